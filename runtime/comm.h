@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a communicator is put together from a device and an opened transport.
+ * Seen by the engine and by transport/mpi_bootstrap.c. */
+#ifndef BATONI_COMM_H
+#define BATONI_COMM_H
+
+#include "device.h"
+#include "transport.h"
+
+/* Options after checking and defaults; what ranks must agree on is first. */
+struct batoni_comm_plan {
+	enum baton_device device;
+	enum baton_transport transport;
+	const struct batoni_device_ops *device_ops;
+	uint32_t requests_max;
+	int64_t timeout_ns; /* 0: none */
+	enum baton_progress progress;
+	bool timestamps;
+};
+
+/* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID,
+ * UNSUPPORTED (batoni_refuse has been told). */
+enum baton_status
+batoni_comm_plan(const struct baton_comm_options *options,
+                 struct batoni_comm_plan *plan_p);
+
+/*
+ * Build a communicator in two steps, so that a collective creation can agree
+ * between them on whether all ranks got their memory:
+ * prepare takes all that can fail on this rank alone (table entry, pool, device,
+ * engine thread); OK, NOMEM, AGAIN, SYSTEM, UNSUPPORTED.  Then either start,
+ * which takes the transport over and cannot fail, or discard.
+ */
+enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,
+                                      struct baton_comm **comm_p);
+void batoni_comm_start(struct baton_comm *comm,
+                       struct batoni_transport *transport);
+void batoni_comm_discard(struct baton_comm *comm);
+
+
+#endif

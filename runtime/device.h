@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device contract: what the engine asks of streams.
+ *
+ * A device keeps streams of items.  An item is a point in a stream where the
+ * engine is told ("reached") and where the stream may then wait for a word to
+ * grow.  Items are embedded in the engine's records, so that nothing is
+ * allocated between enqueue and completion.
+ *
+ * Devices are of two kinds.
+ *
+ * In-engine (the host device): streams are data structures of the process.
+ * `enqueue` and `release` are called only by the thread that drives the engine,
+ * and they call `reached` themselves, before they return, for each item that
+ * gets to the head of its stream.  Whoever gets there drives on.
+ *
+ * Asynchronous (CUDA, the fake of tests/support): `enqueue` is called by the
+ * thread that enqueues the operation, under the communicator's order lock, and
+ * `reached` is called later, on a thread of the device.  There it may only
+ * store and wake: no lock, no allocation, no waiting, no call into the device.
+ *
+ * Words: the engine allocates them from the device, one for each record.  Their
+ * values only grow; a stream that waits for `value` goes on when the word is
+ * greater or equal (a cyclic signed compare, as CUDA's GEQ).
+ */
+#ifndef BATONI_DEVICE_H
+#define BATONI_DEVICE_H
+
+#include <stdatomic.h>
+
+#include "baton.h"
+
+struct batoni_device;
+
+/* The item waits for its word first and is reached afterwards (a join); without
+ * it, it is reached first and then waits (an operation). */
+#define BATONI_ITEM_WAIT_FIRST 1u
+/* `reached` runs a function of the program: call it on a thread where it may
+ * block, never on the thread that drives. */
+#define BATONI_ITEM_LAUNCH 2u
+
+struct batoni_stream_item {
+	struct batoni_stream_item *next; /* the device's */
+	/* Called exactly once for each enqueued item.  When the item has no word
+	 * still to wait for, the device does not touch it during or after the
+	 * call: the engine may use its record again. */
+	void (*reached)(struct batoni_stream_item *item);
+	_Atomic uint64_t *word; /* NULL: nothing to wait for */
+	uint64_t value;
+	unsigned flags; /* BATONI_ITEM_* */
+};
+
+/* A position in a stream, for transports whose operations live on the stream
+ * themselves.  The content is the device's. */
+struct batoni_mark {
+	void *object;
+	uint64_t value;
+};
+
+struct batoni_device_config {
+	int cuda_device;
+};
+
+struct batoni_device_ops {
+	const char *name;
+	enum baton_device id;
+	bool in_engine;
+
+	/* Caller: the thread that creates a communicator; may block.  One open
+	 * for each communicator; devices may share what they like below.
+	 * OK, UNSUPPORTED (batoni_refuse has said what is missing), NOMEM, CUDA. */
+	enum baton_status (*open)(const struct batoni_device_config *config,
+	                          struct batoni_device **device_p);
+	/* Caller: the thread that destroys; no item of this open is in a stream. */
+	void (*close)(struct batoni_device *device);
+
+	/* Caller: any thread; may block.  OK, NOMEM, CUDA; destroy: OK, BUSY,
+	 * INVALID. */
+	enum baton_status (*stream_create)(struct batoni_device *device,
+	                                   baton_stream *stream_p);
+	enum baton_status (*stream_destroy)(struct batoni_device *device,
+	                                    baton_stream stream);
+	/* Caller: any thread, on every enqueue; must not block.  OK or INVALID. */
+	enum baton_status (*stream_check)(struct batoni_device *device,
+	                                  baton_stream stream);
+	/* Caller: any thread; must not block.  OK: nothing is left on it;
+	 * PENDING; CUDA. */
+	enum baton_status (*stream_idle)(struct batoni_device *device,
+	                                 baton_stream stream);
+
+	/* Put the item on the stream.  Caller: see the two kinds above; must not
+	 * block on a peer or on the engine.  OK: `reached` will be called (or has
+	 * been); the item belongs to the device until then and, when it waits
+	 * after that, until the word is released.  Anything else: the item was
+	 * not taken.  NOMEM and SYSTEM (a launch that cannot get its thread),
+	 * CUDA. */
+	enum baton_status (*enqueue)(struct batoni_device *device,
+	                             baton_stream stream,
+	                             struct batoni_stream_item *item);
+	/* Store value in the word and let every stream that waits for it go on.
+	 * Caller: the thread that drives; must not block.  Called once for each
+	 * value of a word, also when nothing waits. */
+	void (*release)(struct batoni_device *device, _Atomic uint64_t *word,
+	                uint64_t value);
+
+	/* count words, zeroed, that streams of this device can wait for.
+	 * Caller: the thread that creates or destroys; may block. */
+	enum baton_status (*words_alloc)(struct batoni_device *device,
+	                                 size_t count,
+	                                 _Atomic uint64_t **words_p);
+	void (*words_free)(struct batoni_device *device,
+	                   _Atomic uint64_t *words);
+
+	/* Note where the stream is now, and ask whether it has got there.  Only
+	 * for stream-issued transports.  mark: the enqueuing thread, under the
+	 * order lock; OK, UNSUPPORTED, CUDA.  mark_done: the thread that drives;
+	 * OK (once; it gives up what the mark held), PENDING, CUDA. */
+	enum baton_status (*mark)(struct batoni_device *device,
+	                          baton_stream stream,
+	                          struct batoni_mark *mark_p);
+	enum baton_status (*mark_done)(struct batoni_device *device,
+	                               struct batoni_mark *mark);
+};
+
+/* Must be first in every device. */
+struct batoni_device {
+	const struct batoni_device_ops *ops;
+};
+
+/* runtime/device_host.c */
+extern const struct batoni_device_ops batoni_device_host_ops;
+
+#endif

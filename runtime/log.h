@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What Baton says: the refused call's sentence (kept for each thread), and log
+ * lines on standard error, at the level that BATON_LOG names. */
+#ifndef BATONI_LOG_H
+#define BATONI_LOG_H
+
+#include "baton.h"
+
+enum batoni_log_level {
+	BATONI_LOG_NONE,
+	BATONI_LOG_ERROR,
+	BATONI_LOG_WARN, /* the default */
+	BATONI_LOG_INFO,
+	BATONI_LOG_DEBUG
+};
+
+/* One line, in one write, with "baton: " and the level before it. */
+void batoni_log(enum batoni_log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Keep the sentence for baton_last_error and return status. */
+enum baton_status batoni_refuse(enum baton_status status, const char *format,
+                                ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operation record: one for each outstanding request, 192 bytes, from the
+ * communicator's fixed pool.
+ *
+ * Life: NEW (being enqueued, or in the inbox) -> QUEUED (has its place) ->
+ * ARMED (its stream got there) -> ISSUED (the transport has it) -> DONE.  QUEUED
+ * and ARMED ones may end unissued.  Status is data, not a state.  Only the thread
+ * that drives moves a record from state to state.
+ *
+ * Holders: a record is used again when nobody holds it any more.  The holders,
+ * and what hosts poll, are bits of one atomic word:
+ *
+ *   63..32 generation   31..16 joins   15..0 BATONI_OP_* bits
+ *
+ *   HANDLE  the program has the request handle
+ *   ENGINE  it is in the inbox, a FIFO, or with the transport (also when lent)
+ *   STREAM  its item is in a stream and has not been passed
+ *   QUEUE   it waits in a completion queue to be polled
+ *   joins   items of other streams that wait for its word
+ *
+ * Each of these is given up exactly once, by its owner; whoever gives up the
+ * last one returns the record to the pool.
+ */
+#ifndef BATONI_OP_H
+#define BATONI_OP_H
+
+#include <assert.h>
+
+#include "device.h"
+#include "list.h"
+#include "transport.h"
+
+#define BATONI_OP_DONE 1u
+#define BATONI_OP_LENT 2u
+#define BATONI_OP_CANCEL 4u /* baton_cancel asked */
+#define BATONI_OP_HANDLE 8u
+#define BATONI_OP_ENGINE 16u
+#define BATONI_OP_STREAM 32u
+#define BATONI_OP_QUEUE 64u
+#define BATONI_OP_JOIN (1u << 16)
+#define BATONI_OP_HELD                                                        \
+	(0xffff0000u | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
+	 BATONI_OP_QUEUE)
+
+enum batoni_op_kind {
+	BATONI_KIND_SEND = BATON_OPERATION_SEND,
+	BATONI_KIND_RECV = BATON_OPERATION_RECV,
+	BATONI_KIND_RECORD = BATON_OPERATION_RECORD,
+	BATONI_KIND_LAUNCH, /* a function on the stream */
+	BATONI_KIND_JOIN,   /* a stream waits for another record's word */
+	BATONI_KIND_GROUP   /* the common word of a group's members */
+};
+
+enum batoni_op_state {
+	BATONI_NEW,
+	BATONI_QUEUED,
+	BATONI_ARMED,
+	BATONI_ISSUED,
+	BATONI_ENDED
+};
+
+/* Bits of batoni_op.flags; driver only once the record is in the inbox. */
+#define BATONI_FLAG_DETACHED 1u
+#define BATONI_FLAG_REACHED 2u   /* its stream got there */
+#define BATONI_FLAG_DEADLINE 4u  /* it is in its communicator's deadline list */
+#define BATONI_FLAG_CARRIER 8u   /* a group member whose item is in a stream */
+#define BATONI_FLAG_VOID 16u     /* a group that was refused */
+#define BATONI_FLAG_FIFO 32u     /* it is in a FIFO */
+#define BATONI_FLAG_LOCAL 64u    /* on its waiter's stack, not of the pool */
+
+struct baton_comm;
+struct baton_queue;
+struct batoni_fifo;
+
+struct batoni_op {
+	_Atomic uint64_t word;
+	struct baton_comm *comm;
+	union {
+		struct batoni_transfer transfer; /* send, recv */
+		struct {
+			void (*fn)(void *arg);
+			void *arg;
+		} launch;
+		struct batoni_op *join; /* whose word is waited for */
+		struct {
+			struct batoni_op *head, *tail; /* members, then carriers */
+			struct batoni_op *outer;       /* open on this thread */
+			enum baton_status refusal;
+			uint32_t depth;
+			uint32_t members_left;
+			uint32_t streams_left;
+		} group;
+	};
+	struct batoni_stream_item item;
+	enum baton_status status;
+	uint8_t kind;  /* enum batoni_op_kind */
+	uint8_t state; /* enum batoni_op_state */
+	uint16_t flags;
+	uint64_t user_data;
+	int64_t timeout_ns;       /* then, from arming on, the deadline */
+	struct batoni_op *next;   /* inbox, FIFO, queue: one at a time */
+	struct batoni_op *posted; /* reached on another thread: MPSC link */
+	struct batoni_list_node deadline;
+	struct baton_queue *queue;
+	struct batoni_op *group_of; /* the group record, or NULL */
+	struct batoni_op *group_next;
+};
+
+static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
+
+#endif

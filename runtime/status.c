@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names, texts and sizes: what can be said without any state. */
+#include "baton.h"
+
+#define QUOTE(x) #x
+#define VERSION_TEXT(major, minor, patch)                                     \
+	QUOTE(major) "." QUOTE(minor) "." QUOTE(patch)
+
+const char *
+baton_status_name(enum baton_status status)
+{
+	switch (status) {
+#define NAME_CASE(name, number, text)                                         \
+	case name:                                                            \
+		return #name;
+		BATON_STATUS_MAP(NAME_CASE)
+#undef NAME_CASE
+	}
+	return "unknown status";
+}
+
+const char *
+baton_status_text(enum baton_status status)
+{
+	switch (status) {
+#define TEXT_CASE(name, number, text)                                         \
+	case name:                                                            \
+		return text;
+		BATON_STATUS_MAP(TEXT_CASE)
+#undef TEXT_CASE
+	}
+	return "unknown status";
+}
+
+const char *
+baton_version(void)
+{
+	return VERSION_TEXT(BATON_VERSION_MAJOR, BATON_VERSION_MINOR,
+	                    BATON_VERSION_PATCH);
+}
+
+size_t
+baton_datatype_size(enum baton_datatype type)
+{
+	static const unsigned char sizes[BATON_DATATYPE_COUNT] = {
+		[BATON_INT8] = 1,       [BATON_UINT8] = 1,
+		[BATON_INT16] = 2,      [BATON_UINT16] = 2,
+		[BATON_INT32] = 4,      [BATON_UINT32] = 4,
+		[BATON_INT64] = 8,      [BATON_UINT64] = 8,
+		[BATON_FLOAT16] = 2,    [BATON_BFLOAT16] = 2,
+		[BATON_FLOAT32] = 4,    [BATON_FLOAT64] = 8,
+		[BATON_FLOAT8E4M3] = 1, [BATON_FLOAT8E5M2] = 1,
+		[BATON_BOOL] = 1,
+	};
+
+	if ((unsigned)type >= BATON_DATATYPE_COUNT)
+		return 0;
+	return sizes[type];
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport contract: what the engine asks of whatever moves the bytes.
+ *
+ * Transports are of two kinds.
+ *
+ * Host-issued (local, MPI): the engine hands over one transfer at a time with
+ * `issue`, after it is armed, in the order of its FIFO; `test` moves things and
+ * ends transfers by calling host->done.  All of that happens on the one thread
+ * that drives the engine (the "driver"), one at a time in the process, so a
+ * transport needs no locks of its own for it.
+ *
+ * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on the stream at
+ * the call (or at the end of a group), on the enqueuing thread; the engine
+ * watches the stream by marks of the device and ends them itself.
+ *
+ * Only the engine completes requests; a transport says that a transfer has
+ * ended, exactly once: by the status that `issue` or `take_back` returns, or by
+ * host->done.
+ */
+#ifndef BATONI_TRANSPORT_H
+#define BATONI_TRANSPORT_H
+
+#include <pthread.h>
+
+#include "baton.h"
+
+enum batoni_direction { BATONI_SEND, BATONI_RECV };
+
+/* One message, from one side.  Embedded in the engine's record; it belongs to
+ * the transport from issue to its end. */
+struct batoni_transfer {
+	void *buffer;        /* a send's is only read */
+	size_t bytes;        /* to send; capacity of a receive */
+	size_t done_bytes;   /* out, at the end: sent; what arrived */
+	baton_stream stream; /* for stream-issued transports */
+	/* Out, when it ends in an error of the library below: a string that
+	 * lives for ever ("MPI_Irecv") and its code. */
+	const char *native_call;
+	int native_code;
+	int peer;
+	int tag;
+	/* This record's index in the pool, below requests_max: transports keep
+	 * what they need for a transfer in arrays of their own. */
+	uint32_t slot : 24;
+	uint32_t direction : 8; /* enum batoni_direction */
+};
+
+struct batoni_transport;
+
+/* What the engine gives a transport to call back. */
+struct batoni_transport_host {
+	/* The transfer has ended (or, if it was lent, has let go of its buffer).
+	 * Call it only from within issue, test, take_back or lost.  It does not
+	 * call back into the transport. */
+	void (*done)(struct batoni_transport_host *host,
+	             struct batoni_transfer *transfer, enum baton_status status);
+	/* The transport is broken for good (fatal is its status; call, code and
+	 * text the library's own): every pending request will end with it.  Call
+	 * it only from within issue, test, take_back. */
+	void (*broken)(struct batoni_transport_host *host,
+	               enum baton_status fatal, const char *call, int code,
+	               const char *text);
+	/* The library below is going away under us (the program finalises MPI).
+	 * Any thread, not from within a slot.  When it returns all requests have
+	 * ended in ABORTED and no slot but close(aborted) will be called. */
+	void (*lost)(struct batoni_transport_host *host, const char *why);
+};
+
+struct batoni_transport_ops {
+	const char *name;
+	enum baton_transport id;
+	bool stream_issued;
+
+	/* Start the transfer.  Driver; must not block, must not copy more than
+	 * 16 KiB.  PENDING: it will end by host->done.  Any other status: it has
+	 * ended so (done_bytes is set), and the transport holds nothing. */
+	enum baton_status (*issue)(struct batoni_transport *transport,
+	                           struct batoni_transfer *transfer);
+	/* One bounded pass over what is in flight (about 1 MiB of copying, a
+	 * batch of tests).  Driver; must not block.  Returns the number of events
+	 * (transfers ended, phases entered). */
+	size_t (*test)(struct batoni_transport *transport);
+	/* End an issued transfer early.  Driver; must not block.
+	 * CANCELED: taken back, the peer has seen nothing of it, the transport
+	 * holds nothing.  OK, TRUNCATED or an error: it had ended so just now,
+	 * done_bytes is set.  BUSY: under way and cannot be taken back; the
+	 * buffer stays lent, and host->done comes when it is free. */
+	enum baton_status (*take_back)(struct batoni_transport *transport,
+	                               struct batoni_transfer *transfer);
+
+	/* Stream-issued only.  Put n transfers (one, or a whole group, in call
+	 * order) on their streams.  Detached: on streams of the transport's own
+	 * that follow the transfers' streams.  The enqueuing thread, under the
+	 * order lock; must not wait for a peer.  OK: observe_p[i] is the stream
+	 * on which transfer i will be seen to end.  Anything else: nothing was
+	 * enqueued.  UNSUPPORTED, NCCL, CUDA. */
+	enum baton_status (*enqueue)(struct batoni_transport *transport,
+	                             struct batoni_transfer *const *transfers,
+	                             size_t n, bool detached,
+	                             baton_stream *observe_p);
+	/* Stream-issued only: end everything that is on the streams, so that
+	 * they go on.  Driver.  After it only close is called. */
+	void (*abort)(struct batoni_transport *transport);
+
+	/* Leave the communicator together with all other ranks: PENDING until
+	 * all have asked, then OK.  Driver, repeatedly; must not block.  Or the
+	 * error that makes it impossible. */
+	enum baton_status (*leave)(struct batoni_transport *transport);
+	/* Free everything.  The thread that destroys, with the driver's lock
+	 * held.  aborted: the communicator was aborted or is broken; it must not
+	 * communicate, and transfers may still be lent. */
+	void (*close)(struct batoni_transport *transport, bool aborted);
+
+	/* The library's text for native_code, cut to size.  Any thread. */
+	void (*error_text)(struct batoni_transport *transport, int code,
+	                   char *text, size_t size);
+};
+
+/* Which threads may call issue, test, take_back and leave. */
+enum batoni_drivers {
+	BATONI_DRIVERS_ANY,     /* all, the engine's own too */
+	BATONI_DRIVERS_CALLERS, /* threads of the program that call Baton */
+	BATONI_DRIVERS_MAIN     /* main_thread alone */
+};
+
+/* Must be first in every transport.  The leaf fills everything but `host` before
+ * it hands it over; the engine sets `host`. */
+struct batoni_transport {
+	const struct batoni_transport_ops *ops;
+	struct batoni_transport_host *host;
+	int rank;
+	int size;
+	int tag_max;
+	unsigned capabilities; /* BATON_CAP_* */
+	enum batoni_drivers drivers;
+	pthread_t main_thread;
+	char library[128]; /* for baton_comm_query */
+	/* The transport's own, read by the engine between slots (driver). */
+	uint32_t in_flight; /* test is called only while it is above 0 */
+	/* Of those, the ones whose bytes are moving: the engine looks again
+	 * soon.  The others (receives that nothing has matched) can wait. */
+	uint32_t moving;
+	/* in_flight ones end only by calls of this process (local): the engine
+	 * may sleep when none is moving. */
+	bool quiet;
+};
+
+/* transport/local.c: all ranks at once, transports[0..size-1].  The ranks are
+ * closed one by one.  OK, NOMEM. */
+enum baton_status batoni_local_open(int size, uint32_t requests_max,
+                                    struct batoni_transport *transports[]);
+
+#endif
