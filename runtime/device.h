@@ -80,9 +80,11 @@ struct batoni_device_ops {
 	                                   baton_stream *stream_p);
 	enum baton_status (*stream_destroy)(struct batoni_device *device,
 	                                    baton_stream stream);
-	/* Caller: any thread, on every enqueue; must not block.  OK or INVALID. */
+	/* Caller: any thread, before every enqueue; must not block on the stream.
+	 * launching: an item that runs a function will follow; get what it needs.
+	 * OK or INVALID; launching also NOMEM, SYSTEM. */
 	enum baton_status (*stream_check)(struct batoni_device *device,
-	                                  baton_stream stream);
+	                                  baton_stream stream, bool launching);
 	/* Caller: any thread; must not block.  OK: nothing is left on it;
 	 * PENDING; CUDA. */
 	enum baton_status (*stream_idle)(struct batoni_device *device,
@@ -91,9 +93,8 @@ struct batoni_device_ops {
 	/* Put the item on the stream.  Caller: see the two kinds above; must not
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has
 	 * been); the item belongs to the device until then and, when it waits
-	 * after that, until the word is released.  Anything else: the item was
-	 * not taken.  NOMEM and SYSTEM (a launch that cannot get its thread),
-	 * CUDA. */
+	 * after that, until the word is released.  Anything else (CUDA): the item
+	 * was not taken; in-engine devices always take it. */
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
