@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The local transport: ranks are threads of one process, and a message is one
+ * memmove from the sender's buffer to the receiver's.  It is the reference for
+ * what every transport must do.
+ *
+ * All ranks of all local communicators are driven by the one engine, so every
+ * slot of every rank runs on the one driver, and nothing here is locked or
+ * atomic.
+ *
+ * Matching.  Each transfer has a node, found by its slot.  Nodes that have no
+ * partner yet stand in lines, one line for each (destination, source, tag); a
+ * line holds receives or sends, never both, because the two would have met.  The
+ * front node of a line is in the bucket of a hash table that all ranks share;
+ * the others hang behind it in a ring (list.h), so that a match, a new end of
+ * the line and a node that steps out of the middle all cost the same, however
+ * many tags and messages are waiting.  The table has a bucket for each node that
+ * can exist.  All of it is allocated at open.
+ *
+ * Moving.  A match of at most INLINE_MAX bytes is copied where it is found, in
+ * issue.  A longer one becomes a copy: both nodes are MOVING, name each other as
+ * partners, and are in their own ranks' `copies`.  The receive's node counts the
+ * bytes.  The test of either rank moves a slice of it, so that a rank whose
+ * communicator is broken does not hold up its peer.  A copy is never broken off:
+ * take_back answers BUSY, for both ends, and it runs to its end.
+ *
+ * Buffers that overlap, as those of a self message may, end as memmove leaves
+ * them: a copy runs from its far end when the destination lies behind the
+ * source.  (While it runs, the overlap holds something in between.)
+ *
+ * Closing.  A rank may close while it has transfers (an abort).  Those in lines
+ * step out.  A copy that it sends is moved to its end first; of one that it
+ * receives the rest is dropped, since nobody will look at it.  Either way the
+ * peer's node is OVER: it has no partner any more, nothing refers to the closed
+ * rank, and the peer's next test reports its end.  What peers send to a closed
+ * rank waits in its line until its deadline.
+ */
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "list.h"
+#include "mem.h"
+#include "transport.h"
+
+#define INLINE_MAX ((size_t)16 << 10)
+#define SLICE_MAX ((size_t)1 << 20)
+#define BUCKETS_MIN_LOG2 4u
+
+enum node_state {
+	FREE,
+	FRONT,  /* waits at the front of its line, and is in a bucket */
+	BEHIND, /* waits further back */
+	MOVING, /* has a partner, and their copy is under way */
+	OVER    /* moved, and its partner has closed: to be reported */
+};
+
+struct local;
+
+struct node {
+	struct batoni_list_node link; /* of its line, or of local->copies */
+	struct batoni_transfer *transfer;
+	struct local *local;
+	union {
+		struct { /* FRONT, BEHIND */
+			uint64_t key;
+			struct node *below, **above; /* FRONT: in the bucket */
+		};
+		struct { /* MOVING, OVER */
+			struct node *partner;
+			size_t length; /* of the message */
+			size_t moved;  /* the receive's counts */
+		};
+	};
+	enum node_state state;
+};
+
+static_assert(sizeof(struct node) <= 64, "a node is one cache line");
+
+/* What the ranks of one communicator share; the last that closes frees it. */
+struct shared {
+	struct node **buckets;
+	unsigned shift; /* from a 64-bit hash to a bucket */
+	int size;
+	int open;    /* ranks that have not closed */
+	int leaving; /* ranks that have asked to leave */
+};
+
+struct local {
+	struct batoni_transport base; /* must be first */
+	struct shared *shared;
+	struct node *nodes; /* by slot */
+	uint32_t requests_max;
+	bool leaving;
+	/* Nodes of this rank that are MOVING or OVER; the front is next. */
+	struct batoni_list_node copies;
+};
+
+static struct local *
+to_local(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct local, base);
+}
+
+static struct node *
+to_node(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct node, link);
+}
+
+/* Both ends of a message have the same key.  Ranks are below 4096. */
+static uint64_t
+key_of(const struct local *local, const struct batoni_transfer *transfer)
+{
+	uint64_t from = (uint64_t)local->base.rank;
+	uint64_t to = (uint64_t)transfer->peer;
+
+	if (transfer->direction == BATONI_RECV) {
+		from = to;
+		to = (uint64_t)local->base.rank;
+	}
+	return to << 48 | from << 32 | (uint32_t)transfer->tag;
+}
+
+static struct node **
+bucket_of(const struct shared *shared, uint64_t key)
+{
+	/* Multiplicative hashing: the upper bits depend on all of the key. */
+	return &shared->buckets[(key * 0x9e3779b97f4a7c15u) >> shared->shift];
+}
+
+static struct node *
+find_front(const struct shared *shared, uint64_t key)
+{
+	struct node *node = *bucket_of(shared, key);
+
+	while (node && node->key != key)
+		node = node->below;
+	return node;
+}
+
+static void
+put_in_bucket(struct node *node)
+{
+	struct node **bucket = bucket_of(node->local->shared, node->key);
+
+	node->state = FRONT;
+	node->below = *bucket;
+	node->above = bucket;
+	if (node->below)
+		node->below->above = &node->below;
+	*bucket = node;
+}
+
+static void
+take_from_bucket(struct node *node)
+{
+	*node->above = node->below;
+	if (node->below)
+		node->below->above = node->above;
+}
+
+static void
+enter_line(struct node *node, struct node *front)
+{
+	if (!front) {
+		put_in_bucket(node);
+		return;
+	}
+	node->state = BEHIND;
+	/* What comes before the front in the ring is the end of the line. */
+	batoni_list_append(&front->link, &node->link);
+}
+
+static void
+leave_line(struct node *node)
+{
+	if (node->state == FRONT) {
+		take_from_bucket(node);
+		if (!batoni_list_empty(&node->link))
+			put_in_bucket(to_node(node->link.next));
+	}
+	batoni_list_remove(&node->link);
+	node->state = FREE;
+}
+
+/* The transfer has met a message of this length: how it ends. */
+static enum baton_status
+settle(struct batoni_transfer *transfer, size_t length)
+{
+	transfer->done_bytes = length;
+	return length > transfer->bytes ? BATON_ERR_TRUNCATED : BATON_OK;
+}
+
+static void
+report(struct node *node, size_t length)
+{
+	struct local *local = node->local;
+	struct batoni_transfer *transfer = node->transfer;
+
+	assert(local->base.in_flight > 0);
+	local->base.in_flight--;
+	node->state = FREE;
+	node->transfer = NULL;
+	local->base.host->done(local->base.host, transfer,
+	                       settle(transfer, length));
+}
+
+static void
+start_moving(struct node *node, struct node *partner, size_t length)
+{
+	node->state = MOVING;
+	node->partner = partner;
+	node->length = length;
+	node->moved = 0;
+	node->local->base.moving++;
+	batoni_list_append(&node->local->copies, &node->link);
+}
+
+static void
+stop_moving(struct node *node)
+{
+	assert(node->local->base.moving > 0);
+	batoni_list_remove(&node->link);
+	node->local->base.moving--;
+}
+
+static size_t
+min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Move up to `most` bytes of the copy that ends in this receive; returns how
+ * many. */
+static size_t
+move_slice(struct node *receive, size_t most)
+{
+	const struct batoni_transfer *from = receive->partner->transfer;
+	const struct batoni_transfer *to = receive->transfer;
+	size_t total = min_size(receive->length, to->bytes);
+	size_t n = min_size(total - receive->moved, most);
+	size_t at = receive->moved;
+
+	if ((uintptr_t)to->buffer > (uintptr_t)from->buffer)
+		at = total - receive->moved - n;
+	memmove((char *)to->buffer + at, (const char *)from->buffer + at, n);
+	receive->moved += n;
+	return n;
+}
+
+static bool
+moved_all(const struct node *receive)
+{
+	return receive->moved ==
+	       min_size(receive->length, receive->transfer->bytes);
+}
+
+static struct node *
+receiving_end(struct node *node)
+{
+	return node->transfer->direction == BATONI_RECV ? node : node->partner;
+}
+
+/* The transfer has found its other end: move the bytes now, or start a copy. */
+static enum baton_status
+meet(struct node *node, struct node *front)
+{
+	bool sends = node->transfer->direction == BATONI_SEND;
+	const struct batoni_transfer *from = (sends ? node : front)->transfer;
+	const struct batoni_transfer *to = (sends ? front : node)->transfer;
+	size_t length = from->bytes;
+	size_t n = min_size(length, to->bytes);
+	enum baton_status status;
+
+	leave_line(front);
+	if (n > INLINE_MAX) {
+		start_moving(front, node, length);
+		start_moving(node, front, length);
+		node->local->base.in_flight++;
+		return BATON_PENDING;
+	}
+	if (n > 0)
+		memmove(to->buffer, from->buffer, n);
+	/* Before the report: whoever hears it may look at both ends. */
+	status = settle(node->transfer, length);
+	node->transfer = NULL;
+	report(front, length);
+	return status;
+}
+
+static enum baton_status
+local_issue(struct batoni_transport *transport,
+            struct batoni_transfer *transfer)
+{
+	struct local *local = to_local(transport);
+	struct node *node = &local->nodes[transfer->slot];
+	uint64_t key = key_of(local, transfer);
+	struct node *front = find_front(local->shared, key);
+
+	assert(transfer->slot < local->requests_max && node->state == FREE);
+	assert(transfer->peer >= 0 && transfer->peer < local->base.size);
+	node->transfer = transfer;
+	node->local = local;
+	batoni_list_init(&node->link);
+	if (front && front->transfer->direction != transfer->direction)
+		return meet(node, front);
+	node->key = key;
+	enter_line(node, front);
+	local->base.in_flight++;
+	return BATON_PENDING;
+}
+
+/* Move the front copy on, or report it; returns the bytes moved. */
+static size_t
+work_on(struct node *node, size_t budget, size_t *events)
+{
+	struct node *partner = node->partner;
+	size_t length = node->length;
+	size_t n;
+
+	++*events;
+	if (node->state == OVER) {
+		stop_moving(node);
+		report(node, length);
+		return 0;
+	}
+	n = move_slice(receiving_end(node), budget);
+	if (!moved_all(receiving_end(node))) {
+		batoni_list_remove(&node->link);
+		batoni_list_append(&node->local->copies, &node->link);
+		return n;
+	}
+	stop_moving(node);
+	stop_moving(partner);
+	report(node, length);
+	report(partner, length);
+	++*events;
+	return n;
+}
+
+static size_t
+local_test(struct batoni_transport *transport)
+{
+	struct local *local = to_local(transport);
+	size_t budget = SLICE_MAX;
+	size_t events = 0;
+
+	while (budget > 0 && !batoni_list_empty(&local->copies))
+		budget -= work_on(to_node(local->copies.next), budget, &events);
+	return events;
+}
+
+static enum baton_status
+local_take_back(struct batoni_transport *transport,
+                struct batoni_transfer *transfer)
+{
+	struct local *local = to_local(transport);
+	struct node *node = &local->nodes[transfer->slot];
+
+	assert(node->state != FREE && node->transfer == transfer);
+	switch (node->state) {
+	case FRONT:
+	case BEHIND:
+		leave_line(node);
+		local->base.in_flight--;
+		node->transfer = NULL;
+		return BATON_ERR_CANCELED;
+	case MOVING:
+		return BATON_ERR_BUSY;
+	case OVER:
+		stop_moving(node);
+		local->base.in_flight--;
+		node->state = FREE;
+		node->transfer = NULL;
+		return settle(transfer, node->length);
+	case FREE:
+		break;
+	}
+	return BATON_ERR_INVALID;
+}
+
+/* An ask stands: a rank that gives up waiting and asks again later is not
+ * counted twice, and its peers may have left meanwhile. */
+static enum baton_status
+local_leave(struct batoni_transport *transport)
+{
+	struct local *local = to_local(transport);
+
+	if (!local->leaving) {
+		local->leaving = true;
+		local->shared->leaving++;
+	}
+	return local->shared->leaving == local->shared->size ? BATON_OK
+	                                                     : BATON_PENDING;
+}
+
+/* Let go of the node's peer, so that the rank can be freed. */
+static void
+part(struct node *node)
+{
+	switch (node->state) {
+	case FRONT:
+	case BEHIND:
+		leave_line(node);
+		return;
+	case MOVING:
+		if (node->transfer->direction == BATONI_SEND)
+			move_slice(node->partner, SIZE_MAX);
+		node->partner->state = OVER;
+		node->partner->partner = NULL;
+		/* The partner is a node of this rank too when the message is to
+		 * itself; it is parted from in its turn. */
+		stop_moving(node);
+		node->state = FREE;
+		return;
+	case OVER:
+	case FREE:
+		return;
+	}
+}
+
+static void
+local_close(struct batoni_transport *transport, bool aborted)
+{
+	struct local *local = to_local(transport);
+	struct shared *shared = local->shared;
+
+	(void)aborted; /* it never communicates */
+	assert(aborted || transport->in_flight == 0);
+	for (uint32_t i = 0; i < local->requests_max; i++)
+		part(&local->nodes[i]);
+	batoni_free(local->nodes);
+	batoni_free(local);
+	if (--shared->open > 0)
+		return;
+	batoni_free(shared->buckets);
+	batoni_free(shared);
+}
+
+static void
+local_error_text(struct batoni_transport *transport, int code, char *text,
+                 size_t size)
+{
+	(void)transport;
+	(void)code;
+	/* There is no library below that could have an error. */
+	if (size > 0)
+		text[0] = '\0';
+}
+
+static const struct batoni_transport_ops local_ops = {
+	.name = "local",
+	.id = BATON_TRANSPORT_LOCAL,
+	.stream_issued = false,
+	.issue = local_issue,
+	.test = local_test,
+	.take_back = local_take_back,
+	.leave = local_leave,
+	.close = local_close,
+	.error_text = local_error_text,
+};
+
+static struct shared *
+shared_create(int size, uint32_t requests_max)
+{
+	struct shared *shared = batoni_alloc(1, sizeof(*shared));
+	uint64_t nodes = (uint64_t)size * requests_max;
+	unsigned log2 = BUCKETS_MIN_LOG2;
+
+	if (!shared)
+		return NULL;
+	while ((uint64_t)1 << log2 < nodes)
+		log2++;
+	shared->buckets = batoni_alloc((size_t)1 << log2,
+	                               sizeof(*shared->buckets));
+	if (!shared->buckets) {
+		batoni_free(shared);
+		return NULL;
+	}
+	shared->shift = 64 - log2;
+	shared->size = size;
+	return shared;
+}
+
+static struct local *
+rank_create(struct shared *shared, int rank, uint32_t requests_max)
+{
+	struct local *local = batoni_alloc(1, sizeof(*local));
+
+	if (!local)
+		return NULL;
+	local->nodes = batoni_alloc(requests_max, sizeof(*local->nodes));
+	if (!local->nodes) {
+		batoni_free(local);
+		return NULL;
+	}
+	local->base.ops = &local_ops;
+	local->base.rank = rank;
+	local->base.size = shared->size;
+	local->base.tag_max = INT_MAX;
+	local->base.capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
+	                           BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
+	                           BATON_CAP_CANCEL | BATON_CAP_SELF;
+	local->base.drivers = BATONI_DRIVERS_ANY;
+	local->base.quiet = true;
+	snprintf(local->base.library, sizeof(local->base.library),
+	         "in process");
+	local->shared = shared;
+	local->requests_max = requests_max;
+	batoni_list_init(&local->copies);
+	shared->open++;
+	return local;
+}
+
+enum baton_status
+batoni_local_open(int size, uint32_t requests_max,
+                  struct batoni_transport *transports[])
+{
+	struct shared *shared = shared_create(size, requests_max);
+	struct local *local;
+	int rank;
+
+	if (!shared)
+		return BATON_ERR_NOMEM;
+	for (rank = 0; rank < size; rank++) {
+		local = rank_create(shared, rank, requests_max);
+		if (!local)
+			goto close_ranks;
+		transports[rank] = &local->base;
+	}
+	return BATON_OK;
+
+close_ranks:
+	if (rank == 0) {
+		batoni_free(shared->buckets);
+		batoni_free(shared);
+	}
+	while (rank-- > 0)
+		local_close(transports[rank], true);
+	return BATON_ERR_NOMEM;
+}
