@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What is installed: headers (baton_mpi.h only where the library has MPI), both
+# libraries, the CMake package, baton.pc.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/baton)
+
+install(FILES include/baton.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(BATON_HAVE_MPI)
+	install(FILES include/baton_mpi.h
+	        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+
+# Two export files: who links the shared library needs neither Threads nor MPI
+# to be found, who links the static one does.
+install(TARGETS baton EXPORT baton-shared)
+install(TARGETS baton-static EXPORT baton-static)
+install(EXPORT baton-shared NAMESPACE baton:: DESTINATION ${package_dir}
+        FILE baton-shared.cmake)
+install(EXPORT baton-static NAMESPACE baton:: DESTINATION ${package_dir}
+        FILE baton-static.cmake)
+
+configure_package_config_file(cmake/baton-config.cmake.in
+	${PROJECT_BINARY_DIR}/baton-config.cmake
+	INSTALL_DESTINATION ${package_dir}
+	NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(
+	${PROJECT_BINARY_DIR}/baton-config-version.cmake
+	COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/baton-config.cmake
+              ${PROJECT_BINARY_DIR}/baton-config-version.cmake
+        DESTINATION ${package_dir})
+
+# Paths in baton.pc are relative to the file, so that the tree can be moved.
+file(RELATIVE_PATH pc_prefix
+     ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+set(pc_libs_private "-pthread")
+if(BATON_HAVE_MPI)
+	foreach(library IN LISTS MPI_C_LIBRARIES)
+		string(APPEND pc_libs_private " ${library}")
+	endforeach()
+endif()
+configure_file(cmake/baton.pc.in ${PROJECT_BINARY_DIR}/baton.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/baton.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
