@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The main() of a unit test: one suite, one case, all its tests. */
+#ifndef RUN_TESTS_H
+#define RUN_TESTS_H
+
+#include <check.h>
+#include <stdlib.h>
+
+/* tests is an array of what START_TEST defined. */
+#define RUN_TESTS(name, tests)                                                \
+	run_tests(name, tests, sizeof(tests) / sizeof((tests)[0]))
+
+static inline int
+run_tests(const char *name, const TTest *const tests[], size_t count)
+{
+	Suite *suite = suite_create(name);
+	TCase *tcase = tcase_create(name);
+	SRunner *runner;
+	int failed;
+
+	for (size_t i = 0; i < count; i++)
+		tcase_add_test(tcase, tests[i]);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif
