@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Half the round trip of a message, against MPI_Isend, MPI_Irecv and an
+ * MPI_Test loop.
+ *
+ * p2p_latency is the plain program: operations in the order of one stream, each
+ * request finished in each round.  p2p_latency_detached has the receive posted
+ * before the send, as the raw side has.
+ */
+#include <stdlib.h>
+
+#include "bench.h"
+
+#define TAG 3
+
+struct message {
+	char *out, *in;
+	size_t bytes;
+};
+
+static void raw_wait(MPI_Request *request)
+{
+	int done = 0;
+
+	while (!done)
+		MPI_Test(request, &done, MPI_STATUS_IGNORE);
+}
+
+static double half_us(uint64_t start, int rounds)
+{
+	return (double)(bench_now() - start) / (2e3 * rounds);
+}
+
+static double raw_block(struct bench *b, void *arg, int rounds)
+{
+	const struct message *m = arg;
+	int bytes = (int)m->bytes;
+	uint64_t start = bench_now();
+
+	for (int i = 0; i < rounds; i++) {
+		MPI_Request send, recv;
+
+		MPI_Irecv(m->in, bytes, MPI_BYTE, b->peer, TAG, b->raw, &recv);
+		if (b->rank != 0)
+			raw_wait(&recv);
+		MPI_Isend(m->out, bytes, MPI_BYTE, b->peer, TAG, b->raw, &send);
+		if (b->rank == 0)
+			raw_wait(&recv);
+		raw_wait(&send);
+	}
+	return half_us(start, rounds);
+}
+
+static void send(struct bench *b, const struct message *m,
+                 const struct baton_op_options *options, baton_request *request)
+{
+	bench_must(baton_send(m->out, m->bytes, BATON_UINT8, b->peer, TAG,
+	                      b->comm, b->stream, options,
+	                      request) == BATON_OK);
+}
+
+static void recv(struct bench *b, const struct message *m,
+                 const struct baton_op_options *options, baton_request *request)
+{
+	bench_must(baton_recv(m->in, m->bytes, BATON_UINT8, b->peer, TAG,
+	                      b->comm, b->stream, options,
+	                      request) == BATON_OK);
+}
+
+static void finish(baton_request *request)
+{
+	bench_must(baton_finish(request, -1, NULL) == BATON_OK);
+}
+
+static double plain_block(struct bench *b, void *arg, int rounds)
+{
+	const struct message *m = arg;
+	uint64_t start = bench_now();
+
+	for (int i = 0; i < rounds; i++) {
+		baton_request out, in;
+
+		if (b->rank == 0) {
+			send(b, m, NULL, &out);
+			recv(b, m, NULL, &in);
+			finish(&in);
+		} else {
+			recv(b, m, NULL, &in);
+			finish(&in);
+			send(b, m, NULL, &out);
+		}
+		finish(&out);
+	}
+	return half_us(start, rounds);
+}
+
+static double detached_block(struct bench *b, void *arg, int rounds)
+{
+	const struct message *m = arg;
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	uint64_t start = bench_now();
+
+	detached.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < rounds; i++) {
+		baton_request out, in;
+
+		recv(b, m, &detached, &in);
+		if (b->rank != 0)
+			finish(&in);
+		send(b, m, &detached, &out);
+		if (b->rank == 0)
+			finish(&in);
+		finish(&out);
+	}
+	return half_us(start, rounds);
+}
+
+static void measure(struct bench *b, struct message *m)
+{
+	const struct bench_side sides[] = {
+		{raw_block, m}, {plain_block, m}, {detached_block, m}};
+	struct bench_plan plan = {.blocks = b->quick ? 20 : 60,
+	                          .block_ns = 8000000};
+	struct bench_stat stats[3];
+	struct bench_row row = {.bench = "p2p_latency", .bytes = m->bytes,
+	                        .unit = "us", .baseline = "raw MPI",
+	                        .kind = BENCH_RATIO_MAX};
+
+	bench_compare(b, sides, 3, &plan, stats);
+	row.bar = m->bytes <= 4096 ? 1.15 : 1.03;
+	row.base = stats[0];
+	row.value = stats[1];
+	bench_report(b, &row);
+	row.bench = "p2p_latency_detached";
+	row.value = stats[2];
+	row.kind = BENCH_REPORT;
+	bench_report(b, &row);
+}
+
+int main(int argc, char **argv)
+{
+	static const size_t sizes[] = {8,     64,      512,     4096,
+	                               65536, 1048576, 16777216};
+	const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+	struct message message;
+	struct bench b;
+
+	bench_init(&b, &argc, &argv);
+	bench_open(&b);
+	message.out = bench_alloc(sizes[count - 1]);
+	message.in = bench_alloc(sizes[count - 1]);
+	for (size_t i = 0; i < count; i++) {
+		message.bytes = sizes[i];
+		measure(&b, &message);
+	}
+	free(message.out);
+	free(message.in);
+	return bench_fini(&b);
+}
