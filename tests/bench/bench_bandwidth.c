@@ -110,8 +110,8 @@ static double baton_block(struct bench *b, void *arg, int rounds)
 static void measure(struct bench *b, struct window *w)
 {
 	const struct bench_side sides[] = {{raw_block, w}, {baton_block, w}};
-	struct bench_plan plan = {.blocks = b->quick ? 20 : 60,
-	                          .block_ns = 12000000};
+	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
+	                          .block_ns = 5000000};
 	struct bench_stat stats[2];
 	struct bench_row row = {.bytes = w->bytes, .baseline = "raw MPI",
 	                        .kind = BENCH_RATIO_MIN};

@@ -150,8 +150,8 @@ static void measure_enqueue(struct bench *b, bool send)
 {
 	const struct bench_side sides[] = {{raw_block, &send},
 	                                   {baton_block, &send}};
-	struct bench_plan plan = {.blocks = b->quick ? 20 : 60,
-	                          .block_ns = 8000000};
+	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
+	                          .block_ns = 4000000};
 	struct bench_stat stats[2];
 	struct bench_row row = {.bytes = 8, .unit = "ns",
 	                        .kind = BENCH_EXCESS_MAX, .bar = 100};

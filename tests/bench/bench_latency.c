@@ -119,8 +119,8 @@ static void measure(struct bench *b, struct message *m)
 {
 	const struct bench_side sides[] = {
 		{raw_block, m}, {plain_block, m}, {detached_block, m}};
-	struct bench_plan plan = {.blocks = b->quick ? 20 : 60,
-	                          .block_ns = 8000000};
+	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
+	                          .block_ns = 4000000};
 	struct bench_stat stats[3];
 	struct bench_row row = {.bench = "p2p_latency", .bytes = m->bytes,
 	                        .unit = "us", .baseline = "raw MPI",
