@@ -74,7 +74,7 @@ void bench_meet_asleep(struct bench *b)
 
 static void print_header(void)
 {
-	printf("%-21s %9s %-6s %20s %20s %7s  %-15s %s\n", "bench", "bytes",
+	printf("%-20s %9s %-5s %24s %24s %6s  %-13s %s\n", "bench", "bytes",
 	       "unit", "Baton [quartiles]", "base [quartiles]", "ratio", "bar",
 	       "met");
 	fflush(stdout);
@@ -307,7 +307,7 @@ static void stat_text(const struct bench_stat *stat, char *text, size_t size)
 	if (stat->q1 == stat->q3)
 		snprintf(text, size, "%.4g", stat->median);
 	else
-		snprintf(text, size, "%.4g [%.3g %.3g]", stat->median, stat->q1,
+		snprintf(text, size, "%.4g [%.4g %.4g]", stat->median, stat->q1,
 		         stat->q3);
 }
 
@@ -322,7 +322,7 @@ static void print_row(const struct bench_row *row)
 		snprintf(ratio, sizeof(ratio), "%.3f",
 		         row->value.median / row->base.median);
 	bar_text(row, bar, sizeof(bar));
-	printf("%-21s %9zu %-6s %20s %20s %7s  %-15s %s\n", row->bench,
+	printf("%-20s %9zu %-5s %24s %24s %6s  %-13s %s\n", row->bench,
 	       row->bytes, row->unit, value, base, ratio, bar,
 	       row->kind == BENCH_REPORT ? "-" : bar_met(row) ? "yes" : "NO");
 	fflush(stdout);
