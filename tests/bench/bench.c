@@ -11,7 +11,8 @@
 #define SIDES_MAX 4
 #define ROUNDS_MAX (1 << 20)
 
-void bench_must_at(bool ok, const char *what, const char *file, int line)
+void
+bench_must_at(bool ok, const char *what, const char *file, int line)
 {
 	if (ok)
 		return;
@@ -24,7 +25,8 @@ void bench_must_at(bool ok, const char *what, const char *file, int line)
 	abort();
 }
 
-void *bench_alloc(size_t bytes)
+void *
+bench_alloc(size_t bytes)
 {
 	void *memory = NULL;
 
@@ -35,7 +37,8 @@ void *bench_alloc(size_t bytes)
 
 /* ---- time and meeting --------------------------------------------------- */
 
-uint64_t bench_now(void)
+uint64_t
+bench_now(void)
 {
 	struct timespec t;
 
@@ -43,7 +46,8 @@ uint64_t bench_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void bench_sleep(uint64_t ns)
+void
+bench_sleep(uint64_t ns)
 {
 	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u),
 	                     .tv_nsec = (long)(ns % 1000000000u)};
@@ -51,12 +55,14 @@ void bench_sleep(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-void bench_meet(struct bench *b)
+void
+bench_meet(struct bench *b)
 {
 	MPI_Barrier(b->raw);
 }
 
-void bench_meet_asleep(struct bench *b)
+void
+bench_meet_asleep(struct bench *b)
 {
 	MPI_Request request;
 	int done = 0;
@@ -72,7 +78,8 @@ void bench_meet_asleep(struct bench *b)
 
 /* ---- start and end ------------------------------------------------------ */
 
-static void print_header(void)
+static void
+print_header(void)
 {
 	printf("%-20s %9s %-5s %24s %24s %6s  %-13s %s\n", "bench", "bytes",
 	       "unit", "Baton [quartiles]", "base [quartiles]", "ratio", "bar",
@@ -80,7 +87,8 @@ static void print_header(void)
 	fflush(stdout);
 }
 
-static void parse(struct bench *b, int argc, char **argv)
+static void
+parse(struct bench *b, int argc, char **argv)
 {
 	bool header = true;
 
@@ -105,7 +113,8 @@ static void parse(struct bench *b, int argc, char **argv)
 		print_header();
 }
 
-void bench_init(struct bench *b, int *argc, char ***argv)
+void
+bench_init(struct bench *b, int *argc, char ***argv)
 {
 	int level, size;
 
@@ -122,13 +131,15 @@ void bench_init(struct bench *b, int *argc, char ***argv)
 	parse(b, *argc, *argv);
 }
 
-void bench_open(struct bench *b)
+void
+bench_open(struct bench *b)
 {
 	bench_must(baton_comm_create_mpi(b->raw, NULL, &b->comm) == BATON_OK);
 	bench_must(baton_stream_create(b->comm, &b->stream) == BATON_OK);
 }
 
-int bench_fini(struct bench *b)
+int
+bench_fini(struct bench *b)
 {
 	if (b->comm != NULL) {
 		bench_must(baton_stream_synchronize(b->comm, b->stream) ==
@@ -146,13 +157,15 @@ int bench_fini(struct bench *b)
 
 /* ---- samples ------------------------------------------------------------ */
 
-void bench_add(struct bench_samples *samples, double value)
+void
+bench_add(struct bench_samples *samples, double value)
 {
 	bench_must(samples->count < BENCH_SAMPLES_MAX);
 	samples->value[samples->count++] = value;
 }
 
-static int compare_doubles(const void *left, const void *right)
+static int
+compare_doubles(const void *left, const void *right)
 {
 	const double *l = left, *r = right;
 
@@ -160,7 +173,8 @@ static int compare_doubles(const void *left, const void *right)
 }
 
 /* Between the two samples nearest to the rank that share names. */
-static double quantile(const struct bench_samples *sorted, double share)
+static double
+quantile(const struct bench_samples *sorted, double share)
 {
 	double at = share * (sorted->count - 1);
 	int low = (int)at;
@@ -170,7 +184,8 @@ static double quantile(const struct bench_samples *sorted, double share)
 	       (at - low) * (sorted->value[high] - sorted->value[low]);
 }
 
-struct bench_stat bench_stat(struct bench_samples *samples)
+struct bench_stat
+bench_stat(struct bench_samples *samples)
 {
 	struct bench_stat stat = {.count = samples->count};
 
@@ -183,7 +198,8 @@ struct bench_stat bench_stat(struct bench_samples *samples)
 	return stat;
 }
 
-double bench_percentile(struct bench_samples *samples, double share)
+double
+bench_percentile(struct bench_samples *samples, double share)
 {
 	bench_must(samples->count > 0);
 	qsort(samples->value, (size_t)samples->count, sizeof(double),
@@ -191,7 +207,8 @@ double bench_percentile(struct bench_samples *samples, double share)
 	return quantile(samples, share);
 }
 
-struct bench_stat bench_single(double value, int count)
+struct bench_stat
+bench_single(double value, int count)
 {
 	return (struct bench_stat){
 		.median = value, .q1 = value, .q3 = value, .count = count};
@@ -199,8 +216,9 @@ struct bench_stat bench_single(double value, int count)
 
 /* ---- blocks in turn ----------------------------------------------------- */
 
-static double one_block(struct bench *b, const struct bench_side *side,
-                        int rounds)
+static double
+one_block(struct bench *b, const struct bench_side *side,
+	  int rounds)
 {
 	double value;
 
@@ -211,8 +229,9 @@ static double one_block(struct bench *b, const struct bench_side *side,
 }
 
 /* Rounds that make side's block last about block_ns; the same on both ranks. */
-static int choose_rounds(struct bench *b, const struct bench_side *side,
-                         uint64_t block_ns)
+static int
+choose_rounds(struct bench *b, const struct bench_side *side,
+	      uint64_t block_ns)
 {
 	int rounds = 1;
 	uint64_t took;
@@ -231,8 +250,9 @@ static int choose_rounds(struct bench *b, const struct bench_side *side,
 	return rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
 }
 
-void bench_compare(struct bench *b, const struct bench_side *sides, int count,
-                   const struct bench_plan *plan, struct bench_stat stats[])
+void
+bench_compare(struct bench *b, const struct bench_side *sides, int count,
+	      const struct bench_plan *plan, struct bench_stat stats[])
 {
 	static struct bench_samples samples[SIDES_MAX];
 	int rounds;
@@ -257,7 +277,8 @@ static const char *const kind_names[] = {
 	[BENCH_RATIO_MIN] = "ratio_min",   [BENCH_EXCESS_MAX] = "excess_max",
 	[BENCH_VALUE_MAX] = "value_max",   [BENCH_VALUE_MIN] = "value_min"};
 
-static bool bar_met(const struct bench_row *row)
+static bool
+bar_met(const struct bench_row *row)
 {
 	double value = row->value.median, base = row->base.median;
 
@@ -278,7 +299,8 @@ static bool bar_met(const struct bench_row *row)
 	return true;
 }
 
-static void bar_text(const struct bench_row *row, char *text, size_t size)
+static void
+bar_text(const struct bench_row *row, char *text, size_t size)
 {
 	switch (row->kind) {
 	case BENCH_RATIO_MAX:
@@ -302,7 +324,8 @@ static void bar_text(const struct bench_row *row, char *text, size_t size)
 	snprintf(text, size, "-");
 }
 
-static void stat_text(const struct bench_stat *stat, char *text, size_t size)
+static void
+stat_text(const struct bench_stat *stat, char *text, size_t size)
 {
 	if (stat->q1 == stat->q3)
 		snprintf(text, size, "%.4g", stat->median);
@@ -311,7 +334,8 @@ static void stat_text(const struct bench_stat *stat, char *text, size_t size)
 		         stat->q3);
 }
 
-static void print_row(const struct bench_row *row)
+static void
+print_row(const struct bench_row *row)
 {
 	char value[48], base[48] = "-", ratio[16] = "-", bar[24];
 
@@ -328,7 +352,8 @@ static void print_row(const struct bench_row *row)
 	fflush(stdout);
 }
 
-static void json_row(FILE *out, const struct bench_row *row)
+static void
+json_row(FILE *out, const struct bench_row *row)
 {
 	const struct bench_stat *v = &row->value, *base = &row->base;
 	bool compared = row->baseline != NULL;
@@ -360,7 +385,8 @@ static void json_row(FILE *out, const struct bench_row *row)
 	fflush(out);
 }
 
-void bench_report(struct bench *b, const struct bench_row *row)
+void
+bench_report(struct bench *b, const struct bench_row *row)
 {
 	if (b->rank != 0)
 		return;

@@ -68,8 +68,8 @@ struct bench_row {
 	double bar;
 };
 
-/* One side of a comparison: run `rounds` rounds and return the block's figure in
- * the row's unit.  Both ranks call; only what rank 0 returns counts. */
+/* One side of a comparison: run `rounds` rounds and return the figure in the
+ * row's unit.  Both ranks call; only what rank 0 returns counts. */
 struct bench_side {
 	double (*block)(struct bench *b, void *arg, int rounds);
 	void *arg;

@@ -21,7 +21,8 @@ struct window {
 };
 
 /* Messages a microsecond, or bytes a nanosecond. */
-static double figure(const struct window *w, uint64_t start, int rounds)
+static double
+figure(const struct window *w, uint64_t start, int rounds)
 {
 	double ns = (double)(bench_now() - start);
 	double messages = (double)rounds * BENCH_WINDOW;
@@ -29,7 +30,8 @@ static double figure(const struct window *w, uint64_t start, int rounds)
 	return w->rate ? messages * 1e3 / ns : messages * (double)w->bytes / ns;
 }
 
-static double raw_block(struct bench *b, void *arg, int rounds)
+static double
+raw_block(struct bench *b, void *arg, int rounds)
 {
 	const struct window *w = arg;
 	MPI_Request requests[BENCH_WINDOW];
@@ -58,7 +60,8 @@ static double raw_block(struct bench *b, void *arg, int rounds)
 	return figure(w, start, rounds);
 }
 
-static void acknowledge(struct bench *b)
+static void
+acknowledge(struct bench *b)
 {
 	baton_request request;
 	char ack = 0;
@@ -74,7 +77,8 @@ static void acknowledge(struct bench *b)
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
-static double baton_block(struct bench *b, void *arg, int rounds)
+static double
+baton_block(struct bench *b, void *arg, int rounds)
 {
 	const struct window *w = arg;
 	baton_request requests[BENCH_WINDOW];
@@ -107,7 +111,8 @@ static double baton_block(struct bench *b, void *arg, int rounds)
 	return figure(w, start, rounds);
 }
 
-static void measure(struct bench *b, struct window *w)
+static void
+measure(struct bench *b, struct window *w)
 {
 	const struct bench_side sides[] = {{raw_block, w}, {baton_block, w}};
 	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
@@ -125,7 +130,8 @@ static void measure(struct bench *b, struct window *w)
 	bench_report(b, &row);
 }
 
-int main(int argc, char **argv)
+int
+main(int argc, char **argv)
 {
 	struct window windows[] = {{NULL, 8, true},
 	                           {NULL, 65536, false},

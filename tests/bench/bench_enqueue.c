@@ -25,7 +25,8 @@ static uint64_t cells[BENCH_WINDOW];
 
 /* ---- raw ---------------------------------------------------------------- */
 
-static uint64_t raw_calls(struct bench *b, bool send, MPI_Request *requests)
+static uint64_t
+raw_calls(struct bench *b, bool send, MPI_Request *requests)
 {
 	uint64_t start = bench_now();
 
@@ -39,13 +40,15 @@ static uint64_t raw_calls(struct bench *b, bool send, MPI_Request *requests)
 	return bench_now() - start;
 }
 
-static void raw_drain(MPI_Request *requests)
+static void
+raw_drain(MPI_Request *requests)
 {
 	MPI_Waitall(BENCH_WINDOW, requests, MPI_STATUSES_IGNORE);
 }
 
 /* Rank `from` tells the other that its calls are made. */
-static void raw_ready(struct bench *b, int from)
+static void
+raw_ready(struct bench *b, int from)
 {
 	char token = 0;
 
@@ -56,7 +59,8 @@ static void raw_ready(struct bench *b, int from)
 		         MPI_STATUS_IGNORE);
 }
 
-static double raw_block(struct bench *b, void *arg, int rounds)
+static double
+raw_block(struct bench *b, void *arg, int rounds)
 {
 	const bool *timed_send = arg;
 	MPI_Request requests[BENCH_WINDOW];
@@ -78,7 +82,8 @@ static double raw_block(struct bench *b, void *arg, int rounds)
 
 /* ---- Baton -------------------------------------------------------------- */
 
-static uint64_t baton_calls(struct bench *b, bool send, baton_request *requests)
+static uint64_t
+baton_calls(struct bench *b, bool send, baton_request *requests)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	enum baton_status failed = BATON_OK;
@@ -105,13 +110,15 @@ static uint64_t baton_calls(struct bench *b, bool send, baton_request *requests)
 	return start;
 }
 
-static void baton_drain(baton_request *requests)
+static void
+baton_drain(baton_request *requests)
 {
 	for (int k = 0; k < BENCH_WINDOW; k++)
 		bench_must(baton_finish(&requests[k], -1, NULL) == BATON_OK);
 }
 
-static void baton_ready(struct bench *b, int from)
+static void
+baton_ready(struct bench *b, int from)
 {
 	enum baton_status status;
 	baton_request request;
@@ -127,7 +134,8 @@ static void baton_ready(struct bench *b, int from)
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
-static double baton_block(struct bench *b, void *arg, int rounds)
+static double
+baton_block(struct bench *b, void *arg, int rounds)
 {
 	const bool *timed_send = arg;
 	baton_request requests[BENCH_WINDOW];
@@ -146,7 +154,8 @@ static double baton_block(struct bench *b, void *arg, int rounds)
 	return (double)spent / ((double)rounds * BENCH_WINDOW);
 }
 
-static void measure_enqueue(struct bench *b, bool send)
+static void
+measure_enqueue(struct bench *b, bool send)
 {
 	const struct bench_side sides[] = {{raw_block, &send},
 	                                   {baton_block, &send}};
@@ -166,8 +175,9 @@ static void measure_enqueue(struct bench *b, bool send)
 
 /* ---- polls -------------------------------------------------------------- */
 
-static void to_self(struct bench *b, bool send, uint64_t *cell, int tag,
-                    baton_request *request)
+static void
+to_self(struct bench *b, bool send, uint64_t *cell, int tag,
+	baton_request *request)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	enum baton_status status;
@@ -182,8 +192,9 @@ static void to_self(struct bench *b, bool send, uint64_t *cell, int tag,
 	bench_must(status == BATON_OK);
 }
 
-static void report_polls(struct bench *b, const char *name,
-                         baton_request request, enum baton_status expected)
+static void
+report_polls(struct bench *b, const char *name,
+	     baton_request request, enum baton_status expected)
 {
 	static struct bench_samples samples;
 	struct bench_row row = {.bench = name, .bytes = 8, .unit = "ns",
@@ -206,7 +217,8 @@ static void report_polls(struct bench *b, const char *name,
 	bench_report(b, &row);
 }
 
-static void *drive(void *arg)
+static void *
+drive(void *arg)
 {
 	baton_request *request = arg;
 
@@ -215,7 +227,8 @@ static void *drive(void *arg)
 }
 
 /* Rank 1 sleeps meanwhile: the two threads of rank 0 have a core each. */
-static void measure_polls(struct bench *b)
+static void
+measure_polls(struct bench *b)
 {
 	uint64_t in = 0, driven_in = 0, out = 0;
 	baton_request recv, send, driven;
@@ -247,7 +260,8 @@ static void measure_polls(struct bench *b)
 /* ---- wake --------------------------------------------------------------- */
 
 /* Rank 0 pauses, posts a receive under the clock, and asks rank 1 for it. */
-static uint64_t wake_raw(struct bench *b)
+static uint64_t
+wake_raw(struct bench *b)
 {
 	uint64_t start, took = 0;
 	MPI_Request request;
@@ -266,7 +280,8 @@ static uint64_t wake_raw(struct bench *b)
 	return took;
 }
 
-static uint64_t wake_baton(struct bench *b)
+static uint64_t
+wake_baton(struct bench *b)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	uint64_t start, took = 0;
@@ -291,7 +306,8 @@ static uint64_t wake_baton(struct bench *b)
 	return took;
 }
 
-static void measure_wake(struct bench *b)
+static void
+measure_wake(struct bench *b)
 {
 	static struct bench_samples raw, baton;
 	struct bench_row row = {.bench = "wake", .bytes = 8, .unit = "us",
@@ -309,7 +325,8 @@ static void measure_wake(struct bench *b)
 	bench_report(b, &row);
 }
 
-int main(int argc, char **argv)
+int
+main(int argc, char **argv)
 {
 	struct bench b;
 

@@ -17,11 +17,12 @@
 #include "bench.h"
 
 #define TAG 9
-/* None, as far as the clocks of two threads can be read at once: ten wake-ups in
- * a second stay below this, a thread that ticks does not. */
+/* None, as far as two clocks can be read at once: ten wake-ups a second stay
+ * below this, a thread that ticks does not. */
 #define IDLE_NONE 0.0001
 
-static double clock_ns(clockid_t id)
+static double
+clock_ns(clockid_t id)
 {
 	struct timespec t;
 
@@ -30,7 +31,8 @@ static double clock_ns(clockid_t id)
 }
 
 /* Processor time of all threads but this one. */
-static double others_ns(void)
+static double
+others_ns(void)
 {
 	double mine = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -39,15 +41,17 @@ static double others_ns(void)
 
 /* What they have used since then, as a share of a core.  The two clocks are not
  * read at the same instant: nothing can come out a little below 0. */
-static double share_since(double cpu, uint64_t start)
+static double
+share_since(double cpu, uint64_t start)
 {
 	double share = (others_ns() - cpu) / (double)(bench_now() - start);
 
 	return share < 0 ? 0 : share;
 }
 
-static baton_request post(struct bench *b, bool send, uint64_t *cell,
-                          struct baton_queue *queue)
+static baton_request
+post(struct bench *b, bool send, uint64_t *cell,
+     struct baton_queue *queue)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	enum baton_status status;
@@ -64,7 +68,8 @@ static baton_request post(struct bench *b, bool send, uint64_t *cell,
 	return request;
 }
 
-static void exchange(struct bench *b, bool send)
+static void
+exchange(struct bench *b, bool send)
 {
 	uint64_t cell = 0;
 	baton_request request = post(b, send, &cell, NULL);
@@ -73,7 +78,8 @@ static void exchange(struct bench *b, bool send)
 }
 
 /* The larger of the two ranks' shares. */
-static void measure_idle(struct bench *b, uint64_t ns)
+static void
+measure_idle(struct bench *b, uint64_t ns)
 {
 	struct bench_row row = {.bench = "idle_cpu", .unit = "core",
 	                        .kind = BENCH_VALUE_MAX, .bar = IDLE_NONE};
@@ -93,7 +99,8 @@ static void measure_idle(struct bench *b, uint64_t ns)
 }
 
 /* Rank 0 has the receive; rank 1 nothing. */
-static void measure_pending(struct bench *b, uint64_t ns)
+static void
+measure_pending(struct bench *b, uint64_t ns)
 {
 	struct bench_row row = {.bench = "pending_cpu", .bytes = 8,
 	                        .unit = "core", .kind = BENCH_VALUE_MAX,
@@ -118,13 +125,15 @@ static void measure_pending(struct bench *b, uint64_t ns)
 }
 
 /* 2 to 10 ms, spread so that they fall into step with no period. */
-static uint64_t next_gap(uint32_t *state)
+static uint64_t
+next_gap(uint32_t *state)
 {
 	*state = *state * 1664525u + 1013904223u;
 	return 2000000u + (*state >> 8) % 8000000u;
 }
 
-static void send_stamps(struct bench *b, int count)
+static void
+send_stamps(struct bench *b, int count)
 {
 	uint32_t state = 1;
 
@@ -139,8 +148,9 @@ static void send_stamps(struct bench *b, int count)
 	}
 }
 
-static void receive_stamps(struct bench *b, int count,
-                           struct bench_samples *samples)
+static void
+receive_stamps(struct bench *b, int count,
+	       struct bench_samples *samples)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -166,7 +176,8 @@ static void receive_stamps(struct bench *b, int count,
 	baton_queue_destroy(queue);
 }
 
-static void measure_fd(struct bench *b)
+static void
+measure_fd(struct bench *b)
 {
 	static struct bench_samples samples;
 	struct bench_row row = {.bench = "fd_latency_p99", .bytes = 8,
@@ -189,7 +200,8 @@ static void measure_fd(struct bench *b)
 	bench_meet_asleep(b);
 }
 
-int main(int argc, char **argv)
+int
+main(int argc, char **argv)
 {
 	struct bench b;
 	uint64_t ns;

@@ -19,7 +19,8 @@ struct message {
 	size_t bytes;
 };
 
-static void raw_wait(MPI_Request *request)
+static void
+raw_wait(MPI_Request *request)
 {
 	int done = 0;
 
@@ -27,26 +28,30 @@ static void raw_wait(MPI_Request *request)
 		MPI_Test(request, &done, MPI_STATUS_IGNORE);
 }
 
-static double half_us(uint64_t start, int rounds)
+static double
+half_us(uint64_t start, int rounds)
 {
 	return (double)(bench_now() - start) / (2e3 * rounds);
 }
 
-static void raw_send(struct bench *b, const struct message *m,
-                     MPI_Request *request)
+static void
+raw_send(struct bench *b, const struct message *m,
+	 MPI_Request *request)
 {
 	MPI_Isend(m->out, (int)m->bytes, MPI_BYTE, b->peer, TAG, b->raw,
 	          request);
 }
 
-static void raw_recv(struct bench *b, const struct message *m,
-                     MPI_Request *request)
+static void
+raw_recv(struct bench *b, const struct message *m,
+	 MPI_Request *request)
 {
 	MPI_Irecv(m->in, (int)m->bytes, MPI_BYTE, b->peer, TAG, b->raw,
 	          request);
 }
 
-static double raw_plain_block(struct bench *b, void *arg, int rounds)
+static double
+raw_plain_block(struct bench *b, void *arg, int rounds)
 {
 	const struct message *m = arg;
 	uint64_t start = bench_now();
@@ -68,7 +73,8 @@ static double raw_plain_block(struct bench *b, void *arg, int rounds)
 	return half_us(start, rounds);
 }
 
-static double raw_posted_block(struct bench *b, void *arg, int rounds)
+static double
+raw_posted_block(struct bench *b, void *arg, int rounds)
 {
 	const struct message *m = arg;
 	uint64_t start = bench_now();
@@ -87,28 +93,32 @@ static double raw_posted_block(struct bench *b, void *arg, int rounds)
 	return half_us(start, rounds);
 }
 
-static void send(struct bench *b, const struct message *m,
-                 const struct baton_op_options *options, baton_request *request)
+static void
+send(struct bench *b, const struct message *m,
+     const struct baton_op_options *options, baton_request *request)
 {
 	bench_must(baton_send(m->out, m->bytes, BATON_UINT8, b->peer, TAG,
 	                      b->comm, b->stream, options,
 	                      request) == BATON_OK);
 }
 
-static void recv(struct bench *b, const struct message *m,
-                 const struct baton_op_options *options, baton_request *request)
+static void
+recv(struct bench *b, const struct message *m,
+     const struct baton_op_options *options, baton_request *request)
 {
 	bench_must(baton_recv(m->in, m->bytes, BATON_UINT8, b->peer, TAG,
 	                      b->comm, b->stream, options,
 	                      request) == BATON_OK);
 }
 
-static void finish(baton_request *request)
+static void
+finish(baton_request *request)
 {
 	bench_must(baton_finish(request, -1, NULL) == BATON_OK);
 }
 
-static double plain_block(struct bench *b, void *arg, int rounds)
+static double
+plain_block(struct bench *b, void *arg, int rounds)
 {
 	const struct message *m = arg;
 	uint64_t start = bench_now();
@@ -130,7 +140,8 @@ static double plain_block(struct bench *b, void *arg, int rounds)
 	return half_us(start, rounds);
 }
 
-static double posted_block(struct bench *b, void *arg, int rounds)
+static double
+posted_block(struct bench *b, void *arg, int rounds)
 {
 	const struct message *m = arg;
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
@@ -151,7 +162,8 @@ static double posted_block(struct bench *b, void *arg, int rounds)
 	return half_us(start, rounds);
 }
 
-static void measure(struct bench *b, struct message *m)
+static void
+measure(struct bench *b, struct message *m)
 {
 	const struct bench_side sides[] = {{raw_plain_block, m},
 	                                   {plain_block, m},
@@ -176,7 +188,8 @@ static void measure(struct bench *b, struct message *m)
 	bench_report(b, &row);
 }
 
-int main(int argc, char **argv)
+int
+main(int argc, char **argv)
 {
 	static const size_t sizes[] = {8,     64,      512,     4096,
 	                               65536, 1048576, 16777216};

@@ -34,7 +34,8 @@ static const char *const names[FACTORS] = {"overlap_0.5", "overlap_1",
 
 static volatile uint64_t sink;
 
-static void spin(uint64_t steps)
+static void
+spin(uint64_t steps)
 {
 	uint64_t x = 88172645463325252u;
 
@@ -47,7 +48,8 @@ static void spin(uint64_t steps)
 }
 
 /* Steps of spin() in ns, the fastest of a few tries. */
-static double spin_rate(void)
+static double
+spin_rate(void)
 {
 	const uint64_t steps = 4000000;
 	double best = 0;
@@ -67,7 +69,8 @@ static double spin_rate(void)
 /* ---- one repetition ----------------------------------------------------- */
 
 /* A start that both ranks agree on. */
-static uint64_t start_together(struct bench *b)
+static uint64_t
+start_together(struct bench *b)
 {
 	uint64_t start;
 
@@ -81,7 +84,8 @@ static uint64_t start_together(struct bench *b)
 	return start;
 }
 
-static double larger_ms(struct bench *b, uint64_t ns)
+static double
+larger_ms(struct bench *b, uint64_t ns)
 {
 	double mine = (double)ns / 1e6, larger;
 
@@ -89,7 +93,8 @@ static double larger_ms(struct bench *b, uint64_t ns)
 	return larger;
 }
 
-static MPI_Request raw_start(struct bench *b, char *buffer, int bytes)
+static MPI_Request
+raw_start(struct bench *b, char *buffer, int bytes)
 {
 	MPI_Request request;
 
@@ -103,7 +108,8 @@ static MPI_Request raw_start(struct bench *b, char *buffer, int bytes)
 }
 
 /* MPI_Isend or MPI_Irecv, compute, MPI_Wait: with no steps, the transfer. */
-static double time_raw(struct bench *b, char *buffer, int bytes, uint64_t steps)
+static double
+time_raw(struct bench *b, char *buffer, int bytes, uint64_t steps)
 {
 	uint64_t start = start_together(b);
 	MPI_Request request = raw_start(b, buffer, bytes);
@@ -113,7 +119,8 @@ static double time_raw(struct bench *b, char *buffer, int bytes, uint64_t steps)
 	return larger_ms(b, bench_now() - start);
 }
 
-static uint64_t process_cpu(void)
+static uint64_t
+process_cpu(void)
 {
 	struct timespec t;
 
@@ -121,7 +128,8 @@ static uint64_t process_cpu(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static double time_tested_cpu(struct bench *b, char *buffer, int bytes)
+static double
+time_tested_cpu(struct bench *b, char *buffer, int bytes)
 {
 	MPI_Request request;
 	uint64_t cpu;
@@ -139,7 +147,8 @@ static double time_tested_cpu(struct bench *b, char *buffer, int bytes)
 	return larger_ms(b, process_cpu() - cpu);
 }
 
-static double time_spin(struct bench *b, uint64_t steps)
+static double
+time_spin(struct bench *b, uint64_t steps)
 {
 	uint64_t start = start_together(b);
 
@@ -147,8 +156,9 @@ static double time_spin(struct bench *b, uint64_t steps)
 	return larger_ms(b, bench_now() - start);
 }
 
-static double time_baton(struct bench *b, char *buffer, size_t bytes,
-                         uint64_t steps)
+static double
+time_baton(struct bench *b, char *buffer, size_t bytes,
+	   uint64_t steps)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	enum baton_status status;
@@ -177,8 +187,9 @@ struct overlap {
 	struct bench_samples compute[FACTORS], raw[FACTORS], baton[FACTORS];
 };
 
-static void repeat(struct bench *b, char *buffer, size_t bytes,
-                   const uint64_t steps[FACTORS], struct overlap *o)
+static void
+repeat(struct bench *b, char *buffer, size_t bytes,
+       const uint64_t steps[FACTORS], struct overlap *o)
 {
 	bench_add(&o->transfer, time_raw(b, buffer, (int)bytes, 0));
 	bench_add(&o->tested_cpu, time_tested_cpu(b, buffer, (int)bytes));
@@ -191,7 +202,8 @@ static void repeat(struct bench *b, char *buffer, size_t bytes,
 }
 
 /* Ideal over measured: a longer measured time is the lower quartile. */
-static struct bench_stat efficiency(double ideal, struct bench_samples *samples)
+static struct bench_stat
+efficiency(double ideal, struct bench_samples *samples)
 {
 	struct bench_stat ms = bench_stat(samples);
 
@@ -200,7 +212,8 @@ static struct bench_stat efficiency(double ideal, struct bench_samples *samples)
 	                           .count = ms.count};
 }
 
-static void report(struct bench *b, size_t bytes, struct overlap *o)
+static void
+report(struct bench *b, size_t bytes, struct overlap *o)
 {
 	struct bench_row row = {.bytes = bytes, .unit = "ms"};
 	double transfer, c;
@@ -228,7 +241,8 @@ static void report(struct bench *b, size_t bytes, struct overlap *o)
 	}
 }
 
-static void measure(struct bench *b, char *buffer, size_t bytes, int repeats)
+static void
+measure(struct bench *b, char *buffer, size_t bytes, int repeats)
 {
 	struct overlap *o = calloc(1, sizeof(*o));
 	uint64_t steps[FACTORS];
@@ -251,7 +265,8 @@ static void measure(struct bench *b, char *buffer, size_t bytes, int repeats)
 	free(o);
 }
 
-int main(int argc, char **argv)
+int
+main(int argc, char **argv)
 {
 	const size_t large = 16777216;
 	struct bench b;
