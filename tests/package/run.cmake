@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Install into an empty prefix, then build and run programs against what is
+# there, from other directories: by find_package and by pkg-config, in C and in
+# C++, shared and static, and the samples as a project of their own.
+# cmake -DROOT=... -DBUILD=... -DWORK=... -DCC=... -DCXX=... -DGENERATOR=...
+#       -DLIBDIR=lib -DWITH_MPI=ON [-DMPICC=... -DMPIEXEC=...] -P this
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+	list(JOIN ARGN " " words)
+	message(STATUS "${words}")
+	execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+# What is installed can be moved.
+file(RENAME ${WORK}/first ${WORK}/prefix)
+
+set(mpi_header ${WORK}/prefix/include/baton_mpi.h)
+if(WITH_MPI AND NOT EXISTS ${mpi_header})
+	message(FATAL_ERROR "baton_mpi.h is not installed")
+elseif(NOT WITH_MPI AND EXISTS ${mpi_header})
+	message(FATAL_ERROR "baton_mpi.h is installed, and there is no MPI")
+endif()
+
+set(options -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
+            -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+            -DMPI_C_COMPILER=${MPICC} -DMPIEXEC_EXECUTABLE=${MPIEXEC})
+# find_package.
+run(${CMAKE_COMMAND} -S ${ROOT}/tests/package -B ${WORK}/package ${options}
+    -DTARGET_MPI=${WITH_MPI})
+run(${CMAKE_COMMAND} --build ${WORK}/package)
+run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/package --output-on-failure
+    --no-tests=error --timeout 60)
+
+# The samples.
+run(${CMAKE_COMMAND} -S ${ROOT}/samples -B ${WORK}/samples ${options})
+run(${CMAKE_COMMAND} --build ${WORK}/samples)
+
+# pkg-config.
+find_program(PKG_CONFIG NAMES pkg-config pkgconf REQUIRED)
+set(ENV{PKG_CONFIG_PATH} ${WORK}/prefix/${LIBDIR}/pkgconfig)
+set(ENV{LD_LIBRARY_PATH} ${WORK}/prefix/${LIBDIR}:$ENV{LD_LIBRARY_PATH})
+function(pkg_config flags_p)
+	execute_process(COMMAND ${PKG_CONFIG} ${ARGN} baton
+	                OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
+	                COMMAND_ERROR_IS_FATAL ANY)
+	separate_arguments(flags UNIX_COMMAND "${flags}")
+	set(${flags_p} ${flags} PARENT_SCOPE)
+endfunction()
+set(pair ${ROOT}/tests/package/pair.c)
+pkg_config(flags --cflags --libs)
+run(${CC} -std=c11 -o ${WORK}/pair-c ${pair} ${flags})
+run(${WORK}/pair-c)
+run(${CXX} -std=c++17 -x c++ -o ${WORK}/pair-cxx ${pair} -x none ${flags})
+run(${WORK}/pair-cxx)
+pkg_config(flags --static --cflags --libs)
+list(TRANSFORM flags REPLACE "^-lbaton$"
+     "${WORK}/prefix/${LIBDIR}/libbaton.a")
+run(${CC} -std=c11 -o ${WORK}/pair-static ${pair} ${flags})
+run(${WORK}/pair-static)
