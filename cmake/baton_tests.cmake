@@ -18,12 +18,14 @@
 #       Run a program as a test.
 #
 #   baton_mpi_test(conform.mpi.3 RANKS 3 TARGET conform-mpi [ARGS ...]
-#                  [LABELS ...] [TIMEOUT 120] [ENV A=1] [RECOVERY])
+#                  [LABELS ...] [TIMEOUT 120] [ENV A=1] [RECOVERY EXPECT regex])
 #       Run a program under mpirun, as root or not, with more ranks than cores
 #       or not, on Open MPI 4, 5 and MPICH.  RECOVERY: the death of a rank does
-#       not end the job.  Adds nothing when MPI is left out, so that callers
-#       need no if(); the target must exist when it is there, so put the
-#       baton_test_program(... MPI) into an if(BATON_HAVE_MPI).
+#       not end the job; mpirun's exit status says nothing then, so the test
+#       passes when the output of the survivors matches EXPECT.  The label mpi
+#       is added to the others.  Adds nothing when MPI is left out, so that
+#       callers need no if(); the program it runs must be there only with MPI,
+#       so put its baton_test_program(... MPI) into an if(BATON_HAVE_MPI).
 #
 # TIMEOUT is in seconds (default 60, mpi 120).
 
@@ -86,6 +88,7 @@ function(baton_test_properties name)
 	if(NOT arg_LABELS)
 		string(REGEX REPLACE "\\..*" "" arg_LABELS ${name})
 	endif()
+	list(REMOVE_DUPLICATES arg_LABELS)
 	set(environment ${arg_ENV})
 	if(BATON_SANITIZE)
 		list(APPEND environment ${BATON_SANITIZE_ENVIRONMENT})
@@ -135,18 +138,24 @@ endfunction()
 
 function(baton_mpi_test name)
 	cmake_parse_arguments(PARSE_ARGV 1 arg "RECOVERY"
-	                      "TARGET;TIMEOUT;RANKS" "ARGS;LABELS;ENV")
+	                      "TARGET;TIMEOUT;RANKS;EXPECT" "ARGS;LABELS;ENV")
 	if(arg_UNPARSED_ARGUMENTS)
 		message(FATAL_ERROR "${name}: ${arg_UNPARSED_ARGUMENTS}?")
 	endif()
 	if(NOT BATON_HAVE_MPI)
 		return()
 	endif()
+	if(NOT arg_LABELS)
+		string(REGEX REPLACE "\\..*" "" arg_LABELS ${name})
+	endif()
 	if(NOT arg_TIMEOUT)
 		set(arg_TIMEOUT ${BATON_TEST_TIMEOUT_MPI})
 	endif()
 	math(EXPR timeout "${arg_TIMEOUT} * ${BATON_TEST_SCALE}")
 	math(EXPR ctest_timeout "${timeout} + 30")
+	if(arg_RECOVERY AND NOT arg_EXPECT)
+		message(FATAL_ERROR "${name}: RECOVERY needs EXPECT")
+	endif()
 	set(recovery)
 	if(arg_RECOVERY AND BATON_MPI_LAUNCHER MATCHES "openmpi")
 		set(recovery --enable-recovery)
@@ -162,7 +171,11 @@ function(baton_mpi_test name)
 		$<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
 	baton_test_properties(${name} TIMEOUT ${ctest_timeout}
 		PROCESSORS ${arg_RANKS}
-		LABELS ${arg_LABELS}
+		LABELS ${arg_LABELS} mpi
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${BATON_MPI_ENVIRONMENT}
 			${arg_ENV})
+	if(arg_EXPECT)
+		set_tests_properties(${name} PROPERTIES
+			PASS_REGULAR_EXPRESSION "${arg_EXPECT}")
+	endif()
 endfunction()
