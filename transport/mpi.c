@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport: issue, test, take_back.
+ *
+ * A message of up to 2 KiB is one MPI message on the user's tag ("raw").  Any
+ * other is announced on that tag by a header of a length that raw messages never
+ * have, and its body follows on a tag of its own (mpi_body.c).  So a receive
+ * posts one small first part, and what arrives in it says what it is by its
+ * length alone: nothing is added to a short message, and a long one is received
+ * with its exact length, never by a receive that is too short for it.
+ *
+ * Everything that is at MPI has its request in one compact array, so that
+ * MPI_Testsome can look at 64 of them for little more than the price of one.
+ * The windows rotate; a request that is done is replaced by the last one.
+ *
+ * Invariants: requests[0..count-1] are active; a transfer whose first part is
+ * not matched has exactly one; in_flight counts transfers, moving those of them
+ * that are not receives waiting for their first part.
+ *
+ * Threads: the driver alone, see transport.h.  No locks, no allocation.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi_transport.h"
+
+#define WINDOW 64u
+
+static inline bool
+is_raw(size_t bytes)
+{
+	return bytes <= BATONI_MPI_RAW_MAX && bytes != BATONI_MPI_HEADER_BYTES;
+}
+
+enum baton_status
+batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                const char *call, int code, const char *text)
+{
+	transfer->native_call = call;
+	transfer->native_code = code;
+	mpi->failed_transfer = transfer;
+	/* It ends now: nothing else of it may be seen to end later. */
+	for (uint32_t i = mpi->count; i-- > 0;) {
+		if (mpi->entries[i].transfer == transfer)
+			batoni_mpi_untrack(mpi, i);
+	}
+	if (mpi->failed_call)
+		return BATON_ERR_MPI;
+	mpi->failed_call = call;
+	mpi->failed_code = code;
+	if (text)
+		snprintf(mpi->failed_text, sizeof(mpi->failed_text), "%s",
+		         text);
+	else
+		batoni_mpi_error_text(&mpi->base, code, mpi->failed_text,
+		                      sizeof(mpi->failed_text));
+	return BATON_ERR_MPI;
+}
+
+/* The last thing that a slot does after a failure. */
+static void
+tell_failure(struct batoni_mpi *mpi)
+{
+	const char *call = mpi->failed_call;
+
+	mpi->failed_call = NULL;
+	if (call)
+		mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call,
+		                       mpi->failed_code, mpi->failed_text);
+}
+
+/* Small sends are complete when MPI_Isend returns; asking costs little. */
+static enum baton_status
+send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
+{
+	MPI_Request *request = &mpi->requests[mpi->count];
+	int done, code;
+
+	code = MPI_Isend(transfer->buffer, (int)transfer->bytes, MPI_BYTE,
+	                 transfer->peer, transfer->tag, mpi->comm, request);
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
+	transfer->done_bytes = transfer->bytes;
+	code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_fail(mpi, transfer, "MPI_Test", code, NULL);
+	if (done)
+		return BATON_OK;
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_SEND);
+	return BATON_PENDING;
+}
+
+/* Post the first part.  It is not tested here: MPI might copy something large
+ * meanwhile. */
+static enum baton_status
+recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
+{
+	void *buffer = transfer->buffer;
+	int length = BATONI_MPI_RAW_MAX;
+	int code;
+
+	if (transfer->bytes < BATONI_MPI_BOUNCE_BYTES) {
+		buffer = batoni_mpi_side(mpi, transfer);
+		length = BATONI_MPI_BOUNCE_BYTES;
+	} else if (transfer->bytes < BATONI_MPI_RAW_MAX) {
+		length = (int)transfer->bytes;
+	}
+	code = MPI_Irecv(buffer, length, MPI_BYTE, transfer->peer,
+	                 transfer->tag, mpi->comm,
+	                 &mpi->requests[mpi->count]);
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_FIRST);
+	return BATON_PENDING;
+}
+
+static enum baton_status
+issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	bool send = transfer->direction == BATONI_SEND;
+	enum baton_status status;
+
+	transfer->done_bytes = 0;
+	if (!send)
+		status = recv_first(mpi, transfer);
+	else if (is_raw(transfer->bytes))
+		status = send_raw(mpi, transfer);
+	else
+		status = batoni_mpi_body_send(mpi, transfer);
+	if (status == BATON_PENDING) {
+		transport->in_flight++;
+		transport->moving += send;
+	} else if (status != BATON_OK) {
+		tell_failure(mpi);
+	}
+	return status;
+}
+
+/* The first part ended in an error: cut off, or MPI is broken. */
+static enum baton_status
+first_error(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
+            const MPI_Status *status)
+{
+	int class = MPI_ERR_UNKNOWN;
+	int length = 0;
+
+	MPI_Error_class(code, &class);
+	if (class != MPI_ERR_TRUNCATE)
+		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
+	/* Open MPI counts what was sent.  Where a library counts what it kept,
+	 * the capacity is all that is known. */
+	MPI_Get_count(status, MPI_BYTE, &length);
+	transfer->done_bytes = transfer->bytes;
+	if (length > 0 && (size_t)length > transfer->bytes)
+		transfer->done_bytes = (size_t)length;
+	return BATON_ERR_TRUNCATED;
+}
+
+/* Something has matched the receive.  PENDING: it was a header, and the body is
+ * under way. */
+static inline enum baton_status
+first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
+           const MPI_Status *status)
+{
+	bool bounced = transfer->bytes < BATONI_MPI_BOUNCE_BYTES;
+	const void *side = batoni_mpi_side(mpi, transfer);
+	int length;
+
+	if (__builtin_expect(code != MPI_SUCCESS, 0))
+		return first_error(mpi, transfer, code, status);
+	MPI_Get_count(status, MPI_BYTE, &length);
+	if (length == BATONI_MPI_HEADER_BYTES)
+		return batoni_mpi_body_recv(mpi, transfer,
+		                            bounced ? side : transfer->buffer);
+	transfer->done_bytes = (size_t)length;
+	if (!bounced)
+		return BATON_OK;
+	if (transfer->done_bytes > transfer->bytes)
+		return BATON_ERR_TRUNCATED;
+	if (length > 0)
+		memcpy(transfer->buffer, side, transfer->done_bytes);
+	return BATON_OK;
+}
+
+/* One request is done and no longer in the array. */
+static void
+request_done(struct batoni_mpi *mpi, const struct batoni_mpi_entry *entry,
+             int code, const MPI_Status *mpi_status)
+{
+	struct batoni_transport *transport = &mpi->base;
+	struct batoni_transfer *transfer = entry->transfer;
+	bool first = entry->part == BATONI_MPI_FIRST;
+	enum baton_status status = BATON_OK;
+
+	if (__builtin_expect(!transfer, 0))
+		return;
+	if (first)
+		status = first_done(mpi, transfer, code, mpi_status);
+	else if (code != MPI_SUCCESS)
+		status = batoni_mpi_fail(
+			mpi, transfer,
+			transfer->direction == BATONI_SEND ? "MPI_Isend"
+							   : "MPI_Irecv",
+			code, NULL);
+	else if (entry->part != BATONI_MPI_SEND)
+		status = batoni_mpi_body_step(mpi, transfer);
+	if (status == BATON_PENDING) {
+		transport->moving += first;
+		return;
+	}
+	transport->in_flight--;
+	transport->moving -= !first;
+	transport->host->done(transport->host, transfer, status);
+}
+
+static size_t
+test_one(struct batoni_mpi *mpi)
+{
+	struct batoni_mpi_entry entry;
+	MPI_Status status;
+	int done = 0;
+	int code;
+
+	code = MPI_Test(&mpi->requests[0], &done, &status);
+	if (!done && code == MPI_SUCCESS)
+		return 0;
+	entry = mpi->entries[0];
+	mpi->count = 0;
+	request_done(mpi, &entry, code, &status);
+	if (__builtin_expect(mpi->failed_call != NULL, 0))
+		tell_failure(mpi);
+	return 1;
+}
+
+/* Entry i is done, and so may be others, the last ones included: those have no
+ * transfer any more. */
+static void
+close_gap(struct batoni_mpi *mpi, uint32_t i)
+{
+	while (mpi->count && !mpi->entries[mpi->count - 1].transfer)
+		mpi->count--;
+	if (i < mpi->count && !mpi->entries[i].transfer)
+		batoni_mpi_untrack(mpi, i);
+}
+
+/* done[0] may have ended in a failure, and its transfer with it: what else of
+ * that transfer is done must not end it again. */
+static void
+skip_failed(const struct batoni_mpi *mpi, struct batoni_mpi_entry *done,
+            int count)
+{
+	for (int k = 1; k < count; k++) {
+		if (done[k].transfer == done[0].transfer &&
+		    done[k].transfer == mpi->failed_transfer)
+			done[k].transfer = NULL;
+	}
+}
+
+/* No request in particular: all will be told that the transport is broken. */
+static size_t
+window_failed(struct batoni_mpi *mpi, int code)
+{
+	char text[MPI_MAX_ERROR_STRING];
+
+	batoni_mpi_error_text(&mpi->base, code, text, sizeof(text));
+	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, "MPI_Testsome",
+	                       code, text);
+	return 1;
+}
+
+static size_t
+test_window(struct batoni_mpi *mpi)
+{
+	struct batoni_mpi_entry done[WINDOW];
+	MPI_Status statuses[WINDOW];
+	int indices[WINDOW];
+	uint32_t base = mpi->cursor < mpi->count ? mpi->cursor : 0;
+	uint32_t n = mpi->count - base < WINDOW ? mpi->count - base : WINDOW;
+	int count = 0;
+	int code;
+
+	mpi->cursor = base + n;
+	code = MPI_Testsome((int)n, mpi->requests + base, &count, indices,
+	                    statuses);
+	if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+		return window_failed(mpi, code);
+	if (count == MPI_UNDEFINED)
+		return 0;
+	/* All leave the array before the first is looked at, since that may
+	 * start new requests. */
+	for (int k = 0; k < count; k++) {
+		done[k] = mpi->entries[base + (uint32_t)indices[k]];
+		mpi->entries[base + (uint32_t)indices[k]].transfer = NULL;
+	}
+	for (int k = 0; k < count; k++)
+		close_gap(mpi, base + (uint32_t)indices[k]);
+	for (int k = 0; k < count; k++) {
+		if (code == MPI_SUCCESS)
+			statuses[k].MPI_ERROR = MPI_SUCCESS;
+		request_done(mpi, &done[k], statuses[k].MPI_ERROR,
+		             &statuses[k]);
+		if (__builtin_expect(mpi->failed_call != NULL, 0))
+			skip_failed(mpi, done + k, count - k);
+	}
+	if (__builtin_expect(mpi->failed_call != NULL, 0))
+		tell_failure(mpi);
+	return (size_t)count;
+}
+
+static size_t
+test(struct batoni_transport *transport)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+
+	return mpi->count == 1 ? test_one(mpi) : test_window(mpi);
+}
+
+/* Only a receive that nothing has matched can be taken back.  MPI_Wait does not
+ * wait: cancelling has decided, and a message that came first is here already,
+ * since first parts are short. */
+static enum baton_status
+take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	uint32_t i = mpi->positions[transfer->slot];
+	enum baton_status ended = BATON_ERR_CANCELED;
+	MPI_Status status;
+	int canceled = 0;
+	int code;
+
+	if (i >= mpi->count || mpi->entries[i].transfer != transfer ||
+	    mpi->entries[i].part != BATONI_MPI_FIRST)
+		return BATON_ERR_BUSY;
+	MPI_Cancel(&mpi->requests[i]);
+	code = MPI_Wait(&mpi->requests[i], &status);
+	if (code == MPI_SUCCESS)
+		MPI_Test_cancelled(&status, &canceled);
+	batoni_mpi_untrack(mpi, i);
+	if (!canceled)
+		ended = first_done(mpi, transfer, code, &status);
+	if (ended == BATON_PENDING) {
+		transport->moving++;
+		return BATON_ERR_BUSY;
+	}
+	transport->in_flight--;
+	if (ended == BATON_ERR_MPI)
+		tell_failure(mpi);
+	return ended;
+}
+
+const struct batoni_transport_ops batoni_mpi_ops = {
+	.name = "mpi",
+	.id = BATON_TRANSPORT_MPI,
+	.issue = issue,
+	.test = test,
+	.take_back = take_back,
+	.leave = batoni_mpi_leave,
+	.close = batoni_mpi_close,
+	.error_text = batoni_mpi_error_text,
+};

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators over MPI, and starting and finalising MPI.
+ *
+ * Creation.  Each rank takes what it needs (plan, tables, memory), then all
+ * duplicate the parent and agree, by one reduction on the duplicate, on whether
+ * every rank has it and means the same.  A rank that was refused or got no memory
+ * joins with its error, so that the others are told instead of left waiting; what
+ * comes after the agreement cannot fail.
+ *
+ * Finalising, by the program: a callback on an attribute of MPI_COMM_SELF, which
+ * MPI_Finalize deletes before anything else, takes every live transport from the
+ * engine; nothing calls MPI afterwards.  By Baton, when it has initialised MPI:
+ * at exit, in the same process only (a child of fork has no MPI), and not after
+ * the abort of a communicator, since MPI_Finalize waits for all ranks and some
+ * may be gone.  The process then leaves without it, and launchers take that for
+ * a failure: mpirun ends the other ranks and returns an error, unless it was told
+ * to let them be (Open MPI: --enable-recovery, MPICH: -disable-auto-cleanup).
+ *
+ * Locks: `lock` guards the statics below.  It is not held across the engine,
+ * whose driver's lock is taken first where both are (close).
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "baton_mpi.h"
+#include "comm.h"
+#include "list.h"
+#include "log.h"
+#include "mpi_transport.h"
+#include "registry.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
+static bool watching;   /* MPI_COMM_SELF has our attribute */
+static bool aborted;    /* some transport was closed so */
+static pid_t starter;   /* the process in which Baton initialised MPI, or 0 */
+
+/* ---- the end of MPI ---- */
+
+/* A transport is closing; the driver. */
+static void
+forget(struct batoni_mpi *mpi, bool was_aborted)
+{
+	pthread_mutex_lock(&lock);
+	batoni_list_remove(&mpi->live);
+	aborted |= was_aborted;
+	pthread_mutex_unlock(&lock);
+}
+
+static struct batoni_mpi *
+take_live(void)
+{
+	struct batoni_mpi *mpi = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (!batoni_list_empty(&live)) {
+		mpi = batoni_container_of(live.next, struct batoni_mpi, live);
+		batoni_list_remove(&mpi->live);
+	}
+	pthread_mutex_unlock(&lock);
+	return mpi;
+}
+
+/* MPI_Finalize has begun.  (A communicator that is destroyed by another thread
+ * meanwhile is an error of the program: destroying calls MPI.) */
+static int
+finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
+{
+	struct batoni_mpi *mpi;
+
+	(void)comm;
+	(void)keyval;
+	(void)attribute;
+	(void)extra;
+	while ((mpi = take_live())) {
+		mpi->base.host->lost(mpi->base.host,
+		                     "the program has called MPI_Finalize");
+		batoni_mpi_abandon(mpi);
+		mpi->lost = true;
+	}
+	return MPI_SUCCESS;
+}
+
+/* Once for the process.  OK, or MPI's error. */
+static int
+watch_finalize(void)
+{
+	int code = MPI_SUCCESS;
+	int keyval;
+
+	pthread_mutex_lock(&lock);
+	if (!watching) {
+		code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalizing,
+		                              &keyval, NULL);
+		if (code == MPI_SUCCESS)
+			code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+		watching = code == MPI_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+static bool
+any_aborted(void)
+{
+	struct batoni_list_node *node;
+	bool any;
+
+	pthread_mutex_lock(&lock);
+	any = aborted;
+	for (node = live.next; node != &live; node = node->next) {
+		const struct batoni_mpi *mpi = batoni_container_of(
+			node, struct batoni_mpi, live);
+
+		any |= baton_comm_status(mpi->owner) != BATON_OK;
+	}
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
+static void
+finalize_at_exit(void)
+{
+	int finalized = 1;
+
+	if (getpid() != starter)
+		return;
+	batoni_engine_stop();
+	MPI_Finalized(&finalized);
+	if (!finalized && !any_aborted())
+		MPI_Finalize();
+}
+
+/* ---- the start of MPI ---- */
+
+static bool
+initialized(void)
+{
+	int yes = 0;
+
+	MPI_Initialized(&yes);
+	return yes;
+}
+
+static bool
+finalized(void)
+{
+	int yes = 0;
+
+	MPI_Finalized(&yes);
+	return yes;
+}
+
+/* A launcher that does not belong to this MPI starts every rank as a world of
+ * its own. */
+static void
+check_launcher(void)
+{
+	static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+	int size = 0;
+
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const char *text = getenv(sizes[i]);
+
+		if (text && size == 1 && strtol(text, NULL, 10) > 1)
+			batoni_log(BATONI_LOG_WARN,
+			           "%s is %s, but MPI has started a world of "
+			           "one: is this another MPI's launcher?",
+			           sizes[i], text);
+	}
+}
+
+static enum baton_status
+start_mpi(void)
+{
+	enum baton_status status = BATON_OK;
+	int provided;
+
+	pthread_mutex_lock(&lock);
+	if (finalized()) {
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "MPI has been finalised in this process "
+		                       "and cannot run again");
+	} else if (!initialized()) {
+		if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE,
+		                    &provided) != MPI_SUCCESS) {
+			status = batoni_refuse(BATON_ERR_MPI,
+			                       "MPI_Init_thread failed");
+		} else {
+			starter = getpid();
+			atexit(finalize_at_exit);
+			check_launcher();
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+/* ---- creation ---- */
+
+/* What one rank brings to a creation. */
+struct offer {
+	const struct batoni_comm_plan *plan; /* NULL: its options were refused */
+	enum baton_status status;
+	struct baton_comm *comm;
+	struct batoni_mpi *mpi;
+};
+
+static enum baton_status
+refuse_mpi(const char *call, int code)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int length;
+
+	MPI_Error_string(code, text, &length);
+	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
+	                     text);
+}
+
+/* Take what this rank needs and can be refused by itself. */
+static void
+prepare(struct offer *offer, int size)
+{
+	uint32_t requests_max;
+
+	if (offer->status != BATON_OK)
+		return;
+	requests_max = offer->plan->requests_max;
+	offer->status = batoni_comm_prepare(offer->plan, &offer->comm);
+	if (offer->status != BATON_OK)
+		return;
+	offer->status = batoni_mpi_alloc(requests_max, size, &offer->mpi);
+	if (offer->status != BATON_OK)
+		batoni_refuse(offer->status,
+		              "no memory for the MPI transport: requests_max "
+		              "is %u, %d ranks",
+		              requests_max, size);
+}
+
+static void
+discard(struct offer *offer)
+{
+	if (offer->comm)
+		batoni_comm_discard(offer->comm);
+	if (offer->mpi)
+		batoni_mpi_free(offer->mpi);
+}
+
+/* One number for a status and a rank: the least of all names an error, if there
+ * is one, and the lowest rank that has it. */
+static int64_t
+encode(enum baton_status status, int rank)
+{
+	return (int64_t)status * ((int64_t)1 << 31) + rank;
+}
+
+/*
+ * All ranks bring what they have; all get the same answer, but that a rank with
+ * an error of its own returns that.  The minimum of a value and of its negative
+ * tell whether all ranks have the same.
+ */
+static enum baton_status
+agree(MPI_Comm comm, const struct offer *offer)
+{
+	enum { STATUS, WIRE, WIRE_NEGATIVE, DEVICE, DEVICE_NEGATIVE, COUNT };
+	int64_t mine[COUNT], all[COUNT];
+	int64_t worst;
+	int rank, code;
+
+	MPI_Comm_rank(comm, &rank);
+	mine[STATUS] = encode(offer->status, rank);
+	mine[WIRE] = BATONI_MPI_WIRE_VERSION;
+	mine[WIRE_NEGATIVE] = -mine[WIRE];
+	mine[DEVICE] = mine[DEVICE_NEGATIVE] = INT64_MAX;
+	if (offer->plan) {
+		mine[DEVICE] = (int64_t)offer->plan->device_ops->id;
+		mine[DEVICE_NEGATIVE] = -mine[DEVICE];
+	}
+	code = MPI_Allreduce(mine, all, COUNT, MPI_INT64_T, MPI_MIN, comm);
+	if (offer->status != BATON_OK)
+		return offer->status;
+	if (code != MPI_SUCCESS)
+		return refuse_mpi("MPI_Allreduce", code);
+	worst = all[STATUS];
+	if (worst < 0) {
+		/* Ranks are 0 to 2^31 - 1: rounding down gives the status. */
+		int64_t bad = worst & (((int64_t)1 << 31) - 1);
+		enum baton_status status =
+			(enum baton_status)((worst - bad) / ((int64_t)1 << 31));
+
+		return batoni_refuse(status,
+		                     "rank %d could not create its end of the "
+		                     "communicator: %s",
+		                     (int)bad, baton_status_text(status));
+	}
+	if (all[WIRE] != -all[WIRE_NEGATIVE])
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "the ranks run versions of Baton that "
+		                     "cannot talk: wire formats %d to %d",
+		                     (int)all[WIRE], (int)-all[WIRE_NEGATIVE]);
+	if (all[DEVICE] != -all[DEVICE_NEGATIVE])
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options.device is not the same on all "
+		                     "ranks: devices %d to %d",
+		                     (int)all[DEVICE],
+		                     (int)-all[DEVICE_NEGATIVE]);
+	return BATON_OK;
+}
+
+static void
+start(struct offer *offer)
+{
+	offer->mpi->owner = offer->comm;
+	offer->mpi->forget = forget;
+	batoni_comm_start(offer->comm, &offer->mpi->base);
+	pthread_mutex_lock(&lock);
+	batoni_list_append(&live, &offer->mpi->live);
+	pthread_mutex_unlock(&lock);
+}
+
+/* This thread may call MPI at all: below MPI_THREAD_SERIALIZED, creation has to
+ * be on the thread that initialised it, and is the business of that thread alone
+ * from then on. */
+static enum baton_status
+check_thread(int *level_p)
+{
+	int main_thread = 1;
+
+	MPI_Query_thread(level_p);
+	if (*level_p == MPI_THREAD_MULTIPLE || *level_p == MPI_THREAD_SERIALIZED)
+		return BATON_OK;
+	MPI_Is_thread_main(&main_thread);
+	if (main_thread)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "MPI's thread level is %s: only the thread that "
+	                     "initialised MPI may create communicators",
+	                     *level_p == MPI_THREAD_FUNNELED
+	                             ? "MPI_THREAD_FUNNELED"
+	                             : "MPI_THREAD_SINGLE");
+}
+
+/* Collective over parent, which is a running MPI's intracommunicator.  plan NULL:
+ * this rank's options were refused, with `refused`, and it only tells the
+ * others. */
+static enum baton_status
+create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
+            enum baton_status refused, struct baton_comm **comm_p)
+{
+	struct offer offer = {.plan = plan, .status = refused};
+	int size, level, code;
+	MPI_Comm comm;
+
+	if (check_thread(&level) != BATON_OK)
+		return BATON_ERR_INVALID;
+	MPI_Comm_size(parent, &size);
+	prepare(&offer, size);
+	code = watch_finalize();
+	if (code == MPI_SUCCESS)
+		code = MPI_Comm_dup(parent, &comm);
+	if (code != MPI_SUCCESS) {
+		discard(&offer);
+		return refuse_mpi("MPI_Comm_dup", code);
+	}
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	if (offer.status == BATON_OK)
+		offer.status = batoni_mpi_attach(offer.mpi, comm, level,
+		                                 plan->progress);
+	offer.status = agree(comm, &offer);
+	if (offer.status != BATON_OK) {
+		discard(&offer);
+		MPI_Comm_free(&comm);
+		return offer.status;
+	}
+	start(&offer);
+	*comm_p = offer.comm;
+	return BATON_OK;
+}
+
+enum baton_status
+baton_comm_create_mpi(MPI_Comm parent, const struct baton_comm_options *options,
+                      struct baton_comm **comm_p)
+{
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+	int inter = 0;
+
+	if (!initialized() || finalized())
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "MPI is not running: call MPI_Init_thread "
+		                     "first, or baton_comm_create, which does");
+	if (parent == MPI_COMM_NULL)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "parent is MPI_COMM_NULL: it must be an "
+		                     "intracommunicator");
+	MPI_Comm_test_inter(parent, &inter);
+	if (inter)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "parent is an intercommunicator: it must "
+		                     "be an intracommunicator");
+	if (!comm_p)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "comm_p is NULL: it must point to where "
+		                       "the communicator goes");
+	else
+		status = batoni_comm_plan(options, &plan);
+	if (status == BATON_OK && plan.transport != BATON_TRANSPORT_AUTO &&
+	    plan.transport != BATON_TRANSPORT_MPI)
+		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                       "options.transport is %d: a communicator "
+		                       "over MPI takes BATON_TRANSPORT_AUTO or "
+		                       "BATON_TRANSPORT_MPI",
+		                       (int)plan.transport);
+	return create_over(parent, status == BATON_OK ? &plan : NULL, status,
+	                   comm_p);
+}
+
+/* ---- the world ---- */
+
+static bool
+present(void)
+{
+	static const char *const names[] = {
+		"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+		"PMI_SIZE",             "PMI_FD",    "PMI_PORT",
+	};
+
+	if (initialized())
+		return !finalized();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (getenv(names[i]))
+			return true;
+	}
+	return false;
+}
+
+/* plan NULL: the options were refused on this rank; the others are told, and
+ * INVALID is returned, with baton_last_error as it was. */
+static enum baton_status
+create_world(const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
+{
+	enum baton_status status = start_mpi();
+
+	if (status != BATON_OK)
+		return status;
+	return create_over(MPI_COMM_WORLD, plan,
+	                   plan ? BATON_OK : BATON_ERR_INVALID, comm_p);
+}
+
+const struct batoni_world batoni_world_mpi = {
+	.id = BATON_TRANSPORT_MPI,
+	.present = present,
+	.create = create_world,
+};

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport: memory, opening, leaving, closing, texts.
+ *
+ * After an abort, MPI may still write to receives that have been matched and
+ * read from sends.  Nothing that it can reach is freed then: the side rooms of
+ * such a transport (headers, short receives) stay allocated for the life of the
+ * process, in a list, and so does its communicator.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "mem.h"
+#include "log.h"
+#include "mpi_transport.h"
+
+/* tag_max is promised to be at least this. */
+#define TAG_MAX_LEAST ((1 << 20) - 1)
+/* Fewer body tags than this would soon be used twice. */
+#define BODY_TAGS_LEAST (1u << 16)
+
+/* Rooms lent to MPI for ever; the first bytes of each block link them.  Only the
+ * driver, or the thread that finalises MPI, is here. */
+static void *lent_rooms;
+
+/* A line for the list's link comes first. */
+#define SIDES_OFFSET 64u
+
+enum baton_status
+batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
+{
+	size_t active = (size_t)requests_max * BATONI_MPI_ACTIVE_MAX;
+	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
+	unsigned char *sides;
+
+	if (!mpi)
+		return BATON_ERR_NOMEM;
+	batoni_list_init(&mpi->live);
+	mpi->comm = MPI_COMM_NULL;
+	mpi->barrier = MPI_REQUEST_NULL;
+	mpi->requests = batoni_alloc(active, sizeof(*mpi->requests));
+	mpi->entries = batoni_alloc(active, sizeof(*mpi->entries));
+	mpi->positions = batoni_alloc(requests_max, sizeof(*mpi->positions));
+	mpi->bodies = batoni_alloc(requests_max, sizeof(*mpi->bodies));
+	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
+	sides = batoni_alloc((size_t)requests_max * BATONI_MPI_SIDE_BYTES +
+	                             SIDES_OFFSET,
+	                     1);
+	if (sides)
+		mpi->sides = sides + SIDES_OFFSET;
+	if (!mpi->requests || !mpi->entries || !mpi->positions ||
+	    !mpi->bodies || !mpi->sequences || !sides ||
+	    batoni_mpi_drain_reserve() != BATON_OK) {
+		batoni_mpi_free(mpi);
+		return BATON_ERR_NOMEM;
+	}
+	*mpi_p = mpi;
+	return BATON_OK;
+}
+
+/* All but what MPI can still reach. */
+static void
+free_books(struct batoni_mpi *mpi)
+{
+	batoni_free(mpi->requests);
+	batoni_free(mpi->entries);
+	batoni_free(mpi->positions);
+	batoni_free(mpi->bodies);
+	batoni_free(mpi->sequences);
+	batoni_free(mpi);
+}
+
+void
+batoni_mpi_free(struct batoni_mpi *mpi)
+{
+	if (mpi->sides)
+		batoni_free(mpi->sides - SIDES_OFFSET);
+	free_books(mpi);
+}
+
+/* The lower tags are the user's; the upper ones, as many as a power of two that
+ * takes at most half, the bodies'. */
+static enum baton_status
+share_tags(struct batoni_mpi *mpi)
+{
+	uint32_t bodies = 1u << 30;
+	uint32_t tags = 0;
+	int *tag_ub;
+	int found = 0;
+
+	MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, (void *)&tag_ub, &found);
+	if (found)
+		tags = (uint32_t)*tag_ub + 1;
+	while (bodies > tags / 2)
+		bodies /= 2;
+	while (bodies > BODY_TAGS_LEAST && tags - bodies <= TAG_MAX_LEAST)
+		bodies /= 2;
+	if (bodies < BODY_TAGS_LEAST || tags - bodies <= TAG_MAX_LEAST)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "this MPI has %u tags; Baton needs %u",
+		                     tags, TAG_MAX_LEAST + 1 + BODY_TAGS_LEAST);
+	mpi->body_tag_base = (int)(tags - bodies);
+	mpi->body_tag_mask = bodies - 1;
+	mpi->base.tag_max = mpi->body_tag_base - 1;
+	return BATON_OK;
+}
+
+static enum batoni_drivers
+drivers_of(int thread_level, enum baton_progress progress)
+{
+	if (thread_level == MPI_THREAD_MULTIPLE)
+		return BATONI_DRIVERS_ANY;
+	if (thread_level == MPI_THREAD_SERIALIZED)
+		return progress == BATON_PROGRESS_THREAD
+		               ? BATONI_DRIVERS_ANY
+		               : BATONI_DRIVERS_CALLERS;
+	return BATONI_DRIVERS_MAIN;
+}
+
+static const char *
+thread_level_name(int thread_level)
+{
+	if (thread_level == MPI_THREAD_MULTIPLE)
+		return "MPI_THREAD_MULTIPLE";
+	if (thread_level == MPI_THREAD_SERIALIZED)
+		return "MPI_THREAD_SERIALIZED";
+	return thread_level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+	                                           : "MPI_THREAD_SINGLE";
+}
+
+/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE", from a text of which libraries make
+ * a line or a page. */
+static void
+describe(char *text, size_t size, int thread_level)
+{
+	char version[MPI_MAX_LIBRARY_VERSION_STRING];
+	char *from = version, *to = version;
+	int length;
+
+	MPI_Get_library_version(version, &length);
+	version[strcspn(version, ",\n")] = '\0';
+	for (; *from; from++) {
+		bool blank = *from == ' ' || *from == '\t';
+
+		if (!blank)
+			*to++ = *from;
+		else if (to > version && to[-1] != ' ')
+			*to++ = ' ';
+	}
+	*to = '\0';
+	snprintf(text, size, "%.80s, %s", version,
+	         thread_level_name(thread_level));
+}
+
+enum baton_status
+batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
+                  enum baton_progress progress)
+{
+	struct batoni_transport *base = &mpi->base;
+	enum baton_status status;
+
+	mpi->comm = comm;
+	status = share_tags(mpi);
+	if (status != BATON_OK)
+		return status;
+	MPI_Comm_rank(comm, &base->rank);
+	MPI_Comm_size(comm, &base->size);
+	base->ops = &batoni_mpi_ops;
+	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
+	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
+	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
+	base->drivers = drivers_of(thread_level, progress);
+	base->main_thread = pthread_self();
+	describe(base->library, sizeof(base->library), thread_level);
+	return BATON_OK;
+}
+
+static bool
+running(void)
+{
+	int initialized = 0;
+	int finalized = 1;
+
+	MPI_Initialized(&initialized);
+	MPI_Finalized(&finalized);
+	return initialized && !finalized;
+}
+
+/* MPI may be called by this thread at this thread level. */
+static bool
+callable(const struct batoni_mpi *mpi)
+{
+	return !mpi->lost && running() &&
+	       (mpi->base.drivers != BATONI_DRIVERS_MAIN ||
+	        pthread_equal(pthread_self(), mpi->base.main_thread));
+}
+
+enum baton_status
+batoni_mpi_leave(struct batoni_transport *transport)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	int done = 0;
+
+	if (mpi->barrier == MPI_REQUEST_NULL &&
+	    MPI_Ibarrier(mpi->comm, &mpi->barrier) != MPI_SUCCESS)
+		return BATON_ERR_MPI;
+	if (MPI_Test(&mpi->barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+		return BATON_ERR_MPI;
+	return done ? BATON_OK : BATON_PENDING;
+}
+
+void
+batoni_mpi_abandon(struct batoni_mpi *mpi)
+{
+	/* From the end, so that the one that takes a gap has been seen. */
+	for (uint32_t i = mpi->count; i-- > 0;) {
+		int done = 0;
+
+		if (mpi->entries[i].part != BATONI_MPI_FIRST)
+			continue;
+		MPI_Cancel(&mpi->requests[i]);
+		MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE);
+		if (done)
+			batoni_mpi_untrack(mpi, i);
+	}
+}
+
+void
+batoni_mpi_close(struct batoni_transport *transport, bool aborted)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	void **room = (void *)(mpi->sides - SIDES_OFFSET);
+
+	if (mpi->forget)
+		mpi->forget(mpi, aborted);
+	if (!aborted) {
+		MPI_Comm_free(&mpi->comm);
+		batoni_mpi_free(mpi);
+		return;
+	}
+	if (callable(mpi))
+		batoni_mpi_abandon(mpi);
+	if (mpi->count == 0) {
+		batoni_mpi_free(mpi);
+		return;
+	}
+	*room = lent_rooms;
+	lent_rooms = room;
+	free_books(mpi);
+}
+
+void
+batoni_mpi_error_text(struct batoni_transport *transport, int code, char *text,
+                      size_t size)
+{
+	char message[MPI_MAX_ERROR_STRING] = "";
+	int length;
+
+	if (!callable(batoni_mpi_of(transport)) ||
+	    MPI_Error_string(code, message, &length) != MPI_SUCCESS)
+		snprintf(message, sizeof(message), "MPI error %d", code);
+	snprintf(text, size, "%s", message);
+}

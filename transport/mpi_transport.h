@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport, as its own files see it.
+ *
+ * mpi.c           issue, test, take_back: the path of short messages
+ * mpi_body.c      messages in two parts: a header that announces a body
+ * mpi_open.c      memory, opening, leaving, closing, texts
+ * mpi_bootstrap.c communicators over it, starting and finalising MPI
+ *
+ * Everything here belongs to the thread that drives the engine, except where a
+ * function says otherwise.
+ */
+#ifndef BATONI_MPI_TRANSPORT_H
+#define BATONI_MPI_TRANSPORT_H
+
+#include <mpi.h>
+
+#include "list.h"
+#include "transport.h"
+
+/* Messages up to this length travel as they are, unless they are exactly as long
+ * as a header; all others are announced by one.  It is below the 4 KiB from
+ * which Open MPI writes past a receive that is too short. */
+#define BATONI_MPI_RAW_MAX 2048
+/* Odd, so that no array of a wider type has this length. */
+#define BATONI_MPI_HEADER_BYTES 61
+/* A body travels in pieces of at most this length: below INT_MAX, and the room
+ * into which one that does not fit is drained.  Up to two are under way at once,
+ * which is as fast as all (measured from 1 MiB to 1 GiB). */
+#define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
+/* Requests that one transfer may have at MPI: two pieces and a header. */
+#define BATONI_MPI_ACTIVE_MAX 3u
+/* Ranks that differ in it cannot talk. */
+#define BATONI_MPI_WIRE_VERSION 1u
+
+/*
+ * A receive shorter than BOUNCE_BYTES goes through its slot's own room of that
+ * size: a header must always fit.  Other receives end in the user's buffer, and
+ * a raw message that is longer than one of those is cut off by MPI, which Open
+ * MPI does safely below 4 KiB, telling the true length.  MPICH does not tell the
+ * length, and raises the error of MPI_Testsome on the program's communicators,
+ * where it is fatal: there no receive that MPI could cut off is posted at all.
+ */
+#ifdef OPEN_MPI
+#define BATONI_MPI_BOUNCE_BYTES BATONI_MPI_HEADER_BYTES
+#else
+#define BATONI_MPI_BOUNCE_BYTES BATONI_MPI_RAW_MAX
+#endif
+#define BATONI_MPI_SIDE_BYTES ((BATONI_MPI_BOUNCE_BYTES + 63) & ~63)
+
+/* What one MPI request is for. */
+enum batoni_mpi_part {
+	BATONI_MPI_SEND,   /* a raw message */
+	BATONI_MPI_FIRST,  /* a receive's first part: a raw message or a header */
+	BATONI_MPI_HEADER, /* of a send */
+	BATONI_MPI_PIECE   /* of a body, either way */
+};
+
+struct batoni_mpi_entry {
+	struct batoni_transfer *transfer;
+	enum batoni_mpi_part part;
+};
+
+/* A body under way. */
+struct batoni_mpi_body {
+	size_t length;
+	size_t posted;   /* of it, handed to MPI */
+	uint32_t active; /* requests at MPI, the header's included */
+	int tag;
+	bool drained; /* it does not fit */
+};
+
+struct batoni_mpi {
+	struct batoni_transport base; /* must be first */
+	MPI_Comm comm;
+	/* What is at MPI: requests[i] and what it is for, entries[i]; compact,
+	 * count of them. */
+	MPI_Request *requests;
+	struct batoni_mpi_entry *entries;
+	uint32_t count;
+	uint32_t cursor; /* where the next window of tests begins */
+	/* By slot: where the request is (receives' first parts only), the body,
+	 * and SIDE_BYTES for a header or a short receive. */
+	uint32_t *positions;
+	struct batoni_mpi_body *bodies;
+	unsigned char *sides;
+	/* By peer: number of the next body. */
+	uint32_t *sequences;
+	int body_tag_base;
+	uint32_t body_tag_mask;
+	MPI_Request barrier; /* of leave */
+	/* Why the transport is broken, until the engine has been told. */
+	const char *failed_call;
+	const struct batoni_transfer *failed_transfer; /* the latest */
+	int failed_code;
+	char failed_text[MPI_MAX_ERROR_STRING];
+	bool lost; /* the program has finalised MPI: call it no more */
+	/* mpi_bootstrap.c's: told when the transport is closed. */
+	void (*forget)(struct batoni_mpi *mpi, bool aborted);
+	struct baton_comm *owner;
+	struct batoni_list_node live;
+};
+
+static inline struct batoni_mpi *
+batoni_mpi_of(struct batoni_transport *transport)
+{
+	return (struct batoni_mpi *)(void *)transport;
+}
+
+static inline unsigned char *
+batoni_mpi_side(const struct batoni_mpi *mpi,
+                const struct batoni_transfer *transfer)
+{
+	return mpi->sides + (size_t)transfer->slot * BATONI_MPI_SIDE_BYTES;
+}
+
+/* Note requests[count], just started, as the transfer's. */
+static inline void
+batoni_mpi_track(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                 enum batoni_mpi_part part)
+{
+	uint32_t i = mpi->count++;
+
+	mpi->entries[i].transfer = transfer;
+	mpi->entries[i].part = part;
+	mpi->positions[transfer->slot] = i;
+}
+
+/* Request i is done: the last one takes its place. */
+static inline void
+batoni_mpi_untrack(struct batoni_mpi *mpi, uint32_t i)
+{
+	uint32_t last = --mpi->count;
+
+	if (i == last)
+		return;
+	mpi->requests[i] = mpi->requests[last];
+	mpi->entries[i] = mpi->entries[last];
+	mpi->positions[mpi->entries[i].transfer->slot] = i;
+}
+
+/* mpi.c */
+extern const struct batoni_transport_ops batoni_mpi_ops;
+/* The transfer ends in BATON_ERR_MPI (returned) by this call's code, and the
+ * transport with it: the slot that is running tells the engine when it has
+ * accounted for the transfer.  text NULL: MPI's own. */
+enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
+                                  struct batoni_transfer *transfer,
+                                  const char *call, int code,
+                                  const char *text);
+
+/* mpi_body.c.  Each returns PENDING while the body is under way, else how the
+ * transfer ended. */
+/* Announce the message and start its body; issue's. */
+enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer);
+/* A receive's first part was this header: start to receive the body. */
+enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer,
+                                       const void *header);
+/* A header or a piece is done. */
+enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer);
+/* Reserve the room, one for the process, into which bodies that do not fit are
+ * drained.  Any thread.  OK, NOMEM. */
+enum baton_status batoni_mpi_drain_reserve(void);
+
+/* mpi_open.c */
+/* Take the memory.  Any thread.  OK, NOMEM. */
+enum baton_status batoni_mpi_alloc(uint32_t requests_max, int size,
+                                   struct batoni_mpi **mpi_p);
+/* Give the transport its communicator, whose error handler is MPI_ERRORS_RETURN
+ * and which it now owns.  thread_level is MPI's.  OK; UNSUPPORTED (MPI has too
+ * few tags) and MPI, with batoni_refuse told: the communicator is the caller's
+ * still. */
+enum baton_status batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm,
+                                    int thread_level,
+                                    enum baton_progress progress);
+/* Give back the memory of a transport that nothing is in flight on. */
+void batoni_mpi_free(struct batoni_mpi *mpi);
+/* Take back what can be taken back, without communication; the rest stays lent
+ * to MPI.  The thread that drives, or the one that finalises MPI when the engine
+ * has given the transport up. */
+void batoni_mpi_abandon(struct batoni_mpi *mpi);
+
+/* The slots of batoni_mpi_ops that mpi_open.c has. */
+enum baton_status batoni_mpi_leave(struct batoni_transport *transport);
+void batoni_mpi_close(struct batoni_transport *transport, bool aborted);
+void batoni_mpi_error_text(struct batoni_transport *transport, int code,
+                           char *text, size_t size);
+
+#endif
