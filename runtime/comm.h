@@ -12,6 +12,7 @@ struct batoni_comm_plan {
 	enum baton_device device;
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
+	bool stream_issued; /* the transport's kind */
 	uint32_t requests_max;
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
@@ -37,5 +38,8 @@ void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);
 
+/* Stop the engine's thread for good: at exit, before a library below goes away.
+ * What is pending moves by calls alone from now on. */
+void batoni_engine_stop(void);
 
 #endif

@@ -26,6 +26,7 @@
 #define BATONI_OP_H
 
 #include <assert.h>
+#include <stdalign.h>
 
 #include "device.h"
 #include "list.h"
@@ -65,9 +66,11 @@ enum batoni_op_state {
 #define BATONI_FLAG_REACHED 2u   /* its stream got there */
 #define BATONI_FLAG_DEADLINE 4u  /* it is in its communicator's deadline list */
 #define BATONI_FLAG_CARRIER 8u   /* a group member whose item is in a stream */
-#define BATONI_FLAG_VOID 16u     /* a group that was refused */
-#define BATONI_FLAG_FIFO 32u     /* it is in a FIFO */
-#define BATONI_FLAG_LOCAL 64u    /* on its waiter's stack, not of the pool */
+#define BATONI_FLAG_HELD 16u     /* a carrier whose stream waits for the group */
+#define BATONI_FLAG_VOID 32u     /* a group that was refused */
+#define BATONI_FLAG_FIFO 64u     /* it is in a FIFO */
+#define BATONI_FLAG_ARMED 128u   /* stream-issued: seen to be armed */
+#define BATONI_FLAG_LOCAL 256u   /* on its waiter's stack, not of the pool */
 
 struct baton_comm;
 struct baton_queue;
@@ -77,19 +80,19 @@ struct batoni_op {
 	_Atomic uint64_t word;
 	struct baton_comm *comm;
 	union {
-		struct batoni_transfer transfer; /* send, recv */
-		struct {
-			void (*fn)(void *arg);
-			void *arg;
-		} launch;
-		struct batoni_op *join; /* whose word is waited for */
+		/* Send and recv; of the others only the stream counts, and the
+		 * buffer: a launch's argument, the record that a join waits
+		 * for. */
+		struct batoni_transfer transfer;
 		struct {
 			struct batoni_op *head, *tail; /* members, then carriers */
 			struct batoni_op *outer;       /* open on this thread */
 			enum baton_status refusal;
 			uint32_t depth;
-			uint32_t members_left;
+			uint32_t members; /* enqueuer, until it is published */
+			uint32_t ended;   /* driver */
 			uint32_t streams_left;
+			struct batoni_op *failed; /* the first not on its stream */
 		} group;
 	};
 	struct batoni_stream_item item;
@@ -97,7 +100,10 @@ struct batoni_op {
 	uint8_t kind;  /* enum batoni_op_kind */
 	uint8_t state; /* enum batoni_op_state */
 	uint16_t flags;
-	uint64_t user_data;
+	union {
+		uint64_t user_data;
+		void (*launch)(void *argument);
+	};
 	int64_t timeout_ns;       /* then, from arming on, the deadline */
 	struct batoni_op *next;   /* inbox, FIFO, queue: one at a time */
 	struct batoni_op *posted; /* reached on another thread: MPSC link */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "clock.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <time.h>
+
+#include "testing.h"
+
+static uint64_t (*_Atomic injected)(void);
+
+uint64_t
+batoni_real_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t
+batoni_now_ns(void)
+{
+	uint64_t (*now_ns)(void) =
+		atomic_load_explicit(&injected, memory_order_relaxed);
+
+	return now_ns ? now_ns() : batoni_real_ns();
+}
+
+void
+batoni_clock_set(uint64_t (*now_ns)(void))
+{
+	atomic_store(&injected, now_ns);
+}

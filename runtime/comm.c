@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: options, the two steps of building one, and the ways out.
+ *
+ * Ways out.  destroy drains: this rank's operations end, then the transport
+ * leaves together with the other ranks; each step is tried again and again under
+ * the driver's lock until the deadline, and a communicator that did not make it is
+ * as it was.  abort ends everything at once, locally; destroy after it waits for
+ * nobody.
+ *
+ * The table of communicators is what request handles are looked up in.  An index
+ * remembers the generation its next communicator starts from, so that a handle of
+ * a destroyed communicator never fits a new one.
+ */
+#include "core.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "log.h"
+#include "mem.h"
+#include "registry.h"
+#include "testing.h"
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
+static uint32_t generations[BATONI_COMMS_MAX]; /* under table_lock */
+
+/* ---- options ---- */
+
+static enum baton_status
+plan_device(enum baton_device device, struct batoni_comm_plan *plan)
+{
+	switch (device) {
+	case BATON_DEVICE_AUTO:
+	case BATON_DEVICE_HOST:
+		plan->device = BATON_DEVICE_HOST;
+		plan->device_ops = &batoni_device_host_ops;
+		return BATON_OK;
+	case BATON_DEVICE_CUDA:
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "options->device is BATON_DEVICE_CUDA: Baton "
+		                     "%s has no CUDA device; use "
+		                     "BATON_DEVICE_HOST, or a later version",
+		                     baton_version());
+	}
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "options->device is %d; it takes BATON_DEVICE_AUTO, "
+	                     "_HOST or _CUDA (0 to 2)",
+	                     (int)device);
+}
+
+static enum baton_status
+check_transport(enum baton_transport transport)
+{
+	switch (transport) {
+	case BATON_TRANSPORT_AUTO:
+	case BATON_TRANSPORT_LOCAL:
+	case BATON_TRANSPORT_MPI:
+		return BATON_OK;
+	case BATON_TRANSPORT_NCCL:
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "options->transport is BATON_TRANSPORT_NCCL: "
+		                     "Baton %s has no NCCL transport; use "
+		                     "BATON_TRANSPORT_MPI or _LOCAL, or a later "
+		                     "version",
+		                     baton_version());
+	}
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "options->transport is %d; it takes "
+	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI or _NCCL (0 to "
+	                     "3)",
+	                     (int)transport);
+}
+
+enum baton_status
+batoni_comm_plan(const struct baton_comm_options *options,
+                 struct batoni_comm_plan *plan_p)
+{
+	static const struct baton_comm_options defaults =
+		BATON_COMM_OPTIONS_INIT;
+	enum baton_status status;
+
+	if (!options)
+		options = &defaults;
+	if (options->size != sizeof(*options))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->size is %zu; this library's is %zu "
+		                     "(use BATON_COMM_OPTIONS_INIT)",
+		                     options->size, sizeof(*options));
+	if (options->requests_max > BATON_REQUESTS_MAX_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->requests_max is %u; it takes 1 to "
+		                     "%u, or 0 for %u",
+		                     options->requests_max,
+		                     BATON_REQUESTS_MAX_LIMIT,
+		                     BATON_REQUESTS_MAX_DEFAULT);
+	if ((unsigned)options->progress > BATON_PROGRESS_CALLS)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->progress is %d; it takes "
+		                     "BATON_PROGRESS_AUTO, _THREAD or _CALLS (0 "
+		                     "to 2)",
+		                     (int)options->progress);
+	*plan_p = (struct batoni_comm_plan){
+		.transport = options->transport,
+		.requests_max = options->requests_max
+		                        ? options->requests_max
+		                        : BATON_REQUESTS_MAX_DEFAULT,
+		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
+		.progress = options->progress,
+		.timestamps = options->timestamps,
+	};
+	status = plan_device(options->device, plan_p);
+	return status == BATON_OK ? check_transport(options->transport)
+	                          : status;
+}
+
+/* ---- building ---- */
+
+static uint32_t
+take_index(uint32_t *generation_p)
+{
+	uint32_t index = 1;
+
+	pthread_mutex_lock(&table_lock);
+	while (index < BATONI_COMMS_MAX && taken[index])
+		index++;
+	if (index < BATONI_COMMS_MAX) {
+		taken[index] = true;
+		*generation_p = generations[index];
+	} else {
+		index = 0;
+	}
+	pthread_mutex_unlock(&table_lock);
+	return index;
+}
+
+static void
+give_index(uint32_t index, uint32_t generation)
+{
+	pthread_mutex_lock(&table_lock);
+	taken[index] = false;
+	if (generation > generations[index])
+		generations[index] = generation;
+	pthread_mutex_unlock(&table_lock);
+}
+
+/* Everything but the transport, in the reverse order of prepare. */
+static void
+comm_free(struct baton_comm *comm)
+{
+	uint32_t generation = batoni_pool_fini(&comm->pool, comm->device);
+
+	batoni_fifo_table_fini(&comm->fifos);
+	batoni_free(comm->marks);
+	batoni_free(comm->observe);
+	batoni_free(comm->scratch);
+	comm->device_ops->close(comm->device);
+	pthread_mutex_destroy(&comm->order);
+	give_index(comm->index, generation);
+	batoni_free(comm);
+}
+
+static enum baton_status
+alloc_marks(struct baton_comm *comm, uint32_t count)
+{
+	comm->marks = batoni_alloc((size_t)2 * count, sizeof(*comm->marks));
+	comm->observe = batoni_alloc(count, sizeof(*comm->observe));
+	comm->scratch = batoni_alloc(count, sizeof(*comm->scratch));
+	return comm->marks && comm->observe && comm->scratch
+	               ? BATON_OK
+	               : BATON_ERR_NOMEM;
+}
+
+static enum baton_status
+comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
+          uint32_t generation)
+{
+	uint32_t count = plan->requests_max;
+	enum baton_status status;
+
+	status = batoni_pool_init(&comm->pool, count, generation,
+	                          plan->timestamps, comm->device);
+	if (status == BATON_OK)
+		status = batoni_fifo_table_init(&comm->fifos, count, comm);
+	if (status == BATON_OK && plan->stream_issued)
+		status = alloc_marks(comm, count);
+	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
+		status = batoni_engine_start();
+	comm->timeout_ns = plan->timeout_ns;
+	comm->progress = plan->progress;
+	batoni_list_init(&comm->deadlines);
+	comm->deadline_next = BATONI_NEVER;
+	comm->marked_tail = &comm->marked;
+	batoni_host_init(comm);
+	return status;
+}
+
+enum baton_status
+batoni_comm_prepare(const struct batoni_comm_plan *plan,
+                    struct baton_comm **comm_p)
+{
+	struct baton_comm *comm = batoni_alloc(1, sizeof(*comm));
+	enum baton_status status;
+	uint32_t generation = 0;
+
+	batoni_watch_forks();
+	if (!comm)
+		goto no_memory;
+	comm->device_ops = plan->device_ops;
+	comm->in_engine = plan->device_ops->in_engine;
+	pthread_mutex_init(&comm->order, NULL);
+	comm->index = take_index(&generation);
+	if (comm->index == 0) {
+		status = batoni_refuse(BATON_ERR_AGAIN,
+		                       "%u communicators are alive, as many as "
+		                       "there can be",
+		                       BATONI_COMMS_MAX - 1);
+		goto free_comm;
+	}
+	status = plan->device_ops->open(
+		&(struct batoni_device_config){.cuda_device = -1},
+		&comm->device);
+	if (status != BATON_OK) {
+		give_index(comm->index, generation);
+		goto free_comm;
+	}
+	status = comm_init(comm, plan, generation);
+	if (status == BATON_OK) {
+		*comm_p = comm;
+		return BATON_OK;
+	}
+	comm_free(comm);
+	if (status != BATON_ERR_NOMEM)
+		return status;
+	goto no_memory;
+free_comm:
+	pthread_mutex_destroy(&comm->order);
+	batoni_free(comm);
+	if (status != BATON_ERR_NOMEM)
+		return status;
+no_memory:
+	return batoni_refuse(BATON_ERR_NOMEM,
+	                     "no memory for a communicator of %u requests",
+	                     plan->requests_max);
+}
+
+void
+batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
+{
+	comm->transport = transport;
+	comm->transport_ops = transport->ops;
+	comm->stream_issued = transport->ops->stream_issued;
+	comm->rank = transport->rank;
+	comm->size = transport->size;
+	comm->tag_max = transport->tag_max;
+	comm->drivers = transport->drivers;
+	comm->main_thread = transport->main_thread;
+	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
+	comm->thread_drives =
+		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
+	transport->host = &comm->host;
+	atomic_store_explicit(&batoni_comms[comm->index], comm,
+	                      memory_order_release);
+}
+
+void
+batoni_comm_discard(struct baton_comm *comm)
+{
+	comm_free(comm);
+}
+
+static enum baton_status
+create_alone(const struct baton_comm_options *options,
+             struct baton_comm **comm_p)
+{
+	return baton_comm_create_local(1, options, comm_p);
+}
+
+enum baton_status
+baton_comm_create(const struct baton_comm_options *options,
+                  struct baton_comm **comm_p)
+{
+	struct baton_comm_options alone = BATON_COMM_OPTIONS_INIT;
+	const struct batoni_world *world;
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_comm_create");
+	if (!comm_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create: comm_p is NULL");
+	status = batoni_comm_plan(options, &plan);
+	if (status != BATON_OK)
+		return status;
+	if (plan.transport == BATON_TRANSPORT_LOCAL)
+		return create_alone(options, comm_p);
+	world = batoni_world_find(plan.transport);
+	if (world) {
+		plan.transport = world->id;
+		return world->create(&plan, comm_p);
+	}
+	if (plan.transport == BATON_TRANSPORT_MPI)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "options->transport is BATON_TRANSPORT_MPI: "
+		                     "this build of Baton has no MPI; install one "
+		                     "(Debian: libopenmpi-dev, openmpi-bin) and "
+		                     "build again with -DBATON_WITH_MPI=ON");
+	if (options)
+		alone = *options;
+	return create_alone(&alone, comm_p);
+}
+
+/* ---- ways out ---- */
+
+static void
+leave_working(struct baton_comm *comm)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm **link = &e->working;
+
+	if (comm->thread_drives)
+		atomic_fetch_sub(&e->thread_active, comm->active);
+	if (!comm->working)
+		return;
+	while (*link != comm)
+		link = &(*link)->working_next;
+	*link = comm->working_next;
+}
+
+/* PENDING, or it can be closed now.  The driver. */
+static enum baton_status
+try_to_leave(struct baton_comm *comm)
+{
+	if (comm->active != comm->lent || atomic_load(&comm->joins))
+		return BATON_PENDING;
+	if (comm->broken)
+		return BATON_ERR_ABORTED;
+	if (comm->active)
+		return BATON_PENDING;
+	return comm->transport_ops->leave(comm->transport);
+}
+
+static enum baton_status
+refuse_timeout(const struct baton_comm *comm)
+{
+	return batoni_refuse(BATON_ERR_TIMEOUT,
+	                     "baton_comm_destroy: after %lld ms %s; the "
+	                     "communicator is still there (destroy it again, or "
+	                     "abort it first)",
+	                     (long long)(comm->timeout_ns / 1000000),
+	                     comm->active ? "operations of this rank are pending"
+	                                  : "not all ranks have called");
+}
+
+static void
+pause_between(unsigned tries)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (tries < 1000)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+enum baton_status
+baton_comm_destroy(struct baton_comm *comm)
+{
+	enum baton_status status;
+	uint64_t limit_ns = BATONI_NEVER;
+
+	BATONI_ENTER("baton_comm_destroy");
+	if (!comm)
+		return BATON_OK;
+	if (atomic_load(&comm->queues))
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: %u queues of the "
+		                     "communicator are alive",
+		                     atomic_load(&comm->queues));
+	if (batoni_group_open(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_destroy was called inside a "
+		                     "group");
+	if (!comm->lost && !batoni_may_drive(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_destroy: MPI runs at "
+		                     "MPI_THREAD_FUNNELED; call it on the main "
+		                     "thread");
+	if (comm->timeout_ns)
+		limit_ns = batoni_real_ns() + (uint64_t)comm->timeout_ns;
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		status = try_to_leave(comm);
+		if (status != BATON_PENDING)
+			break;
+		status = refuse_timeout(comm);
+		batoni_leave();
+		if (batoni_real_ns() >= limit_ns)
+			return status;
+		pause_between(tries);
+	}
+	leave_working(comm);
+	atomic_store(&batoni_comms[comm->index], NULL);
+	comm->transport_ops->close(comm->transport, status != BATON_OK);
+	batoni_leave();
+	comm_free(comm);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_comm_abort(struct baton_comm *comm)
+{
+	BATONI_ENTER("baton_comm_abort");
+	if (!comm)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_abort: comm is NULL");
+	batoni_take();
+	batoni_place_inbox();
+	batoni_comm_break(comm, BATON_ERR_ABORTED,
+	                  "baton_comm_abort was called on this rank");
+	if (!comm->broken)
+		batoni_comm_end_all(comm, comm->breaking);
+	batoni_settle();
+	batoni_leave();
+	return BATON_OK;
+}
+
+/* ---- asking ---- */
+
+enum baton_status
+baton_comm_status(const struct baton_comm *comm)
+{
+	if (!comm)
+		return BATON_ERR_INVALID;
+	return (enum baton_status)atomic_load_explicit(&comm->status,
+	                                               memory_order_acquire);
+}
+
+const char *
+baton_comm_error(const struct baton_comm *comm)
+{
+	return comm && baton_comm_status(comm) != BATON_OK ? comm->error : "";
+}
+
+int
+baton_comm_rank(const struct baton_comm *comm)
+{
+	return comm ? comm->rank : -1;
+}
+
+int
+baton_comm_size(const struct baton_comm *comm)
+{
+	return comm ? comm->size : -1;
+}
+
+enum baton_status
+baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
+{
+	BATONI_ENTER("baton_comm_query");
+	if (!comm || !info_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_query: %s is NULL",
+		                     comm ? "info_p" : "comm");
+	if (info_p->size != sizeof(*info_p))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_query: info_p->size is %zu; this "
+		                     "library's is %zu",
+		                     info_p->size, sizeof(*info_p));
+	*info_p = (struct baton_comm_info){
+		.size = sizeof(*info_p),
+		.rank = comm->rank,
+		.ranks = comm->size,
+		.device = comm->device_ops->id,
+		.transport = comm->transport_ops->id,
+		.device_name = comm->device_ops->name,
+		.transport_name = comm->transport_ops->name,
+		.library = comm->transport->library,
+		.tag_max = comm->tag_max,
+		.capabilities = comm->transport->capabilities,
+		.requests_max = comm->pool.size,
+		.engine_thread = comm->thread_drives,
+	};
+	return BATON_OK;
+}
+
+size_t
+baton_progress(struct baton_comm *comm)
+{
+	if (!comm || !batoni_may_call())
+		return 0;
+	return batoni_try_pass();
+}
+
+struct batoni_device *
+batoni_comm_device(struct baton_comm *comm)
+{
+	return comm->device;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators whose ranks are in this process: all at once, or one by one by a
+ * unique id.
+ *
+ * An id is a random token and the process that made it.  The first rank that comes
+ * opens a meeting; the last one builds the communicators of all ranks and wakes
+ * the others.  A rank that gives up, or that disagrees, spoils the meeting for
+ * all; the last to leave frees it.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "mem.h"
+#include "testing.h"
+
+#define SIZE_MAX_LOCAL ((int)BATONI_COMMS_MAX - 1)
+
+/* ---- all at once ---- */
+
+static enum baton_status
+prepare_all(const struct batoni_comm_plan *plan, int size,
+            struct baton_comm *comms[])
+{
+	enum baton_status status = BATON_OK;
+	int n = 0;
+
+	while (n < size && status == BATON_OK) {
+		status = batoni_comm_prepare(plan, &comms[n]);
+		n += status == BATON_OK;
+	}
+	if (status == BATON_OK)
+		return BATON_OK;
+	while (n-- > 0)
+		batoni_comm_discard(comms[n]);
+	return status;
+}
+
+static enum baton_status
+build_local(const struct batoni_comm_plan *plan, int size,
+            struct baton_comm *comms[])
+{
+	struct batoni_transport **transports =
+		batoni_alloc((size_t)size, sizeof(*transports));
+	enum baton_status status = BATON_ERR_NOMEM;
+
+	if (!transports)
+		goto no_memory;
+	status = batoni_local_open(size, plan->requests_max, transports);
+	if (status != BATON_OK)
+		goto free_transports;
+	status = prepare_all(plan, size, comms);
+	for (int i = 0; i < size; i++) {
+		if (status == BATON_OK)
+			batoni_comm_start(comms[i], transports[i]);
+		else
+			transports[i]->ops->close(transports[i], true);
+	}
+	batoni_free(transports);
+	return status;
+free_transports:
+	batoni_free(transports);
+no_memory:
+	return batoni_refuse(status, "no memory for %d local ranks", size);
+}
+
+static enum baton_status
+plan_local(const char *call, int size, const struct baton_comm_options *options,
+           struct batoni_comm_plan *plan)
+{
+	enum baton_status status;
+
+	if (size < 1 || size > SIZE_MAX_LOCAL)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: size is %d; it takes 1 to %d", call,
+		                     size, SIZE_MAX_LOCAL);
+	status = batoni_comm_plan(options, plan);
+	if (status != BATON_OK)
+		return status;
+	if (plan->transport != BATON_TRANSPORT_AUTO &&
+	    plan->transport != BATON_TRANSPORT_LOCAL)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: options->transport is %d; the ranks of "
+		                     "one process meet on BATON_TRANSPORT_LOCAL",
+		                     call, (int)plan->transport);
+	plan->transport = BATON_TRANSPORT_LOCAL;
+	return BATON_OK;
+}
+
+enum baton_status
+baton_comm_create_local(int size, const struct baton_comm_options *options,
+                        struct baton_comm *comms[])
+{
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_comm_create_local");
+	if (!comms)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_local: comms is NULL");
+	status = plan_local("baton_comm_create_local", size, options, &plan);
+	return status == BATON_OK ? build_local(&plan, size, comms) : status;
+}
+
+/* ---- one by one ---- */
+
+struct token {
+	char magic[8];
+	pid_t pid;
+	unsigned char random[32];
+};
+
+struct meeting {
+	struct meeting *next;
+	struct token token;
+	struct batoni_comm_plan plan;
+	int size, came, inside;
+	bool over;
+	enum baton_status status;
+	struct baton_comm **comms;
+	bool *here; /* ranks that came */
+};
+
+static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t meetings_changed; /* of CLOCK_MONOTONIC */
+static pthread_once_t meetings_once = PTHREAD_ONCE_INIT;
+static struct meeting *meetings; /* under meetings_lock */
+
+static void
+meetings_init(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&meetings_changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+enum baton_status
+baton_unique_id_create(struct baton_unique_id *id_p)
+{
+	struct token token = {.magic = "baton-id", .pid = getpid()};
+
+	static_assert(sizeof(struct token) <= sizeof(id_p->bytes),
+	              "a token fits in an id");
+	BATONI_ENTER("baton_unique_id_create");
+	if (!id_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_unique_id_create: id_p is NULL");
+	if (getrandom(token.random, sizeof(token.random), 0) !=
+	    (ssize_t)sizeof(token.random))
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "baton_unique_id_create: getrandom: %s",
+		                     strerror(errno));
+	memset(id_p->bytes, 0, sizeof(id_p->bytes));
+	memcpy(id_p->bytes, &token, sizeof(token));
+	return BATON_OK;
+}
+
+static struct meeting *
+meeting_new(const struct token *token, int size,
+            const struct batoni_comm_plan *plan)
+{
+	struct meeting *meeting = batoni_alloc(1, sizeof(*meeting));
+
+	if (!meeting)
+		return NULL;
+	meeting->comms = batoni_alloc((size_t)size, sizeof(*meeting->comms));
+	meeting->here = batoni_alloc((size_t)size, sizeof(*meeting->here));
+	if (!meeting->comms || !meeting->here) {
+		batoni_free(meeting->comms);
+		batoni_free(meeting->here);
+		batoni_free(meeting);
+		return NULL;
+	}
+	meeting->token = *token;
+	meeting->plan = *plan;
+	meeting->size = size;
+	meeting->next = meetings;
+	meetings = meeting;
+	return meeting;
+}
+
+/* No rank comes any more; those inside are told status. */
+static void
+meeting_close_locked(struct meeting *meeting, enum baton_status status)
+{
+	struct meeting **link = &meetings;
+
+	while (*link != meeting)
+		link = &(*link)->next;
+	*link = meeting->next;
+	meeting->over = true;
+	meeting->status = status;
+	pthread_cond_broadcast(&meetings_changed);
+}
+
+static enum baton_status
+meeting_join_locked(struct meeting *meeting, int size, int rank,
+                    const struct batoni_comm_plan *plan)
+{
+	const struct batoni_comm_plan *theirs = &meeting->plan;
+	enum baton_status status = BATON_OK;
+
+	if (meeting->size != size)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_comm_create_id: size is %d; "
+		                       "another rank of this id said %d",
+		                       size, meeting->size);
+	else if (meeting->here[rank])
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_comm_create_id: rank %d of this id "
+		                       "is taken",
+		                       rank);
+	else if (theirs->requests_max != plan->requests_max ||
+	         theirs->timeout_ns != plan->timeout_ns ||
+	         theirs->progress != plan->progress ||
+	         theirs->timestamps != plan->timestamps)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_comm_create_id: the options differ "
+		                       "from those of another rank of this id");
+	if (status != BATON_OK)
+		return status;
+	meeting->here[rank] = true;
+	meeting->came++;
+	if (meeting->came == size)
+		meeting_close_locked(meeting,
+		                     build_local(plan, size, meeting->comms));
+	return BATON_OK;
+}
+
+static void
+meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_MONOTONIC, &limit);
+	limit.tv_sec += (time_t)(timeout_ns / 1000000000);
+	limit.tv_nsec += (long)(timeout_ns % 1000000000);
+	if (limit.tv_nsec >= 1000000000) {
+		limit.tv_nsec -= 1000000000;
+		limit.tv_sec++;
+	}
+	while (!meeting->over) {
+		int error = 0;
+
+		if (timeout_ns)
+			error = pthread_cond_timedwait(
+				&meetings_changed, &meetings_lock, &limit);
+		else
+			pthread_cond_wait(&meetings_changed, &meetings_lock);
+		if (error == ETIMEDOUT && !meeting->over)
+			meeting_close_locked(meeting, BATON_ERR_TIMEOUT);
+	}
+}
+
+static enum baton_status
+meet(int size, int rank, const struct token *token,
+     const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
+{
+	struct meeting *meeting = meetings;
+	enum baton_status status;
+
+	while (meeting && memcmp(&meeting->token, token, sizeof(*token)) != 0)
+		meeting = meeting->next;
+	if (!meeting)
+		meeting = meeting_new(token, size, plan);
+	if (!meeting)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_comm_create_id: out of memory");
+	status = meeting_join_locked(meeting, size, rank, plan);
+	if (status != BATON_OK)
+		return status;
+	meeting->inside++;
+	meeting_wait_locked(meeting, plan->timeout_ns);
+	status = meeting->status;
+	if (status == BATON_OK)
+		*comm_p = meeting->comms[rank];
+	else if (status == BATON_ERR_TIMEOUT)
+		batoni_refuse(status,
+		              "baton_comm_create_id: %d of %d ranks came within "
+		              "%lld ms",
+		              meeting->came, size,
+		              (long long)(plan->timeout_ns / 1000000));
+	else
+		batoni_refuse(status, "baton_comm_create_id: the communicator "
+		                      "could not be built");
+	if (--meeting->inside == 0) {
+		batoni_free(meeting->comms);
+		batoni_free(meeting->here);
+		batoni_free(meeting);
+	}
+	return status;
+}
+
+enum baton_status
+baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
+                     const struct baton_comm_options *options,
+                     struct baton_comm **comm_p)
+{
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+	struct token token;
+
+	BATONI_ENTER("baton_comm_create_id");
+	if (!id || !comm_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: %s is NULL",
+		                     id ? "comm_p" : "id");
+	status = plan_local("baton_comm_create_id", size, options, &plan);
+	if (status != BATON_OK)
+		return status;
+	if (rank < 0 || rank >= size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: rank is %d; ranks "
+		                     "are 0 to %d",
+		                     rank, size - 1);
+	memcpy(&token, id->bytes, sizeof(token));
+	if (memcmp(token.magic, "baton-id", sizeof(token.magic)) != 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: id was not made by "
+		                     "baton_unique_id_create");
+	if (token.pid != getpid())
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "baton_comm_create_id: the id was made by "
+		                     "process %d; ids join threads of one process "
+		                     "(between processes use "
+		                     "baton_comm_create_mpi)",
+		                     (int)token.pid);
+	pthread_once(&meetings_once, meetings_init);
+	pthread_mutex_lock(&meetings_lock);
+	status = meet(size, rank, &token, &plan, comm_p);
+	pthread_mutex_unlock(&meetings_lock);
+	return status;
+}
+
+/* ---- for tests ---- */
+
+enum baton_status
+batoni_comm_create_over(const struct batoni_device_ops *device,
+                        struct batoni_transport *transports[], int size,
+                        const struct baton_comm_options *options,
+                        struct baton_comm *comms[])
+{
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+
+	status = batoni_comm_plan(options, &plan);
+	if (status != BATON_OK)
+		return status;
+	plan.device = device->id;
+	plan.device_ops = device;
+	plan.stream_issued = transports[0]->ops->stream_issued;
+	status = prepare_all(&plan, size, comms);
+	for (int i = 0; i < size && status == BATON_OK; i++)
+		batoni_comm_start(comms[i], transports[i]);
+	return status;
+}
+
+enum baton_status
+batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
+                              const struct baton_comm_options *options,
+                              struct baton_comm *comms[])
+{
+	struct batoni_comm_plan plan;
+	enum baton_status status;
+
+	status = plan_local("batoni_comm_create_local_with", size, options,
+	                    &plan);
+	if (status != BATON_OK)
+		return status;
+	plan.device = device->id;
+	plan.device_ops = device;
+	return build_local(&plan, size, comms);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine's inside: what its files (engine, op, enqueue, group, request,
+ * queue, stream, comm) share.
+ *
+ * Locks and order.  One *driver lock* for the process: whoever holds it drives,
+ * and everything marked "driver" below is his alone, the transports' and the
+ * in-engine devices' state included.  It is the only lock held across MPI.
+ * Enqueuing only tries it; what cannot be done at once goes to the inbox.
+ *
+ *   comm->order   held by enqueuers on asynchronous devices around {enqueue on
+ *                 the device, push to the inbox}, so that the order of a stream
+ *                 and the order of matching agree.  Taken first, never by the
+ *                 driver.
+ *   driver lock
+ *   queue->lock, engine.table_lock, errors_lock   leaves: nothing is taken
+ *                 under them.
+ */
+#ifndef BATONI_CORE_H
+#define BATONI_CORE_H
+
+#include <pthread.h>
+
+#include "clock.h"
+#include "comm.h"
+#include "fifo.h"
+#include "pool.h"
+#include "thread.h"
+
+#define BATONI_COMMS_MAX 4096u /* index 0 is not used */
+#define BATONI_NEVER UINT64_MAX
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+struct baton_comm {
+	/* Immutable after start. */
+	struct batoni_device *device;
+	struct batoni_transport *transport;
+	const struct batoni_device_ops *device_ops;
+	const struct batoni_transport_ops *transport_ops;
+	struct batoni_pool pool;
+	uint32_t index;
+	int rank, size, tag_max;
+	bool in_engine;     /* the device */
+	bool stream_issued; /* the transport */
+	bool thread_drives; /* the engine's thread may and shall */
+	bool any_drives;    /* drivers is ANY, and it is not lost */
+	enum batoni_drivers drivers;
+	pthread_t main_thread;
+	int64_t timeout_ns; /* 0: none */
+	enum baton_progress progress;
+	struct batoni_transport_host host;
+	pthread_mutex_t order;
+
+	/* Any thread, atomic. */
+	_Atomic int status; /* enum baton_status */
+	_Atomic uint32_t cancels; /* cancels that wait for the driver */
+	_Atomic uint32_t queues;  /* alive */
+	_Atomic uint32_t joins;   /* streams that wait for records of ours */
+
+	/* Driver. */
+	struct batoni_fifo_table fifos;
+	struct batoni_list_node deadlines;
+	uint64_t deadline_next; /* no deadline is earlier; NEVER: none */
+	uint32_t active;        /* placed and not ended */
+	uint32_t lent;          /* ended, but the transport still has them */
+	bool working;           /* on the engine's list */
+	struct baton_comm *working_next;
+	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
+	baton_stream *observe;     /* scratch of publishing, under order */
+	struct batoni_transfer **scratch;
+	struct batoni_op *marked, **marked_tail;
+	enum baton_status breaking; /* a fatal error, or OK */
+	bool broken; /* it has been spread: everything pending has ended */
+	bool lost;   /* the transport may not be called any more */
+	char error[256];            /* written once, before status */
+};
+
+struct batoni_engine {
+	alignas(64) atomic_uint driver; /* the lock */
+	_Atomic(struct batoni_op *) inbox;  /* enqueued; newest first */
+	_Atomic(struct batoni_op *) posted; /* reached elsewhere */
+	atomic_uint attention;              /* cancels and breaks to look for */
+	atomic_uint sleepers;               /* hosts that wait for a turn */
+	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
+	atomic_uint placing;                /* the inbox is being placed */
+	atomic_uint takers;                 /* threads that must have the lock */
+
+	/* Driver. */
+	alignas(64) struct batoni_op *finish; /* ended by being reached */
+	struct batoni_op **finish_tail;
+	struct batoni_fifo *ready; /* FIFOs whose head is armed */
+	struct batoni_fifo **ready_tail;
+	struct baton_comm *working; /* communicators with something active */
+	_Atomic uint32_t thread_active; /* active ones for the engine's thread */
+	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
+
+	alignas(64) _Atomic uint32_t doorbell; /* futex of those who doze */
+	_Atomic uint32_t turn;                 /* futex of the sleepers */
+	atomic_bool deep;                      /* the thread sleeps for good */
+	atomic_bool stopping;
+};
+
+/* The driver dozes, holding the lock: nothing moves until somebody calls. */
+#define BATONI_DOZE_DRIVER 1u
+/* The engine's thread sleeps, not holding it. */
+#define BATONI_DOZE_THREAD 2u
+
+extern struct batoni_engine batoni_engine;
+extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
+
+/* ---- engine.c ---- */
+
+/* There is a thread of the engine from now on.  OK, SYSTEM. */
+enum baton_status batoni_engine_start(void);
+/* One bounded pass; the driver.  Returns events. */
+size_t batoni_pass(void);
+/* Finish what has become ready without looking at the transports; the driver. */
+size_t batoni_settle(void);
+/* Place what is in the inbox; the driver. */
+size_t batoni_place_inbox(void);
+/* After the lock was given up: somebody left work or waits for a turn. */
+void batoni_left(void);
+/* Have the driver's lock, whatever it takes (a pass of another at most). */
+void batoni_take(void);
+/* Hand an enqueued record to whoever drives. */
+void batoni_inbox_push(struct batoni_op *op);
+/* `reached` on a thread of a device: store and wake. */
+void batoni_post(struct batoni_op *op);
+/* There is something to attend to: have it seen soon, by this thread if it can. */
+void batoni_nudge(void);
+/* Wake the engine's thread out of its deep sleep. */
+void batoni_wake_thread(void);
+/* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
+ * (0 polls once, negative for ever).  Returns ready's last answer. */
+bool batoni_wait_until(bool (*ready)(void *arg), void *arg,
+                       int64_t timeout_ns);
+/* One pass if nobody else drives. */
+size_t batoni_try_pass(void);
+/* Is the stream without work, inbox included?  Any thread. */
+enum baton_status batoni_stream_state(struct baton_comm *comm,
+                                      baton_stream stream);
+
+static inline bool
+batoni_try(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	return !atomic_load_explicit(&e->driver, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(&e->driver, 1, memory_order_acquire);
+}
+
+/* Sequentially consistent, so that either this thread sees what was left in the
+ * inbox, or he who left it sees the lock free (he looks after his push, which is
+ * a read-modify-write). */
+static inline void
+batoni_leave(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	atomic_store(&e->driver, 0);
+	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed) ||
+	             atomic_load_explicit(&e->posted, memory_order_relaxed) ||
+	             atomic_load_explicit(&e->attention,
+	                                  memory_order_relaxed) ||
+	             atomic_load_explicit(&e->sleepers, memory_order_relaxed)))
+		batoni_left();
+}
+
+static inline bool
+batoni_may_drive(const struct baton_comm *comm)
+{
+	if (likely(comm->any_drives))
+		return !batoni_thread.engine || comm->thread_drives;
+	if (comm->lost || batoni_thread.engine)
+		return false;
+	return comm->drivers != BATONI_DRIVERS_MAIN ||
+	       pthread_equal(pthread_self(), comm->main_thread);
+}
+
+/* ---- op.c: the life of a record; the driver, unless said ---- */
+
+/* Give it its place: stream and FIFO.  It may be issued and ended within. */
+void batoni_op_place(struct batoni_op *op);
+/* Its stream got there. */
+void batoni_op_reached(struct batoni_op *op);
+void batoni_op_arm(struct batoni_op *op);
+void batoni_op_issue(struct batoni_op *op);
+/* The one place where operations end. */
+void batoni_op_complete(struct batoni_op *op, enum baton_status status);
+/* End it early, with status unless it has ended by itself. */
+void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
+/* The stream does not touch its item any more. */
+void batoni_op_passed(struct batoni_op *op);
+/* End all operations of the communicator with status and release all streams. */
+void batoni_comm_end_all(struct baton_comm *comm, enum baton_status status);
+/* Expire deadlines.  Returns events. */
+size_t batoni_comm_expire(struct baton_comm *comm);
+/* Cancels that were asked for while another drove. */
+size_t batoni_comm_attend(struct baton_comm *comm);
+/* Look at the marks of a stream-issued transport. */
+size_t batoni_comm_watch(struct baton_comm *comm);
+void batoni_fifo_make_ready(struct batoni_fifo *fifo);
+/* A transfer that a stream-issued transport has got already. */
+void batoni_op_place_issued(struct batoni_op *op);
+/* On the engine's finish list: batoni_settle ends it. */
+void batoni_op_finish(struct batoni_op *op);
+/* It goes without a completion: a group's record, a member of a void group. */
+void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
+/* Out of the FIFO it waits in, if any. */
+void batoni_op_leave_fifo(struct batoni_op *op);
+void batoni_host_init(struct baton_comm *comm);
+/* Break: status and why, once; what is pending ends at the next pass. */
+void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
+                       const char *why);
+
+/* Any thread: give up holders; the last one returns the record.  Returns the
+ * word as it was before. */
+static inline uint64_t
+batoni_op_drop(struct batoni_op *op, uint64_t holders)
+{
+	uint64_t before = atomic_fetch_and_explicit(&op->word, ~holders,
+	                                            memory_order_acq_rel);
+
+	if ((before & ~holders & BATONI_OP_HELD) == 0)
+		batoni_pool_return(&op->comm->pool, op);
+	return before;
+}
+
+static inline void
+batoni_op_unjoin(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	uint64_t before = atomic_fetch_sub_explicit(
+		&op->word, BATONI_OP_JOIN, memory_order_acq_rel);
+
+	if (((before - BATONI_OP_JOIN) & BATONI_OP_HELD) == 0)
+		batoni_pool_return(&comm->pool, op);
+	/* Destroy waits for this. */
+	atomic_fetch_sub_explicit(&comm->joins, 1, memory_order_release);
+}
+
+/* ---- enqueue.c ---- */
+
+/* A record with its common fields set, or NULL when the pool is empty. */
+struct batoni_op *batoni_op_new(struct baton_comm *comm,
+                                enum batoni_op_kind kind, baton_stream stream,
+                                uint64_t holders);
+/* Hand over a complete record: to its place at once, or to the inbox. */
+void batoni_publish(struct batoni_op *op);
+/* Hand the transfers of a list (group_next) to a stream-issued transport, and
+ * their records over.  OK; anything else: nothing was enqueued. */
+enum baton_status batoni_publish_issued(struct baton_comm *comm,
+                                        struct batoni_op *first, bool detached);
+/* A complete record, on any device: what publishing one operation means. */
+enum baton_status batoni_publish_record(struct batoni_op *op);
+/* Give back a record that is refused after all; returns status. */
+enum baton_status batoni_unmake(struct batoni_op *op,
+                                enum baton_status status);
+/* The `reached` of items, by what the record is and where it is called. */
+void batoni_reached_inline(struct batoni_stream_item *item);
+void batoni_reached_posted(struct batoni_stream_item *item);
+/* Checks that all enqueuing calls share. */
+enum baton_status batoni_check_target(const char *call,
+                                      const struct baton_comm *comm,
+                                      baton_stream stream, bool launching);
+
+static inline baton_request
+batoni_op_handle(const struct batoni_op *op, uint64_t word)
+{
+	return (word >> 32) << 32 | (uint64_t)op->comm->index << 20 |
+	       batoni_pool_slot(&op->comm->pool, op);
+}
+
+/* ---- group.c ---- */
+
+/* The group of this thread on comm, or NULL. */
+struct batoni_op *batoni_group_open(const struct baton_comm *comm);
+/* A call inside it was refused: void it (keeps the first), return status. */
+enum baton_status batoni_group_refuse(const struct baton_comm *comm,
+                                      enum baton_status status);
+/* Make the record a member.  OK, or the refusal (the record is returned). */
+enum baton_status batoni_group_add(struct batoni_op *group,
+                                   struct batoni_op *op);
+/* The driver's half. */
+void batoni_group_place(struct batoni_op *group);
+void batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier);
+void batoni_group_finish(struct batoni_op *group);
+void batoni_group_member_ended(struct batoni_op *group);
+
+/* ---- queue.c ---- */
+
+/* Reserve an entry for an operation of comm.  OK, AGAIN, INVALID. */
+enum baton_status batoni_queue_reserve(struct baton_queue *queue,
+                                       const struct baton_comm *comm);
+void batoni_queue_unreserve(struct baton_queue *queue);
+/* The operation has ended; the driver. */
+void batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op);
+
+/* ---- request.c ---- */
+
+/* The record of a live handle, with its word; NULL: stale. */
+struct batoni_op *batoni_request_find(baton_request request,
+                                      uint64_t *word_p);
+void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
+                            struct baton_completion *completion);
+
+/* ---- stream.c ---- */
+
+/* An operation on the stream failed and nobody can see it.  Any thread. */
+void batoni_stream_error_note(baton_stream stream, enum baton_status status);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host device: streams that are FIFO queues in this process.
+ *
+ * In-engine (device.h): items move only on the thread that drives.  The item at
+ * the head of a stream is being waited for; a stream with no item is idle, and an
+ * item enqueued there is reached at once.  Launched functions run on the stream's
+ * worker, a thread created when the first of them is checked; a launch holds the
+ * head until its word is released, as an operation does.
+ *
+ * Streams whose head waits for a word hang in a small hash table by the word, so
+ * that a release finds them without a search.
+ *
+ * All communicators share the streams.  They live in one reserved range of
+ * addresses, so that any handle can be checked without touching memory that is
+ * not ours; a destroyed stream's place is used again.
+ *
+ * `registry_lock` guards creation and destruction; a stream's own fields are the
+ * driver's, but for `busy` (atomic, for stream_idle) and the worker's slot (its
+ * own lock).
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device.h"
+#include "list.h"
+#include "log.h"
+#include "mem.h"
+
+#define STREAMS_MAX 65536u
+#define BLOCKED_BUCKETS 256u
+
+struct worker {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct batoni_stream_item *item; /* to run; guarded by lock */
+	bool stop;                       /* guarded by lock */
+};
+
+struct stream {
+	/* Driver. */
+	struct batoni_stream_item *head, *tail;
+	bool head_reached;      /* the head was reached, its word is awaited */
+	struct stream *blocked; /* the next one in its bucket */
+	/* Any thread. */
+	atomic_bool busy; /* there is an item */
+	atomic_bool live;
+	/* Guarded by registry_lock. */
+	_Atomic(struct worker *) worker;
+	struct stream *next_free;
+};
+
+struct host_device {
+	struct batoni_device base; /* must be first */
+};
+
+static struct host_device host = {.base = {.ops = &batoni_device_host_ops}};
+static struct stream default_stream = {.live = true};
+static struct stream *blocked[BLOCKED_BUCKETS]; /* driver */
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream *_Atomic range; /* STREAMS_MAX of them */
+static struct stream *free_streams;  /* guarded by registry_lock */
+static uint32_t streams_made;        /* guarded by registry_lock */
+
+static struct stream *
+stream_of(baton_stream handle)
+{
+	return handle ? (struct stream *)(void *)handle : &default_stream;
+}
+
+/* ---- moving a stream on; the driver ---- */
+
+static bool
+word_has(const _Atomic uint64_t *word, uint64_t value)
+{
+	return (int64_t)(atomic_load_explicit(word, memory_order_relaxed) -
+	                 value) >= 0;
+}
+
+static struct stream **
+bucket_of(const _Atomic uint64_t *word)
+{
+	return &blocked[((uintptr_t)word / sizeof(*word)) % BLOCKED_BUCKETS];
+}
+
+static void
+block(struct stream *stream)
+{
+	struct stream **bucket = bucket_of(stream->head->word);
+
+	stream->blocked = *bucket;
+	*bucket = stream;
+}
+
+static void
+pop(struct stream *stream)
+{
+	stream->head = stream->head->next;
+	stream->head_reached = false;
+	if (!stream->head) {
+		stream->tail = NULL;
+		/* Pairs with stream_idle: who sees it idle sees the data. */
+		atomic_store_explicit(&stream->busy, false,
+		                      memory_order_release);
+	}
+}
+
+static void
+hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
+{
+	struct worker *worker = atomic_load(&stream->worker);
+
+	pthread_mutex_lock(&worker->lock);
+	worker->item = item;
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* The head is new: reach it, and go on for as long as nothing is waited for. */
+static void
+advance(struct stream *stream)
+{
+	struct batoni_stream_item *item;
+
+	while ((item = stream->head)) {
+		bool open = !item->word || word_has(item->word, item->value);
+
+		if (open && !stream->head_reached) {
+			pop(stream);
+			item->reached(item);
+			continue;
+		}
+		if (open) {
+			pop(stream);
+			continue;
+		}
+		if (!stream->head_reached &&
+		    !(item->flags & BATONI_ITEM_WAIT_FIRST)) {
+			stream->head_reached = true;
+			if (item->flags & BATONI_ITEM_LAUNCH)
+				hand_to_worker(stream, item);
+			else
+				item->reached(item);
+		}
+		block(stream);
+		return;
+	}
+}
+
+static enum baton_status
+host_enqueue(struct batoni_device *device, baton_stream handle,
+             struct batoni_stream_item *item)
+{
+	struct stream *stream = stream_of(handle);
+
+	(void)device;
+	item->next = NULL;
+	if (stream->tail) {
+		stream->tail->next = item;
+		stream->tail = item;
+		return BATON_OK;
+	}
+	stream->head = stream->tail = item;
+	atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
+	advance(stream);
+	return BATON_OK;
+}
+
+static void
+host_release(struct batoni_device *device, _Atomic uint64_t *word,
+             uint64_t value)
+{
+	struct stream **link = bucket_of(word);
+	struct stream *stream, *ready = NULL;
+
+	(void)device;
+	atomic_store_explicit(word, value, memory_order_relaxed);
+	while ((stream = *link)) {
+		if (stream->head->word != word ||
+		    !word_has(word, stream->head->value)) {
+			link = &stream->blocked;
+			continue;
+		}
+		*link = stream->blocked;
+		stream->blocked = ready;
+		ready = stream;
+	}
+	while ((stream = ready)) {
+		ready = stream->blocked;
+		advance(stream);
+	}
+}
+
+static enum baton_status
+host_stream_idle(struct batoni_device *device, baton_stream handle)
+{
+	(void)device;
+	return atomic_load_explicit(&stream_of(handle)->busy,
+	                            memory_order_acquire)
+	               ? BATON_PENDING
+	               : BATON_OK;
+}
+
+/* ---- workers ---- */
+
+static void *
+worker_main(void *arg)
+{
+	struct worker *worker = arg;
+	struct batoni_stream_item *item;
+
+	for (;;) {
+		pthread_mutex_lock(&worker->lock);
+		while (!worker->item && !worker->stop)
+			pthread_cond_wait(&worker->changed, &worker->lock);
+		item = worker->item;
+		worker->item = NULL;
+		pthread_mutex_unlock(&worker->lock);
+		if (!item)
+			return NULL;
+		item->reached(item);
+	}
+}
+
+static enum baton_status
+worker_start(struct stream *stream)
+{
+	struct worker *worker = batoni_alloc(1, sizeof(*worker));
+	int error;
+
+	if (!worker)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no memory for the stream's thread");
+	pthread_mutex_init(&worker->lock, NULL);
+	pthread_cond_init(&worker->changed, NULL);
+	error = pthread_create(&worker->thread, NULL, worker_main, worker);
+	if (error) {
+		pthread_cond_destroy(&worker->changed);
+		pthread_mutex_destroy(&worker->lock);
+		batoni_free(worker);
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "the stream's thread cannot be started: %s",
+		                     strerror(error));
+	}
+	atomic_store(&stream->worker, worker);
+	return BATON_OK;
+}
+
+static void
+worker_stop(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->stop = true;
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+	pthread_join(worker->thread, NULL);
+	pthread_cond_destroy(&worker->changed);
+	pthread_mutex_destroy(&worker->lock);
+	batoni_free(worker);
+}
+
+/* ---- the registry ---- */
+
+static enum baton_status
+host_stream_check(struct batoni_device *device, baton_stream handle,
+                  bool launching)
+{
+	struct stream *first = atomic_load_explicit(&range,
+	                                            memory_order_acquire);
+	enum baton_status status = BATON_OK;
+	struct stream *stream;
+	uintptr_t offset;
+
+	(void)device;
+	if (handle) {
+		offset = (uintptr_t)handle - (uintptr_t)first;
+		if (!first || offset >= STREAMS_MAX * sizeof(*stream) ||
+		    offset % sizeof(*stream) != 0 ||
+		    !atomic_load_explicit(&stream_of(handle)->live,
+		                          memory_order_relaxed))
+			return BATON_ERR_INVALID;
+	}
+	stream = stream_of(handle);
+	if (!launching || atomic_load(&stream->worker))
+		return BATON_OK;
+	pthread_mutex_lock(&registry_lock);
+	if (!atomic_load(&stream->worker))
+		status = worker_start(stream);
+	pthread_mutex_unlock(&registry_lock);
+	return status;
+}
+
+/* A place for one more stream; with the lock held. */
+static struct stream *
+take_place_locked(void)
+{
+	struct stream *stream = free_streams;
+	struct stream *first = atomic_load(&range);
+
+	if (stream) {
+		free_streams = stream->next_free;
+		return stream;
+	}
+	if (!first) {
+		void *pages = mmap(NULL, STREAMS_MAX * sizeof(*first),
+		                   PROT_READ | PROT_WRITE,
+		                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		                   -1, 0);
+
+		if (pages == MAP_FAILED)
+			return NULL;
+		first = pages;
+		atomic_store_explicit(&range, first, memory_order_release);
+	}
+	return streams_made < STREAMS_MAX ? &first[streams_made++] : NULL;
+}
+
+static enum baton_status
+host_stream_create(struct batoni_device *device, baton_stream *handle_p)
+{
+	struct stream *stream;
+
+	(void)device;
+	pthread_mutex_lock(&registry_lock);
+	stream = take_place_locked();
+	pthread_mutex_unlock(&registry_lock);
+	if (!stream)
+		return BATON_ERR_NOMEM;
+	atomic_store(&stream->live, true);
+	*handle_p = (baton_stream)(void *)stream;
+	return BATON_OK;
+}
+
+static enum baton_status
+host_stream_destroy(struct batoni_device *device, baton_stream handle)
+{
+	struct stream *stream = stream_of(handle);
+	struct worker *worker;
+
+	(void)device;
+	if (atomic_load(&stream->busy))
+		return BATON_ERR_BUSY;
+	pthread_mutex_lock(&registry_lock);
+	if (!atomic_exchange(&stream->live, false)) {
+		pthread_mutex_unlock(&registry_lock);
+		return BATON_ERR_INVALID;
+	}
+	worker = atomic_exchange(&stream->worker, NULL);
+	stream->next_free = free_streams;
+	free_streams = stream;
+	pthread_mutex_unlock(&registry_lock);
+	if (worker)
+		worker_stop(worker);
+	return BATON_OK;
+}
+
+/* ---- opening ---- */
+
+static enum baton_status
+host_open(const struct batoni_device_config *config,
+          struct batoni_device **device_p)
+{
+	(void)config;
+	*device_p = &host.base;
+	return BATON_OK;
+}
+
+static void
+host_close(struct batoni_device *device)
+{
+	(void)device;
+}
+
+static enum baton_status
+host_words_alloc(struct batoni_device *device, size_t count,
+                 _Atomic uint64_t **words_p)
+{
+	_Atomic uint64_t *words = batoni_alloc(count, sizeof(*words));
+
+	(void)device;
+	if (!words)
+		return BATON_ERR_NOMEM;
+	*words_p = words;
+	return BATON_OK;
+}
+
+static void
+host_words_free(struct batoni_device *device, _Atomic uint64_t *words)
+{
+	(void)device;
+	batoni_free((void *)(uintptr_t)words);
+}
+
+static enum baton_status
+host_mark(struct batoni_device *device, baton_stream stream,
+          struct batoni_mark *mark_p)
+{
+	(void)device;
+	(void)stream;
+	(void)mark_p;
+	return BATON_ERR_UNSUPPORTED;
+}
+
+static enum baton_status
+host_mark_done(struct batoni_device *device, struct batoni_mark *mark)
+{
+	(void)device;
+	(void)mark;
+	return BATON_ERR_UNSUPPORTED;
+}
+
+const struct batoni_device_ops batoni_device_host_ops = {
+	.name = "host",
+	.id = BATON_DEVICE_HOST,
+	.in_engine = true,
+	.open = host_open,
+	.close = host_close,
+	.stream_create = host_stream_create,
+	.stream_destroy = host_stream_destroy,
+	.stream_check = host_stream_check,
+	.stream_idle = host_stream_idle,
+	.enqueue = host_enqueue,
+	.release = host_release,
+	.words_alloc = host_words_alloc,
+	.words_free = host_words_free,
+	.mark = host_mark,
+	.mark_done = host_mark_done,
+};

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Enqueuing: the calls check everything first, take a record, fill it, and
+ * publish it.
+ *
+ * In-engine device: one total order of enqueues, that of placing.  The enqueuer
+ * tries the driver's lock; with it he places the record himself (after what
+ * waits in the inbox), and an armed one is issued within the call.  Without it
+ * the record goes to the inbox and whoever drives places it.
+ *
+ * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
+ * and pushes the record to the inbox, both under comm->order, so that the order
+ * on the stream and the order of matching agree.  A trigger that fires in between
+ * is found by batoni_op_place.
+ */
+#include "core.h"
+
+#include <limits.h>
+
+#include "log.h"
+
+struct batoni_op *
+batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
+              baton_stream stream, uint64_t holders)
+{
+	struct batoni_op *op = batoni_pool_take(&comm->pool);
+	uint32_t slot;
+	uint64_t word;
+
+	if (unlikely(!op))
+		return NULL;
+	slot = batoni_pool_slot(&comm->pool, op);
+	op->comm = comm;
+	op->transfer.buffer = NULL;
+	op->transfer.bytes = 0;
+	op->transfer.done_bytes = 0;
+	op->transfer.stream = stream;
+	op->transfer.native_call = NULL;
+	op->transfer.native_code = 0;
+	op->transfer.peer = -1;
+	op->transfer.tag = -1;
+	op->transfer.slot = slot & 0xffffffu;
+	op->item.reached = comm->in_engine ? batoni_reached_inline
+	                                   : batoni_reached_posted;
+	op->item.word = &comm->pool.words[slot];
+	op->item.value = comm->pool.values[slot];
+	op->item.flags = 0;
+	op->status = BATON_PENDING;
+	op->kind = (uint8_t)kind;
+	op->state = BATONI_NEW;
+	op->flags = 0;
+	op->user_data = 0;
+	op->timeout_ns = comm->timeout_ns;
+	op->queue = NULL;
+	op->group_of = NULL;
+	if (unlikely(comm->pool.stamps))
+		comm->pool.stamps[slot] = (struct batoni_stamps){
+			.enqueued_ns = batoni_now_ns()};
+	/* The driver's scans look at the state once they see ENGINE here. */
+	word = atomic_load_explicit(&op->word, memory_order_relaxed);
+	atomic_store_explicit(&op->word, word | holders, memory_order_release);
+	return op;
+}
+
+void
+batoni_reached_inline(struct batoni_stream_item *item)
+{
+	batoni_op_reached(batoni_container_of(item, struct batoni_op, item));
+}
+
+void
+batoni_reached_posted(struct batoni_stream_item *item)
+{
+	batoni_post(batoni_container_of(item, struct batoni_op, item));
+}
+
+/* Runs on a thread of the device that may block. */
+static void
+reached_launch(struct batoni_stream_item *item)
+{
+	struct batoni_op *op =
+		batoni_container_of(item, struct batoni_op, item);
+
+	batoni_thread.launched = true;
+	op->launch(op->transfer.buffer);
+	batoni_thread.launched = false;
+	batoni_post(op);
+}
+
+/* ---- publishing ---- */
+
+void
+batoni_publish(struct batoni_op *op)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm *comm = op->comm;
+	bool pending;
+
+	if (unlikely(!batoni_try())) {
+		batoni_inbox_push(op);
+		return;
+	}
+	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
+		batoni_place_inbox();
+	batoni_op_place(op);
+	if (e->finish || e->ready)
+		batoni_settle();
+	pending = comm->active != 0 && comm->thread_drives;
+	batoni_leave();
+	if (pending && unlikely(atomic_load_explicit(&e->deep,
+	                                             memory_order_relaxed)))
+		batoni_wake_thread();
+}
+
+/* Put the item on an asynchronous stream, and the record in the inbox. */
+static enum baton_status
+publish_async(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status;
+
+	pthread_mutex_lock(&comm->order);
+	status = comm->device_ops->enqueue(comm->device, op->transfer.stream,
+	                                   &op->item);
+	if (status == BATON_OK)
+		batoni_publish(op);
+	pthread_mutex_unlock(&comm->order);
+	return status;
+}
+
+/* The transfers are on their streams, but their end cannot be seen. */
+static void
+break_unseen(struct baton_comm *comm, enum baton_status status)
+{
+	batoni_take();
+	batoni_comm_break(comm, status,
+	                  "the device could not mark the end of an operation");
+	batoni_leave();
+}
+
+enum baton_status
+batoni_publish_issued(struct baton_comm *comm, struct batoni_op *first,
+                      bool detached)
+{
+	const struct batoni_device_ops *device = comm->device_ops;
+	struct batoni_transfer **transfers = comm->scratch;
+	enum baton_status status = BATON_OK;
+	struct batoni_op *op, *next;
+	size_t n = 0, i = 0;
+
+	pthread_mutex_lock(&comm->order);
+	for (op = first; op && status == BATON_OK; op = op->group_next) {
+		transfers[n++] = &op->transfer;
+		status = device->mark(comm->device, op->transfer.stream,
+		                      &comm->marks[2 * op->transfer.slot]);
+	}
+	if (status == BATON_OK)
+		status = comm->transport_ops->enqueue(
+			comm->transport, transfers, n, detached, comm->observe);
+	for (op = first; op && status == BATON_OK; op = next) {
+		enum baton_status seen = device->mark(
+			comm->device, comm->observe[i++],
+			&comm->marks[2 * op->transfer.slot + 1]);
+
+		next = op->group_next;
+		if (seen != BATON_OK)
+			break_unseen(comm, seen);
+		batoni_publish(op);
+	}
+	pthread_mutex_unlock(&comm->order);
+	return status;
+}
+
+/* Give back what a call that is refused after all has taken. */
+enum baton_status
+batoni_unmake(struct batoni_op *op, enum baton_status status)
+{
+	if (op->queue)
+		batoni_queue_unreserve(op->queue);
+	batoni_op_drop(op, BATONI_OP_HANDLE | BATONI_OP_ENGINE |
+	                           BATONI_OP_STREAM | BATONI_OP_QUEUE);
+	return status;
+}
+
+enum baton_status
+batoni_publish_record(struct batoni_op *op)
+{
+	if (!op->comm->in_engine)
+		return publish_async(op);
+	batoni_publish(op);
+	return BATON_OK;
+}
+
+static enum baton_status
+publish(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status;
+
+	if (likely(comm->in_engine)) {
+		batoni_publish(op);
+		return BATON_OK;
+	}
+	op->group_next = NULL;
+	status = comm->stream_issued && op->kind <= BATONI_KIND_RECV
+	                 ? batoni_publish_issued(comm, op,
+	                                         op->flags &
+	                                                 BATONI_FLAG_DETACHED)
+	                 : publish_async(op);
+	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
+}
+
+/* ---- checks ---- */
+
+enum baton_status
+batoni_check_target(const char *call, const struct baton_comm *comm,
+                    baton_stream stream, bool launching)
+{
+	enum baton_status status;
+
+	if (unlikely(!batoni_may_call()))
+		return batoni_refuse_caller(call);
+	if (unlikely(!comm))
+		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
+		                     call);
+	status = (enum baton_status)atomic_load_explicit(&comm->status,
+	                                                 memory_order_relaxed);
+	if (unlikely(status != BATON_OK))
+		return batoni_refuse(status, "%s: the communicator is broken: %s",
+		                     call, baton_comm_error(comm));
+	status = comm->device_ops->stream_check(comm->device, stream,
+	                                        launching);
+	if (unlikely(status == BATON_ERR_INVALID))
+		return batoni_refuse(status,
+		                     "%s: stream %p is no live stream of the %s "
+		                     "device",
+		                     call, (void *)stream,
+		                     comm->device_ops->name);
+	return status;
+}
+
+static enum baton_status
+check_options(const char *call, const struct baton_op_options *options,
+              bool record)
+{
+	if (options->size != sizeof(*options))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->size is %zu; this library's "
+		                     "is %zu (use BATON_OP_OPTIONS_INIT)",
+		                     call, options->size, sizeof(*options));
+	if (options->flags & ~BATON_OP_DETACHED)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->flags is 0x%x; only "
+		                     "BATON_OP_DETACHED (0x%x) is known",
+		                     call, options->flags, BATON_OP_DETACHED);
+	if (record && options->flags)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->flags is 0x%x; a record takes "
+		                     "none",
+		                     call, options->flags);
+	if (record && options->timeout_ns > 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->timeout_ns is %lld; a record "
+		                     "takes no deadline",
+		                     call, (long long)options->timeout_ns);
+	return BATON_OK;
+}
+
+struct arguments {
+	const void *buffer;
+	size_t count;
+	enum baton_datatype type;
+	int peer, tag;
+	baton_stream stream;
+	const struct baton_op_options *options;
+	baton_request *request_p;
+};
+
+/* The slow half: which of the arguments is wrong. */
+static enum baton_status
+refuse_arguments(const char *call, const struct baton_comm *comm,
+                 const struct arguments *a)
+{
+	size_t size = baton_datatype_size(a->type);
+
+	if (size == 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: type is %d; datatypes are 0 to %d",
+		                     call, (int)a->type,
+		                     BATON_DATATYPE_COUNT - 1);
+	if (a->peer < 0 || a->peer >= comm->size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: peer is %d; ranks are 0 to %d", call,
+		                     a->peer, comm->size - 1);
+	if (a->tag > 0 && comm->tag_max == 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: tag is %d; the %s transport has no "
+		                     "tags but 0",
+		                     call, a->tag, comm->transport_ops->name);
+	if (a->tag < 0 || a->tag > comm->tag_max)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: tag is %d; tags are 0 to %d", call,
+		                     a->tag, comm->tag_max);
+	if (a->count > INT64_MAX / size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: count is %zu elements of %zu bytes; the "
+		                     "product must fit in 63 bits",
+		                     call, a->count, size);
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: buffer is NULL with count %zu; NULL is allowed "
+	                     "with count 0 only",
+	                     call, a->count);
+}
+
+static bool
+arguments_fine(const struct baton_comm *comm, const struct arguments *a,
+               size_t size)
+{
+	return size != 0 && (unsigned)a->peer < (unsigned)comm->size &&
+	       a->tag >= 0 && a->tag <= comm->tag_max &&
+	       a->count <= INT64_MAX / 8 && (a->buffer || a->count == 0);
+}
+
+/* ---- the calls ---- */
+
+static enum baton_status
+apply_options(struct batoni_op *op, const struct baton_op_options *options)
+{
+	enum baton_status status;
+
+	op->user_data = options->user_data;
+	if (options->timeout_ns != 0)
+		op->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns
+		                                         : 0;
+	if (options->flags & BATON_OP_DETACHED) {
+		op->flags |= BATONI_FLAG_DETACHED;
+		op->item.word = NULL;
+	}
+	if (!options->queue)
+		return BATON_OK;
+	status = batoni_queue_reserve(options->queue, op->comm);
+	if (status != BATON_OK)
+		return status;
+	op->queue = options->queue;
+	atomic_fetch_or_explicit(&op->word, BATONI_OP_QUEUE,
+	                         memory_order_relaxed);
+	return BATON_OK;
+}
+
+static enum baton_status
+refuse_full(const char *call, const struct baton_comm *comm)
+{
+	return batoni_refuse(BATON_ERR_AGAIN,
+	                     "%s: all %u requests of the communicator are taken; "
+	                     "finish or release some (requests_max)",
+	                     call, comm->pool.size);
+}
+
+static enum baton_status
+enqueue_transfer(const char *call, enum batoni_op_kind kind,
+                 struct baton_comm *comm, const struct arguments *a)
+{
+	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
+	size_t size = baton_datatype_size(a->type);
+	struct batoni_op *op, *group = NULL;
+	enum baton_status status;
+	baton_request handle;
+
+	status = batoni_check_target(call, comm, a->stream, false);
+	if (unlikely(status != BATON_OK))
+		return batoni_group_refuse(comm, status);
+	if (unlikely(!arguments_fine(comm, a, size)))
+		return batoni_group_refuse(comm,
+		                           refuse_arguments(call, comm, a));
+	if (a->options) {
+		status = check_options(call, a->options, false);
+		if (unlikely(status != BATON_OK))
+			return batoni_group_refuse(comm, status);
+	}
+	op = batoni_op_new(comm, kind, a->stream,
+	                   a->request_p ? held | BATONI_OP_HANDLE : held);
+	if (unlikely(!op))
+		return batoni_group_refuse(comm, refuse_full(call, comm));
+	/* A send's buffer is only read. */
+	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
+	op->transfer.bytes = a->count * size;
+	op->transfer.peer = a->peer;
+	op->transfer.tag = a->tag;
+	op->transfer.direction =
+		kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
+	if (a->options) {
+		status = apply_options(op, a->options);
+		if (unlikely(status != BATON_OK))
+			return batoni_group_refuse(comm, batoni_unmake(op, status));
+	}
+	/* Once it is published it may be over. */
+	handle = batoni_op_handle(op, atomic_load_explicit(
+					      &op->word, memory_order_relaxed));
+	if (unlikely(batoni_thread.groups != NULL))
+		group = batoni_group_open(comm);
+	if (unlikely(group != NULL)) {
+		status = batoni_group_add(group, op);
+		if (status != BATON_OK)
+			return batoni_group_refuse(comm, batoni_unmake(op, status));
+	} else {
+		status = publish(op);
+	}
+	if (likely(status == BATON_OK) && a->request_p)
+		*a->request_p = handle;
+	return status;
+}
+
+enum baton_status
+baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,
+           int tag, struct baton_comm *comm, baton_stream stream,
+           const struct baton_op_options *options, baton_request *request_p)
+{
+	const struct arguments arguments = {buffer, count,  type,    peer,
+	                                    tag,    stream, options, request_p};
+
+	return enqueue_transfer("baton_send", BATONI_KIND_SEND, comm,
+	                        &arguments);
+}
+
+enum baton_status
+baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
+           int tag, struct baton_comm *comm, baton_stream stream,
+           const struct baton_op_options *options, baton_request *request_p)
+{
+	const struct arguments arguments = {buffer, count,  type,    peer,
+	                                    tag,    stream, options, request_p};
+
+	return enqueue_transfer("baton_recv", BATONI_KIND_RECV, comm,
+	                        &arguments);
+}
+
+/* What cannot be in a group. */
+static enum baton_status
+check_ungrouped(const char *call, const struct baton_comm *comm)
+{
+	if (!batoni_thread.groups || !batoni_group_open(comm))
+		return BATON_OK;
+	return batoni_group_refuse(
+		comm, batoni_refuse(BATON_ERR_INVALID,
+	                            "%s was called inside a group; groups take "
+	                            "communication only",
+	                            call));
+}
+
+enum baton_status
+baton_record(struct baton_comm *comm, baton_stream stream,
+             const struct baton_op_options *options, baton_request *request_p)
+{
+	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
+	enum baton_status status;
+	struct batoni_op *op;
+	baton_request handle;
+
+	status = batoni_check_target("baton_record", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_ungrouped("baton_record", comm);
+	if (status == BATON_OK && options)
+		status = check_options("baton_record", options, true);
+	if (status != BATON_OK)
+		return status;
+	op = batoni_op_new(comm, BATONI_KIND_RECORD, stream,
+	                   request_p ? held | BATONI_OP_HANDLE : held);
+	if (!op)
+		return refuse_full("baton_record", comm);
+	op->item.word = NULL;
+	op->timeout_ns = 0;
+	if (options) {
+		status = apply_options(op, options);
+		op->timeout_ns = 0;
+		if (status != BATON_OK)
+			return batoni_unmake(op, status);
+	}
+	handle = batoni_op_handle(op, atomic_load(&op->word));
+	status = publish(op);
+	if (status == BATON_OK && request_p)
+		*request_p = handle;
+	return status;
+}
+
+enum baton_status
+baton_stream_launch(struct baton_comm *comm, baton_stream stream,
+                    void (*fn)(void *arg), void *arg)
+{
+	enum baton_status status;
+	struct batoni_op *op;
+
+	status = batoni_check_target("baton_stream_launch", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_ungrouped("baton_stream_launch", comm);
+	if (status == BATON_OK && !fn)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_stream_launch: fn is NULL");
+	if (status == BATON_OK)
+		status = batoni_check_target("baton_stream_launch", comm,
+		                             stream, true);
+	if (status != BATON_OK)
+		return status;
+	op = batoni_op_new(comm, BATONI_KIND_LAUNCH, stream,
+	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);
+	if (!op)
+		return refuse_full("baton_stream_launch", comm);
+	op->launch = fn;
+	op->transfer.buffer = arg;
+	op->timeout_ns = 0;
+	op->item.flags = BATONI_ITEM_LAUNCH;
+	op->item.reached = reached_launch;
+	/* An asynchronous device keeps its stream waiting by itself. */
+	if (!comm->in_engine)
+		op->item.word = NULL;
+	return publish(op);
+}
+
+/* Hold the record of a live handle, as a join does. */
+static struct batoni_op *
+join_target(baton_request request, bool *done_p)
+{
+	uint64_t word;
+	struct batoni_op *target = batoni_request_find(request, &word);
+
+	while (target && !atomic_compare_exchange_weak(
+				 &target->word, &word, word + BATONI_OP_JOIN)) {
+		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
+			target = NULL;
+	}
+	if (target)
+		atomic_fetch_add(&target->comm->joins, 1);
+	*done_p = target && (word & BATONI_OP_DONE);
+	return target;
+}
+
+enum baton_status
+baton_stream_wait(struct baton_comm *comm, baton_stream stream,
+                  baton_request request)
+{
+	struct batoni_op *op, *target;
+	enum baton_status status;
+	uint32_t slot;
+	bool done;
+
+	status = batoni_check_target("baton_stream_wait", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_ungrouped("baton_stream_wait", comm);
+	if (status != BATON_OK)
+		return status;
+	if (request == BATON_REQUEST_NULL)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_stream_wait: request is "
+		                     "BATON_REQUEST_NULL");
+	target = join_target(request, &done);
+	if (!target)
+		return batoni_refuse(BATON_ERR_STALE,
+		                     "baton_stream_wait: request 0x%llx was "
+		                     "released",
+		                     (unsigned long long)request);
+	if (target->comm->device_ops != comm->device_ops) {
+		batoni_op_unjoin(target);
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_stream_wait: the request is of "
+		                     "another device");
+	}
+	if (done) {
+		batoni_op_unjoin(target);
+		return BATON_OK;
+	}
+	op = batoni_op_new(comm, BATONI_KIND_JOIN, stream,
+	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);
+	if (!op) {
+		batoni_op_unjoin(target);
+		return refuse_full("baton_stream_wait", comm);
+	}
+	slot = batoni_pool_slot(&target->comm->pool, target);
+	op->transfer.buffer = target;
+	op->timeout_ns = 0;
+	op->item.flags = BATONI_ITEM_WAIT_FIRST;
+	op->item.word = &target->comm->pool.words[slot];
+	op->item.value = target->comm->pool.values[slot];
+	status = publish(op);
+	if (status != BATON_OK)
+		batoni_op_unjoin(target);
+	return status;
+}

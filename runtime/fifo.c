@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fifo.h"
+
+#include "mem.h"
+
+enum baton_status
+batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
+                       struct baton_comm *comm)
+{
+	uint32_t buckets = 16;
+
+	while (buckets < count)
+		buckets *= 2;
+	table->buckets = batoni_alloc(buckets, sizeof(*table->buckets));
+	table->fifos = batoni_alloc(count, sizeof(*table->fifos));
+	if (!table->buckets || !table->fifos) {
+		batoni_fifo_table_fini(table);
+		return BATON_ERR_NOMEM;
+	}
+	table->mask = buckets - 1;
+	table->live = 0;
+	table->free = NULL;
+	for (uint32_t i = count; i-- > 0;) {
+		table->fifos[i].comm = comm;
+		table->fifos[i].chain = table->free;
+		table->free = &table->fifos[i];
+	}
+	return BATON_OK;
+}
+
+void
+batoni_fifo_table_fini(struct batoni_fifo_table *table)
+{
+	batoni_free(table->buckets);
+	batoni_free(table->fifos);
+	table->buckets = NULL;
+	table->fifos = NULL;
+}
+
+static struct batoni_fifo **
+bucket_of(const struct batoni_fifo_table *table, uint64_t key)
+{
+	/* Fibonacci hashing: tags and peers are mostly small and dense. */
+	uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &table->buckets[(uint32_t)(hash >> 32) & table->mask];
+}
+
+struct batoni_fifo *
+batoni_fifo_find(const struct batoni_fifo_table *table, uint64_t key)
+{
+	struct batoni_fifo *fifo = *bucket_of(table, key);
+
+	while (fifo && fifo->key != key)
+		fifo = fifo->chain;
+	return fifo;
+}
+
+static struct batoni_fifo *
+fifo_new(struct batoni_fifo_table *table, uint64_t key)
+{
+	struct batoni_fifo **bucket = bucket_of(table, key);
+	struct batoni_fifo *fifo = table->free;
+
+	assert(fifo); /* as many as there are requests */
+	table->free = fifo->chain;
+	fifo->key = key;
+	fifo->head = fifo->tail = NULL;
+	fifo->ready = false;
+	fifo->chain = *bucket;
+	*bucket = fifo;
+	table->live++;
+	return fifo;
+}
+
+struct batoni_fifo *
+batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
+{
+	uint64_t key = batoni_fifo_key(&op->transfer);
+	struct batoni_fifo *fifo = batoni_fifo_find(table, key);
+
+	if (!fifo)
+		fifo = fifo_new(table, key);
+	op->next = NULL;
+	if (fifo->tail)
+		fifo->tail->next = op;
+	else
+		fifo->head = op;
+	fifo->tail = op;
+	op->flags |= BATONI_FLAG_FIFO;
+	return fifo;
+}
+
+struct batoni_op *
+batoni_fifo_pop(struct batoni_fifo *fifo)
+{
+	struct batoni_op *op = fifo->head;
+
+	fifo->head = op->next;
+	if (!fifo->head)
+		fifo->tail = NULL;
+	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
+	return op;
+}
+
+void
+batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op)
+{
+	struct batoni_op *before = NULL;
+
+	if (fifo->head == op) {
+		batoni_fifo_pop(fifo);
+		return;
+	}
+	for (before = fifo->head; before->next != op; before = before->next)
+		;
+	before->next = op->next;
+	if (fifo->tail == op)
+		fifo->tail = before;
+	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
+}
+
+void
+batoni_fifo_retire(struct batoni_fifo_table *table, struct batoni_fifo *fifo)
+{
+	struct batoni_fifo **link = bucket_of(table, fifo->key);
+
+	if (fifo->head || fifo->ready)
+		return;
+	while (*link != fifo)
+		link = &(*link)->chain;
+	*link = fifo->chain;
+	fifo->chain = table->free;
+	table->free = fifo;
+	table->live--;
+}

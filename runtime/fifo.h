@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The FIFOs in which operations wait to be issued, one for each (peer, tag,
+ * direction) that has any.  Driver only.
+ *
+ * A FIFO exists while it has operations (or is on the engine's ready list); its
+ * memory comes from a fixed set, as many as there are requests, so nothing is
+ * allocated here after init.
+ */
+#ifndef BATONI_FIFO_H
+#define BATONI_FIFO_H
+
+#include "op.h"
+
+struct batoni_fifo {
+	uint64_t key;
+	struct batoni_op *head, *tail;
+	struct batoni_fifo *chain; /* of its bucket, or of the free ones */
+	struct baton_comm *comm;
+	struct batoni_fifo *ready_next;
+	bool ready; /* on the engine's ready list */
+};
+
+struct batoni_fifo_table {
+	struct batoni_fifo **buckets;
+	struct batoni_fifo *fifos;
+	struct batoni_fifo *free;
+	uint32_t mask;
+	uint32_t live; /* FIFOs that exist now */
+};
+
+/* For up to count FIFOs of comm.  OK, NOMEM. */
+enum baton_status batoni_fifo_table_init(struct batoni_fifo_table *table,
+                                         uint32_t count,
+                                         struct baton_comm *comm);
+void batoni_fifo_table_fini(struct batoni_fifo_table *table);
+
+static inline uint64_t
+batoni_fifo_key(const struct batoni_transfer *transfer)
+{
+	return (uint64_t)(uint32_t)transfer->peer << 32 |
+	       (uint64_t)(uint32_t)transfer->tag << 1 | transfer->direction;
+}
+
+/* The FIFO of this key, or NULL. */
+struct batoni_fifo *batoni_fifo_find(const struct batoni_fifo_table *table,
+                                     uint64_t key);
+/* Append the operation to its FIFO, which comes into being if need be. */
+struct batoni_fifo *batoni_fifo_append(struct batoni_fifo_table *table,
+                                       struct batoni_op *op);
+/* Take the head off.  The FIFO stays until batoni_fifo_retire. */
+struct batoni_op *batoni_fifo_pop(struct batoni_fifo *fifo);
+/* Take an operation out of wherever it is in the FIFO; linear in those before. */
+void batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op);
+/* Give the FIFO back if it is empty and not on the ready list. */
+void batoni_fifo_retire(struct batoni_fifo_table *table,
+                        struct batoni_fifo *fifo);
+
+#endif

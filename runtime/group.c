@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups: operations that are armed together.
+ *
+ * A group is a record of its own (no handle).  Its members take their places in
+ * their FIFOs at their calls, not armed, on no stream.  The first member on each
+ * stream is that stream's *carrier*: at the end of the group its item goes on the
+ * stream, to wait there for the group's word.  When all carriers have been
+ * reached the members are armed; when all members have ended (detached: when they
+ * are armed) the word is released and the streams go on.
+ *
+ * Who frees what: members keep their STREAM holder until the group does not need
+ * them any more: armed (not a carrier), or passed by its stream (a carrier).  The
+ * record of the group goes when its word is released, all its members have ended
+ * and all its carriers were reached.
+ *
+ * A void group places nothing on streams: its members vanish from their FIFOs.
+ * On a stream-issued transport members are not placed before the end; the
+ * transport takes the whole group, and the record is only the list.
+ *
+ * Flags of the group's own record: DETACHED, VOID, REACHED (the word is released).
+ */
+#include "core.h"
+
+#include "log.h"
+
+struct batoni_op *
+batoni_group_open(const struct baton_comm *comm)
+{
+	struct batoni_op *group = batoni_thread.groups;
+
+	while (group && group->comm != comm)
+		group = group->group.outer;
+	return group;
+}
+
+enum baton_status
+batoni_group_refuse(const struct baton_comm *comm, enum baton_status status)
+{
+	struct batoni_op *group = batoni_thread.groups && comm
+	                                  ? batoni_group_open(comm)
+	                                  : NULL;
+
+	if (group && group->group.refusal == BATON_OK)
+		group->group.refusal = status;
+	return status;
+}
+
+enum baton_status
+baton_group_begin(struct baton_comm *comm)
+{
+	struct batoni_op *group;
+	enum baton_status status;
+
+	status = batoni_check_target("baton_group_begin", comm, NULL, false);
+	if (status != BATON_OK)
+		return status;
+	group = batoni_group_open(comm);
+	if (group) {
+		group->group.depth++;
+		return BATON_OK;
+	}
+	group = batoni_op_new(comm, BATONI_KIND_GROUP, NULL, BATONI_OP_ENGINE);
+	if (!group)
+		return batoni_refuse(BATON_ERR_AGAIN,
+		                     "baton_group_begin: all %u requests of the "
+		                     "communicator are taken; a group needs one",
+		                     comm->pool.size);
+	group->timeout_ns = 0;
+	group->group.head = group->group.tail = NULL;
+	group->group.refusal = BATON_OK;
+	group->group.depth = 1;
+	group->group.members = group->group.ended = 0;
+	group->group.streams_left = 0;
+	group->group.outer = batoni_thread.groups;
+	batoni_thread.groups = group;
+	return BATON_OK;
+}
+
+static bool
+has_carrier(const struct batoni_op *group, baton_stream stream)
+{
+	const struct batoni_op *member = group->group.head;
+
+	while (member && member->transfer.stream != stream)
+		member = member->group_next;
+	return member != NULL;
+}
+
+static enum baton_status
+check_member(const struct batoni_op *group, const struct batoni_op *op)
+{
+	if (group->group.refusal != BATON_OK)
+		return batoni_refuse(group->group.refusal,
+		                     "the group is void since an earlier call in "
+		                     "it was refused (%s)",
+		                     baton_status_name(group->group.refusal));
+	if (group->group.head &&
+	    (group->flags ^ op->flags) & BATONI_FLAG_DETACHED)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "a group's operations are all "
+		                     "BATON_OP_DETACHED or none is");
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_group_add(struct batoni_op *group, struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status = check_member(group, op);
+
+	if (status != BATON_OK)
+		return status;
+	if (!group->group.head)
+		group->flags |= op->flags & BATONI_FLAG_DETACHED;
+	op->group_of = group;
+	op->group_next = NULL;
+	if (!has_carrier(group, op->transfer.stream)) {
+		op->flags |= BATONI_FLAG_CARRIER;
+		op->item.word = group->item.word;
+		op->item.value = group->item.value;
+		group->group.streams_left++;
+	}
+	if (group->group.tail)
+		group->group.tail->group_next = op;
+	else
+		group->group.head = op;
+	group->group.tail = op;
+	group->group.members++;
+	if (!comm->stream_issued)
+		batoni_publish(op);
+	return BATON_OK;
+}
+
+/* ---- the end, on the enqueuing thread ---- */
+
+/* The transport takes all members, or the group is void after all. */
+static enum baton_status
+end_issued(struct batoni_op *group, enum baton_status refusal)
+{
+	struct batoni_op *first = group->group.head, *op, *next;
+	bool detached = group->flags & BATONI_FLAG_DETACHED;
+
+	for (op = first; op; op = op->group_next)
+		op->group_of = NULL;
+	if (refusal == BATON_OK && first)
+		refusal = batoni_publish_issued(group->comm, first, detached);
+	for (op = first; refusal != BATON_OK && op; op = next) {
+		next = op->group_next;
+		batoni_unmake(op, refusal);
+	}
+	batoni_op_drop(group, BATONI_OP_ENGINE);
+	return refusal;
+}
+
+/* Handles of a void group are stale at once; the driver does the rest. */
+static void
+void_handles(struct batoni_op *group)
+{
+	struct batoni_op *op, *next;
+
+	for (op = group->group.head; op; op = next) {
+		next = op->group_next;
+		batoni_op_drop(op, BATONI_OP_HANDLE);
+	}
+	group->flags |= BATONI_FLAG_VOID;
+}
+
+/* Put the carriers on their asynchronous streams. */
+static enum baton_status
+enqueue_carriers(struct batoni_op *group)
+{
+	struct baton_comm *comm = group->comm;
+	enum baton_status status = BATON_OK;
+	struct batoni_op *op;
+
+	for (op = group->group.head; op; op = op->group_next) {
+		if (!(op->flags & BATONI_FLAG_CARRIER))
+			continue;
+		status = comm->device_ops->enqueue(
+			comm->device, op->transfer.stream, &op->item);
+		if (status != BATON_OK)
+			break;
+	}
+	/* Those that did not get there: they will not be reached. */
+	group->group.failed = op;
+	return status;
+}
+
+static enum baton_status
+end_placed(struct batoni_op *group, enum baton_status refusal)
+{
+	struct baton_comm *comm = group->comm;
+
+	group->group.failed = group->group.head;
+	if (comm->in_engine) {
+		if (refusal != BATON_OK)
+			void_handles(group);
+		batoni_publish(group);
+		return refusal;
+	}
+	pthread_mutex_lock(&comm->order);
+	if (refusal == BATON_OK)
+		refusal = enqueue_carriers(group);
+	if (refusal != BATON_OK)
+		void_handles(group);
+	batoni_publish(group);
+	pthread_mutex_unlock(&comm->order);
+	return refusal;
+}
+
+enum baton_status
+baton_group_end(struct baton_comm *comm)
+{
+	struct batoni_op **link = &batoni_thread.groups;
+	enum baton_status refusal;
+	struct batoni_op *group;
+
+	BATONI_ENTER("baton_group_end");
+	while (*link && (*link)->comm != comm)
+		link = &(*link)->group.outer;
+	group = *link;
+	if (!group)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_group_end: no group of this "
+		                     "communicator is open on this thread");
+	if (--group->group.depth > 0)
+		return BATON_OK;
+	*link = group->group.outer;
+	refusal = group->group.refusal;
+	if (comm->stream_issued)
+		return end_issued(group, refusal);
+	if (!group->group.head) {
+		batoni_op_drop(group, BATONI_OP_ENGINE);
+		return refusal;
+	}
+	return end_placed(group, refusal);
+}
+
+/* ---- the driver's half ---- */
+
+static bool
+is_released(const struct batoni_op *group)
+{
+	return group->flags & BATONI_FLAG_REACHED;
+}
+
+static void
+retire(struct batoni_op *group)
+{
+	if (is_released(group) && group->group.streams_left == 0 &&
+	    group->group.ended == group->group.members)
+		batoni_op_vanish(group, BATONI_OP_ENGINE);
+}
+
+static void
+release_streams(struct batoni_op *group)
+{
+	struct baton_comm *comm = group->comm;
+
+	group->flags |= BATONI_FLAG_REACHED;
+	comm->device_ops->release(comm->device, group->item.word,
+	                          group->item.value);
+}
+
+/* All streams are here: arm the members, and keep only the carriers. */
+static void
+arm(struct batoni_op *group)
+{
+	struct batoni_op *op, *next, **keep = &group->group.head;
+
+	for (op = group->group.head; op; op = next) {
+		next = op->group_next;
+		if (op->flags & BATONI_FLAG_CARRIER) {
+			*keep = op;
+			keep = &op->group_next;
+			if (op->state == BATONI_QUEUED)
+				batoni_op_arm(op);
+		} else if (op->state == BATONI_QUEUED) {
+			batoni_op_passed(op);
+			batoni_op_arm(op);
+		} else {
+			batoni_op_passed(op);
+		}
+	}
+	*keep = NULL;
+	if (group->flags & BATONI_FLAG_DETACHED)
+		batoni_op_finish(group);
+}
+
+void
+batoni_group_finish(struct batoni_op *group)
+{
+	struct batoni_op *op, *next;
+
+	release_streams(group);
+	for (op = group->group.head; op; op = next) {
+		next = op->group_next;
+		if (op->flags & BATONI_FLAG_HELD)
+			batoni_op_passed(op);
+		else if (!(op->flags & BATONI_FLAG_CARRIER))
+			batoni_op_passed(op); /* never armed */
+	}
+	retire(group);
+}
+
+void
+batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier)
+{
+	group->group.streams_left--;
+	if (is_released(group))
+		batoni_op_passed(carrier);
+	else
+		carrier->flags |= BATONI_FLAG_HELD;
+	if (group->state == BATONI_NEW)
+		return; /* batoni_group_place goes on */
+	if (group->group.streams_left == 0 && !is_released(group) &&
+	    group->group.ended < group->group.members)
+		arm(group);
+	retire(group);
+}
+
+void
+batoni_group_member_ended(struct batoni_op *group)
+{
+	group->group.ended++;
+	if (group->state == BATONI_NEW ||
+	    group->group.ended < group->group.members)
+		return;
+	if (is_released(group))
+		retire(group);
+	else if (!(group->flags & BATONI_FLAG_DETACHED) ||
+	         group->group.streams_left > 0)
+		batoni_op_finish(group);
+}
+
+/* Members vanish; carriers that got on a stream wait there to be reached. */
+static void
+place_void(struct batoni_op *group)
+{
+	struct batoni_op *op, *next;
+	bool on_stream = group->group.failed != group->group.head;
+
+	group->group.members = group->group.ended = 0;
+	release_streams(group);
+	for (op = group->group.head; op; op = next) {
+		bool carrier = op->flags & BATONI_FLAG_CARRIER;
+		bool held = op->flags & BATONI_FLAG_HELD;
+
+		next = op->group_next;
+		if (op == group->group.failed)
+			on_stream = false;
+		if (carrier && !on_stream)
+			group->group.streams_left--;
+		batoni_op_leave_fifo(op);
+		if (op->state == BATONI_ENDED) {
+			if (!carrier || !on_stream || held)
+				batoni_op_drop(op, BATONI_OP_STREAM);
+			continue;
+		}
+		if (op->queue)
+			batoni_queue_unreserve(op->queue);
+		batoni_op_vanish(op, BATONI_OP_ENGINE | BATONI_OP_QUEUE |
+		                             (carrier && on_stream && !held
+		                                      ? 0
+		                                      : BATONI_OP_STREAM));
+	}
+	retire(group);
+}
+
+void
+batoni_group_place(struct batoni_op *group)
+{
+	struct baton_comm *comm = group->comm;
+	struct batoni_op *op, *next;
+	uint32_t carriers = group->group.streams_left;
+
+	if (group->flags & BATONI_FLAG_VOID) {
+		group->state = BATONI_QUEUED;
+		place_void(group);
+		return;
+	}
+	for (op = group->group.head; comm->in_engine && carriers; op = next) {
+		next = op->group_next;
+		if (op->flags & BATONI_FLAG_CARRIER) {
+			carriers--;
+			comm->device_ops->enqueue(
+				comm->device, op->transfer.stream, &op->item);
+		}
+	}
+	group->state = BATONI_QUEUED;
+	if (group->group.ended == group->group.members)
+		batoni_op_finish(group);
+	else if (group->group.streams_left == 0)
+		arm(group);
+}

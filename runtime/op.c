@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of an operation record: placed, reached, armed, issued, ended.  All of
+ * it runs on the thread that drives.
+ *
+ * Nothing here recurses.  Ending an operation releases its word; streams that go
+ * on call `reached` for their next items from within; that only notes (arms,
+ * makes a FIFO ready, appends to engine.finish), and batoni_settle does the rest
+ * when the stack is flat again.  transport->issue may end other transfers by
+ * host->done, which only ends them in the same sense.
+ *
+ * Deadlines: a record with one is in its communicator's list from arming to its
+ * end.  deadline_next is a lower bound of them, so that a pass without an expiry
+ * costs one compare; it is made exact whenever it has been reached.
+ *
+ * Lent: an issued operation that ends early although its transport cannot let go
+ * of it has ended for the host (DONE) and for its stream; ENGINE stays until the
+ * transport's late `done`, which also clears LENT.
+ */
+#include "core.h"
+
+#include <stdio.h>
+
+#include "log.h"
+
+static struct batoni_op *
+op_of(struct batoni_transfer *transfer)
+{
+	return batoni_container_of(transfer, struct batoni_op, transfer);
+}
+
+static void end(struct batoni_op *op, enum baton_status status, bool lent);
+
+static bool
+is_transfer(const struct batoni_op *op)
+{
+	return op->kind <= BATONI_KIND_RECV;
+}
+
+/* ---- counting ---- */
+
+static void
+count_active(struct baton_comm *comm, int change)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	comm->active += (uint32_t)change;
+	if (comm->thread_drives)
+		atomic_store_explicit(
+			&e->thread_active,
+			atomic_load_explicit(&e->thread_active,
+			                     memory_order_relaxed) +
+				(uint32_t)change,
+			memory_order_relaxed);
+	if (unlikely(!comm->working)) {
+		comm->working = true;
+		comm->working_next = e->working;
+		e->working = comm;
+	}
+}
+
+/* ---- placing and arming ---- */
+
+void
+batoni_fifo_make_ready(struct batoni_fifo *fifo)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (fifo->ready)
+		return;
+	fifo->ready = true;
+	fifo->ready_next = NULL;
+	*e->ready_tail = fifo;
+	e->ready_tail = &fifo->ready_next;
+}
+
+void
+batoni_op_finish(struct batoni_op *op)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	op->next = NULL;
+	*e->finish_tail = op;
+	e->finish_tail = &op->next;
+}
+
+/* The clock of its deadline starts. */
+static void
+start_clock(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	uint64_t now;
+
+	if (likely(op->timeout_ns <= 0 && !comm->pool.stamps))
+		return;
+	now = batoni_now_ns();
+	if (comm->pool.stamps && !(op->flags & BATONI_FLAG_LOCAL))
+		comm->pool.stamps[batoni_pool_slot(&comm->pool, op)].armed_ns =
+			now;
+	if (op->timeout_ns <= 0)
+		return;
+	if (__builtin_add_overflow((int64_t)now, op->timeout_ns,
+	                           &op->timeout_ns))
+		op->timeout_ns = INT64_MAX;
+	op->flags |= BATONI_FLAG_DEADLINE;
+	batoni_list_append(&comm->deadlines, &op->deadline);
+	if ((uint64_t)op->timeout_ns < comm->deadline_next)
+		comm->deadline_next = (uint64_t)op->timeout_ns;
+}
+
+void
+batoni_op_arm(struct batoni_op *op)
+{
+	struct batoni_fifo *fifo;
+
+	assert(op->state == BATONI_QUEUED);
+	op->state = BATONI_ARMED;
+	start_clock(op);
+	fifo = batoni_fifo_find(&op->comm->fifos,
+	                        batoni_fifo_key(&op->transfer));
+	if (fifo->head == op)
+		batoni_fifo_make_ready(fifo);
+}
+
+void
+batoni_op_passed(struct batoni_op *op)
+{
+	if (op->state == BATONI_ENDED)
+		batoni_op_drop(op, BATONI_OP_STREAM);
+	else
+		op->flags |= BATONI_FLAG_REACHED;
+}
+
+/* A transfer that is not in a group: its item is its own. */
+static void
+transfer_reached(struct batoni_op *op)
+{
+	batoni_op_passed(op);
+	if (op->state == BATONI_QUEUED)
+		batoni_op_arm(op);
+	/* NEW: batoni_op_place is at work or still to come, and will see the
+	 * flag.  ENDED: canceled before. */
+}
+
+void
+batoni_op_reached(struct batoni_op *op)
+{
+	switch ((enum batoni_op_kind)op->kind) {
+	case BATONI_KIND_SEND:
+	case BATONI_KIND_RECV:
+		if (op->group_of && (op->flags & BATONI_FLAG_CARRIER))
+			batoni_group_reached(op->group_of, op);
+		else
+			transfer_reached(op);
+		break;
+	case BATONI_KIND_JOIN:
+		batoni_op_unjoin(op->transfer.buffer);
+		/* fall through */
+	case BATONI_KIND_RECORD:
+	case BATONI_KIND_LAUNCH:
+		op->flags |= BATONI_FLAG_REACHED;
+		if (op->state == BATONI_QUEUED)
+			batoni_op_finish(op);
+		else if (op->state == BATONI_ENDED)
+			batoni_op_drop(op, BATONI_OP_STREAM);
+		break;
+	case BATONI_KIND_GROUP:
+		break;
+	}
+}
+
+static void
+place_on_stream(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	if (comm->in_engine)
+		comm->device_ops->enqueue(comm->device, op->transfer.stream,
+		                          &op->item);
+}
+
+static void
+place_transfer(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	bool grouped = op->group_of != NULL;
+
+	if (!grouped)
+		place_on_stream(op);
+	/* The fast path: nothing before it in its FIFO, its stream is here. */
+	if (likely((op->flags & BATONI_FLAG_REACHED) && !grouped &&
+	           (comm->fifos.live == 0 ||
+	            !batoni_fifo_find(&comm->fifos,
+	                              batoni_fifo_key(&op->transfer))) &&
+	           batoni_may_drive(comm))) {
+		op->state = BATONI_ARMED;
+		start_clock(op);
+		batoni_op_issue(op);
+		return;
+	}
+	batoni_fifo_append(&comm->fifos, op);
+	op->state = BATONI_QUEUED;
+	if ((op->flags & BATONI_FLAG_REACHED) && !grouped)
+		batoni_op_arm(op);
+}
+
+void
+batoni_op_place(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	assert(op->state == BATONI_NEW);
+	count_active(comm, 1);
+	if (op->kind == BATONI_KIND_GROUP) {
+		batoni_group_place(op);
+		return;
+	}
+	if (unlikely(comm->breaking != BATON_OK) &&
+	    op->kind <= BATONI_KIND_RECORD &&
+	    !(op->flags & BATONI_FLAG_LOCAL)) {
+		/* It was enqueued while the communicator broke. */
+		if (!op->group_of && !(comm->stream_issued && is_transfer(op)))
+			place_on_stream(op);
+		end(op, comm->breaking, false);
+		return;
+	}
+	if (likely(is_transfer(op))) {
+		if (unlikely(comm->stream_issued)) {
+			batoni_op_place_issued(op);
+			return;
+		}
+		place_transfer(op);
+		return;
+	}
+	place_on_stream(op);
+	op->state = BATONI_QUEUED;
+	if (op->flags & BATONI_FLAG_REACHED)
+		batoni_op_finish(op);
+}
+
+/* ---- issuing ---- */
+
+void
+batoni_op_issue(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status;
+
+	assert(op->state == BATONI_ARMED);
+	op->state = BATONI_ISSUED;
+	status = comm->transport_ops->issue(comm->transport, &op->transfer);
+	if (status != BATON_PENDING)
+		batoni_op_complete(op, status);
+}
+
+/* ---- ending ---- */
+
+static void
+note_unobserved(struct batoni_op *op, enum baton_status status)
+{
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: %s peer %d, tag %d ended in %s, and no request "
+	           "observes it",
+	           op->comm->rank,
+	           op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
+	           op->transfer.peer, op->transfer.tag,
+	           baton_status_name(status));
+	batoni_stream_error_note(op->transfer.stream, status);
+}
+
+/* Change the word by which hosts see it and others hold it.  Returns it as it was
+ * before. */
+static uint64_t
+change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
+{
+	uint64_t before = atomic_load_explicit(&op->word,
+	                                       memory_order_relaxed);
+
+	while (!atomic_compare_exchange_weak_explicit(
+		&op->word, &before, (before | set) & ~drop,
+		memory_order_acq_rel, memory_order_relaxed))
+		;
+	if ((((before | set) & ~drop) & BATONI_OP_HELD) == 0)
+		batoni_pool_return(&op->comm->pool, op);
+	return before;
+}
+
+static void
+release_word(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	uint32_t slot = batoni_pool_slot(&comm->pool, op);
+
+	if (unlikely(comm->pool.stamps))
+		comm->pool.stamps[slot].completed_ns = batoni_now_ns();
+	comm->device_ops->release(comm->device, &comm->pool.words[slot],
+	                          comm->pool.values[slot]);
+}
+
+/* Hosts, streams and queues see the end, and the engine lets go; unless lent. */
+static void
+end(struct batoni_op *op, enum baton_status status, bool lent)
+{
+	struct baton_comm *comm = op->comm;
+	struct baton_queue *queue = op->queue;
+	struct batoni_op *group = op->group_of;
+	uint64_t set = BATONI_OP_DONE | (lent ? BATONI_OP_LENT : 0);
+	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
+	uint64_t seen = 0;
+
+	op->status = status;
+	op->state = BATONI_ENDED;
+	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
+		batoni_list_remove(&op->deadline);
+	if (lent)
+		comm->lent++;
+	else
+		count_active(comm, -1);
+	if (op->flags & BATONI_FLAG_LOCAL) {
+		/* The last touch: the waiter's stack goes with it. */
+		atomic_store_explicit(&op->word, BATONI_OP_DONE,
+		                      memory_order_release);
+		return;
+	}
+	/* Hosts before streams: who has seen the stream go on finds it ended.
+	 * Streams of in-engine devices go on later, by this thread. */
+	if (!comm->in_engine)
+		seen = atomic_fetch_or_explicit(&op->word, set,
+		                                memory_order_acq_rel);
+	release_word(op);
+	if (op->flags & BATONI_FLAG_REACHED)
+		drop |= BATONI_OP_STREAM;
+	if (unlikely(status != BATON_OK) && is_transfer(op)) {
+		if (!seen)
+			seen = atomic_load(&op->word);
+		if (!(seen & (BATONI_OP_HANDLE | BATONI_OP_QUEUE)))
+			note_unobserved(op, status);
+	}
+	change_word(op, set, drop);
+	/* From here on the record is its other holders'. */
+	if (queue)
+		batoni_queue_deliver(queue, op);
+	if (unlikely(group != NULL))
+		batoni_group_member_ended(group);
+}
+
+void
+batoni_op_vanish(struct batoni_op *op, uint64_t drop)
+{
+	op->state = BATONI_ENDED;
+	count_active(op->comm, -1);
+	change_word(op, 0, drop);
+}
+
+void
+batoni_op_complete(struct batoni_op *op, enum baton_status status)
+{
+	assert(op->state != BATONI_ENDED);
+	end(op, status, false);
+}
+
+/* Out of the FIFO it waits in; the next one may have become its head. */
+void
+batoni_op_leave_fifo(struct batoni_op *op)
+{
+	struct batoni_fifo_table *table = &op->comm->fifos;
+	struct batoni_fifo *fifo;
+
+	if (!(op->flags & BATONI_FLAG_FIFO))
+		return;
+	fifo = batoni_fifo_find(table, batoni_fifo_key(&op->transfer));
+	batoni_fifo_remove(fifo, op);
+	if (fifo->head && fifo->head->state == BATONI_ARMED)
+		batoni_fifo_make_ready(fifo);
+	batoni_fifo_retire(table, fifo);
+}
+
+void
+batoni_op_end_early(struct batoni_op *op, enum baton_status status)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status how;
+
+	if (op->state != BATONI_ISSUED) {
+		batoni_op_leave_fifo(op);
+		end(op, status, false);
+		return;
+	}
+	/* A stream-issued one ends with its communicator, which has let go of
+	 * the streams already; one may be the cause (batoni_comm_expire). */
+	if (comm->stream_issued && op->status == BATON_ERR_TIMEOUT)
+		status = BATON_ERR_TIMEOUT;
+	how = comm->stream_issued ? BATON_ERR_CANCELED : BATON_ERR_BUSY;
+	if (!comm->stream_issued && batoni_may_drive(comm))
+		how = comm->transport_ops->take_back(comm->transport,
+		                                     &op->transfer);
+	if (how == BATON_ERR_CANCELED)
+		end(op, status, false);
+	else if (how == BATON_ERR_BUSY)
+		end(op, status, true);
+	else
+		end(op, how, false);
+}
+
+/* ---- many at once ---- */
+
+/* Is the record in the engine's hands?  State is ours alone only then. */
+static bool
+is_pending(const struct batoni_op *op)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
+
+	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
+	       op->state != BATONI_NEW && op->state != BATONI_ENDED;
+}
+
+void
+batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
+{
+	comm->broken = true;
+	if (comm->stream_issued && !comm->lost)
+		comm->transport_ops->abort(comm->transport);
+	comm->marked = NULL;
+	comm->marked_tail = &comm->marked;
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		/* Launched functions and joins run their course, and a record
+		 * that was reached has ended well: the streams that they are on
+		 * have been released. */
+		if (is_pending(op) &&
+		    (is_transfer(op) ||
+		     (op->kind == BATONI_KIND_RECORD &&
+		      !(op->flags & BATONI_FLAG_REACHED))))
+			batoni_op_end_early(op, status);
+	}
+}
+
+size_t
+batoni_comm_attend(struct baton_comm *comm)
+{
+	size_t events = 0;
+
+	if (comm->breaking != BATON_OK && !comm->broken) {
+		batoni_comm_end_all(comm, comm->breaking);
+		events++;
+	}
+	if (atomic_exchange(&comm->cancels, 0) == 0)
+		return events;
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if ((atomic_load(&op->word) & BATONI_OP_CANCEL) &&
+		    is_pending(op)) {
+			batoni_op_end_early(op, BATON_ERR_CANCELED);
+			events++;
+		}
+	}
+	return events;
+}
+
+void
+batoni_comm_break(struct baton_comm *comm, enum baton_status status,
+                  const char *why)
+{
+	if (comm->breaking != BATON_OK)
+		return;
+	snprintf(comm->error, sizeof(comm->error), "%s", why);
+	comm->breaking = status;
+	atomic_store_explicit(&comm->status, (int)status,
+	                      memory_order_release);
+	if (status != BATON_ERR_ABORTED)
+		batoni_log(BATONI_LOG_ERROR, "rank %d: communicator broken: %s",
+		           comm->rank, why);
+	atomic_store(&batoni_engine.attention, 1);
+}
+
+/* A stream-issued operation cannot end alone: its deadline ends them all. */
+static void
+expire_issued(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	batoni_comm_break(comm, BATON_ERR_ABORTED,
+	                  "an operation passed its deadline, and this transport "
+	                  "can only be aborted as a whole");
+	op->status = BATON_ERR_TIMEOUT;
+	batoni_comm_end_all(comm, BATON_ERR_ABORTED);
+}
+
+size_t
+batoni_comm_expire(struct baton_comm *comm)
+{
+	struct batoni_list_node *node, *next;
+	uint64_t now = batoni_now_ns();
+	size_t events = 0;
+
+	if (now < comm->deadline_next)
+		return 0;
+	/* Streams that go on may arm others meanwhile, which lower it again. */
+	comm->deadline_next = BATONI_NEVER;
+	for (node = comm->deadlines.next; node != &comm->deadlines;
+	     node = next) {
+		struct batoni_op *op = batoni_container_of(
+			node, struct batoni_op, deadline);
+
+		next = node->next;
+		if ((uint64_t)op->timeout_ns > now) {
+			if ((uint64_t)op->timeout_ns < comm->deadline_next)
+				comm->deadline_next = (uint64_t)op->timeout_ns;
+			continue;
+		}
+		events++;
+		if (comm->stream_issued) {
+			expire_issued(op);
+			break;
+		}
+		batoni_op_end_early(op, BATON_ERR_TIMEOUT);
+	}
+	return events;
+}
+
+/* ---- stream-issued transports ---- */
+
+void
+batoni_op_place_issued(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	op->state = BATONI_ISSUED;
+	op->next = NULL;
+	*comm->marked_tail = op;
+	comm->marked_tail = &op->next;
+}
+
+size_t
+batoni_comm_watch(struct baton_comm *comm)
+{
+	struct batoni_op **link = &comm->marked;
+	struct batoni_op *op;
+	size_t events = 0;
+
+	while ((op = *link)) {
+		struct batoni_mark *marks =
+			&comm->marks[2 * batoni_pool_slot(&comm->pool, op)];
+
+		if (!(op->flags & BATONI_FLAG_ARMED) &&
+		    comm->device_ops->mark_done(comm->device, &marks[0]) ==
+		            BATON_OK) {
+			op->flags |= BATONI_FLAG_ARMED;
+			start_clock(op);
+		}
+		if (!(op->flags & BATONI_FLAG_ARMED) ||
+		    comm->device_ops->mark_done(comm->device, &marks[1]) ==
+		            BATON_PENDING) {
+			link = &op->next;
+			continue;
+		}
+		*link = op->next;
+		op->transfer.done_bytes = op->transfer.bytes;
+		end(op, BATON_OK, false);
+		events++;
+	}
+	comm->marked_tail = link;
+	return events;
+}
+
+/* ---- what transports call ---- */
+
+static struct baton_comm *
+comm_of(struct batoni_transport_host *host)
+{
+	return batoni_container_of(host, struct baton_comm, host);
+}
+
+static void
+host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+          enum baton_status status)
+{
+	struct baton_comm *comm = comm_of(host);
+	struct batoni_op *op = op_of(transfer);
+
+	if (likely(op->state == BATONI_ISSUED)) {
+		end(op, status, false);
+		return;
+	}
+	assert(op->state == BATONI_ENDED && comm->lent > 0);
+	comm->lent--;
+	count_active(comm, -1);
+	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
+}
+
+static void
+host_broken(struct batoni_transport_host *host, enum baton_status fatal,
+            const char *call, int code, const char *text)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why), "%s returned %d: %s", call, code, text);
+	batoni_comm_break(comm_of(host), fatal, why);
+}
+
+static void
+host_lost(struct batoni_transport_host *host, const char *why)
+{
+	struct baton_comm *comm = comm_of(host);
+
+	batoni_take();
+	batoni_place_inbox();
+	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
+	batoni_comm_attend(comm);
+	batoni_settle();
+	comm->lost = true;
+	comm->any_drives = false;
+	batoni_leave();
+}
+
+void
+batoni_host_init(struct baton_comm *comm)
+{
+	comm->host = (struct batoni_transport_host){
+		.done = host_done,
+		.broken = host_broken,
+		.lost = host_lost,
+	};
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pool.h"
+
+#include "mem.h"
+
+#define INDEX(head) ((uint32_t)(head))
+#define TAG_ONE (UINT64_C(1) << 32)
+#define TAG(head) ((head) & ~UINT64_C(0xffffffff))
+
+enum baton_status
+batoni_pool_init(struct batoni_pool *pool, uint32_t size, uint32_t generation,
+                 bool stamps, struct batoni_device *device)
+{
+	enum baton_status status;
+
+	pool->size = size;
+	pool->ops = batoni_alloc(size, sizeof(*pool->ops));
+	pool->values = batoni_alloc(size, sizeof(*pool->values));
+	pool->next_free = batoni_alloc(size, sizeof(*pool->next_free));
+	if (stamps)
+		pool->stamps = batoni_alloc(size, sizeof(*pool->stamps));
+	status = device->ops->words_alloc(device, size, &pool->words);
+	if (status != BATON_OK)
+		pool->words = NULL;
+	if (!pool->ops || !pool->values || !pool->next_free ||
+	    (stamps && !pool->stamps))
+		status = BATON_ERR_NOMEM;
+	if (status != BATON_OK) {
+		batoni_pool_fini(pool, device);
+		return status;
+	}
+	for (uint32_t i = 0; i < size; i++) {
+		atomic_init(&pool->ops[i].word,
+		            (uint64_t)(generation + 1) << 32);
+		atomic_init(&pool->next_free[i], i + 1 < size ? i + 2 : 0);
+		batoni_list_init(&pool->ops[i].deadline);
+	}
+	atomic_init(&pool->free, 1);
+	return BATON_OK;
+}
+
+uint32_t
+batoni_pool_fini(struct batoni_pool *pool, struct batoni_device *device)
+{
+	uint32_t highest = 0;
+
+	for (uint32_t i = 0; pool->ops && i < pool->size; i++) {
+		uint32_t generation =
+			(uint32_t)(atomic_load(&pool->ops[i].word) >> 32);
+
+		if (generation > highest)
+			highest = generation;
+	}
+	if (pool->words)
+		device->ops->words_free(device, pool->words);
+	batoni_free(pool->ops);
+	batoni_free(pool->values);
+	batoni_free(pool->next_free);
+	batoni_free(pool->stamps);
+	*pool = (struct batoni_pool){0};
+	return highest;
+}
+
+struct batoni_op *
+batoni_pool_take(struct batoni_pool *pool)
+{
+	uint64_t head = atomic_load_explicit(&pool->free, memory_order_acquire);
+	struct batoni_op *op;
+	uint64_t next;
+
+	do {
+		if (INDEX(head) == 0)
+			return NULL;
+		/* May be somebody else's already: then the tag has moved on. */
+		next = atomic_load_explicit(&pool->next_free[INDEX(head) - 1],
+		                            memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(
+		&pool->free, &head, (TAG(head) + TAG_ONE) | next,
+		memory_order_acquire, memory_order_acquire));
+	op = &pool->ops[INDEX(head) - 1];
+	pool->values[INDEX(head) - 1]++;
+	return op;
+}
+
+void
+batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op)
+{
+	uint32_t index = batoni_pool_slot(pool, op);
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+	uint64_t generation = (word >> 32) + 1;
+	uint64_t head;
+
+	/* Generation 0 would make a null handle look alive. */
+	if ((uint32_t)generation == 0)
+		generation = 1;
+	atomic_store_explicit(&op->word, generation << 32,
+	                      memory_order_relaxed);
+	head = atomic_load_explicit(&pool->free, memory_order_relaxed);
+	do {
+		atomic_store_explicit(&pool->next_free[index], INDEX(head),
+		                      memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(
+		&pool->free, &head, (TAG(head) + TAG_ONE) | (index + 1),
+		memory_order_release, memory_order_relaxed));
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completion queues.
+ *
+ * An operation that names a queue reserves one of its entries at the call and
+ * keeps it until it is polled, so a completion always has room.  Completed records
+ * hang in the queue by their own link; nothing is copied and nothing allocated.
+ *
+ * The lock guards the list, the counts and `armed`.  The descriptor is an
+ * eventfd: arming reads it empty, the first delivery after that writes it once.
+ *
+ * A destroyed queue lives on, dead, until the operations that name it have ended:
+ * `held` counts them, and the queue's own life.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "mem.h"
+
+#define ENTRIES_MAX ((size_t)1 << 20)
+
+struct baton_queue {
+	struct baton_comm *comm;
+	size_t entries;
+	int fd;
+	pthread_mutex_t lock;
+	/* Guarded by lock. */
+	struct batoni_op *head, *tail;
+	size_t held; /* reserved entries, and 1 while it is alive */
+	bool armed, dead;
+};
+
+enum baton_status
+baton_queue_create(struct baton_comm *comm, size_t entries,
+                   struct baton_queue **queue_p)
+{
+	struct baton_queue *queue;
+
+	BATONI_ENTER("baton_queue_create");
+	if (!comm || !queue_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_queue_create: %s is NULL",
+		                     comm ? "queue_p" : "comm");
+	if (entries == 0 || entries > ENTRIES_MAX)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_queue_create: entries is %zu; it "
+		                     "takes 1 to %zu",
+		                     entries, ENTRIES_MAX);
+	queue = batoni_alloc(1, sizeof(*queue));
+	if (!queue)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_queue_create: out of memory");
+	queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (queue->fd < 0) {
+		enum baton_status status = batoni_refuse(
+			BATON_ERR_SYSTEM, "baton_queue_create: eventfd: %s",
+			strerror(errno));
+
+		batoni_free(queue);
+		return status;
+	}
+	queue->comm = comm;
+	queue->entries = entries;
+	queue->held = 1;
+	pthread_mutex_init(&queue->lock, NULL);
+	atomic_fetch_add(&comm->queues, 1);
+	*queue_p = queue;
+	return BATON_OK;
+}
+
+static void
+queue_free(struct baton_queue *queue)
+{
+	close(queue->fd);
+	pthread_mutex_destroy(&queue->lock);
+	batoni_free(queue);
+}
+
+enum baton_status
+batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
+{
+	bool full;
+
+	if (queue->comm != comm)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->queue is of another communicator");
+	pthread_mutex_lock(&queue->lock);
+	full = queue->held > queue->entries;
+	queue->held += !full;
+	pthread_mutex_unlock(&queue->lock);
+	if (full)
+		return batoni_refuse(BATON_ERR_AGAIN,
+		                     "options->queue has all of its %zu entries "
+		                     "taken; poll it",
+		                     queue->entries);
+	return BATON_OK;
+}
+
+/* With the lock held; gives it up, and the queue if that was the last. */
+static void
+give_up_entries(struct baton_queue *queue, size_t n)
+{
+	bool last;
+
+	queue->held -= n;
+	last = queue->held == 0;
+	pthread_mutex_unlock(&queue->lock);
+	if (last)
+		queue_free(queue);
+}
+
+void
+batoni_queue_unreserve(struct baton_queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	give_up_entries(queue, 1);
+}
+
+void
+batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
+{
+	const uint64_t one = 1;
+	uint64_t before;
+
+	pthread_mutex_lock(&queue->lock);
+	if (queue->dead) {
+		enum baton_status status = op->status;
+		baton_stream stream = op->transfer.stream;
+
+		before = batoni_op_drop(op, BATONI_OP_QUEUE);
+		if (status != BATON_OK && !(before & BATONI_OP_HANDLE))
+			batoni_stream_error_note(stream, status);
+		give_up_entries(queue, 1);
+		return;
+	}
+	op->next = NULL;
+	if (queue->tail)
+		queue->tail->next = op;
+	else
+		queue->head = op;
+	queue->tail = op;
+	if (queue->armed) {
+		queue->armed = false;
+		/* Cannot fail: the counter was read empty when it was armed. */
+		if (write(queue->fd, &one, sizeof(one)) < 0)
+			batoni_log(BATONI_LOG_ERROR, "eventfd: %s",
+			           strerror(errno));
+	}
+	pthread_mutex_unlock(&queue->lock);
+}
+
+/* The oldest completed record; with the lock held. */
+static struct batoni_op *
+pop_locked(struct baton_queue *queue)
+{
+	struct batoni_op *op = queue->head;
+
+	if (!op)
+		return NULL;
+	queue->head = op->next;
+	if (!queue->head)
+		queue->tail = NULL;
+	return op;
+}
+
+size_t
+baton_queue_poll(struct baton_queue *queue,
+                 struct baton_completion *completions, size_t max)
+{
+	struct batoni_op *op;
+	size_t n = 0;
+
+	if (!queue || !completions || !batoni_may_call())
+		return 0;
+	batoni_try_pass();
+	pthread_mutex_lock(&queue->lock);
+	while (n < max && (op = pop_locked(queue))) {
+		batoni_completion_fill(
+			op,
+			atomic_load_explicit(&op->word, memory_order_acquire),
+			&completions[n++]);
+		batoni_op_drop(op, BATONI_OP_QUEUE | BATONI_OP_HANDLE);
+	}
+	queue->held -= n;
+	pthread_mutex_unlock(&queue->lock);
+	return n;
+}
+
+int
+baton_queue_fd(struct baton_queue *queue)
+{
+	return queue ? queue->fd : -1;
+}
+
+enum baton_status
+baton_queue_arm(struct baton_queue *queue)
+{
+	enum baton_status status = BATON_OK;
+	uint64_t count;
+
+	BATONI_ENTER("baton_queue_arm");
+	if (!queue)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_queue_arm: queue is NULL");
+	pthread_mutex_lock(&queue->lock);
+	if (queue->head) {
+		status = BATON_PENDING;
+	} else {
+		/* EAGAIN: it was empty already. */
+		if (read(queue->fd, &count, sizeof(count)) < 0 &&
+		    errno != EAGAIN)
+			status = batoni_refuse(BATON_ERR_SYSTEM,
+			                       "baton_queue_arm: eventfd: %s",
+			                       strerror(errno));
+		queue->armed = true;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return status;
+}
+
+void
+baton_queue_destroy(struct baton_queue *queue)
+{
+	struct batoni_op *op;
+	size_t dropped = 1;
+
+	if (!queue || !batoni_may_call())
+		return;
+	pthread_mutex_lock(&queue->lock);
+	while ((op = pop_locked(queue))) {
+		batoni_op_drop(op, BATONI_OP_QUEUE | BATONI_OP_HANDLE);
+		dropped++;
+	}
+	queue->dead = true;
+	atomic_fetch_sub(&queue->comm->queues, 1);
+	give_up_entries(queue, dropped);
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests as hosts see them: test, wait, cancel, release.
+ *
+ * A handle names communicator, slot and generation, so it is looked up without
+ * any lock: one load of the communicator table, one of the record's word.  The
+ * word says by itself whether the handle is alive and the operation over; the
+ * completion's fields are written before DONE is set (release) and read after
+ * (acquire).
+ */
+#include "core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+
+struct batoni_op *
+batoni_request_find(baton_request request, uint64_t *word_p)
+{
+	uint32_t slot = (uint32_t)request & 0xfffffu;
+	struct baton_comm *comm = atomic_load_explicit(
+		&batoni_comms[(request >> 20) & (BATONI_COMMS_MAX - 1)],
+		memory_order_acquire);
+	struct batoni_op *op;
+
+	if (unlikely(!comm || slot >= comm->pool.size))
+		return NULL;
+	op = &comm->pool.ops[slot];
+	*word_p = atomic_load_explicit(&op->word, memory_order_acquire);
+	if (unlikely(*word_p >> 32 != request >> 32 ||
+	             !(*word_p & BATONI_OP_HANDLE)))
+		return NULL;
+	return op;
+}
+
+/* The slow half: why there is no such record. */
+static enum baton_status
+refuse_handle(const char *call, baton_request request)
+{
+	if (request == BATON_REQUEST_NULL)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: request is BATON_REQUEST_NULL", call);
+	return batoni_refuse(BATON_ERR_STALE,
+	                     "%s: request 0x%llx was released, or its "
+	                     "communicator is gone",
+	                     call, (unsigned long long)request);
+}
+
+/* Waiting for a member of a group that this thread has not ended: for ever. */
+static bool
+in_open_group(const struct batoni_op *op)
+{
+	const struct batoni_op *group = batoni_thread.groups;
+
+	while (group && group != op->group_of)
+		group = group->group.outer;
+	return group != NULL;
+}
+
+static enum baton_status
+check_request(const char *call, baton_request request, struct batoni_op **op_p,
+              uint64_t *word_p)
+{
+	BATONI_ENTER(call);
+	*op_p = batoni_request_find(request, word_p);
+	if (unlikely(!*op_p))
+		return refuse_handle(call, request);
+	if (unlikely(batoni_thread.groups && in_open_group(*op_p)))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: the request belongs to a group that "
+		                     "this thread has not ended",
+		                     call);
+	return BATON_OK;
+}
+
+void
+batoni_completion_fill(const struct batoni_op *op, uint64_t word,
+                       struct baton_completion *completion)
+{
+	const struct batoni_pool *pool = &op->comm->pool;
+	bool done = word & BATONI_OP_DONE;
+
+	completion->request = batoni_op_handle(op, word);
+	completion->status = done ? op->status : BATON_PENDING;
+	completion->peer = op->transfer.peer;
+	completion->tag = op->transfer.tag;
+	/* While it is lent the transport may still write there. */
+	completion->bytes = done && (op->status == BATON_OK ||
+	                             op->status == BATON_ERR_TRUNCATED)
+	                            ? op->transfer.done_bytes
+	                            : 0;
+	completion->user_data = op->user_data;
+	completion->op = op->kind;
+	completion->flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0;
+	if (unlikely(done && pool->stamps)) {
+		const struct batoni_stamps *stamps =
+			&pool->stamps[batoni_pool_slot(pool, op)];
+
+		completion->enqueued_ns = stamps->enqueued_ns;
+		completion->armed_ns = stamps->armed_ns;
+		completion->completed_ns = stamps->completed_ns;
+	} else {
+		completion->enqueued_ns = 0;
+		completion->armed_ns = 0;
+		completion->completed_ns = 0;
+	}
+}
+
+/* How it ended, or PENDING; with the completion. */
+static enum baton_status
+report(const struct batoni_op *op, uint64_t word,
+       struct baton_completion *completion_p)
+{
+	if (completion_p)
+		batoni_completion_fill(op, word, completion_p);
+	return word & BATONI_OP_DONE ? op->status : BATON_PENDING;
+}
+
+/* ---- one request ---- */
+
+enum baton_status
+baton_test(baton_request request, struct baton_completion *completion_p)
+{
+	struct batoni_op *op;
+	uint64_t word;
+
+	if (likely(batoni_may_call())) {
+		op = batoni_request_find(request, &word);
+		/* A lent one needs progress to get its buffer back. */
+		if (likely(op && (word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
+		                         BATONI_OP_DONE))
+			return report(op, word, completion_p);
+	}
+	{
+		enum baton_status status =
+			check_request("baton_test", request, &op, &word);
+
+		if (status != BATON_OK)
+			return status;
+	}
+	if (!atomic_load_explicit(&batoni_engine.driver,
+	                          memory_order_relaxed)) {
+		batoni_try_pass();
+		/* Another thread may have released it meanwhile. */
+		op = batoni_request_find(request, &word);
+		if (!op)
+			return refuse_handle("baton_test", request);
+	}
+	return report(op, word, completion_p);
+}
+
+struct waiting {
+	struct batoni_op *op;
+	uint64_t word;
+};
+
+/* Over, or gone: released by another thread. */
+static bool
+is_over(void *arg)
+{
+	struct waiting *waiting = arg;
+	uint64_t word = atomic_load_explicit(&waiting->op->word,
+	                                     memory_order_acquire);
+	bool stale = (word ^ waiting->word) >> 32 || !(word & BATONI_OP_HANDLE);
+
+	if (!stale && !(word & BATONI_OP_DONE))
+		return false;
+	waiting->word = stale ? 0 : word;
+	return true;
+}
+
+static enum baton_status
+wait_one(const char *call, baton_request request, int64_t timeout_ns,
+         struct baton_completion *completion_p)
+{
+	struct waiting waiting;
+	enum baton_status status = check_request(call, request, &waiting.op,
+	                                         &waiting.word);
+
+	if (unlikely(status != BATON_OK))
+		return status;
+	batoni_wait_until(is_over, &waiting, timeout_ns);
+	if (unlikely(waiting.word == 0))
+		return refuse_handle(call, request);
+	return report(waiting.op, waiting.word, completion_p);
+}
+
+enum baton_status
+baton_wait(baton_request request, int64_t timeout_ns,
+           struct baton_completion *completion_p)
+{
+	return wait_one("baton_wait", request, timeout_ns, completion_p);
+}
+
+static enum baton_status
+release(const char *call, baton_request *request_p)
+{
+	uint64_t word;
+	struct batoni_op *op = batoni_request_find(*request_p, &word);
+
+	if (unlikely(!op))
+		return refuse_handle(call, *request_p);
+	while (!atomic_compare_exchange_weak_explicit(
+		&op->word, &word, word & ~(uint64_t)BATONI_OP_HANDLE,
+		memory_order_acq_rel, memory_order_acquire)) {
+		if (word >> 32 != *request_p >> 32 ||
+		    !(word & BATONI_OP_HANDLE))
+			return refuse_handle(call, *request_p);
+	}
+	if (((word & ~(uint64_t)BATONI_OP_HANDLE) & BATONI_OP_HELD) == 0)
+		batoni_pool_return(&op->comm->pool, op);
+	*request_p = BATON_REQUEST_NULL;
+	return BATON_OK;
+}
+
+enum baton_status
+baton_finish(baton_request *request_p, int64_t timeout_ns,
+             struct baton_completion *completion_p)
+{
+	enum baton_status status;
+
+	if (!request_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_finish: request_p is NULL");
+	status = wait_one("baton_finish", *request_p, timeout_ns, completion_p);
+	if (status != BATON_PENDING && status != BATON_ERR_STALE &&
+	    status != BATON_ERR_INVALID)
+		release("baton_finish", request_p);
+	return status;
+}
+
+enum baton_status
+baton_release(baton_request *request_p)
+{
+	BATONI_ENTER("baton_release");
+	if (!request_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_release: request_p is NULL");
+	if (*request_p == BATON_REQUEST_NULL)
+		return BATON_OK;
+	return release("baton_release", request_p);
+}
+
+enum baton_status
+baton_cancel(baton_request request)
+{
+	struct batoni_op *op;
+	uint64_t word;
+	struct baton_comm *comm;
+
+	BATONI_ENTER("baton_cancel");
+	op = batoni_request_find(request, &word);
+	if (!op)
+		return refuse_handle("baton_cancel", request);
+	comm = op->comm;
+	if (word & BATONI_OP_DONE)
+		return BATON_OK;
+	if (op->kind == BATONI_KIND_RECORD)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "baton_cancel: a record ends when its "
+		                     "stream gets there");
+	if (comm->stream_issued)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "baton_cancel: the %s transport cannot end "
+		                     "one operation alone (BATON_CAP_CANCEL)",
+		                     comm->transport_ops->name);
+	/* The bit goes with the record's next use. */
+	while (!atomic_compare_exchange_weak(&op->word, &word,
+	                                     word | BATONI_OP_CANCEL)) {
+		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
+			return refuse_handle("baton_cancel", request);
+	}
+	atomic_fetch_add(&comm->cancels, 1);
+	atomic_store(&batoni_engine.attention, 1);
+	batoni_nudge();
+	return BATON_OK;
+}
+
+/* ---- many requests ---- */
+
+struct waiting_many {
+	const baton_request *requests;
+	size_t count;
+	size_t index; /* any: the one that is over or stale; all: first not over */
+	bool stale;
+};
+
+/* 0: pending, 1: over, 2: null, -1: stale. */
+static int
+look(baton_request request)
+{
+	uint64_t word;
+
+	if (request == BATON_REQUEST_NULL)
+		return 2;
+	if (!batoni_request_find(request, &word))
+		return -1;
+	return word & BATONI_OP_DONE ? 1 : 0;
+}
+
+static bool
+any_over(void *arg)
+{
+	struct waiting_many *many = arg;
+	bool nothing = true;
+
+	for (size_t i = 0; i < many->count; i++) {
+		int seen = look(many->requests[i]);
+
+		many->index = i;
+		many->stale = seen < 0;
+		if (seen == 1 || seen < 0)
+			return true;
+		nothing &= seen == 2;
+	}
+	many->index = many->count;
+	return nothing;
+}
+
+static bool
+all_over(void *arg)
+{
+	struct waiting_many *many = arg;
+
+	/* Those before the index are over: none is looked at twice. */
+	for (; many->index < many->count; many->index++) {
+		int seen = look(many->requests[many->index]);
+
+		many->stale = seen < 0;
+		if (seen <= 0)
+			return seen < 0;
+	}
+	return true;
+}
+
+static enum baton_status
+check_many(const char *call, const baton_request *requests, size_t count)
+{
+	BATONI_ENTER(call);
+	if (!requests && count > 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: requests is NULL with count %zu", call,
+		                     count);
+	for (size_t i = 0; batoni_thread.groups && i < count; i++) {
+		uint64_t word;
+		struct batoni_op *op =
+			requests[i] ? batoni_request_find(requests[i], &word)
+				    : NULL;
+
+		if (op && in_open_group(op))
+			return batoni_refuse(BATON_ERR_INVALID,
+			                     "%s: requests[%zu] belongs to a "
+			                     "group that this thread has not "
+			                     "ended",
+			                     call, i);
+	}
+	return BATON_OK;
+}
+
+enum baton_status
+baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
+               size_t *index_p, struct baton_completion *completion_p)
+{
+	struct waiting_many many = {.requests = requests, .count = count};
+	enum baton_status status = check_many("baton_wait_any", requests,
+	                                      count);
+	struct batoni_op *op;
+	uint64_t word;
+
+	if (status != BATON_OK)
+		return status;
+	if (!index_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_wait_any: index_p is NULL");
+	if (!batoni_wait_until(any_over, &many, timeout_ns))
+		return BATON_PENDING;
+	*index_p = many.index;
+	if (many.index == count)
+		return BATON_OK;
+	op = many.stale ? NULL
+	                : batoni_request_find(requests[many.index], &word);
+	if (!op)
+		return refuse_handle("baton_wait_any", requests[many.index]);
+	return report(op, word, completion_p);
+}
+
+enum baton_status
+baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
+{
+	struct waiting_many many = {.requests = requests, .count = count};
+	enum baton_status status = check_many("baton_wait_all", requests,
+	                                      count);
+
+	if (status != BATON_OK)
+		return status;
+	if (!batoni_wait_until(all_over, &many, timeout_ns))
+		return BATON_PENDING;
+	if (many.stale)
+		return refuse_handle("baton_wait_all", requests[many.index]);
+	for (size_t i = 0; i < count && status == BATON_OK; i++) {
+		uint64_t word;
+		struct batoni_op *op =
+			requests[i] ? batoni_request_find(requests[i], &word)
+				    : NULL;
+
+		if (requests[i] && !op)
+			return refuse_handle("baton_wait_all", requests[i]);
+		if (op)
+			status = op->status;
+	}
+	return status;
+}
+
+static enum baton_status
+collect(const baton_request *requests, size_t count, size_t *indices,
+        size_t indices_max, size_t *done_p)
+{
+	size_t done = 0;
+	bool pending = false;
+
+	for (size_t i = 0; i < count && done < indices_max; i++) {
+		int seen = look(requests[i]);
+
+		if (seen < 0) {
+			indices[0] = i;
+			*done_p = 0;
+			return refuse_handle("baton_test_some", requests[i]);
+		}
+		pending |= seen == 0;
+		if (seen == 1)
+			indices[done++] = i;
+	}
+	*done_p = done;
+	return done == 0 && pending ? BATON_PENDING : BATON_OK;
+}
+
+enum baton_status
+baton_test_some(const baton_request *requests, size_t count, size_t *indices,
+                size_t indices_max, size_t *done_p)
+{
+	enum baton_status status = check_many("baton_test_some", requests,
+	                                      count);
+
+	if (status != BATON_OK)
+		return status;
+	if (!done_p || !indices || indices_max == 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_test_some: %s",
+		                     !done_p    ? "done_p is NULL"
+		                     : !indices ? "indices is NULL"
+		                                : "indices_max is 0");
+	status = collect(requests, count, indices, indices_max, done_p);
+	if (status != BATON_PENDING)
+		return status;
+	batoni_try_pass();
+	return collect(requests, count, indices, indices_max, done_p);
+}
+
+/* ---- why ---- */
+
+static void
+explain(const struct batoni_op *op, char *text, size_t size)
+{
+	const struct batoni_transfer *transfer = &op->transfer;
+	struct baton_comm *comm = op->comm;
+	char native[192] = "";
+	char what[96] = "record";
+
+	if (op->kind != BATONI_KIND_RECORD)
+		snprintf(what, sizeof(what), "%s rank %d, tag %d, %zu bytes",
+		         op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
+		         transfer->peer, transfer->tag, transfer->bytes);
+	if (transfer->native_call) {
+		char library[128] = "";
+
+		comm->transport_ops->error_text(comm->transport,
+		                                transfer->native_code, library,
+		                                sizeof(library));
+		snprintf(native, sizeof(native), " (%s returned %d: %s)",
+		         transfer->native_call, transfer->native_code, library);
+	} else if (op->status == BATON_ERR_TRUNCATED) {
+		snprintf(native, sizeof(native),
+		         " (the message has %zu bytes, the buffer %zu)",
+		         transfer->done_bytes, transfer->bytes);
+	} else if (atomic_load(&comm->status) != BATON_OK) {
+		snprintf(native, sizeof(native), " (%s)",
+		         baton_comm_error(comm));
+	}
+	snprintf(text, size, "%s: %s: %s%s", what,
+	         baton_status_name(op->status), baton_status_text(op->status),
+	         native);
+}
+
+enum baton_status
+baton_request_error(baton_request request, char *text, size_t size)
+{
+	struct batoni_op *op;
+	uint64_t word;
+
+	BATONI_ENTER("baton_request_error");
+	if (!text || size == 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_request_error: %s",
+		                     text ? "size is 0" : "text is NULL");
+	op = batoni_request_find(request, &word);
+	if (!op)
+		return refuse_handle("baton_request_error", request);
+	text[0] = '\0';
+	if ((word & BATONI_OP_DONE) && op->status != BATON_OK)
+		explain(op, text, size);
+	return BATON_OK;
+}

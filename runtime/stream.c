@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams as programs see them, on whatever device; and the errors of operations
+ * that nobody can observe, which wait here for the next synchronize of their
+ * stream.  The table of those is small and fixed: when it is full the oldest makes
+ * room (it has been logged).
+ */
+#include "core.h"
+
+#include "log.h"
+
+#define ERRORS_MAX 64u
+
+static pthread_mutex_t errors_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	baton_stream stream;
+	enum baton_status status; /* BATON_OK: free */
+} errors[ERRORS_MAX];
+static unsigned errors_next; /* the oldest, when all are taken */
+
+void
+batoni_stream_error_note(baton_stream stream, enum baton_status status)
+{
+	unsigned at = ERRORS_MAX;
+
+	pthread_mutex_lock(&errors_lock);
+	for (unsigned i = 0; i < ERRORS_MAX; i++) {
+		if (errors[i].status == BATON_OK) {
+			at = i;
+		} else if (errors[i].stream == stream) {
+			/* The first one is the one to report. */
+			pthread_mutex_unlock(&errors_lock);
+			return;
+		}
+	}
+	if (at == ERRORS_MAX)
+		at = errors_next++ % ERRORS_MAX;
+	errors[at].stream = stream;
+	errors[at].status = status;
+	pthread_mutex_unlock(&errors_lock);
+}
+
+static enum baton_status
+take_error(baton_stream stream)
+{
+	enum baton_status status = BATON_OK;
+
+	pthread_mutex_lock(&errors_lock);
+	for (unsigned i = 0; i < ERRORS_MAX; i++) {
+		if (errors[i].status != BATON_OK &&
+		    errors[i].stream == stream) {
+			status = errors[i].status;
+			errors[i].status = BATON_OK;
+		}
+	}
+	pthread_mutex_unlock(&errors_lock);
+	return status;
+}
+
+/* As batoni_check_target, but also on a communicator that is broken. */
+static enum baton_status
+check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
+{
+	BATONI_ENTER(call);
+	if (!comm)
+		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
+		                     call);
+	if (comm->device_ops->stream_check(comm->device, stream, false) !=
+	    BATON_OK)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: stream %p is no live stream of the %s "
+		                     "device",
+		                     call, (void *)stream,
+		                     comm->device_ops->name);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_stream_create(struct baton_comm *comm, baton_stream *stream_p)
+{
+	enum baton_status status;
+
+	BATONI_ENTER("baton_stream_create");
+	if (!comm || !stream_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_stream_create: %s is NULL",
+		                     comm ? "stream_p" : "comm");
+	status = comm->device_ops->stream_create(comm->device, stream_p);
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status,
+		                     "baton_stream_create: out of memory, or of "
+		                     "streams");
+	return status;
+}
+
+enum baton_status
+baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
+{
+	enum baton_status status =
+		check_stream("baton_stream_destroy", comm, stream);
+
+	if (status != BATON_OK)
+		return status;
+	if (!stream)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_stream_destroy: stream is NULL: the "
+		                     "default stream stays");
+	status = batoni_stream_state(comm, stream);
+	if (status == BATON_PENDING) {
+		batoni_try_pass();
+		status = batoni_stream_state(comm, stream);
+	}
+	if (status == BATON_PENDING)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_stream_destroy: work is on the "
+		                     "stream; synchronize it first");
+	take_error(stream);
+	return comm->device_ops->stream_destroy(comm->device, stream);
+}
+
+enum baton_status
+baton_stream_query(struct baton_comm *comm, baton_stream stream)
+{
+	enum baton_status status =
+		check_stream("baton_stream_query", comm, stream);
+
+	if (status != BATON_OK)
+		return status;
+	status = batoni_stream_state(comm, stream);
+	if (status != BATON_PENDING)
+		return status;
+	batoni_try_pass();
+	return batoni_stream_state(comm, stream);
+}
+
+static bool
+is_done(void *arg)
+{
+	struct batoni_op *op = arg;
+
+	return atomic_load_explicit(&op->word, memory_order_acquire) &
+	       BATONI_OP_DONE;
+}
+
+/* A record on this stack: it needs no slot, so it is never refused for want of
+ * one, and it outlives its use because we wait for it. */
+enum baton_status
+baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
+{
+	enum baton_status status =
+		check_stream("baton_stream_synchronize", comm, stream);
+	struct batoni_op op = {
+		.comm = comm,
+		.kind = BATONI_KIND_RECORD,
+		.state = BATONI_NEW,
+		.flags = BATONI_FLAG_LOCAL,
+	};
+
+	if (status != BATON_OK)
+		return status;
+	if (batoni_thread.groups && batoni_group_open(comm))
+		return batoni_group_refuse(
+			comm, batoni_refuse(BATON_ERR_INVALID,
+		                            "baton_stream_synchronize was called "
+		                            "inside a group"));
+	if (batoni_stream_state(comm, stream) != BATON_OK) {
+		op.transfer.stream = stream;
+		op.item.reached = comm->in_engine ? batoni_reached_inline
+		                                  : batoni_reached_posted;
+		status = batoni_publish_record(&op);
+		if (status != BATON_OK)
+			return status;
+		batoni_wait_until(is_done, &op, -1);
+	}
+	return take_error(stream);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests may do that programs cannot.  Nothing in the library but the
+ * definitions uses this. */
+#ifndef BATONI_TESTING_H
+#define BATONI_TESTING_H
+
+#include "device.h"
+#include "transport.h"
+
+/* Deadlines and time stamps come from now_ns; NULL restores the clock. */
+void batoni_clock_set(uint64_t (*now_ns)(void));
+
+/* All ranks over transports that are open already, one for each rank, which the
+ * communicators take over (on an error they stay the caller's). */
+enum baton_status
+batoni_comm_create_over(const struct batoni_device_ops *device,
+                        struct batoni_transport *transports[], int size,
+                        const struct baton_comm_options *options,
+                        struct baton_comm *comms[]);
+
+/* baton_comm_create_local on any device. */
+enum baton_status
+batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
+                              const struct baton_comm_options *options,
+                              struct baton_comm *comms[]);
+
+/* The device that a communicator opened, for fakes that need it. */
+struct batoni_device *batoni_comm_device(struct baton_comm *comm);
+
+#endif
