@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The fake device's side of the contract.  What runs is in fake_machine.c. */
+#include "fake_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_machine.h"
+
+struct fake_words {
+	struct batoni_list_node link; /* of fake_machine.words */
+	size_t count;
+	_Atomic uint64_t words[];
+};
+
+/* First opens and last closes take turns.  Taken before fake_lock. */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the contract: streams ---------------------------------------------- */
+
+static enum baton_status
+fake_stream_create(struct batoni_device *device, baton_stream *stream_p)
+{
+	struct fake_stream *stream = NULL;
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("stream_create");
+	status = fake_fault_locked(FAKE_STREAM_CREATE);
+	if (status == BATON_OK) {
+		stream = calloc(1, sizeof(*stream));
+		if (!stream)
+			status = BATON_ERR_NOMEM;
+	}
+	if (stream) {
+		pthread_cond_init(&stream->launch, NULL);
+		batoni_list_append(&fake_machine.streams, &stream->link);
+		*stream_p = (baton_stream)(void *)stream;
+	}
+	fake_leave();
+	return status;
+}
+
+static enum baton_status
+fake_stream_destroy(struct batoni_device *device, baton_stream handle)
+{
+	struct fake_stream *stream;
+	enum baton_status status = BATON_OK;
+
+	(void)device;
+	fake_enter("stream_destroy");
+	stream = handle ? fake_find_locked(handle) : NULL;
+	if (!stream)
+		status = BATON_ERR_INVALID;
+	else if (stream->head)
+		status = BATON_ERR_BUSY;
+	else
+		batoni_list_remove(&stream->link);
+	fake_leave();
+	if (status != BATON_OK)
+		return status;
+	fake_stream_fini(stream);
+	free(stream);
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_stream_check(struct batoni_device *device, baton_stream handle,
+                  bool launching)
+{
+	struct fake_stream *stream;
+	enum baton_status status = BATON_OK;
+
+	(void)device;
+	fake_enter("stream_check");
+	stream = fake_find_locked(handle);
+	if (!stream)
+		status = BATON_ERR_INVALID;
+	else if (launching)
+		status = fake_fault_locked(FAKE_LAUNCH_CHECK);
+	if (stream && launching && status == BATON_OK)
+		status = fake_worker_start_locked(stream);
+	fake_leave();
+	return status;
+}
+
+static enum baton_status
+fake_stream_idle(struct batoni_device *device, baton_stream handle)
+{
+	struct fake_stream *stream;
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("stream_idle");
+	stream = fake_must_find_locked(handle);
+	status = fake_fault_locked(FAKE_STREAM_IDLE);
+	if (!stream)
+		status = BATON_ERR_CUDA;
+	else if (status == BATON_OK && stream->head)
+		status = BATON_PENDING;
+	fake_leave();
+	return status;
+}
+
+/* ---- the contract: items and words -------------------------------------- */
+
+static struct fake_device *
+to_fake(struct batoni_device *device)
+{
+	return batoni_container_of(device, struct fake_device, base);
+}
+
+/* The block that the word is in, or NULL. */
+static struct fake_words *
+words_of_locked(const _Atomic uint64_t *word)
+{
+	struct batoni_list_node *at;
+
+	for (at = fake_machine.words.next; at != &fake_machine.words; at = at->next) {
+		struct fake_words *block =
+			batoni_container_of(at, struct fake_words, link);
+
+		if (word >= block->words && word < block->words + block->count)
+			return block;
+	}
+	return NULL;
+}
+
+static enum baton_status
+enqueue_locked(struct fake_stream *stream, struct fake_entry *entry)
+{
+	enum baton_status status = fake_fault_locked(FAKE_ENQUEUE);
+
+	if (!stream)
+		return BATON_ERR_CUDA;
+	if (status != BATON_OK)
+		return status;
+	if (entry->word && !words_of_locked(entry->word))
+		fake_device_violation("an item with a word of somebody else");
+	if ((entry->flags & BATONI_ITEM_LAUNCH) && !stream->working)
+		fake_device_violation("a launch without stream_check");
+	entry->device->items++;
+	fake_append_locked(stream, entry);
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_enqueue(struct batoni_device *device, baton_stream handle,
+             struct batoni_stream_item *item)
+{
+	struct fake_entry *entry = calloc(1, sizeof(*entry));
+	enum baton_status status;
+
+	if (!entry)
+		return BATON_ERR_NOMEM;
+	entry->kind = ITEM;
+	entry->device = to_fake(device);
+	entry->item = item;
+	entry->flags = item->flags;
+	entry->word = item->word;
+	entry->value = item->value;
+	fake_enter("enqueue");
+	status = enqueue_locked(fake_must_find_locked(handle), entry);
+	fake_leave();
+	if (status != BATON_OK)
+		free(entry);
+	return status;
+}
+
+static void
+fake_release(struct batoni_device *device, _Atomic uint64_t *word,
+             uint64_t value)
+{
+	uint64_t before;
+
+	(void)device;
+	fake_enter("release");
+	if (!words_of_locked(word))
+		fake_device_violation("release of somebody else's word");
+	before = atomic_load_explicit(word, memory_order_relaxed);
+	if ((int64_t)(value - before) <= 0)
+		fake_device_violation("release of a value that has been");
+	/* Pairs with the acquire in word_has_grown. */
+	atomic_store_explicit(word, value, memory_order_release);
+	fake_happened_locked();
+	fake_leave();
+}
+
+static enum baton_status
+fake_words_alloc(struct batoni_device *device, size_t count,
+                 _Atomic uint64_t **words_p)
+{
+	struct fake_words *block = NULL;
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("words_alloc");
+	status = fake_fault_locked(FAKE_WORDS_ALLOC);
+	if (status == BATON_OK) {
+		block = calloc(1, sizeof(*block) +
+		                          count * sizeof(block->words[0]));
+		if (!block)
+			status = BATON_ERR_NOMEM;
+	}
+	if (block) {
+		block->count = count;
+		batoni_list_append(&fake_machine.words, &block->link);
+		*words_p = block->words;
+	}
+	fake_leave();
+	return status;
+}
+
+/* ---- the contract: going away ------------------------------------------- */
+
+static bool
+concerns(const struct fake_entry *entry, const struct fake_device *device,
+         const struct fake_words *block)
+{
+	if (entry->kind != ITEM)
+		return false;
+	if (device)
+		return entry->device == device;
+	return entry->word >= block->words &&
+	       entry->word < block->words + block->count;
+}
+
+/* Items of the device, or that wait for these words, that are in the stream.
+ * Those that it has only to step over are counted; the others break the
+ * contract: they are said so, and defused. */
+static unsigned
+leftovers_locked(struct fake_stream *stream, struct fake_device *device,
+                 const struct fake_words *block)
+{
+	unsigned passing = 0;
+
+	for (struct fake_entry *entry = stream->head; entry; entry = entry->next) {
+		if (!concerns(entry, device, block))
+			continue;
+		if (entry->phase == CALLING ||
+		    (entry->phase == CALLED && fake_word_has_grown(entry))) {
+			passing++;
+			continue;
+		}
+		fake_device_violation("closed or freed under an item");
+		entry->device->items--;
+		entry->device = NULL;
+		entry->kind = COPY; /* of nothing */
+		entry->phase = NEW;
+	}
+	return passing;
+}
+
+/* The engine may close as soon as it has released the last word, and the stream
+ * has then yet to look at it: wait for that. */
+static void
+pass_leftovers_locked(struct fake_device *device, const struct fake_words *block)
+{
+	struct batoni_list_node *at;
+	unsigned passing;
+
+	for (;;) {
+		passing = leftovers_locked(&fake_machine.default_stream, device,
+		                           block);
+		for (at = fake_machine.streams.next; at != &fake_machine.streams;
+		     at = at->next)
+			passing += leftovers_locked(fake_to_stream(at), device,
+			                            block);
+		if (passing == 0)
+			return;
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	}
+}
+
+static void
+fake_words_free(struct batoni_device *device, _Atomic uint64_t *words)
+{
+	struct fake_words *block;
+
+	(void)device;
+	if (!words)
+		return;
+	fake_enter("words_free");
+	block = words_of_locked(words);
+	if (!block || words != block->words) {
+		fake_device_violation("words_free of what is no block");
+		fake_leave();
+		return;
+	}
+	pass_leftovers_locked(NULL, block);
+	batoni_list_remove(&block->link);
+	fake_leave();
+	free(block);
+}
+
+static enum baton_status
+fake_open(const struct batoni_device_config *config,
+          struct batoni_device **device_p)
+{
+	struct fake_device *device;
+	enum baton_status status;
+
+	(void)config;
+	fake_enter("open");
+	status = fake_fault_locked(FAKE_OPEN);
+	fake_leave();
+	if (status != BATON_OK)
+		return status;
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return BATON_ERR_NOMEM;
+	device->base.ops = &batoni_fake_device_ops;
+	batoni_list_init(&device->marks);
+	pthread_mutex_lock(&life);
+	if (fake_machine.opens == 0)
+		status = fake_machine_start();
+	pthread_mutex_lock(&fake_lock);
+	if (status == BATON_OK)
+		fake_machine.opens++;
+	pthread_mutex_unlock(&fake_lock);
+	pthread_mutex_unlock(&life);
+	if (status == BATON_OK)
+		*device_p = &device->base;
+	else
+		free(device);
+	return status;
+}
+
+static void
+fake_close(struct batoni_device *base)
+{
+	struct fake_device *device = to_fake(base);
+	bool last;
+
+	pthread_mutex_lock(&life);
+	fake_enter("close");
+	pass_leftovers_locked(device, NULL);
+	while (!batoni_list_empty(&device->marks)) {
+		struct fake_mark *mark = batoni_container_of(device->marks.next,
+		                                        struct fake_mark, link);
+
+		batoni_list_remove(&mark->link);
+		fake_machine.marks--;
+		mark->orphan = true;
+		if (mark->done)
+			free(mark);
+	}
+	last = --fake_machine.opens == 0;
+	fake_leave();
+	if (last)
+		fake_machine_stop();
+	pthread_mutex_unlock(&life);
+	free(device);
+}
+
+/* ---- the contract: marks ------------------------------------------------ */
+
+static enum baton_status
+mark_locked(struct fake_device *device, struct fake_stream *stream,
+            struct fake_mark *mark, struct fake_entry *entry)
+{
+	enum baton_status status = fake_fault_locked(FAKE_MARK);
+
+	if (!stream)
+		return BATON_ERR_CUDA;
+	if (status != BATON_OK)
+		return status;
+	entry->kind = MARK;
+	entry->mark = mark;
+	batoni_list_append(&device->marks, &mark->link);
+	fake_machine.marks++;
+	fake_append_locked(stream, entry);
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_mark(struct batoni_device *device, baton_stream handle,
+          struct batoni_mark *mark_p)
+{
+	struct fake_entry *entry = calloc(1, sizeof(*entry));
+	struct fake_mark *mark = calloc(1, sizeof(*mark));
+	enum baton_status status = BATON_ERR_CUDA;
+
+	if (entry && mark) {
+		fake_enter("mark");
+		status = mark_locked(to_fake(device), fake_must_find_locked(handle),
+		                     mark, entry);
+		fake_leave();
+	}
+	if (status != BATON_OK) {
+		free(entry);
+		free(mark);
+		return status;
+	}
+	mark_p->object = mark;
+	mark_p->value = 0;
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_mark_done(struct batoni_device *device, struct batoni_mark *mark_p)
+{
+	struct fake_mark *mark = mark_p->object;
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("mark_done");
+	status = fake_fault_locked(FAKE_MARK_DONE);
+	if (!mark) {
+		fake_device_violation("mark_done of a mark that was done");
+		status = BATON_ERR_CUDA;
+	}
+	if (status == BATON_OK && !mark->done)
+		status = BATON_PENDING;
+	if (status == BATON_OK) {
+		batoni_list_remove(&mark->link);
+		fake_machine.marks--;
+	}
+	fake_leave();
+	if (status == BATON_OK) {
+		free(mark);
+		mark_p->object = NULL;
+	}
+	return status;
+}
+
+const struct batoni_device_ops batoni_fake_device_ops = {
+	.name = "fake",
+	.id = BATON_DEVICE_CUDA,
+	.in_engine = false,
+	.open = fake_open,
+	.close = fake_close,
+	.stream_create = fake_stream_create,
+	.stream_destroy = fake_stream_destroy,
+	.stream_check = fake_stream_check,
+	.stream_idle = fake_stream_idle,
+	.enqueue = fake_enqueue,
+	.release = fake_release,
+	.words_alloc = fake_words_alloc,
+	.words_free = fake_words_free,
+	.mark = fake_mark,
+	.mark_done = fake_mark_done,
+};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The machine below the fake device: streams of entries, and the threads that
+ * run them.  All opens of the device share it; the first open starts it and the
+ * last close stops it.
+ *
+ * Everything is guarded by fake_lock, which is never held while something of
+ * somebody else's runs (a trigger, a launched function, a poll) or bytes are
+ * copied.  Only the machine's runner begins and ends entries; the threads that
+ * call triggers and functions move an entry from CALLING to CALLED and no
+ * further.  `generation` counts what happened: the runner sleeps only when a
+ * whole look at all streams has moved nothing and nothing has happened since
+ * that look began.
+ */
+#ifndef FAKE_MACHINE_H
+#define FAKE_MACHINE_H
+
+#include <pthread.h>
+
+#include "fake_device.h"
+#include "list.h"
+
+enum fake_entry_kind { ITEM, COPY, MARK, KERNEL };
+
+enum fake_entry_phase {
+	NEW,
+	WAITING, /* an item that waits first */
+	CALLING, /* its trigger or function is due, or running */
+	CALLED,  /* the stream may now have to wait for the word */
+	RUNNING  /* a kernel's part */
+};
+
+struct fake_mark {
+	struct batoni_list_node link; /* of its device */
+	bool done;
+	bool orphan; /* its device has closed: its entry frees it */
+};
+
+/* What is in a stream.  Of an item all is noted here that is needed after its
+ * trigger: from then on it may be somebody else's. */
+struct fake_entry {
+	struct fake_entry *next;  /* of its stream */
+	struct fake_entry *called; /* of the calls that are due */
+	enum fake_entry_kind kind;
+	enum fake_entry_phase phase;
+	unsigned flags;
+	struct fake_device *device;
+	struct batoni_stream_item *item;
+	_Atomic uint64_t *word;
+	uint64_t value;
+	void *to;
+	const void *from;
+	size_t bytes;
+	struct fake_mark *mark;
+	struct fake_kernel *kernel;
+	size_t part;
+	uint64_t polled; /* the generation that its last poll has seen */
+};
+
+struct fake_stream {
+	struct batoni_list_node link; /* of fake_machine.streams */
+	struct fake_entry *head, *tail;
+	bool held;
+	unsigned credits; /* entries that a held stream may begin */
+	/* Runs launched functions; started by the first. */
+	pthread_t worker;
+	bool working;
+	bool stop;
+	struct fake_entry *launched;
+	pthread_cond_t launch;
+};
+
+struct fake_device {
+	struct batoni_device base; /* must be first */
+	struct batoni_list_node marks;
+	unsigned items; /* in streams */
+};
+
+struct fake_machine {
+	unsigned opens;
+	pthread_t runner, caller;
+	bool stop;
+	uint64_t generation;
+	struct batoni_list_node streams;
+	struct batoni_list_node words; /* blocks that are allocated */
+	struct fake_stream default_stream;
+	struct fake_entry *calls_head, *calls_tail;
+	bool serialize_launches;
+	unsigned marks;
+	struct {
+		unsigned n;
+		enum baton_status status;
+	} faults[FAKE_CALLS];
+};
+
+extern struct fake_machine fake_machine;
+extern pthread_mutex_t fake_lock;
+extern pthread_cond_t fake_changed; /* something happened, or may have */
+
+/* Take the lock, on behalf of a call of the contract; and give it back. */
+void fake_enter(const char *call);
+void fake_leave(void);
+
+/* To be called after every change that a stream or a waiter may look for. */
+void fake_happened_locked(void);
+
+/* How the call is to fail, or OK. */
+enum baton_status fake_fault_locked(enum fake_device_call call);
+
+/* NULL for a handle that is no live stream; must_find counts that. */
+struct fake_stream *fake_find_locked(baton_stream handle);
+struct fake_stream *fake_must_find_locked(baton_stream handle);
+struct fake_stream *fake_to_stream(struct batoni_list_node *link);
+
+void fake_append_locked(struct fake_stream *stream, struct fake_entry *entry);
+bool fake_word_has_grown(const struct fake_entry *entry);
+
+/* Make sure that the stream has its worker.  OK, SYSTEM. */
+enum baton_status fake_worker_start_locked(struct fake_stream *stream);
+/* Stop the stream's worker and drop what is on it.  Without the lock; nobody
+ * finds the stream any more. */
+void fake_stream_fini(struct fake_stream *stream);
+
+/* OK, NOMEM.  Both without the lock. */
+enum baton_status fake_machine_start(void);
+void fake_machine_stop(void);
+
+#endif
