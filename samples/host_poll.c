@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One host loop, many outstanding operations.
+ *
+ *   mpirun -np 2 host_poll           between processes
+ *   host_poll --ranks 4              alone: the ranks are threads
+ *
+ * The ranks form a ring.  Each keeps --outstanding receives from the rank
+ * before it and as many sends to the rank after it in flight; whenever one
+ * ends, the loop looks at it and starts the next in its place.  What differs
+ * is how the loop learns that something has ended:
+ *
+ *   test    baton_test_some over the array of requests, never waiting: for
+ *           loops that have something else to do between two looks
+ *   any     baton_wait_any over the same array: the thread waits, Baton spins
+ *   epoll   a completion queue and its file descriptor: the thread sleeps in
+ *           epoll, beside whatever else it serves; no cost for what is pending
+ *
+ * Slot s uses tag s, so that slots do not wait for each other.  The n-th
+ * message of a slot holds words that follow from the sender, the slot and n;
+ * the receiver checks every one.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define SLOTS_MAX 1024
+#define BATCH 64 /* completions taken from the queue at once */
+
+enum mode { MODE_TEST, MODE_ANY, MODE_EPOLL, MODES };
+
+static const char *const mode_names[MODES] = { "test", "any", "epoll" };
+
+struct options {
+	bool modes[MODES];
+	long messages;    /* that each rank sends, a multiple of slots */
+	int slots;        /* outstanding receives, and sends */
+	size_t words;     /* of a message */
+	int local_ranks;  /* when started alone */
+};
+
+/* One rank's side of the ring.  Operation i < slots is the receive of slot i,
+ * operation slots + i its send. */
+struct ring {
+	struct baton_comm *comm;
+	const struct options *options;
+	int before, after; /* the neighbours */
+	baton_stream stream;
+	struct baton_queue *queue; /* NULL: requests are polled */
+	baton_request *requests;   /* [operation] */
+	uint64_t **buffers;        /* [operation] */
+	long *numbers;             /* [operation]: messages so far */
+	long left;                 /* operations that have not ended */
+};
+
+/* ---- messages ----------------------------------------------------------- */
+
+static uint64_t first_word(int sender, int slot, long number)
+{
+	return ((uint64_t)sender << 48) ^ ((uint64_t)slot << 36) ^
+	       ((uint64_t)number * 0x9e3779b97f4a7c15u);
+}
+
+static void fill(struct ring *ring, int slot, long number)
+{
+	uint64_t *words = ring->buffers[ring->options->slots + slot];
+	uint64_t first = first_word(baton_comm_rank(ring->comm), slot, number);
+
+	for (size_t i = 0; i < ring->options->words; i++)
+		words[i] = first + i;
+}
+
+static void verify(struct ring *ring, int slot, long number, size_t bytes)
+{
+	const uint64_t *words = ring->buffers[slot];
+	uint64_t first = first_word(ring->before, slot, number);
+	bool good = bytes == ring->options->words * sizeof(*words);
+
+	for (size_t i = 0; good && i < ring->options->words; i++)
+		good = words[i] == first + i;
+	if (good)
+		return;
+	fprintf(stderr, "rank %d: message %ld of slot %d is not what rank %d "
+	        "sent (%zu bytes)\n", baton_comm_rank(ring->comm), number,
+	        slot, ring->before, bytes);
+	baton_comm_abort(ring->comm);
+	exit(EXIT_FAILURE);
+}
+
+/* ---- one operation's end, and the next in its place --------------------- */
+
+/* Detached: the stream does not wait for one operation before it starts the
+ * next.  With a queue no request is asked for; the completion brings back
+ * which operation it was. */
+static void start(struct ring *ring, int operation)
+{
+	struct baton_op_options how = BATON_OP_OPTIONS_INIT;
+	int slots = ring->options->slots;
+	baton_request *request_p =
+		ring->queue == NULL ? &ring->requests[operation] : NULL;
+
+	how.flags = BATON_OP_DETACHED;
+	how.user_data = (uint64_t)operation;
+	how.queue = ring->queue;
+	if (operation < slots) {
+		CHECK(ring->comm,
+		      baton_recv(ring->buffers[operation], ring->options->words,
+		                 BATON_UINT64, ring->before, operation,
+		                 ring->comm, ring->stream, &how, request_p));
+		return;
+	}
+	fill(ring, operation - slots, ring->numbers[operation]);
+	CHECK(ring->comm,
+	      baton_send(ring->buffers[operation], ring->options->words,
+	                 BATON_UINT64, ring->after, operation - slots,
+	                 ring->comm, ring->stream, &how, request_p));
+}
+
+static void serve(struct ring *ring, const struct baton_completion *completion)
+{
+	int operation = (int)completion->user_data;
+	long share = ring->options->messages / ring->options->slots;
+
+	if (operation < ring->options->slots)
+		verify(ring, operation, ring->numbers[operation],
+		       completion->bytes);
+	ring->left--;
+	if (++ring->numbers[operation] < share)
+		start(ring, operation);
+}
+
+/* ---- the three loops ---------------------------------------------------- */
+
+static void loop_test(struct ring *ring)
+{
+	size_t count = 2 * (size_t)ring->options->slots, ended;
+	size_t indices[2 * SLOTS_MAX];
+	struct baton_completion completion;
+
+	while (ring->left > 0) {
+		enum baton_status status = baton_test_some(
+			ring->requests, count, indices, count, &ended);
+
+		if (status == BATON_PENDING)
+			continue; /* here a program does its other work */
+		CHECK(ring->comm, status);
+		for (size_t i = 0; i < ended; i++) {
+			/* It has ended: this only takes the completion, or
+			 * says what went wrong. */
+			finish(ring->comm, &ring->requests[indices[i]],
+			       &completion);
+			serve(ring, &completion);
+		}
+	}
+}
+
+static void loop_any(struct ring *ring)
+{
+	size_t count = 2 * (size_t)ring->options->slots, index;
+	struct baton_completion completion;
+
+	while (ring->left > 0) {
+		baton_wait_any(ring->requests, count, -1, &index, &completion);
+		finish(ring->comm, &ring->requests[index], &completion);
+		serve(ring, &completion);
+	}
+}
+
+static void fail_system(struct ring *ring, const char *call)
+{
+	fprintf(stderr, "rank %d: %s: %s\n", baton_comm_rank(ring->comm), call,
+	        strerror(errno));
+	baton_comm_abort(ring->comm);
+	exit(EXIT_FAILURE);
+}
+
+static int epoll_open(struct ring *ring)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	if (epoll < 0)
+		fail_system(ring, "epoll_create1");
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, baton_queue_fd(ring->queue),
+	              &event) != 0)
+		fail_system(ring, "epoll_ctl");
+	return epoll;
+}
+
+/* A completion from a queue has no request left to ask: its status says it. */
+static void serve_queued(struct ring *ring,
+                         const struct baton_completion *completion)
+{
+	if (completion->status == BATON_OK) {
+		serve(ring, completion);
+		return;
+	}
+	fprintf(stderr, "rank %d: an operation with rank %d, tag %d ended in "
+	        "%s: %s\n", baton_comm_rank(ring->comm), completion->peer,
+	        completion->tag, baton_status_name(completion->status),
+	        baton_status_text(completion->status));
+	baton_comm_abort(ring->comm);
+	exit(EXIT_FAILURE);
+}
+
+static void loop_epoll(struct ring *ring)
+{
+	struct baton_completion completions[BATCH];
+	struct epoll_event event;
+	enum baton_status status;
+	int epoll = epoll_open(ring);
+
+	while (ring->left > 0) {
+		size_t count = baton_queue_poll(ring->queue, completions,
+		                                BATCH);
+
+		for (size_t i = 0; i < count; i++)
+			serve_queued(ring, &completions[i]);
+		if (count > 0)
+			continue;
+		/* Nothing there.  Arm first, then sleep: what came between
+		 * the poll and the arm makes arm say PENDING. */
+		status = baton_queue_arm(ring->queue);
+		if (status == BATON_PENDING)
+			continue;
+		CHECK(ring->comm, status);
+		if (epoll_wait(epoll, &event, 1, -1) < 0 && errno != EINTR)
+			fail_system(ring, "epoll_wait");
+	}
+	close(epoll);
+}
+
+/* ---- a rank ------------------------------------------------------------- */
+
+static void *allocate(size_t count, size_t size)
+{
+	void *memory = calloc(count, size);
+
+	if (memory == NULL) {
+		fprintf(stderr, "host_poll: out of memory\n");
+		exit(EXIT_FAILURE);
+	}
+	return memory;
+}
+
+static void ring_init(struct ring *ring, struct baton_comm *comm,
+                      const struct options *options)
+{
+	int rank = baton_comm_rank(comm), ranks = baton_comm_size(comm);
+	size_t count = 2 * (size_t)options->slots;
+
+	ring->comm = comm;
+	ring->options = options;
+	ring->before = (rank + ranks - 1) % ranks;
+	ring->after = (rank + 1) % ranks;
+	ring->requests = allocate(count, sizeof(*ring->requests));
+	ring->buffers = allocate(count, sizeof(*ring->buffers));
+	ring->numbers = allocate(count, sizeof(*ring->numbers));
+	for (size_t i = 0; i < count; i++)
+		ring->buffers[i] = allocate(options->words, sizeof(uint64_t));
+	CHECK(comm, baton_stream_create(comm, &ring->stream));
+}
+
+static void ring_fini(struct ring *ring)
+{
+	CHECK(ring->comm, baton_stream_destroy(ring->comm, ring->stream));
+	for (int i = 0; i < 2 * ring->options->slots; i++)
+		free(ring->buffers[i]);
+	free(ring->buffers);
+	free(ring->requests);
+	free(ring->numbers);
+}
+
+static void ring_run(struct ring *ring, enum mode mode)
+{
+	int operations = 2 * ring->options->slots;
+
+	ring->left = 2 * ring->options->messages;
+	ring->queue = NULL;
+	memset(ring->numbers, 0, (size_t)operations * sizeof(*ring->numbers));
+	if (mode == MODE_EPOLL)
+		CHECK(ring->comm,
+		      baton_queue_create(ring->comm, (size_t)operations,
+		                         &ring->queue));
+	for (int i = 0; i < operations; i++)
+		start(ring, i);
+	if (mode == MODE_TEST)
+		loop_test(ring);
+	else if (mode == MODE_ANY)
+		loop_any(ring);
+	else
+		loop_epoll(ring);
+	baton_queue_destroy(ring->queue);
+}
+
+/* ---- all ranks of this process, a thread for each ----------------------- */
+
+struct job {
+	struct ring ring;
+	enum mode mode;
+	pthread_t thread;
+};
+
+static void *job_run(void *argument)
+{
+	struct job *job = argument;
+
+	ring_run(&job->ring, job->mode);
+	return NULL;
+}
+
+struct result {
+	double seconds, processor_seconds;
+};
+
+static double seconds(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static struct result jobs_run(struct job *jobs, int count, enum mode mode)
+{
+	struct result result = { -seconds(CLOCK_MONOTONIC),
+		                 -seconds(CLOCK_PROCESS_CPUTIME_ID) };
+
+	for (int i = 0; i < count; i++)
+		jobs[i].mode = mode;
+	for (int i = 1; i < count; i++) {
+		errno = pthread_create(&jobs[i].thread, NULL, job_run, &jobs[i]);
+		if (errno != 0)
+			fail_system(&jobs[i].ring, "pthread_create");
+	}
+	job_run(&jobs[0]);
+	for (int i = 1; i < count; i++)
+		pthread_join(jobs[i].thread, NULL);
+	result.seconds += seconds(CLOCK_MONOTONIC);
+	result.processor_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
+	return result;
+}
+
+/* Processor time of all processes and the longest time of one, on rank 0. */
+static struct result gather(struct baton_comm *comm, struct result mine)
+{
+	struct result other;
+	baton_request request;
+
+	if (baton_comm_rank(comm) != 0) {
+		CHECK(comm, baton_send(&mine, sizeof(mine), BATON_UINT8, 0, 0,
+		                       comm, NULL, NULL, &request));
+		finish(comm, &request, NULL);
+	}
+	for (int rank = 1; baton_comm_rank(comm) == 0 &&
+	                   rank < baton_comm_size(comm); rank++) {
+		CHECK(comm, baton_recv(&other, sizeof(other), BATON_UINT8, rank,
+		                       0, comm, NULL, NULL, &request));
+		finish(comm, &request, NULL);
+		mine.processor_seconds += other.processor_seconds;
+		if (other.seconds > mine.seconds)
+			mine.seconds = other.seconds;
+	}
+	return mine;
+}
+
+static void run(struct baton_comm **comms, int count,
+                const struct options *options)
+{
+	struct job *jobs = allocate((size_t)count, sizeof(*jobs));
+	double messages = (double)options->messages * baton_comm_size(comms[0]);
+
+	for (int i = 0; i < count; i++)
+		ring_init(&jobs[i].ring, comms[i], options);
+	for (int mode = 0; mode < MODES; mode++) {
+		struct result result;
+
+		if (!options->modes[mode])
+			continue;
+		result = jobs_run(jobs, count, (enum mode)mode);
+		if (count == 1)
+			result = gather(comms[0], result);
+		if (baton_comm_rank(comms[0]) != 0)
+			continue;
+		printf("  %-5s  %10.0f/s  %12.2f us  %13.2f\n",
+		       mode_names[mode], messages / result.seconds,
+		       result.processor_seconds / messages * 1e6,
+		       result.processor_seconds / result.seconds);
+		fflush(stdout);
+	}
+	for (int i = 0; i < count; i++)
+		ring_fini(&jobs[i].ring);
+	free(jobs);
+}
+
+/* ---- options ------------------------------------------------------------ */
+
+static const char help_text[] =
+	"usage: [mpirun -np N] host_poll [options]\n"
+	"\n"
+	"Ranks in a ring, each serving many outstanding sends and receives from\n"
+	"one loop; every message is checked.\n"
+	"\n"
+	"  --mode NAME         test: baton_test_some; any: baton_wait_any;\n"
+	"                      epoll: a queue's descriptor; all (default)\n"
+	"  --messages N        that each rank sends (default 200000)\n"
+	"  --outstanding N     receives, and sends, in flight (1 to 1024,\n"
+	"                      default 64)\n"
+	"  --bytes N           of a message, rounded up to words of 8 bytes\n"
+	"                      (default 256)\n"
+	"  --ranks N           threads when started alone (1 to 64, default 2)\n"
+	"  --help              this text\n";
+
+static bool number(const char *name, long min, long max, long *value_p)
+{
+	char *end;
+
+	errno = 0;
+	*value_p = strtol(optarg, &end, 10);
+	if (end != optarg && *end == '\0' && errno == 0 && *value_p >= min &&
+	    *value_p <= max)
+		return true;
+	fprintf(stderr, "host_poll: --%s is %s, must be %ld to %ld\n", name,
+	        optarg, min, max);
+	return false;
+}
+
+static bool take_mode(struct options *options)
+{
+	bool all = strcmp(optarg, "all") == 0, known = all;
+
+	for (int mode = 0; mode < MODES; mode++) {
+		options->modes[mode] =
+			all || strcmp(optarg, mode_names[mode]) == 0;
+		known = known || options->modes[mode];
+	}
+	if (!known)
+		fprintf(stderr, "host_poll: --mode is %s, must be test, any, "
+		        "epoll or all\n", optarg);
+	return known;
+}
+
+static bool take(int option, struct options *options)
+{
+	long value;
+
+	switch (option) {
+	case 'm':
+		return take_mode(options);
+	case 'n':
+		return number("messages", 1, 1000000000, &options->messages);
+	case 'o':
+		if (!number("outstanding", 1, SLOTS_MAX, &value))
+			return false;
+		options->slots = (int)value;
+		return true;
+	case 'b':
+		if (!number("bytes", 8, 1 << 30, &value))
+			return false;
+		options->words = (size_t)(value + 7) / 8;
+		return true;
+	case 'r':
+		if (!number("ranks", 1, 64, &value))
+			return false;
+		options->local_ranks = (int)value;
+		return true;
+	case 'h':
+		fputs(help_text, stdout);
+		exit(EXIT_SUCCESS);
+	default:
+		fprintf(stderr, "host_poll: not understood; --help lists the "
+		        "options\n");
+		return false;
+	}
+}
+
+static bool parse(int argc, char **argv, struct options *options)
+{
+	static const struct option known[] = {
+		{ "mode", required_argument, NULL, 'm' },
+		{ "messages", required_argument, NULL, 'n' },
+		{ "outstanding", required_argument, NULL, 'o' },
+		{ "bytes", required_argument, NULL, 'b' },
+		{ "ranks", required_argument, NULL, 'r' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (!take(option, options))
+			return false;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "host_poll: %s is no option; --help lists the "
+		        "options\n", argv[optind]);
+		return false;
+	}
+	options->messages += options->slots - 1;
+	options->messages -= options->messages % options->slots;
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct baton_comm_options how = BATON_COMM_OPTIONS_INIT;
+	struct options options = { { true, true, true }, 200000, 64, 32, 2 };
+	struct baton_comm *comms[64];
+	struct baton_comm_info info = { .size = sizeof(info) };
+	int count = 1;
+
+	if (!parse(argc, argv, &options))
+		return EXIT_FAILURE;
+	how.requests_max = 2 * (uint32_t)options.slots + 16;
+	CHECK(NULL, baton_comm_create(&how, &comms[0]));
+	if (baton_comm_size(comms[0]) == 1) {
+		CHECK(comms[0], baton_comm_destroy(comms[0]));
+		count = options.local_ranks;
+		CHECK(NULL, baton_comm_create_local(count, &how, comms));
+	}
+	CHECK(comms[0], baton_comm_query(comms[0], &info));
+	if (info.rank == 0)
+		printf("%d ranks, %s transport: %ld messages from each, %d "
+		       "receives and %d sends in flight, %zu bytes\n\n"
+		       "  mode       messages  processor time  processors\n"
+		       "                            a message        busy\n",
+		       info.ranks, info.transport_name, options.messages,
+		       options.slots, options.slots,
+		       options.words * sizeof(uint64_t));
+	run(comms, count, &options);
+	for (int i = 0; i < count; i++)
+		CHECK(comms[i], baton_comm_destroy(comms[i]));
+	return EXIT_SUCCESS;
+}

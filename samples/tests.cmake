@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The samples as tests: small runs that check themselves.  They exit non-zero
+# when a message, the accuracy or a weight is not what it should be.
+
+baton_run_test(sample.hello.alone TARGET hello LABELS sample)
+baton_mpi_test(sample.hello.2 RANKS 2 TARGET hello LABELS sample)
+baton_mpi_test(sample.hello.3 RANKS 3 TARGET hello LABELS sample)
+
+set(few --messages 4000 --outstanding 32)
+baton_run_test(sample.host_poll.local.1 TARGET host_poll LABELS sample
+	ARGS --ranks 1 ${few})
+baton_run_test(sample.host_poll.local.3 TARGET host_poll LABELS sample
+	ARGS --ranks 3 ${few} PROCESSORS 2)
+baton_mpi_test(sample.host_poll.mpi.2 RANKS 2 TARGET host_poll LABELS sample
+	ARGS ${few})
+baton_mpi_test(sample.host_poll.mpi.2.long RANKS 2 TARGET host_poll
+	LABELS sample ARGS --messages 1000 --bytes 65536)
+
+if(NOT TARGET pipeline)
+	return()
+endif()
+# As small as still learns enough; one thread for each rank's products.
+set(small --hidden 128 --epochs 30 --progress plain)
+set(one_thread OPENBLAS_NUM_THREADS=1)
+baton_run_test(sample.pipeline.alone TARGET pipeline LABELS sample
+	ARGS ${small} ENV ${one_thread})
+foreach(ranks 2 3 4)
+	baton_mpi_test(sample.pipeline.${ranks} RANKS ${ranks} TARGET pipeline
+		LABELS sample ARGS ${small} ENV ${one_thread})
+endforeach()
+# Fewer micro-batches than stages, and a stage for each layer.
+baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample
+	ARGS ${small} --layers 4 --micro-batches 2 ENV ${one_thread})
+
+# What is wrong with the input is said.
+baton_run_test(sample.pipeline.bad_batch TARGET pipeline LABELS sample
+	ARGS --batch 100)
+set_tests_properties(sample.pipeline.bad_batch PROPERTIES
+	PASS_REGULAR_EXPRESSION "--batch is 100, must be a multiple of")
+baton_run_test(sample.pipeline.bad_data TARGET pipeline LABELS sample
+	ARGS --data ${CMAKE_CURRENT_SOURCE_DIR}/hello.c)
+set_tests_properties(sample.pipeline.bad_data PROPERTIES
+	PASS_REGULAR_EXPRESSION "hello.c: line 1 does not begin with a digit")
