@@ -227,10 +227,10 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      struct baton_comm **comm_p);
 
 /*
- * Collective over the communicator's ranks (local after an abort).  BUSY, before
- * any communication, while queues of it are alive.  Otherwise waits until this
- * rank's operations have ended and all ranks have called, for at most the
- * options' timeout_ns; TIMEOUT leaves the communicator there and may be
+ * Collective over the communicator's ranks; local after an abort, and on the local
+ * transport, where a rank leaves alone.  BUSY, before any communication, while
+ * queues of it are alive.  Otherwise waits until this rank's operations have
+ * ended and all ranks have called, for at most the options' timeout_ns; TIMEOUT leaves the communicator there and may be
  * followed by another destroy, or by an abort and a destroy.  After BATON_OK
  * the communicator is gone and handles of its requests are STALE.  Nothing else
  * may run on the communicator beside destroy.  NULL is BATON_OK.

@@ -119,35 +119,37 @@ report(const struct batoni_op *op, uint64_t word,
 
 /* ---- one request ---- */
 
+/* It is pending, lent, or refused. */
+static enum baton_status
+test_slowly(baton_request request, struct baton_completion *completion_p)
+{
+	struct batoni_op *op = NULL;
+	uint64_t word = 0;
+	enum baton_status status = check_request("baton_test", request, &op,
+	                                         &word);
+
+	if (status != BATON_OK)
+		return status;
+	batoni_try_pass();
+	/* Another thread may have released it meanwhile. */
+	op = batoni_request_find(request, &word);
+	if (!op)
+		return refuse_handle("baton_test", request);
+	return report(op, word, completion_p);
+}
+
 enum baton_status
 baton_test(baton_request request, struct baton_completion *completion_p)
 {
-	struct batoni_op *op;
-	uint64_t word;
+	uint64_t word = 0;
+	const struct batoni_op *op = batoni_request_find(request, &word);
 
-	if (likely(batoni_may_call())) {
-		op = batoni_request_find(request, &word);
-		/* A lent one needs progress to get its buffer back. */
-		if (likely(op && (word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
-		                         BATONI_OP_DONE))
-			return report(op, word, completion_p);
-	}
-	{
-		enum baton_status status =
-			check_request("baton_test", request, &op, &word);
-
-		if (status != BATON_OK)
-			return status;
-	}
-	if (!atomic_load_explicit(&batoni_engine.driver,
-	                          memory_order_relaxed)) {
-		batoni_try_pass();
-		/* Another thread may have released it meanwhile. */
-		op = batoni_request_find(request, &word);
-		if (!op)
-			return refuse_handle("baton_test", request);
-	}
-	return report(op, word, completion_p);
+	/* A lent one needs progress to get its buffer back. */
+	if (likely(op && batoni_may_call() &&
+	           (word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
+	                   BATONI_OP_DONE))
+		return report(op, word, completion_p);
+	return test_slowly(request, completion_p);
 }
 
 struct waiting {

@@ -84,7 +84,6 @@ struct shared {
 	unsigned shift; /* from a 64-bit hash to a bucket */
 	int size;
 	int open;    /* ranks that have not closed */
-	int leaving; /* ranks that have asked to leave */
 };
 
 struct local {
@@ -92,7 +91,6 @@ struct local {
 	struct shared *shared;
 	struct node *nodes; /* by slot */
 	uint32_t requests_max;
-	bool leaving;
 	/* Nodes of this rank that are MOVING or OVER; the front is next. */
 	struct batoni_list_node copies;
 };
@@ -383,17 +381,13 @@ local_take_back(struct batoni_transport *transport,
 
 /* An ask stands: a rank that gives up waiting and asks again later is not
  * counted twice, and its peers may have left meanwhile. */
+/* A rank leaves alone: what it sent has been copied when it ends, and one thread
+ * may hold several ranks and destroy them one after the other. */
 static enum baton_status
 local_leave(struct batoni_transport *transport)
 {
-	struct local *local = to_local(transport);
-
-	if (!local->leaving) {
-		local->leaving = true;
-		local->shared->leaving++;
-	}
-	return local->shared->leaving == local->shared->size ? BATON_OK
-	                                                     : BATON_PENDING;
+	(void)transport;
+	return BATON_OK;
 }
 
 /* Let go of the node's peer, so that the rank can be freed. */
