@@ -288,10 +288,10 @@ START_TEST(a_rank_leaves_alone)
 {
 	struct world world;
 
-	world_open(&world, 3, 4);
+	open_world(&world, 3, 4);
 	ck_assert_int_eq(leave(&world, 2), BATON_OK);
 	ck_assert_int_eq(leave(&world, 2), BATON_OK);
-	world_close(&world);
+	close_world(&world);
 }
 END_TEST
 
