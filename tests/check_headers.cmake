@@ -2,7 +2,7 @@
 #
 # Every header compiles alone: all of them as C11, baton.h also as C++17, and
 # the initialisers of baton.h in both.
-# cmake -DROOT=... -DCC=... -DCXX=... [-DMPI_INCLUDES=dir;dir] -P this
+# cmake -DROOT=... -DCC=... -DCXX=... [-DMPI_INCLUDES=dir,dir] -P this
 cmake_minimum_required(VERSION 3.25)
 
 set(strict -fsyntax-only -Wall -Wextra -Wpedantic -Wundef -Werror
@@ -27,6 +27,7 @@ set(cxx17 ${CXX} -x c++ -std=c++17 ${strict} -I${ROOT}/include)
 set(internal ${CC} -x c -std=c11 -D_GNU_SOURCE ${strict} -I${ROOT}/include
              -I${ROOT}/runtime -I${ROOT}/transport)
 set(mpi)
+string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
 foreach(dir IN LISTS MPI_INCLUDES)
 	list(APPEND mpi -isystem ${dir})
 endforeach()

@@ -3,7 +3,7 @@
 # The shared library shows the functions that the public headers declare: those,
 # all of those, and nothing else; the static one defines nothing outside
 # baton_ and batoni_.
-# cmake -DROOT=... -DNM=... -DSHARED=... -DSTATIC=... -DHEADERS=a.h;b.h -P this
+# cmake -DROOT=... -DNM=... -DSHARED=... -DSTATIC=... -DHEADERS=a.h,b.h -P this
 cmake_minimum_required(VERSION 3.25)
 
 # The defined symbols of a library that others can link to, in names_p.
@@ -28,6 +28,7 @@ function(symbols library names_p)
 endfunction()
 
 set(declared)
+string(REPLACE "," ";" HEADERS "${HEADERS}")
 foreach(header IN LISTS HEADERS)
 	file(READ ${ROOT}/include/${header} text)
 	string(REGEX REPLACE "[][;]" " " text "${text}")

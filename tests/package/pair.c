@@ -53,7 +53,9 @@ main(void)
 	status = exchange(comms, &out, &in);
 	printf("baton %s: %s, %d arrived\n", baton_version(),
 	       baton_status_name(status), in);
-	for (int i = 0; i < 2; i++)
-		baton_comm_destroy(comms[i]);
+	for (int i = 0; i < 2; i++) {
+		if (baton_comm_destroy(comms[i]) != BATON_OK)
+			return 1;
+	}
 	return status == BATON_OK && in == out ? 0 : 1;
 }
