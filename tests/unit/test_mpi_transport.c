@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport by itself, two ranks, without the engine: a small driver
+ * calls its slots and notes what they say.
+ *
+ * Both ranks run the same tests.  They keep in step by the messages of the test
+ * and by barriers on a communicator of their own, never by time.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+#include "mpi_transport.h"
+
+#define SLOTS 1024u
+#define HEADER ((size_t)BATONI_MPI_HEADER_BYTES)
+#define CANARY 0xa5
+#define GUARD 4096u
+
+/* One transfer of the test. */
+struct op {
+	struct batoni_transfer transfer;
+	enum baton_status status;
+	unsigned ends;
+};
+
+/* Everything that a test uses; made afresh for each. */
+static struct world {
+	MPI_Comm side; /* for the test's own barriers */
+	int rank, peer;
+	struct batoni_mpi *mpi;
+	struct batoni_transport *transport;
+	struct batoni_transport_host host;
+	unsigned broken;
+	enum baton_status broken_status;
+	char broken_text[64];
+	struct op ops[SLOTS];
+	uint32_t used;
+} world;
+
+/* ---- the driver ---- */
+
+static void
+host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+          enum baton_status status)
+{
+	struct op *op = (struct op *)(void *)transfer;
+
+	ck_assert_ptr_eq(host, &world.host);
+	ck_assert_uint_eq(op->ends, 0);
+	op->ends++;
+	op->status = status;
+}
+
+static void
+host_broken(struct batoni_transport_host *host, enum baton_status fatal,
+            const char *call, int code, const char *text)
+{
+	ck_assert_ptr_eq(host, &world.host);
+	ck_assert_ptr_nonnull(call);
+	ck_assert_int_ne(code, MPI_SUCCESS);
+	world.broken++;
+	world.broken_status = fatal;
+	strncpy(world.broken_text, text, sizeof(world.broken_text) - 1);
+}
+
+static void
+open_world(void)
+{
+	MPI_Comm comm;
+
+	memset(&world, 0, sizeof(world));
+	world.host.done = host_done;
+	world.host.broken = host_broken;
+	MPI_Comm_dup(MPI_COMM_WORLD, &world.side);
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	MPI_Comm_rank(comm, &world.rank);
+	world.peer = 1 - world.rank;
+	ck_assert_int_eq(batoni_mpi_alloc(SLOTS, 2, &world.mpi), BATON_OK);
+	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
+	                                   BATON_PROGRESS_AUTO),
+	                 BATON_OK);
+	world.transport = &world.mpi->base;
+	world.transport->host = &world.host;
+}
+
+static void
+close_world(void)
+{
+	enum baton_status status;
+
+	ck_assert_uint_eq(world.transport->in_flight, 0);
+	ck_assert_uint_eq(world.transport->moving, 0);
+	ck_assert_uint_eq(world.mpi->count, 0);
+	do
+		status = world.transport->ops->leave(world.transport);
+	while (status == BATON_PENDING);
+	ck_assert_int_eq(status, BATON_OK);
+	world.transport->ops->close(world.transport, false);
+	MPI_Comm_free(&world.side);
+}
+
+static struct op *
+issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
+      int tag)
+{
+	struct op *op = &world.ops[world.used];
+
+	ck_assert_uint_lt(world.used, SLOTS);
+	memset(op, 0, sizeof(*op));
+	op->transfer.buffer = buffer;
+	op->transfer.bytes = bytes;
+	op->transfer.peer = peer;
+	op->transfer.tag = tag;
+	op->transfer.slot = world.used++ & 0xffffffu;
+	op->transfer.direction = (uint8_t)direction;
+	op->transfer.done_bytes = SIZE_MAX;
+	op->status = world.transport->ops->issue(world.transport,
+	                                         &op->transfer);
+	if (op->status != BATON_PENDING)
+		op->ends++;
+	return op;
+}
+
+static struct op *
+post(void *buffer, size_t bytes, int peer, int tag)
+{
+	return issue(BATONI_RECV, buffer, bytes, peer, tag);
+}
+
+static struct op *
+sent(const void *buffer, size_t bytes, int peer, int tag)
+{
+	union {
+		const void *read;
+		void *pointer;
+	} only = {.read = buffer};
+
+	return issue(BATONI_SEND, only.pointer, bytes, peer, tag);
+}
+
+static void
+finish(struct op *op, enum baton_status status, size_t bytes)
+{
+	while (!op->ends) {
+		ck_assert_uint_gt(world.transport->in_flight, 0);
+		world.transport->ops->test(world.transport);
+	}
+	ck_assert_int_eq(op->status, status);
+	ck_assert_uint_eq(op->transfer.done_bytes, bytes);
+}
+
+static void
+barrier(void)
+{
+	MPI_Barrier(world.side);
+}
+
+/* Wait until a message on the tag is here, unreceived. */
+static void
+await_arrival(int tag)
+{
+	int here = 0;
+
+	while (!here)
+		MPI_Iprobe(world.peer, tag, world.mpi->comm, &here,
+		           MPI_STATUS_IGNORE);
+}
+
+/* ---- buffers ---- */
+
+/* bytes and a guard behind them; all canaries. */
+static unsigned char *
+room(size_t bytes)
+{
+	unsigned char *buffer = malloc(bytes + GUARD);
+
+	ck_assert_ptr_nonnull(buffer);
+	memset(buffer, CANARY, bytes + GUARD);
+	return buffer;
+}
+
+static unsigned char
+pattern(size_t i, int seed)
+{
+	return (unsigned char)((i * 7 + i / 251 + (size_t)seed) % 251);
+}
+
+static unsigned char *
+message(size_t bytes, int seed)
+{
+	unsigned char *buffer = room(bytes);
+
+	for (size_t i = 0; i < bytes; i++)
+		buffer[i] = pattern(i, seed);
+	return buffer;
+}
+
+static void
+check_message(const unsigned char *buffer, size_t bytes, int seed)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		if (buffer[i] != pattern(i, seed))
+			ck_abort_msg("byte %zu of %zu is %u, not %u", i, bytes,
+			             buffer[i], pattern(i, seed));
+	}
+}
+
+/* Nothing was written from bytes on. */
+static void
+check_guard(const unsigned char *buffer, size_t bytes, size_t capacity)
+{
+	for (size_t i = bytes; i < capacity + GUARD; i++) {
+		if (buffer[i] != CANARY)
+			ck_abort_msg("byte %zu was written, beyond %zu", i,
+			             bytes);
+	}
+}
+
+static const size_t sizes[] = {
+	0,
+	1,
+	8,
+	BATONI_MPI_HEADER_BYTES - 1,
+	BATONI_MPI_HEADER_BYTES,
+	BATONI_MPI_HEADER_BYTES + 1,
+	64,
+	2047,
+	2048,
+	2049,
+	4096,
+	65536,
+	1u << 20,
+	16u << 20,
+	70u << 20,
+};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/* ---- messages ---- */
+
+START_TEST(every_size_arrives_whole_in_both_directions)
+{
+	for (size_t i = 0; i < SIZES; i++) {
+		unsigned char *out = message(sizes[i], (int)i + world.rank);
+		unsigned char *in = room(sizes[i]);
+		struct op *send, *recv;
+
+		world.used = 0;
+		send = sent(out, sizes[i], world.peer, 5);
+		recv = post(in, sizes[i], world.peer, 5);
+		finish(recv, BATON_OK, sizes[i]);
+		finish(send, BATON_OK, sizes[i]);
+		check_message(in, sizes[i], (int)i + world.peer);
+		check_guard(in, sizes[i], sizes[i]);
+		free(out);
+		free(in);
+	}
+}
+END_TEST
+
+START_TEST(a_shorter_message_leaves_the_rest_of_the_buffer)
+{
+	const size_t capacities[] = {8, 64, 100, 2048, 4096, 3u << 20};
+
+	for (size_t c = 0; c < 6; c++) {
+		for (size_t i = 0; i < SIZES && sizes[i] < capacities[c]; i++) {
+			unsigned char *out = message(sizes[i], 3);
+			unsigned char *in = room(capacities[c]);
+			struct op *send, *recv;
+
+			world.used = 0;
+			recv = post(in, capacities[c], world.peer, 0);
+			send = sent(out, sizes[i], world.peer, 0);
+			finish(send, BATON_OK, sizes[i]);
+			finish(recv, BATON_OK, sizes[i]);
+			check_message(in, sizes[i], 3);
+			/* A header may have been there. */
+			check_guard(in, sizes[i] > HEADER ? sizes[i] : HEADER,
+			            capacities[c]);
+			free(out);
+			free(in);
+		}
+	}
+}
+END_TEST
+
+/* posted: the receive is there before the message; else it comes after. */
+static void
+truncate_one(size_t capacity, size_t bytes, bool posted)
+{
+	unsigned char *out = message(bytes, 9);
+	unsigned char *in = room(capacity);
+	struct op *send, *recv;
+	char mark = 'm';
+
+	world.used = 0;
+	if (world.rank == 0) {
+		if (posted)
+			barrier();
+		send = sent(out, bytes, 1, 7);
+		finish(send, BATON_OK, bytes);
+		/* The communicator goes on. */
+		finish(sent(&mark, 1, 1, 7), BATON_OK, 1);
+	} else {
+		if (!posted)
+			await_arrival(7);
+		recv = post(in, capacity, 0, 7);
+		if (posted)
+			barrier();
+		finish(recv, BATON_ERR_TRUNCATED, bytes);
+		check_guard(in, capacity, capacity);
+		mark = 0;
+		finish(post(&mark, 1, 0, 7), BATON_OK, 1);
+		ck_assert_int_eq(mark, 'm');
+	}
+	free(out);
+	free(in);
+}
+
+START_TEST(a_longer_message_is_truncated_and_nothing_is_overwritten)
+{
+	const size_t capacities[] = {0,  1,    8,    60,   61,
+	                             62, 2047, 2048, 4096, 65536};
+	const size_t lengths[] = {1,    8,    60,   61,    62,
+	                          2048, 2049, 4096, 65537, 33u << 20};
+
+	for (size_t c = 0; c < 10; c++) {
+		for (size_t l = 0; l < 10; l++) {
+			if (lengths[l] <= capacities[c])
+				continue;
+			truncate_one(capacities[c], lengths[l], true);
+			truncate_one(capacities[c], lengths[l], false);
+		}
+	}
+}
+END_TEST
+
+START_TEST(messages_of_one_tag_arrive_in_order_whatever_their_path)
+{
+	enum { N = 60 };
+	const size_t lengths[] = {8, 4096, 61, 0, 65536, 2048};
+	unsigned char *out[N], *in[N];
+	struct op *sends[N], *recvs[N];
+
+	for (int i = 0; i < N; i++) {
+		out[i] = message(lengths[i % 6], i);
+		in[i] = room(65536);
+	}
+	for (int i = 0; i < N; i++)
+		sends[i] = sent(out[i], lengths[i % 6], world.peer, 1);
+	for (int i = 0; i < N; i++)
+		recvs[i] = post(in[i], 65536, world.peer, 1);
+	for (int i = 0; i < N; i++) {
+		finish(recvs[i], BATON_OK, lengths[i % 6]);
+		check_message(in[i], lengths[i % 6], i);
+	}
+	for (int i = 0; i < N; i++) {
+		finish(sends[i], BATON_OK, lengths[i % 6]);
+		free(out[i]);
+		free(in[i]);
+	}
+}
+END_TEST
+
+START_TEST(headers_may_be_received_in_any_order_of_tags)
+{
+	enum { N = 12 };
+	unsigned char *buffers[N];
+	struct op *ops[N];
+
+	for (int i = 0; i < N; i++) {
+		/* 4 KiB to 8 MiB: eager ones and others, one and two pieces. */
+		size_t bytes = (size_t)4096 << i;
+
+		buffers[i] = world.rank ? room(bytes) : message(bytes, i);
+	}
+	for (int i = 0; i < N && world.rank == 0; i++)
+		ops[i] = sent(buffers[i], (size_t)4096 << i, 1, i);
+	if (world.rank == 1)
+		await_arrival(N - 1);
+	for (int i = N; i-- > 0 && world.rank == 1;)
+		ops[i] = post(buffers[i], (size_t)4096 << i, 0, i);
+	for (int i = N; i-- > 0;) {
+		finish(ops[i], BATON_OK, (size_t)4096 << i);
+		check_message(buffers[i], (size_t)4096 << i, i);
+		free(buffers[i]);
+	}
+}
+END_TEST
+
+START_TEST(hundreds_in_flight_all_end_once)
+{
+	enum { N = 500 };
+	static unsigned char in[N][4200], out[N][4200];
+	const size_t lengths[] = {8, 0, 2000, 4096, 61};
+	struct op *sends[N], *recvs[N];
+
+	for (int i = 0; i < N; i++)
+		recvs[i] = post(in[i], sizeof(in[i]), world.peer, i);
+	ck_assert_uint_eq(world.transport->in_flight, N);
+	ck_assert_uint_eq(world.transport->moving, 0);
+	barrier();
+	for (int i = 0; i < N; i++) {
+		/* 7 and 500 have no common factor: all tags, out of order. */
+		int tag = i * 7 % N;
+
+		for (size_t b = 0; b < lengths[tag % 5]; b++)
+			out[tag][b] = pattern(b, tag);
+		sends[tag] = sent(out[tag], lengths[tag % 5], world.peer, tag);
+	}
+	for (int i = 0; i < N; i++) {
+		finish(recvs[i], BATON_OK, lengths[i % 5]);
+		finish(sends[i], BATON_OK, lengths[i % 5]);
+		check_message(in[i], lengths[i % 5], i);
+	}
+}
+END_TEST
+
+START_TEST(a_rank_can_send_to_itself)
+{
+	for (size_t i = 0; i < SIZES; i++) {
+		unsigned char *out = message(sizes[i], 1);
+		unsigned char *in = room(sizes[i]);
+		struct op *send, *recv;
+
+		world.used = 0;
+		send = sent(out, sizes[i], world.rank, 2);
+		recv = post(in, sizes[i], world.rank, 2);
+		finish(send, BATON_OK, sizes[i]);
+		finish(recv, BATON_OK, sizes[i]);
+		check_message(in, sizes[i], 1);
+		check_guard(in, sizes[i], sizes[i]);
+		free(out);
+		free(in);
+	}
+}
+END_TEST
+
+START_TEST(the_highest_tag_is_a_tag)
+{
+	int tag = world.transport->tag_max;
+	uint64_t out = 42, in = 0;
+	struct op *recv;
+
+	ck_assert_int_ge(tag, (1 << 20) - 1);
+	recv = post(&in, sizeof(in), world.peer, tag);
+	finish(sent(&out, sizeof(out), world.peer, tag), BATON_OK, sizeof(out));
+	finish(recv, BATON_OK, sizeof(in));
+	ck_assert_uint_eq(in, 42);
+}
+END_TEST
+
+/* ---- taking back ---- */
+
+static enum baton_status
+take_back(struct op *op)
+{
+	return world.transport->ops->take_back(world.transport, &op->transfer);
+}
+
+START_TEST(an_unmatched_receive_is_taken_back_and_gets_nothing)
+{
+	const size_t capacities[] = {8, 100, 65536};
+	unsigned char *in = room(65536);
+	uint64_t out = 7, next = 0;
+
+	for (size_t c = 0; c < 3; c++) {
+		struct op *gone = post(in, capacities[c], world.peer, 4);
+		struct op *kept = post(&next, sizeof(next), world.peer, 4);
+
+		ck_assert_int_eq(take_back(gone), BATON_ERR_CANCELED);
+		ck_assert_uint_eq(world.transport->in_flight, 1);
+		barrier();
+		next = 0;
+		finish(sent(&out, sizeof(out), world.peer, 4), BATON_OK,
+		       sizeof(out));
+		finish(kept, BATON_OK, sizeof(next));
+		ck_assert_uint_eq(next, 7);
+		ck_assert_uint_eq(gone->ends, 0);
+		check_guard(in, 0, 65536);
+	}
+	free(in);
+}
+END_TEST
+
+START_TEST(taking_back_a_receive_that_was_matched_gives_its_message)
+{
+	unsigned char *out = message(2000, 3);
+	unsigned char *in = room(2000);
+	struct op *op;
+
+	for (size_t bytes = 8; bytes <= 2000; bytes += 1992) {
+		if (world.rank == 0) {
+			finish(sent(out, bytes, 1, 6), BATON_OK, bytes);
+			continue;
+		}
+		await_arrival(6);
+		op = post(in, bytes, 0, 6);
+		ck_assert_int_eq(op->status, BATON_PENDING);
+		ck_assert_int_eq(take_back(op), BATON_OK);
+		ck_assert_uint_eq(op->transfer.done_bytes, bytes);
+		ck_assert_uint_eq(op->ends, 0);
+		check_message(in, bytes, 3);
+	}
+	free(out);
+	free(in);
+}
+END_TEST
+
+/* The header has come, the body follows: it must be received whatever happens,
+ * or the sender would wait for ever. */
+START_TEST(taking_back_a_receive_with_a_body_to_come_lends_it)
+{
+	const size_t bytes = 33u << 20;
+	const size_t capacities[] = {8, 65536, 33u << 20};
+	unsigned char *buffer = world.rank ? room(bytes) : message(bytes, 8);
+	enum baton_status status;
+	struct op *op;
+
+	for (size_t c = 0; c < 3; c++) {
+		size_t capacity = capacities[c];
+
+		if (world.rank == 0) {
+			op = sent(buffer, bytes, 1, 6);
+			if (!op->ends)
+				ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
+			finish(op, BATON_OK, bytes);
+			continue;
+		}
+		memset(buffer, CANARY, bytes);
+		await_arrival(6);
+		op = post(buffer, capacity, 0, 6);
+		status = take_back(op);
+		ck_assert_int_eq(status, BATON_ERR_BUSY);
+		ck_assert_uint_eq(world.transport->moving, 1);
+		ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
+		finish(op, capacity < bytes ? BATON_ERR_TRUNCATED : BATON_OK,
+		       bytes);
+		if (capacity == bytes)
+			check_message(buffer, bytes, 8);
+		check_guard(buffer, capacity, bytes);
+	}
+	free(buffer);
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(leave_waits_for_the_other_rank)
+{
+	if (world.rank == 0) {
+		for (int i = 0; i < 100; i++)
+			ck_assert_int_eq(
+				world.transport->ops->leave(world.transport),
+				BATON_PENDING);
+	}
+	barrier();
+}
+END_TEST
+
+START_TEST(a_message_of_another_protocol_breaks_the_transport)
+{
+	char garbage[BATONI_MPI_HEADER_BYTES] = {0};
+	unsigned char in[100];
+	struct op *op;
+
+	op = post(in, sizeof(in), world.peer, 9);
+	MPI_Send(garbage, (int)HEADER, MPI_BYTE, world.peer, 9,
+	         world.mpi->comm);
+	finish(op, BATON_ERR_MPI, 0);
+	ck_assert_uint_eq(world.broken, 1);
+	ck_assert_int_eq(world.broken_status, BATON_ERR_MPI);
+	ck_assert_str_eq(op->transfer.native_call, "MPI_Irecv");
+	ck_assert_ptr_nonnull(strstr(world.broken_text, "header"));
+}
+END_TEST
+
+START_TEST(a_call_that_mpi_refuses_breaks_the_transport_with_its_words)
+{
+	char text[64] = "";
+	char byte = 0;
+	struct op *op;
+
+	op = post(&byte, 1, 1000, 0);
+	ck_assert_int_eq(op->status, BATON_ERR_MPI);
+	ck_assert_str_eq(op->transfer.native_call, "MPI_Irecv");
+	op = sent(&byte, 1, 1000, 0);
+	ck_assert_int_eq(op->status, BATON_ERR_MPI);
+	ck_assert_str_eq(op->transfer.native_call, "MPI_Isend");
+	ck_assert_uint_eq(world.broken, 2);
+	world.transport->ops->error_text(world.transport,
+	                                 op->transfer.native_code, text,
+	                                 sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "rank"));
+}
+END_TEST
+
+START_TEST(opening_survives_any_allocation_that_fails)
+{
+	struct batoni_mpi *mpi;
+	unsigned long n;
+	long blocks = batoni_mem_blocks();
+
+	for (n = 1;; n++) {
+		enum baton_status status;
+
+		batoni_mem_fail_at(n);
+		status = batoni_mpi_alloc(16, 2, &mpi);
+		if (status == BATON_OK)
+			break;
+		ck_assert_int_eq(status, BATON_ERR_NOMEM);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	}
+	batoni_mem_fail_at(0);
+	ck_assert_uint_gt(n, 6);
+	batoni_mpi_free(mpi);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+}
+END_TEST
+
+START_TEST(the_thread_level_says_who_may_drive)
+{
+	static const struct {
+		int level;
+		enum baton_progress progress;
+		enum batoni_drivers drivers;
+		const char *name;
+	} cases[] = {
+		{MPI_THREAD_MULTIPLE, BATON_PROGRESS_AUTO, BATONI_DRIVERS_ANY,
+	         ", MPI_THREAD_MULTIPLE"},
+		{MPI_THREAD_SERIALIZED, BATON_PROGRESS_AUTO,
+	         BATONI_DRIVERS_CALLERS, ", MPI_THREAD_SERIALIZED"},
+		{MPI_THREAD_SERIALIZED, BATON_PROGRESS_THREAD,
+	         BATONI_DRIVERS_ANY, ", MPI_THREAD_SERIALIZED"},
+		{MPI_THREAD_FUNNELED, BATON_PROGRESS_THREAD,
+	         BATONI_DRIVERS_MAIN, ", MPI_THREAD_FUNNELED"},
+		{MPI_THREAD_SINGLE, BATON_PROGRESS_AUTO, BATONI_DRIVERS_MAIN,
+	         ", MPI_THREAD_SINGLE"},
+	};
+
+	for (size_t i = 0; i < 5; i++) {
+		struct batoni_mpi *mpi;
+
+		ck_assert_int_eq(batoni_mpi_alloc(1, 2, &mpi), BATON_OK);
+		ck_assert_int_eq(batoni_mpi_attach(mpi, world.mpi->comm,
+		                                   cases[i].level,
+		                                   cases[i].progress),
+		                 BATON_OK);
+		ck_assert_int_eq(mpi->base.drivers, cases[i].drivers);
+		ck_assert_ptr_nonnull(
+			strstr(mpi->base.library, cases[i].name));
+		ck_assert_ptr_nonnull(strstr(mpi->base.library, "MPI"));
+		ck_assert_ptr_null(strchr(mpi->base.library, '\n'));
+		batoni_mpi_free(mpi);
+	}
+}
+END_TEST
+
+/* Both ranks send before either receives, so that the sends cannot end. */
+START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
+{
+	static unsigned char out[1u << 20], in[1u << 20];
+	long blocks = batoni_mem_blocks();
+	uint64_t word;
+
+	sent(out, sizeof(out), world.peer, 1);
+	ck_assert_uint_ge(world.transport->moving, 1);
+	post(in, sizeof(in), world.peer, 2);
+	post(&word, sizeof(word), world.peer, 3);
+	world.transport->ops->close(world.transport, true);
+	/* The rooms of headers stay, and nothing else. */
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 6);
+	barrier();
+	MPI_Comm_free(&world.side);
+}
+END_TEST
+
+START_TEST(an_aborted_close_takes_unmatched_receives_back)
+{
+	static unsigned char in[2][100];
+	long blocks = batoni_mem_blocks();
+
+	post(in[0], 100, world.peer, 2);
+	post(in[1], 8, world.peer, 3);
+	world.transport->ops->close(world.transport, true);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 7);
+	barrier();
+	MPI_Comm_free(&world.side);
+}
+END_TEST
+
+/* ---- */
+
+/* One test at a time: when it fails here, the other rank may be waiting in it for
+ * what this one will never send. */
+static void
+run(const TTest *test, void (*close)(void))
+{
+	Suite *suite = suite_create("mpi_transport");
+	TCase *tcase = tcase_create(test->name);
+	SRunner *runner = srunner_create(suite);
+
+	tcase_add_checked_fixture(tcase, open_world, close);
+	tcase_add_test(tcase, test);
+	suite_add_tcase(suite, tcase);
+	srunner_set_fork_status(runner, CK_NOFORK);
+	srunner_run_all(runner, CK_SILENT);
+	if (srunner_ntests_failed(runner)) {
+		srunner_print(runner, CK_NORMAL);
+		fflush(stdout);
+		MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+	}
+	if (world.rank == 0)
+		printf("ok %s\n", test->name);
+	srunner_free(runner);
+}
+
+static void
+run_all(void)
+{
+	const TTest *const closed_in_order[] = {
+		every_size_arrives_whole_in_both_directions,
+		a_shorter_message_leaves_the_rest_of_the_buffer,
+		a_longer_message_is_truncated_and_nothing_is_overwritten,
+		messages_of_one_tag_arrive_in_order_whatever_their_path,
+		headers_may_be_received_in_any_order_of_tags,
+		hundreds_in_flight_all_end_once,
+		a_rank_can_send_to_itself,
+		the_highest_tag_is_a_tag,
+		an_unmatched_receive_is_taken_back_and_gets_nothing,
+		taking_back_a_receive_that_was_matched_gives_its_message,
+		taking_back_a_receive_with_a_body_to_come_lends_it,
+		leave_waits_for_the_other_rank,
+		a_message_of_another_protocol_breaks_the_transport,
+		a_call_that_mpi_refuses_breaks_the_transport_with_its_words,
+		opening_survives_any_allocation_that_fails,
+		the_thread_level_says_who_may_drive,
+	};
+	const TTest *const closed_by_themselves[] = {
+		an_aborted_close_takes_unmatched_receives_back,
+		an_aborted_close_leaves_to_mpi_what_mpi_still_has,
+	};
+
+	for (size_t i = 0;
+	     i < sizeof(closed_in_order) / sizeof(closed_in_order[0]); i++)
+		run(closed_in_order[i], close_world);
+	for (size_t i = 0; i < 2; i++)
+		run(closed_by_themselves[i], NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+	int provided, size;
+
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (size != 2)
+		printf("SKIP: needs two ranks, has %d\n", size);
+	else
+		run_all();
+	MPI_Finalize();
+	return size == 2 ? EXIT_SUCCESS : 77;
+}
