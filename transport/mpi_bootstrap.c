@@ -30,6 +30,7 @@
 #include "log.h"
 #include "mpi_transport.h"
 #include "registry.h"
+#include "thread.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
@@ -388,6 +389,7 @@ baton_comm_create_mpi(MPI_Comm parent, const struct baton_comm_options *options,
 	enum baton_status status;
 	int inter = 0;
 
+	BATONI_ENTER("baton_comm_create_mpi");
 	if (!initialized() || finalized())
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "MPI is not running: call MPI_Init_thread "
