@@ -139,6 +139,7 @@ static void
 call_locked(struct fake_stream *stream, struct fake_entry *entry)
 {
 	entry->phase = CALLING;
+	fake_machine.calling += !(entry->flags & BATONI_ITEM_LAUNCH);
 	if ((entry->flags & BATONI_ITEM_LAUNCH) &&
 	    !fake_machine.serialize_launches) {
 		stream->launched = entry;
@@ -166,6 +167,7 @@ make_call_locked(struct fake_entry *entry)
 	inside = false;
 	pthread_mutex_lock(&fake_lock);
 	entry->phase = CALLED;
+	fake_machine.calling -= !(entry->flags & BATONI_ITEM_LAUNCH);
 	fake_happened_locked();
 }
 
@@ -229,6 +231,7 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 			call_locked(stream, entry);
 		return;
 	case COPY:
+		entry->phase = CALLING; /* under way, to those who look */
 		pthread_mutex_unlock(&fake_lock);
 		if (entry->bytes > 0)
 			memcpy(entry->to, entry->from, entry->bytes);
@@ -248,13 +251,11 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 static bool
 poll_locked(struct fake_stream *stream, struct fake_entry *entry)
 {
-	uint64_t generation = fake_machine.generation;
 	bool over;
 
 	pthread_mutex_unlock(&fake_lock);
 	over = entry->kernel->poll(entry->kernel, entry->part);
 	pthread_mutex_lock(&fake_lock);
-	entry->polled = generation;
 	if (over)
 		pop_locked(stream);
 	return over;
@@ -318,8 +319,11 @@ runner_main(void *unused)
 		for (at = fake_machine.streams.next; at != &fake_machine.streams;
 		     at = at->next)
 			moved |= advance_locked(fake_to_stream(at));
+		if (!moved && generation == fake_machine.generation)
+			fake_machine.still = generation;
 		pthread_cond_broadcast(&fake_changed);
-		if (!moved && generation == fake_machine.generation && !fake_machine.stop)
+		if (fake_machine.still == fake_machine.generation &&
+		    !fake_machine.stop)
 			pthread_cond_wait(&work, &fake_lock);
 	}
 	pthread_mutex_unlock(&fake_lock);
@@ -344,7 +348,9 @@ is_settled_locked(const struct fake_stream *stream)
 	case CALLING:
 		return entry->flags & BATONI_ITEM_LAUNCH;
 	case RUNNING:
-		return entry->polled == fake_machine.generation;
+		/* Its peers are on other streams. */
+		return fake_machine.still == fake_machine.generation &&
+		       fake_machine.calling == 0;
 	}
 	return true;
 }
@@ -482,7 +488,6 @@ fake_device_launch(struct fake_kernel *kernel, const baton_stream *streams,
 		entry->kind = KERNEL;
 		entry->kernel = kernel;
 		entry->part = part;
-		entry->polled = UINT64_MAX;
 		entry->next = entries;
 		entries = entry;
 	}
@@ -538,6 +543,9 @@ fake_stream_fini(struct fake_stream *stream)
 		stream->head = entry->next;
 		if (entry->kind == MARK)
 			pass_mark(entry->mark);
+		/* One that was aborted takes this last chance to go. */
+		if (entry->kind == KERNEL)
+			entry->kernel->poll(entry->kernel, entry->part);
 		free(entry);
 	}
 }
@@ -547,6 +555,7 @@ fake_machine_start(void)
 {
 	fake_machine.stop = false;
 	fake_machine.calls_head = NULL;
+	fake_machine.calling = 0;
 	batoni_list_init(&fake_machine.streams);
 	batoni_list_init(&fake_machine.words);
 	memset(&fake_machine.default_stream, 0, sizeof(fake_machine.default_stream));

@@ -39,7 +39,7 @@ struct fake_mark {
 /* What is in a stream.  Of an item all is noted here that is needed after its
  * trigger: from then on it may be somebody else's. */
 struct fake_entry {
-	struct fake_entry *next;  /* of its stream */
+	struct fake_entry *next;   /* of its stream */
 	struct fake_entry *called; /* of the calls that are due */
 	enum fake_entry_kind kind;
 	enum fake_entry_phase phase;
@@ -54,7 +54,6 @@ struct fake_entry {
 	struct fake_mark *mark;
 	struct fake_kernel *kernel;
 	size_t part;
-	uint64_t polled; /* the generation that its last poll has seen */
 };
 
 struct fake_stream {
@@ -81,6 +80,8 @@ struct fake_machine {
 	pthread_t runner, caller;
 	bool stop;
 	uint64_t generation;
+	uint64_t still; /* the generation that a look has found nothing to do in */
+	unsigned calling; /* triggers that are due or running */
 	struct batoni_list_node streams;
 	struct batoni_list_node words; /* blocks that are allocated */
 	struct fake_stream default_stream;
