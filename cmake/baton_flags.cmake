@@ -26,3 +26,12 @@ elseif(NOT BATON_SANITIZE STREQUAL "")
 endif()
 target_compile_options(baton-flags INTERFACE ${sanitize})
 target_link_options(baton-flags INTERFACE ${sanitize})
+
+# In programs the leak check has to know the libraries to the end.
+if(BATON_SANITIZE STREQUAL "address+undefined")
+	set(program $<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>)
+	target_sources(baton-flags INTERFACE
+		$<${program}:${PROJECT_SOURCE_DIR}/tests/support/keep_loaded.c>)
+	target_link_options(baton-flags INTERFACE
+		$<${program}:LINKER:--export-dynamic-symbol=dlclose>)
+endif()

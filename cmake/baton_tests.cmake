@@ -63,7 +63,9 @@ set(BATON_MPI_ENVIRONMENT
 	PRTE_MCA_hwloc_default_binding_policy=none)
 
 set(BATON_SANITIZE_ENVIRONMENT
-	ASAN_OPTIONS=detect_stack_use_after_return=1
+	# The slow unwinder gets through libraries without frame pointers, so
+	# that lsan.supp can see whose leak it is.
+	ASAN_OPTIONS=detect_stack_use_after_return=1:fast_unwind_on_malloc=0
 	LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0
 	TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1
 	UBSAN_OPTIONS=print_stacktrace=1)
