@@ -260,6 +260,8 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
 	comm->thread_drives =
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
+	comm->direct =
+		comm->any_drives && comm->in_engine && !comm->stream_issued;
 	transport->host = &comm->host;
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);

@@ -46,6 +46,7 @@ struct baton_comm {
 	bool stream_issued; /* the transport */
 	bool thread_drives; /* the engine's thread may and shall */
 	bool any_drives;    /* drivers is ANY, and it is not lost */
+	bool direct;        /* enqueuers issue: in-engine, host-issued, any */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
@@ -133,8 +134,9 @@ void batoni_nudge(void);
 /* Wake the engine's thread out of its deep sleep. */
 void batoni_wake_thread(void);
 /* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
- * (0 polls once, negative for ever).  Returns ready's last answer. */
-bool batoni_wait_until(bool (*ready)(void *arg), void *arg,
+ * (0 polls once, negative for ever).  `driving` says whether the caller of ready
+ * drives.  Returns ready's last answer; it is not called again after true. */
+bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
                        int64_t timeout_ns);
 /* One pass if nobody else drives. */
 size_t batoni_try_pass(void);
@@ -183,6 +185,9 @@ batoni_may_drive(const struct baton_comm *comm)
 
 /* Give it its place: stream and FIFO.  It may be issued and ended within. */
 void batoni_op_place(struct batoni_op *op);
+/* The same for a transfer whose in-engine stream is idle, and that no other thread
+ * has seen yet. */
+void batoni_op_place_idle(struct batoni_op *op);
 /* Its stream got there. */
 void batoni_op_reached(struct batoni_op *op);
 void batoni_op_arm(struct batoni_op *op);

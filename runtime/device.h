@@ -38,6 +38,9 @@ struct batoni_device;
 /* `reached` runs a function of the program: call it on a thread where it may
  * block, never on the thread that drives. */
 #define BATONI_ITEM_LAUNCH 2u
+/* In-engine devices only, on an idle stream: it has been reached already, by who
+ * enqueues it, and only waits for its word. */
+#define BATONI_ITEM_PASSED 4u
 
 struct batoni_stream_item {
 	struct batoni_stream_item *next; /* the device's */

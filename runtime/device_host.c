@@ -166,6 +166,11 @@ host_enqueue(struct batoni_device *device, baton_stream handle,
 	}
 	stream->head = stream->tail = item;
 	atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
+	if (item->flags & BATONI_ITEM_PASSED) {
+		stream->head_reached = true;
+		block(stream);
+		return BATON_OK;
+	}
 	advance(stream);
 	return BATON_OK;
 }
@@ -179,6 +184,7 @@ host_release(struct batoni_device *device, _Atomic uint64_t *word,
 
 	(void)device;
 	atomic_store_explicit(word, value, memory_order_relaxed);
+	/* Mostly nobody waits, or one stream does. */
 	while ((stream = *link)) {
 		if (stream->head->word != word ||
 		    !word_has(word, stream->head->value)) {

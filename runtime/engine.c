@@ -43,7 +43,7 @@
 #define THREAD_SPINS 30u  /* passes without events before a nap */
 #define TURN_SPINS 200u   /* looks before a sleep while another drives */
 #define QUIET_SPINS 100u  /* passes without events before a doze */
-#define YIELD_PASSES 1000u
+#define YIELD_PASSES 10000u
 
 struct batoni_engine batoni_engine;
 _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
@@ -504,7 +504,7 @@ rest(unsigned idle, uint64_t limit_ns)
 }
 
 static bool
-drive(bool (*ready)(void *), void *arg, uint64_t limit_ns)
+drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 	unsigned idle = 0;
@@ -513,7 +513,7 @@ drive(bool (*ready)(void *), void *arg, uint64_t limit_ns)
 		size_t events = batoni_pass();
 
 		count_host_pass();
-		if (ready(arg))
+		if (ready(arg, true))
 			return true;
 		if (unlikely(atomic_load_explicit(&e->takers,
 		                                  memory_order_relaxed)))
@@ -535,29 +535,33 @@ drive(bool (*ready)(void *), void *arg, uint64_t limit_ns)
 }
 
 /* Another thread drives: sleep until it has done something or gone away. */
-static void
-await_turn(bool (*ready)(void *), void *arg)
+static bool
+await_turn(bool (*ready)(void *, bool), void *arg)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint32_t turn = atomic_load(&e->turn);
 
+	bool is_ready;
+
 	atomic_fetch_add(&e->sleepers, 1);
-	if (!ready(arg) && atomic_load(&e->driver))
+	is_ready = ready(arg, false);
+	if (!is_ready && atomic_load(&e->driver))
 		futex_wait(&e->turn, turn, 1000000u);
 	atomic_fetch_sub(&e->sleepers, 1);
+	return is_ready;
 }
 
 bool
-batoni_wait_until(bool (*ready)(void *), void *arg, int64_t timeout_ns)
+batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 {
 	uint64_t limit_ns = BATONI_NEVER;
 	bool is_ready;
 
-	if (ready(arg))
+	if (ready(arg, false))
 		return true;
 	if (timeout_ns == 0) {
 		batoni_try_pass();
-		return ready(arg);
+		return ready(arg, false);
 	}
 	if (timeout_ns > 0)
 		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
@@ -567,15 +571,15 @@ batoni_wait_until(bool (*ready)(void *), void *arg, int64_t timeout_ns)
 			batoni_leave();
 			return is_ready;
 		}
-		if (ready(arg))
+		if (ready(arg, false))
 			return true;
 		if (limit_ns != BATONI_NEVER && spins % 16 == 15 &&
 		    batoni_real_ns() >= limit_ns)
 			return false;
 		if (spins < TURN_SPINS)
 			__builtin_ia32_pause();
-		else
-			await_turn(ready, arg);
+		else if (await_turn(ready, arg))
+			return true;
 	}
 }
 

@@ -19,17 +19,15 @@
 
 #include "log.h"
 
-struct batoni_op *
-batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
-              baton_stream stream, uint64_t holders)
+/* Set what all kinds have; publish the holders last: the driver's scans look at
+ * the state once they see ENGINE. */
+static inline void
+init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
+        baton_stream stream, uint64_t holders)
 {
-	struct batoni_op *op = batoni_pool_take(&comm->pool);
-	uint32_t slot;
+	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 	uint64_t word;
 
-	if (unlikely(!op))
-		return NULL;
-	slot = batoni_pool_slot(&comm->pool, op);
 	op->comm = comm;
 	op->transfer.buffer = NULL;
 	op->transfer.bytes = 0;
@@ -56,9 +54,34 @@ batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
 	if (unlikely(comm->pool.stamps))
 		comm->pool.stamps[slot] = (struct batoni_stamps){
 			.enqueued_ns = batoni_now_ns()};
-	/* The driver's scans look at the state once they see ENGINE here. */
 	word = atomic_load_explicit(&op->word, memory_order_relaxed);
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
+}
+
+/* The driver's cache may hold the last free ones. */
+static struct batoni_op *
+take_cached(struct baton_comm *comm)
+{
+	struct batoni_op *op;
+
+	if (!batoni_try())
+		return NULL;
+	op = batoni_pool_take_driving(&comm->pool);
+	batoni_leave();
+	return op;
+}
+
+struct batoni_op *
+batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
+              baton_stream stream, uint64_t holders)
+{
+	struct batoni_op *op = batoni_pool_take(&comm->pool);
+
+	if (unlikely(!op))
+		op = take_cached(comm);
+	if (unlikely(!op))
+		return NULL;
+	init_op(op, comm, kind, stream, holders);
 	return op;
 }
 
@@ -89,12 +112,27 @@ reached_launch(struct batoni_stream_item *item)
 
 /* ---- publishing ---- */
 
+/* The driver's lock is ours, and now we give it up. */
+static inline void
+leave_after_enqueue(struct baton_comm *comm)
+{
+	struct batoni_engine *e = &batoni_engine;
+	bool pending;
+
+	if (e->finish || e->ready)
+		batoni_settle();
+	pending = comm->active != 0 && comm->thread_drives;
+	batoni_leave();
+	if (pending && unlikely(atomic_load_explicit(&e->deep,
+	                                             memory_order_relaxed)))
+		batoni_wake_thread();
+}
+
 void
 batoni_publish(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm *comm = op->comm;
-	bool pending;
 
 	if (unlikely(!batoni_try())) {
 		batoni_inbox_push(op);
@@ -103,13 +141,7 @@ batoni_publish(struct batoni_op *op)
 	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
 		batoni_place_inbox();
 	batoni_op_place(op);
-	if (e->finish || e->ready)
-		batoni_settle();
-	pending = comm->active != 0 && comm->thread_drives;
-	batoni_leave();
-	if (pending && unlikely(atomic_load_explicit(&e->deep,
-	                                             memory_order_relaxed)))
-		batoni_wake_thread();
+	leave_after_enqueue(comm);
 }
 
 /* Put the item on an asynchronous stream, and the record in the inbox. */
@@ -356,58 +388,118 @@ refuse_full(const char *call, const struct baton_comm *comm)
 	                     call, comm->pool.size);
 }
 
-static enum baton_status
-enqueue_transfer(const char *call, enum batoni_op_kind kind,
-                 struct baton_comm *comm, const struct arguments *a)
+/* What a transfer has beyond other kinds.  The options may refuse it. */
+static inline enum baton_status
+init_transfer(struct batoni_op *op, const struct arguments *a, size_t bytes)
 {
-	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
-	size_t size = baton_datatype_size(a->type);
-	struct batoni_op *op, *group = NULL;
-	enum baton_status status;
-	baton_request handle;
-
-	status = batoni_check_target(call, comm, a->stream, false);
-	if (unlikely(status != BATON_OK))
-		return batoni_group_refuse(comm, status);
-	if (unlikely(!arguments_fine(comm, a, size)))
-		return batoni_group_refuse(comm,
-		                           refuse_arguments(call, comm, a));
-	if (a->options) {
-		status = check_options(call, a->options, false);
-		if (unlikely(status != BATON_OK))
-			return batoni_group_refuse(comm, status);
-	}
-	op = batoni_op_new(comm, kind, a->stream,
-	                   a->request_p ? held | BATONI_OP_HANDLE : held);
-	if (unlikely(!op))
-		return batoni_group_refuse(comm, refuse_full(call, comm));
 	/* A send's buffer is only read. */
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
-	op->transfer.bytes = a->count * size;
+	op->transfer.bytes = bytes;
 	op->transfer.peer = a->peer;
 	op->transfer.tag = a->tag;
 	op->transfer.direction =
-		kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
-	if (a->options) {
-		status = apply_options(op, a->options);
-		if (unlikely(status != BATON_OK))
-			return batoni_group_refuse(comm, batoni_unmake(op, status));
+		op->kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
+	return a->options ? apply_options(op, a->options) : BATON_OK;
+}
+
+static inline uint64_t
+holders_of(const struct arguments *a)
+{
+	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
+
+	return a->request_p ? held | BATONI_OP_HANDLE : held;
+}
+
+/* The usual way, with the driver's lock: nothing between the call and the
+ * transport. */
+static inline enum baton_status
+enqueue_driving(const char *call, enum batoni_op_kind kind,
+                struct baton_comm *comm, const struct arguments *a,
+                size_t bytes)
+{
+	struct batoni_op *op;
+	enum baton_status status;
+	baton_request handle;
+
+	if (unlikely(atomic_load_explicit(&batoni_engine.inbox,
+	                                  memory_order_relaxed)))
+		batoni_place_inbox();
+	op = batoni_pool_take_driving(&comm->pool);
+	if (unlikely(!op)) {
+		batoni_leave();
+		return refuse_full(call, comm);
 	}
-	/* Once it is published it may be over. */
+	init_op(op, comm, kind, a->stream, holders_of(a));
+	status = init_transfer(op, a, bytes);
+	if (unlikely(status != BATON_OK)) {
+		batoni_leave();
+		return batoni_unmake(op, status);
+	}
+	/* Once it is placed it may be over. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
-	if (unlikely(batoni_thread.groups != NULL))
-		group = batoni_group_open(comm);
-	if (unlikely(group != NULL)) {
+	if (likely(comm->device_ops->stream_idle(comm->device, a->stream) ==
+	           BATON_OK))
+		batoni_op_place_idle(op);
+	else
+		batoni_op_place(op);
+	leave_after_enqueue(comm);
+	if (a->request_p)
+		*a->request_p = handle;
+	return BATON_OK;
+}
+
+/* Any other way: a group, another driver, another kind of device or transport. */
+static enum baton_status
+enqueue_otherwise(const char *call, enum batoni_op_kind kind,
+                  struct baton_comm *comm, const struct arguments *a,
+                  size_t bytes)
+{
+	struct batoni_op *op, *group;
+	enum baton_status status;
+	baton_request handle;
+
+	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
+	if (unlikely(!op))
+		return refuse_full(call, comm);
+	status = init_transfer(op, a, bytes);
+	if (unlikely(status != BATON_OK))
+		return batoni_unmake(op, status);
+	handle = batoni_op_handle(op, atomic_load_explicit(
+					      &op->word, memory_order_relaxed));
+	group = batoni_group_open(comm);
+	if (group) {
 		status = batoni_group_add(group, op);
 		if (status != BATON_OK)
-			return batoni_group_refuse(comm, batoni_unmake(op, status));
+			return batoni_unmake(op, status);
 	} else {
 		status = publish(op);
 	}
 	if (likely(status == BATON_OK) && a->request_p)
 		*a->request_p = handle;
 	return status;
+}
+
+static inline enum baton_status
+enqueue_transfer(const char *call, enum batoni_op_kind kind,
+                 struct baton_comm *comm, const struct arguments *a)
+{
+	size_t size = baton_datatype_size(a->type);
+	enum baton_status status;
+
+	status = batoni_check_target(call, comm, a->stream, false);
+	if (likely(status == BATON_OK) &&
+	    unlikely(!arguments_fine(comm, a, size)))
+		status = refuse_arguments(call, comm, a);
+	if (likely(status == BATON_OK) && a->options)
+		status = check_options(call, a->options, false);
+	if (unlikely(status != BATON_OK))
+		return batoni_group_refuse(comm, status);
+	if (likely(comm->direct && !batoni_thread.groups && batoni_try()))
+		return enqueue_driving(call, kind, comm, a, a->count * size);
+	status = enqueue_otherwise(call, kind, comm, a, a->count * size);
+	return likely(status == BATON_OK) ? status
+	                                  : batoni_group_refuse(comm, status);
 }
 
 enum baton_status

@@ -39,7 +39,7 @@ is_transfer(const struct batoni_op *op)
 
 /* ---- counting ---- */
 
-static void
+static inline void
 count_active(struct baton_comm *comm, int change)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -179,6 +179,18 @@ place_on_stream(struct batoni_op *op)
 		                          &op->item);
 }
 
+/* Nothing is before it in its FIFO, and this thread may issue. */
+static inline bool
+may_issue_now(const struct batoni_op *op)
+{
+	const struct baton_comm *comm = op->comm;
+
+	return (comm->fifos.live == 0 ||
+	        !batoni_fifo_find(&comm->fifos,
+	                          batoni_fifo_key(&op->transfer))) &&
+	       batoni_may_drive(comm);
+}
+
 static void
 place_transfer(struct batoni_op *op)
 {
@@ -187,12 +199,8 @@ place_transfer(struct batoni_op *op)
 
 	if (!grouped)
 		place_on_stream(op);
-	/* The fast path: nothing before it in its FIFO, its stream is here. */
-	if (likely((op->flags & BATONI_FLAG_REACHED) && !grouped &&
-	           (comm->fifos.live == 0 ||
-	            !batoni_fifo_find(&comm->fifos,
-	                              batoni_fifo_key(&op->transfer))) &&
-	           batoni_may_drive(comm))) {
+	if ((op->flags & BATONI_FLAG_REACHED) && !grouped &&
+	    may_issue_now(op)) {
 		op->state = BATONI_ARMED;
 		start_clock(op);
 		batoni_op_issue(op);
@@ -238,6 +246,50 @@ batoni_op_place(struct batoni_op *op)
 		batoni_op_finish(op);
 }
 
+/* The fast path: its stream is idle, so it is reached here and now.  One that ends
+ * within issue was never on its stream, and nobody else has seen it yet. */
+void
+batoni_op_place_idle(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status;
+
+	if (unlikely(!may_issue_now(op) || comm->breaking != BATON_OK)) {
+		batoni_op_place(op);
+		return;
+	}
+	count_active(comm, 1);
+	op->flags |= BATONI_FLAG_REACHED;
+	op->state = BATONI_ISSUED;
+	start_clock(op);
+	status = comm->transport_ops->issue(comm->transport, &op->transfer);
+	if (likely(status == BATON_PENDING)) {
+		if (op->item.word) {
+			op->item.flags |= BATONI_ITEM_PASSED;
+			place_on_stream(op);
+		}
+		return;
+	}
+	if (likely(status == BATON_OK && !op->queue && !comm->pool.stamps)) {
+		uint64_t word = atomic_load_explicit(&op->word,
+		                                     memory_order_relaxed);
+
+		count_active(comm, -1);
+		op->status = status;
+		op->state = BATONI_ENDED;
+		if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
+			batoni_list_remove(&op->deadline);
+		/* No join has looked at its word: DONE is enough. */
+		word = (word | BATONI_OP_DONE) &
+		       ~(uint64_t)(BATONI_OP_ENGINE | BATONI_OP_STREAM);
+		atomic_store_explicit(&op->word, word, memory_order_release);
+		if (!(word & BATONI_OP_HELD))
+			batoni_pool_return_driving(&comm->pool, op);
+		return;
+	}
+	batoni_op_complete(op, status);
+}
+
 /* ---- issuing ---- */
 
 void
@@ -281,7 +333,7 @@ change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 		memory_order_acq_rel, memory_order_relaxed))
 		;
 	if ((((before | set) & ~drop) & BATONI_OP_HELD) == 0)
-		batoni_pool_return(&op->comm->pool, op);
+		batoni_pool_return_driving(&op->comm->pool, op);
 	return before;
 }
 

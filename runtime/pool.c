@@ -86,15 +86,9 @@ void
 batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op)
 {
 	uint32_t index = batoni_pool_slot(pool, op);
-	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
-	uint64_t generation = (word >> 32) + 1;
 	uint64_t head;
 
-	/* Generation 0 would make a null handle look alive. */
-	if ((uint32_t)generation == 0)
-		generation = 1;
-	atomic_store_explicit(&op->word, generation << 32,
-	                      memory_order_relaxed);
+	batoni_pool_next_generation(op);
 	head = atomic_load_explicit(&pool->free, memory_order_relaxed);
 	do {
 		atomic_store_explicit(&pool->next_free[index], INDEX(head),

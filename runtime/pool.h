@@ -2,7 +2,8 @@
 /*
  * The fixed pool of operation records of one communicator.  Any thread takes
  * and returns; the free list is a stack of indices under one compare-and-swap,
- * with a tag against ABA.
+ * with a tag against ABA.  The driver keeps a few in a cache of his own, which
+ * costs him no atomic operation.
  *
  * Beside each record, in arrays of their own: the word that streams wait for
  * (device memory), the value of that word at which the record's present use has
@@ -24,6 +25,8 @@ struct batoni_pool {
 	struct batoni_stamps *stamps; /* NULL: not kept */
 	_Atomic uint32_t *next_free;  /* index + 1; 0 ends the list */
 	uint32_t size;
+	struct batoni_op *cache; /* driver: free ones, linked by next */
+	uint32_t cached;         /* driver: how many */
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
@@ -39,6 +42,47 @@ uint32_t batoni_pool_fini(struct batoni_pool *pool,
 struct batoni_op *batoni_pool_take(struct batoni_pool *pool);
 /* Nobody holds it any more: next generation, back to the free ones. */
 void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
+
+#define BATONI_POOL_CACHE 16u
+
+static inline void
+batoni_pool_next_generation(struct batoni_op *op)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+	uint32_t generation = (uint32_t)(word >> 32) + 1;
+
+	/* Generation 0 would make a null handle look alive. */
+	atomic_store_explicit(&op->word,
+	                      (uint64_t)(generation ? generation : 1) << 32,
+	                      memory_order_relaxed);
+}
+
+/* The same two for the driver. */
+static inline struct batoni_op *
+batoni_pool_take_driving(struct batoni_pool *pool)
+{
+	struct batoni_op *op = pool->cache;
+
+	if (!op)
+		return batoni_pool_take(pool);
+	pool->cache = op->next;
+	pool->cached--;
+	pool->values[op - pool->ops]++;
+	return op;
+}
+
+static inline void
+batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
+{
+	if (pool->cached == BATONI_POOL_CACHE) {
+		batoni_pool_return(pool, op);
+		return;
+	}
+	batoni_pool_next_generation(op);
+	op->next = pool->cache;
+	pool->cache = op;
+	pool->cached++;
+}
 
 static inline uint32_t
 batoni_pool_slot(const struct batoni_pool *pool, const struct batoni_op *op)

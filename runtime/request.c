@@ -152,96 +152,125 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	return test_slowly(request, completion_p);
 }
 
+/* Give up the handle whose word was just seen.  False: it is gone already. */
+static bool
+drop_handle(struct batoni_op *op, uint64_t word, bool driving)
+{
+	const uint64_t generation = word >> 32;
+	uint64_t after;
+
+	do {
+		if (word >> 32 != generation || !(word & BATONI_OP_HANDLE))
+			return false;
+		after = word & ~(uint64_t)BATONI_OP_HANDLE;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&op->word, &word, after, memory_order_acq_rel,
+		memory_order_acquire));
+	if (after & BATONI_OP_HELD)
+		return true;
+	if (driving)
+		batoni_pool_return_driving(&op->comm->pool, op);
+	else
+		batoni_pool_return(&op->comm->pool, op);
+	return true;
+}
+
 struct waiting {
+	baton_request request;
 	struct batoni_op *op;
-	uint64_t word;
+	struct baton_completion *completion_p;
+	bool release; /* when it is over */
+	enum baton_status status;
 };
 
 /* Over, or gone: released by another thread. */
 static bool
-is_over(void *arg)
+is_over(void *arg, bool driving)
 {
 	struct waiting *waiting = arg;
-	uint64_t word = atomic_load_explicit(&waiting->op->word,
-	                                     memory_order_acquire);
-	bool stale = (word ^ waiting->word) >> 32 || !(word & BATONI_OP_HANDLE);
+	struct batoni_op *op = waiting->op;
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
 
-	if (!stale && !(word & BATONI_OP_DONE))
+	if (unlikely((word ^ waiting->request) >> 32 ||
+	             !(word & BATONI_OP_HANDLE))) {
+		waiting->status = BATON_ERR_STALE;
+		return true;
+	}
+	if (!(word & BATONI_OP_DONE))
 		return false;
-	waiting->word = stale ? 0 : word;
+	waiting->status = report(op, word, waiting->completion_p);
+	if (waiting->release && !drop_handle(op, word, driving))
+		waiting->status = BATON_ERR_STALE;
 	return true;
 }
 
 static enum baton_status
-wait_one(const char *call, baton_request request, int64_t timeout_ns,
-         struct baton_completion *completion_p)
+wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 {
-	struct waiting waiting;
-	enum baton_status status = check_request(call, request, &waiting.op,
-	                                         &waiting.word);
+	uint64_t word = 0;
+	enum baton_status status = check_request(call, waiting->request,
+	                                         &waiting->op, &word);
 
 	if (unlikely(status != BATON_OK))
 		return status;
-	batoni_wait_until(is_over, &waiting, timeout_ns);
-	if (unlikely(waiting.word == 0))
-		return refuse_handle(call, request);
-	return report(waiting.op, waiting.word, completion_p);
+	if (!batoni_wait_until(is_over, waiting, timeout_ns)) {
+		if (waiting->completion_p)
+			batoni_completion_fill(waiting->op,
+			                       word & ~(uint64_t)BATONI_OP_DONE,
+			                       waiting->completion_p);
+		return BATON_PENDING;
+	}
+	if (unlikely(waiting->status == BATON_ERR_STALE))
+		return refuse_handle(call, waiting->request);
+	return waiting->status;
 }
 
 enum baton_status
 baton_wait(baton_request request, int64_t timeout_ns,
            struct baton_completion *completion_p)
 {
-	return wait_one("baton_wait", request, timeout_ns, completion_p);
-}
+	struct waiting waiting = {.request = request,
+	                          .completion_p = completion_p};
 
-static enum baton_status
-release(const char *call, baton_request *request_p)
-{
-	uint64_t word;
-	struct batoni_op *op = batoni_request_find(*request_p, &word);
-
-	if (unlikely(!op))
-		return refuse_handle(call, *request_p);
-	while (!atomic_compare_exchange_weak_explicit(
-		&op->word, &word, word & ~(uint64_t)BATONI_OP_HANDLE,
-		memory_order_acq_rel, memory_order_acquire)) {
-		if (word >> 32 != *request_p >> 32 ||
-		    !(word & BATONI_OP_HANDLE))
-			return refuse_handle(call, *request_p);
-	}
-	if (((word & ~(uint64_t)BATONI_OP_HANDLE) & BATONI_OP_HELD) == 0)
-		batoni_pool_return(&op->comm->pool, op);
-	*request_p = BATON_REQUEST_NULL;
-	return BATON_OK;
+	return wait_one("baton_wait", &waiting, timeout_ns);
 }
 
 enum baton_status
 baton_finish(baton_request *request_p, int64_t timeout_ns,
              struct baton_completion *completion_p)
 {
+	struct waiting waiting = {.completion_p = completion_p,
+	                          .release = true};
 	enum baton_status status;
 
 	if (!request_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_finish: request_p is NULL");
-	status = wait_one("baton_finish", *request_p, timeout_ns, completion_p);
+	waiting.request = *request_p;
+	status = wait_one("baton_finish", &waiting, timeout_ns);
 	if (status != BATON_PENDING && status != BATON_ERR_STALE &&
 	    status != BATON_ERR_INVALID)
-		release("baton_finish", request_p);
+		*request_p = BATON_REQUEST_NULL;
 	return status;
 }
 
 enum baton_status
 baton_release(baton_request *request_p)
 {
+	struct batoni_op *op;
+	uint64_t word;
+
 	BATONI_ENTER("baton_release");
 	if (!request_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_release: request_p is NULL");
 	if (*request_p == BATON_REQUEST_NULL)
 		return BATON_OK;
-	return release("baton_release", request_p);
+	op = batoni_request_find(*request_p, &word);
+	if (!op || !drop_handle(op, word, false))
+		return refuse_handle("baton_release", *request_p);
+	*request_p = BATON_REQUEST_NULL;
+	return BATON_OK;
 }
 
 enum baton_status
@@ -302,11 +331,12 @@ look(baton_request request)
 }
 
 static bool
-any_over(void *arg)
+any_over(void *arg, bool driving)
 {
 	struct waiting_many *many = arg;
 	bool nothing = true;
 
+	(void)driving;
 	for (size_t i = 0; i < many->count; i++) {
 		int seen = look(many->requests[i]);
 
@@ -321,10 +351,11 @@ any_over(void *arg)
 }
 
 static bool
-all_over(void *arg)
+all_over(void *arg, bool driving)
 {
 	struct waiting_many *many = arg;
 
+	(void)driving;
 	/* Those before the index are over: none is looked at twice. */
 	for (; many->index < many->count; many->index++) {
 		int seen = look(many->requests[many->index]);

@@ -134,10 +134,11 @@ baton_stream_query(struct baton_comm *comm, baton_stream stream)
 }
 
 static bool
-is_done(void *arg)
+is_done(void *arg, bool driving)
 {
 	struct batoni_op *op = arg;
 
+	(void)driving;
 	return atomic_load_explicit(&op->word, memory_order_acquire) &
 	       BATONI_OP_DONE;
 }
