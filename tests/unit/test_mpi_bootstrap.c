@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Creating communicators over MPI, and who starts and finalises MPI when.
+ *
+ * MPI can be started once in a process, so every test is a run of its own, of
+ * two ranks, named by the argument.  How the process leaves belongs to the test:
+ * the last exit handler looks whether MPI is finalised, and makes its mind up.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "baton_mpi.h"
+#include "mem.h"
+
+static int rank;
+
+/* What the process must leave behind. */
+static enum { AS_IT_IS, FINALIZED } leaving;
+
+static void
+check_leaving(void)
+{
+	int finalized = 0;
+
+	MPI_Finalized(&finalized);
+	if (leaving == FINALIZED && !finalized) {
+		printf("not ok: the process leaves without MPI_Finalize\n");
+		fflush(stdout);
+		_exit(EXIT_FAILURE);
+	}
+}
+
+static void
+start_mpi(int level)
+{
+	int provided;
+
+	MPI_Init_thread(NULL, NULL, level, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+}
+
+static struct baton_comm *
+world(void)
+{
+	struct baton_comm *comm = NULL;
+
+	ck_assert_int_eq(baton_comm_create(NULL, &comm), BATON_OK);
+	rank = baton_comm_rank(comm);
+	return comm;
+}
+
+/* One number to the other rank and one from it. */
+static void
+exchange(struct baton_comm *comm)
+{
+	int peer = 1 - baton_comm_rank(comm);
+	int out = 40 + baton_comm_rank(comm), in = 0;
+	baton_request send, recv;
+
+	ck_assert_int_eq(baton_send(&out, 1, BATON_INT32, peer, 1, comm, NULL,
+	                            NULL, &send),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&in, 1, BATON_INT32, peer, 1, comm, NULL,
+	                            NULL, &recv),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_finish(&recv, -1, NULL), BATON_OK);
+	ck_assert_int_eq(baton_finish(&send, -1, NULL), BATON_OK);
+	ck_assert_int_eq(in, 40 + peer);
+}
+
+/* ---- what is refused ---- */
+
+static void
+refused(MPI_Comm parent, const struct baton_comm_options *options,
+        struct baton_comm **comm_p, enum baton_status status, const char *why)
+{
+	ck_assert_int_eq(baton_comm_create_mpi(parent, options, comm_p),
+	                 status);
+	if (!strstr(baton_last_error(), why))
+		ck_abort_msg("\"%s\" does not say \"%s\"", baton_last_error(),
+		             why);
+}
+
+START_TEST(arguments_are_refused)
+{
+	struct baton_comm_options local = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *const untouched = (struct baton_comm *)&local;
+	struct baton_comm *comm = untouched;
+	MPI_Comm half, inter;
+
+	local.transport = BATON_TRANSPORT_LOCAL;
+	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID, "not running");
+	start_mpi(MPI_THREAD_MULTIPLE);
+	MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &half);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank, 1, &inter);
+	refused(MPI_COMM_NULL, NULL, &comm, BATON_ERR_INVALID, "MPI_COMM_NULL");
+	refused(inter, NULL, &comm, BATON_ERR_INVALID, "intercommunicator");
+	refused(MPI_COMM_WORLD, NULL, NULL, BATON_ERR_INVALID, "comm_p");
+	refused(MPI_COMM_WORLD, &local, &comm, BATON_ERR_UNSUPPORTED,
+	        "transport");
+	ck_assert_ptr_eq(comm, untouched);
+	MPI_Comm_free(&inter);
+	MPI_Comm_free(&half);
+	MPI_Finalize();
+	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID, "not running");
+}
+END_TEST
+
+START_TEST(a_rank_that_is_refused_tells_the_others)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *comm = NULL;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	if (rank == 1)
+		options.requests_max = BATON_REQUESTS_MAX_LIMIT + 1;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
+	        rank == 1 ? "requests_max" : "rank 1");
+	if (rank == 0)
+		options.transport = BATON_TRANSPORT_NCCL;
+	options.requests_max = 16;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        rank == 0 ? "NCCL" : "rank 0");
+	ck_assert_ptr_null(comm);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(a_rank_without_memory_tells_the_others)
+{
+	struct baton_comm *comm = NULL;
+	long blocks = batoni_mem_blocks();
+	unsigned long n;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	for (n = 1;; n++) {
+		enum baton_status status;
+
+		if (rank == 1)
+			batoni_mem_fail_at(n);
+		status = baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm);
+		if (status == BATON_OK)
+			break;
+		ck_assert_int_eq(status, BATON_ERR_NOMEM);
+		ck_assert_ptr_null(comm);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+		if (rank == 0)
+			ck_assert_ptr_nonnull(
+				strstr(baton_last_error(), "rank 1"));
+	}
+	batoni_mem_fail_at(0);
+	/* The transport's seven, and some of the engine's. */
+	ck_assert_uint_gt(n, 8);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+/* ---- what is made ---- */
+
+START_TEST(the_parent_is_left_as_it_was)
+{
+	MPI_Errhandler before, after;
+	struct baton_comm *comm;
+	MPI_Comm parent;
+	int size;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	MPI_Comm_dup(MPI_COMM_WORLD, &parent);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+	ck_assert_int_eq(baton_comm_create_mpi(parent, NULL, &comm), BATON_OK);
+	MPI_Comm_free(&parent);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+	ck_assert(before == after);
+	MPI_Errhandler_free(&before);
+	MPI_Errhandler_free(&after);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	ck_assert_int_eq(size, 2);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(ranks_are_those_of_the_parent)
+{
+	struct baton_comm *comm;
+	MPI_Comm turned;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+	ck_assert_int_eq(baton_comm_create_mpi(turned, NULL, &comm), BATON_OK);
+	ck_assert_int_eq(baton_comm_rank(comm), 1 - rank);
+	ck_assert_int_eq(baton_comm_size(comm), 2);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Comm_free(&turned);
+	MPI_Finalize();
+}
+END_TEST
+
+static void *
+create_elsewhere(void *arg)
+{
+	struct baton_comm *comm;
+
+	(void)arg;
+	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID,
+	        "MPI_THREAD_FUNNELED");
+	return NULL;
+}
+
+START_TEST(funneled_mpi_is_for_the_main_thread)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm *comm;
+	pthread_t thread;
+
+	start_mpi(MPI_THREAD_FUNNELED);
+	ck_assert_int_eq(pthread_create(&thread, NULL, create_elsewhere, NULL),
+	                 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_comm_query(comm, &info), BATON_OK);
+	ck_assert(!info.engine_thread);
+	ck_assert_ptr_nonnull(strstr(info.library, "MPI_THREAD_FUNNELED"));
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+/* ---- the end of MPI ---- */
+
+START_TEST(mpi_that_baton_started_is_finalised_at_exit)
+{
+	struct baton_comm *comm = world();
+
+	leaving = FINALIZED;
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+}
+END_TEST
+
+/* A receive that nothing will match, a send that nobody will receive. */
+START_TEST(a_communicator_left_alive_does_not_hinder_the_exit)
+{
+	static char large[1u << 20], in[100];
+	struct baton_comm *comm = world();
+
+	leaving = FINALIZED;
+	exchange(comm);
+	ck_assert_int_eq(baton_recv(in, sizeof(in), BATON_INT8, 1 - rank, 5,
+	                            comm, NULL, NULL, NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_send(large, sizeof(large), BATON_INT8, 1 - rank,
+	                            6, comm, NULL, NULL, NULL),
+	                 BATON_OK);
+}
+END_TEST
+
+START_TEST(a_child_of_fork_leaves_mpi_alone)
+{
+	struct baton_comm *comm = world();
+	int status = -1;
+	pid_t child;
+
+	leaving = FINALIZED;
+	exchange(comm);
+	child = fork();
+	if (child == 0) {
+		/* Runs the exit handlers that it has inherited. */
+		leaving = AS_IT_IS;
+		exit(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm) ==
+		                     BATON_ERR_INVALID
+		             ? 0
+		             : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+}
+END_TEST
+
+START_TEST(finalising_mpi_first_aborts_what_is_pending)
+{
+	static char large[1u << 20], in[100];
+	struct baton_comm *comm;
+	baton_request recv, send;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm),
+	                 BATON_OK);
+	exchange(comm);
+	ck_assert_int_eq(baton_recv(in, sizeof(in), BATON_INT8, 1 - rank, 5,
+	                            comm, NULL, NULL, &recv),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_send(large, sizeof(large), BATON_INT8, 1 - rank,
+	                            6, comm, NULL, NULL, &send),
+	                 BATON_OK);
+	MPI_Finalize();
+	ck_assert_int_eq(baton_test(recv, NULL), BATON_ERR_ABORTED);
+	ck_assert_int_eq(baton_test(send, NULL), BATON_ERR_ABORTED);
+	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_ABORTED);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comm), "MPI_Finalize"));
+	ck_assert_int_eq(baton_recv(in, 1, BATON_INT8, 0, 0, comm, NULL, NULL,
+	                            NULL),
+	                 BATON_ERR_ABORTED);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert_int_eq(baton_comm_create(NULL, &comm), BATON_ERR_INVALID);
+}
+END_TEST
+
+/* ---- */
+
+int
+main(int argc, char **argv)
+{
+	const TTest *const tests[] = {
+		arguments_are_refused,
+		a_rank_that_is_refused_tells_the_others,
+		a_rank_without_memory_tells_the_others,
+		the_parent_is_left_as_it_was,
+		ranks_are_those_of_the_parent,
+		funneled_mpi_is_for_the_main_thread,
+		mpi_that_baton_started_is_finalised_at_exit,
+		a_communicator_left_alive_does_not_hinder_the_exit,
+		a_child_of_fork_leaves_mpi_alone,
+		finalising_mpi_first_aborts_what_is_pending,
+	};
+	Suite *suite = suite_create("mpi_bootstrap");
+	TCase *tcase = tcase_create("mpi_bootstrap");
+	SRunner *runner;
+	int run, failed;
+
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		if (argc == 2 && strcmp(argv[1], tests[i]->name) == 0)
+			tcase_add_test(tcase, tests[i]);
+	}
+	atexit(check_leaving);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_NOFORK);
+	srunner_run_all(runner, CK_NORMAL);
+	run = srunner_ntests_run(runner);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	if (run == 0)
+		fprintf(stderr, "usage: test_mpi_bootstrap TEST\n");
+	/* The other rank may wait for this one: end it too. */
+	if (failed) {
+		fflush(stdout);
+		MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+	}
+	return run == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
