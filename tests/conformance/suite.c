@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "runner.h"
+
+const struct conform_list conform_suite[] = {
+	{ "p2p", conform_p2p },
+	{ "length", conform_length },
+	{ "order", conform_order },
+	{ "group", conform_group },
+	{ "args", conform_args },
+	{ "timeout", conform_timeout },
+	{ "cancel", conform_cancel },
+	{ "abort", conform_abort },
+	{ "request", conform_request },
+	{ "wait", conform_wait },
+	{ "queue", conform_queue },
+	{ "streams", conform_streams },
+	{ "life", conform_life },
+	{ NULL, NULL },
+};

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a conformance case is written in.
+ *
+ * A case is one function, run by every rank of a communicator at once: ranks
+ * are threads of this process (local, the fakes) or processes (MPI).  The
+ * runner gives each case a communicator of its own and takes it down
+ * afterwards.
+ *
+ * Checks never leave the function: a rank that went away early would leave the
+ * others in a sync.  A check that fails prints its line, rank and values, and
+ * from then on this case waits impatiently, so that a lost message costs a
+ * moment and not the run.
+ *
+ * "Not before" is proved by cause, not by time: what a peer does after a sync
+ * cannot have been seen before it.
+ */
+#ifndef CONFORM_HARNESS_H
+#define CONFORM_HARNESS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "baton.h"
+
+#define CONFORM_GATES 4
+#define CONFORM_STREAMS 64
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+#define MS INT64_C(1000000)
+
+/* Under a sanitizer loops are shortened and the largest cases skipped. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define CONFORM_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define CONFORM_SANITIZED 1
+#endif
+#endif
+#ifndef CONFORM_SANITIZED
+#define CONFORM_SANITIZED 0
+#endif
+
+struct conform;
+
+/* Flags of a case. */
+#define CONFORM_BARE 1u          /* it makes its communicators itself */
+#define CONFORM_STEP 2u          /* only calls make progress */
+#define CONFORM_THREADS 4u       /* only where ranks are threads */
+#define CONFORM_PROCESSES 8u     /* only where ranks are processes */
+#define CONFORM_HOST_ISSUED 16u  /* not on stream-issued transports */
+#define CONFORM_LONG 32u         /* not under a sanitizer */
+#define CONFORM_TIMESTAMPS 64u   /* its communicator keeps timestamps */
+#define CONFORM_HOST_DEVICE 128u /* only on the host device */
+
+struct conform_case {
+	const char *name; /* a claim */
+	void (*run)(struct conform *c);
+	int ranks_min, ranks_max; /* 0: no bound */
+	unsigned needs;           /* BATON_CAP_* */
+	unsigned flags;           /* CONFORM_* */
+	size_t memory;            /* free bytes that all ranks need together */
+	uint32_t requests_max;    /* 0: the default */
+	int64_t timeout_ns;       /* of its communicator */
+};
+
+/* { CASE(a_claim), .ranks_min = 2 }, and an empty one at the end of a list. */
+#define CASE(function) .name = #function, .run = function
+#define CASES_END { .name = NULL }
+
+/* What differs between ranks that are threads and ranks that are processes. */
+struct conform_backend {
+	const char *name;
+	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
+	/* Collective: a new communicator over all ranks. */
+	enum baton_status (*create)(struct conform *c,
+	                            const struct baton_comm_options *options,
+	                            struct baton_comm **comm_p);
+	void (*sync)(struct conform *c); /* returns when all ranks have called */
+	/* Collective: the largest of all ranks' values. */
+	int (*agree)(struct conform *c, int value);
+};
+
+/* A door in a stream: a launched function that waits until it is opened. */
+struct conform_gate {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool open;
+	int inside; /* functions that have come to the door */
+};
+
+struct conform_block;
+
+/* One rank's view of the run.  Of its thread, but for what helper threads of a
+ * case use: checks (atomic), blocks and streams (lock). */
+struct conform {
+	const struct conform_backend *backend;
+	void *ranks; /* the backend's */
+	int rank, size;
+	const struct conform_case *now;
+	struct baton_comm *comm; /* NULL in CONFORM_BARE cases */
+	baton_stream stream;     /* of this rank alone: NULL, the default stream,
+	                            is shared by ranks that are threads */
+	struct baton_comm_info info;
+	_Atomic int failures; /* of this case */
+	_Atomic(const char *) file;
+	_Atomic int line; /* where this rank was last seen */
+	pthread_mutex_t lock;
+	struct conform_block *blocks;
+	baton_stream streams[CONFORM_STREAMS];
+	int streams_count;
+	struct conform_gate gates[CONFORM_GATES];
+};
+
+/* ---- checks ------------------------------------------------------------- */
+
+struct conform *conform_at(struct conform *c, const char *file, int line);
+#define AT(c) conform_at(c, __FILE__, __LINE__)
+
+bool conform_true(struct conform *c, const char *what, bool holds);
+bool conform_equal(struct conform *c, const char *what, long long got,
+                   long long want);
+bool conform_status(struct conform *c, const char *what,
+                    enum baton_status want, enum baton_status got);
+bool conform_refused(struct conform *c, const char *what,
+                     enum baton_status want, enum baton_status got,
+                     const char *words);
+
+#define CHECK(c, condition) conform_true(AT(c), #condition, condition)
+#define CHECK_EQ(c, got, want)                                                \
+	conform_equal(AT(c), #got, (long long)(got), (long long)(want))
+#define CHECK_STATUS(c, want, call) conform_status(AT(c), #call, want, call)
+#define CHECK_OK(c, call) conform_status(AT(c), #call, BATON_OK, call)
+/* Refused with that status, and baton_last_error says each of the words (one
+ * string, separated by blanks). */
+#define CHECK_REFUSED(c, want, call, words)                                   \
+	conform_refused(AT(c), #call, want, call, words)
+
+/* ---- patterns and memory ------------------------------------------------ */
+
+/* Byte i is (131 * seed + i) mod 251. */
+void conform_fill(void *buffer, size_t bytes, unsigned seed);
+bool conform_holds(struct conform *c, const void *buffer, size_t bytes,
+                   unsigned seed);
+bool conform_all(struct conform *c, const void *buffer, size_t bytes,
+                 unsigned char value);
+#define CHECK_FILLED(c, ...) conform_holds(AT(c), __VA_ARGS__)
+#define CHECK_ALL(c, ...) conform_all(AT(c), __VA_ARGS__)
+
+/* Zeroed; freed when the case is over and its communicator gone. */
+void *conform_alloc(struct conform *c, size_t bytes);
+/* Called by the runner when the communicator is gone. */
+void conform_free_blocks(struct conform *c);
+/* As conform_alloc, filled. */
+void *conform_filled(struct conform *c, size_t bytes, unsigned seed);
+
+/* A small generator, seeded by the case: the same numbers in every run. */
+uint32_t conform_random(uint64_t *state);
+
+/* ---- operations --------------------------------------------------------- */
+
+/* BATON_OP_DETACHED and nothing else. */
+extern const struct baton_op_options conform_detached;
+
+/* Bytes on the case's communicator; the call is checked. */
+baton_request conform_send(struct conform *c, const void *buffer, size_t bytes,
+                           int peer, int tag, baton_stream stream,
+                           const struct baton_op_options *options);
+baton_request conform_recv(struct conform *c, void *buffer, size_t bytes,
+                           int peer, int tag, baton_stream stream,
+                           const struct baton_op_options *options);
+#define SEND(c, ...) conform_send(AT(c), __VA_ARGS__)
+#define RECV(c, ...) conform_recv(AT(c), __VA_ARGS__)
+
+/* Wait for the end and release; it must have ended as wanted. */
+bool conform_finish(struct conform *c, enum baton_status want,
+                    baton_request *request_p,
+                    struct baton_completion *completion_p);
+#define FINISH(c, want, request_p)                                            \
+	conform_finish(AT(c), want, request_p, NULL)
+#define FINISH_AS(c, want, request_p, completion_p)                           \
+	conform_finish(AT(c), want, request_p, completion_p)
+void conform_finish_all(struct conform *c, baton_request *requests, size_t n);
+#define FINISH_ALL(c, requests, n) conform_finish_all(AT(c), requests, n)
+
+/* How long a wait for something that must come is let run. */
+int64_t conform_patience(struct conform *c);
+
+/* For loops that poll: for (int64_t t = conform_begin(); ...;) ends when the
+ * patience is over, which is a failure. */
+int64_t conform_begin(void);
+bool conform_still(struct conform *c, int64_t begin);
+#define STILL(c, begin) conform_still(AT(c), begin)
+
+/* A stream that the runner destroys. */
+baton_stream conform_stream(struct conform *c);
+
+/* Returns when all ranks have called. */
+void conform_sync(struct conform *c);
+
+/* Exchange a few bytes with every other rank: the communicator works. */
+void conform_sound(struct conform *c);
+
+/* Another communicator of all ranks; the caller destroys it.  Collective. */
+struct baton_comm *conform_comm(struct conform *c,
+                                const struct baton_comm_options *options);
+
+/* ---- gates -------------------------------------------------------------- */
+
+/* Launch the closed gate on the stream, and open it.  The runner opens those
+ * that are still closed at the end of the case. */
+void conform_gate_launch(struct conform *c, int gate, baton_stream stream);
+void conform_gate_open(struct conform *c, int gate);
+/* Wait until a stream stands at the gate. */
+void conform_gate_reached(struct conform *c, int gate);
+
+/* ---- time --------------------------------------------------------------- */
+
+/* Stop the engine's clock (deadlines) for this process, and move it on by
+ * hand.  The runner lets it go at the end of the case. */
+void conform_clock_stop(void);
+void conform_clock_advance(int64_t ns);
+void conform_clock_release(void);
+
+/* ---- the suite ---------------------------------------------------------- */
+
+extern const struct conform_case conform_p2p[];
+extern const struct conform_case conform_length[];
+extern const struct conform_case conform_order[];
+extern const struct conform_case conform_group[];
+extern const struct conform_case conform_args[];
+extern const struct conform_case conform_timeout[];
+extern const struct conform_case conform_cancel[];
+extern const struct conform_case conform_abort[];
+extern const struct conform_case conform_request[];
+extern const struct conform_case conform_wait[];
+extern const struct conform_case conform_queue[];
+extern const struct conform_case conform_streams[];
+extern const struct conform_case conform_life[];
+
+#endif

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All ranks go through the same cases in the same order: what decides whether a
+ * case runs, and whether it has failed, is agreed on by all of them.
+ *
+ * One watchdog thread for each process ends the job when a case takes too long,
+ * and says where its ranks stand.  It is there for hangs; it measures nothing.
+ */
+#include "runner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RANKS_MAX 64
+
+/* Guarded by lock, but for what the ranks themselves publish atomically. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	pthread_t thread;
+	struct conform *ranks[RANKS_MAX]; /* of this process */
+	int count;
+	unsigned long cases; /* begun or ended, by all ranks here */
+	bool running;
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- the watchdog ------------------------------------------------------- */
+
+static long
+limit_s(void)
+{
+	const char *text = getenv("BATON_CONFORM_LIMIT_S");
+	long limit = text ? strtol(text, NULL, 10) : 0;
+
+	return limit > 0 ? limit : CONFORM_SANITIZED ? 400 : 150;
+}
+
+static void
+bite(void)
+{
+	for (int i = 0; i < watch.count; i++) {
+		struct conform *c = watch.ranks[i];
+		const char *file = atomic_load(&c->file);
+
+		printf("not ok  %s: no end in %ld s; rank %d of %d was last at "
+		       "%s:%d\n",
+		       c->now ? c->now->name : "(between cases)", limit_s(),
+		       c->rank, c->size, file ? file : "?",
+		       atomic_load(&c->line));
+	}
+	fflush(stdout);
+	abort();
+}
+
+static void *
+watchdog(void *arg)
+{
+	struct timespec until;
+	unsigned long seen = 0;
+
+	(void)arg;
+	pthread_mutex_lock(&watch.lock);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	while (watch.running) {
+		int error;
+
+		if (watch.cases != seen)
+			clock_gettime(CLOCK_MONOTONIC, &until);
+		seen = watch.cases;
+		struct timespec late = { until.tv_sec + limit_s(),
+			                 until.tv_nsec };
+		error = pthread_cond_timedwait(&watch.changed, &watch.lock,
+		                               &late);
+		if (error == ETIMEDOUT && watch.running && watch.cases == seen)
+			bite();
+	}
+	pthread_mutex_unlock(&watch.lock);
+	return NULL;
+}
+
+static void
+watch_rank(struct conform *c)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_lock(&watch.lock);
+	if (watch.count == 0) {
+		pthread_condattr_init(&monotonic);
+		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+		pthread_cond_init(&watch.changed, &monotonic);
+		watch.running = true;
+		if (pthread_create(&watch.thread, NULL, watchdog, NULL))
+			abort();
+	}
+	watch.ranks[watch.count++] = c;
+	pthread_mutex_unlock(&watch.lock);
+}
+
+static void
+watch_tick(void)
+{
+	pthread_mutex_lock(&watch.lock);
+	watch.cases++;
+	pthread_cond_signal(&watch.changed);
+	pthread_mutex_unlock(&watch.lock);
+}
+
+static void
+unwatch_rank(struct conform *c)
+{
+	bool last;
+
+	pthread_mutex_lock(&watch.lock);
+	for (int i = 0; i < watch.count; i++) {
+		if (watch.ranks[i] == c) {
+			watch.ranks[i] = watch.ranks[--watch.count];
+			break;
+		}
+	}
+	last = watch.count == 0;
+	if (last)
+		watch.running = false;
+	pthread_cond_signal(&watch.changed);
+	pthread_mutex_unlock(&watch.lock);
+	if (last)
+		pthread_join(watch.thread, NULL);
+}
+
+/* ---- one rank ----------------------------------------------------------- */
+
+void
+conform_init(struct conform *c, const struct conform_backend *backend,
+             void *ranks, int rank, int size)
+{
+	memset(c, 0, sizeof(*c));
+	c->backend = backend;
+	c->ranks = ranks;
+	c->rank = rank;
+	c->size = size;
+	pthread_mutex_init(&c->lock, NULL);
+	for (int i = 0; i < CONFORM_GATES; i++) {
+		pthread_mutex_init(&c->gates[i].lock, NULL);
+		pthread_cond_init(&c->gates[i].changed, NULL);
+	}
+	watch_rank(c);
+}
+
+void
+conform_fini(struct conform *c)
+{
+	unwatch_rank(c);
+	for (int i = 0; i < CONFORM_GATES; i++) {
+		pthread_mutex_destroy(&c->gates[i].lock);
+		pthread_cond_destroy(&c->gates[i].changed);
+	}
+	pthread_mutex_destroy(&c->lock);
+}
+
+/* What the machine, or this container, has left; 0: cannot tell. */
+static size_t
+memory_free(void)
+{
+	static const char *const limits[][2] = {
+		{ "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current" },
+		{ "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+		  "/sys/fs/cgroup/memory/memory.usage_in_bytes" },
+	};
+	unsigned long long free_kb = 0, most, used;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "r");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu kB", &free_kb) == 1)
+			break;
+	if (file)
+		fclose(file);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		FILE *max = fopen(limits[i][0], "r");
+		FILE *now = fopen(limits[i][1], "r");
+
+		if (max && now && fscanf(max, "%llu", &most) == 1 &&
+		    fscanf(now, "%llu", &used) == 1 && most > used &&
+		    (most - used) / 1024 < free_kb)
+			free_kb = (most - used) / 1024;
+		if (max)
+			fclose(max);
+		if (now)
+			fclose(now);
+	}
+	return (size_t)free_kb * 1024;
+}
+
+/* NULL: it can run here. */
+static const char *
+cannot_run(struct conform *c, const struct conform_case *one)
+{
+	unsigned wants = one->flags & (CONFORM_THREADS | CONFORM_PROCESSES |
+	                               CONFORM_HOST_ISSUED |
+	                               CONFORM_HOST_DEVICE);
+	unsigned lacks = wants & ~c->backend->traits;
+
+	if (lacks & CONFORM_THREADS)
+		return "ranks are processes";
+	if (lacks & CONFORM_PROCESSES)
+		return "ranks are threads";
+	if (lacks & CONFORM_HOST_ISSUED)
+		return "the transport is stream-issued";
+	if (lacks & CONFORM_HOST_DEVICE)
+		return "the device is not the host";
+	if (one->needs & ~c->info.capabilities)
+		return "the transport has not got the capability";
+	if (c->size < one->ranks_min)
+		return "needs more ranks";
+	if (one->ranks_max && c->size > one->ranks_max)
+		return "needs fewer ranks";
+	if (CONFORM_SANITIZED && (one->flags & CONFORM_LONG))
+		return "too long under a sanitizer";
+	if (one->memory > memory_free())
+		return "needs more free memory";
+	return NULL;
+}
+
+static void
+set_up(struct conform *c, const struct conform_case *one)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	c->now = one;
+	c->comm = NULL;
+	c->stream = NULL;
+	c->streams_count = 0;
+	atomic_store(&c->failures, 0);
+	for (int i = 0; i < CONFORM_GATES; i++) {
+		c->gates[i].open = false;
+		c->gates[i].inside = 0;
+	}
+	watch_tick();
+	if (one->flags & CONFORM_BARE)
+		return;
+	options.requests_max = one->requests_max;
+	options.timeout_ns = one->timeout_ns;
+	options.timestamps = one->flags & CONFORM_TIMESTAMPS;
+	if (one->flags & CONFORM_STEP)
+		options.progress = BATON_PROGRESS_CALLS;
+	c->comm = conform_comm(c, &options);
+	c->stream = conform_stream(c);
+}
+
+/* A communicator with a short deadline may have to be asked more than once. */
+static void
+leave(struct conform *c)
+{
+	enum baton_status status;
+	int64_t begin = conform_begin();
+
+	do
+		status = baton_comm_destroy(c->comm);
+	while (status == BATON_ERR_TIMEOUT && c->now->timeout_ns > 0 &&
+	       STILL(c, begin));
+	CHECK_STATUS(c, BATON_OK, status);
+}
+
+/* Leave nothing behind, however the case has ended. */
+static void
+tear_down(struct conform *c, bool failed)
+{
+	for (int i = 0; i < CONFORM_GATES; i++)
+		conform_gate_open(c, i);
+	conform_clock_release();
+	if (c->comm && failed)
+		(void)baton_comm_abort(c->comm);
+	for (int i = 0; i < c->streams_count; i++) {
+		enum baton_status status =
+			baton_stream_synchronize(c->comm, c->streams[i]);
+
+		/* What nobody observed is the case's to expect. */
+		if (baton_comm_status(c->comm) == BATON_OK)
+			CHECK_STATUS(c, BATON_OK, status);
+		CHECK_OK(c, baton_stream_destroy(c->comm, c->streams[i]));
+	}
+	if (c->comm)
+		leave(c);
+	c->comm = NULL;
+	/* What a failed case has left in flight may still touch its blocks. */
+	if (!failed)
+		conform_free_blocks(c);
+	c->blocks = NULL;
+}
+
+/* Returns whether it passed, on all ranks. */
+static bool
+run_case(struct conform *c, const char *list, const struct conform_case *one)
+{
+	struct timespec begin, end;
+	bool failed;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	set_up(c, one);
+	one->run(c);
+	failed = c->backend->agree(c, atomic_load(&c->failures)) > 0;
+	tear_down(c, failed);
+	failed = c->backend->agree(c, atomic_load(&c->failures)) > 0;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	watch_tick();
+	if (c->rank == 0)
+		printf("%-7s %s.%s (%.3f s)\n", failed ? "not ok" : "ok", list,
+		       one->name,
+		       (double)(end.tv_sec - begin.tv_sec) +
+		               (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
+	return !failed;
+}
+
+static bool
+is_wanted(const char *list, const char *name,
+          const struct conform_arguments *arguments)
+{
+	char full[256];
+
+	snprintf(full, sizeof(full), "%s.%s", list, name);
+	for (int i = 0; i < arguments->filters_count; i++)
+		if (strstr(full, arguments->filters[i]))
+			return true;
+	return arguments->filters_count == 0;
+}
+
+struct tally {
+	int passed, failed, skipped;
+};
+
+static void
+run_list(struct conform *c, const struct conform_list *list,
+         const struct conform_arguments *arguments, struct tally *tally)
+{
+	for (const struct conform_case *one = list->cases; one->name; one++) {
+		const char *reason;
+
+		if (!is_wanted(list->name, one->name, arguments))
+			continue;
+		reason = cannot_run(c, one);
+		if (c->backend->agree(c, reason != NULL)) {
+			tally->skipped++;
+			if (c->rank == 0)
+				printf("skip    %s.%s: %s\n", list->name,
+				       one->name,
+				       reason ? reason : "another rank cannot");
+		} else if (run_case(c, list->name, one)) {
+			tally->passed++;
+		} else {
+			tally->failed++;
+		}
+	}
+}
+
+int
+conform_run(struct conform *c, const struct conform_list *const lists[],
+            const struct conform_arguments *arguments)
+{
+	static const struct conform_case probe = { .name = "(the query)" };
+	struct tally tally = { 0, 0, 0 };
+	struct baton_comm *comm;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	c->now = &probe;
+	comm = conform_comm(c, NULL);
+	c->info.size = sizeof(c->info);
+	CHECK_OK(c, baton_comm_query(comm, &c->info));
+	CHECK_OK(c, baton_comm_destroy(comm));
+	if (c->rank == 0)
+		printf("conform: %s, %d ranks: %s on %s (%s)\n",
+		       c->backend->name, c->size, c->info.transport_name,
+		       c->info.device_name, c->backend->name);
+	for (size_t i = 0; lists[i]; i++)
+		for (const struct conform_list *list = lists[i]; list->name;
+		     list++)
+			run_list(c, list, arguments, &tally);
+	if (c->rank == 0)
+		printf("%d passed, %d failed, %d skipped\n", tally.passed,
+		       tally.failed, tally.skipped);
+	fflush(stdout);
+	return tally.failed ? 1 : tally.passed ? 0 : 77;
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+struct conform_arguments
+conform_arguments(int argc, char **argv)
+{
+	struct conform_arguments arguments = { .ranks = 2 };
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (strcmp(argv[i], "--list") == 0) {
+			arguments.list = true;
+		} else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) {
+			arguments.ranks = atoi(argv[++i]);
+		} else {
+			arguments.ranks = 0;
+			break;
+		}
+	}
+	if (arguments.ranks < 1 || arguments.ranks > RANKS_MAX) {
+		fprintf(stderr,
+		        "usage: %s [--list] [--ranks 1..%d] [part of a case's "
+		        "name]...\n",
+		        argv[0], RANKS_MAX);
+		exit(2);
+	}
+	arguments.filters = argv + i;
+	arguments.filters_count = argc - i;
+	return arguments;
+}
+
+int
+conform_print(const struct conform_list *const lists[])
+{
+	for (size_t i = 0; lists[i]; i++)
+		for (const struct conform_list *list = lists[i]; list->name;
+		     list++)
+			for (const struct conform_case *one = list->cases;
+			     one->name; one++)
+				printf("%s.%s\n", list->name, one->name);
+	return 0;
+}
