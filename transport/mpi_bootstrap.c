@@ -422,6 +422,8 @@ baton_comm_create_mpi(MPI_Comm parent, const struct baton_comm_options *options,
 
 /* ---- the world ---- */
 
+/* Also when MPI has been finalised since: a rank of a job must not take itself
+ * for a world of one. */
 static bool
 present(void)
 {
@@ -430,8 +432,8 @@ present(void)
 		"PMI_SIZE",             "PMI_FD",    "PMI_PORT",
 	};
 
-	if (initialized())
-		return !finalized();
+	if (initialized() && !finalized())
+		return true;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (getenv(names[i]))
 			return true;

@@ -88,7 +88,8 @@ share_tags(struct batoni_mpi *mpi)
 	int *tag_ub;
 	int found = 0;
 
-	MPI_Comm_get_attr(mpi->comm, MPI_TAG_UB, (void *)&tag_ub, &found);
+	/* Of the world: Open MPI's other communicators need not have it. */
+	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&tag_ub, &found);
 	if (found)
 		tags = (uint32_t)*tag_ub + 1;
 	while (bodies > tags / 2)
