@@ -113,8 +113,6 @@ extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
 /* ---- engine.c ---- */
 
-/* There is a thread of the engine from now on.  OK, SYSTEM. */
-enum baton_status batoni_engine_start(void);
 /* One bounded pass; the driver.  Returns events. */
 size_t batoni_pass(void);
 /* Finish what has become ready without looking at the transports; the driver. */
@@ -131,18 +129,41 @@ void batoni_inbox_push(struct batoni_op *op);
 void batoni_post(struct batoni_op *op);
 /* There is something to attend to: have it seen soon, by this thread if it can. */
 void batoni_nudge(void);
-/* Wake the engine's thread out of its deep sleep. */
-void batoni_wake_thread(void);
-/* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
- * (0 polls once, negative for ever).  `driving` says whether the caller of ready
- * drives.  Returns ready's last answer; it is not called again after true. */
-bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
-                       int64_t timeout_ns);
+/* Count a pass by a thread of a host, so that the engine's thread stays away. */
+void batoni_count_host_pass(void);
 /* One pass if nobody else drives. */
 size_t batoni_try_pass(void);
 /* Is the stream without work, inbox included?  Any thread. */
 enum baton_status batoni_stream_state(struct baton_comm *comm,
                                       baton_stream stream);
+
+/* ---- wait.c ---- */
+
+/* Wake who dozes. */
+void batoni_ring(void);
+/* Wake the hosts that wait for a turn. */
+void batoni_wake_sleepers(void);
+/* Is something left for a driver to do that no transport knows of? */
+bool batoni_work_left(void);
+/* Sleep on the doorbell, announced by `who`, unless there is work. */
+void batoni_doze(unsigned who, uint64_t nap_ns);
+/* The earliest deadline of an operation (driver); true if some transport has to be
+ * looked at for things to go on. */
+bool batoni_must_look(uint64_t *deadline_p);
+/* Nanoseconds from now until then, `most` at most. */
+uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
+/* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
+ * (0 polls once, negative for ever).  `driving` says whether the caller of ready
+ * drives.  Returns ready's last answer; it is not called again after true. */
+bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
+                       int64_t timeout_ns);
+
+/* ---- engine_thread.c ---- */
+
+/* There is a thread of the engine from now on.  OK, SYSTEM. */
+enum baton_status batoni_engine_start(void);
+/* Wake it out of its deep sleep. */
+void batoni_wake_thread(void);
 
 static inline bool
 batoni_try(void)

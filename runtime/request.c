@@ -144,11 +144,17 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	uint64_t word = 0;
 	const struct batoni_op *op = batoni_request_find(request, &word);
 
-	/* A lent one needs progress to get its buffer back. */
-	if (likely(op && batoni_may_call() &&
-	           (word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
-	                   BATONI_OP_DONE))
-		return report(op, word, completion_p);
+	/* Over; but a lent one needs progress to get its buffer back.  Or pending
+	 * while another thread drives. */
+	if (likely(op && batoni_may_call())) {
+		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
+		           BATONI_OP_DONE))
+			return report(op, word, completion_p);
+		if (!batoni_thread.groups &&
+		    atomic_load_explicit(&batoni_engine.driver,
+		                         memory_order_relaxed))
+			return report(op, word, completion_p);
+	}
 	return test_slowly(request, completion_p);
 }
 

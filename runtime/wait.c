@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hosts that wait, and how threads sleep and wake each other.
+ *
+ * A host that waits drives if nobody does.  A driver whose transports have nothing
+ * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
+ * work rings.  Hosts that wait while another drives sleep on `turn`, for a
+ * millisecond at most; a driver that completed something or goes away wakes them.
+ * A driver that finds nothing for long (about a millisecond) yields its core
+ * between passes, for the peers that it may be waiting for.
+ *
+ * No wake-up is lost: who sleeps announces himself (dozing, sleepers) and then
+ * looks for work; who leaves work pushes it and then looks for sleepers; both by
+ * sequentially consistent operations.
+ */
+#include "core.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TURN_SPINS 200u  /* looks before a sleep while another drives */
+#define QUIET_SPINS 100u /* passes without events before a doze */
+#define YIELD_PASSES 10000u
+#define DOZE_MAX_NS 100000000u
+#define TURN_MAX_NS 1000000u
+
+/* ---- sleeping and waking ---- */
+
+static void
+futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
+{
+	struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u),
+	                       .tv_nsec = (long)(nap_ns % 1000000000u)};
+
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
+	        nap_ns == BATONI_NEVER ? NULL : &nap, NULL, 0);
+}
+
+static void
+futex_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void
+batoni_ring(void)
+{
+	atomic_fetch_add(&batoni_engine.doorbell, 1);
+	futex_wake(&batoni_engine.doorbell);
+}
+
+void
+batoni_wake_sleepers(void)
+{
+	atomic_fetch_add(&batoni_engine.turn, 1);
+	futex_wake(&batoni_engine.turn);
+}
+
+bool
+batoni_work_left(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	return atomic_load(&e->inbox) || atomic_load(&e->posted) ||
+	       atomic_load(&e->attention) || atomic_load(&e->takers);
+}
+
+/* He who leaves work looks at `dozing` after his push, as we look for work after
+ * announcing.  For ever is for the engine's thread in its deep sleep, which ends
+ * when `deep` is cleared (before the ring). */
+void
+batoni_doze(unsigned who, uint64_t nap_ns)
+{
+	struct batoni_engine *e = &batoni_engine;
+	uint32_t rung = atomic_load(&e->doorbell);
+
+	atomic_fetch_or(&e->dozing, who);
+	if (!batoni_work_left() && !atomic_load(&e->stopping) &&
+	    (nap_ns != BATONI_NEVER || atomic_load(&e->deep)))
+		futex_wait(&e->doorbell, rung, nap_ns);
+	atomic_fetch_and(&e->dozing, ~who);
+}
+
+/* ---- hosts that wait ---- */
+
+/* The earliest deadline of an operation, and whether some transport has to be
+ * looked at for things to go on. */
+bool
+batoni_must_look(uint64_t *deadline_p)
+{
+	uint64_t earliest = BATONI_NEVER;
+	bool look = false;
+
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		const struct batoni_transport *transport = comm->transport;
+
+		if (!batoni_may_drive(comm))
+			continue;
+		if (comm->marked ||
+		    (transport->quiet ? transport->moving
+		                      : transport->in_flight) != 0)
+			look = true;
+		if (comm->deadline_next < earliest)
+			earliest = comm->deadline_next;
+	}
+	*deadline_p = earliest;
+	return look;
+}
+
+uint64_t
+batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
+{
+	if (then <= now)
+		return 0;
+	return then - now < most ? then - now : most;
+}
+
+/* Give way to a thread that must have the lock. */
+static void
+give_way(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	atomic_store(&e->driver, 0);
+	while (atomic_load(&e->takers))
+		sched_yield();
+	while (!batoni_try())
+		sched_yield();
+}
+
+/* Nothing happened in the last `idle` passes. */
+static void
+rest(unsigned idle, uint64_t limit_ns)
+{
+	uint64_t deadline, nap;
+
+	if (idle % QUIET_SPINS == 0 && !batoni_must_look(&deadline)) {
+		nap = batoni_time_left(batoni_now_ns(), deadline, DOZE_MAX_NS);
+		if (limit_ns != BATONI_NEVER)
+			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
+		if (nap)
+			batoni_doze(BATONI_DOZE_DRIVER, nap);
+	} else if (idle > YIELD_PASSES) {
+		sched_yield();
+	}
+}
+
+static bool
+drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
+{
+	struct batoni_engine *e = &batoni_engine;
+	unsigned idle = 0;
+
+	for (;;) {
+		size_t events = batoni_pass();
+
+		batoni_count_host_pass();
+		if (ready(arg, true))
+			return true;
+		if (unlikely(atomic_load_explicit(&e->takers,
+		                                  memory_order_relaxed)))
+			give_way();
+		if (events) {
+			idle = 0;
+			if (atomic_load_explicit(&e->sleepers,
+			                         memory_order_relaxed))
+				batoni_wake_sleepers();
+			continue;
+		}
+		idle++;
+		if (limit_ns != BATONI_NEVER &&
+		    (limit_ns == 0 || idle % 16 == 0) &&
+		    batoni_real_ns() >= limit_ns)
+			return false;
+		rest(idle, limit_ns);
+	}
+}
+
+/* Another thread drives: sleep until it has done something or gone away. */
+static bool
+await_turn(bool (*ready)(void *, bool), void *arg)
+{
+	struct batoni_engine *e = &batoni_engine;
+	uint32_t turn = atomic_load(&e->turn);
+
+	bool is_ready;
+
+	atomic_fetch_add(&e->sleepers, 1);
+	is_ready = ready(arg, false);
+	if (!is_ready && atomic_load(&e->driver))
+		futex_wait(&e->turn, turn, TURN_MAX_NS);
+	atomic_fetch_sub(&e->sleepers, 1);
+	return is_ready;
+}
+
+bool
+batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
+{
+	uint64_t limit_ns = BATONI_NEVER;
+	bool is_ready;
+
+	if (ready(arg, false))
+		return true;
+	if (timeout_ns == 0) {
+		batoni_try_pass();
+		return ready(arg, false);
+	}
+	if (timeout_ns > 0)
+		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
+	for (unsigned spins = 0;; spins++) {
+		if (batoni_try()) {
+			is_ready = drive(ready, arg, limit_ns);
+			batoni_leave();
+			return is_ready;
+		}
+		if (ready(arg, false))
+			return true;
+		if (limit_ns != BATONI_NEVER && spins % 16 == 15 &&
+		    batoni_real_ns() >= limit_ns)
+			return false;
+		if (spins < TURN_SPINS)
+			__builtin_ia32_pause();
+		else if (await_turn(ready, arg))
+			return true;
+	}
+}
