@@ -334,7 +334,8 @@ void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
 
 /* ---- stream.c ---- */
 
-/* An operation on the stream failed and nobody can see it.  Any thread. */
-void batoni_stream_error_note(baton_stream stream, enum baton_status status);
+/* An operation on the stream failed and nobody can see it.  True: it is the first
+ * one since the stream was synchronized.  Any thread. */
+bool batoni_stream_error_note(baton_stream stream, enum baton_status status);
 
 #endif

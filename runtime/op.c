@@ -310,14 +310,16 @@ batoni_op_issue(struct batoni_op *op)
 static void
 note_unobserved(struct batoni_op *op, enum baton_status status)
 {
-	batoni_log(BATONI_LOG_WARN,
-	           "rank %d: %s peer %d, tag %d ended in %s, and no request "
-	           "observes it",
-	           op->comm->rank,
-	           op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
-	           op->transfer.peer, op->transfer.tag,
-	           baton_status_name(status));
-	batoni_stream_error_note(op->transfer.stream, status);
+	/* One line for each stream until its next synchronize. */
+	if (batoni_stream_error_note(op->transfer.stream, status))
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: %s peer %d, tag %d ended in %s, and no "
+		           "request observes it",
+		           op->comm->rank,
+		           op->kind == BATONI_KIND_SEND ? "send to"
+		                                        : "recv from",
+		           op->transfer.peer, op->transfer.tag,
+		           baton_status_name(status));
 }
 
 /* Change the word by which hosts see it and others hold it.  Returns it as it was

@@ -18,7 +18,7 @@ static struct {
 } errors[ERRORS_MAX];
 static unsigned errors_next; /* the oldest, when all are taken */
 
-void
+bool
 batoni_stream_error_note(baton_stream stream, enum baton_status status)
 {
 	unsigned at = ERRORS_MAX;
@@ -30,7 +30,7 @@ batoni_stream_error_note(baton_stream stream, enum baton_status status)
 		} else if (errors[i].stream == stream) {
 			/* The first one is the one to report. */
 			pthread_mutex_unlock(&errors_lock);
-			return;
+			return false;
 		}
 	}
 	if (at == ERRORS_MAX)
@@ -38,6 +38,7 @@ batoni_stream_error_note(baton_stream stream, enum baton_status status)
 	errors[at].stream = stream;
 	errors[at].status = status;
 	pthread_mutex_unlock(&errors_lock);
+	return true;
 }
 
 static enum baton_status
