@@ -131,7 +131,7 @@ an_aborted_communicator_refuses_operations(struct conform *c)
 	CHECK_REFUSED(c, BATON_ERR_ABORTED,
 	              baton_send(&value, 1, BATON_INT32, 0, 0, c->comm,
 	                         c->stream, NULL, &request),
-	              "aborted");
+	              "abort");
 	CHECK_STATUS(c, BATON_ERR_ABORTED,
 	             baton_recv(&value, 1, BATON_INT32, 0, 0, c->comm, c->stream,
 	                        NULL, &request));

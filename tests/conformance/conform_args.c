@@ -448,7 +448,7 @@ a_device_or_transport_that_is_not_there_is_unsupported(struct conform *c)
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
 	              baton_comm_create(&options, &comm), "NCCL");
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
-	              baton_comm_create_local(1, &options, &comm), "local");
+	              baton_comm_create_local(1, &options, &comm), "NCCL");
 	options.transport = BATON_TRANSPORT_MPI;
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
 	              baton_comm_create_local(1, &options, &comm), "local");

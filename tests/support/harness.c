@@ -226,7 +226,8 @@ conform_recv(struct conform *c, void *buffer, size_t bytes, int peer, int tag,
 int64_t
 conform_patience(struct conform *c)
 {
-	return (atomic_load(&c->failures) ? 1 : 60) * 1000 * MS;
+	return (atomic_load(&c->failures) ? 1 : CONFORM_SANITIZED ? 60 : 20) *
+	       1000 * MS;
 }
 
 int64_t
