@@ -49,7 +49,10 @@ fake_stream_destroy(struct batoni_device *device, baton_stream handle)
 
 	(void)device;
 	fake_enter("stream_destroy");
-	stream = handle ? fake_find_locked(handle) : NULL;
+	/* What the stream has only to step over does not make it busy. */
+	while ((stream = handle ? fake_find_locked(handle) : NULL) &&
+	       !fake_is_settled_locked(stream))
+		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (!stream)
 		status = BATON_ERR_INVALID;
 	else if (stream->head)

@@ -332,8 +332,8 @@ runner_main(void *unused)
 
 /* ---- holding and stepping ----------------------------------------------- */
 
-static bool
-is_settled_locked(const struct fake_stream *stream)
+bool
+fake_is_settled_locked(const struct fake_stream *stream)
 {
 	const struct fake_entry *entry = stream->head;
 
@@ -392,7 +392,7 @@ fake_device_step(baton_stream handle, unsigned n)
 	if (stream) {
 		stream->credits += n;
 		fake_happened_locked();
-		while (!is_settled_locked(stream))
+		while (!fake_is_settled_locked(stream))
 			pthread_cond_wait(&fake_changed, &fake_lock);
 		if (!stream->head)
 			stream->credits = 0;

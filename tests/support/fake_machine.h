@@ -116,6 +116,9 @@ struct fake_stream *fake_to_stream(struct batoni_list_node *link);
 void fake_append_locked(struct fake_stream *stream, struct fake_entry *entry);
 bool fake_word_has_grown(const struct fake_entry *entry);
 
+/* The stream can go no further by itself: see fake_device_step. */
+bool fake_is_settled_locked(const struct fake_stream *stream);
+
 /* Make sure that the stream has its worker.  OK, SYSTEM. */
 enum baton_status fake_worker_start_locked(struct fake_stream *stream);
 /* Stop the stream's worker and drop what is on it.  Without the lock; nobody
