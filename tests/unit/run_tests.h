@@ -7,17 +7,22 @@
 #include <stdlib.h>
 
 /* tests is an array of what START_TEST defined. */
-#define RUN_TESTS(name, tests)                                                \
-	run_tests(name, tests, sizeof(tests) / sizeof((tests)[0]))
+#define RUN_TESTS(name, tests) RUN_TESTS_WITH(name, tests, NULL, NULL)
+/* The same, with what is run before and after each test. */
+#define RUN_TESTS_WITH(name, tests, setup, teardown)                          \
+	run_tests(name, tests, sizeof(tests) / sizeof((tests)[0]), setup,     \
+	          teardown)
 
 static inline int
-run_tests(const char *name, const TTest *const tests[], size_t count)
+run_tests(const char *name, const TTest *const tests[], size_t count,
+          void (*setup)(void), void (*teardown)(void))
 {
 	Suite *suite = suite_create(name);
 	TCase *tcase = tcase_create(name);
 	SRunner *runner;
 	int failed;
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	for (size_t i = 0; i < count; i++)
 		tcase_add_test(tcase, tests[i]);
 	suite_add_tcase(suite, tcase);
