@@ -450,6 +450,9 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		                                     &op->transfer);
 	if (how == BATON_ERR_CANCELED)
 		end(op, status, false);
+	else if (how == BATON_ERR_BUSY && status == BATON_ERR_CANCELED &&
+	         op->transfer.direction == BATONI_RECV)
+		return; /* it has its message, and ends as it would have */
 	else if (how == BATON_ERR_BUSY)
 		end(op, status, true);
 	else
