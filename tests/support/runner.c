@@ -321,6 +321,8 @@ is_wanted(const char *list, const char *name,
 	char full[256];
 
 	snprintf(full, sizeof(full), "%s.%s", list, name);
+	if (arguments->without && strstr(full, arguments->without))
+		return false;
 	for (int i = 0; i < arguments->filters_count; i++)
 		if (strstr(full, arguments->filters[i]))
 			return true;
@@ -397,6 +399,8 @@ conform_arguments(int argc, char **argv)
 			arguments.list = true;
 		} else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) {
 			arguments.ranks = atoi(argv[++i]);
+		} else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) {
+			arguments.without = argv[++i];
 		} else {
 			arguments.ranks = 0;
 			break;
@@ -404,8 +408,8 @@ conform_arguments(int argc, char **argv)
 	}
 	if (arguments.ranks < 1 || arguments.ranks > RANKS_MAX) {
 		fprintf(stderr,
-		        "usage: %s [--list] [--ranks 1..%d] [part of a case's "
-		        "name]...\n",
+		        "usage: %s [--list] [--ranks 1..%d] [--without part] "
+		        "[part of a case's name]...\n",
 		        argv[0], RANKS_MAX);
 		exit(2);
 	}

@@ -16,6 +16,7 @@ extern const struct conform_list conform_suite[];
 struct conform_arguments {
 	int ranks; /* --ranks N, where ranks are threads */
 	bool list; /* --list */
+	const char *without; /* --without PART: leave such cases out */
 	char **filters; /* run the cases whose names contain one of them */
 	int filters_count;
 };
