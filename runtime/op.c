@@ -148,7 +148,7 @@ batoni_op_reached(struct batoni_op *op)
 	switch ((enum batoni_op_kind)op->kind) {
 	case BATONI_KIND_SEND:
 	case BATONI_KIND_RECV:
-		if (op->group_of && (op->flags & BATONI_FLAG_CARRIER))
+		if (op->group_of && (op->item.flags & BATONI_ITEM_CARRIER))
 			batoni_group_reached(op->group_of, op);
 		else
 			transfer_reached(op);
@@ -219,6 +219,9 @@ batoni_op_place(struct batoni_op *op)
 
 	assert(op->state == BATONI_NEW);
 	count_active(comm, 1);
+	/* The transport has put it on its stream: no item of ours is there. */
+	if (unlikely(comm->stream_issued) && is_transfer(op))
+		op->flags |= BATONI_FLAG_REACHED;
 	if (op->kind == BATONI_KIND_GROUP) {
 		batoni_group_place(op);
 		return;
@@ -299,6 +302,10 @@ batoni_op_issue(struct batoni_op *op)
 	enum baton_status status;
 
 	assert(op->state == BATONI_ARMED);
+	if (unlikely(comm->breaking != BATON_OK)) {
+		end(op, comm->breaking, false);
+		return;
+	}
 	op->state = BATONI_ISSUED;
 	status = comm->transport_ops->issue(comm->transport, &op->transfer);
 	if (status != BATON_PENDING)
@@ -377,8 +384,10 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		return;
 	}
 	/* Hosts before streams: who has seen the stream go on finds it ended.
-	 * Streams of in-engine devices go on later, by this thread. */
-	if (!comm->in_engine)
+	 * Where nothing can go on within release, one change of the word does. */
+	if (!comm->in_engine || op->item.next ||
+	    (atomic_load_explicit(&op->word, memory_order_relaxed) &
+	     BATONI_OP_JOINS))
 		seen = atomic_fetch_or_explicit(&op->word, set,
 		                                memory_order_acq_rel);
 	release_word(op);
@@ -429,6 +438,37 @@ batoni_op_leave_fifo(struct batoni_op *op)
 	batoni_fifo_retire(table, fifo);
 }
 
+/* Ask the transport: CANCELED, BUSY, or how it had ended. */
+static enum baton_status
+take_back(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	/* A stream-issued one ends with its communicator, which has let go of
+	 * the streams already. */
+	if (comm->stream_issued)
+		return BATON_ERR_CANCELED;
+	if (!batoni_may_drive(comm))
+		return BATON_ERR_BUSY;
+	return comm->transport_ops->take_back(comm->transport, &op->transfer);
+}
+
+/* A cancel asks: what has matched already ends as it would have, except a send,
+ * whose peer may keep it for ever. */
+static void
+cancel(struct batoni_op *op)
+{
+	enum baton_status how;
+
+	if (op->state != BATONI_ISSUED || op->kind != BATONI_KIND_RECV) {
+		batoni_op_end_early(op, BATON_ERR_CANCELED);
+		return;
+	}
+	how = take_back(op);
+	if (how != BATON_ERR_BUSY)
+		end(op, how, false);
+}
+
 void
 batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 {
@@ -440,14 +480,10 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		end(op, status, false);
 		return;
 	}
-	/* A stream-issued one ends with its communicator, which has let go of
-	 * the streams already; one may be the cause (batoni_comm_expire). */
+	/* Of the stream-issued ones that end together, one may be the cause. */
 	if (comm->stream_issued && op->status == BATON_ERR_TIMEOUT)
 		status = BATON_ERR_TIMEOUT;
-	how = comm->stream_issued ? BATON_ERR_CANCELED : BATON_ERR_BUSY;
-	if (!comm->stream_issued && batoni_may_drive(comm))
-		how = comm->transport_ops->take_back(comm->transport,
-		                                     &op->transfer);
+	how = take_back(op);
 	if (how == BATON_ERR_CANCELED)
 		end(op, status, false);
 	else if (how == BATON_ERR_BUSY && status == BATON_ERR_CANCELED &&
@@ -479,16 +515,20 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 		comm->transport_ops->abort(comm->transport);
 	comm->marked = NULL;
 	comm->marked_tail = &comm->marked;
+	/* Records before transfers, whose end would let their streams reach
+	 * them.  One that was reached has ended well; launched functions and
+	 * joins run their course. */
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		/* Launched functions and joins run their course, and a record
-		 * that was reached has ended well: the streams that they are on
-		 * have been released. */
-		if (is_pending(op) &&
-		    (is_transfer(op) ||
-		     (op->kind == BATONI_KIND_RECORD &&
-		      !(op->flags & BATONI_FLAG_REACHED))))
+		if (is_pending(op) && op->kind == BATONI_KIND_RECORD &&
+		    !(op->flags & BATONI_FLAG_REACHED))
+			batoni_op_end_early(op, status);
+	}
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if (is_pending(op) && is_transfer(op))
 			batoni_op_end_early(op, status);
 	}
 }
@@ -504,13 +544,22 @@ batoni_comm_attend(struct baton_comm *comm)
 	}
 	if (atomic_exchange(&comm->cancels, 0) == 0)
 		return events;
+	/* Who asked had pushed his operation before. */
+	batoni_place_inbox();
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if ((atomic_load(&op->word) & BATONI_OP_CANCEL) &&
-		    is_pending(op)) {
+		uint64_t word = atomic_load(&op->word);
+
+		if (!(word & BATONI_OP_CANCEL))
+			continue;
+		if (is_pending(op)) {
 			batoni_op_end_early(op, BATON_ERR_CANCELED);
 			events++;
+		} else if ((word & BATONI_OP_ENGINE) &&
+		           op->state == BATONI_NEW) {
+			/* Still in the inbox: look again when it is placed. */
+			atomic_store(&comm->cancels, 1);
 		}
 	}
 	return events;
@@ -545,34 +594,51 @@ expire_issued(struct batoni_op *op)
 	batoni_comm_end_all(comm, BATON_ERR_ABORTED);
 }
 
+/* Move the deadlines that have passed from the communicator's list to *passed, and
+ * note the earliest of the others. */
+static void
+sort_out(struct baton_comm *comm, uint64_t now, struct batoni_list_node *passed)
+{
+	struct batoni_list_node *node, *next;
+
+	comm->deadline_next = BATONI_NEVER;
+	for (node = comm->deadlines.next; node != &comm->deadlines;
+	     node = next) {
+		const struct batoni_op *op = batoni_container_of(
+			node, struct batoni_op, deadline);
+		uint64_t deadline = (uint64_t)op->timeout_ns;
+
+		next = node->next;
+		if (deadline <= now) {
+			batoni_list_remove(node);
+			batoni_list_append(passed, node);
+		} else if (deadline < comm->deadline_next) {
+			comm->deadline_next = deadline;
+		}
+	}
+}
+
 size_t
 batoni_comm_expire(struct baton_comm *comm)
 {
-	struct batoni_list_node *node, *next;
 	uint64_t now = batoni_now_ns();
+	struct batoni_list_node passed;
 	size_t events = 0;
 
 	if (now < comm->deadline_next)
 		return 0;
-	/* Streams that go on may arm others meanwhile, which lower it again. */
-	comm->deadline_next = BATONI_NEVER;
-	for (node = comm->deadlines.next; node != &comm->deadlines;
-	     node = next) {
+	batoni_list_init(&passed);
+	sort_out(comm, now, &passed);
+	/* Ending one may end others of the list, which leave it by themselves. */
+	while (!batoni_list_empty(&passed)) {
 		struct batoni_op *op = batoni_container_of(
-			node, struct batoni_op, deadline);
+			passed.next, struct batoni_op, deadline);
 
-		next = node->next;
-		if ((uint64_t)op->timeout_ns > now) {
-			if ((uint64_t)op->timeout_ns < comm->deadline_next)
-				comm->deadline_next = (uint64_t)op->timeout_ns;
-			continue;
-		}
 		events++;
-		if (comm->stream_issued) {
+		if (comm->stream_issued)
 			expire_issued(op);
-			break;
-		}
-		batoni_op_end_early(op, BATON_ERR_TIMEOUT);
+		else
+			batoni_op_end_early(op, BATON_ERR_TIMEOUT);
 	}
 	return events;
 }
