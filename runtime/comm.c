@@ -262,6 +262,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
 	comm->direct =
 		comm->any_drives && comm->in_engine && !comm->stream_issued;
+	/* Such a communicator is created on the thread that drives it. */
+	if (transport->drivers == BATONI_DRIVERS_MAIN)
+		batoni_thread.must_drive = true;
 	transport->host = &comm->host;
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
@@ -331,11 +334,23 @@ leave_working(struct baton_comm *comm)
 	*link = comm->working_next;
 }
 
+/* Streams that other communicators' work holds up may still have items of ours. */
+static bool
+on_streams(const struct baton_comm *comm)
+{
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		if (atomic_load(&comm->pool.ops[i].word) & BATONI_OP_STREAM)
+			return true;
+	}
+	return false;
+}
+
 /* PENDING, or it can be closed now.  The driver. */
 static enum baton_status
 try_to_leave(struct baton_comm *comm)
 {
-	if (comm->active != comm->lent || atomic_load(&comm->joins))
+	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
+	    on_streams(comm))
 		return BATON_PENDING;
 	if (comm->broken)
 		return BATON_ERR_ABORTED;
@@ -422,7 +437,7 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_take();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
-	                  "baton_comm_abort was called on this rank");
+	                  "aborted: baton_comm_abort was called on this rank");
 	if (!comm->broken)
 		batoni_comm_end_all(comm, comm->breaking);
 	batoni_settle();

@@ -6,7 +6,8 @@
  * An id is a random token and the process that made it.  The first rank that comes
  * opens a meeting; the last one builds the communicators of all ranks and wakes
  * the others.  A rank that gives up, or that disagrees, spoils the meeting for
- * all; the last to leave frees it.
+ * all; the last to leave frees it.  The ids of the last SPENT_MAX meetings that are
+ * over are remembered, so that who comes late is told instead of left waiting.
  */
 #include "core.h"
 
@@ -42,32 +43,37 @@ prepare_all(const struct batoni_comm_plan *plan, int size,
 	return status;
 }
 
+/* comms is written on success alone. */
 static enum baton_status
 build_local(const struct batoni_comm_plan *plan, int size,
             struct baton_comm *comms[])
 {
+	size_t count = (size_t)size;
 	struct batoni_transport **transports =
-		batoni_alloc((size_t)size, sizeof(*transports));
+		batoni_alloc(count, sizeof(*transports));
+	struct baton_comm **built = batoni_alloc(count, sizeof(*built));
 	enum baton_status status = BATON_ERR_NOMEM;
 
-	if (!transports)
-		goto no_memory;
-	status = batoni_local_open(size, plan->requests_max, transports);
-	if (status != BATON_OK)
-		goto free_transports;
-	status = prepare_all(plan, size, comms);
+	if (transports && built)
+		status = batoni_local_open(size, plan->requests_max,
+		                           transports);
+	if (status != BATON_OK) {
+		batoni_refuse(status, "no memory for %d local ranks", size);
+		goto out;
+	}
+	status = prepare_all(plan, size, built);
 	for (int i = 0; i < size; i++) {
 		if (status == BATON_OK)
-			batoni_comm_start(comms[i], transports[i]);
+			batoni_comm_start(built[i], transports[i]);
 		else
 			transports[i]->ops->close(transports[i], true);
 	}
+	if (status == BATON_OK)
+		memcpy(comms, built, count * sizeof(*built));
+out:
 	batoni_free(transports);
+	batoni_free(built);
 	return status;
-free_transports:
-	batoni_free(transports);
-no_memory:
-	return batoni_refuse(status, "no memory for %d local ranks", size);
 }
 
 static enum baton_status
@@ -131,6 +137,20 @@ static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t meetings_changed; /* of CLOCK_MONOTONIC */
 static pthread_once_t meetings_once = PTHREAD_ONCE_INIT;
 static struct meeting *meetings; /* under meetings_lock */
+
+#define SPENT_MAX 1024u
+static unsigned char spent[SPENT_MAX][16]; /* under meetings_lock */
+static unsigned spent_next;                /* under meetings_lock */
+
+static bool
+is_spent_locked(const struct token *token)
+{
+	for (unsigned i = 0; i < SPENT_MAX; i++) {
+		if (memcmp(spent[i], token->random, sizeof(spent[i])) == 0)
+			return true;
+	}
+	return false;
+}
 
 static void
 meetings_init(void)
@@ -197,6 +217,8 @@ meeting_close_locked(struct meeting *meeting, enum baton_status status)
 	while (*link != meeting)
 		link = &(*link)->next;
 	*link = meeting->next;
+	memcpy(spent[spent_next++ % SPENT_MAX], meeting->token.random,
+	       sizeof(spent[0]));
 	meeting->over = true;
 	meeting->status = status;
 	pthread_cond_broadcast(&meetings_changed);
@@ -209,16 +231,16 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	const struct batoni_comm_plan *theirs = &meeting->plan;
 	enum baton_status status = BATON_OK;
 
+	if (rank < meeting->size && meeting->here[rank])
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: rank %d of this id is "
+		                     "taken",
+		                     rank);
 	if (meeting->size != size)
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "baton_comm_create_id: size is %d; "
 		                       "another rank of this id said %d",
 		                       size, meeting->size);
-	else if (meeting->here[rank])
-		status = batoni_refuse(BATON_ERR_INVALID,
-		                       "baton_comm_create_id: rank %d of this id "
-		                       "is taken",
-		                       rank);
 	else if (theirs->requests_max != plan->requests_max ||
 	         theirs->timeout_ns != plan->timeout_ns ||
 	         theirs->progress != plan->progress ||
@@ -226,8 +248,10 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "baton_comm_create_id: the options differ "
 		                       "from those of another rank of this id");
-	if (status != BATON_OK)
+	if (status != BATON_OK) {
+		meeting_close_locked(meeting, status);
 		return status;
+	}
 	meeting->here[rank] = true;
 	meeting->came++;
 	if (meeting->came == size)
@@ -270,6 +294,10 @@ meet(int size, int rank, const struct token *token,
 
 	while (meeting && memcmp(&meeting->token, token, sizeof(*token)) != 0)
 		meeting = meeting->next;
+	if (!meeting && is_spent_locked(token))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: the id is spent: its "
+		                     "ranks have met, or given up");
 	if (!meeting)
 		meeting = meeting_new(token, size, plan);
 	if (!meeting)
@@ -290,8 +318,9 @@ meet(int size, int rank, const struct token *token,
 		              meeting->came, size,
 		              (long long)(plan->timeout_ns / 1000000));
 	else
-		batoni_refuse(status, "baton_comm_create_id: the communicator "
-		                      "could not be built");
+		batoni_refuse(status,
+		              "baton_comm_create_id: the ranks disagree on the "
+		              "size or the options, or there is no memory");
 	if (--meeting->inside == 0) {
 		batoni_free(meeting->comms);
 		batoni_free(meeting->here);

@@ -87,6 +87,7 @@ struct batoni_engine {
 	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
 	atomic_uint placing;                /* the inbox is being placed */
 	atomic_uint takers;                 /* threads that must have the lock */
+	atomic_bool deep;                   /* the thread sleeps for good */
 
 	/* Driver. */
 	alignas(64) struct batoni_op *finish; /* ended by being reached */
@@ -99,7 +100,6 @@ struct batoni_engine {
 
 	alignas(64) _Atomic uint32_t doorbell; /* futex of those who doze */
 	_Atomic uint32_t turn;                 /* futex of the sleepers */
-	atomic_bool deep;                      /* the thread sleeps for good */
 	atomic_bool stopping;
 };
 
@@ -174,6 +174,17 @@ batoni_try(void)
 	       !atomic_exchange_explicit(&e->driver, 1, memory_order_acquire);
 }
 
+/* Some communicators are served by one thread alone: it must have its turns. */
+static inline bool
+batoni_try_or_take(void)
+{
+	if (unlikely(batoni_thread.must_drive)) {
+		batoni_take();
+		return true;
+	}
+	return batoni_try();
+}
+
 /* Sequentially consistent, so that either this thread sees what was left in the
  * inbox, or he who left it sees the lock free (he looks after his push, which is
  * a read-modify-write). */
@@ -187,7 +198,8 @@ batoni_leave(void)
 	             atomic_load_explicit(&e->posted, memory_order_relaxed) ||
 	             atomic_load_explicit(&e->attention,
 	                                  memory_order_relaxed) ||
-	             atomic_load_explicit(&e->sleepers, memory_order_relaxed)))
+	             atomic_load_explicit(&e->sleepers, memory_order_relaxed) ||
+	             atomic_load_explicit(&e->deep, memory_order_relaxed)))
 		batoni_left();
 }
 

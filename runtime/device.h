@@ -41,6 +41,8 @@ struct batoni_device;
 /* In-engine devices only, on an idle stream: it has been reached already, by who
  * enqueues it, and only waits for its word. */
 #define BATONI_ITEM_PASSED 4u
+/* The engine's own: the item stands for a whole group on its stream. */
+#define BATONI_ITEM_CARRIER 8u
 
 struct batoni_stream_item {
 	struct batoni_stream_item *next; /* the device's */
@@ -54,7 +56,8 @@ struct batoni_stream_item {
 };
 
 /* A position in a stream, for transports whose operations live on the stream
- * themselves.  The content is the device's. */
+ * themselves.  The content is the device's; a mark that was never seen done may
+ * be set again, and what it holds is used again. */
 struct batoni_mark {
 	void *object;
 	uint64_t value;

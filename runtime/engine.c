@@ -246,7 +246,8 @@ serve(struct baton_comm *comm)
 		return 0;
 	/* Left by a thread that may not drive this one. */
 	if (unlikely(atomic_load_explicit(&comm->cancels,
-	                                  memory_order_relaxed)))
+	                                  memory_order_relaxed) ||
+	             comm->breaking != BATON_OK))
 		events += batoni_comm_attend(comm);
 	if (comm->transport->in_flight)
 		events += comm->transport_ops->test(comm->transport);
@@ -306,7 +307,7 @@ batoni_try_pass(void)
 {
 	size_t events;
 
-	if (!batoni_try())
+	if (!batoni_try_or_take())
 		return 0;
 	events = batoni_pass();
 	batoni_count_host_pass();
@@ -329,6 +330,8 @@ batoni_left(void)
 	}
 	if (atomic_load(&e->sleepers))
 		batoni_wake_sleepers();
+	if (atomic_load(&e->deep) && atomic_load(&e->thread_active))
+		batoni_wake_thread();
 }
 
 void

@@ -58,14 +58,16 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }
 
-/* The driver's cache may hold the last free ones. */
+/* The driver's cache may hold the last free ones: the one case in which an
+ * enqueuer has the driver give way. */
 static struct batoni_op *
 take_cached(struct baton_comm *comm)
 {
 	struct batoni_op *op;
 
-	if (!batoni_try())
+	if (atomic_load(&comm->pool.cached) == 0)
 		return NULL;
+	batoni_take();
 	op = batoni_pool_take_driving(&comm->pool);
 	batoni_leave();
 	return op;
@@ -114,25 +116,19 @@ reached_launch(struct batoni_stream_item *item)
 
 /* The driver's lock is ours, and now we give it up. */
 static inline void
-leave_after_enqueue(struct baton_comm *comm)
+leave_after_enqueue(void)
 {
 	struct batoni_engine *e = &batoni_engine;
-	bool pending;
 
 	if (e->finish || e->ready)
 		batoni_settle();
-	pending = comm->active != 0 && comm->thread_drives;
 	batoni_leave();
-	if (pending && unlikely(atomic_load_explicit(&e->deep,
-	                                             memory_order_relaxed)))
-		batoni_wake_thread();
 }
 
 void
 batoni_publish(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
-	struct baton_comm *comm = op->comm;
 
 	if (unlikely(!batoni_try())) {
 		batoni_inbox_push(op);
@@ -141,7 +137,7 @@ batoni_publish(struct batoni_op *op)
 	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
 		batoni_place_inbox();
 	batoni_op_place(op);
-	leave_after_enqueue(comm);
+	leave_after_enqueue();
 }
 
 /* Put the item on an asynchronous stream, and the record in the inbox. */
@@ -345,12 +341,18 @@ refuse_arguments(const char *call, const struct baton_comm *comm,
 }
 
 static bool
-arguments_fine(const struct baton_comm *comm, const struct arguments *a,
-               size_t size)
+arguments_fine(const struct baton_comm *comm, const struct arguments *a)
 {
-	return size != 0 && (unsigned)a->peer < (unsigned)comm->size &&
-	       a->tag >= 0 && a->tag <= comm->tag_max &&
-	       a->count <= INT64_MAX / 8 && (a->buffer || a->count == 0);
+	return (unsigned)a->peer < (unsigned)comm->size && a->tag >= 0 &&
+	       a->tag <= comm->tag_max && (a->buffer || a->count == 0);
+}
+
+/* Does count times size fit in 63 bits? */
+static bool
+bytes_fit(size_t count, size_t size, size_t *bytes_p)
+{
+	return size != 0 && !__builtin_mul_overflow(count, size, bytes_p) &&
+	       *bytes_p <= INT64_MAX;
 }
 
 /* ---- the calls ---- */
@@ -443,7 +445,7 @@ enqueue_driving(const char *call, enum batoni_op_kind kind,
 		batoni_op_place_idle(op);
 	else
 		batoni_op_place(op);
-	leave_after_enqueue(comm);
+	leave_after_enqueue();
 	if (a->request_p)
 		*a->request_p = handle;
 	return BATON_OK;
@@ -484,20 +486,21 @@ static inline enum baton_status
 enqueue_transfer(const char *call, enum batoni_op_kind kind,
                  struct baton_comm *comm, const struct arguments *a)
 {
-	size_t size = baton_datatype_size(a->type);
 	enum baton_status status;
+	size_t bytes = 0;
 
 	status = batoni_check_target(call, comm, a->stream, false);
 	if (likely(status == BATON_OK) &&
-	    unlikely(!arguments_fine(comm, a, size)))
+	    unlikely(!arguments_fine(comm, a) ||
+	             !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
 		status = refuse_arguments(call, comm, a);
 	if (likely(status == BATON_OK) && a->options)
 		status = check_options(call, a->options, false);
 	if (unlikely(status != BATON_OK))
 		return batoni_group_refuse(comm, status);
 	if (likely(comm->direct && !batoni_thread.groups && batoni_try()))
-		return enqueue_driving(call, kind, comm, a, a->count * size);
-	status = enqueue_otherwise(call, kind, comm, a, a->count * size);
+		return enqueue_driving(call, kind, comm, a, bytes);
+	status = enqueue_otherwise(call, kind, comm, a, bytes);
 	return likely(status == BATON_OK) ? status
 	                                  : batoni_group_refuse(comm, status);
 }
@@ -608,31 +611,39 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 }
 
 /* Hold the record of a live handle, as a join does. */
-static struct batoni_op *
-join_target(baton_request request, bool *done_p)
+static enum baton_status
+join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 {
-	uint64_t word;
+	uint64_t word = 0;
 	struct batoni_op *target = batoni_request_find(request, &word);
 
-	while (target && !atomic_compare_exchange_weak(
-				 &target->word, &word, word + BATONI_OP_JOIN)) {
-		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
-			target = NULL;
-	}
-	if (target)
-		atomic_fetch_add(&target->comm->joins, 1);
-	*done_p = target && (word & BATONI_OP_DONE);
-	return target;
+	do {
+		if (!target || word >> 32 != request >> 32 ||
+		    !(word & BATONI_OP_HANDLE))
+			return batoni_refuse(BATON_ERR_STALE,
+			                     "baton_stream_wait: request 0x%llx "
+			                     "was released",
+			                     (unsigned long long)request);
+		if ((word & BATONI_OP_JOINS) == BATONI_OP_JOINS)
+			return batoni_refuse(BATON_ERR_AGAIN,
+			                     "baton_stream_wait: 65535 streams "
+			                     "wait for this request already");
+	} while (!atomic_compare_exchange_weak(&target->word, &word,
+	                                       word + BATONI_OP_JOIN));
+	atomic_fetch_add(&target->comm->joins, 1);
+	*target_p = target;
+	*done_p = word & BATONI_OP_DONE;
+	return BATON_OK;
 }
 
 enum baton_status
 baton_stream_wait(struct baton_comm *comm, baton_stream stream,
                   baton_request request)
 {
-	struct batoni_op *op, *target;
+	struct batoni_op *op, *target = NULL;
 	enum baton_status status;
 	uint32_t slot;
-	bool done;
+	bool done = false;
 
 	status = batoni_check_target("baton_stream_wait", comm, stream, false);
 	if (status == BATON_OK)
@@ -643,12 +654,9 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_stream_wait: request is "
 		                     "BATON_REQUEST_NULL");
-	target = join_target(request, &done);
-	if (!target)
-		return batoni_refuse(BATON_ERR_STALE,
-		                     "baton_stream_wait: request 0x%llx was "
-		                     "released",
-		                     (unsigned long long)request);
+	status = join_target(request, &target, &done);
+	if (status != BATON_OK)
+		return status;
 	if (target->comm->device_ops != comm->device_ops) {
 		batoni_op_unjoin(target);
 		return batoni_refuse(BATON_ERR_INVALID,

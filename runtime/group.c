@@ -18,7 +18,7 @@
  * On a stream-issued transport members are not placed before the end; the
  * transport takes the whole group, and the record is only the list.
  *
- * Flags of the group's own record: DETACHED, VOID, REACHED (the word is released).
+ * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */
 #include "core.h"
 
@@ -116,7 +116,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 	op->group_of = group;
 	op->group_next = NULL;
 	if (!has_carrier(group, op->transfer.stream)) {
-		op->flags |= BATONI_FLAG_CARRIER;
+		op->item.flags |= BATONI_ITEM_CARRIER;
 		op->item.word = group->item.word;
 		op->item.value = group->item.value;
 		group->group.streams_left++;
@@ -163,7 +163,6 @@ void_handles(struct batoni_op *group)
 		next = op->group_next;
 		batoni_op_drop(op, BATONI_OP_HANDLE);
 	}
-	group->flags |= BATONI_FLAG_VOID;
 }
 
 /* Put the carriers on their asynchronous streams. */
@@ -175,7 +174,7 @@ enqueue_carriers(struct batoni_op *group)
 	struct batoni_op *op;
 
 	for (op = group->group.head; op; op = op->group_next) {
-		if (!(op->flags & BATONI_FLAG_CARRIER))
+		if (!(op->item.flags & BATONI_ITEM_CARRIER))
 			continue;
 		status = comm->device_ops->enqueue(
 			comm->device, op->transfer.stream, &op->item);
@@ -204,6 +203,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 		refusal = enqueue_carriers(group);
 	if (refusal != BATON_OK)
 		void_handles(group);
+	group->group.refusal = refusal;
 	batoni_publish(group);
 	pthread_mutex_unlock(&comm->order);
 	return refusal;
@@ -271,7 +271,7 @@ arm(struct batoni_op *group)
 
 	for (op = group->group.head; op; op = next) {
 		next = op->group_next;
-		if (op->flags & BATONI_FLAG_CARRIER) {
+		if (op->item.flags & BATONI_ITEM_CARRIER) {
 			*keep = op;
 			keep = &op->group_next;
 			if (op->state == BATONI_QUEUED)
@@ -298,7 +298,7 @@ batoni_group_finish(struct batoni_op *group)
 		next = op->group_next;
 		if (op->flags & BATONI_FLAG_HELD)
 			batoni_op_passed(op);
-		else if (!(op->flags & BATONI_FLAG_CARRIER))
+		else if (!(op->item.flags & BATONI_ITEM_CARRIER))
 			batoni_op_passed(op); /* never armed */
 	}
 	retire(group);
@@ -344,7 +344,7 @@ place_void(struct batoni_op *group)
 	group->group.members = group->group.ended = 0;
 	release_streams(group);
 	for (op = group->group.head; op; op = next) {
-		bool carrier = op->flags & BATONI_FLAG_CARRIER;
+		bool carrier = op->item.flags & BATONI_ITEM_CARRIER;
 		bool held = op->flags & BATONI_FLAG_HELD;
 
 		next = op->group_next;
@@ -375,14 +375,14 @@ batoni_group_place(struct batoni_op *group)
 	struct batoni_op *op, *next;
 	uint32_t carriers = group->group.streams_left;
 
-	if (group->flags & BATONI_FLAG_VOID) {
+	if (group->group.refusal != BATON_OK) {
 		group->state = BATONI_QUEUED;
 		place_void(group);
 		return;
 	}
 	for (op = group->group.head; comm->in_engine && carriers; op = next) {
 		next = op->group_next;
-		if (op->flags & BATONI_FLAG_CARRIER) {
+		if (op->item.flags & BATONI_ITEM_CARRIER) {
 			carriers--;
 			comm->device_ops->enqueue(
 				comm->device, op->transfer.stream, &op->item);

@@ -453,22 +453,6 @@ take_back(struct batoni_op *op)
 	return comm->transport_ops->take_back(comm->transport, &op->transfer);
 }
 
-/* A cancel asks: what has matched already ends as it would have, except a send,
- * whose peer may keep it for ever. */
-static void
-cancel(struct batoni_op *op)
-{
-	enum baton_status how;
-
-	if (op->state != BATONI_ISSUED || op->kind != BATONI_KIND_RECV) {
-		batoni_op_end_early(op, BATON_ERR_CANCELED);
-		return;
-	}
-	how = take_back(op);
-	if (how != BATON_ERR_BUSY)
-		end(op, how, false);
-}
-
 void
 batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 {

@@ -40,8 +40,9 @@
 #define BATONI_OP_STREAM 32u
 #define BATONI_OP_QUEUE 64u
 #define BATONI_OP_JOIN (1u << 16)
+#define BATONI_OP_JOINS 0xffff0000u
 #define BATONI_OP_HELD                                                        \
-	(0xffff0000u | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
+	(BATONI_OP_JOINS | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
 	 BATONI_OP_QUEUE)
 
 enum batoni_op_kind {
@@ -65,12 +66,10 @@ enum batoni_op_state {
 #define BATONI_FLAG_DETACHED 1u
 #define BATONI_FLAG_REACHED 2u   /* its stream got there */
 #define BATONI_FLAG_DEADLINE 4u  /* it is in its communicator's deadline list */
-#define BATONI_FLAG_CARRIER 8u   /* a group member whose item is in a stream */
-#define BATONI_FLAG_HELD 16u     /* a carrier whose stream waits for the group */
-#define BATONI_FLAG_VOID 32u     /* a group that was refused */
-#define BATONI_FLAG_FIFO 64u     /* it is in a FIFO */
-#define BATONI_FLAG_ARMED 128u   /* stream-issued: seen to be armed */
-#define BATONI_FLAG_LOCAL 256u   /* on its waiter's stack, not of the pool */
+#define BATONI_FLAG_HELD 8u     /* a carrier whose stream waits for the group */
+#define BATONI_FLAG_FIFO 16u     /* it is in a FIFO */
+#define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
+#define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
 
 struct baton_comm;
 struct baton_queue;
@@ -87,7 +86,7 @@ struct batoni_op {
 		struct {
 			struct batoni_op *head, *tail; /* members, then carriers */
 			struct batoni_op *outer;       /* open on this thread */
-			enum baton_status refusal;
+			enum baton_status refusal; /* not OK: it is void */
 			uint32_t depth;
 			uint32_t members; /* enqueuer, until it is published */
 			uint32_t ended;   /* driver */

@@ -26,7 +26,7 @@ struct batoni_pool {
 	_Atomic uint32_t *next_free;  /* index + 1; 0 ends the list */
 	uint32_t size;
 	struct batoni_op *cache; /* driver: free ones, linked by next */
-	uint32_t cached;         /* driver: how many */
+	_Atomic uint32_t cached; /* driver writes: how many */
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
@@ -57,6 +57,16 @@ batoni_pool_next_generation(struct batoni_op *op)
 	                      memory_order_relaxed);
 }
 
+static inline void
+batoni_pool_set_cached(struct batoni_pool *pool, int change)
+{
+	uint32_t cached = atomic_load_explicit(&pool->cached,
+	                                       memory_order_relaxed);
+
+	atomic_store_explicit(&pool->cached, cached + (uint32_t)change,
+	                      memory_order_relaxed);
+}
+
 /* The same two for the driver. */
 static inline struct batoni_op *
 batoni_pool_take_driving(struct batoni_pool *pool)
@@ -66,7 +76,7 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 	if (!op)
 		return batoni_pool_take(pool);
 	pool->cache = op->next;
-	pool->cached--;
+	batoni_pool_set_cached(pool, -1);
 	pool->values[op - pool->ops]++;
 	return op;
 }
@@ -74,14 +84,15 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 static inline void
 batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
 {
-	if (pool->cached == BATONI_POOL_CACHE) {
+	if (atomic_load_explicit(&pool->cached, memory_order_relaxed) ==
+	    BATONI_POOL_CACHE) {
 		batoni_pool_return(pool, op);
 		return;
 	}
 	batoni_pool_next_generation(op);
 	op->next = pool->cache;
 	pool->cache = op;
-	pool->cached++;
+	batoni_pool_set_cached(pool, 1);
 }
 
 static inline uint32_t

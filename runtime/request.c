@@ -66,7 +66,8 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	*op_p = batoni_request_find(request, word_p);
 	if (unlikely(!*op_p))
 		return refuse_handle(call, request);
-	if (unlikely(batoni_thread.groups && in_open_group(*op_p)))
+	if (unlikely(batoni_thread.groups && !(*word_p & BATONI_OP_DONE) &&
+	             in_open_group(*op_p)))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: the request belongs to a group that "
 		                     "this thread has not ended",
@@ -387,7 +388,7 @@ check_many(const char *call, const baton_request *requests, size_t count)
 			requests[i] ? batoni_request_find(requests[i], &word)
 				    : NULL;
 
-		if (op && in_open_group(op))
+		if (op && !(word & BATONI_OP_DONE) && in_open_group(op))
 			return batoni_refuse(BATON_ERR_INVALID,
 			                     "%s: requests[%zu] belongs to a "
 			                     "group that this thread has not "
@@ -433,6 +434,11 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 
 	if (status != BATON_OK)
 		return status;
+	/* A stale one is told at once, wherever it is. */
+	for (size_t i = 0; i < count; i++) {
+		if (look(requests[i]) < 0)
+			return refuse_handle("baton_wait_all", requests[i]);
+	}
 	if (!batoni_wait_until(all_over, &many, timeout_ns))
 		return BATON_PENDING;
 	if (many.stale)

@@ -13,6 +13,7 @@ struct batoni_thread {
 	struct batoni_op *groups; /* open groups, innermost communicator first */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread */
+	bool must_drive;          /* some communicator has no other driver */
 };
 
 extern _Thread_local struct batoni_thread batoni_thread

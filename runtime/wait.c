@@ -155,7 +155,7 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 	struct batoni_engine *e = &batoni_engine;
 	unsigned idle = 0;
 
-	for (;;) {
+	for (unsigned passes = 1;; passes++) {
 		size_t events = batoni_pass();
 
 		batoni_count_host_pass();
@@ -164,19 +164,16 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 		if (unlikely(atomic_load_explicit(&e->takers,
 		                                  memory_order_relaxed)))
 			give_way();
-		if (events) {
-			idle = 0;
-			if (atomic_load_explicit(&e->sleepers,
-			                         memory_order_relaxed))
-				batoni_wake_sleepers();
-			continue;
-		}
-		idle++;
-		if (limit_ns != BATONI_NEVER &&
-		    (limit_ns == 0 || idle % 16 == 0) &&
+		if (limit_ns != BATONI_NEVER && passes % 16 == 0 &&
 		    batoni_real_ns() >= limit_ns)
 			return false;
-		rest(idle, limit_ns);
+		if (!events) {
+			rest(++idle, limit_ns);
+			continue;
+		}
+		idle = 0;
+		if (atomic_load_explicit(&e->sleepers, memory_order_relaxed))
+			batoni_wake_sleepers();
 	}
 }
 
@@ -212,7 +209,7 @@ batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 	if (timeout_ns > 0)
 		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 	for (unsigned spins = 0;; spins++) {
-		if (batoni_try()) {
+		if (batoni_try_or_take()) {
 			is_ready = drive(ready, arg, limit_ns);
 			batoni_leave();
 			return is_ready;
