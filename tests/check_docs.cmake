@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The documents say what is there.  Every public function has a manual page
+# whose synopsis is the header's prototype; pages name nothing that the headers
+# do not have; the C in them compiles; links lead to files; and the README's
+# example is samples/hello.c.
+# cmake -DROOT=<tree> -DWORK=<scratch> [-DCC=<compiler>] -P this
+cmake_minimum_required(VERSION 3.25)
+
+set(sections NAME SYNOPSIS DESCRIPTION "RETURN VALUE" "STREAM ORDER" THREADS
+             EXAMPLE "SEE ALSO")
+# Words of these shapes that no header has.
+set(other_words BATON_LOG)
+
+function(complain file text)
+	message(SEND_ERROR "${file}: ${text}")
+endfunction()
+
+# Blanks made one, and what has a meaning in CMake's lists made something else.
+function(flatten text flat_p)
+	string(REGEX REPLACE ";" "@" text "${text}")
+	string(REGEX REPLACE "[][]" "|" text "${text}")
+	string(REGEX REPLACE "[ \t\n]+" " " text "${text}")
+	set(${flat_p} "${text}" PARENT_SCOPE)
+endfunction()
+
+# What stands between two strings after the n-th character; "" when there is no
+# such place.  next_p: where it ends, or -1.
+function(between text from to start part_p next_p)
+	string(LENGTH "${from}" from_length)
+	string(SUBSTRING "${text}" ${start} -1 rest)
+	string(FIND "${rest}" "${from}" at)
+	set(part "")
+	set(next -1)
+	if(NOT at EQUAL -1)
+		math(EXPR begin "${at} + ${from_length}")
+		string(SUBSTRING "${rest}" ${begin} -1 rest)
+		string(FIND "${rest}" "${to}" length)
+		string(SUBSTRING "${rest}" 0 ${length} part)
+		if(NOT length EQUAL -1)
+			math(EXPR next "${start} + ${begin} + ${length}")
+		endif()
+	endif()
+	set(${part_p} "${part}" PARENT_SCOPE)
+	set(${next_p} ${next} PARENT_SCOPE)
+endfunction()
+
+# The C of a document that is a file of its own compiles.
+function(check_c file text)
+	set(start 0)
+	while(CC AND NOT start EQUAL -1)
+		between("${text}" "\n```c\n" "\n```\n" ${start} code start)
+		if(NOT code MATCHES "^(/\\*|#include).*{")
+			continue()
+		endif()
+		file(WRITE ${WORK}/example.c "${code}\n")
+		execute_process(COMMAND ${CC} -std=c11 -D_GNU_SOURCE -Wall
+		                        -Wextra -Werror -fsyntax-only
+		                        -I${ROOT}/include ${WORK}/example.c
+		                RESULT_VARIABLE result ERROR_VARIABLE errors)
+		if(NOT result EQUAL 0)
+			complain(${file} "its C does not compile:\n${errors}")
+		endif()
+	endwhile()
+endfunction()
+
+function(check_links file text)
+	get_filename_component(dir ${ROOT}/${file} DIRECTORY)
+	# Brackets have a meaning in CMake's lists.
+	string(REPLACE "](" "(link:" text "${text}")
+	string(REGEX REPLACE "[][;]" " " text "${text}")
+	string(REGEX MATCHALL "\\(link:[^)# ]+" links "${text}")
+	list(TRANSFORM links REPLACE "^.link:" "")
+	foreach(link IN LISTS links)
+		if(NOT link MATCHES "^https?:" AND NOT EXISTS ${dir}/${link})
+			complain(${file} "links to ${link}, which is not there")
+		endif()
+	endforeach()
+endfunction()
+
+function(check_words file text)
+	string(REGEX MATCHALL "(baton_[a-z0-9_]+|BATON_[A-Z0-9_]+)" words
+	       "${text}")
+	list(REMOVE_DUPLICATES words)
+	list(REMOVE_ITEM words ${other_words})
+	foreach(word IN LISTS words)
+		# One that ends in _ stands for a family.
+		set(end "[^A-Za-z0-9_]")
+		if(word MATCHES "_$")
+			set(end "")
+		endif()
+		if(NOT headers MATCHES "[^A-Za-z0-9_]${word}${end}")
+			complain(${file} "names ${word}, which no header has")
+		endif()
+	endforeach()
+endfunction()
+
+# The page's functions, of its NAME, in names_p.
+function(check_page file names_p)
+	file(READ ${ROOT}/${file} text)
+	set(start 0)
+	foreach(section IN LISTS sections)
+		between("${text}" "# ${section}\n" "" ${start} ignored start)
+		if(start EQUAL -1)
+			complain(${file} "has no ${section}, or not in its place")
+			return()
+		endif()
+	endforeach()
+	check_words(${file} "${text}")
+	between("${text}" "# NAME\n" "# SYNOPSIS" 0 head ignored)
+	between("${text}" "# SYNOPSIS\n" "# DESCRIPTION" 0 synopsis ignored)
+	flatten("${synopsis}" synopsis)
+	string(REGEX REPLACE " - .*" "" head "${head}")
+	string(REGEX MATCHALL "baton_[a-z0-9_]+" names "${head}")
+	string(REGEX MATCHALL "[^ *]+\\(" prototypes "${synopsis}")
+	list(FILTER prototypes INCLUDE REGEX "^baton_")
+	list(TRANSFORM prototypes REPLACE "\\($" "")
+	get_filename_component(first ${file} NAME)
+	string(REPLACE ".3.md" "" first ${first})
+	if(NOT "${head}" MATCHES "^[ \n]*${first}(,| *$|\n)")
+		complain(${file} "its NAME does not begin with ${first}")
+	endif()
+	foreach(name IN LISTS names)
+		if(NOT name IN_LIST prototypes)
+			complain(${file} "${name} is in NAME, not in SYNOPSIS")
+		endif()
+	endforeach()
+	string(REGEX MATCHALL "(enum|struct|const|size_t|int|void) [^@]*@"
+	       prototypes_text "${synopsis}")
+	foreach(prototype IN LISTS prototypes_text)
+		string(FIND "${declarations}" "${prototype}" at)
+		if(at EQUAL -1)
+			complain(${file} "not so in a header: ${prototype}")
+		endif()
+	endforeach()
+	set(${names_p} ${prototypes} PARENT_SCOPE)
+endfunction()
+
+# ---- the headers -----------------------------------------------------------
+
+file(MAKE_DIRECTORY ${WORK})
+set(headers)
+foreach(header baton.h baton_mpi.h)
+	file(READ ${ROOT}/include/${header} text)
+	string(APPEND headers " ${header} ${text}\n")
+endforeach()
+flatten("${headers}" headers)
+string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" " " declarations
+       "${headers}")
+string(REGEX MATCHALL "BATON_API [^(@]*[ *]baton_[a-z0-9_]+\\(" declared
+       "${declarations}")
+list(TRANSFORM declared REPLACE "^.*[ *](baton_[a-z0-9_]+)\\($" "\\1")
+string(REPLACE "BATON_API " "" declarations "${declarations}")
+flatten("${declarations}" declarations)
+if(NOT declared)
+	message(FATAL_ERROR "no declarations found in ${ROOT}/include")
+endif()
+
+# ---- the pages -------------------------------------------------------------
+
+file(GLOB pages RELATIVE ${ROOT} ${ROOT}/docs/man/*.md)
+set(covered)
+foreach(page IN LISTS pages)
+	check_page(${page} names)
+	list(APPEND covered ${names})
+endforeach()
+foreach(name IN LISTS declared)
+	if(NOT name IN_LIST covered)
+		message(SEND_ERROR "${name} has no page in docs/man")
+	endif()
+endforeach()
+
+# ---- all documents ---------------------------------------------------------
+
+file(GLOB documents RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/docs/*.md
+     ${ROOT}/samples/*.md)
+foreach(document IN LISTS documents pages)
+	file(READ ${ROOT}/${document} text)
+	check_c(${document} "${text}")
+	check_links(${document} "${text}")
+endforeach()
+
+file(READ ${ROOT}/README.md readme)
+file(READ ${ROOT}/samples/hello.c hello)
+string(FIND "${readme}" "\n```c\n${hello}```\n" at)
+if(at EQUAL -1)
+	complain(README.md "its example is not samples/hello.c")
+endif()
+list(LENGTH declared count)
+list(LENGTH pages page_count)
+message(STATUS "${count} functions on ${page_count} pages")

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# check_docs.cmake can fail: spoil a copy of a small tree in each way that it
+# looks for, and see it found.  cmake -DROOT=<tree> -DWORK=<scratch>
+# [-DCC=<compiler>] -P this
+cmake_minimum_required(VERSION 3.25)
+
+function(check result_p output_p)
+	execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK}/tree
+	                        -DWORK=${WORK}/scratch -DCC=${CC}
+	                        -P ${ROOT}/tests/check_docs.cmake
+	                RESULT_VARIABLE result
+	                OUTPUT_VARIABLE output ERROR_VARIABLE output)
+	set(${result_p} ${result} PARENT_SCOPE)
+	set(${output_p} "${output}" PARENT_SCOPE)
+endfunction()
+
+# With `from` made `to` in the file, the check says `words`.
+function(spoil file from to words)
+	file(READ ${WORK}/tree/${file} sound)
+	string(REPLACE "${from}" "${to}" spoiled "${sound}")
+	if(spoiled STREQUAL sound)
+		message(SEND_ERROR "there is no ${from} in ${file}")
+	endif()
+	file(WRITE ${WORK}/tree/${file} "${spoiled}")
+	check(result output)
+	# Messages are broken into lines.
+	string(REGEX REPLACE "[ \n]+" " " output "${output}")
+	if(result EQUAL 0 OR NOT output MATCHES "${words}")
+		message(SEND_ERROR "not found: ${words}\n${output}")
+	else()
+		message(STATUS "found: ${words}")
+	endif()
+	file(WRITE ${WORK}/tree/${file} "${sound}")
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(WRITE ${WORK}/tree/include/baton.h "#include <stddef.h>
+/* baton_not(a function) */
+BATON_API size_t baton_go(int how,
+                          const char *where[])@
+" )
+file(READ ${WORK}/tree/include/baton.h header)
+string(REPLACE "@" ";" header "#define BATON_API\n${header}")
+file(WRITE ${WORK}/tree/include/baton.h "${header}")
+file(WRITE ${WORK}/tree/include/baton_mpi.h "/* nothing */\n")
+file(WRITE ${WORK}/tree/samples/hello.c "int main(void) { return 0; }\n")
+file(WRITE ${WORK}/tree/README.md "See [it](docs/man/baton_go.3.md).
+
+```c
+int main(void) { return 0; }
+```
+")
+set(semicolon ";")
+file(WRITE ${WORK}/tree/docs/man/baton_go.3.md "# NAME
+
+baton_go - go
+
+# SYNOPSIS
+
+```c
+#include <baton.h>
+
+size_t baton_go(int how, const char *where[])${semicolon}
+```
+
+# DESCRIPTION
+# RETURN VALUE
+# STREAM ORDER
+# THREADS
+# EXAMPLE
+
+```c
+#include <baton.h>
+
+size_t twice(int how) { return 2 * baton_go(how, NULL)${semicolon} }
+```
+
+# SEE ALSO
+")
+check(result output)
+if(NOT result EQUAL 0)
+	message(FATAL_ERROR "the sound tree is refused:\n${output}")
+endif()
+
+set(page docs/man/baton_go.3.md)
+spoil(include/baton.h "where[])" "where[]);\nBATON_API int baton_new(void)"
+      "baton_new has no page")
+spoil(${page} "# THREADS\n" "baton_gone\n# THREADS\n"
+      "names baton_gone, which no header has")
+spoil(${page} "int how, const" "long how, const" "not so in a header")
+spoil(${page} "baton_go - go" "baton_go, baton_not - go"
+      "baton_not is in NAME, not in SYNOPSIS")
+spoil(${page} "baton_go - go" "baton - go" "does not begin with baton_go")
+spoil(${page} "# STREAM ORDER\n" "" "has no STREAM ORDER")
+spoil(README.md "baton_go.3.md" "baton_no.3.md" "links to docs/man/baton_no")
+spoil(README.md "return 0" "return 1" "example is not samples/hello.c")
+if(CC)
+	spoil(${page} "baton_go(how, NULL)" "baton_go(how)"
+	      "its C does not compile")
+endif()
