@@ -230,7 +230,9 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  * Collective over the communicator's ranks; local after an abort, and on the local
  * transport, where a rank leaves alone.  BUSY, before any communication, while
  * queues of it are alive.  Otherwise waits until this rank's operations have
- * ended and all ranks have called, for at most the options' timeout_ns; TIMEOUT leaves the communicator there and may be
+ * ended, no stream has items of it any more (launched functions, joins, and what
+ * stands behind other communicators' work), and all ranks have called (not after
+ * an abort); for at most the options' timeout_ns; TIMEOUT leaves the communicator there and may be
  * followed by another destroy, or by an abort and a destroy.  After BATON_OK
  * the communicator is gone and handles of its requests are STALE.  Nothing else
  * may run on the communicator beside destroy.  NULL is BATON_OK.
@@ -239,9 +241,11 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 
 /*
- * Local: every pending operation of this rank ends in ABORTED, every stream is
- * released, and later operations are refused with ABORTED.  Peers are not told:
- * their operations end by their own deadlines.  Returns when that is done.
+ * Local: every pending operation of this rank ends in ABORTED, every stream goes on
+ * as far as it waits for this communicator (launched functions still run; a
+ * baton_stream_wait for a request of another communicator still waits), and later
+ * operations are refused with ABORTED.  Peers are not told: their operations end
+ * by their own deadlines.  Returns when that is done.
  * Returns BATON_OK (also when it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
@@ -490,9 +494,10 @@ BATON_API enum baton_status baton_test_some(const baton_request *requests,
 
 /* Ask for the operation's end.  Poll until it has ended: in OK (or as it would
  * have) or in CANCELED, never both.  An operation that is not issued, or a
- * receive that nothing has matched, can always be taken back; an MPI send that
- * is under way ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it
- * has ended already; STALE, INVALID; UNSUPPORTED where one operation cannot end
+ * receive that nothing has matched, can always be taken back; a receive that has
+ * its message goes on to its end; a send that is under way and cannot be taken back
+ * ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended
+ * already; STALE, INVALID; UNSUPPORTED where one operation cannot end
  * alone (BATON_CAP_CANCEL) and for a record. */
 BATON_API enum baton_status baton_cancel(baton_request request);
 

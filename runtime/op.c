@@ -533,17 +533,10 @@ batoni_comm_attend(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		uint64_t word = atomic_load(&op->word);
-
-		if (!(word & BATONI_OP_CANCEL))
-			continue;
-		if (is_pending(op)) {
+		if ((atomic_load(&op->word) & BATONI_OP_CANCEL) &&
+		    is_pending(op)) {
 			batoni_op_end_early(op, BATON_ERR_CANCELED);
 			events++;
-		} else if ((word & BATONI_OP_ENGINE) &&
-		           op->state == BATONI_NEW) {
-			/* Still in the inbox: look again when it is placed. */
-			atomic_store(&comm->cancels, 1);
 		}
 	}
 	return events;

@@ -106,17 +106,21 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_stream_destroy: stream is NULL: the "
 		                     "default stream stays");
-	status = batoni_stream_state(comm, stream);
+	/* An asynchronous device has items to step over after all that was to
+	 * happen has; it knows which, and waits for that. */
+	status = comm->in_engine ? batoni_stream_state(comm, stream) : BATON_OK;
 	if (status == BATON_PENDING) {
 		batoni_try_pass();
 		status = batoni_stream_state(comm, stream);
 	}
-	if (status == BATON_PENDING)
+	if (status == BATON_OK)
+		status = comm->device_ops->stream_destroy(comm->device, stream);
+	if (status == BATON_PENDING || status == BATON_ERR_BUSY)
 		return batoni_refuse(BATON_ERR_BUSY,
 		                     "baton_stream_destroy: work is on the "
 		                     "stream; synchronize it first");
 	take_error(stream);
-	return comm->device_ops->stream_destroy(comm->device, stream);
+	return status;
 }
 
 enum baton_status
