@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A host-issued transport that does what the test says: how each slot answers,
+ * when a transfer ends and how, when the transport breaks.  It moves no bytes.
+ *
+ * It is the test's memory: scripted_init before, and after the communicator is
+ * gone it can still be asked what happened.  Settings are made before the driver
+ * runs, or from a hook; scripted_end and scripted_break may be called at any time
+ * and take effect in the next test.
+ */
+#ifndef SCRIPTED_TRANSPORT_H
+#define SCRIPTED_TRANSPORT_H
+
+#include <semaphore.h>
+
+#include "testing.h"
+#include "transport.h"
+
+#define SCRIPTED_SLOTS 256
+
+struct scripted;
+typedef void (*scripted_hook)(struct scripted *scripted,
+                              struct batoni_transfer *transfer);
+
+struct scripted {
+	struct batoni_transport base; /* must be first */
+	/* How the slots answer.  issue: its fail_at-th call from now (1 is the
+	 * next) ends in fail_with, the others in issue (PENDING: it is in
+	 * flight).  done_bytes of those that end at once is their length. */
+	enum baton_status issue, fail_with;
+	unsigned fail_at;
+	enum baton_status take_back; /* CANCELED at first */
+	enum baton_status leave;     /* OK at first */
+	size_t test_events;          /* made by each test beside the ends */
+	/* Called first thing in the slot, on the thread that drives. */
+	scripted_hook on_issue, on_test, on_take_back;
+	void *arg; /* of the hooks */
+	sem_t tested;  /* posted by each test, if `signals` */
+	bool signals;
+
+	/* What happened: "s1 r2 -s1 " are issues and take-backs by direction
+	 * and tag, in order. */
+	char log[4096];
+	size_t issues, take_backs, leaves;
+	_Atomic size_t tests;
+	bool closed, closed_aborted;
+
+	/* The transport's own. */
+	pthread_mutex_t lock;
+	struct batoni_transfer *live[SCRIPTED_SLOTS]; /* by slot */
+	struct {
+		struct batoni_transfer *transfer;
+		size_t bytes;
+		enum baton_status status;
+	} ends[SCRIPTED_SLOTS]; /* guarded by lock */
+	size_t ends_n;          /* guarded by lock */
+	enum baton_status fatal; /* guarded by lock; OK: none */
+	const char *fatal_call, *fatal_text;
+	int fatal_code;
+};
+
+/* Rank 0 of 4, tags to 2^20, ANY drivers; issue says PENDING. */
+void scripted_init(struct scripted *scripted);
+/* Its communicator, on the host device: progress by calls alone and 16 requests
+ * if options is NULL. */
+struct baton_comm *scripted_comm(struct scripted *scripted,
+                                 const struct baton_comm_options *options);
+/* Options of that communicator. */
+struct baton_comm_options scripted_options(void);
+/* Destroy the communicator, aborted first if transfers are in flight, and check
+ * that nothing is left of anything. */
+void scripted_close(struct scripted *scripted, struct baton_comm *comm);
+
+/* Enqueue a send of 8 bytes to rank 1, or a receive of as many from it. */
+baton_request scripted_send(struct baton_comm *comm, baton_stream stream,
+                            int tag, const struct baton_op_options *options);
+baton_request scripted_recv(struct baton_comm *comm, baton_stream stream,
+                            int tag, const struct baton_op_options *options);
+baton_stream scripted_stream(struct baton_comm *comm);
+/* Destroy it; any time, also after the communicator.  NULL is fine. */
+void scripted_stream_close(baton_stream stream);
+/* It has ended so and is not lent; its handle is given back. */
+void scripted_assert_ended(baton_request request, enum baton_status status);
+/* It has not; a pass is made. */
+void scripted_assert_pending(baton_request request);
+/* Exactly n requests can be taken; they are cancelled and given back.  On the
+ * default stream, which must be idle; take_back must say CANCELED. */
+void scripted_assert_free(struct baton_comm *comm, unsigned n);
+
+/* The transfer in flight with this direction and tag; the test fails if there is
+ * none. */
+struct batoni_transfer *scripted_live(struct scripted *scripted,
+                                      enum batoni_direction direction, int tag);
+/* Let it end in the next test. */
+void scripted_end(struct scripted *scripted, struct batoni_transfer *transfer,
+                  size_t bytes, enum baton_status status);
+/* End it here: within a hook only. */
+void scripted_end_now(struct scripted *scripted,
+                      struct batoni_transfer *transfer, size_t bytes,
+                      enum baton_status status);
+/* Be broken in the next test.  The strings live for ever. */
+void scripted_break(struct scripted *scripted, enum baton_status fatal,
+                    const char *call, int code, const char *text);
+
+#endif
