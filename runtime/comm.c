@@ -297,8 +297,13 @@ baton_comm_create(const struct baton_comm_options *options,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create: comm_p is NULL");
 	status = batoni_comm_plan(options, &plan);
-	if (status != BATON_OK)
+	if (status != BATON_OK) {
+		/* The other ranks wait for this one: it tells them. */
+		world = batoni_world_find(BATON_TRANSPORT_AUTO);
+		if (world)
+			world->create(NULL, comm_p);
 		return status;
+	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return create_alone(options, comm_p);
 	world = batoni_world_find(plan.transport);

@@ -11,7 +11,8 @@ struct batoni_world {
 	/* This process is part of a job that this transport can serve: it was
 	 * started by a launcher, or the program runs the library already. */
 	bool (*present)(void);
-	/* baton_comm_create over it, the plan being checked.  Collective. */
+	/* baton_comm_create over it, the plan being checked; NULL: it was refused
+	 * on this rank, which only tells the others.  Collective. */
 	enum baton_status (*create)(const struct batoni_comm_plan *plan,
 	                            struct baton_comm **comm_p);
 };
