@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A peer that dies, or stops: rank 1 raises the signal against itself while the
+ * others have operations pending with it.  Those end by their deadlines, what
+ * the survivors have among themselves goes on, and they leave in order.
+ *
+ *   mpirun --enable-recovery -n 3 mpi_death kill|stop
+ *
+ * mpirun's exit status says nothing here, so each survivor prints a line and the
+ * test looks for both.  The stopped rank is killed by its neighbour at the end.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "baton_mpi.h"
+
+#define MS INT64_C(1000000)
+
+static int failures;
+
+#define CHECK(condition)                                                      \
+	do {                                                                  \
+		if (condition)                                                \
+			break;                                                \
+		failures++;                                                   \
+		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
+		       #condition, baton_last_error());                       \
+	} while (0)
+
+static unsigned char small[64], large[8 << 20], elsewhere[4096];
+
+/* What waits for the dead ends in TIMEOUT (or, where it is noticed, in PEER). */
+static void
+check_ended(baton_request *request_p)
+{
+	enum baton_status status = baton_finish(request_p, -1, NULL);
+
+	CHECK(status == BATON_ERR_TIMEOUT || status == BATON_ERR_PEER ||
+	      status == BATON_ERR_MPI);
+}
+
+static void
+survive(struct baton_comm *comm, int rank)
+{
+	struct baton_op_options soon = BATON_OP_OPTIONS_INIT;
+	baton_request recv = 0, send = 0, between = 0;
+	int other = rank == 0 ? 2 : 0;
+
+	soon.timeout_ns = 300 * MS;
+	soon.flags = BATON_OP_DETACHED;
+	CHECK(baton_recv(small, sizeof(small), BATON_UINT8, 1, 0, comm, NULL,
+	                 &soon, &recv) == BATON_OK);
+	CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, 0, comm, NULL,
+	                 &soon, &send) == BATON_OK);
+	check_ended(&recv);
+	check_ended(&send);
+	/* The living are not concerned. */
+	soon.timeout_ns = 60000 * MS;
+	for (int i = 0; i < 20; i++) {
+		if (rank == 0)
+			CHECK(baton_send(elsewhere, sizeof(elsewhere),
+			                 BATON_UINT8, other, 5, comm, NULL,
+			                 &soon, &between) == BATON_OK);
+		else
+			CHECK(baton_recv(elsewhere, sizeof(elsewhere),
+			                 BATON_UINT8, other, 5, comm, NULL,
+			                 &soon, &between) == BATON_OK);
+		CHECK(baton_finish(&between, -1, NULL) == BATON_OK);
+	}
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+int
+main(int argc, char **argv)
+{
+	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
+	struct baton_comm *comm = NULL;
+	int rank, level;
+	pid_t victim;
+
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	victim = getpid();
+	MPI_Bcast(&victim, (int)sizeof(victim), MPI_BYTE, 1, MPI_COMM_WORLD);
+	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm) == BATON_OK);
+	if (!comm)
+		return 1;
+	if (rank == 1) {
+		raise(stop ? SIGSTOP : SIGKILL);
+		return 1;
+	}
+	survive(comm, rank);
+	printf("rank %d: %s\n", rank,
+	       failures ? "FAILED" : "left in order after a peer's death");
+	fflush(stdout);
+	if (rank == 0 && stop)
+		kill(victim, SIGKILL);
+	/* MPI_Finalize would wait for the dead. */
+	_exit(failures ? 1 : 0);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program that never names MPI: baton_comm_create makes the communicator of
+ * whatever job it is started in, and what Baton has started it also finishes.
+ *
+ *   mpirun -n N mpi_world N     the MPI world
+ *   mpi_world 1                 started alone: a world of one
+ *   mpi_world N exit            leaves by exit() with everything still there
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "baton.h"
+
+static int failures;
+
+#define CHECK(condition)                                                      \
+	do {                                                                  \
+		if (condition)                                                \
+			break;                                                \
+		failures++;                                                   \
+		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
+		       #condition, baton_last_error());                       \
+	} while (0)
+
+/* Each rank hands a number around. */
+static void
+ring(struct baton_comm *comm)
+{
+	int rank = baton_comm_rank(comm), size = baton_comm_size(comm);
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request requests[2] = { 0 };
+	int in = -1, out = rank * 3;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_send(&out, 1, BATON_INT32, (rank + 1) % size, 1, comm, NULL,
+	                 &detached, &requests[0]) == BATON_OK);
+	CHECK(baton_recv(&in, 1, BATON_INT32, (rank + size - 1) % size, 1, comm,
+	                 NULL, NULL, &requests[1]) == BATON_OK);
+	CHECK(baton_wait_all(requests, 2, -1) == BATON_OK);
+	CHECK(in == (rank + size - 1) % size * 3);
+	CHECK(baton_release(&requests[0]) == BATON_OK);
+	CHECK(baton_release(&requests[1]) == BATON_OK);
+}
+
+int
+main(int argc, char **argv)
+{
+	int size = argc > 1 ? atoi(argv[1]) : 1;
+	struct baton_comm_info info = { .size = sizeof(info) };
+	struct baton_comm *first = NULL, *second = NULL;
+
+	CHECK(baton_comm_create(NULL, &first) == BATON_OK);
+	if (!first)
+		return 1;
+	CHECK(baton_comm_size(first) == size);
+	CHECK(baton_comm_query(first, &info) == BATON_OK);
+	/* Alone, it is no MPI job, whatever is installed. */
+	CHECK(info.transport ==
+	      (getenv("BATON_TEST_ALONE") ? BATON_TRANSPORT_LOCAL
+	                                  : BATON_TRANSPORT_MPI));
+	ring(first);
+	CHECK(baton_comm_create(NULL, &second) == BATON_OK);
+	ring(second);
+	ring(first);
+	if (argc > 2 && strcmp(argv[2], "exit") == 0)
+		exit(failures ? 1 : 0);
+	CHECK(baton_comm_destroy(first) == BATON_OK);
+	ring(second);
+	CHECK(baton_comm_destroy(second) == BATON_OK);
+	/* A third after all have gone: MPI is still there. */
+	CHECK(baton_comm_create(NULL, &first) == BATON_OK);
+	ring(first);
+	CHECK(baton_comm_destroy(first) == BATON_OK);
+	return failures ? 1 : 0;
+}
