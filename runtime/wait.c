@@ -119,19 +119,6 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	return then - now < most ? then - now : most;
 }
 
-/* Give way to a thread that must have the lock. */
-static void
-give_way(void)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	atomic_store(&e->driver, 0);
-	while (atomic_load(&e->takers))
-		sched_yield();
-	while (!batoni_try())
-		sched_yield();
-}
-
 /* Nothing happened in the last `idle` passes. */
 static void
 rest(unsigned idle, uint64_t limit_ns)
@@ -149,7 +136,9 @@ rest(unsigned idle, uint64_t limit_ns)
 	}
 }
 
-static bool
+/* Drive until it is ready (OK) or the time is up (PENDING), or until another thread
+ * must have the lock (AGAIN). */
+static enum baton_status
 drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -160,13 +149,13 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 
 		batoni_count_host_pass();
 		if (ready(arg, true))
-			return true;
-		if (unlikely(atomic_load_explicit(&e->takers,
-		                                  memory_order_relaxed)))
-			give_way();
+			return BATON_OK;
 		if (limit_ns != BATONI_NEVER && passes % 16 == 0 &&
 		    batoni_real_ns() >= limit_ns)
-			return false;
+			return BATON_PENDING;
+		if (unlikely(atomic_load_explicit(&e->takers,
+		                                  memory_order_relaxed)))
+			return BATON_ERR_AGAIN;
 		if (!events) {
 			rest(++idle, limit_ns);
 			continue;
@@ -198,7 +187,7 @@ bool
 batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 {
 	uint64_t limit_ns = BATONI_NEVER;
-	bool is_ready;
+	enum baton_status status;
 
 	if (ready(arg, false))
 		return true;
@@ -210,9 +199,12 @@ batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 	for (unsigned spins = 0;; spins++) {
 		if (batoni_try_or_take()) {
-			is_ready = drive(ready, arg, limit_ns);
+			status = drive(ready, arg, limit_ns);
 			batoni_leave();
-			return is_ready;
+			if (status != BATON_ERR_AGAIN)
+				return status == BATON_OK;
+			while (atomic_load(&batoni_engine.takers))
+				sched_yield();
 		}
 		if (ready(arg, false))
 			return true;
