@@ -699,6 +699,109 @@ START_TEST(break_is_not_forgotten_by_a_thread_that_may_not_drive)
 }
 END_TEST
 
+struct visitor {
+	struct baton_comm *comm; /* of the main thread */
+	baton_request cancelled, issued, other;
+	sem_t ready;
+};
+
+/* Leave a cancel and an armed operation for the main thread; and, while that
+ * issues it, one of another communicator. */
+static void *
+leave_work_behind(void *arg)
+{
+	struct visitor *visitor = arg;
+
+	ck_assert_int_eq(baton_cancel(visitor->cancelled), BATON_OK);
+	atomic_store(&gate.closed, true);
+	visitor->issued = scripted_send(visitor->comm, t, 2, NULL);
+	sem_post(&visitor->ready);
+	sem_wait(&gate.entered);
+	visitor->other = scripted_recv(comm, NULL, 3, NULL);
+	sem_post(&gate.go);
+	return NULL;
+}
+
+START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
+{
+	struct scripted funneled;
+	struct visitor visitor;
+	pthread_t guest;
+
+	sem_init(&visitor.ready, 0, 0);
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	visitor.comm = scripted_comm(&funneled, NULL);
+	visitor.cancelled = scripted_recv(visitor.comm, s, 1, NULL);
+	funneled.issue = BATON_OK;
+	funneled.on_issue = stop_at_gate;
+	guest = thread_of(leave_work_behind, &visitor);
+	sem_wait(&visitor.ready);
+	baton_progress(visitor.comm);
+	pthread_join(guest, NULL);
+	scripted_assert_ended(visitor.cancelled, BATON_ERR_CANCELED);
+	scripted_assert_ended(visitor.issued, BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 3), 8,
+	             BATON_OK);
+	baton_progress(comm);
+	scripted_assert_ended(visitor.other, BATON_OK);
+	scripted_close(&funneled, visitor.comm);
+	sem_destroy(&visitor.ready);
+}
+END_TEST
+
+struct relay {
+	baton_request first;        /* the thread waits for this */
+	struct scripted *then;      /* and then lets end what */
+	struct batoni_transfer *end; /* the main thread waits for */
+};
+
+static void *
+wait_then_end(void *arg)
+{
+	struct relay *relay = arg;
+
+	baton_wait(relay->first, -1, NULL);
+	scripted_end(relay->then, relay->end, 8, BATON_OK);
+	return NULL;
+}
+
+/* On the main thread, which has the lock now. */
+static void
+end_first(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	scripted->on_test = NULL;
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+}
+
+START_TEST(thread_that_gave_way_still_sees_its_request_end)
+{
+	struct scripted funneled;
+	struct baton_comm *mine;
+	struct relay relay = {.then = &funneled};
+	baton_request last;
+	pthread_t other;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	mine = scripted_comm(&funneled, NULL);
+	relay.first = scripted_recv(comm, s, 1, NULL);
+	last = scripted_recv(mine, t, 2, NULL);
+	relay.end = scripted_live(&funneled, BATONI_RECV, 2);
+	other = thread_of(wait_then_end, &relay);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	funneled.on_test = end_first;
+	ck_assert_int_eq(baton_wait(last, -1, NULL), BATON_OK);
+	pthread_join(other, NULL);
+	scripted_assert_ended(relay.first, BATON_OK);
+	scripted_assert_ended(last, BATON_OK);
+	scripted_close(&funneled, mine);
+}
+END_TEST
+
 /* ---- the engine's thread asleep ---- */
 
 static void
@@ -871,6 +974,8 @@ main(void)
 		cancel_by_another_thread_waits_for_the_main_one,
 		main_thread_has_its_turns_while_another_waits,
 		break_is_not_forgotten_by_a_thread_that_may_not_drive,
+		communicator_that_begins_work_in_the_middle_of_a_pass_is_served,
+		thread_that_gave_way_still_sees_its_request_end,
 		enqueue_wakes_the_engine_thread,
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
 		engine_that_was_stopped_leaves_progress_to_calls,

@@ -361,6 +361,21 @@ START_TEST(cancel_twice_takes_back_once)
 }
 END_TEST
 
+/* Lent it would be lost: nobody could tell that its message is gone. */
+START_TEST(cancel_of_a_receive_that_has_its_message_is_too_late)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+
+	transport.take_back = BATON_ERR_BUSY;
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	ck_assert_uint_eq(transport.take_backs, 1);
+	scripted_assert_pending(a);
+	end_recv(1, BATON_OK);
+	scripted_assert_ended(a, BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
 START_TEST(cancel_of_a_record_is_unsupported)
 {
 	baton_request blocker = scripted_recv(comm, s, 1, NULL);
@@ -837,6 +852,7 @@ main(void)
 		cancel_of_an_issued_one_takes_it_back,
 		cancel_that_comes_too_late_ends_as_it_has,
 		cancel_twice_takes_back_once,
+		cancel_of_a_receive_that_has_its_message_is_too_late,
 		cancel_of_a_record_is_unsupported,
 		lent_operation_frees_its_stream_and_later_its_buffer,
 		slot_of_a_lent_operation_is_not_used_again,
