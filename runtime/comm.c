@@ -260,8 +260,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
 	comm->thread_drives =
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
-	comm->direct =
-		comm->any_drives && comm->in_engine && !comm->stream_issued;
+	comm->plain = comm->any_drives && comm->in_engine &&
+	              !comm->stream_issued && comm->timeout_ns == 0 &&
+	              !comm->pool.stamps;
 	/* Such a communicator is created on the thread that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
@@ -330,13 +331,12 @@ leave_working(struct baton_comm *comm)
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
 
-	if (comm->thread_drives)
-		atomic_fetch_sub(&e->thread_active, comm->active);
 	if (!comm->working)
 		return;
 	while (*link != comm)
 		link = &(*link)->working_next;
 	*link = comm->working_next;
+	batoni_comm_rest(comm);
 }
 
 /* Streams that other communicators' work holds up may still have items of ours. */

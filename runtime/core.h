@@ -46,7 +46,8 @@ struct baton_comm {
 	bool stream_issued; /* the transport */
 	bool thread_drives; /* the engine's thread may and shall */
 	bool any_drives;    /* drivers is ANY, and it is not lost */
-	bool direct;        /* enqueuers issue: in-engine, host-issued, any */
+	bool plain; /* in-engine, host-issued, any drive; no default deadline, no
+	               time stamps: what direct.c is for */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
@@ -95,7 +96,7 @@ struct batoni_engine {
 	struct batoni_fifo *ready; /* FIFOs whose head is armed */
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
-	_Atomic uint32_t thread_active; /* active ones for the engine's thread */
+	_Atomic uint32_t thread_working; /* those that the engine's thread drives */
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
 	alignas(64) _Atomic uint32_t doorbell; /* futex of those who doze */
@@ -113,6 +114,8 @@ extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
 /* ---- engine.c ---- */
 
+/* It was taken off engine.working; the driver. */
+void batoni_comm_rest(struct baton_comm *comm);
 /* One bounded pass; the driver.  Returns events. */
 size_t batoni_pass(void);
 /* Finish what has become ready without looking at the transports; the driver. */
@@ -218,9 +221,8 @@ batoni_may_drive(const struct baton_comm *comm)
 
 /* Give it its place: stream and FIFO.  It may be issued and ended within. */
 void batoni_op_place(struct batoni_op *op);
-/* The same for a transfer whose in-engine stream is idle, and that no other thread
- * has seen yet. */
-void batoni_op_place_idle(struct batoni_op *op);
+/* It was issued by its enqueuer: its in-engine stream is idle, its FIFO empty. */
+void batoni_op_place_direct(struct batoni_op *op);
 /* Its stream got there. */
 void batoni_op_reached(struct batoni_op *op);
 void batoni_op_arm(struct batoni_op *op);
@@ -291,6 +293,33 @@ void batoni_publish(struct batoni_op *op);
  * their records over.  OK; anything else: nothing was enqueued. */
 enum baton_status batoni_publish_issued(struct baton_comm *comm,
                                         struct batoni_op *first, bool detached);
+/* The arguments of a send or receive. */
+struct batoni_arguments {
+	const void *buffer;
+	size_t count;
+	enum baton_datatype type;
+	int peer, tag;
+	baton_stream stream;
+	const struct baton_op_options *options;
+	baton_request *request_p;
+};
+
+/* Any send or receive, with all checks. */
+enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
+                                 struct baton_comm *comm,
+                                 const struct batoni_arguments *a);
+
+/* An enqueuer gives the driver's lock up. */
+static inline void
+batoni_leave_enqueue(void)
+{
+	const struct batoni_engine *e = &batoni_engine;
+
+	if (unlikely(e->finish || e->ready))
+		batoni_settle();
+	batoni_leave();
+}
+
 /* A complete record, on any device: what publishing one operation means. */
 enum baton_status batoni_publish_record(struct batoni_op *op);
 /* Give back a record that is refused after all; returns status. */

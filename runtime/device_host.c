@@ -19,6 +19,7 @@
  * driver's, but for `busy` (atomic, for stream_idle) and the worker's slot (its
  * own lock).
  */
+#include <assert.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -51,7 +52,10 @@ struct stream {
 	/* Guarded by registry_lock. */
 	_Atomic(struct worker *) worker;
 	struct stream *next_free;
+	char padding[8];
 };
+
+static_assert(sizeof(struct stream) == 64, "handles are checked with a mask");
 
 struct host_device {
 	struct batoni_device base; /* must be first */
@@ -271,33 +275,37 @@ worker_stop(struct worker *worker)
 
 /* ---- the registry ---- */
 
+/* The stream's thread, for a first launch. */
+static __attribute__((noinline)) enum baton_status
+prepare_launch(struct stream *stream)
+{
+	enum baton_status status = BATON_OK;
+
+	pthread_mutex_lock(&registry_lock);
+	if (!atomic_load(&stream->worker))
+		status = worker_start(stream);
+	pthread_mutex_unlock(&registry_lock);
+	return status;
+}
+
 static enum baton_status
 host_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
 {
 	struct stream *first = atomic_load_explicit(&range,
 	                                            memory_order_acquire);
-	enum baton_status status = BATON_OK;
-	struct stream *stream;
-	uintptr_t offset;
+	struct stream *stream = stream_of(handle);
+	uintptr_t offset = (uintptr_t)handle - (uintptr_t)first;
 
 	(void)device;
-	if (handle) {
-		offset = (uintptr_t)handle - (uintptr_t)first;
-		if (!first || offset >= STREAMS_MAX * sizeof(*stream) ||
-		    offset % sizeof(*stream) != 0 ||
-		    !atomic_load_explicit(&stream_of(handle)->live,
-		                          memory_order_relaxed))
-			return BATON_ERR_INVALID;
-	}
-	stream = stream_of(handle);
+	if (handle && (!first || offset >= STREAMS_MAX * sizeof(*stream) ||
+	               offset % sizeof(*stream) != 0 ||
+	               !atomic_load_explicit(&stream->live,
+	                                     memory_order_relaxed)))
+		return BATON_ERR_INVALID;
 	if (!launching || atomic_load(&stream->worker))
 		return BATON_OK;
-	pthread_mutex_lock(&registry_lock);
-	if (!atomic_load(&stream->worker))
-		status = worker_start(stream);
-	pthread_mutex_unlock(&registry_lock);
-	return status;
+	return prepare_launch(stream);
 }
 
 /* A place for one more stream; with the lock held. */

@@ -258,6 +258,15 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
+/* It is off the list of those that work. */
+void
+batoni_comm_rest(struct baton_comm *comm)
+{
+	comm->working = false;
+	if (comm->thread_drives)
+		atomic_fetch_sub(&batoni_engine.thread_working, 1);
+}
+
 size_t
 batoni_pass(void)
 {
@@ -277,13 +286,15 @@ batoni_pass(void)
 	while (*link) {
 		struct baton_comm *comm = *link;
 
-		events += serve(comm);
-		if (comm->active == 0 && comm->lent == 0) {
-			comm->working = false;
+		/* Looked at before, so that one that always has the next
+		 * operation coming stays.  Others may come before it. */
+		if (unlikely(comm->active == 0)) {
 			*link = comm->working_next;
-		} else {
-			link = &comm->working_next;
+			batoni_comm_rest(comm);
+			continue;
 		}
+		events += serve(comm);
+		link = &comm->working_next;
 	}
 	if (e->finish || e->ready)
 		events += batoni_settle();
@@ -330,7 +341,7 @@ batoni_left(void)
 	}
 	if (atomic_load(&e->sleepers))
 		batoni_wake_sleepers();
-	if (atomic_load(&e->deep) && atomic_load(&e->thread_active))
+	if (atomic_load(&e->deep) && atomic_load(&e->thread_working))
 		batoni_wake_thread();
 }
 

@@ -87,7 +87,7 @@ sleep_deep(void)
 
 	atomic_store(&e->deep, true);
 	if (batoni_try()) {
-		idle = atomic_load(&e->thread_active) == 0;
+		idle = atomic_load(&e->thread_working) == 0;
 		batoni_leave();
 		if (idle)
 			batoni_doze(BATONI_DOZE_THREAD, BATONI_NEVER);
@@ -118,10 +118,10 @@ thread_main(void *unused)
 		}
 		if (passes != seen_passes || !batoni_try()) {
 			nap_ns = TICK_NS; /* a host drives */
-			idle_ticks = atomic_load(&e->thread_active)
+			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
 			                     : idle_ticks + 1;
-		} else if (!atomic_load(&e->thread_active) && !batoni_work_left()) {
+		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
 			batoni_leave();
 			nap_ns = TICK_NS;
 			idle_ticks++;

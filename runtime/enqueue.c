@@ -6,7 +6,8 @@
  * In-engine device: one total order of enqueues, that of placing.  The enqueuer
  * tries the driver's lock; with it he places the record himself (after what
  * waits in the inbox), and an armed one is issued within the call.  Without it
- * the record goes to the inbox and whoever drives places it.
+ * the record goes to the inbox and whoever drives places it.  (The usual send or
+ * receive does not even come here: direct.c.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
  * and pushes the record to the inbox, both under comm->order, so that the order
@@ -38,6 +39,7 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	op->transfer.peer = -1;
 	op->transfer.tag = -1;
 	op->transfer.slot = slot & 0xffffffu;
+	op->item.next = NULL;
 	op->item.reached = comm->in_engine ? batoni_reached_inline
 	                                   : batoni_reached_posted;
 	op->item.word = &comm->pool.words[slot];
@@ -114,17 +116,6 @@ reached_launch(struct batoni_stream_item *item)
 
 /* ---- publishing ---- */
 
-/* The driver's lock is ours, and now we give it up. */
-static inline void
-leave_after_enqueue(void)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	if (e->finish || e->ready)
-		batoni_settle();
-	batoni_leave();
-}
-
 void
 batoni_publish(struct batoni_op *op)
 {
@@ -137,7 +128,7 @@ batoni_publish(struct batoni_op *op)
 	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
 		batoni_place_inbox();
 	batoni_op_place(op);
-	leave_after_enqueue();
+	batoni_leave_enqueue();
 }
 
 /* Put the item on an asynchronous stream, and the record in the inbox. */
@@ -294,20 +285,10 @@ check_options(const char *call, const struct baton_op_options *options,
 	return BATON_OK;
 }
 
-struct arguments {
-	const void *buffer;
-	size_t count;
-	enum baton_datatype type;
-	int peer, tag;
-	baton_stream stream;
-	const struct baton_op_options *options;
-	baton_request *request_p;
-};
-
 /* The slow half: which of the arguments is wrong. */
 static enum baton_status
 refuse_arguments(const char *call, const struct baton_comm *comm,
-                 const struct arguments *a)
+                 const struct batoni_arguments *a)
 {
 	size_t size = baton_datatype_size(a->type);
 
@@ -341,7 +322,7 @@ refuse_arguments(const char *call, const struct baton_comm *comm,
 }
 
 static bool
-arguments_fine(const struct baton_comm *comm, const struct arguments *a)
+arguments_fine(const struct baton_comm *comm, const struct batoni_arguments *a)
 {
 	return (unsigned)a->peer < (unsigned)comm->size && a->tag >= 0 &&
 	       a->tag <= comm->tag_max && (a->buffer || a->count == 0);
@@ -392,7 +373,7 @@ refuse_full(const char *call, const struct baton_comm *comm)
 
 /* What a transfer has beyond other kinds.  The options may refuse it. */
 static inline enum baton_status
-init_transfer(struct batoni_op *op, const struct arguments *a, size_t bytes)
+init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t bytes)
 {
 	/* A send's buffer is only read. */
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
@@ -405,57 +386,16 @@ init_transfer(struct batoni_op *op, const struct arguments *a, size_t bytes)
 }
 
 static inline uint64_t
-holders_of(const struct arguments *a)
+holders_of(const struct batoni_arguments *a)
 {
 	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
 
 	return a->request_p ? held | BATONI_OP_HANDLE : held;
 }
 
-/* The usual way, with the driver's lock: nothing between the call and the
- * transport. */
-static inline enum baton_status
-enqueue_driving(const char *call, enum batoni_op_kind kind,
-                struct baton_comm *comm, const struct arguments *a,
-                size_t bytes)
-{
-	struct batoni_op *op;
-	enum baton_status status;
-	baton_request handle;
-
-	if (unlikely(atomic_load_explicit(&batoni_engine.inbox,
-	                                  memory_order_relaxed)))
-		batoni_place_inbox();
-	op = batoni_pool_take_driving(&comm->pool);
-	if (unlikely(!op)) {
-		batoni_leave();
-		return refuse_full(call, comm);
-	}
-	init_op(op, comm, kind, a->stream, holders_of(a));
-	status = init_transfer(op, a, bytes);
-	if (unlikely(status != BATON_OK)) {
-		batoni_leave();
-		return batoni_unmake(op, status);
-	}
-	/* Once it is placed it may be over. */
-	handle = batoni_op_handle(op, atomic_load_explicit(
-					      &op->word, memory_order_relaxed));
-	if (likely(comm->device_ops->stream_idle(comm->device, a->stream) ==
-	           BATON_OK))
-		batoni_op_place_idle(op);
-	else
-		batoni_op_place(op);
-	leave_after_enqueue();
-	if (a->request_p)
-		*a->request_p = handle;
-	return BATON_OK;
-}
-
-/* Any other way: a group, another driver, another kind of device or transport. */
 static enum baton_status
-enqueue_otherwise(const char *call, enum batoni_op_kind kind,
-                  struct baton_comm *comm, const struct arguments *a,
-                  size_t bytes)
+enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+        const struct batoni_arguments *a, size_t bytes)
 {
 	struct batoni_op *op, *group;
 	enum baton_status status;
@@ -467,66 +407,36 @@ enqueue_otherwise(const char *call, enum batoni_op_kind kind,
 	status = init_transfer(op, a, bytes);
 	if (unlikely(status != BATON_OK))
 		return batoni_unmake(op, status);
+	/* Once it is published it may be over. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
 	group = batoni_group_open(comm);
-	if (group) {
-		status = batoni_group_add(group, op);
-		if (status != BATON_OK)
-			return batoni_unmake(op, status);
-	} else {
-		status = publish(op);
-	}
-	if (likely(status == BATON_OK) && a->request_p)
+	status = group ? batoni_group_add(group, op) : publish(op);
+	if (status != BATON_OK)
+		return group ? batoni_unmake(op, status) : status;
+	if (a->request_p)
 		*a->request_p = handle;
-	return status;
+	return BATON_OK;
 }
 
-static inline enum baton_status
-enqueue_transfer(const char *call, enum batoni_op_kind kind,
-                 struct baton_comm *comm, const struct arguments *a)
+enum baton_status
+batoni_enqueue(const char *call, enum batoni_op_kind kind,
+               struct baton_comm *comm, const struct batoni_arguments *a)
 {
 	enum baton_status status;
 	size_t bytes = 0;
 
 	status = batoni_check_target(call, comm, a->stream, false);
-	if (likely(status == BATON_OK) &&
-	    unlikely(!arguments_fine(comm, a) ||
-	             !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
+	if (status == BATON_OK &&
+	    (!arguments_fine(comm, a) ||
+	     !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
 		status = refuse_arguments(call, comm, a);
-	if (likely(status == BATON_OK) && a->options)
+	if (status == BATON_OK && a->options)
 		status = check_options(call, a->options, false);
-	if (unlikely(status != BATON_OK))
-		return batoni_group_refuse(comm, status);
-	if (likely(comm->direct && !batoni_thread.groups && batoni_try()))
-		return enqueue_driving(call, kind, comm, a, bytes);
-	status = enqueue_otherwise(call, kind, comm, a, bytes);
-	return likely(status == BATON_OK) ? status
-	                                  : batoni_group_refuse(comm, status);
-}
-
-enum baton_status
-baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,
-           int tag, struct baton_comm *comm, baton_stream stream,
-           const struct baton_op_options *options, baton_request *request_p)
-{
-	const struct arguments arguments = {buffer, count,  type,    peer,
-	                                    tag,    stream, options, request_p};
-
-	return enqueue_transfer("baton_send", BATONI_KIND_SEND, comm,
-	                        &arguments);
-}
-
-enum baton_status
-baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
-           int tag, struct baton_comm *comm, baton_stream stream,
-           const struct baton_op_options *options, baton_request *request_p)
-{
-	const struct arguments arguments = {buffer, count,  type,    peer,
-	                                    tag,    stream, options, request_p};
-
-	return enqueue_transfer("baton_recv", BATONI_KIND_RECV, comm,
-	                        &arguments);
+	if (status == BATON_OK)
+		status = enqueue(call, kind, comm, a, bytes);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_group_refuse(comm, status);
 }
 
 /* What cannot be in a group. */

@@ -45,18 +45,13 @@ count_active(struct baton_comm *comm, int change)
 	struct batoni_engine *e = &batoni_engine;
 
 	comm->active += (uint32_t)change;
+	if (likely(comm->working))
+		return;
+	comm->working = true;
+	comm->working_next = e->working;
+	e->working = comm;
 	if (comm->thread_drives)
-		atomic_store_explicit(
-			&e->thread_active,
-			atomic_load_explicit(&e->thread_active,
-			                     memory_order_relaxed) +
-				(uint32_t)change,
-			memory_order_relaxed);
-	if (unlikely(!comm->working)) {
-		comm->working = true;
-		comm->working_next = e->working;
-		e->working = comm;
-	}
+		atomic_fetch_add(&e->thread_working, 1);
 }
 
 /* ---- placing and arming ---- */
@@ -249,48 +244,12 @@ batoni_op_place(struct batoni_op *op)
 		batoni_op_finish(op);
 }
 
-/* The fast path: its stream is idle, so it is reached here and now.  One that ends
- * within issue was never on its stream, and nobody else has seen it yet. */
 void
-batoni_op_place_idle(struct batoni_op *op)
+batoni_op_place_direct(struct batoni_op *op)
 {
-	struct baton_comm *comm = op->comm;
-	enum baton_status status;
-
-	if (unlikely(!may_issue_now(op) || comm->breaking != BATON_OK)) {
-		batoni_op_place(op);
-		return;
-	}
-	count_active(comm, 1);
-	op->flags |= BATONI_FLAG_REACHED;
-	op->state = BATONI_ISSUED;
-	start_clock(op);
-	status = comm->transport_ops->issue(comm->transport, &op->transfer);
-	if (likely(status == BATON_PENDING)) {
-		if (op->item.word) {
-			op->item.flags |= BATONI_ITEM_PASSED;
-			place_on_stream(op);
-		}
-		return;
-	}
-	if (likely(status == BATON_OK && !op->queue && !comm->pool.stamps)) {
-		uint64_t word = atomic_load_explicit(&op->word,
-		                                     memory_order_relaxed);
-
-		count_active(comm, -1);
-		op->status = status;
-		op->state = BATONI_ENDED;
-		if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
-			batoni_list_remove(&op->deadline);
-		/* No join has looked at its word: DONE is enough. */
-		word = (word | BATONI_OP_DONE) &
-		       ~(uint64_t)(BATONI_OP_ENGINE | BATONI_OP_STREAM);
-		atomic_store_explicit(&op->word, word, memory_order_release);
-		if (!(word & BATONI_OP_HELD))
-			batoni_pool_return_driving(&comm->pool, op);
-		return;
-	}
-	batoni_op_complete(op, status);
+	count_active(op->comm, 1);
+	if (op->item.word)
+		place_on_stream(op);
 }
 
 /* ---- issuing ---- */
@@ -667,6 +626,36 @@ batoni_comm_watch(struct baton_comm *comm)
 
 /* ---- what transports call ---- */
 
+/* end() without queue, group, deadline and stamps, on a stream with nothing behind
+ * it: what mostly ends.  A join that comes meanwhile is seen in the word. */
+static inline bool
+end_simply(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	uint32_t slot = op->transfer.slot;
+	bool on_stream = op->item.word != NULL;
+	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
+
+	if (unlikely(!comm->plain || op->queue || op->group_of ||
+	             op->item.next || (before & BATONI_OP_JOINS) ||
+	             (op->flags & (BATONI_FLAG_DEADLINE |
+	                           BATONI_FLAG_REACHED)) !=
+	                     BATONI_FLAG_REACHED))
+		return false;
+	op->status = BATON_OK;
+	op->state = BATONI_ENDED;
+	comm->active--;
+	if (on_stream)
+		release_word(op);
+	before = change_word(op, BATONI_OP_DONE,
+	                     BATONI_OP_ENGINE | BATONI_OP_STREAM);
+	if (unlikely(!on_stream && (before & BATONI_OP_JOINS)))
+		comm->device_ops->release(comm->device,
+		                          &comm->pool.words[slot],
+		                          comm->pool.values[slot]);
+	return true;
+}
+
 static struct baton_comm *
 comm_of(struct batoni_transport_host *host)
 {
@@ -681,7 +670,8 @@ host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
 	struct batoni_op *op = op_of(transfer);
 
 	if (likely(op->state == BATONI_ISSUED)) {
-		end(op, status, false);
+		if (unlikely(status != BATON_OK) || unlikely(!end_simply(op)))
+			end(op, status, false);
 		return;
 	}
 	assert(op->state == BATONI_ENDED && comm->lent > 0);

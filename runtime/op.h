@@ -71,6 +71,9 @@ enum batoni_op_state {
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
 #define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
 
+/* Bytes of one element, by datatype; runtime/status.c. */
+extern const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT];
+
 struct baton_comm;
 struct baton_queue;
 struct batoni_fifo;

@@ -15,6 +15,8 @@
 
 #include "log.h"
 
+#define BRIEF_PASSES 100u /* some microseconds */
+
 struct batoni_op *
 batoni_request_find(baton_request request, uint64_t *word_p)
 {
@@ -242,9 +244,9 @@ baton_wait(baton_request request, int64_t timeout_ns,
 	return wait_one("baton_wait", &waiting, timeout_ns);
 }
 
-enum baton_status
-baton_finish(baton_request *request_p, int64_t timeout_ns,
-             struct baton_completion *completion_p)
+static enum baton_status
+finish_slowly(baton_request *request_p, int64_t timeout_ns,
+              struct baton_completion *completion_p)
 {
 	struct waiting waiting = {.completion_p = completion_p,
 	                          .release = true};
@@ -258,6 +260,60 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 	if (status != BATON_PENDING && status != BATON_ERR_STALE &&
 	    status != BATON_ERR_INVALID)
 		*request_p = BATON_REQUEST_NULL;
+	return status;
+}
+
+/* Drive for a little while: the usual wait for a small message, without what long
+ * waits need.  Returns the word. */
+static inline uint64_t
+drive_briefly(const struct batoni_op *op, uint64_t before)
+{
+	const struct batoni_engine *e = &batoni_engine;
+	uint64_t word = before;
+
+	for (unsigned pass = 0; pass < BRIEF_PASSES && word == before; pass++) {
+		batoni_pass();
+		word = atomic_load_explicit(&op->word, memory_order_acquire);
+		if (unlikely(atomic_load_explicit(&e->takers,
+		                                  memory_order_relaxed) ||
+		             atomic_load_explicit(&e->sleepers,
+		                                  memory_order_relaxed)))
+			break;
+	}
+	batoni_count_host_pass();
+	return word;
+}
+
+enum baton_status
+baton_finish(baton_request *request_p, int64_t timeout_ns,
+             struct baton_completion *completion_p)
+{
+	struct batoni_op *op = NULL;
+	enum baton_status status;
+	bool driving = false, gone;
+	uint64_t word = 0;
+
+	if (likely(request_p && batoni_may_call() && !batoni_thread.groups))
+		op = batoni_request_find(*request_p, &word);
+	if (unlikely(!op))
+		return finish_slowly(request_p, timeout_ns, completion_p);
+	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try()) {
+		driving = true;
+		word = drive_briefly(op, word);
+	}
+	gone = (word & (BATONI_OP_DONE | BATONI_OP_HANDLE)) !=
+	               (BATONI_OP_DONE | BATONI_OP_HANDLE) ||
+	       (word ^ *request_p) >> 32;
+	if (likely(!gone)) {
+		status = report(op, word, completion_p);
+		gone = !drop_handle(op, word, driving);
+	}
+	if (driving)
+		batoni_leave();
+	/* It is still pending, or it was released meanwhile. */
+	if (unlikely(gone))
+		return finish_slowly(request_p, timeout_ns, completion_p);
+	*request_p = BATON_REQUEST_NULL;
 	return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names, texts and sizes: what can be said without any state. */
-#include "baton.h"
+#include "op.h"
 
 #define QUOTE(x) #x
 #define VERSION_TEXT(major, minor, patch)                                     \
@@ -39,21 +39,21 @@ baton_version(void)
 	                    BATON_VERSION_PATCH);
 }
 
+const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT] = {
+	[BATON_INT8] = 1,       [BATON_UINT8] = 1,
+	[BATON_INT16] = 2,      [BATON_UINT16] = 2,
+	[BATON_INT32] = 4,      [BATON_UINT32] = 4,
+	[BATON_INT64] = 8,      [BATON_UINT64] = 8,
+	[BATON_FLOAT16] = 2,    [BATON_BFLOAT16] = 2,
+	[BATON_FLOAT32] = 4,    [BATON_FLOAT64] = 8,
+	[BATON_FLOAT8E4M3] = 1, [BATON_FLOAT8E5M2] = 1,
+	[BATON_BOOL] = 1,
+};
+
 size_t
 baton_datatype_size(enum baton_datatype type)
 {
-	static const unsigned char sizes[BATON_DATATYPE_COUNT] = {
-		[BATON_INT8] = 1,       [BATON_UINT8] = 1,
-		[BATON_INT16] = 2,      [BATON_UINT16] = 2,
-		[BATON_INT32] = 4,      [BATON_UINT32] = 4,
-		[BATON_INT64] = 8,      [BATON_UINT64] = 8,
-		[BATON_FLOAT16] = 2,    [BATON_BFLOAT16] = 2,
-		[BATON_FLOAT32] = 4,    [BATON_FLOAT64] = 8,
-		[BATON_FLOAT8E4M3] = 1, [BATON_FLOAT8E5M2] = 1,
-		[BATON_BOOL] = 1,
-	};
-
 	if ((unsigned)type >= BATON_DATATYPE_COUNT)
 		return 0;
-	return sizes[type];
+	return batoni_datatype_sizes[type];
 }
