@@ -12,7 +12,8 @@
  *
  *   test    baton_test_some over the array of requests, never waiting: for
  *           loops that have something else to do between two looks
- *   any     baton_wait_any over the same array: the thread waits, Baton spins
+ *   any     baton_wait_any over the same array: the thread waits inside Baton
+ *           for the first, then takes all that have ended
  *   epoll   a completion queue and its file descriptor: the thread sleeps in
  *           epoll, beside whatever else it serves; no cost for what is pending
  *
@@ -137,38 +138,50 @@ static void serve(struct ring *ring, const struct baton_completion *completion)
 
 /* ---- the three loops ---------------------------------------------------- */
 
-static void loop_test(struct ring *ring)
+/* Serve all that have ended; false when none has.  One call looks at them all:
+ * taking the first that is found, and looking again, would always find the
+ * lowest ones and keep the others waiting. */
+static bool serve_ended(struct ring *ring)
 {
 	size_t count = 2 * (size_t)ring->options->slots, ended;
 	size_t indices[2 * SLOTS_MAX];
 	struct baton_completion completion;
+	enum baton_status status = baton_test_some(ring->requests, count,
+	                                           indices, count, &ended);
 
+	if (status == BATON_PENDING)
+		return false;
+	CHECK(ring->comm, status);
+	for (size_t i = 0; i < ended; i++) {
+		/* It has ended: this only takes the completion, or says what
+		 * went wrong. */
+		finish(ring->comm, &ring->requests[indices[i]], &completion);
+		serve(ring, &completion);
+	}
+	return true;
+}
+
+static void loop_test(struct ring *ring)
+{
 	while (ring->left > 0) {
-		enum baton_status status = baton_test_some(
-			ring->requests, count, indices, count, &ended);
-
-		if (status == BATON_PENDING)
-			continue; /* here a program does its other work */
-		CHECK(ring->comm, status);
-		for (size_t i = 0; i < ended; i++) {
-			/* It has ended: this only takes the completion, or
-			 * says what went wrong. */
-			finish(ring->comm, &ring->requests[indices[i]],
-			       &completion);
-			serve(ring, &completion);
-		}
+		if (serve_ended(ring))
+			continue;
+		/* Here a program does a piece of its other work. */
 	}
 }
 
 static void loop_any(struct ring *ring)
 {
-	size_t count = 2 * (size_t)ring->options->slots, index;
-	struct baton_completion completion;
+	size_t count = 2 * (size_t)ring->options->slots;
 
 	while (ring->left > 0) {
-		baton_wait_any(ring->requests, count, -1, &index, &completion);
-		finish(ring->comm, &ring->requests[index], &completion);
-		serve(ring, &completion);
+		size_t index = count;
+		enum baton_status status = baton_wait_any(
+			ring->requests, count, -1, &index, NULL);
+
+		if (index == count) /* a refusal, not an operation's status */
+			CHECK(ring->comm, status);
+		serve_ended(ring);
 	}
 }
 

@@ -151,13 +151,21 @@ static void layer_forward(const struct layer *layer, bool rectify, int rows,
 		to[i] = to[i] > 0.0f ? to[i] : 0.0f;
 }
 
+static void between_layers(const struct mlp *mlp)
+{
+	if (mlp->between != NULL)
+		mlp->between(mlp->between_argument);
+}
+
 void mlp_forward(struct mlp *mlp, int slot)
 {
 	float **values = &mlp->values[slot * (mlp->count + 1)];
 
-	for (int i = 0; i < mlp->count; i++)
+	for (int i = 0; i < mlp->count; i++) {
 		layer_forward(&mlp->layers[i], mlp->first + i + 1 < mlp->total,
 		              mlp->rows, values[i], values[i + 1]);
+		between_layers(mlp);
+	}
 }
 
 static int largest(const float *values, int count)
@@ -248,6 +256,7 @@ void mlp_backward(struct mlp *mlp, int slot)
 		if (mlp->first + i > 0) /* nobody asks for the images' own */
 			layer_backward(layer, mlp->rows, above, below);
 		above = below;
+		between_layers(mlp);
 	}
 }
 

@@ -130,6 +130,9 @@ struct mlp {
 	float **gradient_in;  /* [slot]: of the loss by the stage's outputs */
 	float **gradient_out; /* [slot]: of the loss by the stage's inputs */
 	float *scratch[2];
+	/* Called between layers; NULL: nothing is. */
+	void (*between)(void *argument);
+	void *between_argument;
 };
 
 /* Floats of a layer: weights and biases. */

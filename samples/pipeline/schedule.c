@@ -194,6 +194,14 @@ static void links_init(struct stage *stage)
 	stage->waits = allocate(4 * messages + 1, sizeof(*stage->waits));
 }
 
+/* A pass of progress between two layers costs a microsecond, and a transfer
+ * goes on now instead of when Baton's own thread next looks, which is once in
+ * a millisecond while the program computes. */
+static void nudge(void *comm)
+{
+	baton_progress(comm);
+}
+
 void stage_init(struct stage *stage, struct baton_comm *comm,
                 const struct options *options, const struct data *data)
 {
@@ -208,6 +216,10 @@ void stage_init(struct stage *stage, struct baton_comm *comm,
 	first = stage->rank * options->layers / stage->ranks;
 	next = (stage->rank + 1) * options->layers / stage->ranks;
 	mlp_init(&stage->mlp, options, first, next - first);
+	if (comm != NULL) {
+		stage->mlp.between = nudge;
+		stage->mlp.between_argument = comm;
+	}
 	links_init(stage);
 	stage->order = allocate((size_t)data->training.count, sizeof(int));
 	if (comm != NULL)
