@@ -348,7 +348,8 @@ static struct result jobs_run(struct job *jobs, int count, enum mode mode)
 	for (int i = 0; i < count; i++)
 		jobs[i].mode = mode;
 	for (int i = 1; i < count; i++) {
-		errno = pthread_create(&jobs[i].thread, NULL, job_run, &jobs[i]);
+		errno = pthread_create(&jobs[i].thread, NULL, job_run,
+		                       &jobs[i]);
 		if (errno != 0)
 			fail_system(&jobs[i].ring, "pthread_create");
 	}

@@ -79,7 +79,8 @@ static bool read_lines(FILE *file, const char *path, struct data *data)
 	char line[256];
 	int room[2] = { 0, 0 }, images = 0;
 
-	for (int number = 1; fgets(line, sizeof(line), file) != NULL; number++) {
+	for (int number = 1; fgets(line, sizeof(line), file) != NULL;
+	     number++) {
 		bool held_out = images % HELD_OUT_EVERY == HELD_OUT_EVERY - 1;
 		struct images *set = held_out ? &data->held_out
 		                              : &data->training;

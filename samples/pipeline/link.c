@@ -123,10 +123,10 @@ void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,
 	baton_request request;
 
 	if (incoming)
-		CHECK(comm, baton_recv(bytes, count, BATON_UINT8, peer, (int)tag,
-		                       comm, NULL, NULL, &request));
+		CHECK(comm, baton_recv(bytes, count, BATON_UINT8, peer,
+		                       (int)tag, comm, NULL, NULL, &request));
 	else
-		CHECK(comm, baton_send(bytes, count, BATON_UINT8, peer, (int)tag,
-		                       comm, NULL, NULL, &request));
+		CHECK(comm, baton_send(bytes, count, BATON_UINT8, peer,
+		                       (int)tag, comm, NULL, NULL, &request));
 	finish(comm, &request, NULL);
 }

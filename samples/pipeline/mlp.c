@@ -226,8 +226,8 @@ static void layer_backward(const struct layer *layer, int rows,
 	int inputs = layer->inputs, outputs = layer->outputs;
 
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, inputs,
-	            outputs, 1.0f, above, outputs, layer->weights, outputs, 0.0f,
-	            below, inputs);
+	            outputs, 1.0f, above, outputs, layer->weights, outputs,
+	            0.0f, below, inputs);
 }
 
 /* The rectifier lets through what was positive. */

@@ -126,7 +126,7 @@ struct mlp {
 	int rows;         /* images of a micro-batch */
 	int slots;        /* micro-batches that it can hold */
 	struct layer *layers;
-	float **values;       /* [slot * (count + 1) + layer]: inputs; outputs */
+	float **values;       /* [slot * (count + 1) + layer], its inputs */
 	float **gradient_in;  /* [slot]: of the loss by the stage's outputs */
 	float **gradient_out; /* [slot]: of the loss by the stage's inputs */
 	float *scratch[2];

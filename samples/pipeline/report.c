@@ -5,9 +5,9 @@
  *   computing   inside forward, loss, backward and update
  *   waiting     blocked on a transfer, whatever the reason: also because the
  *               neighbour has not computed the data yet
- *   transfers   the sum over this stage's transfers of their time in flight: from
- *               when both sides were ready (the later of the two armed_ns) until
- *               Baton saw this side's end (completed_ns)
+ *   in flight   the sum over this stage's transfers of the time from when both
+ *               sides were ready (the later of the two armed_ns) until Baton
+ *               saw this side's end (completed_ns)
  *   hidden      the share of it during which this stage was not waiting, for
  *               this transfer or for any other
  *
@@ -230,8 +230,8 @@ double report_stages(struct stage *stage, const char *name)
 		         sizeof(mine));
 		return 0.0;
 	}
-	printf("\n  stage  layers    computing    waiting  transfers   in flight"
-	       "   hidden\n");
+	printf("\n  stage  layers    computing    waiting  transfers   "
+	       "in flight   hidden\n");
 	print(0, &mine);
 	slowest_ns = mine.training_ns;
 	for (int rank = 1; rank < stage->ranks; rank++) {

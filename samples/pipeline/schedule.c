@@ -250,7 +250,8 @@ void stage_train(struct stage *stage, schedule_fn *schedule, int epoch)
 	data_shuffle(stage->order, stage->data->training.count, options->seed,
 	             epoch);
 	for (int batch = 0; batch < batches; batch++) {
-		bool last = epoch + 1 == options->epochs && batch + 1 == batches;
+		bool last = epoch + 1 == options->epochs &&
+		            batch + 1 == batches;
 
 		schedule(stage, batch, last);
 		update_ns = now_ns();
