@@ -357,7 +357,7 @@ try_to_leave(struct baton_comm *comm)
 	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
 	    on_streams(comm))
 		return BATON_PENDING;
-	if (comm->broken)
+	if (comm->breaking != BATON_OK)
 		return BATON_ERR_ABORTED;
 	if (comm->active)
 		return BATON_PENDING;
