@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "baton.h"
+#include "mem.h"
+#include "run_tests.h"
+#include "testing.h"
+
+static void
+teardown(void)
+{
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+static struct baton_comm_options
+by_calls(void)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.progress = BATON_PROGRESS_CALLS;
+	options.requests_max = 4;
+	return options;
+}
+
+static void
+destroy_all(struct baton_comm *comms[], int size)
+{
+	for (int i = 0; i < size; i++)
+		ck_assert_int_eq(baton_comm_destroy(comms[i]), BATON_OK);
+}
+
+/* Every rank sends its number to the next one. */
+static void
+assert_connected(struct baton_comm *comms[], int size)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+
+	options.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < size; i++) {
+		int next = (i + 1) % size, got = -1;
+
+		ck_assert_int_eq(baton_comm_rank(comms[i]), i);
+		ck_assert_int_eq(baton_comm_size(comms[i]), size);
+		ck_assert_int_eq(baton_send(&i, 1, BATON_INT32, next, 0,
+		                            comms[i], NULL, &options, NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_recv(&got, 1, BATON_INT32, i, 0,
+		                            comms[next], NULL, NULL, NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_stream_synchronize(comms[next], NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(got, i);
+	}
+}
+
+/* ---- all at once ---- */
+
+START_TEST(ranks_are_numbered_and_connected)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comms[5];
+
+	for (int size = 1; size <= 5; size++) {
+		ck_assert_int_eq(baton_comm_create_local(size, &options, comms),
+		                 BATON_OK);
+		assert_connected(comms, size);
+		destroy_all(comms, size);
+	}
+}
+END_TEST
+
+START_TEST(sizes_out_of_range_and_other_transports_are_refused)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *none[1] = {NULL};
+
+	ck_assert_int_eq(baton_comm_create_local(0, &options, none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_local(-1, &options, none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_local(4096, &options, none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_local(1, &options, NULL),
+	                 BATON_ERR_INVALID);
+	options.transport = BATON_TRANSPORT_MPI;
+	ck_assert_int_eq(baton_comm_create_local(1, &options, none),
+	                 BATON_ERR_UNSUPPORTED);
+	options.transport = BATON_TRANSPORT_LOCAL;
+	options.device = BATON_DEVICE_CUDA;
+	ck_assert_int_eq(baton_comm_create_local(1, &options, none),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_null(none[0]);
+}
+END_TEST
+
+START_TEST(creation_without_memory_writes_nothing_and_leaves_nothing)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comms[3] = {0};
+	enum baton_status status;
+	unsigned long n = 0;
+
+	options.timestamps = true;
+	do {
+		batoni_mem_fail_at(++n);
+		status = baton_comm_create_local(3, &options, comms);
+		if (status != BATON_OK) {
+			ck_assert_int_eq(status, BATON_ERR_NOMEM);
+			for (int i = 0; i < 3; i++)
+				ck_assert_ptr_null(comms[i]);
+			ck_assert_int_eq(batoni_mem_blocks(), 0);
+			ck_assert_ptr_nonnull(strstr(baton_last_error(),
+			                             "memory"));
+		}
+	} while (status != BATON_OK);
+	batoni_mem_fail_at(0);
+	ck_assert_uint_gt(n, 15);
+	assert_connected(comms, 3);
+	destroy_all(comms, 3);
+}
+END_TEST
+
+START_TEST(create_alone_is_a_world_of_one)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comm = NULL;
+
+	options.transport = BATON_TRANSPORT_LOCAL;
+	ck_assert_int_eq(baton_comm_create(&options, &comm), BATON_OK);
+	assert_connected(&comm, 1);
+	destroy_all(&comm, 1);
+	ck_assert_int_eq(baton_comm_create(&options, NULL), BATON_ERR_INVALID);
+}
+END_TEST
+
+/* ---- one by one ---- */
+
+struct rank {
+	pthread_t thread;
+	const struct baton_unique_id *id;
+	struct baton_comm_options options;
+	struct baton_comm *comm;
+	enum baton_status status;
+	int size, rank;
+	char error[256];
+};
+
+static void *
+create(void *arg)
+{
+	struct rank *rank = arg;
+
+	rank->status = baton_comm_create_id(rank->size, rank->rank, rank->id,
+	                                    &rank->options, &rank->comm);
+	snprintf(rank->error, sizeof(rank->error), "%s", baton_last_error());
+	return NULL;
+}
+
+static void
+start(struct rank *rank, const struct baton_unique_id *id, int size, int number)
+{
+	*rank = (struct rank){.id = id,
+	                      .options = by_calls(),
+	                      .size = size,
+	                      .rank = number};
+}
+
+static void
+run(struct rank *rank)
+{
+	ck_assert_int_eq(pthread_create(&rank->thread, NULL, create, rank), 0);
+}
+
+static void
+join(struct rank *rank, enum baton_status status)
+{
+	pthread_join(rank->thread, NULL);
+	ck_assert_int_eq(rank->status, status);
+	ck_assert_int_eq(rank->comm != NULL, status == BATON_OK);
+}
+
+START_TEST(ids_differ)
+{
+	struct baton_unique_id ids[3];
+
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(baton_unique_id_create(&ids[i]), BATON_OK);
+		for (int j = 0; j < i; j++)
+			ck_assert_mem_ne(&ids[i], &ids[j], sizeof(ids[0]));
+	}
+	ck_assert_int_eq(baton_unique_id_create(NULL), BATON_ERR_INVALID);
+}
+END_TEST
+
+START_TEST(threads_meet_by_an_id)
+{
+	struct baton_unique_id id;
+	struct baton_comm *comms[4];
+	struct rank ranks[4];
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	for (int i = 0; i < 4; i++) {
+		start(&ranks[i], &id, 4, 3 - i);
+		run(&ranks[i]);
+	}
+	for (int i = 0; i < 4; i++) {
+		join(&ranks[i], BATON_OK);
+		comms[ranks[i].rank] = ranks[i].comm;
+	}
+	assert_connected(comms, 4);
+	destroy_all(comms, 4);
+}
+END_TEST
+
+START_TEST(id_of_one_needs_nobody_and_serves_once)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comm = NULL, *again = NULL;
+	struct baton_unique_id id;
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &id, &options, &comm),
+	                 BATON_OK);
+	assert_connected(&comm, 1);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &id, &options, &again),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_null(again);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "spent"));
+	destroy_all(&comm, 1);
+}
+END_TEST
+
+START_TEST(rank_that_does_not_come_is_a_timeout_and_spends_the_id)
+{
+	struct baton_unique_id id;
+	struct rank rank;
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	start(&rank, &id, 2, 0);
+	rank.options.timeout_ns = 1;
+	run(&rank);
+	join(&rank, BATON_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(rank.error, "1 of 2 ranks"));
+	start(&rank, &id, 2, 1);
+	run(&rank);
+	join(&rank, BATON_ERR_INVALID);
+}
+END_TEST
+
+/* Whichever of the two comes second disagrees; both are told. */
+static void
+assert_disagreement(struct rank *a, struct rank *b)
+{
+	run(a);
+	run(b);
+	join(a, BATON_ERR_INVALID);
+	join(b, BATON_ERR_INVALID);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+START_TEST(ranks_that_disagree_are_all_told)
+{
+	struct baton_unique_id id;
+	struct rank a, b;
+
+	for (int i = 0; i < 5; i++) {
+		ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+		start(&a, &id, 2, 0);
+		start(&b, &id, 2, 1);
+		if (i == 0)
+			b.size = 3;
+		if (i == 1)
+			b.options.requests_max++;
+		if (i == 2)
+			b.options.timeout_ns = 1000000000000;
+		if (i == 3)
+			b.options.progress = BATON_PROGRESS_AUTO;
+		if (i == 4)
+			b.options.timestamps = true;
+		assert_disagreement(&a, &b);
+	}
+}
+END_TEST
+
+START_TEST(rank_taken_twice_is_refused_and_the_others_still_meet)
+{
+	struct baton_comm *comms[2];
+	struct baton_unique_id id;
+	struct rank twice[2], last;
+	int first;
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	for (int i = 0; i < 2; i++) {
+		start(&twice[i], &id, 2, 0);
+		run(&twice[i]);
+	}
+	/* One of them is refused at once; the other one waits for rank 1,
+	 * which comes when that has been seen. */
+	start(&last, &id, 2, 1);
+	for (first = 0; pthread_tryjoin_np(twice[first].thread, NULL) != 0;
+	     first = !first)
+		sched_yield();
+	ck_assert_int_eq(twice[first].status, BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(twice[first].error, "taken"));
+	run(&last);
+	join(&last, BATON_OK);
+	join(&twice[!first], BATON_OK);
+	comms[0] = twice[!first].comm;
+	comms[1] = last.comm;
+	assert_connected(comms, 2);
+	destroy_all(comms, 2);
+}
+END_TEST
+
+START_TEST(ids_and_ranks_are_checked)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_unique_id id, foreign = {{0}};
+	struct baton_comm *none = NULL;
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	ck_assert_int_eq(baton_comm_create_id(2, 2, &id, &options, &none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_id(2, -1, &id, &options, &none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_id(0, 0, &id, &options, &none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, NULL, &options, &none),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &id, &options, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &foreign, &options, &none),
+	                 BATON_ERR_INVALID);
+	/* The process stands after the magic word of eight bytes. */
+	foreign = id;
+	foreign.bytes[8] ^= 1;
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &foreign, &options, &none),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_null(none);
+}
+END_TEST
+
+START_TEST(meeting_without_memory_leaves_nothing)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comm = NULL;
+	struct baton_unique_id id;
+	enum baton_status status;
+	unsigned long n = 0;
+
+	do {
+		ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+		batoni_mem_fail_at(++n);
+		status = baton_comm_create_id(1, 0, &id, &options, &comm);
+		if (status != BATON_OK) {
+			ck_assert_int_eq(status, BATON_ERR_NOMEM);
+			ck_assert_ptr_null(comm);
+			ck_assert_int_eq(batoni_mem_blocks(), 0);
+		}
+	} while (status != BATON_OK);
+	batoni_mem_fail_at(0);
+	ck_assert_uint_gt(n, 8);
+	destroy_all(&comm, 1);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		ranks_are_numbered_and_connected,
+		sizes_out_of_range_and_other_transports_are_refused,
+		creation_without_memory_writes_nothing_and_leaves_nothing,
+		create_alone_is_a_world_of_one,
+		ids_differ,
+		threads_meet_by_an_id,
+		id_of_one_needs_nobody_and_serves_once,
+		rank_that_does_not_come_is_a_timeout_and_spends_the_id,
+		ranks_that_disagree_are_all_told,
+		rank_taken_twice_is_refused_and_the_others_still_meet,
+		ids_and_ranks_are_checked,
+		meeting_without_memory_leaves_nothing,
+	};
+
+	return RUN_TESTS_WITH("comm_local", tests, NULL, teardown);
+}
