@@ -244,6 +244,8 @@ a_full_pool_is_again_and_recovers(struct conform *c)
 			CHECK_OK(c, baton_cancel(requests[i]));
 			FINISH(c, BATON_ERR_CANCELED, &requests[i]);
 		}
+		/* A slot is free once the stream has passed it, too. */
+		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	}
 	conform_sync(c);
 	conform_sound(c);
