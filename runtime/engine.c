@@ -152,10 +152,19 @@ enum baton_status
 batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 {
 	struct batoni_engine *e = &batoni_engine;
+	enum baton_status status;
 
+	/* Our own records may be in the inbox, or out of it and not placed yet.
+	 * Whose they are can only be told by placing them. */
 	if (comm->in_engine &&
-	    (atomic_load(&e->inbox) || atomic_load(&e->placing)))
-		return BATON_PENDING;
+	    (atomic_load(&e->inbox) || atomic_load(&e->placing))) {
+		batoni_take();
+		batoni_place_inbox();
+		batoni_settle();
+		status = comm->device_ops->stream_idle(comm->device, stream);
+		batoni_leave();
+		return status;
+	}
 	return comm->device_ops->stream_idle(comm->device, stream);
 }
 
