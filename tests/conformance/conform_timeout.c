@@ -74,6 +74,8 @@ deadlines_pass_each_at_its_own_time(struct conform *c)
 		requests[i] = RECV(c, data, sizeof(data), 0, i, c->stream,
 		                   &options);
 	}
+	/* All are armed: their clocks run. */
+	CHECK_STATUS(c, BATON_OK, baton_stream_synchronize(c->comm, c->stream));
 	for (int now = 10; now <= N; now += 10) {
 		conform_clock_advance(10 * MS);
 		/* Past each by half a millisecond. */
@@ -312,6 +314,7 @@ the_communicators_deadline_is_the_default(struct conform *c)
 	by_default = RECV(c, data[0], 8, 0, 0, c->stream, &conform_detached);
 	by_never = RECV(c, data[1], 8, 0, 0, c->stream, &never);
 	by_own = RECV(c, data[2], 8, 0, 0, c->stream, &own);
+	CHECK_STATUS(c, BATON_OK, baton_stream_synchronize(c->comm, c->stream));
 	conform_clock_advance(2 * MS);
 	step(c);
 	CHECK_STATUS(c, BATON_PENDING, baton_test(by_default, NULL));
