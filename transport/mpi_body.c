@@ -29,6 +29,8 @@
 #include "mpi_transport.h"
 
 #define MAGIC 0x6e746162u /* "batn", or "ntab" from the other byte order */
+/* Below Open MPI's 4 KiB with room for its own header. */
+#define EAGER_PIECE_BYTES ((size_t)3584)
 /* Bodies this short may be complete as soon as they are sent. */
 #define EAGER_MAX ((size_t)16 << 10)
 
@@ -71,12 +73,23 @@ batoni_mpi_drain_reserve(void)
 	return room ? BATON_OK : BATON_ERR_NOMEM;
 }
 
+/* Both sides cut alike: it is part of the wire format.  A short body goes in two
+ * halves that MPI sends eagerly, where Open MPI would have a whole one fetched by
+ * a system call: 0.6 against 2.4 us at 4 KiB. */
+static inline size_t
+piece_bytes(size_t length)
+{
+	return length <= 2 * EAGER_PIECE_BYTES ? EAGER_PIECE_BYTES
+	                                       : BATONI_MPI_PIECE_BYTES;
+}
+
 /* Hand MPI as much of the body as it may have. */
 static enum baton_status
 post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
             struct batoni_mpi_body *body)
 {
 	bool send = transfer->direction == BATONI_SEND;
+	size_t most = piece_bytes(body->length);
 
 	while (body->posted < body->length &&
 	       body->active < BATONI_MPI_ACTIVE_MAX) {
@@ -85,8 +98,8 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		MPI_Request *request = &mpi->requests[mpi->count];
 		int code;
 
-		if (bytes > BATONI_MPI_PIECE_BYTES)
-			bytes = BATONI_MPI_PIECE_BYTES;
+		if (bytes > most)
+			bytes = most;
 		if (send)
 			code = MPI_Isend(piece, (int)bytes, MPI_BYTE,
 			                 transfer->peer, body->tag, mpi->comm,
@@ -116,19 +129,24 @@ outcome(const struct batoni_mpi_body *body, struct batoni_transfer *transfer)
 	return body->drained ? BATON_ERR_TRUNCATED : BATON_OK;
 }
 
-/* Ask once for request i, just started: short ones are complete at once. */
+/* Ask once for each request from the first of these on, all just started: short
+ * ones are complete at once. */
 static enum baton_status
 test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-             struct batoni_mpi_body *body, uint32_t i)
+             struct batoni_mpi_body *body, uint32_t first, uint32_t end)
 {
-	int done = 0;
-	int code = MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE);
+	for (uint32_t i = end; i-- > first;) {
+		int done = 0;
+		int code = MPI_Test(&mpi->requests[i], &done,
+		                    MPI_STATUS_IGNORE);
 
-	if (code != MPI_SUCCESS)
-		return batoni_mpi_fail(mpi, transfer, "MPI_Test", code, NULL);
-	if (done) {
-		batoni_mpi_untrack(mpi, i);
-		body->active--;
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_fail(mpi, transfer, "MPI_Test", code,
+			                       NULL);
+		if (done) {
+			batoni_mpi_untrack(mpi, i);
+			body->active--;
+		}
 	}
 	return BATON_PENDING;
 }
@@ -176,11 +194,14 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	if (status == BATON_PENDING)
 		status = post_pieces(mpi, transfer, body);
 	/* A long body is never complete yet, and the test might copy much. */
-	if (status == BATON_PENDING && body->length <= EAGER_MAX)
-		status = test_started(mpi, transfer, body, first + 1);
 	if (status == BATON_PENDING)
-		status = test_started(mpi, transfer, body, first);
-	return status == BATON_PENDING ? outcome(body, transfer) : status;
+		status = test_started(mpi, transfer, body, first,
+		                      body->length <= EAGER_MAX ? mpi->count
+		                                                : first + 1);
+	if (status == BATON_PENDING)
+		status = outcome(body, transfer);
+	mpi->base.moving += status == BATON_PENDING;
+	return status;
 }
 
 enum baton_status
@@ -205,8 +226,10 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	body->drained = header.length > transfer->bytes;
 	body->tag = (int)header.body_tag;
 	status = post_pieces(mpi, transfer, body);
-	if (status == BATON_PENDING)
-		status = test_started(mpi, transfer, body, first);
+	/* Not where there is more to post, since a request must remain for the
+	 * next test to find; and three pieces are much to copy at once. */
+	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES)
+		status = test_started(mpi, transfer, body, first, mpi->count);
 	return status == BATON_PENDING ? outcome(body, transfer) : status;
 }
 

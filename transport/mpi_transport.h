@@ -25,10 +25,11 @@
 /* Odd, so that no array of a wider type has this length. */
 #define BATONI_MPI_HEADER_BYTES 61
 /* A body travels in pieces of at most this length: below INT_MAX, and the room
- * into which one that does not fit is drained.  Up to two are under way at once,
- * which is as fast as all (measured from 1 MiB to 1 GiB). */
+ * into which one that does not fit is drained.  Two or three are under way at
+ * once, which is as fast as all (measured from 1 MiB to 1 GiB). */
 #define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
-/* Requests that one transfer may have at MPI: two pieces and a header. */
+/* Requests that one transfer may have at MPI: a header and two pieces, or three
+ * pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
 /* Ranks that differ in it cannot talk. */
 #define BATONI_MPI_WIRE_VERSION 1u
