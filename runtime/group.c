@@ -186,6 +186,17 @@ enqueue_carriers(struct batoni_op *group)
 	return status;
 }
 
+/* What its members had taken (requests, entries of queues) is free when the call
+ * returns, also if another thread drives. */
+static void
+settle_void(void)
+{
+	batoni_take();
+	batoni_place_inbox();
+	batoni_settle();
+	batoni_leave();
+}
+
 static enum baton_status
 end_placed(struct batoni_op *group, enum baton_status refusal)
 {
@@ -196,6 +207,8 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 		if (refusal != BATON_OK)
 			void_handles(group);
 		batoni_publish(group);
+		if (refusal != BATON_OK)
+			settle_void();
 		return refusal;
 	}
 	pthread_mutex_lock(&comm->order);
@@ -206,6 +219,8 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	group->group.refusal = refusal;
 	batoni_publish(group);
 	pthread_mutex_unlock(&comm->order);
+	if (refusal != BATON_OK)
+		settle_void();
 	return refusal;
 }
 
