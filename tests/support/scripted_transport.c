@@ -42,7 +42,7 @@ scripted_issue(struct batoni_transport *transport,
 		transfer->native_code = 77;
 	}
 	ck_assert_uint_lt(transfer->slot, SCRIPTED_SLOTS);
-	ck_assert_ptr_null(s->live[transfer->slot]);
+	ck_assert_ptr_null(atomic_load(&s->live[transfer->slot]));
 	if (status == BATON_PENDING) {
 		s->live[transfer->slot] = transfer;
 		s->base.in_flight++;
@@ -55,7 +55,7 @@ scripted_issue(struct batoni_transport *transport,
 static void
 forget(struct scripted *s, struct batoni_transfer *transfer)
 {
-	ck_assert_ptr_eq(s->live[transfer->slot], transfer);
+	ck_assert_ptr_eq(atomic_load(&s->live[transfer->slot]), transfer);
 	s->live[transfer->slot] = NULL;
 	s->base.in_flight--;
 }
@@ -106,7 +106,7 @@ scripted_take_back(struct batoni_transport *transport,
 	s->take_backs++;
 	if (s->on_take_back)
 		s->on_take_back(s, transfer);
-	ck_assert_ptr_eq(s->live[transfer->slot], transfer);
+	ck_assert_ptr_eq(atomic_load(&s->live[transfer->slot]), transfer);
 	if (s->take_back != BATON_ERR_BUSY) {
 		forget(s, transfer);
 		transfer->done_bytes = transfer->bytes;

@@ -47,7 +47,7 @@ struct scripted {
 
 	/* The transport's own. */
 	pthread_mutex_t lock;
-	struct batoni_transfer *live[SCRIPTED_SLOTS]; /* by slot */
+	_Atomic(struct batoni_transfer *) live[SCRIPTED_SLOTS]; /* by slot */
 	struct {
 		struct batoni_transfer *transfer;
 		size_t bytes;
