@@ -1,41 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <pthread.h>
-#include <string.h>
-
-#include "mem.h"
 #include "run_tests.h"
-#include "scripted_transport.h"
-
-static struct scripted transport;
-static struct baton_comm *comm;
-static baton_stream s, t;
-static uint64_t now;
-
-static uint64_t
-injected(void)
-{
-	return now;
-}
-
-static void
-setup(void)
-{
-	batoni_clock_set(injected);
-	scripted_init(&transport);
-	comm = scripted_comm(&transport, NULL);
-	s = scripted_stream(comm);
-	t = scripted_stream(comm);
-}
-
-static void
-teardown(void)
-{
-	scripted_close(&transport, comm);
-	scripted_stream_close(s);
-	scripted_stream_close(t);
-	batoni_clock_set(NULL);
-	ck_assert_int_eq(batoni_mem_blocks(), 0);
-}
+#include "scripted_world.h"
 
 static void
 begin(void)
@@ -47,52 +12,6 @@ static void
 end(enum baton_status status)
 {
 	ck_assert_int_eq(baton_group_end(comm), status);
-}
-
-static void
-finish(enum batoni_direction direction, int tag)
-{
-	scripted_end(&transport, scripted_live(&transport, direction, tag), 8,
-	             BATON_OK);
-	baton_progress(comm);
-}
-
-static void
-assert_log(const char *log)
-{
-	ck_assert_str_eq(transport.log, log);
-}
-
-static void
-assert_streams(enum baton_status of_s, enum baton_status of_t)
-{
-	ck_assert_int_eq(baton_stream_query(comm, s), of_s);
-	ck_assert_int_eq(baton_stream_query(comm, t), of_t);
-}
-
-/* Nothing is held any more, on streams or in the pool. */
-static void
-assert_all_free(void)
-{
-	transport.take_back = BATON_ERR_CANCELED;
-	assert_streams(BATON_OK, BATON_OK);
-	scripted_assert_free(comm, 16);
-}
-
-static void
-assert_stale(baton_request request)
-{
-	ck_assert_uint_ne(request, BATON_REQUEST_NULL);
-	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_STALE);
-}
-
-static struct baton_op_options
-detached(void)
-{
-	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
-
-	options.flags = BATON_OP_DETACHED;
-	return options;
 }
 
 /* ---- arming and going on ---- */
@@ -110,12 +29,12 @@ START_TEST(members_are_issued_at_the_end_all_at_once)
 	assert_log("s1 r2 s3 ");
 	after = scripted_send(comm, s, 4, NULL);
 	/* The stream goes on when all are complete. */
-	finish(BATONI_SEND, 3);
-	finish(BATONI_SEND, 1);
+	end_send(3, BATON_OK);
+	end_send(1, BATON_OK);
 	assert_log("s1 r2 s3 ");
-	finish(BATONI_RECV, 2);
+	end_recv(2, BATON_OK);
 	assert_log("s1 r2 s3 s4 ");
-	finish(BATONI_SEND, 4);
+	end_send(4, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	scripted_assert_ended(c, BATON_OK);
@@ -153,15 +72,15 @@ START_TEST(group_over_two_streams_waits_for_both)
 	on_t = scripted_send(comm, t, 4, NULL);
 	assert_log("r9 ");
 	assert_streams(BATON_PENDING, BATON_PENDING);
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	assert_log("r9 s1 s2 ");
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
 	/* s has its own member done, and waits for the group. */
 	assert_log("r9 s1 s2 ");
-	finish(BATONI_SEND, 2);
+	end_send(2, BATON_OK);
 	assert_log("r9 s1 s2 s3 s4 ");
-	finish(BATONI_SEND, 3);
-	finish(BATONI_SEND, 4);
+	end_send(3, BATON_OK);
+	end_send(4, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
@@ -183,13 +102,13 @@ START_TEST(detached_group_lets_its_streams_go_on_when_it_is_armed)
 	end(BATON_OK);
 	after = scripted_send(comm, s, 3, NULL);
 	assert_log("r9 ");
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	/* s goes on before either member has ended. */
 	assert_log("r9 s1 s2 s3 ");
 	assert_streams(BATON_PENDING, BATON_OK);
-	finish(BATONI_SEND, 3);
-	finish(BATONI_SEND, 2);
-	finish(BATONI_SEND, 1);
+	end_send(3, BATON_OK);
+	end_send(2, BATON_OK);
+	end_send(1, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
@@ -212,10 +131,10 @@ START_TEST(members_take_their_fifo_places_at_their_calls)
 	outside = scripted_send(comm, t, 1, &options);
 	/* The second group is not armed: what is behind it waits. */
 	assert_log("s1 ");
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
 	assert_log("s1 s1 s1 ");
-	finish(BATONI_SEND, 1);
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
+	end_send(1, BATON_OK);
 	scripted_assert_ended(member, BATON_OK);
 	scripted_assert_ended(other, BATON_OK);
 	scripted_assert_ended(outside, BATON_OK);
@@ -233,11 +152,11 @@ START_TEST(each_member_waits_for_its_own_fifo_only)
 	b = scripted_send(comm, t, 2, NULL);
 	end(BATON_OK);
 	assert_log("r9 s2 ");
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	assert_log("r9 s2 s1 s1 ");
-	finish(BATONI_SEND, 2);
-	finish(BATONI_SEND, 1);
-	finish(BATONI_SEND, 1);
+	end_send(2, BATON_OK);
+	end_send(1, BATON_OK);
+	end_send(1, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	scripted_assert_ended(head, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
@@ -259,8 +178,8 @@ START_TEST(groups_nest_and_the_outermost_end_enqueues)
 	end(BATON_OK);
 	assert_log("s1 s2 ");
 	end(BATON_ERR_INVALID);
-	finish(BATONI_SEND, 1);
-	finish(BATONI_SEND, 2);
+	end_send(1, BATON_OK);
+	end_send(2, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	assert_all_free();
@@ -285,7 +204,7 @@ START_TEST(groups_of_two_communicators_may_overlap)
 	ck_assert_int_eq(baton_group_end(other), BATON_OK);
 	/* Its place on the stream is that of its end. */
 	ck_assert_str_eq(other_transport.log, "");
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
 	ck_assert_str_eq(other_transport.log, "s2 ");
 	ck_assert_int_eq(baton_cancel(b), BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
@@ -309,184 +228,6 @@ START_TEST(empty_group_is_nothing)
 }
 END_TEST
 
-/* ---- void groups ---- */
-
-START_TEST(group_that_fills_the_pool_is_void)
-{
-	baton_request requests[15], none = BATON_REQUEST_NULL;
-
-	begin();
-	for (int i = 0; i < 15; i++)
-		requests[i] = scripted_send(comm, i % 2 ? s : t, i, NULL);
-	/* The group's own record is the 16th. */
-	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 15, comm, s, NULL,
-	                            &none),
-	                 BATON_ERR_AGAIN);
-	ck_assert_uint_eq(none, BATON_REQUEST_NULL);
-	end(BATON_ERR_AGAIN);
-	for (int i = 0; i < 15; i++)
-		assert_stale(requests[i]);
-	assert_log("");
-	assert_all_free();
-}
-END_TEST
-
-START_TEST(the_first_refusal_is_the_group_s)
-{
-	baton_request a, none = BATON_REQUEST_NULL;
-
-	begin();
-	a = scripted_send(comm, s, 1, NULL);
-	ck_assert_int_eq(baton_send(NULL, 8, BATON_INT8, 1, 2, comm, s, NULL,
-	                            &none),
-	                 BATON_ERR_INVALID);
-	/* What follows is refused for the same reason, and says so. */
-	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 3, comm, s, NULL,
-	                            &none),
-	                 BATON_ERR_INVALID);
-	ck_assert_ptr_nonnull(strstr(baton_last_error(), "void"));
-	begin();
-	end(BATON_OK);
-	end(BATON_ERR_INVALID);
-	assert_stale(a);
-	assert_log("");
-	assert_all_free();
-}
-END_TEST
-
-START_TEST(what_waited_behind_a_void_member_goes_on)
-{
-	struct baton_op_options options = detached();
-	baton_request a, behind;
-
-	begin();
-	a = scripted_send(comm, s, 1, NULL);
-	ck_assert_int_eq(baton_record(comm, s, NULL, &behind),
-	                 BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
-	assert_stale(a);
-	behind = scripted_send(comm, t, 1, &options);
-	assert_log("s1 ");
-	finish(BATONI_SEND, 1);
-	scripted_assert_ended(behind, BATON_OK);
-	assert_all_free();
-}
-END_TEST
-
-/* Another thread's, which is armed at once. */
-static void *
-send_behind(void *arg)
-{
-	*(baton_request *)arg = scripted_send(comm, t, 1, NULL);
-	return NULL;
-}
-
-START_TEST(armed_one_behind_a_member_goes_on_when_the_group_is_void)
-{
-	baton_request a, behind, none;
-	pthread_t thread;
-
-	begin();
-	a = scripted_send(comm, s, 1, NULL);
-	ck_assert_int_eq(pthread_create(&thread, NULL, send_behind, &behind), 0);
-	pthread_join(thread, NULL);
-	assert_log("");
-	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
-	assert_log("");
-	end(BATON_ERR_INVALID);
-	assert_log("s1 ");
-	assert_stale(a);
-	finish(BATONI_SEND, 1);
-	scripted_assert_ended(behind, BATON_OK);
-	assert_all_free();
-}
-END_TEST
-
-START_TEST(detached_and_not_do_not_mix)
-{
-	struct baton_op_options options = detached();
-	baton_request a, none = BATON_REQUEST_NULL;
-
-	begin();
-	a = scripted_send(comm, s, 1, NULL);
-	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, &options,
-	                            &none),
-	                 BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
-	assert_stale(a);
-	assert_all_free();
-}
-END_TEST
-
-static void
-nothing(void *arg)
-{
-	(void)arg;
-}
-
-START_TEST(launch_record_wait_and_synchronize_void_the_group)
-{
-	baton_request done = scripted_recv(comm, s, 1, NULL), a, none;
-
-	ck_assert_int_eq(baton_cancel(done), BATON_OK);
-	for (int i = 0; i < 4; i++) {
-		begin();
-		a = scripted_send(comm, s, 2, NULL);
-		ck_assert_int_eq(
-			i == 0   ? baton_stream_launch(comm, s, nothing, NULL)
-			: i == 1 ? baton_record(comm, s, NULL, &none)
-			: i == 2 ? baton_stream_wait(comm, s, done)
-				 : baton_stream_synchronize(comm, s),
-			BATON_ERR_INVALID);
-		end(BATON_ERR_INVALID);
-		assert_stale(a);
-	}
-	scripted_assert_ended(done, BATON_ERR_CANCELED);
-	assert_all_free();
-}
-END_TEST
-
-START_TEST(members_released_before_a_void_end_leave_nothing)
-{
-	baton_request a, b, none;
-
-	begin();
-	a = scripted_send(comm, s, 1, NULL);
-	b = scripted_send(comm, t, 2, NULL);
-	ck_assert_int_eq(baton_release(&a), BATON_OK);
-	ck_assert_int_eq(baton_cancel(b), BATON_OK);
-	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
-	assert_stale(b);
-	assert_log("");
-	assert_all_free();
-}
-END_TEST
-
-START_TEST(void_group_gives_its_queue_entries_back)
-{
-	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
-	struct baton_completion completion;
-	baton_request none = BATON_REQUEST_NULL;
-	struct baton_queue *queue;
-
-	ck_assert_int_eq(baton_queue_create(comm, 2, &queue), BATON_OK);
-	options.queue = queue;
-	for (int turn = 0; turn < 3; turn++) {
-		begin();
-		scripted_send(comm, s, 1, &options);
-		scripted_send(comm, t, 2, &options);
-		ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 3, comm, s,
-		                            &options, &none),
-		                 BATON_ERR_AGAIN);
-		end(BATON_ERR_AGAIN);
-	}
-	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
-	baton_queue_destroy(queue);
-	assert_all_free();
-}
-END_TEST
-
 /* ---- cancel, time, abort ---- */
 
 START_TEST(member_may_be_cancelled_before_the_group_ends)
@@ -501,7 +242,7 @@ START_TEST(member_may_be_cancelled_before_the_group_ends)
 	assert_log("s2 ");
 	scripted_assert_ended(a, BATON_ERR_CANCELED);
 	assert_streams(BATON_PENDING, BATON_OK);
-	finish(BATONI_SEND, 2);
+	end_send(2, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	assert_all_free();
 }
@@ -524,7 +265,7 @@ START_TEST(group_whose_members_are_all_cancelled_before_its_end_passes)
 		scripted_assert_ended(b, BATON_ERR_CANCELED);
 		ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
 	}
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	assert_all_free();
 }
@@ -546,9 +287,9 @@ START_TEST(member_may_be_cancelled_before_it_is_armed)
 	scripted_assert_ended(c, BATON_ERR_CANCELED);
 	/* The group is still to come: s waits. */
 	assert_streams(BATON_PENDING, BATON_PENDING);
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	assert_log("r9 s2 ");
-	finish(BATONI_SEND, 2);
+	end_send(2, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	assert_all_free();
@@ -572,7 +313,7 @@ START_TEST(group_that_is_cancelled_before_it_is_armed_frees_its_streams)
 		ck_assert_int_eq(baton_cancel(a), BATON_OK);
 		/* The carrier on t has its turn later. */
 		assert_streams(BATON_OK, BATON_PENDING);
-		finish(BATONI_RECV, 9);
+		end_recv(9, BATON_OK);
 		scripted_assert_ended(blocker, BATON_OK);
 		scripted_assert_ended(a, BATON_ERR_CANCELED);
 		scripted_assert_ended(b, BATON_ERR_CANCELED);
@@ -591,13 +332,13 @@ START_TEST(lent_member_lets_the_group_end)
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(comm, t, 2, NULL);
 	end(BATON_OK);
-	finish(BATONI_SEND, 2);
+	end_send(2, BATON_OK);
 	transport.take_back = BATON_ERR_BUSY;
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
 	assert_streams(BATON_OK, BATON_OK);
 	ck_assert_int_eq(baton_test(a, &completion), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(completion.flags, BATON_COMPLETION_LENT);
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
 	scripted_assert_ended(a, BATON_ERR_CANCELED);
 	scripted_assert_ended(b, BATON_OK);
 	assert_all_free();
@@ -616,19 +357,26 @@ START_TEST(deadlines_of_members_count_from_the_group_s_arming)
 	end(BATON_OK);
 	now += 100;
 	scripted_assert_pending(a);
-	finish(BATONI_RECV, 9);
+	end_recv(9, BATON_OK);
 	now += 9;
 	scripted_assert_pending(a);
 	now += 1;
 	baton_progress(comm);
 	scripted_assert_ended(a, BATON_ERR_TIMEOUT);
 	assert_streams(BATON_PENDING, BATON_PENDING);
-	finish(BATONI_SEND, 2);
+	end_send(2, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
 	assert_all_free();
 }
 END_TEST
+
+static void
+assert_stale(baton_request request)
+{
+	ck_assert_uint_ne(request, BATON_REQUEST_NULL);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_STALE);
+}
 
 START_TEST(abort_ends_groups_of_any_age)
 {
@@ -691,7 +439,7 @@ START_TEST(waiting_for_a_member_of_an_open_group_is_refused)
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_INVALID);
 	/* Asking voids nothing. */
 	end(BATON_OK);
-	finish(BATONI_SEND, 1);
+	end_send(1, BATON_OK);
 	ck_assert_int_eq(baton_wait(a, -1, NULL), BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	assert_all_free();
@@ -737,14 +485,6 @@ main(void)
 		groups_nest_and_the_outermost_end_enqueues,
 		groups_of_two_communicators_may_overlap,
 		empty_group_is_nothing,
-		group_that_fills_the_pool_is_void,
-		the_first_refusal_is_the_group_s,
-		what_waited_behind_a_void_member_goes_on,
-		armed_one_behind_a_member_goes_on_when_the_group_is_void,
-		detached_and_not_do_not_mix,
-		launch_record_wait_and_synchronize_void_the_group,
-		members_released_before_a_void_end_leave_nothing,
-		void_group_gives_its_queue_entries_back,
 		member_may_be_cancelled_before_the_group_ends,
 		group_whose_members_are_all_cancelled_before_its_end_passes,
 		member_may_be_cancelled_before_it_is_armed,
@@ -757,5 +497,5 @@ main(void)
 		members_of_an_old_group_may_be_waited_for_in_a_new_one,
 	};
 
-	return RUN_TESTS_WITH("group", tests, setup, teardown);
+	return RUN_TESTS_WITH("group", tests, world_setup, world_teardown);
 }

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators that only one thread may drive. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "core.h"
+#include "run_tests.h"
+#include "scripted_world.h"
+
+struct guest {
+	struct baton_comm *comm;
+	baton_request request;
+	enum baton_status status;
+};
+
+static void *
+enqueue_as_guest(void *arg)
+{
+	struct guest *guest = arg;
+
+	guest->request = scripted_send(guest->comm, t, 7, NULL);
+	baton_progress(guest->comm);
+	guest->status = baton_wait(guest->request, 0, NULL);
+	ck_assert_int_eq(baton_comm_destroy(guest->comm), BATON_ERR_INVALID);
+	return NULL;
+}
+
+START_TEST(communicator_of_the_main_thread_is_driven_by_it_alone)
+{
+	struct scripted funneled;
+	struct guest guest = {0};
+	baton_request a;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	guest.comm = scripted_comm(&funneled, NULL);
+	a = scripted_recv(guest.comm, s, 1, NULL);
+	pthread_join(thread_of(enqueue_as_guest, &guest), NULL);
+	ck_assert_int_eq(guest.status, BATON_PENDING);
+	ck_assert_uint_eq(atomic_load(&funneled.tests), 0);
+	ck_assert_str_eq(funneled.log, "r1 ");
+	baton_progress(guest.comm);
+	ck_assert_str_eq(funneled.log, "r1 s7 ");
+	ck_assert_uint_gt(atomic_load(&funneled.tests), 0);
+	ck_assert_int_eq(baton_cancel(guest.request), BATON_OK);
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	scripted_assert_ended(guest.request, BATON_ERR_CANCELED);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	scripted_assert_free(guest.comm, 16);
+	scripted_close(&funneled, guest.comm);
+}
+END_TEST
+
+static void *
+cancel_as_guest(void *arg)
+{
+	struct guest *guest = arg;
+
+	guest->status = baton_cancel(guest->request);
+	baton_progress(guest->comm);
+	return NULL;
+}
+
+START_TEST(cancel_by_another_thread_waits_for_the_main_one)
+{
+	struct scripted funneled;
+	struct guest guest = {0};
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	guest.comm = scripted_comm(&funneled, NULL);
+	guest.request = scripted_recv(guest.comm, s, 1, NULL);
+	pthread_join(thread_of(cancel_as_guest, &guest), NULL);
+	ck_assert_int_eq(guest.status, BATON_OK);
+	ck_assert_uint_eq(funneled.take_backs, 0);
+	baton_progress(guest.comm);
+	scripted_assert_ended(guest.request, BATON_ERR_CANCELED);
+	scripted_close(&funneled, guest.comm);
+}
+END_TEST
+
+/* Another thread waits for long, and holds the driver's lock. */
+START_TEST(main_thread_has_its_turns_while_another_waits)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL), b;
+	struct scripted funneled;
+	struct baton_comm *mine;
+	pthread_t other;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	mine = scripted_comm(&funneled, NULL);
+	b = scripted_recv(mine, t, 1, NULL);
+	other = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_wait(b, -1, NULL), BATON_OK);
+	scripted_assert_ended(b, BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(other, &a);
+	scripted_close(&funneled, mine);
+}
+END_TEST
+
+static void
+break_before_a_taker(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	scripted->on_test = NULL;
+	sem_post(&gate.entered);
+	while (atomic_load(&batoni_engine.takers) == 0)
+		sched_yield();
+	scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
+	                            "MPI_Test", 1, "gone");
+}
+
+static void *
+abort_when_entered(void *arg)
+{
+	sem_wait(&gate.entered);
+	baton_comm_abort(arg);
+	return NULL;
+}
+
+/* It breaks, and the next to have the lock is a thread that may not touch it. */
+START_TEST(break_is_not_forgotten_by_a_thread_that_may_not_drive)
+{
+	struct scripted funneled, other;
+	struct baton_comm *mine, *aborted;
+	pthread_t taker;
+	baton_request a;
+
+	scripted_init(&funneled);
+	scripted_init(&other);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	mine = scripted_comm(&funneled, NULL);
+	aborted = scripted_comm(&other, NULL);
+	a = scripted_recv(mine, s, 1, NULL);
+	funneled.on_test = break_before_a_taker;
+	taker = thread_of(abort_when_entered, aborted);
+	baton_progress(mine);
+	pthread_join(taker, NULL);
+	pthread_join(thread_of(one_pass, comm), NULL);
+	baton_progress(mine);
+	scripted_assert_ended(a, BATON_ERR_MPI);
+	scripted_close(&funneled, mine);
+	scripted_close(&other, aborted);
+}
+END_TEST
+
+struct visitor {
+	struct baton_comm *comm; /* of the main thread */
+	baton_request cancelled, issued, other;
+	sem_t ready;
+};
+
+/* Leave a cancel and an armed operation for the main thread; and, while that
+ * issues it, one of another communicator. */
+static void *
+leave_work_behind(void *arg)
+{
+	struct visitor *visitor = arg;
+
+	ck_assert_int_eq(baton_cancel(visitor->cancelled), BATON_OK);
+	atomic_store(&gate.closed, true);
+	visitor->issued = scripted_send(visitor->comm, t, 2, NULL);
+	sem_post(&visitor->ready);
+	sem_wait(&gate.entered);
+	visitor->other = scripted_recv(comm, NULL, 3, NULL);
+	sem_post(&gate.go);
+	return NULL;
+}
+
+START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
+{
+	struct scripted funneled;
+	struct visitor visitor;
+	pthread_t guest;
+
+	sem_init(&visitor.ready, 0, 0);
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	visitor.comm = scripted_comm(&funneled, NULL);
+	visitor.cancelled = scripted_recv(visitor.comm, s, 1, NULL);
+	funneled.issue = BATON_OK;
+	funneled.on_issue = stop_at_gate;
+	guest = thread_of(leave_work_behind, &visitor);
+	sem_wait(&visitor.ready);
+	baton_progress(visitor.comm);
+	pthread_join(guest, NULL);
+	scripted_assert_ended(visitor.cancelled, BATON_ERR_CANCELED);
+	scripted_assert_ended(visitor.issued, BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 3), 8,
+	             BATON_OK);
+	baton_progress(comm);
+	scripted_assert_ended(visitor.other, BATON_OK);
+	scripted_close(&funneled, visitor.comm);
+	sem_destroy(&visitor.ready);
+}
+END_TEST
+
+struct relay {
+	baton_request first;        /* the thread waits for this */
+	struct scripted *then;      /* and then lets end what */
+	struct batoni_transfer *end; /* the main thread waits for */
+};
+
+static void *
+wait_then_end(void *arg)
+{
+	struct relay *relay = arg;
+
+	baton_wait(relay->first, -1, NULL);
+	scripted_end(relay->then, relay->end, 8, BATON_OK);
+	return NULL;
+}
+
+/* On the main thread, which has the lock now. */
+static void
+end_first(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	scripted->on_test = NULL;
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+}
+
+START_TEST(thread_that_gave_way_still_sees_its_request_end)
+{
+	struct scripted funneled;
+	struct baton_comm *mine;
+	struct relay relay = {.then = &funneled};
+	baton_request last;
+	pthread_t other;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	mine = scripted_comm(&funneled, NULL);
+	relay.first = scripted_recv(comm, s, 1, NULL);
+	last = scripted_recv(mine, t, 2, NULL);
+	relay.end = scripted_live(&funneled, BATONI_RECV, 2);
+	other = thread_of(wait_then_end, &relay);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	funneled.on_test = end_first;
+	ck_assert_int_eq(baton_wait(last, -1, NULL), BATON_OK);
+	pthread_join(other, NULL);
+	scripted_assert_ended(relay.first, BATON_OK);
+	scripted_assert_ended(last, BATON_OK);
+	scripted_close(&funneled, mine);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		communicator_of_the_main_thread_is_driven_by_it_alone,
+		cancel_by_another_thread_waits_for_the_main_one,
+		main_thread_has_its_turns_while_another_waits,
+		break_is_not_forgotten_by_a_thread_that_may_not_drive,
+		communicator_that_begins_work_in_the_middle_of_a_pass_is_served,
+		thread_that_gave_way_still_sees_its_request_end,
+	};
+
+	return RUN_TESTS_WITH("drivers", tests, world_setup, world_teardown);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Groups in which a call was refused. */
+#include <pthread.h>
+#include <string.h>
+
+#include "run_tests.h"
+#include "scripted_world.h"
+
+static void
+begin(void)
+{
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+}
+
+static void
+end(enum baton_status status)
+{
+	ck_assert_int_eq(baton_group_end(comm), status);
+}
+
+static void
+assert_stale(baton_request request)
+{
+	ck_assert_uint_ne(request, BATON_REQUEST_NULL);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_STALE);
+}
+
+START_TEST(group_that_fills_the_pool_is_void)
+{
+	baton_request requests[15], none = BATON_REQUEST_NULL;
+
+	begin();
+	for (int i = 0; i < 15; i++)
+		requests[i] = scripted_send(comm, i % 2 ? s : t, i, NULL);
+	/* The group's own record is the 16th. */
+	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 15, comm, s, NULL,
+	                            &none),
+	                 BATON_ERR_AGAIN);
+	ck_assert_uint_eq(none, BATON_REQUEST_NULL);
+	end(BATON_ERR_AGAIN);
+	for (int i = 0; i < 15; i++)
+		assert_stale(requests[i]);
+	assert_log("");
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(the_first_refusal_is_the_group_s)
+{
+	baton_request a, none = BATON_REQUEST_NULL;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	ck_assert_int_eq(baton_send(NULL, 8, BATON_INT8, 1, 2, comm, s, NULL,
+	                            &none),
+	                 BATON_ERR_INVALID);
+	/* What follows is refused for the same reason, and says so. */
+	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 3, comm, s, NULL,
+	                            &none),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "void"));
+	begin();
+	end(BATON_OK);
+	end(BATON_ERR_INVALID);
+	assert_stale(a);
+	assert_log("");
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(what_waited_behind_a_void_member_goes_on)
+{
+	struct baton_op_options options = detached();
+	baton_request a, behind;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	ck_assert_int_eq(baton_record(comm, s, NULL, &behind),
+	                 BATON_ERR_INVALID);
+	end(BATON_ERR_INVALID);
+	assert_stale(a);
+	behind = scripted_send(comm, t, 1, &options);
+	assert_log("s1 ");
+	end_send(1, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
+/* Another thread's, which is armed at once. */
+static void *
+send_behind(void *arg)
+{
+	*(baton_request *)arg = scripted_send(comm, t, 1, NULL);
+	return NULL;
+}
+
+START_TEST(armed_one_behind_a_member_goes_on_when_the_group_is_void)
+{
+	baton_request a, behind, none;
+	pthread_t thread;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, send_behind, &behind), 0);
+	pthread_join(thread, NULL);
+	assert_log("");
+	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
+	assert_log("");
+	end(BATON_ERR_INVALID);
+	assert_log("s1 ");
+	assert_stale(a);
+	end_send(1, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(detached_and_not_do_not_mix)
+{
+	struct baton_op_options options = detached();
+	baton_request a, none = BATON_REQUEST_NULL;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, &options,
+	                            &none),
+	                 BATON_ERR_INVALID);
+	end(BATON_ERR_INVALID);
+	assert_stale(a);
+	assert_all_free();
+}
+END_TEST
+
+static void
+nothing(void *arg)
+{
+	(void)arg;
+}
+
+START_TEST(launch_record_wait_and_synchronize_void_the_group)
+{
+	baton_request done = scripted_recv(comm, s, 1, NULL), a, none;
+
+	ck_assert_int_eq(baton_cancel(done), BATON_OK);
+	for (int i = 0; i < 4; i++) {
+		begin();
+		a = scripted_send(comm, s, 2, NULL);
+		ck_assert_int_eq(
+			i == 0   ? baton_stream_launch(comm, s, nothing, NULL)
+			: i == 1 ? baton_record(comm, s, NULL, &none)
+			: i == 2 ? baton_stream_wait(comm, s, done)
+				 : baton_stream_synchronize(comm, s),
+			BATON_ERR_INVALID);
+		end(BATON_ERR_INVALID);
+		assert_stale(a);
+	}
+	scripted_assert_ended(done, BATON_ERR_CANCELED);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(members_released_before_a_void_end_leave_nothing)
+{
+	baton_request a, b, none;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	b = scripted_send(comm, t, 2, NULL);
+	ck_assert_int_eq(baton_release(&a), BATON_OK);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
+	end(BATON_ERR_INVALID);
+	assert_stale(b);
+	assert_log("");
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(void_group_gives_its_queue_entries_back)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	baton_request none = BATON_REQUEST_NULL;
+	struct baton_queue *queue;
+
+	ck_assert_int_eq(baton_queue_create(comm, 2, &queue), BATON_OK);
+	options.queue = queue;
+	for (int turn = 0; turn < 3; turn++) {
+		begin();
+		scripted_send(comm, s, 1, &options);
+		scripted_send(comm, t, 2, &options);
+		ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 3, comm, s,
+		                            &options, &none),
+		                 BATON_ERR_AGAIN);
+		end(BATON_ERR_AGAIN);
+	}
+	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+	baton_queue_destroy(queue);
+	assert_all_free();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		group_that_fills_the_pool_is_void,
+		the_first_refusal_is_the_group_s,
+		what_waited_behind_a_void_member_goes_on,
+		armed_one_behind_a_member_goes_on_when_the_group_is_void,
+		detached_and_not_do_not_mix,
+		launch_record_wait_and_synchronize_void_the_group,
+		members_released_before_a_void_end_leave_nothing,
+		void_group_gives_its_queue_entries_back,
+	};
+
+	return RUN_TESTS_WITH("group_void", tests, world_setup, world_teardown);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads that wait while another drives, and those that must have the lock. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "core.h"
+#include "run_tests.h"
+#include "scripted_world.h"
+
+static void
+await_dozing(void)
+{
+	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+		sched_yield();
+}
+
+START_TEST(two_threads_may_wait_for_one_another_s_driver)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	baton_request b = scripted_recv(comm, t, 2, NULL);
+	pthread_t first, second;
+
+	first = thread_of(wait_for, &a);
+	second = thread_of(wait_for, &b);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 2), 8,
+	             BATON_OK);
+	assert_waited(second, &b);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(first, &a);
+}
+END_TEST
+
+static void
+wait_arg(void *arg)
+{
+	sem_wait(arg);
+}
+
+static void
+issue_posts(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	sem_post(scripted->arg);
+}
+
+START_TEST(dozing_driver_is_woken_by_an_enqueue)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL), b;
+	pthread_t driver;
+
+	transport.base.quiet = true;
+	driver = thread_of(wait_for, &a);
+	await_dozing();
+	transport.arg = &gate.entered;
+	transport.on_issue = issue_posts;
+	b = scripted_send(comm, t, 2, NULL);
+	sem_wait(&gate.entered); /* the driver issued it */
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	scripted_assert_ended(b, BATON_ERR_CANCELED);
+}
+END_TEST
+
+START_TEST(dozing_driver_is_woken_by_a_launched_function)
+{
+	baton_request a, blocker = scripted_recv(comm, t, 9, NULL);
+	pthread_t driver;
+	sem_t go;
+
+	sem_init(&go, 0, 0);
+	transport.base.quiet = true;
+	ck_assert_int_eq(baton_stream_launch(comm, s, wait_arg, &go), BATON_OK);
+	ck_assert_int_eq(baton_record(comm, s, NULL, &a), BATON_OK);
+	driver = thread_of(wait_for, &a);
+	await_dozing();
+	sem_post(&go);
+	assert_waited(driver, &a);
+	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
+	scripted_assert_ended(blocker, BATON_ERR_CANCELED);
+	sem_destroy(&go);
+}
+END_TEST
+
+static void *
+wait_cancelled(void *arg)
+{
+	return baton_wait(*(baton_request *)arg, -1, NULL) == BATON_ERR_CANCELED
+	               ? arg
+	               : NULL;
+}
+
+START_TEST(dozing_driver_is_woken_by_a_cancel)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	pthread_t driver;
+	void *result;
+
+	transport.base.quiet = true;
+	driver = thread_of(wait_cancelled, &a);
+	await_dozing();
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	pthread_join(driver, &result);
+	ck_assert_ptr_eq(result, &a);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+}
+END_TEST
+
+START_TEST(dozing_driver_gives_way_to_an_abort)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL), b;
+	struct scripted other;
+	struct baton_comm *aborted;
+	pthread_t driver;
+
+	scripted_init(&other);
+	aborted = scripted_comm(&other, NULL);
+	b = scripted_recv(aborted, t, 1, NULL);
+	transport.base.quiet = other.base.quiet = true;
+	driver = thread_of(wait_for, &a);
+	await_dozing();
+	ck_assert_int_eq(baton_comm_abort(aborted), BATON_OK);
+	scripted_assert_ended(b, BATON_ERR_ABORTED);
+	scripted_close(&other, aborted);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+}
+END_TEST
+
+START_TEST(driver_that_is_busy_gives_way_to_a_destroy)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	struct scripted other;
+	struct baton_comm *gone;
+	pthread_t driver;
+
+	scripted_init(&other);
+	gone = scripted_comm(&other, NULL);
+	driver = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	scripted_close(&other, gone);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+}
+END_TEST
+
+/* The records that the driver keeps are free ones too. */
+START_TEST(waiting_thread_keeps_no_free_request_from_others)
+{
+	struct baton_op_options options = detached();
+	baton_request a, requests[16];
+	pthread_t driver;
+
+	/* The driver gives all records back, into its own hands. */
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(baton_recv(NULL, 0, BATON_INT8, 1, i, comm, s,
+		                            &options, NULL),
+		                 BATON_OK);
+	for (int i = 0; i < 16; i++)
+		scripted_end(&transport,
+		             scripted_live(&transport, BATONI_RECV, i), 0,
+		             BATON_OK);
+	baton_progress(comm);
+	a = scripted_recv(comm, s, 1, NULL);
+	driver = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	for (int i = 0; i < 15; i++)
+		requests[i] = scripted_send(comm, t, 2, &options);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+	baton_progress(comm);
+	for (int i = 0; i < 15; i++) {
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	}
+}
+END_TEST
+
+static void
+end_after_a_million(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	if (atomic_load(&scripted->tests) == 1000000)
+		scripted->test_events = 0;
+}
+
+START_TEST(wait_runs_out_of_time_although_others_make_progress)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+
+	transport.test_events = 1;
+	transport.on_test = end_after_a_million;
+	ck_assert_int_eq(baton_wait(a, 1, NULL), BATON_PENDING);
+	ck_assert_uint_lt(atomic_load(&transport.tests), 1000000);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		two_threads_may_wait_for_one_another_s_driver,
+		dozing_driver_is_woken_by_an_enqueue,
+		dozing_driver_is_woken_by_a_launched_function,
+		dozing_driver_is_woken_by_a_cancel,
+		dozing_driver_gives_way_to_an_abort,
+		driver_that_is_busy_gives_way_to_a_destroy,
+		waiting_thread_keeps_no_free_request_from_others,
+		wait_runs_out_of_time_although_others_make_progress,
+	};
+
+	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);
+}
