@@ -255,6 +255,28 @@ a_record_cannot_be_canceled(struct conform *c)
 }
 
 static void
+cancel_is_unsupported_where_none_can_end_alone(struct conform *c)
+{
+	baton_request request = 0;
+	int value = 0;
+
+	if (c->info.capabilities & BATON_CAP_CANCEL)
+		return;
+	if (c->rank == 1) {
+		request = RECV(c, &value, sizeof(int), 0, 0, c->stream, NULL);
+		CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED, baton_cancel(request),
+		              "BATON_CAP_CANCEL");
+	}
+	conform_sync(c);
+	if (c->rank == 0) {
+		value = 6;
+		request = SEND(c, &value, sizeof(int), 1, 0, c->stream, NULL);
+	}
+	FINISH(c, BATON_OK, &request);
+	CHECK_EQ(c, value, c->rank < 2 ? 6 : 0);
+}
+
+static void
 a_member_of_a_group_can_be_canceled(struct conform *c)
 {
 	baton_request requests[2] = { 0 }, after = 0;
@@ -361,6 +383,8 @@ const struct conform_case conform_cancel[] = {
 	{ CASE(what_has_ended_is_not_canceled), .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL },
 	{ CASE(a_record_cannot_be_canceled) },
+	{ CASE(cancel_is_unsupported_where_none_can_end_alone),
+	  .ranks_min = 2 },
 	{ CASE(a_member_of_a_group_can_be_canceled), .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL | BATON_CAP_DIRECTIONS },
 	{ CASE(cancel_never_loses_or_doubles_a_message), .ranks_min = 2,
