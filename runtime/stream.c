@@ -169,7 +169,9 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_stream_synchronize was called "
 		                            "inside a group"));
-	if (batoni_stream_state(comm, stream) != BATON_OK) {
+	/* An asynchronous device may be idle while the engine has yet to hear of
+	 * the last triggers: a record of our own comes behind them. */
+	if (!comm->in_engine || batoni_stream_state(comm, stream) != BATON_OK) {
 		op.transfer.stream = stream;
 		op.item.reached = comm->in_engine ? batoni_reached_inline
 		                                  : batoni_reached_posted;
