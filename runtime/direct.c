@@ -11,19 +11,23 @@
  */
 #include "core.h"
 
-static inline bool
-is_usual(const struct baton_comm *comm, const struct batoni_arguments *a)
-{
-	const struct baton_op_options *options = a->options;
+/* Arguments travel as scalars here: a struct would be stored and loaded again. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+ALWAYS_INLINE bool
+is_usual(const struct baton_comm *comm, const void *buffer, size_t count,
+         enum baton_datatype type, int peer, int tag,
+         const struct baton_op_options *options,
+         const baton_request *request_p)
+{
 	return likely(comm && comm->plain && batoni_may_call() &&
 	              !batoni_thread.groups &&
 	              atomic_load_explicit(&comm->status,
 	                                   memory_order_relaxed) == BATON_OK &&
-	              (unsigned)a->type < BATON_DATATYPE_COUNT &&
-	              (unsigned)a->peer < (unsigned)comm->size &&
-	              (unsigned)a->tag <= (unsigned)comm->tag_max &&
-	              a->buffer && a->count <= INT64_MAX / 8 && a->request_p &&
+	              (unsigned)type < BATON_DATATYPE_COUNT &&
+	              (unsigned)peer < (unsigned)comm->size &&
+	              (unsigned)tag <= (unsigned)comm->tag_max &&
+	              buffer && count <= INT64_MAX / 8 && request_p &&
 	              (!options || (options->size == sizeof(*options) &&
 	                            !(options->flags & ~BATON_OP_DETACHED) &&
 	                            options->timeout_ns == 0 &&
@@ -45,22 +49,17 @@ take(struct baton_comm *comm, baton_stream stream)
 	return batoni_pool_take_driving(&comm->pool);
 }
 
-static inline void
+ALWAYS_INLINE void
 fill(struct batoni_op *op, enum batoni_op_kind kind, struct baton_comm *comm,
-     const struct batoni_arguments *a)
+     baton_stream stream, const struct baton_op_options *options)
 {
-	bool detached = a->options && a->options->flags;
+	bool detached = options && options->flags;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
 	op->comm = comm;
-	/* A send's buffer is only read. */
-	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
-	op->transfer.bytes = a->count * batoni_datatype_sizes[a->type];
 	op->transfer.done_bytes = 0;
-	op->transfer.stream = a->stream;
+	op->transfer.stream = stream;
 	op->transfer.native_call = NULL;
-	op->transfer.peer = a->peer;
-	op->transfer.tag = a->tag;
 	op->transfer.slot = slot & 0xffffffu;
 	op->transfer.direction =
 		kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
@@ -73,7 +72,7 @@ fill(struct batoni_op *op, enum batoni_op_kind kind, struct baton_comm *comm,
 	op->state = BATONI_ISSUED;
 	op->flags = BATONI_FLAG_REACHED |
 	            (detached ? BATONI_FLAG_DETACHED : 0u);
-	op->user_data = a->options ? a->options->user_data : 0;
+	op->user_data = options ? options->user_data : 0;
 	op->timeout_ns = 0;
 	op->queue = NULL;
 	op->group_of = NULL;
@@ -103,26 +102,52 @@ issue(struct batoni_op *op)
 	return handle;
 }
 
-static inline __attribute__((always_inline)) enum baton_status
-enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
-        const struct batoni_arguments *a)
+/* The unusual: refusals, groups, another driver, another kind of device. */
+static __attribute__((noinline)) enum baton_status
+enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
+               enum baton_datatype type, int peer, int tag,
+               struct baton_comm *comm, baton_stream stream,
+               const struct baton_op_options *options,
+               baton_request *request_p)
+{
+	const struct batoni_arguments a = {buffer, count,  type,    peer,
+	                                   tag,    stream, options, request_p};
+
+	return batoni_enqueue(kind == BATONI_KIND_SEND ? "baton_send"
+	                                               : "baton_recv",
+	                      kind, comm, &a);
+}
+
+ALWAYS_INLINE enum baton_status
+enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
+        enum baton_datatype type, int peer, int tag, struct baton_comm *comm,
+        baton_stream stream, const struct baton_op_options *options,
+        baton_request *request_p)
 {
 	struct batoni_op *op;
 
-	if (is_usual(comm, a) &&
-	    likely(comm->device_ops->stream_check(comm->device, a->stream,
+	if (is_usual(comm, buffer, count, type, peer, tag, options,
+	             request_p) &&
+	    likely(comm->device_ops->stream_check(comm->device, stream,
 	                                          false) == BATON_OK) &&
 	    likely(batoni_try())) {
-		op = take(comm, a->stream);
+		op = take(comm, stream);
 		if (likely(op != NULL)) {
-			fill(op, kind, comm, a);
-			*a->request_p = issue(op);
+			/* A send's buffer is only read. */
+			op->transfer.buffer = (void *)(uintptr_t)buffer;
+			op->transfer.bytes =
+				count * batoni_datatype_sizes[type];
+			op->transfer.peer = peer;
+			op->transfer.tag = tag;
+			fill(op, kind, comm, stream, options);
+			*request_p = issue(op);
 			batoni_leave_enqueue();
 			return BATON_OK;
 		}
 		batoni_leave();
 	}
-	return batoni_enqueue(call, kind, comm, a);
+	return enqueue_slowly(kind, buffer, count, type, peer, tag, comm,
+	                      stream, options, request_p);
 }
 
 enum baton_status
@@ -130,10 +155,8 @@ baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,
            int tag, struct baton_comm *comm, baton_stream stream,
            const struct baton_op_options *options, baton_request *request_p)
 {
-	const struct batoni_arguments a = {buffer, count,  type,    peer,
-	                                   tag,    stream, options, request_p};
-
-	return enqueue("baton_send", BATONI_KIND_SEND, comm, &a);
+	return enqueue(BATONI_KIND_SEND, buffer, count, type, peer, tag, comm,
+	               stream, options, request_p);
 }
 
 enum baton_status
@@ -141,8 +164,6 @@ baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
            int tag, struct baton_comm *comm, baton_stream stream,
            const struct baton_op_options *options, baton_request *request_p)
 {
-	const struct batoni_arguments a = {buffer, count,  type,    peer,
-	                                   tag,    stream, options, request_p};
-
-	return enqueue("baton_recv", BATONI_KIND_RECV, comm, &a);
+	return enqueue(BATONI_KIND_RECV, buffer, count, type, peer, tag, comm,
+	               stream, options, request_p);
 }

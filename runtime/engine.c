@@ -112,7 +112,7 @@ batoni_nudge(void)
 	}
 }
 
-size_t
+__attribute__((noinline)) size_t
 batoni_place_inbox(void)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -131,7 +131,7 @@ batoni_place_inbox(void)
 	return events;
 }
 
-static size_t
+static __attribute__((noinline)) size_t
 collect_posted(void)
 {
 	struct batoni_op *op = take_posted();
@@ -204,7 +204,7 @@ issue_ready(void)
 	return events;
 }
 
-size_t
+__attribute__((noinline)) size_t
 batoni_settle(void)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -232,7 +232,7 @@ batoni_settle(void)
 }
 
 /* Rare things: cancels asked for while another drove, communicators that broke. */
-static size_t
+static __attribute__((noinline)) size_t
 attend(void)
 {
 	struct batoni_engine *e = &batoni_engine;
