@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A seeded random load on one communicator, the same code for ranks that are
+ * threads and ranks that are processes.
+ *
+ * Each rank runs a few workers.  Worker w of one rank talks to worker w of all
+ * other ranks, on tags of its own, and both sides draw the same plan from the
+ * same seed: what is sent, how long it is, how long the receive is, on which
+ * streams, in groups or not.  So every payload, length and truncation is known.
+ * Beside that each worker makes operations that nobody answers and ends them by
+ * cancel or deadline, which the other side never notices.
+ */
+#ifndef STRESS_H
+#define STRESS_H
+
+#include <stdint.h>
+
+#include "baton.h"
+
+struct stress_options {
+	uint64_t seed;
+	int workers;
+	int rounds; /* of each worker */
+};
+
+/* --seed N, --workers N, --rounds N.  The seed is drawn when it is not given. */
+struct stress_options stress_options(int argc, char **argv, int rounds);
+
+/* Run this rank's workers to their end.  Returns the number of failures; what
+ * fails is printed, with what is needed to have it again. */
+int stress_rank(struct baton_comm *comm, const struct stress_options *options);
+
+#endif
