@@ -130,11 +130,14 @@ batoni_op_passed(struct batoni_op *op)
 static void
 transfer_reached(struct batoni_op *op)
 {
+	bool waits = op->state == BATONI_QUEUED;
+
+	/* ENDED: canceled before, and with this it may be somebody else's. */
 	batoni_op_passed(op);
-	if (op->state == BATONI_QUEUED)
+	if (waits)
 		batoni_op_arm(op);
 	/* NEW: batoni_op_place is at work or still to come, and will see the
-	 * flag.  ENDED: canceled before. */
+	 * flag. */
 }
 
 void
