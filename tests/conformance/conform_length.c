@@ -137,6 +137,72 @@ a_longer_message_is_truncated_and_writes_nothing_behind(struct conform *c)
 	}
 }
 
+static const struct {
+	size_t bytes, capacity;
+} cuts[] = {
+	{ 8, 4 },       { 212, 161 },   { 2047, 64 },    { 2048, 2047 },
+	{ 2049, 64 },   { 4096, 4095 }, { 7168, 100 },   { 7169, 7168 },
+	{ 16385, 100 }, { 65536, 64 },  { 65536, 65535 }, { MIB, 3000 },
+};
+#define CUTS (sizeof(cuts) / sizeof(cuts[0]))
+
+static void
+check_cut(struct conform *c, baton_request *request_p,
+          const unsigned char *buffer, size_t i)
+{
+	struct baton_completion done = { 0 };
+
+	FINISH_AS(c, BATON_ERR_TRUNCATED, request_p, &done);
+	CHECK_EQ(c, done.bytes, cuts[i].bytes);
+	CHECK_ALL(c, buffer + cuts[i].capacity, CANARIES, CANARY);
+}
+
+/* The message is there when the receive comes; several at once, then one. */
+static void
+a_message_that_came_first_is_truncated_too(struct conform *c)
+{
+	baton_request sends[CUTS] = { 0 }, request;
+
+	for (size_t i = 0; i < CUTS && c->rank == 0; i++)
+		sends[i] = SEND(c, conform_filled(c, cuts[i].bytes, 1),
+		                cuts[i].bytes, 1, 0, c->stream,
+		                &conform_detached);
+	conform_sync(c);
+	for (size_t i = 0; i < CUTS && c->rank == 1; i++) {
+		unsigned char *buffer = guarded(c, cuts[i].capacity);
+
+		request = RECV(c, buffer, cuts[i].capacity, 0, 0, c->stream,
+		               NULL);
+		check_cut(c, &request, buffer, i);
+	}
+	FINISH_ALL(c, sends, c->rank == 0 ? CUTS : 0);
+	conform_sync(c);
+	conform_sound(c);
+}
+
+static void
+a_message_to_oneself_is_truncated(struct conform *c)
+{
+	for (int send_first = 0; send_first < 2; send_first++) {
+		for (size_t i = 0; i < CUTS; i++) {
+			unsigned char *buffer = guarded(c, cuts[i].capacity);
+			void *data = conform_filled(c, cuts[i].bytes, 1);
+			baton_request send = 0, request;
+
+			if (send_first)
+				send = SEND(c, data, cuts[i].bytes, c->rank, 0,
+				            c->stream, &conform_detached);
+			request = RECV(c, buffer, cuts[i].capacity, c->rank, 0,
+			               c->stream, &conform_detached);
+			if (!send_first)
+				send = SEND(c, data, cuts[i].bytes, c->rank, 0,
+				            c->stream, &conform_detached);
+			FINISH(c, BATON_OK, &send);
+			check_cut(c, &request, buffer, i);
+		}
+	}
+}
+
 /* Truncated ones in the middle of a busy FIFO disturb none of their neighbours. */
 static void
 neighbours_of_a_truncated_message_arrive(struct conform *c)
@@ -362,6 +428,10 @@ const struct conform_case conform_length[] = {
 	  .needs = BATON_CAP_TRUNCATION },
 	{ CASE(a_longer_message_is_truncated_and_writes_nothing_behind),
 	  .ranks_min = 2, .needs = BATON_CAP_TRUNCATION },
+	{ CASE(a_message_that_came_first_is_truncated_too), .ranks_min = 2,
+	  .needs = BATON_CAP_TRUNCATION },
+	{ CASE(a_message_to_oneself_is_truncated),
+	  .needs = BATON_CAP_TRUNCATION | BATON_CAP_SELF },
 	{ CASE(neighbours_of_a_truncated_message_arrive), .ranks_min = 2,
 	  .needs = BATON_CAP_TRUNCATION },
 	{ CASE(a_truncated_recv_releases_its_stream), .ranks_min = 2,
