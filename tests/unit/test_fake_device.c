@@ -627,6 +627,8 @@ crowd_main(void *argument)
 		if (i % 16 == 15)
 			fake_device_step(b->stream, 0);
 	}
+	/* The probes are on this stack. */
+	fake_device_step(b->stream, 0);
 	return NULL;
 }
 
