@@ -136,10 +136,12 @@ test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
              struct batoni_mpi_body *body, uint32_t first, uint32_t end)
 {
 	for (uint32_t i = end; i-- > first;) {
-		int done = 0;
-		int code = MPI_Test(&mpi->requests[i], &done,
-		                    MPI_STATUS_IGNORE);
+		int done = batoni_mpi_is_complete(mpi, &mpi->requests[i]);
+		int code = MPI_SUCCESS;
 
+		if (!done)
+			code = MPI_Test(&mpi->requests[i], &done,
+			                MPI_STATUS_IGNORE);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_fail(mpi, transfer, "MPI_Test", code,
 			                       NULL);

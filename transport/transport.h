@@ -42,8 +42,15 @@ struct batoni_transfer {
 	int tag;
 	/* This record's index in the pool, below requests_max: transports keep
 	 * what they need for a transfer in arrays of their own. */
-	uint32_t slot : 24;
-	uint32_t direction : 8; /* enum batoni_direction */
+	union {
+		struct {
+			uint32_t slot : 24;
+			uint32_t direction : 8; /* enum batoni_direction */
+		};
+		/* Both, written by one store: a load of one soon after a store
+		 * of the other would wait for it. */
+		uint32_t slot_direction;
+	};
 };
 
 struct batoni_transport;
