@@ -86,7 +86,7 @@ struct batoni_engine {
 	atomic_uint attention;              /* cancels and breaks to look for */
 	atomic_uint sleepers;               /* hosts that wait for a turn */
 	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
-	atomic_uint placing;                /* the inbox is being placed */
+	atomic_uint in_hand;                /* the driver is placing or collecting */
 	atomic_uint takers;                 /* threads that must have the lock */
 	atomic_bool deep;                   /* the thread sleeps for good */
 

@@ -60,9 +60,9 @@ fill(struct batoni_op *op, enum batoni_op_kind kind, struct baton_comm *comm,
 	op->transfer.done_bytes = 0;
 	op->transfer.stream = stream;
 	op->transfer.native_call = NULL;
-	op->transfer.slot = slot & 0xffffffu;
-	op->transfer.direction =
-		kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
+	op->transfer.slot_direction =
+		slot | (kind == BATONI_KIND_SEND ? BATONI_SEND << 24
+	                                         : BATONI_RECV << 24);
 	op->item.next = NULL;
 	op->item.reached = batoni_reached_inline;
 	op->item.word = detached ? NULL : &comm->pool.words[slot];

@@ -120,31 +120,34 @@ batoni_place_inbox(void)
 	size_t events = 0;
 
 	/* For batoni_stream_state: what left the inbox is not placed yet. */
-	atomic_store(&e->placing, 1);
+	atomic_store(&e->in_hand, 1);
 	for (op = take_inbox(); op; events++) {
 		struct batoni_op *next = op->next;
 
 		batoni_op_place(op);
 		op = next;
 	}
-	atomic_store(&e->placing, 0);
+	atomic_store(&e->in_hand, 0);
 	return events;
 }
 
 static __attribute__((noinline)) size_t
 collect_posted(void)
 {
-	struct batoni_op *op = take_posted();
+	struct batoni_engine *e = &batoni_engine;
+	struct batoni_op *op;
 	size_t events = 0;
 
+	atomic_store(&e->in_hand, 1);
 	/* One that is posted was pushed to the inbox before, or is about to be
 	 * by its enqueuer: batoni_op_place finds it reached then. */
-	for (; op; events++) {
+	for (op = take_posted(); op; events++) {
 		struct batoni_op *next = op->posted;
 
 		batoni_op_reached(op);
 		op = next;
 	}
+	atomic_store(&e->in_hand, 0);
 	return events;
 }
 
@@ -154,17 +157,25 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	struct batoni_engine *e = &batoni_engine;
 	enum baton_status status;
 
-	/* Our own records may be in the inbox, or out of it and not placed yet.
-	 * Whose they are can only be told by placing them. */
-	if (comm->in_engine &&
-	    (atomic_load(&e->inbox) || atomic_load(&e->placing))) {
+	/* An asynchronous stream that is idle has posted all its triggers. */
+	if (!comm->in_engine) {
+		status = comm->device_ops->stream_idle(comm->device, stream);
+		if (status != BATON_OK)
+			return status;
+	}
+	/* Our own records may be in the inbox or posted, or out of there and in
+	 * the driver's hands.  Whose they are can only be told by going through
+	 * them. */
+	if (atomic_load(&e->inbox) || atomic_load(&e->posted) ||
+	    atomic_load(&e->in_hand)) {
 		batoni_take();
 		batoni_place_inbox();
+		collect_posted();
 		batoni_settle();
-		status = comm->device_ops->stream_idle(comm->device, stream);
 		batoni_leave();
-		return status;
 	}
+	if (!comm->in_engine)
+		return BATON_OK;
 	return comm->device_ops->stream_idle(comm->device, stream);
 }
 

@@ -595,6 +595,25 @@ batoni_op_place_issued(struct batoni_op *op)
 	comm->marked_tail = &op->next;
 }
 
+/* What its marks say: PENDING, OK, or the device's error. */
+static enum baton_status
+look_at_marks(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	struct batoni_mark *marks =
+		&comm->marks[2 * batoni_pool_slot(&comm->pool, op)];
+	enum baton_status status;
+
+	if (!(op->flags & BATONI_FLAG_ARMED)) {
+		status = comm->device_ops->mark_done(comm->device, &marks[0]);
+		if (status != BATON_OK)
+			return status;
+		op->flags |= BATONI_FLAG_ARMED;
+		start_clock(op);
+	}
+	return comm->device_ops->mark_done(comm->device, &marks[1]);
+}
+
 size_t
 batoni_comm_watch(struct baton_comm *comm)
 {
@@ -603,20 +622,16 @@ batoni_comm_watch(struct baton_comm *comm)
 	size_t events = 0;
 
 	while ((op = *link)) {
-		struct batoni_mark *marks =
-			&comm->marks[2 * batoni_pool_slot(&comm->pool, op)];
+		enum baton_status status = look_at_marks(op);
 
-		if (!(op->flags & BATONI_FLAG_ARMED) &&
-		    comm->device_ops->mark_done(comm->device, &marks[0]) ==
-		            BATON_OK) {
-			op->flags |= BATONI_FLAG_ARMED;
-			start_clock(op);
-		}
-		if (!(op->flags & BATONI_FLAG_ARMED) ||
-		    comm->device_ops->mark_done(comm->device, &marks[1]) ==
-		            BATON_PENDING) {
+		if (status == BATON_PENDING) {
 			link = &op->next;
 			continue;
+		}
+		if (status != BATON_OK) {
+			batoni_comm_break(comm, status,
+			                  "the device lost sight of an operation");
+			return events + 1;
 		}
 		*link = op->next;
 		op->transfer.done_bytes = op->transfer.bytes;

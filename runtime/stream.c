@@ -7,6 +7,8 @@
  */
 #include "core.h"
 
+#include <sched.h>
+
 #include "log.h"
 
 #define ERRORS_MAX 64u
@@ -148,6 +150,19 @@ is_done(void *arg, bool driving)
 	       BATONI_OP_DONE;
 }
 
+/* The record was reached; an asynchronous device still has to step over it before
+ * it calls the stream idle.  That takes a moment, unless others enqueue. */
+static void
+let_pass(struct baton_comm *comm, baton_stream stream)
+{
+	for (unsigned tries = 0;
+	     tries < 1000 && !comm->in_engine &&
+	     comm->device_ops->stream_idle(comm->device, stream) ==
+	             BATON_PENDING;
+	     tries++)
+		sched_yield();
+}
+
 /* A record on this stack: it needs no slot, so it is never refused for want of
  * one, and it outlives its use because we wait for it. */
 enum baton_status
@@ -179,6 +194,7 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 		if (status != BATON_OK)
 			return status;
 		batoni_wait_until(is_done, &op, -1);
+		let_pass(comm, stream);
 	}
 	return take_error(stream);
 }
