@@ -233,6 +233,11 @@ void batoni_op_complete(struct batoni_op *op, enum baton_status status);
 void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
 /* The stream does not touch its item any more. */
 void batoni_op_passed(struct batoni_op *op);
+/* The clock of its deadline starts, and its time stamp is taken. */
+void batoni_op_start_clock(struct batoni_op *op);
+
+/* ---- sweep.c: a communicator's operations together; the driver ---- */
+
 /* End all operations of the communicator with status and release all streams. */
 void batoni_comm_end_all(struct baton_comm *comm, enum baton_status status);
 /* Expire deadlines.  Returns events. */
