@@ -236,6 +236,17 @@ void batoni_op_passed(struct batoni_op *op);
 /* The clock of its deadline starts, and its time stamp is taken. */
 void batoni_op_start_clock(struct batoni_op *op);
 
+/* Its head is armed: batoni_settle issues it. */
+void batoni_fifo_make_ready(struct batoni_fifo *fifo);
+/* On the engine's finish list: batoni_settle ends it. */
+void batoni_op_finish(struct batoni_op *op);
+/* It goes without a completion: a group's record, a member of a void group. */
+void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
+/* Out of the FIFO it waits in, if any. */
+void batoni_op_leave_fifo(struct batoni_op *op);
+/* The callbacks that the transport gets. */
+void batoni_host_init(struct baton_comm *comm);
+
 /* ---- sweep.c: a communicator's operations together; the driver ---- */
 
 /* End all operations of the communicator with status and release all streams. */
@@ -246,16 +257,8 @@ size_t batoni_comm_expire(struct baton_comm *comm);
 size_t batoni_comm_attend(struct baton_comm *comm);
 /* Look at the marks of a stream-issued transport. */
 size_t batoni_comm_watch(struct baton_comm *comm);
-void batoni_fifo_make_ready(struct batoni_fifo *fifo);
 /* A transfer that a stream-issued transport has got already. */
 void batoni_op_place_issued(struct batoni_op *op);
-/* On the engine's finish list: batoni_settle ends it. */
-void batoni_op_finish(struct batoni_op *op);
-/* It goes without a completion: a group's record, a member of a void group. */
-void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
-/* Out of the FIFO it waits in, if any. */
-void batoni_op_leave_fifo(struct batoni_op *op);
-void batoni_host_init(struct baton_comm *comm);
 /* Break: status and why, once; what is pending ends at the next pass. */
 void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                        const char *why);
