@@ -353,7 +353,7 @@ a_queued_request_can_be_waited_for_too(struct conform *c)
 	CHECK_OK(c, baton_record(c->comm, c->stream, &options, &request));
 	CHECK_OK(c, baton_wait(request, conform_patience(c), NULL));
 	CHECK_OK(c, baton_test(request, NULL));
-	CHECK_EQ(c, baton_queue_poll(queue, done, 4), 1);
+	CHECK_EQ(c, poll_all(c, queue, done, 1), 1);
 	CHECK_EQ(c, done[0].user_data, 9);
 	CHECK_STATUS(c, BATON_ERR_STALE, baton_test(request, NULL));
 	baton_queue_destroy(queue);
