@@ -2,8 +2,8 @@
 /*
  * The MPI transport: issue, test, take_back.
  *
- * A message of up to 2 KiB is one MPI message on the user's tag ("raw").  Any
- * other is announced on that tag by a header of a length that raw messages never
+ * A message of up to 2 KiB to another rank is one MPI message on the user's tag
+ * ("raw").  Any other is announced on that tag by a header of a length that raw messages never
  * have, and its body follows on a tag of its own (mpi_body.c).  So a receive
  * posts one small first part, and what arrives in it says what it is by its
  * length alone: nothing is added to a short message, and a long one is received
@@ -26,10 +26,17 @@
 
 #define WINDOW 64u
 
+/* To itself a rank sends raw only what fits every first part: Open MPI lets a
+ * message from the same process run past the end of a receive at any length. */
 static inline bool
-is_raw(size_t bytes)
+is_raw(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
 {
-	return bytes <= BATONI_MPI_RAW_MAX && bytes != BATONI_MPI_HEADER_BYTES;
+	size_t bytes = transfer->bytes;
+
+	return bytes < BATONI_MPI_HEADER_BYTES ||
+	       (bytes > BATONI_MPI_HEADER_BYTES &&
+	        bytes <= BATONI_MPI_RAW_MAX &&
+	        transfer->peer != mpi->base.rank);
 }
 
 enum baton_status
@@ -126,7 +133,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	transfer->done_bytes = 0;
 	if (transfer->direction == BATONI_RECV)
 		status = recv_first(mpi, transfer);
-	else if (is_raw(transfer->bytes))
+	else if (is_raw(mpi, transfer))
 		status = send_raw(mpi, transfer);
 	else
 		status = batoni_mpi_body_send(mpi, transfer);

@@ -38,7 +38,7 @@
  * A receive shorter than BOUNCE_BYTES goes through its slot's own room of that
  * size: a header must always fit.  Other receives end in the user's buffer, and
  * a raw message that is longer than one of those is cut off by MPI, which Open
- * MPI does safely below 4 KiB, telling the true length.  MPICH does not tell the
+ * MPI does safely below 4 KiB between processes, telling the true length.  MPICH does not tell the
  * length, and raises the error of MPI_Testsome on the program's communicators,
  * where it is fatal: there no receive that MPI could cut off is posted at all.
  */

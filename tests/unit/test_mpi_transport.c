@@ -351,6 +351,45 @@ START_TEST(a_longer_message_is_truncated_and_nothing_is_overwritten)
 }
 END_TEST
 
+/* Open MPI cuts nothing off between a process and itself, at any length. */
+static void
+truncate_self(size_t capacity, size_t bytes, bool posted)
+{
+	unsigned char *out = message(bytes, 9);
+	unsigned char *in = room(capacity);
+	struct op *send = NULL, *recv;
+
+	world.used = 0;
+	if (!posted)
+		send = sent(out, bytes, world.rank, 7);
+	recv = post(in, capacity, world.rank, 7);
+	if (posted)
+		send = sent(out, bytes, world.rank, 7);
+	finish(recv, BATON_ERR_TRUNCATED, bytes);
+	finish(send, BATON_OK, bytes);
+	check_guard(in, capacity, capacity);
+	free(out);
+	free(in);
+}
+
+START_TEST(a_longer_message_to_oneself_is_truncated_too)
+{
+	const size_t capacities[] = {0, 8, 60, 61, 62, 511, 2047, 4096};
+	const size_t lengths[] = {1,    60,   61,    62,      512,
+	                          2048, 2049, 65537, 17u << 20};
+
+	for (size_t c = 0; c < 8; c++) {
+		for (size_t l = 0; l < 9; l++) {
+			if (lengths[l] <= capacities[c])
+				continue;
+			truncate_self(capacities[c], lengths[l], true);
+			truncate_self(capacities[c], lengths[l], false);
+		}
+	}
+	close_world();
+}
+END_TEST
+
 START_TEST(messages_of_one_tag_arrive_in_order_whatever_their_path)
 {
 	enum { N = 60 };
@@ -754,6 +793,7 @@ run_all(void)
 		every_size_arrives_whole_in_both_directions,
 		a_shorter_message_leaves_the_rest_of_the_buffer,
 		a_longer_message_is_truncated_and_nothing_is_overwritten,
+		a_longer_message_to_oneself_is_truncated_too,
 		messages_of_one_tag_arrive_in_order_whatever_their_path,
 		headers_may_be_received_in_any_order_of_tags,
 		hundreds_in_flight_all_end_once,
