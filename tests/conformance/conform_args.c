@@ -262,6 +262,8 @@ a_bad_stream_is_refused(struct conform *c)
 
 	CHECK_OK(c, baton_stream_create(c->comm, &gone));
 	CHECK_OK(c, baton_stream_destroy(c->comm, gone));
+	/* Handles are the process's: another rank may have been given this one. */
+	conform_sync(c);
 	for (int i = 0; i < 2; i++) {
 		baton_stream bad = i ? gone : bogus;
 
