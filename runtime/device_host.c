@@ -13,7 +13,7 @@
  *
  * All communicators share the streams.  They live in one reserved range of
  * addresses, so that any handle can be checked without touching memory that is
- * not ours; a destroyed stream's place is used again.
+ * not ours; a destroyed stream's place is used again only when all have been.
  *
  * `registry_lock` guards creation and destruction; a stream's own fields are the
  * driver's, but for `busy` (atomic, for stream_idle) and the worker's slot (its
@@ -67,7 +67,8 @@ static struct stream *blocked[BLOCKED_BUCKETS]; /* driver */
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *_Atomic range; /* STREAMS_MAX of them */
-static struct stream *free_streams;  /* guarded by registry_lock */
+static struct stream *free_streams;  /* oldest first; guarded by registry_lock */
+static struct stream **free_tail = &free_streams; /* likewise */
 static uint32_t streams_made;        /* guarded by registry_lock */
 
 static struct stream *
@@ -308,29 +309,41 @@ host_stream_check(struct batoni_device *device, baton_stream handle,
 	return prepare_launch(stream);
 }
 
-/* A place for one more stream; with the lock held. */
+static enum baton_status
+reserve_range_locked(void)
+{
+	void *pages;
+
+	if (atomic_load(&range))
+		return BATON_OK;
+	pages = mmap(NULL, STREAMS_MAX * sizeof(struct stream),
+	             PROT_READ | PROT_WRITE,
+	             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (pages == MAP_FAILED)
+		return BATON_ERR_NOMEM;
+	atomic_store_explicit(&range, pages, memory_order_release);
+	return BATON_OK;
+}
+
+/* A place for one more stream; with the lock held.  New ones first, then those
+ * that have been free the longest: a handle that is used after its stream was
+ * destroyed shall not fit another stream soon. */
 static struct stream *
 take_place_locked(void)
 {
-	struct stream *stream = free_streams;
-	struct stream *first = atomic_load(&range);
+	struct stream *stream;
 
+	if (reserve_range_locked() != BATON_OK)
+		return NULL;
+	if (streams_made < STREAMS_MAX)
+		return &atomic_load(&range)[streams_made++];
+	stream = free_streams;
 	if (stream) {
 		free_streams = stream->next_free;
-		return stream;
+		if (!free_streams)
+			free_tail = &free_streams;
 	}
-	if (!first) {
-		void *pages = mmap(NULL, STREAMS_MAX * sizeof(*first),
-		                   PROT_READ | PROT_WRITE,
-		                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		                   -1, 0);
-
-		if (pages == MAP_FAILED)
-			return NULL;
-		first = pages;
-		atomic_store_explicit(&range, first, memory_order_release);
-	}
-	return streams_made < STREAMS_MAX ? &first[streams_made++] : NULL;
+	return stream;
 }
 
 static enum baton_status
@@ -364,8 +377,9 @@ host_stream_destroy(struct batoni_device *device, baton_stream handle)
 		return BATON_ERR_INVALID;
 	}
 	worker = atomic_exchange(&stream->worker, NULL);
-	stream->next_free = free_streams;
-	free_streams = stream;
+	stream->next_free = NULL;
+	*free_tail = stream;
+	free_tail = &stream->next_free;
 	pthread_mutex_unlock(&registry_lock);
 	if (worker)
 		worker_stop(worker);

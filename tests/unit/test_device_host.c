@@ -458,20 +458,23 @@ START_TEST(busy_stream_is_not_destroyed)
 }
 END_TEST
 
-START_TEST(places_of_destroyed_streams_are_used_again)
+START_TEST(handle_of_a_destroyed_stream_fits_no_other_soon)
 {
 	baton_stream first = stream(), second = stream();
 
 	ck_assert_ptr_ne(first, second);
 	/* With and without a worker. */
 	for (int i = 0; i < 100; i++) {
-		baton_stream s = stream();
+		baton_stream s = stream(), next;
 
 		ck_assert_int_eq(ops->stream_check(device(), s, i % 2),
 		                 BATON_OK);
 		destroy(s);
-		ck_assert_ptr_eq(stream(), s);
-		destroy(s);
+		next = stream();
+		ck_assert_ptr_ne(next, s);
+		ck_assert_int_eq(ops->stream_check(device(), s, false),
+		                 BATON_ERR_INVALID);
+		destroy(next);
 	}
 	destroy(first);
 	destroy(second);
@@ -531,7 +534,7 @@ main(void)
 		thread_without_memory_is_nomem_and_the_stream_lives,
 		handle_that_is_no_stream_is_told,
 		busy_stream_is_not_destroyed,
-		places_of_destroyed_streams_are_used_again,
+		handle_of_a_destroyed_stream_fits_no_other_soon,
 		streams_run_out_in_order,
 		marks_are_not_for_this_device,
 	};
