@@ -109,9 +109,9 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	int length = BATONI_MPI_RAW_MAX;
 	int code;
 
-	if (transfer->bytes < BATONI_MPI_BOUNCE_BYTES) {
+	if (transfer->bytes < mpi->bounce_bytes) {
 		buffer = batoni_mpi_side(mpi, transfer);
-		length = BATONI_MPI_BOUNCE_BYTES;
+		length = (int)mpi->bounce_bytes;
 	} else if (transfer->bytes < BATONI_MPI_RAW_MAX) {
 		length = (int)transfer->bytes;
 	}
@@ -173,7 +173,7 @@ static inline enum baton_status
 first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
            const MPI_Status *status)
 {
-	bool bounced = transfer->bytes < BATONI_MPI_BOUNCE_BYTES;
+	bool bounced = transfer->bytes < mpi->bounce_bytes;
 	const void *side = batoni_mpi_side(mpi, transfer);
 	int length;
 

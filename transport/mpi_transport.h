@@ -35,19 +35,17 @@
 #define BATONI_MPI_WIRE_VERSION 1u
 
 /*
- * A receive shorter than BOUNCE_BYTES goes through its slot's own room of that
+ * A receive shorter than bounce_bytes goes through its slot's own room of that
  * size: a header must always fit.  Other receives end in the user's buffer, and
  * a raw message that is longer than one of those is cut off by MPI, which Open
- * MPI does safely below 4 KiB between processes, telling the true length.  MPICH does not tell the
- * length, and raises the error of MPI_Testsome on the program's communicators,
- * where it is fatal: there no receive that MPI could cut off is posted at all.
+ * MPI does safely between processes where it sends eagerly (below 4 KiB unless
+ * told otherwise), telling the true length.  MPICH does not tell the length, and
+ * raises the error of MPI_Testsome on the program's communicators, where it is
+ * fatal.  Where MPI is not known to cut well, all first parts are of full length:
+ * it never has to.
  */
-#ifdef OPEN_MPI
-#define BATONI_MPI_BOUNCE_BYTES BATONI_MPI_HEADER_BYTES
-#else
-#define BATONI_MPI_BOUNCE_BYTES BATONI_MPI_RAW_MAX
-#endif
-#define BATONI_MPI_SIDE_BYTES ((BATONI_MPI_BOUNCE_BYTES + 63) & ~63)
+#define BATONI_MPI_BOUNCE_CUT BATONI_MPI_HEADER_BYTES
+#define BATONI_MPI_BOUNCE_FULL BATONI_MPI_RAW_MAX
 
 /* What one MPI request is for. */
 enum batoni_mpi_part {
@@ -86,6 +84,8 @@ struct batoni_mpi {
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
 	unsigned char *sides;
+	uint32_t side_bytes;
+	uint32_t bounce_bytes; /* BATONI_MPI_BOUNCE_* */
 	/* By peer: number of the next body. */
 	uint32_t *sequences;
 	int body_tag_base;
@@ -128,7 +128,7 @@ static inline unsigned char *
 batoni_mpi_side(const struct batoni_mpi *mpi,
                 const struct batoni_transfer *transfer)
 {
-	return mpi->sides + (size_t)transfer->slot * BATONI_MPI_SIDE_BYTES;
+	return mpi->sides + (size_t)transfer->slot * mpi->side_bytes;
 }
 
 /* Note requests[count], just started, as the transfer's. */
