@@ -86,6 +86,17 @@ batoni_doze(unsigned who, uint64_t nap_ns)
 
 /* ---- hosts that wait ---- */
 
+/* Tell the core that this is a spin. */
+static inline void
+relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* The earliest deadline of an operation, and whether some transport has to be
  * looked at for things to go on. */
 bool
@@ -212,7 +223,7 @@ batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 		    batoni_real_ns() >= limit_ns)
 			return false;
 		if (spins < TURN_SPINS)
-			__builtin_ia32_pause();
+			relax();
 		else if (await_turn(ready, arg))
 			return true;
 	}

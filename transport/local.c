@@ -379,8 +379,6 @@ local_take_back(struct batoni_transport *transport,
 	return BATON_ERR_INVALID;
 }
 
-/* An ask stands: a rank that gives up waiting and asks again later is not
- * counted twice, and its peers may have left meanwhile. */
 /* A rank leaves alone: what it sent has been copied when it ends, and one thread
  * may hold several ranks and destroy them one after the other. */
 static enum baton_status
