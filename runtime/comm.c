@@ -277,18 +277,10 @@ batoni_comm_discard(struct baton_comm *comm)
 	comm_free(comm);
 }
 
-static enum baton_status
-create_alone(const struct baton_comm_options *options,
-             struct baton_comm **comm_p)
-{
-	return baton_comm_create_local(1, options, comm_p);
-}
-
 enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p)
 {
-	struct baton_comm_options alone = BATON_COMM_OPTIONS_INIT;
 	const struct batoni_world *world;
 	struct batoni_comm_plan plan;
 	enum baton_status status;
@@ -306,7 +298,7 @@ baton_comm_create(const struct baton_comm_options *options,
 		return status;
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
-		return create_alone(options, comm_p);
+		return baton_comm_create_local(1, options, comm_p);
 	world = batoni_world_find(plan.transport);
 	if (world) {
 		plan.transport = world->id;
@@ -318,9 +310,8 @@ baton_comm_create(const struct baton_comm_options *options,
 		                     "this build of Baton has no MPI; install one "
 		                     "(Debian: libopenmpi-dev, openmpi-bin) and "
 		                     "build again with -DBATON_WITH_MPI=ON");
-	if (options)
-		alone = *options;
-	return create_alone(&alone, comm_p);
+	/* Alone: a world of one. */
+	return baton_comm_create_local(1, options, comm_p);
 }
 
 /* ---- ways out ---- */
