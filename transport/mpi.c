@@ -26,17 +26,11 @@
 
 #define WINDOW 64u
 
-/* To itself a rank sends raw only what fits every first part: Open MPI lets a
- * message from the same process run past the end of a receive at any length. */
 static inline bool
-is_raw(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
+is_raw(const struct batoni_transfer *transfer)
 {
-	size_t bytes = transfer->bytes;
-
-	return bytes < BATONI_MPI_HEADER_BYTES ||
-	       (bytes > BATONI_MPI_HEADER_BYTES &&
-	        bytes <= BATONI_MPI_RAW_MAX &&
-	        transfer->peer != mpi->base.rank);
+	return transfer->bytes <= BATONI_MPI_RAW_MAX &&
+	       transfer->bytes != BATONI_MPI_HEADER_BYTES;
 }
 
 enum baton_status
@@ -100,22 +94,23 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
+/* Is the buffer too short for a first part, whatever it turns out to be? */
+static inline bool
+is_bounced(const struct batoni_transfer *transfer)
+{
+	return transfer->bytes < BATONI_MPI_RAW_MAX;
+}
+
 /* Post the first part.  It is not tested here: MPI might copy something large
  * meanwhile. */
 static enum baton_status
 recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
-	void *buffer = transfer->buffer;
-	int length = BATONI_MPI_RAW_MAX;
+	void *buffer = is_bounced(transfer) ? batoni_mpi_side(mpi, transfer)
+	                                    : transfer->buffer;
 	int code;
 
-	if (transfer->bytes < mpi->bounce_bytes) {
-		buffer = batoni_mpi_side(mpi, transfer);
-		length = (int)mpi->bounce_bytes;
-	} else if (transfer->bytes < BATONI_MPI_RAW_MAX) {
-		length = (int)transfer->bytes;
-	}
-	code = MPI_Irecv(buffer, length, MPI_BYTE, transfer->peer,
+	code = MPI_Irecv(buffer, BATONI_MPI_RAW_MAX, MPI_BYTE, transfer->peer,
 	                 transfer->tag, mpi->comm,
 	                 &mpi->requests[mpi->count]);
 	if (code != MPI_SUCCESS)
@@ -133,7 +128,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	transfer->done_bytes = 0;
 	if (transfer->direction == BATONI_RECV)
 		status = recv_first(mpi, transfer);
-	else if (is_raw(mpi, transfer))
+	else if (is_raw(transfer))
 		status = send_raw(mpi, transfer);
 	else
 		status = batoni_mpi_body_send(mpi, transfer);
@@ -147,38 +142,18 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* The first part ended in an error: cut off, or MPI is broken. */
-static enum baton_status
-first_error(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
-            const MPI_Status *status)
-{
-	int class = MPI_ERR_UNKNOWN;
-	int length = 0;
-
-	MPI_Error_class(code, &class);
-	if (class != MPI_ERR_TRUNCATE)
-		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
-	/* Open MPI counts what was sent.  Where a library counts what it kept,
-	 * the capacity is all that is known. */
-	MPI_Get_count(status, MPI_BYTE, &length);
-	transfer->done_bytes = transfer->bytes;
-	if (length > 0 && (size_t)length > transfer->bytes)
-		transfer->done_bytes = (size_t)length;
-	return BATON_ERR_TRUNCATED;
-}
-
 /* Something has matched the receive.  PENDING: it was a header, and the body is
  * under way. */
 static inline enum baton_status
 first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
            const MPI_Status *status)
 {
-	bool bounced = transfer->bytes < mpi->bounce_bytes;
+	bool bounced = is_bounced(transfer);
 	const void *side = batoni_mpi_side(mpi, transfer);
 	int length;
 
 	if (__builtin_expect(code != MPI_SUCCESS, 0))
-		return first_error(mpi, transfer, code, status);
+		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
 	MPI_Get_count(status, MPI_BYTE, &length);
 	if (length == BATONI_MPI_HEADER_BYTES) {
 		enum baton_status body = batoni_mpi_body_recv(

@@ -8,9 +8,7 @@
  * process, in a list, and so does its communicator.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mem.h"
 #include "log.h"
@@ -27,39 +25,6 @@ static void *lent_rooms;
 
 /* A line for the list's link comes first. */
 #define SIDES_OFFSET 64u
-
-#ifdef OPEN_MPI
-/*
- * A raw message that is longer than its receive is cut off, and the length of
- * what was sent told: where Open MPI sends it eagerly, as its defaults do up to 4
- * KiB and more.  mpirun hands parameters on in the environment.  (MPI_T would know
- * them from a parameter file too, but starting it takes Open MPI 4.1 0.2 s.)
- */
-static bool
-cuts_well(void)
-{
-	static const char before[] = "OMPI_MCA_btl_";
-	static const char after[] = "_eager_limit=";
-
-	for (char **variable = environ; variable && *variable; variable++) {
-		const char *value = strstr(*variable, after);
-
-		/* With room for its own headers. */
-		if (value &&
-		    strncmp(*variable, before, sizeof(before) - 1) == 0 &&
-		    strtoul(value + sizeof(after) - 1, NULL, 0) <
-		            BATONI_MPI_RAW_MAX + 256)
-			return false;
-	}
-	return true;
-}
-#else
-static bool
-cuts_well(void)
-{
-	return false;
-}
-#endif
 
 enum baton_status
 batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
@@ -78,10 +43,7 @@ batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
 	mpi->positions = batoni_alloc(requests_max, sizeof(*mpi->positions));
 	mpi->bodies = batoni_alloc(requests_max, sizeof(*mpi->bodies));
 	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
-	mpi->bounce_bytes = cuts_well() ? BATONI_MPI_BOUNCE_CUT
-	                                : BATONI_MPI_BOUNCE_FULL;
-	mpi->side_bytes = (mpi->bounce_bytes + 63) & ~63u;
-	sides = batoni_alloc((size_t)requests_max * mpi->side_bytes +
+	sides = batoni_alloc((size_t)requests_max * BATONI_MPI_RAW_MAX +
 	                             SIDES_OFFSET,
 	                     1);
 	if (sides)

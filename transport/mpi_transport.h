@@ -35,18 +35,17 @@
 #define BATONI_MPI_WIRE_VERSION 1u
 
 /*
- * A receive shorter than bounce_bytes goes through its slot's own room of that
- * size: a header must always fit.  Other receives end in the user's buffer, and
- * a raw message that is longer than one of those is cut off by MPI, which Open
- * MPI does safely between processes where it sends eagerly (below 4 KiB unless
- * told otherwise), telling the true length.  MPICH does not tell the length, and
- * raises the error of MPI_Testsome on the program's communicators, where it is
- * fatal.  Where MPI is not known to cut well, all first parts are of full length:
- * it never has to.
+ * No receive at MPI is ever too short for what may arrive: one that is shorter than
+ * BATONI_MPI_RAW_MAX goes through its slot's own room of that size, and costs a
+ * copy.  MPI could cut the message off instead, but not safely:
+ * - Open MPI 4.1 and 5.0 write past the end of the receive unless the message was
+ *   sent eagerly;
+ * - when one request ends in an error, Open MPI's MPI_Testsome frees every request
+ *   it was given whose status, not written yet, happens not to say "no error": those
+ *   of others, still under way, are then lost, with no index to tell of them;
+ * - MPICH does not tell the length, and raises the error on the program's
+ *   communicators, where it is fatal.
  */
-#define BATONI_MPI_BOUNCE_CUT BATONI_MPI_HEADER_BYTES
-#define BATONI_MPI_BOUNCE_FULL BATONI_MPI_RAW_MAX
-
 /* What one MPI request is for. */
 enum batoni_mpi_part {
 	BATONI_MPI_SEND,   /* a raw message */
@@ -80,12 +79,10 @@ struct batoni_mpi {
 	uint32_t cursor; /* where the next window of tests begins */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
 	/* By slot: where the request is (receives' first parts only), the body,
-	 * and SIDE_BYTES for a header or a short receive. */
+	 * and BATONI_MPI_RAW_MAX bytes for a header or a short receive. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
 	unsigned char *sides;
-	uint32_t side_bytes;
-	uint32_t bounce_bytes; /* BATONI_MPI_BOUNCE_* */
 	/* By peer: number of the next body. */
 	uint32_t *sequences;
 	int body_tag_base;
@@ -128,7 +125,7 @@ static inline unsigned char *
 batoni_mpi_side(const struct batoni_mpi *mpi,
                 const struct batoni_transfer *transfer)
 {
-	return mpi->sides + (size_t)transfer->slot * mpi->side_bytes;
+	return mpi->sides + (size_t)transfer->slot * BATONI_MPI_RAW_MAX;
 }
 
 /* Note requests[count], just started, as the transfer's. */
