@@ -93,8 +93,9 @@ typedef struct CUstream_st *baton_stream;
 typedef uint64_t baton_request;
 #define BATON_REQUEST_NULL ((baton_request)0)
 
-struct baton_comm;  /* one rank's end of a communicator */
-struct baton_queue; /* a completion queue */
+struct baton_comm;   /* one rank's end of a communicator */
+struct baton_queue;  /* a completion queue */
+struct baton_window; /* memory of every rank that the others may put into */
 
 enum baton_datatype {
 	BATON_INT8,
@@ -152,6 +153,10 @@ enum baton_progress {
 
 #define BATON_REQUESTS_MAX_DEFAULT 4096u
 #define BATON_REQUESTS_MAX_LIMIT (1u << 20)
+#define BATON_SIGNALS_MAX_DEFAULT 16
+#define BATON_SIGNALS_LIMIT 1024
+#define BATON_CONTEXTS_MAX_DEFAULT 4
+#define BATON_CONTEXTS_LIMIT 64
 
 struct baton_comm_options {
 	size_t size; /* of this struct; the initialiser sets it */
@@ -166,12 +171,17 @@ struct baton_comm_options {
 	 * 0 or negative: none. */
 	int64_t timeout_ns;
 	enum baton_progress progress;
+	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
+	 * BATON_CONTEXTS_LIMIT, 0 for the default.  Each pair of them is a
+	 * counter of 8 bytes for each rank.  The same on all ranks. */
+	int signals_max;
+	int contexts_max;
 	bool timestamps; /* fill the *_ns fields of completions */
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
-	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, false }
+	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false }
 /* clang-format on */
 
 /*
@@ -229,7 +239,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 /*
  * Collective over the communicator's ranks; local after an abort, and on the local
  * transport, where a rank leaves alone.  BUSY, before any communication, while
- * queues of it are alive.  Otherwise waits until this rank's operations have
+ * queues, windows or baton_mem_alloc memory of it are alive.  Otherwise waits until this rank's operations have
  * ended, no stream has items of it any more (launched functions, joins, and what
  * stands behind other communicators' work), and all ranks have called (not after
  * an abort); for at most the options' timeout_ns; TIMEOUT leaves the communicator there and may be
@@ -269,6 +279,13 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_CAP_TRUNCATION (1u << 3) /* longer ones end in TRUNCATED */
 #define BATON_CAP_CANCEL (1u << 4)     /* one operation can end alone */
 #define BATON_CAP_SELF (1u << 5)       /* send to oneself without a group */
+#define BATON_CAP_SIGNALS (1u << 6)    /* signal and wait_signal */
+#define BATON_CAP_WINDOWS (1u << 7)    /* windows and put_signal */
+
+/* How a put or a signal reaches a peer; chosen for each peer, once. */
+#define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
+#define BATON_WINDOW_PATH_VMWRITE (1u << 1) /* process_vm_writev, then a store */
+#define BATON_WINDOW_PATH_MESSAGE (1u << 2) /* messages, applied by the target */
 
 struct baton_comm_info {
 	size_t size; /* of this struct; set before the call */
@@ -285,6 +302,13 @@ struct baton_comm_info {
 	unsigned capabilities;
 	uint32_t requests_max;
 	bool engine_thread; /* the engine's own thread makes progress here */
+	int signals_max;
+	int contexts_max;
+	/* BATON_WINDOW_PATH_*, or'ed: the paths of signals without data to the
+	 * ranks of the communicator, and those of puts into the windows that are
+	 * registered now (of one window and peer: baton_window_path). */
+	unsigned signal_paths;
+	unsigned window_paths;
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or a size this library does
@@ -406,12 +430,144 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 
+/* ---- windows and signals ------------------------------------------------ */
+
+/*
+ * A signal adds one to a counter at the target: one counter for each (source,
+ * signal_index, context) of a communicator, 64 bits wide, that only grows.  A put
+ * with signal writes into the target's window first.
+ *
+ * The guarantee: a signal that is seen (by a wait that ended, or in a count)
+ * implies that its data, and that of all puts and all signals issued earlier to
+ * that peer in that context, are visible.  Issue is FIFO for each (peer, context),
+ * in the order of the calls, so a small put waits behind a large one unless a
+ * context separates them.
+ */
+
+/*
+ * Memory that windows reach fastest: on the host, shared memory without a name.
+ * bytes is at least 1; the memory is zero and aligned to a page.  Not collective.
+ * Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no windows),
+ * NOMEM (all of it is taken now, so that nothing fails later), SYSTEM.
+ */
+BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
+                                            size_t bytes, void **pointer_p);
+
+/* Give it back; NULL is fine.  Returns BATON_OK, INVALID (not from
+ * baton_mem_alloc of comm), BUSY (a window that is registered lies in it). */
+BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
+                                           void *pointer);
+
+/*
+ * Register bytes bytes at base as this rank's part of a new window.  Any memory of
+ * the program will do, of baton_mem_alloc it is reached fastest; it must stay until
+ * the window is deregistered.  Sizes may differ between ranks; 0 is legal, with any
+ * base.  Collective: call it on all ranks, in one order with the other collective
+ * calls, each rank on a thread of its own; blocks until all have called (for at
+ * most the communicator's timeout_ns).
+ * Returns BATON_OK; INVALID (base NULL with bytes > 0; inside a group); UNSUPPORTED
+ * (no windows here, or the path that BATON_WINDOW_PATH forces does not reach some
+ * peer); NOMEM; SYSTEM; TIMEOUT (which breaks the communicator: its ranks no longer
+ * agree); the error that broke the communicator.  A rank that is refused tells the
+ * others, and all are refused.
+ */
+BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
+                                                  struct baton_comm *comm,
+                                                  struct baton_window **window_p);
+
+/*
+ * End the window.  Collective, as registering.  The ranks agree first: BUSY on all
+ * of them when any has a put of its own into the window that has not ended, and the
+ * window stays.  Puts that have ended at their source are applied before it goes.
+ * NULL is fine, and not collective.  After an abort it is local.
+ * Returns BATON_OK, BUSY, INVALID (inside a group), TIMEOUT (as registering), the
+ * error that broke the communicator (never ABORTED: then it is local, and OK).
+ */
+BATON_API enum baton_status baton_window_deregister(struct baton_window *window);
+
+/* Bytes of that rank's part; 0 for NULL or a peer that is not there. */
+BATON_API size_t baton_window_size(const struct baton_window *window, int peer);
+
+/* The BATON_WINDOW_PATH_* of this rank's puts to peer; 0 as for the size. */
+BATON_API unsigned baton_window_path(const struct baton_window *window,
+                                     int peer);
+
+/*
+ * Put count elements into rank peer's part of the window, offset bytes from its
+ * beginning, then signal.  Enqueued as baton_send is; ends when local_buffer may be
+ * used again, which says nothing about the target.
+ *
+ * local_buffer  any memory; it must live until the operation ends (and while its
+ *               completion says BATON_COMPLETION_LENT); NULL only with count 0,
+ *               which is a signal alone.
+ * peer          0 to size-1; self is legal.
+ * peer_window_offset_bytes  offset plus length must lie in the *peer's* part.
+ * signal_index, context     0 to signals_max-1, 0 to contexts_max-1.
+ * flags         must be 0.
+ *
+ * An operation that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and
+ * never will, unless it is LENT; some of its data may be in the window.
+ * Returns as baton_send; INVALID also for a window of another communicator.  Ends in
+ * OK, TIMEOUT, CANCELED, ABORTED, PEER (that process is gone), MPI, SYSTEM.
+ */
+BATON_API enum baton_status
+baton_put_signal(const void *local_buffer, size_t count,
+                 enum baton_datatype type, int peer,
+                 struct baton_window *peer_window,
+                 size_t peer_window_offset_bytes, int signal_index, int context,
+                 unsigned flags, struct baton_comm *comm, baton_stream stream,
+                 const struct baton_op_options *options,
+                 baton_request *request_p);
+
+/* Signal alone: as baton_put_signal, without window and data. */
+BATON_API enum baton_status
+baton_signal(int peer, int signal_index, int context, unsigned flags,
+             struct baton_comm *comm, baton_stream stream,
+             const struct baton_op_options *options, baton_request *request_p);
+
+/* One counter, and how many signals to wait for. */
+struct baton_wait_signal_desc {
+	int op_count; /* at least 1 */
+	int peer;     /* the source, 0 to size-1 */
+	int signal_index;
+	int context;
+};
+
+/*
+ * Wait for signals.  At the call the wait is given the next op_count units of each
+ * counter that it names (signals that came early count; a counter named twice adds
+ * up); it ends when every counter has passed them, and waits for no other wait.
+ * One that ends early (TIMEOUT, CANCELED, ABORTED) gives its units back, and later
+ * waits move down.  It sleeps: waiting costs no processor.
+ *
+ * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.
+ * Returns as baton_send; AGAIN also when the descriptors of all outstanding waits
+ * together exceed requests_max.  Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (a
+ * process that it waits for is gone), MPI.
+ */
+#define BATON_WAIT_DESCS_MAX 65536u
+BATON_API enum baton_status
+baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
+                  struct baton_comm *comm, baton_stream stream,
+                  const struct baton_op_options *options,
+                  baton_request *request_p);
+
+/* All signals that ever arrived on one counter of this rank, waited for or not.
+ * Makes one pass of progress where signals travel by messages.
+ * Returns BATON_OK, INVALID, UNSUPPORTED. */
+BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer,
+                                               int signal_index, int context,
+                                               uint64_t *count_p);
+
 /* ---- requests ----------------------------------------------------------- */
 
 enum baton_operation {
 	BATON_OPERATION_SEND = 1,
 	BATON_OPERATION_RECV = 2,
-	BATON_OPERATION_RECORD = 3
+	BATON_OPERATION_RECORD = 3,
+	BATON_OPERATION_SIGNAL = 4,
+	BATON_OPERATION_PUT_SIGNAL = 5,
+	BATON_OPERATION_WAIT_SIGNAL = 6
 };
 
 /* The transport could not take the operation back when it ended early: the
@@ -422,10 +578,10 @@ enum baton_operation {
 struct baton_completion {
 	baton_request request;
 	enum baton_status status; /* how it ended, or BATON_PENDING */
-	int peer;                 /* -1 for a record */
-	int tag;                  /* -1 for a record */
-	size_t bytes;             /* sent, or what arrived (a TRUNCATED receive:
-	                             the length of the message) */
+	int peer;                 /* -1 for a record, and a wait for several */
+	int tag;                  /* of a send or receive, else -1 */
+	size_t bytes;             /* sent or put, or what arrived (a TRUNCATED
+	                             receive: the length of the message) */
 	uint64_t user_data;
 	int op;         /* enum baton_operation */
 	unsigned flags; /* BATON_COMPLETION_* */

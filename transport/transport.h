@@ -23,11 +23,18 @@
 
 #include <pthread.h>
 
-#include "baton.h"
+#include "shm.h"
 
-enum batoni_direction { BATONI_SEND, BATONI_RECV };
+/* Transports get the first two; the others are the one-sided layer's
+ * (runtime/onesided.h). */
+enum batoni_direction {
+	BATONI_SEND,
+	BATONI_RECV,
+	BATONI_PUT, /* or a signal alone: window is NULL */
+	BATONI_WAIT
+};
 
-/* One message, from one side.  Embedded in the engine's record; it belongs to
+/* One message, from one side, or one one-sided operation.  Embedded in the engine's record; it belongs to
  * the transport from issue to its end. */
 struct batoni_transfer {
 	void *buffer;        /* a send's is only read */
@@ -39,7 +46,7 @@ struct batoni_transfer {
 	const char *native_call;
 	int native_code;
 	int peer;
-	int tag;
+	int tag; /* of a BATONI_PUT: the context */
 	/* This record's index in the pool, below requests_max: transports keep
 	 * what they need for a transfer in arrays of their own. */
 	union {
@@ -110,6 +117,14 @@ struct batoni_transport_ops {
 	 * they go on.  Driver.  After it only close is called. */
 	void (*abort)(struct batoni_transport *transport);
 
+	/* Host-issued only: all ranks bring `bytes` (the same on all) and get
+	 * everybody's, by rank, in `all`.  PENDING until all have come, then OK;
+	 * called again with the same arguments until then, by one exchange of this
+	 * rank at a time.  Driver; must not block.  Or the error that makes it
+	 * impossible: NOMEM, MPI. */
+	enum baton_status (*exchange)(struct batoni_transport *transport,
+	                              const void *mine, size_t bytes, void *all);
+
 	/* Leave the communicator together with all other ranks: PENDING until
 	 * all have asked, then OK.  Driver, repeatedly; must not block.  Or the
 	 * error that makes it impossible. */
@@ -131,6 +146,24 @@ enum batoni_drivers {
 	BATONI_DRIVERS_MAIN     /* main_thread alone */
 };
 
+/*
+ * What this process can reach of a rank's without messages.  Whoever builds the
+ * communicator fills it in, and gives it back when the transport closes.
+ */
+struct batoni_peer {
+	/* The rank's segment (zeroed at first, aligned to 64 bytes; the one-sided
+	 * layer says how long and what is in it), mapped here; of this rank its
+	 * own.  NULL: not reachable. */
+	void *segment;
+	/* Where threads of its process sleep; not NULL where segment is not. */
+	struct batoni_bell *bell;
+	pid_t pid;  /* of its process, if that is on this host; else 0 */
+	int pidfd;  /* of it, or -1: this process, or none to be had */
+	bool within; /* its memory is this process's: no mapping is needed */
+	/* The same the other way: it has mapped our segment and our bell. */
+	bool reaches_us;
+};
+
 /* Must be first in every transport.  The leaf fills everything but `host` before
  * it hands it over; the engine sets `host`. */
 struct batoni_transport {
@@ -144,6 +177,13 @@ struct batoni_transport {
 	pthread_t main_thread;
 	char library[128]; /* for baton_comm_query */
 	/* The transport's own, read by the engine between slots (driver). */
+	/* Slots of transfers are 0 to slots-1: those of requests and, from
+	 * requests_max on, those of the one-sided layer's own messages, on tags
+	 * from hidden_tag (above tag_max) on, hidden_tags of them. */
+	uint32_t slots;
+	int hidden_tag;
+	int hidden_tags;
+	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	uint32_t in_flight; /* test is called only while it is above 0 */
 	/* Of those, the ones whose bytes are moving: the engine looks again
 	 * soon.  The others (receives that nothing has matched) can wait. */
@@ -153,9 +193,17 @@ struct batoni_transport {
 	bool quiet;
 };
 
+/* What a transport is opened with. */
+struct batoni_transport_config {
+	uint32_t slots;
+	int hidden_tags;
+	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
+};
+
 /* transport/local.c: all ranks at once, transports[0..size-1].  The ranks are
  * closed one by one.  OK, NOMEM. */
-enum baton_status batoni_local_open(int size, uint32_t requests_max,
+enum baton_status batoni_local_open(int size,
+                                    const struct batoni_transport_config *config,
                                     struct batoni_transport *transports[]);
 
 #endif

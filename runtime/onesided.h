@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract between the engine and what carries out signals, puts and waits
+ * (window/).  The engine treats such operations as it treats transfers: places,
+ * arms, issues, tests and ends them.  It knows no windows and no counters.
+ *
+ * A put or signal is a transfer of direction BATONI_PUT whose tag is its context;
+ * its FIFO is that of (peer, context).  A wait is of direction BATONI_WAIT and
+ * stands in no FIFO with others.  What else they need is kept by slot by the layer
+ * itself.
+ *
+ * All slots run on the thread that drives, one at a time in the process, except
+ * where they say otherwise.  They end transfers as transports do: by the status of
+ * issue or take_back, or by comm's host->done (from within any slot but place).
+ *
+ * Messages of the layer's own travel over the communicator's transport as transfers
+ * with slots from requests_max on (transport.h); the engine hands their ends to
+ * message_done.
+ */
+#ifndef BATONI_ONESIDED_H
+#define BATONI_ONESIDED_H
+
+#include "transport.h"
+
+struct baton_comm;
+struct batoni_onesided;
+
+/* What the layer is made with. */
+struct batoni_onesided_plan {
+	int size;
+	uint32_t requests_max;
+	int signals_max, contexts_max;
+};
+
+struct batoni_onesided_ops {
+	/* The memory of one rank.  The thread that creates the communicator.  OK,
+	 * NOMEM.  close gives it back, also before start. */
+	enum baton_status (*open)(const struct batoni_onesided_plan *plan,
+	                          struct batoni_onesided **onesided_p);
+	/* The communicator has its transport; cannot fail. */
+	void (*start)(struct batoni_onesided *onesided, struct baton_comm *comm);
+
+	/* The operation has its place: a wait is given its units.  Called once, in
+	 * the order of the calls, before issue. */
+	void (*place)(struct batoni_onesided *onesided,
+	              struct batoni_transfer *transfer);
+	/* It was placed and will not be issued: a wait gives its units back. */
+	void (*unplace)(struct batoni_onesided *onesided,
+	                struct batoni_transfer *transfer);
+	/* As a transport's. */
+	enum baton_status (*issue)(struct batoni_onesided *onesided,
+	                           struct batoni_transfer *transfer);
+	/* One bounded pass (about 1 MiB of copying); returns events. */
+	size_t (*test)(struct batoni_onesided *onesided);
+	enum baton_status (*take_back)(struct batoni_onesided *onesided,
+	                               struct batoni_transfer *transfer);
+	/* A message of the layer's own has ended.  From within the transport's
+	 * issue, test or take_back: it must not call the transport. */
+	void (*message_done)(struct batoni_onesided *onesided,
+	                     struct batoni_transfer *transfer,
+	                     enum baton_status status);
+
+	/* What keeps the communicator from being destroyed, in words ("2 windows"),
+	 * or NULL.  Any thread that may destroy. */
+	const char *(*alive)(struct batoni_onesided *onesided);
+	/* Take back what is at the transport, before that leaves.  PENDING, OK. */
+	enum baton_status (*leave)(struct batoni_onesided *onesided);
+	/* Free everything; NULL is fine.  aborted: the transport may still have
+	 * messages. */
+	void (*close)(struct batoni_onesided *onesided, bool aborted);
+};
+
+/* Must be first in the layer's own struct, which sets all of it; the engine only
+ * reads. */
+struct batoni_onesided {
+	/* test is called only while pending is above 0: operations issued and not
+	 * ended, and messages that wait to be looked at. */
+	uint32_t pending;
+	/* Bytes are moving, or messages wait: the engine looks again at once. */
+	uint32_t moving;
+	/* Of pending: waits that a test has found unmet and that only stores of
+	 * other ranks into our segment can end, or deadlines.  The engine may sleep
+	 * when all of a communicator's operations are such, and listens. */
+	uint32_t parked;
+	int signals_max, contexts_max;
+	/* For baton_comm_query: BATON_WINDOW_PATH_* bits. */
+	unsigned signal_paths, window_paths;
+};
+
+/* window/: the one that there is. */
+extern const struct batoni_onesided_ops batoni_onesided_ops;
+
+/* Bytes of a rank's segment: its counters, one line at least for each source. */
+static inline size_t
+batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
+{
+	size_t counters = (size_t)signals_max * (size_t)contexts_max;
+	size_t each = (counters * sizeof(uint64_t) + 63) & ~(size_t)63;
+
+	/* A line before them, in which processes try whether they may write. */
+	return 64 + each * (size_t)size;
+}
+
+/* Puts by message that may be under way at once; more wait in their order. */
+#define BATONI_ONESIDED_LANES 32u
+
+/* Slots that the layer wants of the transport, beyond requests_max: two messages for
+ * each lane, and two receives for each (peer, context). */
+static inline uint32_t
+batoni_onesided_slots(int size, int contexts_max)
+{
+	return 2 * BATONI_ONESIDED_LANES +
+	       2 * (uint32_t)size * (uint32_t)contexts_max;
+}
+
+/* And tags: two for each context. */
+static inline int
+batoni_onesided_tags(int contexts_max)
+{
+	return 2 * contexts_max;
+}
+
+#endif

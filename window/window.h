@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows and signals, as the files of window/ see each other.
+ *
+ *   onesided.c  the contract with the engine: memory, dispatch, leaving
+ *   wait.c      counters, and the waits that are given units of them
+ *   put.c       channels: the order of puts to one (peer, context), and the paths on
+ *               which this rank writes itself (direct, vmwrite)
+ *   message.c   the path by messages, both of its ends
+ *   window.c    registering and deregistering, memory for windows
+ *   calls.c     the public calls that enqueue, and the count
+ *
+ * The layer is above the engine.  Everything here belongs to the thread that drives
+ * (it holds the driver's lock), except what says otherwise.
+ *
+ * An operation is known by its request's slot: pending[slot] holds what it needs
+ * beyond its transfer.  The enqueuing thread fills that in before it publishes the
+ * record; from then on it is the driver's.
+ */
+#ifndef BATONI_WINDOW_H
+#define BATONI_WINDOW_H
+
+#include "core.h"
+#include "onesided.h"
+
+/* The most that is copied within an enqueuing call, and in one slice of a test. */
+#define BATONI_PUT_INLINE_MAX ((size_t)16 << 10)
+#define BATONI_PUT_SLICE_MAX ((size_t)1 << 20)
+
+struct batoni_rma;
+
+/* One rank's part of a window, as this rank sees it.  Constant once registered. */
+struct batoni_window_peer {
+	size_t bytes;
+	unsigned path;    /* BATON_WINDOW_PATH_*, one of them */
+	char *base;       /* direct: where its part is in this process */
+	uint64_t address; /* vmwrite: where it is in its own */
+	void *mapped;     /* what batoni_shm_map gave, or NULL */
+	size_t mapped_bytes;
+};
+
+struct baton_window {
+	struct batoni_rma *rma;
+	struct batoni_list_node link; /* of rma->windows */
+	uint64_t id;                  /* the same on all ranks */
+	void *base;                   /* this rank's part */
+	size_t bytes;
+	struct batoni_memory *memory; /* of baton_mem_alloc it lies in, or NULL */
+	uint32_t pending;   /* own puts into it that are placed and have not ended */
+	bool listens;       /* it has had batoni_messages_listen called */
+	_Atomic bool closing; /* being deregistered: the calls refuse it */
+	struct batoni_window_peer peers[];
+};
+
+/* Memory of baton_mem_alloc. */
+struct batoni_memory {
+	struct batoni_list_node link; /* of rma->memories */
+	struct batoni_shm shm;
+	uint32_t windows; /* registered windows that lie in it */
+};
+
+/* One counter that a wait names.  Index 0 of the pool is not used. */
+struct batoni_wait_node {
+	struct batoni_list_node link; /* of its counter, in the order of placing */
+	uint64_t target; /* met when the counter is at least this */
+	uint32_t units;
+	uint32_t counter; /* index into rma->counters */
+	uint32_t next;    /* of the same wait, or free; 0 ends the list */
+};
+
+/* One counter of this rank. */
+struct batoni_counter {
+	_Atomic uint64_t *value;       /* in this rank's segment */
+	uint64_t given;                /* units given to waits, ever */
+	struct batoni_list_node nodes; /* of waits that are placed and not over */
+};
+
+/* What an operation needs beyond its transfer, by slot. */
+struct batoni_pending {
+	struct batoni_transfer *transfer; /* set by issue */
+	/* A put in a channel's queue, a wait among the issued. */
+	struct batoni_list_node link;
+	union {
+		struct { /* a put, or a signal: window NULL */
+			struct baton_window *window;
+			size_t offset;
+			size_t copied; /* so far */
+			int signal_index;
+			bool in_channel; /* not yet handed to messages */
+		} put;
+		struct { /* a wait */
+			uint32_t nodes; /* its first one */
+			uint32_t unmet; /* the node to look at next; 0: all met */
+			bool parked;    /* counted in base.parked */
+		} wait;
+	};
+};
+
+/* The puts and signals of this rank to one (peer, context), in their order. */
+struct batoni_channel {
+	struct batoni_list_node queue;  /* of pending.link: not finished, not handed to
+	                                   messages; only the first one moves */
+	struct batoni_list_node active; /* of rma->channels_active, while queue is not
+	                                   empty */
+	int peer, context;
+	/* A signal has gone by message: all later ones do, since a direct store
+	 * would overtake it. */
+	bool through_messages;
+};
+
+struct batoni_rma {
+	struct batoni_onesided base; /* must be first */
+	struct baton_comm *comm;
+	struct batoni_transport *transport;
+	int rank, size;
+	uint32_t requests_max;
+	size_t source_bytes; /* of a segment, for each source */
+
+	struct batoni_pending *pending;   /* by slot */
+	struct batoni_channel *channels;  /* by peer * contexts_max + context */
+	struct batoni_list_node channels_active;
+	unsigned *signal_path;            /* by peer: DIRECT or MESSAGE */
+
+	/* wait.c */
+	struct batoni_counter *counters; /* by batoni_counter_index */
+	struct batoni_list_node waits;   /* issued, of pending.link */
+	pthread_mutex_t nodes_lock;      /* guards free_node; a leaf */
+	struct batoni_wait_node *nodes;
+	uint32_t free_node;
+	uint64_t peers_looked_ns; /* when the processes of peers were last looked at */
+
+	/* message.c */
+	struct batoni_messages *messages;
+
+	/* window.c */
+	struct batoni_list_node windows; /* the driver */
+	pthread_mutex_t memories_lock;   /* guards memories and their counts; a leaf */
+	struct batoni_list_node memories;
+	uint64_t next_window;
+	char alive_text[80];
+};
+
+/* ---- segments and counters ---- */
+
+/* Where a segment has the counter of a source. */
+static inline _Atomic uint64_t *
+batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
+                       int signal_index, int context)
+{
+	char *counters = (char *)segment + 64 +
+	                 rma->source_bytes * (size_t)source;
+
+	return (_Atomic uint64_t *)(void *)counters +
+	       (size_t)context * (size_t)rma->base.signals_max +
+	       (size_t)signal_index;
+}
+
+static inline uint32_t
+batoni_counter_index(const struct batoni_rma *rma, int source, int signal_index,
+                     int context)
+{
+	return ((uint32_t)source * (uint32_t)rma->base.contexts_max +
+	        (uint32_t)context) *
+	               (uint32_t)rma->base.signals_max +
+	       (uint32_t)signal_index;
+}
+
+static inline struct batoni_channel *
+batoni_channel_of(const struct batoni_rma *rma, int peer, int context)
+{
+	return &rma->channels[peer * rma->base.contexts_max + context];
+}
+
+/* The one-sided layer of a communicator; NULL where it has none. */
+static inline struct batoni_rma *
+batoni_rma_of(const struct baton_comm *comm)
+{
+	return (struct batoni_rma *)(void *)comm->onesided;
+}
+
+/*
+ * Signal a peer whose segment is mapped here: one more on its counter, then wake it
+ * if somebody there listens.
+ *
+ * Why this is enough.  Data is written by plain stores (or by the kernel, which is
+ * done when the call returns) before the fetch-add, which is a release: who reads the
+ * counter by an acquire load sees them, and, since later puts of this channel come
+ * after it in this thread's order or in the order of driver's lock, all earlier ones too.  The
+ * fetch-add and the load of `listening` are sequentially consistent, as are the
+ * listener's setting of it and its last look at the counter: of the two, one sees the
+ * other (batoni_bell in shm.h).
+ */
+static inline void
+batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
+                    int context)
+{
+	const struct batoni_peer *to = &rma->transport->peers[peer];
+
+	atomic_fetch_add(batoni_segment_counter(rma, to->segment, rma->rank,
+	                                        signal_index, context),
+	                 1);
+	if (atomic_load(&to->bell->listening))
+		batoni_bell_ring(to->bell);
+}
+
+/* ---- wait.c ---- */
+
+/* OK, NOMEM. */
+enum baton_status batoni_waits_open(struct batoni_rma *rma);
+void batoni_waits_start(struct batoni_rma *rma);
+void batoni_waits_close(struct batoni_rma *rma);
+/* Take the nodes that the wait of this slot needs and fill them in; equal counters are
+ * one node.  The arguments have been checked.  The enqueuing thread.  OK, AGAIN. */
+enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
+                                       size_t desc_count,
+                                       const struct baton_wait_signal_desc *descs);
+/* Give them back: the call is refused after all.  The enqueuing thread. */
+void batoni_wait_forget(struct batoni_rma *rma, uint32_t slot);
+void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
+/* Also gives the nodes back. */
+void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
+enum baton_status batoni_wait_issue(struct batoni_rma *rma,
+                                    struct batoni_transfer *transfer);
+enum baton_status batoni_wait_take_back(struct batoni_rma *rma,
+                                        struct batoni_transfer *transfer);
+size_t batoni_waits_test(struct batoni_rma *rma);
+
+/* ---- put.c ---- */
+
+void batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
+void batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
+enum baton_status batoni_put_issue(struct batoni_rma *rma,
+                                   struct batoni_transfer *transfer);
+enum baton_status batoni_put_take_back(struct batoni_rma *rma,
+                                       struct batoni_transfer *transfer);
+/* Moves the first of each active channel on. */
+size_t batoni_puts_test(struct batoni_rma *rma);
+/* A put that was handed to messages has ended: account for it and tell the engine.
+ * message.c's, from within message_done. */
+void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                      enum baton_status status);
+
+/* ---- message.c ---- */
+
+/* OK, NOMEM. */
+enum baton_status batoni_messages_open(struct batoni_rma *rma);
+void batoni_messages_start(struct batoni_rma *rma);
+/* PENDING, OK: nothing of the layer's is at the transport any more. */
+enum baton_status batoni_messages_leave(struct batoni_rma *rma);
+/* aborted: what the transport may still write to stays allocated. */
+void batoni_messages_close(struct batoni_rma *rma, bool aborted);
+/* Hand the put of this slot over: a header, with the payload in it if that is small,
+ * else the payload after it from the user's buffer.  with_data false: the data is there
+ * already (or there is none), only the signal goes.  PENDING: batoni_put_ended will be
+ * called.  AGAIN: no lane is free, ask again at a later test.  MPI, ...: it failed. */
+enum baton_status batoni_message_put(struct batoni_rma *rma, uint32_t slot,
+                                     bool with_data);
+/* Apply what has arrived, post receives again; returns events. */
+size_t batoni_messages_test(struct batoni_rma *rma);
+void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                         enum baton_status status);
+/* Somebody may send us messages from now on (change 1), or not any more (-1), and they
+ * are to be applied with no call of this rank's program: keep the communicator looked
+ * at.  A wait that messages can end, and a count, only need receives to be posted. */
+void batoni_messages_listen(struct batoni_rma *rma, int change);
+void batoni_messages_post(struct batoni_rma *rma);
+/* Ever handed over to that peer, and ever applied from it. */
+uint64_t batoni_messages_sent(const struct batoni_rma *rma, int peer);
+uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
+
+/* ---- window.c ---- */
+
+/* The window of this number, or NULL; message.c's. */
+struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
+/* After an abort: nothing is registered any more. */
+void batoni_windows_close(struct batoni_rma *rma);
+
+/* ---- in window.h's own terms ---- */
+
+/* This rank's counter, for a message that has been applied; wakes nobody, since it is
+ * the driver who looks. */
+static inline void
+batoni_counter_add(struct batoni_rma *rma, int source, int signal_index, int context)
+{
+	atomic_fetch_add(rma->counters[batoni_counter_index(rma, source,
+	                                                    signal_index, context)]
+	                         .value,
+	                 1);
+}
+
+#endif
