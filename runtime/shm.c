@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory between processes of one host, and what goes with it.
+ *
+ * Shared memory is a memfd, found by others as /proc/<pid>/fd/<fd>: the kernel
+ * itself says who may (the same rule as for reading another process's memory),
+ * no name is left behind in any file system when all are killed, and nothing
+ * need be passed over a socket.  A process may have gone, and its number and
+ * descriptors be used again, before its name arrives: so a name holds the inode
+ * too, and what was opened is compared.
+ *
+ * Processes are of one host when they were booted together and count processes
+ * alike: a container with process numbers of its own is another host.
+ *
+ * The bell's futex is not a private one: processes share it.  Which process a
+ * thread belongs to makes no difference to it.
+ *
+ * No locks: what is made once, pthread_once makes.
+ */
+#include "shm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* Of one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
+#define PIECE_MAX ((size_t)1 << 30)
+
+/* ---- this host ---- */
+
+static struct {
+	unsigned char id[16];
+	bool known;
+} host;
+static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+
+/* FNV-1a, 64 bits. */
+static uint64_t
+hash(uint64_t h, const void *data, size_t bytes)
+{
+	const unsigned char *byte = data;
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ byte[i]) * 0x100000001b3u;
+	return h;
+}
+
+static void
+find_host(void)
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	uint64_t halves[2] = {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u};
+	struct stat numbers;
+	char boot[64];
+	ssize_t n = -1;
+
+	if (fd >= 0) {
+		n = read(fd, boot, sizeof(boot));
+		close(fd);
+	}
+	if (n <= 0 || stat("/proc/self/ns/pid", &numbers) != 0)
+		return;
+	for (int i = 0; i < 2; i++) {
+		halves[i] = hash(halves[i], boot, (size_t)n);
+		halves[i] = hash(halves[i], &numbers.st_ino,
+		                 sizeof(numbers.st_ino));
+	}
+	static_assert(sizeof(halves) == sizeof(host.id), "two halves");
+	memcpy(host.id, halves, sizeof(host.id));
+	host.known = true;
+}
+
+bool
+batoni_shm_is_here(const struct batoni_shm_name *name)
+{
+	pthread_once(&host_once, find_host);
+	return host.known && memcmp(name->host, host.id, sizeof(host.id)) == 0;
+}
+
+/* ---- shared memory ---- */
+
+static size_t
+page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int
+allocate(int fd, size_t bytes)
+{
+	int failed;
+
+	if (ftruncate(fd, (off_t)bytes) != 0)
+		return -1;
+	do
+		failed = fallocate(fd, 0, 0, (off_t)bytes);
+	while (failed && errno == EINTR);
+	return failed;
+}
+
+/* What failed, with errno set, or NULL. */
+static const char *
+make(size_t bytes, struct batoni_shm *shm_p)
+{
+	const char *call = "memfd_create";
+	struct batoni_shm shm = {.bytes = bytes};
+	int error;
+
+	shm.fd = memfd_create("baton", MFD_CLOEXEC);
+	if (shm.fd < 0)
+		return call;
+	call = "fallocate";
+	if (allocate(shm.fd, bytes) != 0)
+		goto close_fd;
+	call = "mmap";
+	shm.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm.fd,
+	                0);
+	if (shm.base == MAP_FAILED)
+		goto close_fd;
+	*shm_p = shm;
+	return NULL;
+
+close_fd:
+	error = errno;
+	close(shm.fd);
+	errno = error;
+	return call;
+}
+
+enum baton_status
+batoni_shm_create(size_t bytes, struct batoni_shm *shm_p)
+{
+	size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
+	const char *failed;
+	bool full;
+
+	assert(bytes > 0);
+	/* The kernel would take all it has before it says no. */
+	if (bytes / page_bytes() >= pages)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no shared memory of %zu bytes: the host "
+		                     "has less",
+		                     bytes);
+	failed = make(bytes, shm_p);
+	if (!failed)
+		return BATON_OK;
+	full = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
+	return batoni_refuse(full ? BATON_ERR_NOMEM : BATON_ERR_SYSTEM,
+	                     "no shared memory of %zu bytes: %s: %s", bytes,
+	                     failed, strerror(errno));
+}
+
+void
+batoni_shm_destroy(struct batoni_shm *shm)
+{
+	if (!shm->base)
+		return;
+	munmap(shm->base, shm->bytes);
+	close(shm->fd);
+	shm->base = NULL;
+}
+
+void
+batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
+{
+	struct stat file;
+
+	pthread_once(&host_once, find_host);
+	memset(name_p, 0, sizeof(*name_p));
+	memcpy(name_p->host, host.id, sizeof(host.id));
+	name_p->pid = (int32_t)getpid();
+	name_p->fd = (int32_t)shm->fd;
+	name_p->bytes = shm->bytes;
+	/* It fails for no open memfd; a name without an inode maps nowhere. */
+	if (fstat(shm->fd, &file) != 0)
+		return;
+	name_p->device = file.st_dev;
+	name_p->inode = file.st_ino;
+}
+
+/* Descriptor of what has this name, or -1 with errno set. */
+static int
+open_named(const struct batoni_shm_name *name)
+{
+	char path[64];
+	struct stat file;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid,
+	         (int)name->fd);
+	/* What it is now may be a pipe or a terminal. */
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &file) == 0 && file.st_dev == name->device &&
+	    file.st_ino == name->inode && file.st_size >= 0 &&
+	    (uint64_t)file.st_size == name->bytes)
+		return fd;
+	close(fd);
+	errno = ENOENT;
+	return -1;
+}
+
+enum baton_status
+batoni_shm_map(const struct batoni_shm_name *name, size_t offset, size_t bytes,
+               void **base_p)
+{
+	size_t before = offset % page_bytes();
+	void *map;
+	int fd;
+
+	assert(bytes > 0);
+	if (!batoni_shm_is_here(name) || offset > name->bytes ||
+	    bytes > name->bytes - offset)
+		return BATON_ERR_UNSUPPORTED;
+	fd = open_named(name);
+	if (fd < 0)
+		return errno == ENOMEM || errno == EMFILE || errno == ENFILE
+		               ? BATON_ERR_NOMEM
+		               : BATON_ERR_UNSUPPORTED;
+	map = mmap(NULL, before + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+	           (off_t)(offset - before));
+	close(fd);
+	if (map == MAP_FAILED)
+		return errno == ENOMEM ? BATON_ERR_NOMEM
+		                       : BATON_ERR_UNSUPPORTED;
+	*base_p = (char *)map + before;
+	return BATON_OK;
+}
+
+void
+batoni_shm_unmap(void *base, size_t bytes)
+{
+	size_t before = (uintptr_t)base % page_bytes();
+
+	munmap((char *)base - before, before + bytes);
+}
+
+/* ---- other processes ---- */
+
+static enum baton_status
+vm_status(int error)
+{
+	if (error == ESRCH)
+		return BATON_ERR_PEER;
+	return error == EFAULT ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED;
+}
+
+enum baton_status
+batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
+{
+	union { /* an iovec is for reading and for writing */
+		const void *read;
+		char *bytes;
+	} source = {.read = from};
+	size_t done = 0;
+
+	while (done < bytes) {
+		size_t piece = bytes - done < PIECE_MAX ? bytes - done
+		                                        : PIECE_MAX;
+		struct iovec local = {source.bytes + done, piece};
+		struct iovec remote = {(void *)(uintptr_t)(address + done),
+		                       piece};
+		ssize_t n = process_vm_writev(pid, &local, 1, &remote, 1, 0);
+
+		if (n < 0)
+			return vm_status(errno);
+		/* It stops short where the memory ends. */
+		if (n == 0)
+			return BATON_ERR_INVALID;
+		done += (size_t)n;
+	}
+	return BATON_OK;
+}
+
+int
+batoni_pidfd_open(pid_t pid)
+{
+	/* It sets CLOEXEC by itself. */
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+bool
+batoni_pidfd_gone(int fd)
+{
+	struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+	/* poll looks past negative descriptors. */
+	return poll(&ended, 1, 0) == 1 && (ended.revents & POLLIN);
+}
+
+/* ---- the bell ---- */
+
+static struct batoni_bell private_bell;
+static struct batoni_shm bell_shm;
+static pthread_once_t bell_once = PTHREAD_ONCE_INIT;
+
+/* It lives as long as the process. */
+static void
+make_bell(void)
+{
+	if (make(page_bytes(), &bell_shm))
+		bell_shm.base = NULL;
+}
+
+struct batoni_bell *
+batoni_bell(void)
+{
+	pthread_once(&bell_once, make_bell);
+	return bell_shm.base ? bell_shm.base : &private_bell;
+}
+
+bool
+batoni_bell_name(struct batoni_shm_name *name_p)
+{
+	pthread_once(&bell_once, make_bell);
+	if (!bell_shm.base)
+		return false;
+	batoni_shm_name(&bell_shm, name_p);
+	return true;
+}
+
+void
+batoni_bell_ring(struct batoni_bell *bell)
+{
+	atomic_fetch_add(&bell->doorbell, 1);
+	syscall(SYS_futex, &bell->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void
+batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t nap_ns)
+{
+	struct timespec nap = {
+		.tv_sec = (time_t)(nap_ns / 1000000000u),
+		.tv_nsec = (long)(nap_ns % 1000000000u),
+	};
+
+	syscall(SYS_futex, &bell->doorbell, FUTEX_WAIT, rung,
+	        nap_ns == UINT64_MAX ? NULL : &nap, NULL, 0);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run_tests.h"
+#include "shm.h"
+
+#define BYTES ((size_t)10000)
+
+/* What the other process sees and says: one shared page of the test's. */
+struct meeting {
+	struct batoni_shm_name name;
+	enum baton_status status;
+	int matches;
+	char room[64];
+};
+
+static struct meeting *
+meet(void)
+{
+	void *page = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE,
+	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(page, MAP_FAILED);
+	return page;
+}
+
+static void
+await(pid_t child)
+{
+	int status = -1;
+
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+
+START_TEST(memory_is_zeroed_and_can_be_mapped_at_any_offset)
+{
+	static const size_t offsets[] = {0, 1, 4095, 4096, 5000, BYTES - 1};
+	struct batoni_shm shm;
+	struct batoni_shm_name name;
+
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	ck_assert_uint_eq(shm.bytes, BYTES);
+	ck_assert_uint_eq((uintptr_t)shm.base % 4096, 0);
+	for (size_t i = 0; i < BYTES; i++)
+		ck_assert_int_eq(((char *)shm.base)[i], 0);
+	batoni_shm_name(&shm, &name);
+	ck_assert(batoni_shm_is_here(&name));
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		size_t bytes = BYTES - offsets[i];
+		void *base = NULL;
+
+		ck_assert_int_eq(batoni_shm_map(&name, offsets[i], bytes,
+		                                &base),
+		                 BATON_OK);
+		ck_assert_ptr_ne(base, shm.base);
+		memset(base, 1 + (int)i, bytes);
+		ck_assert_int_eq(((char *)shm.base)[offsets[i]], 1 + (int)i);
+		batoni_shm_unmap(base, bytes);
+	}
+	ck_assert_int_eq(((char *)shm.base)[4094], 2);
+	ck_assert_int_eq(((char *)shm.base)[BYTES - 1], 6);
+	batoni_shm_destroy(&shm);
+	ck_assert_ptr_null(shm.base);
+	batoni_shm_destroy(&shm);
+}
+END_TEST
+
+START_TEST(a_name_maps_nothing_but_what_it_was_made_of)
+{
+	struct batoni_shm shm, other;
+	struct batoni_shm_name name, changed;
+	void *base = NULL;
+
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	batoni_shm_name(&shm, &name);
+	ck_assert_int_eq(batoni_shm_map(&name, 1, BYTES, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(batoni_shm_map(&name, BYTES + 1, 1, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	changed = name;
+	changed.host[3] ^= 1;
+	ck_assert(!batoni_shm_is_here(&changed));
+	ck_assert_int_eq(batoni_shm_map(&changed, 0, 1, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	changed = name;
+	changed.inode++;
+	ck_assert_int_eq(batoni_shm_map(&changed, 0, 1, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	/* The descriptor's number is used again by another. */
+	batoni_shm_destroy(&shm);
+	ck_assert_int_eq(batoni_shm_map(&name, 0, 1, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(batoni_shm_create(BYTES, &other), BATON_OK);
+	ck_assert_int_eq(other.fd, name.fd);
+	ck_assert_int_eq(batoni_shm_map(&name, 0, 1, &base),
+	                 BATON_ERR_UNSUPPORTED);
+	batoni_shm_destroy(&other);
+	ck_assert_ptr_null(base);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_had_is_nomem)
+{
+	struct batoni_shm shm = {.base = NULL};
+
+	ck_assert_int_eq(batoni_shm_create(SIZE_MAX, &shm), BATON_ERR_NOMEM);
+	ck_assert_int_eq(batoni_shm_create((size_t)1 << 60, &shm),
+	                 BATON_ERR_NOMEM);
+	ck_assert_ptr_null(shm.base);
+}
+END_TEST
+
+/* The child was forked before the memory was made: it has only the name. */
+START_TEST(another_process_maps_by_the_name_alone)
+{
+	struct meeting *meeting = meet();
+	struct batoni_shm shm;
+	int go[2];
+	pid_t child;
+
+	ck_assert_int_eq(pipe(go), 0);
+	child = fork();
+	if (child == 0) {
+		_Atomic uint64_t *counter = NULL;
+		void *base = NULL;
+		char byte;
+
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		meeting->status =
+			batoni_shm_map(&meeting->name, 4104, 8, &base);
+		counter = base;
+		if (meeting->status == BATON_OK)
+			atomic_fetch_add(counter, 7);
+		_exit(0);
+	}
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	batoni_shm_name(&shm, &meeting->name);
+	((_Atomic uint64_t *)shm.base)[513] = 35;
+	ck_assert_int_eq(write(go[1], "g", 1), 1);
+	await(child);
+	ck_assert_int_eq(meeting->status, BATON_OK);
+	ck_assert_uint_eq(((_Atomic uint64_t *)shm.base)[513], 42);
+	batoni_shm_destroy(&shm);
+}
+END_TEST
+
+/* ---- other processes ---- */
+
+static char target[3 * 4096];
+
+START_TEST(a_child_is_written_into_whole_or_not_at_all)
+{
+	struct meeting *meeting = meet();
+	char from[sizeof(target)];
+	int go[2];
+	pid_t child;
+
+	memset(from, 'x', sizeof(from));
+	ck_assert_int_eq(pipe(go), 0);
+	child = fork();
+	if (child == 0) {
+		char byte;
+
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		meeting->matches =
+			memcmp(target, from, sizeof(target)) == 0;
+		_exit(0);
+	}
+	ck_assert_int_eq(batoni_vm_write(child, (uintptr_t)target, from,
+	                                 sizeof(from)),
+	                 BATON_OK);
+	ck_assert_int_eq(batoni_vm_write(child, 0, from, 0), BATON_OK);
+	ck_assert_int_eq(batoni_vm_write(child, 64, from, sizeof(from)),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(write(go[1], "g", 1), 1);
+	await(child);
+	ck_assert_int_eq(meeting->matches, 1);
+	ck_assert_int_eq(target[0], 0);
+	ck_assert_int_eq(batoni_vm_write(child, (uintptr_t)target, from,
+	                                 sizeof(from)),
+	                 BATON_ERR_PEER);
+}
+END_TEST
+
+/* Memory that ends within the write: the kernel writes a part of it. */
+START_TEST(a_write_beyond_the_memory_is_invalid)
+{
+	char from[2 * 4096] = {1};
+	char *pages = mmap(NULL, sizeof(from), PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(pages, MAP_FAILED);
+	ck_assert_int_eq(munmap(pages + 4096, 4096), 0);
+	ck_assert_int_eq(batoni_vm_write(getpid(), (uintptr_t)pages, from,
+	                                 sizeof(from)),
+	                 BATON_ERR_INVALID);
+}
+END_TEST
+
+START_TEST(the_end_of_a_process_is_noticed)
+{
+	int go[2];
+	pid_t child;
+	char byte;
+	int fd;
+
+	ck_assert_int_eq(pipe(go), 0);
+	child = fork();
+	if (child == 0) {
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		_exit(0);
+	}
+	fd = batoni_pidfd_open(child);
+	ck_assert_int_ge(fd, 0);
+	ck_assert(!batoni_pidfd_gone(fd));
+	ck_assert(!batoni_pidfd_gone(-1));
+	ck_assert_int_eq(write(go[1], "g", 1), 1);
+	await(child);
+	ck_assert(batoni_pidfd_gone(fd));
+	close(fd);
+	ck_assert_int_eq(batoni_pidfd_open(child), -1);
+}
+END_TEST
+
+/* ---- the bell ---- */
+
+START_TEST(there_is_one_bell_and_others_can_map_it)
+{
+	struct batoni_bell *bell = batoni_bell();
+	struct batoni_shm_name name;
+	void *base = NULL;
+
+	ck_assert_ptr_eq(bell, batoni_bell());
+	ck_assert(batoni_bell_name(&name));
+	ck_assert_int_eq(batoni_shm_map(&name, 0, sizeof(*bell), &base),
+	                 BATON_OK);
+	batoni_bell_ring(base);
+	ck_assert_uint_eq(bell->doorbell, 1);
+	batoni_shm_unmap(base, sizeof(*bell));
+}
+END_TEST
+
+static void *
+sleep_until_rung(void *argument)
+{
+	struct batoni_bell *bell = argument;
+	uint32_t before = 0;
+
+	atomic_fetch_or(&bell->listening, 1);
+	while (atomic_load(&bell->doorbell) == before)
+		batoni_bell_sleep(bell, before, UINT64_MAX);
+	return NULL;
+}
+
+START_TEST(a_ring_wakes_a_thread_whenever_it_comes)
+{
+	struct batoni_bell *bell = batoni_bell();
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, sleep_until_rung, bell),
+	                 0);
+	/* The thread listens; it sleeps, or is about to. */
+	while (!atomic_load(&bell->listening))
+		;
+	batoni_bell_ring(bell);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
+START_TEST(a_ring_wakes_a_thread_of_another_process)
+{
+	struct meeting *meeting = meet();
+	struct batoni_bell *bell = (struct batoni_bell *)(void *)meeting->room;
+	pid_t child = fork();
+
+	if (child == 0) {
+		sleep_until_rung(bell);
+		_exit(0);
+	}
+	while (!atomic_load(&bell->listening))
+		;
+	batoni_bell_ring(bell);
+	await(child);
+}
+END_TEST
+
+START_TEST(a_nap_ends_unrung_and_a_bell_that_has_rung_lets_nobody_sleep)
+{
+	struct batoni_bell *bell = batoni_bell();
+	uint32_t rung = atomic_load(&bell->doorbell);
+
+	batoni_bell_sleep(bell, rung, 1000);
+	batoni_bell_ring(bell);
+	batoni_bell_sleep(bell, rung, UINT64_MAX);
+	ck_assert_uint_eq(atomic_load(&bell->doorbell), rung + 1);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		memory_is_zeroed_and_can_be_mapped_at_any_offset,
+		a_name_maps_nothing_but_what_it_was_made_of,
+		memory_that_cannot_be_had_is_nomem,
+		another_process_maps_by_the_name_alone,
+		a_child_is_written_into_whole_or_not_at_all,
+		a_write_beyond_the_memory_is_invalid,
+		the_end_of_a_process_is_noticed,
+		there_is_one_bell_and_others_can_map_it,
+		a_ring_wakes_a_thread_whenever_it_comes,
+		a_ring_wakes_a_thread_of_another_process,
+		a_nap_ends_unrung_and_a_bell_that_has_rung_lets_nobody_sleep,
+	};
+
+	return RUN_TESTS("shm", tests);
+}
