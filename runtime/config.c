@@ -30,9 +30,39 @@ read_log_level(void)
 	        value);
 }
 
+static void
+read_window_path(void)
+{
+	static const char *const names[] = {"direct", "vmwrite", "message"};
+	static const unsigned paths[] = {BATON_WINDOW_PATH_DIRECT,
+	                                 BATON_WINDOW_PATH_VMWRITE,
+	                                 BATON_WINDOW_PATH_MESSAGE};
+	const char *value = getenv("BATON_WINDOW_PATH");
+
+	if (!value || !*value)
+		return;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(value, names[i]) == 0) {
+			config.window_path = paths[i];
+			return;
+		}
+	}
+	fprintf(stderr,
+	        "baton: warning: BATON_WINDOW_PATH is \"%s\"; it takes direct, "
+	        "vmwrite or message\n",
+	        value);
+}
+
+static void
+read_environment(void)
+{
+	read_log_level();
+	read_window_path();
+}
+
 const struct batoni_config *
 batoni_config(void)
 {
-	pthread_once(&once, read_log_level);
+	pthread_once(&once, read_environment);
 	return &config;
 }

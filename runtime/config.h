@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The environment, read once for the process and checked.
  *
- *   BATON_LOG   none, error, warning (the default), info, debug
+ *   BATON_LOG           none, error, warning (the default), info, debug
+ *   BATON_WINDOW_PATH   direct, vmwrite, message: the only path of puts and
+ *                       signals; not set: the best there is to each peer
  */
 #ifndef BATONI_CONFIG_H
 #define BATONI_CONFIG_H
@@ -10,6 +12,7 @@
 
 struct batoni_config {
 	enum batoni_log_level log_level;
+	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 };
 
 /* Any thread. */

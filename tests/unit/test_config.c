@@ -54,12 +54,55 @@ START_TEST(value_that_is_no_level_is_told_once_and_leaves_the_default)
 }
 END_TEST
 
+static void
+print_path(void)
+{
+	unsigned before = batoni_config()->window_path;
+
+	setenv("BATON_WINDOW_PATH", "direct", 1);
+	fprintf(stderr, "%u %u", before, batoni_config()->window_path);
+}
+
+START_TEST(environment_names_the_path_of_windows)
+{
+	static const struct {
+		const char *value, *paths;
+	} cases[] = {
+		{"direct", "1 1"}, {"vmwrite", "2 2"}, {"message", "4 4"},
+		{"", "0 0"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("BATON_WINDOW_PATH", cases[i].value, 1);
+		ck_assert_str_eq(capture(NULL, print_path).text,
+		                 cases[i].paths);
+	}
+	unsetenv("BATON_WINDOW_PATH");
+	ck_assert_str_eq(capture(NULL, print_path).text, "0 0");
+}
+END_TEST
+
+START_TEST(value_that_is_no_path_is_told_and_leaves_the_choice)
+{
+	struct captured out;
+
+	setenv("BATON_WINDOW_PATH", "mesage", 1);
+	out = capture(NULL, print_path);
+	ck_assert_ptr_nonnull(strstr(out.text,
+	                             "baton: warning: BATON_WINDOW_PATH"));
+	ck_assert_ptr_nonnull(strstr(out.text, "\"mesage\""));
+	ck_assert_ptr_nonnull(strstr(out.text, "vmwrite or message\n0 0"));
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
 		environment_names_the_level_and_is_read_once,
 		value_that_is_no_level_is_told_once_and_leaves_the_default,
+		environment_names_the_path_of_windows,
+		value_that_is_no_path_is_told_and_leaves_the_choice,
 	};
 
 	return RUN_TESTS("config", tests);
