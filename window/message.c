@@ -1,0 +1,636 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals by messages: the path to ranks whose memory cannot be reached.
+ * Both ends are here; the driver alone is.
+ *
+ * On the wire.  Each put or signal is one header, on the header tag of its
+ * context.  A payload that fits behind the header travels in the same message; a
+ * longer one follows from the user's buffer on the payload tag of the context, and
+ * is received where it belongs, so that nothing is copied twice and the transport
+ * alone knows how long a message can be.
+ *
+ * The sender has lanes.  A lane holds one put from the hand-over until the transport
+ * has let go of both of its messages: `parts` counts those, and the hand-over itself,
+ * so that a message which ends while the other is issued does not end the lane.
+ *
+ * The target has a source for each (peer, context), with one receive at the transport
+ * at a time: the header's, then, if there is a payload of its own, the payload's, then
+ * the next header's.  The counter goes up when the data is in its place, and only then
+ * is the next header asked for.  Messages of one tag arrive in their order, hence so
+ * are they applied; a long payload holds up its own (peer, context) alone.
+ *
+ * Why the data is seen with the signal.  What is copied here, and what a receive that
+ * has ended has written, comes before batoni_counter_add in this thread, and that is a
+ * release; who reads the counter by an acquire load sees all of it.  (The driver's lock
+ * does the same from one driver to the next.)
+ *
+ * message_done runs within the transport, which must not be called from there, and a
+ * receive may also end in issue.  Either way the source is only noted in `ended`, and
+ * batoni_messages_test goes on with it: there is no recursion, whatever has piled up.
+ * Each thing noted counts in base.pending and base.moving, so that it is looked at soon.
+ *
+ * `lent` counts what is at the transport.  Memory that it may still write to when the
+ * communicator was aborted is kept for good.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "log.h"
+#include "mem.h"
+#include "window.h"
+
+#define LANES BATONI_ONESIDED_LANES
+#define ALL_LANES UINT32_MAX
+/* Of one message; what the MPI transport sends without announcing it. */
+#define MESSAGE_MAX 2048u
+#define INLINE_MAX (MESSAGE_MAX - sizeof(struct header))
+/* Messages that one test applies: each may copy 16 KiB in the transport. */
+#define EVENTS_MAX (BATONI_PUT_SLICE_MAX / BATONI_PUT_INLINE_MAX)
+
+#define MAGIC 0x4261746fu /* also tells the byte order */
+#define VERSION 1u
+
+static_assert(LANES == 32, "a bit of free_lanes each");
+
+enum payload {
+	PAYLOAD_NONE, /* a signal alone: window is 0 */
+	PAYLOAD_INLINE,
+	PAYLOAD_SEPARATE
+};
+
+struct header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t payload; /* enum payload */
+	uint64_t window, offset, bytes;
+	int32_t signal_index, context;
+};
+
+static_assert(sizeof(struct header) == 40, "no padding is sent");
+
+struct lane {
+	struct batoni_list_node link; /* of ended_lanes */
+	struct batoni_transfer header, payload;
+	struct batoni_transfer *put;
+	unsigned parts;
+	enum baton_status status;
+};
+
+enum source_state {
+	SOURCE_IDLE,    /* nothing posted */
+	SOURCE_HEADER,  /* a header's receive is at the transport, or ended */
+	SOURCE_PAYLOAD, /* a payload's */
+	SOURCE_FAILED   /* a receive failed; it stays so */
+};
+
+struct source {
+	struct batoni_list_node link; /* of ended */
+	struct batoni_transfer header, payload;
+	enum source_state state;
+	enum baton_status status; /* of the receive that has ended */
+	int context;
+	int signal_index; /* PAYLOAD: what to signal after it, or */
+	bool dropped;     /* nothing: the header was bad */
+	bool lent;        /* its receive is at the transport */
+	bool asked;       /* and cannot be taken back */
+};
+
+struct batoni_messages {
+	struct lane lanes[LANES];
+	uint32_t free_lanes; /* a bit each */
+	uint32_t count;      /* of sources */
+	uint32_t lent;
+	int listeners;
+	bool posted;  /* all sources have been */
+	bool leaving; /* no header is asked for any more */
+	struct source *sources; /* by peer * contexts_max + context */
+	char *buffers; /* MESSAGE_MAX for each lane, then for each source */
+	uint64_t *sent, *applied; /* by peer */
+	struct batoni_list_node ended;       /* of source.link */
+	struct batoni_list_node ended_lanes; /* in their hand-over */
+	struct batoni_messages *kept_next;
+};
+
+/* Those that a transport may still write to; guarded by the driver's lock. */
+static struct batoni_messages *kept;
+
+static void
+note(struct batoni_rma *rma, struct batoni_list_node *list,
+     struct batoni_list_node *link)
+{
+	batoni_list_append(list, link);
+	rma->base.pending++;
+	rma->base.moving++;
+}
+
+static void
+take_note(struct batoni_rma *rma, struct batoni_list_node *link)
+{
+	assert(rma->base.pending > 0 && rma->base.moving > 0);
+	batoni_list_remove(link);
+	rma->base.pending--;
+	rma->base.moving--;
+}
+
+/* ---- opening ---- */
+
+static void
+free_messages(struct batoni_messages *messages)
+{
+	batoni_free(messages->sources);
+	batoni_free(messages->buffers);
+	batoni_free(messages->sent);
+	batoni_free(messages->applied);
+	batoni_free(messages);
+}
+
+enum baton_status
+batoni_messages_open(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = batoni_alloc(1, sizeof(*messages));
+	size_t size = (size_t)rma->size;
+
+	if (!messages)
+		return BATON_ERR_NOMEM;
+	messages->count = (uint32_t)rma->size * (uint32_t)rma->base.contexts_max;
+	messages->free_lanes = ALL_LANES;
+	batoni_list_init(&messages->ended);
+	batoni_list_init(&messages->ended_lanes);
+	messages->sources = batoni_alloc(messages->count,
+	                                 sizeof(*messages->sources));
+	messages->buffers = batoni_alloc((size_t)LANES + messages->count,
+	                                 MESSAGE_MAX);
+	messages->sent = batoni_alloc(size, sizeof(*messages->sent));
+	messages->applied = batoni_alloc(size, sizeof(*messages->applied));
+	if (!messages->sources || !messages->buffers || !messages->sent ||
+	    !messages->applied) {
+		free_messages(messages);
+		return BATON_ERR_NOMEM;
+	}
+	rma->messages = messages;
+	return BATON_OK;
+}
+
+static int
+header_tag(const struct batoni_rma *rma, int context)
+{
+	return rma->transport->hidden_tag + 2 * context;
+}
+
+static void
+start_lane(struct batoni_rma *rma, uint32_t i)
+{
+	struct lane *lane = &rma->messages->lanes[i];
+
+	batoni_list_init(&lane->link);
+	lane->header.buffer = rma->messages->buffers + (size_t)i * MESSAGE_MAX;
+	lane->header.slot = (rma->requests_max + 2 * i) & 0xffffffu;
+	lane->header.direction = BATONI_SEND;
+	lane->payload.slot = (rma->requests_max + 2 * i + 1) & 0xffffffu;
+	lane->payload.direction = BATONI_SEND;
+}
+
+static void
+start_source(struct batoni_rma *rma, uint32_t i)
+{
+	struct source *source = &rma->messages->sources[i];
+	uint32_t slot = rma->requests_max + 2 * (LANES + i);
+
+	batoni_list_init(&source->link);
+	source->context = (int)i % rma->base.contexts_max;
+	source->header.buffer = rma->messages->buffers +
+	                        (size_t)(LANES + i) * MESSAGE_MAX;
+	source->header.bytes = MESSAGE_MAX;
+	source->header.peer = (int)i / rma->base.contexts_max;
+	source->header.tag = header_tag(rma, source->context);
+	source->header.slot = slot & 0xffffffu;
+	source->header.direction = BATONI_RECV;
+	source->payload.peer = source->header.peer;
+	source->payload.tag = source->header.tag + 1;
+	source->payload.slot = (slot + 1) & 0xffffffu;
+	source->payload.direction = BATONI_RECV;
+}
+
+void
+batoni_messages_start(struct batoni_rma *rma)
+{
+	assert(rma->transport->hidden_tags >= 2 * rma->base.contexts_max);
+	for (uint32_t i = 0; i < LANES; i++)
+		start_lane(rma, i);
+	for (uint32_t i = 0; i < rma->messages->count; i++)
+		start_source(rma, i);
+}
+
+/* ---- the target ---- */
+
+static void
+receive_ended(struct batoni_rma *rma, struct source *source,
+              enum baton_status status)
+{
+	assert(source->lent && rma->messages->lent > 0);
+	rma->messages->lent--;
+	source->lent = false;
+	source->asked = false;
+	source->status = status;
+	note(rma, &rma->messages->ended, &source->link);
+}
+
+static void
+post(struct batoni_rma *rma, struct source *source, enum source_state state)
+{
+	struct batoni_transfer *receive = state == SOURCE_HEADER
+	                                          ? &source->header
+	                                          : &source->payload;
+	enum baton_status status;
+
+	source->state = state;
+	source->lent = true;
+	rma->messages->lent++;
+	status = rma->transport->ops->issue(rma->transport, receive);
+	if (status != BATON_PENDING)
+		receive_ended(rma, source, status);
+}
+
+static void
+post_header(struct batoni_rma *rma, struct source *source)
+{
+	if (rma->messages->leaving)
+		source->state = SOURCE_IDLE;
+	else
+		post(rma, source, SOURCE_HEADER);
+}
+
+static void
+fail(struct source *source, const char *what)
+{
+	batoni_log(BATONI_LOG_ERROR,
+	           "the %s of a put from rank %d, context %d, did not arrive: "
+	           "%s", what, source->header.peer, source->context,
+	           baton_status_name(source->status));
+	source->state = SOURCE_FAILED;
+}
+
+/* The put has been applied, or dropped: account for it, and ask for the next. */
+static void
+finish(struct batoni_rma *rma, struct source *source)
+{
+	int peer = source->header.peer;
+
+	if (!source->dropped)
+		batoni_counter_add(rma, peer, source->signal_index,
+		                   source->context);
+	/* Who waits for all to have been applied waits for dropped ones too. */
+	rma->messages->applied[peer]++;
+	post_header(rma, source);
+}
+
+/* Why the header cannot be obeyed, or NULL.  The sender has checked all of it; but
+ * what would be written is this process's memory. */
+static const char *
+fault(const struct batoni_rma *rma, const struct source *source,
+      const struct header *header, const struct baton_window *window)
+{
+	if (header->signal_index < 0 ||
+	    header->signal_index >= rma->base.signals_max ||
+	    header->context != source->context)
+		return "it has no such signal";
+	if (header->payload == PAYLOAD_NONE)
+		return NULL;
+	if (!window)
+		return "it has no such window";
+	if (header->offset > window->bytes ||
+	    header->bytes > window->bytes - header->offset)
+		return "it would leave its window";
+	return NULL;
+}
+
+/* The message is a header, with as much behind it as that says. */
+static bool
+well_formed(const struct header *header, size_t arrived)
+{
+	if (arrived < sizeof(*header) || header->magic != MAGIC ||
+	    header->version != VERSION || header->payload > PAYLOAD_SEPARATE)
+		return false;
+	return arrived - sizeof(*header) ==
+	       (header->payload == PAYLOAD_INLINE ? header->bytes : 0);
+}
+
+static void
+drop(struct source *source, const char *why)
+{
+	batoni_log(BATONI_LOG_ERROR,
+	           "a put from rank %d, context %d, was dropped: %s",
+	           source->header.peer, source->context, why);
+	source->dropped = true;
+}
+
+static void
+header_arrived(struct batoni_rma *rma, struct source *source)
+{
+	const char *message = source->header.buffer;
+	struct baton_window *window = NULL;
+	const char *why = NULL;
+	struct header header;
+
+	memcpy(&header, message, sizeof(header));
+	source->dropped = false;
+	if (!well_formed(&header, source->header.done_bytes)) {
+		drop(source, "it is not one of this version of Baton");
+		finish(rma, source);
+		return;
+	}
+	if (header.payload != PAYLOAD_NONE)
+		window = batoni_window_find(rma, header.window);
+	why = fault(rma, source, &header, window);
+	if (why)
+		drop(source, why);
+	source->signal_index = header.signal_index;
+	if (header.payload == PAYLOAD_SEPARATE) {
+		/* One that is dropped has to be received too: into nothing. */
+		source->payload.buffer =
+			why ? NULL : (char *)window->base + header.offset;
+		source->payload.bytes = why ? 0 : (size_t)header.bytes;
+		post(rma, source, SOURCE_PAYLOAD);
+		return;
+	}
+	if (header.payload == PAYLOAD_INLINE && !why)
+		memcpy((char *)window->base + header.offset,
+		       message + sizeof(header), (size_t)header.bytes);
+	finish(rma, source);
+}
+
+static void
+payload_arrived(struct batoni_rma *rma, struct source *source)
+{
+	if (!source->dropped &&
+	    source->payload.done_bytes != source->payload.bytes)
+		drop(source, "its data has another length");
+	finish(rma, source);
+}
+
+static void
+go_on(struct batoni_rma *rma, struct source *source)
+{
+	bool header = source->state == SOURCE_HEADER;
+
+	take_note(rma, &source->link);
+	if (source->status == BATON_ERR_CANCELED && header)
+		source->state = SOURCE_IDLE;
+	else if (source->status == BATON_OK && header)
+		header_arrived(rma, source);
+	else if (source->status == BATON_OK ||
+	         (source->status == BATON_ERR_TRUNCATED && source->dropped))
+		payload_arrived(rma, source);
+	else
+		fail(source, header ? "header" : "data");
+}
+
+void
+batoni_messages_post(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	if (messages->posted || messages->leaving)
+		return;
+	messages->posted = true;
+	for (uint32_t i = 0; i < messages->count; i++)
+		post(rma, &messages->sources[i], SOURCE_HEADER);
+}
+
+void
+batoni_messages_listen(struct batoni_rma *rma, int change)
+{
+	struct batoni_messages *messages = rma->messages;
+	bool before = messages->listeners > 0;
+	bool after;
+
+	messages->listeners += change;
+	after = messages->listeners > 0;
+	assert(messages->listeners >= 0);
+	if (after)
+		batoni_messages_post(rma);
+	if (after != before)
+		batoni_comm_hold(rma->comm, after);
+}
+
+/* ---- the sender ---- */
+
+/* A message of the lane, or its hand-over, has ended; true: that was the last. */
+static bool
+part_ended(struct lane *lane, const struct batoni_transfer *part,
+           enum baton_status status)
+{
+	if (status != BATON_OK && lane->status == BATON_OK) {
+		lane->status = status;
+		lane->put->native_call = part->native_call;
+		lane->put->native_code = part->native_code;
+	}
+	assert(lane->parts > 0);
+	return --lane->parts == 0;
+}
+
+static void
+end_lane(struct batoni_rma *rma, struct lane *lane)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	/* Free before the end is told: nothing of the lane is needed for it. */
+	messages->free_lanes |= 1u << (lane - messages->lanes);
+	batoni_put_ended(rma, lane->put, lane->status);
+}
+
+/* Hand one message of the lane over. */
+static enum baton_status
+send_part(struct batoni_rma *rma, struct lane *lane,
+          struct batoni_transfer *part)
+{
+	enum baton_status status;
+
+	part->native_call = NULL;
+	part->native_code = 0;
+	lane->parts++;
+	rma->messages->lent++;
+	status = rma->transport->ops->issue(rma->transport, part);
+	if (status == BATON_PENDING)
+		return BATON_OK;
+	rma->messages->lent--;
+	part_ended(lane, part, status);
+	return status;
+}
+
+/* Write the lane's first message; returns whether data is to follow. */
+static bool
+fill(struct batoni_rma *rma, struct lane *lane,
+     const struct batoni_pending *pending, bool with_data)
+{
+	const struct batoni_transfer *put = pending->transfer;
+	struct header header = {
+		.magic = MAGIC,
+		.version = VERSION,
+		.payload = PAYLOAD_NONE,
+		.signal_index = pending->put.signal_index,
+		.context = put->tag,
+	};
+	char *message = lane->header.buffer;
+
+	lane->header.peer = lane->payload.peer = put->peer;
+	lane->header.tag = header_tag(rma, put->tag);
+	lane->header.bytes = sizeof(header);
+	if (with_data && put->bytes > 0) {
+		bool fits = put->bytes <= INLINE_MAX;
+
+		header.payload = fits ? PAYLOAD_INLINE : PAYLOAD_SEPARATE;
+		header.window = pending->put.window->id;
+		header.offset = pending->put.offset;
+		header.bytes = put->bytes;
+		if (fits) {
+			memcpy(message + sizeof(header), put->buffer, put->bytes);
+			lane->header.bytes += put->bytes;
+		}
+	}
+	memcpy(message, &header, sizeof(header));
+	lane->payload.tag = lane->header.tag + 1;
+	lane->payload.buffer = put->buffer;
+	lane->payload.bytes = put->bytes;
+	return header.payload == PAYLOAD_SEPARATE;
+}
+
+enum baton_status
+batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
+{
+	struct batoni_messages *messages = rma->messages;
+	struct batoni_pending *pending = &rma->pending[slot];
+	enum baton_status status;
+	struct lane *lane;
+	bool separate;
+
+	if (messages->free_lanes == 0)
+		return BATON_ERR_AGAIN;
+	lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
+	lane->put = pending->transfer;
+	lane->status = BATON_OK;
+	lane->parts = 1;
+	separate = fill(rma, lane, pending, with_data);
+	/* Taken before it is used: what ends meanwhile may ask for a lane. */
+	messages->free_lanes &= messages->free_lanes - 1;
+	status = send_part(rma, lane, &lane->header);
+	if (status != BATON_OK) {
+		messages->free_lanes |= 1u << (lane - messages->lanes);
+		return status;
+	}
+	messages->sent[lane->header.peer]++;
+	if (separate)
+		send_part(rma, lane, &lane->payload);
+	/* The caller has yet to hear that it is pending: its end comes later. */
+	if (part_ended(lane, &lane->header, BATON_OK))
+		note(rma, &messages->ended_lanes, &lane->link);
+	return BATON_PENDING;
+}
+
+/* ---- both ---- */
+
+void
+batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                    enum baton_status status)
+{
+	struct batoni_messages *messages = rma->messages;
+	uint32_t i = (transfer->slot - rma->requests_max) / 2;
+
+	if (i >= LANES) {
+		receive_ended(rma, &messages->sources[i - LANES], status);
+		return;
+	}
+	assert(messages->lent > 0);
+	messages->lent--;
+	if (part_ended(&messages->lanes[i], transfer, status))
+		end_lane(rma, &messages->lanes[i]);
+}
+
+size_t
+batoni_messages_test(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = rma->messages;
+	struct batoni_list_node *link;
+	size_t events = 0;
+
+	while (!batoni_list_empty(&messages->ended_lanes)) {
+		link = messages->ended_lanes.next;
+		take_note(rma, link);
+		end_lane(rma, batoni_container_of(link, struct lane, link));
+		events++;
+	}
+	/* Whoever goes on may be noted again, behind the others. */
+	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);
+	     n++) {
+		link = messages->ended.next;
+		go_on(rma, batoni_container_of(link, struct source, link));
+		events++;
+	}
+	return events;
+}
+
+uint64_t
+batoni_messages_sent(const struct batoni_rma *rma, int peer)
+{
+	return rma->messages->sent[peer];
+}
+
+uint64_t
+batoni_messages_applied(const struct batoni_rma *rma, int peer)
+{
+	return rma->messages->applied[peer];
+}
+
+/* ---- closing ---- */
+
+static void
+take_back(struct batoni_rma *rma, struct source *source)
+{
+	enum baton_status status = rma->transport->ops->take_back(
+		rma->transport, &source->header);
+
+	if (status == BATON_ERR_BUSY)
+		source->asked = true;
+	else
+		receive_ended(rma, source, status);
+}
+
+enum baton_status
+batoni_messages_leave(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	batoni_messages_test(rma);
+	/* What this rank still sends, it may send to itself. */
+	if (messages->free_lanes != ALL_LANES)
+		return BATON_PENDING;
+	messages->leaving = true;
+	for (uint32_t i = 0; i < messages->count; i++) {
+		struct source *source = &messages->sources[i];
+
+		if (source->lent && source->state == SOURCE_HEADER &&
+		    !source->asked)
+			take_back(rma, source);
+	}
+	batoni_messages_test(rma);
+	return messages->lent == 0 && batoni_list_empty(&messages->ended)
+	               ? BATON_OK
+	               : BATON_PENDING;
+}
+
+void
+batoni_messages_close(struct batoni_rma *rma, bool aborted)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	if (!messages)
+		return;
+	rma->messages = NULL;
+	assert(aborted || messages->lent == 0);
+	if (aborted && messages->lent > 0) {
+		messages->kept_next = kept;
+		kept = messages;
+		return;
+	}
+	free_messages(messages);
+}
