@@ -96,6 +96,21 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		                     options->requests_max,
 		                     BATON_REQUESTS_MAX_LIMIT,
 		                     BATON_REQUESTS_MAX_DEFAULT);
+	if (options->signals_max < 0 ||
+	    options->signals_max > BATON_SIGNALS_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->signals_max is %d; it takes 1 to "
+		                     "%d, or 0 for %d",
+		                     options->signals_max, BATON_SIGNALS_LIMIT,
+		                     BATON_SIGNALS_MAX_DEFAULT);
+	if (options->contexts_max < 0 ||
+	    options->contexts_max > BATON_CONTEXTS_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->contexts_max is %d; it takes 1 to "
+		                     "%d, or 0 for %d",
+		                     options->contexts_max,
+		                     BATON_CONTEXTS_LIMIT,
+		                     BATON_CONTEXTS_MAX_DEFAULT);
 	if ((unsigned)options->progress > BATON_PROGRESS_CALLS)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->progress is %d; it takes "
@@ -107,6 +122,12 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.requests_max = options->requests_max
 		                        ? options->requests_max
 		                        : BATON_REQUESTS_MAX_DEFAULT,
+		.signals_max = options->signals_max
+		                       ? options->signals_max
+		                       : BATON_SIGNALS_MAX_DEFAULT,
+		.contexts_max = options->contexts_max
+		                        ? options->contexts_max
+		                        : BATON_CONTEXTS_MAX_DEFAULT,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
@@ -117,6 +138,20 @@ batoni_comm_plan(const struct baton_comm_options *options,
 }
 
 /* ---- building ---- */
+
+struct batoni_transport_config
+batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
+{
+	struct batoni_transport_config config = {.slots = plan->requests_max};
+
+	if (plan->stream_issued)
+		return config;
+	config.slots += batoni_onesided_slots(size, plan->contexts_max);
+	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
+	config.segment_bytes = batoni_onesided_segment_bytes(
+		size, plan->signals_max, plan->contexts_max);
+	return config;
+}
 
 static uint32_t
 take_index(uint32_t *generation_p)
@@ -152,6 +187,8 @@ comm_free(struct baton_comm *comm)
 {
 	uint32_t generation = batoni_pool_fini(&comm->pool, comm->device);
 
+	batoni_onesided_ops.close(comm->onesided,
+	                          comm->breaking != BATON_OK);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
@@ -186,6 +223,15 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
 	if (status == BATON_OK && plan->stream_issued)
 		status = alloc_marks(comm, count);
+	else if (status == BATON_OK)
+		status = batoni_onesided_ops.open(
+			&(struct batoni_onesided_plan){
+				.size = plan->size,
+				.requests_max = count,
+				.signals_max = plan->signals_max,
+				.contexts_max = plan->contexts_max,
+			},
+			&comm->onesided);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
 	comm->timeout_ns = plan->timeout_ns;
@@ -267,6 +313,13 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
 	transport->host = &comm->host;
+	/* A transport that others cannot be reached over but by its messages. */
+	if (comm->onesided && !transport->peers) {
+		batoni_onesided_ops.close(comm->onesided, false);
+		comm->onesided = NULL;
+	}
+	if (comm->onesided)
+		batoni_onesided_ops.start(comm->onesided, comm);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
 }
@@ -352,6 +405,9 @@ try_to_leave(struct baton_comm *comm)
 		return BATON_ERR_ABORTED;
 	if (comm->active)
 		return BATON_PENDING;
+	if (comm->onesided &&
+	    batoni_onesided_ops.leave(comm->onesided) != BATON_OK)
+		return BATON_PENDING;
 	return comm->transport_ops->leave(comm->transport);
 }
 
@@ -383,6 +439,7 @@ baton_comm_destroy(struct baton_comm *comm)
 {
 	enum baton_status status;
 	uint64_t limit_ns = BATONI_NEVER;
+	const char *alive;
 
 	BATONI_ENTER("baton_comm_destroy");
 	if (!comm)
@@ -392,6 +449,13 @@ baton_comm_destroy(struct baton_comm *comm)
 		                     "baton_comm_destroy: %u queues of the "
 		                     "communicator are alive",
 		                     atomic_load(&comm->queues));
+	alive = comm->onesided ? batoni_onesided_ops.alive(comm->onesided)
+	                       : NULL;
+	if (alive)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: %s of the communicator "
+		                     "are alive",
+		                     alive);
 	if (batoni_group_open(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy was called inside a "
@@ -497,6 +561,12 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
 	};
+	if (comm->onesided) {
+		info_p->signals_max = comm->onesided->signals_max;
+		info_p->contexts_max = comm->onesided->contexts_max;
+		info_p->signal_paths = comm->onesided->signal_paths;
+		info_p->window_paths = comm->onesided->window_paths;
+	}
 	return BATON_OK;
 }
 

@@ -13,11 +13,18 @@ struct batoni_comm_plan {
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
 	bool stream_issued; /* the transport's kind */
+	int size;           /* of the communicator, once it is known */
 	uint32_t requests_max;
+	int signals_max, contexts_max;
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	bool timestamps;
 };
+
+/* What the transport of such a communicator of that many ranks is opened with.  No
+ * one-sided operations where the transport is stream-issued. */
+struct batoni_transport_config
+batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size);
 
 /* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID,
  * UNSUPPORTED (batoni_refuse has been told). */
@@ -29,7 +36,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
  * Build a communicator in two steps, so that a collective creation can agree
  * between them on whether all ranks got their memory:
  * prepare takes all that can fail on this rank alone (table entry, pool, device,
- * engine thread); OK, NOMEM, AGAIN, SYSTEM, UNSUPPORTED.  Then either start,
+ * engine thread, one-sided layer for plan->size ranks); OK, NOMEM, AGAIN, SYSTEM, UNSUPPORTED.  Then either start,
  * which takes the transport over and cannot fail, or discard.
  */
 enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,

@@ -52,11 +52,12 @@ build_local(const struct batoni_comm_plan *plan, int size,
 	struct batoni_transport **transports =
 		batoni_alloc(count, sizeof(*transports));
 	struct baton_comm **built = batoni_alloc(count, sizeof(*built));
+	const struct batoni_transport_config config =
+		batoni_comm_transport_config(plan, size);
 	enum baton_status status = BATON_ERR_NOMEM;
 
 	if (transports && built)
-		status = batoni_local_open(size, plan->requests_max,
-		                           transports);
+		status = batoni_local_open(size, &config, transports);
 	if (status != BATON_OK) {
 		batoni_refuse(status, "no memory for %d local ranks", size);
 		goto out;
@@ -96,6 +97,7 @@ plan_local(const char *call, int size, const struct baton_comm_options *options,
 		                     "one process meet on BATON_TRANSPORT_LOCAL",
 		                     call, (int)plan->transport);
 	plan->transport = BATON_TRANSPORT_LOCAL;
+	plan->size = size;
 	return BATON_OK;
 }
 
@@ -242,6 +244,8 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 		                       "another rank of this id said %d",
 		                       size, meeting->size);
 	else if (theirs->requests_max != plan->requests_max ||
+	         theirs->signals_max != plan->signals_max ||
+	         theirs->contexts_max != plan->contexts_max ||
 	         theirs->timeout_ns != plan->timeout_ns ||
 	         theirs->progress != plan->progress ||
 	         theirs->timestamps != plan->timestamps)
@@ -387,6 +391,7 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 	plan.device = device->id;
 	plan.device_ops = device;
 	plan.stream_issued = transports[0]->ops->stream_issued;
+	plan.size = size;
 	status = prepare_all(&plan, size, comms);
 	for (int i = 0; i < size && status == BATON_OK; i++)
 		batoni_comm_start(comms[i], transports[i]);

@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "comm.h"
 #include "fifo.h"
+#include "onesided.h"
 #include "pool.h"
 #include "thread.h"
 
@@ -39,6 +40,7 @@ struct baton_comm {
 	struct batoni_transport *transport;
 	const struct batoni_device_ops *device_ops;
 	const struct batoni_transport_ops *transport_ops;
+	struct batoni_onesided *onesided; /* NULL: no signals, no windows */
 	struct batoni_pool pool;
 	uint32_t index;
 	int rank, size, tag_max;
@@ -67,7 +69,10 @@ struct baton_comm {
 	uint64_t deadline_next; /* no deadline is earlier; NEVER: none */
 	uint32_t active;        /* placed and not ended */
 	uint32_t lent;          /* ended, but the transport still has them */
+	uint32_t held;          /* of active: not operations, but held open */
 	bool working;           /* on the engine's list */
+	bool busy; /* of those, more is active than waits that are parked: it
+	              counts in thread_working */
 	struct baton_comm *working_next;
 	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
 	baton_stream *observe;     /* scratch of publishing, under order */
@@ -96,11 +101,10 @@ struct batoni_engine {
 	struct batoni_fifo *ready; /* FIFOs whose head is armed */
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
-	_Atomic uint32_t thread_working; /* those that the engine's thread drives */
+	_Atomic uint32_t thread_working; /* the busy ones that its thread drives */
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
-	alignas(64) _Atomic uint32_t doorbell; /* futex of those who doze */
-	_Atomic uint32_t turn;                 /* futex of the sleepers */
+	alignas(64) _Atomic uint32_t turn; /* futex of the sleepers */
 	atomic_bool stopping;
 };
 
@@ -148,8 +152,16 @@ void batoni_ring(void);
 void batoni_wake_sleepers(void);
 /* Is something left for a driver to do that no transport knows of? */
 bool batoni_work_left(void);
-/* Sleep on the doorbell, announced by `who`, unless there is work. */
-void batoni_doze(unsigned who, uint64_t nap_ns);
+/* Sleep on the doorbell, announced by `who`, unless there is work or it has been rung
+ * since it was `rung`. */
+void batoni_doze(unsigned who, uint32_t rung, uint64_t nap_ns);
+/* What the doorbell is now: read before the last look for work. */
+uint32_t batoni_rung(void);
+/* The driver: want to be woken by signals, if waits for them are all there is of some
+ * communicator.  False: no such one.  Look once more, with batoni_pass, after true,
+ * and call batoni_unlisten after the nap. */
+bool batoni_listen(unsigned who);
+void batoni_unlisten(unsigned who);
 /* The earliest deadline of an operation (driver); true if some transport has to be
  * looked at for things to go on. */
 bool batoni_must_look(uint64_t *deadline_p);
@@ -244,6 +256,11 @@ void batoni_op_finish(struct batoni_op *op);
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
 /* Out of the FIFO it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
+/* What it is, for a sentence: "send to peer 1, tag 3". */
+void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
+/* Keep the communicator among those that are looked at, at a slow rate, without an
+ * operation; or not any more. */
+void batoni_comm_hold(struct baton_comm *comm, bool hold);
 /* The callbacks that the transport gets. */
 void batoni_host_init(struct baton_comm *comm);
 
@@ -316,6 +333,20 @@ struct batoni_arguments {
 enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
                                  struct baton_comm *comm,
                                  const struct batoni_arguments *a);
+/* Any one-sided operation, whose own arguments have been checked: a->tag is the
+ * context.  fill gives the layer what it needs beyond the transfer, by slot: OK, or
+ * why it is refused (it has taken nothing then); forget takes it back when the call
+ * is refused after that. */
+enum baton_status
+batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
+                        struct baton_comm *comm,
+                        const struct batoni_arguments *a, size_t bytes,
+                        enum baton_status (*fill)(struct batoni_onesided *onesided,
+                                                  uint32_t slot,
+                                                  const void *more),
+                        void (*forget)(struct batoni_onesided *onesided,
+                                       uint32_t slot),
+                        const void *more);
 
 /* An enqueuer gives the driver's lock up. */
 static inline void

@@ -271,6 +271,8 @@ serve(struct baton_comm *comm)
 		events += batoni_comm_attend(comm);
 	if (comm->transport->in_flight)
 		events += comm->transport_ops->test(comm->transport);
+	if (comm->onesided && comm->onesided->pending)
+		events += batoni_onesided_ops.test(comm->onesided);
 	if (unlikely(comm->marked))
 		events += batoni_comm_watch(comm);
 	if (unlikely(comm->deadline_next != BATONI_NEVER))
@@ -278,13 +280,23 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
+/* Nothing of it needs looking at, but for what signals and deadlines end. */
+static void
+stop_being_busy(struct baton_comm *comm)
+{
+	if (!comm->busy)
+		return;
+	comm->busy = false;
+	if (comm->thread_drives)
+		atomic_fetch_sub(&batoni_engine.thread_working, 1);
+}
+
 /* It is off the list of those that work. */
 void
 batoni_comm_rest(struct baton_comm *comm)
 {
 	comm->working = false;
-	if (comm->thread_drives)
-		atomic_fetch_sub(&batoni_engine.thread_working, 1);
+	stop_being_busy(comm);
 }
 
 size_t
@@ -314,6 +326,9 @@ batoni_pass(void)
 			continue;
 		}
 		events += serve(comm);
+		if (unlikely(comm->onesided &&
+		             comm->active == comm->onesided->parked))
+			stop_being_busy(comm);
 		link = &comm->working_next;
 	}
 	if (e->finish || e->ready)

@@ -8,6 +8,11 @@
  * enqueue that leaves something pending wakes it; a lingering one is never woken
  * by an enqueue, since a wake costs the enqueuer some microseconds.  A device that
  * posts (a trigger fired, a launched function returned) wakes it from any nap.
+ *
+ * Where waits for signals are all that is pending, and only stores of peers can end
+ * them ("parked"), it sleeps for good too, but listens: the peer that signals rings
+ * the bell (shm.h).  It wakes by itself for deadlines, and now and then to see
+ * whether the peers' processes are still there.
  */
 #include "core.h"
 
@@ -19,6 +24,8 @@
 #define TICK_NS 900000u /* the longest nap while something is pending */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
+#define NAP_WATCHING_NS 4000000u /* while messages may come, and nothing is pending */
+#define NAP_LISTENING_NS 250000000u
 #define LINGER_TICKS 20u
 #define SPINS 30u /* passes without events, after some, before a nap */
 
@@ -32,7 +39,34 @@ anything_moving(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		if (comm->transport->moving || comm->marked)
+		if (comm->transport->moving || comm->marked ||
+		    (comm->onesided && comm->onesided->moving))
+			return true;
+	}
+	return false;
+}
+
+/* Operations that peers may end at any time; not the mere chance of a message. */
+static bool
+anything_pending(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (comm->active > comm->held +
+		                           (comm->onesided
+		                                    ? comm->onesided->parked
+		                                    : 0))
+			return true;
+	}
+	return false;
+}
+
+static bool
+anything_parked(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (comm->onesided && comm->onesided->parked)
 			return true;
 	}
 	return false;
@@ -60,7 +94,9 @@ thread_drive(uint64_t nap_ns)
 			idle++;
 		}
 	}
-	most = anything_moving() ? NAP_MOVING_NS : TICK_NS;
+	most = anything_moving()    ? NAP_MOVING_NS
+	       : anything_pending() ? TICK_NS
+	                            : NAP_WATCHING_NS;
 	nap_ns = events ? NAP_MIN_NS : nap_ns * 2;
 	if (nap_ns > most)
 		nap_ns = most;
@@ -83,14 +119,27 @@ static void
 sleep_deep(void)
 {
 	struct batoni_engine *e = &batoni_engine;
-	bool idle;
+	uint64_t nap_ns = BATONI_NEVER, deadline;
+	bool listens, idle;
+	uint32_t rung;
 
 	atomic_store(&e->deep, true);
 	if (batoni_try()) {
+		rung = batoni_rung();
+		listens = batoni_listen(BATONI_DOZE_THREAD);
+		if (listens) {
+			if (batoni_pass() && atomic_load(&e->sleepers))
+				batoni_wake_sleepers();
+			batoni_must_look(&deadline);
+			nap_ns = batoni_time_left(batoni_now_ns(), deadline,
+			                          NAP_LISTENING_NS);
+		}
 		idle = atomic_load(&e->thread_working) == 0;
 		batoni_leave();
-		if (idle)
-			batoni_doze(BATONI_DOZE_THREAD, BATONI_NEVER);
+		if (idle && nap_ns)
+			batoni_doze(BATONI_DOZE_THREAD, rung, nap_ns);
+		if (listens)
+			batoni_unlisten(BATONI_DOZE_THREAD);
 	}
 	atomic_store(&e->deep, false);
 }
@@ -109,6 +158,7 @@ thread_main(void *unused)
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 	while (!atomic_load(&e->stopping)) {
 		uint64_t passes = atomic_load(&e->host_passes);
+		uint32_t rung = batoni_rung();
 
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
@@ -122,16 +172,18 @@ thread_main(void *unused)
 			                     ? 0
 			                     : idle_ticks + 1;
 		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
+			idle_ticks += anything_parked() ? LINGER_TICKS + 1 : 1;
 			batoni_leave();
 			nap_ns = TICK_NS;
-			idle_ticks++;
+			if (idle_ticks > LINGER_TICKS)
+				continue;
 		} else {
 			nap_ns = thread_drive(nap_ns);
 			idle_ticks = 0;
 			batoni_leave();
 		}
 		seen_passes = passes;
-		batoni_doze(BATONI_DOZE_THREAD, nap_ns);
+		batoni_doze(BATONI_DOZE_THREAD, rung, nap_ns);
 	}
 	return NULL;
 }

@@ -222,7 +222,7 @@ publish(struct batoni_op *op)
 		return BATON_OK;
 	}
 	op->group_next = NULL;
-	status = comm->stream_issued && op->kind <= BATONI_KIND_RECV
+	status = comm->stream_issued && batoni_is_transfer(op)
 	                 ? batoni_publish_issued(comm, op,
 	                                         op->flags &
 	                                                 BATONI_FLAG_DETACHED)
@@ -381,8 +381,19 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	op->transfer.bytes = bytes;
 	op->transfer.peer = a->peer;
 	op->transfer.tag = a->tag;
-	op->transfer.direction =
-		op->kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV;
+	switch ((enum batoni_op_kind)op->kind) {
+	case BATONI_KIND_SEND:
+		op->transfer.direction = BATONI_SEND;
+		break;
+	case BATONI_KIND_RECV:
+		op->transfer.direction = BATONI_RECV;
+		break;
+	default:
+		op->transfer.direction = op->kind == BATONI_KIND_WAIT
+		                                 ? BATONI_WAIT
+		                                 : BATONI_PUT;
+		op->flags |= BATONI_FLAG_ONESIDED;
+	}
 	return a->options ? apply_options(op, a->options) : BATON_OK;
 }
 
@@ -438,6 +449,51 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 		status = enqueue(call, kind, comm, a, bytes);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
+}
+
+enum baton_status
+batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
+                        struct baton_comm *comm,
+                        const struct batoni_arguments *a, size_t bytes,
+                        enum baton_status (*fill)(struct batoni_onesided *onesided,
+                                                  uint32_t slot,
+                                                  const void *more),
+                        void (*forget)(struct batoni_onesided *onesided,
+                                       uint32_t slot),
+                        const void *more)
+{
+	struct batoni_op *op, *group;
+	enum baton_status status;
+	baton_request handle;
+	uint32_t slot;
+
+	if (a->options) {
+		status = check_options(call, a->options, false);
+		if (status != BATON_OK)
+			return status;
+	}
+	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
+	if (unlikely(!op))
+		return refuse_full(call, comm);
+	slot = op->transfer.slot;
+	status = fill(comm->onesided, slot, more);
+	if (unlikely(status != BATON_OK))
+		return batoni_unmake(op, status);
+	status = init_transfer(op, a, bytes);
+	handle = batoni_op_handle(op, atomic_load_explicit(
+					      &op->word, memory_order_relaxed));
+	group = batoni_group_open(comm);
+	if (status == BATON_OK && group)
+		status = batoni_group_add(group, op);
+	else if (status == BATON_OK)
+		status = batoni_publish_record(op);
+	if (unlikely(status != BATON_OK)) {
+		forget(comm->onesided, slot);
+		return batoni_unmake(op, status);
+	}
+	if (a->request_p)
+		*a->request_p = handle;
+	return BATON_OK;
 }
 
 /* What cannot be in a group. */

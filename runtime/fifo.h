@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The FIFOs in which operations wait to be issued, one for each (peer, tag,
- * direction) that has any.  Driver only.
+ * direction) that has any; of puts the tag is the context, and each wait for signals
+ * has one of its own.  Driver only.
  *
  * A FIFO exists while it has operations (or is on the engine's ready list); its
  * memory comes from a fixed set, as many as there are requests, so nothing is
@@ -38,8 +39,11 @@ void batoni_fifo_table_fini(struct batoni_fifo_table *table);
 static inline uint64_t
 batoni_fifo_key(const struct batoni_transfer *transfer)
 {
-	return (uint64_t)(uint32_t)transfer->peer << 32 |
-	       (uint64_t)(uint32_t)transfer->tag << 1 | transfer->direction;
+	/* A wait waits for no other. */
+	if (transfer->direction == BATONI_WAIT)
+		return (uint64_t)transfer->slot << 2 | BATONI_WAIT;
+	return (uint64_t)(uint32_t)transfer->peer << 33 |
+	       (uint64_t)(uint32_t)transfer->tag << 2 | transfer->direction;
 }
 
 /* The FIFO of this key, or NULL. */

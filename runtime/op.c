@@ -27,12 +27,6 @@ op_of(struct batoni_transfer *transfer)
 
 static void end(struct batoni_op *op, enum baton_status status, bool lent);
 
-static bool
-is_transfer(const struct batoni_op *op)
-{
-	return op->kind <= BATONI_KIND_RECV;
-}
-
 /* ---- counting ---- */
 
 static inline void
@@ -41,13 +35,23 @@ count_active(struct baton_comm *comm, int change)
 	struct batoni_engine *e = &batoni_engine;
 
 	comm->active += (uint32_t)change;
-	if (likely(comm->working))
+	if (likely(comm->busy))
+		return;
+	comm->busy = true;
+	if (comm->thread_drives)
+		atomic_fetch_add(&e->thread_working, 1);
+	if (comm->working)
 		return;
 	comm->working = true;
 	comm->working_next = e->working;
 	e->working = comm;
-	if (comm->thread_drives)
-		atomic_fetch_add(&e->thread_working, 1);
+}
+
+void
+batoni_comm_hold(struct baton_comm *comm, bool hold)
+{
+	comm->held += hold ? 1u : (uint32_t)-1;
+	count_active(comm, hold ? 1 : -1);
 }
 
 /* ---- placing and arming ---- */
@@ -142,6 +146,9 @@ batoni_op_reached(struct batoni_op *op)
 	switch ((enum batoni_op_kind)op->kind) {
 	case BATONI_KIND_SEND:
 	case BATONI_KIND_RECV:
+	case BATONI_KIND_SIGNAL:
+	case BATONI_KIND_PUT:
+	case BATONI_KIND_WAIT:
 		if (op->group_of && (op->item.flags & BATONI_ITEM_CARRIER))
 			batoni_group_reached(op->group_of, op);
 		else
@@ -191,6 +198,10 @@ place_transfer(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	bool grouped = op->group_of != NULL;
 
+	if (unlikely(op->flags & BATONI_FLAG_ONESIDED)) {
+		batoni_onesided_ops.place(comm->onesided, &op->transfer);
+		op->flags |= BATONI_FLAG_PLACED;
+	}
 	if (!grouped)
 		place_on_stream(op);
 	if ((op->flags & BATONI_FLAG_REACHED) && !grouped &&
@@ -214,22 +225,22 @@ batoni_op_place(struct batoni_op *op)
 	assert(op->state == BATONI_NEW);
 	count_active(comm, 1);
 	/* The transport has put it on its stream: no item of ours is there. */
-	if (unlikely(comm->stream_issued) && is_transfer(op))
+	if (unlikely(comm->stream_issued) && batoni_is_transfer(op))
 		op->flags |= BATONI_FLAG_REACHED;
 	if (op->kind == BATONI_KIND_GROUP) {
 		batoni_group_place(op);
 		return;
 	}
 	if (unlikely(comm->breaking != BATON_OK) &&
-	    op->kind <= BATONI_KIND_RECORD &&
+	    op->kind < BATONI_KIND_LAUNCH &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		/* It was enqueued while the communicator broke. */
-		if (!op->group_of && !(comm->stream_issued && is_transfer(op)))
+		if (!op->group_of && !(comm->stream_issued && batoni_is_transfer(op)))
 			place_on_stream(op);
 		end(op, comm->breaking, false);
 		return;
 	}
-	if (likely(is_transfer(op))) {
+	if (likely(batoni_is_transfer(op))) {
 		if (unlikely(comm->stream_issued)) {
 			batoni_op_place_issued(op);
 			return;
@@ -265,26 +276,60 @@ batoni_op_issue(struct batoni_op *op)
 		return;
 	}
 	op->state = BATONI_ISSUED;
-	status = comm->transport_ops->issue(comm->transport, &op->transfer);
+	if (unlikely(op->flags & BATONI_FLAG_ONESIDED)) {
+		op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
+		status = batoni_onesided_ops.issue(comm->onesided,
+		                                   &op->transfer);
+	} else {
+		status = comm->transport_ops->issue(comm->transport,
+		                                    &op->transfer);
+	}
 	if (status != BATON_PENDING)
 		batoni_op_complete(op, status);
 }
 
 /* ---- ending ---- */
 
+/* What the transfer is, for sentences: "send to peer 1, tag 3". */
+void
+batoni_op_describe(const struct batoni_op *op, char *text, size_t size)
+{
+	const struct batoni_transfer *t = &op->transfer;
+
+	if (op->kind == BATONI_KIND_WAIT)
+		snprintf(text, size, "wait_signal");
+	else if (op->flags & BATONI_FLAG_ONESIDED)
+		snprintf(text, size, "%s to peer %d, context %d",
+		         op->kind == BATONI_KIND_PUT ? "put_signal" : "signal",
+		         t->peer, t->tag);
+	else
+		snprintf(text, size, "%s peer %d, tag %d",
+		         op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
+		         t->peer, t->tag);
+}
+
+/* It ends without having been issued: the one-sided layer forgets it. */
+static inline void
+forget_placed(struct batoni_op *op)
+{
+	if (likely(!(op->flags & BATONI_FLAG_PLACED)))
+		return;
+	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
+	batoni_onesided_ops.unplace(op->comm->onesided, &op->transfer);
+}
+
 static void
 note_unobserved(struct batoni_op *op, enum baton_status status)
 {
+	char what[64];
+
 	/* One line for each stream until its next synchronize. */
-	if (batoni_stream_error_note(op->transfer.stream, status))
-		batoni_log(BATONI_LOG_WARN,
-		           "rank %d: %s peer %d, tag %d ended in %s, and no "
-		           "request observes it",
-		           op->comm->rank,
-		           op->kind == BATONI_KIND_SEND ? "send to"
-		                                        : "recv from",
-		           op->transfer.peer, op->transfer.tag,
-		           baton_status_name(status));
+	if (!batoni_stream_error_note(op->transfer.stream, status))
+		return;
+	batoni_op_describe(op, what, sizeof(what));
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: %s ended in %s, and no request observes it",
+	           op->comm->rank, what, baton_status_name(status));
 }
 
 /* Change the word by which hosts see it and others hold it.  Returns it as it was
@@ -327,6 +372,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
 	uint64_t seen = 0;
 
+	forget_placed(op);
 	op->status = status;
 	op->state = BATONI_ENDED;
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
@@ -351,7 +397,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	release_word(op);
 	if (op->flags & BATONI_FLAG_REACHED)
 		drop |= BATONI_OP_STREAM;
-	if (unlikely(status != BATON_OK) && is_transfer(op)) {
+	if (unlikely(status != BATON_OK) && batoni_is_transfer(op)) {
 		if (!seen)
 			seen = atomic_load(&op->word);
 		if (!(seen & (BATONI_OP_HANDLE | BATONI_OP_QUEUE)))
@@ -368,6 +414,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 void
 batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 {
+	forget_placed(op);
 	op->state = BATONI_ENDED;
 	count_active(op->comm, -1);
 	change_word(op, 0, drop);
@@ -408,6 +455,9 @@ take_back(struct batoni_op *op)
 		return BATON_ERR_CANCELED;
 	if (!batoni_may_drive(comm))
 		return BATON_ERR_BUSY;
+	if (op->flags & BATONI_FLAG_ONESIDED)
+		return batoni_onesided_ops.take_back(comm->onesided,
+		                                     &op->transfer);
 	return comm->transport_ops->take_back(comm->transport, &op->transfer);
 }
 
@@ -482,6 +532,11 @@ host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
 	struct baton_comm *comm = comm_of(host);
 	struct batoni_op *op = op_of(transfer);
 
+	if (unlikely(transfer->slot >= comm->pool.size)) {
+		batoni_onesided_ops.message_done(comm->onesided, transfer,
+		                                 status);
+		return;
+	}
 	if (likely(op->state == BATONI_ISSUED)) {
 		if (unlikely(status != BATON_OK) || unlikely(!end_simply(op)))
 			end(op, status, false);

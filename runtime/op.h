@@ -49,6 +49,9 @@ enum batoni_op_kind {
 	BATONI_KIND_SEND = BATON_OPERATION_SEND,
 	BATONI_KIND_RECV = BATON_OPERATION_RECV,
 	BATONI_KIND_RECORD = BATON_OPERATION_RECORD,
+	BATONI_KIND_SIGNAL = BATON_OPERATION_SIGNAL,
+	BATONI_KIND_PUT = BATON_OPERATION_PUT_SIGNAL,
+	BATONI_KIND_WAIT = BATON_OPERATION_WAIT_SIGNAL,
 	BATONI_KIND_LAUNCH, /* a function on the stream */
 	BATONI_KIND_JOIN,   /* a stream waits for another record's word */
 	BATONI_KIND_GROUP   /* the common word of a group's members */
@@ -70,6 +73,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_FIFO 16u     /* it is in a FIFO */
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
 #define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
+#define BATONI_FLAG_ONESIDED 128u /* signal, put, wait: the one-sided layer's */
+#define BATONI_FLAG_PLACED 256u /* such a one, known to that layer, not issued */
 
 /* Bytes of one element, by datatype; runtime/status.c. */
 extern const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT];
@@ -82,7 +87,7 @@ struct batoni_op {
 	_Atomic uint64_t word;
 	struct baton_comm *comm;
 	union {
-		/* Send and recv; of the others only the stream counts, and the
+		/* Transfers; of the others only the stream counts, and the
 		 * buffer: a launch's argument, the record that a join waits
 		 * for. */
 		struct batoni_transfer transfer;
@@ -116,5 +121,18 @@ struct batoni_op {
 };
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
+
+/* Communication: what is armed, issued and ended through a table.  The others are
+ * points on streams. */
+static inline bool
+batoni_is_transfer(const struct batoni_op *op)
+{
+	const unsigned transfers =
+		1u << BATONI_KIND_SEND | 1u << BATONI_KIND_RECV |
+		1u << BATONI_KIND_SIGNAL | 1u << BATONI_KIND_PUT |
+		1u << BATONI_KIND_WAIT;
+
+	return transfers >> op->kind & 1u;
+}
 
 #endif

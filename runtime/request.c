@@ -87,7 +87,8 @@ batoni_completion_fill(const struct batoni_op *op, uint64_t word,
 	completion->request = batoni_op_handle(op, word);
 	completion->status = done ? op->status : BATON_PENDING;
 	completion->peer = op->transfer.peer;
-	completion->tag = op->transfer.tag;
+	completion->tag = op->flags & BATONI_FLAG_ONESIDED ? -1
+	                                                  : op->transfer.tag;
 	/* While it is lent the transport may still write there. */
 	completion->bytes = done && (op->status == BATON_OK ||
 	                             op->status == BATON_ERR_TRUNCATED)
@@ -566,13 +567,18 @@ explain(const struct batoni_op *op, char *text, size_t size)
 	const struct batoni_transfer *transfer = &op->transfer;
 	struct baton_comm *comm = op->comm;
 	char native[192] = "";
-	char what[96] = "record";
+	char what[96] = "record", name[64];
 
-	if (op->kind != BATONI_KIND_RECORD)
-		snprintf(what, sizeof(what), "%s rank %d, tag %d, %zu bytes",
-		         op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
-		         transfer->peer, transfer->tag, transfer->bytes);
-	if (transfer->native_call) {
+	if (batoni_is_transfer(op)) {
+		batoni_op_describe(op, name, sizeof(name));
+		snprintf(what, sizeof(what), "%s, %zu bytes", name,
+		         transfer->bytes);
+	}
+	if (transfer->native_call && (op->flags & BATONI_FLAG_ONESIDED)) {
+		snprintf(native, sizeof(native), " (%s: %s)",
+		         transfer->native_call,
+		         strerror(transfer->native_code));
+	} else if (transfer->native_call) {
 		char library[128] = "";
 
 		comm->transport_ops->error_text(comm->transport,

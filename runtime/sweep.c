@@ -51,7 +51,7 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (is_pending(op) && op->kind <= BATONI_KIND_RECV)
+		if (is_pending(op) && batoni_is_transfer(op))
 			batoni_op_end_early(op, status);
 	}
 }

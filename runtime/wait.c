@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define TURN_SPINS 200u  /* looks before a sleep while another drives */
-#define QUIET_SPINS 100u /* passes without events before a doze */
+#define QUIET_SPINS 500u /* passes without events before a doze */
 #define YIELD_PASSES 10000u
 #define DOZE_MAX_NS 100000000u
 #define TURN_MAX_NS 1000000u
@@ -48,8 +48,32 @@ futex_wake(_Atomic uint32_t *word)
 void
 batoni_ring(void)
 {
-	atomic_fetch_add(&batoni_engine.doorbell, 1);
-	futex_wake(&batoni_engine.doorbell);
+	batoni_bell_ring(batoni_bell());
+}
+
+uint32_t
+batoni_rung(void)
+{
+	return atomic_load(&batoni_bell()->doorbell);
+}
+
+bool
+batoni_listen(unsigned who)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (comm->onesided && comm->onesided->parked) {
+			atomic_fetch_or(&batoni_bell()->listening, who);
+			return true;
+		}
+	}
+	return false;
+}
+
+void
+batoni_unlisten(unsigned who)
+{
+	atomic_fetch_and(&batoni_bell()->listening, ~who);
 }
 
 void
@@ -72,15 +96,14 @@ batoni_work_left(void)
  * announcing.  For ever is for the engine's thread in its deep sleep, which ends
  * when `deep` is cleared (before the ring). */
 void
-batoni_doze(unsigned who, uint64_t nap_ns)
+batoni_doze(unsigned who, uint32_t rung, uint64_t nap_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint32_t rung = atomic_load(&e->doorbell);
 
 	atomic_fetch_or(&e->dozing, who);
 	if (!batoni_work_left() && !atomic_load(&e->stopping) &&
 	    (nap_ns != BATONI_NEVER || atomic_load(&e->deep)))
-		futex_wait(&e->doorbell, rung, nap_ns);
+		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
 	atomic_fetch_and(&e->dozing, ~who);
 }
 
@@ -113,7 +136,8 @@ batoni_must_look(uint64_t *deadline_p)
 			continue;
 		if (comm->marked ||
 		    (transport->quiet ? transport->moving
-		                      : transport->in_flight) != 0)
+		                      : transport->in_flight) != 0 ||
+		    (comm->onesided && comm->onesided->moving))
 			look = true;
 		if (comm->deadline_next < earliest)
 			earliest = comm->deadline_next;
@@ -130,18 +154,36 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	return then - now < most ? then - now : most;
 }
 
+/* Sleep with the lock, for there is nothing to look at.  Returns the events of the
+ * last look, which is taken when signals are what would wake us. */
+static size_t
+doze_driving(uint64_t deadline, uint64_t limit_ns)
+{
+	uint32_t rung = batoni_rung();
+	bool listens = batoni_listen(BATONI_DOZE_DRIVER);
+	size_t events = listens ? batoni_pass() : 0;
+	uint64_t nap;
+
+	nap = batoni_time_left(batoni_now_ns(), deadline, DOZE_MAX_NS);
+	if (limit_ns != BATONI_NEVER)
+		nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
+	if (nap && !events)
+		batoni_doze(BATONI_DOZE_DRIVER, rung, nap);
+	if (listens)
+		batoni_unlisten(BATONI_DOZE_DRIVER);
+	return events;
+}
+
 /* Nothing happened in the last `idle` passes. */
 static void
 rest(unsigned idle, uint64_t limit_ns)
 {
-	uint64_t deadline, nap;
+	uint64_t deadline;
 
 	if (idle % QUIET_SPINS == 0 && !batoni_must_look(&deadline)) {
-		nap = batoni_time_left(batoni_now_ns(), deadline, DOZE_MAX_NS);
-		if (limit_ns != BATONI_NEVER)
-			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
-		if (nap)
-			batoni_doze(BATONI_DOZE_DRIVER, nap);
+		if (doze_driving(deadline, limit_ns) &&
+		    atomic_load(&batoni_engine.sleepers))
+			batoni_wake_sleepers();
 	} else if (idle > YIELD_PASSES) {
 		sched_yield();
 	}
@@ -189,7 +231,12 @@ await_turn(bool (*ready)(void *, bool), void *arg)
 	atomic_fetch_add(&e->sleepers, 1);
 	is_ready = ready(arg, false);
 	if (!is_ready && atomic_load(&e->driver))
-		futex_wait(&e->turn, turn, TURN_MAX_NS);
+		/* Who dozes wakes us when something ends, and there is nothing to
+		 * take over from him meanwhile. */
+		futex_wait(&e->turn, turn,
+		           atomic_load(&e->dozing) & BATONI_DOZE_DRIVER
+		                   ? DOZE_MAX_NS
+		                   : TURN_MAX_NS);
 	atomic_fetch_sub(&e->sleepers, 1);
 	return is_ready;
 }

@@ -63,8 +63,9 @@ struct batoni_memory {
 struct batoni_wait_node {
 	struct batoni_list_node link; /* of its counter, in the order of placing */
 	uint64_t target; /* met when the counter is at least this */
-	uint32_t units;
+	uint64_t units;
 	uint32_t counter; /* index into rma->counters */
+	uint32_t slot;    /* of its wait */
 	uint32_t next;    /* of the same wait, or free; 0 ends the list */
 };
 
@@ -73,6 +74,9 @@ struct batoni_counter {
 	_Atomic uint64_t *value;       /* in this rank's segment */
 	uint64_t given;                /* units given to waits, ever */
 	struct batoni_list_node nodes; /* of waits that are placed and not over */
+	/* Guarded by nodes_lock: the description that named it last, its node there. */
+	uint64_t described;
+	uint32_t described_node;
 };
 
 /* What an operation needs beyond its transfer, by slot. */
@@ -106,6 +110,9 @@ struct batoni_channel {
 	/* A signal has gone by message: all later ones do, since a direct store
 	 * would overtake it. */
 	bool through_messages;
+	/* The other way: signals of that peer in this context have come by message,
+	 * so later ones will, and a wait for them may not be parked. */
+	bool heard;
 };
 
 struct batoni_rma {
@@ -127,6 +134,7 @@ struct batoni_rma {
 	pthread_mutex_t nodes_lock;      /* guards free_node; a leaf */
 	struct batoni_wait_node *nodes;
 	uint32_t free_node;
+	uint64_t descriptions; /* how many there were; guarded by nodes_lock */
 	uint64_t peers_looked_ns; /* when the processes of peers were last looked at */
 
 	/* message.c */
@@ -169,6 +177,15 @@ static inline struct batoni_channel *
 batoni_channel_of(const struct batoni_rma *rma, int peer, int context)
 {
 	return &rma->channels[peer * rma->base.contexts_max + context];
+}
+
+/* May that rank's signals come by message?  (A rank that our signals reach only by
+ * message, because that is forced, sends its own so too.) */
+static inline bool
+batoni_comes_by_message(const struct batoni_rma *rma, int source)
+{
+	return !rma->transport->peers[source].reaches_us ||
+	       rma->signal_path[source] == BATON_WINDOW_PATH_MESSAGE;
 }
 
 /* The one-sided layer of a communicator; NULL where it has none. */
@@ -286,6 +303,7 @@ batoni_counter_add(struct batoni_rma *rma, int source, int signal_index, int con
 	                                                    signal_index, context)]
 	                         .value,
 	                 1);
+	batoni_channel_of(rma, source, context)->heard = true;
 }
 
 #endif

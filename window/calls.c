@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls that enqueue signals, puts and waits, and the count.
+ *
+ * Each checks all of its own arguments first, in the order of the prototype, and
+ * then enqueues as a send does (enqueue.c).  What an operation needs beyond its
+ * transfer is filled into pending[slot] before the record is published.
+ */
+#include "window.h"
+
+#include "log.h"
+
+static enum baton_status
+check_layer(const char *call, const struct baton_comm *comm)
+{
+	if (comm->onesided)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%s: the %s transport has no signals "
+	                     "(BATON_CAP_SIGNALS)",
+	                     call, comm->transport_ops->name);
+}
+
+static enum baton_status
+check_counter(const char *call, const struct baton_comm *comm, int peer,
+              int signal_index, int context)
+{
+	const struct batoni_onesided *layer = comm->onesided;
+
+	if (peer < 0 || peer >= comm->size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: peer is %d; ranks are 0 to %d", call,
+		                     peer, comm->size - 1);
+	if (signal_index < 0 || signal_index >= layer->signals_max)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: signal_index is %d; indices are 0 to %d "
+		                     "(signals_max)",
+		                     call, signal_index,
+		                     layer->signals_max - 1);
+	if (context < 0 || context >= layer->contexts_max)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: context is %d; contexts are 0 to %d "
+		                     "(contexts_max)",
+		                     call, context, layer->contexts_max - 1);
+	return BATON_OK;
+}
+
+/* ---- puts and signals --------------------------------------------------- */
+
+struct put_more {
+	struct baton_window *window;
+	size_t offset;
+	int signal_index;
+};
+
+static enum baton_status
+fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
+{
+	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
+	const struct put_more *put = more;
+	struct batoni_pending *pending = &rma->pending[slot];
+
+	pending->put.window = put->window;
+	pending->put.offset = put->offset;
+	pending->put.copied = 0;
+	pending->put.signal_index = put->signal_index;
+	pending->put.in_channel = false;
+	return BATON_OK;
+}
+
+static void
+forget_put(struct batoni_onesided *onesided, uint32_t slot)
+{
+	(void)onesided;
+	(void)slot;
+}
+
+static enum baton_status
+enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+            const struct batoni_arguments *a, size_t bytes,
+            const struct put_more *more)
+{
+	return batoni_enqueue_onesided(call, kind, comm, a, bytes, fill_put,
+	                               forget_put, more);
+}
+
+enum baton_status
+baton_signal(int peer, int signal_index, int context, unsigned flags,
+             struct baton_comm *comm, baton_stream stream,
+             const struct baton_op_options *options, baton_request *request_p)
+{
+	const struct put_more more = {NULL, 0, signal_index};
+	const struct batoni_arguments a = {NULL,    0,       BATON_UINT8,
+	                                   peer,    context, stream,
+	                                   options, request_p};
+	enum baton_status status;
+
+	status = batoni_check_target("baton_signal", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_layer("baton_signal", comm);
+	if (status == BATON_OK)
+		status = check_counter("baton_signal", comm, peer, signal_index,
+		                       context);
+	if (status == BATON_OK && flags)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_signal: flags is 0x%x; it must "
+		                       "be 0",
+		                       flags);
+	if (status == BATON_OK)
+		status = enqueue_put("baton_signal", BATONI_KIND_SIGNAL, comm,
+		                     &a, 0, &more);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_group_refuse(comm, status);
+}
+
+static enum baton_status
+check_window(const struct baton_comm *comm, const struct baton_window *window,
+             int peer, size_t offset, size_t bytes)
+{
+	size_t there;
+
+	if (!window || window->rma->comm != comm)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: peer_window is %s",
+		                     window ? "of another communicator"
+		                            : "NULL");
+	if (atomic_load(&window->closing))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: the window is being "
+		                     "deregistered");
+	there = window->peers[peer].bytes;
+	if (offset > there || bytes > there - offset)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: %zu bytes at offset %zu; "
+		                     "rank %d's part of the window has %zu bytes",
+		                     bytes, offset, peer, there);
+	return BATON_OK;
+}
+
+static enum baton_status
+check_put(const struct baton_comm *comm, const struct batoni_arguments *a,
+          const struct put_more *more, unsigned flags, size_t *bytes_p)
+{
+	size_t size = baton_datatype_size(a->type);
+	enum baton_status status;
+
+	if (size == 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: type is %d; datatypes are "
+		                     "0 to %d",
+		                     (int)a->type, BATON_DATATYPE_COUNT - 1);
+	if (a->count > INT64_MAX / size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: count is %zu elements of "
+		                     "%zu bytes; the product must fit in 63 bits",
+		                     a->count, size);
+	if (!a->buffer && a->count)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_put_signal: local_buffer is NULL with "
+		                     "count %zu; NULL is allowed with count 0 only",
+		                     a->count);
+	status = check_counter("baton_put_signal", comm, a->peer,
+	                       more->signal_index, a->tag);
+	if (status != BATON_OK)
+		return status;
+	*bytes_p = a->count * size;
+	status = check_window(comm, more->window, a->peer, more->offset,
+	                      *bytes_p);
+	if (status == BATON_OK && flags)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_put_signal: flags is 0x%x; it must "
+		                       "be 0",
+		                       flags);
+	return status;
+}
+
+enum baton_status
+baton_put_signal(const void *local_buffer, size_t count,
+                 enum baton_datatype type, int peer,
+                 struct baton_window *peer_window,
+                 size_t peer_window_offset_bytes, int signal_index, int context,
+                 unsigned flags, struct baton_comm *comm, baton_stream stream,
+                 const struct baton_op_options *options,
+                 baton_request *request_p)
+{
+	const struct put_more more = {peer_window, peer_window_offset_bytes,
+	                              signal_index};
+	const struct batoni_arguments a = {local_buffer, count,   type,
+	                                   peer,         context, stream,
+	                                   options,      request_p};
+	enum baton_status status;
+	size_t bytes = 0;
+
+	status = batoni_check_target("baton_put_signal", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_layer("baton_put_signal", comm);
+	if (status == BATON_OK)
+		status = check_put(comm, &a, &more, flags, &bytes);
+	if (status == BATON_OK)
+		status = enqueue_put("baton_put_signal", BATONI_KIND_PUT, comm,
+		                     &a, bytes, &more);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_group_refuse(comm, status);
+}
+
+/* ---- waits -------------------------------------------------------------- */
+
+struct wait_more {
+	size_t desc_count;
+	const struct baton_wait_signal_desc *descs;
+};
+
+static enum baton_status
+fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
+{
+	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
+	const struct wait_more *wait = more;
+	enum baton_status status = batoni_wait_describe(
+		rma, slot, wait->desc_count, wait->descs);
+
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse(status,
+		                     "baton_wait_signal: the descriptors of all "
+		                     "outstanding waits are more than %u "
+		                     "(requests_max); let some end",
+		                     rma->requests_max);
+	return status;
+}
+
+static void
+forget_wait(struct batoni_onesided *onesided, uint32_t slot)
+{
+	batoni_wait_forget((struct batoni_rma *)(void *)onesided, slot);
+}
+
+static enum baton_status
+check_descs(const struct baton_comm *comm, size_t desc_count,
+            const struct baton_wait_signal_desc *descs)
+{
+	enum baton_status status = BATON_OK;
+
+	if (desc_count < 1 || desc_count > BATON_WAIT_DESCS_MAX || !descs)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_wait_signal: desc_count is %zu%s; it "
+		                     "takes 1 to %u descriptors",
+		                     desc_count, descs ? "" : ", descs NULL",
+		                     BATON_WAIT_DESCS_MAX);
+	for (size_t i = 0; i < desc_count && status == BATON_OK; i++) {
+		status = check_counter("baton_wait_signal", comm, descs[i].peer,
+		                       descs[i].signal_index,
+		                       descs[i].context);
+		if (status == BATON_OK && descs[i].op_count < 1)
+			status = batoni_refuse(BATON_ERR_INVALID,
+			                       "baton_wait_signal: "
+			                       "descs[%zu].op_count is %d; it "
+			                       "must be at least 1",
+			                       i, descs[i].op_count);
+	}
+	return status;
+}
+
+/* The rank that all descriptors name, or -1. */
+static int
+common_peer(size_t desc_count, const struct baton_wait_signal_desc *descs)
+{
+	for (size_t i = 1; i < desc_count; i++) {
+		if (descs[i].peer != descs[0].peer)
+			return -1;
+	}
+	return descs[0].peer;
+}
+
+enum baton_status
+baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
+                  struct baton_comm *comm, baton_stream stream,
+                  const struct baton_op_options *options,
+                  baton_request *request_p)
+{
+	const struct wait_more more = {desc_count, descs};
+	struct batoni_arguments a = {.type = BATON_UINT8,
+	                             .stream = stream,
+	                             .options = options,
+	                             .request_p = request_p};
+	enum baton_status status;
+
+	status = batoni_check_target("baton_wait_signal", comm, stream, false);
+	if (status == BATON_OK)
+		status = check_layer("baton_wait_signal", comm);
+	if (status == BATON_OK)
+		status = check_descs(comm, desc_count, descs);
+	if (status == BATON_OK) {
+		a.peer = common_peer(desc_count, descs);
+		status = batoni_enqueue_onesided("baton_wait_signal",
+		                                 BATONI_KIND_WAIT, comm, &a, 0,
+		                                 fill_wait, forget_wait, &more);
+	}
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_group_refuse(comm, status);
+}
+
+/* ---- the count ---------------------------------------------------------- */
+
+/* Have what has arrived by message applied. */
+static void
+look_for_messages(struct batoni_rma *rma)
+{
+	struct baton_comm *comm = rma->comm;
+
+	if (!batoni_try_or_take())
+		return;
+	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
+		batoni_messages_post(rma);
+		comm->transport_ops->test(comm->transport);
+		batoni_onesided_ops.test(comm->onesided);
+		batoni_settle();
+	}
+	batoni_leave();
+}
+
+enum baton_status
+baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
+                   int context, uint64_t *count_p)
+{
+	enum baton_status status;
+	struct batoni_rma *rma;
+
+	BATONI_ENTER("baton_signal_count");
+	if (!comm || !count_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_signal_count: %s is NULL",
+		                     comm ? "count_p" : "comm");
+	status = check_layer("baton_signal_count", comm);
+	if (status == BATON_OK)
+		status = check_counter("baton_signal_count", comm, peer,
+		                       signal_index, context);
+	if (status != BATON_OK)
+		return status;
+	rma = batoni_rma_of(comm);
+	if (batoni_comes_by_message(rma, peer) ||
+	    (rma->base.window_paths & BATON_WINDOW_PATH_MESSAGE))
+		look_for_messages(rma);
+	*count_p = atomic_load(
+		rma->counters[batoni_counter_index(rma, peer, signal_index,
+	                                           context)]
+			.value);
+	return BATON_OK;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one-sided layer's side of its contract with the engine (onesided.h): memory,
+ * dispatch by what an operation is, and the way out.
+ *
+ * A rank's layer is made with its communicator.  Signals need no window: the counters
+ * are in the segments that the transport has brought.  Signals go directly to peers
+ * whose segment is mapped, and by message to the others; where BATON_WINDOW_PATH is
+ * "message", nothing is mapped.
+ *
+ * Leaving: what is posted at the transport is taken back first.
+ */
+#include "window.h"
+
+#include <stdio.h>
+
+#include "config.h"
+#include "log.h"
+#include "mem.h"
+
+static struct batoni_rma *
+rma_of(struct batoni_onesided *onesided)
+{
+	return (struct batoni_rma *)(void *)onesided;
+}
+
+static void
+init_channels(struct batoni_rma *rma)
+{
+	int contexts = rma->base.contexts_max;
+
+	batoni_list_init(&rma->channels_active);
+	for (int i = 0; i < rma->size * contexts; i++) {
+		struct batoni_channel *channel = &rma->channels[i];
+
+		channel->peer = i / contexts;
+		channel->context = i % contexts;
+		batoni_list_init(&channel->queue);
+		batoni_list_init(&channel->active);
+	}
+}
+
+static void
+layer_free(struct batoni_rma *rma)
+{
+	pthread_mutex_destroy(&rma->memories_lock);
+	batoni_free(rma->pending);
+	batoni_free(rma->channels);
+	batoni_free(rma->signal_path);
+	batoni_free(rma);
+}
+
+static enum baton_status
+layer_open(const struct batoni_onesided_plan *plan,
+           struct batoni_onesided **onesided_p)
+{
+	size_t channels = (size_t)plan->size * (size_t)plan->contexts_max;
+	struct batoni_rma *rma = batoni_alloc(1, sizeof(*rma));
+
+	if (!rma)
+		return BATON_ERR_NOMEM;
+	rma->size = plan->size;
+	rma->requests_max = plan->requests_max;
+	rma->base.signals_max = plan->signals_max;
+	rma->base.contexts_max = plan->contexts_max;
+	rma->source_bytes =
+		((size_t)plan->signals_max * (size_t)plan->contexts_max *
+	                 sizeof(uint64_t) +
+	         63) &
+		~(size_t)63;
+	pthread_mutex_init(&rma->memories_lock, NULL);
+	batoni_list_init(&rma->windows);
+	batoni_list_init(&rma->memories);
+	rma->pending = batoni_alloc(plan->requests_max, sizeof(*rma->pending));
+	rma->channels = batoni_alloc(channels, sizeof(*rma->channels));
+	rma->signal_path = batoni_alloc((size_t)plan->size,
+	                                sizeof(*rma->signal_path));
+	if (!rma->pending || !rma->channels || !rma->signal_path)
+		goto no_memory;
+	init_channels(rma);
+	if (batoni_waits_open(rma) != BATON_OK)
+		goto no_memory;
+	if (batoni_messages_open(rma) != BATON_OK) {
+		batoni_waits_close(rma);
+		goto no_memory;
+	}
+	*onesided_p = &rma->base;
+	return BATON_OK;
+no_memory:
+	layer_free(rma);
+	return BATON_ERR_NOMEM;
+}
+
+static void
+layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+	bool messages = batoni_config()->window_path ==
+	                BATON_WINDOW_PATH_MESSAGE;
+
+	rma->comm = comm;
+	rma->transport = comm->transport;
+	rma->rank = comm->rank;
+	for (int peer = 0; peer < rma->size; peer++) {
+		rma->signal_path[peer] =
+			comm->transport->peers[peer].segment && !messages
+				? BATON_WINDOW_PATH_DIRECT
+				: BATON_WINDOW_PATH_MESSAGE;
+		rma->base.signal_paths |= rma->signal_path[peer];
+	}
+	batoni_waits_start(rma);
+	batoni_messages_start(rma);
+}
+
+static void
+layer_place(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
+{
+	if (transfer->direction == BATONI_WAIT)
+		batoni_wait_place(rma_of(onesided), transfer);
+	else
+		batoni_put_place(rma_of(onesided), transfer);
+}
+
+static void
+layer_unplace(struct batoni_onesided *onesided,
+              struct batoni_transfer *transfer)
+{
+	if (transfer->direction == BATONI_WAIT)
+		batoni_wait_unplace(rma_of(onesided), transfer);
+	else
+		batoni_put_unplace(rma_of(onesided), transfer);
+}
+
+/* Can messages end this wait? */
+static bool
+needs_messages(const struct batoni_rma *rma, uint32_t slot)
+{
+	uint32_t per_source = (uint32_t)(rma->base.signals_max *
+	                                 rma->base.contexts_max);
+	uint32_t node = rma->pending[slot].wait.nodes;
+
+	for (; node; node = rma->nodes[node].next) {
+		if (batoni_comes_by_message(
+			    rma, (int)(rma->nodes[node].counter / per_source)))
+			return true;
+	}
+	return false;
+}
+
+static enum baton_status
+layer_issue(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+
+	if (transfer->direction != BATONI_WAIT)
+		return batoni_put_issue(rma, transfer);
+	if (needs_messages(rma, transfer->slot))
+		batoni_messages_post(rma);
+	return batoni_wait_issue(rma, transfer);
+}
+
+/* Messages first: what they bring may end waits. */
+static size_t
+layer_test(struct batoni_onesided *onesided)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+
+	return batoni_messages_test(rma) + batoni_puts_test(rma) +
+	       batoni_waits_test(rma);
+}
+
+static enum baton_status
+layer_take_back(struct batoni_onesided *onesided,
+                struct batoni_transfer *transfer)
+{
+	if (transfer->direction == BATONI_WAIT)
+		return batoni_wait_take_back(rma_of(onesided), transfer);
+	return batoni_put_take_back(rma_of(onesided), transfer);
+}
+
+static void
+layer_message_done(struct batoni_onesided *onesided,
+                   struct batoni_transfer *transfer, enum baton_status status)
+{
+	batoni_message_done(rma_of(onesided), transfer, status);
+}
+
+static unsigned
+count(const struct batoni_list_node *list)
+{
+	unsigned n = 0;
+
+	for (const struct batoni_list_node *node = list->next; node != list;
+	     node = node->next)
+		n++;
+	return n;
+}
+
+static const char *
+layer_alive(struct batoni_onesided *onesided)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+	unsigned windows, memories;
+
+	batoni_take();
+	windows = count(&rma->windows);
+	batoni_leave();
+	pthread_mutex_lock(&rma->memories_lock);
+	memories = count(&rma->memories);
+	pthread_mutex_unlock(&rma->memories_lock);
+	if (windows + memories == 0)
+		return NULL;
+	snprintf(rma->alive_text, sizeof(rma->alive_text),
+	         "%u windows and %u blocks of baton_mem_alloc", windows,
+	         memories);
+	return rma->alive_text;
+}
+
+static enum baton_status
+layer_leave(struct batoni_onesided *onesided)
+{
+	return batoni_messages_leave(rma_of(onesided));
+}
+
+static void
+layer_close(struct batoni_onesided *onesided, bool aborted)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+
+	if (!rma)
+		return;
+	batoni_windows_close(rma);
+	batoni_messages_close(rma, aborted);
+	batoni_waits_close(rma);
+	layer_free(rma);
+}
+
+const struct batoni_onesided_ops batoni_onesided_ops = {
+	.open = layer_open,
+	.start = layer_start,
+	.place = layer_place,
+	.unplace = layer_unplace,
+	.issue = layer_issue,
+	.test = layer_test,
+	.take_back = layer_take_back,
+	.message_done = layer_message_done,
+	.alive = layer_alive,
+	.leave = layer_leave,
+	.close = layer_close,
+};
