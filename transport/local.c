@@ -34,11 +34,21 @@
  * peer's node is OVER: it has no partner any more, nothing refers to the closed
  * rank, and the peer's next test reports its end.  What peers send to a closed
  * rank waits in its line until its deadline.
+ *
+ * Exchanging.  Ranks bring theirs to a table of the round and copy all of it out
+ * when it is full.  One rank may be in the next round while another has not yet
+ * taken from the last; none can be two ahead, since a round is full only when all
+ * have come to it.  So there are two tables, used in turn, and what is in them
+ * belongs to the ranks together: a rank that has brought its part may close.
+ *
+ * Segments and what else ranks see of each other (struct batoni_peer) are the same
+ * for all ranks: one array, which the last that closes frees.
  */
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "list.h"
 #include "mem.h"
@@ -78,19 +88,31 @@ struct node {
 
 static_assert(sizeof(struct node) <= 64, "a node is one cache line");
 
+/* One round of exchange. */
+struct table {
+	char *all; /* by rank; from the first that comes to the last that takes */
+	size_t bytes; /* of each rank */
+	int brought, taken;
+	bool failed; /* no memory for it: that is what all take from it */
+};
+
 /* What the ranks of one communicator share; the last that closes frees it. */
 struct shared {
 	struct node **buckets;
 	unsigned shift; /* from a 64-bit hash to a bucket */
 	int size;
 	int open;    /* ranks that have not closed */
+	struct table tables[2]; /* of the even and the odd rounds */
+	struct batoni_peer *peers; /* NULL: there are no segments */
+	char *segments;
 };
 
 struct local {
 	struct batoni_transport base; /* must be first */
 	struct shared *shared;
 	struct node *nodes; /* by slot */
-	uint32_t requests_max;
+	bool brought;   /* to the table of this round */
+	uint32_t round; /* of exchange */
 	/* Nodes of this rank that are MOVING or OVER; the front is next. */
 	struct batoni_list_node copies;
 };
@@ -297,7 +319,7 @@ local_issue(struct batoni_transport *transport,
 	uint64_t key = key_of(local, transfer);
 	struct node *front = find_front(local->shared, key);
 
-	assert(transfer->slot < local->requests_max && node->state == FREE);
+	assert(transfer->slot < local->base.slots && node->state == FREE);
 	assert(transfer->peer >= 0 && transfer->peer < local->base.size);
 	node->transfer = transfer;
 	node->local = local;
@@ -379,6 +401,53 @@ local_take_back(struct batoni_transport *transport,
 	return BATON_ERR_INVALID;
 }
 
+static void
+bring(struct table *table, const struct local *local, const void *mine,
+      size_t bytes)
+{
+	if (table->brought++ == 0) {
+		table->bytes = bytes;
+		table->all = batoni_alloc((size_t)local->base.size, bytes);
+		table->failed = !table->all;
+	}
+	assert(table->bytes == bytes);
+	if (!table->failed && bytes > 0)
+		memcpy(table->all + (size_t)local->base.rank * bytes, mine,
+		       bytes);
+}
+
+static enum baton_status
+take(struct table *table, int size, void *all)
+{
+	enum baton_status status =
+		table->failed ? BATON_ERR_NOMEM : BATON_OK;
+
+	if (!table->failed && table->bytes > 0)
+		memcpy(all, table->all, (size_t)size * table->bytes);
+	if (++table->taken == size) {
+		batoni_free(table->all);
+		*table = (struct table){.all = NULL};
+	}
+	return status;
+}
+
+static enum baton_status
+local_exchange(struct batoni_transport *transport, const void *mine,
+               size_t bytes, void *all)
+{
+	struct local *local = to_local(transport);
+	struct table *table = &local->shared->tables[local->round % 2];
+
+	if (!local->brought)
+		bring(table, local, mine, bytes);
+	local->brought = true;
+	if (table->brought < transport->size)
+		return BATON_PENDING;
+	local->brought = false;
+	local->round++;
+	return take(table, transport->size, all);
+}
+
 /* A rank leaves alone: what it sent has been copied when it ends, and one thread
  * may hold several ranks and destroy them one after the other. */
 static enum baton_status
@@ -414,6 +483,17 @@ part(struct node *node)
 }
 
 static void
+shared_free(struct shared *shared)
+{
+	for (int i = 0; i < 2; i++)
+		batoni_free(shared->tables[i].all);
+	batoni_free(shared->segments);
+	batoni_free(shared->peers);
+	batoni_free(shared->buckets);
+	batoni_free(shared);
+}
+
+static void
 local_close(struct batoni_transport *transport, bool aborted)
 {
 	struct local *local = to_local(transport);
@@ -421,14 +501,12 @@ local_close(struct batoni_transport *transport, bool aborted)
 
 	(void)aborted; /* it never communicates */
 	assert(aborted || transport->in_flight == 0);
-	for (uint32_t i = 0; i < local->requests_max; i++)
+	for (uint32_t i = 0; i < local->base.slots; i++)
 		part(&local->nodes[i]);
 	batoni_free(local->nodes);
 	batoni_free(local);
-	if (--shared->open > 0)
-		return;
-	batoni_free(shared->buckets);
-	batoni_free(shared);
+	if (--shared->open == 0)
+		shared_free(shared);
 }
 
 static void
@@ -449,75 +527,115 @@ static const struct batoni_transport_ops local_ops = {
 	.issue = local_issue,
 	.test = local_test,
 	.take_back = local_take_back,
+	.exchange = local_exchange,
 	.leave = local_leave,
 	.close = local_close,
 	.error_text = local_error_text,
 };
 
+/* OK, NOMEM. */
+static enum baton_status
+make_peers(struct shared *shared, size_t segment_bytes)
+{
+	size_t size = (size_t)shared->size;
+
+	segment_bytes = (segment_bytes + 63) & ~(size_t)63;
+	shared->peers = batoni_alloc(size, sizeof(*shared->peers));
+	shared->segments = batoni_alloc(size, segment_bytes);
+	if (!shared->peers || !shared->segments)
+		return BATON_ERR_NOMEM;
+	for (size_t rank = 0; rank < size; rank++) {
+		shared->peers[rank] = (struct batoni_peer){
+			.segment = shared->segments + rank * segment_bytes,
+			.bell = batoni_bell(),
+			.pid = getpid(),
+			.pidfd = -1,
+			.within = true,
+			.reaches_us = true,
+		};
+	}
+	return BATON_OK;
+}
+
 static struct shared *
-shared_create(int size, uint32_t requests_max)
+shared_create(int size, const struct batoni_transport_config *config)
 {
 	struct shared *shared = batoni_alloc(1, sizeof(*shared));
-	uint64_t nodes = (uint64_t)size * requests_max;
+	uint64_t nodes = (uint64_t)size * config->slots;
 	unsigned log2 = BUCKETS_MIN_LOG2;
 
 	if (!shared)
 		return NULL;
 	while ((uint64_t)1 << log2 < nodes)
 		log2++;
-	shared->buckets = batoni_alloc((size_t)1 << log2,
-	                               sizeof(*shared->buckets));
-	if (!shared->buckets) {
-		batoni_free(shared);
-		return NULL;
-	}
 	shared->shift = 64 - log2;
 	shared->size = size;
+	shared->buckets = batoni_alloc((size_t)1 << log2,
+	                               sizeof(*shared->buckets));
+	if (!shared->buckets ||
+	    (config->segment_bytes > 0 &&
+	     make_peers(shared, config->segment_bytes) != BATON_OK)) {
+		shared_free(shared);
+		return NULL;
+	}
 	return shared;
 }
 
+static void
+describe(struct batoni_transport *base, int rank, const struct shared *shared,
+         const struct batoni_transport_config *config)
+{
+	base->ops = &local_ops;
+	base->rank = rank;
+	base->size = shared->size;
+	base->slots = config->slots;
+	base->hidden_tags = config->hidden_tags;
+	base->tag_max = INT_MAX - config->hidden_tags;
+	/* Nobody asks for it when there are none. */
+	base->hidden_tag = config->hidden_tags ? base->tag_max + 1 : 0;
+	base->peers = shared->peers;
+	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
+	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
+	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
+	if (shared->peers)
+		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
+	base->drivers = BATONI_DRIVERS_ANY;
+	base->quiet = true;
+	snprintf(base->library, sizeof(base->library), "in process");
+}
+
 static struct local *
-rank_create(struct shared *shared, int rank, uint32_t requests_max)
+rank_create(struct shared *shared, int rank,
+            const struct batoni_transport_config *config)
 {
 	struct local *local = batoni_alloc(1, sizeof(*local));
 
 	if (!local)
 		return NULL;
-	local->nodes = batoni_alloc(requests_max, sizeof(*local->nodes));
+	local->nodes = batoni_alloc(config->slots, sizeof(*local->nodes));
 	if (!local->nodes) {
 		batoni_free(local);
 		return NULL;
 	}
-	local->base.ops = &local_ops;
-	local->base.rank = rank;
-	local->base.size = shared->size;
-	local->base.tag_max = INT_MAX;
-	local->base.capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
-	                           BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
-	                           BATON_CAP_CANCEL | BATON_CAP_SELF;
-	local->base.drivers = BATONI_DRIVERS_ANY;
-	local->base.quiet = true;
-	snprintf(local->base.library, sizeof(local->base.library),
-	         "in process");
+	describe(&local->base, rank, shared, config);
 	local->shared = shared;
-	local->requests_max = requests_max;
 	batoni_list_init(&local->copies);
 	shared->open++;
 	return local;
 }
 
 enum baton_status
-batoni_local_open(int size, uint32_t requests_max,
+batoni_local_open(int size, const struct batoni_transport_config *config,
                   struct batoni_transport *transports[])
 {
-	struct shared *shared = shared_create(size, requests_max);
+	struct shared *shared = shared_create(size, config);
 	struct local *local;
 	int rank;
 
 	if (!shared)
 		return BATON_ERR_NOMEM;
 	for (rank = 0; rank < size; rank++) {
-		local = rank_create(shared, rank, requests_max);
+		local = rank_create(shared, rank, config);
 		if (!local)
 			goto close_ranks;
 		transports[rank] = &local->base;
@@ -525,10 +643,8 @@ batoni_local_open(int size, uint32_t requests_max,
 	return BATON_OK;
 
 close_ranks:
-	if (rank == 0) {
-		batoni_free(shared->buckets);
-		batoni_free(shared);
-	}
+	if (rank == 0)
+		shared_free(shared);
 	while (rank-- > 0)
 		local_close(transports[rank], true);
 	return BATON_ERR_NOMEM;

@@ -21,13 +21,18 @@ record_done(struct batoni_transport_host *host,
 }
 
 void
-open_world(struct world *world, int size, uint32_t requests_max)
+open_world(struct world *world, int size, uint32_t slots)
 {
+	const struct batoni_transport_config config = {
+		.slots = slots,
+		.hidden_tags = HIDDEN_TAGS,
+		.segment_bytes = SEGMENT_BYTES,
+	};
+
 	world->size = size;
 	world->recorders = calloc((size_t)size, sizeof(*world->recorders));
 	ck_assert_ptr_nonnull(world->recorders);
-	ck_assert_int_eq(batoni_local_open(size, requests_max,
-	                                   world->transports),
+	ck_assert_int_eq(batoni_local_open(size, &config, world->transports),
 	                 BATON_OK);
 	for (int rank = 0; rank < size; rank++) {
 		world->recorders[rank].host.done = record_done;

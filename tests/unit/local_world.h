@@ -10,6 +10,8 @@
 #define SLOTS 4096
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
+#define HIDDEN_TAGS 4
+#define SEGMENT_BYTES ((size_t)200) /* not whole lines */
 
 /* One rank's engine: what its transport reported, in order. */
 struct recorder {
@@ -27,7 +29,7 @@ struct world {
 
 /* Every rank with its recorder; close_world closes the ranks that are left and
  * checks that no memory is. */
-void open_world(struct world *world, int size, uint32_t requests_max);
+void open_world(struct world *world, int size, uint32_t slots);
 void close_rank(struct world *world, int rank);
 void close_world(struct world *world);
 

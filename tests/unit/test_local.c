@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "local_world.h"
 #include "mem.h"
@@ -22,8 +23,11 @@ START_TEST(every_rank_has_all_capabilities_and_any_driver)
 
 		ck_assert_int_eq(t->rank, rank);
 		ck_assert_int_eq(t->size, 3);
-		ck_assert_int_eq(t->tag_max, INT_MAX);
-		ck_assert_uint_eq(t->capabilities, 0x3f);
+		ck_assert_int_eq(t->tag_max, INT_MAX - HIDDEN_TAGS);
+		ck_assert_int_eq(t->hidden_tag, t->tag_max + 1);
+		ck_assert_int_eq(t->hidden_tags, HIDDEN_TAGS);
+		ck_assert_uint_eq(t->slots, 8);
+		ck_assert_uint_eq(t->capabilities, 0xff);
 		ck_assert_int_eq(t->drivers, BATONI_DRIVERS_ANY);
 		ck_assert(t->quiet);
 		ck_assert(!t->ops->stream_issued);
@@ -52,22 +56,200 @@ END_TEST
 
 START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
 {
+	const struct batoni_transport_config config = {
+		.slots = 4,
+		.segment_bytes = 64,
+	};
 	struct batoni_transport *transports[3];
 	unsigned long allocations, n;
 
 	batoni_mem_fail_at(0);
-	ck_assert_int_eq(batoni_local_open(3, 4, transports), BATON_OK);
+	ck_assert_int_eq(batoni_local_open(3, &config, transports),
+	                 BATON_OK);
 	allocations = batoni_mem_fail_at(0);
-	ck_assert_uint_ge(allocations, 4);
+	ck_assert_uint_ge(allocations, 10);
 	for (int rank = 0; rank < 3; rank++)
 		transports[rank]->ops->close(transports[rank], false);
 	for (n = 1; n <= allocations; n++) {
 		batoni_mem_fail_at(n);
-		ck_assert_int_eq(batoni_local_open(3, 4, transports),
+		ck_assert_int_eq(batoni_local_open(3, &config, transports),
 		                 BATON_ERR_NOMEM);
 		ck_assert_int_eq(batoni_mem_blocks(), 0);
 	}
 	batoni_mem_fail_at(0);
+}
+END_TEST
+
+START_TEST(without_segments_there_are_no_peers)
+{
+	const struct batoni_transport_config config = {.slots = 4};
+	struct batoni_transport *t;
+
+	ck_assert_int_eq(batoni_local_open(1, &config, &t), BATON_OK);
+	ck_assert_ptr_null(t->peers);
+	ck_assert_int_eq(t->tag_max, INT_MAX);
+	ck_assert_int_eq(t->hidden_tags, 0);
+	ck_assert_uint_eq(t->capabilities, 0x3f);
+	t->ops->close(t, false);
+}
+END_TEST
+
+START_TEST(segments_are_zeroed_apart_and_seen_by_all_until_the_last_closes)
+{
+	struct world world;
+
+	open_world(&world, 3, 8);
+	for (int rank = 0; rank < 3; rank++) {
+		const struct batoni_peer *peers =
+			world.transports[rank]->peers;
+
+		for (int peer = 0; peer < 3; peer++) {
+			const struct batoni_peer *p = &peers[peer];
+
+			ck_assert_ptr_eq(
+				p->segment,
+				world.transports[0]->peers[peer].segment);
+			ck_assert_uint_eq((uintptr_t)p->segment % 64, 0);
+			ck_assert_ptr_eq(p->bell, batoni_bell());
+			ck_assert_int_eq(p->pid, getpid());
+			ck_assert_int_eq(p->pidfd, -1);
+			ck_assert(p->within && p->reaches_us);
+		}
+		assert_zeros(peers[rank].segment, SEGMENT_BYTES);
+		memset(peers[rank].segment, 1 + rank, SEGMENT_BYTES);
+	}
+	close_rank(&world, 0);
+	for (int peer = 0; peer < 3; peer++) {
+		const unsigned char *segment =
+			world.transports[1]->peers[peer].segment;
+
+		ck_assert_int_eq(segment[0], 1 + peer);
+		ck_assert_int_eq(segment[SEGMENT_BYTES - 1], 1 + peer);
+	}
+	close_world(&world);
+}
+END_TEST
+
+START_TEST(the_hidden_tags_are_tags_of_their_own)
+{
+	struct world world;
+	int from[] = {1, 2}, to[2] = {0};
+	struct batoni_transfer s[2], r[2];
+	int hidden;
+
+	open_world(&world, 2, 8);
+	hidden = world.transports[0]->hidden_tag + HIDDEN_TAGS - 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		int tag = i ? hidden : hidden - HIDDEN_TAGS;
+
+		r[i] = transfer(BATONI_RECV, i, 0, tag, &to[i], sizeof(int));
+		s[i] = transfer(BATONI_SEND, i, 1, tag, &from[i], sizeof(int));
+		ck_assert_int_eq(issue(&world, 1, &r[i]), BATON_PENDING);
+	}
+	ck_assert_int_eq(issue(&world, 0, &s[1]), BATON_OK);
+	ck_assert_int_eq(issue(&world, 0, &s[0]), BATON_OK);
+	ck_assert_int_eq(to[0], 1);
+	ck_assert_int_eq(to[1], 2);
+	close_world(&world);
+}
+END_TEST
+
+/* ---- exchange ------------------------------------------------------------ */
+
+static enum baton_status
+exchange(struct world *world, int rank, int mine, int all[])
+{
+	struct batoni_transport *transport = world->transports[rank];
+
+	return transport->ops->exchange(transport, &mine, sizeof(mine), all);
+}
+
+START_TEST(an_exchange_gives_all_of_all_once_the_last_has_come)
+{
+	struct world world;
+	int all[3][3] = {{0}};
+
+	open_world(&world, 3, 8);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(exchange(&world, 2, 12, all[2]),
+		                 BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 0, 10, all[0]), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 2, 12, all[2]), BATON_PENDING);
+	ck_assert_int_eq(all[2][2], 0);
+	ck_assert_int_eq(exchange(&world, 1, 11, all[1]), BATON_OK);
+	ck_assert_int_eq(exchange(&world, 2, 12, all[2]), BATON_OK);
+	ck_assert_int_eq(exchange(&world, 0, 10, all[0]), BATON_OK);
+	for (int rank = 0; rank < 3; rank++) {
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(all[rank][i], 10 + i);
+	}
+	close_world(&world);
+}
+END_TEST
+
+/* Any interleaving: a rank may begin the next round before another has taken. */
+START_TEST(rounds_of_exchange_do_not_meet_whoever_is_slow)
+{
+	enum { RANKS = 4, ROUNDS = 200 };
+	struct world world;
+	int rounds[RANKS] = {0}, ended = 0;
+	unsigned seed = 11;
+
+	open_world(&world, RANKS, 8);
+	while (ended < RANKS * ROUNDS) {
+		int rank = rand_r(&seed) % RANKS;
+		int round = rounds[rank];
+		int all[RANKS];
+
+		if (round == ROUNDS || exchange(&world, rank,
+		                                round * RANKS + rank, all) ==
+		                               BATON_PENDING)
+			continue;
+		for (int i = 0; i < RANKS; i++)
+			ck_assert_int_eq(all[i], round * RANKS + i);
+		rounds[rank]++;
+		ended++;
+	}
+	close_world(&world);
+}
+END_TEST
+
+START_TEST(a_rank_that_closed_has_brought_its_part_or_is_missed)
+{
+	struct world world;
+	int all[3] = {0};
+
+	open_world(&world, 3, 8);
+	ck_assert_int_eq(exchange(&world, 0, 10, all), BATON_PENDING);
+	close_rank(&world, 0);
+	ck_assert_int_eq(exchange(&world, 1, 11, all), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 2, 12, all), BATON_OK);
+	ck_assert_int_eq(all[0], 10);
+	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 1, 11, all), BATON_OK);
+	ck_assert_int_eq(all[2], 12);
+	ck_assert_int_eq(exchange(&world, 1, 21, all), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_PENDING);
+	close_world(&world);
+}
+END_TEST
+
+START_TEST(an_exchange_without_memory_fails_on_all_and_the_next_one_works)
+{
+	struct world world;
+	int all[2];
+
+	open_world(&world, 2, 8);
+	batoni_mem_fail_at(1);
+	ck_assert_int_eq(exchange(&world, 0, 1, all), BATON_PENDING);
+	batoni_mem_fail_at(0);
+	ck_assert_int_eq(exchange(&world, 1, 2, all), BATON_ERR_NOMEM);
+	ck_assert_int_eq(exchange(&world, 1, 4, all), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 0, 1, all), BATON_ERR_NOMEM);
+	ck_assert_int_eq(exchange(&world, 0, 3, all), BATON_OK);
+	ck_assert_int_eq(exchange(&world, 1, 4, all), BATON_OK);
+	ck_assert_int_eq(all[0], 3);
+	close_world(&world);
 }
 END_TEST
 
@@ -405,6 +587,13 @@ main(void)
 		every_rank_has_all_capabilities_and_any_driver,
 		error_text_is_empty,
 		every_failed_allocation_of_open_is_nomem_and_leaks_nothing,
+		without_segments_there_are_no_peers,
+		segments_are_zeroed_apart_and_seen_by_all_until_the_last_closes,
+		the_hidden_tags_are_tags_of_their_own,
+		an_exchange_gives_all_of_all_once_the_last_has_come,
+		rounds_of_exchange_do_not_meet_whoever_is_slow,
+		a_rank_that_closed_has_brought_its_part_or_is_missed,
+		an_exchange_without_memory_fails_on_all_and_the_next_one_works,
 		send_that_finds_its_receive_ends_both_at_once,
 		receive_that_finds_its_send_ends_both_at_once,
 		shorter_message_ends_ok_with_its_own_length,
