@@ -49,6 +49,8 @@ struct baton_window {
 	uint32_t pending;   /* own puts into it that are placed and have not ended */
 	bool listens;       /* it has had batoni_messages_listen called */
 	_Atomic bool closing; /* being deregistered: the calls refuse it */
+	bool by_messages; /* some rank's path to some rank is MESSAGE */
+	struct baton_window *next_buried;
 	struct batoni_window_peer peers[];
 };
 
@@ -145,6 +147,10 @@ struct batoni_rma {
 	pthread_mutex_t memories_lock;   /* guards memories and their counts; a leaf */
 	struct batoni_list_node memories;
 	uint64_t next_window;
+	void *parts;                /* what ranks tell of their parts */
+	uint64_t *rows;             /* and to agree; from the first window on */
+	struct baton_window *buried; /* deregistered after an abort, with puts that
+	                                the transport has not let go */
 	char alive_text[80];
 };
 
@@ -287,9 +293,12 @@ uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
 
 /* ---- window.c ---- */
 
+/* What collective calls bring must be there before they can fail.  rma->size is set;
+ * OK, NOMEM.  close is fine without it. */
+enum baton_status batoni_windows_open(struct batoni_rma *rma);
 /* The window of this number, or NULL; message.c's. */
 struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
-/* After an abort: nothing is registered any more. */
+/* Nothing is registered any more; frees what open took, and what is left. */
 void batoni_windows_close(struct batoni_rma *rma);
 
 /* ---- in window.h's own terms ---- */

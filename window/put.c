@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals: their order, and the paths on which this rank writes itself.
+ *
+ * A channel has the puts and signals to one (peer, context) in the order of the
+ * calls, which the engine's FIFO has made the order of issue.  What can be done at
+ * once is done within issue; the rest waits in the channel's queue, of which only the
+ * first one moves: it copies a slice at a time, then signals.  When something has to
+ * go by message, the put is handed over whole, or its signal alone if the data has
+ * been written already; it leaves the queue then, and messages of one channel keep
+ * their order among themselves (message.c).  From then on all signals of the channel
+ * go by message, because a store would overtake them.
+ *
+ * Accounting.  base.pending: puts issued and not ended.  base.moving: those of them
+ * in a queue.  window->pending: puts into it that are placed and not ended; one
+ * that was lent stays counted until it lets go.
+ *
+ * ---- Why one visible signal means that all earlier data is visible ----
+ *
+ * Claim: when an acquire load of a counter of the target sees the n-th signal of a
+ * channel (peer P, context C), on any index, the data of that put and of all puts
+ * issued earlier to (P, C), and their signals on any index, are visible to the thread
+ * that loaded.
+ *
+ * 1. One put.  Its data is written by memcpy, plain stores that are sequenced before
+ *    the fetch-add on the counter (batoni_signal_store), which is sequentially
+ *    consistent and so a release: neither compiler nor processor moves a store below
+ *    it.  The reader's acquire load returns that value or a later one.  A counter is
+ *    only ever changed by read-modify-writes, so a later value is in the release
+ *    sequence headed by this one, and the load synchronizes with it all the same.
+ *
+ * 2. Earlier ones.  Signals of a channel are given in its order: issue signals only
+ *    when the queue is empty, and only the first of a queue moves.  Everything here
+ *    runs with the driver's lock held.  Two signals of one channel are given either by
+ *    one thread, in this order, or by two, between which the lock was given up (a
+ *    sequentially consistent store) and taken (an acquire).  So all copies and
+ *    signals of earlier puts happen before this fetch-add, and happens-before is
+ *    transitive through step 1.  Which index a signal is on plays no part.
+ *
+ * 3. Several threads and streams that put to one peer.  The order is that of the
+ *    calls, whatever streams they are on, and it is fixed before anything is issued.
+ *    What a thread or a launched function wrote into a buffer before its stream got
+ *    to the put happens before the driver reads it there: the record comes by the
+ *    inbox (released, acquired), or under the lock itself.  Steps 1 and 2 go on from
+ *    there.  Different (P, C) promise nothing to each other.
+ *
+ * 4. Stores that are not plain.  glibc's memcpy may use non-temporal stores for long
+ *    copies, which no release of C11 orders on x86, where a fetch-add is nothing but a
+ *    locked instruction.  It is right all the same: glibc ends such a copy with an
+ *    sfence before it returns.  A slice of 1 MiB is usually below its limit anyway
+ *    (3/4 of a thread's share of the cache), so that what a reader wants soon stays in
+ *    cache.  Fast string stores (rep movsb) may become visible in any order among
+ *    themselves, but before any later store.
+ *
+ * 5. vmwrite.  The kernel writes into the target's pages on this processor, within
+ *    the call; when that returns all bytes are written, by plain stores that come
+ *    before the fetch-add in this processor's order.  Where the thread moves to
+ *    another processor between the two, the kernel's switch is a full barrier.  The
+ *    pages are the same physical memory as the target's, and caches are coherent by
+ *    physical address.
+ *
+ * 6. More than 2 GiB.  Lengths are size_t throughout; a put is copied by slices, and
+ *    there is one signal, after the last byte.  Between slices the lock may be given
+ *    up, which step 2 covers.
+ *
+ * 7. Mixed paths.  Data written here, signal by message: the bytes are written before
+ *    the message is handed to the transport, whose delivery orders them (the target's
+ *    driver takes the message, adds to the counter by a fetch-add, and who waits
+ *    loads that).  Signals by message are applied in the channel's order.  A signal by
+ *    store after one by message does not exist.  Before one: it was given first, and
+ *    the message was sent after it.
+ *
+ * 8. A put that ends early has not signaled, and leaves the queue; what it has copied
+ *    stays.  The claim speaks of puts that have signaled.
+ *
+ * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
+ * before it published the record.
+ */
+#include "window.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Of one channel, in one test. */
+#define PUTS_MAX 64
+/* What a channel may copy in one test while others want to, too. */
+#define SHARE_MAX (BATONI_PUT_SLICE_MAX / 4)
+
+static const struct batoni_window_peer *
+part_of_peer(const struct batoni_transfer *transfer,
+             const struct batoni_pending *put)
+{
+	return &put->put.window->peers[transfer->peer];
+}
+
+static bool
+has_data(const struct batoni_transfer *transfer,
+         const struct batoni_pending *put)
+{
+	return put->put.window && transfer->bytes > 0;
+}
+
+/* ---- writing into the peer's part ---- */
+
+static enum baton_status
+write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+              uint64_t address, const char *from, size_t bytes)
+{
+	const struct batoni_peer *peer = &rma->transport->peers[transfer->peer];
+	enum baton_status status = BATON_ERR_PEER;
+
+	/* Its number may be another's by now. */
+	if (!batoni_pidfd_gone(peer->pidfd))
+		status = batoni_vm_write(peer->pid, address, from, bytes);
+	if (status == BATON_OK)
+		return BATON_OK;
+	transfer->native_call = "process_vm_writev";
+	transfer->native_code = status == BATON_ERR_PEER          ? ESRCH
+	                        : status == BATON_ERR_UNSUPPORTED ? EPERM
+	                                                          : EFAULT;
+	return status == BATON_ERR_PEER ? BATON_ERR_PEER : BATON_ERR_SYSTEM;
+}
+
+/* Copy on, *budget_p bytes at most.  OK: all is copied; AGAIN: there is more; PEER,
+ * SYSTEM. */
+static enum baton_status
+copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+     struct batoni_pending *put, size_t *budget_p)
+{
+	const struct batoni_window_peer *to = part_of_peer(transfer, put);
+	const char *from = (const char *)transfer->buffer + put->put.copied;
+	size_t at = put->put.offset + put->put.copied;
+	size_t bytes = transfer->bytes - put->put.copied;
+	enum baton_status status;
+
+	if (bytes > *budget_p)
+		bytes = *budget_p;
+	if (to->path == BATON_WINDOW_PATH_DIRECT) {
+		memcpy(to->base + at, from, bytes);
+	} else {
+		status = write_process(rma, transfer, to->address + at, from,
+		                       bytes);
+		if (status != BATON_OK)
+			return status;
+	}
+	*budget_p -= bytes;
+	put->put.copied += bytes;
+	return put->put.copied == transfer->bytes ? BATON_OK : BATON_ERR_AGAIN;
+}
+
+/* ---- one put ---- */
+
+/* Move the first of its channel on, copying *budget_p bytes at most.  OK: it has
+ * signaled; PENDING: messages have it; AGAIN: more of it another time; or how it has
+ * failed. */
+static enum baton_status
+move(struct batoni_rma *rma, struct batoni_channel *channel,
+     struct batoni_transfer *transfer, struct batoni_pending *put,
+     size_t *budget_p)
+{
+	bool to_write = has_data(transfer, put);
+	bool with_data = to_write && part_of_peer(transfer, put)->path ==
+	                                     BATON_WINDOW_PATH_MESSAGE;
+	enum baton_status status;
+
+	if (to_write && !with_data && put->put.copied < transfer->bytes) {
+		status = copy(rma, transfer, put, budget_p);
+		if (status != BATON_OK)
+			return status;
+	}
+	if (!with_data && !channel->through_messages &&
+	    rma->signal_path[channel->peer] == BATON_WINDOW_PATH_DIRECT) {
+		batoni_signal_store(rma, channel->peer, put->put.signal_index,
+		                    channel->context);
+		return BATON_OK;
+	}
+	status = batoni_message_put(rma, transfer->slot, with_data);
+	if (status != BATON_ERR_AGAIN)
+		channel->through_messages = true;
+	return status;
+}
+
+static void
+count_out(struct batoni_pending *put)
+{
+	if (put->put.window)
+		put->put.window->pending--;
+}
+
+void
+batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                 enum baton_status status)
+{
+	count_out(&rma->pending[transfer->slot]);
+	rma->base.pending--;
+	if (status == BATON_OK)
+		transfer->done_bytes = transfer->bytes;
+	rma->comm->host.done(&rma->comm->host, transfer, status);
+}
+
+/* ---- the queue of a channel ---- */
+
+static void
+enter_queue(struct batoni_rma *rma, struct batoni_channel *channel,
+            struct batoni_pending *put)
+{
+	if (batoni_list_empty(&channel->queue))
+		batoni_list_append(&rma->channels_active, &channel->active);
+	batoni_list_append(&channel->queue, &put->link);
+	put->put.in_channel = true;
+	rma->base.moving++;
+}
+
+static void
+leave_queue(struct batoni_rma *rma, struct batoni_channel *channel,
+            struct batoni_pending *put)
+{
+	batoni_list_remove(&put->link);
+	put->put.in_channel = false;
+	rma->base.moving--;
+	if (batoni_list_empty(&channel->queue))
+		batoni_list_remove(&channel->active);
+}
+
+/* Returns events. */
+static size_t
+move_queue(struct batoni_rma *rma, struct batoni_channel *channel,
+           size_t *budget_p)
+{
+	size_t events = 0, before = *budget_p;
+
+	while (events < PUTS_MAX && *budget_p > 0 &&
+	       !batoni_list_empty(&channel->queue)) {
+		struct batoni_pending *put = batoni_container_of(
+			channel->queue.next, struct batoni_pending, link);
+		struct batoni_transfer *transfer = put->transfer;
+		enum baton_status status =
+			move(rma, channel, transfer, put, budget_p);
+
+		if (status == BATON_ERR_AGAIN)
+			break;
+		leave_queue(rma, channel, put);
+		if (status != BATON_PENDING)
+			batoni_put_ended(rma, transfer, status);
+		events++;
+	}
+	return events + (*budget_p < before);
+}
+
+/* Each active channel once, in turns: whoever had its turn goes to the back, behind
+ * the mark. */
+size_t
+batoni_puts_test(struct batoni_rma *rma)
+{
+	size_t left = BATONI_PUT_SLICE_MAX, events = 0;
+	struct batoni_list_node mark, *at;
+	bool alone;
+
+	if (batoni_list_empty(&rma->channels_active))
+		return 0;
+	alone = rma->channels_active.next == rma->channels_active.prev;
+	batoni_list_append(&rma->channels_active, &mark);
+	while (left > 0 && (at = rma->channels_active.next) != &mark) {
+		struct batoni_channel *channel = batoni_container_of(
+			at, struct batoni_channel, active);
+		size_t share = alone || left < SHARE_MAX ? left : SHARE_MAX;
+		size_t unused = share;
+
+		events += move_queue(rma, channel, &unused);
+		left -= share - unused;
+		batoni_list_remove(at);
+		if (!batoni_list_empty(&channel->queue))
+			batoni_list_append(&rma->channels_active, at);
+	}
+	batoni_list_remove(&mark);
+	return events;
+}
+
+/* ---- the slots of the contract ---- */
+
+void
+batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	if (put->put.window)
+		put->put.window->pending++;
+}
+
+void
+batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	count_out(&rma->pending[transfer->slot]);
+}
+
+enum baton_status
+batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_channel *channel =
+		batoni_channel_of(rma, transfer->peer, transfer->tag);
+	struct batoni_pending *put = &rma->pending[transfer->slot];
+	size_t budget = BATONI_PUT_INLINE_MAX;
+	enum baton_status status = BATON_ERR_AGAIN;
+
+	put->transfer = transfer;
+	put->put.copied = 0;
+	put->put.in_channel = false;
+	if (batoni_list_empty(&channel->queue) &&
+	    (!has_data(transfer, put) || transfer->bytes <= budget ||
+	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
+		status = move(rma, channel, transfer, put, &budget);
+	if (status == BATON_ERR_AGAIN) {
+		rma->base.pending++;
+		enter_queue(rma, channel, put);
+		return BATON_PENDING;
+	}
+	if (status == BATON_PENDING) {
+		rma->base.pending++;
+		return BATON_PENDING;
+	}
+	count_out(put);
+	if (status == BATON_OK)
+		transfer->done_bytes = transfer->bytes;
+	return status;
+}
+
+enum baton_status
+batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	if (!put->put.in_channel)
+		return BATON_ERR_BUSY;
+	leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
+	            put);
+	count_out(put);
+	rma->base.pending--;
+	return BATON_ERR_CANCELED;
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Counters, and the waits that are given units of them.
+ *
+ * A counter only grows: by stores of other ranks into this rank's segment, or by
+ * batoni_counter_add for what came by message.  `given` counts the units that waits
+ * have been given, ever; a wait that gets `units` more is met when the counter has
+ * reached what `given` is then, its target.  So waits share a counter without waiting
+ * for each other, and signals that came early count.
+ *
+ * A wait is a list of nodes, one for each counter that it names.  A node stands in
+ * its counter's list, in the order of placing, from place to the wait's end.
+ * Invariants, for the nodes of one counter in that order:
+ *
+ *   - targets grow; the last one is at most `given`;
+ *   - a node that is met stays met: the counter grows, and targets only go down.
+ *
+ * Hence `unmet`, the first node not seen to be met, only moves on, and looking at a
+ * wait costs one load however many counters it names.  A wait that ends early gives
+ * its units back: `given` and the targets of all later nodes go down by them.  Units
+ * of waits that ended well are used up, and their nodes just leave.
+ *
+ * Parked.  A wait whose first unmet counter only stores of its source can move is
+ * parked: the engine may sleep, and the store rings.  It is not, as long as signals of
+ * that source may come by message: where the source does not reach our segment, or
+ * has sent a signal by message in that context (it keeps to messages then).  What is
+ * behind the first unmet counter does not matter until that is met, and to see that
+ * somebody looks and parks anew.  Targets that go down can meet a parked wait
+ * without a store, so giving back un-parks it and rings.
+ *
+ * Visibility.  The load that finds a counter at or past a target is an acquire.
+ * Every change of a counter is a read-modify-write, so it is in the release sequence
+ * of all earlier ones: the load synchronizes with each of the signals counted, and
+ * what was written before any of them is visible (put.c says what that is).
+ *
+ * Threads.  The driver, except that enqueuing threads take nodes and give them back
+ * (describe, forget): the free list and the marks that find counters named twice are
+ * under nodes_lock, a leaf.  A node off the free list is the enqueuer's until its
+ * record is published, then the driver's.
+ */
+#include "window.h"
+
+#include <time.h>
+
+#include "mem.h"
+
+/* How often the processes of peers are looked at. */
+#define PEERS_LOOK_NS UINT64_C(100000000)
+
+enum look {
+	MET,
+	UNMET,
+	GONE /* unmet, and the process that should signal has ended */
+};
+
+/* One pass over the processes of peers: who was looked at last. */
+struct census {
+	bool due;
+	bool gone;
+	int source; /* -1: nobody yet */
+};
+
+/* ---- memory ---- */
+
+static size_t
+counters_count(const struct batoni_rma *rma)
+{
+	return (size_t)rma->size * (size_t)rma->base.contexts_max *
+	       (size_t)rma->base.signals_max;
+}
+
+static void
+waits_free(struct batoni_rma *rma)
+{
+	batoni_free(rma->counters);
+	batoni_free(rma->nodes);
+	rma->counters = NULL;
+	rma->nodes = NULL;
+	pthread_mutex_destroy(&rma->nodes_lock);
+}
+
+enum baton_status
+batoni_waits_open(struct batoni_rma *rma)
+{
+	size_t counters = counters_count(rma);
+	uint32_t nodes = rma->requests_max + (uint32_t)rma->size;
+
+	batoni_list_init(&rma->waits);
+	pthread_mutex_init(&rma->nodes_lock, NULL);
+	rma->counters = batoni_alloc(counters, sizeof(*rma->counters));
+	rma->nodes = batoni_alloc((size_t)nodes + 1, sizeof(*rma->nodes));
+	if (!rma->counters || !rma->nodes) {
+		waits_free(rma);
+		return BATON_ERR_NOMEM;
+	}
+	for (size_t i = 0; i < counters; i++)
+		batoni_list_init(&rma->counters[i].nodes);
+	for (uint32_t i = 1; i <= nodes; i++) {
+		batoni_list_init(&rma->nodes[i].link);
+		rma->nodes[i].next = i < nodes ? i + 1 : 0;
+	}
+	rma->free_node = 1;
+	return BATON_OK;
+}
+
+void
+batoni_waits_start(struct batoni_rma *rma)
+{
+	void *segment = rma->transport->peers[rma->rank].segment;
+	struct batoni_counter *counter = rma->counters;
+
+	for (int source = 0; source < rma->size; source++)
+		for (int context = 0; context < rma->base.contexts_max; context++)
+			for (int i = 0; i < rma->base.signals_max; i++)
+				counter++->value = batoni_segment_counter(
+					rma, segment, source, i, context);
+}
+
+/* Also for one that could not be opened. */
+void
+batoni_waits_close(struct batoni_rma *rma)
+{
+	if (rma->nodes)
+		waits_free(rma);
+}
+
+/* ---- nodes ---- */
+
+/* The list of nodes from first on is free again. */
+static void
+nodes_return(struct batoni_rma *rma, uint32_t first)
+{
+	uint32_t last = first;
+
+	if (!first)
+		return;
+	while (rma->nodes[last].next)
+		last = rma->nodes[last].next;
+	pthread_mutex_lock(&rma->nodes_lock);
+	rma->nodes[last].next = rma->free_node;
+	rma->free_node = first;
+	pthread_mutex_unlock(&rma->nodes_lock);
+}
+
+/* The node of this counter in the current description, new if need be; 0: none is
+ * free.  *last_p is the description's last node.  With nodes_lock. */
+static uint32_t
+node_for_locked(struct batoni_rma *rma, uint32_t counter, uint32_t *last_p)
+{
+	struct batoni_counter *of = &rma->counters[counter];
+	uint32_t node = rma->free_node;
+
+	if (of->described == rma->descriptions)
+		return of->described_node;
+	if (!node)
+		return 0;
+	rma->free_node = rma->nodes[node].next;
+	rma->nodes[node].counter = counter;
+	rma->nodes[node].units = 0;
+	rma->nodes[node].next = 0;
+	rma->nodes[*last_p].next = node;
+	*last_p = node;
+	of->described = rma->descriptions;
+	of->described_node = node;
+	return node;
+}
+
+enum baton_status
+batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+                     const struct baton_wait_signal_desc *descs)
+{
+	struct batoni_pending *pending = &rma->pending[slot];
+	uint32_t last = 0, node = 0, first;
+
+	pthread_mutex_lock(&rma->nodes_lock);
+	rma->descriptions++;
+	/* Node 0 is nobody's: the list begins there. */
+	rma->nodes[0].next = 0;
+	for (size_t i = 0; i < desc_count; i++) {
+		node = node_for_locked(
+			rma,
+			batoni_counter_index(rma, descs[i].peer,
+		                             descs[i].signal_index,
+		                             descs[i].context),
+			&last);
+		if (!node)
+			break;
+		rma->nodes[node].slot = slot;
+		rma->nodes[node].units += (uint64_t)descs[i].op_count;
+	}
+	first = rma->nodes[0].next;
+	pthread_mutex_unlock(&rma->nodes_lock);
+	if (!node) {
+		nodes_return(rma, first);
+		return BATON_ERR_AGAIN;
+	}
+	pending->wait.nodes = first;
+	pending->wait.unmet = first;
+	pending->wait.parked = false;
+	return BATON_OK;
+}
+
+void
+batoni_wait_forget(struct batoni_rma *rma, uint32_t slot)
+{
+	nodes_return(rma, rma->pending[slot].wait.nodes);
+}
+
+/* ---- units ---- */
+
+void
+batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	uint32_t i = rma->pending[transfer->slot].wait.nodes;
+
+	for (; i; i = rma->nodes[i].next) {
+		struct batoni_wait_node *node = &rma->nodes[i];
+		struct batoni_counter *counter = &rma->counters[node->counter];
+
+		counter->given += node->units;
+		node->target = counter->given;
+		batoni_list_append(&counter->nodes, &node->link);
+	}
+}
+
+static bool
+is_met(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+{
+	/* Pairs with the fetch-add of whoever signals. */
+	return atomic_load_explicit(rma->counters[node->counter].value,
+	                            memory_order_acquire) >= node->target;
+}
+
+static void
+set_parked(struct batoni_rma *rma, struct batoni_pending *pending, bool parked)
+{
+	if (pending->wait.parked == parked)
+		return;
+	pending->wait.parked = parked;
+	if (parked)
+		rma->base.parked++;
+	else
+		rma->base.parked--;
+}
+
+/* The units of one node go back; true if that may have met a later one. */
+static bool
+give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
+{
+	struct batoni_counter *counter = &rma->counters[node->counter];
+	struct batoni_list_node *at = node->link.next;
+	bool met = false;
+
+	counter->given -= node->units;
+	for (; at != &counter->nodes; at = at->next) {
+		struct batoni_wait_node *later = batoni_container_of(
+			at, struct batoni_wait_node, link);
+
+		later->target -= node->units;
+		if (is_met(rma, later)) {
+			set_parked(rma, &rma->pending[later->slot], false);
+			met = true;
+		}
+	}
+	batoni_list_remove(&node->link);
+	return met;
+}
+
+void
+batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	uint32_t first = rma->pending[transfer->slot].wait.nodes;
+	bool met = false;
+
+	for (uint32_t i = first; i; i = rma->nodes[i].next)
+		if (give_back(rma, &rma->nodes[i]))
+			met = true;
+	nodes_return(rma, first);
+	/* Who sleeps on parked waits would not look before the next signal. */
+	if (met)
+		batoni_bell_ring(batoni_bell());
+}
+
+/* All is met: the units are used up. */
+static void
+finish(struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	uint32_t first = pending->wait.nodes;
+
+	for (uint32_t i = first; i; i = rma->nodes[i].next)
+		batoni_list_remove(&rma->nodes[i].link);
+	nodes_return(rma, first);
+	pending->transfer->done_bytes = 0;
+}
+
+/* ---- looking ---- */
+
+static int
+source_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+{
+	return (int)node->counter /
+	       (rma->base.contexts_max * rma->base.signals_max);
+}
+
+static int
+context_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+{
+	return (int)node->counter / rma->base.signals_max %
+	       rma->base.contexts_max;
+}
+
+/* Is it a store into our segment that moves this counter, and nothing else? */
+static bool
+stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+{
+	const struct batoni_peer *peers = rma->transport->peers;
+	int source = source_of(rma, node);
+
+	return peers && peers[source].reaches_us &&
+	       rma->signal_path[source] == BATON_WINDOW_PATH_DIRECT &&
+	       !batoni_channel_of(rma, source, context_of(rma, node))->heard;
+}
+
+/* Has the process of this node's source ended? */
+static bool
+source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
+            struct census *census)
+{
+	const struct batoni_peer *peers = rma->transport->peers;
+	int source = source_of(rma, node);
+
+	/* Neighbouring nodes are often of one source, and a look is a system
+	 * call. */
+	if (source != census->source) {
+		census->source = source;
+		census->gone = peers && peers[source].pidfd >= 0 &&
+		               batoni_pidfd_gone(peers[source].pidfd);
+	}
+	return census->gone;
+}
+
+/* Move on over what is met. */
+static bool
+all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	uint32_t i = pending->wait.unmet;
+
+	while (i && is_met(rma, &rma->nodes[i]))
+		i = rma->nodes[i].next;
+	pending->wait.unmet = i;
+	return i == 0;
+}
+
+/* Any node whose source is gone will do, not just the first unmet: others may never
+ * come to be met either, and what is lost is lost.  Its counter is looked at after its
+ * process, which may have signaled last of all. */
+static bool
+any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
+         struct census *census)
+{
+	for (uint32_t i = pending->wait.unmet; i; i = rma->nodes[i].next)
+		if (source_gone(rma, &rma->nodes[i], census) &&
+		    !is_met(rma, &rma->nodes[i]))
+			return true;
+	return false;
+}
+
+static enum look
+look(struct batoni_rma *rma, struct batoni_pending *pending,
+     struct census *census)
+{
+	if (all_met(rma, pending))
+		return MET;
+	if (census->due && any_gone(rma, pending, census))
+		return GONE;
+	set_parked(rma, pending,
+	           stores_only(rma, &rma->nodes[pending->wait.unmet]));
+	return UNMET;
+}
+
+/* It is not among the issued any more. */
+static void
+unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	batoni_list_remove(&pending->link);
+	set_parked(rma, pending, false);
+	rma->base.pending--;
+}
+
+static struct census
+census_begin(struct batoni_rma *rma)
+{
+	struct census census = {.source = -1};
+	struct timespec now;
+	uint64_t now_ns;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) +
+	         (uint64_t)now.tv_nsec;
+	if (now_ns - rma->peers_looked_ns >= PEERS_LOOK_NS) {
+		rma->peers_looked_ns = now_ns;
+		census.due = true;
+	}
+	return census;
+}
+
+/* ---- the slots of the contract ---- */
+
+enum baton_status
+batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_pending *pending = &rma->pending[transfer->slot];
+	uint32_t i;
+
+	pending->transfer = transfer;
+	if (all_met(rma, pending)) {
+		finish(rma, pending);
+		return BATON_OK;
+	}
+	batoni_list_append(&rma->waits, &pending->link);
+	rma->base.pending++;
+	for (i = pending->wait.unmet; i; i = rma->nodes[i].next) {
+		if (!stores_only(rma, &rma->nodes[i])) {
+			batoni_messages_post(rma);
+			break;
+		}
+	}
+	return BATON_PENDING;
+}
+
+enum baton_status
+batoni_wait_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_pending *pending = &rma->pending[transfer->slot];
+
+	unlink_issued(rma, pending);
+	if (all_met(rma, pending)) {
+		finish(rma, pending);
+		return BATON_OK;
+	}
+	batoni_wait_unplace(rma, transfer);
+	return BATON_ERR_CANCELED;
+}
+
+/* Each wait is taken off the front and put at the back again, up to a mark: whatever
+ * the end of one does to the others, the next one is at the front. */
+size_t
+batoni_waits_test(struct batoni_rma *rma)
+{
+	struct batoni_list_node mark, *at;
+	struct census census;
+	size_t events = 0;
+
+	if (batoni_list_empty(&rma->waits))
+		return 0;
+	census = census_begin(rma);
+	batoni_list_append(&rma->waits, &mark);
+	while ((at = rma->waits.next) != &mark) {
+		struct batoni_pending *pending = batoni_container_of(
+			at, struct batoni_pending, link);
+		struct batoni_transfer *transfer = pending->transfer;
+		enum look seen = look(rma, pending, &census);
+
+		batoni_list_remove(at);
+		if (seen == UNMET) {
+			batoni_list_append(&rma->waits, at);
+			continue;
+		}
+		unlink_issued(rma, pending);
+		if (seen == MET)
+			finish(rma, pending);
+		else
+			batoni_wait_unplace(rma, transfer);
+		rma->comm->host.done(&rma->comm->host, transfer,
+		                     seen == MET ? BATON_OK : BATON_ERR_PEER);
+		events++;
+	}
+	batoni_list_remove(&mark);
+	return events;
+}
