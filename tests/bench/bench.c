@@ -81,7 +81,7 @@ bench_meet_asleep(struct bench *b)
 static void
 print_header(void)
 {
-	printf("%-20s %9s %-5s %24s %24s %6s  %-13s %s\n", "bench", "bytes",
+	printf("%-22s %9s %-5s %24s %24s %6s  %-13s %s\n", "bench", "bytes",
 	       "unit", "Baton [quartiles]", "base [quartiles]", "ratio", "bar",
 	       "met");
 	fflush(stdout);
@@ -97,6 +97,8 @@ parse(struct bench *b, int argc, char **argv)
 			b->quick = true;
 		} else if (strcmp(argv[i], "--no-header") == 0) {
 			header = false;
+		} else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+			b->only = argv[++i];
 		} else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
 			i++;
 			if (b->rank == 0) {
@@ -105,7 +107,8 @@ parse(struct bench *b, int argc, char **argv)
 			}
 		} else {
 			fprintf(stderr, "usage: %s [--quick] [--no-header] "
-			                "[--json FILE]\n", argv[0]);
+			                "[--json FILE] [--only NAMES]\n",
+			        argv[0]);
 			MPI_Abort(MPI_COMM_WORLD, 2);
 		}
 	}
@@ -129,6 +132,24 @@ bench_init(struct bench *b, int *argc, char ***argv)
 		fprintf(stderr, "run me with mpirun -np 2\n");
 	bench_must(size == 2);
 	parse(b, *argc, *argv);
+}
+
+bool
+bench_wants(const struct bench *b, const char *name)
+{
+	size_t length = strlen(name);
+	const char *at = b->only;
+
+	if (at == NULL)
+		return true;
+	while ((at = strstr(at, name)) != NULL) {
+		bool begins = at == b->only || at[-1] == ',';
+
+		at += length;
+		if (begins && (*at == ',' || *at == '\0'))
+			return true;
+	}
+	return false;
 }
 
 void
@@ -346,7 +367,7 @@ print_row(const struct bench_row *row)
 		snprintf(ratio, sizeof(ratio), "%.3f",
 		         row->value.median / row->base.median);
 	bar_text(row, bar, sizeof(bar));
-	printf("%-20s %9zu %-5s %24s %24s %6s  %-13s %s\n", row->bench,
+	printf("%-22s %9zu %-5s %24s %24s %6s  %-13s %s\n", row->bench,
 	       row->bytes, row->unit, value, base, ratio, bar,
 	       row->kind == BENCH_REPORT ? "-" : bar_met(row) ? "yes" : "NO");
 	fflush(stdout);

@@ -31,6 +31,7 @@ struct bench {
 	int rank; /* 0 measures and reports, 1 answers */
 	int peer;
 	bool quick;
+	const char *only; /* with --only: names of measurements; else NULL */
 	FILE *json;   /* rank 0, with --json; else NULL */
 	MPI_Comm raw; /* for the baselines and for meeting */
 	struct baton_comm *comm;
@@ -81,9 +82,12 @@ struct bench_plan {
 	uint64_t block_ns;
 };
 
-/* Initialise MPI with MPI_THREAD_MULTIPLE, read --quick, --json FILE and
- * --no-header, and print the header.  The job must have two processes. */
+/* Initialise MPI with MPI_THREAD_MULTIPLE, read --quick, --json FILE, --only
+ * NAME[,NAME...] and --no-header, and print the header.  The job must have two
+ * processes. */
 void bench_init(struct bench *b, int *argc, char ***argv);
+/* Is this measurement wanted?  All are, without --only. */
+bool bench_wants(const struct bench *b, const char *name);
 /* Create the Baton communicator and a stream of it. */
 void bench_open(struct bench *b);
 /* Give back what bench_init and bench_open made.  The exit status. */

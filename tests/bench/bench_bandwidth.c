@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 
-#include "bench.h"
+#include "bench_raw.h"
 
 #define TAG 4
 #define TAG_ACK 5
@@ -22,9 +22,8 @@ struct window {
 
 /* Messages a microsecond, or bytes a nanosecond. */
 static double
-figure(const struct window *w, uint64_t start, int rounds)
+figure(const struct window *w, double ns, int rounds)
 {
-	double ns = (double)(bench_now() - start);
 	double messages = (double)rounds * BENCH_WINDOW;
 
 	return w->rate ? messages * 1e3 / ns : messages * (double)w->bytes / ns;
@@ -34,30 +33,9 @@ static double
 raw_block(struct bench *b, void *arg, int rounds)
 {
 	const struct window *w = arg;
-	MPI_Request requests[BENCH_WINDOW];
-	int bytes = (int)w->bytes;
-	uint64_t start = bench_now();
-	char ack = 0;
 
-	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < BENCH_WINDOW; k++) {
-			char *buffer = w->buffer + k * w->bytes;
-
-			if (b->rank == 0)
-				MPI_Isend(buffer, bytes, MPI_BYTE, b->peer, TAG,
-				          b->raw, &requests[k]);
-			else
-				MPI_Irecv(buffer, bytes, MPI_BYTE, b->peer, TAG,
-				          b->raw, &requests[k]);
-		}
-		MPI_Waitall(BENCH_WINDOW, requests, MPI_STATUSES_IGNORE);
-		if (b->rank == 0)
-			MPI_Recv(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw,
-			         MPI_STATUS_IGNORE);
-		else
-			MPI_Send(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw);
-	}
-	return figure(w, start, rounds);
+	return figure(w, bench_raw_stream(b, w->buffer, w->bytes, rounds),
+	              rounds);
 }
 
 static void
@@ -108,7 +86,7 @@ baton_block(struct bench *b, void *arg, int rounds)
 			           BATON_OK);
 		acknowledge(b);
 	}
-	return figure(w, start, rounds);
+	return figure(w, (double)(bench_now() - start), rounds);
 }
 
 static void

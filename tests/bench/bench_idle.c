@@ -5,6 +5,9 @@
  * idle_cpu: the processor time of all threads but the measuring one, with a
  * communicator that has been used and has nothing pending.  pending_cpu: the
  * same with a receive pending and nobody waiting.  Both are shares of one core.
+ * window_cpu: as idle_cpu, with a window that has been put into.  signal_wait_cpu: of
+ * all threads, while one is in baton_wait for a signal that does not come.  Where
+ * signals travel by messages the engine looks for them: 1 % of a core, at most.
  * fd_latency_p99: from the sender's clock, read just before it sends, to
  * epoll_wait's return on the queue's descriptor in the receiver, which sleeps
  * there; messages come 2 to 10 ms apart.  CLOCK_MONOTONIC is one clock for both
@@ -77,25 +80,39 @@ exchange(struct bench *b, bool send)
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
-/* The larger of the two ranks' shares. */
+/* Report the larger of the two ranks' shares. */
 static void
-measure_idle(struct bench *b, uint64_t ns)
+report_larger(struct bench *b, struct bench_row *row, double share)
 {
-	struct bench_row row = {.bench = "idle_cpu", .unit = "core",
-	                        .kind = BENCH_VALUE_MAX, .bar = IDLE_NONE};
-	double cpu, share, larger;
-	uint64_t start;
+	double larger;
 
-	exchange(b, b->rank == 0);
+	MPI_Allreduce(&share, &larger, 1, MPI_DOUBLE, MPI_MAX, b->raw);
+	row->value = bench_single(larger, 1);
+	bench_report(b, row);
+}
+
+static double
+idle_share(struct bench *b, uint64_t ns)
+{
+	uint64_t start;
+	double cpu;
+
 	bench_meet(b);
 	bench_sleep(200000000); /* it may linger before it sleeps */
 	cpu = others_ns();
 	start = bench_now();
 	bench_sleep(ns);
-	share = share_since(cpu, start);
-	MPI_Allreduce(&share, &larger, 1, MPI_DOUBLE, MPI_MAX, b->raw);
-	row.value = bench_single(larger, 1);
-	bench_report(b, &row);
+	return share_since(cpu, start);
+}
+
+static void
+measure_idle(struct bench *b, uint64_t ns)
+{
+	struct bench_row row = {.bench = "idle_cpu", .unit = "core",
+	                        .kind = BENCH_VALUE_MAX, .bar = IDLE_NONE};
+
+	exchange(b, b->rank == 0);
+	report_larger(b, &row, idle_share(b, ns));
 }
 
 /* Rank 0 has the receive; rank 1 nothing. */
@@ -200,6 +217,88 @@ measure_fd(struct bench *b)
 	bench_meet_asleep(b);
 }
 
+/* ---- windows ------------------------------------------------------------ */
+
+static baton_request
+wait_signal(struct bench *b)
+{
+	const struct baton_wait_signal_desc desc = {1, b->peer, 0, 0};
+	baton_request request;
+
+	bench_must(baton_wait_signal(1, &desc, b->comm, b->stream, NULL,
+	                             &request) == BATON_OK);
+	return request;
+}
+
+static void
+put(struct bench *b, struct baton_window *window)
+{
+	uint64_t cell = 1;
+	baton_request request;
+
+	bench_must(baton_put_signal(&cell, 8, BATON_UINT8, b->peer, window, 0,
+	                            0, 0, 0, b->comm, b->stream, NULL,
+	                            &request) == BATON_OK);
+	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
+}
+
+/* Processor time of the whole process while it waits, as a share of a core. */
+static double
+wait_share(struct bench *b, baton_request wait, uint64_t ns)
+{
+	double cpu;
+	uint64_t start;
+
+	bench_meet(b);
+	bench_must(baton_wait(wait, 200000000, NULL) == BATON_PENDING);
+	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	start = bench_now();
+	bench_must(baton_wait(wait, (int64_t)ns, NULL) == BATON_PENDING);
+	return (clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) /
+	       (double)(bench_now() - start);
+}
+
+static void
+measure_window_rows(struct bench *b, struct baton_window *window, uint64_t ns)
+{
+	bool message = baton_window_path(window, b->peer) ==
+	               BATON_WINDOW_PATH_MESSAGE;
+	struct bench_row row = {.unit = "core", .kind = BENCH_VALUE_MAX,
+	                        .bar = message ? 0.01 : IDLE_NONE};
+	baton_request wait = wait_signal(b);
+
+	put(b, window);
+	bench_must(baton_finish(&wait, -1, NULL) == BATON_OK);
+	row.bench = message ? "window_cpu_message" : "window_cpu";
+	report_larger(b, &row, idle_share(b, ns));
+
+	row.bench = message ? "signal_wait_cpu_message" : "signal_wait_cpu";
+	wait = wait_signal(b);
+	report_larger(b, &row, wait_share(b, wait, ns));
+	put(b, window);
+	bench_must(baton_finish(&wait, -1, NULL) == BATON_OK);
+}
+
+static void
+measure_window(struct bench *b, uint64_t ns)
+{
+	struct baton_window *window;
+	enum baton_status status;
+	void *memory;
+
+	bench_must(baton_mem_alloc(b->comm, 4096, &memory) == BATON_OK);
+	status = baton_window_register(memory, 4096, b->comm, &window);
+	if (status == BATON_ERR_UNSUPPORTED) {
+		if (b->rank == 0)
+			printf("window_cpu: skipped: %s\n", baton_last_error());
+	} else {
+		bench_must(status == BATON_OK);
+		measure_window_rows(b, window, ns);
+		bench_must(baton_window_deregister(window) == BATON_OK);
+	}
+	bench_must(baton_mem_free(b->comm, memory) == BATON_OK);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -209,8 +308,13 @@ main(int argc, char **argv)
 	bench_init(&b, &argc, &argv);
 	bench_open(&b);
 	ns = b.quick ? 2000000000u : 5000000000u;
-	measure_idle(&b, ns);
-	measure_pending(&b, ns);
-	measure_fd(&b);
+	if (bench_wants(&b, "idle_cpu"))
+		measure_idle(&b, ns);
+	if (bench_wants(&b, "pending_cpu"))
+		measure_pending(&b, ns);
+	if (bench_wants(&b, "fd_latency"))
+		measure_fd(&b);
+	if (bench_wants(&b, "window_cpu"))
+		measure_window(&b, ns);
 	return bench_fini(&b);
 }

@@ -10,91 +10,32 @@
  */
 #include <stdlib.h>
 
-#include "bench.h"
+#include "bench_raw.h"
 
 #define TAG 3
-
-struct message {
-	char *out, *in;
-	size_t bytes;
-};
-
-static void
-raw_wait(MPI_Request *request)
-{
-	int done = 0;
-
-	while (!done)
-		MPI_Test(request, &done, MPI_STATUS_IGNORE);
-}
-
-static double
-half_us(uint64_t start, int rounds)
-{
-	return (double)(bench_now() - start) / (2e3 * rounds);
-}
-
-static void
-raw_send(struct bench *b, const struct message *m,
-	 MPI_Request *request)
-{
-	MPI_Isend(m->out, (int)m->bytes, MPI_BYTE, b->peer, TAG, b->raw,
-	          request);
-}
-
-static void
-raw_recv(struct bench *b, const struct message *m,
-	 MPI_Request *request)
-{
-	MPI_Irecv(m->in, (int)m->bytes, MPI_BYTE, b->peer, TAG, b->raw,
-	          request);
-}
-
-static double
-raw_plain_block(struct bench *b, void *arg, int rounds)
-{
-	const struct message *m = arg;
-	uint64_t start = bench_now();
-
-	for (int i = 0; i < rounds; i++) {
-		MPI_Request out, in;
-
-		if (b->rank == 0) {
-			raw_send(b, m, &out);
-			raw_recv(b, m, &in);
-			raw_wait(&in);
-		} else {
-			raw_recv(b, m, &in);
-			raw_wait(&in);
-			raw_send(b, m, &out);
-		}
-		raw_wait(&out);
-	}
-	return half_us(start, rounds);
-}
 
 static double
 raw_posted_block(struct bench *b, void *arg, int rounds)
 {
-	const struct message *m = arg;
+	const struct bench_raw *m = arg;
 	uint64_t start = bench_now();
 
 	for (int i = 0; i < rounds; i++) {
 		MPI_Request out, in;
 
-		raw_recv(b, m, &in);
+		bench_raw_recv(b, m, &in);
 		if (b->rank != 0)
-			raw_wait(&in);
-		raw_send(b, m, &out);
+			bench_raw_wait(&in);
+		bench_raw_send(b, m, &out);
 		if (b->rank == 0)
-			raw_wait(&in);
-		raw_wait(&out);
+			bench_raw_wait(&in);
+		bench_raw_wait(&out);
 	}
-	return half_us(start, rounds);
+	return bench_half_us(start, rounds);
 }
 
 static void
-send(struct bench *b, const struct message *m,
+send(struct bench *b, const struct bench_raw *m,
      const struct baton_op_options *options, baton_request *request)
 {
 	bench_must(baton_send(m->out, m->bytes, BATON_UINT8, b->peer, TAG,
@@ -103,7 +44,7 @@ send(struct bench *b, const struct message *m,
 }
 
 static void
-recv(struct bench *b, const struct message *m,
+recv(struct bench *b, const struct bench_raw *m,
      const struct baton_op_options *options, baton_request *request)
 {
 	bench_must(baton_recv(m->in, m->bytes, BATON_UINT8, b->peer, TAG,
@@ -120,7 +61,7 @@ finish(baton_request *request)
 static double
 plain_block(struct bench *b, void *arg, int rounds)
 {
-	const struct message *m = arg;
+	const struct bench_raw *m = arg;
 	uint64_t start = bench_now();
 
 	for (int i = 0; i < rounds; i++) {
@@ -137,13 +78,13 @@ plain_block(struct bench *b, void *arg, int rounds)
 		}
 		finish(&out);
 	}
-	return half_us(start, rounds);
+	return bench_half_us(start, rounds);
 }
 
 static double
 posted_block(struct bench *b, void *arg, int rounds)
 {
-	const struct message *m = arg;
+	const struct bench_raw *m = arg;
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	uint64_t start = bench_now();
 
@@ -159,13 +100,13 @@ posted_block(struct bench *b, void *arg, int rounds)
 			finish(&in);
 		finish(&out);
 	}
-	return half_us(start, rounds);
+	return bench_half_us(start, rounds);
 }
 
 static void
-measure(struct bench *b, struct message *m)
+measure(struct bench *b, struct bench_raw *m)
 {
-	const struct bench_side sides[] = {{raw_plain_block, m},
+	const struct bench_side sides[] = {{bench_raw_latency, m},
 	                                   {plain_block, m},
 	                                   {raw_posted_block, m},
 	                                   {posted_block, m}};
@@ -194,7 +135,7 @@ main(int argc, char **argv)
 	static const size_t sizes[] = {8,     64,      512,     4096,
 	                               65536, 1048576, 16777216};
 	const size_t count = sizeof(sizes) / sizeof(sizes[0]);
-	struct message message;
+	struct bench_raw message;
 	struct bench b;
 
 	bench_init(&b, &argc, &argv);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Baselines in raw MPI that several benchmarks share. */
+#ifndef BATON_BENCH_RAW_H
+#define BATON_BENCH_RAW_H
+
+#include "bench.h"
+
+/* bench_side.block, arg a struct bench_raw: half a round trip in us, by MPI_Isend,
+ * MPI_Irecv and an MPI_Test loop, in the order of one stream. */
+struct bench_raw {
+	char *out, *in;
+	size_t bytes;
+};
+double bench_raw_latency(struct bench *b, void *arg, int rounds);
+
+/* The pieces, for other orders of the same calls. */
+void bench_raw_send(struct bench *b, const struct bench_raw *m,
+                    MPI_Request *request);
+void bench_raw_recv(struct bench *b, const struct bench_raw *m,
+                    MPI_Request *request);
+void bench_raw_wait(MPI_Request *request);
+/* Half of what each of the rounds took since then. */
+double bench_half_us(uint64_t start, int rounds);
+
+/* Nanoseconds for `rounds` times BENCH_WINDOW messages from rank 0 to rank 1, each
+ * with a buffer of its own, MPI_Waitall, and one small message back. */
+double bench_raw_stream(struct bench *b, char *buffer, size_t bytes, int rounds);
+
+#endif
