@@ -17,6 +17,26 @@ baton_mpi_test(sample.host_poll.mpi.2 RANKS 2 TARGET host_poll LABELS sample
 baton_mpi_test(sample.host_poll.mpi.2.long RANKS 2 TARGET host_poll
 	LABELS sample ARGS --messages 1000 --bytes 65536)
 
+# One slot: every item waits for its credit.  More items than slots, fewer, and
+# each way of putting.
+foreach(ranks 2 4 8)
+	baton_mpi_test(sample.producer_consumer.${ranks} RANKS ${ranks}
+		TARGET producer_consumer LABELS sample ARGS --items 500)
+endforeach()
+baton_mpi_test(sample.producer_consumer.one_slot RANKS 3
+	TARGET producer_consumer LABELS sample ARGS --items 300 --slots 1)
+baton_mpi_test(sample.producer_consumer.few RANKS 2
+	TARGET producer_consumer LABELS sample ARGS --items 5 --bytes 8)
+foreach(path direct vmwrite message)
+	baton_mpi_test(sample.producer_consumer.${path} RANKS 3
+		TARGET producer_consumer LABELS sample
+		ARGS --items 300 --bytes 40000 ENV BATON_WINDOW_PATH=${path})
+endforeach()
+baton_run_test(sample.producer_consumer.alone TARGET producer_consumer
+	LABELS sample)
+set_tests_properties(sample.producer_consumer.alone PROPERTIES
+	PASS_REGULAR_EXPRESSION "started as 1 ranks, must be 2 to 8")
+
 if(NOT TARGET pipeline)
 	return()
 endif()
