@@ -43,6 +43,7 @@ init_channels(struct batoni_rma *rma)
 static void
 layer_free(struct batoni_rma *rma)
 {
+	batoni_windows_close(rma);
 	pthread_mutex_destroy(&rma->memories_lock);
 	batoni_free(rma->pending);
 	batoni_free(rma->channels);
@@ -78,6 +79,8 @@ layer_open(const struct batoni_onesided_plan *plan,
 	if (!rma->pending || !rma->channels || !rma->signal_path)
 		goto no_memory;
 	init_channels(rma);
+	if (batoni_windows_open(rma) != BATON_OK)
+		goto no_memory;
 	if (batoni_waits_open(rma) != BATON_OK)
 		goto no_memory;
 	if (batoni_messages_open(rma) != BATON_OK) {
@@ -229,7 +232,6 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 
 	if (!rma)
 		return;
-	batoni_windows_close(rma);
 	batoni_messages_close(rma, aborted);
 	batoni_waits_close(rma);
 	layer_free(rma);

@@ -1,0 +1,836 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows: memory for them, registering and deregistering.
+ *
+ * Registering takes two exchanges among all ranks.  In the first each one says how
+ * long its part is, where it lies, and the name of the shared memory that it lies in
+ * if it does.  Each then chooses, for every peer, the path of its own puts.  The
+ * second tells these paths, so that a rank knows whether messages may come to it,
+ * and whether all have found theirs: a window exists on all ranks or on none.  A
+ * rank that is refused for its own arguments takes part all the same, with its
+ * status; that is why the memory for the first exchange is there beforehand, and
+ * the other one's from the first window on.
+ *
+ * A window is on rma->windows before the second exchange: a peer that is through it
+ * may put, and its message must find the window.
+ *
+ * Deregistering first asks whether any rank has puts of its own that have not
+ * ended, and how many messages each has sent to each: puts that have ended at their
+ * source may still be on their way, and whoever gets them waits until it has
+ * applied as many as were sent.  A last exchange keeps everybody at the work until
+ * all have.
+ *
+ * Threads.  A collective call runs on the thread of the program that calls it, which
+ * takes the driver's lock again and again, as destroy does, and sleeps without it.
+ * Collective calls of one rank do not overlap (the caller sees to that), so what they
+ * bring, rma->parts and rma->rows, belongs to the call, and to the transport while
+ * the call waits.  When the communicator breaks under it the transport may go on
+ * with that memory, so it is only freed with the communicator.
+ *
+ * memories_lock guards the list of memories and their counts of windows, which are
+ * looked at by calls that are not collective.  It is a leaf.
+ */
+#include "window.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "mem.h"
+
+/* What a rank tells the others of its part. */
+struct part {
+	int32_t status;  /* why it takes no part, or OK */
+	uint32_t shared; /* name and offset say where it lies */
+	uint64_t bytes;
+	uint64_t address; /* in its own process, as that of its segment */
+	uint64_t segment;
+	uint64_t offset;
+	struct batoni_shm_name name;
+};
+
+/* One collective call. */
+struct collective {
+	struct batoni_rma *rma;
+	const char *call;
+	const char *late; /* what has not happened when the time is over */
+	uint64_t limit_ns;
+	const void *mine; /* of the exchange under way */
+	size_t bytes;
+	void *all;
+	enum baton_status status; /* this rank's refusal, told to the others */
+	char why[200];
+};
+
+/* ---- memory ---- */
+
+static enum baton_status
+check_windows(const char *call, const struct baton_comm *comm)
+{
+	if (!comm)
+		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
+		                     call);
+	if (!comm->onesided)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: there are no windows on the %s "
+		                     "transport with the %s device",
+		                     call, comm->transport_ops->name,
+		                     comm->device_ops->name);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
+{
+	struct batoni_memory *memory;
+	struct batoni_rma *rma;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_mem_alloc");
+	status = check_windows("baton_mem_alloc", comm);
+	if (status != BATON_OK)
+		return status;
+	if (!pointer_p || bytes == 0)
+		return batoni_refuse(BATON_ERR_INVALID, "baton_mem_alloc: %s",
+		                     pointer_p ? "bytes is 0; it takes 1 or more"
+		                               : "pointer_p is NULL");
+	memory = batoni_alloc(1, sizeof(*memory));
+	if (!memory)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_mem_alloc: no memory");
+	status = batoni_shm_create(bytes, &memory->shm);
+	if (status != BATON_OK) {
+		batoni_free(memory);
+		return status;
+	}
+	rma = batoni_rma_of(comm);
+	pthread_mutex_lock(&rma->memories_lock);
+	batoni_list_append(&rma->memories, &memory->link);
+	pthread_mutex_unlock(&rma->memories_lock);
+	*pointer_p = memory->shm.base;
+	return BATON_OK;
+}
+
+/* The one that has all these bytes, or NULL; memories_lock is held. */
+static struct batoni_memory *
+find_memory(struct batoni_rma *rma, const void *base, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)base;
+
+	for (struct batoni_list_node *node = rma->memories.next;
+	     node != &rma->memories; node = node->next) {
+		struct batoni_memory *memory = batoni_container_of(
+			node, struct batoni_memory, link);
+		uintptr_t start = (uintptr_t)memory->shm.base;
+
+		if (from >= start && from - start <= memory->shm.bytes &&
+		    bytes <= memory->shm.bytes - (from - start))
+			return memory;
+	}
+	return NULL;
+}
+
+enum baton_status
+baton_mem_free(struct baton_comm *comm, void *pointer)
+{
+	struct batoni_memory *memory;
+	struct batoni_rma *rma;
+	enum baton_status status;
+	uint32_t windows = 0;
+
+	BATONI_ENTER("baton_mem_free");
+	status = check_windows("baton_mem_free", comm);
+	if (status != BATON_OK || !pointer)
+		return status;
+	rma = batoni_rma_of(comm);
+	pthread_mutex_lock(&rma->memories_lock);
+	memory = find_memory(rma, pointer, 1);
+	if (memory && memory->shm.base != pointer)
+		memory = NULL;
+	if (memory)
+		windows = memory->windows;
+	if (memory && windows == 0)
+		batoni_list_remove(&memory->link);
+	pthread_mutex_unlock(&rma->memories_lock);
+	if (!memory)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_mem_free: %p is not from "
+		                     "baton_mem_alloc of this communicator",
+		                     pointer);
+	if (windows)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_mem_free: %u registered windows lie "
+		                     "in the memory",
+		                     windows);
+	batoni_shm_destroy(&memory->shm);
+	batoni_free(memory);
+	return BATON_OK;
+}
+
+/* ---- collective calls ---- */
+
+static void
+collective_begin(struct collective *c, struct batoni_rma *rma, const char *call)
+{
+	*c = (struct collective){.rma = rma,
+	                         .call = call,
+	                         .late = "not all ranks have called",
+	                         .limit_ns = BATONI_NEVER};
+	if (rma->comm->timeout_ns)
+		c->limit_ns = batoni_real_ns() + (uint64_t)rma->comm->timeout_ns;
+}
+
+/* This rank's own refusal, the first one counts. */
+static void __attribute__((format(printf, 3, 4)))
+object(struct collective *c, enum baton_status status, const char *format, ...)
+{
+	va_list list;
+
+	if (c->status != BATON_OK)
+		return;
+	c->status = status;
+	va_start(list, format);
+	vsnprintf(c->why, sizeof(c->why), format, list);
+	va_end(list);
+}
+
+static enum baton_status
+refuse_broken(const struct collective *c, enum baton_status status)
+{
+	return batoni_refuse(status, "%s: %s", c->call,
+	                     baton_comm_error(c->rma->comm));
+}
+
+static enum baton_status
+break_late(const struct collective *c)
+{
+	struct baton_comm *comm = c->rma->comm;
+	char why[200];
+
+	snprintf(why, sizeof(why),
+	         "%s: after %lld ms %s, so that the ranks do not agree any more",
+	         c->call, (long long)(comm->timeout_ns / 1000000), c->late);
+	batoni_take();
+	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
+	batoni_leave();
+	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
+}
+
+static void
+pause_between(unsigned tries)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (tries < 1000)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+/* Drive until the step, which is made as the driver, is not PENDING. */
+static enum baton_status
+drive(struct collective *c, enum baton_status (*step)(struct collective *c))
+{
+	struct baton_comm *comm = c->rma->comm;
+	enum baton_status status;
+
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		status = comm->breaking;
+		if (status == BATON_OK) {
+			status = step(c);
+			/* The others wait for this rank and do not know. */
+			if (status != BATON_OK && status != BATON_PENDING)
+				batoni_comm_break(comm, status,
+				                  "the ranks could not exchange "
+				                  "what a collective call needs");
+		}
+		batoni_leave();
+		if (status == BATON_OK)
+			return status;
+		if (status != BATON_PENDING)
+			return refuse_broken(c, status);
+		if (batoni_real_ns() >= c->limit_ns)
+			return break_late(c);
+		pause_between(tries);
+	}
+}
+
+static enum baton_status
+exchange_step(struct collective *c)
+{
+	struct batoni_transport *transport = c->rma->transport;
+
+	return transport->ops->exchange(transport, c->mine, c->bytes, c->all);
+}
+
+/* Bring bytes, get everybody's.  OK; anything else: the communicator is broken. */
+static enum baton_status
+collect(struct collective *c, const void *mine, size_t bytes, void *all)
+{
+	c->mine = mine;
+	c->bytes = bytes;
+	c->all = all;
+	return drive(c, exchange_step);
+}
+
+/* What ranks agree with after the first exchange: rows of numbers, the first one a
+ * status.  This rank's own stands after all others. */
+static size_t
+row_words_max(const struct batoni_rma *rma)
+{
+	return 1 + (size_t)rma->size;
+}
+
+static uint64_t *
+own_row(const struct batoni_rma *rma)
+{
+	return rma->rows + (size_t)rma->size * row_words_max(rma);
+}
+
+static enum baton_status
+collect_rows(struct collective *c, size_t words)
+{
+	return collect(c, own_row(c->rma), words * sizeof(uint64_t),
+	               c->rma->rows);
+}
+
+/* Groups and threads: a call that is refused so tells nobody. */
+static enum baton_status
+check_caller(const char *call, const struct baton_comm *comm)
+{
+	if (batoni_group_open(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s was called inside a group; the other "
+		                     "ranks are not told",
+		                     call);
+	if (!comm->lost && !batoni_may_drive(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "
+		                     "it on the main thread (the other ranks are "
+		                     "not told)",
+		                     call);
+	return BATON_OK;
+}
+
+/* ---- paths ---- */
+
+/* What this process reaches of a rank's; a transport without peers reaches none. */
+static const struct batoni_peer *
+reach(const struct batoni_rma *rma, int peer)
+{
+	static const struct batoni_peer nothing;
+
+	return rma->transport->peers ? &rma->transport->peers[peer] : &nothing;
+}
+
+/* Can we write there?  Others may try in the same place, so once more is fine. */
+static bool
+vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
+{
+	const struct batoni_peer *to = reach(rma, peer);
+	size_t slot = (size_t)rma->rank % 8;
+	uint64_t value = rma->next_window << 32 | ((uint64_t)rma->rank + 1);
+	pid_t pid = to->within ? getpid() : to->pid;
+
+	if (!to->segment || pid == 0 || !part->segment)
+		return false;
+	for (int i = 0; i < 8; i++) {
+		_Atomic uint64_t *line = to->segment;
+
+		if (batoni_vm_write(pid, part->segment + slot * sizeof(value),
+		                    &value, sizeof(value)) != BATON_OK)
+			return false;
+		if (atomic_load(&line[slot]) == value)
+			return true;
+	}
+	return false;
+}
+
+static bool
+direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
+             struct batoni_window_peer *to)
+{
+	if (reach(rma, peer)->within) {
+		/* An address of this process that came as a number. */
+		to->base = (char *)(uintptr_t)part->address; // NOLINT
+		return true;
+	}
+	if (!part->shared ||
+	    batoni_shm_map(&part->name, (size_t)part->offset, to->bytes,
+	                   &to->mapped) != BATON_OK)
+		return false;
+	to->base = to->mapped;
+	to->mapped_bytes = to->bytes;
+	return true;
+}
+
+/* The path of puts to a peer; 0: the one that is forced does not get there. */
+static unsigned
+choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
+            struct batoni_window_peer *to)
+{
+	unsigned forced = batoni_config()->window_path;
+
+	if (forced == BATON_WINDOW_PATH_MESSAGE)
+		return forced;
+	if (part->bytes == 0 && forced)
+		return forced; /* there is nothing to reach */
+	/* The signal goes by message, and the data gains nothing by going
+	 * another way. */
+	if (!forced && rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
+		return BATON_WINDOW_PATH_MESSAGE;
+	if (part->bytes == 0)
+		return BATON_WINDOW_PATH_DIRECT;
+	if (forced != BATON_WINDOW_PATH_VMWRITE &&
+	    direct_works(rma, peer, part, to))
+		return BATON_WINDOW_PATH_DIRECT;
+	if (forced != BATON_WINDOW_PATH_DIRECT && vmwrite_works(rma, peer, part))
+		return BATON_WINDOW_PATH_VMWRITE;
+	return forced ? 0 : BATON_WINDOW_PATH_MESSAGE;
+}
+
+static void
+choose_paths(struct collective *c, struct baton_window *window)
+{
+	const struct batoni_rma *rma = c->rma;
+	const struct part *parts = rma->parts;
+	bool direct = batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT;
+
+	for (int i = 0; i < rma->size && c->status == BATON_OK; i++) {
+		struct batoni_window_peer *to = &window->peers[i];
+
+		to->bytes = (size_t)parts[i].bytes;
+		to->address = parts[i].address;
+		to->path = choose_path(rma, i, &parts[i], to);
+		if (to->path == 0)
+			object(c, BATON_ERR_UNSUPPORTED,
+			       "BATON_WINDOW_PATH forces %s, which does not reach "
+			       "rank %d: it takes %s",
+			       direct ? "direct" : "vmwrite", i,
+			       direct ? "memory of baton_mem_alloc on the same "
+			                "host"
+			              : "the same host, and the permission to "
+			                "trace its process");
+	}
+}
+
+/* For baton_comm_query; the driver. */
+static void
+sum_paths(struct batoni_rma *rma)
+{
+	unsigned paths = 0;
+
+	for (struct batoni_list_node *node = rma->windows.next;
+	     node != &rma->windows; node = node->next) {
+		const struct baton_window *window = batoni_container_of(
+			node, struct baton_window, link);
+
+		for (int i = 0; i < rma->size; i++)
+			paths |= window->peers[i].path;
+	}
+	rma->base.window_paths = paths;
+}
+
+/* ---- registering ---- */
+
+static void
+window_free(struct baton_window *window)
+{
+	struct batoni_rma *rma;
+
+	if (!window)
+		return;
+	rma = window->rma;
+	for (int i = 0; i < rma->size; i++) {
+		if (window->peers[i].mapped)
+			batoni_shm_unmap(window->peers[i].mapped,
+			                 window->peers[i].mapped_bytes);
+	}
+	if (window->memory) {
+		pthread_mutex_lock(&rma->memories_lock);
+		window->memory->windows--;
+		pthread_mutex_unlock(&rma->memories_lock);
+	}
+	batoni_free(window);
+}
+
+static struct baton_window *
+window_new(struct batoni_rma *rma, void *base, size_t bytes)
+{
+	size_t peers = (size_t)rma->size * sizeof(struct batoni_window_peer);
+	struct baton_window *window = batoni_alloc(1, sizeof(*window) + peers);
+
+	if (!window)
+		return NULL;
+	window->rma = rma;
+	window->base = base;
+	window->bytes = bytes;
+	batoni_list_init(&window->link);
+	if (!rma->rows)
+		rma->rows = batoni_alloc((size_t)rma->size + 1,
+		                         row_words_max(rma) * sizeof(uint64_t));
+	if (!rma->rows) {
+		batoni_free(window);
+		return NULL;
+	}
+	if (bytes == 0)
+		return window;
+	pthread_mutex_lock(&rma->memories_lock);
+	window->memory = find_memory(rma, base, bytes);
+	if (window->memory)
+		window->memory->windows++;
+	pthread_mutex_unlock(&rma->memories_lock);
+	return window;
+}
+
+/* Make the window as far as this rank can alone. */
+static struct baton_window *
+begin_window(struct collective *c, void *base, size_t bytes, bool wanted)
+{
+	struct baton_window *window;
+
+	if (!wanted)
+		object(c, BATON_ERR_INVALID, "window_p is NULL");
+	else if (bytes > 0 && !base)
+		object(c, BATON_ERR_INVALID, "base is NULL, with %zu bytes",
+		       bytes);
+	else if (bytes > UINTPTR_MAX - (uintptr_t)base)
+		object(c, BATON_ERR_INVALID,
+		       "%zu bytes at %p go beyond the end of the address space",
+		       bytes, base);
+	if (c->status != BATON_OK)
+		return NULL;
+	window = window_new(c->rma, base, bytes);
+	if (!window)
+		object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
+		       c->rma->size);
+	return window;
+}
+
+/* The first exchange. */
+static enum baton_status
+tell_part(struct collective *c, const struct baton_window *window)
+{
+	struct batoni_rma *rma = c->rma;
+	struct part *parts = rma->parts, *mine = &parts[rma->size];
+
+	memset(mine, 0, sizeof(*mine));
+	mine->status = c->status;
+	mine->segment = (uintptr_t)reach(rma, rma->rank)->segment;
+	if (window) {
+		mine->bytes = window->bytes;
+		mine->address = (uintptr_t)window->base;
+	}
+	if (window && window->memory) {
+		mine->shared = 1;
+		mine->offset = (uintptr_t)window->base -
+		               (uintptr_t)window->memory->shm.base;
+		batoni_shm_name(&window->memory->shm, &mine->name);
+	}
+	return collect(c, mine, sizeof(*mine), parts);
+}
+
+/* The refusal that all share: one's own, or the first other's. */
+static enum baton_status
+refuse_all(const struct collective *c, int rank, enum baton_status status)
+{
+	if (c->status != BATON_OK)
+		return batoni_refuse(c->status, "%s: %s", c->call, c->why);
+	return batoni_refuse(status, "%s: rank %d could not register: %s",
+	                     c->call, rank, baton_status_name(status));
+}
+
+static enum baton_status
+check_parts(const struct collective *c)
+{
+	const struct part *parts = c->rma->parts;
+
+	for (int i = 0; i < c->rma->size; i++) {
+		if (parts[i].status != BATON_OK)
+			return refuse_all(c, i,
+			                  (enum baton_status)parts[i].status);
+	}
+	return BATON_OK;
+}
+
+/* The second exchange: has everybody found paths, and which? */
+static enum baton_status
+tell_paths(struct collective *c, struct baton_window *window)
+{
+	struct batoni_rma *rma = c->rma;
+	size_t words = 1 + ((size_t)rma->size + 7) / 8;
+	uint64_t *mine = own_row(rma);
+	enum baton_status status;
+
+	memset(mine, 0, words * sizeof(*mine));
+	mine[0] = (uint64_t)c->status;
+	for (int i = 0; i < rma->size; i++)
+		((unsigned char *)&mine[1])[i] =
+			(unsigned char)window->peers[i].path;
+	status = collect_rows(c, words);
+	if (status != BATON_OK)
+		return status;
+	for (int i = 0; i < rma->size; i++) {
+		const uint64_t *row = &rma->rows[(size_t)i * words];
+		const unsigned char *paths = (const unsigned char *)&row[1];
+
+		if (row[0] != BATON_OK)
+			return refuse_all(c, i, (enum baton_status)(int)row[0]);
+		for (int j = 0; j < rma->size; j++)
+			window->by_messages |=
+				paths[j] == BATON_WINDOW_PATH_MESSAGE;
+		window->listens |=
+			paths[rma->rank] == BATON_WINDOW_PATH_MESSAGE;
+	}
+	return BATON_OK;
+}
+
+/* After the first exchange: there is a window, or the reason why not. */
+static enum baton_status
+connect_window(struct collective *c, struct baton_window *window)
+{
+	struct batoni_rma *rma = c->rma;
+	enum baton_status status;
+
+	window->id = rma->next_window;
+	choose_paths(c, window);
+	batoni_take();
+	batoni_list_append(&rma->windows, &window->link);
+	batoni_leave();
+	status = tell_paths(c, window);
+	batoni_take();
+	if (status != BATON_OK)
+		batoni_list_remove(&window->link);
+	else if (window->listens)
+		batoni_messages_listen(rma, 1);
+	sum_paths(rma);
+	batoni_leave();
+	return status;
+}
+
+enum baton_status
+baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
+                      struct baton_window **window_p)
+{
+	struct baton_window *window;
+	struct collective c;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_window_register");
+	status = check_windows("baton_window_register", comm);
+	if (status == BATON_OK)
+		status = check_caller("baton_window_register", comm);
+	if (status != BATON_OK)
+		return status;
+	collective_begin(&c, batoni_rma_of(comm), "baton_window_register");
+	status = baton_comm_status(comm);
+	if (status != BATON_OK)
+		return refuse_broken(&c, status);
+	window = begin_window(&c, base, bytes, window_p != NULL);
+	status = tell_part(&c, window);
+	if (status == BATON_OK) {
+		/* Also when it is refused: all ranks count alike. */
+		c.rma->next_window++;
+		status = check_parts(&c);
+	}
+	if (status == BATON_OK)
+		status = connect_window(&c, window);
+	if (status != BATON_OK) {
+		window_free(window);
+		return status;
+	}
+	*window_p = window;
+	return BATON_OK;
+}
+
+/* ---- deregistering ---- */
+
+/* Messages that were sent to this rank before the ranks agreed are applied. */
+static enum baton_status
+applied_step(struct collective *c)
+{
+	const struct batoni_rma *rma = c->rma;
+	size_t words = row_words_max(rma);
+
+	for (int i = 0; i < rma->size; i++) {
+		uint64_t sent = rma->rows[(size_t)i * words + 1 +
+		                          (size_t)rma->rank];
+
+		if (batoni_messages_applied(rma, i) < sent)
+			return BATON_PENDING;
+	}
+	return BATON_OK;
+}
+
+/* Has any rank puts that have not ended?  OK, BUSY, or it broke. */
+static enum baton_status
+agree_to_end(struct collective *c, const struct baton_window *window)
+{
+	struct batoni_rma *rma = c->rma;
+	size_t words = window->by_messages ? row_words_max(rma) : 1;
+	uint64_t *mine = own_row(rma);
+	enum baton_status status;
+
+	batoni_take();
+	batoni_place_inbox();
+	mine[0] = window->pending;
+	for (int i = 0; i + 1 < (int)words; i++)
+		mine[1 + i] = batoni_messages_sent(rma, i);
+	batoni_leave();
+	status = collect_rows(c, words);
+	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
+		uint64_t pending = rma->rows[(size_t)i * words];
+
+		if (pending)
+			status = batoni_refuse(
+				BATON_ERR_BUSY,
+				"%s: %llu puts of rank %d into the window have "
+				"not ended",
+				c->call, (unsigned long long)pending, i);
+	}
+	return status;
+}
+
+/* Until all ranks have applied what was sent to them. */
+static enum baton_status
+drain(struct collective *c, const struct baton_window *window)
+{
+	enum baton_status status;
+
+	if (!window->by_messages)
+		return BATON_OK;
+	c->late = "not all puts of other ranks have come";
+	status = window->listens ? drive(c, applied_step) : BATON_OK;
+	if (status != BATON_OK)
+		return status;
+	own_row(c->rma)[0] = 0;
+	return collect_rows(c, 1);
+}
+
+/* The communicator is broken: this rank goes alone. */
+static enum baton_status
+leave_window(struct baton_window *window)
+{
+	struct batoni_rma *rma = window->rma;
+	bool held;
+
+	batoni_take();
+	batoni_pass();
+	batoni_list_remove(&window->link);
+	if (window->listens)
+		batoni_messages_listen(rma, -1);
+	sum_paths(rma);
+	held = window->pending != 0;
+	if (held) {
+		window->next_buried = rma->buried;
+		rma->buried = window;
+	}
+	batoni_leave();
+	if (!held)
+		window_free(window);
+	else if (window->memory) {
+		/* Nothing is read or written there any more. */
+		pthread_mutex_lock(&rma->memories_lock);
+		window->memory->windows--;
+		window->memory = NULL;
+		pthread_mutex_unlock(&rma->memories_lock);
+	}
+	return BATON_OK;
+}
+
+enum baton_status
+baton_window_deregister(struct baton_window *window)
+{
+	struct baton_comm *comm;
+	struct collective c;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_window_deregister");
+	if (!window)
+		return BATON_OK;
+	comm = window->rma->comm;
+	status = check_caller("baton_window_deregister", comm);
+	if (status != BATON_OK)
+		return status;
+	if (baton_comm_status(comm) != BATON_OK)
+		return leave_window(window);
+	collective_begin(&c, window->rma, "baton_window_deregister");
+	atomic_store(&window->closing, true);
+	status = agree_to_end(&c, window);
+	if (status == BATON_OK)
+		status = drain(&c, window);
+	if (status == BATON_ERR_ABORTED)
+		return leave_window(window);
+	if (status != BATON_OK) {
+		atomic_store(&window->closing, false);
+		return status;
+	}
+	batoni_take();
+	batoni_list_remove(&window->link);
+	if (window->listens)
+		batoni_messages_listen(window->rma, -1);
+	sum_paths(window->rma);
+	batoni_leave();
+	window_free(window);
+	return BATON_OK;
+}
+
+/* ---- asking ---- */
+
+size_t
+baton_window_size(const struct baton_window *window, int peer)
+{
+	return window && peer >= 0 && peer < window->rma->size
+	               ? window->peers[peer].bytes
+	               : 0;
+}
+
+unsigned
+baton_window_path(const struct baton_window *window, int peer)
+{
+	return window && peer >= 0 && peer < window->rma->size
+	               ? window->peers[peer].path
+	               : 0;
+}
+
+struct baton_window *
+batoni_window_find(struct batoni_rma *rma, uint64_t id)
+{
+	for (struct batoni_list_node *node = rma->windows.next;
+	     node != &rma->windows; node = node->next) {
+		struct baton_window *window = batoni_container_of(
+			node, struct baton_window, link);
+
+		if (window->id == id)
+			return window;
+	}
+	return NULL;
+}
+
+/* ---- the layer's ---- */
+
+enum baton_status
+batoni_windows_open(struct batoni_rma *rma)
+{
+	rma->parts = batoni_alloc((size_t)rma->size + 1, sizeof(struct part));
+	return rma->parts ? BATON_OK : BATON_ERR_NOMEM;
+}
+
+void
+batoni_windows_close(struct batoni_rma *rma)
+{
+	while (rma->buried) {
+		struct baton_window *window = rma->buried;
+
+		rma->buried = window->next_buried;
+		window_free(window);
+	}
+	batoni_free(rma->rows);
+	batoni_free(rma->parts);
+}
