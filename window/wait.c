@@ -313,11 +313,9 @@ context_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 static bool
 stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
-	const struct batoni_peer *peers = rma->transport->peers;
 	int source = source_of(rma, node);
 
-	return peers && peers[source].reaches_us &&
-	       rma->signal_path[source] == BATON_WINDOW_PATH_DIRECT &&
+	return !batoni_comes_by_message(rma, source) &&
 	       !batoni_channel_of(rma, source, context_of(rma, node))->heard;
 }
 
@@ -333,7 +331,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
 	 * call. */
 	if (source != census->source) {
 		census->source = source;
-		census->gone = peers && peers[source].pidfd >= 0 &&
+		census->gone = peers[source].pidfd >= 0 &&
 		               batoni_pidfd_gone(peers[source].pidfd);
 	}
 	return census->gone;
@@ -410,7 +408,6 @@ enum baton_status
 batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	struct batoni_pending *pending = &rma->pending[transfer->slot];
-	uint32_t i;
 
 	pending->transfer = transfer;
 	if (all_met(rma, pending)) {
@@ -419,12 +416,6 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	}
 	batoni_list_append(&rma->waits, &pending->link);
 	rma->base.pending++;
-	for (i = pending->wait.unmet; i; i = rma->nodes[i].next) {
-		if (!stores_only(rma, &rma->nodes[i])) {
-			batoni_messages_post(rma);
-			break;
-		}
-	}
 	return BATON_PENDING;
 }
 
