@@ -381,14 +381,11 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	op->transfer.bytes = bytes;
 	op->transfer.peer = a->peer;
 	op->transfer.tag = a->tag;
-	switch ((enum batoni_op_kind)op->kind) {
-	case BATONI_KIND_SEND:
+	if (op->kind == BATONI_KIND_SEND) {
 		op->transfer.direction = BATONI_SEND;
-		break;
-	case BATONI_KIND_RECV:
+	} else if (op->kind == BATONI_KIND_RECV) {
 		op->transfer.direction = BATONI_RECV;
-		break;
-	default:
+	} else {
 		op->transfer.direction = op->kind == BATONI_KIND_WAIT
 		                                 ? BATONI_WAIT
 		                                 : BATONI_PUT;
