@@ -4,7 +4,10 @@
  * others have operations pending with it.  Those end by their deadlines, what
  * the survivors have among themselves goes on, and they leave in order.
  *
- *   mpirun --enable-recovery -n 3 mpi_death kill|stop
+ *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal
+ *
+ * signal: it is killed while the others wait for its signals with no deadline; that
+ * it is gone is noticed on one host, and told as PEER.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -74,9 +77,62 @@ survive(struct baton_comm *comm, int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* Rank 1 signals each of the others once and dies after that: the first wait ends
+ * well, the second one and the one for both peers end in PEER. */
+static void
+survive_waiting(struct baton_comm *comm, int rank)
+{
+	int other = rank == 0 ? 2 : 0;
+	struct baton_wait_signal_desc two[2] = { { 1, 1, 1, 0 },
+		                                 { 1, other, 0, 0 } };
+	struct baton_wait_signal_desc first = { 1, 1, 0, 0 };
+	struct baton_wait_signal_desc living = { 1, other, 1, 0 };
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request request = 0, both = 0;
+	uint64_t count = 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_wait_signal(1, &first, comm, NULL, NULL, &request) ==
+	      BATON_OK);
+	CHECK(baton_finish(&request, -1, NULL) == BATON_OK);
+	CHECK(baton_signal(other, 0, 0, 0, comm, NULL, NULL, NULL) == BATON_OK);
+	CHECK(baton_wait_signal(1, &first, comm, NULL, &detached, &request) ==
+	      BATON_OK);
+	CHECK(baton_wait_signal(2, two, comm, NULL, &detached, &both) ==
+	      BATON_OK);
+	CHECK(baton_finish(&request, -1, NULL) == BATON_ERR_PEER);
+	CHECK(baton_finish(&both, -1, NULL) == BATON_ERR_PEER);
+	/* The counters stay, and the living are not concerned. */
+	CHECK(baton_signal_count(comm, 1, 0, 0, &count) == BATON_OK);
+	CHECK(count == 1);
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	for (int i = 0; i < 20; i++) {
+		CHECK(baton_signal(other, 1, 0, 0, comm, NULL, NULL, NULL) ==
+		      BATON_OK);
+		CHECK(baton_wait_signal(1, &living, comm, NULL, NULL,
+		                        &request) == BATON_OK);
+		CHECK(baton_finish(&request, -1, NULL) == BATON_OK);
+	}
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+signal_and_die(struct baton_comm *comm)
+{
+	baton_request request = 0;
+
+	for (int peer = 0; peer < 3; peer += 2) {
+		(void)baton_signal(peer, 0, 0, 0, comm, NULL, NULL, &request);
+		(void)baton_finish(&request, -1, NULL);
+	}
+	raise(SIGKILL);
+}
+
 int
 main(int argc, char **argv)
 {
+	bool waiting = argc > 1 && strcmp(argv[1], "signal") == 0;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
 	struct baton_comm *comm = NULL;
 	int rank, level;
@@ -90,11 +146,16 @@ main(int argc, char **argv)
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm) == BATON_OK);
 	if (!comm)
 		return 1;
+	if (rank == 1 && waiting)
+		signal_and_die(comm);
 	if (rank == 1) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
 	}
-	survive(comm, rank);
+	if (waiting)
+		survive_waiting(comm, rank);
+	else
+		survive(comm, rank);
 	printf("rank %d: %s\n", rank,
 	       failures ? "FAILED" : "left in order after a peer's death");
 	fflush(stdout);

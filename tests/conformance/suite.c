@@ -15,5 +15,7 @@ const struct conform_list conform_suite[] = {
 	{ "queue", conform_queue },
 	{ "streams", conform_streams },
 	{ "life", conform_life },
+	{ "signal", conform_signal },
+	{ "window", conform_window },
 	{ NULL, NULL },
 };
