@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # How tests are added.  All of these link the static library, see the internal
-# headers (include/ runtime/ transport/ tests/support/), and are compiled with
-# baton-flags.  A test skips by printing "SKIP: why" and exiting with 77.
+# headers (include/ runtime/ transport/ window/ tests/support/), and are compiled
+# with baton-flags.  A test skips by printing "SKIP: why" and exiting with 77.
 #
 #   baton_check_test(unit.request SOURCES test_request.c [LABELS unit]
 #                    [TIMEOUT 60] [LIBRARIES ...] [DEFINITIONS ...] [ENV A=1])
@@ -42,7 +42,7 @@ target_link_libraries(baton-internal INTERFACE
 	baton-static baton-flags Threads::Threads)
 target_include_directories(baton-internal INTERFACE
 	${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/transport
-	${PROJECT_SOURCE_DIR}/tests/support)
+	${PROJECT_SOURCE_DIR}/window ${PROJECT_SOURCE_DIR}/tests/support)
 if(BATON_HAVE_MPI)
 	target_compile_definitions(baton-internal INTERFACE BATONI_WITH_MPI)
 endif()

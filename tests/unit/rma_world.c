@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rma_world.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mem.h"
+
+static void
+record_done(struct batoni_transport_host *host,
+            struct batoni_transfer *transfer, enum baton_status status)
+{
+	struct rma_world *world =
+		batoni_container_of(host, struct rma_world, comm.host);
+
+	if (transfer->slot >= REQUESTS) {
+		batoni_message_done(&world->rma, transfer, status);
+		return;
+	}
+	ck_assert_uint_lt(world->ends, ENDS);
+	world->ended[world->ends] = transfer;
+	world->status[world->ends++] = status;
+}
+
+void
+rma_world_forget_end(struct rma_world *world)
+{
+	world->ends--;
+	memmove(world->ended, world->ended + 1,
+	        world->ends * sizeof(world->ended[0]));
+	memmove(world->status, world->status + 1,
+	        world->ends * sizeof(world->status[0]));
+}
+
+static enum baton_status
+record_issue(struct batoni_transport *transport,
+             struct batoni_transfer *transfer)
+{
+	struct rma_world *world =
+		batoni_container_of(transport, struct rma_world, transport);
+
+	if (transfer->direction != BATONI_SEND)
+		return BATON_PENDING;
+	if (world->answer == BATON_PENDING) {
+		ck_assert_uint_lt(world->messages, ENDS);
+		world->message[world->messages++] = transfer;
+	}
+	return world->answer;
+}
+
+static const struct batoni_transport_ops recording_ops = {
+	.name = "recording",
+	.issue = record_issue,
+};
+
+void
+message_sent(struct rma_world *world, size_t i, enum baton_status status)
+{
+	ck_assert_uint_lt(i, world->messages);
+	world->comm.host.done(&world->comm.host, world->message[i], status);
+}
+
+static void
+open_layer(struct rma_world *world)
+{
+	struct batoni_rma *rma = &world->rma;
+
+	rma->comm = &world->comm;
+	rma->transport = &world->transport;
+	rma->rank = ME;
+	rma->size = RANKS;
+	rma->requests_max = REQUESTS;
+	rma->base.signals_max = SIGNALS;
+	rma->base.contexts_max = CONTEXTS;
+	rma->source_bytes = 64;
+	rma->pending = batoni_alloc(REQUESTS, sizeof(*rma->pending));
+	rma->channels = batoni_alloc(RANKS * CONTEXTS, sizeof(*rma->channels));
+	rma->signal_path = batoni_alloc(RANKS, sizeof(*rma->signal_path));
+	batoni_list_init(&rma->channels_active);
+	batoni_list_init(&rma->windows);
+	for (int i = 0; i < RANKS * CONTEXTS; i++) {
+		rma->channels[i].peer = i / CONTEXTS;
+		rma->channels[i].context = i % CONTEXTS;
+		batoni_list_init(&rma->channels[i].queue);
+		batoni_list_init(&rma->channels[i].active);
+	}
+	for (int rank = 0; rank < RANKS; rank++)
+		rma->signal_path[rank] = BATON_WINDOW_PATH_DIRECT;
+	ck_assert_int_eq(batoni_waits_open(rma), BATON_OK);
+	ck_assert_int_eq(batoni_messages_open(rma), BATON_OK);
+	batoni_waits_start(rma);
+	batoni_messages_start(rma);
+}
+
+static void
+open_window(struct rma_world *world)
+{
+	struct baton_window *window = batoni_alloc(
+		1, sizeof(*window) + RANKS * sizeof(window->peers[0]));
+
+	window->rma = &world->rma;
+	window->id = 1;
+	for (int rank = 0; rank < RANKS; rank++) {
+		world->parts[rank] = batoni_alloc(1, PART_BYTES);
+		ck_assert_ptr_nonnull(world->parts[rank]);
+		window->peers[rank] = (struct batoni_window_peer){
+			.bytes = PART_BYTES,
+			.path = BATON_WINDOW_PATH_DIRECT,
+			.base = world->parts[rank],
+			.address = (uintptr_t)world->parts[rank],
+		};
+	}
+	window->base = world->parts[ME];
+	window->bytes = PART_BYTES;
+	world->window = window;
+}
+
+void
+rma_world_open(struct rma_world *world)
+{
+	memset(world, 0, sizeof(*world));
+	world->comm.host.done = record_done;
+	world->answer = BATON_PENDING;
+	world->transport.ops = &recording_ops;
+	world->transport.host = &world->comm.host;
+	world->transport.rank = ME;
+	world->transport.size = RANKS;
+	world->transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
+	world->transport.peers = world->peers;
+	for (int rank = 0; rank < RANKS; rank++) {
+		world->segments[rank] = batoni_alloc(
+			1, batoni_onesided_segment_bytes(RANKS, SIGNALS,
+		                                         CONTEXTS));
+		world->peers[rank] = (struct batoni_peer){
+			.segment = world->segments[rank],
+			.bell = &world->bells[rank],
+			.pid = getpid(),
+			.pidfd = -1,
+			.within = true,
+			.reaches_us = true,
+		};
+	}
+	for (uint32_t slot = 0; slot < REQUESTS; slot++)
+		world->transfers[slot].slot = slot & 0xffffffu;
+	open_layer(world);
+	open_window(world);
+}
+
+void
+rma_world_close(struct rma_world *world)
+{
+	struct batoni_rma *rma = &world->rma;
+
+	batoni_free(world->window);
+	for (int rank = 0; rank < RANKS; rank++) {
+		batoni_free(world->segments[rank]);
+		batoni_free(world->parts[rank]);
+	}
+	/* Receives may have been left with the transport; it is gone. */
+	batoni_messages_close(rma, false);
+	batoni_waits_close(rma);
+	batoni_free(rma->pending);
+	batoni_free(rma->channels);
+	batoni_free(rma->signal_path);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+uint64_t
+counter_at(struct rma_world *world, int rank, int source, int signal_index,
+           int context)
+{
+	return atomic_load_explicit(
+		batoni_segment_counter(&world->rma, world->segments[rank],
+	                               source, signal_index, context),
+		memory_order_acquire);
+}
+
+void
+signal_from(struct rma_world *world, int source, int signal_index, int context)
+{
+	atomic_fetch_add(batoni_segment_counter(&world->rma,
+	                                        world->segments[ME], source,
+	                                        signal_index, context),
+	                 1);
+}

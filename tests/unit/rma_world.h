@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's one-sided layer without an engine: segments are plain memory, the
+ * transport only records what it is handed, and ends of operations are recorded. */
+#ifndef RMA_WORLD_H
+#define RMA_WORLD_H
+
+#include "window.h"
+
+#define RANKS 3
+#define ME 0
+#define SIGNALS 2
+#define CONTEXTS 2
+#define REQUESTS 64
+#define ENDS 1024
+#define PART_BYTES ((size_t)4 << 20)
+
+struct rma_world {
+	struct baton_comm comm;
+	struct batoni_transport transport;
+	struct batoni_peer peers[RANKS];
+	struct batoni_bell bells[RANKS];
+	void *segments[RANKS];
+	struct batoni_rma rma;
+	struct batoni_transfer transfers[REQUESTS];
+	struct baton_window *window; /* of PART_BYTES at each rank, direct */
+	char *parts[RANKS];
+	/* What has ended, by host.done, in this order. */
+	size_t ends;
+	struct batoni_transfer *ended[ENDS];
+	enum baton_status status[ENDS];
+	/* What the transport was handed to send, in this order. */
+	size_t messages;
+	struct batoni_transfer *message[ENDS];
+	enum baton_status answer; /* of its issue */
+};
+
+void rma_world_open(struct rma_world *world);
+void rma_world_close(struct rma_world *world);
+/* What stands in a rank's segment. */
+uint64_t counter_at(struct rma_world *world, int rank, int source,
+                    int signal_index, int context);
+/* Another rank signals us, by a store. */
+void signal_from(struct rma_world *world, int source, int signal_index,
+                 int context);
+/* The transport has sent that message. */
+void message_sent(struct rma_world *world, size_t i, enum baton_status status);
+
+/* The next end is this one; ends are looked at once, in their order. */
+#define assert_ended(world, slot, how)                                        \
+	do {                                                                  \
+		ck_assert_uint_gt((world)->ends, 0);                          \
+		ck_assert_ptr_eq((world)->ended[0],                           \
+		                 &(world)->transfers[slot]);                  \
+		ck_assert_int_eq((world)->status[0], how);                    \
+		rma_world_forget_end(world);                                  \
+	} while (0)
+#define assert_no_end(world) ck_assert_uint_eq((world)->ends, 0)
+void rma_world_forget_end(struct rma_world *world);
+
+/* Nothing is accounted for any more. */
+#define assert_idle(world)                                                    \
+	do {                                                                  \
+		assert_no_end(world);                                         \
+		ck_assert_uint_eq((world)->rma.base.pending, 0);              \
+		ck_assert_uint_eq((world)->rma.base.moving, 0);               \
+		ck_assert_uint_eq((world)->rma.base.parked, 0);               \
+		ck_assert_uint_eq((world)->window->pending, 0);               \
+		ck_assert(batoni_list_empty(&(world)->rma.waits));            \
+		ck_assert(batoni_list_empty(&(world)->rma.channels_active));  \
+	} while (0)
+
+#endif

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* window/wait.c: units of counters, who is met when, parking. */
+#include <check.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mem.h"
+#include "rma_world.h"
+#include "run_tests.h"
+
+static struct rma_world world;
+
+static void
+setup(void)
+{
+	rma_world_open(&world);
+}
+
+static void
+teardown(void)
+{
+	rma_world_close(&world);
+}
+
+static struct baton_wait_signal_desc
+desc(int op_count, int peer, int signal_index, int context)
+{
+	return (struct baton_wait_signal_desc){
+		.op_count = op_count,
+		.peer = peer,
+		.signal_index = signal_index,
+		.context = context,
+	};
+}
+
+static void
+describe(uint32_t slot, size_t count,
+         const struct baton_wait_signal_desc *descs)
+{
+	world.transfers[slot].direction = BATONI_WAIT;
+	world.transfers[slot].done_bytes = 99;
+	ck_assert_int_eq(batoni_wait_describe(&world.rma, slot, count, descs),
+	                 BATON_OK);
+}
+
+/* Describe and place a wait for so many of (peer, 0, 0). */
+static void
+place(uint32_t slot, int op_count, int peer)
+{
+	struct baton_wait_signal_desc one = desc(op_count, peer, 0, 0);
+
+	describe(slot, 1, &one);
+	batoni_wait_place(&world.rma, &world.transfers[slot]);
+}
+
+static enum baton_status
+issue(uint32_t slot)
+{
+	return batoni_wait_issue(&world.rma, &world.transfers[slot]);
+}
+
+static enum baton_status
+take_back(uint32_t slot)
+{
+	return batoni_wait_take_back(&world.rma, &world.transfers[slot]);
+}
+
+static size_t
+test(void)
+{
+	return batoni_waits_test(&world.rma);
+}
+
+/* All of them can be had: none has been lost. */
+static void
+assert_all_nodes_are_free(void)
+{
+	uint32_t free = 0;
+
+	for (uint32_t i = world.rma.free_node; i; i = world.rma.nodes[i].next) {
+		ck_assert(batoni_list_empty(&world.rma.nodes[i].link));
+		free++;
+	}
+	ck_assert_uint_eq(free, REQUESTS + RANKS);
+}
+
+static void
+assert_over(void)
+{
+	assert_idle(&world);
+	assert_all_nodes_are_free();
+	for (int i = 0; i < RANKS * SIGNALS * CONTEXTS; i++)
+		ck_assert(batoni_list_empty(&world.rma.counters[i].nodes));
+}
+
+/* ---- being met ---------------------------------------------------------- */
+
+START_TEST(signals_that_came_early_end_the_wait_within_issue)
+{
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	place(0, 2, 1);
+	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_uint_eq(world.transfers[0].done_bytes, 0);
+	assert_over();
+}
+END_TEST
+
+START_TEST(wait_ends_with_the_last_of_its_counters)
+{
+	static const int order[4][3] = {
+		{1, 0, 1}, {2, 1, 0}, {1, 1, 1}, {0, 0, 0}};
+	struct baton_wait_signal_desc descs[4];
+
+	for (int i = 0; i < 4; i++)
+		descs[3 - i] = desc(1, order[i][0], order[i][1], order[i][2]);
+	describe(0, 4, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_uint_eq(world.rma.base.pending, 1);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_uint_eq(test(), 0);
+		assert_no_end(&world);
+		signal_from(&world, order[i][0], order[i][1], order[i][2]);
+	}
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	ck_assert_uint_eq(world.transfers[0].done_bytes, 0);
+	assert_over();
+}
+END_TEST
+
+START_TEST(counter_named_twice_adds_up)
+{
+	struct baton_wait_signal_desc descs[] = {
+		desc(1, 1, 0, 0), desc(1, 2, 0, 0), desc(2, 1, 0, 0)};
+
+	signal_from(&world, 2, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	describe(0, 3, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_uint_eq(test(), 0);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(sums_do_not_overflow_32_bits)
+{
+	static struct baton_wait_signal_desc descs[BATON_WAIT_DESCS_MAX];
+	uint64_t sum = (uint64_t)BATON_WAIT_DESCS_MAX * INT_MAX;
+	_Atomic uint64_t *counter = world.rma.counters[batoni_counter_index(
+							       &world.rma, 1, 0,
+							       0)]
+	                                    .value;
+
+	for (size_t i = 0; i < BATON_WAIT_DESCS_MAX; i++)
+		descs[i] = desc(INT_MAX, 1, 0, 0);
+	describe(0, BATON_WAIT_DESCS_MAX, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	atomic_store(counter, sum - 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_uint_eq(test(), 0);
+	atomic_store(counter, sum);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(units_are_given_in_the_order_of_placing_not_of_issue)
+{
+	place(0, 2, 1);
+	place(1, 1, 1);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 0);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 1, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(later_wait_waits_for_no_earlier_one)
+{
+	place(0, 1, 1);
+	place(1, 1, 1);
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_int_eq(issue(1), BATON_OK);
+	ck_assert_int_eq(issue(0), BATON_OK);
+	assert_over();
+}
+END_TEST
+
+/* ---- ending early ------------------------------------------------------- */
+
+START_TEST(wait_that_is_taken_back_gives_its_units_back_and_rings)
+{
+	uint32_t rung;
+
+	place(0, 2, 1);
+	place(1, 1, 1);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	test();
+	ck_assert_uint_eq(world.rma.base.parked, 2);
+	rung = atomic_load(&batoni_bell()->doorbell);
+	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_uint_ne(atomic_load(&batoni_bell()->doorbell), rung);
+	ck_assert_uint_eq(world.rma.base.pending, 1);
+	ck_assert_uint_eq(world.rma.base.parked, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 1, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(giving_back_what_meets_nobody_wakes_nobody)
+{
+	uint32_t rung = atomic_load(&batoni_bell()->doorbell);
+
+	place(0, 1, 1);
+	place(1, 2, 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	test();
+	signal_from(&world, 1, 0, 1);
+	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(atomic_load(&batoni_bell()->doorbell), rung);
+	ck_assert_uint_eq(world.rma.base.parked, 1);
+	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	assert_over();
+}
+END_TEST
+
+START_TEST(wait_that_is_never_issued_gives_its_units_back)
+{
+	place(0, 3, 1);
+	place(1, 1, 1);
+	batoni_wait_unplace(&world.rma, &world.transfers[0]);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_int_eq(issue(1), BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(wait_that_is_met_by_now_is_not_taken_back)
+{
+	place(0, 1, 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	test();
+	signal_from(&world, 1, 0, 0);
+	ck_assert_int_eq(take_back(0), BATON_OK);
+	/* Its unit is used up. */
+	place(1, 1, 1);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	assert_over();
+}
+END_TEST
+
+/* ---- nodes -------------------------------------------------------------- */
+
+START_TEST(description_without_nodes_is_again_and_keeps_none)
+{
+	struct baton_wait_signal_desc two[] = {desc(1, 0, 0, 0),
+	                                       desc(1, 1, 0, 0)};
+	uint32_t slot = 0;
+
+	/* 67 nodes: 33 waits of two. */
+	for (; slot < (REQUESTS + RANKS) / 2; slot++)
+		describe(slot, 2, two);
+	ck_assert_int_eq(batoni_wait_describe(&world.rma, slot, 2, two),
+	                 BATON_ERR_AGAIN);
+	describe(slot, 1, two);
+	batoni_wait_forget(&world.rma, slot);
+	while (slot-- > 0)
+		batoni_wait_forget(&world.rma, slot);
+	assert_over();
+}
+END_TEST
+
+START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
+{
+	struct batoni_rma rma = {.size = RANKS, .requests_max = REQUESTS};
+	long blocks = batoni_mem_blocks();
+	unsigned long allocations, n;
+
+	rma.base.signals_max = SIGNALS;
+	rma.base.contexts_max = CONTEXTS;
+	batoni_mem_fail_at(0);
+	ck_assert_int_eq(batoni_waits_open(&rma), BATON_OK);
+	allocations = batoni_mem_fail_at(0);
+	ck_assert_uint_ge(allocations, 2);
+	batoni_waits_close(&rma);
+	for (n = 1; n <= allocations; n++) {
+		batoni_mem_fail_at(n);
+		ck_assert_int_eq(batoni_waits_open(&rma), BATON_ERR_NOMEM);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+		batoni_waits_close(&rma);
+	}
+	batoni_mem_fail_at(0);
+}
+END_TEST
+
+/* ---- parking ------------------------------------------------------------ */
+
+START_TEST(wait_is_parked_once_a_test_has_found_it_unmet)
+{
+	place(0, 1, 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_uint_eq(world.rma.base.parked, 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(test(), 0);
+		ck_assert_uint_eq(world.rma.base.parked, 1);
+		ck_assert_uint_eq(world.rma.base.pending, 1);
+	}
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(wait_that_messages_may_end_is_not_parked)
+{
+	struct baton_wait_signal_desc descs[] = {desc(1, 1, 0, 0),
+	                                         desc(1, 2, 0, 0)};
+
+	world.peers[2].reaches_us = false;
+	describe(0, 2, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	test();
+	/* Whatever rank 2 does, it takes a store of rank 1 first. */
+	ck_assert_uint_eq(world.rma.base.parked, 1);
+	signal_from(&world, 1, 0, 0);
+	test();
+	ck_assert_uint_eq(world.rma.base.parked, 0);
+	batoni_counter_add(&world.rma, 2, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	assert_over();
+}
+END_TEST
+
+START_TEST(source_that_has_signaled_by_message_parks_no_wait_of_its_context)
+{
+	struct baton_wait_signal_desc other = desc(1, 1, 0, 1);
+
+	place(0, 2, 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	describe(1, 1, &other);
+	batoni_wait_place(&world.rma, &world.transfers[1]);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	test();
+	ck_assert_uint_eq(world.rma.base.parked, 2);
+	batoni_counter_add(&world.rma, 1, 1, 0);
+	test();
+	ck_assert_uint_eq(world.rma.base.parked, 1);
+	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(world.rma.base.parked, 1);
+	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	assert_over();
+}
+END_TEST
+
+/* ---- processes that end ------------------------------------------------- */
+
+/* A process that has ended, and its descriptor. */
+static int
+ended_process(void)
+{
+	siginfo_t info;
+	pid_t pid = fork();
+	int fd;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		for (;;)
+			pause();
+	fd = batoni_pidfd_open(pid);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+	return fd;
+}
+
+START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
+{
+	struct baton_wait_signal_desc descs[] = {desc(1, 1, 0, 0),
+	                                         desc(1, 2, 0, 0)};
+	int fd = ended_process();
+
+	if (fd < 0) {
+		printf("no pidfd here\n");
+		return;
+	}
+	world.peers[2].pidfd = fd;
+	signal_from(&world, 2, 0, 1);
+	describe(0, 2, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	place(1, 1, 1);
+	descs[0] = desc(1, 2, 0, 1);
+	describe(2, 1, descs);
+	batoni_wait_place(&world.rma, &world.transfers[2]);
+	for (uint32_t slot = 0; slot < 2; slot++)
+		ck_assert_int_eq(issue(slot), BATON_PENDING);
+	world.rma.peers_looked_ns = 0;
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_ERR_PEER);
+	/* What it has signaled before counts, and the units are back. */
+	ck_assert_int_eq(issue(2), BATON_OK);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 1, BATON_OK);
+	close(fd);
+	assert_over();
+}
+END_TEST
+
+/* ---- everything, against a model ---------------------------------------- */
+
+#define STEPS 20000
+
+enum model_state {
+	FREE,
+	PLACED,
+	ISSUED
+};
+
+static struct {
+	enum model_state state;
+	uint64_t units[RANKS], target[RANKS];
+	uint64_t order;
+} model[REQUESTS];
+static uint64_t signaled[RANKS], given[RANKS];
+
+static bool
+model_met(uint32_t slot)
+{
+	for (int rank = 0; rank < RANKS; rank++)
+		if (model[slot].units[rank] &&
+		    signaled[rank] < model[slot].target[rank])
+			return false;
+	return true;
+}
+
+static void
+model_gives_back(uint32_t slot)
+{
+	for (int rank = 0; rank < RANKS; rank++) {
+		given[rank] -= model[slot].units[rank];
+		for (uint32_t i = 0; i < REQUESTS; i++)
+			if (model[i].order > model[slot].order)
+				model[i].target[rank] -=
+					model[slot].units[rank];
+	}
+	model[slot].state = FREE;
+}
+
+static void
+model_places(uint32_t slot, uint64_t order)
+{
+	struct baton_wait_signal_desc descs[4];
+	size_t count = 1 + (size_t)rand() % 4;
+
+	for (int rank = 0; rank < RANKS; rank++)
+		model[slot].units[rank] = 0;
+	for (size_t i = 0; i < count; i++) {
+		descs[i] = desc(1 + rand() % 3, rand() % RANKS, 0, 0);
+		model[slot].units[descs[i].peer] += (uint64_t)descs[i].op_count;
+	}
+	if (batoni_wait_describe(&world.rma, slot, count, descs) != BATON_OK)
+		return;
+	batoni_wait_place(&world.rma, &world.transfers[slot]);
+	for (int rank = 0; rank < RANKS; rank++) {
+		given[rank] += model[slot].units[rank];
+		model[slot].target[rank] = given[rank];
+	}
+	model[slot].state = PLACED;
+	model[slot].order = order;
+}
+
+static void
+model_tests(void)
+{
+	size_t met = 0;
+
+	for (uint32_t i = 0; i < REQUESTS; i++)
+		met += model[i].state == ISSUED && model_met(i);
+	ck_assert_uint_eq(test(), met);
+	while (world.ends) {
+		uint32_t slot = world.ended[0]->slot;
+
+		ck_assert_int_eq(world.status[0], BATON_OK);
+		ck_assert(model[slot].state == ISSUED && model_met(slot));
+		model[slot].state = FREE;
+		rma_world_forget_end(&world);
+	}
+	/* Whoever is left has been looked at. */
+	ck_assert_uint_eq(world.rma.base.parked, world.rma.base.pending);
+}
+
+static void
+model_moves(uint32_t slot, uint64_t order)
+{
+	bool early = rand() % 3 == 0;
+
+	if (model[slot].state == FREE) {
+		model_places(slot, order);
+	} else if (model[slot].state == PLACED && early) {
+		batoni_wait_unplace(&world.rma, &world.transfers[slot]);
+		model_gives_back(slot);
+	} else if (model[slot].state == PLACED) {
+		bool met = model_met(slot);
+
+		ck_assert_int_eq(issue(slot), met ? BATON_OK : BATON_PENDING);
+		model[slot].state = met ? FREE : ISSUED;
+	} else if (early) {
+		bool met = model_met(slot);
+
+		ck_assert_int_eq(take_back(slot),
+		                 met ? BATON_OK : BATON_ERR_CANCELED);
+		if (met)
+			model[slot].state = FREE;
+		else
+			model_gives_back(slot);
+	}
+}
+
+START_TEST(any_sequence_does_as_the_model_says)
+{
+	unsigned seed = (unsigned)time(NULL);
+
+	printf("seed %u\n", seed);
+	srand(seed);
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		int rank = rand() % RANKS;
+		uint32_t issued = 0;
+
+		if (rand() % 2) {
+			signal_from(&world, rank, 0, 0);
+			signaled[rank]++;
+		}
+		model_moves((uint32_t)rand() % REQUESTS, step);
+		if (rand() % 3 == 0)
+			model_tests();
+		for (uint32_t i = 0; i < REQUESTS; i++)
+			issued += model[i].state == ISSUED;
+		ck_assert_uint_eq(world.rma.base.pending, issued);
+	}
+	for (uint32_t i = 0; i < REQUESTS; i++) {
+		if (model[i].state == ISSUED)
+			take_back(i);
+		else if (model[i].state == PLACED)
+			batoni_wait_unplace(&world.rma, &world.transfers[i]);
+	}
+	assert_over();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		signals_that_came_early_end_the_wait_within_issue,
+		wait_ends_with_the_last_of_its_counters,
+		counter_named_twice_adds_up,
+		sums_do_not_overflow_32_bits,
+		units_are_given_in_the_order_of_placing_not_of_issue,
+		later_wait_waits_for_no_earlier_one,
+		wait_that_is_taken_back_gives_its_units_back_and_rings,
+		giving_back_what_meets_nobody_wakes_nobody,
+		wait_that_is_never_issued_gives_its_units_back,
+		wait_that_is_met_by_now_is_not_taken_back,
+		description_without_nodes_is_again_and_keeps_none,
+		every_failed_allocation_of_open_is_nomem_and_leaks_nothing,
+		wait_is_parked_once_a_test_has_found_it_unmet,
+		wait_that_messages_may_end_is_not_parked,
+		source_that_has_signaled_by_message_parks_no_wait_of_its_context,
+		wait_for_a_process_that_is_gone_ends_in_peer,
+		any_sequence_does_as_the_model_says,
+	};
+
+	return RUN_TESTS_WITH("wait_signal", tests, setup, teardown);
+}
