@@ -219,13 +219,16 @@ measure_fd(struct bench *b)
 
 /* ---- windows ------------------------------------------------------------ */
 
+/* Detached: the put that answers it is on the same stream. */
 static baton_request
 wait_signal(struct bench *b)
 {
 	const struct baton_wait_signal_desc desc = {1, b->peer, 0, 0};
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	baton_request request;
 
-	bench_must(baton_wait_signal(1, &desc, b->comm, b->stream, NULL,
+	detached.flags = BATON_OP_DETACHED;
+	bench_must(baton_wait_signal(1, &desc, b->comm, b->stream, &detached,
 	                             &request) == BATON_OK);
 	return request;
 }
