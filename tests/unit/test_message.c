@@ -1,0 +1,850 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals by messages, between ranks of a local transport that are stepped
+ * by hand.  What the one-sided layer calls around them (the end of a put, the finding
+ * of a window, the hold of a communicator) is the test's own and keeps records.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+#include "window.h"
+
+#define RANKS 2
+#define CONTEXTS 2
+#define SIGNALS 3
+#define REQUESTS 64u
+#define COUNTERS (RANKS * CONTEXTS * SIGNALS)
+#define MIB ((size_t)1 << 20)
+#define WINDOW_BYTES (4 * MIB)
+#define WINDOW_ID 7u
+#define INLINE_BYTES 2008u /* 2 KiB, less the header */
+#define NOT_ENDED 1000
+
+struct rank {
+	struct batoni_rma rma; /* must be first */
+	struct batoni_transport_host host;
+	struct batoni_transfer transfers[REQUESTS];
+	struct batoni_pending pendings[REQUESTS];
+	struct batoni_counter counters[COUNTERS];
+	struct batoni_channel channels[RANKS * CONTEXTS];
+	_Atomic uint64_t values[COUNTERS];
+	struct baton_window *window;
+	int status[REQUESTS]; /* of puts: how they ended, or NOT_ENDED */
+	int ends, holds;
+};
+
+static struct rank *ranks; /* of the test that runs */
+
+/* ---- what is around message.c ---- */
+
+void
+batoni_comm_hold(struct baton_comm *comm, bool hold)
+{
+	struct rank *rank = (struct rank *)(void *)comm;
+
+	rank->holds += hold ? 1 : -1;
+}
+
+void
+batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                 enum baton_status status)
+{
+	struct rank *rank = (struct rank *)(void *)rma;
+
+	ck_assert_ptr_eq(transfer, &rank->transfers[transfer->slot]);
+	ck_assert_int_eq(rank->status[transfer->slot], NOT_ENDED);
+	rank->status[transfer->slot] = status;
+	rank->ends++;
+}
+
+struct baton_window *
+batoni_window_find(struct batoni_rma *rma, uint64_t id)
+{
+	struct rank *rank = (struct rank *)(void *)rma;
+
+	return id == WINDOW_ID ? rank->window : NULL;
+}
+
+/* As the engine does: of this layer's own messages only ends come. */
+static void
+host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+          enum baton_status status)
+{
+	struct rank *rank = batoni_container_of(host, struct rank, host);
+
+	ck_assert_uint_ge(transfer->slot, REQUESTS);
+	batoni_message_done(&rank->rma, transfer, status);
+}
+
+/* ---- the world ---- */
+
+static void
+open_rank(struct rank *rank, int number, struct batoni_transport *transport)
+{
+	struct batoni_rma *rma = &rank->rma;
+
+	rma->comm = (struct baton_comm *)(void *)rank;
+	rma->transport = transport;
+	rma->rank = number;
+	rma->size = RANKS;
+	rma->requests_max = REQUESTS;
+	rma->base.signals_max = SIGNALS;
+	rma->base.contexts_max = CONTEXTS;
+	rma->pending = rank->pendings;
+	rma->counters = rank->counters;
+	rma->channels = rank->channels;
+	for (int i = 0; i < COUNTERS; i++)
+		rank->counters[i].value = &rank->values[i];
+	for (uint32_t i = 0; i < REQUESTS; i++)
+		rank->status[i] = NOT_ENDED;
+	rank->host.done = host_done;
+	transport->host = &rank->host;
+	rank->window = calloc(1, sizeof(*rank->window));
+	ck_assert_ptr_nonnull(rank->window);
+	rank->window->id = WINDOW_ID;
+	rank->window->bytes = WINDOW_BYTES;
+	rank->window->base = calloc(1, WINDOW_BYTES);
+	ck_assert_ptr_nonnull(rank->window->base);
+	ck_assert_int_eq(batoni_messages_open(rma), BATON_OK);
+	batoni_messages_start(rma);
+}
+
+static void
+setup(void)
+{
+	const struct batoni_transport_config config = {
+		.slots = REQUESTS + batoni_onesided_slots(RANKS, CONTEXTS),
+		.hidden_tags = batoni_onesided_tags(CONTEXTS),
+	};
+	struct batoni_transport *transports[RANKS];
+
+	ranks = calloc(RANKS, sizeof(*ranks));
+	ck_assert_ptr_nonnull(ranks);
+	ck_assert_int_eq(batoni_local_open(RANKS, &config, transports),
+	                 BATON_OK);
+	for (int i = 0; i < RANKS; i++)
+		open_rank(&ranks[i], i, transports[i]);
+}
+
+/* aborted: with messages still at the transport. */
+static void
+close_rank(struct rank *rank, bool aborted)
+{
+	struct batoni_transport *transport = rank->rma.transport;
+
+	/* In this order, as a communicator does. */
+	transport->ops->close(transport, aborted);
+	batoni_messages_close(&rank->rma, aborted);
+	ck_assert_ptr_null(rank->rma.messages);
+	free(rank->window->base);
+	free(rank->window);
+}
+
+/* One pass of the engine for a rank. */
+static size_t
+pass(struct rank *rank)
+{
+	struct batoni_transport *transport = rank->rma.transport;
+	size_t events = 0;
+
+	if (transport->in_flight > 0)
+		events += transport->ops->test(transport);
+	if (rank->rma.base.pending > 0)
+		events += batoni_messages_test(&rank->rma);
+	return events;
+}
+
+static void
+run(void)
+{
+	size_t events;
+
+	do {
+		events = 0;
+		for (int i = 0; i < RANKS; i++)
+			events += pass(&ranks[i]);
+	} while (events > 0);
+}
+
+static void
+teardown(void)
+{
+	run();
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(batoni_messages_leave(&ranks[i].rma),
+		                 BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert_uint_eq(ranks[i].rma.base.pending, 0);
+		ck_assert_uint_eq(ranks[i].rma.base.moving, 0);
+		ck_assert_uint_eq(ranks[i].rma.transport->in_flight, 0);
+		close_rank(&ranks[i], false);
+	}
+	free(ranks);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+static void
+listen_all(void)
+{
+	for (int i = 0; i < RANKS; i++)
+		batoni_messages_listen(&ranks[i].rma, 1);
+}
+
+/* ---- puts ---- */
+
+static enum baton_status
+put_at(int from, uint32_t slot, int to, int context, int signal_index,
+       const void *data, size_t bytes, size_t offset)
+{
+	struct rank *rank = &ranks[from];
+	struct batoni_transfer *transfer = &rank->transfers[slot];
+	struct batoni_pending *pending = &rank->pendings[slot];
+
+	*transfer = (struct batoni_transfer){
+		.buffer = (void *)(uintptr_t)data,
+		.bytes = bytes,
+		.peer = to,
+		.tag = context,
+	};
+	transfer->slot = slot & 0xffffffu;
+	transfer->direction = BATONI_PUT;
+	pending->transfer = transfer;
+	pending->put.window = data ? rank->window : NULL;
+	pending->put.offset = offset;
+	pending->put.signal_index = signal_index;
+	rank->status[slot] = NOT_ENDED;
+	return batoni_message_put(&rank->rma, slot, data != NULL);
+}
+
+static enum baton_status
+signal_to(int from, uint32_t slot, int to, int context, int signal_index)
+{
+	return put_at(from, slot, to, context, signal_index, NULL, 0, 0);
+}
+
+static uint64_t
+count(int at, int from, int context, int signal_index)
+{
+	struct rank *rank = &ranks[at];
+
+	return atomic_load(&rank->values[batoni_counter_index(
+		&rank->rma, from, signal_index, context)]);
+}
+
+static unsigned char *
+window_of(int rank)
+{
+	return ranks[rank].window->base;
+}
+
+static unsigned char *
+pattern(size_t bytes, unsigned seed)
+{
+	unsigned char *block = malloc(bytes + 1);
+
+	ck_assert_ptr_nonnull(block);
+	for (size_t i = 0; i < bytes; i++)
+		block[i] = (unsigned char)(1 + (i * 7 + i / 251 + seed) % 255);
+	return block;
+}
+
+START_TEST(signal_alone_is_counted_once_where_it_belongs)
+{
+	listen_all();
+	ck_assert_int_eq(signal_to(0, 3, 1, 1, 2), BATON_PENDING);
+	run();
+	ck_assert_int_eq(ranks[0].status[3], BATON_OK);
+	for (int context = 0; context < CONTEXTS; context++) {
+		for (int i = 0; i < SIGNALS; i++) {
+			ck_assert_uint_eq(count(1, 0, context, i),
+			                  context == 1 && i == 2);
+			ck_assert_uint_eq(count(1, 1, context, i), 0);
+			ck_assert_uint_eq(count(0, 1, context, i), 0);
+		}
+	}
+	ck_assert_uint_eq(batoni_messages_sent(&ranks[0].rma, 1), 1);
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
+	ck_assert_uint_eq(batoni_messages_sent(&ranks[0].rma, 0), 0);
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 1), 0);
+}
+END_TEST
+
+/* The sender hears of it from a test, though the message may have ended in issue. */
+START_TEST(put_ends_after_its_hand_over)
+{
+	listen_all();
+	ck_assert_int_eq(signal_to(0, 0, 1, 0, 0), BATON_PENDING);
+	ck_assert_int_eq(ranks[0].ends, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.pending, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.moving, 0);
+	batoni_messages_test(&ranks[0].rma);
+	ck_assert_int_eq(ranks[0].ends, 1);
+	ck_assert_uint_eq(ranks[0].rma.base.pending, 0);
+}
+END_TEST
+
+/* Nothing is applied within the transport. */
+START_TEST(message_is_applied_by_a_test)
+{
+	listen_all();
+	signal_to(0, 0, 1, 0, 0);
+	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	ck_assert_uint_eq(ranks[1].rma.base.pending, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.moving, 1);
+	ck_assert_uint_gt(batoni_messages_test(&ranks[1].rma), 0);
+	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
+	ck_assert_uint_eq(ranks[1].rma.base.pending, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.moving, 0);
+}
+END_TEST
+
+static const size_t sizes[] = {
+	1, 8, INLINE_BYTES - 1, INLINE_BYTES, INLINE_BYTES + 1, 2048, 16384,
+	16385, MIB, 3 * MIB + 5,
+};
+
+START_TEST(data_of_every_size_arrives_before_its_signal)
+{
+	size_t bytes = sizes[_i];
+	unsigned char *data = pattern(bytes, 1);
+	unsigned char *window = window_of(1);
+	size_t offset = 3;
+
+	listen_all();
+	ck_assert_int_eq(put_at(0, 0, 1, 0, 1, data, bytes, offset),
+	                 BATON_PENDING);
+	while (count(1, 0, 0, 1) == 0)
+		ck_assert_uint_gt(pass(&ranks[1]) + pass(&ranks[0]), 0);
+	ck_assert_mem_eq(window + offset, data, bytes);
+	ck_assert_uint_eq(window[offset - 1], 0);
+	ck_assert_uint_eq(window[offset + bytes], 0);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
+	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
+	free(data);
+}
+END_TEST
+
+START_TEST(put_without_bytes_or_with_its_data_there_is_a_signal)
+{
+	unsigned char byte = 9;
+
+	listen_all();
+	put_at(0, 0, 1, 0, 0, &byte, 0, WINDOW_BYTES);
+	put_at(0, 1, 1, 0, 0, &byte, 1, 0);
+	ranks[0].status[2] = NOT_ENDED;
+	ranks[0].transfers[2] = ranks[0].transfers[1];
+	ranks[0].transfers[2].slot = 2;
+	ranks[0].pendings[2] = ranks[0].pendings[1];
+	ranks[0].pendings[2].transfer = &ranks[0].transfers[2];
+	ranks[0].pendings[2].put.offset = 1;
+	ck_assert_int_eq(batoni_message_put(&ranks[0].rma, 2, false),
+	                 BATON_PENDING);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 3);
+	ck_assert_uint_eq(window_of(1)[0], 9);
+	ck_assert_uint_eq(window_of(1)[1], 0);
+}
+END_TEST
+
+/* Long, short and none in turn: a later signal never shows before an earlier one. */
+START_TEST(order_of_a_context_is_kept)
+{
+	unsigned char *data[3];
+	uint64_t seen = 0;
+
+	listen_all();
+	for (unsigned i = 0; i < 3; i++)
+		data[i] = pattern(MIB, i * 50);
+	for (uint32_t i = 0; i < 30; i++) {
+		size_t bytes = i % 3 == 0 ? MIB : 100;
+
+		ck_assert_int_eq(i % 3 == 2
+		                         ? signal_to(0, i, 1, 0, 2)
+		                         : put_at(0, i, 1, 0, (int)i % 3,
+		                                  data[i / 3 % 3], bytes, 0),
+		                 BATON_PENDING);
+	}
+	while (seen < 30) {
+		uint64_t first = count(1, 0, 0, 0);
+		uint64_t second = count(1, 0, 0, 1);
+		uint64_t third = count(1, 0, 0, 2);
+
+		ck_assert(third <= second && second <= first);
+		ck_assert_uint_le(first, third + 1);
+		seen = first + second + third;
+		ck_assert_uint_gt(seen < 30 ? pass(&ranks[0]) + pass(&ranks[1])
+		                            : 1, 0);
+	}
+	ck_assert_mem_eq(window_of(1), data[0], MIB);
+	for (int i = 0; i < 3; i++)
+		free(data[i]);
+}
+END_TEST
+
+START_TEST(contexts_do_not_wait_for_each_other)
+{
+	unsigned char *data = pattern(3 * MIB, 4);
+
+	listen_all();
+	put_at(0, 0, 1, 0, 0, data, 3 * MIB, 0);
+	signal_to(0, 1, 1, 0, 0);
+	signal_to(0, 2, 1, 1, 0);
+	batoni_messages_test(&ranks[1].rma);
+	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
+	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
+	free(data);
+}
+END_TEST
+
+START_TEST(put_to_oneself_arrives)
+{
+	unsigned char *data = pattern(MIB, 5);
+
+	listen_all();
+	put_at(0, 0, 0, 0, 0, data, 100, MIB);
+	put_at(0, 1, 0, 0, 1, data, MIB, 0);
+	run();
+	ck_assert_uint_eq(count(0, 0, 0, 0), 1);
+	ck_assert_uint_eq(count(0, 0, 0, 1), 1);
+	ck_assert_mem_eq(window_of(0), data, MIB);
+	ck_assert_mem_eq(window_of(0) + MIB, data, 100);
+	free(data);
+}
+END_TEST
+
+START_TEST(puts_wait_for_lanes_and_lanes_for_receives)
+{
+	listen_all();
+	batoni_messages_listen(&ranks[1].rma, -1);
+	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
+		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
+	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
+	run();
+	ck_assert_int_eq(ranks[0].ends, (int)BATONI_ONESIDED_LANES);
+	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_PENDING);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), BATONI_ONESIDED_LANES + 1);
+}
+END_TEST
+
+START_TEST(what_came_before_anybody_listened_is_applied)
+{
+	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
+		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
+	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	ck_assert_int_eq(ranks[0].ends, 0);
+	batoni_messages_post(&ranks[1].rma);
+	ck_assert_int_eq(ranks[0].ends, 1);
+	run();
+	ck_assert_int_eq(ranks[0].ends, (int)BATONI_ONESIDED_LANES);
+	ck_assert_uint_eq(count(1, 0, 0, 0), BATONI_ONESIDED_LANES);
+}
+END_TEST
+
+START_TEST(listening_holds_the_communicator_and_posts_once)
+{
+	struct rank *rank = &ranks[0];
+
+	batoni_messages_post(&rank->rma);
+	ck_assert_int_eq(rank->holds, 0);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, RANKS * CONTEXTS);
+	batoni_messages_listen(&rank->rma, 1);
+	ck_assert_int_eq(rank->holds, 1);
+	batoni_messages_listen(&rank->rma, 1);
+	batoni_messages_post(&rank->rma);
+	ck_assert_int_eq(rank->holds, 1);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, RANKS * CONTEXTS);
+	batoni_messages_listen(&rank->rma, -1);
+	ck_assert_int_eq(rank->holds, 1);
+	batoni_messages_listen(&rank->rma, -1);
+	ck_assert_int_eq(rank->holds, 0);
+}
+END_TEST
+
+/* ---- messages that no rank of this version sends ---- */
+
+/* As message.c has it. */
+struct header {
+	uint32_t magic;
+	uint16_t version, payload;
+	uint64_t window, offset, bytes;
+	int32_t signal_index, context;
+};
+
+static const struct header good = {
+	.magic = 0x4261746f, .version = 1, .payload = 1, .window = WINDOW_ID,
+	.bytes = 8, .signal_index = 1, .context = 0,
+};
+
+static const struct header bad[] = {
+	{.magic = 0x6f746142, .version = 1},
+	{.magic = 0x4261746f, .version = 2},
+	{.magic = 0x4261746f, .version = 1, .payload = 3},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 9,
+	 .window = WINDOW_ID},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID + 1},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .offset = WINDOW_BYTES - 7},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .offset = UINT64_MAX - 3},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .signal_index = SIGNALS},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .signal_index = -1},
+	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .context = 1},
+};
+
+/* A message on a hidden tag, from rank 0 to rank 1, by a slot of no lane. */
+static void
+forge(int tag_offset, void *message, size_t bytes)
+{
+	struct batoni_transport *transport = ranks[0].rma.transport;
+	struct batoni_transfer transfer = {
+		.buffer = message, .bytes = bytes, .peer = 1,
+		.tag = transport->hidden_tag + tag_offset,
+	};
+
+	transfer.slot = 50;
+	transfer.direction = BATONI_SEND;
+	ck_assert_int_eq(transport->ops->issue(transport, &transfer), BATON_OK);
+}
+
+static void
+forge_header(const struct header *header)
+{
+	char message[sizeof(*header) + 8];
+
+	memcpy(message, header, sizeof(*header));
+	memset(message + sizeof(*header), 0x55, 8);
+	forge(0, message, header->payload == 1 ? sizeof(message)
+	                                       : sizeof(*header));
+}
+
+static void
+assert_untouched(void)
+{
+	const unsigned char *window = window_of(1);
+
+	for (int i = 0; i < COUNTERS; i++)
+		ck_assert_uint_eq(atomic_load(&ranks[1].values[i]), 0);
+	/* Equal to itself, one byte on, and that byte is 0: all are. */
+	ck_assert_uint_eq(window[0], 0);
+	ck_assert_int_eq(memcmp(window, window + 1, WINDOW_BYTES - 1), 0);
+}
+
+START_TEST(bad_header_is_dropped_and_the_next_is_obeyed)
+{
+	listen_all();
+	forge_header(&bad[_i]);
+	run();
+	assert_untouched();
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
+	forge_header(&good);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
+	ck_assert_uint_eq(window_of(1)[7], 0x55);
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 2);
+}
+END_TEST
+
+START_TEST(short_message_is_dropped)
+{
+	char message[] = "short";
+
+	listen_all();
+	forge(0, message, 0);
+	run();
+	forge(0, message, sizeof(message));
+	run();
+	assert_untouched();
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 2);
+}
+END_TEST
+
+START_TEST(data_that_follows_a_bad_header_goes_nowhere)
+{
+	struct header header = good;
+	char data[100] = "data";
+
+	listen_all();
+	header.payload = 2;
+	header.offset = WINDOW_BYTES - 10;
+	header.bytes = sizeof(data);
+	forge_header(&header);
+	run();
+	forge(1, data, sizeof(data));
+	run();
+	assert_untouched();
+	forge_header(&good);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
+}
+END_TEST
+
+START_TEST(data_of_another_length_has_no_signal)
+{
+	struct header header = good;
+	char data[100] = "data";
+
+	listen_all();
+	header.payload = 2;
+	header.bytes = sizeof(data);
+	forge_header(&header);
+	run();
+	forge(1, data, sizeof(data) - 1);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
+	forge_header(&good);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
+}
+END_TEST
+
+/* ---- a transport that fails ---- */
+
+static const struct batoni_transport_ops *real_ops;
+static int fail_in; /* the issue that fails: 1 is the next */
+static bool busy;   /* take_back takes nothing back */
+
+static enum baton_status
+failing_issue(struct batoni_transport *transport,
+              struct batoni_transfer *transfer)
+{
+	if (fail_in > 0 && --fail_in == 0) {
+		transfer->native_call = "MPI_Isend";
+		transfer->native_code = 17;
+		return BATON_ERR_MPI;
+	}
+	return real_ops->issue(transport, transfer);
+}
+
+static enum baton_status
+failing_take_back(struct batoni_transport *transport,
+                  struct batoni_transfer *transfer)
+{
+	return busy ? BATON_ERR_BUSY : real_ops->take_back(transport, transfer);
+}
+
+static void
+make_failing(struct batoni_transport *transport)
+{
+	static struct batoni_transport_ops ops;
+
+	real_ops = transport->ops;
+	ops = *real_ops;
+	ops.issue = failing_issue;
+	ops.take_back = failing_take_back;
+	transport->ops = &ops;
+}
+
+START_TEST(header_that_fails_is_told_at_once_and_holds_no_lane)
+{
+	listen_all();
+	make_failing(ranks[0].rma.transport);
+	for (uint32_t i = 0; i < 2 * BATONI_ONESIDED_LANES; i++) {
+		fail_in = 1;
+		ck_assert_int_eq(signal_to(0, 5, 1, 0, 0), BATON_ERR_MPI);
+	}
+	ck_assert_str_eq(ranks[0].transfers[5].native_call, "MPI_Isend");
+	ck_assert_int_eq(ranks[0].transfers[5].native_code, 17);
+	ck_assert_uint_eq(batoni_messages_sent(&ranks[0].rma, 1), 0);
+	run();
+	ck_assert_int_eq(ranks[0].ends, 0);
+	ck_assert_int_eq(signal_to(0, 5, 1, 0, 0), BATON_PENDING);
+	run();
+	ck_assert_int_eq(ranks[0].status[5], BATON_OK);
+	ck_assert_ptr_null(ranks[0].transfers[5].native_call);
+}
+END_TEST
+
+START_TEST(data_that_fails_is_the_end_of_its_put)
+{
+	unsigned char *data = pattern(MIB, 6);
+
+	listen_all();
+	make_failing(ranks[0].rma.transport);
+	fail_in = 2;
+	ck_assert_int_eq(put_at(0, 5, 1, 0, 1, data, MIB, 0), BATON_PENDING);
+	run();
+	ck_assert_int_eq(ranks[0].status[5], BATON_ERR_MPI);
+	ck_assert_str_eq(ranks[0].transfers[5].native_call, "MPI_Isend");
+	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
+	/* The other end waits for it; give it an end. */
+	ck_assert_int_eq(batoni_messages_leave(&ranks[1].rma), BATON_PENDING);
+	forge(1, data, 100);
+	free(data);
+}
+END_TEST
+
+START_TEST(receive_that_fails_stays_away)
+{
+	make_failing(ranks[1].rma.transport);
+	fail_in = 1 + CONTEXTS; /* of rank 1's own, context 0 */
+	listen_all();
+	run();
+	signal_to(0, 0, 1, 0, 0);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
+	ck_assert_uint_eq(ranks[1].rma.transport->in_flight,
+	                  RANKS * CONTEXTS - 1);
+}
+END_TEST
+
+/* ---- leaving and closing ---- */
+
+START_TEST(leaving_takes_receives_back_for_good)
+{
+	struct rank *rank = &ranks[1];
+
+	listen_all();
+	batoni_messages_listen(&rank->rma, -1);
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, 0);
+	batoni_messages_post(&rank->rma);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, 0);
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
+}
+END_TEST
+
+START_TEST(leaving_waits_for_puts_that_are_under_way)
+{
+	unsigned char *data = pattern(3 * MIB, 7);
+	int left = 0;
+
+	listen_all();
+	put_at(0, 0, 1, 0, 0, data, 3 * MIB, 0);
+	while (left < RANKS) {
+		left = 0;
+		for (int i = 0; i < RANKS; i++)
+			left += batoni_messages_leave(&ranks[i].rma) ==
+			        BATON_OK;
+		/* The target has it whole before either is gone. */
+		ck_assert_uint_eq(count(1, 0, 0, 0), left > 0);
+		pass(&ranks[0]);
+	}
+	ck_assert_mem_eq(window_of(1), data, 3 * MIB);
+	free(data);
+}
+END_TEST
+
+START_TEST(leaving_waits_for_a_receive_that_cannot_be_taken_back)
+{
+	struct rank *rank = &ranks[1];
+
+	listen_all();
+	make_failing(rank->rma.transport);
+	busy = true;
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_PENDING);
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_PENDING);
+	busy = false;
+	/* Asked once, it is not asked again; its messages end it. */
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_PENDING);
+	for (int context = 0; context < CONTEXTS; context++) {
+		signal_to(0, (uint32_t)context, 1, context, 0);
+		signal_to(1, (uint32_t)context, 1, context, 0);
+	}
+	run();
+	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
+	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
+	ck_assert_uint_eq(count(1, 1, 0, 0), 1);
+}
+END_TEST
+
+START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
+{
+	struct batoni_rma rma = {.size = 2, .requests_max = 4};
+	long blocks = batoni_mem_blocks();
+	unsigned long allocations, n;
+
+	rma.base.contexts_max = 2;
+	batoni_messages_close(&rma, false);
+	batoni_mem_fail_at(0);
+	ck_assert_int_eq(batoni_messages_open(&rma), BATON_OK);
+	allocations = batoni_mem_fail_at(0);
+	ck_assert_uint_ge(allocations, 2);
+	batoni_messages_close(&rma, false);
+	for (n = 1; n <= allocations; n++) {
+		batoni_mem_fail_at(n);
+		ck_assert_int_eq(batoni_messages_open(&rma), BATON_ERR_NOMEM);
+		ck_assert_ptr_null(rma.messages);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	}
+	batoni_mem_fail_at(0);
+}
+END_TEST
+
+/* Without the fixture: this world ends otherwise. */
+START_TEST(aborted_memory_is_kept_only_while_it_is_lent)
+{
+	long blocks;
+
+	setup();
+	batoni_messages_post(&ranks[0].rma);
+	blocks = batoni_mem_blocks();
+	batoni_messages_close(&ranks[0].rma, true);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	batoni_messages_close(&ranks[1].rma, true);
+	ck_assert_int_lt(batoni_mem_blocks(), blocks);
+	for (int i = 0; i < RANKS; i++)
+		close_rank(&ranks[i], true);
+	free(ranks);
+}
+END_TEST
+
+int
+main(void)
+{
+	Suite *suite = suite_create("message");
+	TCase *puts = tcase_create("puts");
+	TCase *abort_case = tcase_create("abort");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(puts, setup, teardown);
+	tcase_add_test(puts, signal_alone_is_counted_once_where_it_belongs);
+	tcase_add_test(puts, put_ends_after_its_hand_over);
+	tcase_add_test(puts, message_is_applied_by_a_test);
+	tcase_add_loop_test(puts, data_of_every_size_arrives_before_its_signal,
+	                    0, (int)(sizeof(sizes) / sizeof(sizes[0])));
+	tcase_add_test(puts,
+	               put_without_bytes_or_with_its_data_there_is_a_signal);
+	tcase_add_test(puts, order_of_a_context_is_kept);
+	tcase_add_test(puts, contexts_do_not_wait_for_each_other);
+	tcase_add_test(puts, put_to_oneself_arrives);
+	tcase_add_test(puts, puts_wait_for_lanes_and_lanes_for_receives);
+	tcase_add_test(puts, what_came_before_anybody_listened_is_applied);
+	tcase_add_test(puts, listening_holds_the_communicator_and_posts_once);
+	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,
+	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
+	tcase_add_test(puts, short_message_is_dropped);
+	tcase_add_test(puts, data_that_follows_a_bad_header_goes_nowhere);
+	tcase_add_test(puts, data_of_another_length_has_no_signal);
+	tcase_add_test(puts,
+	               header_that_fails_is_told_at_once_and_holds_no_lane);
+	tcase_add_test(puts, data_that_fails_is_the_end_of_its_put);
+	tcase_add_test(puts, receive_that_fails_stays_away);
+	tcase_add_test(puts, leaving_takes_receives_back_for_good);
+	tcase_add_test(puts, leaving_waits_for_puts_that_are_under_way);
+	tcase_add_test(puts,
+	               leaving_waits_for_a_receive_that_cannot_be_taken_back);
+	tcase_add_test(
+		puts,
+		every_failed_allocation_of_open_is_nomem_and_leaks_nothing);
+	tcase_add_test(abort_case, aborted_memory_is_kept_only_while_it_is_lent);
+	suite_add_tcase(suite, puts);
+	suite_add_tcase(suite, abort_case);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
