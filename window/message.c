@@ -29,10 +29,12 @@
  * batoni_messages_test goes on with it: there is no recursion, whatever has piled up.
  * Each thing noted counts in base.pending and base.moving, so that it is looked at soon.
  *
- * `lent` counts what is at the transport.  Memory that it may still write to when the
- * communicator was aborted is kept for good.
+ * `lent` counts what is at the transport, which is closed before this is.  Memory that
+ * a library below may still write to when the communicator was aborted is kept for
+ * good; a transport whose bytes move only by calls of this process writes no more.
  */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "log.h"
@@ -103,6 +105,7 @@ struct batoni_messages {
 	int listeners;
 	bool posted;  /* all sources have been */
 	bool leaving; /* no header is asked for any more */
+	bool quiet;   /* the transport writes nothing once it is closed */
 	struct source *sources; /* by peer * contexts_max + context */
 	char *buffers; /* MESSAGE_MAX for each lane, then for each source */
 	uint64_t *sent, *applied; /* by peer */
@@ -111,8 +114,8 @@ struct batoni_messages {
 	struct batoni_messages *kept_next;
 };
 
-/* Those that a transport may still write to; guarded by the driver's lock. */
-static struct batoni_messages *kept;
+/* Those that a transport may still write to; only added to, by any thread. */
+static _Atomic(struct batoni_messages *) kept;
 
 static void
 note(struct batoni_rma *rma, struct batoni_list_node *list,
@@ -215,6 +218,7 @@ void
 batoni_messages_start(struct batoni_rma *rma)
 {
 	assert(rma->transport->hidden_tags >= 2 * rma->base.contexts_max);
+	rma->messages->quiet = rma->transport->quiet;
 	for (uint32_t i = 0; i < LANES; i++)
 		start_lane(rma, i);
 	for (uint32_t i = 0; i < rma->messages->count; i++)
@@ -627,9 +631,11 @@ batoni_messages_close(struct batoni_rma *rma, bool aborted)
 		return;
 	rma->messages = NULL;
 	assert(aborted || messages->lent == 0);
-	if (aborted && messages->lent > 0) {
-		messages->kept_next = kept;
-		kept = messages;
+	if (messages->lent > 0 && !messages->quiet) {
+		messages->kept_next = atomic_load(&kept);
+		while (!atomic_compare_exchange_weak(
+			&kept, &messages->kept_next, messages))
+			;
 		return;
 	}
 	free_messages(messages);

@@ -81,15 +81,10 @@ layer_open(const struct batoni_onesided_plan *plan,
 	init_channels(rma);
 	if (batoni_windows_open(rma) != BATON_OK)
 		goto no_memory;
-	if (batoni_windows_open(rma) != BATON_OK)
+	if (batoni_waits_open(rma) != BATON_OK)
 		goto no_memory;
-	if (batoni_waits_open(rma) != BATON_OK) {
-		batoni_windows_close(rma);
-		goto no_memory;
-	}
 	if (batoni_messages_open(rma) != BATON_OK) {
 		batoni_waits_close(rma);
-		batoni_windows_close(rma);
 		goto no_memory;
 	}
 	*onesided_p = &rma->base;

@@ -782,21 +782,24 @@ START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
 }
 END_TEST
 
-/* Without the fixture: this world ends otherwise. */
-START_TEST(aborted_memory_is_kept_only_while_it_is_lent)
+/* Without the fixture: these worlds end otherwise.  A quiet transport writes nothing
+ * when it is closed, another may. */
+START_TEST(aborted_memory_is_kept_while_something_may_write_to_it)
 {
-	long blocks;
+	bool quiet = _i != 0;
+	long before = batoni_mem_blocks();
 
 	setup();
+	ranks[0].rma.transport->quiet = quiet;
+	batoni_messages_start(&ranks[0].rma);
 	batoni_messages_post(&ranks[0].rma);
-	blocks = batoni_mem_blocks();
-	batoni_messages_close(&ranks[0].rma, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks);
-	batoni_messages_close(&ranks[1].rma, true);
-	ck_assert_int_lt(batoni_mem_blocks(), blocks);
 	for (int i = 0; i < RANKS; i++)
 		close_rank(&ranks[i], true);
 	free(ranks);
+	if (quiet)
+		ck_assert_int_eq(batoni_mem_blocks(), before);
+	else
+		ck_assert_int_gt(batoni_mem_blocks(), before);
 }
 END_TEST
 
@@ -839,7 +842,9 @@ main(void)
 	tcase_add_test(
 		puts,
 		every_failed_allocation_of_open_is_nomem_and_leaks_nothing);
-	tcase_add_test(abort_case, aborted_memory_is_kept_only_while_it_is_lent);
+	tcase_add_loop_test(
+		abort_case,
+		aborted_memory_is_kept_while_something_may_write_to_it, 0, 2);
 	suite_add_tcase(suite, puts);
 	suite_add_tcase(suite, abort_case);
 	runner = srunner_create(suite);
