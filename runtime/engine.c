@@ -291,6 +291,17 @@ stop_being_busy(struct baton_comm *comm)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
+/* A wait that was parked is not any more: what it needs next comes by message. */
+static void
+be_busy_again(struct baton_comm *comm)
+{
+	if (comm->busy)
+		return;
+	comm->busy = true;
+	if (comm->thread_drives)
+		atomic_fetch_add(&batoni_engine.thread_working, 1);
+}
+
 /* It is off the list of those that work. */
 void
 batoni_comm_rest(struct baton_comm *comm)
@@ -326,9 +337,12 @@ batoni_pass(void)
 			continue;
 		}
 		events += serve(comm);
-		if (unlikely(comm->onesided &&
-		             comm->active == comm->onesided->parked))
-			stop_being_busy(comm);
+		if (comm->onesided && comm->onesided->pending) {
+			if (comm->active == comm->onesided->parked)
+				stop_being_busy(comm);
+			else
+				be_busy_again(comm);
+		}
 		link = &comm->working_next;
 	}
 	if (e->finish || e->ready)
