@@ -5,9 +5,11 @@
  * idle_cpu: the processor time of all threads but the measuring one, with a
  * communicator that has been used and has nothing pending.  pending_cpu: the
  * same with a receive pending and nobody waiting.  Both are shares of one core.
- * window_cpu: as idle_cpu, with a window that has been put into.  signal_wait_cpu: of
- * all threads, while one is in baton_wait for a signal that does not come.  Where
- * signals travel by messages the engine looks for them: 1 % of a core, at most.
+ * window_cpu: as idle_cpu, with a window that has been put into.
+ * signal_pending_cpu: the same with a wait for a signal that does not come and
+ * nobody in it; signal_wait_cpu: of all threads, while one is in baton_wait for it.
+ * Where signals travel by messages the engine looks for them: 1 % of a core at most,
+ * but for a host that waits, which looks as it does for a receive: no bar.
  * fd_latency_p99: from the sender's clock, read just before it sends, to
  * epoll_wait's return on the queue's descriptor in the receiver, which sleeps
  * there; messages come 2 to 10 ms apart.  CLOCK_MONOTONIC is one clock for both
@@ -275,8 +277,13 @@ measure_window_rows(struct bench *b, struct baton_window *window, uint64_t ns)
 	row.bench = message ? "window_cpu_message" : "window_cpu";
 	report_larger(b, &row, idle_share(b, ns));
 
-	row.bench = message ? "signal_wait_cpu_message" : "signal_wait_cpu";
 	wait = wait_signal(b);
+	row.bench = message ? "signal_pending_message" : "signal_pending_cpu";
+	report_larger(b, &row, idle_share(b, ns));
+
+	row.bench = message ? "signal_wait_message" : "signal_wait_cpu";
+	if (message)
+		row.kind = BENCH_REPORT;
 	report_larger(b, &row, wait_share(b, wait, ns));
 	put(b, window);
 	bench_must(baton_finish(&wait, -1, NULL) == BATON_OK);
