@@ -93,7 +93,7 @@ struct table {
 	char *all; /* by rank; from the first that comes to the last that takes */
 	size_t bytes; /* of each rank */
 	int brought, taken;
-	bool failed; /* no memory for it: that is what all take from it */
+	enum baton_status status; /* what all take from it */
 };
 
 /* What the ranks of one communicator share; the last that closes frees it. */
@@ -408,10 +408,12 @@ bring(struct table *table, const struct local *local, const void *mine,
 	if (table->brought++ == 0) {
 		table->bytes = bytes;
 		table->all = batoni_alloc((size_t)local->base.size, bytes);
-		table->failed = !table->all;
+		table->status = table->all ? BATON_OK : BATON_ERR_NOMEM;
 	}
-	assert(table->bytes == bytes);
-	if (!table->failed && bytes > 0)
+	/* The program makes its collective calls in different orders. */
+	if (table->bytes != bytes)
+		table->status = BATON_ERR_INVALID;
+	if (table->status == BATON_OK && bytes > 0)
 		memcpy(table->all + (size_t)local->base.rank * bytes, mine,
 		       bytes);
 }
@@ -419,10 +421,9 @@ bring(struct table *table, const struct local *local, const void *mine,
 static enum baton_status
 take(struct table *table, int size, void *all)
 {
-	enum baton_status status =
-		table->failed ? BATON_ERR_NOMEM : BATON_OK;
+	enum baton_status status = table->status;
 
-	if (!table->failed && table->bytes > 0)
+	if (status == BATON_OK && table->bytes > 0)
 		memcpy(all, table->all, (size_t)size * table->bytes);
 	if (++table->taken == size) {
 		batoni_free(table->all);

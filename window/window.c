@@ -833,4 +833,6 @@ batoni_windows_close(struct batoni_rma *rma)
 	}
 	batoni_free(rma->rows);
 	batoni_free(rma->parts);
+	rma->rows = NULL;
+	rma->parts = NULL;
 }
