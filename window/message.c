@@ -631,7 +631,7 @@ batoni_messages_close(struct batoni_rma *rma, bool aborted)
 		return;
 	rma->messages = NULL;
 	assert(aborted || messages->lent == 0);
-	if (messages->lent > 0 && !messages->quiet) {
+	if (aborted && messages->lent > 0 && !messages->quiet) {
 		messages->kept_next = atomic_load(&kept);
 		while (!atomic_compare_exchange_weak(
 			&kept, &messages->kept_next, messages))
