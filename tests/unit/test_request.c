@@ -252,7 +252,7 @@ START_TEST(error_text_is_cut_and_always_terminated)
 	ck_assert_str_eq(text, "");
 	ck_assert_int_eq(baton_request_error(requests[1], whole, sizeof(whole)),
 	                 BATON_OK);
-	ck_assert_ptr_nonnull(strstr(whole, "recv from rank 1, tag 1, 8 bytes"));
+	ck_assert_ptr_nonnull(strstr(whole, "recv from peer 1, tag 1, 8 bytes"));
 	ck_assert_ptr_nonnull(strstr(whole, "BATON_ERR_TRUNCATED"));
 	ck_assert_int_eq(baton_request_error(requests[1], text, sizeof(text)),
 	                 BATON_OK);
