@@ -349,6 +349,7 @@ const struct batoni_transport_ops batoni_mpi_ops = {
 	.issue = issue,
 	.test = test,
 	.take_back = take_back,
+	.exchange = batoni_mpi_exchange,
 	.leave = batoni_mpi_leave,
 	.close = batoni_mpi_close,
 	.error_text = batoni_mpi_error_text,

@@ -5,8 +5,8 @@
  * Creation.  Each rank takes what it needs (plan, tables, memory), then all
  * duplicate the parent and agree, by one reduction on the duplicate, on whether
  * every rank has it and means the same.  A rank that was refused or got no memory
- * joins with its error, so that the others are told instead of left waiting; what
- * comes after the agreement cannot fail.
+ * joins with its error, so that the others are told instead of left waiting.  After
+ * the agreement they meet as peers (mpi_peers.c), which only MPI can make fail.
  *
  * Finalising, by the program: a callback on an attribute of MPI_COMM_SELF, which
  * MPI_Finalize deletes before anything else, takes every live transport from the
@@ -223,22 +223,27 @@ refuse_mpi(const char *call, int code)
 
 /* Take what this rank needs and can be refused by itself. */
 static void
-prepare(struct offer *offer, int size)
+prepare(struct offer *offer)
 {
-	uint32_t requests_max;
+	struct batoni_transport_config config;
+	int size;
 
 	if (offer->status != BATON_OK)
 		return;
-	requests_max = offer->plan->requests_max;
+	size = offer->plan->size;
+	config = batoni_comm_transport_config(offer->plan, size);
 	offer->status = batoni_comm_prepare(offer->plan, &offer->comm);
 	if (offer->status != BATON_OK)
 		return;
-	offer->status = batoni_mpi_alloc(requests_max, size, &offer->mpi);
-	if (offer->status != BATON_OK)
+	offer->status = batoni_mpi_alloc(&config, size, &offer->mpi);
+	if (offer->status == BATON_OK)
+		offer->status = batoni_mpi_peers_make(offer->mpi, size,
+		                                      config.segment_bytes);
+	else
 		batoni_refuse(offer->status,
 		              "no memory for the MPI transport: requests_max "
 		              "is %u, %d ranks",
-		              requests_max, size);
+		              offer->plan->requests_max, size);
 }
 
 static void
@@ -258,6 +263,40 @@ encode(enum baton_status status, int rank)
 	return (int64_t)status * ((int64_t)1 << 31) + rank;
 }
 
+/* What all ranks must bring alike, and how it is called where they do not. */
+enum alike { WIRE, DEVICE, SIGNALS, CONTEXTS, ALIKE };
+
+static const char *const alike_names[ALIKE] = {
+	[WIRE] = "the version of Baton (the number is its wire format's)",
+	[DEVICE] = "options.device",
+	[SIGNALS] = "options.signals_max",
+	[CONTEXTS] = "options.contexts_max",
+};
+
+static void
+fill_alike(const struct batoni_comm_plan *plan, int64_t values[])
+{
+	values[WIRE] = BATONI_MPI_WIRE_VERSION;
+	values[DEVICE] = (int64_t)plan->device_ops->id;
+	values[SIGNALS] = plan->signals_max;
+	values[CONTEXTS] = plan->contexts_max;
+}
+
+/* The least of all ranks' encoded statuses. */
+static enum baton_status
+refuse_worst(int64_t worst)
+{
+	/* Ranks are 0 to 2^31 - 1: rounding down gives the status. */
+	int64_t bad = worst & (((int64_t)1 << 31) - 1);
+	enum baton_status status =
+		(enum baton_status)((worst - bad) / ((int64_t)1 << 31));
+
+	return batoni_refuse(status,
+	                     "rank %d could not create its end of the "
+	                     "communicator: %s",
+	                     (int)bad, baton_status_text(status));
+}
+
 /*
  * All ranks bring what they have; all get the same answer, but that a rank with
  * an error of its own returns that.  The minimum of a value and of its negative
@@ -266,48 +305,37 @@ encode(enum baton_status status, int rank)
 static enum baton_status
 agree(MPI_Comm comm, const struct offer *offer)
 {
-	enum { STATUS, WIRE, WIRE_NEGATIVE, DEVICE, DEVICE_NEGATIVE, COUNT };
-	int64_t mine[COUNT], all[COUNT];
-	int64_t worst;
+	struct {
+		int64_t status;
+		int64_t least[ALIKE], most[ALIKE]; /* most: negatives */
+	} mine, all;
 	int rank, code;
 
 	MPI_Comm_rank(comm, &rank);
-	mine[STATUS] = encode(offer->status, rank);
-	mine[WIRE] = BATONI_MPI_WIRE_VERSION;
-	mine[WIRE_NEGATIVE] = -mine[WIRE];
-	mine[DEVICE] = mine[DEVICE_NEGATIVE] = INT64_MAX;
-	if (offer->plan) {
-		mine[DEVICE] = (int64_t)offer->plan->device_ops->id;
-		mine[DEVICE_NEGATIVE] = -mine[DEVICE];
-	}
-	code = MPI_Allreduce(mine, all, COUNT, MPI_INT64_T, MPI_MIN, comm);
+	mine.status = encode(offer->status, rank);
+	for (int i = 0; i < ALIKE; i++)
+		mine.least[i] = mine.most[i] = INT64_MAX;
+	if (offer->plan)
+		fill_alike(offer->plan, mine.least);
+	for (int i = 0; offer->plan && i < ALIKE; i++)
+		mine.most[i] = -mine.least[i];
+	code = MPI_Allreduce(&mine, &all, (int)(sizeof(all) / sizeof(int64_t)),
+	                     MPI_INT64_T, MPI_MIN, comm);
 	if (offer->status != BATON_OK)
 		return offer->status;
 	if (code != MPI_SUCCESS)
 		return refuse_mpi("MPI_Allreduce", code);
-	worst = all[STATUS];
-	if (worst < 0) {
-		/* Ranks are 0 to 2^31 - 1: rounding down gives the status. */
-		int64_t bad = worst & (((int64_t)1 << 31) - 1);
-		enum baton_status status =
-			(enum baton_status)((worst - bad) / ((int64_t)1 << 31));
-
-		return batoni_refuse(status,
-		                     "rank %d could not create its end of the "
-		                     "communicator: %s",
-		                     (int)bad, baton_status_text(status));
+	if (all.status < 0)
+		return refuse_worst(all.status);
+	for (int i = 0; i < ALIKE; i++) {
+		if (all.least[i] != -all.most[i])
+			return batoni_refuse(BATON_ERR_INVALID,
+			                     "%s is not the same on all ranks: "
+			                     "%d to %d",
+			                     alike_names[i],
+			                     (int)all.least[i],
+			                     (int)-all.most[i]);
 	}
-	if (all[WIRE] != -all[WIRE_NEGATIVE])
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "the ranks run versions of Baton that "
-		                     "cannot talk: wire formats %d to %d",
-		                     (int)all[WIRE], (int)-all[WIRE_NEGATIVE]);
-	if (all[DEVICE] != -all[DEVICE_NEGATIVE])
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options.device is not the same on all "
-		                     "ranks: devices %d to %d",
-		                     (int)all[DEVICE],
-		                     (int)-all[DEVICE_NEGATIVE]);
 	return BATON_OK;
 }
 
@@ -351,14 +379,19 @@ static enum baton_status
 create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
             enum baton_status refused, struct baton_comm **comm_p)
 {
-	struct offer offer = {.plan = plan, .status = refused};
-	int size, level, code;
+	struct offer offer = {.status = refused};
+	struct batoni_comm_plan sized;
+	int level, code;
 	MPI_Comm comm;
 
 	if (check_thread(&level) != BATON_OK)
 		return BATON_ERR_INVALID;
-	MPI_Comm_size(parent, &size);
-	prepare(&offer, size);
+	if (plan) {
+		sized = *plan;
+		MPI_Comm_size(parent, &sized.size);
+		offer.plan = &sized;
+	}
+	prepare(&offer);
 	code = watch_finalize();
 	if (code == MPI_SUCCESS)
 		code = MPI_Comm_dup(parent, &comm);
@@ -371,6 +404,8 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		offer.status = batoni_mpi_attach(offer.mpi, comm, level,
 		                                 plan->progress);
 	offer.status = agree(comm, &offer);
+	if (offer.status == BATON_OK)
+		offer.status = batoni_mpi_peers_meet(offer.mpi);
 	if (offer.status != BATON_OK) {
 		discard(&offer);
 		MPI_Comm_free(&comm);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI transport: memory, opening, leaving, closing, texts.
+ * The MPI transport: memory, opening, exchanging, leaving, closing, texts.
  *
  * After an abort, MPI may still write to receives that have been matched and
  * read from sends.  Nothing that it can reach is freed then: the side rooms of
- * such a transport (headers, short receives) stay allocated for the life of the
- * process, in a list, and so does its communicator.
+ * such a transport (headers, short receives), and the room of an exchange that not
+ * all have come to, stay allocated for the life of the process, in a list, and so
+ * does its communicator.
  */
+#include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,12 +27,14 @@
 static void *lent_rooms;
 
 /* A line for the list's link comes first. */
-#define SIDES_OFFSET 64u
+#define ROOM_OFFSET 64u
 
 enum baton_status
-batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
+batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
+                 struct batoni_mpi **mpi_p)
 {
-	size_t active = (size_t)requests_max * BATONI_MPI_ACTIVE_MAX;
+	size_t slots = config->slots;
+	size_t active = slots * BATONI_MPI_ACTIVE_MAX;
 	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
 	unsigned char *sides;
 
@@ -37,17 +42,17 @@ batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
 		return BATON_ERR_NOMEM;
 	batoni_list_init(&mpi->live);
 	mpi->comm = MPI_COMM_NULL;
-	mpi->barrier = MPI_REQUEST_NULL;
+	mpi->barrier = mpi->exchange = MPI_REQUEST_NULL;
+	mpi->base.slots = config->slots;
+	mpi->base.hidden_tags = config->hidden_tags;
 	mpi->requests = batoni_alloc(active, sizeof(*mpi->requests));
 	mpi->entries = batoni_alloc(active, sizeof(*mpi->entries));
-	mpi->positions = batoni_alloc(requests_max, sizeof(*mpi->positions));
-	mpi->bodies = batoni_alloc(requests_max, sizeof(*mpi->bodies));
+	mpi->positions = batoni_alloc(slots, sizeof(*mpi->positions));
+	mpi->bodies = batoni_alloc(slots, sizeof(*mpi->bodies));
 	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
-	sides = batoni_alloc((size_t)requests_max * BATONI_MPI_RAW_MAX +
-	                             SIDES_OFFSET,
-	                     1);
+	sides = batoni_alloc(slots * BATONI_MPI_RAW_MAX + ROOM_OFFSET, 1);
 	if (sides)
-		mpi->sides = sides + SIDES_OFFSET;
+		mpi->sides = sides + ROOM_OFFSET;
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
 	    !mpi->bodies || !mpi->sequences || !sides ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
@@ -62,6 +67,7 @@ batoni_mpi_alloc(uint32_t requests_max, int size, struct batoni_mpi **mpi_p)
 static void
 free_books(struct batoni_mpi *mpi)
 {
+	batoni_mpi_peers_free(mpi);
 	batoni_free(mpi->requests);
 	batoni_free(mpi->entries);
 	batoni_free(mpi->positions);
@@ -74,15 +80,17 @@ void
 batoni_mpi_free(struct batoni_mpi *mpi)
 {
 	if (mpi->sides)
-		batoni_free(mpi->sides - SIDES_OFFSET);
+		batoni_free(mpi->sides - ROOM_OFFSET);
 	free_books(mpi);
 }
 
 /* The lower tags are the user's; the upper ones, as many as a power of two that
- * takes at most half, the bodies'. */
+ * takes at most half, the bodies'; between them are the hidden ones. */
 static enum baton_status
 share_tags(struct batoni_mpi *mpi)
 {
+	uint32_t hidden = (uint32_t)mpi->base.hidden_tags;
+	uint32_t lower_least = TAG_MAX_LEAST + 1 + hidden;
 	uint32_t bodies = 1u << 30;
 	uint32_t tags = 0;
 	int *tag_ub;
@@ -94,15 +102,16 @@ share_tags(struct batoni_mpi *mpi)
 		tags = (uint32_t)*tag_ub + 1;
 	while (bodies > tags / 2)
 		bodies /= 2;
-	while (bodies > BODY_TAGS_LEAST && tags - bodies <= TAG_MAX_LEAST)
+	while (bodies > BODY_TAGS_LEAST && tags - bodies < lower_least)
 		bodies /= 2;
-	if (bodies < BODY_TAGS_LEAST || tags - bodies <= TAG_MAX_LEAST)
+	if (bodies < BODY_TAGS_LEAST || tags - bodies < lower_least)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "this MPI has %u tags; Baton needs %u",
-		                     tags, TAG_MAX_LEAST + 1 + BODY_TAGS_LEAST);
+		                     tags, lower_least + BODY_TAGS_LEAST);
 	mpi->body_tag_base = (int)(tags - bodies);
 	mpi->body_tag_mask = bodies - 1;
-	mpi->base.tag_max = mpi->body_tag_base - 1;
+	mpi->base.hidden_tag = mpi->body_tag_base - mpi->base.hidden_tags;
+	mpi->base.tag_max = mpi->base.hidden_tag - 1;
 	return BATON_OK;
 }
 
@@ -193,6 +202,8 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
 	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
+	if (base->peers)
+		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = drivers_of(thread_level, progress);
 	base->main_thread = pthread_self();
 	describe(base->library, sizeof(base->library), thread_level);
@@ -217,6 +228,51 @@ callable(const struct batoni_mpi *mpi)
 	return !mpi->lost && running() &&
 	       (mpi->base.drivers != BATONI_DRIVERS_MAIN ||
 	        pthread_equal(pthread_self(), mpi->base.main_thread));
+}
+
+static enum baton_status
+start_exchange(struct batoni_mpi *mpi, const void *mine, size_t bytes)
+{
+	size_t parts = (size_t)mpi->base.size + 1;
+	unsigned char *part;
+	int code;
+
+	assert(bytes <= INT_MAX);
+	mpi->exchange_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
+	if (!mpi->exchange_room)
+		return BATON_ERR_NOMEM;
+	part = mpi->exchange_room + ROOM_OFFSET;
+	memcpy(part, mine, bytes);
+	code = MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
+	                      (int)bytes, MPI_BYTE, mpi->comm, &mpi->exchange);
+	if (code == MPI_SUCCESS)
+		return BATON_OK;
+	batoni_free(mpi->exchange_room);
+	mpi->exchange_room = NULL;
+	return BATON_ERR_MPI;
+}
+
+enum baton_status
+batoni_mpi_exchange(struct batoni_transport *transport, const void *mine,
+                    size_t bytes, void *all)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	enum baton_status status = BATON_OK;
+	int done = 0;
+
+	if (!mpi->exchange_room)
+		status = start_exchange(mpi, mine, bytes);
+	if (status != BATON_OK)
+		return status;
+	if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+		return BATON_ERR_MPI;
+	if (!done)
+		return BATON_PENDING;
+	memcpy(all, mpi->exchange_room + ROOM_OFFSET + bytes,
+	       (size_t)transport->size * bytes);
+	batoni_free(mpi->exchange_room);
+	mpi->exchange_room = NULL;
+	return BATON_OK;
 }
 
 enum baton_status
@@ -249,27 +305,53 @@ batoni_mpi_abandon(struct batoni_mpi *mpi)
 	}
 }
 
+static void
+lend(unsigned char *room)
+{
+	void **link = (void *)room;
+
+	*link = lent_rooms;
+	lent_rooms = link;
+}
+
+/* Of an exchange that was given up. */
+static void
+drop_exchange(struct batoni_mpi *mpi)
+{
+	int done = 0;
+
+	if (!mpi->exchange_room)
+		return;
+	if (callable(mpi))
+		MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
+	if (done)
+		batoni_free(mpi->exchange_room);
+	else
+		lend(mpi->exchange_room);
+	mpi->exchange_room = NULL;
+}
+
 void
 batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
-	void **room = (void *)(mpi->sides - SIDES_OFFSET);
 
 	if (mpi->forget)
 		mpi->forget(mpi, aborted);
 	if (!aborted) {
+		assert(!mpi->exchange_room);
 		MPI_Comm_free(&mpi->comm);
 		batoni_mpi_free(mpi);
 		return;
 	}
 	if (callable(mpi))
 		batoni_mpi_abandon(mpi);
+	drop_exchange(mpi);
 	if (mpi->count == 0) {
 		batoni_mpi_free(mpi);
 		return;
 	}
-	*room = lent_rooms;
-	lent_rooms = room;
+	lend(mpi->sides - ROOM_OFFSET);
 	free_books(mpi);
 }
 

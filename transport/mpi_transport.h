@@ -4,7 +4,8 @@
  *
  * mpi.c           issue, test, take_back: the path of short messages
  * mpi_body.c      messages in two parts: a header that announces a body
- * mpi_open.c      memory, opening, leaving, closing, texts
+ * mpi_open.c      memory, opening, exchanging, leaving, closing, texts
+ * mpi_peers.c     the memory that ranks of one host share
  * mpi_bootstrap.c communicators over it, starting and finalising MPI
  *
  * Everything here belongs to the thread that drives the engine, except where a
@@ -59,6 +60,8 @@ struct batoni_mpi_entry {
 	enum batoni_mpi_part part;
 };
 
+struct batoni_mpi_card; /* mpi_peers.c's */
+
 /* A body under way. */
 struct batoni_mpi_body {
 	size_t length;
@@ -78,7 +81,7 @@ struct batoni_mpi {
 	uint32_t count;
 	uint32_t cursor; /* where the next window of tests begins */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
-	/* By slot: where the request is (receives' first parts only), the body,
+	/* By slot (base.slots): where the request is (receives' first parts only), the body,
 	 * and BATONI_MPI_RAW_MAX bytes for a header or a short receive. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
@@ -88,6 +91,14 @@ struct batoni_mpi {
 	int body_tag_base;
 	uint32_t body_tag_mask;
 	MPI_Request barrier; /* of leave */
+	MPI_Request exchange;
+	/* Of an exchange under way, else NULL: our part, then everybody's, after
+	 * the link of a room that is lent. */
+	unsigned char *exchange_room;
+	/* mpi_peers.c's: our segment, and the scratch of meeting. */
+	struct batoni_shm segment;
+	struct batoni_mpi_card *cards;
+	unsigned char *mapped;
 	/* Why the transport is broken, until the engine has been told. */
 	const char *failed_call;
 	const struct batoni_transfer *failed_transfer; /* the latest */
@@ -180,9 +191,10 @@ enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
 enum baton_status batoni_mpi_drain_reserve(void);
 
 /* mpi_open.c */
-/* Take the memory.  Any thread.  OK, NOMEM. */
-enum baton_status batoni_mpi_alloc(uint32_t requests_max, int size,
-                                   struct batoni_mpi **mpi_p);
+/* Take the memory, but that of the peers.  Any thread.  OK, NOMEM. */
+enum baton_status
+batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
+                 struct batoni_mpi **mpi_p);
 /* Give the transport its communicator, whose error handler is MPI_ERRORS_RETURN
  * and which it now owns.  thread_level is MPI's.  OK; UNSUPPORTED (MPI has too
  * few tags) and MPI, with batoni_refuse told: the communicator is the caller's
@@ -197,7 +209,21 @@ void batoni_mpi_free(struct batoni_mpi *mpi);
  * has given the transport up. */
 void batoni_mpi_abandon(struct batoni_mpi *mpi);
 
+/* mpi_peers.c */
+/* Make this rank's segment and what meeting takes; nothing if segment_bytes is 0.
+ * Any thread.  OK; NOMEM and SYSTEM, with batoni_refuse told. */
+enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
+                                        size_t segment_bytes);
+/* Collective, once, when all ranks are attached and have made theirs: map each
+ * other's, where that can be done.  OK; MPI, with batoni_refuse told. */
+enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi);
+/* Give back all of it. */
+void batoni_mpi_peers_free(struct batoni_mpi *mpi);
+
 /* The slots of batoni_mpi_ops that mpi_open.c has. */
+enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
+                                      const void *mine, size_t bytes,
+                                      void *all);
 enum baton_status batoni_mpi_leave(struct batoni_transport *transport);
 void batoni_mpi_close(struct batoni_transport *transport, bool aborted);
 void batoni_mpi_error_text(struct batoni_transport *transport, int code,

@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mem.h"
 #include "mpi_transport.h"
 
 #define SLOTS 1024u
+#define HIDDEN_SLOTS 8u
+#define HIDDEN_TAGS 6
+#define SEGMENT_BYTES ((size_t)8256)
 #define HEADER ((size_t)BATONI_MPI_HEADER_BYTES)
 #define CANARY 0xa5
 #define GUARD 4096u
@@ -37,7 +41,7 @@ static struct world {
 	unsigned broken;
 	enum baton_status broken_status;
 	char broken_text[64];
-	struct op ops[SLOTS];
+	struct op ops[SLOTS + HIDDEN_SLOTS];
 	uint32_t used;
 } world;
 
@@ -67,6 +71,12 @@ host_broken(struct batoni_transport_host *host, enum baton_status fatal,
 	strncpy(world.broken_text, text, sizeof(world.broken_text) - 1);
 }
 
+static const struct batoni_transport_config config = {
+	.slots = SLOTS + HIDDEN_SLOTS,
+	.hidden_tags = HIDDEN_TAGS,
+	.segment_bytes = SEGMENT_BYTES,
+};
+
 static void
 open_world(void)
 {
@@ -80,10 +90,13 @@ open_world(void)
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(comm, &world.rank);
 	world.peer = 1 - world.rank;
-	ck_assert_int_eq(batoni_mpi_alloc(SLOTS, 2, &world.mpi), BATON_OK);
+	ck_assert_int_eq(batoni_mpi_alloc(&config, 2, &world.mpi), BATON_OK);
+	ck_assert_int_eq(batoni_mpi_peers_make(world.mpi, 2, SEGMENT_BYTES),
+	                 BATON_OK);
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
 	                                   BATON_PROGRESS_AUTO),
 	                 BATON_OK);
+	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi), BATON_OK);
 	world.transport = &world.mpi->base;
 	world.transport->host = &world.host;
 }
@@ -110,7 +123,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 {
 	struct op *op = &world.ops[world.used];
 
-	ck_assert_uint_lt(world.used, SLOTS);
+	ck_assert_uint_lt(world.used, SLOTS + HIDDEN_SLOTS);
 	memset(op, 0, sizeof(*op));
 	op->transfer.buffer = buffer;
 	op->transfer.bytes = bytes;
@@ -690,6 +703,150 @@ START_TEST(a_call_that_mpi_refuses_breaks_the_transport_with_its_words)
 }
 END_TEST
 
+/* ---- exchange, segments, hidden tags ---- */
+
+static enum baton_status
+exchange(const void *mine, size_t bytes, void *all)
+{
+	return world.transport->ops->exchange(world.transport, mine, bytes,
+	                                      all);
+}
+
+static void
+exchange_whole(const void *mine, size_t bytes, void *all)
+{
+	enum baton_status status;
+
+	while ((status = exchange(mine, bytes, all)) == BATON_PENDING)
+		sched_yield();
+	ck_assert_int_eq(status, BATON_OK);
+}
+
+START_TEST(an_exchange_waits_for_the_other_rank_and_gives_both)
+{
+	int mine = 10 + world.rank, all[2] = {0};
+
+	if (world.rank == 0) {
+		for (int i = 0; i < 100; i++)
+			ck_assert_int_eq(exchange(&mine, sizeof(mine), all),
+			                 BATON_PENDING);
+		ck_assert_int_eq(all[0], 0);
+	}
+	barrier();
+	exchange_whole(&mine, sizeof(mine), all);
+	ck_assert_int_eq(all[0], 10);
+	ck_assert_int_eq(all[1], 11);
+	close_world();
+}
+END_TEST
+
+START_TEST(exchanges_follow_one_another_between_messages)
+{
+	unsigned char *out = message(100000, world.rank);
+	unsigned char *in = room(100000);
+	struct op *recv = post(in, 100000, world.peer, 3);
+	struct op *send = sent(out, 100000, world.peer, 3);
+	int mine[100], all[2][100];
+
+	for (int round = 0; round < 50; round++) {
+		for (int i = 0; i < 100; i++)
+			mine[i] = 1000 * round + 2 * i + world.rank;
+		exchange_whole(mine, sizeof(mine), all);
+		/* What was brought is not looked at any more. */
+		memset(mine, 0, sizeof(mine));
+		for (int i = 0; i < 200; i++)
+			ck_assert_int_eq(all[i % 2][i / 2],
+			                 1000 * round + i);
+	}
+	finish(recv, BATON_OK, 100000);
+	finish(send, BATON_OK, 100000);
+	check_message(in, 100000, world.peer);
+	free(out);
+	free(in);
+	close_world();
+}
+END_TEST
+
+START_TEST(a_rank_of_the_same_host_adds_to_the_others_counter)
+{
+	struct batoni_peer *peers = world.transport->peers;
+	_Atomic uint64_t *own, *theirs;
+
+	ck_assert_uint_eq(world.transport->capabilities, 0xff);
+	ck_assert(peers[world.rank].within && !peers[world.peer].within);
+	ck_assert(peers[world.rank].reaches_us);
+	ck_assert_ptr_eq(peers[world.rank].bell, batoni_bell());
+	ck_assert_int_eq(peers[world.rank].pid, getpid());
+	ck_assert_int_ne(peers[world.peer].pid, getpid());
+	if (!peers[world.peer].segment || !peers[world.peer].reaches_us)
+		ck_abort_msg("the other rank's segment is not mapped");
+	own = peers[world.rank].segment;
+	theirs = peers[world.peer].segment;
+	for (size_t i = 0; i < SEGMENT_BYTES / 8; i++)
+		ck_assert_uint_eq(own[i], 0);
+	barrier();
+	for (int i = 0; i < 1000; i++) {
+		atomic_fetch_add(&own[7], 1);
+		atomic_fetch_add(&theirs[7], 1);
+	}
+	atomic_fetch_add(&theirs[SEGMENT_BYTES / 8 - 1],
+	                 (uint64_t)world.rank + 1);
+	batoni_bell_ring(peers[world.peer].bell);
+	barrier();
+	ck_assert_uint_eq(own[7], 2000);
+	ck_assert_uint_eq(own[SEGMENT_BYTES / 8 - 1],
+	                  (uint64_t)world.peer + 1);
+	ck_assert_uint_ge(batoni_bell()->doorbell, 1);
+	ck_assert(!batoni_pidfd_gone(peers[world.peer].pidfd));
+	close_world();
+}
+END_TEST
+
+START_TEST(hidden_tags_and_slots_are_beyond_those_of_requests)
+{
+	int hidden = world.transport->hidden_tag;
+	unsigned char *out = message(10000, world.rank);
+	unsigned char *in = room(10000);
+	struct op *recv, *send;
+
+	ck_assert_int_eq(hidden, world.transport->tag_max + 1);
+	ck_assert_int_ge(world.transport->tag_max, (1 << 20) - 1);
+	ck_assert_int_eq(hidden + HIDDEN_TAGS, world.mpi->body_tag_base);
+	ck_assert_uint_eq(world.transport->slots, SLOTS + HIDDEN_SLOTS);
+	world.used = SLOTS + HIDDEN_SLOTS - 2;
+	recv = post(in, 10000, world.peer, hidden + HIDDEN_TAGS - 1);
+	send = sent(out, 10000, world.peer, hidden + HIDDEN_TAGS - 1);
+	ck_assert_uint_eq(send->transfer.slot, SLOTS + HIDDEN_SLOTS - 1);
+	finish(recv, BATON_OK, 10000);
+	finish(send, BATON_OK, 10000);
+	check_message(in, 10000, world.peer);
+	free(out);
+	free(in);
+	close_world();
+}
+END_TEST
+
+START_TEST(an_aborted_close_leaves_an_exchange_its_room)
+{
+	long blocks = batoni_mem_blocks();
+	int mine = 5, all[2];
+
+	/* The other rank never comes. */
+	if (world.rank == 0)
+		ck_assert_int_eq(exchange(&mine, sizeof(mine), all),
+		                 BATON_PENDING);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks + 1 - world.rank);
+	world.transport->ops->close(world.transport, true);
+	/* That room is all that is left of the transport. */
+	open_world();
+	ck_assert_int_eq(batoni_mem_blocks(), blocks + 1 - world.rank);
+	mine = 6 + world.rank;
+	exchange_whole(&mine, sizeof(mine), all);
+	ck_assert_int_eq(all[world.peer], 6 + world.peer);
+	close_world();
+}
+END_TEST
+
 START_TEST(opening_survives_any_allocation_that_fails)
 {
 	struct batoni_mpi *mpi;
@@ -700,14 +857,19 @@ START_TEST(opening_survives_any_allocation_that_fails)
 		enum baton_status status;
 
 		batoni_mem_fail_at(n);
-		status = batoni_mpi_alloc(16, 2, &mpi);
+		mpi = NULL;
+		status = batoni_mpi_alloc(&config, 2, &mpi);
+		if (status == BATON_OK)
+			status = batoni_mpi_peers_make(mpi, 2, SEGMENT_BYTES);
 		if (status == BATON_OK)
 			break;
+		if (mpi)
+			batoni_mpi_free(mpi);
 		ck_assert_int_eq(status, BATON_ERR_NOMEM);
 		ck_assert_int_eq(batoni_mem_blocks(), blocks);
 	}
 	batoni_mem_fail_at(0);
-	ck_assert_uint_gt(n, 6);
+	ck_assert_uint_gt(n, 9);
 	batoni_mpi_free(mpi);
 	ck_assert_int_eq(batoni_mem_blocks(), blocks);
 	close_world();
@@ -737,7 +899,7 @@ START_TEST(the_thread_level_says_who_may_drive)
 	for (size_t i = 0; i < 5; i++) {
 		struct batoni_mpi *mpi;
 
-		ck_assert_int_eq(batoni_mpi_alloc(1, 2, &mpi), BATON_OK);
+		ck_assert_int_eq(batoni_mpi_alloc(&config, 2, &mpi), BATON_OK);
 		ck_assert_int_eq(batoni_mpi_attach(mpi, world.mpi->comm,
 		                                   cases[i].level,
 		                                   cases[i].progress),
@@ -766,7 +928,7 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 	post(&word, sizeof(word), world.peer, 3);
 	world.transport->ops->close(world.transport, true);
 	/* The rooms of headers stay, and nothing else. */
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - 6);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 9);
 	barrier();
 	MPI_Comm_free(&world.side);
 }
@@ -780,7 +942,7 @@ START_TEST(an_aborted_close_takes_unmatched_receives_back)
 	post(in[0], 100, world.peer, 2);
 	post(in[1], 8, world.peer, 3);
 	world.transport->ops->close(world.transport, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - 7);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 10);
 	barrier();
 	MPI_Comm_free(&world.side);
 }
@@ -835,6 +997,11 @@ run_all(void)
 		leave_waits_for_the_other_rank,
 		a_message_of_another_protocol_breaks_the_transport,
 		a_call_that_mpi_refuses_breaks_the_transport_with_its_words,
+		an_exchange_waits_for_the_other_rank_and_gives_both,
+		exchanges_follow_one_another_between_messages,
+		a_rank_of_the_same_host_adds_to_the_others_counter,
+		hidden_tags_and_slots_are_beyond_those_of_requests,
+		an_aborted_close_leaves_an_exchange_its_room,
 		opening_survives_any_allocation_that_fails,
 		the_thread_level_says_who_may_drive,
 		an_aborted_close_takes_unmatched_receives_back,

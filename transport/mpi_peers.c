@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What MPI's ranks reach of each other without MPI: the memory that processes of
+ * one host share.
+ *
+ * Each rank makes a segment; all tell each other where it and the process's bell
+ * are found (a card); each maps what it can, and tells every rank whether it could
+ * map that rank's.  Whether a mapping works is known only once it is tried:
+ * containers share hosts, and kernels have rules.  What cannot be mapped is no
+ * error: messages get there.  The two ways may differ, and a rank knows both.
+ *
+ * Creation alone communicates here, after the agreement that all have what it
+ * takes; so all that is needed is allocated before.  No locks.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "log.h"
+#include "mem.h"
+#include "mpi_transport.h"
+
+/* How a rank is found.  Plain bytes: ranks of other hosts only look at the host. */
+struct batoni_mpi_card {
+	struct batoni_shm_name segment, bell;
+	int32_t has_bell;
+	int32_t pid;
+};
+
+enum baton_status
+batoni_mpi_peers_make(struct batoni_mpi *mpi, int size, size_t segment_bytes)
+{
+	size_t ranks = (size_t)size;
+
+	if (segment_bytes == 0)
+		return BATON_OK;
+	mpi->base.peers = batoni_alloc(ranks, sizeof(*mpi->base.peers));
+	mpi->cards = batoni_alloc(ranks + 1, sizeof(*mpi->cards));
+	mpi->mapped = batoni_alloc(ranks, 2);
+	if (!mpi->base.peers || !mpi->cards || !mpi->mapped)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no memory for what %d ranks share", size);
+	for (size_t rank = 0; rank < ranks; rank++)
+		mpi->base.peers[rank].pidfd = -1;
+	return batoni_shm_create(segment_bytes, &mpi->segment);
+}
+
+static void
+unmap_peer(struct batoni_peer *peer, size_t segment_bytes)
+{
+	if (peer->segment)
+		batoni_shm_unmap(peer->segment, segment_bytes);
+	if (peer->bell)
+		batoni_shm_unmap(peer->bell, sizeof(*peer->bell));
+	peer->segment = NULL;
+	peer->bell = NULL;
+}
+
+void
+batoni_mpi_peers_free(struct batoni_mpi *mpi)
+{
+	struct batoni_peer *peers = mpi->base.peers;
+
+	/* Size is 0 until it is attached, and nothing mapped. */
+	for (int rank = 0; peers && rank < mpi->base.size; rank++) {
+		if (!peers[rank].within)
+			unmap_peer(&peers[rank], mpi->segment.bytes);
+		if (peers[rank].pidfd >= 0)
+			close(peers[rank].pidfd);
+	}
+	batoni_shm_destroy(&mpi->segment);
+	batoni_free(mpi->cards);
+	batoni_free(mpi->mapped);
+	batoni_free(peers);
+}
+
+/* The segment and the bell, or neither. */
+static void
+map_peer(struct batoni_peer *peer, const struct batoni_mpi_card *card,
+         size_t segment_bytes)
+{
+	void *base;
+
+	if (!card->has_bell || card->segment.bytes != segment_bytes)
+		return;
+	if (batoni_shm_map(&card->segment, 0, segment_bytes, &base) != BATON_OK)
+		return;
+	peer->segment = base;
+	if (batoni_shm_map(&card->bell, 0, sizeof(*peer->bell), &base) ==
+	    BATON_OK)
+		peer->bell = base;
+	else
+		unmap_peer(peer, segment_bytes);
+}
+
+static void
+meet_peer(struct batoni_mpi *mpi, int rank, const struct batoni_mpi_card *card)
+{
+	struct batoni_peer *peer = &mpi->base.peers[rank];
+
+	if (rank == mpi->base.rank) {
+		*peer = (struct batoni_peer){
+			.segment = mpi->segment.base,
+			.bell = batoni_bell(),
+			.pid = getpid(),
+			.pidfd = -1,
+			.within = true,
+		};
+		return;
+	}
+	if (!batoni_shm_is_here(&card->segment))
+		return;
+	peer->pid = card->pid;
+	peer->pidfd = batoni_pidfd_open(card->pid);
+	if (batoni_config()->window_path != BATON_WINDOW_PATH_MESSAGE)
+		map_peer(peer, card, mpi->segment.bytes);
+}
+
+static void
+write_card(const struct batoni_mpi *mpi, struct batoni_mpi_card *card)
+{
+	batoni_shm_name(&mpi->segment, &card->segment);
+	card->has_bell = batoni_bell_name(&card->bell);
+	card->pid = (int32_t)getpid();
+}
+
+static enum baton_status
+refused(const char *call, int code)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int length;
+
+	MPI_Error_string(code, text, &length);
+	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
+	                     text);
+}
+
+enum baton_status
+batoni_mpi_peers_meet(struct batoni_mpi *mpi)
+{
+	int size = mpi->base.size;
+	struct batoni_mpi_card *mine = &mpi->cards[size];
+	unsigned char *theirs;
+	int code;
+
+	if (!mpi->base.peers)
+		return BATON_OK;
+	write_card(mpi, mine);
+	code = MPI_Allgather(mine, (int)sizeof(*mine), MPI_BYTE, mpi->cards,
+	                     (int)sizeof(*mine), MPI_BYTE, mpi->comm);
+	if (code != MPI_SUCCESS)
+		return refused("MPI_Allgather", code);
+	for (int rank = 0; rank < size; rank++) {
+		meet_peer(mpi, rank, &mpi->cards[rank]);
+		mpi->mapped[rank] = mpi->base.peers[rank].segment != NULL;
+	}
+	theirs = mpi->mapped + size;
+	code = MPI_Alltoall(mpi->mapped, 1, MPI_BYTE, theirs, 1, MPI_BYTE,
+	                    mpi->comm);
+	if (code != MPI_SUCCESS)
+		return refused("MPI_Alltoall", code);
+	for (int rank = 0; rank < size; rank++)
+		mpi->base.peers[rank].reaches_us = theirs[rank];
+	return BATON_OK;
+}
