@@ -508,6 +508,9 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	struct lane *lane;
 	bool separate;
 
+	/* Peers may signal in return before this rank comes to its waits, and on
+	 * some transports theirs do not end before they are received. */
+	batoni_messages_post(rma);
 	if (messages->free_lanes == 0)
 		return BATON_ERR_AGAIN;
 	lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
