@@ -136,6 +136,29 @@ START_TEST(a_rank_that_is_refused_tells_the_others)
 }
 END_TEST
 
+START_TEST(signals_and_contexts_that_differ_are_refused_on_all)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *comm = NULL;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	options.signals_max = 5 + rank;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
+	        "options.signals_max is not the same on all ranks: 5 to 6");
+	options.signals_max = 5;
+	options.contexts_max = 3 - rank;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
+	        "options.contexts_max is not the same on all ranks: 2 to 3");
+	ck_assert_ptr_null(comm);
+	options.contexts_max = 2;
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm),
+	                 BATON_OK);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
 START_TEST(a_rank_without_memory_tells_the_others)
 {
 	struct baton_comm *comm = NULL;
@@ -333,6 +356,7 @@ main(int argc, char **argv)
 	const TTest *const tests[] = {
 		arguments_are_refused,
 		a_rank_that_is_refused_tells_the_others,
+		signals_and_contexts_that_differ_are_refused_on_all,
 		a_rank_without_memory_tells_the_others,
 		the_parent_is_left_as_it_was,
 		ranks_are_those_of_the_parent,
