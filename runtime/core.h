@@ -49,7 +49,7 @@ struct baton_comm {
 	bool thread_drives; /* the engine's thread may and shall */
 	bool any_drives;    /* drivers is ANY, and it is not lost */
 	bool plain; /* in-engine, host-issued, any drive; no default deadline, no
-	               time stamps: what direct.c is for */
+	               time stamps: what direct.h is for */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */

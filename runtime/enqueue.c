@@ -6,8 +6,8 @@
  * In-engine device: one total order of enqueues, that of placing.  The enqueuer
  * tries the driver's lock; with it he places the record himself (after what
  * waits in the inbox), and an armed one is issued within the call.  Without it
- * the record goes to the inbox and whoever drives places it.  (The usual send or
- * receive does not even come here: direct.c.)
+ * the record goes to the inbox and whoever drives places it.  (The usual
+ * operation does not even come here: direct.h.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
  * and pushes the record to the inbox, both under comm->order, so that the order

@@ -2,12 +2,15 @@
 /*
  * The calls that enqueue signals, puts and waits, and the count.
  *
- * Each checks all of its own arguments first, in the order of the prototype, and
- * then enqueues as a send does (enqueue.c).  What an operation needs beyond its
+ * The usual way goes straight to put.c or wait.c (direct.h): arguments in order, a
+ * host stream that is idle, nobody else driving, and of a wait only one descriptor.
+ * Otherwise each checks all of its own arguments first, in the order of the prototype,
+ * and then enqueues as a send does (enqueue.c).  What an operation needs beyond its
  * transfer is filled into pending[slot] before the record is published.
  */
 #include "window.h"
 
+#include "direct.h"
 #include "log.h"
 
 static enum baton_status
@@ -45,6 +48,18 @@ check_counter(const char *call, const struct baton_comm *comm, int peer,
 	return BATON_OK;
 }
 
+/* The same in short, for the usual way. */
+BATONI_ALWAYS_INLINE bool
+counter_fine(const struct baton_comm *comm, int peer, int signal_index,
+             int context)
+{
+	const struct batoni_onesided *layer = comm->onesided;
+
+	return layer && (unsigned)peer < (unsigned)comm->size &&
+	       (unsigned)signal_index < (unsigned)layer->signals_max &&
+	       (unsigned)context < (unsigned)layer->contexts_max;
+}
+
 /* ---- puts and signals --------------------------------------------------- */
 
 struct put_more {
@@ -75,6 +90,33 @@ forget_put(struct batoni_onesided *onesided, uint32_t slot)
 	(void)slot;
 }
 
+/* OK, or AGAIN: not the usual case.  The arguments have been looked at. */
+BATONI_ALWAYS_INLINE enum baton_status
+put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
+             size_t bytes, const struct put_more *more, struct baton_comm *comm)
+{
+	struct batoni_op *op = batoni_direct_begin(comm, a->stream);
+	struct batoni_rma *rma = batoni_rma_of(comm);
+	enum baton_status status;
+	baton_request request;
+
+	if (unlikely(!op))
+		return BATON_ERR_AGAIN;
+	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
+	op->transfer.bytes = bytes;
+	op->transfer.peer = a->peer;
+	op->transfer.tag = a->tag;
+	batoni_direct_fill(op, kind, BATONI_PUT, BATONI_FLAG_ONESIDED, comm,
+	                   a->stream, a->options);
+	fill_put(&rma->base, op->transfer.slot, more);
+	batoni_put_place(rma, &op->transfer);
+	status = batoni_put_issue(rma, &op->transfer);
+	request = batoni_direct_end(op, status, a->request_p != NULL);
+	if (a->request_p)
+		*a->request_p = request;
+	return BATON_OK;
+}
+
 static enum baton_status
 enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
             const struct batoni_arguments *a, size_t bytes,
@@ -95,6 +137,11 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 	                                   options, request_p};
 	enum baton_status status;
 
+	if (likely(batoni_is_usual(comm, options) &&
+	           counter_fine(comm, peer, signal_index, context) && !flags &&
+	           put_directly(BATONI_KIND_SIGNAL, &a, 0, &more, comm) ==
+	                   BATON_OK))
+		return BATON_OK;
 	status = batoni_check_target("baton_signal", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_layer("baton_signal", comm);
@@ -174,6 +221,24 @@ check_put(const struct baton_comm *comm, const struct batoni_arguments *a,
 	return status;
 }
 
+BATONI_ALWAYS_INLINE bool
+put_fine(const struct baton_comm *comm, const struct batoni_arguments *a,
+         const struct put_more *more)
+{
+	const struct baton_window *window = more->window;
+	size_t bytes, there;
+
+	if (!counter_fine(comm, a->peer, more->signal_index, a->tag) ||
+	    (unsigned)a->type >= BATON_DATATYPE_COUNT ||
+	    a->count > INT64_MAX / 8 || (!a->buffer && a->count) || !window ||
+	    &window->rma->base != comm->onesided ||
+	    atomic_load_explicit(&window->closing, memory_order_acquire))
+		return false;
+	bytes = a->count * batoni_datatype_sizes[a->type];
+	there = window->peers[a->peer].bytes;
+	return more->offset <= there && bytes <= there - more->offset;
+}
+
 enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
                  enum baton_datatype type, int peer,
@@ -191,6 +256,12 @@ baton_put_signal(const void *local_buffer, size_t count,
 	enum baton_status status;
 	size_t bytes = 0;
 
+	if (likely(batoni_is_usual(comm, options) && !flags &&
+	           put_fine(comm, &a, &more) &&
+	           put_directly(BATONI_KIND_PUT, &a,
+	                        count * batoni_datatype_sizes[type], &more,
+	                        comm) == BATON_OK))
+		return BATON_OK;
 	status = batoni_check_target("baton_put_signal", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_layer("baton_put_signal", comm);
@@ -259,6 +330,36 @@ check_descs(const struct baton_comm *comm, size_t desc_count,
 	return status;
 }
 
+/* OK, or AGAIN: not the usual case. */
+BATONI_ALWAYS_INLINE enum baton_status
+wait_directly(const struct baton_wait_signal_desc *desc,
+              struct baton_comm *comm, baton_stream stream,
+              const struct baton_op_options *options, baton_request *request_p)
+{
+	struct batoni_op *op = batoni_direct_begin(comm, stream);
+	enum baton_status status;
+	baton_request request;
+
+	if (unlikely(!op))
+		return BATON_ERR_AGAIN;
+	op->transfer.buffer = NULL;
+	op->transfer.bytes = 0;
+	op->transfer.peer = desc->peer;
+	op->transfer.tag = 0;
+	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_WAIT,
+	                   BATONI_FLAG_ONESIDED, comm, stream, options);
+	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
+	if (unlikely(status == BATON_ERR_AGAIN)) {
+		batoni_pool_return_driving(&comm->pool, op);
+		batoni_leave();
+		return status;
+	}
+	request = batoni_direct_end(op, status, request_p != NULL);
+	if (request_p)
+		*request_p = request;
+	return BATON_OK;
+}
+
 /* The rank that all descriptors name, or -1. */
 static int
 common_peer(size_t desc_count, const struct baton_wait_signal_desc *descs)
@@ -283,6 +384,13 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 	                             .request_p = request_p};
 	enum baton_status status;
 
+	if (likely(batoni_is_usual(comm, options) && desc_count == 1 && descs &&
+	           counter_fine(comm, descs->peer, descs->signal_index,
+	                        descs->context) &&
+	           descs->op_count >= 1 &&
+	           wait_directly(descs, comm, stream, options, request_p) ==
+	                   BATON_OK))
+		return BATON_OK;
 	status = batoni_check_target("baton_wait_signal", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_layer("baton_wait_signal", comm);

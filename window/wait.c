@@ -36,7 +36,8 @@
  * Threads.  The driver, except that enqueuing threads take nodes and give them back
  * (describe, forget): the free list and the marks that find counters named twice are
  * under nodes_lock, a leaf.  A node off the free list is the enqueuer's until its
- * record is published, then the driver's.
+ * record is published, then the driver's.  The driver keeps one node apart, so that
+ * one wait after the other for one counter takes no lock.
  */
 #include "window.h"
 
@@ -88,18 +89,19 @@ batoni_waits_open(struct batoni_rma *rma)
 	batoni_list_init(&rma->waits);
 	pthread_mutex_init(&rma->nodes_lock, NULL);
 	rma->counters = batoni_alloc(counters, sizeof(*rma->counters));
-	rma->nodes = batoni_alloc((size_t)nodes + 1, sizeof(*rma->nodes));
+	rma->nodes = batoni_alloc((size_t)nodes + 2, sizeof(*rma->nodes));
 	if (!rma->counters || !rma->nodes) {
 		waits_free(rma);
 		return BATON_ERR_NOMEM;
 	}
 	for (size_t i = 0; i < counters; i++)
 		batoni_list_init(&rma->counters[i].nodes);
-	for (uint32_t i = 1; i <= nodes; i++) {
+	for (uint32_t i = 1; i <= nodes + 1; i++) {
 		batoni_list_init(&rma->nodes[i].link);
 		rma->nodes[i].next = i < nodes ? i + 1 : 0;
 	}
 	rma->free_node = 1;
+	rma->spare_node = nodes + 1;
 	return BATON_OK;
 }
 
@@ -140,6 +142,16 @@ nodes_return(struct batoni_rma *rma, uint32_t first)
 	rma->nodes[last].next = rma->free_node;
 	rma->free_node = first;
 	pthread_mutex_unlock(&rma->nodes_lock);
+}
+
+/* The same for the driver, who keeps one. */
+static void
+nodes_return_driving(struct batoni_rma *rma, uint32_t first)
+{
+	if (!rma->spare_node && !rma->nodes[first].next)
+		rma->spare_node = first;
+	else
+		nodes_return(rma, first);
 }
 
 /* The node of this counter in the current description, new if need be; 0: none is
@@ -275,7 +287,7 @@ batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	for (uint32_t i = first; i; i = rma->nodes[i].next)
 		if (give_back(rma, &rma->nodes[i]))
 			met = true;
-	nodes_return(rma, first);
+	nodes_return_driving(rma, first);
 	/* Who sleeps on parked waits would not look before the next signal. */
 	if (met)
 		batoni_bell_ring(batoni_bell());
@@ -289,7 +301,7 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 
 	for (uint32_t i = first; i; i = rma->nodes[i].next)
 		batoni_list_remove(&rma->nodes[i].link);
-	nodes_return(rma, first);
+	nodes_return_driving(rma, first);
 	pending->transfer->done_bytes = 0;
 }
 
@@ -417,6 +429,39 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	batoni_list_append(&rma->waits, &pending->link);
 	rma->base.pending++;
 	return BATON_PENDING;
+}
+
+/* All of describe, place and issue, for one counter. */
+enum baton_status
+batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                      const struct baton_wait_signal_desc *desc)
+{
+	struct batoni_pending *pending = &rma->pending[transfer->slot];
+	uint32_t index = batoni_counter_index(
+		rma, desc->peer, desc->signal_index, desc->context);
+	struct batoni_counter *counter = &rma->counters[index];
+	uint64_t units = (uint64_t)desc->op_count;
+	uint32_t first = rma->spare_node;
+	struct batoni_wait_node *node = &rma->nodes[first];
+
+	if (atomic_load_explicit(counter->value, memory_order_acquire) >=
+	    counter->given + units) {
+		counter->given += units;
+		return BATON_OK;
+	}
+	if (first) {
+		rma->spare_node = 0;
+		node->units = units;
+		node->counter = index;
+		node->slot = transfer->slot;
+		pending->wait.nodes = pending->wait.unmet = first;
+		pending->wait.parked = false;
+	} else if (batoni_wait_describe(rma, transfer->slot, 1, desc) !=
+	           BATON_OK) {
+		return BATON_ERR_AGAIN;
+	}
+	batoni_wait_place(rma, transfer);
+	return batoni_onesided_ops.issue(&rma->base, transfer);
 }
 
 enum baton_status

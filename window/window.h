@@ -136,6 +136,7 @@ struct batoni_rma {
 	pthread_mutex_t nodes_lock;      /* guards free_node; a leaf */
 	struct batoni_wait_node *nodes;
 	uint32_t free_node;
+	uint32_t spare_node; /* the driver's own, or 0 */
 	uint64_t descriptions; /* how many there were; guarded by nodes_lock */
 	uint64_t peers_looked_ns; /* when the processes of peers were last looked at */
 
@@ -244,6 +245,11 @@ void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
 enum baton_status batoni_wait_issue(struct batoni_rma *rma,
                                     struct batoni_transfer *transfer);
+/* The driver: a wait for one counter, described, placed and issued.  OK, PENDING;
+ * AGAIN: no node is free, and nothing was done. */
+enum baton_status
+batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                      const struct baton_wait_signal_desc *desc);
 enum baton_status batoni_wait_take_back(struct batoni_rma *rma,
                                         struct batoni_transfer *transfer);
 size_t batoni_waits_test(struct batoni_rma *rma);

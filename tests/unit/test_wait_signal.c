@@ -87,6 +87,9 @@ assert_all_nodes_are_free(void)
 		free++;
 	}
 	ck_assert_uint_eq(free, REQUESTS + RANKS);
+	ck_assert_uint_ne(world.rma.spare_node, 0);
+	ck_assert(batoni_list_empty(
+		&world.rma.nodes[world.rma.spare_node].link));
 }
 
 static void
@@ -290,6 +293,41 @@ START_TEST(description_without_nodes_is_again_and_keeps_none)
 	                 BATON_ERR_AGAIN);
 	describe(slot, 1, two);
 	batoni_wait_forget(&world.rma, slot);
+	while (slot-- > 0)
+		batoni_wait_forget(&world.rma, slot);
+	assert_over();
+}
+END_TEST
+
+START_TEST(waits_for_one_counter_take_what_nodes_there_are)
+{
+	struct baton_wait_signal_desc one = desc(2, 1, 0, 0);
+	struct baton_wait_signal_desc two[] = {desc(1, 0, 0, 0),
+	                                       desc(1, 2, 0, 0)};
+	struct batoni_transfer *transfers = world.transfers;
+	uint32_t slot = 0;
+
+	/* With nobody's node, as it is met. */
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_int_eq(batoni_wait_issue_one(&world.rma, &transfers[0], &one),
+	                 BATON_OK);
+	assert_over();
+	/* 67 nodes: 33 waits of two, one of one, and the driver's own. */
+	for (; slot < (REQUESTS + RANKS) / 2; slot++)
+		describe(slot, 2, two);
+	for (uint32_t i = slot; i < slot + 3; i++) {
+		transfers[i].direction = BATONI_WAIT;
+		ck_assert_int_eq(
+			batoni_wait_issue_one(&world.rma, &transfers[i], &one),
+			i < slot + 2 ? BATON_PENDING : BATON_ERR_AGAIN);
+	}
+	ck_assert_uint_eq(world.rma.base.pending, 2);
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, slot, BATON_OK);
+	ck_assert_int_eq(take_back(slot + 1), BATON_ERR_CANCELED);
 	while (slot-- > 0)
 		batoni_wait_forget(&world.rma, slot);
 	assert_over();
@@ -501,6 +539,31 @@ model_places(uint32_t slot, uint64_t order)
 	model[slot].order = order;
 }
 
+/* Described, placed and issued at once. */
+static void
+model_issues_one(uint32_t slot, uint64_t order)
+{
+	struct baton_wait_signal_desc one = desc(1 + rand() % 3,
+	                                         rand() % RANKS, 0, 0);
+	enum baton_status status;
+	bool met;
+
+	world.transfers[slot].direction = BATONI_WAIT;
+	status = batoni_wait_issue_one(&world.rma, &world.transfers[slot], &one);
+	if (status == BATON_ERR_AGAIN)
+		return;
+	for (int rank = 0; rank < RANKS; rank++) {
+		model[slot].units[rank] =
+			rank == one.peer ? (uint64_t)one.op_count : 0;
+		given[rank] += model[slot].units[rank];
+		model[slot].target[rank] = given[rank];
+	}
+	model[slot].order = order;
+	met = model_met(slot);
+	ck_assert_int_eq(status, met ? BATON_OK : BATON_PENDING);
+	model[slot].state = met ? FREE : ISSUED;
+}
+
 static void
 model_tests(void)
 {
@@ -526,7 +589,9 @@ model_moves(uint32_t slot, uint64_t order)
 {
 	bool early = rand() % 3 == 0;
 
-	if (model[slot].state == FREE) {
+	if (model[slot].state == FREE && early) {
+		model_issues_one(slot, order);
+	} else if (model[slot].state == FREE) {
 		model_places(slot, order);
 	} else if (model[slot].state == PLACED && early) {
 		batoni_wait_unplace(&world.rma, &world.transfers[slot]);
@@ -594,6 +659,7 @@ main(void)
 		wait_that_is_never_issued_gives_its_units_back,
 		wait_that_is_met_by_now_is_not_taken_back,
 		description_without_nodes_is_again_and_keeps_none,
+		waits_for_one_counter_take_what_nodes_there_are,
 		every_failed_allocation_of_open_is_nomem_and_leaks_nothing,
 		wait_is_parked_once_a_test_has_found_it_unmet,
 		wait_that_messages_may_end_is_not_parked,

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The usual way of an operation, for those who enqueue: on a host stream that is
+ * idle, with nothing before it in its FIFO and nobody else driving, it goes from the
+ * call straight to who carries it out (direct.c: the transport; window/calls.c: the
+ * one-sided layer).  Everything else, refusals included, is enqueue.c's, which does
+ * all of this in general; here it is unfolded, because a small message has 20 ns for
+ * both its ends.
+ *
+ *   if (batoni_is_usual(...) && (op = batoni_direct_begin(comm, stream))) {
+ *           op->transfer.buffer = ..., bytes, peer and tag;
+ *           batoni_direct_fill(op, ...);
+ *           request = batoni_direct_end(op, status of issue, ...);
+ *   }
+ *
+ * The driver's lock is held from begin to end.  An operation that ends within issue
+ * was never on its stream, never counted, and nobody has seen it: its word is written
+ * once, by a plain store.
+ */
+#ifndef BATONI_DIRECT_H
+#define BATONI_DIRECT_H
+
+#include "core.h"
+
+/* Arguments travel as scalars here: a struct would be stored and loaded again. */
+#define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* What all kinds of operations ask of communicator and options. */
+BATONI_ALWAYS_INLINE bool
+batoni_is_usual(const struct baton_comm *comm,
+                const struct baton_op_options *options)
+{
+	return comm && comm->plain && batoni_may_call() &&
+	       !batoni_thread.groups &&
+	       atomic_load_explicit(&comm->status, memory_order_relaxed) ==
+	               BATON_OK &&
+	       (!options || (options->size == sizeof(*options) &&
+	                     !(options->flags & ~BATON_OP_DETACHED) &&
+	                     options->timeout_ns == 0 && !options->queue));
+}
+
+/* A record and the driver's lock, if it can be issued here and now. */
+BATONI_ALWAYS_INLINE struct batoni_op *
+batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
+{
+	const struct batoni_engine *e = &batoni_engine;
+	struct batoni_op *op = NULL;
+
+	if (unlikely(comm->device_ops->stream_check(comm->device, stream,
+	                                            false) != BATON_OK) ||
+	    unlikely(!batoni_try()))
+		return NULL;
+	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
+	           comm->fifos.live == 0 && comm->breaking == BATON_OK &&
+	           comm->any_drives &&
+	           comm->device_ops->stream_idle(comm->device, stream) ==
+	                   BATON_OK))
+		op = batoni_pool_take_driving(&comm->pool);
+	if (unlikely(!op))
+		batoni_leave();
+	return op;
+}
+
+BATONI_ALWAYS_INLINE void
+batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
+                   enum batoni_direction direction, unsigned flags,
+                   struct baton_comm *comm, baton_stream stream,
+                   const struct baton_op_options *options)
+{
+	bool detached = options && options->flags;
+	uint32_t slot = batoni_pool_slot(&comm->pool, op);
+
+	op->comm = comm;
+	op->transfer.done_bytes = 0;
+	op->transfer.stream = stream;
+	op->transfer.native_call = NULL;
+	op->transfer.slot_direction = slot | (uint32_t)direction << 24;
+	op->item.next = NULL;
+	op->item.reached = batoni_reached_inline;
+	op->item.word = detached ? NULL : &comm->pool.words[slot];
+	op->item.value = comm->pool.values[slot];
+	op->item.flags = BATONI_ITEM_PASSED;
+	op->kind = (uint8_t)kind;
+	op->state = BATONI_ISSUED;
+	op->flags = (uint16_t)(BATONI_FLAG_REACHED | flags |
+	                       (detached ? BATONI_FLAG_DETACHED : 0u));
+	op->user_data = options ? options->user_data : 0;
+	op->timeout_ns = 0;
+	op->queue = NULL;
+	op->group_of = NULL;
+}
+
+/* Issue has said status.  Gives the lock up.  The handle, or the null one if nobody
+ * wants it. */
+BATONI_ALWAYS_INLINE baton_request
+batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
+{
+	struct baton_comm *comm = op->comm;
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+	uint64_t wanted = handle ? BATONI_OP_HANDLE : 0;
+	baton_request request = handle ? batoni_op_handle(op, word)
+	                               : BATON_REQUEST_NULL;
+
+	op->status = status;
+	if (likely(status == BATON_OK)) {
+		op->state = BATONI_ENDED;
+		if (handle)
+			atomic_store_explicit(&op->word,
+			                      word | wanted | BATONI_OP_DONE,
+			                      memory_order_release);
+		else
+			batoni_pool_return_driving(&comm->pool, op);
+	} else {
+		atomic_store_explicit(&op->word,
+		                      word | wanted | BATONI_OP_ENGINE |
+		                              BATONI_OP_STREAM,
+		                      memory_order_release);
+		batoni_op_place_direct(op);
+		if (unlikely(status != BATON_PENDING))
+			batoni_op_complete(op, status);
+	}
+	batoni_leave_enqueue();
+	return request;
+}
+
+#endif
