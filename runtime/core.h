@@ -105,10 +105,12 @@ struct batoni_engine {
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
 	alignas(64) _Atomic uint32_t turn; /* futex of the sleepers */
+	_Atomic uint32_t thread_rung; /* futex of the engine's thread */
 	atomic_bool stopping;
 };
 
-/* The driver dozes, holding the lock: nothing moves until somebody calls. */
+/* The driver dozes, holding the lock: nothing moves until somebody calls, or all that
+ * he looks for now and then is messages of the one-sided layer. */
 #define BATONI_DOZE_DRIVER 1u
 /* The engine's thread sleeps, not holding it. */
 #define BATONI_DOZE_THREAD 2u
@@ -146,15 +148,16 @@ enum baton_status batoni_stream_state(struct baton_comm *comm,
 
 /* ---- wait.c ---- */
 
-/* Wake who dozes. */
+/* Sleep on a word of this process unless it is not `value` any more; NEVER: for
+ * good.  Wake all who do. */
+void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
+void batoni_futex_wake(_Atomic uint32_t *word);
+/* Wake the driver who dozes. */
 void batoni_ring(void);
 /* Wake the hosts that wait for a turn. */
 void batoni_wake_sleepers(void);
 /* Is something left for a driver to do that no transport knows of? */
 bool batoni_work_left(void);
-/* Sleep on the doorbell, announced by `who`, unless there is work or it has been rung
- * since it was `rung`. */
-void batoni_doze(unsigned who, uint32_t rung, uint64_t nap_ns);
 /* What the doorbell is now: read before the last look for work. */
 uint32_t batoni_rung(void);
 /* The driver: want to be woken by signals, if waits for them are all there is of some
@@ -162,9 +165,15 @@ uint32_t batoni_rung(void);
  * and call batoni_unlisten after the nap. */
 bool batoni_listen(unsigned who);
 void batoni_unlisten(unsigned who);
-/* The earliest deadline of an operation (driver); true if some transport has to be
- * looked at for things to go on. */
-bool batoni_must_look(uint64_t *deadline_p);
+
+enum batoni_look {
+	BATONI_LOOK_WHEN_RUNG, /* nothing goes on unless somebody calls */
+	BATONI_LOOK_AT_TIMES,  /* signals may come by message */
+	BATONI_LOOK_AGAIN      /* a transport has to be looked at for things to go on */
+};
+
+/* And the earliest deadline of an operation; the driver. */
+enum batoni_look batoni_what_to_look_at(uint64_t *deadline_p);
 /* Nanoseconds from now until then, `most` at most. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
 /* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
@@ -177,6 +186,8 @@ bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
 
 /* There is a thread of the engine from now on.  OK, SYSTEM. */
 enum baton_status batoni_engine_start(void);
+/* Wake it from a nap. */
+void batoni_ring_thread(void);
 /* Wake it out of its deep sleep. */
 void batoni_wake_thread(void);
 
@@ -200,21 +211,18 @@ batoni_try_or_take(void)
 	return batoni_try();
 }
 
-/* Sequentially consistent, so that either this thread sees what was left in the
- * inbox, or he who left it sees the lock free (he looks after his push, which is
- * a read-modify-write). */
+/* Sequentially consistent, store and loads, so that either this thread sees what was
+ * left in the inbox, or he who left it sees the lock free (he looks after his push,
+ * which is a read-modify-write). */
 static inline void
 batoni_leave(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
 	atomic_store(&e->driver, 0);
-	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed) ||
-	             atomic_load_explicit(&e->posted, memory_order_relaxed) ||
-	             atomic_load_explicit(&e->attention,
-	                                  memory_order_relaxed) ||
-	             atomic_load_explicit(&e->sleepers, memory_order_relaxed) ||
-	             atomic_load_explicit(&e->deep, memory_order_relaxed)))
+	if (unlikely(atomic_load(&e->inbox) || atomic_load(&e->posted) ||
+	             atomic_load(&e->attention) || atomic_load(&e->sleepers) ||
+	             atomic_load(&e->deep)))
 		batoni_left();
 }
 

@@ -94,9 +94,10 @@ batoni_post(struct batoni_op *op)
 
 	push(&e->posted, op, &op->posted);
 	dozing = atomic_load(&e->dozing);
-	if ((dozing & BATONI_DOZE_DRIVER) ||
-	    ((dozing & BATONI_DOZE_THREAD) && !atomic_load(&e->driver)))
+	if (dozing & BATONI_DOZE_DRIVER)
 		batoni_ring();
+	else if ((dozing & BATONI_DOZE_THREAD) && !atomic_load(&e->driver))
+		batoni_ring_thread();
 }
 
 void

@@ -4,15 +4,21 @@
  *
  * It naps between passes: short while events come or bytes move, a tick (below a
  * millisecond) when it only waits for peers or when a host drives.  LINGER_TICKS
- * ticks after the last operation has ended it sleeps for good, and the first
- * enqueue that leaves something pending wakes it; a lingering one is never woken
- * by an enqueue, since a wake costs the enqueuer some microseconds.  A device that
- * posts (a trigger fired, a launched function returned) wakes it from any nap.
+ * ticks after the last operation has ended, or some after a host has begun to doze at
+ * the wheel, it sleeps for good.  The first enqueue that leaves something pending wakes it,
+ * and so does a host that goes away from something pending; a lingering one is never
+ * woken by those, since a wake costs the waker some microseconds.  A device that posts
+ * (a trigger fired, a launched function returned) wakes it from any nap.
  *
  * Where waits for signals are all that is pending, and only stores of peers can end
  * them ("parked"), it sleeps for good too, but listens: the peer that signals rings
  * the bell (shm.h).  It wakes by itself for deadlines, and now and then to see
  * whether the peers' processes are still there.
+ *
+ * It sleeps on a word of its own, so that what wakes a dozing host does not wake it;
+ * only when it listens on the process's bell.  Who wants to wake it adds to its word
+ * and then looks whether it listens.  It sets that bit before its last look at `deep`,
+ * which he has cleared first: one sees the other.
  */
 #include "core.h"
 
@@ -25,8 +31,10 @@
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
 #define NAP_WATCHING_NS 4000000u /* while messages may come, and nothing is pending */
-#define NAP_LISTENING_NS 250000000u
+#define NAP_STANDING_NS 2000000u /* while only messages can end what is pending */
+#define NAP_LISTENING_NS 1000000000u
 #define LINGER_TICKS 20u
+#define BEHIND_TICKS 3u /* behind a host that dozes: he will have us woken */
 #define SPINS 30u /* passes without events, after some, before a nap */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,17 +56,36 @@ anything_moving(void)
 
 /* Operations that peers may end at any time; not the mere chance of a message. */
 static bool
-anything_pending(void)
+is_pending(const struct baton_comm *comm)
 {
+	const struct batoni_onesided *onesided = comm->onesided;
+
+	return comm->active > comm->held + (onesided ? onesided->parked : 0);
+}
+
+/* And nothing but messages of the one-sided layer brings their end. */
+static bool
+is_standing(const struct baton_comm *comm)
+{
+	return comm->onesided && comm->onesided->standing &&
+	       comm->transport->in_flight == comm->onesided->standing;
+}
+
+static uint64_t
+longest_nap(void)
+{
+	uint64_t most = NAP_WATCHING_NS;
+
+	if (anything_moving())
+		return NAP_MOVING_NS;
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		if (comm->active > comm->held +
-		                           (comm->onesided
-		                                    ? comm->onesided->parked
-		                                    : 0))
-			return true;
+		if (is_pending(comm) && !is_standing(comm))
+			return TICK_NS;
+		if (is_pending(comm))
+			most = NAP_STANDING_NS;
 	}
-	return false;
+	return most;
 }
 
 static bool
@@ -94,53 +121,114 @@ thread_drive(uint64_t nap_ns)
 			idle++;
 		}
 	}
-	most = anything_moving()    ? NAP_MOVING_NS
-	       : anything_pending() ? TICK_NS
-	                            : NAP_WATCHING_NS;
+	most = longest_nap();
 	nap_ns = events ? NAP_MIN_NS : nap_ns * 2;
 	if (nap_ns > most)
 		nap_ns = most;
-	batoni_must_look(&deadline);
+	batoni_what_to_look_at(&deadline);
 	if (deadline != BATONI_NEVER)
 		nap_ns = batoni_time_left(batoni_now_ns(), deadline, nap_ns);
 	return nap_ns ? nap_ns : 1000u;
 }
 
 void
+batoni_ring_thread(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	atomic_fetch_add(&e->thread_rung, 1);
+	batoni_futex_wake(&e->thread_rung);
+	if (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD)
+		batoni_ring();
+}
+
+void
 batoni_wake_thread(void)
 {
 	atomic_store(&batoni_engine.deep, false);
-	batoni_ring();
+	batoni_ring_thread();
 }
 
-/* From the moment that we have had the lock with `deep` set, an enqueuer that
- * leaves something pending sees it: he has the lock after us. */
+/* He who leaves work looks at `dozing` after his push, as we look for work after
+ * announcing. */
+static bool
+announce(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	atomic_fetch_or(&e->dozing, BATONI_DOZE_THREAD);
+	return !batoni_work_left() && !atomic_load(&e->stopping);
+}
+
+static void
+renounce(void)
+{
+	atomic_fetch_and(&batoni_engine.dozing, ~BATONI_DOZE_THREAD);
+}
+
+/* Unless it has been rung for since it was `rung`. */
+static void
+nap(uint32_t rung, uint64_t nap_ns)
+{
+	if (announce())
+		batoni_futex_wait(&batoni_engine.thread_rung, rung, nap_ns);
+	renounce();
+}
+
+/* With the lock, and `deep` set: an enqueuer that leaves something pending sees that,
+ * since he has the lock after us.  Gives the lock up. */
+static void
+sleep_idle(uint32_t rung)
+{
+	struct batoni_engine *e = &batoni_engine;
+	uint64_t nap_ns = BATONI_NEVER, deadline;
+	uint32_t bell = batoni_rung();
+	bool listens = batoni_listen(BATONI_DOZE_THREAD);
+	bool idle;
+
+	if (listens) {
+		if (batoni_pass() && atomic_load(&e->sleepers))
+			batoni_wake_sleepers();
+		batoni_what_to_look_at(&deadline);
+		nap_ns = batoni_time_left(batoni_now_ns(), deadline,
+		                          NAP_LISTENING_NS);
+	}
+	idle = atomic_load(&e->thread_working) == 0;
+	batoni_leave();
+	if (idle && nap_ns && announce() && atomic_load(&e->deep)) {
+		if (listens)
+			batoni_bell_sleep(batoni_bell(), bell, nap_ns);
+		else
+			batoni_futex_wait(&e->thread_rung, rung, nap_ns);
+	}
+	renounce();
+	if (listens)
+		batoni_unlisten(BATONI_DOZE_THREAD);
+}
+
+/* A host drives, and dozes: he looks at `deep` when he has given the lock up, as we
+ * look for him after setting it. */
+static void
+sleep_behind(uint32_t rung)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (announce() && atomic_load(&e->deep) && atomic_load(&e->driver))
+		batoni_futex_wait(&e->thread_rung, rung, BATONI_NEVER);
+	renounce();
+}
+
 static void
 sleep_deep(void)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t nap_ns = BATONI_NEVER, deadline;
-	bool listens, idle;
-	uint32_t rung;
+	uint32_t rung = atomic_load(&e->thread_rung);
 
 	atomic_store(&e->deep, true);
-	if (batoni_try()) {
-		rung = batoni_rung();
-		listens = batoni_listen(BATONI_DOZE_THREAD);
-		if (listens) {
-			if (batoni_pass() && atomic_load(&e->sleepers))
-				batoni_wake_sleepers();
-			batoni_must_look(&deadline);
-			nap_ns = batoni_time_left(batoni_now_ns(), deadline,
-			                          NAP_LISTENING_NS);
-		}
-		idle = atomic_load(&e->thread_working) == 0;
-		batoni_leave();
-		if (idle && nap_ns)
-			batoni_doze(BATONI_DOZE_THREAD, rung, nap_ns);
-		if (listens)
-			batoni_unlisten(BATONI_DOZE_THREAD);
-	}
+	if (batoni_try())
+		sleep_idle(rung);
+	else if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+		sleep_behind(rung);
 	atomic_store(&e->deep, false);
 }
 
@@ -158,7 +246,7 @@ thread_main(void *unused)
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 	while (!atomic_load(&e->stopping)) {
 		uint64_t passes = atomic_load(&e->host_passes);
-		uint32_t rung = batoni_rung();
+		uint32_t rung = atomic_load(&e->thread_rung);
 
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
@@ -166,7 +254,10 @@ thread_main(void *unused)
 			nap_ns = NAP_MIN_NS;
 			continue;
 		}
-		if (passes != seen_passes || !batoni_try()) {
+		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) {
+			nap_ns = TICK_NS;
+			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
+		} else if (passes != seen_passes || !batoni_try()) {
 			nap_ns = TICK_NS; /* a host drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
@@ -183,7 +274,7 @@ thread_main(void *unused)
 			batoni_leave();
 		}
 		seen_passes = passes;
-		batoni_doze(BATONI_DOZE_THREAD, rung, nap_ns);
+		nap(rung, nap_ns);
 	}
 	return NULL;
 }
@@ -222,6 +313,6 @@ batoni_engine_stop(void)
 	if (!join)
 		return;
 	atomic_store(&batoni_engine.stopping, true);
-	batoni_ring();
+	batoni_ring_thread();
 	pthread_join(thread, NULL);
 }

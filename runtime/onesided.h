@@ -82,6 +82,9 @@ struct batoni_onesided {
 	 * other ranks into our segment can end, or deadlines.  The engine may sleep
 	 * when all of a communicator's operations are such, and listens. */
 	uint32_t parked;
+	/* Receives at the transport that stand there for whatever may come: the engine
+	 * looks for those now and then only. */
+	uint32_t standing;
 	int signals_max, contexts_max;
 	/* For baton_comm_query: BATON_WINDOW_PATH_* bits. */
 	unsigned signal_paths, window_paths;

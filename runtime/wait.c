@@ -4,10 +4,12 @@
  *
  * A host that waits drives if nobody does.  A driver whose transports have nothing
  * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
- * work rings.  Hosts that wait while another drives sleep on `turn`, for a
- * millisecond at most; a driver that completed something or goes away wakes them.
- * A driver that finds nothing for long (about a millisecond) yields its core
- * between passes, for the peers that it may be waiting for.
+ * work rings, and so does the peer whose signal is waited for.  Where signals may
+ * come by message, he looks for those every millisecond or two.  Hosts that wait while
+ * another drives sleep on `turn`, for a millisecond at most unless he dozes; a driver
+ * that completed something or goes away wakes them.  A driver that finds nothing for
+ * long (about a millisecond) yields its core between passes, for the peers that it may
+ * be waiting for.
  *
  * No wake-up is lost: who sleeps announces himself (dozing, sleepers) and then
  * looks for work; who leaves work pushes it and then looks for sleepers; both by
@@ -24,13 +26,14 @@
 #define TURN_SPINS 200u  /* looks before a sleep while another drives */
 #define QUIET_SPINS 500u /* passes without events before a doze */
 #define YIELD_PASSES 10000u
-#define DOZE_MAX_NS 100000000u
+#define DOZE_MAX_NS 1000000000u /* also: how often peers' processes are looked at */
+#define DOZE_MESSAGES_NS 2000000u /* where signals may come by message */
 #define TURN_MAX_NS 1000000u
 
 /* ---- sleeping and waking ---- */
 
-static void
-futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
+void
+batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
 {
 	struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u),
 	                       .tv_nsec = (long)(nap_ns % 1000000000u)};
@@ -39,8 +42,8 @@ futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
 	        nap_ns == BATONI_NEVER ? NULL : &nap, NULL, 0);
 }
 
-static void
-futex_wake(_Atomic uint32_t *word)
+void
+batoni_futex_wake(_Atomic uint32_t *word)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -80,7 +83,7 @@ void
 batoni_wake_sleepers(void)
 {
 	atomic_fetch_add(&batoni_engine.turn, 1);
-	futex_wake(&batoni_engine.turn);
+	batoni_futex_wake(&batoni_engine.turn);
 }
 
 bool
@@ -90,21 +93,6 @@ batoni_work_left(void)
 
 	return atomic_load(&e->inbox) || atomic_load(&e->posted) ||
 	       atomic_load(&e->attention) || atomic_load(&e->takers);
-}
-
-/* He who leaves work looks at `dozing` after his push, as we look for work after
- * announcing.  For ever is for the engine's thread in its deep sleep, which ends
- * when `deep` is cleared (before the ring). */
-void
-batoni_doze(unsigned who, uint32_t rung, uint64_t nap_ns)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	atomic_fetch_or(&e->dozing, who);
-	if (!batoni_work_left() && !atomic_load(&e->stopping) &&
-	    (nap_ns != BATONI_NEVER || atomic_load(&e->deep)))
-		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
-	atomic_fetch_and(&e->dozing, ~who);
 }
 
 /* ---- hosts that wait ---- */
@@ -120,30 +108,42 @@ relax(void)
 #endif
 }
 
-/* The earliest deadline of an operation, and whether some transport has to be
- * looked at for things to go on. */
-bool
-batoni_must_look(uint64_t *deadline_p)
+static enum batoni_look
+what_to_look_at_of(const struct baton_comm *comm)
 {
+	const struct batoni_transport *transport = comm->transport;
+	const struct batoni_onesided *onesided = comm->onesided;
+	uint32_t standing = onesided ? onesided->standing : 0;
+
+	if (comm->marked || transport->moving ||
+	    (onesided && onesided->moving))
+		return BATONI_LOOK_AGAIN;
+	if (transport->quiet || transport->in_flight == 0)
+		return BATONI_LOOK_WHEN_RUNG;
+	return transport->in_flight > standing ? BATONI_LOOK_AGAIN
+	                                       : BATONI_LOOK_AT_TIMES;
+}
+
+enum batoni_look
+batoni_what_to_look_at(uint64_t *deadline_p)
+{
+	enum batoni_look most = BATONI_LOOK_WHEN_RUNG;
 	uint64_t earliest = BATONI_NEVER;
-	bool look = false;
 
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		const struct batoni_transport *transport = comm->transport;
+		enum batoni_look look;
 
 		if (!batoni_may_drive(comm))
 			continue;
-		if (comm->marked ||
-		    (transport->quiet ? transport->moving
-		                      : transport->in_flight) != 0 ||
-		    (comm->onesided && comm->onesided->moving))
-			look = true;
+		look = what_to_look_at_of(comm);
+		if (look > most)
+			most = look;
 		if (comm->deadline_next < earliest)
 			earliest = comm->deadline_next;
 	}
 	*deadline_p = earliest;
-	return look;
+	return most;
 }
 
 uint64_t
@@ -154,39 +154,64 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	return then - now < most ? then - now : most;
 }
 
+/* He who leaves work looks at `dozing` after his push, as we look for work after
+ * announcing. */
+static void
+doze(uint32_t rung, uint64_t nap_ns)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
+	if (!batoni_work_left() && !atomic_load(&e->stopping))
+		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
+	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
+}
+
 /* Sleep with the lock, for there is nothing to look at.  Returns the events of the
  * last look, which is taken when signals are what would wake us. */
 static size_t
-doze_driving(uint64_t deadline, uint64_t limit_ns)
+doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
 	uint32_t rung = batoni_rung();
 	bool listens = batoni_listen(BATONI_DOZE_DRIVER);
 	size_t events = listens ? batoni_pass() : 0;
 	uint64_t nap;
 
-	nap = batoni_time_left(batoni_now_ns(), deadline, DOZE_MAX_NS);
+	nap = batoni_time_left(batoni_now_ns(), deadline, most_ns);
 	if (limit_ns != BATONI_NEVER)
 		nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
 	if (nap && !events)
-		batoni_doze(BATONI_DOZE_DRIVER, rung, nap);
+		doze(rung, nap);
 	if (listens)
 		batoni_unlisten(BATONI_DOZE_DRIVER);
 	return events;
 }
 
-/* Nothing happened in the last `idle` passes. */
-static void
+/* Nothing happened in the last `idle` passes.  Returns how many that are to be called
+ * now: none after events, and as few as lead here again when it was a doze. */
+static unsigned
 rest(unsigned idle, uint64_t limit_ns)
 {
+	enum batoni_look look = BATONI_LOOK_AGAIN;
 	uint64_t deadline;
+	size_t events;
 
-	if (idle % QUIET_SPINS == 0 && !batoni_must_look(&deadline)) {
-		if (doze_driving(deadline, limit_ns) &&
-		    atomic_load(&batoni_engine.sleepers))
-			batoni_wake_sleepers();
-	} else if (idle > YIELD_PASSES) {
-		sched_yield();
+	if (idle % QUIET_SPINS == 0)
+		look = batoni_what_to_look_at(&deadline);
+	if (look == BATONI_LOOK_AGAIN ||
+	    (look == BATONI_LOOK_AT_TIMES && idle <= YIELD_PASSES)) {
+		if (idle > YIELD_PASSES)
+			sched_yield();
+		return idle;
 	}
+	events = doze_driving(deadline, limit_ns,
+	                      look == BATONI_LOOK_AT_TIMES ? DOZE_MESSAGES_NS
+	                                                   : DOZE_MAX_NS);
+	if (!events)
+		return idle - 1;
+	if (atomic_load(&batoni_engine.sleepers))
+		batoni_wake_sleepers();
+	return 0;
 }
 
 /* Drive until it is ready (OK) or the time is up (PENDING), or until another thread
@@ -210,7 +235,7 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 		                                  memory_order_relaxed)))
 			return BATON_ERR_AGAIN;
 		if (!events) {
-			rest(++idle, limit_ns);
+			idle = rest(idle + 1, limit_ns);
 			continue;
 		}
 		idle = 0;
@@ -221,22 +246,24 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 
 /* Another thread drives: sleep until it has done something or gone away. */
 static bool
-await_turn(bool (*ready)(void *, bool), void *arg)
+await_turn(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint32_t turn = atomic_load(&e->turn);
-
 	bool is_ready;
+	uint64_t nap;
 
 	atomic_fetch_add(&e->sleepers, 1);
 	is_ready = ready(arg, false);
-	if (!is_ready && atomic_load(&e->driver))
+	if (!is_ready && atomic_load(&e->driver)) {
 		/* Who dozes wakes us when something ends, and there is nothing to
 		 * take over from him meanwhile. */
-		futex_wait(&e->turn, turn,
-		           atomic_load(&e->dozing) & BATONI_DOZE_DRIVER
-		                   ? DOZE_MAX_NS
-		                   : TURN_MAX_NS);
+		nap = atomic_load(&e->dozing) & BATONI_DOZE_DRIVER ? DOZE_MAX_NS
+		                                                   : TURN_MAX_NS;
+		if (limit_ns != BATONI_NEVER)
+			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
+		batoni_futex_wait(&e->turn, turn, nap);
+	}
 	atomic_fetch_sub(&e->sleepers, 1);
 	return is_ready;
 }
@@ -266,12 +293,13 @@ batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
 		}
 		if (ready(arg, false))
 			return true;
-		if (limit_ns != BATONI_NEVER && spins % 16 == 15 &&
+		if (limit_ns != BATONI_NEVER &&
+		    (spins % 16 == 15 || spins >= TURN_SPINS) &&
 		    batoni_real_ns() >= limit_ns)
 			return false;
 		if (spins < TURN_SPINS)
 			relax();
-		else if (await_turn(ready, arg))
+		else if (await_turn(ready, arg, limit_ns))
 			return true;
 	}
 }

@@ -233,6 +233,8 @@ receive_ended(struct batoni_rma *rma, struct source *source,
 {
 	assert(source->lent && rma->messages->lent > 0);
 	rma->messages->lent--;
+	if (source->state == SOURCE_HEADER)
+		rma->base.standing--;
 	source->lent = false;
 	source->asked = false;
 	source->status = status;
@@ -250,6 +252,8 @@ post(struct batoni_rma *rma, struct source *source, enum source_state state)
 	source->state = state;
 	source->lent = true;
 	rma->messages->lent++;
+	if (state == SOURCE_HEADER)
+		rma->base.standing++;
 	status = rma->transport->ops->issue(rma->transport, receive);
 	if (status != BATON_PENDING)
 		receive_ended(rma, source, status);

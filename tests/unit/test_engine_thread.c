@@ -135,6 +135,28 @@ START_TEST(enqueue_wakes_the_engine_thread_even_if_another_places_it)
 }
 END_TEST
 
+START_TEST(engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	pthread_t host;
+
+	transport.base.quiet = true;
+	keep_thread_busy();
+	busy.base.quiet = true;
+	host = thread_of(wait_for, &a);
+	await_deep_sleep();
+	ck_assert(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER);
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	pthread_join(host, NULL);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	while (sem_trywait(&busy.tested) == 0)
+		;
+	/* Nobody calls any more. */
+	await_tests(3);
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
 START_TEST(engine_that_was_stopped_leaves_progress_to_calls)
 {
 	struct baton_comm_options options = scripted_options();
@@ -166,6 +188,7 @@ main(void)
 		engine_thread_leaves_communicators_of_callers_alone,
 		enqueue_wakes_the_engine_thread,
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
+		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 

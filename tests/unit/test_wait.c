@@ -37,30 +37,40 @@ wait_arg(void *arg)
 	sem_wait(arg);
 }
 
+/* A quiet transport's transfers end only within calls. */
 static void
-issue_posts(struct scripted *scripted, struct batoni_transfer *transfer)
+issue_ends_the_other(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	(void)transfer;
+	scripted_end(scripted, scripted_live(scripted, BATONI_RECV, 1), 8,
+	             BATON_OK);
 	sem_post(scripted->arg);
+}
+
+/* The receive of tag 1, which the driver waits for. */
+static void
+end_by_a_call(pthread_t driver, baton_request *received)
+{
+	baton_request b;
+
+	transport.arg = &gate.entered;
+	transport.on_issue = issue_ends_the_other;
+	b = scripted_send(comm, t, 2, NULL);
+	sem_wait(&gate.entered); /* the driver issued it */
+	assert_waited(driver, received);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	scripted_assert_ended(b, BATON_ERR_CANCELED);
 }
 
 START_TEST(dozing_driver_is_woken_by_an_enqueue)
 {
-	baton_request a = scripted_recv(comm, s, 1, NULL), b;
+	baton_request a = scripted_recv(comm, s, 1, NULL);
 	pthread_t driver;
 
 	transport.base.quiet = true;
 	driver = thread_of(wait_for, &a);
 	await_dozing();
-	transport.arg = &gate.entered;
-	transport.on_issue = issue_posts;
-	b = scripted_send(comm, t, 2, NULL);
-	sem_wait(&gate.entered); /* the driver issued it */
-	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
-	             BATON_OK);
-	assert_waited(driver, &a);
-	ck_assert_int_eq(baton_cancel(b), BATON_OK);
-	scripted_assert_ended(b, BATON_ERR_CANCELED);
+	end_by_a_call(driver, &a);
 }
 END_TEST
 
@@ -124,9 +134,7 @@ START_TEST(dozing_driver_gives_way_to_an_abort)
 	ck_assert_int_eq(baton_comm_abort(aborted), BATON_OK);
 	scripted_assert_ended(b, BATON_ERR_ABORTED);
 	scripted_close(&other, aborted);
-	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
-	             BATON_OK);
-	assert_waited(driver, &a);
+	end_by_a_call(driver, &a);
 }
 END_TEST
 
@@ -202,6 +210,28 @@ START_TEST(wait_runs_out_of_time_although_others_make_progress)
 }
 END_TEST
 
+/* The driver is far away, and others have less time than he. */
+START_TEST(wait_runs_out_of_time_although_the_driver_dozes)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	baton_request b = scripted_recv(comm, t, 3, NULL);
+	uint64_t start = batoni_real_ns();
+	pthread_t driver;
+
+	transport.base.quiet = true;
+	driver = thread_of(wait_for, &a);
+	await_dozing();
+	for (int i = 0; i < 20; i++)
+		ck_assert_int_eq(baton_wait(b, 1000000, NULL), BATON_PENDING);
+	/* He looks up once a second. */
+	ck_assert_uint_lt(batoni_real_ns() - start, 10000000000u);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	ck_assert_int_eq(baton_wait(b, -1, NULL), BATON_ERR_CANCELED);
+	scripted_assert_ended(b, BATON_ERR_CANCELED);
+	end_by_a_call(driver, &a);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -214,6 +244,7 @@ main(void)
 		driver_that_is_busy_gives_way_to_a_destroy,
 		waiting_thread_keeps_no_free_request_from_others,
 		wait_runs_out_of_time_although_others_make_progress,
+		wait_runs_out_of_time_although_the_driver_dozes,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);
