@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 /* Zeroed, aligned to 64 bytes; NULL when there is none (or when told to fail).
- * count times size may not overflow: it gives NULL. */
+ * count times size may not overflow: it gives NULL.  A large block takes memory as
+ * it is touched. */
 void *batoni_alloc(size_t count, size_t size);
 void batoni_free(void *pointer);
 

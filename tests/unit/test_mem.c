@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "mem.h"
 #include "run_tests.h"
+
+/* ThreadSanitizer's calloc writes to all it gives. */
+#if defined(__SANITIZE_THREAD__)
+#define CALLOC_WRITES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CALLOC_WRITES 1
+#endif
+#endif
+#ifndef CALLOC_WRITES
+#define CALLOC_WRITES 0
+#endif
 
 START_TEST(blocks_are_zeroed_and_aligned)
 {
@@ -21,6 +35,38 @@ START_TEST(blocks_are_zeroed_and_aligned)
 			batoni_free(block);
 		}
 	}
+}
+END_TEST
+
+/* Pages of the block that are in memory. */
+static size_t
+resident(unsigned char *block, size_t bytes)
+{
+	static unsigned char pages[1 << 14];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+	size_t before = (uintptr_t)block % page;
+	size_t count = (before + bytes + page - 1) / page;
+
+	ck_assert_uint_le(count, sizeof(pages));
+	ck_assert_int_eq(mincore(block - before, before + bytes, pages), 0);
+	for (size_t i = 0; i < count; i++)
+		n += pages[i] & 1;
+	return n;
+}
+
+START_TEST(a_large_block_takes_memory_as_it_is_touched)
+{
+	const size_t bytes = (size_t)32 << 20;
+	unsigned char *block = batoni_alloc(bytes, 1);
+
+	ck_assert_ptr_nonnull(block);
+	/* What has the allocator's books, and one huge page perhaps. */
+	if (!CALLOC_WRITES)
+		ck_assert_uint_le(resident(block, bytes), 513);
+	ck_assert_uint_eq(block[bytes - 1], 0);
+	memset(block, 0xa5, bytes);
+	ck_assert_uint_gt(resident(block, bytes), 513);
+	batoni_free(block);
 }
 END_TEST
 
@@ -94,6 +140,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		blocks_are_zeroed_and_aligned,
+		a_large_block_takes_memory_as_it_is_touched,
 		empty_block_is_a_block,
 		sizes_that_overflow_give_null,
 		blocks_are_counted,
