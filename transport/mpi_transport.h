@@ -47,6 +47,7 @@
  * - MPICH does not tell the length, and raises the error on the program's
  *   communicators, where it is fatal.
  */
+
 /* What one MPI request is for. */
 enum batoni_mpi_part {
 	BATONI_MPI_SEND,   /* a raw message */
