@@ -20,6 +20,7 @@
  * Locks: `lock` guards the statics below.  It is not held across the engine,
  * whose driver's lock is taken first where both are (close).
  */
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -263,8 +264,11 @@ encode(enum baton_status status, int rank)
 	return (int64_t)status * ((int64_t)1 << 31) + rank;
 }
 
-/* What all ranks must bring alike, and how it is called where they do not. */
+/* What all ranks must bring alike, and how it is called where they do not.  The
+ * version comes first: where it differs, the others may mean something else. */
 enum alike { WIRE, DEVICE, SIGNALS, CONTEXTS, ALIKE };
+
+static_assert(ALIKE <= BATONI_MPI_ALIKE_MAX, "the record has room for them");
 
 static const char *const alike_names[ALIKE] = {
 	[WIRE] = "the version of Baton (the number is its wire format's)",
@@ -307,13 +311,14 @@ agree(MPI_Comm comm, const struct offer *offer)
 {
 	struct {
 		int64_t status;
-		int64_t least[ALIKE], most[ALIKE]; /* most: negatives */
+		int64_t least[BATONI_MPI_ALIKE_MAX];
+		int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
 	} mine, all;
 	int rank, code;
 
 	MPI_Comm_rank(comm, &rank);
 	mine.status = encode(offer->status, rank);
-	for (int i = 0; i < ALIKE; i++)
+	for (int i = 0; i < BATONI_MPI_ALIKE_MAX; i++)
 		mine.least[i] = mine.most[i] = INT64_MAX;
 	if (offer->plan)
 		fill_alike(offer->plan, mine.least);

@@ -32,8 +32,12 @@
 /* Requests that one transfer may have at MPI: a header and two pieces, or three
  * pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
-/* Ranks that differ in it cannot talk. */
-#define BATONI_MPI_WIRE_VERSION 1u
+/* Ranks that differ in it cannot talk, and are told so.  It changes with what travels
+ * (raw messages, headers, bodies, cards, terms, and the one-sided layer's own), not
+ * with the record that it is told in, which no version changes. */
+#define BATONI_MPI_WIRE_VERSION 2u
+/* That record: a status, the least and the most of so many values. */
+#define BATONI_MPI_ALIKE_MAX 16
 
 /*
  * No receive at MPI is ever too short for what may arrive: one that is shorter than

@@ -16,6 +16,7 @@
 
 #include "baton_mpi.h"
 #include "mem.h"
+#include "mpi_transport.h"
 
 static int rank;
 
@@ -152,6 +153,51 @@ START_TEST(signals_and_contexts_that_differ_are_refused_on_all)
 	ck_assert_ptr_null(comm);
 	options.contexts_max = 2;
 	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm),
+	                 BATON_OK);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+/* This rank is of the next version. */
+static bool is_next_version;
+
+/* Instead of MPI's: what the library brings to an agreement passes by here. */
+int
+MPI_Allreduce(const void *mine, void *all, int count, MPI_Datatype type,
+              MPI_Op op, MPI_Comm comm)
+{
+	int64_t record[1 + 2 * BATONI_MPI_ALIKE_MAX];
+
+	if (is_next_version) {
+		ck_assert_uint_eq((size_t)count * sizeof(int64_t),
+		                  sizeof(record));
+		memcpy(record, mine, sizeof(record));
+		ck_assert_int_eq(record[1], BATONI_MPI_WIRE_VERSION);
+		record[1]++;
+		record[1 + BATONI_MPI_ALIKE_MAX]--;
+		/* And has something to agree on that this one does not know. */
+		record[BATONI_MPI_ALIKE_MAX] = 7;
+		record[2 * BATONI_MPI_ALIKE_MAX] = -7;
+		mine = record;
+	}
+	return PMPI_Allreduce(mine, all, count, type, op, comm);
+}
+
+START_TEST(ranks_of_two_versions_refuse_each_other)
+{
+	struct baton_comm *comm = NULL;
+	char why[100];
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	is_next_version = rank == 1;
+	snprintf(why, sizeof(why), "the version of Baton (the number is its "
+	         "wire format's) is not the same on all ranks: %u to %u",
+	         BATONI_MPI_WIRE_VERSION, BATONI_MPI_WIRE_VERSION + 1);
+	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID, why);
+	is_next_version = false;
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm),
 	                 BATON_OK);
 	exchange(comm);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
@@ -357,6 +403,7 @@ main(int argc, char **argv)
 		arguments_are_refused,
 		a_rank_that_is_refused_tells_the_others,
 		signals_and_contexts_that_differ_are_refused_on_all,
+		ranks_of_two_versions_refuse_each_other,
 		a_rank_without_memory_tells_the_others,
 		the_parent_is_left_as_it_was,
 		ranks_are_those_of_the_parent,
