@@ -465,11 +465,11 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
  * base.  Collective: call it on all ranks, in one order with the other collective
  * calls, each rank on a thread of its own; blocks until all have called (for at
  * most the communicator's timeout_ns).
- * Returns BATON_OK; INVALID (base NULL with bytes > 0; inside a group); UNSUPPORTED
- * (no windows here, or the path that BATON_WINDOW_PATH forces does not reach some
- * peer); NOMEM; SYSTEM; TIMEOUT (which breaks the communicator: its ranks no longer
- * agree); the error that broke the communicator.  A rank that is refused tells the
- * others, and all are refused.
+ * Returns BATON_OK; INVALID (base NULL with bytes > 0; inside a group; other ranks
+ * call deregister); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH
+ * forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT and PEER (which break the
+ * communicator: its ranks no longer agree); the error that broke the communicator.  A
+ * rank that is refused tells the others, and all are refused.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,

@@ -39,7 +39,8 @@
  * when it is full.  One rank may be in the next round while another has not yet
  * taken from the last; none can be two ahead, since a round is full only when all
  * have come to it.  So there are two tables, used in turn, and what is in them
- * belongs to the ranks together: a rank that has brought its part may close.
+ * belongs to the ranks together: a rank that has brought its part may close.  The
+ * rounds after that one will never be full, and the others are told.
  *
  * Segments and what else ranks see of each other (struct batoni_peer) are the same
  * for all ranks: one array, which the last that closes frees.
@@ -91,6 +92,7 @@ static_assert(sizeof(struct node) <= 64, "a node is one cache line");
 /* One round of exchange. */
 struct table {
 	char *all; /* by rank; from the first that comes to the last that takes */
+	uint64_t what;
 	size_t bytes; /* of each rank */
 	int brought, taken;
 	enum baton_status status; /* what all take from it */
@@ -103,6 +105,7 @@ struct shared {
 	int size;
 	int open;    /* ranks that have not closed */
 	struct table tables[2]; /* of the even and the odd rounds */
+	uint64_t rounds; /* of exchange that can be full yet */
 	struct batoni_peer *peers; /* NULL: there are no segments */
 	char *segments;
 };
@@ -112,7 +115,7 @@ struct local {
 	struct shared *shared;
 	struct node *nodes; /* by slot */
 	bool brought;   /* to the table of this round */
-	uint32_t round; /* of exchange */
+	uint64_t round; /* of exchange */
 	/* Nodes of this rank that are MOVING or OVER; the front is next. */
 	struct batoni_list_node copies;
 };
@@ -402,18 +405,19 @@ local_take_back(struct batoni_transport *transport,
 }
 
 static void
-bring(struct table *table, const struct local *local, const void *mine,
-      size_t bytes)
+bring(struct table *table, const struct local *local, uint64_t what,
+      const void *mine, size_t bytes)
 {
 	if (table->brought++ == 0) {
+		table->what = what;
 		table->bytes = bytes;
 		table->all = batoni_alloc((size_t)local->base.size, bytes);
 		table->status = table->all ? BATON_OK : BATON_ERR_NOMEM;
 	}
 	/* The program makes its collective calls in different orders. */
-	if (table->bytes != bytes)
+	if (table->what != what || table->bytes != bytes)
 		table->status = BATON_ERR_INVALID;
-	if (table->status == BATON_OK && bytes > 0)
+	if (table->status == BATON_OK)
 		memcpy(table->all + (size_t)local->base.rank * bytes, mine,
 		       bytes);
 }
@@ -423,7 +427,7 @@ take(struct table *table, int size, void *all)
 {
 	enum baton_status status = table->status;
 
-	if (status == BATON_OK && table->bytes > 0)
+	if (status == BATON_OK)
 		memcpy(all, table->all, (size_t)size * table->bytes);
 	if (++table->taken == size) {
 		batoni_free(table->all);
@@ -433,17 +437,18 @@ take(struct table *table, int size, void *all)
 }
 
 static enum baton_status
-local_exchange(struct batoni_transport *transport, const void *mine,
-               size_t bytes, void *all)
+local_exchange(struct batoni_transport *transport, uint64_t what,
+               const void *mine, size_t bytes, void *all)
 {
 	struct local *local = to_local(transport);
 	struct table *table = &local->shared->tables[local->round % 2];
 
 	if (!local->brought)
-		bring(table, local, mine, bytes);
+		bring(table, local, what, mine, bytes);
 	local->brought = true;
 	if (table->brought < transport->size)
-		return BATON_PENDING;
+		return local->round < local->shared->rounds ? BATON_PENDING
+		                                            : BATON_ERR_PEER;
 	local->brought = false;
 	local->round++;
 	return take(table, transport->size, all);
@@ -504,6 +509,8 @@ local_close(struct batoni_transport *transport, bool aborted)
 	assert(aborted || transport->in_flight == 0);
 	for (uint32_t i = 0; i < local->base.slots; i++)
 		part(&local->nodes[i]);
+	if (local->round + local->brought < shared->rounds)
+		shared->rounds = local->round + local->brought;
 	batoni_free(local->nodes);
 	batoni_free(local);
 	if (--shared->open == 0)
@@ -571,6 +578,7 @@ shared_create(int size, const struct batoni_transport_config *config)
 		log2++;
 	shared->shift = 64 - log2;
 	shared->size = size;
+	shared->rounds = UINT64_MAX;
 	shared->buckets = batoni_alloc((size_t)1 << log2,
 	                               sizeof(*shared->buckets));
 	if (!shared->buckets ||

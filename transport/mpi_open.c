@@ -2,6 +2,12 @@
 /*
  * The MPI transport: memory, opening, exchanging, leaving, closing, texts.
  *
+ * Exchanging is two collective operations of MPI's.  In the first one ranks bring
+ * their terms, which are of one length: that this rank has memory, what for the
+ * exchange is, and how long parts are.  All get the same answer.  The second, of the
+ * parts, is entered by all or by none: MPI does not forgive one that some ranks
+ * leave out, or of which they think differently.
+ *
  * After an abort, MPI may still write to receives that have been matched and
  * read from sends.  Nothing that it can reach is freed then: the side rooms of
  * such a transport (headers, short receives), and the room of an exchange that not
@@ -29,6 +35,14 @@ static void *lent_rooms;
 /* A line for the list's link comes first. */
 #define ROOM_OFFSET 64u
 
+/* The least of each is taken: of a value and of its complement, that tells whether
+ * all ranks have the same. */
+struct terms {
+	int64_t status;
+	int64_t what, bytes;
+	int64_t not_what, not_bytes;
+};
+
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
                  struct batoni_mpi **mpi_p)
@@ -50,11 +64,13 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->positions = batoni_alloc(slots, sizeof(*mpi->positions));
 	mpi->bodies = batoni_alloc(slots, sizeof(*mpi->bodies));
 	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
+	mpi->terms_room = batoni_alloc(ROOM_OFFSET + 2 * sizeof(struct terms),
+	                               1);
 	sides = batoni_alloc(slots * BATONI_MPI_RAW_MAX + ROOM_OFFSET, 1);
 	if (sides)
 		mpi->sides = sides + ROOM_OFFSET;
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
-	    !mpi->bodies || !mpi->sequences || !sides ||
+	    !mpi->bodies || !mpi->sequences || !mpi->terms_room || !sides ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
 		return BATON_ERR_NOMEM;
@@ -73,6 +89,8 @@ free_books(struct batoni_mpi *mpi)
 	batoni_free(mpi->positions);
 	batoni_free(mpi->bodies);
 	batoni_free(mpi->sequences);
+	batoni_free(mpi->terms_room);
+	batoni_free(mpi->parts_room);
 	batoni_free(mpi);
 }
 
@@ -230,49 +248,104 @@ callable(const struct batoni_mpi *mpi)
 	        pthread_equal(pthread_self(), mpi->base.main_thread));
 }
 
+static struct terms *
+terms_of(const struct batoni_mpi *mpi)
+{
+	return (void *)(mpi->terms_room + ROOM_OFFSET);
+}
+
+/* What has been started is under way, or it failed. */
 static enum baton_status
-start_exchange(struct batoni_mpi *mpi, const void *mine, size_t bytes)
+enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging, int code)
+{
+	if (code != MPI_SUCCESS) {
+		mpi->exchange = MPI_REQUEST_NULL;
+		return BATON_ERR_MPI;
+	}
+	mpi->exchanging = exchanging;
+	return BATON_PENDING;
+}
+
+static enum baton_status
+bring_terms(struct batoni_mpi *mpi, uint64_t what, const void *mine,
+            size_t bytes)
 {
 	size_t parts = (size_t)mpi->base.size + 1;
-	unsigned char *part;
-	int code;
+	struct terms *terms = terms_of(mpi);
 
-	assert(bytes <= INT_MAX);
-	mpi->exchange_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
-	if (!mpi->exchange_room)
-		return BATON_ERR_NOMEM;
-	part = mpi->exchange_room + ROOM_OFFSET;
-	memcpy(part, mine, bytes);
-	code = MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
-	                      (int)bytes, MPI_BYTE, mpi->comm, &mpi->exchange);
-	if (code == MPI_SUCCESS)
-		return BATON_OK;
-	batoni_free(mpi->exchange_room);
-	mpi->exchange_room = NULL;
-	return BATON_ERR_MPI;
+	assert(bytes > 0 && bytes <= INT_MAX && what <= INT64_MAX);
+	mpi->parts_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
+	if (mpi->parts_room)
+		memcpy(mpi->parts_room + ROOM_OFFSET, mine, bytes);
+	terms[0] = (struct terms){
+		.status = mpi->parts_room ? BATON_OK : BATON_ERR_NOMEM,
+		.what = (int64_t)what,
+		.bytes = (int64_t)bytes,
+		.not_what = ~(int64_t)what,
+		.not_bytes = ~(int64_t)bytes,
+	};
+	return enter(mpi, BATONI_MPI_TERMS,
+	             MPI_Iallreduce(&terms[0], &terms[1],
+	                            sizeof(*terms) / sizeof(int64_t),
+	                            MPI_INT64_T, MPI_MIN, mpi->comm,
+	                            &mpi->exchange));
+}
+
+/* The same on all ranks. */
+static enum baton_status
+judge(const struct terms *all)
+{
+	if (all->what != ~all->not_what || all->bytes != ~all->not_bytes)
+		return BATON_ERR_INVALID;
+	return (enum baton_status)all->status;
+}
+
+static enum baton_status
+bring_part(struct batoni_mpi *mpi, size_t bytes)
+{
+	enum baton_status status = judge(&terms_of(mpi)[1]);
+	unsigned char *part = mpi->parts_room + ROOM_OFFSET;
+
+	if (status != BATON_OK)
+		return status;
+	return enter(mpi, BATONI_MPI_PARTS,
+	             MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
+	                            (int)bytes, MPI_BYTE, mpi->comm,
+	                            &mpi->exchange));
+}
+
+/* Nothing of it is at MPI. */
+static void
+end_exchange(struct batoni_mpi *mpi)
+{
+	batoni_free(mpi->parts_room);
+	mpi->parts_room = NULL;
+	mpi->exchanging = BATONI_MPI_NO_EXCHANGE;
 }
 
 enum baton_status
-batoni_mpi_exchange(struct batoni_transport *transport, const void *mine,
-                    size_t bytes, void *all)
+batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
+                    const void *mine, size_t bytes, void *all)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
-	enum baton_status status = BATON_OK;
+	enum baton_status status = BATON_PENDING;
 	int done = 0;
 
-	if (!mpi->exchange_room)
-		status = start_exchange(mpi, mine, bytes);
-	if (status != BATON_OK)
-		return status;
-	if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-		return BATON_ERR_MPI;
-	if (!done)
-		return BATON_PENDING;
-	memcpy(all, mpi->exchange_room + ROOM_OFFSET + bytes,
-	       (size_t)transport->size * bytes);
-	batoni_free(mpi->exchange_room);
-	mpi->exchange_room = NULL;
-	return BATON_OK;
+	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
+		status = bring_terms(mpi, what, mine, bytes);
+	else if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) !=
+	         MPI_SUCCESS)
+		return BATON_ERR_MPI; /* it may have the room still */
+	else if (done && mpi->exchanging == BATONI_MPI_TERMS)
+		status = bring_part(mpi, bytes);
+	else if (done)
+		status = BATON_OK;
+	if (status == BATON_OK)
+		memcpy(all, mpi->parts_room + ROOM_OFFSET + bytes,
+		       (size_t)transport->size * bytes);
+	if (status != BATON_PENDING)
+		end_exchange(mpi);
+	return status;
 }
 
 enum baton_status
@@ -318,17 +391,20 @@ lend(unsigned char *room)
 static void
 drop_exchange(struct batoni_mpi *mpi)
 {
+	unsigned char **room_p = mpi->exchanging == BATONI_MPI_TERMS
+	                                 ? &mpi->terms_room
+	                                 : &mpi->parts_room;
 	int done = 0;
 
-	if (!mpi->exchange_room)
+	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
 		return;
 	if (callable(mpi))
 		MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
-	if (done)
-		batoni_free(mpi->exchange_room);
-	else
-		lend(mpi->exchange_room);
-	mpi->exchange_room = NULL;
+	if (!done) {
+		lend(*room_p);
+		*room_p = NULL;
+	}
+	end_exchange(mpi);
 }
 
 void
@@ -339,7 +415,7 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	if (mpi->forget)
 		mpi->forget(mpi, aborted);
 	if (!aborted) {
-		assert(!mpi->exchange_room);
+		assert(mpi->exchanging == BATONI_MPI_NO_EXCHANGE);
 		MPI_Comm_free(&mpi->comm);
 		batoni_mpi_free(mpi);
 		return;

@@ -67,6 +67,13 @@ struct batoni_mpi_entry {
 
 struct batoni_mpi_card; /* mpi_peers.c's */
 
+/* What is at MPI of an exchange. */
+enum batoni_mpi_exchange {
+	BATONI_MPI_NO_EXCHANGE,
+	BATONI_MPI_TERMS, /* are all ranks able and of one mind? */
+	BATONI_MPI_PARTS
+};
+
 /* A body under way. */
 struct batoni_mpi_body {
 	size_t length;
@@ -96,10 +103,12 @@ struct batoni_mpi {
 	int body_tag_base;
 	uint32_t body_tag_mask;
 	MPI_Request barrier; /* of leave */
+	/* Of an exchange: what is under way, and two rooms, for terms (always
+	 * there) and for parts (NULL when none is).  Each has ours, then what comes
+	 * of all, after the link of a room that is lent. */
+	enum batoni_mpi_exchange exchanging;
 	MPI_Request exchange;
-	/* Of an exchange under way, else NULL: our part, then everybody's, after
-	 * the link of a room that is lent. */
-	unsigned char *exchange_room;
+	unsigned char *terms_room, *parts_room;
 	/* mpi_peers.c's: our segment, and the scratch of meeting. */
 	struct batoni_shm segment;
 	struct batoni_mpi_card *cards;
@@ -227,8 +236,8 @@ void batoni_mpi_peers_free(struct batoni_mpi *mpi);
 
 /* The slots of batoni_mpi_ops that mpi_open.c has. */
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
-                                      const void *mine, size_t bytes,
-                                      void *all);
+                                      uint64_t what, const void *mine,
+                                      size_t bytes, void *all);
 enum baton_status batoni_mpi_leave(struct batoni_transport *transport);
 void batoni_mpi_close(struct batoni_transport *transport, bool aborted);
 void batoni_mpi_error_text(struct batoni_transport *transport, int code,

@@ -117,13 +117,16 @@ struct batoni_transport_ops {
 	 * they go on.  Driver.  After it only close is called. */
 	void (*abort)(struct batoni_transport *transport);
 
-	/* Host-issued only: all ranks bring `bytes` (the same on all) and get
-	 * everybody's, by rank, in `all`.  PENDING until all have come, then OK;
-	 * called again with the same arguments until then, by one exchange of this
-	 * rank at a time.  Driver; must not block.  Or the error that makes it
-	 * impossible: NOMEM, MPI. */
+	/* Host-issued only: all ranks bring `bytes` (1 to INT_MAX) and get
+	 * everybody's, by rank, in `all`; `what` (below 2^63) says what for.
+	 * PENDING until all have come, then OK; called again with the same arguments until then, by one
+	 * exchange of this rank at a time.  Driver; must not block.
+	 * INVALID (`what` or `bytes` are not the same on all ranks) and NOMEM (some
+	 * rank had none) are told to all, and the next exchange works.  PEER (a rank
+	 * has closed and will not come) and MPI make exchanges impossible. */
 	enum baton_status (*exchange)(struct batoni_transport *transport,
-	                              const void *mine, size_t bytes, void *all);
+	                              uint64_t what, const void *mine,
+	                              size_t bytes, void *all);
 
 	/* Leave the communicator together with all other ranks: PENDING until
 	 * all have asked, then OK.  Driver, repeatedly; must not block.  Or the

@@ -9,7 +9,9 @@
  * and whether all have found theirs: a window exists on all ranks or on none.  A
  * rank that is refused for its own arguments takes part all the same, with its
  * status; that is why the memory for the first exchange is there beforehand, and
- * the other one's from the first window on.
+ * the other one's from the first window on.  An exchange for which the transport has
+ * no memory on some rank, or in which different calls meet, is refused on all ranks
+ * and changes nothing on any.
  *
  * A window is on rma->windows before the second exchange: a peer that is through it
  * may put, and its message must find the window.
@@ -57,6 +59,7 @@ struct part {
 struct collective {
 	struct batoni_rma *rma;
 	const char *call;
+	uint64_t what; /* the call and its window; the same on all ranks */
 	const char *late; /* what has not happened when the time is over */
 	uint64_t limit_ns;
 	const void *mine; /* of the exchange under way */
@@ -174,10 +177,12 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 /* ---- collective calls ---- */
 
 static void
-collective_begin(struct collective *c, struct batoni_rma *rma, const char *call)
+collective_begin(struct collective *c, struct batoni_rma *rma, const char *call,
+                 uint64_t what)
 {
 	*c = (struct collective){.rma = rma,
 	                         .call = call,
+	                         .what = what,
 	                         .late = "not all ranks have called",
 	                         .limit_ns = BATONI_NEVER};
 	if (rma->comm->timeout_ns)
@@ -231,28 +236,57 @@ pause_between(unsigned tries)
 		nanosleep(&nap, NULL);
 }
 
+/* All ranks have been told of it and do alike. */
+static bool
+is_told(enum baton_status status)
+{
+	return status == BATON_ERR_NOMEM || status == BATON_ERR_INVALID;
+}
+
+static enum baton_status
+refuse_told(const struct collective *c, enum baton_status status)
+{
+	return batoni_refuse(status, "%s: %s", c->call,
+	                     status == BATON_ERR_NOMEM
+	                             ? "a rank has no memory for what the ranks "
+	                               "tell each other"
+	                             : "not all ranks make this call, for this "
+	                               "window");
+}
+
+static enum baton_status
+take_step(struct collective *c, enum baton_status (*step)(struct collective *c))
+{
+	enum baton_status status = step(c);
+
+	/* Else the others wait for this rank and do not know. */
+	if (status != BATON_OK && status != BATON_PENDING && !is_told(status))
+		batoni_comm_break(c->rma->comm, status,
+		                  status == BATON_ERR_PEER
+		                          ? "a rank has left the communicator "
+		                            "that a collective call needs"
+		                          : "the ranks could not exchange what "
+		                            "a collective call needs");
+	return status;
+}
+
 /* Drive until the step, which is made as the driver, is not PENDING. */
 static enum baton_status
 drive(struct collective *c, enum baton_status (*step)(struct collective *c))
 {
 	struct baton_comm *comm = c->rma->comm;
-	enum baton_status status;
+	enum baton_status broken, status;
 
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
-		status = comm->breaking;
-		if (status == BATON_OK) {
-			status = step(c);
-			/* The others wait for this rank and do not know. */
-			if (status != BATON_OK && status != BATON_PENDING)
-				batoni_comm_break(comm, status,
-				                  "the ranks could not exchange "
-				                  "what a collective call needs");
-		}
+		broken = comm->breaking;
+		status = broken == BATON_OK ? take_step(c, step) : broken;
 		batoni_leave();
 		if (status == BATON_OK)
 			return status;
+		if (broken == BATON_OK && is_told(status))
+			return refuse_told(c, status);
 		if (status != BATON_PENDING)
 			return refuse_broken(c, status);
 		if (batoni_real_ns() >= c->limit_ns)
@@ -266,10 +300,12 @@ exchange_step(struct collective *c)
 {
 	struct batoni_transport *transport = c->rma->transport;
 
-	return transport->ops->exchange(transport, c->mine, c->bytes, c->all);
+	return transport->ops->exchange(transport, c->what, c->mine, c->bytes,
+	                                c->all);
 }
 
-/* Bring bytes, get everybody's.  OK; anything else: the communicator is broken. */
+/* Bring bytes, get everybody's.  OK; NOMEM and INVALID, as on all ranks; anything
+ * else: the communicator is broken. */
 static enum baton_status
 collect(struct collective *c, const void *mine, size_t bytes, void *all)
 {
@@ -628,7 +664,8 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 		status = check_caller("baton_window_register", comm);
 	if (status != BATON_OK)
 		return status;
-	collective_begin(&c, batoni_rma_of(comm), "baton_window_register");
+	collective_begin(&c, batoni_rma_of(comm), "baton_window_register",
+	                 batoni_rma_of(comm)->next_window << 1);
 	status = baton_comm_status(comm);
 	if (status != BATON_OK)
 		return refuse_broken(&c, status);
@@ -668,7 +705,7 @@ applied_step(struct collective *c)
 	return BATON_OK;
 }
 
-/* Has any rank puts that have not ended?  OK, BUSY, or it broke. */
+/* Has any rank puts that have not ended?  OK, BUSY, or as collect. */
 static enum baton_status
 agree_to_end(struct collective *c, const struct baton_window *window)
 {
@@ -760,7 +797,8 @@ baton_window_deregister(struct baton_window *window)
 		return status;
 	if (baton_comm_status(comm) != BATON_OK)
 		return leave_window(window);
-	collective_begin(&c, window->rma, "baton_window_deregister");
+	collective_begin(&c, window->rma, "baton_window_deregister",
+	                 window->id << 1 | 1);
 	atomic_store(&window->closing, true);
 	status = agree_to_end(&c, window);
 	if (status == BATON_OK)

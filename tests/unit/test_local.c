@@ -161,7 +161,8 @@ exchange(struct world *world, int rank, int mine, int all[])
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->ops->exchange(transport, &mine, sizeof(mine), all);
+	return transport->ops->exchange(transport, 5, &mine, sizeof(mine),
+	                                all);
 }
 
 START_TEST(an_exchange_gives_all_of_all_once_the_last_has_come)
@@ -225,11 +226,12 @@ START_TEST(a_rank_that_closed_has_brought_its_part_or_is_missed)
 	ck_assert_int_eq(exchange(&world, 1, 11, all), BATON_PENDING);
 	ck_assert_int_eq(exchange(&world, 2, 12, all), BATON_OK);
 	ck_assert_int_eq(all[0], 10);
-	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_PENDING);
+	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_ERR_PEER);
 	ck_assert_int_eq(exchange(&world, 1, 11, all), BATON_OK);
 	ck_assert_int_eq(all[2], 12);
-	ck_assert_int_eq(exchange(&world, 1, 21, all), BATON_PENDING);
-	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_PENDING);
+	/* Whoever waits is told, and who comes later too. */
+	ck_assert_int_eq(exchange(&world, 1, 21, all), BATON_ERR_PEER);
+	ck_assert_int_eq(exchange(&world, 2, 22, all), BATON_ERR_PEER);
 	close_world(&world);
 }
 END_TEST
@@ -249,6 +251,42 @@ START_TEST(an_exchange_without_memory_fails_on_all_and_the_next_one_works)
 	ck_assert_int_eq(exchange(&world, 0, 3, all), BATON_OK);
 	ck_assert_int_eq(exchange(&world, 1, 4, all), BATON_OK);
 	ck_assert_int_eq(all[0], 3);
+	close_world(&world);
+}
+END_TEST
+
+static enum baton_status
+exchange_of(struct world *world, int rank, uint64_t what, size_t bytes)
+{
+	struct batoni_transport *transport = world->transports[rank];
+	static char mine[8], all[3 * 8];
+
+	return transport->ops->exchange(transport, what, mine, bytes, all);
+}
+
+START_TEST(an_exchange_that_ranks_mean_differently_is_refused_on_all)
+{
+	struct world world;
+
+	open_world(&world, 3, 8);
+	for (size_t odd = 0; odd < 6; odd++) {
+		uint64_t what[3] = {7, 7, 7};
+		size_t bytes[3] = {4, 4, 4};
+
+		what[odd % 3] += odd / 3;
+		bytes[odd % 3] += 1 - odd / 3;
+		for (int rank = 0; rank < 2; rank++)
+			ck_assert_int_eq(exchange_of(&world, rank, what[rank],
+			                             bytes[rank]),
+			                 BATON_PENDING);
+		for (int rank = 2; rank >= 0; rank--)
+			ck_assert_int_eq(exchange_of(&world, rank, what[rank],
+			                             bytes[rank]),
+			                 BATON_ERR_INVALID);
+	}
+	ck_assert_int_eq(exchange_of(&world, 1, 9, 8), BATON_PENDING);
+	ck_assert_int_eq(exchange_of(&world, 2, 9, 8), BATON_PENDING);
+	ck_assert_int_eq(exchange_of(&world, 0, 9, 8), BATON_OK);
 	close_world(&world);
 }
 END_TEST
@@ -594,6 +632,7 @@ main(void)
 		rounds_of_exchange_do_not_meet_whoever_is_slow,
 		a_rank_that_closed_has_brought_its_part_or_is_missed,
 		an_exchange_without_memory_fails_on_all_and_the_next_one_works,
+		an_exchange_that_ranks_mean_differently_is_refused_on_all,
 		send_that_finds_its_receive_ends_both_at_once,
 		receive_that_finds_its_send_ends_both_at_once,
 		shorter_message_ends_ok_with_its_own_length,

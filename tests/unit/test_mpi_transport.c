@@ -708,18 +708,27 @@ END_TEST
 static enum baton_status
 exchange(const void *mine, size_t bytes, void *all)
 {
-	return world.transport->ops->exchange(world.transport, mine, bytes,
+	return world.transport->ops->exchange(world.transport, 5, mine, bytes,
 	                                      all);
+}
+
+static enum baton_status
+exchange_for(uint64_t what, const void *mine, size_t bytes, void *all)
+{
+	enum baton_status status;
+
+	do {
+		sched_yield();
+		status = world.transport->ops->exchange(world.transport, what,
+		                                        mine, bytes, all);
+	} while (status == BATON_PENDING);
+	return status;
 }
 
 static void
 exchange_whole(const void *mine, size_t bytes, void *all)
 {
-	enum baton_status status;
-
-	while ((status = exchange(mine, bytes, all)) == BATON_PENDING)
-		sched_yield();
-	ck_assert_int_eq(status, BATON_OK);
+	ck_assert_int_eq(exchange_for(5, mine, bytes, all), BATON_OK);
 }
 
 START_TEST(an_exchange_waits_for_the_other_rank_and_gives_both)
@@ -763,6 +772,45 @@ START_TEST(exchanges_follow_one_another_between_messages)
 	check_message(in, 100000, world.peer);
 	free(out);
 	free(in);
+	close_world();
+}
+END_TEST
+
+START_TEST(an_exchange_without_memory_is_refused_on_all_and_the_next_works)
+{
+	long blocks = batoni_mem_blocks();
+	int mine = 7 + world.rank, all[2] = {0};
+
+	for (int turn = 0; turn < 2; turn++) {
+		if (turn == world.rank)
+			batoni_mem_fail_at(1);
+		ck_assert_int_eq(exchange_for(5, &mine, sizeof(mine), all),
+		                 BATON_ERR_NOMEM);
+		batoni_mem_fail_at(0);
+		ck_assert_int_eq(all[world.peer], 0);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	}
+	exchange_whole(&mine, sizeof(mine), all);
+	ck_assert_int_eq(all[world.peer], 7 + world.peer);
+	close_world();
+}
+END_TEST
+
+START_TEST(an_exchange_that_ranks_mean_differently_is_refused_on_all)
+{
+	size_t bytes = world.rank ? 8 : 8000;
+	char mine[8000] = {0}, all[2 * 8000];
+
+	ck_assert_int_eq(exchange_for(5, mine, bytes, all), BATON_ERR_INVALID);
+	ck_assert_int_eq(exchange_for(4 + (uint64_t)world.rank, mine, 8, all),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(exchange_for((uint64_t)INT64_MAX * (world.rank == 0),
+	                              mine, 8, all),
+	                 BATON_ERR_INVALID);
+	mine[3] = (char)(5 + world.rank);
+	ck_assert_int_eq(exchange_for(INT64_MAX, mine, 8, all), BATON_OK);
+	ck_assert_int_eq(all[3], 5);
+	ck_assert_int_eq(all[11], 6);
 	close_world();
 }
 END_TEST
@@ -826,23 +874,37 @@ START_TEST(hidden_tags_and_slots_are_beyond_those_of_requests)
 }
 END_TEST
 
-START_TEST(an_aborted_close_leaves_an_exchange_its_room)
+/* Rank 0 gives up an exchange for which the other rank never comes (parts false), or
+ * has brought its terms and no more. */
+static void
+give_up_exchange(bool parts)
 {
 	long blocks = batoni_mem_blocks();
 	int mine = 5, all[2];
 
-	/* The other rank never comes. */
-	if (world.rank == 0)
+	if (world.rank == 0 || parts)
 		ck_assert_int_eq(exchange(&mine, sizeof(mine), all),
 		                 BATON_PENDING);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks + 1 - world.rank);
+	while (world.rank == 0 && parts &&
+	       world.mpi->exchanging != BATONI_MPI_PARTS)
+		ck_assert_int_eq(exchange(&mine, sizeof(mine), all),
+		                 BATON_PENDING);
+	barrier();
 	world.transport->ops->close(world.transport, true);
-	/* That room is all that is left of the transport. */
+	MPI_Comm_free(&world.side);
 	open_world();
-	ck_assert_int_eq(batoni_mem_blocks(), blocks + 1 - world.rank);
+	/* A room is left of the transport, and has been lent once more. */
+	if (world.rank == 0)
+		ck_assert_int_eq(batoni_mem_blocks(), blocks + 1);
 	mine = 6 + world.rank;
 	exchange_whole(&mine, sizeof(mine), all);
 	ck_assert_int_eq(all[world.peer], 6 + world.peer);
+}
+
+START_TEST(an_aborted_close_leaves_an_exchange_its_room)
+{
+	give_up_exchange(false);
+	give_up_exchange(true);
 	close_world();
 }
 END_TEST
@@ -928,7 +990,7 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 	post(&word, sizeof(word), world.peer, 3);
 	world.transport->ops->close(world.transport, true);
 	/* The rooms of headers stay, and nothing else. */
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - 9);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 10);
 	barrier();
 	MPI_Comm_free(&world.side);
 }
@@ -942,7 +1004,7 @@ START_TEST(an_aborted_close_takes_unmatched_receives_back)
 	post(in[0], 100, world.peer, 2);
 	post(in[1], 8, world.peer, 3);
 	world.transport->ops->close(world.transport, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - 10);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - 11);
 	barrier();
 	MPI_Comm_free(&world.side);
 }
@@ -999,6 +1061,8 @@ run_all(void)
 		a_call_that_mpi_refuses_breaks_the_transport_with_its_words,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,
+		an_exchange_without_memory_is_refused_on_all_and_the_next_works,
+		an_exchange_that_ranks_mean_differently_is_refused_on_all,
 		a_rank_of_the_same_host_adds_to_the_others_counter,
 		hidden_tags_and_slots_are_beyond_those_of_requests,
 		an_aborted_close_leaves_an_exchange_its_room,

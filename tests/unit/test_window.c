@@ -513,26 +513,76 @@ START_TEST(a_rank_that_does_not_come_breaks_the_others)
 END_TEST
 
 static void
+register_other(struct rank *rank)
+{
+	rank->status = baton_window_register(rank->base, rank->bytes,
+	                                     rank->comm, &rank->window_other);
+}
+
+static void
 not_the_same(struct rank *rank)
 {
 	if (rank->number == 1)
 		do_deregister(rank);
 	else
-		rank->status = baton_window_register(rank->base, rank->bytes,
-		                                     rank->comm,
-		                                     &rank->window_other);
+		register_other(rank);
 }
 
-START_TEST(ranks_that_call_different_things_are_broken)
+static void
+assert_all_say(const char *words)
+{
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(strstr(ranks[i].why, words), "rank %d: %s", i,
+		              ranks[i].why);
+}
+
+static void
+swap_windows(struct rank *rank)
+{
+	struct baton_window *window = rank->window;
+
+	rank->window = rank->window_other;
+	rank->window_other = window;
+}
+
+START_TEST(ranks_that_call_different_things_are_told_and_nothing_changes)
 {
 	alloc_parts();
 	on_all(do_register);
 	assert_all(BATON_OK);
 	on_all(not_the_same);
 	assert_all(BATON_ERR_INVALID);
+	assert_all_say("not all ranks make this call");
+	on_all(register_other);
+	assert_all(BATON_OK);
+	/* The same call, but not for the same window. */
+	swap_windows(&ranks[2]);
+	on_all(do_deregister);
+	assert_all(BATON_ERR_INVALID);
+	assert_all_say("for this window");
+	swap_windows(&ranks[2]);
 	on_all(do_deregister);
 	assert_all(BATON_OK);
+	on_all(end_other);
+	assert_all(BATON_OK);
 	free_parts();
+}
+END_TEST
+
+/* Rank 2 goes; the others were about to register with it. */
+START_TEST(a_rank_that_leaves_is_missed_at_once)
+{
+	alloc_parts();
+	ck_assert_int_eq(baton_mem_free(comms[2], ranks[2].base), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comms[2]), BATON_OK);
+	comms[2] = NULL;
+	on_ranks(0, 2, do_register);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(ranks[i].status, BATON_ERR_PEER);
+		ck_assert_ptr_nonnull(strstr(ranks[i].why, "has left"));
+		ck_assert_int_eq(baton_mem_free(comms[i], ranks[i].base),
+		                 BATON_OK);
+	}
 }
 END_TEST
 
@@ -587,7 +637,8 @@ main(void)
 		puts_that_have_ended_are_there_when_the_window_is_gone,
 		pending_puts_of_any_rank_keep_the_window,
 		a_rank_that_does_not_come_breaks_the_others,
-		ranks_that_call_different_things_are_broken,
+		ranks_that_call_different_things_are_told_and_nothing_changes,
+		a_rank_that_leaves_is_missed_at_once,
 		after_an_abort_each_rank_ends_its_windows_alone,
 	};
 
