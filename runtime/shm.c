@@ -39,6 +39,8 @@
 
 /* Of one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
 #define PIECE_MAX ((size_t)1 << 30)
+/* Of one fallocate: less than half a millisecond. */
+#define ALLOCATE_MAX ((size_t)2 << 20)
 
 /* ---- this host ---- */
 
@@ -99,17 +101,27 @@ page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* In pieces: kernels before 6.7 give up what a call has allocated when a signal
+ * comes, so that in a program that is profiled a long one never ends. */
 static int
 allocate(int fd, size_t bytes)
 {
-	int failed;
+	size_t piece;
 
 	if (ftruncate(fd, (off_t)bytes) != 0)
 		return -1;
-	do
-		failed = fallocate(fd, 0, 0, (off_t)bytes);
-	while (failed && errno == EINTR);
-	return failed;
+	for (size_t done = 0; done < bytes; done += piece) {
+		int failed;
+
+		piece = bytes - done < ALLOCATE_MAX ? bytes - done
+		                                    : ALLOCATE_MAX;
+		do
+			failed = fallocate(fd, 0, (off_t)done, (off_t)piece);
+		while (failed && errno == EINTR);
+		if (failed)
+			return failed;
+	}
+	return 0;
 }
 
 /* What failed, with errno set, or NULL. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +119,37 @@ START_TEST(memory_that_cannot_be_had_is_nomem)
 	ck_assert_int_eq(batoni_shm_create((size_t)1 << 60, &shm),
 	                 BATON_ERR_NOMEM);
 	ck_assert_ptr_null(shm.base);
+}
+END_TEST
+
+static bool alarms; /* a timer goes off every millisecond or so */
+static unsigned broken_off;
+
+/* Instead of the C library's: what kernels before 6.7 do in a profiled program. */
+int
+fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+	if (!alarms || bytes <= (4 << 20))
+		return (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
+	if (++broken_off > 1000)
+		ck_abort_msg("it is broken off again and again");
+	errno = EINTR;
+	return -1;
+}
+
+START_TEST(signals_that_never_rest_do_not_hinder_it)
+{
+	const size_t bytes = ((size_t)64 << 20) + 5;
+	struct batoni_shm shm = {.base = NULL};
+	struct stat file;
+
+	alarms = true;
+	ck_assert_int_eq(batoni_shm_create(bytes, &shm), BATON_OK);
+	ck_assert_int_eq(fstat(shm.fd, &file), 0);
+	ck_assert_uint_eq((size_t)file.st_size, bytes);
+	/* All of it is there. */
+	ck_assert_uint_ge((size_t)file.st_blocks * 512, bytes);
+	batoni_shm_destroy(&shm);
 }
 END_TEST
 
@@ -314,6 +349,7 @@ main(void)
 		memory_is_zeroed_and_can_be_mapped_at_any_offset,
 		a_name_maps_nothing_but_what_it_was_made_of,
 		memory_that_cannot_be_had_is_nomem,
+		signals_that_never_rest_do_not_hinder_it,
 		another_process_maps_by_the_name_alone,
 		a_child_is_written_into_whole_or_not_at_all,
 		a_write_beyond_the_memory_is_invalid,
