@@ -15,7 +15,8 @@
  * The bell's futex is not a private one: processes share it.  Which process a
  * thread belongs to makes no difference to it.
  *
- * No locks: what is made once, pthread_once makes.
+ * Locks: processes_lock guards the list of processes, and is a leaf.  What is made
+ * once, pthread_once makes.
  */
 #include "shm.h"
 
@@ -35,7 +36,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "list.h"
 #include "log.h"
+#include "mem.h"
 
 /* Of one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
 #define PIECE_MAX ((size_t)1 << 30)
@@ -264,6 +267,18 @@ batoni_shm_unmap(void *base, size_t bytes)
 
 /* ---- other processes ---- */
 
+/* Of a process that somebody has opened: every communicator opens all its peers of
+ * this host, and descriptors are few. */
+struct process {
+	struct batoni_list_node link;
+	pid_t pid;
+	int fd;
+	unsigned holders;
+};
+
+static pthread_mutex_t processes_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct batoni_list_node processes = {&processes, &processes};
+
 static enum baton_status
 vm_status(int error)
 {
@@ -299,11 +314,76 @@ batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
 	return BATON_OK;
 }
 
+/* With the lock.  One that is gone may have left its number to another process. */
+static struct process *
+find_process(pid_t pid)
+{
+	for (struct batoni_list_node *node = processes.next; node != &processes;
+	     node = node->next) {
+		struct process *process =
+			batoni_container_of(node, struct process, link);
+
+		if (process->pid == pid && !batoni_pidfd_gone(process->fd))
+			return process;
+	}
+	return NULL;
+}
+
+/* Its descriptor sets CLOEXEC by itself. */
+static struct process *
+open_process(pid_t pid)
+{
+	struct process *process = batoni_alloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	process->pid = pid;
+	process->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (process->fd < 0) {
+		batoni_free(process);
+		return NULL;
+	}
+	batoni_list_append(&processes, &process->link);
+	return process;
+}
+
 int
 batoni_pidfd_open(pid_t pid)
 {
-	/* It sets CLOEXEC by itself. */
-	return (int)syscall(SYS_pidfd_open, pid, 0);
+	struct process *process;
+	int fd = -1;
+
+	pthread_mutex_lock(&processes_lock);
+	process = find_process(pid);
+	if (!process)
+		process = open_process(pid);
+	if (process) {
+		process->holders++;
+		fd = process->fd;
+	}
+	pthread_mutex_unlock(&processes_lock);
+	return fd;
+}
+
+void
+batoni_pidfd_close(int fd)
+{
+	struct batoni_list_node *node;
+	struct process *process;
+
+	pthread_mutex_lock(&processes_lock);
+	for (node = processes.next; node != &processes; node = node->next) {
+		process = batoni_container_of(node, struct process, link);
+		if (process->fd != fd)
+			continue;
+		if (--process->holders == 0) {
+			batoni_list_remove(node);
+			close(fd);
+			batoni_free(process);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&processes_lock);
 }
 
 bool

@@ -54,8 +54,12 @@ bool batoni_shm_is_here(const struct batoni_shm_name *name);
  * the kernel does not let us; INVALID: the address is not there. */
 enum baton_status batoni_vm_write(pid_t pid, uint64_t address, const void *from,
                                   size_t bytes);
-/* A descriptor of the process, or -1 when there is none to be had. */
+/* A descriptor of the process, or -1 when there is none to be had.  All that have
+ * opened a process share one: it is given back by batoni_pidfd_close, never by
+ * close. */
 int batoni_pidfd_open(pid_t pid);
+/* -1 is fine. */
+void batoni_pidfd_close(int fd);
 /* Has the process ended?  fd -1: nobody knows, false. */
 bool batoni_pidfd_gone(int fd);
 

@@ -10,7 +10,8 @@
  * error: messages get there.  The two ways may differ, and a rank knows both.
  *
  * Creation alone communicates here, after the agreement that all have what it
- * takes; so all that is needed is allocated before.  No locks.
+ * takes; so all that is needed is allocated before.  (Descriptors of processes are
+ * not needed: without one the end of its process is not noticed.)  No locks.
  */
 #include <string.h>
 #include <unistd.h>
@@ -65,8 +66,7 @@ batoni_mpi_peers_free(struct batoni_mpi *mpi)
 	for (int rank = 0; peers && rank < mpi->base.size; rank++) {
 		if (!peers[rank].within)
 			unmap_peer(&peers[rank], mpi->segment.bytes);
-		if (peers[rank].pidfd >= 0)
-			close(peers[rank].pidfd);
+		batoni_pidfd_close(peers[rank].pidfd);
 	}
 	batoni_shm_destroy(&mpi->segment);
 	batoni_free(mpi->cards);
@@ -110,8 +110,10 @@ meet_peer(struct batoni_mpi *mpi, int rank, const struct batoni_mpi_card *card)
 	}
 	if (!batoni_shm_is_here(&card->segment))
 		return;
-	peer->pid = card->pid;
 	peer->pidfd = batoni_pidfd_open(card->pid);
+	/* Without it, nobody knows whose the number is later. */
+	if (peer->pidfd >= 0)
+		peer->pid = card->pid;
 	if (batoni_config()->window_path != BATON_WINDOW_PATH_MESSAGE)
 		map_peer(peer, card, mpi->segment.bytes);
 }

@@ -160,7 +160,8 @@ struct batoni_peer {
 	void *segment;
 	/* Where threads of its process sleep; not NULL where segment is not. */
 	struct batoni_bell *bell;
-	pid_t pid;  /* of its process, if that is on this host; else 0 */
+	pid_t pid;  /* of its process, if that is on this host and within or held
+	             * by pidfd; else 0 */
 	int pidfd;  /* of it, or -1: this process, or none to be had */
 	bool within; /* its memory is this process's: no mapping is needed */
 	/* The same the other way: it has mapped our segment and our bell. */

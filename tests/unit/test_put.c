@@ -346,8 +346,7 @@ START_TEST(vmwrite_into_a_process_that_is_gone_ends_in_peer)
 	ck_assert_int_eq(world.parts[PEER][0], 0);
 	ck_assert_uint_eq(signals(0, 0), 0);
 	assert_idle(&world);
-	if (fd >= 0)
-		close(fd);
+	batoni_pidfd_close(fd);
 }
 END_TEST
 

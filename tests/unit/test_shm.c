@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mem.h"
 #include "run_tests.h"
 #include "shm.h"
 
@@ -263,8 +264,34 @@ START_TEST(the_end_of_a_process_is_noticed)
 	ck_assert_int_eq(write(go[1], "g", 1), 1);
 	await(child);
 	ck_assert(batoni_pidfd_gone(fd));
-	close(fd);
+	/* It is not taken for another that gets its number. */
 	ck_assert_int_eq(batoni_pidfd_open(child), -1);
+	batoni_pidfd_close(fd);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(all_that_hold_a_process_share_a_descriptor)
+{
+	int fd = batoni_pidfd_open(getppid());
+	int other = batoni_pidfd_open(getpid());
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_ne(other, fd);
+	ck_assert_int_eq(batoni_pidfd_open(getppid()), fd);
+	ck_assert_int_eq(batoni_pidfd_open(getpid()), other);
+	batoni_pidfd_close(fd);
+	batoni_pidfd_close(other);
+	batoni_pidfd_close(-1);
+	ck_assert_int_ge(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_ge(fcntl(other, F_GETFD), FD_CLOEXEC);
+	batoni_pidfd_close(fd);
+	batoni_pidfd_close(other);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	ck_assert_int_eq(fcntl(other, F_GETFD), -1);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+	batoni_mem_fail_at(1);
+	ck_assert_int_eq(batoni_pidfd_open(getppid()), -1);
 }
 END_TEST
 
@@ -354,6 +381,7 @@ main(void)
 		a_child_is_written_into_whole_or_not_at_all,
 		a_write_beyond_the_memory_is_invalid,
 		the_end_of_a_process_is_noticed,
+		all_that_hold_a_process_share_a_descriptor,
 		there_is_one_bell_and_others_can_map_it,
 		a_ring_wakes_a_thread_whenever_it_comes,
 		a_ring_wakes_a_thread_of_another_process,

@@ -471,7 +471,7 @@ START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 	signal_from(&world, 1, 0, 0);
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 1, BATON_OK);
-	close(fd);
+	batoni_pidfd_close(fd);
 	assert_over();
 }
 END_TEST
