@@ -2,10 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -295,6 +299,93 @@ START_TEST(all_that_hold_a_process_share_a_descriptor)
 }
 END_TEST
 
+/* ---- where the kernel says no ---- */
+
+/* Be nobody in particular, as jobs are. */
+static void
+drop_privileges(void)
+{
+	if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+		_exit(2);
+}
+
+/* A process that may not be traced (as by yama, or other users'). */
+START_TEST(a_process_that_may_not_be_looked_into_is_unsupported)
+{
+	struct meeting *meeting = meet();
+	int told[2], over[2];
+	pid_t hidden, looker;
+	char byte = 0;
+
+	ck_assert_int_eq(pipe(told), 0);
+	ck_assert_int_eq(pipe(over), 0);
+	hidden = fork();
+	if (hidden == 0) {
+		struct batoni_shm shm;
+
+		close(over[1]);
+		drop_privileges();
+		if (prctl(PR_SET_DUMPABLE, 0) != 0 ||
+		    batoni_shm_create(BYTES, &shm) != BATON_OK)
+			_exit(1);
+		batoni_shm_name(&shm, &meeting->name);
+		if (write(told[1], "n", 1) != 1)
+			_exit(1);
+		/* Until the test is over. */
+		_exit(read(over[0], &byte, 1) != 0);
+	}
+	ck_assert_int_eq(read(told[0], &byte, 1), 1);
+	looker = fork();
+	if (looker == 0) {
+		void *base = NULL;
+		bool good;
+
+		close(over[1]);
+		drop_privileges();
+		good = batoni_shm_is_here(&meeting->name) &&
+		       batoni_shm_map(&meeting->name, 0, 1, &base) ==
+		               BATON_ERR_UNSUPPORTED &&
+		       batoni_vm_write(hidden, (uintptr_t)target, "x", 1) ==
+		               BATON_ERR_UNSUPPORTED &&
+		       !base &&
+		       !batoni_pidfd_gone(batoni_pidfd_open(hidden));
+		_exit(!good);
+	}
+	await(looker);
+	close(over[1]);
+	await(hidden);
+}
+END_TEST
+
+/* A chroot, or a container without it: nobody can be told to be of this host. */
+START_TEST(without_proc_nobody_is_here)
+{
+	struct meeting *meeting = meet();
+	struct batoni_shm shm;
+	pid_t child;
+
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	child = fork();
+	if (child == 0) {
+		void *base = NULL;
+
+		if (unshare(CLONE_NEWNS) != 0 ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		    mount("none", "/proc", "tmpfs", 0, NULL) != 0) {
+			printf("/proc cannot be hidden here\n");
+			_exit(0);
+		}
+		batoni_shm_name(&shm, &meeting->name);
+		_exit(batoni_shm_is_here(&meeting->name) ||
+		      batoni_shm_map(&meeting->name, 0, 1, &base) !=
+		              BATON_ERR_UNSUPPORTED ||
+		      base);
+	}
+	await(child);
+	batoni_shm_destroy(&shm);
+}
+END_TEST
+
 /* ---- the bell ---- */
 
 START_TEST(there_is_one_bell_and_others_can_map_it)
@@ -382,6 +473,8 @@ main(void)
 		a_write_beyond_the_memory_is_invalid,
 		the_end_of_a_process_is_noticed,
 		all_that_hold_a_process_share_a_descriptor,
+		a_process_that_may_not_be_looked_into_is_unsupported,
+		without_proc_nobody_is_here,
 		there_is_one_bell_and_others_can_map_it,
 		a_ring_wakes_a_thread_whenever_it_comes,
 		a_ring_wakes_a_thread_of_another_process,
