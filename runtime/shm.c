@@ -190,6 +190,13 @@ batoni_shm_destroy(struct batoni_shm *shm)
 }
 
 void
+batoni_shm_abandon(struct batoni_shm *shm)
+{
+	close(shm->fd);
+	shm->base = NULL;
+}
+
+void
 batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 {
 	struct stat file;

@@ -32,6 +32,14 @@
  * `lent` counts what is at the transport, which is closed before this is.  Memory that
  * a library below may still write to when the communicator was aborted is kept for
  * good; a transport whose bytes move only by calls of this process writes no more.
+ *
+ * A window whose communicator is broken goes while payloads may be on their way into
+ * it (batoni_messages_let_go).  From then on this rank is deaf: nothing that arrives
+ * is applied.  The receives into that window are taken back; a copy that cannot be is
+ * run to its end where calls of this process move it.  Otherwise the receive stays,
+ * and whoever owns the memory has to keep it mapped.  On the sender's side a put that
+ * ends early stays lent until the transport has let go of both messages, as a send
+ * does.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -105,6 +113,7 @@ struct batoni_messages {
 	int listeners;
 	bool posted;  /* all sources have been */
 	bool leaving; /* no header is asked for any more */
+	bool deaf;    /* and what arrives is not applied: the communicator broke */
 	bool quiet;   /* the transport writes nothing once it is closed */
 	struct source *sources; /* by peer * contexts_max + context */
 	char *buffers; /* MESSAGE_MAX for each lane, then for each source */
@@ -382,7 +391,8 @@ go_on(struct batoni_rma *rma, struct source *source)
 	bool header = source->state == SOURCE_HEADER;
 
 	take_note(rma, &source->link);
-	if (source->status == BATON_ERR_CANCELED && header)
+	if (rma->messages->deaf ||
+	    (source->status == BATON_ERR_CANCELED && header))
 		source->state = SOURCE_IDLE;
 	else if (source->status == BATON_OK && header)
 		header_arrived(rma, source);
@@ -597,13 +607,61 @@ batoni_messages_applied(const struct batoni_rma *rma, int peer)
 static void
 take_back(struct batoni_rma *rma, struct source *source)
 {
-	enum baton_status status = rma->transport->ops->take_back(
-		rma->transport, &source->header);
+	struct batoni_transfer *receive = source->state == SOURCE_HEADER
+	                                          ? &source->header
+	                                          : &source->payload;
+	enum baton_status status =
+		rma->transport->ops->take_back(rma->transport, receive);
 
 	if (status == BATON_ERR_BUSY)
 		source->asked = true;
 	else
 		receive_ended(rma, source, status);
+}
+
+/* Is a payload on its way into this memory? */
+static bool
+writes_to(const struct source *source, const void *base, size_t bytes)
+{
+	uintptr_t to = (uintptr_t)source->payload.buffer;
+	uintptr_t from = (uintptr_t)base;
+
+	return source->lent && source->state == SOURCE_PAYLOAD &&
+	       to < from + bytes && from < to + source->payload.bytes;
+}
+
+bool
+batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
+                         size_t bytes)
+{
+	const struct batoni_messages *messages = rma->messages;
+
+	for (uint32_t i = 0; i < messages->count; i++) {
+		if (writes_to(&messages->sources[i], base, bytes))
+			return true;
+	}
+	return false;
+}
+
+enum baton_status
+batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	messages->leaving = true;
+	messages->deaf = true;
+	for (uint32_t i = 0; i < messages->count; i++) {
+		struct source *source = &messages->sources[i];
+
+		if (writes_to(source, base, bytes) && !source->asked)
+			take_back(rma, source);
+	}
+	if (!batoni_messages_write_to(rma, base, bytes))
+		return BATON_OK;
+	if (!messages->quiet)
+		return BATON_ERR_BUSY;
+	rma->transport->ops->test(rma->transport);
+	return BATON_PENDING;
 }
 
 enum baton_status

@@ -29,6 +29,11 @@
  * the call waits.  When the communicator breaks under it the transport may go on
  * with that memory, so it is only freed with the communicator.
  *
+ * When the communicator is broken a rank leaves its windows alone.  What peers have
+ * begun to put there by message may still be on its way; the receives are taken back
+ * or run to their end first (message.c).  One that MPI keeps may write as long as the
+ * process lives: memory of baton_mem_alloc stays mapped then.
+ *
  * memories_lock guards the list of memories and their counts of windows, which are
  * looked at by calls that are not collective.  It is a leaf.
  */
@@ -137,6 +142,25 @@ find_memory(struct batoni_rma *rma, const void *base, size_t bytes)
 	return NULL;
 }
 
+/* Unmap it, unless a receive that could not be taken back may write there. */
+static void
+memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
+{
+	bool written = false;
+
+	if (baton_comm_status(rma->comm) != BATON_OK) {
+		batoni_take();
+		written = batoni_messages_write_to(rma, memory->shm.base,
+		                                   memory->shm.bytes);
+		batoni_leave();
+	}
+	if (written)
+		batoni_shm_abandon(&memory->shm);
+	else
+		batoni_shm_destroy(&memory->shm);
+	batoni_free(memory);
+}
+
 enum baton_status
 baton_mem_free(struct baton_comm *comm, void *pointer)
 {
@@ -169,8 +193,7 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 		                     "baton_mem_free: %u registered windows lie "
 		                     "in the memory",
 		                     windows);
-	batoni_shm_destroy(&memory->shm);
-	batoni_free(memory);
+	memory_free(rma, memory);
 	return BATON_OK;
 }
 
@@ -627,6 +650,25 @@ tell_paths(struct collective *c, struct baton_window *window)
 	return BATON_OK;
 }
 
+/* The communicator broke: no message is to write into the window after this, as far
+ * as that can be had. */
+static void
+stop_messages(struct baton_window *window)
+{
+	struct batoni_rma *rma = window->rma;
+	enum baton_status status;
+
+	do {
+		batoni_take();
+		/* Lost: MPI is finalised, and does nothing more. */
+		status = rma->comm->lost
+		                 ? BATON_OK
+		                 : batoni_messages_let_go(rma, window->base,
+		                                          window->bytes);
+		batoni_leave();
+	} while (status == BATON_PENDING);
+}
+
 /* After the first exchange: there is a window, or the reason why not. */
 static enum baton_status
 connect_window(struct collective *c, struct baton_window *window)
@@ -640,6 +682,9 @@ connect_window(struct collective *c, struct baton_window *window)
 	batoni_list_append(&rma->windows, &window->link);
 	batoni_leave();
 	status = tell_paths(c, window);
+	/* Some may have put already, if it broke here. */
+	if (status != BATON_OK && baton_comm_status(rma->comm) != BATON_OK)
+		stop_messages(window);
 	batoni_take();
 	if (status != BATON_OK)
 		batoni_list_remove(&window->link);
@@ -757,6 +802,7 @@ leave_window(struct baton_window *window)
 	struct batoni_rma *rma = window->rma;
 	bool held;
 
+	stop_messages(window);
 	batoni_take();
 	batoni_pass();
 	batoni_list_remove(&window->link);

@@ -276,6 +276,14 @@ enum baton_status batoni_messages_open(struct batoni_rma *rma);
 void batoni_messages_start(struct batoni_rma *rma);
 /* PENDING, OK: nothing of the layer's is at the transport any more. */
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
+/* The communicator is broken, and this memory goes: apply nothing any more, and let
+ * no receive write there.  OK; PENDING: ask again; BUSY: one cannot be taken back,
+ * nor be waited for. */
+enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
+                                         const void *base, size_t bytes);
+/* Is there a receive that writes there? */
+bool batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
+                              size_t bytes);
 /* aborted: what the transport may still write to stays allocated. */
 void batoni_messages_close(struct batoni_rma *rma, bool aborted);
 /* Hand the put of this slot over: a header, with the payload in it if that is small,

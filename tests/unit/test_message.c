@@ -759,6 +759,94 @@ START_TEST(leaving_waits_for_a_receive_that_cannot_be_taken_back)
 }
 END_TEST
 
+/* ---- windows that go when the communicator is broken ---- */
+
+/* A payload has been announced to rank 1, and is not there. */
+static void
+announce(size_t bytes)
+{
+	struct header header = good;
+
+	header.payload = 2;
+	header.bytes = bytes;
+	forge_header(&header);
+	run();
+}
+
+static enum baton_status
+let_go(void)
+{
+	return batoni_messages_let_go(&ranks[1].rma, window_of(1), WINDOW_BYTES);
+}
+
+static bool
+writes_to(size_t offset, size_t bytes)
+{
+	return batoni_messages_write_to(&ranks[1].rma, window_of(1) + offset,
+	                                bytes);
+}
+
+START_TEST(copy_into_a_window_is_over_before_that_goes)
+{
+	unsigned char *data = pattern(3 * MIB, 8);
+	enum baton_status status;
+
+	listen_all();
+	put_at(0, 0, 1, 0, 0, data, 3 * MIB, 0);
+	batoni_messages_test(&ranks[1].rma);
+	ck_assert(writes_to(3 * MIB - 1, 1));
+	ck_assert(!writes_to(3 * MIB, MIB));
+	do
+		status = let_go();
+	while (status == BATON_PENDING);
+	ck_assert_int_eq(status, BATON_OK);
+	ck_assert(!writes_to(0, WINDOW_BYTES));
+	memset(window_of(1), 0, WINDOW_BYTES);
+	run();
+	assert_untouched();
+	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
+	free(data);
+}
+END_TEST
+
+START_TEST(receive_of_data_that_has_not_come_is_taken_back)
+{
+	char data[100] = "data";
+
+	listen_all();
+	announce(sizeof(data));
+	ck_assert(writes_to(0, WINDOW_BYTES));
+	ck_assert_int_eq(let_go(), BATON_OK);
+	ck_assert(!writes_to(0, WINDOW_BYTES));
+	/* Nothing is applied any more either. */
+	signal_to(0, 0, 1, 1, 0);
+	run();
+	assert_untouched();
+}
+END_TEST
+
+START_TEST(receive_that_cannot_be_taken_back_is_known_to_write)
+{
+	char data[100] = "data";
+
+	ranks[1].rma.transport->quiet = false;
+	batoni_messages_start(&ranks[1].rma);
+	listen_all();
+	make_failing(ranks[1].rma.transport);
+	announce(sizeof(data));
+	busy = true;
+	ck_assert_int_eq(let_go(), BATON_ERR_BUSY);
+	ck_assert_int_eq(let_go(), BATON_ERR_BUSY);
+	ck_assert(writes_to(0, WINDOW_BYTES));
+	busy = false;
+	forge(1, data, sizeof(data));
+	ck_assert(!writes_to(0, WINDOW_BYTES));
+	ck_assert_int_eq(let_go(), BATON_OK);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
+}
+END_TEST
+
 START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
 {
 	struct batoni_rma rma = {.size = 2, .requests_max = 4};
@@ -839,6 +927,10 @@ main(void)
 	tcase_add_test(puts, leaving_waits_for_puts_that_are_under_way);
 	tcase_add_test(puts,
 	               leaving_waits_for_a_receive_that_cannot_be_taken_back);
+	tcase_add_test(puts, copy_into_a_window_is_over_before_that_goes);
+	tcase_add_test(puts, receive_of_data_that_has_not_come_is_taken_back);
+	tcase_add_test(puts,
+	               receive_that_cannot_be_taken_back_is_known_to_write);
 	tcase_add_test(
 		puts,
 		every_failed_allocation_of_open_is_nomem_and_leaks_nothing);

@@ -49,6 +49,20 @@ await(pid_t child)
 	ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
 
+START_TEST(abandoned_memory_stays_mapped)
+{
+	struct batoni_shm shm;
+	char *base;
+
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	base = shm.base;
+	batoni_shm_abandon(&shm);
+	batoni_shm_destroy(&shm);
+	base[BYTES - 1] = 1;
+	ck_assert_int_eq(fcntl(shm.fd, F_GETFD), -1);
+}
+END_TEST
+
 START_TEST(memory_is_zeroed_and_can_be_mapped_at_any_offset)
 {
 	static const size_t offsets[] = {0, 1, 4095, 4096, 5000, BYTES - 1};
@@ -465,6 +479,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		memory_is_zeroed_and_can_be_mapped_at_any_offset,
+		abandoned_memory_stays_mapped,
 		a_name_maps_nothing_but_what_it_was_made_of,
 		memory_that_cannot_be_had_is_nomem,
 		signals_that_never_rest_do_not_hinder_it,

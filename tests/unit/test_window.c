@@ -624,6 +624,50 @@ START_TEST(after_an_abort_each_rank_ends_its_windows_alone)
 }
 END_TEST
 
+/* Stop a put that is under way, at every stage that its data goes through. */
+START_TEST(after_an_abort_nothing_is_written_where_a_window_was)
+{
+	static char data[4 << 20], part[sizeof(data)];
+	baton_request request;
+
+	memset(ranks, 0, sizeof(ranks));
+	memset(data, 1, sizeof(data));
+	ranks[1].base = part;
+	ranks[1].bytes = sizeof(part);
+	for (int steps = 0; steps < 6; steps++) {
+		if (steps > 0)
+			setup();
+		on_all(do_register);
+		assert_all(BATON_OK);
+		ck_assert_int_eq(baton_put_signal(data, sizeof(data), BATON_INT8,
+		                                  1, ranks[0].window, 0, 0, 0, 0,
+		                                  comms[0], NULL, NULL,
+		                                  &request),
+		                 BATON_OK);
+		for (int i = 0; i < steps; i++)
+			baton_progress(comms[0]);
+		for (int i = 0; i < RANKS; i++)
+			ck_assert_int_eq(baton_comm_abort(comms[i]), BATON_OK);
+		ck_assert_int_eq(baton_window_deregister(ranks[1].window),
+		                 BATON_OK);
+		memset(part, 0, sizeof(part));
+		for (int i = 0; i < 8; i++)
+			baton_progress(comms[0]);
+		/* The first byte is 0, and each is like the one before. */
+		ck_assert_int_eq(part[0], 0);
+		ck_assert_int_eq(memcmp(part, part + 1, sizeof(part) - 1), 0);
+		ck_assert_int_eq(baton_release(&request), BATON_OK);
+		(void)baton_stream_synchronize(comms[0], NULL);
+		ck_assert_int_eq(baton_window_deregister(ranks[0].window),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_window_deregister(ranks[2].window),
+		                 BATON_OK);
+		if (steps < 5)
+			destroy();
+	}
+}
+END_TEST
+
 int
 main(void)
 {
@@ -644,6 +688,7 @@ main(void)
 		ranks_that_call_different_things_are_told_and_nothing_changes,
 		a_rank_that_leaves_is_missed_at_once,
 		after_an_abort_each_rank_ends_its_windows_alone,
+		after_an_abort_nothing_is_written_where_a_window_was,
 	};
 
 	return RUN_TESTS_WITH("window", tests, setup, teardown);
