@@ -436,10 +436,13 @@ START_TEST(puts_that_have_ended_are_there_when_the_window_is_gone)
 		assert_all(BATON_OK);
 		for (int i = 0; i < RANKS; i++) {
 			const unsigned char *base = ranks[i].base;
+			size_t byte = 0;
 
-			for (size_t byte = 0; byte < ranks[i].bytes; byte++)
-				ck_assert_uint_eq(base[byte],
-				                  byte / 40000 + 1);
+			/* Millions: too many for Check to take note of. */
+			while (byte < ranks[i].bytes &&
+			       base[byte] == byte / 40000 + 1)
+				byte++;
+			ck_assert_uint_eq(byte, ranks[i].bytes);
 		}
 	}
 	free_parts();
