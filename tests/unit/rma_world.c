@@ -127,6 +127,7 @@ rma_world_open(struct rma_world *world)
 	world->transport.host = &world->comm.host;
 	world->transport.rank = ME;
 	world->transport.size = RANKS;
+	world->transport.quiet = true;
 	world->transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
 	world->transport.peers = world->peers;
 	for (int rank = 0; rank < RANKS; rank++) {
@@ -159,7 +160,7 @@ rma_world_close(struct rma_world *world)
 		batoni_free(world->parts[rank]);
 	}
 	/* Receives may have been left with the transport; it is gone. */
-	batoni_messages_close(rma, false);
+	batoni_messages_close(rma, true);
 	batoni_waits_close(rma);
 	batoni_free(rma->pending);
 	batoni_free(rma->channels);
