@@ -269,6 +269,9 @@ void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 /* Keep the communicator among those that are looked at, at a slow rate, without an
  * operation; or not any more. */
 void batoni_comm_hold(struct baton_comm *comm, bool hold);
+/* Something of its one-sided layer waits to be looked at ("moving"): have that done,
+ * also where no operation is pending. */
+void batoni_comm_look(struct baton_comm *comm);
 /* The callbacks that the transport gets. */
 void batoni_host_init(struct baton_comm *comm);
 

@@ -332,14 +332,16 @@ batoni_pass(void)
 
 		/* Looked at before, so that one that always has the next
 		 * operation coming stays.  Others may come before it. */
-		if (unlikely(comm->active == 0)) {
+		if (unlikely(comm->active == 0) &&
+		    !(comm->onesided && comm->onesided->moving)) {
 			*link = comm->working_next;
 			batoni_comm_rest(comm);
 			continue;
 		}
 		events += serve(comm);
 		if (comm->onesided && comm->onesided->pending) {
-			if (comm->active == comm->onesided->parked)
+			if (comm->active == comm->onesided->parked &&
+			    !comm->onesided->moving)
 				stop_being_busy(comm);
 			else
 				be_busy_again(comm);

@@ -48,6 +48,12 @@ count_active(struct baton_comm *comm, int change)
 }
 
 void
+batoni_comm_look(struct baton_comm *comm)
+{
+	count_active(comm, 0);
+}
+
+void
 batoni_comm_hold(struct baton_comm *comm, bool hold)
 {
 	comm->held += hold ? 1u : (uint32_t)-1;

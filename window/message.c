@@ -27,7 +27,11 @@
  * message_done runs within the transport, which must not be called from there, and a
  * receive may also end in issue.  Either way the source is only noted in `ended`, and
  * batoni_messages_test goes on with it: there is no recursion, whatever has piled up.
- * Each thing noted counts in base.pending and base.moving, so that it is looked at soon.
+ * Each thing noted counts in base.pending and base.moving, and has the communicator
+ * looked at, which may have nothing else to do.
+ *
+ * Where a message ends only when it is received (a quiet transport), receives are
+ * posted from the start: a rank can be signaled that never asks for signals.
  *
  * `lent` counts what is at the transport, which is closed before this is.  Memory that
  * a library below may still write to when the communicator was aborted is kept for
@@ -133,6 +137,7 @@ note(struct batoni_rma *rma, struct batoni_list_node *list,
 	batoni_list_append(list, link);
 	rma->base.pending++;
 	rma->base.moving++;
+	batoni_comm_look(rma->comm);
 }
 
 static void

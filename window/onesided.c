@@ -113,6 +113,12 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 	}
 	batoni_waits_start(rma);
 	batoni_messages_start(rma);
+	if (rma->transport->quiet &&
+	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
+		batoni_take();
+		batoni_messages_post(rma);
+		batoni_leave();
+	}
 }
 
 static void

@@ -113,6 +113,26 @@ early_signals_are_kept(struct conform *c)
 	COUNTS(c, 0, 2, 1, 5);
 }
 
+/* It never calls until they have ended; more of them than there are lanes. */
+static void
+signals_end_at_a_rank_that_does_nothing(struct conform *c)
+{
+	enum { N = 100 };
+	baton_request request = BATON_REQUEST_NULL;
+
+	for (int i = 0; i < N && c->rank == 0; i++) {
+		CHECK_OK(c, baton_signal(1, 0, 0, 0, c->comm, c->stream, NULL,
+		                         &request));
+		if (i % 10 == 9 || i == N - 1)
+			FINISH(c, BATON_OK, &request);
+		else
+			CHECK_OK(c, baton_release(&request));
+	}
+	conform_sync(c);
+	if (c->rank == 1)
+		COUNTS(c, 0, 0, 0, N);
+}
+
 static void
 a_signal_to_oneself_counts(struct conform *c)
 {
@@ -1039,6 +1059,8 @@ const struct conform_case conform_signal[] = {
 	{ CASE(a_wait_of_three_ends_after_the_third_signal), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(early_signals_are_kept), .ranks_min = 2,
+	  .needs = BATON_CAP_SIGNALS },
+	{ CASE(signals_end_at_a_rank_that_does_nothing), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(a_signal_to_oneself_counts), .needs = BATON_CAP_SIGNALS },
 	{ CASE(a_peer_named_twice_adds_up), .needs = BATON_CAP_SIGNALS },

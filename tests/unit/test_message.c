@@ -32,7 +32,7 @@ struct rank {
 	_Atomic uint64_t values[COUNTERS];
 	struct baton_window *window;
 	int status[REQUESTS]; /* of puts: how they ended, or NOT_ENDED */
-	int ends, holds;
+	int ends, holds, looks;
 };
 
 static struct rank *ranks; /* of the test that runs */
@@ -45,6 +45,14 @@ batoni_comm_hold(struct baton_comm *comm, bool hold)
 	struct rank *rank = (struct rank *)(void *)comm;
 
 	rank->holds += hold ? 1 : -1;
+}
+
+void
+batoni_comm_look(struct baton_comm *comm)
+{
+	struct rank *rank = (struct rank *)(void *)comm;
+
+	rank->looks++;
 }
 
 void
@@ -291,6 +299,7 @@ START_TEST(message_is_applied_by_a_test)
 	listen_all();
 	signal_to(0, 0, 1, 0, 0);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	ck_assert_int_eq(ranks[1].looks, 1);
 	ck_assert_uint_eq(ranks[1].rma.base.pending, 1);
 	ck_assert_uint_eq(ranks[1].rma.base.moving, 1);
 	ck_assert_uint_gt(batoni_messages_test(&ranks[1].rma), 0);
