@@ -94,11 +94,14 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-/* Is the buffer too short for a first part, whatever it turns out to be? */
+/* Is the buffer too short for a first part, whatever it turns out to be?  Or not this
+ * transfer's alone: puts may overlap in a window, and a header that another one's data
+ * falls upon says nothing any more. */
 static inline bool
-is_bounced(const struct batoni_transfer *transfer)
+is_bounced(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
 {
-	return transfer->bytes < BATONI_MPI_RAW_MAX;
+	return transfer->bytes < BATONI_MPI_RAW_MAX ||
+	       transfer->tag > mpi->base.tag_max;
 }
 
 /* Post the first part.  It is not tested here: MPI might copy something large
@@ -106,7 +109,7 @@ is_bounced(const struct batoni_transfer *transfer)
 static enum baton_status
 recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
-	void *buffer = is_bounced(transfer) ? batoni_mpi_side(mpi, transfer)
+	void *buffer = is_bounced(mpi, transfer) ? batoni_mpi_side(mpi, transfer)
 	                                    : transfer->buffer;
 	int code;
 
@@ -148,7 +151,7 @@ static inline enum baton_status
 first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
            const MPI_Status *status)
 {
-	bool bounced = is_bounced(transfer);
+	bool bounced = is_bounced(mpi, transfer);
 	const void *side = batoni_mpi_side(mpi, transfer);
 	int length;
 

@@ -874,6 +874,36 @@ START_TEST(hidden_tags_and_slots_are_beyond_those_of_requests)
 }
 END_TEST
 
+/* Puts may overlap: what is there afterwards is nobody's business, but both arrive. */
+START_TEST(hidden_receives_may_share_a_buffer)
+{
+	static const size_t lengths[] = {2048, 2049, 10000, 100000};
+	size_t n = sizeof(lengths) / sizeof(lengths[0]);
+	unsigned char *in = room(lengths[3]), *out = message(lengths[3], 6);
+	int tag = world.transport->hidden_tag;
+	struct op *recvs[5], *sends[5];
+
+	for (size_t i = 0; i < n; i++)
+		recvs[i] = post(in, lengths[i], world.peer, tag + (int)i);
+	barrier();
+	for (size_t i = 0; i < n; i++)
+		sends[i] = sent(out, lengths[i], world.peer, tag + (int)i);
+	/* All headers have come before any is looked at. */
+	sends[n] = sent(out, 1, world.peer, tag + (int)n);
+	await_arrival(tag + (int)n);
+	recvs[n] = post(in, 1, world.peer, tag + (int)n);
+	for (size_t i = 0; i <= n; i++) {
+		finish(recvs[i], BATON_OK, i < n ? lengths[i] : 1);
+		finish(sends[i], BATON_OK, i < n ? lengths[i] : 1);
+	}
+	check_message(in, lengths[0], 6);
+	ck_assert_uint_eq(world.broken, 0);
+	free(in);
+	free(out);
+	close_world();
+}
+END_TEST
+
 /* Rank 0 gives up an exchange for which the other rank never comes (parts false), or
  * has brought its terms and no more. */
 static void
@@ -1065,6 +1095,7 @@ run_all(void)
 		an_exchange_that_ranks_mean_differently_is_refused_on_all,
 		a_rank_of_the_same_host_adds_to_the_others_counter,
 		hidden_tags_and_slots_are_beyond_those_of_requests,
+		hidden_receives_may_share_a_buffer,
 		an_aborted_close_leaves_an_exchange_its_room,
 		opening_survives_any_allocation_that_fails,
 		the_thread_level_says_who_may_drive,
