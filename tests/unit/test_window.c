@@ -150,8 +150,9 @@ START_TEST(memory_is_zero_and_aligned_to_a_page)
 		                                 (void **)&memory),
 		                 BATON_OK);
 		ck_assert_uint_eq((uintptr_t)memory % 4096, 0);
-		for (size_t byte = 0; byte < sizes[i]; byte++)
-			ck_assert_int_eq(memory[byte], 0);
+		/* The first byte is 0, and each is like the one before. */
+		ck_assert_int_eq(memory[0], 0);
+		ck_assert_int_eq(memcmp(memory, memory + 1, sizes[i] - 1), 0);
 		memset(memory, 1, sizes[i]);
 		ck_assert_int_eq(baton_mem_free(comms[0], memory), BATON_OK);
 	}
