@@ -541,9 +541,9 @@ struct baton_wait_signal_desc {
  * waits move down.  It sleeps: waiting costs no processor.
  *
  * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.
- * Returns as baton_send; AGAIN also when the descriptors of all outstanding waits
- * together exceed requests_max.  Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (a
- * process that it waits for is gone), MPI.
+ * Returns as baton_send; AGAIN also when all outstanding waits together name more
+ * counters than requests_max + size, INVALID when this one alone does.  Ends in OK,
+ * TIMEOUT, CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
  */
 #define BATON_WAIT_DESCS_MAX 65536u
 BATON_API enum baton_status

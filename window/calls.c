@@ -291,10 +291,19 @@ fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 
 	if (status == BATON_ERR_AGAIN)
 		return batoni_refuse(status,
-		                     "baton_wait_signal: the descriptors of all "
-		                     "outstanding waits are more than %u "
-		                     "(requests_max); let some end",
-		                     rma->requests_max);
+		                     "baton_wait_signal: all outstanding waits "
+		                     "together name more than %u counters "
+		                     "(requests_max and one for each rank); let "
+		                     "some end",
+		                     rma->requests_max + (uint32_t)rma->size);
+	if (status == BATON_ERR_INVALID)
+		return batoni_refuse(status,
+		                     "baton_wait_signal: desc_count is %zu, and "
+		                     "they name more counters than all waits may "
+		                     "together: %u (requests_max and one for each "
+		                     "rank)",
+		                     wait->desc_count,
+		                     rma->requests_max + (uint32_t)rma->size);
 	return status;
 }
 

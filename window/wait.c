@@ -70,6 +70,13 @@ counters_count(const struct batoni_rma *rma)
 	       (size_t)rma->base.signals_max;
 }
 
+/* One for each operation, and for a wait for every rank. */
+static uint32_t
+nodes_count(const struct batoni_rma *rma)
+{
+	return rma->requests_max + (uint32_t)rma->size;
+}
+
 static void
 waits_free(struct batoni_rma *rma)
 {
@@ -84,7 +91,7 @@ enum baton_status
 batoni_waits_open(struct batoni_rma *rma)
 {
 	size_t counters = counters_count(rma);
-	uint32_t nodes = rma->requests_max + (uint32_t)rma->size;
+	uint32_t nodes = nodes_count(rma);
 
 	batoni_list_init(&rma->waits);
 	pthread_mutex_init(&rma->nodes_lock, NULL);
@@ -177,6 +184,17 @@ node_for_locked(struct batoni_rma *rma, uint32_t counter, uint32_t *last_p)
 	return node;
 }
 
+/* Has this list every node that there is?  Then no other wait's end will help. */
+static bool
+is_all_of_them(const struct batoni_rma *rma, uint32_t first)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = first; i; i = rma->nodes[i].next)
+		n++;
+	return n >= nodes_count(rma);
+}
+
 enum baton_status
 batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
                      const struct baton_wait_signal_desc *descs)
@@ -203,8 +221,10 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	first = rma->nodes[0].next;
 	pthread_mutex_unlock(&rma->nodes_lock);
 	if (!node) {
+		bool alone = is_all_of_them(rma, first);
+
 		nodes_return(rma, first);
-		return BATON_ERR_AGAIN;
+		return alone ? BATON_ERR_INVALID : BATON_ERR_AGAIN;
 	}
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;

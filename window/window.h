@@ -234,7 +234,8 @@ enum baton_status batoni_waits_open(struct batoni_rma *rma);
 void batoni_waits_start(struct batoni_rma *rma);
 void batoni_waits_close(struct batoni_rma *rma);
 /* Take the nodes that the wait of this slot needs and fill them in; equal counters are
- * one node.  The arguments have been checked.  The enqueuing thread.  OK, AGAIN. */
+ * one node.  The arguments have been checked.  The enqueuing thread.  OK; AGAIN: other
+ * waits have too many of the nodes; INVALID: there are not that many. */
 enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
                                        size_t desc_count,
                                        const struct baton_wait_signal_desc *descs);

@@ -828,8 +828,17 @@ static void
 the_descriptors_of_waits_are_bounded(struct conform *c)
 {
 	struct baton_wait_signal_desc descs[16];
+	struct baton_wait_signal_desc many[64];
 	baton_request all = 0, more = 0;
 
+	/* More than there can be is no matter of waiting. */
+	for (int i = 0; i < 64; i++)
+		many[i] = (struct baton_wait_signal_desc){ 1, c->rank, i % 16,
+			                                   i / 16 };
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_wait_signal(64, many, c->comm, c->stream, NULL,
+	                                &more),
+	              "desc_count");
 	for (int i = 0; i < 16; i++)
 		descs[i] = (struct baton_wait_signal_desc){ 1, c->rank, i, 0 };
 	CHECK_OK(c, baton_wait_signal(16, descs, c->comm, c->stream,
