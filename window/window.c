@@ -399,6 +399,9 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 
 	if (!to->segment || pid == 0 || !part->segment)
 		return false;
+	/* Nothing would tell that the process is gone and its number another's. */
+	if (!to->within && to->pidfd < 0)
+		return false;
 	for (int i = 0; i < 8; i++) {
 		_Atomic uint64_t *line = to->segment;
 

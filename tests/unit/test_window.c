@@ -5,9 +5,10 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "baton.h"
 #include "config.h"
+#include "core.h"
 #include "mem.h"
 #include "run_tests.h"
 
@@ -254,6 +255,36 @@ START_TEST(any_memory_and_none_will_do)
 	ck_assert_uint_eq(baton_window_size(ranks[1].window, 2), 64);
 	on_all(do_deregister);
 	assert_all(BATON_OK);
+}
+END_TEST
+
+START_TEST(nothing_is_written_into_a_process_that_cannot_be_held)
+{
+	unsigned forced = batoni_config()->window_path;
+	struct batoni_peer *peer = &comms[0]->transport->peers[1];
+	static char parts[RANKS][64];
+
+	memset(ranks, 0, sizeof(ranks));
+	for (int i = 0; i < RANKS; i++) {
+		ranks[i].base = parts[i];
+		ranks[i].bytes = sizeof(parts[i]);
+	}
+	/* It can be written into, but nobody would notice that it has ended. */
+	peer->within = false;
+	peer->pid = getpid();
+	peer->pidfd = -1;
+	on_all(do_register);
+	if (forced == BATON_WINDOW_PATH_DIRECT ||
+	    forced == BATON_WINDOW_PATH_VMWRITE) {
+		assert_all(BATON_ERR_UNSUPPORTED);
+	} else {
+		assert_all(BATON_OK);
+		ck_assert_uint_eq(baton_window_path(ranks[0].window, 1),
+		                  BATON_WINDOW_PATH_MESSAGE);
+		on_all(do_deregister);
+		assert_all(BATON_OK);
+	}
+	peer->within = true;
 }
 END_TEST
 
@@ -681,6 +712,7 @@ main(void)
 		memory_that_is_not_there_is_said,
 		sizes_of_all_ranks_are_known_and_may_differ,
 		any_memory_and_none_will_do,
+		nothing_is_written_into_a_process_that_cannot_be_held,
 		windows_come_and_go,
 		memory_stays_while_any_window_is_in_it,
 		a_rank_that_is_refused_tells_the_others,
