@@ -565,7 +565,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		info_p->signals_max = comm->onesided->signals_max;
 		info_p->contexts_max = comm->onesided->contexts_max;
 		info_p->signal_paths = comm->onesided->signal_paths;
-		info_p->window_paths = comm->onesided->window_paths;
+		info_p->window_paths = atomic_load(&comm->onesided->window_paths);
 	}
 	return BATON_OK;
 }

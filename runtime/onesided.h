@@ -86,8 +86,10 @@ struct batoni_onesided {
 	 * looks for those now and then only. */
 	uint32_t standing;
 	int signals_max, contexts_max;
-	/* For baton_comm_query: BATON_WINDOW_PATH_* bits. */
-	unsigned signal_paths, window_paths;
+	/* For baton_comm_query, any thread: BATON_WINDOW_PATH_* bits.  Those of
+	 * signals are constant from start on. */
+	unsigned signal_paths;
+	_Atomic unsigned window_paths;
 };
 
 /* window/: the one that there is. */

@@ -496,7 +496,7 @@ sum_paths(struct batoni_rma *rma)
 		for (int i = 0; i < rma->size; i++)
 			paths |= window->peers[i].path;
 	}
-	rma->base.window_paths = paths;
+	atomic_store(&rma->base.window_paths, paths);
 }
 
 /* ---- registering ---- */
