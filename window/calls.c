@@ -453,8 +453,7 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	if (status != BATON_OK)
 		return status;
 	rma = batoni_rma_of(comm);
-	if (batoni_comes_by_message(rma, peer) ||
-	    (rma->base.window_paths & BATON_WINDOW_PATH_MESSAGE))
+	if (batoni_comes_by_message(rma, peer) || batoni_messages_posted(rma))
 		look_for_messages(rma);
 	*count_p = atomic_load(
 		rma->counters[batoni_counter_index(rma, peer, signal_index,

@@ -115,7 +115,7 @@ struct batoni_messages {
 	uint32_t count;      /* of sources */
 	uint32_t lent;
 	int listeners;
-	bool posted;  /* all sources have been */
+	_Atomic bool posted; /* all sources have been; also read by other threads */
 	bool leaving; /* no header is asked for any more */
 	bool deaf;    /* and what arrives is not applied: the communicator broke */
 	bool quiet;   /* the transport writes nothing once it is closed */
@@ -418,6 +418,12 @@ batoni_messages_post(struct batoni_rma *rma)
 	messages->posted = true;
 	for (uint32_t i = 0; i < messages->count; i++)
 		post(rma, &messages->sources[i], SOURCE_HEADER);
+}
+
+bool
+batoni_messages_posted(const struct batoni_rma *rma)
+{
+	return atomic_load_explicit(&rma->messages->posted, memory_order_acquire);
 }
 
 void

@@ -302,6 +302,9 @@ void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfe
  * at.  A wait that messages can end, and a count, only need receives to be posted. */
 void batoni_messages_listen(struct batoni_rma *rma, int change);
 void batoni_messages_post(struct batoni_rma *rma);
+/* Have they been?  Then messages may come, whichever way our own puts go.  Any
+ * thread. */
+bool batoni_messages_posted(const struct batoni_rma *rma);
 /* Ever handed over to that peer, and ever applied from it. */
 uint64_t batoni_messages_sent(const struct batoni_rma *rma, int peer);
 uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);

@@ -288,6 +288,42 @@ START_TEST(nothing_is_written_into_a_process_that_cannot_be_held)
 }
 END_TEST
 
+/* Rank 1 reaches everybody directly, and is reached by messages. */
+START_TEST(a_count_looks_for_messages_where_own_puts_are_direct)
+{
+	unsigned forced = batoni_config()->window_path;
+	static char parts[RANKS][64];
+	baton_request request = 0;
+	uint64_t count = 0;
+
+	if (forced && forced != BATON_WINDOW_PATH_MESSAGE)
+		return;
+	memset(ranks, 0, sizeof(ranks));
+	for (int i = 0; i < RANKS; i++) {
+		ranks[i].base = parts[i];
+		ranks[i].bytes = sizeof(parts[i]);
+	}
+	comms[0]->transport->peers[1].within = false;
+	on_all(do_register);
+	comms[0]->transport->peers[1].within = true;
+	assert_all(BATON_OK);
+	atomic_store(&comms[1]->onesided->window_paths, BATON_WINDOW_PATH_DIRECT);
+	ck_assert_int_eq(baton_put_signal("seven", 6, BATON_UINT8, 1,
+	                                  ranks[0].window, 0, 0, 0, 0, comms[0],
+	                                  NULL, NULL, &request),
+	                 BATON_OK);
+	/* Nothing else makes passes. */
+	for (int i = 0; i < 10 && count == 0; i++)
+		ck_assert_int_eq(baton_signal_count(comms[1], 0, 0, 0, &count),
+		                 BATON_OK);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_str_eq(parts[1], "seven");
+	ck_assert_int_eq(baton_finish(&request, -1, NULL), BATON_OK);
+	on_all(do_deregister);
+	assert_all(BATON_OK);
+}
+END_TEST
+
 static void
 again_and_again(struct rank *rank)
 {
@@ -713,6 +749,7 @@ main(void)
 		sizes_of_all_ranks_are_known_and_may_differ,
 		any_memory_and_none_will_do,
 		nothing_is_written_into_a_process_that_cannot_be_held,
+		a_count_looks_for_messages_where_own_puts_are_direct,
 		windows_come_and_go,
 		memory_stays_while_any_window_is_in_it,
 		a_rank_that_is_refused_tells_the_others,
