@@ -172,8 +172,8 @@ struct baton_comm_options {
 	int64_t timeout_ns;
 	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
-	 * BATON_CONTEXTS_LIMIT, 0 for the default.  Each pair of them is a
-	 * counter of 8 bytes for each rank.  The same on all ranks. */
+	 * BATON_CONTEXTS_LIMIT, 0 for the default.  The same on all ranks.  Each
+	 * pair of them is a counter for each rank, of 56 bytes in all. */
 	int signals_max;
 	int contexts_max;
 	bool timestamps; /* fill the *_ns fields of completions */
@@ -422,7 +422,7 @@ baton_record(struct baton_comm *comm, baton_stream stream,
  * named in the group has reached it; none waits for another, so an exchange
  * cannot deadlock.  Each stream goes on when all are complete (all are detached:
  * when the group is armed; a mixture is INVALID).  Groups nest: the outermost
- * end enqueues.  A refused call voids the group: group_end returns the first
+ * end enqueues.  A refused operation voids the group: group_end returns the first
  * refusal, nothing was enqueued, and the handles of its requests are STALE.
  * begin: BATON_OK, INVALID, AGAIN.  end: BATON_OK, INVALID (no group is open on
  * this thread), or the first refusal.
@@ -447,6 +447,7 @@ BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 /*
  * Memory that windows reach fastest: on the host, shared memory without a name.
  * bytes is at least 1; the memory is zero and aligned to a page.  Not collective.
+ * It is the communicator's: free it before that is destroyed.
  * Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no windows),
  * NOMEM (all of it is taken now, so that nothing fails later), SYSTEM.
  */
