@@ -167,8 +167,8 @@ struct baton_comm_options {
 	uint32_t requests_max;
 	/* Deadline of each operation that names none, counted from the moment
 	 * it is armed, and the longest that baton_comm_destroy drains, and that
-	 * the creation of a local communicator by id waits for its ranks.
-	 * 0 or negative: none. */
+	 * the creation of a local communicator by id, and registering and
+	 * deregistering windows, wait for the ranks.  0 or negative: none. */
 	int64_t timeout_ns;
 	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
@@ -652,8 +652,8 @@ BATON_API enum baton_status baton_test_some(const baton_request *requests,
 /* Ask for the operation's end.  Poll until it has ended: in OK (or as it would
  * have) or in CANCELED, never both.  An operation that is not issued, or a
  * receive that nothing has matched, can always be taken back; a receive that has
- * its message goes on to its end; a send that is under way and cannot be taken back
- * ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended
+ * its message goes on to its end; a send or put that is under way and cannot be taken
+ * back ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended
  * already; STALE, INVALID; UNSUPPORTED where one operation cannot end
  * alone (BATON_CAP_CANCEL) and for a record. */
 BATON_API enum baton_status baton_cancel(baton_request request);
