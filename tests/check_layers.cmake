@@ -3,7 +3,7 @@
 # The layer rule of docs/design.md: who may include whom, and who may name which
 # library.  cmake -DROOT=<tree> -P this
 #
-#   public headers <- base <- contracts <- engine
+#   public headers <- base <- contracts <- engine <- window
 #   leaves (device_*.c, transport/*.c) see base and contracts, never the engine;
 #   the engine sees no leaf.
 cmake_minimum_required(VERSION 3.25)
