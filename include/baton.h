@@ -72,9 +72,8 @@ enum baton_status {
 BATON_API const char *baton_status_name(enum baton_status status);
 BATON_API const char *baton_status_text(enum baton_status status);
 
-/* Why this thread's last refused call was refused: one sentence that names the
- * argument, its value and what is allowed.  "" before the first refusal.  The
- * text belongs to the thread and lives until its next refused call. */
+/* Why this thread's last refused call was refused: in one sentence, the argument, its
+ * value and what is allowed.  "" before the first.  It lives until the next refusal. */
 BATON_API const char *baton_last_error(void);
 
 /* "0.1.0": the version of the library that is running. */
@@ -185,27 +184,26 @@ struct baton_comm_options {
 /* clang-format on */
 
 /*
- * Create this process's end of a communicator over all processes of the job.
- * options may be NULL.  Under mpirun (or srun with PMI) the job is the MPI
- * world, and MPI is initialised with MPI_THREAD_MULTIPLE when the program has
- * not done so; such an MPI is finalised at exit, by the same process only and
- * not after an abort.  Started alone, the job is a world of one on the local
- * transport.  Collective over the job; blocks until all ranks have called.
- * Returns BATON_OK, INVALID (options; ranks that disagree on them are all told),
- * UNSUPPORTED (device or transport not there: baton_last_error says what is
- * missing and how to get it), NOMEM, AGAIN (4095 communicators are alive),
- * MPI, SYSTEM.
+ * Create this process's end of a communicator over all processes of the job.  options
+ * may be NULL.  Under mpirun (or srun with PMI) the job is the MPI world, and MPI is
+ * initialised with MPI_THREAD_MULTIPLE when the program has not done so; such an MPI
+ * is finalised at exit, by the same process only and not after an abort.  Started
+ * alone, the job is a world of one on the local transport.  Collective over the job;
+ * blocks until all ranks have called.  Returns BATON_OK, INVALID (options; ranks that
+ * disagree on them are all told), UNSUPPORTED (device or transport not there:
+ * baton_last_error says what is missing and how to get it), NOMEM, AGAIN (4095
+ * communicators are alive), MPI, SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p);
 
 /*
- * Create all ranks of a local communicator at once: comms[0..size-1], one for
- * each rank, to be used from any threads of this process (usually one each).
- * size is 1 to 4095.  Every rank is destroyed on its own.  Not collective.
- * Returns BATON_OK, INVALID, UNSUPPORTED (a transport other than AUTO or LOCAL,
- * a device that is not there), NOMEM, AGAIN, SYSTEM.
+ * Create all ranks of a local communicator at once: comms[0..size-1], one for each
+ * rank, to be used from any threads of this process (usually one each). size is 1 to
+ * 4095.  Every rank is destroyed on its own.  Not collective.  Returns BATON_OK,
+ * INVALID, UNSUPPORTED (a transport other than AUTO or LOCAL, a device that is not
+ * there), NOMEM, AGAIN, SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
@@ -222,14 +220,13 @@ BATON_API enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p);
 
 /*
- * Create rank `rank` of `size` of the communicator that *id names.  In this
- * version the ranks are threads of the process that made the id.  Each thread
- * calls once with its own rank; blocks until all have called, for at most the
- * options' timeout_ns.  An id serves one communicator.
- * Returns BATON_OK, INVALID (arguments; a rank taken twice; ranks that disagree
- * on the size or the options), UNSUPPORTED (an id of another process, a
- * transport other than AUTO or LOCAL), TIMEOUT (a rank did not come: all that
- * waited are told, and the id is spent), NOMEM, AGAIN, SYSTEM.
+ * Create rank `rank` of `size` of the communicator that *id names.  In this version
+ * the ranks are threads of the process that made the id.  Each thread calls once with
+ * its own rank; blocks until all have called, for at most the options' timeout_ns.
+ * An id serves one communicator.  Returns BATON_OK, INVALID (arguments; a rank taken
+ * twice; ranks that disagree on the size or the options), UNSUPPORTED (an id of
+ * another process, a transport other than AUTO or LOCAL), TIMEOUT (a rank did not
+ * come: all that waited are told, and the id is spent), NOMEM, AGAIN, SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -239,14 +236,14 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 /*
  * Collective over the communicator's ranks; local after an abort, and on the local
  * transport, where a rank leaves alone.  BUSY, before any communication, while
- * queues, windows or baton_mem_alloc memory of it are alive.  Otherwise waits until this rank's operations have
- * ended, no stream has items of it any more (launched functions, joins, and what
- * stands behind other communicators' work), and all ranks have called (not after
- * an abort); for at most the options' timeout_ns; TIMEOUT leaves the communicator there and may be
- * followed by another destroy, or by an abort and a destroy.  After BATON_OK
- * the communicator is gone and handles of its requests are STALE.  Nothing else
- * may run on the communicator beside destroy.  NULL is BATON_OK.
- * Returns BATON_OK, INVALID, BUSY, TIMEOUT.
+ * queues, windows or baton_mem_alloc memory of it are alive.  Otherwise waits until
+ * this rank's operations have ended, no stream has items of it any more (launched
+ * functions, joins, and what stands behind other communicators' work), and all ranks
+ * have called (not after an abort); for at most the options' timeout_ns; TIMEOUT
+ * leaves the communicator there and may be followed by another destroy, or by an
+ * abort and a destroy.  After BATON_OK the communicator is gone and handles of its
+ * requests are STALE.  Nothing else may run on the communicator beside destroy.  NULL
+ * is BATON_OK.  Returns BATON_OK, INVALID, BUSY, TIMEOUT.
  */
 BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 
@@ -254,14 +251,14 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  * Local: every pending operation of this rank ends in ABORTED, every stream goes on
  * as far as it waits for this communicator (launched functions still run; a
  * baton_stream_wait for a request of another communicator still waits), and later
- * operations are refused with ABORTED.  Peers are not told: their operations end
- * by their own deadlines.  Returns when that is done.
- * Returns BATON_OK (also when it was aborted before), INVALID.
+ * operations are refused with ABORTED.  Peers are not told: their operations end by
+ * their own deadlines.  Returns when that is done.  Returns BATON_OK (also when it
+ * was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or the error that broke the communicator: ABORTED, or a fatal error
- * of its transport.  INVALID for NULL. */
+/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT (of registering windows),
+ * or a fatal error of its transport.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
 /* What broke it: native call, code and text; "" while it is sound.  Lives as
@@ -330,11 +327,11 @@ BATON_API enum baton_status baton_stream_destroy(struct baton_comm *comm,
                                                  baton_stream stream);
 
 /*
- * Enqueue fn(arg) on the stream: it runs once, after all earlier work of the
- * stream and before all later work, on a thread of the device.  fn may block,
- * but must not call Baton.  Takes a slot of the communicator's pool until it
- * has run.  Returns BATON_OK, INVALID (also inside a group), AGAIN, NOMEM and
- * SYSTEM (the stream's thread, started at its first launch), ABORTED.
+ * Enqueue fn(arg) on the stream: it runs once, after all earlier work of the stream
+ * and before all later work, on a thread of the device.  fn may block, but must not
+ * call Baton.  Takes a slot of the communicator's pool until it has run.  Returns
+ * BATON_OK, INVALID (also inside a group), AGAIN, NOMEM and SYSTEM (the stream's
+ * thread, started at its first launch), ABORTED.
  */
 BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 baton_stream stream,
@@ -343,9 +340,9 @@ BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
 
 /*
  * Wait until everything enqueued on the stream before this call is done, making
- * progress.  Returns BATON_OK, INVALID (also inside a group), or, once, the
- * error of an operation on this stream that nobody could observe: one with no
- * request, or whose request was released before it ended.
+ * progress.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of
+ * an operation on this stream that nobody could observe: one with no request, or
+ * whose request was released before it ended.
  */
 BATON_API enum baton_status baton_stream_synchronize(struct baton_comm *comm,
                                                      baton_stream stream);
@@ -417,15 +414,14 @@ baton_record(struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p);
 
 /*
- * Begin and end a group on this thread.  Its operations take their places in
- * the matching order at their calls and are armed together, when every stream
- * named in the group has reached it; none waits for another, so an exchange
- * cannot deadlock.  Each stream goes on when all are complete (all are detached:
- * when the group is armed; a mixture is INVALID).  Groups nest: the outermost
- * end enqueues.  A refused operation voids the group: group_end returns the first
- * refusal, nothing was enqueued, and the handles of its requests are STALE.
- * begin: BATON_OK, INVALID, AGAIN.  end: BATON_OK, INVALID (no group is open on
- * this thread), or the first refusal.
+ * Begin and end a group on this thread.  Its operations take their places in the
+ * matching order at their calls and are armed together, when every stream named in
+ * the group has reached it; none waits for another, so an exchange cannot deadlock.
+ * Each stream goes on when all are complete (all are detached: when the group is
+ * armed; a mixture is INVALID).  Groups nest: the outermost end enqueues.  A refused
+ * operation voids the group: group_end returns the first refusal, nothing was
+ * enqueued, and the handles of its requests are STALE.  begin: BATON_OK, INVALID,
+ * AGAIN.  end: BATON_OK, INVALID (no group is open here), or the first refusal.
  */
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
@@ -437,19 +433,17 @@ BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
  * signal_index, context) of a communicator, 64 bits wide, that only grows.  A put
  * with signal writes into the target's window first.
  *
- * The guarantee: a signal that is seen (by a wait that ended, or in a count)
- * implies that its data, and that of all puts and all signals issued earlier to
- * that peer in that context, are visible.  Issue is FIFO for each (peer, context),
- * in the order of the calls, so a small put waits behind a large one unless a
- * context separates them.
+ * The guarantee: a signal that is seen (by a wait that ended, or in a count) implies
+ * that its data, and that of all puts and all signals issued earlier to that peer in
+ * that context, are visible.  Issue is FIFO for each (peer, context), in the order of
+ * the calls: a small put waits behind a large one unless a context separates them.
  */
 
 /*
- * Memory that windows reach fastest: on the host, shared memory without a name.
- * bytes is at least 1; the memory is zero and aligned to a page.  Not collective.
- * It is the communicator's: free it before that is destroyed.
- * Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no windows),
- * NOMEM (all of it is taken now, so that nothing fails later), SYSTEM.
+ * Memory that windows reach fastest: on the host, shared memory without a name, zero
+ * and aligned to a page; bytes is at least 1.  Not collective.  Free it before comm is
+ * destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
+ * windows), NOMEM (all of it is taken now, so that nothing fails later), SYSTEM.
  */
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
@@ -464,13 +458,13 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
  * the program will do, of baton_mem_alloc it is reached fastest; it must stay until
  * the window is deregistered.  Sizes may differ between ranks; 0 is legal, with any
  * base.  Collective: call it on all ranks, in one order with the other collective
- * calls, each rank on a thread of its own; blocks until all have called (for at
- * most the communicator's timeout_ns).
- * Returns BATON_OK; INVALID (base NULL with bytes > 0; inside a group; other ranks
- * call deregister); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH
- * forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT and PEER (which break the
- * communicator: its ranks no longer agree); the error that broke the communicator.  A
- * rank that is refused tells the others, and all are refused.
+ * calls, each rank on a thread of its own; blocks until all have called, for at most
+ * the communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0;
+ * inside a group; other ranks call deregister); UNSUPPORTED (no windows here, or the
+ * path that BATON_WINDOW_PATH forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT
+ * and PEER (which break the communicator: its ranks no longer agree); the error that
+ * broke the communicator.  A rank that is refused tells the others (not inside a
+ * group), and all are refused.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,
@@ -479,10 +473,10 @@ BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
 /*
  * End the window.  Collective, as registering.  The ranks agree first: BUSY on all
  * of them when any has a put of its own into the window that has not ended, and the
- * window stays.  Puts that have ended at their source are applied before it goes.
- * NULL is fine, and not collective.  After an abort it is local.
- * Returns BATON_OK, BUSY, INVALID (inside a group), TIMEOUT (as registering), the
- * error that broke the communicator (never ABORTED: then it is local, and OK).
+ * window stays.  Puts that have ended at their source are applied before it goes.  NULL
+ * is fine, and not collective.  On a broken communicator it is local, and OK.  Returns
+ * BATON_OK, BUSY, INVALID (inside a group), TIMEOUT (as registering), the error that
+ * broke the communicator during the call (never ABORTED: call again otherwise).
  */
 BATON_API enum baton_status baton_window_deregister(struct baton_window *window);
 
@@ -508,8 +502,8 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  *
  * An operation that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and
  * never will, unless it is LENT; some of its data may be in the window.
- * Returns as baton_send; INVALID also for a window of another communicator.  Ends in
- * OK, TIMEOUT, CANCELED, ABORTED, PEER (that process is gone), MPI, SYSTEM.
+ * Returns as baton_send (INVALID: a window of another communicator, or one that is being
+ * deregistered).  Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (it is gone), MPI, SYSTEM.
  */
 BATON_API enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
@@ -537,14 +531,14 @@ struct baton_wait_signal_desc {
 /*
  * Wait for signals.  At the call the wait is given the next op_count units of each
  * counter that it names (signals that came early count; a counter named twice adds
- * up); it ends when every counter has passed them, and waits for no other wait.
- * One that ends early (TIMEOUT, CANCELED, ABORTED) gives its units back, and later
- * waits move down.  It sleeps: waiting costs no processor.
+ * up); it ends when every counter has passed them, and waits for no other wait.  One
+ * that ends early (TIMEOUT, CANCELED, ABORTED, PEER) gives its units back, and later
+ * waits move down.  Where signals come directly it sleeps until they do.
  *
- * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.
- * Returns as baton_send; AGAIN also when all outstanding waits together name more
- * counters than requests_max + size, INVALID when this one alone does.  Ends in OK,
- * TIMEOUT, CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
+ * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send;
+ * AGAIN also when all outstanding waits together name more counters than
+ * requests_max + size, INVALID when this one alone does.  Ends in OK, TIMEOUT,
+ * CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
  */
 #define BATON_WAIT_DESCS_MAX 65536u
 BATON_API enum baton_status
@@ -554,8 +548,8 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
                   baton_request *request_p);
 
 /* All signals that ever arrived on one counter of this rank, waited for or not.
- * Makes one pass of progress where signals travel by messages.
- * Returns BATON_OK, INVALID, UNSUPPORTED. */
+ * Makes one pass of progress where signals may come by messages.  Returns BATON_OK,
+ * INVALID, UNSUPPORTED. */
 BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer,
                                                int signal_index, int context,
                                                uint64_t *count_p);
@@ -618,11 +612,10 @@ BATON_API enum baton_status baton_finish(baton_request *request_p,
                                          int64_t timeout_ns,
                                          struct baton_completion *completion_p);
 
-/* The STREAM waits: later work of the stream starts after the operation has
- * ended, well or not.  Takes a slot of comm's pool.  The request may be
- * released at once.  It may be of another communicator on the same device.
- * Returns BATON_OK, INVALID (also inside a group), STALE, AGAIN, or the error
- * that broke comm. */
+/* The STREAM waits: later work of the stream starts after the operation has ended, well
+ * or not.  Takes a slot of comm's pool.  The request may be released at once.  It may be
+ * of another communicator on the same device.  Returns BATON_OK, INVALID (also inside a
+ * group), STALE, AGAIN, or the error that broke comm. */
 BATON_API enum baton_status baton_stream_wait(struct baton_comm *comm,
                                               baton_stream stream,
                                               baton_request request);
@@ -641,21 +634,21 @@ BATON_API enum baton_status baton_wait_any(const baton_request *requests,
 BATON_API enum baton_status baton_wait_all(const baton_request *requests,
                                            size_t count, int64_t timeout_ns);
 
-/* Write the indices of up to indices_max requests that have ended, lowest
- * first, and their number to *done_p.  Returns BATON_OK when there is one or
- * when nothing is left to wait for (*done_p = 0), PENDING when none has ended,
- * STALE (with *done_p = 0 and indices[0] the stale one), INVALID. */
+/* Write the indices of up to indices_max requests that have ended, lowest first, and
+ * their number to *done_p.  Returns BATON_OK when there is one or when nothing is left
+ * to wait for (*done_p = 0), PENDING when none has ended, STALE (with *done_p = 0 and
+ * indices[0] the stale one), INVALID. */
 BATON_API enum baton_status baton_test_some(const baton_request *requests,
                                             size_t count, size_t *indices,
                                             size_t indices_max, size_t *done_p);
 
-/* Ask for the operation's end.  Poll until it has ended: in OK (or as it would
- * have) or in CANCELED, never both.  An operation that is not issued, or a
- * receive that nothing has matched, can always be taken back; a receive that has
- * its message goes on to its end; a send or put that is under way and cannot be taken
- * back ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended
- * already; STALE, INVALID; UNSUPPORTED where one operation cannot end
- * alone (BATON_CAP_CANCEL) and for a record. */
+/* Ask for the operation's end.  Poll until it has ended: in OK (or as it would have) or
+ * in CANCELED, never both.  An operation that is not issued, a wait for signals, or a
+ * receive that nothing has matched, can always be taken back; a receive that has its
+ * message goes on to its end; a send or put that is under way and cannot be taken back
+ * ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended already;
+ * STALE, INVALID; UNSUPPORTED where one operation cannot end alone (BATON_CAP_CANCEL)
+ * and for a record. */
 BATON_API enum baton_status baton_cancel(baton_request request);
 
 /* Give the handle back, at any time: a pending operation goes on, unobserved.
