@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "stress.h"
+#include "worker.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
-	BATCH = 12,          /* messages each way in a round */
-	STREAMS = 3,         /* of a worker */
-	BYTES_MAX = 200000,
 	TAGS_EACH = 4,       /* of a worker, for what is answered */
 	TAG_UNANSWERED = 900 /* and more: nobody sends there */
 };
@@ -26,61 +20,6 @@ struct message {
 	int tag;
 	unsigned pattern;
 };
-
-struct worker {
-	struct baton_comm *comm;
-	const struct stress_options *options;
-	pthread_t thread;
-	int number;
-	int rank, size;
-	uint64_t own; /* the state of what only this worker draws */
-	baton_stream streams[STREAMS];
-	struct baton_queue *queue;
-	unsigned char *in[BATCH], *out[BATCH];
-	_Atomic int failures;
-};
-
-/* ---- numbers ------------------------------------------------------------ */
-
-static uint32_t
-draw(uint64_t *state)
-{
-	*state += UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t z = *state;
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)(z >> 32);
-}
-
-static uint64_t
-mix(uint64_t seed, int a, int b, int c)
-{
-	uint64_t state = seed;
-
-	state = state * 31 + (uint64_t)a + 1;
-	(void)draw(&state);
-	state = state * 31 + (uint64_t)b + 1;
-	(void)draw(&state);
-	state = state * 31 + (uint64_t)c + 1;
-	(void)draw(&state);
-	return state;
-}
-
-/* Mostly small, sometimes at the steps of a protocol, sometimes long. */
-static size_t
-draw_bytes(uint64_t *state)
-{
-	static const size_t steps[] = { 0,    1,    2047,  2048,  2049, 4096,
-		                        7168, 16384, 16385, 65536 };
-	uint32_t kind = draw(state) % 10;
-
-	if (kind < 5)
-		return draw(state) % 300;
-	if (kind < 8)
-		return steps[draw(state) % (sizeof(steps) / sizeof(steps[0]))];
-	return draw(state) % BYTES_MAX;
-}
 
 /* Message i of the round, from one rank's worker to the other's: the same on
  * both sides. */
@@ -102,47 +41,6 @@ plan(const struct worker *w, int round, int from, int to, int i)
 	return message;
 }
 
-/* ---- failures and payloads ---------------------------------------------- */
-
-__attribute__((format(printf, 3, 4))) static void
-fail(struct worker *w, int round, const char *format, ...)
-{
-	va_list arguments;
-	char text[300];
-
-	if (atomic_fetch_add(&w->failures, 1) > 5)
-		return;
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	printf("seed %llu, rank %d, worker %d, round %d: %s (\"%s\")\n",
-	       (unsigned long long)w->options->seed, w->rank, w->number, round,
-	       text, baton_last_error());
-}
-
-static void
-fill(unsigned char *buffer, size_t bytes, unsigned pattern)
-{
-	for (size_t i = 0; i < bytes; i++)
-		buffer[i] = (unsigned char)(pattern + i * 7 + (i >> 8));
-}
-
-static void
-check_filled(struct worker *w, int round, const unsigned char *buffer,
-             size_t bytes, unsigned pattern)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char want =
-			(unsigned char)(pattern + i * 7 + (i >> 8));
-
-		if (buffer[i] == want)
-			continue;
-		fail(w, round, "byte %zu of %zu is %u, expected %u", i, bytes,
-		     buffer[i], want);
-		return;
-	}
-}
-
 /* ---- one round: an exchange with one other rank ------------------------- */
 
 struct round {
@@ -155,12 +53,6 @@ struct round {
 	struct baton_completion ends[2 * BATCH];
 	bool ended[2 * BATCH];
 };
-
-static baton_stream
-any_stream(struct worker *w)
-{
-	return w->streams[draw(&w->own) % STREAMS];
-}
 
 /* Retried while a bounded resource is full. */
 static void
