@@ -7,12 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-	TAGS_EACH = 4,       /* of a worker, for what is answered */
-	TAG_UNANSWERED = 900 /* and more: nobody sends there */
-};
-
-enum delivery { BY_FINISH, BY_QUEUE, BY_STREAM, BY_TEST, DELIVERIES };
+enum { TAG_UNANSWERED = 900 }; /* and more: nobody sends there */
 
 /* What both sides know of a message. */
 struct message {
@@ -43,65 +38,76 @@ plan(const struct worker *w, int round, int from, int to, int i)
 
 /* ---- one round: an exchange with one other rank ------------------------- */
 
-struct round {
-	int number, to, from;
-	bool grouped;
-	enum delivery delivery;
-	struct baton_op_options options;
-	baton_request sends[BATCH], recvs[BATCH];
-	/* How each ended, sends first. */
-	struct baton_completion ends[2 * BATCH];
-	bool ended[2 * BATCH];
-};
+static enum baton_status
+start(struct worker *w, struct round *r, enum kind kind, int i,
+      baton_stream stream)
+{
+	baton_request *request_p = &r->requests[(int)kind * BATCH + i];
+	struct message m;
+
+	switch (kind) {
+	case SENDS:
+		m = plan(w, r->number, w->rank, r->to, i);
+		return baton_send(w->out[i], m.bytes, BATON_UINT8, r->to, m.tag,
+		                  w->comm, stream, &r->options, request_p);
+	case RECVS:
+		m = plan(w, r->number, r->from, w->rank, i);
+		return baton_recv(w->in[i], m.capacity, BATON_UINT8, r->from,
+		                  m.tag, w->comm, stream, &r->options,
+		                  request_p);
+	case PUTS:
+		return start_put(w, r, i, stream);
+	case WAITS:
+		return start_wait(w, r, i, stream);
+	case KINDS:
+		break;
+	}
+	return BATON_ERR_INVALID;
+}
 
 /* Retried while a bounded resource is full. */
 static void
-post(struct worker *w, struct round *r, int i, bool send)
+post(struct worker *w, struct round *r, enum kind kind, int i)
 {
-	struct message m = send ? plan(w, r->number, w->rank, r->to, i)
-	                        : plan(w, r->number, r->from, w->rank, i);
-	baton_request *request_p = send ? &r->sends[i] : &r->recvs[i];
 	baton_stream stream = r->grouped ? w->streams[0] : any_stream(w);
 	enum baton_status status;
 
-	r->options.user_data = (uint64_t)(send ? i : BATCH + i);
+	r->options.user_data = (uint64_t)((int)kind * BATCH + i);
 	do {
-		if (send)
-			status = baton_send(w->out[i], m.bytes, BATON_UINT8,
-			                    r->to, m.tag, w->comm, stream,
-			                    &r->options, request_p);
-		else
-			status = baton_recv(w->in[i], m.capacity, BATON_UINT8,
-			                    r->from, m.tag, w->comm, stream,
-			                    &r->options, request_p);
+		status = start(w, r, kind, i, stream);
 		if (status == BATON_ERR_AGAIN)
 			(void)baton_progress(w->comm);
 	} while (status == BATON_ERR_AGAIN && !r->grouped);
 	if (status != BATON_OK)
-		fail(w, r->number, "%s %d gave %s", send ? "send" : "recv", i,
+		fail(w, r->number, "%d of kind %d gave %s", i, kind,
 		     baton_status_name(status));
 }
 
 static void
 post_all(struct worker *w, struct round *r)
 {
-	int at_send = 0, at_recv = 0;
+	int at[KINDS] = { 0 };
 
 	for (int i = 0; i < BATCH; i++) {
 		struct message m = plan(w, r->number, w->rank, r->to, i);
 
 		fill(w->out[i], m.bytes, m.pattern);
 		m = plan(w, r->number, r->from, w->rank, i);
-		memset(w->in[i], 0xd7, m.capacity + 64);
+		memset(w->in[i], UNTOUCHED, m.capacity + 64);
 	}
+	onesided_begin(w, r);
+	for (int kind = 0; kind < KINDS; kind++)
+		r->started += r->count[kind];
 	if (r->grouped && baton_group_begin(w->comm) != BATON_OK)
 		fail(w, r->number, "group_begin");
-	/* Sends and receives interleaved at random, each kind in its order. */
-	while (at_send < BATCH || at_recv < BATCH) {
-		bool send = at_recv == BATCH ||
-		            (at_send < BATCH && draw(&w->own) % 2);
+	/* Interleaved at random, each kind in its order. */
+	for (int left = r->started; left > 0;) {
+		enum kind kind = (enum kind)(draw(&w->own) % KINDS);
 
-		post(w, r, send ? at_send++ : at_recv++, send);
+		if (at[kind] == r->count[kind])
+			continue;
+		post(w, r, kind, at[kind]++);
+		left--;
 	}
 	if (r->grouped && baton_group_end(w->comm) != BATON_OK)
 		fail(w, r->number, "group_end");
@@ -111,12 +117,15 @@ static void
 note_end(struct worker *w, struct round *r, size_t at,
          const struct baton_completion *done)
 {
-	if (at >= (size_t)2 * BATCH || r->ended[at]) {
+	if (at >= OPS || (int)(at % BATCH) >= r->count[at / BATCH] ||
+	    r->ended[at]) {
 		fail(w, r->number, "operation %zu ended twice or was never", at);
 		return;
 	}
 	r->ended[at] = true;
 	r->ends[at] = *done;
+	if (at / BATCH == WAITS && done->status == BATON_OK)
+		check_wait(w, r, (int)(at % BATCH));
 }
 
 static void
@@ -124,7 +133,7 @@ collect_queue(struct worker *w, struct round *r)
 {
 	struct baton_completion done[8];
 
-	for (int left = 2 * BATCH; left > 0;) {
+	for (int left = r->started; left > 0;) {
 		size_t n = baton_queue_poll(w->queue, done, 8);
 
 		for (size_t i = 0; i < n; i++, left--)
@@ -138,20 +147,17 @@ collect_queue(struct worker *w, struct round *r)
 static void
 collect_any(struct worker *w, struct round *r)
 {
-	baton_request all[2 * BATCH];
 	struct baton_completion done;
 	size_t index;
 
-	memcpy(all, r->sends, sizeof(r->sends));
-	memcpy(all + BATCH, r->recvs, sizeof(r->recvs));
-	for (int left = 2 * BATCH; left > 0; left--) {
-		(void)baton_wait_any(all, (size_t)2 * BATCH, -1, &index, &done);
-		if (index >= (size_t)2 * BATCH) {
+	for (int left = r->started; left > 0; left--) {
+		(void)baton_wait_any(r->requests, OPS, -1, &index, &done);
+		if (index >= OPS) {
 			fail(w, r->number, "wait_any lost %d", left);
 			return;
 		}
 		note_end(w, r, index, &done);
-		if (baton_release(&all[index]) != BATON_OK)
+		if (baton_release(&r->requests[index]) != BATON_OK)
 			fail(w, r->number, "release");
 	}
 }
@@ -159,13 +165,14 @@ collect_any(struct worker *w, struct round *r)
 static void
 collect_one_by_one(struct worker *w, struct round *r)
 {
-	for (size_t i = 0; i < (size_t)2 * BATCH; i++) {
+	for (size_t i = 0; i < OPS; i++) {
 		/* From both ends, so not in any order of completion. */
-		size_t at = i & 1 ? (size_t)2 * BATCH - 1 - i / 2 : i / 2;
-		baton_request *request_p =
-			at < BATCH ? &r->sends[at] : &r->recvs[at - BATCH];
+		size_t at = i & 1 ? OPS - 1 - i / 2 : i / 2;
+		baton_request *request_p = &r->requests[at];
 		struct baton_completion done = { 0 };
 
+		if (*request_p == BATON_REQUEST_NULL)
+			continue; /* fewer waits than puts */
 		if (r->delivery == BY_STREAM) {
 			/* The stream waits, then the host for the stream. */
 			while (baton_stream_wait(w->comm, w->streams[1],
@@ -181,7 +188,7 @@ collect_one_by_one(struct worker *w, struct round *r)
 }
 
 static void
-check_round(struct worker *w, struct round *r)
+check_messages(struct worker *w, struct round *r)
 {
 	for (int i = 0; i < BATCH; i++) {
 		struct message m = plan(w, r->number, w->rank, r->to, i);
@@ -204,11 +211,28 @@ check_round(struct worker *w, struct round *r)
 		if (!cut)
 			check_filled(w, r->number, w->in[i], m.bytes, m.pattern);
 		for (size_t k = 0; k < 64; k++)
-			if (w->in[i][m.capacity + k] != 0xd7) {
+			if (w->in[i][m.capacity + k] != UNTOUCHED) {
 				fail(w, r->number, "written behind recv %d", i);
 				break;
 			}
 	}
+}
+
+static void
+check_onesided(struct worker *w, struct round *r)
+{
+	for (size_t at = PUTS * BATCH; at < OPS; at++) {
+		const struct baton_completion *end = &r->ends[at];
+
+		if (r->ended[at] && end->status != BATON_OK)
+			fail(w, r->number, "%s %zu: %s",
+			     end->op == BATON_OPERATION_WAIT_SIGNAL ? "wait"
+			                                            : "put",
+			     at % BATCH, baton_status_name(end->status));
+	}
+	for (int i = 0; i < BATCH; i++)
+		if (!r->seen[i])
+			fail(w, r->number, "no wait was for put %d", i);
 }
 
 /* ---- what nobody answers ------------------------------------------------ */
@@ -279,7 +303,8 @@ run_round(struct worker *w, int number)
 	/* All ranks draw the same shift, so that everybody has a partner. */
 	uint64_t common = mix(w->options->seed, w->number, number, -7);
 	int shift = (int)(draw(&common) % (uint32_t)w->size);
-	struct round r = { .number = number };
+	struct round r = { .number = number,
+		           .count = { BATCH, BATCH, BATCH, 0 } };
 
 	r.to = (w->rank + shift) % w->size;
 	r.from = (w->rank + w->size - shift) % w->size;
@@ -294,6 +319,7 @@ run_round(struct worker *w, int number)
 	if (r.delivery == BY_QUEUE)
 		r.options.queue = w->queue;
 	post_all(w, &r);
+	end_onesided_early(w, &r);
 	end_some_early(w, number);
 	if (r.delivery == BY_QUEUE)
 		collect_queue(w, &r);
@@ -301,7 +327,9 @@ run_round(struct worker *w, int number)
 		collect_any(w, &r);
 	else
 		collect_one_by_one(w, &r);
-	check_round(w, &r);
+	check_messages(w, &r);
+	check_onesided(w, &r);
+	onesided_end(w, &r);
 	void_a_group(w, number);
 }
 
@@ -313,18 +341,21 @@ worker_main(void *arg)
 	for (int round = 0; round < w->options->rounds; round++) {
 		run_round(w, round);
 		if (atomic_load(&w->failures))
-			break;
+			return NULL;
 	}
+	check_counters(w);
 	return NULL;
 }
 
 static void
 worker_init(struct worker *w, struct baton_comm *comm,
-            const struct stress_options *options, int number)
+            const struct stress_options *options,
+            const struct windows *windows, int number)
 {
 	memset(w, 0, sizeof(*w));
 	w->comm = comm;
 	w->options = options;
+	w->windows = windows;
 	w->number = number;
 	w->rank = baton_comm_rank(comm);
 	w->size = baton_comm_size(comm);
@@ -332,7 +363,7 @@ worker_init(struct worker *w, struct baton_comm *comm,
 	for (int i = 0; i < STREAMS; i++)
 		if (baton_stream_create(comm, &w->streams[i]) != BATON_OK)
 			fail(w, -1, "stream_create");
-	if (baton_queue_create(comm, (size_t)2 * BATCH, &w->queue) != BATON_OK)
+	if (baton_queue_create(comm, OPS, &w->queue) != BATON_OK)
 		fail(w, -1, "queue_create");
 	for (int i = 0; i < BATCH; i++) {
 		w->in[i] = malloc(BYTES_MAX + 64);
@@ -340,6 +371,7 @@ worker_init(struct worker *w, struct baton_comm *comm,
 		if (!w->in[i] || !w->out[i])
 			abort();
 	}
+	onesided_init(w);
 }
 
 static void
@@ -356,32 +388,60 @@ worker_fini(struct worker *w)
 		free(w->in[i]);
 		free(w->out[i]);
 	}
+	onesided_fini(w);
+}
+
+/* The workers run; the thread of the rank makes what is collective. */
+static void
+run_all(struct worker *workers, struct worker *rank)
+{
+	for (int i = 0; i < rank->number; i++)
+		if (pthread_create(&workers[i].thread, NULL, worker_main,
+		                   &workers[i]))
+			abort();
+	for (int round = 0; round < rank->options->rounds / 10; round++)
+		windows_come_and_go(rank, round);
+	for (int i = 0; i < rank->number; i++)
+		pthread_join(workers[i].thread, NULL);
 }
 
 int
 stress_rank(struct baton_comm *comm, const struct stress_options *options)
 {
-	struct worker *workers =
-		calloc((size_t)options->workers, sizeof(*workers));
-	int failures = 0;
+	int n = options->workers + 1, failures = 0;
+	struct worker *workers = calloc((size_t)n, sizeof(*workers));
+	struct worker *rank = workers + options->workers;
+	struct windows windows;
 
 	if (!workers)
 		abort();
-	for (int i = 0; i < options->workers; i++)
-		worker_init(&workers[i], comm, options, i);
-	for (int i = 0; i < options->workers; i++)
-		if (pthread_create(&workers[i].thread, NULL, worker_main,
-		                   &workers[i]))
-			abort();
-	for (int i = 0; i < options->workers; i++)
-		pthread_join(workers[i].thread, NULL);
-	for (int i = 0; i < options->workers; i++) {
-		if (atomic_load(&workers[i].failures) == 0)
-			worker_fini(&workers[i]);
+	for (int i = 0; i < n; i++)
+		worker_init(&workers[i], comm, options, &windows, i);
+	windows_open(rank, &windows);
+	run_all(workers, rank);
+	for (int i = 0; i < n; i++)
+		failures += atomic_load(&workers[i].failures);
+	if (failures == 0)
+		windows_close(rank, &windows);
+	for (int i = 0; i < n && failures == 0; i++) {
+		worker_fini(&workers[i]);
 		failures += atomic_load(&workers[i].failures);
 	}
 	free(workers);
 	return failures;
+}
+
+struct baton_comm_options
+stress_comm_options(const struct stress_options *options)
+{
+	struct baton_comm_options comm_options = BATON_COMM_OPTIONS_INIT;
+
+	/* Enough for all of them: a group does not meet AGAIN. */
+	comm_options.requests_max =
+		(uint32_t)(options->workers + 1) * ((uint32_t)OPS + 16);
+	comm_options.signals_max = onesided_indices(options->workers);
+	comm_options.contexts_max = onesided_contexts(options->workers);
+	return comm_options;
 }
 
 struct stress_options

@@ -4,11 +4,12 @@
  * threads and ranks that are processes.
  *
  * Each rank runs a few workers.  Worker w of one rank talks to worker w of all
- * other ranks, on tags of its own, and both sides draw the same plan from the
- * same seed: what is sent, how long it is, how long the receive is, on which
- * streams, in groups or not.  So every payload, length and truncation is known.
- * Beside that each worker makes operations that nobody answers and ends them by
- * cancel or deadline, which the other side never notices.
+ * other ranks, on tags and signals of its own, and both sides draw the same plan
+ * from the same seed: what is sent, received, put and waited for, how long it is, on
+ * which streams, in groups or not.  So every payload, length, truncation and counter
+ * is known.  Beside that each worker makes operations that nobody answers, or too few,
+ * and ends them by cancel or deadline, which the other side never notices; and windows
+ * come and go.
  */
 #ifndef STRESS_H
 #define STRESS_H
@@ -25,6 +26,10 @@ struct stress_options {
 
 /* --seed N, --workers N, --rounds N.  The seed is drawn when it is not given. */
 struct stress_options stress_options(int argc, char **argv, int rounds);
+
+/* What the communicator is to be created with. */
+struct baton_comm_options
+stress_comm_options(const struct stress_options *options);
 
 /* Run this rank's workers to their end.  Returns the number of failures; what
  * fails is printed, with what is needed to have it again. */

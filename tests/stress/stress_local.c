@@ -28,8 +28,9 @@ rank_main(void *arg)
 int
 main(int argc, char **argv)
 {
-	struct stress_options options = stress_options(argc, argv, 150);
-	struct baton_comm_options comm_options = BATON_COMM_OPTIONS_INIT;
+	struct stress_options options = stress_options(argc, argv, 100);
+	struct baton_comm_options comm_options =
+		stress_comm_options(&options);
 	struct baton_comm *comms[RANKS];
 	struct rank ranks[RANKS];
 	int failures = 0;
@@ -37,8 +38,6 @@ main(int argc, char **argv)
 	printf("seed %llu: %d ranks, %d workers, %d rounds\n",
 	       (unsigned long long)options.seed, RANKS, options.workers,
 	       options.rounds);
-	/* Enough for all of them: a group does not meet AGAIN. */
-	comm_options.requests_max = (uint32_t)options.workers * 40;
 	if (baton_comm_create_local(RANKS, &comm_options, comms) != BATON_OK) {
 		printf("no communicator: %s\n", baton_last_error());
 		return 1;

@@ -8,8 +8,8 @@
 int
 main(int argc, char **argv)
 {
-	struct stress_options options = stress_options(argc, argv, 60);
-	struct baton_comm_options comm_options = BATON_COMM_OPTIONS_INIT;
+	struct stress_options options = stress_options(argc, argv, 40);
+	struct baton_comm_options comm_options;
 	struct baton_comm *comm = NULL;
 	int level, rank, failures, all;
 
@@ -26,7 +26,7 @@ main(int argc, char **argv)
 		printf("seed %llu: %d workers, %d rounds\n",
 		       (unsigned long long)options.seed, options.workers,
 		       options.rounds);
-	comm_options.requests_max = (uint32_t)options.workers * 40;
+	comm_options = stress_comm_options(&options);
 	if (baton_comm_create_mpi(MPI_COMM_WORLD, &comm_options, &comm) !=
 	    BATON_OK) {
 		printf("no communicator: %s\n", baton_last_error());
