@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the engine's own thread drives, and how it is woken. */
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdalign.h>
 
-#include "core.h"
+#include "window.h"
+
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -179,6 +182,86 @@ START_TEST(engine_that_was_stopped_leaves_progress_to_calls)
 }
 END_TEST
 
+/* ---- signals ------------------------------------------------------------ */
+
+/* Rank 1 signals by stores, rank 2 by messages. */
+static struct batoni_peer peers[4];
+static alignas(64) unsigned char segments[4][512];
+static atomic_bool stored;
+
+static void
+open_signals(void)
+{
+	struct baton_comm_options options = scripted_options();
+
+	for (int rank = 0; rank < 4; rank++)
+		peers[rank] = (struct batoni_peer){
+			.segment = segments[rank],
+			.bell = batoni_bell(),
+			.pidfd = -1,
+			.within = true,
+			.reaches_us = rank != 2,
+		};
+	options.progress = BATON_PROGRESS_AUTO;
+	options.signals_max = 1;
+	options.contexts_max = 1;
+	scripted_init(&busy);
+	busy.base.capabilities |= BATON_CAP_SIGNALS;
+	busy.base.peers = peers;
+	busy.base.hidden_tags = batoni_onesided_tags(1);
+	busy_comm = scripted_comm(&busy, &options);
+}
+
+static void
+signal_from(int source)
+{
+	atomic_fetch_add(batoni_segment_counter(batoni_rma_of(busy_comm),
+	                                        segments[0], source, 0, 0),
+	                 1);
+}
+
+/* On the thread that drives: a few passes after the store the message is there. */
+static void
+signal_by_message(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	static int passes; /* since then */
+
+	(void)scripted;
+	(void)transfer;
+	if (atomic_load(&stored) && ++passes == 4)
+		signal_from(2);
+}
+
+START_TEST(wait_that_needs_a_message_after_a_store_is_not_slept_on)
+{
+	const struct baton_wait_signal_desc descs[] = { { 1, 1, 0, 0 },
+		                                        { 1, 2, 0, 0 } };
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct pollfd readable = { .events = POLLIN };
+
+	open_signals();
+	busy.on_test = signal_by_message;
+	ck_assert_int_eq(baton_queue_create(busy_comm, 1, &options.queue),
+	                 BATON_OK);
+	readable.fd = baton_queue_fd(options.queue);
+	ck_assert_int_eq(baton_wait_signal(2, descs, busy_comm, NULL, &options,
+	                                   NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_queue_arm(options.queue), BATON_OK);
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+		sched_yield();
+	await_deep_sleep();
+	atomic_store(&stored, true);
+	signal_from(1);
+	batoni_bell_ring(batoni_bell());
+	/* Nobody else drives. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	/* Not aborted: that would leave receives of messages to the transport. */
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -189,6 +272,7 @@ main(void)
 		enqueue_wakes_the_engine_thread,
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
 		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,
+		wait_that_needs_a_message_after_a_store_is_not_slept_on,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 
