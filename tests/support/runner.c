@@ -331,6 +331,7 @@ is_wanted(const char *list, const char *name,
 
 struct tally {
 	int passed, failed, skipped;
+	const char *reason; /* of the last one skipped */
 };
 
 static void
@@ -345,10 +346,10 @@ run_list(struct conform *c, const struct conform_list *list,
 		reason = cannot_run(c, one);
 		if (c->backend->agree(c, reason != NULL)) {
 			tally->skipped++;
+			tally->reason = reason ? reason : "another rank cannot";
 			if (c->rank == 0)
 				printf("skip    %s.%s: %s\n", list->name,
-				       one->name,
-				       reason ? reason : "another rank cannot");
+				       one->name, tally->reason);
 		} else if (run_case(c, list->name, one)) {
 			tally->passed++;
 		} else {
@@ -362,7 +363,7 @@ conform_run(struct conform *c, const struct conform_list *const lists[],
             const struct conform_arguments *arguments)
 {
 	static const struct conform_case probe = { .name = "(the query)" };
-	struct tally tally = { 0, 0, 0 };
+	struct tally tally = { .reason = "none is selected" };
 	struct baton_comm *comm;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -382,6 +383,8 @@ conform_run(struct conform *c, const struct conform_list *const lists[],
 	if (c->rank == 0)
 		printf("%d passed, %d failed, %d skipped\n", tally.passed,
 		       tally.failed, tally.skipped);
+	if (c->rank == 0 && tally.passed + tally.failed == 0)
+		printf("SKIP: no case runs here: %s\n", tally.reason);
 	fflush(stdout);
 	return tally.failed ? 1 : tally.passed ? 0 : 77;
 }
