@@ -192,6 +192,9 @@ batoni_shm_destroy(struct batoni_shm *shm)
 void
 batoni_shm_abandon(struct batoni_shm *shm)
 {
+	/* A page that is written to after all comes back. */
+	(void)fallocate(shm->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+	                (off_t)shm->bytes);
 	close(shm->fd);
 	shm->base = NULL;
 }

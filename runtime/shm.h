@@ -37,8 +37,8 @@ struct batoni_shm_name {
 enum baton_status batoni_shm_create(size_t bytes, struct batoni_shm *shm_p);
 /* Base NULL is fine. */
 void batoni_shm_destroy(struct batoni_shm *shm);
-/* The same, but what is mapped stays for the life of the process: something may still
- * write there. */
+/* The same, but the mapping stays for the life of the process, without what was in it:
+ * something may still write there. */
 void batoni_shm_abandon(struct batoni_shm *shm);
 void batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p);
 /* Map bytes from offset (any; the mapping begins at its page) of what another

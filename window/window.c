@@ -32,7 +32,8 @@
  * When the communicator is broken a rank leaves its windows alone.  What peers have
  * begun to put there by message may still be on its way; the receives are taken back
  * or run to their end first (message.c).  One that MPI keeps may write as long as the
- * process lives: memory of baton_mem_alloc stays mapped then.
+ * process lives, and ranks of this process that have not heard store there by its
+ * address: memory of baton_mem_alloc stays mapped then.
  *
  * memories_lock guards the list of memories and their counts of windows, which are
  * looked at by calls that are not collective.  It is a leaf.
@@ -142,19 +143,42 @@ find_memory(struct batoni_rma *rma, const void *base, size_t bytes)
 	return NULL;
 }
 
-/* Unmap it, unless a receive that could not be taken back may write there. */
+/* Does another rank of this process store there? */
+static bool
+neighbours_write_to(const struct batoni_rma *rma,
+                    const struct batoni_memory *memory)
+{
+	const struct batoni_peer *peers = rma->transport->peers;
+
+	for (int i = 0; i < rma->size && memory->known; i++) {
+		if (i != rma->rank && peers[i].within)
+			return true;
+	}
+	return false;
+}
+
+/* The communicator is broken: may something be written there all the same?  By ranks
+ * of this process, who have not heard of it, or by a receive that could not be taken
+ * back. */
+static bool
+still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
+{
+	bool written;
+
+	if (neighbours_write_to(rma, memory))
+		return true;
+	batoni_take();
+	written = batoni_messages_write_to(rma, memory->shm.base,
+	                                   memory->shm.bytes);
+	batoni_leave();
+	return written;
+}
+
 static void
 memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 {
-	bool written = false;
-
-	if (baton_comm_status(rma->comm) != BATON_OK) {
-		batoni_take();
-		written = batoni_messages_write_to(rma, memory->shm.base,
-		                                   memory->shm.bytes);
-		batoni_leave();
-	}
-	if (written)
+	if (baton_comm_status(rma->comm) != BATON_OK &&
+	    still_written(rma, memory))
 		batoni_shm_abandon(&memory->shm);
 	else
 		batoni_shm_destroy(&memory->shm);
@@ -545,8 +569,10 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 		return window;
 	pthread_mutex_lock(&rma->memories_lock);
 	window->memory = find_memory(rma, base, bytes);
-	if (window->memory)
+	if (window->memory) {
 		window->memory->windows++;
+		window->memory->known = true;
+	}
 	pthread_mutex_unlock(&rma->memories_lock);
 	return window;
 }

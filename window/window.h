@@ -59,6 +59,7 @@ struct batoni_memory {
 	struct batoni_list_node link; /* of rma->memories */
 	struct batoni_shm shm;
 	uint32_t windows; /* registered windows that lie in it */
+	bool known;       /* there has been one: peers have its address */
 };
 
 /* One counter that a wait names.  Index 0 of the pool is not used. */

@@ -56,8 +56,12 @@ START_TEST(abandoned_memory_stays_mapped)
 
 	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
 	base = shm.base;
+	memset(base, 1, BYTES);
 	batoni_shm_abandon(&shm);
 	batoni_shm_destroy(&shm);
+	/* Whole pages have gone. */
+	ck_assert_int_eq(base[0], 0);
+	base[0] = 1;
 	base[BYTES - 1] = 1;
 	ck_assert_int_eq(fcntl(shm.fd, F_GETFD), -1);
 }

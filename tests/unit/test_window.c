@@ -739,6 +739,35 @@ START_TEST(after_an_abort_nothing_is_written_where_a_window_was)
 }
 END_TEST
 
+START_TEST(peers_that_have_not_heard_of_an_abort_may_go_on_putting)
+{
+	static char data[40000];
+	baton_request request;
+
+	memset(ranks, 0, sizeof(ranks));
+	ranks[1].bytes = sizeof(data);
+	ck_assert_int_eq(baton_mem_alloc(comms[1], sizeof(data), &ranks[1].base),
+	                 BATON_OK);
+	on_all(do_register);
+	assert_all(BATON_OK);
+	ck_assert_int_eq(baton_comm_abort(comms[1]), BATON_OK);
+	ck_assert_int_eq(baton_window_deregister(ranks[1].window), BATON_OK);
+	ck_assert_int_eq(baton_mem_free(comms[1], ranks[1].base), BATON_OK);
+	ck_assert_int_eq(baton_put_signal(data, sizeof(data), BATON_INT8, 1,
+	                                  ranks[0].window, 0, 0, 0, 0, comms[0],
+	                                  NULL, NULL, &request),
+	                 BATON_OK);
+	for (int i = 0; i < 8; i++)
+		baton_progress(comms[0]);
+	ck_assert_int_eq(baton_comm_abort(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_comm_abort(comms[2]), BATON_OK);
+	ck_assert_int_eq(baton_release(&request), BATON_OK);
+	(void)baton_stream_synchronize(comms[0], NULL);
+	ck_assert_int_eq(baton_window_deregister(ranks[0].window), BATON_OK);
+	ck_assert_int_eq(baton_window_deregister(ranks[2].window), BATON_OK);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -762,6 +791,7 @@ main(void)
 		a_rank_that_leaves_is_missed_at_once,
 		after_an_abort_each_rank_ends_its_windows_alone,
 		after_an_abort_nothing_is_written_where_a_window_was,
+		peers_that_have_not_heard_of_an_abort_may_go_on_putting,
 	};
 
 	return RUN_TESTS_WITH("window", tests, setup, teardown);
