@@ -302,8 +302,10 @@ batoni_op_describe(const struct batoni_op *op, char *text, size_t size)
 {
 	const struct batoni_transfer *t = &op->transfer;
 
-	if (op->kind == BATONI_KIND_WAIT)
-		snprintf(text, size, "wait_signal");
+	if (op->kind == BATONI_KIND_WAIT && t->peer < 0)
+		snprintf(text, size, "wait_signal of several peers");
+	else if (op->kind == BATONI_KIND_WAIT)
+		snprintf(text, size, "wait_signal of peer %d", t->peer);
 	else if (op->flags & BATONI_FLAG_ONESIDED)
 		snprintf(text, size, "%s to peer %d, context %d",
 		         op->kind == BATONI_KIND_PUT ? "put_signal" : "signal",

@@ -571,10 +571,16 @@ explain(const struct batoni_op *op, char *text, size_t size)
 
 	if (batoni_is_transfer(op)) {
 		batoni_op_describe(op, name, sizeof(name));
-		snprintf(what, sizeof(what), "%s, %zu bytes", name,
-		         transfer->bytes);
+		if (op->kind == BATONI_KIND_WAIT || op->kind == BATONI_KIND_SIGNAL)
+			snprintf(what, sizeof(what), "%s", name);
+		else
+			snprintf(what, sizeof(what), "%s, %zu bytes", name,
+			         transfer->bytes);
 	}
-	if (transfer->native_call && (op->flags & BATONI_FLAG_ONESIDED)) {
+	/* A put that fails is told by the kernel, or by the transport whose
+	 * messages carry it. */
+	if (transfer->native_call && (op->flags & BATONI_FLAG_ONESIDED) &&
+	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         transfer->native_call,
 		         strerror(transfer->native_code));

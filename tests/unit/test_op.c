@@ -2,6 +2,7 @@
 /* The life of an operation: issued, ended, cancelled, lent. */
 #include <string.h>
 
+#include "core.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -55,6 +56,7 @@ END_TEST
 START_TEST(a_failed_operation_lets_its_stream_go_on)
 {
 	char text[256];
+	uint64_t word;
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 	baton_request b = scripted_recv(comm, s, 2, NULL);
 	baton_request c = scripted_recv(comm, s, 3, NULL);
@@ -68,6 +70,10 @@ START_TEST(a_failed_operation_lets_its_stream_go_on)
 	ck_assert_ptr_nonnull(strstr(text, "scripted_issue returned 77: "
 	                                   "scripted error 77"));
 	ck_assert_ptr_nonnull(strstr(text, "BATON_ERR_MPI"));
+	/* So it is if it was a put whose message failed. */
+	batoni_request_find(b, &word)->flags |= BATONI_FLAG_ONESIDED;
+	ck_assert_int_eq(baton_request_error(b, text, sizeof(text)), BATON_OK);
+	ck_assert_ptr_nonnull(strstr(text, "scripted error 77"));
 	scripted_assert_ended(b, BATON_ERR_MPI);
 	end_recv(3, BATON_OK);
 	scripted_assert_ended(c, BATON_OK);
