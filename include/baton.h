@@ -500,10 +500,10 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  * signal_index, context     0 to signals_max-1, 0 to contexts_max-1.
  * flags         must be 0.
  *
- * An operation that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and
- * never will, unless it is LENT; some of its data may be in the window.
- * Returns as baton_send (INVALID: a window of another communicator, or one that is being
- * deregistered).  Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (it is gone), MPI, SYSTEM.
+ * One that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and never will,
+ * unless a message carries it (it is LENT then, until the transport lets go of it);
+ * some of its data may be in the window.  Returns as baton_send.  Ends in OK, TIMEOUT,
+ * CANCELED, ABORTED, PEER (that process is gone), MPI, SYSTEM.
  */
 BATON_API enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
