@@ -496,9 +496,9 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  *               completion says BATON_COMPLETION_LENT); NULL only with count 0,
  *               which is a signal alone.
  * peer          0 to size-1; self is legal.
+ * peer_window   of comm, and not being deregistered.
  * peer_window_offset_bytes  offset plus length must lie in the *peer's* part.
- * signal_index, context     0 to signals_max-1, 0 to contexts_max-1.
- * flags         must be 0.
+ * signal_index, context     0 to signals_max-1, 0 to contexts_max-1; flags must be 0.
  *
  * One that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and never will,
  * unless a message carries it (it is LENT then, until the transport lets go of it);
