@@ -50,6 +50,10 @@
 #include "config.h"
 #include "mem.h"
 
+/* Tries of a collective call until it looks whether the others live: 0.2 s when it
+ * naps between them. */
+#define LOOK_EVERY 2000u
+
 /* What a rank tells the others of its part. */
 struct part {
 	int32_t status;  /* why it takes no part, or OK */
@@ -317,6 +321,28 @@ take_step(struct collective *c, enum baton_status (*step)(struct collective *c))
 	return status;
 }
 
+/* The process of some rank has ended: it will not come, and nobody else is to wait
+ * for it.  Without a deadline this is the only end. */
+static enum baton_status
+look_for_ranks(const struct collective *c)
+{
+	const struct batoni_rma *rma = c->rma;
+	const struct batoni_peer *peers = rma->transport->peers;
+	char why[120];
+
+	for (int i = 0; peers && i < rma->size; i++) {
+		if (peers[i].pidfd < 0 || !batoni_pidfd_gone(peers[i].pidfd))
+			continue;
+		snprintf(why, sizeof(why), "%s: the process of rank %d is gone",
+		         c->call, i);
+		batoni_take();
+		batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
+		batoni_leave();
+		return batoni_refuse(BATON_ERR_PEER, "%s", why);
+	}
+	return BATON_PENDING;
+}
+
 /* Drive until the step, which is made as the driver, is not PENDING. */
 static enum baton_status
 drive(struct collective *c, enum baton_status (*step)(struct collective *c))
@@ -338,6 +364,9 @@ drive(struct collective *c, enum baton_status (*step)(struct collective *c))
 			return refuse_broken(c, status);
 		if (batoni_real_ns() >= c->limit_ns)
 			return break_late(c);
+		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
+		    look_for_ranks(c) != BATON_PENDING)
+			return BATON_ERR_PEER;
 		pause_between(tries);
 	}
 }

@@ -4,10 +4,11 @@
  * others have operations pending with it.  Those end by their deadlines, what
  * the survivors have among themselves goes on, and they leave in order.
  *
- *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal
+ *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
- * it is gone is noticed on one host, and told as PEER.
+ * it is gone is noticed on one host, and told as PEER.  register: the same while they
+ * register a window.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -118,6 +119,20 @@ survive_waiting(struct baton_comm *comm, int rank)
 }
 
 static void
+survive_registering(struct baton_comm *comm)
+{
+	struct baton_window *window = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK(baton_window_register(small, sizeof(small), comm,
+		                            &window) == BATON_ERR_PEER);
+		CHECK(strstr(baton_last_error(), "rank 1 is gone"));
+	}
+	CHECK(baton_comm_status(comm) == BATON_ERR_PEER);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
 signal_and_die(struct baton_comm *comm)
 {
 	baton_request request = 0;
@@ -133,6 +148,7 @@ int
 main(int argc, char **argv)
 {
 	bool waiting = argc > 1 && strcmp(argv[1], "signal") == 0;
+	bool registering = argc > 1 && strcmp(argv[1], "register") == 0;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
 	struct baton_comm *comm = NULL;
 	int rank, level;
@@ -154,6 +170,8 @@ main(int argc, char **argv)
 	}
 	if (waiting)
 		survive_waiting(comm, rank);
+	else if (registering)
+		survive_registering(comm);
 	else
 		survive(comm, rank);
 	printf("rank %d: %s\n", rank,
