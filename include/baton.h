@@ -462,9 +462,8 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
  * the communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0;
  * inside a group; other ranks call deregister); UNSUPPORTED (no windows here, or the
  * path that BATON_WINDOW_PATH forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT
- * and PEER (which break the communicator: its ranks no longer agree); the error that
- * broke the communicator.  A rank that is refused tells the others (not inside a
- * group), and all are refused.
+ * and PEER (which break the communicator: its ranks do not agree any more); what broke
+ * it before.  A rank that is refused tells the others (not in a group): so are all.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,
