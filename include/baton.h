@@ -470,12 +470,12 @@ BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_window **window_p);
 
 /*
- * End the window.  Collective, as registering.  The ranks agree first: BUSY on all
- * of them when any has a put of its own into the window that has not ended, and the
- * window stays.  Puts that have ended at their source are applied before it goes.  NULL
- * is fine, and not collective.  On a broken communicator it is local, and OK.  Returns
- * BATON_OK, BUSY, INVALID (inside a group), TIMEOUT (as registering), the error that
- * broke the communicator during the call (never ABORTED: call again otherwise).
+ * End the window.  Collective, as registering; NULL is fine, and tells nobody; on a
+ * broken communicator it is local.  Puts that have ended at their source are applied
+ * before it goes.  Returns BATON_OK; BUSY, on all ranks (any has a put of its own into
+ * the window that has not ended), INVALID (inside a group; others make another call)
+ * and NOMEM: the window is as before; TIMEOUT, PEER or what else broke the communicator
+ * during the call (never ABORTED: that is BATON_OK): call again.
  */
 BATON_API enum baton_status baton_window_deregister(struct baton_window *window);
 
