@@ -103,6 +103,8 @@ struct conform {
 	                            is shared by ranks that are threads */
 	struct baton_comm_info info;
 	_Atomic int failures; /* of this case */
+	const char *skip; /* why it cannot run after all, or NULL; said by the case,
+	                     on all ranks alike, before it ends */
 	_Atomic(const char *) file;
 	_Atomic int line; /* where this rank was last seen */
 	pthread_mutex_t lock;

@@ -291,27 +291,34 @@ tear_down(struct conform *c, bool failed)
 	c->blocks = NULL;
 }
 
-/* Returns whether it passed, on all ranks. */
-static bool
+enum outcome { PASSED, FAILED, SKIPPED };
+
+/* On all ranks. */
+static enum outcome
 run_case(struct conform *c, const char *list, const struct conform_case *one)
 {
 	struct timespec begin, end;
-	bool failed;
+	bool failed, skipped;
 
 	clock_gettime(CLOCK_MONOTONIC, &begin);
+	c->skip = NULL;
 	set_up(c, one);
 	one->run(c);
 	failed = c->backend->agree(c, atomic_load(&c->failures)) > 0;
 	tear_down(c, failed);
 	failed = c->backend->agree(c, atomic_load(&c->failures)) > 0;
+	skipped = c->backend->agree(c, c->skip != NULL) > 0 && !failed;
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	watch_tick();
-	if (c->rank == 0)
+	if (c->rank == 0 && skipped)
+		printf("skip    %s.%s: %s\n", list, one->name,
+		       c->skip ? c->skip : "another rank cannot");
+	else if (c->rank == 0)
 		printf("%-7s %s.%s (%.3f s)\n", failed ? "not ok" : "ok", list,
 		       one->name,
 		       (double)(end.tv_sec - begin.tv_sec) +
 		               (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
-	return !failed;
+	return failed ? FAILED : skipped ? SKIPPED : PASSED;
 }
 
 static bool
@@ -339,6 +346,7 @@ run_list(struct conform *c, const struct conform_list *list,
          const struct conform_arguments *arguments, struct tally *tally)
 {
 	for (const struct conform_case *one = list->cases; one->name; one++) {
+		enum outcome outcome;
 		const char *reason;
 
 		if (!is_wanted(list->name, one->name, arguments))
@@ -350,11 +358,14 @@ run_list(struct conform *c, const struct conform_list *list,
 			if (c->rank == 0)
 				printf("skip    %s.%s: %s\n", list->name,
 				       one->name, tally->reason);
-		} else if (run_case(c, list->name, one)) {
-			tally->passed++;
-		} else {
-			tally->failed++;
+			continue;
 		}
+		outcome = run_case(c, list->name, one);
+		if (outcome == SKIPPED)
+			tally->reason = c->skip ? c->skip : "another rank cannot";
+		tally->passed += outcome == PASSED;
+		tally->failed += outcome == FAILED;
+		tally->skipped += outcome == SKIPPED;
 	}
 }
 
