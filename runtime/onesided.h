@@ -106,7 +106,8 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
 	return 64 + each * (size_t)size;
 }
 
-/* Puts by message that may be under way at once; more wait in their order. */
+/* Puts by message that may be under way at once, and one more of each (peer, context),
+ * so that none waits for those of others; more wait in their order. */
 #define BATONI_ONESIDED_LANES 32u
 
 /* Slots that the layer wants of the transport, beyond requests_max: two messages for
@@ -115,7 +116,7 @@ static inline uint32_t
 batoni_onesided_slots(int size, int contexts_max)
 {
 	return 2 * BATONI_ONESIDED_LANES +
-	       2 * (uint32_t)size * (uint32_t)contexts_max;
+	       4 * (uint32_t)size * (uint32_t)contexts_max;
 }
 
 /* And tags: two for each context. */

@@ -11,7 +11,9 @@
  *
  * The sender has lanes.  A lane holds one put from the hand-over until the transport
  * has let go of both of its messages: `parts` counts those, and the hand-over itself,
- * so that a message which ends while the other is issued does not end the lane.
+ * so that a message which ends while the other is issued does not end the lane.  There
+ * is a pool of them, with room for short payloads, and one without it for each channel,
+ * used when the pool is empty: puts that one peer does not receive hold up no other.
  *
  * The target has a source for each (peer, context), with one receive at the transport
  * at a time: the header's, then, if there is a payload of its own, the payload's, then
@@ -85,7 +87,8 @@ static_assert(sizeof(struct header) == 40, "no padding is sent");
 struct lane {
 	struct batoni_list_node link; /* of ended_lanes */
 	struct batoni_transfer header, payload;
-	struct batoni_transfer *put;
+	struct batoni_transfer *put; /* NULL: the lane is free */
+	struct header own; /* of a lane of a channel; the pool's have buffers */
 	unsigned parts;
 	enum baton_status status;
 };
@@ -110,9 +113,10 @@ struct source {
 };
 
 struct batoni_messages {
-	struct lane lanes[LANES];
-	uint32_t free_lanes; /* a bit each */
-	uint32_t count;      /* of sources */
+	struct lane *lanes;  /* the pool's, then by channel */
+	uint32_t free_lanes; /* of the pool: a bit each */
+	uint32_t busy_lanes; /* of all */
+	uint32_t count;      /* of channels, and of sources */
 	uint32_t lent;
 	int listeners;
 	_Atomic bool posted; /* all sources have been; also read by other threads */
@@ -120,7 +124,7 @@ struct batoni_messages {
 	bool deaf;    /* and what arrives is not applied: the communicator broke */
 	bool quiet;   /* the transport writes nothing once it is closed */
 	struct source *sources; /* by peer * contexts_max + context */
-	char *buffers; /* MESSAGE_MAX for each lane, then for each source */
+	char *buffers; /* MESSAGE_MAX for each of the pool, then for each source */
 	uint64_t *sent, *applied; /* by peer */
 	struct batoni_list_node ended;       /* of source.link */
 	struct batoni_list_node ended_lanes; /* in their hand-over */
@@ -154,6 +158,7 @@ take_note(struct batoni_rma *rma, struct batoni_list_node *link)
 static void
 free_messages(struct batoni_messages *messages)
 {
+	batoni_free(messages->lanes);
 	batoni_free(messages->sources);
 	batoni_free(messages->buffers);
 	batoni_free(messages->sent);
@@ -173,14 +178,16 @@ batoni_messages_open(struct batoni_rma *rma)
 	messages->free_lanes = ALL_LANES;
 	batoni_list_init(&messages->ended);
 	batoni_list_init(&messages->ended_lanes);
+	messages->lanes = batoni_alloc((size_t)LANES + messages->count,
+	                               sizeof(*messages->lanes));
 	messages->sources = batoni_alloc(messages->count,
 	                                 sizeof(*messages->sources));
 	messages->buffers = batoni_alloc((size_t)LANES + messages->count,
 	                                 MESSAGE_MAX);
 	messages->sent = batoni_alloc(size, sizeof(*messages->sent));
 	messages->applied = batoni_alloc(size, sizeof(*messages->applied));
-	if (!messages->sources || !messages->buffers || !messages->sent ||
-	    !messages->applied) {
+	if (!messages->lanes || !messages->sources || !messages->buffers ||
+	    !messages->sent || !messages->applied) {
 		free_messages(messages);
 		return BATON_ERR_NOMEM;
 	}
@@ -200,7 +207,11 @@ start_lane(struct batoni_rma *rma, uint32_t i)
 	struct lane *lane = &rma->messages->lanes[i];
 
 	batoni_list_init(&lane->link);
-	lane->header.buffer = rma->messages->buffers + (size_t)i * MESSAGE_MAX;
+	if (i < LANES)
+		lane->header.buffer =
+			rma->messages->buffers + (size_t)i * MESSAGE_MAX;
+	else
+		lane->header.buffer = &lane->own;
 	lane->header.slot = (rma->requests_max + 2 * i) & 0xffffffu;
 	lane->header.direction = BATONI_SEND;
 	lane->payload.slot = (rma->requests_max + 2 * i + 1) & 0xffffffu;
@@ -211,7 +222,8 @@ static void
 start_source(struct batoni_rma *rma, uint32_t i)
 {
 	struct source *source = &rma->messages->sources[i];
-	uint32_t slot = rma->requests_max + 2 * (LANES + i);
+	uint32_t slot = rma->requests_max +
+	                2 * (LANES + rma->messages->count + i);
 
 	batoni_list_init(&source->link);
 	source->context = (int)i % rma->base.contexts_max;
@@ -233,7 +245,7 @@ batoni_messages_start(struct batoni_rma *rma)
 {
 	assert(rma->transport->hidden_tags >= 2 * rma->base.contexts_max);
 	rma->messages->quiet = rma->transport->quiet;
-	for (uint32_t i = 0; i < LANES; i++)
+	for (uint32_t i = 0; i < LANES + rma->messages->count; i++)
 		start_lane(rma, i);
 	for (uint32_t i = 0; i < rma->messages->count; i++)
 		start_source(rma, i);
@@ -458,14 +470,47 @@ part_ended(struct lane *lane, const struct batoni_transfer *part,
 	return --lane->parts == 0;
 }
 
+/* A lane for this put; NULL: there is none. */
+static struct lane *
+take_lane(struct batoni_rma *rma, struct batoni_transfer *put)
+{
+	struct batoni_messages *messages = rma->messages;
+	uint32_t channel = (uint32_t)(put->peer * rma->base.contexts_max +
+	                              put->tag);
+	struct lane *lane = &messages->lanes[LANES + channel];
+
+	if (messages->free_lanes)
+		lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
+	if (lane->put)
+		return NULL;
+	/* Of no matter when the lane is its channel's. */
+	messages->free_lanes &= messages->free_lanes - 1;
+	messages->busy_lanes++;
+	lane->put = put;
+	lane->status = BATON_OK;
+	lane->parts = 1;
+	return lane;
+}
+
+static void
+give_lane(struct batoni_messages *messages, struct lane *lane)
+{
+	size_t i = (size_t)(lane - messages->lanes);
+
+	lane->put = NULL;
+	messages->busy_lanes--;
+	if (i < LANES)
+		messages->free_lanes |= 1u << i;
+}
+
 static void
 end_lane(struct batoni_rma *rma, struct lane *lane)
 {
-	struct batoni_messages *messages = rma->messages;
+	struct batoni_transfer *put = lane->put;
 
 	/* Free before the end is told: nothing of the lane is needed for it. */
-	messages->free_lanes |= 1u << (lane - messages->lanes);
-	batoni_put_ended(rma, lane->put, lane->status);
+	give_lane(rma->messages, lane);
+	batoni_put_ended(rma, put, lane->status);
 }
 
 /* Hand one message of the lane over. */
@@ -506,7 +551,8 @@ fill(struct batoni_rma *rma, struct lane *lane,
 	lane->header.tag = header_tag(rma, put->tag);
 	lane->header.bytes = sizeof(header);
 	if (with_data && put->bytes > 0) {
-		bool fits = put->bytes <= INLINE_MAX;
+		bool fits = put->bytes <= INLINE_MAX &&
+		            lane->header.buffer != &lane->own;
 
 		header.payload = fits ? PAYLOAD_INLINE : PAYLOAD_SEPARATE;
 		header.window = pending->put.window->id;
@@ -536,18 +582,13 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	/* Peers may signal in return before this rank comes to its waits, and on
 	 * some transports theirs do not end before they are received. */
 	batoni_messages_post(rma);
-	if (messages->free_lanes == 0)
+	lane = take_lane(rma, pending->transfer);
+	if (!lane)
 		return BATON_ERR_AGAIN;
-	lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
-	lane->put = pending->transfer;
-	lane->status = BATON_OK;
-	lane->parts = 1;
 	separate = fill(rma, lane, pending, with_data);
-	/* Taken before it is used: what ends meanwhile may ask for a lane. */
-	messages->free_lanes &= messages->free_lanes - 1;
 	status = send_part(rma, lane, &lane->header);
 	if (status != BATON_OK) {
-		messages->free_lanes |= 1u << (lane - messages->lanes);
+		give_lane(messages, lane);
 		return status;
 	}
 	messages->sent[lane->header.peer]++;
@@ -568,8 +609,10 @@ batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	struct batoni_messages *messages = rma->messages;
 	uint32_t i = (transfer->slot - rma->requests_max) / 2;
 
-	if (i >= LANES) {
-		receive_ended(rma, &messages->sources[i - LANES], status);
+	if (i >= LANES + messages->count) {
+		receive_ended(rma,
+		              &messages->sources[i - LANES - messages->count],
+		              status);
 		return;
 	}
 	assert(messages->lent > 0);
@@ -682,7 +725,7 @@ batoni_messages_leave(struct batoni_rma *rma)
 
 	batoni_messages_test(rma);
 	/* What this rank still sends, it may send to itself. */
-	if (messages->free_lanes != ALL_LANES)
+	if (messages->busy_lanes > 0)
 		return BATON_PENDING;
 	messages->leaving = true;
 	for (uint32_t i = 0; i < messages->count; i++) {

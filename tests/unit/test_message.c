@@ -21,6 +21,7 @@
 #define WINDOW_ID 7u
 #define INLINE_BYTES 2008u /* 2 KiB, less the header */
 #define NOT_ENDED 1000
+#define LANES (BATONI_ONESIDED_LANES + 1) /* that one channel can have */
 
 struct rank {
 	struct batoni_rma rma; /* must be first */
@@ -430,20 +431,20 @@ START_TEST(puts_wait_for_lanes_and_lanes_for_receives)
 {
 	listen_all();
 	batoni_messages_listen(&ranks[1].rma, -1);
-	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
+	for (uint32_t i = 0; i < LANES; i++)
 		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
 	run();
-	ck_assert_int_eq(ranks[0].ends, (int)BATONI_ONESIDED_LANES);
+	ck_assert_int_eq(ranks[0].ends, (int)LANES);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_PENDING);
 	run();
-	ck_assert_uint_eq(count(1, 0, 0, 0), BATONI_ONESIDED_LANES + 1);
+	ck_assert_uint_eq(count(1, 0, 0, 0), LANES + 1);
 }
 END_TEST
 
 START_TEST(what_came_before_anybody_listened_is_applied)
 {
-	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
+	for (uint32_t i = 0; i < LANES; i++)
 		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
 	run();
@@ -452,8 +453,31 @@ START_TEST(what_came_before_anybody_listened_is_applied)
 	batoni_messages_post(&ranks[1].rma);
 	ck_assert_int_eq(ranks[0].ends, 1);
 	run();
-	ck_assert_int_eq(ranks[0].ends, (int)BATONI_ONESIDED_LANES);
-	ck_assert_uint_eq(count(1, 0, 0, 0), BATONI_ONESIDED_LANES);
+	ck_assert_int_eq(ranks[0].ends, (int)LANES);
+	ck_assert_uint_eq(count(1, 0, 0, 0), LANES);
+}
+END_TEST
+
+/* Of its own, when others have all of the pool; without room for a payload. */
+START_TEST(each_channel_has_a_lane_that_others_cannot_take)
+{
+	unsigned char *data = pattern(100, 9);
+
+	for (uint32_t i = 0; i < LANES; i++)
+		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
+	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
+	ck_assert_int_eq(put_at(0, 40, 1, 1, 0, data, 100, 0), BATON_PENDING);
+	ck_assert_int_eq(signal_to(0, 41, 1, 1, 0), BATON_ERR_AGAIN);
+	ck_assert_int_eq(signal_to(0, 42, 0, 1, 0), BATON_PENDING);
+	run();
+	ck_assert_int_eq(ranks[0].status[42], BATON_OK);
+	ck_assert_int_eq(ranks[0].ends, 1);
+	batoni_messages_post(&ranks[1].rma);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), LANES);
+	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
+	ck_assert_mem_eq(window_of(1), data, 100);
+	free(data);
 }
 END_TEST
 
@@ -921,6 +945,7 @@ main(void)
 	tcase_add_test(puts, contexts_do_not_wait_for_each_other);
 	tcase_add_test(puts, put_to_oneself_arrives);
 	tcase_add_test(puts, puts_wait_for_lanes_and_lanes_for_receives);
+	tcase_add_test(puts, each_channel_has_a_lane_that_others_cannot_take);
 	tcase_add_test(puts, what_came_before_anybody_listened_is_applied);
 	tcase_add_test(puts, listening_holds_the_communicator_and_posts_once);
 	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,

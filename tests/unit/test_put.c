@@ -414,7 +414,7 @@ END_TEST
 
 START_TEST(without_a_lane_a_put_stays_first_and_asks_again)
 {
-	uint32_t lanes = BATONI_ONESIDED_LANES, slot;
+	uint32_t lanes = BATONI_ONESIDED_LANES + 1, slot;
 
 	world.rma.signal_path[PEER] = BATON_WINDOW_PATH_MESSAGE;
 	for (slot = 0; slot < lanes + 3; slot++)
