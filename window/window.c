@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows: memory for them, registering and deregistering.
+ * Windows: registering and deregistering.
  *
  * Registering takes two exchanges among all ranks.  In the first each one says how
  * long its part is, where it lies, and the name of the shared memory that it lies in
  * if it does.  Each then chooses, for every peer, the path of its own puts.  The
  * second tells these paths, so that a rank knows whether messages may come to it,
  * and whether all have found theirs: a window exists on all ranks or on none.  A
- * rank that is refused for its own arguments takes part all the same, with its
- * status; that is why the memory for the first exchange is there beforehand, and
- * the other one's from the first window on.  An exchange for which the transport has
- * no memory on some rank, or in which different calls meet, is refused on all ranks
- * and changes nothing on any.
+ * rank that is refused for its own arguments takes part all the same (collective.h);
+ * that is why the memory for the first exchange is there beforehand, and the other
+ * one's from the first window on.
  *
  * A window is on rma->windows before the second exchange: a peer that is through it
  * may put, and its message must find the window.
@@ -21,38 +19,14 @@
  * source may still be on their way, and whoever gets them waits until it has
  * applied as many as were sent.  A last exchange keeps everybody at the work until
  * all have.
- *
- * Threads.  A collective call runs on the thread of the program that calls it, which
- * takes the driver's lock again and again, as destroy does, and sleeps without it.
- * Collective calls of one rank do not overlap (the caller sees to that), so what they
- * bring, rma->parts and rma->rows, belongs to the call, and to the transport while
- * the call waits.  When the communicator breaks under it the transport may go on
- * with that memory, so it is only freed with the communicator.
- *
- * When the communicator is broken a rank leaves its windows alone.  What peers have
- * begun to put there by message may still be on its way; the receives are taken back
- * or run to their end first (message.c).  One that MPI keeps may write as long as the
- * process lives, and ranks of this process that have not heard store there by its
- * address: memory of baton_mem_alloc stays mapped then.
- *
- * memories_lock guards the list of memories and their counts of windows, which are
- * looked at by calls that are not collective.  It is a leaf.
  */
-#include "window.h"
+#include "collective.h"
 
-#include <sched.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "mem.h"
-
-/* Tries of a collective call until it looks whether the others live: 0.2 s when it
- * naps between them. */
-#define LOOK_EVERY 2000u
 
 /* What a rank tells the others of its part. */
 struct part {
@@ -64,371 +38,6 @@ struct part {
 	uint64_t offset;
 	struct batoni_shm_name name;
 };
-
-/* One collective call. */
-struct collective {
-	struct batoni_rma *rma;
-	const char *call;
-	uint64_t what; /* the call and its window; the same on all ranks */
-	const char *late; /* what has not happened when the time is over */
-	uint64_t limit_ns;
-	const void *mine; /* of the exchange under way */
-	size_t bytes;
-	void *all;
-	enum baton_status status; /* this rank's refusal, told to the others */
-	char why[200];
-};
-
-/* ---- memory ---- */
-
-static enum baton_status
-check_windows(const char *call, const struct baton_comm *comm)
-{
-	if (!comm)
-		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
-		                     call);
-	if (!comm->onesided)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: there are no windows on the %s "
-		                     "transport with the %s device",
-		                     call, comm->transport_ops->name,
-		                     comm->device_ops->name);
-	return BATON_OK;
-}
-
-enum baton_status
-baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
-{
-	struct batoni_memory *memory;
-	struct batoni_rma *rma;
-	enum baton_status status;
-
-	BATONI_ENTER("baton_mem_alloc");
-	status = check_windows("baton_mem_alloc", comm);
-	if (status != BATON_OK)
-		return status;
-	if (!pointer_p || bytes == 0)
-		return batoni_refuse(BATON_ERR_INVALID, "baton_mem_alloc: %s",
-		                     pointer_p ? "bytes is 0; it takes 1 or more"
-		                               : "pointer_p is NULL");
-	memory = batoni_alloc(1, sizeof(*memory));
-	if (!memory)
-		return batoni_refuse(BATON_ERR_NOMEM,
-		                     "baton_mem_alloc: no memory");
-	status = batoni_shm_create(bytes, &memory->shm);
-	if (status != BATON_OK) {
-		batoni_free(memory);
-		return status;
-	}
-	rma = batoni_rma_of(comm);
-	pthread_mutex_lock(&rma->memories_lock);
-	batoni_list_append(&rma->memories, &memory->link);
-	pthread_mutex_unlock(&rma->memories_lock);
-	*pointer_p = memory->shm.base;
-	return BATON_OK;
-}
-
-/* The one that has all these bytes, or NULL; memories_lock is held. */
-static struct batoni_memory *
-find_memory(struct batoni_rma *rma, const void *base, size_t bytes)
-{
-	uintptr_t from = (uintptr_t)base;
-
-	for (struct batoni_list_node *node = rma->memories.next;
-	     node != &rma->memories; node = node->next) {
-		struct batoni_memory *memory = batoni_container_of(
-			node, struct batoni_memory, link);
-		uintptr_t start = (uintptr_t)memory->shm.base;
-
-		if (from >= start && from - start <= memory->shm.bytes &&
-		    bytes <= memory->shm.bytes - (from - start))
-			return memory;
-	}
-	return NULL;
-}
-
-/* Does another rank of this process store there? */
-static bool
-neighbours_write_to(const struct batoni_rma *rma,
-                    const struct batoni_memory *memory)
-{
-	const struct batoni_peer *peers = rma->transport->peers;
-
-	for (int i = 0; i < rma->size && memory->known; i++) {
-		if (i != rma->rank && peers[i].within)
-			return true;
-	}
-	return false;
-}
-
-/* The communicator is broken: may something be written there all the same?  By ranks
- * of this process, who have not heard of it, or by a receive that could not be taken
- * back. */
-static bool
-still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
-{
-	bool written;
-
-	if (neighbours_write_to(rma, memory))
-		return true;
-	batoni_take();
-	written = batoni_messages_write_to(rma, memory->shm.base,
-	                                   memory->shm.bytes);
-	batoni_leave();
-	return written;
-}
-
-static void
-memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
-{
-	if (baton_comm_status(rma->comm) != BATON_OK &&
-	    still_written(rma, memory))
-		batoni_shm_abandon(&memory->shm);
-	else
-		batoni_shm_destroy(&memory->shm);
-	batoni_free(memory);
-}
-
-enum baton_status
-baton_mem_free(struct baton_comm *comm, void *pointer)
-{
-	struct batoni_memory *memory;
-	struct batoni_rma *rma;
-	enum baton_status status;
-	uint32_t windows = 0;
-
-	BATONI_ENTER("baton_mem_free");
-	status = check_windows("baton_mem_free", comm);
-	if (status != BATON_OK || !pointer)
-		return status;
-	rma = batoni_rma_of(comm);
-	pthread_mutex_lock(&rma->memories_lock);
-	memory = find_memory(rma, pointer, 1);
-	if (memory && memory->shm.base != pointer)
-		memory = NULL;
-	if (memory)
-		windows = memory->windows;
-	if (memory && windows == 0)
-		batoni_list_remove(&memory->link);
-	pthread_mutex_unlock(&rma->memories_lock);
-	if (!memory)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_mem_free: %p is not from "
-		                     "baton_mem_alloc of this communicator",
-		                     pointer);
-	if (windows)
-		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_mem_free: %u registered windows lie "
-		                     "in the memory",
-		                     windows);
-	memory_free(rma, memory);
-	return BATON_OK;
-}
-
-/* ---- collective calls ---- */
-
-static void
-collective_begin(struct collective *c, struct batoni_rma *rma, const char *call,
-                 uint64_t what)
-{
-	*c = (struct collective){.rma = rma,
-	                         .call = call,
-	                         .what = what,
-	                         .late = "not all ranks have called",
-	                         .limit_ns = BATONI_NEVER};
-	if (rma->comm->timeout_ns)
-		c->limit_ns = batoni_real_ns() + (uint64_t)rma->comm->timeout_ns;
-}
-
-/* This rank's own refusal, the first one counts. */
-static void __attribute__((format(printf, 3, 4)))
-object(struct collective *c, enum baton_status status, const char *format, ...)
-{
-	va_list list;
-
-	if (c->status != BATON_OK)
-		return;
-	c->status = status;
-	va_start(list, format);
-	vsnprintf(c->why, sizeof(c->why), format, list);
-	va_end(list);
-}
-
-static enum baton_status
-refuse_broken(const struct collective *c, enum baton_status status)
-{
-	return batoni_refuse(status, "%s: %s", c->call,
-	                     baton_comm_error(c->rma->comm));
-}
-
-static enum baton_status
-break_late(const struct collective *c)
-{
-	struct baton_comm *comm = c->rma->comm;
-	char why[200];
-
-	snprintf(why, sizeof(why),
-	         "%s: after %lld ms %s, so that the ranks do not agree any more",
-	         c->call, (long long)(comm->timeout_ns / 1000000), c->late);
-	batoni_take();
-	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
-	batoni_leave();
-	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
-}
-
-static void
-pause_between(unsigned tries)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	if (tries < 1000)
-		sched_yield();
-	else
-		nanosleep(&nap, NULL);
-}
-
-/* All ranks have been told of it and do alike. */
-static bool
-is_told(enum baton_status status)
-{
-	return status == BATON_ERR_NOMEM || status == BATON_ERR_INVALID;
-}
-
-static enum baton_status
-refuse_told(const struct collective *c, enum baton_status status)
-{
-	return batoni_refuse(status, "%s: %s", c->call,
-	                     status == BATON_ERR_NOMEM
-	                             ? "a rank has no memory for what the ranks "
-	                               "tell each other"
-	                             : "not all ranks make this call, for this "
-	                               "window");
-}
-
-static enum baton_status
-take_step(struct collective *c, enum baton_status (*step)(struct collective *c))
-{
-	enum baton_status status = step(c);
-
-	/* Else the others wait for this rank and do not know. */
-	if (status != BATON_OK && status != BATON_PENDING && !is_told(status))
-		batoni_comm_break(c->rma->comm, status,
-		                  status == BATON_ERR_PEER
-		                          ? "a rank has left the communicator "
-		                            "that a collective call needs"
-		                          : "the ranks could not exchange what "
-		                            "a collective call needs");
-	return status;
-}
-
-/* The process of some rank has ended: it will not come, and nobody else is to wait
- * for it.  Without a deadline this is the only end. */
-static enum baton_status
-look_for_ranks(const struct collective *c)
-{
-	const struct batoni_rma *rma = c->rma;
-	const struct batoni_peer *peers = rma->transport->peers;
-	char why[120];
-
-	for (int i = 0; peers && i < rma->size; i++) {
-		if (peers[i].pidfd < 0 || !batoni_pidfd_gone(peers[i].pidfd))
-			continue;
-		snprintf(why, sizeof(why), "%s: the process of rank %d is gone",
-		         c->call, i);
-		batoni_take();
-		batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
-		batoni_leave();
-		return batoni_refuse(BATON_ERR_PEER, "%s", why);
-	}
-	return BATON_PENDING;
-}
-
-/* Drive until the step, which is made as the driver, is not PENDING. */
-static enum baton_status
-drive(struct collective *c, enum baton_status (*step)(struct collective *c))
-{
-	struct baton_comm *comm = c->rma->comm;
-	enum baton_status broken, status;
-
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		broken = comm->breaking;
-		status = broken == BATON_OK ? take_step(c, step) : broken;
-		batoni_leave();
-		if (status == BATON_OK)
-			return status;
-		if (broken == BATON_OK && is_told(status))
-			return refuse_told(c, status);
-		if (status != BATON_PENDING)
-			return refuse_broken(c, status);
-		if (batoni_real_ns() >= c->limit_ns)
-			return break_late(c);
-		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
-		    look_for_ranks(c) != BATON_PENDING)
-			return BATON_ERR_PEER;
-		pause_between(tries);
-	}
-}
-
-static enum baton_status
-exchange_step(struct collective *c)
-{
-	struct batoni_transport *transport = c->rma->transport;
-
-	return transport->ops->exchange(transport, c->what, c->mine, c->bytes,
-	                                c->all);
-}
-
-/* Bring bytes, get everybody's.  OK; NOMEM and INVALID, as on all ranks; anything
- * else: the communicator is broken. */
-static enum baton_status
-collect(struct collective *c, const void *mine, size_t bytes, void *all)
-{
-	c->mine = mine;
-	c->bytes = bytes;
-	c->all = all;
-	return drive(c, exchange_step);
-}
-
-/* What ranks agree with after the first exchange: rows of numbers, the first one a
- * status.  This rank's own stands after all others. */
-static size_t
-row_words_max(const struct batoni_rma *rma)
-{
-	return 1 + (size_t)rma->size;
-}
-
-static uint64_t *
-own_row(const struct batoni_rma *rma)
-{
-	return rma->rows + (size_t)rma->size * row_words_max(rma);
-}
-
-static enum baton_status
-collect_rows(struct collective *c, size_t words)
-{
-	return collect(c, own_row(c->rma), words * sizeof(uint64_t),
-	               c->rma->rows);
-}
-
-/* Groups and threads: a call that is refused so tells nobody. */
-static enum baton_status
-check_caller(const char *call, const struct baton_comm *comm)
-{
-	if (batoni_group_open(comm))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s was called inside a group; the other "
-		                     "ranks are not told",
-		                     call);
-	if (!comm->lost && !batoni_may_drive(comm))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "
-		                     "it on the main thread (the other ranks are "
-		                     "not told)",
-		                     call);
-	return BATON_OK;
-}
 
 /* ---- paths ---- */
 
@@ -511,7 +120,7 @@ choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
 }
 
 static void
-choose_paths(struct collective *c, struct baton_window *window)
+choose_paths(struct batoni_collective *c, struct baton_window *window)
 {
 	const struct batoni_rma *rma = c->rma;
 	const struct part *parts = rma->parts;
@@ -524,7 +133,7 @@ choose_paths(struct collective *c, struct baton_window *window)
 		to->address = parts[i].address;
 		to->path = choose_path(rma, i, &parts[i], to);
 		if (to->path == 0)
-			object(c, BATON_ERR_UNSUPPORTED,
+			batoni_object(c, BATON_ERR_UNSUPPORTED,
 			       "BATON_WINDOW_PATH forces %s, which does not reach "
 			       "rank %d: it takes %s",
 			       direct ? "direct" : "vmwrite", i,
@@ -589,7 +198,7 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	batoni_list_init(&window->link);
 	if (!rma->rows)
 		rma->rows = batoni_alloc((size_t)rma->size + 1,
-		                         row_words_max(rma) * sizeof(uint64_t));
+		                         batoni_row_words_max(rma) * sizeof(uint64_t));
 	if (!rma->rows) {
 		batoni_free(window);
 		return NULL;
@@ -597,7 +206,7 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	if (bytes == 0)
 		return window;
 	pthread_mutex_lock(&rma->memories_lock);
-	window->memory = find_memory(rma, base, bytes);
+	window->memory = batoni_memory_find(rma, base, bytes);
 	if (window->memory) {
 		window->memory->windows++;
 		window->memory->known = true;
@@ -608,31 +217,31 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 
 /* Make the window as far as this rank can alone. */
 static struct baton_window *
-begin_window(struct collective *c, void *base, size_t bytes, bool wanted)
+begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 {
 	struct baton_window *window;
 
 	if (!wanted)
-		object(c, BATON_ERR_INVALID, "window_p is NULL");
+		batoni_object(c, BATON_ERR_INVALID, "window_p is NULL");
 	else if (bytes > 0 && !base)
-		object(c, BATON_ERR_INVALID, "base is NULL, with %zu bytes",
+		batoni_object(c, BATON_ERR_INVALID, "base is NULL, with %zu bytes",
 		       bytes);
 	else if (bytes > UINTPTR_MAX - (uintptr_t)base)
-		object(c, BATON_ERR_INVALID,
+		batoni_object(c, BATON_ERR_INVALID,
 		       "%zu bytes at %p go beyond the end of the address space",
 		       bytes, base);
 	if (c->status != BATON_OK)
 		return NULL;
 	window = window_new(c->rma, base, bytes);
 	if (!window)
-		object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
+		batoni_object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
 		       c->rma->size);
 	return window;
 }
 
 /* The first exchange. */
 static enum baton_status
-tell_part(struct collective *c, const struct baton_window *window)
+tell_part(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
 	struct part *parts = rma->parts, *mine = &parts[rma->size];
@@ -650,12 +259,12 @@ tell_part(struct collective *c, const struct baton_window *window)
 		               (uintptr_t)window->memory->shm.base;
 		batoni_shm_name(&window->memory->shm, &mine->name);
 	}
-	return collect(c, mine, sizeof(*mine), parts);
+	return batoni_collect(c, mine, sizeof(*mine), parts);
 }
 
 /* The refusal that all share: one's own, or the first other's. */
 static enum baton_status
-refuse_all(const struct collective *c, int rank, enum baton_status status)
+refuse_all(const struct batoni_collective *c, int rank, enum baton_status status)
 {
 	if (c->status != BATON_OK)
 		return batoni_refuse(c->status, "%s: %s", c->call, c->why);
@@ -664,7 +273,7 @@ refuse_all(const struct collective *c, int rank, enum baton_status status)
 }
 
 static enum baton_status
-check_parts(const struct collective *c)
+check_parts(const struct batoni_collective *c)
 {
 	const struct part *parts = c->rma->parts;
 
@@ -678,11 +287,11 @@ check_parts(const struct collective *c)
 
 /* The second exchange: has everybody found paths, and which? */
 static enum baton_status
-tell_paths(struct collective *c, struct baton_window *window)
+tell_paths(struct batoni_collective *c, struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
 	size_t words = 1 + ((size_t)rma->size + 7) / 8;
-	uint64_t *mine = own_row(rma);
+	uint64_t *mine = batoni_own_row(rma);
 	enum baton_status status;
 
 	memset(mine, 0, words * sizeof(*mine));
@@ -690,7 +299,7 @@ tell_paths(struct collective *c, struct baton_window *window)
 	for (int i = 0; i < rma->size; i++)
 		((unsigned char *)&mine[1])[i] =
 			(unsigned char)window->peers[i].path;
-	status = collect_rows(c, words);
+	status = batoni_collect_rows(c, words);
 	if (status != BATON_OK)
 		return status;
 	for (int i = 0; i < rma->size; i++) {
@@ -729,7 +338,7 @@ stop_messages(struct baton_window *window)
 
 /* After the first exchange: there is a window, or the reason why not. */
 static enum baton_status
-connect_window(struct collective *c, struct baton_window *window)
+connect_window(struct batoni_collective *c, struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
 	enum baton_status status;
@@ -758,20 +367,20 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
                       struct baton_window **window_p)
 {
 	struct baton_window *window;
-	struct collective c;
+	struct batoni_collective c;
 	enum baton_status status;
 
 	BATONI_ENTER("baton_window_register");
-	status = check_windows("baton_window_register", comm);
+	status = batoni_check_windows("baton_window_register", comm);
 	if (status == BATON_OK)
-		status = check_caller("baton_window_register", comm);
+		status = batoni_check_collective("baton_window_register", comm);
 	if (status != BATON_OK)
 		return status;
-	collective_begin(&c, batoni_rma_of(comm), "baton_window_register",
+	batoni_collective_begin(&c, batoni_rma_of(comm), "baton_window_register",
 	                 batoni_rma_of(comm)->next_window << 1);
 	status = baton_comm_status(comm);
 	if (status != BATON_OK)
-		return refuse_broken(&c, status);
+		return batoni_refuse_broken(&c, status);
 	window = begin_window(&c, base, bytes, window_p != NULL);
 	status = tell_part(&c, window);
 	if (status == BATON_OK) {
@@ -793,10 +402,10 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 
 /* Messages that were sent to this rank before the ranks agreed are applied. */
 static enum baton_status
-applied_step(struct collective *c)
+applied_step(struct batoni_collective *c)
 {
 	const struct batoni_rma *rma = c->rma;
-	size_t words = row_words_max(rma);
+	size_t words = batoni_row_words_max(rma);
 
 	for (int i = 0; i < rma->size; i++) {
 		uint64_t sent = rma->rows[(size_t)i * words + 1 +
@@ -810,11 +419,11 @@ applied_step(struct collective *c)
 
 /* Has any rank puts that have not ended?  OK, BUSY, or as collect. */
 static enum baton_status
-agree_to_end(struct collective *c, const struct baton_window *window)
+agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
-	size_t words = window->by_messages ? row_words_max(rma) : 1;
-	uint64_t *mine = own_row(rma);
+	size_t words = window->by_messages ? batoni_row_words_max(rma) : 1;
+	uint64_t *mine = batoni_own_row(rma);
 	enum baton_status status;
 
 	batoni_take();
@@ -823,7 +432,7 @@ agree_to_end(struct collective *c, const struct baton_window *window)
 	for (int i = 0; i + 1 < (int)words; i++)
 		mine[1 + i] = batoni_messages_sent(rma, i);
 	batoni_leave();
-	status = collect_rows(c, words);
+	status = batoni_collect_rows(c, words);
 	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
 		uint64_t pending = rma->rows[(size_t)i * words];
 
@@ -839,18 +448,18 @@ agree_to_end(struct collective *c, const struct baton_window *window)
 
 /* Until all ranks have applied what was sent to them. */
 static enum baton_status
-drain(struct collective *c, const struct baton_window *window)
+drain(struct batoni_collective *c, const struct baton_window *window)
 {
 	enum baton_status status;
 
 	if (!window->by_messages)
 		return BATON_OK;
 	c->late = "not all puts of other ranks have come";
-	status = window->listens ? drive(c, applied_step) : BATON_OK;
+	status = window->listens ? batoni_collective_drive(c, applied_step) : BATON_OK;
 	if (status != BATON_OK)
 		return status;
-	own_row(c->rma)[0] = 0;
-	return collect_rows(c, 1);
+	batoni_own_row(c->rma)[0] = 0;
+	return batoni_collect_rows(c, 1);
 }
 
 /* The communicator is broken: this rank goes alone. */
@@ -889,19 +498,19 @@ enum baton_status
 baton_window_deregister(struct baton_window *window)
 {
 	struct baton_comm *comm;
-	struct collective c;
+	struct batoni_collective c;
 	enum baton_status status;
 
 	BATONI_ENTER("baton_window_deregister");
 	if (!window)
 		return BATON_OK;
 	comm = window->rma->comm;
-	status = check_caller("baton_window_deregister", comm);
+	status = batoni_check_collective("baton_window_deregister", comm);
 	if (status != BATON_OK)
 		return status;
 	if (baton_comm_status(comm) != BATON_OK)
 		return leave_window(window);
-	collective_begin(&c, window->rma, "baton_window_deregister",
+	batoni_collective_begin(&c, window->rma, "baton_window_deregister",
 	                 window->id << 1 | 1);
 	atomic_store(&window->closing, true);
 	status = agree_to_end(&c, window);

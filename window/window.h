@@ -2,13 +2,15 @@
 /*
  * Windows and signals, as the files of window/ see each other.
  *
- *   onesided.c  the contract with the engine: memory, dispatch, leaving
- *   wait.c      counters, and the waits that are given units of them
- *   put.c       channels: the order of puts to one (peer, context), and the paths on
- *               which this rank writes itself (direct, vmwrite)
- *   message.c   the path by messages, both of its ends
- *   window.c    registering and deregistering, memory for windows
- *   calls.c     the public calls that enqueue, and the count
+ *   onesided.c    the contract with the engine: memory, dispatch, leaving
+ *   wait.c        counters, and the waits that are given units of them
+ *   put.c         channels: the order of puts to one (peer, context), and the paths on
+ *                 which this rank writes itself (direct, vmwrite)
+ *   message.c     the path by messages, both of its ends
+ *   window.c      registering and deregistering
+ *   collective.c  how all ranks come to one answer (collective.h)
+ *   memory.c      memory for windows
+ *   calls.c       the public calls that enqueue, and the count
  *
  * The layer is above the engine.  Everything here belongs to the thread that drives
  * (it holds the driver's lock), except what says otherwise.
@@ -210,8 +212,8 @@ batoni_rma_of(const struct baton_comm *comm)
  * Why this is enough.  Data is written by plain stores (or by the kernel, which is
  * done when the call returns) before the fetch-add, which is a release: who reads the
  * counter by an acquire load sees them, and, since later puts of this channel come
- * after it in this thread's order or in the order of driver's lock, all earlier ones too.  The
- * fetch-add and the load of `listening` are sequentially consistent, as are the
+ * after it in this thread's order or in that of the driver's lock, all earlier ones
+ * too.  The fetch-add and the load of `listening` are sequentially consistent, as are the
  * listener's setting of it and its last look at the counter: of the two, one sees the
  * other (batoni_bell in shm.h).
  */
@@ -309,6 +311,15 @@ bool batoni_messages_posted(const struct batoni_rma *rma);
 /* Ever handed over to that peer, and ever applied from it. */
 uint64_t batoni_messages_sent(const struct batoni_rma *rma, int peer);
 uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
+
+/* ---- memory.c ---- */
+
+/* There is a layer.  OK, INVALID, UNSUPPORTED. */
+enum baton_status batoni_check_windows(const char *call,
+                                       const struct baton_comm *comm);
+/* The one that has all these bytes, or NULL; memories_lock is held. */
+struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
+                                         size_t bytes);
 
 /* ---- window.c ---- */
 

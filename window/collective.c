@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Driving a collective call to its end: in time, broken, or given up by a peer. */
+#include "collective.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Tries of a collective call until it looks whether the others live: 0.2 s when it
+ * naps between them. */
+#define LOOK_EVERY 2000u
+
+void
+batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
+                        const char *call, uint64_t what)
+{
+	*c = (struct batoni_collective){.rma = rma,
+	                                .call = call,
+	                                .what = what,
+	                                .late = "not all ranks have called",
+	                                .limit_ns = BATONI_NEVER};
+	if (rma->comm->timeout_ns)
+		c->limit_ns = batoni_real_ns() + (uint64_t)rma->comm->timeout_ns;
+}
+
+void
+batoni_object(struct batoni_collective *c, enum baton_status status,
+              const char *format, ...)
+{
+	va_list list;
+
+	if (c->status != BATON_OK)
+		return;
+	c->status = status;
+	va_start(list, format);
+	vsnprintf(c->why, sizeof(c->why), format, list);
+	va_end(list);
+}
+
+enum baton_status
+batoni_refuse_broken(const struct batoni_collective *c, enum baton_status status)
+{
+	return batoni_refuse(status, "%s: %s", c->call,
+	                     baton_comm_error(c->rma->comm));
+}
+
+static enum baton_status
+break_late(const struct batoni_collective *c)
+{
+	struct baton_comm *comm = c->rma->comm;
+	char why[200];
+
+	snprintf(why, sizeof(why),
+	         "%s: after %lld ms %s, so that the ranks do not agree any more",
+	         c->call, (long long)(comm->timeout_ns / 1000000), c->late);
+	batoni_take();
+	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
+	batoni_leave();
+	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
+}
+
+static void
+pause_between(unsigned tries)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (tries < 1000)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+/* All ranks have been told of it and do alike. */
+static bool
+is_told(enum baton_status status)
+{
+	return status == BATON_ERR_NOMEM || status == BATON_ERR_INVALID;
+}
+
+static enum baton_status
+refuse_told(const struct batoni_collective *c, enum baton_status status)
+{
+	return batoni_refuse(status, "%s: %s", c->call,
+	                     status == BATON_ERR_NOMEM
+	                             ? "a rank has no memory for what the ranks "
+	                               "tell each other"
+	                             : "not all ranks make this call, for this "
+	                               "window");
+}
+
+static enum baton_status
+take_step(struct batoni_collective *c,
+          enum baton_status (*step)(struct batoni_collective *c))
+{
+	enum baton_status status = step(c);
+
+	/* Else the others wait for this rank and do not know. */
+	if (status != BATON_OK && status != BATON_PENDING && !is_told(status))
+		batoni_comm_break(c->rma->comm, status,
+		                  status == BATON_ERR_PEER
+		                          ? "a rank has left the communicator "
+		                            "that a collective call needs"
+		                          : "the ranks could not exchange what "
+		                            "a collective call needs");
+	return status;
+}
+
+/* The process of some rank has ended: it will not come, and nobody else is to wait
+ * for it.  Without a deadline this is the only end. */
+static enum baton_status
+look_for_ranks(const struct batoni_collective *c)
+{
+	const struct batoni_rma *rma = c->rma;
+	const struct batoni_peer *peers = rma->transport->peers;
+	char why[120];
+
+	for (int i = 0; peers && i < rma->size; i++) {
+		if (peers[i].pidfd < 0 || !batoni_pidfd_gone(peers[i].pidfd))
+			continue;
+		snprintf(why, sizeof(why), "%s: the process of rank %d is gone",
+		         c->call, i);
+		batoni_take();
+		batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
+		batoni_leave();
+		return batoni_refuse(BATON_ERR_PEER, "%s", why);
+	}
+	return BATON_PENDING;
+}
+
+enum baton_status
+batoni_collective_drive(struct batoni_collective *c,
+                        enum baton_status (*step)(struct batoni_collective *c))
+{
+	struct baton_comm *comm = c->rma->comm;
+	enum baton_status broken, status;
+
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		broken = comm->breaking;
+		status = broken == BATON_OK ? take_step(c, step) : broken;
+		batoni_leave();
+		if (status == BATON_OK)
+			return status;
+		if (broken == BATON_OK && is_told(status))
+			return refuse_told(c, status);
+		if (status != BATON_PENDING)
+			return batoni_refuse_broken(c, status);
+		if (batoni_real_ns() >= c->limit_ns)
+			return break_late(c);
+		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
+		    look_for_ranks(c) != BATON_PENDING)
+			return BATON_ERR_PEER;
+		pause_between(tries);
+	}
+}
+
+static enum baton_status
+exchange_step(struct batoni_collective *c)
+{
+	struct batoni_transport *transport = c->rma->transport;
+
+	return transport->ops->exchange(transport, c->what, c->mine, c->bytes,
+	                                c->all);
+}
+
+enum baton_status
+batoni_collect(struct batoni_collective *c, const void *mine, size_t bytes,
+               void *all)
+{
+	c->mine = mine;
+	c->bytes = bytes;
+	c->all = all;
+	return batoni_collective_drive(c, exchange_step);
+}
+
+size_t
+batoni_row_words_max(const struct batoni_rma *rma)
+{
+	return 1 + (size_t)rma->size;
+}
+
+uint64_t *
+batoni_own_row(const struct batoni_rma *rma)
+{
+	return rma->rows + (size_t)rma->size * batoni_row_words_max(rma);
+}
+
+enum baton_status
+batoni_collect_rows(struct batoni_collective *c, size_t words)
+{
+	return batoni_collect(c, batoni_own_row(c->rma),
+	                      words * sizeof(uint64_t), c->rma->rows);
+}
+
+enum baton_status
+batoni_check_collective(const char *call, const struct baton_comm *comm)
+{
+	if (batoni_group_open(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s was called inside a group; the other "
+		                     "ranks are not told",
+		                     call);
+	if (!comm->lost && !batoni_may_drive(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "
+		                     "it on the main thread (the other ranks are "
+		                     "not told)",
+		                     call);
+	return BATON_OK;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collective calls of the one-sided layer: how all ranks come to one answer.
+ *
+ * A call runs on the thread of the program that calls it, which takes the driver's lock
+ * again and again, as destroy does, and sleeps without it.  Collective calls of one
+ * rank do not overlap (the caller sees to that), so what they bring, rma->parts and
+ * rma->rows, belongs to the call, and to the transport while the call waits.  When the
+ * communicator breaks under it the transport may go on with that memory, so it is only
+ * freed with the communicator.
+ *
+ * A rank that is refused for its own arguments takes part all the same, with its
+ * status.  An exchange for which the transport has no memory on some rank, or in which
+ * different calls meet, is refused on all ranks and changes nothing on any.
+ */
+#ifndef BATONI_COLLECTIVE_H
+#define BATONI_COLLECTIVE_H
+
+#include "window.h"
+
+struct batoni_collective {
+	struct batoni_rma *rma;
+	const char *call;
+	uint64_t what; /* the call and its window; the same on all ranks */
+	const char *late; /* what has not happened when the time is over */
+	uint64_t limit_ns;
+	const void *mine; /* of the exchange under way */
+	size_t bytes;
+	void *all;
+	enum baton_status status; /* this rank's refusal, told to the others */
+	char why[200];
+};
+
+/* Groups and threads: a call that is refused so tells nobody.  OK, INVALID. */
+enum baton_status batoni_check_collective(const char *call,
+                                          const struct baton_comm *comm);
+void batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
+                             const char *call, uint64_t what);
+/* This rank's own refusal; the first one counts. */
+void batoni_object(struct batoni_collective *c, enum baton_status status,
+                   const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Refuse in the words of the communicator's error; returns status. */
+enum baton_status batoni_refuse_broken(const struct batoni_collective *c,
+                                       enum baton_status status);
+/* Drive until the step, which is made as the driver, is not PENDING.  OK; NOMEM and
+ * INVALID, as on all ranks; anything else: the communicator is broken. */
+enum baton_status
+batoni_collective_drive(struct batoni_collective *c,
+                        enum baton_status (*step)(struct batoni_collective *c));
+/* Bring bytes, get everybody's.  As drive. */
+enum baton_status batoni_collect(struct batoni_collective *c, const void *mine,
+                                 size_t bytes, void *all);
+/* What ranks agree with after the first exchange: rows of numbers, the first one a
+ * status.  This rank's own stands after all others. */
+size_t batoni_row_words_max(const struct batoni_rma *rma);
+uint64_t *batoni_own_row(const struct batoni_rma *rma);
+enum baton_status batoni_collect_rows(struct batoni_collective *c, size_t words);
+
+#endif

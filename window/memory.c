@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory for windows: shared memory that peers on this host can map.
+ *
+ * When the communicator is broken, what peers have begun to put here by message may
+ * still be on its way; the receives are taken back or run to their end first
+ * (message.c).  One that MPI keeps may write as long as the process lives, and ranks of
+ * this process that have not heard store here by its address: the memory stays mapped
+ * then.
+ *
+ * memories_lock guards the list of memories and their counts of windows, which are
+ * looked at by calls that are not collective.  It is a leaf.
+ */
+#include "mem.h"
+#include "window.h"
+
+enum baton_status
+batoni_check_windows(const char *call, const struct baton_comm *comm)
+{
+	if (!comm)
+		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
+		                     call);
+	if (!comm->onesided)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: there are no windows on the %s "
+		                     "transport with the %s device",
+		                     call, comm->transport_ops->name,
+		                     comm->device_ops->name);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
+{
+	struct batoni_memory *memory;
+	struct batoni_rma *rma;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_mem_alloc");
+	status = batoni_check_windows("baton_mem_alloc", comm);
+	if (status != BATON_OK)
+		return status;
+	if (!pointer_p || bytes == 0)
+		return batoni_refuse(BATON_ERR_INVALID, "baton_mem_alloc: %s",
+		                     pointer_p ? "bytes is 0; it takes 1 or more"
+		                               : "pointer_p is NULL");
+	memory = batoni_alloc(1, sizeof(*memory));
+	if (!memory)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_mem_alloc: no memory");
+	status = batoni_shm_create(bytes, &memory->shm);
+	if (status != BATON_OK) {
+		batoni_free(memory);
+		return status;
+	}
+	rma = batoni_rma_of(comm);
+	pthread_mutex_lock(&rma->memories_lock);
+	batoni_list_append(&rma->memories, &memory->link);
+	pthread_mutex_unlock(&rma->memories_lock);
+	*pointer_p = memory->shm.base;
+	return BATON_OK;
+}
+
+struct batoni_memory *
+batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)base;
+
+	for (struct batoni_list_node *node = rma->memories.next;
+	     node != &rma->memories; node = node->next) {
+		struct batoni_memory *memory = batoni_container_of(
+			node, struct batoni_memory, link);
+		uintptr_t start = (uintptr_t)memory->shm.base;
+
+		if (from >= start && from - start <= memory->shm.bytes &&
+		    bytes <= memory->shm.bytes - (from - start))
+			return memory;
+	}
+	return NULL;
+}
+
+/* Does another rank of this process store there? */
+static bool
+neighbours_write_to(const struct batoni_rma *rma,
+                    const struct batoni_memory *memory)
+{
+	const struct batoni_peer *peers = rma->transport->peers;
+
+	for (int i = 0; i < rma->size && memory->known; i++) {
+		if (i != rma->rank && peers[i].within)
+			return true;
+	}
+	return false;
+}
+
+/* The communicator is broken: may something be written there all the same?  By ranks
+ * of this process, who have not heard of it, or by a receive that could not be taken
+ * back. */
+static bool
+still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
+{
+	bool written;
+
+	if (neighbours_write_to(rma, memory))
+		return true;
+	batoni_take();
+	written = batoni_messages_write_to(rma, memory->shm.base,
+	                                   memory->shm.bytes);
+	batoni_leave();
+	return written;
+}
+
+static void
+memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
+{
+	if (baton_comm_status(rma->comm) != BATON_OK &&
+	    still_written(rma, memory))
+		batoni_shm_abandon(&memory->shm);
+	else
+		batoni_shm_destroy(&memory->shm);
+	batoni_free(memory);
+}
+
+enum baton_status
+baton_mem_free(struct baton_comm *comm, void *pointer)
+{
+	struct batoni_memory *memory;
+	struct batoni_rma *rma;
+	enum baton_status status;
+	uint32_t windows = 0;
+
+	BATONI_ENTER("baton_mem_free");
+	status = batoni_check_windows("baton_mem_free", comm);
+	if (status != BATON_OK || !pointer)
+		return status;
+	rma = batoni_rma_of(comm);
+	pthread_mutex_lock(&rma->memories_lock);
+	memory = batoni_memory_find(rma, pointer, 1);
+	if (memory && memory->shm.base != pointer)
+		memory = NULL;
+	if (memory)
+		windows = memory->windows;
+	if (memory && windows == 0)
+		batoni_list_remove(&memory->link);
+	pthread_mutex_unlock(&rma->memories_lock);
+	if (!memory)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_mem_free: %p is not from "
+		                     "baton_mem_alloc of this communicator",
+		                     pointer);
+	if (windows)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_mem_free: %u registered windows lie "
+		                     "in the memory",
+		                     windows);
+	memory_free(rma, memory);
+	return BATON_OK;
+}
