@@ -471,6 +471,13 @@ baton_comm_destroy(struct baton_comm *comm)
 		batoni_take();
 		batoni_pass();
 		status = try_to_leave(comm);
+		if (status == BATON_ERR_INVALID) {
+			batoni_leave();
+			return batoni_refuse(status,
+			                     "baton_comm_destroy: other ranks "
+			                     "make another collective call; the "
+			                     "communicator is still there");
+		}
 		if (status != BATON_PENDING)
 			break;
 		status = refuse_timeout(comm);

@@ -6,7 +6,8 @@
  * their terms, which are of one length: that this rank has memory, what for the
  * exchange is, and how long parts are.  All get the same answer.  The second, of the
  * parts, is entered by all or by none: MPI does not forgive one that some ranks
- * leave out, or of which they think differently.
+ * leave out, or of which they think differently.  Leaving is terms of its own and no
+ * parts.
  *
  * After an abort, MPI may still write to receives that have been matched and
  * read from sends.  Nothing that it can reach is freed then: the side rooms of
@@ -35,6 +36,9 @@ static void *lent_rooms;
 /* A line for the list's link comes first. */
 #define ROOM_OFFSET 64u
 
+/* What for: nothing that an exchange could say. */
+#define LEAVING INT64_C(-1)
+
 /* The least of each is taken: of a value and of its complement, that tells whether
  * all ranks have the same. */
 struct terms {
@@ -56,7 +60,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 		return BATON_ERR_NOMEM;
 	batoni_list_init(&mpi->live);
 	mpi->comm = MPI_COMM_NULL;
-	mpi->barrier = mpi->exchange = MPI_REQUEST_NULL;
+	mpi->exchange = MPI_REQUEST_NULL;
 	mpi->base.slots = config->slots;
 	mpi->base.hidden_tags = config->hidden_tags;
 	mpi->requests = batoni_alloc(active, sizeof(*mpi->requests));
@@ -267,28 +271,37 @@ enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging, int code)
 }
 
 static enum baton_status
-bring_terms(struct batoni_mpi *mpi, uint64_t what, const void *mine,
-            size_t bytes)
+bring_terms(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
+            int64_t what, size_t bytes)
+{
+	bool able = exchanging == BATONI_MPI_LEAVING || mpi->parts_room;
+	struct terms *terms = terms_of(mpi);
+
+	terms[0] = (struct terms){
+		.status = able ? BATON_OK : BATON_ERR_NOMEM,
+		.what = what,
+		.bytes = (int64_t)bytes,
+		.not_what = ~what,
+		.not_bytes = ~(int64_t)bytes,
+	};
+	return enter(mpi, exchanging,
+	             MPI_Iallreduce(&terms[0], &terms[1],
+	                            sizeof(*terms) / sizeof(int64_t),
+	                            MPI_INT64_T, MPI_MIN, mpi->comm,
+	                            &mpi->exchange));
+}
+
+static enum baton_status
+start_exchange(struct batoni_mpi *mpi, uint64_t what, const void *mine,
+               size_t bytes)
 {
 	size_t parts = (size_t)mpi->base.size + 1;
-	struct terms *terms = terms_of(mpi);
 
 	assert(bytes > 0 && bytes <= INT_MAX && what <= INT64_MAX);
 	mpi->parts_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
 	if (mpi->parts_room)
 		memcpy(mpi->parts_room + ROOM_OFFSET, mine, bytes);
-	terms[0] = (struct terms){
-		.status = mpi->parts_room ? BATON_OK : BATON_ERR_NOMEM,
-		.what = (int64_t)what,
-		.bytes = (int64_t)bytes,
-		.not_what = ~(int64_t)what,
-		.not_bytes = ~(int64_t)bytes,
-	};
-	return enter(mpi, BATONI_MPI_TERMS,
-	             MPI_Iallreduce(&terms[0], &terms[1],
-	                            sizeof(*terms) / sizeof(int64_t),
-	                            MPI_INT64_T, MPI_MIN, mpi->comm,
-	                            &mpi->exchange));
+	return bring_terms(mpi, BATONI_MPI_TERMS, (int64_t)what, bytes);
 }
 
 /* The same on all ranks. */
@@ -324,6 +337,24 @@ end_exchange(struct batoni_mpi *mpi)
 }
 
 enum baton_status
+batoni_mpi_leave(struct batoni_transport *transport)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	enum baton_status status;
+	int done = 0;
+
+	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
+		return bring_terms(mpi, BATONI_MPI_LEAVING, LEAVING, 0);
+	if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+		return BATON_ERR_MPI;
+	if (!done)
+		return BATON_PENDING;
+	status = judge(&terms_of(mpi)[1]);
+	end_exchange(mpi);
+	return status;
+}
+
+enum baton_status
 batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
                     const void *mine, size_t bytes, void *all)
 {
@@ -331,8 +362,16 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	enum baton_status status = BATON_PENDING;
 	int done = 0;
 
+	/* A leave that its caller gave up: all have left, or the others have been
+	 * told that this rank meant to. */
+	if (mpi->exchanging == BATONI_MPI_LEAVING) {
+		status = batoni_mpi_leave(transport);
+		if (status == BATON_OK)
+			return BATON_ERR_PEER;
+		return status == BATON_ERR_INVALID ? BATON_PENDING : status;
+	}
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
-		status = bring_terms(mpi, what, mine, bytes);
+		status = start_exchange(mpi, what, mine, bytes);
 	else if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) !=
 	         MPI_SUCCESS)
 		return BATON_ERR_MPI; /* it may have the room still */
@@ -346,20 +385,6 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	if (status != BATON_PENDING)
 		end_exchange(mpi);
 	return status;
-}
-
-enum baton_status
-batoni_mpi_leave(struct batoni_transport *transport)
-{
-	struct batoni_mpi *mpi = batoni_mpi_of(transport);
-	int done = 0;
-
-	if (mpi->barrier == MPI_REQUEST_NULL &&
-	    MPI_Ibarrier(mpi->comm, &mpi->barrier) != MPI_SUCCESS)
-		return BATON_ERR_MPI;
-	if (MPI_Test(&mpi->barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-		return BATON_ERR_MPI;
-	return done ? BATON_OK : BATON_PENDING;
 }
 
 void
@@ -391,9 +416,9 @@ lend(unsigned char *room)
 static void
 drop_exchange(struct batoni_mpi *mpi)
 {
-	unsigned char **room_p = mpi->exchanging == BATONI_MPI_TERMS
-	                                 ? &mpi->terms_room
-	                                 : &mpi->parts_room;
+	unsigned char **room_p = mpi->exchanging == BATONI_MPI_PARTS
+	                                 ? &mpi->parts_room
+	                                 : &mpi->terms_room;
 	int done = 0;
 
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)

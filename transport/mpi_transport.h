@@ -70,7 +70,8 @@ struct batoni_mpi_card; /* mpi_peers.c's */
 /* What is at MPI of an exchange. */
 enum batoni_mpi_exchange {
 	BATONI_MPI_NO_EXCHANGE,
-	BATONI_MPI_TERMS, /* are all ranks able and of one mind? */
+	BATONI_MPI_LEAVING, /* the terms of a rank that leaves */
+	BATONI_MPI_TERMS,   /* are all ranks able and of one mind? */
 	BATONI_MPI_PARTS
 };
 
@@ -102,7 +103,6 @@ struct batoni_mpi {
 	uint32_t *sequences;
 	int body_tag_base;
 	uint32_t body_tag_mask;
-	MPI_Request barrier; /* of leave */
 	/* Of an exchange: what is under way, and two rooms, for terms (always
 	 * there) and for parts (NULL when none is).  Each has ours, then what comes
 	 * of all, after the link of a room that is lent. */

@@ -129,8 +129,9 @@ struct batoni_transport_ops {
 	                              size_t bytes, void *all);
 
 	/* Leave the communicator together with all other ranks: PENDING until
-	 * all have asked, then OK.  Driver, repeatedly; must not block.  Or the
-	 * error that makes it impossible. */
+	 * all have asked, then OK.  Driver, repeatedly; must not block.  INVALID:
+	 * others exchange instead; all are told, and it may be tried again.  Or
+	 * the error that makes it impossible. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, with the driver's lock
 	 * held.  aborted: the communicator was aborted or is broken; it must not

@@ -815,6 +815,37 @@ START_TEST(an_exchange_that_ranks_mean_differently_is_refused_on_all)
 }
 END_TEST
 
+static enum baton_status
+leave_whole(void)
+{
+	enum baton_status status;
+
+	while ((status = world.transport->ops->leave(world.transport)) ==
+	       BATON_PENDING)
+		sched_yield();
+	return status;
+}
+
+START_TEST(leaving_while_others_exchange_is_refused_on_all)
+{
+	int mine = 8 + world.rank, all[2] = {0};
+
+	ck_assert_int_eq(world.rank ? exchange_for(5, &mine, sizeof(mine), all)
+	                            : leave_whole(),
+	                 BATON_ERR_INVALID);
+	/* A leave that is given up is still met by the others, once. */
+	if (world.rank == 0)
+		ck_assert_int_eq(world.transport->ops->leave(world.transport),
+		                 BATON_PENDING);
+	else
+		ck_assert_int_eq(exchange_for(5, &mine, sizeof(mine), all),
+		                 BATON_ERR_INVALID);
+	exchange_whole(&mine, sizeof(mine), all);
+	ck_assert_int_eq(all[world.peer], 8 + world.peer);
+	close_world();
+}
+END_TEST
+
 START_TEST(a_rank_of_the_same_host_adds_to_the_others_counter)
 {
 	struct batoni_peer *peers = world.transport->peers;
@@ -1093,6 +1124,7 @@ run_all(void)
 		exchanges_follow_one_another_between_messages,
 		an_exchange_without_memory_is_refused_on_all_and_the_next_works,
 		an_exchange_that_ranks_mean_differently_is_refused_on_all,
+		leaving_while_others_exchange_is_refused_on_all,
 		a_rank_of_the_same_host_adds_to_the_others_counter,
 		hidden_tags_and_slots_are_beyond_those_of_requests,
 		hidden_receives_may_share_a_buffer,
