@@ -30,8 +30,7 @@
 #define TICK_NS 900000u /* the longest nap while something is pending */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
-#define NAP_WATCHING_NS 4000000u /* while messages may come, and nothing is pending */
-#define NAP_STANDING_NS 2000000u /* while only messages can end what is pending */
+#define NAP_WATCHING_NS 4000000u /* while messages of the one-sided layer may come */
 #define NAP_LISTENING_NS 1000000000u
 #define LINGER_TICKS 20u
 #define BEHIND_TICKS 3u /* behind a host that dozes: he will have us woken */
@@ -54,38 +53,31 @@ anything_moving(void)
 	return false;
 }
 
-/* Operations that peers may end at any time; not the mere chance of a message. */
+/* Operations that peers may end at any time; not what only messages of the one-sided
+ * layer bring, nor the mere chance of one. */
 static bool
 is_pending(const struct baton_comm *comm)
 {
 	const struct batoni_onesided *onesided = comm->onesided;
 
-	return comm->active > comm->held + (onesided ? onesided->parked : 0);
-}
-
-/* And nothing but messages of the one-sided layer brings their end. */
-static bool
-is_standing(const struct baton_comm *comm)
-{
-	return comm->onesided && comm->onesided->standing &&
-	       comm->transport->in_flight == comm->onesided->standing;
+	if (!onesided)
+		return comm->active > comm->held;
+	return comm->active > comm->held + onesided->parked &&
+	       !(onesided->standing &&
+	         comm->transport->in_flight == onesided->standing);
 }
 
 static uint64_t
 longest_nap(void)
 {
-	uint64_t most = NAP_WATCHING_NS;
-
 	if (anything_moving())
 		return NAP_MOVING_NS;
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		if (is_pending(comm) && !is_standing(comm))
-			return TICK_NS;
 		if (is_pending(comm))
-			most = NAP_STANDING_NS;
+			return TICK_NS;
 	}
-	return most;
+	return NAP_WATCHING_NS;
 }
 
 static bool

@@ -5,7 +5,7 @@
  * A host that waits drives if nobody does.  A driver whose transports have nothing
  * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
  * work rings, and so does the peer whose signal is waited for.  Where signals may
- * come by message, he looks for those every millisecond or two.  Hosts that wait while
+ * come by message, he looks for those every 0.1 to 3 ms, the longer the rarer.  Hosts that wait while
  * another drives sleep on `turn`, for a millisecond at most unless he dozes; a driver
  * that completed something or goes away wakes them.  A driver that finds nothing for
  * long (about a millisecond) yields its core between passes, for the peers that it may
@@ -27,7 +27,9 @@
 #define QUIET_SPINS 500u /* passes without events before a doze */
 #define YIELD_PASSES 10000u
 #define DOZE_MAX_NS 1000000000u /* also: how often peers' processes are looked at */
-#define DOZE_MESSAGES_NS 2000000u /* where signals may come by message */
+/* Where signals may come by message: longer and longer. */
+#define DOZE_MESSAGES_MIN_NS 100000u
+#define DOZE_MESSAGES_MAX_NS 3200000u
 #define TURN_MAX_NS 1000000u
 
 /* ---- sleeping and waking ---- */
@@ -188,12 +190,13 @@ doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 }
 
 /* Nothing happened in the last `idle` passes.  Returns how many that are to be called
- * now: none after events, and as few as lead here again when it was a doze. */
+ * now: none after events, and as few as lead here again when it was a doze.  *nap_ns
+ * is for how long where messages may come. */
 static unsigned
-rest(unsigned idle, uint64_t limit_ns)
+rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 {
 	enum batoni_look look = BATONI_LOOK_AGAIN;
-	uint64_t deadline;
+	uint64_t deadline, most_ns = DOZE_MAX_NS;
 	size_t events;
 
 	if (idle % QUIET_SPINS == 0)
@@ -204,9 +207,12 @@ rest(unsigned idle, uint64_t limit_ns)
 			sched_yield();
 		return idle;
 	}
-	events = doze_driving(deadline, limit_ns,
-	                      look == BATONI_LOOK_AT_TIMES ? DOZE_MESSAGES_NS
-	                                                   : DOZE_MAX_NS);
+	if (look == BATONI_LOOK_AT_TIMES) {
+		most_ns = *nap_ns;
+		if (*nap_ns < DOZE_MESSAGES_MAX_NS)
+			*nap_ns *= 2;
+	}
+	events = doze_driving(deadline, limit_ns, most_ns);
 	if (!events)
 		return idle - 1;
 	if (atomic_load(&batoni_engine.sleepers))
@@ -220,6 +226,7 @@ static enum baton_status
 drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
+	uint64_t nap_ns = DOZE_MESSAGES_MIN_NS;
 	unsigned idle = 0;
 
 	for (unsigned passes = 1;; passes++) {
@@ -235,10 +242,11 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 		                                  memory_order_relaxed)))
 			return BATON_ERR_AGAIN;
 		if (!events) {
-			idle = rest(idle + 1, limit_ns);
+			idle = rest(idle + 1, limit_ns, &nap_ns);
 			continue;
 		}
 		idle = 0;
+		nap_ns = DOZE_MESSAGES_MIN_NS;
 		if (atomic_load_explicit(&e->sleepers, memory_order_relaxed))
 			batoni_wake_sleepers();
 	}
