@@ -26,7 +26,7 @@
  * has sent a signal by message in that context (it keeps to messages then).  What is
  * behind the first unmet counter does not matter until that is met, and to see that
  * somebody looks and parks anew.  Targets that go down can meet a parked wait
- * without a store, so giving back un-parks it and rings.
+ * without a store, so giving back un-parks it, which makes the communicator busy.
  *
  * Visibility.  The load that finds a counter at or past a target is an acquire.
  * Every change of a counter is a read-modify-write, so it is in the release sequence
@@ -275,13 +275,22 @@ set_parked(struct batoni_rma *rma, struct batoni_pending *pending, bool parked)
 		rma->base.parked--;
 }
 
-/* The units of one node go back; true if that may have met a later one. */
-static bool
+/* Whoever sleeps on it has to look again. */
+static void
+unpark(struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	if (!pending->wait.parked)
+		return;
+	set_parked(rma, pending, false);
+	batoni_comm_look(rma->comm);
+}
+
+/* The units of one node go back, which may meet later ones. */
+static void
 give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 {
 	struct batoni_counter *counter = &rma->counters[node->counter];
 	struct batoni_list_node *at = node->link.next;
-	bool met = false;
 
 	counter->given -= node->units;
 	for (; at != &counter->nodes; at = at->next) {
@@ -289,28 +298,20 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 			at, struct batoni_wait_node, link);
 
 		later->target -= node->units;
-		if (is_met(rma, later)) {
-			set_parked(rma, &rma->pending[later->slot], false);
-			met = true;
-		}
+		if (is_met(rma, later))
+			unpark(rma, &rma->pending[later->slot]);
 	}
 	batoni_list_remove(&node->link);
-	return met;
 }
 
 void
 batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	uint32_t first = rma->pending[transfer->slot].wait.nodes;
-	bool met = false;
 
 	for (uint32_t i = first; i; i = rma->nodes[i].next)
-		if (give_back(rma, &rma->nodes[i]))
-			met = true;
+		give_back(rma, &rma->nodes[i]);
 	nodes_return_driving(rma, first);
-	/* Who sleeps on parked waits would not look before the next signal. */
-	if (met)
-		batoni_bell_ring(batoni_bell());
 }
 
 /* All is met: the units are used up. */
@@ -403,8 +404,10 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 		return MET;
 	if (census->due && any_gone(rma, pending, census))
 		return GONE;
-	set_parked(rma, pending,
-	           stores_only(rma, &rma->nodes[pending->wait.unmet]));
+	if (stores_only(rma, &rma->nodes[pending->wait.unmet]))
+		set_parked(rma, pending, true);
+	else
+		unpark(rma, pending);
 	return UNMET;
 }
 

@@ -262,6 +262,55 @@ START_TEST(wait_that_needs_a_message_after_a_store_is_not_slept_on)
 }
 END_TEST
 
+/* What an operation's end is told to; the program sleeps on it, and calls nothing. */
+static struct pollfd
+open_queue(struct baton_op_options *options)
+{
+	struct pollfd readable = {.events = POLLIN};
+
+	ck_assert_int_eq(baton_queue_create(busy_comm, 1, &options->queue),
+	                 BATON_OK);
+	readable.fd = baton_queue_fd(options->queue);
+	ck_assert_int_eq(baton_queue_arm(options->queue), BATON_OK);
+	return readable;
+}
+
+static void
+await_listening(void)
+{
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+		sched_yield();
+	await_deep_sleep();
+}
+
+START_TEST(wait_that_a_count_has_looked_at_is_not_slept_on)
+{
+	const struct baton_wait_signal_desc descs[] = { { 1, 1, 0, 0 },
+		                                        { 1, 2, 0, 0 } };
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct pollfd readable;
+	uint64_t count;
+
+	open_signals();
+	busy.on_test = signal_by_message;
+	readable = open_queue(&options);
+	ck_assert_int_eq(baton_wait_signal(2, descs, busy_comm, NULL, &options,
+	                                   NULL),
+	                 BATON_OK);
+	await_listening();
+	atomic_store(&stored, true);
+	signal_from(1);
+	/* It sees that the first one is met, and the thread will not. */
+	ck_assert_int_eq(baton_signal_count(busy_comm, 2, 0, 0, &count),
+	                 BATON_OK);
+	batoni_bell_ring(batoni_bell());
+	/* Nobody calls any more. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -273,6 +322,7 @@ main(void)
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
 		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,
 		wait_that_needs_a_message_after_a_store_is_not_slept_on,
+		wait_that_a_count_has_looked_at_is_not_slept_on,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 
