@@ -102,6 +102,7 @@ struct batoni_engine {
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
 	_Atomic uint32_t thread_working; /* the busy ones that its thread drives */
+	uint64_t thread_wakes; /* the deadline for which it does, listening */
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
 	alignas(64) _Atomic uint32_t turn; /* futex of the sleepers */

@@ -292,7 +292,7 @@ stop_being_busy(struct baton_comm *comm)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
-/* A wait that was parked is not any more: what it needs next comes by message. */
+/* A wait that was parked is not any more, or the engine's thread is to hear of it. */
 static void
 be_busy_again(struct baton_comm *comm)
 {
@@ -301,6 +301,20 @@ be_busy_again(struct baton_comm *comm)
 	comm->busy = true;
 	if (comm->thread_drives)
 		atomic_fetch_add(&batoni_engine.thread_working, 1);
+}
+
+/* All that is left of it is parked: may it be so from this pass on?  The thread that
+ * sleeps for good looks after those that it has seen when it began to listen.  Others
+ * stay busy, so that it is woken when this host leaves. */
+static bool
+may_rest(const struct baton_comm *comm)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (batoni_thread.engine || !atomic_load(&e->deep))
+		return true;
+	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
+	       comm->deadline_next >= e->thread_wakes;
 }
 
 /* It is off the list of those that work. */
@@ -341,7 +355,7 @@ batoni_pass(void)
 		events += serve(comm);
 		if (comm->onesided && comm->onesided->pending) {
 			if (comm->active == comm->onesided->parked &&
-			    !comm->onesided->moving)
+			    !comm->onesided->moving && may_rest(comm))
 				stop_being_busy(comm);
 			else
 				be_busy_again(comm);

@@ -15,6 +15,10 @@
  * the bell (shm.h).  It wakes by itself for deadlines, and now and then to see
  * whether the peers' processes are still there.
  *
+ * A host that finds something parked which it has not seen so (it does not listen, or
+ * the deadline is an earlier one) keeps the communicator busy (engine.c): he leaves
+ * something pending then, and it wakes to see for itself.
+ *
  * It sleeps on a word of its own, so that what wakes a dozing host does not wake it;
  * only when it listens on the process's bell.  Who wants to wake it adds to its word
  * and then looks whether it listens.  It sets that bit before its last look at `deep`,
@@ -182,6 +186,7 @@ sleep_idle(uint32_t rung)
 		if (batoni_pass() && atomic_load(&e->sleepers))
 			batoni_wake_sleepers();
 		batoni_what_to_look_at(&deadline);
+		e->thread_wakes = deadline;
 		nap_ns = batoni_time_left(batoni_now_ns(), deadline,
 		                          NAP_LISTENING_NS);
 	}

@@ -276,12 +276,94 @@ open_queue(struct baton_op_options *options)
 }
 
 static void
+signal_as_peer(int source)
+{
+	signal_from(source);
+	if (atomic_load(&batoni_bell()->listening))
+		batoni_bell_ring(batoni_bell());
+}
+
+static void
 await_listening(void)
 {
 	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
 		sched_yield();
 	await_deep_sleep();
 }
+
+/* Asleep behind a host that dozes. */
+static void
+await_sleep_behind(void)
+{
+	const unsigned both = BATONI_DOZE_DRIVER | BATONI_DOZE_THREAD;
+
+	while (!atomic_load(&batoni_engine.deep) ||
+	       atomic_load(&batoni_engine.dozing) != both ||
+	       atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD)
+		sched_yield();
+}
+
+START_TEST(host_that_goes_leaves_parked_waits_to_the_engine_thread)
+{
+	const struct baton_wait_signal_desc from_1 = {1, 1, 0, 0};
+	const struct baton_wait_signal_desc from_3 = {1, 3, 0, 0};
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct pollfd readable;
+	baton_request own;
+	pthread_t host;
+
+	open_signals();
+	readable = open_queue(&options);
+	ck_assert_int_eq(baton_wait_signal(1, &from_1, busy_comm, NULL, &options,
+	                                   NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_wait_signal(1, &from_3, busy_comm, s, NULL, &own),
+	                 BATON_OK);
+	host = thread_of(wait_for, &own);
+	await_sleep_behind();
+	signal_as_peer(3);
+	assert_waited(host, &own);
+	/* Nobody calls any more. */
+	signal_as_peer(1);
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+}
+END_TEST
+
+START_TEST(wait_that_another_host_parks_is_left_to_the_engine_thread)
+{
+	const struct baton_wait_signal_desc from_1 = {1, 1, 0, 0};
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	struct pollfd readable;
+	pthread_t host;
+
+	open_signals();
+	readable = open_queue(&options);
+	await_deep_sleep();
+	/* He stops within his first pass, and places and parks it in another. */
+	transport.base.quiet = true;
+	transport.on_test = stop_at_gate;
+	atomic_store(&gate.closed, true);
+	host = thread_of(wait_for, &a);
+	sem_wait(&gate.entered);
+	ck_assert_int_eq(baton_wait_signal(1, &from_1, busy_comm, NULL, &options,
+	                                   NULL),
+	                 BATON_OK);
+	sem_post(&gate.go);
+	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+		sched_yield();
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	pthread_join(host, NULL);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	/* Nobody calls any more. */
+	signal_as_peer(1);
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+}
+END_TEST
 
 START_TEST(wait_that_a_count_has_looked_at_is_not_slept_on)
 {
@@ -322,6 +404,8 @@ main(void)
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
 		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,
 		wait_that_needs_a_message_after_a_store_is_not_slept_on,
+		host_that_goes_leaves_parked_waits_to_the_engine_thread,
+		wait_that_another_host_parks_is_left_to_the_engine_thread,
 		wait_that_a_count_has_looked_at_is_not_slept_on,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
