@@ -73,8 +73,8 @@ bool batoni_pidfd_gone(int fd);
  * Who wants to be woken by a signal reads `doorbell`, sets a bit of `listening`,
  * looks at the counters once more, and then sleeps on `doorbell` unless it has
  * changed.  Who has stored a signal looks at `listening` and, if it is not 0,
- * rings.  All of it by sequentially consistent read-modify-writes (the signal's own
- * store included), so that one of the two sees the other.
+ * rings.  All of it by sequentially consistent operations (the signal's own store and
+ * that last look included), so that one of the two sees the other.
  */
 struct batoni_bell {
 	_Atomic uint32_t doorbell;

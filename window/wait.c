@@ -28,10 +28,11 @@
  * somebody looks and parks anew.  Targets that go down can meet a parked wait
  * without a store, so giving back un-parks it, which makes the communicator busy.
  *
- * Visibility.  The load that finds a counter at or past a target is an acquire.
- * Every change of a counter is a read-modify-write, so it is in the release sequence
- * of all earlier ones: the load synchronizes with each of the signals counted, and
- * what was written before any of them is visible (put.c says what that is).
+ * Visibility.  The load that finds a counter at or past a target is an acquire, at
+ * least.  Every change of a counter is a read-modify-write, so it is in the release
+ * sequence of all earlier ones: the load synchronizes with each of the signals
+ * counted, and what was written before any of them is visible (put.c says what that
+ * is).
  *
  * Threads.  The driver, except that enqueuing threads take nodes and give them back
  * (describe, forget): the free list and the marks that find counters named twice are
@@ -258,9 +259,10 @@ batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 static bool
 is_met(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
-	/* Pairs with the fetch-add of whoever signals. */
-	return atomic_load_explicit(rma->counters[node->counter].value,
-	                            memory_order_acquire) >= node->target;
+	/* Pairs with the fetch-add of whoever signals.  Sequentially consistent,
+	 * more than data needs: it may be the last look before a sleep (window.h),
+	 * and an acquire may go before the announcement of that. */
+	return atomic_load(rma->counters[node->counter].value) >= node->target;
 }
 
 static void
