@@ -71,8 +71,8 @@ struct baton_comm {
 	uint32_t lent;          /* ended, but the transport still has them */
 	uint32_t held;          /* of active: not operations, but held open */
 	bool working;           /* on the engine's list */
-	bool busy; /* of those, more is active than waits that are parked: it
-	              counts in thread_working */
+	bool busy; /* of those, there is something to look at besides waits that
+	              are parked: it counts in thread_working */
 	struct baton_comm *working_next;
 	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
 	baton_stream *observe;     /* scratch of publishing, under order */

@@ -303,9 +303,21 @@ be_busy_again(struct baton_comm *comm)
 		atomic_fetch_add(&batoni_engine.thread_working, 1);
 }
 
-/* All that is left of it is parked: may it be so from this pass on?  The thread that
- * sleeps for good looks after those that it has seen when it began to listen.  Others
- * stay busy, so that it is woken when this host leaves. */
+/* Nothing of it has to be looked at: stores of other ranks end its waits, and what is
+ * behind those, on streams and in FIFOs, becomes busy when it is issued. */
+static bool
+is_parked(const struct baton_comm *comm)
+{
+	const struct batoni_onesided *onesided = comm->onesided;
+
+	return onesided->pending == onesided->parked && !onesided->moving &&
+	       comm->transport->in_flight == onesided->standing &&
+	       !comm->held && !comm->marked;
+}
+
+/* Such a one: may it rest from this pass on?  The thread that sleeps for good looks
+ * after those that it has seen when it began to listen.  Others stay busy, so that it
+ * is woken when this host leaves. */
 static bool
 may_rest(const struct baton_comm *comm)
 {
@@ -354,8 +366,7 @@ batoni_pass(void)
 		}
 		events += serve(comm);
 		if (comm->onesided && comm->onesided->pending) {
-			if (comm->active == comm->onesided->parked &&
-			    !comm->onesided->moving && may_rest(comm))
+			if (is_parked(comm) && may_rest(comm))
 				stop_being_busy(comm);
 			else
 				be_busy_again(comm);

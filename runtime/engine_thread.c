@@ -64,11 +64,9 @@ is_pending(const struct baton_comm *comm)
 {
 	const struct batoni_onesided *onesided = comm->onesided;
 
-	if (!onesided)
+	if (!onesided || !onesided->pending)
 		return comm->active > comm->held;
-	return comm->active > comm->held + onesided->parked &&
-	       !(onesided->standing &&
-	         comm->transport->in_flight == onesided->standing);
+	return comm->transport->in_flight > onesided->standing || comm->marked;
 }
 
 static uint64_t

@@ -105,8 +105,10 @@ batoni_op_start_clock(struct batoni_op *op)
 		op->timeout_ns = INT64_MAX;
 	op->flags |= BATONI_FLAG_DEADLINE;
 	batoni_list_append(&comm->deadlines, &op->deadline);
-	if ((uint64_t)op->timeout_ns < comm->deadline_next)
+	if ((uint64_t)op->timeout_ns < comm->deadline_next) {
 		comm->deadline_next = (uint64_t)op->timeout_ns;
+		batoni_comm_look(comm);
+	}
 }
 
 void
@@ -290,7 +292,9 @@ batoni_op_issue(struct batoni_op *op)
 		status = comm->transport_ops->issue(comm->transport,
 		                                    &op->transfer);
 	}
-	if (status != BATON_PENDING)
+	if (status == BATON_PENDING)
+		batoni_comm_look(comm);
+	else
 		batoni_op_complete(op, status);
 }
 

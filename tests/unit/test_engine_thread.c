@@ -393,6 +393,54 @@ START_TEST(wait_that_a_count_has_looked_at_is_not_slept_on)
 }
 END_TEST
 
+static void
+note_launched(void *arg)
+{
+	sem_post(arg);
+}
+
+static void
+end_at_once(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	scripted_end(scripted, transfer, 8, BATON_OK);
+}
+
+/* What stands behind a wait on its stream is nothing to look at, until it is. */
+START_TEST(engine_thread_sleeps_while_a_stream_waits_and_goes_on_with_it)
+{
+	const struct baton_wait_signal_desc desc = { 1, 1, 0, 0 };
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct pollfd readable;
+	baton_stream stream;
+	sem_t launched;
+
+	sem_init(&launched, 0, 0);
+	open_signals();
+	busy.on_issue = end_at_once;
+	readable = open_queue(&options);
+	ck_assert_int_eq(baton_stream_create(busy_comm, &stream), BATON_OK);
+	ck_assert_int_eq(baton_wait_signal(1, &desc, busy_comm, stream, NULL,
+	                                   NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(busy_comm, stream, note_launched,
+	                                     &launched),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(NULL, 0, BATON_INT8, 1, 1, busy_comm, stream,
+	                            &options, NULL),
+	                 BATON_OK);
+	await_listening();
+	signal_as_peer(1);
+	/* Nobody calls any more. */
+	sem_wait(&launched);
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	ck_assert_int_eq(baton_stream_destroy(busy_comm, stream),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+	sem_destroy(&launched);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -407,6 +455,7 @@ main(void)
 		host_that_goes_leaves_parked_waits_to_the_engine_thread,
 		wait_that_another_host_parks_is_left_to_the_engine_thread,
 		wait_that_a_count_has_looked_at_is_not_slept_on,
+		engine_thread_sleeps_while_a_stream_waits_and_goes_on_with_it,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 
