@@ -177,7 +177,16 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	}
 	if (!comm->in_engine)
 		return BATON_OK;
-	return comm->device_ops->stream_idle(comm->device, stream);
+	status = comm->device_ops->stream_idle(comm->device, stream);
+	/* The driver may be at the end of what was last there: the stream has gone
+	 * on, and he has yet to tell the hosts and the queue.  If he dozes he is
+	 * not. */
+	if (status == BATON_OK && atomic_load(&e->driver) &&
+	    !(atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)) {
+		batoni_take();
+		batoni_leave();
+	}
+	return status;
 }
 
 /* ---- a pass ---- */

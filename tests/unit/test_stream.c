@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 
@@ -35,6 +36,80 @@ end(struct scripted *of, struct baton_comm *driven, int tag)
 	scripted_end(of, scripted_live(of, BATONI_RECV, tag), 8, BATON_OK);
 	baton_progress(driven);
 }
+
+/* ---- the end of what is on a stream ---- */
+
+static struct batoni_device_ops slow_ops;
+static const struct batoni_device_ops *real_ops;
+static sem_t released, go_on;
+
+static void
+release_and_stop(struct batoni_device *device, _Atomic uint64_t *word,
+                 uint64_t value)
+{
+	real_ops->release(device, word, value);
+	sem_post(&released);
+	sem_wait(&go_on);
+}
+
+static void *
+end_the_receive(void *request)
+{
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	baton_progress(comm);
+	return request;
+}
+
+static atomic_bool synchronized;
+
+static void *
+synchronize_and_poll(void *queue)
+{
+	struct baton_completion done[2];
+	size_t polled;
+
+	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_OK);
+	polled = baton_queue_poll(queue, done, 2);
+	atomic_store(&synchronized, true);
+	return polled == 1 ? queue : NULL;
+}
+
+/* The stream is idle before the driver has told the end; nobody is to see that. */
+START_TEST(what_was_on_a_synchronized_stream_is_in_its_queue)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	pthread_t driver, waiter;
+	void *queue;
+
+	sem_init(&released, 0, 0);
+	sem_init(&go_on, 0, 0);
+	real_ops = comm->device_ops;
+	slow_ops = *real_ops;
+	slow_ops.release = release_and_stop;
+	comm->device_ops = &slow_ops;
+	ck_assert_int_eq(baton_queue_create(comm, 2, &options.queue), BATON_OK);
+	ck_assert_int_eq(baton_recv(NULL, 0, BATON_INT8, 1, 1, comm, s,
+	                            &options, NULL),
+	                 BATON_OK);
+	pthread_create(&driver, NULL, end_the_receive, NULL);
+	sem_wait(&released);
+	atomic_store(&synchronized, false);
+	pthread_create(&waiter, NULL, synchronize_and_poll, options.queue);
+	while (!atomic_load(&synchronized) &&
+	       !atomic_load(&batoni_engine.takers) &&
+	       !atomic_load(&batoni_engine.sleepers))
+		sched_yield();
+	sem_post(&go_on);
+	pthread_join(driver, NULL);
+	pthread_join(waiter, &queue);
+	ck_assert_ptr_eq(queue, options.queue);
+	comm->device_ops = real_ops;
+	baton_queue_destroy(options.queue);
+	sem_destroy(&released);
+	sem_destroy(&go_on);
+}
+END_TEST
 
 /* ---- records and joins ---- */
 
@@ -442,6 +517,7 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
+		what_was_on_a_synchronized_stream_is_in_its_queue,
 		record_ends_when_its_stream_gets_there,
 		record_takes_no_flags_and_no_deadline,
 		stream_waits_for_a_request_of_another_stream,
