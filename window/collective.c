@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* Tries of a collective call until it looks whether the others live: 0.2 s when it
@@ -41,8 +42,12 @@ batoni_object(struct batoni_collective *c, enum baton_status status,
 enum baton_status
 batoni_refuse_broken(const struct batoni_collective *c, enum baton_status status)
 {
-	return batoni_refuse(status, "%s: %s", c->call,
-	                     baton_comm_error(c->rma->comm));
+	const char *why = baton_comm_error(c->rma->comm);
+
+	/* A collective call has broken it, perhaps this one. */
+	if (strncmp(why, c->call, strlen(c->call)) == 0)
+		return batoni_refuse(status, "%s", why);
+	return batoni_refuse(status, "%s: %s", c->call, why);
 }
 
 static enum baton_status

@@ -140,12 +140,17 @@ END_TEST
 
 START_TEST(engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone)
 {
+	struct baton_comm_options options = scripted_options();
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 	pthread_t host;
 
+	options.progress = BATON_PROGRESS_AUTO;
 	transport.base.quiet = true;
-	keep_thread_busy();
+	scripted_init(&busy);
 	busy.base.quiet = true;
+	busy.signals = true;
+	busy_comm = scripted_comm(&busy, &options);
+	scripted_recv(busy_comm, NULL, 1, NULL);
 	host = thread_of(wait_for, &a);
 	await_deep_sleep();
 	ck_assert(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER);
