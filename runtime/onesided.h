@@ -95,6 +95,14 @@ struct batoni_onesided {
 /* window/: the one that there is. */
 extern const struct batoni_onesided_ops batoni_onesided_ops;
 
+/* What is before the counters: a word for each rank, in which that tries whether it
+ * may write. */
+static inline size_t
+batoni_onesided_head_bytes(int size)
+{
+	return ((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63;
+}
+
 /* Bytes of a rank's segment: its counters, one line at least for each source. */
 static inline size_t
 batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
@@ -102,8 +110,7 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
 	size_t counters = (size_t)signals_max * (size_t)contexts_max;
 	size_t each = (counters * sizeof(uint64_t) + 63) & ~(size_t)63;
 
-	/* A line before them, in which processes try whether they may write. */
-	return 64 + each * (size_t)size;
+	return batoni_onesided_head_bytes(size) + each * (size_t)size;
 }
 
 /* Puts by message that may be under way at once, and one more of each (peer, context),

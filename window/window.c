@@ -50,30 +50,25 @@ reach(const struct batoni_rma *rma, int peer)
 	return rma->transport->peers ? &rma->transport->peers[peer] : &nothing;
 }
 
-/* Can we write there?  Others may try in the same place, so once more is fine. */
+/* Can we write there?  Each rank tries in a word of its own. */
 static bool
 vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 {
 	const struct batoni_peer *to = reach(rma, peer);
-	size_t slot = (size_t)rma->rank % 8;
+	size_t at = (size_t)rma->rank * sizeof(uint64_t);
 	uint64_t value = rma->next_window << 32 | ((uint64_t)rma->rank + 1);
 	pid_t pid = to->within ? getpid() : to->pid;
+	_Atomic uint64_t *words = to->segment;
 
-	if (!to->segment || pid == 0 || !part->segment)
+	if (!words || pid == 0 || !part->segment)
 		return false;
 	/* Nothing would tell that the process is gone and its number another's. */
 	if (!to->within && to->pidfd < 0)
 		return false;
-	for (int i = 0; i < 8; i++) {
-		_Atomic uint64_t *line = to->segment;
-
-		if (batoni_vm_write(pid, part->segment + slot * sizeof(value),
-		                    &value, sizeof(value)) != BATON_OK)
-			return false;
-		if (atomic_load(&line[slot]) == value)
-			return true;
-	}
-	return false;
+	if (batoni_vm_write(pid, part->segment + at, &value, sizeof(value)) !=
+	    BATON_OK)
+		return false;
+	return atomic_load(&words[rma->rank]) == value;
 }
 
 static bool

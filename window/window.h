@@ -165,7 +165,8 @@ static inline _Atomic uint64_t *
 batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
                        int signal_index, int context)
 {
-	char *counters = (char *)segment + 64 +
+	char *counters = (char *)segment +
+	                 batoni_onesided_head_bytes(rma->size) +
 	                 rma->source_bytes * (size_t)source;
 
 	return (_Atomic uint64_t *)(void *)counters +

@@ -119,6 +119,14 @@ do_deregister(struct rank *rank)
 	rank->status = baton_window_deregister(rank->window);
 }
 
+static void
+register_and_deregister(struct rank *rank)
+{
+	do_register(rank);
+	if (rank->status == BATON_OK)
+		do_deregister(rank);
+}
+
 /* ---- memory ---- */
 
 static void
@@ -768,6 +776,44 @@ START_TEST(peers_that_have_not_heard_of_an_abort_may_go_on_putting)
 }
 END_TEST
 
+/* More ranks than a line of memory has words; all try at once whether they may
+ * write. */
+START_TEST(many_ranks_try_vmwrite_in_words_of_their_own)
+{
+	enum { MANY = 12 };
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *many[MANY];
+	struct rank each[MANY];
+	pthread_t threads[MANY];
+	const uint64_t *words;
+
+	options.progress = BATON_PROGRESS_CALLS;
+	options.requests_max = 4;
+	ck_assert_int_eq(baton_comm_create_local(MANY, &options, many),
+	                 BATON_OK);
+	words = many[0]->transport->peers[0].segment;
+	memset(each, 0, sizeof(each));
+	for (int i = 0; i < MANY; i++) {
+		each[i].comm = many[i];
+		each[i].base = &each[i];
+		each[i].bytes = sizeof(each[i]);
+		each[i].body = register_and_deregister;
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_rank,
+		                                &each[i]),
+		                 0);
+	}
+	for (int i = 0; i < MANY; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < MANY; i++) {
+		if (batoni_config()->window_path == BATON_WINDOW_PATH_VMWRITE &&
+		    each[i].status == BATON_OK)
+			ck_assert_uint_eq((uint32_t)words[i], (uint32_t)i + 1);
+		ck_assert_int_eq(each[i].status, each[0].status);
+		ck_assert_int_eq(baton_comm_destroy(many[i]), BATON_OK);
+	}
+}
+END_TEST
+
 int
 main(void)
 {
@@ -792,6 +838,7 @@ main(void)
 		after_an_abort_each_rank_ends_its_windows_alone,
 		after_an_abort_nothing_is_written_where_a_window_was,
 		peers_that_have_not_heard_of_an_abort_may_go_on_putting,
+		many_ranks_try_vmwrite_in_words_of_their_own,
 	};
 
 	return RUN_TESTS_WITH("window", tests, setup, teardown);
