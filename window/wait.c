@@ -287,7 +287,8 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_comm_look(rma->comm);
 }
 
-/* The units of one node go back, which may meet later ones. */
+/* The units of one node go back, which may meet later ones.  Where the communicator is
+ * broken those end too, and not by that. */
 static void
 give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 {
@@ -295,6 +296,8 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 	struct batoni_list_node *at = node->link.next;
 
 	counter->given -= node->units;
+	if (rma->comm->breaking != BATON_OK)
+		at = &counter->nodes;
 	for (; at != &counter->nodes; at = at->next) {
 		struct batoni_wait_node *later = batoni_container_of(
 			at, struct batoni_wait_node, link);

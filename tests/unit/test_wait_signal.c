@@ -248,6 +248,24 @@ START_TEST(giving_back_what_meets_nobody_wakes_nobody)
 }
 END_TEST
 
+START_TEST(units_that_an_abort_gives_back_meet_nobody)
+{
+	place(0, 2, 1);
+	place(1, 1, 1);
+	place(2, 1, 2);
+	signal_from(&world, 1, 0, 0);
+	signal_from(&world, 2, 0, 0);
+	for (uint32_t slot = 0; slot < 2; slot++)
+		ck_assert_int_eq(issue(slot), BATON_PENDING);
+	world.comm.breaking = BATON_ERR_ABORTED;
+	for (uint32_t slot = 0; slot < 2; slot++)
+		ck_assert_int_eq(take_back(slot), BATON_ERR_CANCELED);
+	/* This one has had its signal before. */
+	ck_assert_int_eq(issue(2), BATON_OK);
+	assert_over();
+}
+END_TEST
+
 START_TEST(wait_that_is_never_issued_gives_its_units_back)
 {
 	place(0, 3, 1);
@@ -652,6 +670,7 @@ main(void)
 		later_wait_waits_for_no_earlier_one,
 		wait_that_units_given_back_meet_is_to_be_looked_at,
 		giving_back_what_meets_nobody_wakes_nobody,
+		units_that_an_abort_gives_back_meet_nobody,
 		wait_that_is_never_issued_gives_its_units_back,
 		wait_that_is_met_by_now_is_not_taken_back,
 		description_without_nodes_is_again_and_keeps_none,
