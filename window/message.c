@@ -47,111 +47,19 @@
  * ends early stays lent until the transport has let go of both messages, as a send
  * does.
  */
-#include <assert.h>
+#include "message.h"
+
 #include <stdatomic.h>
 #include <string.h>
 
 #include "log.h"
 #include "mem.h"
-#include "window.h"
 
-#define LANES BATONI_ONESIDED_LANES
-#define ALL_LANES UINT32_MAX
-/* Of one message; what the MPI transport sends without announcing it. */
-#define MESSAGE_MAX 2048u
-#define INLINE_MAX (MESSAGE_MAX - sizeof(struct header))
 /* Messages that one test applies: each may copy 16 KiB in the transport. */
 #define EVENTS_MAX (BATONI_PUT_SLICE_MAX / BATONI_PUT_INLINE_MAX)
 
-#define MAGIC 0x4261746fu /* also tells the byte order */
-#define VERSION 1u
-
-static_assert(LANES == 32, "a bit of free_lanes each");
-
-enum payload {
-	PAYLOAD_NONE, /* a signal alone: window is 0 */
-	PAYLOAD_INLINE,
-	PAYLOAD_SEPARATE
-};
-
-struct header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t payload; /* enum payload */
-	uint64_t window, offset, bytes;
-	int32_t signal_index, context;
-};
-
-static_assert(sizeof(struct header) == 40, "no padding is sent");
-
-struct lane {
-	struct batoni_list_node link; /* of ended_lanes */
-	struct batoni_transfer header, payload;
-	struct batoni_transfer *put; /* NULL: the lane is free */
-	struct header own; /* of a lane of a channel; the pool's have buffers */
-	unsigned parts;
-	enum baton_status status;
-};
-
-enum source_state {
-	SOURCE_IDLE,    /* nothing posted */
-	SOURCE_HEADER,  /* a header's receive is at the transport, or ended */
-	SOURCE_PAYLOAD, /* a payload's */
-	SOURCE_FAILED   /* a receive failed; it stays so */
-};
-
-struct source {
-	struct batoni_list_node link; /* of ended */
-	struct batoni_transfer header, payload;
-	enum source_state state;
-	enum baton_status status; /* of the receive that has ended */
-	int context;
-	int signal_index; /* PAYLOAD: what to signal after it, or */
-	bool dropped;     /* nothing: the header was bad */
-	bool lent;        /* its receive is at the transport */
-	bool asked;       /* and cannot be taken back */
-};
-
-struct batoni_messages {
-	struct lane *lanes;  /* the pool's, then by channel */
-	uint32_t free_lanes; /* of the pool: a bit each */
-	uint32_t busy_lanes; /* of all */
-	uint32_t count;      /* of channels, and of sources */
-	uint32_t lent;
-	int listeners;
-	_Atomic bool posted; /* all sources have been; also read by other threads */
-	bool leaving; /* no header is asked for any more */
-	bool deaf;    /* and what arrives is not applied: the communicator broke */
-	bool quiet;   /* the transport writes nothing once it is closed */
-	struct source *sources; /* by peer * contexts_max + context */
-	char *buffers; /* MESSAGE_MAX for each of the pool, then for each source */
-	uint64_t *sent, *applied; /* by peer */
-	struct batoni_list_node ended;       /* of source.link */
-	struct batoni_list_node ended_lanes; /* in their hand-over */
-	struct batoni_messages *kept_next;
-};
-
 /* Those that a transport may still write to; only added to, by any thread. */
 static _Atomic(struct batoni_messages *) kept;
-
-static void
-note(struct batoni_rma *rma, struct batoni_list_node *list,
-     struct batoni_list_node *link)
-{
-	batoni_list_append(list, link);
-	rma->base.pending++;
-	rma->base.moving++;
-	batoni_comm_look(rma->comm);
-}
-
-static void
-take_note(struct batoni_rma *rma, struct batoni_list_node *link)
-{
-	assert(rma->base.pending > 0 && rma->base.moving > 0);
-	batoni_list_remove(link);
-	rma->base.pending--;
-	rma->base.moving--;
-}
 
 /* ---- opening ---- */
 
@@ -175,15 +83,15 @@ batoni_messages_open(struct batoni_rma *rma)
 	if (!messages)
 		return BATON_ERR_NOMEM;
 	messages->count = (uint32_t)rma->size * (uint32_t)rma->base.contexts_max;
-	messages->free_lanes = ALL_LANES;
+	messages->free_lanes = BATONI_ALL_LANES;
 	batoni_list_init(&messages->ended);
 	batoni_list_init(&messages->ended_lanes);
-	messages->lanes = batoni_alloc((size_t)LANES + messages->count,
+	messages->lanes = batoni_alloc((size_t)BATONI_ONESIDED_LANES + messages->count,
 	                               sizeof(*messages->lanes));
 	messages->sources = batoni_alloc(messages->count,
 	                                 sizeof(*messages->sources));
-	messages->buffers = batoni_alloc((size_t)LANES + messages->count,
-	                                 MESSAGE_MAX);
+	messages->buffers = batoni_alloc((size_t)BATONI_ONESIDED_LANES + messages->count,
+	                                 BATONI_MESSAGE_MAX);
 	messages->sent = batoni_alloc(size, sizeof(*messages->sent));
 	messages->applied = batoni_alloc(size, sizeof(*messages->applied));
 	if (!messages->lanes || !messages->sources || !messages->buffers ||
@@ -195,21 +103,15 @@ batoni_messages_open(struct batoni_rma *rma)
 	return BATON_OK;
 }
 
-static int
-header_tag(const struct batoni_rma *rma, int context)
-{
-	return rma->transport->hidden_tag + 2 * context;
-}
-
 static void
 start_lane(struct batoni_rma *rma, uint32_t i)
 {
-	struct lane *lane = &rma->messages->lanes[i];
+	struct batoni_lane *lane = &rma->messages->lanes[i];
 
 	batoni_list_init(&lane->link);
-	if (i < LANES)
+	if (i < BATONI_ONESIDED_LANES)
 		lane->header.buffer =
-			rma->messages->buffers + (size_t)i * MESSAGE_MAX;
+			rma->messages->buffers + (size_t)i * BATONI_MESSAGE_MAX;
 	else
 		lane->header.buffer = &lane->own;
 	lane->header.slot = (rma->requests_max + 2 * i) & 0xffffffu;
@@ -221,17 +123,17 @@ start_lane(struct batoni_rma *rma, uint32_t i)
 static void
 start_source(struct batoni_rma *rma, uint32_t i)
 {
-	struct source *source = &rma->messages->sources[i];
+	struct batoni_source *source = &rma->messages->sources[i];
 	uint32_t slot = rma->requests_max +
-	                2 * (LANES + rma->messages->count + i);
+	                2 * (BATONI_ONESIDED_LANES + rma->messages->count + i);
 
 	batoni_list_init(&source->link);
 	source->context = (int)i % rma->base.contexts_max;
 	source->header.buffer = rma->messages->buffers +
-	                        (size_t)(LANES + i) * MESSAGE_MAX;
-	source->header.bytes = MESSAGE_MAX;
+	                        (size_t)(BATONI_ONESIDED_LANES + i) * BATONI_MESSAGE_MAX;
+	source->header.bytes = BATONI_MESSAGE_MAX;
 	source->header.peer = (int)i / rma->base.contexts_max;
-	source->header.tag = header_tag(rma, source->context);
+	source->header.tag = batoni_header_tag(rma, source->context);
 	source->header.slot = slot & 0xffffffu;
 	source->header.direction = BATONI_RECV;
 	source->payload.peer = source->header.peer;
@@ -245,7 +147,7 @@ batoni_messages_start(struct batoni_rma *rma)
 {
 	assert(rma->transport->hidden_tags >= 2 * rma->base.contexts_max);
 	rma->messages->quiet = rma->transport->quiet;
-	for (uint32_t i = 0; i < LANES + rma->messages->count; i++)
+	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES + rma->messages->count; i++)
 		start_lane(rma, i);
 	for (uint32_t i = 0; i < rma->messages->count; i++)
 		start_source(rma, i);
@@ -254,23 +156,24 @@ batoni_messages_start(struct batoni_rma *rma)
 /* ---- the target ---- */
 
 static void
-receive_ended(struct batoni_rma *rma, struct source *source,
+receive_ended(struct batoni_rma *rma, struct batoni_source *source,
               enum baton_status status)
 {
 	assert(source->lent && rma->messages->lent > 0);
 	rma->messages->lent--;
-	if (source->state == SOURCE_HEADER)
+	if (source->state == BATONI_SOURCE_HEADER)
 		rma->base.standing--;
 	source->lent = false;
 	source->asked = false;
 	source->status = status;
-	note(rma, &rma->messages->ended, &source->link);
+	batoni_message_note(rma, &rma->messages->ended, &source->link);
 }
 
 static void
-post(struct batoni_rma *rma, struct source *source, enum source_state state)
+post(struct batoni_rma *rma, struct batoni_source *source,
+     enum batoni_source_state state)
 {
-	struct batoni_transfer *receive = state == SOURCE_HEADER
+	struct batoni_transfer *receive = state == BATONI_SOURCE_HEADER
 	                                          ? &source->header
 	                                          : &source->payload;
 	enum baton_status status;
@@ -278,7 +181,7 @@ post(struct batoni_rma *rma, struct source *source, enum source_state state)
 	source->state = state;
 	source->lent = true;
 	rma->messages->lent++;
-	if (state == SOURCE_HEADER)
+	if (state == BATONI_SOURCE_HEADER)
 		rma->base.standing++;
 	status = rma->transport->ops->issue(rma->transport, receive);
 	if (status != BATON_PENDING)
@@ -286,27 +189,27 @@ post(struct batoni_rma *rma, struct source *source, enum source_state state)
 }
 
 static void
-post_header(struct batoni_rma *rma, struct source *source)
+post_header(struct batoni_rma *rma, struct batoni_source *source)
 {
 	if (rma->messages->leaving)
-		source->state = SOURCE_IDLE;
+		source->state = BATONI_SOURCE_IDLE;
 	else
-		post(rma, source, SOURCE_HEADER);
+		post(rma, source, BATONI_SOURCE_HEADER);
 }
 
 static void
-fail(struct source *source, const char *what)
+fail(struct batoni_source *source, const char *what)
 {
 	batoni_log(BATONI_LOG_ERROR,
 	           "the %s of a put from rank %d, context %d, did not arrive: "
 	           "%s", what, source->header.peer, source->context,
 	           baton_status_name(source->status));
-	source->state = SOURCE_FAILED;
+	source->state = BATONI_SOURCE_FAILED;
 }
 
 /* The put has been applied, or dropped: account for it, and ask for the next. */
 static void
-finish(struct batoni_rma *rma, struct source *source)
+finish(struct batoni_rma *rma, struct batoni_source *source)
 {
 	int peer = source->header.peer;
 
@@ -321,14 +224,14 @@ finish(struct batoni_rma *rma, struct source *source)
 /* Why the header cannot be obeyed, or NULL.  The sender has checked all of it; but
  * what would be written is this process's memory. */
 static const char *
-fault(const struct batoni_rma *rma, const struct source *source,
-      const struct header *header, const struct baton_window *window)
+fault(const struct batoni_rma *rma, const struct batoni_source *source,
+      const struct batoni_header *header, const struct baton_window *window)
 {
 	if (header->signal_index < 0 ||
 	    header->signal_index >= rma->base.signals_max ||
 	    header->context != source->context)
 		return "it has no such signal";
-	if (header->payload == PAYLOAD_NONE)
+	if (header->payload == BATONI_PAYLOAD_NONE)
 		return NULL;
 	if (!window)
 		return "it has no such window";
@@ -340,17 +243,18 @@ fault(const struct batoni_rma *rma, const struct source *source,
 
 /* The message is a header, with as much behind it as that says. */
 static bool
-well_formed(const struct header *header, size_t arrived)
+well_formed(const struct batoni_header *header, size_t arrived)
 {
-	if (arrived < sizeof(*header) || header->magic != MAGIC ||
-	    header->version != VERSION || header->payload > PAYLOAD_SEPARATE)
+	if (arrived < sizeof(*header) || header->magic != BATONI_MESSAGE_MAGIC ||
+	    header->version != BATONI_MESSAGE_VERSION ||
+	    header->payload > BATONI_PAYLOAD_SEPARATE)
 		return false;
 	return arrived - sizeof(*header) ==
-	       (header->payload == PAYLOAD_INLINE ? header->bytes : 0);
+	       (header->payload == BATONI_PAYLOAD_INLINE ? header->bytes : 0);
 }
 
 static void
-drop(struct source *source, const char *why)
+drop(struct batoni_source *source, const char *why)
 {
 	batoni_log(BATONI_LOG_ERROR,
 	           "a put from rank %d, context %d, was dropped: %s",
@@ -359,12 +263,12 @@ drop(struct source *source, const char *why)
 }
 
 static void
-header_arrived(struct batoni_rma *rma, struct source *source)
+header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 {
 	const char *message = source->header.buffer;
 	struct baton_window *window = NULL;
 	const char *why = NULL;
-	struct header header;
+	struct batoni_header header;
 
 	memcpy(&header, message, sizeof(header));
 	source->dropped = false;
@@ -373,28 +277,28 @@ header_arrived(struct batoni_rma *rma, struct source *source)
 		finish(rma, source);
 		return;
 	}
-	if (header.payload != PAYLOAD_NONE)
+	if (header.payload != BATONI_PAYLOAD_NONE)
 		window = batoni_window_find(rma, header.window);
 	why = fault(rma, source, &header, window);
 	if (why)
 		drop(source, why);
 	source->signal_index = header.signal_index;
-	if (header.payload == PAYLOAD_SEPARATE) {
+	if (header.payload == BATONI_PAYLOAD_SEPARATE) {
 		/* One that is dropped has to be received too: into nothing. */
 		source->payload.buffer =
 			why ? NULL : (char *)window->base + header.offset;
 		source->payload.bytes = why ? 0 : (size_t)header.bytes;
-		post(rma, source, SOURCE_PAYLOAD);
+		post(rma, source, BATONI_SOURCE_PAYLOAD);
 		return;
 	}
-	if (header.payload == PAYLOAD_INLINE && !why)
+	if (header.payload == BATONI_PAYLOAD_INLINE && !why)
 		memcpy((char *)window->base + header.offset,
 		       message + sizeof(header), (size_t)header.bytes);
 	finish(rma, source);
 }
 
 static void
-payload_arrived(struct batoni_rma *rma, struct source *source)
+payload_arrived(struct batoni_rma *rma, struct batoni_source *source)
 {
 	if (!source->dropped &&
 	    source->payload.done_bytes != source->payload.bytes)
@@ -403,14 +307,14 @@ payload_arrived(struct batoni_rma *rma, struct source *source)
 }
 
 static void
-go_on(struct batoni_rma *rma, struct source *source)
+go_on(struct batoni_rma *rma, struct batoni_source *source)
 {
-	bool header = source->state == SOURCE_HEADER;
+	bool header = source->state == BATONI_SOURCE_HEADER;
 
-	take_note(rma, &source->link);
+	batoni_message_take_note(rma, &source->link);
 	if (rma->messages->deaf ||
 	    (source->status == BATON_ERR_CANCELED && header))
-		source->state = SOURCE_IDLE;
+		source->state = BATONI_SOURCE_IDLE;
 	else if (source->status == BATON_OK && header)
 		header_arrived(rma, source);
 	else if (source->status == BATON_OK ||
@@ -429,7 +333,7 @@ batoni_messages_post(struct batoni_rma *rma)
 		return;
 	messages->posted = true;
 	for (uint32_t i = 0; i < messages->count; i++)
-		post(rma, &messages->sources[i], SOURCE_HEADER);
+		post(rma, &messages->sources[i], BATONI_SOURCE_HEADER);
 }
 
 bool
@@ -454,152 +358,6 @@ batoni_messages_listen(struct batoni_rma *rma, int change)
 		batoni_comm_hold(rma->comm, after);
 }
 
-/* ---- the sender ---- */
-
-/* A message of the lane, or its hand-over, has ended; true: that was the last. */
-static bool
-part_ended(struct lane *lane, const struct batoni_transfer *part,
-           enum baton_status status)
-{
-	if (status != BATON_OK && lane->status == BATON_OK) {
-		lane->status = status;
-		lane->put->native_call = part->native_call;
-		lane->put->native_code = part->native_code;
-	}
-	assert(lane->parts > 0);
-	return --lane->parts == 0;
-}
-
-/* A lane for this put; NULL: there is none. */
-static struct lane *
-take_lane(struct batoni_rma *rma, struct batoni_transfer *put)
-{
-	struct batoni_messages *messages = rma->messages;
-	uint32_t channel = (uint32_t)(put->peer * rma->base.contexts_max +
-	                              put->tag);
-	struct lane *lane = &messages->lanes[LANES + channel];
-
-	if (messages->free_lanes)
-		lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
-	if (lane->put)
-		return NULL;
-	/* Of no matter when the lane is its channel's. */
-	messages->free_lanes &= messages->free_lanes - 1;
-	messages->busy_lanes++;
-	lane->put = put;
-	lane->status = BATON_OK;
-	lane->parts = 1;
-	return lane;
-}
-
-static void
-give_lane(struct batoni_messages *messages, struct lane *lane)
-{
-	size_t i = (size_t)(lane - messages->lanes);
-
-	lane->put = NULL;
-	messages->busy_lanes--;
-	if (i < LANES)
-		messages->free_lanes |= 1u << i;
-}
-
-static void
-end_lane(struct batoni_rma *rma, struct lane *lane)
-{
-	struct batoni_transfer *put = lane->put;
-
-	/* Free before the end is told: nothing of the lane is needed for it. */
-	give_lane(rma->messages, lane);
-	batoni_put_ended(rma, put, lane->status);
-}
-
-/* Hand one message of the lane over. */
-static enum baton_status
-send_part(struct batoni_rma *rma, struct lane *lane,
-          struct batoni_transfer *part)
-{
-	enum baton_status status;
-
-	part->native_call = NULL;
-	part->native_code = 0;
-	lane->parts++;
-	rma->messages->lent++;
-	status = rma->transport->ops->issue(rma->transport, part);
-	if (status == BATON_PENDING)
-		return BATON_OK;
-	rma->messages->lent--;
-	part_ended(lane, part, status);
-	return status;
-}
-
-/* Write the lane's first message; returns whether data is to follow. */
-static bool
-fill(struct batoni_rma *rma, struct lane *lane,
-     const struct batoni_pending *pending, bool with_data)
-{
-	const struct batoni_transfer *put = pending->transfer;
-	struct header header = {
-		.magic = MAGIC,
-		.version = VERSION,
-		.payload = PAYLOAD_NONE,
-		.signal_index = pending->put.signal_index,
-		.context = put->tag,
-	};
-	char *message = lane->header.buffer;
-
-	lane->header.peer = lane->payload.peer = put->peer;
-	lane->header.tag = header_tag(rma, put->tag);
-	lane->header.bytes = sizeof(header);
-	if (with_data && put->bytes > 0) {
-		bool fits = put->bytes <= INLINE_MAX &&
-		            lane->header.buffer != &lane->own;
-
-		header.payload = fits ? PAYLOAD_INLINE : PAYLOAD_SEPARATE;
-		header.window = pending->put.window->id;
-		header.offset = pending->put.offset;
-		header.bytes = put->bytes;
-		if (fits) {
-			memcpy(message + sizeof(header), put->buffer, put->bytes);
-			lane->header.bytes += put->bytes;
-		}
-	}
-	memcpy(message, &header, sizeof(header));
-	lane->payload.tag = lane->header.tag + 1;
-	lane->payload.buffer = put->buffer;
-	lane->payload.bytes = put->bytes;
-	return header.payload == PAYLOAD_SEPARATE;
-}
-
-enum baton_status
-batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
-{
-	struct batoni_messages *messages = rma->messages;
-	struct batoni_pending *pending = &rma->pending[slot];
-	enum baton_status status;
-	struct lane *lane;
-	bool separate;
-
-	/* Peers may signal in return before this rank comes to its waits, and on
-	 * some transports theirs do not end before they are received. */
-	batoni_messages_post(rma);
-	lane = take_lane(rma, pending->transfer);
-	if (!lane)
-		return BATON_ERR_AGAIN;
-	separate = fill(rma, lane, pending, with_data);
-	status = send_part(rma, lane, &lane->header);
-	if (status != BATON_OK) {
-		give_lane(messages, lane);
-		return status;
-	}
-	messages->sent[lane->header.peer]++;
-	if (separate)
-		send_part(rma, lane, &lane->payload);
-	/* The caller has yet to hear that it is pending: its end comes later. */
-	if (part_ended(lane, &lane->header, BATON_OK))
-		note(rma, &messages->ended_lanes, &lane->link);
-	return BATON_PENDING;
-}
-
 /* ---- both ---- */
 
 void
@@ -609,16 +367,16 @@ batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	struct batoni_messages *messages = rma->messages;
 	uint32_t i = (transfer->slot - rma->requests_max) / 2;
 
-	if (i >= LANES + messages->count) {
+	if (i >= BATONI_ONESIDED_LANES + messages->count) {
 		receive_ended(rma,
-		              &messages->sources[i - LANES - messages->count],
+		              &messages->sources[i - BATONI_ONESIDED_LANES - messages->count],
 		              status);
 		return;
 	}
 	assert(messages->lent > 0);
 	messages->lent--;
-	if (part_ended(&messages->lanes[i], transfer, status))
-		end_lane(rma, &messages->lanes[i]);
+	if (batoni_lane_part_ended(&messages->lanes[i], transfer, status))
+		batoni_lane_end(rma, &messages->lanes[i]);
 }
 
 size_t
@@ -630,15 +388,15 @@ batoni_messages_test(struct batoni_rma *rma)
 
 	while (!batoni_list_empty(&messages->ended_lanes)) {
 		link = messages->ended_lanes.next;
-		take_note(rma, link);
-		end_lane(rma, batoni_container_of(link, struct lane, link));
+		batoni_message_take_note(rma, link);
+		batoni_lane_end(rma, batoni_container_of(link, struct batoni_lane, link));
 		events++;
 	}
 	/* Whoever goes on may be noted again, behind the others. */
 	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);
 	     n++) {
 		link = messages->ended.next;
-		go_on(rma, batoni_container_of(link, struct source, link));
+		go_on(rma, batoni_container_of(link, struct batoni_source, link));
 		events++;
 	}
 	return events;
@@ -659,9 +417,9 @@ batoni_messages_applied(const struct batoni_rma *rma, int peer)
 /* ---- closing ---- */
 
 static void
-take_back(struct batoni_rma *rma, struct source *source)
+take_back(struct batoni_rma *rma, struct batoni_source *source)
 {
-	struct batoni_transfer *receive = source->state == SOURCE_HEADER
+	struct batoni_transfer *receive = source->state == BATONI_SOURCE_HEADER
 	                                          ? &source->header
 	                                          : &source->payload;
 	enum baton_status status =
@@ -675,12 +433,12 @@ take_back(struct batoni_rma *rma, struct source *source)
 
 /* Is a payload on its way into this memory? */
 static bool
-writes_to(const struct source *source, const void *base, size_t bytes)
+writes_to(const struct batoni_source *source, const void *base, size_t bytes)
 {
 	uintptr_t to = (uintptr_t)source->payload.buffer;
 	uintptr_t from = (uintptr_t)base;
 
-	return source->lent && source->state == SOURCE_PAYLOAD &&
+	return source->lent && source->state == BATONI_SOURCE_PAYLOAD &&
 	       to < from + bytes && from < to + source->payload.bytes;
 }
 
@@ -705,7 +463,7 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 	messages->leaving = true;
 	messages->deaf = true;
 	for (uint32_t i = 0; i < messages->count; i++) {
-		struct source *source = &messages->sources[i];
+		struct batoni_source *source = &messages->sources[i];
 
 		if (writes_to(source, base, bytes) && !source->asked)
 			take_back(rma, source);
@@ -729,9 +487,9 @@ batoni_messages_leave(struct batoni_rma *rma)
 		return BATON_PENDING;
 	messages->leaving = true;
 	for (uint32_t i = 0; i < messages->count; i++) {
-		struct source *source = &messages->sources[i];
+		struct batoni_source *source = &messages->sources[i];
 
-		if (source->lent && source->state == SOURCE_HEADER &&
+		if (source->lent && source->state == BATONI_SOURCE_HEADER &&
 		    !source->asked)
 			take_back(rma, source);
 	}

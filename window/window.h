@@ -6,7 +6,8 @@
  *   wait.c        counters, and the waits that are given units of them
  *   put.c         channels: the order of puts to one (peer, context), and the paths on
  *                 which this rank writes itself (direct, vmwrite)
- *   message.c     the path by messages, both of its ends
+ *   message.c     the path by messages, both of its ends (message.h)
+ *   message_put.c handing puts over to them
  *   window.c      registering and deregistering
  *   collective.c  how all ranks come to one answer (collective.h)
  *   memory.c      memory for windows

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The path by messages, as its files see it: what travels, and who holds it at either
+ * end.  message.c says how it all goes together; message_put.c is the sender's side.
+ */
+#ifndef BATONI_MESSAGE_H
+#define BATONI_MESSAGE_H
+
+#include <assert.h>
+
+#include "window.h"
+
+#define BATONI_ALL_LANES UINT32_MAX
+/* Bytes of one message; what the MPI transport sends without announcing it. */
+#define BATONI_MESSAGE_MAX 2048u
+
+#define BATONI_MESSAGE_MAGIC 0x4261746fu /* also tells the byte order */
+#define BATONI_MESSAGE_VERSION 1u
+
+static_assert(BATONI_ONESIDED_LANES == 32, "a bit of free_lanes each");
+
+enum batoni_payload {
+	BATONI_PAYLOAD_NONE, /* a signal alone: window is 0 */
+	BATONI_PAYLOAD_INLINE,
+	BATONI_PAYLOAD_SEPARATE
+};
+
+struct batoni_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t payload; /* enum batoni_payload */
+	uint64_t window, offset, bytes;
+	int32_t signal_index, context;
+};
+
+static_assert(sizeof(struct batoni_header) == 40, "no padding is sent");
+
+struct batoni_lane {
+	struct batoni_list_node link; /* of ended_lanes */
+	struct batoni_transfer header, payload;
+	struct batoni_transfer *put; /* NULL: the lane is free */
+	struct batoni_header own; /* of a lane of a channel; the pool's have buffers */
+	unsigned parts;
+	enum baton_status status;
+};
+
+enum batoni_source_state {
+	BATONI_SOURCE_IDLE,    /* nothing posted */
+	BATONI_SOURCE_HEADER,  /* a header's receive is at the transport, or ended */
+	BATONI_SOURCE_PAYLOAD, /* a payload's */
+	BATONI_SOURCE_FAILED   /* a receive failed; it stays so */
+};
+
+struct batoni_source {
+	struct batoni_list_node link; /* of ended */
+	struct batoni_transfer header, payload;
+	enum batoni_source_state state;
+	enum baton_status status; /* of the receive that has ended */
+	int context;
+	int signal_index; /* PAYLOAD: what to signal after it, or */
+	bool dropped;     /* nothing: the header was bad */
+	bool lent;        /* its receive is at the transport */
+	bool asked;       /* and cannot be taken back */
+};
+
+struct batoni_messages {
+	struct batoni_lane *lanes; /* the pool's, then by channel */
+	uint32_t free_lanes;       /* of the pool: a bit each */
+	uint32_t busy_lanes;       /* of all */
+	uint32_t count;            /* of channels, and of sources */
+	uint32_t lent;
+	int listeners;
+	_Atomic bool posted; /* all sources have been; also read by other threads */
+	bool leaving; /* no header is asked for any more */
+	bool deaf;    /* and what arrives is not applied: the communicator broke */
+	bool quiet;   /* the transport writes nothing once it is closed */
+	struct batoni_source *sources; /* by peer * contexts_max + context */
+	char *buffers; /* BATONI_MESSAGE_MAX for each of the pool, then by source */
+	uint64_t *sent, *applied; /* by peer */
+	struct batoni_list_node ended;       /* of source.link */
+	struct batoni_list_node ended_lanes; /* in their hand-over */
+	struct batoni_messages *kept_next;
+};
+
+/* Something has ended that batoni_messages_test is to go on with. */
+static inline void
+batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
+                    struct batoni_list_node *link)
+{
+	batoni_list_append(list, link);
+	rma->base.pending++;
+	rma->base.moving++;
+	batoni_comm_look(rma->comm);
+}
+
+static inline void
+batoni_message_take_note(struct batoni_rma *rma, struct batoni_list_node *link)
+{
+	assert(rma->base.pending > 0 && rma->base.moving > 0);
+	batoni_list_remove(link);
+	rma->base.pending--;
+	rma->base.moving--;
+}
+
+static inline int
+batoni_header_tag(const struct batoni_rma *rma, int context)
+{
+	return rma->transport->hidden_tag + 2 * context;
+}
+
+/* ---- message_put.c ---- */
+
+/* A message of the lane, or its hand-over, has ended; true: that was the last. */
+bool batoni_lane_part_ended(struct batoni_lane *lane,
+                            const struct batoni_transfer *part,
+                            enum baton_status status);
+/* Free it, and tell the end of its put. */
+void batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Handing puts over to messages: lanes (message.c says what they are).
+ *
+ * The driver.  A lane is free again before the end of its put is told, so whoever goes
+ * on at that end may take it.
+ */
+#include "message.h"
+
+#include <string.h>
+
+/* What fits behind a header. */
+#define INLINE_MAX (BATONI_MESSAGE_MAX - sizeof(struct batoni_header))
+
+bool
+batoni_lane_part_ended(struct batoni_lane *lane,
+                       const struct batoni_transfer *part,
+                       enum baton_status status)
+{
+	if (status != BATON_OK && lane->status == BATON_OK) {
+		lane->status = status;
+		lane->put->native_call = part->native_call;
+		lane->put->native_code = part->native_code;
+	}
+	assert(lane->parts > 0);
+	return --lane->parts == 0;
+}
+
+/* A lane for this put; NULL: there is none. */
+static struct batoni_lane *
+take_lane(struct batoni_rma *rma, struct batoni_transfer *put)
+{
+	struct batoni_messages *messages = rma->messages;
+	uint32_t channel = (uint32_t)(put->peer * rma->base.contexts_max +
+	                              put->tag);
+	struct batoni_lane *lane =
+		&messages->lanes[BATONI_ONESIDED_LANES + channel];
+
+	if (messages->free_lanes)
+		lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
+	if (lane->put)
+		return NULL;
+	/* Of no matter when the lane is its channel's. */
+	messages->free_lanes &= messages->free_lanes - 1;
+	messages->busy_lanes++;
+	lane->put = put;
+	lane->status = BATON_OK;
+	lane->parts = 1;
+	return lane;
+}
+
+static void
+give_lane(struct batoni_messages *messages, struct batoni_lane *lane)
+{
+	size_t i = (size_t)(lane - messages->lanes);
+
+	lane->put = NULL;
+	messages->busy_lanes--;
+	if (i < BATONI_ONESIDED_LANES)
+		messages->free_lanes |= 1u << i;
+}
+
+void
+batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
+{
+	struct batoni_transfer *put = lane->put;
+
+	/* Free before the end is told: nothing of the lane is needed for it. */
+	give_lane(rma->messages, lane);
+	batoni_put_ended(rma, put, lane->status);
+}
+
+/* Hand one message of the lane over. */
+static enum baton_status
+send_part(struct batoni_rma *rma, struct batoni_lane *lane,
+          struct batoni_transfer *part)
+{
+	enum baton_status status;
+
+	part->native_call = NULL;
+	part->native_code = 0;
+	lane->parts++;
+	rma->messages->lent++;
+	status = rma->transport->ops->issue(rma->transport, part);
+	if (status == BATON_PENDING)
+		return BATON_OK;
+	rma->messages->lent--;
+	batoni_lane_part_ended(lane, part, status);
+	return status;
+}
+
+/* Write the lane's first message; returns whether data is to follow. */
+static bool
+fill(struct batoni_rma *rma, struct batoni_lane *lane,
+     const struct batoni_pending *pending, bool with_data)
+{
+	const struct batoni_transfer *put = pending->transfer;
+	struct batoni_header header = {
+		.magic = BATONI_MESSAGE_MAGIC,
+		.version = BATONI_MESSAGE_VERSION,
+		.payload = BATONI_PAYLOAD_NONE,
+		.signal_index = pending->put.signal_index,
+		.context = put->tag,
+	};
+	char *message = lane->header.buffer;
+
+	lane->header.peer = lane->payload.peer = put->peer;
+	lane->header.tag = batoni_header_tag(rma, put->tag);
+	lane->header.bytes = sizeof(header);
+	if (with_data && put->bytes > 0) {
+		bool fits = put->bytes <= INLINE_MAX &&
+		            lane->header.buffer != &lane->own;
+
+		header.payload = fits ? BATONI_PAYLOAD_INLINE : BATONI_PAYLOAD_SEPARATE;
+		header.window = pending->put.window->id;
+		header.offset = pending->put.offset;
+		header.bytes = put->bytes;
+		if (fits) {
+			memcpy(message + sizeof(header), put->buffer, put->bytes);
+			lane->header.bytes += put->bytes;
+		}
+	}
+	memcpy(message, &header, sizeof(header));
+	lane->payload.tag = lane->header.tag + 1;
+	lane->payload.buffer = put->buffer;
+	lane->payload.bytes = put->bytes;
+	return header.payload == BATONI_PAYLOAD_SEPARATE;
+}
+
+enum baton_status
+batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
+{
+	struct batoni_messages *messages = rma->messages;
+	struct batoni_pending *pending = &rma->pending[slot];
+	enum baton_status status;
+	struct batoni_lane *lane;
+	bool separate;
+
+	/* Peers may signal in return before this rank comes to its waits, and on
+	 * some transports theirs do not end before they are received. */
+	batoni_messages_post(rma);
+	lane = take_lane(rma, pending->transfer);
+	if (!lane)
+		return BATON_ERR_AGAIN;
+	separate = fill(rma, lane, pending, with_data);
+	status = send_part(rma, lane, &lane->header);
+	if (status != BATON_OK) {
+		give_lane(messages, lane);
+		return status;
+	}
+	messages->sent[lane->header.peer]++;
+	if (separate)
+		send_part(rma, lane, &lane->payload);
+	/* The caller has yet to hear that it is pending: its end comes later. */
+	if (batoni_lane_part_ended(lane, &lane->header, BATON_OK))
+		batoni_message_note(rma, &messages->ended_lanes, &lane->link);
+	return BATON_PENDING;
+}
