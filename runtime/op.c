@@ -310,7 +310,7 @@ batoni_op_describe(const struct batoni_op *op, char *text, size_t size)
 		snprintf(text, size, "wait_signal of several peers");
 	else if (op->kind == BATONI_KIND_WAIT)
 		snprintf(text, size, "wait_signal of peer %d", t->peer);
-	else if (op->flags & BATONI_FLAG_ONESIDED)
+	else if (batoni_is_onesided(op))
 		snprintf(text, size, "%s to peer %d, context %d",
 		         op->kind == BATONI_KIND_PUT ? "put_signal" : "signal",
 		         t->peer, t->tag);

@@ -135,4 +135,14 @@ batoni_is_transfer(const struct batoni_op *op)
 	return transfers >> op->kind & 1u;
 }
 
+/* Signals, puts and waits.  As the flag says, but any thread may ask. */
+static inline bool
+batoni_is_onesided(const struct batoni_op *op)
+{
+	const unsigned onesided = 1u << BATONI_KIND_SIGNAL |
+	                          1u << BATONI_KIND_PUT | 1u << BATONI_KIND_WAIT;
+
+	return onesided >> op->kind & 1u;
+}
+
 #endif

@@ -87,8 +87,7 @@ batoni_completion_fill(const struct batoni_op *op, uint64_t word,
 	completion->request = batoni_op_handle(op, word);
 	completion->status = done ? op->status : BATON_PENDING;
 	completion->peer = op->transfer.peer;
-	completion->tag = op->flags & BATONI_FLAG_ONESIDED ? -1
-	                                                  : op->transfer.tag;
+	completion->tag = batoni_is_onesided(op) ? -1 : op->transfer.tag;
 	/* While it is lent the transport may still write there. */
 	completion->bytes = done && (op->status == BATON_OK ||
 	                             op->status == BATON_ERR_TRUNCATED)
@@ -579,7 +578,7 @@ explain(const struct batoni_op *op, char *text, size_t size)
 	}
 	/* A put that fails is told by the kernel, or by the transport whose
 	 * messages carry it. */
-	if (transfer->native_call && (op->flags & BATONI_FLAG_ONESIDED) &&
+	if (transfer->native_call && batoni_is_onesided(op) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         transfer->native_call,
