@@ -90,6 +90,14 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	op->group_of = NULL;
 }
 
+/* Not the usual case after all: nothing was done with it. */
+static inline void
+batoni_direct_undo(struct batoni_op *op)
+{
+	batoni_pool_return_driving(&op->comm->pool, op);
+	batoni_leave();
+}
+
 /* Issue has said status.  Gives the lock up.  The handle, or the null one if nobody
  * wants it. */
 BATONI_ALWAYS_INLINE baton_request

@@ -69,10 +69,16 @@ struct put_more {
 };
 
 static enum baton_status
-fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
+refuse_closing(void)
 {
-	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
-	const struct put_more *put = more;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "baton_put_signal: the window is being "
+	                     "deregistered");
+}
+
+static inline void
+write_pending(struct batoni_rma *rma, uint32_t slot, const struct put_more *put)
+{
 	struct batoni_pending *pending = &rma->pending[slot];
 
 	pending->put.window = put->window;
@@ -80,14 +86,34 @@ fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 	pending->put.copied = 0;
 	pending->put.signal_index = put->signal_index;
 	pending->put.in_channel = false;
+}
+
+/* From here on the window stays: who deregisters it says that it is closing and then
+ * looks for those who enter. */
+static enum baton_status
+fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
+{
+	const struct put_more *put = more;
+
+	if (put->window) {
+		atomic_fetch_add(&put->window->entering, 1);
+		if (atomic_load(&put->window->closing)) {
+			atomic_fetch_sub(&put->window->entering, 1);
+			return refuse_closing();
+		}
+	}
+	write_pending((struct batoni_rma *)(void *)onesided, slot, put);
 	return BATON_OK;
 }
 
 static void
 forget_put(struct batoni_onesided *onesided, uint32_t slot)
 {
-	(void)onesided;
-	(void)slot;
+	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
+	struct baton_window *window = rma->pending[slot].put.window;
+
+	if (window)
+		atomic_fetch_sub(&window->entering, 1);
 }
 
 /* OK, or AGAIN: not the usual case.  The arguments have been looked at. */
@@ -102,14 +128,21 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 
 	if (unlikely(!op))
 		return BATON_ERR_AGAIN;
+	/* With the lock: it does not begin to close before this put counts. */
+	if (more->window && unlikely(atomic_load_explicit(
+				    &more->window->closing,
+				    memory_order_relaxed))) {
+		batoni_direct_undo(op);
+		return BATON_ERR_AGAIN;
+	}
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
 	op->transfer.bytes = bytes;
 	op->transfer.peer = a->peer;
 	op->transfer.tag = a->tag;
 	batoni_direct_fill(op, kind, BATONI_PUT, BATONI_FLAG_ONESIDED, comm,
 	                   a->stream, a->options);
-	fill_put(&rma->base, op->transfer.slot, more);
-	batoni_put_place(rma, &op->transfer);
+	write_pending(rma, op->transfer.slot, more);
+	batoni_put_count(rma, &op->transfer);
 	status = batoni_put_issue(rma, &op->transfer);
 	request = batoni_direct_end(op, status, a->request_p != NULL);
 	if (a->request_p)
@@ -172,9 +205,7 @@ check_window(const struct baton_comm *comm, const struct baton_window *window,
 		                     window ? "of another communicator"
 		                            : "NULL");
 	if (atomic_load(&window->closing))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_put_signal: the window is being "
-		                     "deregistered");
+		return refuse_closing();
 	there = window->peers[peer].bytes;
 	if (offset > there || bytes > there - offset)
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -231,8 +262,7 @@ put_fine(const struct baton_comm *comm, const struct batoni_arguments *a,
 	if (!counter_fine(comm, a->peer, more->signal_index, a->tag) ||
 	    (unsigned)a->type >= BATON_DATATYPE_COUNT ||
 	    a->count > INT64_MAX / 8 || (!a->buffer && a->count) || !window ||
-	    &window->rma->base != comm->onesided ||
-	    atomic_load_explicit(&window->closing, memory_order_acquire))
+	    &window->rma->base != comm->onesided)
 		return false;
 	bytes = a->count * batoni_datatype_sizes[a->type];
 	there = window->peers[a->peer].bytes;
@@ -359,8 +389,7 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	                   BATONI_FLAG_ONESIDED, comm, stream, options);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
-		batoni_pool_return_driving(&comm->pool, op);
-		batoni_leave();
+		batoni_direct_undo(op);
 		return status;
 	}
 	request = batoni_direct_end(op, status, request_p != NULL);

@@ -12,17 +12,36 @@
  * naps between them. */
 #define LOOK_EVERY 2000u
 
-void
+enum baton_status
 batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
-                        const char *call, uint64_t what)
+                        const char *call)
 {
+	enum baton_status status;
+
 	*c = (struct batoni_collective){.rma = rma,
 	                                .call = call,
-	                                .what = what,
 	                                .late = "not all ranks have called",
 	                                .limit_ns = BATONI_NEVER};
+	if (atomic_exchange(&rma->collective, true))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: another thread of this rank is in a "
+		                     "collective call; the other ranks are not "
+		                     "told",
+		                     call);
+	status = baton_comm_status(rma->comm);
+	if (status != BATON_OK) {
+		batoni_collective_end(c);
+		return batoni_refuse_broken(c, status);
+	}
 	if (rma->comm->timeout_ns)
 		c->limit_ns = batoni_real_ns() + (uint64_t)rma->comm->timeout_ns;
+	return BATON_OK;
+}
+
+void
+batoni_collective_end(struct batoni_collective *c)
+{
+	atomic_store(&c->rma->collective, false);
 }
 
 void

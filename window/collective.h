@@ -4,7 +4,7 @@
  *
  * A call runs on the thread of the program that calls it, which takes the driver's lock
  * again and again, as destroy does, and sleeps without it.  Collective calls of one
- * rank do not overlap (the caller sees to that), so what they bring, rma->parts and
+ * rank do not overlap (a second one is refused), so what they bring, rma->parts and
  * rma->rows, belongs to the call, and to the transport while the call waits.  When the
  * communicator breaks under it the transport may go on with that memory, so it is only
  * freed with the communicator.
@@ -21,7 +21,7 @@
 struct batoni_collective {
 	struct batoni_rma *rma;
 	const char *call;
-	uint64_t what; /* the call and its window; the same on all ranks */
+	uint64_t what; /* call and window, the same on all ranks; set by the call */
 	const char *late; /* what has not happened when the time is over */
 	uint64_t limit_ns;
 	const void *mine; /* of the exchange under way */
@@ -34,8 +34,12 @@ struct batoni_collective {
 /* Groups and threads: a call that is refused so tells nobody.  OK, INVALID. */
 enum baton_status batoni_check_collective(const char *call,
                                           const struct baton_comm *comm);
-void batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
-                             const char *call, uint64_t what);
+/* One thread of a rank at a time.  OK: end is called; INVALID; the error that broke the
+ * communicator. */
+enum baton_status batoni_collective_begin(struct batoni_collective *c,
+                                          struct batoni_rma *rma,
+                                          const char *call);
+void batoni_collective_end(struct batoni_collective *c);
 /* This rank's own refusal; the first one counts. */
 void batoni_object(struct batoni_collective *c, enum baton_status status,
                    const char *format, ...)

@@ -279,12 +279,22 @@ batoni_puts_test(struct batoni_rma *rma)
 /* ---- the slots of the contract ---- */
 
 void
+batoni_put_count(struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	struct baton_window *window = rma->pending[transfer->slot].put.window;
+
+	if (window)
+		window->pending++;
+}
+
+void
 batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
-	struct batoni_pending *put = &rma->pending[transfer->slot];
+	struct baton_window *window = rma->pending[transfer->slot].put.window;
 
-	if (put->put.window)
-		put->put.window->pending++;
+	batoni_put_count(rma, transfer);
+	if (window)
+		atomic_fetch_sub(&window->entering, 1);
 }
 
 void

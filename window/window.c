@@ -371,11 +371,11 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 		status = batoni_check_collective("baton_window_register", comm);
 	if (status != BATON_OK)
 		return status;
-	batoni_collective_begin(&c, batoni_rma_of(comm), "baton_window_register",
-	                 batoni_rma_of(comm)->next_window << 1);
-	status = baton_comm_status(comm);
+	status = batoni_collective_begin(&c, batoni_rma_of(comm),
+	                                 "baton_window_register");
 	if (status != BATON_OK)
-		return batoni_refuse_broken(&c, status);
+		return status;
+	c.what = c.rma->next_window << 1;
 	window = begin_window(&c, base, bytes, window_p != NULL);
 	status = tell_part(&c, window);
 	if (status == BATON_OK) {
@@ -385,6 +385,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 	}
 	if (status == BATON_OK)
 		status = connect_window(&c, window);
+	batoni_collective_end(&c);
 	if (status != BATON_OK) {
 		window_free(window);
 		return status;
@@ -423,7 +424,7 @@ agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 
 	batoni_take();
 	batoni_place_inbox();
-	mine[0] = window->pending;
+	mine[0] = window->pending + atomic_load(&window->entering);
 	for (int i = 0; i + 1 < (int)words; i++)
 		mine[1 + i] = batoni_messages_sent(rma, i);
 	batoni_leave();
@@ -450,7 +451,8 @@ drain(struct batoni_collective *c, const struct baton_window *window)
 	if (!window->by_messages)
 		return BATON_OK;
 	c->late = "not all puts of other ranks have come";
-	status = window->listens ? batoni_collective_drive(c, applied_step) : BATON_OK;
+	status = window->listens ? batoni_collective_drive(c, applied_step)
+	                         : BATON_OK;
 	if (status != BATON_OK)
 		return status;
 	batoni_own_row(c->rma)[0] = 0;
@@ -505,12 +507,16 @@ baton_window_deregister(struct baton_window *window)
 		return status;
 	if (baton_comm_status(comm) != BATON_OK)
 		return leave_window(window);
-	batoni_collective_begin(&c, window->rma, "baton_window_deregister",
-	                 window->id << 1 | 1);
+	status = batoni_collective_begin(&c, window->rma,
+	                                 "baton_window_deregister");
+	if (status != BATON_OK)
+		return status;
+	c.what = window->id << 1 | 1;
 	atomic_store(&window->closing, true);
 	status = agree_to_end(&c, window);
 	if (status == BATON_OK)
 		status = drain(&c, window);
+	batoni_collective_end(&c);
 	if (status == BATON_ERR_ABORTED)
 		return leave_window(window);
 	if (status != BATON_OK) {

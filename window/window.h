@@ -50,6 +50,7 @@ struct baton_window {
 	size_t bytes;
 	struct batoni_memory *memory; /* of baton_mem_alloc it lies in, or NULL */
 	uint32_t pending;   /* own puts into it that are placed and have not ended */
+	_Atomic uint32_t entering; /* and calls that will place one; any thread */
 	bool listens;       /* it has had batoni_messages_listen called */
 	_Atomic bool closing; /* being deregistered: the calls refuse it */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */
@@ -126,6 +127,7 @@ struct batoni_rma {
 	struct baton_comm *comm;
 	struct batoni_transport *transport;
 	int rank, size;
+	atomic_bool collective; /* a thread of this rank is in a collective call */
 	uint32_t requests_max;
 	size_t source_bytes; /* of a segment, for each source */
 
@@ -262,6 +264,9 @@ size_t batoni_waits_test(struct batoni_rma *rma);
 
 /* ---- put.c ---- */
 
+/* One more into its window, if it has one; place: that the call had announced. */
+void batoni_put_count(struct batoni_rma *rma,
+                      const struct batoni_transfer *transfer);
 void batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
 void batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
 enum baton_status batoni_put_issue(struct batoni_rma *rma,

@@ -4,6 +4,7 @@
  * this program once for each path that BATON_WINDOW_PATH can force.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "core.h"
 #include "mem.h"
 #include "run_tests.h"
+#include "window.h"
 
 #define RANKS 3
 #define PART 4096
@@ -562,6 +564,45 @@ END_TEST
 
 /* ---- when it breaks ---- */
 
+/* A call that has found the window open, and not yet placed its put. */
+START_TEST(a_put_that_is_being_enqueued_keeps_the_window)
+{
+	alloc_parts();
+	on_all(do_register);
+	assert_all(BATON_OK);
+	atomic_fetch_add(&ranks[1].window->entering, 1);
+	on_all(do_deregister);
+	assert_all(BATON_ERR_BUSY);
+	atomic_fetch_sub(&ranks[1].window->entering, 1);
+	on_all(do_deregister);
+	assert_all(BATON_OK);
+	free_parts();
+}
+END_TEST
+
+START_TEST(a_second_collective_call_of_a_rank_is_refused)
+{
+	struct baton_window *second = NULL;
+	pthread_t first;
+
+	ranks[0] = (struct rank){.comm = comms[0], .body = do_register};
+	ck_assert_int_eq(pthread_create(&first, NULL, run_rank, &ranks[0]), 0);
+	while (!atomic_load(&batoni_rma_of(comms[0])->collective))
+		sched_yield();
+	ck_assert_int_eq(baton_window_register(NULL, 0, comms[0], &second),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_null(second);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "another thread"));
+	for (int i = 1; i < RANKS; i++)
+		ranks[i] = (struct rank){.number = i};
+	on_ranks(1, RANKS - 1, do_register);
+	pthread_join(first, NULL);
+	assert_all(BATON_OK);
+	on_all(do_deregister);
+	assert_all(BATON_OK);
+}
+END_TEST
+
 START_TEST(a_rank_that_does_not_come_breaks_the_others)
 {
 	destroy();
@@ -832,6 +873,8 @@ main(void)
 		a_group_keeps_collective_calls_out,
 		puts_that_have_ended_are_there_when_the_window_is_gone,
 		pending_puts_of_any_rank_keep_the_window,
+		a_put_that_is_being_enqueued_keeps_the_window,
+		a_second_collective_call_of_a_rank_is_refused,
 		a_rank_that_does_not_come_breaks_the_others,
 		ranks_that_call_different_things_are_told_and_nothing_changes,
 		a_rank_that_leaves_is_missed_at_once,
