@@ -14,9 +14,7 @@
  */
 #include "core.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "log.h"
 #include "mem.h"
@@ -423,17 +421,6 @@ refuse_timeout(const struct baton_comm *comm)
 	                                  : "not all ranks have called");
 }
 
-static void
-pause_between(unsigned tries)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	if (tries < 1000)
-		sched_yield();
-	else
-		nanosleep(&nap, NULL);
-}
-
 enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
@@ -484,7 +471,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		batoni_leave();
 		if (batoni_real_ns() >= limit_ns)
 			return status;
-		pause_between(tries);
+		batoni_pause_between(tries);
 	}
 	leave_working(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);

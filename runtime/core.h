@@ -182,6 +182,9 @@ uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
  * drives.  Returns ready's last answer; it is not called again after true. */
 bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
                        int64_t timeout_ns);
+/* A call that tries something with the lock again and again lets others have it: for
+ * a moment at first, 50 us later on. */
+void batoni_pause_between(unsigned tries);
 
 /* ---- engine_thread.c ---- */
 

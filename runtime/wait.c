@@ -21,6 +21,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TURN_SPINS 200u  /* looks before a sleep while another drives */
@@ -274,6 +275,17 @@ await_turn(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 	}
 	atomic_fetch_sub(&e->sleepers, 1);
 	return is_ready;
+}
+
+void
+batoni_pause_between(unsigned tries)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (tries < 1000)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
 }
 
 bool

@@ -2,11 +2,9 @@
 /* Driving a collective call to its end: in time, broken, or given up by a peer. */
 #include "collective.h"
 
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* Tries of a collective call until it looks whether the others live: 0.2 s when it
  * naps between them. */
@@ -82,17 +80,6 @@ break_late(const struct batoni_collective *c)
 	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
 	batoni_leave();
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
-}
-
-static void
-pause_between(unsigned tries)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	if (tries < 1000)
-		sched_yield();
-	else
-		nanosleep(&nap, NULL);
 }
 
 /* All ranks have been told of it and do alike. */
@@ -176,7 +163,7 @@ batoni_collective_drive(struct batoni_collective *c,
 		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
 		    look_for_ranks(c) != BATON_PENDING)
 			return BATON_ERR_PEER;
-		pause_between(tries);
+		batoni_pause_between(tries);
 	}
 }
 
