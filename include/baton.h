@@ -257,8 +257,8 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT (of registering windows),
- * or a fatal error of its transport.  INVALID for NULL. */
+/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT and PEER (of registering and
+ * deregistering), or a fatal error of its transport.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
 /* What broke it: native call, code and text; "" while it is sound.  Lives as
