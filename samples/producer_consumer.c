@@ -21,6 +21,8 @@
  *
  * As many of these as there are slots are enqueued ahead; the host only waits for
  * the oldest and enqueues another one.  No thread spins for what is not there yet.
+ * A wait that ends badly does not stop the rest of its item; the host, which looks at
+ * it first, then ends the program.
  *
  * An item carries its number, a checksum, and the time at which it was filled.  Its
  * latency is from then until the consumer begins to read it; it occupies its slot
