@@ -81,10 +81,9 @@ BATON_API const char *baton_version(void);
 
 /* ---- types -------------------------------------------------------------- */
 
-/* A stream: a cudaStream_t/CUstream as it is, or a host stream.  NULL is a
- * stream too: CUDA's legacy default stream, or the default host stream of the
- * process.  Host streams belong to the process: any communicator on the host
- * device may use them. */
+/* A stream: a cudaStream_t/CUstream as it is, or a host stream.  NULL is a stream too:
+ * CUDA's legacy default stream, or the default host stream of the process.  Host streams
+ * belong to the process: any communicator on the host device may use them. */
 typedef struct CUstream_st *baton_stream;
 
 /* A request handle: slot and generation, so that a handle kept too long is told
@@ -257,8 +256,8 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT and PEER (of registering and
- * deregistering), or a fatal error of its transport.  INVALID for NULL. */
+/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT and PEER (of registering
+ * and deregistering), or a fatal error of its transport.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
 /* What broke it: native call, code and text; "" while it is sound.  Lives as
@@ -454,16 +453,17 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
                                            void *pointer);
 
 /*
- * Register bytes bytes at base as this rank's part of a new window.  Any memory of
- * the program will do, of baton_mem_alloc it is reached fastest; it must stay until
- * the window is deregistered.  Sizes may differ between ranks; 0 is legal, with any
- * base.  Collective: call it on all ranks, in one order with the other collective
- * calls, each rank on a thread of its own; blocks until all have called, for at most
- * the communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0;
- * inside a group; other ranks call deregister); UNSUPPORTED (no windows here, or the
- * path that BATON_WINDOW_PATH forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT
- * and PEER (which break the communicator: its ranks do not agree any more); what broke
- * it before.  A rank that is refused tells the others (not in a group): so are all.
+ * Register bytes bytes at base as this rank's part of a new window.  Any writable
+ * memory will do, of baton_mem_alloc it is reached fastest; it must stay, and stay
+ * writable, until the window is deregistered.  Sizes may differ between ranks; 0 is
+ * legal, with any base.  Collective: call it on all ranks, in one order with the other
+ * collective calls, on one thread of a rank at a time (a second one is refused); blocks
+ * until all have called, for at most the communicator's timeout_ns.  Returns BATON_OK;
+ * INVALID (base NULL with bytes > 0; other ranks make another call; inside a group, or
+ * beside another thread's call); UNSUPPORTED (no windows here, or the path that
+ * BATON_WINDOW_PATH forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT and PEER
+ * (which break the communicator: its ranks do not agree any more); what broke it before.
+ * A rank that is refused tells the others (not the last two of INVALID): so are all.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,
@@ -472,10 +472,10 @@ BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
 /*
  * End the window.  Collective, as registering; NULL is fine, and tells nobody; on a
  * broken communicator it is local.  Puts that have ended at their source are applied
- * before it goes.  Returns BATON_OK; BUSY, on all ranks (any has a put of its own into
- * the window that has not ended), INVALID (inside a group; others make another call)
- * and NOMEM: the window is as before; TIMEOUT, PEER or what else broke the communicator
- * during the call (never ABORTED: that is BATON_OK): call again.
+ * before it goes.  Returns BATON_OK: the pointer is dead, any use of it is undefined;
+ * BUSY, on all ranks (any has a put of its own into the window that has not ended),
+ * INVALID (as registering) and NOMEM: the window is as before; TIMEOUT, PEER or what
+ * else broke the communicator during the call (not ABORTED: that is OK): call again.
  */
 BATON_API enum baton_status baton_window_deregister(struct baton_window *window);
 
