@@ -546,9 +546,9 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
                   const struct baton_op_options *options,
                   baton_request *request_p);
 
-/* All signals that ever arrived on one counter of this rank, waited for or not.
- * Makes one pass of progress where signals may come by messages.  Returns BATON_OK,
- * INVALID, UNSUPPORTED. */
+/* All signals that ever arrived on one counter of this rank, waited for or not.  Looks
+ * for messages where signals may come by them, and makes no other progress: a loop that
+ * moves its own puts calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED. */
 BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer,
                                                int signal_index, int context,
                                                uint64_t *count_p);
