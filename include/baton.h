@@ -339,9 +339,9 @@ BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
 
 /*
  * Wait until everything enqueued on the stream before this call is done, making
- * progress.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of
- * an operation on this stream that nobody could observe: one with no request, or
- * whose request was released before it ended.
+ * progress.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of an
+ * operation on this stream that nobody could observe: one with no request, or whose
+ * request was released before it ended.  Only the log says which (no baton_last_error).
  */
 BATON_API enum baton_status baton_stream_synchronize(struct baton_comm *comm,
                                                      baton_stream stream);
