@@ -57,8 +57,9 @@ run(${CC} -std=c11 -o ${WORK}/pair-c ${pair} ${flags})
 run(${WORK}/pair-c)
 run(${CXX} -std=c++17 -x c++ -o ${WORK}/pair-cxx ${pair} -x none ${flags})
 run(${WORK}/pair-cxx)
+# Static: as the README says, and without the shared library.
 pkg_config(flags --static --cflags --libs)
-list(TRANSFORM flags REPLACE "^-lbaton$"
-     "${WORK}/prefix/${LIBDIR}/libbaton.a")
+list(TRANSFORM flags REPLACE "^-lbaton$" "-l:libbaton.a")
 run(${CC} -std=c11 -o ${WORK}/pair-static ${pair} ${flags})
+file(RENAME ${WORK}/prefix/${LIBDIR} ${WORK}/prefix/away)
 run(${WORK}/pair-static)
