@@ -494,7 +494,7 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  * local_buffer  any memory; it must live until the operation ends (and while its
  *               completion says BATON_COMPLETION_LENT); NULL only with count 0,
  *               which is a signal alone.
- * peer          0 to size-1; self is legal.
+ * peer          0 to size-1; self is legal, where the two may not overlap.
  * peer_window   of comm, and not being deregistered.
  * peer_window_offset_bytes  offset plus length must lie in the *peer's* part.
  * signal_index, context     0 to signals_max-1, 0 to contexts_max-1; flags must be 0.
