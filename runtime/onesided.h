@@ -103,14 +103,23 @@ batoni_onesided_head_bytes(int size)
 	return ((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63;
 }
 
-/* Bytes of a rank's segment: its counters, one line at least for each source. */
+/* Of the counters of one source, one line at least: each is the count, and behind it
+ * the count from which on its owner wants to be woken (window/wait.c). */
+static inline size_t
+batoni_onesided_source_bytes(int signals_max, int contexts_max)
+{
+	size_t counters = (size_t)signals_max * (size_t)contexts_max;
+
+	return (counters * 2 * sizeof(uint64_t) + 63) & ~(size_t)63;
+}
+
+/* Bytes of a rank's segment. */
 static inline size_t
 batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
 {
-	size_t counters = (size_t)signals_max * (size_t)contexts_max;
-	size_t each = (counters * sizeof(uint64_t) + 63) & ~(size_t)63;
-
-	return batoni_onesided_head_bytes(size) + each * (size_t)size;
+	return batoni_onesided_head_bytes(size) +
+	       batoni_onesided_source_bytes(signals_max, contexts_max) *
+	               (size_t)size;
 }
 
 /* Puts by message that may be under way at once, and one more of each (peer, context),

@@ -4,7 +4,8 @@
  *
  * A host that waits drives if nobody does.  A driver whose transports have nothing
  * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
- * work rings, and so does the peer whose signal is waited for.  Where signals may
+ * work rings, and so does the peer whose signal is waited for (it looks some more
+ * first then, since a peer's wake takes as long as 1000 passes).  Where signals may
  * come by message, he looks for those every 0.1 to 3 ms, the longer the rarer.  Hosts that wait while
  * another drives sleep on `turn`, for a millisecond at most unless he dozes; a driver
  * that completed something or goes away wakes them.  A driver that finds nothing for
@@ -26,8 +27,9 @@
 
 #define TURN_SPINS 200u  /* looks before a sleep while another drives */
 #define QUIET_SPINS 500u /* passes without events before a doze */
+#define LISTEN_SPINS 10000u /* the same, where a peer would end the doze */
 #define YIELD_PASSES 10000u
-#define DOZE_MAX_NS 1000000000u /* also: how often peers' processes are looked at */
+#define DOZE_MAX_NS 2000000000u /* also: how often peers' processes are looked at */
 /* Where signals may come by message: longer and longer. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 3200000u
@@ -190,6 +192,19 @@ doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 	return events;
 }
 
+/* Would processes of peers wake us?  That takes longer than it takes a thread. */
+static bool
+awaits_peers(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (comm->onesided && comm->onesided->parked &&
+		    !comm->transport->quiet)
+			return true;
+	}
+	return false;
+}
+
 /* Nothing happened in the last `idle` passes.  Returns how many that are to be called
  * now: none after events, and as few as lead here again when it was a doze.  *nap_ns
  * is for how long where messages may come. */
@@ -208,6 +223,9 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 			sched_yield();
 		return idle;
 	}
+	if (look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
+	    awaits_peers())
+		return idle;
 	if (look == BATONI_LOOK_AT_TIMES) {
 		most_ns = *nap_ns;
 		if (*nap_ns < DOZE_MESSAGES_MAX_NS)

@@ -64,11 +64,8 @@ layer_open(const struct batoni_onesided_plan *plan,
 	rma->requests_max = plan->requests_max;
 	rma->base.signals_max = plan->signals_max;
 	rma->base.contexts_max = plan->contexts_max;
-	rma->source_bytes =
-		((size_t)plan->signals_max * (size_t)plan->contexts_max *
-	                 sizeof(uint64_t) +
-	         63) &
-		~(size_t)63;
+	rma->source_bytes = batoni_onesided_source_bytes(plan->signals_max,
+	                                                 plan->contexts_max);
 	pthread_mutex_init(&rma->memories_lock, NULL);
 	batoni_list_init(&rma->windows);
 	batoni_list_init(&rma->memories);

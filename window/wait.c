@@ -60,6 +60,7 @@ struct census {
 	bool due;
 	bool gone;
 	int source; /* -1: nobody yet */
+	bool listening; /* who looks is about to sleep on the bell */
 };
 
 /* ---- memory ---- */
@@ -287,6 +288,31 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_comm_look(rma->comm);
 }
 
+/* Tell the source from which count on it is to ring: the first unmet target, which is
+ * the lowest; or from any.
+ *
+ * What is told is never above the first unmet target.  It is told by whoever is about to
+ * sleep, before the last look; new targets are higher; and when targets go down it is
+ * told anew. */
+static void
+want(struct batoni_rma *rma, uint32_t index)
+{
+	struct batoni_counter *counter = &rma->counters[index];
+	uint64_t wanted = 0;
+
+	for (struct batoni_list_node *at = counter->nodes.next;
+	     at != &counter->nodes && !wanted; at = at->next) {
+		const struct batoni_wait_node *node = batoni_container_of(
+			at, struct batoni_wait_node, link);
+
+		if (!is_met(rma, node))
+			wanted = node->target;
+	}
+	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed) !=
+	    wanted)
+		atomic_store(&counter->value[1], wanted);
+}
+
 /* The units of one node go back, which may meet later ones.  Where the communicator is
  * broken those end too, and not by that. */
 static void
@@ -307,6 +333,8 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 			unpark(rma, &rma->pending[later->slot]);
 	}
 	batoni_list_remove(&node->link);
+	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed))
+		want(rma, node->counter);
 }
 
 void
@@ -405,14 +433,23 @@ static enum look
 look(struct batoni_rma *rma, struct batoni_pending *pending,
      struct census *census)
 {
-	if (all_met(rma, pending))
-		return MET;
-	if (census->due && any_gone(rma, pending, census))
-		return GONE;
-	if (stores_only(rma, &rma->nodes[pending->wait.unmet]))
+	const struct batoni_wait_node *unmet;
+
+	do {
+		if (all_met(rma, pending))
+			return MET;
+		if (census->due && any_gone(rma, pending, census))
+			return GONE;
+		unmet = &rma->nodes[pending->wait.unmet];
+		if (!stores_only(rma, unmet)) {
+			unpark(rma, pending);
+			return UNMET;
+		}
 		set_parked(rma, pending, true);
-	else
-		unpark(rma, pending);
+		if (!census->listening)
+			return UNMET;
+		want(rma, unmet->counter);
+	} while (is_met(rma, unmet));
 	return UNMET;
 }
 
@@ -428,7 +465,10 @@ unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
 static struct census
 census_begin(struct batoni_rma *rma)
 {
-	struct census census = {.source = -1};
+	struct census census = {
+		.source = -1,
+		.listening = atomic_load(&batoni_bell()->listening) != 0,
+	};
 	struct timespec now;
 	uint64_t now_ns;
 

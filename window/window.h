@@ -78,7 +78,7 @@ struct batoni_wait_node {
 
 /* One counter of this rank. */
 struct batoni_counter {
-	_Atomic uint64_t *value;       /* in this rank's segment */
+	_Atomic uint64_t *value; /* in this rank's segment; wanted is behind it */
 	uint64_t given;                /* units given to waits, ever */
 	struct batoni_list_node nodes; /* of waits that are placed and not over */
 	/* Guarded by nodes_lock: the description that named it last, its node there. */
@@ -163,7 +163,8 @@ struct batoni_rma {
 
 /* ---- segments and counters ---- */
 
-/* Where a segment has the counter of a source. */
+/* Where a segment has the counter of a source: the count, and behind it the wanted
+ * count. */
 static inline _Atomic uint64_t *
 batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
                        int signal_index, int context)
@@ -173,8 +174,8 @@ batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
 	                 rma->source_bytes * (size_t)source;
 
 	return (_Atomic uint64_t *)(void *)counters +
-	       (size_t)context * (size_t)rma->base.signals_max +
-	       (size_t)signal_index;
+	       2 * ((size_t)context * (size_t)rma->base.signals_max +
+	            (size_t)signal_index);
 }
 
 static inline uint32_t
@@ -211,26 +212,26 @@ batoni_rma_of(const struct baton_comm *comm)
 
 /*
  * Signal a peer whose segment is mapped here: one more on its counter, then wake it
- * if somebody there listens.
+ * if somebody there listens, and wants no more than this.
  *
  * Why this is enough.  Data is written by plain stores (or by the kernel, which is
  * done when the call returns) before the fetch-add, which is a release: who reads the
  * counter by an acquire load sees them, and, since later puts of this channel come
  * after it in this thread's order or in that of the driver's lock, all earlier ones
- * too.  The fetch-add and the load of `listening` are sequentially consistent, as are the
- * listener's setting of it and its last look at the counter: of the two, one sees the
- * other (batoni_bell in shm.h).
+ * too.  The fetch-add and the loads of `listening` and of the wanted count are
+ * sequentially consistent, as are the listener's stores of both, in this order, and its
+ * last look at the counter: of the two, one sees the other (batoni_bell in shm.h).
  */
 static inline void
 batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
                     int context)
 {
 	const struct batoni_peer *to = &rma->transport->peers[peer];
+	_Atomic uint64_t *counter = batoni_segment_counter(
+		rma, to->segment, rma->rank, signal_index, context);
+	uint64_t count = atomic_fetch_add(counter, 1) + 1;
 
-	atomic_fetch_add(batoni_segment_counter(rma, to->segment, rma->rank,
-	                                        signal_index, context),
-	                 1);
-	if (atomic_load(&to->bell->listening))
+	if (atomic_load(&to->bell->listening) && count >= atomic_load(&counter[1]))
 		batoni_bell_ring(to->bell);
 }
 

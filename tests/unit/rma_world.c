@@ -74,7 +74,7 @@ open_layer(struct rma_world *world)
 	rma->requests_max = REQUESTS;
 	rma->base.signals_max = SIGNALS;
 	rma->base.contexts_max = CONTEXTS;
-	rma->source_bytes = 64;
+	rma->source_bytes = batoni_onesided_source_bytes(SIGNALS, CONTEXTS);
 	rma->pending = batoni_alloc(REQUESTS, sizeof(*rma->pending));
 	rma->channels = batoni_alloc(RANKS * CONTEXTS, sizeof(*rma->channels));
 	rma->signal_path = batoni_alloc(RANKS, sizeof(*rma->signal_path));

@@ -453,6 +453,61 @@ ended_process(void)
 	return fd;
 }
 
+static uint64_t
+wanted_of(int source)
+{
+	return atomic_load(&world.rma.counters[batoni_counter_index(
+						       &world.rma, source, 0, 0)]
+	                            .value[1]);
+}
+
+/* So that a sleeper is not woken by each of many signals. */
+START_TEST(who_sleeps_says_from_which_count_on_it_wants_to_be_woken)
+{
+	ck_assert_uint_eq(wanted_of(1), 0);
+	place(0, 3, 1);
+	place(1, 2, 1);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	test();
+	ck_assert_uint_eq(wanted_of(1), 0);
+	atomic_fetch_or(&batoni_bell()->listening, BATONI_DOZE_DRIVER);
+	test();
+	ck_assert_uint_eq(wanted_of(1), 3);
+	ck_assert_uint_eq(wanted_of(2), 0);
+	/* Two are enough for the other one then. */
+	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(wanted_of(1), 2);
+	signal_from(&world, 1, 0, 0);
+	test();
+	ck_assert_uint_eq(wanted_of(1), 2);
+	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(wanted_of(1), 0);
+	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_DOZE_DRIVER);
+	assert_over();
+}
+END_TEST
+
+START_TEST(signals_ring_from_the_wanted_count_on)
+{
+	struct batoni_bell *bell = &world.bells[2];
+	_Atomic uint64_t *counter = batoni_segment_counter(
+		&world.rma, world.segments[2], ME, 0, 0);
+
+	atomic_store(&counter[1], 2);
+	batoni_signal_store(&world.rma, 2, 0, 0);
+	batoni_signal_store(&world.rma, 2, 0, 0);
+	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
+	atomic_store(&counter[1], 4);
+	atomic_store(&bell->listening, BATONI_DOZE_THREAD);
+	batoni_signal_store(&world.rma, 2, 0, 0);
+	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
+	batoni_signal_store(&world.rma, 2, 0, 0);
+	batoni_signal_store(&world.rma, 2, 0, 0);
+	ck_assert_uint_eq(atomic_load(&bell->doorbell), 2);
+}
+END_TEST
+
 START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 {
 	struct baton_wait_signal_desc descs[] = {desc(1, 1, 0, 0),
@@ -679,6 +734,8 @@ main(void)
 		wait_is_parked_once_a_test_has_found_it_unmet,
 		wait_that_messages_may_end_is_not_parked,
 		source_that_has_signaled_by_message_parks_no_wait_of_its_context,
+		who_sleeps_says_from_which_count_on_it_wants_to_be_woken,
+		signals_ring_from_the_wanted_count_on,
 		wait_for_a_process_that_is_gone_ends_in_peer,
 		any_sequence_does_as_the_model_says,
 	};
