@@ -34,7 +34,7 @@
 #define TICK_NS 900000u /* the longest nap while something is pending */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
-#define NAP_WATCHING_NS 4000000u /* while messages of the one-sided layer may come */
+#define NAP_WATCHING_NS 6000000u /* while messages of the one-sided layer may come */
 #define NAP_LISTENING_NS 2000000000u
 #define LINGER_TICKS 20u
 #define BEHIND_TICKS 3u /* behind a host that dozes: he will have us woken */

@@ -6,7 +6,7 @@
  * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
  * work rings, and so does the peer whose signal is waited for (it looks some more
  * first then, since a peer's wake takes as long as 1000 passes).  Where signals may
- * come by message, he looks for those every 0.1 to 3 ms, the longer the rarer.  Hosts that wait while
+ * come by message, he looks for those every 0.1 to 6 ms, the longer the rarer.  Hosts that wait while
  * another drives sleep on `turn`, for a millisecond at most unless he dozes; a driver
  * that completed something or goes away wakes them.  A driver that finds nothing for
  * long (about a millisecond) yields its core between passes, for the peers that it may
@@ -32,7 +32,7 @@
 #define DOZE_MAX_NS 2000000000u /* also: how often peers' processes are looked at */
 /* Where signals may come by message: longer and longer. */
 #define DOZE_MESSAGES_MIN_NS 100000u
-#define DOZE_MESSAGES_MAX_NS 3200000u
+#define DOZE_MESSAGES_MAX_NS 6400000u
 #define TURN_MAX_NS 1000000u
 
 /* ---- sleeping and waking ---- */
