@@ -125,8 +125,12 @@ what_to_look_at_of(const struct baton_comm *comm)
 		return BATONI_LOOK_AGAIN;
 	if (transport->quiet || transport->in_flight == 0)
 		return BATONI_LOOK_WHEN_RUNG;
-	return transport->in_flight > standing ? BATONI_LOOK_AGAIN
-	                                       : BATONI_LOOK_AT_TIMES;
+	if (transport->in_flight > standing)
+		return BATONI_LOOK_AGAIN;
+	/* Does anything hang on the messages that stand there to be received? */
+	return comm->held || onesided->pending > onesided->parked
+	               ? BATONI_LOOK_AT_TIMES
+	               : BATONI_LOOK_WHEN_RUNG;
 }
 
 enum batoni_look
