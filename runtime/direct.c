@@ -54,7 +54,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	op->transfer.tag = tag;
 	batoni_direct_fill(op, kind,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
-	                   0, comm, stream, options);
+	                   comm, stream, options);
 	status = comm->transport_ops->issue(comm->transport, &op->transfer);
 	*request_p = batoni_direct_end(op, status, true);
 	return BATON_OK;

@@ -63,8 +63,8 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 
 BATONI_ALWAYS_INLINE void
 batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
-                   enum batoni_direction direction, unsigned flags,
-                   struct baton_comm *comm, baton_stream stream,
+                   enum batoni_direction direction, struct baton_comm *comm,
+                   baton_stream stream,
                    const struct baton_op_options *options)
 {
 	bool detached = options && options->flags;
@@ -82,8 +82,8 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	op->item.flags = BATONI_ITEM_PASSED;
 	op->kind = (uint8_t)kind;
 	op->state = BATONI_ISSUED;
-	op->flags = (uint16_t)(BATONI_FLAG_REACHED | flags |
-	                       (detached ? BATONI_FLAG_DETACHED : 0u));
+	op->flags = BATONI_FLAG_REACHED |
+	            (detached ? BATONI_FLAG_DETACHED : 0u);
 	op->user_data = options ? options->user_data : 0;
 	op->timeout_ns = 0;
 	op->queue = NULL;

@@ -389,7 +389,6 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 		op->transfer.direction = op->kind == BATONI_KIND_WAIT
 		                                 ? BATONI_WAIT
 		                                 : BATONI_PUT;
-		op->flags |= BATONI_FLAG_ONESIDED;
 	}
 	return a->options ? apply_options(op, a->options) : BATON_OK;
 }

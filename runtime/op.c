@@ -206,7 +206,7 @@ place_transfer(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	bool grouped = op->group_of != NULL;
 
-	if (unlikely(op->flags & BATONI_FLAG_ONESIDED)) {
+	if (unlikely(batoni_is_onesided(op))) {
 		batoni_onesided_ops.place(comm->onesided, &op->transfer);
 		op->flags |= BATONI_FLAG_PLACED;
 	}
@@ -284,7 +284,7 @@ batoni_op_issue(struct batoni_op *op)
 		return;
 	}
 	op->state = BATONI_ISSUED;
-	if (unlikely(op->flags & BATONI_FLAG_ONESIDED)) {
+	if (unlikely(batoni_is_onesided(op))) {
 		op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
 		status = batoni_onesided_ops.issue(comm->onesided,
 		                                   &op->transfer);
@@ -467,7 +467,7 @@ take_back(struct batoni_op *op)
 		return BATON_ERR_CANCELED;
 	if (!batoni_may_drive(comm))
 		return BATON_ERR_BUSY;
-	if (op->flags & BATONI_FLAG_ONESIDED)
+	if (batoni_is_onesided(op))
 		return batoni_onesided_ops.take_back(comm->onesided,
 		                                     &op->transfer);
 	return comm->transport_ops->take_back(comm->transport, &op->transfer);

@@ -73,8 +73,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_FIFO 16u     /* it is in a FIFO */
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
 #define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
-#define BATONI_FLAG_ONESIDED 128u /* signal, put, wait: the one-sided layer's */
-#define BATONI_FLAG_PLACED 256u /* such a one, known to that layer, not issued */
+#define BATONI_FLAG_PLACED 128u /* one-sided, known to that layer, not issued */
 
 /* Bytes of one element, by datatype; runtime/status.c. */
 extern const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT];
@@ -135,7 +134,7 @@ batoni_is_transfer(const struct batoni_op *op)
 	return transfers >> op->kind & 1u;
 }
 
-/* Signals, puts and waits.  As the flag says, but any thread may ask. */
+/* Signals, puts and waits: the one-sided layer's. */
 static inline bool
 batoni_is_onesided(const struct batoni_op *op)
 {

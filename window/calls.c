@@ -139,8 +139,7 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	op->transfer.bytes = bytes;
 	op->transfer.peer = a->peer;
 	op->transfer.tag = a->tag;
-	batoni_direct_fill(op, kind, BATONI_PUT, BATONI_FLAG_ONESIDED, comm,
-	                   a->stream, a->options);
+	batoni_direct_fill(op, kind, BATONI_PUT, comm, a->stream, a->options);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
 	status = batoni_put_issue(rma, &op->transfer);
@@ -385,8 +384,8 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	op->transfer.bytes = 0;
 	op->transfer.peer = desc->peer;
 	op->transfer.tag = 0;
-	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_WAIT,
-	                   BATONI_FLAG_ONESIDED, comm, stream, options);
+	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_WAIT, comm, stream,
+	                   options);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
 		batoni_direct_undo(op);

@@ -71,7 +71,7 @@ START_TEST(a_failed_operation_lets_its_stream_go_on)
 	                                   "scripted error 77"));
 	ck_assert_ptr_nonnull(strstr(text, "BATON_ERR_MPI"));
 	/* So it is if it was a put whose message failed. */
-	batoni_request_find(b, &word)->flags |= BATONI_FLAG_ONESIDED;
+	batoni_request_find(b, &word)->kind = BATONI_KIND_PUT;
 	ck_assert_int_eq(baton_request_error(b, text, sizeof(text)), BATON_OK);
 	ck_assert_ptr_nonnull(strstr(text, "scripted error 77"));
 	scripted_assert_ended(b, BATON_ERR_MPI);
