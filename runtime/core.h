@@ -165,6 +165,8 @@ uint32_t batoni_rung(void);
  * communicator.  False: no such one.  Look once more, with batoni_pass, after true,
  * and call batoni_unlisten after the nap. */
 bool batoni_listen(unsigned who);
+/* Are there such waits? */
+bool batoni_anything_parked(void);
 void batoni_unlisten(unsigned who);
 
 enum batoni_look {
@@ -273,8 +275,8 @@ void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 /* Keep the communicator among those that are looked at, at a slow rate, without an
  * operation; or not any more. */
 void batoni_comm_hold(struct baton_comm *comm, bool hold);
-/* Something of its one-sided layer waits to be looked at ("moving"): have that done,
- * also where no operation is pending. */
+/* There is something to look at ("busy"): have that done, also where no operation is
+ * pending. */
 void batoni_comm_look(struct baton_comm *comm);
 /* The callbacks that the transport gets. */
 void batoni_host_init(struct baton_comm *comm);

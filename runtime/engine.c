@@ -301,17 +301,6 @@ stop_being_busy(struct baton_comm *comm)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
-/* A wait that was parked is not any more, or the engine's thread is to hear of it. */
-static void
-be_busy_again(struct baton_comm *comm)
-{
-	if (comm->busy)
-		return;
-	comm->busy = true;
-	if (comm->thread_drives)
-		atomic_fetch_add(&batoni_engine.thread_working, 1);
-}
-
 /* Nothing of it has to be looked at: stores of other ranks end its waits, and what is
  * behind those, on streams and in FIFOs, becomes busy when it is issued. */
 static bool
@@ -378,7 +367,9 @@ batoni_pass(void)
 			if (is_parked(comm) && may_rest(comm))
 				stop_being_busy(comm);
 			else
-				be_busy_again(comm);
+				/* A wait is parked no more, or the engine's
+				 * thread is to hear of it. */
+				batoni_comm_look(comm);
 		}
 		link = &comm->working_next;
 	}

@@ -82,17 +82,6 @@ longest_nap(void)
 	return NAP_WATCHING_NS;
 }
 
-static bool
-anything_parked(void)
-{
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (comm->onesided && comm->onesided->parked)
-			return true;
-	}
-	return false;
-}
-
 /* Drive for as long as things happen.  Returns how long to nap. */
 static uint64_t
 thread_drive(uint64_t nap_ns)
@@ -258,7 +247,7 @@ thread_main(void *unused)
 			                     ? 0
 			                     : idle_ticks + 1;
 		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
-			idle_ticks += anything_parked() ? LINGER_TICKS + 1 : 1;
+			idle_ticks += batoni_anything_parked() ? LINGER_TICKS + 1 : 1;
 			batoni_leave();
 			nap_ns = TICK_NS;
 			if (idle_ticks > LINGER_TICKS)

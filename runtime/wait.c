@@ -66,16 +66,23 @@ batoni_rung(void)
 }
 
 bool
-batoni_listen(unsigned who)
+batoni_anything_parked(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		if (comm->onesided && comm->onesided->parked) {
-			atomic_fetch_or(&batoni_bell()->listening, who);
+		if (comm->onesided && comm->onesided->parked)
 			return true;
-		}
 	}
 	return false;
+}
+
+bool
+batoni_listen(unsigned who)
+{
+	if (!batoni_anything_parked())
+		return false;
+	atomic_fetch_or(&batoni_bell()->listening, who);
+	return true;
 }
 
 void
