@@ -211,17 +211,6 @@ struct offer {
 	struct batoni_mpi *mpi;
 };
 
-static enum baton_status
-refuse_mpi(const char *call, int code)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int length;
-
-	MPI_Error_string(code, text, &length);
-	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
-	                     text);
-}
-
 /* Take what this rank needs and can be refused by itself. */
 static void
 prepare(struct offer *offer)
@@ -329,7 +318,7 @@ agree(MPI_Comm comm, const struct offer *offer)
 	if (offer->status != BATON_OK)
 		return offer->status;
 	if (code != MPI_SUCCESS)
-		return refuse_mpi("MPI_Allreduce", code);
+		return batoni_mpi_refuse("MPI_Allreduce", code);
 	if (all.status < 0)
 		return refuse_worst(all.status);
 	for (int i = 0; i < ALIKE; i++) {
@@ -402,7 +391,7 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		code = MPI_Comm_dup(parent, &comm);
 	if (code != MPI_SUCCESS) {
 		discard(&offer);
-		return refuse_mpi("MPI_Comm_dup", code);
+		return batoni_mpi_refuse("MPI_Comm_dup", code);
 	}
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	if (offer.status == BATON_OK)

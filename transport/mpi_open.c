@@ -456,6 +456,17 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	free_books(mpi);
 }
 
+enum baton_status
+batoni_mpi_refuse(const char *call, int code)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int length;
+
+	MPI_Error_string(code, text, &length);
+	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
+	                     text);
+}
+
 void
 batoni_mpi_error_text(struct batoni_transport *transport, int code, char *text,
                       size_t size)

@@ -126,17 +126,6 @@ write_card(const struct batoni_mpi *mpi, struct batoni_mpi_card *card)
 	card->pid = (int32_t)getpid();
 }
 
-static enum baton_status
-refused(const char *call, int code)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int length;
-
-	MPI_Error_string(code, text, &length);
-	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
-	                     text);
-}
-
 enum baton_status
 batoni_mpi_peers_meet(struct batoni_mpi *mpi)
 {
@@ -151,7 +140,7 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi)
 	code = MPI_Allgather(mine, (int)sizeof(*mine), MPI_BYTE, mpi->cards,
 	                     (int)sizeof(*mine), MPI_BYTE, mpi->comm);
 	if (code != MPI_SUCCESS)
-		return refused("MPI_Allgather", code);
+		return batoni_mpi_refuse("MPI_Allgather", code);
 	for (int rank = 0; rank < size; rank++) {
 		meet_peer(mpi, rank, &mpi->cards[rank]);
 		mpi->mapped[rank] = mpi->base.peers[rank].segment != NULL;
@@ -160,7 +149,7 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi)
 	code = MPI_Alltoall(mpi->mapped, 1, MPI_BYTE, theirs, 1, MPI_BYTE,
 	                    mpi->comm);
 	if (code != MPI_SUCCESS)
-		return refused("MPI_Alltoall", code);
+		return batoni_mpi_refuse("MPI_Alltoall", code);
 	for (int rank = 0; rank < size; rank++)
 		mpi->base.peers[rank].reaches_us = theirs[rank];
 	return BATON_OK;

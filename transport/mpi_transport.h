@@ -234,6 +234,9 @@ enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi);
 /* Give back all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);
 
+/* A call of a creation has failed: refuse it in MPI's words.  Returns MPI. */
+enum baton_status batoni_mpi_refuse(const char *call, int code);
+
 /* The slots of batoni_mpi_ops that mpi_open.c has. */
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
                                       uint64_t what, const void *mine,
