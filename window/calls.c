@@ -83,9 +83,7 @@ write_pending(struct batoni_rma *rma, uint32_t slot, const struct put_more *put)
 
 	pending->put.window = put->window;
 	pending->put.offset = put->offset;
-	pending->put.copied = 0;
 	pending->put.signal_index = put->signal_index;
-	pending->put.in_channel = false;
 }
 
 /* From here on the window stays: who deregisters it says that it is closing and then

@@ -141,13 +141,12 @@ layer_unplace(struct batoni_onesided *onesided,
 static bool
 needs_messages(const struct batoni_rma *rma, uint32_t slot)
 {
-	uint32_t per_source = (uint32_t)(rma->base.signals_max *
-	                                 rma->base.contexts_max);
 	uint32_t node = rma->pending[slot].wait.nodes;
 
 	for (; node; node = rma->nodes[node].next) {
 		if (batoni_comes_by_message(
-			    rma, (int)(rma->nodes[node].counter / per_source)))
+			    rma, batoni_counter_source(
+					 rma, rma->nodes[node].counter)))
 			return true;
 	}
 	return false;

@@ -362,13 +362,6 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 /* ---- looking ---- */
 
 static int
-source_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
-{
-	return (int)node->counter /
-	       (rma->base.contexts_max * rma->base.signals_max);
-}
-
-static int
 context_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
 	return (int)node->counter / rma->base.signals_max %
@@ -379,7 +372,7 @@ context_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 static bool
 stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
-	int source = source_of(rma, node);
+	int source = batoni_counter_source(rma, node->counter);
 
 	return !batoni_comes_by_message(rma, source) &&
 	       !batoni_channel_of(rma, source, context_of(rma, node))->heard;
@@ -391,7 +384,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
             struct census *census)
 {
 	const struct batoni_peer *peers = rma->transport->peers;
-	int source = source_of(rma, node);
+	int source = batoni_counter_source(rma, node->counter);
 
 	/* Neighbouring nodes are often of one source, and a look is a system
 	 * call. */

@@ -188,6 +188,13 @@ batoni_counter_index(const struct batoni_rma *rma, int source, int signal_index,
 	       (uint32_t)signal_index;
 }
 
+/* Whose signals the counter of this index counts. */
+static inline int
+batoni_counter_source(const struct batoni_rma *rma, uint32_t index)
+{
+	return (int)index / (rma->base.contexts_max * rma->base.signals_max);
+}
+
 static inline struct batoni_channel *
 batoni_channel_of(const struct batoni_rma *rma, int peer, int context)
 {
