@@ -14,7 +14,9 @@
  * record of the group goes when its word is released, all its members have ended
  * and all its carriers were reached.
  *
- * A void group places nothing on streams: its members vanish from their FIFOs.
+ * A void group places nothing on streams: its members vanish from their FIFOs, and
+ * their words are released, for other streams that wait for one.  Completions of
+ * members that end while the group is open are delivered when it is placed.
  * On a stream-issued transport members are not placed before the end; the
  * transport takes the whole group, and the record is only the list.
  *
@@ -134,28 +136,49 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 
 /* ---- the end, on the enqueuing thread ---- */
 
+/* Give back members that were never placed.  Their handles may be known: other
+ * streams that wait for one go on, and hosts look again. */
+static void
+unmake_all(struct batoni_op *first, enum baton_status refusal)
+{
+	struct batoni_op *op, *next;
+
+	batoni_take();
+	for (op = first; op; op = next) {
+		struct batoni_pool *pool = &op->comm->pool;
+		uint32_t slot = batoni_pool_slot(pool, op);
+
+		next = op->group_next;
+		batoni_op_drop(op, BATONI_OP_HANDLE);
+		op->comm->device_ops->release(op->comm->device,
+		                              &pool->words[slot],
+		                              pool->values[slot]);
+		batoni_unmake(op, refusal);
+	}
+	batoni_settle();
+	batoni_leave();
+}
+
 /* The transport takes all members, or the group is void after all. */
 static enum baton_status
 end_issued(struct batoni_op *group, enum baton_status refusal)
 {
-	struct batoni_op *first = group->group.head, *op, *next;
+	struct batoni_op *first = group->group.head, *op;
 	bool detached = group->flags & BATONI_FLAG_DETACHED;
 
 	for (op = first; op; op = op->group_next)
 		op->group_of = NULL;
 	if (refusal == BATON_OK && first)
 		refusal = batoni_publish_issued(group->comm, first, detached);
-	for (op = first; refusal != BATON_OK && op; op = next) {
-		next = op->group_next;
-		batoni_unmake(op, refusal);
-	}
+	if (refusal != BATON_OK)
+		unmake_all(first, refusal);
 	batoni_op_drop(group, BATONI_OP_ENGINE);
 	return refusal;
 }
 
 /* Handles of a void group are stale at once; the driver does the rest. */
 static void
-void_handles(struct batoni_op *group)
+drop_handles(struct batoni_op *group)
 {
 	struct batoni_op *op, *next;
 
@@ -205,7 +228,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	group->group.failed = group->group.head;
 	if (comm->in_engine) {
 		if (refusal != BATON_OK)
-			void_handles(group);
+			drop_handles(group);
 		batoni_publish(group);
 		if (refusal != BATON_OK)
 			settle_void();
@@ -215,7 +238,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	if (refusal == BATON_OK)
 		refusal = enqueue_carriers(group);
 	if (refusal != BATON_OK)
-		void_handles(group);
+		drop_handles(group);
 	group->group.refusal = refusal;
 	batoni_publish(group);
 	pthread_mutex_unlock(&comm->order);
@@ -368,19 +391,35 @@ place_void(struct batoni_op *group)
 		if (carrier && !on_stream)
 			group->group.streams_left--;
 		batoni_op_leave_fifo(op);
-		if (op->state == BATONI_ENDED) {
-			if (!carrier || !on_stream || held)
-				batoni_op_drop(op, BATONI_OP_STREAM);
-			continue;
-		}
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
+		if (op->state == BATONI_ENDED) {
+			batoni_op_drop(op, BATONI_OP_QUEUE |
+			                           (!carrier || !on_stream ||
+			                                            held
+			                                    ? BATONI_OP_STREAM
+			                                    : 0));
+			continue;
+		}
 		batoni_op_vanish(op, BATONI_OP_ENGINE | BATONI_OP_QUEUE |
 		                             (carrier && on_stream && !held
 		                                      ? 0
 		                                      : BATONI_OP_STREAM));
 	}
 	retire(group);
+}
+
+/* Members that were cancelled while the group was open: a void group delivers no
+ * completion, so theirs had to wait. */
+static void
+deliver_early_ends(struct batoni_op *group)
+{
+	struct batoni_op *op;
+
+	for (op = group->group.head; op; op = op->group_next) {
+		if (op->state == BATONI_ENDED && op->queue)
+			batoni_queue_deliver(op->queue, op);
+	}
 }
 
 void
@@ -395,6 +434,8 @@ batoni_group_place(struct batoni_op *group)
 		place_void(group);
 		return;
 	}
+	if (group->group.ended > 0)
+		deliver_early_ends(group);
 	for (op = group->group.head; comm->in_engine && carriers; op = next) {
 		next = op->group_next;
 		if (op->item.flags & BATONI_ITEM_CARRIER) {

@@ -416,8 +416,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 			note_unobserved(op, status);
 	}
 	change_word(op, set, drop);
-	/* From here on the record is its other holders'. */
-	if (queue)
+	/* From here on the record is its other holders'; a member's stays while
+	 * its group is open, and no completion is due before that is placed. */
+	if (queue && likely(!group || group->state != BATONI_NEW))
 		batoni_queue_deliver(queue, op);
 	if (unlikely(group != NULL))
 		batoni_group_member_ended(group);
@@ -429,6 +430,10 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 	forget_placed(op);
 	op->state = BATONI_ENDED;
 	count_active(op->comm, -1);
+	/* Other streams may wait for a member by its handle; its group has
+	 * released the group's own word. */
+	if (op->kind != BATONI_KIND_GROUP)
+		release_word(op);
 	change_word(op, 0, drop);
 }
 

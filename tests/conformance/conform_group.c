@@ -457,6 +457,29 @@ a_refusal_in_a_nested_group_voids_all(struct conform *c)
 	check_nothing_was_sent(c);
 }
 
+/* It is known by its handle while the group is open. */
+static void
+a_stream_that_waits_for_a_void_member_goes_on(struct conform *c)
+{
+	struct baton_comm *other = conform_comm(c, NULL);
+	baton_stream waits = conform_stream(c);
+	baton_request request = 0, after = 0;
+	int to = (c->rank + 1) % c->size, value = 1;
+
+	CHECK_OK(c, baton_group_begin(c->comm));
+	request = SEND(c, &value, sizeof(value), to, 0, c->stream, NULL);
+	CHECK_OK(c, baton_stream_wait(other, waits, request));
+	CHECK_STATUS(c, BATON_ERR_INVALID,
+	             baton_send(&value, 1, BATON_INT32, -1, 0, c->comm,
+	                        c->stream, NULL, NULL));
+	CHECK_STATUS(c, BATON_ERR_INVALID, baton_group_end(c->comm));
+	CHECK_OK(c, baton_record(other, waits, NULL, &after));
+	FINISH(c, BATON_OK, &after);
+	CHECK_OK(c, baton_comm_destroy(other));
+	conform_sync(c);
+	conform_sound(c);
+}
+
 /* Voided groups leave no hole in the order of their FIFO, nor their streams
  * stuck. */
 static void
@@ -599,6 +622,7 @@ const struct conform_case conform_group[] = {
 	  .requests_max = 16 },
 	{ CASE(again_voids_the_group), .ranks_min = 2, .requests_max = 16 },
 	{ CASE(a_refusal_in_a_nested_group_voids_all), .ranks_min = 2 },
+	{ CASE(a_stream_that_waits_for_a_void_member_goes_on) },
 	{ CASE(operations_around_a_voided_group_keep_their_order),
 	  .ranks_min = 2 },
 	{ CASE(what_a_group_does_not_take_is_invalid) },

@@ -201,6 +201,106 @@ START_TEST(void_group_gives_its_queue_entries_back)
 }
 END_TEST
 
+struct join {
+	struct baton_comm *comm;
+	baton_request request;
+};
+
+/* A stream of another thread waits for it. */
+static void *
+join_on_t(void *arg)
+{
+	struct join *join = arg;
+
+	return baton_stream_wait(join->comm, t, join->request) == BATON_OK ? arg
+	                                                                   : NULL;
+}
+
+static void
+join_from_a_thread(baton_request request)
+{
+	struct join join = {comm, request};
+	void *result = NULL;
+
+	pthread_join(thread_of(join_on_t, &join), &result);
+	ck_assert_ptr_eq(result, &join);
+}
+
+/* The carrier waits for the group's word, not for its own; the other one has none. */
+START_TEST(streams_that_wait_for_void_members_go_on)
+{
+	struct baton_op_options options = detached();
+	baton_request a, b, none;
+
+	for (int turn = 0; turn < 2; turn++) {
+		begin();
+		a = scripted_send(comm, s, 1, turn ? &options : NULL);
+		b = scripted_send(comm, s, 2, turn ? &options : NULL);
+		join_from_a_thread(a);
+		join_from_a_thread(b);
+		assert_streams(BATON_OK, BATON_PENDING);
+		ck_assert_int_eq(baton_record(comm, s, NULL, &none),
+		                 BATON_ERR_INVALID);
+		end(BATON_ERR_INVALID);
+		assert_streams(BATON_OK, BATON_OK);
+	}
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(void_group_delivers_no_completion_of_a_cancelled_member)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	baton_request a, none;
+	struct baton_queue *queue;
+
+	ck_assert_int_eq(baton_queue_create(comm, 1, &queue), BATON_OK);
+	options.queue = queue;
+	/* More often than the queue has entries. */
+	for (int turn = 0; turn < 3; turn++) {
+		begin();
+		a = scripted_send(comm, s, 1, &options);
+		ck_assert_int_eq(baton_cancel(a), BATON_OK);
+		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+		ck_assert_int_eq(baton_record(comm, s, NULL, &none),
+		                 BATON_ERR_INVALID);
+		end(BATON_ERR_INVALID);
+		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+		assert_stale(a);
+	}
+	baton_queue_destroy(queue);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(member_cancelled_in_an_open_group_is_delivered_at_its_end)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	struct baton_queue *queue;
+	baton_request a, b;
+
+	ck_assert_int_eq(baton_queue_create(comm, 2, &queue), BATON_OK);
+	options.queue = queue;
+	begin();
+	a = scripted_send(comm, s, 1, &options);
+	b = scripted_send(comm, t, 2, &options);
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	ck_assert_int_eq(baton_test(a, NULL), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+	end(BATON_OK);
+	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 1);
+	ck_assert_uint_eq(completion.request, a);
+	ck_assert_int_eq(completion.status, BATON_ERR_CANCELED);
+	end_send(2, BATON_OK);
+	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 1);
+	ck_assert_uint_eq(completion.request, b);
+	baton_queue_destroy(queue);
+	assert_all_free();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -213,6 +313,9 @@ main(void)
 		launch_record_wait_and_synchronize_void_the_group,
 		members_released_before_a_void_end_leave_nothing,
 		void_group_gives_its_queue_entries_back,
+		streams_that_wait_for_void_members_go_on,
+		void_group_delivers_no_completion_of_a_cancelled_member,
+		member_cancelled_in_an_open_group_is_delivered_at_its_end,
 	};
 
 	return RUN_TESTS_WITH("group_void", tests, world_setup, world_teardown);
