@@ -411,14 +411,19 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 }
 
 enum baton_status
-baton_comm_create_mpi(MPI_Comm parent, const struct baton_comm_options *options,
-                      struct baton_comm **comm_p)
+(baton_comm_create_mpi)(MPI_Comm parent,
+                        const struct baton_comm_options *options,
+                        struct baton_comm **comm_p)
 {
 	struct batoni_comm_plan plan;
 	enum baton_status status;
 	int inter = 0;
 
 	BATONI_ENTER("baton_comm_create_mpi");
+	/* Other languages come past the macro of baton_mpi.h. */
+	status = batoni_mpi_check_library();
+	if (status != BATON_OK)
+		return status;
 	if (!initialized() || finalized())
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "MPI is not running: call MPI_Init_thread "
@@ -475,8 +480,10 @@ present(void)
 static enum baton_status
 create_world(const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
 {
-	enum baton_status status = start_mpi();
+	enum baton_status status = batoni_mpi_check_library();
 
+	if (status == BATON_OK)
+		status = start_mpi();
 	if (status != BATON_OK)
 		return status;
 	return create_over(MPI_COMM_WORLD, plan,

@@ -7,6 +7,7 @@
  * mpi_open.c      memory, opening, exchanging, leaving, closing, texts
  * mpi_peers.c     the memory that ranks of one host share
  * mpi_bootstrap.c communicators over it, starting and finalising MPI
+ * mpi_family.c    one MPI for the program, Baton and the process
  *
  * Everything here belongs to the thread that drives the engine, except where a
  * function says otherwise.
@@ -233,6 +234,11 @@ enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
 enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi);
 /* Give back all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);
+
+/* mpi_family.c: is the MPI of this process the one that Baton was compiled with?
+ * Before any other call of MPI that takes a handle.  Any thread.  OK; UNSUPPORTED,
+ * with batoni_refuse told. */
+enum baton_status batoni_mpi_check_library(void);
 
 /* A call of a creation has failed: refuse it in MPI's words.  Returns MPI. */
 enum baton_status batoni_mpi_refuse(const char *call, int code);

@@ -29,11 +29,20 @@ endif()
 set(options -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
             -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${WORK}/prefix
             -DMPI_C_COMPILER=${MPICC} -DMPIEXEC_EXECUTABLE=${MPIEXEC})
+if(MPICXX)
+	list(APPEND options -DMPI_CXX_COMPILER=${MPICXX})
+endif()
 # find_package.
 run(${CMAKE_COMMAND} -S ${ROOT}/tests/package -B ${WORK}/package ${options}
     -DTARGET_MPI=${WITH_MPI})
 run(${CMAKE_COMMAND} --build ${WORK}/package)
 run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/package --output-on-failure
+    --no-tests=error --timeout 60)
+# The same from a project that has no C.
+run(${CMAKE_COMMAND} -S ${ROOT}/tests/package/cxx -B ${WORK}/cxx ${options}
+    -DTARGET_MPI=${WITH_MPI})
+run(${CMAKE_COMMAND} --build ${WORK}/cxx)
+run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/cxx --output-on-failure
     --no-tests=error --timeout 60)
 
 # The samples.

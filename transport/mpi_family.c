@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One MPI for the program, for Baton, and for the process.
+ *
+ * The handles of Open MPI are pointers, those of MPICH are integers, and their
+ * constants differ.  A program that was compiled with the headers of one and meets
+ * a Baton of the other, or a process in which the symbols of both are, crashes in
+ * the first call that takes a handle.  So the families are compared before that:
+ * the program's (baton_mpi.h passes it), Baton's own, and that of the library whose
+ * functions are called (MPI_Get_library_version takes no handles).  A family that
+ * is not known is taken to fit.
+ */
+#include <string.h>
+
+#include "baton_mpi.h"
+#include "log.h"
+#include "mpi_transport.h"
+
+/* Room for the text of every MPI, not only of the one whose headers these are. */
+#define VERSION_BYTES 8192
+
+_Static_assert(MPI_MAX_LIBRARY_VERSION_STRING <= VERSION_BYTES,
+               "a version fits");
+
+static const char *
+family_name(int family)
+{
+	if (family == BATON_MPI_FAMILY_OPEN_MPI)
+		return "Open MPI";
+	if (family == BATON_MPI_FAMILY_MPICH)
+		return "MPICH";
+	return family == BATON_MPI_FAMILY_ABI ? "the standard ABI"
+	                                      : "another MPI";
+}
+
+static int
+family_of(const char *version)
+{
+	static const char *const like_mpich[] = {"MPICH", "MVAPICH",
+	                                         "Intel(R) MPI"};
+
+	if (strstr(version, "Open MPI"))
+		return BATON_MPI_FAMILY_OPEN_MPI;
+	for (size_t i = 0; i < sizeof(like_mpich) / sizeof(like_mpich[0]); i++) {
+		if (strstr(version, like_mpich[i]))
+			return BATON_MPI_FAMILY_MPICH;
+	}
+	return BATON_MPI_FAMILY_OTHER;
+}
+
+static bool
+differ(int one, int other)
+{
+	return one != other && one != BATON_MPI_FAMILY_OTHER &&
+	       other != BATON_MPI_FAMILY_OTHER;
+}
+
+enum baton_status
+batoni_mpi_check_library(void)
+{
+	char version[VERSION_BYTES] = "";
+	int length;
+
+	MPI_Get_library_version(version, &length);
+	/* Any library may have the standard ABI. */
+	if (BATON_MPI_FAMILY == BATON_MPI_FAMILY_ABI ||
+	    !differ(family_of(version), BATON_MPI_FAMILY))
+		return BATON_OK;
+	version[strcspn(version, ",\n")] = '\0';
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "Baton was compiled with the headers of %s, but the "
+	                     "MPI that runs in this process is \"%.80s\": build "
+	                     "Baton and the program with one MPI",
+	                     family_name(BATON_MPI_FAMILY), version);
+}
+
+enum baton_status
+baton_mpi_check(int family, size_t handle_bytes)
+{
+	if (differ(family, BATON_MPI_FAMILY) ||
+	    handle_bytes != sizeof(MPI_Comm))
+		return batoni_refuse(
+			BATON_ERR_UNSUPPORTED,
+			"this program was compiled with the headers of %s (an "
+			"MPI_Comm has %zu bytes), Baton with those of %s (%zu "
+			"bytes): build both with one MPI",
+			family_name(family), handle_bytes,
+			family_name(BATON_MPI_FAMILY), sizeof(MPI_Comm));
+	return batoni_mpi_check_library();
+}
