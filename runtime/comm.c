@@ -396,6 +396,8 @@ on_streams(const struct baton_comm *comm)
 static enum baton_status
 try_to_leave(struct baton_comm *comm)
 {
+	enum baton_status status = BATON_OK;
+
 	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
 	    on_streams(comm))
 		return BATON_PENDING;
@@ -404,9 +406,15 @@ try_to_leave(struct baton_comm *comm)
 	if (comm->active)
 		return BATON_PENDING;
 	if (comm->onesided &&
-	    batoni_onesided_ops.leave(comm->onesided) != BATON_OK)
+	    batoni_onesided_ops.drain(comm->onesided) != BATON_OK)
 		return BATON_PENDING;
-	return comm->transport_ops->leave(comm->transport);
+	if (!comm->left)
+		status = comm->transport_ops->leave(comm->transport);
+	if (status != BATON_OK)
+		return status;
+	comm->left = true;
+	return comm->onesided ? batoni_onesided_ops.leave(comm->onesided)
+	                      : BATON_OK;
 }
 
 static enum baton_status

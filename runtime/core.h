@@ -81,6 +81,7 @@ struct baton_comm {
 	enum baton_status breaking; /* a fatal error, or OK */
 	bool broken; /* it has been spread: everything pending has ended */
 	bool lost;   /* the transport may not be called any more */
+	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
 };
 

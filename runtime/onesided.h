@@ -63,7 +63,12 @@ struct batoni_onesided_ops {
 	/* What keeps the communicator from being destroyed, in words ("2 windows"),
 	 * or NULL.  Any thread that may destroy. */
 	const char *(*alive)(struct batoni_onesided *onesided);
-	/* Take back what is at the transport, before that leaves.  PENDING, OK. */
+	/* Before the transport leaves: have the layer's own messages to other ranks
+	 * been sent?  Messages of others are still received and applied, whatever
+	 * becomes of the attempt to leave.  PENDING, OK. */
+	enum baton_status (*drain)(struct batoni_onesided *onesided);
+	/* The transport has left, so no rank will send any more: take back the
+	 * receives that stand at it.  PENDING, OK. */
 	enum baton_status (*leave)(struct batoni_onesided *onesided);
 	/* Free everything; NULL is fine.  aborted: the transport may still have
 	 * messages. */

@@ -35,6 +35,11 @@
  * Where a message ends only when it is received (a quiet transport), receives are
  * posted from the start: a rank can be signaled that never asks for signals.
  *
+ * Leaving.  A destroy first drains: this rank's messages are sent, and those of other
+ * ranks are received as before.  Only when all ranks have left the transport are the
+ * receives taken back.  A destroy that ends in TIMEOUT or INVALID before that has
+ * changed nothing.
+ *
  * `lent` counts what is at the transport, which is closed before this is.  Memory that
  * a library below may still write to when the communicator was aborted is kept for
  * good; a transport whose bytes move only by calls of this process writes no more.
@@ -477,14 +482,22 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 }
 
 enum baton_status
+batoni_messages_drain(struct batoni_rma *rma)
+{
+	/* A communicator with no operation pending is not on the engine's list, so
+	 * nothing else tests its transport. */
+	if (rma->transport->in_flight > 0)
+		rma->transport->ops->test(rma->transport);
+	batoni_messages_test(rma);
+	return rma->messages->busy_lanes == 0 ? BATON_OK : BATON_PENDING;
+}
+
+enum baton_status
 batoni_messages_leave(struct batoni_rma *rma)
 {
 	struct batoni_messages *messages = rma->messages;
 
 	batoni_messages_test(rma);
-	/* What this rank still sends, it may send to itself. */
-	if (messages->busy_lanes > 0)
-		return BATON_PENDING;
 	messages->leaving = true;
 	for (uint32_t i = 0; i < messages->count; i++) {
 		struct batoni_source *source = &messages->sources[i];

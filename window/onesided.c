@@ -8,7 +8,8 @@
  * whose segment is mapped, and by message to the others; where BATON_WINDOW_PATH is
  * "message", nothing is mapped.
  *
- * Leaving: what is posted at the transport is taken back first.
+ * Leaving: receives stay posted until the transport has left, and are taken back
+ * then.  So a destroy that is refused changes nothing (message.c).
  */
 #include "window.h"
 
@@ -222,6 +223,12 @@ layer_alive(struct batoni_onesided *onesided)
 }
 
 static enum baton_status
+layer_drain(struct batoni_onesided *onesided)
+{
+	return batoni_messages_drain(rma_of(onesided));
+}
+
+static enum baton_status
 layer_leave(struct batoni_onesided *onesided)
 {
 	return batoni_messages_leave(rma_of(onesided));
@@ -249,6 +256,7 @@ const struct batoni_onesided_ops batoni_onesided_ops = {
 	.take_back = layer_take_back,
 	.message_done = layer_message_done,
 	.alive = layer_alive,
+	.drain = layer_drain,
 	.leave = layer_leave,
 	.close = layer_close,
 };

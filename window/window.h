@@ -293,7 +293,10 @@ void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 /* OK, NOMEM. */
 enum baton_status batoni_messages_open(struct batoni_rma *rma);
 void batoni_messages_start(struct batoni_rma *rma);
-/* PENDING, OK: nothing of the layer's is at the transport any more. */
+/* Look for messages, also where the engine does not.  PENDING; OK: all messages of
+ * this rank are sent. */
+enum baton_status batoni_messages_drain(struct batoni_rma *rma);
+/* No rank sends any more.  PENDING, OK: nothing of the layer's is at the transport. */
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
 /* The communicator is broken, and this memory goes: apply nothing any more, and let
  * no receive write there.  OK; PENDING: ask again; BUSY: one cannot be taken back,

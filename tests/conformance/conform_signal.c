@@ -919,6 +919,48 @@ the_limits_of_counters_hold(struct conform *c)
 	c->comm = first;
 }
 
+/* Rank 0 wants to go and the others do not come; or they make another collective call.
+ * More signals than a channel has receives posted. */
+static void
+a_refused_destroy_goes_on_receiving(struct conform *c)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *first = c->comm;
+	struct baton_window *window = NULL;
+	enum baton_status status = BATON_ERR_TIMEOUT;
+	int64_t begin = conform_begin();
+
+	options.timeout_ns = 200 * MS;
+	c->comm = conform_comm(c, &options);
+	if (c->rank == 0)
+		CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_destroy(c->comm));
+	conform_sync(c);
+	for (int i = 0; i < 5 && c->rank == 1; i++)
+		SIGNAL(c, 0, 0, 0);
+	if (c->rank == 0)
+		COUNTS(c, 1, 0, 0, 5);
+	conform_sync(c);
+	if (c->rank == 0) {
+		while (status == BATON_ERR_TIMEOUT && STILL(c, begin))
+			status = baton_comm_destroy(c->comm);
+		CHECK_STATUS(c, BATON_ERR_INVALID, status);
+	} else {
+		CHECK_STATUS(c, BATON_ERR_INVALID,
+		             baton_window_register(NULL, 0, c->comm, &window));
+	}
+	conform_sync(c);
+	for (int i = 0; i < 5 && c->rank == 1; i++)
+		SIGNAL(c, 0, 0, 0);
+	if (c->rank == 0)
+		COUNTS(c, 1, 0, 0, 10);
+	conform_sync(c);
+	do
+		status = baton_comm_destroy(c->comm);
+	while (status == BATON_ERR_TIMEOUT && STILL(c, begin));
+	CHECK_STATUS(c, BATON_OK, status);
+	c->comm = first;
+}
+
 static void
 ranks_that_disagree_on_counters_are_all_told(struct conform *c)
 {
@@ -1115,6 +1157,8 @@ const struct conform_case conform_signal[] = {
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_CANCEL },
 	{ CASE(the_query_tells_of_signals), .needs = BATON_CAP_SIGNALS },
 	{ CASE(the_limits_of_counters_hold), .needs = BATON_CAP_SIGNALS },
+	{ CASE(a_refused_destroy_goes_on_receiving), .ranks_min = 2,
+	  .needs = BATON_CAP_SIGNALS, .flags = CONFORM_PROCESSES },
 	{ CASE(ranks_that_disagree_on_counters_are_all_told), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS, .flags = CONFORM_PROCESSES },
 	{ CASE(abort_ends_pending_waits), .needs = BATON_CAP_SIGNALS },
