@@ -81,6 +81,7 @@ struct baton_comm {
 	enum baton_status breaking; /* a fatal error, or OK */
 	bool broken; /* it has been spread: everything pending has ended */
 	bool lost;   /* the transport may not be called any more */
+	uint32_t peers_gone; /* processes of peers that were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
 };
@@ -103,6 +104,8 @@ struct batoni_engine {
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
 	_Atomic uint32_t thread_working; /* the busy ones that its thread drives */
+	uint32_t passes; /* since the last look whether to check peers */
+	uint64_t peers_checked_ns; /* when; the coarse clock */
 	uint64_t thread_wakes; /* the deadline for which it does, listening */
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
@@ -281,6 +284,19 @@ void batoni_comm_hold(struct baton_comm *comm, bool hold);
 void batoni_comm_look(struct baton_comm *comm);
 /* The callbacks that the transport gets. */
 void batoni_host_init(struct baton_comm *comm);
+
+/* ---- liveness.c ---- */
+
+/* Has the process of a peer ended?  End what waits for it.  Does nothing when it was
+ * called a moment ago.  The driver, within a pass.  Returns events. */
+size_t batoni_check_peers(void);
+
+/* Passes of this caller are far apart: call it in the next one.  The driver. */
+static inline void
+batoni_check_peers_soon(void)
+{
+	batoni_engine.passes = UINT32_MAX - 1;
+}
 
 /* ---- sweep.c: a communicator's operations together; the driver ---- */
 

@@ -19,6 +19,11 @@
 
 #include <sched.h>
 
+/* Between two looks at the clock whether peers are to be checked: passes, and calls that
+ * make one pass each. */
+#define PASSES_A_CHECK 128u
+#define POLLS_A_CHECK 8u
+
 struct batoni_engine batoni_engine;
 _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
@@ -349,6 +354,10 @@ batoni_pass(void)
 	if (unlikely(atomic_load_explicit(&e->attention,
 	                                  memory_order_relaxed)))
 		events += attend();
+	if (unlikely(++e->passes >= PASSES_A_CHECK)) {
+		e->passes = 0;
+		events += batoni_check_peers();
+	}
 	if (e->finish || e->ready)
 		events += batoni_settle();
 	while (*link) {
@@ -397,6 +406,11 @@ batoni_try_pass(void)
 
 	if (!batoni_try_or_take())
 		return 0;
+	if (unlikely(atomic_load_explicit(&batoni_engine.host_passes,
+	                                  memory_order_relaxed) %
+	                     POLLS_A_CHECK ==
+	             0))
+		batoni_check_peers_soon();
 	events = batoni_pass();
 	batoni_count_host_pass();
 	batoni_leave();

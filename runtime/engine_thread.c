@@ -90,6 +90,7 @@ thread_drive(uint64_t nap_ns)
 	unsigned idle = 0;
 	bool events = false;
 
+	batoni_check_peers_soon();
 	while (idle < SPINS &&
 	       !atomic_load_explicit(&batoni_engine.takers,
 	                             memory_order_relaxed)) {

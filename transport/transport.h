@@ -167,6 +167,8 @@ struct batoni_peer {
 	bool within; /* its memory is this process's: no mapping is needed */
 	/* The same the other way: it has mapped our segment and our bell. */
 	bool reaches_us;
+	/* The engine's: its process has ended. */
+	bool gone;
 };
 
 /* Must be first in every transport.  The leaf fills everything but `host` before

@@ -4,11 +4,12 @@
  * others have operations pending with it.  Those end by their deadlines, what
  * the survivors have among themselves goes on, and they leave in order.
  *
- *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register
+ *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register|peer|calls
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
- * register a window.
+ * register a window.  peer: the same while they send to it and receive from it with no
+ * deadline; calls: with no thread of the engine.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -118,6 +119,60 @@ survive_waiting(struct baton_comm *comm, int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* Rank 1 sends each of the others one message on tag 9 and dies.  What it has sent
+ * arrives, whenever it is received; what it has not ends in PEER, and so does a send that
+ * it will not receive. */
+static void
+survive_sending(struct baton_comm *comm, int rank)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request recv = 0, send = 0, late = 0, between = 0, held = 0;
+	struct baton_completion completion;
+	int other = rank == 0 ? 2 : 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_recv(elsewhere, sizeof(elsewhere), BATON_UINT8, other, 6,
+	                 comm, NULL, &detached, &held) == BATON_OK);
+	CHECK(baton_recv(small, sizeof(small), BATON_UINT8, 1, 0, comm, NULL,
+	                 &detached, &recv) == BATON_OK);
+	CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, 0, comm, NULL,
+	                 &detached, &send) == BATON_OK);
+	CHECK(baton_finish(&recv, -1, &completion) == BATON_ERR_PEER);
+	CHECK(completion.flags == 0);
+	CHECK(baton_finish(&send, -1, &completion) == BATON_ERR_PEER);
+	CHECK(completion.flags == BATON_COMPLETION_LENT);
+	/* Its death is known by now. */
+	CHECK(baton_recv(small, sizeof(small), BATON_UINT8, 1, 0, comm, NULL,
+	                 &detached, &late) == BATON_OK);
+	CHECK(baton_recv(small + 32, 1, BATON_UINT8, 1, 9, comm, NULL,
+	                 &detached, &recv) == BATON_OK);
+	CHECK(baton_finish(&late, -1, NULL) == BATON_ERR_PEER);
+	CHECK(baton_finish(&recv, -1, NULL) == BATON_OK);
+	CHECK(small[32] == 9);
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	/* The living are not concerned. */
+	CHECK(baton_send(large, 2, BATON_UINT8, other, 6, comm, NULL, &detached,
+	                 &between) == BATON_OK);
+	CHECK(baton_finish(&between, -1, NULL) == BATON_OK);
+	CHECK(baton_finish(&held, -1, NULL) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+send_and_die(struct baton_comm *comm)
+{
+	baton_request request = 0;
+
+	small[0] = 9;
+	for (int peer = 0; peer < 3; peer += 2) {
+		(void)baton_send(small, 1, BATON_UINT8, peer, 9, comm, NULL,
+		                 NULL, &request);
+		(void)baton_finish(&request, -1, NULL);
+	}
+	raise(SIGKILL);
+}
+
 static void
 survive_registering(struct baton_comm *comm)
 {
@@ -153,6 +208,9 @@ main(int argc, char **argv)
 {
 	bool waiting = argc > 1 && strcmp(argv[1], "signal") == 0;
 	bool registering = argc > 1 && strcmp(argv[1], "register") == 0;
+	bool calls = argc > 1 && strcmp(argv[1], "calls") == 0;
+	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
 	struct baton_comm *comm = NULL;
 	int rank, level;
@@ -163,17 +221,24 @@ main(int argc, char **argv)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	victim = getpid();
 	MPI_Bcast(&victim, (int)sizeof(victim), MPI_BYTE, 1, MPI_COMM_WORLD);
-	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm) == BATON_OK);
+	if (calls)
+		options.progress = BATON_PROGRESS_CALLS;
+	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
+	      BATON_OK);
 	if (!comm)
 		return 1;
 	if (rank == 1 && waiting)
 		signal_and_die(comm);
+	if (rank == 1 && sending)
+		send_and_die(comm);
 	if (rank == 1) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
 	}
 	if (waiting)
 		survive_waiting(comm, rank);
+	else if (sending)
+		survive_sending(comm, rank);
 	else if (registering)
 		survive_registering(comm);
 	else

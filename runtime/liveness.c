@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The death of a peer's process, told to the operations that name it.
+ *
+ * A transport keeps descriptors of the processes of this host (batoni_peer.pidfd).
+ * The driver polls them every CHECK_NS while its communicators have something pending,
+ * and notes each one that has ended in batoni_peer.gone.  Waits look for themselves
+ * (window/wait.c), since they may also end by what had arrived before.
+ *
+ * What the dead process had sent may still be in the transport.  So an operation that
+ * names it is marked at one check and ended at the next one, CHECK_NS later: in between
+ * the transport has been tested, and what it already had has ended in OK.  A later
+ * operation that names the same peer gets the same time.  Operations that their stream
+ * has not reached are left alone until it has.
+ *
+ * An operation that the transport cannot take back ends in PEER and is lent, as after a
+ * deadline.
+ *
+ * A pass looks at the clock for this now and then only (engine.c).  Callers whose passes
+ * are far apart, the engine's thread and programs that poll, have the next one look.
+ */
+#include "core.h"
+
+#include <poll.h>
+#include <time.h>
+
+#include "log.h"
+
+#define CHECK_NS UINT64_C(250000000)
+#define BATCH 64
+
+static uint64_t
+coarse_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
+	       (uint64_t)now.tv_nsec;
+}
+
+static void
+note_gone(struct baton_comm *comm, int rank)
+{
+	struct batoni_peer *peer = &comm->transport->peers[rank];
+
+	peer->gone = true;
+	comm->peers_gone++;
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: the process of rank %d (pid %d) has ended; "
+	           "operations that name it end in BATON_ERR_PEER",
+	           comm->rank, rank, (int)peer->pid);
+}
+
+/* From rank on, as many descriptors as one poll takes.  Returns the next rank. */
+static int
+check_batch(struct baton_comm *comm, int rank)
+{
+	const struct batoni_peer *peers = comm->transport->peers;
+	struct pollfd ended[BATCH];
+	int ranks[BATCH];
+	int n = 0;
+
+	for (; rank < comm->size && n < BATCH; rank++) {
+		if (peers[rank].pidfd < 0 || peers[rank].gone)
+			continue;
+		ended[n] = (struct pollfd){.fd = peers[rank].pidfd,
+		                           .events = POLLIN};
+		ranks[n++] = rank;
+	}
+	if (n == 0 || poll(ended, (nfds_t)n, 0) <= 0)
+		return rank;
+	for (int i = 0; i < n; i++) {
+		if (ended[i].revents & POLLIN)
+			note_gone(comm, ranks[i]);
+	}
+	return rank;
+}
+
+/* Does it wait for a process that has ended?  The state is the driver's to read only
+ * while the engine holds the record. */
+static bool
+is_orphan(const struct batoni_op *op)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
+
+	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
+	       (op->state == BATONI_ARMED || op->state == BATONI_ISSUED) &&
+	       batoni_is_transfer(op) && op->kind != BATONI_KIND_WAIT &&
+	       op->comm->transport->peers[op->transfer.peer].gone;
+}
+
+static size_t
+end_orphans(struct baton_comm *comm)
+{
+	size_t events = 0;
+
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if (!is_orphan(op))
+			continue;
+		if (!(op->flags & BATONI_FLAG_ORPHAN)) {
+			op->flags |= BATONI_FLAG_ORPHAN;
+			continue;
+		}
+		batoni_op_end_early(op, BATON_ERR_PEER);
+		events++;
+	}
+	return events;
+}
+
+static size_t
+check_comm(struct baton_comm *comm)
+{
+	if (!comm->transport->peers || comm->stream_issued || comm->lost ||
+	    comm->breaking != BATON_OK || !batoni_may_drive(comm) ||
+	    comm->active <= comm->lent + comm->held)
+		return 0;
+	for (int rank = 0; rank < comm->size;)
+		rank = check_batch(comm, rank);
+	return comm->peers_gone ? end_orphans(comm) : 0;
+}
+
+size_t
+batoni_check_peers(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+	uint64_t now = coarse_ns();
+	size_t events = 0;
+
+	if (now - e->peers_checked_ns < CHECK_NS)
+		return 0;
+	e->peers_checked_ns = now;
+	for (struct baton_comm *comm = e->working; comm;
+	     comm = comm->working_next)
+		events += check_comm(comm);
+	return events;
+}
