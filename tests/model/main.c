@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * model [--mode calls|thread|async] [--seeds N] [--seed FIRST]
+ *
+ * Replay N programs (default 100) in each mode, in processes of their own, so that a
+ * crash or a hang is a result too.  The first program that differs is made shorter,
+ * as long as it still does, printed, and replayed once more for its message.
+ */
+#include "model.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BATCH 500
+/* Longer than a call of replay.c has patience, so that it can say what it waits for. */
+#define HANG_S 150
+
+static const char *const mode_names[MODES] = { "calls", "thread", "async" };
+
+/* In a process of its own; quiet: it says nothing. */
+static bool
+survives(const struct program *program, enum replay_mode mode, bool quiet)
+{
+	int status = 0;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		if (quiet && !freopen("/dev/null", "w", stderr))
+			_exit(2);
+		alarm(HANG_S);
+		_exit(replay(program, mode) ? 0 : 1);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		abort();
+	if (WIFSIGNALED(status) && !quiet)
+		fprintf(stderr, "killed by signal %d\n", WTERMSIG(status));
+	return status == 0;
+}
+
+/* Leave out what is not needed: halves, quarters, down to single steps. */
+static void
+shrink(struct program *program, enum replay_mode mode)
+{
+	for (int size = program->count / 2; size > 0; size /= 2) {
+		for (int at = 0; at < program->count; at += size) {
+			struct program shorter = *program;
+			bool changed = false;
+
+			for (int i = at; i < at + size && i < program->count;
+			     i++) {
+				changed |= !shorter.steps[i].left_out;
+				shorter.steps[i].left_out = true;
+			}
+			if (changed && !survives(&shorter, mode, true))
+				*program = shorter;
+		}
+	}
+}
+
+/* Returns the first seed that fails, or the end. */
+static uint64_t
+run_batch(uint64_t first, uint64_t end, enum replay_mode mode)
+{
+	static struct program program;
+	void *shared = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE,
+	                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	volatile uint64_t *at = shared;
+	uint64_t seed = 0;
+	int status = 0;
+	pid_t pid;
+
+	if (shared == MAP_FAILED)
+		abort();
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		for (seed = first; seed < end; seed++) {
+			*at = seed;
+			alarm(HANG_S);
+			program_make(&program, seed, mode != MODE_ASYNC);
+			if (!replay(&program, mode))
+				_exit(1);
+		}
+		*at = end;
+		exit(0); /* with what runs at exit */
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		abort();
+	seed = *at;
+	munmap(shared, sizeof(uint64_t));
+	if (status != 0 && seed == end)
+		fprintf(stderr, "the exit failed: status %#x\n",
+		        (unsigned)status);
+	return status == 0 ? end : seed;
+}
+
+static bool
+run_mode(enum replay_mode mode, uint64_t first, uint64_t count)
+{
+	static struct program program;
+	uint64_t seed = first;
+
+	while (seed < first + count) {
+		uint64_t end = seed + BATCH < first + count ? seed + BATCH
+		                                            : first + count;
+		uint64_t failed = run_batch(seed, end, mode);
+
+		if (failed != end) {
+			program_make(&program, failed, mode != MODE_ASYNC);
+			printf("mode %s, seed %llu differs; making it shorter\n",
+			       mode_names[mode], (unsigned long long)failed);
+			shrink(&program, mode);
+			program_print(&program, stdout);
+			if (survives(&program, mode, false))
+				printf("... and passes when it is alone\n");
+			return false;
+		}
+		seed = end;
+	}
+	printf("mode %s: seeds %llu to %llu agree with the model\n",
+	       mode_names[mode], (unsigned long long)first,
+	       (unsigned long long)(first + count - 1));
+	return true;
+}
+
+static void
+usage(void)
+{
+	fprintf(stderr, "usage: model [--mode calls|thread|async] [--seeds N] "
+	                "[--seed FIRST]\n");
+	exit(2);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t first = 1, count = 100;
+	int only = -1;
+	bool good = true;
+
+	for (int i = 1; i < argc; i += 2) {
+		if (i + 1 == argc)
+			usage();
+		if (strcmp(argv[i], "--seeds") == 0) {
+			count = strtoull(argv[i + 1], NULL, 10);
+		} else if (strcmp(argv[i], "--seed") == 0) {
+			first = strtoull(argv[i + 1], NULL, 10);
+			count = 1;
+		} else if (strcmp(argv[i], "--mode") == 0) {
+			for (int m = 0; m < MODES; m++) {
+				if (strcmp(argv[i + 1], mode_names[m]) == 0)
+					only = m;
+			}
+			if (only < 0)
+				usage();
+		} else {
+			usage();
+		}
+	}
+	for (int mode = 0; mode < MODES; mode++) {
+		if (only < 0 || only == mode)
+			good &= run_mode((enum replay_mode)mode, first, count);
+	}
+	return good ? 0 : 1;
+}

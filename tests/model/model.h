@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A model-based test of the engine.  A *program* is a list of calls, made from a
+ * seed.  It is replayed against the library by one thread that plays all ranks,
+ * and step by step against a reference model of docs/semantics.md.
+ *
+ * The model knows nothing of drivers, passes or copies.  It says what must have
+ * happened once everything that can happen has: after each call it applies the
+ * rules until nothing changes.  That state does not depend on the schedule, so the
+ * same program must end alike whoever drives and however late a device is.
+ *
+ * program.c    makes, prints and shrinks programs
+ * reference.c  the model
+ * replay.c     runs a program against both and compares
+ * main.c       seeds, processes, failures
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "baton.h"
+
+enum {
+	RANKS_MAX = 3,
+	STREAMS = 3,
+	TAGS = 2,
+	CONTEXTS = 2,
+	SIGNALS = 2,
+	STEPS_MAX = 160,
+	DESCS_MAX = 2,
+	BYTES_MAX = 20000,
+	PUT_BYTES_MAX = 64 /* each source and context has its own part */
+};
+
+enum step_kind {
+	STEP_SEND,
+	STEP_RECV,
+	STEP_SIGNAL,
+	STEP_PUT,
+	STEP_WAIT,
+	STEP_RECORD,
+	STEP_JOIN,        /* a stream waits for the request of `target` */
+	STEP_GROUP_BEGIN,
+	STEP_GROUP_END,
+	STEP_REFUSED,     /* a send to a peer that is not there */
+	STEP_CANCEL,      /* target */
+	STEP_RELEASE,     /* target */
+	STEP_ADVANCE,     /* the clock */
+	STEP_ABORT,
+	STEP_KINDS
+};
+
+/* One call.  What a kind does not need is there all the same, and unused. */
+struct step {
+	enum step_kind kind;
+	bool left_out; /* by shrinking */
+	bool detached;
+	bool unobserved; /* no request is asked for */
+	bool queued;     /* its completion goes to the rank's queue */
+	int rank, peer, tag, stream, signal;
+	size_t bytes;
+	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
+	int target;         /* an earlier step */
+	int desc_count;
+	struct {
+		int units, peer, signal, context;
+	} descs[DESCS_MAX];
+};
+
+struct program {
+	uint64_t seed;
+	int ranks, count;
+	bool deadlines; /* steps may have some */
+	struct step steps[STEPS_MAX];
+};
+
+/* ---- reference.c ---- */
+
+enum op_state {
+	OP_NONE,    /* the step is no operation, was left out, or was refused */
+	OP_GROUPED, /* its group is open */
+	OP_QUEUED,
+	OP_ARMED,
+	OP_ISSUED,
+	OP_ENDED,
+	OP_VOID /* its group was */
+};
+
+struct op {
+	enum op_state state;
+	enum baton_status status;
+	size_t bytes; /* of the completion */
+	int partner;  /* the step that it has met, or -1 */
+	int group;    /* the step that began its group, or -1 */
+	int64_t deadline;
+	uint64_t issued; /* in this order */
+};
+
+struct item {
+	enum { ITEM_OP, ITEM_JOIN, ITEM_GROUP } kind;
+	int step; /* the operation, the join's target, the group's begin */
+	bool reached;
+};
+
+struct model {
+	const struct program *program;
+	struct op ops[STEPS_MAX];
+	struct {
+		int count;
+		struct item items[STEPS_MAX];
+	} streams[STREAMS];
+	bool aborted[RANKS_MAX];
+	uint64_t counters[RANKS_MAX][RANKS_MAX][SIGNALS][CONTEXTS]; /* target, source */
+	unsigned char windows[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
+	int64_t now;
+	uint64_t issues;
+	int group; /* the step that began the open group, or -1 */
+	enum baton_status refusal;
+};
+
+void model_init(struct model *model, const struct program *program);
+/* Does the step do anything here?  Some make no sense where others were left out. */
+bool model_applies(const struct model *model, int step);
+/* Make the call; returns what it must return. */
+enum baton_status model_step(struct model *model, int step);
+/* The earliest deadline there is, or INT64_MAX. */
+int64_t model_next_deadline(const struct model *model);
+void model_advance(struct model *model, int64_t now);
+enum baton_status model_end_group(struct model *model);
+enum baton_status model_cancel(struct model *model, int step);
+void model_abort(struct model *model, int rank);
+/* Let everything happen that can. */
+void model_settle(struct model *model);
+bool step_is_operation(const struct step *step);
+/* Byte i of the data of a send or put. */
+unsigned char model_byte(int step, size_t i);
+
+/* ---- program.c ---- */
+
+void program_make(struct program *program, uint64_t seed, bool deadlines);
+void program_print(const struct program *program, FILE *file);
+
+/* ---- replay.c ---- */
+
+enum replay_mode { MODE_CALLS, MODE_THREAD, MODE_ASYNC, MODES };
+
+/* False, with a sentence on standard error, where the two differ. */
+bool replay(const struct program *program, enum replay_mode mode);
+
+#endif

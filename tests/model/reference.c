@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reference: docs/semantics.md as an interpreter.
+ *
+ * Operations are named by the step that made them, so their numbers are the order of
+ * the calls.  settle() applies four rules until none changes anything: streams go on,
+ * deadlines pass, the heads of FIFOs are issued, waits for signals end.  Nothing here
+ * is fast, and nothing is clever.
+ */
+#include "model.h"
+
+#include <string.h>
+
+unsigned char
+model_byte(int step, size_t i)
+{
+	return (unsigned char)((size_t)step * 37 + i * 11 + 1);
+}
+
+bool
+step_is_operation(const struct step *step)
+{
+	return step->kind <= STEP_RECORD;
+}
+
+static bool
+has_fifo(const struct step *step)
+{
+	return step->kind <= STEP_PUT;
+}
+
+static bool
+is_pending(const struct op *op)
+{
+	return op->state >= OP_GROUPED && op->state <= OP_ISSUED;
+}
+
+void
+model_init(struct model *model, const struct program *program)
+{
+	*model = (struct model){ .program = program, .group = -1, .now = 1000 };
+	for (int i = 0; i < STEPS_MAX; i++)
+		model->ops[i] = (struct op){ .partner = -1, .group = -1 };
+}
+
+/* ---- calls ---- */
+
+bool
+model_applies(const struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+
+	if (step->left_out)
+		return false;
+	if (model->group >= 0) {
+		const struct step *begin = &model->program->steps[model->group];
+
+		return step->kind == STEP_GROUP_END ||
+		       ((step->kind <= STEP_WAIT ||
+		         step->kind == STEP_REFUSED) &&
+		        step->rank == begin->rank);
+	}
+	switch (step->kind) {
+	case STEP_GROUP_END:
+		return false;
+	case STEP_GROUP_BEGIN:
+		return !model->aborted[step->rank];
+	case STEP_JOIN:
+	case STEP_CANCEL:
+	case STEP_RELEASE:
+		return model->ops[step->target].state != OP_NONE;
+	case STEP_SEND:
+	case STEP_RECV:
+	case STEP_SIGNAL:
+	case STEP_PUT:
+	case STEP_WAIT:
+	case STEP_RECORD:
+	case STEP_REFUSED:
+	case STEP_ADVANCE:
+	case STEP_ABORT:
+	case STEP_KINDS:
+		break;
+	}
+	return true;
+}
+
+static void
+push(struct model *model, int stream, int kind, int step)
+{
+	struct item *item = &model->streams[stream]
+	                             .items[model->streams[stream].count++];
+
+	*item = (struct item){ .step = step };
+	item->kind = kind;
+}
+
+static void
+end(struct model *model, int number, enum baton_status status, size_t bytes)
+{
+	struct op *op = &model->ops[number];
+
+	op->state = OP_ENDED;
+	op->status = status;
+	op->bytes = bytes;
+}
+
+static enum baton_status
+enqueue(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	struct op *op = &model->ops[number];
+
+	if (model->aborted[step->rank])
+		return BATON_ERR_ABORTED;
+	if (model->group >= 0 && model->refusal != BATON_OK)
+		return BATON_ERR_INVALID; /* the group is void */
+	op->group = model->group;
+	op->state = OP_QUEUED;
+	if (model->group >= 0)
+		op->state = OP_GROUPED;
+	else
+		push(model, step->stream, ITEM_OP, number);
+	return BATON_OK;
+}
+
+/* All members of a group of this thread are detached or none is: the group's begin
+ * says which. */
+enum baton_status
+model_end_group(struct model *model)
+{
+	int begin = model->group;
+	bool on[STREAMS] = { false };
+	enum baton_status refusal = model->refusal;
+
+	model->group = -1;
+	model->refusal = BATON_OK;
+	for (int i = 0; i < model->program->count; i++) {
+		struct op *op = &model->ops[i];
+		int stream = model->program->steps[i].stream;
+
+		if (op->group != begin || op->state != OP_GROUPED)
+			continue;
+		op->state = refusal == BATON_OK ? OP_QUEUED : OP_VOID;
+		if (refusal == BATON_OK && !on[stream]) {
+			on[stream] = true;
+			push(model, stream, ITEM_GROUP, begin);
+		}
+	}
+	return refusal;
+}
+
+enum baton_status
+model_cancel(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	struct op *op = &model->ops[number];
+
+	if (step->kind == STEP_RECORD)
+		return is_pending(op) ? BATON_ERR_UNSUPPORTED : BATON_OK;
+	if (is_pending(op))
+		end(model, number, BATON_ERR_CANCELED, 0);
+	return BATON_OK;
+}
+
+void
+model_abort(struct model *model, int rank)
+{
+	model->aborted[rank] = true;
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->program->steps[i].rank == rank &&
+		    is_pending(&model->ops[i]))
+			end(model, i, BATON_ERR_ABORTED, 0);
+	}
+}
+
+int64_t
+model_next_deadline(const struct model *model)
+{
+	int64_t next = INT64_MAX;
+
+	for (int i = 0; i < model->program->count; i++) {
+		const struct op *op = &model->ops[i];
+
+		if ((op->state == OP_ARMED || op->state == OP_ISSUED) &&
+		    op->deadline && op->deadline < next)
+			next = op->deadline;
+	}
+	return next;
+}
+
+void
+model_advance(struct model *model, int64_t now)
+{
+	model->now = now;
+	for (int i = 0; i < model->program->count; i++) {
+		struct op *op = &model->ops[i];
+
+		if ((op->state == OP_ARMED || op->state == OP_ISSUED) &&
+		    op->deadline && op->deadline <= now)
+			end(model, i, BATON_ERR_TIMEOUT, 0);
+	}
+}
+
+enum baton_status
+model_step(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+
+	switch (step->kind) {
+	case STEP_SEND:
+	case STEP_RECV:
+	case STEP_SIGNAL:
+	case STEP_PUT:
+	case STEP_WAIT:
+	case STEP_RECORD:
+		return enqueue(model, number);
+	case STEP_JOIN:
+		if (model->aborted[step->rank])
+			return BATON_ERR_ABORTED;
+		push(model, step->stream, ITEM_JOIN, step->target);
+		break;
+	case STEP_GROUP_BEGIN:
+		model->group = number;
+		break;
+	case STEP_GROUP_END:
+		return model_end_group(model);
+	case STEP_REFUSED:
+		if (model->aborted[step->rank])
+			return BATON_ERR_ABORTED;
+		if (model->group >= 0 && model->refusal == BATON_OK)
+			model->refusal = BATON_ERR_INVALID;
+		return BATON_ERR_INVALID;
+	case STEP_CANCEL:
+		return model_cancel(model, step->target);
+	case STEP_ABORT:
+		model_abort(model, step->rank);
+		break;
+	case STEP_RELEASE:
+	case STEP_ADVANCE: /* model_advance, by deadlines */
+	case STEP_KINDS:
+		break;
+	}
+	return BATON_OK;
+}
+
+/* ---- streams ---- */
+
+static void
+arm(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	struct op *op = &model->ops[number];
+
+	if (op->state != OP_QUEUED)
+		return;
+	if (step->kind == STEP_RECORD) {
+		end(model, number, BATON_OK, 0);
+		return;
+	}
+	op->state = OP_ARMED;
+	op->deadline = step->timeout_ns ? model->now + step->timeout_ns : 0;
+}
+
+static bool
+all_members_over(const struct model *model, int begin)
+{
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->ops[i].group == begin && is_pending(&model->ops[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool
+all_streams_reached(const struct model *model, int begin)
+{
+	for (int s = 0; s < STREAMS; s++) {
+		for (int i = 0; i < model->streams[s].count; i++) {
+			const struct item *item = &model->streams[s].items[i];
+
+			if (item->kind == ITEM_GROUP && item->step == begin &&
+			    !item->reached)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* May the stream go on after this item, which it has reached? */
+static bool
+passes(struct model *model, const struct item *item)
+{
+	const struct step *step = &model->program->steps[item->step];
+
+	switch (item->kind) {
+	case ITEM_JOIN:
+		return !is_pending(&model->ops[item->step]);
+	case ITEM_OP:
+		arm(model, item->step);
+		return step->detached || !is_pending(&model->ops[item->step]);
+	case ITEM_GROUP:
+		break;
+	}
+	if (all_streams_reached(model, item->step)) {
+		for (int i = 0; i < model->program->count; i++) {
+			if (model->ops[i].group == item->step)
+				arm(model, i);
+		}
+		if (step->detached)
+			return true;
+	}
+	return all_members_over(model, item->step);
+}
+
+static bool
+streams_go_on(struct model *model)
+{
+	bool changed = false;
+
+	for (int s = 0; s < STREAMS; s++) {
+		struct item *items = model->streams[s].items;
+
+		while (model->streams[s].count) {
+			changed |= !items[0].reached;
+			items[0].reached = true;
+			if (!passes(model, &items[0]))
+				break;
+			model->streams[s].count--;
+			memmove(&items[0], &items[1],
+			        (size_t)model->streams[s].count *
+			                sizeof(items[0]));
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+/* ---- messages and signals ---- */
+
+static void
+meet(struct model *model, int send, int recv)
+{
+	size_t sent = model->program->steps[send].bytes;
+	bool fits = sent <= model->program->steps[recv].bytes;
+
+	model->ops[send].partner = recv;
+	model->ops[recv].partner = send;
+	end(model, send, BATON_OK, sent);
+	end(model, recv, fits ? BATON_OK : BATON_ERR_TRUNCATED, sent);
+}
+
+/* The other side's operation that has waited longest. */
+static void
+match(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	bool sends = step->kind == STEP_SEND;
+	int best = -1;
+
+	for (int i = 0; i < model->program->count; i++) {
+		const struct step *other = &model->program->steps[i];
+
+		if (model->ops[i].state == OP_ISSUED && i != number &&
+		    other->kind == (sends ? STEP_RECV : STEP_SEND) &&
+		    other->rank == step->peer && other->peer == step->rank &&
+		    other->tag == step->tag &&
+		    (best < 0 ||
+		     model->ops[i].issued < model->ops[best].issued))
+			best = i;
+	}
+	if (best >= 0)
+		meet(model, sends ? number : best, sends ? best : number);
+}
+
+static void
+issue(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+
+	model->ops[number].state = OP_ISSUED;
+	model->ops[number].issued = ++model->issues;
+	if (step->kind == STEP_SEND || step->kind == STEP_RECV) {
+		match(model, number);
+		return;
+	}
+	if (step->kind == STEP_PUT) {
+		for (size_t i = 0; i < step->bytes; i++)
+			model->windows[step->peer][step->rank][step->tag][i] =
+				model_byte(number, i);
+	}
+	model->counters[step->peer][step->rank][step->signal][step->tag]++;
+	end(model, number, BATON_OK,
+	    step->kind == STEP_PUT ? step->bytes : 0);
+}
+
+static bool
+same_fifo(const struct step *a, const struct step *b)
+{
+	bool message = a->kind <= STEP_RECV;
+
+	return a->rank == b->rank && a->peer == b->peer && a->tag == b->tag &&
+	       (message ? a->kind == b->kind
+	                : b->kind == STEP_SIGNAL || b->kind == STEP_PUT);
+}
+
+/* Is something before it in its FIFO? */
+static bool
+is_behind(const struct model *model, int number)
+{
+	const struct step *steps = model->program->steps;
+
+	for (int i = 0; i < number; i++) {
+		const struct op *op = &model->ops[i];
+
+		if (has_fifo(&steps[i]) && same_fifo(&steps[number], &steps[i]) &&
+		    op->state >= OP_GROUPED && op->state <= OP_ARMED)
+			return true;
+	}
+	return false;
+}
+
+static bool
+issue_heads(struct model *model)
+{
+	bool changed = false;
+
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->ops[i].state == OP_ARMED &&
+		    has_fifo(&model->program->steps[i]) &&
+		    !is_behind(model, i)) {
+			issue(model, i);
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+static uint64_t
+units(const struct step *step, int peer, int signal, int context)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < step->desc_count; i++) {
+		if (step->descs[i].peer == peer &&
+		    step->descs[i].signal == signal &&
+		    step->descs[i].context == context)
+			sum += (uint64_t)step->descs[i].units;
+	}
+	return sum;
+}
+
+/* The units up to its own, of all waits that have kept theirs, have come. */
+static bool
+is_signaled(const struct model *model, int number)
+{
+	const struct step *steps = model->program->steps;
+	int rank = steps[number].rank;
+
+	for (int d = 0; d < steps[number].desc_count; d++) {
+		int peer = steps[number].descs[d].peer;
+		int signal = steps[number].descs[d].signal;
+		int context = steps[number].descs[d].context;
+		uint64_t needed = 0;
+
+		for (int i = 0; i <= number; i++) {
+			const struct op *op = &model->ops[i];
+
+			if (steps[i].kind != STEP_WAIT ||
+			    steps[i].rank != rank || op->state == OP_NONE ||
+			    op->state == OP_VOID ||
+			    (op->state == OP_ENDED && op->status != BATON_OK))
+				continue;
+			needed += units(&steps[i], peer, signal, context);
+		}
+		if (model->counters[rank][peer][signal][context] < needed)
+			return false;
+	}
+	return true;
+}
+
+static bool
+waits_end(struct model *model)
+{
+	bool changed = false;
+
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->ops[i].state == OP_ARMED &&
+		    model->program->steps[i].kind == STEP_WAIT &&
+		    is_signaled(model, i)) {
+			end(model, i, BATON_OK, 0);
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+void
+model_settle(struct model *model)
+{
+	bool changed;
+
+	do {
+		changed = streams_go_on(model);
+		changed |= issue_heads(model);
+		changed |= waits_end(model);
+	} while (changed);
+}
