@@ -117,7 +117,7 @@ parse(struct bench *b, int argc, char **argv)
 }
 
 void
-bench_init(struct bench *b, int *argc, char ***argv)
+bench_init_pairs(struct bench *b, int *argc, char ***argv)
 {
 	int level, size;
 
@@ -127,11 +127,22 @@ bench_init(struct bench *b, int *argc, char ***argv)
 	MPI_Comm_dup(MPI_COMM_WORLD, &b->raw);
 	MPI_Comm_rank(b->raw, &b->rank);
 	MPI_Comm_size(b->raw, &size);
-	b->peer = 1 - b->rank;
-	if (size != 2 && b->rank == 0)
+	if (size % 2 != 0 && b->rank == 0)
 		fprintf(stderr, "run me with mpirun -np 2\n");
-	bench_must(size == 2);
+	bench_must(size % 2 == 0);
+	b->pairs = size / 2;
+	b->sends = b->rank < b->pairs;
+	b->peer = (b->rank + b->pairs) % size;
 	parse(b, *argc, *argv);
+}
+
+void
+bench_init(struct bench *b, int *argc, char ***argv)
+{
+	bench_init_pairs(b, argc, argv);
+	if (b->pairs != 1 && b->rank == 0)
+		fprintf(stderr, "run me with mpirun -np 2\n");
+	bench_must(b->pairs == 1);
 }
 
 bool

@@ -30,6 +30,8 @@
 struct bench {
 	int rank; /* 0 measures and reports, 1 answers */
 	int peer;
+	int pairs;  /* of processes: half their number */
+	bool sends; /* it is of the first half, and its peer of the second */
 	bool quick;
 	const char *only; /* with --only: names of measurements; else NULL */
 	FILE *json;   /* rank 0, with --json; else NULL */
@@ -86,6 +88,8 @@ struct bench_plan {
  * NAME[,NAME...] and --no-header, and print the header.  The job must have two
  * processes. */
 void bench_init(struct bench *b, int *argc, char ***argv);
+/* The same for any even number of processes. */
+void bench_init_pairs(struct bench *b, int *argc, char ***argv);
 /* Is this measurement wanted?  All are, without --only. */
 bool bench_wants(const struct bench *b, const char *name);
 /* Create the Baton communicator and a stream of it. */
