@@ -9,9 +9,16 @@
  * length alone: nothing is added to a short message, and a long one is received
  * with its exact length, never by a receive that is too short for it.
  *
- * Everything that is at MPI has its request in one compact array, so that
- * MPI_Testsome can look at 64 of them for little more than the price of one.
- * The windows rotate; a request that is done is replaced by the last one.
+ * Every active request is in one compact array, so that MPI_Testsome tests 64
+ * of them for little more than the price of one.  A request that is done is
+ * replaced by the last one.
+ *
+ * Where there are more than 64, a pass tests one window.  Every second pass
+ * tests the newest requests; the others make rounds, from the end of the array
+ * to its beginning.  A round ends although each pass appends requests, and none
+ * is left out: what fills a gap comes from above the cursor, where requests have
+ * been tested in this round or were appended after it began.  So whatever MPI has
+ * finished is seen before two more rounds are over.
  *
  * Invariants: requests[0..count-1] are active; a transfer whose first part is
  * not matched has exactly one; in_flight counts transfers, moving those of them
@@ -269,18 +276,16 @@ window_failed(struct batoni_mpi *mpi, int code)
 	return 1;
 }
 
+/* Requests base to base + n - 1. */
 static size_t
-test_window(struct batoni_mpi *mpi)
+test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 {
 	struct batoni_mpi_entry done[WINDOW];
 	MPI_Status statuses[WINDOW];
 	int indices[WINDOW];
-	uint32_t base = mpi->cursor < mpi->count ? mpi->cursor : 0;
-	uint32_t n = mpi->count - base < WINDOW ? mpi->count - base : WINDOW;
 	int count = 0;
 	int code;
 
-	mpi->cursor = base + n;
 	code = MPI_Testsome((int)n, mpi->requests + base, &count, indices,
 	                    statuses);
 	if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
@@ -310,12 +315,29 @@ test_window(struct batoni_mpi *mpi)
 	return (size_t)count;
 }
 
+/* One of many windows: the newest requests, or the next of the round. */
+static size_t
+test_in_turn(struct batoni_mpi *mpi)
+{
+	mpi->newest = !mpi->newest;
+	if (mpi->newest)
+		return test_window(mpi, mpi->count - WINDOW, WINDOW);
+	if (mpi->cursor == 0 || mpi->cursor > mpi->count)
+		mpi->cursor = mpi->count;
+	mpi->cursor -= mpi->cursor < WINDOW ? mpi->cursor : WINDOW;
+	return test_window(mpi, mpi->cursor, WINDOW);
+}
+
 static size_t
 test(struct batoni_transport *transport)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 
-	return mpi->count == 1 ? test_one(mpi) : test_window(mpi);
+	if (mpi->count == 1)
+		return test_one(mpi);
+	if (mpi->count <= WINDOW)
+		return test_window(mpi, 0, mpi->count);
+	return test_in_turn(mpi);
 }
 
 /* Only a receive that nothing has matched can be taken back.  MPI_Wait does not

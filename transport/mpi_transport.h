@@ -93,7 +93,8 @@ struct batoni_mpi {
 	MPI_Request *requests;
 	struct batoni_mpi_entry *entries;
 	uint32_t count;
-	uint32_t cursor; /* where the next window of tests begins */
+	uint32_t cursor; /* of the round of tests: those below have not had theirs */
+	bool newest;     /* the last window was that of the newest */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
 	/* By slot (base.slots): where the request is (receives' first parts only), the body,
 	 * and BATONI_MPI_RAW_MAX bytes for a header or a short receive. */

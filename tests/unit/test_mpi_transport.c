@@ -168,6 +168,12 @@ finish(struct op *op, enum baton_status status, size_t bytes)
 	ck_assert_uint_eq(op->transfer.done_bytes, bytes);
 }
 
+static enum baton_status
+take_back(struct op *op)
+{
+	return world.transport->ops->take_back(world.transport, &op->transfer);
+}
+
 static void
 barrier(void)
 {
@@ -516,6 +522,45 @@ START_TEST(hundreds_in_flight_all_end_once)
 }
 END_TEST
 
+/* Requests are added before each pass, as by a server whose replies bring it the next
+ * message of a client. */
+START_TEST(what_is_finished_is_seen_within_two_rounds_however_many_are_added)
+{
+	const unsigned window = 64;
+	static uint64_t in[SLOTS];
+	unsigned passes = 0, most;
+	struct op *op, *idle;
+
+	op = post(&in[0], sizeof(in[0]), world.peer, 1);
+	for (unsigned i = 1; i < 300; i++) {
+		post(&in[i], sizeof(in[i]), world.peer, 2);
+		world.transport->ops->test(world.transport);
+	}
+	barrier();
+	ck_assert_uint_eq(op->ends, 0);
+	finish(sent(&in[0], sizeof(in[0]), world.peer, 1), BATON_OK,
+	       sizeof(in[0]));
+	/* It overtakes nothing: then the first message is there. */
+	MPI_Sendrecv(NULL, 0, MPI_BYTE, world.peer, 0, NULL, 0, MPI_BYTE,
+	             world.peer, 0, world.side, MPI_STATUS_IGNORE);
+	/* Every second pass is a round's. */
+	most = 4 * (world.mpi->count / window + 2);
+	while (!op->ends && passes++ < most) {
+		idle = post(&in[world.used], sizeof(in[0]), world.peer, 2);
+		ck_assert_int_eq(idle->status, BATON_PENDING);
+		world.transport->ops->test(world.transport);
+	}
+	ck_assert_uint_eq(op->ends, 1);
+	for (uint32_t i = 0; i < world.used; i++) {
+		if (!world.ops[i].ends)
+			ck_assert_int_eq(take_back(&world.ops[i]),
+			                 BATON_ERR_CANCELED);
+	}
+	barrier();
+	close_world();
+}
+END_TEST
+
 START_TEST(a_rank_can_send_to_itself)
 {
 	for (size_t i = 0; i < SIZES; i++) {
@@ -553,12 +598,6 @@ START_TEST(the_highest_tag_is_a_tag)
 END_TEST
 
 /* ---- taking back ---- */
-
-static enum baton_status
-take_back(struct op *op)
-{
-	return world.transport->ops->take_back(world.transport, &op->transfer);
-}
 
 START_TEST(an_unmatched_receive_is_taken_back_and_gets_nothing)
 {
@@ -1112,6 +1151,7 @@ run_all(void)
 		messages_of_one_tag_arrive_in_order_whatever_their_path,
 		headers_may_be_received_in_any_order_of_tags,
 		hundreds_in_flight_all_end_once,
+		what_is_finished_is_seen_within_two_rounds_however_many_are_added,
 		a_rank_can_send_to_itself,
 		the_highest_tag_is_a_tag,
 		an_unmatched_receive_is_taken_back_and_gets_nothing,
