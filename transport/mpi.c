@@ -47,10 +47,15 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	transfer->native_call = call;
 	transfer->native_code = code;
 	mpi->failed_transfer = transfer;
-	/* It ends now: nothing else of it may be seen to end later. */
+	/* It ends now: nothing else of it may be seen to end later.  (A header
+	 * that is still being sent may change then: nobody acts upon one of a
+	 * transport that is broken.) */
 	for (uint32_t i = mpi->count; i-- > 0;) {
-		if (mpi->entries[i].transfer == transfer)
-			batoni_mpi_untrack(mpi, i);
+		if (mpi->entries[i].transfer != transfer)
+			continue;
+		if (mpi->entries[i].part == BATONI_MPI_HEADER)
+			batoni_mpi_bounce_return(mpi, mpi->entries[i].bounce);
+		batoni_mpi_untrack(mpi, i);
 	}
 	if (mpi->failed_call)
 		return BATON_ERR_MPI;
@@ -99,19 +104,9 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		return batoni_mpi_fail(mpi, transfer, "MPI_Test", code, NULL);
 	if (done)
 		return BATON_OK;
-	batoni_mpi_track(mpi, transfer, BATONI_MPI_SEND);
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_SEND, 0);
 	mpi->base.moving++;
 	return BATON_PENDING;
-}
-
-/* Is the buffer too short for a first part, whatever it turns out to be?  Or not this
- * transfer's alone: puts may overlap in a window, and a header that another one's data
- * falls upon says nothing any more. */
-static inline bool
-is_bounced(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
-{
-	return transfer->bytes < BATONI_MPI_RAW_MAX ||
-	       transfer->tag > mpi->base.tag_max;
 }
 
 /* Post the first part.  It is not tested here: MPI might copy something large
@@ -119,16 +114,17 @@ is_bounced(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
 static enum baton_status
 recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
-	void *buffer = is_bounced(mpi, transfer) ? batoni_mpi_side(mpi, transfer)
-	                                    : transfer->buffer;
+	uint32_t bounce = batoni_mpi_bounce_take(mpi);
 	int code;
 
-	code = MPI_Irecv(buffer, BATONI_MPI_RAW_MAX, MPI_BYTE, transfer->peer,
-	                 transfer->tag, mpi->comm,
+	code = MPI_Irecv(batoni_mpi_bounce(mpi, bounce), BATONI_MPI_RAW_MAX,
+	                 MPI_BYTE, transfer->peer, transfer->tag, mpi->comm,
 	                 &mpi->requests[mpi->count]);
-	if (code != MPI_SUCCESS)
+	if (__builtin_expect(code != MPI_SUCCESS, 0)) {
+		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
-	batoni_mpi_track(mpi, transfer, BATONI_MPI_FIRST);
+	}
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_FIRST, bounce);
 	return BATON_PENDING;
 }
 
@@ -155,40 +151,36 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* Something has matched the receive.  PENDING: it was a header, and the body is
+/* A message has matched the receive.  PENDING: it was a header, and the body is
  * under way. */
 static inline enum baton_status
-first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer, int code,
-           const MPI_Status *status)
+first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           const void *bounce, int code, const MPI_Status *status)
 {
-	bool bounced = is_bounced(mpi, transfer);
-	const void *side = batoni_mpi_side(mpi, transfer);
 	int length;
 
 	if (__builtin_expect(code != MPI_SUCCESS, 0))
 		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
 	MPI_Get_count(status, MPI_BYTE, &length);
 	if (length == BATONI_MPI_HEADER_BYTES) {
-		enum baton_status body = batoni_mpi_body_recv(
-			mpi, transfer, bounced ? side : transfer->buffer);
+		enum baton_status body =
+			batoni_mpi_body_recv(mpi, transfer, bounce);
 
 		mpi->base.moving += body == BATON_PENDING;
 		return body;
 	}
 	transfer->done_bytes = (size_t)length;
-	if (!bounced)
-		return BATON_OK;
 	if (transfer->done_bytes > transfer->bytes)
 		return BATON_ERR_TRUNCATED;
 	if (length > 0)
-		memcpy(transfer->buffer, side, transfer->done_bytes);
+		memcpy(transfer->buffer, bounce, transfer->done_bytes);
 	return BATON_OK;
 }
 
 /* Anything but a first part.  PENDING: there is more of the body. */
 static __attribute__((noinline)) enum baton_status
 other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-           enum batoni_mpi_part part, int code)
+           uint32_t part, int code)
 {
 	bool send = transfer->direction == BATONI_SEND;
 	enum baton_status status = BATON_OK;
@@ -204,22 +196,26 @@ other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return status;
 }
 
-/* One request is done and no longer in the array. */
+/* This request is done and no longer in the array. */
 static inline void
-request_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-             enum batoni_mpi_part part, int code, const MPI_Status *mpi_status)
+request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
+             const MPI_Status *mpi_status)
 {
 	struct batoni_transport *transport = &mpi->base;
 	enum baton_status status;
 
-	if (__builtin_expect(part == BATONI_MPI_FIRST, 1))
-		status = first_done(mpi, transfer, code, mpi_status);
+	if (__builtin_expect(entry.part == BATONI_MPI_FIRST, 1))
+		status = first_done(mpi, entry.transfer,
+		                    batoni_mpi_bounce(mpi, entry.bounce), code,
+		                    mpi_status);
 	else
-		status = other_done(mpi, transfer, part, code);
+		status = other_done(mpi, entry.transfer, entry.part, code);
+	if (entry.part == BATONI_MPI_FIRST || entry.part == BATONI_MPI_HEADER)
+		batoni_mpi_bounce_return(mpi, entry.bounce);
 	if (status == BATON_PENDING)
 		return;
 	transport->in_flight--;
-	transport->host->done(transport->host, transfer, status);
+	transport->host->done(transport->host, entry.transfer, status);
 }
 
 static size_t
@@ -233,8 +229,7 @@ test_one(struct batoni_mpi *mpi)
 	if (!done && code == MPI_SUCCESS)
 		return 0;
 	mpi->count = 0;
-	request_done(mpi, mpi->entries[0].transfer, mpi->entries[0].part, code,
-	             &status);
+	request_done(mpi, mpi->entries[0], code, &status);
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
 		tell_failure(mpi);
 	return 1;
@@ -303,7 +298,7 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 	for (int k = 0; k < count; k++) {
 		if (!done[k].transfer)
 			continue;
-		request_done(mpi, done[k].transfer, done[k].part,
+		request_done(mpi, done[k],
 		             code == MPI_SUCCESS ? MPI_SUCCESS
 		                                 : statuses[k].MPI_ERROR,
 		             &statuses[k]);
@@ -351,18 +346,23 @@ take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	enum baton_status ended = BATON_ERR_CANCELED;
 	MPI_Status status;
 	int canceled = 0;
+	uint32_t bounce;
 	int code;
 
 	if (i >= mpi->count || mpi->entries[i].transfer != transfer ||
 	    mpi->entries[i].part != BATONI_MPI_FIRST)
 		return BATON_ERR_BUSY;
+	bounce = mpi->entries[i].bounce;
 	MPI_Cancel(&mpi->requests[i]);
 	code = MPI_Wait(&mpi->requests[i], &status);
 	if (code == MPI_SUCCESS)
 		MPI_Test_cancelled(&status, &canceled);
 	batoni_mpi_untrack(mpi, i);
 	if (!canceled)
-		ended = first_done(mpi, transfer, code, &status);
+		ended = first_done(mpi, transfer,
+		                   batoni_mpi_bounce(mpi, bounce), code,
+		                   &status);
+	batoni_mpi_bounce_return(mpi, bounce);
 	if (ended == BATON_PENDING)
 		return BATON_ERR_BUSY;
 	transport->in_flight--;

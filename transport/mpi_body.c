@@ -112,7 +112,7 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			return batoni_mpi_fail(mpi, transfer,
 			                       send ? "MPI_Isend" : "MPI_Irecv",
 			                       code, NULL);
-		batoni_mpi_track(mpi, transfer, BATONI_MPI_PIECE);
+		batoni_mpi_track(mpi, transfer, BATONI_MPI_PIECE, 0);
 		body->active++;
 		body->posted += bytes;
 	}
@@ -150,6 +150,9 @@ test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			return batoni_mpi_fail(mpi, transfer, "MPI_Test", code,
 			                       NULL);
 		if (done) {
+			if (mpi->entries[i].part == BATONI_MPI_HEADER)
+				batoni_mpi_bounce_return(
+					mpi, mpi->entries[i].bounce);
 			batoni_mpi_untrack(mpi, i);
 			body->active--;
 		}
@@ -157,7 +160,7 @@ test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
-/* The header's bytes stay in the slot's side room until it has left. */
+/* The header's bytes are in a bounce buffer until it has left. */
 static enum baton_status
 send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
             struct batoni_mpi_body *body)
@@ -169,16 +172,19 @@ send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		.length = body->length,
 		.body_tag = (uint32_t)body->tag,
 	};
-	unsigned char *side = batoni_mpi_side(mpi, transfer);
+	uint32_t bounce = batoni_mpi_bounce_take(mpi);
+	unsigned char *bytes = batoni_mpi_bounce(mpi, bounce);
 	int code;
 
-	memcpy(side, &header, BATONI_MPI_HEADER_BYTES);
-	code = MPI_Isend(side, BATONI_MPI_HEADER_BYTES, MPI_BYTE,
+	memcpy(bytes, &header, BATONI_MPI_HEADER_BYTES);
+	code = MPI_Isend(bytes, BATONI_MPI_HEADER_BYTES, MPI_BYTE,
 	                 transfer->peer, transfer->tag, mpi->comm,
 	                 &mpi->requests[mpi->count]);
-	if (code != MPI_SUCCESS)
+	if (code != MPI_SUCCESS) {
+		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
-	batoni_mpi_track(mpi, transfer, BATONI_MPI_HEADER);
+	}
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_HEADER, bounce);
 	body->active++;
 	return BATON_PENDING;
 }

@@ -10,15 +10,16 @@
  * parts.
  *
  * After an abort, MPI may still write to receives that have been matched and
- * read from sends.  Nothing that it can reach is freed then: the side rooms of
- * such a transport (headers, short receives), and the room of an exchange that not
- * all have come to, stay allocated for the life of the process, in a list, and so
- * does its communicator.
+ * read from sends.  Nothing that it can reach is freed then: the bounce buffers of
+ * such a transport stay mapped, and the buffer of an exchange that not all ranks have
+ * joined stays allocated, in a list, for the life of the process.  So does the
+ * communicator.
  */
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "mem.h"
 #include "log.h"
@@ -47,6 +48,17 @@ struct terms {
 	int64_t not_what, not_bytes;
 };
 
+/* Memory that is zero, and has no pages until they are touched. */
+static void *
+map(size_t count, size_t size)
+{
+	void *memory;
+
+	memory = mmap(NULL, count * size, PROT_READ | PROT_WRITE,
+	              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
                  struct batoni_mpi **mpi_p)
@@ -54,7 +66,6 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	size_t slots = config->slots;
 	size_t active = slots * BATONI_MPI_ACTIVE_MAX;
 	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
-	unsigned char *sides;
 
 	if (!mpi)
 		return BATON_ERR_NOMEM;
@@ -70,11 +81,11 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
 	mpi->terms_room = batoni_alloc(ROOM_OFFSET + 2 * sizeof(struct terms),
 	                               1);
-	sides = batoni_alloc(slots * BATONI_MPI_RAW_MAX + ROOM_OFFSET, 1);
-	if (sides)
-		mpi->sides = sides + ROOM_OFFSET;
+	mpi->bounces = map(slots, BATONI_MPI_RAW_MAX);
+	mpi->bounce_stack = batoni_alloc(slots, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
-	    !mpi->bodies || !mpi->sequences || !mpi->terms_room || !sides ||
+	    !mpi->bodies || !mpi->sequences || !mpi->terms_room ||
+	    !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
 		return BATON_ERR_NOMEM;
@@ -91,6 +102,7 @@ free_books(struct batoni_mpi *mpi)
 	batoni_free(mpi->requests);
 	batoni_free(mpi->entries);
 	batoni_free(mpi->positions);
+	batoni_free(mpi->bounce_stack);
 	batoni_free(mpi->bodies);
 	batoni_free(mpi->sequences);
 	batoni_free(mpi->terms_room);
@@ -101,8 +113,8 @@ free_books(struct batoni_mpi *mpi)
 void
 batoni_mpi_free(struct batoni_mpi *mpi)
 {
-	if (mpi->sides)
-		batoni_free(mpi->sides - ROOM_OFFSET);
+	if (mpi->bounces)
+		munmap(mpi->bounces, mpi->base.slots * BATONI_MPI_RAW_MAX);
 	free_books(mpi);
 }
 
@@ -452,7 +464,7 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 		batoni_mpi_free(mpi);
 		return;
 	}
-	lend(mpi->sides - ROOM_OFFSET);
+	/* The bounce buffers stay mapped. */
 	free_books(mpi);
 }
 

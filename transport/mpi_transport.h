@@ -15,6 +15,8 @@
 #ifndef BATONI_MPI_TRANSPORT_H
 #define BATONI_MPI_TRANSPORT_H
 
+#include <assert.h>
+
 #include <mpi.h>
 
 #include "list.h"
@@ -41,9 +43,11 @@
 #define BATONI_MPI_ALIKE_MAX 16
 
 /*
- * No receive at MPI is ever too short for what may arrive: one that is shorter than
- * BATONI_MPI_RAW_MAX goes through its slot's own room of that size, and costs a
- * copy.  MPI could cut the message off instead, but not safely:
+ * Every first part is received into a bounce buffer of BATONI_MPI_RAW_MAX bytes, and a
+ * short message is copied from there.  So nothing that Baton reads was ever in memory
+ * of the program, which may give one buffer to several receives; and no receive at MPI
+ * is too short for what may arrive.  MPI could truncate the message instead, but not
+ * safely:
  * - Open MPI 4.1 and 5.0 write past the end of the receive unless the message was
  *   sent eagerly;
  * - when one request ends in an error, Open MPI's MPI_Testsome frees every request
@@ -51,6 +55,9 @@
  *   of others, still under way, are then lost, with no index to tell of them;
  * - MPICH does not tell the length, and raises the error on the program's
  *   communicators, where it is fatal.
+ *
+ * Bounce buffers are mapped, a buffer for each slot, and taken last in, first out: the
+ * most that were in use at once have memory, and these stay in the cache.
  */
 
 /* What one MPI request is for. */
@@ -63,7 +70,8 @@ enum batoni_mpi_part {
 
 struct batoni_mpi_entry {
 	struct batoni_transfer *transfer;
-	enum batoni_mpi_part part;
+	uint32_t part;   /* enum batoni_mpi_part */
+	uint32_t bounce; /* FIRST, HEADER: its bounce buffer */
 };
 
 struct batoni_mpi_card; /* mpi_peers.c's */
@@ -96,11 +104,15 @@ struct batoni_mpi {
 	uint32_t cursor; /* of the round of tests: those below have not had theirs */
 	bool newest;     /* the last window was that of the newest */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
-	/* By slot (base.slots): where the request is (receives' first parts only), the body,
-	 * and BATONI_MPI_RAW_MAX bytes for a header or a short receive. */
+	/* By slot (base.slots): where the request is (receives' first parts only), and
+	 * the body. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
-	unsigned char *sides;
+	/* Bounce buffers; those that have been given back, free_bounces of them; how
+	 * many were ever taken. */
+	unsigned char *bounces;
+	uint32_t *bounce_stack;
+	uint32_t free_bounces, taken_bounces;
 	/* By peer: number of the next body. */
 	uint32_t *sequences;
 	int body_tag_base;
@@ -149,21 +161,38 @@ batoni_mpi_is_complete(const struct batoni_mpi *mpi, MPI_Request *request)
 }
 
 static inline unsigned char *
-batoni_mpi_side(const struct batoni_mpi *mpi,
-                const struct batoni_transfer *transfer)
+batoni_mpi_bounce(const struct batoni_mpi *mpi, uint32_t bounce)
 {
-	return mpi->sides + (size_t)transfer->slot * BATONI_MPI_RAW_MAX;
+	return mpi->bounces + (size_t)bounce * BATONI_MPI_RAW_MAX;
+}
+
+/* There is always one: a transfer has one at most. */
+static inline uint32_t
+batoni_mpi_bounce_take(struct batoni_mpi *mpi)
+{
+	if (__builtin_expect(mpi->free_bounces == 0, 0)) {
+		assert(mpi->taken_bounces < mpi->base.slots);
+		return mpi->taken_bounces++;
+	}
+	return mpi->bounce_stack[--mpi->free_bounces];
+}
+
+static inline void
+batoni_mpi_bounce_return(struct batoni_mpi *mpi, uint32_t bounce)
+{
+	mpi->bounce_stack[mpi->free_bounces++] = bounce;
 }
 
 /* Note requests[count], just started, as the transfer's. */
 static inline void
 batoni_mpi_track(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-                 enum batoni_mpi_part part)
+                 enum batoni_mpi_part part, uint32_t bounce)
 {
 	uint32_t i = mpi->count++;
 
 	mpi->entries[i].transfer = transfer;
 	mpi->entries[i].part = part;
+	mpi->entries[i].bounce = bounce;
 	mpi->positions[transfer->slot] = i;
 }
 
@@ -207,7 +236,7 @@ enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
 enum baton_status batoni_mpi_drain_reserve(void);
 
 /* mpi_open.c */
-/* Take the memory, but that of the peers.  Any thread.  OK, NOMEM. */
+/* Take all memory but that of the peers.  Any thread.  OK, NOMEM. */
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
                  struct batoni_mpi **mpi_p);
