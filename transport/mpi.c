@@ -20,6 +20,11 @@
  * been tested in this round or were appended after it began.  So whatever MPI has
  * finished is seen before two more rounds are over.
  *
+ * A round takes many passes, which are far apart where no thread waits.  So when
+ * no round was completed for a while, a pass makes a whole one (a sweep).  Thousands
+ * of requests that have left the cache take 10 to 20 ns each, so the longer a sweep
+ * took, the later is the next.
+ *
  * Invariants: requests[0..count-1] are active; a transfer whose first part is
  * not matched has exactly one; in_flight counts transfers, moving those of them
  * that are not receives waiting for their first part.
@@ -29,9 +34,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "mpi_transport.h"
 
 #define WINDOW 64u
+/* From a round to a sweep: SWEEP_SHARE times what the last sweep took, within these.
+ * The least is below the engine's tick, and above a round of a thread that waits. */
+#define PAUSE_MIN_NS 500000u
+#define PAUSE_MAX_NS 1500000u
+#define SWEEP_SHARE 40u
+#define SWEEP_MAX 16384u /* requests of one pass */
 
 static inline bool
 is_raw(const struct batoni_transfer *transfer)
@@ -310,17 +322,57 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 	return (size_t)count;
 }
 
-/* One of many windows: the newest requests, or the next of the round. */
+/* The next window of the round. */
 static size_t
-test_in_turn(struct batoni_mpi *mpi)
+test_next(struct batoni_mpi *mpi)
 {
-	mpi->newest = !mpi->newest;
-	if (mpi->newest)
-		return test_window(mpi, mpi->count - WINDOW, WINDOW);
+	if (mpi->count <= WINDOW) {
+		mpi->cursor = 0;
+		return test_window(mpi, 0, mpi->count);
+	}
 	if (mpi->cursor == 0 || mpi->cursor > mpi->count)
 		mpi->cursor = mpi->count;
 	mpi->cursor -= mpi->cursor < WINDOW ? mpi->cursor : WINDOW;
 	return test_window(mpi, mpi->cursor, WINDOW);
+}
+
+/* All windows, and the first once more: MPI makes progress within the tests, the
+ * first included.  It ends early, and is late still, when much has happened. */
+static size_t
+sweep(struct batoni_mpi *mpi, uint64_t now)
+{
+	uint32_t n = mpi->count < SWEEP_MAX ? mpi->count : SWEEP_MAX;
+	size_t events = 0;
+
+	for (n = n / WINDOW + 2; n > 0 && events < WINDOW; n--)
+		events += test_next(mpi);
+	if (n > 0)
+		return events;
+	mpi->round_ns = batoni_real_ns();
+	mpi->pause_ns = SWEEP_SHARE * (mpi->round_ns - now);
+	if (mpi->pause_ns < PAUSE_MIN_NS)
+		mpi->pause_ns = PAUSE_MIN_NS;
+	if (mpi->pause_ns > PAUSE_MAX_NS)
+		mpi->pause_ns = PAUSE_MAX_NS;
+	return events;
+}
+
+/* More than one window: the newest requests, or the next of the round, or all. */
+static size_t
+test_many(struct batoni_mpi *mpi)
+{
+	uint64_t now = batoni_real_ns();
+	size_t events;
+
+	if (now - mpi->round_ns >= mpi->pause_ns)
+		return sweep(mpi, now);
+	mpi->newest = !mpi->newest;
+	if (mpi->newest)
+		return test_window(mpi, mpi->count - WINDOW, WINDOW);
+	events = test_next(mpi);
+	if (mpi->cursor == 0)
+		mpi->round_ns = now;
+	return events;
 }
 
 static size_t
@@ -332,7 +384,7 @@ test(struct batoni_transport *transport)
 		return test_one(mpi);
 	if (mpi->count <= WINDOW)
 		return test_window(mpi, 0, mpi->count);
-	return test_in_turn(mpi);
+	return test_many(mpi);
 }
 
 /* Only a receive that nothing has matched can be taken back.  MPI_Wait does not

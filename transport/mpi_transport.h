@@ -103,6 +103,8 @@ struct batoni_mpi {
 	uint32_t count;
 	uint32_t cursor; /* of the round of tests: those below have not had theirs */
 	bool newest;     /* the last window was that of the newest */
+	uint64_t round_ns; /* when the last round was completed, */
+	uint64_t pause_ns; /* and how long after it the next sweep is due */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
 	/* By slot (base.slots): where the request is (receives' first parts only), and
 	 * the body. */

@@ -5,6 +5,8 @@
  * idle_cpu: the processor time of all threads but the measuring one, with a
  * communicator that has been used and has nothing pending.  pending_cpu: the
  * same with a receive pending and nobody waiting.  Both are shares of one core.
+ * many_pending_cpu: as pending_cpu, with so many receives on different tags (the
+ * column "bytes"); many_notice: as fd_latency, among as many.
  * window_cpu: as idle_cpu, with a window that has been put into.
  * signal_pending_cpu: the same with a wait for a signal that does not come and
  * nobody in it; signal_wait_cpu: while one has been in baton_wait for it for a while.
@@ -15,10 +17,12 @@
  * processes.
  */
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "baton_mpi.h"
 #include "bench.h"
 
 #define TAG 9
@@ -219,6 +223,147 @@ measure_fd(struct bench *b)
 	bench_meet_asleep(b);
 }
 
+/* ---- many receives pending, and nobody waits ---- */
+
+#define MANY_MAX 16384
+
+struct many {
+	struct baton_comm *comm;
+	struct baton_queue *queue;
+	uint64_t stamps[MANY_MAX];
+};
+
+static void
+post_one(struct many *many, int peer, int tag)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+
+	options.flags = BATON_OP_DETACHED;
+	options.queue = many->queue;
+	options.user_data = (uint64_t)tag;
+	bench_must(baton_recv(&many->stamps[tag], 8, BATON_UINT8, peer, tag,
+	                      many->comm, NULL, &options, NULL) == BATON_OK);
+}
+
+/* Messages on tags drawn at random; the descriptor tells of each. */
+static void
+notice_stamps(struct bench *b, struct many *many, int count,
+	      struct bench_samples *samples)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct baton_completion completion;
+	uint64_t now;
+
+	bench_must(epoll >= 0 &&
+	           epoll_ctl(epoll, EPOLL_CTL_ADD, baton_queue_fd(many->queue),
+	                     &event) == 0);
+	for (int i = 0; i < count; i++) {
+		do {
+			if (baton_queue_arm(many->queue) == BATON_OK)
+				bench_must(epoll_wait(epoll, &event, 1, -1) ==
+				           1);
+			now = bench_now();
+		} while (baton_queue_poll(many->queue, &completion, 1) == 0);
+		bench_must(completion.status == BATON_OK);
+		bench_add(samples,
+		          (double)(now - many->stamps[completion.user_data]) /
+		                  1e6);
+		post_one(many, b->peer, (int)completion.user_data);
+	}
+	close(epoll);
+}
+
+static void
+send_stamp_to_any(struct bench *b, struct many *many, int pending, uint32_t *state)
+{
+	baton_request request;
+	uint64_t stamp;
+
+	bench_sleep(next_gap(state));
+	stamp = bench_now();
+	bench_must(baton_send(&stamp, 8, BATON_UINT8, b->peer,
+	                      (int)((*state >> 8) % (uint32_t)pending), many->comm,
+	                      NULL, NULL, &request) == BATON_OK);
+	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
+}
+
+static double
+mean(const struct bench_samples *samples)
+{
+	double sum = 0;
+
+	for (int i = 0; i < samples->count; i++)
+		sum += samples->value[i];
+	return sum / samples->count;
+}
+
+static void
+measure_many_of(struct bench *b, int pending, uint64_t ns)
+{
+	static struct bench_samples samples;
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct bench_row row = {.bench = "many_pending_cpu",
+	                        .bytes = (size_t)pending, .unit = "core",
+	                        .kind = BENCH_VALUE_MAX,
+	                        .bar = pending > 4096 ? 0.05 : 0.02};
+	int count = b->quick ? 200 : 500;
+	struct many *many = bench_alloc(sizeof(*many));
+	uint32_t state = 1;
+	uint64_t start;
+	double cpu;
+
+	options.requests_max = MANY_MAX + 16;
+	samples.count = 0;
+	bench_must(baton_comm_create_mpi(b->raw, &options, &many->comm) ==
+	           BATON_OK);
+	bench_must(baton_queue_create(many->comm, MANY_MAX + 16,
+	                              &many->queue) == BATON_OK);
+	bench_meet_asleep(b);
+	if (b->rank == 0) {
+		for (int tag = 0; tag < pending; tag++)
+			post_one(many, b->peer, tag);
+		bench_sleep(200000000);
+		cpu = others_ns();
+		start = bench_now();
+		bench_sleep(ns);
+		row.value = bench_single(share_since(cpu, start), 1);
+		bench_report(b, &row);
+		bench_meet_asleep(b);
+		notice_stamps(b, many, count, &samples);
+		row.bench = "many_notice_mean";
+		row.unit = "ms";
+		row.bar = 1.5;
+		row.value = bench_single(mean(&samples), samples.count);
+		bench_report(b, &row);
+		row.bench = "many_notice_p99";
+		row.kind = BENCH_REPORT;
+		row.value = bench_single(bench_percentile(&samples, 0.99),
+		                         samples.count);
+		bench_report(b, &row);
+		bench_must(baton_comm_abort(many->comm) == BATON_OK);
+		baton_queue_destroy(many->queue);
+	} else {
+		bench_meet_asleep(b);
+		for (int i = 0; i < count; i++)
+			send_stamp_to_any(b, many, pending, &state);
+		baton_queue_destroy(many->queue);
+		bench_must(baton_comm_abort(many->comm) == BATON_OK);
+	}
+	bench_meet_asleep(b);
+	(void)baton_comm_destroy(many->comm);
+	free(many);
+}
+
+static void
+measure_many(struct bench *b, uint64_t ns)
+{
+	measure_many_of(b, 256, ns);
+	measure_many_of(b, 1024, ns);
+	measure_many_of(b, 4096, ns);
+	measure_many_of(b, MANY_MAX, ns);
+}
+
 /* ---- windows ------------------------------------------------------------ */
 
 /* Detached: the put that answers it is on the same stream. */
@@ -313,6 +458,8 @@ main(int argc, char **argv)
 		measure_idle(&b, ns);
 	if (bench_wants(&b, "pending_cpu"))
 		measure_pending(&b, ns);
+	if (bench_wants(&b, "many_pending"))
+		measure_many(&b, b.quick ? ns / 2 : ns);
 	if (bench_wants(&b, "fd_latency"))
 		measure_fd(&b);
 	if (bench_wants(&b, "window_cpu"))

@@ -559,6 +559,38 @@ START_TEST(what_is_finished_is_seen_within_two_rounds_however_many_are_added)
 }
 END_TEST
 
+START_TEST(a_pass_that_comes_late_tests_all)
+{
+	enum { N = 1000 };
+	static uint64_t in[N];
+	uint64_t out = 1;
+
+	for (int i = 0; i < N; i++)
+		post(&in[i], sizeof(in[i]), world.peer, i);
+	barrier();
+	for (int i = 0; i < N; i += 111) {
+		finish(sent(&out, sizeof(out), world.peer, i), BATON_OK,
+		       sizeof(out));
+		MPI_Sendrecv(NULL, 0, MPI_BYTE, world.peer, 0, NULL, 0,
+		             MPI_BYTE, world.peer, 0, world.side,
+		             MPI_STATUS_IGNORE);
+		/* As if no round had been completed for long. */
+		world.mpi->round_ns = 0;
+		world.transport->ops->test(world.transport);
+		ck_assert_uint_eq(world.ops[i].ends, 1);
+		ck_assert_int_eq(world.ops[i].status, BATON_OK);
+		world.used--; /* the send's */
+	}
+	for (uint32_t i = 0; i < N; i++) {
+		if (!world.ops[i].ends)
+			ck_assert_int_eq(take_back(&world.ops[i]),
+			                 BATON_ERR_CANCELED);
+	}
+	barrier();
+	close_world();
+}
+END_TEST
+
 START_TEST(a_rank_can_send_to_itself)
 {
 	for (size_t i = 0; i < SIZES; i++) {
@@ -1155,6 +1187,7 @@ run_all(void)
 		headers_may_be_received_in_any_order_of_tags,
 		hundreds_in_flight_all_end_once,
 		what_is_finished_is_seen_within_two_rounds_however_many_are_added,
+		a_pass_that_comes_late_tests_all,
 		a_rank_can_send_to_itself,
 		the_highest_tag_is_a_tag,
 		an_unmatched_receive_is_taken_back_and_gets_nothing,
