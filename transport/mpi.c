@@ -189,6 +189,20 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_OK;
 }
 
+/* A first part that MPI was asked to cancel is done, one way or the other. */
+static __attribute__((noinline)) enum baton_status
+asked_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           const void *bounce, int code, const MPI_Status *status)
+{
+	int canceled = 0;
+
+	if (code == MPI_SUCCESS)
+		MPI_Test_cancelled(status, &canceled);
+	if (canceled)
+		return BATON_ERR_CANCELED;
+	return first_done(mpi, transfer, bounce, code, status);
+}
+
 /* Anything but a first part.  PENDING: there is more of the body. */
 static __attribute__((noinline)) enum baton_status
 other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
@@ -214,15 +228,20 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
              const MPI_Status *mpi_status)
 {
 	struct batoni_transport *transport = &mpi->base;
+	const void *bounce = batoni_mpi_bounce(mpi, entry.bounce);
 	enum baton_status status;
 
-	if (__builtin_expect(entry.part == BATONI_MPI_FIRST, 1))
-		status = first_done(mpi, entry.transfer,
-		                    batoni_mpi_bounce(mpi, entry.bounce), code,
+	if (__builtin_expect(entry.part == BATONI_MPI_FIRST, 1)) {
+		status = first_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
-	else
+	} else if (entry.part == BATONI_MPI_ASKED) {
+		mpi->base.moving--;
+		status = asked_done(mpi, entry.transfer, bounce, code,
+		                    mpi_status);
+	} else {
 		status = other_done(mpi, entry.transfer, entry.part, code);
-	if (entry.part == BATONI_MPI_FIRST || entry.part == BATONI_MPI_HEADER)
+	}
+	if (entry.part >= BATONI_MPI_FIRST)
 		batoni_mpi_bounce_return(mpi, entry.bounce);
 	if (status == BATON_PENDING)
 		return;
@@ -387,33 +406,34 @@ test(struct batoni_transport *transport)
 	return test_many(mpi);
 }
 
-/* Only a receive that nothing has matched can be taken back.  MPI_Wait does not
- * wait: cancelling has decided, and a message that came first is here already,
- * since first parts are short. */
+/* Only a receive that nothing has matched can be taken back.  One that is matched ends
+ * by its message, which MPI may send only when the peer makes progress: this thread
+ * does not wait for it. */
 static enum baton_status
 take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	uint32_t i = mpi->positions[transfer->slot];
-	enum baton_status ended = BATON_ERR_CANCELED;
+	enum baton_status ended;
 	MPI_Status status;
-	int canceled = 0;
 	uint32_t bounce;
+	int done = 0;
 	int code;
 
 	if (i >= mpi->count || mpi->entries[i].transfer != transfer ||
 	    mpi->entries[i].part != BATONI_MPI_FIRST)
 		return BATON_ERR_BUSY;
-	bounce = mpi->entries[i].bounce;
 	MPI_Cancel(&mpi->requests[i]);
-	code = MPI_Wait(&mpi->requests[i], &status);
-	if (code == MPI_SUCCESS)
-		MPI_Test_cancelled(&status, &canceled);
+	code = MPI_Test(&mpi->requests[i], &done, &status);
+	if (code == MPI_SUCCESS && !done) {
+		mpi->entries[i].part = BATONI_MPI_ASKED;
+		mpi->base.moving++;
+		return BATON_ERR_BUSY;
+	}
+	bounce = mpi->entries[i].bounce;
 	batoni_mpi_untrack(mpi, i);
-	if (!canceled)
-		ended = first_done(mpi, transfer,
-		                   batoni_mpi_bounce(mpi, bounce), code,
-		                   &status);
+	ended = asked_done(mpi, transfer, batoni_mpi_bounce(mpi, bounce), code,
+	                   &status);
 	batoni_mpi_bounce_return(mpi, bounce);
 	if (ended == BATON_PENDING)
 		return BATON_ERR_BUSY;

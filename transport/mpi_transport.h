@@ -62,16 +62,18 @@
 
 /* What one MPI request is for. */
 enum batoni_mpi_part {
-	BATONI_MPI_SEND,   /* a raw message */
-	BATONI_MPI_FIRST,  /* a receive's first part: a raw message or a header */
-	BATONI_MPI_HEADER, /* of a send */
-	BATONI_MPI_PIECE   /* of a body, either way */
+	BATONI_MPI_SEND,  /* a raw message */
+	BATONI_MPI_PIECE, /* of a body, either way */
+	/* These have a bounce buffer. */
+	BATONI_MPI_FIRST, /* a receive's first part: a raw message or a header */
+	BATONI_MPI_ASKED, /* the same, and MPI was asked to cancel it */
+	BATONI_MPI_HEADER /* of a send */
 };
 
 struct batoni_mpi_entry {
 	struct batoni_transfer *transfer;
 	uint32_t part;   /* enum batoni_mpi_part */
-	uint32_t bounce; /* FIRST, HEADER: its bounce buffer */
+	uint32_t bounce; /* its bounce buffer, from BATONI_MPI_FIRST on */
 };
 
 struct batoni_mpi_card; /* mpi_peers.c's */
