@@ -41,17 +41,43 @@ if(NOT TARGET pipeline)
 	return()
 endif()
 # As small as still learns enough; one thread for each rank's products.
-set(small --hidden 128 --epochs 30 --progress plain)
+set(small --batch 128 --micro-batches 8 --hidden 128 --epochs 30
+	--progress plain)
 set(one_thread OPENBLAS_NUM_THREADS=1)
 baton_run_test(sample.pipeline.alone TARGET pipeline LABELS sample
 	ARGS ${small} ENV ${one_thread})
-foreach(ranks 2 3 4)
+foreach(ranks 2 4)
 	baton_mpi_test(sample.pipeline.${ranks} RANKS ${ranks} TARGET pipeline
 		LABELS sample ARGS ${small} ENV ${one_thread})
 endforeach()
 # Fewer micro-batches than stages, and a stage for each layer.
 baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample
 	ARGS ${small} --layers 4 --micro-batches 2 ENV ${one_thread})
+
+# With the picture of a step, over a pretended link so fast that its delays are short.
+# Nothing here depends on how long anything takes.
+if(BATON_HAVE_MPI)
+	set(timeline ${CMAKE_CURRENT_BINARY_DIR}/timeline.svg)
+	baton_mpi_test(sample.pipeline.3 RANKS 3 TARGET pipeline
+		LABELS sample ARGS ${small} --timeline ${timeline}
+		--link-name "a < b & c" --pretend-link 100000
+		ENV ${one_thread})
+	set_tests_properties(sample.pipeline.3 PROPERTIES
+		FIXTURES_SETUP timeline)
+	find_package(Python3 COMPONENTS Interpreter)
+	if(Python3_FOUND)
+		add_test(NAME sample.pipeline.timeline_is_xml COMMAND
+			Python3::Interpreter -c
+			"import sys, xml.dom.minidom as x; x.parse(sys.argv[1])"
+			${timeline})
+		set_tests_properties(sample.pipeline.timeline_is_xml PROPERTIES
+			LABELS sample FIXTURES_REQUIRED timeline)
+	endif()
+	baton_mpi_test(sample.pipeline.bad_timeline RANKS 2 TARGET pipeline
+		LABELS sample ARGS --epochs 1 --hidden 128 --no-verify
+		--timeline /nowhere/at/all.svg ENV ${one_thread}
+		EXPECT "cannot write /nowhere/at/all.svg")
+endif()
 
 # What is wrong with the input is said.
 baton_run_test(sample.pipeline.bad_batch TARGET pipeline LABELS sample

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One direction of traffic with one neighbour, in two manners.
+ * One direction of traffic with one neighbour, in two styles.
  *
- * Posted: link_post enqueues the transfer detached, so that the stream (and the
- * thread) goes on at once, and keeps its request; link_finish waits for it when
- * its data, or its buffer, is needed.  What is done between the two hides it.
+ * Posted: link_post enqueues the transfer detached, so that the stream and the
+ * thread go on at once, and keeps its request; link_finish waits for it when its
+ * data, or its buffer, is needed.  Whatever the stage computes between the two
+ * runs beside the transfer.
  *
  * Exchanged: link_exchange starts up to two transfers and waits.  Both are in
- * one group: on a stream, a send that waits for its peer would otherwise hold
- * up the receive behind it, and with neighbours that both send first neither
- * would get to its receive.
+ * one group: on a stream, a send that waits for its peer would otherwise block
+ * the receive behind it, and two neighbours that both send first would wait for
+ * each other for ever.
  *
- * Each wait of the host is noted, and for each transfer when it was armed and
- * when it completed: report.c compares them.
+ * For each transfer the times at which it was armed and completed are kept:
+ * timeline.c draws them.
+ *
+ * A pretended link (--pretend-link) delays messages that have arrived: it
+ * carries one at a time, at its rate, and a message counts as received when the
+ * link would have delivered it.  It shows what a slow network does where none
+ * can be had; no figure taken over it is a measurement of Baton.
  */
 #include "pipeline.h"
 
@@ -28,6 +34,16 @@ void link_init(struct link *link, int peer, enum tag tag, bool incoming,
 	link->transfers = allocate(messages, sizeof(*link->transfers));
 	link->posted = 0;
 	link->finished = 0;
+	link->pretend_ns = 0;
+	link->pretend_free_ns = 0;
+}
+
+void link_pretend(struct link *link, double mbit)
+{
+	double bits = 8.0 * (double)(link->count * sizeof(float));
+
+	if (link->incoming && mbit > 0.0)
+		link->pretend_ns = (uint64_t)(bits * 1000.0 / mbit);
 }
 
 void link_fini(struct link *link)
@@ -56,6 +72,25 @@ static void start(struct stage *stage, struct link *link, int slot,
 	link->posted++;
 }
 
+/* Wait until the pretended link has delivered what arrived at arrived_ns, and
+ * return when that was. */
+static uint64_t deliver(struct link *link, uint64_t arrived_ns)
+{
+	struct timespec until;
+
+	if (link->pretend_ns == 0)
+		return arrived_ns;
+	if (link->pretend_free_ns < arrived_ns)
+		link->pretend_free_ns = arrived_ns;
+	link->pretend_free_ns += link->pretend_ns;
+	until.tv_sec = (time_t)(link->pretend_free_ns / 1000000000u);
+	until.tv_nsec = (long)(link->pretend_free_ns % 1000000000u);
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) !=
+	       0)
+		;
+	return link->pretend_free_ns;
+}
+
 static void end(struct stage *stage, struct link *link, int slot)
 {
 	struct span *span = &link->transfers[link->finished++];
@@ -63,7 +98,7 @@ static void end(struct stage *stage, struct link *link, int slot)
 
 	finish(stage->comm, &link->requests[slot], &completion);
 	span->begin = completion.armed_ns;
-	span->end = completion.completed_ns;
+	span->end = deliver(link, completion.completed_ns);
 }
 
 void link_post(struct stage *stage, struct link *link, int slot, float *buffer)
@@ -74,14 +109,8 @@ void link_post(struct stage *stage, struct link *link, int slot, float *buffer)
 
 void link_finish(struct stage *stage, struct link *link, int slot)
 {
-	struct span *wait = &stage->waits[stage->waits_count];
-
-	if (link->requests[slot] == BATON_REQUEST_NULL)
-		return;
-	wait->begin = now_ns();
-	end(stage, link, slot);
-	wait->end = now_ns();
-	stage->waits_count++;
+	if (link->requests[slot] != BATON_REQUEST_NULL)
+		end(stage, link, slot);
 }
 
 void link_drain(struct stage *stage, struct link *link)
@@ -98,11 +127,8 @@ static bool moves(const struct move *move)
 
 void link_exchange(struct stage *stage, struct move one, struct move other)
 {
-	struct span *wait = &stage->waits[stage->waits_count];
-
 	if (!moves(&one) && !moves(&other))
 		return;
-	wait->begin = now_ns();
 	CHECK(stage->comm, baton_group_begin(stage->comm));
 	if (moves(&one))
 		start(stage, one.link, one.slot, one.buffer, 0);
@@ -113,8 +139,6 @@ void link_exchange(struct stage *stage, struct move one, struct move other)
 		end(stage, one.link, one.slot);
 	if (moves(&other))
 		end(stage, other.link, other.slot);
-	wait->end = now_ns();
-	stage->waits_count++;
 }
 
 void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,
@@ -129,4 +153,19 @@ void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,
 		CHECK(comm, baton_send(bytes, count, BATON_UINT8, peer,
 		                       (int)tag, comm, NULL, NULL, &request));
 	finish(comm, &request, NULL);
+}
+
+void meet(struct baton_comm *comm)
+{
+	int rank = baton_comm_rank(comm), ranks = baton_comm_size(comm);
+	char token = 0;
+
+	for (int peer = 1; rank == 0 && peer < ranks; peer++)
+		transfer(comm, peer, TAG_MEET, true, &token, 1);
+	for (int peer = 1; rank == 0 && peer < ranks; peer++)
+		transfer(comm, peer, TAG_MEET, false, &token, 1);
+	if (rank != 0) {
+		transfer(comm, 0, TAG_MEET, false, &token, 1);
+		transfer(comm, 0, TAG_MEET, true, &token, 1);
+	}
 }

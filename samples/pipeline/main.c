@@ -4,9 +4,10 @@
  *
  *   mpirun -np 2 pipeline            (pipeline --help lists the options)
  *
- * The ranks are the stages.  Each runs the schedules asked for, from the same
- * first weights; rank 0 then trains the whole model alone and compares all
- * weights, bit by bit.
+ * The ranks are the stages.  They train once under each schedule, from the same
+ * first weights; the schedules take turns, an epoch each, so that other load on
+ * the machine meets them alike.  Rank 0 then trains the whole model alone and
+ * compares all weights, bit by bit.
  */
 #include <string.h>
 
@@ -14,14 +15,6 @@
 
 #define ACCURACY_MIN 95.0
 #define TIMEOUT_S 600
-
-struct run {
-	const char *name;
-	schedule_fn *schedule;
-	double seconds;
-	struct score held_out;
-	float **weights; /* of all layers, on rank 0 */
-};
 
 /* ---- gathering ---------------------------------------------------------- */
 
@@ -85,33 +78,78 @@ static void weights_free(float **weights, int layers)
 
 /* ---- runs --------------------------------------------------------------- */
 
-static void train(struct stage *stage, schedule_fn *schedule, const char *name,
-                  struct score *held_out_p)
+static void train_epoch(struct run *run, struct progress *progress, int epoch)
 {
-	struct progress progress;
-
-	progress_init(&progress, stage->options, name);
-	for (int epoch = 0; epoch < stage->options->epochs; epoch++) {
-		stage_train(stage, schedule, epoch);
-		*held_out_p = stage_evaluate(stage);
-		score_share(stage, &stage->score);
-		score_share(stage, held_out_p);
-		if (stage->rank == 0)
-			progress_show(&progress, epoch, &stage->score,
-			              held_out_p);
-	}
+	stage_train(&run->stage, run->schedule, epoch);
+	run->held_out = stage_evaluate(&run->stage);
+	score_share(&run->stage, &run->stage.score);
+	score_share(&run->stage, &run->held_out);
+	if (run->stage.rank == 0)
+		progress_show(progress, run->name, epoch, &run->stage.score,
+		              &run->held_out);
 }
 
-static void run(struct run *run, struct baton_comm *comm,
-                const struct options *options, const struct data *data)
+static void step_time(struct run *run)
 {
-	struct stage stage;
+	size_t count = run->stage.steps_count;
+	double *values = allocate(count, sizeof(*values));
 
-	stage_init(&stage, comm, options, data);
-	train(&stage, run->schedule, run->name, &run->held_out);
-	run->seconds = report_stages(&stage, run->name);
-	run->weights = weights_gather(&stage);
-	stage_fini(&stage);
+	for (size_t i = 0; i < count; i++)
+		values[i] = span_ns(run->stage.steps[i]);
+	run->step_ns = median(values, count);
+	free(values);
+}
+
+/* Collective; what was measured is printed.  False: no picture was written. */
+static bool report(struct run *runs, int count, const struct baseline *baseline,
+                   const struct options *options)
+{
+	int ranks = runs[0].stage.ranks;
+	struct stage_times *times;
+	struct best best = { 0 };
+	bool good = true;
+
+	for (int i = 0; i < count; i++)
+		step_time(&runs[i]);
+	times = times_gather(baseline, runs, count);
+	if (times != NULL) {
+		best_init(&best, times, ranks, options);
+		report_times(runs, count, times, &best, options);
+	}
+	if (options->timeline != NULL)
+		good = timeline_write(runs, count, &best, options);
+	if (times != NULL) {
+		best_fini(&best, ranks);
+		printf("\n");
+	}
+	free(times);
+	return good;
+}
+
+static bool train(struct run *runs, int count, struct baton_comm *comm,
+                  const struct options *options, const struct data *data)
+{
+	struct progress progress;
+	struct baseline baseline;
+	bool good;
+
+	progress_init(&progress, options);
+	baseline_init(&baseline, comm, options, data);
+	for (int i = 0; i < count; i++)
+		stage_init(&runs[i].stage, comm, options, data,
+		           options->epochs);
+	for (int epoch = 0; epoch < options->epochs; epoch++) {
+		baseline_measure(&baseline);
+		for (int i = 0; i < count; i++)
+			train_epoch(&runs[i], &progress, epoch);
+	}
+	good = report(runs, count, &baseline, options);
+	for (int i = 0; i < count; i++) {
+		runs[i].weights = weights_gather(&runs[i].stage);
+		stage_fini(&runs[i].stage);
+	}
+	baseline_fini(&baseline);
+	return good;
 }
 
 /* ---- verdict, on rank 0 ------------------------------------------------- */
@@ -151,17 +189,18 @@ static bool same_weights(const struct run *run, const struct mlp *alone)
 static bool verify(const struct run *runs, int count,
                    const struct options *options, const struct data *data)
 {
-	struct stage alone;
-	struct score held_out;
+	struct run alone = { .name = "alone", .schedule = schedule_wait };
+	struct progress progress;
 	bool good = true;
 
-	stage_init(&alone, NULL, options, data);
-	train(&alone, schedule_wait, "alone", &held_out);
-	printf("  alone: %.2f s of training in one process\n\n",
-	       (double)alone.training_ns * 1e-9);
+	progress_init(&progress, options);
+	stage_init(&alone.stage, NULL, options, data, options->epochs);
+	for (int epoch = 0; epoch < options->epochs; epoch++)
+		train_epoch(&alone, &progress, epoch);
+	printf("\n");
 	for (int i = 0; i < count; i++)
-		good = same_weights(&runs[i], &alone.mlp) && good;
-	stage_fini(&alone);
+		good = same_weights(&runs[i], &alone.stage.mlp) && good;
+	stage_fini(&alone.stage);
 	return good;
 }
 
@@ -174,9 +213,6 @@ static bool judge(const struct run *runs, int count,
 		good = verify(runs, count, options, data);
 	for (int i = 0; i < count; i++)
 		good = accurate(&runs[i]) && good;
-	if (count == 2)
-		printf("overlap took %.2f x the time of wait\n",
-		       runs[0].seconds / runs[1].seconds);
 	printf("%s\n", good ? "passed" : "FAILED");
 	fflush(stdout);
 	return good;
@@ -217,6 +253,11 @@ static void introduce(struct baton_comm *comm, const struct options *options,
 	       "%s\n", data->training.count, data->held_out.count,
 	       options->layers, options->hidden, info.ranks,
 	       info.ranks == 1 ? "stage" : "stages");
+	if (options->link_name != NULL)
+		printf("between the stages: %s\n", options->link_name);
+	if (options->pretend_mbit > 0.0)
+		printf("PRETENDED: messages are delayed as a link of %.0f Mbit/s "
+		       "in each direction would\n", options->pretend_mbit);
 	printf("batches of %d in %d micro-batches; %.1f KiB a transfer\n\n",
 	       options->batch, options->micro_batches,
 	       (double)rows * options->hidden * (double)sizeof(float) / 1024.0);
@@ -227,7 +268,7 @@ static bool run_all(struct baton_comm *comm, const struct options *options,
                     const struct data *data)
 {
 	struct run runs[2] = { 0 };
-	bool good = true;
+	bool good;
 	int count = 0;
 
 	if (options->overlap)
@@ -236,10 +277,9 @@ static bool run_all(struct baton_comm *comm, const struct options *options,
 	if (options->wait)
 		runs[count++] = (struct run){ .name = "wait",
 			                      .schedule = schedule_wait };
-	for (int i = 0; i < count; i++)
-		run(&runs[i], comm, options, data);
+	good = train(runs, count, comm, options, data);
 	if (baton_comm_rank(comm) == 0)
-		good = judge(runs, count, options, data);
+		good = judge(runs, count, options, data) && good;
 	for (int i = 0; i < count; i++)
 		weights_free(runs[i].weights, options->layers);
 	return verdict_share(comm, good);

@@ -24,6 +24,9 @@ enum option_id {
 	OPTION_NO_VERIFY,
 	OPTION_DATA,
 	OPTION_PROGRESS,
+	OPTION_TIMELINE,
+	OPTION_LINK_NAME,
+	OPTION_PRETEND_LINK,
 	OPTION_HELP
 };
 
@@ -42,7 +45,7 @@ static const char help_text[] =
 	"                       (default %d)\n"
 	"  --schedule NAME      overlap: receives posted ahead, sends detached\n"
 	"                       wait: the host waits after each transfer\n"
-	"                       both: one after the other (default)\n"
+	"                       both: an epoch of each in turn (default)\n"
 	"  --seed N             of the weights and of the order of the images\n"
 	"                       (default %d)\n"
 	"  --no-verify          do not train again in one process to compare\n"
@@ -50,15 +53,19 @@ static const char help_text[] =
 	"  --data FILE          the images (default %s)\n"
 	"  --progress STYLE     line: one line, updated in place; plain: new lines,\n"
 	"                       few of them; auto: line on a terminal (default)\n"
+	"  --timeline FILE      draw one step of each schedule to FILE (SVG)\n"
+	"  --link-name TEXT     how the report names the network between the stages\n"
+	"  --pretend-link MBIT  delay received messages as a link of this many\n"
+	"                       Mbit/s in each direction would\n"
 	"  --help               this text\n"
 	"\n"
 	"Exit status: 0 when the accuracy on images that were not trained on is at\n"
 	"least 95 %% and the weights are those of one process, else 1.\n";
 
 static const struct options defaults = {
-	.epochs = 20,
-	.batch = 128,
-	.micro_batches = 8,
+	.epochs = 24,
+	.batch = 256,
+	.micro_batches = 16,
 	.hidden = 512,
 	.layers = 8,
 	.overlap = true,
@@ -157,6 +164,17 @@ static bool take(int option, const char *name, struct options *options,
 	case OPTION_DATA:
 		options->data = optarg;
 		return true;
+	case OPTION_TIMELINE:
+		options->timeline = optarg;
+		return true;
+	case OPTION_LINK_NAME:
+		options->link_name = optarg;
+		return true;
+	case OPTION_PRETEND_LINK:
+		if (!number(name, optarg, 1, 1000000, &value, talk))
+			return false;
+		options->pretend_mbit = (double)value;
+		return true;
 	case OPTION_VERIFY:
 	case OPTION_NO_VERIFY:
 		options->verify = option == OPTION_VERIFY;
@@ -187,6 +205,10 @@ enum options_result options_parse(int argc, char **argv, bool talk,
 		{ "no-verify", no_argument, NULL, OPTION_NO_VERIFY },
 		{ "data", required_argument, NULL, OPTION_DATA },
 		{ "progress", required_argument, NULL, OPTION_PROGRESS },
+		{ "timeline", required_argument, NULL, OPTION_TIMELINE },
+		{ "link-name", required_argument, NULL, OPTION_LINK_NAME },
+		{ "pretend-link", required_argument, NULL,
+		  OPTION_PRETEND_LINK },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ NULL, 0, NULL, 0 },
 	};

@@ -4,13 +4,15 @@
  *
  *   main.c      the run, from options to verdict
  *   options.c   the command line
- *   data.c      the images, and who needs which part of them
+ *   data.c      reads the images and gives each stage the part that it needs
  *   mlp.c       one stage's layers: forward, loss, backward, update (OpenBLAS)
- *   link.c      one direction of traffic with a neighbour: posts, waits, times
+ *   link.c      one direction of traffic with a neighbour: post, finish
  *   schedule.c  1F1B: the order of forwards, backwards and transfers
- *   report.c    what each stage spent its time on; the progress line
+ *   measure.c   computations alone, transfers alone, and the best possible step
+ *   report.c    the progress line and the tables
+ *   timeline.c  one step of each run, drawn as an SVG picture
  *
- * Read schedule.c first, then link.c: that is where Baton is used.
+ * Read schedule.c first, then link.c: those two use Baton.
  */
 #ifndef PIPELINE_H
 #define PIPELINE_H
@@ -29,8 +31,8 @@ enum tag {
 	TAG_HELD_OUT,   /* an evaluation's micro-batch */
 	TAG_SCORE,      /* an epoch's loss and accuracy, to rank 0 */
 	TAG_DATA,       /* sizes and labels, from rank 0 */
-	TAG_TIMES,      /* when each side was ready, between neighbours */
-	TAG_ACCOUNT,    /* where a stage's time went, to rank 0 */
+	TAG_MEET,       /* a barrier */
+	TAG_TIMES,      /* what a stage measured, to rank 0 */
 	TAG_VERDICT,    /* from rank 0 to all */
 	TAG_WEIGHTS     /* and one more for each layer */
 };
@@ -66,15 +68,18 @@ struct options {
 	bool verify;
 	uint64_t seed;
 	const char *data;
+	const char *timeline;  /* the picture's file; NULL: no picture */
+	const char *link_name; /* of the network, for the report; or NULL */
+	double pretend_mbit;   /* rate of the pretended link; 0: none */
 	enum progress_style progress;
 };
 
 enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_WRONG };
 
-/* Fill *options_p.  Only the rank that talks writes help and complaints. */
+/* Fill *options_p.  Only a rank with `talk` set prints help and errors. */
 enum options_result options_parse(int argc, char **argv, bool talk,
                                   struct options *options_p);
-/* Whether they fit this many stages and training images. */
+/* Whether the options fit the number of stages and of training images. */
 bool options_fit(const struct options *options, int ranks, int images,
                  bool talk);
 
@@ -94,10 +99,10 @@ struct data {
 	struct images held_out; /* every fifth image, never trained on */
 };
 
-/* Read the file; false, and a complaint, when it is not what it should be. */
+/* Read the file; on a malformed one print what is wrong and return false. */
 bool data_read(const char *path, struct data *data_p);
-/* Rank 0 has read the file, or not (NULL): tell all ranks the sizes, and the
- * last one the labels.  False on all ranks when there is no data. */
+/* Collective.  Rank 0 passes what it read, NULL if it could not: send the sizes
+ * to all ranks and the labels to the last.  False on all ranks without data. */
 bool data_share(struct baton_comm *comm, const struct data *read,
                 struct data *data_p);
 void data_free(struct data *data);
@@ -119,7 +124,7 @@ struct layer {
 };
 
 /* One stage: consecutive layers of the model, and the values of the
- * micro-batches that are under way in it. */
+ * micro-batches that are in flight in it. */
 struct mlp {
 	int first, count; /* its layers are first to first + count - 1 */
 	int total;        /* of the whole model */
@@ -180,10 +185,15 @@ struct span {
 	uint64_t begin, end;
 };
 
+static inline double span_ns(struct span span)
+{
+	return (double)(span.end - span.begin);
+}
+
 /* One direction of traffic with one neighbour.  Slots are used in turn, and
  * transfers are finished in the order in which they were posted. */
 struct link {
-	int peer; /* -1: nobody there, and all calls do nothing */
+	int peer; /* -1: no neighbour, and all calls do nothing */
 	enum tag tag;
 	bool incoming;
 	size_t count;            /* floats of a message */
@@ -191,6 +201,8 @@ struct link {
 	baton_request *requests; /* [slot], BATON_REQUEST_NULL when idle */
 	struct span *transfers;  /* [message]: armed to completed */
 	size_t posted, finished; /* messages */
+	uint64_t pretend_ns;     /* a message on the pretended link; 0: none */
+	uint64_t pretend_free_ns; /* when that link has carried the last one */
 };
 
 struct stage {
@@ -204,14 +216,27 @@ struct stage {
 	struct link gradient_in, gradient_out;
 	int *order; /* of the images of this epoch */
 	struct score score; /* of this epoch; the last stage's */
-	uint64_t compute_ns, training_ns;
-	struct span *waits; /* when the host waited for a transfer */
-	size_t waits_count;
+	struct span *steps; /* [step]: its first computation to its last */
+	struct span *computed; /* [step][computation] */
+	size_t steps_count;
 };
+
+/* The computations of a step: a forward and a backward for each micro-batch,
+ * and the update. */
+static inline size_t computations(const struct options *options)
+{
+	return 2 * (size_t)options->micro_batches + 1;
+}
+static inline struct span *computed(const struct stage *stage, size_t step)
+{
+	return stage->computed + step * computations(stage->options);
+}
 
 void link_init(struct link *link, int peer, enum tag tag, bool incoming,
                size_t count, int slots, size_t messages);
 void link_fini(struct link *link);
+/* From now on pretend that the link carries this many Mbit/s. */
+void link_pretend(struct link *link, double mbit);
 
 /* Enqueue the transfer of the slot's buffer, detached, and go on. */
 void link_post(struct stage *stage, struct link *link, int slot, float *buffer);
@@ -231,38 +256,106 @@ void link_exchange(struct stage *stage, struct move one, struct move other);
 /* One message outside of the schedule; waits for it. */
 void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,
               void *bytes, size_t count);
+/* A barrier. */
+void meet(struct baton_comm *comm);
 
 /* ---- schedule.c --------------------------------------------------------- */
 
-/* Trains one batch; `last` says that none follows. */
+/* Trains one batch; `last` says that none follows in this epoch. */
 typedef void schedule_fn(struct stage *stage, int batch, bool last);
 
 void schedule_overlap(struct stage *stage, int batch, bool last);
 void schedule_wait(struct stage *stage, int batch, bool last);
+/* Forwards that a stage runs before its first backward. */
+int ahead_overlap(int rank, int ranks);
+int ahead_wait(int rank, int ranks);
 
+/* The stage can train up to `epochs` epochs. */
 void stage_init(struct stage *stage, struct baton_comm *comm,
-                const struct options *options, const struct data *data);
+                const struct options *options, const struct data *data,
+                int epochs);
 void stage_fini(struct stage *stage);
 void stage_train(struct stage *stage, schedule_fn *schedule, int epoch);
+/* One step: the batch and its update, with its times noted. */
+void stage_step(struct stage *stage, schedule_fn *schedule, int batch,
+                bool last);
 /* The score on the held-out images, where this is the last stage. */
 struct score stage_evaluate(struct stage *stage);
+
+/* ---- measure.c ---------------------------------------------------------- */
+
+#define RUNS_MAX 2
+
+struct run {
+	const char *name;
+	schedule_fn *schedule;
+	struct stage stage;
+	struct score held_out;
+	double step_ns;  /* median; on rank 0 */
+	float **weights; /* of all layers, on rank 0 */
+};
+
+/* Steps that only compute and steps that only transfer, some before each epoch
+ * of the runs. */
+struct baseline {
+	struct stage computing; /* has no neighbours, and never waits */
+	struct stage moving;    /* never computes */
+	double *moving_ns;      /* [sample], this rank's */
+	size_t count;
+};
+
+void baseline_init(struct baseline *baseline, struct baton_comm *comm,
+                   const struct options *options, const struct data *data);
+void baseline_fini(struct baseline *baseline);
+void baseline_measure(struct baseline *baseline); /* collective */
+
+/* Medians of one stage.  Doubles only: it is sent as it is. */
+struct stage_times {
+	double first_layer, layers;
+	double forward_ns, backward_ns, update_ns; /* alone */
+	double alone_ns; /* all computations of a step */
+	double moving_ns; /* all transfers of a step, alone */
+	double computing_ns[RUNS_MAX]; /* all computations, in each run */
+};
+
+/* What the computations of a step take when transfers take no time. */
+struct best {
+	double computing_ns;
+	struct span window;      /* the step in the pipeline's steady state */
+	struct span **computed;  /* [stage][computation], in that step */
+};
+
+double median(double *values, size_t count); /* sorts them */
+/* Collective: times[ranks] on rank 0, NULL elsewhere. */
+struct stage_times *times_gather(const struct baseline *baseline,
+                                 const struct run *runs, int count);
+void best_init(struct best *best, const struct stage_times *times, int ranks,
+               const struct options *options);
+void best_fini(struct best *best, int ranks);
 
 /* ---- report.c ----------------------------------------------------------- */
 
 struct progress {
 	enum progress_style style;
-	const char *name; /* of the run */
 	int epochs;
-	int width; /* of the line that stands there */
+	int width; /* of the line on the terminal that the next one replaces */
 };
 
-void progress_init(struct progress *progress, const struct options *options,
-                   const char *name);
-void progress_show(struct progress *progress, int epoch,
+void progress_init(struct progress *progress, const struct options *options);
+void progress_show(struct progress *progress, const char *name, int epoch,
                    const struct score *training, const struct score *held_out);
 
-/* Collective: print, on rank 0, what each stage spent its time on.  Returns
- * there the time of the slowest stage in seconds. */
-double report_stages(struct stage *stage, const char *name);
+/* On rank 0: the tables of the computations, the transfers and the steps. */
+void report_times(const struct run *runs, int count,
+                  const struct stage_times *times, const struct best *best,
+                  const struct options *options);
+
+/* ---- timeline.c --------------------------------------------------------- */
+
+/* Collective: draw one step of each run to options->timeline and print its
+ * path.  `best` matters on rank 0 only.  False on all ranks when the file cannot
+ * be written. */
+bool timeline_write(const struct run *runs, int count, const struct best *best,
+                    const struct options *options);
 
 #endif

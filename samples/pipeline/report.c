@@ -1,48 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The progress line, and the account of each stage's time.
- *
- *   computing   inside forward, loss, backward and update
- *   waiting     blocked on a transfer, whatever the reason: also because the
- *               neighbour has not computed the data yet
- *   in flight   the sum over this stage's transfers of the time from when both
- *               sides were ready (the later of the two armed_ns) until Baton
- *               saw this side's end (completed_ns)
- *   hidden      the share of it during which this stage was not waiting, for
- *               this transfer or for any other
- *
- * To know when the other side was ready, neighbours swap their armed_ns at the
- * end.  That compares the clocks of two processes, so it is done only when both
- * run on one machine (by its boot id), where CLOCK_MONOTONIC is one clock.
+ * The progress line, and the tables: what each stage computes in a step, how
+ * long a step could take at best, and how long it took.  measure.c says how the
+ * figures come about.
  */
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "pipeline.h"
 
+/* Transfers that take less than this share of the computations leave a figure
+ * for "hidden" that is mostly noise. */
+#define WORTH_HIDING 0.1
+
 /* ---- progress ----------------------------------------------------------- */
 
-void progress_init(struct progress *progress, const struct options *options,
-                   const char *name)
+void progress_init(struct progress *progress, const struct options *options)
 {
 	struct winsize window;
 
 	progress->style = options->progress;
-	progress->name = name;
 	progress->epochs = options->epochs;
 	progress->width = 0;
 	if (progress->style != PROGRESS_AUTO)
 		return;
-	/* mpirun gives its processes terminals of no width, whatever its own
-	 * output is. */
+	/* mpirun may give its processes a terminal of width 0 although its own
+	 * output goes to a file. */
 	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
 		progress->style = PROGRESS_LINE;
 	else
 		progress->style = PROGRESS_PLAIN;
 }
 
-void progress_show(struct progress *progress, int epoch,
+void progress_show(struct progress *progress, const char *name, int epoch,
                    const struct score *training, const struct score *held_out)
 {
 	char text[160];
@@ -55,7 +45,7 @@ void progress_show(struct progress *progress, int epoch,
 		return;
 	width = snprintf(text, sizeof(text),
 	                 "%-8s epoch %d of %d: loss %.4f, accuracy %.1f %% "
-	                 "(held out %.1f %%)", progress->name, epoch + 1,
+	                 "(held out %.1f %%)", name, epoch + 1,
 	                 progress->epochs, training->loss / training->images,
 	                 100.0 * training->correct / training->images,
 	                 100.0 * held_out->correct / held_out->images);
@@ -65,183 +55,94 @@ void progress_show(struct progress *progress, int epoch,
 	fflush(stdout);
 }
 
-/* ---- the account -------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------- */
 
-/* Plain floats, so that it travels as they are. */
-struct account {
-	double compute_ns, waiting_ns, training_ns;
-	double transfers, transfer_ns, exposed_ns;
-	double comparable; /* 1: the neighbours' clocks are ours */
-	double first, count; /* layers */
-};
-
-static uint64_t machine_id(void)
+static void report_stages(const struct run *runs, int count,
+                          const struct stage_times *times)
 {
-	char id[64] = "";
-	uint64_t hash = 0;
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+	int ranks = runs[0].stage.ranks;
 
-	if (file == NULL || fgets(id, sizeof(id), file) == NULL)
-		id[0] = '\0';
-	if (file != NULL)
-		fclose(file);
-	for (const char *at = id; *at != '\0'; at++) {
-		hash += (unsigned char)*at;
-		hash = random_next(&hash);
+	printf("\nOne step is one batch: %d forwards, %d backwards and the "
+	       "update.\nMedians of %zu steps:\n\n",
+	       runs[0].stage.options->micro_batches,
+	       runs[0].stage.options->micro_batches,
+	       runs[0].stage.steps_count);
+	printf("  stage  layers   computing alone");
+	for (int i = 0; i < count; i++) {
+		char heading[32];
+
+		snprintf(heading, sizeof(heading), "in %s", runs[i].name);
+		printf("  %10s", heading);
 	}
-	return hash;
+	printf("\n");
+	for (int rank = 0; rank < ranks; rank++) {
+		int first = (int)times[rank].first_layer;
+		int last = first + (int)times[rank].layers - 1;
+		char layers[32];
+
+		snprintf(layers, sizeof(layers),
+		         last > first ? "%d-%d" : "%d", first, last);
+		printf("  %5d  %6s  %13.2f ms", rank, layers,
+		       times[rank].alone_ns * 1e-6);
+		for (int i = 0; i < count; i++)
+			printf("  %7.2f ms",
+			       times[rank].computing_ns[i] * 1e-6);
+		printf("\n");
+	}
 }
 
-/* How much of the span the host waited; waits are in order and disjoint. */
-static uint64_t waited_within(const struct stage *stage, struct span span)
+static void report_steps(const struct run *runs, int count,
+                         double computing_ns, double moving_ns)
 {
-	size_t low = 0, high = stage->waits_count;
-	uint64_t sum = 0;
+	double both_ns = computing_ns + moving_ns;
+	double best_ns = computing_ns, least_ns = moving_ns;
+	bool short_ones = moving_ns < WORTH_HIDING * computing_ns;
 
-	while (low < high) { /* the first wait that ends after the beginning */
-		size_t middle = low + (high - low) / 2;
+	if (moving_ns > computing_ns) {
+		best_ns = moving_ns;
+		least_ns = computing_ns;
+	}
+	printf("            one step   beside the best   transfers hidden\n");
+	for (int i = 0; i < count; i++) {
+		double hidden = 100.0 * (both_ns - runs[i].step_ns) / least_ns;
 
-		if (stage->waits[middle].end > span.begin)
-			high = middle;
+		printf("  %-7s %9.2f ms  %13.2f x", runs[i].name,
+		       runs[i].step_ns * 1e-6, runs[i].step_ns / best_ns);
+		if (short_ones)
+			printf("  %15s\n", "-");
 		else
-			low = middle + 1;
+			printf("  %13.0f %%\n", hidden < 0.0 ? 0.0 : hidden);
 	}
-	for (; low < stage->waits_count; low++) {
-		struct span wait = stage->waits[low];
-
-		if (wait.begin >= span.end)
-			break;
-		if (wait.begin < span.begin)
-			wait.begin = span.begin;
-		if (wait.end > span.end)
-			wait.end = span.end;
-		sum += wait.end - wait.begin;
-	}
-	return sum;
+	if (short_ones && moving_ns > 0.0)
+		printf("\nThe transfers are too short for overlap to matter: "
+		       "%.0f %% of the computations.\n",
+		       100.0 * moving_ns / computing_ns);
+	if (count == 2)
+		printf("\nA step takes %.2f x as long with overlap as without.\n",
+		       runs[0].step_ns / runs[1].step_ns);
 }
 
-/* Add a link's transfers; theirs[0] is the neighbour's machine, then come its
- * armed_ns. */
-static void account_link(struct account *account, const struct stage *stage,
-                         const struct link *link, const uint64_t *theirs)
+void report_times(const struct run *runs, int count,
+                  const struct stage_times *times, const struct best *best,
+                  const struct options *options)
 {
-	if (theirs[0] != machine_id())
-		account->comparable = 0.0;
-	for (size_t i = 0; i < link->finished; i++) {
-		struct span span = link->transfers[i];
+	int ranks = runs[0].stage.ranks;
+	double moving_ns = 0.0;
 
-		if (span.begin < theirs[1 + i])
-			span.begin = theirs[1 + i];
-		if (span.begin > span.end) /* a send that was buffered */
-			span.begin = span.end;
-		account->transfers += 1.0;
-		account->transfer_ns += (double)(span.end - span.begin);
-		account->exposed_ns += (double)waited_within(stage, span);
+	for (int rank = 0; ranks > 1 && rank < ranks; rank++) {
+		if (moving_ns < times[rank].moving_ns)
+			moving_ns = times[rank].moving_ns;
 	}
-}
-
-static uint64_t *armed_times(const struct link *link)
-{
-	uint64_t *times = allocate(link->finished + 1, sizeof(*times));
-
-	times[0] = machine_id();
-	for (size_t i = 0; i < link->finished; i++)
-		times[1 + i] = link->transfers[i].begin;
-	return times;
-}
-
-/* Swap with the neighbours.  All in one group: nobody waits for anybody's
- * order.  Links are named in the order that both sides have for each pair. */
-static void account_transfers(struct account *account, struct stage *stage)
-{
-	struct link *links[] = { &stage->activation_in, &stage->gradient_out,
-		                 &stage->activation_out, &stage->gradient_in };
-	uint64_t *mine[4], *theirs[4];
-	baton_request requests[8] = { BATON_REQUEST_NULL };
-	struct baton_comm *comm = stage->comm;
-
-	CHECK(comm, baton_group_begin(comm));
-	for (int i = 0; i < 4; i++) {
-		size_t count = links[i]->finished + 1;
-
-		mine[i] = armed_times(links[i]);
-		theirs[i] = allocate(count, sizeof(**theirs));
-		if (links[i]->peer < 0)
-			continue;
-		CHECK(comm, baton_send(mine[i], count, BATON_UINT64,
-		                       links[i]->peer, TAG_TIMES, comm,
-		                       stage->stream, NULL, &requests[2 * i]));
-		CHECK(comm, baton_recv(theirs[i], count, BATON_UINT64,
-		                       links[i]->peer, TAG_TIMES, comm,
-		                       stage->stream, NULL,
-		                       &requests[2 * i + 1]));
-	}
-	CHECK(comm, baton_group_end(comm));
-	for (int i = 0; i < 4; i++) {
-		if (links[i]->peer >= 0) {
-			finish(comm, &requests[2 * i], NULL);
-			finish(comm, &requests[2 * i + 1], NULL);
-			account_link(account, stage, links[i], theirs[i]);
-		}
-		free(mine[i]);
-		free(theirs[i]);
-	}
-}
-
-static void print(int rank, const struct account *account)
-{
-	int first = (int)account->first, count = (int)account->count;
-	char layers[32];
-
-	snprintf(layers, sizeof(layers), count > 1 ? "%d-%d" : "%d", first,
-	         first + count - 1);
-	printf("  %5d  %6s  %9.2f s  %7.2f s", rank, layers,
-	       account->compute_ns * 1e-9, account->waiting_ns * 1e-9);
-	if (account->transfers == 0.0)
-		printf("  %9s  %10s  %7s\n", "none", "-", "-");
-	else if (account->comparable == 0.0)
-		printf("  %9.0f  %10s  %7s\n", account->transfers,
-		       "two clocks", "-");
-	else if (account->transfer_ns == 0.0)
-		printf("  %9.0f  %8.3f s  %7s\n", account->transfers, 0.0, "-");
-	else
-		printf("  %9.0f  %8.3f s  %5.1f %%\n", account->transfers,
-		       account->transfer_ns * 1e-9,
-		       100.0 * (1.0 - account->exposed_ns /
-		                              account->transfer_ns));
-}
-
-double report_stages(struct stage *stage, const char *name)
-{
-	struct account mine = { 0 }, other;
-	double slowest_ns;
-
-	mine.compute_ns = (double)stage->compute_ns;
-	mine.training_ns = (double)stage->training_ns;
-	mine.first = stage->mlp.first;
-	mine.count = stage->mlp.count;
-	mine.comparable = 1.0;
-	for (size_t i = 0; i < stage->waits_count; i++)
-		mine.waiting_ns += (double)(stage->waits[i].end -
-		                            stage->waits[i].begin);
-	account_transfers(&mine, stage);
-	if (stage->rank != 0) {
-		transfer(stage->comm, 0, TAG_ACCOUNT, false, &mine,
-		         sizeof(mine));
-		return 0.0;
-	}
-	printf("\n  stage  layers    computing    waiting  transfers   "
-	       "in flight   hidden\n");
-	print(0, &mine);
-	slowest_ns = mine.training_ns;
-	for (int rank = 1; rank < stage->ranks; rank++) {
-		transfer(stage->comm, rank, TAG_ACCOUNT, true, &other,
-		         sizeof(other));
-		print(rank, &other);
-		if (other.training_ns > slowest_ns)
-			slowest_ns = other.training_ns;
-	}
-	printf("  %s: %.2f s of training\n\n", name, slowest_ns * 1e-9);
+	report_stages(runs, count, times);
+	printf("\n  all computations, transfers taking no time %9.2f ms\n",
+	       best->computing_ns * 1e-6);
+	if (moving_ns > 0.0)
+		printf("  all transfers, nothing being computed      %9.2f ms"
+		       "%s\n", moving_ns * 1e-6,
+		       options->pretend_mbit > 0.0 ? " (pretended)" : "");
+	printf("  the best possible step, the longer of them %9.2f ms\n\n",
+	       (moving_ns > best->computing_ns ? moving_ns
+	                                       : best->computing_ns) * 1e-6);
+	report_steps(runs, count, best->computing_ns, moving_ns);
 	fflush(stdout);
-	return slowest_ns * 1e-9;
 }

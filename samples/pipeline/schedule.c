@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The schedules: in what order a stage computes, and when it talks to its
- * neighbours.  Both are 1F1B: some forwards to fill the pipeline, then one
+ * The schedules: in what order a stage computes, and when it exchanges data with
+ * its neighbours.  Both are 1F1B: some forwards to fill the pipeline, then one
  * forward and one backward in turn, then the backwards that are left.
  *
- * schedule_wait is the plain one.  Stage r of P starts P-1-r forwards ahead,
- * and after each computation it exchanges what was computed and what is needed
- * next, and waits for both.
+ * schedule_wait is the plain one.  Stage r of P starts P-1-r forwards ahead.
+ * After each computation it sends the result, receives what it needs next, and
+ * waits for both.
  *
- * schedule_overlap never waits for what it does not need yet.  The receives of
- * a micro-batch are posted as soon as their buffers are free, which is a batch
- * ahead; sends are detached.  And it starts twice as many forwards ahead: with
- * P-1-r of them a stage needs each message the moment it is sent, and no
- * transfer can hide, however it is done.  The price is memory for the values of
- * more micro-batches.
+ * schedule_overlap waits for a message only when it needs its data.  It posts the
+ * receives of a micro-batch as soon as their buffers are free, one batch ahead,
+ * and its sends are detached.  It starts three times as many forwards ahead: with
+ * P-1-r of them a stage needs each message at the moment at which it is sent, and
+ * no transfer could hide; with 3(P-1-r) a transfer has as long as one forward and
+ * one backward take.  The price is memory for the values of more micro-batches.
  *
- * Either way backwards run in the order of the micro-batches, so the gradients
- * are summed in the same order and the weights come out the same.
+ * Under both schedules backwards run in the order of the micro-batches, so the
+ * gradients are summed in the same order and the weights come out the same.
  */
 #include <string.h>
 
@@ -53,27 +53,40 @@ static void loss(struct stage *stage, int begin, int slot)
 
 static void forward(struct stage *stage, int batch, int slot)
 {
-	uint64_t start_ns = now_ns();
+	struct span *span = &computed(stage, stage->steps_count)[slot];
 	int begin = batch * stage->options->batch + slot * stage->mlp.rows;
 
+	span->begin = now_ns();
 	if (mlp_is_first(&stage->mlp))
 		load(stage, &stage->data->training, stage->order, begin,
 		     stage->mlp.rows, slot);
 	mlp_forward(&stage->mlp, slot);
 	if (mlp_is_last(&stage->mlp))
 		loss(stage, begin, slot);
-	stage->compute_ns += now_ns() - start_ns;
+	span->end = now_ns();
 }
 
 static void backward(struct stage *stage, int slot)
 {
-	uint64_t start_ns = now_ns();
+	struct span *span = &computed(stage, stage->steps_count)
+		[stage->options->micro_batches + slot];
 
+	span->begin = now_ns();
 	mlp_backward(&stage->mlp, slot);
-	stage->compute_ns += now_ns() - start_ns;
+	span->end = now_ns();
 }
 
 /* ---- the schedules ------------------------------------------------------ */
+
+int ahead_overlap(int rank, int ranks)
+{
+	return 3 * (ranks - 1 - rank);
+}
+
+int ahead_wait(int rank, int ranks)
+{
+	return ranks - 1 - rank;
+}
 
 static void post_receives(struct stage *stage, int slot)
 {
@@ -104,9 +117,9 @@ static void overlap_backward(struct stage *stage, int slot)
 void schedule_overlap(struct stage *stage, int batch, bool last)
 {
 	int count = stage->options->micro_batches;
-	int ahead = 2 * (stage->ranks - 1 - stage->rank);
+	int ahead = ahead_overlap(stage->rank, stage->ranks);
 
-	if (stage->activation_in.posted + stage->gradient_in.posted == 0) {
+	if (batch == 0) {
 		for (int slot = 0; slot < count; slot++)
 			post_receives(stage, slot);
 	}
@@ -150,7 +163,7 @@ void schedule_wait(struct stage *stage, int batch, bool last)
 {
 	const struct move none = { NULL, 0, NULL };
 	int count = stage->options->micro_batches;
-	int ahead = stage->ranks - 1 - stage->rank;
+	int ahead = ahead_wait(stage->rank, stage->ranks);
 
 	(void)last; /* nothing is posted for the next batch */
 	link_exchange(stage, activation(stage, true, 0), none);
@@ -170,16 +183,17 @@ void schedule_wait(struct stage *stage, int batch, bool last)
 
 /* ---- the stage ---------------------------------------------------------- */
 
-static void links_init(struct stage *stage)
+static void links_init(struct stage *stage, int epochs)
 {
 	const struct layer *layers = stage->mlp.layers;
 	int count = stage->options->micro_batches;
+	double mbit = stage->options->pretend_mbit;
 	int batches = stage->data->training.count / stage->options->batch;
 	size_t rows = (size_t)stage->mlp.rows;
 	size_t below = rows * (size_t)layers[0].inputs;
 	size_t above = rows * (size_t)layers[stage->mlp.count - 1].outputs;
-	size_t messages = (size_t)stage->options->epochs * (size_t)batches *
-	                  (size_t)count;
+	size_t steps = (size_t)epochs * (size_t)batches;
+	size_t messages = steps * (size_t)count;
 	int previous = stage->rank - 1; /* -1 before the first, as links want */
 	int next = stage->rank + 1 < stage->ranks ? stage->rank + 1 : -1;
 
@@ -191,19 +205,24 @@ static void links_init(struct stage *stage)
 	          count, messages);
 	link_init(&stage->gradient_in, next, TAG_GRADIENT, true, above, count,
 	          messages);
-	stage->waits = allocate(4 * messages + 1, sizeof(*stage->waits));
+	link_pretend(&stage->activation_in, mbit);
+	link_pretend(&stage->gradient_in, mbit);
+	stage->steps = allocate(steps, sizeof(*stage->steps));
+	stage->computed = allocate(steps * computations(stage->options),
+	                           sizeof(*stage->computed));
 }
 
-/* A pass of progress between two layers costs a microsecond, and a transfer
- * goes on now instead of when Baton's own thread next looks, which is once in
- * a millisecond while the program computes. */
+/* A progress pass between two layers costs about a microsecond.  Without it a
+ * transfer that needs the host goes on only at the next tick of Baton's own
+ * thread, which ticks once in a millisecond while the program computes. */
 static void nudge(void *comm)
 {
 	baton_progress(comm);
 }
 
 void stage_init(struct stage *stage, struct baton_comm *comm,
-                const struct options *options, const struct data *data)
+                const struct options *options, const struct data *data,
+                int epochs)
 {
 	int first, next;
 
@@ -220,7 +239,7 @@ void stage_init(struct stage *stage, struct baton_comm *comm,
 		stage->mlp.between = nudge;
 		stage->mlp.between_argument = comm;
 	}
-	links_init(stage);
+	links_init(stage, epochs);
 	stage->order = allocate((size_t)data->training.count, sizeof(int));
 	if (comm != NULL)
 		CHECK(comm, baton_stream_create(comm, &stage->stream));
@@ -237,32 +256,38 @@ void stage_fini(struct stage *stage)
 	link_fini(&stage->gradient_out);
 	mlp_fini(&stage->mlp);
 	free(stage->order);
-	free(stage->waits);
+	free(stage->steps);
+	free(stage->computed);
+}
+
+void stage_step(struct stage *stage, schedule_fn *schedule, int batch,
+                bool last)
+{
+	struct span *step = &stage->steps[stage->steps_count];
+	struct span *update = &computed(stage, stage->steps_count)
+		[2 * stage->options->micro_batches];
+
+	step->begin = now_ns();
+	schedule(stage, batch, last);
+	update->begin = now_ns();
+	mlp_update(&stage->mlp);
+	update->end = now_ns();
+	step->end = update->end;
+	stage->steps_count++;
 }
 
 void stage_train(struct stage *stage, schedule_fn *schedule, int epoch)
 {
 	const struct options *options = stage->options;
-	int batches = stage->data->training.count / options->batch;
-	uint64_t start_ns = now_ns(), update_ns;
+	int images = stage->data->training.count;
+	int batches = images / options->batch;
 
 	memset(&stage->score, 0, sizeof(stage->score));
-	data_shuffle(stage->order, stage->data->training.count, options->seed,
-	             epoch);
-	for (int batch = 0; batch < batches; batch++) {
-		bool last = epoch + 1 == options->epochs &&
-		            batch + 1 == batches;
-
-		schedule(stage, batch, last);
-		update_ns = now_ns();
-		mlp_update(&stage->mlp);
-		stage->compute_ns += now_ns() - update_ns;
-	}
-	if (epoch + 1 == options->epochs) {
-		link_drain(stage, &stage->activation_out);
-		link_drain(stage, &stage->gradient_out);
-	}
-	stage->training_ns += now_ns() - start_ns;
+	data_shuffle(stage->order, images, options->seed, epoch);
+	for (int batch = 0; batch < batches; batch++)
+		stage_step(stage, schedule, batch, batch + 1 == batches);
+	link_drain(stage, &stage->activation_out);
+	link_drain(stage, &stage->gradient_out);
 }
 
 struct score stage_evaluate(struct stage *stage)
