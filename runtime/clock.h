@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time: what deadlines of operations and time stamps are counted in. */
+/* The clocks: one for the deadlines and time stamps of operations, which tests may
+ * replace, and one for the waits of the host. */
 #ifndef BATONI_CLOCK_H
 #define BATONI_CLOCK_H
 
 #include <stdint.h>
 
-/* CLOCK_MONOTONIC, or what a test has put in its place. */
+/* CLOCK_MONOTONIC, or the clock that a test has set (testing.h). */
 uint64_t batoni_now_ns(void);
-/* CLOCK_MONOTONIC, always: for how long a host waits. */
+/* Always CLOCK_MONOTONIC: limits how long a host waits. */
 uint64_t batoni_real_ns(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An intrusive doubly linked ring.  A node that is in no list points at itself,
- * so that removing it twice is harmless and membership can be asked. */
+/* An intrusive, circular, doubly linked list.  A node that is in no list points at
+ * itself: removing it again does nothing, and batoni_list_empty tells whether a
+ * node is in a list. */
 #ifndef BATONI_LIST_H
 #define BATONI_LIST_H
 

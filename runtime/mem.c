@@ -2,11 +2,11 @@
 /*
  * Heap memory.
  *
- * Tables are as long as what can be, rooms for messages too, and most of it is
- * never used.  So blocks come from calloc, which has the pages of a large one from
- * the kernel, zero as they are: they cost nothing until they are touched.  calloc
- * does not align enough; the block begins at the first line that leaves room before
- * it for the pointer that free wants.
+ * Tables and message buffers are sized for the worst case, and most of them are
+ * never used.  Blocks therefore come from calloc: a large one consists of zero
+ * pages that the kernel supplies when they are first touched.  calloc does not
+ * align to a cache line, so a block begins at the first line that leaves space
+ * before it for the pointer that free needs.
  */
 #include "mem.h"
 
@@ -24,9 +24,9 @@ static _Atomic unsigned long fail_at; /* compared with calls; 0: never */
 static _Atomic long blocks;
 
 static_assert(alignof(max_align_t) >= sizeof(void *),
-              "the least that is before a block takes a pointer");
+              "the space before a block holds a pointer");
 
-/* Where the block's whole is written. */
+/* Where the pointer from calloc is stored. */
 static void **
 whole_of(void *pointer)
 {

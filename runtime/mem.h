@@ -6,16 +6,16 @@
 
 #include <stddef.h>
 
-/* Zeroed, aligned to 64 bytes; NULL when there is none (or when told to fail).
- * count times size may not overflow: it gives NULL.  A large block takes memory as
- * it is touched. */
+/* Zeroed, aligned to 64 bytes.  NULL when memory is out, when count times size
+ * overflows, or when a test makes the call fail.  The pages of a large block take
+ * memory when they are first touched. */
 void *batoni_alloc(size_t count, size_t size);
 void batoni_free(void *pointer);
 
-/* For tests: let the n-th allocation from now fail (1 is the next), once.  0:
- * none.  Returns how many allocations happened since the last call. */
+/* For tests: make the n-th allocation from now (1 is the next) fail, once; 0 makes
+ * none fail.  Returns the number of allocations since the last call. */
 unsigned long batoni_mem_fail_at(unsigned long n);
-/* For tests: blocks that are allocated now. */
+/* For tests: the number of live blocks. */
 long batoni_mem_blocks(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An asynchronous device without hardware: what the engine must live with when
- * streams run by themselves.  It keeps to device.h as strictly as a device may.
+ * An asynchronous device without hardware: its streams run by themselves, as a
+ * GPU's do.  It uses every freedom that device.h leaves to a device.
  *
  *   - One thread of its own runs all streams.  Triggers (`reached`) are called
  *     one at a time on a second thread, late; a stream stays at its trigger
@@ -9,8 +9,8 @@
  *   - Launched functions run on a thread of their stream, so that they may
  *     block; or, where the test asks for it, on the thread of the triggers, as
  *     CUDA's host functions do, so that one that blocks blocks them all.
- *   - A stream can be held: it then begins nothing but what it is stepped for.
- *   - Whoever breaks the contract is counted: see fake_device_violations.
+ *   - A stream can be held: it then begins an item only when it is stepped.
+ *   - It counts violations of the contract: see fake_device_violations.
  *
  * Streams, the default one included, are shared by all opens of the device.
  * They live until the last close.  Any thread may call any of these.
@@ -22,13 +22,13 @@
 
 extern const struct batoni_device_ops batoni_fake_device_ops;
 
-/* Let the stream begin nothing more (what it is at goes on). */
+/* Let the stream begin nothing more; the item that it executes continues. */
 void fake_device_hold(baton_stream stream);
 /* Let a held stream begin n more pieces of work (items, copies, parts of
  * kernels; marks are free), then wait until it can go no further: nothing left,
  * nothing more allowed, or waiting for a word, a launched function or a peer.
- * Triggers that it came to have returned by then.  What a stream that has run
- * empty was still allowed lapses.  0 only waits, also for a stream not held. */
+ * The triggers that it reached have returned by then.  Steps that a stream did not
+ * use because it ran empty are lost.  0 only waits, also for a stream not held. */
 void fake_device_step(baton_stream stream, unsigned n);
 /* Let a held stream run by itself again. */
 void fake_device_run(baton_stream stream);
@@ -59,31 +59,31 @@ enum fake_device_call {
 void fake_device_fail_at(enum fake_device_call call, unsigned n,
                          enum baton_status status);
 
-/* How often the contract was broken since the process began; each time says how
- * on standard error.  Counted: a call into the device from a trigger or a
- * launched function; a word that is not the device's, or grows backwards, or is
- * freed while a stream waits for it; a stream that is none; a close with items
- * in streams; whatever fakes on top of this one add. */
+/* Violations of the contract since the process began; each is also described on
+ * standard error.  Counted: a call into the device from a trigger or a launched
+ * function; a word that is not the device's, that decreases, or that is freed
+ * while a stream waits for it; an invalid stream; a close with items in streams;
+ * and what fakes on top of this one report by fake_device_violation. */
 int fake_device_violations(void);
 void fake_device_violation(const char *text);
 
-/* Marks that were made and not yet seen done, by all opens. */
+/* Marks of all opens that have not been reported as done yet. */
 unsigned fake_device_marks(void);
 
 /*
  * For transports whose transfers live on streams.  A kernel has a part on each of
  * n streams.  When a stream gets to its part, the device's thread calls
  * poll(kernel, part), with no lock held, until that returns true and the stream
- * goes on; it asks again whenever something happens on the device.  What poll
- * changes that other parts or kernels look at must be followed by
- * fake_device_kick.  The kernel is its owner's to free, in poll, when the last
- * part is over: the device does not touch it after a poll that returned true.
+ * continues; it polls again after every event on the device.  When poll changes
+ * something that other parts or kernels read, it must call fake_device_kick.  The
+ * owner frees the kernel, in the poll that ends its last part: the device does not
+ * touch a part's kernel after its poll has returned true.
  */
 struct fake_kernel {
 	bool (*poll)(struct fake_kernel *kernel, size_t part);
 };
 
-/* All parts or none.  OK, NOMEM, CUDA (a stream that is none). */
+/* Enqueue all parts, or none.  OK, NOMEM, CUDA (an invalid stream). */
 enum baton_status fake_device_launch(struct fake_kernel *kernel,
                                      const baton_stream *streams, size_t n);
 void fake_device_kick(void);

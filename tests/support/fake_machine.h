@@ -4,13 +4,12 @@
  * run them.  All opens of the device share it; the first open starts it and the
  * last close stops it.
  *
- * Everything is guarded by fake_lock, which is never held while something of
- * somebody else's runs (a trigger, a launched function, a poll) or bytes are
- * copied.  Only the machine's runner begins and ends entries; the threads that
- * call triggers and functions move an entry from CALLING to CALLED and no
- * further.  `generation` counts what happened: the runner sleeps only when a
- * whole look at all streams has moved nothing and nothing has happened since
- * that look began.
+ * Everything is guarded by fake_lock, which is never held while foreign code
+ * runs (a trigger, a launched function, a poll) or bytes are copied.  Only the
+ * machine's runner begins and ends entries; the threads that call triggers and
+ * functions move an entry from CALLING to CALLED and no further.  `generation`
+ * counts events: the runner sleeps only when a scan of all streams has advanced
+ * nothing and no event has happened since the scan began.
  */
 #ifndef FAKE_MACHINE_H
 #define FAKE_MACHINE_H
@@ -36,8 +35,8 @@ struct fake_mark {
 	bool orphan; /* its device has closed: its entry frees it */
 };
 
-/* What is in a stream.  Of an item all is noted here that is needed after its
- * trigger: from then on it may be somebody else's. */
+/* An entry of a stream.  It copies everything of an item that is needed after
+ * the trigger, because the engine may reuse the item from then on. */
 struct fake_entry {
 	struct fake_entry *next;   /* of its stream */
 	struct fake_entry *called; /* of the calls that are due */
@@ -80,7 +79,7 @@ struct fake_machine {
 	pthread_t runner, caller;
 	bool stop;
 	uint64_t generation;
-	uint64_t still; /* the generation that a look has found nothing to do in */
+	uint64_t still; /* the last generation in which a scan found no work */
 	unsigned calling; /* triggers that are due or running */
 	struct batoni_list_node streams;
 	struct batoni_list_node words; /* blocks that are allocated */
@@ -98,14 +97,14 @@ extern struct fake_machine fake_machine;
 extern pthread_mutex_t fake_lock;
 extern pthread_cond_t fake_changed; /* something happened, or may have */
 
-/* Take the lock, on behalf of a call of the contract; and give it back. */
+/* Lock and unlock, for a call of the device contract. */
 void fake_enter(const char *call);
 void fake_leave(void);
 
-/* To be called after every change that a stream or a waiter may look for. */
+/* Call this after every change that a stream or a waiter may wait for. */
 void fake_happened_locked(void);
 
-/* How the call is to fail, or OK. */
+/* The status with which the call must fail, or OK. */
 enum baton_status fake_fault_locked(enum fake_device_call call);
 
 /* NULL for a handle that is no live stream; must_find counts that. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stream-issued transport without hardware, on the fake device: what the
- * engine must live with when transfers sit on streams, as NCCL's do.
+ * A stream-issued transport without hardware, on the fake device: its transfers
+ * occupy streams, as NCCL's do.
  *
- *   - A transfer occupies its stream until the matching one is on its peer's;
- *     then the bytes move and both streams go on.  A group starts when all of
- *     its streams have got to it, and they go on when all of it is done.
- *     Detached ones sit on streams of the transport's own, one for each peer and
- *     direction, and start when the callers' streams have got there.
+ *   - A transfer occupies its stream until the matching one has reached the head of
+ *     its peer's; then the bytes move and both streams continue.  A group starts
+ *     when all of its streams have reached it, and they continue when all of it is
+ *     done.  Detached transfers run on internal streams, one for each peer and
+ *     direction, and start when the callers' streams have reached them.
  *   - Transfers match in the order of the calls, for each (source, destination),
  *     and never overtake.  Directions and peers do not wait for each other.
  *   - No tags, no short or longer messages (lengths that differ count as a

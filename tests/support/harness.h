@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a conformance case is written in.
+ * The types, checks and helpers of conformance cases.
  *
- * A case is one function, run by every rank of a communicator at once: ranks
- * are threads of this process (local, the fakes) or processes (MPI).  The
- * runner gives each case a communicator of its own and takes it down
- * afterwards.
+ * A case is one function, which every rank of a communicator runs at the same
+ * time: ranks are threads of this process (local, the fakes) or processes (MPI).
+ * The runner creates a communicator for each case and destroys it afterwards.
  *
- * Checks never leave the function: a rank that went away early would leave the
- * others in a sync.  A check that fails prints its line, rank and values, and
- * from then on this case waits impatiently, so that a lost message costs a
- * moment and not the run.
+ * A failed check does not return from the case: a rank that left early would block
+ * the others in a sync.  It prints its line, rank and values; from then on this
+ * case's waits have short limits, so that a lost message does not stall the run.
  *
- * "Not before" is proved by cause, not by time: what a peer does after a sync
- * cannot have been seen before it.
+ * Prove "not before" by cause, not by time: what a peer does after a sync cannot
+ * have been seen before it.
  */
 #ifndef CONFORM_HARNESS_H
 #define CONFORM_HARNESS_H
@@ -81,12 +79,12 @@ struct conform_backend {
 	int (*agree)(struct conform *c, int value);
 };
 
-/* A door in a stream: a launched function that waits until it is opened. */
+/* A gate in a stream: a launched function that waits until the gate is opened. */
 struct conform_gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool open;
-	int inside; /* functions that have come to the door */
+	int inside; /* functions that have reached the gate */
 };
 
 struct conform_block;
@@ -185,7 +183,7 @@ bool conform_finish(struct conform *c, enum baton_status want,
 void conform_finish_all(struct conform *c, baton_request *requests, size_t n);
 #define FINISH_ALL(c, requests, n) conform_finish_all(AT(c), requests, n)
 
-/* How long a wait for something that must come is let run. */
+/* The time limit of a wait for something that must come. */
 int64_t conform_patience(struct conform *c);
 
 /* For loops that poll: for (int64_t t = conform_begin(); ...;) ends when the
@@ -213,13 +211,13 @@ struct baton_comm *conform_comm(struct conform *c,
  * that are still closed at the end of the case. */
 void conform_gate_launch(struct conform *c, int gate, baton_stream stream);
 void conform_gate_open(struct conform *c, int gate);
-/* Wait until a stream stands at the gate. */
+/* Wait until a stream has reached the gate. */
 void conform_gate_reached(struct conform *c, int gate);
 
 /* ---- time --------------------------------------------------------------- */
 
-/* Stop the engine's clock (deadlines) for this process, and move it on by
- * hand.  The runner lets it go at the end of the case. */
+/* Stop the engine's clock (deadlines) for this process, and advance it by hand.
+ * The runner releases it at the end of the case. */
 void conform_clock_stop(void);
 void conform_clock_advance(int64_t ns);
 void conform_clock_release(void);

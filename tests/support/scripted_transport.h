@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host-issued transport that does what the test says: how each slot answers,
- * when a transfer ends and how, when the transport breaks.  It moves no bytes.
+ * A host-issued transport that the test scripts: what each slot returns, when and
+ * how a transfer ends, when the transport breaks.  It moves no bytes.
  *
- * It is the test's memory: scripted_init before, and after the communicator is
- * gone it can still be asked what happened.  Settings are made before the driver
- * runs, or from a hook; scripted_end and scripted_break may be called at any time
+ * The test owns its memory: it calls scripted_init first, and can still read what
+ * happened after the communicator is gone.  Change settings before the driver
+ * runs, or in a hook.  scripted_end and scripted_break may be called at any time
  * and take effect in the next test.
  */
 #ifndef SCRIPTED_TRANSPORT_H
@@ -71,20 +71,20 @@ struct baton_comm_options scripted_options(void);
  * that nothing is left of anything. */
 void scripted_close(struct scripted *scripted, struct baton_comm *comm);
 
-/* Enqueue a send of 8 bytes to rank 1, or a receive of as many from it. */
+/* Enqueue a send of 8 bytes to rank 1, or a receive of 8 bytes from it. */
 baton_request scripted_send(struct baton_comm *comm, baton_stream stream,
                             int tag, const struct baton_op_options *options);
 baton_request scripted_recv(struct baton_comm *comm, baton_stream stream,
                             int tag, const struct baton_op_options *options);
 baton_stream scripted_stream(struct baton_comm *comm);
-/* Destroy it; any time, also after the communicator.  NULL is fine. */
+/* Destroy the stream, before or after the communicator; NULL is allowed. */
 void scripted_stream_close(baton_stream stream);
-/* It has ended so and is not lent; its handle is given back. */
+/* The request has ended with this status and is not lent; release it. */
 void scripted_assert_ended(baton_request request, enum baton_status status);
-/* It has not; a pass is made. */
+/* Make one pass; the request has not ended. */
 void scripted_assert_pending(baton_request request);
-/* Exactly n requests can be taken; they are cancelled and given back.  On the
- * default stream, which must be idle; take_back must say CANCELED. */
+/* Exactly n requests can be enqueued; cancel and release them.  Uses the default
+ * stream, which must be idle; take_back must be CANCELED. */
 void scripted_assert_free(struct baton_comm *comm, unsigned n);
 
 /* The transfer in flight with this direction and tag; the test fails if there is
@@ -94,11 +94,11 @@ struct batoni_transfer *scripted_live(struct scripted *scripted,
 /* Let it end in the next test. */
 void scripted_end(struct scripted *scripted, struct batoni_transfer *transfer,
                   size_t bytes, enum baton_status status);
-/* End it here: within a hook only. */
+/* End it at once; only within a hook. */
 void scripted_end_now(struct scripted *scripted,
                       struct batoni_transfer *transfer, size_t bytes,
                       enum baton_status status);
-/* Be broken in the next test.  The strings live for ever. */
+/* Break the transport in the next test.  The strings must stay valid. */
 void scripted_break(struct scripted *scripted, enum baton_status fatal,
                     const char *call, int code, const char *text);
 
