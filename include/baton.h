@@ -682,7 +682,10 @@ BATON_API int baton_queue_fd(struct baton_queue *queue);
 
 /* Ask for the descriptor to become readable at the next completion.  PENDING
  * when completions are there already (poll first); BATON_OK: go to sleep in
- * epoll.  One arm serves one wake-up.  Returns those, INVALID. */
+ * epoll.  One arm serves one wake-up.  Where the engine's thread may not drive, and
+ * the program has not asked for BATON_PROGRESS_CALLS, the descriptor also polls
+ * readable a millisecond later while operations name the queue: poll, and arm again.
+ * Returns those, INVALID, SYSTEM. */
 BATON_API enum baton_status baton_queue_arm(struct baton_queue *queue);
 
 /* The queue goes; completions not polled are dropped and their requests

@@ -16,6 +16,8 @@
 
 #include <string.h>
 
+#include "announce.h"
+#include "launcher.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -320,12 +322,29 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		batoni_onesided_ops.start(comm->onesided, comm);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
+	batoni_announce(comm);
 }
 
 void
 batoni_comm_discard(struct baton_comm *comm)
 {
 	comm_free(comm);
+}
+
+/* No transport of this build has found its launcher. */
+static void
+warn_alone(void)
+{
+	if (batoni_world_known(BATON_TRANSPORT_MPI))
+		batoni_warn_alone("it was started without PMI, so MPI cannot "
+		                  "find the others",
+		                  "start it by this MPI's mpirun, or by srun "
+		                  "--mpi=pmix (srun --mpi=list names others)");
+	else
+		batoni_warn_alone("this build of Baton has no MPI",
+		                  "install an MPI and build Baton again with "
+		                  "-DBATON_WITH_MPI=ON (or ask for "
+		                  "BATON_TRANSPORT_LOCAL)");
 }
 
 enum baton_status
@@ -362,6 +381,7 @@ baton_comm_create(const struct baton_comm_options *options,
 		                     "(Debian: libopenmpi-dev, openmpi-bin) and "
 		                     "build again with -DBATON_WITH_MPI=ON");
 	/* Alone: a world of one. */
+	warn_alone();
 	return baton_comm_create_local(1, options, comm_p);
 }
 

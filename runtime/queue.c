@@ -9,6 +9,12 @@
  * The lock guards the list, the counts and `armed`.  The descriptor is an
  * eventfd: arming reads it empty, the first delivery after that writes it once.
  *
+ * Where the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE), nothing
+ * ends while the program sleeps on the descriptor.  There it is an epoll instance
+ * over the eventfd and a timer, which runs out TIMER_NS after arming if operations
+ * name the queue: the program wakes, polls, and so makes progress.  A program that
+ * asked for BATON_PROGRESS_CALLS has a timer of its own, or wants none.
+ *
  * A destroyed queue lives on, dead, until the operations that name it have ended:
  * `held` counts them, and the queue's own life.
  */
@@ -16,24 +22,71 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "mem.h"
 
 #define ENTRIES_MAX ((size_t)1 << 20)
+#define TIMER_NS 1000000
 
 struct baton_queue {
 	struct baton_comm *comm;
 	size_t entries;
-	int fd;
+	int fd;    /* what the program waits for */
+	int event; /* the eventfd: the same, unless there is a timer */
+	int timer; /* or -1 */
 	pthread_mutex_t lock;
 	/* Guarded by lock. */
 	struct batoni_op *head, *tail;
 	size_t held; /* reserved entries, and 1 while it is alive */
 	bool armed, dead;
 };
+
+static bool
+needs_timer(const struct baton_comm *comm)
+{
+	return !comm->thread_drives && comm->progress != BATON_PROGRESS_CALLS;
+}
+
+static bool
+add_to_epoll(int epoll, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	return fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* False: errno says why, and some may be open. */
+static bool
+open_descriptors(struct baton_queue *queue, const struct baton_comm *comm)
+{
+	queue->timer = -1;
+	queue->event = queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (queue->fd < 0 || !needs_timer(comm))
+		return queue->fd >= 0;
+	queue->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->fd < 0)
+		return false;
+	queue->timer = timerfd_create(CLOCK_MONOTONIC,
+	                              TFD_CLOEXEC | TFD_NONBLOCK);
+	return add_to_epoll(queue->fd, queue->event) &&
+	       add_to_epoll(queue->fd, queue->timer);
+}
+
+static void
+close_descriptors(struct baton_queue *queue)
+{
+	if (queue->fd >= 0 && queue->fd != queue->event)
+		close(queue->fd);
+	if (queue->event >= 0)
+		close(queue->event);
+	if (queue->timer >= 0)
+		close(queue->timer);
+}
 
 enum baton_status
 baton_queue_create(struct baton_comm *comm, size_t entries,
@@ -55,12 +108,12 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
 	if (!queue)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_queue_create: out of memory");
-	queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (queue->fd < 0) {
+	if (!open_descriptors(queue, comm)) {
 		enum baton_status status = batoni_refuse(
-			BATON_ERR_SYSTEM, "baton_queue_create: eventfd: %s",
+			BATON_ERR_SYSTEM, "baton_queue_create: descriptor: %s",
 			strerror(errno));
 
+		close_descriptors(queue);
 		batoni_free(queue);
 		return status;
 	}
@@ -76,9 +129,23 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
 static void
 queue_free(struct baton_queue *queue)
 {
-	close(queue->fd);
+	close_descriptors(queue);
 	pthread_mutex_destroy(&queue->lock);
 	batoni_free(queue);
+}
+
+/* With the lock held: the program may sleep on the descriptor while operations name
+ * the queue.  Setting the timer also takes back that it has run out. */
+static void
+set_timer(const struct baton_queue *queue)
+{
+	struct itimerspec in = {.it_value = {.tv_nsec = TIMER_NS}};
+
+	if (queue->timer < 0)
+		return;
+	if (!queue->armed || queue->held <= 1)
+		in.it_value.tv_nsec = 0;
+	timerfd_settime(queue->timer, 0, &in, NULL);
 }
 
 enum baton_status
@@ -92,6 +159,8 @@ batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
 	pthread_mutex_lock(&queue->lock);
 	full = queue->held > queue->entries;
 	queue->held += !full;
+	if (queue->armed)
+		set_timer(queue);
 	pthread_mutex_unlock(&queue->lock);
 	if (full)
 		return batoni_refuse(BATON_ERR_AGAIN,
@@ -147,7 +216,7 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	if (queue->armed) {
 		queue->armed = false;
 		/* Cannot fail: the counter was read empty when it was armed. */
-		if (write(queue->fd, &one, sizeof(one)) < 0)
+		if (write(queue->event, &one, sizeof(one)) < 0)
 			batoni_log(BATONI_LOG_ERROR, "eventfd: %s",
 			           strerror(errno));
 	}
@@ -212,12 +281,13 @@ baton_queue_arm(struct baton_queue *queue)
 		status = BATON_PENDING;
 	} else {
 		/* EAGAIN: it was empty already. */
-		if (read(queue->fd, &count, sizeof(count)) < 0 &&
+		if (read(queue->event, &count, sizeof(count)) < 0 &&
 		    errno != EAGAIN)
 			status = batoni_refuse(BATON_ERR_SYSTEM,
 			                       "baton_queue_arm: eventfd: %s",
 			                       strerror(errno));
 		queue->armed = true;
+		set_timer(queue);
 	}
 	pthread_mutex_unlock(&queue->lock);
 	return status;

@@ -91,9 +91,11 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 	comm->breaking = status;
 	atomic_store_explicit(&comm->status, (int)status,
 	                      memory_order_release);
-	if (status != BATON_ERR_ABORTED)
-		batoni_log(BATONI_LOG_ERROR, "rank %d: communicator broken: %s",
-		           comm->rank, why);
+	batoni_log(status == BATON_ERR_ABORTED ? BATONI_LOG_DEBUG
+	                                       : BATONI_LOG_ERROR,
+	           "rank %d: communicator broken (%s), %u operations end with "
+	           "it: %s",
+	           comm->rank, baton_status_name(status), comm->active, why);
 	atomic_store(&batoni_engine.attention, 1);
 }
 

@@ -27,6 +27,7 @@
 
 #include "baton_mpi.h"
 #include "comm.h"
+#include "launcher.h"
 #include "list.h"
 #include "log.h"
 #include "mpi_transport.h"
@@ -160,19 +161,34 @@ finalized(void)
 static void
 check_launcher(void)
 {
-	static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 	int size = 0;
 
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		const char *text = getenv(sizes[i]);
+	if (size == 1)
+		batoni_warn_alone("MPI has started a world of one",
+		                  "start it by this MPI's own mpirun, or by srun "
+		                  "with a PMI that this MPI knows (srun "
+		                  "--mpi=list)");
+}
 
-		if (text && size == 1 && strtol(text, NULL, 10) > 1)
-			batoni_log(BATONI_LOG_WARN,
-			           "%s is %s, but MPI has started a world of "
-			           "one: is this another MPI's launcher?",
-			           sizes[i], text);
-	}
+/* The engine's thread may not call MPI, and the program has not said that it does
+ * without. */
+static void
+check_level(int level, enum baton_progress progress)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (level == MPI_THREAD_MULTIPLE || progress == BATON_PROGRESS_CALLS ||
+	    (level == MPI_THREAD_SERIALIZED &&
+	     progress == BATON_PROGRESS_THREAD) ||
+	    atomic_flag_test_and_set(&warned))
+		return;
+	batoni_log(BATONI_LOG_WARN,
+	           "MPI runs at %s, so nothing moves while no thread is inside "
+	           "Baton: start MPI by MPI_Init_thread with MPI_THREAD_MULTIPLE, "
+	           "or let Baton start it (options.progress = "
+	           "BATON_PROGRESS_CALLS says that it is meant so)",
+	           batoni_mpi_level_name(level));
 }
 
 static enum baton_status
@@ -194,7 +210,6 @@ start_mpi(void)
 		} else {
 			starter = getpid();
 			atexit(finalize_at_exit);
-			check_launcher();
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -361,9 +376,7 @@ check_thread(int *level_p)
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "MPI's thread level is %s: only the thread that "
 	                     "initialised MPI may create communicators",
-	                     *level_p == MPI_THREAD_FUNNELED
-	                             ? "MPI_THREAD_FUNNELED"
-	                             : "MPI_THREAD_SINGLE");
+	                     batoni_mpi_level_name(*level_p));
 }
 
 /* Collective over parent, which is a running MPI's intracommunicator.  plan NULL:
@@ -406,6 +419,7 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		return offer.status;
 	}
 	start(&offer);
+	check_level(level, plan->progress);
 	*comm_p = offer.comm;
 	return BATON_OK;
 }
@@ -486,6 +500,7 @@ create_world(const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
 		status = start_mpi();
 	if (status != BATON_OK)
 		return status;
+	check_launcher();
 	return create_over(MPI_COMM_WORLD, plan,
 	                   plan ? BATON_OK : BATON_ERR_INVALID, comm_p);
 }

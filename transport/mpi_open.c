@@ -161,8 +161,8 @@ drivers_of(int thread_level, enum baton_progress progress)
 	return BATONI_DRIVERS_MAIN;
 }
 
-static const char *
-thread_level_name(int thread_level)
+const char *
+batoni_mpi_level_name(int thread_level)
 {
 	if (thread_level == MPI_THREAD_MULTIPLE)
 		return "MPI_THREAD_MULTIPLE";
@@ -193,7 +193,7 @@ describe(char *text, size_t size, int thread_level)
 	}
 	*to = '\0';
 	snprintf(text, size, "%.80s, %s", version,
-	         thread_level_name(thread_level));
+	         batoni_mpi_level_name(thread_level));
 }
 
 /* The handle that the library has for sends that are complete on return, or

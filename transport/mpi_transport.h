@@ -251,6 +251,8 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 enum baton_status batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm,
                                     int thread_level,
                                     enum baton_progress progress);
+/* "MPI_THREAD_MULTIPLE". */
+const char *batoni_mpi_level_name(int thread_level);
 /* Give back the memory of a transport that nothing is in flight on. */
 void batoni_mpi_free(struct batoni_mpi *mpi);
 /* Take back what can be taken back, without communication; the rest stays lent

@@ -18,3 +18,13 @@ batoni_world_find(enum baton_transport id)
 	}
 	return NULL;
 }
+
+bool
+batoni_world_known(enum baton_transport id)
+{
+	for (size_t i = 0; worlds[i]; i++) {
+		if (worlds[i]->id == id)
+			return true;
+	}
+	return false;
+}

@@ -24,4 +24,7 @@ extern const struct batoni_world batoni_world_mpi;
  * (AUTO), or not in this build. */
 const struct batoni_world *batoni_world_find(enum baton_transport id);
 
+/* Has this build that transport's world? */
+bool batoni_world_known(enum baton_transport id);
+
 #endif

@@ -139,6 +139,54 @@ choose_paths(struct batoni_collective *c, struct baton_window *window)
 	}
 }
 
+/* Why puts to that rank do not go a faster way. */
+static const char *
+why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
+{
+	const struct part *part = &((const struct part *)rma->parts)[peer];
+
+	if (batoni_config()->window_path == path)
+		return "BATON_WINDOW_PATH forces it";
+	if (path == BATON_WINDOW_PATH_VMWRITE)
+		return part->shared ? "its memory cannot be mapped here"
+		                    : "its memory is not of baton_mem_alloc";
+	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
+		return "its signals go by message";
+	return "its memory is not of baton_mem_alloc, and process_vm_writev "
+	       "does not reach it";
+}
+
+/* At debug: by each path, to how many ranks, and why not by a faster one. */
+static void
+announce_window(const struct baton_window *window)
+{
+	static const char *const names[] = {"direct", "vmwrite", "message"};
+	const struct batoni_rma *rma = window->rma;
+
+	if (batoni_config()->log_level < BATONI_LOG_DEBUG)
+		return;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int ranks = 0, first = -1;
+
+		for (int peer = rma->size - 1; peer >= 0; peer--) {
+			if (window->peers[peer].path == 1u << i) {
+				ranks++;
+				first = peer;
+			}
+		}
+		if (ranks)
+			batoni_log(BATONI_LOG_DEBUG,
+			           "rank %d: window %llu of %zu bytes here: "
+			           "puts to %d ranks go by %s, the first of "
+			           "them rank %d%s%s",
+			           rma->rank, (unsigned long long)window->id,
+			           window->bytes, ranks, names[i], first,
+			           i ? ": " : "",
+			           i ? why_not_faster(rma, first, 1u << i)
+			             : "");
+	}
+}
+
 /* For baton_comm_query; the driver. */
 static void
 sum_paths(struct batoni_rma *rma)
@@ -354,6 +402,8 @@ connect_window(struct batoni_collective *c, struct baton_window *window)
 		batoni_messages_listen(rma, 1);
 	sum_paths(rma);
 	batoni_leave();
+	if (status == BATON_OK)
+		announce_window(window);
 	return status;
 }
 

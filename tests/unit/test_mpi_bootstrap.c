@@ -311,6 +311,52 @@ START_TEST(funneled_mpi_is_for_the_main_thread)
 }
 END_TEST
 
+/* Create and destroy with standard error in a file; what was written there. */
+static size_t
+said_at_creation(enum baton_progress progress, char *text, size_t size)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	FILE *file = tmpfile();
+	int kept = dup(STDERR_FILENO);
+	struct baton_comm *comm;
+	size_t n;
+
+	options.progress = progress;
+	dup2(fileno(file), STDERR_FILENO);
+	ck_assert_int_eq(
+		baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm),
+		BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	rewind(file);
+	n = fread(text, 1, size - 1, file);
+	text[n] = '\0';
+	fclose(file);
+	return n;
+}
+
+START_TEST(mpi_without_threads_is_warned_of_once)
+{
+	char text[1024];
+
+	start_mpi(MPI_THREAD_SINGLE);
+	/* Who asks for it means it. */
+	ck_assert_uint_eq(said_at_creation(BATON_PROGRESS_CALLS, text,
+	                                   sizeof(text)),
+	                  0);
+	ck_assert_uint_gt(said_at_creation(BATON_PROGRESS_AUTO, text,
+	                                   sizeof(text)),
+	                  0);
+	ck_assert_ptr_nonnull(strstr(text, "MPI_THREAD_SINGLE"));
+	ck_assert_ptr_nonnull(strstr(text, "MPI_Init_thread"));
+	ck_assert_uint_eq(said_at_creation(BATON_PROGRESS_AUTO, text,
+	                                   sizeof(text)),
+	                  0);
+	MPI_Finalize();
+}
+END_TEST
+
 /* ---- the end of MPI ---- */
 
 START_TEST(mpi_that_baton_started_is_finalised_at_exit)
@@ -408,6 +454,7 @@ main(int argc, char **argv)
 		the_parent_is_left_as_it_was,
 		ranks_are_those_of_the_parent,
 		funneled_mpi_is_for_the_main_thread,
+		mpi_without_threads_is_warned_of_once,
 		mpi_that_baton_started_is_finalised_at_exit,
 		a_communicator_left_alive_does_not_hinder_the_exit,
 		a_child_of_fork_leaves_mpi_alone,

@@ -309,6 +309,45 @@ START_TEST(engine_thread_wakes_who_sleeps_on_the_descriptor)
 }
 END_TEST
 
+START_TEST(without_the_engine_thread_a_timer_wakes_who_sleeps_on_the_descriptor)
+{
+	struct baton_comm_options options = scripted_options();
+	struct baton_op_options op = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	struct scripted mains;
+	struct baton_comm *driven;
+
+	options.progress = BATON_PROGRESS_AUTO;
+	scripted_init(&mains);
+	mains.base.drivers = BATONI_DRIVERS_MAIN;
+	mains.base.main_thread = pthread_self();
+	driven = scripted_comm(&mains, &options);
+	baton_queue_destroy(queue);
+	ck_assert_int_eq(baton_queue_create(driven, 1, &queue), BATON_OK);
+	op.queue = queue;
+	for (int before = 0; before < 2; before++) {
+		if (before)
+			ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+		scripted_recv(driven, NULL, 1, &op);
+		if (!before)
+			ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+		ck_assert(is_readable(-1));
+		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+		/* Again for each arm, and not in between. */
+		ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+		ck_assert(is_readable(-1));
+		scripted_end(&mains, scripted_live(&mains, BATONI_RECV, 1), 8,
+		             BATON_OK);
+		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 1);
+	}
+	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+	ck_assert(!is_readable(0));
+	baton_queue_destroy(queue);
+	queue = NULL;
+	scripted_close(&mains, driven);
+}
+END_TEST
+
 /* ---- ways out ---- */
 
 START_TEST(destroyed_queue_lets_its_operations_go_on_unobserved)
@@ -424,6 +463,7 @@ main(void)
 		descriptor_is_readable_once_an_armed_queue_has_completions,
 		one_arm_serves_one_wake_up,
 		unarmed_queue_leaves_its_descriptor_alone,
+		without_the_engine_thread_a_timer_wakes_who_sleeps_on_the_descriptor,
 		engine_thread_wakes_who_sleeps_on_the_descriptor,
 		destroyed_queue_lets_its_operations_go_on_unobserved,
 		destroyed_queue_drops_what_was_not_polled,
