@@ -264,6 +264,13 @@ BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
  * long as the communicator. */
 BATON_API const char *baton_comm_error(const struct baton_comm *comm);
 
+/* Write one line for each pending operation to the descriptor: kind, peer, tag or
+ * index, bytes, stream, state, age, what it waits for.  From any thread, also while
+ * another drives, or hangs in MPI: the lines then say that they may be out of date.
+ * The environment's BATON_DUMP_ON=SIGUSR2 has that signal do it, to standard error.
+ * Returns BATON_OK, INVALID, NOMEM, SYSTEM. */
+BATON_API enum baton_status baton_comm_dump(struct baton_comm *comm, int fd);
+
 /* -1 for NULL.  Callable from anywhere. */
 BATON_API int baton_comm_rank(const struct baton_comm *comm);
 BATON_API int baton_comm_size(const struct baton_comm *comm);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "announce.h"
+#include "dump.h"
 #include "launcher.h"
 #include "log.h"
 #include "mem.h"
@@ -322,6 +323,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		batoni_onesided_ops.start(comm->onesided, comm);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
+	batoni_dump_start();
 	batoni_announce(comm);
 }
 
@@ -503,6 +505,10 @@ baton_comm_destroy(struct baton_comm *comm)
 	}
 	leave_working(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);
+	/* Not with the lock: a terminal may be slow. */
+	batoni_leave();
+	batoni_dump_await();
+	batoni_take();
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	batoni_leave();
 	comm_free(comm);

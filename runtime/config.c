@@ -54,8 +54,24 @@ read_window_path(void)
 }
 
 static void
+read_dump_on(void)
+{
+	const char *value = getenv("BATON_DUMP_ON");
+
+	if (!value || !*value)
+		return;
+	config.dump_on_signal = strcmp(value, "SIGUSR2") == 0;
+	if (!config.dump_on_signal)
+		fprintf(stderr,
+		        "baton: warning: BATON_DUMP_ON is \"%s\"; it takes "
+		        "SIGUSR2\n",
+		        value);
+}
+
+static void
 read_environment(void)
 {
+	read_dump_on();
 	read_log_level();
 	read_window_path();
 }

@@ -4,6 +4,7 @@
  *   BATON_LOG           none, error, warning (the default), info, debug
  *   BATON_WINDOW_PATH   direct, vmwrite, message: the only path of puts and
  *                       signals; not set: the best there is to each peer
+ *   BATON_DUMP_ON       SIGUSR2: that signal dumps every communicator
  */
 #ifndef BATONI_CONFIG_H
 #define BATONI_CONFIG_H
@@ -12,6 +13,7 @@
 
 struct batoni_config {
 	enum batoni_log_level log_level;
+	bool dump_on_signal;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 };
 

@@ -96,6 +96,7 @@ struct batoni_engine {
 	atomic_uint in_hand;                /* the driver is placing or collecting */
 	atomic_uint takers;                 /* threads that must have the lock */
 	atomic_bool deep;                   /* the thread sleeps for good */
+	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
 	/* Driver. */
 	alignas(64) struct batoni_op *finish; /* ended by being reached */
@@ -137,6 +138,9 @@ size_t batoni_place_inbox(void);
 void batoni_left(void);
 /* Have the driver's lock, whatever it takes (a pass of another at most). */
 void batoni_take(void);
+/* Set clock_ms, by which ages are told: whoever has just slept, and who puts a
+ * communicator among those that work.  Any thread. */
+void batoni_tick(void);
 /* Hand an enqueued record to whoever drives. */
 void batoni_inbox_push(struct batoni_op *op);
 /* `reached` on a thread of a device: store and wake. */

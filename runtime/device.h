@@ -53,6 +53,7 @@ struct batoni_stream_item {
 	_Atomic uint64_t *word; /* NULL: nothing to wait for */
 	uint64_t value;
 	unsigned flags; /* BATONI_ITEM_* */
+	uint32_t note;  /* the engine's: when it was placed, in ms */
 };
 
 /* A position in a stream, for transports whose operations live on the stream

@@ -18,6 +18,7 @@
 #include "core.h"
 
 #include <sched.h>
+#include <time.h>
 
 /* Between two looks at the clock whether peers are to be checked: passes, and calls that
  * make one pass each. */
@@ -103,6 +104,19 @@ batoni_post(struct batoni_op *op)
 		batoni_ring();
 	else if ((dozing & BATONI_DOZE_THREAD) && !atomic_load(&e->driver))
 		batoni_ring_thread();
+}
+
+void
+batoni_tick(void)
+{
+	struct timespec now;
+
+	/* Some nanoseconds, and right to some milliseconds. */
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	atomic_store_explicit(&batoni_engine.clock_ms,
+	                      (uint32_t)now.tv_sec * 1000u +
+	                              (uint32_t)(now.tv_nsec / 1000000),
+	                      memory_order_relaxed);
 }
 
 void

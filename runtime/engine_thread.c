@@ -233,6 +233,7 @@ thread_main(void *unused)
 		uint64_t passes = atomic_load(&e->host_passes);
 		uint32_t rung = atomic_load(&e->thread_rung);
 
+		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
 			idle_ticks = 0;

@@ -60,6 +60,12 @@ struct batoni_onesided_ops {
 	                     struct batoni_transfer *transfer,
 	                     enum baton_status status);
 
+	/* Signal indices, and of a wait what has arrived, in words, of an operation
+	 * that is placed and has not ended. */
+	void (*describe)(struct batoni_onesided *onesided,
+	                 const struct batoni_transfer *transfer, char *text,
+	                 size_t size);
+
 	/* What keeps the communicator from being destroyed, in words ("2 windows"),
 	 * or NULL.  Any thread that may destroy. */
 	const char *(*alive)(struct batoni_onesided *onesided);

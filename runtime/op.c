@@ -42,9 +42,20 @@ count_active(struct baton_comm *comm, int change)
 		atomic_fetch_add(&e->thread_working, 1);
 	if (comm->working)
 		return;
+	batoni_tick();
 	comm->working = true;
 	comm->working_next = e->working;
 	e->working = comm;
+}
+
+/* Where no thread of the engine looks at the time now and then, do so here. */
+static inline void
+note_age(struct batoni_op *op)
+{
+	if (unlikely(!op->comm->thread_drives))
+		batoni_tick();
+	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                     memory_order_relaxed);
 }
 
 void
@@ -232,6 +243,7 @@ batoni_op_place(struct batoni_op *op)
 
 	assert(op->state == BATONI_NEW);
 	count_active(comm, 1);
+	note_age(op);
 	/* The transport has put it on its stream: no item of ours is there. */
 	if (unlikely(comm->stream_issued) && batoni_is_transfer(op))
 		op->flags |= BATONI_FLAG_REACHED;
@@ -266,6 +278,7 @@ void
 batoni_op_place_direct(struct batoni_op *op)
 {
 	count_active(op->comm, 1);
+	note_age(op);
 	if (op->item.word)
 		place_on_stream(op);
 }

@@ -180,6 +180,7 @@ doze(uint32_t rung, uint64_t nap_ns)
 	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
 	if (!batoni_work_left() && !atomic_load(&e->stopping))
 		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
+	batoni_tick();
 	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
 }
 

@@ -10,7 +10,7 @@ cmake_minimum_required(VERSION 3.25)
 set(sections NAME SYNOPSIS DESCRIPTION "RETURN VALUE" "STREAM ORDER" THREADS
              EXAMPLE "SEE ALSO")
 # Words of these shapes that no header has.
-set(other_words BATON_LOG)
+set(other_words BATON_LOG BATON_DUMP_ON)
 
 function(complain file text)
 	message(SEND_ERROR "${file}: ${text}")

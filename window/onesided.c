@@ -254,6 +254,7 @@ const struct batoni_onesided_ops batoni_onesided_ops = {
 	.issue = layer_issue,
 	.test = layer_test,
 	.take_back = layer_take_back,
+	.describe = batoni_rma_describe,
 	.message_done = layer_message_done,
 	.alive = layer_alive,
 	.drain = layer_drain,

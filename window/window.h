@@ -11,6 +11,7 @@
  *   window.c      registering and deregistering
  *   collective.c  how all ranks come to one answer (collective.h)
  *   memory.c      memory for windows
+ *   describe.c    what an operation is about, for a dump
  *   calls.c       the public calls that enqueue, and the count
  *
  * The layer is above the engine.  Everything here belongs to the thread that drives
@@ -362,5 +363,12 @@ batoni_counter_add(struct batoni_rma *rma, int source, int signal_index, int con
 	                 1);
 	batoni_channel_of(rma, source, context)->heard = true;
 }
+
+/* ---- describe.c ---- */
+
+/* As batoni_onesided_ops says; the driver. */
+void batoni_rma_describe(struct batoni_onesided *onesided,
+                         const struct batoni_transfer *transfer, char *text,
+                         size_t size);
 
 #endif

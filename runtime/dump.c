@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What hangs: one line for each pending operation of a communicator.
+ *
+ * Reading.  A dump wants the driver's lock, for then no record moves from state to
+ * state while it is read.  But the thread that has the lock may be the one that
+ * hangs, inside MPI for example.  So the dump waits for LOCK_WAIT_NS and no longer;
+ * after that it reads the pool beside the driver and says so, for a line may then be
+ * out of date.  Either way a record is read as from a sequence lock: its word, its
+ * fields (each by one load), its word again; if the generation has changed, what was
+ * read belonged to another operation and counts for nothing.
+ *
+ * Lines are gathered in memory under the lock, BATCH of them at a time, and written
+ * after it has been given up: a reader of the descriptor that is slow holds up the
+ * dump alone.
+ *
+ * On SIGUSR2.  If BATON_DUMP_ON asks for it, the first communicator starts a thread
+ * that waits for a semaphore, and installs a handler that posts it and does nothing
+ * else.  The thread dumps every communicator to standard error.  dump_lock keeps a
+ * communicator that is being destroyed there until its dump is over.
+ */
+#include "dump.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "core.h"
+#include "log.h"
+#include "mem.h"
+
+#define LOCK_WAIT_NS UINT64_C(100000000)
+#define LINE_BYTES 384u
+#define BATCH 64u
+#define BATCH_SLOTS 4096u
+
+struct dump {
+	struct baton_comm *comm;
+	uint32_t now_ms;
+	bool locked;    /* the driver's lock can be had */
+	uint32_t slot;  /* where the scan goes on */
+	uint32_t lines; /* operations written so far */
+	size_t used;
+	char text[BATCH * LINE_BYTES];
+};
+
+/* One record, as it was at one time. */
+struct seen {
+	struct batoni_op *op;
+	uint64_t word;
+	unsigned kind, state, flags, direction;
+	int peer, tag;
+	size_t bytes;
+	baton_stream stream;
+	void *buffer;
+	const struct batoni_op *group_of;
+	uint32_t placed_ms;
+	uint32_t members, ended, streams_left; /* of a group */
+};
+
+/* ---- reading ---- */
+
+#define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+/* Beside its writers, where the lock could not be had: each load is of one word, and
+ * the caller throws away what the second look at the generation does not confirm. */
+__attribute__((no_sanitize("thread"))) static void
+load_fields(const struct batoni_op *op, struct seen *seen)
+{
+	seen->kind = LOAD(op->kind);
+	seen->state = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
+	seen->flags = LOAD(op->flags);
+	seen->direction = LOAD(op->transfer.slot_direction) >> 24;
+	seen->peer = LOAD(op->transfer.peer);
+	seen->tag = LOAD(op->transfer.tag);
+	seen->bytes = LOAD(op->transfer.bytes);
+	seen->stream = LOAD(op->transfer.stream);
+	seen->buffer = LOAD(op->transfer.buffer);
+	seen->group_of = LOAD(op->group_of);
+	seen->placed_ms = LOAD(op->item.note);
+	seen->members = seen->ended = seen->streams_left = 0;
+	if (seen->kind == BATONI_KIND_GROUP) {
+		/* Of a group, these are where a transfer has other things. */
+		seen->stream = NULL;
+		seen->members = LOAD(op->group.members);
+		seen->ended = LOAD(op->group.ended);
+		seen->streams_left = LOAD(op->group.streams_left);
+	}
+}
+
+/* The record is an operation that the engine has; false: it is not. */
+static bool
+look(struct batoni_op *op, struct seen *seen)
+{
+	for (unsigned tries = 0; tries < 3; tries++) {
+		uint64_t after;
+
+		seen->op = op;
+		seen->word = atomic_load_explicit(&op->word,
+		                                  memory_order_acquire);
+		if (!(seen->word & BATONI_OP_ENGINE))
+			return false;
+		load_fields(op, seen);
+		/* A read-modify-write: the loads before it stay before it. */
+		after = atomic_fetch_or(&op->word, 0);
+		if ((after ^ seen->word) >> 32 == 0)
+			return after & BATONI_OP_ENGINE;
+	}
+	return false;
+}
+
+/* ---- a line ---- */
+
+__attribute__((format(printf, 2, 3))) static void
+add(struct dump *dump, const char *format, ...)
+{
+	size_t room = sizeof(dump->text) - dump->used;
+	va_list arguments;
+	int n;
+
+	va_start(arguments, format);
+	n = vsnprintf(dump->text + dump->used, room, format, arguments);
+	va_end(arguments);
+	if (n > 0)
+		dump->used += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static const char *
+kind_name(unsigned kind)
+{
+	switch ((enum batoni_op_kind)kind) {
+	case BATONI_KIND_SEND:
+		return "send";
+	case BATONI_KIND_RECV:
+		return "recv";
+	case BATONI_KIND_RECORD:
+		return "record";
+	case BATONI_KIND_SIGNAL:
+		return "signal";
+	case BATONI_KIND_PUT:
+		return "put_signal";
+	case BATONI_KIND_WAIT:
+		return "wait_signal";
+	case BATONI_KIND_LAUNCH:
+		return "launch";
+	case BATONI_KIND_JOIN:
+		return "stream_wait";
+	case BATONI_KIND_GROUP:
+		return "group";
+	}
+	return "?";
+}
+
+static const char *
+state_name(const struct seen *seen)
+{
+	static const char *const names[] = {"new", "queued", "armed", "issued",
+	                                    "ended"};
+
+	if (seen->word & BATONI_OP_LENT)
+		return "lent";
+	return seen->state < sizeof(names) / sizeof(names[0])
+	               ? names[seen->state]
+	               : "?";
+}
+
+static void
+add_what(struct dump *dump, const struct seen *seen)
+{
+	bool onesided = seen->kind == BATONI_KIND_WAIT ||
+	                seen->kind == BATONI_KIND_PUT ||
+	                seen->kind == BATONI_KIND_SIGNAL;
+
+	add(dump, "%s", kind_name(seen->kind));
+	if (seen->kind == BATONI_KIND_WAIT && seen->peer < 0)
+		add(dump, " of several peers");
+	else if (seen->kind == BATONI_KIND_SEND || seen->kind == BATONI_KIND_PUT ||
+	         seen->kind == BATONI_KIND_SIGNAL)
+		add(dump, " to peer %d", seen->peer);
+	else if (seen->kind == BATONI_KIND_RECV || seen->kind == BATONI_KIND_WAIT)
+		add(dump, " from peer %d", seen->peer);
+	if (onesided && dump->locked && seen->state != BATONI_NEW) {
+		char text[128] = "";
+
+		batoni_onesided_ops.describe(dump->comm->onesided,
+		                               &seen->op->transfer, text,
+		                               sizeof(text));
+		add(dump, ", %s", text);
+	} else if (onesided && seen->kind != BATONI_KIND_WAIT) {
+		add(dump, ", context %d", seen->tag);
+	} else if (seen->kind == BATONI_KIND_SEND ||
+	           seen->kind == BATONI_KIND_RECV) {
+		add(dump, ", tag %d", seen->tag);
+	}
+	if (seen->kind == BATONI_KIND_SEND || seen->kind == BATONI_KIND_RECV ||
+	    seen->kind == BATONI_KIND_PUT)
+		add(dump, ", %zu bytes", seen->bytes);
+}
+
+/* An issued one. */
+static const char *
+waits_at_transport(const struct seen *seen)
+{
+	switch ((enum batoni_op_kind)seen->kind) {
+	case BATONI_KIND_SEND:
+		return "the peer's receive, or its bytes to move";
+	case BATONI_KIND_RECV:
+		return "a message of that peer and tag, or its bytes to move";
+	case BATONI_KIND_WAIT:
+		return "signals";
+	case BATONI_KIND_SIGNAL:
+	case BATONI_KIND_PUT:
+		return "its bytes to move, behind earlier puts to that peer in "
+		       "that context";
+	case BATONI_KIND_RECORD:
+	case BATONI_KIND_LAUNCH:
+	case BATONI_KIND_JOIN:
+	case BATONI_KIND_GROUP:
+		break;
+	}
+	return "its end";
+}
+
+/* A transfer whose stream has got there, but that is not issued. */
+static const char *
+waits_for_turn(const struct dump *dump, const struct seen *seen)
+{
+	const struct batoni_fifo *fifo;
+
+	if (!dump->locked)
+		return "its turn, or a thread that drives";
+	fifo = batoni_fifo_find(&dump->comm->fifos,
+	                        batoni_fifo_key(&seen->op->transfer));
+	if (fifo && fifo->head && fifo->head != seen->op)
+		return "an earlier operation of the same peer, tag and direction";
+	return dump->comm->drivers == BATONI_DRIVERS_MAIN
+	               ? "the thread that started MPI to call Baton"
+	               : "a thread that drives";
+}
+
+/* Its stream holds the other record until it has passed. */
+static void
+add_joined(struct dump *dump, const struct seen *seen)
+{
+	const struct batoni_op *other = seen->buffer;
+
+	add(dump, "its stream to get there, then ");
+	if (dump->locked && other)
+		add(dump, "the %s in slot %u of communicator %u",
+		    kind_name(other->kind),
+		    batoni_pool_slot(&other->comm->pool, other),
+		    other->comm->index);
+	else
+		add(dump, "another request");
+}
+
+static void
+add_waits(struct dump *dump, const struct seen *seen)
+{
+	const struct baton_comm *comm = dump->comm;
+
+	add(dump, ", waits for ");
+	if (seen->word & BATONI_OP_LENT)
+		add(dump, "the transport to let go of its buffer");
+	else if (seen->state == BATONI_ENDED)
+		add(dump, "its end to be published");
+	else if (seen->state == BATONI_NEW && seen->group_of)
+		add(dump, "the end of its group (baton_group_end)");
+	else if (seen->state == BATONI_NEW)
+		add(dump, "its call to return, or a thread that drives");
+	else if (seen->kind == BATONI_KIND_GROUP)
+		add(dump, "%u of its %u members, and %u streams to get there",
+		    seen->members - seen->ended, seen->members,
+		    seen->streams_left);
+	else if (seen->kind == BATONI_KIND_LAUNCH)
+		add(dump, "its stream to get there, or its function to return");
+	else if (seen->kind == BATONI_KIND_JOIN)
+		add_joined(dump, seen);
+	else if (seen->kind == BATONI_KIND_RECORD)
+		add(dump, "its stream to get there");
+	else if (seen->state == BATONI_ISSUED)
+		add(dump, "%s", waits_at_transport(seen));
+	else if (seen->state == BATONI_ARMED)
+		add(dump, "%s", waits_for_turn(dump, seen));
+	else if (!seen->group_of)
+		add(dump, "its stream to get there");
+	else if (dump->locked && seen->group_of->state == BATONI_NEW)
+		add(dump, "the end of its group (baton_group_end)");
+	else
+		add(dump, "all streams of its group to get there");
+	if (comm->breaking != BATON_OK)
+		add(dump, " (the communicator is broken)");
+}
+
+static void
+add_line(struct dump *dump, const struct seen *seen)
+{
+	const struct baton_comm *comm = dump->comm;
+	/* Beside the driver, one may have been placed since. */
+	int32_t since_ms = (int32_t)(dump->now_ms - seen->placed_ms);
+	uint32_t age_ms = since_ms > 0 ? (uint32_t)since_ms : 0;
+
+	add(dump, "baton dump: rank %d: slot %u: ", comm->rank,
+	    batoni_pool_slot(&comm->pool, seen->op));
+	add_what(dump, seen);
+	if (seen->kind != BATONI_KIND_GROUP)
+		add(dump, ", stream %p", (void *)seen->stream);
+	add(dump, "%s, %s",
+	    seen->flags & BATONI_FLAG_DETACHED ? " (detached)" : "",
+	    state_name(seen));
+	if (seen->state != BATONI_NEW)
+		add(dump, ", age %u.%03u s", age_ms / 1000, age_ms % 1000);
+	add_waits(dump, seen);
+	add(dump, "%s\n", dump->locked ? "" : " [may be out of date]");
+	dump->lines++;
+}
+
+/* ---- the dump ---- */
+
+/* The driver's lock, within a time. */
+static bool
+take_within(uint64_t wait_ns)
+{
+	struct batoni_engine *e = &batoni_engine;
+	const struct timespec nap = {.tv_nsec = 50000};
+	uint64_t limit_ns = batoni_real_ns() + wait_ns;
+	bool taken;
+
+	atomic_fetch_add(&e->takers, 1);
+	while (!(taken = batoni_try()) && batoni_real_ns() < limit_ns) {
+		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+			batoni_ring();
+		nanosleep(&nap, NULL);
+	}
+	atomic_fetch_sub(&e->takers, 1);
+	return taken;
+}
+
+/* Lines of the next records, as many as there is room for.  False: there were no
+ * more. */
+static bool
+gather(struct dump *dump)
+{
+	struct batoni_pool *pool = &dump->comm->pool;
+	uint32_t end = dump->slot + BATCH_SLOTS;
+	struct seen seen;
+
+	dump->locked = dump->locked && take_within(LOCK_WAIT_NS);
+	batoni_tick();
+	dump->now_ms = atomic_load(&batoni_engine.clock_ms);
+	if (end > pool->size)
+		end = pool->size;
+	while (dump->slot < end &&
+	       sizeof(dump->text) - dump->used >= LINE_BYTES) {
+		if (look(&pool->ops[dump->slot++], &seen))
+			add_line(dump, &seen);
+	}
+	if (dump->locked)
+		batoni_leave();
+	return dump->slot < pool->size;
+}
+
+static enum baton_status
+write_out(struct dump *dump, int fd)
+{
+	const char *from = dump->text;
+
+	while (dump->used > 0) {
+		ssize_t n = write(fd, from, dump->used);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return batoni_refuse(BATON_ERR_SYSTEM,
+			                     "baton_comm_dump: write to "
+			                     "descriptor %d: %s",
+			                     fd, strerror(errno));
+		from += n;
+		dump->used -= (size_t)n;
+	}
+	return BATON_OK;
+}
+
+static void
+add_head(struct dump *dump)
+{
+	const struct baton_comm *comm = dump->comm;
+
+	add(dump,
+	    "baton dump: rank %d of %d, communicator %u, process %ld, baton %s, "
+	    "%s (%s), device %s, %s\n",
+	    comm->rank, comm->size, comm->index, (long)getpid(),
+	    baton_version(), comm->transport_ops->name,
+	    comm->transport->library, comm->device_ops->name,
+	    baton_comm_status(comm) == BATON_OK ? "sound"
+	                                        : baton_comm_error(comm));
+}
+
+static void
+add_end(struct dump *dump)
+{
+	add(dump, "baton dump: rank %d: %u pending%s\n", dump->comm->rank,
+	    dump->lines,
+	    dump->locked ? ""
+	                 : "; another thread keeps the engine (it may hang in a "
+	                   "call of the transport's library)");
+}
+
+static enum baton_status
+dump_comm(struct baton_comm *comm, int fd)
+{
+	struct dump *dump = batoni_alloc(1, sizeof(*dump));
+	enum baton_status status;
+	bool more = true;
+
+	if (!dump)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_comm_dump: out of memory");
+	dump->comm = comm;
+	dump->locked = true;
+	add_head(dump);
+	do {
+		if (more)
+			more = gather(dump);
+		if (!more)
+			add_end(dump);
+		status = write_out(dump, fd);
+	} while (more && status == BATON_OK);
+	batoni_free(dump);
+	return status;
+}
+
+enum baton_status
+baton_comm_dump(struct baton_comm *comm, int fd)
+{
+	BATONI_ENTER("baton_comm_dump");
+	if (!comm)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_dump: comm is NULL");
+	if (fd < 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_dump: fd is %d; it takes an "
+		                     "open descriptor",
+		                     fd);
+	return dump_comm(comm, fd);
+}
+
+/* ---- on a signal ---- */
+
+static pthread_mutex_t dump_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static sem_t asked;
+
+static void
+on_signal(int number)
+{
+	int saved = errno;
+
+	(void)number;
+	sem_post(&asked);
+	errno = saved;
+}
+
+static void *
+dump_on_signal(void *unused)
+{
+	(void)unused;
+	prctl(PR_SET_NAME, "baton-dump", 0, 0, 0);
+	for (;;) {
+		while (sem_wait(&asked) < 0)
+			;
+		pthread_mutex_lock(&dump_lock);
+		for (uint32_t i = 1; i < BATONI_COMMS_MAX; i++) {
+			struct baton_comm *comm = atomic_load(&batoni_comms[i]);
+
+			if (comm)
+				(void)dump_comm(comm, STDERR_FILENO);
+		}
+		pthread_mutex_unlock(&dump_lock);
+	}
+	return NULL;
+}
+
+/* A handler that the program has already stays. */
+static void
+listen_for_signal(void)
+{
+	struct sigaction action = {.sa_handler = on_signal,
+	                           .sa_flags = SA_RESTART};
+	struct sigaction before;
+	sigset_t all, own;
+	pthread_t thread;
+	int error;
+
+	if (sigaction(SIGUSR2, NULL, &before) < 0 ||
+	    before.sa_handler != SIG_DFL) {
+		batoni_log(BATONI_LOG_WARN,
+		           "BATON_DUMP_ON is SIGUSR2, but the program handles "
+		           "that signal itself: call baton_comm_dump there");
+		return;
+	}
+	sem_init(&asked, 0, 0);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &own);
+	error = pthread_create(&thread, NULL, dump_on_signal, NULL);
+	pthread_sigmask(SIG_SETMASK, &own, NULL);
+	if (error) {
+		batoni_log(BATONI_LOG_WARN,
+		           "BATON_DUMP_ON: its thread cannot be started: %s",
+		           strerror(error));
+		return;
+	}
+	pthread_detach(thread);
+	sigaction(SIGUSR2, &action, NULL);
+}
+
+void
+batoni_dump_start(void)
+{
+	if (batoni_config()->dump_on_signal)
+		pthread_once(&once, listen_for_signal);
+}
+
+void
+batoni_dump_await(void)
+{
+	if (!batoni_config()->dump_on_signal)
+		return;
+	pthread_mutex_lock(&dump_lock);
+	pthread_mutex_unlock(&dump_lock);
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a dump tells of operations, while others drive, hang, or are elsewhere. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "captured.h"
+#include "run_tests.h"
+#include "scripted_world.h"
+
+static char text[1 << 16];
+
+/* Dump the communicator into text. */
+static void
+dump(struct baton_comm *of)
+{
+	FILE *file = tmpfile();
+	size_t n;
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(baton_comm_dump(of, fileno(file)), BATON_OK);
+	rewind(file);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = '\0';
+	fclose(file);
+}
+
+/* The line that has this in it; the test fails if there is none. */
+static const char *
+line_with(const char *part)
+{
+	static char line[512];
+	const char *at = strstr(text, part);
+	const char *from = at;
+	size_t length;
+
+	if (!at)
+		ck_abort_msg("no \"%s\" in:\n%s", part, text);
+	while (from > text && from[-1] != '\n')
+		from--;
+	length = strcspn(from, "\n");
+	snprintf(line, sizeof(line), "%.*s", (int)length, from);
+	return line;
+}
+
+static void
+assert_line(const char *part, const char *also)
+{
+	const char *line = line_with(part);
+
+	if (!strstr(line, also))
+		ck_abort_msg("no \"%s\" in: %s", also, line);
+}
+
+START_TEST(every_pending_operation_has_a_line)
+{
+	struct baton_op_options free_stream = detached();
+	baton_request recv = scripted_recv(comm, s, 7, &free_stream);
+	baton_request send = scripted_send(comm, s, 9, NULL);
+	baton_request behind = scripted_send(comm, s, 11, NULL);
+
+	dump(comm);
+	ck_assert_ptr_nonnull(strstr(text, "rank 0 of 4"));
+	ck_assert_ptr_nonnull(strstr(text, baton_version()));
+	assert_line("recv from peer 1, tag 7", "8 bytes");
+	assert_line("recv from peer 1, tag 7", "issued");
+	assert_line("recv from peer 1, tag 7", "(detached)");
+	assert_line("recv from peer 1, tag 7", "waits for a message");
+	assert_line("recv from peer 1, tag 7", "age ");
+	assert_line("send to peer 1, tag 9", "issued");
+	assert_line("send to peer 1, tag 11", "queued");
+	assert_line("send to peer 1, tag 11", "its stream to get there");
+	ck_assert_ptr_nonnull(strstr(text, "3 pending\n"));
+	ck_assert_ptr_null(strstr(text, "out of date"));
+	end_recv(7, BATON_OK);
+	end_send(9, BATON_OK);
+	end_send(11, BATON_OK);
+	scripted_assert_ended(recv, BATON_OK);
+	scripted_assert_ended(send, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
+	dump(comm);
+	ck_assert_ptr_nonnull(strstr(text, " 0 pending\n"));
+}
+END_TEST
+
+START_TEST(what_is_no_transfer_has_a_line_too)
+{
+	baton_request send = scripted_send(comm, s, 1, NULL), record, member;
+
+	ck_assert_int_eq(baton_record(comm, s, NULL, &record), BATON_OK);
+	ck_assert_int_eq(baton_stream_wait(comm, t, record), BATON_OK);
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	member = scripted_recv(comm, t, 5, NULL);
+	dump(comm);
+	assert_line("recv from peer 1, tag 5", "the end of its group");
+	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
+	dump(comm);
+	assert_line(": record", "its stream to get there");
+	assert_line("stream_wait", "the record in slot");
+	assert_line(": group", "1 of its 1 members");
+	assert_line("recv from peer 1, tag 5", "all streams of its group");
+	end_send(1, BATON_OK);
+	end_recv(5, BATON_OK);
+	scripted_assert_ended(send, BATON_OK);
+	scripted_assert_ended(record, BATON_OK);
+	scripted_assert_ended(member, BATON_OK);
+}
+END_TEST
+
+START_TEST(an_armed_one_says_what_is_before_it)
+{
+	baton_request first = scripted_send(comm, s, 1, NULL);
+	baton_request second, third;
+
+	/* Of one FIFO: the second is on a stream that is held up. */
+	second = scripted_send(comm, s, 3, NULL);
+	third = scripted_send(comm, t, 3, NULL);
+	dump(comm);
+	assert_line("armed", "an earlier operation of the same peer");
+	end_send(1, BATON_OK);
+	end_send(3, BATON_OK);
+	end_send(3, BATON_OK);
+	scripted_assert_ended(first, BATON_OK);
+	scripted_assert_ended(second, BATON_OK);
+	scripted_assert_ended(third, BATON_OK);
+}
+END_TEST
+
+START_TEST(a_lent_one_is_told_of)
+{
+	baton_request send = scripted_send(comm, s, 1, NULL);
+
+	transport.take_back = BATON_ERR_BUSY;
+	ck_assert_int_eq(baton_cancel(send), BATON_OK);
+	dump(comm);
+	assert_line("send to peer 1, tag 1", "lent");
+	assert_line("send to peer 1, tag 1", "let go of its buffer");
+	transport.take_back = BATON_ERR_CANCELED;
+	end_send(1, BATON_OK);
+	scripted_assert_ended(send, BATON_ERR_CANCELED);
+}
+END_TEST
+
+/* A thread hangs in the transport, with the engine: the dump comes, marked. */
+START_TEST(a_dump_does_not_wait_for_a_driver_that_hangs)
+{
+	baton_request recv = scripted_recv(comm, s, 7, NULL);
+	pthread_t driver;
+
+	transport.on_test = stop_at_gate;
+	driver = drive_into_gate(comm);
+	dump(comm);
+	assert_line("recv from peer 1, tag 7", "issued");
+	assert_line("recv from peer 1, tag 7", "[may be out of date]");
+	ck_assert_ptr_nonnull(strstr(text, "another thread keeps the engine"));
+	transport.on_test = NULL;
+	open_gate(driver);
+	dump(comm);
+	ck_assert_ptr_null(strstr(text, "out of date"));
+	end_recv(7, BATON_OK);
+	scripted_assert_ended(recv, BATON_OK);
+}
+END_TEST
+
+START_TEST(arguments_are_checked)
+{
+	ck_assert_int_eq(baton_comm_dump(NULL, 2), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_dump(comm, -1), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_comm_dump(comm, 9999), BATON_ERR_SYSTEM);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "9999"));
+}
+END_TEST
+
+/* ---- dumps beside traffic ---- */
+
+enum { ROUNDS = 2000 };
+
+static atomic_int over;
+
+struct side {
+	struct baton_comm *comm;
+	int peer;
+};
+
+static void *
+exchange(void *arg)
+{
+	struct side *side = arg;
+	baton_stream stream = scripted_stream(side->comm);
+
+	for (int i = 0; i < ROUNDS; i++) {
+		baton_request requests[4];
+		uint64_t in[2], out[2] = {1, 2};
+
+		for (int k = 0; k < 2; k++) {
+			ck_assert_int_eq(baton_recv(&in[k], 1, BATON_UINT64,
+			                            side->peer, k, side->comm,
+			                            NULL, NULL, &requests[k]),
+			                 BATON_OK);
+			ck_assert_int_eq(baton_send(&out[k], 1, BATON_UINT64,
+			                            side->peer, k, side->comm,
+			                            stream, NULL,
+			                            &requests[2 + k]),
+			                 BATON_OK);
+		}
+		ck_assert_int_eq(baton_wait_all(requests, 4, -1), BATON_OK);
+		for (int k = 0; k < 4; k++)
+			baton_release(&requests[k]);
+	}
+	scripted_stream_close(stream);
+	atomic_fetch_add(&over, 1);
+	return NULL;
+}
+
+/* Every send and receive there is to rank 1, on two tags, and of 8 bytes. */
+static void
+assert_whole_lines(void)
+{
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		const char *peer = strstr(line, " peer ");
+
+		if (!peer || strstr(line, ", new, "))
+			continue;
+		if (strncmp(peer, " peer 1, tag 0, 8 bytes", 23) != 0 &&
+		    strncmp(peer, " peer 1, tag 1, 8 bytes", 23) != 0)
+			ck_abort_msg("%s", line);
+	}
+}
+
+START_TEST(dumps_beside_traffic_tear_no_line)
+{
+	struct baton_comm *comms[2];
+	struct side sides[2];
+	pthread_t threads[2];
+
+	atomic_store(&over, 0);
+	ck_assert_int_eq(baton_comm_create_local(2, NULL, comms), BATON_OK);
+	for (int i = 0; i < 2; i++) {
+		sides[i] = (struct side){comms[i], 1 - i};
+		threads[i] = thread_of(exchange, &sides[i]);
+	}
+	while (atomic_load(&over) < 2) {
+		dump(comms[0]);
+		assert_whole_lines();
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_int_eq(baton_comm_destroy(comms[i]), BATON_OK);
+	}
+}
+END_TEST
+
+/* ---- on a signal ---- */
+
+static int ends[2]; /* of a pipe that is the child's standard error */
+
+/* In a child of its own: raise the signal, and wait for the dump. */
+static void
+be_dumped(void)
+{
+	struct baton_comm *comms[2];
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request request;
+	size_t n = 0;
+
+	setenv("BATON_DUMP_ON", "SIGUSR2", 1);
+	if (pipe(ends) < 0)
+		abort();
+	if (baton_comm_create_local(2, NULL, comms) != BATON_OK ||
+	    baton_recv(&n, 1, BATON_UINT64, 1, 3, comms[0], NULL, &options,
+	               &request) != BATON_OK)
+		abort();
+	dup2(ends[1], STDERR_FILENO);
+	raise(SIGUSR2);
+	/* Both communicators' last lines. */
+	for (int pending = 0; pending < 2;) {
+		ssize_t got = read(ends[0], text + n, sizeof(text) - 1 - n);
+
+		if (got <= 0)
+			abort();
+		n += (size_t)got;
+		text[n] = '\0';
+		pending = (strstr(text, ": 1 pending") != NULL) +
+		          (strstr(text, ": 0 pending") != NULL);
+	}
+	if (!strstr(text, "recv from peer 1, tag 3"))
+		abort();
+}
+
+START_TEST(sigusr2_dumps_all_if_it_was_asked_for)
+{
+	capture(NULL, be_dumped);
+}
+END_TEST
+
+static void
+assert_default(void)
+{
+	struct sigaction action;
+	struct baton_comm *own;
+
+	if (baton_comm_create_local(1, NULL, &own) != BATON_OK)
+		abort();
+	sigaction(SIGUSR2, NULL, &action);
+	if (action.sa_handler != SIG_DFL)
+		abort();
+}
+
+static void
+ignore(int number)
+{
+	(void)number;
+}
+
+static void
+keep_own(void)
+{
+	struct sigaction action;
+	struct baton_comm *own;
+
+	setenv("BATON_DUMP_ON", "SIGUSR2", 1);
+	signal(SIGUSR2, ignore);
+	if (baton_comm_create_local(1, NULL, &own) != BATON_OK)
+		abort();
+	sigaction(SIGUSR2, NULL, &action);
+	if (action.sa_handler != ignore)
+		abort();
+}
+
+START_TEST(no_handler_is_installed_unless_asked_nor_over_the_programs)
+{
+	ck_assert_uint_eq(capture(NULL, assert_default).writes, 0);
+	ck_assert_uint_eq(capture(NULL, keep_own).writes, 1);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const with_world[] = {
+		every_pending_operation_has_a_line,
+		what_is_no_transfer_has_a_line_too,
+		an_armed_one_says_what_is_before_it,
+		a_lent_one_is_told_of,
+		a_dump_does_not_wait_for_a_driver_that_hangs,
+		arguments_are_checked,
+	};
+	const TTest *const alone[] = {
+		dumps_beside_traffic_tear_no_line,
+		sigusr2_dumps_all_if_it_was_asked_for,
+		no_handler_is_installed_unless_asked_nor_over_the_programs,
+	};
+
+	return RUN_TESTS_WITH("dump", with_world, world_setup, world_teardown) |
+	       RUN_TESTS("dump alone", alone);
+}
