@@ -39,8 +39,8 @@ extern "C" {
 
 /* ---- status ------------------------------------------------------------- */
 
-/* X(name, number, text): the one list that the enum, the names and the texts
- * come from.  Negative numbers are errors. */
+/* X(name, number, text).  The enum, the names and the texts are generated from this
+ * list.  Negative numbers are errors. */
 #define BATON_STATUS_MAP(X)                                                   \
 	X(BATON_OK, 0, "success")                                             \
 	X(BATON_PENDING, 1, "not finished yet")                               \
@@ -72,8 +72,8 @@ enum baton_status {
 BATON_API const char *baton_status_name(enum baton_status status);
 BATON_API const char *baton_status_text(enum baton_status status);
 
-/* Why this thread's last refused call was refused: in one sentence, the argument, its
- * value and what is allowed.  "" before the first.  It lives until the next refusal. */
+/* Why this thread's last refused call was refused, in one sentence: the argument, its
+ * value, what is allowed.  "" if none was refused.  Valid until the next refusal. */
 BATON_API const char *baton_last_error(void);
 
 /* "0.1.0": the version of the library that is running. */
@@ -81,19 +81,19 @@ BATON_API const char *baton_version(void);
 
 /* ---- types -------------------------------------------------------------- */
 
-/* A stream: a cudaStream_t/CUstream as it is, or a host stream.  NULL is a stream too:
- * CUDA's legacy default stream, or the default host stream of the process.  Host streams
- * belong to the process: any communicator on the host device may use them. */
+/* A stream: a cudaStream_t/CUstream itself, or a host stream.  NULL is CUDA's legacy
+ * default stream, or the process's default host stream.  Host streams belong to the
+ * process: any communicator on the host device may use them. */
 typedef struct CUstream_st *baton_stream;
 
-/* A request handle: slot and generation, so that a handle kept too long is told
- * BATON_ERR_STALE instead of reading somebody else's operation. */
+/* A request handle: slot and generation.  A handle that was released gives
+ * BATON_ERR_STALE; it never refers to a later operation. */
 typedef uint64_t baton_request;
 #define BATON_REQUEST_NULL ((baton_request)0)
 
 struct baton_comm;   /* one rank's end of a communicator */
 struct baton_queue;  /* a completion queue */
-struct baton_window; /* memory of every rank that the others may put into */
+struct baton_window; /* memory of each rank that the other ranks may write */
 
 enum baton_datatype {
 	BATON_INT8,
@@ -133,17 +133,17 @@ enum baton_transport {
 	BATON_TRANSPORT_NCCL /* BATON_ERR_UNSUPPORTED in this version */
 };
 
-/* Who makes progress while no thread of the program is inside Baton. */
+/* Which thread makes progress while no thread of the program is inside Baton. */
 enum baton_progress {
-	/* The engine's own thread, wherever the transport allows it: always on
-	 * the local transport; on MPI with MPI_THREAD_MULTIPLE. */
+	/* The engine's thread where the transport allows it: always on the
+	 * local transport, on MPI at MPI_THREAD_MULTIPLE. */
 	BATON_PROGRESS_AUTO,
-	/* As AUTO, and the program promises to make no MPI calls of its own
-	 * while operations are pending, so that MPI_THREAD_SERIALIZED is enough
-	 * for the engine's thread. */
+	/* As AUTO.  The program also promises to make no MPI calls while
+	 * operations are pending; MPI_THREAD_SERIALIZED then suffices. */
 	BATON_PROGRESS_THREAD,
-	/* Nobody: only baton_test*, baton_wait*, baton_finish, baton_progress,
-	 * baton_queue_poll and baton_stream_synchronize/_query do. */
+	/* None.  Progress is made only inside baton_test*, baton_wait*,
+	 * baton_finish, baton_progress, baton_queue_poll and
+	 * baton_stream_synchronize/_query. */
 	BATON_PROGRESS_CALLS
 };
 
@@ -160,18 +160,18 @@ struct baton_comm_options {
 	size_t size; /* of this struct; the initialiser sets it */
 	enum baton_device device;
 	enum baton_transport transport;
-	/* Operations that may be outstanding at once, requests not yet released
-	 * included: 1 to BATON_REQUESTS_MAX_LIMIT, 0 for the default. */
+	/* Size of the request pool: operations that are pending, or whose request
+	 * is not released.  1 to BATON_REQUESTS_MAX_LIMIT, 0 for the default. */
 	uint32_t requests_max;
-	/* Deadline of each operation that names none, counted from the moment
-	 * it is armed, and the longest that baton_comm_destroy drains, and that
-	 * the creation of a local communicator by id, and registering and
-	 * deregistering windows, wait for the ranks.  0 or negative: none. */
+	/* Default deadline of operations, counted from arming.  Also the time
+	 * limit of baton_comm_destroy, baton_comm_create_id,
+	 * baton_window_register and baton_window_deregister.  0 or negative:
+	 * no limit. */
 	int64_t timeout_ns;
 	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
 	 * BATON_CONTEXTS_LIMIT, 0 for the default.  The same on all ranks.  Each
-	 * pair of them is a counter for each rank, of 56 bytes in all. */
+	 * (rank, index, context) has a counter, of 56 bytes. */
 	int signals_max;
 	int contexts_max;
 	bool timestamps; /* fill the *_ns fields of completions */
@@ -183,33 +183,30 @@ struct baton_comm_options {
 /* clang-format on */
 
 /*
- * Create this process's end of a communicator over all processes of the job.  options
- * may be NULL.  Under mpirun (or srun with PMI) the job is the MPI world, and MPI is
- * initialised with MPI_THREAD_MULTIPLE when the program has not done so; such an MPI
- * is finalised at exit, by the same process only and not after an abort.  Started
- * alone, the job is a world of one on the local transport.  Collective over the job;
- * blocks until all ranks have called.  Returns BATON_OK, INVALID (options; ranks that
- * disagree on them are all told), UNSUPPORTED (device or transport not there:
- * baton_last_error says what is missing and how to get it), NOMEM, AGAIN (4095
- * communicators are alive), MPI, SYSTEM.
+ * Create this process's rank of a communicator over all processes of the job.  options
+ * may be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the
+ * program has not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it
+ * at exit (in the same process only, and not after an abort).  A process started alone
+ * is a world of one on the local transport.  Collective over the job; blocks until all
+ * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
+ * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
+ * get it); NOMEM; AGAIN (4095 communicators exist); MPI; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p);
 
 /*
- * Create all ranks of a local communicator at once: comms[0..size-1], one for each
- * rank, to be used from any threads of this process (usually one each). size is 1 to
- * 4095.  Every rank is destroyed on its own.  Not collective.  Returns BATON_OK,
- * INVALID, UNSUPPORTED (a transport other than AUTO or LOCAL, a device that is not
- * there), NOMEM, AGAIN, SYSTEM.
+ * Create all ranks of a local communicator: comms[0..size-1], for any threads of this
+ * process (usually one thread a rank).  size is 1 to 4095.  Each rank is destroyed by
+ * itself.  Not collective.  Returns BATON_OK, INVALID, UNSUPPORTED (a transport other
+ * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
                         struct baton_comm *comms[]);
 
-/* Names a communicator that is about to be created; plain bytes, to be carried
- * to the other ranks by any means. */
+/* Identifies a communicator to be created: bytes to be passed to the other ranks. */
 struct baton_unique_id {
 	unsigned char bytes[128];
 };
@@ -219,13 +216,14 @@ BATON_API enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p);
 
 /*
- * Create rank `rank` of `size` of the communicator that *id names.  In this version
- * the ranks are threads of the process that made the id.  Each thread calls once with
- * its own rank; blocks until all have called, for at most the options' timeout_ns.
- * An id serves one communicator.  Returns BATON_OK, INVALID (arguments; a rank taken
- * twice; ranks that disagree on the size or the options), UNSUPPORTED (an id of
- * another process, a transport other than AUTO or LOCAL), TIMEOUT (a rank did not
- * come: all that waited are told, and the id is spent), NOMEM, AGAIN, SYSTEM.
+ * Create rank `rank` of `size` of the communicator that *id identifies.  In this
+ * version the ranks are threads of the process that made the id.  Each thread calls
+ * once with its own rank; the call blocks until all have called, for at most the
+ * options' timeout_ns.  An id serves one communicator.  Returns BATON_OK; INVALID
+ * (arguments; a rank given twice; ranks that disagree on the size or the options);
+ * UNSUPPORTED (an id of another process, a transport other than AUTO or LOCAL);
+ * TIMEOUT (a rank did not call; all waiting ranks return it, and the id cannot be used
+ * again); NOMEM; AGAIN; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -233,49 +231,48 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      struct baton_comm **comm_p);
 
 /*
- * Collective over the communicator's ranks; local after an abort, and on the local
- * transport, where a rank leaves alone.  BUSY, before any communication, while
- * queues, windows or baton_mem_alloc memory of it are alive.  Otherwise waits until
- * this rank's operations have ended, no stream has items of it any more (launched
- * functions, joins, and what stands behind other communicators' work), and all ranks
- * have called (not after an abort); for at most the options' timeout_ns; TIMEOUT
- * leaves the communicator there and may be followed by another destroy, or by an
- * abort and a destroy.  After BATON_OK the communicator is gone and handles of its
- * requests are STALE.  Nothing else may run on the communicator beside destroy.  NULL
- * is BATON_OK.  Returns BATON_OK, INVALID, BUSY, TIMEOUT.
+ * Collective over the ranks.  On the local transport, and after an abort, it is local.
+ * It waits, for at most the options' timeout_ns, until this rank's operations have
+ * ended, no stream has work of the communicator (launched functions, joins, and work
+ * behind another communicator's), and all ranks have called (not after an abort).
+ *
+ * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
+ * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
+ * of baton_mem_alloc; TIMEOUT: it is still there, and may be destroyed again, or aborted
+ * and destroyed; INVALID.  No other call on it may run at the same time.
  */
 BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 
 /*
- * Local: every pending operation of this rank ends in ABORTED, every stream goes on
- * as far as it waits for this communicator (launched functions still run; a
- * baton_stream_wait for a request of another communicator still waits), and later
- * operations are refused with ABORTED.  Peers are not told: their operations end by
- * their own deadlines.  Returns when that is done.  Returns BATON_OK (also when it
- * was aborted before), INVALID.
+ * Local.  Before it returns, every pending operation of this rank ends in ABORTED and
+ * the streams that wait for them go on.  Launched functions still run, and a
+ * baton_stream_wait for another communicator's request still waits.  Later operations
+ * are refused with ABORTED.  Peers are not told; their operations end by their own
+ * deadlines.  Returns BATON_OK (also if it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or what broke the communicator: ABORTED, TIMEOUT and PEER (of registering
- * and deregistering), or a fatal error of its transport.  INVALID for NULL. */
+/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT or PEER (from
+ * registering or deregistering a window); a fatal error of the transport.  INVALID for
+ * NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
-/* What broke it: native call, code and text; "" while it is sound.  Lives as
- * long as the communicator. */
+/* What broke it: native call, code and text; "" if nothing did.  Valid as long as
+ * the communicator. */
 BATON_API const char *baton_comm_error(const struct baton_comm *comm);
 
 /* Write one line for each pending operation to the descriptor: kind, peer, tag or
  * index, bytes, stream, state, age, what it waits for.  From any thread, also while
- * another drives, or hangs in MPI: the lines then say that they may be out of date.
- * The environment's BATON_DUMP_ON=SIGUSR2 has that signal do it, to standard error.
- * Returns BATON_OK, INVALID, NOMEM, SYSTEM. */
+ * another drives.  If another hangs, in MPI for example, each line says that it may be
+ * out of date.  With BATON_DUMP_ON=SIGUSR2 in the environment, that signal dumps all
+ * communicators to standard error.  Returns BATON_OK, INVALID, NOMEM, SYSTEM. */
 BATON_API enum baton_status baton_comm_dump(struct baton_comm *comm, int fd);
 
 /* -1 for NULL.  Callable from anywhere. */
 BATON_API int baton_comm_rank(const struct baton_comm *comm);
 BATON_API int baton_comm_size(const struct baton_comm *comm);
 
-/* Capability bits: what the pair of device and transport can do. */
+/* Capabilities of a pair of device and transport. */
 #define BATON_CAP_TAGS (1u << 0)       /* tags other than 0, independent */
 #define BATON_CAP_DIRECTIONS (1u << 1) /* sends and receives independent */
 #define BATON_CAP_SHORT (1u << 2)      /* messages shorter than the receive */
@@ -285,7 +282,7 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_CAP_SIGNALS (1u << 6)    /* signal and wait_signal */
 #define BATON_CAP_WINDOWS (1u << 7)    /* windows and put_signal */
 
-/* How a put or a signal reaches a peer; chosen for each peer, once. */
+/* How puts and signals reach a peer.  The path to each peer is chosen once. */
 #define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
 #define BATON_WINDOW_PATH_VMWRITE (1u << 1) /* process_vm_writev, then a store */
 #define BATON_WINDOW_PATH_MESSAGE (1u << 2) /* messages, applied by the target */
@@ -298,8 +295,8 @@ struct baton_comm_info {
 	enum baton_transport transport;
 	const char *device_name;    /* "host" */
 	const char *transport_name; /* "local", "mpi" */
-	/* The library below, its version, and its thread level: "Open MPI
-	 * v4.1.4, MPI_THREAD_MULTIPLE".  Lives as long as the communicator. */
+	/* The library that the transport uses, its version and thread level: "Open
+	 * MPI v4.1.4, MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */
 	const char *library;
 	int tag_max; /* tags are 0 to tag_max */
 	unsigned capabilities;
@@ -307,9 +304,9 @@ struct baton_comm_info {
 	bool engine_thread; /* the engine's own thread makes progress here */
 	int signals_max;
 	int contexts_max;
-	/* BATON_WINDOW_PATH_*, or'ed: the paths of signals without data to the
-	 * ranks of the communicator, and those of puts into the windows that are
-	 * registered now (of one window and peer: baton_window_path). */
+	/* BATON_WINDOW_PATH_*, or'ed: the paths of signals without data to all
+	 * ranks, and of puts into all windows that are registered now
+	 * (baton_window_path tells of one window and peer). */
 	unsigned signal_paths;
 	unsigned window_paths;
 };
@@ -321,23 +318,22 @@ BATON_API enum baton_status baton_comm_query(const struct baton_comm *comm,
 
 /* ---- streams ------------------------------------------------------------ */
 
-/* For code that runs on either device; CUDA programs may pass their own
- * streams.  The communicator says which device, no more.
- * Returns BATON_OK, INVALID, NOMEM. */
+/* A stream on the communicator's device.  CUDA programs may use their own streams
+ * instead.  Returns BATON_OK, INVALID, NOMEM. */
 BATON_API enum baton_status baton_stream_create(struct baton_comm *comm,
                                                 baton_stream *stream_p);
 
-/* BUSY while work is on it; the default stream (NULL) is INVALID, and so is a
- * handle that is no live stream.  Returns BATON_OK, INVALID, BUSY. */
+/* Returns BATON_OK; BUSY while it has work; INVALID for the default stream (NULL) and
+ * for a handle that is not a live stream. */
 BATON_API enum baton_status baton_stream_destroy(struct baton_comm *comm,
                                                  baton_stream stream);
 
 /*
- * Enqueue fn(arg) on the stream: it runs once, after all earlier work of the stream
- * and before all later work, on a thread of the device.  fn may block, but must not
- * call Baton.  Takes a slot of the communicator's pool until it has run.  Returns
- * BATON_OK, INVALID (also inside a group), AGAIN, NOMEM and SYSTEM (the stream's
- * thread, started at its first launch), ABORTED.
+ * Enqueue fn(arg) on the stream.  It runs once, on a thread of the device, after all
+ * earlier and before all later work of the stream.  fn may block; it must not call
+ * Baton.  It occupies a slot of the request pool until it returns.  Returns BATON_OK;
+ * INVALID (also inside a group); AGAIN; NOMEM, SYSTEM (the stream's thread, which its
+ * first launch starts); ABORTED.
  */
 BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 baton_stream stream,
@@ -345,23 +341,23 @@ BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 void *arg);
 
 /*
- * Wait until everything enqueued on the stream before this call is done, making
- * progress.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of an
- * operation on this stream that nobody could observe: one with no request, or whose
- * request was released before it ended.  Only the log says which (no baton_last_error).
+ * Wait, making progress, until all work enqueued on the stream before this call is
+ * done.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of an
+ * operation on this stream that no request observes: none was asked for, or it was
+ * released before the operation ended.  The log names the operation.
  */
 BATON_API enum baton_status baton_stream_synchronize(struct baton_comm *comm,
                                                      baton_stream stream);
 
-/* OK when the stream has nothing left to do, else PENDING (after one pass of
- * progress).  Returns those, INVALID. */
+/* Makes one pass of progress if there is work.  Returns BATON_OK if the stream has no
+ * work left, else PENDING; INVALID. */
 BATON_API enum baton_status baton_stream_query(struct baton_comm *comm,
                                                baton_stream stream);
 
 /* ---- operations --------------------------------------------------------- */
 
-/* The stream goes on as soon as the operation is armed; baton_stream_wait joins
- * it later, on this stream or another. */
+/* The stream goes on as soon as the operation is armed.  baton_stream_wait makes this
+ * stream or another wait for its end. */
 #define BATON_OP_DETACHED (1u << 0)
 
 struct baton_op_options {
@@ -371,8 +367,7 @@ struct baton_op_options {
 	 * negative: none. */
 	int64_t timeout_ns;
 	uint64_t user_data; /* comes back in the completion */
-	/* Deliver the completion here; one of its entries is reserved by the
-	 * call. */
+	/* Deliver the completion here.  The call reserves an entry. */
 	struct baton_queue *queue;
 };
 /* clang-format off */
@@ -381,27 +376,24 @@ struct baton_op_options {
 /* clang-format on */
 
 /*
- * Send count elements to rank peer of comm, or receive up to count elements
- * from it, in the order of the stream.  Returns at once; never waits for a peer
- * or the device.  Messages match in the order of the calls on each
- * (communicator, peer, tag, direction).
+ * Send count elements to rank peer, or receive up to count elements from it, in stream
+ * order.  Returns at once, without waiting for a peer or the device.  Messages match in
+ * the order of the calls on each (communicator, peer, tag, direction).
  *
- * buffer      is the caller's and must live until the operation ends (and, when
- *             its completion says BATON_COMPLETION_LENT, until that bit is
- *             cleared); NULL only with count 0.  A send's may be read, not
- *             written, meanwhile.
- * count       of elements; 0 is a real message.  count times the type's size
- *             must fit in 63 bits.
+ * buffer      must stay valid until the operation ends or, if its completion says
+ *             BATON_COMPLETION_LENT, until that bit is cleared.  The program may
+ *             read a send's buffer meanwhile, not write it.  NULL only with count 0.
+ * count       0 sends a real message; count times the type's size fits in 63 bits.
  * peer, tag   0 to size-1 (self is legal), 0 to tag_max of baton_comm_query.
  * options     NULL for the defaults.
- * request_p   NULL: fire and forget; an error is then logged and returned by
- *             the next baton_stream_synchronize of the stream.
+ * request_p   NULL: no request.  An error is then logged, and the next
+ *             baton_stream_synchronize of the stream returns it.
  *
  * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags);
- * AGAIN (all requests are taken, or the queue has no entry left); the error
- * that broke the communicator.  Ends in OK, TRUNCATED (a receive: the message
- * was longer; nothing is written past the buffer, the data is undefined),
- * TIMEOUT, CANCELED, ABORTED, PEER, MPI, or, with tensors, MISMATCH.
+ * AGAIN (the request pool or the queue is full); the error that broke the
+ * communicator.  Ends in OK, TRUNCATED (the message was longer than the receive's
+ * buffer: its data is undefined, nothing is written past its end), TIMEOUT, CANCELED,
+ * ABORTED, PEER, MPI, or, with tensors, MISMATCH.
  */
 BATON_API enum baton_status
 baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,
@@ -412,22 +404,23 @@ baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
            int tag, struct baton_comm *comm, baton_stream stream,
            const struct baton_op_options *options, baton_request *request_p);
 
-/* A request that ends in OK when the stream gets here, so that hosts, queues
- * and other streams can wait for compute.  options: flags must be 0; a deadline
- * is not taken (INVALID).  Returns as baton_send; INVALID inside a group. */
+/* A request that ends in OK when all earlier work of the stream is done, so that
+ * hosts, queues and other streams can wait for compute.  options: no flags and no
+ * deadline (INVALID).  Returns as baton_send; INVALID inside a group. */
 BATON_API enum baton_status
 baton_record(struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p);
 
 /*
  * Begin and end a group on this thread.  Its operations take their places in the
- * matching order at their calls and are armed together, when every stream named in
- * the group has reached it; none waits for another, so an exchange cannot deadlock.
- * Each stream goes on when all are complete (all are detached: when the group is
- * armed; a mixture is INVALID).  Groups nest: the outermost end enqueues.  A refused
- * operation voids the group: group_end returns the first refusal, nothing was
- * enqueued, and the handles of its requests are STALE.  begin: BATON_OK, INVALID,
- * AGAIN.  end: BATON_OK, INVALID (no group is open here), or the first refusal.
+ * matching order at their calls.  They are armed together, when every stream that the
+ * group names has reached it; none waits for another, so an exchange cannot deadlock.
+ * Each stream goes on when all operations of the group have completed or, if all are
+ * detached, when the group is armed; a mixture is INVALID.  Groups nest: the outermost
+ * end enqueues.  A refused operation voids the group: group_end returns the first
+ * refusal, nothing was enqueued, and the group's request handles are STALE.
+ * begin: BATON_OK, INVALID, AGAIN.  end: BATON_OK, INVALID (no group is open on this
+ * thread), or the first refusal.
  */
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
@@ -435,81 +428,81 @@ BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 /* ---- windows and signals ------------------------------------------------ */
 
 /*
- * A signal adds one to a counter at the target: one counter for each (source,
- * signal_index, context) of a communicator, 64 bits wide, that only grows.  A put
- * with signal writes into the target's window first.
+ * A signal adds one to a 64-bit counter at the target, which never decreases.  A
+ * communicator has one counter for each (source, signal_index, context).  A put with
+ * signal first writes into the target's window.
  *
- * The guarantee: a signal that is seen (by a wait that ended, or in a count) implies
- * that its data, and that of all puts and all signals issued earlier to that peer in
- * that context, are visible.  Issue is FIFO for each (peer, context), in the order of
- * the calls: a small put waits behind a large one unless a context separates them.
+ * Visibility: once a wait or baton_signal_count sees a signal, its data and all puts
+ * and signals issued before it to that peer in that context are visible.  Puts and
+ * signals to one (peer, context) are issued in the order of the calls, so a small put
+ * waits behind a large one unless they use different contexts.
  */
 
 /*
- * Memory that windows reach fastest: on the host, shared memory without a name, zero
- * and aligned to a page; bytes is at least 1.  Not collective.  Free it before comm is
- * destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
- * windows), NOMEM (all of it is taken now, so that nothing fails later), SYSTEM.
+ * Allocate memory for the fastest window path: on the host, anonymous shared memory,
+ * zeroed and page-aligned.  bytes is at least 1.  Not collective.  Free it before comm
+ * is destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
+ * windows), NOMEM (all pages are allocated here, none later), SYSTEM.
  */
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
 
-/* Give it back; NULL is fine.  Returns BATON_OK, INVALID (not from
- * baton_mem_alloc of comm), BUSY (a window that is registered lies in it). */
+/* Free it; NULL is accepted.  Returns BATON_OK, INVALID (it is not from
+ * baton_mem_alloc of comm), BUSY (a registered window lies in it). */
 BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
                                            void *pointer);
 
 /*
- * Register bytes bytes at base as this rank's part of a new window.  Any writable
- * memory will do, of baton_mem_alloc it is reached fastest; it must stay, and stay
- * writable, until the window is deregistered.  Sizes may differ between ranks; 0 is
- * legal, with any base.  Collective: call it on all ranks, in one order with the other
- * collective calls, on one thread of a rank at a time (a second one is refused); blocks
- * until all have called, for at most the communicator's timeout_ns.  Returns BATON_OK;
- * INVALID (base NULL with bytes > 0; other ranks make another call; inside a group, or
- * beside another thread's call); UNSUPPORTED (no windows here, or the path that
- * BATON_WINDOW_PATH forces does not reach some peer); NOMEM; SYSTEM; TIMEOUT and PEER
- * (which break the communicator: its ranks do not agree any more); what broke it before.
- * A rank that is refused tells the others (not the last two of INVALID): so are all.
+ * Register bytes bytes at base as this rank's part of a new window.  Any writable memory
+ * will do; that of baton_mem_alloc is fastest.  It must stay valid and writable until
+ * the window is deregistered.  Sizes may differ between ranks, and 0 is legal with any
+ * base.  Collective: all ranks call it, in one order with the other collective calls, on
+ * one thread of a rank at a time.  Blocks until all have called, for at most the
+ * communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0; the
+ * ranks make different calls; inside a group; beside another collective call of this
+ * rank); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH forces does
+ * not reach some rank); NOMEM; SYSTEM; TIMEOUT and PEER, which break the communicator;
+ * the error that broke it before.  All ranks then fail with the same status.
+ * Exception: a call inside a group, or beside another collective call of this rank,
+ * fails alone and the peers keep waiting.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,
                                                   struct baton_window **window_p);
 
 /*
- * End the window.  Collective, as registering; NULL is fine, and tells nobody; on a
- * broken communicator it is local.  Puts that have ended at their source are applied
- * before it goes.  Returns BATON_OK: the pointer is dead, any use of it is undefined;
- * BUSY, on all ranks (any has a put of its own into the window that has not ended),
- * INVALID (as registering) and NOMEM: the window is as before; TIMEOUT, PEER or what
- * else broke the communicator during the call (not ABORTED: that is OK): call again.
+ * End the window.  Collective, as registering, except that NULL does nothing and that it
+ * is local on a broken communicator.  Puts that have ended at their source are applied
+ * first.  Returns BATON_OK: any further use of the pointer is undefined; BUSY, on all
+ * ranks (some rank has a put of its own into the window that has not ended), INVALID
+ * (as registering) and NOMEM: the window is as before; TIMEOUT, PEER or another error
+ * that broke the communicator during the call (ABORTED gives OK): call again.
  */
 BATON_API enum baton_status baton_window_deregister(struct baton_window *window);
 
-/* Bytes of that rank's part; 0 for NULL or a peer that is not there. */
+/* Bytes of that rank's part; 0 for NULL or a peer out of range. */
 BATON_API size_t baton_window_size(const struct baton_window *window, int peer);
 
-/* The BATON_WINDOW_PATH_* of this rank's puts to peer; 0 as for the size. */
+/* The BATON_WINDOW_PATH_* of this rank's puts to peer; 0 as above. */
 BATON_API unsigned baton_window_path(const struct baton_window *window,
                                      int peer);
 
 /*
- * Put count elements into rank peer's part of the window, offset bytes from its
- * beginning, then signal.  Enqueued as baton_send is; ends when local_buffer may be
- * used again, which says nothing about the target.
+ * Put count elements into rank peer's part of the window, at an offset in bytes, then
+ * signal.  Enqueued as baton_send.  It ends when local_buffer may be used again; the
+ * data may arrive later.
  *
- * local_buffer  any memory; it must live until the operation ends (and while its
- *               completion says BATON_COMPLETION_LENT); NULL only with count 0,
- *               which is a signal alone.
+ * local_buffer  any memory; must stay valid as a send's buffer; NULL only with
+ *               count 0, which signals alone.
  * peer          0 to size-1; self is legal, where the two may not overlap.
  * peer_window   of comm, and not being deregistered.
- * peer_window_offset_bytes  offset plus length must lie in the *peer's* part.
+ * peer_window_offset_bytes  offset plus length must not exceed the *peer's* part.
  * signal_index, context     0 to signals_max-1, 0 to contexts_max-1; flags must be 0.
  *
- * One that ends early (TIMEOUT, CANCELED, ABORTED) has not signaled, and never will,
- * unless a message carries it (it is LENT then, until the transport lets go of it);
- * some of its data may be in the window.  Returns as baton_send.  Ends in OK, TIMEOUT,
- * CANCELED, ABORTED, PEER (that process is gone), MPI, SYSTEM.
+ * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its
+ * data may be in the window.  Exception: one that a message carries ends LENT and may
+ * still arrive whole.  Returns as baton_send.  Ends in OK, TIMEOUT, CANCELED, ABORTED,
+ * PEER (that process is gone), MPI, SYSTEM.
  */
 BATON_API enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
@@ -535,15 +528,16 @@ struct baton_wait_signal_desc {
 };
 
 /*
- * Wait for signals.  At the call the wait is given the next op_count units of each
- * counter that it names (signals that came early count; a counter named twice adds
- * up); it ends when every counter has passed them, and waits for no other wait.  One
- * that ends early (TIMEOUT, CANCELED, ABORTED, PEER) gives its units back, and later
- * waits move down.  Where signals come directly it sleeps until they do.
+ * Wait for signals.  The call assigns to the wait the next op_count units of each
+ * counter that it names, signals that came early included; units of a counter named
+ * twice add up.  The wait ends when every counter has reached its units, independently
+ * of other waits.  A wait that ends early (TIMEOUT, CANCELED, ABORTED, PEER) returns its
+ * units, and those of later waits shift down.  Waiting for signals that arrive by direct
+ * stores costs no processor time.
  *
  * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send;
- * AGAIN also when all outstanding waits together name more counters than
- * requests_max + size, INVALID when this one alone does.  Ends in OK, TIMEOUT,
+ * AGAIN also if all pending waits together name more counters than requests_max + size,
+ * INVALID if this one alone does.  Ends in OK, TIMEOUT,
  * CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
  */
 #define BATON_WAIT_DESCS_MAX 65536u
@@ -553,9 +547,9 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
                   const struct baton_op_options *options,
                   baton_request *request_p);
 
-/* All signals that ever arrived on one counter of this rank, waited for or not.  Looks
- * for messages where signals may come by them, and makes no other progress: a loop that
- * moves its own puts calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED. */
+/* The value of one counter of this rank: all signals that ever arrived.  Receives
+ * signals that come by message, but makes no other progress: a loop that needs its own
+ * puts to move calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED. */
 BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer,
                                                int signal_index, int context,
                                                uint64_t *count_p);
@@ -571,9 +565,9 @@ enum baton_operation {
 	BATON_OPERATION_WAIT_SIGNAL = 6
 };
 
-/* The transport could not take the operation back when it ended early: the
- * buffer (and the request's slot) stay lent to it until a later baton_test shows
- * this bit cleared, and its message may still arrive. */
+/* The operation ended early, but the transport could not cancel it.  It keeps the
+ * buffer and the request's slot until a later baton_test shows this bit cleared, and
+ * the message may still arrive. */
 #define BATON_COMPLETION_LENT (1u << 0)
 
 struct baton_completion {
@@ -591,23 +585,22 @@ struct baton_completion {
 };
 
 /*
- * For all of these: a completion_p may be NULL; a wait's timeout_ns is 0 to
- * poll and negative to wait for ever; arrays skip BATON_REQUEST_NULL.  They
- * drive progress when no other thread does.
+ * For all calls below: completion_p may be NULL; a wait's timeout_ns is 0 to poll
+ * and negative to wait for ever; arrays skip BATON_REQUEST_NULL; they make progress
+ * if no other thread does.
  *
- * The status returned is how the operation ended (BATON_OK, TRUNCATED, TIMEOUT,
- * CANCELED, ABORTED, PEER, MISMATCH, MPI, SYSTEM); BATON_PENDING while it has
- * not (for a wait: its own time ran out, the operation goes on); STALE for a
- * handle that was released; INVALID for BATON_REQUEST_NULL or a group that is
- * still open on this thread.  *completion_p is written unless the result is
- * STALE or INVALID.
+ * They return how the operation ended (BATON_OK, TRUNCATED, TIMEOUT, CANCELED,
+ * ABORTED, PEER, MISMATCH, MPI, SYSTEM); BATON_PENDING while it is pending (a wait:
+ * its timeout_ns passed, the operation goes on); STALE for a released handle; INVALID
+ * for BATON_REQUEST_NULL or a member of a group that is open on this thread.
+ * *completion_p is written unless the result is STALE or INVALID.
  */
 
 /* Repeatable; frees nothing. */
 BATON_API enum baton_status baton_test(baton_request request,
                                        struct baton_completion *completion_p);
 
-/* The HOST waits. */
+/* The host waits. */
 BATON_API enum baton_status baton_wait(baton_request request,
                                        int64_t timeout_ns,
                                        struct baton_completion *completion_p);
@@ -618,90 +611,87 @@ BATON_API enum baton_status baton_finish(baton_request *request_p,
                                          int64_t timeout_ns,
                                          struct baton_completion *completion_p);
 
-/* The STREAM waits: later work of the stream starts after the operation has ended, well
- * or not.  Takes a slot of comm's pool.  The request may be released at once.  It may be
- * of another communicator on the same device.  Returns BATON_OK, INVALID (also inside a
- * group), STALE, AGAIN, or the error that broke comm. */
+/* The stream waits: its later work starts after the operation has ended, in success or
+ * error.  Occupies a slot of comm's request pool.  The request may be released at once,
+ * and may be of another communicator on the same device.  Returns BATON_OK, INVALID
+ * (also inside a group), STALE, AGAIN, or the error that broke comm. */
 BATON_API enum baton_status baton_stream_wait(struct baton_comm *comm,
                                               baton_stream stream,
                                               baton_request request);
 
-/* Wait until one of the requests has ended: *index_p is the lowest such index,
- * and the status returned is that request's.  When all are BATON_REQUEST_NULL:
- * BATON_OK and *index_p = count.  A stale handle: STALE, with its index. */
+/* Wait until a request has ended.  *index_p is the lowest such index, and the return
+ * value is that request's.  If all are BATON_REQUEST_NULL: BATON_OK, *index_p = count.
+ * A stale handle: STALE, with its index. */
 BATON_API enum baton_status baton_wait_any(const baton_request *requests,
                                            size_t count, int64_t timeout_ns,
                                            size_t *index_p,
                                            struct baton_completion *completion_p);
 
-/* Wait until all have ended.  Returns BATON_OK when all ended so, PENDING when
- * the time ran out, else the status of the lowest index that did not end in OK
- * (all have ended then too).  A stale handle is STALE at once. */
+/* Wait until all have ended.  Returns BATON_OK if all ended in OK, else the status of
+ * the lowest index that did not; PENDING if the time ran out; STALE at once if a
+ * handle is stale. */
 BATON_API enum baton_status baton_wait_all(const baton_request *requests,
                                            size_t count, int64_t timeout_ns);
 
 /* Write the indices of up to indices_max requests that have ended, lowest first, and
- * their number to *done_p.  Returns BATON_OK when there is one or when nothing is left
- * to wait for (*done_p = 0), PENDING when none has ended, STALE (with *done_p = 0 and
- * indices[0] the stale one), INVALID. */
+ * their number to *done_p.  Returns BATON_OK if there is one or if none is pending
+ * (*done_p = 0), PENDING if none has ended, STALE (*done_p = 0, and indices[0] is the
+ * stale one), INVALID. */
 BATON_API enum baton_status baton_test_some(const baton_request *requests,
                                             size_t count, size_t *indices,
                                             size_t indices_max, size_t *done_p);
 
-/* Ask for the operation's end.  Poll until it has ended: in OK (or as it would have) or
- * in CANCELED, never both.  An operation that is not issued, a wait for signals, or a
- * receive that nothing has matched, can always be taken back; a receive that has its
- * message goes on to its end; a send or put that is under way and cannot be taken back
- * ends CANCELED with BATON_COMPLETION_LENT.  BATON_OK also when it has ended already;
- * STALE, INVALID; UNSUPPORTED where one operation cannot end alone (BATON_CAP_CANCEL)
- * and for a record. */
+/* Request cancellation.  Then poll until the operation has ended, in CANCELED or as it
+ * would have.  An operation that is not issued, a wait for signals and an unmatched
+ * receive are always cancelled; a matched receive completes; a send or put that is under
+ * way and cannot be cancelled ends in CANCELED with BATON_COMPLETION_LENT.  Returns
+ * BATON_OK (also if it has ended already); STALE; INVALID; UNSUPPORTED for a record, and
+ * where one operation cannot end alone (BATON_CAP_CANCEL). */
 BATON_API enum baton_status baton_cancel(baton_request request);
 
-/* Give the handle back, at any time: a pending operation goes on, unobserved.
- * Sets *request_p to BATON_REQUEST_NULL, which is accepted too.  Returns
- * BATON_OK, STALE, INVALID. */
+/* Release the handle; a pending operation goes on, unobserved.  Sets *request_p to
+ * BATON_REQUEST_NULL, which is accepted too.  Returns BATON_OK, STALE, INVALID. */
 BATON_API enum baton_status baton_release(baton_request *request_p);
 
-/* Why it ended so, as one sentence with the native call, code and text where
- * there is one; "" for one that ended in OK or is pending.  Always terminated,
- * cut to size.  Returns BATON_OK, STALE, INVALID. */
+/* Why the operation failed, in one sentence, with the native call, code and text if
+ * there is one; "" if it ended in OK or is pending.  Terminated, cut to size.  Returns
+ * BATON_OK, STALE, INVALID. */
 BATON_API enum baton_status baton_request_error(baton_request request,
                                                 char *text, size_t size);
 
 /* ---- completion queues -------------------------------------------------- */
 
-/* A queue of completions, O(completions) to serve, with a file descriptor for
- * epoll, libuv or io_uring.  entries is 1 to 2^20: operations that name the
- * queue and have not been polled.  Returns BATON_OK, INVALID, NOMEM, SYSTEM. */
+/* A queue of completions with a file descriptor for epoll, libuv or io_uring.  Polling
+ * costs O(completions).  entries, 1 to 2^20, bounds the operations that name the queue
+ * and have not been polled.  Returns BATON_OK, INVALID, NOMEM, SYSTEM. */
 BATON_API enum baton_status baton_queue_create(struct baton_comm *comm,
                                                size_t entries,
                                                struct baton_queue **queue_p);
 
-/* Make progress and take up to max completions, oldest first; each one's request
- * is released.  Returns their number; 0 for a NULL queue or array. */
+/* Make progress, then take up to max completions, oldest first, and release their
+ * requests.  Returns their number; 0 for a NULL queue or array. */
 BATON_API size_t baton_queue_poll(struct baton_queue *queue,
                                   struct baton_completion *completions,
                                   size_t max);
 
-/* A descriptor that polls readable once an armed queue has completions.  It is
- * the queue's: wait on it, do not read or close it.  -1 for NULL. */
+/* A descriptor that polls readable once an armed queue has completions.  The queue
+ * owns it: do not read or close it.  -1 for NULL. */
 BATON_API int baton_queue_fd(struct baton_queue *queue);
 
-/* Ask for the descriptor to become readable at the next completion.  PENDING
- * when completions are there already (poll first); BATON_OK: go to sleep in
- * epoll.  One arm serves one wake-up.  Where the engine's thread may not drive, and
- * the program has not asked for BATON_PROGRESS_CALLS, the descriptor also polls
- * readable a millisecond later while operations name the queue: poll, and arm again.
- * Returns those, INVALID, SYSTEM. */
+/* Make the descriptor readable at the next completion, once.  Returns BATON_OK: sleep
+ * in epoll; PENDING: there are completions already, poll first; INVALID; SYSTEM.  Where
+ * the engine's thread may not drive, and the program has not asked for
+ * BATON_PROGRESS_CALLS, the descriptor also becomes readable a millisecond later if
+ * operations name the queue: poll, which makes progress, and arm again. */
 BATON_API enum baton_status baton_queue_arm(struct baton_queue *queue);
 
-/* The queue goes; completions not polled are dropped and their requests
- * released; operations that name it go on, unobserved.  No other call on the
- * queue may be running.  NULL is fine. */
+/* Destroy the queue, drop completions that were not polled and release their requests.
+ * Operations that name it go on, unobserved.  No other call on the queue may run at the
+ * same time.  NULL is accepted. */
 BATON_API void baton_queue_destroy(struct baton_queue *queue);
 
-/* One bounded pass of progress, for programs with a loop of their own.  Returns
- * the number of events made (0: nothing moved, or another thread drives). */
+/* Make one bounded pass of progress, for programs with a loop of their own.  Returns
+ * the number of events (0: nothing moved, or another thread drives). */
 BATON_API size_t baton_progress(struct baton_comm *comm);
 
 #ifdef __cplusplus
