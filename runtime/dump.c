@@ -482,6 +482,9 @@ dump_on_signal(void *unused)
 	for (;;) {
 		while (sem_wait(&asked) < 0)
 			;
+		/* Signals that came meanwhile are answered by one dump. */
+		while (sem_trywait(&asked) == 0)
+			;
 		pthread_mutex_lock(&dump_lock);
 		for (uint32_t i = 1; i < BATONI_COMMS_MAX; i++) {
 			struct baton_comm *comm = atomic_load(&batoni_comms[i]);
