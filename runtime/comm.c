@@ -533,6 +533,28 @@ baton_comm_abort(struct baton_comm *comm)
 	return BATON_OK;
 }
 
+/* ---- the driver's lock ---- */
+
+void
+batoni_driver_take(void)
+{
+	batoni_take();
+}
+
+void
+batoni_driver_leave(void)
+{
+	batoni_leave();
+}
+
+void
+batoni_driver_yield(unsigned tries)
+{
+	batoni_leave();
+	batoni_pause_between(tries);
+	batoni_take();
+}
+
 /* ---- asking ---- */
 
 enum baton_status

@@ -45,6 +45,13 @@ void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);
 
+/* The driver's lock, for a library that is called by one thread at a time: around
+ * calls of it, not across anything that waits for a peer. */
+void batoni_driver_take(void);
+void batoni_driver_leave(void);
+/* Between two looks at what a peer has to bring: leave, pause, take. */
+void batoni_driver_yield(unsigned tries);
+
 /* Stop the engine's thread for good: at exit, before a library below goes away.
  * What is pending moves by calls alone from now on. */
 void batoni_engine_stop(void);

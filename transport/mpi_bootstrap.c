@@ -7,6 +7,9 @@
  * every rank has it and means the same.  A rank that was refused or got no memory
  * joins with its error, so that the others are told instead of left waiting.  After
  * the agreement they meet as peers (mpi_peers.c), which only MPI can make fail.
+ * All of it calls MPI with the driver's lock, as the transports do, so that below
+ * MPI_THREAD_MULTIPLE no two threads are in MPI; and without blocking, so that others
+ * drive while this rank waits for its peers.
  *
  * Finalising, by the program: a callback on an attribute of MPI_COMM_SELF, which
  * MPI_Finalize deletes before anything else, takes every live transport from the
@@ -218,6 +221,22 @@ start_mpi(void)
 
 /* ---- creation ---- */
 
+/* The driver.  Other threads drive meanwhile.  Returns MPI's code. */
+static int
+wait_for(MPI_Request *request)
+{
+	unsigned tries = 0;
+	int done = 0;
+	int code;
+
+	for (;;) {
+		code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+		if (code != MPI_SUCCESS || done)
+			return code;
+		batoni_driver_yield(tries++);
+	}
+}
+
 /* What one rank brings to a creation. */
 struct offer {
 	const struct batoni_comm_plan *plan; /* NULL: its options were refused */
@@ -318,6 +337,7 @@ agree(MPI_Comm comm, const struct offer *offer)
 		int64_t least[BATONI_MPI_ALIKE_MAX];
 		int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
 	} mine, all;
+	MPI_Request request;
 	int rank, code;
 
 	MPI_Comm_rank(comm, &rank);
@@ -328,12 +348,14 @@ agree(MPI_Comm comm, const struct offer *offer)
 		fill_alike(offer->plan, mine.least);
 	for (int i = 0; offer->plan && i < ALIKE; i++)
 		mine.most[i] = -mine.least[i];
-	code = MPI_Allreduce(&mine, &all, (int)(sizeof(all) / sizeof(int64_t)),
-	                     MPI_INT64_T, MPI_MIN, comm);
+	code = MPI_Iallreduce(&mine, &all, (int)(sizeof(all) / sizeof(int64_t)),
+	                      MPI_INT64_T, MPI_MIN, comm, &request);
+	if (code == MPI_SUCCESS)
+		code = wait_for(&request);
 	if (offer->status != BATON_OK)
 		return offer->status;
 	if (code != MPI_SUCCESS)
-		return batoni_mpi_refuse("MPI_Allreduce", code);
+		return batoni_mpi_refuse("MPI_Iallreduce", code);
 	if (all.status < 0)
 		return refuse_worst(all.status);
 	for (int i = 0; i < ALIKE; i++) {
@@ -379,6 +401,34 @@ check_thread(int *level_p)
 	                     batoni_mpi_level_name(*level_p));
 }
 
+/* The driver: duplicate the parent, agree, and meet.  *comm_p: the duplicate, or
+ * MPI_COMM_NULL. */
+static enum baton_status
+agree_over(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
+{
+	MPI_Request request;
+	int code;
+
+	*comm_p = MPI_COMM_NULL;
+	code = watch_finalize();
+	if (code == MPI_SUCCESS)
+		code = MPI_Comm_idup(parent, comm_p, &request);
+	if (code == MPI_SUCCESS)
+		code = wait_for(&request);
+	if (code != MPI_SUCCESS) {
+		*comm_p = MPI_COMM_NULL;
+		return batoni_mpi_refuse("MPI_Comm_idup", code);
+	}
+	MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
+	if (offer->status == BATON_OK)
+		offer->status = batoni_mpi_attach(offer->mpi, *comm_p, level,
+		                                  offer->plan->progress);
+	offer->status = agree(*comm_p, offer);
+	if (offer->status == BATON_OK)
+		offer->status = batoni_mpi_peers_meet(offer->mpi, wait_for);
+	return offer->status;
+}
+
 /* Collective over parent, which is a running MPI's intracommunicator.  plan NULL:
  * this rank's options were refused, with `refused`, and it only tells the
  * others. */
@@ -388,35 +438,28 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 {
 	struct offer offer = {.status = refused};
 	struct batoni_comm_plan sized;
-	int level, code;
+	enum baton_status status;
 	MPI_Comm comm;
+	int level;
 
 	if (check_thread(&level) != BATON_OK)
 		return BATON_ERR_INVALID;
 	if (plan) {
 		sized = *plan;
+		batoni_driver_take();
 		MPI_Comm_size(parent, &sized.size);
+		batoni_driver_leave();
 		offer.plan = &sized;
 	}
 	prepare(&offer);
-	code = watch_finalize();
-	if (code == MPI_SUCCESS)
-		code = MPI_Comm_dup(parent, &comm);
-	if (code != MPI_SUCCESS) {
-		discard(&offer);
-		return batoni_mpi_refuse("MPI_Comm_dup", code);
-	}
-	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	if (offer.status == BATON_OK)
-		offer.status = batoni_mpi_attach(offer.mpi, comm, level,
-		                                 plan->progress);
-	offer.status = agree(comm, &offer);
-	if (offer.status == BATON_OK)
-		offer.status = batoni_mpi_peers_meet(offer.mpi);
-	if (offer.status != BATON_OK) {
-		discard(&offer);
+	batoni_driver_take();
+	status = agree_over(parent, &offer, level, &comm);
+	if (status != BATON_OK && comm != MPI_COMM_NULL)
 		MPI_Comm_free(&comm);
-		return offer.status;
+	batoni_driver_leave();
+	if (status != BATON_OK) {
+		discard(&offer);
+		return status;
 	}
 	start(&offer);
 	check_level(level, plan->progress);
@@ -446,7 +489,9 @@ enum baton_status
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is MPI_COMM_NULL: it must be an "
 		                     "intracommunicator");
+	batoni_driver_take();
 	MPI_Comm_test_inter(parent, &inter);
+	batoni_driver_leave();
 	if (inter)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is an intercommunicator: it must "

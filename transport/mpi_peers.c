@@ -127,8 +127,9 @@ write_card(const struct batoni_mpi *mpi, struct batoni_mpi_card *card)
 }
 
 enum baton_status
-batoni_mpi_peers_meet(struct batoni_mpi *mpi)
+batoni_mpi_peers_meet(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
 {
+	MPI_Request request;
 	int size = mpi->base.size;
 	struct batoni_mpi_card *mine = &mpi->cards[size];
 	unsigned char *theirs;
@@ -137,19 +138,24 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi)
 	if (!mpi->base.peers)
 		return BATON_OK;
 	write_card(mpi, mine);
-	code = MPI_Allgather(mine, (int)sizeof(*mine), MPI_BYTE, mpi->cards,
-	                     (int)sizeof(*mine), MPI_BYTE, mpi->comm);
+	code = MPI_Iallgather(mine, (int)sizeof(*mine), MPI_BYTE, mpi->cards,
+	                      (int)sizeof(*mine), MPI_BYTE, mpi->comm,
+	                      &request);
+	if (code == MPI_SUCCESS)
+		code = wait(&request);
 	if (code != MPI_SUCCESS)
-		return batoni_mpi_refuse("MPI_Allgather", code);
+		return batoni_mpi_refuse("MPI_Iallgather", code);
 	for (int rank = 0; rank < size; rank++) {
 		meet_peer(mpi, rank, &mpi->cards[rank]);
 		mpi->mapped[rank] = mpi->base.peers[rank].segment != NULL;
 	}
 	theirs = mpi->mapped + size;
-	code = MPI_Alltoall(mpi->mapped, 1, MPI_BYTE, theirs, 1, MPI_BYTE,
-	                    mpi->comm);
+	code = MPI_Ialltoall(mpi->mapped, 1, MPI_BYTE, theirs, 1, MPI_BYTE,
+	                     mpi->comm, &request);
+	if (code == MPI_SUCCESS)
+		code = wait(&request);
 	if (code != MPI_SUCCESS)
-		return batoni_mpi_refuse("MPI_Alltoall", code);
+		return batoni_mpi_refuse("MPI_Ialltoall", code);
 	for (int rank = 0; rank < size; rank++)
 		mpi->base.peers[rank].reaches_us = theirs[rank];
 	return BATON_OK;

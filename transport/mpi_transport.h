@@ -267,7 +267,9 @@ enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
                                         size_t segment_bytes);
 /* Collective, once, when all ranks are attached and have made theirs: map each
  * other's, where that can be done.  OK; MPI, with batoni_refuse told. */
-enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi);
+/* wait: until the request is done; returns MPI's code. */
+enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi,
+                                        int (*wait)(MPI_Request *request));
 /* Give back all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);
 

@@ -77,6 +77,12 @@ static const struct batoni_transport_config config = {
 	.segment_bytes = SEGMENT_BYTES,
 };
 
+static int
+wait_for(MPI_Request *request)
+{
+	return MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
 static void
 open_world(void)
 {
@@ -96,7 +102,7 @@ open_world(void)
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
 	                                   BATON_PROGRESS_AUTO),
 	                 BATON_OK);
-	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi), BATON_OK);
+	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi, wait_for), BATON_OK);
 	world.transport = &world.mpi->base;
 	world.transport->host = &world.host;
 }
