@@ -1,33 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Producers put into the consumer's memory; nobody asks for anything.
+ * Producers put items into rings in the consumer's memory.
  *
  *   mpirun -np 4 producer_consumer
  *
  * Rank 0 is the consumer, the others are producers.  The consumer's part of the
- * window holds a ring of slots for each of them.  Two counters say who has a slot:
+ * window holds one ring of slots for each producer.  Two signal counters manage a
+ * ring:
  *
- *   FILLED   from the producer, by the put itself: one more slot is to be read
- *   FREE     from the consumer, a signal without data: a credit, one more slot may
- *            be written
+ *   FILLED   raised by the producer's put: one more slot can be read
+ *   FREE     raised by a signal of the consumer: a credit, one more slot can be
+ *            written
  *
- * Counters are kept for each source, so one index of each serves all producers.
- * Slots are filled and freed in turn, so a count is enough to know which.
+ * Baton counts signals by source, so all producers use the same two indices.
+ * Slots are filled and freed in order, so a count identifies the slot.
  *
- * An item is a piece of a stream on either side.
+ * An item is three operations on a stream of each side:
  *
  *   producer   wait for a credit (from the second round on), fill, put with signal
  *   consumer   wait for FILLED, check and work, signal FREE
  *
- * As many of these as there are slots are enqueued ahead; the host only waits for
- * the oldest and enqueues another one.  No thread spins for what is not there yet.
- * A wait that ends badly does not stop the rest of its item; the host, which looks at
- * it first, then ends the program.
+ * The streams run by themselves; the host only keeps them supplied.  It enqueues
+ * in batches of half of `ahead` items, asks for requests for the last item of a
+ * batch only, and waits for the older of two batches.  The ring itself may be
+ * much shorter: its length bounds the time that an item waits in it, `ahead`
+ * decides how often the host has to wake up.
+ *
+ * Without a request a failed wait does not stop the operations behind it, but it
+ * is logged; a peer that is gone fails all later waits too, the last of the batch
+ * included, and the host then ends the program.  It does so as well when a batch
+ * takes a minute.
  *
  * An item carries its number, a checksum, and the time at which it was filled.  Its
- * latency is from then until the consumer begins to read it; it occupies its slot
- * until the consumer is done with it.  CLOCK_MONOTONIC is one clock for all
- * processes of a host, so run all ranks on one.
+ * latency is from then until the consumer's function begins to read it; it
+ * occupies its slot until that function has worked on it.  CLOCK_MONOTONIC is one
+ * clock for all processes of a host, so run all ranks on one.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -42,14 +49,16 @@
 #define CONSUMER 0
 #define RANKS_MAX 8
 #define SLOTS_MAX 1024
-#define TIMEOUT_NS INT64_C(60000000000) /* of an operation: somebody is gone */
-#define PROGRESS_NS 200000000u          /* between two looks of the user's */
+#define AHEAD_MAX 1024
+#define TIMEOUT_NS INT64_C(60000000000) /* of a batch: a peer is stuck */
+#define PROGRESS_NS 200000000u          /* between two lines for the user */
 
 enum signal_index { FILLED, FREE };
 
 struct options {
 	long items; /* of each producer */
 	int slots;  /* of each ring */
+	int ahead;  /* items that are enqueued ahead; even */
 	size_t words; /* of an item's payload */
 };
 
@@ -61,10 +70,10 @@ struct item {
 	uint64_t payload[];
 };
 
-/* What is enqueued for one item: the wait before the work, the signal after it. */
-struct step {
-	baton_request before; /* null: it has no wait */
-	baton_request after;
+/* Items that are enqueued together, by the last one's operations: the wait before
+ * the work (null: it has none), the signal after it. */
+struct batch {
+	baton_request before, after;
 };
 
 /* ---- items -------------------------------------------------------------- */
@@ -110,12 +119,35 @@ static void *allocate(size_t count, size_t size)
 	return memory;
 }
 
-/* The steps end in their order, so a host that waits for the oldest sees all. */
-static void step_finish(struct baton_comm *comm, struct step *step)
+static void give_up(struct baton_comm *comm)
 {
-	if (step->before != BATON_REQUEST_NULL)
-		finish(comm, &step->before, NULL);
-	finish(comm, &step->after, NULL);
+	fprintf(stderr, "rank %d: nothing has come for a minute\n",
+	        baton_comm_rank(comm));
+	baton_comm_abort(comm);
+	exit(EXIT_FAILURE);
+}
+
+static void finish_in_time(struct baton_comm *comm, baton_request *request)
+{
+	if (baton_wait(*request, TIMEOUT_NS, NULL) == BATON_PENDING)
+		give_up(comm);
+	finish(comm, request, NULL);
+}
+
+/* The operations of a stream end in order: the last one's end is that of all. */
+static void batch_finish(struct baton_comm *comm, struct batch *batch)
+{
+	if (batch->before != BATON_REQUEST_NULL)
+		finish_in_time(comm, &batch->before);
+	finish_in_time(comm, &batch->after);
+}
+
+/* How many items a batch has that begins at this one. */
+static long batch_length(const struct options *options, long number)
+{
+	long left = options->items - number;
+
+	return left < options->ahead / 2 ? left : options->ahead / 2;
 }
 
 /* ---- the producer ------------------------------------------------------- */
@@ -129,7 +161,6 @@ struct producer {
 	 * the put before has ended. */
 	struct item *item;
 	uint64_t number; /* of the item that is made next, by the stream */
-	struct step steps[SLOTS_MAX];
 };
 
 /* On the stream. */
@@ -158,7 +189,9 @@ static void wait_for(struct baton_comm *comm, baton_stream stream, int peer,
 	CHECK(comm, baton_wait_signal(1, &desc, comm, stream, NULL, request_p));
 }
 
-static void produce(struct producer *producer, long number)
+/* The outputs are NULL but for the last item of a batch. */
+static void produce(struct producer *producer, long number,
+                    baton_request *before_p, baton_request *after_p)
 {
 	const struct options *options = producer->options;
 	struct baton_comm *comm = producer->comm;
@@ -167,37 +200,51 @@ static void produce(struct producer *producer, long number)
 	size_t offset = (ring * (size_t)options->slots + slot) *
 	                slot_bytes(options);
 	size_t words = sizeof(struct item) / sizeof(uint64_t) + options->words;
-	struct step *step = &producer->steps[slot];
 
 	/* The slots of the first round are free without being told so. */
 	if (number >= options->slots)
-		wait_for(comm, producer->stream, CONSUMER, FREE, 1,
-		         &step->before);
+		wait_for(comm, producer->stream, CONSUMER, FREE, 1, before_p);
 	CHECK(comm, baton_stream_launch(comm, producer->stream, fill, producer));
 	CHECK(comm, baton_put_signal(producer->item, words, BATON_UINT64,
 	                             CONSUMER, producer->window, offset, FILLED,
 	                             0, 0, comm, producer->stream, NULL,
-	                             &step->after));
+	                             after_p));
+}
+
+static void produce_batch(struct producer *producer, long first,
+                          struct batch *batch)
+{
+	long last = first + batch_length(producer->options, first) - 1;
+
+	for (long number = first; number < last; number++)
+		produce(producer, number, NULL, NULL);
+	produce(producer, last, &batch->before, &batch->after);
 }
 
 static bool producer_run(struct producer *producer)
 {
 	const struct options *options = producer->options;
 	struct baton_comm *comm = producer->comm;
-	long ahead = options->items < options->slots ? options->items
-	                                             : options->slots;
+	long last_round = options->items < options->slots ? options->items
+	                                                  : options->slots;
+	struct batch older = { BATON_REQUEST_NULL, BATON_REQUEST_NULL };
+	struct batch newer = older;
 	baton_request rest;
 	uint64_t credits;
 
-	for (long number = 0; number < options->items + ahead; number++) {
-		if (number >= ahead)
-			step_finish(comm, &producer->steps[number % ahead]);
-		if (number < options->items)
-			produce(producer, number);
+	produce_batch(producer, 0, &older);
+	for (long number = batch_length(options, 0); number < options->items;
+	     number += batch_length(options, number)) {
+		produce_batch(producer, number, &newer);
+		batch_finish(comm, &older);
+		older = newer;
+		newer.before = BATON_REQUEST_NULL;
 	}
+	batch_finish(comm, &older);
 	/* The last round's credits: then all has been read. */
-	wait_for(comm, producer->stream, CONSUMER, FREE, (int)ahead, &rest);
-	finish(comm, &rest, NULL);
+	wait_for(comm, producer->stream, CONSUMER, FREE, (int)last_round, &rest);
+	finish_in_time(comm, &rest);
+	CHECK(comm, baton_stream_synchronize(comm, producer->stream));
 	CHECK(comm, baton_signal_count(comm, CONSUMER, FREE, 0, &credits));
 	if (credits == (uint64_t)options->items)
 		return true;
@@ -235,7 +282,8 @@ struct lane {
 	const char *ring;
 	baton_stream stream;
 	long enqueued, finished;
-	struct step steps[SLOTS_MAX];
+	struct batch older, newer; /* enqueued and not finished; null requests:
+	                              there is none */
 	/* The stream's.  The host reads them when a later operation of the stream
 	 * has ended. */
 	long read;
@@ -296,46 +344,54 @@ static void consume(void *argument)
 	lane->occupied_ns += lane->last_ns - item->filled_ns;
 }
 
-static void lane_enqueue(struct lane *lane)
+/* The outputs are NULL but for the last item of a batch. */
+static void lane_enqueue(struct lane *lane, baton_request *before_p,
+                         baton_request *after_p)
 {
 	struct baton_comm *comm = lane->consumer->comm;
-	int slots = lane->consumer->options->slots;
-	struct step *step = &lane->steps[lane->enqueued++ % slots];
 
-	wait_for(comm, lane->stream, lane->producer, FILLED, 1, &step->before);
+	wait_for(comm, lane->stream, lane->producer, FILLED, 1, before_p);
 	CHECK(comm, baton_stream_launch(comm, lane->stream, consume, lane));
 	CHECK(comm, baton_signal(lane->producer, FREE, 0, 0, comm, lane->stream,
-	                         NULL, &step->after));
+	                         NULL, after_p));
 }
 
-/* The oldest step's request; null when the lane is through. */
-static baton_request lane_oldest(const struct lane *lane)
+/* One more batch, unless the lane is through: then its requests are null. */
+static void lane_enqueue_batch(struct lane *lane)
 {
-	int slots = lane->consumer->options->slots;
+	long count = batch_length(lane->consumer->options, lane->enqueued);
 
-	if (lane->finished == lane->enqueued)
-		return BATON_REQUEST_NULL;
-	return lane->steps[lane->finished % slots].after;
+	lane->newer.before = lane->newer.after = BATON_REQUEST_NULL;
+	for (long i = 1; i < count; i++)
+		lane_enqueue(lane, NULL, NULL);
+	if (count > 0)
+		lane_enqueue(lane, &lane->newer.before, &lane->newer.after);
+	lane->enqueued += count;
+}
+
+/* The older batch is over: the newer one is the oldest now. */
+static void lane_advance(struct lane *lane)
+{
+	lane->older = lane->newer;
+	lane_enqueue_batch(lane);
 }
 
 static void lane_finish(struct lane *lane)
 {
 	struct consumer *consumer = lane->consumer;
-	int slots = consumer->options->slots;
 	const char *wrong;
 
-	step_finish(consumer->comm, &lane->steps[lane->finished % slots]);
+	batch_finish(consumer->comm, &lane->older);
 	wrong = atomic_load(&lane->wrong);
 	/* The stream may be some items ahead. */
 	if (wrong != NULL) {
-		fprintf(stderr, "item %ld of rank %d, or one soon after it, "
-		        "%s\n", lane->finished, lane->producer, wrong);
+		fprintf(stderr, "an item of rank %d after its item %ld %s\n",
+		        lane->producer, lane->finished - 1, wrong);
 		baton_comm_abort(consumer->comm);
 		exit(EXIT_FAILURE);
 	}
-	lane->finished++;
-	if (lane->enqueued < consumer->options->items)
-		lane_enqueue(lane);
+	lane->finished += batch_length(consumer->options, lane->finished);
+	lane_advance(lane);
 }
 
 static void show(struct consumer *consumer, bool last)
@@ -357,31 +413,28 @@ static void consumer_run(struct consumer *consumer)
 {
 	size_t count = (size_t)consumer->lanes_count;
 	baton_request oldest[RANKS_MAX - 1];
-	const struct options *options = consumer->options;
 
 	for (int i = 0; i < consumer->lanes_count; i++) {
-		struct lane *lane = &consumer->lanes[i];
-
-		while (lane->enqueued < options->items &&
-		       lane->enqueued < options->slots)
-			lane_enqueue(lane);
-		oldest[i] = lane_oldest(lane);
+		lane_enqueue_batch(&consumer->lanes[i]);
+		lane_advance(&consumer->lanes[i]);
+		oldest[i] = consumer->lanes[i].older.after;
 	}
 	for (;;) {
 		size_t ended[RANKS_MAX - 1], ended_count, index = 0;
 		enum baton_status status;
 
-		status = baton_wait_any(oldest, count, -1, &index, NULL);
+		status = baton_wait_any(oldest, count, TIMEOUT_NS, &index, NULL);
 		if (status == BATON_OK && index == count)
 			break;
+		if (status == BATON_PENDING)
+			give_up(consumer->comm);
 		/* Take all that have ended, so that no producer's turn depends
 		 * on its rank.  How one ended is seen by its finish. */
 		CHECK(consumer->comm, baton_test_some(oldest, count, ended,
 		                                      count, &ended_count));
 		for (size_t i = 0; i < ended_count; i++) {
 			lane_finish(&consumer->lanes[ended[i]]);
-			oldest[ended[i]] =
-				lane_oldest(&consumer->lanes[ended[i]]);
+			oldest[ended[i]] = consumer->lanes[ended[i]].older.after;
 		}
 		show(consumer, false);
 	}
@@ -434,7 +487,10 @@ static void report(const struct consumer *consumer, uint64_t *latencies_ns)
 	double seconds;
 	char name[16];
 
-	printf("\n  producer  path       items/s     MB/s    p50 us    p90 us"
+	printf("\nItems by the time between the first one filled and the last one "
+	       "worked on;\nus from an item filled to the consumer's function "
+	       "that reads it;\noccupancy: slots in use on average.\n"
+	       "\n  producer  path       items/s     MB/s    p50 us    p90 us"
 	       "    p99 us    max us  occupancy\n");
 	for (int i = 0; i < consumer->lanes_count; i++) {
 		const struct lane *lane = &consumer->lanes[i];
@@ -531,8 +587,9 @@ static const char help_text[] =
 	"item is checked.\n"
 	"\n"
 	"  --items N     of each producer (1 to 10000000, default 50000)\n"
-	"  --slots N     of each producer's ring, and items enqueued ahead\n"
-	"                (1 to 1024, default 16)\n"
+	"  --slots N     of each producer's ring (1 to 1024, default 16)\n"
+	"  --ahead N     items enqueued ahead, in two batches (2 to 1024, even,\n"
+	"                default 256)\n"
 	"  --bytes N     of an item, rounded up to words of 8 bytes\n"
 	"                (default 1024)\n"
 	"  --help        this text\n";
@@ -563,6 +620,11 @@ static bool take(int option, struct options *options)
 			return false;
 		options->slots = (int)value;
 		return true;
+	case 'a':
+		if (!number("ahead", 2, AHEAD_MAX, &value))
+			return false;
+		options->ahead = (int)(value + 1) & ~1;
+		return true;
 	case 'b':
 		if (!number("bytes", 8, 1 << 30, &value))
 			return false;
@@ -583,6 +645,7 @@ static bool parse(int argc, char **argv, struct options *options)
 	static const struct option known[] = {
 		{ "items", required_argument, NULL, 'n' },
 		{ "slots", required_argument, NULL, 's' },
+		{ "ahead", required_argument, NULL, 'a' },
 		{ "bytes", required_argument, NULL, 'b' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -621,10 +684,10 @@ static bool run(struct baton_comm *comm, const struct options *options)
 	CHECK(comm, baton_window_register(rings, bytes, comm, &window));
 	if (info.rank == CONSUMER) {
 		printf("%d ranks, %s transport: %ld items of %zu bytes from each "
-		       "of %d producers, rings of %d slots\n", info.ranks,
-		       info.transport_name, options->items,
-		       options->words * sizeof(uint64_t), info.ranks - 1,
-		       options->slots);
+		       "of %d producers, rings of %d slots, %d items enqueued "
+		       "ahead\n", info.ranks, info.transport_name,
+		       options->items, options->words * sizeof(uint64_t),
+		       info.ranks - 1, options->slots, options->ahead);
 		fflush(stdout);
 		good = consume_all(comm, options, rings);
 	} else {
@@ -638,15 +701,14 @@ static bool run(struct baton_comm *comm, const struct options *options)
 int main(int argc, char **argv)
 {
 	struct baton_comm_options how = BATON_COMM_OPTIONS_INIT;
-	struct options options = { 50000, 16, 128 };
+	struct options options = { 50000, 16, 256, 128 };
 	struct baton_comm *comm;
 	bool good = false;
 
 	if (!parse(argc, argv, &options))
 		return EXIT_FAILURE;
 	/* Of each item: a wait, a function, a signal. */
-	how.requests_max = 3 * (RANKS_MAX - 1) * (uint32_t)options.slots + 16;
-	how.timeout_ns = TIMEOUT_NS;
+	how.requests_max = 3 * (RANKS_MAX - 1) * (uint32_t)options.ahead + 16;
 	CHECK(NULL, baton_comm_create(&how, &comm));
 	if (baton_comm_size(comm) >= 2 && baton_comm_size(comm) <= RANKS_MAX)
 		good = run(comm, &options);
