@@ -331,6 +331,27 @@ batoni_op_drop(struct batoni_op *op, uint64_t holders)
 	return before;
 }
 
+/* Any thread: keep a record from being used again, as the item of a waiting stream
+ * does.  *word_p is its word as it was seen, then as it was when it was held.  OK: to
+ * be given up by batoni_op_unjoin.  STALE: it has another generation, or none of the
+ * holders in `holders`.  AGAIN: too many hold it so. */
+static inline enum baton_status
+batoni_op_hold(struct batoni_op *op, uint64_t *word_p, uint64_t holders)
+{
+	const uint64_t generation = *word_p >> 32;
+
+	do {
+		if (*word_p >> 32 != generation || !(*word_p & holders))
+			return BATON_ERR_STALE;
+		if ((*word_p & BATONI_OP_JOINS) == BATONI_OP_JOINS)
+			return BATON_ERR_AGAIN;
+	} while (!atomic_compare_exchange_weak(&op->word, word_p,
+	                                       *word_p + BATONI_OP_JOIN));
+	/* Destroy waits for these. */
+	atomic_fetch_add(&op->comm->joins, 1);
+	return BATON_OK;
+}
+
 static inline void
 batoni_op_unjoin(struct batoni_op *op)
 {
@@ -340,7 +361,6 @@ batoni_op_unjoin(struct batoni_op *op)
 
 	if (((before - BATONI_OP_JOIN) & BATONI_OP_HELD) == 0)
 		batoni_pool_return(&comm->pool, op);
-	/* Destroy waits for this. */
 	atomic_fetch_sub_explicit(&comm->joins, 1, memory_order_release);
 }
 
@@ -413,8 +433,10 @@ enum baton_status batoni_check_target(const char *call,
 static inline baton_request
 batoni_op_handle(const struct batoni_op *op, uint64_t word)
 {
-	return (word >> 32) << 32 | (uint64_t)op->comm->index << 20 |
-	       batoni_pool_slot(&op->comm->pool, op);
+	const struct baton_comm *comm = batoni_get(op->comm);
+
+	return (word >> 32) << 32 | (uint64_t)comm->index << 20 |
+	       batoni_pool_slot(&comm->pool, op);
 }
 
 /* ---- group.c ---- */

@@ -50,8 +50,8 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	/* A send's buffer is only read. */
 	op->transfer.buffer = (void *)(uintptr_t)buffer;
 	op->transfer.bytes = count * batoni_datatype_sizes[type];
-	op->transfer.peer = peer;
-	op->transfer.tag = tag;
+	batoni_set(op->transfer.peer, peer);
+	batoni_set(op->transfer.tag, tag);
 	batoni_direct_fill(op, kind,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   comm, stream, options);

@@ -8,7 +8,7 @@
  * both its ends.
  *
  *   if (batoni_is_usual(...) && (op = batoni_direct_begin(comm, stream))) {
- *           op->transfer.buffer = ..., bytes, peer and tag;
+ *           op->transfer.buffer = ..., bytes; batoni_set(peer and tag);
  *           batoni_direct_fill(op, ...);
  *           request = batoni_direct_end(op, status of issue, ...);
  *   }
@@ -70,8 +70,8 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	bool detached = options && options->flags;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
-	op->comm = comm;
-	op->transfer.done_bytes = 0;
+	batoni_set(op->comm, comm);
+	batoni_transfer_moved(&op->transfer, 0);
 	op->transfer.stream = stream;
 	op->transfer.native_call = NULL;
 	op->transfer.slot_direction = slot | (uint32_t)direction << 24;
@@ -80,14 +80,14 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	op->item.word = detached ? NULL : &comm->pool.words[slot];
 	op->item.value = comm->pool.values[slot];
 	op->item.flags = BATONI_ITEM_PASSED;
-	op->kind = (uint8_t)kind;
-	op->state = BATONI_ISSUED;
+	batoni_set(op->kind, (uint8_t)kind);
+	batoni_op_move(op, BATONI_ISSUED);
 	op->flags = BATONI_FLAG_REACHED |
 	            (detached ? BATONI_FLAG_DETACHED : 0u);
-	op->user_data = options ? options->user_data : 0;
+	batoni_set(op->user_data, options ? options->user_data : 0);
 	op->timeout_ns = 0;
 	op->queue = NULL;
-	op->group_of = NULL;
+	batoni_set(op->group_of, NULL);
 }
 
 /* Not the usual case after all: nothing was done with it. */
@@ -109,9 +109,9 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 	baton_request request = handle ? batoni_op_handle(op, word)
 	                               : BATON_REQUEST_NULL;
 
-	op->status = status;
+	batoni_set(op->status, status);
 	if (likely(status == BATON_OK)) {
-		op->state = BATONI_ENDED;
+		batoni_op_move(op, BATONI_ENDED);
 		if (handle)
 			atomic_store_explicit(&op->word,
 			                      word | wanted | BATONI_OP_DONE,

@@ -29,15 +29,15 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 	uint64_t word;
 
-	op->comm = comm;
+	batoni_set(op->comm, comm);
 	op->transfer.buffer = NULL;
 	op->transfer.bytes = 0;
-	op->transfer.done_bytes = 0;
+	batoni_transfer_moved(&op->transfer, 0);
 	op->transfer.stream = stream;
 	op->transfer.native_call = NULL;
 	op->transfer.native_code = 0;
-	op->transfer.peer = -1;
-	op->transfer.tag = -1;
+	batoni_set(op->transfer.peer, -1);
+	batoni_set(op->transfer.tag, -1);
 	op->transfer.slot = slot & 0xffffffu;
 	op->item.next = NULL;
 	op->item.reached = comm->in_engine ? batoni_reached_inline
@@ -45,17 +45,16 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	op->item.word = &comm->pool.words[slot];
 	op->item.value = comm->pool.values[slot];
 	op->item.flags = 0;
-	op->status = BATON_PENDING;
-	op->kind = (uint8_t)kind;
-	op->state = BATONI_NEW;
+	batoni_set(op->status, BATON_PENDING);
+	batoni_set(op->kind, (uint8_t)kind);
+	batoni_op_move(op, BATONI_NEW);
 	op->flags = 0;
-	op->user_data = 0;
+	batoni_set(op->user_data, 0);
 	op->timeout_ns = comm->timeout_ns;
 	op->queue = NULL;
-	op->group_of = NULL;
+	batoni_set(op->group_of, NULL);
 	if (unlikely(comm->pool.stamps))
-		comm->pool.stamps[slot] = (struct batoni_stamps){
-			.enqueued_ns = batoni_now_ns()};
+		batoni_pool_start_stamps(&comm->pool, slot, batoni_now_ns());
 	word = atomic_load_explicit(&op->word, memory_order_relaxed);
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }
@@ -344,7 +343,7 @@ apply_options(struct batoni_op *op, const struct baton_op_options *options)
 {
 	enum baton_status status;
 
-	op->user_data = options->user_data;
+	batoni_set(op->user_data, options->user_data);
 	if (options->timeout_ns != 0)
 		op->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns
 		                                         : 0;
@@ -379,8 +378,8 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	/* A send's buffer is only read. */
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
 	op->transfer.bytes = bytes;
-	op->transfer.peer = a->peer;
-	op->transfer.tag = a->tag;
+	batoni_set(op->transfer.peer, a->peer);
+	batoni_set(op->transfer.tag, a->tag);
 	if (op->kind == BATONI_KIND_SEND) {
 		op->transfer.direction = BATONI_SEND;
 	} else if (op->kind == BATONI_KIND_RECV) {
@@ -562,7 +561,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);
 	if (!op)
 		return refuse_full("baton_stream_launch", comm);
-	op->launch = fn;
+	batoni_set(op->launch, fn);
 	op->transfer.buffer = arg;
 	op->timeout_ns = 0;
 	op->item.flags = BATONI_ITEM_LAUNCH;
@@ -579,21 +578,19 @@ join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 {
 	uint64_t word = 0;
 	struct batoni_op *target = batoni_request_find(request, &word);
+	enum baton_status status = BATON_ERR_STALE;
 
-	do {
-		if (!target || word >> 32 != request >> 32 ||
-		    !(word & BATONI_OP_HANDLE))
-			return batoni_refuse(BATON_ERR_STALE,
-			                     "baton_stream_wait: request 0x%llx "
-			                     "was released",
-			                     (unsigned long long)request);
-		if ((word & BATONI_OP_JOINS) == BATONI_OP_JOINS)
-			return batoni_refuse(BATON_ERR_AGAIN,
-			                     "baton_stream_wait: 65535 streams "
-			                     "wait for this request already");
-	} while (!atomic_compare_exchange_weak(&target->word, &word,
-	                                       word + BATONI_OP_JOIN));
-	atomic_fetch_add(&target->comm->joins, 1);
+	if (target)
+		status = batoni_op_hold(target, &word, BATONI_OP_HANDLE);
+	if (status == BATON_ERR_STALE)
+		return batoni_refuse(status,
+		                     "baton_stream_wait: request 0x%llx was "
+		                     "released",
+		                     (unsigned long long)request);
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse(status,
+		                     "baton_stream_wait: 65535 streams wait for "
+		                     "this request already");
 	*target_p = target;
 	*done_p = word & BATONI_OP_DONE;
 	return BATON_OK;

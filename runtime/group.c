@@ -74,7 +74,7 @@ baton_group_begin(struct baton_comm *comm)
 	group->group.depth = 1;
 	group->group.members = group->group.ended = 0;
 	group->group.streams_left = 0;
-	group->group.outer = batoni_thread.groups;
+	batoni_set(group->group.outer, batoni_thread.groups);
 	batoni_thread.groups = group;
 	return BATON_OK;
 }
@@ -115,7 +115,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		return status;
 	if (!group->group.head)
 		group->flags |= op->flags & BATONI_FLAG_DETACHED;
-	op->group_of = group;
+	batoni_set(op->group_of, group);
 	op->group_next = NULL;
 	if (!has_carrier(group, op->transfer.stream)) {
 		op->item.flags |= BATONI_ITEM_CARRIER;
@@ -167,7 +167,7 @@ end_issued(struct batoni_op *group, enum baton_status refusal)
 	bool detached = group->flags & BATONI_FLAG_DETACHED;
 
 	for (op = first; op; op = op->group_next)
-		op->group_of = NULL;
+		batoni_set(op->group_of, NULL);
 	if (refusal == BATON_OK && first)
 		refusal = batoni_publish_issued(group->comm, first, detached);
 	if (refusal != BATON_OK)
@@ -205,7 +205,7 @@ enqueue_carriers(struct batoni_op *group)
 			break;
 	}
 	/* Those that did not get there: they will not be reached. */
-	group->group.failed = op;
+	batoni_set(group->group.failed, op);
 	return status;
 }
 
@@ -225,7 +225,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 {
 	struct baton_comm *comm = group->comm;
 
-	group->group.failed = group->group.head;
+	batoni_set(group->group.failed, group->group.head);
 	if (comm->in_engine) {
 		if (refusal != BATON_OK)
 			drop_handles(group);
@@ -430,7 +430,7 @@ batoni_group_place(struct batoni_op *group)
 	uint32_t carriers = group->group.streams_left;
 
 	if (group->group.refusal != BATON_OK) {
-		group->state = BATONI_QUEUED;
+		batoni_op_move(group, BATONI_QUEUED);
 		place_void(group);
 		return;
 	}
@@ -444,7 +444,7 @@ batoni_group_place(struct batoni_op *group)
 				comm->device, op->transfer.stream, &op->item);
 		}
 	}
-	group->state = BATONI_QUEUED;
+	batoni_op_move(group, BATONI_QUEUED);
 	if (group->group.ended == group->group.members)
 		batoni_op_finish(group);
 	else if (group->group.streams_left == 0)

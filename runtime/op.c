@@ -107,8 +107,9 @@ batoni_op_start_clock(struct batoni_op *op)
 		return;
 	now = batoni_now_ns();
 	if (comm->pool.stamps && !(op->flags & BATONI_FLAG_LOCAL))
-		comm->pool.stamps[batoni_pool_slot(&comm->pool, op)].armed_ns =
-			now;
+		batoni_set(comm->pool.stamps[batoni_pool_slot(&comm->pool, op)]
+		                   .armed_ns,
+		           now);
 	if (op->timeout_ns <= 0)
 		return;
 	if (__builtin_add_overflow((int64_t)now, op->timeout_ns,
@@ -128,7 +129,7 @@ batoni_op_arm(struct batoni_op *op)
 	struct batoni_fifo *fifo;
 
 	assert(op->state == BATONI_QUEUED);
-	op->state = BATONI_ARMED;
+	batoni_op_move(op, BATONI_ARMED);
 	batoni_op_start_clock(op);
 	fifo = batoni_fifo_find(&op->comm->fifos,
 	                        batoni_fifo_key(&op->transfer));
@@ -225,13 +226,13 @@ place_transfer(struct batoni_op *op)
 		place_on_stream(op);
 	if ((op->flags & BATONI_FLAG_REACHED) && !grouped &&
 	    may_issue_now(op)) {
-		op->state = BATONI_ARMED;
+		batoni_op_move(op, BATONI_ARMED);
 		batoni_op_start_clock(op);
 		batoni_op_issue(op);
 		return;
 	}
 	batoni_fifo_append(&comm->fifos, op);
-	op->state = BATONI_QUEUED;
+	batoni_op_move(op, BATONI_QUEUED);
 	if ((op->flags & BATONI_FLAG_REACHED) && !grouped)
 		batoni_op_arm(op);
 }
@@ -269,7 +270,7 @@ batoni_op_place(struct batoni_op *op)
 		return;
 	}
 	place_on_stream(op);
-	op->state = BATONI_QUEUED;
+	batoni_op_move(op, BATONI_QUEUED);
 	if (op->flags & BATONI_FLAG_REACHED)
 		batoni_op_finish(op);
 }
@@ -296,7 +297,7 @@ batoni_op_issue(struct batoni_op *op)
 		end(op, comm->breaking, false);
 		return;
 	}
-	op->state = BATONI_ISSUED;
+	batoni_op_move(op, BATONI_ISSUED);
 	if (unlikely(batoni_is_onesided(op))) {
 		op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
 		status = batoni_onesided_ops.issue(comm->onesided,
@@ -357,9 +358,8 @@ note_unobserved(struct batoni_op *op, enum baton_status status)
 	           op->comm->rank, what, baton_status_name(status));
 }
 
-/* Change the word by which hosts see it and others hold it.  Returns it as it was
- * before. */
-static uint64_t
+/* Change the word by which hosts see it and others hold it. */
+static void
 change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 {
 	uint64_t before = atomic_load_explicit(&op->word,
@@ -371,7 +371,6 @@ change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 		;
 	if ((((before | set) & ~drop) & BATONI_OP_HELD) == 0)
 		batoni_pool_return_driving(&op->comm->pool, op);
-	return before;
 }
 
 static void
@@ -380,8 +379,6 @@ release_word(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
-	if (unlikely(comm->pool.stamps))
-		comm->pool.stamps[slot].completed_ns = batoni_now_ns();
 	comm->device_ops->release(comm->device, &comm->pool.words[slot],
 	                          comm->pool.values[slot]);
 }
@@ -398,8 +395,8 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 
 	forget_placed(op);
-	op->status = status;
-	op->state = BATONI_ENDED;
+	batoni_set(op->status, status);
+	batoni_op_move(op, BATONI_ENDED);
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
 		batoni_list_remove(&op->deadline);
 	if (lent)
@@ -412,6 +409,10 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		                      memory_order_release);
 		return;
 	}
+	if (unlikely(comm->pool.stamps))
+		batoni_set(comm->pool.stamps[batoni_pool_slot(&comm->pool, op)]
+		                   .completed_ns,
+		           batoni_now_ns());
 	/* Hosts before streams: who has seen the stream go on finds it ended.
 	 * Where nothing can go on within release, one change of the word does. */
 	if (!comm->in_engine || op->item.next ||
@@ -441,7 +442,7 @@ void
 batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 {
 	forget_placed(op);
-	op->state = BATONI_ENDED;
+	batoni_op_move(op, BATONI_ENDED);
 	count_active(op->comm, -1);
 	/* Other streams may wait for a member by its handle; its group has
 	 * released the group's own word. */
@@ -525,8 +526,7 @@ static inline bool
 end_simply(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
-	uint32_t slot = op->transfer.slot;
-	bool on_stream = op->item.word != NULL;
+	const uint64_t drop = BATONI_OP_ENGINE | BATONI_OP_STREAM;
 	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
 
 	if (unlikely(!comm->plain || op->queue || op->group_of ||
@@ -535,17 +535,29 @@ end_simply(struct batoni_op *op)
 	                           BATONI_FLAG_REACHED)) !=
 	                     BATONI_FLAG_REACHED))
 		return false;
-	op->status = BATON_OK;
-	op->state = BATONI_ENDED;
+	batoni_set(op->status, BATON_OK);
+	batoni_op_move(op, BATONI_ENDED);
 	comm->active--;
-	if (on_stream)
+	if (op->item.word) {
+		/* A join that comes from here on finds the word released. */
 		release_word(op);
-	before = change_word(op, BATONI_OP_DONE,
-	                     BATONI_OP_ENGINE | BATONI_OP_STREAM);
-	if (unlikely(!on_stream && (before & BATONI_OP_JOINS)))
-		comm->device_ops->release(comm->device,
-		                          &comm->pool.words[slot],
-		                          comm->pool.values[slot]);
+		change_word(op, BATONI_OP_DONE, drop);
+		return true;
+	}
+	/* Nobody waits for the word, unless a join comes before this change. */
+	while (!atomic_compare_exchange_weak_explicit(
+		&op->word, &before, (before | BATONI_OP_DONE) & ~drop,
+		memory_order_acq_rel, memory_order_relaxed)) {
+		if (before & BATONI_OP_JOINS) {
+			atomic_fetch_or_explicit(&op->word, BATONI_OP_DONE,
+			                         memory_order_acq_rel);
+			release_word(op);
+			change_word(op, 0, drop);
+			return true;
+		}
+	}
+	if ((before & ~drop & BATONI_OP_HELD) == 0)
+		batoni_pool_return_driving(&comm->pool, op);
 	return true;
 }
 

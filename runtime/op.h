@@ -3,24 +3,58 @@
  * The operation record: one for each outstanding request, 192 bytes, from the
  * communicator's fixed pool.
  *
- * Life: NEW (being enqueued, or in the inbox) -> QUEUED (has its place) ->
- * ARMED (its stream got there) -> ISSUED (the transport has it) -> DONE.  QUEUED
- * and ARMED ones may end unissued.  Status is data, not a state.  Only the thread
- * that drives moves a record from state to state.
+ * State: NEW (being enqueued, or in the inbox) -> QUEUED (has its place) ->
+ * ARMED (its stream got there) -> ISSUED (the transport has it) -> ENDED.  QUEUED
+ * and ARMED ones may end unissued.  Status is data, not a state.  Only the driver
+ * moves a record from state to state (batoni_op_move).
  *
- * Holders: a record is used again when nobody holds it any more.  The holders,
- * and what hosts poll, are bits of one atomic word:
+ * The word says who holds the record, and what hosts poll:
  *
  *   63..32 generation   31..16 joins   15..0 BATONI_OP_* bits
  *
- *   HANDLE  the program has the request handle
- *   ENGINE  it is in the inbox, a FIFO, or with the transport (also when lent)
- *   STREAM  its item is in a stream and has not been passed
- *   QUEUE   it waits in a completion queue to be polled
- *   joins   items of other streams that wait for its word
+ *   bit     meaning                          set by            cleared by
+ *   HANDLE  the program has the handle       enqueuer, once    any thread, once
+ *   ENGINE  in the inbox, a FIFO, or with    enqueuer, once    driver
+ *           the transport (also when lent)
+ *   STREAM  its item is in a stream and      enqueuer, once    driver
+ *           has not been passed
+ *   QUEUE   an entry of a completion queue   enqueuer, once    poll, or the driver
+ *   joins   other streams, or threads, that  any thread that   the same
+ *           need the record to stay          sees a holder
+ *   DONE    it has ended                     driver, once      -
+ *   LENT    ended, but the transport still   driver, with      driver
+ *           has it                           DONE
+ *   CANCEL  baton_cancel was called          any thread        -
  *
- * Each of these is given up exactly once, by its owner; whoever gives up the
- * last one returns the record to the pool.
+ * These are the holders: HANDLE, ENGINE, STREAM, QUEUE and the joins.
+ *
+ *   free       no bit is set; the record is in the pool
+ *   made       the enqueuer has set the holders, by one store, after the fields
+ *   pending    ENGINE
+ *   ended      DONE, and not ENGINE unless LENT
+ *
+ * Between free and made the word belongs to one thread, which writes it by plain
+ * stores; all later changes are read-modify-writes.  Whoever clears the last
+ * holder moves the generation on and returns the record to the pool.
+ *
+ * Holders may read all that does not change: what was filled in before the record
+ * was made and, once DONE is seen (acquire), how it ended.  DONE is set (release)
+ * after everything that a completion tells has been written.
+ *
+ * Readers: a host that has a handle alone does not hold the record: another thread
+ * may release it at any time.  It reads as from a sequence lock:
+ *
+ *   reader  load the word (acquire): the generation and HANDLE are its own;
+ *           load the fields; fence (acquire); load the word again: another
+ *           generation means STALE, and what was read counts for nothing
+ *   writer  store the next generation; fence (release, in batoni_pool_take);
+ *           store the fields
+ *
+ * The reader that then clears HANDLE by a compare-and-swap needs no second load.
+ * Fields that are read so: comm, kind, status, user_data, group_of, peer, tag and
+ * done_bytes of the transfer, and the time stamps.  Both sides use batoni_get and
+ * batoni_set for them.  Who needs more than those fields holds the record
+ * (batoni_op_hold).
  */
 #ifndef BATONI_OP_H
 #define BATONI_OP_H
@@ -122,6 +156,24 @@ struct batoni_op {
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
 
+/* The driver, or the enqueuer of a record that is not made yet.  Who holds a record
+ * and loads its state (acquire) sees the fields that were filled in before. */
+static inline void
+batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
+{
+	__atomic_store_n(&op->state, (uint8_t)state, __ATOMIC_RELEASE);
+}
+
+/* A reader (see above): is what it has loaded since it loaded `word` the
+ * operation's own? */
+static inline bool
+batoni_op_is_still(const struct batoni_op *op, uint64_t word)
+{
+	batoni_fence(memory_order_acquire);
+	return ((atomic_load_explicit(&op->word, memory_order_relaxed) ^ word) >>
+	        32) == 0;
+}
+
 /* Communication: what is armed, issued and ended through a table.  The others are
  * points on streams. */
 static inline bool
@@ -137,12 +189,18 @@ batoni_is_transfer(const struct batoni_op *op)
 
 /* Signals, puts and waits: the one-sided layer's. */
 static inline bool
-batoni_is_onesided(const struct batoni_op *op)
+batoni_is_onesided_kind(unsigned kind)
 {
 	const unsigned onesided = 1u << BATONI_KIND_SIGNAL |
 	                          1u << BATONI_KIND_PUT | 1u << BATONI_KIND_WAIT;
 
-	return onesided >> op->kind & 1u;
+	return onesided >> kind & 1u;
+}
+
+static inline bool
+batoni_is_onesided(const struct batoni_op *op)
+{
+	return batoni_is_onesided_kind(op->kind);
 }
 
 #endif

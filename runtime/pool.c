@@ -79,6 +79,7 @@ batoni_pool_take(struct batoni_pool *pool)
 		memory_order_acquire, memory_order_acquire));
 	op = &pool->ops[INDEX(head) - 1];
 	pool->values[INDEX(head) - 1]++;
+	batoni_fence(memory_order_release);
 	return op;
 }
 

@@ -38,7 +38,8 @@ enum baton_status batoni_pool_init(struct batoni_pool *pool, uint32_t size,
 uint32_t batoni_pool_fini(struct batoni_pool *pool,
                           struct batoni_device *device);
 
-/* A free record, in state NEW with no holders; NULL when all are taken. */
+/* A free record, with no holders; NULL when all are taken.  Its fields may be
+ * written from here on: readers with an old handle see the new generation. */
 struct batoni_op *batoni_pool_take(struct batoni_pool *pool);
 /* Nobody holds it any more: next generation, back to the free ones. */
 void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
@@ -78,6 +79,7 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 	pool->cache = op->next;
 	batoni_pool_set_cached(pool, -1);
 	pool->values[op - pool->ops]++;
+	batoni_fence(memory_order_release);
 	return op;
 }
 
@@ -93,6 +95,16 @@ batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
 	op->next = pool->cache;
 	pool->cache = op;
 	batoni_pool_set_cached(pool, 1);
+}
+
+static inline void
+batoni_pool_start_stamps(struct batoni_pool *pool, uint32_t slot, uint64_t now)
+{
+	struct batoni_stamps *stamps = &pool->stamps[slot];
+
+	batoni_set(stamps->enqueued_ns, now);
+	batoni_set(stamps->armed_ns, 0);
+	batoni_set(stamps->completed_ns, 0);
 }
 
 static inline uint32_t

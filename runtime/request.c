@@ -4,9 +4,9 @@
  *
  * A handle names communicator, slot and generation, so it is looked up without
  * any lock: one load of the communicator table, one of the record's word.  The
- * word says by itself whether the handle is alive and the operation over; the
- * completion's fields are written before DONE is set (release) and read after
- * (acquire).
+ * word says by itself whether the handle is alive and the operation over.  Another
+ * thread may release the handle meanwhile, and the record be used again: what is
+ * read of it counts only if the word has its generation still (op.h, "Readers").
  */
 #include "core.h"
 
@@ -55,7 +55,9 @@ in_open_group(const struct batoni_op *op)
 {
 	const struct batoni_op *group = batoni_thread.groups;
 
-	while (group && group != op->group_of)
+	const struct batoni_op *group_of = batoni_get(op->group_of);
+
+	while (group && group != group_of)
 		group = group->group.outer;
 	return group != NULL;
 }
@@ -69,7 +71,8 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	if (unlikely(!*op_p))
 		return refuse_handle(call, request);
 	if (unlikely(batoni_thread.groups && !(*word_p & BATONI_OP_DONE) &&
-	             in_open_group(*op_p)))
+	             in_open_group(*op_p) &&
+	             batoni_op_is_still(*op_p, *word_p)))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: the request belongs to a group that "
 		                     "this thread has not ended",
@@ -77,47 +80,66 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	return BATON_OK;
 }
 
-void
-batoni_completion_fill(const struct batoni_op *op, uint64_t word,
-                       struct baton_completion *completion)
+/* What a completion tells at that word.  By value, so that it stays in registers
+ * until it is known to count. */
+static inline struct baton_completion
+completion_at(const struct batoni_op *op, uint64_t word)
 {
-	const struct batoni_pool *pool = &op->comm->pool;
+	const struct batoni_pool *pool = &batoni_get(op->comm)->pool;
 	bool done = word & BATONI_OP_DONE;
+	enum baton_status status = done ? batoni_get(op->status) : BATON_PENDING;
+	uint8_t kind = batoni_get(op->kind);
+	struct baton_completion completion = {
+		.request = batoni_op_handle(op, word),
+		.status = status,
+		.peer = batoni_get(op->transfer.peer),
+		.tag = batoni_is_onesided_kind(kind)
+	                       ? -1
+	                       : batoni_get(op->transfer.tag),
+		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED
+	                         ? batoni_get(op->transfer.done_bytes)
+	                         : 0,
+		.user_data = batoni_get(op->user_data),
+		.op = kind,
+		.flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0,
+	};
 
-	completion->request = batoni_op_handle(op, word);
-	completion->status = done ? op->status : BATON_PENDING;
-	completion->peer = op->transfer.peer;
-	completion->tag = batoni_is_onesided(op) ? -1 : op->transfer.tag;
-	/* While it is lent the transport may still write there. */
-	completion->bytes = done && (op->status == BATON_OK ||
-	                             op->status == BATON_ERR_TRUNCATED)
-	                            ? op->transfer.done_bytes
-	                            : 0;
-	completion->user_data = op->user_data;
-	completion->op = op->kind;
-	completion->flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0;
 	if (unlikely(done && pool->stamps)) {
 		const struct batoni_stamps *stamps =
 			&pool->stamps[batoni_pool_slot(pool, op)];
 
-		completion->enqueued_ns = stamps->enqueued_ns;
-		completion->armed_ns = stamps->armed_ns;
-		completion->completed_ns = stamps->completed_ns;
-	} else {
-		completion->enqueued_ns = 0;
-		completion->armed_ns = 0;
-		completion->completed_ns = 0;
+		completion.enqueued_ns = batoni_get(stamps->enqueued_ns);
+		completion.armed_ns = batoni_get(stamps->armed_ns);
+		completion.completed_ns = batoni_get(stamps->completed_ns);
 	}
+	return completion;
 }
 
-/* How it ended, or PENDING; with the completion. */
-static enum baton_status
+void
+batoni_completion_fill(const struct batoni_op *op, uint64_t word,
+                       struct baton_completion *completion)
+{
+	*completion = completion_at(op, word);
+}
+
+/* How it ended, or PENDING, with the completion; STALE: the record is another
+ * operation's by now, and nothing was written. */
+static inline enum baton_status
 report(const struct batoni_op *op, uint64_t word,
        struct baton_completion *completion_p)
 {
+	enum baton_status status = word & BATONI_OP_DONE
+	                                   ? batoni_get(op->status)
+	                                   : BATON_PENDING;
+	struct baton_completion completion;
+
 	if (completion_p)
-		batoni_completion_fill(op, word, completion_p);
-	return word & BATONI_OP_DONE ? op->status : BATON_PENDING;
+		completion = completion_at(op, word);
+	if (unlikely(!batoni_op_is_still(op, word)))
+		return BATON_ERR_STALE;
+	if (completion_p)
+		*completion_p = completion;
+	return status;
 }
 
 /* ---- one request ---- */
@@ -136,9 +158,11 @@ test_slowly(baton_request request, struct baton_completion *completion_p)
 	batoni_try_pass();
 	/* Another thread may have released it meanwhile. */
 	op = batoni_request_find(request, &word);
-	if (!op)
+	if (op)
+		status = report(op, word, completion_p);
+	if (!op || status == BATON_ERR_STALE)
 		return refuse_handle("baton_test", request);
-	return report(op, word, completion_p);
+	return status;
 }
 
 enum baton_status
@@ -146,19 +170,22 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 {
 	uint64_t word = 0;
 	const struct batoni_op *op = batoni_request_find(request, &word);
+	enum baton_status status = BATON_ERR_STALE;
 
 	/* Over; but a lent one needs progress to get its buffer back.  Or pending
 	 * while another thread drives. */
 	if (likely(op && batoni_may_call())) {
 		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
 		           BATONI_OP_DONE))
-			return report(op, word, completion_p);
-		if (!batoni_thread.groups &&
-		    atomic_load_explicit(&batoni_engine.driver,
-		                         memory_order_relaxed))
-			return report(op, word, completion_p);
+			status = report(op, word, completion_p);
+		else if (!batoni_thread.groups &&
+		         atomic_load_explicit(&batoni_engine.driver,
+		                              memory_order_relaxed))
+			status = report(op, word, completion_p);
 	}
-	return test_slowly(request, completion_p);
+	return likely(status != BATON_ERR_STALE)
+	               ? status
+	               : test_slowly(request, completion_p);
 }
 
 /* Give up the handle whose word was just seen.  False: it is gone already. */
@@ -184,6 +211,24 @@ drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 	return true;
 }
 
+/* As report, of one that has ended, and the handle is given up.  STALE: it was gone. */
+static inline enum baton_status
+report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
+                struct baton_completion *completion_p)
+{
+	enum baton_status status = batoni_get(op->status);
+	struct baton_completion completion;
+
+	if (completion_p)
+		completion = completion_at(op, word);
+	/* It was held by its handle until here, or this fails. */
+	if (unlikely(!drop_handle(op, word, driving)))
+		return BATON_ERR_STALE;
+	if (completion_p)
+		*completion_p = completion;
+	return status;
+}
+
 struct waiting {
 	baton_request request;
 	struct batoni_op *op;
@@ -207,9 +252,10 @@ is_over(void *arg, bool driving)
 	}
 	if (!(word & BATONI_OP_DONE))
 		return false;
-	waiting->status = report(op, word, waiting->completion_p);
-	if (waiting->release && !drop_handle(op, word, driving))
-		waiting->status = BATON_ERR_STALE;
+	waiting->status = waiting->release
+	                          ? report_and_drop(op, word, driving,
+	                                            waiting->completion_p)
+	                          : report(op, word, waiting->completion_p);
 	return true;
 }
 
@@ -222,13 +268,10 @@ wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 
 	if (unlikely(status != BATON_OK))
 		return status;
-	if (!batoni_wait_until(is_over, waiting, timeout_ns)) {
-		if (waiting->completion_p)
-			batoni_completion_fill(waiting->op,
-			                       word & ~(uint64_t)BATONI_OP_DONE,
-			                       waiting->completion_p);
-		return BATON_PENDING;
-	}
+	if (!batoni_wait_until(is_over, waiting, timeout_ns))
+		waiting->status = report(waiting->op,
+		                         word & ~(uint64_t)BATONI_OP_DONE,
+		                         waiting->completion_p);
 	if (unlikely(waiting->status == BATON_ERR_STALE))
 		return refuse_handle(call, waiting->request);
 	return waiting->status;
@@ -289,8 +332,8 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
              struct baton_completion *completion_p)
 {
 	struct batoni_op *op = NULL;
-	enum baton_status status;
-	bool driving = false, gone;
+	enum baton_status status = BATON_ERR_STALE;
+	bool driving = false;
 	uint64_t word = 0;
 
 	if (likely(request_p && batoni_may_call() && !batoni_thread.groups))
@@ -301,17 +344,14 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 		driving = true;
 		word = drive_briefly(op, word);
 	}
-	gone = (word & (BATONI_OP_DONE | BATONI_OP_HANDLE)) !=
-	               (BATONI_OP_DONE | BATONI_OP_HANDLE) ||
-	       (word ^ *request_p) >> 32;
-	if (likely(!gone)) {
-		status = report(op, word, completion_p);
-		gone = !drop_handle(op, word, driving);
-	}
+	if (likely((word & (BATONI_OP_DONE | BATONI_OP_HANDLE)) ==
+	                   (BATONI_OP_DONE | BATONI_OP_HANDLE) &&
+	           !((word ^ *request_p) >> 32)))
+		status = report_and_drop(op, word, driving, completion_p);
 	if (driving)
 		batoni_leave();
 	/* It is still pending, or it was released meanwhile. */
-	if (unlikely(gone))
+	if (unlikely(status == BATON_ERR_STALE))
 		return finish_slowly(request_p, timeout_ns, completion_p);
 	*request_p = BATON_REQUEST_NULL;
 	return status;
@@ -342,15 +382,19 @@ baton_cancel(baton_request request)
 	struct batoni_op *op;
 	uint64_t word;
 	struct baton_comm *comm;
+	uint8_t kind;
 
 	BATONI_ENTER("baton_cancel");
 	op = batoni_request_find(request, &word);
 	if (!op)
 		return refuse_handle("baton_cancel", request);
-	comm = op->comm;
+	comm = batoni_get(op->comm);
+	kind = batoni_get(op->kind);
+	if (!batoni_op_is_still(op, word))
+		return refuse_handle("baton_cancel", request);
 	if (word & BATONI_OP_DONE)
 		return BATON_OK;
-	if (op->kind == BATONI_KIND_RECORD)
+	if (kind == BATONI_KIND_RECORD)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: a record ends when its "
 		                     "stream gets there");
@@ -444,7 +488,8 @@ check_many(const char *call, const baton_request *requests, size_t count)
 			requests[i] ? batoni_request_find(requests[i], &word)
 				    : NULL;
 
-		if (op && !(word & BATONI_OP_DONE) && in_open_group(op))
+		if (op && !(word & BATONI_OP_DONE) && in_open_group(op) &&
+		    batoni_op_is_still(op, word))
 			return batoni_refuse(BATON_ERR_INVALID,
 			                     "%s: requests[%zu] belongs to a "
 			                     "group that this thread has not "
@@ -476,9 +521,11 @@ baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
 		return BATON_OK;
 	op = many.stale ? NULL
 	                : batoni_request_find(requests[many.index], &word);
-	if (!op)
+	if (op)
+		status = report(op, word, completion_p);
+	if (!op || status == BATON_ERR_STALE)
 		return refuse_handle("baton_wait_any", requests[many.index]);
-	return report(op, word, completion_p);
+	return status;
 }
 
 enum baton_status
@@ -505,10 +552,10 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 			requests[i] ? batoni_request_find(requests[i], &word)
 				    : NULL;
 
-		if (requests[i] && !op)
-			return refuse_handle("baton_wait_all", requests[i]);
 		if (op)
-			status = op->status;
+			status = report(op, word, NULL);
+		if (requests[i] && (!op || status == BATON_ERR_STALE))
+			return refuse_handle("baton_wait_all", requests[i]);
 	}
 	return status;
 }
@@ -560,11 +607,15 @@ baton_test_some(const baton_request *requests, size_t count, size_t *indices,
 
 /* ---- why ---- */
 
+/* Of a record that is held. */
 static void
-explain(const struct batoni_op *op, char *text, size_t size)
+explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 {
 	const struct batoni_transfer *transfer = &op->transfer;
 	struct baton_comm *comm = op->comm;
+	/* Of a lent one the transport may yet say how it ends there. */
+	const char *native_call = word & BATONI_OP_LENT ? NULL
+	                                                : transfer->native_call;
 	char native[192] = "";
 	char what[96] = "record", name[64];
 
@@ -578,19 +629,19 @@ explain(const struct batoni_op *op, char *text, size_t size)
 	}
 	/* A put that fails is told by the kernel, or by the transport whose
 	 * messages carry it. */
-	if (transfer->native_call && batoni_is_onesided(op) &&
+	if (native_call && batoni_is_onesided(op) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
-		         transfer->native_call,
+		         native_call,
 		         strerror(transfer->native_code));
-	} else if (transfer->native_call) {
+	} else if (native_call) {
 		char library[128] = "";
 
 		comm->transport_ops->error_text(comm->transport,
 		                                transfer->native_code, library,
 		                                sizeof(library));
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
-		         transfer->native_call, transfer->native_code, library);
+		         native_call, transfer->native_code, library);
 	} else if (op->status == BATON_ERR_TRUNCATED) {
 		snprintf(native, sizeof(native),
 		         " (the message has %zu bytes, the buffer %zu)",
@@ -607,6 +658,7 @@ explain(const struct batoni_op *op, char *text, size_t size)
 enum baton_status
 baton_request_error(baton_request request, char *text, size_t size)
 {
+	enum baton_status status = BATON_ERR_STALE;
 	struct batoni_op *op;
 	uint64_t word;
 
@@ -616,10 +668,17 @@ baton_request_error(baton_request request, char *text, size_t size)
 		                     "baton_request_error: %s",
 		                     text ? "size is 0" : "text is NULL");
 	op = batoni_request_find(request, &word);
-	if (!op)
+	if (op)
+		status = batoni_op_hold(op, &word, BATONI_OP_HANDLE);
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse(status,
+		                     "baton_request_error: 65535 streams wait for "
+		                     "this request; let some go on");
+	if (status != BATON_OK)
 		return refuse_handle("baton_request_error", request);
 	text[0] = '\0';
 	if ((word & BATONI_OP_DONE) && op->status != BATON_OK)
-		explain(op, text, size);
+		explain(op, word, text, size);
+	batoni_op_unjoin(op);
 	return BATON_OK;
 }

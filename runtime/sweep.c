@@ -108,7 +108,7 @@ expire_issued(struct batoni_op *op)
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
 	                  "an operation passed its deadline, and this transport "
 	                  "can only be aborted as a whole");
-	op->status = BATON_ERR_TIMEOUT;
+	batoni_set(op->status, BATON_ERR_TIMEOUT);
 	batoni_comm_end_all(comm, BATON_ERR_ABORTED);
 }
 
@@ -168,7 +168,7 @@ batoni_op_place_issued(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	op->state = BATONI_ISSUED;
+	batoni_op_move(op, BATONI_ISSUED);
 	op->next = NULL;
 	*comm->marked_tail = op;
 	comm->marked_tail = &op->next;
@@ -213,7 +213,7 @@ batoni_comm_watch(struct baton_comm *comm)
 			return events + 1;
 		}
 		*link = op->next;
-		op->transfer.done_bytes = op->transfer.bytes;
+		batoni_transfer_moved(&op->transfer, op->transfer.bytes);
 		batoni_op_complete(op, BATON_OK);
 		events++;
 	}

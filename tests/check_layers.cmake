@@ -8,7 +8,7 @@
 #   the engine sees no leaf.
 cmake_minimum_required(VERSION 3.25)
 
-set(base log.h launcher.h list.h mem.h config.h clock.h shm.h)
+set(base field.h log.h launcher.h list.h mem.h config.h clock.h shm.h)
 set(contracts device.h transport.h onesided.h)
 # A leaf's own headers: those of its folder that begin with its name.
 set(leaf_names local mpi nccl device_host device_cuda)

@@ -212,7 +212,7 @@ leave_line(struct node *node)
 static enum baton_status
 settle(struct batoni_transfer *transfer, size_t length)
 {
-	transfer->done_bytes = length;
+	batoni_transfer_moved(transfer, length);
 	return length > transfer->bytes ? BATON_ERR_TRUNCATED : BATON_OK;
 }
 

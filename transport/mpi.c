@@ -107,7 +107,7 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	                 transfer->peer, transfer->tag, mpi->comm, request);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
-	transfer->done_bytes = transfer->bytes;
+	batoni_transfer_moved(transfer, transfer->bytes);
 	if (__builtin_expect(batoni_mpi_is_complete(mpi, request), 1))
 		return BATON_OK;
 	if (mpi->complete == MPI_REQUEST_NULL)
@@ -146,7 +146,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status status;
 
-	transfer->done_bytes = 0;
+	batoni_transfer_moved(transfer, 0);
 	if (transfer->direction == BATONI_RECV)
 		status = recv_first(mpi, transfer);
 	else if (is_raw(transfer))
@@ -181,7 +181,7 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		mpi->base.moving += body == BATON_PENDING;
 		return body;
 	}
-	transfer->done_bytes = (size_t)length;
+	batoni_transfer_moved(transfer, (size_t)length);
 	if (transfer->done_bytes > transfer->bytes)
 		return BATON_ERR_TRUNCATED;
 	if (length > 0)

@@ -125,7 +125,7 @@ outcome(const struct batoni_mpi_body *body, struct batoni_transfer *transfer)
 {
 	if (body->active || body->posted < body->length)
 		return BATON_PENDING;
-	transfer->done_bytes = body->length;
+	batoni_transfer_moved(transfer, body->length);
 	return body->drained ? BATON_ERR_TRUNCATED : BATON_OK;
 }
 

@@ -23,6 +23,7 @@
 
 #include <pthread.h>
 
+#include "field.h"
 #include "shm.h"
 
 /* Transports get the first two; the others are the one-sided layer's
@@ -39,7 +40,8 @@ enum batoni_direction {
 struct batoni_transfer {
 	void *buffer;        /* a send's is only read */
 	size_t bytes;        /* to send; capacity of a receive */
-	size_t done_bytes;   /* out, at the end: sent; what arrived */
+	/* Out, at the end: sent; what arrived.  Set by batoni_transfer_moved. */
+	size_t done_bytes;
 	baton_stream stream; /* for stream-issued transports */
 	/* Out, when it ends in an error of the library below: a string that
 	 * lives for ever ("MPI_Irecv") and its code. */
@@ -59,6 +61,13 @@ struct batoni_transfer {
 		uint32_t slot_direction;
 	};
 };
+
+/* Say how many bytes were sent or have arrived. */
+static inline void
+batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
+{
+	batoni_set(transfer->done_bytes, bytes);
+}
 
 struct batoni_transport;
 

@@ -135,8 +135,8 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	}
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
 	op->transfer.bytes = bytes;
-	op->transfer.peer = a->peer;
-	op->transfer.tag = a->tag;
+	batoni_set(op->transfer.peer, a->peer);
+	batoni_set(op->transfer.tag, a->tag);
 	batoni_direct_fill(op, kind, BATONI_PUT, comm, a->stream, a->options);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
@@ -380,8 +380,8 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 		return BATON_ERR_AGAIN;
 	op->transfer.buffer = NULL;
 	op->transfer.bytes = 0;
-	op->transfer.peer = desc->peer;
-	op->transfer.tag = 0;
+	batoni_set(op->transfer.peer, desc->peer);
+	batoni_set(op->transfer.tag, 0);
 	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_WAIT, comm, stream,
 	                   options);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);

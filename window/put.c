@@ -194,7 +194,7 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	count_out(&rma->pending[transfer->slot]);
 	rma->base.pending--;
 	if (status == BATON_OK)
-		transfer->done_bytes = transfer->bytes;
+		batoni_transfer_moved(transfer, transfer->bytes);
 	rma->comm->host.done(&rma->comm->host, transfer, status);
 }
 
@@ -330,7 +330,7 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	}
 	count_out(put);
 	if (status == BATON_OK)
-		transfer->done_bytes = transfer->bytes;
+		batoni_transfer_moved(transfer, transfer->bytes);
 	return status;
 }
 

@@ -356,7 +356,7 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 	for (uint32_t i = first; i; i = rma->nodes[i].next)
 		batoni_list_remove(&rma->nodes[i].link);
 	nodes_return_driving(rma, first);
-	pending->transfer->done_bytes = 0;
+	batoni_transfer_moved(pending->transfer, 0);
 }
 
 /* ---- looking ---- */

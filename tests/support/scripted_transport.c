@@ -47,7 +47,7 @@ scripted_issue(struct batoni_transport *transport,
 		s->live[transfer->slot] = transfer;
 		s->base.in_flight++;
 	} else {
-		transfer->done_bytes = transfer->bytes;
+		batoni_transfer_moved(transfer, transfer->bytes);
 	}
 	return status;
 }
@@ -65,7 +65,7 @@ scripted_end_now(struct scripted *s, struct batoni_transfer *transfer,
                  size_t bytes, enum baton_status status)
 {
 	forget(s, transfer);
-	transfer->done_bytes = bytes;
+	batoni_transfer_moved(transfer, bytes);
 	s->base.host->done(s->base.host, transfer, status);
 }
 
@@ -109,7 +109,7 @@ scripted_take_back(struct batoni_transport *transport,
 	ck_assert_ptr_eq(atomic_load(&s->live[transfer->slot]), transfer);
 	if (s->take_back != BATON_ERR_BUSY) {
 		forget(s, transfer);
-		transfer->done_bytes = transfer->bytes;
+		batoni_transfer_moved(transfer, transfer->bytes);
 	}
 	return s->take_back;
 }

@@ -379,6 +379,51 @@ START_TEST(released_request_that_ends_well_gives_its_slot_back)
 }
 END_TEST
 
+static baton_request watched;
+static unsigned looks;
+
+/* The clock is read in the middle of an end: whoever sees it sees its time. */
+static uint64_t
+look_at_watched(void)
+{
+	struct baton_completion completion;
+
+	if (baton_test(watched, &completion) == BATON_OK) {
+		ck_assert_uint_ne(completion.completed_ns, 0);
+		looks++;
+	}
+	return now;
+}
+
+START_TEST(an_end_that_is_seen_has_its_time)
+{
+	struct baton_comm_options options = scripted_options();
+	struct baton_completion completion;
+	struct scripted its;
+	struct baton_comm *stamped;
+	baton_request behind;
+
+	scripted_init(&its);
+	options.timestamps = true;
+	stamped = scripted_comm(&its, &options);
+	watched = scripted_send(stamped, s, 1, NULL);
+	behind = scripted_send(stamped, s, 2, NULL);
+	looks = 0;
+	batoni_clock_set(look_at_watched);
+	scripted_end(&its, scripted_live(&its, BATONI_SEND, 1), 8, BATON_OK);
+	baton_progress(stamped);
+	scripted_end(&its, scripted_live(&its, BATONI_SEND, 2), 8, BATON_OK);
+	baton_progress(stamped);
+	ck_assert_uint_gt(looks, 0);
+	ck_assert_int_eq(baton_test(watched, &completion), BATON_OK);
+	ck_assert_uint_eq(completion.completed_ns, now);
+	batoni_clock_set(NULL);
+	scripted_assert_ended(watched, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
+	scripted_close(&its, stamped);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -399,6 +444,7 @@ main(void)
 		error_that_a_request_shows_is_not_told_again,
 		the_first_unseen_error_of_a_stream_is_the_one_told,
 		released_request_that_ends_well_gives_its_slot_back,
+		an_end_that_is_seen_has_its_time,
 	};
 
 	return RUN_TESTS_WITH("op_end", tests, world_setup, world_teardown);
