@@ -59,16 +59,14 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }
 
-/* The driver's cache may hold the last free ones, or, where hosts see an end
- * before streams do, he may be about to give one back whose end was seen: the
- * cases in which an enqueuer has the driver give way. */
+/* The driver's cache may hold the last free ones, or the driver may be about to
+ * return one whose end has been seen already, by a host or by what a peer sent
+ * after it.  With the lock it can be told. */
 static struct batoni_op *
 take_cached(struct baton_comm *comm)
 {
 	struct batoni_op *op;
 
-	if (atomic_load(&comm->pool.cached) == 0 && comm->in_engine)
-		return NULL;
 	batoni_take();
 	op = batoni_pool_take_driving(&comm->pool);
 	batoni_leave();

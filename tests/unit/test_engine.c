@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What other threads leave in the inbox while one drives. */
 #include <pthread.h>
+#include <sched.h>
 
+#include "core.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -242,10 +244,49 @@ START_TEST(launched_function_is_refused_everything)
 }
 END_TEST
 
+/* The main thread wants the lock now. */
+static void *
+open_when_wanted(void *arg)
+{
+	while (!atomic_load(&batoni_engine.takers))
+		sched_yield();
+	sem_post(&gate.go);
+	return arg;
+}
+
+/* Not AGAIN: one operation has ended, and the driver is about to return its record. */
+START_TEST(a_record_that_the_driver_is_about_to_return_is_found)
+{
+	struct baton_op_options options = detached();
+	baton_request requests[16];
+	pthread_t driver, opener;
+
+	ck_assert_int_eq(baton_recv(NULL, 0, BATON_INT8, 1, 99, comm, t, NULL,
+	                            NULL),
+	                 BATON_OK);
+	for (int i = 1; i < 16; i++)
+		requests[i] = scripted_recv(comm, s, i, &options);
+	transport.on_test = stop_at_gate;
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 99), 0,
+	             BATON_OK);
+	driver = drive_into_gate(comm);
+	opener = thread_of(open_when_wanted, NULL);
+	requests[0] = scripted_recv(comm, s, 100, &options);
+	pthread_join(opener, NULL);
+	pthread_join(driver, NULL);
+	for (int i = 0; i < 16; i++) {
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	}
+	assert_all_free();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_record_that_the_driver_is_about_to_return_is_found,
 		what_is_enqueued_while_another_drives_keeps_its_order,
 		streams_keep_their_order_through_the_inbox,
 		group_may_be_enqueued_while_another_drives,
