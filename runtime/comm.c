@@ -403,54 +403,6 @@ leave_working(struct baton_comm *comm)
 	batoni_comm_rest(comm);
 }
 
-/* Streams that other communicators' work holds up may still have items of ours. */
-static bool
-on_streams(const struct baton_comm *comm)
-{
-	for (uint32_t i = 0; i < comm->pool.size; i++) {
-		if (atomic_load(&comm->pool.ops[i].word) & BATONI_OP_STREAM)
-			return true;
-	}
-	return false;
-}
-
-/* PENDING, or it can be closed now.  The driver. */
-static enum baton_status
-try_to_leave(struct baton_comm *comm)
-{
-	enum baton_status status = BATON_OK;
-
-	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
-	    on_streams(comm))
-		return BATON_PENDING;
-	if (comm->breaking != BATON_OK)
-		return BATON_ERR_ABORTED;
-	if (comm->active)
-		return BATON_PENDING;
-	if (comm->onesided &&
-	    batoni_onesided_ops.drain(comm->onesided) != BATON_OK)
-		return BATON_PENDING;
-	if (!comm->left)
-		status = comm->transport_ops->leave(comm->transport);
-	if (status != BATON_OK)
-		return status;
-	comm->left = true;
-	return comm->onesided ? batoni_onesided_ops.leave(comm->onesided)
-	                      : BATON_OK;
-}
-
-static enum baton_status
-refuse_timeout(const struct baton_comm *comm)
-{
-	return batoni_refuse(BATON_ERR_TIMEOUT,
-	                     "baton_comm_destroy: after %lld ms %s; the "
-	                     "communicator is still there (destroy it again, or "
-	                     "abort it first)",
-	                     (long long)(comm->timeout_ns / 1000000),
-	                     comm->active ? "operations of this rank are pending"
-	                                  : "not all ranks have called");
-}
-
 enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
@@ -487,7 +439,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
-		status = try_to_leave(comm);
+		status = batoni_comm_try_to_leave(comm);
 		if (status == BATON_ERR_INVALID) {
 			batoni_leave();
 			return batoni_refuse(status,
@@ -497,9 +449,11 @@ baton_comm_destroy(struct baton_comm *comm)
 		}
 		if (status != BATON_PENDING)
 			break;
-		status = refuse_timeout(comm);
-		batoni_leave();
+		/* With the lock, while what is in the way is there. */
 		if (batoni_real_ns() >= limit_ns)
+			status = batoni_comm_refuse_to_leave(comm);
+		batoni_leave();
+		if (status != BATON_PENDING)
 			return status;
 		batoni_pause_between(tries);
 	}

@@ -278,8 +278,6 @@ void batoni_op_finish(struct batoni_op *op);
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
 /* Out of the FIFO it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
-/* What it is, for a sentence: "send to peer 1, tag 3". */
-void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 /* Keep the communicator among those that are looked at, at a slow rate, without an
  * operation; or not any more. */
 void batoni_comm_hold(struct baton_comm *comm, bool hold);
@@ -363,6 +361,14 @@ batoni_op_unjoin(struct batoni_op *op)
 		batoni_pool_return(&comm->pool, op);
 	atomic_fetch_sub_explicit(&comm->joins, 1, memory_order_release);
 }
+
+/* ---- leave.c; the driver ---- */
+
+/* PENDING, or the communicator can be closed now; INVALID: other ranks make another
+ * collective call. */
+enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
+/* TIMEOUT, with a sentence that says what is in the way. */
+enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
 
 /* ---- enqueue.c ---- */
 
@@ -476,6 +482,7 @@ void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
 
 /* An operation on the stream failed and nobody can see it.  True: it is the first
  * one since the stream was synchronized.  Any thread. */
-bool batoni_stream_error_note(baton_stream stream, enum baton_status status);
+bool batoni_stream_error_note(const struct batoni_op *op,
+                              enum baton_status status);
 
 #endif

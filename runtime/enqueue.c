@@ -45,6 +45,8 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	op->item.word = &comm->pool.words[slot];
 	op->item.value = comm->pool.values[slot];
 	op->item.flags = 0;
+	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                     memory_order_relaxed);
 	batoni_set(op->status, BATON_PENDING);
 	batoni_set(op->kind, (uint8_t)kind);
 	batoni_op_move(op, BATONI_NEW);

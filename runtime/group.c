@@ -48,6 +48,27 @@ batoni_group_refuse(const struct baton_comm *comm, enum baton_status status)
 	return status;
 }
 
+static void end_open_groups(void *arg);
+
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static pthread_key_t exit_key;
+static bool exit_watched;
+
+static void
+make_exit_key(void)
+{
+	exit_watched = pthread_key_create(&exit_key, end_open_groups) == 0;
+}
+
+/* A thread that exits voids the groups that it has left open. */
+static void
+watch_exit(void)
+{
+	pthread_once(&exit_once, make_exit_key);
+	if (exit_watched)
+		pthread_setspecific(exit_key, &exit_key);
+}
+
 enum baton_status
 baton_group_begin(struct baton_comm *comm)
 {
@@ -74,6 +95,8 @@ baton_group_begin(struct baton_comm *comm)
 	group->group.depth = 1;
 	group->group.members = group->group.ended = 0;
 	group->group.streams_left = 0;
+	if (!batoni_thread.groups)
+		watch_exit();
 	batoni_set(group->group.outer, batoni_thread.groups);
 	batoni_thread.groups = group;
 	return BATON_OK;
@@ -247,11 +270,24 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	return refusal;
 }
 
+/* It is off its thread's list. */
+static enum baton_status
+end_group(struct batoni_op *group)
+{
+	enum baton_status refusal = group->group.refusal;
+
+	if (group->comm->stream_issued)
+		return end_issued(group, refusal);
+	if (group->group.head)
+		return end_placed(group, refusal);
+	batoni_op_drop(group, BATONI_OP_ENGINE);
+	return refusal;
+}
+
 enum baton_status
 baton_group_end(struct baton_comm *comm)
 {
 	struct batoni_op **link = &batoni_thread.groups;
-	enum baton_status refusal;
 	struct batoni_op *group;
 
 	BATONI_ENTER("baton_group_end");
@@ -265,14 +301,26 @@ baton_group_end(struct baton_comm *comm)
 	if (--group->group.depth > 0)
 		return BATON_OK;
 	*link = group->group.outer;
-	refusal = group->group.refusal;
-	if (comm->stream_issued)
-		return end_issued(group, refusal);
-	if (!group->group.head) {
-		batoni_op_drop(group, BATONI_OP_ENGINE);
-		return refusal;
+	return end_group(group);
+}
+
+/* At the exit of a thread that has begun groups. */
+static void
+end_open_groups(void *arg)
+{
+	(void)arg;
+	while (batoni_may_call() && batoni_thread.groups) {
+		struct batoni_op *group = batoni_thread.groups;
+
+		batoni_thread.groups = group->group.outer;
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: a thread exits with a group of %u "
+		           "operations open: the group is void",
+		           group->comm->rank, group->group.members);
+		if (group->group.refusal == BATON_OK)
+			group->group.refusal = BATON_ERR_INVALID;
+		end_group(group);
 	}
-	return end_placed(group, refusal);
 }
 
 /* ---- the driver's half ---- */

@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 
+#include "describe.h"
 #include "log.h"
 
 static struct batoni_op *
@@ -314,26 +315,6 @@ batoni_op_issue(struct batoni_op *op)
 
 /* ---- ending ---- */
 
-/* What the transfer is, for sentences: "send to peer 1, tag 3". */
-void
-batoni_op_describe(const struct batoni_op *op, char *text, size_t size)
-{
-	const struct batoni_transfer *t = &op->transfer;
-
-	if (op->kind == BATONI_KIND_WAIT && t->peer < 0)
-		snprintf(text, size, "wait_signal of several peers");
-	else if (op->kind == BATONI_KIND_WAIT)
-		snprintf(text, size, "wait_signal of peer %d", t->peer);
-	else if (batoni_is_onesided(op))
-		snprintf(text, size, "%s to peer %d, context %d",
-		         op->kind == BATONI_KIND_PUT ? "put_signal" : "signal",
-		         t->peer, t->tag);
-	else
-		snprintf(text, size, "%s peer %d, tag %d",
-		         op->kind == BATONI_KIND_SEND ? "send to" : "recv from",
-		         t->peer, t->tag);
-}
-
 /* It ends without having been issued: the one-sided layer forgets it. */
 static inline void
 forget_placed(struct batoni_op *op)
@@ -347,10 +328,10 @@ forget_placed(struct batoni_op *op)
 static void
 note_unobserved(struct batoni_op *op, enum baton_status status)
 {
-	char what[64];
+	char what[96];
 
 	/* One line for each stream until its next synchronize. */
-	if (!batoni_stream_error_note(op->transfer.stream, status))
+	if (!batoni_stream_error_note(op, status))
 		return;
 	batoni_op_describe(op, what, sizeof(what));
 	batoni_log(BATONI_LOG_WARN,

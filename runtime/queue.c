@@ -199,11 +199,11 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	pthread_mutex_lock(&queue->lock);
 	if (queue->dead) {
 		enum baton_status status = op->status;
-		baton_stream stream = op->transfer.stream;
 
-		before = batoni_op_drop(op, BATONI_OP_QUEUE);
+		before = atomic_load(&op->word);
 		if (status != BATON_OK && !(before & BATONI_OP_HANDLE))
-			batoni_stream_error_note(stream, status);
+			batoni_stream_error_note(op, status);
+		batoni_op_drop(op, BATONI_OP_QUEUE);
 		give_up_entries(queue, 1);
 		return;
 	}

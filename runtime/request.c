@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "describe.h"
 #include "log.h"
 
 #define BRIEF_PASSES 100u /* some microseconds */
@@ -617,16 +618,9 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	char native[192] = "";
-	char what[96] = "record", name[64];
+	char what[96];
 
-	if (batoni_is_transfer(op)) {
-		batoni_op_describe(op, name, sizeof(name));
-		if (op->kind == BATONI_KIND_WAIT || op->kind == BATONI_KIND_SIGNAL)
-			snprintf(what, sizeof(what), "%s", name);
-		else
-			snprintf(what, sizeof(what), "%s, %zu bytes", name,
-			         transfer->bytes);
-	}
+	batoni_op_describe(op, what, sizeof(what));
 	/* A put that fails is told by the kernel, or by the transport whose
 	 * messages carry it. */
 	if (native_call && batoni_is_onesided(op) &&

@@ -8,7 +8,9 @@
 #include "core.h"
 
 #include <sched.h>
+#include <string.h>
 
+#include "describe.h"
 #include "log.h"
 
 #define ERRORS_MAX 64u
@@ -17,12 +19,14 @@ static pthread_mutex_t errors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	baton_stream stream;
 	enum baton_status status; /* BATON_OK: free */
+	char what[96];
 } errors[ERRORS_MAX];
 static unsigned errors_next; /* the oldest, when all are taken */
 
 bool
-batoni_stream_error_note(baton_stream stream, enum baton_status status)
+batoni_stream_error_note(const struct batoni_op *op, enum baton_status status)
 {
+	baton_stream stream = op->transfer.stream;
 	unsigned at = ERRORS_MAX;
 
 	pthread_mutex_lock(&errors_lock);
@@ -39,12 +43,13 @@ batoni_stream_error_note(baton_stream stream, enum baton_status status)
 		at = errors_next++ % ERRORS_MAX;
 	errors[at].stream = stream;
 	errors[at].status = status;
+	batoni_op_describe(op, errors[at].what, sizeof(errors[at].what));
 	pthread_mutex_unlock(&errors_lock);
 	return true;
 }
 
 static enum baton_status
-take_error(baton_stream stream)
+take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 {
 	enum baton_status status = BATON_OK;
 
@@ -53,6 +58,7 @@ take_error(baton_stream stream)
 		if (errors[i].status != BATON_OK &&
 		    errors[i].stream == stream) {
 			status = errors[i].status;
+			memcpy(what, errors[i].what, sizeof(errors[i].what));
 			errors[i].status = BATON_OK;
 		}
 	}
@@ -101,6 +107,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		check_stream("baton_stream_destroy", comm, stream);
+	char what[sizeof(errors[0].what)];
 
 	if (status != BATON_OK)
 		return status;
@@ -121,7 +128,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 		return batoni_refuse(BATON_ERR_BUSY,
 		                     "baton_stream_destroy: work is on the "
 		                     "stream; synchronize it first");
-	take_error(stream);
+	take_error(stream, what);
 	return status;
 }
 
@@ -170,11 +177,14 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		check_stream("baton_stream_synchronize", comm, stream);
+	char what[sizeof(errors[0].what)];
 	struct batoni_op op = {
 		.comm = comm,
 		.kind = BATONI_KIND_RECORD,
 		.state = BATONI_NEW,
 		.flags = BATONI_FLAG_LOCAL,
+		.item.note = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                          memory_order_relaxed),
 	};
 
 	if (status != BATON_OK)
@@ -192,9 +202,18 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 		                                  : batoni_reached_posted;
 		status = batoni_publish_record(&op);
 		if (status != BATON_OK)
-			return status;
+			return batoni_refuse(status,
+			                     "baton_stream_synchronize: the %s "
+			                     "device does not take work any more",
+			                     comm->device_ops->name);
 		batoni_wait_until(is_done, &op, -1);
 		let_pass(comm, stream);
 	}
-	return take_error(stream);
+	status = take_error(stream, what);
+	if (status == BATON_OK)
+		return BATON_OK;
+	return batoni_refuse(status,
+	                     "baton_stream_synchronize: %s ended in %s, and no "
+	                     "request observes it",
+	                     what, baton_status_name(status));
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 
 #include "comm.h"
@@ -321,6 +323,145 @@ START_TEST(destroy_waits_for_streams_to_pass_its_operations)
 }
 END_TEST
 
+static void
+assert_destroy_says(const char *what)
+{
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
+	if (!strstr(baton_last_error(), what))
+		ck_abort_msg("\"%s\" is not in: %s", what, baton_last_error());
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "s old"));
+}
+
+static sem_t running, go;
+
+static void
+hold_the_stream(void *arg)
+{
+	(void)arg;
+	sem_post(&running);
+	sem_wait(&go);
+}
+
+START_TEST(destroy_says_which_operation_is_in_the_way)
+{
+	struct baton_op_options options = for_ever();
+	baton_request a = scripted_recv(comm, s, 5, &options), b;
+
+	assert_destroy_says("1 pending");
+	assert_destroy_says("recv from peer 1, tag 5, 8 bytes");
+	end(5);
+	scripted_assert_ended(a, BATON_OK);
+	/* A send that cannot be taken back, and whose handle is gone. */
+	transport.take_back = BATON_ERR_BUSY;
+	b = scripted_send(comm, s, 6, &options);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	ck_assert_int_eq(baton_release(&b), BATON_OK);
+	assert_destroy_says("send to peer 1, tag 6");
+	assert_destroy_says("the transport still has its buffer");
+	scripted_end(&transport, scripted_live(&transport, BATONI_SEND, 6), 8,
+	             BATON_OK);
+	baton_progress(comm);
+	sem_init(&running, 0, 0);
+	sem_init(&go, 0, 0);
+	ck_assert_int_eq(baton_stream_launch(comm, s, hold_the_stream, NULL),
+	                 BATON_OK);
+	sem_wait(&running);
+	assert_destroy_says("launched function");
+	sem_post(&go);
+	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_OK);
+}
+END_TEST
+
+static pthread_barrier_t barrier;
+
+/* Leaves a group open for a while, then ends it or exits. */
+static void *
+open_a_group(void *ends)
+{
+	struct baton_op_options options = for_ever();
+
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	scripted_send(comm, s, 1, &options);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	if (ends)
+		(void)baton_group_end(comm);
+	return NULL;
+}
+
+START_TEST(destroy_says_which_group_is_open)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	ck_assert_int_eq(
+		pthread_create(&thread, NULL, open_a_group, &barrier), 0);
+	pthread_barrier_wait(&barrier);
+	assert_destroy_says("group of 1 operations");
+	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+	assert_destroy_says("begun by a thread that has not ended it");
+	pthread_barrier_wait(&barrier);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&barrier);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	comm = NULL;
+}
+END_TEST
+
+START_TEST(a_group_that_an_exiting_thread_leaves_open_is_void)
+{
+	pthread_t thread;
+
+	for (int aborted = 0; aborted < 2; aborted++) {
+		pthread_barrier_init(&barrier, NULL, 2);
+		ck_assert_int_eq(
+			pthread_create(&thread, NULL, open_a_group, NULL), 0);
+		pthread_barrier_wait(&barrier);
+		if (aborted)
+			ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+		pthread_barrier_wait(&barrier);
+		pthread_join(thread, NULL);
+		pthread_barrier_destroy(&barrier);
+		ck_assert_int_eq(baton_stream_query(comm, s), BATON_OK);
+		if (!aborted)
+			scripted_assert_free(comm, 16);
+	}
+	ck_assert_str_eq(strstr(transport.log, "s1") ? "sent" : "", "");
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	comm = NULL;
+}
+END_TEST
+
+/* Destroy tries several times before that. */
+static void
+end_after_some_passes(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	if (atomic_load(&scripted->tests) == 5)
+		scripted_end_now(scripted,
+		                 scripted_live(scripted, BATONI_RECV, 1), 8,
+		                 BATON_OK);
+}
+
+START_TEST(a_destroy_that_succeeds_leaves_the_last_error_alone)
+{
+	struct baton_comm_options options = scripted_options();
+	struct scripted its;
+	struct baton_comm *patient;
+	char before[512];
+
+	scripted_init(&its);
+	patient = scripted_comm(&its, &options);
+	scripted_recv(patient, s, 1, NULL);
+	its.on_test = end_after_some_passes;
+	ck_assert_int_eq(baton_comm_query(NULL, NULL), BATON_ERR_INVALID);
+	strcpy(before, baton_last_error());
+	ck_assert_int_eq(baton_comm_destroy(patient), BATON_OK);
+	ck_assert_uint_ge(atomic_load(&its.tests), 5);
+	ck_assert_str_eq(baton_last_error(), before);
+}
+END_TEST
+
 /* ---- the library below goes away ---- */
 
 START_TEST(lost_transport_is_never_called_again)
@@ -455,6 +596,10 @@ main(void)
 		destroy_after_an_abort_asks_nobody,
 		destroy_of_a_broken_one_asks_nobody,
 		destroy_waits_for_streams_to_pass_its_operations,
+		destroy_says_which_operation_is_in_the_way,
+		destroy_says_which_group_is_open,
+		a_group_that_an_exiting_thread_leaves_open_is_void,
+		a_destroy_that_succeeds_leaves_the_last_error_alone,
 		lost_transport_is_never_called_again,
 		lost_transport_keeps_what_it_cannot_give_back,
 		creation_without_memory_leaves_nothing_behind,

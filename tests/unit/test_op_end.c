@@ -321,6 +321,9 @@ START_TEST(error_of_a_fire_and_forget_is_told_once_by_its_stream)
 	ck_assert_int_eq(baton_stream_synchronize(comm, t), BATON_OK);
 	ck_assert_int_eq(baton_stream_synchronize(comm, s),
 	                 BATON_ERR_TRUNCATED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "recv from peer 1, tag 1"));
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "TRUNCATED"));
 	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_OK);
 	assert_all_free();
 }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whether a communicator can be closed, and what is in the way if not: an operation
+ * that is pending, a group that is open, a launched function that runs, a stream of
+ * another communicator, a buffer that the transport still has, or the other ranks.
+ */
+#include "describe.h"
+#include "log.h"
+
+/* Is the record the engine's, pending or about to be?  Open groups are. */
+static bool
+is_engines(uint64_t word)
+{
+	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT);
+}
+
+/* Streams that other communicators' work holds up may still have items of ours. */
+static bool
+is_on_stream(uint64_t word)
+{
+	return word & BATONI_OP_STREAM;
+}
+
+static bool
+is_joined(uint64_t word)
+{
+	return word & BATONI_OP_JOINS;
+}
+
+static bool
+is_lent(uint64_t word)
+{
+	return word & BATONI_OP_LENT;
+}
+
+/* The oldest of those, or NULL, and how many. */
+static const struct batoni_op *
+find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
+{
+	const struct batoni_op *oldest = NULL;
+	uint64_t age_ns = 0;
+
+	*n_p = 0;
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		const struct batoni_op *op = &comm->pool.ops[i];
+		uint64_t age;
+
+		if (!is(atomic_load(&op->word)))
+			continue;
+		++*n_p;
+		age = batoni_op_age_ms(op);
+		/* A group is begun before its members are enqueued. */
+		if (!oldest || age > age_ns ||
+		    (age == age_ns && op->kind == BATONI_KIND_GROUP)) {
+			oldest = op;
+			age_ns = age;
+		}
+	}
+	return oldest;
+}
+
+static bool
+has(const struct baton_comm *comm, bool (*is)(uint64_t))
+{
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		if (is(atomic_load(&comm->pool.ops[i].word)))
+			return true;
+	}
+	return false;
+}
+
+enum baton_status
+batoni_comm_try_to_leave(struct baton_comm *comm)
+{
+	enum baton_status status = BATON_OK;
+
+	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
+	    has(comm, is_engines) || has(comm, is_on_stream))
+		return BATON_PENDING;
+	if (comm->breaking != BATON_OK)
+		return BATON_ERR_ABORTED;
+	if (comm->active)
+		return BATON_PENDING;
+	if (comm->onesided &&
+	    batoni_onesided_ops.drain(comm->onesided) != BATON_OK)
+		return BATON_PENDING;
+	if (!comm->left)
+		status = comm->transport_ops->leave(comm->transport);
+	if (status != BATON_OK)
+		return status;
+	comm->left = true;
+	return comm->onesided ? batoni_onesided_ops.leave(comm->onesided)
+	                      : BATON_OK;
+}
+
+enum baton_status
+batoni_comm_refuse_to_leave(const struct baton_comm *comm)
+{
+	static const struct {
+		bool (*is)(uint64_t word);
+		const char *what;
+	} reasons[] = {
+		{is_engines, "pending or open on this rank"},
+		{is_joined, "waited for by streams of other communicators"},
+		{is_on_stream, "on streams still"},
+		{is_lent, "ended, but the transport has their buffers"},
+	};
+	char text[BATONI_DESCRIBE_BYTES];
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		unsigned n;
+		const struct batoni_op *op = find_oldest(comm, reasons[i].is,
+		                                         &n);
+
+		if (!op)
+			continue;
+		batoni_op_describe_fully(op, text, sizeof(text));
+		return batoni_refuse(
+			BATON_ERR_TIMEOUT,
+			"baton_comm_destroy: after %lld ms the communicator is "
+			"still there (destroy it again, or abort it first): %u "
+			"%s, the oldest: %s",
+			(long long)(comm->timeout_ns / 1000000), n,
+			reasons[i].what, text);
+	}
+	return batoni_refuse(
+		BATON_ERR_TIMEOUT,
+		"baton_comm_destroy: after %lld ms the communicator is still "
+		"there (destroy it again, or abort it first): nothing of this "
+		"rank is in the way; another rank has not called, or its own "
+		"call says what is in its way",
+		(long long)(comm->timeout_ns / 1000000));
+}
