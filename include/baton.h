@@ -501,7 +501,8 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  *
  * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its
  * data may be in the window.  Exception: one that a message carries ends LENT and may
- * still arrive whole.  Returns as baton_send.  Ends in OK, TIMEOUT, CANCELED, ABORTED,
+ * still arrive whole.  Returns as baton_send, or NOMEM: the first put to a peer takes
+ * memory.  Ends in OK, TIMEOUT, CANCELED, ABORTED,
  * PEER (that process is gone), MPI, SYSTEM.
  */
 BATON_API enum baton_status
@@ -535,7 +536,7 @@ struct baton_wait_signal_desc {
  * units, and those of later waits shift down.  Waiting for signals that arrive by direct
  * stores costs no processor time.
  *
- * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send;
+ * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send, or NOMEM;
  * AGAIN also if all pending waits together name more counters than requests_max + size,
  * INVALID if this one alone does.  Ends in OK, TIMEOUT,
  * CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
@@ -549,7 +550,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 
 /* The value of one counter of this rank: all signals that ever arrived.  Receives
  * signals that come by message, but makes no other progress: a loop that needs its own
- * puts to move calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED. */
+ * puts to move calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED, NOMEM. */
 BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer,
                                                int signal_index, int context,
                                                uint64_t *count_p);

@@ -6,7 +6,7 @@
  * never used.  Blocks therefore come from calloc: a large one consists of zero
  * pages that the kernel supplies when they are first touched.  calloc does not
  * align to a cache line, so a block begins at the first line that leaves space
- * before it for the pointer that free needs.
+ * before it for the pointer that free needs and for the length.
  */
 #include "mem.h"
 
@@ -22,15 +22,22 @@
 static _Atomic unsigned long calls;
 static _Atomic unsigned long fail_at; /* compared with calls; 0: never */
 static _Atomic long blocks;
+static _Atomic size_t bytes_now;
 
-static_assert(alignof(max_align_t) >= sizeof(void *),
-              "the space before a block holds a pointer");
+static_assert(alignof(max_align_t) >= sizeof(void *) + sizeof(size_t),
+              "the least that is before a block takes a pointer and its size");
 
 /* Where the pointer from calloc is stored. */
 static void **
 whole_of(void *pointer)
 {
 	return (void **)pointer - 1;
+}
+
+static size_t *
+size_of(void *pointer)
+{
+	return (size_t *)pointer - 2;
 }
 
 void *
@@ -50,6 +57,8 @@ batoni_alloc(size_t count, size_t size)
 		return NULL;
 	before = ALIGNMENT - (uintptr_t)whole % ALIGNMENT;
 	*whole_of(whole + before) = whole;
+	*size_of(whole + before) = bytes;
+	atomic_fetch_add(&bytes_now, bytes);
 	atomic_fetch_add(&blocks, 1);
 	return whole + before;
 }
@@ -60,6 +69,7 @@ batoni_free(void *pointer)
 	if (!pointer)
 		return;
 	atomic_fetch_sub(&blocks, 1);
+	atomic_fetch_sub(&bytes_now, *size_of(pointer));
 	free(*whole_of(pointer));
 }
 
@@ -76,4 +86,10 @@ long
 batoni_mem_blocks(void)
 {
 	return atomic_load(&blocks);
+}
+
+size_t
+batoni_mem_bytes(void)
+{
+	return atomic_load(&bytes_now);
 }

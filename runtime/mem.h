@@ -17,5 +17,7 @@ void batoni_free(void *pointer);
 unsigned long batoni_mem_fail_at(unsigned long n);
 /* For tests: the number of live blocks. */
 long batoni_mem_blocks(void);
+/* For tests: and their bytes, touched or not. */
+size_t batoni_mem_bytes(void);
 
 #endif

@@ -138,19 +138,21 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
 #define BATONI_ONESIDED_LANES 32u
 
 /* Slots that the layer wants of the transport, beyond requests_max: two messages for
- * each lane, and two receives for each (peer, context). */
+ * each lane of the pool, a receive for announcements, and for each (peer, context) a lane,
+ * a receive and an announcement.  It uses those of peers that it talks to, so a
+ * transport had better not touch what it keeps for a slot before that is used. */
 static inline uint32_t
 batoni_onesided_slots(int size, int contexts_max)
 {
-	return 2 * BATONI_ONESIDED_LANES +
+	return 2 * BATONI_ONESIDED_LANES + 1 +
 	       4 * (uint32_t)size * (uint32_t)contexts_max;
 }
 
-/* And tags: two for each context. */
+/* And tags: two for each context, and the last one for announcements. */
 static inline int
 batoni_onesided_tags(int contexts_max)
 {
-	return 2 * contexts_max;
+	return 2 * contexts_max + 1;
 }
 
 #endif

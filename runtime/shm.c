@@ -42,6 +42,8 @@
 
 /* Of one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
 #define PIECE_MAX ((size_t)1 << 30)
+/* Of madvise, from Linux 5.14 on; older headers do not have it. */
+#define POPULATE_WRITE 23
 /* Of one fallocate: less than half a millisecond. */
 #define ALLOCATE_MAX ((size_t)2 << 20)
 
@@ -104,15 +106,13 @@ page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* In pieces: kernels before 6.7 give up what a call has allocated when a signal
+/* Whole, in pieces: kernels before 6.7 give up what a call has allocated when a signal
  * comes, so that in a program that is profiled a long one never ends. */
 static int
 allocate(int fd, size_t bytes)
 {
 	size_t piece;
 
-	if (ftruncate(fd, (off_t)bytes) != 0)
-		return -1;
 	for (size_t done = 0; done < bytes; done += piece) {
 		int failed;
 
@@ -129,7 +129,7 @@ allocate(int fd, size_t bytes)
 
 /* What failed, with errno set, or NULL. */
 static const char *
-make(size_t bytes, struct batoni_shm *shm_p)
+make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 {
 	const char *call = "memfd_create";
 	struct batoni_shm shm = {.bytes = bytes};
@@ -138,8 +138,11 @@ make(size_t bytes, struct batoni_shm *shm_p)
 	shm.fd = memfd_create("baton", MFD_CLOEXEC);
 	if (shm.fd < 0)
 		return call;
+	call = "ftruncate";
+	if (ftruncate(shm.fd, (off_t)bytes) != 0)
+		goto close_fd;
 	call = "fallocate";
-	if (allocate(shm.fd, bytes) != 0)
+	if (!sparse && allocate(shm.fd, bytes) != 0)
 		goto close_fd;
 	call = "mmap";
 	shm.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm.fd,
@@ -156,8 +159,8 @@ close_fd:
 	return call;
 }
 
-enum baton_status
-batoni_shm_create(size_t bytes, struct batoni_shm *shm_p)
+static enum baton_status
+create(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 {
 	size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
 	const char *failed;
@@ -165,18 +168,60 @@ batoni_shm_create(size_t bytes, struct batoni_shm *shm_p)
 
 	assert(bytes > 0);
 	/* The kernel would take all it has before it says no. */
-	if (bytes / page_bytes() >= pages)
+	if (!sparse && bytes / page_bytes() >= pages)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "no shared memory of %zu bytes: the host "
 		                     "has less",
 		                     bytes);
-	failed = make(bytes, shm_p);
+	failed = make(bytes, sparse, shm_p);
 	if (!failed)
 		return BATON_OK;
 	full = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
 	return batoni_refuse(full ? BATON_ERR_NOMEM : BATON_ERR_SYSTEM,
 	                     "no shared memory of %zu bytes: %s: %s", bytes,
 	                     failed, strerror(errno));
+}
+
+enum baton_status
+batoni_shm_create(size_t bytes, struct batoni_shm *shm_p)
+{
+	return create(bytes, false, shm_p);
+}
+
+static bool can_populate;
+static pthread_once_t populate_once = PTHREAD_ONCE_INIT;
+
+static void
+try_to_populate(void)
+{
+	void *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	can_populate = madvise(page, page_bytes(), POPULATE_WRITE) == 0;
+	munmap(page, page_bytes());
+}
+
+enum baton_status
+batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p, bool *sparse_p)
+{
+	pthread_once(&populate_once, try_to_populate);
+	*sparse_p = can_populate;
+	return create(bytes, can_populate, shm_p);
+}
+
+bool
+batoni_shm_populate(void *from, size_t bytes)
+{
+	size_t before = (uintptr_t)from % page_bytes();
+	int failed;
+
+	do
+		failed = madvise((char *)from - before, before + bytes,
+		                 POPULATE_WRITE);
+	while (failed && (errno == EINTR || errno == EAGAIN));
+	return !failed;
 }
 
 void
@@ -415,7 +460,7 @@ static pthread_once_t bell_once = PTHREAD_ONCE_INIT;
 static void
 make_bell(void)
 {
-	if (make(page_bytes(), &bell_shm))
+	if (make(page_bytes(), false, &bell_shm))
 		bell_shm.base = NULL;
 }
 

@@ -35,6 +35,15 @@ struct batoni_shm_name {
 
 /* OK; NOMEM, SYSTEM (batoni_refuse has been told). */
 enum baton_status batoni_shm_create(size_t bytes, struct batoni_shm *shm_p);
+/* The same, but *sparse_p says whether its pages come into being only by
+ * batoni_shm_populate.  (A store into a page that is not there would make one, or kill the
+ * process by SIGBUS where there is no memory.)  Kernels before 5.14 cannot do that, and
+ * all is allocated. */
+enum baton_status batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p,
+                                           bool *sparse_p);
+/* Have the pages of these bytes, here or in any other process that has them mapped.
+ * False: there is no memory. */
+bool batoni_shm_populate(void *from, size_t bytes);
 /* Base NULL is fine. */
 void batoni_shm_destroy(struct batoni_shm *shm);
 /* The same, but the mapping stays for the life of the process, without what was in it:

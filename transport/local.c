@@ -143,6 +143,10 @@ key_of(const struct local *local, const struct batoni_transfer *transfer)
 		from = to;
 		to = (uint64_t)local->base.rank;
 	}
+	/* On the last hidden tag receives take what comes from any rank. */
+	if (transfer->tag ==
+	    local->base.hidden_tag + local->base.hidden_tags - 1)
+		from = 0xffff;
 	return to << 48 | from << 32 | (uint32_t)transfer->tag;
 }
 
@@ -406,7 +410,7 @@ local_take_back(struct batoni_transport *transport,
 
 static void
 bring(struct table *table, const struct local *local, uint64_t what,
-      const void *mine, size_t bytes)
+      const void *mine, size_t bytes, bool able)
 {
 	if (table->brought++ == 0) {
 		table->what = what;
@@ -414,6 +418,8 @@ bring(struct table *table, const struct local *local, uint64_t what,
 		table->all = batoni_alloc((size_t)local->base.size, bytes);
 		table->status = table->all ? BATON_OK : BATON_ERR_NOMEM;
 	}
+	if (!able)
+		table->status = BATON_ERR_NOMEM;
 	/* The program makes its collective calls in different orders. */
 	if (table->what != what || table->bytes != bytes)
 		table->status = BATON_ERR_INVALID;
@@ -444,7 +450,7 @@ local_exchange(struct batoni_transport *transport, uint64_t what,
 	struct table *table = &local->shared->tables[local->round % 2];
 
 	if (!local->brought)
-		bring(table, local, what, mine, bytes);
+		bring(table, local, what, mine, bytes, all != NULL);
 	local->brought = true;
 	if (table->brought < transport->size)
 		return local->round < local->shared->rounds ? BATON_PENDING
@@ -602,6 +608,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
 	base->tag_max = INT_MAX - config->hidden_tags;
 	/* Nobody asks for it when there are none. */
 	base->hidden_tag = config->hidden_tags ? base->tag_max + 1 : 0;
+	base->any_peer = 0; /* any number will do (key_of) */
 	base->peers = shared->peers;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |

@@ -233,6 +233,7 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	MPI_Comm_rank(comm, &base->rank);
 	MPI_Comm_size(comm, &base->size);
 	base->ops = &batoni_mpi_ops;
+	base->any_peer = MPI_ANY_SOURCE;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
 	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
@@ -305,12 +306,13 @@ bring_terms(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
 
 static enum baton_status
 start_exchange(struct batoni_mpi *mpi, uint64_t what, const void *mine,
-               size_t bytes)
+               size_t bytes, bool able)
 {
 	size_t parts = (size_t)mpi->base.size + 1;
 
 	assert(bytes > 0 && bytes <= INT_MAX && what <= INT64_MAX);
-	mpi->parts_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
+	if (able)
+		mpi->parts_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
 	if (mpi->parts_room)
 		memcpy(mpi->parts_room + ROOM_OFFSET, mine, bytes);
 	return bring_terms(mpi, BATONI_MPI_TERMS, (int64_t)what, bytes);
@@ -383,7 +385,7 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 		return status == BATON_ERR_INVALID ? BATON_PENDING : status;
 	}
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
-		status = start_exchange(mpi, what, mine, bytes);
+		status = start_exchange(mpi, what, mine, bytes, all != NULL);
 	else if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) !=
 	         MPI_SUCCESS)
 		return BATON_ERR_MPI; /* it may have the room still */

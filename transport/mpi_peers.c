@@ -43,7 +43,18 @@ batoni_mpi_peers_make(struct batoni_mpi *mpi, int size, size_t segment_bytes)
 		                     "no memory for what %d ranks share", size);
 	for (size_t rank = 0; rank < ranks; rank++)
 		mpi->base.peers[rank].pidfd = -1;
-	return batoni_shm_create(segment_bytes, &mpi->segment);
+	return batoni_shm_create_sparse(segment_bytes, &mpi->segment,
+	                                &mpi->base.sparse_segments);
+}
+
+/* What only meeting needs. */
+static void
+free_scratch(struct batoni_mpi *mpi)
+{
+	batoni_free(mpi->cards);
+	batoni_free(mpi->mapped);
+	mpi->cards = NULL;
+	mpi->mapped = NULL;
 }
 
 static void
@@ -69,8 +80,7 @@ batoni_mpi_peers_free(struct batoni_mpi *mpi)
 		batoni_pidfd_close(peers[rank].pidfd);
 	}
 	batoni_shm_destroy(&mpi->segment);
-	batoni_free(mpi->cards);
-	batoni_free(mpi->mapped);
+	free_scratch(mpi);
 	batoni_free(peers);
 }
 
@@ -158,5 +168,6 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
 		return batoni_mpi_refuse("MPI_Ialltoall", code);
 	for (int rank = 0; rank < size; rank++)
 		mpi->base.peers[rank].reaches_us = theirs[rank];
+	free_scratch(mpi);
 	return BATON_OK;
 }

@@ -38,7 +38,7 @@
 /* Ranks that differ in it cannot talk, and are told so.  It changes with what travels
  * (raw messages, headers, bodies, cards, terms, and the one-sided layer's own), not
  * with the record that it is told in, which no version changes. */
-#define BATONI_MPI_WIRE_VERSION 2u
+#define BATONI_MPI_WIRE_VERSION 3u
 /* That record: a status, the least and the most of so many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 

@@ -131,7 +131,8 @@ struct batoni_transport_ops {
 	 * PENDING until all have come, then OK; called again with the same arguments until then, by one
 	 * exchange of this rank at a time.  Driver; must not block.
 	 * INVALID (`what` or `bytes` are not the same on all ranks) and NOMEM (some
-	 * rank had none) are told to all, and the next exchange works.  PEER (a rank
+	 * rank had none, or its `all` is NULL) are told to all, and the next exchange
+	 * works.  PEER (a rank
 	 * has closed and will not come) and MPI make exchanges impossible. */
 	enum baton_status (*exchange)(struct batoni_transport *transport,
 	                              uint64_t what, const void *mine,
@@ -199,6 +200,11 @@ struct batoni_transport {
 	uint32_t slots;
 	int hidden_tag;
 	int hidden_tags;
+	/* The peer of a receive, on the last hidden tag only, that takes a message of
+	 * any rank. */
+	int any_peer;
+	/* Pages of segments are there from batoni_shm_populate on. */
+	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	uint32_t in_flight; /* test is called only while it is above 0 */
 	/* Of those, the ones whose bytes are moving: the engine looks again

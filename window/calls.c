@@ -60,6 +60,14 @@ counter_fine(const struct baton_comm *comm, int peer, int signal_index,
 	       (unsigned)context < (unsigned)layer->contexts_max;
 }
 
+static enum baton_status
+refuse_memory(const char *call, int peer)
+{
+	return batoni_refuse(BATON_ERR_NOMEM,
+	                     "%s: no memory for what is kept for rank %d", call,
+	                     peer);
+}
+
 /* ---- puts and signals --------------------------------------------------- */
 
 struct put_more {
@@ -114,16 +122,51 @@ forget_put(struct batoni_onesided *onesided, uint32_t slot)
 		atomic_fetch_sub(&window->entering, 1);
 }
 
+static inline bool
+goes_by_message(const struct batoni_channel *channel, const struct put_more *put)
+{
+	return !channel->stores ||
+	       (put->window && put->window->peers[channel->peer].path ==
+	                               BATON_WINDOW_PATH_MESSAGE);
+}
+
+/* Is everything there that the put will need?  (link.c) */
+static inline bool
+is_linked(const struct batoni_rma *rma, int peer, int context,
+          const struct put_more *put)
+{
+	struct batoni_link *link = batoni_link_of(rma, peer);
+
+	return link && (!goes_by_message(&link->channels[context], put) ||
+	                batoni_wire_of(&link->channels[context]));
+}
+
+/* OK, NOMEM. */
+static enum baton_status
+make_link(const char *call, struct batoni_rma *rma, int peer, int context,
+          const struct put_more *put)
+{
+	struct batoni_link *link = batoni_link_make(rma, peer);
+
+	if (!link || (goes_by_message(&link->channels[context], put) &&
+	              !batoni_wire_make(rma, &link->channels[context])))
+		return refuse_memory(call, peer);
+	return BATON_OK;
+}
+
 /* OK, or AGAIN: not the usual case.  The arguments have been looked at. */
 BATONI_ALWAYS_INLINE enum baton_status
 put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
              size_t bytes, const struct put_more *more, struct baton_comm *comm)
 {
-	struct batoni_op *op = batoni_direct_begin(comm, a->stream);
 	struct batoni_rma *rma = batoni_rma_of(comm);
 	enum baton_status status;
 	baton_request request;
+	struct batoni_op *op;
 
+	if (unlikely(!is_linked(rma, a->peer, a->tag, more)))
+		return BATON_ERR_AGAIN;
+	op = batoni_direct_begin(comm, a->stream);
 	if (unlikely(!op))
 		return BATON_ERR_AGAIN;
 	/* With the lock: it does not begin to close before this put counts. */
@@ -152,6 +195,11 @@ enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
             const struct batoni_arguments *a, size_t bytes,
             const struct put_more *more)
 {
+	enum baton_status status =
+		make_link(call, batoni_rma_of(comm), a->peer, a->tag, more);
+
+	if (status != BATON_OK)
+		return status;
 	return batoni_enqueue_onesided(call, kind, comm, a, bytes, fill_put,
 	                               forget_put, more);
 }
@@ -323,6 +371,10 @@ fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 		                     "(requests_max and one for each rank); let "
 		                     "some end",
 		                     rma->requests_max + (uint32_t)rma->size);
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status,
+		                     "baton_wait_signal: no memory for what is "
+		                     "kept for the ranks that it names");
 	if (status == BATON_ERR_INVALID)
 		return batoni_refuse(status,
 		                     "baton_wait_signal: desc_count is %zu, and "
@@ -465,6 +517,7 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
                    int context, uint64_t *count_p)
 {
 	enum baton_status status;
+	struct batoni_link *link;
 	struct batoni_rma *rma;
 
 	BATONI_ENTER("baton_signal_count");
@@ -479,11 +532,12 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	if (status != BATON_OK)
 		return status;
 	rma = batoni_rma_of(comm);
+	link = batoni_link_make(rma, peer);
+	if (!link)
+		return refuse_memory("baton_signal_count", peer);
 	if (batoni_comes_by_message(rma, peer) || batoni_messages_posted(rma))
 		look_for_messages(rma);
 	*count_p = atomic_load(
-		rma->counters[batoni_counter_index(rma, peer, signal_index,
-	                                           context)]
-			.value);
+		batoni_counter_of(rma, link, signal_index, context)->value);
 	return BATON_OK;
 }

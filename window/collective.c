@@ -67,8 +67,8 @@ batoni_refuse_broken(const struct batoni_collective *c, enum baton_status status
 	return batoni_refuse(status, "%s: %s", c->call, why);
 }
 
-static enum baton_status
-break_late(const struct batoni_collective *c)
+enum baton_status
+batoni_collective_late(const struct batoni_collective *c)
 {
 	struct baton_comm *comm = c->rma->comm;
 	char why[200];
@@ -159,7 +159,7 @@ batoni_collective_drive(struct batoni_collective *c,
 		if (status != BATON_PENDING)
 			return batoni_refuse_broken(c, status);
 		if (batoni_real_ns() >= c->limit_ns)
-			return break_late(c);
+			return batoni_collective_late(c);
 		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
 		    look_for_ranks(c) != BATON_PENDING)
 			return BATON_ERR_PEER;
@@ -184,25 +184,6 @@ batoni_collect(struct batoni_collective *c, const void *mine, size_t bytes,
 	c->bytes = bytes;
 	c->all = all;
 	return batoni_collective_drive(c, exchange_step);
-}
-
-size_t
-batoni_row_words_max(const struct batoni_rma *rma)
-{
-	return 1 + (size_t)rma->size;
-}
-
-uint64_t *
-batoni_own_row(const struct batoni_rma *rma)
-{
-	return rma->rows + (size_t)rma->size * batoni_row_words_max(rma);
-}
-
-enum baton_status
-batoni_collect_rows(struct batoni_collective *c, size_t words)
-{
-	return batoni_collect(c, batoni_own_row(c->rma),
-	                      words * sizeof(uint64_t), c->rma->rows);
 }
 
 enum baton_status

@@ -5,7 +5,7 @@
  * A call runs on the thread of the program that calls it, which takes the driver's lock
  * again and again, as destroy does, and sleeps without it.  Collective calls of one
  * rank do not overlap (a second one is refused), so what they bring, rma->parts and
- * rma->rows, belongs to the call, and to the transport while the call waits.  When the
+ * rma->answers, belongs to the call, and to the transport while the call waits.  When the
  * communicator breaks under it the transport may go on with that memory, so it is only
  * freed with the communicator.
  *
@@ -52,13 +52,11 @@ enum baton_status batoni_refuse_broken(const struct batoni_collective *c,
 enum baton_status
 batoni_collective_drive(struct batoni_collective *c,
                         enum baton_status (*step)(struct batoni_collective *c));
-/* Bring bytes, get everybody's.  As drive. */
+/* Bring bytes, get everybody's; all NULL: there is no memory for that here, and all ranks
+ * are told NOMEM.  As drive. */
 enum baton_status batoni_collect(struct batoni_collective *c, const void *mine,
                                  size_t bytes, void *all);
-/* What ranks agree with after the first exchange: rows of numbers, the first one a
- * status.  This rank's own stands after all others. */
-size_t batoni_row_words_max(const struct batoni_rma *rma);
-uint64_t *batoni_own_row(const struct batoni_rma *rma);
-enum baton_status batoni_collect_rows(struct batoni_collective *c, size_t words);
+/* The time is over: the communicator breaks.  Returns TIMEOUT. */
+enum baton_status batoni_collective_late(const struct batoni_collective *c);
 
 #endif

@@ -12,15 +12,14 @@ static void
 describe_wait(const struct batoni_rma *rma, uint32_t node, char *text,
               size_t size)
 {
-	uint32_t per_source = (uint32_t)rma->base.contexts_max *
-	                      (uint32_t)rma->base.signals_max;
+	uint32_t signals = (uint32_t)rma->base.signals_max;
 	size_t used = 0;
 
 	for (unsigned n = 0; node && used + 1 < size; n++) {
-		const struct batoni_wait_node *at = &rma->nodes[node];
-		const struct batoni_counter *counter =
-			&rma->counters[at->counter];
-		uint32_t pair = at->counter % per_source;
+		const struct batoni_wait_node *at = batoni_node_at(rma, node);
+		const struct batoni_counter *counter = at->counter;
+		const struct batoni_channel *channel = counter->channel;
+		uint32_t pair = (uint32_t)(counter - channel->link->counters);
 
 		if (n == NODES_TOLD) {
 			snprintf(text + used, size - used, ", ...");
@@ -29,9 +28,9 @@ describe_wait(const struct batoni_rma *rma, uint32_t node, char *text,
 		snprintf(text + used, size - used,
 		         "%sindex %u in context %u of rank %d: %llu of %llu",
 		         n ? ", " : "",
-		         pair % (uint32_t)rma->base.signals_max,
-		         pair / (uint32_t)rma->base.signals_max,
-		         batoni_counter_source(rma, at->counter),
+		         pair % signals,
+		         pair / signals,
+		         channel->peer,
 		         (unsigned long long)atomic_load(counter->value),
 		         (unsigned long long)at->target);
 		used += strlen(text + used);

@@ -15,11 +15,17 @@
  * is a pool of them, with room for short payloads, and one without it for each channel,
  * used when the pool is empty: puts that one peer does not receive hold up no other.
  *
- * The target has a source for each (peer, context), with one receive at the transport
- * at a time: the header's, then, if there is a payload of its own, the payload's, then
- * the next header's.  The counter goes up when the data is in its place, and only then
- * is the next header asked for.  Messages of one tag arrive in their order, hence so
- * are they applied; a long payload holds up its own (peer, context) alone.
+ * The target has a source for each channel that talks to it, with one receive at the
+ * transport at a time: the header's, then, if there is a payload of its own, the
+ * payload's, then the next header's.  The counter goes up when the data is in its place,
+ * and only then is the next header asked for.  Messages of one tag arrive in their order,
+ * hence so are they applied; a long payload holds up its own (peer, context) alone.
+ *
+ * Announcements.  Lane and source of a channel are made when it is first used (link.c
+ * says by whom), so memory and receives grow with the peers that talk, not with the
+ * ranks.  The first message of a channel is a hello, on a tag of its own that the target
+ * receives from any rank, one at a time.  It makes the source and posts its receive.
+ * Headers may arrive before that; they wait at the transport.  The hello needs no answer.
  *
  * Why the data is seen with the signal.  What is copied here, and what a receive that
  * has ended has written, comes before batoni_counter_add in this thread, and that is a
@@ -71,11 +77,7 @@ static _Atomic(struct batoni_messages *) kept;
 static void
 free_messages(struct batoni_messages *messages)
 {
-	batoni_free(messages->lanes);
-	batoni_free(messages->sources);
 	batoni_free(messages->buffers);
-	batoni_free(messages->sent);
-	batoni_free(messages->applied);
 	batoni_free(messages);
 }
 
@@ -83,79 +85,121 @@ enum baton_status
 batoni_messages_open(struct batoni_rma *rma)
 {
 	struct batoni_messages *messages = batoni_alloc(1, sizeof(*messages));
-	size_t size = (size_t)rma->size;
 
 	if (!messages)
 		return BATON_ERR_NOMEM;
-	messages->count = (uint32_t)rma->size * (uint32_t)rma->base.contexts_max;
-	messages->free_lanes = BATONI_ALL_LANES;
-	batoni_list_init(&messages->ended);
-	batoni_list_init(&messages->ended_lanes);
-	messages->lanes = batoni_alloc((size_t)BATONI_ONESIDED_LANES + messages->count,
-	                               sizeof(*messages->lanes));
-	messages->sources = batoni_alloc(messages->count,
-	                                 sizeof(*messages->sources));
-	messages->buffers = batoni_alloc((size_t)BATONI_ONESIDED_LANES + messages->count,
+	messages->buffers = batoni_alloc(BATONI_ONESIDED_LANES,
 	                                 BATONI_MESSAGE_MAX);
-	messages->sent = batoni_alloc(size, sizeof(*messages->sent));
-	messages->applied = batoni_alloc(size, sizeof(*messages->applied));
-	if (!messages->lanes || !messages->sources || !messages->buffers ||
-	    !messages->sent || !messages->applied) {
+	if (!messages->buffers) {
 		free_messages(messages);
 		return BATON_ERR_NOMEM;
 	}
+	messages->free_lanes = BATONI_ALL_LANES;
+	batoni_list_init(&messages->ended);
+	batoni_list_init(&messages->ended_lanes);
+	batoni_list_init(&messages->mail.link);
 	rma->messages = messages;
 	return BATON_OK;
 }
 
+/* A slot of the transport; the pool's come first, then the mail's, then four for each
+ * channel. */
 static void
-start_lane(struct batoni_rma *rma, uint32_t i)
+init_transfer(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+              uint32_t slot, enum batoni_direction direction)
 {
-	struct batoni_lane *lane = &rma->messages->lanes[i];
-
-	batoni_list_init(&lane->link);
-	if (i < BATONI_ONESIDED_LANES)
-		lane->header.buffer =
-			rma->messages->buffers + (size_t)i * BATONI_MESSAGE_MAX;
-	else
-		lane->header.buffer = &lane->own;
-	lane->header.slot = (rma->requests_max + 2 * i) & 0xffffffu;
-	lane->header.direction = BATONI_SEND;
-	lane->payload.slot = (rma->requests_max + 2 * i + 1) & 0xffffffu;
-	lane->payload.direction = BATONI_SEND;
+	transfer->slot = (rma->requests_max + slot) & 0xffffffu;
+	transfer->direction = (uint32_t)direction & 0xffu;
 }
 
 static void
-start_source(struct batoni_rma *rma, uint32_t i)
+init_lane(const struct batoni_rma *rma, struct batoni_lane *lane, uint32_t slot)
 {
-	struct batoni_source *source = &rma->messages->sources[i];
-	uint32_t slot = rma->requests_max +
-	                2 * (BATONI_ONESIDED_LANES + rma->messages->count + i);
+	batoni_list_init(&lane->link);
+	init_transfer(rma, &lane->header, slot, BATONI_SEND);
+	init_transfer(rma, &lane->payload, slot + 1, BATONI_SEND);
+}
 
+/* Its receives follow each other, so they share a slot. */
+static void
+init_source(const struct batoni_rma *rma, struct batoni_source *source,
+            uint32_t slot)
+{
 	batoni_list_init(&source->link);
-	source->context = (int)i % rma->base.contexts_max;
-	source->header.buffer = rma->messages->buffers +
-	                        (size_t)(BATONI_ONESIDED_LANES + i) * BATONI_MESSAGE_MAX;
-	source->header.bytes = BATONI_MESSAGE_MAX;
-	source->header.peer = (int)i / rma->base.contexts_max;
-	source->header.tag = batoni_header_tag(rma, source->context);
-	source->header.slot = slot & 0xffffffu;
-	source->header.direction = BATONI_RECV;
-	source->payload.peer = source->header.peer;
-	source->payload.tag = source->header.tag + 1;
-	source->payload.slot = (slot + 1) & 0xffffffu;
-	source->payload.direction = BATONI_RECV;
+	init_transfer(rma, &source->header, slot, BATONI_RECV);
+	init_transfer(rma, &source->payload, slot, BATONI_RECV);
 }
 
 void
 batoni_messages_start(struct batoni_rma *rma)
 {
-	assert(rma->transport->hidden_tags >= 2 * rma->base.contexts_max);
-	rma->messages->quiet = rma->transport->quiet;
-	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES + rma->messages->count; i++)
-		start_lane(rma, i);
-	for (uint32_t i = 0; i < rma->messages->count; i++)
-		start_source(rma, i);
+	struct batoni_messages *messages = rma->messages;
+
+	assert(rma->transport->hidden_tags >=
+	       batoni_onesided_tags(rma->base.contexts_max));
+	messages->quiet = rma->transport->quiet;
+	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++) {
+		init_lane(rma, &messages->lanes[i], 2 * i);
+		messages->lanes[i].number = (int)i;
+		messages->lanes[i].header.buffer =
+			messages->buffers + (size_t)i * BATONI_MESSAGE_MAX;
+	}
+	init_source(rma, &messages->mail, 2 * BATONI_ONESIDED_LANES);
+	messages->mail.header.buffer = &messages->mail_buffer;
+	messages->mail.header.bytes = sizeof(messages->mail_buffer);
+	messages->mail.header.peer = rma->transport->any_peer;
+	messages->mail.header.tag = batoni_mail_tag(rma);
+}
+
+struct batoni_wire *
+batoni_wire_new(struct batoni_rma *rma, const struct batoni_channel *channel)
+{
+	struct batoni_wire *wire = batoni_alloc(1, sizeof(*wire));
+	uint32_t slot = 2 * BATONI_ONESIDED_LANES + 1 +
+	                4 * (uint32_t)(channel->peer * rma->base.contexts_max +
+	                               channel->context);
+
+	if (!wire)
+		return NULL;
+	init_lane(rma, &wire->lane, slot);
+	wire->lane.number = -1;
+	wire->lane.header.buffer = &wire->lane.own;
+	init_source(rma, &wire->source, slot + 2);
+	wire->source.context = channel->context;
+	wire->source.header.buffer = wire->buffer;
+	wire->source.header.bytes = BATONI_MESSAGE_MAX;
+	wire->source.header.peer = channel->peer;
+	wire->source.header.tag = batoni_header_tag(rma, channel->context);
+	wire->source.payload.peer = channel->peer;
+	wire->source.payload.tag = wire->source.header.tag + 1;
+	init_transfer(rma, &wire->hello_transfer, slot + 3, BATONI_SEND);
+	wire->hello = (struct batoni_hello){
+		.magic = BATONI_MESSAGE_MAGIC,
+		.version = BATONI_MESSAGE_VERSION,
+		.context = (uint16_t)channel->context,
+		.rank = rma->rank,
+	};
+	wire->hello_transfer.buffer = &wire->hello;
+	wire->hello_transfer.bytes = sizeof(wire->hello);
+	wire->hello_transfer.peer = channel->peer;
+	wire->hello_transfer.tag = batoni_mail_tag(rma);
+	return wire;
+}
+
+/* The wire of channel i, or NULL. */
+static struct batoni_wire *
+wire_at(const struct batoni_rma *rma, uint32_t i)
+{
+	uint32_t contexts = (uint32_t)rma->base.contexts_max;
+	struct batoni_link *link = batoni_link_of(rma, (int)(i / contexts));
+
+	return link ? batoni_wire_of(&link->channels[i % contexts]) : NULL;
+}
+
+static uint32_t
+channels_count(const struct batoni_rma *rma)
+{
+	return (uint32_t)rma->size * (uint32_t)rma->base.contexts_max;
 }
 
 /* ---- the target ---- */
@@ -216,13 +260,19 @@ fail(struct batoni_source *source, const char *what)
 static void
 finish(struct batoni_rma *rma, struct batoni_source *source)
 {
-	int peer = source->header.peer;
+	struct batoni_link *link = batoni_link_of(rma, source->header.peer);
+	struct baton_window *window = NULL;
 
 	if (!source->dropped)
-		batoni_counter_add(rma, peer, source->signal_index,
-		                   source->context);
-	/* Who waits for all to have been applied waits for dropped ones too. */
-	rma->messages->applied[peer]++;
+		batoni_counter_add(rma, source->header.peer,
+		                   source->signal_index, source->context);
+	/* Dropped ones are counted too: who deregisters waits for as many as were
+	 * sent. */
+	if (source->window)
+		window = batoni_window_find(rma, source->window);
+	if (window)
+		window->applied++;
+	link->applied++;
 	post_header(rma, source);
 }
 
@@ -277,11 +327,13 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 
 	memcpy(&header, message, sizeof(header));
 	source->dropped = false;
+	source->window = 0;
 	if (!well_formed(&header, source->header.done_bytes)) {
 		drop(source, "it is not one of this version of Baton");
 		finish(rma, source);
 		return;
 	}
+	source->window = header.window;
 	if (header.payload != BATONI_PAYLOAD_NONE)
 		window = batoni_window_find(rma, header.window);
 	why = fault(rma, source, &header, window);
@@ -311,14 +363,70 @@ payload_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	finish(rma, source);
 }
 
+/* ---- announcements ---- */
+
+/* A channel of another rank to this one begins: post its receive.  False: there is no
+ * memory for it now. */
+static bool
+accept_hello(struct batoni_rma *rma)
+{
+	const struct batoni_hello *hello = &rma->messages->mail_buffer;
+	struct batoni_link *link;
+	struct batoni_wire *wire;
+
+	if (rma->messages->mail.header.done_bytes != sizeof(*hello) ||
+	    hello->magic != BATONI_MESSAGE_MAGIC ||
+	    hello->version != BATONI_MESSAGE_VERSION || hello->rank < 0 ||
+	    hello->rank >= rma->size ||
+	    hello->context >= rma->base.contexts_max) {
+		batoni_log(BATONI_LOG_ERROR,
+		           "the announcement of puts was dropped: it is not one "
+		           "of this version of Baton");
+		return true;
+	}
+	link = batoni_link_make(rma, hello->rank);
+	if (!link)
+		return false;
+	wire = batoni_wire_make(rma, &link->channels[hello->context]);
+	if (!wire)
+		return false;
+	if (wire->source.state == BATONI_SOURCE_IDLE)
+		post_header(rma, &wire->source);
+	return true;
+}
+
+static void
+go_on_with_mail(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = rma->messages;
+	struct batoni_source *mail = &messages->mail;
+
+	if (messages->deaf || messages->leaving ||
+	    mail->status == BATON_ERR_CANCELED) {
+		mail->state = BATONI_SOURCE_IDLE;
+	} else if (mail->status != BATON_OK) {
+		batoni_log(BATONI_LOG_ERROR,
+		           "announcements of puts do not arrive any more: %s",
+		           baton_status_name(mail->status));
+		mail->state = BATONI_SOURCE_FAILED;
+	} else if (accept_hello(rma)) {
+		post_header(rma, mail);
+	} else {
+		/* Later. */
+		batoni_message_note(rma, &messages->ended, &mail->link);
+	}
+}
+
 static void
 go_on(struct batoni_rma *rma, struct batoni_source *source)
 {
 	bool header = source->state == BATONI_SOURCE_HEADER;
 
 	batoni_message_take_note(rma, &source->link);
-	if (rma->messages->deaf ||
-	    (source->status == BATON_ERR_CANCELED && header))
+	if (source == &rma->messages->mail)
+		go_on_with_mail(rma);
+	else if (rma->messages->deaf ||
+	         (source->status == BATON_ERR_CANCELED && header))
 		source->state = BATONI_SOURCE_IDLE;
 	else if (source->status == BATON_OK && header)
 		header_arrived(rma, source);
@@ -337,8 +445,7 @@ batoni_messages_post(struct batoni_rma *rma)
 	if (messages->posted || messages->leaving)
 		return;
 	messages->posted = true;
-	for (uint32_t i = 0; i < messages->count; i++)
-		post(rma, &messages->sources[i], BATONI_SOURCE_HEADER);
+	post(rma, &messages->mail, BATONI_SOURCE_HEADER);
 }
 
 bool
@@ -365,23 +472,38 @@ batoni_messages_listen(struct batoni_rma *rma, int change)
 
 /* ---- both ---- */
 
+/* A transfer of this layer's is known by its direction and tag. */
 void
 batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
                     enum baton_status status)
 {
 	struct batoni_messages *messages = rma->messages;
-	uint32_t i = (transfer->slot - rma->requests_max) / 2;
+	bool mail = transfer->tag == batoni_mail_tag(rma);
+	bool payload = (transfer->tag - rma->transport->hidden_tag) % 2 != 0;
+	struct batoni_lane *lane;
 
-	if (i >= BATONI_ONESIDED_LANES + messages->count) {
+	if (transfer->direction == BATONI_RECV) {
 		receive_ended(rma,
-		              &messages->sources[i - BATONI_ONESIDED_LANES - messages->count],
+		              payload && !mail
+		                      ? batoni_container_of(
+						transfer, struct batoni_source,
+						payload)
+		                      : batoni_container_of(
+						transfer, struct batoni_source,
+						header),
 		              status);
 		return;
 	}
 	assert(messages->lent > 0);
 	messages->lent--;
-	if (batoni_lane_part_ended(&messages->lanes[i], transfer, status))
-		batoni_lane_end(rma, &messages->lanes[i]);
+	if (mail) {
+		messages->busy--;
+		return;
+	}
+	lane = payload ? batoni_container_of(transfer, struct batoni_lane, payload)
+	               : batoni_container_of(transfer, struct batoni_lane, header);
+	if (batoni_lane_part_ended(lane, transfer, status))
+		batoni_lane_end(rma, lane);
 }
 
 size_t
@@ -410,13 +532,17 @@ batoni_messages_test(struct batoni_rma *rma)
 uint64_t
 batoni_messages_sent(const struct batoni_rma *rma, int peer)
 {
-	return rma->messages->sent[peer];
+	const struct batoni_link *link = batoni_link_of(rma, peer);
+
+	return link ? link->sent : 0;
 }
 
 uint64_t
 batoni_messages_applied(const struct batoni_rma *rma, int peer)
 {
-	return rma->messages->applied[peer];
+	const struct batoni_link *link = batoni_link_of(rma, peer);
+
+	return link ? link->applied : 0;
 }
 
 /* ---- closing ---- */
@@ -436,6 +562,14 @@ take_back(struct batoni_rma *rma, struct batoni_source *source)
 		receive_ended(rma, source, status);
 }
 
+static void
+take_back_header(struct batoni_rma *rma, struct batoni_source *source)
+{
+	if (source->lent && source->state == BATONI_SOURCE_HEADER &&
+	    !source->asked)
+		take_back(rma, source);
+}
+
 /* Is a payload on its way into this memory? */
 static bool
 writes_to(const struct batoni_source *source, const void *base, size_t bytes)
@@ -451,10 +585,10 @@ bool
 batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
                          size_t bytes)
 {
-	const struct batoni_messages *messages = rma->messages;
+	for (uint32_t i = 0; i < channels_count(rma); i++) {
+		const struct batoni_wire *wire = wire_at(rma, i);
 
-	for (uint32_t i = 0; i < messages->count; i++) {
-		if (writes_to(&messages->sources[i], base, bytes))
+		if (wire && writes_to(&wire->source, base, bytes))
 			return true;
 	}
 	return false;
@@ -467,11 +601,12 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 
 	messages->leaving = true;
 	messages->deaf = true;
-	for (uint32_t i = 0; i < messages->count; i++) {
-		struct batoni_source *source = &messages->sources[i];
+	for (uint32_t i = 0; i < channels_count(rma); i++) {
+		struct batoni_wire *wire = wire_at(rma, i);
 
-		if (writes_to(source, base, bytes) && !source->asked)
-			take_back(rma, source);
+		if (wire && writes_to(&wire->source, base, bytes) &&
+		    !wire->source.asked)
+			take_back(rma, &wire->source);
 	}
 	if (!batoni_messages_write_to(rma, base, bytes))
 		return BATON_OK;
@@ -489,7 +624,7 @@ batoni_messages_drain(struct batoni_rma *rma)
 	if (rma->transport->in_flight > 0)
 		rma->transport->ops->test(rma->transport);
 	batoni_messages_test(rma);
-	return rma->messages->busy_lanes == 0 ? BATON_OK : BATON_PENDING;
+	return rma->messages->busy == 0 ? BATON_OK : BATON_PENDING;
 }
 
 enum baton_status
@@ -499,12 +634,12 @@ batoni_messages_leave(struct batoni_rma *rma)
 
 	batoni_messages_test(rma);
 	messages->leaving = true;
-	for (uint32_t i = 0; i < messages->count; i++) {
-		struct batoni_source *source = &messages->sources[i];
+	take_back_header(rma, &messages->mail);
+	for (uint32_t i = 0; i < channels_count(rma); i++) {
+		struct batoni_wire *wire = wire_at(rma, i);
 
-		if (source->lent && source->state == BATONI_SOURCE_HEADER &&
-		    !source->asked)
-			take_back(rma, source);
+		if (wire)
+			take_back_header(rma, &wire->source);
 	}
 	batoni_messages_test(rma);
 	return messages->lent == 0 && batoni_list_empty(&messages->ended)
@@ -522,6 +657,8 @@ batoni_messages_close(struct batoni_rma *rma, bool aborted)
 	rma->messages = NULL;
 	assert(aborted || messages->lent == 0);
 	if (aborted && messages->lent > 0 && !messages->quiet) {
+		messages->kept_links = rma->links;
+		rma->links = NULL;
 		messages->kept_next = atomic_load(&kept);
 		while (!atomic_compare_exchange_weak(
 			&kept, &messages->kept_next, messages))

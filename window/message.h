@@ -35,11 +35,22 @@ struct batoni_header {
 
 static_assert(sizeof(struct batoni_header) == 40, "no padding is sent");
 
+/* What announces a channel to the rank at its other end. */
+struct batoni_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t context;
+	int32_t rank; /* of the sender */
+};
+
+static_assert(sizeof(struct batoni_hello) == 12, "no padding is sent");
+
 struct batoni_lane {
 	struct batoni_list_node link; /* of ended_lanes */
 	struct batoni_transfer header, payload;
 	struct batoni_transfer *put; /* NULL: the lane is free */
 	struct batoni_header own; /* of a lane of a channel; the pool's have buffers */
+	int number; /* in the pool, or -1 */
 	unsigned parts;
 	enum baton_status status;
 };
@@ -57,29 +68,40 @@ struct batoni_source {
 	enum batoni_source_state state;
 	enum baton_status status; /* of the receive that has ended */
 	int context;
+	uint64_t window;  /* of the header that came last; 0: none */
 	int signal_index; /* PAYLOAD: what to signal after it, or */
 	bool dropped;     /* nothing: the header was bad */
 	bool lent;        /* its receive is at the transport */
 	bool asked;       /* and cannot be taken back */
 };
 
+/* A channel's part in the path by messages, both ways (link.c). */
+struct batoni_wire {
+	struct batoni_lane lane;     /* to the peer, when the pool is empty */
+	struct batoni_source source; /* from it */
+	struct batoni_transfer hello_transfer;
+	struct batoni_hello hello;
+	bool greeted; /* hello has been handed over */
+	char buffer[BATONI_MESSAGE_MAX]; /* the source's */
+};
+
 struct batoni_messages {
-	struct batoni_lane *lanes; /* the pool's, then by channel */
-	uint32_t free_lanes;       /* of the pool: a bit each */
-	uint32_t busy_lanes;       /* of all */
-	uint32_t count;            /* of channels, and of sources */
+	struct batoni_lane lanes[BATONI_ONESIDED_LANES]; /* the pool */
+	uint32_t free_lanes; /* of the pool: a bit each */
+	uint32_t busy;       /* lanes, also of channels, and hellos under way */
 	uint32_t lent;
 	int listeners;
-	_Atomic bool posted; /* all sources have been; also read by other threads */
+	_Atomic bool posted; /* hellos are received; also read by other threads */
 	bool leaving; /* no header is asked for any more */
 	bool deaf;    /* and what arrives is not applied: the communicator broke */
 	bool quiet;   /* the transport writes nothing once it is closed */
-	struct batoni_source *sources; /* by peer * contexts_max + context */
-	char *buffers; /* BATONI_MESSAGE_MAX for each of the pool, then by source */
-	uint64_t *sent, *applied; /* by peer */
+	struct batoni_source mail; /* hellos, of any rank */
+	struct batoni_hello mail_buffer;
+	char *buffers; /* BATONI_MESSAGE_MAX for each of the pool */
 	struct batoni_list_node ended;       /* of source.link */
 	struct batoni_list_node ended_lanes; /* in their hand-over */
 	struct batoni_messages *kept_next;
+	_Atomic(struct batoni_link *) *kept_links;
 };
 
 /* Something has ended that batoni_messages_test is to go on with. */
@@ -107,6 +129,18 @@ batoni_header_tag(const struct batoni_rma *rma, int context)
 {
 	return rma->transport->hidden_tag + 2 * context;
 }
+
+static inline int
+batoni_mail_tag(const struct batoni_rma *rma)
+{
+	return rma->transport->hidden_tag + 2 * rma->base.contexts_max;
+}
+
+/* ---- message.c ---- */
+
+/* A wire of this channel; NULL: no memory.  Any thread. */
+struct batoni_wire *batoni_wire_new(struct batoni_rma *rma,
+                                    const struct batoni_channel *channel);
 
 /* ---- message_put.c ---- */
 

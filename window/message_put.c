@@ -28,21 +28,19 @@ batoni_lane_part_ended(struct batoni_lane *lane,
 
 /* A lane for this put; NULL: there is none. */
 static struct batoni_lane *
-take_lane(struct batoni_rma *rma, struct batoni_transfer *put)
+take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
+          struct batoni_transfer *put)
 {
 	struct batoni_messages *messages = rma->messages;
-	uint32_t channel = (uint32_t)(put->peer * rma->base.contexts_max +
-	                              put->tag);
-	struct batoni_lane *lane =
-		&messages->lanes[BATONI_ONESIDED_LANES + channel];
+	struct batoni_lane *lane = &wire->lane;
 
 	if (messages->free_lanes)
 		lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
 	if (lane->put)
 		return NULL;
-	/* Of no matter when the lane is its channel's. */
+	/* Has no effect when the lane is its channel's. */
 	messages->free_lanes &= messages->free_lanes - 1;
-	messages->busy_lanes++;
+	messages->busy++;
 	lane->put = put;
 	lane->status = BATON_OK;
 	lane->parts = 1;
@@ -52,12 +50,31 @@ take_lane(struct batoni_rma *rma, struct batoni_transfer *put)
 static void
 give_lane(struct batoni_messages *messages, struct batoni_lane *lane)
 {
-	size_t i = (size_t)(lane - messages->lanes);
-
 	lane->put = NULL;
-	messages->busy_lanes--;
-	if (i < BATONI_ONESIDED_LANES)
-		messages->free_lanes |= 1u << i;
+	messages->busy--;
+	if (lane->number >= 0)
+		messages->free_lanes |= 1u << lane->number;
+}
+
+/* The peer learns that this channel is used. */
+static enum baton_status
+greet(struct batoni_rma *rma, struct batoni_wire *wire)
+{
+	struct batoni_messages *messages = rma->messages;
+	enum baton_status status;
+
+	if (wire->greeted)
+		return BATON_OK;
+	messages->lent++;
+	messages->busy++;
+	status = rma->transport->ops->issue(rma->transport,
+	                                    &wire->hello_transfer);
+	wire->greeted = status == BATON_PENDING || status == BATON_OK;
+	if (status == BATON_PENDING)
+		return BATON_OK;
+	messages->lent--;
+	messages->busy--;
+	return status;
 }
 
 void
@@ -104,6 +121,9 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 	};
 	char *message = lane->header.buffer;
 
+	if (pending->put.window)
+		header.window = pending->put.window->id;
+
 	lane->header.peer = lane->payload.peer = put->peer;
 	lane->header.tag = batoni_header_tag(rma, put->tag);
 	lane->header.bytes = sizeof(header);
@@ -112,7 +132,6 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 		            lane->header.buffer != &lane->own;
 
 		header.payload = fits ? BATONI_PAYLOAD_INLINE : BATONI_PAYLOAD_SEPARATE;
-		header.window = pending->put.window->id;
 		header.offset = pending->put.offset;
 		header.bytes = put->bytes;
 		if (fits) {
@@ -132,6 +151,9 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 {
 	struct batoni_messages *messages = rma->messages;
 	struct batoni_pending *pending = &rma->pending[slot];
+	struct batoni_transfer *put = pending->transfer;
+	struct batoni_link *link = batoni_link_of(rma, put->peer);
+	struct batoni_wire *wire = batoni_wire_of(&link->channels[put->tag]);
 	enum baton_status status;
 	struct batoni_lane *lane;
 	bool separate;
@@ -139,16 +161,25 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	/* Peers may signal in return before this rank comes to its waits, and on
 	 * some transports theirs do not end before they are received. */
 	batoni_messages_post(rma);
-	lane = take_lane(rma, pending->transfer);
+	lane = take_lane(rma, wire, put);
 	if (!lane)
 		return BATON_ERR_AGAIN;
+	status = greet(rma, wire);
+	if (status != BATON_OK) {
+		put->native_call = wire->hello_transfer.native_call;
+		put->native_code = wire->hello_transfer.native_code;
+		give_lane(messages, lane);
+		return status;
+	}
 	separate = fill(rma, lane, pending, with_data);
 	status = send_part(rma, lane, &lane->header);
 	if (status != BATON_OK) {
 		give_lane(messages, lane);
 		return status;
 	}
-	messages->sent[lane->header.peer]++;
+	link->sent++;
+	if (pending->put.window)
+		pending->put.window->sent++;
 	if (separate)
 		send_part(rma, lane, &lane->payload);
 	/* The caller has yet to hear that it is pending: its end comes later. */

@@ -3,8 +3,9 @@
  * The one-sided layer's side of its contract with the engine (onesided.h): memory,
  * dispatch by what an operation is, and the way out.
  *
- * A rank's layer is made with its communicator.  Signals need no window: the counters
- * are in the segments that the transport has brought.  Signals go directly to peers
+ * A rank's layer is made with its communicator, without what belongs to single peers
+ * (link.c).  Signals need no window: the counters are in the segments that the transport
+ * has brought.  Signals go directly to peers
  * whose segment is mapped, and by message to the others; where BATON_WINDOW_PATH is
  * "message", nothing is mapped.
  *
@@ -26,28 +27,12 @@ rma_of(struct batoni_onesided *onesided)
 }
 
 static void
-init_channels(struct batoni_rma *rma)
-{
-	int contexts = rma->base.contexts_max;
-
-	batoni_list_init(&rma->channels_active);
-	for (int i = 0; i < rma->size * contexts; i++) {
-		struct batoni_channel *channel = &rma->channels[i];
-
-		channel->peer = i / contexts;
-		channel->context = i % contexts;
-		batoni_list_init(&channel->queue);
-		batoni_list_init(&channel->active);
-	}
-}
-
-static void
 layer_free(struct batoni_rma *rma)
 {
 	batoni_windows_close(rma);
 	pthread_mutex_destroy(&rma->memories_lock);
 	batoni_free(rma->pending);
-	batoni_free(rma->channels);
+	batoni_links_close(rma);
 	batoni_free(rma->signal_path);
 	batoni_free(rma);
 }
@@ -56,7 +41,6 @@ static enum baton_status
 layer_open(const struct batoni_onesided_plan *plan,
            struct batoni_onesided **onesided_p)
 {
-	size_t channels = (size_t)plan->size * (size_t)plan->contexts_max;
 	struct batoni_rma *rma = batoni_alloc(1, sizeof(*rma));
 
 	if (!rma)
@@ -70,14 +54,12 @@ layer_open(const struct batoni_onesided_plan *plan,
 	pthread_mutex_init(&rma->memories_lock, NULL);
 	batoni_list_init(&rma->windows);
 	batoni_list_init(&rma->memories);
+	batoni_list_init(&rma->channels_active);
 	rma->pending = batoni_alloc(plan->requests_max, sizeof(*rma->pending));
-	rma->channels = batoni_alloc(channels, sizeof(*rma->channels));
 	rma->signal_path = batoni_alloc((size_t)plan->size,
 	                                sizeof(*rma->signal_path));
-	if (!rma->pending || !rma->channels || !rma->signal_path)
-		goto no_memory;
-	init_channels(rma);
-	if (batoni_windows_open(rma) != BATON_OK)
+	if (!rma->pending || !rma->signal_path ||
+	    batoni_links_open(rma) != BATON_OK)
 		goto no_memory;
 	if (batoni_waits_open(rma) != BATON_OK)
 		goto no_memory;
@@ -105,11 +87,10 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 	for (int peer = 0; peer < rma->size; peer++) {
 		rma->signal_path[peer] =
 			comm->transport->peers[peer].segment && !messages
-				? BATON_WINDOW_PATH_DIRECT
-				: BATON_WINDOW_PATH_MESSAGE;
+				? (unsigned char)BATON_WINDOW_PATH_DIRECT
+				: (unsigned char)BATON_WINDOW_PATH_MESSAGE;
 		rma->base.signal_paths |= rma->signal_path[peer];
 	}
-	batoni_waits_start(rma);
 	batoni_messages_start(rma);
 	if (rma->transport->quiet &&
 	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
@@ -138,21 +119,6 @@ layer_unplace(struct batoni_onesided *onesided,
 		batoni_put_unplace(rma_of(onesided), transfer);
 }
 
-/* Can messages end this wait? */
-static bool
-needs_messages(const struct batoni_rma *rma, uint32_t slot)
-{
-	uint32_t node = rma->pending[slot].wait.nodes;
-
-	for (; node; node = rma->nodes[node].next) {
-		if (batoni_comes_by_message(
-			    rma, batoni_counter_source(
-					 rma, rma->nodes[node].counter)))
-			return true;
-	}
-	return false;
-}
-
 static enum baton_status
 layer_issue(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
 {
@@ -160,7 +126,7 @@ layer_issue(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
 
 	if (transfer->direction != BATONI_WAIT)
 		return batoni_put_issue(rma, transfer);
-	if (needs_messages(rma, transfer->slot))
+	if (batoni_wait_needs_messages(rma, transfer->slot))
 		batoni_messages_post(rma);
 	return batoni_wait_issue(rma, transfer);
 }

@@ -65,13 +65,6 @@ struct census {
 
 /* ---- memory ---- */
 
-static size_t
-counters_count(const struct batoni_rma *rma)
-{
-	return (size_t)rma->size * (size_t)rma->base.contexts_max *
-	       (size_t)rma->base.signals_max;
-}
-
 /* One for each operation, and for a wait for every rank. */
 static uint32_t
 nodes_count(const struct batoni_rma *rma)
@@ -82,29 +75,25 @@ nodes_count(const struct batoni_rma *rma)
 static void
 waits_free(struct batoni_rma *rma)
 {
-	batoni_free(rma->counters);
 	batoni_free(rma->nodes);
-	rma->counters = NULL;
+	batoni_free(atomic_load(&rma->nodes_more));
 	rma->nodes = NULL;
+	atomic_store(&rma->nodes_more, NULL);
 	pthread_mutex_destroy(&rma->nodes_lock);
 }
 
 enum baton_status
 batoni_waits_open(struct batoni_rma *rma)
 {
-	size_t counters = counters_count(rma);
-	uint32_t nodes = nodes_count(rma);
+	uint32_t nodes = rma->requests_max;
 
 	batoni_list_init(&rma->waits);
 	pthread_mutex_init(&rma->nodes_lock, NULL);
-	rma->counters = batoni_alloc(counters, sizeof(*rma->counters));
 	rma->nodes = batoni_alloc((size_t)nodes + 2, sizeof(*rma->nodes));
-	if (!rma->counters || !rma->nodes) {
+	if (!rma->nodes) {
 		waits_free(rma);
 		return BATON_ERR_NOMEM;
 	}
-	for (size_t i = 0; i < counters; i++)
-		batoni_list_init(&rma->counters[i].nodes);
 	for (uint32_t i = 1; i <= nodes + 1; i++) {
 		batoni_list_init(&rma->nodes[i].link);
 		rma->nodes[i].next = i < nodes ? i + 1 : 0;
@@ -112,19 +101,6 @@ batoni_waits_open(struct batoni_rma *rma)
 	rma->free_node = 1;
 	rma->spare_node = nodes + 1;
 	return BATON_OK;
-}
-
-void
-batoni_waits_start(struct batoni_rma *rma)
-{
-	void *segment = rma->transport->peers[rma->rank].segment;
-	struct batoni_counter *counter = rma->counters;
-
-	for (int source = 0; source < rma->size; source++)
-		for (int context = 0; context < rma->base.contexts_max; context++)
-			for (int i = 0; i < rma->base.signals_max; i++)
-				counter++->value = batoni_segment_counter(
-					rma, segment, source, i, context);
 }
 
 /* Also for one that could not be opened. */
@@ -137,6 +113,26 @@ batoni_waits_close(struct batoni_rma *rma)
 
 /* ---- nodes ---- */
 
+/* The other half of the nodes, if they are not there yet.  With nodes_lock. */
+static void
+add_nodes_locked(struct batoni_rma *rma)
+{
+	uint32_t n = (uint32_t)rma->size;
+	struct batoni_wait_node *more;
+
+	if (atomic_load(&rma->nodes_more))
+		return;
+	more = batoni_alloc(n, sizeof(*more));
+	if (!more)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		batoni_list_init(&more[i].link);
+		more[i].next = i + 1 < n ? batoni_nodes_first(rma) + i + 1 : 0;
+	}
+	rma->free_node = batoni_nodes_first(rma);
+	atomic_store_explicit(&rma->nodes_more, more, memory_order_release);
+}
+
 /* The list of nodes from first on is free again. */
 static void
 nodes_return(struct batoni_rma *rma, uint32_t first)
@@ -145,10 +141,10 @@ nodes_return(struct batoni_rma *rma, uint32_t first)
 
 	if (!first)
 		return;
-	while (rma->nodes[last].next)
-		last = rma->nodes[last].next;
+	while (batoni_node_at(rma, last)->next)
+		last = batoni_node_at(rma, last)->next;
 	pthread_mutex_lock(&rma->nodes_lock);
-	rma->nodes[last].next = rma->free_node;
+	batoni_node_at(rma, last)->next = rma->free_node;
 	rma->free_node = first;
 	pthread_mutex_unlock(&rma->nodes_lock);
 }
@@ -157,7 +153,7 @@ nodes_return(struct batoni_rma *rma, uint32_t first)
 static void
 nodes_return_driving(struct batoni_rma *rma, uint32_t first)
 {
-	if (!rma->spare_node && !rma->nodes[first].next)
+	if (!rma->spare_node && !batoni_node_at(rma, first)->next)
 		rma->spare_node = first;
 	else
 		nodes_return(rma, first);
@@ -166,24 +162,29 @@ nodes_return_driving(struct batoni_rma *rma, uint32_t first)
 /* The node of this counter in the current description, new if need be; 0: none is
  * free.  *last_p is the description's last node.  With nodes_lock. */
 static uint32_t
-node_for_locked(struct batoni_rma *rma, uint32_t counter, uint32_t *last_p)
+node_for_locked(struct batoni_rma *rma, struct batoni_counter *of,
+                uint32_t *last_p)
 {
-	struct batoni_counter *of = &rma->counters[counter];
-	uint32_t node = rma->free_node;
+	struct batoni_wait_node *node;
+	uint32_t i;
 
 	if (of->described == rma->descriptions)
 		return of->described_node;
-	if (!node)
+	if (!rma->free_node)
+		add_nodes_locked(rma);
+	i = rma->free_node;
+	if (!i)
 		return 0;
-	rma->free_node = rma->nodes[node].next;
-	rma->nodes[node].counter = counter;
-	rma->nodes[node].units = 0;
-	rma->nodes[node].next = 0;
-	rma->nodes[*last_p].next = node;
-	*last_p = node;
+	node = batoni_node_at(rma, i);
+	rma->free_node = node->next;
+	node->counter = of;
+	node->units = 0;
+	node->next = 0;
+	batoni_node_at(rma, *last_p)->next = i;
+	*last_p = i;
 	of->described = rma->descriptions;
-	of->described_node = node;
-	return node;
+	of->described_node = i;
+	return i;
 }
 
 /* Has this list every node that there is?  Then no other wait's end will help. */
@@ -192,7 +193,7 @@ is_all_of_them(const struct batoni_rma *rma, uint32_t first)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = first; i; i = rma->nodes[i].next)
+	for (uint32_t i = first; i; i = batoni_node_at(rma, i)->next)
 		n++;
 	return n >= nodes_count(rma);
 }
@@ -204,6 +205,10 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	struct batoni_pending *pending = &rma->pending[slot];
 	uint32_t last = 0, node = 0, first;
 
+	for (size_t i = 0; i < desc_count; i++) {
+		if (!batoni_link_make(rma, descs[i].peer))
+			return BATON_ERR_NOMEM;
+	}
 	pthread_mutex_lock(&rma->nodes_lock);
 	rma->descriptions++;
 	/* Node 0 is nobody's: the list begins there. */
@@ -211,14 +216,15 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	for (size_t i = 0; i < desc_count; i++) {
 		node = node_for_locked(
 			rma,
-			batoni_counter_index(rma, descs[i].peer,
-		                             descs[i].signal_index,
-		                             descs[i].context),
+			batoni_counter_of(rma,
+		                          batoni_link_of(rma, descs[i].peer),
+		                          descs[i].signal_index,
+		                          descs[i].context),
 			&last);
 		if (!node)
 			break;
-		rma->nodes[node].slot = slot;
-		rma->nodes[node].units += (uint64_t)descs[i].op_count;
+		batoni_node_at(rma, node)->slot = slot;
+		batoni_node_at(rma, node)->units += (uint64_t)descs[i].op_count;
 	}
 	first = rma->nodes[0].next;
 	pthread_mutex_unlock(&rma->nodes_lock);
@@ -240,6 +246,19 @@ batoni_wait_forget(struct batoni_rma *rma, uint32_t slot)
 	nodes_return(rma, rma->pending[slot].wait.nodes);
 }
 
+bool
+batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot)
+{
+	uint32_t i = rma->pending[slot].wait.nodes;
+
+	for (; i; i = batoni_node_at(rma, i)->next) {
+		if (batoni_comes_by_message(
+			    rma, batoni_node_at(rma, i)->counter->channel->peer))
+			return true;
+	}
+	return false;
+}
+
 /* ---- units ---- */
 
 void
@@ -247,9 +266,9 @@ batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	uint32_t i = rma->pending[transfer->slot].wait.nodes;
 
-	for (; i; i = rma->nodes[i].next) {
-		struct batoni_wait_node *node = &rma->nodes[i];
-		struct batoni_counter *counter = &rma->counters[node->counter];
+	for (; i; i = batoni_node_at(rma, i)->next) {
+		struct batoni_wait_node *node = batoni_node_at(rma, i);
+		struct batoni_counter *counter = node->counter;
 
 		counter->given += node->units;
 		node->target = counter->given;
@@ -258,12 +277,12 @@ batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 }
 
 static bool
-is_met(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+is_met(const struct batoni_wait_node *node)
 {
 	/* Pairs with the fetch-add of whoever signals.  Sequentially consistent,
 	 * more than data needs: it may be the last look before a sleep (window.h),
 	 * and an acquire may go before the announcement of that. */
-	return atomic_load(rma->counters[node->counter].value) >= node->target;
+	return atomic_load(node->counter->value) >= node->target;
 }
 
 static void
@@ -295,9 +314,8 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
  * sleep, before the last look; new targets are higher; and when targets go down it is
  * told anew. */
 static void
-want(struct batoni_rma *rma, uint32_t index)
+want(struct batoni_counter *counter)
 {
-	struct batoni_counter *counter = &rma->counters[index];
 	uint64_t wanted = 0;
 
 	for (struct batoni_list_node *at = counter->nodes.next;
@@ -305,7 +323,7 @@ want(struct batoni_rma *rma, uint32_t index)
 		const struct batoni_wait_node *node = batoni_container_of(
 			at, struct batoni_wait_node, link);
 
-		if (!is_met(rma, node))
+		if (!is_met(node))
 			wanted = node->target;
 	}
 	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed) !=
@@ -318,7 +336,7 @@ want(struct batoni_rma *rma, uint32_t index)
 static void
 give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 {
-	struct batoni_counter *counter = &rma->counters[node->counter];
+	struct batoni_counter *counter = node->counter;
 	struct batoni_list_node *at = node->link.next;
 
 	counter->given -= node->units;
@@ -329,12 +347,12 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 			at, struct batoni_wait_node, link);
 
 		later->target -= node->units;
-		if (is_met(rma, later))
+		if (is_met(later))
 			unpark(rma, &rma->pending[later->slot]);
 	}
 	batoni_list_remove(&node->link);
 	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed))
-		want(rma, node->counter);
+		want(node->counter);
 }
 
 void
@@ -342,8 +360,8 @@ batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	uint32_t first = rma->pending[transfer->slot].wait.nodes;
 
-	for (uint32_t i = first; i; i = rma->nodes[i].next)
-		give_back(rma, &rma->nodes[i]);
+	for (uint32_t i = first; i; i = batoni_node_at(rma, i)->next)
+		give_back(rma, batoni_node_at(rma, i));
 	nodes_return_driving(rma, first);
 }
 
@@ -353,29 +371,21 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	uint32_t first = pending->wait.nodes;
 
-	for (uint32_t i = first; i; i = rma->nodes[i].next)
-		batoni_list_remove(&rma->nodes[i].link);
+	for (uint32_t i = first; i; i = batoni_node_at(rma, i)->next)
+		batoni_list_remove(&batoni_node_at(rma, i)->link);
 	nodes_return_driving(rma, first);
 	batoni_transfer_moved(pending->transfer, 0);
 }
 
 /* ---- looking ---- */
 
-static int
-context_of(const struct batoni_rma *rma, const struct batoni_wait_node *node)
-{
-	return (int)node->counter / rma->base.signals_max %
-	       rma->base.contexts_max;
-}
-
 /* Is it a store into our segment that moves this counter, and nothing else? */
 static bool
 stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
-	int source = batoni_counter_source(rma, node->counter);
+	const struct batoni_channel *channel = node->counter->channel;
 
-	return !batoni_comes_by_message(rma, source) &&
-	       !batoni_channel_of(rma, source, context_of(rma, node))->heard;
+	return !batoni_comes_by_message(rma, channel->peer) && !channel->heard;
 }
 
 /* Has the process of this node's source ended? */
@@ -384,7 +394,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
             struct census *census)
 {
 	const struct batoni_peer *peers = rma->transport->peers;
-	int source = batoni_counter_source(rma, node->counter);
+	int source = node->counter->channel->peer;
 
 	/* Neighbouring nodes are often of one source, and a look is a system
 	 * call. */
@@ -402,8 +412,8 @@ all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	uint32_t i = pending->wait.unmet;
 
-	while (i && is_met(rma, &rma->nodes[i]))
-		i = rma->nodes[i].next;
+	while (i && is_met(batoni_node_at(rma, i)))
+		i = batoni_node_at(rma, i)->next;
 	pending->wait.unmet = i;
 	return i == 0;
 }
@@ -415,9 +425,9 @@ static bool
 any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
          struct census *census)
 {
-	for (uint32_t i = pending->wait.unmet; i; i = rma->nodes[i].next)
-		if (source_gone(rma, &rma->nodes[i], census) &&
-		    !is_met(rma, &rma->nodes[i]))
+	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next)
+		if (source_gone(rma, batoni_node_at(rma, i), census) &&
+		    !is_met(batoni_node_at(rma, i)))
 			return true;
 	return false;
 }
@@ -433,7 +443,7 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 			return MET;
 		if (census->due && any_gone(rma, pending, census))
 			return GONE;
-		unmet = &rma->nodes[pending->wait.unmet];
+		unmet = batoni_node_at(rma, pending->wait.unmet);
 		if (!stores_only(rma, unmet)) {
 			unpark(rma, pending);
 			return UNMET;
@@ -441,8 +451,8 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 		set_parked(rma, pending, true);
 		if (!census->listening)
 			return UNMET;
-		want(rma, unmet->counter);
-	} while (is_met(rma, unmet));
+		want(unmet->counter);
+	} while (is_met(unmet));
 	return UNMET;
 }
 
@@ -498,13 +508,15 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       const struct baton_wait_signal_desc *desc)
 {
 	struct batoni_pending *pending = &rma->pending[transfer->slot];
-	uint32_t index = batoni_counter_index(
-		rma, desc->peer, desc->signal_index, desc->context);
-	struct batoni_counter *counter = &rma->counters[index];
+	struct batoni_link *link = batoni_link_of(rma, desc->peer);
+	struct batoni_counter *counter;
 	uint64_t units = (uint64_t)desc->op_count;
 	uint32_t first = rma->spare_node;
-	struct batoni_wait_node *node = &rma->nodes[first];
+	struct batoni_wait_node *node = batoni_node_at(rma, first);
 
+	if (!link)
+		return BATON_ERR_AGAIN;
+	counter = batoni_counter_of(rma, link, desc->signal_index, desc->context);
 	if (atomic_load_explicit(counter->value, memory_order_acquire) >=
 	    counter->given + units) {
 		counter->given += units;
@@ -513,7 +525,7 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	if (first) {
 		rma->spare_node = 0;
 		node->units = units;
-		node->counter = index;
+		node->counter = counter;
 		node->slot = transfer->slot;
 		pending->wait.nodes = pending->wait.unmet = first;
 		pending->wait.parked = false;

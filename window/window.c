@@ -2,26 +2,29 @@
 /*
  * Windows: registering and deregistering.
  *
- * Registering takes two exchanges among all ranks.  In the first each one says how
- * long its part is, where it lies, and the name of the shared memory that it lies in
- * if it does.  Each then chooses, for every peer, the path of its own puts.  The
- * second tells these paths, so that a rank knows whether messages may come to it,
- * and whether all have found theirs: a window exists on all ranks or on none.  A
- * rank that is refused for its own arguments takes part all the same (collective.h);
- * that is why the memory for the first exchange is there beforehand, and the other
- * one's from the first window on.
+ * Registering takes two exchanges among all ranks.  In the first each rank brings a
+ * part: how long its memory is, where it lies, and where to find the shared memory that
+ * it lies in if it does.  Each then chooses, for every peer, the path of its own puts.
+ * The second tells whether all have found theirs, since a window exists on all ranks or
+ * on none, and whether a rank has chosen messages for some rank of its own host, and for
+ * some rank of another: from that each knows whether messages may come to it.  What a rank
+ * brings has the same few bytes whatever the number of ranks.  A rank that is refused for
+ * its own arguments, or has no memory for what the others bring, takes part all the same
+ * (collective.h).
  *
  * A window is on rma->windows before the second exchange: a peer that is through it
  * may put, and its message must find the window.
  *
- * Deregistering first asks whether any rank has puts of its own that have not
- * ended, and how many messages each has sent to each: puts that have ended at their
- * source may still be on their way, and whoever gets them waits until it has
- * applied as many as were sent.  A last exchange keeps everybody at the work until
- * all have.
+ * Deregistering first asks whether any rank has puts of its own that have not ended.
+ * Puts that have ended at their source may still be on their way as messages.  So each
+ * rank counts, for each window, the messages that it has sent and those that it has
+ * applied, and the ranks exchange both numbers until the two sums are equal.  A window
+ * that is being deregistered takes no puts, so what was sent is final at the first of
+ * these exchanges.
  */
 #include "collective.h"
 
+#include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,14 +33,48 @@
 
 /* What a rank tells the others of its part. */
 struct part {
-	int32_t status;  /* why it takes no part, or OK */
-	uint32_t shared; /* name and offset say where it lies */
+	int32_t status; /* why it takes no part, or OK */
+	int32_t pid, fd; /* of the shared memory it lies in; fd -1: none */
+	uint32_t host;   /* of the rank; 0: not known */
+	uint64_t inode, memory_bytes; /* of that memory */
+	uint64_t offset;              /* in it */
 	uint64_t bytes;
 	uint64_t address; /* in its own process, as that of its segment */
 	uint64_t segment;
-	uint64_t offset;
-	struct batoni_shm_name name;
 };
+
+static_assert(sizeof(struct part) == 64, "so many bytes of each rank");
+
+/* And what the ranks agree with.  Registering brings a status and flags,
+ * deregistering three numbers. */
+struct answer {
+	int64_t status;
+	uint64_t messages; /* MESSAGES_* */
+};
+
+#define MESSAGES_HERE 1u /* to some rank of its own host */
+#define MESSAGES_AWAY 2u /* to some rank of another one */
+
+struct ending {
+	uint64_t pending; /* own puts that have not ended */
+	uint64_t sent, applied;
+};
+
+#define ANSWER_BYTES sizeof(struct ending)
+static_assert(sizeof(struct answer) <= ANSWER_BYTES, "both fit");
+
+/* Is there memory for what all ranks bring?  It is kept for the next call. */
+static bool
+take_tables(struct batoni_rma *rma)
+{
+	size_t ranks = (size_t)rma->size + 1;
+
+	if (!rma->parts)
+		rma->parts = batoni_alloc(ranks, sizeof(struct part));
+	if (!rma->answers)
+		rma->answers = batoni_alloc(ranks, ANSWER_BYTES);
+	return rma->parts && rma->answers;
+}
 
 /* ---- paths ---- */
 
@@ -71,17 +108,44 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 	return atomic_load(&words[rma->rank]) == value;
 }
 
+/* This host in a few bits: what is found is compared whole (shm.c). */
+static uint32_t
+host_of(const struct batoni_shm_name *name)
+{
+	uint32_t host;
+
+	memcpy(&host, name->host, sizeof(host));
+	return host;
+}
+
+/* The shared memory that a part lies in, if it is of this host.  Host and device are
+ * those of this process's own bell: all memfds of a host are on one device. */
+static bool
+shm_name_of(const struct part *part, struct batoni_shm_name *name_p)
+{
+	if (part->fd < 0 || !batoni_bell_name(name_p) ||
+	    part->host != host_of(name_p))
+		return false;
+	name_p->pid = part->pid;
+	name_p->fd = part->fd;
+	name_p->inode = part->inode;
+	name_p->bytes = part->memory_bytes;
+	return true;
+}
+
 static bool
 direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
              struct batoni_window_peer *to)
 {
+	struct batoni_shm_name name;
+
 	if (reach(rma, peer)->within) {
 		/* An address of this process that came as a number. */
 		to->base = (char *)(uintptr_t)part->address; // NOLINT
 		return true;
 	}
-	if (!part->shared ||
-	    batoni_shm_map(&part->name, (size_t)part->offset, to->bytes,
+	if (!shm_name_of(part, &name) ||
+	    batoni_shm_map(&name, (size_t)part->offset, to->bytes,
 	                   &to->mapped) != BATON_OK)
 		return false;
 	to->base = to->mapped;
@@ -148,7 +212,7 @@ why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 	if (batoni_config()->window_path == path)
 		return "BATON_WINDOW_PATH forces it";
 	if (path == BATON_WINDOW_PATH_VMWRITE)
-		return part->shared ? "its memory cannot be mapped here"
+		return part->fd >= 0 ? "its memory cannot be mapped here"
 		                    : "its memory is not of baton_mem_alloc";
 	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
 		return "its signals go by message";
@@ -239,13 +303,6 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	window->base = base;
 	window->bytes = bytes;
 	batoni_list_init(&window->link);
-	if (!rma->rows)
-		rma->rows = batoni_alloc((size_t)rma->size + 1,
-		                         batoni_row_words_max(rma) * sizeof(uint64_t));
-	if (!rma->rows) {
-		batoni_free(window);
-		return NULL;
-	}
 	if (bytes == 0)
 		return window;
 	pthread_mutex_lock(&rma->memories_lock);
@@ -287,22 +344,31 @@ static enum baton_status
 tell_part(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
-	struct part *parts = rma->parts, *mine = &parts[rma->size];
+	struct batoni_shm_name name;
+	struct part mine = {
+		.status = c->status,
+		.fd = -1,
+		.segment = (uintptr_t)reach(rma, rma->rank)->segment,
+	};
 
-	memset(mine, 0, sizeof(*mine));
-	mine->status = c->status;
-	mine->segment = (uintptr_t)reach(rma, rma->rank)->segment;
+	if (batoni_bell_name(&name))
+		mine.host = host_of(&name);
 	if (window) {
-		mine->bytes = window->bytes;
-		mine->address = (uintptr_t)window->base;
+		mine.bytes = window->bytes;
+		mine.address = (uintptr_t)window->base;
 	}
 	if (window && window->memory) {
-		mine->shared = 1;
-		mine->offset = (uintptr_t)window->base -
-		               (uintptr_t)window->memory->shm.base;
-		batoni_shm_name(&window->memory->shm, &mine->name);
+		batoni_shm_name(&window->memory->shm, &name);
+		mine.pid = name.pid;
+		mine.fd = name.fd;
+		mine.inode = name.inode;
+		mine.memory_bytes = name.bytes;
+		mine.offset = (uintptr_t)window->base -
+		              (uintptr_t)window->memory->shm.base;
 	}
-	return batoni_collect(c, mine, sizeof(*mine), parts);
+	/* Without memory for all of them this rank has the exchange refused. */
+	return batoni_collect(c, &mine, sizeof(mine),
+	                      take_tables(rma) ? rma->parts : NULL);
 }
 
 /* The refusal that all share: one's own, or the first other's. */
@@ -328,34 +394,48 @@ check_parts(const struct batoni_collective *c)
 	return BATON_OK;
 }
 
+/* Which ranks this one sends messages to. */
+static uint64_t
+messages_to(const struct baton_window *window)
+{
+	const struct batoni_rma *rma = window->rma;
+	const struct part *parts = rma->parts;
+	uint64_t messages = 0;
+
+	for (int i = 0; i < rma->size; i++) {
+		if (window->peers[i].path == BATON_WINDOW_PATH_MESSAGE)
+			messages |= parts[i].host == parts[rma->rank].host
+			                    ? MESSAGES_HERE
+			                    : MESSAGES_AWAY;
+	}
+	return messages;
+}
+
 /* The second exchange: has everybody found paths, and which? */
 static enum baton_status
 tell_paths(struct batoni_collective *c, struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
-	size_t words = 1 + ((size_t)rma->size + 7) / 8;
-	uint64_t *mine = batoni_own_row(rma);
+	const struct part *parts = rma->parts;
+	const struct answer *all = rma->answers;
+	struct answer mine = {
+		.status = c->status,
+		.messages = messages_to(window),
+	};
 	enum baton_status status;
 
-	memset(mine, 0, words * sizeof(*mine));
-	mine[0] = (uint64_t)c->status;
-	for (int i = 0; i < rma->size; i++)
-		((unsigned char *)&mine[1])[i] =
-			(unsigned char)window->peers[i].path;
-	status = batoni_collect_rows(c, words);
+	status = batoni_collect(c, &mine, sizeof(mine), rma->answers);
 	if (status != BATON_OK)
 		return status;
 	for (int i = 0; i < rma->size; i++) {
-		const uint64_t *row = &rma->rows[(size_t)i * words];
-		const unsigned char *paths = (const unsigned char *)&row[1];
+		bool here = parts[i].host == parts[rma->rank].host;
 
-		if (row[0] != BATON_OK)
-			return refuse_all(c, i, (enum baton_status)(int)row[0]);
-		for (int j = 0; j < rma->size; j++)
-			window->by_messages |=
-				paths[j] == BATON_WINDOW_PATH_MESSAGE;
-		window->listens |=
-			paths[rma->rank] == BATON_WINDOW_PATH_MESSAGE;
+		if (all[i].status != BATON_OK)
+			return refuse_all(c, i,
+			                  (enum baton_status)all[i].status);
+		window->by_messages |= all[i].messages != 0;
+		window->listens |= (all[i].messages &
+		                    (here ? MESSAGES_HERE : MESSAGES_AWAY)) != 0;
 	}
 	return BATON_OK;
 }
@@ -446,67 +526,70 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 
 /* ---- deregistering ---- */
 
-/* Messages that were sent to this rank before the ranks agreed are applied. */
+/* One exchange of what all ranks have to do with the window still.  OK, BUSY, or as
+ * collect. */
 static enum baton_status
-applied_step(struct batoni_collective *c)
-{
-	const struct batoni_rma *rma = c->rma;
-	size_t words = batoni_row_words_max(rma);
-
-	for (int i = 0; i < rma->size; i++) {
-		uint64_t sent = rma->rows[(size_t)i * words + 1 +
-		                          (size_t)rma->rank];
-
-		if (batoni_messages_applied(rma, i) < sent)
-			return BATON_PENDING;
-	}
-	return BATON_OK;
-}
-
-/* Has any rank puts that have not ended?  OK, BUSY, or as collect. */
-static enum baton_status
-agree_to_end(struct batoni_collective *c, const struct baton_window *window)
+ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
+             uint64_t *on_their_way_p)
 {
 	struct batoni_rma *rma = c->rma;
-	size_t words = window->by_messages ? batoni_row_words_max(rma) : 1;
-	uint64_t *mine = batoni_own_row(rma);
+	const struct ending *all = rma->answers;
+	struct ending mine;
 	enum baton_status status;
 
 	batoni_take();
 	batoni_place_inbox();
-	mine[0] = window->pending + atomic_load(&window->entering);
-	for (int i = 0; i + 1 < (int)words; i++)
-		mine[1 + i] = batoni_messages_sent(rma, i);
+	mine = (struct ending){
+		.pending = window->pending + atomic_load(&window->entering),
+		.sent = window->sent,
+		.applied = window->applied,
+	};
 	batoni_leave();
-	status = batoni_collect_rows(c, words);
+	status = batoni_collect(c, &mine, sizeof(mine), rma->answers);
+	*on_their_way_p = 0;
 	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
-		uint64_t pending = rma->rows[(size_t)i * words];
-
-		if (pending)
+		if (all[i].pending)
 			status = batoni_refuse(
 				BATON_ERR_BUSY,
 				"%s: %llu puts of rank %d into the window have "
 				"not ended",
-				c->call, (unsigned long long)pending, i);
+				c->call, (unsigned long long)all[i].pending, i);
+		*on_their_way_p += all[i].sent - all[i].applied;
 	}
 	return status;
 }
 
-/* Until all ranks have applied what was sent to them. */
-static enum baton_status
-drain(struct batoni_collective *c, const struct baton_window *window)
+/* Have what has arrived applied, also where nothing else looks for messages: this rank
+ * may have been sent the signals alone, and listen for none. */
+static void
+apply_messages(struct batoni_rma *rma)
 {
-	enum baton_status status;
+	batoni_take();
+	if (rma->comm->breaking == BATON_OK) {
+		batoni_messages_post(rma);
+		batoni_messages_drain(rma);
+		batoni_settle();
+	}
+	batoni_leave();
+}
 
-	if (!window->by_messages)
-		return BATON_OK;
+/* Until no rank has puts that have not ended, and all ranks have applied what was sent
+ * to them. */
+static enum baton_status
+agree_to_end(struct batoni_collective *c, const struct baton_window *window)
+{
+	uint64_t on_their_way;
+	enum baton_status status = ask_for_ends(c, window, &on_their_way);
+
 	c->late = "not all puts of other ranks have come";
-	status = window->listens ? batoni_collective_drive(c, applied_step)
-	                         : BATON_OK;
-	if (status != BATON_OK)
-		return status;
-	batoni_own_row(c->rma)[0] = 0;
-	return batoni_collect_rows(c, 1);
+	for (unsigned tries = 0; status == BATON_OK && on_their_way; tries++) {
+		if (batoni_real_ns() >= c->limit_ns)
+			return batoni_collective_late(c);
+		apply_messages(c->rma);
+		batoni_pause_between(tries);
+		status = ask_for_ends(c, window, &on_their_way);
+	}
+	return status;
 }
 
 /* The communicator is broken: this rank goes alone. */
@@ -564,8 +647,6 @@ baton_window_deregister(struct baton_window *window)
 	c.what = window->id << 1 | 1;
 	atomic_store(&window->closing, true);
 	status = agree_to_end(&c, window);
-	if (status == BATON_OK)
-		status = drain(&c, window);
 	batoni_collective_end(&c);
 	if (status == BATON_ERR_ABORTED)
 		return leave_window(window);
@@ -617,13 +698,6 @@ batoni_window_find(struct batoni_rma *rma, uint64_t id)
 
 /* ---- the layer's ---- */
 
-enum baton_status
-batoni_windows_open(struct batoni_rma *rma)
-{
-	rma->parts = batoni_alloc((size_t)rma->size + 1, sizeof(struct part));
-	return rma->parts ? BATON_OK : BATON_ERR_NOMEM;
-}
-
 void
 batoni_windows_close(struct batoni_rma *rma)
 {
@@ -633,8 +707,8 @@ batoni_windows_close(struct batoni_rma *rma)
 		rma->buried = window->next_buried;
 		window_free(window);
 	}
-	batoni_free(rma->rows);
+	batoni_free(rma->answers);
 	batoni_free(rma->parts);
-	rma->rows = NULL;
+	rma->answers = NULL;
 	rma->parts = NULL;
 }

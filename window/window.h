@@ -3,6 +3,7 @@
  * Windows and signals, as the files of window/ see each other.
  *
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
+ *   link.c        what is kept for a peer that this rank talks to
  *   wait.c        counters, and the waits that are given units of them
  *   put.c         channels: the order of puts to one (peer, context), and the paths on
  *                 which this rank writes itself (direct, vmwrite)
@@ -32,6 +33,7 @@
 #define BATONI_PUT_SLICE_MAX ((size_t)1 << 20)
 
 struct batoni_rma;
+struct batoni_wire; /* message.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
 struct batoni_window_peer {
@@ -51,6 +53,9 @@ struct baton_window {
 	size_t bytes;
 	struct batoni_memory *memory; /* of baton_mem_alloc it lies in, or NULL */
 	uint32_t pending;   /* own puts into it that are placed and have not ended */
+	/* Puts into it by message, of this rank and to it: handed to the transport,
+	 * and applied or dropped. */
+	uint64_t sent, applied;
 	_Atomic uint32_t entering; /* and calls that will place one; any thread */
 	bool listens;       /* it has had batoni_messages_listen called */
 	_Atomic bool closing; /* being deregistered: the calls refuse it */
@@ -72,7 +77,7 @@ struct batoni_wait_node {
 	struct batoni_list_node link; /* of its counter, in the order of placing */
 	uint64_t target; /* met when the counter is at least this */
 	uint64_t units;
-	uint32_t counter; /* index into rma->counters */
+	struct batoni_counter *counter;
 	uint32_t slot;    /* of its wait */
 	uint32_t next;    /* of the same wait, or free; 0 ends the list */
 };
@@ -82,6 +87,7 @@ struct batoni_counter {
 	_Atomic uint64_t *value; /* in this rank's segment; wanted is behind it */
 	uint64_t given;                /* units given to waits, ever */
 	struct batoni_list_node nodes; /* of waits that are placed and not over */
+	struct batoni_channel *channel; /* its source and context */
 	/* Guarded by nodes_lock: the description that named it last, its node there. */
 	uint64_t described;
 	uint32_t described_node;
@@ -110,17 +116,28 @@ struct batoni_pending {
 
 /* The puts and signals of this rank to one (peer, context), in their order. */
 struct batoni_channel {
+	struct batoni_link *link;
+	/* NULL: nothing has gone by message, either way.  Any thread. */
+	_Atomic(struct batoni_wire *) wire;
 	struct batoni_list_node queue;  /* of pending.link: not finished, not handed to
 	                                   messages; only the first one moves */
 	struct batoni_list_node active; /* of rma->channels_active, while queue is not
 	                                   empty */
 	int peer, context;
+	bool stores; /* signals go by stores; constant */
 	/* A signal has gone by message: all later ones do, since a direct store
 	 * would overtake it. */
 	bool through_messages;
 	/* The other way: signals of that peer in this context have come by message,
 	 * so later ones will, and a wait for them may not be parked. */
 	bool heard;
+};
+
+/* A peer that this rank talks to. */
+struct batoni_link {
+	uint64_t sent, applied; /* messages to it and from it */
+	struct batoni_counter *counters; /* of its signals: context, then index */
+	struct batoni_channel channels[]; /* by context */
 };
 
 struct batoni_rma {
@@ -133,15 +150,17 @@ struct batoni_rma {
 	size_t source_bytes; /* of a segment, for each source */
 
 	struct batoni_pending *pending;   /* by slot */
-	struct batoni_channel *channels;  /* by peer * contexts_max + context */
+	_Atomic(struct batoni_link *) *links; /* by peer; NULL: none yet */
 	struct batoni_list_node channels_active;
-	unsigned *signal_path;            /* by peer: DIRECT or MESSAGE */
+	unsigned char *signal_path; /* by peer: DIRECT or MESSAGE */
 
 	/* wait.c */
-	struct batoni_counter *counters; /* by batoni_counter_index */
 	struct batoni_list_node waits;   /* issued, of pending.link */
-	pthread_mutex_t nodes_lock;      /* guards free_node; a leaf */
+	pthread_mutex_t nodes_lock;      /* guards free_node, nodes_more; a leaf */
+	/* By index: first those for single counters, and after them, once they are
+	 * needed, those for a wait that names every rank. */
 	struct batoni_wait_node *nodes;
+	_Atomic(struct batoni_wait_node *) nodes_more;
 	uint32_t free_node;
 	uint32_t spare_node; /* the driver's own, or 0 */
 	uint64_t descriptions; /* how many there were; guarded by nodes_lock */
@@ -155,8 +174,8 @@ struct batoni_rma {
 	pthread_mutex_t memories_lock;   /* guards memories and their counts; a leaf */
 	struct batoni_list_node memories;
 	uint64_t next_window;
-	void *parts;                /* what ranks tell of their parts */
-	uint64_t *rows;             /* and to agree; from the first window on */
+	void *parts;   /* what ranks tell of their parts; from the first window on */
+	void *answers; /* and to agree */
 	struct baton_window *buried; /* deregistered after an abort, with puts that
 	                                the transport has not let go */
 	char alive_text[80];
@@ -179,27 +198,30 @@ batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
 	            (size_t)signal_index);
 }
 
-static inline uint32_t
-batoni_counter_index(const struct batoni_rma *rma, int source, int signal_index,
-                     int context)
+static inline struct batoni_link *
+batoni_link_of(const struct batoni_rma *rma, int peer)
 {
-	return ((uint32_t)source * (uint32_t)rma->base.contexts_max +
-	        (uint32_t)context) *
-	               (uint32_t)rma->base.signals_max +
-	       (uint32_t)signal_index;
+	return atomic_load_explicit(&rma->links[peer], memory_order_acquire);
 }
 
-/* Whose signals the counter of this index counts. */
-static inline int
-batoni_counter_source(const struct batoni_rma *rma, uint32_t index)
-{
-	return (int)index / (rma->base.contexts_max * rma->base.signals_max);
-}
-
+/* Of a peer that there is a link to. */
 static inline struct batoni_channel *
 batoni_channel_of(const struct batoni_rma *rma, int peer, int context)
 {
-	return &rma->channels[peer * rma->base.contexts_max + context];
+	return &batoni_link_of(rma, peer)->channels[context];
+}
+
+static inline struct batoni_counter *
+batoni_counter_of(const struct batoni_rma *rma, const struct batoni_link *link,
+                  int signal_index, int context)
+{
+	return &link->counters[context * rma->base.signals_max + signal_index];
+}
+
+static inline struct batoni_wire *
+batoni_wire_of(struct batoni_channel *channel)
+{
+	return atomic_load_explicit(&channel->wire, memory_order_acquire);
 }
 
 /* May that rank's signals come by message?  (A rank that our signals reach only by
@@ -243,27 +265,56 @@ batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
 		batoni_bell_ring(to->bell);
 }
 
+/* ---- link.c ---- */
+
+/* OK, NOMEM. */
+enum baton_status batoni_links_open(struct batoni_rma *rma);
+/* Free all of them; fine without open. */
+void batoni_links_close(struct batoni_rma *rma);
+/* There is one after this; NULL: no memory.  Any thread. */
+struct batoni_link *batoni_link_make(struct batoni_rma *rma, int peer);
+struct batoni_wire *batoni_wire_make(struct batoni_rma *rma,
+                                     struct batoni_channel *channel);
+
 /* ---- wait.c ---- */
+
+/* How many of the nodes are in the first array: 0 is no node, the last the spare one. */
+static inline uint32_t
+batoni_nodes_first(const struct batoni_rma *rma)
+{
+	return rma->requests_max + 2;
+}
+
+static inline struct batoni_wait_node *
+batoni_node_at(const struct batoni_rma *rma, uint32_t i)
+{
+	if (likely(i < batoni_nodes_first(rma)))
+		return &rma->nodes[i];
+	return &atomic_load_explicit(&rma->nodes_more, memory_order_acquire)
+	                [i - batoni_nodes_first(rma)];
+}
+
 
 /* OK, NOMEM. */
 enum baton_status batoni_waits_open(struct batoni_rma *rma);
-void batoni_waits_start(struct batoni_rma *rma);
 void batoni_waits_close(struct batoni_rma *rma);
 /* Take the nodes that the wait of this slot needs and fill them in; equal counters are
  * one node.  The arguments have been checked.  The enqueuing thread.  OK; AGAIN: other
- * waits have too many of the nodes; INVALID: there are not that many. */
+ * waits have too many of the nodes; INVALID: there are not that many; NOMEM. */
 enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
                                        size_t desc_count,
                                        const struct baton_wait_signal_desc *descs);
 /* Give them back: the call is refused after all.  The enqueuing thread. */
 void batoni_wait_forget(struct batoni_rma *rma, uint32_t slot);
+/* Can messages end it? */
+bool batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot);
 void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
 /* Also gives the nodes back. */
 void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
 enum baton_status batoni_wait_issue(struct batoni_rma *rma,
                                     struct batoni_transfer *transfer);
 /* The driver: a wait for one counter, described, placed and issued.  OK, PENDING;
- * AGAIN: no node is free, and nothing was done. */
+ * AGAIN: no node is free or there is no link, and nothing was done. */
 enum baton_status
 batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       const struct baton_wait_signal_desc *desc);
@@ -342,12 +393,9 @@ struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *bas
 
 /* ---- window.c ---- */
 
-/* What collective calls bring must be there before they can fail.  rma->size is set;
- * OK, NOMEM.  close is fine without it. */
-enum baton_status batoni_windows_open(struct batoni_rma *rma);
 /* The window of this number, or NULL; message.c's. */
 struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
-/* Nothing is registered any more; frees what open took, and what is left. */
+/* Nothing is registered any more; frees what is left. */
 void batoni_windows_close(struct batoni_rma *rma);
 
 /* ---- in window.h's own terms ---- */
@@ -355,13 +403,13 @@ void batoni_windows_close(struct batoni_rma *rma);
 /* This rank's counter, for a message that has been applied; wakes nobody, since it is
  * the driver who looks. */
 static inline void
-batoni_counter_add(struct batoni_rma *rma, int source, int signal_index, int context)
+batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, int context)
 {
-	atomic_fetch_add(rma->counters[batoni_counter_index(rma, source,
-	                                                    signal_index, context)]
-	                         .value,
+	struct batoni_link *link = batoni_link_of(rma, source);
+
+	atomic_fetch_add(batoni_counter_of(rma, link, signal_index, context)->value,
 	                 1);
-	batoni_channel_of(rma, source, context)->heard = true;
+	link->channels[context].heard = true;
 }
 
 /* ---- describe.c ---- */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "message.h"
 
 static void
 record_done(struct batoni_transport_host *host,
@@ -76,22 +77,28 @@ open_layer(struct rma_world *world)
 	rma->base.contexts_max = CONTEXTS;
 	rma->source_bytes = batoni_onesided_source_bytes(SIGNALS, CONTEXTS);
 	rma->pending = batoni_alloc(REQUESTS, sizeof(*rma->pending));
-	rma->channels = batoni_alloc(RANKS * CONTEXTS, sizeof(*rma->channels));
+	ck_assert_int_eq(batoni_links_open(rma), BATON_OK);
 	rma->signal_path = batoni_alloc(RANKS, sizeof(*rma->signal_path));
 	batoni_list_init(&rma->channels_active);
 	batoni_list_init(&rma->windows);
-	for (int i = 0; i < RANKS * CONTEXTS; i++) {
-		rma->channels[i].peer = i / CONTEXTS;
-		rma->channels[i].context = i % CONTEXTS;
-		batoni_list_init(&rma->channels[i].queue);
-		batoni_list_init(&rma->channels[i].active);
-	}
 	for (int rank = 0; rank < RANKS; rank++)
 		rma->signal_path[rank] = BATON_WINDOW_PATH_DIRECT;
 	ck_assert_int_eq(batoni_waits_open(rma), BATON_OK);
 	ck_assert_int_eq(batoni_messages_open(rma), BATON_OK);
-	batoni_waits_start(rma);
 	batoni_messages_start(rma);
+	/* The calls make these. */
+	for (int rank = 0; rank < RANKS; rank++) {
+		struct batoni_link *link = batoni_link_make(rma, rank);
+
+		ck_assert_ptr_nonnull(link);
+		for (int i = 0; i < CONTEXTS; i++) {
+			struct batoni_wire *wire =
+				batoni_wire_make(rma, &link->channels[i]);
+
+			ck_assert_ptr_nonnull(wire);
+			wire->greeted = true; /* hellos are test_message.c's */
+		}
+	}
 }
 
 static void
@@ -163,7 +170,7 @@ rma_world_close(struct rma_world *world)
 	batoni_messages_close(rma, true);
 	batoni_waits_close(rma);
 	batoni_free(rma->pending);
-	batoni_free(rma->channels);
+	batoni_links_close(rma);
 	batoni_free(rma->signal_path);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }

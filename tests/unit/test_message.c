@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "mem.h"
-#include "window.h"
+#include "message.h"
 
 #define RANKS 2
 #define CONTEXTS 2
@@ -28,9 +28,7 @@ struct rank {
 	struct batoni_transport_host host;
 	struct batoni_transfer transfers[REQUESTS];
 	struct batoni_pending pendings[REQUESTS];
-	struct batoni_counter counters[COUNTERS];
-	struct batoni_channel channels[RANKS * CONTEXTS];
-	_Atomic uint64_t values[COUNTERS];
+	unsigned char signal_path[RANKS];
 	struct baton_window *window;
 	int status[REQUESTS]; /* of puts: how they ended, or NOT_ENDED */
 	int ends, holds, looks;
@@ -102,10 +100,11 @@ open_rank(struct rank *rank, int number, struct batoni_transport *transport)
 	rma->base.signals_max = SIGNALS;
 	rma->base.contexts_max = CONTEXTS;
 	rma->pending = rank->pendings;
-	rma->counters = rank->counters;
-	rma->channels = rank->channels;
-	for (int i = 0; i < COUNTERS; i++)
-		rank->counters[i].value = &rank->values[i];
+	rma->source_bytes = batoni_onesided_source_bytes(SIGNALS, CONTEXTS);
+	rma->signal_path = rank->signal_path;
+	for (int i = 0; i < RANKS; i++)
+		rank->signal_path[i] = BATON_WINDOW_PATH_MESSAGE;
+	ck_assert_int_eq(batoni_links_open(rma), BATON_OK);
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		rank->status[i] = NOT_ENDED;
 	rank->host.done = host_done;
@@ -126,6 +125,8 @@ setup(void)
 	const struct batoni_transport_config config = {
 		.slots = REQUESTS + batoni_onesided_slots(RANKS, CONTEXTS),
 		.hidden_tags = batoni_onesided_tags(CONTEXTS),
+		.segment_bytes = batoni_onesided_segment_bytes(RANKS, SIGNALS,
+		                                               CONTEXTS),
 	};
 	struct batoni_transport *transports[RANKS];
 
@@ -146,6 +147,7 @@ close_rank(struct rank *rank, bool aborted)
 	/* In this order, as a communicator does. */
 	transport->ops->close(transport, aborted);
 	batoni_messages_close(&rank->rma, aborted);
+	batoni_links_close(&rank->rma);
 	ck_assert_ptr_null(rank->rma.messages);
 	free(rank->window->base);
 	free(rank->window);
@@ -197,11 +199,44 @@ teardown(void)
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 
+static struct batoni_wire *
+wire_of(int from, int to, int context)
+{
+	struct batoni_rma *rma = &ranks[from].rma;
+	struct batoni_link *link = batoni_link_make(rma, to);
+	struct batoni_wire *wire;
+
+	ck_assert_ptr_nonnull(link);
+	wire = batoni_wire_make(rma, &link->channels[context]);
+	ck_assert_ptr_nonnull(wire);
+	return wire;
+}
+
+/* Announce a channel, to a rank that receives that. */
+static void
+greet(int from, int to, int context)
+{
+	struct batoni_transport *transport = ranks[from].rma.transport;
+	struct batoni_wire *wire = wire_of(from, to, context);
+
+	ck_assert_int_eq(transport->ops->issue(transport, &wire->hello_transfer),
+	                 BATON_OK);
+	wire->greeted = true;
+	run();
+}
+
+/* All ranks do, and all channels are known. */
 static void
 listen_all(void)
 {
 	for (int i = 0; i < RANKS; i++)
 		batoni_messages_listen(&ranks[i].rma, 1);
+	for (int from = 0; from < RANKS; from++)
+		for (int to = 0; to < RANKS; to++)
+			for (int context = 0; context < CONTEXTS; context++)
+				greet(from, to, context);
+	for (int i = 0; i < RANKS; i++)
+		ranks[i].looks = 0;
 }
 
 /* ---- puts ---- */
@@ -227,6 +262,7 @@ put_at(int from, uint32_t slot, int to, int context, int signal_index,
 	pending->put.offset = offset;
 	pending->put.signal_index = signal_index;
 	rank->status[slot] = NOT_ENDED;
+	wire_of(from, to, context);
 	return batoni_message_put(&rank->rma, slot, data != NULL);
 }
 
@@ -239,10 +275,13 @@ signal_to(int from, uint32_t slot, int to, int context, int signal_index)
 static uint64_t
 count(int at, int from, int context, int signal_index)
 {
-	struct rank *rank = &ranks[at];
+	const struct batoni_rma *rma = &ranks[at].rma;
+	const struct batoni_link *link = batoni_link_of(rma, from);
 
-	return atomic_load(&rank->values[batoni_counter_index(
-		&rank->rma, from, signal_index, context)]);
+	return link ? atomic_load(batoni_counter_of(rma, link, signal_index,
+	                                            context)
+	                                  ->value)
+	            : 0;
 }
 
 static unsigned char *
@@ -454,7 +493,6 @@ START_TEST(what_came_before_anybody_listened_is_applied)
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
 	ck_assert_int_eq(ranks[0].ends, 0);
 	batoni_messages_post(&ranks[1].rma);
-	ck_assert_int_eq(ranks[0].ends, 1);
 	run();
 	ck_assert_int_eq(ranks[0].ends, (int)LANES);
 	ck_assert_uint_eq(count(1, 0, 0, 0), LANES);
@@ -490,17 +528,83 @@ START_TEST(listening_holds_the_communicator_and_posts_once)
 
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 0);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, RANKS * CONTEXTS);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 1);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, RANKS * CONTEXTS);
+	ck_assert_uint_eq(rank->rma.transport->in_flight, 1);
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(rank->holds, 0);
+}
+END_TEST
+
+/* ---- channels that begin ---- */
+
+/* One receive whatever the number of ranks; one more for each channel that talks. */
+START_TEST(receives_stand_for_those_who_talk)
+{
+	batoni_messages_post(&ranks[0].rma);
+	batoni_messages_post(&ranks[1].rma);
+	ck_assert_uint_eq(ranks[1].rma.base.standing, 1);
+	signal_to(0, 0, 1, 1, 0);
+	run();
+	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
+	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.transport->in_flight, 2);
+	signal_to(0, 0, 1, 1, 0);
+	run();
+	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
+	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	/* The other way it is another channel. */
+	ck_assert_uint_eq(ranks[0].rma.base.standing, 1);
+	signal_to(1, 0, 0, 1, 0);
+	run();
+	ck_assert_uint_eq(ranks[0].rma.base.standing, 2);
+}
+END_TEST
+
+/* Its messages wait at the transport, and none is lost. */
+START_TEST(channel_for_which_there_is_no_memory_begins_later)
+{
+	batoni_messages_post(&ranks[1].rma);
+	wire_of(0, 1, 0);
+	for (unsigned long n = 1; n <= 2; n++) {
+		batoni_mem_fail_at(n);
+		signal_to(0, (uint32_t)n, 1, 0, 0);
+		batoni_messages_test(&ranks[1].rma);
+		/* Link and wire of the target. */
+		ck_assert_uint_ge(batoni_mem_fail_at(0), n == 1);
+	}
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
+}
+END_TEST
+
+START_TEST(bad_announcement_is_dropped_and_the_next_is_obeyed)
+{
+	struct batoni_wire *wire = wire_of(0, 1, 0);
+	struct batoni_hello good_hello = wire->hello;
+
+	batoni_messages_post(&ranks[1].rma);
+	for (int i = 0; i < 4; i++) {
+		wire->hello = good_hello;
+		wire->hello.magic += i == 0;
+		wire->hello.version = (uint16_t)(wire->hello.version + (i == 1));
+		wire->hello.rank = i == 2 ? RANKS : 0;
+		wire->hello.context = i == 3 ? CONTEXTS : 0;
+		greet(0, 1, 0);
+		ck_assert_uint_eq(ranks[1].rma.base.standing, 1);
+	}
+	wire->hello = good_hello;
+	greet(0, 1, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	/* Twice is once. */
+	greet(0, 1, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
 }
 END_TEST
 
@@ -571,7 +675,9 @@ assert_untouched(void)
 	const unsigned char *window = window_of(1);
 
 	for (int i = 0; i < COUNTERS; i++)
-		ck_assert_uint_eq(atomic_load(&ranks[1].values[i]), 0);
+		ck_assert_uint_eq(count(1, i / (SIGNALS * CONTEXTS),
+		                        i / SIGNALS % CONTEXTS, i % SIGNALS),
+		                  0);
 	/* Equal to itself, one byte on, and that byte is 0: all are. */
 	ck_assert_uint_eq(window[0], 0);
 	ck_assert_int_eq(memcmp(window, window + 1, WINDOW_BYTES - 1), 0);
@@ -723,15 +829,17 @@ END_TEST
 
 START_TEST(receive_that_fails_stays_away)
 {
-	make_failing(ranks[1].rma.transport);
-	fail_in = 1 + CONTEXTS; /* of rank 1's own, context 0 */
 	listen_all();
+	make_failing(ranks[1].rma.transport);
+	fail_in = 1; /* the one that follows the first signal */
+	signal_to(0, 0, 1, 1, 0);
 	run();
+	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	signal_to(0, 0, 1, 0, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
 	ck_assert_uint_eq(ranks[1].rma.transport->in_flight,
-	                  RANKS * CONTEXTS - 1);
+	                  RANKS * CONTEXTS + 1 - 1);
 }
 END_TEST
 
@@ -797,6 +905,7 @@ START_TEST(leaving_waits_for_a_receive_that_cannot_be_taken_back)
 		signal_to(0, (uint32_t)context, 1, context, 0);
 		signal_to(1, (uint32_t)context, 1, context, 0);
 	}
+	greet(0, 1, 0);
 	run();
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
@@ -960,6 +1069,10 @@ main(void)
 	tcase_add_test(puts, each_channel_has_a_lane_that_others_cannot_take);
 	tcase_add_test(puts, what_came_before_anybody_listened_is_applied);
 	tcase_add_test(puts, listening_holds_the_communicator_and_posts_once);
+	tcase_add_test(puts, receives_stand_for_those_who_talk);
+	tcase_add_test(puts, channel_for_which_there_is_no_memory_begins_later);
+	tcase_add_test(puts,
+	               bad_announcement_is_dropped_and_the_next_is_obeyed);
 	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,
 	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
 	tcase_add_test(puts, short_message_is_dropped);
