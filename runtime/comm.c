@@ -27,6 +27,7 @@
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
 static uint32_t generations[BATONI_COMMS_MAX]; /* under table_lock */
+static struct batoni_handles handles = BATONI_HANDLES(baton_comm);
 
 /* ---- options ---- */
 
@@ -197,7 +198,7 @@ comm_free(struct baton_comm *comm)
 	comm->device_ops->close(comm->device);
 	pthread_mutex_destroy(&comm->order);
 	give_index(comm->index, generation);
-	batoni_free(comm);
+	batoni_handle_retire(&handles, comm);
 }
 
 static enum baton_status
@@ -248,7 +249,7 @@ enum baton_status
 batoni_comm_prepare(const struct batoni_comm_plan *plan,
                     struct baton_comm **comm_p)
 {
-	struct baton_comm *comm = batoni_alloc(1, sizeof(*comm));
+	struct baton_comm *comm = batoni_handle_new(&handles);
 	enum baton_status status;
 	uint32_t generation = 0;
 
@@ -284,7 +285,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	goto no_memory;
 free_comm:
 	pthread_mutex_destroy(&comm->order);
-	batoni_free(comm);
+	batoni_handle_retire(&handles, comm);
 	if (status != BATON_ERR_NOMEM)
 		return status;
 no_memory:
@@ -321,6 +322,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	}
 	if (comm->onesided)
 		batoni_onesided_ops.start(comm->onesided, comm);
+	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
 	batoni_dump_start();
@@ -413,6 +415,8 @@ baton_comm_destroy(struct baton_comm *comm)
 	BATONI_ENTER("baton_comm_destroy");
 	if (!comm)
 		return BATON_OK;
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_comm_destroy", comm);
 	if (atomic_load(&comm->queues))
 		return batoni_refuse(BATON_ERR_BUSY,
 		                     "baton_comm_destroy: %u queues of the "
@@ -473,9 +477,8 @@ enum baton_status
 baton_comm_abort(struct baton_comm *comm)
 {
 	BATONI_ENTER("baton_comm_abort");
-	if (!comm)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_abort: comm is NULL");
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_comm_abort", comm);
 	batoni_take();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
@@ -512,9 +515,18 @@ batoni_driver_yield(unsigned tries)
 /* ---- asking ---- */
 
 enum baton_status
+batoni_refuse_comm(const char *call, const struct baton_comm *comm)
+{
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: comm is %s", call,
+	                     comm ? "of a communicator that was destroyed"
+	                          : "NULL");
+}
+
+enum baton_status
 baton_comm_status(const struct baton_comm *comm)
 {
-	if (!comm)
+	if (!batoni_comm_lives(comm))
 		return BATON_ERR_INVALID;
 	return (enum baton_status)atomic_load_explicit(&comm->status,
 	                                               memory_order_acquire);
@@ -523,29 +535,32 @@ baton_comm_status(const struct baton_comm *comm)
 const char *
 baton_comm_error(const struct baton_comm *comm)
 {
-	return comm && baton_comm_status(comm) != BATON_OK ? comm->error : "";
+	return batoni_comm_lives(comm) && baton_comm_status(comm) != BATON_OK
+	               ? comm->error
+	               : "";
 }
 
 int
 baton_comm_rank(const struct baton_comm *comm)
 {
-	return comm ? comm->rank : -1;
+	return batoni_comm_lives(comm) ? comm->rank : -1;
 }
 
 int
 baton_comm_size(const struct baton_comm *comm)
 {
-	return comm ? comm->size : -1;
+	return batoni_comm_lives(comm) ? comm->size : -1;
 }
 
 enum baton_status
 baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 {
 	BATONI_ENTER("baton_comm_query");
-	if (!comm || !info_p)
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_comm_query", comm);
+	if (!info_p)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_query: %s is NULL",
-		                     comm ? "info_p" : "comm");
+		                     "baton_comm_query: info_p is NULL");
 	if (info_p->size != sizeof(*info_p))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_query: info_p->size is %zu; this "
@@ -577,7 +592,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 size_t
 baton_progress(struct baton_comm *comm)
 {
-	if (!comm || !batoni_may_call())
+	if (!batoni_comm_lives(comm) || !batoni_may_call())
 		return 0;
 	return batoni_try_pass();
 }

@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "comm.h"
 #include "fifo.h"
+#include "handle.h"
 #include "onesided.h"
 #include "pool.h"
 #include "thread.h"
@@ -84,6 +85,8 @@ struct baton_comm {
 	uint32_t peers_gone; /* processes of peers that were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
+
+	struct batoni_handle handle; /* last: it costs the fields above no line */
 };
 
 struct batoni_engine {
@@ -431,6 +434,15 @@ enum baton_status batoni_unmake(struct batoni_op *op,
 /* The `reached` of items, by what the record is and where it is called. */
 void batoni_reached_inline(struct batoni_stream_item *item);
 void batoni_reached_posted(struct batoni_stream_item *item);
+/* INVALID, where comm is NULL or was destroyed. */
+static inline bool
+batoni_comm_lives(const struct baton_comm *comm)
+{
+	return comm && batoni_is_alive(&comm->handle);
+}
+
+enum baton_status batoni_refuse_comm(const char *call,
+                                     const struct baton_comm *comm);
 /* Checks that all enqueuing calls share. */
 enum baton_status batoni_check_target(const char *call,
                                       const struct baton_comm *comm,

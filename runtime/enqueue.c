@@ -239,9 +239,8 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 
 	if (unlikely(!batoni_may_call()))
 		return batoni_refuse_caller(call);
-	if (unlikely(!comm))
-		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
-		                     call);
+	if (unlikely(!batoni_comm_lives(comm)))
+		return batoni_refuse_comm(call, comm);
 	status = (enum baton_status)atomic_load_explicit(&comm->status,
 	                                                 memory_order_relaxed);
 	if (unlikely(status != BATON_OK))

@@ -59,11 +59,15 @@ find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
 	return oldest;
 }
 
+/* Is any record in use by more than the program's handle, the transport or a queue? */
 static bool
-has(const struct baton_comm *comm, bool (*is)(uint64_t))
+any_in_use(const struct baton_comm *comm)
 {
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
-		if (is(atomic_load(&comm->pool.ops[i].word)))
+		uint64_t word = atomic_load_explicit(&comm->pool.ops[i].word,
+		                                     memory_order_acquire);
+
+		if (is_engines(word) || is_on_stream(word))
 			return true;
 	}
 	return false;
@@ -75,7 +79,7 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 	enum baton_status status = BATON_OK;
 
 	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
-	    has(comm, is_engines) || has(comm, is_on_stream))
+	    any_in_use(comm))
 		return BATON_PENDING;
 	if (comm->breaking != BATON_OK)
 		return BATON_ERR_ABORTED;

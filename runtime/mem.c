@@ -73,6 +73,12 @@ batoni_free(void *pointer)
 	free(*whole_of(pointer));
 }
 
+void
+batoni_mem_keep(long change)
+{
+	atomic_fetch_sub(&blocks, change);
+}
+
 unsigned long
 batoni_mem_fail_at(unsigned long n)
 {

@@ -11,6 +11,8 @@
  * memory when they are first touched. */
 void *batoni_alloc(size_t count, size_t size);
 void batoni_free(void *pointer);
+/* One block more (or less, if negative) is kept for good: tests do not miss it. */
+void batoni_mem_keep(long change);
 
 /* For tests: make the n-th allocation from now (1 is the next) fail, once; 0 makes
  * none fail.  Returns the number of allocations since the last call. */

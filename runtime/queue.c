@@ -44,7 +44,11 @@ struct baton_queue {
 	struct batoni_op *head, *tail;
 	size_t held; /* reserved entries, and 1 while it is alive */
 	bool armed, dead;
+
+	struct batoni_handle handle;
 };
+
+static struct batoni_handles handles = BATONI_HANDLES(baton_queue);
 
 static bool
 needs_timer(const struct baton_comm *comm)
@@ -95,16 +99,17 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
 	struct baton_queue *queue;
 
 	BATONI_ENTER("baton_queue_create");
-	if (!comm || !queue_p)
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_queue_create", comm);
+	if (!queue_p)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_queue_create: %s is NULL",
-		                     comm ? "queue_p" : "comm");
+		                     "baton_queue_create: queue_p is NULL");
 	if (entries == 0 || entries > ENTRIES_MAX)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_queue_create: entries is %zu; it "
 		                     "takes 1 to %zu",
 		                     entries, ENTRIES_MAX);
-	queue = batoni_alloc(1, sizeof(*queue));
+	queue = batoni_handle_new(&handles);
 	if (!queue)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_queue_create: out of memory");
@@ -114,7 +119,7 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
 			strerror(errno));
 
 		close_descriptors(queue);
-		batoni_free(queue);
+		batoni_handle_retire(&handles, queue);
 		return status;
 	}
 	queue->comm = comm;
@@ -122,8 +127,15 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
 	queue->held = 1;
 	pthread_mutex_init(&queue->lock, NULL);
 	atomic_fetch_add(&comm->queues, 1);
+	batoni_handle_start(&queue->handle);
 	*queue_p = queue;
 	return BATON_OK;
+}
+
+static bool
+is_alive(const struct baton_queue *queue)
+{
+	return queue && batoni_is_alive(&queue->handle);
 }
 
 static void
@@ -131,7 +143,7 @@ queue_free(struct baton_queue *queue)
 {
 	close_descriptors(queue);
 	pthread_mutex_destroy(&queue->lock);
-	batoni_free(queue);
+	batoni_handle_retire(&handles, queue);
 }
 
 /* With the lock held: the program may sleep on the descriptor while operations name
@@ -153,6 +165,9 @@ batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
 {
 	bool full;
 
+	if (!is_alive(queue))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->queue was destroyed");
 	if (queue->comm != comm)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->queue is of another communicator");
@@ -244,7 +259,7 @@ baton_queue_poll(struct baton_queue *queue,
 	struct batoni_op *op;
 	size_t n = 0;
 
-	if (!queue || !completions || !batoni_may_call())
+	if (!is_alive(queue) || !completions || !batoni_may_call())
 		return 0;
 	batoni_try_pass();
 	pthread_mutex_lock(&queue->lock);
@@ -263,7 +278,7 @@ baton_queue_poll(struct baton_queue *queue,
 int
 baton_queue_fd(struct baton_queue *queue)
 {
-	return queue ? queue->fd : -1;
+	return is_alive(queue) ? queue->fd : -1;
 }
 
 enum baton_status
@@ -273,9 +288,10 @@ baton_queue_arm(struct baton_queue *queue)
 	uint64_t count;
 
 	BATONI_ENTER("baton_queue_arm");
-	if (!queue)
+	if (!is_alive(queue))
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_queue_arm: queue is NULL");
+		                     "baton_queue_arm: queue %s",
+		                     queue ? "was destroyed" : "is NULL");
 	pthread_mutex_lock(&queue->lock);
 	if (queue->head) {
 		status = BATON_PENDING;
@@ -299,8 +315,10 @@ baton_queue_destroy(struct baton_queue *queue)
 	struct batoni_op *op;
 	size_t dropped = 1;
 
-	if (!queue || !batoni_may_call())
+	if (!is_alive(queue) || !batoni_may_call())
 		return;
+	/* For calls from here on; operations that name it go on. */
+	atomic_store(&queue->handle.alive, 0);
 	pthread_mutex_lock(&queue->lock);
 	while ((op = pop_locked(queue))) {
 		batoni_op_drop(op, BATONI_OP_QUEUE | BATONI_OP_HANDLE);

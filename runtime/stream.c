@@ -71,9 +71,8 @@ static enum baton_status
 check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 {
 	BATONI_ENTER(call);
-	if (!comm)
-		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
-		                     call);
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm(call, comm);
 	if (comm->device_ops->stream_check(comm->device, stream, false) !=
 	    BATON_OK)
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -90,10 +89,11 @@ baton_stream_create(struct baton_comm *comm, baton_stream *stream_p)
 	enum baton_status status;
 
 	BATONI_ENTER("baton_stream_create");
-	if (!comm || !stream_p)
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_stream_create", comm);
+	if (!stream_p)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_stream_create: %s is NULL",
-		                     comm ? "stream_p" : "comm");
+		                     "baton_stream_create: stream_p is NULL");
 	status = comm->device_ops->stream_create(comm->device, stream_p);
 	if (status == BATON_ERR_NOMEM)
 		return batoni_refuse(status,

@@ -521,10 +521,11 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	struct batoni_rma *rma;
 
 	BATONI_ENTER("baton_signal_count");
-	if (!comm || !count_p)
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_signal_count", comm);
+	if (!count_p)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_signal_count: %s is NULL",
-		                     comm ? "count_p" : "comm");
+		                     "baton_signal_count: count_p is NULL");
 	status = check_layer("baton_signal_count", comm);
 	if (status == BATON_OK)
 		status = check_counter("baton_signal_count", comm, peer,

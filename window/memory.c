@@ -17,9 +17,8 @@
 enum baton_status
 batoni_check_windows(const char *call, const struct baton_comm *comm)
 {
-	if (!comm)
-		return batoni_refuse(BATON_ERR_INVALID, "%s: comm is NULL",
-		                     call);
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm(call, comm);
 	if (!comm->onesided)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: there are no windows on the %s "

@@ -367,10 +367,96 @@ START_TEST(meeting_without_memory_leaves_nothing)
 }
 END_TEST
 
+static void
+assert_refused(enum baton_status status)
+{
+	ck_assert_int_eq(status, BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "destroyed"));
+}
+
+START_TEST(a_destroyed_communicator_is_refused_by_every_call)
+{
+	const struct baton_wait_signal_desc desc = {.op_count = 1};
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_window *window;
+	struct baton_queue *queue;
+	struct baton_comm *comm;
+	baton_request request;
+	baton_stream stream;
+	uint64_t count;
+	void *pointer;
+	char byte = 0;
+
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &comm), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	assert_refused(baton_comm_destroy(comm));
+	assert_refused(baton_comm_abort(comm));
+	assert_refused(baton_comm_query(comm, &info));
+	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_comm_error(comm), "");
+	ck_assert_int_eq(baton_comm_rank(comm), -1);
+	ck_assert_int_eq(baton_comm_size(comm), -1);
+	ck_assert_uint_eq(baton_progress(comm), 0);
+	assert_refused(baton_stream_create(comm, &stream));
+	assert_refused(baton_stream_query(comm, NULL));
+	assert_refused(baton_stream_synchronize(comm, NULL));
+	assert_refused(baton_stream_launch(comm, NULL, NULL, NULL));
+	assert_refused(baton_stream_wait(comm, NULL, 1));
+	assert_refused(baton_record(comm, NULL, NULL, &request));
+	assert_refused(baton_send(&byte, 1, BATON_INT8, 0, 0, comm, NULL, NULL,
+	                          &request));
+	assert_refused(baton_recv(&byte, 1, BATON_INT8, 0, 0, comm, NULL, NULL,
+	                          &request));
+	assert_refused(baton_signal(0, 0, 0, 0, comm, NULL, NULL, &request));
+	assert_refused(baton_put_signal(&byte, 1, BATON_INT8, 0, NULL, 0, 0, 0,
+	                                0, comm, NULL, NULL, &request));
+	assert_refused(
+		baton_wait_signal(1, &desc, comm, NULL, NULL, &request));
+	assert_refused(baton_signal_count(comm, 0, 0, 0, &count));
+	assert_refused(baton_group_begin(comm));
+	ck_assert_int_eq(baton_group_end(comm), BATON_ERR_INVALID);
+	assert_refused(baton_queue_create(comm, 1, &queue));
+	assert_refused(baton_mem_alloc(comm, 1, &pointer));
+	assert_refused(baton_mem_free(comm, &byte));
+	assert_refused(baton_window_register(&byte, 1, comm, &window));
+}
+END_TEST
+
+/* Also after many others have come and gone. */
+START_TEST(a_destroyed_queue_is_refused_by_every_call)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_queue *queue, *live;
+	struct baton_completion completion;
+	struct baton_comm *comm;
+	baton_request request;
+
+	for (int i = 0; i < 70; i++) {
+		ck_assert_int_eq(baton_comm_create_local(1, NULL, &comm),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_queue_create(comm, 1, &live), BATON_OK);
+		ck_assert_int_eq(baton_queue_create(comm, 1, &queue), BATON_OK);
+		baton_queue_destroy(queue);
+		ck_assert_int_eq(baton_queue_arm(live), BATON_OK);
+		assert_refused(baton_queue_arm(queue));
+		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
+		ck_assert_int_eq(baton_queue_fd(queue), -1);
+		options.queue = queue;
+		assert_refused(baton_record(comm, NULL, &options, &request));
+		baton_queue_destroy(queue);
+		baton_queue_destroy(live);
+		ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+		baton_queue_destroy(live);
+	}
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_destroyed_communicator_is_refused_by_every_call,
+		a_destroyed_queue_is_refused_by_every_call,
 		ranks_are_numbered_and_connected,
 		sizes_out_of_range_and_other_transports_are_refused,
 		creation_without_memory_writes_nothing_and_leaves_nothing,
