@@ -2,11 +2,11 @@
 /*
  * Communicators: options, the two steps of building one, and the ways out.
  *
- * Ways out.  destroy drains: this rank's operations end, then the transport
- * leaves together with the other ranks; each step is tried again and again under
- * the driver's lock until the deadline, and a communicator that did not make it is
- * as it was.  abort ends everything at once, locally; destroy after it waits for
- * nobody.
+ * Ways out.  destroy drains: it waits for this rank's operations, then leaves the
+ * transport together with the other ranks.  It retries each step under the driver
+ * lock until the deadline; after a timeout the communicator is unchanged.  abort
+ * ends everything at once, on this rank alone; a later destroy waits for no other
+ * rank.
  *
  * The table of communicators is what request handles are looked up in.  An index
  * remembers the generation its next communicator starts from, so that a handle of

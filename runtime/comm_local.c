@@ -3,11 +3,11 @@
  * Communicators whose ranks are in this process: all at once, or one by one by a
  * unique id.
  *
- * An id is a random token and the process that made it.  The first rank that comes
- * opens a meeting; the last one builds the communicators of all ranks and wakes
- * the others.  A rank that gives up, or that disagrees, spoils the meeting for
- * all; the last to leave frees it.  The ids of the last SPENT_MAX meetings that are
- * over are remembered, so that who comes late is told instead of left waiting.
+ * An id is a random token and the process that made it.  The first rank that calls
+ * opens a meeting.  The last one builds the communicators of all ranks and wakes the
+ * others.  If a rank times out, or gives other options, the meeting fails on all
+ * ranks; the last rank to leave frees it.  The ids of the last SPENT_MAX finished
+ * meetings are kept, so that a rank that calls too late is refused at once.
  */
 #include "core.h"
 

@@ -3,10 +3,10 @@
  * The engine's inside: what its files (engine, op, enqueue, group, request,
  * queue, stream, comm) share.
  *
- * Locks and order.  One *driver lock* for the process: whoever holds it drives,
- * and everything marked "driver" below is his alone, the transports' and the
- * in-engine devices' state included.  It is the only lock held across MPI.
- * Enqueuing only tries it; what cannot be done at once goes to the inbox.
+ * Locks and order.  The process has one *driver lock*.  The thread that holds it is
+ * the driver: only the driver touches what is marked "driver" below, and the state
+ * of transports and in-engine devices.  No other lock is held across MPI.  Enqueuing
+ * calls only try it; what they cannot do at once they push to the inbox.
  *
  *   comm->order   held by enqueuers on asynchronous devices around {enqueue on
  *                 the device, push to the inbox}, so that the order of a stream
@@ -118,8 +118,8 @@ struct batoni_engine {
 	atomic_bool stopping;
 };
 
-/* The driver dozes, holding the lock: nothing moves until somebody calls, or all that
- * he looks for now and then is messages of the one-sided layer. */
+/* The driver sleeps while it holds the lock: nothing moves until a thread calls, or it
+ * only polls now and then for messages of the one-sided layer. */
 #define BATONI_DOZE_DRIVER 1u
 /* The engine's thread sleeps, not holding it. */
 #define BATONI_DOZE_THREAD 2u
@@ -228,9 +228,9 @@ batoni_try_or_take(void)
 	return batoni_try();
 }
 
-/* Sequentially consistent, store and loads, so that either this thread sees what was
- * left in the inbox, or he who left it sees the lock free (he looks after his push,
- * which is a read-modify-write). */
+/* Give the lock up, without a lost wake-up: this thread stores `driver`, then loads
+ * the queues; a producer pushes (a read-modify-write), then loads `driver`.  All are
+ * sequentially consistent, so one of the two sees the other. */
 static inline void
 batoni_leave(void)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The usual way of an operation, for those who enqueue: on a host stream that is
- * idle, with nothing before it in its FIFO and nobody else driving, it goes from the
- * call straight to who carries it out (direct.c: the transport; window/calls.c: the
- * one-sided layer).  Everything else, refusals included, is enqueue.c's, which does
- * all of this in general; here it is unfolded, because a small message has 20 ns for
- * both its ends.
+ * The fast path of the enqueuing calls.  If the host stream is idle, no operation
+ * is before this one in its FIFO and no other thread drives, the call hands the
+ * operation straight to the transport (direct.c) or to the one-sided layer
+ * (window/calls.c).  enqueue.c does the same for all other cases, refusals included.
+ * The code is inlined here because a small message has 20 ns for both its ends.
  *
  *   if (batoni_is_usual(...) && (op = batoni_direct_begin(comm, stream))) {
  *           op->transfer.buffer = ..., bytes; batoni_set(peer and tag);
@@ -13,9 +12,9 @@
  *           request = batoni_direct_end(op, status of issue, ...);
  *   }
  *
- * The driver's lock is held from begin to end.  An operation that ends within issue
- * was never on its stream, never counted, and nobody has seen it: its word is written
- * once, by a plain store.
+ * The driver lock is held from begin to end.  An operation that ends within issue
+ * was never on its stream, was never counted, and no other thread knows it: its word
+ * is written once, by a plain store.
  */
 #ifndef BATONI_DIRECT_H
 #define BATONI_DIRECT_H
@@ -90,7 +89,7 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	batoni_set(op->group_of, NULL);
 }
 
-/* Not the usual case after all: nothing was done with it. */
+/* Leave the fast path before anything was issued. */
 static inline void
 batoni_direct_undo(struct batoni_op *op)
 {
@@ -98,8 +97,8 @@ batoni_direct_undo(struct batoni_op *op)
 	batoni_leave();
 }
 
-/* Issue has said status.  Gives the lock up.  The handle, or the null one if nobody
- * wants it. */
+/* `status` is what issue has returned.  Releases the lock.  Returns the handle, or
+ * the null handle if the program did not ask for one. */
 BATONI_ALWAYS_INLINE baton_request
 batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 {

@@ -3,11 +3,11 @@
  * Enqueuing: the calls check everything first, take a record, fill it, and
  * publish it.
  *
- * In-engine device: one total order of enqueues, that of placing.  The enqueuer
- * tries the driver's lock; with it he places the record himself (after what
- * waits in the inbox), and an armed one is issued within the call.  Without it
- * the record goes to the inbox and whoever drives places it.  (The usual
- * operation does not even come here: direct.h.)
+ * In-engine device: records are placed in one total order.  The enqueuer tries the
+ * driver lock.  If it gets the lock it empties the inbox and places the record
+ * itself; an armed operation is issued within the call.  Otherwise it pushes the
+ * record to the inbox, and the driver places it.  (The fast path for small host
+ * messages bypasses this file: direct.h.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
  * and pushes the record to the inbox, both under comm->order, so that the order

@@ -4,9 +4,8 @@
  * direction) that has any; of puts the tag is the context, and each wait for signals
  * has one of its own.  Driver only.
  *
- * A FIFO exists while it has operations (or is on the engine's ready list); its
- * memory comes from a fixed set, as many as there are requests, so nothing is
- * allocated here after init.
+ * A FIFO exists while it has operations or is on the engine's ready list.  There
+ * are as many as there are requests, allocated at init.
  */
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H

@@ -9,10 +9,10 @@
  * reached the members are armed; when all members have ended (detached: when they
  * are armed) the word is released and the streams go on.
  *
- * Who frees what: members keep their STREAM holder until the group does not need
- * them any more: armed (not a carrier), or passed by its stream (a carrier).  The
- * record of the group goes when its word is released, all its members have ended
- * and all its carriers were reached.
+ * Lifetimes: a member keeps its STREAM holder while the group needs it: until it is
+ * armed or, a carrier, until its stream has passed it.  The group's record is
+ * returned when its word is released, all members have ended and all carriers have
+ * been reached.
  *
  * A void group places nothing on streams: its members vanish from their FIFOs, and
  * their words are released, for other streams that wait for one.  Completions of

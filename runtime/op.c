@@ -3,15 +3,15 @@
  * The life of an operation record: placed, reached, armed, issued, ended.  All of
  * it runs on the thread that drives.
  *
- * Nothing here recurses.  Ending an operation releases its word; streams that go
- * on call `reached` for their next items from within; that only notes (arms,
- * makes a FIFO ready, appends to engine.finish), and batoni_settle does the rest
- * when the stack is flat again.  transport->issue may end other transfers by
- * host->done, which only ends them in the same sense.
+ * Nothing here recurses.  Ending an operation releases its word.  Streams then go
+ * on and call `reached` for their next items from within that call.  `reached`
+ * defers all work: it arms the operation, makes a FIFO ready, or appends to
+ * engine.finish.  batoni_settle does that work once the call has returned.
+ * transport->issue may end other transfers by host->done, under the same rule.
  *
- * Lent: an issued operation that ends early although its transport cannot let go
- * of it has ended for the host (DONE) and for its stream; ENGINE stays until the
- * transport's late `done`, which also clears LENT.
+ * Lent: an issued operation ends early, but its transport cannot give the buffer
+ * back yet.  The operation has ended for the host (DONE) and for its stream.  Its
+ * record keeps ENGINE until the transport calls `done`, which clears LENT too.
  */
 #include "core.h"
 
@@ -153,12 +153,11 @@ transfer_reached(struct batoni_op *op)
 {
 	bool waits = op->state == BATONI_QUEUED;
 
-	/* ENDED: canceled before, and with this it may be somebody else's. */
+	/* ENDED: it was cancelled before, and this may return its record. */
 	batoni_op_passed(op);
 	if (waits)
 		batoni_op_arm(op);
-	/* NEW: batoni_op_place is at work or still to come, and will see the
-	 * flag. */
+	/* NEW: batoni_op_place finds the flag, now or later. */
 }
 
 void
@@ -394,8 +393,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		batoni_set(comm->pool.stamps[batoni_pool_slot(&comm->pool, op)]
 		                   .completed_ns,
 		           batoni_now_ns());
-	/* Hosts before streams: who has seen the stream go on finds it ended.
-	 * Where nothing can go on within release, one change of the word does. */
+	/* DONE before the release: a host that has seen the stream go on must find
+	 * the operation ended.  If release lets nothing go on, the word is changed
+	 * once, below. */
 	if (!comm->in_engine || op->item.next ||
 	    (atomic_load_explicit(&op->word, memory_order_relaxed) &
 	     BATONI_OP_JOINS))

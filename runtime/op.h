@@ -34,7 +34,7 @@
  *   ended      DONE, and not ENGINE unless LENT
  *
  * Between free and made the word belongs to one thread, which writes it by plain
- * stores; all later changes are read-modify-writes.  Whoever clears the last
+ * stores; all later changes are read-modify-writes.  The thread that clears the last
  * holder moves the generation on and returns the record to the pool.
  *
  * Holders may read all that does not change: what was filled in before the record
@@ -53,7 +53,7 @@
  * The reader that then clears HANDLE by a compare-and-swap needs no second load.
  * Fields that are read so: comm, kind, status, user_data, group_of, peer, tag and
  * done_bytes of the transfer, and the time stamps.  Both sides use batoni_get and
- * batoni_set for them.  Who needs more than those fields holds the record
+ * batoni_set for them.  A thread that needs other fields holds the record
  * (batoni_op_hold).
  */
 #ifndef BATONI_OP_H
@@ -156,8 +156,9 @@ struct batoni_op {
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
 
-/* The driver, or the enqueuer of a record that is not made yet.  Who holds a record
- * and loads its state (acquire) sees the fields that were filled in before. */
+/* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
+ * the record and loads its state (acquire) sees the fields that were filled in
+ * before. */
 static inline void
 batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
 {

@@ -71,7 +71,7 @@ batoni_pool_take(struct batoni_pool *pool)
 	do {
 		if (INDEX(head) == 0)
 			return NULL;
-		/* May be somebody else's already: then the tag has moved on. */
+		/* Another thread may have taken it: then the tag has changed. */
 		next = atomic_load_explicit(&pool->next_free[INDEX(head) - 1],
 		                            memory_order_relaxed);
 	} while (!atomic_compare_exchange_weak_explicit(

@@ -2,8 +2,8 @@
 /*
  * The fixed pool of operation records of one communicator.  Any thread takes
  * and returns; the free list is a stack of indices under one compare-and-swap,
- * with a tag against ABA.  The driver keeps a few in a cache of his own, which
- * costs him no atomic operation.
+ * with a tag against ABA.  The driver keeps a few records in a cache of its own,
+ * which it uses without atomic read-modify-writes.
  *
  * Beside each record, in arrays of their own: the word that streams wait for
  * (device memory), the value of that word at which the record's present use has

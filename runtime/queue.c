@@ -2,12 +2,12 @@
 /*
  * Completion queues.
  *
- * An operation that names a queue reserves one of its entries at the call and
- * keeps it until it is polled, so a completion always has room.  Completed records
- * hang in the queue by their own link; nothing is copied and nothing allocated.
+ * An operation that names a queue reserves an entry at the call and keeps it until
+ * it is polled, so there is always room for its completion.  Completed records are
+ * linked into the queue through `next`; nothing is copied or allocated.
  *
- * The lock guards the list, the counts and `armed`.  The descriptor is an
- * eventfd: arming reads it empty, the first delivery after that writes it once.
+ * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd:
+ * arming empties it, and the first delivery after that writes it once.
  *
  * Where the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE), nothing
  * ends while the program sleeps on the descriptor.  There it is an epoll instance
@@ -15,8 +15,9 @@
  * name the queue: the program wakes, polls, and so makes progress.  A program that
  * asked for BATON_PROGRESS_CALLS has a timer of its own, or wants none.
  *
- * A destroyed queue lives on, dead, until the operations that name it have ended:
- * `held` counts them, and the queue's own life.
+ * A destroyed queue refuses all calls.  Its memory stays until the operations that
+ * name it have ended: `held` is their number, plus 1 while the queue is not
+ * destroyed.
  */
 #include "core.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams as programs see them, on whatever device; and the errors of operations
- * that nobody can observe, which wait here for the next synchronize of their
- * stream.  The table of those is small and fixed: when it is full the oldest makes
- * room (it has been logged).
+ * Streams as programs see them, on any device; and the errors of operations that
+ * no request observes, kept for the next synchronize of their stream.  The table of
+ * errors has a fixed size.  When it is full the oldest, which has been logged, is
+ * dropped.
  */
 #include "core.h"
 

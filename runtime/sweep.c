@@ -67,7 +67,7 @@ batoni_comm_attend(struct baton_comm *comm)
 	}
 	if (atomic_exchange(&comm->cancels, 0) == 0)
 		return events;
-	/* Who asked had pushed his operation before. */
+	/* The operation was pushed to the inbox before its cancel was counted. */
 	batoni_place_inbox();
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
