@@ -89,11 +89,11 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	batoni_set(op->group_of, NULL);
 }
 
-/* Leave the fast path before anything was issued. */
+/* Leave the fast path before anything was issued.  op->comm may not be set yet. */
 static inline void
-batoni_direct_undo(struct batoni_op *op)
+batoni_direct_undo(struct baton_comm *comm, struct batoni_op *op)
 {
-	batoni_pool_return_driving(&op->comm->pool, op);
+	batoni_pool_return_driving(&comm->pool, op);
 	batoni_leave();
 }
 

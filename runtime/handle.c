@@ -38,19 +38,44 @@ batoni_handle_start(struct batoni_handle *handle)
 	                      memory_order_release);
 }
 
-void
-batoni_handle_retire(struct batoni_handles *handles, void *object)
+/* The newest of those kept. */
+static void
+keep_locked(struct batoni_handles *handles, struct batoni_handle *handle)
 {
-	struct batoni_handle *handle = handle_of(handles, object);
-
-	atomic_store(&handle->alive, 0);
-	memset(object, 0, handles->size);
-	batoni_mem_keep(1);
-	pthread_mutex_lock(&handles->lock);
+	handle->next = NULL;
 	if (handles->kept++)
 		handles->last->next = handle;
 	else
 		handles->first = handle;
 	handles->last = handle;
+	batoni_mem_keep(1);
+}
+
+void
+batoni_handle_retire(struct batoni_handles *handles, void *object)
+{
+	memset(object, 0, handles->size);
+	pthread_mutex_lock(&handles->lock);
+	keep_locked(handles, handle_of(handles, object));
 	pthread_mutex_unlock(&handles->lock);
+}
+
+void
+batoni_handle_bury(struct batoni_handles *handles, void *object)
+{
+	struct batoni_handle *handle = handle_of(handles, object);
+	struct batoni_handle *oldest = NULL;
+
+	atomic_store(&handle->alive, 0);
+	pthread_mutex_lock(&handles->lock);
+	keep_locked(handles, handle);
+	if (handles->kept > BATONI_HANDLES_KEPT) {
+		oldest = handles->first;
+		handles->first = oldest->next;
+		handles->kept--;
+		batoni_mem_keep(-1);
+	}
+	pthread_mutex_unlock(&handles->lock);
+	if (oldest)
+		batoni_free((char *)oldest - handles->offset);
 }

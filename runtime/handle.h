@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects that programs name by a pointer: communicators and queues.  A program may
+ * Objects that programs name by a pointer: communicators, queues and windows.  A program may
  * use such a pointer after it has destroyed the object, and is told INVALID: the
  * memory is never given back, it is kept as it was but for the mark, and the oldest
  * of those kept is used again for a new object when there are many.  Only then an old
- * pointer is taken for the new one.
+ * pointer is taken for the new one.  (Windows differ in size: the oldest one is freed.)
  */
 #ifndef BATONI_HANDLE_H
 #define BATONI_HANDLE_H
@@ -43,6 +43,10 @@ void *batoni_handle_new(struct batoni_handles *handles);
 void batoni_handle_start(struct batoni_handle *handle);
 /* Zero it and keep its memory.  Nothing of it is used any more. */
 void batoni_handle_retire(struct batoni_handles *handles, void *object);
+
+/* The same for objects of several sizes, each from batoni_alloc: it stays as it is, but
+ * for the mark. */
+void batoni_handle_bury(struct batoni_handles *handles, void *object);
 
 static inline bool
 batoni_is_alive(const struct batoni_handle *handle)

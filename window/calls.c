@@ -173,7 +173,7 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	if (more->window && unlikely(atomic_load_explicit(
 				    &more->window->closing,
 				    memory_order_relaxed))) {
-		batoni_direct_undo(op);
+		batoni_direct_undo(comm, op);
 		return BATON_ERR_AGAIN;
 	}
 	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
@@ -244,11 +244,14 @@ check_window(const struct baton_comm *comm, const struct baton_window *window,
 {
 	size_t there;
 
-	if (!window || window->rma->comm != comm)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_put_signal: peer_window is %s",
-		                     window ? "of another communicator"
-		                            : "NULL");
+	if (!batoni_window_lives(window) || window->rma->comm != comm)
+		return batoni_refuse(
+			BATON_ERR_INVALID,
+			"baton_put_signal: peer_window %s",
+			!window                        ? "is NULL"
+			: !batoni_window_lives(window) ? "was deregistered"
+						       : "is of another "
+							 "communicator");
 	if (atomic_load(&window->closing))
 		return refuse_closing();
 	there = window->peers[peer].bytes;
@@ -438,7 +441,7 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	                   options);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
-		batoni_direct_undo(op);
+		batoni_direct_undo(comm, op);
 		return status;
 	}
 	request = batoni_direct_end(op, status, request_p != NULL);

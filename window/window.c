@@ -270,6 +270,9 @@ sum_paths(struct batoni_rma *rma)
 
 /* ---- registering ---- */
 
+/* Those that were deregistered, of all communicators. */
+static struct batoni_handles handles = BATONI_HANDLES(baton_window);
+
 static void
 window_free(struct baton_window *window)
 {
@@ -288,7 +291,9 @@ window_free(struct baton_window *window)
 		window->memory->windows--;
 		pthread_mutex_unlock(&rma->memories_lock);
 	}
-	batoni_free(window);
+	/* The usual put finds it closing (calls.c). */
+	atomic_store(&window->closing, true);
+	batoni_handle_bury(&handles, window);
 }
 
 static struct baton_window *
@@ -520,6 +525,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 		window_free(window);
 		return status;
 	}
+	batoni_handle_start(&window->handle);
 	*window_p = window;
 	return BATON_OK;
 }
@@ -610,6 +616,7 @@ leave_window(struct baton_window *window)
 	if (held) {
 		window->next_buried = rma->buried;
 		rma->buried = window;
+		atomic_store(&window->handle.alive, 0);
 	}
 	batoni_leave();
 	if (!held)
@@ -634,6 +641,10 @@ baton_window_deregister(struct baton_window *window)
 	BATONI_ENTER("baton_window_deregister");
 	if (!window)
 		return BATON_OK;
+	if (!batoni_window_lives(window))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_window_deregister: window was "
+		                     "deregistered");
 	comm = window->rma->comm;
 	status = batoni_check_collective("baton_window_deregister", comm);
 	if (status != BATON_OK)
@@ -669,7 +680,7 @@ baton_window_deregister(struct baton_window *window)
 size_t
 baton_window_size(const struct baton_window *window, int peer)
 {
-	return window && peer >= 0 && peer < window->rma->size
+	return batoni_window_lives(window) && peer >= 0 && peer < window->rma->size
 	               ? window->peers[peer].bytes
 	               : 0;
 }
@@ -677,7 +688,7 @@ baton_window_size(const struct baton_window *window, int peer)
 unsigned
 baton_window_path(const struct baton_window *window, int peer)
 {
-	return window && peer >= 0 && peer < window->rma->size
+	return batoni_window_lives(window) && peer >= 0 && peer < window->rma->size
 	               ? window->peers[peer].path
 	               : 0;
 }

@@ -61,8 +61,15 @@ struct baton_window {
 	_Atomic bool closing; /* being deregistered: the calls refuse it */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */
 	struct baton_window *next_buried;
+	struct batoni_handle handle;
 	struct batoni_window_peer peers[];
 };
+
+static inline bool
+batoni_window_lives(const struct baton_window *window)
+{
+	return window && batoni_is_alive(&window->handle);
+}
 
 /* Memory of baton_mem_alloc. */
 struct batoni_memory {

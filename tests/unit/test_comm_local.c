@@ -422,6 +422,40 @@ START_TEST(a_destroyed_communicator_is_refused_by_every_call)
 }
 END_TEST
 
+START_TEST(a_deregistered_window_is_refused_by_every_call)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	static char part[64];
+	struct baton_window *window;
+	struct baton_comm *comm;
+	baton_request request;
+	char byte = 0;
+
+	/* More than are kept. */
+	options.requests_max = 16;
+	for (int i = 0; i < 70; i++) {
+		ck_assert_int_eq(baton_comm_create_local(1, &options, &comm),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_window_register(part, sizeof(part), comm,
+		                                       &window),
+		                 BATON_OK);
+		ck_assert_uint_eq(baton_window_size(window, 0), sizeof(part));
+		ck_assert_int_eq(baton_window_deregister(window), BATON_OK);
+		ck_assert_int_eq(baton_put_signal(&byte, 1, BATON_INT8, 0,
+		                                  window, 0, 0, 0, 0, comm,
+		                                  NULL, NULL, &request),
+		                 BATON_ERR_INVALID);
+		ck_assert_ptr_nonnull(strstr(baton_last_error(),
+		                             "was deregistered"));
+		ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+		ck_assert_uint_eq(baton_window_size(window, 0), 0);
+		ck_assert_uint_eq(baton_window_path(window, 0), 0);
+		ck_assert_int_eq(baton_window_deregister(window),
+		                 BATON_ERR_INVALID);
+	}
+}
+END_TEST
+
 /* Also after many others have come and gone. */
 START_TEST(a_destroyed_queue_is_refused_by_every_call)
 {
@@ -456,6 +490,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		a_destroyed_communicator_is_refused_by_every_call,
+		a_deregistered_window_is_refused_by_every_call,
 		a_destroyed_queue_is_refused_by_every_call,
 		ranks_are_numbered_and_connected,
 		sizes_out_of_range_and_other_transports_are_refused,
