@@ -447,9 +447,8 @@ enum baton_status
 baton_comm_dump(struct baton_comm *comm, int fd)
 {
 	BATONI_ENTER("baton_comm_dump");
-	if (!comm)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_dump: comm is NULL");
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_comm_dump", comm);
 	if (fd < 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_dump: fd is %d; it takes an "
