@@ -423,6 +423,7 @@ struct waiting_many {
 	size_t count;
 	size_t index; /* any: the one that is over or stale; all: first not over */
 	bool stale;
+	enum baton_status status; /* all: the first that is not OK, before index */
 };
 
 /* 0: pending, 1: over, 2: null, -1: stale. */
@@ -458,21 +459,41 @@ any_over(void *arg, bool driving)
 	return nothing;
 }
 
+/* Go on to the first request that is pending or stale; none is looked at again that is
+ * over.  0: it is pending, 1: all are over, -1: it is stale. */
+static int
+pass_over(struct waiting_many *many)
+{
+	for (; many->index < many->count; many->index++) {
+		baton_request request = many->requests[many->index];
+		enum baton_status status = BATON_ERR_STALE;
+		const struct batoni_op *op;
+		uint64_t word;
+
+		if (request == BATON_REQUEST_NULL)
+			continue;
+		op = batoni_request_find(request, &word);
+		if (likely(op))
+			status = report(op, word, NULL);
+		if (status == BATON_PENDING)
+			return 0;
+		if (unlikely(status == BATON_ERR_STALE))
+			return -1;
+		if (many->status == BATON_OK)
+			many->status = status;
+	}
+	return 1;
+}
+
 static bool
 all_over(void *arg, bool driving)
 {
 	struct waiting_many *many = arg;
+	int seen = pass_over(many);
 
 	(void)driving;
-	/* Those before the index are over: none is looked at twice. */
-	for (; many->index < many->count; many->index++) {
-		int seen = look(many->requests[many->index]);
-
-		many->stale = seen < 0;
-		if (seen <= 0)
-			return seen < 0;
-	}
-	return true;
+	many->stale = seen < 0;
+	return seen != 0;
 }
 
 static enum baton_status
@@ -535,30 +556,25 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 	struct waiting_many many = {.requests = requests, .count = count};
 	enum baton_status status = check_many("baton_wait_all", requests,
 	                                      count);
+	int seen;
 
 	if (status != BATON_OK)
 		return status;
-	/* A stale one is told at once, wherever it is. */
-	for (size_t i = 0; i < count; i++) {
-		if (look(requests[i]) < 0)
-			return refuse_handle("baton_wait_all", requests[i]);
+	seen = pass_over(&many);
+	if (seen == 0) {
+		/* A stale one is told at once, wherever it is. */
+		for (size_t i = many.index + 1; i < count; i++) {
+			if (look(requests[i]) < 0)
+				return refuse_handle("baton_wait_all",
+				                     requests[i]);
+		}
+		if (!batoni_wait_until(all_over, &many, timeout_ns))
+			return BATON_PENDING;
+		seen = many.stale ? -1 : 1;
 	}
-	if (!batoni_wait_until(all_over, &many, timeout_ns))
-		return BATON_PENDING;
-	if (many.stale)
+	if (seen < 0)
 		return refuse_handle("baton_wait_all", requests[many.index]);
-	for (size_t i = 0; i < count && status == BATON_OK; i++) {
-		uint64_t word;
-		struct batoni_op *op =
-			requests[i] ? batoni_request_find(requests[i], &word)
-				    : NULL;
-
-		if (op)
-			status = report(op, word, NULL);
-		if (requests[i] && (!op || status == BATON_ERR_STALE))
-			return refuse_handle("baton_wait_all", requests[i]);
-	}
-	return status;
+	return many.status;
 }
 
 static enum baton_status
