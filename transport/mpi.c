@@ -59,6 +59,7 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	transfer->native_call = call;
 	transfer->native_code = code;
 	mpi->failed_transfer = transfer;
+	batoni_mpi_body_forget(mpi, transfer);
 	/* It ends now: nothing else of it may be seen to end later.  (A header
 	 * that is still being sent may change then: nobody acts upon one of a
 	 * transport that is broken.) */
@@ -176,7 +177,8 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	MPI_Get_count(status, MPI_BYTE, &length);
 	if (length == BATONI_MPI_HEADER_BYTES) {
 		enum baton_status body =
-			batoni_mpi_body_recv(mpi, transfer, bounce);
+			batoni_mpi_body_recv(mpi, transfer, bounce,
+			                     status->MPI_SOURCE);
 
 		mpi->base.moving += body == BATON_PENDING;
 		return body;
@@ -394,11 +396,26 @@ test_many(struct batoni_mpi *mpi)
 	return events;
 }
 
+/* Some sends wait for a grant, and there may be no request at all. */
+static __attribute__((noinline)) size_t
+test_with_grants(struct batoni_mpi *mpi)
+{
+	size_t events = batoni_mpi_body_granted(mpi);
+
+	if (__builtin_expect(mpi->failed_call != NULL, 0))
+		tell_failure(mpi);
+	if (mpi->count > WINDOW)
+		return events + test_many(mpi);
+	return events + test_window(mpi, 0, mpi->count);
+}
+
 static size_t
 test(struct batoni_transport *transport)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 
+	if (__builtin_expect(mpi->waiting > 0, 0))
+		return test_with_grants(mpi);
 	if (mpi->count == 1)
 		return test_one(mpi);
 	if (mpi->count <= WINDOW)

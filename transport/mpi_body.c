@@ -7,14 +7,19 @@
  * know a long message's length before it posts the receive for it.
  *
  * The header goes on the user's tag, where it keeps the message's place in the
- * order; the body goes on a tag that no other body to this peer has.  So headers
- * may be looked at in any order, and a body needs no order but that of its own
- * pieces.  Both are sent at issue: the body of a message that MPI sends eagerly
- * is there before the header has been looked at.
+ * order; the body goes on a tag that no other body to this peer has.  Headers may
+ * therefore be received in any order, and only the pieces of one body need an order.
+ * Both are sent at issue: the body of a message that MPI sends eagerly is there
+ * before the receiver has looked at the header.
  *
- * Body tags are used again after body_tag_mask + 1 bodies to the same peer (2^30
- * on Open MPI): a header that is left unreceived while that many others are sent
- * to the same rank would be mistaken for a later one.
+ * Tags of bodies.  A body's tag is in use until the peer has received the body, which
+ * may be long after the send is complete.  The tags to one peer are used in turn, in
+ * segments.  The receiver counts the bodies of each segment, and when all have come it
+ * releases the segment by an empty message, which the sender looks for when it needs
+ * the segment again.  When no segment is free (much is unreceived), the body waits: its
+ * header says so, and the receiver, once the header has matched a receive, sends a
+ * grant with a tag that belongs to that receive's slot.  So no two bodies ever share a
+ * tag, and a message that stays unreceived delays no other one.
  *
  * A body that does not fit is drained piece by piece into one room for the whole
  * process, which several drains may overwrite at a time: nobody reads it.  A
@@ -33,17 +38,25 @@
 #define EAGER_PIECE_BYTES ((size_t)3584)
 /* Bodies this short may be complete as soon as they are sent. */
 #define EAGER_MAX ((size_t)16 << 10)
+/* Bodies that are started in one pass. */
+#define GRANTS_MAX 64u
 
 struct header {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t kind; /* HEADER_BODY */
+	uint16_t kind; /* HEADER_* */
 	uint64_t length;
-	uint32_t body_tag;
+	uint32_t body_tag; /* HEADER_WAITS: the slot of the send */
 	unsigned char spare[44]; /* zero; for a description of the content */
 };
 
-#define HEADER_BODY 1u
+#define HEADER_BODY 1u  /* the body follows */
+#define HEADER_WAITS 2u /* the body waits for a grant */
+
+struct grant {
+	uint32_t slot; /* of the send, from its header */
+	uint32_t tag;
+};
 
 static_assert(sizeof(struct header) >= BATONI_MPI_HEADER_BYTES &&
                       offsetof(struct header, spare) <
@@ -72,6 +85,86 @@ batoni_mpi_drain_reserve(void)
 	pthread_mutex_unlock(&drain_lock);
 	return room ? BATON_OK : BATON_ERR_NOMEM;
 }
+
+/* ---- tags ---- */
+
+/* Has the peer released the segment? */
+static bool
+is_released(struct batoni_mpi *mpi, int peer, unsigned segment)
+{
+	int tag = mpi->release_tag + (int)segment;
+	int here = 0;
+
+	/* The message is empty and has come: MPI_Recv does not wait. */
+	return MPI_Iprobe(peer, tag, mpi->comm, &here, MPI_STATUS_IGNORE) ==
+	               MPI_SUCCESS &&
+	       here &&
+	       MPI_Recv(NULL, 0, MPI_BYTE, peer, tag, mpi->comm,
+	                MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
+/* All tags of the segment have been used.  False: no other segment is free. */
+static __attribute__((noinline)) bool
+next_segment(struct batoni_mpi *mpi, int peer)
+{
+	struct batoni_mpi_tags *tags = &mpi->tags[peer];
+
+	tags->busy |= (uint16_t)(1u << tags->segment);
+	for (unsigned i = 1; i <= BATONI_MPI_SEGMENTS; i++) {
+		unsigned segment = (tags->segment + i) % BATONI_MPI_SEGMENTS;
+
+		if (tags->busy >> segment & 1 &&
+		    !is_released(mpi, peer, segment))
+			continue;
+		tags->busy &= (uint16_t)~(1u << segment);
+		tags->segment = (uint16_t)segment;
+		tags->used = 0;
+		return true;
+	}
+	return false;
+}
+
+/* A tag that no body to the peer has, or -1. */
+static inline int
+take_tag(struct batoni_mpi *mpi, int peer)
+{
+	struct batoni_mpi_tags *tags = &mpi->tags[peer];
+
+	if (__builtin_expect(tags->used >= mpi->segment_tags, 0) &&
+	    !next_segment(mpi, peer))
+		return -1;
+	return mpi->body_tag_base +
+	       (int)(tags->segment * mpi->segment_tags + tags->used++);
+}
+
+/* A body has come whole.  PENDING, or why the transfer ends. */
+static inline enum baton_status
+give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+              struct batoni_mpi_body *body)
+{
+	struct batoni_mpi_tags *tags = &mpi->tags[body->peer];
+	uint32_t index = (uint32_t)(body->tag - mpi->body_tag_base);
+	uint32_t segment = index / mpi->segment_tags;
+	MPI_Request *request = &mpi->requests[mpi->count];
+	int code;
+
+	if (body->tag >= mpi->granted_tag ||
+	    ++tags->received[segment] < mpi->segment_tags)
+		return BATON_PENDING;
+	tags->received[segment] = 0;
+	code = MPI_Isend(NULL, 0, MPI_BYTE, body->peer,
+	                 mpi->release_tag + (int)segment, mpi->comm, request);
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
+	if (batoni_mpi_is_complete(mpi, request))
+		return BATON_PENDING;
+	/* The receive ends with it. */
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_PIECE, 0);
+	body->active++;
+	return BATON_PENDING;
+}
+
+/* ---- pieces ---- */
 
 /* Both sides cut alike: it is part of the wire format.  A short body goes in two
  * halves that MPI sends eagerly, where Open MPI would have a whole one fetched by
@@ -102,11 +195,11 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			bytes = most;
 		if (send)
 			code = MPI_Isend(piece, (int)bytes, MPI_BYTE,
-			                 transfer->peer, body->tag, mpi->comm,
+			                 body->peer, body->tag, mpi->comm,
 			                 request);
 		else
 			code = MPI_Irecv(body->drained ? drain_room : piece,
-			                 (int)bytes, MPI_BYTE, transfer->peer,
+			                 (int)bytes, MPI_BYTE, body->peer,
 			                 body->tag, mpi->comm, request);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_fail(mpi, transfer,
@@ -121,10 +214,19 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 
 /* How the transfer stands. */
 static enum baton_status
-outcome(const struct batoni_mpi_body *body, struct batoni_transfer *transfer)
+outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
+        struct batoni_transfer *transfer)
 {
+	enum baton_status status;
+
 	if (body->active || body->posted < body->length)
 		return BATON_PENDING;
+	if (transfer->direction == BATONI_RECV && !body->tag_given_back) {
+		body->tag_given_back = true;
+		status = give_tag_back(mpi, transfer, body);
+		if (status != BATON_PENDING || body->active)
+			return status;
+	}
 	batoni_transfer_moved(transfer, body->length);
 	return body->drained ? BATON_ERR_TRUNCATED : BATON_OK;
 }
@@ -160,25 +262,18 @@ test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
-/* The header's bytes are in a bounce buffer until it has left. */
-static enum baton_status
-send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-            struct batoni_mpi_body *body)
+/* Send a header or a grant, from a bounce buffer, which it has until it has left. */
+static inline enum baton_status
+send_small(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           struct batoni_mpi_body *body, const void *content, int bytes,
+           int tag)
 {
-	struct header header = {
-		.magic = MAGIC,
-		.version = BATONI_MPI_WIRE_VERSION,
-		.kind = HEADER_BODY,
-		.length = body->length,
-		.body_tag = (uint32_t)body->tag,
-	};
 	uint32_t bounce = batoni_mpi_bounce_take(mpi);
-	unsigned char *bytes = batoni_mpi_bounce(mpi, bounce);
+	unsigned char *copy = batoni_mpi_bounce(mpi, bounce);
 	int code;
 
-	memcpy(bytes, &header, BATONI_MPI_HEADER_BYTES);
-	code = MPI_Isend(bytes, BATONI_MPI_HEADER_BYTES, MPI_BYTE,
-	                 transfer->peer, transfer->tag, mpi->comm,
+	memcpy(copy, content, (size_t)bytes);
+	code = MPI_Isend(copy, bytes, MPI_BYTE, body->peer, tag, mpi->comm,
 	                 &mpi->requests[mpi->count]);
 	if (code != MPI_SUCCESS) {
 		batoni_mpi_bounce_return(mpi, bounce);
@@ -189,21 +284,53 @@ send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
+static enum baton_status
+send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+            struct batoni_mpi_body *body)
+{
+	bool waits = body->waiting;
+	struct header header = {
+		.magic = MAGIC,
+		.version = BATONI_MPI_WIRE_VERSION,
+		.kind = waits ? HEADER_WAITS : HEADER_BODY,
+		.length = body->length,
+		.body_tag = waits ? transfer->slot : (uint32_t)body->tag,
+	};
+
+	return send_small(mpi, transfer, body, &header, BATONI_MPI_HEADER_BYTES,
+	                  transfer->tag);
+}
+
+/* The receives of the body are posted.  The sender may start it. */
+static __attribute__((noinline)) enum baton_status
+send_grant(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           struct batoni_mpi_body *body, uint32_t slot)
+{
+	struct grant grant = {.slot = slot, .tag = (uint32_t)body->tag};
+
+	return send_small(mpi, transfer, body, &grant, (int)sizeof(grant),
+	                  mpi->grant_tag);
+}
+
 enum baton_status
 batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
-	uint32_t sequence = mpi->sequences[transfer->peer]++;
 	uint32_t first = mpi->count;
 	enum baton_status status;
 
+	body->peer = transfer->peer;
 	body->length = transfer->bytes;
 	body->posted = 0;
 	body->active = 0;
 	body->drained = false;
-	body->tag = mpi->body_tag_base + (int)(sequence & mpi->body_tag_mask);
+	body->tag = take_tag(mpi, transfer->peer);
+	if (__builtin_expect(body->tag < 0, 0)) {
+		body->waiting = transfer;
+		mpi->waiting++;
+	}
 	status = send_header(mpi, transfer, body);
-	if (status == BATON_PENDING)
+	if (status == BATON_PENDING && !body->waiting)
 		status = post_pieces(mpi, transfer, body);
 	/* A long body is never complete yet, and the test might copy much. */
 	if (status == BATON_PENDING)
@@ -211,14 +338,14 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		                      body->length <= EAGER_MAX ? mpi->count
 		                                                : first + 1);
 	if (status == BATON_PENDING)
-		status = outcome(body, transfer);
+		status = outcome(mpi, body, transfer);
 	mpi->base.moving += status == BATON_PENDING;
 	return status;
 }
 
 enum baton_status
 batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-                     const void *bytes)
+                     const void *bytes, int source)
 {
 	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
 	uint32_t first = mpi->count;
@@ -227,22 +354,31 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 
 	memcpy(&header, bytes, BATONI_MPI_HEADER_BYTES);
 	if (header.magic != MAGIC || header.version != BATONI_MPI_WIRE_VERSION ||
-	    header.kind != HEADER_BODY)
+	    (header.kind != HEADER_BODY && header.kind != HEADER_WAITS))
 		return batoni_mpi_fail(
 			mpi, transfer, "MPI_Irecv", MPI_ERR_OTHER,
 			"a message's header is not of this version of Baton: "
 			"the ranks run different versions");
+	body->peer = source;
 	body->length = header.length;
 	body->posted = 0;
 	body->active = 0;
 	body->drained = header.length > transfer->bytes;
+	body->tag_given_back = false;
 	body->tag = (int)header.body_tag;
+	if (__builtin_expect(header.kind == HEADER_WAITS, 0)) {
+		body->tag = mpi->granted_tag + (int)transfer->slot;
+		status = send_grant(mpi, transfer, body, header.body_tag);
+		return status == BATON_PENDING
+		               ? post_pieces(mpi, transfer, body)
+		               : status;
+	}
 	status = post_pieces(mpi, transfer, body);
 	/* Not where there is more to post, since a request must remain for the
 	 * next test to find; and three pieces are much to copy at once. */
 	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES)
 		status = test_started(mpi, transfer, body, first, mpi->count);
-	return status == BATON_PENDING ? outcome(body, transfer) : status;
+	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
 
 enum baton_status
@@ -252,6 +388,66 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	enum baton_status status;
 
 	body->active--;
+	if (__builtin_expect(body->waiting != NULL, 0))
+		return BATON_PENDING; /* that was the header */
 	status = post_pieces(mpi, transfer, body);
-	return status == BATON_PENDING ? outcome(body, transfer) : status;
+	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
+}
+
+void
+batoni_mpi_body_forget(struct batoni_mpi *mpi,
+                       const struct batoni_transfer *transfer)
+{
+	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
+
+	if (body->waiting != transfer)
+		return;
+	body->waiting = NULL;
+	mpi->waiting--;
+}
+
+/* A peer has granted this. */
+static void
+start_granted(struct batoni_mpi *mpi, const struct grant *grant, int peer)
+{
+	struct batoni_transfer *transfer;
+	struct batoni_mpi_body *body;
+	enum baton_status status;
+
+	assert(grant->slot < mpi->base.slots);
+	body = &mpi->bodies[grant->slot];
+	transfer = body->waiting;
+	/* Else the send has failed. */
+	if (!transfer || transfer->peer != peer)
+		return;
+	batoni_mpi_body_forget(mpi, transfer);
+	body->tag = (int)grant->tag;
+	status = post_pieces(mpi, transfer, body);
+	if (status == BATON_PENDING)
+		return;
+	mpi->base.moving--;
+	mpi->base.in_flight--;
+	mpi->base.host->done(mpi->base.host, transfer, status);
+}
+
+size_t
+batoni_mpi_body_granted(struct batoni_mpi *mpi)
+{
+	struct grant grant;
+	MPI_Status status;
+	size_t events;
+	int here = 0;
+
+	/* A grant that has come is eager: MPI_Recv does not wait. */
+	for (events = 0; events < GRANTS_MAX && mpi->waiting; events++) {
+		if (MPI_Iprobe(MPI_ANY_SOURCE, mpi->grant_tag, mpi->comm, &here,
+		               &status) != MPI_SUCCESS ||
+		    !here ||
+		    MPI_Recv(&grant, (int)sizeof(grant), MPI_BYTE,
+		             status.MPI_SOURCE, mpi->grant_tag, mpi->comm,
+		             &status) != MPI_SUCCESS)
+			break;
+		start_granted(mpi, &grant, status.MPI_SOURCE);
+	}
+	return events;
 }

@@ -27,8 +27,10 @@
 
 /* tag_max is promised to be at least this. */
 #define TAG_MAX_LEAST ((1 << 20) - 1)
-/* Fewer body tags than this would soon be used twice. */
+/* With fewer body tags than this, most bodies would wait for a grant. */
 #define BODY_TAGS_LEAST (1u << 16)
+/* Of the body tags, at the end: grants, and releases of segments. */
+#define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 1)
 
 /* Rooms lent to MPI for ever; the first bytes of each block link them.  Only the
  * driver, or the thread that finalises MPI, is here. */
@@ -78,13 +80,13 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->entries = batoni_alloc(active, sizeof(*mpi->entries));
 	mpi->positions = batoni_alloc(slots, sizeof(*mpi->positions));
 	mpi->bodies = batoni_alloc(slots, sizeof(*mpi->bodies));
-	mpi->sequences = batoni_alloc((size_t)size, sizeof(*mpi->sequences));
+	mpi->tags = batoni_alloc((size_t)size, sizeof(*mpi->tags));
 	mpi->terms_room = batoni_alloc(ROOM_OFFSET + 2 * sizeof(struct terms),
 	                               1);
-	mpi->bounces = map(slots, BATONI_MPI_RAW_MAX);
-	mpi->bounce_stack = batoni_alloc(slots, sizeof(*mpi->bounce_stack));
+	mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
+	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
-	    !mpi->bodies || !mpi->sequences || !mpi->terms_room ||
+	    !mpi->bodies || !mpi->tags || !mpi->terms_room ||
 	    !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
@@ -104,7 +106,7 @@ free_books(struct batoni_mpi *mpi)
 	batoni_free(mpi->positions);
 	batoni_free(mpi->bounce_stack);
 	batoni_free(mpi->bodies);
-	batoni_free(mpi->sequences);
+	batoni_free(mpi->tags);
 	batoni_free(mpi->terms_room);
 	batoni_free(mpi->parts_room);
 	batoni_free(mpi);
@@ -114,12 +116,32 @@ void
 batoni_mpi_free(struct batoni_mpi *mpi)
 {
 	if (mpi->bounces)
-		munmap(mpi->bounces, mpi->base.slots * BATONI_MPI_RAW_MAX);
+		munmap(mpi->bounces,
+		       ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX);
 	free_books(mpi);
 }
 
-/* The lower tags are the user's; the upper ones, as many as a power of two that
- * takes at most half, the bodies'; between them are the hidden ones. */
+/* The body tags: half of them are the segments'; of the others, each slot has one for a
+ * body that was granted to it, and the last are for control. */
+static enum baton_status
+share_body_tags(struct batoni_mpi *mpi, uint32_t bodies)
+{
+	uint32_t granted = bodies / 2 - CONTROL_TAGS;
+
+	if (mpi->base.slots > granted)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "this MPI has few tags: requests_max may "
+		                     "be %u less than it is",
+		                     mpi->base.slots - granted);
+	mpi->segment_tags = bodies / 2 / BATONI_MPI_SEGMENTS;
+	mpi->granted_tag = mpi->body_tag_base + (int)(bodies / 2);
+	mpi->release_tag = mpi->granted_tag + (int)granted;
+	mpi->grant_tag = mpi->release_tag + (int)BATONI_MPI_SEGMENTS;
+	return BATON_OK;
+}
+
+/* The user has the lower tags.  The upper ones, a power of two and at most half of all,
+ * are the bodies'.  The hidden tags are between them. */
 static enum baton_status
 share_tags(struct batoni_mpi *mpi)
 {
@@ -143,10 +165,9 @@ share_tags(struct batoni_mpi *mpi)
 		                     "this MPI has %u tags; Baton needs %u",
 		                     tags, lower_least + BODY_TAGS_LEAST);
 	mpi->body_tag_base = (int)(tags - bodies);
-	mpi->body_tag_mask = bodies - 1;
 	mpi->base.hidden_tag = mpi->body_tag_base - mpi->base.hidden_tags;
 	mpi->base.tag_max = mpi->base.hidden_tag - 1;
-	return BATON_OK;
+	return share_body_tags(mpi, bodies);
 }
 
 static enum batoni_drivers

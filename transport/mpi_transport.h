@@ -32,13 +32,13 @@
  * into which one that does not fit is drained.  Two or three are under way at
  * once, which is as fast as all (measured from 1 MiB to 1 GiB). */
 #define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
-/* Requests that one transfer may have at MPI: a header and two pieces, or three
- * pieces. */
+/* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
+ * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
 /* Ranks that differ in it cannot talk, and are told so.  It changes with what travels
  * (raw messages, headers, bodies, cards, terms, and the one-sided layer's own), not
  * with the record that it is told in, which no version changes. */
-#define BATONI_MPI_WIRE_VERSION 3u
+#define BATONI_MPI_WIRE_VERSION 4u
 /* That record: a status, the least and the most of so many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 
@@ -56,18 +56,19 @@
  * - MPICH does not tell the length, and raises the error on the program's
  *   communicators, where it is fatal.
  *
- * Bounce buffers are mapped, a buffer for each slot, and taken last in, first out: the
+ * Bounce buffers are mapped, a buffer for each slot and one more (a receive that sends a
+ * grant has two for a moment), and taken last in, first out: the
  * most that were in use at once have memory, and these stay in the cache.
  */
 
 /* What one MPI request is for. */
 enum batoni_mpi_part {
 	BATONI_MPI_SEND,  /* a raw message */
-	BATONI_MPI_PIECE, /* of a body, either way */
+	BATONI_MPI_PIECE, /* of a body, either way; of a receive: a release */
 	/* These have a bounce buffer. */
 	BATONI_MPI_FIRST, /* a receive's first part: a raw message or a header */
 	BATONI_MPI_ASKED, /* the same, and MPI was asked to cancel it */
-	BATONI_MPI_HEADER /* of a send */
+	BATONI_MPI_HEADER /* of a send; of a receive: a grant */
 };
 
 struct batoni_mpi_entry {
@@ -86,13 +87,27 @@ enum batoni_mpi_exchange {
 	BATONI_MPI_PARTS
 };
 
+/* Body tags, by peer; see mpi_body.c. */
+#define BATONI_MPI_SEGMENTS 4u
+struct batoni_mpi_tags {
+	/* Of bodies to the peer: how many tags of the segment have been used, the
+	 * segment, and a bit for each segment that the peer has not released. */
+	uint32_t used;
+	uint16_t segment, busy;
+	/* Of bodies from the peer: how many have come in each segment. */
+	uint32_t received[BATONI_MPI_SEGMENTS];
+};
+
 /* A body under way. */
 struct batoni_mpi_body {
+	/* A send that waits for its grant, or NULL. */
+	struct batoni_transfer *waiting;
 	size_t length;
 	size_t posted;   /* of it, handed to MPI */
 	uint32_t active; /* requests at MPI, the header's included */
-	int tag;
+	int peer, tag;
 	bool drained; /* it does not fit */
+	bool tag_given_back; /* by a receive: the body has come */
 };
 
 struct batoni_mpi {
@@ -117,10 +132,14 @@ struct batoni_mpi {
 	unsigned char *bounces;
 	uint32_t *bounce_stack;
 	uint32_t free_bounces, taken_bounces;
-	/* By peer: number of the next body. */
-	uint32_t *sequences;
-	int body_tag_base;
-	uint32_t body_tag_mask;
+	/* By peer: which body tags are in use. */
+	struct batoni_mpi_tags *tags;
+	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
+	 * each; granted_tag and more, one for each slot; release_tag and more, one
+	 * for each segment; and grant_tag. */
+	int body_tag_base, granted_tag, release_tag, grant_tag;
+	uint32_t segment_tags;
+	uint32_t waiting; /* sends that wait for a grant */
 	/* Of an exchange: what is under way, and two rooms, for terms (always
 	 * there) and for parts (NULL when none is).  Each has ours, then what comes
 	 * of all, after the link of a room that is lent. */
@@ -170,12 +189,12 @@ batoni_mpi_bounce(const struct batoni_mpi *mpi, uint32_t bounce)
 	return mpi->bounces + (size_t)bounce * BATONI_MPI_RAW_MAX;
 }
 
-/* There is always one: a transfer has one at most. */
+/* There is always one: a transfer has one at most, and for a moment two. */
 static inline uint32_t
 batoni_mpi_bounce_take(struct batoni_mpi *mpi)
 {
 	if (__builtin_expect(mpi->free_bounces == 0, 0)) {
-		assert(mpi->taken_bounces < mpi->base.slots);
+		assert(mpi->taken_bounces <= mpi->base.slots);
 		return mpi->taken_bounces++;
 	}
 	return mpi->bounce_stack[--mpi->free_bounces];
@@ -228,13 +247,19 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
 /* Announce the message and start its body; issue's. */
 enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);
-/* A receive's first part was this header: start to receive the body. */
+/* A receive's first part was this header, from this rank: start to receive the body. */
 enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
-                                       const void *header);
+                                       const void *header, int source);
 /* A header or a piece is done. */
 enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);
+/* Start the bodies that have been granted, while mpi->waiting is above 0.  Returns the
+ * number of events. */
+size_t batoni_mpi_body_granted(struct batoni_mpi *mpi);
+/* The transfer has failed: it waits for no grant. */
+void batoni_mpi_body_forget(struct batoni_mpi *mpi,
+                            const struct batoni_transfer *transfer);
 /* Reserve the room, one for the process, into which bodies that do not fit are
  * drained.  Any thread.  OK, NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);

@@ -821,6 +821,127 @@ START_TEST(a_call_that_mpi_refuses_breaks_the_transport_with_its_words)
 }
 END_TEST
 
+/* ---- few tags ---- */
+
+/* Of the bodies from here to the peer, so many are under way at once without a
+ * grant. */
+static void
+have_few_tags(uint32_t segment_tags)
+{
+	world.mpi->segment_tags = segment_tags;
+	barrier();
+}
+
+static const size_t long_sizes[] = {61, 2049, 4096, 10000, 100000, 1u << 20};
+#define LONG_SIZES (sizeof(long_sizes) / sizeof(long_sizes[0]))
+
+START_TEST(bodies_are_not_mixed_up_where_tags_are_few)
+{
+	enum { N = 60 };
+	unsigned char *outs[N], *ins[N];
+	struct op *sends[N], *recvs[N];
+
+	have_few_tags(1);
+	for (int turn = 0; turn < 3; turn++) {
+		world.used = 0;
+		for (int i = 0; i < N; i++) {
+			size_t bytes = long_sizes[(size_t)i % LONG_SIZES];
+
+			outs[i] = message(bytes, i + world.rank);
+			ins[i] = room(bytes);
+			sends[i] = sent(outs[i], bytes, world.peer, i);
+		}
+		/* All headers are there, and the last is received first. */
+		await_arrival(N - 1);
+		for (int i = N; i-- > 0;) {
+			size_t bytes = long_sizes[(size_t)i % LONG_SIZES];
+
+			recvs[i] = post(ins[i], bytes, world.peer, i);
+			finish(recvs[i], BATON_OK, bytes);
+			check_message(ins[i], bytes, i + world.peer);
+			check_guard(ins[i], bytes, bytes);
+		}
+		for (int i = 0; i < N; i++) {
+			finish(sends[i], BATON_OK, sends[i]->transfer.bytes);
+			free(outs[i]);
+			free(ins[i]);
+		}
+		ck_assert_uint_eq(world.mpi->waiting, 0);
+		barrier();
+	}
+	close_world();
+}
+END_TEST
+
+START_TEST(a_message_left_unreceived_holds_up_no_other)
+{
+	unsigned char *out = message(4096, 1), *in = room(4096);
+	unsigned char *kept = message(3000, 77);
+	struct op *left, *send, *recv;
+
+	have_few_tags(4);
+	left = sent(kept, 3000, world.peer, 9);
+	for (int i = 0; i < 500; i++) {
+		world.used = 1;
+		send = sent(out, 4096, world.peer, 1);
+		recv = post(in, 4096, world.peer, 1);
+		finish(recv, BATON_OK, 4096);
+		finish(send, BATON_OK, 4096);
+		check_message(in, 4096, 1);
+	}
+	/* Its segment is still in use, the others go round. */
+	ck_assert_uint_eq(world.mpi->tags[world.peer].busy & 1, 1);
+	ck_assert_uint_ne(world.mpi->tags[world.peer].segment, 0);
+	finish(post(in, 3000, world.peer, 9), BATON_OK, 3000);
+	check_message(in, 3000, 77);
+	finish(left, BATON_OK, 3000);
+	free(out);
+	free(in);
+	free(kept);
+	close_world();
+}
+END_TEST
+
+/* Much under way both ways and to oneself, some of it too long for its receive. */
+START_TEST(hundreds_end_once_where_tags_are_few)
+{
+	enum { N = 240 };
+	static unsigned char out[10000];
+	unsigned char *in = malloc((size_t)N * 10000);
+	struct op *sends[N], *recvs[N];
+
+	ck_assert_ptr_nonnull(in);
+	for (size_t i = 0; i < sizeof(out); i++)
+		out[i] = pattern(i, 2);
+	have_few_tags(2);
+	for (int turn = 0; turn < 4; turn++) {
+		world.used = 0;
+		for (int i = 0; i < N; i++) {
+			int peer = i % 3 ? world.peer : world.rank;
+			size_t bytes = 2049 + (size_t)i * 33;
+
+			sends[i] = sent(out, bytes, peer, i % 8);
+			recvs[i] = post(in + (size_t)i * 10000,
+			                i % 5 ? 10000 : 2100, peer, i % 8);
+		}
+		for (int i = N; i-- > 0;) {
+			size_t bytes = 2049 + (size_t)i * 33;
+			bool fits = i % 5 || bytes <= 2100;
+
+			finish(recvs[i], fits ? BATON_OK : BATON_ERR_TRUNCATED,
+			       bytes);
+			if (fits)
+				check_message(in + (size_t)i * 10000, bytes, 2);
+		}
+		for (int i = 0; i < N; i++)
+			finish(sends[i], BATON_OK, 2049 + (size_t)i * 33);
+		barrier();
+	}
+	free(in);
+	close_world();
+}
+END_TEST
+
 /* ---- exchange, segments, hidden tags ---- */
 
 static enum baton_status
@@ -1246,6 +1367,9 @@ run_all(void)
 		leave_waits_for_the_other_rank,
 		a_message_of_another_protocol_breaks_the_transport,
 		a_call_that_mpi_refuses_breaks_the_transport_with_its_words,
+		bodies_are_not_mixed_up_where_tags_are_few,
+		a_message_left_unreceived_holds_up_no_other,
+		hundreds_end_once_where_tags_are_few,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,
 		an_exchange_without_memory_is_refused_on_all_and_the_next_works,
