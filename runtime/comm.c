@@ -594,7 +594,7 @@ baton_progress(struct baton_comm *comm)
 {
 	if (!batoni_comm_lives(comm) || !batoni_may_call())
 		return 0;
-	return batoni_try_pass();
+	return batoni_poll(comm);
 }
 
 struct batoni_device *

@@ -90,14 +90,15 @@ struct baton_comm {
 };
 
 struct batoni_engine {
-	alignas(64) atomic_uint driver; /* the lock */
+	/* The driver's lock.  NULL: free; else whose it is, which is what
+	 * batoni_this_thread() is there, or batoni_handed_over. */
+	alignas(64) _Atomic(const struct batoni_thread *) driver;
 	_Atomic(struct batoni_op *) inbox;  /* enqueued; newest first */
 	_Atomic(struct batoni_op *) posted; /* reached elsewhere */
 	atomic_uint attention;              /* cancels and breaks to look for */
-	atomic_uint sleepers;               /* hosts that wait for a turn */
+	atomic_uint wanted; /* by how many: BATONI_TAKER, BATONI_SLEEPER */
 	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
 	atomic_uint in_hand;                /* the driver is placing or collecting */
-	atomic_uint takers;                 /* threads that must have the lock */
 	atomic_bool deep;                   /* the thread sleeps for good */
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
@@ -113,10 +114,17 @@ struct batoni_engine {
 	uint64_t thread_wakes; /* the deadline for which it does, listening */
 	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
 
-	alignas(64) _Atomic uint32_t turn; /* futex of the sleepers */
-	_Atomic uint32_t thread_rung; /* futex of the engine's thread */
+	/* Futex of the engine's thread. */
+	alignas(64) _Atomic uint32_t thread_rung;
+	_Atomic(const struct batoni_thread *) thread; /* the engine's thread */
 	atomic_bool stopping;
 };
+
+/* Units of batoni_engine.wanted.  A taker must have the lock, and the next holder
+ * that lets go hands it over.  A sleeper has a request that is pending, and drives
+ * when nobody else does. */
+#define BATONI_SLEEPER 1u
+#define BATONI_TAKER (1u << 16)
 
 /* The driver sleeps while it holds the lock: nothing moves until a thread calls, or it
  * only polls now and then for messages of the one-sided layer. */
@@ -137,10 +145,12 @@ size_t batoni_pass(void);
 size_t batoni_settle(void);
 /* Place what is in the inbox; the driver. */
 size_t batoni_place_inbox(void);
-/* After the lock was given up: somebody left work or waits for a turn. */
+/* After the lock was given up: somebody left work or wants the lock. */
 void batoni_left(void);
-/* Have the driver's lock, whatever it takes (a pass of another at most). */
+/* Have the driver's lock, whatever it takes (a pass of each taker before at most). */
 void batoni_take(void);
+/* The same, unless it takes longer.  False: the lock is another thread's. */
+bool batoni_take_within(uint64_t wait_ns);
 /* Set clock_ms, by which ages are told: whoever has just slept, and who puts a
  * communicator among those that work.  Any thread. */
 void batoni_tick(void);
@@ -152,8 +162,8 @@ void batoni_post(struct batoni_op *op);
 void batoni_nudge(void);
 /* Count a pass by a thread of a host, so that the engine's thread stays away. */
 void batoni_count_host_pass(void);
-/* One pass if nobody else drives. */
-size_t batoni_try_pass(void);
+/* A poll: one pass, unless a thread drives that may drive the communicator. */
+size_t batoni_poll(const struct baton_comm *comm_or_null);
 /* Is the stream without work, inbox included?  Any thread. */
 enum baton_status batoni_stream_state(struct baton_comm *comm,
                                       baton_stream stream);
@@ -166,8 +176,11 @@ void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
 void batoni_futex_wake(_Atomic uint32_t *word);
 /* Wake the driver who dozes. */
 void batoni_ring(void);
-/* Wake the hosts that wait for a turn. */
-void batoni_wake_sleepers(void);
+/* One of the sleepers drives from now on. */
+void batoni_wake_heir(void);
+/* The record with this handle has ended, or its handle is gone: wake those who wait
+ * for it. */
+void batoni_wake_waiters(baton_request request);
 /* Is something left for a driver to do that no transport knows of? */
 bool batoni_work_left(void);
 /* What the doorbell is now: read before the last look for work. */
@@ -190,11 +203,26 @@ enum batoni_look {
 enum batoni_look batoni_what_to_look_at(uint64_t *deadline_p);
 /* Nanoseconds from now until then, `most` at most. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
-/* Drive, or wait while another drives, until ready(arg), for at most timeout_ns
- * (0 polls once, negative for ever).  `driving` says whether the caller of ready
- * drives.  Returns ready's last answer; it is not called again after true. */
-bool batoni_wait_until(bool (*ready)(void *arg, bool driving), void *arg,
-                       int64_t timeout_ns);
+/* What a host waits for. */
+struct batoni_awaited {
+	/* Is it over?  Called by the waiting thread; `driving`: it has the driver's
+	 * lock.  Not called again after true. */
+	bool (*ready)(struct batoni_awaited *awaited, bool driving);
+	/* Requests of which the end of any is a reason to call ready; those that are
+	 * BATON_REQUEST_NULL do not count.  `ready` may change which. */
+	const baton_request *requests;
+	size_t count;
+	/* Instead of requests: a record of this thread's stack. */
+	struct batoni_op *local;
+	/* Only another thread can drive what ends it. */
+	bool passive;
+};
+
+/* Drive, or sleep while another drives, until it is ready, for at most timeout_ns
+ * (0 polls once, negative for ever).  comm is for the poll: NULL for none.  Returns
+ * ready's last answer. */
+bool batoni_wait_until(struct batoni_awaited *awaited,
+                       const struct baton_comm *comm, int64_t timeout_ns);
 /* A call that tries something with the lock again and again lets others have it: for
  * a moment at first, 50 us later on. */
 void batoni_pause_between(unsigned tries);
@@ -208,24 +236,23 @@ void batoni_ring_thread(void);
 /* Wake it out of its deep sleep. */
 void batoni_wake_thread(void);
 
+/* What names the calling thread: its address differs from thread to thread. */
+static inline const struct batoni_thread *
+batoni_this_thread(void)
+{
+	return &batoni_thread;
+}
+
 static inline bool
 batoni_try(void)
 {
 	struct batoni_engine *e = &batoni_engine;
+	const struct batoni_thread *nobody = NULL;
 
 	return !atomic_load_explicit(&e->driver, memory_order_relaxed) &&
-	       !atomic_exchange_explicit(&e->driver, 1, memory_order_acquire);
-}
-
-/* Some communicators are served by one thread alone: it must have its turns. */
-static inline bool
-batoni_try_or_take(void)
-{
-	if (unlikely(batoni_thread.must_drive)) {
-		batoni_take();
-		return true;
-	}
-	return batoni_try();
+	       atomic_compare_exchange_strong_explicit(
+		       &e->driver, &nobody, batoni_this_thread(),
+		       memory_order_acquire, memory_order_relaxed);
 }
 
 /* Give the lock up, without a lost wake-up: this thread stores `driver`, then loads
@@ -236,11 +263,21 @@ batoni_leave(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	atomic_store(&e->driver, 0);
+	atomic_store(&e->driver, NULL);
 	if (unlikely(atomic_load(&e->inbox) || atomic_load(&e->posted) ||
-	             atomic_load(&e->attention) || atomic_load(&e->sleepers) ||
+	             atomic_load(&e->attention) || atomic_load(&e->wanted) ||
 	             atomic_load(&e->deep)))
 		batoni_left();
+}
+
+/* The engine's thread drives: not what only callers may drive. */
+static inline bool
+batoni_engine_drives(void)
+{
+	const struct batoni_thread *driver = atomic_load(&batoni_engine.driver);
+
+	return driver && driver == atomic_load_explicit(&batoni_engine.thread,
+	                                                memory_order_relaxed);
 }
 
 static inline bool
@@ -252,6 +289,16 @@ batoni_may_drive(const struct baton_comm *comm)
 		return false;
 	return comm->drivers != BATONI_DRIVERS_MAIN ||
 	       pthread_equal(pthread_self(), comm->main_thread);
+}
+
+/* Another thread has the lock: is it one that may not drive the communicator, although
+ * this one may?  Then this thread must not leave it to that. */
+static inline bool
+batoni_is_left_to_us(const struct baton_comm *comm)
+{
+	if (likely(comm->thread_drives) || !batoni_may_drive(comm))
+		return false;
+	return comm->drivers == BATONI_DRIVERS_MAIN || batoni_engine_drives();
 }
 
 /* ---- op.c: the life of a record; the driver, unless said ---- */
@@ -449,12 +496,17 @@ enum baton_status batoni_check_target(const char *call,
                                       baton_stream stream, bool launching);
 
 static inline baton_request
-batoni_op_handle(const struct batoni_op *op, uint64_t word)
+batoni_handle(const struct baton_comm *comm, const struct batoni_op *op,
+              uint64_t word)
 {
-	const struct baton_comm *comm = batoni_get(op->comm);
-
 	return (word >> 32) << 32 | (uint64_t)comm->index << 20 |
 	       batoni_pool_slot(&comm->pool, op);
+}
+
+static inline baton_request
+batoni_op_handle(const struct batoni_op *op, uint64_t word)
+{
+	return batoni_handle(batoni_get(op->comm), op, word);
 }
 
 /* ---- group.c ---- */
@@ -487,6 +539,8 @@ void batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op);
 /* The record of a live handle, with its word; NULL: stale. */
 struct batoni_op *batoni_request_find(baton_request request,
                                       uint64_t *word_p);
+/* Have the end of a pending request, or of its handle, call batoni_wake_waiters. */
+void batoni_request_mark_waited(baton_request request);
 void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
                             struct baton_completion *completion);
 

@@ -325,30 +325,6 @@ add_line(struct dump *dump, const struct seen *seen)
 
 /* ---- the dump ---- */
 
-/* The driver's lock, within a time. */
-static bool
-take_within(uint64_t wait_ns)
-{
-	struct batoni_engine *e = &batoni_engine;
-	const struct timespec nap = {.tv_nsec = 50000};
-	uint64_t limit_ns = batoni_real_ns() + wait_ns;
-	unsigned tries = 0;
-	bool taken;
-
-	atomic_fetch_add(&e->takers, 1);
-	while (!(taken = batoni_try()) && batoni_real_ns() < limit_ns) {
-		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
-			batoni_ring();
-		/* Drivers stay away from the lock meanwhile: be quick. */
-		if (tries++ < 1000)
-			sched_yield();
-		else
-			nanosleep(&nap, NULL);
-	}
-	atomic_fetch_sub(&e->takers, 1);
-	return taken;
-}
-
 /* Lines of the next records, as many as there is room for.  False: there were no
  * more. */
 static bool
@@ -358,7 +334,7 @@ gather(struct dump *dump)
 	uint32_t end = dump->slot + BATCH_SLOTS;
 	struct seen seen;
 
-	dump->locked = dump->locked && take_within(LOCK_WAIT_NS);
+	dump->locked = dump->locked && batoni_take_within(LOCK_WAIT_NS);
 	batoni_tick();
 	dump->now_ms = atomic_load(&batoni_engine.clock_ms);
 	if (end > pool->size)

@@ -414,12 +414,15 @@ batoni_count_host_pass(void)
 }
 
 size_t
-batoni_try_pass(void)
+batoni_poll(const struct baton_comm *comm_or_null)
 {
 	size_t events;
 
-	if (!batoni_try_or_take())
-		return 0;
+	if (!batoni_try()) {
+		if (!comm_or_null || !batoni_is_left_to_us(comm_or_null))
+			return 0;
+		batoni_take();
+	}
 	if (unlikely(atomic_load_explicit(&batoni_engine.host_passes,
 	                                  memory_order_relaxed) %
 	                     POLLS_A_CHECK ==
@@ -431,21 +434,48 @@ batoni_try_pass(void)
 	return events;
 }
 
+/* ---- letting go, and taking ---- */
+
+/* The holder of a lock that has been handed over and that no taker has yet. */
+static const struct batoni_thread handed_over;
+
+static bool
+take_handed_over(void)
+{
+	const struct batoni_thread *holder = &handed_over;
+
+	return atomic_compare_exchange_strong_explicit(
+		&batoni_engine.driver, &holder, batoni_this_thread(),
+		memory_order_acquire, memory_order_relaxed);
+}
+
 void
 batoni_left(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	while (batoni_work_left() && !atomic_load(&e->takers) && batoni_try()) {
+	while (batoni_work_left() &&
+	       atomic_load(&e->wanted) < BATONI_TAKER && batoni_try()) {
 		batoni_place_inbox();
 		collect_posted();
 		if (atomic_load(&e->attention))
 			attend();
 		batoni_settle();
-		atomic_store(&e->driver, 0);
+		atomic_store(&e->driver, NULL);
 	}
-	if (atomic_load(&e->sleepers))
-		batoni_wake_sleepers();
+	if (atomic_load(&e->wanted) >= BATONI_TAKER) {
+		/* Whoever gets the lock before us comes here too. */
+		if (batoni_try()) {
+			atomic_store(&e->driver, &handed_over);
+			/* The last taker may have given up: it looks at the lock
+			 * after that. */
+			if (atomic_load(&e->wanted) < BATONI_TAKER &&
+			    take_handed_over())
+				batoni_leave();
+		}
+	} else if (atomic_load(&e->wanted)) {
+		batoni_wake_heir();
+	}
 	if (atomic_load(&e->deep) && atomic_load(&e->thread_working))
 		batoni_wake_thread();
 }
@@ -455,13 +485,35 @@ batoni_take(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	atomic_fetch_add(&e->takers, 1);
-	while (!batoni_try()) {
+	assert(atomic_load(&e->driver) != batoni_this_thread());
+	if (batoni_try())
+		return;
+	atomic_fetch_add(&e->wanted, BATONI_TAKER);
+	while (!take_handed_over() && !batoni_try()) {
 		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
 			batoni_ring();
 		sched_yield();
 	}
-	atomic_fetch_sub(&e->takers, 1);
+	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
+}
+
+bool
+batoni_take_within(uint64_t wait_ns)
+{
+	struct batoni_engine *e = &batoni_engine;
+	uint64_t limit_ns = batoni_real_ns() + wait_ns;
+	bool taken;
+
+	atomic_fetch_add(&e->wanted, BATONI_TAKER);
+	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_try()) &&
+	                         batoni_real_ns() < limit_ns; tries++) {
+		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+			batoni_ring();
+		batoni_pause_between(tries);
+	}
+	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
+	/* It may have been handed over to nobody but us. */
+	return taken || take_handed_over();
 }
 
 __attribute__((constructor)) static void

@@ -92,13 +92,11 @@ thread_drive(uint64_t nap_ns)
 
 	batoni_check_peers_soon();
 	while (idle < SPINS &&
-	       !atomic_load_explicit(&batoni_engine.takers,
+	       !atomic_load_explicit(&batoni_engine.wanted,
 	                             memory_order_relaxed)) {
 		if (batoni_pass()) {
 			events = true;
 			idle = 0;
-			if (atomic_load(&batoni_engine.sleepers))
-				batoni_wake_sleepers();
 		} else if (!events) {
 			break;
 		} else {
@@ -171,8 +169,7 @@ sleep_idle(uint32_t rung)
 	bool idle;
 
 	if (listens) {
-		if (batoni_pass() && atomic_load(&e->sleepers))
-			batoni_wake_sleepers();
+		batoni_pass();
 		batoni_what_to_look_at(&deadline);
 		e->thread_wakes = deadline;
 		nap_ns = batoni_time_left(batoni_now_ns(), deadline,
@@ -227,6 +224,7 @@ thread_main(void *unused)
 
 	(void)unused;
 	batoni_thread.engine = true;
+	atomic_store(&e->thread, batoni_this_thread());
 	prctl(PR_SET_NAME, "baton-engine", 0, 0, 0);
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 	while (!atomic_load(&e->stopping)) {
@@ -243,7 +241,8 @@ thread_main(void *unused)
 		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) {
 			nap_ns = TICK_NS;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
-		} else if (passes != seen_passes || !batoni_try()) {
+		} else if (passes != seen_passes || atomic_load(&e->wanted) ||
+		           !batoni_try()) {
 			nap_ns = TICK_NS; /* a host drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
@@ -262,6 +261,8 @@ thread_main(void *unused)
 		seen_passes = passes;
 		nap(rung, nap_ns);
 	}
+	/* Another thread may have this address next. */
+	atomic_store(&e->thread, NULL);
 	return NULL;
 }
 

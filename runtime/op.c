@@ -344,13 +344,16 @@ change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 {
 	uint64_t before = atomic_load_explicit(&op->word,
 	                                       memory_order_relaxed);
+	struct baton_comm *comm = op->comm;
 
 	while (!atomic_compare_exchange_weak_explicit(
 		&op->word, &before, (before | set) & ~drop,
 		memory_order_acq_rel, memory_order_relaxed))
 		;
 	if ((((before | set) & ~drop) & BATONI_OP_HELD) == 0)
-		batoni_pool_return_driving(&op->comm->pool, op);
+		batoni_pool_return_driving(&comm->pool, op);
+	if (unlikely(before & BATONI_OP_WAITED))
+		batoni_wake_waiters(batoni_handle(comm, op, before));
 }
 
 static void
@@ -385,8 +388,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		count_active(comm, -1);
 	if (op->flags & BATONI_FLAG_LOCAL) {
 		/* The last touch: the waiter's stack goes with it. */
-		atomic_store_explicit(&op->word, BATONI_OP_DONE,
-		                      memory_order_release);
+		if (atomic_exchange(&op->word, BATONI_OP_DONE) &
+		    BATONI_OP_WAITED)
+			batoni_wake_waiters((uintptr_t)op);
 		return;
 	}
 	if (unlikely(comm->pool.stamps))

@@ -73,6 +73,7 @@
 #define BATONI_OP_ENGINE 16u
 #define BATONI_OP_STREAM 32u
 #define BATONI_OP_QUEUE 64u
+#define BATONI_OP_WAITED 128u /* its end wakes waiters (wait.c) */
 #define BATONI_OP_JOIN (1u << 16)
 #define BATONI_OP_JOINS 0xffff0000u
 #define BATONI_OP_HELD                                                        \

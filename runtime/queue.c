@@ -262,7 +262,7 @@ baton_queue_poll(struct baton_queue *queue,
 
 	if (!is_alive(queue) || !completions || !batoni_may_call())
 		return 0;
-	batoni_try_pass();
+	batoni_poll(queue->comm);
 	pthread_mutex_lock(&queue->lock);
 	while (n < max && (op = pop_locked(queue))) {
 		batoni_completion_fill(

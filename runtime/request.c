@@ -156,7 +156,7 @@ test_slowly(baton_request request, struct baton_completion *completion_p)
 
 	if (status != BATON_OK)
 		return status;
-	batoni_try_pass();
+	batoni_poll(op->comm);
 	/* Another thread may have released it meanwhile. */
 	op = batoni_request_find(request, &word);
 	if (op)
@@ -174,14 +174,15 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	enum baton_status status = BATON_ERR_STALE;
 
 	/* Over; but a lent one needs progress to get its buffer back.  Or pending
-	 * while another thread drives. */
+	 * while another thread drives it. */
 	if (likely(op && batoni_may_call())) {
 		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
 		           BATONI_OP_DONE))
 			status = report(op, word, completion_p);
 		else if (!batoni_thread.groups &&
 		         atomic_load_explicit(&batoni_engine.driver,
-		                              memory_order_relaxed))
+		                              memory_order_relaxed) &&
+		         !batoni_is_left_to_us(batoni_get(op->comm)))
 			status = report(op, word, completion_p);
 	}
 	return likely(status != BATON_ERR_STALE)
@@ -189,11 +190,38 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	               : test_slowly(request, completion_p);
 }
 
+void
+batoni_request_mark_waited(baton_request request)
+{
+	uint64_t word = 0;
+	struct batoni_op *op = request ? batoni_request_find(request, &word)
+	                               : NULL;
+
+	while (op && !(word & (BATONI_OP_DONE | BATONI_OP_WAITED)) &&
+	       !atomic_compare_exchange_weak(&op->word, &word,
+	                                     word | BATONI_OP_WAITED)) {
+		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
+			return;
+	}
+}
+
+/* A pending one was released: threads that wait for it see that its handle is stale. */
+static void
+wake_after_release(baton_request request, uint64_t word)
+{
+	if (word & BATONI_OP_WAITED)
+		batoni_wake_waiters(request);
+	/* The dozing driver may be one of them. */
+	if (atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER)
+		batoni_ring();
+}
+
 /* Give up the handle whose word was just seen.  False: it is gone already. */
 static bool
 drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 {
 	const uint64_t generation = word >> 32;
+	struct baton_comm *comm = op->comm;
 	uint64_t after;
 
 	do {
@@ -203,12 +231,14 @@ drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 	} while (!atomic_compare_exchange_weak_explicit(
 		&op->word, &word, after, memory_order_acq_rel,
 		memory_order_acquire));
+	if (unlikely(!(word & BATONI_OP_DONE)))
+		wake_after_release(batoni_handle(comm, op, word), word);
 	if (after & BATONI_OP_HELD)
 		return true;
 	if (driving)
-		batoni_pool_return_driving(&op->comm->pool, op);
+		batoni_pool_return_driving(&comm->pool, op);
 	else
-		batoni_pool_return(&op->comm->pool, op);
+		batoni_pool_return(&comm->pool, op);
 	return true;
 }
 
@@ -231,6 +261,7 @@ report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
 }
 
 struct waiting {
+	struct batoni_awaited awaited;
 	baton_request request;
 	struct batoni_op *op;
 	struct baton_completion *completion_p;
@@ -240,9 +271,10 @@ struct waiting {
 
 /* Over, or gone: released by another thread. */
 static bool
-is_over(void *arg, bool driving)
+is_over(struct batoni_awaited *awaited, bool driving)
 {
-	struct waiting *waiting = arg;
+	struct waiting *waiting = batoni_container_of(awaited, struct waiting,
+	                                              awaited);
 	struct batoni_op *op = waiting->op;
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
 
@@ -260,6 +292,16 @@ is_over(void *arg, bool driving)
 	return true;
 }
 
+/* Only the main thread can end it.  (A record may end otherwise.) */
+static bool
+is_another_s(const struct batoni_op *op)
+{
+	const struct baton_comm *comm = op->comm;
+
+	return unlikely(comm->drivers == BATONI_DRIVERS_MAIN) &&
+	       batoni_is_transfer(op) && !batoni_may_drive(comm);
+}
+
 static enum baton_status
 wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 {
@@ -269,7 +311,14 @@ wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 
 	if (unlikely(status != BATON_OK))
 		return status;
-	if (!batoni_wait_until(is_over, waiting, timeout_ns))
+	waiting->awaited = (struct batoni_awaited){
+		.ready = is_over,
+		.requests = &waiting->request,
+		.count = 1,
+		.passive = is_another_s(waiting->op),
+	};
+	if (!batoni_wait_until(&waiting->awaited, waiting->op->comm,
+	                       timeout_ns))
 		waiting->status = report(waiting->op,
 		                         word & ~(uint64_t)BATONI_OP_DONE,
 		                         waiting->completion_p);
@@ -318,10 +367,9 @@ drive_briefly(const struct batoni_op *op, uint64_t before)
 	for (unsigned pass = 0; pass < BRIEF_PASSES && word == before; pass++) {
 		batoni_pass();
 		word = atomic_load_explicit(&op->word, memory_order_acquire);
-		if (unlikely(atomic_load_explicit(&e->takers,
-		                                  memory_order_relaxed) ||
-		             atomic_load_explicit(&e->sleepers,
-		                                  memory_order_relaxed)))
+		if (unlikely(atomic_load_explicit(&e->wanted,
+		                                  memory_order_relaxed) >=
+		             BATONI_TAKER))
 			break;
 	}
 	batoni_count_host_pass();
@@ -419,6 +467,7 @@ baton_cancel(baton_request request)
 /* ---- many requests ---- */
 
 struct waiting_many {
+	struct batoni_awaited awaited;
 	const baton_request *requests;
 	size_t count;
 	size_t index; /* any: the one that is over or stale; all: first not over */
@@ -440,9 +489,10 @@ look(baton_request request)
 }
 
 static bool
-any_over(void *arg, bool driving)
+any_over(struct batoni_awaited *awaited, bool driving)
 {
-	struct waiting_many *many = arg;
+	struct waiting_many *many = batoni_container_of(
+		awaited, struct waiting_many, awaited);
 	bool nothing = true;
 
 	(void)driving;
@@ -486,14 +536,69 @@ pass_over(struct waiting_many *many)
 }
 
 static bool
-all_over(void *arg, bool driving)
+all_over(struct batoni_awaited *awaited, bool driving)
 {
-	struct waiting_many *many = arg;
+	struct waiting_many *many = batoni_container_of(
+		awaited, struct waiting_many, awaited);
 	int seen = pass_over(many);
 
 	(void)driving;
 	many->stale = seen < 0;
+	/* The end of this one is the next reason to look. */
+	if (seen == 0)
+		awaited->requests = &many->requests[many->index];
 	return seen != 0;
+}
+
+/* Of the requests that are pending: the communicator of one that this thread has to
+ * drive, whoever drives now; NULL: there is none. */
+static const struct baton_comm *
+comm_to_drive(const baton_request *requests, size_t count)
+{
+	if (!atomic_load_explicit(&batoni_engine.driver, memory_order_relaxed))
+		return NULL;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t word;
+		const struct batoni_op *op =
+			requests[i] ? batoni_request_find(requests[i], &word)
+				    : NULL;
+
+		if (op && !(word & BATONI_OP_DONE) &&
+		    batoni_is_left_to_us(op->comm))
+			return op->comm;
+	}
+	return NULL;
+}
+
+/* Are all that are pending such that only the main thread can end them? */
+static bool
+are_another_s(const baton_request *requests, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t word;
+		const struct batoni_op *op =
+			requests[i] ? batoni_request_find(requests[i], &word)
+				    : NULL;
+
+		if (op && !(word & BATONI_OP_DONE) && !is_another_s(op))
+			return false;
+	}
+	return true;
+}
+
+static void
+await_many(struct waiting_many *many,
+           bool (*ready)(struct batoni_awaited *awaited, bool driving),
+           size_t count)
+{
+	many->awaited = (struct batoni_awaited){
+		.ready = ready,
+		.requests = many->requests,
+		.count = count,
+	};
+	/* The first that is pending decides mostly. */
+	many->awaited.passive = are_another_s(many->requests + many->index,
+	                                      many->count - many->index);
 }
 
 static enum baton_status
@@ -536,7 +641,9 @@ baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
 	if (!index_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_wait_any: index_p is NULL");
-	if (!batoni_wait_until(any_over, &many, timeout_ns))
+	await_many(&many, any_over, count);
+	if (!batoni_wait_until(&many.awaited, comm_to_drive(requests, count),
+	                       timeout_ns))
 		return BATON_PENDING;
 	*index_p = many.index;
 	if (many.index == count)
@@ -568,7 +675,10 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 				return refuse_handle("baton_wait_all",
 				                     requests[i]);
 		}
-		if (!batoni_wait_until(all_over, &many, timeout_ns))
+		await_many(&many, all_over, 1);
+		if (!batoni_wait_until(&many.awaited,
+		                       comm_to_drive(requests, count),
+		                       timeout_ns))
 			return BATON_PENDING;
 		seen = many.stale ? -1 : 1;
 	}
@@ -618,7 +728,7 @@ baton_test_some(const baton_request *requests, size_t count, size_t *indices,
 	status = collect(requests, count, indices, indices_max, done_p);
 	if (status != BATON_PENDING)
 		return status;
-	batoni_try_pass();
+	batoni_poll(comm_to_drive(requests, count));
 	return collect(requests, count, indices, indices_max, done_p);
 }
 

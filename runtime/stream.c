@@ -119,7 +119,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 	 * happen has; it knows which, and waits for that. */
 	status = comm->in_engine ? batoni_stream_state(comm, stream) : BATON_OK;
 	if (status == BATON_PENDING) {
-		batoni_try_pass();
+		batoni_poll(comm);
 		status = batoni_stream_state(comm, stream);
 	}
 	if (status == BATON_OK)
@@ -143,17 +143,16 @@ baton_stream_query(struct baton_comm *comm, baton_stream stream)
 	status = batoni_stream_state(comm, stream);
 	if (status != BATON_PENDING)
 		return status;
-	batoni_try_pass();
+	batoni_poll(comm);
 	return batoni_stream_state(comm, stream);
 }
 
 static bool
-is_done(void *arg, bool driving)
+is_done(struct batoni_awaited *awaited, bool driving)
 {
-	struct batoni_op *op = arg;
-
 	(void)driving;
-	return atomic_load_explicit(&op->word, memory_order_acquire) &
+	return atomic_load_explicit(&awaited->local->word,
+	                            memory_order_acquire) &
 	       BATONI_OP_DONE;
 }
 
@@ -186,6 +185,7 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 		.item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                          memory_order_relaxed),
 	};
+	struct batoni_awaited awaited = {.ready = is_done, .local = &op};
 
 	if (status != BATON_OK)
 		return status;
@@ -206,7 +206,7 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 			                     "baton_stream_synchronize: the %s "
 			                     "device does not take work any more",
 			                     comm->device_ops->name);
-		batoni_wait_until(is_done, &op, -1);
+		batoni_wait_until(&awaited, comm, -1);
 		let_pass(comm, stream);
 	}
 	status = take_error(stream, what);

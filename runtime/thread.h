@@ -16,6 +16,7 @@ struct batoni_thread {
 	bool must_drive;          /* some communicator has no other driver */
 };
 
+/* Its address is also what names the thread, as the holder of the driver's lock. */
 extern _Thread_local struct batoni_thread batoni_thread
 	__attribute__((tls_model("initial-exec")));
 

@@ -1,20 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hosts that wait, and how threads sleep and wake each other.
+ * Threads of the program that wait: who drives, who sleeps on what, who wakes whom.
  *
- * A host that waits drives if nobody does.  A driver whose transports have nothing
- * to look at ("quiet") dozes on the doorbell, holding the lock; whoever leaves
- * work rings, and so does the peer whose signal is waited for (it looks some more
- * first then, since a peer's wake takes as long as 1000 passes).  Where signals may
- * come by message, he looks for those every 0.1 to 6 ms, the longer the rarer.  Hosts that wait while
- * another drives sleep on `turn`, for a millisecond at most unless he dozes; a driver
- * that completed something or goes away wakes them.  A driver that finds nothing for
- * long (about a millisecond) yields its core between passes, for the peers that it may
- * be waiting for.
+ * A waiter drives if it can have the driver's lock, until what it waits for has ended.
+ * It takes the lock from the engine's thread, which makes no second pass while a host
+ * wants the lock; from another host only if this thread alone may drive some
+ * communicator (must_drive: FUNNELED).  All other waiters sleep, each on a futex word
+ * of its own (struct sleeper).  A waiter whose request only the main thread can drive
+ * is *passive*: it sleeps even if the lock is free.
  *
- * No wake-up is lost: who sleeps announces himself (dozing, sleepers) and then
- * looks for work; who leaves work pushes it and then looks for sleepers; both by
- * sequentially consistent operations.
+ * What wakes a sleeper:
+ *   - The end of an operation that it waits for.  A sleeper is listed under the handle
+ *     and then sets WAITED in the record's word, unless that says DONE; the driver
+ *     sets DONE in the same word and then, if it finds WAITED there, looks into the
+ *     list.  One of the two sees the other.  A release of a pending request wakes in
+ *     the same way.  Operations that nobody sleeps on cost nothing of this.
+ *   - Being chosen as *heir*.  The thread that gives the lock up while there are
+ *     sleepers (`wanted`) wakes one of them to drive, and no second one until that has
+ *     the lock or has passed the role on: by going back to sleep, or by returning from
+ *     its wait.  A sleeper counts itself in `wanted` and then loads `driver`; the
+ *     holder clears `driver` and then loads `wanted` (sequentially consistent): no
+ *     sleeper is left alone with a free lock.
+ *   - The end of its time.
+ *
+ * A driver whose transports have nothing to look at ("quiet") dozes on the doorbell,
+ * holding the lock; whoever leaves work rings, and so does the peer whose signal is
+ * waited for (the driver looks some more before it dozes then, since a peer's wake
+ * takes as long as 1000 passes).  It stores `dozing` and then loads the queues; a
+ * producer pushes and then loads `dozing`.  Where signals may come by message, the
+ * driver looks for those every 0.1 to 6 ms, the longer the rarer.  A driver that finds
+ * nothing for about a millisecond yields its core between passes, for the peers that
+ * it may be waiting for.
+ *
+ * Takers (batoni_take) are not sleepers: they spin, yielding their core.  Drivers look
+ * for takers after each pass and let go; the thread that lets go hands the lock over
+ * (batoni_left), so that no enqueuer or poller can get it before a taker does.
+ *
+ * `sleepers.lock` guards the lists and is a leaf.  A sleeper is taken off the lists by
+ * the thread that wakes it, whose store to the word is its last access to the sleeper.
  */
 #include "core.h"
 
@@ -33,7 +56,7 @@
 /* Where signals may come by message: longer and longer. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
-#define TURN_MAX_NS 1000000u
+#define BUCKETS 64u
 
 /* ---- sleeping and waking ---- */
 
@@ -91,20 +114,202 @@ batoni_unlisten(unsigned who)
 	atomic_fetch_and(&batoni_bell()->listening, ~who);
 }
 
-void
-batoni_wake_sleepers(void)
-{
-	atomic_fetch_add(&batoni_engine.turn, 1);
-	batoni_futex_wake(&batoni_engine.turn);
-}
-
 bool
 batoni_work_left(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
 	return atomic_load(&e->inbox) || atomic_load(&e->posted) ||
-	       atomic_load(&e->attention) || atomic_load(&e->takers);
+	       atomic_load(&e->attention);
+}
+
+/* ---- sleepers ---- */
+
+struct sleeper {
+	struct batoni_awaited *awaited;
+	/* Under sleepers.lock while `woken` is 0. */
+	struct batoni_list_node awaiting; /* in a bucket, or in `several` */
+	struct batoni_list_node driving;  /* in `heirs`, unless passive */
+	uint64_t key;
+	bool heir; /* chosen, and the role is not passed on yet */
+	_Atomic uint32_t woken; /* futex */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct batoni_list_node buckets[BUCKETS]; /* by key: one request */
+	struct batoni_list_node several;
+	struct batoni_list_node heirs; /* who has slept longest first */
+	atomic_bool heir; /* one has been woken to drive */
+} sleepers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((constructor)) static void
+sleepers_init(void)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		batoni_list_init(&sleepers.buckets[i]);
+	batoni_list_init(&sleepers.several);
+	batoni_list_init(&sleepers.heirs);
+}
+
+static struct batoni_list_node *
+bucket_of(uint64_t key)
+{
+	return &sleepers.buckets[(key ^ key >> 8) % BUCKETS];
+}
+
+static void
+unlist_locked(struct sleeper *sleeper)
+{
+	batoni_list_remove(&sleeper->awaiting);
+	if (batoni_list_empty(&sleeper->driving))
+		return;
+	batoni_list_remove(&sleeper->driving);
+	atomic_fetch_sub(&batoni_engine.wanted, BATONI_SLEEPER);
+}
+
+/* Gives up the lock of the sleepers. */
+static void
+wake_locked(struct sleeper *sleeper)
+{
+	_Atomic uint32_t *word = &sleeper->woken;
+
+	unlist_locked(sleeper);
+	atomic_store(word, 1);
+	pthread_mutex_unlock(&sleepers.lock);
+	/* The sleeper may have returned: its address is all that is used. */
+	batoni_futex_wake(word);
+}
+
+void
+batoni_wake_heir(void)
+{
+	struct sleeper *sleeper;
+
+	if (atomic_load(&sleepers.heir))
+		return;
+	pthread_mutex_lock(&sleepers.lock);
+	if (batoni_list_empty(&sleepers.heirs) ||
+	    atomic_exchange(&sleepers.heir, true)) {
+		pthread_mutex_unlock(&sleepers.lock);
+		return;
+	}
+	sleeper = batoni_container_of(sleepers.heirs.next, struct sleeper,
+	                              driving);
+	sleeper->heir = true;
+	wake_locked(sleeper);
+}
+
+/* It drives, sleeps again, or returns.  Whoever let the lock go meanwhile has woken no
+ * other heir. */
+static void
+pass_on(struct sleeper *sleeper)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (!sleeper->heir)
+		return;
+	sleeper->heir = false;
+	atomic_store(&sleepers.heir, false);
+	if (!atomic_load(&e->driver) && atomic_load(&e->wanted) % BATONI_TAKER)
+		batoni_wake_heir();
+}
+
+static bool
+waits_for(const struct batoni_awaited *awaited, baton_request request)
+{
+	for (size_t i = 0; i < awaited->count; i++) {
+		if (awaited->requests[i] == request)
+			return true;
+	}
+	return false;
+}
+
+/* One that waits for it, or NULL. */
+static struct sleeper *
+find_locked(uint64_t key)
+{
+	struct batoni_list_node *bucket = bucket_of(key), *node;
+
+	for (node = bucket->next; node != bucket; node = node->next) {
+		struct sleeper *sleeper = batoni_container_of(
+			node, struct sleeper, awaiting);
+
+		if (sleeper->key == key)
+			return sleeper;
+	}
+	for (node = sleepers.several.next; node != &sleepers.several;
+	     node = node->next) {
+		struct sleeper *sleeper = batoni_container_of(
+			node, struct sleeper, awaiting);
+
+		if (waits_for(sleeper->awaited, key))
+			return sleeper;
+	}
+	return NULL;
+}
+
+void
+batoni_wake_waiters(baton_request request)
+{
+	struct sleeper *sleeper;
+
+	for (;;) {
+		pthread_mutex_lock(&sleepers.lock);
+		sleeper = find_locked(request);
+		if (!sleeper)
+			break;
+		wake_locked(sleeper);
+	}
+	pthread_mutex_unlock(&sleepers.lock);
+}
+
+static void
+enlist(struct sleeper *sleeper)
+{
+	const struct batoni_awaited *awaited = sleeper->awaited;
+	struct batoni_list_node *list = &sleepers.several;
+
+	atomic_store_explicit(&sleeper->woken, 0, memory_order_relaxed);
+	batoni_list_init(&sleeper->driving);
+	if (awaited->local) {
+		sleeper->key = (uintptr_t)awaited->local;
+		list = bucket_of(sleeper->key);
+	} else if (awaited->count == 1) {
+		sleeper->key = awaited->requests[0];
+		list = bucket_of(sleeper->key);
+	}
+	pthread_mutex_lock(&sleepers.lock);
+	batoni_list_append(list, &sleeper->awaiting);
+	if (!awaited->passive) {
+		batoni_list_append(&sleepers.heirs, &sleeper->driving);
+		atomic_fetch_add(&batoni_engine.wanted, BATONI_SLEEPER);
+	}
+	pthread_mutex_unlock(&sleepers.lock);
+}
+
+static void
+unlist(struct sleeper *sleeper)
+{
+	if (atomic_load(&sleeper->woken))
+		return;
+	pthread_mutex_lock(&sleepers.lock);
+	if (!atomic_load(&sleeper->woken))
+		unlist_locked(sleeper);
+	pthread_mutex_unlock(&sleepers.lock);
+}
+
+/* Have the ends of all that it waits for wake it: the caller looks once more after
+ * this whether they are over. */
+static void
+mark_waited(const struct batoni_awaited *awaited)
+{
+	if (awaited->local) {
+		atomic_fetch_or(&awaited->local->word, BATONI_OP_WAITED);
+		return;
+	}
+	for (size_t i = 0; i < awaited->count; i++)
+		batoni_request_mark_waited(awaited->requests[i]);
 }
 
 /* ---- hosts that wait ---- */
@@ -170,15 +375,14 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	return then - now < most ? then - now : most;
 }
 
-/* He who leaves work looks at `dozing` after his push, as we look for work after
- * announcing. */
 static void
 doze(uint32_t rung, uint64_t nap_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 
 	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
-	if (!batoni_work_left() && !atomic_load(&e->stopping))
+	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_TAKER &&
+	    !atomic_load(&e->stopping))
 		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
 	batoni_tick();
 	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
@@ -244,17 +448,13 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 			*nap_ns *= 2;
 	}
 	events = doze_driving(deadline, limit_ns, most_ns);
-	if (!events)
-		return idle - 1;
-	if (atomic_load(&batoni_engine.sleepers))
-		batoni_wake_sleepers();
-	return 0;
+	return events ? 0 : idle - 1;
 }
 
 /* Drive until it is ready (OK) or the time is up (PENDING), or until another thread
  * must have the lock (AGAIN). */
 static enum baton_status
-drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
+drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t nap_ns = DOZE_MESSAGES_MIN_NS;
@@ -264,13 +464,14 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 		size_t events = batoni_pass();
 
 		batoni_count_host_pass();
-		if (ready(arg, true))
+		if (awaited->ready(awaited, true))
 			return BATON_OK;
 		if (limit_ns != BATONI_NEVER && passes % 16 == 0 &&
 		    batoni_real_ns() >= limit_ns)
 			return BATON_PENDING;
-		if (unlikely(atomic_load_explicit(&e->takers,
-		                                  memory_order_relaxed)))
+		if (unlikely(atomic_load_explicit(&e->wanted,
+		                                  memory_order_relaxed) >=
+		             BATONI_TAKER))
 			return BATON_ERR_AGAIN;
 		if (!events) {
 			idle = rest(idle + 1, limit_ns, &nap_ns);
@@ -278,33 +479,50 @@ drive(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
 		}
 		idle = 0;
 		nap_ns = DOZE_MESSAGES_MIN_NS;
-		if (atomic_load_explicit(&e->sleepers, memory_order_relaxed))
-			batoni_wake_sleepers();
 	}
 }
 
-/* Another thread drives: sleep until it has done something or gone away. */
+/* Sleep until there is something to look at: an end, a lock to take, the time. */
 static bool
-await_turn(bool (*ready)(void *, bool), void *arg, uint64_t limit_ns)
+sleep_behind_driver(struct sleeper *sleeper, uint64_t limit_ns)
 {
+	struct batoni_awaited *awaited = sleeper->awaited;
 	struct batoni_engine *e = &batoni_engine;
-	uint32_t turn = atomic_load(&e->turn);
-	bool is_ready;
-	uint64_t nap;
+	uint64_t nap = DOZE_MAX_NS;
+	bool ready;
 
-	atomic_fetch_add(&e->sleepers, 1);
-	is_ready = ready(arg, false);
-	if (!is_ready && atomic_load(&e->driver)) {
-		/* Who dozes wakes us when something ends, and there is nothing to
-		 * take over from him meanwhile. */
-		nap = atomic_load(&e->dozing) & BATONI_DOZE_DRIVER ? DOZE_MAX_NS
-		                                                   : TURN_MAX_NS;
+	pass_on(sleeper);
+	enlist(sleeper);
+	mark_waited(awaited);
+	ready = awaited->ready(awaited, false);
+	/* `ready` may have found that it is listed under a request that is over. */
+	if (!ready &&
+	    (awaited->count != 1 || awaited->requests[0] == sleeper->key) &&
+	    (awaited->passive ||
+	     (atomic_load(&e->driver) && !batoni_engine_drives()))) {
 		if (limit_ns != BATONI_NEVER)
 			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
-		batoni_futex_wait(&e->turn, turn, nap);
+		batoni_futex_wait(&sleeper->woken, 0, nap);
 	}
-	atomic_fetch_sub(&e->sleepers, 1);
-	return is_ready;
+	unlist(sleeper);
+	return ready;
+}
+
+/* Have the lock if this thread shall drive. */
+static bool
+take_turn(const struct batoni_awaited *awaited)
+{
+	if (awaited->passive)
+		return false;
+	if (!batoni_thread.must_drive) {
+		if (batoni_try())
+			return true;
+		if (!batoni_engine_drives() ||
+		    atomic_load(&batoni_engine.wanted) >= BATONI_TAKER)
+			return false;
+	}
+	batoni_take();
+	return true;
 }
 
 void
@@ -318,38 +536,53 @@ batoni_pause_between(unsigned tries)
 		nanosleep(&nap, NULL);
 }
 
-bool
-batoni_wait_until(bool (*ready)(void *, bool), void *arg, int64_t timeout_ns)
+static bool
+wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 {
-	uint64_t limit_ns = BATONI_NEVER;
+	struct batoni_awaited *awaited = sleeper->awaited;
 	enum baton_status status;
 
-	if (ready(arg, false))
-		return true;
-	if (timeout_ns == 0) {
-		batoni_try_pass();
-		return ready(arg, false);
-	}
-	if (timeout_ns > 0)
-		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 	for (unsigned spins = 0;; spins++) {
-		if (batoni_try_or_take()) {
-			status = drive(ready, arg, limit_ns);
+		if (take_turn(awaited)) {
+			pass_on(sleeper);
+			status = drive(awaited, limit_ns);
 			batoni_leave();
 			if (status != BATON_ERR_AGAIN)
 				return status == BATON_OK;
-			while (atomic_load(&batoni_engine.takers))
+			while (atomic_load(&batoni_engine.wanted) >=
+			       BATONI_TAKER)
 				sched_yield();
 		}
-		if (ready(arg, false))
+		if (awaited->ready(awaited, false))
 			return true;
 		if (limit_ns != BATONI_NEVER &&
 		    (spins % 16 == 15 || spins >= TURN_SPINS) &&
 		    batoni_real_ns() >= limit_ns)
 			return false;
-		if (spins < TURN_SPINS)
+		if (spins < TURN_SPINS && !awaited->passive)
 			relax();
-		else if (await_turn(ready, arg, limit_ns))
+		else if (sleep_behind_driver(sleeper, limit_ns))
 			return true;
 	}
+}
+
+bool
+batoni_wait_until(struct batoni_awaited *awaited,
+                  const struct baton_comm *comm, int64_t timeout_ns)
+{
+	struct sleeper sleeper = {.awaited = awaited};
+	uint64_t limit_ns = BATONI_NEVER;
+	bool ready;
+
+	if (awaited->ready(awaited, false))
+		return true;
+	if (timeout_ns == 0) {
+		batoni_poll(comm);
+		return awaited->ready(awaited, false);
+	}
+	if (timeout_ns > 0)
+		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
+	ready = wait_long(&sleeper, limit_ns);
+	pass_on(&sleeper);
+	return ready;
 }

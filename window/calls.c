@@ -504,8 +504,11 @@ look_for_messages(struct batoni_rma *rma)
 {
 	struct baton_comm *comm = rma->comm;
 
-	if (!batoni_try_or_take())
-		return;
+	if (!batoni_try()) {
+		if (!batoni_is_left_to_us(comm))
+			return;
+		batoni_take();
+	}
 	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
 		batoni_messages_post(rma);
 		comm->transport_ops->test(comm->transport);

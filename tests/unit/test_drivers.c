@@ -111,7 +111,7 @@ break_before_a_taker(struct scripted *scripted, struct batoni_transfer *transfer
 	(void)transfer;
 	scripted->on_test = NULL;
 	sem_post(&gate.entered);
-	while (atomic_load(&batoni_engine.takers) == 0)
+	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
 		sched_yield();
 	scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
 	                            "MPI_Test", 1, "gone");
@@ -202,6 +202,93 @@ START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
 }
 END_TEST
 
+static void
+await_dozing(void)
+{
+	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+		sched_yield();
+}
+
+/* It holds the lock, and will never look at what is the main thread's. */
+START_TEST(test_on_the_main_thread_gets_the_lock_from_one_that_dozes)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL), requests[2];
+	struct scripted funneled;
+	size_t indices[2], done;
+	struct baton_comm *mine;
+	pthread_t other;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	mine = scripted_comm(&funneled, NULL);
+	for (int i = 0; i < 2; i++)
+		requests[i] = scripted_recv(mine, t, i, &(struct baton_op_options){
+			.size = sizeof(struct baton_op_options),
+			.flags = BATON_OP_DETACHED});
+	transport.base.quiet = true;
+	other = thread_of(wait_for, &a);
+	await_dozing();
+	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 0), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_test(requests[0], NULL), BATON_OK);
+	await_dozing();
+	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_test_some(&requests[1], 1, indices, 2, &done),
+	                 BATON_OK);
+	ck_assert_uint_eq(done, 1);
+	scripted_assert_ended(requests[0], BATON_OK);
+	scripted_assert_ended(requests[1], BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_cancel(a), BATON_OK); /* a quiet one's wake */
+	pthread_join(other, NULL);
+	ck_assert_int_ne(baton_test(a, NULL), BATON_PENDING);
+	ck_assert_int_eq(baton_release(&a), BATON_OK);
+	scripted_close(&funneled, mine);
+}
+END_TEST
+
+static void *
+wait_all_as_guest(void *arg)
+{
+	struct guest *guest = arg;
+
+	guest->status = baton_wait_all(&guest->request, 1, -1);
+	return NULL;
+}
+
+/* Neither of the other threads can drive what it waits for: no lock is taken, and the
+ * end wakes them. */
+START_TEST(threads_that_may_not_drive_sleep_until_the_main_one_ends_it)
+{
+	struct scripted funneled;
+	struct guest all = {0};
+	baton_request b;
+	pthread_t one, many;
+
+	scripted_init(&funneled);
+	funneled.base.drivers = BATONI_DRIVERS_MAIN;
+	funneled.base.quiet = true;
+	all.comm = scripted_comm(&funneled, NULL);
+	all.request = b = scripted_recv(all.comm, s, 1, NULL);
+	one = thread_of(wait_for, &b);
+	many = thread_of(wait_all_as_guest, &all);
+	for (int i = 0; i < 100; i++) {
+		ck_assert_ptr_null(atomic_load(&batoni_engine.driver));
+		sched_yield();
+		ck_assert_int_eq(baton_test(b, NULL), BATON_PENDING);
+	}
+	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_test(b, NULL), BATON_OK);
+	pthread_join(many, NULL);
+	ck_assert_int_eq(all.status, BATON_OK);
+	assert_waited(one, &b);
+	scripted_close(&funneled, all.comm);
+}
+END_TEST
+
 struct relay {
 	baton_request first;        /* the thread waits for this */
 	struct scripted *then;      /* and then lets end what */
@@ -263,6 +350,8 @@ main(void)
 		main_thread_has_its_turns_while_another_waits,
 		break_is_not_forgotten_by_a_thread_that_may_not_drive,
 		communicator_that_begins_work_in_the_middle_of_a_pass_is_served,
+		test_on_the_main_thread_gets_the_lock_from_one_that_dozes,
+		threads_that_may_not_drive_sleep_until_the_main_one_ends_it,
 		thread_that_gave_way_still_sees_its_request_end,
 	};
 

@@ -248,7 +248,7 @@ END_TEST
 static void *
 open_when_wanted(void *arg)
 {
-	while (!atomic_load(&batoni_engine.takers))
+	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
 		sched_yield();
 	sem_post(&gate.go);
 	return arg;

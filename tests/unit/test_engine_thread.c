@@ -90,6 +90,50 @@ START_TEST(engine_thread_leaves_communicators_of_callers_alone)
 }
 END_TEST
 
+/* The engine's thread always has something to do, and may not drive `comm`. */
+START_TEST(host_gets_the_lock_from_an_engine_thread_that_is_never_idle)
+{
+	struct baton_op_options free = BATON_OP_OPTIONS_INIT;
+	struct baton_comm_options options = scripted_options();
+	baton_request requests[4];
+	size_t index;
+
+	free.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < 4; i++)
+		requests[i] = scripted_recv(comm, s, i, &free);
+	options.progress = BATON_PROGRESS_AUTO;
+	scripted_init(&busy);
+	busy.test_events = 1;
+	busy_comm = scripted_comm(&busy, &options);
+	scripted_recv(busy_comm, NULL, 1, NULL);
+	for (int i = 0; i < 4; i++) {
+		size_t tests = atomic_load(&busy.tests);
+
+		/* It has taken the lock again. */
+		while (atomic_load(&busy.tests) < tests + 100)
+			sched_yield();
+		scripted_end(&transport,
+		             scripted_live(&transport, BATONI_RECV, i), 8,
+		             BATON_OK);
+		if (i == 0)
+			ck_assert_int_eq(baton_wait(requests[i], -1, NULL),
+			                 BATON_OK);
+		else if (i == 1)
+			ck_assert_int_eq(baton_test(requests[i], NULL),
+			                 BATON_OK);
+		else if (i == 2)
+			ck_assert_int_eq(baton_wait(requests[i], 0, NULL),
+			                 BATON_OK);
+		else
+			ck_assert_int_eq(baton_wait_any(&requests[i], 1, 0,
+			                                &index, NULL),
+			                 BATON_OK);
+		scripted_assert_ended(requests[i], BATON_OK);
+	}
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
 /* ---- asleep ---- */
 
 static void
@@ -453,6 +497,7 @@ main(void)
 		engine_thread_drives_what_it_may,
 		engine_thread_leaves_communicators_of_calls_alone,
 		engine_thread_leaves_communicators_of_callers_alone,
+		host_gets_the_lock_from_an_engine_thread_that_is_never_idle,
 		enqueue_wakes_the_engine_thread,
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
 		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,

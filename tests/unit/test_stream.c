@@ -97,8 +97,7 @@ START_TEST(what_was_on_a_synchronized_stream_is_in_its_queue)
 	atomic_store(&synchronized, false);
 	pthread_create(&waiter, NULL, synchronize_and_poll, options.queue);
 	while (!atomic_load(&synchronized) &&
-	       !atomic_load(&batoni_engine.takers) &&
-	       !atomic_load(&batoni_engine.sleepers))
+	       !atomic_load(&batoni_engine.wanted))
 		sched_yield();
 	sem_post(&go_on);
 	pthread_join(driver, NULL);

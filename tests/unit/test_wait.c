@@ -232,6 +232,222 @@ START_TEST(wait_runs_out_of_time_although_the_driver_dozes)
 }
 END_TEST
 
+/* ---- who gets the lock, and who is woken ---- */
+
+static atomic_int passes_after;
+
+/* In a pass: wait for a taker.  In later ones: there was none to hand the lock to. */
+static void
+await_taker(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	if (!atomic_exchange(&gate.closed, false)) {
+		atomic_fetch_add(&passes_after, 1);
+		return;
+	}
+	sem_post(scripted->arg);
+	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+		sched_yield();
+	atomic_store(&passes_after, 0);
+}
+
+static void *
+poll_until_over(void *arg)
+{
+	while (baton_test(*(baton_request *)arg, NULL) == BATON_PENDING)
+		baton_progress(comm);
+	return NULL;
+}
+
+START_TEST(taker_has_the_lock_before_a_poller_has_it_again)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	pthread_t poller;
+
+	transport.arg = &gate.entered;
+	transport.on_test = await_taker;
+	poller = thread_of(poll_until_over, &a);
+	for (int i = 0; i < 1000; i++) {
+		atomic_store(&gate.closed, true);
+		sem_wait(&gate.entered);
+		batoni_take();
+		ck_assert_int_eq(atomic_load(&passes_after), 0);
+		batoni_leave();
+	}
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	pthread_join(poller, NULL);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+}
+END_TEST
+
+static void
+await_sleepers(unsigned n)
+{
+	while (atomic_load(&batoni_engine.wanted) != n * BATONI_SLEEPER)
+		sched_yield();
+}
+
+struct counted {
+	struct batoni_awaited awaited;
+	atomic_uint looks;
+};
+
+static bool
+count_looks(struct batoni_awaited *awaited, bool driving)
+{
+	struct counted *counted = batoni_container_of(awaited, struct counted,
+	                                              awaited);
+	uint64_t word = 0;
+
+	(void)driving;
+	atomic_fetch_add(&counted->looks, 1);
+	(void)batoni_request_find(awaited->requests[0], &word);
+	return word & BATONI_OP_DONE;
+}
+
+static void *
+wait_counted(void *arg)
+{
+	struct counted *counted = arg;
+
+	batoni_wait_until(&counted->awaited, NULL, -1);
+	return NULL;
+}
+
+START_TEST(end_of_an_operation_wakes_nobody_who_waits_for_another)
+{
+	struct baton_op_options free = detached();
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	baton_request b = scripted_recv(comm, t, 2, NULL);
+	struct counted counted = {.awaited = {.ready = count_looks,
+	                                      .requests = &b, .count = 1}};
+	pthread_t driver, sleeper;
+
+	driver = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	sleeper = thread_of(wait_counted, &counted);
+	await_sleepers(1);
+	atomic_store(&counted.looks, 0);
+	for (int i = 0; i < 1000; i++) {
+		baton_request c = scripted_send(comm, NULL, 3, &free);
+
+		ck_assert_int_eq(baton_cancel(c), BATON_OK);
+		ck_assert_int_eq(baton_wait(c, -1, NULL), BATON_ERR_CANCELED);
+		scripted_assert_ended(c, BATON_ERR_CANCELED);
+	}
+	/* It looks once after it is counted, and then when its nap is over. */
+	ck_assert_uint_lt(atomic_load(&counted.looks), 100);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 2), 8,
+	             BATON_OK);
+	pthread_join(sleeper, NULL);
+	scripted_assert_ended(b, BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+}
+END_TEST
+
+struct waited {
+	baton_request requests[2];
+	enum baton_status status;
+	size_t index;
+};
+
+static void *
+wait_any_of(void *arg)
+{
+	struct waited *w = arg;
+
+	w->status = baton_wait_any(w->requests, 2, -1, &w->index, NULL);
+	return NULL;
+}
+
+static void *
+wait_all_of(void *arg)
+{
+	struct waited *w = arg;
+
+	w->status = baton_wait_all(w->requests, 2, -1);
+	return NULL;
+}
+
+static void *
+wait_for_first(void *arg)
+{
+	struct waited *w = arg;
+
+	w->status = baton_wait(w->requests[0], -1, NULL);
+	return NULL;
+}
+
+/* Another drives until the end of the test. */
+START_TEST(sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release)
+{
+	struct baton_op_options free = detached();
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	baton_request first = scripted_recv(comm, t, 2, &free);
+	baton_request second = scripted_recv(comm, t, 3, &free);
+	baton_request third = scripted_recv(comm, t, 4, &free);
+	struct waited all = {{first, second}, BATON_PENDING, 9};
+	struct waited any = {{third, second}, BATON_PENDING, 9};
+	struct waited released = {{third, third}, BATON_PENDING, 9};
+	pthread_t driver, threads[3];
+
+	driver = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	threads[0] = thread_of(wait_all_of, &all);
+	threads[1] = thread_of(wait_any_of, &any);
+	threads[2] = thread_of(wait_for_first, &released);
+	await_sleepers(3);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 2), 8,
+	             BATON_OK);
+	ck_assert_int_eq(baton_wait(first, -1, NULL), BATON_OK);
+	await_sleepers(3);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 3), 8,
+	             BATON_OK);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_int_eq(all.status, BATON_OK);
+	ck_assert_int_eq(any.status, BATON_OK);
+	ck_assert_uint_eq(any.index, 1);
+	await_sleepers(1);
+	ck_assert_int_eq(baton_release(&third), BATON_OK);
+	pthread_join(threads[2], NULL);
+	ck_assert_int_eq(released.status, BATON_ERR_STALE);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 4), 8,
+	             BATON_OK);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+	scripted_assert_ended(first, BATON_OK);
+	scripted_assert_ended(second, BATON_OK);
+}
+END_TEST
+
+/* Drivers come and go; each time one of those who sleep is the next. */
+START_TEST(sleepers_drive_one_after_another)
+{
+	struct baton_op_options free = detached();
+	baton_request requests[8];
+	pthread_t threads[8];
+
+	for (int i = 0; i < 8; i++) {
+		requests[i] = scripted_recv(comm, t, i, &free);
+		threads[i] = thread_of(wait_for, &requests[i]);
+	}
+	await_sleepers(7);
+	for (int i = 0; i < 8; i++) {
+		scripted_end(&transport,
+		             scripted_live(&transport, BATONI_RECV, i), 8,
+		             BATON_OK);
+		assert_waited(threads[i], &requests[i]);
+	}
+	ck_assert_uint_eq(atomic_load(&batoni_engine.wanted), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -245,6 +461,10 @@ main(void)
 		waiting_thread_keeps_no_free_request_from_others,
 		wait_runs_out_of_time_although_others_make_progress,
 		wait_runs_out_of_time_although_the_driver_dozes,
+		taker_has_the_lock_before_a_poller_has_it_again,
+		end_of_an_operation_wakes_nobody_who_waits_for_another,
+		sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release,
+		sleepers_drive_one_after_another,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);
