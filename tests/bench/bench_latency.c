@@ -7,7 +7,11 @@
  * request finished in each round, so that rank 0 sends and then receives.
  * p2p_latency_posted is detached and has the receive posted before the send;
  * Open MPI is slower so, below 1 KiB, which is why each has its own baseline.
+ *
+ * waiters_latency is p2p_latency at 8 bytes while 64 other threads of rank 0 wait for
+ * messages that do not come; its baseline is the same with one such thread.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "bench_raw.h"
@@ -129,6 +133,64 @@ measure(struct bench *b, struct bench_raw *m)
 	bench_report(b, &row);
 }
 
+/* ---- beside threads that wait ---- */
+
+#define WAITERS 64
+#define WAITERS_TAG 100
+
+static void *
+wait_long(void *arg)
+{
+	bench_must(baton_finish(arg, -1, NULL) == BATON_OK);
+	return NULL;
+}
+
+/* The latency while so many threads of rank 0 wait. */
+static struct bench_stat
+measure_beside(struct bench *b, struct bench_raw *m, int waiters)
+{
+	const struct bench_side side = {plain_block, m};
+	const struct bench_plan plan = {.blocks = 50, .block_ns = 20000000};
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request requests[WAITERS];
+	pthread_t threads[WAITERS];
+	struct bench_stat stat;
+
+	detached.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < waiters && b->rank == 0; i++) {
+		bench_must(baton_recv(NULL, 0, BATON_UINT8, b->peer,
+		                      WAITERS_TAG + i, b->comm, b->stream,
+		                      &detached, &requests[i]) == BATON_OK);
+		bench_must(pthread_create(&threads[i], NULL, wait_long,
+		                          &requests[i]) == 0);
+	}
+	bench_sleep(100000000); /* they have begun to wait */
+	bench_meet(b);
+	bench_compare(b, &side, 1, &plan, &stat);
+	for (int i = 0; i < waiters && b->rank != 0; i++) {
+		bench_must(baton_send(NULL, 0, BATON_UINT8, b->peer,
+		                      WAITERS_TAG + i, b->comm, b->stream,
+		                      &detached, &requests[i]) == BATON_OK);
+		bench_must(baton_finish(&requests[i], -1, NULL) == BATON_OK);
+	}
+	for (int i = 0; i < waiters && b->rank == 0; i++)
+		pthread_join(threads[i], NULL);
+	return stat;
+}
+
+static void
+measure_waiters(struct bench *b, struct bench_raw *m)
+{
+	struct bench_row row = {.bench = "waiters_latency", .bytes = 8,
+	                        .unit = "us", .baseline = "one waits",
+	                        .kind = BENCH_RATIO_MAX, .bar = 2};
+
+	m->bytes = 8;
+	row.base = measure_beside(b, m, 1);
+	row.value = measure_beside(b, m, WAITERS);
+	bench_report(b, &row);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -142,10 +204,12 @@ main(int argc, char **argv)
 	bench_open(&b);
 	message.out = bench_alloc(sizes[count - 1]);
 	message.in = bench_alloc(sizes[count - 1]);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && bench_wants(&b, "p2p_latency"); i++) {
 		message.bytes = sizes[i];
 		measure(&b, &message);
 	}
+	if (bench_wants(&b, "waiters_latency"))
+		measure_waiters(&b, &message);
 	free(message.out);
 	free(message.in);
 	return bench_fini(&b);
