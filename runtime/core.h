@@ -48,7 +48,6 @@ struct baton_comm {
 	bool in_engine;     /* the device */
 	bool stream_issued; /* the transport */
 	bool thread_drives; /* the engine's thread may and shall */
-	bool any_drives;    /* drivers is ANY, and it is not lost */
 	bool plain; /* in-engine, host-issued, any drive; no default deadline, no
 	               time stamps: what direct.h is for */
 	enum batoni_drivers drivers;
@@ -60,8 +59,13 @@ struct baton_comm {
 
 	/* Any thread, atomic. */
 	_Atomic int status; /* enum baton_status */
-	_Atomic uint32_t cancels; /* cancels that wait for the driver */
+	/* Cancels that the driver has not attended to: how many were announced, and a
+	 * list of records (slot + 1), linked by pool.next_free, which is in use for
+	 * free ones only otherwise. */
+	_Atomic uint32_t cancels, cancelled;
 	_Atomic uint32_t queues;  /* alive */
+	_Atomic bool any_drives;  /* `drivers` is ANY, and the communicator not lost */
+	_Atomic bool lost; /* the transport may not be called any more */
 	_Atomic uint32_t joins;   /* streams that wait for records of ours */
 
 	/* Driver. */
@@ -81,7 +85,6 @@ struct baton_comm {
 	struct batoni_op *marked, **marked_tail;
 	enum baton_status breaking; /* a fatal error, or OK */
 	bool broken; /* it has been spread: everything pending has ended */
-	bool lost;   /* the transport may not be called any more */
 	uint32_t peers_gone; /* processes of peers that were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
@@ -283,9 +286,11 @@ batoni_engine_drives(void)
 static inline bool
 batoni_may_drive(const struct baton_comm *comm)
 {
-	if (likely(comm->any_drives))
+	if (likely(atomic_load_explicit(&comm->any_drives,
+	                                memory_order_relaxed)))
 		return !batoni_thread.engine || comm->thread_drives;
-	if (comm->lost || batoni_thread.engine)
+	if (atomic_load_explicit(&comm->lost, memory_order_relaxed) ||
+	    batoni_thread.engine)
 		return false;
 	return comm->drivers != BATONI_DRIVERS_MAIN ||
 	       pthread_equal(pthread_self(), comm->main_thread);

@@ -380,7 +380,8 @@ batoni_pass(void)
 		/* Looked at before, so that one that always has the next
 		 * operation coming stays.  Others may come before it. */
 		if (unlikely(comm->active == 0) &&
-		    !(comm->onesided && comm->onesided->moving)) {
+		    !(comm->onesided && comm->onesided->moving) &&
+		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;
 			batoni_comm_rest(comm);
 			continue;

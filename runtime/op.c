@@ -595,8 +595,8 @@ host_lost(struct batoni_transport_host *host, const char *why)
 	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
 	batoni_comm_attend(comm);
 	batoni_settle();
-	comm->lost = true;
-	comm->any_drives = false;
+	atomic_store(&comm->lost, true);
+	atomic_store(&comm->any_drives, false);
 	batoni_leave();
 }
 

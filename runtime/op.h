@@ -24,9 +24,10 @@
  *   DONE    it has ended                     driver, once      -
  *   LENT    ended, but the transport still   driver, with      driver
  *           has it                           DONE
- *   CANCEL  baton_cancel was called          any thread        -
+ *   CANCEL  baton_cancel was called, and it  any thread, once  driver
+ *           is in its communicator's list
  *
- * These are the holders: HANDLE, ENGINE, STREAM, QUEUE and the joins.
+ * These are the holders: HANDLE, ENGINE, STREAM, QUEUE, CANCEL and the joins.
  *
  *   free       no bit is set; the record is in the pool
  *   made       the enqueuer has set the holders, by one store, after the fields
@@ -68,7 +69,7 @@
 
 #define BATONI_OP_DONE 1u
 #define BATONI_OP_LENT 2u
-#define BATONI_OP_CANCEL 4u /* baton_cancel asked */
+#define BATONI_OP_CANCEL 4u
 #define BATONI_OP_HANDLE 8u
 #define BATONI_OP_ENGINE 16u
 #define BATONI_OP_STREAM 32u
@@ -78,7 +79,7 @@
 #define BATONI_OP_JOINS 0xffff0000u
 #define BATONI_OP_HELD                                                        \
 	(BATONI_OP_JOINS | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
-	 BATONI_OP_QUEUE)
+	 BATONI_OP_QUEUE | BATONI_OP_CANCEL)
 
 enum batoni_op_kind {
 	BATONI_KIND_SEND = BATON_OPERATION_SEND,

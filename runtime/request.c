@@ -425,6 +425,39 @@ baton_release(baton_request *request_p)
 	return BATON_OK;
 }
 
+/* Announce it and set the bit, which holds the record.  False: it is set already, or the
+ * operation is over, or the handle is gone: *word_p tells. */
+static bool
+mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)
+{
+	const uint64_t generation = *word_p >> 32;
+	uint64_t word = *word_p;
+	bool marked = false;
+
+	/* Before the bit: the driver keeps the communicator in sight (sweep.c). */
+	atomic_fetch_add(&comm->cancels, 1);
+	while (!marked && word >> 32 == generation &&
+	       (word & BATONI_OP_HANDLE) &&
+	       !(word & (BATONI_OP_DONE | BATONI_OP_CANCEL)))
+		marked = atomic_compare_exchange_weak(&op->word, &word,
+		                                      word | BATONI_OP_CANCEL);
+	if (!marked)
+		atomic_fetch_sub(&comm->cancels, 1);
+	*word_p = word;
+	return marked;
+}
+
+static void
+list_cancelled(struct baton_comm *comm, uint32_t slot)
+{
+	uint32_t head = atomic_load(&comm->cancelled);
+
+	do
+		atomic_store_explicit(&comm->pool.next_free[slot], head,
+		                      memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&comm->cancelled, &head, slot + 1));
+}
+
 enum baton_status
 baton_cancel(baton_request request)
 {
@@ -452,13 +485,11 @@ baton_cancel(baton_request request)
 		                     "baton_cancel: the %s transport cannot end "
 		                     "one operation alone (BATON_CAP_CANCEL)",
 		                     comm->transport_ops->name);
-	/* The bit goes with the record's next use. */
-	while (!atomic_compare_exchange_weak(&op->word, &word,
-	                                     word | BATONI_OP_CANCEL)) {
-		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
-			return refuse_handle("baton_cancel", request);
-	}
-	atomic_fetch_add(&comm->cancels, 1);
+	if (!mark_cancelled(comm, op, &word))
+		return word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE)
+		               ? refuse_handle("baton_cancel", request)
+		               : BATON_OK;
+	list_cancelled(comm, batoni_pool_slot(&comm->pool, op));
 	atomic_store(&batoni_engine.attention, 1);
 	batoni_nudge();
 	return BATON_OK;

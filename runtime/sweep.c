@@ -56,6 +56,32 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 	}
 }
 
+/* Whoever announces a cancel (`cancels`) sets CANCEL in a word without DONE and then
+ * lists the record, so a communicator with cancels has not stopped working. */
+static size_t
+end_cancelled(struct baton_comm *comm)
+{
+	uint32_t link = atomic_exchange(&comm->cancelled, 0);
+	size_t events = 0;
+
+	/* What is listed was pushed to the inbox before: place it after taking the
+	 * list, or a cancel would find its operation not placed. */
+	batoni_place_inbox();
+	while (link) {
+		struct batoni_op *op = &comm->pool.ops[link - 1];
+
+		link = atomic_load_explicit(&comm->pool.next_free[link - 1],
+		                            memory_order_relaxed);
+		if (is_pending(op)) {
+			batoni_op_end_early(op, BATON_ERR_CANCELED);
+			events++;
+		}
+		batoni_op_drop(op, BATONI_OP_CANCEL);
+		atomic_fetch_sub(&comm->cancels, 1);
+	}
+	return events;
+}
+
 size_t
 batoni_comm_attend(struct baton_comm *comm)
 {
@@ -65,20 +91,9 @@ batoni_comm_attend(struct baton_comm *comm)
 		batoni_comm_end_all(comm, comm->breaking);
 		events++;
 	}
-	if (atomic_exchange(&comm->cancels, 0) == 0)
+	if (atomic_load(&comm->cancels) == 0)
 		return events;
-	/* The operation was pushed to the inbox before its cancel was counted. */
-	batoni_place_inbox();
-	for (uint32_t i = 0; i < comm->pool.size; i++) {
-		struct batoni_op *op = &comm->pool.ops[i];
-
-		if ((atomic_load(&op->word) & BATONI_OP_CANCEL) &&
-		    is_pending(op)) {
-			batoni_op_end_early(op, BATON_ERR_CANCELED);
-			events++;
-		}
-	}
-	return events;
+	return events + end_cancelled(comm);
 }
 
 void

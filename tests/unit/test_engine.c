@@ -282,6 +282,59 @@ START_TEST(a_record_that_the_driver_is_about_to_return_is_found)
 }
 END_TEST
 
+/* ---- cancels that wait for the driver ---- */
+
+START_TEST(cancels_asked_for_while_another_drives_end_all_of_them)
+{
+	struct baton_op_options free = detached();
+	baton_request requests[16];
+	pthread_t driver;
+
+	for (int i = 0; i < 16; i++)
+		requests[i] = scripted_recv(comm, s, i, &free);
+	transport.on_test = stop_at_gate;
+	driver = drive_into_gate(comm);
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+	/* Once more: it is listed once. */
+	ck_assert_int_eq(baton_cancel(requests[3]), BATON_OK);
+	ck_assert_uint_eq(atomic_load(&comm->cancels), 16);
+	open_gate(driver);
+	ck_assert_uint_eq(atomic_load(&comm->cancels), 0);
+	for (int i = 0; i < 16; i++)
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	assert_all_free();
+}
+END_TEST
+
+static void
+end_it_here(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	stop_at_gate(scripted, transfer);
+	scripted->on_test = NULL;
+	scripted_end_now(scripted, scripted_live(scripted, BATONI_RECV, 1), 8,
+	                 BATON_OK);
+}
+
+/* The record is listed when it ends, is released, and is the only one left. */
+START_TEST(operation_that_ends_before_its_cancel_is_seen_gives_its_record_back)
+{
+	struct baton_op_options free = detached();
+	baton_request a = scripted_recv(comm, s, 1, &free);
+	pthread_t driver;
+
+	transport.on_test = end_it_here;
+	driver = drive_into_gate(comm);
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	ck_assert_int_eq(baton_release(&a), BATON_OK);
+	open_gate(driver);
+	baton_progress(comm);
+	ck_assert_uint_eq(atomic_load(&comm->cancels), 0);
+	ck_assert(!comm->working);
+	assert_all_free();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -294,6 +347,8 @@ main(void)
 		cancel_is_seen_although_the_inbox_was_emptied_just_before,
 		one_enqueued_into_a_breaking_communicator_ends_with_its_error,
 		launched_function_is_refused_everything,
+		cancels_asked_for_while_another_drives_end_all_of_them,
+		operation_that_ends_before_its_cancel_is_seen_gives_its_record_back,
 	};
 
 	return RUN_TESTS_WITH("engine", tests, world_setup, world_teardown);
