@@ -53,7 +53,9 @@ void batoni_driver_leave(void);
 void batoni_driver_yield(unsigned tries);
 
 /* Stop the engine's thread for good: at exit, before a library below goes away.
- * What is pending moves by calls alone from now on. */
-void batoni_engine_stop(void);
+ * What is pending moves by calls alone from now on.  False: this thread was interrupted
+ * in a call of Baton, or the engine's thread does not end; nothing below Baton may be
+ * finalised, since a lock may be held for ever. */
+bool batoni_engine_stop(void);
 
 #endif

@@ -271,6 +271,20 @@ batoni_leave(void)
 	             atomic_load(&e->attention) || atomic_load(&e->wanted) ||
 	             atomic_load(&e->deep)))
 		batoni_left();
+	if (unlikely(batoni_thread.uncancellable))
+		batoni_cancel_restore();
+}
+
+/* batoni_try, to hold the lock while transports are tested: MPI has cancellation points.
+ * (The thread that enqueues holds it too briefly to pay for that; it calls MPI_Isend and
+ * MPI_Irecv at most.) */
+static inline bool
+batoni_try_long(void)
+{
+	if (!batoni_try())
+		return false;
+	batoni_cancel_off();
+	return true;
 }
 
 /* The engine's thread drives: not what only callers may drive. */

@@ -29,6 +29,7 @@
 #include "list.h"
 #include "log.h"
 #include "mem.h"
+#include "thread.h"
 
 #define STREAMS_MAX 65536u
 #define BLOCKED_BUCKETS 256u
@@ -248,7 +249,7 @@ worker_start(struct stream *stream)
 		                     "no memory for the stream's thread");
 	pthread_mutex_init(&worker->lock, NULL);
 	pthread_cond_init(&worker->changed, NULL);
-	error = pthread_create(&worker->thread, NULL, worker_main, worker);
+	error = batoni_thread_start(&worker->thread, worker_main, worker);
 	if (error) {
 		pthread_cond_destroy(&worker->changed);
 		pthread_mutex_destroy(&worker->lock);

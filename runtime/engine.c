@@ -419,7 +419,7 @@ batoni_poll(const struct baton_comm *comm_or_null)
 {
 	size_t events;
 
-	if (!batoni_try()) {
+	if (!batoni_try_long()) {
 		if (!comm_or_null || !batoni_is_left_to_us(comm_or_null))
 			return 0;
 		batoni_take();
@@ -487,6 +487,7 @@ batoni_take(void)
 	struct batoni_engine *e = &batoni_engine;
 
 	assert(atomic_load(&e->driver) != batoni_this_thread());
+	batoni_cancel_off();
 	if (batoni_try())
 		return;
 	atomic_fetch_add(&e->wanted, BATONI_TAKER);

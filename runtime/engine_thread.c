@@ -28,9 +28,11 @@
 
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "log.h"
 
+#define STOP_S 10 /* for its last pass */
 #define TICK_NS 900000u /* the longest nap while something is pending */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
@@ -275,7 +277,7 @@ batoni_engine_start(void)
 	batoni_watch_forks();
 	pthread_mutex_lock(&thread_lock);
 	if (!thread_started && !thread_finished) {
-		error = pthread_create(&thread, NULL, thread_main, NULL);
+		error = batoni_thread_start(&thread, thread_main, NULL);
 		thread_started = error == 0;
 	}
 	pthread_mutex_unlock(&thread_lock);
@@ -287,9 +289,13 @@ batoni_engine_start(void)
 	return status;
 }
 
-void
+/* The exit may come from a signal handler that has interrupted a call of Baton on this
+ * thread.  That call has the driver's lock then, or may have another one that the
+ * engine's thread waits for. */
+bool
 batoni_engine_stop(void)
 {
+	struct timespec limit;
 	bool join;
 
 	pthread_mutex_lock(&thread_lock);
@@ -297,9 +303,13 @@ batoni_engine_stop(void)
 	thread_started = false;
 	thread_finished = true;
 	pthread_mutex_unlock(&thread_lock);
-	if (!join)
-		return;
-	atomic_store(&batoni_engine.stopping, true);
-	batoni_ring_thread();
-	pthread_join(thread, NULL);
+	if (join) {
+		atomic_store(&batoni_engine.stopping, true);
+		batoni_ring_thread();
+		clock_gettime(CLOCK_REALTIME, &limit);
+		limit.tv_sec += STOP_S;
+		join = pthread_timedjoin_np(thread, NULL, &limit) != 0;
+	}
+	return !join && !batoni_thread.waits &&
+	       atomic_load(&batoni_engine.driver) != batoni_this_thread();
 }

@@ -1,17 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "config.h"
 
 #define LINE_MAX_BYTES 512
 
-static _Thread_local char last_error[LINE_MAX_BYTES];
+/* Of this thread: made by its first refusal, freed at its end. */
+static _Thread_local char *last_error
+	__attribute__((tls_model("initial-exec")));
+static pthread_key_t last_error_key;
+static pthread_once_t last_error_once = PTHREAD_ONCE_INIT;
+static bool last_error_key_made;
+
+static void
+make_key(void)
+{
+	last_error_key_made = pthread_key_create(&last_error_key, free) == 0;
+}
+
+/* NULL: no memory. */
+static char *
+last_error_buffer(void)
+{
+	if (last_error)
+		return last_error;
+	pthread_once(&last_error_once, make_key);
+	last_error = calloc(1, LINE_MAX_BYTES);
+	if (last_error && last_error_key_made)
+		pthread_setspecific(last_error_key, last_error);
+	return last_error;
+}
 
 void
 batoni_log(enum batoni_log_level level, const char *format, ...)
@@ -33,10 +59,10 @@ batoni_log(enum batoni_log_level level, const char *format, ...)
 	if (n > 0)
 		used = strlen(line);
 	line[used++] = '\n';
-	/* One write, so that lines of several ranks do not mix.  A log that
-	 * cannot be written has nowhere to complain. */
-	if (write(STDERR_FILENO, line, used) < 0)
-		return;
+	/* One write, so that lines of several ranks do not mix, and no cancellation
+	 * point, as write() is.  A log that cannot be written has nowhere to
+	 * complain. */
+	syscall(SYS_write, STDERR_FILENO, line, used);
 }
 
 enum baton_status
@@ -44,8 +70,10 @@ batoni_refuse(enum baton_status status, const char *format, ...)
 {
 	va_list arguments;
 
+	if (!last_error_buffer())
+		return status;
 	va_start(arguments, format);
-	vsnprintf(last_error, sizeof(last_error), format, arguments);
+	vsnprintf(last_error, LINE_MAX_BYTES, format, arguments);
 	va_end(arguments);
 	return status;
 }
@@ -53,5 +81,5 @@ batoni_refuse(enum baton_status status, const char *format, ...)
 const char *
 baton_last_error(void)
 {
-	return last_error;
+	return last_error ? last_error : "";
 }

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -231,8 +232,9 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	queue->tail = op;
 	if (queue->armed) {
 		queue->armed = false;
-		/* Cannot fail: the counter was read empty when it was armed. */
-		if (write(queue->event, &one, sizeof(one)) < 0)
+		/* Cannot fail: the counter was read empty when it was armed.  No
+		 * cancellation point, as write() is. */
+		if (syscall(SYS_write, queue->event, &one, sizeof(one)) < 0)
 			batoni_log(BATONI_LOG_ERROR, "eventfd: %s",
 			           strerror(errno));
 	}
@@ -298,7 +300,7 @@ baton_queue_arm(struct baton_queue *queue)
 		status = BATON_PENDING;
 	} else {
 		/* EAGAIN: it was empty already. */
-		if (read(queue->event, &count, sizeof(count)) < 0 &&
+		if (syscall(SYS_read, queue->event, &count, sizeof(count)) < 0 &&
 		    errno != EAGAIN)
 			status = batoni_refuse(BATON_ERR_SYSTEM,
 			                       "baton_queue_arm: eventfd: %s",

@@ -389,7 +389,7 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 		op = batoni_request_find(*request_p, &word);
 	if (unlikely(!op))
 		return finish_slowly(request_p, timeout_ns, completion_p);
-	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try()) {
+	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try_long()) {
 		driving = true;
 		word = drive_briefly(op, word);
 	}

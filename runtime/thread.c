@@ -2,6 +2,7 @@
 #include "thread.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 _Thread_local struct batoni_thread batoni_thread
 	__attribute__((tls_model("initial-exec")));
@@ -22,6 +23,46 @@ batoni_refuse_caller(const char *call)
 	                     "%s was called in a forked child; only the process "
 	                     "that first used Baton may",
 	                     call);
+}
+
+int
+batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
+{
+	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
+	                             SIGSYS};
+	sigset_t blocked, before;
+	int error;
+
+	sigfillset(&blocked);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&blocked, faults[i]);
+	/* The thread inherits the mask. */
+	error = pthread_sigmask(SIG_SETMASK, &blocked, &before);
+	if (error)
+		return error;
+	error = pthread_create(thread_p, NULL, main, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+void
+batoni_cancel_off(void)
+{
+	struct batoni_thread *self = &batoni_thread;
+
+	if (self->uncancellable)
+		return;
+	self->uncancellable = true;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &self->cancel_state);
+}
+
+void
+batoni_cancel_restore(void)
+{
+	struct batoni_thread *self = &batoni_thread;
+
+	self->uncancellable = false;
+	pthread_setcancelstate(self->cancel_state, NULL);
 }
 
 static void

@@ -515,7 +515,7 @@ take_turn(const struct batoni_awaited *awaited)
 	if (awaited->passive)
 		return false;
 	if (!batoni_thread.must_drive) {
-		if (batoni_try())
+		if (batoni_try_long())
 			return true;
 		if (!batoni_engine_drives() ||
 		    atomic_load(&batoni_engine.wanted) >= BATONI_TAKER)
@@ -582,7 +582,9 @@ batoni_wait_until(struct batoni_awaited *awaited,
 	}
 	if (timeout_ns > 0)
 		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
+	batoni_thread.waits = true;
 	ready = wait_long(&sleeper, limit_ns);
 	pass_on(&sleeper);
+	batoni_thread.waits = false;
 	return ready;
 }

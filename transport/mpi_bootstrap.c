@@ -133,7 +133,8 @@ finalize_at_exit(void)
 
 	if (getpid() != starter)
 		return;
-	batoni_engine_stop();
+	if (!batoni_engine_stop())
+		return;
 	MPI_Finalized(&finalized);
 	if (!finalized && !any_aborted())
 		MPI_Finalize();

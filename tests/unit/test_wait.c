@@ -267,7 +267,7 @@ START_TEST(taker_has_the_lock_before_a_poller_has_it_again)
 	transport.arg = &gate.entered;
 	transport.on_test = await_taker;
 	poller = thread_of(poll_until_over, &a);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 30; i++) {
 		atomic_store(&gate.closed, true);
 		sem_wait(&gate.entered);
 		batoni_take();
@@ -426,6 +426,76 @@ START_TEST(sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release)
 }
 END_TEST
 
+/* ---- threads that are cancelled ---- */
+
+/* Has MPI such points?  It polls and writes. */
+static void
+cancellation_point(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)scripted;
+	(void)transfer;
+	pthread_testcancel();
+}
+
+enum way { POLL, TEST, WAIT, FINISH, DELIVER, WAYS };
+
+struct doomed {
+	enum way way;
+	baton_request request;
+};
+
+static void *
+call_when_cancelled(void *arg)
+{
+	struct doomed *doomed = arg;
+
+	pthread_cancel(pthread_self());
+	if (doomed->way == TEST)
+		baton_test(doomed->request, NULL);
+	else if (doomed->way == WAIT)
+		baton_wait(doomed->request, 1000000, NULL);
+	else if (doomed->way == FINISH)
+		baton_finish(&doomed->request, -1, NULL);
+	else
+		baton_progress(comm);
+	doomed->way = WAYS; /* it has returned */
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(thread_is_not_cancelled_while_it_has_a_lock)
+{
+	transport.on_test = cancellation_point;
+	for (enum way way = POLL; way < WAYS; way++) {
+		struct baton_op_options options = detached();
+		struct doomed doomed = {.way = way};
+		baton_request a;
+		pthread_t thread;
+		void *result;
+
+		/* Armed, so that the end of the operation writes. */
+		ck_assert_int_eq(baton_queue_create(comm, 1, &options.queue),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_queue_arm(options.queue), BATON_OK);
+		a = doomed.request = scripted_recv(comm, s, 1, &options);
+		if (way == FINISH || way == DELIVER)
+			scripted_end(&transport,
+			             scripted_live(&transport, BATONI_RECV, 1),
+			             8, BATON_OK);
+		thread = thread_of(call_when_cancelled, &doomed);
+		pthread_join(thread, &result);
+		ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+		ck_assert_int_eq(doomed.way, WAYS);
+		ck_assert_ptr_null(atomic_load(&batoni_engine.driver));
+		if (way != FINISH) {
+			baton_cancel(a);
+			ck_assert_int_eq(baton_release(&a), BATON_OK);
+		}
+		baton_queue_destroy(options.queue);
+	}
+}
+END_TEST
+
 /* Drivers come and go; each time one of those who sleep is the next. */
 START_TEST(sleepers_drive_one_after_another)
 {
@@ -465,6 +535,7 @@ main(void)
 		end_of_an_operation_wakes_nobody_who_waits_for_another,
 		sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release,
 		sleepers_drive_one_after_another,
+		thread_is_not_cancelled_while_it_has_a_lock,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);
