@@ -479,7 +479,6 @@ listen_for_signal(void)
 	struct sigaction action = {.sa_handler = on_signal,
 	                           .sa_flags = SA_RESTART};
 	struct sigaction before;
-	sigset_t all, own;
 	pthread_t thread;
 	int error;
 
@@ -491,10 +490,7 @@ listen_for_signal(void)
 		return;
 	}
 	sem_init(&asked, 0, 0);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &own);
-	error = pthread_create(&thread, NULL, dump_on_signal, NULL);
-	pthread_sigmask(SIG_SETMASK, &own, NULL);
+	error = batoni_thread_start(&thread, dump_on_signal, NULL);
 	if (error) {
 		batoni_log(BATONI_LOG_WARN,
 		           "BATON_DUMP_ON: its thread cannot be started: %s",
