@@ -187,7 +187,7 @@ batoni_is_transfer(const struct batoni_op *op)
 		1u << BATONI_KIND_SIGNAL | 1u << BATONI_KIND_PUT |
 		1u << BATONI_KIND_WAIT;
 
-	return transfers >> op->kind & 1u;
+	return transfers >> batoni_get(op->kind) & 1u;
 }
 
 /* Signals, puts and waits: the one-sided layer's. */

@@ -156,7 +156,7 @@ test_slowly(baton_request request, struct baton_completion *completion_p)
 
 	if (status != BATON_OK)
 		return status;
-	batoni_poll(op->comm);
+	batoni_poll(batoni_get(op->comm));
 	/* Another thread may have released it meanwhile. */
 	op = batoni_request_find(request, &word);
 	if (op)
@@ -221,7 +221,7 @@ static bool
 drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 {
 	const uint64_t generation = word >> 32;
-	struct baton_comm *comm = op->comm;
+	struct baton_comm *comm = batoni_get(op->comm);
 	uint64_t after;
 
 	do {
@@ -292,11 +292,11 @@ is_over(struct batoni_awaited *awaited, bool driving)
 	return true;
 }
 
-/* Only the main thread can end it.  (A record may end otherwise.) */
+/* Can only the main thread end it, and this is another?  (A record may end otherwise.) */
 static bool
-is_another_s(const struct batoni_op *op)
+is_main_threads(const struct batoni_op *op)
 {
-	const struct baton_comm *comm = op->comm;
+	const struct baton_comm *comm = batoni_get(op->comm);
 
 	return unlikely(comm->drivers == BATONI_DRIVERS_MAIN) &&
 	       batoni_is_transfer(op) && !batoni_may_drive(comm);
@@ -315,10 +315,10 @@ wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 		.ready = is_over,
 		.requests = &waiting->request,
 		.count = 1,
-		.passive = is_another_s(waiting->op),
+		.passive = is_main_threads(waiting->op),
 	};
-	if (!batoni_wait_until(&waiting->awaited, waiting->op->comm,
-	                       timeout_ns))
+	if (!batoni_wait_until(&waiting->awaited,
+	                       batoni_get(waiting->op->comm), timeout_ns))
 		waiting->status = report(waiting->op,
 		                         word & ~(uint64_t)BATONI_OP_DONE,
 		                         waiting->completion_p);
@@ -595,15 +595,15 @@ comm_to_drive(const baton_request *requests, size_t count)
 				    : NULL;
 
 		if (op && !(word & BATONI_OP_DONE) &&
-		    batoni_is_left_to_us(op->comm))
-			return op->comm;
+		    batoni_is_left_to_us(batoni_get(op->comm)))
+			return batoni_get(op->comm);
 	}
 	return NULL;
 }
 
 /* Are all that are pending such that only the main thread can end them? */
 static bool
-are_another_s(const baton_request *requests, size_t count)
+are_main_threads(const baton_request *requests, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		uint64_t word;
@@ -611,7 +611,7 @@ are_another_s(const baton_request *requests, size_t count)
 			requests[i] ? batoni_request_find(requests[i], &word)
 				    : NULL;
 
-		if (op && !(word & BATONI_OP_DONE) && !is_another_s(op))
+		if (op && !(word & BATONI_OP_DONE) && !is_main_threads(op))
 			return false;
 	}
 	return true;
@@ -628,7 +628,7 @@ await_many(struct waiting_many *many,
 		.count = count,
 	};
 	/* The first that is pending decides mostly. */
-	many->awaited.passive = are_another_s(many->requests + many->index,
+	many->awaited.passive = are_main_threads(many->requests + many->index,
 	                                      many->count - many->index);
 }
 
