@@ -70,6 +70,7 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			batoni_mpi_bounce_return(mpi, mpi->entries[i].bounce);
 		batoni_mpi_untrack(mpi, i);
 	}
+	batoni_mpi_note_error(mpi, code, text);
 	if (mpi->failed_call)
 		return BATON_ERR_MPI;
 	mpi->failed_call = call;
@@ -298,6 +299,7 @@ window_failed(struct batoni_mpi *mpi, int code)
 {
 	char text[MPI_MAX_ERROR_STRING];
 
+	batoni_mpi_note_error(mpi, code, NULL);
 	batoni_mpi_error_text(&mpi->base, code, text, sizeof(text));
 	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, "MPI_Testsome",
 	                       code, text);

@@ -502,15 +502,44 @@ batoni_mpi_refuse(const char *call, int code)
 	                     text);
 }
 
+static const struct batoni_mpi_text *
+find_text(struct batoni_mpi *mpi, int code)
+{
+	uint32_t count = atomic_load(&mpi->text_count);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (mpi->texts[i].code == code)
+			return &mpi->texts[i];
+	}
+	return NULL;
+}
+
+void
+batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text)
+{
+	uint32_t count = atomic_load(&mpi->text_count);
+	struct batoni_mpi_text *next = &mpi->texts[count];
+	int length;
+
+	if (count == BATONI_MPI_TEXTS || find_text(mpi, code))
+		return;
+	next->code = code;
+	if (text)
+		snprintf(next->text, sizeof(next->text), "%s", text);
+	else if (MPI_Error_string(code, next->text, &length) != MPI_SUCCESS)
+		return;
+	atomic_store(&mpi->text_count, count + 1);
+}
+
 void
 batoni_mpi_error_text(struct batoni_transport *transport, int code, char *text,
                       size_t size)
 {
-	char message[MPI_MAX_ERROR_STRING] = "";
-	int length;
+	const struct batoni_mpi_text *found =
+		find_text(batoni_mpi_of(transport), code);
 
-	if (!callable(batoni_mpi_of(transport)) ||
-	    MPI_Error_string(code, message, &length) != MPI_SUCCESS)
-		snprintf(message, sizeof(message), "MPI error %d", code);
-	snprintf(text, size, "%s", message);
+	if (found)
+		snprintf(text, size, "%s", found->text);
+	else
+		snprintf(text, size, "MPI error %d", code);
 }

@@ -110,6 +110,15 @@ struct batoni_mpi_body {
 	bool tag_given_back; /* by a receive: the body has come */
 };
 
+/* What an error code means. */
+struct batoni_mpi_text {
+	int code;
+	char text[MPI_MAX_ERROR_STRING];
+};
+
+/* Codes that one communicator keeps the texts of: the first error breaks it. */
+#define BATONI_MPI_TEXTS 4u
+
 struct batoni_mpi {
 	struct batoni_transport base; /* must be first */
 	MPI_Comm comm;
@@ -155,6 +164,10 @@ struct batoni_mpi {
 	const struct batoni_transfer *failed_transfer; /* the latest */
 	int failed_code;
 	char failed_text[MPI_MAX_ERROR_STRING];
+	/* Texts of the codes that were met: written by the driver, text_count last,
+	 * and read by any thread. */
+	struct batoni_mpi_text texts[BATONI_MPI_TEXTS];
+	_Atomic uint32_t text_count;
 	bool lost; /* the program has finalised MPI: call it no more */
 	/* mpi_bootstrap.c's: told when the transport is closed. */
 	void (*forget)(struct batoni_mpi *mpi, bool aborted);
@@ -305,6 +318,10 @@ enum baton_status batoni_mpi_check_library(void);
 
 /* A call of a creation has failed: refuse it in MPI's words.  Returns MPI. */
 enum baton_status batoni_mpi_refuse(const char *call, int code);
+
+/* Keep the text of an error, so that batoni_mpi_error_text, which any thread may call,
+ * calls no MPI.  text NULL: MPI's own.  The driver. */
+void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);
 
 /* The slots of batoni_mpi_ops that mpi_open.c has. */
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,

@@ -45,6 +45,16 @@ static struct world {
 	uint32_t used;
 } world;
 
+static int texts_asked;
+
+/* Baton's calls come here first. */
+int
+MPI_Error_string(int code, char *text, int *length)
+{
+	texts_asked++;
+	return PMPI_Error_string(code, text, length);
+}
+
 /* ---- the driver ---- */
 
 static void
@@ -813,10 +823,16 @@ START_TEST(a_call_that_mpi_refuses_breaks_the_transport_with_its_words)
 	ck_assert_int_eq(op->status, BATON_ERR_MPI);
 	ck_assert_str_eq(op->transfer.native_call, "MPI_Isend");
 	ck_assert_uint_eq(world.broken, 2);
+	/* Any thread may ask for the text, also one that may not call MPI. */
+	texts_asked = 0;
 	world.transport->ops->error_text(world.transport,
 	                                 op->transfer.native_code, text,
 	                                 sizeof(text));
+	ck_assert_int_eq(texts_asked, 0);
 	ck_assert_ptr_nonnull(strstr(text, "rank"));
+	world.transport->ops->error_text(world.transport, 12345, text,
+	                                 sizeof(text));
+	ck_assert_str_eq(text, "MPI error 12345");
 	close_world();
 }
 END_TEST
