@@ -145,7 +145,7 @@ key_of(const struct local *local, const struct batoni_transfer *transfer)
 	}
 	/* On the last hidden tag receives take what comes from any rank. */
 	if (transfer->tag ==
-	    local->base.hidden_tag + local->base.hidden_tags - 1)
+	    local->base.hidden_tag + (local->base.hidden_tags - 1))
 		from = 0xffff;
 	return to << 48 | from << 32 | (uint32_t)transfer->tag;
 }
