@@ -2,11 +2,13 @@
 /*
  * Heap memory.
  *
- * Tables and message buffers are sized for the worst case, and most of them are
- * never used.  Blocks therefore come from calloc: a large one consists of zero
- * pages that the kernel supplies when they are first touched.  calloc does not
- * align to a cache line, so a block begins at the first line that leaves space
- * before it for the pointer that free needs and for the length.
+ * Tables and message buffers are sized for the worst case, and most of them are never
+ * used.  A large block is therefore mapped: it consists of zero pages that the kernel
+ * supplies when they are first touched, and freeing it returns them.  (calloc maps
+ * large blocks too, but not in a process that has freed some: it then reuses and zeroes
+ * heap memory.)  A small one comes from calloc.  A block begins at the first cache line
+ * that leaves space before it for what freeing needs: where the memory begins, and its
+ * length.
  */
 #include "mem.h"
 
@@ -16,8 +18,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 64u
+
+/* Blocks from here on are mapped; none under a sanitizer, which watches the heap. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MAPPED_LEAST SIZE_MAX
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MAPPED_LEAST SIZE_MAX
+#endif
+#endif
+#ifndef MAPPED_LEAST
+#define MAPPED_LEAST ((size_t)64 << 10)
+#endif
 
 static _Atomic unsigned long calls;
 static _Atomic unsigned long fail_at; /* compared with calls; 0: never */
@@ -27,7 +42,7 @@ static _Atomic size_t bytes_now;
 static_assert(alignof(max_align_t) >= sizeof(void *) + sizeof(size_t),
               "the least that is before a block takes a pointer and its size");
 
-/* Where the pointer from calloc is stored. */
+/* Where the beginning of the memory is stored. */
 static void **
 whole_of(void *pointer)
 {
@@ -38,6 +53,18 @@ static size_t *
 size_of(void *pointer)
 {
 	return (size_t *)pointer - 2;
+}
+
+static void *
+take(size_t bytes)
+{
+	void *memory;
+
+	if (bytes < MAPPED_LEAST)
+		return calloc(1, bytes);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
 }
 
 void *
@@ -52,7 +79,7 @@ batoni_alloc(size_t count, size_t size)
 	if (__builtin_mul_overflow(count, size, &bytes) ||
 	    __builtin_add_overflow(bytes, ALIGNMENT, &bytes))
 		return NULL;
-	whole = calloc(1, bytes);
+	whole = take(bytes);
 	if (!whole)
 		return NULL;
 	before = ALIGNMENT - (uintptr_t)whole % ALIGNMENT;
@@ -66,11 +93,17 @@ batoni_alloc(size_t count, size_t size)
 void
 batoni_free(void *pointer)
 {
+	size_t bytes;
+
 	if (!pointer)
 		return;
+	bytes = *size_of(pointer);
 	atomic_fetch_sub(&blocks, 1);
-	atomic_fetch_sub(&bytes_now, *size_of(pointer));
-	free(*whole_of(pointer));
+	atomic_fetch_sub(&bytes_now, bytes);
+	if (bytes < MAPPED_LEAST)
+		free(*whole_of(pointer));
+	else
+		munmap(*whole_of(pointer), bytes);
 }
 
 void

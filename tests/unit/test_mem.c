@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -66,6 +67,29 @@ START_TEST(a_large_block_takes_memory_as_it_is_touched)
 	ck_assert_uint_eq(block[bytes - 1], 0);
 	memset(block, 0xa5, bytes);
 	ck_assert_uint_gt(resident(block, bytes), 513);
+	batoni_free(block);
+}
+END_TEST
+
+/* The process has used and freed as much before. */
+START_TEST(a_large_block_takes_no_memory_of_a_used_heap)
+{
+	const size_t bytes = (size_t)16 << 20, used = (size_t)30 << 20;
+	unsigned char *block;
+
+	/* The first is mapped, and its end lets the heap have as large ones. */
+	for (int turn = 0; turn < 3; turn++) {
+		block = malloc(used);
+		ck_assert_ptr_nonnull(block);
+		memset(block, 0xa5, used);
+		free(block);
+	}
+	block = batoni_alloc(bytes, 1);
+	ck_assert_ptr_nonnull(block);
+	if (!CALLOC_WRITES)
+		ck_assert_uint_le(resident(block, bytes), 513);
+	for (size_t i = 0; i < bytes; i += 1000)
+		ck_assert_uint_eq(block[i], 0);
 	batoni_free(block);
 }
 END_TEST
@@ -141,6 +165,7 @@ main(void)
 	const TTest *const tests[] = {
 		blocks_are_zeroed_and_aligned,
 		a_large_block_takes_memory_as_it_is_touched,
+		a_large_block_takes_no_memory_of_a_used_heap,
 		empty_block_is_a_block,
 		sizes_that_overflow_give_null,
 		blocks_are_counted,

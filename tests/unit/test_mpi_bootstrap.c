@@ -7,6 +7,7 @@
  * the last exit handler looks whether MPI is finalised, and makes its mind up.
  */
 #include <check.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,92 @@ exchange(struct baton_comm *comm)
 	ck_assert_int_eq(baton_finish(&send, -1, NULL), BATON_OK);
 	ck_assert_int_eq(in, 40 + peer);
 }
+
+/* ---- memory ---- */
+
+/* Sanitizers keep books of their own about memory. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+static size_t
+resident(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	size_t pages = 0;
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(fscanf(file, "%*u %zu", &pages), 1);
+	fclose(file);
+	return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The pages of what was freed are not resident, but the allocator thinks that they
+ * have been used. */
+static void
+use_heap(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 1 << 30);
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	free(malloc((size_t)256 << 20));
+}
+
+enum { REQUESTS = 4096, COMMUNICATORS = 20, MOST_BYTES = 1024 };
+
+static void
+check_growth(const char *what, size_t before, size_t requests)
+{
+	size_t now = resident();
+	size_t growth = now > before ? (now - before) / requests : 0;
+
+	printf("%s: %zu bytes a request\n", what, growth);
+	if (!SANITIZED)
+		ck_assert_uint_le(growth, MOST_BYTES);
+}
+
+START_TEST(communicators_take_memory_as_it_is_used)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *comms[COMMUNICATORS];
+	size_t before;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	options.requests_max = REQUESTS;
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options,
+	                                       &comms[0]),
+	                 BATON_OK);
+	exchange(comms[0]);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_OK);
+	use_heap();
+	before = resident();
+	for (int i = 0; i < COMMUNICATORS; i++) {
+		ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options,
+		                                       &comms[0]),
+		                 BATON_OK);
+		exchange(comms[0]);
+		ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_OK);
+	}
+	check_growth("in turn", before, REQUESTS);
+	before = resident();
+	for (int i = 0; i < COMMUNICATORS; i++) {
+		ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options,
+		                                       &comms[i]),
+		                 BATON_OK);
+		exchange(comms[i]);
+	}
+	check_growth("alive", before, (size_t)REQUESTS * COMMUNICATORS);
+	for (int i = 0; i < COMMUNICATORS; i++)
+		ck_assert_int_eq(baton_comm_destroy(comms[i]), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
 
 /* ---- what is refused ---- */
 
@@ -459,6 +546,7 @@ main(int argc, char **argv)
 		a_communicator_left_alive_does_not_hinder_the_exit,
 		a_child_of_fork_leaves_mpi_alone,
 		finalising_mpi_first_aborts_what_is_pending,
+		communicators_take_memory_as_it_is_used,
 	};
 	Suite *suite = suite_create("mpi_bootstrap");
 	TCase *tcase = tcase_create("mpi_bootstrap");
