@@ -6,24 +6,24 @@
  * ("raw").  Any other is announced on that tag by a header of a length that raw messages never
  * have, and its body follows on a tag of its own (mpi_body.c).  So a receive
  * posts one small first part, and what arrives in it says what it is by its
- * length alone: nothing is added to a short message, and a long one is received
+ * length alone.  Nothing is added to a short message, and a long message is received
  * with its exact length, never by a receive that is too short for it.
  *
- * Every active request is in one compact array, so that MPI_Testsome tests 64
- * of them for little more than the price of one.  A request that is done is
- * replaced by the last one.
+ * All active requests are in one compact array, so that MPI_Testsome tests 64 of them
+ * for little more than the cost of one.  The last request of the array replaces one that
+ * is done.
  *
- * Where there are more than 64, a pass tests one window.  Every second pass
- * tests the newest requests; the others make rounds, from the end of the array
- * to its beginning.  A round ends although each pass appends requests, and none
- * is left out: what fills a gap comes from above the cursor, where requests have
- * been tested in this round or were appended after it began.  So whatever MPI has
- * finished is seen before two more rounds are over.
+ * With more than 64 requests, a pass tests one window of 64.  Every second pass tests
+ * the newest requests; the other passes go round the array, from its end to its
+ * beginning.  A round ends even if each pass appends requests, and it skips none: the
+ * request that fills a gap comes from above the cursor, so it was tested in this round
+ * or appended after the round began.  A request that MPI has finished is therefore seen
+ * within two rounds.
  *
- * A round takes many passes, which are far apart where no thread waits.  So when
- * no round was completed for a while, a pass makes a whole one (a sweep).  Thousands
- * of requests that have left the cache take 10 to 20 ns each, so the longer a sweep
- * took, the later is the next.
+ * A round takes many passes, and passes are far apart while no thread waits.  When no
+ * round has been completed for a while, one pass makes a whole round (a sweep).  With
+ * thousands of requests, which are no longer in the cache, each takes 10 to 20 ns; the
+ * time to the next sweep grows with the duration of the last one.
  *
  * Invariants: requests[0..count-1] are active; a transfer whose first part is
  * not matched has exactly one; in_flight counts transfers, moving those of them
@@ -38,8 +38,9 @@
 #include "mpi_transport.h"
 
 #define WINDOW 64u
-/* From a round to a sweep: SWEEP_SHARE times what the last sweep took, within these.
- * The least is below the engine's tick, and above a round of a thread that waits. */
+/* A sweep is due after SWEEP_SHARE times the duration of the last one, within these
+ * bounds.  The lower bound is below the engine's tick, and above the time of a round while
+ * a thread waits. */
 #define PAUSE_MIN_NS 500000u
 #define PAUSE_MAX_NS 1500000u
 #define SWEEP_SHARE 40u
@@ -60,9 +61,9 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	transfer->native_code = code;
 	mpi->failed_transfer = transfer;
 	batoni_mpi_body_forget(mpi, transfer);
-	/* It ends now: nothing else of it may be seen to end later.  (A header
-	 * that is still being sent may change then: nobody acts upon one of a
-	 * transport that is broken.) */
+	/* The transfer ends now: stop tracking its other requests.  (The bounce
+	 * buffer of a header that is still being sent may be overwritten.  That is
+	 * harmless: the transport is broken.) */
 	for (uint32_t i = mpi->count; i-- > 0;) {
 		if (mpi->entries[i].transfer != transfer)
 			continue;
@@ -84,7 +85,7 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_ERR_MPI;
 }
 
-/* The last thing that a slot does after a failure. */
+/* Tell the engine of a failure: the last step of a slot function. */
 static void
 tell_failure(struct batoni_mpi *mpi)
 {
@@ -96,9 +97,9 @@ tell_failure(struct batoni_mpi *mpi)
 		                       mpi->failed_code, mpi->failed_text);
 }
 
-/* Small sends are mostly complete when MPI_Isend returns.  Where its handle tells,
- * MPI is not asked again: MPI_Test of a send that is not complete makes progress, and
- * yields the core when there are more processes than cores. */
+/* Small sends are mostly complete when MPI_Isend returns.  Where the handle shows that,
+ * MPI_Test is not called: for an incomplete send it makes progress, and it yields the core
+ * when there are more processes than cores. */
 static enum baton_status
 send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
@@ -123,8 +124,8 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-/* Post the first part.  It is not tested here: MPI might copy something large
- * meanwhile. */
+/* Post the first part.  It is not tested here, because MPI might copy a large message
+ * of another request in the test. */
 static enum baton_status
 recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
@@ -165,7 +166,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* A message has matched the receive.  PENDING: it was a header, and the body is
+/* A message has matched the receive.  PENDING: the message is a header, and the body is
  * under way. */
 static inline enum baton_status
 first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
@@ -192,7 +193,7 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_OK;
 }
 
-/* A first part that MPI was asked to cancel is done, one way or the other. */
+/* A first part that MPI was asked to cancel is done: canceled or received. */
 static __attribute__((noinline)) enum baton_status
 asked_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            const void *bounce, int code, const MPI_Status *status)
@@ -206,7 +207,7 @@ asked_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return first_done(mpi, transfer, bounce, code, status);
 }
 
-/* Anything but a first part.  PENDING: there is more of the body. */
+/* A request other than a first part is done.  PENDING: the body has more pieces. */
 static __attribute__((noinline)) enum baton_status
 other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            uint32_t part, int code)
@@ -225,7 +226,7 @@ other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return status;
 }
 
-/* This request is done and no longer in the array. */
+/* Act on a request that is done and no longer in the array. */
 static inline void
 request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
              const MPI_Status *mpi_status)
@@ -269,8 +270,8 @@ test_one(struct batoni_mpi *mpi)
 	return 1;
 }
 
-/* Entry i is done, and so may be others, the last ones included: those have no
- * transfer any more. */
+/* Fill the place of entry i, which is done.  Other entries may be done too, also the last
+ * ones; their transfer is NULL. */
 static void
 close_gap(struct batoni_mpi *mpi, uint32_t i)
 {
@@ -280,8 +281,8 @@ close_gap(struct batoni_mpi *mpi, uint32_t i)
 		batoni_mpi_untrack(mpi, i);
 }
 
-/* done[0] may have ended in a failure, and its transfer with it: what else of
- * that transfer is done must not end it again. */
+/* If done[0] failed, its transfer has ended: skip the other requests of that transfer, so
+ * that it does not end twice. */
 static void
 skip_failed(const struct batoni_mpi *mpi, struct batoni_mpi_entry *done,
             int count)
@@ -293,7 +294,7 @@ skip_failed(const struct batoni_mpi *mpi, struct batoni_mpi_entry *done,
 	}
 }
 
-/* No request in particular: all will be told that the transport is broken. */
+/* MPI_Testsome failed as a whole: the transport is broken. */
 static size_t
 window_failed(struct batoni_mpi *mpi, int code)
 {
@@ -322,7 +323,7 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 		return window_failed(mpi, code);
 	if (count == MPI_UNDEFINED)
 		return 0;
-	/* All leave the array before the first is looked at, since that may
+	/* Remove all of them from the array before acting on the first, which may
 	 * start new requests. */
 	for (int k = 0; k < count; k++) {
 		done[k] = mpi->entries[base + (uint32_t)indices[k]];
@@ -359,8 +360,8 @@ test_next(struct batoni_mpi *mpi)
 	return test_window(mpi, mpi->cursor, WINDOW);
 }
 
-/* All windows, and the first once more: MPI makes progress within the tests, the
- * first included.  It ends early, and is late still, when much has happened. */
+/* Test all windows, and the first one again, because the later tests make MPI progress.
+ * When there were many events, stop early; the sweep is then still due. */
 static size_t
 sweep(struct batoni_mpi *mpi, uint64_t now)
 {
@@ -380,7 +381,8 @@ sweep(struct batoni_mpi *mpi, uint64_t now)
 	return events;
 }
 
-/* More than one window: the newest requests, or the next of the round, or all. */
+/* More than one window: test the newest requests, or the next window of the round, or
+ * all. */
 static size_t
 test_many(struct batoni_mpi *mpi)
 {
@@ -425,9 +427,8 @@ test(struct batoni_transport *transport)
 	return test_many(mpi);
 }
 
-/* Only a receive that nothing has matched can be taken back.  One that is matched ends
- * by its message, which MPI may send only when the peer makes progress: this thread
- * does not wait for it. */
+/* Only an unmatched receive can be taken back.  A matched one ends with its message, which
+ * MPI may deliver only when the peer makes progress; this thread does not wait for it. */
 static enum baton_status
 take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 {

@@ -2,18 +2,16 @@
 /*
  * The MPI transport: memory, opening, exchanging, leaving, closing, texts.
  *
- * Exchanging is two collective operations of MPI's.  In the first one ranks bring
- * their terms, which are of one length: that this rank has memory, what for the
- * exchange is, and how long parts are.  All get the same answer.  The second, of the
- * parts, is entered by all or by none: MPI does not forgive one that some ranks
- * leave out, or of which they think differently.  Leaving is terms of its own and no
- * parts.
+ * An exchange consists of two collective operations of MPI.  The first is a reduction of
+ * the ranks' terms, which have a fixed length: whether the rank has memory, what the
+ * exchange is for, and how long a part is.  All ranks get the same result.  The second
+ * gathers the parts; all ranks enter it or none, because MPI has undefined behaviour when
+ * ranks differ in it.  Leaving is a reduction of terms alone.
  *
- * After an abort, MPI may still write to receives that have been matched and
- * read from sends.  Nothing that it can reach is freed then: the bounce buffers of
- * such a transport stay mapped, and the buffer of an exchange that not all ranks have
- * joined stays allocated, in a list, for the life of the process.  So does the
- * communicator.
+ * After an abort, MPI may still write to the buffers of matched receives and read those
+ * of sends.  Memory that MPI can reach is therefore leaked on purpose: the bounce buffers
+ * stay mapped, the buffer of an exchange that not all ranks have joined stays allocated
+ * (in a list, so that leak checkers find it), and the communicator is not freed.
  */
 #include <assert.h>
 #include <limits.h>
@@ -32,25 +30,25 @@
 /* Of the body tags, at the end: grants, and releases of segments. */
 #define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 1)
 
-/* Rooms lent to MPI for ever; the first bytes of each block link them.  Only the
- * driver, or the thread that finalises MPI, is here. */
-static void *lent_rooms;
+/* Buffers left to MPI for ever, linked by their first bytes.  Used by the driver or by the
+ * thread that finalises MPI. */
+static void *leaked;
 
-/* A line for the list's link comes first. */
-#define ROOM_OFFSET 64u
+/* A cache line for the link comes first. */
+#define LINK_BYTES 64u
 
-/* What for: nothing that an exchange could say. */
+/* As `what`: no exchange has this value. */
 #define LEAVING INT64_C(-1)
 
-/* The least of each is taken: of a value and of its complement, that tells whether
- * all ranks have the same. */
+/* Reduced by MPI_MIN.  The minimum of a value and that of its complement show whether all
+ * ranks have the same value. */
 struct terms {
 	int64_t status;
 	int64_t what, bytes;
 	int64_t not_what, not_bytes;
 };
 
-/* Memory that is zero, and has no pages until they are touched. */
+/* Zeroed memory.  Its pages take memory when they are first touched. */
 static void *
 map(size_t count, size_t size)
 {
@@ -81,12 +79,12 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->positions = batoni_alloc(slots, sizeof(*mpi->positions));
 	mpi->bodies = batoni_alloc(slots, sizeof(*mpi->bodies));
 	mpi->tags = batoni_alloc((size_t)size, sizeof(*mpi->tags));
-	mpi->terms_room = batoni_alloc(ROOM_OFFSET + 2 * sizeof(struct terms),
+	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
 	                               1);
 	mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
-	    !mpi->bodies || !mpi->tags || !mpi->terms_room ||
+	    !mpi->bodies || !mpi->tags || !mpi->terms_buffer ||
 	    !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
@@ -96,9 +94,9 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	return BATON_OK;
 }
 
-/* All but what MPI can still reach. */
+/* Free all memory but the bounce buffers, which MPI may still reach. */
 static void
-free_books(struct batoni_mpi *mpi)
+free_tables(struct batoni_mpi *mpi)
 {
 	batoni_mpi_peers_free(mpi);
 	batoni_free(mpi->requests);
@@ -107,8 +105,8 @@ free_books(struct batoni_mpi *mpi)
 	batoni_free(mpi->bounce_stack);
 	batoni_free(mpi->bodies);
 	batoni_free(mpi->tags);
-	batoni_free(mpi->terms_room);
-	batoni_free(mpi->parts_room);
+	batoni_free(mpi->terms_buffer);
+	batoni_free(mpi->parts_buffer);
 	batoni_free(mpi);
 }
 
@@ -118,7 +116,7 @@ batoni_mpi_free(struct batoni_mpi *mpi)
 	if (mpi->bounces)
 		munmap(mpi->bounces,
 		       ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX);
-	free_books(mpi);
+	free_tables(mpi);
 }
 
 /* The body tags: half of them are the segments'; of the others, each slot has one for a
@@ -193,8 +191,8 @@ batoni_mpi_level_name(int thread_level)
 	                                           : "MPI_THREAD_SINGLE";
 }
 
-/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE", from a text of which libraries make
- * a line or a page. */
+/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE".  The library's own text can be a line or a
+ * page; its beginning is used. */
 static void
 describe(char *text, size_t size, int thread_level)
 {
@@ -217,9 +215,9 @@ describe(char *text, size_t size, int thread_level)
 	         batoni_mpi_level_name(thread_level));
 }
 
-/* The handle that the library has for sends that are complete on return, or
- * MPI_REQUEST_NULL.  Two live requests with equal handles can be nothing else.
- * MPICH shares one too, but counts who has it: it must be given back. */
+/* The handle that the library returns for all sends that are complete on return, or
+ * MPI_REQUEST_NULL if it has none.  Only such sends can have equal handles while both are
+ * active.  MPICH has one too, but counts its references, so that it must be freed. */
 static MPI_Request
 complete_handle(MPI_Comm comm)
 {
@@ -277,7 +275,7 @@ running(void)
 	return initialized && !finalized;
 }
 
-/* MPI may be called by this thread at this thread level. */
+/* May this thread call MPI, at this thread level? */
 static bool
 callable(const struct batoni_mpi *mpi)
 {
@@ -289,10 +287,10 @@ callable(const struct batoni_mpi *mpi)
 static struct terms *
 terms_of(const struct batoni_mpi *mpi)
 {
-	return (void *)(mpi->terms_room + ROOM_OFFSET);
+	return (void *)(mpi->terms_buffer + LINK_BYTES);
 }
 
-/* What has been started is under way, or it failed. */
+/* Note a collective operation that has been started with this code. */
 static enum baton_status
 enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging, int code)
 {
@@ -308,7 +306,7 @@ static enum baton_status
 bring_terms(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
             int64_t what, size_t bytes)
 {
-	bool able = exchanging == BATONI_MPI_LEAVING || mpi->parts_room;
+	bool able = exchanging == BATONI_MPI_LEAVING || mpi->parts_buffer;
 	struct terms *terms = terms_of(mpi);
 
 	terms[0] = (struct terms){
@@ -333,13 +331,13 @@ start_exchange(struct batoni_mpi *mpi, uint64_t what, const void *mine,
 
 	assert(bytes > 0 && bytes <= INT_MAX && what <= INT64_MAX);
 	if (able)
-		mpi->parts_room = batoni_alloc(ROOM_OFFSET + parts * bytes, 1);
-	if (mpi->parts_room)
-		memcpy(mpi->parts_room + ROOM_OFFSET, mine, bytes);
+		mpi->parts_buffer = batoni_alloc(LINK_BYTES + parts * bytes, 1);
+	if (mpi->parts_buffer)
+		memcpy(mpi->parts_buffer + LINK_BYTES, mine, bytes);
 	return bring_terms(mpi, BATONI_MPI_TERMS, (int64_t)what, bytes);
 }
 
-/* The same on all ranks. */
+/* The result of the reduction: the same on all ranks. */
 static enum baton_status
 judge(const struct terms *all)
 {
@@ -352,7 +350,7 @@ static enum baton_status
 bring_part(struct batoni_mpi *mpi, size_t bytes)
 {
 	enum baton_status status = judge(&terms_of(mpi)[1]);
-	unsigned char *part = mpi->parts_room + ROOM_OFFSET;
+	unsigned char *part = mpi->parts_buffer + LINK_BYTES;
 
 	if (status != BATON_OK)
 		return status;
@@ -362,12 +360,12 @@ bring_part(struct batoni_mpi *mpi, size_t bytes)
 	                            &mpi->exchange));
 }
 
-/* Nothing of it is at MPI. */
+/* The exchange is over, and MPI has none of its buffers. */
 static void
 end_exchange(struct batoni_mpi *mpi)
 {
-	batoni_free(mpi->parts_room);
-	mpi->parts_room = NULL;
+	batoni_free(mpi->parts_buffer);
+	mpi->parts_buffer = NULL;
 	mpi->exchanging = BATONI_MPI_NO_EXCHANGE;
 }
 
@@ -397,8 +395,8 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	enum baton_status status = BATON_PENDING;
 	int done = 0;
 
-	/* A leave that its caller gave up: all have left, or the others have been
-	 * told that this rank meant to. */
+	/* An earlier leave was given up.  End its reduction first: either all ranks have
+	 * left, or the others were told INVALID. */
 	if (mpi->exchanging == BATONI_MPI_LEAVING) {
 		status = batoni_mpi_leave(transport);
 		if (status == BATON_OK)
@@ -409,13 +407,13 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 		status = start_exchange(mpi, what, mine, bytes, all != NULL);
 	else if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) !=
 	         MPI_SUCCESS)
-		return BATON_ERR_MPI; /* it may have the room still */
+		return BATON_ERR_MPI; /* MPI may still have the buffer */
 	else if (done && mpi->exchanging == BATONI_MPI_TERMS)
 		status = bring_part(mpi, bytes);
 	else if (done)
 		status = BATON_OK;
 	if (status == BATON_OK)
-		memcpy(all, mpi->parts_room + ROOM_OFFSET + bytes,
+		memcpy(all, mpi->parts_buffer + LINK_BYTES + bytes,
 		       (size_t)transport->size * bytes);
 	if (status != BATON_PENDING)
 		end_exchange(mpi);
@@ -425,7 +423,7 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 void
 batoni_mpi_abandon(struct batoni_mpi *mpi)
 {
-	/* From the end, so that the one that takes a gap has been seen. */
+	/* From the end: the entry that fills a gap has been handled. */
 	for (uint32_t i = mpi->count; i-- > 0;) {
 		int done = 0;
 
@@ -439,21 +437,21 @@ batoni_mpi_abandon(struct batoni_mpi *mpi)
 }
 
 static void
-lend(unsigned char *room)
+leak_on_purpose(unsigned char *buffer)
 {
-	void **link = (void *)room;
+	void **link = (void *)buffer;
 
-	*link = lent_rooms;
-	lent_rooms = link;
+	*link = leaked;
+	leaked = link;
 }
 
-/* Of an exchange that was given up. */
+/* Give up the exchange that is under way, if any. */
 static void
 drop_exchange(struct batoni_mpi *mpi)
 {
-	unsigned char **room_p = mpi->exchanging == BATONI_MPI_PARTS
-	                                 ? &mpi->parts_room
-	                                 : &mpi->terms_room;
+	unsigned char **buffer_p = mpi->exchanging == BATONI_MPI_PARTS
+	                                 ? &mpi->parts_buffer
+	                                 : &mpi->terms_buffer;
 	int done = 0;
 
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
@@ -461,8 +459,8 @@ drop_exchange(struct batoni_mpi *mpi)
 	if (callable(mpi))
 		MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
 	if (!done) {
-		lend(*room_p);
-		*room_p = NULL;
+		leak_on_purpose(*buffer_p);
+		*buffer_p = NULL;
 	}
 	end_exchange(mpi);
 }
@@ -488,7 +486,7 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 		return;
 	}
 	/* The bounce buffers stay mapped. */
-	free_books(mpi);
+	free_tables(mpi);
 }
 
 enum baton_status

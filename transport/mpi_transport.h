@@ -28,32 +28,32 @@
 #define BATONI_MPI_RAW_MAX 2048
 /* Odd, so that no array of a wider type has this length. */
 #define BATONI_MPI_HEADER_BYTES 61
-/* A body travels in pieces of at most this length: below INT_MAX, and the room
- * into which one that does not fit is drained.  Two or three are under way at
- * once, which is as fast as all (measured from 1 MiB to 1 GiB). */
+/* A body travels in pieces of at most this length, which is below INT_MAX and is the
+ * length of the drain buffer.  Two or three are under way at once, which is as fast as all
+ * of them (measured from 1 MiB to 1 GiB). */
 #define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
 /* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
  * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
-/* Ranks that differ in it cannot talk, and are told so.  It changes with what travels
- * (raw messages, headers, bodies, cards, terms, and the one-sided layer's own), not
- * with the record that it is told in, which no version changes. */
+/* Ranks with different versions refuse each other at creation.  The version changes with
+ * the format of what travels: raw messages, headers, bodies, grants, cards, terms, and
+ * the one-sided layer's messages.  The record that contains it at creation has the same
+ * format in all versions. */
 #define BATONI_MPI_WIRE_VERSION 4u
-/* That record: a status, the least and the most of so many values. */
+/* That record has a status, and the minimum and the maximum of this many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 
 /*
  * Every first part is received into a bounce buffer of BATONI_MPI_RAW_MAX bytes, and a
- * short message is copied from there.  So nothing that Baton reads was ever in memory
- * of the program, which may give one buffer to several receives; and no receive at MPI
- * is too short for what may arrive.  MPI could truncate the message instead, but not
- * safely:
+ * short message is copied from there.  Baton therefore never reads a header back from
+ * memory of the program, which may use one buffer for several receives; and no receive at
+ * MPI is too short for what may arrive.  Truncation by MPI is not safe:
  * - Open MPI 4.1 and 5.0 write past the end of the receive unless the message was
  *   sent eagerly;
  * - when one request ends in an error, Open MPI's MPI_Testsome frees every request
- *   it was given whose status, not written yet, happens not to say "no error": those
- *   of others, still under way, are then lost, with no index to tell of them;
- * - MPICH does not tell the length, and raises the error on the program's
+ *   it was given whose status, not written yet, happens not to contain "no error";
+ *   requests that are still under way are then lost without being reported;
+ * - MPICH does not report the length, and raises the error on the program's
  *   communicators, where it is fatal.
  *
  * Bounce buffers are mapped, a buffer for each slot and one more (a receive that sends a
@@ -122,22 +122,21 @@ struct batoni_mpi_text {
 struct batoni_mpi {
 	struct batoni_transport base; /* must be first */
 	MPI_Comm comm;
-	/* What is at MPI: requests[i] and what it is for, entries[i]; compact,
-	 * count of them. */
+	/* The active requests, compact: requests[i], and its purpose, entries[i]. */
 	MPI_Request *requests;
 	struct batoni_mpi_entry *entries;
 	uint32_t count;
-	uint32_t cursor; /* of the round of tests: those below have not had theirs */
-	bool newest;     /* the last window was that of the newest */
-	uint64_t round_ns; /* when the last round was completed, */
-	uint64_t pause_ns; /* and how long after it the next sweep is due */
+	uint32_t cursor; /* requests below it have not been tested in this round */
+	bool newest;     /* the last pass tested the newest requests */
+	uint64_t round_ns; /* when the last round was completed */
+	uint64_t pause_ns; /* the next sweep is due so long after it */
 	MPI_Request complete; /* see batoni_mpi_is_complete */
-	/* By slot (base.slots): where the request is (receives' first parts only), and
-	 * the body. */
+	/* By slot (base.slots): the index of the request (valid for receives' first parts
+	 * only), and the body. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
-	/* Bounce buffers; those that have been given back, free_bounces of them; how
-	 * many were ever taken. */
+	/* Bounce buffers; the stack of those that were returned (free_bounces of them);
+	 * how many have ever been taken. */
 	unsigned char *bounces;
 	uint32_t *bounce_stack;
 	uint32_t free_bounces, taken_bounces;
@@ -149,13 +148,13 @@ struct batoni_mpi {
 	int body_tag_base, granted_tag, release_tag, grant_tag;
 	uint32_t segment_tags;
 	uint32_t waiting; /* sends that wait for a grant */
-	/* Of an exchange: what is under way, and two rooms, for terms (always
-	 * there) and for parts (NULL when none is).  Each has ours, then what comes
-	 * of all, after the link of a room that is lent. */
+	/* An exchange: the operation that is under way, and two buffers, for terms
+	 * (always allocated) and for parts (NULL between exchanges).  A buffer has a link
+	 * (mpi_open.c), what this rank contributes, then the result. */
 	enum batoni_mpi_exchange exchanging;
 	MPI_Request exchange;
-	unsigned char *terms_room, *parts_room;
-	/* mpi_peers.c's: our segment, and the scratch of meeting. */
+	unsigned char *terms_buffer, *parts_buffer;
+	/* mpi_peers.c's: this rank's segment, and memory that only meeting needs. */
 	struct batoni_shm segment;
 	struct batoni_mpi_card *cards;
 	unsigned char *mapped;
@@ -169,7 +168,7 @@ struct batoni_mpi {
 	struct batoni_mpi_text texts[BATONI_MPI_TEXTS];
 	_Atomic uint32_t text_count;
 	bool lost; /* the program has finalised MPI: call it no more */
-	/* mpi_bootstrap.c's: told when the transport is closed. */
+	/* mpi_bootstrap.c's: called when the transport is closed. */
 	void (*forget)(struct batoni_mpi *mpi, bool aborted);
 	struct baton_comm *owner;
 	struct batoni_list_node live;
@@ -182,10 +181,10 @@ batoni_mpi_of(struct batoni_transport *transport)
 }
 
 /*
- * Is this send, just started, over?  Open MPI gives every send that is complete on
- * return one and the same handle, which needs no freeing.  MPI_Test would tell as
- * well, but it begins with a memory barrier, which waits until what the send wrote
- * has reached the peer's cache: 50 ns, half of what a small message costs.
+ * Is this send, which has just been started, complete?  Open MPI returns the same handle
+ * for all sends that are complete on return; it needs no freeing.  MPI_Test would give the
+ * same answer, but begins with a memory barrier, which waits until the stores of the send
+ * have reached the peer's cache: 50 ns, half the cost of a small message.
  */
 static inline bool
 batoni_mpi_is_complete(const struct batoni_mpi *mpi, MPI_Request *request)
@@ -219,7 +218,7 @@ batoni_mpi_bounce_return(struct batoni_mpi *mpi, uint32_t bounce)
 	mpi->bounce_stack[mpi->free_bounces++] = bounce;
 }
 
-/* Note requests[count], just started, as the transfer's. */
+/* Add requests[count], which has just been started, to the array. */
 static inline void
 batoni_mpi_track(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                  enum batoni_mpi_part part, uint32_t bounce)
@@ -232,7 +231,7 @@ batoni_mpi_track(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	mpi->positions[transfer->slot] = i;
 }
 
-/* Request i is done: the last one takes its place. */
+/* Request i is done: the last one of the array replaces it. */
 static inline void
 batoni_mpi_untrack(struct batoni_mpi *mpi, uint32_t i)
 {
@@ -247,9 +246,9 @@ batoni_mpi_untrack(struct batoni_mpi *mpi, uint32_t i)
 
 /* mpi.c */
 extern const struct batoni_transport_ops batoni_mpi_ops;
-/* The transfer ends in BATON_ERR_MPI (returned) by this call's code, and the
- * transport with it: the slot that is running tells the engine when it has
- * accounted for the transfer.  text NULL: MPI's own. */
+/* This call has failed with this code.  The transfer ends in BATON_ERR_MPI (returned), and
+ * the transport is broken: the slot function that is running tells the engine after it has
+ * counted the transfer.  text NULL: MPI's own. */
 enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
                                   struct batoni_transfer *transfer,
                                   const char *call, int code,
@@ -264,7 +263,7 @@ enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
 enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
                                        const void *header, int source);
-/* A header or a piece is done. */
+/* A request other than a first part is done. */
 enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);
 /* Start the bodies that have been granted, while mpi->waiting is above 0.  Returns the
@@ -273,8 +272,7 @@ size_t batoni_mpi_body_granted(struct batoni_mpi *mpi);
 /* The transfer has failed: it waits for no grant. */
 void batoni_mpi_body_forget(struct batoni_mpi *mpi,
                             const struct batoni_transfer *transfer);
-/* Reserve the room, one for the process, into which bodies that do not fit are
- * drained.  Any thread.  OK, NOMEM. */
+/* Reserve the drain buffer of the process.  Any thread.  OK, NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
 
 /* mpi_open.c */
@@ -282,48 +280,48 @@ enum baton_status batoni_mpi_drain_reserve(void);
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
                  struct batoni_mpi **mpi_p);
-/* Give the transport its communicator, whose error handler is MPI_ERRORS_RETURN
- * and which it now owns.  thread_level is MPI's.  OK; UNSUPPORTED (MPI has too
- * few tags) and MPI, with batoni_refuse told: the communicator is the caller's
- * still. */
+/* Give the transport its communicator, whose error handler is MPI_ERRORS_RETURN.  The
+ * transport owns it from then on.  thread_level is MPI's.  OK; UNSUPPORTED (MPI has too
+ * few tags), with batoni_refuse called: the caller still owns the communicator. */
 enum baton_status batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm,
                                     int thread_level,
                                     enum baton_progress progress);
 /* "MPI_THREAD_MULTIPLE". */
 const char *batoni_mpi_level_name(int thread_level);
-/* Give back the memory of a transport that nothing is in flight on. */
+/* Free the memory of a transport with nothing in flight. */
 void batoni_mpi_free(struct batoni_mpi *mpi);
-/* Take back what can be taken back, without communication; the rest stays lent
- * to MPI.  The thread that drives, or the one that finalises MPI when the engine
- * has given the transport up. */
+/* Take back the receives that can be taken back, without communication; MPI keeps the
+ * rest.  The driver, or the thread that finalises MPI after the engine has given the
+ * transport up. */
 void batoni_mpi_abandon(struct batoni_mpi *mpi);
 
 /* mpi_peers.c */
-/* Make this rank's segment and what meeting takes; nothing if segment_bytes is 0.
- * Any thread.  OK; NOMEM and SYSTEM, with batoni_refuse told. */
+/* Make this rank's segment and the memory for meeting; nothing if segment_bytes is 0.  Any
+ * thread.  OK; NOMEM and SYSTEM, with batoni_refuse called. */
 enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
                                         size_t segment_bytes);
-/* Collective, once, when all ranks are attached and have made theirs: map each
- * other's, where that can be done.  OK; MPI, with batoni_refuse told. */
-/* wait: until the request is done; returns MPI's code. */
+/* Collective, once, after all ranks have attached and made their segments: map each
+ * other's segments, where possible.  wait() returns when the request is done, with MPI's
+ * code.  OK; MPI, with batoni_refuse called. */
 enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi,
                                         int (*wait)(MPI_Request *request));
-/* Give back all of it. */
+/* Free all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);
 
-/* mpi_family.c: is the MPI of this process the one that Baton was compiled with?
- * Before any other call of MPI that takes a handle.  Any thread.  OK; UNSUPPORTED,
- * with batoni_refuse told. */
+/* mpi_family.c: is the MPI of this process the one that Baton was compiled with?  Call it
+ * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with
+ * batoni_refuse called. */
 enum baton_status batoni_mpi_check_library(void);
 
-/* A call of a creation has failed: refuse it in MPI's words.  Returns MPI. */
+/* An MPI call of a creation has failed: call batoni_refuse with MPI's text.  Returns
+ * BATON_ERR_MPI. */
 enum baton_status batoni_mpi_refuse(const char *call, int code);
 
 /* Keep the text of an error, so that batoni_mpi_error_text, which any thread may call,
  * calls no MPI.  text NULL: MPI's own.  The driver. */
 void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);
 
-/* The slots of batoni_mpi_ops that mpi_open.c has. */
+/* The functions of batoni_mpi_ops that mpi_open.c defines. */
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
                                       uint64_t what, const void *mine,
                                       size_t bytes, void *all);
