@@ -4,46 +4,41 @@
  * memmove from the sender's buffer to the receiver's.  It is the reference for
  * what every transport must do.
  *
- * All ranks of all local communicators are driven by the one engine, so every
- * slot of every rank runs on the one driver, and nothing here is locked or
- * atomic.
+ * One engine drives all ranks of all local communicators.  Every function here therefore
+ * runs on the driver's thread, and needs no locks and no atomics.
  *
- * Matching.  Each transfer has a node, found by its slot.  Nodes that have no
- * partner yet stand in lines, one line for each (destination, source, tag); a
- * line holds receives or sends, never both, because the two would have met.  The
- * front node of a line is in the bucket of a hash table that all ranks share;
- * the others hang behind it in a ring (list.h), so that a match, a new end of
- * the line and a node that steps out of the middle all cost the same, however
- * many tags and messages are waiting.  The table has a bucket for each node that
- * can exist.  All of it is allocated at open.
+ * Matching.  Each transfer has a node, found by its slot.  Unmatched nodes wait in
+ * queues, one for each (destination, source, tag).  A queue holds receives or sends, never
+ * both, because those would have matched.  The front node of a queue is in a bucket of a
+ * hash table that all ranks share; the others follow it in a ring (list.h).  Matching,
+ * appending and removing from the middle therefore take constant time, however many tags
+ * and messages wait.  The table has a bucket for each possible node.  All memory is
+ * allocated at open.
  *
  * Moving.  A match of at most INLINE_MAX bytes is copied where it is found, in
  * issue.  A longer one becomes a copy: both nodes are MOVING, name each other as
  * partners, and are in their own ranks' `copies`.  The receive's node counts the
  * bytes.  The test of either rank moves a slice of it, so that a rank whose
- * communicator is broken does not hold up its peer.  A copy is never broken off:
- * take_back answers BUSY, for both ends, and it runs to its end.
+ * communicator is broken does not hold up its peer.  A copy is never aborted: take_back
+ * returns BUSY for both ends, and the copy completes.
  *
- * Buffers that overlap, as those of a self message may, end as memmove leaves
- * them: a copy runs from its far end when the destination lies behind the
- * source.  (While it runs, the overlap holds something in between.)
+ * Buffers may overlap in a message to oneself.  The result is that of memmove: if the
+ * destination is behind the source, the copy runs from its end to its beginning.
  *
- * Closing.  A rank may close while it has transfers (an abort).  Those in lines
- * step out.  A copy that it sends is moved to its end first; of one that it
- * receives the rest is dropped, since nobody will look at it.  Either way the
- * peer's node is OVER: it has no partner any more, nothing refers to the closed
- * rank, and the peer's next test reports its end.  What peers send to a closed
- * rank waits in its line until its deadline.
+ * Closing.  A rank may close while it has transfers (an abort).  Its waiting nodes leave
+ * their queues.  A copy that it sends is completed first; of a copy that it receives, the
+ * rest is dropped, since nothing will read it.  In both cases the peer's node becomes OVER:
+ * it has no partner, nothing refers to the closed rank, and the peer's next test reports
+ * the end.  A message to a closed rank waits in its queue until its deadline.
  *
- * Exchanging.  Ranks bring theirs to a table of the round and copy all of it out
- * when it is full.  One rank may be in the next round while another has not yet
- * taken from the last; none can be two ahead, since a round is full only when all
- * have come to it.  So there are two tables, used in turn, and what is in them
- * belongs to the ranks together: a rank that has brought its part may close.  The
- * rounds after that one will never be full, and the others are told.
+ * Exchanging.  Each rank writes its part into the table of the round, and copies all parts
+ * out when the table is full.  A rank can be one round ahead of another but not two, since
+ * a round is full only when all ranks have come to it.  So two tables, used in turn, are
+ * enough.  They belong to all ranks together: a rank that has written its part may close.
+ * Later rounds can then never be full, and the other ranks get PEER.
  *
- * Segments and what else ranks see of each other (struct batoni_peer) are the same
- * for all ranks: one array, which the last that closes frees.
+ * What ranks see of each other (segments, struct batoni_peer) is the same for all ranks:
+ * one array, which the last rank to close frees.
  */
 #include <assert.h>
 #include <limits.h>
@@ -61,16 +56,16 @@
 
 enum node_state {
 	FREE,
-	FRONT,  /* waits at the front of its line, and is in a bucket */
+	FRONT,  /* waits at the front of its queue; in a bucket */
 	BEHIND, /* waits further back */
 	MOVING, /* has a partner, and their copy is under way */
-	OVER    /* moved, and its partner has closed: to be reported */
+	OVER    /* moved; its partner has closed; to be reported */
 };
 
 struct local;
 
 struct node {
-	struct batoni_list_node link; /* of its line, or of local->copies */
+	struct batoni_list_node link; /* of its queue, or of local->copies */
 	struct batoni_transfer *transfer;
 	struct local *local;
 	union {
@@ -91,21 +86,21 @@ static_assert(sizeof(struct node) <= 64, "a node is one cache line");
 
 /* One round of exchange. */
 struct table {
-	char *all; /* by rank; from the first that comes to the last that takes */
+	char *all; /* by rank; from the first rank that writes to the last that reads */
 	uint64_t what;
 	size_t bytes; /* of each rank */
 	int brought, taken;
-	enum baton_status status; /* what all take from it */
+	enum baton_status status; /* all ranks get it */
 };
 
-/* What the ranks of one communicator share; the last that closes frees it. */
+/* What the ranks of one communicator share; the last rank to close frees it. */
 struct shared {
 	struct node **buckets;
 	unsigned shift; /* from a 64-bit hash to a bucket */
 	int size;
 	int open;    /* ranks that have not closed */
 	struct table tables[2]; /* of the even and the odd rounds */
-	uint64_t rounds; /* of exchange that can be full yet */
+	uint64_t rounds; /* of exchange that can become full */
 	struct batoni_peer *peers; /* NULL: there are no segments */
 	char *segments;
 };
@@ -143,7 +138,7 @@ key_of(const struct local *local, const struct batoni_transfer *transfer)
 		from = to;
 		to = (uint64_t)local->base.rank;
 	}
-	/* On the last hidden tag receives take what comes from any rank. */
+	/* On the last hidden tag a receive matches messages of any rank. */
 	if (transfer->tag ==
 	    local->base.hidden_tag + (local->base.hidden_tags - 1))
 		from = 0xffff;
@@ -189,19 +184,19 @@ take_from_bucket(struct node *node)
 }
 
 static void
-enter_line(struct node *node, struct node *front)
+enter_queue(struct node *node, struct node *front)
 {
 	if (!front) {
 		put_in_bucket(node);
 		return;
 	}
 	node->state = BEHIND;
-	/* What comes before the front in the ring is the end of the line. */
+	/* The node before the front in the ring is the end of the queue. */
 	batoni_list_append(&front->link, &node->link);
 }
 
 static void
-leave_line(struct node *node)
+leave_queue(struct node *node)
 {
 	if (node->state == FRONT) {
 		take_from_bucket(node);
@@ -212,9 +207,9 @@ leave_line(struct node *node)
 	node->state = FREE;
 }
 
-/* The transfer has met a message of this length: how it ends. */
+/* How a transfer ends that matched a message of this length. */
 static enum baton_status
-settle(struct batoni_transfer *transfer, size_t length)
+outcome(struct batoni_transfer *transfer, size_t length)
 {
 	batoni_transfer_moved(transfer, length);
 	return length > transfer->bytes ? BATON_ERR_TRUNCATED : BATON_OK;
@@ -231,7 +226,7 @@ report(struct node *node, size_t length)
 	node->state = FREE;
 	node->transfer = NULL;
 	local->base.host->done(local->base.host, transfer,
-	                       settle(transfer, length));
+	                       outcome(transfer, length));
 }
 
 static void
@@ -290,7 +285,7 @@ receiving_end(struct node *node)
 	return node->transfer->direction == BATONI_RECV ? node : node->partner;
 }
 
-/* The transfer has found its other end: move the bytes now, or start a copy. */
+/* The transfer has matched: move the bytes now, or start a copy. */
 static enum baton_status
 meet(struct node *node, struct node *front)
 {
@@ -301,7 +296,7 @@ meet(struct node *node, struct node *front)
 	size_t n = min_size(length, to->bytes);
 	enum baton_status status;
 
-	leave_line(front);
+	leave_queue(front);
 	if (n > INLINE_MAX) {
 		start_moving(front, node, length);
 		start_moving(node, front, length);
@@ -310,8 +305,8 @@ meet(struct node *node, struct node *front)
 	}
 	if (n > 0)
 		memmove(to->buffer, from->buffer, n);
-	/* Before the report: whoever hears it may look at both ends. */
-	status = settle(node->transfer, length);
+	/* Before the report, which makes both ends visible. */
+	status = outcome(node->transfer, length);
 	node->transfer = NULL;
 	report(front, length);
 	return status;
@@ -334,12 +329,12 @@ local_issue(struct batoni_transport *transport,
 	if (front && front->transfer->direction != transfer->direction)
 		return meet(node, front);
 	node->key = key;
-	enter_line(node, front);
+	enter_queue(node, front);
 	local->base.in_flight++;
 	return BATON_PENDING;
 }
 
-/* Move the front copy on, or report it; returns the bytes moved. */
+/* Move bytes of the copy, or report its end; returns the bytes moved. */
 static size_t
 work_on(struct node *node, size_t budget, size_t *events)
 {
@@ -390,7 +385,7 @@ local_take_back(struct batoni_transport *transport,
 	switch (node->state) {
 	case FRONT:
 	case BEHIND:
-		leave_line(node);
+		leave_queue(node);
 		local->base.in_flight--;
 		node->transfer = NULL;
 		return BATON_ERR_CANCELED;
@@ -401,7 +396,7 @@ local_take_back(struct batoni_transport *transport,
 		local->base.in_flight--;
 		node->state = FREE;
 		node->transfer = NULL;
-		return settle(transfer, node->length);
+		return outcome(transfer, node->length);
 	case FREE:
 		break;
 	}
@@ -420,7 +415,7 @@ bring(struct table *table, const struct local *local, uint64_t what,
 	}
 	if (!able)
 		table->status = BATON_ERR_NOMEM;
-	/* The program makes its collective calls in different orders. */
+	/* The ranks make their collective calls in different orders. */
 	if (table->what != what || table->bytes != bytes)
 		table->status = BATON_ERR_INVALID;
 	if (table->status == BATON_OK)
@@ -460,8 +455,8 @@ local_exchange(struct batoni_transport *transport, uint64_t what,
 	return take(table, transport->size, all);
 }
 
-/* A rank leaves alone: what it sent has been copied when it ends, and one thread
- * may hold several ranks and destroy them one after the other. */
+/* A rank leaves without the others: its sends have been copied when they end, and one
+ * thread may own several ranks and destroy them one after the other. */
 static enum baton_status
 local_leave(struct batoni_transport *transport)
 {
@@ -469,22 +464,22 @@ local_leave(struct batoni_transport *transport)
 	return BATON_OK;
 }
 
-/* Let go of the node's peer, so that the rank can be freed. */
+/* Detach the node from its queue or its partner, so that the rank can be freed. */
 static void
-part(struct node *node)
+detach(struct node *node)
 {
 	switch (node->state) {
 	case FRONT:
 	case BEHIND:
-		leave_line(node);
+		leave_queue(node);
 		return;
 	case MOVING:
 		if (node->transfer->direction == BATONI_SEND)
 			move_slice(node->partner, SIZE_MAX);
 		node->partner->state = OVER;
 		node->partner->partner = NULL;
-		/* The partner is a node of this rank too when the message is to
-		 * itself; it is parted from in its turn. */
+		/* In a message to oneself the partner is a node of this rank too, and is
+		 * detached in its turn. */
 		stop_moving(node);
 		node->state = FREE;
 		return;
@@ -511,10 +506,10 @@ local_close(struct batoni_transport *transport, bool aborted)
 	struct local *local = to_local(transport);
 	struct shared *shared = local->shared;
 
-	(void)aborted; /* it never communicates */
+	(void)aborted; /* closing never communicates */
 	assert(aborted || transport->in_flight == 0);
 	for (uint32_t i = 0; i < local->base.slots; i++)
-		part(&local->nodes[i]);
+		detach(&local->nodes[i]);
 	if (local->round + local->brought < shared->rounds)
 		shared->rounds = local->round + local->brought;
 	batoni_free(local->nodes);
@@ -529,7 +524,7 @@ local_error_text(struct batoni_transport *transport, int code, char *text,
 {
 	(void)transport;
 	(void)code;
-	/* There is no library below that could have an error. */
+	/* There is no library below. */
 	if (size > 0)
 		text[0] = '\0';
 }
@@ -606,7 +601,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
 	base->slots = config->slots;
 	base->hidden_tags = config->hidden_tags;
 	base->tag_max = INT_MAX - config->hidden_tags;
-	/* Nobody asks for it when there are none. */
+	/* Unused when there are none. */
 	base->hidden_tag = config->hidden_tags ? base->tag_max + 1 : 0;
 	base->any_peer = 0; /* any number will do (key_of) */
 	base->peers = shared->peers;

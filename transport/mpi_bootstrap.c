@@ -2,23 +2,22 @@
 /*
  * Communicators over MPI, and starting and finalising MPI.
  *
- * Creation.  Each rank takes what it needs (plan, tables, memory), then all
- * duplicate the parent and agree, by one reduction on the duplicate, on whether
- * every rank has it and means the same.  A rank that was refused or got no memory
- * joins with its error, so that the others are told instead of left waiting.  After
- * the agreement they meet as peers (mpi_peers.c), which only MPI can make fail.
- * All of it calls MPI with the driver's lock, as the transports do, so that below
- * MPI_THREAD_MULTIPLE no two threads are in MPI; and without blocking, so that others
- * drive while this rank waits for its peers.
+ * Creation.  Each rank allocates what it needs; then all ranks duplicate the parent and
+ * agree, by one reduction on the duplicate, whether every rank succeeded with the same
+ * options.  A rank that failed joins with its error, so that the others fail too instead of
+ * waiting.  After the agreement the ranks map each other's memory (mpi_peers.c); only an
+ * MPI error can make that fail.  All MPI calls are made with the driver's lock held, so
+ * that below MPI_THREAD_MULTIPLE no two threads are in MPI, and do not block, so that other
+ * threads can drive while this rank waits for its peers.
  *
  * Finalising, by the program: a callback on an attribute of MPI_COMM_SELF, which
  * MPI_Finalize deletes before anything else, takes every live transport from the
  * engine; nothing calls MPI afterwards.  By Baton, when it has initialised MPI:
  * at exit, in the same process only (a child of fork has no MPI), and not after
  * the abort of a communicator, since MPI_Finalize waits for all ranks and some
- * may be gone.  The process then leaves without it, and launchers take that for
- * a failure: mpirun ends the other ranks and returns an error, unless it was told
- * to let them be (Open MPI: --enable-recovery, MPICH: -disable-auto-cleanup).
+ * may be gone.  The process then exits without MPI_Finalize, which launchers treat as a
+ * failure: mpirun ends the other ranks and returns an error, unless an option forbids it
+ * (Open MPI: --enable-recovery, MPICH: -disable-auto-cleanup).
  *
  * Locks: `lock` guards the statics below.  It is not held across the engine,
  * whose driver's lock is taken first where both are (close).
@@ -40,7 +39,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
 static bool watching;   /* MPI_COMM_SELF has our attribute */
-static bool aborted;    /* some transport was closed so */
+static bool aborted;    /* some transport was closed after an abort */
 static pid_t starter;   /* the process in which Baton initialised MPI, or 0 */
 
 /* ---- the end of MPI ---- */
@@ -160,8 +159,7 @@ finalized(void)
 	return yes;
 }
 
-/* A launcher that does not belong to this MPI starts every rank as a world of
- * its own. */
+/* A launcher of another MPI starts every rank as a world of one. */
 static void
 check_launcher(void)
 {
@@ -175,8 +173,8 @@ check_launcher(void)
 		                  "--mpi=list)");
 }
 
-/* The engine's thread may not call MPI, and the program has not said that it does
- * without. */
+/* Warn when the engine's thread may not call MPI and the program has not asked for
+ * BATON_PROGRESS_CALLS. */
 static void
 check_level(int level, enum baton_progress progress)
 {
@@ -246,7 +244,7 @@ struct offer {
 	struct batoni_mpi *mpi;
 };
 
-/* Take what this rank needs and can be refused by itself. */
+/* Allocate what this rank needs: what can fail on one rank. */
 static void
 prepare(struct offer *offer)
 {
@@ -280,19 +278,19 @@ discard(struct offer *offer)
 		batoni_mpi_free(offer->mpi);
 }
 
-/* One number for a status and a rank: the least of all names an error, if there
- * is one, and the lowest rank that has it. */
+/* Status and rank as one number.  The minimum over all ranks is an error, if there is one,
+ * and the lowest rank that has it. */
 static int64_t
 encode(enum baton_status status, int rank)
 {
 	return (int64_t)status * ((int64_t)1 << 31) + rank;
 }
 
-/* What all ranks must bring alike, and how it is called where they do not.  The
- * version comes first: where it differs, the others may mean something else. */
+/* Values that must be equal on all ranks, and their names in messages.  The version comes
+ * first: other versions may give the other values other meanings. */
 enum alike { WIRE, DEVICE, SIGNALS, CONTEXTS, ALIKE };
 
-static_assert(ALIKE <= BATONI_MPI_ALIKE_MAX, "the record has room for them");
+static_assert(ALIKE <= BATONI_MPI_ALIKE_MAX, "the record has a field for each");
 
 static const char *const alike_names[ALIKE] = {
 	[WIRE] = "the version of Baton (the number is its wire format's)",
@@ -326,9 +324,9 @@ refuse_worst(int64_t worst)
 }
 
 /*
- * All ranks bring what they have; all get the same answer, but that a rank with
- * an error of its own returns that.  The minimum of a value and of its negative
- * tell whether all ranks have the same.
+ * Reduce the offers of all ranks.  The result is the same on all ranks, except that a rank
+ * with an error of its own returns that.  The minimum of a value and that of its negative
+ * show whether all ranks have the same value.
  */
 static enum baton_status
 agree(MPI_Comm comm, const struct offer *offer)
@@ -382,9 +380,8 @@ start(struct offer *offer)
 	pthread_mutex_unlock(&lock);
 }
 
-/* This thread may call MPI at all: below MPI_THREAD_SERIALIZED, creation has to
- * be on the thread that initialised it, and is the business of that thread alone
- * from then on. */
+/* May this thread call MPI?  Below MPI_THREAD_SERIALIZED only the thread that initialised
+ * MPI may create and drive communicators. */
 static enum baton_status
 check_thread(int *level_p)
 {
@@ -478,7 +475,7 @@ enum baton_status
 	int inter = 0;
 
 	BATONI_ENTER("baton_comm_create_mpi");
-	/* Other languages come past the macro of baton_mpi.h. */
+	/* The macro of baton_mpi.h checks too, but not for other languages. */
 	status = batoni_mpi_check_library();
 	if (status != BATON_OK)
 		return status;
@@ -516,8 +513,7 @@ enum baton_status
 
 /* ---- the world ---- */
 
-/* Also when MPI has been finalised since: a rank of a job must not take itself
- * for a world of one. */
+/* Also true after MPI_Finalize: a rank of a job must not become a world of one. */
 static bool
 present(void)
 {

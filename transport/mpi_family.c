@@ -3,12 +3,11 @@
  * One MPI for the program, for Baton, and for the process.
  *
  * The handles of Open MPI are pointers, those of MPICH are integers, and their
- * constants differ.  A program that was compiled with the headers of one and meets
- * a Baton of the other, or a process in which the symbols of both are, crashes in
- * the first call that takes a handle.  So the families are compared before that:
- * the program's (baton_mpi.h passes it), Baton's own, and that of the library whose
- * functions are called (MPI_Get_library_version takes no handles).  A family that
- * is not known is taken to fit.
+ * constants differ.  If the program was compiled with the headers of one and Baton with
+ * those of the other, or if a process has loaded both, the first call that takes a handle
+ * crashes.  Three families are therefore compared before it: that of the program
+ * (baton_mpi.h passes it), that of Baton, and that of the library whose functions are
+ * called (MPI_Get_library_version takes no handle).  An unknown family matches any.
  */
 #include <string.h>
 
@@ -16,7 +15,7 @@
 #include "log.h"
 #include "mpi_transport.h"
 
-/* Room for the text of every MPI, not only of the one whose headers these are. */
+/* Enough for the text of every MPI, not only of the one whose headers these are. */
 #define VERSION_BYTES 8192
 
 _Static_assert(MPI_MAX_LIBRARY_VERSION_STRING <= VERSION_BYTES,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What MPI's ranks reach of each other without MPI: the memory that processes of
- * one host share.
+ * The memory that processes of one host share.
  *
- * Each rank makes a segment; all tell each other where it and the process's bell
- * are found (a card); each maps what it can, and tells every rank whether it could
- * map that rank's.  Whether a mapping works is known only once it is tried:
- * containers share hosts, and kernels have rules.  What cannot be mapped is no
- * error: messages get there.  The two ways may differ, and a rank knows both.
+ * Each rank makes a segment.  The ranks exchange cards, which contain the names of the
+ * segment and of the process's bell.  Each rank maps what it can, and tells every rank
+ * whether it has mapped that rank's segment.  Only trying shows whether a mapping works,
+ * because of containers and the kernel's rules.  A failure is no error: messages are used
+ * instead.  The two directions may differ, and a rank knows both.
  *
- * Creation alone communicates here, after the agreement that all have what it
- * takes; so all that is needed is allocated before.  (Descriptors of processes are
- * not needed: without one the end of its process is not noticed.)  No locks.
+ * Only creation communicates here, after all ranks have agreed that they have their
+ * memory; everything is allocated before that.  (A missing process descriptor is no
+ * failure: the end of that process is then not noticed.)  No locks.
  */
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@
 #include "mem.h"
 #include "mpi_transport.h"
 
-/* How a rank is found.  Plain bytes: ranks of other hosts only look at the host. */
+/* Where a rank's memory is.  Plain bytes; ranks of other hosts read the host only. */
 struct batoni_mpi_card {
 	struct batoni_shm_name segment, bell;
 	int32_t has_bell;
@@ -121,7 +120,7 @@ meet_peer(struct batoni_mpi *mpi, int rank, const struct batoni_mpi_card *card)
 	if (!batoni_shm_is_here(&card->segment))
 		return;
 	peer->pidfd = batoni_pidfd_open(card->pid);
-	/* Without it, nobody knows whose the number is later. */
+	/* Without it, another process could have the number later. */
 	if (peer->pidfd >= 0)
 		peer->pid = card->pid;
 	if (batoni_config()->window_path != BATON_WINDOW_PATH_MESSAGE)

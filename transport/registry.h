@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which transports this build and this process have. */
+/* The transports of this build and this process. */
 #ifndef BATONI_REGISTRY_H
 #define BATONI_REGISTRY_H
 

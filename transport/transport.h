@@ -4,11 +4,10 @@
  *
  * Transports are of two kinds.
  *
- * Host-issued (local, MPI): the engine hands over one transfer at a time with
- * `issue`, after it is armed, in the order of its FIFO; `test` moves things and
- * ends transfers by calling host->done.  All of that happens on the one thread
- * that drives the engine (the "driver"), one at a time in the process, so a
- * transport needs no locks of its own for it.
+ * Host-issued (local, MPI): the engine passes one transfer at a time to `issue`, after it
+ * is armed, in the order of its FIFO; `test` makes progress and ends transfers by calling
+ * host->done.  Only the thread that drives the engine (the "driver") makes these calls.
+ * The process has one driver at a time, so a transport needs no locks for them.
  *
  * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on the stream at
  * the call (or at the end of a group), on the enqueuing thread; the engine
@@ -35,22 +34,22 @@ enum batoni_direction {
 	BATONI_WAIT
 };
 
-/* One message, from one side, or one one-sided operation.  Embedded in the engine's record; it belongs to
- * the transport from issue to its end. */
+/* One side of a message, or one one-sided operation.  Embedded in the engine's record; the
+ * transport owns it from issue to its end. */
 struct batoni_transfer {
 	void *buffer;        /* a send's is only read */
 	size_t bytes;        /* to send; capacity of a receive */
-	/* Out, at the end: sent; what arrived.  Set by batoni_transfer_moved. */
+	/* Out, at the end: bytes sent, or arrived.  Set by batoni_transfer_moved. */
 	size_t done_bytes;
 	baton_stream stream; /* for stream-issued transports */
-	/* Out, when it ends in an error of the library below: a string that
-	 * lives for ever ("MPI_Irecv") and its code. */
+	/* Out, when it ends in an error of the library below: the call ("MPI_Irecv", a
+	 * string constant) and its code. */
 	const char *native_call;
 	int native_code;
 	int peer;
 	int tag; /* of a BATONI_PUT: the context */
-	/* This record's index in the pool, below requests_max: transports keep
-	 * what they need for a transfer in arrays of their own. */
+	/* This record's index in the pool, below requests_max: a transport's own state
+	 * of a transfer is in arrays by slot. */
 	union {
 		struct {
 			uint32_t slot : 24;
@@ -73,7 +72,7 @@ struct batoni_transport;
 
 /* What the engine gives a transport to call back. */
 struct batoni_transport_host {
-	/* The transfer has ended (or, if it was lent, has let go of its buffer).
+	/* The transfer has ended (or, if it was LENT, its buffer is free).
 	 * Call it only from within issue, test, take_back or lost.  It does not
 	 * call back into the transport. */
 	void (*done)(struct batoni_transport_host *host,
@@ -128,20 +127,20 @@ struct batoni_transport_ops {
 
 	/* Host-issued only: all ranks bring `bytes` (1 to INT_MAX) and get
 	 * everybody's, by rank, in `all`; `what` (below 2^63) says what for.
-	 * PENDING until all have come, then OK; called again with the same arguments until then, by one
-	 * exchange of this rank at a time.  Driver; must not block.
+	 * PENDING until all have come, then OK.  The engine calls it again with the same
+	 * arguments until then, for one exchange at a time.  Driver; must not block.
 	 * INVALID (`what` or `bytes` are not the same on all ranks) and NOMEM (some
-	 * rank had none, or its `all` is NULL) are told to all, and the next exchange
-	 * works.  PEER (a rank
-	 * has closed and will not come) and MPI make exchanges impossible. */
+	 * rank had no memory, or its `all` is NULL) are returned on all ranks, and the
+	 * next exchange works.  After PEER (a rank has closed) and MPI no exchange is
+	 * possible. */
 	enum baton_status (*exchange)(struct batoni_transport *transport,
 	                              uint64_t what, const void *mine,
 	                              size_t bytes, void *all);
 
 	/* Leave the communicator together with all other ranks: PENDING until
-	 * all have asked, then OK.  Driver, repeatedly; must not block.  INVALID:
-	 * others exchange instead; all are told, and it may be tried again.  Or
-	 * the error that makes it impossible. */
+	 * all have called it, then OK.  Driver, repeatedly; must not block.  INVALID, on
+	 * all ranks: others exchange instead; it may be tried again.  Or the error that
+	 * makes it impossible. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, with the driver's lock
 	 * held.  aborted: the communicator was aborted or is broken; it must not
@@ -161,8 +160,8 @@ enum batoni_drivers {
 };
 
 /*
- * What this process can reach of a rank's without messages.  Whoever builds the
- * communicator fills it in, and gives it back when the transport closes.
+ * The memory of a rank that this process can reach without messages.  The code that
+ * creates the communicator fills it in, and closing the transport frees it.
  */
 struct batoni_peer {
 	/* The rank's segment (zeroed at first, aligned to 64 bytes; the one-sided
@@ -175,7 +174,7 @@ struct batoni_peer {
 	             * by pidfd; else 0 */
 	int pidfd;  /* of it, or -1: this process, or none to be had */
 	bool within; /* its memory is this process's: no mapping is needed */
-	/* The same the other way: it has mapped our segment and our bell. */
+	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
 	/* The engine's: its process has ended. */
 	bool gone;
@@ -193,7 +192,7 @@ struct batoni_transport {
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	char library[128]; /* for baton_comm_query */
-	/* The transport's own, read by the engine between slots (driver). */
+	/* The transport writes these; the engine reads them between calls (driver). */
 	/* Slots of transfers are 0 to slots-1: those of requests and, from
 	 * requests_max on, those of the one-sided layer's own messages, on tags
 	 * from hidden_tag (above tag_max) on, hidden_tags of them. */
@@ -207,8 +206,8 @@ struct batoni_transport {
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	uint32_t in_flight; /* test is called only while it is above 0 */
-	/* Of those, the ones whose bytes are moving: the engine looks again
-	 * soon.  The others (receives that nothing has matched) can wait. */
+	/* Those of them whose bytes are moving: the engine tests again soon.  The others
+	 * (unmatched receives) can wait. */
 	uint32_t moving;
 	/* in_flight ones end only by calls of this process (local): the engine
 	 * may sleep when none is moving. */
