@@ -529,7 +529,7 @@ end_simply(struct batoni_op *op)
 		change_word(op, BATONI_OP_DONE, drop);
 		return true;
 	}
-	/* Nobody waits for the word, unless a join comes before this change. */
+	/* No stream waits for the word, unless a join comes before this change. */
 	while (!atomic_compare_exchange_weak_explicit(
 		&op->word, &before, (before | BATONI_OP_DONE) & ~drop,
 		memory_order_acq_rel, memory_order_relaxed)) {
@@ -543,6 +543,8 @@ end_simply(struct batoni_op *op)
 	}
 	if ((before & ~drop & BATONI_OP_HELD) == 0)
 		batoni_pool_return_driving(&comm->pool, op);
+	if (unlikely(before & BATONI_OP_WAITED))
+		batoni_wake_waiters(batoni_handle(comm, op, before));
 	return true;
 }
 

@@ -2,6 +2,7 @@
 /* Threads that wait while another drives, and those that must have the lock. */
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "core.h"
 #include "run_tests.h"
@@ -348,6 +349,37 @@ START_TEST(end_of_an_operation_wakes_nobody_who_waits_for_another)
 }
 END_TEST
 
+/* Of those that are usual, which end on a path of their own, too (op.c). */
+START_TEST(end_of_a_detached_operation_wakes_who_sleeps_for_it)
+{
+	struct baton_op_options free = detached();
+	baton_request a = scripted_recv(comm, s, 1, NULL), b;
+	uint64_t began_ns;
+	pthread_t driver, sleeper;
+
+	driver = thread_of(wait_for, &a);
+	while (atomic_load(&transport.tests) < 10)
+		sched_yield();
+	began_ns = batoni_real_ns();
+	for (int i = 0; i < 5; i++) {
+		b = scripted_recv(comm, t, 2, &free);
+		sleeper = thread_of(wait_for, &b);
+		await_sleepers(1);
+		/* It looks once more after it is counted. */
+		usleep(20000);
+		scripted_end(&transport,
+		             scripted_live(&transport, BATONI_RECV, 2), 8,
+		             BATON_OK);
+		assert_waited(sleeper, &b);
+	}
+	/* Not by the ends of its naps, which are 2 s. */
+	ck_assert_uint_lt(batoni_real_ns() - began_ns, 6000000000u);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	assert_waited(driver, &a);
+}
+END_TEST
+
 struct waited {
 	baton_request requests[2];
 	enum baton_status status;
@@ -533,6 +565,7 @@ main(void)
 		wait_runs_out_of_time_although_the_driver_dozes,
 		taker_has_the_lock_before_a_poller_has_it_again,
 		end_of_an_operation_wakes_nobody_who_waits_for_another,
+		end_of_a_detached_operation_wakes_who_sleeps_for_it,
 		sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release,
 		sleepers_drive_one_after_another,
 		thread_is_not_cancelled_while_it_has_a_lock,
