@@ -52,6 +52,7 @@
 #define QUIET_SPINS 500u /* passes without events before a doze */
 #define LISTEN_SPINS 10000u /* the same, where a peer would end the doze */
 #define YIELD_PASSES 10000u
+#define TAKER_YIELDS 100u
 #define DOZE_MAX_NS 2000000000u /* also: how often peers' processes are looked at */
 /* Where signals may come by message: longer and longer. */
 #define DOZE_MESSAGES_MIN_NS 100000u
@@ -549,8 +550,12 @@ wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 			batoni_leave();
 			if (status != BATON_ERR_AGAIN)
 				return status == BATON_OK;
-			while (atomic_load(&batoni_engine.wanted) >=
-			       BATONI_TAKER)
+			/* Others may take it one after the other: what is
+			 * awaited may end by them, and the time go on. */
+			for (unsigned yields = 0;
+			     yields < TAKER_YIELDS &&
+			     atomic_load(&batoni_engine.wanted) >= BATONI_TAKER;
+			     yields++)
 				sched_yield();
 		}
 		if (awaited->ready(awaited, false))
