@@ -506,6 +506,9 @@ batoni_take_within(uint64_t wait_ns)
 	uint64_t limit_ns = batoni_real_ns() + wait_ns;
 	bool taken;
 
+	/* The pause is a cancellation point, and nobody else would take back what this
+	 * thread adds to `wanted`. */
+	batoni_cancel_off();
 	atomic_fetch_add(&e->wanted, BATONI_TAKER);
 	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_try()) &&
 	                         batoni_real_ns() < limit_ns; tries++) {
@@ -515,7 +518,10 @@ batoni_take_within(uint64_t wait_ns)
 	}
 	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
 	/* It may have been handed over to nobody but us. */
-	return taken || take_handed_over();
+	taken = taken || take_handed_over();
+	if (!taken)
+		batoni_cancel_restore();
+	return taken;
 }
 
 __attribute__((constructor)) static void
