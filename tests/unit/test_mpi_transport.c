@@ -55,6 +55,19 @@ MPI_Error_string(int code, char *text, int *length)
 	return PMPI_Error_string(code, text, length);
 }
 
+/* Not 0: MPI has tags up to this one. */
+static int highest_tag;
+
+int
+MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *found)
+{
+	int code = PMPI_Comm_get_attr(comm, key, value, found);
+
+	if (highest_tag && key == MPI_TAG_UB)
+		*(int **)value = &highest_tag;
+	return code;
+}
+
 /* ---- the driver ---- */
 
 static void
@@ -958,6 +971,48 @@ START_TEST(hundreds_end_once_where_tags_are_few)
 }
 END_TEST
 
+static enum baton_status
+attach_with(uint32_t slots, uint32_t tags, struct batoni_mpi **mpi_p)
+{
+	struct batoni_transport_config other = config;
+	enum baton_status status;
+
+	other.slots = slots;
+	ck_assert_int_eq(batoni_mpi_alloc(&other, 2, mpi_p), BATON_OK);
+	highest_tag = (int)tags - 1;
+	status = batoni_mpi_attach(*mpi_p, world.mpi->comm, MPI_THREAD_MULTIPLE,
+	                           BATON_PROGRESS_AUTO);
+	highest_tag = 0;
+	return status;
+}
+
+START_TEST(an_mpi_with_too_few_tags_is_refused)
+{
+	const uint32_t least = (1u << 20) + HIDDEN_TAGS + (1u << 16);
+	struct batoni_mpi *mpi;
+
+	ck_assert_int_eq(attach_with(1000, least - 1, &mpi),
+	                 BATON_ERR_UNSUPPORTED);
+	batoni_mpi_free(mpi);
+	ck_assert_int_eq(attach_with(1u << 15, least, &mpi),
+	                 BATON_ERR_UNSUPPORTED);
+	batoni_mpi_free(mpi);
+	ck_assert_int_eq(attach_with(32000, least, &mpi), BATON_OK);
+	/* Segments, a tag for each slot, and those for control, apart. */
+	ck_assert_int_eq(mpi->base.hidden_tag + HIDDEN_TAGS,
+	                 mpi->body_tag_base);
+	ck_assert_int_le(mpi->body_tag_base +
+	                         (int)(BATONI_MPI_SEGMENTS * mpi->segment_tags),
+	                 mpi->granted_tag);
+	ck_assert_int_le(mpi->granted_tag + 32000, mpi->release_tag);
+	ck_assert_int_le(mpi->release_tag + (int)BATONI_MPI_SEGMENTS,
+	                 mpi->grant_tag);
+	ck_assert_int_lt(mpi->grant_tag, (int)least);
+	batoni_mpi_free(mpi);
+	close_world();
+}
+END_TEST
+
 /* ---- exchange, segments, hidden tags ---- */
 
 static enum baton_status
@@ -1386,6 +1441,7 @@ run_all(void)
 		bodies_are_not_mixed_up_where_tags_are_few,
 		a_message_left_unreceived_holds_up_no_other,
 		hundreds_end_once_where_tags_are_few,
+		an_mpi_with_too_few_tags_is_refused,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,
 		an_exchange_without_memory_is_refused_on_all_and_the_next_works,
