@@ -102,6 +102,8 @@ struct batoni_engine {
 	atomic_uint wanted; /* by how many: BATONI_TAKER, BATONI_SLEEPER */
 	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
 	atomic_uint in_hand;                /* the driver is placing or collecting */
+	atomic_uint running; /* streams' threads that run a function now and will
+	                        drive when it has returned (launch.c) */
 	atomic_bool deep;                   /* the thread sleeps for good */
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
@@ -161,6 +163,8 @@ void batoni_tick(void);
 void batoni_inbox_push(struct batoni_op *op);
 /* `reached` on a thread of a device: store and wake. */
 void batoni_post(struct batoni_op *op);
+/* The same by a thread that then takes the lock, if it is free. */
+void batoni_post_to_driver(struct batoni_op *op);
 /* There is something to attend to: have it seen soon, by this thread if it can. */
 void batoni_nudge(void);
 /* Count a pass by a thread of a host, so that the engine's thread stays away. */
@@ -230,6 +234,16 @@ bool batoni_wait_until(struct batoni_awaited *awaited,
  * a moment at first, 50 us later on. */
 void batoni_pause_between(unsigned tries);
 
+/* ---- launch.c ---- */
+
+/* `reached` of a launch: runs the function, on a thread of the device. */
+void batoni_reached_launch(struct batoni_stream_item *item);
+/* The driver: is nothing to be looked at until a launched function returns, whose
+ * thread drives then, or somebody calls? */
+bool batoni_is_left_to_launches(void);
+/* Give the lock up; in that case, without waking an heir. */
+void batoni_leave_to_launches(void);
+
 /* ---- engine_thread.c ---- */
 
 /* There is a thread of the engine from now on.  OK, SYSTEM. */
@@ -238,6 +252,17 @@ enum baton_status batoni_engine_start(void);
 void batoni_ring_thread(void);
 /* Wake it out of its deep sleep. */
 void batoni_wake_thread(void);
+
+/* Tell the core that this is a spin. */
+static inline void
+batoni_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
 
 /* What names the calling thread: its address differs from thread to thread. */
 static inline const struct batoni_thread *

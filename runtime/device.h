@@ -111,6 +111,13 @@ struct batoni_device_ops {
 	void (*release)(struct batoni_device *device, _Atomic uint64_t *word,
 	                uint64_t value);
 
+	/* In-engine devices only.  Has the thread that runs the stream's functions
+	 * something to do: another item to run, or its end?  Caller: that thread,
+	 * in `reached` of a LAUNCH item, after the function has returned, when it
+	 * may drive the engine. */
+	bool (*launch_waits)(struct batoni_device *device,
+	                     baton_stream stream);
+
 	/* count words, zeroed, that streams of this device can wait for.
 	 * Caller: the thread that creates or destroys; may block. */
 	enum baton_status (*words_alloc)(struct batoni_device *device,

@@ -36,10 +36,11 @@
 
 struct worker {
 	pthread_t thread;
+	_Atomic(struct batoni_stream_item *) item; /* to run */
+	atomic_bool stop;
+	atomic_bool asleep; /* set with the lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct batoni_stream_item *item; /* to run; guarded by lock */
-	bool stop;                       /* guarded by lock */
 };
 
 struct stream {
@@ -115,15 +116,27 @@ pop(struct stream *stream)
 	}
 }
 
+/* After a store to `item` or `stop`.  The worker stores `asleep` and then loads both:
+ * it sees the store, or we see it asleep.  (All of it sequentially consistent.)  The
+ * lock is free once the worker waits. */
+static void
+wake_worker(struct worker *worker)
+{
+	if (!atomic_load(&worker->asleep))
+		return;
+	pthread_mutex_lock(&worker->lock);
+	pthread_mutex_unlock(&worker->lock);
+	pthread_cond_signal(&worker->changed);
+}
+
+/* The caller is the driver: the stream is not destroyed before it lets go. */
 static void
 hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
 {
 	struct worker *worker = atomic_load(&stream->worker);
 
-	pthread_mutex_lock(&worker->lock);
-	worker->item = item;
-	pthread_cond_signal(&worker->changed);
-	pthread_mutex_unlock(&worker->lock);
+	atomic_store(&worker->item, item);
+	wake_worker(worker);
 }
 
 /* The head is new: reach it, and go on for as long as nothing is waited for. */
@@ -219,6 +232,23 @@ host_stream_idle(struct batoni_device *device, baton_stream handle)
 
 /* ---- workers ---- */
 
+static bool
+has_work(struct worker *worker)
+{
+	return atomic_load(&worker->item) || atomic_load(&worker->stop);
+}
+
+static void
+sleep_until_work(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	atomic_store(&worker->asleep, true);
+	while (!has_work(worker))
+		pthread_cond_wait(&worker->changed, &worker->lock);
+	atomic_store(&worker->asleep, false);
+	pthread_mutex_unlock(&worker->lock);
+}
+
 static void *
 worker_main(void *arg)
 {
@@ -226,16 +256,22 @@ worker_main(void *arg)
 	struct batoni_stream_item *item;
 
 	for (;;) {
-		pthread_mutex_lock(&worker->lock);
-		while (!worker->item && !worker->stop)
-			pthread_cond_wait(&worker->changed, &worker->lock);
-		item = worker->item;
-		worker->item = NULL;
-		pthread_mutex_unlock(&worker->lock);
+		if (!has_work(worker))
+			sleep_until_work(worker);
+		item = atomic_exchange(&worker->item, NULL);
 		if (!item)
 			return NULL;
 		item->reached(item);
 	}
+}
+
+static bool
+host_launch_waits(struct batoni_device *device, baton_stream handle)
+{
+	struct worker *worker = atomic_load(&stream_of(handle)->worker);
+
+	(void)device;
+	return !worker || has_work(worker);
 }
 
 static enum baton_status
@@ -265,10 +301,8 @@ worker_start(struct stream *stream)
 static void
 worker_stop(struct worker *worker)
 {
-	pthread_mutex_lock(&worker->lock);
-	worker->stop = true;
-	pthread_cond_signal(&worker->changed);
-	pthread_mutex_unlock(&worker->lock);
+	atomic_store(&worker->stop, true);
+	wake_worker(worker);
 	pthread_join(worker->thread, NULL);
 	pthread_cond_destroy(&worker->changed);
 	pthread_mutex_destroy(&worker->lock);
@@ -454,6 +488,7 @@ const struct batoni_device_ops batoni_device_host_ops = {
 	.stream_idle = host_stream_idle,
 	.enqueue = host_enqueue,
 	.release = host_release,
+	.launch_waits = host_launch_waits,
 	.words_alloc = host_words_alloc,
 	.words_free = host_words_free,
 	.mark = host_mark,

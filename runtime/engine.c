@@ -120,6 +120,16 @@ batoni_tick(void)
 }
 
 void
+batoni_post_to_driver(struct batoni_op *op)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	push(&e->posted, op, &op->posted);
+	if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+		batoni_ring();
+}
+
+void
 batoni_nudge(void)
 {
 	if (batoni_try()) {
@@ -340,7 +350,8 @@ may_rest(const struct baton_comm *comm)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (batoni_thread.engine || !atomic_load(&e->deep))
+	if (!atomic_load(&e->deep) ||
+	    atomic_load(&e->thread) == batoni_this_thread())
 		return true;
 	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
 	       comm->deadline_next >= e->thread_wakes;

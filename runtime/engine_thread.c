@@ -190,16 +190,32 @@ sleep_idle(uint32_t rung)
 		batoni_unlisten(BATONI_DOZE_THREAD);
 }
 
-/* A host drives, and dozes: he looks at `deep` when he has given the lock up, as we
- * look for him after setting it. */
+/* A host drives and dozes, or a stream's thread will drive when its function returns.
+ * Either loads `deep` after it has given up the lock or its place in `running`; we
+ * store `deep` and then load both. */
 static void
 sleep_behind(uint32_t rung)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (announce() && atomic_load(&e->deep) && atomic_load(&e->driver))
+	if (announce() && atomic_load(&e->deep) &&
+	    (atomic_load(&e->driver) || atomic_load(&e->running)))
 		batoni_futex_wait(&e->thread_rung, rung, BATONI_NEVER);
 	renounce();
+}
+
+/* A launched function runs, whose thread looks at `deep` when it stops driving, and
+ * nothing else is to be looked at. */
+static bool
+is_behind_launches(void)
+{
+	bool is_behind;
+
+	if (!atomic_load(&batoni_engine.running) || !batoni_try())
+		return false;
+	is_behind = batoni_is_left_to_launches();
+	batoni_leave_to_launches();
+	return is_behind;
 }
 
 static void
@@ -209,7 +225,9 @@ sleep_deep(void)
 	uint32_t rung = atomic_load(&e->thread_rung);
 
 	atomic_store(&e->deep, true);
-	if (batoni_try())
+	if (is_behind_launches())
+		sleep_behind(rung);
+	else if (batoni_try())
 		sleep_idle(rung);
 	else if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
 		sleep_behind(rung);
@@ -240,7 +258,8 @@ thread_main(void *unused)
 			nap_ns = NAP_MIN_NS;
 			continue;
 		}
-		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) {
+		if ((atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) ||
+		    is_behind_launches()) {
 			nap_ns = TICK_NS;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
 		} else if (passes != seen_passes || atomic_load(&e->wanted) ||

@@ -101,19 +101,6 @@ batoni_reached_posted(struct batoni_stream_item *item)
 	batoni_post(batoni_container_of(item, struct batoni_op, item));
 }
 
-/* Runs on a thread of the device that may block. */
-static void
-reached_launch(struct batoni_stream_item *item)
-{
-	struct batoni_op *op =
-		batoni_container_of(item, struct batoni_op, item);
-
-	batoni_thread.launched = true;
-	op->launch(op->transfer.buffer);
-	batoni_thread.launched = false;
-	batoni_post(op);
-}
-
 /* ---- publishing ---- */
 
 void
@@ -564,7 +551,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	op->transfer.buffer = arg;
 	op->timeout_ns = 0;
 	op->item.flags = BATONI_ITEM_LAUNCH;
-	op->item.reached = reached_launch;
+	op->item.reached = batoni_reached_launch;
 	/* An asynchronous device keeps its stream waiting by itself. */
 	if (!comm->in_engine)
 		op->item.word = NULL;

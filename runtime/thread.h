@@ -16,7 +16,8 @@ struct batoni_op;
 struct batoni_thread {
 	struct batoni_op *groups; /* open groups, innermost communicator first */
 	bool launched;            /* a launched function is running */
-	bool engine;              /* the engine's own thread */
+	bool engine;              /* the engine's own thread, or a stream's */
+	bool running;             /* a stream's: counted in batoni_engine.running */
 	bool must_drive;          /* some communicator has no other driver */
 	bool waits;               /* it is in a wait that sleeps or drives for long */
 	bool uncancellable;       /* until it gives the driver's lock up */

@@ -315,17 +315,6 @@ mark_waited(const struct batoni_awaited *awaited)
 
 /* ---- hosts that wait ---- */
 
-/* Tell the core that this is a spin. */
-static inline void
-relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static enum batoni_look
 what_to_look_at_of(const struct baton_comm *comm)
 {
@@ -452,8 +441,8 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 	return events ? 0 : idle - 1;
 }
 
-/* Drive until it is ready (OK) or the time is up (PENDING), or until another thread
- * must have the lock (AGAIN). */
+/* Drive until it is ready (OK) or the time is up (PENDING), until another thread must
+ * have the lock (AGAIN), or until only a launched function moves anything on (BUSY). */
 static enum baton_status
 drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 {
@@ -474,6 +463,10 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 		                                  memory_order_relaxed) >=
 		             BATONI_TAKER))
 			return BATON_ERR_AGAIN;
+		if (!events && unlikely(atomic_load_explicit(
+				       &e->running, memory_order_relaxed)) &&
+		    batoni_is_left_to_launches())
+			return BATON_ERR_BUSY;
 		if (!events) {
 			idle = rest(idle + 1, limit_ns, &nap_ns);
 			continue;
@@ -485,7 +478,7 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 
 /* Sleep until there is something to look at: an end, a lock to take, the time. */
 static bool
-sleep_behind_driver(struct sleeper *sleeper, uint64_t limit_ns)
+sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_ns)
 {
 	struct batoni_awaited *awaited = sleeper->awaited;
 	struct batoni_engine *e = &batoni_engine;
@@ -500,7 +493,8 @@ sleep_behind_driver(struct sleeper *sleeper, uint64_t limit_ns)
 	if (!ready &&
 	    (awaited->count != 1 || awaited->requests[0] == sleeper->key) &&
 	    (awaited->passive ||
-	     (atomic_load(&e->driver) && !batoni_engine_drives()))) {
+	     (atomic_load(&e->driver) ? !batoni_engine_drives()
+	                              : behind_launch && atomic_load(&e->running)))) {
 		if (limit_ns != BATONI_NEVER)
 			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
 		batoni_futex_wait(&sleeper->woken, 0, nap);
@@ -544,11 +538,17 @@ wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 	enum baton_status status;
 
 	for (unsigned spins = 0;; spins++) {
+		bool behind_launch = false;
+
 		if (take_turn(awaited)) {
 			pass_on(sleeper);
 			status = drive(awaited, limit_ns);
-			batoni_leave();
-			if (status != BATON_ERR_AGAIN)
+			behind_launch = status == BATON_ERR_BUSY;
+			if (behind_launch)
+				batoni_leave_to_launches();
+			else
+				batoni_leave();
+			if (status == BATON_OK || status == BATON_PENDING)
 				return status == BATON_OK;
 			/* Others may take it one after the other: what is
 			 * awaited may end by them, and the time go on. */
@@ -564,9 +564,9 @@ wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 		    (spins % 16 == 15 || spins >= TURN_SPINS) &&
 		    batoni_real_ns() >= limit_ns)
 			return false;
-		if (spins < TURN_SPINS && !awaited->passive)
-			relax();
-		else if (sleep_behind_driver(sleeper, limit_ns))
+		if (spins < TURN_SPINS && !awaited->passive && !behind_launch)
+			batoni_relax();
+		else if (sleep_behind_driver(sleeper, behind_launch, limit_ns))
 			return true;
 	}
 }

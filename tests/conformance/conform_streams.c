@@ -47,6 +47,29 @@ launched_functions_run_once_and_in_order(struct conform *c)
 	}
 }
 
+/* The stream goes from function to signal to wait to function by itself. */
+static void
+functions_alternate_with_signals(struct conform *c)
+{
+	enum { N = 300 };
+	const struct baton_wait_signal_desc desc = {1, c->rank, 1, 0};
+	struct step *steps = conform_alloc(c, N * sizeof(*steps));
+	_Atomic int clock = 0;
+
+	for (int i = 0; i < N; i++) {
+		launch_step(c, c->stream, &steps[i], &clock);
+		CHECK_OK(c, baton_signal(c->rank, 1, 0, 0, c->comm, c->stream,
+		                         NULL, NULL));
+		CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream,
+		                              NULL, NULL));
+		if (i % 50 == 49)
+			CHECK_OK(c, baton_stream_synchronize(c->comm,
+			                                     c->stream));
+	}
+	for (int i = 0; i < N; i++)
+		CHECK_EQ(c, steps[i].at, i + 1);
+}
+
 static void
 a_blocked_function_blocks_its_stream_alone(struct conform *c)
 {
@@ -484,6 +507,8 @@ many_streams_work_at_once(struct conform *c)
 
 const struct conform_case conform_streams[] = {
 	{ CASE(launched_functions_run_once_and_in_order) },
+	{ CASE(functions_alternate_with_signals),
+	  .needs = BATON_CAP_SIGNALS | BATON_CAP_SELF },
 	{ CASE(a_blocked_function_blocks_its_stream_alone) },
 	{ CASE(calls_from_launched_functions_are_refused) },
 	{ CASE(a_record_ends_when_its_stream_gets_there) },

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launched functions, and how a stream's thread drives after one.
+ *
+ * A function that returns usually lets its stream go on: to a put or signal, to a wait
+ * that is met already, to the next function.  The stream's thread (the *worker*) carries
+ * that out itself: it takes the driver's lock, passes until the device has the next
+ * function for it, and runs that.  A stream that alternates between functions and
+ * communication needs no other thread, and so no wake, for as long as the gaps are short.
+ *
+ * A worker counts in `running` from the start of a function until it gives up: until
+ * SPINS passes have brought nothing, or another thread holds the lock.  While one is
+ * counted, and nothing has to be looked at until a function returns
+ * (batoni_is_left_to_launches), the lock stays free: hosts that wait sleep without
+ * driving (wait.c), and no heir is woken when the worker lets go to run the next function.
+ *
+ * No sleeper is left alone: it counts itself in `wanted`, then loads `driver` and `running`
+ * and sleeps if either is set.  The worker leaves `running`, gives the lock up if it has
+ * it, and then loads `driver` and `wanted`.  All of it is sequentially consistent: the
+ * worker sees the sleeper, or the sleeper sees that nobody will drive.
+ *
+ * A worker drives as the engine's thread does: only where that may (thread_drives).
+ * If any communicator that has something pending wants its callers to drive, the worker
+ * leaves the lock to those.
+ */
+#include "core.h"
+
+#include <sched.h>
+
+#define SPINS 300u      /* passes without events before the worker gives up */
+#define LOCK_SPINS 100u /* looks for a lock that another thread holds */
+#define YIELD_SPINS 20u /* of either, before the core is offered to others */
+
+static bool
+may_drive_all(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (!comm->thread_drives)
+			return false;
+	}
+	return true;
+}
+
+bool
+batoni_is_left_to_launches(void)
+{
+	uint64_t deadline;
+
+	if (!atomic_load(&batoni_engine.running) || !may_drive_all())
+		return false;
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if ((comm->onesided && comm->onesided->pending) ||
+		    !batoni_list_empty(&comm->deadlines))
+			return false;
+	}
+	return batoni_what_to_look_at(&deadline) == BATONI_LOOK_WHEN_RUNG;
+}
+
+static void
+start_running(void)
+{
+	if (batoni_thread.running)
+		return;
+	batoni_thread.running = true;
+	atomic_fetch_add(&batoni_engine.running, 1);
+}
+
+static void
+stop_running(void)
+{
+	if (!batoni_thread.running)
+		return;
+	batoni_thread.running = false;
+	atomic_fetch_sub(&batoni_engine.running, 1);
+}
+
+/* With the lock.  True: the device has something for this thread; false: others are to
+ * drive. */
+static bool
+drive(const struct batoni_device_ops *ops, struct batoni_device *device,
+      baton_stream stream)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	for (unsigned idle = 0; idle < SPINS; idle++) {
+		if (batoni_pass())
+			idle = 0;
+		batoni_count_host_pass();
+		if (ops->launch_waits(device, stream))
+			return true;
+		if (idle > YIELD_SPINS)
+			sched_yield();
+		if (!e->working || atomic_load(&e->wanted) >= BATONI_TAKER ||
+		    atomic_load(&e->stopping) || !may_drive_all())
+			return false;
+	}
+	return false;
+}
+
+/* Those drive when their functions have returned: no heir is needed unless something
+ * else is to be looked at. */
+void
+batoni_leave_to_launches(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (!batoni_is_left_to_launches()) {
+		batoni_leave();
+		return;
+	}
+	atomic_store(&e->driver, NULL);
+	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_TAKER)
+		batoni_left();
+}
+
+/* The operation that was launched has ended, and its communicator may be gone. */
+static void
+drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
+         baton_stream stream)
+{
+	for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
+		if (ops->launch_waits(device, stream))
+			return;
+		if (!batoni_try()) {
+			if (spins > YIELD_SPINS)
+				sched_yield();
+			else
+				batoni_relax();
+			continue;
+		}
+		if (drive(ops, device, stream)) {
+			batoni_leave_to_launches();
+			return;
+		}
+		stop_running();
+		batoni_leave();
+		return;
+	}
+	stop_running();
+	if (!atomic_load(&batoni_engine.driver))
+		batoni_left();
+}
+
+void
+batoni_reached_launch(struct batoni_stream_item *item)
+{
+	struct batoni_op *op =
+		batoni_container_of(item, struct batoni_op, item);
+	const struct batoni_device_ops *ops = op->comm->device_ops;
+	struct batoni_device *device = op->comm->device;
+	baton_stream stream = op->transfer.stream;
+	bool drives = op->comm->in_engine && op->comm->thread_drives;
+
+	if (drives)
+		start_running();
+	else
+		stop_running();
+	batoni_thread.engine = true;
+	batoni_thread.launched = true;
+	op->launch(op->transfer.buffer);
+	batoni_thread.launched = false;
+	if (!drives) {
+		batoni_post(op);
+		return;
+	}
+	batoni_post_to_driver(op);
+	drive_on(ops, device, stream);
+}
