@@ -20,10 +20,19 @@ static pthread_key_t last_error_key;
 static pthread_once_t last_error_once = PTHREAD_ONCE_INIT;
 static bool last_error_key_made;
 
+/* Destructors that run later may have calls refused: those make another one. */
+static void
+free_last_error(void *buffer)
+{
+	last_error = NULL;
+	free(buffer);
+}
+
 static void
 make_key(void)
 {
-	last_error_key_made = pthread_key_create(&last_error_key, free) == 0;
+	last_error_key_made =
+		pthread_key_create(&last_error_key, free_last_error) == 0;
 }
 
 /* NULL: no memory. */

@@ -50,6 +50,41 @@ START_TEST(each_thread_has_a_sentence_of_its_own)
 }
 END_TEST
 
+static pthread_key_t late_key;
+
+/* A program's destructor, which runs after the library's own. */
+static void
+refuse_late(void *was_gone)
+{
+	*(bool *)was_gone = strcmp(baton_last_error(), "") == 0;
+	batoni_refuse(BATON_ERR_INVALID, "late");
+	*(bool *)was_gone &= strcmp(baton_last_error(), "late") == 0;
+}
+
+static void *
+refuse_and_leave(void *was_gone)
+{
+	pthread_setspecific(late_key, was_gone);
+	batoni_refuse(BATON_ERR_INVALID, "early");
+	return NULL;
+}
+
+START_TEST(sentence_can_be_had_from_destructors_of_a_thread)
+{
+	bool was_gone = false;
+	pthread_t thread;
+
+	batoni_refuse(BATON_ERR_INVALID, "ours");
+	ck_assert_int_eq(pthread_key_create(&late_key, refuse_late), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, refuse_and_leave,
+	                                &was_gone),
+	                 0);
+	pthread_join(thread, NULL);
+	ck_assert(was_gone);
+	pthread_key_delete(late_key);
+}
+END_TEST
+
 START_TEST(long_sentence_is_cut_and_terminated)
 {
 	char text[2000];
@@ -133,6 +168,7 @@ main(void)
 		last_error_is_empty_before_the_first_refusal,
 		refusal_returns_its_status_and_keeps_its_sentence,
 		each_thread_has_a_sentence_of_its_own,
+		sentence_can_be_had_from_destructors_of_a_thread,
 		long_sentence_is_cut_and_terminated,
 		level_says_which_lines_are_written,
 		long_line_is_cut_and_ended,
