@@ -170,9 +170,12 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 	for (op = first; op; op = next) {
 		struct batoni_pool *pool = &op->comm->pool;
 		uint32_t slot = batoni_pool_slot(pool, op);
+		uint64_t before;
 
 		next = op->group_next;
-		batoni_op_drop(op, BATONI_OP_HANDLE);
+		before = batoni_op_drop(op, BATONI_OP_HANDLE);
+		if (before & BATONI_OP_WAITED)
+			batoni_wake_waiters(batoni_op_handle(op, before));
 		op->comm->device_ops->release(op->comm->device,
 		                              &pool->words[slot],
 		                              pool->values[slot]);
