@@ -309,7 +309,8 @@ put_fine(const struct baton_comm *comm, const struct batoni_arguments *a,
 
 	if (!counter_fine(comm, a->peer, more->signal_index, a->tag) ||
 	    (unsigned)a->type >= BATON_DATATYPE_COUNT ||
-	    a->count > INT64_MAX / 8 || (!a->buffer && a->count) || !window ||
+	    a->count > INT64_MAX / 8 || (!a->buffer && a->count) ||
+	    !batoni_window_lives(window) ||
 	    &window->rma->base != comm->onesided)
 		return false;
 	bytes = a->count * batoni_datatype_sizes[a->type];
