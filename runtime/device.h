@@ -112,11 +112,11 @@ struct batoni_device_ops {
 	                uint64_t value);
 
 	/* In-engine devices only.  Has the thread that runs the stream's functions
-	 * something to do: another item to run, or its end?  Caller: that thread,
-	 * in `reached` of a LAUNCH item, after the function has returned, when it
-	 * may drive the engine. */
-	bool (*launch_waits)(struct batoni_device *device,
-	                     baton_stream stream);
+	 * another item to run?  *ends_p: no, and it is to end.  Caller: that
+	 * thread, in `reached` of a LAUNCH item, after the function has returned,
+	 * when it may drive the engine. */
+	bool (*launch_waits)(struct batoni_device *device, baton_stream stream,
+	                     bool *ends_p);
 
 	/* count words, zeroed, that streams of this device can wait for.
 	 * Caller: the thread that creates or destroys; may block. */

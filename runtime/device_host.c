@@ -266,12 +266,14 @@ worker_main(void *arg)
 }
 
 static bool
-host_launch_waits(struct batoni_device *device, baton_stream handle)
+host_launch_waits(struct batoni_device *device, baton_stream handle, bool *ends_p)
 {
 	struct worker *worker = atomic_load(&stream_of(handle)->worker);
+	bool waits = worker && atomic_load(&worker->item);
 
 	(void)device;
-	return !worker || has_work(worker);
+	*ends_p = !waits && (!worker || atomic_load(&worker->stop));
+	return waits;
 }
 
 static enum baton_status

@@ -83,13 +83,16 @@ drive(const struct batoni_device_ops *ops, struct batoni_device *device,
       baton_stream stream)
 {
 	struct batoni_engine *e = &batoni_engine;
+	bool ends;
 
 	for (unsigned idle = 0; idle < SPINS; idle++) {
 		if (batoni_pass())
 			idle = 0;
 		batoni_count_host_pass();
-		if (ops->launch_waits(device, stream))
+		if (ops->launch_waits(device, stream, &ends))
 			return true;
+		if (ends)
+			return false;
 		if (idle > YIELD_SPINS)
 			sched_yield();
 		if (!e->working || atomic_load(&e->wanted) >= BATONI_TAKER ||
@@ -111,8 +114,13 @@ batoni_leave_to_launches(void)
 		return;
 	}
 	atomic_store(&e->driver, NULL);
-	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_TAKER)
+	/* A worker that has left `running` since may have seen the lock held, and
+	 * have left the rest to this thread. */
+	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_TAKER ||
+	    !atomic_load(&e->running))
 		batoni_left();
+	if (batoni_thread.uncancellable)
+		batoni_cancel_restore();
 }
 
 /* The operation that was launched has ended, and its communicator may be gone. */
@@ -120,9 +128,14 @@ static void
 drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
          baton_stream stream)
 {
+	bool ends = false;
+
 	for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
-		if (ops->launch_waits(device, stream))
+		if (ops->launch_waits(device, stream, &ends))
 			return;
+		/* It leaves `running` before its stream goes. */
+		if (ends)
+			break;
 		if (!batoni_try()) {
 			if (spins > YIELD_SPINS)
 				sched_yield();

@@ -550,6 +550,33 @@ START_TEST(sleepers_drive_one_after_another)
 }
 END_TEST
 
+static void
+do_nothing(void *unused)
+{
+	(void)unused;
+}
+
+/* Its stream may be destroyed while it looks for the lock. */
+START_TEST(thread_of_a_stream_that_is_gone_is_not_counted)
+{
+	struct baton_comm *local;
+	baton_stream stream;
+
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &local), BATON_OK);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_int_eq(baton_stream_create(local, &stream), BATON_OK);
+		ck_assert_int_eq(baton_stream_launch(local, stream, do_nothing,
+		                                     NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_stream_synchronize(local, stream),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_stream_destroy(local, stream), BATON_OK);
+	}
+	ck_assert_uint_eq(atomic_load(&batoni_engine.running), 0);
+	ck_assert_int_eq(baton_comm_destroy(local), BATON_OK);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -568,6 +595,7 @@ main(void)
 		end_of_a_detached_operation_wakes_who_sleeps_for_it,
 		sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release,
 		sleepers_drive_one_after_another,
+		thread_of_a_stream_that_is_gone_is_not_counted,
 		thread_is_not_cancelled_while_it_has_a_lock,
 	};
 
