@@ -7,21 +7,21 @@
  * are pending and no host thread has made a pass lately, the engine's own thread
  * drives (engine_thread.c).
  *
- * Nothing is lost between threads: what an enqueuer or a device leaves (inbox,
- * posted) is pushed by a read-modify-write before he tries the lock; the holder
- * gives the lock up by a sequentially consistent store and then looks again.
- * One of the two sees the other.
+ * No wake-up is lost.  A producer (an enqueuer or a device) pushes to `inbox` or
+ * `posted` with a read-modify-write, then tries the lock.  The holder releases the
+ * lock with a sequentially consistent store, then loads both lists.  One of the two
+ * sees the other.
  *
- * A pass is bounded: it places what is in the inbox, issues what is armed, tests
- * each transport once, and expires deadlines.
+ * A pass is bounded: it places the inbox, issues armed operations, tests each
+ * transport once, and expires deadlines.
  */
 #include "core.h"
 
 #include <sched.h>
 #include <time.h>
 
-/* Between two looks at the clock whether peers are to be checked: passes, and calls that
- * make one pass each. */
+/* How often the clock is read to decide whether to check the peers: in passes, and in
+ * polls, which make one pass each. */
 #define PASSES_A_CHECK 128u
 #define POLLS_A_CHECK 8u
 
@@ -44,7 +44,7 @@ push(_Atomic(struct batoni_op *) *list, struct batoni_op *op,
 	while (!atomic_compare_exchange_weak(list, &head, op));
 }
 
-/* Take all of an MPSC list, oldest first. */
+/* Drain an MPSC list and return it oldest first. */
 static struct batoni_op *
 take_inbox(void)
 {
@@ -88,7 +88,8 @@ batoni_inbox_push(struct batoni_op *op)
 	if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
 		batoni_ring();
 	else if (!atomic_load(&e->driver) && batoni_try())
-		/* The holder left before he could see it. */
+		/* The previous holder released the lock before it could see the push;
+		 * batoni_leave serves the inbox. */
 		batoni_leave();
 }
 
@@ -111,7 +112,7 @@ batoni_tick(void)
 {
 	struct timespec now;
 
-	/* Some nanoseconds, and right to some milliseconds. */
+	/* The coarse clock costs nanoseconds and is accurate to milliseconds. */
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	atomic_store_explicit(&batoni_engine.clock_ms,
 	                      (uint32_t)now.tv_sec * 1000u +
@@ -149,7 +150,8 @@ batoni_place_inbox(void)
 	struct batoni_op *op;
 	size_t events = 0;
 
-	/* For batoni_stream_state: what left the inbox is not placed yet. */
+	/* batoni_stream_state loads this: records have left the inbox but have no
+	 * place yet. */
 	atomic_store(&e->in_hand, 1);
 	for (op = take_inbox(); op; events++) {
 		struct batoni_op *next = op->next;
@@ -169,8 +171,8 @@ collect_posted(void)
 	size_t events = 0;
 
 	atomic_store(&e->in_hand, 1);
-	/* One that is posted was pushed to the inbox before, or is about to be
-	 * by its enqueuer: batoni_op_place finds it reached then. */
+	/* The enqueuer pushes a record to the inbox before or after the device posts
+	 * it.  If after, batoni_op_place finds the record already reached. */
 	for (op = take_posted(); op; events++) {
 		struct batoni_op *next = op->posted;
 
@@ -187,15 +189,15 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	struct batoni_engine *e = &batoni_engine;
 	enum baton_status status;
 
-	/* An asynchronous stream that is idle has posted all its triggers. */
+	/* An idle asynchronous stream has posted all its triggers. */
 	if (!comm->in_engine) {
 		status = comm->device_ops->stream_idle(comm->device, stream);
 		if (status != BATON_OK)
 			return status;
 	}
-	/* Our own records may be in the inbox or posted, or out of there and in
-	 * the driver's hands.  Whose they are can only be told by going through
-	 * them. */
+	/* Records of this stream may be in the inbox, in `posted`, or taken out by
+	 * the driver and not yet processed.  Only processing the lists tells which
+	 * stream a record belongs to. */
 	if (atomic_load(&e->inbox) || atomic_load(&e->posted) ||
 	    atomic_load(&e->in_hand)) {
 		batoni_take();
@@ -207,9 +209,9 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	if (!comm->in_engine)
 		return BATON_OK;
 	status = comm->device_ops->stream_idle(comm->device, stream);
-	/* The driver may be at the end of what was last there: the stream has gone
-	 * on, and he has yet to tell the hosts and the queue.  If he dozes he is
-	 * not. */
+	/* The stream can look idle before the driver has published its last
+	 * completion to the hosts and the queue.  Taking the lock waits for that.  A
+	 * dozing driver has published everything. */
 	if (status == BATON_OK && atomic_load(&e->driver) &&
 	    !(atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)) {
 		batoni_take();
@@ -281,7 +283,8 @@ batoni_settle(void)
 	return events;
 }
 
-/* Rare things: cancels asked for while another drove, communicators that broke. */
+/* Process rare events: cancels requested while another thread drove, and communicators
+ * that broke. */
 static __attribute__((noinline)) size_t
 attend(void)
 {
@@ -303,7 +306,7 @@ serve(struct baton_comm *comm)
 
 	if (!batoni_may_drive(comm))
 		return 0;
-	/* Left by a thread that may not drive this one. */
+	/* A thread that may not drive this communicator left these behind. */
 	if (unlikely(atomic_load_explicit(&comm->cancels,
 	                                  memory_order_relaxed) ||
 	             comm->breaking != BATON_OK))
@@ -319,7 +322,7 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
-/* Nothing of it needs looking at, but for what signals and deadlines end. */
+/* The communicator needs no polling: only signals and deadlines end its operations. */
 static void
 stop_being_busy(struct baton_comm *comm)
 {
@@ -330,8 +333,9 @@ stop_being_busy(struct baton_comm *comm)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
-/* Nothing of it has to be looked at: stores of other ranks end its waits, and what is
- * behind those, on streams and in FIFOs, becomes busy when it is issued. */
+/* True if the communicator needs no polling.  Stores of other ranks end its waits.
+ * Operations behind those waits, on streams and in FIFOs, make it busy when they are
+ * issued. */
 static bool
 is_parked(const struct baton_comm *comm)
 {
@@ -342,9 +346,10 @@ is_parked(const struct baton_comm *comm)
 	       !comm->held && !comm->marked;
 }
 
-/* Such a one: may it rest from this pass on?  The thread that sleeps for good looks
- * after those that it has seen when it began to listen.  Others stay busy, so that it
- * is woken when this host leaves. */
+/* May a parked communicator stop being busy in this pass?  The engine's thread in deep
+ * sleep covers the communicators that were parked when it began to listen, with their
+ * deadlines.  Any other stays busy, so that this host wakes that thread when it releases
+ * the lock. */
 static bool
 may_rest(const struct baton_comm *comm)
 {
@@ -357,7 +362,7 @@ may_rest(const struct baton_comm *comm)
 	       comm->deadline_next >= e->thread_wakes;
 }
 
-/* It is off the list of those that work. */
+/* The caller has taken the communicator off engine.working. */
 void
 batoni_comm_rest(struct baton_comm *comm)
 {
@@ -388,8 +393,9 @@ batoni_pass(void)
 	while (*link) {
 		struct baton_comm *comm = *link;
 
-		/* Looked at before, so that one that always has the next
-		 * operation coming stays.  Others may come before it. */
+		/* Test before serving: a communicator whose next operation is
+		 * enqueued while it is served stays on the list.  Serving may
+		 * also insert other communicators before this one. */
 		if (unlikely(comm->active == 0) &&
 		    !(comm->onesided && comm->onesided->moving) &&
 		    !atomic_load(&comm->cancels)) {
@@ -402,8 +408,8 @@ batoni_pass(void)
 			if (is_parked(comm) && may_rest(comm))
 				stop_being_busy(comm);
 			else
-				/* A wait is parked no more, or the engine's
-				 * thread is to hear of it. */
+				/* A wait stopped being parked, or the engine's
+				 * thread has not seen this one parked yet. */
 				batoni_comm_look(comm);
 		}
 		link = &comm->working_next;
@@ -446,9 +452,9 @@ batoni_poll(const struct baton_comm *comm_or_null)
 	return events;
 }
 
-/* ---- letting go, and taking ---- */
+/* ---- releasing and taking the lock ---- */
 
-/* The holder of a lock that has been handed over and that no taker has yet. */
+/* The lock word between the handover and a taker's claim. */
 static const struct batoni_thread handed_over;
 
 static bool
@@ -476,11 +482,14 @@ batoni_left(void)
 		atomic_store(&e->driver, NULL);
 	}
 	if (atomic_load(&e->wanted) >= BATONI_TAKER) {
-		/* Whoever gets the lock before us comes here too. */
+		/* If another thread gets the lock first, its release comes through here
+		 * too. */
 		if (batoni_try()) {
 			atomic_store(&e->driver, &handed_over);
-			/* The last taker may have given up: it looks at the lock
-			 * after that. */
+			/* The last taker may have timed out.  It subtracts from
+			 * `wanted`, then tries the handed-over lock; this thread
+			 * stores the lock word, then loads `wanted`.  One of the
+			 * two claims the lock. */
 			if (atomic_load(&e->wanted) < BATONI_TAKER &&
 			    take_handed_over())
 				batoni_leave();
@@ -517,8 +526,8 @@ batoni_take_within(uint64_t wait_ns)
 	uint64_t limit_ns = batoni_real_ns() + wait_ns;
 	bool taken;
 
-	/* The pause is a cancellation point, and nobody else would take back what this
-	 * thread adds to `wanted`. */
+	/* The pause is a cancellation point.  A thread cancelled there would leave its
+	 * units in `wanted` for ever. */
 	batoni_cancel_off();
 	atomic_fetch_add(&e->wanted, BATONI_TAKER);
 	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_try()) &&
@@ -528,7 +537,8 @@ batoni_take_within(uint64_t wait_ns)
 		batoni_pause_between(tries);
 	}
 	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
-	/* It may have been handed over to nobody but us. */
+	/* The holder may have handed the lock over to this thread before the
+	 * subtraction; nobody else would claim it. */
 	taken = taken || take_handed_over();
 	if (!taken)
 		batoni_cancel_restore();

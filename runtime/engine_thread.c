@@ -2,27 +2,29 @@
 /*
  * The engine's own thread: it drives when operations are pending and no host does.
  *
- * It naps between passes: short while events come or bytes move, a tick (below a
- * millisecond) when it only waits for peers or when a host drives.  LINGER_TICKS
- * ticks after the last operation has ended, or some after a host has begun to doze at
- * the wheel, it sleeps for good.  The first enqueue that leaves something pending wakes it,
- * and so does a host that goes away from something pending; a lingering one is never
- * woken by those, since a wake costs the waker some microseconds.  A device that posts
- * (a trigger fired, a launched function returned) wakes it from any nap.
+ * It naps between passes.  Naps are short while events come or bytes move, and one tick
+ * (below a millisecond) while it only waits for peers or while a host drives.  It enters
+ * deep sleep LINGER_TICKS ticks after the last operation has ended, or a few ticks after
+ * a host began to block while holding the driver lock.  Two calls wake it from deep
+ * sleep: the first enqueue that leaves something pending, and a host that releases the
+ * lock with something pending.  Neither wakes it from a nap, since a wake costs the
+ * caller some microseconds.  A device that posts (a trigger fired, a launched function
+ * returned) wakes it from any nap.
  *
- * Where waits for signals are all that is pending, and only stores of peers can end
- * them ("parked"), it sleeps for good too, but listens: the peer that signals rings
- * the bell (shm.h).  It wakes by itself for deadlines, and now and then to see
- * whether the peers' processes are still there.
+ * A wait for a signal is *parked* when only stores of peers can end it.  If parked waits
+ * are all that is pending, the thread enters deep sleep too, but listens: the peer that
+ * signals rings the bell (shm.h).  It wakes by itself for deadlines, and every
+ * NAP_LISTENING_NS to check that the processes of the peers still exist.
  *
- * A host that finds something parked which it has not seen so (it does not listen, or
- * the deadline is an earlier one) keeps the communicator busy (engine.c): he leaves
- * something pending then, and it wakes to see for itself.
+ * A host may find a parked communicator that this thread does not cover: the thread does
+ * not listen, or it would wake after the deadline.  The host then keeps the communicator
+ * busy (engine.c).  It thus releases the lock with something pending, which wakes this
+ * thread.
  *
- * It sleeps on a word of its own, so that what wakes a dozing host does not wake it;
- * only when it listens on the process's bell.  Who wants to wake it adds to its word
- * and then looks whether it listens.  It sets that bit before its last look at `deep`,
- * which he has cleared first: one sees the other.
+ * The thread sleeps on a futex word of its own, so that waking a dozing host does not
+ * wake it.  Only while it listens does it sleep on the process's bell.  A waker clears
+ * `deep`, adds to the word, then loads `listening`.  The sleeper sets its bit in
+ * `listening`, then loads `deep` for the last time.  One of them sees the other.
  */
 #include "core.h"
 
@@ -32,15 +34,15 @@
 
 #include "log.h"
 
-#define STOP_S 10 /* for its last pass */
+#define STOP_S 10 /* how long the stop waits for the thread's last pass */
 #define TICK_NS 900000u /* the longest nap while something is pending */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
-#define NAP_WATCHING_NS 6000000u /* while messages of the one-sided layer may come */
+#define NAP_WATCHING_NS 6000000u /* while only one-sided messages may arrive */
 #define NAP_LISTENING_NS 2000000000u
 #define LINGER_TICKS 20u
-#define BEHIND_TICKS 3u /* behind a host that dozes: he will have us woken */
-#define SPINS 30u /* passes without events, after some, before a nap */
+#define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
+#define SPINS 30u /* passes without events, after a pass with some, before a nap */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;     /* under thread_lock */
@@ -59,8 +61,8 @@ anything_moving(void)
 	return false;
 }
 
-/* Operations that peers may end at any time; not what only messages of the one-sided
- * layer bring, nor the mere chance of one. */
+/* True if peers may end an operation at any time.  Operations that only a one-sided
+ * message can end do not count, nor do standing receives for such messages. */
 static bool
 is_pending(const struct baton_comm *comm)
 {
@@ -84,7 +86,7 @@ longest_nap(void)
 	return NAP_WATCHING_NS;
 }
 
-/* Drive for as long as things happen.  Returns how long to nap. */
+/* Make passes while they yield events.  Returns how long to nap. */
 static uint64_t
 thread_drive(uint64_t nap_ns)
 {
@@ -133,8 +135,8 @@ batoni_wake_thread(void)
 	batoni_ring_thread();
 }
 
-/* He who leaves work looks at `dozing` after his push, as we look for work after
- * announcing. */
+/* No wake-up is lost.  The producer pushes, then loads `dozing`; this thread stores
+ * `dozing`, then loads the queues; both seq_cst, so one of them sees the other. */
 static bool
 announce(void)
 {
@@ -150,7 +152,7 @@ renounce(void)
 	atomic_fetch_and(&batoni_engine.dozing, ~BATONI_DOZE_THREAD);
 }
 
-/* Unless it has been rung for since it was `rung`. */
+/* Returns at once if thread_rung has changed from `rung`. */
 static void
 nap(uint32_t rung, uint64_t nap_ns)
 {
@@ -159,8 +161,8 @@ nap(uint32_t rung, uint64_t nap_ns)
 	renounce();
 }
 
-/* With the lock, and `deep` set: an enqueuer that leaves something pending sees that,
- * since he has the lock after us.  Gives the lock up. */
+/* The caller holds the driver lock and has set `deep`.  An enqueuer that leaves something
+ * pending takes the lock later, so it sees `deep`.  Releases the lock. */
 static void
 sleep_idle(uint32_t rung)
 {
@@ -190,9 +192,9 @@ sleep_idle(uint32_t rung)
 		batoni_unlisten(BATONI_DOZE_THREAD);
 }
 
-/* A host drives and dozes, or a stream's thread will drive when its function returns.
- * Either loads `deep` after it has given up the lock or its place in `running`; we
- * store `deep` and then load both. */
+/* A host dozes while it drives, or a stream's thread will drive when its function
+ * returns.  No wake-up is lost: those threads release the lock or their place in
+ * `running`, then load `deep`; this thread stores `deep`, then loads both. */
 static void
 sleep_behind(uint32_t rung)
 {
@@ -204,8 +206,8 @@ sleep_behind(uint32_t rung)
 	renounce();
 }
 
-/* A launched function runs, whose thread looks at `deep` when it stops driving, and
- * nothing else is to be looked at. */
+/* True if a launched function runs and nothing else needs polling.  The thread of that
+ * function loads `deep` when it stops driving. */
 static bool
 is_behind_launches(void)
 {
@@ -282,7 +284,7 @@ thread_main(void *unused)
 		seen_passes = passes;
 		nap(rung, nap_ns);
 	}
-	/* Another thread may have this address next. */
+	/* A later thread may get the same address for its batoni_thread. */
 	atomic_store(&e->thread, NULL);
 	return NULL;
 }
@@ -308,9 +310,10 @@ batoni_engine_start(void)
 	return status;
 }
 
-/* The exit may come from a signal handler that has interrupted a call of Baton on this
- * thread.  That call has the driver's lock then, or may have another one that the
- * engine's thread waits for. */
+/* False: the caller must not free what the engine's thread or an interrupted call uses.
+ * exit() may run in a signal handler that has interrupted a call of Baton on this thread.
+ * That call may hold the driver lock, or another lock that the engine's thread waits
+ * for; the join is therefore timed. */
 bool
 batoni_engine_stop(void)
 {
