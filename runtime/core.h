@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's inside: what its files (engine, op, enqueue, group, request,
- * queue, stream, comm) share.
+ * The engine's internal interface, shared by its files (engine, op, enqueue, group,
+ * request, queue, stream, comm).
  *
- * Locks and order.  The process has one *driver lock*.  The thread that holds it is
- * the driver: only the driver touches what is marked "driver" below, and the state
- * of transports and in-engine devices.  No other lock is held across MPI.  Enqueuing
- * calls only try it; what they cannot do at once they push to the inbox.
+ * Locks and order.  The process has one *driver lock*; its holder is the driver.  Only
+ * the driver touches the fields marked "driver" below, the state of transports, and the
+ * state of in-engine devices.  No other lock is held across MPI.  Enqueuing calls only
+ * try the driver lock; if it is taken, they push the record to the inbox.
  *
  *   comm->order   held by enqueuers on asynchronous devices around {enqueue on
  *                 the device, push to the inbox}, so that the order of a stream
@@ -47,9 +47,9 @@ struct baton_comm {
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
 	bool stream_issued; /* the transport */
-	bool thread_drives; /* the engine's thread may and shall */
-	bool plain; /* in-engine, host-issued, any drive; no default deadline, no
-	               time stamps: what direct.h is for */
+	bool thread_drives; /* the engine's thread may drive it, and does */
+	bool plain; /* direct.h applies: in-engine, host-issued, any thread drives, no
+	               default deadline, no time stamps */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
@@ -59,65 +59,65 @@ struct baton_comm {
 
 	/* Any thread, atomic. */
 	_Atomic int status; /* enum baton_status */
-	/* Cancels that the driver has not attended to: how many were announced, and a
-	 * list of records (slot + 1), linked by pool.next_free, which is in use for
-	 * free ones only otherwise. */
+	/* Cancels that the driver has not processed: how many were announced, and a list
+	 * of their records (slot + 1).  The list is linked by pool.next_free, which
+	 * otherwise links free records only. */
 	_Atomic uint32_t cancels, cancelled;
 	_Atomic uint32_t queues;  /* alive */
-	_Atomic bool any_drives;  /* `drivers` is ANY, and the communicator not lost */
+	_Atomic bool any_drives;  /* `drivers` is ANY, and `lost` is false */
 	_Atomic bool lost; /* the transport may not be called any more */
-	_Atomic uint32_t joins;   /* streams that wait for records of ours */
+	_Atomic uint32_t joins;   /* streams that wait for records of this communicator */
 
 	/* Driver. */
 	struct batoni_fifo_table fifos;
 	struct batoni_list_node deadlines;
 	uint64_t deadline_next; /* no deadline is earlier; NEVER: none */
 	uint32_t active;        /* placed and not ended */
-	uint32_t lent;          /* ended, but the transport still has them */
-	uint32_t held;          /* of active: not operations, but held open */
-	bool working;           /* on the engine's list */
-	bool busy; /* of those, there is something to look at besides waits that
-	              are parked: it counts in thread_working */
+	uint32_t lent;          /* ended, but the transport still uses their buffers */
+	uint32_t held;          /* of active: no operations, but batoni_comm_hold */
+	bool working;           /* on the list engine.working */
+	bool busy; /* working, with more to poll than parked waits: it counts in
+	              thread_working */
 	struct baton_comm *working_next;
 	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
 	baton_stream *observe;     /* scratch of publishing, under order */
 	struct batoni_transfer **scratch;
 	struct batoni_op *marked, **marked_tail;
 	enum baton_status breaking; /* a fatal error, or OK */
-	bool broken; /* it has been spread: everything pending has ended */
-	uint32_t peers_gone; /* processes of peers that were seen to have ended */
+	bool broken; /* `breaking` has been applied: everything pending has ended */
+	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
 
-	struct batoni_handle handle; /* last: it costs the fields above no line */
+	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };
 
 struct batoni_engine {
-	/* The driver's lock.  NULL: free; else whose it is, which is what
-	 * batoni_this_thread() is there, or batoni_handed_over. */
+	/* The driver lock.  NULL: free.  Otherwise batoni_this_thread() of its holder, or
+	 * the address of handed_over (engine.c) between a handover and its claim. */
 	alignas(64) _Atomic(const struct batoni_thread *) driver;
 	_Atomic(struct batoni_op *) inbox;  /* enqueued; newest first */
-	_Atomic(struct batoni_op *) posted; /* reached elsewhere */
-	atomic_uint attention;              /* cancels and breaks to look for */
-	atomic_uint wanted; /* by how many: BATONI_TAKER, BATONI_SLEEPER */
+	_Atomic(struct batoni_op *) posted; /* reached on a thread of the device */
+	atomic_uint attention;              /* cancels or breaks are to be processed */
+	atomic_uint wanted; /* sum of BATONI_TAKER and BATONI_SLEEPER units */
 	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
 	atomic_uint in_hand;                /* the driver is placing or collecting */
 	atomic_uint running; /* streams' threads that run a function now and will
 	                        drive when it has returned (launch.c) */
-	atomic_bool deep;                   /* the thread sleeps for good */
+	atomic_bool deep;                   /* the engine's thread is in deep sleep */
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
 	/* Driver. */
-	alignas(64) struct batoni_op *finish; /* ended by being reached */
+	alignas(64) struct batoni_op *finish; /* to be completed by batoni_settle */
 	struct batoni_op **finish_tail;
 	struct batoni_fifo *ready; /* FIFOs whose head is armed */
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
-	_Atomic uint32_t thread_working; /* the busy ones that its thread drives */
-	uint32_t passes; /* since the last look whether to check peers */
-	uint64_t peers_checked_ns; /* when; the coarse clock */
-	uint64_t thread_wakes; /* the deadline for which it does, listening */
-	_Atomic uint64_t host_passes;   /* passes that threads of hosts made */
+	_Atomic uint32_t thread_working; /* busy communicators with thread_drives */
+	uint32_t passes; /* since the clock was last read for the liveness check */
+	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
+	uint64_t thread_wakes; /* deadline at which the listening thread wakes */
+	_Atomic uint64_t host_passes;   /* passes made by host threads */
 
 	/* Futex of the engine's thread. */
 	alignas(64) _Atomic uint32_t thread_rung;
@@ -125,16 +125,16 @@ struct batoni_engine {
 	atomic_bool stopping;
 };
 
-/* Units of batoni_engine.wanted.  A taker must have the lock, and the next holder
- * that lets go hands it over.  A sleeper has a request that is pending, and drives
- * when nobody else does. */
+/* Units of batoni_engine.wanted.  A taker must get the lock: the next holder to release
+ * it hands it over.  A sleeper has a pending request, and drives if no other thread
+ * does. */
 #define BATONI_SLEEPER 1u
 #define BATONI_TAKER (1u << 16)
 
-/* The driver sleeps while it holds the lock: nothing moves until a thread calls, or it
- * only polls now and then for messages of the one-sided layer. */
+/* The driver sleeps while it holds the lock.  Nothing progresses until a thread calls, or
+ * the driver polls at long intervals for messages of the one-sided layer. */
 #define BATONI_DOZE_DRIVER 1u
-/* The engine's thread sleeps, not holding it. */
+/* The engine's thread sleeps and does not hold the lock. */
 #define BATONI_DOZE_THREAD 2u
 
 extern struct batoni_engine batoni_engine;
@@ -142,32 +142,33 @@ extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
 /* ---- engine.c ---- */
 
-/* It was taken off engine.working; the driver. */
+/* The communicator was taken off engine.working; the driver. */
 void batoni_comm_rest(struct baton_comm *comm);
 /* One bounded pass; the driver.  Returns events. */
 size_t batoni_pass(void);
-/* Finish what has become ready without looking at the transports; the driver. */
+/* Complete the finish list and issue the ready FIFOs, without testing transports; the
+ * driver. */
 size_t batoni_settle(void);
 /* Place what is in the inbox; the driver. */
 size_t batoni_place_inbox(void);
-/* After the lock was given up: somebody left work or wants the lock. */
+/* Called after a release of the lock that found work left or the lock wanted. */
 void batoni_left(void);
-/* Have the driver's lock, whatever it takes (a pass of each taker before at most). */
+/* Take the driver lock, waiting for at most one pass of each earlier taker. */
 void batoni_take(void);
-/* The same, unless it takes longer.  False: the lock is another thread's. */
+/* The same with a time limit.  False: the lock was not taken. */
 bool batoni_take_within(uint64_t wait_ns);
-/* Set clock_ms, by which ages are told: whoever has just slept, and who puts a
- * communicator among those that work.  Any thread. */
+/* Update clock_ms, from which ages are computed.  Called by a thread that has just slept,
+ * and by one that puts a communicator on engine.working.  Any thread. */
 void batoni_tick(void);
-/* Hand an enqueued record to whoever drives. */
+/* Hand an enqueued record to the driver. */
 void batoni_inbox_push(struct batoni_op *op);
 /* `reached` on a thread of a device: store and wake. */
 void batoni_post(struct batoni_op *op);
-/* The same by a thread that then takes the lock, if it is free. */
+/* The same, by a thread that takes the lock afterwards if it is free. */
 void batoni_post_to_driver(struct batoni_op *op);
-/* There is something to attend to: have it seen soon, by this thread if it can. */
+/* `attention` was set: process it here if the lock is free, else wake the driver. */
 void batoni_nudge(void);
-/* Count a pass by a thread of a host, so that the engine's thread stays away. */
+/* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
 void batoni_count_host_pass(void);
 /* A poll: one pass, unless a thread drives that may drive the communicator. */
 size_t batoni_poll(const struct baton_comm *comm_or_null);
@@ -177,83 +178,83 @@ enum baton_status batoni_stream_state(struct baton_comm *comm,
 
 /* ---- wait.c ---- */
 
-/* Sleep on a word of this process unless it is not `value` any more; NEVER: for
- * good.  Wake all who do. */
+/* Sleep on a word of this process if it still holds `value`; NEVER: without limit.
+ * batoni_futex_wake wakes all its sleepers. */
 void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
 void batoni_futex_wake(_Atomic uint32_t *word);
-/* Wake the driver who dozes. */
+/* Wake the dozing driver. */
 void batoni_ring(void);
-/* One of the sleepers drives from now on. */
+/* Wake one of the sleepers to drive. */
 void batoni_wake_heir(void);
-/* The record with this handle has ended, or its handle is gone: wake those who wait
- * for it. */
+/* The record with this handle has ended, or its handle was released: wake its
+ * waiters. */
 void batoni_wake_waiters(baton_request request);
-/* Is something left for a driver to do that no transport knows of? */
+/* Is there work for a driver that no transport reports: inbox, posted, attention? */
 bool batoni_work_left(void);
-/* What the doorbell is now: read before the last look for work. */
+/* The doorbell's value.  A sleeper reads it before its last check for work. */
 uint32_t batoni_rung(void);
-/* The driver: want to be woken by signals, if waits for them are all there is of some
- * communicator.  False: no such one.  Look once more, with batoni_pass, after true,
- * and call batoni_unlisten after the nap. */
+/* The driver: ask peers to wake this thread when they signal.  False: no communicator has
+ * parked waits.  After true, make one more batoni_pass before the nap, and call
+ * batoni_unlisten after it. */
 bool batoni_listen(unsigned who);
-/* Are there such waits? */
+/* Does any communicator have parked waits?  The driver. */
 bool batoni_anything_parked(void);
 void batoni_unlisten(unsigned who);
 
 enum batoni_look {
-	BATONI_LOOK_WHEN_RUNG, /* nothing goes on unless somebody calls */
-	BATONI_LOOK_AT_TIMES,  /* signals may come by message */
-	BATONI_LOOK_AGAIN      /* a transport has to be looked at for things to go on */
+	BATONI_LOOK_WHEN_RUNG, /* nothing progresses until a thread or a peer rings */
+	BATONI_LOOK_AT_TIMES,  /* signals may arrive as messages */
+	BATONI_LOOK_AGAIN      /* a transport progresses only if it is tested */
 };
 
-/* And the earliest deadline of an operation; the driver. */
+/* How to poll, and in *deadline_p the earliest deadline of an operation; the driver. */
 enum batoni_look batoni_what_to_look_at(uint64_t *deadline_p);
-/* Nanoseconds from now until then, `most` at most. */
+/* Nanoseconds from `now` until `then`, capped at `most`. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
 /* What a host waits for. */
 struct batoni_awaited {
-	/* Is it over?  Called by the waiting thread; `driving`: it has the driver's
-	 * lock.  Not called again after true. */
+	/* Is the wait over?  Called by the waiting thread; `driving`: it holds the driver
+	 * lock.  Not called again after it has returned true. */
 	bool (*ready)(struct batoni_awaited *awaited, bool driving);
-	/* Requests of which the end of any is a reason to call ready; those that are
-	 * BATON_REQUEST_NULL do not count.  `ready` may change which. */
+	/* The end of any of these requests is a reason to call `ready`, which may change
+	 * the list.  BATON_REQUEST_NULL entries do not count. */
 	const baton_request *requests;
 	size_t count;
-	/* Instead of requests: a record of this thread's stack. */
+	/* Instead of requests: a record on this thread's stack. */
 	struct batoni_op *local;
-	/* Only another thread can drive what ends it. */
+	/* Only another thread can drive the awaited operations. */
 	bool passive;
 };
 
-/* Drive, or sleep while another drives, until it is ready, for at most timeout_ns
- * (0 polls once, negative for ever).  comm is for the poll: NULL for none.  Returns
- * ready's last answer. */
+/* Drive, or sleep while another thread drives, until `ready` returns true, for at most
+ * timeout_ns (0 polls once; negative: no limit).  comm is for the poll; NULL: none.
+ * Returns the last answer of `ready`. */
 bool batoni_wait_until(struct batoni_awaited *awaited,
                        const struct baton_comm *comm, int64_t timeout_ns);
-/* A call that tries something with the lock again and again lets others have it: for
- * a moment at first, 50 us later on. */
+/* A call that retries something under the lock pauses here, without the lock, so that
+ * other threads get it.  The first 1000 pauses yield the core; later ones sleep 50 us. */
 void batoni_pause_between(unsigned tries);
 
 /* ---- launch.c ---- */
 
 /* `reached` of a launch: runs the function, on a thread of the device. */
 void batoni_reached_launch(struct batoni_stream_item *item);
-/* The driver: is nothing to be looked at until a launched function returns, whose
- * thread drives then, or somebody calls? */
+/* The driver: is there nothing to poll until a launched function returns, whose thread
+ * then drives, or another thread calls? */
 bool batoni_is_left_to_launches(void);
-/* Give the lock up; in that case, without waking an heir. */
+/* Release the lock; if the above holds, without waking an heir. */
 void batoni_leave_to_launches(void);
 
 /* ---- engine_thread.c ---- */
 
-/* There is a thread of the engine from now on.  OK, SYSTEM. */
+/* Start the engine's thread if it does not run.  OK, SYSTEM. */
 enum baton_status batoni_engine_start(void);
 /* Wake it from a nap. */
 void batoni_ring_thread(void);
-/* Wake it out of its deep sleep. */
+/* Wake it from deep sleep. */
 void batoni_wake_thread(void);
 
-/* Tell the core that this is a spin. */
+/* Tell the core that this is a spin loop. */
 static inline void
 batoni_relax(void)
 {
@@ -264,7 +265,7 @@ batoni_relax(void)
 #endif
 }
 
-/* What names the calling thread: its address differs from thread to thread. */
+/* The identity of the calling thread: the address of its batoni_thread. */
 static inline const struct batoni_thread *
 batoni_this_thread(void)
 {
@@ -283,7 +284,7 @@ batoni_try(void)
 		       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Give the lock up, without a lost wake-up: this thread stores `driver`, then loads
+/* Release the lock, without a lost wake-up: this thread stores `driver`, then loads
  * the queues; a producer pushes (a read-modify-write), then loads `driver`.  All are
  * sequentially consistent, so one of the two sees the other. */
 static inline void
@@ -300,9 +301,9 @@ batoni_leave(void)
 		batoni_cancel_restore();
 }
 
-/* batoni_try, to hold the lock while transports are tested: MPI has cancellation points.
- * (The thread that enqueues holds it too briefly to pay for that; it calls MPI_Isend and
- * MPI_Irecv at most.) */
+/* batoni_try for a thread that will test transports.  It disables cancellation, since MPI
+ * has cancellation points.  (An enqueuer holds the lock too briefly to pay for that; it
+ * calls MPI_Isend and MPI_Irecv at most.) */
 static inline bool
 batoni_try_long(void)
 {
@@ -312,7 +313,8 @@ batoni_try_long(void)
 	return true;
 }
 
-/* The engine's thread drives: not what only callers may drive. */
+/* Does the engine's thread drive?  It does not serve communicators that only callers may
+ * drive. */
 static inline bool
 batoni_engine_drives(void)
 {
@@ -335,8 +337,8 @@ batoni_may_drive(const struct baton_comm *comm)
 	       pthread_equal(pthread_self(), comm->main_thread);
 }
 
-/* Another thread has the lock: is it one that may not drive the communicator, although
- * this one may?  Then this thread must not leave it to that. */
+/* Another thread holds the lock.  True: that thread may not drive the communicator and
+ * this one may, so this thread must take the lock itself. */
 static inline bool
 batoni_is_left_to_us(const struct baton_comm *comm)
 {
@@ -347,71 +349,74 @@ batoni_is_left_to_us(const struct baton_comm *comm)
 
 /* ---- op.c: the life of a record; the driver, unless said ---- */
 
-/* Give it its place: stream and FIFO.  It may be issued and ended within. */
+/* Put the record on its stream and in its FIFO.  It may be issued and end within the
+ * call. */
 void batoni_op_place(struct batoni_op *op);
-/* It was issued by its enqueuer: its in-engine stream is idle, its FIFO empty. */
+/* The enqueuer has issued it: its in-engine stream is idle, its FIFO empty. */
 void batoni_op_place_direct(struct batoni_op *op);
-/* Its stream got there. */
+/* The stream has reached the record's item. */
 void batoni_op_reached(struct batoni_op *op);
 void batoni_op_arm(struct batoni_op *op);
 void batoni_op_issue(struct batoni_op *op);
-/* The one place where operations end. */
+/* The only function that completes operations. */
 void batoni_op_complete(struct batoni_op *op, enum baton_status status);
-/* End it early, with status unless it has ended by itself. */
+/* End the operation early, with status unless it has already ended by itself. */
 void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
-/* The stream does not touch its item any more. */
+/* The stream does not touch the record's item any more. */
 void batoni_op_passed(struct batoni_op *op);
-/* The clock of its deadline starts, and its time stamp is taken. */
+/* Start its deadline and take its time stamp. */
 void batoni_op_start_clock(struct batoni_op *op);
 
-/* Its head is armed: batoni_settle issues it. */
+/* The FIFO's head is armed: batoni_settle issues it. */
 void batoni_fifo_make_ready(struct batoni_fifo *fifo);
-/* On the engine's finish list: batoni_settle ends it. */
+/* Put the record on the engine's finish list: batoni_settle ends it. */
 void batoni_op_finish(struct batoni_op *op);
-/* It goes without a completion: a group's record, a member of a void group. */
+/* End the record without a completion: a group's record, a member of a void group. */
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
-/* Out of the FIFO it waits in, if any. */
+/* Remove the record from the FIFO that it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
-/* Keep the communicator among those that are looked at, at a slow rate, without an
- * operation; or not any more. */
+/* hold: keep polling the communicator, at a slow rate, even without operations.  Not
+ * hold: stop that. */
 void batoni_comm_hold(struct baton_comm *comm, bool hold);
-/* There is something to look at ("busy"): have that done, also where no operation is
+/* Mark the communicator busy, so that drivers poll it even if no operation is
  * pending. */
 void batoni_comm_look(struct baton_comm *comm);
-/* The callbacks that the transport gets. */
+/* Set up the callbacks for the transport. */
 void batoni_host_init(struct baton_comm *comm);
 
 /* ---- liveness.c ---- */
 
-/* Has the process of a peer ended?  End what waits for it.  Does nothing when it was
- * called a moment ago.  The driver, within a pass.  Returns events. */
+/* Liveness check: end the operations that wait for a peer whose process has ended.  Does
+ * nothing if the last check was a moment ago.  The driver, within a pass.  Returns
+ * events. */
 size_t batoni_check_peers(void);
 
-/* Passes of this caller are far apart: call it in the next one.  The driver. */
+/* Make the next pass call it, for callers whose passes are far apart.  The driver. */
 static inline void
 batoni_check_peers_soon(void)
 {
 	batoni_engine.passes = UINT32_MAX - 1;
 }
 
-/* ---- sweep.c: a communicator's operations together; the driver ---- */
+/* ---- sweep.c: all operations of a communicator; the driver ---- */
 
 /* End all operations of the communicator with status and release all streams. */
 void batoni_comm_end_all(struct baton_comm *comm, enum baton_status status);
 /* Expire deadlines.  Returns events. */
 size_t batoni_comm_expire(struct baton_comm *comm);
-/* Cancels that were asked for while another drove. */
+/* Process cancels and a break that other threads asked for.  Returns events. */
 size_t batoni_comm_attend(struct baton_comm *comm);
-/* Look at the marks of a stream-issued transport. */
+/* Test the marks of a stream-issued transport.  Returns events. */
 size_t batoni_comm_watch(struct baton_comm *comm);
-/* A transfer that a stream-issued transport has got already. */
+/* Place a transfer that a stream-issued transport already has. */
 void batoni_op_place_issued(struct batoni_op *op);
-/* Break: status and why, once; what is pending ends at the next pass. */
+/* Break the communicator.  The first status and reason are kept; the next pass ends what
+ * is pending. */
 void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                        const char *why);
 
-/* Any thread: give up holders; the last one returns the record.  Returns the
- * word as it was before. */
+/* Any thread: drop holders; dropping the last one returns the record to the pool.
+ * Returns the word as it was before. */
 static inline uint64_t
 batoni_op_drop(struct batoni_op *op, uint64_t holders)
 {
@@ -423,10 +428,10 @@ batoni_op_drop(struct batoni_op *op, uint64_t holders)
 	return before;
 }
 
-/* Any thread: keep a record from being used again, as the item of a waiting stream
- * does.  *word_p is its word as it was seen, then as it was when it was held.  OK: to
- * be given up by batoni_op_unjoin.  STALE: it has another generation, or none of the
- * holders in `holders`.  AGAIN: too many hold it so. */
+/* Any thread: keep a record from being reused, as the item of a waiting stream does.
+ * *word_p: in, the word as last read; out, the word at the moment of the join.  OK: the
+ * caller ends the join with batoni_op_unjoin.  STALE: another generation, or none of the
+ * holders in `holders` is left.  AGAIN: too many joins. */
 static inline enum baton_status
 batoni_op_hold(struct batoni_op *op, uint64_t *word_p, uint64_t holders)
 {
@@ -439,7 +444,7 @@ batoni_op_hold(struct batoni_op *op, uint64_t *word_p, uint64_t holders)
 			return BATON_ERR_AGAIN;
 	} while (!atomic_compare_exchange_weak(&op->word, word_p,
 	                                       *word_p + BATONI_OP_JOIN));
-	/* Destroy waits for these. */
+	/* baton_comm_destroy waits until this is 0. */
 	atomic_fetch_add(&op->comm->joins, 1);
 	return BATON_OK;
 }
@@ -458,10 +463,10 @@ batoni_op_unjoin(struct batoni_op *op)
 
 /* ---- leave.c; the driver ---- */
 
-/* PENDING, or the communicator can be closed now; INVALID: other ranks make another
- * collective call. */
+/* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
+ * different collective call. */
 enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
-/* TIMEOUT, with a sentence that says what is in the way. */
+/* TIMEOUT; the sentence for baton_last_error names what is still in use. */
 enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
 
 /* ---- enqueue.c ---- */
@@ -470,10 +475,10 @@ enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
 struct batoni_op *batoni_op_new(struct baton_comm *comm,
                                 enum batoni_op_kind kind, baton_stream stream,
                                 uint64_t holders);
-/* Hand over a complete record: to its place at once, or to the inbox. */
+/* Hand over a complete record: place it at once, or push it to the inbox. */
 void batoni_publish(struct batoni_op *op);
-/* Hand the transfers of a list (group_next) to a stream-issued transport, and
- * their records over.  OK; anything else: nothing was enqueued. */
+/* Hand the transfers of a list (group_next) to a stream-issued transport, and publish
+ * their records.  OK; anything else: nothing was enqueued. */
 enum baton_status batoni_publish_issued(struct baton_comm *comm,
                                         struct batoni_op *first, bool detached);
 /* The arguments of a send or receive. */
@@ -491,10 +496,10 @@ struct batoni_arguments {
 enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
                                  struct baton_comm *comm,
                                  const struct batoni_arguments *a);
-/* Any one-sided operation, whose own arguments have been checked: a->tag is the
- * context.  fill gives the layer what it needs beyond the transfer, by slot: OK, or
- * why it is refused (it has taken nothing then); forget takes it back when the call
- * is refused after that. */
+/* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
+ * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
+ * It returns OK, or the refusal, and then it keeps nothing.  `forget` undoes `fill` if
+ * the call is refused later. */
 enum baton_status
 batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                         struct baton_comm *comm,
@@ -506,7 +511,7 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                                        uint32_t slot),
                         const void *more);
 
-/* An enqueuer gives the driver's lock up. */
+/* An enqueuer releases the driver lock. */
 static inline void
 batoni_leave_enqueue(void)
 {
@@ -517,15 +522,15 @@ batoni_leave_enqueue(void)
 	batoni_leave();
 }
 
-/* A complete record, on any device: what publishing one operation means. */
+/* Publish one complete record, on any kind of device. */
 enum baton_status batoni_publish_record(struct batoni_op *op);
-/* Give back a record that is refused after all; returns status. */
+/* Return a record to the pool when its call is refused late; returns status. */
 enum baton_status batoni_unmake(struct batoni_op *op,
                                 enum baton_status status);
-/* The `reached` of items, by what the record is and where it is called. */
+/* The `reached` of items: inline on the driver, posted on a thread of the device. */
 void batoni_reached_inline(struct batoni_stream_item *item);
 void batoni_reached_posted(struct batoni_stream_item *item);
-/* INVALID, where comm is NULL or was destroyed. */
+/* False: comm is NULL or was destroyed; batoni_refuse_comm then returns INVALID. */
 static inline bool
 batoni_comm_lives(const struct baton_comm *comm)
 {
@@ -557,13 +562,14 @@ batoni_op_handle(const struct batoni_op *op, uint64_t word)
 
 /* The group of this thread on comm, or NULL. */
 struct batoni_op *batoni_group_open(const struct baton_comm *comm);
-/* A call inside it was refused: void it (keeps the first), return status. */
+/* A call inside the group was refused: void the group (the first refusal is kept) and
+ * return status. */
 enum baton_status batoni_group_refuse(const struct baton_comm *comm,
                                       enum baton_status status);
 /* Make the record a member.  OK, or the refusal (the record is returned). */
 enum baton_status batoni_group_add(struct batoni_op *group,
                                    struct batoni_op *op);
-/* The driver's half. */
+/* These four: the driver. */
 void batoni_group_place(struct batoni_op *group);
 void batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier);
 void batoni_group_finish(struct batoni_op *group);
@@ -583,15 +589,16 @@ void batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op);
 /* The record of a live handle, with its word; NULL: stale. */
 struct batoni_op *batoni_request_find(baton_request request,
                                       uint64_t *word_p);
-/* Have the end of a pending request, or of its handle, call batoni_wake_waiters. */
+/* Make the end of a pending request, or the release of its handle, call
+ * batoni_wake_waiters. */
 void batoni_request_mark_waited(baton_request request);
 void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
                             struct baton_completion *completion);
 
 /* ---- stream.c ---- */
 
-/* An operation on the stream failed and nobody can see it.  True: it is the first
- * one since the stream was synchronized.  Any thread. */
+/* Note the failure of an operation that no request observes.  True: it is the first one
+ * since the stream was synchronized.  Any thread. */
 bool batoni_stream_error_note(const struct batoni_op *op,
                               enum baton_status status);
 

@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads of the program that wait: who drives, who sleeps on what, who wakes whom.
+ * Waiting threads of the program: which one drives, what the others sleep on, and which
+ * thread wakes them.
  *
- * A waiter drives if it can have the driver's lock, until what it waits for has ended.
- * It takes the lock from the engine's thread, which makes no second pass while a host
- * wants the lock; from another host only if this thread alone may drive some
+ * A waiter that gets the driver lock drives until its requests have ended.  It takes the
+ * lock from the engine's thread, which makes no second pass while a host wants the lock.
+ * It takes the lock from another host only if this thread alone may drive some
  * communicator (must_drive: FUNNELED).  All other waiters sleep, each on a futex word
  * of its own (struct sleeper).  A waiter whose request only the main thread can drive
  * is *passive*: it sleeps even if the lock is free.
  *
- * What wakes a sleeper:
- *   - The end of an operation that it waits for.  A sleeper is listed under the handle
- *     and then sets WAITED in the record's word, unless that says DONE; the driver
- *     sets DONE in the same word and then, if it finds WAITED there, looks into the
- *     list.  One of the two sees the other.  A release of a pending request wakes in
- *     the same way.  Operations that nobody sleeps on cost nothing of this.
- *   - Being chosen as *heir*.  The thread that gives the lock up while there are
- *     sleepers (`wanted`) wakes one of them to drive, and no second one until that has
- *     the lock or has passed the role on: by going back to sleep, or by returning from
- *     its wait.  A sleeper counts itself in `wanted` and then loads `driver`; the
- *     holder clears `driver` and then loads `wanted` (sequentially consistent): no
- *     sleeper is left alone with a free lock.
- *   - The end of its time.
+ * A sleeper wakes for one of three reasons:
+ *   - An operation that it waits for ends.  The sleeper lists itself under the handle,
+ *     then sets WAITED in the record's word unless that says DONE.  The driver sets DONE
+ *     in the same word and, if it finds WAITED there, searches the list.  One of the two
+ *     sees the other.  Releasing a pending request wakes its sleepers in the same way.
+ *     Operations without sleepers pay nothing.
+ *   - It becomes the *heir*.  A thread that releases the lock while there are sleepers
+ *     (`wanted`) wakes one of them to drive.  It wakes no second one until the heir has
+ *     the lock or passes the role on, by sleeping again or by returning from its wait.
+ *     A sleeper adds itself to `wanted`, then loads `driver`; the holder clears
+ *     `driver`, then loads `wanted`; all seq_cst.  So no sleeper misses a free lock.
+ *   - Its time-out expires.
  *
- * A driver whose transports have nothing to look at ("quiet") dozes on the doorbell,
- * holding the lock; whoever leaves work rings, and so does the peer whose signal is
- * waited for (the driver looks some more before it dozes then, since a peer's wake
- * takes as long as 1000 passes).  It stores `dozing` and then loads the queues; a
- * producer pushes and then loads `dozing`.  Where signals may come by message, the
- * driver looks for those every 0.1 to 6 ms, the longer the rarer.  A driver that finds
- * nothing for about a millisecond yields its core between passes, for the peers that
- * it may be waiting for.
+ * A driver with nothing to poll ("quiet" transports) dozes on the doorbell while holding
+ * the lock.  A producer that leaves work rings it, and so does the peer whose signal is
+ * awaited.  The driver polls longer before it dozes in that second case, since a wake by
+ * a peer takes as long as 1000 passes.  No wake-up is lost: the driver stores `dozing`,
+ * then loads the queues; a producer pushes, then loads `dozing`.  Where signals may
+ * arrive as messages, the driver polls for them every 0.1 to 6 ms, with exponential
+ * back-off.  A driver that finds nothing for about a millisecond yields its core between
+ * passes, for the peers that it may be waiting for.
  *
- * Takers (batoni_take) are not sleepers: they spin, yielding their core.  Drivers look
- * for takers after each pass and let go; the thread that lets go hands the lock over
- * (batoni_left), so that no enqueuer or poller can get it before a taker does.
+ * Takers (batoni_take) are not sleepers: they spin and yield their core.  A driver checks
+ * for takers after each pass and releases the lock.  The releasing thread hands the lock
+ * over (batoni_left), so that no enqueuer or poller gets it before a taker does.
  *
- * `sleepers.lock` guards the lists and is a leaf.  A sleeper is taken off the lists by
- * the thread that wakes it, whose store to the word is its last access to the sleeper.
+ * `sleepers.lock` guards the lists and is a leaf.  The thread that wakes a sleeper takes
+ * it off the lists.  Its store to the futex word is its last access to the sleeper.
  */
 #include "core.h"
 
@@ -48,13 +48,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TURN_SPINS 200u  /* looks before a sleep while another drives */
+#define TURN_SPINS 200u  /* tries before a sleep while another thread drives */
 #define QUIET_SPINS 500u /* passes without events before a doze */
-#define LISTEN_SPINS 10000u /* the same, where a peer would end the doze */
+#define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the doze */
 #define YIELD_PASSES 10000u
 #define TAKER_YIELDS 100u
-#define DOZE_MAX_NS 2000000000u /* also: how often peers' processes are looked at */
-/* Where signals may come by message: longer and longer. */
+#define DOZE_MAX_NS 2000000000u /* also the period of the peers' liveness check */
+/* Back-off where signals may arrive as messages; each nap is twice the last one. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
 #define BUCKETS 64u
@@ -140,7 +140,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct batoni_list_node buckets[BUCKETS]; /* by key: one request */
 	struct batoni_list_node several;
-	struct batoni_list_node heirs; /* who has slept longest first */
+	struct batoni_list_node heirs; /* the longest sleep first */
 	atomic_bool heir; /* one has been woken to drive */
 } sleepers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -169,7 +169,7 @@ unlist_locked(struct sleeper *sleeper)
 	atomic_fetch_sub(&batoni_engine.wanted, BATONI_SLEEPER);
 }
 
-/* Gives up the lock of the sleepers. */
+/* Releases sleepers.lock. */
 static void
 wake_locked(struct sleeper *sleeper)
 {
@@ -178,7 +178,7 @@ wake_locked(struct sleeper *sleeper)
 	unlist_locked(sleeper);
 	atomic_store(word, 1);
 	pthread_mutex_unlock(&sleepers.lock);
-	/* The sleeper may have returned: its address is all that is used. */
+	/* The sleeper may have returned: only its address is used, not its memory. */
 	batoni_futex_wake(word);
 }
 
@@ -201,8 +201,8 @@ batoni_wake_heir(void)
 	wake_locked(sleeper);
 }
 
-/* It drives, sleeps again, or returns.  Whoever let the lock go meanwhile has woken no
- * other heir. */
+/* The heir drives, sleeps again, or returns from its wait.  A thread that released the
+ * lock in the meantime has woken no second heir, so wake one here if the lock is free. */
 static void
 pass_on(struct sleeper *sleeper)
 {
@@ -226,7 +226,7 @@ waits_for(const struct batoni_awaited *awaited, baton_request request)
 	return false;
 }
 
-/* One that waits for it, or NULL. */
+/* A sleeper that waits for the request with this key, or NULL. */
 static struct sleeper *
 find_locked(uint64_t key)
 {
@@ -300,8 +300,8 @@ unlist(struct sleeper *sleeper)
 	pthread_mutex_unlock(&sleepers.lock);
 }
 
-/* Have the ends of all that it waits for wake it: the caller looks once more after
- * this whether they are over. */
+/* Make the end of each awaited operation wake this sleeper.  The caller must check once
+ * more, after this, whether they have ended. */
 static void
 mark_waited(const struct batoni_awaited *awaited)
 {
@@ -329,7 +329,7 @@ what_to_look_at_of(const struct baton_comm *comm)
 		return BATONI_LOOK_WHEN_RUNG;
 	if (transport->in_flight > standing)
 		return BATONI_LOOK_AGAIN;
-	/* Does anything hang on the messages that stand there to be received? */
+	/* Only standing receives are in flight: does any operation depend on them? */
 	return comm->held || onesided->pending > onesided->parked
 	               ? BATONI_LOOK_AT_TIMES
 	               : BATONI_LOOK_WHEN_RUNG;
@@ -378,8 +378,8 @@ doze(uint32_t rung, uint64_t nap_ns)
 	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
 }
 
-/* Sleep with the lock, for there is nothing to look at.  Returns the events of the
- * last look, which is taken when signals are what would wake us. */
+/* Sleep while holding the lock; there is nothing to poll.  If signals would end the
+ * sleep, make one last pass after starting to listen, and return its events. */
 static size_t
 doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
@@ -398,7 +398,7 @@ doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 	return events;
 }
 
-/* Would processes of peers wake us?  That takes longer than it takes a thread. */
+/* Would the process of a peer end the doze?  Its wake takes longer than a thread's. */
 static bool
 awaits_peers(void)
 {
@@ -411,9 +411,9 @@ awaits_peers(void)
 	return false;
 }
 
-/* Nothing happened in the last `idle` passes.  Returns how many that are to be called
- * now: none after events, and as few as lead here again when it was a doze.  *nap_ns
- * is for how long where messages may come. */
+/* Yield or doze after `idle` passes without events.  Returns the new count of idle
+ * passes: 0 after events, and after a doze one less, so that the next idle pass dozes
+ * again.  *nap_ns is the next doze where messages may arrive. */
 static unsigned
 rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 {
@@ -441,8 +441,9 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 	return events ? 0 : idle - 1;
 }
 
-/* Drive until it is ready (OK) or the time is up (PENDING), until another thread must
- * have the lock (AGAIN), or until only a launched function moves anything on (BUSY). */
+/* Drive until what is awaited is ready (OK), the time-out expires (PENDING), a taker
+ * wants the lock (AGAIN), or only the return of a launched function can cause events
+ * (BUSY). */
 static enum baton_status
 drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 {
@@ -476,7 +477,7 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 	}
 }
 
-/* Sleep until there is something to look at: an end, a lock to take, the time. */
+/* Sleep until an awaited operation ends, this sleeper becomes heir, or time is up. */
 static bool
 sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_ns)
 {
@@ -489,7 +490,8 @@ sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_
 	enlist(sleeper);
 	mark_waited(awaited);
 	ready = awaited->ready(awaited, false);
-	/* `ready` may have found that it is listed under a request that is over. */
+	/* `ready` may have moved on to another request than the one that the sleeper is
+	 * listed under.  The end of that one would not wake it, so it must not sleep. */
 	if (!ready &&
 	    (awaited->count != 1 || awaited->requests[0] == sleeper->key) &&
 	    (awaited->passive ||
@@ -503,7 +505,7 @@ sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_
 	return ready;
 }
 
-/* Have the lock if this thread shall drive. */
+/* Take the lock if it is this thread's turn to drive. */
 static bool
 take_turn(const struct batoni_awaited *awaited)
 {
@@ -550,8 +552,9 @@ wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 				batoni_leave();
 			if (status == BATON_OK || status == BATON_PENDING)
 				return status == BATON_OK;
-			/* Others may take it one after the other: what is
-			 * awaited may end by them, and the time go on. */
+			/* Several takers may follow each other.  Bound the yields:
+			 * a taker may end what is awaited, or the time-out may
+			 * expire. */
 			for (unsigned yields = 0;
 			     yields < TAKER_YIELDS &&
 			     atomic_load(&batoni_engine.wanted) >= BATONI_TAKER;
