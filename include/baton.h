@@ -656,7 +656,7 @@ BATON_API enum baton_status baton_release(baton_request *request_p);
 
 /* Why the operation failed, in one sentence, with the native call, code and text if
  * there is one; "" if it ended in OK or is pending.  Terminated, cut to size.  Returns
- * BATON_OK, STALE, INVALID. */
+ * BATON_OK, STALE, INVALID, AGAIN (65535 streams wait for the request). */
 BATON_API enum baton_status baton_request_error(baton_request request,
                                                 char *text, size_t size);
 

@@ -413,13 +413,18 @@ host_stream_destroy(struct batoni_device *device, baton_stream handle)
 		pthread_mutex_unlock(&registry_lock);
 		return BATON_ERR_INVALID;
 	}
-	worker = atomic_exchange(&stream->worker, NULL);
+	pthread_mutex_unlock(&registry_lock);
+	worker = atomic_load(&stream->worker);
+	if (worker)
+		worker_stop(worker);
+	/* Only now may the slot be used again: until it has ended, the worker asks by
+	 * this handle whether something waits for it. */
+	atomic_store(&stream->worker, NULL);
+	pthread_mutex_lock(&registry_lock);
 	stream->next_free = NULL;
 	*free_tail = stream;
 	free_tail = &stream->next_free;
 	pthread_mutex_unlock(&registry_lock);
-	if (worker)
-		worker_stop(worker);
 	return BATON_OK;
 }
 
