@@ -2,18 +2,18 @@
 /*
  * Completion queues.
  *
- * An operation that names a queue reserves an entry at the call and keeps it until
- * it is polled, so there is always room for its completion.  Completed records are
- * linked into the queue through `next`; nothing is copied or allocated.
+ * An operation that names a queue reserves an entry at the call and keeps it until it is
+ * polled, so its completion always has an entry.  Completed records are linked into the
+ * queue through `next`; nothing is copied or allocated.
  *
- * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd:
- * arming empties it, and the first delivery after that writes it once.
+ * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd.
+ * Arming empties it, and the first delivery after that writes it once.
  *
- * Where the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE), nothing
- * ends while the program sleeps on the descriptor.  There it is an epoll instance
- * over the eventfd and a timer, which runs out TIMER_NS after arming if operations
- * name the queue: the program wakes, polls, and so makes progress.  A program that
- * asked for BATON_PROGRESS_CALLS has a timer of its own, or wants none.
+ * If the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE), no operation
+ * ends while the program sleeps on the descriptor.  The descriptor is then an epoll
+ * instance over the eventfd and a timer.  The timer expires TIMER_NS after arming if
+ * operations name the queue; the program wakes, polls, and so makes progress.  With
+ * BATON_PROGRESS_CALLS there is no timer: progress is the program's business.
  *
  * A destroyed queue refuses all calls.  Its memory stays until the operations that
  * name it have ended: `held` is their number, plus 1 while the queue is not
@@ -38,9 +38,9 @@
 struct baton_queue {
 	struct baton_comm *comm;
 	size_t entries;
-	int fd;    /* what the program waits for */
-	int event; /* the eventfd: the same, unless there is a timer */
-	int timer; /* or -1 */
+	int fd;    /* the program waits for this one */
+	int event; /* the eventfd; equal to fd unless there is a timer */
+	int timer; /* -1: none */
 	pthread_mutex_t lock;
 	/* Guarded by lock. */
 	struct batoni_op *head, *tail;
@@ -66,7 +66,7 @@ add_to_epoll(int epoll, int fd)
 	return fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* False: errno says why, and some may be open. */
+/* False: errno says why; the caller closes those that are open. */
 static bool
 open_descriptors(struct baton_queue *queue, const struct baton_comm *comm)
 {
@@ -148,8 +148,8 @@ queue_free(struct baton_queue *queue)
 	batoni_handle_retire(&handles, queue);
 }
 
-/* With the lock held: the program may sleep on the descriptor while operations name
- * the queue.  Setting the timer also takes back that it has run out. */
+/* The caller holds the lock.  Start the timer if the queue is armed and operations name
+ * it, else stop it.  Setting the timer also clears an earlier expiry. */
 static void
 set_timer(const struct baton_queue *queue)
 {
@@ -187,7 +187,7 @@ batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
 	return BATON_OK;
 }
 
-/* With the lock held; gives it up, and the queue if that was the last. */
+/* The caller holds the lock.  Releases it, and frees the queue with its last entry. */
 static void
 give_up_entries(struct baton_queue *queue, size_t n)
 {
@@ -232,8 +232,8 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	queue->tail = op;
 	if (queue->armed) {
 		queue->armed = false;
-		/* Cannot fail: the counter was read empty when it was armed.  No
-		 * cancellation point, as write() is. */
+		/* Cannot fail: arming read the counter empty.  A raw system call, since
+		 * write() is a cancellation point. */
 		if (syscall(SYS_write, queue->event, &one, sizeof(one)) < 0)
 			batoni_log(BATONI_LOG_ERROR, "eventfd: %s",
 			           strerror(errno));
@@ -241,7 +241,7 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	pthread_mutex_unlock(&queue->lock);
 }
 
-/* The oldest completed record; with the lock held. */
+/* Take the oldest completed record; the caller holds the lock. */
 static struct batoni_op *
 pop_locked(struct baton_queue *queue)
 {
@@ -320,7 +320,7 @@ baton_queue_destroy(struct baton_queue *queue)
 
 	if (!is_alive(queue) || !batoni_may_call())
 		return;
-	/* For calls from here on; operations that name it go on. */
+	/* From here on calls are refused; operations that name the queue continue. */
 	atomic_store(&queue->handle.alive, 0);
 	pthread_mutex_lock(&queue->lock);
 	while ((op = pop_locked(queue))) {

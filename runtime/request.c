@@ -2,11 +2,11 @@
 /*
  * Requests as hosts see them: test, wait, cancel, release.
  *
- * A handle names communicator, slot and generation, so it is looked up without
- * any lock: one load of the communicator table, one of the record's word.  The
- * word says by itself whether the handle is alive and the operation over.  Another
- * thread may release the handle meanwhile, and the record be used again: what is
- * read of it counts only if the word has its generation still (op.h, "Readers").
+ * A handle names communicator, slot and generation, so a look-up takes no lock: one
+ * load of the communicator table, one of the record's word.  The word alone says
+ * whether the handle is alive and whether the operation has ended.  Another thread may
+ * release the handle in the meantime, and the record may be reused.  What was read of
+ * the record is valid only if the word still has its generation (op.h, "Readers").
  */
 #include "core.h"
 
@@ -37,7 +37,7 @@ batoni_request_find(baton_request request, uint64_t *word_p)
 	return op;
 }
 
-/* The slow half: why there is no such record. */
+/* The slow path: say why the look-up failed. */
 static enum baton_status
 refuse_handle(const char *call, baton_request request)
 {
@@ -50,7 +50,8 @@ refuse_handle(const char *call, baton_request request)
 	                     call, (unsigned long long)request);
 }
 
-/* Waiting for a member of a group that this thread has not ended: for ever. */
+/* Is the record a member of a group that this thread has not ended?  A wait for it would
+ * never return. */
 static bool
 in_open_group(const struct batoni_op *op)
 {
@@ -81,8 +82,8 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	return BATON_OK;
 }
 
-/* What a completion tells at that word.  By value, so that it stays in registers
- * until it is known to count. */
+/* The completion of the record as of `word`.  By value, so that it stays in registers
+ * until the caller has checked that it is valid. */
 static inline struct baton_completion
 completion_at(const struct batoni_op *op, uint64_t word)
 {
@@ -123,8 +124,8 @@ batoni_completion_fill(const struct batoni_op *op, uint64_t word,
 	*completion = completion_at(op, word);
 }
 
-/* How it ended, or PENDING, with the completion; STALE: the record is another
- * operation's by now, and nothing was written. */
+/* Returns the operation's status, or PENDING, and fills the completion.  STALE: the
+ * record was reused for another operation, and nothing was written. */
 static inline enum baton_status
 report(const struct batoni_op *op, uint64_t word,
        struct baton_completion *completion_p)
@@ -145,7 +146,7 @@ report(const struct batoni_op *op, uint64_t word,
 
 /* ---- one request ---- */
 
-/* It is pending, lent, or refused. */
+/* The slow path of baton_test: the request is pending, lent, or refused. */
 static enum baton_status
 test_slowly(baton_request request, struct baton_completion *completion_p)
 {
@@ -173,8 +174,9 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	const struct batoni_op *op = batoni_request_find(request, &word);
 	enum baton_status status = BATON_ERR_STALE;
 
-	/* Over; but a lent one needs progress to get its buffer back.  Or pending
-	 * while another thread drives it. */
+	/* The fast path takes requests that have ended, and those that are pending while
+	 * another thread drives them.  A lent one has ended too, but it needs progress
+	 * to get its buffer back. */
 	if (likely(op && batoni_may_call())) {
 		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
 		           BATONI_OP_DONE))
@@ -205,18 +207,18 @@ batoni_request_mark_waited(baton_request request)
 	}
 }
 
-/* A pending one was released: threads that wait for it see that its handle is stale. */
+/* A pending request was released: its waiters must see that the handle is stale. */
 static void
 wake_after_release(baton_request request, uint64_t word)
 {
 	if (word & BATONI_OP_WAITED)
 		batoni_wake_waiters(request);
-	/* The dozing driver may be one of them. */
+	/* The dozing driver may be one of the waiters. */
 	if (atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER)
 		batoni_ring();
 }
 
-/* Give up the handle whose word was just seen.  False: it is gone already. */
+/* Drop the handle; `word` was just read.  False: the handle was already dropped. */
 static bool
 drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 {
@@ -242,7 +244,8 @@ drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 	return true;
 }
 
-/* As report, of one that has ended, and the handle is given up.  STALE: it was gone. */
+/* `report` of an operation that has ended, and drop its handle.  STALE: another thread
+ * has dropped it. */
 static inline enum baton_status
 report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
                 struct baton_completion *completion_p)
@@ -252,7 +255,8 @@ report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
 
 	if (completion_p)
 		completion = completion_at(op, word);
-	/* It was held by its handle until here, or this fails. */
+	/* If this succeeds, the handle held the record until here, and the completion
+	 * is valid. */
 	if (unlikely(!drop_handle(op, word, driving)))
 		return BATON_ERR_STALE;
 	if (completion_p)
@@ -265,11 +269,11 @@ struct waiting {
 	baton_request request;
 	struct batoni_op *op;
 	struct baton_completion *completion_p;
-	bool release; /* when it is over */
+	bool release; /* drop the handle when the operation has ended */
 	enum baton_status status;
 };
 
-/* Over, or gone: released by another thread. */
+/* The operation has ended, or another thread has released the handle. */
 static bool
 is_over(struct batoni_awaited *awaited, bool driving)
 {
@@ -292,7 +296,8 @@ is_over(struct batoni_awaited *awaited, bool driving)
 	return true;
 }
 
-/* Can only the main thread end it, and this is another?  (A record may end otherwise.) */
+/* Can only the main thread end the operation, and is this another thread?  (A record may
+ * end without a driver of its transport.) */
 static bool
 is_main_threads(const struct batoni_op *op)
 {
@@ -356,8 +361,8 @@ finish_slowly(baton_request *request_p, int64_t timeout_ns,
 	return status;
 }
 
-/* Drive for a little while: the usual wait for a small message, without what long
- * waits need.  Returns the word. */
+/* Drive for BRIEF_PASSES: enough for a small message, without the cost of a long wait.
+ * Returns the word. */
 static inline uint64_t
 drive_briefly(const struct batoni_op *op, uint64_t before)
 {
@@ -399,7 +404,7 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 		status = report_and_drop(op, word, driving, completion_p);
 	if (driving)
 		batoni_leave();
-	/* It is still pending, or it was released meanwhile. */
+	/* Still pending, or another thread has released it. */
 	if (unlikely(status == BATON_ERR_STALE))
 		return finish_slowly(request_p, timeout_ns, completion_p);
 	*request_p = BATON_REQUEST_NULL;
@@ -425,8 +430,8 @@ baton_release(baton_request *request_p)
 	return BATON_OK;
 }
 
-/* Announce it and set the bit, which holds the record.  False: it is set already, or the
- * operation is over, or the handle is gone: *word_p tells. */
+/* Announce a cancel and set the CANCEL bit, which holds the record.  False: the bit was
+ * already set, the operation has ended, or the handle was dropped; *word_p says which. */
 static bool
 mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)
 {
@@ -434,7 +439,8 @@ mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)
 	uint64_t word = *word_p;
 	bool marked = false;
 
-	/* Before the bit: the driver keeps the communicator in sight (sweep.c). */
+	/* Counted before the bit is set: the driver keeps a communicator with cancels on
+	 * engine.working (sweep.c). */
 	atomic_fetch_add(&comm->cancels, 1);
 	while (!marked && word >> 32 == generation &&
 	       (word & BATONI_OP_HANDLE) &&
@@ -501,12 +507,13 @@ struct waiting_many {
 	struct batoni_awaited awaited;
 	const baton_request *requests;
 	size_t count;
-	size_t index; /* any: the one that is over or stale; all: first not over */
+	/* any: the request that has ended or is stale; all: the first not ended */
+	size_t index;
 	bool stale;
 	enum baton_status status; /* all: the first that is not OK, before index */
 };
 
-/* 0: pending, 1: over, 2: null, -1: stale. */
+/* 0: pending, 1: ended, 2: null, -1: stale. */
 static int
 look(baton_request request)
 {
@@ -540,8 +547,8 @@ any_over(struct batoni_awaited *awaited, bool driving)
 	return nothing;
 }
 
-/* Go on to the first request that is pending or stale; none is looked at again that is
- * over.  0: it is pending, 1: all are over, -1: it is stale. */
+/* Advance `index` to the first request that is pending or stale.  Requests that have
+ * ended are not examined again.  0: it is pending, 1: all have ended, -1: it is stale. */
 static int
 pass_over(struct waiting_many *many)
 {
@@ -575,14 +582,14 @@ all_over(struct batoni_awaited *awaited, bool driving)
 
 	(void)driving;
 	many->stale = seen < 0;
-	/* The end of this one is the next reason to look. */
+	/* Wait for this one next: its end makes the waiter call all_over again. */
 	if (seen == 0)
 		awaited->requests = &many->requests[many->index];
 	return seen != 0;
 }
 
-/* Of the requests that are pending: the communicator of one that this thread has to
- * drive, whoever drives now; NULL: there is none. */
+/* The communicator of a pending request that the current driver may not drive and this
+ * thread may; NULL: there is none. */
 static const struct baton_comm *
 comm_to_drive(const baton_request *requests, size_t count)
 {
@@ -601,7 +608,7 @@ comm_to_drive(const baton_request *requests, size_t count)
 	return NULL;
 }
 
-/* Are all that are pending such that only the main thread can end them? */
+/* Can only the main thread end the pending requests? */
 static bool
 are_main_threads(const baton_request *requests, size_t count)
 {
@@ -627,7 +634,7 @@ await_many(struct waiting_many *many,
 		.requests = many->requests,
 		.count = count,
 	};
-	/* The first that is pending decides mostly. */
+	/* Usually the first pending request decides, and the scan stops there. */
 	many->awaited.passive = are_main_threads(many->requests + many->index,
 	                                      many->count - many->index);
 }
@@ -700,7 +707,7 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 		return status;
 	seen = pass_over(&many);
 	if (seen == 0) {
-		/* A stale one is told at once, wherever it is. */
+		/* Report a stale request at once, wherever it is in the array. */
 		for (size_t i = many.index + 1; i < count; i++) {
 			if (look(requests[i]) < 0)
 				return refuse_handle("baton_wait_all",
@@ -763,23 +770,23 @@ baton_test_some(const baton_request *requests, size_t count, size_t *indices,
 	return collect(requests, count, indices, indices_max, done_p);
 }
 
-/* ---- why ---- */
+/* ---- error texts ---- */
 
-/* Of a record that is held. */
+/* The caller holds the record. */
 static void
 explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 {
 	const struct batoni_transfer *transfer = &op->transfer;
 	struct baton_comm *comm = op->comm;
-	/* Of a lent one the transport may yet say how it ends there. */
+	/* While the record is lent, the transport may still write these fields. */
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	char native[192] = "";
 	char what[96];
 
 	batoni_op_describe(op, what, sizeof(what));
-	/* A put that fails is told by the kernel, or by the transport whose
-	 * messages carry it. */
+	/* The error code of a failed put is errno's, or the transport's if messages
+	 * carried the put. */
 	if (native_call && batoni_is_onesided(op) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams as programs see them, on any device; and the errors of operations that
- * no request observes, kept for the next synchronize of their stream.  The table of
- * errors has a fixed size.  When it is full the oldest, which has been logged, is
- * dropped.
+ * The public stream calls, on any device.  This file also keeps the errors of operations
+ * that no request observes, for the next synchronize of their stream.  The table of
+ * errors has a fixed size.  When it is full, a new error overwrites the oldest one,
+ * which has been logged.
  */
 #include "core.h"
 
@@ -34,7 +34,7 @@ batoni_stream_error_note(const struct batoni_op *op, enum baton_status status)
 		if (errors[i].status == BATON_OK) {
 			at = i;
 		} else if (errors[i].stream == stream) {
-			/* The first one is the one to report. */
+			/* Synchronize reports the first error of the stream. */
 			pthread_mutex_unlock(&errors_lock);
 			return false;
 		}
@@ -66,7 +66,7 @@ take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 	return status;
 }
 
-/* As batoni_check_target, but also on a communicator that is broken. */
+/* batoni_check_target for calls that also work on a broken communicator. */
 static enum baton_status
 check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 {
@@ -115,8 +115,9 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_stream_destroy: stream is NULL: the "
 		                     "default stream stays");
-	/* An asynchronous device has items to step over after all that was to
-	 * happen has; it knows which, and waits for that. */
+	/* On an asynchronous device, items may be left on the stream after all
+	 * operations have ended.  Its stream_destroy waits until the stream has passed
+	 * them. */
 	status = comm->in_engine ? batoni_stream_state(comm, stream) : BATON_OK;
 	if (status == BATON_PENDING) {
 		batoni_poll(comm);
@@ -156,8 +157,9 @@ is_done(struct batoni_awaited *awaited, bool driving)
 	       BATONI_OP_DONE;
 }
 
-/* The record was reached; an asynchronous device still has to step over it before
- * it calls the stream idle.  That takes a moment, unless others enqueue. */
+/* The stream has reached the record.  An asynchronous device must still pass its item
+ * before it reports the stream idle.  That takes a moment unless other threads enqueue,
+ * so the retries are bounded. */
 static void
 let_pass(struct baton_comm *comm, baton_stream stream)
 {
@@ -169,8 +171,8 @@ let_pass(struct baton_comm *comm, baton_stream stream)
 		sched_yield();
 }
 
-/* A record on this stack: it needs no slot, so it is never refused for want of
- * one, and it outlives its use because we wait for it. */
+/* The record is on this stack.  It needs no slot of the pool, so a full pool cannot
+ * refuse it.  The wait below has no time-out, so the record outlives its use. */
 enum baton_status
 baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 {
@@ -194,8 +196,8 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_stream_synchronize was called "
 		                            "inside a group"));
-	/* An asynchronous device may be idle while the engine has yet to hear of
-	 * the last triggers: a record of our own comes behind them. */
+	/* An asynchronous device may be idle before the engine has processed its last
+	 * triggers.  The record is posted after them, and so ends after them. */
 	if (!comm->in_engine || batoni_stream_state(comm, stream) != BATON_OK) {
 		op.transfer.stream = stream;
 		op.item.reached = comm->in_engine ? batoni_reached_inline
