@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: options, the two steps of building one, and the ways out.
+ * Communicators: options, the two steps of building one, destroy and abort.
  *
- * Ways out.  destroy drains: it waits for this rank's operations, then leaves the
- * transport together with the other ranks.  It retries each step under the driver
- * lock until the deadline; after a timeout the communicator is unchanged.  abort
- * ends everything at once, on this rank alone; a later destroy waits for no other
- * rank.
+ * destroy drains: it waits for this rank's operations, then leaves the transport
+ * together with the other ranks.  It retries each step under the driver lock until the
+ * deadline; after a timeout the communicator is unchanged.  abort ends everything at
+ * once, on this rank alone; a later destroy waits for no other rank.
  *
- * The table of communicators is what request handles are looked up in.  An index
- * remembers the generation its next communicator starts from, so that a handle of
- * a destroyed communicator never fits a new one.
+ * Request handles are looked up in the table of communicators.  Each index keeps the
+ * generation that its next communicator starts from, so that a handle of a destroyed
+ * communicator never matches a new one.
  */
 #include "core.h"
 
@@ -183,7 +182,7 @@ give_index(uint32_t index, uint32_t generation)
 	pthread_mutex_unlock(&table_lock);
 }
 
-/* Everything but the transport, in the reverse order of prepare. */
+/* Free everything but the transport, in the reverse order of prepare. */
 static void
 comm_free(struct baton_comm *comm)
 {
@@ -311,11 +310,12 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->plain = comm->any_drives && comm->in_engine &&
 	              !comm->stream_issued && comm->timeout_ns == 0 &&
 	              !comm->pool.stamps;
-	/* Such a communicator is created on the thread that drives it. */
+	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
 	transport->host = &comm->host;
-	/* A transport that others cannot be reached over but by its messages. */
+	/* Without peers, other ranks are reachable only by the transport's messages:
+	 * no one-sided layer. */
 	if (comm->onesided && !transport->peers) {
 		batoni_onesided_ops.close(comm->onesided, false);
 		comm->onesided = NULL;
@@ -335,7 +335,8 @@ batoni_comm_discard(struct baton_comm *comm)
 	comm_free(comm);
 }
 
-/* No transport of this build has found its launcher. */
+/* No transport of this build has found its launcher.  Warns if the environment names
+ * one. */
 static void
 warn_alone(void)
 {
@@ -365,7 +366,8 @@ baton_comm_create(const struct baton_comm_options *options,
 		                     "baton_comm_create: comm_p is NULL");
 	status = batoni_comm_plan(options, &plan);
 	if (status != BATON_OK) {
-		/* The other ranks wait for this one: it tells them. */
+		/* The other ranks wait for this one in the collective creation.  A NULL
+		 * plan tells them that it refuses. */
 		world = batoni_world_find(BATON_TRANSPORT_AUTO);
 		if (world)
 			world->create(NULL, comm_p);
@@ -384,12 +386,12 @@ baton_comm_create(const struct baton_comm_options *options,
 		                     "this build of Baton has no MPI; install one "
 		                     "(Debian: libopenmpi-dev, openmpi-bin) and "
 		                     "build again with -DBATON_WITH_MPI=ON");
-	/* Alone: a world of one. */
+	/* No launcher: a world of one rank. */
 	warn_alone();
 	return baton_comm_create_local(1, options, comm_p);
 }
 
-/* ---- ways out ---- */
+/* ---- destroy and abort ---- */
 
 static void
 leave_working(struct baton_comm *comm)
@@ -453,7 +455,8 @@ baton_comm_destroy(struct baton_comm *comm)
 		}
 		if (status != BATON_PENDING)
 			break;
-		/* With the lock, while what is in the way is there. */
+		/* Under the lock, so that what still blocks the destroy can be
+		 * named. */
 		if (batoni_real_ns() >= limit_ns)
 			status = batoni_comm_refuse_to_leave(comm);
 		batoni_leave();
@@ -463,7 +466,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	}
 	leave_working(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);
-	/* Not with the lock: a terminal may be slow. */
+	/* A dump may be writing to a slow terminal: wait for it without the lock. */
 	batoni_leave();
 	batoni_dump_await();
 	batoni_take();
@@ -512,7 +515,7 @@ batoni_driver_yield(unsigned tries)
 	batoni_take();
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 enum baton_status
 batoni_refuse_comm(const char *call, const struct baton_comm *comm)

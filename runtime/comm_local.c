@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators whose ranks are in this process: all at once, or one by one by a
- * unique id.
+ * Communicators whose ranks are in this process: created all at once, or one by one
+ * with a unique id.
  *
  * An id is a random token and the process that made it.  The first rank that calls
- * opens a meeting.  The last one builds the communicators of all ranks and wakes the
- * others.  If a rank times out, or gives other options, the meeting fails on all
- * ranks; the last rank to leave frees it.  The ids of the last SPENT_MAX finished
- * meetings are kept, so that a rank that calls too late is refused at once.
+ * opens a meeting (a rendezvous).  The last one builds the communicators of all ranks
+ * and wakes the others.  If a rank times out or gives different options, the meeting
+ * fails on all ranks.  The last rank to leave frees it.  The ids of the last SPENT_MAX
+ * finished meetings are kept as tombstones, so that a late rank is refused at once.
  */
 #include "core.h"
 
@@ -43,7 +43,7 @@ prepare_all(const struct batoni_comm_plan *plan, int size,
 	return status;
 }
 
-/* comms is written on success alone. */
+/* Writes comms on success only. */
 static enum baton_status
 build_local(const struct batoni_comm_plan *plan, int size,
             struct baton_comm *comms[])
@@ -132,11 +132,11 @@ struct meeting {
 	bool over;
 	enum baton_status status;
 	struct baton_comm **comms;
-	bool *here; /* ranks that came */
+	bool *here; /* by rank: has it called? */
 };
 
 static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t meetings_changed; /* of CLOCK_MONOTONIC */
+static pthread_cond_t meetings_changed; /* on CLOCK_MONOTONIC */
 static pthread_once_t meetings_once = PTHREAD_ONCE_INIT;
 static struct meeting *meetings; /* under meetings_lock */
 
@@ -210,7 +210,7 @@ meeting_new(const struct token *token, int size,
 	return meeting;
 }
 
-/* No rank comes any more; those inside are told status. */
+/* End the meeting: the ranks inside return status, and later ones are refused. */
 static void
 meeting_close_locked(struct meeting *meeting, enum baton_status status)
 {
