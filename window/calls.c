@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that enqueue signals, puts and waits, and the count.
+ * The calls that enqueue signals, puts and waits, and baton_signal_count.
  *
- * The usual way goes straight to put.c or wait.c (direct.h): arguments in order, a
- * host stream that is idle, nobody else driving, and of a wait only one descriptor.
- * Otherwise each checks all of its own arguments first, in the order of the prototype,
- * and then enqueues as a send does (enqueue.c).  What an operation needs beyond its
- * transfer is filled into pending[slot] before the record is published.
+ * The fast path goes straight to put.c or wait.c (direct.h): valid arguments, an idle
+ * host stream, no other driver, and for a wait only one descriptor.  In all other cases a
+ * call first checks all of its own arguments, in the order of the prototype, and then
+ * enqueues as a send does (enqueue.c).  What an operation needs beyond its transfer is
+ * filled into pending[slot] before the record is published.
  */
 #include "window.h"
 
@@ -48,7 +48,7 @@ check_counter(const char *call, const struct baton_comm *comm, int peer,
 	return BATON_OK;
 }
 
-/* The same in short, for the usual way. */
+/* The same checks without a message, for the fast path. */
 BATONI_ALWAYS_INLINE bool
 counter_fine(const struct baton_comm *comm, int peer, int signal_index,
              int context)
@@ -94,8 +94,8 @@ write_pending(struct batoni_rma *rma, uint32_t slot, const struct put_more *put)
 	pending->put.signal_index = put->signal_index;
 }
 
-/* From here on the window stays: who deregisters it says that it is closing and then
- * looks for those who enter. */
+/* After this the window stays: the caller adds to `entering`, then loads `closing`; the thread
+ * that deregisters stores `closing`, then loads `entering`. */
 static enum baton_status
 fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 {
@@ -130,7 +130,7 @@ goes_by_message(const struct batoni_channel *channel, const struct put_more *put
 	                               BATON_WINDOW_PATH_MESSAGE);
 }
 
-/* Is everything there that the put will need?  (link.c) */
+/* Do the link and wire that the put needs exist?  (link.c) */
 static inline bool
 is_linked(const struct batoni_rma *rma, int peer, int context,
           const struct put_more *put)
@@ -154,7 +154,7 @@ make_link(const char *call, struct batoni_rma *rma, int peer, int context,
 	return BATON_OK;
 }
 
-/* OK, or AGAIN: not the usual case.  The arguments have been looked at. */
+/* OK, or AGAIN: not a case for the fast path.  The arguments have been checked. */
 BATONI_ALWAYS_INLINE enum baton_status
 put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
              size_t bytes, const struct put_more *more, struct baton_comm *comm)
@@ -169,7 +169,7 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	op = batoni_direct_begin(comm, a->stream);
 	if (unlikely(!op))
 		return BATON_ERR_AGAIN;
-	/* With the lock: it does not begin to close before this put counts. */
+	/* The lock is held, so `closing` is not set before this put is counted. */
 	if (more->window && unlikely(atomic_load_explicit(
 				    &more->window->closing,
 				    memory_order_relaxed))) {
@@ -422,7 +422,7 @@ check_descs(const struct baton_comm *comm, size_t desc_count,
 	return status;
 }
 
-/* OK, or AGAIN: not the usual case. */
+/* OK, or AGAIN: not a case for the fast path. */
 BATONI_ALWAYS_INLINE enum baton_status
 wait_directly(const struct baton_wait_signal_desc *desc,
               struct baton_comm *comm, baton_stream stream,
@@ -499,7 +499,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 
 /* ---- the count ---------------------------------------------------------- */
 
-/* Have what has arrived by message applied. */
+/* Apply what has arrived by message. */
 static void
 look_for_messages(struct batoni_rma *rma)
 {

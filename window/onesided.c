@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one-sided layer's side of its contract with the engine (onesided.h): memory,
- * dispatch by what an operation is, and the way out.
+ * The one-sided layer's implementation of its contract with the engine (onesided.h):
+ * memory, dispatch by the kind of operation, and leaving.
  *
- * A rank's layer is made with its communicator, without what belongs to single peers
+ * A rank's layer is created with its communicator, without the state of single peers
  * (link.c).  Signals need no window: the counters are in the segments that the transport
- * has brought.  Signals go directly to peers
- * whose segment is mapped, and by message to the others; where BATON_WINDOW_PATH is
- * "message", nothing is mapped.
+ * provides.  Signals go directly to peers whose segment is mapped, and by message to the
+ * others; where BATON_WINDOW_PATH is "message", all go by message.
  *
  * Leaving: receives stay posted until the transport has left, and are taken back
  * then.  So a destroy that is refused changes nothing (message.c).
@@ -131,7 +130,7 @@ layer_issue(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
 	return batoni_wait_issue(rma, transfer);
 }
 
-/* Messages first: what they bring may end waits. */
+/* Messages are first, because they may end waits. */
 static size_t
 layer_test(struct batoni_onesided *onesided)
 {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows and signals, as the files of window/ see each other.
+ * What the files of window/ share.
  *
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
- *   link.c        what is kept for a peer that this rank talks to
+ *   link.c        the state of a peer that this rank talks to
  *   wait.c        counters, and the waits that are given units of them
  *   put.c         channels: the order of puts to one (peer, context), and the paths on
  *                 which this rank writes itself (direct, vmwrite)
  *   message.c     the path by messages, both of its ends (message.h)
- *   message_put.c handing puts over to them
+ *   message_put.c the sender's end of it
  *   window.c      registering and deregistering
- *   collective.c  how all ranks come to one answer (collective.h)
+ *   collective.c  how all ranks get the same result (collective.h)
  *   memory.c      memory for windows
- *   describe.c    what an operation is about, for a dump
+ *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
  *
- * The layer is above the engine.  Everything here belongs to the thread that drives
- * (it holds the driver's lock), except what says otherwise.
+ * The layer is above the engine.  Everything here belongs to the driver, the thread that
+ * holds the driver's lock, unless a comment says otherwise.
  *
- * An operation is known by its request's slot: pending[slot] holds what it needs
+ * An operation is identified by its request's slot: pending[slot] holds what it needs
  * beyond its transfer.  The enqueuing thread fills that in before it publishes the
- * record; from then on it is the driver's.
+ * record; after that it belongs to the driver.
  */
 #ifndef BATONI_WINDOW_H
 #define BATONI_WINDOW_H
@@ -28,7 +28,7 @@
 #include "core.h"
 #include "onesided.h"
 
-/* The most that is copied within an enqueuing call, and in one slice of a test. */
+/* The largest copy within an enqueuing call, and the largest slice of a test. */
 #define BATONI_PUT_INLINE_MAX ((size_t)16 << 10)
 #define BATONI_PUT_SLICE_MAX ((size_t)1 << 20)
 
@@ -38,10 +38,10 @@ struct batoni_wire; /* message.h */
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
 struct batoni_window_peer {
 	size_t bytes;
-	unsigned path;    /* BATON_WINDOW_PATH_*, one of them */
-	char *base;       /* direct: where its part is in this process */
-	uint64_t address; /* vmwrite: where it is in its own */
-	void *mapped;     /* what batoni_shm_map gave, or NULL */
+	unsigned path;    /* one BATON_WINDOW_PATH_* bit */
+	char *base;       /* direct: the part's address in this process */
+	uint64_t address; /* vmwrite: its address in the peer's process */
+	void *mapped;     /* from batoni_shm_map, or NULL */
 	size_t mapped_bytes;
 };
 
@@ -51,14 +51,14 @@ struct baton_window {
 	uint64_t id;                  /* the same on all ranks */
 	void *base;                   /* this rank's part */
 	size_t bytes;
-	struct batoni_memory *memory; /* of baton_mem_alloc it lies in, or NULL */
-	uint32_t pending;   /* own puts into it that are placed and have not ended */
-	/* Puts into it by message, of this rank and to it: handed to the transport,
-	 * and applied or dropped. */
+	struct batoni_memory *memory; /* contains base; NULL: not of baton_mem_alloc */
+	uint32_t pending;   /* this rank's puts into it, placed and not ended */
+	/* Puts by message: sent counts those of this rank that the transport has been
+	 * given, applied those to this rank that were applied or dropped. */
 	uint64_t sent, applied;
-	_Atomic uint32_t entering; /* and calls that will place one; any thread */
-	bool listens;       /* it has had batoni_messages_listen called */
-	_Atomic bool closing; /* being deregistered: the calls refuse it */
+	_Atomic uint32_t entering; /* calls that will place a put; any thread */
+	bool listens;       /* batoni_messages_listen was called for it */
+	_Atomic bool closing; /* being deregistered: calls are refused */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */
 	struct baton_window *next_buried;
 	struct batoni_handle handle;
@@ -75,27 +75,28 @@ batoni_window_lives(const struct baton_window *window)
 struct batoni_memory {
 	struct batoni_list_node link; /* of rma->memories */
 	struct batoni_shm shm;
-	uint32_t windows; /* registered windows that lie in it */
-	bool known;       /* there has been one: peers have its address */
+	uint32_t windows; /* registered windows inside it */
+	bool known;       /* a window was registered: peers have its address */
 };
 
 /* One counter that a wait names.  Index 0 of the pool is not used. */
 struct batoni_wait_node {
-	struct batoni_list_node link; /* of its counter, in the order of placing */
+	struct batoni_list_node link; /* of its counter's list, in placing order */
 	uint64_t target; /* met when the counter is at least this */
 	uint64_t units;
 	struct batoni_counter *counter;
-	uint32_t slot;    /* of its wait */
-	uint32_t next;    /* of the same wait, or free; 0 ends the list */
+	uint32_t slot;    /* the wait's */
+	uint32_t next;    /* of the same wait or of the free list; 0 ends it */
 };
 
 /* One counter of this rank. */
 struct batoni_counter {
-	_Atomic uint64_t *value; /* in this rank's segment; wanted is behind it */
-	uint64_t given;                /* units given to waits, ever */
-	struct batoni_list_node nodes; /* of waits that are placed and not over */
+	_Atomic uint64_t *value; /* in this rank's segment; the wanted count follows it */
+	uint64_t given;                /* all units ever given to waits */
+	struct batoni_list_node nodes; /* of waits that are placed and have not ended */
 	struct batoni_channel *channel; /* its source and context */
-	/* Guarded by nodes_lock: the description that named it last, its node there. */
+	/* Guarded by nodes_lock: the last description that named this counter, and the
+	 * node it got there. */
 	uint64_t described;
 	uint32_t described_node;
 };
@@ -103,47 +104,47 @@ struct batoni_counter {
 /* What an operation needs beyond its transfer, by slot. */
 struct batoni_pending {
 	struct batoni_transfer *transfer; /* set by issue */
-	/* A put in a channel's queue, a wait among the issued. */
+	/* A put: of its channel's queue.  A wait: of the issued waits. */
 	struct batoni_list_node link;
 	union {
-		struct { /* a put, or a signal: window NULL */
+		struct { /* a put; a signal if window is NULL */
 			struct baton_window *window;
 			size_t offset;
-			size_t copied; /* so far */
+			size_t copied; /* bytes so far */
 			int signal_index;
-			bool in_channel; /* not yet handed to messages */
+			bool in_channel; /* not handed over to messages yet */
 		} put;
 		struct { /* a wait */
-			uint32_t nodes; /* its first one */
-			uint32_t unmet; /* the node to look at next; 0: all met */
+			uint32_t nodes; /* the first one */
+			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			bool parked;    /* counted in base.parked */
 		} wait;
 	};
 };
 
-/* The puts and signals of this rank to one (peer, context), in their order. */
+/* The puts and signals of this rank to one (peer, context), in call order. */
 struct batoni_channel {
 	struct batoni_link *link;
-	/* NULL: nothing has gone by message, either way.  Any thread. */
+	/* NULL: no message has been sent or received here.  Any thread. */
 	_Atomic(struct batoni_wire *) wire;
-	struct batoni_list_node queue;  /* of pending.link: not finished, not handed to
-	                                   messages; only the first one moves */
+	struct batoni_list_node queue;  /* of pending.link: unfinished, not handed over
+	                                   to messages; only the first one moves */
 	struct batoni_list_node active; /* of rma->channels_active, while queue is not
 	                                   empty */
 	int peer, context;
 	bool stores; /* signals go by stores; constant */
-	/* A signal has gone by message: all later ones do, since a direct store
+	/* A signal has gone by message.  All later ones do, since a direct store
 	 * would overtake it. */
 	bool through_messages;
-	/* The other way: signals of that peer in this context have come by message,
-	 * so later ones will, and a wait for them may not be parked. */
+	/* The other direction: signals of that peer in this context have come by
+	 * message.  Later ones will too, so a wait for them may not be parked. */
 	bool heard;
 };
 
 /* A peer that this rank talks to. */
 struct batoni_link {
-	uint64_t sent, applied; /* messages to it and from it */
-	struct batoni_counter *counters; /* of its signals: context, then index */
+	uint64_t sent, applied; /* messages to the peer, and from it */
+	struct batoni_counter *counters; /* of the peer's signals: by context, then index */
 	struct batoni_channel channels[]; /* by context */
 };
 
@@ -154,7 +155,7 @@ struct batoni_rma {
 	int rank, size;
 	atomic_bool collective; /* a thread of this rank is in a collective call */
 	uint32_t requests_max;
-	size_t source_bytes; /* of a segment, for each source */
+	size_t source_bytes; /* of a segment: the counters of one source */
 
 	struct batoni_pending *pending;   /* by slot */
 	_Atomic(struct batoni_link *) *links; /* by peer; NULL: none yet */
@@ -164,34 +165,33 @@ struct batoni_rma {
 	/* wait.c */
 	struct batoni_list_node waits;   /* issued, of pending.link */
 	pthread_mutex_t nodes_lock;      /* guards free_node, nodes_more; a leaf */
-	/* By index: first those for single counters, and after them, once they are
-	 * needed, those for a wait that names every rank. */
+	/* By index.  nodes has those for waits for single counters; nodes_more, allocated
+	 * when it is needed, those for a wait that names every rank. */
 	struct batoni_wait_node *nodes;
 	_Atomic(struct batoni_wait_node *) nodes_more;
 	uint32_t free_node;
-	uint32_t spare_node; /* the driver's own, or 0 */
-	uint64_t descriptions; /* how many there were; guarded by nodes_lock */
-	uint64_t peers_looked_ns; /* when the processes of peers were last looked at */
+	uint32_t spare_node; /* the driver's, taken without the lock; or 0 */
+	uint64_t descriptions; /* their number; guarded by nodes_lock */
+	uint64_t peers_looked_ns; /* last liveness check of the peers' processes */
 
 	/* message.c */
 	struct batoni_messages *messages;
 
 	/* window.c */
-	struct batoni_list_node windows; /* the driver */
+	struct batoni_list_node windows; /* driver */
 	pthread_mutex_t memories_lock;   /* guards memories and their counts; a leaf */
 	struct batoni_list_node memories;
 	uint64_t next_window;
-	void *parts;   /* what ranks tell of their parts; from the first window on */
-	void *answers; /* and to agree */
-	struct baton_window *buried; /* deregistered after an abort, with puts that
-	                                the transport has not let go */
+	void *parts;   /* each rank's part; allocated for the first window */
+	void *answers; /* of the exchange that agrees */
+	struct baton_window *buried; /* deregistered after an abort, while the
+	                                transport still had puts of them */
 	char alive_text[80];
 };
 
 /* ---- segments and counters ---- */
 
-/* Where a segment has the counter of a source: the count, and behind it the wanted
- * count. */
+/* The counter of a source in a segment: the count, followed by the wanted count. */
 static inline _Atomic uint64_t *
 batoni_segment_counter(const struct batoni_rma *rma, void *segment, int source,
                        int signal_index, int context)
@@ -211,7 +211,7 @@ batoni_link_of(const struct batoni_rma *rma, int peer)
 	return atomic_load_explicit(&rma->links[peer], memory_order_acquire);
 }
 
-/* Of a peer that there is a link to. */
+/* The peer's link must exist. */
 static inline struct batoni_channel *
 batoni_channel_of(const struct batoni_rma *rma, int peer, int context)
 {
@@ -231,8 +231,8 @@ batoni_wire_of(struct batoni_channel *channel)
 	return atomic_load_explicit(&channel->wire, memory_order_acquire);
 }
 
-/* May that rank's signals come by message?  (A rank that our signals reach only by
- * message, because that is forced, sends its own so too.) */
+/* May that rank's signals come by message?  (A peer that gets our
+ * signals by message because messages are forced sends its own by message too.) */
 static inline bool
 batoni_comes_by_message(const struct batoni_rma *rma, int source)
 {
@@ -240,7 +240,7 @@ batoni_comes_by_message(const struct batoni_rma *rma, int source)
 	       rma->signal_path[source] == BATON_WINDOW_PATH_MESSAGE;
 }
 
-/* The one-sided layer of a communicator; NULL where it has none. */
+/* The communicator's one-sided layer, or NULL. */
 static inline struct batoni_rma *
 batoni_rma_of(const struct baton_comm *comm)
 {
@@ -248,16 +248,18 @@ batoni_rma_of(const struct baton_comm *comm)
 }
 
 /*
- * Signal a peer whose segment is mapped here: one more on its counter, then wake it
- * if somebody there listens, and wants no more than this.
+ * Signal a peer whose segment is mapped here: add 1 to its counter, then wake it if a
+ * thread there listens and the count has reached the wanted count.
  *
- * Why this is enough.  Data is written by plain stores (or by the kernel, which is
- * done when the call returns) before the fetch-add, which is a release: who reads the
- * counter by an acquire load sees them, and, since later puts of this channel come
- * after it in this thread's order or in that of the driver's lock, all earlier ones
- * too.  The fetch-add and the loads of `listening` and of the wanted count are
- * sequentially consistent, as are the listener's stores of both, in this order, and its
- * last look at the counter: of the two, one sees the other (batoni_bell in shm.h).
+ * Visibility.  Data is written before the fetch-add, by plain stores (or by the kernel,
+ * which is done when the call returns).  The fetch-add is a release: a thread that reads
+ * the counter by an acquire load sees the data.  It also sees all earlier puts of this
+ * channel, since the puts of a channel are ordered by this thread or by the driver's lock.
+ *
+ * No lost wake-up.  The signaller adds to the counter, then loads `listening` and the wanted
+ * count.  The listener stores `listening` and the wanted count, in this order, then loads
+ * the counter.  All of these are sequentially consistent, so one of the two sees the other
+ * (batoni_bell in shm.h).
  */
 static inline void
 batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
@@ -276,16 +278,18 @@ batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
 
 /* OK, NOMEM. */
 enum baton_status batoni_links_open(struct batoni_rma *rma);
-/* Free all of them; fine without open. */
+/* Frees all links and wires; fine without open. */
 void batoni_links_close(struct batoni_rma *rma);
-/* There is one after this; NULL: no memory.  Any thread. */
+/* The peer's link, or the channel's wire, created if there is none; NULL: no memory.  Any
+ * thread. */
 struct batoni_link *batoni_link_make(struct batoni_rma *rma, int peer);
 struct batoni_wire *batoni_wire_make(struct batoni_rma *rma,
                                      struct batoni_channel *channel);
 
 /* ---- wait.c ---- */
 
-/* How many of the nodes are in the first array: 0 is no node, the last the spare one. */
+/* The size of the first array of nodes.  Index 0 is no node; the last one is the driver's
+ * spare. */
 static inline uint32_t
 batoni_nodes_first(const struct batoni_rma *rma)
 {
@@ -305,15 +309,16 @@ batoni_node_at(const struct batoni_rma *rma, uint32_t i)
 /* OK, NOMEM. */
 enum baton_status batoni_waits_open(struct batoni_rma *rma);
 void batoni_waits_close(struct batoni_rma *rma);
-/* Take the nodes that the wait of this slot needs and fill them in; equal counters are
- * one node.  The arguments have been checked.  The enqueuing thread.  OK; AGAIN: other
- * waits have too many of the nodes; INVALID: there are not that many; NOMEM. */
+/* Take the nodes that the wait of this slot needs and fill them in; a counter that is named
+ * several times gets one node.  The arguments have been checked.  Caller: the enqueuing
+ * thread.  OK; AGAIN: other waits hold too many of the nodes; INVALID: there are not that
+ * many in all; NOMEM. */
 enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
                                        size_t desc_count,
                                        const struct baton_wait_signal_desc *descs);
-/* Give them back: the call is refused after all.  The enqueuing thread. */
+/* Give them back, because the call is refused.  Caller: the enqueuing thread. */
 void batoni_wait_forget(struct batoni_rma *rma, uint32_t slot);
-/* Can messages end it? */
+/* Can messages end this wait? */
 bool batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot);
 void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
 /* Also gives the nodes back. */
@@ -331,7 +336,8 @@ size_t batoni_waits_test(struct batoni_rma *rma);
 
 /* ---- put.c ---- */
 
-/* One more into its window, if it has one; place: that the call had announced. */
+/* Count a put into its window, if it has one.  place does the same for a put that the
+ * call has announced in `entering`. */
 void batoni_put_count(struct batoni_rma *rma,
                       const struct batoni_transfer *transfer);
 void batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
@@ -340,10 +346,10 @@ enum baton_status batoni_put_issue(struct batoni_rma *rma,
                                    struct batoni_transfer *transfer);
 enum baton_status batoni_put_take_back(struct batoni_rma *rma,
                                        struct batoni_transfer *transfer);
-/* Moves the first of each active channel on. */
+/* Moves on the first put of each active channel; returns events. */
 size_t batoni_puts_test(struct batoni_rma *rma);
-/* A put that was handed to messages has ended: account for it and tell the engine.
- * message.c's, from within message_done. */
+/* A put that was handed over to messages has ended: account for it and tell the engine.
+ * Caller: message.c, from within message_done. */
 void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       enum baton_status status);
 
@@ -352,63 +358,63 @@ void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 /* OK, NOMEM. */
 enum baton_status batoni_messages_open(struct batoni_rma *rma);
 void batoni_messages_start(struct batoni_rma *rma);
-/* Look for messages, also where the engine does not.  PENDING; OK: all messages of
- * this rank are sent. */
+/* Test for messages, also while the engine does not.  PENDING; OK: all messages of this
+ * rank have been sent. */
 enum baton_status batoni_messages_drain(struct batoni_rma *rma);
-/* No rank sends any more.  PENDING, OK: nothing of the layer's is at the transport. */
+/* No rank will send any more.  PENDING; OK: the transport has no message of the layer. */
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
-/* The communicator is broken, and this memory goes: apply nothing any more, and let
- * no receive write there.  OK; PENDING: ask again; BUSY: one cannot be taken back,
- * nor be waited for. */
+/* The communicator is broken and this memory is to be freed: apply no message from now on,
+ * and let no receive write there.  OK; PENDING: ask again; BUSY: a receive can neither be
+ * taken back nor be waited for. */
 enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
                                          const void *base, size_t bytes);
-/* Is there a receive that writes there? */
+/* Is there a receive that may write there? */
 bool batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
                               size_t bytes);
-/* aborted: what the transport may still write to stays allocated. */
+/* aborted: memory that the transport may still write to stays allocated. */
 void batoni_messages_close(struct batoni_rma *rma, bool aborted);
-/* Hand the put of this slot over: a header, with the payload in it if that is small,
- * else the payload after it from the user's buffer.  with_data false: the data is there
- * already (or there is none), only the signal goes.  PENDING: batoni_put_ended will be
- * called.  AGAIN: no lane is free, ask again at a later test.  MPI, ...: it failed. */
+/* Hand the put of this slot over: a header that includes a small payload, or a header and
+ * then the payload from the user's buffer.  with_data false: the data has been written
+ * already (or there is none), and only the signal goes.  PENDING: batoni_put_ended will be
+ * called.  AGAIN: no lane is free; ask again at a later test.  MPI, ...: it failed. */
 enum baton_status batoni_message_put(struct batoni_rma *rma, uint32_t slot,
                                      bool with_data);
-/* Apply what has arrived, post receives again; returns events. */
+/* Apply what has arrived and post the next receives; returns events. */
 size_t batoni_messages_test(struct batoni_rma *rma);
 void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
                          enum baton_status status);
-/* Somebody may send us messages from now on (change 1), or not any more (-1), and they
- * are to be applied with no call of this rank's program: keep the communicator looked
- * at.  A wait that messages can end, and a count, only need receives to be posted. */
+/* change 1: from now on peers may send messages that are to be applied without a call of
+ * this rank's program, so the engine keeps testing the communicator.  change -1 takes that
+ * back.  A wait that messages can end, and a count, only need receives to be posted. */
 void batoni_messages_listen(struct batoni_rma *rma, int change);
 void batoni_messages_post(struct batoni_rma *rma);
-/* Have they been?  Then messages may come, whichever way our own puts go.  Any
- * thread. */
+/* Have receives been posted?  Then messages may come, whatever the path of this rank's own
+ * puts.  Any thread. */
 bool batoni_messages_posted(const struct batoni_rma *rma);
-/* Ever handed over to that peer, and ever applied from it. */
+/* The messages ever handed over to that peer, and ever applied from it. */
 uint64_t batoni_messages_sent(const struct batoni_rma *rma, int peer);
 uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
 
 /* ---- memory.c ---- */
 
-/* There is a layer.  OK, INVALID, UNSUPPORTED. */
+/* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED. */
 enum baton_status batoni_check_windows(const char *call,
                                        const struct baton_comm *comm);
-/* The one that has all these bytes, or NULL; memories_lock is held. */
+/* The memory that contains all these bytes, or NULL.  Caller holds memories_lock. */
 struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
                                          size_t bytes);
 
 /* ---- window.c ---- */
 
-/* The window of this number, or NULL; message.c's. */
+/* The window with this id, or NULL.  Caller: message.c. */
 struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
-/* Nothing is registered any more; frees what is left. */
+/* No window is registered any more; frees what is left. */
 void batoni_windows_close(struct batoni_rma *rma);
 
-/* ---- in window.h's own terms ---- */
+/* ---- counters of messages ---- */
 
-/* This rank's counter, for a message that has been applied; wakes nobody, since it is
- * the driver who looks. */
+/* Add to this rank's counter for a message that has been applied.  This wakes no thread: the
+ * caller is the driver, which looks at the waits itself. */
 static inline void
 batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, int context)
 {
@@ -421,7 +427,7 @@ batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, i
 
 /* ---- describe.c ---- */
 
-/* As batoni_onesided_ops says; the driver. */
+/* Slot `describe` of batoni_onesided_ops.  Caller: the driver. */
 void batoni_rma_describe(struct batoni_onesided *onesided,
                          const struct batoni_transfer *transfer, char *text,
                          size_t size);
