@@ -1,62 +1,61 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Puts and signals by messages: the path to ranks whose memory cannot be reached.
- * Both ends are here; the driver alone is.
+ * Both ends are here.  Everything runs on the driver.
  *
  * On the wire.  Each put or signal is one header, on the header tag of its
- * context.  A payload that fits behind the header travels in the same message; a
+ * context.  A payload that fits behind the header is part of the same message.  A
  * longer one follows from the user's buffer on the payload tag of the context, and
- * is received where it belongs, so that nothing is copied twice and the transport
- * alone knows how long a message can be.
+ * is received in its place.  So long payloads are not copied again, and only the
+ * transport limits the length of a message.
  *
  * The sender has lanes.  A lane holds one put from the hand-over until the transport
- * has let go of both of its messages: `parts` counts those, and the hand-over itself,
+ * has let go of both of its messages.  `parts` counts those and the hand-over itself,
  * so that a message which ends while the other is issued does not end the lane.  There
- * is a pool of them, with room for short payloads, and one without it for each channel,
- * used when the pool is empty: puts that one peer does not receive hold up no other.
+ * is a pool of lanes, with buffers for short payloads, and one lane without a buffer for
+ * each channel, used when the pool is empty.  So puts that one peer does not receive delay
+ * no other peer.
  *
  * The target has a source for each channel that talks to it, with one receive at the
- * transport at a time: the header's, then, if there is a payload of its own, the
- * payload's, then the next header's.  The counter goes up when the data is in its place,
- * and only then is the next header asked for.  Messages of one tag arrive in their order,
- * hence so are they applied; a long payload holds up its own (peer, context) alone.
+ * transport at a time: the header's, then the payload's if there is a separate one, then
+ * the next header's.  The counter is increased when the data is in its place, and only
+ * then is the next header's receive posted.  Messages of one tag arrive in order, so they
+ * are applied in order.  A long payload delays its own (peer, context) only.
  *
- * Announcements.  Lane and source of a channel are made when it is first used (link.c
- * says by whom), so memory and receives grow with the peers that talk, not with the
+ * Announcements.  Lane and source of a channel are created when it is first used (link.c
+ * says by which thread), so memory and receives grow with the peers that talk, not with the
  * ranks.  The first message of a channel is a hello, on a tag of its own that the target
- * receives from any rank, one at a time.  It makes the source and posts its receive.
- * Headers may arrive before that; they wait at the transport.  The hello needs no answer.
+ * receives from any rank, one at a time.  It makes the target create the source and post
+ * its receive.  Headers that arrive earlier wait at the transport.  A hello is not answered.
  *
- * Why the data is seen with the signal.  What is copied here, and what a receive that
- * has ended has written, comes before batoni_counter_add in this thread, and that is a
- * release; who reads the counter by an acquire load sees all of it.  (The driver's lock
- * does the same from one driver to the next.)
+ * Visibility.  What is copied here, and what a completed receive has written, comes before
+ * batoni_counter_add in this thread, which is a release.  A thread that reads the counter
+ * by an acquire load sees all of it.  (The driver's lock gives the same order from one
+ * driver to the next.)
  *
- * message_done runs within the transport, which must not be called from there, and a
- * receive may also end in issue.  Either way the source is only noted in `ended`, and
- * batoni_messages_test goes on with it: there is no recursion, whatever has piled up.
- * Each thing noted counts in base.pending and base.moving, and has the communicator
- * looked at, which may have nothing else to do.
+ * No recursion.  message_done runs within the transport, which must not be called from
+ * there; a receive may also end in issue.  In both cases the source is only appended to
+ * `ended`, and batoni_messages_test continues with it.  Each entry counts in base.pending
+ * and base.moving, and marks the communicator busy, since it may have nothing else to do.
  *
- * Where a message ends only when it is received (a quiet transport), receives are
- * posted from the start: a rank can be signaled that never asks for signals.
+ * On a quiet transport a message ends only when it is received.  There, receives are
+ * posted from the start, because a rank that never waits for signals can be signaled.
  *
  * Leaving.  A destroy first drains: this rank's messages are sent, and those of other
- * ranks are received as before.  Only when all ranks have left the transport are the
- * receives taken back.  A destroy that ends in TIMEOUT or INVALID before that has
- * changed nothing.
+ * ranks are received as before.  The receives are taken back only when all ranks have left
+ * the transport.  A destroy that ends in TIMEOUT or INVALID before that has changed
+ * nothing.
  *
- * `lent` counts what is at the transport, which is closed before this is.  Memory that
- * a library below may still write to when the communicator was aborted is kept for
- * good; a transport whose bytes move only by calls of this process writes no more.
+ * `lent` counts the messages at the transport, which is closed before this layer is.
+ * Memory that a library below may still write to after an abort is leaked on purpose.  A
+ * transport whose bytes move only by calls of this process writes no more.
  *
- * A window whose communicator is broken goes while payloads may be on their way into
- * it (batoni_messages_let_go).  From then on this rank is deaf: nothing that arrives
- * is applied.  The receives into that window are taken back; a copy that cannot be is
- * run to its end where calls of this process move it.  Otherwise the receive stays,
- * and whoever owns the memory has to keep it mapped.  On the sender's side a put that
- * ends early stays lent until the transport has let go of both messages, as a send
- * does.
+ * Deregistering a window of a broken communicator, while payloads may be on their way into
+ * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`deaf`).
+ * The receives into that window are taken back.  A copy that cannot be taken back is
+ * completed where calls of this process move it.  Otherwise the receive stays, and the
+ * memory's owner has to keep it mapped.  On the sender's side a put that ends early stays
+ * lent until the transport has let go of both messages, as a send does.
  */
 #include "message.h"
 
@@ -102,8 +101,8 @@ batoni_messages_open(struct batoni_rma *rma)
 	return BATON_OK;
 }
 
-/* A slot of the transport; the pool's come first, then the mail's, then four for each
- * channel. */
+/* A slot of the transport.  The pool's lanes come first, then the receive of hellos, then
+ * four for each channel. */
 static void
 init_transfer(const struct batoni_rma *rma, struct batoni_transfer *transfer,
               uint32_t slot, enum batoni_direction direction)
@@ -120,7 +119,7 @@ init_lane(const struct batoni_rma *rma, struct batoni_lane *lane, uint32_t slot)
 	init_transfer(rma, &lane->payload, slot + 1, BATONI_SEND);
 }
 
-/* Its receives follow each other, so they share a slot. */
+/* A source has one receive at a time, so header and payload share a slot. */
 static void
 init_source(const struct batoni_rma *rma, struct batoni_source *source,
             uint32_t slot)
@@ -256,7 +255,7 @@ fail(struct batoni_source *source, const char *what)
 	source->state = BATONI_SOURCE_FAILED;
 }
 
-/* The put has been applied, or dropped: account for it, and ask for the next. */
+/* The put has been applied or dropped: account for it, and post the next receive. */
 static void
 finish(struct batoni_rma *rma, struct batoni_source *source)
 {
@@ -266,8 +265,8 @@ finish(struct batoni_rma *rma, struct batoni_source *source)
 	if (!source->dropped)
 		batoni_counter_add(rma, source->header.peer,
 		                   source->signal_index, source->context);
-	/* Dropped ones are counted too: who deregisters waits for as many as were
-	 * sent. */
+	/* Dropped ones are counted too: deregistering waits until as many are applied
+	 * as were sent. */
 	if (source->window)
 		window = batoni_window_find(rma, source->window);
 	if (window)
@@ -276,8 +275,8 @@ finish(struct batoni_rma *rma, struct batoni_source *source)
 	post_header(rma, source);
 }
 
-/* Why the header cannot be obeyed, or NULL.  The sender has checked all of it; but
- * what would be written is this process's memory. */
+/* Why the header must be rejected, or NULL.  The sender has checked all of it, but the
+ * memory that would be written is this process's, so it is checked again. */
 static const char *
 fault(const struct batoni_rma *rma, const struct batoni_source *source,
       const struct batoni_header *header, const struct baton_window *window)
@@ -296,7 +295,7 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 	return NULL;
 }
 
-/* The message is a header, with as much behind it as that says. */
+/* Is the message a header, followed by as many bytes as the header says? */
 static bool
 well_formed(const struct batoni_header *header, size_t arrived)
 {
@@ -341,7 +340,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		drop(source, why);
 	source->signal_index = header.signal_index;
 	if (header.payload == BATONI_PAYLOAD_SEPARATE) {
-		/* One that is dropped has to be received too: into nothing. */
+		/* A dropped payload has to be received too, with length 0. */
 		source->payload.buffer =
 			why ? NULL : (char *)window->base + header.offset;
 		source->payload.bytes = why ? 0 : (size_t)header.bytes;
@@ -365,7 +364,7 @@ payload_arrived(struct batoni_rma *rma, struct batoni_source *source)
 
 /* ---- announcements ---- */
 
-/* A channel of another rank to this one begins: post its receive.  False: there is no
+/* Another rank has announced a channel to this one: post its receive.  False: there is no
  * memory for it now. */
 static bool
 accept_hello(struct batoni_rma *rma)
@@ -412,7 +411,7 @@ go_on_with_mail(struct batoni_rma *rma)
 	} else if (accept_hello(rma)) {
 		post_header(rma, mail);
 	} else {
-		/* Later. */
+		/* Tried again at a later test. */
 		batoni_message_note(rma, &messages->ended, &mail->link);
 	}
 }
@@ -472,7 +471,7 @@ batoni_messages_listen(struct batoni_rma *rma, int change)
 
 /* ---- both ---- */
 
-/* A transfer of this layer's is known by its direction and tag. */
+/* Direction and tag tell what a transfer of this layer is. */
 void
 batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
                     enum baton_status status)
@@ -519,7 +518,7 @@ batoni_messages_test(struct batoni_rma *rma)
 		batoni_lane_end(rma, batoni_container_of(link, struct batoni_lane, link));
 		events++;
 	}
-	/* Whoever goes on may be noted again, behind the others. */
+	/* An entry that is continued may be appended again, behind the others. */
 	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);
 	     n++) {
 		link = messages->ended.next;
@@ -570,7 +569,7 @@ take_back_header(struct batoni_rma *rma, struct batoni_source *source)
 		take_back(rma, source);
 }
 
-/* Is a payload on its way into this memory? */
+/* Is a payload's receive into this memory at the transport? */
 static bool
 writes_to(const struct batoni_source *source, const void *base, size_t bytes)
 {

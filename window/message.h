@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The path by messages, as its files see it: what travels, and who holds it at either
- * end.  message.c says how it all goes together; message_put.c is the sender's side.
+ * What the files of the path by messages share: the format of messages, and the records at
+ * both ends.  message.c describes the protocol; message_put.c is the sender's side.
  */
 #ifndef BATONI_MESSAGE_H
 #define BATONI_MESSAGE_H
@@ -11,7 +11,7 @@
 #include "window.h"
 
 #define BATONI_ALL_LANES UINT32_MAX
-/* Bytes of one message; what the MPI transport sends without announcing it. */
+/* Bytes of one message: the most that the MPI transport sends without an announcement. */
 #define BATONI_MESSAGE_MAX 2048u
 
 #define BATONI_MESSAGE_MAGIC 0x4261746fu /* also tells the byte order */
@@ -35,7 +35,7 @@ struct batoni_header {
 
 static_assert(sizeof(struct batoni_header) == 40, "no padding is sent");
 
-/* What announces a channel to the rank at its other end. */
+/* Announces a channel to the rank at its other end. */
 struct batoni_hello {
 	uint32_t magic;
 	uint16_t version;
@@ -49,8 +49,8 @@ struct batoni_lane {
 	struct batoni_list_node link; /* of ended_lanes */
 	struct batoni_transfer header, payload;
 	struct batoni_transfer *put; /* NULL: the lane is free */
-	struct batoni_header own; /* of a lane of a channel; the pool's have buffers */
-	int number; /* in the pool, or -1 */
+	struct batoni_header own; /* used by a channel's lane; the pool's have buffers */
+	int number; /* in the pool; -1: a channel's */
 	unsigned parts;
 	enum baton_status status;
 };
@@ -58,8 +58,8 @@ struct batoni_lane {
 enum batoni_source_state {
 	BATONI_SOURCE_IDLE,    /* nothing posted */
 	BATONI_SOURCE_HEADER,  /* a header's receive is at the transport, or ended */
-	BATONI_SOURCE_PAYLOAD, /* a payload's */
-	BATONI_SOURCE_FAILED   /* a receive failed; it stays so */
+	BATONI_SOURCE_PAYLOAD, /* the same for a payload */
+	BATONI_SOURCE_FAILED   /* a receive failed; final */
 };
 
 struct batoni_source {
@@ -68,16 +68,16 @@ struct batoni_source {
 	enum batoni_source_state state;
 	enum baton_status status; /* of the receive that has ended */
 	int context;
-	uint64_t window;  /* of the header that came last; 0: none */
-	int signal_index; /* PAYLOAD: what to signal after it, or */
-	bool dropped;     /* nothing: the header was bad */
+	uint64_t window;  /* of the last header; 0: none */
+	int signal_index; /* PAYLOAD: to be signaled after it */
+	bool dropped;     /* PAYLOAD: no signal, since the header was bad */
 	bool lent;        /* its receive is at the transport */
-	bool asked;       /* and cannot be taken back */
+	bool asked;       /* lent, and could not be taken back */
 };
 
 /* A channel's part in the path by messages, both ways (link.c). */
 struct batoni_wire {
-	struct batoni_lane lane;     /* to the peer, when the pool is empty */
+	struct batoni_lane lane;     /* to the peer, for use when the pool is empty */
 	struct batoni_source source; /* from it */
 	struct batoni_transfer hello_transfer;
 	struct batoni_hello hello;
@@ -87,24 +87,24 @@ struct batoni_wire {
 
 struct batoni_messages {
 	struct batoni_lane lanes[BATONI_ONESIDED_LANES]; /* the pool */
-	uint32_t free_lanes; /* of the pool: a bit each */
-	uint32_t busy;       /* lanes, also of channels, and hellos under way */
+	uint32_t free_lanes; /* of the pool, one bit each */
+	uint32_t busy;       /* lanes (also channels') and hellos under way */
 	uint32_t lent;
 	int listeners;
-	_Atomic bool posted; /* hellos are received; also read by other threads */
-	bool leaving; /* no header is asked for any more */
-	bool deaf;    /* and what arrives is not applied: the communicator broke */
-	bool quiet;   /* the transport writes nothing once it is closed */
-	struct batoni_source mail; /* hellos, of any rank */
+	_Atomic bool posted; /* hellos are received; any thread reads it */
+	bool leaving; /* no receive of a header is posted any more */
+	bool deaf;    /* incoming messages are discarded: the communicator broke */
+	bool quiet;   /* the transport writes nothing after its close */
+	struct batoni_source mail; /* hellos, from any rank */
 	struct batoni_hello mail_buffer;
-	char *buffers; /* BATONI_MESSAGE_MAX for each of the pool */
+	char *buffers; /* BATONI_MESSAGE_MAX bytes for each lane of the pool */
 	struct batoni_list_node ended;       /* of source.link */
-	struct batoni_list_node ended_lanes; /* in their hand-over */
+	struct batoni_list_node ended_lanes; /* ended during their hand-over */
 	struct batoni_messages *kept_next;
 	_Atomic(struct batoni_link *) *kept_links;
 };
 
-/* Something has ended that batoni_messages_test is to go on with. */
+/* Append what has ended to a list, for batoni_messages_test to continue with. */
 static inline void
 batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
                     struct batoni_list_node *link)
@@ -138,17 +138,17 @@ batoni_mail_tag(const struct batoni_rma *rma)
 
 /* ---- message.c ---- */
 
-/* A wire of this channel; NULL: no memory.  Any thread. */
+/* A new wire for this channel, not published; NULL: no memory.  Any thread. */
 struct batoni_wire *batoni_wire_new(struct batoni_rma *rma,
                                     const struct batoni_channel *channel);
 
 /* ---- message_put.c ---- */
 
-/* A message of the lane, or its hand-over, has ended; true: that was the last. */
+/* A message of the lane, or its hand-over, has ended.  True: it was the last part. */
 bool batoni_lane_part_ended(struct batoni_lane *lane,
                             const struct batoni_transfer *part,
                             enum baton_status status);
-/* Free it, and tell the end of its put. */
+/* Free the lane, then report the end of its put. */
 void batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane);
 
 #endif

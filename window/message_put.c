@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handing puts over to messages: lanes (message.c says what they are).
+ * Handing puts over to messages: lanes (message.c describes them).
  *
- * The driver.  A lane is free again before the end of its put is told, so whoever goes
- * on at that end may take it.
+ * Everything runs on the driver.  A lane is freed before the end of its put is reported,
+ * so that an operation which continues at that end can use the lane.
  */
 #include "message.h"
 
 #include <string.h>
 
-/* What fits behind a header. */
+/* The payload that fits behind a header. */
 #define INLINE_MAX (BATONI_MESSAGE_MAX - sizeof(struct batoni_header))
 
 bool
@@ -26,7 +26,7 @@ batoni_lane_part_ended(struct batoni_lane *lane,
 	return --lane->parts == 0;
 }
 
-/* A lane for this put; NULL: there is none. */
+/* A lane for this put; NULL: none is free. */
 static struct batoni_lane *
 take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
           struct batoni_transfer *put)
@@ -38,7 +38,7 @@ take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
 		lane = &messages->lanes[__builtin_ctz(messages->free_lanes)];
 	if (lane->put)
 		return NULL;
-	/* Has no effect when the lane is its channel's. */
+	/* No effect on a channel's lane. */
 	messages->free_lanes &= messages->free_lanes - 1;
 	messages->busy++;
 	lane->put = put;
@@ -56,7 +56,7 @@ give_lane(struct batoni_messages *messages, struct batoni_lane *lane)
 		messages->free_lanes |= 1u << lane->number;
 }
 
-/* The peer learns that this channel is used. */
+/* Announce this channel to the peer. */
 static enum baton_status
 greet(struct batoni_rma *rma, struct batoni_wire *wire)
 {
@@ -82,12 +82,12 @@ batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
 {
 	struct batoni_transfer *put = lane->put;
 
-	/* Free before the end is told: nothing of the lane is needed for it. */
+	/* The lane is free before the end is reported: the report needs nothing of it. */
 	give_lane(rma->messages, lane);
 	batoni_put_ended(rma, put, lane->status);
 }
 
-/* Hand one message of the lane over. */
+/* Hand one message of the lane over to the transport. */
 static enum baton_status
 send_part(struct batoni_rma *rma, struct batoni_lane *lane,
           struct batoni_transfer *part)
@@ -106,7 +106,7 @@ send_part(struct batoni_rma *rma, struct batoni_lane *lane,
 	return status;
 }
 
-/* Write the lane's first message; returns whether data is to follow. */
+/* Write the lane's first message.  Returns whether a payload message follows. */
 static bool
 fill(struct batoni_rma *rma, struct batoni_lane *lane,
      const struct batoni_pending *pending, bool with_data)
@@ -158,8 +158,8 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	struct batoni_lane *lane;
 	bool separate;
 
-	/* Peers may signal in return before this rank comes to its waits, and on
-	 * some transports theirs do not end before they are received. */
+	/* Peers may signal in return before this rank waits, and on some transports a
+	 * message does not end before it is received. */
 	batoni_messages_post(rma);
 	lane = take_lane(rma, wire, put);
 	if (!lane)
@@ -182,7 +182,7 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 		pending->put.window->sent++;
 	if (separate)
 		send_part(rma, lane, &lane->payload);
-	/* The caller has yet to hear that it is pending: its end comes later. */
+	/* The caller gets PENDING first; batoni_messages_test reports the end. */
 	if (batoni_lane_part_ended(lane, &lane->header, BATON_OK))
 		batoni_message_note(rma, &messages->ended_lanes, &lane->link);
 	return BATON_PENDING;

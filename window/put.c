@@ -3,17 +3,16 @@
  * Puts and signals: their order, and the paths on which this rank writes itself.
  *
  * A channel has the puts and signals to one (peer, context) in the order of the
- * calls, which the engine's FIFO has made the order of issue.  What can be done at
- * once is done within issue; the rest waits in the channel's queue, of which only the
- * first one moves: it copies a slice at a time, then signals.  When something has to
- * go by message, the put is handed over whole, or its signal alone if the data has
- * been written already; it leaves the queue then, and messages of one channel keep
- * their order among themselves (message.c).  From then on all signals of the channel
- * go by message, because a store would overtake them.
+ * calls, which is also the order of issue, because the engine's FIFO keeps it.  What can be
+ * done at once is done within issue.  The rest waits in the channel's queue, of which only
+ * the first one moves: it copies a slice at a time, then signals.  A put that has to go by
+ * message is handed over whole, or its signal alone if the data has been written already.
+ * It leaves the queue then; messages of one channel keep their order (message.c).  From
+ * then on all signals of the channel go by message, because a store would overtake them.
  *
  * Accounting.  base.pending: puts issued and not ended.  base.moving: those of them
- * in a queue.  window->pending: puts into it that are placed and not ended; one
- * that was lent stays counted until it lets go.
+ * in a queue.  window->pending: puts into it that are placed and not ended; a
+ * lent one stays counted until the transport has let go of it.
  *
  * ---- Why one visible signal means that all earlier data is visible ----
  *
@@ -35,19 +34,19 @@
  *    one thread, in this order, or by two, between which the lock was given up (a
  *    sequentially consistent store) and taken (an acquire).  So all copies and
  *    signals of earlier puts happen before this fetch-add, and happens-before is
- *    transitive through step 1.  Which index a signal is on plays no part.
+ *    transitive through step 1.  The index of a signal does not matter.
  *
  * 3. Several threads and streams that put to one peer.  The order is that of the
  *    calls, whatever streams they are on, and it is fixed before anything is issued.
  *    What a thread or a launched function wrote into a buffer before its stream got
  *    to the put happens before the driver reads it there: the record comes by the
- *    inbox (released, acquired), or under the lock itself.  Steps 1 and 2 go on from
- *    there.  Different (P, C) promise nothing to each other.
+ *    inbox (released, acquired), or under the lock itself.  The rest follows by
+ *    steps 1 and 2.  There is no order between different (P, C).
  *
  * 4. Stores that are not plain.  glibc's memcpy may use non-temporal stores for long
- *    copies, which no release of C11 orders on x86, where a fetch-add is nothing but a
- *    locked instruction.  It is right all the same: glibc ends such a copy with an
- *    sfence before it returns.  A slice of 1 MiB is usually below its limit anyway
+ *    copies.  On x86 no release of C11 orders those, since a fetch-add is only a locked
+ *    instruction.  The claim still holds: glibc ends such a copy with an sfence before
+ *    it returns.  A slice of 1 MiB is usually below its limit anyway
  *    (3/4 of a thread's share of the cache), so that what a reader wants soon stays in
  *    cache.  Fast string stores (rep movsb) may become visible in any order among
  *    themselves, but before any later store.
@@ -65,9 +64,9 @@
  *
  * 7. Mixed paths.  Data written here, signal by message: the bytes are written before
  *    the message is handed to the transport, whose delivery orders them (the target's
- *    driver takes the message, adds to the counter by a fetch-add, and who waits
- *    loads that).  Signals by message are applied in the channel's order.  A signal by
- *    store after one by message does not exist.  Before one: it was given first, and
+ *    driver takes the message and adds to the counter by a fetch-add, which the waiter
+ *    loads).  Signals by message are applied in the channel's order.  A signal by
+ *    store never follows one by message.  If it precedes one, it was given first, and
  *    the message was sent after it.
  *
  * 8. A put that ends early has not signaled, and leaves the queue; what it has copied
@@ -109,7 +108,7 @@ write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	const struct batoni_peer *peer = &rma->transport->peers[transfer->peer];
 	enum baton_status status = BATON_ERR_PEER;
 
-	/* Its number may be another's by now. */
+	/* Another process may have its number by now. */
 	if (!batoni_pidfd_gone(peer->pidfd))
 		status = batoni_vm_write(peer->pid, address, from, bytes);
 	if (status == BATON_OK)
@@ -121,7 +120,7 @@ write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return status == BATON_ERR_PEER ? BATON_ERR_PEER : BATON_ERR_SYSTEM;
 }
 
-/* Copy on, *budget_p bytes at most.  OK: all is copied; AGAIN: there is more; PEER,
+/* Copy at most *budget_p more bytes.  OK: all bytes are copied; AGAIN: some are left; PEER,
  * SYSTEM. */
 static enum baton_status
 copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
@@ -150,9 +149,9 @@ copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* ---- one put ---- */
 
-/* Move the first of its channel on, copying *budget_p bytes at most.  OK: it has
- * signaled; PENDING: messages have it; AGAIN: more of it another time; or how it has
- * failed. */
+/* Move on the first put of its channel, copying at most *budget_p bytes.  OK: it has
+ * signaled; PENDING: it was handed over to messages; AGAIN: it is to be moved on later; else
+ * the error that it failed with. */
 static enum baton_status
 move(struct batoni_rma *rma, struct batoni_channel *channel,
      struct batoni_transfer *transfer, struct batoni_pending *put,
@@ -247,8 +246,8 @@ move_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 	return events + (*budget_p < before);
 }
 
-/* Each active channel once, in turns: whoever had its turn goes to the back, behind
- * the mark. */
+/* Each active channel once, round-robin: a channel that had its turn goes to the back,
+ * behind the mark. */
 size_t
 batoni_puts_test(struct batoni_rma *rma)
 {
