@@ -21,10 +21,10 @@
 
 #include "core.h"
 
-/* Arguments travel as scalars here: a struct would be stored and loaded again. */
+/* Arguments are passed as scalars: a struct would be stored to memory and reloaded. */
 #define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* What all kinds of operations ask of communicator and options. */
+/* Do the communicator and the options allow the fast path, for any kind of operation? */
 BATONI_ALWAYS_INLINE bool
 batoni_is_usual(const struct baton_comm *comm,
                 const struct baton_op_options *options)
@@ -38,7 +38,8 @@ batoni_is_usual(const struct baton_comm *comm,
 	                     options->timeout_ns == 0 && !options->queue));
 }
 
-/* A record and the driver's lock, if it can be issued here and now. */
+/* Take the driver lock and a record, if the operation can be issued now.  NULL: neither
+ * is held. */
 BATONI_ALWAYS_INLINE struct batoni_op *
 batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Enqueuing: the calls check everything first, take a record, fill it, and
- * publish it.
+ * Enqueuing.  Each call checks everything first, then takes a record, fills it, and
+ * publishes it.
  *
  * In-engine device: records are placed in one total order.  The enqueuer tries the
  * driver lock.  If it gets the lock it empties the inbox and places the record
@@ -11,8 +11,8 @@
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
  * and pushes the record to the inbox, both under comm->order, so that the order
- * on the stream and the order of matching agree.  A trigger that fires in between
- * is found by batoni_op_place.
+ * on the stream and the order of matching agree.  If the trigger fires in between,
+ * batoni_op_place finds the record already reached.
  */
 #include "core.h"
 
@@ -20,8 +20,8 @@
 
 #include "log.h"
 
-/* Set what all kinds have; publish the holders last: the driver's scans look at
- * the state once they see ENGINE. */
+/* Set the fields of all kinds.  The holders are stored last, with release: a scan by the
+ * driver that loads ENGINE (acquire) then reads the state. */
 static inline void
 init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
         baton_stream stream, uint64_t holders)
@@ -61,9 +61,9 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }
 
-/* The driver's cache may hold the last free ones, or the driver may be about to
- * return one whose end has been seen already, by a host or by what a peer sent
- * after it.  With the lock it can be told. */
+/* The pool's list is empty, but the driver's cache may hold free records.  Or the driver
+ * may be about to return a record whose end is already visible, to a host or through what
+ * a peer sent after it.  Under the lock both are settled. */
 static struct batoni_op *
 take_cached(struct baton_comm *comm)
 {
@@ -118,7 +118,7 @@ batoni_publish(struct batoni_op *op)
 	batoni_leave_enqueue();
 }
 
-/* Put the item on an asynchronous stream, and the record in the inbox. */
+/* Put the item on an asynchronous stream, and publish the record. */
 static enum baton_status
 publish_async(struct batoni_op *op)
 {
@@ -134,7 +134,7 @@ publish_async(struct batoni_op *op)
 	return status;
 }
 
-/* The transfers are on their streams, but their end cannot be seen. */
+/* The transfers are on their streams, but there is no mark to observe their end. */
 static void
 break_unseen(struct baton_comm *comm, enum baton_status status)
 {
@@ -177,7 +177,7 @@ batoni_publish_issued(struct baton_comm *comm, struct batoni_op *first,
 	return status;
 }
 
-/* Give back what a call that is refused after all has taken. */
+/* The call is refused late: return its record and its queue entry. */
 enum baton_status
 batoni_unmake(struct batoni_op *op, enum baton_status status)
 {
@@ -271,7 +271,7 @@ check_options(const char *call, const struct baton_op_options *options,
 	return BATON_OK;
 }
 
-/* The slow half: which of the arguments is wrong. */
+/* The slow path: find out which argument is wrong. */
 static enum baton_status
 refuse_arguments(const char *call, const struct baton_comm *comm,
                  const struct batoni_arguments *a)
@@ -357,7 +357,7 @@ refuse_full(const char *call, const struct baton_comm *comm)
 	                     call, comm->pool.size);
 }
 
-/* What a transfer has beyond other kinds.  The options may refuse it. */
+/* Set the fields that only transfers have.  The options may refuse the call. */
 static inline enum baton_status
 init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t bytes)
 {
@@ -400,7 +400,7 @@ enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	status = init_transfer(op, a, bytes);
 	if (unlikely(status != BATON_OK))
 		return batoni_unmake(op, status);
-	/* Once it is published it may be over. */
+	/* Read the handle now: a published record may end and be returned. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
 	group = batoni_group_open(comm);
@@ -477,7 +477,7 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
 	return BATON_OK;
 }
 
-/* What cannot be in a group. */
+/* For calls that are not allowed inside a group. */
 static enum baton_status
 check_ungrouped(const char *call, const struct baton_comm *comm)
 {
@@ -552,13 +552,13 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	op->timeout_ns = 0;
 	op->item.flags = BATONI_ITEM_LAUNCH;
 	op->item.reached = batoni_reached_launch;
-	/* An asynchronous device keeps its stream waiting by itself. */
+	/* An asynchronous device makes its stream wait for the function by itself. */
 	if (!comm->in_engine)
 		op->item.word = NULL;
 	return publish(op);
 }
 
-/* Hold the record of a live handle, as a join does. */
+/* Hold the record of a live handle by a join. */
 static enum baton_status
 join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 {

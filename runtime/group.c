@@ -2,23 +2,22 @@
 /*
  * Groups: operations that are armed together.
  *
- * A group is a record of its own (no handle).  Its members take their places in
- * their FIFOs at their calls, not armed, on no stream.  The first member on each
- * stream is that stream's *carrier*: at the end of the group its item goes on the
- * stream, to wait there for the group's word.  When all carriers have been
- * reached the members are armed; when all members have ended (detached: when they
- * are armed) the word is released and the streams go on.
+ * A group has a record of its own (no handle).  Each call inside the group puts its
+ * member into the member's FIFO, unarmed, on no stream.  The first member on each stream
+ * is that stream's *carrier*: at the end of the group its item goes on the stream and
+ * waits there for the group's word.  When the streams have reached all carriers, the
+ * members are armed.  When all members have ended (detached: when they are armed), the
+ * word is released and the streams continue.
  *
- * Lifetimes: a member keeps its STREAM holder while the group needs it: until it is
- * armed or, a carrier, until its stream has passed it.  The group's record is
- * returned when its word is released, all members have ended and all carriers have
- * been reached.
+ * Lifetimes: the group keeps the STREAM holder of a member until the member is armed; of
+ * a carrier, until its stream has passed it.  The group's record is returned when its
+ * word is released, all members have ended and all carriers have been reached.
  *
- * A void group places nothing on streams: its members vanish from their FIFOs, and
- * their words are released, for other streams that wait for one.  Completions of
- * members that end while the group is open are delivered when it is placed.
- * On a stream-issued transport members are not placed before the end; the
- * transport takes the whole group, and the record is only the list.
+ * A void group places nothing on streams.  Its members leave their FIFOs without a
+ * completion, and their words are released for other streams that wait for them.
+ * Completions of members that end while the group is open are delivered when the group
+ * is placed.  On a stream-issued transport members are not placed before the end: the
+ * transport takes the whole group, and the record only holds the list.
  *
  * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */
@@ -60,7 +59,7 @@ make_exit_key(void)
 	exit_watched = pthread_key_create(&exit_key, end_open_groups) == 0;
 }
 
-/* A thread that exits voids the groups that it has left open. */
+/* Make the exit of this thread void the groups that it leaves open. */
 static void
 watch_exit(void)
 {
@@ -159,8 +158,8 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 
 /* ---- the end, on the enqueuing thread ---- */
 
-/* Give back members that were never placed.  Their handles may be known: other
- * streams that wait for one go on, and hosts look again. */
+/* Return members that were never placed.  Other threads may know their handles: streams
+ * that wait for a member continue, and waiting hosts find the handle stale. */
 static void
 unmake_all(struct batoni_op *first, enum baton_status refusal)
 {
@@ -185,7 +184,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 	batoni_leave();
 }
 
-/* The transport takes all members, or the group is void after all. */
+/* Hand all members to the transport; if it refuses them, the group is void. */
 static enum baton_status
 end_issued(struct batoni_op *group, enum baton_status refusal)
 {
@@ -202,7 +201,7 @@ end_issued(struct batoni_op *group, enum baton_status refusal)
 	return refusal;
 }
 
-/* Handles of a void group are stale at once; the driver does the rest. */
+/* Make the handles of a void group stale at once; the driver does the rest. */
 static void
 drop_handles(struct batoni_op *group)
 {
@@ -230,13 +229,13 @@ enqueue_carriers(struct batoni_op *group)
 		if (status != BATON_OK)
 			break;
 	}
-	/* Those that did not get there: they will not be reached. */
+	/* Carriers from this one on are on no stream and will not be reached. */
 	batoni_set(group->group.failed, op);
 	return status;
 }
 
-/* What its members had taken (requests, entries of queues) is free when the call
- * returns, also if another thread drives. */
+/* The requests and queue entries of a void group are free when the call returns, even if
+ * another thread drives. */
 static void
 settle_void(void)
 {
@@ -273,7 +272,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	return refusal;
 }
 
-/* It is off its thread's list. */
+/* The caller has taken the group off its thread's list. */
 static enum baton_status
 end_group(struct batoni_op *group)
 {
@@ -307,7 +306,7 @@ baton_group_end(struct baton_comm *comm)
 	return end_group(group);
 }
 
-/* At the exit of a thread that has begun groups. */
+/* The destructor of exit_key: runs when a thread that has begun groups exits. */
 static void
 end_open_groups(void *arg)
 {
@@ -326,7 +325,7 @@ end_open_groups(void *arg)
 	}
 }
 
-/* ---- the driver's half ---- */
+/* ---- on the driver ---- */
 
 static bool
 is_released(const struct batoni_op *group)
@@ -352,7 +351,8 @@ release_streams(struct batoni_op *group)
 	                          group->item.value);
 }
 
-/* All streams are here: arm the members, and keep only the carriers. */
+/* The streams have reached all carriers: arm the members, and keep only the carriers on
+ * the list. */
 static void
 arm(struct batoni_op *group)
 {
@@ -402,7 +402,7 @@ batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier)
 	else
 		carrier->flags |= BATONI_FLAG_HELD;
 	if (group->state == BATONI_NEW)
-		return; /* batoni_group_place goes on */
+		return; /* batoni_group_place continues */
 	if (group->group.streams_left == 0 && !is_released(group) &&
 	    group->group.ended < group->group.members)
 		arm(group);
@@ -423,7 +423,8 @@ batoni_group_member_ended(struct batoni_op *group)
 		batoni_op_finish(group);
 }
 
-/* Members vanish; carriers that got on a stream wait there to be reached. */
+/* End the members without a completion.  Carriers that are on a stream stay until it has
+ * reached them. */
 static void
 place_void(struct batoni_op *group)
 {
@@ -460,8 +461,8 @@ place_void(struct batoni_op *group)
 	retire(group);
 }
 
-/* Members that were cancelled while the group was open: a void group delivers no
- * completion, so theirs had to wait. */
+/* Deliver members that were cancelled while the group was open.  They had to wait until
+ * here, since a void group delivers no completion. */
 static void
 deliver_early_ends(struct batoni_op *group)
 {
