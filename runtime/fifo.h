@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The FIFOs in which operations wait to be issued, one for each (peer, tag,
- * direction) that has any; of puts the tag is the context, and each wait for signals
- * has one of its own.  Driver only.
+ * The FIFOs in which operations wait to be issued: one for each (peer, tag, direction)
+ * with such operations.  For puts the tag is the context.  Each wait for signals has a
+ * FIFO of its own.  Driver only.
  *
- * A FIFO exists while it has operations or is on the engine's ready list.  There
- * are as many as there are requests, allocated at init.
+ * A FIFO exists while it has operations or is on the engine's ready list.  The table
+ * allocates as many as there are requests, at init.
  */
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H
@@ -15,7 +15,7 @@
 struct batoni_fifo {
 	uint64_t key;
 	struct batoni_op *head, *tail;
-	struct batoni_fifo *chain; /* of its bucket, or of the free ones */
+	struct batoni_fifo *chain; /* next in the bucket, or on the free list */
 	struct baton_comm *comm;
 	struct batoni_fifo *ready_next;
 	bool ready; /* on the engine's ready list */
@@ -38,7 +38,7 @@ void batoni_fifo_table_fini(struct batoni_fifo_table *table);
 static inline uint64_t
 batoni_fifo_key(const struct batoni_transfer *transfer)
 {
-	/* A wait waits for no other. */
+	/* A wait has a FIFO of its own: no other operation delays it. */
 	if (transfer->direction == BATONI_WAIT)
 		return (uint64_t)transfer->slot << 2 | BATONI_WAIT;
 	return (uint64_t)(uint32_t)transfer->peer << 33 |
@@ -48,14 +48,14 @@ batoni_fifo_key(const struct batoni_transfer *transfer)
 /* The FIFO of this key, or NULL. */
 struct batoni_fifo *batoni_fifo_find(const struct batoni_fifo_table *table,
                                      uint64_t key);
-/* Append the operation to its FIFO, which comes into being if need be. */
+/* Append the operation to its FIFO, which is created if it does not exist. */
 struct batoni_fifo *batoni_fifo_append(struct batoni_fifo_table *table,
                                        struct batoni_op *op);
-/* Take the head off.  The FIFO stays until batoni_fifo_retire. */
+/* Pop the head.  The FIFO exists until batoni_fifo_retire. */
 struct batoni_op *batoni_fifo_pop(struct batoni_fifo *fifo);
-/* Take an operation out of wherever it is in the FIFO; linear in those before. */
+/* Remove an operation from any position; linear in the number before it. */
 void batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op);
-/* Give the FIFO back if it is empty and not on the ready list. */
+/* Free the FIFO if it is empty and not on the ready list. */
 void batoni_fifo_retire(struct batoni_fifo_table *table,
                         struct batoni_fifo *fifo);
 

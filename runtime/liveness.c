@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The death of a peer's process, told to the operations that name it.
+ * Liveness: when the process of a peer dies, end the operations that name it.
  *
  * A transport keeps descriptors of the processes of this host (batoni_peer.pidfd).
  * The driver polls them every CHECK_NS while its communicators have something pending,
- * and notes each one that has ended in batoni_peer.gone.  Waits look for themselves
- * (window/wait.c), since they may also end by what had arrived before.
+ * and records each process that has ended in batoni_peer.gone.  Waits for signals
+ * poll the descriptors themselves (window/wait.c), since signals that had arrived before
+ * may still end them.
  *
- * What the dead process had sent may still be in the transport.  So an operation that
- * names it is marked at one check and ended at the next one, CHECK_NS later: in between
- * the transport has been tested, and what it already had has ended in OK.  A later
- * operation that names the same peer gets the same time.  Operations that their stream
- * has not reached are left alone until it has.
+ * Messages of the dead process may still be in the transport.  So one check marks an
+ * operation that names it, and the next check, CHECK_NS later, ends the operation.  In
+ * between the transport is tested, and operations whose message had arrived end in OK.  A
+ * later operation that names the same peer gets the same grace period.  Operations that
+ * their stream has not reached are left alone until it has.
  *
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.
  *
- * A pass looks at the clock for this now and then only (engine.c).  Callers whose passes
- * are far apart, the engine's thread and programs that poll, have the next one look.
+ * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
+ * whose passes are far apart (the engine's thread, programs that poll) request it for
+ * their next pass: batoni_check_peers_soon.
  */
 #include "core.h"
 
@@ -52,7 +54,7 @@ note_gone(struct baton_comm *comm, int rank)
 	           comm->rank, rank, (int)peer->pid);
 }
 
-/* From rank on, as many descriptors as one poll takes.  Returns the next rank. */
+/* Poll up to BATCH descriptors, from `rank` on.  Returns the next rank to check. */
 static int
 check_batch(struct baton_comm *comm, int rank)
 {
@@ -77,8 +79,8 @@ check_batch(struct baton_comm *comm, int rank)
 	return rank;
 }
 
-/* Does it wait for a process that has ended?  The state is the driver's to read only
- * while the engine holds the record. */
+/* Does the operation wait for a process that has ended?  The driver may read the state
+ * only while the engine holds the record. */
 static bool
 is_orphan(const struct batoni_op *op)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fixed pool of operation records of one communicator.  Any thread takes
- * and returns; the free list is a stack of indices under one compare-and-swap,
- * with a tag against ABA.  The driver keeps a few records in a cache of its own,
- * which it uses without atomic read-modify-writes.
+ * The fixed pool of operation records of one communicator.  Any thread takes and returns
+ * records.  The free list is a stack of indices under one compare-and-swap, with a tag
+ * against ABA.  The driver keeps a few records in a cache of its own, which needs no
+ * atomic read-modify-writes.
  *
- * Beside each record, in arrays of their own: the word that streams wait for
- * (device memory), the value of that word at which the record's present use has
- * ended, and the three time stamps, if they are kept.
+ * Separate arrays hold for each record: the word that streams wait for (device memory),
+ * the value at which that word ends the record's present use, and the three time stamps,
+ * if they are kept.
  */
 #ifndef BATONI_POOL_H
 #define BATONI_POOL_H
@@ -25,8 +25,8 @@ struct batoni_pool {
 	struct batoni_stamps *stamps; /* NULL: not kept */
 	_Atomic uint32_t *next_free;  /* index + 1; 0 ends the list */
 	uint32_t size;
-	struct batoni_op *cache; /* driver: free ones, linked by next */
-	_Atomic uint32_t cached; /* driver writes: how many */
+	struct batoni_op *cache; /* driver: free records, linked by next */
+	_Atomic uint32_t cached; /* records in the cache; only the driver writes it */
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
@@ -38,10 +38,10 @@ enum baton_status batoni_pool_init(struct batoni_pool *pool, uint32_t size,
 uint32_t batoni_pool_fini(struct batoni_pool *pool,
                           struct batoni_device *device);
 
-/* A free record, with no holders; NULL when all are taken.  Its fields may be
- * written from here on: readers with an old handle see the new generation. */
+/* A free record, with no holders; NULL: all are taken.  The caller may write its fields
+ * at once: readers with an old handle see the new generation. */
 struct batoni_op *batoni_pool_take(struct batoni_pool *pool);
-/* Nobody holds it any more: next generation, back to the free ones. */
+/* The last holder is gone: advance the generation and return the record to the pool. */
 void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
 
 #define BATONI_POOL_CACHE 16u
@@ -68,7 +68,7 @@ batoni_pool_set_cached(struct batoni_pool *pool, int change)
 	                      memory_order_relaxed);
 }
 
-/* The same two for the driver. */
+/* Take and return on the driver, through its cache. */
 static inline struct batoni_op *
 batoni_pool_take_driving(struct batoni_pool *pool)
 {

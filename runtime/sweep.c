@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happens to a communicator's operations together, and not by themselves:
- * cancels, breaks and aborts, deadlines, and the marks of a stream-issued
- * transport.  All of it runs on the thread that drives.
+ * Scans over the operations of a communicator: cancels, breaks and aborts, deadlines, and
+ * the marks of a stream-issued transport.  All of it runs on the driver.
  *
- * Deadlines: a record with one is in its communicator's list from arming to its
- * end.  deadline_next is a lower bound of them, so that a pass without an expiry
- * costs one compare; it is made exact whenever it has been reached.
+ * Deadlines: a record with a deadline is on its communicator's list from arming to its
+ * end.  deadline_next is a lower bound of them, so that a pass without an expiry costs
+ * one compare.  When that time is reached, a scan makes it exact.
  *
- * Marks: the operations of a stream-issued transport are in the list `marked`,
- * and the device is asked of each whether its stream has got to it (then its
- * clock runs) and past it (then it has ended).
+ * Marks: the operations of a stream-issued transport are on the list `marked`.  The
+ * driver asks the device for each whether its stream has reached it (then its deadline
+ * starts) and has passed it (then it has ended).
  */
 #include "core.h"
 
@@ -18,9 +17,9 @@
 
 #include "log.h"
 
-/* ---- all of them: abort, cancel ---- */
+/* ---- abort, cancel ---- */
 
-/* Is the record in the engine's hands?  State is ours alone only then. */
+/* Does the engine hold the record?  Only then does the driver own its state. */
 static bool
 is_pending(const struct batoni_op *op)
 {
@@ -38,9 +37,9 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 		comm->transport_ops->abort(comm->transport);
 	comm->marked = NULL;
 	comm->marked_tail = &comm->marked;
-	/* Records before transfers, whose end would let their streams reach
-	 * them.  One that was reached has ended well; launched functions and
-	 * joins run their course. */
+	/* End BATONI_KIND_RECORD operations before transfers: the end of a transfer
+	 * would let its stream reach them.  One that was reached has ended in OK.
+	 * Launched functions and joins are left to finish. */
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
@@ -56,16 +55,16 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 	}
 }
 
-/* Whoever announces a cancel (`cancels`) sets CANCEL in a word without DONE and then
- * lists the record, so a communicator with cancels has not stopped working. */
+/* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the
+ * record.  batoni_pass keeps a communicator with cancels on engine.working. */
 static size_t
 end_cancelled(struct baton_comm *comm)
 {
 	uint32_t link = atomic_exchange(&comm->cancelled, 0);
 	size_t events = 0;
 
-	/* What is listed was pushed to the inbox before: place it after taking the
-	 * list, or a cancel would find its operation not placed. */
+	/* Listed records were pushed to the inbox earlier.  Place the inbox after taking
+	 * the list, or a cancel could find its operation unplaced. */
 	batoni_place_inbox();
 	while (link) {
 		struct batoni_op *op = &comm->pool.ops[link - 1];
@@ -114,7 +113,7 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 	atomic_store(&batoni_engine.attention, 1);
 }
 
-/* A stream-issued operation cannot end alone: its deadline ends them all. */
+/* A stream-issued operation cannot end alone: its deadline breaks the communicator. */
 static void
 expire_issued(struct batoni_op *op)
 {
@@ -162,7 +161,8 @@ batoni_comm_expire(struct baton_comm *comm)
 		return 0;
 	batoni_list_init(&passed);
 	sort_out(comm, now, &passed);
-	/* Ending one may end others of the list, which leave it by themselves. */
+	/* Ending one operation may end others on the list; those are then removed from
+	 * it. */
 	while (!batoni_list_empty(&passed)) {
 		struct batoni_op *op = batoni_container_of(
 			passed.next, struct batoni_op, deadline);
@@ -189,7 +189,7 @@ batoni_op_place_issued(struct batoni_op *op)
 	comm->marked_tail = &op->next;
 }
 
-/* What its marks say: PENDING, OK, or the device's error. */
+/* Test the operation's marks: PENDING, OK, or the device's error. */
 static enum baton_status
 look_at_marks(struct batoni_op *op)
 {
