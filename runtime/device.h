@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device contract: what the engine asks of streams.
+ * The device contract: what the engine requires of streams.
  *
  * A device keeps streams of items.  An item is a point in a stream where the
  * engine is told ("reached") and where the stream may then wait for a word to
@@ -12,7 +12,7 @@
  * In-engine (the host device): streams are data structures of the process.
  * `enqueue` and `release` are called only by the thread that drives the engine,
  * and they call `reached` themselves, before they return, for each item that
- * gets to the head of its stream.  Whoever gets there drives on.
+ * gets to the head of its stream.  The driver continues with that item.
  *
  * Asynchronous (CUDA, the fake of tests/support): `enqueue` is called by the
  * thread that enqueues the operation, under the communicator's order lock, and
@@ -20,7 +20,7 @@
  * store and wake: no lock, no allocation, no waiting, no call into the device.
  *
  * Words: the engine allocates them from the device, one for each record.  Their
- * values only grow; a stream that waits for `value` goes on when the word is
+ * values only grow.  A stream that waits for `value` continues when the word is
  * greater or equal (a cyclic signed compare, as CUDA's GEQ).
  */
 #ifndef BATONI_DEVICE_H
@@ -32,23 +32,23 @@
 
 struct batoni_device;
 
-/* The item waits for its word first and is reached afterwards (a join); without
- * it, it is reached first and then waits (an operation). */
+/* The item waits for its word first and is reached afterwards (a join).  Without this
+ * flag it is reached first and then waits (an operation). */
 #define BATONI_ITEM_WAIT_FIRST 1u
 /* `reached` runs a function of the program: call it on a thread where it may
  * block, never on the thread that drives. */
 #define BATONI_ITEM_LAUNCH 2u
-/* In-engine devices only, on an idle stream: it has been reached already, by who
- * enqueues it, and only waits for its word. */
+/* In-engine devices only, on an idle stream: the enqueuer has already treated the item as
+ * reached; it only waits for its word. */
 #define BATONI_ITEM_PASSED 4u
 /* The engine's own: the item stands for a whole group on its stream. */
 #define BATONI_ITEM_CARRIER 8u
 
 struct batoni_stream_item {
 	struct batoni_stream_item *next; /* the device's */
-	/* Called exactly once for each enqueued item.  When the item has no word
-	 * still to wait for, the device does not touch it during or after the
-	 * call: the engine may use its record again. */
+	/* Called exactly once for each enqueued item.  If the item has no word left
+	 * to wait for, the device does not touch it during or after the call: the
+	 * engine may reuse its record. */
 	void (*reached)(struct batoni_stream_item *item);
 	_Atomic uint64_t *word; /* NULL: nothing to wait for */
 	uint64_t value;
@@ -56,9 +56,9 @@ struct batoni_stream_item {
 	uint32_t note;  /* the engine's: when it was placed, in ms */
 };
 
-/* A position in a stream, for transports whose operations live on the stream
- * themselves.  The content is the device's; a mark that was never seen done may
- * be set again, and what it holds is used again. */
+/* A position in a stream, for stream-issued transports.  The device owns the content.  A
+ * mark that was never seen done may be set again; the device then reuses the object that
+ * it holds. */
 struct batoni_mark {
 	void *object;
 	uint64_t value;
@@ -74,7 +74,7 @@ struct batoni_device_ops {
 	bool in_engine;
 
 	/* Caller: the thread that creates a communicator; may block.  One open
-	 * for each communicator; devices may share what they like below.
+	 * for each communicator; opens may share resources.
 	 * OK, UNSUPPORTED (batoni_refuse has said what is missing), NOMEM, CUDA. */
 	enum baton_status (*open)(const struct batoni_device_config *config,
 	                          struct batoni_device **device_p);
@@ -88,11 +88,11 @@ struct batoni_device_ops {
 	enum baton_status (*stream_destroy)(struct batoni_device *device,
 	                                    baton_stream stream);
 	/* Caller: any thread, before every enqueue; must not block on the stream.
-	 * launching: an item that runs a function will follow; get what it needs.
+	 * launching: an item that runs a function will follow; allocate its thread.
 	 * OK or INVALID; launching also NOMEM, SYSTEM. */
 	enum baton_status (*stream_check)(struct batoni_device *device,
 	                                  baton_stream stream, bool launching);
-	/* Caller: any thread; must not block.  OK: nothing is left on it;
+	/* Caller: any thread; must not block.  OK: the stream has no items;
 	 * PENDING; CUDA. */
 	enum baton_status (*stream_idle)(struct batoni_device *device,
 	                                 baton_stream stream);
@@ -105,16 +105,16 @@ struct batoni_device_ops {
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
-	/* Store value in the word and let every stream that waits for it go on.
+	/* Store value in the word, so that every stream that waits for it continues.
 	 * Caller: the thread that drives; must not block.  Called once for each
-	 * value of a word, also when nothing waits. */
+	 * value of a word, even if no stream waits. */
 	void (*release)(struct batoni_device *device, _Atomic uint64_t *word,
 	                uint64_t value);
 
-	/* In-engine devices only.  Has the thread that runs the stream's functions
-	 * another item to run?  *ends_p: no, and it is to end.  Caller: that
-	 * thread, in `reached` of a LAUNCH item, after the function has returned,
-	 * when it may drive the engine. */
+	/* In-engine devices only.  Does the thread that runs the stream's functions
+	 * have another item to run?  *ends_p: it has none and was asked to stop.
+	 * Caller: that thread, in `reached` of a LAUNCH item, after the function has
+	 * returned, when it may drive the engine. */
 	bool (*launch_waits)(struct batoni_device *device, baton_stream stream,
 	                     bool *ends_p);
 
@@ -126,10 +126,10 @@ struct batoni_device_ops {
 	void (*words_free)(struct batoni_device *device,
 	                   _Atomic uint64_t *words);
 
-	/* Note where the stream is now, and ask whether it has got there.  Only
-	 * for stream-issued transports.  mark: the enqueuing thread, under the
-	 * order lock; OK, UNSUPPORTED, CUDA.  mark_done: the thread that drives;
-	 * OK (once; it gives up what the mark held), PENDING, CUDA. */
+	/* mark: record the stream's current end.  mark_done: has the stream passed
+	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under
+	 * the order lock; OK, UNSUPPORTED, CUDA.  mark_done: the thread that drives;
+	 * OK (once; it releases what the mark holds), PENDING, CUDA. */
 	enum baton_status (*mark)(struct batoni_device *device,
 	                          baton_stream stream,
 	                          struct batoni_mark *mark_p);

@@ -2,22 +2,20 @@
 /*
  * The host device: streams that are FIFO queues in this process.
  *
- * In-engine (device.h): items move only on the thread that drives.  The item at
- * the head of a stream is being waited for; a stream with no item is idle, and an
- * item enqueued there is reached at once.  Launched functions run on the stream's
- * worker, a thread created when the first of them is checked; a launch holds the
- * head until its word is released, as an operation does.
+ * In-engine (device.h): only the driver moves items.  A stream waits for the item at its
+ * head.  A stream with no item is idle, and reaches an enqueued item at once.  Launched
+ * functions run on the stream's worker, a thread created by the check of the first
+ * launch.  A launch keeps the head until its word is released, as an operation does.
  *
- * Streams whose head waits for a word hang in a small hash table by the word, so
- * that a release finds them without a search.
+ * A small hash table, keyed by the word, holds the streams whose head waits for a word,
+ * so that a release finds them without a search.
  *
- * All communicators share the streams.  They live in one reserved range of
- * addresses, so that any handle can be checked without touching memory that is
- * not ours; a destroyed stream's place is used again only when all have been.
+ * All communicators share the streams.  They live in one reserved range of addresses, so
+ * that checking any handle touches only memory of this device.  The slot of a destroyed
+ * stream is reused only when every slot has been used.
  *
- * `registry_lock` guards creation and destruction; a stream's own fields are the
- * driver's, but for `busy` (atomic, for stream_idle) and the worker's slot (its
- * own lock).
+ * `registry_lock` guards creation and destruction.  A stream's other fields are the
+ * driver's, except `busy` (atomic, for stream_idle) and the worker (it has its own lock).
  */
 #include <assert.h>
 #include <pthread.h>
@@ -38,7 +36,7 @@ struct worker {
 	pthread_t thread;
 	_Atomic(struct batoni_stream_item *) item; /* to run */
 	atomic_bool stop;
-	atomic_bool asleep; /* set with the lock */
+	atomic_bool asleep; /* stored under the lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 };
@@ -46,10 +44,10 @@ struct worker {
 struct stream {
 	/* Driver. */
 	struct batoni_stream_item *head, *tail;
-	bool head_reached;      /* the head was reached, its word is awaited */
-	struct stream *blocked; /* the next one in its bucket */
+	bool head_reached;      /* the head was reached; the stream waits for its word */
+	struct stream *blocked; /* the next stream in the bucket */
 	/* Any thread. */
-	atomic_bool busy; /* there is an item */
+	atomic_bool busy; /* it has an item */
 	atomic_bool live;
 	/* Guarded by registry_lock. */
 	_Atomic(struct worker *) worker;
@@ -79,7 +77,7 @@ stream_of(baton_stream handle)
 	return handle ? (struct stream *)(void *)handle : &default_stream;
 }
 
-/* ---- moving a stream on; the driver ---- */
+/* ---- advancing a stream; the driver ---- */
 
 static bool
 word_has(const _Atomic uint64_t *word, uint64_t value)
@@ -110,15 +108,17 @@ pop(struct stream *stream)
 	stream->head_reached = false;
 	if (!stream->head) {
 		stream->tail = NULL;
-		/* Pairs with stream_idle: who sees it idle sees the data. */
+		/* Pairs with the acquire in host_stream_idle: a thread that sees the
+		 * stream idle sees the data. */
 		atomic_store_explicit(&stream->busy, false,
 		                      memory_order_release);
 	}
 }
 
-/* After a store to `item` or `stop`.  The worker stores `asleep` and then loads both:
- * it sees the store, or we see it asleep.  (All of it sequentially consistent.)  The
- * lock is free once the worker waits. */
+/* Called after a store to `item` or `stop`.  No wake-up is lost: the worker stores
+ * `asleep`, then loads both; this thread stores one of them, then loads `asleep`; all
+ * seq_cst, so one of them sees the other.  The worker holds the lock until it waits on
+ * the condition, so the signal comes after that. */
 static void
 wake_worker(struct worker *worker)
 {
@@ -129,7 +129,7 @@ wake_worker(struct worker *worker)
 	pthread_cond_signal(&worker->changed);
 }
 
-/* The caller is the driver: the stream is not destroyed before it lets go. */
+/* The caller is the driver: the stream is not destroyed before it releases the lock. */
 static void
 hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
 {
@@ -139,7 +139,7 @@ hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
 	wake_worker(worker);
 }
 
-/* The head is new: reach it, and go on for as long as nothing is waited for. */
+/* The head is new: reach it, and continue until the head has a word to wait for. */
 static void
 advance(struct stream *stream)
 {
@@ -203,7 +203,7 @@ host_release(struct batoni_device *device, _Atomic uint64_t *word,
 
 	(void)device;
 	atomic_store_explicit(word, value, memory_order_relaxed);
-	/* Mostly nobody waits, or one stream does. */
+	/* Usually no stream waits, or one does. */
 	while ((stream = *link)) {
 		if (stream->head->word != word ||
 		    !word_has(word, stream->head->value)) {
@@ -313,7 +313,7 @@ worker_stop(struct worker *worker)
 
 /* ---- the registry ---- */
 
-/* The stream's thread, for a first launch. */
+/* Start the stream's worker for its first launch. */
 static __attribute__((noinline)) enum baton_status
 prepare_launch(struct stream *stream)
 {
@@ -362,9 +362,9 @@ reserve_range_locked(void)
 	return BATON_OK;
 }
 
-/* A place for one more stream; with the lock held.  New ones first, then those
- * that have been free the longest: a handle that is used after its stream was
- * destroyed shall not fit another stream soon. */
+/* A slot for a new stream; the caller holds registry_lock.  Unused slots come first, then
+ * the slot that has been free the longest, so that a handle used after its stream was
+ * destroyed does not soon match another stream. */
 static struct stream *
 take_place_locked(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport contract: what the engine asks of whatever moves the bytes.
+ * The transport contract: what the engine requires of a transport.
  *
  * Transports are of two kinds.
  *
@@ -10,12 +10,11 @@
  * The process has one driver at a time, so a transport needs no locks for them.
  *
  * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on the stream at
- * the call (or at the end of a group), on the enqueuing thread; the engine
- * watches the stream by marks of the device and ends them itself.
+ * the call (or at the end of a group), on the enqueuing thread.  The engine watches
+ * the stream with the device's marks and ends the transfers itself.
  *
- * Only the engine completes requests; a transport says that a transfer has
- * ended, exactly once: by the status that `issue` or `take_back` returns, or by
- * host->done.
+ * Only the engine completes requests.  A transport reports the end of a transfer
+ * exactly once: by the status that `issue` or `take_back` returns, or by host->done.
  */
 #ifndef BATONI_TRANSPORT_H
 #define BATONI_TRANSPORT_H
@@ -25,7 +24,7 @@
 #include "field.h"
 #include "shm.h"
 
-/* Transports get the first two; the others are the one-sided layer's
+/* Transports get the first two; the others belong to the one-sided layer
  * (runtime/onesided.h). */
 enum batoni_direction {
 	BATONI_SEND,
@@ -34,7 +33,7 @@ enum batoni_direction {
 	BATONI_WAIT
 };
 
-/* One side of a message, or one one-sided operation.  Embedded in the engine's record; the
+/* One end of a message, or one one-sided operation.  Embedded in the engine's record; the
  * transport owns it from issue to its end. */
 struct batoni_transfer {
 	void *buffer;        /* a send's is only read */
@@ -55,13 +54,13 @@ struct batoni_transfer {
 			uint32_t slot : 24;
 			uint32_t direction : 8; /* enum batoni_direction */
 		};
-		/* Both, written by one store: a load of one soon after a store
-		 * of the other would wait for it. */
+		/* Both, written by one store.  With two stores, a load soon after
+		 * them would stall: no store-to-load forwarding. */
 		uint32_t slot_direction;
 	};
 };
 
-/* Say how many bytes were sent or have arrived. */
+/* Report how many bytes were sent or have arrived. */
 static inline void
 batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
 {
@@ -70,22 +69,22 @@ batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
 
 struct batoni_transport;
 
-/* What the engine gives a transport to call back. */
+/* The engine's callbacks for a transport. */
 struct batoni_transport_host {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
 	 * Call it only from within issue, test, take_back or lost.  It does not
 	 * call back into the transport. */
 	void (*done)(struct batoni_transport_host *host,
 	             struct batoni_transfer *transfer, enum baton_status status);
-	/* The transport is broken for good (fatal is its status; call, code and
-	 * text the library's own): every pending request will end with it.  Call
-	 * it only from within issue, test, take_back. */
+	/* The transport is broken for good: every pending request will end with
+	 * `fatal`.  call, code and text come from the library below.  Call it only
+	 * from within issue, test, take_back. */
 	void (*broken)(struct batoni_transport_host *host,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);
-	/* The library below is going away under us (the program finalises MPI).
-	 * Any thread, not from within a slot.  When it returns all requests have
-	 * ended in ABORTED and no slot but close(aborted) will be called. */
+	/* The library below is about to be finalised (the program finalises MPI).
+	 * Any thread, not from within a slot.  When it returns, all requests have
+	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
 	void (*lost)(struct batoni_transport_host *host, const char *why);
 };
 
@@ -95,8 +94,8 @@ struct batoni_transport_ops {
 	bool stream_issued;
 
 	/* Start the transfer.  Driver; must not block, must not copy more than
-	 * 16 KiB.  PENDING: it will end by host->done.  Any other status: it has
-	 * ended so (done_bytes is set), and the transport holds nothing. */
+	 * 16 KiB.  PENDING: host->done will end it.  Any other status: the transfer
+	 * has ended in it (done_bytes is set), and the transport holds nothing. */
 	enum baton_status (*issue)(struct batoni_transport *transport,
 	                           struct batoni_transfer *transfer);
 	/* One bounded pass over what is in flight (about 1 MiB of copying, a
@@ -104,10 +103,10 @@ struct batoni_transport_ops {
 	 * (transfers ended, phases entered). */
 	size_t (*test)(struct batoni_transport *transport);
 	/* End an issued transfer early.  Driver; must not block.
-	 * CANCELED: taken back, the peer has seen nothing of it, the transport
-	 * holds nothing.  OK, TRUNCATED or an error: it had ended so just now,
-	 * done_bytes is set.  BUSY: under way and cannot be taken back; the
-	 * buffer stays lent, and host->done comes when it is free. */
+	 * CANCELED: taken back; the peer has seen nothing of it, and the transport
+	 * holds nothing.  OK, TRUNCATED or an error: it has just ended in that status,
+	 * done_bytes is set.  BUSY: in progress, cannot be taken back; the buffer
+	 * stays lent until the transport calls host->done. */
 	enum baton_status (*take_back)(struct batoni_transport *transport,
 	                               struct batoni_transfer *transfer);
 
@@ -121,14 +120,15 @@ struct batoni_transport_ops {
 	                             struct batoni_transfer *const *transfers,
 	                             size_t n, bool detached,
 	                             baton_stream *observe_p);
-	/* Stream-issued only: end everything that is on the streams, so that
-	 * they go on.  Driver.  After it only close is called. */
+	/* Stream-issued only: end everything that is on the streams, so that they
+	 * continue.  Driver.  Afterwards only close is called. */
 	void (*abort)(struct batoni_transport *transport);
 
-	/* Host-issued only: all ranks bring `bytes` (1 to INT_MAX) and get
-	 * everybody's, by rank, in `all`; `what` (below 2^63) says what for.
-	 * PENDING until all have come, then OK.  The engine calls it again with the same
-	 * arguments until then, for one exchange at a time.  Driver; must not block.
+	/* Host-issued only: an all-gather.  Each rank contributes `bytes` (1 to INT_MAX)
+	 * and receives those of all ranks, by rank, in `all`; `what` (below 2^63) names
+	 * the purpose.  PENDING until all ranks have called, then OK.  The engine repeats
+	 * the call with the same arguments until then, one exchange at a time.  Driver;
+	 * must not block.
 	 * INVALID (`what` or `bytes` are not the same on all ranks) and NOMEM (some
 	 * rank had no memory, or its `all` is NULL) are returned on all ranks, and the
 	 * next exchange works.  After PEER (a rank has closed) and MPI no exchange is
@@ -137,17 +137,17 @@ struct batoni_transport_ops {
 	                              uint64_t what, const void *mine,
 	                              size_t bytes, void *all);
 
-	/* Leave the communicator together with all other ranks: PENDING until
-	 * all have called it, then OK.  Driver, repeatedly; must not block.  INVALID, on
-	 * all ranks: others exchange instead; it may be tried again.  Or the error that
-	 * makes it impossible. */
+	/* Leave the communicator together with all other ranks: PENDING until all have
+	 * called it, then OK.  Driver, repeatedly; must not block.  INVALID, on all
+	 * ranks: other ranks called `exchange`; the caller may retry.  Any other error
+	 * makes leaving impossible. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
-	/* Free everything.  The thread that destroys, with the driver's lock
-	 * held.  aborted: the communicator was aborted or is broken; it must not
+	/* Free everything.  The thread that destroys, holding the driver lock.
+	 * aborted: the communicator was aborted or is broken; the transport must not
 	 * communicate, and transfers may still be lent. */
 	void (*close)(struct batoni_transport *transport, bool aborted);
 
-	/* The library's text for native_code, cut to size.  Any thread. */
+	/* The library's text for native_code, truncated to size.  Any thread. */
 	void (*error_text)(struct batoni_transport *transport, int code,
 	                   char *text, size_t size);
 };
@@ -164,24 +164,25 @@ enum batoni_drivers {
  * creates the communicator fills it in, and closing the transport frees it.
  */
 struct batoni_peer {
-	/* The rank's segment (zeroed at first, aligned to 64 bytes; the one-sided
-	 * layer says how long and what is in it), mapped here; of this rank its
-	 * own.  NULL: not reachable. */
+	/* The rank's segment, mapped into this process; of this rank, its own.  Zeroed
+	 * at first, aligned to 64 bytes; the one-sided layer defines its length and
+	 * content.  NULL: not reachable. */
 	void *segment;
-	/* Where threads of its process sleep; not NULL where segment is not. */
+	/* The bell on which threads of the rank's process sleep; not NULL if segment is
+	 * not. */
 	struct batoni_bell *bell;
-	pid_t pid;  /* of its process, if that is on this host and within or held
+	pid_t pid;  /* the rank's process, if it is on this host and `within` or held
 	             * by pidfd; else 0 */
-	int pidfd;  /* of it, or -1: this process, or none to be had */
-	bool within; /* its memory is this process's: no mapping is needed */
+	int pidfd;  /* of that process; -1: this process, or none available */
+	bool within; /* the rank lives in this process: no mapping is needed */
 	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
-	/* The engine's: its process has ended. */
+	/* Written by the engine: the rank's process has ended. */
 	bool gone;
 };
 
-/* Must be first in every transport.  The leaf fills everything but `host` before
- * it hands it over; the engine sets `host`. */
+/* Must be first in every transport.  The leaf sets all fields but `host` before it
+ * hands the transport over; the engine sets `host`. */
 struct batoni_transport {
 	const struct batoni_transport_ops *ops;
 	struct batoni_transport_host *host;
@@ -193,36 +194,35 @@ struct batoni_transport {
 	pthread_t main_thread;
 	char library[128]; /* for baton_comm_query */
 	/* The transport writes these; the engine reads them between calls (driver). */
-	/* Slots of transfers are 0 to slots-1: those of requests and, from
-	 * requests_max on, those of the one-sided layer's own messages, on tags
-	 * from hidden_tag (above tag_max) on, hidden_tags of them. */
+	/* Slots of transfers are 0 to slots-1.  Requests use those below requests_max;
+	 * the one-sided layer's own messages use the others.  Those messages have
+	 * hidden_tags tags, from hidden_tag (above tag_max) on. */
 	uint32_t slots;
 	int hidden_tag;
 	int hidden_tags;
-	/* The peer of a receive, on the last hidden tag only, that takes a message of
-	 * any rank. */
+	/* The `peer` of a receive from any rank; on the last hidden tag only. */
 	int any_peer;
-	/* Pages of segments are there from batoni_shm_populate on. */
+	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	uint32_t in_flight; /* test is called only while it is above 0 */
-	/* Those of them whose bytes are moving: the engine tests again soon.  The others
+	/* How many of them are moving bytes: the engine tests again soon.  The others
 	 * (unmatched receives) can wait. */
 	uint32_t moving;
-	/* in_flight ones end only by calls of this process (local): the engine
-	 * may sleep when none is moving. */
+	/* Only calls of this process end transfers in flight (local): the engine may
+	 * sleep when none is moving. */
 	bool quiet;
 };
 
-/* What a transport is opened with. */
+/* The configuration that a transport is opened with. */
 struct batoni_transport_config {
 	uint32_t slots;
 	int hidden_tags;
 	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
 };
 
-/* transport/local.c: all ranks at once, transports[0..size-1].  The ranks are
- * closed one by one.  OK, NOMEM. */
+/* transport/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed
+ * by itself.  OK, NOMEM. */
 enum baton_status batoni_local_open(int size,
                                     const struct batoni_transport_config *config,
                                     struct batoni_transport *transports[]);
