@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The environment, read once for the process and checked.
+/* The environment variables, read and validated once per process.
  *
  *   BATON_LOG           none, error, warning (the default), info, debug
  *   BATON_WINDOW_PATH   direct, vmwrite, message: the only path of puts and
- *                       signals; not set: the best there is to each peer
+ *                       signals; not set: the best available path to each peer
  *   BATON_DUMP_ON       SIGUSR2: that signal dumps every communicator
  */
 #ifndef BATONI_CONFIG_H

@@ -3,7 +3,7 @@
  * The progress engine: one for the process.
  *
  * Exactly one thread drives at a time: the holder of the driver lock.  A host
- * thread that waits or polls drives when nobody does (wait.c).  When operations
+ * thread that waits or polls drives when no other does (wait.c).  When operations
  * are pending and no host thread has made a pass lately, the engine's own thread
  * drives (engine_thread.c).
  *

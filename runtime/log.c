@@ -13,7 +13,7 @@
 
 #define LINE_MAX_BYTES 512
 
-/* Of this thread: made by its first refusal, freed at its end. */
+/* One per thread: allocated by its first refusal, freed when the thread exits. */
 static _Thread_local char *last_error
 	__attribute__((tls_model("initial-exec")));
 static pthread_key_t last_error_key;
@@ -35,7 +35,7 @@ make_key(void)
 		pthread_key_create(&last_error_key, free_last_error) == 0;
 }
 
-/* NULL: no memory. */
+/* This thread's buffer; NULL: no memory. */
 static char *
 last_error_buffer(void)
 {
@@ -68,9 +68,9 @@ batoni_log(enum batoni_log_level level, const char *format, ...)
 	if (n > 0)
 		used = strlen(line);
 	line[used++] = '\n';
-	/* One write, so that lines of several ranks do not mix, and no cancellation
-	 * point, as write() is.  A log that cannot be written has nowhere to
-	 * complain. */
+	/* One write, so that lines of several ranks do not interleave.  A raw system
+	 * call, since write() is a cancellation point.  There is nowhere to report a
+	 * failed write. */
 	syscall(SYS_write, STDERR_FILENO, line, used);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Baton says: the refused call's sentence (kept for each thread), and log
- * lines on standard error, at the level that BATON_LOG names. */
+/* Messages: the sentence of a refused call (kept for each thread), and log lines on
+ * standard error, at the level that BATON_LOG names. */
 #ifndef BATONI_LOG_H
 #define BATONI_LOG_H
 
@@ -14,7 +14,7 @@ enum batoni_log_level {
 	BATONI_LOG_DEBUG
 };
 
-/* One line, in one write, with "baton: " and the level before it. */
+/* Write one line, in one write, prefixed with "baton: " and the level. */
 void batoni_log(enum batoni_log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

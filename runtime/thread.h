@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Baton keeps for each thread, and who may call at all. */
+/* Per-thread state, and the check whether a thread may call Baton. */
 #ifndef BATONI_THREAD_H
 #define BATONI_THREAD_H
 
@@ -10,7 +10,7 @@
 
 struct batoni_op;
 
-/* All thread-local storage of the library, this and log.c's, is below 64 bytes: with the
+/* The library's thread-local storage, here and in log.c, stays below 64 bytes: with the
  * initial-exec model it comes from a small reserve that all libraries of a process
  * share. */
 struct batoni_thread {
@@ -20,18 +20,18 @@ struct batoni_thread {
 	bool running;             /* a stream's: counted in batoni_engine.running */
 	bool must_drive;          /* some communicator has no other driver */
 	bool waits;               /* it is in a wait that sleeps or drives for long */
-	bool uncancellable;       /* until it gives the driver's lock up */
-	int cancel_state;         /* then: what the program had set */
+	bool uncancellable;       /* until it releases the driver lock */
+	int cancel_state;         /* while uncancellable: the program's state */
 };
 
-/* Its address is also what names the thread, as the holder of the driver's lock. */
+/* Its address also identifies the thread, as the holder of the driver lock. */
 extern _Thread_local struct batoni_thread batoni_thread
 	__attribute__((tls_model("initial-exec")));
 
-/* The process is a child of one that used Baton: nothing works here. */
+/* This process was forked from one that used Baton: all calls are refused. */
 extern atomic_bool batoni_forked;
 
-/* INVALID with a sentence when this thread may not call Baton now. */
+/* For a thread that may not call Baton now: INVALID, with a sentence that says why. */
 enum baton_status batoni_refuse_caller(const char *call);
 
 static inline bool
@@ -47,15 +47,16 @@ batoni_may_call(void)
 			return batoni_refuse_caller(call);                    \
 	} while (0)
 
-/* Start a thread of ours: it blocks all signals but those that a fault of its own
- * raises, so that the program's signals go to the program's threads.  0, or errno's. */
+/* Start a thread of the library.  It blocks all signals except those that its own faults
+ * raise, so that the program's signals go to the program's threads.  0, or an errno
+ * code. */
 int batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg);
 
-/* This thread is not cancelled (pthread_cancel) from now on / as the program had it. */
+/* Disable cancellation (pthread_cancel) of this thread; restore the program's state. */
 void batoni_cancel_off(void);
 void batoni_cancel_restore(void);
 
-/* Notice forks from now on.  Any thread, any number of times. */
+/* Install the fork handler that sets batoni_forked.  Any thread, any number of times. */
 void batoni_watch_forks(void);
 
 #endif

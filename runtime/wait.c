@@ -398,7 +398,8 @@ doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 	return events;
 }
 
-/* Would the process of a peer end the doze?  Its wake takes longer than a thread's. */
+/* Would a signal from another process end the doze?  Such a wake takes longer than one
+ * by a thread of this process. */
 static bool
 awaits_peers(void)
 {
