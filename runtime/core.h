@@ -13,8 +13,8 @@
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.
  *   driver lock
- *   queue->lock, engine.table_lock, errors_lock   leaves: nothing is taken
- *                 under them.
+ *   queue->lock, table_lock (comm.c), errors_lock (stream.c)   leaves: nothing is
+ *                 taken under them.
  */
 #ifndef BATONI_CORE_H
 #define BATONI_CORE_H
@@ -170,7 +170,7 @@ void batoni_post_to_driver(struct batoni_op *op);
 void batoni_nudge(void);
 /* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
 void batoni_count_host_pass(void);
-/* A poll: one pass, unless a thread drives that may drive the communicator. */
+/* Poll: make one pass, unless another driver already serves the communicator. */
 size_t batoni_poll(const struct baton_comm *comm_or_null);
 /* Is the stream without work, inbox included?  Any thread. */
 enum baton_status batoni_stream_state(struct baton_comm *comm,

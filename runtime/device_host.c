@@ -417,8 +417,8 @@ host_stream_destroy(struct batoni_device *device, baton_stream handle)
 	worker = atomic_load(&stream->worker);
 	if (worker)
 		worker_stop(worker);
-	/* Only now may the slot be used again: until it has ended, the worker asks by
-	 * this handle whether something waits for it. */
+	/* Free the slot only now: until the worker has ended, it may call
+	 * host_launch_waits with this handle. */
 	atomic_store(&stream->worker, NULL);
 	pthread_mutex_lock(&registry_lock);
 	stream->next_free = NULL;

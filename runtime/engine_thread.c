@@ -310,10 +310,10 @@ batoni_engine_start(void)
 	return status;
 }
 
-/* False: the caller must not free what the engine's thread or an interrupted call uses.
+/* False: the caller must not finalise the libraries below, since a lock may stay held.
  * exit() may run in a signal handler that has interrupted a call of Baton on this thread.
  * That call may hold the driver lock, or another lock that the engine's thread waits
- * for; the join is therefore timed. */
+ * for.  The join is therefore timed. */
 bool
 batoni_engine_stop(void)
 {

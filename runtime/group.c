@@ -17,7 +17,7 @@
  * completion, and their words are released for other streams that wait for them.
  * Completions of members that end while the group is open are delivered when the group
  * is placed.  On a stream-issued transport members are not placed before the end: the
- * transport takes the whole group, and the record only holds the list.
+ * transport takes the whole group, and the group's record only holds the list.
  *
  * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */
