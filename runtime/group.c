@@ -159,7 +159,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 /* ---- the end, on the enqueuing thread ---- */
 
 /* Return members that were never placed.  Other threads may know their handles: streams
- * that wait for a member continue, and waiting hosts find the handle stale. */
+ * that wait for a member continue, and waiting hosts wake and find the handle stale. */
 static void
 unmake_all(struct batoni_op *first, enum baton_status refusal)
 {

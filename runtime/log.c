@@ -20,7 +20,8 @@ static pthread_key_t last_error_key;
 static pthread_once_t last_error_once = PTHREAD_ONCE_INIT;
 static bool last_error_key_made;
 
-/* Destructors that run later may have calls refused: those make another one. */
+/* The destructor of last_error_key.  A destructor that runs later may have a call
+ * refused; that call allocates a new buffer. */
 static void
 free_last_error(void *buffer)
 {
