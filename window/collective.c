@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Driving a collective call to its end: in time, broken, or given up by a peer. */
+/* Driving a collective call until it succeeds, times out, or a peer or the communicator is
+ * lost. */
 #include "collective.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Tries of a collective call until it looks whether the others live: 0.2 s when it
- * naps between them. */
+/* Tries of a collective call between two liveness checks: 0.2 s when it naps between
+ * tries. */
 #define LOOK_EVERY 2000u
 
 enum baton_status
@@ -61,7 +62,7 @@ batoni_refuse_broken(const struct batoni_collective *c, enum baton_status status
 {
 	const char *why = baton_comm_error(c->rma->comm);
 
-	/* A collective call has broken it, perhaps this one. */
+	/* The same call, perhaps this one, broke it: the text begins with its name. */
 	if (strncmp(why, c->call, strlen(c->call)) == 0)
 		return batoni_refuse(status, "%s", why);
 	return batoni_refuse(status, "%s: %s", c->call, why);
@@ -82,7 +83,7 @@ batoni_collective_late(const struct batoni_collective *c)
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
 }
 
-/* All ranks have been told of it and do alike. */
+/* Do all ranks get this status? */
 static bool
 is_told(enum baton_status status)
 {
@@ -106,7 +107,7 @@ take_step(struct batoni_collective *c,
 {
 	enum baton_status status = step(c);
 
-	/* Else the others wait for this rank and do not know. */
+	/* Otherwise the other ranks would wait for this one for ever. */
 	if (status != BATON_OK && status != BATON_PENDING && !is_told(status))
 		batoni_comm_break(c->rma->comm, status,
 		                  status == BATON_ERR_PEER
@@ -117,8 +118,8 @@ take_step(struct batoni_collective *c,
 	return status;
 }
 
-/* The process of some rank has ended: it will not come, and nobody else is to wait
- * for it.  Without a deadline this is the only end. */
+/* A liveness check.  If the process of some rank has ended, the communicator breaks, since
+ * that rank will never call.  Without a deadline nothing else would end the wait. */
 static enum baton_status
 look_for_ranks(const struct batoni_collective *c)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a placed operation of this layer is about, for a dump. */
+/* A placed operation of this layer in words, for a dump. */
 #include "window.h"
 
 #include <stdio.h>

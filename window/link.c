@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank keeps for each peer it talks to, and nothing for the others.
+ * The state that a rank keeps for each peer that it talks to.
  *
- * A link holds all that the one-sided layer knows of one peer: the channels to it, by
- * context, and the counters of its signals.  A wire is a channel's part in the path by
- * messages: a lane, a receive, and their buffers.  For a peer that this rank does not
- * talk to there are 8 bytes, an entry of rma->links, and one byte for the path of signals.
+ * A link holds the one-sided layer's state of one peer: the channels to it, by context,
+ * and the counters of its signals.  A wire is a channel's part of the path by messages: a
+ * lane, a receive, and their buffers.  A peer that this rank does not talk to costs 8 bytes,
+ * an entry of rma->links, and one byte for the path of signals.
  *
- * Who makes them, and when.  Nothing is allocated between enqueue and completion, so the
- * call that enqueues makes what its operation will need: a link for a put, signal or
- * wait, and a wire where a put or signal may go by message.  It returns NOMEM when it
- * cannot.  baton_signal_count makes a link too.  At the target a wire is made when the
- * first message of a channel is announced (message.c); where there is no memory the
- * announcement waits until there is.
+ * Creation.  Nothing is allocated between enqueue and completion, so the call that
+ * enqueues creates what its operation will need: a link for a put, signal or wait, and a
+ * wire where a put or signal may go by message.  If it cannot, it returns NOMEM.
+ * baton_signal_count creates a link too.  At the target a wire is created when the first
+ * message of a channel is announced (message.c); the announcement waits until there is
+ * memory for it.
  *
- * Both are made by any thread and published by a compare-and-swap (release); readers load
- * acquire.  They stay until the communicator goes.  Their contents are the driver's, but
- * for the fields that window.h names.
+ * Any thread creates them and publishes them by a compare-and-swap (release); readers load
+ * with acquire.  They stay until the communicator is freed.  Their contents belong to the
+ * driver, except the fields that window.h names.
  *
  * Segments are sparse.  The counters of one source take a block of 64 bytes or more of
  * the target's segment, and the block's pages come into being when either side makes its
  * link: the source for the block that it stores into, the target for the same block, from
  * which it reads.  batoni_shm_populate does that and says when there is no memory; a
- * store into a page that is not there would kill the process.
+ * store into a page that is not there could kill the process (SIGBUS).
  */
 #include "message.h"
 
@@ -64,7 +64,8 @@ link_new(struct batoni_rma *rma, int peer)
 	return link;
 }
 
-/* The blocks of our segment that it stores into, and of its that we do. */
+/* Populate the block of this rank's segment that the peer stores into, and the block of the
+ * peer's segment that this rank stores into. */
 static bool
 populate(const struct batoni_rma *rma, int peer)
 {

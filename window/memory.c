@@ -2,14 +2,13 @@
 /*
  * Memory for windows: shared memory that peers on this host can map.
  *
- * When the communicator is broken, what peers have begun to put here by message may
- * still be on its way; the receives are taken back or run to their end first
- * (message.c).  One that MPI keeps may write as long as the process lives, and ranks of
- * this process that have not heard store here by its address: the memory stays mapped
- * then.
+ * When the communicator is broken, puts of peers by message may still be on their way into
+ * this memory.  The receives are first taken back or completed (message.c).  A receive that
+ * MPI keeps may write for the life of the process, and ranks of this process that have not
+ * noticed the break store here by its address.  The memory stays mapped in these cases.
  *
- * memories_lock guards the list of memories and their counts of windows, which are
- * looked at by calls that are not collective.  It is a leaf.
+ * memories_lock guards the list of memories and their counts of windows, which calls that
+ * are not collective use.  It is a leaf.
  */
 #include "mem.h"
 #include "window.h"
@@ -78,7 +77,7 @@ batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes)
 	return NULL;
 }
 
-/* Does another rank of this process store there? */
+/* May another rank of this process store there? */
 static bool
 neighbours_write_to(const struct batoni_rma *rma,
                     const struct batoni_memory *memory)
@@ -92,9 +91,8 @@ neighbours_write_to(const struct batoni_rma *rma,
 	return false;
 }
 
-/* The communicator is broken: may something be written there all the same?  By ranks
- * of this process, who have not heard of it, or by a receive that could not be taken
- * back. */
+/* The communicator is broken: may this memory still be written to, by ranks of this process
+ * that have not noticed, or by a receive that could not be taken back? */
 static bool
 still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
 {

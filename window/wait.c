@@ -4,8 +4,8 @@
  *
  * A counter only grows: by stores of other ranks into this rank's segment, or by
  * batoni_counter_add for what came by message.  `given` counts the units that waits
- * have been given, ever; a wait that gets `units` more is met when the counter has
- * reached what `given` is then, its target.  So waits share a counter without waiting
+ * have ever been given.  A wait adds its units to `given`; the sum is its target, and the
+ * wait is met when the counter has reached it.  So waits share a counter without waiting
  * for each other, and signals that came early count.
  *
  * A wait is a list of nodes, one for each counter that it names.  A node stands in
@@ -15,30 +15,29 @@
  *   - targets grow; the last one is at most `given`;
  *   - a node that is met stays met: the counter grows, and targets only go down.
  *
- * Hence `unmet`, the first node not seen to be met, only moves on, and looking at a
+ * Hence `unmet`, the first node not seen to be met, only moves forward, and testing a
  * wait costs one load however many counters it names.  A wait that ends early gives
- * its units back: `given` and the targets of all later nodes go down by them.  Units
- * of waits that ended well are used up, and their nodes just leave.
+ * its units back: `given` and the targets of all later nodes decrease by them.  Units
+ * of waits that ended in OK are used up, and their nodes are only removed.
  *
  * Parked.  A wait whose first unmet counter only stores of its source can move is
- * parked: the engine may sleep, and the store rings.  It is not, as long as signals of
- * that source may come by message: where the source does not reach our segment, or
- * has sent a signal by message in that context (it keeps to messages then).  What is
- * behind the first unmet counter does not matter until that is met, and to see that
- * somebody looks and parks anew.  Targets that go down can meet a parked wait
- * without a store, so giving back un-parks it, which makes the communicator busy.
+ * parked: the engine may sleep, and the store rings.  A wait is not parked if signals of
+ * that source may come by message: the source does not reach our segment, or it has sent a
+ * signal by message in that context (its later ones are messages too).  The counters after
+ * the first unmet one matter only when that is met; the test that sees this parks the wait
+ * again or ends it.  Targets that decrease can meet a parked wait without a store.  So
+ * giving units back un-parks later waits, which makes the communicator busy.
  *
  * Visibility.  The load that finds a counter at or past a target is an acquire, at
  * least.  Every change of a counter is a read-modify-write, so it is in the release
- * sequence of all earlier ones: the load synchronizes with each of the signals
- * counted, and what was written before any of them is visible (put.c says what that
- * is).
+ * sequence of all earlier ones.  The load therefore synchronizes with each of the signals
+ * counted, and what was written before any of them is visible (put.c says what that is).
  *
- * Threads.  The driver, except that enqueuing threads take nodes and give them back
- * (describe, forget): the free list and the marks that find counters named twice are
- * under nodes_lock, a leaf.  A node off the free list is the enqueuer's until its
- * record is published, then the driver's.  The driver keeps one node apart, so that
- * one wait after the other for one counter takes no lock.
+ * Threads.  Everything runs on the driver, except that enqueuing threads take nodes and
+ * give them back (describe, forget).  nodes_lock, a leaf, guards the free list and the
+ * marks that find counters named twice.  A node off the free list belongs to the enqueuer
+ * until its record is published, then to the driver.  The driver keeps one spare node, so
+ * that successive waits for one counter take no lock.
  */
 #include "window.h"
 
@@ -52,20 +51,20 @@
 enum look {
 	MET,
 	UNMET,
-	GONE /* unmet, and the process that should signal has ended */
+	GONE /* unmet, and the source's process has ended */
 };
 
-/* One pass over the processes of peers: who was looked at last. */
+/* One liveness check of the peers' processes. */
 struct census {
 	bool due;
-	bool gone;
-	int source; /* -1: nobody yet */
-	bool listening; /* who looks is about to sleep on the bell */
+	bool gone;      /* the process of source */
+	int source;     /* the peer checked last; -1: none yet */
+	bool listening; /* the caller is about to sleep on the bell */
 };
 
 /* ---- memory ---- */
 
-/* One for each operation, and for a wait for every rank. */
+/* One node for each operation, and those for a wait that names every rank. */
 static uint32_t
 nodes_count(const struct batoni_rma *rma)
 {
@@ -103,7 +102,7 @@ batoni_waits_open(struct batoni_rma *rma)
 	return BATON_OK;
 }
 
-/* Also for one that could not be opened. */
+/* Also after an open that failed. */
 void
 batoni_waits_close(struct batoni_rma *rma)
 {
@@ -113,7 +112,7 @@ batoni_waits_close(struct batoni_rma *rma)
 
 /* ---- nodes ---- */
 
-/* The other half of the nodes, if they are not there yet.  With nodes_lock. */
+/* Allocate the second array of nodes, unless it exists.  Caller holds nodes_lock. */
 static void
 add_nodes_locked(struct batoni_rma *rma)
 {
@@ -133,7 +132,7 @@ add_nodes_locked(struct batoni_rma *rma)
 	atomic_store_explicit(&rma->nodes_more, more, memory_order_release);
 }
 
-/* The list of nodes from first on is free again. */
+/* Return the list of nodes that begins with first. */
 static void
 nodes_return(struct batoni_rma *rma, uint32_t first)
 {
@@ -149,7 +148,7 @@ nodes_return(struct batoni_rma *rma, uint32_t first)
 	pthread_mutex_unlock(&rma->nodes_lock);
 }
 
-/* The same for the driver, who keeps one. */
+/* The same for the driver, which keeps one node as its spare. */
 static void
 nodes_return_driving(struct batoni_rma *rma, uint32_t first)
 {
@@ -159,8 +158,8 @@ nodes_return_driving(struct batoni_rma *rma, uint32_t first)
 		nodes_return(rma, first);
 }
 
-/* The node of this counter in the current description, new if need be; 0: none is
- * free.  *last_p is the description's last node.  With nodes_lock. */
+/* The node of this counter in the current description, a new one if it has none; 0: none is
+ * free.  *last_p is the description's last node.  Caller holds nodes_lock. */
 static uint32_t
 node_for_locked(struct batoni_rma *rma, struct batoni_counter *of,
                 uint32_t *last_p)
@@ -187,7 +186,7 @@ node_for_locked(struct batoni_rma *rma, struct batoni_counter *of,
 	return i;
 }
 
-/* Has this list every node that there is?  Then no other wait's end will help. */
+/* Does this list have all the nodes?  Then the end of another wait frees none. */
 static bool
 is_all_of_them(const struct batoni_rma *rma, uint32_t first)
 {
@@ -211,7 +210,7 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	}
 	pthread_mutex_lock(&rma->nodes_lock);
 	rma->descriptions++;
-	/* Node 0 is nobody's: the list begins there. */
+	/* Node 0 belongs to no wait; it serves as the head of the list. */
 	rma->nodes[0].next = 0;
 	for (size_t i = 0; i < desc_count; i++) {
 		node = node_for_locked(
@@ -279,9 +278,10 @@ batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 static bool
 is_met(const struct batoni_wait_node *node)
 {
-	/* Pairs with the fetch-add of whoever signals.  Sequentially consistent,
-	 * more than data needs: it may be the last look before a sleep (window.h),
-	 * and an acquire may go before the announcement of that. */
+	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
+	 * acquire would do.  It is sequentially consistent because it may be the last
+	 * look before a sleep (window.h): an acquire load could be ordered before the
+	 * store that announces the sleeper. */
 	return atomic_load(node->counter->value) >= node->target;
 }
 
@@ -297,7 +297,7 @@ set_parked(struct batoni_rma *rma, struct batoni_pending *pending, bool parked)
 		rma->base.parked--;
 }
 
-/* Whoever sleeps on it has to look again. */
+/* A parked wait needs another look: the engine may not sleep on it. */
 static void
 unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -307,12 +307,12 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_comm_look(rma->comm);
 }
 
-/* Tell the source from which count on it is to ring: the first unmet target, which is
- * the lowest; or from any.
+/* Store the wanted count, from which on the source rings: the first unmet target, which is
+ * the lowest; 0, any count, if there is none.
  *
- * What is told is never above the first unmet target.  It is told by whoever is about to
- * sleep, before the last look; new targets are higher; and when targets go down it is
- * told anew. */
+ * The stored value is never above the first unmet target: a thread that is about to sleep
+ * stores it before its last look, new targets are higher, and when targets decrease it is
+ * stored again. */
 static void
 want(struct batoni_counter *counter)
 {
@@ -331,8 +331,8 @@ want(struct batoni_counter *counter)
 		atomic_store(&counter->value[1], wanted);
 }
 
-/* The units of one node go back, which may meet later ones.  Where the communicator is
- * broken those end too, and not by that. */
+/* Give back the units of one node, which may meet later nodes.  Not in a broken communicator,
+ * where the later waits end with the error. */
 static void
 give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 {
@@ -365,7 +365,7 @@ batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	nodes_return_driving(rma, first);
 }
 
-/* All is met: the units are used up. */
+/* All nodes are met: the units are used up. */
 static void
 finish(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -379,7 +379,7 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 
 /* ---- looking ---- */
 
-/* Is it a store into our segment that moves this counter, and nothing else? */
+/* Do only stores into our segment move this counter? */
 static bool
 stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 {
@@ -396,8 +396,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
 	const struct batoni_peer *peers = rma->transport->peers;
 	int source = node->counter->channel->peer;
 
-	/* Neighbouring nodes are often of one source, and a look is a system
-	 * call. */
+	/* A check is a system call, and neighbouring nodes often have one source. */
 	if (source != census->source) {
 		census->source = source;
 		census->gone = peers[source].pidfd >= 0 &&
@@ -406,7 +405,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
 	return census->gone;
 }
 
-/* Move on over what is met. */
+/* Move `unmet` past the nodes that are met. */
 static bool
 all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -418,9 +417,9 @@ all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
 	return i == 0;
 }
 
-/* Any node whose source is gone will do, not just the first unmet: others may never
- * come to be met either, and what is lost is lost.  Its counter is looked at after its
- * process, which may have signaled last of all. */
+/* Is any unmet node's source gone, not only the first one's?  Such a wait can never be met,
+ * even if the first node never is either.  The counter is loaded after the check of the
+ * process, because the process may have signaled just before it ended. */
 static bool
 any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
          struct census *census)
@@ -456,7 +455,7 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 	return UNMET;
 }
 
-/* It is not among the issued any more. */
+/* Remove it from the issued waits. */
 static void
 unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -502,7 +501,7 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-/* All of describe, place and issue, for one counter. */
+/* Does what describe, place and issue do, for one counter. */
 enum baton_status
 batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       const struct baton_wait_signal_desc *desc)
@@ -551,8 +550,8 @@ batoni_wait_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return BATON_ERR_CANCELED;
 }
 
-/* Each wait is taken off the front and put at the back again, up to a mark: whatever
- * the end of one does to the others, the next one is at the front. */
+/* Each wait is taken off the front and appended again, up to a mark.  The end of one may
+ * remove others; the next one is at the front in any case. */
 size_t
 batoni_waits_test(struct batoni_rma *rma)
 {

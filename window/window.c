@@ -2,18 +2,18 @@
 /*
  * Windows: registering and deregistering.
  *
- * Registering takes two exchanges among all ranks.  In the first each rank brings a
- * part: how long its memory is, where it lies, and where to find the shared memory that
- * it lies in if it does.  Each then chooses, for every peer, the path of its own puts.
- * The second tells whether all have found theirs, since a window exists on all ranks or
- * on none, and whether a rank has chosen messages for some rank of its own host, and for
- * some rank of another: from that each knows whether messages may come to it.  What a rank
- * brings has the same few bytes whatever the number of ranks.  A rank that is refused for
- * its own arguments, or has no memory for what the others bring, takes part all the same
- * (collective.h).
+ * Registering takes two exchanges among all ranks.  In the first each rank sends the
+ * description of its part: length, address, and the shared memory that contains it, if any.
+ * Each rank then chooses the path of its own puts for every peer.  The second exchange tells
+ * whether all ranks have found their paths, since a window exists on all ranks or on none.
+ * It also tells whether a rank has chosen messages for some rank of its own host, and for
+ * some rank of another host, so each rank knows whether messages may come to it.  A rank's
+ * contribution has the same few bytes whatever the number of ranks.  A rank that is refused
+ * for its own arguments, or has no memory for the others' contributions, takes part
+ * nevertheless (collective.h).
  *
- * A window is on rma->windows before the second exchange: a peer that is through it
- * may put, and its message must find the window.
+ * A window is on rma->windows before the second exchange: a peer that has completed it may
+ * put, and its message must find the window.
  *
  * Deregistering first asks whether any rank has puts of its own that have not ended.
  * Puts that have ended at their source may still be on their way as messages.  So each
@@ -31,29 +31,29 @@
 #include "config.h"
 #include "mem.h"
 
-/* What a rank tells the others of its part. */
+/* A rank's description of its part, for the first exchange. */
 struct part {
-	int32_t status; /* why it takes no part, or OK */
-	int32_t pid, fd; /* of the shared memory it lies in; fd -1: none */
+	int32_t status; /* why this rank is refused, or OK */
+	int32_t pid, fd; /* of the shared memory around it; fd -1: none */
 	uint32_t host;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
 	uint64_t bytes;
-	uint64_t address; /* in its own process, as that of its segment */
+	uint64_t address; /* in the rank's process, as that of its segment */
 	uint64_t segment;
 };
 
 static_assert(sizeof(struct part) == 64, "so many bytes of each rank");
 
-/* And what the ranks agree with.  Registering brings a status and flags,
- * deregistering three numbers. */
+/* The contributions to the exchanges that agree: a status and flags when registering, three
+ * numbers when deregistering. */
 struct answer {
 	int64_t status;
 	uint64_t messages; /* MESSAGES_* */
 };
 
-#define MESSAGES_HERE 1u /* to some rank of its own host */
-#define MESSAGES_AWAY 2u /* to some rank of another one */
+#define MESSAGES_HERE 1u /* to a rank of its own host */
+#define MESSAGES_AWAY 2u /* to a rank of another host */
 
 struct ending {
 	uint64_t pending; /* own puts that have not ended */
@@ -63,7 +63,7 @@ struct ending {
 #define ANSWER_BYTES sizeof(struct ending)
 static_assert(sizeof(struct answer) <= ANSWER_BYTES, "both fit");
 
-/* Is there memory for what all ranks bring?  It is kept for the next call. */
+/* Allocate the tables of all ranks' contributions.  They are kept for the next call. */
 static bool
 take_tables(struct batoni_rma *rma)
 {
@@ -78,7 +78,7 @@ take_tables(struct batoni_rma *rma)
 
 /* ---- paths ---- */
 
-/* What this process reaches of a rank's; a transport without peers reaches none. */
+/* What this process reaches of a rank's memory; nothing on a transport without peers. */
 static const struct batoni_peer *
 reach(const struct batoni_rma *rma, int peer)
 {
@@ -87,7 +87,7 @@ reach(const struct batoni_rma *rma, int peer)
 	return rma->transport->peers ? &rma->transport->peers[peer] : &nothing;
 }
 
-/* Can we write there?  Each rank tries in a word of its own. */
+/* Can this rank write there?  It tries, in the word of the segment that is reserved for it. */
 static bool
 vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 {
@@ -99,7 +99,7 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 
 	if (!words || pid == 0 || !part->segment)
 		return false;
-	/* Nothing would tell that the process is gone and its number another's. */
+	/* Without a pidfd, another process that got the same number would not be noticed. */
 	if (!to->within && to->pidfd < 0)
 		return false;
 	if (batoni_vm_write(pid, part->segment + at, &value, sizeof(value)) !=
@@ -108,7 +108,7 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
 	return atomic_load(&words[rma->rank]) == value;
 }
 
-/* This host in a few bits: what is found is compared whole (shm.c). */
+/* The host in 32 bits; shm.c compares the whole identity. */
 static uint32_t
 host_of(const struct batoni_shm_name *name)
 {
@@ -118,8 +118,8 @@ host_of(const struct batoni_shm_name *name)
 	return host;
 }
 
-/* The shared memory that a part lies in, if it is of this host.  Host and device are
- * those of this process's own bell: all memfds of a host are on one device. */
+/* The name of the shared memory that contains a part, if it is of this host.  Host and device
+ * are taken from this process's own bell, since all memfds of a host are on one device. */
 static bool
 shm_name_of(const struct part *part, struct batoni_shm_name *name_p)
 {
@@ -140,7 +140,7 @@ direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
 	struct batoni_shm_name name;
 
 	if (reach(rma, peer)->within) {
-		/* An address of this process that came as a number. */
+		/* The number is an address of this process. */
 		to->base = (char *)(uintptr_t)part->address; // NOLINT
 		return true;
 	}
@@ -153,7 +153,7 @@ direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
 	return true;
 }
 
-/* The path of puts to a peer; 0: the one that is forced does not get there. */
+/* The path of puts to a peer; 0: the forced path does not reach it. */
 static unsigned
 choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
             struct batoni_window_peer *to)
@@ -164,8 +164,7 @@ choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
 		return forced;
 	if (part->bytes == 0 && forced)
 		return forced; /* there is nothing to reach */
-	/* The signal goes by message, and the data gains nothing by going
-	 * another way. */
+	/* The signal goes by message, so another path for the data gains nothing. */
 	if (!forced && rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
 		return BATON_WINDOW_PATH_MESSAGE;
 	if (part->bytes == 0)
@@ -203,7 +202,7 @@ choose_paths(struct batoni_collective *c, struct baton_window *window)
 	}
 }
 
-/* Why puts to that rank do not go a faster way. */
+/* Why puts to that rank do not take a faster path. */
 static const char *
 why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 {
@@ -220,7 +219,7 @@ why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 	       "does not reach it";
 }
 
-/* At debug: by each path, to how many ranks, and why not by a faster one. */
+/* For BATON_LOG=debug: for each path the number of ranks, and why not a faster one. */
 static void
 announce_window(const struct baton_window *window)
 {
@@ -251,7 +250,7 @@ announce_window(const struct baton_window *window)
 	}
 }
 
-/* For baton_comm_query; the driver. */
+/* For baton_comm_query.  Caller: the driver. */
 static void
 sum_paths(struct batoni_rma *rma)
 {
@@ -270,7 +269,7 @@ sum_paths(struct batoni_rma *rma)
 
 /* ---- registering ---- */
 
-/* Those that were deregistered, of all communicators. */
+/* Tombstones of deregistered windows, of all communicators. */
 static struct batoni_handles handles = BATONI_HANDLES(baton_window);
 
 static void
@@ -291,7 +290,7 @@ window_free(struct baton_window *window)
 		window->memory->windows--;
 		pthread_mutex_unlock(&rma->memories_lock);
 	}
-	/* The usual put finds it closing (calls.c). */
+	/* The fast path of a put then refuses it (calls.c). */
 	atomic_store(&window->closing, true);
 	batoni_handle_bury(&handles, window);
 }
@@ -320,7 +319,7 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	return window;
 }
 
-/* Make the window as far as this rank can alone. */
+/* The part of creating the window that needs no other rank. */
 static struct baton_window *
 begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 {
@@ -371,12 +370,12 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 		mine.offset = (uintptr_t)window->base -
 		              (uintptr_t)window->memory->shm.base;
 	}
-	/* Without memory for all of them this rank has the exchange refused. */
+	/* NULL, no memory for all parts: the exchange fails on all ranks. */
 	return batoni_collect(c, &mine, sizeof(mine),
 	                      take_tables(rma) ? rma->parts : NULL);
 }
 
-/* The refusal that all share: one's own, or the first other's. */
+/* Every rank is refused: with its own reason, or with that of the first refused rank. */
 static enum baton_status
 refuse_all(const struct batoni_collective *c, int rank, enum baton_status status)
 {
@@ -399,7 +398,7 @@ check_parts(const struct batoni_collective *c)
 	return BATON_OK;
 }
 
-/* Which ranks this one sends messages to. */
+/* MESSAGES_*: where the ranks are to which this one sends messages. */
 static uint64_t
 messages_to(const struct baton_window *window)
 {
@@ -416,7 +415,7 @@ messages_to(const struct baton_window *window)
 	return messages;
 }
 
-/* The second exchange: has everybody found paths, and which? */
+/* The second exchange: has every rank found its paths, and which? */
 static enum baton_status
 tell_paths(struct batoni_collective *c, struct baton_window *window)
 {
@@ -445,8 +444,8 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 	return BATON_OK;
 }
 
-/* The communicator broke: no message is to write into the window after this, as far
- * as that can be had. */
+/* The communicator broke: after this no message writes into the window, except a receive that
+ * can neither be taken back nor completed. */
 static void
 stop_messages(struct baton_window *window)
 {
@@ -455,7 +454,7 @@ stop_messages(struct baton_window *window)
 
 	do {
 		batoni_take();
-		/* Lost: MPI is finalised, and does nothing more. */
+		/* Lost: MPI is finalised, and writes nothing more. */
 		status = rma->comm->lost
 		                 ? BATON_OK
 		                 : batoni_messages_let_go(rma, window->base,
@@ -464,7 +463,7 @@ stop_messages(struct baton_window *window)
 	} while (status == BATON_PENDING);
 }
 
-/* After the first exchange: there is a window, or the reason why not. */
+/* What follows the first exchange: paths, the list of windows, the second exchange. */
 static enum baton_status
 connect_window(struct batoni_collective *c, struct baton_window *window)
 {
@@ -477,7 +476,7 @@ connect_window(struct batoni_collective *c, struct baton_window *window)
 	batoni_list_append(&rma->windows, &window->link);
 	batoni_leave();
 	status = tell_paths(c, window);
-	/* Some may have put already, if it broke here. */
+	/* If the communicator broke here, peers may have put already. */
 	if (status != BATON_OK && baton_comm_status(rma->comm) != BATON_OK)
 		stop_messages(window);
 	batoni_take();
@@ -514,7 +513,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 	window = begin_window(&c, base, bytes, window_p != NULL);
 	status = tell_part(&c, window);
 	if (status == BATON_OK) {
-		/* Also when it is refused: all ranks count alike. */
+		/* Also after a refusal, so that all ranks have the same number. */
 		c.rma->next_window++;
 		status = check_parts(&c);
 	}
@@ -532,8 +531,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 
 /* ---- deregistering ---- */
 
-/* One exchange of what all ranks have to do with the window still.  OK, BUSY, or as
- * collect. */
+/* One exchange of what is still under way for the window.  OK; BUSY; else as batoni_collect. */
 static enum baton_status
 ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
              uint64_t *on_their_way_p)
@@ -565,8 +563,8 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 	return status;
 }
 
-/* Have what has arrived applied, also where nothing else looks for messages: this rank
- * may have been sent the signals alone, and listen for none. */
+/* Apply what has arrived, also where nothing else tests for messages: this rank may have
+ * been sent signals alone, without listening for messages. */
 static void
 apply_messages(struct batoni_rma *rma)
 {
@@ -579,8 +577,8 @@ apply_messages(struct batoni_rma *rma)
 	batoni_leave();
 }
 
-/* Until no rank has puts that have not ended, and all ranks have applied what was sent
- * to them. */
+/* Drive until all ranks have applied what was sent to them.  BUSY: a rank has puts that
+ * have not ended. */
 static enum baton_status
 agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 {
@@ -598,7 +596,7 @@ agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 	return status;
 }
 
-/* The communicator is broken: this rank goes alone. */
+/* The communicator is broken: this rank deregisters alone. */
 static enum baton_status
 leave_window(struct baton_window *window)
 {
@@ -622,7 +620,7 @@ leave_window(struct baton_window *window)
 	if (!held)
 		window_free(window);
 	else if (window->memory) {
-		/* Nothing is read or written there any more. */
+		/* No put reads or writes that memory any more. */
 		pthread_mutex_lock(&rma->memories_lock);
 		window->memory->windows--;
 		window->memory = NULL;
