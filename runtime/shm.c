@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory between processes of one host, and what goes with it.
+ * Memory shared between processes of one host, pidfds, and the bell.
  *
- * Shared memory is a memfd, found by others as /proc/<pid>/fd/<fd>: the kernel
- * itself says who may (the same rule as for reading another process's memory),
- * no name is left behind in any file system when all are killed, and nothing
- * need be passed over a socket.  A process may have gone, and its number and
- * descriptors be used again, before its name arrives: so a name holds the inode
- * too, and what was opened is compared.
+ * Shared memory is a memfd, which other processes open as /proc/<pid>/fd/<fd>.  The kernel
+ * itself checks the permission (by the rule for reading another process's memory), no name
+ * is left in a file system when all processes are killed, and nothing has to be passed over
+ * a socket.  The process may have ended, and its pid and descriptors may be in use again,
+ * before its name arrives.  So a name contains the inode too, and what was opened is
+ * compared with it.
  *
- * Processes are of one host when they were booted together and count processes
- * alike: a container with process numbers of its own is another host.
+ * Processes are of one host when they have the same boot id and the same pid namespace: a
+ * container with a pid namespace of its own counts as another host.
  *
- * The bell's futex is not a private one: processes share it.  Which process a
- * thread belongs to makes no difference to it.
+ * The bell's futex is not a private one, since processes share it.  It makes no difference
+ * which process a thread belongs to.
  *
- * Locks: processes_lock guards the list of processes, and is a leaf.  What is made
- * once, pthread_once makes.
+ * Locks: processes_lock guards the list of processes, and is a leaf.  pthread_once guards
+ * what is created once.
  */
 #include "shm.h"
 
@@ -40,11 +40,11 @@
 #include "log.h"
 #include "mem.h"
 
-/* Of one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
+/* The most for one process_vm_writev: the kernel takes no more than 2 GiB in a call. */
 #define PIECE_MAX ((size_t)1 << 30)
-/* Of madvise, from Linux 5.14 on; older headers do not have it. */
+/* MADV_POPULATE_WRITE, from Linux 5.14 on; older headers do not have it. */
 #define POPULATE_WRITE 23
-/* Of one fallocate: less than half a millisecond. */
+/* The most for one fallocate, which takes less than half a millisecond. */
 #define ALLOCATE_MAX ((size_t)2 << 20)
 
 /* ---- this host ---- */
@@ -106,8 +106,8 @@ page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Whole, in pieces: kernels before 6.7 give up what a call has allocated when a signal
- * comes, so that in a program that is profiled a long one never ends. */
+/* Allocate all of it, in pieces.  Kernels before 6.7 free what a call has allocated when a
+ * signal comes, so a long call in a program that is profiled would never end. */
 static int
 allocate(int fd, size_t bytes)
 {
@@ -127,7 +127,7 @@ allocate(int fd, size_t bytes)
 	return 0;
 }
 
-/* What failed, with errno set, or NULL. */
+/* Returns the call that failed, with errno set, or NULL. */
 static const char *
 make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 {
@@ -167,7 +167,7 @@ create(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 	bool full;
 
 	assert(bytes > 0);
-	/* The kernel would take all it has before it says no. */
+	/* The kernel would use up its memory before it refuses. */
 	if (!sparse && bytes / page_bytes() >= pages)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "no shared memory of %zu bytes: the host "
@@ -237,7 +237,7 @@ batoni_shm_destroy(struct batoni_shm *shm)
 void
 batoni_shm_abandon(struct batoni_shm *shm)
 {
-	/* A page that is written to after all comes back. */
+	/* A page that is still written to is allocated again. */
 	(void)fallocate(shm->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 	                (off_t)shm->bytes);
 	close(shm->fd);
@@ -255,14 +255,14 @@ batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 	name_p->pid = (int32_t)getpid();
 	name_p->fd = (int32_t)shm->fd;
 	name_p->bytes = shm->bytes;
-	/* It fails for no open memfd; a name without an inode maps nowhere. */
+	/* fstat of an open memfd does not fail; a name without an inode maps nowhere. */
 	if (fstat(shm->fd, &file) != 0)
 		return;
 	name_p->device = file.st_dev;
 	name_p->inode = file.st_ino;
 }
 
-/* Descriptor of what has this name, or -1 with errno set. */
+/* A descriptor of the memory with this name, or -1 with errno set. */
 static int
 open_named(const struct batoni_shm_name *name)
 {
@@ -272,7 +272,7 @@ open_named(const struct batoni_shm_name *name)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid,
 	         (int)name->fd);
-	/* What it is now may be a pipe or a terminal. */
+	/* The descriptor may be a pipe or a terminal by now. */
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -1;
@@ -322,8 +322,8 @@ batoni_shm_unmap(void *base, size_t bytes)
 
 /* ---- other processes ---- */
 
-/* Of a process that somebody has opened: every communicator opens all its peers of
- * this host, and descriptors are few. */
+/* A process whose pidfd is open.  Every communicator opens all its peers of this host, so they
+ * share descriptors, of which a process has few. */
 struct process {
 	struct batoni_list_node link;
 	pid_t pid;
@@ -361,7 +361,7 @@ batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
 
 		if (n < 0)
 			return vm_status(errno);
-		/* It stops short where the memory ends. */
+		/* It copies less where the mapped memory ends. */
 		if (n == 0)
 			return BATON_ERR_INVALID;
 		done += (size_t)n;
@@ -369,7 +369,8 @@ batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
 	return BATON_OK;
 }
 
-/* With the lock.  One that is gone may have left its number to another process. */
+/* Caller holds the lock.  An entry whose process has ended does not count: another process may
+ * have the same pid now. */
 static struct process *
 find_process(pid_t pid)
 {
@@ -384,7 +385,7 @@ find_process(pid_t pid)
 	return NULL;
 }
 
-/* Its descriptor sets CLOEXEC by itself. */
+/* A pidfd has CLOEXEC set. */
 static struct process *
 open_process(pid_t pid)
 {
@@ -446,7 +447,7 @@ batoni_pidfd_gone(int fd)
 {
 	struct pollfd ended = {.fd = fd, .events = POLLIN};
 
-	/* poll looks past negative descriptors. */
+	/* poll ignores negative descriptors. */
 	return poll(&ended, 1, 0) == 1 && (ended.revents & POLLIN);
 }
 
@@ -456,7 +457,7 @@ static struct batoni_bell private_bell;
 static struct batoni_shm bell_shm;
 static pthread_once_t bell_once = PTHREAD_ONCE_INIT;
 
-/* It lives as long as the process. */
+/* The bell exists for the life of the process. */
 static void
 make_bell(void)
 {

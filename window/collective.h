@@ -30,7 +30,7 @@ struct batoni_collective {
 	char why[200];
 };
 
-/* Refuse a call inside a group or from a wrong thread; the other ranks are not told.  OK,
+/* Refuse a call inside a group or from a thread that may not make it; the other ranks are not told.  OK,
  * INVALID. */
 enum baton_status batoni_check_collective(const char *call,
                                           const struct baton_comm *comm);

@@ -331,8 +331,8 @@ want(struct batoni_counter *counter)
 		atomic_store(&counter->value[1], wanted);
 }
 
-/* Give back the units of one node, which may meet later nodes.  Not in a broken communicator,
- * where the later waits end with the error. */
+/* Give back the units of one node: later targets decrease, which may meet those nodes.  In a
+ * broken communicator the later targets stay, since those waits end with the error. */
 static void
 give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 {
