@@ -5,21 +5,22 @@
  *   mpirun -np 2 host_poll           between processes
  *   host_poll --ranks 4              alone: the ranks are threads
  *
- * The ranks form a ring.  Each keeps --outstanding receives from the rank
- * before it and as many sends to the rank after it in flight; whenever one
- * ends, the loop looks at it and starts the next in its place.  What differs
- * is how the loop learns that something has ended:
+ * The ranks form a ring.  Each keeps --outstanding receives from the previous
+ * rank and as many sends to the next rank in flight.  When an operation ends,
+ * the loop checks it and starts the next one in its place.  There are three
+ * ways in which the loop learns that an operation has ended:
  *
- *   test    baton_test_some over the array of requests, never waiting: for
- *           loops that have something else to do between two looks
+ *   test    baton_test_some over the array of requests, which never waits: for
+ *           loops that have other work between two polls
  *   any     baton_wait_any over the same array: the thread waits inside Baton
- *           for the first, then takes all that have ended
+ *           for the first end, then takes all operations that have ended
  *   epoll   a completion queue and its file descriptor: the thread sleeps in
- *           epoll, beside whatever else it serves; no cost for what is pending
+ *           epoll, which may serve other descriptors too; pending operations
+ *           cost nothing
  *
- * Slot s uses tag s, so that slots do not wait for each other.  The n-th
- * message of a slot holds words that follow from the sender, the slot and n;
- * the receiver checks every one.
+ * Slot s uses tag s, so that slots do not wait for each other.  The words of
+ * the n-th message of a slot are computed from the sender, the slot and n;
+ * the receiver checks each of them.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -40,10 +41,10 @@ static const char *const mode_names[MODES] = { "test", "any", "epoll" };
 
 struct options {
 	bool modes[MODES];
-	long messages;    /* that each rank sends, a multiple of slots */
-	int slots;        /* outstanding receives, and sends */
-	size_t words;     /* of a message */
-	int local_ranks;  /* when started alone */
+	long messages;    /* sent by each rank; a multiple of slots */
+	int slots;        /* outstanding receives, and as many sends */
+	size_t words;     /* in a message */
+	int local_ranks;  /* when started without mpirun */
 };
 
 /* One rank's side of the ring.  Operation i < slots is the receive of slot i,
@@ -51,7 +52,7 @@ struct options {
 struct ring {
 	struct baton_comm *comm;
 	const struct options *options;
-	int before, after; /* the neighbours */
+	int before, after; /* neighbours in the ring */
 	baton_stream stream;
 	struct baton_queue *queue; /* NULL: requests are polled */
 	baton_request *requests;   /* [operation] */
@@ -94,11 +95,11 @@ static void verify(struct ring *ring, int slot, long number, size_t bytes)
 	exit(EXIT_FAILURE);
 }
 
-/* ---- one operation's end, and the next in its place --------------------- */
+/* ---- the end of an operation, and the start of the next ----------------- */
 
 /* Detached: the stream does not wait for one operation before it starts the
- * next.  With a queue no request is asked for; the completion brings back
- * which operation it was. */
+ * next.  With a queue no request is asked for; the completion's user_data
+ * identifies the operation. */
 static void start(struct ring *ring, int operation)
 {
 	struct baton_op_options how = BATON_OP_OPTIONS_INIT;
@@ -138,9 +139,9 @@ static void serve(struct ring *ring, const struct baton_completion *completion)
 
 /* ---- the three loops ---------------------------------------------------- */
 
-/* Serve all that have ended; false when none has.  One call looks at them all:
- * taking the first that is found, and looking again, would always find the
- * lowest ones and keep the others waiting. */
+/* Handle all operations that have ended; false if none has.  One call tests
+ * them all.  A loop that took only the first one found would always find the
+ * lowest ones and starve the others. */
 static bool serve_ended(struct ring *ring)
 {
 	size_t count = 2 * (size_t)ring->options->slots, ended;
@@ -153,8 +154,8 @@ static bool serve_ended(struct ring *ring)
 		return false;
 	CHECK(ring->comm, status);
 	for (size_t i = 0; i < ended; i++) {
-		/* It has ended: this only takes the completion, or says what
-		 * went wrong. */
+		/* It has ended: this only takes the completion, or reports the
+		 * error. */
 		finish(ring->comm, &ring->requests[indices[i]], &completion);
 		serve(ring, &completion);
 	}
@@ -166,7 +167,7 @@ static void loop_test(struct ring *ring)
 	while (ring->left > 0) {
 		if (serve_ended(ring))
 			continue;
-		/* Here a program does a piece of its other work. */
+		/* A program would do some of its other work here. */
 	}
 }
 
@@ -206,7 +207,8 @@ static int epoll_open(struct ring *ring)
 	return epoll;
 }
 
-/* A completion from a queue has no request left to ask: its status says it. */
+/* A completion from a queue has no request that could be asked; it has a
+ * status. */
 static void serve_queued(struct ring *ring,
                          const struct baton_completion *completion)
 {
@@ -237,8 +239,8 @@ static void loop_epoll(struct ring *ring)
 			serve_queued(ring, &completions[i]);
 		if (count > 0)
 			continue;
-		/* Nothing there.  Arm first, then sleep: what came between
-		 * the poll and the arm makes arm say PENDING. */
+		/* The queue is empty.  Arm first, then sleep: if a completion
+		 * came between the poll and the arm, arm returns PENDING. */
 		status = baton_queue_arm(ring->queue);
 		if (status == BATON_PENDING)
 			continue;
@@ -361,7 +363,7 @@ static struct result jobs_run(struct job *jobs, int count, enum mode mode)
 	return result;
 }
 
-/* Processor time of all processes and the longest time of one, on rank 0. */
+/* The processor time of all processes and the longest time of one; on rank 0. */
 static struct result gather(struct baton_comm *comm, struct result mine)
 {
 	struct result other;
