@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fake device's side of the contract.  What runs is in fake_machine.c. */
+/* The fake device's implementation of the contract.  fake_machine.c runs the streams. */
 #include "fake_device.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct fake_words {
 	_Atomic uint64_t words[];
 };
 
-/* First opens and last closes take turns.  Taken before fake_lock. */
+/* Serialises first opens and last closes.  Taken before fake_lock. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the contract: streams ---------------------------------------------- */
@@ -49,7 +49,7 @@ fake_stream_destroy(struct batoni_device *device, baton_stream handle)
 
 	(void)device;
 	fake_enter("stream_destroy");
-	/* What the stream has only to step over does not make it busy. */
+	/* Entries that the stream only steps over do not make it busy. */
 	while ((stream = handle ? fake_find_locked(handle) : NULL) &&
 	       !fake_is_settled_locked(stream))
 		pthread_cond_wait(&fake_changed, &fake_lock);
@@ -228,9 +228,9 @@ concerns(const struct fake_entry *entry, const struct fake_device *device,
 	       entry->word < block->words + block->count;
 }
 
-/* Items of the device, or that wait for these words, that are in the stream.
- * Those that it has only to step over are counted; the others break the
- * contract: they are said so, and defused. */
+/* Items in the stream that are the device's or wait for these words.  Those that the
+ * stream only steps over are counted.  The others violate the contract: they are
+ * reported and made harmless. */
 static unsigned
 leftovers_locked(struct fake_stream *stream, struct fake_device *device,
                  const struct fake_words *block)
@@ -248,14 +248,14 @@ leftovers_locked(struct fake_stream *stream, struct fake_device *device,
 		fake_device_violation("closed or freed under an item");
 		entry->device->items--;
 		entry->device = NULL;
-		entry->kind = COPY; /* of nothing */
+		entry->kind = COPY; /* of 0 bytes */
 		entry->phase = NEW;
 	}
 	return passing;
 }
 
-/* The engine may close as soon as it has released the last word, and the stream
- * has then yet to look at it: wait for that. */
+/* The engine may close as soon as it has released the last word, before the stream
+ * has seen it: wait for that. */
 static void
 pass_leftovers_locked(struct fake_device *device, const struct fake_words *block)
 {

@@ -30,7 +30,7 @@ fake_device_violations(void)
 	return atomic_load(&violations);
 }
 
-/* Every slot of the contract begins here. */
+/* Every slot of the contract calls this first. */
 void
 fake_enter(const char *call)
 {
@@ -155,7 +155,7 @@ call_locked(struct fake_stream *stream, struct fake_entry *entry)
 	pthread_cond_signal(&calls);
 }
 
-/* Call the trigger, or the function, and say so to the fake_machine. */
+/* Call the trigger or the function, then move the entry to CALLED. */
 static void
 make_call_locked(struct fake_entry *entry)
 {
@@ -231,7 +231,7 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 			call_locked(stream, entry);
 		return;
 	case COPY:
-		entry->phase = CALLING; /* under way, to those who look */
+		entry->phase = CALLING; /* counts as under way */
 		pthread_mutex_unlock(&fake_lock);
 		if (entry->bytes > 0)
 			memcpy(entry->to, entry->from, entry->bytes);
@@ -286,7 +286,7 @@ advance_locked(struct fake_stream *stream)
 	case WAITING:
 		if (!fake_word_has_grown(entry))
 			return false;
-		entry->word = NULL; /* after the call it may be gone */
+		entry->word = NULL; /* may be freed after the call */
 		call_locked(stream, entry);
 		return true;
 	case CALLING:
@@ -314,8 +314,8 @@ runner_main(void *unused)
 	while (!fake_machine.stop) {
 		generation = fake_machine.generation;
 		moved = advance_locked(&fake_machine.default_stream);
-		/* A stream with entries stays where it is in the list, and one
-		 * without is not let go of while the lock is. */
+		/* A stream with entries keeps its place in the list.  For one
+		 * without entries the lock is not released here. */
 		for (at = fake_machine.streams.next; at != &fake_machine.streams;
 		     at = at->next)
 			moved |= advance_locked(fake_to_stream(at));
@@ -543,7 +543,7 @@ fake_stream_fini(struct fake_stream *stream)
 		stream->head = entry->next;
 		if (entry->kind == MARK)
 			pass_mark(entry->mark);
-		/* One that was aborted takes this last chance to go. */
+		/* A kernel that was aborted ends here at the latest. */
 		if (entry->kind == KERNEL)
 			entry->kernel->poll(entry->kernel, entry->part);
 		free(entry);

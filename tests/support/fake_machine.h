@@ -95,7 +95,7 @@ struct fake_machine {
 
 extern struct fake_machine fake_machine;
 extern pthread_mutex_t fake_lock;
-extern pthread_cond_t fake_changed; /* something happened, or may have */
+extern pthread_cond_t fake_changed; /* an event happened, or may have */
 
 /* Lock and unlock, for a call of the device contract. */
 void fake_enter(const char *call);

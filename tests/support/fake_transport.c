@@ -3,14 +3,14 @@
  * Each call of enqueue makes one kernel.  Its parts are first the distinct
  * streams of its transfers (the callers), then, when it is detached, the
  * distinct lanes that they go to.  Its moves (one for each transfer) are posted
- * when all callers have got there, and a lane's only when the lane has, too.
+ * when all callers have reached it; a lane's moves also need the lane to have reached it.
  *
  * A move is numbered at the call, by its place among the moves of its (source,
  * destination) and side.  The two moves of the same number meet, in the order of
  * the numbers, on the device's thread, which copies the bytes.
  *
  * `lock` of the world guards all of it; bytes are copied under it, so that after
- * abort, which takes it, nobody touches the rank's buffers.  It is held while the
+ * abort, which takes it, no thread touches the rank's buffers.  It is held while the
  * device is kicked, never while it is called otherwise.  The world and its
  * kernels live until the last rank is closed and the last kernel has left its
  * streams, which may be long after an abort.
@@ -47,7 +47,7 @@ struct kernel {
 	size_t callers; /* the first parts */
 	size_t parts;
 	size_t parts_left;
-	size_t arrived; /* callers that have got here */
+	size_t arrived; /* callers that have reached it */
 	bool *here;     /* by part */
 	size_t moves_left;
 	size_t n;
@@ -141,7 +141,7 @@ end_move(struct move *move)
 	move->kernel->moves_left--;
 }
 
-/* Let what is due and there from both sides meet. */
+/* Match the due moves that both sides have posted. */
 static void
 meet_locked(struct pair *pair)
 {
@@ -233,7 +233,7 @@ kernel_poll(struct fake_kernel *base, size_t part)
 
 /* ---- enqueuing ---------------------------------------------------------- */
 
-/* The stream's place in the list from `first` on, where it is put if need be. */
+/* The stream's place in the list from `first` on; it is appended if it is not there. */
 static size_t
 place_of(baton_stream *streams, size_t first, size_t *count, baton_stream stream)
 {
@@ -362,7 +362,7 @@ fake_enqueue(struct batoni_transport *transport,
 	for (size_t i = 0; i < n; i++)
 		observe_p[i] = streams[kernel->moves[i].part];
 	number(kernel, false);
-	/* From here on the kernel is the device's: it may be over at once. */
+	/* From here on the kernel belongs to the device, and may end at once. */
 	status = fake_device_launch(&kernel->base, streams, kernel->parts);
 	if (status == BATON_OK) {
 		free(streams);
@@ -388,7 +388,7 @@ fake_abort(struct batoni_transport *transport)
 
 	pthread_mutex_lock(&world->lock);
 	world->aborted[rank] = true;
-	/* What the rank has posted meets nothing any more. */
+	/* The moves that the rank has posted match no others any more. */
 	for (int peer = 0; peer < world->size; peer++) {
 		world->pairs[rank * world->size + peer].sends = NULL;
 		world->pairs[peer * world->size + rank].receives = NULL;
@@ -420,7 +420,7 @@ destroy_lanes(struct fake *fake)
 	for (int i = 0; fake->lanes && i < 2 * fake->base.size; i++) {
 		if (!fake->lanes[i])
 			continue;
-		/* Aborted parts leave their lane when it gets to them. */
+		/* Aborted parts leave their lane when it reaches them. */
 		while (device->ops->stream_destroy(device, fake->lanes[i]) ==
 		       BATON_ERR_BUSY)
 			fake_device_step(fake->lanes[i], 0);

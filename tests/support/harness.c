@@ -384,7 +384,7 @@ conform_gate_reached(struct conform *c, int gate)
 
 /* ---- time --------------------------------------------------------------- */
 
-/* Read by whichever thread drives, moved by the case. */
+/* Read by the driver, advanced by the case. */
 static _Atomic uint64_t stopped_clock = 1000000000u;
 
 static uint64_t

@@ -89,8 +89,8 @@ struct conform_gate {
 
 struct conform_block;
 
-/* One rank's view of the run.  Of its thread, but for what helper threads of a
- * case use: checks (atomic), blocks and streams (lock). */
+/* One rank's view of the run.  It belongs to the rank's thread, except what helper
+ * threads of a case use: checks (atomic), blocks and streams (lock). */
 struct conform {
 	const struct conform_backend *backend;
 	void *ranks; /* the backend's */
@@ -101,8 +101,8 @@ struct conform {
 	                            is shared by ranks that are threads */
 	struct baton_comm_info info;
 	_Atomic int failures; /* of this case */
-	const char *skip; /* why it cannot run after all, or NULL; said by the case,
-	                     on all ranks alike, before it ends */
+	const char *skip; /* why it cannot run, or NULL; set by the case before it
+	                     ends, to the same value on all ranks */
 	_Atomic(const char *) file;
 	_Atomic int line; /* where this rank was last seen */
 	pthread_mutex_t lock;
@@ -131,7 +131,7 @@ bool conform_refused(struct conform *c, const char *what,
 	conform_equal(AT(c), #got, (long long)(got), (long long)(want))
 #define CHECK_STATUS(c, want, call) conform_status(AT(c), #call, want, call)
 #define CHECK_OK(c, call) conform_status(AT(c), #call, BATON_OK, call)
-/* Refused with that status, and baton_last_error says each of the words (one
+/* Refused with that status, and baton_last_error contains each of the words (one
  * string, separated by blanks). */
 #define CHECK_REFUSED(c, want, call, words)                                   \
 	conform_refused(AT(c), #call, want, call, words)
@@ -147,9 +147,9 @@ bool conform_all(struct conform *c, const void *buffer, size_t bytes,
 #define CHECK_FILLED(c, ...) conform_holds(AT(c), __VA_ARGS__)
 #define CHECK_ALL(c, ...) conform_all(AT(c), __VA_ARGS__)
 
-/* Zeroed; freed when the case is over and its communicator gone. */
+/* Zeroed; freed after the case has ended and its communicator was destroyed. */
 void *conform_alloc(struct conform *c, size_t bytes);
-/* Called by the runner when the communicator is gone. */
+/* Called by the runner after the communicator was destroyed. */
 void conform_free_blocks(struct conform *c);
 /* As conform_alloc, filled. */
 void *conform_filled(struct conform *c, size_t bytes, unsigned seed);
@@ -186,8 +186,8 @@ void conform_finish_all(struct conform *c, baton_request *requests, size_t n);
 /* The time limit of a wait for something that must come. */
 int64_t conform_patience(struct conform *c);
 
-/* For loops that poll: for (int64_t t = conform_begin(); ...;) ends when the
- * patience is over, which is a failure. */
+/* For loops that poll: for (int64_t t = conform_begin(); ...;) ends when the time
+ * limit has passed, which is a failure. */
 int64_t conform_begin(void);
 bool conform_still(struct conform *c, int64_t begin);
 #define STILL(c, begin) conform_still(AT(c), begin)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All ranks go through the same cases in the same order: what decides whether a
- * case runs, and whether it has failed, is agreed on by all of them.
+ * All ranks go through the same cases in the same order.  They agree on whether a
+ * case runs and whether it has failed.
  *
  * One watchdog thread for each process ends the job when a case takes too long,
- * and says where its ranks stand.  It is there for hangs; it measures nothing.
+ * and prints where its ranks are.  It is for hangs only; it measures nothing.
  */
 #include "runner.h"
 
@@ -17,7 +17,7 @@
 
 #define RANKS_MAX 64
 
-/* Guarded by lock, but for what the ranks themselves publish atomically. */
+/* Guarded by lock, except what the ranks publish atomically. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -160,7 +160,7 @@ conform_fini(struct conform *c)
 	pthread_mutex_destroy(&c->lock);
 }
 
-/* What the machine, or this container, has left; 0: cannot tell. */
+/* The free memory of the machine or of this container; 0: unknown. */
 static size_t
 memory_free(void)
 {
@@ -264,7 +264,7 @@ leave(struct conform *c)
 	CHECK_STATUS(c, BATON_OK, status);
 }
 
-/* Leave nothing behind, however the case has ended. */
+/* Clean up, however the case has ended. */
 static void
 tear_down(struct conform *c, bool failed)
 {
@@ -277,7 +277,7 @@ tear_down(struct conform *c, bool failed)
 		enum baton_status status =
 			baton_stream_synchronize(c->comm, c->streams[i]);
 
-		/* What nobody observed is the case's to expect. */
+		/* Errors that no request observes are for the case to check. */
 		if (baton_comm_status(c->comm) == BATON_OK)
 			CHECK_STATUS(c, BATON_OK, status);
 		CHECK_OK(c, baton_stream_destroy(c->comm, c->streams[i]));
@@ -285,7 +285,7 @@ tear_down(struct conform *c, bool failed)
 	if (c->comm)
 		leave(c);
 	c->comm = NULL;
-	/* What a failed case has left in flight may still touch its blocks. */
+	/* Operations that a failed case left in flight may still touch its blocks. */
 	if (!failed)
 		conform_free_blocks(c);
 	c->blocks = NULL;

@@ -4,7 +4,7 @@
  * how a transfer ends, when the transport breaks.  It moves no bytes.
  *
  * The test owns its memory: it calls scripted_init first, and can still read what
- * happened after the communicator is gone.  Change settings before the driver
+ * happened after the communicator was destroyed.  Change settings before the driver
  * runs, or in a hook.  scripted_end and scripted_break may be called at any time
  * and take effect in the next test.
  */
@@ -32,7 +32,7 @@ struct scripted {
 	enum baton_status take_back; /* CANCELED at first */
 	enum baton_status leave;     /* OK at first */
 	size_t test_events;          /* made by each test beside the ends */
-	/* Called first thing in the slot, on the thread that drives. */
+	/* Called first in the slot, on the driver. */
 	scripted_hook on_issue, on_test, on_take_back;
 	void *arg; /* of the hooks */
 	sem_t tested;  /* posted by each test, if `signals` */
@@ -59,7 +59,7 @@ struct scripted {
 	int fatal_code;
 };
 
-/* Rank 0 of 4, tags to 2^20, ANY drivers; issue says PENDING. */
+/* Rank 0 of 4, tags up to 2^20, ANY drivers; issue returns PENDING. */
 void scripted_init(struct scripted *scripted);
 /* Its communicator, on the host device: progress by calls alone and 16 requests
  * if options is NULL. */
@@ -67,8 +67,8 @@ struct baton_comm *scripted_comm(struct scripted *scripted,
                                  const struct baton_comm_options *options);
 /* Options of that communicator. */
 struct baton_comm_options scripted_options(void);
-/* Destroy the communicator, aborted first if transfers are in flight, and check
- * that nothing is left of anything. */
+/* Destroy the communicator, after an abort if transfers are in flight, and check
+ * that nothing is left. */
 void scripted_close(struct scripted *scripted, struct baton_comm *comm);
 
 /* Enqueue a send of 8 bytes to rank 1, or a receive of 8 bytes from it. */
