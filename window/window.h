@@ -288,8 +288,8 @@ struct batoni_wire *batoni_wire_make(struct batoni_rma *rma,
 
 /* ---- wait.c ---- */
 
-/* The size of the first array of nodes.  Index 0 is no node; the last one is the driver's
- * spare. */
+/* The size of the first array of nodes.  Index 0 is no node.  At open the last one is the
+ * driver's spare; later any node may be. */
 static inline uint32_t
 batoni_nodes_first(const struct batoni_rma *rma)
 {
