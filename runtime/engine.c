@@ -209,12 +209,16 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	if (!comm->in_engine)
 		return BATON_OK;
 	status = comm->device_ops->stream_idle(comm->device, stream);
-	/* The stream can look idle before the driver has published its last
-	 * completion to the hosts and the queue.  Taking the lock waits for that.  A
-	 * dozing driver has published everything. */
-	if (status == BATON_OK && atomic_load(&e->driver) &&
+	/* The driver publishes an end and lets the stream go on one after the other:
+	 * the stream can look idle before hosts and queue have been told, and busy
+	 * when all its requests have ended.  Taking the lock waits for both.  A dozing
+	 * driver has done both. */
+	if (atomic_load(&e->driver) &&
 	    !(atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)) {
 		batoni_take();
+		if (status != BATON_OK)
+			status = comm->device_ops->stream_idle(comm->device,
+			                                       stream);
 		batoni_leave();
 	}
 	return status;

@@ -110,6 +110,59 @@ START_TEST(what_was_on_a_synchronized_stream_is_in_its_queue)
 }
 END_TEST
 
+static void
+stop_and_release(struct batoni_device *device, _Atomic uint64_t *word,
+                 uint64_t value)
+{
+	sem_post(&released);
+	sem_wait(&go_on);
+	real_ops->release(device, word, value);
+}
+
+/* Another thread waits for the driver's lock now. */
+static void *
+go_on_when_wanted(void *arg)
+{
+	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+		sched_yield();
+	sem_post(&go_on);
+	return arg;
+}
+
+/* A group's members have ended before its stream goes on; nobody is to see that. */
+START_TEST(stream_is_idle_when_all_its_requests_have_ended)
+{
+	pthread_t driver, opener;
+	baton_request request = BATON_REQUEST_NULL;
+
+	sem_init(&released, 0, 0);
+	sem_init(&go_on, 0, 0);
+	real_ops = comm->device_ops;
+	slow_ops = *real_ops;
+	slow_ops.release = stop_and_release;
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	ck_assert_int_eq(baton_recv(NULL, 0, BATON_INT8, 1, 1, comm, s, NULL,
+	                            &request),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
+	comm->device_ops = &slow_ops;
+	pthread_create(&driver, NULL, end_the_receive, NULL);
+	/* The member's own word; then the group's, for which the stream waits. */
+	sem_wait(&released);
+	sem_post(&go_on);
+	sem_wait(&released);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_OK);
+	pthread_create(&opener, NULL, go_on_when_wanted, NULL);
+	ck_assert_int_eq(baton_stream_query(comm, s), BATON_OK);
+	pthread_join(opener, NULL);
+	pthread_join(driver, NULL);
+	comm->device_ops = real_ops;
+	ck_assert_int_eq(baton_release(&request), BATON_OK);
+	sem_destroy(&released);
+	sem_destroy(&go_on);
+}
+END_TEST
+
 /* ---- records and joins ---- */
 
 START_TEST(record_ends_when_its_stream_gets_there)
@@ -517,6 +570,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		what_was_on_a_synchronized_stream_is_in_its_queue,
+		stream_is_idle_when_all_its_requests_have_ended,
 		record_ends_when_its_stream_gets_there,
 		record_takes_no_flags_and_no_deadline,
 		stream_waits_for_a_request_of_another_stream,
