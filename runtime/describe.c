@@ -92,6 +92,9 @@ describe_state(const struct batoni_op *op)
 		return op->group_of ? "waits for the end of its group, and its "
 		                      "streams"
 		       : group      ? "waits for its streams or members"
+		       : batoni_get(op->kind) == BATONI_KIND_LAUNCH
+			       ? "its stream has not reached it, or its function "
+			         "has not returned"
 		                    : "waits for what is before it on its stream";
 	case BATONI_ARMED:
 		return "armed, waits for those before it of its peer and tag";

@@ -274,6 +274,8 @@ add_waits(struct dump *dump, const struct seen *seen)
 		add(dump, "its end to be published");
 	else if (seen->state == BATONI_NEW && seen->group_of)
 		add(dump, "the end of its group (baton_group_end)");
+	else if (seen->state == BATONI_NEW && seen->kind == BATONI_KIND_GROUP)
+		add(dump, "baton_group_end of the thread that began it");
 	else if (seen->state == BATONI_NEW)
 		add(dump, "its call to return, or a thread that drives");
 	else if (seen->kind == BATONI_KIND_GROUP)
@@ -452,8 +454,14 @@ on_signal(int number)
 static void *
 dump_on_signal(void *unused)
 {
+	sigset_t own;
+
 	(void)unused;
 	prctl(PR_SET_NAME, "baton-dump", 0, 0, 0);
+	/* All threads of the program may block the signal; this one takes it then. */
+	sigemptyset(&own);
+	sigaddset(&own, SIGUSR2);
+	pthread_sigmask(SIG_UNBLOCK, &own, NULL);
 	for (;;) {
 		while (sem_wait(&asked) < 0)
 			;
@@ -490,15 +498,16 @@ listen_for_signal(void)
 		return;
 	}
 	sem_init(&asked, 0, 0);
+	sigaction(SIGUSR2, &action, NULL);
 	error = batoni_thread_start(&thread, dump_on_signal, NULL);
 	if (error) {
+		sigaction(SIGUSR2, &before, NULL);
 		batoni_log(BATONI_LOG_WARN,
 		           "BATON_DUMP_ON: its thread cannot be started: %s",
 		           strerror(error));
 		return;
 	}
 	pthread_detach(thread);
-	sigaction(SIGUSR2, &action, NULL);
 }
 
 void

@@ -25,21 +25,27 @@ batoni_refuse_caller(const char *call)
 	                     call);
 }
 
-int
-batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
+void
+batoni_signals_block(sigset_t *before_p)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
 	                             SIGSYS};
-	sigset_t blocked, before;
-	int error;
+	sigset_t blocked;
 
 	sigfillset(&blocked);
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		sigdelset(&blocked, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &blocked, before_p);
+}
+
+int
+batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
+{
+	sigset_t before;
+	int error;
+
 	/* The thread inherits the mask. */
-	error = pthread_sigmask(SIG_SETMASK, &blocked, &before);
-	if (error)
-		return error;
+	batoni_signals_block(&before);
 	error = pthread_create(thread_p, NULL, main, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return error;

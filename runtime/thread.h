@@ -4,6 +4,7 @@
 #define BATONI_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "log.h"
@@ -46,6 +47,10 @@ batoni_may_call(void)
 		if (__builtin_expect(!batoni_may_call(), 0))                  \
 			return batoni_refuse_caller(call);                    \
 	} while (0)
+
+/* This thread blocks all signals but those of faults from now on; *before_p is the mask
+ * that it had. */
+void batoni_signals_block(sigset_t *before_p);
 
 /* Start a thread of the library.  It blocks all signals except those that its own faults
  * raise, so that the program's signals go to the program's threads.  0, or an errno

@@ -24,6 +24,7 @@
  */
 #include <assert.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -68,6 +69,8 @@ take_live(void)
 	return mpi;
 }
 
+static bool at_exit; /* MPI is finalised by finalize_at_exit, not by the program */
+
 /* MPI_Finalize has begun.  (A communicator that is destroyed by another thread
  * meanwhile is an error of the program: destroying calls MPI.) */
 static int
@@ -81,7 +84,9 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	(void)extra;
 	while ((mpi = take_live())) {
 		mpi->base.host->lost(mpi->base.host,
-		                     "the program has called MPI_Finalize");
+		                     at_exit ? "the process exits"
+		                             : "the program has called "
+		                               "MPI_Finalize");
 		batoni_mpi_abandon(mpi);
 		mpi->lost = true;
 	}
@@ -135,6 +140,7 @@ finalize_at_exit(void)
 	if (!batoni_engine_stop())
 		return;
 	MPI_Finalized(&finalized);
+	at_exit = true;
 	if (!finalized && !any_aborted())
 		MPI_Finalize();
 }
@@ -197,7 +203,8 @@ static enum baton_status
 start_mpi(void)
 {
 	enum baton_status status = BATON_OK;
-	int provided;
+	int provided, code;
+	sigset_t mask;
 
 	pthread_mutex_lock(&lock);
 	if (finalized()) {
@@ -205,8 +212,13 @@ start_mpi(void)
 		                       "MPI has been finalised in this process "
 		                       "and cannot run again");
 	} else if (!initialized()) {
-		if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE,
-		                    &provided) != MPI_SUCCESS) {
+		/* Threads that MPI starts inherit the mask: the program's signals go to
+		 * the program's threads, as with ours. */
+		batoni_signals_block(&mask);
+		code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE,
+		                       &provided);
+		pthread_sigmask(SIG_SETMASK, &mask, NULL);
+		if (code != MPI_SUCCESS) {
 			status = batoni_refuse(BATON_ERR_MPI,
 			                       "MPI_Init_thread failed");
 		} else {

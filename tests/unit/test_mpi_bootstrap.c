@@ -7,8 +7,10 @@
  * the last exit handler looks whether MPI is finalised, and makes its mind up.
  */
 #include <check.h>
+#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,6 +458,47 @@ START_TEST(mpi_that_baton_started_is_finalised_at_exit)
 }
 END_TEST
 
+/* The mask of a thread of this process, as the kernel tells it. */
+static unsigned long long
+blocked_by(const char *thread)
+{
+	unsigned long long mask = 0;
+	char path[300], line[200];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+	file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "SigBlk: %llx", &mask);
+	if (file)
+		fclose(file);
+	return mask;
+}
+
+/* MPI's threads and ours: a program that blocks SIGTERM and waits for it must get it. */
+START_TEST(threads_that_baton_or_mpi_starts_block_the_programs_signals)
+{
+	struct baton_comm *comm = world();
+	DIR *threads = opendir("/proc/self/task");
+	const struct dirent *entry;
+	int others = 0;
+
+	leaving = FINALIZED;
+	exchange(comm);
+	ck_assert_ptr_nonnull(threads);
+	while ((entry = readdir(threads))) {
+		if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid())
+			continue;
+		others++;
+		ck_assert_msg(blocked_by(entry->d_name) >> (SIGTERM - 1) & 1u,
+		              "thread %s takes SIGTERM", entry->d_name);
+	}
+	closedir(threads);
+	ck_assert_int_gt(others, 0);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+}
+END_TEST
+
 /* A receive that nothing will match, a send that nobody will receive. */
 START_TEST(a_communicator_left_alive_does_not_hinder_the_exit)
 {
@@ -543,6 +586,7 @@ main(int argc, char **argv)
 		funneled_mpi_is_for_the_main_thread,
 		mpi_without_threads_is_warned_of_once,
 		mpi_that_baton_started_is_finalised_at_exit,
+		threads_that_baton_or_mpi_starts_block_the_programs_signals,
 		a_communicator_left_alive_does_not_hinder_the_exit,
 		a_child_of_fork_leaves_mpi_alone,
 		finalising_mpi_first_aborts_what_is_pending,

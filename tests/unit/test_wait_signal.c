@@ -91,7 +91,7 @@ assert_all_nodes_are_free(void)
 	ck_assert_uint_eq(free, REQUESTS + (world.rma.nodes_more ? RANKS : 0));
 	ck_assert_uint_ne(world.rma.spare_node, 0);
 	ck_assert(batoni_list_empty(
-		&world.rma.nodes[world.rma.spare_node].link));
+		&batoni_node_at(&world.rma, world.rma.spare_node)->link));
 }
 
 static void
