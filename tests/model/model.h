@@ -100,8 +100,10 @@ struct op {
 	uint64_t issued; /* in this order */
 };
 
+enum item_kind { ITEM_OP, ITEM_JOIN, ITEM_GROUP };
+
 struct item {
-	enum { ITEM_OP, ITEM_JOIN, ITEM_GROUP } kind;
+	enum item_kind kind;
 	int step; /* the operation, the join's target, the group's begin */
 	bool reached;
 };

@@ -85,13 +85,12 @@ model_applies(const struct model *model, int number)
 }
 
 static void
-push(struct model *model, int stream, int kind, int step)
+push(struct model *model, int stream, enum item_kind kind, int step)
 {
 	struct item *item = &model->streams[stream]
 	                             .items[model->streams[stream].count++];
 
-	*item = (struct item){ .step = step };
-	item->kind = kind;
+	*item = (struct item){ .kind = kind, .step = step };
 }
 
 static void
