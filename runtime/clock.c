@@ -9,13 +9,25 @@
 
 static uint64_t (*_Atomic injected)(void);
 
-uint64_t
-batoni_real_ns(void)
+static uint64_t
+read_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t
+batoni_real_ns(void)
+{
+	return read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t
+batoni_coarse_ns(void)
+{
+	return read_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 uint64_t

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The clocks: one for the deadlines and time stamps of operations, which tests may
- * replace, and one for the waits of the host. */
+ * replace, and one for the waits of the host, which is also read coarsely. */
 #ifndef BATONI_CLOCK_H
 #define BATONI_CLOCK_H
 
@@ -10,5 +10,7 @@
 uint64_t batoni_now_ns(void);
 /* Always CLOCK_MONOTONIC: limits how long a host waits. */
 uint64_t batoni_real_ns(void);
+/* The same to some milliseconds, for the price of a load. */
+uint64_t batoni_coarse_ns(void);
 
 #endif

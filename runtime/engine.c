@@ -18,7 +18,6 @@
 #include "core.h"
 
 #include <sched.h>
-#include <time.h>
 
 /* How often the clock is read to decide whether to check the peers: in passes, and in
  * polls, which make one pass each. */
@@ -110,13 +109,8 @@ batoni_post(struct batoni_op *op)
 void
 batoni_tick(void)
 {
-	struct timespec now;
-
-	/* The coarse clock costs nanoseconds and is accurate to milliseconds. */
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	atomic_store_explicit(&batoni_engine.clock_ms,
-	                      (uint32_t)now.tv_sec * 1000u +
-	                              (uint32_t)(now.tv_nsec / 1000000),
+	                      (uint32_t)(batoni_coarse_ns() / 1000000u),
 	                      memory_order_relaxed);
 }
 

@@ -24,22 +24,11 @@
 #include "core.h"
 
 #include <poll.h>
-#include <time.h>
 
 #include "log.h"
 
 #define CHECK_NS UINT64_C(250000000)
 #define BATCH 64
-
-static uint64_t
-coarse_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
-	       (uint64_t)now.tv_nsec;
-}
 
 static void
 note_gone(struct baton_comm *comm, int rank)
@@ -128,7 +117,7 @@ size_t
 batoni_check_peers(void)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t now = coarse_ns();
+	uint64_t now = batoni_coarse_ns();
 	size_t events = 0;
 
 	if (now - e->peers_checked_ns < CHECK_NS)

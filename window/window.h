@@ -305,7 +305,6 @@ batoni_node_at(const struct batoni_rma *rma, uint32_t i)
 	                [i - batoni_nodes_first(rma)];
 }
 
-
 /* OK, NOMEM. */
 enum baton_status batoni_waits_open(struct batoni_rma *rma);
 void batoni_waits_close(struct batoni_rma *rma);
