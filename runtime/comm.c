@@ -37,7 +37,7 @@ plan_device(enum baton_device device, struct batoni_comm_plan *plan)
 	case BATON_DEVICE_AUTO:
 	case BATON_DEVICE_HOST:
 		plan->device = BATON_DEVICE_HOST;
-		plan->device_ops = &batoni_device_host_ops;
+		plan->device_ops = batoni_device_find(BATON_DEVICE_HOST);
 		return BATON_OK;
 	case BATON_DEVICE_CUDA:
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -188,8 +188,9 @@ comm_free(struct baton_comm *comm)
 {
 	uint32_t generation = batoni_pool_fini(&comm->pool, comm->device);
 
-	batoni_onesided_ops.close(comm->onesided,
-	                          comm->breaking != BATON_OK);
+	if (comm->onesided)
+		comm->onesided->ops->close(comm->onesided,
+		                           comm->breaking != BATON_OK);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
@@ -225,7 +226,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	if (status == BATON_OK && plan->stream_issued)
 		status = alloc_marks(comm, count);
 	else if (status == BATON_OK)
-		status = batoni_onesided_ops.open(
+		status = batoni_onesided_layer()->open(
 			&(struct batoni_onesided_plan){
 				.size = plan->size,
 				.requests_max = count,
@@ -317,11 +318,11 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	/* Without peers, other ranks are reachable only by the transport's messages:
 	 * no one-sided layer. */
 	if (comm->onesided && !transport->peers) {
-		batoni_onesided_ops.close(comm->onesided, false);
+		comm->onesided->ops->close(comm->onesided, false);
 		comm->onesided = NULL;
 	}
 	if (comm->onesided)
-		batoni_onesided_ops.start(comm->onesided, comm);
+		comm->onesided->ops->start(comm->onesided, comm);
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
@@ -340,7 +341,7 @@ batoni_comm_discard(struct baton_comm *comm)
 static void
 warn_alone(void)
 {
-	if (batoni_world_known(BATON_TRANSPORT_MPI))
+	if (batoni_world_of(BATON_TRANSPORT_MPI))
 		batoni_warn_alone("it was started without PMI, so MPI cannot "
 		                  "find the others",
 		                  "start it by this MPI's mpirun, or by srun "
@@ -368,17 +369,19 @@ baton_comm_create(const struct baton_comm_options *options,
 	if (status != BATON_OK) {
 		/* The other ranks wait for this one in the collective creation.  A NULL
 		 * plan tells them that it refuses. */
-		world = batoni_world_find(BATON_TRANSPORT_AUTO);
+		world = batoni_world_present();
 		if (world)
-			world->create(NULL, comm_p);
+			world->create(&batoni_builder, NULL, comm_p);
 		return status;
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
-	world = batoni_world_find(plan.transport);
+	world = plan.transport == BATON_TRANSPORT_AUTO
+	                ? batoni_world_present()
+	                : batoni_world_of(plan.transport);
 	if (world) {
 		plan.transport = world->id;
-		return world->create(&plan, comm_p);
+		return world->create(&batoni_builder, &plan, comm_p);
 	}
 	if (plan.transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -424,7 +427,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		                     "baton_comm_destroy: %u queues of the "
 		                     "communicator are alive",
 		                     atomic_load(&comm->queues));
-	alive = comm->onesided ? batoni_onesided_ops.alive(comm->onesided)
+	alive = comm->onesided ? comm->onesided->ops->alive(comm->onesided)
 	                       : NULL;
 	if (alive)
 		return batoni_refuse(BATON_ERR_BUSY,
@@ -493,27 +496,40 @@ baton_comm_abort(struct baton_comm *comm)
 	return BATON_OK;
 }
 
-/* ---- the driver's lock ---- */
+/* ---- what worlds get ---- */
 
-void
-batoni_driver_take(void)
+static bool
+is_broken(const struct baton_comm *comm)
 {
-	batoni_take();
+	return baton_comm_status(comm) != BATON_OK;
 }
 
-void
-batoni_driver_leave(void)
+static void
+driver_leave(void)
 {
 	batoni_leave();
 }
 
-void
-batoni_driver_yield(unsigned tries)
+static void
+driver_yield(unsigned tries)
 {
 	batoni_leave();
 	batoni_pause_between(tries);
 	batoni_take();
 }
+
+const struct batoni_builder batoni_builder = {
+	.plan = batoni_comm_plan,
+	.transport_config = batoni_comm_transport_config,
+	.prepare = batoni_comm_prepare,
+	.start = batoni_comm_start,
+	.discard = batoni_comm_discard,
+	.is_broken = is_broken,
+	.driver_take = batoni_take,
+	.driver_leave = driver_leave,
+	.driver_yield = driver_yield,
+	.engine_stop = batoni_engine_stop,
+};
 
 /* ---- queries ---- */
 

@@ -19,6 +19,7 @@
 
 #include "log.h"
 #include "mem.h"
+#include "registry.h"
 #include "testing.h"
 
 #define SIZE_MAX_LOCAL ((int)BATONI_COMMS_MAX - 1)
@@ -57,7 +58,7 @@ build_local(const struct batoni_comm_plan *plan, int size,
 	enum baton_status status = BATON_ERR_NOMEM;
 
 	if (transports && built)
-		status = batoni_local_open(size, &config, transports);
+		status = batoni_open_local(size, &config, transports);
 	if (status != BATON_OK) {
 		batoni_refuse(status, "no memory for %d local ranks", size);
 		goto out;

@@ -190,7 +190,7 @@ add_what(struct dump *dump, const struct seen *seen)
 	if (onesided && dump->locked && seen->state != BATONI_NEW) {
 		char text[128] = "";
 
-		batoni_onesided_ops.describe(dump->comm->onesided,
+		dump->comm->onesided->ops->describe(dump->comm->onesided,
 		                               &seen->op->transfer, text,
 		                               sizeof(text));
 		add(dump, ", %s", text);

@@ -312,7 +312,7 @@ serve(struct baton_comm *comm)
 	if (comm->transport->in_flight)
 		events += comm->transport_ops->test(comm->transport);
 	if (comm->onesided && comm->onesided->pending)
-		events += batoni_onesided_ops.test(comm->onesided);
+		events += comm->onesided->ops->test(comm->onesided);
 	if (unlikely(comm->marked))
 		events += batoni_comm_watch(comm);
 	if (unlikely(comm->deadline_next != BATONI_NEVER))

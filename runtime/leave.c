@@ -86,14 +86,14 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 	if (comm->active)
 		return BATON_PENDING;
 	if (comm->onesided &&
-	    batoni_onesided_ops.drain(comm->onesided) != BATON_OK)
+	    comm->onesided->ops->drain(comm->onesided) != BATON_OK)
 		return BATON_PENDING;
 	if (!comm->left)
 		status = comm->transport_ops->leave(comm->transport);
 	if (status != BATON_OK)
 		return status;
 	comm->left = true;
-	return comm->onesided ? batoni_onesided_ops.leave(comm->onesided)
+	return comm->onesided ? comm->onesided->ops->leave(comm->onesided)
 	                      : BATON_OK;
 }
 

@@ -75,7 +75,7 @@ struct batoni_onesided_ops {
 	/* The transport has left, so no rank will send any more: take back the
 	 * receives that are posted.  PENDING, OK. */
 	enum baton_status (*leave)(struct batoni_onesided *onesided);
-	/* Free everything; NULL is allowed.  aborted: the transport may still have
+	/* Free everything.  aborted: the transport may still have
 	 * messages, whose memory must stay. */
 	void (*close)(struct batoni_onesided *onesided, bool aborted);
 };
@@ -83,6 +83,7 @@ struct batoni_onesided_ops {
 /* Must be first in the layer's own struct, which sets all of it; the engine only
  * reads. */
 struct batoni_onesided {
+	const struct batoni_onesided_ops *ops;
 	/* Operations issued and not ended, and messages that wait for the next test.
 	 * test is called only while this is above 0. */
 	uint32_t pending;
@@ -103,7 +104,7 @@ struct batoni_onesided {
 	_Atomic unsigned window_paths;
 };
 
-/* The only such layer, in window/. */
+/* window/onesided.c */
 extern const struct batoni_onesided_ops batoni_onesided_ops;
 
 /* The part of a segment before the counters: a word for each rank, in which that rank tries

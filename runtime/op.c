@@ -219,7 +219,7 @@ place_transfer(struct batoni_op *op)
 	bool grouped = op->group_of != NULL;
 
 	if (unlikely(batoni_is_onesided(op))) {
-		batoni_onesided_ops.place(comm->onesided, &op->transfer);
+		comm->onesided->ops->place(comm->onesided, &op->transfer);
 		op->flags |= BATONI_FLAG_PLACED;
 	}
 	if (!grouped)
@@ -300,7 +300,7 @@ batoni_op_issue(struct batoni_op *op)
 	batoni_op_move(op, BATONI_ISSUED);
 	if (unlikely(batoni_is_onesided(op))) {
 		op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-		status = batoni_onesided_ops.issue(comm->onesided,
+		status = comm->onesided->ops->issue(comm->onesided,
 		                                   &op->transfer);
 	} else {
 		status = comm->transport_ops->issue(comm->transport,
@@ -321,7 +321,7 @@ forget_placed(struct batoni_op *op)
 	if (likely(!(op->flags & BATONI_FLAG_PLACED)))
 		return;
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-	batoni_onesided_ops.unplace(op->comm->onesided, &op->transfer);
+	op->comm->onesided->ops->unplace(op->comm->onesided, &op->transfer);
 }
 
 static void
@@ -472,7 +472,7 @@ take_back(struct batoni_op *op)
 	if (!batoni_may_drive(comm))
 		return BATON_ERR_BUSY;
 	if (batoni_is_onesided(op))
-		return batoni_onesided_ops.take_back(comm->onesided,
+		return comm->onesided->ops->take_back(comm->onesided,
 		                                     &op->transfer);
 	return comm->transport_ops->take_back(comm->transport, &op->transfer);
 }
@@ -562,7 +562,7 @@ host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
 	struct batoni_op *op = op_of(transfer);
 
 	if (unlikely(transfer->slot >= comm->pool.size)) {
-		batoni_onesided_ops.message_done(comm->onesided, transfer,
+		comm->onesided->ops->message_done(comm->onesided, transfer,
 		                                 status);
 		return;
 	}

@@ -63,6 +63,7 @@
 #include <assert.h>
 #include <stdalign.h>
 
+#include "datatype.h"
 #include "device.h"
 #include "list.h"
 #include "transport.h"
@@ -111,9 +112,6 @@ enum batoni_op_state {
 #define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
 #define BATONI_FLAG_PLACED 128u /* one-sided, known to that layer, not issued */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
-
-/* Bytes of one element, by datatype; runtime/status.c. */
-extern const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT];
 
 struct baton_comm;
 struct baton_queue;

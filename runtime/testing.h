@@ -4,11 +4,9 @@
 #ifndef BATONI_TESTING_H
 #define BATONI_TESTING_H
 
+#include "clock.h"
 #include "device.h"
 #include "transport.h"
-
-/* Deadlines and time stamps come from now_ns; NULL restores the clock. */
-void batoni_clock_set(uint64_t (*now_ns)(void));
 
 /* All ranks over transports that are open already, one for each rank, which the
  * communicators take over (on an error they stay the caller's). */

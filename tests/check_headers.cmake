@@ -25,7 +25,8 @@ file(MAKE_DIRECTORY ${WORK})
 set(c11 ${CC} -x c -std=c11 ${strict} -I${ROOT}/include)
 set(cxx17 ${CXX} -x c++ -std=c++17 ${strict} -I${ROOT}/include)
 set(internal ${CC} -x c -std=c11 -D_GNU_SOURCE ${strict} -I${ROOT}/include
-             -I${ROOT}/runtime -I${ROOT}/transport)
+             -I${ROOT}/runtime/base -I${ROOT}/runtime/device -I${ROOT}/runtime
+             -I${ROOT}/transport -I${ROOT}/transport/mpi -I${ROOT}/window)
 set(mpi)
 string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
 foreach(dir IN LISTS MPI_INCLUDES)
@@ -52,7 +53,9 @@ if(MPI_INCLUDES)
 	         ${cxx17} ${mpi})
 endif()
 
-file(GLOB headers RELATIVE ${ROOT} ${ROOT}/runtime/*.h ${ROOT}/transport/*.h)
+file(GLOB headers RELATIVE ${ROOT} 
+     ${ROOT}/runtime/*.h ${ROOT}/runtime/*/*.h
+     ${ROOT}/transport/*.h ${ROOT}/transport/*/*.h ${ROOT}/window/*.h)
 foreach(header IN LISTS headers)
 	set(flags)
 	if(header MATCHES "mpi")

@@ -1,30 +1,65 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The layer rule of docs/design.md: who may include whom, and who may name which
-# library.  cmake -DROOT=<tree> -P this
+# The layer rule of docs/design.md: which room may see which, by what its files
+# include, by the library that they name, and by the symbols that their objects need.
+# cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
-#   public headers <- base <- contracts <- engine <- window
-#   leaves (device_*.c, transport/*.c) see base and contracts, never the engine;
-#   the engine sees no leaf.
+#   base <- contracts <- engine <- window
+#   leaves (runtime/device/*.c, transport/) see base and contracts.  The engine sees
+#   no leaf; runtime/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
 
-set(base field.h log.h launcher.h list.h mem.h config.h clock.h shm.h)
-set(contracts device.h transport.h onesided.h)
-# A leaf's own headers: those of its folder that begin with its name.
-set(leaf_names local mpi nccl device_host device_cuda)
-# runtime/ may include everything of runtime/, and of transport/ these.
-set(engine_sees_of_transport transport.h registry.h)
+# The headers that are contracts.
+set(contracts runtime/device/device.h transport/transport.h runtime/onesided.h
+    runtime/world.h)
 
-# What a file may include beyond its layer, by name.
-set(exception_transport/mpi_bootstrap.c comm.h registry.h thread.h baton_mpi.h)
-set(exception_runtime/device_host.c thread.h)
-set(exception_transport/mpi_family.c baton_mpi.h)
-set(exception_transport/registry.c registry.h comm.h)
-set(exception_transport/registry.h comm.h)
+# room_of: the room of a file, in room_p.
+function(room_of file room_p)
+	set(room engine)
+	if(file IN_LIST contracts)
+		set(room contract)
+	elseif(file MATCHES "^runtime/registry\\.[ch]$")
+		set(room registry)
+	elseif(file MATCHES "^runtime/base/")
+		set(room base)
+	elseif(file MATCHES "^runtime/device/([a-z]+)[a-z_]*\\.[ch]$")
+		set(room device-${CMAKE_MATCH_1})
+	elseif(file MATCHES "^transport/([a-z]+)(/|\\.[ch]$)")
+		set(room transport-${CMAKE_MATCH_1})
+	elseif(file MATCHES "^window/")
+		set(room window)
+	endif()
+	set(${room_p} ${room} PARENT_SCOPE)
+endfunction()
+
+# The rooms whose headers a room may include, and whose symbols its objects may need.
+set(sees_base base)
+set(sees_contract base contract)
+set(sees_leaf base contract)
+set(sees_engine base contract engine registry)
+set(sees_registry base contract registry)
+set(sees_window base contract engine window)
+set(needs_base base)
+set(needs_leaf base)
+set(needs_engine base engine registry)
+set(needs_window base engine window)
+
+# allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
+# itself too, and the registry needs every leaf.
+function(allowed kind room list_p)
+	if(room MATCHES "^(device|transport)-")
+		set(list ${${kind}_leaf} ${room})
+	else()
+		set(list ${${kind}_${room}})
+	endif()
+	set(${list_p} ${list} PARENT_SCOPE)
+endfunction()
 
 function(complain file text)
 	message(SEND_ERROR "${file}: ${text}")
 endfunction()
+
+# ---- what files include and name ----
 
 # The file without comments, in code_p; its #include arguments, with their
 # quotes or brackets, in includes_p.
@@ -43,52 +78,21 @@ function(read_source file code_p includes_p)
 	set(${includes_p} "${includes}" PARENT_SCOPE)
 endfunction()
 
-# A library may be named, and its headers included, by files of a pattern only.
-function(check_library file code includes library owners header names)
-	get_filename_component(name ${file} NAME)
-	if(name MATCHES "${owners}")
+# A library may be named, and its headers included, by files whose path has its name.
+function(check_library file code includes library owner header names)
+	if(file MATCHES "${owner}")
 		return()
 	endif()
 	foreach(include IN LISTS includes)
 		if(include MATCHES "^[<\"]${header}")
 			complain(${file} "includes ${include}: ${library} is "
-			         "for files named ${owners}")
+			         "for files named ${owner}")
 		endif()
 	endforeach()
 	if(code MATCHES "[^A-Za-z0-9_](${names})")
 		complain(${file} "names ${CMAKE_MATCH_1}: ${library} is for "
-		         "files named ${owners}")
+		         "files named ${owner}")
 	endif()
-endfunction()
-
-# The headers that a file may include by quotes, in allowed_p.
-function(allowed_headers file allowed_p)
-	get_filename_component(name ${file} NAME)
-	get_filename_component(dir ${file} DIRECTORY)
-	file(GLOB own RELATIVE ${ROOT}/${dir} ${ROOT}/${dir}/*.h)
-	set(allowed baton.h ${base})
-	if(name IN_LIST base)
-		# Base sees base.
-	elseif(name IN_LIST contracts)
-		# So do the contracts, and each other.
-		list(APPEND allowed ${contracts})
-	elseif(dir STREQUAL "transport" OR name MATCHES "^device_")
-		list(APPEND allowed ${contracts})
-		foreach(leaf IN LISTS leaf_names)
-			if(name MATCHES "^${leaf}")
-				list(FILTER own INCLUDE REGEX "^${leaf}")
-				list(APPEND allowed ${own})
-			endif()
-		endforeach()
-	elseif(dir STREQUAL "runtime")
-		list(FILTER own EXCLUDE REGEX "^device_")
-		list(APPEND allowed ${own} ${engine_sees_of_transport})
-	elseif(dir STREQUAL "window")
-		file(GLOB engine RELATIVE ${ROOT}/runtime ${ROOT}/runtime/*.h)
-		list(FILTER engine EXCLUDE REGEX "^device_")
-		list(APPEND allowed ${own} ${engine} transport.h)
-	endif()
-	set(${allowed_p} ${allowed} ${exception_${file}} PARENT_SCOPE)
 endfunction()
 
 function(check_source file)
@@ -99,14 +103,25 @@ function(check_source file)
 	              "mpi\\.h" "MPI_[A-Za-z]+")
 	check_library(${file} "${code}" "${includes}" CUDA "cuda"
 	              "cuda" "cu(da)?[A-Z][A-Za-z]+|CU_[A-Z]+")
-	allowed_headers(${file} allowed)
+	room_of(${file} room)
+	allowed(sees ${room} seen)
 	foreach(include IN LISTS includes)
 		if(NOT include MATCHES "^\"(.*)\"$")
 			continue()
 		endif()
-		if(NOT CMAKE_MATCH_1 IN_LIST allowed)
-			complain(${file} "includes ${include}, which its layer "
-			         "does not see")
+		set(header ${CMAKE_MATCH_1})
+		if(header STREQUAL "baton.h" OR
+		   (header STREQUAL "baton_mpi.h" AND file MATCHES "mpi"))
+			continue()
+		endif()
+		set(path ${path_of_${header}})
+		set(of "no room")
+		if(path)
+			room_of(${path} of)
+		endif()
+		if(NOT of IN_LIST seen)
+			complain(${file} "includes ${include} of ${of}, which "
+			         "the room ${room} does not see")
 		endif()
 	endforeach()
 endfunction()
@@ -120,15 +135,71 @@ function(check_public file)
 	endif()
 endfunction()
 
+# ---- what objects need ----
+
+# The symbols of an object, by nm's letters that match `letters`, in symbols_p.
+function(symbols_of object letters symbols_p)
+	execute_process(COMMAND ${NM} ${object} OUTPUT_VARIABLE lines
+	                COMMAND_ERROR_IS_FATAL ANY)
+	string(REGEX MATCHALL " ${letters} batoni_[A-Za-z0-9_]+" symbols "${lines}")
+	list(TRANSFORM symbols REPLACE "^ . " "")
+	set(${symbols_p} ${symbols} PARENT_SCOPE)
+endfunction()
+
+# The source of an object, relative to the tree, in source_p.
+function(source_of object source_p)
+	string(REGEX MATCH "(runtime|transport|window)/[a-z_/]+\\.c" source "${object}")
+	set(${source_p} ${source} PARENT_SCOPE)
+endfunction()
+
+function(check_objects)
+	foreach(object IN LISTS ARGN)
+		source_of(${object} source)
+		if(NOT source)
+			complain(${object} "is of no room")
+			continue()
+		endif()
+		symbols_of(${object} "[BDRTVWCG]" defined)
+		room_of(${source} room)
+		foreach(symbol IN LISTS defined)
+			set(room_of_${symbol} ${room})
+		endforeach()
+	endforeach()
+	foreach(object IN LISTS ARGN)
+		source_of(${object} source)
+		room_of(${source} room)
+		if(room STREQUAL "registry")
+			continue()
+		endif()
+		allowed(needs ${room} rooms)
+		symbols_of(${object} "U" needed)
+		foreach(symbol IN LISTS needed)
+			if(NOT room_of_${symbol} IN_LIST rooms)
+				complain(${source} "needs ${symbol} of "
+				         "${room_of_${symbol}}, which the room "
+				         "${room} does not see")
+			endif()
+		endforeach()
+	endforeach()
+endfunction()
+
 check_public(include/baton.h "<stdbool.h>" "<stddef.h>" "<stdint.h>")
 check_public(include/baton_mpi.h "\"baton.h\"" "<mpi.h>")
-file(GLOB files RELATIVE ${ROOT}
-     ${ROOT}/runtime/*.[ch] ${ROOT}/transport/*.[ch] ${ROOT}/window/*.[ch])
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/runtime/*.[ch]
+     ${ROOT}/transport/*.[ch] ${ROOT}/window/*.[ch])
 if(NOT files)
 	message(FATAL_ERROR "no sources below ${ROOT}")
 endif()
 foreach(file IN LISTS files)
+	if(file MATCHES "([^/]+\\.h)$")
+		set(path_of_${CMAKE_MATCH_1} ${file})
+	endif()
+endforeach()
+foreach(file IN LISTS files)
 	check_source(${file})
 endforeach()
+string(REPLACE "," ";" objects "${OBJECTS}")
+check_objects(${objects})
 list(LENGTH files count)
-message(STATUS "looked at ${count} files of ${ROOT}")
+list(LENGTH objects count_objects)
+message(STATUS "looked at ${count} files of ${ROOT}, and ${count_objects} objects")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # check_layers.cmake can fail: plant each kind of violation in a copy of the
-# tree and see it found.  cmake -DROOT=<tree> -DWORK=<scratch> -P this
+# tree and see it found.  cmake -DROOT=<tree> -DWORK=<scratch> -DCC=<cc> -DNM=<nm> -P this
 cmake_minimum_required(VERSION 3.25)
 
 function(check result_p output_p)
@@ -42,14 +42,56 @@ function(accept file line)
 	file(REMOVE ${WORK}/${file})
 endfunction()
 
+# An object that needs a symbol of a room that it does not see must be found.
+function(plant_call file code)
+	file(WRITE ${WORK}/called.c "void batoni_called(void) {}\n")
+	file(WRITE ${WORK}/calls.c "${code}\n")
+	set(objects)
+	foreach(pair "${ARGN}" "${file}")
+		set(source ${WORK}/called.c)
+		if(pair STREQUAL "${file}")
+			set(source ${WORK}/calls.c)
+		endif()
+		set(object ${WORK}/objects/${pair}.o)
+		get_filename_component(dir ${object} DIRECTORY)
+		file(MAKE_DIRECTORY ${dir})
+		execute_process(COMMAND ${CC} -c -o ${object} ${source}
+		                COMMAND_ERROR_IS_FATAL ANY)
+		list(APPEND objects ${object})
+	endforeach()
+	list(JOIN objects "," objects)
+	execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK} -DNM=${NM}
+	                        -DOBJECTS=${objects}
+	                        -P ${ROOT}/tests/check_layers.cmake
+	                RESULT_VARIABLE result
+	                OUTPUT_VARIABLE output ERROR_VARIABLE output)
+	set(result ${result} PARENT_SCOPE)
+	set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+set(call "void batoni_called(void); void batoni_calls(void); void batoni_calls(void) { batoni_called(); }")
+function(refuse_call from to)
+	plant_call(${from} "${call}" ${to})
+	if(result EQUAL 0 OR NOT output MATCHES "${from}: needs batoni_called")
+		message(SEND_ERROR "${from} calls ${to}, unseen:\n${output}")
+	endif()
+endfunction()
+function(accept_call from to)
+	plant_call(${from} "${call}" ${to})
+	if(NOT result EQUAL 0)
+		message(SEND_ERROR "${from} calls ${to}, refused:\n${output}")
+	endif()
+endfunction()
+
 # A tree of the same shape and of few words, so that this test does not depend
 # on what the real one holds.
 file(REMOVE_RECURSE ${WORK})
 file(COPY ${ROOT}/include DESTINATION ${WORK})
-foreach(file runtime/engine.c runtime/engine.h runtime/op.h runtime/log.h
-        runtime/device.h runtime/device_host.c transport/transport.h
-        transport/local.c transport/mpi.c transport/mpi.h
-        transport/mpi_bootstrap.c transport/registry.h runtime/comm.h)
+foreach(file runtime/engine.c runtime/engine.h runtime/op.h runtime/base/log.h
+        runtime/device/device.h runtime/device/host.c transport/transport.h
+        transport/local.c transport/mpi/mpi.c transport/mpi/mpi_private.h
+        transport/mpi/bootstrap.c runtime/registry.h runtime/world.h
+        runtime/comm.h window/window.h window/window.c)
 	file(WRITE ${WORK}/${file} "#include \"baton.h\"\n")
 endforeach()
 check(result output)
@@ -61,24 +103,41 @@ plant(runtime/engine.c "#include <mpi.h>")
 plant(runtime/engine.c "int x = MPI_SUCCESS;")
 plant(runtime/engine.c "#  include  <nccl.h>")
 plant(transport/local.c "void f(void) { ncclGroupStart(); }")
-plant(runtime/device_host.c "#include <cuda.h>")
-plant(runtime/device_host.c "void f(void) { cuInit(0); }")
-plant(transport/mpi.c "void f(void *s) { cudaStreamSynchronize(s); }")
+plant(runtime/device/host.c "#include <cuda.h>")
+plant(runtime/device/host.c "void f(void) { cuInit(0); }")
+plant(transport/mpi/mpi.c "void f(void *s) { cudaStreamSynchronize(s); }")
 plant(transport/local.c "#include \"engine.h\"")
 plant(transport/local.c "#include \"op.h\"")
-plant(transport/mpi.c "#include \"comm.h\"")
-plant(runtime/device_host.c "#include \"op.h\"")
-plant(runtime/engine.c "#include \"mpi.h\"")
+plant(transport/local.c "#include \"mpi_private.h\"")
+plant(transport/mpi/mpi.c "#include \"comm.h\"")
+plant(transport/mpi/bootstrap.c "#include \"comm.h\"")
+plant(transport/mpi/bootstrap.c "#include \"registry.h\"")
+plant(runtime/device/host.c "#include \"op.h\"")
+plant(runtime/engine.c "#include \"mpi_private.h\"")
 plant(runtime/engine.c "#include \"../transport/local.h\"")
-plant(runtime/log.h "#include \"engine.h\"")
-plant(runtime/device.h "#include \"op.h\"")
+plant(runtime/engine.c "#include \"window.h\"")
+plant(runtime/base/log.h "#include \"engine.h\"")
+plant(runtime/base/log.h "#include \"device.h\"")
+plant(runtime/device/device.h "#include \"op.h\"")
 plant(transport/transport.h "#include \"engine.h\"")
 plant(include/baton.h "#include <stdlib.h>")
 plant(include/baton_mpi.h "#include <stdio.h>")
-plant(runtime/new.c "#include \"window.h\"")
 
-accept(transport/mpi_more.c "#include <mpi.h>\n#include \"mpi.h\"")
-accept(transport/mpi_bootstrap.c "#include \"comm.h\"\n#include \"registry.h\"")
+accept(transport/mpi/more.c "#include <mpi.h>\n#include \"mpi_private.h\"")
+accept(transport/mpi/bootstrap.c "#include \"world.h\"\n#include \"log.h\"")
+accept(window/window.c "#include \"op.h\"\n#include \"window.h\"")
 accept(runtime/new.c "/* MPI_Isend */ // cuInit\nchar *s = \"MPI_Isend\";")
 accept(runtime/new.c "int a = BATON_ERR_MPI, b = BATON_TRANSPORT_NCCL;")
-accept(runtime/device_cuda.c "#include <cuda.h>\n#include \"device.h\"")
+accept(runtime/device/cuda.c "#include <cuda.h>\n#include \"device.h\"")
+
+refuse_call(transport/local.c runtime/engine.c)
+refuse_call(transport/mpi/mpi.c runtime/comm.c)
+refuse_call(transport/mpi/mpi.c transport/local.c)
+refuse_call(runtime/device/host.c runtime/op.c)
+refuse_call(runtime/engine.c transport/local.c)
+refuse_call(runtime/engine.c window/put.c)
+refuse_call(runtime/base/log.c runtime/op.c)
+accept_call(runtime/engine.c runtime/base/log.c)
+accept_call(runtime/registry.c transport/local.c)
+accept_call(window/put.c runtime/op.c)
+accept_call(transport/mpi/mpi.c transport/mpi/body.c)

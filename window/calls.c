@@ -513,7 +513,7 @@ look_for_messages(struct batoni_rma *rma)
 	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
 		batoni_messages_post(rma);
 		comm->transport_ops->test(comm->transport);
-		batoni_onesided_ops.test(comm->onesided);
+		comm->onesided->ops->test(comm->onesided);
 		batoni_settle();
 	}
 	batoni_leave();

@@ -44,6 +44,7 @@ layer_open(const struct batoni_onesided_plan *plan,
 
 	if (!rma)
 		return BATON_ERR_NOMEM;
+	rma->base.ops = &batoni_onesided_ops;
 	rma->size = plan->size;
 	rma->requests_max = plan->requests_max;
 	rma->base.signals_max = plan->signals_max;
@@ -204,8 +205,6 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 {
 	struct batoni_rma *rma = rma_of(onesided);
 
-	if (!rma)
-		return;
 	batoni_messages_close(rma, aborted);
 	batoni_waits_close(rma);
 	layer_free(rma);

@@ -142,7 +142,7 @@ struct batoni_device {
 	const struct batoni_device_ops *ops;
 };
 
-/* runtime/device_host.c */
+/* runtime/device/host.c */
 extern const struct batoni_device_ops batoni_device_host_ops;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names, texts and sizes: what can be said without any state. */
-#include "op.h"
+#include "datatype.h"
 
 #define QUOTE(x) #x
 #define VERSION_TEXT(major, minor, patch)                                     \

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "testing.h"
-
 static uint64_t (*_Atomic injected)(void);
 
 static uint64_t

@@ -29,14 +29,15 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
-#include "comm.h"
 #include "launcher.h"
 #include "list.h"
 #include "log.h"
 #include "mpi_transport.h"
-#include "registry.h"
 #include "thread.h"
+#include "world.h"
 
+/* The engine's functions; set by the first call that creates, before anything uses it. */
+static const struct batoni_builder *builder;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
 static bool watching;   /* MPI_COMM_SELF has our attribute */
@@ -124,7 +125,7 @@ any_aborted(void)
 		const struct batoni_mpi *mpi = batoni_container_of(
 			node, struct batoni_mpi, live);
 
-		any |= baton_comm_status(mpi->owner) != BATON_OK;
+		any |= builder->is_broken(mpi->owner);
 	}
 	pthread_mutex_unlock(&lock);
 	return any;
@@ -137,7 +138,7 @@ finalize_at_exit(void)
 
 	if (getpid() != starter)
 		return;
-	if (!batoni_engine_stop())
+	if (!builder->engine_stop())
 		return;
 	MPI_Finalized(&finalized);
 	at_exit = true;
@@ -244,7 +245,7 @@ wait_for(MPI_Request *request)
 		code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
 		if (code != MPI_SUCCESS || done)
 			return code;
-		batoni_driver_yield(tries++);
+		builder->driver_yield(tries++);
 	}
 }
 
@@ -266,8 +267,8 @@ prepare(struct offer *offer)
 	if (offer->status != BATON_OK)
 		return;
 	size = offer->plan->size;
-	config = batoni_comm_transport_config(offer->plan, size);
-	offer->status = batoni_comm_prepare(offer->plan, &offer->comm);
+	config = builder->transport_config(offer->plan, size);
+	offer->status = builder->prepare(offer->plan, &offer->comm);
 	if (offer->status != BATON_OK)
 		return;
 	offer->status = batoni_mpi_alloc(&config, size, &offer->mpi);
@@ -285,7 +286,7 @@ static void
 discard(struct offer *offer)
 {
 	if (offer->comm)
-		batoni_comm_discard(offer->comm);
+		builder->discard(offer->comm);
 	if (offer->mpi)
 		batoni_mpi_free(offer->mpi);
 }
@@ -386,7 +387,7 @@ start(struct offer *offer)
 {
 	offer->mpi->owner = offer->comm;
 	offer->mpi->forget = forget;
-	batoni_comm_start(offer->comm, &offer->mpi->base);
+	builder->start(offer->comm, &offer->mpi->base);
 	pthread_mutex_lock(&lock);
 	batoni_list_append(&live, &offer->mpi->live);
 	pthread_mutex_unlock(&lock);
@@ -456,17 +457,17 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		return BATON_ERR_INVALID;
 	if (plan) {
 		sized = *plan;
-		batoni_driver_take();
+		builder->driver_take();
 		MPI_Comm_size(parent, &sized.size);
-		batoni_driver_leave();
+		builder->driver_leave();
 		offer.plan = &sized;
 	}
 	prepare(&offer);
-	batoni_driver_take();
+	builder->driver_take();
 	status = agree_over(parent, &offer, level, &comm);
 	if (status != BATON_OK && comm != MPI_COMM_NULL)
 		MPI_Comm_free(&comm);
-	batoni_driver_leave();
+	builder->driver_leave();
 	if (status != BATON_OK) {
 		discard(&offer);
 		return status;
@@ -477,16 +478,18 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 	return BATON_OK;
 }
 
-enum baton_status
-(baton_comm_create_mpi)(MPI_Comm parent,
-                        const struct baton_comm_options *options,
-                        struct baton_comm **comm_p)
+/* baton_comm_create_mpi. */
+static enum baton_status
+create_over_parent(const struct batoni_builder *engine, const void *parent_p,
+                   const struct baton_comm_options *options,
+                   struct baton_comm **comm_p)
 {
+	MPI_Comm parent = *(const MPI_Comm *)parent_p;
 	struct batoni_comm_plan plan;
 	enum baton_status status;
 	int inter = 0;
 
-	BATONI_ENTER("baton_comm_create_mpi");
+	builder = engine;
 	/* The macro of baton_mpi.h checks too, but not for other languages. */
 	status = batoni_mpi_check_library();
 	if (status != BATON_OK)
@@ -499,9 +502,9 @@ enum baton_status
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is MPI_COMM_NULL: it must be an "
 		                     "intracommunicator");
-	batoni_driver_take();
+	builder->driver_take();
 	MPI_Comm_test_inter(parent, &inter);
-	batoni_driver_leave();
+	builder->driver_leave();
 	if (inter)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is an intercommunicator: it must "
@@ -511,7 +514,7 @@ enum baton_status
 		                       "comm_p is NULL: it must point to where "
 		                       "the communicator goes");
 	else
-		status = batoni_comm_plan(options, &plan);
+		status = builder->plan(options, &plan);
 	if (status == BATON_OK && plan.transport != BATON_TRANSPORT_AUTO &&
 	    plan.transport != BATON_TRANSPORT_MPI)
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -546,10 +549,12 @@ present(void)
 /* plan NULL: the options were refused on this rank; the others are told, and
  * INVALID is returned, with baton_last_error as it was. */
 static enum baton_status
-create_world(const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
+create_world(const struct batoni_builder *engine,
+             const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
 {
 	enum baton_status status = batoni_mpi_check_library();
 
+	builder = engine;
 	if (status == BATON_OK)
 		status = start_mpi();
 	if (status != BATON_OK)
@@ -563,4 +568,5 @@ const struct batoni_world batoni_world_mpi = {
 	.id = BATON_TRANSPORT_MPI,
 	.present = present,
 	.create = create_world,
+	.create_over = create_over_parent,
 };

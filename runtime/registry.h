@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The leaves of this build: devices, transports, and the one-sided layer.  registry.c is
+ * the one file of the engine that names them; a new leaf is a line there.
+ */
+#ifndef BATONI_REGISTRY_H
+#define BATONI_REGISTRY_H
+
+#include "onesided.h"
+#include "world.h"
+
+/* The device, or NULL: not in this build. */
+const struct batoni_device_ops *batoni_device_find(enum baton_device id);
+
+/* The world of this transport, or NULL: not in this build. */
+const struct batoni_world *batoni_world_of(enum baton_transport id);
+/* The first world that this process is part of, or NULL. */
+const struct batoni_world *batoni_world_present(void);
+
+/* The one-sided layer. */
+const struct batoni_onesided_ops *batoni_onesided_layer(void);
+
+/* Open the transport within the process (batoni_local_open). */
+enum baton_status
+batoni_open_local(int size, const struct batoni_transport_config *config,
+                  struct batoni_transport *transports[]);
+
+#endif

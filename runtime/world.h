@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract between the engine and a transport that makes the communicators of a whole
+ * job (MPI): the *world*.  The world knows how to find the other ranks; it makes the
+ * communicator with the engine's functions, which it gets as a table.
+ */
+#ifndef BATONI_WORLD_H
+#define BATONI_WORLD_H
+
+#include "device.h"
+#include "transport.h"
+
+/* The options after checks and defaults.  The fields that all ranks must agree on come
+ * first. */
+struct batoni_comm_plan {
+	enum baton_device device;
+	enum baton_transport transport;
+	const struct batoni_device_ops *device_ops;
+	bool stream_issued; /* the transport's kind */
+	int size;           /* of the communicator, once it is known */
+	uint32_t requests_max;
+	int signals_max, contexts_max;
+	int64_t timeout_ns; /* 0: none */
+	enum baton_progress progress;
+	bool timestamps;
+};
+
+/*
+ * What the engine gives to a world.  A communicator is built in two steps.  Between them
+ * the ranks agree on whether all got their memory.  `prepare` takes everything that can
+ * fail on this rank alone (table entry, pool, device, engine thread, one-sided layer for
+ * plan->size ranks): OK, NOMEM, AGAIN, SYSTEM, UNSUPPORTED.  Then the world calls either
+ * `start`, which takes over the transport and cannot fail, or `discard`.
+ */
+struct batoni_builder {
+	/* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID,
+	 * UNSUPPORTED (with a sentence by batoni_refuse). */
+	enum baton_status (*plan)(const struct baton_comm_options *options,
+	                          struct batoni_comm_plan *plan_p);
+	/* The transport's configuration for such a communicator of `size` ranks. */
+	struct batoni_transport_config (*transport_config)(
+		const struct batoni_comm_plan *plan, int size);
+	enum baton_status (*prepare)(const struct batoni_comm_plan *plan,
+	                             struct baton_comm **comm_p);
+	void (*start)(struct baton_comm *comm,
+	              struct batoni_transport *transport);
+	void (*discard)(struct baton_comm *comm);
+	/* Has the communicator broken, or been aborted?  Any thread. */
+	bool (*is_broken)(const struct baton_comm *comm);
+
+	/* The driver lock, for a library that only one thread at a time may call.
+	 * Hold it around calls of that library, never across a wait for a peer.
+	 * driver_yield, between two polls for something that a peer sends: leave,
+	 * pause, take. */
+	void (*driver_take)(void);
+	void (*driver_leave)(void);
+	void (*driver_yield)(unsigned tries);
+
+	/* Stop the engine's thread for good: at exit, before the library below is
+	 * finalised.  From then on only calls make progress.  False: this thread was
+	 * interrupted in a call of Baton, or the engine's thread does not end.  The
+	 * library may then not be finalised, since a lock may be held for ever. */
+	bool (*engine_stop)(void);
+};
+
+struct batoni_world {
+	enum baton_transport id;
+	/* This process is part of a job that this transport can serve: it was
+	 * started by a launcher, or the program runs the library already. */
+	bool (*present)(void);
+	/* baton_comm_create over it, the plan being checked; NULL: it was refused
+	 * on this rank, which only tells the others.  Collective. */
+	enum baton_status (*create)(const struct batoni_builder *builder,
+	                            const struct batoni_comm_plan *plan,
+	                            struct baton_comm **comm_p);
+	/* The same over `parent`, an object of the library below (MPI: an MPI_Comm *).
+	 * Collective over it. */
+	enum baton_status (*create_over)(const struct batoni_builder *builder,
+	                                 const void *parent,
+	                                 const struct baton_comm_options *options,
+	                                 struct baton_comm **comm_p);
+};
+
+/* transport/mpi/bootstrap.c, where MPI is built in */
+extern const struct batoni_world batoni_world_mpi;
+
+#endif
