@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "registry.h"
 
+#include "log.h"
+
 /* transport/mpi/bootstrap.c */
 extern const struct batoni_world batoni_world_mpi;
 
@@ -16,14 +18,83 @@ static const struct batoni_world *const worlds[] = {
 	NULL,
 };
 
+struct slot {
+	const char *name;
+	bool set;
+};
+
+#define SLOT(table, name) { #name, (table)->name }
+
+static const char *
+first_unset(const struct slot slots[], size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && slots[i].set)
+		i++;
+	return i < n ? slots[i].name : NULL;
+}
+
+static const char *
+memory_missing(const struct batoni_memory_ops *memory)
+{
+	bool shares = memory->share || memory->map || memory->unmap;
+	const struct slot slots[] = {
+		SLOT(memory, look),
+		SLOT(memory, pinned_alloc),
+		SLOT(memory, pinned_free),
+		SLOT(memory, copy_start),
+		SLOT(memory, copy_test),
+		SLOT(memory, health),
+		{"share", !shares || memory->share},
+		{"map", !shares || memory->map},
+		{"unmap", !shares || memory->unmap},
+	};
+
+	return first_unset(slots, sizeof(slots) / sizeof(slots[0]));
+}
+
+const char *
+batoni_device_missing(const struct batoni_device_ops *ops)
+{
+	const struct slot slots[] = {
+		SLOT(ops, name),
+		SLOT(ops, memory),
+		SLOT(ops, open),
+		SLOT(ops, close),
+		SLOT(ops, stream_create),
+		SLOT(ops, stream_destroy),
+		SLOT(ops, stream_check),
+		SLOT(ops, stream_idle),
+		SLOT(ops, enqueue),
+		SLOT(ops, release),
+		{"launch_waits", !ops->in_engine || ops->launch_waits},
+		SLOT(ops, words_alloc),
+		SLOT(ops, words_free),
+		SLOT(ops, mark),
+		SLOT(ops, mark_done),
+	};
+	const char *missing = first_unset(slots,
+	                                  sizeof(slots) / sizeof(slots[0]));
+
+	return missing ? missing : memory_missing(ops->memory);
+}
+
 const struct batoni_device_ops *
 batoni_device_find(enum baton_device id)
 {
+	const char *missing;
 	size_t i = 0;
 
 	while (devices[i] && devices[i]->id != id)
 		i++;
-	return devices[i];
+	if (!devices[i])
+		return NULL;
+	missing = batoni_device_missing(devices[i]);
+	if (missing)
+		batoni_log(BATONI_LOG_ERROR, "the device %s has no %s",
+		           devices[i]->name, missing);
+	return missing ? NULL : devices[i];
 }
 
 const struct batoni_world *

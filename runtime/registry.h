@@ -9,8 +9,12 @@
 #include "onesided.h"
 #include "world.h"
 
-/* The device, or NULL: not in this build. */
+/* The device, or NULL: not in this build, or its tables are not complete (which is
+ * logged). */
 const struct batoni_device_ops *batoni_device_find(enum baton_device id);
+/* The first slot of its two tables that is NULL and may not be, by name; NULL: they are
+ * complete.  Any thread. */
+const char *batoni_device_missing(const struct batoni_device_ops *ops);
 
 /* The world of this transport, or NULL: not in this build. */
 const struct batoni_world *batoni_world_of(enum baton_transport id);

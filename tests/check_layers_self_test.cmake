@@ -88,7 +88,8 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 file(COPY ${ROOT}/include DESTINATION ${WORK})
 foreach(file runtime/engine.c runtime/engine.h runtime/op.h runtime/base/log.h
-        runtime/device/device.h runtime/device/host.c transport/transport.h
+        runtime/device/device.h runtime/device/memory.h
+        runtime/device/host.c transport/transport.h
         transport/local.c transport/mpi/mpi.c transport/mpi/mpi_private.h
         transport/mpi/bootstrap.c runtime/registry.h runtime/world.h
         runtime/comm.h window/window.h window/window.c)
@@ -119,11 +120,13 @@ plant(runtime/engine.c "#include \"window.h\"")
 plant(runtime/base/log.h "#include \"engine.h\"")
 plant(runtime/base/log.h "#include \"device.h\"")
 plant(runtime/device/device.h "#include \"op.h\"")
+plant(runtime/device/memory.h "#include \"op.h\"")
 plant(transport/transport.h "#include \"engine.h\"")
 plant(include/baton.h "#include <stdlib.h>")
 plant(include/baton_mpi.h "#include <stdio.h>")
 
 accept(transport/mpi/more.c "#include <mpi.h>\n#include \"mpi_private.h\"")
+accept(transport/local.c "#include \"memory.h\"")
 accept(transport/mpi/bootstrap.c "#include \"world.h\"\n#include \"log.h\"")
 accept(window/window.c "#include \"op.h\"\n#include \"window.h\"")
 accept(runtime/new.c "/* MPI_Isend */ // cuInit\nchar *s = \"MPI_Isend\";")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device contract: what the engine requires of streams.
+ * The device contract: what the engine requires of streams.  A device has two tables: this
+ * one, and that of its memory (memory.h).
  *
  * A device keeps streams of items.  An item is a point in a stream where the
  * engine is told ("reached") and where the stream may then wait for a word to
@@ -28,9 +29,7 @@
 
 #include <stdatomic.h>
 
-#include "baton.h"
-
-struct batoni_device;
+#include "memory.h"
 
 /* The item waits for its word first and is reached afterwards (a join).  Without this
  * flag it is reached first and then waits (an operation). */
@@ -72,6 +71,11 @@ struct batoni_device_ops {
 	const char *name;
 	enum baton_device id;
 	bool in_engine;
+	/* The device's memory; not NULL. */
+	const struct batoni_memory_ops *memory;
+
+	/* Every slot is set, except where its comment says otherwise: see
+	 * batoni_device_missing (runtime/registry.h). */
 
 	/* Caller: the thread that creates a communicator; may block.  One open
 	 * for each communicator; opens may share resources.
@@ -111,7 +115,7 @@ struct batoni_device_ops {
 	void (*release)(struct batoni_device *device, _Atomic uint64_t *word,
 	                uint64_t value);
 
-	/* In-engine devices only.  Does the thread that runs the stream's functions
+	/* In-engine devices only; NULL on the others.  Does the thread that runs the stream's functions
 	 * have another item to run?  *ends_p: it has none and was asked to stop.
 	 * Caller: that thread, in `reached` of a LAUNCH item, after the function has
 	 * returned, when it may drive the engine. */

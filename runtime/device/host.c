@@ -487,6 +487,7 @@ const struct batoni_device_ops batoni_device_host_ops = {
 	.name = "host",
 	.id = BATON_DEVICE_HOST,
 	.in_engine = true,
+	.memory = &batoni_host_memory_ops,
 	.open = host_open,
 	.close = host_close,
 	.stream_create = host_stream_create,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fake_machine.h"
+#include "fake_memory.h"
 
 struct fake_words {
 	struct batoni_list_node link; /* of fake_machine.words */
@@ -431,6 +432,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.name = "fake",
 	.id = BATON_DEVICE_CUDA,
 	.in_engine = false,
+	.memory = &batoni_fake_memory_ops,
 	.open = fake_open,
 	.close = fake_close,
 	.stream_create = fake_stream_create,

@@ -51,6 +51,12 @@ enum fake_device_call {
 	FAKE_MARK,
 	FAKE_MARK_DONE,
 	FAKE_KERNEL,
+	/* Of its memory (fake_memory.h). */
+	FAKE_LOOK,
+	FAKE_PINNED_ALLOC,
+	FAKE_COPY_START,
+	FAKE_COPY_TEST, /* of a copy that has ended */
+	FAKE_HEALTH,
 	FAKE_CALLS
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_memory.h"
+
 struct fake_machine fake_machine;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
@@ -560,8 +562,12 @@ fake_machine_start(void)
 	batoni_list_init(&fake_machine.words);
 	memset(&fake_machine.default_stream, 0, sizeof(fake_machine.default_stream));
 	pthread_cond_init(&fake_machine.default_stream.launch, NULL);
-	if (pthread_create(&fake_machine.runner, NULL, runner_main, NULL))
+	if (fake_memory_start() != BATON_OK)
 		return BATON_ERR_NOMEM;
+	if (pthread_create(&fake_machine.runner, NULL, runner_main, NULL)) {
+		fake_memory_stop();
+		return BATON_ERR_NOMEM;
+	}
 	if (pthread_create(&fake_machine.caller, NULL, caller_main, NULL) == 0)
 		return BATON_OK;
 	pthread_mutex_lock(&fake_lock);
@@ -569,6 +575,7 @@ fake_machine_start(void)
 	fake_happened_locked();
 	pthread_mutex_unlock(&fake_lock);
 	pthread_join(fake_machine.runner, NULL);
+	fake_memory_stop();
 	return BATON_ERR_NOMEM;
 }
 
@@ -593,4 +600,5 @@ fake_machine_stop(void)
 	}
 	if (!batoni_list_empty(&fake_machine.words))
 		fake_device_violation("closed with words not freed");
+	fake_memory_stop();
 }

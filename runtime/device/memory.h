@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory contract: what a device says of pointers, and how bytes get into its memory
+ * and out of it.  It is the second table of a device; device.h has the first.
+ *
+ * Only these functions may touch memory that is not the host's.  Whoever has a pointer of
+ * the program asks `look` first, unless `host_only` says that there is nothing to ask.
+ *
+ * Copies run beside the streams, in no order among themselves: the caller starts a copy
+ * when its bytes are ready, and asks its ticket until it has ended.  A copy that has ended
+ * is visible to what the caller then lets a stream of the device do.
+ */
+#ifndef BATONI_MEMORY_H
+#define BATONI_MEMORY_H
+
+#include "baton.h"
+
+struct batoni_device;
+
+enum batoni_memory_kind {
+	BATONI_MEMORY_HOST,       /* of the process; the device may not reach it */
+	BATONI_MEMORY_REGISTERED, /* of the process, pinned: copies take no detour */
+	BATONI_MEMORY_MANAGED,    /* moves to whoever touches it, host or device */
+	BATONI_MEMORY_DEVICE      /* the host must not touch it */
+};
+
+/* What a pointer is. */
+struct batoni_memory_info {
+	enum batoni_memory_kind kind;
+	int owner;    /* the number of the device that has the bytes; -1: the host */
+	void *base;   /* of the allocation that it points into; NULL: unknown */
+	size_t bytes; /* of that allocation; 0: unknown */
+};
+
+/* A copy under way.  The device owns the content.  The caller may move it. */
+struct batoni_ticket {
+	uint64_t words[3];
+};
+
+/* The name of a block for other processes. */
+struct batoni_memory_name {
+	unsigned char bytes[128];
+};
+
+/* Why a device is not well. */
+struct batoni_fault {
+	const char *call; /* a string constant */
+	int code;
+	char text[120];
+};
+
+struct batoni_memory_ops {
+	/* Every pointer is host memory, and `look` says nothing else. */
+	bool host_only;
+
+	/* What is the memory at `pointer`?  Any thread; must not block.  OK (memory that
+	 * the device does not know is HOST); CUDA. */
+	enum baton_status (*look)(struct batoni_device *device,
+	                          const void *pointer,
+	                          struct batoni_memory_info *memory_p);
+
+	/* A block of host memory, aligned to 64 bytes, that copies reach without a
+	 * detour.  The thread that creates or destroys; may block.  No copy may be under
+	 * way when it is freed.  OK, NOMEM, CUDA. */
+	enum baton_status (*pinned_alloc)(struct batoni_device *device,
+	                                  size_t bytes, void **block_p);
+	void (*pinned_free)(struct batoni_device *device, void *block);
+
+	/* Start a copy of `bytes` (1 or more).  Each side is memory of any kind; the two
+	 * do not overlap.  Both stay the caller's and must live until the ticket says
+	 * that the copy has ended.  The driver; must not block, and copies at most 1 MiB
+	 * itself.  OK: *ticket_p is valid until copy_test has reported the end.  AGAIN:
+	 * too many copies are under way.  CUDA.  After an error nothing was started. */
+	enum baton_status (*copy_start)(struct batoni_device *device, void *to,
+	                                const void *from, size_t bytes,
+	                                struct batoni_ticket *ticket_p);
+	/* Has the copy ended?  The driver; must not block, and copies at most 1 MiB
+	 * itself.  PENDING: ask again.  OK and CUDA (once): it has ended, and the ticket
+	 * is void. */
+	enum baton_status (*copy_test)(struct batoni_device *device,
+	                               struct batoni_ticket *ticket);
+
+	/* Can the device still do work?  Any thread; must not block.  OK; CUDA:
+	 * *fault_p says why, and no later call will succeed. */
+	enum baton_status (*health)(struct batoni_device *device,
+	                            struct batoni_fault *fault_p);
+
+	/* These three may be NULL, all together: the device's memory cannot be mapped by
+	 * other processes.
+	 * share: the name of the block at `base`, which `look` has reported.  map: a
+	 * block of another process.  unmap: what map returned.  The thread that registers
+	 * or deregisters a window; may block.  OK, UNSUPPORTED, NOMEM, CUDA. */
+	enum baton_status (*share)(struct batoni_device *device, void *base,
+	                           struct batoni_memory_name *name_p);
+	enum baton_status (*map)(struct batoni_device *device,
+	                         const struct batoni_memory_name *name,
+	                         size_t bytes, void **base_p);
+	void (*unmap)(struct batoni_device *device, void *base, size_t bytes);
+};
+
+/* runtime/device/host_memory.c */
+extern const struct batoni_memory_ops batoni_host_memory_ops;
+
+#endif

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocks are memfds, mapped twice: the view, which has no rights and whose address is the
+ * program's pointer, and the back, which only this file knows.
+ *
+ * Everything is guarded by fake_lock, which is not held while bytes are copied.
+ */
+#include "fake_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake_machine.h"
+
+struct block {
+	struct batoni_list_node link;
+	unsigned char *view, *back;
+	size_t bytes; /* asked for */
+	size_t mapped;
+};
+
+struct pinned {
+	struct batoni_list_node link;
+	void *memory;
+	size_t bytes;
+};
+
+enum copy_state { WAITS, RUNS, ENDED };
+
+struct copy {
+	struct batoni_list_node link; /* of copies, until it was reported */
+	enum copy_state state;
+	void *to; /* of the back, if it is device memory */
+	const void *from;
+	size_t bytes;
+	const struct block *blocks[2];
+};
+
+static struct batoni_list_node blocks = {&blocks, &blocks};
+static struct batoni_list_node pinned = {&pinned, &pinned};
+static struct batoni_list_node copies = {&copies, &copies};
+static size_t budget = SIZE_MAX, pinned_bytes;
+static bool held, stopping;
+static unsigned delay_us;
+static unsigned seed = 1; /* of the order in which copies end */
+static pthread_t copier;
+static pthread_cond_t started = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+
+/* ---- blocks --------------------------------------------------------------- */
+
+static struct block *
+to_block(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct block, link);
+}
+
+/* The device block that the pointer is in, or NULL.  The end of a block is not in it, but
+ * a block of 0 bytes has its own address. */
+static struct block *
+block_of_locked(const void *pointer)
+{
+	const unsigned char *at = pointer;
+
+	for (struct batoni_list_node *link = blocks.next; link != &blocks;
+	     link = link->next) {
+		struct block *block = to_block(link);
+
+		if (at >= block->view && at < block->view + block->mapped)
+			return block;
+	}
+	return NULL;
+}
+
+/* Where the fake itself reaches the bytes. */
+static void *
+reach_locked(const void *pointer, size_t bytes, const struct block **block_p)
+{
+	struct block *block = block_of_locked(pointer);
+	size_t at;
+
+	*block_p = block;
+	if (!block)
+		return (void *)(uintptr_t)pointer;
+	at = (size_t)((const unsigned char *)pointer - block->view);
+	if (at > block->bytes || bytes > block->bytes - at)
+		fake_device_violation("a copy past the end of device memory");
+	return block->back + at;
+}
+
+static void
+die(const char *what)
+{
+	perror(what);
+	abort();
+}
+
+void *
+fake_memory_alloc(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct block *block = calloc(1, sizeof(*block));
+	int fd = memfd_create("fake device memory", MFD_CLOEXEC);
+
+	if (!block || fd < 0)
+		die("fake_memory_alloc");
+	block->bytes = bytes;
+	block->mapped = (bytes / page + 1) * page;
+	if (ftruncate(fd, (off_t)block->mapped))
+		die("ftruncate");
+	block->view = mmap(NULL, block->mapped, PROT_NONE, MAP_SHARED, fd, 0);
+	block->back = mmap(NULL, block->mapped, PROT_READ | PROT_WRITE,
+	                   MAP_SHARED, fd, 0);
+	if (block->view == MAP_FAILED || block->back == MAP_FAILED)
+		die("mmap");
+	close(fd);
+	pthread_mutex_lock(&fake_lock);
+	batoni_list_append(&blocks, &block->link);
+	pthread_mutex_unlock(&fake_lock);
+	return block->view;
+}
+
+void
+fake_memory_free(void *pointer)
+{
+	struct block *block;
+
+	if (!pointer)
+		return;
+	pthread_mutex_lock(&fake_lock);
+	block = block_of_locked(pointer);
+	if (!block || block->view != pointer)
+		die("fake_memory_free of what is no block");
+	for (struct batoni_list_node *at = copies.next; at != &copies;
+	     at = at->next) {
+		struct copy *copy = batoni_container_of(at, struct copy, link);
+
+		if (copy->state == ENDED ||
+		    (copy->blocks[0] != block && copy->blocks[1] != block))
+			continue;
+		fake_device_violation("device memory is freed under a copy");
+		copy->bytes = 0;
+		while (copy->state == RUNS)
+			pthread_cond_wait(&ended, &fake_lock);
+	}
+	batoni_list_remove(&block->link);
+	pthread_mutex_unlock(&fake_lock);
+	munmap(block->view, block->mapped);
+	munmap(block->back, block->mapped);
+	free(block);
+}
+
+void
+fake_memory_copy(void *to, const void *from, size_t bytes)
+{
+	const struct block *block;
+
+	pthread_mutex_lock(&fake_lock);
+	to = reach_locked(to, bytes, &block);
+	from = reach_locked(from, bytes, &block);
+	pthread_mutex_unlock(&fake_lock);
+	if (bytes > 0)
+		memmove(to, from, bytes);
+}
+
+/* ---- the copier ----------------------------------------------------------- */
+
+/* The n-th copy that waits; NULL: there are fewer. */
+static struct copy *
+waiting_locked(size_t n)
+{
+	for (struct batoni_list_node *at = copies.next; at != &copies;
+	     at = at->next) {
+		struct copy *copy = batoni_container_of(at, struct copy, link);
+
+		if (copy->state == WAITS && n-- == 0)
+			return copy;
+	}
+	return NULL;
+}
+
+static size_t
+count_waiting_locked(void)
+{
+	size_t n = 0;
+
+	while (waiting_locked(n))
+		n++;
+	return n;
+}
+
+static void
+run_locked(struct copy *copy, unsigned us)
+{
+	copy->state = RUNS;
+	pthread_mutex_unlock(&fake_lock);
+	if (us > 0)
+		usleep(us);
+	if (copy->bytes > 0)
+		memcpy(copy->to, copy->from, copy->bytes);
+	pthread_mutex_lock(&fake_lock);
+	copy->state = ENDED;
+	pthread_cond_broadcast(&ended);
+}
+
+static void *
+copier_main(void *unused)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (!stopping) {
+		size_t n = held ? 0 : count_waiting_locked();
+
+		if (n == 0)
+			pthread_cond_wait(&started, &fake_lock);
+		else
+			run_locked(waiting_locked((size_t)rand_r(&seed) % n),
+			           delay_us);
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return unused;
+}
+
+void
+fake_memory_hold(bool hold)
+{
+	pthread_mutex_lock(&fake_lock);
+	held = hold;
+	pthread_cond_signal(&started);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+size_t
+fake_memory_copies(void)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&fake_lock);
+	for (struct batoni_list_node *at = copies.next; at != &copies;
+	     at = at->next)
+		n += batoni_container_of(at, struct copy, link)->state != ENDED;
+	pthread_mutex_unlock(&fake_lock);
+	return n;
+}
+
+void
+fake_memory_end(size_t which)
+{
+	struct copy *copy;
+
+	pthread_mutex_lock(&fake_lock);
+	copy = waiting_locked(which);
+	if (copy)
+		run_locked(copy, 0);
+	else
+		fake_device_violation("fake_memory_end of no copy");
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_memory_delay(unsigned us)
+{
+	pthread_mutex_lock(&fake_lock);
+	delay_us = us;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_memory_budget(size_t bytes)
+{
+	pthread_mutex_lock(&fake_lock);
+	budget = bytes;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+size_t
+fake_memory_pinned(void)
+{
+	size_t bytes;
+
+	pthread_mutex_lock(&fake_lock);
+	bytes = pinned_bytes;
+	pthread_mutex_unlock(&fake_lock);
+	return bytes;
+}
+
+enum baton_status
+fake_memory_start(void)
+{
+	stopping = held = false;
+	delay_us = 0;
+	budget = SIZE_MAX;
+	return pthread_create(&copier, NULL, copier_main, NULL)
+	               ? BATON_ERR_NOMEM
+	               : BATON_OK;
+}
+
+void
+fake_memory_stop(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	stopping = true;
+	pthread_cond_signal(&started);
+	pthread_mutex_unlock(&fake_lock);
+	pthread_join(copier, NULL);
+	if (!batoni_list_empty(&copies))
+		fake_device_violation("closed with a copy not reported");
+	if (!batoni_list_empty(&pinned))
+		fake_device_violation("closed with pinned memory not freed");
+	while (!batoni_list_empty(&copies)) {
+		struct batoni_list_node *at = copies.next;
+
+		batoni_list_remove(at);
+		free(batoni_container_of(at, struct copy, link));
+	}
+}
+
+/* ---- the contract --------------------------------------------------------- */
+
+static struct pinned *
+pinned_of_locked(const void *pointer)
+{
+	for (struct batoni_list_node *at = pinned.next; at != &pinned;
+	     at = at->next) {
+		struct pinned *p = batoni_container_of(at, struct pinned, link);
+		const char *base = p->memory;
+
+		if ((const char *)pointer >= base &&
+		    (const char *)pointer < base + p->bytes)
+			return p;
+	}
+	return NULL;
+}
+
+static enum baton_status
+fake_look(struct batoni_device *device, const void *pointer,
+          struct batoni_memory_info *memory_p)
+{
+	const struct block *block;
+	const struct pinned *p;
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("look");
+	status = fake_fault_locked(FAKE_LOOK);
+	block = block_of_locked(pointer);
+	p = pinned_of_locked(pointer);
+	if (status != BATON_OK)
+		;
+	else if (block)
+		*memory_p = (struct batoni_memory_info){
+			.kind = BATONI_MEMORY_DEVICE,
+			.base = block->view,
+			.bytes = block->bytes,
+		};
+	else
+		*memory_p = (struct batoni_memory_info){
+			.kind = p ? BATONI_MEMORY_REGISTERED
+			          : BATONI_MEMORY_HOST,
+			.owner = -1,
+			.base = p ? p->memory : NULL,
+			.bytes = p ? p->bytes : 0,
+		};
+	fake_leave();
+	return status;
+}
+
+static enum baton_status
+fake_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
+{
+	struct pinned *p = calloc(1, sizeof(*p));
+	enum baton_status status;
+
+	(void)device;
+	if (!p)
+		return BATON_ERR_NOMEM;
+	fake_enter("pinned_alloc");
+	status = fake_fault_locked(FAKE_PINNED_ALLOC);
+	if (status == BATON_OK && (bytes > budget || pinned_bytes > budget - bytes))
+		status = BATON_ERR_NOMEM;
+	p->bytes = (bytes + 63) & ~(size_t)63;
+	if (status == BATON_OK)
+		p->memory = aligned_alloc(64, p->bytes);
+	if (status == BATON_OK && !p->memory)
+		status = BATON_ERR_NOMEM;
+	if (status == BATON_OK) {
+		pinned_bytes += p->bytes;
+		batoni_list_append(&pinned, &p->link);
+		*block_p = p->memory;
+	} else {
+		free(p);
+	}
+	fake_leave();
+	return status;
+}
+
+static void
+fake_pinned_free(struct batoni_device *device, void *block)
+{
+	struct pinned *p;
+
+	(void)device;
+	if (!block)
+		return;
+	fake_enter("pinned_free");
+	p = pinned_of_locked(block);
+	if (!p || p->memory != block) {
+		fake_device_violation("pinned_free of what is no block");
+		fake_leave();
+		return;
+	}
+	for (struct batoni_list_node *at = copies.next; at != &copies;
+	     at = at->next) {
+		struct copy *copy = batoni_container_of(at, struct copy, link);
+
+		if (copy->state != ENDED && (pinned_of_locked(copy->to) == p ||
+		                             pinned_of_locked(copy->from) == p))
+			fake_device_violation("pinned memory is freed under a "
+			                      "copy");
+	}
+	batoni_list_remove(&p->link);
+	pinned_bytes -= p->bytes;
+	fake_leave();
+	free(p->memory);
+	free(p);
+}
+
+static enum baton_status
+fake_copy_start(struct batoni_device *device, void *to, const void *from,
+                size_t bytes, struct batoni_ticket *ticket_p)
+{
+	struct copy *copy = calloc(1, sizeof(*copy));
+	enum baton_status status;
+
+	(void)device;
+	if (!copy)
+		return BATON_ERR_NOMEM;
+	fake_enter("copy_start");
+	status = fake_fault_locked(FAKE_COPY_START);
+	if (status != BATON_OK) {
+		fake_leave();
+		free(copy);
+		return status;
+	}
+	if (bytes == 0)
+		fake_device_violation("a copy of no bytes");
+	copy->to = reach_locked(to, bytes, &copy->blocks[0]);
+	copy->from = reach_locked(from, bytes, &copy->blocks[1]);
+	copy->bytes = bytes;
+	/* Whoever looks before the end finds rubbish. */
+	memset(copy->to, 0xdd, bytes);
+	batoni_list_append(&copies, &copy->link);
+	ticket_p->words[0] = (uintptr_t)copy;
+	pthread_cond_signal(&started);
+	fake_leave();
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
+{
+	struct copy *copy = (void *)(uintptr_t)ticket->words[0];
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("copy_test");
+	if (!copy) {
+		fake_device_violation("copy_test of a copy that was reported");
+		fake_leave();
+		return BATON_ERR_CUDA;
+	}
+	if (copy->state != ENDED) {
+		fake_leave();
+		return BATON_PENDING;
+	}
+	status = fake_fault_locked(FAKE_COPY_TEST);
+	batoni_list_remove(&copy->link);
+	ticket->words[0] = 0;
+	fake_leave();
+	free(copy);
+	return status;
+}
+
+static enum baton_status
+fake_health(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("health");
+	status = fake_fault_locked(FAKE_HEALTH);
+	fake_leave();
+	if (status != BATON_OK)
+		*fault_p = (struct batoni_fault){
+			.call = "fake health",
+			.code = 700,
+			.text = "an illegal address was reached",
+		};
+	return status;
+}
+
+const struct batoni_memory_ops batoni_fake_memory_ops = {
+	.look = fake_look,
+	.pinned_alloc = fake_pinned_alloc,
+	.pinned_free = fake_pinned_free,
+	.copy_start = fake_copy_start,
+	.copy_test = fake_copy_test,
+	.health = fake_health,
+};

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory contract: who must fill which slot, the host's table, and the fake's, which
+ * bites whoever breaks it. */
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fake_memory.h"
+#include "mem.h"
+#include "registry.h"
+#include "run_tests.h"
+
+#define MIB ((size_t)1 << 20)
+
+static const struct batoni_memory_ops *const host = &batoni_host_memory_ops;
+static const struct batoni_memory_ops *const fake = &batoni_fake_memory_ops;
+
+static unsigned char *
+pattern(size_t bytes, unsigned seed)
+{
+	unsigned char *block = malloc(bytes);
+
+	ck_assert_ptr_nonnull(block);
+	for (size_t i = 0; i < bytes; i++)
+		block[i] = (unsigned char)((131 * seed + i) % 251);
+	return block;
+}
+
+/* ---- complete tables ------------------------------------------------------- */
+
+START_TEST(the_devices_of_this_build_and_the_fake_are_complete)
+{
+	ck_assert_ptr_null(batoni_device_missing(&batoni_device_host_ops));
+	ck_assert_ptr_null(batoni_device_missing(&batoni_fake_device_ops));
+	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_HOST),
+	                 &batoni_device_host_ops);
+	ck_assert_ptr_null(batoni_device_find(BATON_DEVICE_CUDA));
+}
+END_TEST
+
+#define ASSERT_NEEDED(slot)                                                   \
+	do {                                                                  \
+		struct batoni_device_ops ops = batoni_device_host_ops;        \
+                                                                              \
+		ops.slot = NULL;                                              \
+		ck_assert_str_eq(batoni_device_missing(&ops), #slot);         \
+	} while (0)
+
+#define ASSERT_MEMORY_NEEDED(slot)                                            \
+	do {                                                                  \
+		struct batoni_memory_ops memory = batoni_fake_memory_ops;     \
+		struct batoni_device_ops ops = batoni_fake_device_ops;        \
+                                                                              \
+		ops.memory = &memory;                                         \
+		memory.slot = NULL;                                           \
+		ck_assert_str_eq(batoni_device_missing(&ops), #slot);         \
+	} while (0)
+
+START_TEST(a_slot_that_may_not_be_null_is_named)
+{
+	ASSERT_NEEDED(name);
+	ASSERT_NEEDED(memory);
+	ASSERT_NEEDED(open);
+	ASSERT_NEEDED(close);
+	ASSERT_NEEDED(stream_create);
+	ASSERT_NEEDED(stream_destroy);
+	ASSERT_NEEDED(stream_check);
+	ASSERT_NEEDED(stream_idle);
+	ASSERT_NEEDED(enqueue);
+	ASSERT_NEEDED(release);
+	ASSERT_NEEDED(launch_waits);
+	ASSERT_NEEDED(words_alloc);
+	ASSERT_NEEDED(words_free);
+	ASSERT_NEEDED(mark);
+	ASSERT_NEEDED(mark_done);
+	ASSERT_MEMORY_NEEDED(look);
+	ASSERT_MEMORY_NEEDED(pinned_alloc);
+	ASSERT_MEMORY_NEEDED(pinned_free);
+	ASSERT_MEMORY_NEEDED(copy_start);
+	ASSERT_MEMORY_NEEDED(copy_test);
+	ASSERT_MEMORY_NEEDED(health);
+}
+END_TEST
+
+static enum baton_status
+share(struct batoni_device *device, void *base, struct batoni_memory_name *name_p)
+{
+	(void)device;
+	(void)base;
+	(void)name_p;
+	return BATON_ERR_UNSUPPORTED;
+}
+
+START_TEST(sharing_is_all_of_its_slots_or_none)
+{
+	struct batoni_memory_ops memory = batoni_host_memory_ops;
+	struct batoni_device_ops ops = batoni_device_host_ops;
+
+	ops.memory = &memory;
+	ck_assert_ptr_null(batoni_device_missing(&ops));
+	memory.share = share;
+	ck_assert_str_eq(batoni_device_missing(&ops), "map");
+}
+END_TEST
+
+/* ---- the host's ------------------------------------------------------------ */
+
+START_TEST(all_memory_is_the_hosts)
+{
+	struct batoni_memory_info memory;
+	struct batoni_fault fault;
+	int here = 0;
+
+	ck_assert(host->host_only);
+	ck_assert_int_eq(host->look(NULL, &here, &memory), BATON_OK);
+	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
+	ck_assert_int_eq(memory.owner, -1);
+	ck_assert_ptr_null(memory.base);
+	ck_assert_int_eq(host->health(NULL, &fault), BATON_OK);
+}
+END_TEST
+
+START_TEST(a_host_copy_is_made_in_slices)
+{
+	static const struct {
+		size_t bytes;
+		int pending;
+	} cases[] = {
+		{1, 0}, {MIB, 0}, {MIB + 1, 0}, {2 * MIB, 0},
+		{2 * MIB + 1, 1}, {4 * MIB, 2},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size_t bytes = cases[i].bytes;
+		unsigned char *from = pattern(bytes, (unsigned)i);
+		unsigned char *to = calloc(1, bytes + 1);
+		struct batoni_ticket ticket;
+		int pending = 0;
+
+		ck_assert_int_eq(host->copy_start(NULL, to, from, bytes, &ticket),
+		                 BATON_OK);
+		/* No more than a slice at a time. */
+		if (bytes > MIB)
+			ck_assert_int_eq(to[MIB], 0);
+		while (host->copy_test(NULL, &ticket) == BATON_PENDING)
+			pending++;
+		ck_assert_int_eq(pending, cases[i].pending);
+		ck_assert_mem_eq(to, from, bytes);
+		ck_assert_int_eq(to[bytes], 0);
+		free(from);
+		free(to);
+	}
+}
+END_TEST
+
+START_TEST(pinned_host_memory_is_aligned_and_can_run_out)
+{
+	void *block = NULL;
+
+	ck_assert_int_eq(host->pinned_alloc(NULL, 100, &block), BATON_OK);
+	ck_assert_uint_eq((uintptr_t)block % 64, 0);
+	host->pinned_free(NULL, block);
+	batoni_mem_fail_at(1);
+	ck_assert_int_eq(host->pinned_alloc(NULL, 100, &block),
+	                 BATON_ERR_NOMEM);
+	batoni_mem_fail_at(0);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* ---- the fake's ------------------------------------------------------------ */
+
+static struct batoni_device *
+open_fake(void)
+{
+	struct batoni_device *device = NULL;
+
+	ck_assert_int_eq(batoni_fake_device_ops.open(NULL, &device), BATON_OK);
+	return device;
+}
+
+static void
+close_fake(struct batoni_device *device, int violations)
+{
+	batoni_fake_device_ops.close(device);
+	ck_assert_int_eq(fake_device_violations(), violations);
+}
+
+static void
+wait_for(struct batoni_device *device, struct batoni_ticket *ticket)
+{
+	enum baton_status status;
+
+	while ((status = fake->copy_test(device, ticket)) == BATON_PENDING)
+		usleep(50);
+	ck_assert_int_eq(status, BATON_OK);
+}
+
+START_TEST(a_copy_is_all_that_reaches_device_memory)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *from = pattern(MIB + 3, 1), *to = malloc(MIB + 3);
+	unsigned char *there = fake_memory_alloc(MIB + 3);
+	struct batoni_memory_info memory;
+	struct batoni_ticket ticket;
+
+	ck_assert_int_eq(fake->look(device, there + 7, &memory), BATON_OK);
+	ck_assert_int_eq(memory.kind, BATONI_MEMORY_DEVICE);
+	ck_assert_int_eq(memory.owner, 0);
+	ck_assert_ptr_eq(memory.base, there);
+	ck_assert_uint_eq(memory.bytes, MIB + 3);
+	ck_assert_int_eq(fake->look(device, from, &memory), BATON_OK);
+	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
+	ck_assert_int_eq(fake->copy_start(device, there, from, MIB + 3, &ticket),
+	                 BATON_OK);
+	wait_for(device, &ticket);
+	ck_assert_int_eq(fake->copy_start(device, to, there, MIB + 3, &ticket),
+	                 BATON_OK);
+	wait_for(device, &ticket);
+	ck_assert_mem_eq(from, to, MIB + 3);
+	fake_memory_free(there);
+	free(from);
+	free(to);
+	close_fake(device, 0);
+}
+END_TEST
+
+static bool
+dies_by_touching(const unsigned char *byte, bool writes)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		/* A sanitizer would report the signal, and exit. */
+		signal(SIGSEGV, SIG_DFL);
+		setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+		if (writes)
+			*(volatile unsigned char *)(uintptr_t)byte = 1;
+		else
+			(void)*(const volatile unsigned char *)byte;
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+START_TEST(a_host_that_touches_device_memory_dies)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(5000);
+
+	ck_assert(dies_by_touching(there, false));
+	ck_assert(dies_by_touching(there + 4999, true));
+	fake_memory_free(there);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(copies_end_late_and_in_any_order)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(3);
+	unsigned char from[3] = {1, 2, 3}, to[3] = {0};
+	struct batoni_ticket tickets[3];
+
+	fake_memory_copy(there, from, 3);
+	fake_memory_hold(true);
+	for (size_t i = 0; i < 3; i++)
+		ck_assert_int_eq(fake->copy_start(device, &to[i], there + i, 1,
+		                                  &tickets[i]),
+		                 BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 3);
+	for (size_t i = 0; i < 3; i++) {
+		ck_assert_int_eq(fake->copy_test(device, &tickets[i]),
+		                 BATON_PENDING);
+		ck_assert_int_eq(to[i], 0xdd);
+	}
+	fake_memory_end(2);
+	ck_assert_int_eq(fake->copy_test(device, &tickets[2]), BATON_OK);
+	ck_assert_int_eq(to[2], 3);
+	ck_assert_int_eq(fake->copy_test(device, &tickets[0]), BATON_PENDING);
+	/* The source is read at the end. */
+	from[1] = 9;
+	fake_memory_copy(there, from, 3);
+	fake_memory_end(1);
+	ck_assert_int_eq(fake->copy_test(device, &tickets[1]), BATON_OK);
+	ck_assert_int_eq(to[1], 9);
+	fake_memory_hold(false);
+	wait_for(device, &tickets[0]);
+	ck_assert_uint_eq(fake_memory_copies(), 0);
+	fake_memory_free(there);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(pinned_memory_has_a_budget)
+{
+	struct batoni_device *device = open_fake();
+	struct batoni_memory_info memory;
+	void *blocks[3];
+
+	fake_memory_budget(8192);
+	ck_assert_int_eq(fake->pinned_alloc(device, 4096, &blocks[0]), BATON_OK);
+	ck_assert_int_eq(fake->pinned_alloc(device, 4096, &blocks[1]), BATON_OK);
+	ck_assert_int_eq(fake->pinned_alloc(device, 1, &blocks[2]),
+	                 BATON_ERR_NOMEM);
+	ck_assert_uint_eq(fake_memory_pinned(), 8192);
+	ck_assert_int_eq(fake->look(device, (char *)blocks[1] + 1, &memory),
+	                 BATON_OK);
+	ck_assert_int_eq(memory.kind, BATONI_MEMORY_REGISTERED);
+	ck_assert_ptr_eq(memory.base, blocks[1]);
+	fake->pinned_free(device, blocks[0]);
+	fake->pinned_free(device, blocks[1]);
+	ck_assert_uint_eq(fake_memory_pinned(), 0);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(each_call_can_fail_at_the_n_th_time)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(8);
+	struct batoni_fault fault = {.code = 0};
+	struct batoni_memory_info memory;
+	struct batoni_ticket ticket;
+	char here[8];
+	void *block;
+
+	fake_device_fail_at(FAKE_LOOK, 2, BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->look(device, here, &memory), BATON_OK);
+	ck_assert_int_eq(fake->look(device, here, &memory), BATON_ERR_CUDA);
+	fake_device_fail_at(FAKE_PINNED_ALLOC, 1, BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_ERR_CUDA);
+	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_AGAIN);
+	ck_assert_int_eq(fake->copy_start(device, here, there, 8, &ticket),
+	                 BATON_ERR_AGAIN);
+	fake_device_fail_at(FAKE_COPY_TEST, 1, BATON_ERR_CUDA);
+	fake_memory_hold(true);
+	ck_assert_int_eq(fake->copy_start(device, here, there, 8, &ticket),
+	                 BATON_OK);
+	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_PENDING);
+	fake_memory_end(0);
+	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_ERR_CUDA);
+	fake_device_fail_at(FAKE_HEALTH, 1, BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->health(device, &fault), BATON_ERR_CUDA);
+	ck_assert_int_eq(fault.code, 700);
+	ck_assert_int_eq(fake->health(device, &fault), BATON_OK);
+	fake_memory_free(there);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(who_breaks_the_contract_is_counted)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(8);
+	struct batoni_ticket ticket;
+	char here[16];
+	void *block;
+	int seen = 0;
+
+	fake_memory_hold(true);
+	ck_assert_int_eq(fake->copy_start(device, here, there + 1, 8, &ticket),
+	                 BATON_OK);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* past the end */
+	fake_memory_free(there);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* under a copy */
+	fake_memory_end(0);
+	wait_for(device, &ticket);
+	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* asked again */
+	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_OK);
+	ck_assert_int_eq(fake->copy_start(device, block, here, 8, &ticket),
+	                 BATON_OK);
+	fake->pinned_free(device, (char *)block + 1);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* no block */
+	fake_memory_end(0);
+	/* Two at once: the copy was not reported, the block not freed. */
+	batoni_fake_device_ops.close(device);
+	ck_assert_int_eq(fake_device_violations(), seen + 2);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		the_devices_of_this_build_and_the_fake_are_complete,
+		a_slot_that_may_not_be_null_is_named,
+		sharing_is_all_of_its_slots_or_none,
+		all_memory_is_the_hosts,
+		a_host_copy_is_made_in_slices,
+		pinned_host_memory_is_aligned_and_can_run_out,
+		a_copy_is_all_that_reaches_device_memory,
+		a_host_that_touches_device_memory_dies,
+		copies_end_late_and_in_any_order,
+		pinned_memory_has_a_budget,
+		each_call_can_fail_at_the_n_th_time,
+		who_breaks_the_contract_is_counted,
+	};
+
+	return RUN_TESTS("memory", tests);
+}
