@@ -76,7 +76,7 @@ struct baton_comm {
 	uint32_t lent;          /* ended, but the transport still uses their buffers */
 	uint32_t held;          /* of active: no operations, but batoni_comm_hold */
 	bool working;           /* on the list engine.working */
-	bool busy; /* working, with more to poll than parked waits: it counts in
+	bool busy; /* working, and to be looked at before the bell rings: it counts in
 	              thread_working */
 	struct baton_comm *working_next;
 	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
@@ -176,6 +176,22 @@ size_t batoni_poll(const struct baton_comm *comm_or_null);
 enum baton_status batoni_stream_state(struct baton_comm *comm,
                                       baton_stream stream);
 
+/* ---- load.c: what is to be looked at, and when; the driver ---- */
+
+/* The load of all paths of a communicator, its holds and its marks. */
+struct batoni_load batoni_comm_load(const struct baton_comm *comm);
+enum batoni_look batoni_load_look(const struct batoni_load *sum);
+
+/* Of all communicators that this thread may drive. */
+struct batoni_outlook {
+	enum batoni_look look;
+	uint64_t deadline; /* no operation has an earlier one; NEVER: none */
+	bool parked; /* there are parked waits: listen before a sleep */
+	bool parked_on_others; /* and other processes end some of them */
+};
+
+struct batoni_outlook batoni_look_ahead(void);
+
 /* ---- wait.c ---- */
 
 /* Sleep on a word of this process if it still holds `value`; NEVER: without limit.
@@ -197,18 +213,7 @@ uint32_t batoni_rung(void);
  * parked waits.  After true, make one more batoni_pass before the nap, and call
  * batoni_unlisten after it. */
 bool batoni_listen(unsigned who);
-/* Does any communicator have parked waits?  The driver. */
-bool batoni_anything_parked(void);
 void batoni_unlisten(unsigned who);
-
-enum batoni_look {
-	BATONI_LOOK_WHEN_RUNG, /* nothing progresses until a thread or a peer rings */
-	BATONI_LOOK_AT_TIMES,  /* signals may arrive as messages */
-	BATONI_LOOK_AGAIN      /* a transport progresses only if it is tested */
-};
-
-/* How to poll, and in *deadline_p the earliest deadline of an operation; the driver. */
-enum batoni_look batoni_what_to_look_at(uint64_t *deadline_p);
 /* Nanoseconds from `now` until `then`, capped at `most`. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
 /* What a host waits for. */

@@ -309,9 +309,9 @@ serve(struct baton_comm *comm)
 	                                  memory_order_relaxed) ||
 	             comm->breaking != BATON_OK))
 		events += batoni_comm_attend(comm);
-	if (comm->transport->in_flight)
+	if (comm->transport->load.in_flight)
 		events += comm->transport_ops->test(comm->transport);
-	if (comm->onesided && comm->onesided->pending)
+	if (comm->onesided && comm->onesided->load.in_flight)
 		events += comm->onesided->ops->test(comm->onesided);
 	if (unlikely(comm->marked))
 		events += batoni_comm_watch(comm);
@@ -320,7 +320,7 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
-/* The communicator needs no polling: only signals and deadlines end its operations. */
+/* The communicator needs no look before the bell rings, or a deadline passes. */
 static void
 stop_being_busy(struct baton_comm *comm)
 {
@@ -331,28 +331,19 @@ stop_being_busy(struct baton_comm *comm)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
-/* True if the communicator needs no polling.  Stores of other ranks end its waits.
- * Operations behind those waits, on streams and in FIFOs, make it busy when they are
- * issued. */
-static bool
-is_parked(const struct baton_comm *comm)
-{
-	const struct batoni_onesided *onesided = comm->onesided;
-
-	return onesided->pending == onesided->parked && !onesided->moving &&
-	       comm->transport->in_flight == onesided->standing &&
-	       !comm->held && !comm->marked;
-}
-
-/* May a parked communicator stop being busy in this pass?  The engine's thread in deep
- * sleep covers the communicators that were parked when it began to listen, with their
+/* May the communicator stop being busy in this pass?  Operations behind what it waits for,
+ * on streams and in FIFOs, make it busy when they are issued.  The engine's thread in deep
+ * sleep covers the communicators that had parked waits when it began to listen, with their
  * deadlines.  Any other stays busy, so that this host wakes that thread when it releases
  * the lock. */
 static bool
 may_rest(const struct baton_comm *comm)
 {
+	const struct batoni_load sum = batoni_comm_load(comm);
 	struct batoni_engine *e = &batoni_engine;
 
+	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG || !sum.parked)
+		return false;
 	if (!atomic_load(&e->deep) ||
 	    atomic_load(&e->thread) == batoni_this_thread())
 		return true;
@@ -395,15 +386,15 @@ batoni_pass(void)
 		 * enqueued while it is served stays on the list.  Serving may
 		 * also insert other communicators before this one. */
 		if (unlikely(comm->active == 0) &&
-		    !(comm->onesided && comm->onesided->moving) &&
+		    !(comm->onesided && comm->onesided->load.moving) &&
 		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;
 			batoni_comm_rest(comm);
 			continue;
 		}
 		events += serve(comm);
-		if (comm->onesided && comm->onesided->pending) {
-			if (is_parked(comm) && may_rest(comm))
+		if (comm->onesided && comm->onesided->load.in_flight) {
+			if (may_rest(comm))
 				stop_being_busy(comm);
 			else
 				/* A wait stopped being parked, or the engine's

@@ -49,50 +49,29 @@ static pthread_t thread;     /* under thread_lock */
 static bool thread_started;  /* under thread_lock */
 static bool thread_finished; /* under thread_lock: stopped for good */
 
-static bool
-anything_moving(void)
-{
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (comm->transport->moving || comm->marked ||
-		    (comm->onesided && comm->onesided->moving))
-			return true;
-	}
-	return false;
-}
-
-/* True if peers may end an operation at any time.  Operations that only a one-sided
- * message can end do not count, nor do standing receives for such messages. */
-static bool
-is_pending(const struct baton_comm *comm)
-{
-	const struct batoni_onesided *onesided = comm->onesided;
-
-	if (!onesided || !onesided->pending)
-		return comm->active > comm->held;
-	return comm->transport->in_flight > onesided->standing || comm->marked;
-}
-
 static uint64_t
-longest_nap(void)
+longest_nap(enum batoni_look look)
 {
-	if (anything_moving())
+	switch (look) {
+	case BATONI_LOOK_MOVING:
 		return NAP_MOVING_NS;
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (is_pending(comm))
-			return TICK_NS;
+	case BATONI_LOOK_WATCH:
+		return NAP_WATCHING_NS;
+	case BATONI_LOOK_WHEN_RUNG:
+	case BATONI_LOOK_PENDING:
+		break;
 	}
-	return NAP_WATCHING_NS;
+	return TICK_NS;
 }
 
 /* Make passes while they yield events.  Returns how long to nap. */
 static uint64_t
 thread_drive(uint64_t nap_ns)
 {
-	uint64_t deadline, most;
+	struct batoni_outlook outlook;
 	unsigned idle = 0;
 	bool events = false;
+	uint64_t most;
 
 	batoni_check_peers_soon();
 	while (idle < SPINS &&
@@ -107,13 +86,14 @@ thread_drive(uint64_t nap_ns)
 			idle++;
 		}
 	}
-	most = longest_nap();
+	outlook = batoni_look_ahead();
+	most = longest_nap(outlook.look);
 	nap_ns = events ? NAP_MIN_NS : nap_ns * 2;
 	if (nap_ns > most)
 		nap_ns = most;
-	batoni_what_to_look_at(&deadline);
-	if (deadline != BATONI_NEVER)
-		nap_ns = batoni_time_left(batoni_now_ns(), deadline, nap_ns);
+	if (outlook.deadline != BATONI_NEVER)
+		nap_ns = batoni_time_left(batoni_now_ns(), outlook.deadline,
+		                          nap_ns);
 	return nap_ns ? nap_ns : 1000u;
 }
 
@@ -167,16 +147,15 @@ static void
 sleep_idle(uint32_t rung)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t nap_ns = BATONI_NEVER, deadline;
+	uint64_t nap_ns = BATONI_NEVER;
 	uint32_t bell = batoni_rung();
 	bool listens = batoni_listen(BATONI_DOZE_THREAD);
 	bool idle;
 
 	if (listens) {
 		batoni_pass();
-		batoni_what_to_look_at(&deadline);
-		e->thread_wakes = deadline;
-		nap_ns = batoni_time_left(batoni_now_ns(), deadline,
+		e->thread_wakes = batoni_look_ahead().deadline;
+		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
 		                          NAP_LISTENING_NS);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
@@ -271,7 +250,9 @@ thread_main(void *unused)
 			                     ? 0
 			                     : idle_ticks + 1;
 		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
-			idle_ticks += batoni_anything_parked() ? LINGER_TICKS + 1 : 1;
+			idle_ticks += batoni_look_ahead().parked
+			                      ? LINGER_TICKS + 1
+			                      : 1;
 			batoni_leave();
 			nap_ns = TICK_NS;
 			if (idle_ticks > LINGER_TICKS)

@@ -45,17 +45,18 @@ may_drive_all(void)
 bool
 batoni_is_left_to_launches(void)
 {
-	uint64_t deadline;
+	struct batoni_outlook outlook;
 
 	if (!atomic_load(&batoni_engine.running) || !may_drive_all())
 		return false;
+	/* `deadline` may be that of an operation that has ended. */
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
-		if ((comm->onesided && comm->onesided->pending) ||
-		    !batoni_list_empty(&comm->deadlines))
+		if (!batoni_list_empty(&comm->deadlines))
 			return false;
 	}
-	return batoni_what_to_look_at(&deadline) == BATONI_LOOK_WHEN_RUNG;
+	outlook = batoni_look_ahead();
+	return outlook.look == BATONI_LOOK_WHEN_RUNG && !outlook.parked;
 }
 
 static void

@@ -84,19 +84,10 @@ struct batoni_onesided_ops {
  * reads. */
 struct batoni_onesided {
 	const struct batoni_onesided_ops *ops;
-	/* Operations issued and not ended, and messages that wait for the next test.
-	 * test is called only while this is above 0. */
-	uint32_t pending;
-	/* Above 0: bytes are moving, or messages wait; the engine tests again at
-	 * once. */
-	uint32_t moving;
-	/* Of pending: waits that a test has found unmet, and that only deadlines or
-	 * stores of other ranks into this rank's segment can end.  The engine may sleep,
-	 * listening, when all operations of a communicator are such waits. */
-	uint32_t parked;
-	/* Receives that are always posted, for messages that may come.  The engine tests
-	 * for those only at growing intervals. */
-	uint32_t standing;
+	/* in_flight: operations issued and not ended, and messages that wait for the next
+	 * test; those are moving too.  Each wait is parked or awaiting.  standing: of the
+	 * transport's receives in flight.  quiet: as the transport. */
+	struct batoni_load load;
 	int signals_max, contexts_max;
 	/* For baton_comm_query, any thread: BATON_WINDOW_PATH_* bits.  Those of
 	 * signals are constant after start. */

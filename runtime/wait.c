@@ -90,20 +90,9 @@ batoni_rung(void)
 }
 
 bool
-batoni_anything_parked(void)
-{
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (comm->onesided && comm->onesided->parked)
-			return true;
-	}
-	return false;
-}
-
-bool
 batoni_listen(unsigned who)
 {
-	if (!batoni_anything_parked())
+	if (!batoni_look_ahead().parked)
 		return false;
 	atomic_fetch_or(&batoni_bell()->listening, who);
 	return true;
@@ -315,48 +304,6 @@ mark_waited(const struct batoni_awaited *awaited)
 
 /* ---- hosts that wait ---- */
 
-static enum batoni_look
-what_to_look_at_of(const struct baton_comm *comm)
-{
-	const struct batoni_transport *transport = comm->transport;
-	const struct batoni_onesided *onesided = comm->onesided;
-	uint32_t standing = onesided ? onesided->standing : 0;
-
-	if (comm->marked || transport->moving ||
-	    (onesided && onesided->moving))
-		return BATONI_LOOK_AGAIN;
-	if (transport->quiet || transport->in_flight == 0)
-		return BATONI_LOOK_WHEN_RUNG;
-	if (transport->in_flight > standing)
-		return BATONI_LOOK_AGAIN;
-	/* Only standing receives are in flight: does any operation depend on them? */
-	return comm->held || onesided->pending > onesided->parked
-	               ? BATONI_LOOK_AT_TIMES
-	               : BATONI_LOOK_WHEN_RUNG;
-}
-
-enum batoni_look
-batoni_what_to_look_at(uint64_t *deadline_p)
-{
-	enum batoni_look most = BATONI_LOOK_WHEN_RUNG;
-	uint64_t earliest = BATONI_NEVER;
-
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		enum batoni_look look;
-
-		if (!batoni_may_drive(comm))
-			continue;
-		look = what_to_look_at_of(comm);
-		if (look > most)
-			most = look;
-		if (comm->deadline_next < earliest)
-			earliest = comm->deadline_next;
-	}
-	*deadline_p = earliest;
-	return most;
-}
-
 uint64_t
 batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 {
@@ -398,47 +345,33 @@ doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 	return events;
 }
 
-/* Would a signal from another process end the doze?  Such a wake takes longer than one
- * by a thread of this process. */
-static bool
-awaits_peers(void)
-{
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (comm->onesided && comm->onesided->parked &&
-		    !comm->transport->quiet)
-			return true;
-	}
-	return false;
-}
-
 /* Yield or doze after `idle` passes without events.  Returns the new count of idle
  * passes: 0 after events, and after a doze one less, so that the next idle pass dozes
  * again.  *nap_ns is the next doze where messages may arrive. */
 static unsigned
 rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 {
-	enum batoni_look look = BATONI_LOOK_AGAIN;
-	uint64_t deadline, most_ns = DOZE_MAX_NS;
+	struct batoni_outlook outlook = {.look = BATONI_LOOK_PENDING};
+	uint64_t most_ns = DOZE_MAX_NS;
 	size_t events;
 
 	if (idle % QUIET_SPINS == 0)
-		look = batoni_what_to_look_at(&deadline);
-	if (look == BATONI_LOOK_AGAIN ||
-	    (look == BATONI_LOOK_AT_TIMES && idle <= YIELD_PASSES)) {
+		outlook = batoni_look_ahead();
+	if (outlook.look >= BATONI_LOOK_PENDING ||
+	    (outlook.look == BATONI_LOOK_WATCH && idle <= YIELD_PASSES)) {
 		if (idle > YIELD_PASSES)
 			sched_yield();
 		return idle;
 	}
-	if (look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
-	    awaits_peers())
+	if (outlook.look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
+	    outlook.parked_on_others)
 		return idle;
-	if (look == BATONI_LOOK_AT_TIMES) {
+	if (outlook.look == BATONI_LOOK_WATCH) {
 		most_ns = *nap_ns;
 		if (*nap_ns < DOZE_MESSAGES_MAX_NS)
 			*nap_ns *= 2;
 	}
-	events = doze_driving(deadline, limit_ns, most_ns);
+	events = doze_driving(outlook.deadline, limit_ns, most_ns);
 	return events ? 0 : idle - 1;
 }
 

@@ -221,8 +221,8 @@ report(struct node *node, size_t length)
 	struct local *local = node->local;
 	struct batoni_transfer *transfer = node->transfer;
 
-	assert(local->base.in_flight > 0);
-	local->base.in_flight--;
+	assert(local->base.load.in_flight > 0);
+	local->base.load.in_flight--;
 	node->state = FREE;
 	node->transfer = NULL;
 	local->base.host->done(local->base.host, transfer,
@@ -236,16 +236,16 @@ start_moving(struct node *node, struct node *partner, size_t length)
 	node->partner = partner;
 	node->length = length;
 	node->moved = 0;
-	node->local->base.moving++;
+	node->local->base.load.moving++;
 	batoni_list_append(&node->local->copies, &node->link);
 }
 
 static void
 stop_moving(struct node *node)
 {
-	assert(node->local->base.moving > 0);
+	assert(node->local->base.load.moving > 0);
 	batoni_list_remove(&node->link);
-	node->local->base.moving--;
+	node->local->base.load.moving--;
 }
 
 static size_t
@@ -300,7 +300,7 @@ meet(struct node *node, struct node *front)
 	if (n > INLINE_MAX) {
 		start_moving(front, node, length);
 		start_moving(node, front, length);
-		node->local->base.in_flight++;
+		node->local->base.load.in_flight++;
 		return BATON_PENDING;
 	}
 	if (n > 0)
@@ -330,7 +330,7 @@ local_issue(struct batoni_transport *transport,
 		return meet(node, front);
 	node->key = key;
 	enter_queue(node, front);
-	local->base.in_flight++;
+	local->base.load.in_flight++;
 	return BATON_PENDING;
 }
 
@@ -386,14 +386,14 @@ local_take_back(struct batoni_transport *transport,
 	case FRONT:
 	case BEHIND:
 		leave_queue(node);
-		local->base.in_flight--;
+		local->base.load.in_flight--;
 		node->transfer = NULL;
 		return BATON_ERR_CANCELED;
 	case MOVING:
 		return BATON_ERR_BUSY;
 	case OVER:
 		stop_moving(node);
-		local->base.in_flight--;
+		local->base.load.in_flight--;
 		node->state = FREE;
 		node->transfer = NULL;
 		return outcome(transfer, node->length);
@@ -507,7 +507,7 @@ local_close(struct batoni_transport *transport, bool aborted)
 	struct shared *shared = local->shared;
 
 	(void)aborted; /* closing never communicates */
-	assert(aborted || transport->in_flight == 0);
+	assert(aborted || transport->load.in_flight == 0);
 	for (uint32_t i = 0; i < local->base.slots; i++)
 		detach(&local->nodes[i]);
 	if (local->round + local->brought < shared->rounds)
@@ -611,7 +611,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
 	if (shared->peers)
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = BATONI_DRIVERS_ANY;
-	base->quiet = true;
+	base->load.quiet = true;
 	snprintf(base->library, sizeof(base->library), "in process");
 }
 

@@ -22,6 +22,7 @@
 #include <pthread.h>
 
 #include "field.h"
+#include "load.h"
 #include "shm.h"
 
 /* Transports get the first two; the others belong to the one-sided layer
@@ -205,13 +206,8 @@ struct batoni_transport {
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
-	uint32_t in_flight; /* test is called only while it is above 0 */
-	/* How many of them are moving bytes: the engine tests again soon.  The others
-	 * (unmatched receives) can wait. */
-	uint32_t moving;
-	/* Only calls of this process end transfers in flight (local): the engine may
-	 * sleep when none is moving. */
-	bool quiet;
+	/* in_flight and moving: transfers.  Unmatched receives do not move. */
+	struct batoni_load load;
 };
 
 /* The configuration that a transport is opened with. */

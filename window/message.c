@@ -35,8 +35,8 @@
  *
  * No recursion.  message_done runs within the transport, which must not be called from
  * there; a receive may also end in issue.  In both cases the source is only appended to
- * `ended`, and batoni_messages_test continues with it.  Each entry counts in base.pending
- * and base.moving, and marks the communicator busy, since it may have nothing else to do.
+ * `ended`, and batoni_messages_test continues with it.  Each entry is in flight and moving in
+ * the layer's load, and marks the communicator busy, since it may have nothing else to do.
  *
  * On a quiet transport a message ends only when it is received.  There, receives are
  * posted from the start, because a rank that never waits for signals can be signaled.
@@ -136,7 +136,7 @@ batoni_messages_start(struct batoni_rma *rma)
 
 	assert(rma->transport->hidden_tags >=
 	       batoni_onesided_tags(rma->base.contexts_max));
-	messages->quiet = rma->transport->quiet;
+	messages->quiet = rma->transport->load.quiet;
 	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++) {
 		init_lane(rma, &messages->lanes[i], 2 * i);
 		messages->lanes[i].number = (int)i;
@@ -210,7 +210,7 @@ receive_ended(struct batoni_rma *rma, struct batoni_source *source,
 	assert(source->lent && rma->messages->lent > 0);
 	rma->messages->lent--;
 	if (source->state == BATONI_SOURCE_HEADER)
-		rma->base.standing--;
+		rma->base.load.standing--;
 	source->lent = false;
 	source->asked = false;
 	source->status = status;
@@ -230,7 +230,7 @@ post(struct batoni_rma *rma, struct batoni_source *source,
 	source->lent = true;
 	rma->messages->lent++;
 	if (state == BATONI_SOURCE_HEADER)
-		rma->base.standing++;
+		rma->base.load.standing++;
 	status = rma->transport->ops->issue(rma->transport, receive);
 	if (status != BATON_PENDING)
 		receive_ended(rma, source, status);
@@ -620,7 +620,7 @@ batoni_messages_drain(struct batoni_rma *rma)
 {
 	/* A communicator with no operation pending is not on the engine's list, so
 	 * nothing else tests its transport. */
-	if (rma->transport->in_flight > 0)
+	if (rma->transport->load.in_flight > 0)
 		rma->transport->ops->test(rma->transport);
 	batoni_messages_test(rma);
 	return rma->messages->busy == 0 ? BATON_OK : BATON_PENDING;

@@ -41,6 +41,7 @@ take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
 	/* No effect on a channel's lane. */
 	messages->free_lanes &= messages->free_lanes - 1;
 	messages->busy++;
+	rma->base.load.awaiting++;
 	lane->put = put;
 	lane->status = BATON_OK;
 	lane->parts = 1;
@@ -48,10 +49,13 @@ take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
 }
 
 static void
-give_lane(struct batoni_messages *messages, struct batoni_lane *lane)
+give_lane(struct batoni_rma *rma, struct batoni_lane *lane)
 {
+	struct batoni_messages *messages = rma->messages;
+
 	lane->put = NULL;
 	messages->busy--;
+	rma->base.load.awaiting--;
 	if (lane->number >= 0)
 		messages->free_lanes |= 1u << lane->number;
 }
@@ -83,7 +87,7 @@ batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
 	struct batoni_transfer *put = lane->put;
 
 	/* The lane is free before the end is reported: the report needs nothing of it. */
-	give_lane(rma->messages, lane);
+	give_lane(rma, lane);
 	batoni_put_ended(rma, put, lane->status);
 }
 
@@ -168,13 +172,13 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	if (status != BATON_OK) {
 		put->native_call = wire->hello_transfer.native_call;
 		put->native_code = wire->hello_transfer.native_code;
-		give_lane(messages, lane);
+		give_lane(rma, lane);
 		return status;
 	}
 	separate = fill(rma, lane, pending, with_data);
 	status = send_part(rma, lane, &lane->header);
 	if (status != BATON_OK) {
-		give_lane(messages, lane);
+		give_lane(rma, lane);
 		return status;
 	}
 	link->sent++;

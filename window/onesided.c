@@ -92,7 +92,7 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 		rma->base.signal_paths |= rma->signal_path[peer];
 	}
 	batoni_messages_start(rma);
-	if (rma->transport->quiet &&
+	if (rma->transport->load.quiet &&
 	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
 		batoni_take();
 		batoni_messages_post(rma);

@@ -10,9 +10,10 @@
  * It leaves the queue then; messages of one channel keep their order (message.c).  From
  * then on all signals of the channel go by message, because a store would overtake them.
  *
- * Accounting.  base.pending: puts issued and not ended.  base.moving: those of them
- * in a queue.  window->pending: puts into it that are placed and not ended; a
- * lent one stays counted until the transport has let go of it.
+ * Accounting.  load.in_flight: puts issued and not ended.  load.moving: those of them
+ * in a queue.  load.awaiting: those in a lane (message_put.c).  window->pending: puts into
+ * it that are placed and not ended; a lent one stays counted until the transport has let
+ * go of it.
  *
  * ---- Why one visible signal means that all earlier data is visible ----
  *
@@ -191,7 +192,7 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                  enum baton_status status)
 {
 	count_out(&rma->pending[transfer->slot]);
-	rma->base.pending--;
+	rma->base.load.in_flight--;
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, transfer->bytes);
 	rma->comm->host.done(&rma->comm->host, transfer, status);
@@ -207,7 +208,7 @@ enter_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 		batoni_list_append(&rma->channels_active, &channel->active);
 	batoni_list_append(&channel->queue, &put->link);
 	put->put.in_channel = true;
-	rma->base.moving++;
+	rma->base.load.moving++;
 }
 
 static void
@@ -216,7 +217,7 @@ leave_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 {
 	batoni_list_remove(&put->link);
 	put->put.in_channel = false;
-	rma->base.moving--;
+	rma->base.load.moving--;
 	if (batoni_list_empty(&channel->queue))
 		batoni_list_remove(&channel->active);
 }
@@ -319,12 +320,12 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
 		status = move(rma, channel, transfer, put, &budget);
 	if (status == BATON_ERR_AGAIN) {
-		rma->base.pending++;
+		rma->base.load.in_flight++;
 		enter_queue(rma, channel, put);
 		return BATON_PENDING;
 	}
 	if (status == BATON_PENDING) {
-		rma->base.pending++;
+		rma->base.load.in_flight++;
 		return BATON_PENDING;
 	}
 	count_out(put);
@@ -343,6 +344,6 @@ batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
 	            put);
 	count_out(put);
-	rma->base.pending--;
+	rma->base.load.in_flight--;
 	return BATON_ERR_CANCELED;
 }

@@ -235,7 +235,7 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	}
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
-	pending->wait.parked = false;
+	pending->wait.sleep = BATONI_WAIT_FRESH;
 	return BATON_OK;
 }
 
@@ -286,24 +286,25 @@ is_met(const struct batoni_wait_node *node)
 }
 
 static void
-set_parked(struct batoni_rma *rma, struct batoni_pending *pending, bool parked)
+set_sleep(struct batoni_rma *rma, struct batoni_pending *pending,
+          enum batoni_wait_sleep sleep)
 {
-	if (pending->wait.parked == parked)
-		return;
-	pending->wait.parked = parked;
-	if (parked)
-		rma->base.parked++;
-	else
-		rma->base.parked--;
+	struct batoni_load *load = &rma->base.load;
+
+	load->parked -= pending->wait.sleep == BATONI_WAIT_PARKED;
+	load->awaiting -= pending->wait.sleep == BATONI_WAIT_AWAITING;
+	pending->wait.sleep = (unsigned char)sleep;
+	load->parked += sleep == BATONI_WAIT_PARKED;
+	load->awaiting += sleep == BATONI_WAIT_AWAITING;
 }
 
-/* A parked wait needs another look: the engine may not sleep on it. */
+/* The wait needs another look: the engine may not sleep on the bell. */
 static void
 unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 {
-	if (!pending->wait.parked)
+	if (pending->wait.sleep == BATONI_WAIT_FRESH)
 		return;
-	set_parked(rma, pending, false);
+	set_sleep(rma, pending, BATONI_WAIT_FRESH);
 	batoni_comm_look(rma->comm);
 }
 
@@ -444,10 +445,13 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 			return GONE;
 		unmet = batoni_node_at(rma, pending->wait.unmet);
 		if (!stores_only(rma, unmet)) {
-			unpark(rma, pending);
+			/* Where it was parked, nobody looks for messages. */
+			if (pending->wait.sleep == BATONI_WAIT_PARKED)
+				unpark(rma, pending);
+			set_sleep(rma, pending, BATONI_WAIT_AWAITING);
 			return UNMET;
 		}
-		set_parked(rma, pending, true);
+		set_sleep(rma, pending, BATONI_WAIT_PARKED);
 		if (!census->listening)
 			return UNMET;
 		want(unmet->counter);
@@ -460,8 +464,8 @@ static void
 unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	batoni_list_remove(&pending->link);
-	set_parked(rma, pending, false);
-	rma->base.pending--;
+	set_sleep(rma, pending, BATONI_WAIT_FRESH);
+	rma->base.load.in_flight--;
 }
 
 static struct census
@@ -497,7 +501,7 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 		return BATON_OK;
 	}
 	batoni_list_append(&rma->waits, &pending->link);
-	rma->base.pending++;
+	rma->base.load.in_flight++;
 	return BATON_PENDING;
 }
 
@@ -527,7 +531,7 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		node->counter = counter;
 		node->slot = transfer->slot;
 		pending->wait.nodes = pending->wait.unmet = first;
-		pending->wait.parked = false;
+		pending->wait.sleep = BATONI_WAIT_FRESH;
 	} else if (batoni_wait_describe(rma, transfer->slot, 1, desc) !=
 	           BATON_OK) {
 		return BATON_ERR_AGAIN;

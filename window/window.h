@@ -102,6 +102,14 @@ struct batoni_counter {
 };
 
 /* What an operation needs beyond its transfer, by slot. */
+/* What may be slept on until an issued wait is met: the count of the layer's load that it
+ * is in. */
+enum batoni_wait_sleep {
+	BATONI_WAIT_FRESH,   /* none: a test has to look first */
+	BATONI_WAIT_PARKED,  /* the bell */
+	BATONI_WAIT_AWAITING /* messages */
+};
+
 struct batoni_pending {
 	struct batoni_transfer *transfer; /* set by issue */
 	/* A put: of its channel's queue.  A wait: of the issued waits. */
@@ -117,7 +125,7 @@ struct batoni_pending {
 		struct { /* a wait */
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
-			bool parked;    /* counted in base.parked */
+			unsigned char sleep; /* enum batoni_wait_sleep */
 		} wait;
 	};
 };

@@ -45,7 +45,7 @@ scripted_issue(struct batoni_transport *transport,
 	ck_assert_ptr_null(atomic_load(&s->live[transfer->slot]));
 	if (status == BATON_PENDING) {
 		s->live[transfer->slot] = transfer;
-		s->base.in_flight++;
+		s->base.load.in_flight++;
 	} else {
 		batoni_transfer_moved(transfer, transfer->bytes);
 	}
@@ -57,7 +57,7 @@ forget(struct scripted *s, struct batoni_transfer *transfer)
 {
 	ck_assert_ptr_eq(atomic_load(&s->live[transfer->slot]), transfer);
 	s->live[transfer->slot] = NULL;
-	s->base.in_flight--;
+	s->base.load.in_flight--;
 }
 
 void
@@ -221,7 +221,7 @@ scripted_comm(struct scripted *s, const struct baton_comm_options *options)
 void
 scripted_close(struct scripted *s, struct baton_comm *comm)
 {
-	if (s->base.in_flight)
+	if (s->base.load.in_flight)
 		ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
 	ck_assert(s->closed);

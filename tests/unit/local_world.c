@@ -101,8 +101,8 @@ transfer(enum batoni_direction direction, uint32_t slot, int peer, int tag,
 void
 assert_idle(const struct world *world, int rank)
 {
-	ck_assert_uint_eq(world->transports[rank]->in_flight, 0);
-	ck_assert_uint_eq(world->transports[rank]->moving, 0);
+	ck_assert_uint_eq(world->transports[rank]->load.in_flight, 0);
+	ck_assert_uint_eq(world->transports[rank]->load.moving, 0);
 }
 
 void

@@ -134,7 +134,7 @@ rma_world_open(struct rma_world *world)
 	world->transport.host = &world->comm.host;
 	world->transport.rank = ME;
 	world->transport.size = RANKS;
-	world->transport.quiet = true;
+	world->transport.load.quiet = true;
 	world->transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
 	world->transport.peers = world->peers;
 	for (int rank = 0; rank < RANKS; rank++) {

@@ -37,7 +37,7 @@ pretend_issue(struct batoni_transport *transport,
 	}
 	if (transfer->peer == transport->any_peer)
 		pretended.mail = transfer;
-	transport->in_flight++;
+	transport->load.in_flight++;
 	return BATON_PENDING;
 }
 
@@ -53,7 +53,7 @@ pretend_take_back(struct batoni_transport *transport,
                   struct batoni_transfer *transfer)
 {
 	(void)transfer;
-	transport->in_flight--;
+	transport->load.in_flight--;
 	return BATON_ERR_CANCELED;
 }
 
@@ -80,7 +80,7 @@ pretend_leave(struct batoni_transport *transport)
 static void
 pretend_close(struct batoni_transport *transport, bool aborted)
 {
-	ck_assert(aborted || transport->in_flight == 0);
+	ck_assert(aborted || transport->load.in_flight == 0);
 }
 
 static const struct batoni_transport_ops pretend_ops = {
@@ -178,7 +178,7 @@ hello_from(int rank, int context)
 	ck_assert_ptr_nonnull(mail);
 	memcpy(mail->buffer, &hello, sizeof(hello));
 	mail->done_bytes = sizeof(hello);
-	pretended.base.in_flight--;
+	pretended.base.load.in_flight--;
 	batoni_take();
 	comm->host.done(&comm->host, mail, BATON_OK);
 	batoni_pass();
@@ -221,12 +221,12 @@ START_TEST(a_signal_can_come_from_any_rank)
 	struct batoni_onesided *layer = comm->onesided;
 
 	signal_to(1); /* it may signal back */
-	ck_assert_uint_eq(layer->standing, 1);
+	ck_assert_uint_eq(layer->load.standing, 1);
 	hello_from(MANY - 1, 3);
-	ck_assert_uint_eq(layer->standing, 2);
+	ck_assert_uint_eq(layer->load.standing, 2);
 	hello_from(MANY / 2, 0);
-	ck_assert_uint_eq(layer->standing, 3);
-	ck_assert_uint_eq(pretended.base.in_flight, 3);
+	ck_assert_uint_eq(layer->load.standing, 3);
+	ck_assert_uint_eq(pretended.base.load.in_flight, 3);
 }
 END_TEST
 

@@ -160,9 +160,9 @@ pass(struct rank *rank)
 	struct batoni_transport *transport = rank->rma.transport;
 	size_t events = 0;
 
-	if (transport->in_flight > 0)
+	if (transport->load.in_flight > 0)
 		events += transport->ops->test(transport);
-	if (rank->rma.base.pending > 0)
+	if (rank->rma.base.load.in_flight > 0)
 		events += batoni_messages_test(&rank->rma);
 	return events;
 }
@@ -190,9 +190,9 @@ teardown(void)
 		ck_assert_int_eq(batoni_messages_leave(&ranks[i].rma),
 		                 BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
-		ck_assert_uint_eq(ranks[i].rma.base.pending, 0);
-		ck_assert_uint_eq(ranks[i].rma.base.moving, 0);
-		ck_assert_uint_eq(ranks[i].rma.transport->in_flight, 0);
+		ck_assert_uint_eq(ranks[i].rma.base.load.in_flight, 0);
+		ck_assert_uint_eq(ranks[i].rma.base.load.moving, 0);
+		ck_assert_uint_eq(ranks[i].rma.transport->load.in_flight, 0);
 		close_rank(&ranks[i], false);
 	}
 	free(ranks);
@@ -328,11 +328,11 @@ START_TEST(put_ends_after_its_hand_over)
 	listen_all();
 	ck_assert_int_eq(signal_to(0, 0, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(ranks[0].ends, 0);
-	ck_assert_uint_gt(ranks[0].rma.base.pending, 0);
-	ck_assert_uint_gt(ranks[0].rma.base.moving, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.load.in_flight, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.load.moving, 0);
 	batoni_messages_test(&ranks[0].rma);
 	ck_assert_int_eq(ranks[0].ends, 1);
-	ck_assert_uint_eq(ranks[0].rma.base.pending, 0);
+	ck_assert_uint_eq(ranks[0].rma.base.load.in_flight, 0);
 }
 END_TEST
 
@@ -343,12 +343,12 @@ START_TEST(message_is_applied_by_a_test)
 	signal_to(0, 0, 1, 0, 0);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
 	ck_assert_int_eq(ranks[1].looks, 1);
-	ck_assert_uint_eq(ranks[1].rma.base.pending, 1);
-	ck_assert_uint_eq(ranks[1].rma.base.moving, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.load.in_flight, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.load.moving, 1);
 	ck_assert_uint_gt(batoni_messages_test(&ranks[1].rma), 0);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.base.pending, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.moving, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.load.in_flight, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.load.moving, 0);
 }
 END_TEST
 
@@ -528,13 +528,13 @@ START_TEST(listening_holds_the_communicator_and_posts_once)
 
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 0);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, 1);
+	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 1);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, 1);
+	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 1);
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, -1);
@@ -549,21 +549,21 @@ START_TEST(receives_stand_for_those_who_talk)
 {
 	batoni_messages_post(&ranks[0].rma);
 	batoni_messages_post(&ranks[1].rma);
-	ck_assert_uint_eq(ranks[1].rma.base.standing, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 1);
 	signal_to(0, 0, 1, 1, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
-	ck_assert_uint_eq(ranks[1].rma.transport->in_flight, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.transport->load.in_flight, 2);
 	signal_to(0, 0, 1, 1, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
-	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
 	/* The other way it is another channel. */
-	ck_assert_uint_eq(ranks[0].rma.base.standing, 1);
+	ck_assert_uint_eq(ranks[0].rma.base.load.standing, 1);
 	signal_to(1, 0, 0, 1, 0);
 	run();
-	ck_assert_uint_eq(ranks[0].rma.base.standing, 2);
+	ck_assert_uint_eq(ranks[0].rma.base.load.standing, 2);
 }
 END_TEST
 
@@ -597,14 +597,14 @@ START_TEST(bad_announcement_is_dropped_and_the_next_is_obeyed)
 		wire->hello.rank = i == 2 ? RANKS : 0;
 		wire->hello.context = i == 3 ? CONTEXTS : 0;
 		greet(0, 1, 0);
-		ck_assert_uint_eq(ranks[1].rma.base.standing, 1);
+		ck_assert_uint_eq(ranks[1].rma.base.load.standing, 1);
 	}
 	wire->hello = good_hello;
 	greet(0, 1, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
 	/* Twice is once. */
 	greet(0, 1, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
 }
 END_TEST
 
@@ -838,7 +838,7 @@ START_TEST(receive_that_fails_stays_away)
 	signal_to(0, 0, 1, 0, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.transport->in_flight,
+	ck_assert_uint_eq(ranks[1].rma.transport->load.in_flight,
 	                  RANKS * CONTEXTS + 1 - 1);
 }
 END_TEST
@@ -866,9 +866,9 @@ START_TEST(leaving_takes_receives_back_for_good)
 	listen_all();
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, 0);
+	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 0);
 	batoni_messages_post(&rank->rma);
-	ck_assert_uint_eq(rank->rma.transport->in_flight, 0);
+	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 0);
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
 }
 END_TEST
@@ -983,7 +983,7 @@ START_TEST(receive_that_cannot_be_taken_back_is_known_to_write)
 {
 	char data[100] = "data";
 
-	ranks[1].rma.transport->quiet = false;
+	ranks[1].rma.transport->load.quiet = false;
 	batoni_messages_start(&ranks[1].rma);
 	listen_all();
 	make_failing(ranks[1].rma.transport);
@@ -1032,7 +1032,7 @@ START_TEST(aborted_memory_is_kept_while_something_may_write_to_it)
 	long before = batoni_mem_blocks();
 
 	setup();
-	ranks[0].rma.transport->quiet = quiet;
+	ranks[0].rma.transport->load.quiet = quiet;
 	batoni_messages_start(&ranks[0].rma);
 	batoni_messages_post(&ranks[0].rma);
 	for (int i = 0; i < RANKS; i++)

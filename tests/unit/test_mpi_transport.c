@@ -135,8 +135,8 @@ close_world(void)
 {
 	enum baton_status status;
 
-	ck_assert_uint_eq(world.transport->in_flight, 0);
-	ck_assert_uint_eq(world.transport->moving, 0);
+	ck_assert_uint_eq(world.transport->load.in_flight, 0);
+	ck_assert_uint_eq(world.transport->load.moving, 0);
 	ck_assert_uint_eq(world.mpi->count, 0);
 	do
 		status = world.transport->ops->leave(world.transport);
@@ -189,7 +189,7 @@ static void
 finish(struct op *op, enum baton_status status, size_t bytes)
 {
 	while (!op->ends) {
-		ck_assert_uint_gt(world.transport->in_flight, 0);
+		ck_assert_uint_gt(world.transport->load.in_flight, 0);
 		if (world.transport->ops->test(world.transport) == 0)
 			sched_yield();
 	}
@@ -529,8 +529,8 @@ START_TEST(hundreds_in_flight_all_end_once)
 
 	for (int i = 0; i < N; i++)
 		recvs[i] = post(in[i], sizeof(in[i]), world.peer, i);
-	ck_assert_uint_eq(world.transport->in_flight, N);
-	ck_assert_uint_eq(world.transport->moving, 0);
+	ck_assert_uint_eq(world.transport->load.in_flight, N);
+	ck_assert_uint_eq(world.transport->load.moving, 0);
 	barrier();
 	for (int i = 0; i < N; i++) {
 		/* 7 and 500 have no common factor: all tags, out of order. */
@@ -669,7 +669,7 @@ START_TEST(an_unmatched_receive_is_taken_back_and_gets_nothing)
 		struct op *kept = post(&next, sizeof(next), world.peer, 4);
 
 		ck_assert_int_eq(take_back(gone), BATON_ERR_CANCELED);
-		ck_assert_uint_eq(world.transport->in_flight, 1);
+		ck_assert_uint_eq(world.transport->load.in_flight, 1);
 		barrier();
 		next = 0;
 		finish(sent(&out, sizeof(out), world.peer, 4), BATON_OK,
@@ -702,7 +702,7 @@ START_TEST(taking_back_a_receive_that_was_matched_gives_its_message)
 		status = take_back(op);
 		/* BUSY: the message has still to come, by the peer's progress. */
 		if (status == BATON_ERR_BUSY) {
-			ck_assert_uint_eq(world.transport->moving, 1);
+			ck_assert_uint_eq(world.transport->load.moving, 1);
 			ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
 			finish(op, BATON_OK, bytes);
 		} else {
@@ -777,7 +777,7 @@ START_TEST(taking_back_a_receive_with_a_body_to_come_lends_it)
 		op = post(buffer, capacity, 0, 6);
 		status = take_back(op);
 		ck_assert_int_eq(status, BATON_ERR_BUSY);
-		ck_assert_uint_eq(world.transport->moving, 1);
+		ck_assert_uint_eq(world.transport->load.moving, 1);
 		ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
 		finish(op, capacity < bytes ? BATON_ERR_TRUNCATED : BATON_OK,
 		       bytes);
@@ -1362,7 +1362,7 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 	uint64_t word;
 
 	sent(out, sizeof(out), world.peer, 1);
-	ck_assert_uint_ge(world.transport->moving, 1);
+	ck_assert_uint_ge(world.transport->load.moving, 1);
 	post(in, sizeof(in), world.peer, 2);
 	post(&word, sizeof(word), world.peer, 3);
 	world.transport->ops->close(world.transport, true);

@@ -120,7 +120,7 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	if (done)
 		return BATON_OK;
 	batoni_mpi_track(mpi, transfer, BATONI_MPI_SEND, 0);
-	mpi->base.moving++;
+	mpi->base.load.moving++;
 	return BATON_PENDING;
 }
 
@@ -160,7 +160,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	 * in one place joins them in one load, which then waits for the two
 	 * stores of the last change (10 ns). */
 	if (status == BATON_PENDING)
-		transport->in_flight++;
+		transport->load.in_flight++;
 	else if (status != BATON_OK)
 		tell_failure(mpi);
 	return status;
@@ -182,7 +182,7 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			batoni_mpi_body_recv(mpi, transfer, bounce,
 			                     status->MPI_SOURCE);
 
-		mpi->base.moving += body == BATON_PENDING;
+		mpi->base.load.moving += body == BATON_PENDING;
 		return body;
 	}
 	batoni_transfer_moved(transfer, (size_t)length);
@@ -222,7 +222,7 @@ other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	else if (part != BATONI_MPI_SEND)
 		status = batoni_mpi_body_step(mpi, transfer);
 	if (status != BATON_PENDING)
-		mpi->base.moving--;
+		mpi->base.load.moving--;
 	return status;
 }
 
@@ -239,7 +239,7 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 		status = first_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
 	} else if (entry.part == BATONI_MPI_ASKED) {
-		mpi->base.moving--;
+		mpi->base.load.moving--;
 		status = asked_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
 	} else {
@@ -249,7 +249,7 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 		batoni_mpi_bounce_return(mpi, entry.bounce);
 	if (status == BATON_PENDING)
 		return;
-	transport->in_flight--;
+	transport->load.in_flight--;
 	transport->host->done(transport->host, entry.transfer, status);
 }
 
@@ -447,7 +447,7 @@ take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	code = MPI_Test(&mpi->requests[i], &done, &status);
 	if (code == MPI_SUCCESS && !done) {
 		mpi->entries[i].part = BATONI_MPI_ASKED;
-		mpi->base.moving++;
+		mpi->base.load.moving++;
 		return BATON_ERR_BUSY;
 	}
 	bounce = mpi->entries[i].bounce;
@@ -457,7 +457,7 @@ take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	batoni_mpi_bounce_return(mpi, bounce);
 	if (ended == BATON_PENDING)
 		return BATON_ERR_BUSY;
-	transport->in_flight--;
+	transport->load.in_flight--;
 	if (ended == BATON_ERR_MPI)
 		tell_failure(mpi);
 	return ended;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a path has to have looked at: its load.  A path is one way of carrying out
+ * operations: the messages of a transport, the one-sided layer.  Each counts its own load;
+ * runtime/load.c adds up those of a communicator and says when to look again.
+ */
+#ifndef BATONI_LOAD_H
+#define BATONI_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Written by the path, read by the engine between calls (driver).  An operation is counted
+ * in in_flight, and in at most one of parked and awaiting.  A peer may end one that is in
+ * neither at any time, and only a test shows that. */
+struct batoni_load {
+	/* What the path has begun and not ended.  `test` is called only while this is
+	 * above 0. */
+	uint32_t in_flight;
+	/* Bytes move, and move on only by a test. */
+	uint32_t moving;
+	/* Waits that a test has found unmet, and that only a deadline ends or the store of
+	 * a peer, which then rings the bell. */
+	uint32_t parked;
+	/* Operations that only messages end, which are in flight on another path. */
+	uint32_t awaiting;
+	/* Receives that this path keeps posted on another one, for messages that may
+	 * come.  No reason to look unless an operation is awaiting. */
+	uint32_t standing;
+	/* What the device does not report: marks, and triggers that must be polled for. */
+	uint32_t polled;
+	/* Constant.  Only calls of this process end what is in flight and not moving
+	 * (local); the peers that end parked waits are of this process too. */
+	bool quiet;
+};
+
+/* When to look again, from late to soon: the same answer for a host that drives, for the
+ * engine's thread, and for a pass. */
+enum batoni_look {
+	/* Nothing goes on until a thread of this process calls, the bell rings, or a
+	 * deadline passes. */
+	BATONI_LOOK_WHEN_RUNG,
+	/* Only messages to standing receives may come: look at growing intervals. */
+	BATONI_LOOK_WATCH,
+	/* A peer may end an operation at any time. */
+	BATONI_LOOK_PENDING,
+	/* Each look moves bytes, or asks a device. */
+	BATONI_LOOK_MOVING
+};
+
+#endif

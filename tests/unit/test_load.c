@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When to look again: a table of loads, and the answer to each. */
+#include "core.h"
+#include "run_tests.h"
+
+struct row {
+	const char *what;
+	struct batoni_load transport, onesided;
+	uint32_t held;
+	bool marks;
+	enum batoni_look look;
+};
+
+static const struct row rows[] = {
+	{"nothing", {0}, {0}, 0, false, BATONI_LOOK_WHEN_RUNG},
+	/* Messages. */
+	{"a receive", {.in_flight = 1}, {0}, 0, false, BATONI_LOOK_PENDING},
+	{"a body that moves", {.in_flight = 2, .moving = 1}, {0}, 0, false,
+	 BATONI_LOOK_MOVING},
+	{"a receive of a quiet transport", {.in_flight = 1, .quiet = true},
+	 {0}, 0, false, BATONI_LOOK_WHEN_RUNG},
+	{"a copy of a quiet transport",
+	 {.in_flight = 2, .moving = 1, .quiet = true}, {0}, 0, false,
+	 BATONI_LOOK_MOVING},
+	/* Waits for signals. */
+	{"a wait that was not tested", {0}, {.in_flight = 1}, 0, false,
+	 BATONI_LOOK_PENDING},
+	{"a wait that was not tested, of a quiet transport", {.quiet = true},
+	 {.in_flight = 1}, 0, false, BATONI_LOOK_PENDING},
+	{"a parked wait", {0}, {.in_flight = 1, .parked = 1}, 0, false,
+	 BATONI_LOOK_WHEN_RUNG},
+	{"a parked wait beside one that was not tested", {0},
+	 {.in_flight = 2, .parked = 1}, 0, false, BATONI_LOOK_PENDING},
+	{"a parked wait and a receive", {.in_flight = 1},
+	 {.in_flight = 1, .parked = 1}, 0, false, BATONI_LOOK_PENDING},
+	{"a parked wait and a receive of a quiet transport",
+	 {.in_flight = 1, .quiet = true}, {.in_flight = 1, .parked = 1}, 0,
+	 false, BATONI_LOOK_WHEN_RUNG},
+	{"a parked wait and a put that is being copied", {0},
+	 {.in_flight = 2, .parked = 1, .moving = 1}, 0, false,
+	 BATONI_LOOK_MOVING},
+	/* Signals by message. */
+	{"standing receives alone", {.in_flight = 3}, {.standing = 3}, 0, false,
+	 BATONI_LOOK_WHEN_RUNG},
+	{"standing receives, and a wait for their messages", {.in_flight = 3},
+	 {.in_flight = 1, .awaiting = 1, .standing = 3}, 0, false,
+	 BATONI_LOOK_WATCH},
+	{"standing receives, and a wait that was not tested", {.in_flight = 3},
+	 {.in_flight = 1, .standing = 3}, 0, false, BATONI_LOOK_PENDING},
+	{"standing receives, and a parked wait", {.in_flight = 3},
+	 {.in_flight = 1, .parked = 1, .standing = 3}, 0, false,
+	 BATONI_LOOK_WHEN_RUNG},
+	{"a wait of each kind", {.in_flight = 3},
+	 {.in_flight = 2, .awaiting = 1, .parked = 1, .standing = 3}, 0, false,
+	 BATONI_LOOK_WATCH},
+	{"standing receives, a wait for their messages, and a receive",
+	 {.in_flight = 4}, {.in_flight = 1, .awaiting = 1, .standing = 3}, 0,
+	 false, BATONI_LOOK_PENDING},
+	{"a put whose message is on its way", {.in_flight = 2},
+	 {.in_flight = 1, .awaiting = 1, .standing = 1}, 0, false,
+	 BATONI_LOOK_PENDING},
+	{"a wait for messages of a quiet transport",
+	 {.in_flight = 3, .quiet = true},
+	 {.in_flight = 1, .awaiting = 1, .standing = 3}, 0, false,
+	 BATONI_LOOK_WHEN_RUNG},
+	{"a message that has come", {.in_flight = 2},
+	 {.in_flight = 1, .moving = 1, .standing = 2}, 1, false,
+	 BATONI_LOOK_MOVING},
+	/* Windows that may get messages. */
+	{"a hold", {.in_flight = 1}, {.standing = 1}, 1, false,
+	 BATONI_LOOK_WATCH},
+	{"a hold, and a receive", {.in_flight = 2}, {.standing = 1}, 1, false,
+	 BATONI_LOOK_PENDING},
+	{"a hold, and a parked wait", {.in_flight = 1},
+	 {.in_flight = 1, .parked = 1, .standing = 1}, 1, false,
+	 BATONI_LOOK_WATCH},
+	{"a hold of a quiet transport", {.in_flight = 1, .quiet = true},
+	 {.standing = 1}, 1, false, BATONI_LOOK_WHEN_RUNG},
+	/* What the device does not report. */
+	{"marks", {0}, {0}, 0, true, BATONI_LOOK_MOVING},
+	{"marks beside a parked wait", {0}, {.in_flight = 1, .parked = 1}, 0,
+	 true, BATONI_LOOK_MOVING},
+	{"a trigger that must be polled for", {.polled = 1}, {0}, 0, false,
+	 BATONI_LOOK_MOVING},
+	{"such a trigger, of a quiet transport",
+	 {.in_flight = 1, .polled = 1, .quiet = true}, {0}, 0, false,
+	 BATONI_LOOK_MOVING},
+	{"such a trigger, of the one-sided layer", {0}, {.polled = 1}, 0, false,
+	 BATONI_LOOK_MOVING},
+};
+
+/* A communicator with the load of a row. */
+struct loaded {
+	struct baton_comm comm;
+	struct batoni_transport transport;
+	struct batoni_onesided onesided;
+	struct batoni_op marked;
+};
+
+static void
+load(struct loaded *loaded, const struct row *row)
+{
+	*loaded = (struct loaded){
+		.comm = {.transport = &loaded->transport,
+	                 .onesided = &loaded->onesided,
+	                 .any_drives = true,
+	                 .deadline_next = BATONI_NEVER,
+	                 .held = row->held,
+	                 .marked = row->marks ? &loaded->marked : NULL},
+		.transport = {.load = row->transport},
+		.onesided = {.load = row->onesided},
+	};
+}
+
+START_TEST(each_load_has_its_answer)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct loaded loaded;
+		struct batoni_load sum;
+
+		load(&loaded, &rows[i]);
+		sum = batoni_comm_load(&loaded.comm);
+		ck_assert_msg(batoni_load_look(&sum) == rows[i].look, "%s: %d",
+		              rows[i].what, (int)batoni_load_look(&sum));
+	}
+}
+END_TEST
+
+START_TEST(communicator_without_the_one_sided_layer_has_a_load)
+{
+	struct loaded loaded;
+	struct batoni_load sum;
+
+	load(&loaded, &(struct row){.transport = {.in_flight = 1}});
+	loaded.comm.onesided = NULL;
+	sum = batoni_comm_load(&loaded.comm);
+	ck_assert_int_eq((int)batoni_load_look(&sum), BATONI_LOOK_PENDING);
+}
+END_TEST
+
+static const struct row parked = {
+	.onesided = {.in_flight = 1, .parked = 1},
+};
+
+START_TEST(soonest_of_all_communicators_counts)
+{
+	struct batoni_outlook outlook;
+	struct loaded first, second;
+
+	load(&first, &(struct row){.transport = {.in_flight = 1}});
+	load(&second, &parked);
+	first.comm.deadline_next = 70;
+	second.comm.deadline_next = 50;
+	first.comm.working_next = &second.comm;
+	batoni_engine.working = &first.comm;
+	outlook = batoni_look_ahead();
+	ck_assert_int_eq((int)outlook.look, BATONI_LOOK_PENDING);
+	ck_assert_uint_eq(outlook.deadline, 50);
+	ck_assert(outlook.parked && outlook.parked_on_others);
+	batoni_engine.working = NULL;
+	outlook = batoni_look_ahead();
+	ck_assert_int_eq((int)outlook.look, BATONI_LOOK_WHEN_RUNG);
+	ck_assert_uint_eq(outlook.deadline, BATONI_NEVER);
+	ck_assert(!outlook.parked && !outlook.parked_on_others);
+}
+END_TEST
+
+START_TEST(waits_are_parked_on_this_process_where_the_transport_is_quiet)
+{
+	struct batoni_outlook outlook;
+	struct loaded loaded;
+
+	load(&loaded, &parked);
+	loaded.transport.load.quiet = true;
+	batoni_engine.working = &loaded.comm;
+	outlook = batoni_look_ahead();
+	batoni_engine.working = NULL;
+	ck_assert(outlook.parked && !outlook.parked_on_others);
+}
+END_TEST
+
+/* What only others may drive is not this thread's to look at. */
+START_TEST(communicators_of_other_threads_do_not_count)
+{
+	struct batoni_outlook outlook;
+	struct loaded loaded;
+
+	load(&loaded, &(struct row){.transport = {.in_flight = 1, .moving = 1},
+	                            .onesided = parked.onesided});
+	loaded.comm.deadline_next = 50;
+	loaded.comm.any_drives = false;
+	loaded.comm.lost = true;
+	batoni_engine.working = &loaded.comm;
+	outlook = batoni_look_ahead();
+	batoni_engine.working = NULL;
+	ck_assert_int_eq((int)outlook.look, BATONI_LOOK_WHEN_RUNG);
+	ck_assert_uint_eq(outlook.deadline, BATONI_NEVER);
+	ck_assert(!outlook.parked);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		each_load_has_its_answer,
+		communicator_without_the_one_sided_layer_has_a_load,
+		soonest_of_all_communicators_counts,
+		waits_are_parked_on_this_process_where_the_transport_is_quiet,
+		communicators_of_other_threads_do_not_count,
+	};
+
+	return RUN_TESTS("load", tests);
+}
