@@ -235,6 +235,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  * It waits, for at most the options' timeout_ns, until this rank's operations have
  * ended, no stream has work of the communicator (launched functions, joins, and work
  * behind another communicator's), and all ranks have called (not after an abort).
+ * Once the communicator is broken it waits at most a second for an asynchronous device.
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
  * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
@@ -344,13 +345,15 @@ BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
  * Wait, making progress, until all work enqueued on the stream before this call is
  * done.  Returns BATON_OK, INVALID (also inside a group), or, once, the error of an
  * operation on this stream that no request observes: none was asked for, or it was
- * released before the operation ended.  The log names the operation.
+ * released before the operation ended.  The log names the operation.  Asynchronous
+ * devices only: the error that broke the communicator, if the stream is not done a
+ * second after that; CUDA; NOMEM.
  */
 BATON_API enum baton_status baton_stream_synchronize(struct baton_comm *comm,
                                                      baton_stream stream);
 
 /* Makes one pass of progress if there is work.  Returns BATON_OK if the stream has no
- * work left, else PENDING; INVALID. */
+ * work left, else PENDING; INVALID; CUDA. */
 BATON_API enum baton_status baton_stream_query(struct baton_comm *comm,
                                                baton_stream stream);
 

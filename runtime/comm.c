@@ -5,7 +5,9 @@
  * destroy drains: it waits for this rank's operations, then leaves the transport
  * together with the other ranks.  It retries each step under the driver lock until the
  * deadline; after a timeout the communicator is unchanged.  abort ends everything at
- * once, on this rank alone; a later destroy waits for no other rank.
+ * once, on this rank alone; a later destroy waits for no other rank.  It waits for an
+ * asynchronous device, but only for GRACE_NS (leave.c): the device may be stuck or sick.
+ * What such a device may still touch is then never freed.
  *
  * Request handles are looked up in the table of communicators.  Each index keeps the
  * generation that its next communicator starts from, so that a handle of a destroyed
@@ -27,6 +29,7 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
 static uint32_t generations[BATONI_COMMS_MAX]; /* under table_lock */
 static struct batoni_handles handles = BATONI_HANDLES(baton_comm);
+static struct baton_comm *kept; /* under table_lock: see keep_for_device */
 
 /* ---- options ---- */
 
@@ -182,11 +185,51 @@ give_index(uint32_t index, uint32_t generation)
 	pthread_mutex_unlock(&table_lock);
 }
 
+/* Streams that were released may have yet to see it: a moment, unless the machine is
+ * very busy. */
+static bool
+free_pool(struct baton_comm *comm)
+{
+	uint64_t limit_ns = batoni_real_ns() +
+	                    10 * (uint64_t)batoni_comm_grace_ns(comm);
+
+	for (unsigned tries = 0;; tries++) {
+		if (batoni_pool_fini(&comm->pool, comm->device) == BATON_OK)
+			return true;
+		if (batoni_real_ns() >= limit_ns)
+			return false;
+		batoni_pause_between(tries);
+	}
+}
+
+/* The device may still touch records and words: they, the communicator and the open of
+ * the device stay for good. */
+static void
+keep_for_device(struct baton_comm *comm)
+{
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: communicator destroyed; the %s device may still use "
+	           "the memory of its %u requests, which therefore stays "
+	           "allocated",
+	           comm->rank, comm->device_ops->name, comm->pool.size);
+	atomic_store(&comm->handle.alive, 0);
+	pthread_mutex_lock(&table_lock);
+	comm->working_next = kept;
+	kept = comm;
+	pthread_mutex_unlock(&table_lock);
+	/* The communicator, three or four arrays of its pool, and its locals. */
+	batoni_mem_keep(comm->pool.stamps ? 5 : 4);
+	for (struct batoni_list_node *node = comm->locals.next;
+	     node != &comm->locals; node = node->next)
+		batoni_mem_keep(1);
+}
+
 /* Free everything but the transport, in the reverse order of prepare. */
 static void
 comm_free(struct baton_comm *comm)
 {
-	uint32_t generation = batoni_pool_fini(&comm->pool, comm->device);
+	uint32_t generation = batoni_pool_generation(&comm->pool);
+	bool gone = batoni_comm_is_gone(comm) || !free_pool(comm);
 
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
@@ -195,9 +238,13 @@ comm_free(struct baton_comm *comm)
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
 	batoni_free(comm->scratch);
+	give_index(comm->index, generation);
+	if (gone) {
+		keep_for_device(comm);
+		return;
+	}
 	comm->device_ops->close(comm->device);
 	pthread_mutex_destroy(&comm->order);
-	give_index(comm->index, generation);
 	batoni_handle_retire(&handles, comm);
 }
 
@@ -239,6 +286,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	comm->timeout_ns = plan->timeout_ns;
 	comm->progress = plan->progress;
 	batoni_list_init(&comm->deadlines);
+	batoni_list_init(&comm->locals);
 	comm->deadline_next = BATONI_NEVER;
 	comm->marked_tail = &comm->marked;
 	batoni_host_init(comm);
@@ -414,7 +462,7 @@ enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
 	enum baton_status status;
-	uint64_t limit_ns = BATONI_NEVER;
+	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns();
 	const char *alive;
 
 	BATONI_ENTER("baton_comm_destroy");
@@ -444,7 +492,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		                     "MPI_THREAD_FUNNELED; call it on the main "
 		                     "thread");
 	if (comm->timeout_ns)
-		limit_ns = batoni_real_ns() + (uint64_t)comm->timeout_ns;
+		limit_ns = begun_ns + (uint64_t)comm->timeout_ns;
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
@@ -456,6 +504,9 @@ baton_comm_destroy(struct baton_comm *comm)
 			                     "make another collective call; the "
 			                     "communicator is still there");
 		}
+		if (status == BATON_PENDING &&
+		    batoni_comm_leave_behind(comm, begun_ns))
+			status = BATON_ERR_ABORTED;
 		if (status != BATON_PENDING)
 			break;
 		/* Under the lock, so that what still blocks the destroy can be

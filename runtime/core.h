@@ -25,11 +25,14 @@
 #include "comm.h"
 #include "fifo.h"
 #include "handle.h"
+#include "mem.h"
 #include "onesided.h"
 #include "pool.h"
 #include "thread.h"
 
 #define BATONI_COMMS_MAX 4096u /* index 0 is not used */
+/* baton_comm.functions: it was left behind, and runs no more functions. */
+#define BATONI_GONE UINT32_MAX
 #define BATONI_NEVER UINT64_MAX
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -88,6 +91,12 @@ struct baton_comm {
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
+	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */
+	struct batoni_list_node locals;
+
+	/* Any thread, atomic: launched functions that run on an asynchronous device, or
+	 * BATONI_GONE. */
+	_Atomic uint32_t functions;
 
 	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };
@@ -396,6 +405,9 @@ void batoni_host_init(struct baton_comm *comm);
  * events. */
 size_t batoni_check_peers(void);
 
+/* A call of the device failed: look at its health now.  Any thread but the driver. */
+void batoni_ask_device(struct baton_comm *comm);
+
 /* Make the next pass call it, for callers whose passes are far apart.  The driver. */
 static inline void
 batoni_check_peers_soon(void)
@@ -433,6 +445,18 @@ batoni_op_drop(struct batoni_op *op, uint64_t holders)
 	return before;
 }
 
+/* The same for a record that belongs to a thread in baton_stream_synchronize (LOCAL)
+ * and to its asynchronous stream: HANDLE, STREAM. */
+static inline void
+batoni_op_drop_local(struct batoni_op *op, uint64_t holder)
+{
+	uint64_t before = atomic_fetch_and_explicit(&op->word, ~holder,
+	                                            memory_order_acq_rel);
+
+	if ((before & ~holder & BATONI_OP_HELD) == 0)
+		batoni_free(op);
+}
+
 /* Any thread: keep a record from being reused, as the item of a waiting stream does.
  * *word_p: in, the word as last read; out, the word at the moment of the join.  OK: the
  * caller ends the join with batoni_op_unjoin.  STALE: another generation, or none of the
@@ -466,7 +490,23 @@ batoni_op_unjoin(struct batoni_op *op)
 	atomic_fetch_sub_explicit(&comm->joins, 1, memory_order_release);
 }
 
-/* ---- leave.c; the driver ---- */
+/* ---- leave.c; the driver, unless said ---- */
+
+/* How long a broken communicator still waits for an asynchronous device.  Any thread. */
+int64_t batoni_comm_grace_ns(const struct baton_comm *comm);
+/* The communicator is broken, and a destroy that began then has waited for its
+ * asynchronous device for long enough: from here on the communicator can be closed,
+ * although items of it may be on streams.  False: not so. */
+bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t begun_ns);
+/* A trigger of a communicator that was left behind. */
+void batoni_op_reached_late(struct batoni_op *op);
+
+static inline bool
+batoni_comm_is_gone(const struct baton_comm *comm)
+{
+	return atomic_load_explicit(&comm->functions, memory_order_relaxed) ==
+	       BATONI_GONE;
+}
 
 /* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
  * different collective call. */
@@ -532,6 +572,9 @@ enum baton_status batoni_publish_record(struct batoni_op *op);
 /* Return a record to the pool when its call is refused late; returns status. */
 enum baton_status batoni_unmake(struct batoni_op *op,
                                 enum baton_status status);
+/* The device does not take an item: returns status, with a sentence. */
+enum baton_status batoni_refuse_device(struct baton_comm *comm,
+                                       enum baton_status status);
 /* The `reached` of items: inline on the driver, posted on a thread of the device. */
 void batoni_reached_inline(struct batoni_stream_item *item);
 void batoni_reached_posted(struct batoni_stream_item *item);

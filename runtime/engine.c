@@ -170,7 +170,10 @@ collect_posted(void)
 	for (op = take_posted(); op; events++) {
 		struct batoni_op *next = op->posted;
 
-		batoni_op_reached(op);
+		if (unlikely(batoni_comm_is_gone(op->comm)))
+			batoni_op_reached_late(op);
+		else
+			batoni_op_reached(op);
 		op = next;
 	}
 	atomic_store(&e->in_hand, 0);
@@ -186,6 +189,8 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	/* An idle asynchronous stream has posted all its triggers. */
 	if (!comm->in_engine) {
 		status = comm->device_ops->stream_idle(comm->device, stream);
+		if (status == BATON_ERR_CUDA)
+			batoni_ask_device(comm);
 		if (status != BATON_OK)
 			return status;
 	}

@@ -118,6 +118,17 @@ batoni_publish(struct batoni_op *op)
 	batoni_leave_enqueue();
 }
 
+enum baton_status
+batoni_refuse_device(struct baton_comm *comm, enum baton_status status)
+{
+	char text[160] = "it says no more";
+
+	batoni_ask_device(comm);
+	comm->device_ops->health(comm->device, text, sizeof(text));
+	return batoni_refuse(status, "the %s device takes no work: %s",
+	                     comm->device_ops->name, text);
+}
+
 /* Put the item on an asynchronous stream, and publish the record. */
 static enum baton_status
 publish_async(struct batoni_op *op)
@@ -131,7 +142,8 @@ publish_async(struct batoni_op *op)
 	if (status == BATON_OK)
 		batoni_publish(op);
 	pthread_mutex_unlock(&comm->order);
-	return status;
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_refuse_device(comm, status);
 }
 
 /* The transfers are on their streams, but there is no mark to observe their end. */
@@ -159,6 +171,8 @@ batoni_publish_issued(struct baton_comm *comm, struct batoni_op *first,
 		transfers[n++] = &op->transfer;
 		status = device->mark(comm->device, op->transfer.stream,
 		                      &comm->marks[2 * op->transfer.slot]);
+		if (status != BATON_OK)
+			batoni_refuse_device(comm, status);
 	}
 	if (status == BATON_OK)
 		status = comm->transport_ops->enqueue(

@@ -226,8 +226,10 @@ enqueue_carriers(struct batoni_op *group)
 			continue;
 		status = comm->device_ops->enqueue(
 			comm->device, op->transfer.stream, &op->item);
-		if (status != BATON_OK)
+		if (status != BATON_OK) {
+			batoni_refuse_device(comm, status);
 			break;
+		}
 	}
 	/* Carriers from this one on are on no stream and will not be reached. */
 	batoni_set(group->group.failed, op);

@@ -157,6 +157,37 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 		batoni_left();
 }
 
+/* A communicator that was left behind is destroyed: its functions do not run any more.
+ * destroy leaves none behind while one of its functions runs. */
+static bool
+begin_function(struct baton_comm *comm)
+{
+	uint32_t running = atomic_load(&comm->functions);
+
+	do {
+		if (running == BATONI_GONE)
+			return false;
+	} while (!atomic_compare_exchange_weak(&comm->functions, &running,
+	                                       running + 1));
+	return true;
+}
+
+/* On a thread of an asynchronous device. */
+static void
+run_on_device(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	if (!begin_function(comm))
+		return;
+	batoni_thread.engine = true;
+	batoni_thread.launched = true;
+	op->launch(op->transfer.buffer);
+	batoni_thread.launched = false;
+	atomic_fetch_sub(&comm->functions, 1);
+	batoni_post(op);
+}
+
 void
 batoni_reached_launch(struct batoni_stream_item *item)
 {
@@ -167,6 +198,11 @@ batoni_reached_launch(struct batoni_stream_item *item)
 	baton_stream stream = op->transfer.stream;
 	bool drives = op->comm->in_engine && op->comm->thread_drives;
 
+	if (!op->comm->in_engine) {
+		stop_running();
+		run_on_device(op);
+		return;
+	}
 	if (drives)
 		start_running();
 	else

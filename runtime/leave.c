@@ -7,6 +7,9 @@
 #include "describe.h"
 #include "log.h"
 
+/* How long a broken communicator waits for an asynchronous device that is well. */
+#define GRACE_NS INT64_C(1000000000)
+
 /* Is the record the engine's, pending or about to be?  Open groups are. */
 static bool
 is_engines(uint64_t word)
@@ -71,6 +74,45 @@ any_in_use(const struct baton_comm *comm)
 			return true;
 	}
 	return false;
+}
+
+/* ---- devices that do not go on ---- */
+
+int64_t
+batoni_comm_grace_ns(const struct baton_comm *comm)
+{
+	char text[8];
+
+	if (comm->device_ops->health &&
+	    comm->device_ops->health(comm->device, text, sizeof(text)) !=
+	            BATON_OK)
+		return 0;
+	return comm->timeout_ns && comm->timeout_ns < GRACE_NS ? comm->timeout_ns
+	                                                       : GRACE_NS;
+}
+
+bool
+batoni_comm_leave_behind(struct baton_comm *comm, uint64_t begun_ns)
+{
+	uint32_t none = 0;
+
+	return !comm->in_engine && comm->broken &&
+	       batoni_real_ns() - begun_ns >=
+	               (uint64_t)batoni_comm_grace_ns(comm) &&
+	       atomic_compare_exchange_strong(&comm->functions, &none,
+	                                      BATONI_GONE);
+}
+
+void
+batoni_op_reached_late(struct batoni_op *op)
+{
+	if (op->kind == BATONI_KIND_JOIN) {
+		batoni_op_unjoin(op->transfer.buffer);
+	} else if (op->flags & BATONI_FLAG_LOCAL) {
+		batoni_list_remove(&op->deadline);
+		batoni_op_drop_local(op, BATONI_OP_STREAM);
+		batoni_mem_keep(-1);
+	}
 }
 
 enum baton_status

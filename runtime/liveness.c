@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Liveness: when the process of a peer dies, end the operations that name it.
+ * Liveness: when the process of a peer dies, end the operations that name it; when an
+ * asynchronous device has a sticky error, break its communicators.
  *
  * A transport keeps descriptors of the processes of this host (batoni_peer.pidfd).
  * The driver polls them every CHECK_NS while its communicators have something pending,
@@ -24,6 +25,7 @@
 #include "core.h"
 
 #include <poll.h>
+#include <stdio.h>
 
 #include "log.h"
 
@@ -101,6 +103,32 @@ end_orphans(struct baton_comm *comm)
 	return events;
 }
 
+/* A device with a sticky error calls no trigger and takes no work any more. */
+static size_t
+check_device(struct baton_comm *comm)
+{
+	char text[160] = "", why[224];
+	enum baton_status status;
+
+	if (comm->in_engine || comm->breaking != BATON_OK || comm->active == 0)
+		return 0;
+	status = comm->device_ops->health(comm->device, text, sizeof(text));
+	if (status == BATON_OK)
+		return 0;
+	snprintf(why, sizeof(why), "the %s device: %s", comm->device_ops->name,
+	         text);
+	batoni_comm_break(comm, status, why);
+	return 1;
+}
+
+void
+batoni_ask_device(struct baton_comm *comm)
+{
+	batoni_take();
+	check_device(comm);
+	batoni_leave();
+}
+
 static size_t
 check_comm(struct baton_comm *comm)
 {
@@ -125,6 +153,6 @@ batoni_check_peers(void)
 	e->peers_checked_ns = now;
 	for (struct baton_comm *comm = e->working; comm;
 	     comm = comm->working_next)
-		events += check_comm(comm);
+		events += check_comm(comm) + check_device(comm);
 	return events;
 }

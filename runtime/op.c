@@ -269,6 +269,8 @@ batoni_op_place(struct batoni_op *op)
 		place_transfer(op);
 		return;
 	}
+	if (!comm->in_engine && (op->flags & BATONI_FLAG_LOCAL))
+		batoni_list_append(&comm->locals, &op->deadline);
 	place_on_stream(op);
 	batoni_op_move(op, BATONI_QUEUED);
 	if (op->flags & BATONI_FLAG_REACHED)
@@ -366,6 +368,24 @@ release_word(struct batoni_op *op)
 	                          comm->pool.values[slot]);
 }
 
+/* A record of baton_stream_synchronize.  In-engine it is on the waiter's stack, which
+ * goes with the last touch; otherwise it belongs to the waiter and the stream. */
+static void
+end_local(struct batoni_op *op)
+{
+	bool shared = !op->comm->in_engine;
+	uint64_t before;
+
+	if (shared)
+		batoni_list_remove(&op->deadline);
+	before = shared ? atomic_fetch_or(&op->word, BATONI_OP_DONE)
+	                : atomic_exchange(&op->word, BATONI_OP_DONE);
+	if (before & BATONI_OP_WAITED)
+		batoni_wake_waiters((uintptr_t)op);
+	if (shared)
+		batoni_op_drop_local(op, BATONI_OP_STREAM);
+}
+
 /* Hosts, streams and queues see the end, and the engine lets go; unless lent. */
 static void
 end(struct batoni_op *op, enum baton_status status, bool lent)
@@ -387,10 +407,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	else
 		count_active(comm, -1);
 	if (op->flags & BATONI_FLAG_LOCAL) {
-		/* The last touch: the waiter's stack goes with it. */
-		if (atomic_exchange(&op->word, BATONI_OP_DONE) &
-		    BATONI_OP_WAITED)
-			batoni_wake_waiters((uintptr_t)op);
+		end_local(op);
 		return;
 	}
 	if (unlikely(comm->pool.stamps))

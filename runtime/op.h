@@ -109,7 +109,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_HELD 8u     /* a carrier whose stream waits for the group */
 #define BATONI_FLAG_FIFO 16u     /* it is in a FIFO */
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
-#define BATONI_FLAG_LOCAL 64u   /* on its waiter's stack, not of the pool */
+#define BATONI_FLAG_LOCAL 64u   /* its waiter's own, not of the pool */
 #define BATONI_FLAG_PLACED 128u /* one-sided, known to that layer, not issued */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 

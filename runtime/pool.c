@@ -40,7 +40,7 @@ batoni_pool_init(struct batoni_pool *pool, uint32_t size, uint32_t generation,
 }
 
 uint32_t
-batoni_pool_fini(struct batoni_pool *pool, struct batoni_device *device)
+batoni_pool_generation(const struct batoni_pool *pool)
 {
 	uint32_t highest = 0;
 
@@ -51,14 +51,24 @@ batoni_pool_fini(struct batoni_pool *pool, struct batoni_device *device)
 		if (generation > highest)
 			highest = generation;
 	}
+	return highest;
+}
+
+enum baton_status
+batoni_pool_fini(struct batoni_pool *pool, struct batoni_device *device)
+{
+	enum baton_status status = BATON_OK;
+
 	if (pool->words)
-		device->ops->words_free(device, pool->words);
+		status = device->ops->words_free(device, pool->words);
+	if (status != BATON_OK)
+		return status;
 	batoni_free(pool->ops);
 	batoni_free(pool->values);
 	batoni_free(pool->next_free);
 	batoni_free(pool->stamps);
 	*pool = (struct batoni_pool){0};
-	return highest;
+	return BATON_OK;
 }
 
 struct batoni_op *

@@ -34,9 +34,12 @@ struct batoni_pool {
 enum baton_status batoni_pool_init(struct batoni_pool *pool, uint32_t size,
                                    uint32_t generation, bool stamps,
                                    struct batoni_device *device);
-/* Returns the highest generation that was in use. */
-uint32_t batoni_pool_fini(struct batoni_pool *pool,
-                          struct batoni_device *device);
+/* The highest generation that was in use. */
+uint32_t batoni_pool_generation(const struct batoni_pool *pool);
+/* Free everything.  OK; BUSY: streams may still look at the words, and nothing was
+ * freed. */
+enum baton_status batoni_pool_fini(struct batoni_pool *pool,
+                                   struct batoni_device *device);
 
 /* A free record, with no holders; NULL: all are taken.  The caller may write its fields
  * at once: readers with an old handle see the new generation. */

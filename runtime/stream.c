@@ -171,23 +171,92 @@ let_pass(struct baton_comm *comm, baton_stream stream)
 		sched_yield();
 }
 
+static void
+init_local(struct batoni_op *op, struct baton_comm *comm, baton_stream stream)
+{
+	op->comm = comm;
+	op->kind = BATONI_KIND_RECORD;
+	op->state = BATONI_NEW;
+	op->flags = BATONI_FLAG_LOCAL;
+	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                     memory_order_relaxed);
+	op->transfer.stream = stream;
+	op->item.reached = comm->in_engine ? batoni_reached_inline
+	                                   : batoni_reached_posted;
+}
+
 /* The record is on this stack.  It needs no slot of the pool, so a full pool cannot
- * refuse it.  The wait below has no time-out, so the record outlives its use. */
+ * refuse it.  The wait has no time-out, so the record outlives its use. */
+static enum baton_status
+await_in_engine(struct baton_comm *comm, baton_stream stream)
+{
+	struct batoni_op op = {.word = 0};
+	struct batoni_awaited awaited = {.ready = is_done, .local = &op};
+
+	if (batoni_stream_state(comm, stream) == BATON_OK)
+		return BATON_OK;
+	init_local(&op, comm, stream);
+	batoni_publish(&op);
+	batoni_wait_until(&awaited, comm, -1);
+	return BATON_OK;
+}
+
+static bool
+is_done_or_broken(struct batoni_awaited *awaited, bool driving)
+{
+	return is_done(awaited, driving) ||
+	       atomic_load_explicit(&awaited->local->comm->status,
+	                            memory_order_acquire) != BATON_OK;
+}
+
+static enum baton_status
+refuse_to_wait(const struct baton_comm *comm)
+{
+	return batoni_refuse(baton_comm_status(comm),
+	                     "baton_stream_synchronize: the stream is not done, "
+	                     "and may never be; the communicator is broken: %s",
+	                     baton_comm_error(comm));
+}
+
+/* An asynchronous device may never get to the record.  When the communicator breaks,
+ * this thread waits for a moment longer and then leaves the record to the stream.  The
+ * stream may be idle before the engine has processed its last triggers; the record is
+ * posted after them, and so ends after them. */
+static enum baton_status
+await_device(struct baton_comm *comm, baton_stream stream)
+{
+	struct batoni_op *op = batoni_alloc(1, sizeof(*op));
+	struct batoni_awaited awaited = {.ready = is_done_or_broken,
+	                                 .local = op};
+	enum baton_status status;
+	bool done;
+
+	if (!op)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_stream_synchronize: out of memory");
+	init_local(op, comm, stream);
+	atomic_init(&op->word, BATONI_OP_HANDLE | BATONI_OP_STREAM);
+	status = batoni_publish_record(op);
+	if (status != BATON_OK) {
+		batoni_free(op);
+		return status;
+	}
+	batoni_wait_until(&awaited, comm, -1);
+	awaited.ready = is_done;
+	done = batoni_wait_until(&awaited, comm, batoni_comm_grace_ns(comm));
+	batoni_op_drop_local(op, BATONI_OP_HANDLE);
+	if (!done)
+		return refuse_to_wait(comm);
+	let_pass(comm, stream);
+	return BATON_OK;
+}
+
 enum baton_status
 baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		check_stream("baton_stream_synchronize", comm, stream);
 	char what[sizeof(errors[0].what)];
-	struct batoni_op op = {
-		.comm = comm,
-		.kind = BATONI_KIND_RECORD,
-		.state = BATONI_NEW,
-		.flags = BATONI_FLAG_LOCAL,
-		.item.note = atomic_load_explicit(&batoni_engine.clock_ms,
-	                                          memory_order_relaxed),
-	};
-	struct batoni_awaited awaited = {.ready = is_done, .local = &op};
 
 	if (status != BATON_OK)
 		return status;
@@ -196,21 +265,10 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_stream_synchronize was called "
 		                            "inside a group"));
-	/* An asynchronous device may be idle before the engine has processed its last
-	 * triggers.  The record is posted after them, and so ends after them. */
-	if (!comm->in_engine || batoni_stream_state(comm, stream) != BATON_OK) {
-		op.transfer.stream = stream;
-		op.item.reached = comm->in_engine ? batoni_reached_inline
-		                                  : batoni_reached_posted;
-		status = batoni_publish_record(&op);
-		if (status != BATON_OK)
-			return batoni_refuse(status,
-			                     "baton_stream_synchronize: the %s "
-			                     "device does not take work any more",
-			                     comm->device_ops->name);
-		batoni_wait_until(&awaited, comm, -1);
-		let_pass(comm, stream);
-	}
+	status = comm->in_engine ? await_in_engine(comm, stream)
+	                         : await_device(comm, stream);
+	if (status != BATON_OK)
+		return status;
 	status = take_error(stream, what);
 	if (status == BATON_OK)
 		return BATON_OK;

@@ -53,6 +53,11 @@ batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
 		if (is_pending(op) && batoni_is_transfer(op))
 			batoni_op_end_early(op, status);
 	}
+	/* Threads in baton_stream_synchronize wait for a while longer at most. */
+	for (struct batoni_list_node *node = comm->locals.next;
+	     node != &comm->locals; node = node->next)
+		batoni_wake_waiters((uintptr_t)batoni_container_of(
+			node, struct batoni_op, deadline));
 }
 
 /* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the

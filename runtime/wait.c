@@ -54,6 +54,7 @@
 #define YIELD_PASSES 10000u
 #define TAKER_YIELDS 100u
 #define DOZE_MAX_NS 2000000000u /* also the period of the peers' liveness check */
+#define DOZE_DEVICE_NS 250000000u /* the period of its health check */
 /* Back-off where signals may arrive as messages; each nap is twice the last one. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
@@ -312,16 +313,31 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	return then - now < most ? then - now : most;
 }
 
+/* Is anything pending of a device whose health is to be looked at? */
+static bool
+awaits_devices(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (!comm->in_engine)
+			return true;
+	}
+	return false;
+}
+
 static void
 doze(uint32_t rung, uint64_t nap_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 
+	if (nap_ns > DOZE_DEVICE_NS && awaits_devices())
+		nap_ns = DOZE_DEVICE_NS;
 	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
 	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_TAKER &&
 	    !atomic_load(&e->stopping))
 		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
 	batoni_tick();
+	batoni_check_peers_soon();
 	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
 }
 

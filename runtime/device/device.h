@@ -20,6 +20,18 @@
  * `reached` is called later, on a thread of the device.  There it may only
  * store and wake: no lock, no allocation, no waiting, no call into the device.
  *
+ * Sick devices.  A device may stop: a trigger never fires, a stream never goes on, or
+ * every call fails from some moment on (a sticky error, as CUDA's).  `health` tells of
+ * the last; no slot may wait for such a device.  The engine then ends the operations, and
+ * leaves what the device may still touch (records, words) allocated for good.
+ *
+ * Streams may be bounded: `enqueue` then blocks until the stream goes on.  The engine
+ * holds no lock meanwhile that the driver needs.
+ *
+ * A device without an operation that waits for a word carries the wait out within the
+ * item, on a thread where it holds up no item of another stream; if it has no such
+ * thread, `open` refuses.
+ *
  * Words: the engine allocates them from the device, one for each record.  Their
  * values only grow.  A stream that waits for `value` continues when the word is
  * greater or equal (a cyclic signed compare, as CUDA's GEQ).
@@ -82,7 +94,8 @@ struct batoni_device_ops {
 	 * OK, UNSUPPORTED (batoni_refuse has said what is missing), NOMEM, CUDA. */
 	enum baton_status (*open)(const struct batoni_device_config *config,
 	                          struct batoni_device **device_p);
-	/* Caller: the thread that destroys; no item of this open is in a stream. */
+	/* Caller: the thread that destroys; no item of this open is in a stream.  Not
+	 * called if items were left behind on a device that stopped. */
 	void (*close)(struct batoni_device *device);
 
 	/* Caller: any thread; may block.  OK, NOMEM, CUDA; destroy: OK, BUSY,
@@ -96,6 +109,12 @@ struct batoni_device_ops {
 	 * OK or INVALID; launching also NOMEM, SYSTEM. */
 	enum baton_status (*stream_check)(struct batoni_device *device,
 	                                  baton_stream stream, bool launching);
+	/* Is the device well?  OK; CUDA: it has a sticky error, and text says which.
+	 * Caller: any thread, a few times in a second; must be cheap and not block.
+	 * In-engine devices leave it NULL: they are always well. */
+	enum baton_status (*health)(struct batoni_device *device, char *text,
+	                            size_t size);
+
 	/* Caller: any thread; must not block.  OK: the stream has no items;
 	 * PENDING; CUDA. */
 	enum baton_status (*stream_idle)(struct batoni_device *device,
@@ -123,12 +142,17 @@ struct batoni_device_ops {
 	                     bool *ends_p);
 
 	/* count words, zeroed, that streams of this device can wait for.
-	 * Caller: the thread that creates or destroys; may block. */
+	 * Caller: the thread that creates; may block.  OK, NOMEM, CUDA. */
 	enum baton_status (*words_alloc)(struct batoni_device *device,
 	                                 size_t count,
 	                                 _Atomic uint64_t **words_p);
-	void (*words_free)(struct batoni_device *device,
-	                   _Atomic uint64_t *words);
+	/* All values that streams wait for have been released, but a stream may not
+	 * have seen that yet.  OK: the words are free; BUSY: a stream may still look
+	 * at them, and nothing was freed (a device that cannot tell says so always).
+	 * The engine asks again for a moment, and then leaves them allocated.
+	 * Caller: the thread that destroys; must not wait for a stream. */
+	enum baton_status (*words_free)(struct batoni_device *device,
+	                                _Atomic uint64_t *words);
 
 	/* mark: record the stream's current end.  mark_done: has the stream passed
 	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under

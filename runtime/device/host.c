@@ -458,11 +458,12 @@ host_words_alloc(struct batoni_device *device, size_t count,
 	return BATON_OK;
 }
 
-static void
+static enum baton_status
 host_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 {
 	(void)device;
 	batoni_free((void *)(uintptr_t)words);
+	return BATON_OK;
 }
 
 static enum baton_status

@@ -26,7 +26,9 @@ open_all(int size, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_suite,
+	static const struct conform_list own[] = { { "sick", conform_sick },
+		                                   { NULL, NULL } };
+	static const struct conform_list *const lists[] = { conform_suite, own,
 		                                            NULL };
 	int result = conform_threads("fake-stream", 0, open_all, lists, argc,
 	                             argv);

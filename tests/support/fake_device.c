@@ -2,6 +2,7 @@
 /* The fake device's implementation of the contract.  fake_machine.c runs the streams. */
 #include "fake_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,21 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 }
 
 static enum baton_status
+fake_health(struct batoni_device *device, char *text, size_t size)
+{
+	bool broken;
+
+	(void)device;
+	fake_enter("health");
+	broken = fake_machine.broken;
+	fake_leave();
+	if (!broken)
+		return BATON_OK;
+	snprintf(text, size, "it is broken, as the test asked for");
+	return BATON_ERR_CUDA;
+}
+
+static enum baton_status
 fake_stream_idle(struct batoni_device *device, baton_stream handle)
 {
 	struct fake_stream *stream;
@@ -164,7 +180,7 @@ fake_enqueue(struct batoni_device *device, baton_stream handle,
 	entry->word = item->word;
 	entry->value = item->value;
 	fake_enter("enqueue");
-	status = enqueue_locked(fake_must_find_locked(handle), entry);
+	status = enqueue_locked(fake_await_space_locked(handle), entry);
 	fake_leave();
 	if (status != BATON_OK)
 		free(entry);
@@ -255,46 +271,62 @@ leftovers_locked(struct fake_stream *stream, struct fake_device *device,
 	return passing;
 }
 
-/* The engine may close as soon as it has released the last word, before the stream
- * has seen it: wait for that. */
-static void
-pass_leftovers_locked(struct fake_device *device, const struct fake_words *block)
+static unsigned
+all_leftovers_locked(struct fake_device *device, const struct fake_words *block)
 {
+	unsigned passing = leftovers_locked(&fake_machine.default_stream, device,
+	                                    block);
 	struct batoni_list_node *at;
-	unsigned passing;
 
-	for (;;) {
-		passing = leftovers_locked(&fake_machine.default_stream, device,
-		                           block);
-		for (at = fake_machine.streams.next; at != &fake_machine.streams;
-		     at = at->next)
-			passing += leftovers_locked(fake_to_stream(at), device,
-			                            block);
-		if (passing == 0)
-			return;
-		pthread_cond_wait(&fake_changed, &fake_lock);
-	}
+	for (at = fake_machine.streams.next; at != &fake_machine.streams;
+	     at = at->next)
+		passing += leftovers_locked(fake_to_stream(at), device, block);
+	return passing;
 }
 
-static void
+static enum baton_status
 fake_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 {
+	enum baton_status status = BATON_OK;
 	struct fake_words *block;
 
 	(void)device;
 	if (!words)
-		return;
+		return BATON_OK;
 	fake_enter("words_free");
 	block = words_of_locked(words);
 	if (!block || words != block->words) {
 		fake_device_violation("words_free of what is no block");
-		fake_leave();
-		return;
+		block = NULL;
+	} else if (all_leftovers_locked(NULL, block)) {
+		block = NULL;
+		status = BATON_ERR_BUSY;
+	} else {
+		batoni_list_remove(&block->link);
 	}
-	pass_leftovers_locked(NULL, block);
-	batoni_list_remove(&block->link);
 	fake_leave();
 	free(block);
+	return status;
+}
+
+/* A frozen device closes: its entries outlive it. */
+static void
+disown_locked(const struct fake_device *device)
+{
+	struct batoni_list_node *at = &fake_machine.streams;
+	struct fake_stream *stream = &fake_machine.default_stream;
+
+	for (;;) {
+		for (struct fake_entry *entry = stream->head; entry;
+		     entry = entry->next) {
+			if (entry->device == device)
+				entry->device = NULL;
+		}
+		at = at->next;
+		if (at == &fake_machine.streams)
+			return;
+		stream = fake_to_stream(at);
+	}
 }
 
 static enum baton_status
@@ -338,7 +370,11 @@ fake_close(struct batoni_device *base)
 
 	pthread_mutex_lock(&life);
 	fake_enter("close");
-	pass_leftovers_locked(device, NULL);
+	/* What it only has to step over has no word of the engine's any more. */
+	while (all_leftovers_locked(device, NULL) && !fake_machine.frozen)
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	if (fake_machine.frozen)
+		disown_locked(device);
 	while (!batoni_list_empty(&device->marks)) {
 		struct fake_mark *mark = batoni_container_of(device->marks.next,
 		                                        struct fake_mark, link);
@@ -346,7 +382,7 @@ fake_close(struct batoni_device *base)
 		batoni_list_remove(&mark->link);
 		fake_machine.marks--;
 		mark->orphan = true;
-		if (mark->done)
+		if (mark->done || mark->dropped)
 			free(mark);
 	}
 	last = --fake_machine.opens == 0;
@@ -438,6 +474,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.stream_create = fake_stream_create,
 	.stream_destroy = fake_stream_destroy,
 	.stream_check = fake_stream_check,
+	.health = fake_health,
 	.stream_idle = fake_stream_idle,
 	.enqueue = fake_enqueue,
 	.release = fake_release,

@@ -41,6 +41,26 @@ enum baton_status fake_device_copy(baton_stream stream, void *to,
  * their streams). */
 void fake_device_serialize_launches(bool serialize);
 
+/*
+ * Sick devices.  All opens share the device, so all are sick.
+ *
+ * break: from now on (at: with the n-th call of the list below, 1 is the next) every
+ * such call fails with CUDA, health tells so, and streams drop what is on them: no
+ * trigger is called any more.  Kernels stay until their polls end them.
+ * freeze: streams begin nothing and go on nowhere, and no call tells.  Triggers never
+ * fire, and streams do not look at words.  Also to be had for one stream:
+ * fake_device_hold.
+ * heal: neither; what was dropped is lost.
+ */
+void fake_device_break(void);
+void fake_device_break_at(unsigned n);
+void fake_device_freeze(void);
+void fake_device_heal(void);
+/* enqueue blocks while its stream has `entries` or more; 0: no bound. */
+void fake_device_bound(unsigned entries);
+/* How many threads block in enqueue. */
+unsigned fake_device_blocked(void);
+
 enum fake_device_call {
 	FAKE_OPEN,
 	FAKE_STREAM_CREATE,

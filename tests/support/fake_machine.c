@@ -60,9 +60,21 @@ fake_happened_locked(void)
 	pthread_cond_broadcast(&fake_changed);
 }
 
+static void
+break_locked(void)
+{
+	fake_machine.broken = true;
+	fake_machine.break_at = 0;
+	fake_happened_locked();
+}
+
 enum baton_status
 fake_fault_locked(enum fake_device_call call)
 {
+	if (fake_machine.break_at > 0 && --fake_machine.break_at == 0)
+		break_locked();
+	if (fake_machine.broken)
+		return BATON_ERR_CUDA;
 	if (fake_machine.faults[call].n == 0 || --fake_machine.faults[call].n > 0)
 		return BATON_OK;
 	return fake_machine.faults[call].status;
@@ -269,14 +281,33 @@ is_held(const struct fake_stream *stream, const struct fake_entry *entry)
 	return stream->held && stream->credits == 0 && entry->kind != MARK;
 }
 
+static void
+pop_all_locked(struct fake_stream *stream)
+{
+	/* A trigger or a function that is being called ends. */
+	while (stream->head && stream->head->phase != CALLING &&
+	       stream->head->kind != KERNEL) {
+		if (stream->head->kind == MARK && stream->head->mark->orphan)
+			free(stream->head->mark);
+		else if (stream->head->kind == MARK)
+			stream->head->mark->dropped = true;
+		pop_locked(stream);
+	}
+}
+
 /* Move the stream on by one step, if it can. */
 static bool
 advance_locked(struct fake_stream *stream)
 {
 	struct fake_entry *entry = stream->head;
 
-	if (!entry)
+	if (!entry || (fake_machine.frozen && entry->kind != KERNEL))
 		return false;
+	if (fake_machine.broken && entry->phase != CALLING &&
+	    entry->kind != KERNEL) {
+		pop_all_locked(stream);
+		return true;
+	}
 	switch (entry->phase) {
 	case NEW:
 		if (is_held(stream, entry))
@@ -339,7 +370,7 @@ fake_is_settled_locked(const struct fake_stream *stream)
 {
 	const struct fake_entry *entry = stream->head;
 
-	if (!entry)
+	if (!entry || (fake_machine.frozen && entry->phase != CALLING))
 		return true;
 	switch (entry->phase) {
 	case NEW:
@@ -418,6 +449,85 @@ fake_device_fail_at(enum fake_device_call call, unsigned n,
 	fake_machine.faults[call].n = n;
 	fake_machine.faults[call].status = status;
 	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_device_break(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	break_locked();
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_device_break_at(unsigned n)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_machine.break_at = n;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_device_freeze(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_machine.frozen = true;
+	fake_happened_locked();
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_device_heal(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_machine.broken = fake_machine.frozen = false;
+	fake_machine.break_at = 0;
+	fake_happened_locked();
+	pthread_mutex_unlock(&fake_lock);
+}
+
+void
+fake_device_bound(unsigned entries)
+{
+	pthread_mutex_lock(&fake_lock);
+	fake_machine.bound = entries;
+	fake_happened_locked();
+	pthread_mutex_unlock(&fake_lock);
+}
+
+unsigned
+fake_device_blocked(void)
+{
+	unsigned blocked;
+
+	pthread_mutex_lock(&fake_lock);
+	blocked = fake_machine.blocked;
+	pthread_mutex_unlock(&fake_lock);
+	return blocked;
+}
+
+static bool
+is_full(const struct fake_stream *stream)
+{
+	unsigned entries = 0;
+
+	for (const struct fake_entry *entry = stream->head; entry;
+	     entry = entry->next)
+		entries++;
+	return fake_machine.bound && entries >= fake_machine.bound;
+}
+
+struct fake_stream *
+fake_await_space_locked(baton_stream handle)
+{
+	struct fake_stream *stream;
+
+	fake_machine.blocked++;
+	while ((stream = fake_must_find_locked(handle)) &&
+	       !fake_machine.broken && is_full(stream))
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	fake_machine.blocked--;
+	return stream;
 }
 
 unsigned

@@ -32,6 +32,7 @@ enum fake_entry_phase {
 struct fake_mark {
 	struct batoni_list_node link; /* of its device */
 	bool done;
+	bool dropped; /* its entry was, by a device that broke */
 	bool orphan; /* its device has closed: its entry frees it */
 };
 
@@ -87,6 +88,9 @@ struct fake_machine {
 	struct fake_entry *calls_head, *calls_tail;
 	bool serialize_launches;
 	unsigned marks;
+	bool broken, frozen;
+	unsigned break_at; /* calls until it breaks, or 0 */
+	unsigned bound, blocked;
 	struct {
 		unsigned n;
 		enum baton_status status;
@@ -114,6 +118,9 @@ struct fake_stream *fake_to_stream(struct batoni_list_node *link);
 
 void fake_append_locked(struct fake_stream *stream, struct fake_entry *entry);
 bool fake_word_has_grown(const struct fake_entry *entry);
+
+/* Wait, as long as the stream is full, and return it; NULL: it is none. */
+struct fake_stream *fake_await_space_locked(baton_stream handle);
 
 /* The stream can go no further by itself: see fake_device_step. */
 bool fake_is_settled_locked(const struct fake_stream *stream);

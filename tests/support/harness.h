@@ -239,5 +239,7 @@ extern const struct conform_case conform_streams[];
 extern const struct conform_case conform_life[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
+/* The fake device's own. */
+extern const struct conform_case conform_sick[];
 
 #endif

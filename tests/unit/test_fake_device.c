@@ -26,13 +26,21 @@ setup(struct bench *bench)
 	                 BATON_OK);
 }
 
+/* Streams that were released may have yet to see it. */
+static void
+free_words(struct bench *bench, _Atomic uint64_t *words)
+{
+	while (ops->words_free(bench->device, words) == BATON_ERR_BUSY)
+		fake_device_step(bench->stream, 0);
+}
+
 static void
 teardown(struct bench *bench)
 {
 	int before = fake_device_violations();
 
 	fake_device_step(bench->stream, 0);
-	ops->words_free(bench->device, bench->words);
+	free_words(bench, bench->words);
 	ck_assert_int_eq(ops->stream_destroy(bench->device, bench->stream),
 	                 BATON_OK);
 	ops->close(bench->device);
@@ -559,7 +567,7 @@ START_TEST(freeing_words_under_a_waiting_stream_is_a_violation)
 	setup(&b);
 	put(&b, &operation, &b.words[0], 1, 0);
 	fake_device_step(b.stream, 0);
-	ops->words_free(b.device, b.words);
+	ck_assert_int_eq(ops->words_free(b.device, b.words), BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), before + 1);
 	ck_assert_int_eq(ops->words_alloc(b.device, 1, &b.words), BATON_OK);
 	teardown(&b);
@@ -601,7 +609,7 @@ START_TEST(words_may_be_freed_as_soon_as_they_are_released)
 		put(&b, &operation, words, 1, 0);
 		fake_device_step(b.stream, 0);
 		ops->release(b.device, words, 1);
-		ops->words_free(b.device, words);
+		free_words(&b, words);
 	}
 	teardown(&b);
 }

@@ -29,8 +29,9 @@ open_pool(struct batoni_pool *pool, uint32_t size, uint32_t generation)
 static uint32_t
 close_pool(struct batoni_pool *pool)
 {
-	uint32_t generation = batoni_pool_fini(pool, device());
+	uint32_t generation = batoni_pool_generation(pool);
 
+	ck_assert_int_eq(batoni_pool_fini(pool, device()), BATON_OK);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 	return generation;
 }

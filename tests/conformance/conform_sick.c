@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asynchronous devices that stop: every call returns, and every request ends.  For the
+ * fake device, which the cases make sick. */
+#include "fake_device.h"
+#include "harness.h"
+
+/* The case goes on with another communicator of all ranks, so that the runner has one. */
+static struct baton_comm *
+exchange_comm(struct conform *c)
+{
+	struct baton_comm *first = c->comm;
+
+	c->comm = conform_comm(c, NULL);
+	return first;
+}
+
+static void
+stream_that_never_goes_on_holds_up_no_call(struct conform *c)
+{
+	unsigned char *in = conform_alloc(c, 8);
+	struct baton_comm *comm = c->comm;
+	baton_request request;
+
+	fake_device_hold(c->stream);
+	request = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream, NULL);
+	exchange_comm(c);
+	CHECK_OK(c, baton_comm_abort(comm));
+	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_wait(request, 0, NULL));
+	CHECK_REFUSED(c, BATON_ERR_ABORTED,
+	              baton_stream_synchronize(comm, c->stream),
+	              "not done broken");
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_STATUS(c, BATON_ERR_STALE, baton_test(request, NULL));
+	conform_sync(c);
+	/* What the stream still had of it does no harm. */
+	fake_device_run(c->stream);
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sound(c);
+}
+
+static void
+sticky_error_ends_everything_and_is_told(struct conform *c)
+{
+	unsigned char *in = conform_alloc(c, 8);
+	baton_request request;
+
+	request = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream, NULL);
+	conform_sync(c);
+	if (c->rank == 0)
+		fake_device_break();
+	FINISH(c, BATON_ERR_CUDA, &request);
+	CHECK_STATUS(c, BATON_ERR_CUDA, baton_comm_status(c->comm));
+	CHECK_REFUSED(c, BATON_ERR_CUDA,
+	              baton_recv(in, 8, BATON_UINT8, c->rank, 0, c->comm,
+	                         c->stream, NULL, &request),
+	              "device broken");
+	CHECK_STATUS(c, BATON_ERR_CUDA,
+	             baton_stream_synchronize(c->comm, c->stream));
+	for (int i = 0; i < c->streams_count; i++)
+		CHECK_OK(c, baton_stream_destroy(c->comm, c->streams[i]));
+	c->streams_count = 0;
+	CHECK_OK(c, baton_comm_destroy(c->comm));
+	c->comm = NULL;
+	conform_sync(c);
+	if (c->rank == 0)
+		fake_device_heal();
+	conform_sync(c);
+}
+
+const struct conform_case conform_sick[] = {
+	{ CASE(stream_that_never_goes_on_holds_up_no_call), .ranks_min = 2,
+	  .timeout_ns = 50 * MS },
+	{ CASE(sticky_error_ends_everything_and_is_told), .ranks_min = 2 },
+	CASES_END,
+};

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices that stop: a trigger that never fires, streams that go nowhere, a sticky error,
+ * a stream that is full.  Every call returns, every request ends, and what the device
+ * may still touch stays where it is.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "fake_device.h"
+#include "mem.h"
+#include "run_tests.h"
+#include "testing.h"
+
+#define MS INT64_C(1000000)
+#define LONG_NS (60000 * MS)
+
+static struct baton_comm *comms[2];
+static baton_stream s, t;
+static int64_t in[8], out[8];
+
+static void
+setup(void)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.requests_max = 64;
+	options.timeout_ns = 50 * MS; /* of destroy, and so of its patience */
+	ck_assert_int_eq(batoni_comm_create_local_with(&batoni_fake_device_ops,
+	                                               2, &options, comms),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_create(comms[0], &s), BATON_OK);
+	ck_assert_int_eq(baton_stream_create(comms[0], &t), BATON_OK);
+}
+
+static void
+teardown(void)
+{
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+
+static baton_request
+receive_on(struct baton_comm *comm, baton_stream stream, int i)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request request = BATON_REQUEST_NULL;
+
+	options.timeout_ns = -1;
+	ck_assert_int_eq(baton_recv(&in[i], 8, BATON_UINT8, 1, 0, comm, stream,
+	                            &options, &request),
+	                 BATON_OK);
+	return request;
+}
+
+static void
+abort_and_destroy(void)
+{
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(baton_comm_abort(comms[i]), BATON_OK);
+		ck_assert_int_eq(baton_comm_destroy(comms[i]), BATON_OK);
+	}
+}
+
+/* ---- a trigger that never fires ---- */
+
+struct synchronizing {
+	pthread_t thread;
+	enum baton_status status;
+	_Atomic bool begun;
+	char said[256];
+};
+
+static void *
+synchronize(void *arg)
+{
+	struct synchronizing *one = arg;
+
+	atomic_store(&one->begun, true);
+	one->status = baton_stream_synchronize(comms[0], s);
+	strncpy(one->said, baton_last_error(), sizeof(one->said) - 1);
+	return NULL;
+}
+
+START_TEST(synchronize_returns_after_an_abort_though_no_trigger_fires)
+{
+	struct synchronizing threads[3];
+	baton_request request;
+
+	memset(threads, 0, sizeof(threads));
+	fake_device_hold(s);
+	request = receive_on(comms[0], s, 0);
+	for (int i = 0; i < 3; i++) {
+		pthread_create(&threads[i].thread, NULL, synchronize,
+		               &threads[i]);
+		while (!atomic_load(&threads[i].begun))
+			sched_yield();
+	}
+	ck_assert_int_eq(baton_comm_abort(comms[0]), BATON_OK);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i].thread, NULL);
+		ck_assert_int_eq(threads[i].status, BATON_ERR_ABORTED);
+		ck_assert_ptr_nonnull(strstr(threads[i].said, "broken"));
+	}
+	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_ABORTED);
+	/* One that comes later is told too. */
+	ck_assert_int_eq(baton_stream_synchronize(comms[0], s),
+	                 BATON_ERR_ABORTED);
+	/* The stream gets there after all: nothing is left then. */
+	fake_device_run(s);
+	ck_assert_int_eq(baton_stream_synchronize(comms[0], s), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(comms[0], s), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(comms[0], t), BATON_OK);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+static _Atomic int launched;
+
+static void
+count_launch(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&launched, 1);
+}
+
+/* Of each kind one that stream s has not reached, or that waits for it. */
+static void
+fill_stream(baton_request requests[5])
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+	detached.flags = BATON_OP_DETACHED;
+	detached.timeout_ns = -1;
+	requests[0] = receive_on(comms[0], s, 0);
+	ck_assert_int_eq(baton_record(comms[0], s, NULL, &requests[1]),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(comms[0], s, count_launch, NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_group_begin(comms[0]), BATON_OK);
+	requests[2] = receive_on(comms[0], s, 1);
+	requests[3] = receive_on(comms[0], t, 2);
+	ck_assert_int_eq(baton_group_end(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_recv(&in[3], 8, BATON_UINT8, 1, 1, comms[0],
+	                            NULL, &detached, &requests[4]),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_wait(comms[0], s, requests[4]), BATON_OK);
+}
+
+START_TEST(destroy_after_an_abort_leaves_to_a_stuck_stream_what_it_has)
+{
+	baton_request requests[5], later = BATON_REQUEST_NULL;
+	struct baton_comm *next[2];
+
+	fake_device_hold(s);
+	fill_stream(requests);
+	abort_and_destroy();
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(baton_test(requests[i], NULL),
+		                 BATON_ERR_STALE);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_ERR_INVALID);
+	/* Late triggers come to nothing, and no function of it is called. */
+	ck_assert_int_eq(batoni_comm_create_local_with(&batoni_fake_device_ops,
+	                                               2, NULL, next),
+	                 BATON_OK);
+	fake_device_run(s);
+	ck_assert_int_eq(baton_record(next[0], s, NULL, &later), BATON_OK);
+	ck_assert_int_eq(baton_finish(&later, LONG_NS, NULL), BATON_OK);
+	ck_assert_int_eq(atomic_load(&launched), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_comm_abort(next[i]), BATON_OK);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_comm_destroy(next[i]), BATON_OK);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* A stream waits for a request of a communicator that is left behind, and goes on. */
+START_TEST(join_of_another_communicator_outlives_one_that_is_left_behind)
+{
+	struct baton_comm *others[2];
+	baton_request request, record = BATON_REQUEST_NULL;
+
+	ck_assert_int_eq(batoni_comm_create_local_with(&batoni_fake_device_ops,
+	                                               2, NULL, others),
+	                 BATON_OK);
+	request = receive_on(comms[0], t, 0);
+	fake_device_hold(s);
+	ck_assert_int_eq(baton_stream_wait(others[0], s, request), BATON_OK);
+	ck_assert_int_eq(baton_record(others[0], s, NULL, &record), BATON_OK);
+	abort_and_destroy();
+	ck_assert_int_eq(baton_test(record, NULL), BATON_PENDING);
+	fake_device_run(s);
+	ck_assert_int_eq(baton_finish(&record, LONG_NS, NULL), BATON_OK);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_comm_abort(others[i]), BATON_OK);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_comm_destroy(others[i]), BATON_OK);
+}
+END_TEST
+
+static void
+hold_the_stream(void *arg)
+{
+	_Atomic int *stage = arg;
+
+	atomic_store(stage, 1);
+	while (atomic_load(stage) < 2)
+		sched_yield();
+}
+
+/* A function of the program runs to its end before destroy returns. */
+START_TEST(no_communicator_is_left_behind_while_its_function_runs)
+{
+	_Atomic int stage = 0;
+
+	ck_assert_int_eq(baton_stream_launch(comms[0], s, hold_the_stream,
+	                                     &stage),
+	                 BATON_OK);
+	while (atomic_load(&stage) < 1)
+		sched_yield();
+	ck_assert_int_eq(baton_comm_abort(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_ERR_TIMEOUT);
+	atomic_store(&stage, 2);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* ---- streams that go nowhere ---- */
+
+START_TEST(words_are_not_freed_while_a_stream_may_look_at_them)
+{
+	baton_request request = receive_on(comms[0], s, 0);
+
+	/* The stream has reached the operation and waits for its word. */
+	fake_device_step(s, 0);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_PENDING);
+	fake_device_freeze();
+	ck_assert_int_eq(baton_comm_abort(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_ABORTED);
+	abort_and_destroy();
+	ck_assert_int_eq(baton_test(request, NULL), BATON_ERR_STALE);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+	/* It looks at them now. */
+	fake_device_heal();
+	fake_device_step(s, 0);
+}
+END_TEST
+
+/* ---- a sticky error ---- */
+
+static void *
+break_the_device(void *arg)
+{
+	sched_yield();
+	fake_device_break();
+	return arg;
+}
+
+START_TEST(sticky_error_breaks_the_communicator_and_ends_what_is_pending)
+{
+	baton_request request = receive_on(comms[0], s, 0), refused = 99;
+	struct synchronizing waiter = { .begun = false };
+	pthread_t breaker;
+
+	fake_device_hold(s);
+	pthread_create(&waiter.thread, NULL, synchronize, &waiter);
+	while (!atomic_load(&waiter.begun))
+		sched_yield();
+	pthread_create(&breaker, NULL, break_the_device, NULL);
+	ck_assert_int_eq(baton_wait(request, LONG_NS, NULL), BATON_ERR_CUDA);
+	pthread_join(breaker, NULL);
+	pthread_join(waiter.thread, NULL);
+	ck_assert_int_eq(waiter.status, BATON_ERR_CUDA);
+	ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_CUDA);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[0]),
+	                             "broken, as the test asked for"));
+	ck_assert_int_eq(baton_send(out, 8, BATON_UINT8, 1, 0, comms[0], s, NULL,
+	                            &refused),
+	                 BATON_ERR_CUDA);
+	/* The other rank had nothing pending, and finds out by its next call. */
+	ck_assert_int_eq(baton_comm_status(comms[1]), BATON_OK);
+	ck_assert_int_eq(baton_send(out, 8, BATON_UINT8, 0, 0, comms[1], s, NULL,
+	                            &refused),
+	                 BATON_ERR_CUDA);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "takes no work"));
+	ck_assert_uint_eq(refused, 99);
+	ck_assert_int_eq(baton_stream_synchronize(comms[1], s), BATON_ERR_CUDA);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_comm_abort(comms[1]), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comms[1]), BATON_OK);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* Whatever each call says: all that was accepted ends, and both ranks go. */
+static void
+run_until_it_breaks(unsigned n)
+{
+	baton_request requests[16] = { 0 };
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	int count = 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	detached.timeout_ns = -1;
+	fake_device_break_at(n);
+	for (int i = 0; i < 2; i++) {
+		struct baton_comm *comm = comms[i];
+
+		(void)baton_recv(&in[i], 8, BATON_UINT8, !i, 0, comm, i ? t : s,
+		                 &detached, &requests[count++]);
+		(void)baton_send(&out[i], 8, BATON_UINT8, !i, 0, comm, i ? t : s,
+		                 NULL, &requests[count++]);
+		if (requests[0])
+			(void)baton_stream_wait(comm, i ? t : s, requests[0]);
+		(void)baton_stream_launch(comm, i ? t : s, count_launch, NULL);
+		if (baton_group_begin(comm) == BATON_OK) {
+			(void)baton_signal(!i, 0, 0, 0, comm, s, NULL,
+			                   &requests[count++]);
+			(void)baton_recv(&in[2 + i], 8, BATON_UINT8, !i, 3, comm,
+			                 t, NULL, &requests[count++]);
+			(void)baton_group_end(comm);
+		}
+		(void)baton_record(comm, s, NULL, &requests[count++]);
+		(void)baton_stream_query(comm, s);
+	}
+	fake_device_break(); /* at the latest, and these calls find out */
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_stream_query(comms[i], s),
+		                 BATON_ERR_CUDA);
+	for (int i = 0; i < count; i++) {
+		enum baton_status status =
+			requests[i] ? baton_wait(requests[i], LONG_NS, NULL)
+				    : BATON_OK;
+
+		ck_assert_int_ne(status, BATON_PENDING);
+	}
+	for (int i = 0; i < 2; i++)
+		(void)baton_stream_synchronize(comms[i], i ? t : s);
+	abort_and_destroy();
+	fake_device_heal();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+START_TEST(device_that_breaks_at_any_call_hangs_nothing)
+{
+	for (unsigned n = 1; n <= 45; n++) {
+		run_until_it_breaks(n);
+		setup();
+	}
+	abort_and_destroy();
+}
+END_TEST
+
+/* ---- streams that are full ---- */
+
+static void *
+fill_up(void *requests)
+{
+	baton_request *each = requests;
+
+	for (int i = 0; i < 8; i++)
+		each[i] = receive_on(comms[0], s, i);
+	return NULL;
+}
+
+static void
+begin_to_fill(pthread_t *thread, baton_request requests[8])
+{
+	fake_device_bound(3);
+	pthread_create(thread, NULL, fill_up, requests);
+	while (fake_device_blocked() == 0)
+		sched_yield();
+}
+
+START_TEST(full_stream_blocks_its_enqueuer_and_nobody_who_could_empty_it)
+{
+	baton_request requests[8] = { 0 };
+	pthread_t thread;
+
+	begin_to_fill(&thread, requests);
+	for (int i = 0; i < 8; i++) {
+		out[i] = 100 + i;
+		ck_assert_int_eq(baton_send(&out[i], 8, BATON_UINT8, 0, 0,
+		                            comms[1], t, NULL, NULL),
+		                 BATON_OK);
+	}
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 8; i++) {
+		ck_assert_int_eq(baton_finish(&requests[i], LONG_NS, NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(in[i], 100 + i);
+	}
+	abort_and_destroy();
+}
+END_TEST
+
+static void *
+fill_until_refused(void *arg)
+{
+	baton_request request = BATON_REQUEST_NULL;
+	enum baton_status status;
+
+	do
+		status = baton_recv(in, 8, BATON_UINT8, 1, 0, comms[0], s, NULL,
+		                    &request);
+	while (status == BATON_OK);
+	ck_assert_int_eq(status, BATON_ERR_ABORTED);
+	return arg;
+}
+
+START_TEST(abort_lets_an_enqueuer_on_that_a_full_stream_blocks)
+{
+	pthread_t thread;
+
+	fake_device_bound(3);
+	pthread_create(&thread, NULL, fill_until_refused, NULL);
+	while (fake_device_blocked() == 0)
+		sched_yield();
+	ck_assert_int_eq(baton_comm_abort(comms[0]), BATON_OK);
+	pthread_join(thread, NULL);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		synchronize_returns_after_an_abort_though_no_trigger_fires,
+		destroy_after_an_abort_leaves_to_a_stuck_stream_what_it_has,
+		join_of_another_communicator_outlives_one_that_is_left_behind,
+		no_communicator_is_left_behind_while_its_function_runs,
+		words_are_not_freed_while_a_stream_may_look_at_them,
+		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
+		device_that_breaks_at_any_call_hangs_nothing,
+		full_stream_blocks_its_enqueuer_and_nobody_who_could_empty_it,
+		abort_lets_an_enqueuer_on_that_a_full_stream_blocks,
+	};
+
+	return RUN_TESTS_WITH("sick", tests, setup, teardown);
+}
