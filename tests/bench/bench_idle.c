@@ -6,7 +6,8 @@
  * communicator that has been used and has nothing pending.  pending_cpu: the
  * same with a receive pending and nobody waiting.  Both are shares of one core.
  * many_pending_cpu: as pending_cpu, with so many receives on different tags (the
- * column "bytes"); many_notice: as fd_latency, among as many.
+ * column "bytes"); many_notice: as fd_latency, among as many.  many_pending_tag_cpu,
+ * many_notice_tag: the same with all of them on one tag.
  * window_cpu: as idle_cpu, with a window that has been put into.
  * signal_pending_cpu: the same with a wait for a signal that does not come and
  * nobody in it; signal_wait_cpu: while one has been in baton_wait for it for a while.
@@ -230,19 +231,20 @@ measure_fd(struct bench *b)
 struct many {
 	struct baton_comm *comm;
 	struct baton_queue *queue;
+	int tags;
 	uint64_t stamps[MANY_MAX];
 };
 
 static void
-post_one(struct many *many, int peer, int tag)
+post_one(struct many *many, int peer, int i)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 
 	options.flags = BATON_OP_DETACHED;
 	options.queue = many->queue;
-	options.user_data = (uint64_t)tag;
-	bench_must(baton_recv(&many->stamps[tag], 8, BATON_UINT8, peer, tag,
-	                      many->comm, NULL, &options, NULL) == BATON_OK);
+	options.user_data = (uint64_t)i;
+	bench_must(baton_recv(&many->stamps[i], 8, BATON_UINT8, peer,
+	                      i % many->tags, many->comm, NULL, &options, NULL) == BATON_OK);
 }
 
 /* Messages on tags drawn at random; the descriptor tells of each. */
@@ -275,7 +277,7 @@ notice_stamps(struct bench *b, struct many *many, int count,
 }
 
 static void
-send_stamp_to_any(struct bench *b, struct many *many, int pending, uint32_t *state)
+send_stamp_to_any(struct bench *b, struct many *many, uint32_t *state)
 {
 	baton_request request;
 	uint64_t stamp;
@@ -283,8 +285,8 @@ send_stamp_to_any(struct bench *b, struct many *many, int pending, uint32_t *sta
 	bench_sleep(next_gap(state));
 	stamp = bench_now();
 	bench_must(baton_send(&stamp, 8, BATON_UINT8, b->peer,
-	                      (int)((*state >> 8) % (uint32_t)pending), many->comm,
-	                      NULL, NULL, &request) == BATON_OK);
+	                      (int)((*state >> 8) % (uint32_t)many->tags),
+	                      many->comm, NULL, NULL, &request) == BATON_OK);
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
@@ -299,11 +301,13 @@ mean(const struct bench_samples *samples)
 }
 
 static void
-measure_many_of(struct bench *b, int pending, uint64_t ns)
+measure_many_of(struct bench *b, int pending, int tags, uint64_t ns)
 {
 	static struct bench_samples samples;
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct bench_row row = {.bench = "many_pending_cpu",
+	bool one = tags == 1;
+	struct bench_row row = {.bench = one ? "many_pending_tag_cpu"
+	                                     : "many_pending_cpu",
 	                        .bytes = (size_t)pending, .unit = "core",
 	                        .kind = BENCH_VALUE_MAX,
 	                        .bar = pending > 4096 ? 0.05 : 0.02};
@@ -314,6 +318,7 @@ measure_many_of(struct bench *b, int pending, uint64_t ns)
 	double cpu;
 
 	options.requests_max = MANY_MAX + 16;
+	many->tags = tags;
 	samples.count = 0;
 	bench_must(baton_comm_create_mpi(b->raw, &options, &many->comm) ==
 	           BATON_OK);
@@ -321,8 +326,8 @@ measure_many_of(struct bench *b, int pending, uint64_t ns)
 	                              &many->queue) == BATON_OK);
 	bench_meet_asleep(b);
 	if (b->rank == 0) {
-		for (int tag = 0; tag < pending; tag++)
-			post_one(many, b->peer, tag);
+		for (int i = 0; i < pending; i++)
+			post_one(many, b->peer, i);
 		bench_sleep(200000000);
 		cpu = others_ns();
 		start = bench_now();
@@ -331,12 +336,12 @@ measure_many_of(struct bench *b, int pending, uint64_t ns)
 		bench_report(b, &row);
 		bench_meet_asleep(b);
 		notice_stamps(b, many, count, &samples);
-		row.bench = "many_notice_mean";
+		row.bench = one ? "many_notice_tag_mean" : "many_notice_mean";
 		row.unit = "ms";
 		row.bar = 1.5;
 		row.value = bench_single(mean(&samples), samples.count);
 		bench_report(b, &row);
-		row.bench = "many_notice_p99";
+		row.bench = one ? "many_notice_tag_p99" : "many_notice_p99";
 		row.kind = BENCH_REPORT;
 		row.value = bench_single(bench_percentile(&samples, 0.99),
 		                         samples.count);
@@ -346,7 +351,7 @@ measure_many_of(struct bench *b, int pending, uint64_t ns)
 	} else {
 		bench_meet_asleep(b);
 		for (int i = 0; i < count; i++)
-			send_stamp_to_any(b, many, pending, &state);
+			send_stamp_to_any(b, many, &state);
 		baton_queue_destroy(many->queue);
 		bench_must(baton_comm_abort(many->comm) == BATON_OK);
 	}
@@ -358,10 +363,11 @@ measure_many_of(struct bench *b, int pending, uint64_t ns)
 static void
 measure_many(struct bench *b, uint64_t ns)
 {
-	measure_many_of(b, 256, ns);
-	measure_many_of(b, 1024, ns);
-	measure_many_of(b, 4096, ns);
-	measure_many_of(b, MANY_MAX, ns);
+	measure_many_of(b, 256, 256, ns);
+	measure_many_of(b, 1024, 1024, ns);
+	measure_many_of(b, 4096, 4096, ns);
+	measure_many_of(b, MANY_MAX, MANY_MAX, ns);
+	measure_many_of(b, MANY_MAX, 1, ns);
 }
 
 /* ---- windows ------------------------------------------------------------ */

@@ -5,7 +5,7 @@
  * Creation.  Each rank allocates what it needs; then all ranks duplicate the parent and
  * agree, by one reduction on the duplicate, whether every rank succeeded with the same
  * options.  A rank that failed joins with its error, so that the others fail too instead of
- * waiting.  After the agreement the ranks map each other's memory (mpi_peers.c); only an
+ * waiting.  After the agreement the ranks map each other's memory (peers.c); only an
  * MPI error can make that fail.  All MPI calls are made with the driver's lock held, so
  * that below MPI_THREAD_MULTIPLE no two threads are in MPI, and do not block, so that other
  * threads can drive while this rank waits for its peers.

@@ -4,7 +4,7 @@
  *
  * A message of up to 2 KiB to another rank is one MPI message on the user's tag
  * ("raw").  Any other is announced on that tag by a header of a length that raw messages never
- * have, and its body follows on a tag of its own (mpi_body.c).  So a receive
+ * have, and its body follows on a tag of its own (body.c).  So a receive
  * posts one small first part, and what arrives in it says what it is by its
  * length alone.  Nothing is added to a short message, and a long message is received
  * with its exact length, never by a receive that is too short for it.
@@ -17,8 +17,11 @@
  * the newest requests; the other passes go round the array, from its end to its
  * beginning.  A round ends even if each pass appends requests, and it skips none: the
  * request that fills a gap comes from above the cursor, so it was tested in this round
- * or appended after the round began.  A request that MPI has finished is therefore seen
- * within two rounds.
+ * or appended after the round began.  A request of the array that MPI has finished is
+ * therefore seen within two rounds.
+ *
+ * Where receives of one peer and tag are behind each other, only the first of them is
+ * tested, and the others follow it (follow.c).
  *
  * A round takes many passes, and passes are far apart while no thread waits.  When no
  * round has been completed for a while, one pass makes a whole round (a sweep).  With
@@ -26,7 +29,7 @@
  * time to the next sweep grows with the duration of the last one.
  *
  * Invariants: requests[0..count-1] are active; a transfer whose first part is
- * not matched has exactly one; in_flight counts transfers, moving those of them
+ * not matched has exactly one, there or as a follower; in_flight counts transfers, moving those of them
  * that are not receives waiting for their first part.
  *
  * Threads: the driver alone, see transport.h.  No locks, no allocation.
@@ -37,7 +40,9 @@
 #include "clock.h"
 #include "mpi_transport.h"
 
-#define WINDOW 64u
+#define WINDOW BATONI_MPI_WINDOW
+/* Receives of one queue that begin to be tested at once. */
+#define ADVANCE_MAX 16u
 /* A sweep is due after SWEEP_SHARE times the duration of the last one, within these
  * bounds.  The lower bound is below the engine's tick, and above the time of a round while
  * a thread waits. */
@@ -139,6 +144,8 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
 	}
+	if (mpi->count >= WINDOW && batoni_mpi_follow(mpi, transfer, bounce))
+		return BATON_PENDING;
 	batoni_mpi_track(mpi, transfer, BATONI_MPI_FIRST, bounce);
 	return BATON_PENDING;
 }
@@ -307,11 +314,46 @@ window_failed(struct batoni_mpi *mpi, int code)
 	return 1;
 }
 
-/* Requests base to base + n - 1. */
+/* What follows the receives among these entries: places, n of them. */
+struct behind {
+	uint32_t n;
+	uint32_t places[WINDOW];
+};
+
+static __attribute__((noinline)) void
+find_behind(struct batoni_mpi *mpi, const struct batoni_mpi_entry *done,
+            int count, struct behind *behind)
+{
+	for (int k = 0; k < count; k++) {
+		uint32_t place = 0;
+
+		if (done[k].part == BATONI_MPI_FIRST)
+			place = batoni_mpi_behind(mpi, done[k].transfer);
+		if (place)
+			behind->places[behind->n++] = place;
+	}
+}
+
+/* Track up to `most` of each queue. */
+static __attribute__((noinline)) void
+advance(struct batoni_mpi *mpi, const struct behind *behind, uint32_t most)
+{
+	uint32_t before = mpi->count;
+
+	if (most > WINDOW / behind->n)
+		most = WINDOW / behind->n;
+	for (uint32_t i = 0; i < behind->n; i++)
+		batoni_mpi_advance(mpi, behind->places[i], most);
+	mpi->advanced = mpi->count - before;
+}
+
+/* Requests base to base + n - 1.  Of each queue, `most` followers take the place of a
+ * receive that is done: these are the last `advanced` requests then. */
 static size_t
-test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
+test_some(struct batoni_mpi *mpi, uint32_t base, uint32_t n, uint32_t most)
 {
 	struct batoni_mpi_entry done[WINDOW];
+	struct behind behind = {.n = 0};
 	MPI_Status statuses[WINDOW];
 	int indices[WINDOW];
 	int count = 0;
@@ -329,6 +371,8 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 		done[k] = mpi->entries[base + (uint32_t)indices[k]];
 		mpi->entries[base + (uint32_t)indices[k]].transfer = NULL;
 	}
+	if (__builtin_expect(mpi->following > 0, 0))
+		find_behind(mpi, done, count, &behind);
 	for (int k = 0; k < count; k++)
 		close_gap(mpi, base + (uint32_t)indices[k]);
 	for (int k = 0; k < count; k++) {
@@ -343,7 +387,42 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 	}
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
 		tell_failure(mpi);
+	if (__builtin_expect(behind.n > 0, 0))
+		advance(mpi, &behind, most);
 	return (size_t)count;
+}
+
+/* Receives have ended, and others have taken their place: messages for these may be there
+ * too.  The more of them are, the more are tested at once. */
+static __attribute__((noinline)) size_t
+test_advanced(struct batoni_mpi *mpi, size_t events)
+{
+	size_t before = events;
+	uint32_t most = 1, n;
+
+	while (mpi->advanced > 0 && events < WINDOW) {
+		n = mpi->advanced;
+		mpi->advanced = 0;
+		if (most < ADVANCE_MAX)
+			most *= 4;
+		events += test_some(mpi, mpi->count - n, n, most);
+	}
+	/* Those that are left over are the newest. */
+	if (mpi->advanced > 0)
+		mpi->newest = false;
+	mpi->advanced = 0;
+	return events - before;
+}
+
+/* Requests base to base + n - 1, and what takes their place. */
+static size_t
+test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
+{
+	size_t events = test_some(mpi, base, n, 1);
+
+	if (__builtin_expect(mpi->advanced > 0, 0))
+		events += test_advanced(mpi, events);
+	return events;
 }
 
 /* The next window of the round. */
@@ -400,12 +479,15 @@ test_many(struct batoni_mpi *mpi)
 	return events;
 }
 
-/* Some sends wait for a grant, and there may be no request at all. */
+/* Some sends wait for a grant, and there may be no request at all; or some receives
+ * follow others. */
 static __attribute__((noinline)) size_t
-test_with_grants(struct batoni_mpi *mpi)
+test_all_sorts(struct batoni_mpi *mpi)
 {
-	size_t events = batoni_mpi_body_granted(mpi);
+	size_t events = 0;
 
+	if (mpi->waiting > 0)
+		events = batoni_mpi_body_granted(mpi);
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
 		tell_failure(mpi);
 	if (mpi->count > WINDOW)
@@ -418,8 +500,8 @@ test(struct batoni_transport *transport)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 
-	if (__builtin_expect(mpi->waiting > 0, 0))
-		return test_with_grants(mpi);
+	if (__builtin_expect((mpi->waiting | mpi->following) > 0, 0))
+		return test_all_sorts(mpi);
 	if (mpi->count == 1)
 		return test_one(mpi);
 	if (mpi->count <= WINDOW)
@@ -433,13 +515,15 @@ static enum baton_status
 take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
-	uint32_t i = mpi->positions[transfer->slot];
 	enum baton_status ended;
 	MPI_Status status;
-	uint32_t bounce;
+	uint32_t bounce, i;
 	int done = 0;
 	int code;
 
+	if (mpi->following > 0)
+		batoni_mpi_unfollow(mpi, transfer);
+	i = mpi->positions[transfer->slot];
 	if (i >= mpi->count || mpi->entries[i].transfer != transfer ||
 	    mpi->entries[i].part != BATONI_MPI_FIRST)
 		return BATON_ERR_BUSY;

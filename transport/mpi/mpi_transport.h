@@ -2,12 +2,13 @@
 /*
  * The MPI transport, as its own files see it.
  *
- * mpi.c           issue, test, take_back: the path of short messages
- * mpi_body.c      messages in two parts: a header that announces a body
- * mpi_open.c      memory, opening, exchanging, leaving, closing, texts
- * mpi_peers.c     the memory that ranks of one host share
- * mpi_bootstrap.c communicators over it, starting and finalising MPI
- * mpi_family.c    one MPI for the program, Baton and the process
+ * mpi.c       issue, test, take_back: the path of short messages
+ * follow.c    receives that need no test before others of their tag have ended
+ * body.c      messages in two parts: a header that announces a body
+ * open.c      memory, opening, exchanging, leaving, closing, texts
+ * peers.c     the memory that ranks of one host share
+ * bootstrap.c communicators over it, starting and finalising MPI
+ * family.c    one MPI for the program, Baton and the process
  *
  * Everything here belongs to the thread that drives the engine, except where a
  * function says otherwise.
@@ -32,6 +33,8 @@
  * length of the drain buffer.  Two or three are under way at once, which is as fast as all
  * of them (measured from 1 MiB to 1 GiB). */
 #define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
+/* Requests that are tested by one call; a pass tests them all up to this number. */
+#define BATONI_MPI_WINDOW 64u
 /* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
  * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
@@ -77,7 +80,18 @@ struct batoni_mpi_entry {
 	uint32_t bounce; /* its bounce buffer, from BATONI_MPI_FIRST on */
 };
 
-struct batoni_mpi_card; /* mpi_peers.c's */
+/* A receive, as follow.c sees it. */
+struct batoni_mpi_follower {
+	/* Not NULL: it follows another, and its request is here. */
+	struct batoni_transfer *transfer;
+	MPI_Request request;
+	uint32_t bounce;
+	/* Places (a slot and 1): of the one that it follows; of the one that follows it,
+	 * or 0. */
+	uint32_t before, next;
+};
+
+struct batoni_mpi_card; /* peers.c's */
 
 /* What is at MPI of an exchange. */
 enum batoni_mpi_exchange {
@@ -87,7 +101,7 @@ enum batoni_mpi_exchange {
 	BATONI_MPI_PARTS
 };
 
-/* Body tags, by peer; see mpi_body.c. */
+/* Body tags, by peer; see body.c. */
 #define BATONI_MPI_SEGMENTS 4u
 struct batoni_mpi_tags {
 	/* Of bodies to the peer: how many tags of the segment have been used, the
@@ -135,6 +149,12 @@ struct batoni_mpi {
 	 * only), and the body. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
+	/* follow.c's: by slot; how many follow; 2^(64 - lasts_shift) places. */
+	struct batoni_mpi_follower *followers;
+	uint32_t following;
+	uint32_t advanced; /* the last requests: they followed others until just now */
+	uint32_t *lasts;
+	unsigned lasts_shift;
 	/* Bounce buffers; the stack of those that were returned (free_bounces of them);
 	 * how many have ever been taken. */
 	unsigned char *bounces;
@@ -150,11 +170,11 @@ struct batoni_mpi {
 	uint32_t waiting; /* sends that wait for a grant */
 	/* An exchange: the operation that is under way, and two buffers, for terms
 	 * (always allocated) and for parts (NULL between exchanges).  A buffer has a link
-	 * (mpi_open.c), what this rank contributes, then the result. */
+	 * (open.c), what this rank contributes, then the result. */
 	enum batoni_mpi_exchange exchanging;
 	MPI_Request exchange;
 	unsigned char *terms_buffer, *parts_buffer;
-	/* mpi_peers.c's: this rank's segment, and memory that only meeting needs. */
+	/* peers.c's: this rank's segment, and memory that only meeting needs. */
 	struct batoni_shm segment;
 	struct batoni_mpi_card *cards;
 	unsigned char *mapped;
@@ -168,7 +188,7 @@ struct batoni_mpi {
 	struct batoni_mpi_text texts[BATONI_MPI_TEXTS];
 	_Atomic uint32_t text_count;
 	bool lost; /* the program has finalised MPI: call it no more */
-	/* mpi_bootstrap.c's: called when the transport is closed. */
+	/* bootstrap.c's: called when the transport is closed. */
 	void (*forget)(struct batoni_mpi *mpi, bool aborted);
 	struct baton_comm *owner;
 	struct batoni_list_node live;
@@ -254,7 +274,25 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
                                   const char *call, int code,
                                   const char *text);
 
-/* mpi_body.c.  Each returns PENDING while the body is under way, else how the
+/* follow.c */
+/* requests[count] has just been started, as the first part of this receive.  True: it
+ * follows another and is not tested.  False: the caller tracks it. */
+bool batoni_mpi_follow(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                       uint32_t bounce);
+/* This receive, which was tested, has a message: separate from it what follows it, and
+ * return its place, or 0. */
+uint32_t batoni_mpi_behind(struct batoni_mpi *mpi,
+                           const struct batoni_transfer *transfer);
+/* Track the receive of this place and those that follow it, at most n in all.  The others
+ * follow the last of them.  Place 0: none. */
+void batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t place, uint32_t n);
+/* This receive is to be taken back.  It is tracked from now on, and none follows it. */
+void batoni_mpi_unfollow(struct batoni_mpi *mpi,
+                         const struct batoni_transfer *transfer);
+/* Track all of them, before the transport is closed. */
+void batoni_mpi_unfollow_all(struct batoni_mpi *mpi);
+
+/* body.c.  Each returns PENDING while the body is under way, else how the
  * transfer ended. */
 /* Announce the message and start its body; issue's. */
 enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
@@ -275,7 +313,7 @@ void batoni_mpi_body_forget(struct batoni_mpi *mpi,
 /* Reserve the drain buffer of the process.  Any thread.  OK, NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
 
-/* mpi_open.c */
+/* open.c */
 /* Take all memory but that of the peers.  Any thread.  OK, NOMEM. */
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
@@ -295,7 +333,7 @@ void batoni_mpi_free(struct batoni_mpi *mpi);
  * transport up. */
 void batoni_mpi_abandon(struct batoni_mpi *mpi);
 
-/* mpi_peers.c */
+/* peers.c */
 /* Make this rank's segment and the memory for meeting; nothing if segment_bytes is 0.  Any
  * thread.  OK; NOMEM and SYSTEM, with batoni_refuse called. */
 enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
@@ -308,7 +346,7 @@ enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi,
 /* Free all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);
 
-/* mpi_family.c: is the MPI of this process the one that Baton was compiled with?  Call it
+/* family.c: is the MPI of this process the one that Baton was compiled with?  Call it
  * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with
  * batoni_refuse called. */
 enum baton_status batoni_mpi_check_library(void);
@@ -321,7 +359,7 @@ enum baton_status batoni_mpi_refuse(const char *call, int code);
  * calls no MPI.  text NULL: MPI's own.  The driver. */
 void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);
 
-/* The functions of batoni_mpi_ops that mpi_open.c defines. */
+/* The functions of batoni_mpi_ops that open.c defines. */
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
                                       uint64_t what, const void *mine,
                                       size_t bytes, void *all);

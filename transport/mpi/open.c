@@ -65,10 +65,13 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 {
 	size_t slots = config->slots;
 	size_t active = slots * BATONI_MPI_ACTIVE_MAX;
+	unsigned bits = 1;
 	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
 
 	if (!mpi)
 		return BATON_ERR_NOMEM;
+	while (slots >> bits)
+		bits++;
 	batoni_list_init(&mpi->live);
 	mpi->comm = MPI_COMM_NULL;
 	mpi->exchange = MPI_REQUEST_NULL;
@@ -78,14 +81,17 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->entries = batoni_alloc(active, sizeof(*mpi->entries));
 	mpi->positions = batoni_alloc(slots, sizeof(*mpi->positions));
 	mpi->bodies = batoni_alloc(slots, sizeof(*mpi->bodies));
+	mpi->followers = batoni_alloc(slots, sizeof(*mpi->followers));
+	mpi->lasts = batoni_alloc((size_t)1 << bits, sizeof(*mpi->lasts));
+	mpi->lasts_shift = 64 - bits;
 	mpi->tags = batoni_alloc((size_t)size, sizeof(*mpi->tags));
 	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
 	                               1);
 	mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
-	    !mpi->bodies || !mpi->tags || !mpi->terms_buffer ||
-	    !mpi->bounces || !mpi->bounce_stack ||
+	    !mpi->bodies || !mpi->followers || !mpi->lasts || !mpi->tags ||
+	    !mpi->terms_buffer || !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
 		return BATON_ERR_NOMEM;
@@ -104,6 +110,8 @@ free_tables(struct batoni_mpi *mpi)
 	batoni_free(mpi->positions);
 	batoni_free(mpi->bounce_stack);
 	batoni_free(mpi->bodies);
+	batoni_free(mpi->followers);
+	batoni_free(mpi->lasts);
 	batoni_free(mpi->tags);
 	batoni_free(mpi->terms_buffer);
 	batoni_free(mpi->parts_buffer);
@@ -423,6 +431,7 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 void
 batoni_mpi_abandon(struct batoni_mpi *mpi)
 {
+	batoni_mpi_unfollow_all(mpi);
 	/* From the end: the entry that fills a gap has been handled. */
 	for (uint32_t i = mpi->count; i-- > 0;) {
 		int done = 0;
