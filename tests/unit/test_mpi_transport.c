@@ -635,6 +635,35 @@ START_TEST(a_pass_that_comes_late_tests_all)
 }
 END_TEST
 
+/* The flag tells of the message without a call of MPI, which would receive it. */
+START_TEST(a_pass_sees_what_came_before_it)
+{
+	_Atomic uint64_t *flag = world.transport->peers[0].segment;
+	uint64_t in[2], out = 1;
+	struct op *op;
+
+	if (!flag)
+		ck_abort_msg("the other rank's segment is not mapped");
+	for (int i = 0; i < 2 && world.rank == 1; i++)
+		post(&in[i], sizeof(in[i]), 0, i);
+	barrier();
+	if (world.rank == 0) {
+		finish(sent(&out, sizeof(out), 1, 1), BATON_OK, sizeof(out));
+		atomic_store(flag, 1);
+	} else {
+		while (!atomic_load(flag))
+			sched_yield();
+		op = &world.ops[1];
+		ck_assert_uint_eq(world.transport->ops->test(world.transport),
+		                  1);
+		ck_assert_uint_eq(op->ends, 1);
+		ck_assert_int_eq(take_back(&world.ops[0]), BATON_ERR_CANCELED);
+	}
+	barrier();
+	close_world();
+}
+END_TEST
+
 /* ---- receives that follow others ---- */
 
 /* Requests tested by a pass that comes late, when nothing has arrived. */
@@ -1618,6 +1647,7 @@ run_all(void)
 		hundreds_in_flight_all_end_once,
 		what_is_finished_is_seen_within_two_rounds_however_many_are_added,
 		a_pass_that_comes_late_tests_all,
+		a_pass_sees_what_came_before_it,
 		of_many_receives_on_a_tag_only_the_first_is_tested,
 		messages_for_many_receives_on_a_tag_are_seen_at_once,
 		receives_that_follow_are_taken_back_from_any_place,

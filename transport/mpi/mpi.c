@@ -425,6 +425,16 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 	return events;
 }
 
+/* Not more than one window.  MPI looks for messages in the end of a test that finds nothing:
+ * the second test finds what has come since the last pass. */
+static size_t
+test_few(struct batoni_mpi *mpi)
+{
+	size_t events = test_window(mpi, 0, mpi->count);
+
+	return events > 0 ? events : test_window(mpi, 0, mpi->count);
+}
+
 /* The next window of the round. */
 static size_t
 test_next(struct batoni_mpi *mpi)
@@ -492,7 +502,7 @@ test_all_sorts(struct batoni_mpi *mpi)
 		tell_failure(mpi);
 	if (mpi->count > WINDOW)
 		return events + test_many(mpi);
-	return events + test_window(mpi, 0, mpi->count);
+	return events + test_few(mpi);
 }
 
 static size_t
@@ -505,7 +515,7 @@ test(struct batoni_transport *transport)
 	if (mpi->count == 1)
 		return test_one(mpi);
 	if (mpi->count <= WINDOW)
-		return test_window(mpi, 0, mpi->count);
+		return test_few(mpi);
 	return test_many(mpi);
 }
 
