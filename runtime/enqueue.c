@@ -121,12 +121,16 @@ batoni_publish(struct batoni_op *op)
 enum baton_status
 batoni_refuse_device(struct baton_comm *comm, enum baton_status status)
 {
-	char text[160] = "it says no more";
+	struct batoni_fault fault;
 
 	batoni_ask_device(comm);
-	comm->device_ops->health(comm->device, text, sizeof(text));
-	return batoni_refuse(status, "the %s device takes no work: %s",
-	                     comm->device_ops->name, text);
+	if (comm->device_ops->memory->health(comm->device, &fault) == BATON_OK)
+		return batoni_refuse(status, "the %s device refused the call",
+		                     comm->device_ops->name);
+	return batoni_refuse(status,
+	                     "the %s device takes no work: %s returned %d: %s",
+	                     comm->device_ops->name, fault.call, fault.code,
+	                     fault.text);
 }
 
 /* Put the item on an asynchronous stream, and publish the record. */

@@ -81,11 +81,9 @@ any_in_use(const struct baton_comm *comm)
 int64_t
 batoni_comm_grace_ns(const struct baton_comm *comm)
 {
-	char text[8];
+	struct batoni_fault fault;
 
-	if (comm->device_ops->health &&
-	    comm->device_ops->health(comm->device, text, sizeof(text)) !=
-	            BATON_OK)
+	if (comm->device_ops->memory->health(comm->device, &fault) != BATON_OK)
 		return 0;
 	return comm->timeout_ns && comm->timeout_ns < GRACE_NS ? comm->timeout_ns
 	                                                       : GRACE_NS;

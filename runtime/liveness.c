@@ -107,16 +107,17 @@ end_orphans(struct baton_comm *comm)
 static size_t
 check_device(struct baton_comm *comm)
 {
-	char text[160] = "", why[224];
 	enum baton_status status;
+	struct batoni_fault fault;
+	char why[256];
 
 	if (comm->in_engine || comm->breaking != BATON_OK || comm->active == 0)
 		return 0;
-	status = comm->device_ops->health(comm->device, text, sizeof(text));
+	status = comm->device_ops->memory->health(comm->device, &fault);
 	if (status == BATON_OK)
 		return 0;
-	snprintf(why, sizeof(why), "the %s device: %s", comm->device_ops->name,
-	         text);
+	snprintf(why, sizeof(why), "the %s device: %s returned %d: %s",
+	         comm->device_ops->name, fault.call, fault.code, fault.text);
 	batoni_comm_break(comm, status, why);
 	return 1;
 }

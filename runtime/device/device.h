@@ -21,8 +21,8 @@
  * store and wake: no lock, no allocation, no waiting, no call into the device.
  *
  * Sick devices.  A device may stop: a trigger never fires, a stream never goes on, or
- * every call fails from some moment on (a sticky error, as CUDA's).  `health` tells of
- * the last; no slot may wait for such a device.  The engine then ends the operations, and
+ * every call fails from some moment on (a sticky error, as CUDA's).  `health` of the
+ * memory table tells of the last; no slot may wait for such a device.  The engine then ends the operations, and
  * leaves what the device may still touch (records, words) allocated for good.
  *
  * Streams may be bounded: `enqueue` then blocks until the stream goes on.  The engine
@@ -109,12 +109,6 @@ struct batoni_device_ops {
 	 * OK or INVALID; launching also NOMEM, SYSTEM. */
 	enum baton_status (*stream_check)(struct batoni_device *device,
 	                                  baton_stream stream, bool launching);
-	/* Is the device well?  OK; CUDA: it has a sticky error, and text says which.
-	 * Caller: any thread, a few times in a second; must be cheap and not block.
-	 * In-engine devices leave it NULL: they are always well. */
-	enum baton_status (*health)(struct batoni_device *device, char *text,
-	                            size_t size);
-
 	/* Caller: any thread; must not block.  OK: the stream has no items;
 	 * PENDING; CUDA. */
 	enum baton_status (*stream_idle)(struct batoni_device *device,

@@ -2,7 +2,6 @@
 /* The fake device's implementation of the contract.  fake_machine.c runs the streams. */
 #include "fake_device.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,21 +86,6 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 		status = fake_worker_start_locked(stream);
 	fake_leave();
 	return status;
-}
-
-static enum baton_status
-fake_health(struct batoni_device *device, char *text, size_t size)
-{
-	bool broken;
-
-	(void)device;
-	fake_enter("health");
-	broken = fake_machine.broken;
-	fake_leave();
-	if (!broken)
-		return BATON_OK;
-	snprintf(text, size, "it is broken, as the test asked for");
-	return BATON_ERR_CUDA;
 }
 
 static enum baton_status
@@ -474,7 +458,6 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.stream_create = fake_stream_create,
 	.stream_destroy = fake_stream_destroy,
 	.stream_check = fake_stream_check,
-	.health = fake_health,
 	.stream_idle = fake_stream_idle,
 	.enqueue = fake_enqueue,
 	.release = fake_release,
