@@ -15,6 +15,7 @@
  */
 #include "core.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "announce.h"
@@ -135,6 +136,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
+		.onesided = true,
 	};
 	status = plan_device(options->device, plan_p);
 	return status == BATON_OK ? check_transport(options->transport)
@@ -148,7 +150,7 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
 {
 	struct batoni_transport_config config = {.slots = plan->requests_max};
 
-	if (plan->stream_issued)
+	if (!plan->onesided)
 		return config;
 	config.slots += batoni_onesided_slots(size, plan->contexts_max);
 	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
@@ -270,9 +272,9 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	                          plan->timestamps, comm->device);
 	if (status == BATON_OK)
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
-	if (status == BATON_OK && plan->stream_issued)
+	if (status == BATON_OK && !comm->in_engine)
 		status = alloc_marks(comm, count);
-	else if (status == BATON_OK)
+	if (status == BATON_OK && plan->onesided)
 		status = batoni_onesided_layer()->open(
 			&(struct batoni_onesided_plan){
 				.size = plan->size,
@@ -343,11 +345,20 @@ no_memory:
 }
 
 void
+batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
+{
+	assert(comm->paths_count < BATONI_PATHS_MAX);
+	/* Its marks are the device's. */
+	assert(!path->ops->stream_issued || comm->marks);
+	path->host = &comm->host;
+	comm->paths[comm->paths_count++] = path;
+}
+
+void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
 	comm->transport = transport;
 	comm->transport_ops = transport->ops;
-	comm->stream_issued = transport->ops->stream_issued;
 	comm->rank = transport->rank;
 	comm->size = transport->size;
 	comm->tag_max = transport->tag_max;
@@ -357,8 +368,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->thread_drives =
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
 	comm->plain = comm->any_drives && comm->in_engine &&
-	              !comm->stream_issued && comm->timeout_ns == 0 &&
-	              !comm->pool.stamps;
+	              comm->timeout_ns == 0 && !comm->pool.stamps;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
@@ -369,8 +379,11 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->onesided->ops->close(comm->onesided, false);
 		comm->onesided = NULL;
 	}
-	if (comm->onesided)
+	batoni_comm_add_path(comm, &transport->messages);
+	if (comm->onesided) {
+		batoni_comm_add_path(comm, &comm->onesided->path);
 		comm->onesided->ops->start(comm->onesided, comm);
+	}
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
@@ -540,8 +553,12 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
 	                  "aborted: baton_comm_abort was called on this rank");
-	if (!comm->broken)
-		batoni_comm_end_all(comm, comm->breaking);
+	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
+		batoni_settle();
+		batoni_leave();
+		batoni_pause_between(tries);
+		batoni_take();
+	}
 	batoni_settle();
 	batoni_leave();
 	return BATON_OK;

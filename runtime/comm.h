@@ -20,6 +20,10 @@ void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);
 
+/* One more way to carry out operations, preferred to those before it.  Before the
+ * communicator's first operation; at most BATONI_PATHS_MAX. */
+void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
+
 /* engine_thread.c */
 bool batoni_engine_stop(void);
 

@@ -391,7 +391,7 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 		return status;
 	plan.device = device->id;
 	plan.device_ops = device;
-	plan.stream_issued = transports[0]->ops->stream_issued;
+	plan.onesided = !transports[0]->messages.ops->stream_issued;
 	plan.size = transports[0]->size;
 	status = prepare_all(&plan, size, comms);
 	for (int i = 0; i < size && status == BATON_OK; i++)

@@ -34,6 +34,11 @@
 /* baton_comm.functions: it was left behind, and runs no more functions. */
 #define BATONI_GONE UINT32_MAX
 #define BATONI_NEVER UINT64_MAX
+#define BATONI_PATHS_MAX 4u
+/* The first two of each communicator: the messages of its transport, and the one-sided
+ * layer, where there is one. */
+#define BATONI_PATH_MESSAGES 0u
+#define BATONI_PATH_ONESIDED 1u
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -45,20 +50,24 @@ struct baton_comm {
 	const struct batoni_device_ops *device_ops;
 	const struct batoni_transport_ops *transport_ops;
 	struct batoni_onesided *onesided; /* NULL: no signals, no windows */
+	/* How operations run (path.h).  The last path that carries an operation is
+	 * chosen for it. */
+	struct batoni_path *paths[BATONI_PATHS_MAX];
+	uint32_t paths_count;
 	struct batoni_pool pool;
 	uint32_t index;
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
-	bool stream_issued; /* the transport */
 	bool thread_drives; /* the engine's thread may drive it, and does */
-	bool plain; /* direct.h applies: in-engine, host-issued, any thread drives, no
-	               default deadline, no time stamps */
+	bool plain; /* direct.h applies: in-engine, any thread drives, no default
+	               deadline, nothing observes the life of its operations */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
-	struct batoni_transport_host host;
+	struct batoni_host host;
 	pthread_mutex_t order;
+	atomic_bool enqueuing; /* a path's enqueue runs, under order */
 
 	/* Any thread, atomic. */
 	_Atomic int status; /* enum baton_status */
@@ -82,12 +91,16 @@ struct baton_comm {
 	bool busy; /* working, and to be looked at before the bell rings: it counts in
 	              thread_working */
 	struct baton_comm *working_next;
-	struct batoni_mark *marks; /* stream-issued: armed and done, by slot */
+	/* Asynchronous devices: where stream-issued operations are armed and done, by
+	 * slot. */
+	struct batoni_mark *marks;
 	baton_stream *observe;     /* scratch of publishing, under order */
 	struct batoni_transfer **scratch;
 	struct batoni_op *marked, **marked_tail;
 	enum baton_status breaking; /* a fatal error, or OK */
-	bool broken; /* `breaking` has been applied: everything pending has ended */
+	/* `breaking` has been applied: to what is host-issued, then to the rest, once no
+	 * enqueue runs. */
+	bool broken, aborted;
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */
@@ -361,6 +374,29 @@ batoni_is_left_to_us(const struct baton_comm *comm)
 	return comm->drivers == BATONI_DRIVERS_MAIN || batoni_engine_drives();
 }
 
+/* The path of a transfer. */
+static inline struct batoni_path *
+batoni_path_of(const struct batoni_op *op)
+{
+	return op->comm->paths[op->path];
+}
+
+/* Choose the path of an operation: its index, or -1 if none carries it. */
+static inline int
+batoni_choose_path(const struct baton_comm *comm, enum batoni_op_kind kind,
+                   int peer)
+{
+	for (uint32_t i = comm->paths_count; i-- > 0;) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (path->ops->kinds >> kind & 1u &&
+		    (!path->ops->serves ||
+		     path->ops->serves(path, (int)kind, peer)))
+			return (int)i;
+	}
+	return -1;
+}
+
 /* ---- op.c: the life of a record; the driver, unless said ---- */
 
 /* Put the record on its stream and in its FIFO.  It may be issued and end within the
@@ -389,13 +425,15 @@ void batoni_op_finish(struct batoni_op *op);
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
 /* Remove the record from the FIFO that it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
+/* Count a record in or out of comm->active. */
+void batoni_comm_count(struct baton_comm *comm, int change);
 /* hold: keep polling the communicator, at a slow rate, even without operations.  Not
  * hold: stop that. */
 void batoni_comm_hold(struct baton_comm *comm, bool hold);
 /* Mark the communicator busy, so that drivers poll it even if no operation is
  * pending. */
 void batoni_comm_look(struct baton_comm *comm);
-/* Set up the callbacks for the transport. */
+/* Set up the callbacks for paths. */
 void batoni_host_init(struct baton_comm *comm);
 
 /* ---- liveness.c ---- */
@@ -417,16 +455,18 @@ batoni_check_peers_soon(void)
 
 /* ---- sweep.c: all operations of a communicator; the driver ---- */
 
-/* End all operations of the communicator with status and release all streams. */
-void batoni_comm_end_all(struct baton_comm *comm, enum baton_status status);
+/* The communicator breaks: end all its operations and release all streams.  False: a
+ * path's enqueue runs, so operations of such paths are left; call it again.  The caller
+ * lets other threads have the lock meanwhile. */
+bool batoni_comm_end_all(struct baton_comm *comm);
 /* Expire deadlines.  Returns events. */
 size_t batoni_comm_expire(struct baton_comm *comm);
 /* Process cancels and a break that other threads asked for.  Returns events. */
 size_t batoni_comm_attend(struct baton_comm *comm);
-/* Test the marks of a stream-issued transport.  Returns events. */
+/* Test the marks of stream-issued operations.  Returns events. */
 size_t batoni_comm_watch(struct baton_comm *comm);
-/* Place a transfer that a stream-issued transport already has. */
-void batoni_op_place_issued(struct batoni_op *op);
+/* Test the marks of this stream-issued operation from now on. */
+void batoni_comm_mark(struct batoni_op *op);
 /* Break the communicator.  The first status and reason are kept; the next pass ends what
  * is pending. */
 void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
@@ -522,10 +562,19 @@ struct batoni_op *batoni_op_new(struct baton_comm *comm,
                                 uint64_t holders);
 /* Hand over a complete record: place it at once, or push it to the inbox. */
 void batoni_publish(struct batoni_op *op);
-/* Hand the transfers of a list (group_next) to a stream-issued transport, and publish
- * their records.  OK; anything else: nothing was enqueued. */
-enum baton_status batoni_publish_issued(struct baton_comm *comm,
-                                        struct batoni_op *first, bool detached);
+/* Around what hands transfers to stream-issued paths: takes comm->order, and keeps the
+ * paths from being aborted.  OK, or the status of the communicator, which has broken; then
+ * there is nothing to end. */
+enum baton_status batoni_enqueuing_begin(struct baton_comm *comm);
+void batoni_enqueuing_end(struct baton_comm *comm);
+/* Break the communicator from an enqueuing thread. */
+void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
+                          const char *why);
+/* Hand those transfers of a list (group_next) that have this stream-issued path to it;
+ * batoni_publish follows.  Caller: between the two above.  OK; anything else: nothing was
+ * enqueued, or the communicator breaks. */
+enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,
+                                         struct batoni_op *first, bool detached);
 /* The arguments of a send or receive. */
 struct batoni_arguments {
 	const void *buffer;

@@ -39,6 +39,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
         baton_stream stream, const struct baton_op_options *options,
         baton_request *request_p)
 {
+	struct batoni_path *path;
 	enum baton_status status;
 	struct batoni_op *op;
 
@@ -52,10 +53,11 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	op->transfer.bytes = count * batoni_datatype_sizes[type];
 	batoni_set(op->transfer.peer, peer);
 	batoni_set(op->transfer.tag, tag);
-	batoni_direct_fill(op, kind,
+	batoni_direct_fill(op, kind, BATONI_PATH_MESSAGES,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   comm, stream, options);
-	status = comm->transport_ops->issue(comm->transport, &op->transfer);
+	path = comm->paths[BATONI_PATH_MESSAGES];
+	status = path->ops->issue(path, &op->transfer);
 	*request_p = batoni_direct_end(op, status, true);
 	return BATON_OK;
 }

@@ -64,7 +64,7 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 
 BATONI_ALWAYS_INLINE void
 batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
-                   enum batoni_direction direction, struct baton_comm *comm,
+                   uint8_t path, enum batoni_direction direction, struct baton_comm *comm,
                    baton_stream stream,
                    const struct baton_op_options *options)
 {
@@ -81,6 +81,7 @@ batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
 	op->item.word = detached ? NULL : &comm->pool.words[slot];
 	op->item.value = comm->pool.values[slot];
 	op->item.flags = BATONI_ITEM_PASSED;
+	batoni_set(op->path, path);
 	batoni_set(op->kind, (uint8_t)kind);
 	batoni_op_move(op, BATONI_ISSUED);
 	op->flags = BATONI_FLAG_REACHED |
@@ -110,7 +111,7 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 	baton_request request = handle ? batoni_op_handle(op, word)
 	                               : BATON_REQUEST_NULL;
 
-	batoni_set(op->status, status);
+	batoni_set(op->status, (int16_t)status);
 	if (likely(status == BATON_OK)) {
 		batoni_op_move(op, BATONI_ENDED);
 		if (handle)

@@ -314,15 +314,38 @@ serve(struct baton_comm *comm)
 	                                  memory_order_relaxed) ||
 	             comm->breaking != BATON_OK))
 		events += batoni_comm_attend(comm);
-	if (comm->transport->load.in_flight)
-		events += comm->transport_ops->test(comm->transport);
-	if (comm->onesided && comm->onesided->load.in_flight)
-		events += comm->onesided->ops->test(comm->onesided);
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (path->load.in_flight)
+			events += path->ops->test(path);
+	}
 	if (unlikely(comm->marked))
 		events += batoni_comm_watch(comm);
 	if (unlikely(comm->deadline_next != BATONI_NEVER))
 		events += batoni_comm_expire(comm);
 	return events;
+}
+
+/* Messages of a path may be left without an operation. */
+static bool
+any_moves(const struct baton_comm *comm)
+{
+	bool moves = false;
+
+	for (uint32_t i = 0; i < comm->paths_count; i++)
+		moves |= comm->paths[i]->load.moving > 0;
+	return moves;
+}
+
+static inline bool
+any_parked(const struct baton_comm *comm)
+{
+	bool parked = false;
+
+	for (uint32_t i = 0; i < comm->paths_count; i++)
+		parked |= comm->paths[i]->load.parked > 0;
+	return parked;
 }
 
 /* The communicator needs no look before the bell rings, or a deadline passes. */
@@ -391,14 +414,14 @@ batoni_pass(void)
 		 * enqueued while it is served stays on the list.  Serving may
 		 * also insert other communicators before this one. */
 		if (unlikely(comm->active == 0) &&
-		    !(comm->onesided && comm->onesided->load.moving) &&
+		    !any_moves(comm) &&
 		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;
 			batoni_comm_rest(comm);
 			continue;
 		}
 		events += serve(comm);
-		if (comm->onesided && comm->onesided->load.in_flight) {
+		if (unlikely(!comm->busy) || any_parked(comm)) {
 			if (may_rest(comm))
 				stop_being_busy(comm);
 			else

@@ -48,6 +48,7 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                     memory_order_relaxed);
 	batoni_set(op->status, BATON_PENDING);
+	batoni_set(op->path, 0);
 	batoni_set(op->kind, (uint8_t)kind);
 	batoni_op_move(op, BATONI_NEW);
 	op->flags = 0;
@@ -150,48 +151,107 @@ publish_async(struct batoni_op *op)
 	                          : batoni_refuse_device(comm, status);
 }
 
-/* The transfers are on their streams, but there is no mark to observe their end. */
-static void
-break_unseen(struct baton_comm *comm, enum baton_status status)
+/* ---- stream-issued paths ---- */
+
+enum baton_status
+batoni_enqueuing_begin(struct baton_comm *comm)
+{
+	enum baton_status status;
+
+	pthread_mutex_lock(&comm->order);
+	/* Then `status`, see batoni_comm_end_all. */
+	atomic_store(&comm->enqueuing, true);
+	status = (enum baton_status)atomic_load(&comm->status);
+	if (status != BATON_OK)
+		batoni_enqueuing_end(comm);
+	return status;
+}
+
+void
+batoni_enqueuing_end(struct baton_comm *comm)
+{
+	atomic_store(&comm->enqueuing, false);
+	pthread_mutex_unlock(&comm->order);
+	if (unlikely(atomic_load(&comm->status) != BATON_OK)) {
+		/* The driver may have left the abort of the paths for later. */
+		atomic_store(&batoni_engine.attention, 1);
+		batoni_nudge();
+	}
+}
+
+void
+batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
+                     const char *why)
 {
 	batoni_take();
-	batoni_comm_break(comm, status,
-	                  "the device could not mark the end of an operation");
+	batoni_comm_break(comm, status, why);
 	batoni_leave();
 }
 
-enum baton_status
-batoni_publish_issued(struct baton_comm *comm, struct batoni_op *first,
-                      bool detached)
+/* Record where each of the n transfers is armed (0) or ends (1), on streams[i]. */
+static enum baton_status
+mark_all(struct baton_comm *comm, size_t n, unsigned which,
+         const baton_stream *streams)
 {
-	const struct batoni_device_ops *device = comm->device_ops;
-	struct batoni_transfer **transfers = comm->scratch;
 	enum baton_status status = BATON_OK;
-	struct batoni_op *op, *next;
-	size_t n = 0, i = 0;
 
-	pthread_mutex_lock(&comm->order);
-	for (op = first; op && status == BATON_OK; op = op->group_next) {
-		transfers[n++] = &op->transfer;
-		status = device->mark(comm->device, op->transfer.stream,
-		                      &comm->marks[2 * op->transfer.slot]);
+	for (size_t i = 0; i < n && status == BATON_OK; i++) {
+		const struct batoni_transfer *transfer = comm->scratch[i];
+
+		status = comm->device_ops->mark(
+			comm->device, streams ? streams[i] : transfer->stream,
+			&comm->marks[2 * transfer->slot + which]);
 		if (status != BATON_OK)
 			batoni_refuse_device(comm, status);
 	}
-	if (status == BATON_OK)
-		status = comm->transport_ops->enqueue(
-			comm->transport, transfers, n, detached, comm->observe);
-	for (op = first; op && status == BATON_OK; op = next) {
-		enum baton_status seen = device->mark(
-			comm->device, comm->observe[i++],
-			&comm->marks[2 * op->transfer.slot + 1]);
+	return status;
+}
 
-		next = op->group_next;
-		if (seen != BATON_OK)
-			break_unseen(comm, seen);
-		batoni_publish(op);
+enum baton_status
+batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
+                       struct batoni_op *first, bool detached)
+{
+	struct batoni_path *path = comm->paths[index];
+	enum baton_status status;
+	size_t n = 0;
+
+	for (struct batoni_op *op = first; op; op = op->group_next) {
+		if (op->path == index)
+			comm->scratch[n++] = &op->transfer;
 	}
-	pthread_mutex_unlock(&comm->order);
+	status = mark_all(comm, n, 0, NULL);
+	if (status != BATON_OK)
+		return status;
+	status = path->ops->enqueue(path, comm->scratch, n, detached,
+	                            comm->observe);
+	if (status == BATON_ERR_BUSY) {
+		batoni_break_halfway(comm, BATON_ERR_ABORTED,
+		              "the path of an operation failed half way through "
+		              "an enqueue");
+		return BATON_ERR_ABORTED;
+	}
+	if (status != BATON_OK)
+		return status;
+	if (mark_all(comm, n, 1, comm->observe) != BATON_OK)
+		/* They are on their streams, and nothing shows their end. */
+		batoni_break_halfway(comm, BATON_ERR_CUDA,
+		              "the device could not mark the end of an operation");
+	return BATON_OK;
+}
+
+static enum baton_status
+publish_issued(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status = batoni_enqueuing_begin(comm);
+
+	if (status != BATON_OK)
+		return status;
+	status = batoni_enqueue_on_path(comm, op->path, op,
+	                                op->flags & BATONI_FLAG_DETACHED);
+	if (status == BATON_OK)
+		batoni_publish(op);
+	batoni_enqueuing_end(comm);
 	return status;
 }
 
@@ -209,28 +269,20 @@ batoni_unmake(struct batoni_op *op, enum baton_status status)
 enum baton_status
 batoni_publish_record(struct batoni_op *op)
 {
-	if (!op->comm->in_engine)
-		return publish_async(op);
-	batoni_publish(op);
-	return BATON_OK;
+	if (likely(op->comm->in_engine)) {
+		batoni_publish(op);
+		return BATON_OK;
+	}
+	op->group_next = NULL;
+	return op->flags & BATONI_FLAG_STREAM_ISSUED ? publish_issued(op)
+	                                             : publish_async(op);
 }
 
 static enum baton_status
 publish(struct batoni_op *op)
 {
-	struct baton_comm *comm = op->comm;
-	enum baton_status status;
+	enum baton_status status = batoni_publish_record(op);
 
-	if (likely(comm->in_engine)) {
-		batoni_publish(op);
-		return BATON_OK;
-	}
-	op->group_next = NULL;
-	status = comm->stream_issued && batoni_is_transfer(op)
-	                 ? batoni_publish_issued(comm, op,
-	                                         op->flags &
-	                                                 BATONI_FLAG_DETACHED)
-	                 : publish_async(op);
 	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
 }
 
@@ -405,29 +457,57 @@ holders_of(const struct batoni_arguments *a)
 }
 
 static enum baton_status
-enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
-        const struct batoni_arguments *a, size_t bytes)
+choose_path(const char *call, struct batoni_op *op)
 {
-	struct batoni_op *op, *group;
-	enum baton_status status;
+	int path = batoni_choose_path(op->comm, op->kind, op->transfer.peer);
+
+	if (unlikely(path < 0))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: no path of the communicator carries it "
+		                     "to rank %d",
+		                     call, op->transfer.peer);
+	batoni_set(op->path, (uint8_t)path);
+	if (unlikely(op->comm->paths[path]->ops->stream_issued))
+		op->flags |= BATONI_FLAG_STREAM_ISSUED;
+	return BATON_OK;
+}
+
+/* The last part of a call: the record has its holders and, if it is one-sided, what the
+ * layer keeps for it.  Anything but OK: the record is still the caller's. */
+static enum baton_status
+enqueue_made(const char *call, struct batoni_op *op,
+             const struct batoni_arguments *a, size_t bytes)
+{
+	enum baton_status status = init_transfer(op, a, bytes);
+	struct batoni_op *group;
 	baton_request handle;
 
-	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
-	if (unlikely(!op))
-		return refuse_full(call, comm);
-	status = init_transfer(op, a, bytes);
+	if (status == BATON_OK)
+		status = choose_path(call, op);
 	if (unlikely(status != BATON_OK))
-		return batoni_unmake(op, status);
+		return status;
 	/* Read the handle now: a published record may end and be returned. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
-	group = batoni_group_open(comm);
-	status = group ? batoni_group_add(group, op) : publish(op);
-	if (status != BATON_OK)
-		return group ? batoni_unmake(op, status) : status;
-	if (a->request_p)
+	group = batoni_group_open(op->comm);
+	status = group ? batoni_group_add(group, op) : batoni_publish_record(op);
+	if (status == BATON_OK && a->request_p)
 		*a->request_p = handle;
-	return BATON_OK;
+	return status;
+}
+
+static enum baton_status
+enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+        const struct batoni_arguments *a, size_t bytes)
+{
+	struct batoni_op *op =
+		batoni_op_new(comm, kind, a->stream, holders_of(a));
+	enum baton_status status;
+
+	if (unlikely(!op))
+		return refuse_full(call, comm);
+	status = enqueue_made(call, op, a, bytes);
+	return likely(status == BATON_OK) ? BATON_OK : batoni_unmake(op, status);
 }
 
 enum baton_status
@@ -461,9 +541,8 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                                        uint32_t slot),
                         const void *more)
 {
-	struct batoni_op *op, *group;
 	enum baton_status status;
-	baton_request handle;
+	struct batoni_op *op;
 	uint32_t slot;
 
 	if (a->options) {
@@ -478,21 +557,11 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
 	status = fill(comm->onesided, slot, more);
 	if (unlikely(status != BATON_OK))
 		return batoni_unmake(op, status);
-	status = init_transfer(op, a, bytes);
-	handle = batoni_op_handle(op, atomic_load_explicit(
-					      &op->word, memory_order_relaxed));
-	group = batoni_group_open(comm);
-	if (status == BATON_OK && group)
-		status = batoni_group_add(group, op);
-	else if (status == BATON_OK)
-		status = batoni_publish_record(op);
-	if (unlikely(status != BATON_OK)) {
-		forget(comm->onesided, slot);
-		return batoni_unmake(op, status);
-	}
-	if (a->request_p)
-		*a->request_p = handle;
-	return BATON_OK;
+	status = enqueue_made(call, op, a, bytes);
+	if (likely(status == BATON_OK))
+		return BATON_OK;
+	forget(comm->onesided, slot);
+	return batoni_unmake(op, status);
 }
 
 /* For calls that are not allowed inside a group. */

@@ -16,8 +16,12 @@
  * A void group places nothing on streams.  Its members leave their FIFOs without a
  * completion, and their words are released for other streams that wait for them.
  * Completions of members that end while the group is open are delivered when the group
- * is placed.  On a stream-issued transport members are not placed before the end: the
- * transport takes the whole group, and the group's record only holds the list.
+ * is placed.
+ *
+ * Stream-issued members are not placed before the end.  If all members are of one such path, it
+ * takes the whole group, and the group's record only holds the list.  In a mixed group each
+ * path takes its members as detached ones, in front of the carriers; they count as members
+ * like the others.
  *
  * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */
@@ -94,6 +98,7 @@ baton_group_begin(struct baton_comm *comm)
 	group->group.depth = 1;
 	group->group.members = group->group.ended = 0;
 	group->group.streams_left = 0;
+	group->group.issued = false;
 	if (!batoni_thread.groups)
 		watch_exit();
 	batoni_set(group->group.outer, batoni_thread.groups);
@@ -130,7 +135,6 @@ check_member(const struct batoni_op *group, const struct batoni_op *op)
 enum baton_status
 batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 {
-	struct baton_comm *comm = op->comm;
 	enum baton_status status = check_member(group, op);
 
 	if (status != BATON_OK)
@@ -151,7 +155,8 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		group->group.head = op;
 	group->group.tail = op;
 	group->group.members++;
-	if (!comm->stream_issued)
+	group->group.issued |= (op->flags & BATONI_FLAG_STREAM_ISSUED) != 0;
+	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		batoni_publish(op);
 	return BATON_OK;
 }
@@ -184,17 +189,29 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 	batoni_leave();
 }
 
-/* Hand all members to the transport; if it refuses them, the group is void. */
+/* All members are of one stream-issued path: it takes the whole group.  If it refuses
+ * them, the group is void. */
 static enum baton_status
 end_issued(struct batoni_op *group, enum baton_status refusal)
 {
-	struct batoni_op *first = group->group.head, *op;
+	struct batoni_op *first = group->group.head, *op, *next;
 	bool detached = group->flags & BATONI_FLAG_DETACHED;
+	struct baton_comm *comm = group->comm;
+	enum baton_status begun = BATON_ERR_INVALID;
 
 	for (op = first; op; op = op->group_next)
 		batoni_set(op->group_of, NULL);
-	if (refusal == BATON_OK && first)
-		refusal = batoni_publish_issued(group->comm, first, detached);
+	if (refusal == BATON_OK)
+		refusal = begun = batoni_enqueuing_begin(comm);
+	if (refusal == BATON_OK)
+		refusal = batoni_enqueue_on_path(comm, first->path, first,
+		                                 detached);
+	for (op = first; op && refusal == BATON_OK; op = next) {
+		next = op->group_next;
+		batoni_publish(op);
+	}
+	if (begun == BATON_OK)
+		batoni_enqueuing_end(comm);
 	if (refusal != BATON_OK)
 		unmake_all(first, refusal);
 	batoni_op_drop(group, BATONI_OP_ENGINE);
@@ -211,6 +228,32 @@ drop_handles(struct batoni_op *group)
 		next = op->group_next;
 		batoni_op_drop(op, BATONI_OP_HANDLE);
 	}
+}
+
+/* Hand the stream-issued members to their paths, detached: they follow their streams up to
+ * here, and the carriers behind them hold the streams until the whole group has ended. */
+static enum baton_status
+enqueue_issued(struct batoni_op *group)
+{
+	struct baton_comm *comm = group->comm;
+	enum baton_status status = BATON_OK;
+	unsigned seen = 0;
+
+	for (struct batoni_op *op = group->group.head; op && status == BATON_OK;
+	     op = op->group_next) {
+		if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
+		    seen >> op->path & 1u)
+			continue;
+		seen |= 1u << op->path;
+		status = batoni_enqueue_on_path(comm, op->path, op, true);
+		/* What another path has taken cannot be taken back. */
+		if (status != BATON_OK && seen & (seen - 1))
+			batoni_break_halfway(comm, BATON_ERR_ABORTED,
+			                     "a path refused its part of a "
+			                     "group of which another has "
+			                     "taken its part");
+	}
+	return status;
 }
 
 /* Put the carriers on their asynchronous streams. */
@@ -247,6 +290,48 @@ settle_void(void)
 	batoni_leave();
 }
 
+static void
+void_async(struct batoni_op *group, enum baton_status refusal)
+{
+	drop_handles(group);
+	group->group.refusal = refusal;
+	batoni_publish(group);
+}
+
+/* On an asynchronous device.  The members that are stream-issued are published here, in
+ * front of the group. */
+static enum baton_status
+end_async(struct batoni_op *group)
+{
+	struct baton_comm *comm = group->comm;
+	enum baton_status refusal = batoni_enqueuing_begin(comm);
+	bool begun = refusal == BATON_OK;
+	struct batoni_op *op, *next;
+
+	if (begun)
+		refusal = enqueue_issued(group);
+	if (refusal == BATON_OK) {
+		refusal = enqueue_carriers(group);
+		if (refusal != BATON_OK && group->group.issued)
+			batoni_break_halfway(comm, refusal,
+			                     "the device refused a part of a "
+			                     "group of which a path has taken "
+			                     "another");
+	}
+	for (op = group->group.head; op && refusal == BATON_OK; op = next) {
+		next = op->group_next;
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+			batoni_publish(op);
+	}
+	if (refusal == BATON_OK)
+		batoni_publish(group);
+	else
+		void_async(group, refusal);
+	if (begun)
+		batoni_enqueuing_end(comm);
+	return refusal;
+}
+
 static enum baton_status
 end_placed(struct batoni_op *group, enum baton_status refusal)
 {
@@ -261,17 +346,27 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 			settle_void();
 		return refusal;
 	}
-	pthread_mutex_lock(&comm->order);
 	if (refusal == BATON_OK)
-		refusal = enqueue_carriers(group);
-	if (refusal != BATON_OK)
-		drop_handles(group);
-	group->group.refusal = refusal;
-	batoni_publish(group);
-	pthread_mutex_unlock(&comm->order);
+		refusal = end_async(group);
+	else
+		void_async(group, refusal);
 	if (refusal != BATON_OK)
 		settle_void();
 	return refusal;
+}
+
+/* Are members of different paths, or of a host-issued one? */
+static bool
+is_placed(const struct batoni_op *group)
+{
+	const struct batoni_op *first = group->group.head;
+
+	for (const struct batoni_op *op = first; op; op = op->group_next) {
+		if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
+		    op->path != first->path)
+			return true;
+	}
+	return false;
 }
 
 /* The caller has taken the group off its thread's list. */
@@ -280,10 +375,10 @@ end_group(struct batoni_op *group)
 {
 	enum baton_status refusal = group->group.refusal;
 
-	if (group->comm->stream_issued)
-		return end_issued(group, refusal);
-	if (group->group.head)
+	if (is_placed(group))
 		return end_placed(group, refusal);
+	if (group->group.head)
+		return end_issued(group, refusal);
 	batoni_op_drop(group, BATONI_OP_ENGINE);
 	return refusal;
 }
@@ -430,6 +525,7 @@ batoni_group_member_ended(struct batoni_op *group)
 static void
 place_void(struct batoni_op *group)
 {
+	struct baton_comm *comm = group->comm;
 	struct batoni_op *op, *next;
 	bool on_stream = group->group.failed != group->group.head;
 
@@ -447,6 +543,9 @@ place_void(struct batoni_op *group)
 		batoni_op_leave_fifo(op);
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
+		/* It was not published: it is not counted yet. */
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+			batoni_comm_count(comm, 1);
 		if (op->state == BATONI_ENDED) {
 			batoni_op_drop(op, BATONI_OP_QUEUE |
 			                           (!carrier || !on_stream ||

@@ -80,6 +80,7 @@ is_orphan(const struct batoni_op *op)
 	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
 	       (op->state == BATONI_ARMED || op->state == BATONI_ISSUED) &&
 	       batoni_is_transfer(op) && op->kind != BATONI_KIND_WAIT &&
+	       !(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
 	       op->comm->transport->peers[op->transfer.peer].gone;
 }
 
@@ -133,7 +134,7 @@ batoni_ask_device(struct baton_comm *comm)
 static size_t
 check_comm(struct baton_comm *comm)
 {
-	if (!comm->transport->peers || comm->stream_issued || comm->lost ||
+	if (!comm->transport->peers || comm->lost ||
 	    comm->breaking != BATON_OK || !batoni_may_drive(comm) ||
 	    comm->active <= comm->lent + comm->held)
 		return 0;

@@ -23,11 +23,10 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 struct batoni_load
 batoni_comm_load(const struct baton_comm *comm)
 {
-	struct batoni_load sum = {.quiet = comm->transport->load.quiet};
+	struct batoni_load sum = {.quiet = comm->transport->messages.load.quiet};
 
-	add(&sum, &comm->transport->load);
-	if (comm->onesided)
-		add(&sum, &comm->onesided->load);
+	for (uint32_t i = 0; i < comm->paths_count; i++)
+		add(&sum, &comm->paths[i]->load);
 	/* A hold is for messages that may come. */
 	sum.in_flight += comm->held;
 	sum.awaiting += comm->held;

@@ -38,21 +38,6 @@ struct batoni_onesided_ops {
 	/* The communicator has its transport now.  Cannot fail. */
 	void (*start)(struct batoni_onesided *onesided, struct baton_comm *comm);
 
-	/* The operation has its place in the order; a wait gets its units.  Called
-	 * once, in the order of the calls, before issue. */
-	void (*place)(struct batoni_onesided *onesided,
-	              struct batoni_transfer *transfer);
-	/* The operation was placed and will not be issued; a wait gives its units
-	 * back. */
-	void (*unplace)(struct batoni_onesided *onesided,
-	                struct batoni_transfer *transfer);
-	/* As a transport's issue. */
-	enum baton_status (*issue)(struct batoni_onesided *onesided,
-	                           struct batoni_transfer *transfer);
-	/* One bounded pass (about 1 MiB of copying); returns events. */
-	size_t (*test)(struct batoni_onesided *onesided);
-	enum baton_status (*take_back)(struct batoni_onesided *onesided,
-	                               struct batoni_transfer *transfer);
 	/* One of the layer's own messages has ended.  Called from within the
 	 * transport's issue, test or take_back: it must not call the transport. */
 	void (*message_done)(struct batoni_onesided *onesided,
@@ -84,16 +69,26 @@ struct batoni_onesided_ops {
  * reads. */
 struct batoni_onesided {
 	const struct batoni_onesided_ops *ops;
-	/* in_flight: operations issued and not ended, and messages that wait for the next
-	 * test; those are moving too.  Each wait is parked or awaiting.  standing: of the
-	 * transport's receives in flight.  quiet: as the transport. */
-	struct batoni_load load;
+	/* Host-issued: stores, and messages of the transport.  Its load: in_flight are the
+	 * operations issued and not ended, and messages that wait for the next test; those
+	 * are moving too.  Each wait is parked or awaiting.  standing: of the transport's
+	 * receives in flight.  quiet: as the transport. */
+	struct batoni_path path;
 	int signals_max, contexts_max;
 	/* For baton_comm_query, any thread: BATON_WINDOW_PATH_* bits.  Those of
 	 * signals are constant after start. */
 	unsigned signal_paths;
 	_Atomic unsigned window_paths;
 };
+
+/* The layer whose path this is. */
+static inline struct batoni_onesided *
+batoni_onesided_of(struct batoni_path *path)
+{
+	return (struct batoni_onesided *)(void *)((char *)path -
+	                                          offsetof(struct batoni_onesided,
+	                                                   path));
+}
 
 /* window/onesided.c */
 extern const struct batoni_onesided_ops batoni_onesided_ops;

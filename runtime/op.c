@@ -60,6 +60,12 @@ note_age(struct batoni_op *op)
 }
 
 void
+batoni_comm_count(struct baton_comm *comm, int change)
+{
+	count_active(comm, change);
+}
+
+void
 batoni_comm_look(struct baton_comm *comm)
 {
 	count_active(comm, 0);
@@ -212,16 +218,33 @@ may_issue_now(const struct batoni_op *op)
 	       batoni_may_drive(comm);
 }
 
+static inline void
+tell_place(struct batoni_op *op)
+{
+	struct batoni_path *path = batoni_path_of(op);
+
+	if (likely(!path->ops->place))
+		return;
+	path->ops->place(path, &op->transfer);
+	op->flags |= BATONI_FLAG_PLACED;
+}
+
+/* Its path has it already. */
+static void
+place_issued(struct batoni_op *op)
+{
+	tell_place(op);
+	batoni_op_move(op, BATONI_ISSUED);
+	batoni_comm_mark(op);
+}
+
 static void
 place_transfer(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 	bool grouped = op->group_of != NULL;
 
-	if (unlikely(batoni_is_onesided(op))) {
-		comm->onesided->ops->place(comm->onesided, &op->transfer);
-		op->flags |= BATONI_FLAG_PLACED;
-	}
+	tell_place(op);
 	if (!grouped)
 		place_on_stream(op);
 	if ((op->flags & BATONI_FLAG_REACHED) && !grouped &&
@@ -245,8 +268,9 @@ batoni_op_place(struct batoni_op *op)
 	assert(op->state == BATONI_NEW);
 	count_active(comm, 1);
 	note_age(op);
-	/* The transport has put it on its stream: no item of ours is there. */
-	if (unlikely(comm->stream_issued) && batoni_is_transfer(op))
+	/* Its path has put it on its stream: no item of ours is there, unless its group
+	 * has one. */
+	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) && !op->group_of)
 		op->flags |= BATONI_FLAG_REACHED;
 	if (op->kind == BATONI_KIND_GROUP) {
 		batoni_group_place(op);
@@ -256,17 +280,20 @@ batoni_op_place(struct batoni_op *op)
 	    op->kind < BATONI_KIND_LAUNCH &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		/* It was enqueued while the communicator broke. */
-		if (!op->group_of && !(comm->stream_issued && batoni_is_transfer(op)))
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
+			place_issued(op);
+			return;
+		}
+		if (!op->group_of)
 			place_on_stream(op);
 		end(op, comm->breaking, false);
 		return;
 	}
 	if (likely(batoni_is_transfer(op))) {
-		if (unlikely(comm->stream_issued)) {
-			batoni_op_place_issued(op);
-			return;
-		}
-		place_transfer(op);
+		if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED))
+			place_issued(op);
+		else
+			place_transfer(op);
 		return;
 	}
 	if (!comm->in_engine && (op->flags & BATONI_FLAG_LOCAL))
@@ -291,6 +318,7 @@ batoni_op_place_direct(struct batoni_op *op)
 void
 batoni_op_issue(struct batoni_op *op)
 {
+	struct batoni_path *path = batoni_path_of(op);
 	struct baton_comm *comm = op->comm;
 	enum baton_status status;
 
@@ -300,14 +328,8 @@ batoni_op_issue(struct batoni_op *op)
 		return;
 	}
 	batoni_op_move(op, BATONI_ISSUED);
-	if (unlikely(batoni_is_onesided(op))) {
-		op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-		status = comm->onesided->ops->issue(comm->onesided,
-		                                   &op->transfer);
-	} else {
-		status = comm->transport_ops->issue(comm->transport,
-		                                    &op->transfer);
-	}
+	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
+	status = path->ops->issue(path, &op->transfer);
 	if (status == BATON_PENDING)
 		batoni_comm_look(comm);
 	else
@@ -316,14 +338,17 @@ batoni_op_issue(struct batoni_op *op)
 
 /* ---- ending ---- */
 
-/* It ends without having been issued: the one-sided layer forgets it. */
+/* It ends without having been issued, or was stream-issued: its path forgets it. */
 static inline void
 forget_placed(struct batoni_op *op)
 {
+	struct batoni_path *path;
+
 	if (likely(!(op->flags & BATONI_FLAG_PLACED)))
 		return;
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-	op->comm->onesided->ops->unplace(op->comm->onesided, &op->transfer);
+	path = batoni_path_of(op);
+	path->ops->unplace(path, &op->transfer);
 }
 
 static void
@@ -398,7 +423,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 
 	forget_placed(op);
-	batoni_set(op->status, status);
+	batoni_set(op->status, (int16_t)status);
 	batoni_op_move(op, BATONI_ENDED);
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
 		batoni_list_remove(&op->deadline);
@@ -476,28 +501,23 @@ batoni_op_leave_fifo(struct batoni_op *op)
 	batoni_fifo_retire(table, fifo);
 }
 
-/* Ask the transport: CANCELED, BUSY, or how it had ended. */
+/* Ask the path: CANCELED, BUSY, or how it had ended. */
 static enum baton_status
 take_back(struct batoni_op *op)
 {
-	struct baton_comm *comm = op->comm;
+	struct batoni_path *path = batoni_path_of(op);
 
-	/* A stream-issued one ends with its communicator, which has let go of
-	 * the streams already. */
-	if (comm->stream_issued)
+	/* It ends with its communicator, whose path has let go of the streams. */
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 		return BATON_ERR_CANCELED;
-	if (!batoni_may_drive(comm))
+	if (!batoni_may_drive(op->comm))
 		return BATON_ERR_BUSY;
-	if (batoni_is_onesided(op))
-		return comm->onesided->ops->take_back(comm->onesided,
-		                                     &op->transfer);
-	return comm->transport_ops->take_back(comm->transport, &op->transfer);
+	return path->ops->take_back(path, &op->transfer);
 }
 
 void
 batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 {
-	struct baton_comm *comm = op->comm;
 	enum baton_status how;
 
 	if (op->state != BATONI_ISSUED) {
@@ -506,7 +526,8 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		return;
 	}
 	/* Of the stream-issued ones that end together, one may be the cause. */
-	if (comm->stream_issued && op->status == BATON_ERR_TIMEOUT)
+	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+	    op->status == BATON_ERR_TIMEOUT)
 		status = BATON_ERR_TIMEOUT;
 	how = take_back(op);
 	if (how == BATON_ERR_CANCELED)
@@ -566,13 +587,13 @@ end_simply(struct batoni_op *op)
 }
 
 static struct baton_comm *
-comm_of(struct batoni_transport_host *host)
+comm_of(struct batoni_host *host)
 {
 	return batoni_container_of(host, struct baton_comm, host);
 }
 
 static void
-host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+host_done(struct batoni_host *host, struct batoni_transfer *transfer,
           enum baton_status status)
 {
 	struct baton_comm *comm = comm_of(host);
@@ -595,7 +616,7 @@ host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-host_broken(struct batoni_transport_host *host, enum baton_status fatal,
+host_broken(struct batoni_host *host, enum baton_status fatal,
             const char *call, int code, const char *text)
 {
 	char why[256];
@@ -605,7 +626,7 @@ host_broken(struct batoni_transport_host *host, enum baton_status fatal,
 }
 
 static void
-host_lost(struct batoni_transport_host *host, const char *why)
+host_lost(struct batoni_host *host, const char *why)
 {
 	struct baton_comm *comm = comm_of(host);
 
@@ -622,7 +643,7 @@ host_lost(struct batoni_transport_host *host, const char *why)
 void
 batoni_host_init(struct baton_comm *comm)
 {
-	comm->host = (struct batoni_transport_host){
+	comm->host = (struct batoni_host){
 		.done = host_done,
 		.broken = host_broken,
 		.lost = host_lost,

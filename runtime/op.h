@@ -110,7 +110,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_FIFO 16u     /* it is in a FIFO */
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
 #define BATONI_FLAG_LOCAL 64u   /* its waiter's own, not of the pool */
-#define BATONI_FLAG_PLACED 128u /* one-sided, known to that layer, not issued */
+#define BATONI_FLAG_PLACED 128u /* its path has its place, and did not issue it */
+#define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
 struct baton_comm;
@@ -133,13 +134,16 @@ struct batoni_op {
 			uint32_t members; /* enqueuer, until it is published */
 			uint32_t ended;   /* driver */
 			uint32_t streams_left;
+			bool issued; /* some members are stream-issued */
 			struct batoni_op *failed; /* the first not on its stream */
 		} group;
 	};
 	struct batoni_stream_item item;
-	enum baton_status status;
-	uint8_t kind;  /* enum batoni_op_kind */
-	uint8_t state; /* enum batoni_op_state */
+	int16_t status; /* enum baton_status */
+	uint8_t path;   /* a transfer's: index in comm->paths */
+	uint8_t kind;   /* enum batoni_op_kind */
+	uint8_t state;  /* enum batoni_op_state */
+	uint8_t spare;
 	uint16_t flags;
 	union {
 		uint64_t user_data;
@@ -180,28 +184,14 @@ batoni_op_is_still(const struct batoni_op *op, uint64_t word)
 static inline bool
 batoni_is_transfer(const struct batoni_op *op)
 {
-	const unsigned transfers =
-		1u << BATONI_KIND_SEND | 1u << BATONI_KIND_RECV |
-		1u << BATONI_KIND_SIGNAL | 1u << BATONI_KIND_PUT |
-		1u << BATONI_KIND_WAIT;
-
-	return transfers >> batoni_get(op->kind) & 1u;
+	return (BATONI_MESSAGES | BATONI_ONESIDED) >> batoni_get(op->kind) & 1u;
 }
 
 /* Signals, puts and waits: the one-sided layer's. */
 static inline bool
 batoni_is_onesided_kind(unsigned kind)
 {
-	const unsigned onesided = 1u << BATONI_KIND_SIGNAL |
-	                          1u << BATONI_KIND_PUT | 1u << BATONI_KIND_WAIT;
-
-	return onesided >> kind & 1u;
-}
-
-static inline bool
-batoni_is_onesided(const struct batoni_op *op)
-{
-	return batoni_is_onesided_kind(op->kind);
+	return BATONI_ONESIDED >> kind & 1u;
 }
 
 #endif

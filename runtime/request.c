@@ -469,6 +469,7 @@ baton_cancel(baton_request request)
 {
 	struct batoni_op *op;
 	uint64_t word;
+	const struct batoni_path_ops *path;
 	struct baton_comm *comm;
 	uint8_t kind;
 
@@ -478,6 +479,7 @@ baton_cancel(baton_request request)
 		return refuse_handle("baton_cancel", request);
 	comm = batoni_get(op->comm);
 	kind = batoni_get(op->kind);
+	path = comm->paths[batoni_get(op->path)]->ops;
 	if (!batoni_op_is_still(op, word))
 		return refuse_handle("baton_cancel", request);
 	if (word & BATONI_OP_DONE)
@@ -486,11 +488,11 @@ baton_cancel(baton_request request)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: a record ends when its "
 		                     "stream gets there");
-	if (comm->stream_issued)
+	if (path->stream_issued)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "baton_cancel: the %s transport cannot end "
-		                     "one operation alone (BATON_CAP_CANCEL)",
-		                     comm->transport_ops->name);
+		                     "baton_cancel: %s cannot end one operation "
+		                     "alone (BATON_CAP_CANCEL)",
+		                     path->name);
 	if (!mark_cancelled(comm, op, &word))
 		return word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE)
 		               ? refuse_handle("baton_cancel", request)
@@ -787,7 +789,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	batoni_op_describe(op, what, sizeof(what));
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put. */
-	if (native_call && batoni_is_onesided(op) &&
+	if (native_call && batoni_is_onesided_kind(op->kind) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         native_call,

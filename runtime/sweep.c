@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Scans over the operations of a communicator: cancels, breaks and aborts, deadlines, and
- * the marks of a stream-issued transport.  All of it runs on the driver.
+ * the marks of stream-issued operations.  All of it runs on the driver.
  *
  * Deadlines: a record with a deadline is on its communicator's list from arming to its
  * end.  deadline_next is a lower bound of them, so that a pass without an expiry costs
  * one compare.  When that time is reached, a scan makes it exact.
  *
- * Marks: the operations of a stream-issued transport are on the list `marked`.  The
+ * Marks: stream-issued operations are on the list `marked`.  The
  * driver asks the device for each whether its stream has reached it (then its deadline
  * starts) and has passed it (then it has ended).
  */
@@ -29,35 +29,71 @@ is_pending(const struct batoni_op *op)
 	       op->state != BATONI_NEW && op->state != BATONI_ENDED;
 }
 
-void
-batoni_comm_end_all(struct baton_comm *comm, enum baton_status status)
+/* The records of BATONI_KIND_RECORD end before transfers: the end of a transfer would let
+ * its stream reach them.  One that was reached has ended in OK.  Launched functions and
+ * joins are left to finish. */
+static void
+end_host_issued(struct baton_comm *comm)
 {
-	comm->broken = true;
-	if (comm->stream_issued && !comm->lost)
-		comm->transport_ops->abort(comm->transport);
-	comm->marked = NULL;
-	comm->marked_tail = &comm->marked;
-	/* End BATONI_KIND_RECORD operations before transfers: the end of a transfer
-	 * would let its stream reach them.  One that was reached has ended in OK.
-	 * Launched functions and joins are left to finish. */
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
 		if (is_pending(op) && op->kind == BATONI_KIND_RECORD &&
 		    !(op->flags & BATONI_FLAG_REACHED))
-			batoni_op_end_early(op, status);
+			batoni_op_end_early(op, comm->breaking);
 	}
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (is_pending(op) && batoni_is_transfer(op))
-			batoni_op_end_early(op, status);
+		if (is_pending(op) && batoni_is_transfer(op) &&
+		    !(op->flags & BATONI_FLAG_STREAM_ISSUED))
+			batoni_op_end_early(op, comm->breaking);
 	}
 	/* Threads in baton_stream_synchronize wait for a while longer at most. */
 	for (struct batoni_list_node *node = comm->locals.next;
 	     node != &comm->locals; node = node->next)
 		batoni_wake_waiters((uintptr_t)batoni_container_of(
 			node, struct batoni_op, deadline));
+}
+
+static void
+end_stream_issued(struct baton_comm *comm)
+{
+	for (uint32_t i = 0; i < comm->paths_count && !comm->lost; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (path->ops->stream_issued)
+			path->ops->abort(path);
+	}
+	comm->marked = NULL;
+	comm->marked_tail = &comm->marked;
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if (is_pending(op) && batoni_is_transfer(op))
+			batoni_op_end_early(op, comm->breaking);
+	}
+}
+
+/* An enqueue that runs may wait for room on a stream that waits for a word of ours.  So
+ * the words are released first, and paths are aborted when it has returned.  It sets
+ * `enqueuing`, then loads `status`; this thread has set `status`, then loads `enqueuing`. */
+bool
+batoni_comm_end_all(struct baton_comm *comm)
+{
+	if (!comm->broken) {
+		comm->broken = true;
+		end_host_issued(comm);
+	}
+	if (comm->aborted)
+		return true;
+	if (atomic_load(&comm->enqueuing))
+		return false;
+	/* What was enqueued last. */
+	batoni_place_inbox();
+	comm->aborted = true;
+	end_stream_issued(comm);
+	return true;
 }
 
 /* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the
@@ -91,10 +127,8 @@ batoni_comm_attend(struct baton_comm *comm)
 {
 	size_t events = 0;
 
-	if (comm->breaking != BATON_OK && !comm->broken) {
-		batoni_comm_end_all(comm, comm->breaking);
-		events++;
-	}
+	if (comm->breaking != BATON_OK && !comm->aborted)
+		events += batoni_comm_end_all(comm);
 	if (atomic_load(&comm->cancels) == 0)
 		return events;
 	return events + end_cancelled(comm);
@@ -108,8 +142,7 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 		return;
 	snprintf(comm->error, sizeof(comm->error), "%s", why);
 	comm->breaking = status;
-	atomic_store_explicit(&comm->status, (int)status,
-	                      memory_order_release);
+	atomic_store(&comm->status, (int)status);
 	batoni_log(status == BATON_ERR_ABORTED ? BATONI_LOG_DEBUG
 	                                       : BATONI_LOG_ERROR,
 	           "rank %d: communicator broken (%s), %u operations end with "
@@ -124,11 +157,13 @@ expire_issued(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	batoni_comm_break(comm, BATON_ERR_ABORTED,
-	                  "an operation passed its deadline, and this transport "
-	                  "can only be aborted as a whole");
+	batoni_list_remove(&op->deadline);
+	op->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
 	batoni_set(op->status, BATON_ERR_TIMEOUT);
-	batoni_comm_end_all(comm, BATON_ERR_ABORTED);
+	batoni_comm_break(comm, BATON_ERR_ABORTED,
+	                  "an operation passed its deadline, and its path can "
+	                  "only be aborted as a whole");
+	batoni_comm_end_all(comm);
 }
 
 /* Move the deadlines that have passed from the communicator's list to *passed, and
@@ -173,7 +208,7 @@ batoni_comm_expire(struct baton_comm *comm)
 			passed.next, struct batoni_op, deadline);
 
 		events++;
-		if (comm->stream_issued)
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 			expire_issued(op);
 		else
 			batoni_op_end_early(op, BATON_ERR_TIMEOUT);
@@ -181,14 +216,13 @@ batoni_comm_expire(struct baton_comm *comm)
 	return events;
 }
 
-/* ---- stream-issued transports ---- */
+/* ---- stream-issued operations ---- */
 
 void
-batoni_op_place_issued(struct batoni_op *op)
+batoni_comm_mark(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	batoni_op_move(op, BATONI_ISSUED);
 	op->next = NULL;
 	*comm->marked_tail = op;
 	comm->marked_tail = &op->next;

@@ -16,7 +16,7 @@ struct batoni_comm_plan {
 	enum baton_device device;
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
-	bool stream_issued; /* the transport's kind */
+	bool onesided;      /* signals and windows, where the transport has peers */
 	int size;           /* of the communicator, once it is known */
 	uint32_t requests_max;
 	int signals_max, contexts_max;

@@ -10,7 +10,8 @@
 cmake_minimum_required(VERSION 3.25)
 
 # The headers that are contracts.
-set(contracts runtime/device/device.h runtime/device/memory.h runtime/load.h
+set(contracts runtime/path.h runtime/load.h runtime/device/device.h
+    runtime/device/memory.h
     transport/transport.h runtime/onesided.h runtime/world.h)
 
 # room_of: the room of a file, in room_p.

@@ -221,8 +221,8 @@ report(struct node *node, size_t length)
 	struct local *local = node->local;
 	struct batoni_transfer *transfer = node->transfer;
 
-	assert(local->base.load.in_flight > 0);
-	local->base.load.in_flight--;
+	assert(local->base.messages.load.in_flight > 0);
+	local->base.messages.load.in_flight--;
 	node->state = FREE;
 	node->transfer = NULL;
 	local->base.host->done(local->base.host, transfer,
@@ -236,16 +236,16 @@ start_moving(struct node *node, struct node *partner, size_t length)
 	node->partner = partner;
 	node->length = length;
 	node->moved = 0;
-	node->local->base.load.moving++;
+	node->local->base.messages.load.moving++;
 	batoni_list_append(&node->local->copies, &node->link);
 }
 
 static void
 stop_moving(struct node *node)
 {
-	assert(node->local->base.load.moving > 0);
+	assert(node->local->base.messages.load.moving > 0);
 	batoni_list_remove(&node->link);
-	node->local->base.load.moving--;
+	node->local->base.messages.load.moving--;
 }
 
 static size_t
@@ -300,7 +300,7 @@ meet(struct node *node, struct node *front)
 	if (n > INLINE_MAX) {
 		start_moving(front, node, length);
 		start_moving(node, front, length);
-		node->local->base.load.in_flight++;
+		node->local->base.messages.load.in_flight++;
 		return BATON_PENDING;
 	}
 	if (n > 0)
@@ -313,10 +313,10 @@ meet(struct node *node, struct node *front)
 }
 
 static enum baton_status
-local_issue(struct batoni_transport *transport,
+local_issue(struct batoni_path *path,
             struct batoni_transfer *transfer)
 {
-	struct local *local = to_local(transport);
+	struct local *local = to_local(batoni_transport_of(path));
 	struct node *node = &local->nodes[transfer->slot];
 	uint64_t key = key_of(local, transfer);
 	struct node *front = find_front(local->shared, key);
@@ -330,7 +330,7 @@ local_issue(struct batoni_transport *transport,
 		return meet(node, front);
 	node->key = key;
 	enter_queue(node, front);
-	local->base.load.in_flight++;
+	local->base.messages.load.in_flight++;
 	return BATON_PENDING;
 }
 
@@ -363,9 +363,9 @@ work_on(struct node *node, size_t budget, size_t *events)
 }
 
 static size_t
-local_test(struct batoni_transport *transport)
+local_test(struct batoni_path *path)
 {
-	struct local *local = to_local(transport);
+	struct local *local = to_local(batoni_transport_of(path));
 	size_t budget = SLICE_MAX;
 	size_t events = 0;
 
@@ -375,10 +375,10 @@ local_test(struct batoni_transport *transport)
 }
 
 static enum baton_status
-local_take_back(struct batoni_transport *transport,
+local_take_back(struct batoni_path *path,
                 struct batoni_transfer *transfer)
 {
-	struct local *local = to_local(transport);
+	struct local *local = to_local(batoni_transport_of(path));
 	struct node *node = &local->nodes[transfer->slot];
 
 	assert(node->state != FREE && node->transfer == transfer);
@@ -386,14 +386,14 @@ local_take_back(struct batoni_transport *transport,
 	case FRONT:
 	case BEHIND:
 		leave_queue(node);
-		local->base.load.in_flight--;
+		local->base.messages.load.in_flight--;
 		node->transfer = NULL;
 		return BATON_ERR_CANCELED;
 	case MOVING:
 		return BATON_ERR_BUSY;
 	case OVER:
 		stop_moving(node);
-		local->base.load.in_flight--;
+		local->base.messages.load.in_flight--;
 		node->state = FREE;
 		node->transfer = NULL;
 		return outcome(transfer, node->length);
@@ -507,7 +507,7 @@ local_close(struct batoni_transport *transport, bool aborted)
 	struct shared *shared = local->shared;
 
 	(void)aborted; /* closing never communicates */
-	assert(aborted || transport->load.in_flight == 0);
+	assert(aborted || transport->messages.load.in_flight == 0);
 	for (uint32_t i = 0; i < local->base.slots; i++)
 		detach(&local->nodes[i]);
 	if (local->round + local->brought < shared->rounds)
@@ -529,13 +529,17 @@ local_error_text(struct batoni_transport *transport, int code, char *text,
 		text[0] = '\0';
 }
 
-static const struct batoni_transport_ops local_ops = {
-	.name = "local",
-	.id = BATON_TRANSPORT_LOCAL,
-	.stream_issued = false,
+static const struct batoni_path_ops messages_ops = {
+	.name = "the local transport",
+	.kinds = BATONI_MESSAGES,
 	.issue = local_issue,
 	.test = local_test,
 	.take_back = local_take_back,
+};
+
+static const struct batoni_transport_ops local_ops = {
+	.name = "local",
+	.id = BATON_TRANSPORT_LOCAL,
 	.exchange = local_exchange,
 	.leave = local_leave,
 	.close = local_close,
@@ -596,6 +600,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
          const struct batoni_transport_config *config)
 {
 	base->ops = &local_ops;
+	base->messages.ops = &messages_ops;
 	base->rank = rank;
 	base->size = shared->size;
 	base->slots = config->slots;
@@ -611,7 +616,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
 	if (shared->peers)
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = BATONI_DRIVERS_ANY;
-	base->load.quiet = true;
+	base->messages.load.quiet = true;
 	snprintf(base->library, sizeof(base->library), "in process");
 }
 

@@ -180,7 +180,7 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	op->transfer.bytes = bytes;
 	batoni_set(op->transfer.peer, a->peer);
 	batoni_set(op->transfer.tag, a->tag);
-	batoni_direct_fill(op, kind, BATONI_PUT, comm, a->stream, a->options);
+	batoni_direct_fill(op, kind, BATONI_PATH_ONESIDED, BATONI_PUT, comm, a->stream, a->options);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
 	status = batoni_put_issue(rma, &op->transfer);
@@ -438,8 +438,8 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	op->transfer.bytes = 0;
 	batoni_set(op->transfer.peer, desc->peer);
 	batoni_set(op->transfer.tag, 0);
-	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_WAIT, comm, stream,
-	                   options);
+	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_PATH_ONESIDED,
+	                   BATONI_WAIT, comm, stream, options);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
 		batoni_direct_undo(comm, op);
@@ -512,8 +512,8 @@ look_for_messages(struct batoni_rma *rma)
 	}
 	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
 		batoni_messages_post(rma);
-		comm->transport_ops->test(comm->transport);
-		comm->onesided->ops->test(comm->onesided);
+		comm->transport->messages.ops->test(&comm->transport->messages);
+		comm->onesided->path.ops->test(&comm->onesided->path);
 		batoni_settle();
 	}
 	batoni_leave();

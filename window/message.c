@@ -136,7 +136,7 @@ batoni_messages_start(struct batoni_rma *rma)
 
 	assert(rma->transport->hidden_tags >=
 	       batoni_onesided_tags(rma->base.contexts_max));
-	messages->quiet = rma->transport->load.quiet;
+	messages->quiet = rma->transport->messages.load.quiet;
 	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++) {
 		init_lane(rma, &messages->lanes[i], 2 * i);
 		messages->lanes[i].number = (int)i;
@@ -210,7 +210,7 @@ receive_ended(struct batoni_rma *rma, struct batoni_source *source,
 	assert(source->lent && rma->messages->lent > 0);
 	rma->messages->lent--;
 	if (source->state == BATONI_SOURCE_HEADER)
-		rma->base.load.standing--;
+		rma->base.path.load.standing--;
 	source->lent = false;
 	source->asked = false;
 	source->status = status;
@@ -230,8 +230,8 @@ post(struct batoni_rma *rma, struct batoni_source *source,
 	source->lent = true;
 	rma->messages->lent++;
 	if (state == BATONI_SOURCE_HEADER)
-		rma->base.load.standing++;
-	status = rma->transport->ops->issue(rma->transport, receive);
+		rma->base.path.load.standing++;
+	status = rma->transport->messages.ops->issue(&rma->transport->messages, receive);
 	if (status != BATON_PENDING)
 		receive_ended(rma, source, status);
 }
@@ -553,7 +553,7 @@ take_back(struct batoni_rma *rma, struct batoni_source *source)
 	                                          ? &source->header
 	                                          : &source->payload;
 	enum baton_status status =
-		rma->transport->ops->take_back(rma->transport, receive);
+		rma->transport->messages.ops->take_back(&rma->transport->messages, receive);
 
 	if (status == BATON_ERR_BUSY)
 		source->asked = true;
@@ -611,7 +611,7 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 		return BATON_OK;
 	if (!messages->quiet)
 		return BATON_ERR_BUSY;
-	rma->transport->ops->test(rma->transport);
+	rma->transport->messages.ops->test(&rma->transport->messages);
 	return BATON_PENDING;
 }
 
@@ -620,8 +620,8 @@ batoni_messages_drain(struct batoni_rma *rma)
 {
 	/* A communicator with no operation pending is not on the engine's list, so
 	 * nothing else tests its transport. */
-	if (rma->transport->load.in_flight > 0)
-		rma->transport->ops->test(rma->transport);
+	if (rma->transport->messages.load.in_flight > 0)
+		rma->transport->messages.ops->test(&rma->transport->messages);
 	batoni_messages_test(rma);
 	return rma->messages->busy == 0 ? BATON_OK : BATON_PENDING;
 }

@@ -110,18 +110,18 @@ batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
                     struct batoni_list_node *link)
 {
 	batoni_list_append(list, link);
-	rma->base.load.in_flight++;
-	rma->base.load.moving++;
+	rma->base.path.load.in_flight++;
+	rma->base.path.load.moving++;
 	batoni_comm_look(rma->comm);
 }
 
 static inline void
 batoni_message_take_note(struct batoni_rma *rma, struct batoni_list_node *link)
 {
-	assert(rma->base.load.in_flight > 0 && rma->base.load.moving > 0);
+	assert(rma->base.path.load.in_flight > 0 && rma->base.path.load.moving > 0);
 	batoni_list_remove(link);
-	rma->base.load.in_flight--;
-	rma->base.load.moving--;
+	rma->base.path.load.in_flight--;
+	rma->base.path.load.moving--;
 }
 
 static inline int

@@ -41,7 +41,7 @@ take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
 	/* No effect on a channel's lane. */
 	messages->free_lanes &= messages->free_lanes - 1;
 	messages->busy++;
-	rma->base.load.awaiting++;
+	rma->base.path.load.awaiting++;
 	lane->put = put;
 	lane->status = BATON_OK;
 	lane->parts = 1;
@@ -55,7 +55,7 @@ give_lane(struct batoni_rma *rma, struct batoni_lane *lane)
 
 	lane->put = NULL;
 	messages->busy--;
-	rma->base.load.awaiting--;
+	rma->base.path.load.awaiting--;
 	if (lane->number >= 0)
 		messages->free_lanes |= 1u << lane->number;
 }
@@ -71,7 +71,7 @@ greet(struct batoni_rma *rma, struct batoni_wire *wire)
 		return BATON_OK;
 	messages->lent++;
 	messages->busy++;
-	status = rma->transport->ops->issue(rma->transport,
+	status = rma->transport->messages.ops->issue(&rma->transport->messages,
 	                                    &wire->hello_transfer);
 	wire->greeted = status == BATON_PENDING || status == BATON_OK;
 	if (status == BATON_PENDING)
@@ -102,7 +102,7 @@ send_part(struct batoni_rma *rma, struct batoni_lane *lane,
 	part->native_code = 0;
 	lane->parts++;
 	rma->messages->lent++;
-	status = rma->transport->ops->issue(rma->transport, part);
+	status = rma->transport->messages.ops->issue(&rma->transport->messages, part);
 	if (status == BATON_PENDING)
 		return BATON_OK;
 	rma->messages->lent--;

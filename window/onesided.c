@@ -25,6 +25,8 @@ rma_of(struct batoni_onesided *onesided)
 	return (struct batoni_rma *)(void *)onesided;
 }
 
+static const struct batoni_path_ops path_ops;
+
 static void
 layer_free(struct batoni_rma *rma)
 {
@@ -45,6 +47,7 @@ layer_open(const struct batoni_onesided_plan *plan,
 	if (!rma)
 		return BATON_ERR_NOMEM;
 	rma->base.ops = &batoni_onesided_ops;
+	rma->base.path.ops = &path_ops;
 	rma->size = plan->size;
 	rma->requests_max = plan->requests_max;
 	rma->base.signals_max = plan->signals_max;
@@ -92,7 +95,7 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 		rma->base.signal_paths |= rma->signal_path[peer];
 	}
 	batoni_messages_start(rma);
-	if (rma->transport->load.quiet &&
+	if (rma->transport->messages.load.quiet &&
 	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
 		batoni_take();
 		batoni_messages_post(rma);
@@ -101,8 +104,9 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 }
 
 static void
-layer_place(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
+layer_place(struct batoni_path *path, struct batoni_transfer *transfer)
 {
+	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
 		batoni_wait_place(rma_of(onesided), transfer);
 	else
@@ -110,9 +114,10 @@ layer_place(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
 }
 
 static void
-layer_unplace(struct batoni_onesided *onesided,
+layer_unplace(struct batoni_path *path,
               struct batoni_transfer *transfer)
 {
+	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
 		batoni_wait_unplace(rma_of(onesided), transfer);
 	else
@@ -120,31 +125,30 @@ layer_unplace(struct batoni_onesided *onesided,
 }
 
 static enum baton_status
-layer_issue(struct batoni_onesided *onesided, struct batoni_transfer *transfer)
+layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = rma_of(batoni_onesided_of(path));
 
-	if (transfer->direction != BATONI_WAIT)
-		return batoni_put_issue(rma, transfer);
-	if (batoni_wait_needs_messages(rma, transfer->slot))
-		batoni_messages_post(rma);
-	return batoni_wait_issue(rma, transfer);
+	if (transfer->direction == BATONI_WAIT)
+		return batoni_wait_start(rma, transfer);
+	return batoni_put_issue(rma, transfer);
 }
 
 /* Messages are first, because they may end waits. */
 static size_t
-layer_test(struct batoni_onesided *onesided)
+layer_test(struct batoni_path *path)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = rma_of(batoni_onesided_of(path));
 
 	return batoni_messages_test(rma) + batoni_puts_test(rma) +
 	       batoni_waits_test(rma);
 }
 
 static enum baton_status
-layer_take_back(struct batoni_onesided *onesided,
+layer_take_back(struct batoni_path *path,
                 struct batoni_transfer *transfer)
 {
+	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_take_back(rma_of(onesided), transfer);
 	return batoni_put_take_back(rma_of(onesided), transfer);
@@ -210,14 +214,19 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 	layer_free(rma);
 }
 
-const struct batoni_onesided_ops batoni_onesided_ops = {
-	.open = layer_open,
-	.start = layer_start,
+static const struct batoni_path_ops path_ops = {
+	.name = "the one-sided layer",
+	.kinds = BATONI_ONESIDED,
 	.place = layer_place,
 	.unplace = layer_unplace,
 	.issue = layer_issue,
 	.test = layer_test,
 	.take_back = layer_take_back,
+};
+
+const struct batoni_onesided_ops batoni_onesided_ops = {
+	.open = layer_open,
+	.start = layer_start,
 	.describe = batoni_rma_describe,
 	.message_done = layer_message_done,
 	.alive = layer_alive,

@@ -192,7 +192,7 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                  enum baton_status status)
 {
 	count_out(&rma->pending[transfer->slot]);
-	rma->base.load.in_flight--;
+	rma->base.path.load.in_flight--;
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, transfer->bytes);
 	rma->comm->host.done(&rma->comm->host, transfer, status);
@@ -208,7 +208,7 @@ enter_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 		batoni_list_append(&rma->channels_active, &channel->active);
 	batoni_list_append(&channel->queue, &put->link);
 	put->put.in_channel = true;
-	rma->base.load.moving++;
+	rma->base.path.load.moving++;
 }
 
 static void
@@ -217,7 +217,7 @@ leave_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 {
 	batoni_list_remove(&put->link);
 	put->put.in_channel = false;
-	rma->base.load.moving--;
+	rma->base.path.load.moving--;
 	if (batoni_list_empty(&channel->queue))
 		batoni_list_remove(&channel->active);
 }
@@ -320,12 +320,12 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
 		status = move(rma, channel, transfer, put, &budget);
 	if (status == BATON_ERR_AGAIN) {
-		rma->base.load.in_flight++;
+		rma->base.path.load.in_flight++;
 		enter_queue(rma, channel, put);
 		return BATON_PENDING;
 	}
 	if (status == BATON_PENDING) {
-		rma->base.load.in_flight++;
+		rma->base.path.load.in_flight++;
 		return BATON_PENDING;
 	}
 	count_out(put);
@@ -344,6 +344,6 @@ batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
 	            put);
 	count_out(put);
-	rma->base.load.in_flight--;
+	rma->base.path.load.in_flight--;
 	return BATON_ERR_CANCELED;
 }

@@ -289,7 +289,7 @@ static void
 set_sleep(struct batoni_rma *rma, struct batoni_pending *pending,
           enum batoni_wait_sleep sleep)
 {
-	struct batoni_load *load = &rma->base.load;
+	struct batoni_load *load = &rma->base.path.load;
 
 	load->parked -= pending->wait.sleep == BATONI_WAIT_PARKED;
 	load->awaiting -= pending->wait.sleep == BATONI_WAIT_AWAITING;
@@ -465,7 +465,7 @@ unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	batoni_list_remove(&pending->link);
 	set_sleep(rma, pending, BATONI_WAIT_FRESH);
-	rma->base.load.in_flight--;
+	rma->base.path.load.in_flight--;
 }
 
 static struct census
@@ -501,8 +501,17 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 		return BATON_OK;
 	}
 	batoni_list_append(&rma->waits, &pending->link);
-	rma->base.load.in_flight++;
+	rma->base.path.load.in_flight++;
 	return BATON_PENDING;
+}
+
+/* Slot `issue`: what may have to come by message is listened for. */
+enum baton_status
+batoni_wait_start(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	if (batoni_wait_needs_messages(rma, transfer->slot))
+		batoni_messages_post(rma);
+	return batoni_wait_issue(rma, transfer);
 }
 
 /* Does what describe, place and issue do, for one counter. */
@@ -537,7 +546,7 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		return BATON_ERR_AGAIN;
 	}
 	batoni_wait_place(rma, transfer);
-	return batoni_onesided_ops.issue(&rma->base, transfer);
+	return batoni_wait_start(rma, transfer);
 }
 
 enum baton_status

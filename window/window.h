@@ -332,6 +332,8 @@ void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
 enum baton_status batoni_wait_issue(struct batoni_rma *rma,
                                     struct batoni_transfer *transfer);
+enum baton_status batoni_wait_start(struct batoni_rma *rma,
+                                    struct batoni_transfer *transfer);
 /* The driver: a wait for one counter, described, placed and issued.  OK, PENDING;
  * AGAIN: no node is free or there is no link, and nothing was done. */
 enum baton_status

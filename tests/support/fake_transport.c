@@ -342,11 +342,11 @@ number(struct kernel *kernel, bool back)
 }
 
 static enum baton_status
-fake_enqueue(struct batoni_transport *transport,
+fake_enqueue(struct batoni_path *path,
              struct batoni_transfer *const *transfers, size_t n, bool detached,
              baton_stream *observe_p)
 {
-	struct fake *fake = to_fake(transport);
+	struct fake *fake = to_fake(batoni_transport_of(path));
 	enum baton_status status = check(fake, transfers, n);
 	baton_stream *streams;
 	struct kernel *kernel;
@@ -381,8 +381,9 @@ free_kernel:
 /* ---- ending ------------------------------------------------------------- */
 
 static void
-fake_abort(struct batoni_transport *transport)
+fake_abort(struct batoni_path *path)
 {
+	struct batoni_transport *transport = batoni_transport_of(path);
 	struct world *world = to_fake(transport)->world;
 	int rank = transport->rank;
 
@@ -435,7 +436,7 @@ fake_close(struct batoni_transport *transport, bool aborted)
 	struct world *world = fake->world;
 
 	(void)aborted;
-	fake_abort(transport);
+	fake_abort(&transport->messages);
 	destroy_lanes(fake);
 	fake->device->ops->close(fake->device);
 	free(fake);
@@ -452,12 +453,17 @@ fake_error_text(struct batoni_transport *transport, int code, char *text,
 		text[0] = '\0';
 }
 
-static const struct batoni_transport_ops fake_ops = {
-	.name = "fake",
-	.id = BATON_TRANSPORT_NCCL,
+static const struct batoni_path_ops messages_ops = {
+	.name = "the fake transport",
+	.kinds = BATONI_MESSAGES,
 	.stream_issued = true,
 	.enqueue = fake_enqueue,
 	.abort = fake_abort,
+};
+
+static const struct batoni_transport_ops fake_ops = {
+	.name = "fake",
+	.id = BATON_TRANSPORT_NCCL,
 	.leave = fake_leave,
 	.close = fake_close,
 	.error_text = fake_error_text,
@@ -473,6 +479,7 @@ rank_open(struct world *world, int rank)
 		return NULL;
 	fake->world = world;
 	fake->base.ops = &fake_ops;
+	fake->base.messages.ops = &messages_ops;
 	fake->base.rank = rank;
 	fake->base.size = world->size;
 	fake->base.capabilities = BATON_CAP_DIRECTIONS;

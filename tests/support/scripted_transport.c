@@ -26,10 +26,10 @@ note(struct scripted *s, const char *sign, const struct batoni_transfer *t)
 /* ---- the slots ---- */
 
 static enum baton_status
-scripted_issue(struct batoni_transport *transport,
+scripted_issue(struct batoni_path *path,
                struct batoni_transfer *transfer)
 {
-	struct scripted *s = to_scripted(transport);
+	struct scripted *s = to_scripted(batoni_transport_of(path));
 	enum baton_status status = s->issue;
 
 	note(s, "", transfer);
@@ -45,7 +45,7 @@ scripted_issue(struct batoni_transport *transport,
 	ck_assert_ptr_null(atomic_load(&s->live[transfer->slot]));
 	if (status == BATON_PENDING) {
 		s->live[transfer->slot] = transfer;
-		s->base.load.in_flight++;
+		s->base.messages.load.in_flight++;
 	} else {
 		batoni_transfer_moved(transfer, transfer->bytes);
 	}
@@ -57,7 +57,7 @@ forget(struct scripted *s, struct batoni_transfer *transfer)
 {
 	ck_assert_ptr_eq(atomic_load(&s->live[transfer->slot]), transfer);
 	s->live[transfer->slot] = NULL;
-	s->base.load.in_flight--;
+	s->base.messages.load.in_flight--;
 }
 
 void
@@ -70,9 +70,9 @@ scripted_end_now(struct scripted *s, struct batoni_transfer *transfer,
 }
 
 static size_t
-scripted_test(struct batoni_transport *transport)
+scripted_test(struct batoni_path *path)
 {
-	struct scripted *s = to_scripted(transport);
+	struct scripted *s = to_scripted(batoni_transport_of(path));
 	size_t n, events = s->test_events;
 	enum baton_status fatal;
 
@@ -97,10 +97,10 @@ scripted_test(struct batoni_transport *transport)
 }
 
 static enum baton_status
-scripted_take_back(struct batoni_transport *transport,
+scripted_take_back(struct batoni_path *path,
                    struct batoni_transfer *transfer)
 {
-	struct scripted *s = to_scripted(transport);
+	struct scripted *s = to_scripted(batoni_transport_of(path));
 
 	note(s, "-", transfer);
 	s->take_backs++;
@@ -115,11 +115,11 @@ scripted_take_back(struct batoni_transport *transport,
 }
 
 static enum baton_status
-scripted_enqueue(struct batoni_transport *transport,
+scripted_enqueue(struct batoni_path *path,
                  struct batoni_transfer *const *transfers, size_t n,
                  bool detached, baton_stream *observe_p)
 {
-	(void)transport;
+	(void)path;
 	(void)transfers;
 	(void)n;
 	(void)detached;
@@ -128,9 +128,9 @@ scripted_enqueue(struct batoni_transport *transport,
 }
 
 static void
-scripted_abort(struct batoni_transport *transport)
+scripted_abort(struct batoni_path *path)
 {
-	(void)transport;
+	(void)path;
 	ck_abort_msg("abort is for stream-issued transports");
 }
 
@@ -161,14 +161,19 @@ scripted_error_text(struct batoni_transport *transport, int code, char *text,
 	snprintf(text, size, "scripted error %d", code);
 }
 
-static const struct batoni_transport_ops scripted_ops = {
-	.name = "scripted",
-	.id = BATON_TRANSPORT_LOCAL,
+static const struct batoni_path_ops messages_ops = {
+	.name = "the scripted transport",
+	.kinds = BATONI_MESSAGES,
 	.issue = scripted_issue,
 	.test = scripted_test,
 	.take_back = scripted_take_back,
 	.enqueue = scripted_enqueue,
 	.abort = scripted_abort,
+};
+
+static const struct batoni_transport_ops scripted_ops = {
+	.name = "scripted",
+	.id = BATON_TRANSPORT_LOCAL,
 	.leave = scripted_leave,
 	.close = scripted_transport_close,
 	.error_text = scripted_error_text,
@@ -181,6 +186,7 @@ scripted_init(struct scripted *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->base.ops = &scripted_ops;
+	s->base.messages.ops = &messages_ops;
 	s->base.size = 4;
 	s->base.tag_max = 1 << 20;
 	s->base.capabilities = BATON_CAP_TAGS | BATON_CAP_CANCEL;
@@ -221,7 +227,7 @@ scripted_comm(struct scripted *s, const struct baton_comm_options *options)
 void
 scripted_close(struct scripted *s, struct baton_comm *comm)
 {
-	if (s->base.load.in_flight)
+	if (s->base.messages.load.in_flight)
 		ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
 	ck_assert(s->closed);

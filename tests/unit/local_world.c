@@ -8,7 +8,7 @@
 #include "mem.h"
 
 static void
-record_done(struct batoni_transport_host *host,
+record_done(struct batoni_host *host,
             struct batoni_transfer *transfer, enum baton_status status)
 {
 	struct recorder *recorder =
@@ -65,7 +65,7 @@ issue(struct world *world, int rank, struct batoni_transfer *transfer)
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->ops->issue(transport, transfer);
+	return transport->messages.ops->issue(&transport->messages, transfer);
 }
 
 size_t
@@ -73,7 +73,7 @@ test(struct world *world, int rank)
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->ops->test(transport);
+	return transport->messages.ops->test(&transport->messages);
 }
 
 enum baton_status
@@ -81,7 +81,7 @@ take_back(struct world *world, int rank, struct batoni_transfer *transfer)
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->ops->take_back(transport, transfer);
+	return transport->messages.ops->take_back(&transport->messages, transfer);
 }
 
 struct batoni_transfer
@@ -101,8 +101,8 @@ transfer(enum batoni_direction direction, uint32_t slot, int peer, int tag,
 void
 assert_idle(const struct world *world, int rank)
 {
-	ck_assert_uint_eq(world->transports[rank]->load.in_flight, 0);
-	ck_assert_uint_eq(world->transports[rank]->load.moving, 0);
+	ck_assert_uint_eq(world->transports[rank]->messages.load.in_flight, 0);
+	ck_assert_uint_eq(world->transports[rank]->messages.load.moving, 0);
 }
 
 void

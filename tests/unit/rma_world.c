@@ -10,7 +10,7 @@
 #include "message.h"
 
 static void
-record_done(struct batoni_transport_host *host,
+record_done(struct batoni_host *host,
             struct batoni_transfer *transfer, enum baton_status status)
 {
 	struct rma_world *world =
@@ -36,11 +36,10 @@ rma_world_forget_end(struct rma_world *world)
 }
 
 static enum baton_status
-record_issue(struct batoni_transport *transport,
-             struct batoni_transfer *transfer)
+record_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct rma_world *world =
-		batoni_container_of(transport, struct rma_world, transport);
+	struct rma_world *world = batoni_container_of(
+		batoni_transport_of(path), struct rma_world, transport);
 
 	if (transfer->direction != BATONI_SEND)
 		return BATON_PENDING;
@@ -51,9 +50,14 @@ record_issue(struct batoni_transport *transport,
 	return world->answer;
 }
 
+static const struct batoni_path_ops messages_ops = {
+	.name = "the recording transport",
+	.kinds = BATONI_MESSAGES,
+	.issue = record_issue,
+};
+
 static const struct batoni_transport_ops recording_ops = {
 	.name = "recording",
-	.issue = record_issue,
 };
 
 void
@@ -131,10 +135,11 @@ rma_world_open(struct rma_world *world)
 	world->comm.host.done = record_done;
 	world->answer = BATON_PENDING;
 	world->transport.ops = &recording_ops;
+	world->transport.messages.ops = &messages_ops;
 	world->transport.host = &world->comm.host;
 	world->transport.rank = ME;
 	world->transport.size = RANKS;
-	world->transport.load.quiet = true;
+	world->transport.messages.load.quiet = true;
 	world->transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
 	world->transport.peers = world->peers;
 	for (int rank = 0; rank < RANKS; rank++) {

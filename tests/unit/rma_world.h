@@ -61,9 +61,9 @@ void rma_world_forget_end(struct rma_world *world);
 #define assert_idle(world)                                                    \
 	do {                                                                  \
 		assert_no_end(world);                                         \
-		ck_assert_uint_eq((world)->rma.base.load.in_flight, 0);              \
-		ck_assert_uint_eq((world)->rma.base.load.moving, 0);               \
-		ck_assert_uint_eq((world)->rma.base.load.parked, 0);               \
+		ck_assert_uint_eq((world)->rma.base.path.load.in_flight, 0);              \
+		ck_assert_uint_eq((world)->rma.base.path.load.moving, 0);               \
+		ck_assert_uint_eq((world)->rma.base.path.load.parked, 0);               \
 		ck_assert_uint_eq((world)->window->pending, 0);               \
 		ck_assert(batoni_list_empty(&(world)->rma.waits));            \
 		ck_assert(batoni_list_empty(&(world)->rma.channels_active));  \

@@ -225,7 +225,7 @@ START_TEST(test_on_the_main_thread_gets_the_lock_from_one_that_dozes)
 		requests[i] = scripted_recv(mine, t, i, &(struct baton_op_options){
 			.size = sizeof(struct baton_op_options),
 			.flags = BATON_OP_DETACHED});
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	other = thread_of(wait_for, &a);
 	await_dozing();
 	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 0), 8,
@@ -269,7 +269,7 @@ START_TEST(threads_that_may_not_drive_sleep_until_the_main_one_ends_it)
 
 	scripted_init(&funneled);
 	funneled.base.drivers = BATONI_DRIVERS_MAIN;
-	funneled.base.load.quiet = true;
+	funneled.base.messages.load.quiet = true;
 	all.comm = scripted_comm(&funneled, NULL);
 	all.request = b = scripted_recv(all.comm, s, 1, NULL);
 	one = thread_of(wait_for, &b);

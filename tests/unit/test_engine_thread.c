@@ -189,9 +189,9 @@ START_TEST(engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone)
 	pthread_t host;
 
 	options.progress = BATON_PROGRESS_AUTO;
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	scripted_init(&busy);
-	busy.base.load.quiet = true;
+	busy.base.messages.load.quiet = true;
 	busy.signals = true;
 	busy_comm = scripted_comm(&busy, &options);
 	scripted_recv(busy_comm, NULL, 1, NULL);
@@ -392,7 +392,7 @@ START_TEST(wait_that_another_host_parks_is_left_to_the_engine_thread)
 	readable = open_queue(&options);
 	await_deep_sleep();
 	/* He stops within his first pass, and places and parks it in another. */
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	transport.on_test = stop_at_gate;
 	atomic_store(&gate.closed, true);
 	host = thread_of(wait_for, &a);

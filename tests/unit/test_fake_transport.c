@@ -87,6 +87,21 @@ transfer(const struct world *world, enum batoni_direction direction, int rank,
 	};
 }
 
+static enum baton_status
+enqueue(struct batoni_transport *transport,
+        struct batoni_transfer *const *list, size_t n, bool detached,
+        baton_stream *observe)
+{
+	return transport->messages.ops->enqueue(&transport->messages, list, n,
+	                                        detached, observe);
+}
+
+static void
+abort_rank(struct batoni_transport *transport)
+{
+	transport->messages.ops->abort(&transport->messages);
+}
+
 /* Enqueue one int on the rank's stream; returns where it is to be observed. */
 static baton_stream
 put(struct world *world, enum batoni_direction direction, int rank, int peer,
@@ -98,7 +113,7 @@ put(struct world *world, enum batoni_direction direction, int rank, int peer,
 	struct batoni_transfer *list[] = {&one};
 	baton_stream observe = NULL;
 
-	ck_assert_int_eq(transport->ops->enqueue(transport, list, 1, detached,
+	ck_assert_int_eq(enqueue(transport, list, 1, detached,
 	                                         &observe),
 	                 BATON_OK);
 	return observe;
@@ -123,7 +138,7 @@ START_TEST(says_what_raw_streams_can_and_cannot)
 	ck_assert_int_eq(t->size, 2);
 	ck_assert_int_eq(t->tag_max, 0);
 	ck_assert_uint_eq(t->capabilities, BATON_CAP_DIRECTIONS);
-	ck_assert(t->ops->stream_issued);
+	ck_assert(t->messages.ops->stream_issued);
 	t->ops->error_text(t, 1, text, sizeof(text));
 	ck_assert_str_eq(text, "");
 	close_world(&world);
@@ -210,9 +225,7 @@ START_TEST(group_starts_when_all_its_streams_are_there_and_ends_as_one)
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, &out[0], sizeof(int));
 	r = transfer(&world, BATONI_RECV, 0, 1, 1, &in[0], sizeof(int));
 	fake_device_hold(world.streams[0][1]);
-	ck_assert_int_eq(world.transports[0]->ops->enqueue(world.transports[0],
-	                                                   list, 2, false,
-	                                                   observe),
+	ck_assert_int_eq(enqueue(world.transports[0], list, 2, false, observe),
 	                 BATON_OK);
 	ck_assert_ptr_eq(observe[0], world.streams[0][0]);
 	ck_assert_ptr_eq(observe[1], world.streams[0][1]);
@@ -244,13 +257,13 @@ START_TEST(message_to_oneself_needs_both_ends_in_one_group)
 	t = world.transports[0];
 	s = transfer(&world, BATONI_SEND, 0, 0, 0, &out, sizeof(int));
 	r = transfer(&world, BATONI_RECV, 0, 0, 0, &in, sizeof(int));
-	ck_assert_int_eq(t->ops->enqueue(t, list, 1, false, observe),
+	ck_assert_int_eq(enqueue(t, list, 1, false, observe),
 	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_int_eq(t->ops->enqueue(t, list, 2, false, observe), BATON_OK);
+	ck_assert_int_eq(enqueue(t, list, 2, false, observe), BATON_OK);
 	ck_assert(idle(&world, world.streams[0][0]));
 	ck_assert_int_eq(in, 9);
 	s.tag = r.tag = 1;
-	ck_assert_int_eq(t->ops->enqueue(t, list, 2, false, observe),
+	ck_assert_int_eq(enqueue(t, list, 2, false, observe),
 	                 BATON_ERR_UNSUPPORTED);
 	close_world(&world);
 }
@@ -294,9 +307,7 @@ START_TEST(detached_group_members_end_one_by_one)
 	open_world(&world, 3);
 	to_1 = transfer(&world, BATONI_SEND, 0, 1, 0, &out[0], sizeof(int));
 	to_2 = transfer(&world, BATONI_SEND, 0, 2, 1, &out[1], sizeof(int));
-	ck_assert_int_eq(world.transports[0]->ops->enqueue(world.transports[0],
-	                                                   list, 2, true,
-	                                                   observe),
+	ck_assert_int_eq(enqueue(world.transports[0], list, 2, true, observe),
 	                 BATON_OK);
 	put(&world, BATONI_RECV, 2, 0, 0, false, &in);
 	ck_assert(idle(&world, observe[1]));
@@ -317,10 +328,10 @@ START_TEST(empty_transfers_match_too)
 	open_world(&world, 2);
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, NULL, 0);
 	r = transfer(&world, BATONI_RECV, 1, 0, 0, NULL, 0);
-	world.transports[1]->ops->enqueue(world.transports[1], in, 1, false,
+	enqueue(world.transports[1], in, 1, false,
 	                                  &observe);
 	ck_assert(!idle(&world, world.streams[1][0]));
-	world.transports[0]->ops->enqueue(world.transports[0], out, 1, false,
+	enqueue(world.transports[0], out, 1, false,
 	                                  &observe);
 	ck_assert(idle(&world, world.streams[1][0]));
 	close_world(&world);
@@ -341,7 +352,7 @@ START_TEST(abort_lets_every_stream_go_and_touches_nothing)
 	lane = put(&world, BATONI_SEND, 0, 1, 2, true, &from);
 	ck_assert(!idle(&world, world.streams[0][0]));
 	ck_assert(!idle(&world, lane));
-	world.transports[0]->ops->abort(world.transports[0]);
+	abort_rank(world.transports[0]);
 	free(gone);
 	ck_assert(idle(&world, world.streams[0][0]));
 	ck_assert(idle(&world, lane));
@@ -351,7 +362,7 @@ START_TEST(abort_lets_every_stream_go_and_touches_nothing)
 	fake_device_step(world.streams[0][1], 1);
 	ck_assert(idle(&world, world.streams[0][1]));
 	ck_assert_int_eq(later, 0);
-	world.transports[1]->ops->abort(world.transports[1]);
+	abort_rank(world.transports[1]);
 	ck_assert(idle(&world, world.streams[1][0]));
 	close_world(&world);
 }
@@ -384,8 +395,7 @@ START_TEST(a_failed_launch_takes_no_place_in_the_order)
 	open_world(&world, 2);
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, &lost, sizeof(int));
 	fake_device_fail_at(FAKE_KERNEL, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(world.transports[0]->ops->enqueue(world.transports[0],
-	                                                   list, 1, true,
+	ck_assert_int_eq(enqueue(world.transports[0], list, 1, true,
 	                                                   &observe),
 	                 BATON_ERR_CUDA);
 	ck_assert(idle(&world, world.streams[0][0]));
@@ -442,7 +452,7 @@ START_TEST(unequal_lengths_are_a_violation_and_overrun_nothing)
 
 	open_world(&world, 2);
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, from, sizeof(from));
-	world.transports[0]->ops->enqueue(world.transports[0], list, 1, false,
+	enqueue(world.transports[0], list, 1, false,
 	                                  &observe);
 	put(&world, BATONI_RECV, 1, 0, 0, false, &to[0]);
 	ck_assert(idle(&world, world.streams[1][0]));

@@ -103,12 +103,15 @@ load(struct loaded *loaded, const struct row *row)
 	*loaded = (struct loaded){
 		.comm = {.transport = &loaded->transport,
 	                 .onesided = &loaded->onesided,
+	                 .paths = {&loaded->transport.messages,
+	                           &loaded->onesided.path},
+	                 .paths_count = 2,
 	                 .any_drives = true,
 	                 .deadline_next = BATONI_NEVER,
 	                 .held = row->held,
 	                 .marked = row->marks ? &loaded->marked : NULL},
-		.transport = {.load = row->transport},
-		.onesided = {.load = row->onesided},
+		.transport = {.messages = {.load = row->transport}},
+		.onesided = {.path = {.load = row->onesided}},
 	};
 }
 
@@ -133,6 +136,7 @@ START_TEST(communicator_without_the_one_sided_layer_has_a_load)
 
 	load(&loaded, &(struct row){.transport = {.in_flight = 1}});
 	loaded.comm.onesided = NULL;
+	loaded.comm.paths_count = 1;
 	sum = batoni_comm_load(&loaded.comm);
 	ck_assert_int_eq((int)batoni_load_look(&sum), BATONI_LOOK_PENDING);
 }
@@ -171,7 +175,7 @@ START_TEST(waits_are_parked_on_this_process_where_the_transport_is_quiet)
 	struct loaded loaded;
 
 	load(&loaded, &parked);
-	loaded.transport.load.quiet = true;
+	loaded.transport.messages.load.quiet = true;
 	batoni_engine.working = &loaded.comm;
 	outlook = batoni_look_ahead();
 	batoni_engine.working = NULL;

@@ -29,8 +29,8 @@ START_TEST(every_rank_has_all_capabilities_and_any_driver)
 		ck_assert_uint_eq(t->slots, 8);
 		ck_assert_uint_eq(t->capabilities, 0xff);
 		ck_assert_int_eq(t->drivers, BATONI_DRIVERS_ANY);
-		ck_assert(t->load.quiet);
-		ck_assert(!t->ops->stream_issued);
+		ck_assert(t->messages.load.quiet);
+		ck_assert(!t->messages.ops->stream_issued);
 		ck_assert_int_eq(t->ops->id, BATON_TRANSPORT_LOCAL);
 		ck_assert_str_eq(t->ops->name, "local");
 		ck_assert_str_eq(t->library, "in process");
@@ -302,8 +302,8 @@ START_TEST(send_that_finds_its_receive_ends_both_at_once)
 
 	open_world(&world, 2, 8);
 	ck_assert_int_eq(issue(&world, 1, &r), BATON_PENDING);
-	ck_assert_uint_eq(world.transports[1]->load.in_flight, 1);
-	ck_assert_uint_eq(world.transports[1]->load.moving, 0);
+	ck_assert_uint_eq(world.transports[1]->messages.load.in_flight, 1);
+	ck_assert_uint_eq(world.transports[1]->messages.load.moving, 0);
 	ck_assert_int_eq(issue(&world, 0, &s), BATON_OK);
 	ck_assert_uint_eq(s.done_bytes, 6);
 	assert_last(&world, 1, &r, BATON_OK);
@@ -325,7 +325,7 @@ START_TEST(receive_that_finds_its_send_ends_both_at_once)
 
 	open_world(&world, 2, 8);
 	ck_assert_int_eq(issue(&world, 0, &s), BATON_PENDING);
-	ck_assert_uint_eq(world.transports[0]->load.in_flight, 1);
+	ck_assert_uint_eq(world.transports[0]->messages.load.in_flight, 1);
 	ck_assert_int_eq(issue(&world, 1, &r), BATON_OK);
 	ck_assert_uint_eq(r.done_bytes, 6);
 	ck_assert_str_eq(to, "hello");
@@ -456,7 +456,7 @@ START_TEST(thousands_of_tags_match_in_any_order)
 		                sizeof(int));
 		ck_assert_int_eq(issue(&world, 1, &r[i]), BATON_PENDING);
 	}
-	ck_assert_uint_eq(world.transports[1]->load.in_flight, SLOTS);
+	ck_assert_uint_eq(world.transports[1]->messages.load.in_flight, SLOTS);
 	/* 1021 is coprime to 4096: this visits each tag once. */
 	for (int i = 0; i < SLOTS; i++) {
 		value = i * 1021 % SLOTS;
@@ -491,7 +491,7 @@ START_TEST(what_is_taken_back_leaves_the_line_in_order)
 	ck_assert_int_eq(take_back(&world, 0, &s[0]), BATON_ERR_CANCELED);
 	ck_assert_int_eq(take_back(&world, 0, &s[3]), BATON_ERR_CANCELED);
 	ck_assert_int_eq(take_back(&world, 0, &s[5]), BATON_ERR_CANCELED);
-	ck_assert_uint_eq(world.transports[0]->load.in_flight, 3);
+	ck_assert_uint_eq(world.transports[0]->messages.load.in_flight, 3);
 	for (int k = 0; k < 3; k++) {
 		static const int left[] = {1, 2, 4};
 

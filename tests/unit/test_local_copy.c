@@ -79,8 +79,8 @@ START_TEST(sixteen_kib_are_copied_by_issue_and_no_more)
 	issue(&world, 1, &r);
 	ck_assert_int_eq(issue(&world, 0, &s), BATON_PENDING);
 	assert_zeros(to, 16 * KIB + 1);
-	ck_assert_uint_eq(world.transports[0]->load.moving, 1);
-	ck_assert_uint_eq(world.transports[1]->load.moving, 1);
+	ck_assert_uint_eq(world.transports[0]->messages.load.moving, 1);
+	ck_assert_uint_eq(world.transports[1]->messages.load.moving, 1);
 	ck_assert_uint_eq(test(&world, 1), 2);
 	assert_last(&world, 0, &s, BATON_OK);
 	assert_last(&world, 1, &r, BATON_OK);
@@ -101,7 +101,7 @@ START_TEST(one_pass_moves_one_mib_and_copies_take_turns)
 	open_world(&world, 2, 2);
 	start_message(&world, &a, 0, 3 * MIB);
 	start_message(&world, &b, 1, 3 * MIB);
-	ck_assert_uint_eq(world.transports[0]->load.moving, 2);
+	ck_assert_uint_eq(world.transports[0]->messages.load.moving, 2);
 	for (size_t turn = 1; turn <= 2; turn++) {
 		test(&world, 1);
 		ck_assert_uint_eq(arrived(&a), turn * MIB);
@@ -196,7 +196,7 @@ START_TEST(copy_under_way_is_busy_and_goes_on_to_its_end)
 	ck_assert_int_eq(take_back(&world, 0, &a.s), BATON_ERR_BUSY);
 	ck_assert_int_eq(take_back(&world, 1, &a.r), BATON_ERR_BUSY);
 	ck_assert_int_eq(take_back(&world, 1, &a.r), BATON_ERR_BUSY);
-	ck_assert_uint_eq(world.transports[1]->load.in_flight, 1);
+	ck_assert_uint_eq(world.transports[1]->messages.load.in_flight, 1);
 	test(&world, 1);
 	assert_last(&world, 0, &a.s, BATON_OK);
 	assert_last(&world, 1, &a.r, BATON_OK);
@@ -224,7 +224,7 @@ START_TEST(rank_sends_to_itself_as_to_others)
 
 		ck_assert_int_eq(issue(&world, 0, &s), BATON_PENDING);
 		issue(&world, 0, &r);
-		while (world.transports[0]->load.moving > 0)
+		while (world.transports[0]->messages.load.moving > 0)
 			ck_assert_uint_gt(test(&world, 0), 0);
 		assert_idle(&world, 0);
 		ck_assert_uint_eq(r.done_bytes, sizes[i]);
@@ -254,7 +254,7 @@ overlap(size_t from, size_t to, size_t bytes)
 	open_world(&world, 1, 2);
 	issue(&world, 0, &r);
 	issue(&world, 0, &s);
-	while (world.transports[0]->load.moving > 0)
+	while (world.transports[0]->messages.load.moving > 0)
 		test(&world, 0);
 	ck_assert_mem_eq(block, want, all);
 	close_world(&world);
@@ -311,7 +311,7 @@ START_TEST(what_a_closed_rank_had_waiting_matches_nothing)
 	close_rank(&world, 0);
 	ck_assert_int_eq(issue(&world, 1, &late), BATON_PENDING);
 	ck_assert_int_eq(issue(&world, 1, &to_it), BATON_PENDING);
-	ck_assert_uint_eq(world.transports[1]->load.in_flight, 2);
+	ck_assert_uint_eq(world.transports[1]->messages.load.in_flight, 2);
 	ck_assert_uint_eq(test(&world, 1), 0);
 	ck_assert_int_eq(take_back(&world, 1, &late), BATON_ERR_CANCELED);
 	ck_assert_int_eq(take_back(&world, 1, &to_it), BATON_ERR_CANCELED);
@@ -334,7 +334,7 @@ START_TEST(receive_from_a_rank_that_closes_in_mid_copy_gets_it_all)
 	ck_assert_mem_eq(a.from, a.to, 5 * MIB);
 	memset(a.from, 0xff, 5 * MIB);
 	ck_assert_uint_eq(world.recorders[1].count, 0);
-	ck_assert_uint_eq(world.transports[1]->load.moving, 1);
+	ck_assert_uint_eq(world.transports[1]->messages.load.moving, 1);
 	ck_assert_uint_eq(test(&world, 1), 1);
 	assert_last(&world, 1, &a.r, BATON_OK);
 	ck_assert_uint_eq(a.r.done_bytes, 5 * MIB);

@@ -28,32 +28,34 @@ static size_t before;
 static struct baton_comm *comm;
 
 static enum baton_status
-pretend_issue(struct batoni_transport *transport,
+pretend_issue(struct batoni_path *path,
               struct batoni_transfer *transfer)
 {
+	struct batoni_transport *transport = batoni_transport_of(path);
 	if (transfer->direction == BATONI_SEND) {
 		pretended.sends++;
 		return BATON_OK;
 	}
 	if (transfer->peer == transport->any_peer)
 		pretended.mail = transfer;
-	transport->load.in_flight++;
+	transport->messages.load.in_flight++;
 	return BATON_PENDING;
 }
 
 static size_t
-pretend_test(struct batoni_transport *transport)
+pretend_test(struct batoni_path *path)
 {
-	(void)transport;
+	(void)path;
 	return 0;
 }
 
 static enum baton_status
-pretend_take_back(struct batoni_transport *transport,
+pretend_take_back(struct batoni_path *path,
                   struct batoni_transfer *transfer)
 {
+	struct batoni_transport *transport = batoni_transport_of(path);
 	(void)transfer;
-	transport->load.in_flight--;
+	transport->messages.load.in_flight--;
 	return BATON_ERR_CANCELED;
 }
 
@@ -80,15 +82,20 @@ pretend_leave(struct batoni_transport *transport)
 static void
 pretend_close(struct batoni_transport *transport, bool aborted)
 {
-	ck_assert(aborted || transport->load.in_flight == 0);
+	ck_assert(aborted || transport->messages.load.in_flight == 0);
 }
+
+static const struct batoni_path_ops messages_ops = {
+	.name = "the pretended transport",
+	.kinds = BATONI_MESSAGES,
+	.issue = pretend_issue,
+	.test = pretend_test,
+	.take_back = pretend_take_back,
+};
 
 static const struct batoni_transport_ops pretend_ops = {
 	.name = "pretended",
 	.id = BATON_TRANSPORT_LOCAL,
-	.issue = pretend_issue,
-	.test = pretend_test,
-	.take_back = pretend_take_back,
 	.exchange = pretend_exchange,
 	.leave = pretend_leave,
 	.close = pretend_close,
@@ -120,6 +127,7 @@ create(int ranks)
 		.reaches_us = true,
 	};
 	transport->ops = &pretend_ops;
+	transport->messages.ops = &messages_ops;
 	transport->size = ranks;
 	transport->peers = pretended.peers;
 	transport->tag_max = 1 << 20;
@@ -178,7 +186,7 @@ hello_from(int rank, int context)
 	ck_assert_ptr_nonnull(mail);
 	memcpy(mail->buffer, &hello, sizeof(hello));
 	mail->done_bytes = sizeof(hello);
-	pretended.base.load.in_flight--;
+	pretended.base.messages.load.in_flight--;
 	batoni_take();
 	comm->host.done(&comm->host, mail, BATON_OK);
 	batoni_pass();
@@ -221,12 +229,12 @@ START_TEST(a_signal_can_come_from_any_rank)
 	struct batoni_onesided *layer = comm->onesided;
 
 	signal_to(1); /* it may signal back */
-	ck_assert_uint_eq(layer->load.standing, 1);
+	ck_assert_uint_eq(layer->path.load.standing, 1);
 	hello_from(MANY - 1, 3);
-	ck_assert_uint_eq(layer->load.standing, 2);
+	ck_assert_uint_eq(layer->path.load.standing, 2);
 	hello_from(MANY / 2, 0);
-	ck_assert_uint_eq(layer->load.standing, 3);
-	ck_assert_uint_eq(pretended.base.load.in_flight, 3);
+	ck_assert_uint_eq(layer->path.load.standing, 3);
+	ck_assert_uint_eq(pretended.base.messages.load.in_flight, 3);
 }
 END_TEST
 

@@ -25,7 +25,7 @@
 
 struct rank {
 	struct batoni_rma rma; /* must be first */
-	struct batoni_transport_host host;
+	struct batoni_host host;
 	struct batoni_transfer transfers[REQUESTS];
 	struct batoni_pending pendings[REQUESTS];
 	unsigned char signal_path[RANKS];
@@ -76,7 +76,7 @@ batoni_window_find(struct batoni_rma *rma, uint64_t id)
 
 /* As the engine does: of this layer's own messages only ends come. */
 static void
-host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+host_done(struct batoni_host *host, struct batoni_transfer *transfer,
           enum baton_status status)
 {
 	struct rank *rank = batoni_container_of(host, struct rank, host);
@@ -160,9 +160,9 @@ pass(struct rank *rank)
 	struct batoni_transport *transport = rank->rma.transport;
 	size_t events = 0;
 
-	if (transport->load.in_flight > 0)
-		events += transport->ops->test(transport);
-	if (rank->rma.base.load.in_flight > 0)
+	if (transport->messages.load.in_flight > 0)
+		events += transport->messages.ops->test(&transport->messages);
+	if (rank->rma.base.path.load.in_flight > 0)
 		events += batoni_messages_test(&rank->rma);
 	return events;
 }
@@ -190,9 +190,9 @@ teardown(void)
 		ck_assert_int_eq(batoni_messages_leave(&ranks[i].rma),
 		                 BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
-		ck_assert_uint_eq(ranks[i].rma.base.load.in_flight, 0);
-		ck_assert_uint_eq(ranks[i].rma.base.load.moving, 0);
-		ck_assert_uint_eq(ranks[i].rma.transport->load.in_flight, 0);
+		ck_assert_uint_eq(ranks[i].rma.base.path.load.in_flight, 0);
+		ck_assert_uint_eq(ranks[i].rma.base.path.load.moving, 0);
+		ck_assert_uint_eq(ranks[i].rma.transport->messages.load.in_flight, 0);
 		close_rank(&ranks[i], false);
 	}
 	free(ranks);
@@ -219,7 +219,7 @@ greet(int from, int to, int context)
 	struct batoni_transport *transport = ranks[from].rma.transport;
 	struct batoni_wire *wire = wire_of(from, to, context);
 
-	ck_assert_int_eq(transport->ops->issue(transport, &wire->hello_transfer),
+	ck_assert_int_eq(transport->messages.ops->issue(&transport->messages, &wire->hello_transfer),
 	                 BATON_OK);
 	wire->greeted = true;
 	run();
@@ -328,11 +328,11 @@ START_TEST(put_ends_after_its_hand_over)
 	listen_all();
 	ck_assert_int_eq(signal_to(0, 0, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(ranks[0].ends, 0);
-	ck_assert_uint_gt(ranks[0].rma.base.load.in_flight, 0);
-	ck_assert_uint_gt(ranks[0].rma.base.load.moving, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.path.load.in_flight, 0);
+	ck_assert_uint_gt(ranks[0].rma.base.path.load.moving, 0);
 	batoni_messages_test(&ranks[0].rma);
 	ck_assert_int_eq(ranks[0].ends, 1);
-	ck_assert_uint_eq(ranks[0].rma.base.load.in_flight, 0);
+	ck_assert_uint_eq(ranks[0].rma.base.path.load.in_flight, 0);
 }
 END_TEST
 
@@ -343,12 +343,12 @@ START_TEST(message_is_applied_by_a_test)
 	signal_to(0, 0, 1, 0, 0);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
 	ck_assert_int_eq(ranks[1].looks, 1);
-	ck_assert_uint_eq(ranks[1].rma.base.load.in_flight, 1);
-	ck_assert_uint_eq(ranks[1].rma.base.load.moving, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.in_flight, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.moving, 1);
 	ck_assert_uint_gt(batoni_messages_test(&ranks[1].rma), 0);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.base.load.in_flight, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.load.moving, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.in_flight, 0);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.moving, 0);
 }
 END_TEST
 
@@ -528,13 +528,13 @@ START_TEST(listening_holds_the_communicator_and_posts_once)
 
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 0);
-	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 1);
+	ck_assert_uint_eq(rank->rma.transport->messages.load.in_flight, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, 1);
 	batoni_messages_post(&rank->rma);
 	ck_assert_int_eq(rank->holds, 1);
-	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 1);
+	ck_assert_uint_eq(rank->rma.transport->messages.load.in_flight, 1);
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(rank->holds, 1);
 	batoni_messages_listen(&rank->rma, -1);
@@ -549,21 +549,21 @@ START_TEST(receives_stand_for_those_who_talk)
 {
 	batoni_messages_post(&ranks[0].rma);
 	batoni_messages_post(&ranks[1].rma);
-	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 1);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 1);
 	signal_to(0, 0, 1, 1, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
-	ck_assert_uint_eq(ranks[1].rma.transport->load.in_flight, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.transport->messages.load.in_flight, 2);
 	signal_to(0, 0, 1, 1, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
-	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
 	/* The other way it is another channel. */
-	ck_assert_uint_eq(ranks[0].rma.base.load.standing, 1);
+	ck_assert_uint_eq(ranks[0].rma.base.path.load.standing, 1);
 	signal_to(1, 0, 0, 1, 0);
 	run();
-	ck_assert_uint_eq(ranks[0].rma.base.load.standing, 2);
+	ck_assert_uint_eq(ranks[0].rma.base.path.load.standing, 2);
 }
 END_TEST
 
@@ -597,14 +597,14 @@ START_TEST(bad_announcement_is_dropped_and_the_next_is_obeyed)
 		wire->hello.rank = i == 2 ? RANKS : 0;
 		wire->hello.context = i == 3 ? CONTEXTS : 0;
 		greet(0, 1, 0);
-		ck_assert_uint_eq(ranks[1].rma.base.load.standing, 1);
+		ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 1);
 	}
 	wire->hello = good_hello;
 	greet(0, 1, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
 	/* Twice is once. */
 	greet(0, 1, 0);
-	ck_assert_uint_eq(ranks[1].rma.base.load.standing, 2);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
 }
 END_TEST
 
@@ -655,7 +655,7 @@ forge(int tag_offset, void *message, size_t bytes)
 
 	transfer.slot = 50;
 	transfer.direction = BATONI_SEND;
-	ck_assert_int_eq(transport->ops->issue(transport, &transfer), BATON_OK);
+	ck_assert_int_eq(transport->messages.ops->issue(&transport->messages, &transfer), BATON_OK);
 }
 
 static void
@@ -753,39 +753,37 @@ END_TEST
 
 /* ---- a transport that fails ---- */
 
-static const struct batoni_transport_ops *real_ops;
+static const struct batoni_path_ops *real_ops;
 static int fail_in; /* the issue that fails: 1 is the next */
 static bool busy;   /* take_back takes nothing back */
 
 static enum baton_status
-failing_issue(struct batoni_transport *transport,
-              struct batoni_transfer *transfer)
+failing_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	if (fail_in > 0 && --fail_in == 0) {
 		transfer->native_call = "MPI_Isend";
 		transfer->native_code = 17;
 		return BATON_ERR_MPI;
 	}
-	return real_ops->issue(transport, transfer);
+	return real_ops->issue(path, transfer);
 }
 
 static enum baton_status
-failing_take_back(struct batoni_transport *transport,
-                  struct batoni_transfer *transfer)
+failing_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	return busy ? BATON_ERR_BUSY : real_ops->take_back(transport, transfer);
+	return busy ? BATON_ERR_BUSY : real_ops->take_back(path, transfer);
 }
 
 static void
 make_failing(struct batoni_transport *transport)
 {
-	static struct batoni_transport_ops ops;
+	static struct batoni_path_ops ops;
 
-	real_ops = transport->ops;
+	real_ops = transport->messages.ops;
 	ops = *real_ops;
 	ops.issue = failing_issue;
 	ops.take_back = failing_take_back;
-	transport->ops = &ops;
+	transport->messages.ops = &ops;
 }
 
 START_TEST(header_that_fails_is_told_at_once_and_holds_no_lane)
@@ -838,7 +836,7 @@ START_TEST(receive_that_fails_stays_away)
 	signal_to(0, 0, 1, 0, 0);
 	run();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
-	ck_assert_uint_eq(ranks[1].rma.transport->load.in_flight,
+	ck_assert_uint_eq(ranks[1].rma.transport->messages.load.in_flight,
 	                  RANKS * CONTEXTS + 1 - 1);
 }
 END_TEST
@@ -866,9 +864,9 @@ START_TEST(leaving_takes_receives_back_for_good)
 	listen_all();
 	batoni_messages_listen(&rank->rma, -1);
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
-	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 0);
+	ck_assert_uint_eq(rank->rma.transport->messages.load.in_flight, 0);
 	batoni_messages_post(&rank->rma);
-	ck_assert_uint_eq(rank->rma.transport->load.in_flight, 0);
+	ck_assert_uint_eq(rank->rma.transport->messages.load.in_flight, 0);
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
 }
 END_TEST
@@ -983,7 +981,7 @@ START_TEST(receive_that_cannot_be_taken_back_is_known_to_write)
 {
 	char data[100] = "data";
 
-	ranks[1].rma.transport->load.quiet = false;
+	ranks[1].rma.transport->messages.load.quiet = false;
 	batoni_messages_start(&ranks[1].rma);
 	listen_all();
 	make_failing(ranks[1].rma.transport);
@@ -1032,7 +1030,7 @@ START_TEST(aborted_memory_is_kept_while_something_may_write_to_it)
 	long before = batoni_mem_blocks();
 
 	setup();
-	ranks[0].rma.transport->load.quiet = quiet;
+	ranks[0].rma.transport->messages.load.quiet = quiet;
 	batoni_messages_start(&ranks[0].rma);
 	batoni_messages_post(&ranks[0].rma);
 	for (int i = 0; i < RANKS; i++)

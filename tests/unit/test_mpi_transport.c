@@ -37,7 +37,7 @@ static struct world {
 	int rank, peer;
 	struct batoni_mpi *mpi;
 	struct batoni_transport *transport;
-	struct batoni_transport_host host;
+	struct batoni_host host;
 	unsigned broken;
 	enum baton_status broken_status;
 	char broken_text[64];
@@ -82,7 +82,7 @@ MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *found)
 /* ---- the driver ---- */
 
 static void
-host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
+host_done(struct batoni_host *host, struct batoni_transfer *transfer,
           enum baton_status status)
 {
 	struct op *op = (struct op *)(void *)transfer;
@@ -94,7 +94,7 @@ host_done(struct batoni_transport_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-host_broken(struct batoni_transport_host *host, enum baton_status fatal,
+host_broken(struct batoni_host *host, enum baton_status fatal,
             const char *call, int code, const char *text)
 {
 	ck_assert_ptr_eq(host, &world.host);
@@ -146,8 +146,8 @@ close_world(void)
 {
 	enum baton_status status;
 
-	ck_assert_uint_eq(world.transport->load.in_flight, 0);
-	ck_assert_uint_eq(world.transport->load.moving, 0);
+	ck_assert_uint_eq(world.transport->messages.load.in_flight, 0);
+	ck_assert_uint_eq(world.transport->messages.load.moving, 0);
 	ck_assert_uint_eq(world.mpi->count, 0);
 	do
 		status = world.transport->ops->leave(world.transport);
@@ -172,7 +172,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 	op->transfer.slot = world.used++ & 0xffffffu;
 	op->transfer.direction = (uint8_t)direction;
 	op->transfer.done_bytes = SIZE_MAX;
-	op->status = world.transport->ops->issue(world.transport,
+	op->status = world.transport->messages.ops->issue(&world.transport->messages,
 	                                         &op->transfer);
 	if (op->status != BATON_PENDING)
 		op->ends++;
@@ -200,8 +200,9 @@ static void
 finish(struct op *op, enum baton_status status, size_t bytes)
 {
 	while (!op->ends) {
-		ck_assert_uint_gt(world.transport->load.in_flight, 0);
-		if (world.transport->ops->test(world.transport) == 0)
+		ck_assert_uint_gt(world.transport->messages.load.in_flight, 0);
+		if (world.transport->messages.ops->test(
+			    &world.transport->messages) == 0)
 			sched_yield();
 	}
 	ck_assert_int_eq(op->status, status);
@@ -211,7 +212,7 @@ finish(struct op *op, enum baton_status status, size_t bytes)
 static enum baton_status
 take_back(struct op *op)
 {
-	return world.transport->ops->take_back(world.transport, &op->transfer);
+	return world.transport->messages.ops->take_back(&world.transport->messages, &op->transfer);
 }
 
 /* All that have not ended; nothing has come for them. */
@@ -551,8 +552,8 @@ START_TEST(hundreds_in_flight_all_end_once)
 
 	for (int i = 0; i < N; i++)
 		recvs[i] = post(in[i], sizeof(in[i]), world.peer, i);
-	ck_assert_uint_eq(world.transport->load.in_flight, N);
-	ck_assert_uint_eq(world.transport->load.moving, 0);
+	ck_assert_uint_eq(world.transport->messages.load.in_flight, N);
+	ck_assert_uint_eq(world.transport->messages.load.moving, 0);
 	barrier();
 	for (int i = 0; i < N; i++) {
 		/* 7 and 500 have no common factor: all tags, out of order. */
@@ -583,7 +584,7 @@ START_TEST(what_is_finished_is_seen_within_two_rounds_however_many_are_added)
 	op = post(&in[0], sizeof(in[0]), world.peer, 1);
 	for (unsigned i = 1; i < 300; i++) {
 		post(&in[i], sizeof(in[i]), world.peer, 1 + (int)i);
-		world.transport->ops->test(world.transport);
+		world.transport->messages.ops->test(&world.transport->messages);
 	}
 	barrier();
 	ck_assert_uint_eq(op->ends, 0);
@@ -598,7 +599,7 @@ START_TEST(what_is_finished_is_seen_within_two_rounds_however_many_are_added)
 		idle = post(&in[world.used], sizeof(in[0]), world.peer,
 		            1 + (int)world.used);
 		ck_assert_int_eq(idle->status, BATON_PENDING);
-		world.transport->ops->test(world.transport);
+		world.transport->messages.ops->test(&world.transport->messages);
 	}
 	ck_assert_uint_eq(op->ends, 1);
 	take_all_back();
@@ -624,7 +625,7 @@ START_TEST(a_pass_that_comes_late_tests_all)
 		             MPI_STATUS_IGNORE);
 		/* As if no round had been completed for long. */
 		world.mpi->round_ns = 0;
-		world.transport->ops->test(world.transport);
+		world.transport->messages.ops->test(&world.transport->messages);
 		ck_assert_uint_eq(world.ops[i].ends, 1);
 		ck_assert_int_eq(world.ops[i].status, BATON_OK);
 		world.used--; /* the send's */
@@ -654,7 +655,7 @@ START_TEST(a_pass_sees_what_came_before_it)
 		while (!atomic_load(flag))
 			sched_yield();
 		op = &world.ops[1];
-		ck_assert_uint_eq(world.transport->ops->test(world.transport),
+		ck_assert_uint_eq(world.transport->messages.ops->test(&world.transport->messages),
 		                  1);
 		ck_assert_uint_eq(op->ends, 1);
 		ck_assert_int_eq(take_back(&world.ops[0]), BATON_ERR_CANCELED);
@@ -672,7 +673,7 @@ late_pass(void)
 {
 	tested = 0;
 	world.mpi->round_ns = 0;
-	ck_assert_uint_eq(world.transport->ops->test(world.transport), 0);
+	ck_assert_uint_eq(world.transport->messages.ops->test(&world.transport->messages), 0);
 	return tested;
 }
 
@@ -685,7 +686,7 @@ START_TEST(of_many_receives_on_a_tag_only_the_first_is_tested)
 	for (int i = 0; i < N; i++)
 		post(&in[i], sizeof(in[i]), world.peer, i % TAGS);
 	barrier();
-	ck_assert_uint_eq(world.transport->load.in_flight, N);
+	ck_assert_uint_eq(world.transport->messages.load.in_flight, N);
 	/* Those that were started while they were few, and the first of each tag. */
 	ck_assert_uint_eq(world.mpi->count, 64 + TAGS);
 	ck_assert_uint_le(late_pass(), 4 * 64);
@@ -725,8 +726,8 @@ START_TEST(messages_for_many_receives_on_a_tag_are_seen_at_once)
 		           MPI_STATUS_IGNORE);
 	}
 	barrier();
-	while (world.transport->load.in_flight > 0 &&
-	       world.transport->ops->test(world.transport) > 0)
+	while (world.transport->messages.load.in_flight > 0 &&
+	       world.transport->messages.ops->test(&world.transport->messages) > 0)
 		passes++;
 	/* None without an event, and 64 in a pass but for the last. */
 	for (int i = 0; i < N; i++) {
@@ -827,7 +828,7 @@ START_TEST(receives_follow_and_are_taken_back_at_random)
 		}
 		if (world.mpi->following > most)
 			most = world.mpi->following;
-		ck_assert_uint_eq(world.transport->load.in_flight, live);
+		ck_assert_uint_eq(world.transport->messages.load.in_flight, live);
 	}
 	ck_assert_uint_gt(most, LIVE / 3);
 	take_all_back();
@@ -884,7 +885,7 @@ START_TEST(an_unmatched_receive_is_taken_back_and_gets_nothing)
 		struct op *kept = post(&next, sizeof(next), world.peer, 4);
 
 		ck_assert_int_eq(take_back(gone), BATON_ERR_CANCELED);
-		ck_assert_uint_eq(world.transport->load.in_flight, 1);
+		ck_assert_uint_eq(world.transport->messages.load.in_flight, 1);
 		barrier();
 		next = 0;
 		finish(sent(&out, sizeof(out), world.peer, 4), BATON_OK,
@@ -917,7 +918,7 @@ START_TEST(taking_back_a_receive_that_was_matched_gives_its_message)
 		status = take_back(op);
 		/* BUSY: the message has still to come, by the peer's progress. */
 		if (status == BATON_ERR_BUSY) {
-			ck_assert_uint_eq(world.transport->load.moving, 1);
+			ck_assert_uint_eq(world.transport->messages.load.moving, 1);
 			ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
 			finish(op, BATON_OK, bytes);
 		} else {
@@ -992,7 +993,7 @@ START_TEST(taking_back_a_receive_with_a_body_to_come_lends_it)
 		op = post(buffer, capacity, 0, 6);
 		status = take_back(op);
 		ck_assert_int_eq(status, BATON_ERR_BUSY);
-		ck_assert_uint_eq(world.transport->load.moving, 1);
+		ck_assert_uint_eq(world.transport->messages.load.moving, 1);
 		ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
 		finish(op, capacity < bytes ? BATON_ERR_TRUNCATED : BATON_OK,
 		       bytes);
@@ -1577,7 +1578,7 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 	uint64_t word;
 
 	sent(out, sizeof(out), world.peer, 1);
-	ck_assert_uint_ge(world.transport->load.moving, 1);
+	ck_assert_uint_ge(world.transport->messages.load.moving, 1);
 	post(in, sizeof(in), world.peer, 2);
 	post(&word, sizeof(word), world.peer, 3);
 	world.transport->ops->close(world.transport, true);

@@ -108,8 +108,8 @@ arrived(size_t offset, size_t bytes)
 static void
 assert_counts(uint32_t pending, uint32_t moving, uint32_t in_window)
 {
-	ck_assert_uint_eq(world.rma.base.load.in_flight, pending);
-	ck_assert_uint_eq(world.rma.base.load.moving, moving);
+	ck_assert_uint_eq(world.rma.base.path.load.in_flight, pending);
+	ck_assert_uint_eq(world.rma.base.path.load.moving, moving);
 	ck_assert_uint_eq(world.window->pending, in_window);
 }
 

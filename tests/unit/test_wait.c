@@ -68,7 +68,7 @@ START_TEST(dozing_driver_is_woken_by_an_enqueue)
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 	pthread_t driver;
 
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
 	await_dozing();
 	end_by_a_call(driver, &a);
@@ -82,7 +82,7 @@ START_TEST(dozing_driver_is_woken_by_a_launched_function)
 	sem_t go;
 
 	sem_init(&go, 0, 0);
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	ck_assert_int_eq(baton_stream_launch(comm, s, wait_arg, &go), BATON_OK);
 	ck_assert_int_eq(baton_record(comm, s, NULL, &a), BATON_OK);
 	driver = thread_of(wait_for, &a);
@@ -109,7 +109,7 @@ START_TEST(dozing_driver_is_woken_by_a_cancel)
 	pthread_t driver;
 	void *result;
 
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_cancelled, &a);
 	await_dozing();
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
@@ -129,7 +129,7 @@ START_TEST(dozing_driver_gives_way_to_an_abort)
 	scripted_init(&other);
 	aborted = scripted_comm(&other, NULL);
 	b = scripted_recv(aborted, t, 1, NULL);
-	transport.base.load.quiet = other.base.load.quiet = true;
+	transport.base.messages.load.quiet = other.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
 	await_dozing();
 	ck_assert_int_eq(baton_comm_abort(aborted), BATON_OK);
@@ -219,7 +219,7 @@ START_TEST(wait_runs_out_of_time_although_the_driver_dozes)
 	uint64_t start = batoni_real_ns();
 	pthread_t driver;
 
-	transport.base.load.quiet = true;
+	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
 	await_dozing();
 	for (int i = 0; i < 20; i++)

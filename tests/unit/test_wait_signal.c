@@ -132,7 +132,7 @@ START_TEST(wait_ends_with_the_last_of_its_counters)
 	describe(0, 4, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
 	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_uint_eq(world.rma.base.load.in_flight, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	for (int i = 0; i < 4; i++) {
 		ck_assert_uint_eq(test(), 0);
 		assert_no_end(&world);
@@ -224,12 +224,12 @@ START_TEST(wait_that_units_given_back_meet_is_to_be_looked_at)
 	ck_assert_int_eq(issue(0), BATON_PENDING);
 	ck_assert_int_eq(issue(1), BATON_PENDING);
 	test();
-	ck_assert_uint_eq(world.rma.base.load.parked, 2);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
 	ck_assert(!world.comm.busy);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
 	ck_assert(world.comm.busy);
-	ck_assert_uint_eq(world.rma.base.load.in_flight, 1);
-	ck_assert_uint_eq(world.rma.base.load.parked, 0);
+	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 1, BATON_OK);
 	assert_over();
@@ -246,7 +246,7 @@ START_TEST(giving_back_what_meets_nobody_wakes_nobody)
 	signal_from(&world, 1, 0, 1);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
 	ck_assert(!world.comm.busy);
-	ck_assert_uint_eq(world.rma.base.load.parked, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
 	assert_over();
 }
@@ -340,7 +340,7 @@ START_TEST(waits_for_one_counter_take_what_nodes_there_are)
 			batoni_wait_issue_one(&world.rma, &transfers[i], &one),
 			i < slot + 2 ? BATON_PENDING : BATON_ERR_AGAIN);
 	}
-	ck_assert_uint_eq(world.rma.base.load.in_flight, 2);
+	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 2);
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 1, 0, 0);
 	ck_assert_uint_eq(test(), 1);
@@ -381,11 +381,11 @@ START_TEST(wait_is_parked_once_a_test_has_found_it_unmet)
 {
 	place(0, 1, 1);
 	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_uint_eq(world.rma.base.load.parked, 0);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_uint_eq(test(), 0);
-		ck_assert_uint_eq(world.rma.base.load.parked, 1);
-		ck_assert_uint_eq(world.rma.base.load.in_flight, 1);
+		ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
+		ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	}
 	signal_from(&world, 1, 0, 0);
 	ck_assert_uint_eq(test(), 1);
@@ -405,10 +405,10 @@ START_TEST(wait_that_messages_may_end_is_not_parked)
 	ck_assert_int_eq(issue(0), BATON_PENDING);
 	test();
 	/* Whatever rank 2 does, it takes a store of rank 1 first. */
-	ck_assert_uint_eq(world.rma.base.load.parked, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	signal_from(&world, 1, 0, 0);
 	test();
-	ck_assert_uint_eq(world.rma.base.load.parked, 0);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	batoni_counter_add(&world.rma, 2, 0, 0);
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 0, BATON_OK);
@@ -426,12 +426,12 @@ START_TEST(source_that_has_signaled_by_message_parks_no_wait_of_its_context)
 	batoni_wait_place(&world.rma, &world.transfers[1]);
 	ck_assert_int_eq(issue(1), BATON_PENDING);
 	test();
-	ck_assert_uint_eq(world.rma.base.load.parked, 2);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
 	batoni_counter_add(&world.rma, 1, 1, 0);
 	test();
-	ck_assert_uint_eq(world.rma.base.load.parked, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
-	ck_assert_uint_eq(world.rma.base.load.parked, 1);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
 	assert_over();
 }
@@ -653,7 +653,7 @@ model_tests(void)
 		rma_world_forget_end(&world);
 	}
 	/* Whoever is left has been looked at. */
-	ck_assert_uint_eq(world.rma.base.load.parked, world.rma.base.load.in_flight);
+	ck_assert_uint_eq(world.rma.base.path.load.parked, world.rma.base.path.load.in_flight);
 }
 
 static void
@@ -704,7 +704,7 @@ START_TEST(any_sequence_does_as_the_model_says)
 			model_tests();
 		for (uint32_t i = 0; i < REQUESTS; i++)
 			issued += model[i].state == ISSUED;
-		ck_assert_uint_eq(world.rma.base.load.in_flight, issued);
+		ck_assert_uint_eq(world.rma.base.path.load.in_flight, issued);
 	}
 	for (uint32_t i = 0; i < REQUESTS; i++) {
 		if (model[i].state == ISSUED)

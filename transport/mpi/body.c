@@ -339,7 +339,7 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		                                                : first + 1);
 	if (status == BATON_PENDING)
 		status = outcome(mpi, body, transfer);
-	mpi->base.load.moving += status == BATON_PENDING;
+	mpi->base.messages.load.moving += status == BATON_PENDING;
 	return status;
 }
 
@@ -425,8 +425,8 @@ start_granted(struct batoni_mpi *mpi, const struct grant *grant, int peer)
 	status = post_pieces(mpi, transfer, body);
 	if (status == BATON_PENDING)
 		return;
-	mpi->base.load.moving--;
-	mpi->base.load.in_flight--;
+	mpi->base.messages.load.moving--;
+	mpi->base.messages.load.in_flight--;
 	mpi->base.host->done(mpi->base.host, transfer, status);
 }
 

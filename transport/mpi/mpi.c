@@ -125,7 +125,7 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	if (done)
 		return BATON_OK;
 	batoni_mpi_track(mpi, transfer, BATONI_MPI_SEND, 0);
-	mpi->base.load.moving++;
+	mpi->base.messages.load.moving++;
 	return BATON_PENDING;
 }
 
@@ -151,8 +151,9 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 }
 
 static enum baton_status
-issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
+issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
+	struct batoni_transport *transport = batoni_transport_of(path);
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status status;
 
@@ -167,7 +168,7 @@ issue(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	 * in one place joins them in one load, which then waits for the two
 	 * stores of the last change (10 ns). */
 	if (status == BATON_PENDING)
-		transport->load.in_flight++;
+		transport->messages.load.in_flight++;
 	else if (status != BATON_OK)
 		tell_failure(mpi);
 	return status;
@@ -189,7 +190,7 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			batoni_mpi_body_recv(mpi, transfer, bounce,
 			                     status->MPI_SOURCE);
 
-		mpi->base.load.moving += body == BATON_PENDING;
+		mpi->base.messages.load.moving += body == BATON_PENDING;
 		return body;
 	}
 	batoni_transfer_moved(transfer, (size_t)length);
@@ -229,7 +230,7 @@ other_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	else if (part != BATONI_MPI_SEND)
 		status = batoni_mpi_body_step(mpi, transfer);
 	if (status != BATON_PENDING)
-		mpi->base.load.moving--;
+		mpi->base.messages.load.moving--;
 	return status;
 }
 
@@ -246,7 +247,7 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 		status = first_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
 	} else if (entry.part == BATONI_MPI_ASKED) {
-		mpi->base.load.moving--;
+		mpi->base.messages.load.moving--;
 		status = asked_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
 	} else {
@@ -256,7 +257,7 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 		batoni_mpi_bounce_return(mpi, entry.bounce);
 	if (status == BATON_PENDING)
 		return;
-	transport->load.in_flight--;
+	transport->messages.load.in_flight--;
 	transport->host->done(transport->host, entry.transfer, status);
 }
 
@@ -506,9 +507,9 @@ test_all_sorts(struct batoni_mpi *mpi)
 }
 
 static size_t
-test(struct batoni_transport *transport)
+test(struct batoni_path *path)
 {
-	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
 
 	if (__builtin_expect((mpi->waiting | mpi->following) > 0, 0))
 		return test_all_sorts(mpi);
@@ -522,8 +523,9 @@ test(struct batoni_transport *transport)
 /* Only an unmatched receive can be taken back.  A matched one ends with its message, which
  * MPI may deliver only when the peer makes progress; this thread does not wait for it. */
 static enum baton_status
-take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
+take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
+	struct batoni_transport *transport = batoni_transport_of(path);
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status ended;
 	MPI_Status status;
@@ -541,7 +543,7 @@ take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	code = MPI_Test(&mpi->requests[i], &done, &status);
 	if (code == MPI_SUCCESS && !done) {
 		mpi->entries[i].part = BATONI_MPI_ASKED;
-		mpi->base.load.moving++;
+		mpi->base.messages.load.moving++;
 		return BATON_ERR_BUSY;
 	}
 	bounce = mpi->entries[i].bounce;
@@ -551,18 +553,23 @@ take_back(struct batoni_transport *transport, struct batoni_transfer *transfer)
 	batoni_mpi_bounce_return(mpi, bounce);
 	if (ended == BATON_PENDING)
 		return BATON_ERR_BUSY;
-	transport->load.in_flight--;
+	transport->messages.load.in_flight--;
 	if (ended == BATON_ERR_MPI)
 		tell_failure(mpi);
 	return ended;
 }
 
-const struct batoni_transport_ops batoni_mpi_ops = {
-	.name = "mpi",
-	.id = BATON_TRANSPORT_MPI,
+const struct batoni_path_ops batoni_mpi_messages_ops = {
+	.name = "the mpi transport",
+	.kinds = BATONI_MESSAGES,
 	.issue = issue,
 	.test = test,
 	.take_back = take_back,
+};
+
+const struct batoni_transport_ops batoni_mpi_ops = {
+	.name = "mpi",
+	.id = BATON_TRANSPORT_MPI,
 	.exchange = batoni_mpi_exchange,
 	.leave = batoni_mpi_leave,
 	.close = batoni_mpi_close,

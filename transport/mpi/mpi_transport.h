@@ -266,6 +266,7 @@ batoni_mpi_untrack(struct batoni_mpi *mpi, uint32_t i)
 
 /* mpi.c */
 extern const struct batoni_transport_ops batoni_mpi_ops;
+extern const struct batoni_path_ops batoni_mpi_messages_ops;
 /* This call has failed with this code.  The transfer ends in BATON_ERR_MPI (returned), and
  * the transport is broken: the slot function that is running tells the engine after it has
  * counted the transfer.  text NULL: MPI's own. */

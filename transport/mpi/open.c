@@ -260,6 +260,7 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	MPI_Comm_rank(comm, &base->rank);
 	MPI_Comm_size(comm, &base->size);
 	base->ops = &batoni_mpi_ops;
+	base->messages.ops = &batoni_mpi_messages_ops;
 	base->any_peer = MPI_ANY_SOURCE;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The path contract: one way of carrying out operations.
+ *
+ * A communicator has several paths at once: the messages of its transport, the puts and
+ * waits of the one-sided layer, and those of devices and libraries.  The engine chooses
+ * the path of an operation at its call, by the operation's kind and peer, and calls
+ * nothing but the path from then on.  Both ranks of a message choose alike, because the
+ * choice depends on nothing else.
+ *
+ * Paths are of two kinds.
+ *
+ * Host-issued (MPI, local, stores into windows): the engine passes one transfer at a time
+ * to `issue`, after it is armed, in the order of its FIFO.  `test` makes progress and ends
+ * transfers by calling host->done of their transport.
+ *
+ * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on their streams at the
+ * call (or at the end of a group), on the enqueuing thread, in the order of the calls.  The
+ * engine watches the streams with the device's marks and ends the transfers itself.
+ *
+ * Slots whose comment names no thread are called by the driver, and must not block.  The
+ * process has one driver at a time, so a path needs no locks for them.
+ */
+#ifndef BATONI_PATH_H
+#define BATONI_PATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "baton.h"
+#include "field.h"
+#include "load.h"
+
+enum batoni_direction {
+	BATONI_SEND,
+	BATONI_RECV,
+	BATONI_PUT, /* or a signal alone */
+	BATONI_WAIT
+};
+
+/* One end of a message, or one one-sided operation.  Embedded in the engine's record; the
+ * path owns it from issue (enqueue) to its end. */
+struct batoni_transfer {
+	void *buffer;        /* a send's is only read */
+	size_t bytes;        /* to send; capacity of a receive */
+	/* Out, at the end: bytes sent, or arrived.  Set by batoni_transfer_moved. */
+	size_t done_bytes;
+	baton_stream stream; /* for stream-issued paths */
+	/* Out, when it ends in an error of the library below: the call ("MPI_Irecv", a
+	 * string constant) and its code. */
+	const char *native_call;
+	int native_code;
+	int peer; /* of a wait: the only rank that it names, or -1 */
+	int tag; /* of a BATONI_PUT: the context */
+	/* This record's index in the pool, below requests_max: a path's own state of a
+	 * transfer is in arrays by slot. */
+	union {
+		struct {
+			uint32_t slot : 24;
+			uint32_t direction : 8; /* enum batoni_direction */
+		};
+		/* Both, written by one store.  With two stores, a load soon after
+		 * them would stall: no store-to-load forwarding. */
+		uint32_t slot_direction;
+	};
+};
+
+/* Report how many bytes were sent or have arrived. */
+static inline void
+batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
+{
+	batoni_set(transfer->done_bytes, bytes);
+}
+
+/* The engine's callbacks for a path, and for the transport that has it. */
+struct batoni_host {
+	/* The transfer has ended (or, if it was LENT, its buffer is free).
+	 * Call it only from within issue, test, take_back or lost.  It does not
+	 * call back into the path. */
+	void (*done)(struct batoni_host *host,
+	             struct batoni_transfer *transfer, enum baton_status status);
+	/* The path is broken for good: every pending request will end with
+	 * `fatal`.  call, code and text come from the library below.  Call it only
+	 * from within issue, test, take_back. */
+	void (*broken)(struct batoni_host *host,
+	               enum baton_status fatal, const char *call, int code,
+	               const char *text);
+	/* The library below is about to be finalised (the program finalises MPI).
+	 * Any thread, not from within a slot.  When it returns, all requests have
+	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
+	void (*lost)(struct batoni_host *host, const char *why);
+};
+
+struct batoni_path;
+
+struct batoni_path_ops {
+	const char *name; /* in sentences: "the MPI transport" */
+	bool stream_issued;
+	/* What it can carry: 1 << BATON_OPERATION_*. */
+	unsigned kinds;
+	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
+	 * several.  Any thread.  NULL: to all peers. */
+	bool (*serves)(struct batoni_path *path, int kind, int peer);
+
+	/* ---- any kind; both or none may be NULL ---- */
+
+	/* The operation has its place in the order of the calls (a wait gets its
+	 * units).  Called once, before issue; on a stream-issued path after enqueue. */
+	void (*place)(struct batoni_path *path, struct batoni_transfer *transfer);
+	/* It was placed, and has ended without issue; on a stream-issued path it has
+	 * ended.  What place did is undone. */
+	void (*unplace)(struct batoni_path *path,
+	                struct batoni_transfer *transfer);
+
+	/* ---- host-issued ---- */
+
+	/* Start the transfer; copy at most 16 KiB.  PENDING: host->done will end it.
+	 * Any other status: the transfer has ended in it (done_bytes is set), and the
+	 * path holds nothing. */
+	enum baton_status (*issue)(struct batoni_path *path,
+	                           struct batoni_transfer *transfer);
+	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
+	 * tests).  Returns the number of events (transfers ended, phases entered).
+	 * Stream-issued: NULL, or what makes the library below progress and shows its
+	 * asynchronous errors, which go to host->broken. */
+	size_t (*test)(struct batoni_path *path);
+	/* End an issued transfer early.
+	 * CANCELED: taken back; the peer has seen nothing of it, and the path holds
+	 * nothing.  OK, TRUNCATED or an error: it has just ended in that status,
+	 * done_bytes is set.  BUSY: in progress, cannot be taken back; the buffer
+	 * stays lent until the path calls host->done. */
+	enum baton_status (*take_back)(struct batoni_path *path,
+	                               struct batoni_transfer *transfer);
+
+	/* ---- stream-issued ---- */
+
+	/* Put n transfers (one, or a group's, in call order) on their streams.
+	 * Detached: on streams of the path's own that follow the transfers' streams.
+	 * The enqueuing thread, under the communicator's order lock; must not wait for
+	 * a peer.  OK: observe_p[i] is the stream on which transfer i will be seen to
+	 * end.  BUSY, with the library's call in the first transfer's native_call: it
+	 * failed half way, so some may be on their streams, and the engine breaks the
+	 * communicator.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
+	 * NOMEM, NCCL, CUDA. */
+	enum baton_status (*enqueue)(struct batoni_path *path,
+	                             struct batoni_transfer *const *transfers,
+	                             size_t n, bool detached,
+	                             baton_stream *observe_p);
+	/* End everything that is on the streams, so that they continue.  The engine has
+	 * released its own words before.  Afterwards only the closing of its transport
+	 * or layer is called. */
+	void (*abort)(struct batoni_path *path);
+};
+
+/* The leaf or layer sets it, but for `host`, which the engine sets. */
+struct batoni_path {
+	const struct batoni_path_ops *ops;
+	struct batoni_host *host;
+	struct batoni_load load;
+};
+
+/* The kinds of a transport's messages. */
+#define BATONI_MESSAGES                                                       \
+	(1u << BATON_OPERATION_SEND | 1u << BATON_OPERATION_RECV)
+/* The kinds of the one-sided layer. */
+#define BATONI_ONESIDED                                                       \
+	(1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |    \
+	 1u << BATON_OPERATION_WAIT_SIGNAL)
+
+#endif
