@@ -152,7 +152,9 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
 
 	if (!plan->onesided)
 		return config;
-	config.slots += batoni_onesided_slots(size, plan->contexts_max);
+	/* check_slots has found that it fits. */
+	config.slots += (uint32_t)batoni_onesided_slots(size,
+	                                                plan->contexts_max);
 	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
 	config.segment_bytes = batoni_onesided_segment_bytes(
 		size, plan->signals_max, plan->contexts_max);
@@ -295,15 +297,35 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	return status;
 }
 
+/* A transfer has so many bits for its slot. */
+static enum baton_status
+check_slots(const struct batoni_comm_plan *plan)
+{
+	uint64_t slots = plan->requests_max +
+	                 batoni_onesided_slots(plan->size, plan->contexts_max);
+
+	if (!plan->onesided || slots <= BATONI_SLOTS_LIMIT)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%d ranks with %d contexts each and %u requests "
+	                     "are %llu transfers; a communicator can have %u: "
+	                     "choose a smaller options->contexts_max",
+	                     plan->size, plan->contexts_max, plan->requests_max,
+	                     (unsigned long long)slots, BATONI_SLOTS_LIMIT);
+}
+
 enum baton_status
 batoni_comm_prepare(const struct batoni_comm_plan *plan,
                     struct baton_comm **comm_p)
 {
-	struct baton_comm *comm = batoni_handle_new(&handles);
-	enum baton_status status;
+	struct baton_comm *comm;
+	enum baton_status status = check_slots(plan);
 	uint32_t generation = 0;
 
+	if (status != BATON_OK)
+		return status;
 	batoni_watch_forks();
+	comm = batoni_handle_new(&handles);
 	if (!comm)
 		goto no_memory;
 	comm->device_ops = plan->device_ops;

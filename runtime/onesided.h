@@ -128,11 +128,11 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
  * of the pool, one receive for announcements, and for each (peer, context) a lane, a receive
  * and an announcement.  Only slots of peers that the layer talks to are used, so a transport
  * should not touch the memory of a slot before its first use. */
-static inline uint32_t
+static inline uint64_t
 batoni_onesided_slots(int size, int contexts_max)
 {
 	return 2 * BATONI_ONESIDED_LANES + 1 +
-	       4 * (uint32_t)size * (uint32_t)contexts_max;
+	       4 * (uint64_t)size * (uint64_t)contexts_max;
 }
 
 /* The tags that it needs: two for each context, and the last one for announcements. */

@@ -38,6 +38,9 @@ enum batoni_direction {
 	BATONI_WAIT
 };
 
+/* Slots are below this. */
+#define BATONI_SLOTS_LIMIT (1u << 24)
+
 /* One end of a message, or one one-sided operation.  Embedded in the engine's record; the
  * path owns it from issue (enqueue) to its end. */
 struct batoni_transfer {

@@ -272,6 +272,32 @@ START_TEST(a_wait_can_name_every_rank)
 }
 END_TEST
 
+/* One more would have the slots of two channels coincide. */
+START_TEST(more_channels_than_a_transfer_can_name_are_refused)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *other = NULL;
+	struct batoni_comm_plan plan;
+
+	options.contexts_max = BATON_CONTEXTS_LIMIT;
+	options.progress = BATON_PROGRESS_CALLS;
+	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	/* 65,519 * 4 * 64 + 65 + 4096 is just below 2^24. */
+	plan.size = 65519;
+	ck_assert_int_eq(batoni_comm_prepare(&plan, &other), BATON_OK);
+	batoni_comm_discard(other);
+	plan.size++;
+	ck_assert_int_eq(batoni_comm_prepare(&plan, &other),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "65520 ranks"));
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "contexts_max"));
+	/* Nor is it lost in 32 bits. */
+	plan.size = 1 << 24;
+	ck_assert_int_eq(batoni_comm_prepare(&plan, &other),
+	                 BATON_ERR_UNSUPPORTED);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -281,6 +307,7 @@ main(void)
 		a_signal_can_come_from_any_rank,
 		registering_gathers_64_bytes_of_a_rank,
 		a_wait_can_name_every_rank,
+		more_channels_than_a_transfer_can_name_are_refused,
 	};
 
 	return RUN_TESTS_WITH("many_ranks", tests, setup, teardown);

@@ -123,7 +123,8 @@ static void
 setup(void)
 {
 	const struct batoni_transport_config config = {
-		.slots = REQUESTS + batoni_onesided_slots(RANKS, CONTEXTS),
+		.slots = REQUESTS + (uint32_t)batoni_onesided_slots(
+			                    RANKS, CONTEXTS),
 		.hidden_tags = batoni_onesided_tags(CONTEXTS),
 		.segment_bytes = batoni_onesided_segment_bytes(RANKS, SIGNALS,
 		                                               CONTEXTS),
