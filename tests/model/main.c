@@ -83,7 +83,7 @@ run_batch(uint64_t first, uint64_t end, enum replay_mode mode)
 		for (seed = first; seed < end; seed++) {
 			*at = seed;
 			alarm(HANG_S);
-			program_make(&program, seed, mode != MODE_ASYNC);
+			program_make(&program, seed, mode == MODE_ASYNC);
 			if (!replay(&program, mode))
 				_exit(1);
 		}
@@ -112,7 +112,7 @@ run_mode(enum replay_mode mode, uint64_t first, uint64_t count)
 		uint64_t failed = run_batch(seed, end, mode);
 
 		if (failed != end) {
-			program_make(&program, failed, mode != MODE_ASYNC);
+			program_make(&program, failed, mode == MODE_ASYNC);
 			printf("mode %s, seed %llu differs; making it shorter\n",
 			       mode_names[mode], (unsigned long long)failed);
 			shrink(&program, mode);

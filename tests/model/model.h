@@ -27,8 +27,8 @@
 enum {
 	RANKS_MAX = 3,
 	STREAMS = 3,
-	TAGS = 2,
-	CONTEXTS = 2,
+	TAGS = STREAMS,     /* in a burst each stream has its own */
+	CONTEXTS = STREAMS, /* also */
 	SIGNALS = 2,
 	STEPS_MAX = 160,
 	DESCS_MAX = 2,
@@ -51,6 +51,8 @@ enum step_kind {
 	STEP_RELEASE,     /* target */
 	STEP_ADVANCE,     /* the clock */
 	STEP_ABORT,
+	STEP_BREAK,       /* the rank's transport fails */
+	STEP_FAULT,       /* the units-th enqueue of the device from now on fails */
 	STEP_KINDS
 };
 
@@ -61,10 +63,14 @@ struct step {
 	bool detached;
 	bool unobserved; /* no request is asked for */
 	bool queued;     /* its completion goes to the rank's queue */
+	bool raced;      /* made by a thread of its own, at the time of the next step */
+	int burst;       /* steps of the same burst follow each other; those of a stream
+	                    are made by a thread of their own.  0: none */
 	int rank, peer, tag, stream, signal;
 	size_t bytes;
 	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
 	int target;         /* an earlier step */
+	int units;          /* of STEP_FAULT */
 	int desc_count;
 	struct {
 		int units, peer, signal, context;
@@ -75,6 +81,8 @@ struct program {
 	uint64_t seed;
 	int ranks, count;
 	bool deadlines; /* steps may have some */
+	bool faults;    /* the device may have some */
+	bool sick;      /* at the end the device breaks */
 	struct step steps[STEPS_MAX];
 };
 
@@ -115,7 +123,8 @@ struct model {
 		int count;
 		struct item items[STEPS_MAX];
 	} streams[STREAMS];
-	bool aborted[RANKS_MAX];
+	enum baton_status broken[RANKS_MAX]; /* OK: it is not */
+	int fault;      /* the enqueue of the device that fails; 0: none */
 	uint64_t counters[RANKS_MAX][RANKS_MAX][SIGNALS][CONTEXTS]; /* target, source */
 	unsigned char windows[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
 	int64_t now;
@@ -134,7 +143,12 @@ int64_t model_next_deadline(const struct model *model);
 void model_advance(struct model *model, int64_t now);
 enum baton_status model_end_group(struct model *model);
 enum baton_status model_cancel(struct model *model, int step);
-void model_abort(struct model *model, int rank);
+void model_break(struct model *model, int rank, enum baton_status status);
+/* The thread that has begun the open group exits. */
+void model_exit(struct model *model);
+/* Can a program, whatever it does later, tell one from the other? */
+bool model_equal(const struct model *a, const struct model *b);
+bool model_is_pending(const struct model *model, int rank);
 /* Let everything happen that can. */
 void model_settle(struct model *model);
 bool step_is_operation(const struct step *step);
@@ -143,7 +157,8 @@ unsigned char model_byte(int step, size_t i);
 
 /* ---- program.c ---- */
 
-void program_make(struct program *program, uint64_t seed, bool deadlines);
+/* async: for an asynchronous device. */
+void program_make(struct program *program, uint64_t seed, bool async);
 void program_print(const struct program *program, FILE *file);
 
 /* ---- replay.c ---- */

@@ -32,12 +32,14 @@ percent(uint64_t *state, int n)
 
 struct temper {
 	int weights[STEP_KINDS];
-	int detached, unobserved, queued, deadline;
+	int detached, unobserved, queued, deadline, raced, bursts;
+	int sizes; /* how many of those in fill */
 };
 
 static struct temper
-temper_of(uint64_t *state, bool deadlines)
+temper_of(uint64_t *state, bool async)
 {
+	bool deadlines = !async;
 	struct temper temper = {
 		.weights = {
 			[STEP_SEND] = 10 + below(state, 30),
@@ -54,11 +56,17 @@ temper_of(uint64_t *state, bool deadlines)
 			[STEP_RELEASE] = below(state, 20),
 			[STEP_ADVANCE] = deadlines ? below(state, 8) : 0,
 			[STEP_ABORT] = percent(state, 10),
+			[STEP_BREAK] = percent(state, 5),
+			[STEP_FAULT] = async ? below(state, 4) : 0,
 		},
 		.detached = below(state, 100),
 		.unobserved = below(state, 20),
 		.queued = below(state, 50),
 		.deadline = deadlines ? below(state, 50) : 0,
+		.raced = below(state, 60),
+		.bursts = percent(state, 50) ? below(state, 4) : 0,
+		/* Without long messages more calls can race: see replay.c. */
+		.sizes = percent(state, 50) ? 6 : 5,
 	};
 
 	return temper;
@@ -91,13 +99,15 @@ fill(struct step *step, int number, uint64_t *state,
 	step->tag = percent(state, 75) ? 0 : below(state, TAGS);
 	step->signal = percent(state, 75) ? 0 : below(state, SIGNALS);
 	step->stream = below(state, STREAMS);
-	step->bytes = sizes[below(state, 6)];
+	step->bytes = sizes[below(state, temper->sizes)];
 	if (step->kind == STEP_PUT && step->bytes > PUT_BYTES_MAX)
 		step->bytes = PUT_BYTES_MAX;
 	step->detached = percent(state, temper->detached);
 	step->unobserved = percent(state, temper->unobserved);
 	step->queued = percent(state, temper->queued);
 	step->target = number ? below(state, number) : 0;
+	step->raced = percent(state, temper->raced);
+	step->units = 1 + below(state, 4);
 	/* No two deadlines fall together: which of two waits ends first would be
 	 * nobody's promise. */
 	if (step->kind == STEP_ADVANCE)
@@ -114,53 +124,172 @@ fill(struct step *step, int number, uint64_t *state,
 	}
 }
 
-void
-program_make(struct program *program, uint64_t seed, bool deadlines)
-{
-	uint64_t state = seed;
-	struct temper temper = temper_of(&state, deadlines);
-	int left = 0; /* members still to come of the open group */
-	struct step *begin = NULL;
+/* What is being made. */
+struct making {
+	struct program *program;
+	struct temper temper;
+	uint64_t state;
+	/* By stream, for bursts; 0 otherwise: the open group, and members to come. */
+	struct step *begin[STREAMS];
+	int left[STREAMS];
+};
 
+/* A join, a cancel or a release of something that is there. */
+static void
+aim(struct making *m, struct step *step, int number)
+{
+	for (int tries = 0; tries < 8 && step->target > 0 &&
+	                    !step_is_operation(&m->program->steps[step->target]);
+	     tries++)
+		step->target = below(&m->state, number);
+}
+
+/* Of the thread with this lane. */
+static void
+make_step(struct making *m, int number, int lane, int kinds)
+{
+	struct step *step = &m->program->steps[number];
+	struct step *begin = m->begin[lane];
+
+	if (begin && kinds > STEP_RECORD)
+		kinds = STEP_RECORD;
+	step->kind = pick(&m->state, m->temper.weights, kinds);
+	if (begin && m->left[lane] == 0)
+		step->kind = STEP_GROUP_END;
+	else if (begin && percent(&m->state, 2))
+		step->kind = STEP_REFUSED;
+	fill(step, number, &m->state, &m->temper, m->program->ranks);
+	aim(m, step, number);
+	if (begin) {
+		step->rank = begin->rank;
+		step->detached = begin->detached;
+		m->left[lane]--;
+	}
+	if (step->kind == STEP_GROUP_BEGIN) {
+		m->begin[lane] = step;
+		m->left[lane] = 1 + below(&m->state, 5);
+	} else if (step->kind == STEP_GROUP_END) {
+		m->begin[lane] = NULL;
+	}
+}
+
+/* Threads that call at the same time use streams, tags and contexts of their own, so
+ * that their order does not matter.  A group that is open at the end of a burst is left
+ * to the exit of its thread.  Returns the step after it. */
+static int
+make_burst(struct making *m, int first)
+{
+	int end = first + 4 + below(&m->state, 24);
+
+	for (int i = first; i < end && i < m->program->count; i++) {
+		struct step *step = &m->program->steps[i];
+		int lane = below(&m->state, STREAMS);
+
+		make_step(m, i, lane, STEP_GROUP_BEGIN + 1);
+		step->burst = first + 1;
+		step->stream = step->tag = lane;
+		for (int d = 0; d < step->desc_count; d++)
+			step->descs[d].context = lane;
+		if (step->kind == STEP_JOIN && step->target >= first &&
+		    m->program->steps[step->target].stream != lane)
+			step->kind = STEP_RECORD;
+	}
+	for (int i = 0; i < STREAMS; i++)
+		m->begin[i] = NULL;
+	return end < m->program->count ? end : m->program->count;
+}
+
+/* What the call that races is about: what it cancels, or something that is pending with
+ * some luck. */
+static const struct step *
+contested(struct making *m, int number)
+{
+	const struct step *step = &m->program->steps[number];
+	const struct step *target;
+
+	if (step->kind == STEP_CANCEL)
+		return &m->program->steps[step->target];
+	for (int back = 1; back <= 12 && back <= number; back++) {
+		target = &m->program->steps[number - back];
+		if ((target->kind <= STEP_RECV || target->kind == STEP_WAIT) &&
+		    (step->kind == STEP_ADVANCE ? target->timeout_ns > 0
+		                                : target->rank == step->rank) &&
+		    percent(&m->state, 50))
+			return target;
+	}
+	return NULL;
+}
+
+/* Turn the step into one that would end the target. */
+static void
+oppose(struct step *step, const struct step *target)
+{
+	if (target->kind == STEP_WAIT) {
+		step->kind = STEP_SIGNAL;
+		step->rank = target->descs[0].peer;
+		step->peer = target->rank;
+		step->signal = target->descs[0].signal;
+		step->tag = target->descs[0].context;
+	} else if (target->kind <= STEP_RECV) {
+		step->kind = target->kind == STEP_SEND ? STEP_RECV : STEP_SEND;
+		step->rank = target->peer;
+		step->peer = target->rank;
+		step->tag = target->tag;
+	}
+	if (step->bytes > 64)
+		step->bytes = 64;
+	step->timeout_ns = 0;
+}
+
+/* A step, and the one that it races. */
+static int
+make_steps(struct making *m, int number)
+{
+	struct step *step = &m->program->steps[number];
+	const struct step *target;
+
+	make_step(m, number++, 0, STEP_KINDS);
+	if (!step->raced || number == m->program->count ||
+	    (step->kind != STEP_CANCEL && step->kind != STEP_ADVANCE &&
+	     step->kind != STEP_ABORT && step->kind != STEP_BREAK))
+		return number;
+	/* The race is for the next deadline, however far that is. */
+	if (step->kind == STEP_ADVANCE)
+		step->timeout_ns = 45 * TICK_NS;
+	target = contested(m, number - 1);
+	make_step(m, number, 0, STEP_RECORD);
+	if (target)
+		oppose(&m->program->steps[number], target);
+	return number + 1;
+}
+
+void
+program_make(struct program *program, uint64_t seed, bool async)
+{
+	struct making m = { .program = program, .state = seed };
+	int i = 0;
+
+	m.temper = temper_of(&m.state, async);
 	*program = (struct program){
 		.seed = seed,
-		.ranks = 1 + below(&state, RANKS_MAX),
-		.count = 20 + below(&state, STEPS_MAX - 20),
-		.deadlines = deadlines,
+		.ranks = 1 + below(&m.state, RANKS_MAX),
+		.count = 20 + below(&m.state, STEPS_MAX - 20),
+		.deadlines = !async,
+		.faults = async,
+		.sick = async && percent(&m.state, 5),
 	};
-	for (int i = 0; i < program->count; i++) {
-		struct step *step = &program->steps[i];
-
-		step->kind = pick(&state, temper.weights,
-		                  begin ? STEP_RECORD : STEP_KINDS);
-		if (begin && left == 0)
-			step->kind = STEP_GROUP_END;
-		else if (begin && percent(&state, 2))
-			step->kind = STEP_REFUSED;
-		fill(step, i, &state, &temper, program->ranks);
-		/* A cancel or a release of something that is there. */
-		for (int tries = 0; tries < 8 && step->target > 0 &&
-		     !step_is_operation(&program->steps[step->target]);
-		     tries++)
-			step->target = below(&state, i);
-		if (begin) {
-			step->rank = begin->rank;
-			step->detached = begin->detached;
-			left--;
-		}
-		if (step->kind == STEP_GROUP_BEGIN) {
-			begin = step;
-			left = 1 + below(&state, 5);
-		} else if (step->kind == STEP_GROUP_END) {
-			begin = NULL;
-		}
+	while (i < program->count) {
+		if (!m.begin[0] && percent(&m.state, m.temper.bursts))
+			i = make_burst(&m, i);
+		else
+			i = make_steps(&m, i);
 	}
 }
 
 static const char *const names[STEP_KINDS] = {
 	"send", "recv", "signal", "put", "wait", "record", "stream_wait",
 	"group_begin", "group_end", "refused", "cancel", "release", "advance",
-	"abort"
+	"abort", "break", "fault"
 };
 
 static void
@@ -168,6 +297,8 @@ print_step(const struct step *step, int number, FILE *file)
 {
 	fprintf(file, "  %3d  rank %d  %-11s", number, step->rank,
 	        names[step->kind]);
+	if (step->kind == STEP_FAULT)
+		fprintf(file, " at the device's enqueue %d", step->units);
 	if (step->kind <= STEP_PUT)
 		fprintf(file, " peer %d, %s %d", step->peer,
 		        step->kind <= STEP_RECV ? "tag" : "context", step->tag);
@@ -189,6 +320,10 @@ print_step(const struct step *step, int number, FILE *file)
 	if (step->kind <= STEP_RECORD)
 		fprintf(file, "%s%s", step->unobserved ? ", no request" : "",
 		        step->queued ? ", queue" : "");
+	if (step->burst)
+		fprintf(file, ", burst %d", step->burst);
+	if (step->raced && step->kind >= STEP_CANCEL)
+		fprintf(file, ", races the next");
 	if (step->timeout_ns)
 		fprintf(file, ", %s %lld ns",
 		        step->kind == STEP_ADVANCE ? "by" : "deadline",
@@ -199,8 +334,9 @@ print_step(const struct step *step, int number, FILE *file)
 void
 program_print(const struct program *program, FILE *file)
 {
-	fprintf(file, "seed %llu, %d ranks:\n",
-	        (unsigned long long)program->seed, program->ranks);
+	fprintf(file, "seed %llu, %d ranks%s:\n",
+	        (unsigned long long)program->seed, program->ranks,
+	        program->sick ? ", the device breaks at the end" : "");
 	for (int i = 0; i < program->count; i++) {
 		if (!program->steps[i].left_out)
 			print_step(&program->steps[i], i, file);

@@ -64,7 +64,7 @@ model_applies(const struct model *model, int number)
 	case STEP_GROUP_END:
 		return false;
 	case STEP_GROUP_BEGIN:
-		return !model->aborted[step->rank];
+		return model->broken[step->rank] == BATON_OK;
 	case STEP_JOIN:
 	case STEP_CANCEL:
 	case STEP_RELEASE:
@@ -78,8 +78,11 @@ model_applies(const struct model *model, int number)
 	case STEP_REFUSED:
 	case STEP_ADVANCE:
 	case STEP_ABORT:
+	case STEP_BREAK:
 	case STEP_KINDS:
 		break;
+	case STEP_FAULT:
+		return model->program->faults;
 	}
 	return true;
 }
@@ -103,16 +106,25 @@ end(struct model *model, int number, enum baton_status status, size_t bytes)
 	op->bytes = bytes;
 }
 
+/* The device is given an item: does that fail? */
+static bool
+fails(struct model *model)
+{
+	return model->fault > 0 && --model->fault == 0;
+}
+
 static enum baton_status
 enqueue(struct model *model, int number)
 {
 	const struct step *step = &model->program->steps[number];
 	struct op *op = &model->ops[number];
 
-	if (model->aborted[step->rank])
-		return BATON_ERR_ABORTED;
+	if (model->broken[step->rank] != BATON_OK)
+		return model->broken[step->rank];
 	if (model->group >= 0 && model->refusal != BATON_OK)
 		return BATON_ERR_INVALID; /* the group is void */
+	if (model->group < 0 && fails(model))
+		return BATON_ERR_CUDA;
 	op->group = model->group;
 	op->state = OP_QUEUED;
 	if (model->group >= 0)
@@ -120,6 +132,12 @@ enqueue(struct model *model, int number)
 	else
 		push(model, step->stream, ITEM_OP, number);
 	return BATON_OK;
+}
+
+static bool
+is_member(const struct op *op, int begin)
+{
+	return op->group == begin && op->state == OP_GROUPED;
 }
 
 /* All members of a group of this thread are detached or none is: the group's begin
@@ -133,19 +151,36 @@ model_end_group(struct model *model)
 
 	model->group = -1;
 	model->refusal = BATON_OK;
-	for (int i = 0; i < model->program->count; i++) {
-		struct op *op = &model->ops[i];
+	for (int i = 0; i < model->program->count && refusal == BATON_OK; i++) {
 		int stream = model->program->steps[i].stream;
 
-		if (op->group != begin || op->state != OP_GROUPED)
+		if (!is_member(&model->ops[i], begin) || on[stream])
 			continue;
-		op->state = refusal == BATON_OK ? OP_QUEUED : OP_VOID;
-		if (refusal == BATON_OK && !on[stream]) {
-			on[stream] = true;
-			push(model, stream, ITEM_GROUP, begin);
-		}
+		on[stream] = true;
+		if (fails(model))
+			refusal = BATON_ERR_CUDA;
+	}
+	for (int i = 0; i < model->program->count; i++) {
+		struct op *op = &model->ops[i];
+
+		if (is_member(op, begin))
+			op->state = refusal == BATON_OK ? OP_QUEUED : OP_VOID;
+	}
+	for (int i = 0; i < STREAMS && refusal == BATON_OK; i++) {
+		if (on[i])
+			push(model, i, ITEM_GROUP, begin);
 	}
 	return refusal;
+}
+
+void
+model_exit(struct model *model)
+{
+	if (model->group < 0)
+		return;
+	if (model->refusal == BATON_OK)
+		model->refusal = BATON_ERR_INVALID;
+	model_end_group(model);
 }
 
 enum baton_status
@@ -162,14 +197,27 @@ model_cancel(struct model *model, int number)
 }
 
 void
-model_abort(struct model *model, int rank)
+model_break(struct model *model, int rank, enum baton_status status)
 {
-	model->aborted[rank] = true;
+	if (model->broken[rank] != BATON_OK)
+		return;
+	model->broken[rank] = status;
 	for (int i = 0; i < model->program->count; i++) {
 		if (model->program->steps[i].rank == rank &&
 		    is_pending(&model->ops[i]))
-			end(model, i, BATON_ERR_ABORTED, 0);
+			end(model, i, status, 0);
 	}
+}
+
+bool
+model_is_pending(const struct model *model, int rank)
+{
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->program->steps[i].rank == rank &&
+		    is_pending(&model->ops[i]))
+			return true;
+	}
+	return false;
 }
 
 int64_t
@@ -214,8 +262,10 @@ model_step(struct model *model, int number)
 	case STEP_RECORD:
 		return enqueue(model, number);
 	case STEP_JOIN:
-		if (model->aborted[step->rank])
-			return BATON_ERR_ABORTED;
+		if (model->broken[step->rank] != BATON_OK)
+			return model->broken[step->rank];
+		if (is_pending(&model->ops[step->target]) && fails(model))
+			return BATON_ERR_CUDA;
 		push(model, step->stream, ITEM_JOIN, step->target);
 		break;
 	case STEP_GROUP_BEGIN:
@@ -224,15 +274,21 @@ model_step(struct model *model, int number)
 	case STEP_GROUP_END:
 		return model_end_group(model);
 	case STEP_REFUSED:
-		if (model->aborted[step->rank])
-			return BATON_ERR_ABORTED;
+		if (model->broken[step->rank] != BATON_OK)
+			return model->broken[step->rank];
 		if (model->group >= 0 && model->refusal == BATON_OK)
 			model->refusal = BATON_ERR_INVALID;
 		return BATON_ERR_INVALID;
 	case STEP_CANCEL:
 		return model_cancel(model, step->target);
 	case STEP_ABORT:
-		model_abort(model, step->rank);
+		model_break(model, step->rank, BATON_ERR_ABORTED);
+		break;
+	case STEP_BREAK:
+		model_break(model, step->rank, BATON_ERR_MPI);
+		break;
+	case STEP_FAULT:
+		model->fault = step->units;
 		break;
 	case STEP_RELEASE:
 	case STEP_ADVANCE: /* model_advance, by deadlines */
@@ -503,4 +559,49 @@ model_settle(struct model *model)
 		changed |= issue_heads(model);
 		changed |= waits_end(model);
 	} while (changed);
+}
+
+/* What an operation that has ended was on the way there does not matter any more. */
+static bool
+same_op(const struct op *a, const struct op *b)
+{
+	if (a->state != b->state || a->status != b->status ||
+	    a->bytes != b->bytes || a->group != b->group)
+		return false;
+	if (a->state == OP_ENDED)
+		return a->partner == b->partner;
+	return a->deadline == b->deadline;
+}
+
+static bool
+same_stream(const struct model *a, const struct model *b, int stream)
+{
+	if (a->streams[stream].count != b->streams[stream].count)
+		return false;
+	for (int i = 0; i < a->streams[stream].count; i++) {
+		const struct item *x = &a->streams[stream].items[i];
+		const struct item *y = &b->streams[stream].items[i];
+
+		if (x->kind != y->kind || x->step != y->step ||
+		    x->reached != y->reached)
+			return false;
+	}
+	return true;
+}
+
+bool
+model_equal(const struct model *a, const struct model *b)
+{
+	for (int i = 0; i < a->program->count; i++) {
+		if (!same_op(&a->ops[i], &b->ops[i]))
+			return false;
+	}
+	for (int i = 0; i < STREAMS; i++) {
+		if (!same_stream(a, b, i))
+			return false;
+	}
+	return memcmp(a->counters, b->counters, sizeof(a->counters)) == 0 &&
+	       memcmp(a->windows, b->windows, sizeof(a->windows)) == 0 &&
+	       memcmp(a->broken, b->broken, sizeof(a->broken)) == 0 &&
+	       a->now == b->now && a->fault == b->fault;
 }

@@ -7,6 +7,10 @@
  *   MODE_THREAD  the host device; the engine's thread takes part
  *   MODE_ASYNC   the fake asynchronous device, whose streams run by themselves
  *
+ * Some calls are made by several threads: a burst, where each thread has streams, tags and
+ * contexts of its own, so that all orders end alike; and a race of two calls, where each
+ * order has an end of its own, and what is seen must be one of those.
+ *
  * After each call, what the model says has ended is waited for; then everything that
  * a program can see must be as in the model: requests, queues, streams, counters,
  * windows, and at the end the buffers.  In the last two modes nothing tells when an
@@ -24,6 +28,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core.h"
 #include "fake_device.h"
 #include "testing.h"
 
@@ -41,6 +46,11 @@ struct replay {
 	unsigned char memory[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
 	baton_stream streams[STREAMS];
 	baton_request requests[STEPS_MAX]; /* 0: none was asked for */
+	/* What the model says of a step: the group that it is in, whether a call is to be
+	 * made, and what that must return; and what it did. */
+	int group_at[STEPS_MAX];
+	bool applies[STEPS_MAX];
+	enum baton_status should[STEPS_MAX], status[STEPS_MAX];
 	bool released[STEPS_MAX];
 	bool queued[STEPS_MAX];
 	bool delivered[STEPS_MAX];
@@ -176,8 +186,8 @@ call_operation(struct replay *r, int number)
 	struct baton_comm *comm = r->comms[step->rank];
 	baton_stream stream = r->streams[step->stream];
 	/* A group is detached as a whole. */
-	const struct step *first = r->model.group >= 0
-	                                   ? &r->program->steps[r->model.group]
+	const struct step *first = r->group_at[number] >= 0
+	                                   ? &r->program->steps[r->group_at[number]]
 	                                   : step;
 	bool wanted = r->mode != MODE_CALLS || !step->unobserved;
 	baton_request *request_p = wanted ? &r->requests[number] : NULL;
@@ -226,19 +236,12 @@ call_operation(struct replay *r, int number)
 	}
 }
 
-/* A call on the handle of an earlier step; *skip: it is not to be made here. */
+/* A call on the handle of an earlier step. */
 static enum baton_status
-call_target(struct replay *r, const struct step *step, bool *skip)
+call_target(struct replay *r, const struct step *step)
 {
-	int target = step->target;
-	baton_request request = r->requests[target];
+	baton_request request = r->requests[step->target];
 
-	*skip = request == 0 ||
-	        (step->kind == STEP_RELEASE && r->mode != MODE_CALLS &&
-	         r->model.ops[target].state != OP_ENDED &&
-	         r->model.ops[target].state != OP_VOID);
-	if (*skip)
-		return BATON_OK;
 	if (step->kind == STEP_JOIN)
 		return baton_stream_wait(r->comms[step->rank],
 		                         r->streams[step->stream], request);
@@ -247,8 +250,19 @@ call_target(struct replay *r, const struct step *step, bool *skip)
 	return baton_release(&request);
 }
 
+/* As a transport does that has failed. */
 static enum baton_status
-call(struct replay *r, int number, bool *skip)
+break_rank(struct baton_comm *comm)
+{
+	batoni_take();
+	comm->host.broken(&comm->host, BATON_ERR_MPI, "the test", 7,
+	                  "it asked for this");
+	batoni_leave();
+	return BATON_OK;
+}
+
+static enum baton_status
+call(struct replay *r, int number)
 {
 	const struct step *step = &r->program->steps[number];
 	struct baton_comm *comm = r->comms[step->rank];
@@ -259,17 +273,23 @@ call(struct replay *r, int number, bool *skip)
 	case STEP_JOIN:
 	case STEP_CANCEL:
 	case STEP_RELEASE:
-		return call_target(r, step, skip);
+		return call_target(r, step);
 	case STEP_GROUP_BEGIN:
 		return baton_group_begin(comm);
 	case STEP_GROUP_END:
-		begin = r->model.group;
+		begin = r->group_at[number];
 		return baton_group_end(r->comms[r->program->steps[begin].rank]);
 	case STEP_REFUSED:
 		return baton_send(&nothing, 1, BATON_UINT8, r->program->ranks,
 		                  0, comm, r->streams[0], NULL, NULL);
 	case STEP_ABORT:
 		return baton_comm_abort(comm);
+	case STEP_BREAK:
+		return break_rank(comm);
+	case STEP_FAULT:
+		fake_device_fail_at(FAKE_ENQUEUE, (unsigned)step->units,
+		                    BATON_ERR_CUDA);
+		return BATON_OK;
 	default:
 		return call_operation(r, number);
 	}
@@ -292,9 +312,9 @@ check_completion(struct replay *r, int number,
 	const struct op *op = &r->model.ops[number];
 
 	/* What an abort ends may let a stream reach a record that it has yet to end. */
-	bool either = step->kind == STEP_RECORD &&
-	              op->status == BATON_ERR_ABORTED &&
-	              seen->status == BATON_OK;
+	bool either = step->kind == STEP_RECORD && seen->status == BATON_OK &&
+	              (op->status == BATON_ERR_ABORTED ||
+	               op->status == BATON_ERR_MPI);
 
 	if (seen->status != op->status && !either)
 		return differ(r, "step %d ended in %s, and should in %s",
@@ -443,12 +463,8 @@ check_signals(struct replay *r)
 }
 
 static bool
-check_all(struct replay *r)
+check_ends(struct replay *r)
 {
-	if (r->mode == MODE_CALLS) {
-		while (baton_progress(r->comms[0]))
-			;
-	}
 	for (int i = 0; i < r->program->count; i++) {
 		if (!check_request(r, i))
 			return false;
@@ -457,6 +473,18 @@ check_all(struct replay *r)
 		if (!check_queue(r, i))
 			return false;
 	}
+	return true;
+}
+
+static bool
+check_all(struct replay *r)
+{
+	if (r->mode == MODE_CALLS) {
+		while (baton_progress(r->comms[0]))
+			;
+	}
+	if (!check_ends(r))
+		return false;
 	for (int i = 0; i < STREAMS; i++) {
 		if (!check_stream(r, i))
 			return false;
@@ -520,39 +548,453 @@ advance(struct replay *r, int64_t by)
 }
 
 static bool
-replay_step(struct replay *r, int number)
+names_target(const struct step *step)
+{
+	return step->kind == STEP_JOIN || step->kind == STEP_CANCEL ||
+	       step->kind == STEP_RELEASE;
+}
+
+/* Is there no handle to call with, or one that this mode does not release? */
+static bool
+lacks_target(const struct replay *r, const struct step *step)
+{
+	const struct op *op = &r->model.ops[step->target];
+
+	return names_target(step) &&
+	       (r->requests[step->target] == 0 ||
+	        (step->kind == STEP_RELEASE && r->mode != MODE_CALLS &&
+	         op->state != OP_ENDED && op->state != OP_VOID));
+}
+
+/* Let the model make the step, and note what it says of it. */
+static bool
+foresee(struct replay *r, int number)
 {
 	const struct step *step = &r->program->steps[number];
-	bool names_target = step->kind == STEP_JOIN ||
-	                    step->kind == STEP_CANCEL ||
-	                    step->kind == STEP_RELEASE;
-	enum baton_status status, should;
-	bool skip = false;
+
+	r->applies[number] = model_applies(&r->model, number) &&
+	                     !lacks_target(r, step);
+	if (!r->applies[number])
+		return false;
+	r->group_at[number] = r->model.group;
+	if (names_target(step) && is_stale(r, step->target) &&
+	    !(step->kind == STEP_JOIN &&
+	      r->model.broken[step->rank] != BATON_OK))
+		r->should[number] = BATON_ERR_STALE;
+	else
+		r->should[number] = model_step(&r->model, number);
+	return true;
+}
+
+/* The call has been made. */
+static bool
+conclude(struct replay *r, int number)
+{
+	const struct step *step = &r->program->steps[number];
+	enum baton_status status = r->status[number];
 
 	r->at = number;
-	if (!model_applies(&r->model, number))
-		return true;
-	if (step->kind == STEP_ADVANCE)
-		return advance(r, step->timeout_ns);
-	status = call(r, number, &skip);
-	if (skip)
-		return true;
-	if (names_target && is_stale(r, step->target) &&
-	    !(step->kind == STEP_JOIN && r->model.aborted[step->rank]))
-		should = BATON_ERR_STALE;
-	else
-		should = model_step(&r->model, number);
-	if (status != should)
+	if (status != r->should[number])
 		return differ(r, "the call says %s (%s), and should %s",
 		              baton_status_name(status),
 		              status < 0 ? baton_last_error() : "",
-		              baton_status_name(should));
+		              baton_status_name(r->should[number]));
 	if (step->kind == STEP_RELEASE && status == BATON_OK)
 		r->released[step->target] = true;
 	if (step_is_operation(step) && status == BATON_OK)
 		r->queued[number] = step->queued;
+	return true;
+}
+
+static bool
+replay_step(struct replay *r, int number)
+{
+	r->at = number;
+	if (r->program->steps[number].kind == STEP_ADVANCE)
+		return !model_applies(&r->model, number) ||
+		       advance(r, r->program->steps[number].timeout_ns);
+	if (!foresee(r, number))
+		return true;
+	r->status[number] = call(r, number);
+	if (!conclude(r, number))
+		return false;
 	model_settle(&r->model);
 	return r->model.group >= 0 || check_all(r);
+}
+
+/* Threads call at the same time: which enqueue of the device would fail? */
+static void
+disarm(struct replay *r)
+{
+	r->model.fault = 0;
+	fake_device_fail_at(FAKE_ENQUEUE, 0, BATON_OK);
+}
+
+/* ---- bursts ---- */
+
+struct lane {
+	struct replay *replay;
+	int first, end, stream;
+	pthread_barrier_t *start;
+	pthread_t thread;
+};
+
+/* A group that is open at the end is left to the exit of this thread. */
+static void *
+run_lane(void *arg)
+{
+	struct lane *lane = arg;
+	struct replay *r = lane->replay;
+
+	pthread_barrier_wait(lane->start);
+	for (int i = lane->first; i < lane->end; i++) {
+		if (r->program->steps[i].stream == lane->stream && r->applies[i])
+			r->status[i] = call(r, i);
+	}
+	return NULL;
+}
+
+/* The model makes the calls of one thread after those of another; any other order ends
+ * the same. */
+static void
+foresee_lane(struct replay *r, int first, int end, int stream)
+{
+	for (int i = first; i < end; i++) {
+		if (r->program->steps[i].stream == stream)
+			foresee(r, i);
+	}
+	model_exit(&r->model);
+}
+
+static bool
+replay_burst(struct replay *r, int first, int end)
+{
+	struct lane lanes[STREAMS];
+	pthread_barrier_t start;
+
+	if (r->model.group >= 0)
+		return true; /* its end was left out by shrinking */
+	disarm(r);
+	pthread_barrier_init(&start, NULL, STREAMS);
+	for (int i = 0; i < STREAMS; i++)
+		foresee_lane(r, first, end, i);
+	for (int i = 0; i < STREAMS; i++) {
+		lanes[i] = (struct lane){ r, first, end, i, &start, 0 };
+		if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]))
+			abort();
+	}
+	for (int i = 0; i < STREAMS; i++)
+		pthread_join(lanes[i].thread, NULL);
+	pthread_barrier_destroy(&start);
+	for (int i = first; i < end; i++) {
+		if (r->applies[i] && !conclude(r, i))
+			return false;
+	}
+	r->at = end - 1;
+	model_settle(&r->model);
+	return check_all(r);
+}
+
+/* ---- races ---- */
+
+/*
+ * Two calls at the same time: x (a cancel, an abort, a deadline that passes) and y (an
+ * operation).  Each order has an end of its own.  What is seen afterwards must be the end
+ * of one of them, as a whole.  Where nothing that can be seen tells two ends apart, the
+ * calls are made one after the other instead.
+ */
+#define ORDERS 3
+
+struct race {
+	struct replay *replay;
+	int x, y;
+	int64_t now; /* to which x moves the clock */
+	pthread_barrier_t start;
+	int count; /* of the ends that are left */
+	struct {
+		struct model model;
+		enum baton_status y;
+	} ends[ORDERS];
+};
+
+static void
+model_x(const struct race *race, struct model *model)
+{
+	if (race->replay->program->steps[race->x].kind == STEP_ADVANCE)
+		model_advance(model, race->now);
+	else
+		model_step(model, race->x);
+}
+
+/* y may be called before x, and yet not be there when x comes. */
+static void
+find_end(struct race *race, int order)
+{
+	struct model *model = &race->ends[order].model;
+
+	*model = race->replay->model;
+	if (order == 0) {
+		model_x(race, model);
+		model_settle(model);
+	}
+	race->ends[order].y = model_step(model, race->y);
+	if (order == 1)
+		model_settle(model);
+	if (order > 0)
+		model_x(race, model);
+	model_settle(model);
+}
+
+static bool
+can_see(const struct replay *r, const struct race *race, int number)
+{
+	const struct step *step = &r->program->steps[number];
+
+	if (step->kind == STEP_RECORD)
+		return false; /* see check_completion */
+	if (number == race->y)
+		return r->mode != MODE_CALLS || !step->unobserved;
+	return r->requests[number] && !is_stale(r, number);
+}
+
+/* An operation that has ended in both, each time in another way; or -1. */
+static int
+telltale(const struct race *race, int a, int b)
+{
+	const struct op *x = race->ends[a].model.ops;
+	const struct op *y = race->ends[b].model.ops;
+
+	for (int i = 0; i < race->replay->program->count; i++) {
+		if (x[i].state == OP_ENDED && y[i].state == OP_ENDED &&
+		    x[i].status != y[i].status &&
+		    can_see(race->replay, race, i))
+			return i;
+	}
+	return -1;
+}
+
+static bool
+same_end(const struct race *race, int a, int b)
+{
+	return race->ends[a].y == race->ends[b].y &&
+	       model_equal(&race->ends[a].model, &race->ends[b].model);
+}
+
+/* Keep the ends that are like none before them. */
+static void
+drop_copies(struct race *race)
+{
+	int kept = 0;
+
+	for (int i = 0; i < race->count; i++) {
+		bool copy = false;
+
+		for (int k = 0; k < kept; k++)
+			copy |= same_end(race, k, i);
+		if (!copy)
+			race->ends[kept++] = race->ends[i];
+	}
+	race->count = kept;
+}
+
+static bool
+can_tell_apart(const struct race *race)
+{
+	for (int a = 0; a < race->count; a++) {
+		for (int b = 0; b < a; b++) {
+			if (race->ends[a].y == race->ends[b].y &&
+			    telltale(race, a, b) < 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Nothing is copied by halves, and no deadline begins while the clock moves. */
+static bool
+is_simple(const struct race *race)
+{
+	const struct replay *r = race->replay;
+	bool moves = r->program->steps[race->x].kind == STEP_ADVANCE;
+
+	for (int i = 0; i < r->program->count; i++) {
+		const struct step *step = &r->program->steps[i];
+
+		if (i != race->y && (r->model.ops[i].state == OP_NONE ||
+		                     r->model.ops[i].state >= OP_ENDED))
+			continue;
+		if (step->bytes > 64 && step->kind <= STEP_RECV)
+			return false;
+		if (moves && step->timeout_ns &&
+		    r->model.ops[i].state != OP_ARMED &&
+		    r->model.ops[i].state != OP_ISSUED)
+			return false;
+	}
+	return true;
+}
+
+static bool
+may_race(struct race *race)
+{
+	const struct replay *r = race->replay;
+	const struct step *x = &r->program->steps[race->x];
+	const struct step *y = &r->program->steps[race->y];
+
+	if (!x->raced || race->y >= r->program->count || r->model.group >= 0 ||
+	    y->burst || !step_is_operation(y) ||
+	    !model_applies(&r->model, race->x) ||
+	    !model_applies(&r->model, race->y) || !is_simple(race))
+		return false;
+	race->now = model_next_deadline(&r->model);
+	switch ((int)x->kind) {
+	case STEP_CANCEL:
+		return !lacks_target(r, x) && !is_stale(r, x->target) &&
+		       r->model.ops[x->target].state != OP_ENDED &&
+		       r->program->steps[x->target].kind != STEP_RECORD;
+	case STEP_ADVANCE:
+		return race->now <= r->model.now + x->timeout_ns;
+	case STEP_ABORT:
+	case STEP_BREAK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void *
+call_x(void *arg)
+{
+	struct race *race = arg;
+	struct replay *r = race->replay;
+
+	pthread_barrier_wait(&race->start);
+	if (r->program->steps[race->x].kind == STEP_ADVANCE) {
+		atomic_store(&clock_ns, (uint64_t)race->now);
+		baton_progress(r->comms[0]);
+	} else {
+		r->status[race->x] = call(r, race->x);
+	}
+	return NULL;
+}
+
+static void
+make_calls(struct race *race)
+{
+	struct replay *r = race->replay;
+	pthread_t thread;
+
+	/* These take what the engine's thread has in its hands. */
+	for (int i = 0; i < STREAMS; i++)
+		baton_stream_query(r->comms[0], r->streams[i]);
+	r->group_at[race->y] = -1;
+	r->status[race->x] = r->should[race->x] = BATON_OK;
+	pthread_barrier_init(&race->start, NULL, 2);
+	if (pthread_create(&thread, NULL, call_x, race))
+		abort();
+	pthread_barrier_wait(&race->start);
+	r->status[race->y] = call(r, race->y);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&race->start);
+}
+
+/* Which end was it?  At least one is left, or it differs from all. */
+static bool
+find_out(struct race *race)
+{
+	struct replay *r = race->replay;
+	int kept = 0;
+
+	for (int i = 0; i < race->count; i++) {
+		if (race->ends[i].y == r->status[race->y])
+			race->ends[kept++] = race->ends[i];
+	}
+	while (kept > 1) {
+		int at = telltale(race, 0, kept - 1);
+		enum baton_status status =
+			baton_wait(r->requests[at], patience(r), NULL);
+
+		race->count = kept;
+		kept = 0;
+		for (int i = 0; i < race->count; i++) {
+			if (race->ends[i].model.ops[at].status == status)
+				race->ends[kept++] = race->ends[i];
+		}
+		if (kept == 0)
+			return differ(r, "step %d ended in %s, which no order "
+			                 "of the two calls explains",
+			              at, baton_status_name(status));
+	}
+	if (kept == 0)
+		return differ(r, "the call beside it says %s, which no order "
+		                 "explains",
+		              baton_status_name(r->status[race->y]));
+	return true;
+}
+
+/* *raced_p: the step and the next one were made. */
+static bool
+replay_race(struct replay *r, int number, bool *raced_p)
+{
+	static struct race race;
+	const struct step *x = &r->program->steps[number];
+	int64_t left = r->model.now + x->timeout_ns;
+
+	race.replay = r;
+	race.x = number;
+	race.y = number + 1;
+	*raced_p = may_race(&race);
+	if (!*raced_p)
+		return true;
+	disarm(r);
+	race.count = ORDERS;
+	for (int i = 0; i < ORDERS; i++)
+		find_end(&race, i);
+	drop_copies(&race);
+	*raced_p = can_tell_apart(&race);
+	if (!*raced_p)
+		return true;
+	r->at = race.y;
+	make_calls(&race);
+	if (!find_out(&race))
+		return false;
+	r->model = race.ends[0].model;
+	r->should[race.y] = race.ends[0].y;
+	if (!conclude(r, race.x) || !conclude(r, race.y) || !check_all(r))
+		return false;
+	return x->kind != STEP_ADVANCE || advance(r, left - r->model.now);
+}
+
+static bool
+take_down(struct replay *r)
+{
+	if (!check_buffers(r) || !register_windows(r, false))
+		return false;
+	for (int i = 0; i < r->program->ranks; i++)
+		baton_queue_destroy(r->queues[i]);
+	for (int i = 0; i < STREAMS; i++) {
+		if (baton_stream_destroy(r->comms[0], r->streams[i]) != BATON_OK)
+			return differ(r, "stream: %s", baton_last_error());
+	}
+	for (int i = 0; i < r->program->ranks; i++) {
+		if (baton_comm_destroy(r->comms[i]) != BATON_OK)
+			return differ(r, "destroy: %s", baton_last_error());
+	}
+	return true;
+}
+
+static bool
+close_group(struct replay *r)
+{
+	int begin = r->model.group;
+
+	r->at = r->program->count;
+	if (begin < 0)
+		return true;
+	if (baton_group_end(r->comms[r->program->steps[begin].rank]) !=
+	    model_end_group(&r->model))
+		return differ(r, "the end of the last group");
+	model_settle(&r->model);
+	return check_all(r);
 }
 
 /* Cancel what can be cancelled, abort where something is left, and take it down. */
@@ -561,15 +1003,6 @@ close_world(struct replay *r)
 {
 	bool aborts = false;
 
-	r->at = r->program->count;
-	if (r->model.group >= 0) {
-		int begin = r->model.group;
-
-		if (baton_group_end(r->comms[r->program->steps[begin].rank]) !=
-		    model_end_group(&r->model))
-			return differ(r, "the end of the last group");
-		model_settle(&r->model);
-	}
 	for (int i = 0; i < r->program->count; i++) {
 		const struct op *op = &r->model.ops[i];
 
@@ -589,28 +1022,64 @@ close_world(struct replay *r)
 		}
 	}
 	for (int i = 0; i < r->program->ranks; i++)
-		aborts |= r->model.aborted[i];
+		aborts |= r->model.broken[i] != BATON_OK;
 	for (int i = 0; aborts && i < r->program->ranks; i++) {
 		if (baton_comm_abort(r->comms[i]) != BATON_OK)
 			return differ(r, "abort: %s", baton_last_error());
-		model_abort(&r->model, i);
+		model_break(&r->model, i, BATON_ERR_ABORTED);
 		model_settle(&r->model);
 		if (!check_all(r))
 			return false;
 	}
-	if (!check_all(r) || !check_buffers(r) || !register_windows(r, false))
-		return false;
-	for (int i = 0; i < r->program->ranks; i++)
-		baton_queue_destroy(r->queues[i]);
-	for (int i = 0; i < STREAMS; i++) {
-		if (baton_stream_destroy(r->comms[0], r->streams[i]) != BATON_OK)
-			return differ(r, "stream: %s", baton_last_error());
-	}
+	return check_all(r) && take_down(r);
+}
+
+/* The device has a sticky error: what is pending ends with it, and all can be taken down
+ * though no stream goes on. */
+static bool
+close_sick_world(struct replay *r)
+{
+	r->at = r->program->count;
+	fake_device_break();
 	for (int i = 0; i < r->program->ranks; i++) {
-		if (baton_comm_destroy(r->comms[i]) != BATON_OK)
-			return differ(r, "destroy: %s", baton_last_error());
+		bool pending = model_is_pending(&r->model, i);
+
+		/* A call of the device that fails makes the engine look. */
+		baton_stream_query(r->comms[i], r->streams[0]);
+		if (pending)
+			model_break(&r->model, i, BATON_ERR_CUDA);
 	}
+	if (!check_ends(r))
+		return false;
+	for (int i = 0; i < r->program->ranks; i++) {
+		if (baton_comm_abort(r->comms[i]) != BATON_OK)
+			return differ(r, "abort: %s", baton_last_error());
+		model_break(&r->model, i, BATON_ERR_ABORTED);
+	}
+	if (!check_ends(r) || !take_down(r))
+		return false;
+	fake_device_heal();
 	return true;
+}
+
+/* Makes the step, and those that belong to it.  Returns the next one, or -1. */
+static int
+replay_from(struct replay *r, int number)
+{
+	int burst = r->program->steps[number].burst, end = number + 1;
+	bool raced;
+
+	if (burst) {
+		while (end < r->program->count &&
+		       r->program->steps[end].burst == burst)
+			end++;
+		return replay_burst(r, number, end) ? end : -1;
+	}
+	if (!replay_race(r, number, &raced))
+		return -1;
+	if (raced)
+		return number + 2;
+	return replay_step(r, number) ? number + 1 : -1;
 }
 
 bool
@@ -618,6 +1087,7 @@ replay(const struct program *program, enum replay_mode mode)
 {
 	static unsigned char buffers[STEPS_MAX][BYTES_MAX];
 	static struct replay r;
+	int violations = fake_device_violations();
 
 	r = (struct replay){ .program = program, .mode = mode, .at = -1 };
 	r.buffers = buffers;
@@ -626,9 +1096,15 @@ replay(const struct program *program, enum replay_mode mode)
 	batoni_clock_set(read_clock);
 	if (!open_world(&r))
 		return false;
-	for (int i = 0; i < program->count; i++) {
-		if (!replay_step(&r, i))
+	for (int i = 0; i < program->count;) {
+		i = replay_from(&r, i);
+		if (i < 0)
 			return false;
 	}
-	return close_world(&r);
+	disarm(&r);
+	if (!close_group(&r) ||
+	    !(program->sick ? close_sick_world : close_world)(&r))
+		return false;
+	return fake_device_violations() == violations ||
+	       differ(&r, "the device's contract was broken");
 }
