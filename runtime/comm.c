@@ -145,8 +145,17 @@ batoni_comm_plan(const struct baton_comm_options *options,
 
 /* ---- building ---- */
 
-struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
+/* Are buffers the memory of a device, which the transport cannot reach?  Stream-issued
+ * transports, which are without the one-sided layer, reach it. */
+static bool
+stages(const struct batoni_comm_plan *plan)
+{
+	return plan->onesided && !plan->device_ops->memory->host_only;
+}
+
+/* Of the transport that the engine sees. */
+static struct batoni_transport_config
+upper_config(const struct batoni_comm_plan *plan, int size)
 {
 	struct batoni_transport_config config = {.slots = plan->requests_max};
 
@@ -159,6 +168,26 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
 	config.segment_bytes = batoni_onesided_segment_bytes(
 		size, plan->signals_max, plan->contexts_max);
 	return config;
+}
+
+struct batoni_transport_config
+batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
+{
+	const struct batoni_staging_ops *staging = batoni_staging_layer();
+	const struct batoni_transport_config upper = upper_config(plan, size);
+
+	return stages(plan) ? staging->below(&upper, &staging->defaults) : upper;
+}
+
+static enum baton_status
+create_staging(struct baton_comm *comm, const struct batoni_comm_plan *plan)
+{
+	const struct batoni_staging_ops *staging = batoni_staging_layer();
+	const struct batoni_transport_config upper =
+		upper_config(plan, plan->size);
+
+	return staging->create(comm->device, &upper, &staging->defaults,
+	                       plan->size, &comm->staging);
 }
 
 static uint32_t
@@ -238,6 +267,8 @@ comm_free(struct baton_comm *comm)
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
 		                           comm->breaking != BATON_OK);
+	if (comm->staging)
+		batoni_staging_layer()->discard(comm->staging);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
@@ -285,6 +316,8 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 				.contexts_max = plan->contexts_max,
 			},
 			&comm->onesided);
+	if (status == BATON_OK && stages(plan))
+		status = create_staging(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
 	comm->timeout_ns = plan->timeout_ns;
@@ -379,6 +412,11 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
+	if (comm->staging) {
+		transport = batoni_staging_layer()->start(comm->staging,
+		                                          transport);
+		comm->staging = NULL; /* the transport has it */
+	}
 	comm->transport = transport;
 	comm->transport_ops = transport->ops;
 	comm->rank = transport->rank;

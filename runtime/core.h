@@ -50,6 +50,7 @@ struct baton_comm {
 	const struct batoni_device_ops *device_ops;
 	const struct batoni_transport_ops *transport_ops;
 	struct batoni_onesided *onesided; /* NULL: no signals, no windows */
+	struct batoni_staging *staging; /* until start gives it to the transport */
 	/* How operations run (path.h).  The last path that carries an operation is
 	 * chosen for it. */
 	struct batoni_path *paths[BATONI_PATHS_MAX];

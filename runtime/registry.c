@@ -123,6 +123,12 @@ batoni_onesided_layer(void)
 	return &batoni_onesided_ops;
 }
 
+const struct batoni_staging_ops *
+batoni_staging_layer(void)
+{
+	return &batoni_staging_ops;
+}
+
 enum baton_status
 batoni_open_local(int size, const struct batoni_transport_config *config,
                   struct batoni_transport *transports[])

@@ -7,6 +7,7 @@
 #define BATONI_REGISTRY_H
 
 #include "onesided.h"
+#include "staging.h"
 #include "world.h"
 
 /* The device, or NULL: not in this build, or its tables are not complete (which is
@@ -23,6 +24,9 @@ const struct batoni_world *batoni_world_present(void);
 
 /* The one-sided layer. */
 const struct batoni_onesided_ops *batoni_onesided_layer(void);
+
+/* Staging, for devices whose memory the host cannot touch. */
+const struct batoni_staging_ops *batoni_staging_layer(void);
 
 /* Open the transport within the process (batoni_local_open). */
 enum baton_status

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract of staging: a transport over another transport, for programs whose buffers
+ * may be memory that the host cannot touch.
+ *
+ * The engine sees one host-issued transport.  Below it is one that moves bytes between
+ * host memory only (local, MPI), which staging uses by its contract alone.  In between are
+ * bounded pools of pinned memory, and the copies of the device's memory table.  All ranks
+ * of a communicator stage or none does; a rank whose memory is all the host's may be among
+ * those that do.
+ *
+ * transport/staging/ implements it; the engine gets it from runtime/registry.h.
+ */
+#ifndef BATONI_STAGING_H
+#define BATONI_STAGING_H
+
+#include "device.h"
+#include "transport.h"
+
+/* A message as it travels below: a header first. */
+#define BATONI_STAGING_HEADER_BYTES ((size_t)48)
+
+struct batoni_staging_config {
+	/* Of a pinned chunk; a long message goes in pieces of at most this length. */
+	size_t chunk_bytes;
+	uint32_t chunks; /* for each direction; 1 or more */
+	/* The longest message that may be sent before the receiver has asked for it.
+	 * The same on all ranks. */
+	size_t eager_bytes;
+	/* Pinned buffers for such messages, for each direction; and how many of them the
+	 * messages to one peer may have. */
+	uint32_t eager_slots, eager_per_peer;
+};
+
+struct batoni_staging;
+
+struct batoni_staging_ops {
+	/* Header and eager message together are as long as what MPI sends raw. */
+	struct batoni_staging_config defaults;
+
+	/* The configuration for the transport below, from that for the one above. */
+	struct batoni_transport_config (*below)(
+		const struct batoni_transport_config *above,
+		const struct batoni_staging_config *staging);
+	/* Take everything that can fail.  The device stays the caller's.  The thread that
+	 * creates a communicator of `size` ranks.  OK, NOMEM, CUDA. */
+	enum baton_status (*create)(struct batoni_device *device,
+	                            const struct batoni_transport_config *above,
+	                            const struct batoni_staging_config *staging,
+	                            int size, struct batoni_staging **staging_p);
+	/* Free what was not started. */
+	void (*discard)(struct batoni_staging *staging);
+	/* The transport for the engine, over `below`, which it owns from then on: closing
+	 * it closes both and frees the staging. */
+	struct batoni_transport *(*start)(struct batoni_staging *staging,
+	                                  struct batoni_transport *below);
+};
+
+extern const struct batoni_staging_ops batoni_staging_ops;
+
+#endif

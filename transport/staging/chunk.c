@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging: pinned memory, copies, and whose turn it is.
+ *
+ * Chunks are for pieces, eager buffers for short messages; each direction has its own of
+ * both, so that sends never wait for what receives hold, nor receives for sends.
+ *
+ * Turns.  A message that wants a chunk is in the queue of its direction.  The front gets
+ * one, and if it wants more it goes to the end: chunks go round among the messages, one at
+ * a time.  The messages with one peer have at most half of the chunks (`share`), so that a
+ * peer which makes no progress does not stop the others.  One that wants more is parked
+ * with its peer, and comes back when the peer's messages give a chunk back.
+ *
+ * Nothing waits in a circle.  A receive takes a chunk, posts it below, and only then
+ * grants the piece.  A send takes a chunk only for a piece that was granted.  So a send's
+ * chunk always finds its receive, and is given back without further conditions; a
+ * receive's chunk needs one of the peer's send chunks, of which each comes back.
+ *
+ * A copy that the device cannot take now (AGAIN) is tried again with the next poll.
+ */
+#include <string.h>
+
+#include "stage.h"
+
+static struct stage_token *
+to_token(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct stage_token, link);
+}
+
+static struct stage_message *
+to_waiter(struct batoni_list_node *turn)
+{
+	return batoni_container_of(turn, struct stage_message, turn);
+}
+
+/* Chunks of a direction that the messages with one peer may hold. */
+static uint32_t
+share(const struct batoni_staging *stage)
+{
+	return stage->size > 1 ? (stage->config.chunks + 1) / 2
+	                       : stage->config.chunks;
+}
+
+/* ---- tokens ---- */
+
+struct stage_token *
+batoni_stage_take(struct batoni_staging *stage, struct stage_message *message,
+                  unsigned direction, unsigned kind)
+{
+	struct batoni_list_node *free_tokens = &stage->free[direction][kind];
+	struct stage_peer *peer = &stage->peers[message->peer];
+	struct stage_token *token;
+
+	if (batoni_list_empty(free_tokens))
+		return NULL;
+	if (kind == EAGERS && direction == SENDS) {
+		if (peer->eager == stage->config.eager_per_peer)
+			return NULL;
+		peer->eager++;
+	}
+	if (kind == CHUNKS)
+		peer->held[direction]++;
+	token = to_token(free_tokens->next);
+	batoni_list_remove(&token->link);
+	token->message = message;
+	token->ready = false;
+	return token;
+}
+
+void
+batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
+{
+	unsigned direction = token->direction;
+	struct stage_peer *peer = &stage->peers[token->message->peer];
+	struct batoni_list_node *parked = &peer->parked[direction];
+
+	assert(!token->part.below && batoni_list_empty(&token->copying));
+	batoni_list_remove(&token->link);
+	batoni_list_append(&stage->free[direction][token->kind], &token->link);
+	if (token->kind == EAGERS) {
+		peer->eager -= direction == SENDS;
+		return;
+	}
+	peer->held[direction]--;
+	if (!batoni_list_empty(parked)) {
+		struct batoni_list_node *turn = parked->next;
+
+		batoni_list_remove(turn);
+		batoni_list_append(&stage->wanting[direction], turn);
+	}
+}
+
+/* ---- copies ---- */
+
+static void
+copy_failed(struct batoni_staging *stage, struct stage_token *token,
+            const char *call, enum baton_status status)
+{
+	batoni_list_remove(&token->copying);
+	token->message->copies--;
+	/* Others are given back with their message. */
+	if (token->kind == CHUNKS && token->direction == RECVS)
+		batoni_stage_give(stage, token);
+	batoni_stage_fault(stage, token->message, call, status);
+}
+
+/* False: the device takes no more copies now. */
+static bool
+start_copy(struct batoni_staging *stage, struct stage_token *token)
+{
+	enum baton_status status =
+		stage->memory->copy_start(stage->device, token->to, token->from,
+	                                  token->bytes, &token->ticket);
+
+	if (status == BATON_ERR_AGAIN)
+		return false;
+	token->started = status == BATON_OK;
+	if (status != BATON_OK)
+		copy_failed(stage, token, "copy_start", status);
+	return true;
+}
+
+void
+batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
+                  void *to, const void *from, size_t bytes)
+{
+	token->to = to;
+	token->from = from;
+	token->bytes = bytes;
+	token->started = false;
+	token->message->copies++;
+	batoni_list_append(&stage->copies, &token->copying);
+	start_copy(stage, token);
+}
+
+/* Ask a copy; returns whether it has ended. */
+static bool
+test_copy(struct batoni_staging *stage, struct stage_token *token)
+{
+	enum baton_status status =
+		stage->memory->copy_test(stage->device, &token->ticket);
+
+	if (status == BATON_PENDING)
+		return false;
+	if (status != BATON_OK) {
+		copy_failed(stage, token, "copy_test", status);
+		return true;
+	}
+	batoni_list_remove(&token->copying);
+	token->message->copies--;
+	batoni_stage_copied(stage, token);
+	return true;
+}
+
+size_t
+batoni_stage_poll(struct batoni_staging *stage)
+{
+	struct batoni_list_node *end = stage->copies.prev;
+	struct batoni_list_node *at = stage->copies.next, *next;
+	bool full = false, last = batoni_list_empty(&stage->copies);
+	size_t events = 0;
+
+	/* Copies that are started meanwhile are left for the next poll. */
+	for (; !last; at = next) {
+		struct stage_token *token =
+			batoni_container_of(at, struct stage_token, copying);
+
+		next = at->next;
+		last = at == end;
+		if (token->started)
+			events += test_copy(stage, token);
+		else if (!full)
+			full = !start_copy(stage, token);
+	}
+	return events;
+}
+
+/* ---- turns ---- */
+
+void
+batoni_stage_want(struct batoni_staging *stage, struct stage_message *message)
+{
+	struct batoni_list_node *queue =
+		message->state == STAGE_EAGER
+			? &stage->eager_wanting
+			: &stage->wanting[message->transfer->direction];
+
+	if (batoni_list_empty(&message->turn))
+		batoni_list_append(queue, &message->turn);
+}
+
+/* A receive: the bytes wait in the bounce buffer of its first part. */
+static void
+copy_eager(struct batoni_staging *stage, struct stage_message *message,
+           struct stage_token *token)
+{
+	const unsigned char *bounce = message->first.transfer.buffer;
+
+	message->eager = token;
+	memcpy(token->memory, bounce + BATONI_STAGING_HEADER_BYTES,
+	       message->length);
+	batoni_stage_copy(stage, token, message->transfer->buffer, token->memory,
+	                  message->length);
+}
+
+static bool
+wants_more(const struct stage_message *message)
+{
+	return message->begun < (message->transfer->direction == BATONI_SEND
+	                                 ? message->granted
+	                                 : message->pieces);
+}
+
+void
+batoni_stage_send_ready(struct batoni_staging *stage,
+                        struct stage_message *message)
+{
+	/* One tag has all pieces: they leave in order, whichever copy ended first. */
+	while (!batoni_list_empty(&message->pieces_ready)) {
+		struct stage_token *token =
+			to_token(message->pieces_ready.next);
+
+		if (!token->ready)
+			return;
+		batoni_list_remove(&token->link);
+		batoni_stage_post(stage, &token->part, BATONI_SEND,
+		                  token->content, token->bytes, message->peer,
+		                  stage->body_tag + (int)message->remote);
+	}
+}
+
+static void
+begin_piece(struct batoni_staging *stage, struct stage_message *message,
+            struct stage_token *token)
+{
+	const struct batoni_transfer *transfer = message->transfer;
+	size_t at = (size_t)message->begun * message->piece;
+	char *place = (char *)transfer->buffer + at;
+
+	message->begun++;
+	token->bytes = stage_min(message->piece, message->length - at);
+	token->content = message->host ? (void *)place : token->memory;
+	if (transfer->direction == BATONI_RECV) {
+		token->to = place;
+		batoni_stage_post(stage, &token->part, BATONI_RECV,
+		                  token->content, token->bytes, message->peer,
+		                  stage->body_tag + (int)transfer->slot);
+		if (batoni_list_empty(&message->tell))
+			batoni_list_append(&stage->telling, &message->tell);
+		return;
+	}
+	batoni_list_append(&message->pieces_ready, &token->link);
+	token->ready = message->host;
+	if (token->ready)
+		batoni_stage_send_ready(stage, message);
+	else
+		batoni_stage_copy(stage, token, token->memory, place,
+		                  token->bytes);
+}
+
+static void
+hand_out_chunks(struct batoni_staging *stage, unsigned direction)
+{
+	struct batoni_list_node *wanting = &stage->wanting[direction];
+	struct batoni_list_node *free_chunks = &stage->free[direction][CHUNKS];
+
+	while (!batoni_list_empty(wanting) && !batoni_list_empty(free_chunks)) {
+		struct stage_message *message = to_waiter(wanting->next);
+		struct stage_peer *peer = &stage->peers[message->peer];
+
+		batoni_list_remove(&message->turn);
+		if (peer->held[direction] >= share(stage)) {
+			batoni_list_append(&peer->parked[direction],
+			                   &message->turn);
+			continue;
+		}
+		begin_piece(stage, message,
+		            batoni_stage_take(stage, message, direction, CHUNKS));
+		if (!message->failed && wants_more(message))
+			batoni_list_append(wanting, &message->turn);
+	}
+}
+
+void
+batoni_stage_hand_out(struct batoni_staging *stage)
+{
+	struct batoni_list_node *wanting = &stage->eager_wanting;
+
+	while (!batoni_list_empty(wanting) &&
+	       !batoni_list_empty(&stage->free[RECVS][EAGERS])) {
+		struct stage_message *message = to_waiter(wanting->next);
+
+		batoni_list_remove(&message->turn);
+		copy_eager(stage, message,
+		           batoni_stage_take(stage, message, RECVS, EAGERS));
+	}
+	hand_out_chunks(stage, SENDS);
+	hand_out_chunks(stage, RECVS);
+}
+
+void
+batoni_stage_piece_done(struct batoni_staging *stage, struct stage_token *token)
+{
+	struct stage_message *message = token->message;
+
+	batoni_stage_give(stage, token);
+	if (++message->ended < message->pieces)
+		return;
+	batoni_transfer_moved(message->transfer, message->length);
+	batoni_stage_over(stage, message, BATON_OK);
+}

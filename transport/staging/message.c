@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging: issue, test, take_back; the protocol.
+ *
+ * Every message begins with a header on its own tag, and the headers of a (peer, tag)
+ * leave in the order of issue.  A receive posts a bounce buffer for a header and an eager
+ * message; it holds nothing else before it has matched.
+ *
+ * Short messages (eager) travel behind their header, as one message below.  The bytes are
+ * copied to an eager buffer first.  Meanwhile the message stands in the *line* of its
+ * (peer, tag), and so do those that are issued after it.  A receive in device memory takes
+ * an eager buffer of its own for the way from the bounce buffer.
+ *
+ * Long ones, and short ones when no eager buffer is free, *ask*: the header is all that is
+ * sent, and nothing is held until the receiver answers with a grant, on a tag that belongs
+ * to the send's slot.  What follows goes on a tag of the receive's slot.  The receiver
+ * says how: as one message, if both buffers are host memory; not at all, if it is too
+ * short; in pieces otherwise, of which it grants one for each chunk that it has posted.  A
+ * grant says how many pieces were granted in all; the next grant leaves when the last one
+ * has left.  Pieces of different messages, and copies and messages of different pieces, go
+ * on at the same time.
+ *
+ * A side whose buffer is host memory takes part in the same way, but sends and receives in
+ * place; its chunks are only places at the transport below.
+ *
+ * Events.  The transport below calls `done` within its own slots, also within those of
+ * another rank (local): the part is put in a list, and settle() acts on it within a slot
+ * of this transport.  So no slot below is called from a callback.
+ *
+ * A failure of the device's memory breaks the communicator: the peer has been promised
+ * bytes that will not come.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "stage.h"
+
+#define MAGIC 0x67617473u /* "stag" */
+#define VERSION 1u
+
+enum { HEADER_EAGER = 1, HEADER_ASKS };
+enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS };
+
+static struct batoni_staging *
+to_stage(struct batoni_path *path)
+{
+	return batoni_container_of(batoni_transport_of(path),
+	                           struct batoni_staging, base);
+}
+
+static struct stage_message *
+to_line(struct batoni_list_node *line)
+{
+	return batoni_container_of(line, struct stage_message, line);
+}
+
+/* ---- counts and ends ---- */
+
+/* The engine is to look again soon: for messages that move, and for events that came
+ * within a slot of another rank. */
+static void
+count_moving(struct batoni_staging *stage)
+{
+	stage->base.messages.load.moving =
+		stage->moving + !batoni_list_empty(&stage->ended);
+}
+
+static void
+set_moves(struct batoni_staging *stage, struct stage_message *message, bool moves)
+{
+	stage->moving += moves;
+	stage->moving -= message->moves;
+	message->moves = moves;
+}
+
+/* Returns the new front, if the message was the front; else NULL. */
+static struct stage_message *
+leave_line(struct batoni_staging *stage, struct stage_message *message)
+{
+	bool front = !batoni_list_empty(&message->fronts);
+	struct stage_message *next = NULL;
+
+	batoni_list_remove(&message->fronts);
+	if (front && !batoni_list_empty(&message->line)) {
+		next = to_line(message->line.next);
+		batoni_list_append(&stage->lines, &next->fronts);
+	}
+	batoni_list_remove(&message->line);
+	return next;
+}
+
+/* Nothing of the message is being copied: give back what it has. */
+static void
+give_back(struct batoni_staging *stage, struct stage_message *message)
+{
+	if (message->eager)
+		batoni_stage_give(stage, message->eager);
+	while (!batoni_list_empty(&message->pieces_ready))
+		batoni_stage_give(stage,
+		                  batoni_container_of(message->pieces_ready.next,
+		                                      struct stage_token, link));
+	batoni_list_remove(&message->turn);
+	batoni_list_remove(&message->tell);
+	leave_line(stage, message);
+}
+
+static void
+finish(struct batoni_staging *stage, struct stage_message *message)
+{
+	struct batoni_transfer *transfer = message->transfer;
+
+	give_back(stage, message);
+	set_moves(stage, message, false);
+	stage->base.messages.load.in_flight--;
+	message->transfer = NULL;
+	message->state = STAGE_FREE;
+	if (message == stage->caller)
+		stage->caller_status = message->outcome;
+	else
+		stage->base.host->done(stage->base.host, transfer,
+		                       message->outcome);
+}
+
+static void
+finish_if_over(struct batoni_staging *stage, struct stage_message *message)
+{
+	if (message->transfer && message->over && message->copies == 0 &&
+	    (message->parts == 0 || message->failed))
+		finish(stage, message);
+}
+
+void
+batoni_stage_over(struct batoni_staging *stage, struct stage_message *message,
+                  enum baton_status status)
+{
+	if (!message->over)
+		message->outcome = status;
+	message->over = true;
+	finish_if_over(stage, message);
+}
+
+static void
+fail(struct batoni_staging *stage, struct stage_message *message,
+     const char *call, int code, enum baton_status status)
+{
+	message->failed = true;
+	if (message->transfer) {
+		message->transfer->native_call = call;
+		message->transfer->native_code = code;
+	}
+	batoni_stage_over(stage, message, status);
+}
+
+void
+batoni_stage_fault(struct batoni_staging *stage, struct stage_message *message,
+                   const char *call, enum baton_status status)
+{
+	if (stage->fatal == BATON_OK) {
+		stage->fatal = status;
+		stage->fault = (struct batoni_fault){.call = call};
+		snprintf(stage->fault.text, sizeof(stage->fault.text),
+		         "a copy from or to the device's memory failed");
+		stage->memory->health(stage->device, &stage->fault);
+	}
+	fail(stage, message, call, stage->fault.code, status);
+}
+
+/* ---- parts ---- */
+
+static void
+part_ended(struct batoni_staging *stage, struct stage_part *part,
+           enum baton_status status)
+{
+	part->status = status;
+	batoni_list_append(&stage->ended, &part->link);
+}
+
+void
+batoni_stage_done(struct batoni_host *host,
+                  struct batoni_transfer *transfer, enum baton_status status)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(host, struct batoni_staging, below_host);
+
+	part_ended(stage,
+	           batoni_container_of(transfer, struct stage_part, transfer),
+	           status);
+	count_moving(stage);
+}
+
+/* The message that the part belongs to; *token_p: its token, or NULL. */
+static struct stage_message *
+owner_of(struct batoni_staging *stage, const struct stage_part *part,
+         struct stage_token **token_p)
+{
+	uint32_t slot = part->transfer.slot;
+
+	*token_p = NULL;
+	if (slot < 2 * stage->slots)
+		return &stage->messages[slot % stage->slots];
+	*token_p = &stage->tokens[slot - 2 * stage->slots];
+	return (*token_p)->message;
+}
+
+void
+batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
+                  enum batoni_direction direction, void *buffer, size_t bytes,
+                  int peer, int tag)
+{
+	struct batoni_transfer *transfer = &part->transfer;
+	struct stage_token *token;
+	enum baton_status status;
+
+	transfer->buffer = buffer;
+	transfer->bytes = bytes;
+	transfer->done_bytes = 0;
+	transfer->peer = peer;
+	transfer->tag = tag;
+	transfer->direction = direction;
+	transfer->native_call = NULL;
+	assert(!part->below);
+	part->below = true;
+	owner_of(stage, part, &token)->parts++;
+	status = stage->below->messages.ops->issue(&stage->below->messages,
+	                                           transfer);
+	if (status != BATON_PENDING)
+		part_ended(stage, part, status);
+}
+
+/* ---- sending ---- */
+
+static struct stage_header
+header_of(const struct batoni_staging *stage,
+          const struct stage_message *message)
+{
+	return (struct stage_header){
+		.magic = MAGIC,
+		.version = VERSION,
+		.kind = message->eager || message->length == 0 ? HEADER_EAGER
+		                                               : HEADER_ASKS,
+		.length = message->length,
+		.piece = message->host ? UINT64_MAX : stage->config.chunk_bytes,
+		.source = (uint32_t)stage->base.rank,
+		.slot = message->transfer->slot,
+		.host = message->host,
+	};
+}
+
+/* Send the header, and what goes with it. */
+static void
+send_first(struct batoni_staging *stage, struct stage_message *message)
+{
+	const struct batoni_transfer *transfer = message->transfer;
+	size_t bytes = BATONI_STAGING_HEADER_BYTES;
+	void *buffer = &message->header;
+
+	message->header = header_of(stage, message);
+	message->state = STAGE_EAGER;
+	if (message->eager) {
+		buffer = message->eager->memory;
+		memcpy(buffer, &message->header, bytes);
+		bytes += message->length;
+	} else if (message->length > 0) {
+		message->state = STAGE_ASKED;
+		batoni_stage_post(stage, &message->control, BATONI_RECV,
+		                  &message->grant, sizeof(message->grant),
+		                  message->peer,
+		                  stage->grant_tag + (int)transfer->slot);
+	}
+	/* On a quiet transport only the peer's receive moves it. */
+	set_moves(stage, message, !stage->below->messages.load.quiet);
+	batoni_stage_post(stage, &message->first, BATONI_SEND, buffer, bytes,
+	                  message->peer, transfer->tag);
+}
+
+/* The front of the line for this message's (peer, tag), or NULL.  Only eager messages
+ * whose copy is under way make a line, so there are few. */
+static struct stage_message *
+find_line(struct batoni_staging *stage, const struct stage_message *message)
+{
+	for (struct batoni_list_node *at = stage->lines.next;
+	     at != &stage->lines; at = at->next) {
+		struct stage_message *front = batoni_container_of(
+			at, struct stage_message, fronts);
+
+		if (front->peer == message->peer &&
+		    front->transfer->tag == message->transfer->tag)
+			return front;
+	}
+	return NULL;
+}
+
+static void
+enter_line(struct batoni_staging *stage, struct stage_message *message)
+{
+	struct stage_message *front = find_line(stage, message);
+
+	message->state = STAGE_LINE;
+	set_moves(stage, message, true);
+	if (front)
+		batoni_list_append(&front->line, &message->line);
+	else
+		batoni_list_append(&stage->lines, &message->fronts);
+}
+
+static void
+advance_line(struct batoni_staging *stage, struct stage_message *front)
+{
+	while (front && front->ready) {
+		struct stage_message *next = leave_line(stage, front);
+
+		send_first(stage, front);
+		front = next;
+	}
+}
+
+static void
+begin_send(struct batoni_staging *stage, struct stage_message *message)
+{
+	const struct batoni_transfer *transfer = message->transfer;
+
+	message->length = transfer->bytes;
+	message->ready = true;
+	if (message->length > 0 && message->length <= stage->config.eager_bytes)
+		message->eager = batoni_stage_take(stage, message, SENDS, EAGERS);
+	if (message->eager && message->host) {
+		memcpy(message->eager->memory + BATONI_STAGING_HEADER_BYTES,
+		       transfer->buffer, message->length);
+	} else if (message->eager) {
+		message->ready = false;
+		batoni_stage_copy(stage, message->eager,
+		                  message->eager->memory +
+		                          BATONI_STAGING_HEADER_BYTES,
+		                  transfer->buffer, message->length);
+		if (message->failed)
+			return;
+	}
+	enter_line(stage, message);
+	if (!batoni_list_empty(&message->fronts))
+		advance_line(stage, message);
+}
+
+/* The first grant says how the message goes. */
+static void
+begin_body(struct batoni_staging *stage, struct stage_message *message)
+{
+	const struct stage_grant *grant = &message->grant;
+
+	message->remote = grant->slot;
+	set_moves(stage, message, true);
+	if (grant->kind == GRANT_PIECES) {
+		message->state = STAGE_PIECES;
+		message->piece = (size_t)grant->piece;
+		message->pieces = (message->length - 1) / message->piece + 1;
+		return;
+	}
+	batoni_transfer_moved(message->transfer, message->length);
+	if (grant->kind == GRANT_DROPS) {
+		message->state = STAGE_DROPPED;
+		batoni_stage_over(stage, message, BATON_OK);
+		return;
+	}
+	message->state = STAGE_DIRECT;
+	batoni_stage_post(stage, &message->control, BATONI_SEND,
+	                  message->transfer->buffer, message->length,
+	                  message->peer,
+	                  stage->body_tag + (int)message->remote);
+}
+
+static void
+granted(struct batoni_staging *stage, struct stage_message *message)
+{
+	if (message->state == STAGE_ASKED)
+		begin_body(stage, message);
+	if (message->state != STAGE_PIECES)
+		return;
+	message->granted = message->grant.granted;
+	if (message->granted < message->pieces)
+		batoni_stage_post(stage, &message->control, BATONI_RECV,
+		                  &message->grant, sizeof(message->grant),
+		                  message->peer,
+		                  stage->grant_tag +
+		                          (int)message->transfer->slot);
+	batoni_stage_want(stage, message);
+}
+
+static void
+send_part_over(struct batoni_staging *stage, struct stage_message *message,
+               const struct stage_part *part)
+{
+	if (message->over)
+		return;
+	if (part == &message->first && message->state == STAGE_EAGER) {
+		batoni_transfer_moved(message->transfer, message->length);
+		batoni_stage_over(stage, message, BATON_OK);
+	} else if (part == &message->control &&
+	           message->state == STAGE_DIRECT) {
+		batoni_stage_over(stage, message, BATON_OK);
+	} else if (part == &message->control) {
+		granted(stage, message);
+	}
+}
+
+/* ---- receiving ---- */
+
+static void
+begin_recv(struct batoni_staging *stage, struct stage_message *message)
+{
+	const struct batoni_transfer *transfer = message->transfer;
+	size_t bytes = BATONI_STAGING_HEADER_BYTES + stage->config.eager_bytes;
+
+	message->state = STAGE_FIRST;
+	batoni_stage_post(stage, &message->first, BATONI_RECV,
+	                  stage->bounces + transfer->slot * bytes, bytes,
+	                  transfer->peer, transfer->tag);
+}
+
+static void
+send_grant(struct batoni_staging *stage, struct stage_message *message,
+           uint32_t kind)
+{
+	message->grant = (struct stage_grant){
+		.kind = kind,
+		.slot = message->transfer->slot,
+		.piece = message->piece,
+		.granted = message->begun,
+	};
+	message->told = message->begun;
+	batoni_stage_post(stage, &message->control, BATONI_SEND,
+	                  &message->grant, sizeof(message->grant), message->peer,
+	                  stage->grant_tag + (int)message->remote);
+}
+
+/* Chunks were posted: grant their pieces, unless the last grant has not left. */
+static void
+tell_grants(struct batoni_staging *stage)
+{
+	while (!batoni_list_empty(&stage->telling)) {
+		struct stage_message *message = batoni_container_of(
+			stage->telling.next, struct stage_message, tell);
+
+		batoni_list_remove(&message->tell);
+		if (!message->failed && !message->control.below)
+			send_grant(stage, message, GRANT_PIECES);
+	}
+}
+
+static void
+matched_eager(struct batoni_staging *stage, struct stage_message *message,
+              const unsigned char *bytes)
+{
+	message->state = STAGE_EAGER;
+	if (message->length > 0 && !message->host) {
+		batoni_stage_want(stage, message);
+		return;
+	}
+	if (message->length > 0)
+		memcpy(message->transfer->buffer, bytes, message->length);
+	batoni_stage_over(stage, message, BATON_OK);
+}
+
+static void
+matched_asking(struct batoni_staging *stage, struct stage_message *message,
+               const struct stage_header *header)
+{
+	size_t mine = message->host ? SIZE_MAX : stage->config.chunk_bytes;
+
+	message->remote = header->slot;
+	if (message->host && header->host) {
+		message->state = STAGE_DIRECT;
+		batoni_stage_post(stage, &message->first, BATONI_RECV,
+		                  message->transfer->buffer, message->length,
+		                  message->peer,
+		                  stage->body_tag +
+		                          (int)message->transfer->slot);
+		send_grant(stage, message, GRANT_DIRECT);
+		return;
+	}
+	message->state = STAGE_PIECES;
+	message->piece = stage_min((size_t)header->piece, mine);
+	message->pieces = (message->length - 1) / message->piece + 1;
+	batoni_stage_want(stage, message);
+}
+
+/* The header has come. */
+static void
+matched(struct batoni_staging *stage, struct stage_message *message)
+{
+	const unsigned char *bounce = message->first.transfer.buffer;
+	struct stage_header header = {0};
+
+	if (message->first.transfer.done_bytes >= sizeof(header))
+		memcpy(&header, bounce, sizeof(header));
+	if (header.magic != MAGIC || header.version != VERSION ||
+	    header.source >= (uint32_t)stage->size || header.piece == 0) {
+		stage->fatal = BATON_ERR_PEER;
+		stage->fault.call = "staging";
+		snprintf(stage->fault.text, sizeof(stage->fault.text),
+		         "a message's header is not one of staging: the ranks "
+		         "run different versions");
+		fail(stage, message, "staging", 0, BATON_ERR_PEER);
+		return;
+	}
+	message->peer = (int)header.source;
+	message->length = (size_t)header.length;
+	batoni_transfer_moved(message->transfer, message->length);
+	set_moves(stage, message, true);
+	if (message->length > message->transfer->bytes) {
+		message->state = STAGE_DROPPED;
+		message->remote = header.slot;
+		if (header.kind == HEADER_ASKS)
+			send_grant(stage, message, GRANT_DROPS);
+		batoni_stage_over(stage, message, BATON_ERR_TRUNCATED);
+	} else if (header.kind == HEADER_ASKS) {
+		matched_asking(stage, message, &header);
+	} else {
+		matched_eager(stage, message, bounce + sizeof(header));
+	}
+}
+
+static void
+recv_part_over(struct batoni_staging *stage, struct stage_message *message,
+               const struct stage_part *part)
+{
+	if (message->over)
+		return;
+	if (part == &message->first && message->state == STAGE_FIRST)
+		matched(stage, message);
+	else if (part == &message->first)
+		batoni_stage_over(stage, message, BATON_OK);
+	else if (message->told < message->begun)
+		send_grant(stage, message, GRANT_PIECES);
+}
+
+/* ---- events ---- */
+
+/* The transport below has done with a piece. */
+static void
+piece_over(struct batoni_staging *stage, struct stage_token *token)
+{
+	struct stage_message *message = token->message;
+
+	if (token->direction == SENDS || message->host)
+		batoni_stage_piece_done(stage, token);
+	else
+		batoni_stage_copy(stage, token, token->to, token->memory,
+		                  token->bytes);
+}
+
+static void
+part_over(struct batoni_staging *stage, struct stage_part *part)
+{
+	struct stage_token *token;
+	struct stage_message *message = owner_of(stage, part, &token);
+
+	part->below = false;
+	message->parts--;
+	if (!message->transfer || message->failed) {
+		/* Its transfer has ended; what it held may be used again. */
+		if (token)
+			batoni_stage_give(stage, token);
+	} else if (part->status == BATON_ERR_CANCELED) {
+		batoni_stage_over(stage, message, BATON_ERR_CANCELED);
+	} else if (part->status != BATON_OK) {
+		fail(stage, message, part->transfer.native_call,
+		     part->transfer.native_code, part->status);
+	} else if (token) {
+		piece_over(stage, token);
+	} else if (message->transfer->direction == BATONI_SEND) {
+		send_part_over(stage, message, part);
+	} else {
+		recv_part_over(stage, message, part);
+	}
+	finish_if_over(stage, message);
+}
+
+void
+batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token)
+{
+	struct stage_message *message = token->message;
+	bool sends = token->direction == SENDS;
+
+	if (token->kind == CHUNKS && message->failed) {
+		batoni_stage_give(stage, token);
+	} else if (token->kind == CHUNKS && sends) {
+		token->ready = true;
+		batoni_stage_send_ready(stage, message);
+	} else if (token->kind == CHUNKS) {
+		batoni_stage_piece_done(stage, token);
+	} else if (!sends) {
+		batoni_stage_over(stage, message, BATON_OK);
+	} else if (!message->over) {
+		message->ready = true;
+		if (!batoni_list_empty(&message->fronts))
+			advance_line(stage, message);
+	}
+	finish_if_over(stage, message);
+}
+
+/* Act on all events, and give out what has become free. */
+static size_t
+settle(struct batoni_staging *stage)
+{
+	size_t events = 0;
+
+	do {
+		while (!batoni_list_empty(&stage->ended)) {
+			struct stage_part *part = batoni_container_of(
+				stage->ended.next, struct stage_part, link);
+
+			batoni_list_remove(&part->link);
+			part_over(stage, part);
+			events++;
+		}
+		batoni_stage_hand_out(stage);
+		tell_grants(stage);
+	} while (!batoni_list_empty(&stage->ended));
+	return events;
+}
+
+/* The end of a slot function. */
+static void
+tell_engine(struct batoni_staging *stage)
+{
+	count_moving(stage);
+	if (stage->fatal == BATON_OK)
+		return;
+	stage->base.host->broken(stage->base.host, stage->fatal,
+	                         stage->fault.call, stage->fault.code,
+	                         stage->fault.text);
+	stage->fatal = BATON_OK;
+}
+
+/* ---- the slots ---- */
+
+/* Of a call about this message: how it ended, or PENDING. */
+static enum baton_status
+leave(struct batoni_staging *stage, const struct stage_message *message)
+{
+	enum baton_status status;
+
+	settle(stage);
+	status = message->transfer ? BATON_PENDING : stage->caller_status;
+	stage->caller = NULL;
+	tell_engine(stage);
+	return status;
+}
+
+static enum baton_status
+look(struct batoni_staging *stage, struct batoni_transfer *transfer, bool *host_p)
+{
+	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
+	enum baton_status status = BATON_OK;
+
+	if (transfer->bytes > 0 && !stage->memory->host_only)
+		status = stage->memory->look(stage->device, transfer->buffer,
+		                             &info);
+	/* Managed memory may be with the device. */
+	*host_p = info.kind == BATONI_MEMORY_HOST ||
+	          info.kind == BATONI_MEMORY_REGISTERED;
+	if (status != BATON_OK)
+		transfer->native_call = "look";
+	return status;
+}
+
+static void
+begin(struct batoni_staging *stage, struct stage_message *message,
+      struct batoni_transfer *transfer, bool host)
+{
+	uint32_t slot = transfer->slot;
+
+	*message = (struct stage_message){
+		.transfer = transfer,
+		.peer = transfer->peer,
+		.host = host,
+	};
+	message->first.transfer.slot = slot & 0xffffff;
+	message->control.transfer.slot = (stage->slots + slot) & 0xffffff;
+	batoni_list_init(&message->first.link);
+	batoni_list_init(&message->control.link);
+	batoni_list_init(&message->turn);
+	batoni_list_init(&message->tell);
+	batoni_list_init(&message->line);
+	batoni_list_init(&message->fronts);
+	batoni_list_init(&message->pieces_ready);
+	stage->base.messages.load.in_flight++;
+}
+
+static enum baton_status
+issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct stage_message *message = &stage->messages[transfer->slot];
+	enum baton_status status;
+	bool host;
+
+	assert(transfer->slot < stage->slots && !message->transfer);
+	batoni_transfer_moved(transfer, 0);
+	status = look(stage, transfer, &host);
+	if (status != BATON_OK)
+		return status;
+	begin(stage, message, transfer, host);
+	stage->caller = message;
+	if (transfer->direction == BATONI_SEND)
+		begin_send(stage, message);
+	else
+		begin_recv(stage, message);
+	return leave(stage, message);
+}
+
+static size_t
+test(struct batoni_path *path)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct batoni_path *below = &stage->below->messages;
+	size_t events = 0;
+
+	if (below->load.in_flight > 0)
+		below->ops->test(below);
+	events += batoni_stage_poll(stage);
+	events += settle(stage);
+	tell_engine(stage);
+	return events;
+}
+
+/* The first part is below, unmatched as far as this rank knows. */
+static void
+take_first_back(struct batoni_staging *stage, struct stage_message *message)
+{
+	struct batoni_path *below = &stage->below->messages;
+	enum baton_status status =
+		below->ops->take_back(below, &message->first.transfer);
+
+	if (status == BATON_ERR_BUSY)
+		return;
+	part_ended(stage, &message->first, status);
+	if (status != BATON_ERR_CANCELED || !message->control.below)
+		return;
+	/* The peer has seen no header, so there will be no grant. */
+	status = below->ops->take_back(below, &message->control.transfer);
+	if (status != BATON_ERR_BUSY)
+		part_ended(stage, &message->control, status);
+}
+
+static enum baton_status
+take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct stage_message *message = &stage->messages[transfer->slot];
+	enum baton_status status;
+
+	stage->caller = message;
+	/* What has ended in a slot of another rank is still to be seen. */
+	settle(stage);
+	switch (message->state) {
+	case STAGE_LINE:
+		advance_line(stage, leave_line(stage, message));
+		batoni_stage_over(stage, message, BATON_ERR_CANCELED);
+		break;
+	case STAGE_FIRST:
+	case STAGE_EAGER:
+	case STAGE_ASKED:
+		if (message->first.below)
+			take_first_back(stage, message);
+		break;
+	case STAGE_FREE:
+	case STAGE_PIECES:
+	case STAGE_DIRECT:
+	case STAGE_DROPPED:
+		break;
+	}
+	status = leave(stage, message);
+	return status == BATON_PENDING ? BATON_ERR_BUSY : status;
+}
+
+void
+batoni_stage_messages(struct batoni_staging *stage)
+{
+	stage->messages_ops = (struct batoni_path_ops){
+		.name = stage->below->messages.ops->name,
+		.kinds = BATONI_MESSAGES,
+		.issue = issue,
+		.test = test,
+		.take_back = take_back,
+	};
+	stage->base.messages.ops = &stage->messages_ops;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging: memory, starting, closing.
+ *
+ * Everything is allocated at creation: pinned memory in one block, tokens, messages by
+ * slot, a bounce buffer for each slot (whose pages take memory when they are used).
+ *
+ * Slots at the transport below: first parts have their message's slot; control parts
+ * follow; then each chunk has one.  Hidden tags: one for the grants to each slot, one for
+ * the pieces to each slot, then those of the transport above, so that its last one is the
+ * last one below too, on which a receive matches messages of any rank.
+ *
+ * Closing after an abort: copies under way are waited for, since their memory cannot be
+ * freed before; a device that is not well may never end them.  A transport below that is
+ * more than this process may still write to receives that it has: then all memory of the
+ * staging is leaked on purpose.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "mem.h"
+#include "stage.h"
+
+#define EAGER_BYTES(config)                                                   \
+	((BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes + 63) &         \
+	 ~(size_t)63)
+#define CLOSE_NS (UINT64_C(2000) * 1000 * 1000)
+
+/* What was leaked, so that leak checkers find it.  The thread that destroys, with the
+ * driver lock. */
+static struct batoni_staging *leaked;
+
+static struct batoni_transport_config
+below(const struct batoni_transport_config *above,
+      const struct batoni_staging_config *staging)
+{
+	struct batoni_transport_config config = *above;
+
+	config.slots = 2 * above->slots + DIRECTIONS * staging->chunks;
+	config.hidden_tags = above->hidden_tags + 2 * (int)above->slots;
+	return config;
+}
+
+static void
+init_lists(struct batoni_staging *stage)
+{
+	for (unsigned direction = 0; direction < DIRECTIONS; direction++) {
+		for (unsigned kind = 0; kind < KINDS; kind++)
+			batoni_list_init(&stage->free[direction][kind]);
+		batoni_list_init(&stage->wanting[direction]);
+		for (int i = 0; i < stage->size; i++)
+			batoni_list_init(&stage->peers[i].parked[direction]);
+	}
+	batoni_list_init(&stage->eager_wanting);
+	batoni_list_init(&stage->copies);
+	batoni_list_init(&stage->ended);
+	batoni_list_init(&stage->telling);
+	batoni_list_init(&stage->lines);
+}
+
+/* The tokens of one direction and kind; returns the first one of the next. */
+static struct stage_token *
+init_tokens(struct batoni_staging *stage, struct stage_token *token,
+            uint8_t direction, uint8_t kind, unsigned char **pinned_p)
+{
+	const struct batoni_staging_config *config = &stage->config;
+	uint32_t n = kind == CHUNKS ? config->chunks : config->eager_slots;
+	size_t bytes = kind == CHUNKS ? config->chunk_bytes
+	                              : EAGER_BYTES(config);
+
+	for (uint32_t i = 0; i < n; i++, token++) {
+		uint32_t at = (uint32_t)(token - stage->tokens);
+
+		token->direction = direction;
+		token->kind = kind;
+		token->memory = *pinned_p;
+		*pinned_p += bytes;
+		if (kind == CHUNKS)
+			token->part.transfer.slot =
+				(2 * stage->slots + at) & 0xffffff;
+		batoni_list_init(&token->copying);
+		batoni_list_init(&token->part.link);
+		batoni_list_append(&stage->free[direction][kind],
+		                   &token->link);
+	}
+	return token;
+}
+
+static enum baton_status
+alloc_pinned(struct batoni_staging *stage)
+{
+	const struct batoni_staging_config *config = &stage->config;
+	size_t bytes = DIRECTIONS * (config->chunks * config->chunk_bytes +
+	                             config->eager_slots * EAGER_BYTES(config));
+	struct stage_token *token = stage->tokens;
+	unsigned char *at;
+	void *block;
+	enum baton_status status = stage->memory->pinned_alloc(stage->device,
+	                                                       bytes, &block);
+
+	if (status != BATON_OK)
+		return status;
+	stage->pinned = at = block;
+	/* Chunks first: their slots below are those of the tokens. */
+	token = init_tokens(stage, token, SENDS, CHUNKS, &at);
+	token = init_tokens(stage, token, RECVS, CHUNKS, &at);
+	token = init_tokens(stage, token, SENDS, EAGERS, &at);
+	init_tokens(stage, token, RECVS, EAGERS, &at);
+	return BATON_OK;
+}
+
+static void
+discard(struct batoni_staging *stage)
+{
+	if (stage->pinned)
+		stage->memory->pinned_free(stage->device, stage->pinned);
+	batoni_free(stage->messages);
+	batoni_free(stage->bounces);
+	batoni_free(stage->tokens);
+	batoni_free(stage->peers);
+	batoni_free(stage);
+}
+
+static enum baton_status
+create(struct batoni_device *device, const struct batoni_transport_config *above,
+       const struct batoni_staging_config *config, int size,
+       struct batoni_staging **staging_p)
+{
+	struct batoni_staging *stage = batoni_alloc(1, sizeof(*stage));
+	size_t tokens = DIRECTIONS *
+	                ((size_t)config->chunks + config->eager_slots);
+	enum baton_status status = BATON_ERR_NOMEM;
+
+	if (!stage)
+		return BATON_ERR_NOMEM;
+	stage->device = device;
+	stage->memory = device->ops->memory;
+	stage->config = *config;
+	stage->size = size;
+	stage->slots = above->slots;
+	stage->base.hidden_tags = above->hidden_tags;
+	stage->messages = batoni_alloc(stage->slots, sizeof(*stage->messages));
+	stage->bounces = batoni_alloc(stage->slots,
+	                              BATONI_STAGING_HEADER_BYTES +
+	                                      config->eager_bytes);
+	stage->tokens = batoni_alloc(tokens, sizeof(*stage->tokens));
+	stage->peers = batoni_alloc((size_t)size, sizeof(*stage->peers));
+	if (stage->messages && stage->bounces && stage->tokens && stage->peers) {
+		init_lists(stage);
+		status = alloc_pinned(stage);
+	}
+	if (status == BATON_OK)
+		*staging_p = stage;
+	else
+		discard(stage);
+	return status;
+}
+
+static void
+below_broken(struct batoni_host *host, enum baton_status fatal,
+             const char *call, int code, const char *text)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(host, struct batoni_staging, below_host);
+
+	stage->base.host->broken(stage->base.host, fatal, call, code, text);
+}
+
+static void
+below_lost(struct batoni_host *host, const char *why)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(host, struct batoni_staging, below_host);
+
+	stage->base.host->lost(stage->base.host, why);
+}
+
+/* ---- passed through ---- */
+
+static struct batoni_transport *
+below_of(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct batoni_staging, base)->below;
+}
+
+static enum baton_status
+exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
+         size_t bytes, void *all)
+{
+	struct batoni_transport *under = below_of(transport);
+
+	return under->ops->exchange(under, what, mine, bytes, all);
+}
+
+static enum baton_status
+leave(struct batoni_transport *transport)
+{
+	struct batoni_transport *under = below_of(transport);
+
+	return under->ops->leave(under);
+}
+
+static void
+error_text(struct batoni_transport *transport, int code, char *text, size_t size)
+{
+	struct batoni_transport *under = below_of(transport);
+
+	under->ops->error_text(under, code, text, size);
+}
+
+/* ---- starting and closing ---- */
+
+/* Wait until no copy is under way.  False: the device does not end them. */
+static bool
+end_copies(struct batoni_staging *stage)
+{
+	const struct timespec pause = {.tv_nsec = 50000};
+	uint64_t end = batoni_real_ns() + CLOSE_NS;
+
+	while (!batoni_list_empty(&stage->copies)) {
+		struct stage_token *token = batoni_container_of(
+			stage->copies.next, struct stage_token, copying);
+
+		if (!token->started ||
+		    stage->memory->copy_test(stage->device, &token->ticket) !=
+		            BATON_PENDING)
+			batoni_list_remove(&token->copying);
+		else if (batoni_real_ns() > end)
+			return false;
+		else
+			nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static void
+close_both(struct batoni_transport *transport, bool aborted)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(transport, struct batoni_staging, base);
+	struct batoni_transport *under = stage->below;
+	bool free_of_us = under->messages.load.quiet ||
+	                  under->messages.load.in_flight == 0;
+
+	assert(aborted || transport->messages.load.in_flight == 0);
+	if (!end_copies(stage))
+		free_of_us = false;
+	under->ops->close(under, aborted);
+	if (free_of_us) {
+		discard(stage);
+		return;
+	}
+	stage->leaked = leaked;
+	leaked = stage;
+}
+
+static struct batoni_transport *
+start(struct batoni_staging *stage, struct batoni_transport *transport)
+{
+	struct batoni_transport *base = &stage->base;
+	int hidden_tags = base->hidden_tags;
+
+	assert(transport->size == stage->size);
+	assert(transport->slots >=
+	       2 * stage->slots + DIRECTIONS * stage->config.chunks);
+	stage->below = transport;
+	stage->below_host = (struct batoni_host){
+		.done = batoni_stage_done,
+		.broken = below_broken,
+		.lost = below_lost,
+	};
+	stage->ops = (struct batoni_transport_ops){
+		.name = transport->ops->name,
+		.id = transport->ops->id,
+		.exchange = exchange,
+		.leave = leave,
+		.close = close_both,
+		.error_text = error_text,
+	};
+	*base = *transport;
+	base->ops = &stage->ops;
+	batoni_stage_messages(stage);
+	base->slots = stage->slots;
+	base->hidden_tags = hidden_tags;
+	stage->grant_tag = transport->hidden_tag;
+	stage->body_tag = stage->grant_tag + (int)stage->slots;
+	base->hidden_tag = stage->body_tag + (int)stage->slots;
+	base->messages.load = (struct batoni_load){
+		.quiet = transport->messages.load.quiet,
+	};
+	transport->host = transport->messages.host = &stage->below_host;
+	return base;
+}
+
+const struct batoni_staging_ops batoni_staging_ops = {
+	.defaults = {
+		.chunk_bytes = (size_t)512 << 10,
+		.chunks = 16,
+		.eager_bytes = 2048 - BATONI_STAGING_HEADER_BYTES,
+		.eager_slots = 64,
+		.eager_per_peer = 16,
+	},
+	.below = below,
+	.create = create,
+	.discard = discard,
+	.start = start,
+};

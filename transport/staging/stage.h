@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging, as its own files see it.
+ *
+ * open.c     memory, starting, closing, and what is passed through
+ * message.c  issue, test, take_back: the protocol
+ * chunk.c    pinned memory, copies, and whose turn it is
+ *
+ * Everything here belongs to the thread that drives the engine, except open.c's create
+ * and discard.
+ */
+#ifndef BATONI_STAGE_H
+#define BATONI_STAGE_H
+
+#include <assert.h>
+
+#include "list.h"
+#include "staging.h"
+
+enum { SENDS = BATONI_SEND, RECVS = BATONI_RECV, DIRECTIONS };
+enum { CHUNKS, EAGERS, KINDS };
+
+/* What a sender says first, on the message's own tag. */
+struct stage_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t kind;  /* HEADER_* */
+	uint64_t length;
+	uint64_t piece; /* the longest piece that the sender can send */
+	uint32_t source; /* the sender's rank */
+	uint32_t slot;   /* of the send */
+	uint64_t host;   /* the sender's buffer is host memory */
+	uint64_t spare;
+};
+
+/* What a receiver answers, as often as needed, on the tag of the send's slot. */
+struct stage_grant {
+	uint32_t kind; /* GRANT_* */
+	uint32_t slot; /* of the receive */
+	uint64_t piece;   /* the length of all pieces but the last */
+	uint64_t granted; /* so many pieces may be sent, in all */
+};
+
+static_assert(sizeof(struct stage_header) == BATONI_STAGING_HEADER_BYTES,
+              "the wire format");
+
+struct stage_message;
+
+/* A transfer of the transport below. */
+struct stage_part {
+	struct batoni_transfer transfer;
+	struct batoni_list_node link; /* of stage->ended */
+	enum baton_status status;     /* while it is in that list */
+	bool below; /* the transport below has it, or it is in that list */
+};
+
+/* A pinned buffer: a chunk with a place at the transport below, or an eager buffer, which
+ * travels in the place of its message. */
+struct stage_token {
+	struct batoni_list_node link;    /* free, or of a send's pieces in their order */
+	struct batoni_list_node copying; /* of stage->copies */
+	struct stage_part part;
+	struct stage_message *message;
+	unsigned char *memory;
+	/* The copy under way. */
+	void *to;
+	const void *from;
+	struct batoni_ticket ticket;
+	bool started; /* the device has taken the copy */
+	/* A send's piece: where its bytes are, and whether they are there. */
+	void *content;
+	size_t bytes;
+	bool ready;
+	uint8_t direction, kind;
+};
+
+enum stage_state {
+	STAGE_FREE,
+	STAGE_LINE,   /* a send: in the order of its tag, its bytes may be copied */
+	STAGE_EAGER,  /* a send: the message is below; a receive: it has come */
+	STAGE_ASKED,  /* a send: waits for its first grant */
+	STAGE_FIRST,  /* a receive: not matched */
+	STAGE_PIECES, /* in pieces */
+	STAGE_DIRECT, /* as one message, from host memory to host memory */
+	STAGE_DROPPED /* the receive is too short */
+};
+
+/* One side of a message: a transfer of the engine, by its slot. */
+struct stage_message {
+	struct batoni_transfer *transfer; /* NULL: free */
+	enum stage_state state;
+	/* The end is decided: `outcome`, once nothing is under way. */
+	bool over;
+	enum baton_status outcome;
+	bool host;    /* the buffer is host memory */
+	bool moves;   /* counted in stage->moving */
+	bool failed;  /* what is below will never end */
+	bool ready;   /* STAGE_LINE: it may be sent */
+	uint32_t parts, copies; /* of it, under way */
+	struct stage_part first, control;
+	struct stage_token *eager;
+	struct batoni_list_node turn;   /* of one of the queues of chunk.c */
+	struct batoni_list_node tell;   /* of stage->telling */
+	struct batoni_list_node line;   /* STAGE_LINE: a ring, in the order of sending */
+	struct batoni_list_node fronts; /* the front of a line: of stage->lines */
+	struct batoni_list_node pieces_ready; /* a send's tokens, in order */
+	int peer;
+	uint32_t remote; /* the peer's slot */
+	size_t length, piece;
+	uint64_t pieces;
+	/* granted: of a send, by the peer.  begun: pieces that have a token.  ended:
+	 * pieces that are sent, or received and copied.  told: of a receive, in grants. */
+	uint64_t granted, begun, ended, told;
+	struct stage_header header; /* of a send that asks */
+	struct stage_grant grant;   /* received, or being sent */
+};
+
+/* What this rank's messages with a peer hold. */
+struct stage_peer {
+	uint32_t held[DIRECTIONS]; /* chunks */
+	uint32_t eager;            /* eager buffers of sends */
+	/* Messages that want a chunk, and must wait for one of this peer's. */
+	struct batoni_list_node parked[DIRECTIONS];
+};
+
+struct batoni_staging {
+	struct batoni_transport base; /* must be first */
+	/* Both have the names of the transport below. */
+	struct batoni_transport_ops ops;
+	struct batoni_path_ops messages_ops;
+	struct batoni_transport *below;
+	struct batoni_host below_host;
+	struct batoni_device *device;
+	const struct batoni_memory_ops *memory;
+	struct batoni_staging_config config;
+	int size;
+	uint32_t slots;
+	int grant_tag, body_tag; /* and one more for each slot */
+	struct stage_message *messages; /* by slot */
+	unsigned char *bounces;         /* by slot: a header, an eager message */
+	struct stage_token *tokens; /* chunks of sends, of receives; eager ones likewise */
+	unsigned char *pinned;
+	struct stage_peer *peers;
+	struct batoni_list_node free[DIRECTIONS][KINDS];
+	/* Messages that want a chunk; receives that want an eager buffer. */
+	struct batoni_list_node wanting[DIRECTIONS];
+	struct batoni_list_node eager_wanting;
+	struct batoni_list_node copies;  /* tokens whose copies are under way */
+	struct batoni_list_node ended;   /* parts */
+	struct batoni_list_node telling; /* receives that have chunks to grant */
+	struct batoni_list_node lines;
+	uint32_t moving; /* messages */
+	/* The slot function that runs: its message, and how that ended. */
+	struct stage_message *caller;
+	enum baton_status caller_status;
+	/* What broke, until the engine has been told. */
+	enum baton_status fatal;
+	struct batoni_fault fault;
+	struct batoni_staging *leaked; /* the one that was leaked before */
+};
+
+static inline size_t
+stage_min(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- message.c ---- */
+
+/* Set the path of the messages, over that of the transport below. */
+void batoni_stage_messages(struct batoni_staging *stage);
+/* For the transport below. */
+void batoni_stage_done(struct batoni_host *host,
+                       struct batoni_transfer *transfer,
+                       enum baton_status status);
+/* Hand a part to the transport below.  Its end is an event of stage->ended. */
+void batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
+                       enum batoni_direction direction, void *buffer,
+                       size_t bytes, int peer, int tag);
+/* The message ends in this way when nothing of it is under way. */
+void batoni_stage_over(struct batoni_staging *stage,
+                       struct stage_message *message, enum baton_status status);
+/* A copy of the message has ended; its token has been given back, if the transport below
+ * has no use for it. */
+void batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token);
+/* The memory of the device has failed: break the communicator. */
+void batoni_stage_fault(struct batoni_staging *stage,
+                        struct stage_message *message,
+                        const char *call, enum baton_status status);
+
+/* ---- chunk.c ---- */
+
+/* A free token for the message, or NULL: there is none, or the peer has its share of
+ * eager buffers. */
+struct stage_token *batoni_stage_take(struct batoni_staging *stage,
+                                      struct stage_message *message,
+                                      unsigned direction, unsigned kind);
+void batoni_stage_give(struct batoni_staging *stage, struct stage_token *token);
+/* Copy for the token's message; batoni_stage_copied follows. */
+void batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
+                       void *to, const void *from, size_t bytes);
+/* Ask all copies under way.  Returns how many have ended. */
+size_t batoni_stage_poll(struct batoni_staging *stage);
+/* The message wants chunks (a receive in STAGE_EAGER: an eager buffer). */
+void batoni_stage_want(struct batoni_staging *stage,
+                       struct stage_message *message);
+/* Give out what is free, in turn. */
+void batoni_stage_hand_out(struct batoni_staging *stage);
+/* The piece that the token stands for is there: send those whose turn it is. */
+void batoni_stage_send_ready(struct batoni_staging *stage,
+                             struct stage_message *message);
+/* The transport below has done with the piece. */
+void batoni_stage_piece_done(struct batoni_staging *stage,
+                             struct stage_token *token);
+
+#endif
