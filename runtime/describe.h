@@ -5,18 +5,41 @@
 
 #include "core.h"
 
-#define BATONI_DESCRIBE_BYTES 256
+#define BATONI_DESCRIBE_BYTES 384
 
-/*
- * The caller holds the record (batoni_op_hold, or because of its part in the
- * operation's life).  The fields of one whose state is NEW may still be written,
- * unless the caller does that.
- */
+/* What an operation was at one time. */
+struct batoni_view {
+	const struct batoni_op *op;
+	uint64_t word;
+	unsigned kind, state, flags;
+	int peer, tag;
+	size_t bytes;
+	baton_stream stream;
+	void *buffer;
+	const struct batoni_op *group_of;
+	uint32_t placed_ms; /* or, before it was placed, made */
+	uint32_t members, ended, streams_left; /* of a group */
+};
 
-/* What it is: "send to peer 1, tag 3"; of a transfer that has bytes, "..., 64 bytes". */
+/* Fill *view_p.  A caller that does not hold the record (batoni_op_hold, or by its part in
+ * the operation's life) compares the word's generation afterwards.  The fields of one whose
+ * state is NEW may still be written, unless the caller does that. */
+void batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p);
+
+/* What it is: "send to peer 1, tag 3, 64 bytes".  details, or NULL: what the one-sided layer
+ * says of it. */
+void batoni_view_what(const struct batoni_view *view, const char *details,
+                      char *text, size_t size);
+/* What it waits for: "a message of that peer and tag, or its bytes to move". */
+void batoni_view_waits(const struct batoni_view *view, char *text, size_t size);
+/* All of it: "WHAT, stream 0x7f02, issued, age 5.021 s, waits for WAITS". */
+void batoni_view_line(const struct batoni_view *view, const char *what,
+                      const char *waits, char *text, size_t size);
+/* "send", "recv", ... */
+const char *batoni_kind_name(unsigned kind);
+
+/* The caller holds the record.  What it is; and all of it. */
 void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
-/* The same with stream, state and age: "recv from peer 1, tag 3, 64 bytes, on stream
- * 0x55..., issued, waits for the peer, 12.3 s old". */
 void batoni_op_describe_fully(const struct batoni_op *op, char *text,
                               size_t size);
 

@@ -34,17 +34,17 @@
 
 #include "config.h"
 #include "core.h"
+#include "describe.h"
 #include "log.h"
 #include "mem.h"
 
 #define LOCK_WAIT_NS UINT64_C(100000000)
-#define LINE_BYTES 384u
+#define LINE_BYTES 512u
 #define BATCH 64u
 #define BATCH_SLOTS 4096u
 
 struct dump {
 	struct baton_comm *comm;
-	uint32_t now_ms;
 	bool locked;    /* the driver's lock can be had */
 	uint32_t slot;  /* where the scan goes on */
 	uint32_t lines; /* operations written so far */
@@ -52,63 +52,18 @@ struct dump {
 	char text[BATCH * LINE_BYTES];
 };
 
-/* One record, as it was at one time. */
-struct seen {
-	struct batoni_op *op;
-	uint64_t word;
-	unsigned kind, state, flags, direction;
-	int peer, tag;
-	size_t bytes;
-	baton_stream stream;
-	void *buffer;
-	const struct batoni_op *group_of;
-	uint32_t placed_ms;
-	uint32_t members, ended, streams_left; /* of a group */
-};
-
 /* ---- reading ---- */
-
-#define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-
-/* Beside its writers, where the lock could not be had: each load is of one word, and
- * the caller throws away what the second look at the generation does not confirm. */
-__attribute__((no_sanitize("thread"))) static void
-load_fields(const struct batoni_op *op, struct seen *seen)
-{
-	seen->kind = LOAD(op->kind);
-	seen->state = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
-	seen->flags = LOAD(op->flags);
-	seen->direction = LOAD(op->transfer.slot_direction) >> 24;
-	seen->peer = LOAD(op->transfer.peer);
-	seen->tag = LOAD(op->transfer.tag);
-	seen->bytes = LOAD(op->transfer.bytes);
-	seen->stream = LOAD(op->transfer.stream);
-	seen->buffer = LOAD(op->transfer.buffer);
-	seen->group_of = LOAD(op->group_of);
-	seen->placed_ms = LOAD(op->item.note);
-	seen->members = seen->ended = seen->streams_left = 0;
-	if (seen->kind == BATONI_KIND_GROUP) {
-		/* Of a group, these are where a transfer has other things. */
-		seen->stream = NULL;
-		seen->members = LOAD(op->group.members);
-		seen->ended = LOAD(op->group.ended);
-		seen->streams_left = LOAD(op->group.streams_left);
-	}
-}
 
 /* The record is an operation that the engine has; false: it is not. */
 static bool
-look(struct batoni_op *op, struct seen *seen)
+look(struct batoni_op *op, struct batoni_view *seen)
 {
 	for (unsigned tries = 0; tries < 3; tries++) {
 		uint64_t after;
 
-		seen->op = op;
-		seen->word = atomic_load_explicit(&op->word,
-		                                  memory_order_acquire);
+		batoni_op_view(op, seen);
 		if (!(seen->word & BATONI_OP_ENGINE))
 			return false;
-		load_fields(op, seen);
 		/* A read-modify-write: the loads before it stay before it. */
 		after = atomic_fetch_or(&op->word, 0);
 		if ((after ^ seen->word) >> 32 == 0)
@@ -133,110 +88,26 @@ add(struct dump *dump, const char *format, ...)
 		dump->used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-static const char *
-kind_name(unsigned kind)
-{
-	switch ((enum batoni_op_kind)kind) {
-	case BATONI_KIND_SEND:
-		return "send";
-	case BATONI_KIND_RECV:
-		return "recv";
-	case BATONI_KIND_RECORD:
-		return "record";
-	case BATONI_KIND_SIGNAL:
-		return "signal";
-	case BATONI_KIND_PUT:
-		return "put_signal";
-	case BATONI_KIND_WAIT:
-		return "wait_signal";
-	case BATONI_KIND_LAUNCH:
-		return "launch";
-	case BATONI_KIND_JOIN:
-		return "stream_wait";
-	case BATONI_KIND_GROUP:
-		return "group";
-	}
-	return "?";
-}
-
-static const char *
-state_name(const struct seen *seen)
-{
-	static const char *const names[] = {"new", "queued", "armed", "issued",
-	                                    "ended"};
-
-	if (seen->word & BATONI_OP_LENT)
-		return "lent";
-	return seen->state < sizeof(names) / sizeof(names[0])
-	               ? names[seen->state]
-	               : "?";
-}
-
 static void
-add_what(struct dump *dump, const struct seen *seen)
+add_what(struct dump *dump, const struct batoni_view *seen, char *text,
+         size_t size)
 {
-	bool onesided = seen->kind == BATONI_KIND_WAIT ||
-	                seen->kind == BATONI_KIND_PUT ||
-	                seen->kind == BATONI_KIND_SIGNAL;
+	struct batoni_onesided *layer = dump->comm->onesided;
+	char details[128] = "";
 
-	add(dump, "%s", kind_name(seen->kind));
-	if (seen->kind == BATONI_KIND_WAIT && seen->peer < 0)
-		add(dump, " of several peers");
-	else if (seen->kind == BATONI_KIND_SEND || seen->kind == BATONI_KIND_PUT ||
-	         seen->kind == BATONI_KIND_SIGNAL)
-		add(dump, " to peer %d", seen->peer);
-	else if (seen->kind == BATONI_KIND_RECV || seen->kind == BATONI_KIND_WAIT)
-		add(dump, " from peer %d", seen->peer);
-	if (onesided && dump->locked && seen->state != BATONI_NEW) {
-		char text[128] = "";
-
-		dump->comm->onesided->ops->describe(dump->comm->onesided,
-		                               &seen->op->transfer, text,
-		                               sizeof(text));
-		add(dump, ", %s", text);
-	} else if (onesided && seen->kind != BATONI_KIND_WAIT) {
-		add(dump, ", context %d", seen->tag);
-	} else if (seen->kind == BATONI_KIND_SEND ||
-	           seen->kind == BATONI_KIND_RECV) {
-		add(dump, ", tag %d", seen->tag);
-	}
-	if (seen->kind == BATONI_KIND_SEND || seen->kind == BATONI_KIND_RECV ||
-	    seen->kind == BATONI_KIND_PUT)
-		add(dump, ", %zu bytes", seen->bytes);
+	if (dump->locked && batoni_is_onesided_kind(seen->kind) &&
+	    seen->state != BATONI_NEW)
+		layer->ops->describe(layer, &seen->op->transfer, details,
+		                     sizeof(details));
+	batoni_view_what(seen, *details ? details : NULL, text, size);
 }
 
-/* An issued one. */
+/* A transfer whose stream has got there, but that is not issued.  The driver. */
 static const char *
-waits_at_transport(const struct seen *seen)
-{
-	switch ((enum batoni_op_kind)seen->kind) {
-	case BATONI_KIND_SEND:
-		return "the peer's receive, or its bytes to move";
-	case BATONI_KIND_RECV:
-		return "a message of that peer and tag, or its bytes to move";
-	case BATONI_KIND_WAIT:
-		return "signals";
-	case BATONI_KIND_SIGNAL:
-	case BATONI_KIND_PUT:
-		return "its bytes to move, behind earlier puts to that peer in "
-		       "that context";
-	case BATONI_KIND_RECORD:
-	case BATONI_KIND_LAUNCH:
-	case BATONI_KIND_JOIN:
-	case BATONI_KIND_GROUP:
-		break;
-	}
-	return "its end";
-}
-
-/* A transfer whose stream has got there, but that is not issued. */
-static const char *
-waits_for_turn(const struct dump *dump, const struct seen *seen)
+waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 {
 	const struct batoni_fifo *fifo;
 
-	if (!dump->locked)
-		return "its turn, or a thread that drives";
 	fifo = batoni_fifo_find(&dump->comm->fifos,
 	                        batoni_fifo_key(&seen->op->transfer));
 	if (fifo && fifo->head && fifo->head != seen->op)
@@ -246,82 +117,45 @@ waits_for_turn(const struct dump *dump, const struct seen *seen)
 	               : "a thread that drives";
 }
 
-/* Its stream holds the other record until it has passed. */
+/* With the lock, more is known of some than the record says. */
 static void
-add_joined(struct dump *dump, const struct seen *seen)
+add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
+          size_t size)
 {
+	/* Of a stream_wait: its stream holds it until it has passed. */
 	const struct batoni_op *other = seen->buffer;
 
-	add(dump, "its stream to get there, then ");
-	if (dump->locked && other)
-		add(dump, "the %s in slot %u of communicator %u",
-		    kind_name(other->kind),
-		    batoni_pool_slot(&other->comm->pool, other),
-		    other->comm->index);
-	else
-		add(dump, "another request");
+	batoni_view_waits(seen, text, size);
+	if (!dump->locked || seen->word & BATONI_OP_LENT)
+		return;
+	if (seen->kind == BATONI_KIND_JOIN && other &&
+	    seen->state != BATONI_NEW && seen->state != BATONI_ENDED)
+		snprintf(text, size,
+		         "its stream to get there, then the %s in slot %u of "
+		         "communicator %u",
+		         batoni_kind_name(other->kind),
+		         batoni_pool_slot(&other->comm->pool, other),
+		         other->comm->index);
+	else if (seen->state == BATONI_ARMED && batoni_is_transfer(seen->op))
+		snprintf(text, size, "%s", waits_for_turn(dump, seen));
+	else if (seen->state == BATONI_QUEUED && seen->group_of &&
+	         seen->group_of->state == BATONI_NEW)
+		snprintf(text, size, "the end of its group (baton_group_end)");
 }
 
 static void
-add_waits(struct dump *dump, const struct seen *seen)
+add_line(struct dump *dump, const struct batoni_view *seen)
 {
 	const struct baton_comm *comm = dump->comm;
+	char what[192], waits[128], line[LINE_BYTES];
 
-	add(dump, ", waits for ");
-	if (seen->word & BATONI_OP_LENT)
-		add(dump, "the transport to let go of its buffer");
-	else if (seen->state == BATONI_ENDED)
-		add(dump, "its end to be published");
-	else if (seen->state == BATONI_NEW && seen->group_of)
-		add(dump, "the end of its group (baton_group_end)");
-	else if (seen->state == BATONI_NEW && seen->kind == BATONI_KIND_GROUP)
-		add(dump, "baton_group_end of the thread that began it");
-	else if (seen->state == BATONI_NEW)
-		add(dump, "its call to return, or a thread that drives");
-	else if (seen->kind == BATONI_KIND_GROUP)
-		add(dump, "%u of its %u members, and %u streams to get there",
-		    seen->members - seen->ended, seen->members,
-		    seen->streams_left);
-	else if (seen->kind == BATONI_KIND_LAUNCH)
-		add(dump, "its stream to get there, or its function to return");
-	else if (seen->kind == BATONI_KIND_JOIN)
-		add_joined(dump, seen);
-	else if (seen->kind == BATONI_KIND_RECORD)
-		add(dump, "its stream to get there");
-	else if (seen->state == BATONI_ISSUED)
-		add(dump, "%s", waits_at_transport(seen));
-	else if (seen->state == BATONI_ARMED)
-		add(dump, "%s", waits_for_turn(dump, seen));
-	else if (!seen->group_of)
-		add(dump, "its stream to get there");
-	else if (dump->locked && seen->group_of->state == BATONI_NEW)
-		add(dump, "the end of its group (baton_group_end)");
-	else
-		add(dump, "all streams of its group to get there");
-	if (comm->breaking != BATON_OK)
-		add(dump, " (the communicator is broken)");
-}
-
-static void
-add_line(struct dump *dump, const struct seen *seen)
-{
-	const struct baton_comm *comm = dump->comm;
-	/* Beside the driver, one may have been placed since. */
-	int32_t since_ms = (int32_t)(dump->now_ms - seen->placed_ms);
-	uint32_t age_ms = since_ms > 0 ? (uint32_t)since_ms : 0;
-
-	add(dump, "baton dump: rank %d: slot %u: ", comm->rank,
-	    batoni_pool_slot(&comm->pool, seen->op));
-	add_what(dump, seen);
-	if (seen->kind != BATONI_KIND_GROUP)
-		add(dump, ", stream %p", (void *)seen->stream);
-	add(dump, "%s, %s",
-	    seen->flags & BATONI_FLAG_DETACHED ? " (detached)" : "",
-	    state_name(seen));
-	if (seen->state != BATONI_NEW)
-		add(dump, ", age %u.%03u s", age_ms / 1000, age_ms % 1000);
-	add_waits(dump, seen);
-	add(dump, "%s\n", dump->locked ? "" : " [may be out of date]");
+	add_what(dump, seen, what, sizeof(what));
+	add_waits(dump, seen, waits, sizeof(waits));
+	batoni_view_line(seen, what, waits, line, sizeof(line));
+	add(dump, "baton dump: rank %d: slot %u: %s%s%s\n", comm->rank,
+	    batoni_pool_slot(&comm->pool, seen->op), line,
+	    comm->breaking != BATON_OK ? " (the communicator is broken)" : "",
+	    dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
 }
 
@@ -334,11 +168,9 @@ gather(struct dump *dump)
 {
 	struct batoni_pool *pool = &dump->comm->pool;
 	uint32_t end = dump->slot + BATCH_SLOTS;
-	struct seen seen;
+	struct batoni_view seen;
 
 	dump->locked = dump->locked && batoni_take_within(LOCK_WAIT_NS);
-	batoni_tick();
-	dump->now_ms = atomic_load(&batoni_engine.clock_ms);
 	if (end > pool->size)
 		end = pool->size;
 	while (dump->slot < end &&

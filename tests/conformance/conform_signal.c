@@ -367,7 +367,7 @@ a_wait_that_times_out_gives_its_units_back(struct conform *c)
 		CHECK_STATUS(c, BATON_ERR_TIMEOUT,
 		             baton_wait(first, conform_patience(c), NULL));
 		CHECK_OK(c, baton_request_error(first, why, sizeof(why)));
-		CHECK(c, strstr(why, "wait_signal of peer 0: ") != NULL);
+		CHECK(c, strstr(why, "wait_signal from peer 0: ") != NULL);
 		FINISH(c, BATON_ERR_TIMEOUT, &first);
 		CHECK_STATUS(c, BATON_PENDING, baton_test(second, NULL));
 	}

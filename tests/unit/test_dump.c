@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "captured.h"
+#include "describe.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -106,6 +107,37 @@ START_TEST(what_is_no_transfer_has_a_line_too)
 	scripted_assert_ended(send, BATON_OK);
 	scripted_assert_ended(record, BATON_OK);
 	scripted_assert_ended(member, BATON_OK);
+}
+END_TEST
+
+/* As in the reason of a destroy that timed out. */
+START_TEST(a_sentence_has_the_same_words)
+{
+	struct baton_op_options free_stream = detached();
+	baton_request recv = scripted_recv(comm, s, 7, &free_stream);
+	baton_request send = scripted_send(comm, s, 9, NULL);
+	baton_request behind = scripted_send(comm, s, 11, NULL);
+	char words[BATONI_DESCRIBE_BYTES];
+	unsigned found = 0;
+
+	dump(comm);
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		const struct batoni_op *op = &comm->pool.ops[i];
+
+		if (!(atomic_load(&op->word) & BATONI_OP_ENGINE))
+			continue;
+		batoni_op_describe_fully(op, words, sizeof(words));
+		*strstr(words, ", age ") = '\0';
+		assert_line(words, "waits for");
+		found++;
+	}
+	ck_assert_uint_eq(found, 3);
+	end_recv(7, BATON_OK);
+	end_send(9, BATON_OK);
+	end_send(11, BATON_OK);
+	scripted_assert_ended(recv, BATON_OK);
+	scripted_assert_ended(send, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
 }
 END_TEST
 
@@ -342,6 +374,7 @@ main(void)
 	const TTest *const with_world[] = {
 		every_pending_operation_has_a_line,
 		what_is_no_transfer_has_a_line_too,
+		a_sentence_has_the_same_words,
 		an_armed_one_says_what_is_before_it,
 		a_lent_one_is_told_of,
 		a_dump_does_not_wait_for_a_driver_that_hangs,
