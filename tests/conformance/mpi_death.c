@@ -21,19 +21,9 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
+#include "program.h"
 
 #define MS INT64_C(1000000)
-
-static int failures;
-
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (condition)                                                \
-			break;                                                \
-		failures++;                                                   \
-		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
-		       #condition, baton_last_error());                       \
-	} while (0)
 
 static unsigned char small[64], large[8 << 20], elsewhere[4096];
 
@@ -226,7 +216,7 @@ main(int argc, char **argv)
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
 	      BATON_OK);
 	if (!comm)
-		return 1;
+		return exit_status();
 	if (rank == 1 && waiting)
 		signal_and_die(comm);
 	if (rank == 1 && sending)
@@ -249,5 +239,5 @@ main(int argc, char **argv)
 	if (rank == 0 && stop)
 		kill(victim, SIGKILL);
 	/* MPI_Finalize would wait for the dead. */
-	_exit(failures ? 1 : 0);
+	_exit(exit_status());
 }

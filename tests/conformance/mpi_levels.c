@@ -19,17 +19,7 @@
 #include <string.h>
 
 #include "baton_mpi.h"
-
-static _Atomic int failures;
-
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (condition)                                                \
-			break;                                                \
-		atomic_fetch_add(&failures, 1);                               \
-		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
-		       #condition, baton_last_error());                       \
-	} while (0)
+#include "program.h"
 
 /* ---- who is in MPI ---- */
 
@@ -324,7 +314,7 @@ main(int argc, char **argv)
 	MPI_Init_thread(&argc, &argv, asked, &level);
 	if (strcmp(name, "finalize") == 0) {
 		run_finalize();
-		return atomic_load(&failures) ? 1 : 0;
+		return exit_status();
 	}
 	/* Some give more than was asked for: then there is nothing to see. */
 	if (level != asked) {

@@ -17,23 +17,13 @@
 #include <string.h>
 
 #include "baton_mpi.h"
+#include "program.h"
 
 #define ROUNDS 3000
 #define LIMIT 4
 #define BYTES_MIN 2049u
 #define BYTES_MAX 7168u
 #define CLIENTS_MAX 16
-
-static int failures;
-
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (condition)                                                \
-			break;                                                \
-		failures++;                                                   \
-		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
-		       #condition, baton_last_error());                       \
-	} while (0)
 
 static unsigned char in[CLIENTS_MAX][BYTES_MAX];
 static unsigned char out[BYTES_MAX];
@@ -165,22 +155,20 @@ ask(struct baton_comm *comm, int rank)
 int
 main(int argc, char **argv)
 {
-	struct baton_comm *comm = NULL;
-	int rank, size, all;
+	struct baton_comm *comm = create_world();
+	int rank, size, mine, all;
 
-	CHECK(baton_comm_create(NULL, &comm) == BATON_OK);
-	if (!comm)
-		return 1;
 	rank = baton_comm_rank(comm);
 	size = baton_comm_size(comm);
 	if (rank == 0)
 		serve(comm, size, argc > 1 && strcmp(argv[1], "fair") == 0);
 	else
 		ask(comm, rank);
-	MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	mine = failures;
+	MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	if (all == 0)
 		CHECK(baton_comm_destroy(comm) == BATON_OK);
 	else
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	return failures ? 1 : 0;
+	return exit_status();
 }

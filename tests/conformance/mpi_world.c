@@ -12,17 +12,7 @@
 #include <string.h>
 
 #include "baton.h"
-
-static int failures;
-
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (condition)                                                \
-			break;                                                \
-		failures++;                                                   \
-		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
-		       #condition, baton_last_error());                       \
-	} while (0)
+#include "program.h"
 
 /* Each rank hands a number around. */
 static void
@@ -49,11 +39,8 @@ main(int argc, char **argv)
 {
 	int size = argc > 1 ? atoi(argv[1]) : 1;
 	struct baton_comm_info info = { .size = sizeof(info) };
-	struct baton_comm *first = NULL, *second = NULL;
+	struct baton_comm *first = create_world(), *second;
 
-	CHECK(baton_comm_create(NULL, &first) == BATON_OK);
-	if (!first)
-		return 1;
 	CHECK(baton_comm_size(first) == size);
 	CHECK(baton_comm_query(first, &info) == BATON_OK);
 	/* Alone, it is no MPI job, whatever is installed. */
@@ -61,17 +48,17 @@ main(int argc, char **argv)
 	      (getenv("BATON_TEST_ALONE") ? BATON_TRANSPORT_LOCAL
 	                                  : BATON_TRANSPORT_MPI));
 	ring(first);
-	CHECK(baton_comm_create(NULL, &second) == BATON_OK);
+	second = create_world();
 	ring(second);
 	ring(first);
 	if (argc > 2 && strcmp(argv[2], "exit") == 0)
-		exit(failures ? 1 : 0);
+		exit(exit_status());
 	CHECK(baton_comm_destroy(first) == BATON_OK);
 	ring(second);
 	CHECK(baton_comm_destroy(second) == BATON_OK);
 	/* A third after all have gone: MPI is still there. */
-	CHECK(baton_comm_create(NULL, &first) == BATON_OK);
+	first = create_world();
 	ring(first);
 	CHECK(baton_comm_destroy(first) == BATON_OK);
-	return failures ? 1 : 0;
+	return exit_status();
 }
