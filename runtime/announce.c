@@ -64,8 +64,13 @@ announce_paths(const struct baton_comm *comm)
 void
 batoni_announce(const struct baton_comm *comm)
 {
+	char timeout[32] = "none";
+
 	if (batoni_config()->log_level < BATONI_LOG_DEBUG)
 		return;
+	if (comm->timeout_ns)
+		snprintf(timeout, sizeof(timeout), "%.6g ms",
+		         (double)comm->timeout_ns / 1e6);
 	batoni_log(BATONI_LOG_DEBUG,
 	           "rank %d of %d: communicator %u of process %ld, baton %s, "
 	           "transport %s (%s), device %s",
@@ -75,11 +80,11 @@ batoni_announce(const struct baton_comm *comm)
 	batoni_log(BATONI_LOG_DEBUG, "rank %d: progress is made by %s",
 	           comm->rank, who_drives(comm));
 	batoni_log(BATONI_LOG_DEBUG,
-	           "rank %d: requests_max %u, timeout %lld ms, signals_max %d, "
+	           "rank %d: requests_max %u, timeout %s, signals_max %d, "
 	           "contexts_max %d, tag_max %d, time stamps %s, small "
 	           "operations go %s",
 	           comm->rank, comm->pool.size,
-	           (long long)(comm->timeout_ns / 1000000),
+	           timeout,
 	           comm->onesided ? comm->onesided->signals_max : 0,
 	           comm->onesided ? comm->onesided->contexts_max : 0,
 	           comm->tag_max, comm->pool.stamps ? "kept" : "not kept",

@@ -326,7 +326,8 @@ listen_for_signal(void)
 	    before.sa_handler != SIG_DFL) {
 		batoni_log(BATONI_LOG_WARN,
 		           "BATON_DUMP_ON is SIGUSR2, but the program handles "
-		           "that signal itself: call baton_comm_dump there");
+		           "that signal itself: let its handler wake a thread "
+		           "that calls baton_comm_dump (a handler may not)");
 		return;
 	}
 	sem_init(&asked, 0, 0);

@@ -34,7 +34,8 @@ START_TEST(debug_tells_what_an_engineer_asks_first)
 	static const char *const parts[] = {
 		"rank 0 of 1", "baton 0.", "transport local", "device host",
 		"progress is made by threads inside Baton alone",
-		"requests_max 77", "signals reach 1 of 1 ranks by stores",
+		"requests_max 77, timeout none,",
+		"signals reach 1 of 1 ranks by stores",
 		"64 bytes here: puts to 1 ranks go by direct",
 		"communicator broken (BATON_ERR_ABORTED)",
 	};
