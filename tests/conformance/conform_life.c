@@ -16,6 +16,8 @@ a_thousand_communicators_come_and_go(struct conform *c)
 
 	for (int i = 0; i < many; i++) {
 		c->comm = conform_comm(c, NULL);
+		if (i % 50 == 0)
+			conform_alive();
 		if (i % 100 == 0) {
 			c->stream = NULL;
 			CHECK_OK(c, baton_stream_create(c->comm, &c->stream));

@@ -115,6 +115,10 @@ struct conform {
 /* ---- checks ------------------------------------------------------------- */
 
 struct conform *conform_at(struct conform *c, const char *file, int line);
+
+/* A case of many alike steps has made some: the watchdog's limit begins again.  Any
+ * thread. */
+void conform_alive(void);
 #define AT(c) conform_at(c, __FILE__, __LINE__)
 
 bool conform_true(struct conform *c, const char *what, bool holds);

@@ -24,7 +24,7 @@ static struct {
 	pthread_t thread;
 	struct conform *ranks[RANKS_MAX]; /* of this process */
 	int count;
-	unsigned long cases; /* begun or ended, by all ranks here */
+	unsigned long cases; /* begun, ended or said to be alive, by all ranks here */
 	bool running;
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -100,8 +100,8 @@ watch_rank(struct conform *c)
 	pthread_mutex_unlock(&watch.lock);
 }
 
-static void
-watch_tick(void)
+void
+conform_alive(void)
 {
 	pthread_mutex_lock(&watch.lock);
 	watch.cases++;
@@ -238,7 +238,7 @@ set_up(struct conform *c, const struct conform_case *one)
 		c->gates[i].open = false;
 		c->gates[i].inside = 0;
 	}
-	watch_tick();
+	conform_alive();
 	if (one->flags & CONFORM_BARE)
 		return;
 	options.requests_max = one->requests_max;
@@ -309,7 +309,7 @@ run_case(struct conform *c, const char *list, const struct conform_case *one)
 	failed = c->backend->agree(c, atomic_load(&c->failures)) > 0;
 	skipped = c->backend->agree(c, c->skip != NULL) > 0 && !failed;
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	watch_tick();
+	conform_alive();
 	if (c->rank == 0 && skipped)
 		printf("skip    %s.%s: %s\n", list, one->name,
 		       c->skip ? c->skip : "another rank cannot");
