@@ -272,6 +272,7 @@ comm_free(struct baton_comm *comm)
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
+	batoni_free(comm->follow);
 	batoni_free(comm->scratch);
 	give_index(comm->index, generation);
 	if (gone) {
@@ -288,8 +289,9 @@ alloc_marks(struct baton_comm *comm, uint32_t count)
 {
 	comm->marks = batoni_alloc((size_t)2 * count, sizeof(*comm->marks));
 	comm->observe = batoni_alloc(count, sizeof(*comm->observe));
+	comm->follow = batoni_alloc(count, sizeof(*comm->follow));
 	comm->scratch = batoni_alloc(count, sizeof(*comm->scratch));
-	return comm->marks && comm->observe && comm->scratch
+	return comm->marks && comm->observe && comm->follow && comm->scratch
 	               ? BATON_OK
 	               : BATON_ERR_NOMEM;
 }
@@ -518,6 +520,18 @@ baton_comm_create(const struct baton_comm_options *options,
 /* ---- destroy and abort ---- */
 
 static void
+close_paths(struct baton_comm *comm, bool aborted)
+{
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (path->ops->close)
+			path->ops->close(path, aborted);
+	}
+	comm->paths_count = 0;
+}
+
+static void
 leave_working(struct baton_comm *comm)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -597,6 +611,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	batoni_leave();
 	batoni_dump_await();
 	batoni_take();
+	close_paths(comm, status != BATON_OK);
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	batoni_leave();
 	comm_free(comm);

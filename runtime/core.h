@@ -95,7 +95,7 @@ struct baton_comm {
 	/* Asynchronous devices: where stream-issued operations are armed and done, by
 	 * slot. */
 	struct batoni_mark *marks;
-	baton_stream *observe;     /* scratch of publishing, under order */
+	baton_stream *observe, *follow; /* scratch of publishing, under order */
 	struct batoni_transfer **scratch;
 	struct batoni_op *marked, **marked_tail;
 	enum baton_status breaking; /* a fatal error, or OK */
@@ -571,7 +571,8 @@ void batoni_enqueuing_end(struct baton_comm *comm);
 /* Break the communicator from an enqueuing thread. */
 void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
                           const char *why);
-/* Hand those transfers of a list (group_next) that have this stream-issued path to it;
+/* Hand those transfers of a list (group_next) that have this stream-issued path to it; as
+ * detached ones they follow all streams that the list names;
  * batoni_publish follows.  Caller: between the two above.  OK; anything else: nothing was
  * enqueued, or the communicator breaks. */
 enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,

@@ -207,10 +207,24 @@ mark_all(struct baton_comm *comm, size_t n, unsigned which,
 	return status;
 }
 
+static void
+note_stream(struct batoni_follow *follow, baton_stream *streams,
+            baton_stream stream)
+{
+	size_t i = 0;
+
+	while (i < follow->count && streams[i] != stream)
+		i++;
+	streams[i] = stream;
+	if (i == follow->count)
+		follow->count++;
+}
+
 enum baton_status
 batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
                        struct batoni_op *first, bool detached)
 {
+	struct batoni_follow follow = {.streams = comm->follow};
 	struct batoni_path *path = comm->paths[index];
 	enum baton_status status;
 	size_t n = 0;
@@ -218,12 +232,14 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 	for (struct batoni_op *op = first; op; op = op->group_next) {
 		if (op->path == index)
 			comm->scratch[n++] = &op->transfer;
+		if (detached)
+			note_stream(&follow, comm->follow, op->transfer.stream);
 	}
 	status = mark_all(comm, n, 0, NULL);
 	if (status != BATON_OK)
 		return status;
-	status = path->ops->enqueue(path, comm->scratch, n, detached,
-	                            comm->observe);
+	status = path->ops->enqueue(path, comm->scratch, n,
+	                            detached ? &follow : NULL, comm->observe);
 	if (status == BATON_ERR_BUSY) {
 		batoni_break_halfway(comm, BATON_ERR_ABORTED,
 		              "the path of an operation failed half way through "

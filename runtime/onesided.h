@@ -30,6 +30,16 @@ struct batoni_onesided_plan {
 	int signals_max, contexts_max;
 };
 
+/* What another path needs that carries a put, a signal or a wait: where a put's bytes go and
+ * which counter it adds to, or a counter that a wait names.  Addresses are of this
+ * process. */
+struct batoni_target {
+	int peer, signal_index, context;
+	_Atomic uint64_t *counter; /* of a wait: this rank's, that the peer adds to */
+	uint64_t units;            /* of a wait */
+	void *data;                /* of a put; NULL: it has no bytes */
+};
+
 struct batoni_onesided_ops {
 	/* Allocate the memory of one rank.  Caller: the thread that creates the
 	 * communicator.  OK, NOMEM.  close frees it, also without start. */
@@ -49,6 +59,22 @@ struct batoni_onesided_ops {
 	void (*describe)(struct batoni_onesided *onesided,
 	                 const struct batoni_transfer *transfer, char *text,
 	                 size_t size);
+
+	/* For paths beside the layer's own.  targets: one for a put or signal, those of
+	 * a wait; at most `max` are written.  Returns how many there are; 0: the peer's
+	 * memory is not mapped here.  Caller: the path's enqueue. */
+	size_t (*targets)(struct batoni_onesided *onesided,
+	                  const struct batoni_transfer *transfer,
+	                  struct batoni_target *targets, size_t max);
+	/* Add 1 to the counter, and wake who sleeps for it.  Any thread. */
+	void (*signal)(struct batoni_onesided *onesided,
+	               const struct batoni_target *target);
+	/* From such a path's place and unplace: what the layer keeps for the operation
+	 * stays until `drop`. */
+	void (*hold)(struct batoni_onesided *onesided,
+	             struct batoni_transfer *transfer);
+	void (*drop)(struct batoni_onesided *onesided,
+	             struct batoni_transfer *transfer);
 
 	/* What prevents the destruction of the communicator, as text ("2 windows"),
 	 * or NULL.  Caller: any thread that may destroy. */

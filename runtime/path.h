@@ -94,6 +94,12 @@ struct batoni_host {
 	void (*lost)(struct batoni_host *host, const char *why);
 };
 
+/* The streams that detached operations follow; each is named once. */
+struct batoni_follow {
+	const baton_stream *streams;
+	size_t count;
+};
+
 struct batoni_path;
 
 struct batoni_path_ops {
@@ -138,7 +144,8 @@ struct batoni_path_ops {
 	/* ---- stream-issued ---- */
 
 	/* Put n transfers (one, or a group's, in call order) on their streams.
-	 * Detached: on streams of the path's own that follow the transfers' streams.
+	 * follow: not on those, but on streams of the path's own, each of which begins
+	 * when all of these streams have got here.
 	 * The enqueuing thread, under the communicator's order lock; must not wait for
 	 * a peer.  OK: observe_p[i] is the stream on which transfer i will be seen to
 	 * end.  BUSY, with the library's call in the first transfer's native_call: it
@@ -147,12 +154,17 @@ struct batoni_path_ops {
 	 * NOMEM, NCCL, CUDA. */
 	enum baton_status (*enqueue)(struct batoni_path *path,
 	                             struct batoni_transfer *const *transfers,
-	                             size_t n, bool detached,
+	                             size_t n, const struct batoni_follow *follow,
 	                             baton_stream *observe_p);
 	/* End everything that is on the streams, so that they continue.  The engine has
 	 * released its own words before.  Afterwards only the closing of its transport
 	 * or layer is called. */
 	void (*abort)(struct batoni_path *path);
+
+	/* The communicator goes: free the path.  aborted: it was aborted or is broken.
+	 * Called before the transport and the one-sided layer close.  NULL: they free
+	 * it. */
+	void (*close)(struct batoni_path *path, bool aborted);
 };
 
 /* The leaf or layer sets it, but for `host`, which the engine sets. */

@@ -12,6 +12,7 @@
  *   window.c      registering and deregistering
  *   collective.c  how all ranks get the same result (collective.h)
  *   memory.c      memory for windows
+ *   elsewhere.c   operations that another path carries
  *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
  *
@@ -435,6 +436,18 @@ batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, i
 }
 
 /* ---- describe.c ---- */
+
+/* ---- elsewhere.c: slots of batoni_onesided_ops ---- */
+
+size_t batoni_elsewhere_targets(struct batoni_onesided *onesided,
+                                const struct batoni_transfer *transfer,
+                                struct batoni_target *targets, size_t max);
+void batoni_elsewhere_signal(struct batoni_onesided *onesided,
+                             const struct batoni_target *target);
+void batoni_elsewhere_hold(struct batoni_onesided *onesided,
+                           struct batoni_transfer *transfer);
+void batoni_elsewhere_drop(struct batoni_onesided *onesided,
+                           struct batoni_transfer *transfer);
 
 /* Slot `describe` of batoni_onesided_ops.  Caller: the driver. */
 void batoni_rma_describe(struct batoni_onesided *onesided,

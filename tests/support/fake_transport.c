@@ -269,14 +269,14 @@ check(const struct fake *fake, struct batoni_transfer *const *transfers,
 
 static struct kernel *
 kernel_create(struct fake *fake, struct batoni_transfer *const *transfers,
-              size_t n)
+              size_t n, size_t parts_max)
 {
 	struct kernel *kernel =
 		calloc(1, sizeof(*kernel) + n * sizeof(kernel->moves[0]));
 
 	if (!kernel)
 		return NULL;
-	kernel->here = calloc(2 * n, sizeof(*kernel->here));
+	kernel->here = calloc(parts_max, sizeof(*kernel->here));
 	if (!kernel->here) {
 		free(kernel);
 		return NULL;
@@ -300,16 +300,18 @@ kernel_create(struct fake *fake, struct batoni_transfer *const *transfers,
 /* Lay the kernel out: which streams its parts are on. */
 static void
 lay_out(struct kernel *kernel, const struct fake *fake,
-        struct batoni_transfer *const *transfers, bool detached,
-        baton_stream *streams)
+        struct batoni_transfer *const *transfers,
+        const struct batoni_follow *follow, baton_stream *streams)
 {
 	size_t parts = 0;
 
-	for (size_t i = 0; i < kernel->n; i++)
+	for (size_t i = 0; follow && i < follow->count; i++)
+		streams[parts++] = follow->streams[i];
+	for (size_t i = 0; !follow && i < kernel->n; i++)
 		kernel->moves[i].part =
 			place_of(streams, 0, &parts, transfers[i]->stream);
 	kernel->callers = parts;
-	for (size_t i = 0; i < kernel->n && detached; i++) {
+	for (size_t i = 0; follow && i < kernel->n; i++) {
 		struct move *move = &kernel->moves[i];
 		int lane = move->sends ? move->peer
 		                       : fake->base.size + move->peer;
@@ -343,22 +345,24 @@ number(struct kernel *kernel, bool back)
 
 static enum baton_status
 fake_enqueue(struct batoni_path *path,
-             struct batoni_transfer *const *transfers, size_t n, bool detached,
-             baton_stream *observe_p)
+             struct batoni_transfer *const *transfers, size_t n,
+             const struct batoni_follow *follow, baton_stream *observe_p)
 {
 	struct fake *fake = to_fake(batoni_transport_of(path));
 	enum baton_status status = check(fake, transfers, n);
 	baton_stream *streams;
 	struct kernel *kernel;
+	size_t parts_max;
 
 	if (status != BATON_OK)
 		return status;
-	streams = calloc(2 * n, sizeof(baton_stream));
-	kernel = kernel_create(fake, transfers, n);
+	parts_max = n + (follow ? follow->count : 0);
+	streams = calloc(parts_max, sizeof(baton_stream));
+	kernel = kernel_create(fake, transfers, n, parts_max);
 	status = BATON_ERR_NOMEM;
 	if (!streams || !kernel)
 		goto free_kernel;
-	lay_out(kernel, fake, transfers, detached, streams);
+	lay_out(kernel, fake, transfers, follow, streams);
 	for (size_t i = 0; i < n; i++)
 		observe_p[i] = streams[kernel->moves[i].part];
 	number(kernel, false);

@@ -50,6 +50,9 @@ struct conform;
 #define CONFORM_LONG 32u         /* not under a sanitizer */
 #define CONFORM_TIMESTAMPS 64u   /* its communicator keeps timestamps */
 #define CONFORM_HOST_DEVICE 128u /* only on the host device */
+#define CONFORM_ALONE 256u /* not where puts and waits are stream-issued: it ends one */
+/* A trait of backends: signals, puts and waits are stream-issued. */
+#define CONFORM_STREAM_ISSUED_PUTS 512u
 
 struct conform_case {
 	const char *name; /* a claim */
@@ -245,5 +248,7 @@ extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
 /* The fake device's own. */
 extern const struct conform_case conform_sick[];
+/* For paths of both kinds at once. */
+extern const struct conform_case conform_mixed[];
 
 #endif

@@ -209,6 +209,9 @@ cannot_run(struct conform *c, const struct conform_case *one)
 		return "ranks are threads";
 	if (lacks & CONFORM_HOST_ISSUED)
 		return "the transport is stream-issued";
+	if (one->flags & CONFORM_ALONE &&
+	    c->backend->traits & CONFORM_STREAM_ISSUED_PUTS)
+		return "puts and waits are stream-issued";
 	if (lacks & CONFORM_HOST_DEVICE)
 		return "the device is not the host";
 	if (one->needs & ~c->info.capabilities)

@@ -117,12 +117,13 @@ scripted_take_back(struct batoni_path *path,
 static enum baton_status
 scripted_enqueue(struct batoni_path *path,
                  struct batoni_transfer *const *transfers, size_t n,
-                 bool detached, baton_stream *observe_p)
+                 const struct batoni_follow *follow,
+                 baton_stream *observe_p)
 {
 	(void)path;
 	(void)transfers;
 	(void)n;
-	(void)detached;
+	(void)follow;
 	(void)observe_p;
 	return BATON_ERR_UNSUPPORTED;
 }

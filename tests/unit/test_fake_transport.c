@@ -92,8 +92,20 @@ enqueue(struct batoni_transport *transport,
         struct batoni_transfer *const *list, size_t n, bool detached,
         baton_stream *observe)
 {
+	baton_stream streams[8];
+	struct batoni_follow follow = {.streams = streams};
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = 0;
+
+		while (at < follow.count && streams[at] != list[i]->stream)
+			at++;
+		streams[at] = list[i]->stream;
+		follow.count += at == follow.count;
+	}
 	return transport->messages.ops->enqueue(&transport->messages, list, n,
-	                                        detached, observe);
+	                                        detached ? &follow : NULL,
+	                                        observe);
 }
 
 static void

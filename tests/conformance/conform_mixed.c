@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Paths of both kinds in one communicator: messages are host-issued, signals, puts and waits
+ * are stream-issued, by the fake path, which the cases make fail. */
+#include <pthread.h>
+
+#include "fake_path.h"
+#include "harness.h"
+
+/* One unit of the counter (0, 0). */
+static baton_request
+wait_of(struct conform *c, int peer, baton_stream stream,
+        const struct baton_op_options *options)
+{
+	struct baton_wait_signal_desc desc = { 1, peer, 0, 0 };
+	baton_request request = BATON_REQUEST_NULL;
+
+	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, stream, options,
+	                              &request));
+	return request;
+}
+
+static baton_request
+signal_to(struct conform *c, int peer, baton_stream stream,
+          const struct baton_op_options *options)
+{
+	baton_request request = BATON_REQUEST_NULL;
+
+	CHECK_OK(c, baton_signal(peer, 0, 0, 0, c->comm, stream, options,
+	                         &request));
+	return request;
+}
+
+/* Another communicator, for a case that has broken the first, which is returned. */
+static struct baton_comm *
+exchange_comm(struct conform *c)
+{
+	struct baton_comm *first = c->comm;
+
+	c->comm = conform_comm(c, NULL);
+	return first;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+/* A round to the next rank and from the one before, as one group over two streams. */
+static void
+round_in_a_group(struct conform *c, baton_stream other,
+                 const struct baton_op_options *options, unsigned seed)
+{
+	int next = (c->rank + 1) % c->size;
+	int before = (c->rank + c->size - 1) % c->size;
+	unsigned char *out = conform_filled(c, 5000, seed);
+	unsigned char *in = conform_alloc(c, 5000);
+	baton_request requests[4];
+
+	CHECK_OK(c, baton_group_begin(c->comm));
+	requests[0] = wait_of(c, before, c->stream, options);
+	requests[1] = RECV(c, in, 5000, before, 3, c->stream, options);
+	requests[2] = signal_to(c, next, other, options);
+	requests[3] = SEND(c, out, 5000, next, 3, other, options);
+	CHECK_OK(c, baton_group_end(c->comm));
+	if (!options) {
+		CHECK_OK(c, baton_stream_synchronize(c->comm, other));
+		for (int i = 0; i < 4; i++)
+			CHECK_OK(c, baton_test(requests[i], NULL));
+	}
+	FINISH_ALL(c, requests, 4);
+	CHECK_FILLED(c, in, 5000, seed);
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, other));
+}
+
+static void
+group_of_both_kinds_completes(struct conform *c)
+{
+	baton_stream other = conform_stream(c);
+
+	for (unsigned i = 0; i < 20; i++)
+		round_in_a_group(c, other, i % 2 ? &conform_detached : NULL, i);
+}
+
+static void
+group_of_both_kinds_starts_when_all_streams_are_there(struct conform *c)
+{
+	baton_stream gated = conform_stream(c);
+	baton_request requests[2];
+	uint64_t count = 0;
+
+	conform_gate_launch(c, 0, gated);
+	CHECK_OK(c, baton_group_begin(c->comm));
+	requests[0] = signal_to(c, c->rank, c->stream, NULL);
+	requests[1] = SEND(c, NULL, 0, c->rank, 0, gated, NULL);
+	CHECK_OK(c, baton_group_end(c->comm));
+	for (int i = 0; i < 50; i++)
+		baton_progress(c->comm);
+	CHECK_OK(c, baton_signal_count(c->comm, c->rank, 0, 0, &count));
+	CHECK_EQ(c, count, 0);
+	CHECK_STATUS(c, BATON_PENDING, baton_test(requests[0], NULL));
+	conform_gate_open(c, 0);
+	FINISH(c, BATON_OK, &requests[0]);
+	/* The stream of the signal waits for the whole group. */
+	CHECK_STATUS(c, BATON_PENDING, baton_stream_query(c->comm, c->stream));
+	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, c->comm,
+	                       conform_stream(c), NULL, NULL));
+	FINISH(c, BATON_OK, &requests[1]);
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+}
+
+/* rank 0 makes the path refuse, in the middle of a group of both kinds. */
+static void
+group_that_a_path_refuses_is_void(struct conform *c)
+{
+	baton_request requests[3] = { 0 };
+	uint64_t count = 1;
+
+	if (c->rank == 0) {
+		fake_path_fail(FAKE_PATH_REFUSES, 1);
+		CHECK_OK(c, baton_group_begin(c->comm));
+		requests[0] = RECV(c, NULL, 0, 1, 0, c->stream, NULL);
+		requests[1] = signal_to(c, 1, conform_stream(c), NULL);
+		requests[2] = SEND(c, NULL, 0, 1, 0, c->stream, NULL);
+		CHECK_STATUS(c, BATON_ERR_AGAIN, baton_group_end(c->comm));
+		for (int i = 0; i < 3; i++)
+			CHECK_STATUS(c, BATON_ERR_STALE,
+			             baton_test(requests[i], NULL));
+		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	}
+	conform_sync(c);
+	if (c->rank == 1) {
+		CHECK_OK(c, baton_signal_count(c->comm, 0, 0, 0, &count));
+		CHECK_EQ(c, count, 0);
+	}
+	conform_sound(c);
+	round_in_a_group(c, conform_stream(c), NULL, 1);
+}
+
+/* ---- what ends alone, and what does not --------------------------------- */
+
+static void
+messages_end_alone_beside_waits_that_do_not(struct conform *c)
+{
+	baton_stream other = conform_stream(c);
+	baton_request wait = wait_of(c, c->rank, other, NULL);
+	baton_request recv = RECV(c, NULL, 0, c->rank, 0, c->stream, NULL);
+
+	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED, baton_cancel(wait), "fake path");
+	CHECK_OK(c, baton_cancel(recv));
+	FINISH(c, BATON_ERR_CANCELED, &recv);
+	CHECK_STATUS(c, BATON_PENDING, baton_test(wait, NULL));
+	recv = signal_to(c, c->rank, c->stream, NULL);
+	FINISH(c, BATON_OK, &recv);
+	FINISH(c, BATON_OK, &wait);
+}
+
+static void
+deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
+{
+	struct baton_op_options limited = BATON_OP_OPTIONS_INIT;
+	struct baton_comm *comm = c->comm;
+	baton_stream other = conform_stream(c);
+	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
+	baton_request wait = 0, recv;
+
+	limited.timeout_ns = 5 * MS;
+	exchange_comm(c);
+	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
+	                       c->stream, NULL, &recv));
+	CHECK_OK(c, baton_wait_signal(1, &desc, comm, other, &limited, &wait));
+	FINISH(c, BATON_ERR_TIMEOUT, &wait);
+	FINISH(c, BATON_ERR_ABORTED, &recv);
+	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_comm_status(comm));
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, other));
+	conform_sound(c);
+}
+
+/* ---- failures of the path ----------------------------------------------- */
+
+static void
+enqueue_that_fails_half_way_breaks_the_communicator(struct conform *c)
+{
+	struct baton_comm *comm = c->comm;
+	baton_request recv;
+
+	exchange_comm(c);
+	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
+	                       c->stream, NULL, &recv));
+	if (c->rank == 0) {
+		fake_path_fail(FAKE_PATH_HALFWAY, 1);
+		CHECK_STATUS(c, BATON_ERR_ABORTED,
+		             baton_signal(0, 0, 0, 0, comm, c->stream, NULL,
+		                          NULL));
+		FINISH(c, BATON_ERR_ABORTED, &recv);
+		CHECK(c, baton_comm_error(comm)[0] != '\0');
+	} else {
+		CHECK_OK(c, baton_comm_abort(comm));
+		FINISH(c, BATON_ERR_ABORTED, &recv);
+	}
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sound(c);
+}
+
+static void
+error_that_comes_late_reaches_all_requests(struct conform *c)
+{
+	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
+	struct baton_comm *comm = c->comm;
+	char text[256];
+	baton_request wait, recv;
+
+	exchange_comm(c);
+	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
+	                       c->stream, NULL, &recv));
+	if (c->rank == 0) {
+		fake_path_fail(FAKE_PATH_LATE, 1);
+		CHECK_OK(c, baton_wait_signal(1, &desc, comm, conform_stream(c),
+		                              NULL, &wait));
+		FINISH(c, BATON_ERR_CUDA, &recv);
+		CHECK_STATUS(c, BATON_ERR_CUDA,
+		             baton_wait(wait, conform_patience(c), NULL));
+		CHECK_OK(c, baton_request_error(wait, text, sizeof(text)));
+		CHECK_OK(c, baton_release(&wait));
+	} else {
+		CHECK_OK(c, baton_comm_abort(comm));
+		FINISH(c, BATON_ERR_ABORTED, &recv);
+	}
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sound(c);
+}
+
+static void *
+abort_main(void *arg)
+{
+	return baton_comm_abort(arg) == BATON_OK ? NULL : arg;
+}
+
+/* Whatever comes first, what was enqueued ends, and the streams go on. */
+static void
+abort_beside_a_slow_enqueue_ends_what_it_enqueues(struct conform *c)
+{
+	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
+	struct baton_comm *comm = c->comm;
+	baton_request wait = BATON_REQUEST_NULL;
+	enum baton_status status;
+	pthread_t thread;
+	void *failed;
+
+	exchange_comm(c);
+	fake_path_fail(FAKE_PATH_SLOW, 1);
+	CHECK_EQ(c, pthread_create(&thread, NULL, abort_main, comm), 0);
+	status = baton_wait_signal(1, &desc, comm, c->stream, NULL, &wait);
+	pthread_join(thread, &failed);
+	CHECK(c, !failed);
+	if (status == BATON_OK)
+		FINISH(c, BATON_ERR_ABORTED, &wait);
+	else
+		CHECK_EQ(c, status, BATON_ERR_ABORTED);
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sync(c);
+	if (c->rank == 0)
+		fake_path_fail(FAKE_PATH_SOUND, 0);
+	conform_sound(c);
+}
+
+const struct conform_case conform_mixed[] = {
+	{ CASE(group_of_both_kinds_completes) },
+	{ CASE(group_of_both_kinds_starts_when_all_streams_are_there) },
+	{ CASE(group_that_a_path_refuses_is_void), .ranks_min = 2 },
+	{ CASE(messages_end_alone_beside_waits_that_do_not) },
+	{ CASE(deadline_of_a_stream_issued_wait_breaks_the_communicator) },
+	{ CASE(enqueue_that_fails_half_way_breaks_the_communicator) },
+	{ CASE(error_that_comes_late_reaches_all_requests) },
+	{ CASE(abort_beside_a_slow_enqueue_ends_what_it_enqueues) },
+	CASES_END,
+};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts, signals and waits that another path carries (runtime/path.h): copies and waits that
+ * live on a device's streams.  The layer has checked and described the operation as it does
+ * its own.  It tells the path where the bytes go and which counters are meant, and keeps the
+ * window, and the nodes of a wait, until the operation has ended.  A wait that is carried
+ * elsewhere gets its units from its path, so all waits of a communicator go one way.
+ */
+#include "window.h"
+
+static struct batoni_rma *
+rma_of(struct batoni_onesided *onesided)
+{
+	return (struct batoni_rma *)(void *)onesided;
+}
+
+static size_t
+target_of_put(const struct batoni_rma *rma,
+              const struct batoni_transfer *transfer,
+              struct batoni_target *target)
+{
+	const struct batoni_pending *put = &rma->pending[transfer->slot];
+	void *segment = rma->transport->peers[transfer->peer].segment;
+	const struct batoni_window_peer *part =
+		put->put.window ? &put->put.window->peers[transfer->peer] : NULL;
+
+	if (!segment || (part && transfer->bytes &&
+	                 part->path != BATON_WINDOW_PATH_DIRECT))
+		return 0;
+	*target = (struct batoni_target){
+		.peer = transfer->peer,
+		.signal_index = put->put.signal_index,
+		.context = transfer->tag,
+		.counter = batoni_segment_counter(rma, segment, rma->rank,
+	                                          put->put.signal_index,
+	                                          transfer->tag),
+		.data = part && transfer->bytes ? part->base + put->put.offset
+	                                        : NULL,
+	};
+	return 1;
+}
+
+size_t
+batoni_elsewhere_targets(struct batoni_onesided *onesided,
+                         const struct batoni_transfer *transfer,
+                         struct batoni_target *targets, size_t max)
+{
+	const struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_target target;
+	size_t n = 0;
+
+	if (transfer->direction != BATONI_WAIT) {
+		n = target_of_put(rma, transfer, &target);
+		if (n && max)
+			targets[0] = target;
+		return n;
+	}
+	for (uint32_t i = rma->pending[transfer->slot].wait.nodes; i;
+	     i = batoni_node_at(rma, i)->next, n++) {
+		const struct batoni_wait_node *node = batoni_node_at(rma, i);
+		const struct batoni_channel *channel = node->counter->channel;
+
+		if (n >= max)
+			continue;
+		targets[n] = (struct batoni_target){
+			.peer = channel->peer,
+			.signal_index =
+				(int)(node->counter - channel->link->counters) %
+				rma->base.signals_max,
+			.context = channel->context,
+			.counter = node->counter->value,
+			.units = node->units,
+		};
+	}
+	return n;
+}
+
+void
+batoni_elsewhere_signal(struct batoni_onesided *onesided,
+                        const struct batoni_target *target)
+{
+	batoni_signal_store(rma_of(onesided), target->peer, target->signal_index,
+	                    target->context);
+}
+
+void
+batoni_elsewhere_hold(struct batoni_onesided *onesided,
+                      struct batoni_transfer *transfer)
+{
+	if (transfer->direction != BATONI_WAIT)
+		batoni_put_place(rma_of(onesided), transfer);
+}
+
+void
+batoni_elsewhere_drop(struct batoni_onesided *onesided,
+                      struct batoni_transfer *transfer)
+{
+	if (transfer->direction == BATONI_WAIT)
+		batoni_wait_forget(rma_of(onesided), transfer->slot);
+	else
+		batoni_put_unplace(rma_of(onesided), transfer);
+}
