@@ -517,6 +517,23 @@ baton_comm_create(const struct baton_comm_options *options,
 	return baton_comm_create_local(1, options, comm_p);
 }
 
+enum baton_status
+batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
+                            const struct baton_comm_options *options,
+                            struct baton_comm **comm_p)
+{
+	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
+	struct batoni_comm_plan plan;
+	enum baton_status status = batoni_comm_plan(options, &plan);
+
+	if (status != BATON_OK || !world)
+		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
+	plan.transport = world->id;
+	plan.device = device->id;
+	plan.device_ops = device;
+	return world->create(&batoni_builder, &plan, comm_p);
+}
+
 /* ---- destroy and abort ---- */
 
 static void

@@ -22,6 +22,13 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
                               const struct baton_comm_options *options,
                               struct baton_comm *comms[]);
 
+/* baton_comm_create over MPI on any device.  Collective.  UNSUPPORTED: this build has no
+ * MPI. */
+enum baton_status
+batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
+                            const struct baton_comm_options *options,
+                            struct baton_comm **comm_p);
+
 /* The device that a communicator opened, for fakes that need it. */
 struct batoni_device *batoni_comm_device(struct baton_comm *comm);
 

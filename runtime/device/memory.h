@@ -60,8 +60,8 @@ struct batoni_memory_ops {
 	                          struct batoni_memory_info *memory_p);
 
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a
-	 * detour.  The thread that creates or destroys; may block.  No copy may be under
-	 * way when it is freed.  OK, NOMEM, CUDA. */
+	 * detour.  The thread that creates or destroys; may block, but not for what is
+	 * on a stream.  No copy may be under way when it is freed.  OK, NOMEM, CUDA. */
 	enum baton_status (*pinned_alloc)(struct batoni_device *device,
 	                                  size_t bytes, void **block_p);
 	void (*pinned_free)(struct batoni_device *device, void *block);

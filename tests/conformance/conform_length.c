@@ -13,9 +13,9 @@
 static unsigned char *
 guarded(struct conform *c, size_t capacity)
 {
-	unsigned char *buffer = conform_alloc(c, capacity + CANARIES);
+	unsigned char *buffer = conform_message(c, capacity + CANARIES);
 
-	memset(buffer, CANARY, capacity + CANARIES);
+	conform_set(c, buffer, CANARY, capacity + CANARIES);
 	return buffer;
 }
 
@@ -25,7 +25,7 @@ static void
 count_0_is_a_matched_message(struct conform *c)
 {
 	struct baton_completion done = { 0 };
-	unsigned char data[4] = { 0 };
+	void *data = conform_message(c, 4);
 	baton_request request;
 
 	if (c->rank == 1) {
@@ -45,7 +45,7 @@ count_0_is_a_matched_message(struct conform *c)
 		request = SEND(c, NULL, 0, 1, 0, c->stream, NULL);
 		FINISH_AS(c, BATON_OK, &request, &done);
 		CHECK_EQ(c, done.bytes, 0);
-		conform_fill(data, 4, 11);
+		conform_write(c, data, 4, 11);
 		request = SEND(c, data, 4, 1, 0, c->stream, NULL);
 		FINISH(c, BATON_OK, &request);
 	}
@@ -54,16 +54,16 @@ count_0_is_a_matched_message(struct conform *c)
 static void
 count_0_touches_no_bytes(struct conform *c)
 {
-	unsigned char data[64];
+	void *data = conform_message(c, 64);
 	baton_request request = BATON_REQUEST_NULL;
 
-	memset(data, CANARY, sizeof(data));
+	conform_set(c, data, CANARY, 64);
 	if (c->rank == 0)
 		request = SEND(c, data, 0, 1, 0, c->stream, NULL);
 	else if (c->rank == 1)
 		request = RECV(c, data, 0, 0, 0, c->stream, NULL);
 	FINISH(c, BATON_OK, &request);
-	CHECK_ALL(c, data, sizeof(data), CANARY);
+	CHECK_ALL(c, data, 64, CANARY);
 }
 
 static void
@@ -76,7 +76,7 @@ a_recv_of_count_0_truncates_a_longer_message(struct conform *c)
 		baton_request request = BATON_REQUEST_NULL;
 
 		if (c->rank == 0) {
-			request = SEND(c, conform_alloc(c, sizes[i]), sizes[i],
+			request = SEND(c, conform_message(c, sizes[i]), sizes[i],
 			               1, 0, c->stream, NULL);
 			FINISH(c, BATON_OK, &request);
 		} else if (c->rank == 1) {
@@ -243,11 +243,11 @@ neighbours_of_a_truncated_message_arrive(struct conform *c)
 static void
 a_truncated_recv_releases_its_stream(struct conform *c)
 {
-	unsigned char data[512] = { 0 };
+	void *data = conform_message(c, 512);
 	baton_request after = BATON_REQUEST_NULL;
 
 	if (c->rank == 0) {
-		after = SEND(c, data, sizeof(data), 1, 0, c->stream, NULL);
+		after = SEND(c, data, 512, 1, 0, c->stream, NULL);
 	} else if (c->rank == 1) {
 		CHECK_OK(c, baton_recv(data, 8, BATON_UINT8, 0, 0, c->comm,
 		                       c->stream, NULL, NULL));
@@ -309,7 +309,7 @@ sweep(struct conform *c, size_t from, size_t to, size_t (*capacity)(size_t))
 {
 	enum { WINDOW = 32 };
 	baton_request requests[WINDOW] = { 0 };
-	unsigned char *data = conform_alloc(c, WINDOW * (to + CANARIES + 64));
+	unsigned char *data = conform_message(c, WINDOW * (to + CANARIES + 64));
 	struct baton_completion done;
 
 	for (size_t i = 0; i < to - from + WINDOW && c->rank < 2; i++) {
@@ -332,11 +332,11 @@ sweep(struct conform *c, size_t from, size_t to, size_t (*capacity)(size_t))
 		if (bytes >= to)
 			continue;
 		if (c->rank == 0) {
-			conform_fill(buffer, bytes, (unsigned)bytes);
+			conform_write(c, buffer, bytes, (unsigned)bytes);
 			requests[at] = SEND(c, buffer, bytes, 1, 0, c->stream,
 			                    &conform_detached);
 		} else {
-			memset(buffer, CANARY, bytes + CANARIES + 64);
+			conform_set(c, buffer, CANARY, bytes + CANARIES + 64);
 			requests[at] = RECV(c, buffer, capacity(bytes), 0, 0,
 			                    c->stream, &conform_detached);
 		}
@@ -410,7 +410,7 @@ messages_of_mixed_sizes_keep_their_order(struct conform *c)
 			requests[i] = SEND(c, data[i], bytes, 1, 0, c->stream,
 			                   &conform_detached);
 		} else {
-			data[i] = conform_alloc(c, bytes);
+			data[i] = conform_message(c, bytes);
 			requests[i] = RECV(c, data[i], bytes, 0, 0, c->stream,
 			                   &conform_detached);
 		}

@@ -33,22 +33,25 @@ a_message_arrives(struct conform *c)
 {
 	const size_t count = 1u << 20;
 	float *values = conform_alloc(c, count * sizeof(*values));
+	void *data = conform_message(c, count * sizeof(*values));
 	baton_request request = BATON_REQUEST_NULL;
 	size_t wrong = 0;
 
 	if (c->rank == 0) {
 		for (size_t i = 0; i < count; i++)
 			values[i] = 7.0f;
-		CHECK_OK(c, baton_send(values, count, BATON_FLOAT32, 1, 0,
+		conform_copy(c, data, values, count * sizeof(*values));
+		CHECK_OK(c, baton_send(data, count, BATON_FLOAT32, 1, 0,
 		                       c->comm, c->stream, NULL, &request));
 		FINISH(c, BATON_OK, &request);
 	} else if (c->rank == 1) {
 		struct baton_completion completion;
 
-		CHECK_OK(c, baton_recv(values, count, BATON_FLOAT32, 0, 0,
+		CHECK_OK(c, baton_recv(data, count, BATON_FLOAT32, 0, 0,
 		                       c->comm, c->stream, NULL, &request));
 		if (FINISH_AS(c, BATON_OK, &request, &completion))
 			CHECK_EQ(c, completion.bytes, count * sizeof(*values));
+		conform_copy(c, values, data, count * sizeof(*values));
 		for (size_t i = 0; i < count; i++)
 			wrong += values[i] < 7.0f || values[i] > 7.0f;
 		CHECK_EQ(c, wrong, 0);
@@ -69,7 +72,7 @@ a_recv_waits_for_its_send(struct conform *c)
 		baton_request request = BATON_REQUEST_NULL;
 
 		if (c->rank == 1) {
-			void *buffer = conform_alloc(c, bytes);
+			void *buffer = conform_message(c, bytes);
 
 			request = RECV(c, buffer, bytes, 0, 0, c->stream, NULL);
 			CHECK_STATUS(c, BATON_PENDING,
@@ -103,7 +106,7 @@ a_send_may_come_first(struct conform *c)
 			request = SEND(c, data, bytes, 1, 0, c->stream, NULL);
 		conform_sync(c);
 		if (c->rank == 1) {
-			memset(data, 0, bytes);
+			conform_set(c, data, 0, bytes);
 			request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 		}
 		FINISH(c, BATON_OK, &request);
@@ -122,7 +125,7 @@ the_buffer_of_a_completed_send_may_be_reused(struct conform *c)
 		if (c->rank == 0) {
 			request = SEND(c, data, bytes, 1, 0, c->stream, NULL);
 			FINISH(c, BATON_OK, &request);
-			memset(data, 0xff, bytes);
+			conform_set(c, data, 0xff, bytes);
 		} else if (c->rank == 1) {
 			request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 			FINISH(c, BATON_OK, &request);
@@ -134,19 +137,18 @@ the_buffer_of_a_completed_send_may_be_reused(struct conform *c)
 static void
 fire_and_forget_arrives(struct conform *c)
 {
-	unsigned char in[256], out[256];
+	unsigned char *in = conform_message(c, 256);
+	unsigned char *out = conform_filled(c, 256, 3);
 
-	conform_fill(out, sizeof(out), 3);
-	memset(in, 0, sizeof(in));
 	if (c->rank == 0)
-		CHECK_OK(c, baton_send(out, sizeof(out), BATON_UINT8, 1, 0,
-		                       c->comm, c->stream, NULL, NULL));
+		CHECK_OK(c, baton_send(out, 256, BATON_UINT8, 1, 0, c->comm,
+		                       c->stream, NULL, NULL));
 	if (c->rank == 1)
-		CHECK_OK(c, baton_recv(in, sizeof(in), BATON_UINT8, 0, 0,
-		                       c->comm, c->stream, NULL, NULL));
+		CHECK_OK(c, baton_recv(in, 256, BATON_UINT8, 0, 0, c->comm,
+		                       c->stream, NULL, NULL));
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	if (c->rank == 1)
-		CHECK_FILLED(c, in, sizeof(in), 3);
+		CHECK_FILLED(c, in, 256, 3);
 }
 
 static void
@@ -156,15 +158,15 @@ unaligned_buffers_arrive(struct conform *c)
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		size_t bytes = sizes[i], offset = 1 + 2 * i;
-		unsigned char *block = conform_alloc(c, bytes + 64);
+		unsigned char *block = conform_message(c, bytes + 64);
 		baton_request request = BATON_REQUEST_NULL;
 
 		if (c->rank == 0) {
-			conform_fill(block + offset, bytes, 9);
+			conform_write(c, block + offset, bytes, 9);
 			request = SEND(c, block + offset, bytes, 1, 0, c->stream,
 			               NULL);
 		} else if (c->rank == 1) {
-			memset(block, 0xee, bytes + 64);
+			conform_set(c, block, 0xee, bytes + 64);
 			request = RECV(c, block + offset, bytes, 0, 0, c->stream,
 			               NULL);
 		}
@@ -182,31 +184,35 @@ unaligned_buffers_arrive(struct conform *c)
 static void
 a_grouped_exchange_swaps_values(struct conform *c)
 {
-	float out = 100.0f + (float)c->rank, in = 0.0f;
+	float value = 100.0f + (float)c->rank;
+	void *out = conform_message(c, sizeof(value));
+	void *in = conform_message(c, sizeof(value));
 	baton_request requests[2] = { 0, 0 };
 	int other = partner(c);
 
 	if (other < 0)
 		return;
+	conform_copy(c, out, &value, sizeof(value));
 	CHECK_OK(c, baton_group_begin(c->comm));
-	CHECK_OK(c, baton_send(&out, 1, BATON_FLOAT32, other, 0, c->comm,
+	CHECK_OK(c, baton_send(out, 1, BATON_FLOAT32, other, 0, c->comm,
 	                       c->stream, NULL, &requests[0]));
-	CHECK_OK(c, baton_recv(&in, 1, BATON_FLOAT32, other, 0, c->comm,
+	CHECK_OK(c, baton_recv(in, 1, BATON_FLOAT32, other, 0, c->comm,
 	                       c->stream, NULL, &requests[1]));
 	CHECK_OK(c, baton_group_end(c->comm));
 	FINISH_ALL(c, requests, 2);
-	CHECK_EQ(c, in, 100 + other);
+	conform_copy(c, &value, in, sizeof(value));
+	CHECK_EQ(c, value, 100 + other);
 }
 
 static void
-ring_step(struct conform *c, enum baton_datatype type, size_t count)
+ring_step(struct conform *c, enum baton_datatype type, size_t count,
+          unsigned char *in, void *out)
 {
 	size_t bytes = count * baton_datatype_size(type);
-	unsigned char in[1025 * 8 + 8], out[1025 * 8];
 	baton_request requests[2] = { 0, 0 };
 
-	conform_fill(out, bytes, (unsigned)c->rank);
-	memset(in, 0xcc, sizeof(in));
+	conform_write(c, out, bytes, (unsigned)c->rank);
+	conform_set(c, in, 0xcc, 1025 * 8 + 8);
 	CHECK_OK(c, baton_group_begin(c->comm));
 	CHECK_OK(c, baton_send(out, count, type, next_rank(c), 0, c->comm,
 	                       c->stream, NULL, &requests[0]));
@@ -225,9 +231,13 @@ a_ring_of_every_datatype_arrives(struct conform *c)
 		                         127, 255, 256, 257, 511,  513,  600,
 		                         800, 999, 1000, 1023, 1024, 1025 };
 
+	unsigned char *in = conform_message(c, 1025 * 8 + 8);
+	void *out = conform_message(c, 1025 * 8);
+
 	for (int type = 0; type < BATON_DATATYPE_COUNT; type++)
 		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-			ring_step(c, (enum baton_datatype)type, counts[i]);
+			ring_step(c, (enum baton_datatype)type, counts[i], in,
+			          out);
 }
 
 static void
@@ -235,14 +245,14 @@ all_pairs_exchange_in_one_group(struct conform *c)
 {
 	const size_t bytes = 3000;
 	size_t n = (size_t)c->size;
-	unsigned char *in = conform_alloc(c, n * bytes);
-	unsigned char *out = conform_alloc(c, n * bytes);
+	unsigned char *in = conform_message(c, n * bytes);
+	unsigned char *out = conform_message(c, n * bytes);
 	baton_request *requests = conform_alloc(c, 2 * n * sizeof(*requests));
 
 	CHECK_OK(c, baton_group_begin(c->comm));
 	for (size_t peer = 0; peer < n; peer++) {
-		conform_fill(out + peer * bytes, bytes,
-		             (unsigned)(c->rank * 10 + (int)peer));
+		conform_write(c, out + peer * bytes, bytes,
+		              (unsigned)(c->rank * 10 + (int)peer));
 		requests[2 * peer] = RECV(c, in + peer * bytes, bytes, (int)peer,
 		                          0, c->stream, NULL);
 		requests[2 * peer + 1] = SEND(c, out + peer * bytes, bytes,
@@ -266,7 +276,7 @@ head_to_head_detached_sends_of_64_mib_complete(struct conform *c)
 
 	if (other < 0)
 		return;
-	in = conform_alloc(c, bytes);
+	in = conform_message(c, bytes);
 	out = conform_filled(c, bytes, (unsigned)c->rank);
 	requests[0] = SEND(c, out, bytes, other, 0, c->stream,
 	                   &conform_detached);
@@ -286,7 +296,7 @@ head_to_head_on_two_streams_completes(struct conform *c)
 
 	if (other < 0)
 		return;
-	in = conform_alloc(c, bytes);
+	in = conform_message(c, bytes);
 	out = conform_filled(c, bytes, (unsigned)c->rank);
 	requests[0] = SEND(c, out, bytes, other, 0, c->stream, NULL);
 	requests[1] = RECV(c, in, bytes, other, 0, second, NULL);
@@ -297,7 +307,8 @@ head_to_head_on_two_streams_completes(struct conform *c)
 static void
 self_transfer(struct conform *c, size_t bytes)
 {
-	void *out = conform_filled(c, bytes, 5), *in = conform_alloc(c, bytes);
+	void *out = conform_filled(c, bytes, 5);
+	void *in = conform_message(c, bytes);
 	baton_request requests[2];
 
 	requests[0] = SEND(c, out, bytes, c->rank, 0, c->stream,
@@ -305,7 +316,7 @@ self_transfer(struct conform *c, size_t bytes)
 	requests[1] = RECV(c, in, bytes, c->rank, 0, c->stream, NULL);
 	FINISH_ALL(c, requests, 2);
 	CHECK_FILLED(c, in, bytes, 5);
-	memset(in, 0, bytes);
+	conform_set(c, in, 0, bytes);
 	requests[1] = RECV(c, in, bytes, c->rank, 0, c->stream,
 	                   &conform_detached);
 	requests[0] = SEND(c, out, bytes, c->rank, 0, c->stream, NULL);
@@ -332,7 +343,7 @@ a_grouped_self_transfer_arrives(struct conform *c)
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		void *out = conform_filled(c, sizes[i], 5);
-		void *in = conform_alloc(c, sizes[i]);
+		void *in = conform_message(c, sizes[i]);
 		baton_request requests[2];
 
 		CHECK_OK(c, baton_group_begin(c->comm));
@@ -350,7 +361,7 @@ static void
 ping_pong_returns_what_was_sent(struct conform *c)
 {
 	int other = partner(c);
-	void *data = conform_alloc(c, 4 * MIB);
+	void *data = conform_message(c, 4 * MIB);
 
 	for (size_t bytes = 1; other >= 0 && bytes <= 4 * MIB; bytes *= 8) {
 		for (unsigned round = 0; round < 20; round++) {
@@ -365,11 +376,11 @@ ping_pong_returns_what_was_sent(struct conform *c)
 				FINISH(c, BATON_OK, &request);
 				continue;
 			}
-			conform_fill(data, bytes, round);
+			conform_write(c, data, bytes, round);
 			request = SEND(c, data, bytes, other, 0, c->stream,
 			               NULL);
 			FINISH(c, BATON_OK, &request);
-			memset(data, 0, bytes);
+			conform_set(c, data, 0, bytes);
 			request = RECV(c, data, bytes, other, 0, c->stream,
 			               NULL);
 			FINISH(c, BATON_OK, &request);
@@ -388,7 +399,7 @@ ping_pong_runs_on_the_stream_alone(struct conform *c)
 	if (other < 0)
 		return;
 	if (c->rank & 1)
-		memset(data, 0, 512);
+		conform_set(c, data, 0, 512);
 	for (int round = 0; round < 50; round++) {
 		if (!(c->rank & 1))
 			CHECK_OK(c, baton_send(data, 512, BATON_UINT8, other, 0,
@@ -411,7 +422,7 @@ a_completion_describes_its_operation(struct conform *c)
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	int tag = c->info.capabilities & BATON_CAP_TAGS ? 17 : 0;
 	struct baton_completion done;
-	unsigned char data[100] = { 0 };
+	void *data = conform_message(c, 100);
 	baton_request request = BATON_REQUEST_NULL, kept;
 
 	options.user_data = UINT64_C(0xfedcba9876543210) + (unsigned)c->rank;
@@ -444,7 +455,7 @@ static void
 timestamps_are_in_order(struct conform *c)
 {
 	struct baton_completion done = { 0 };
-	unsigned char data[100] = { 0 };
+	void *data = conform_message(c, 100);
 	baton_request request = BATON_REQUEST_NULL;
 
 	if (c->rank == 0) {
@@ -505,7 +516,7 @@ many_messages_in_flight_arrive(struct conform *c)
 			size_t bytes = conform_random(&seed) % 20000;
 
 			sizes[at] = conform_random(&theirs) % 20000;
-			in[at] = conform_alloc(c, sizes[at]);
+			in[at] = conform_message(c, sizes[at]);
 			requests[2 * at] = RECV(c, in[at], sizes[at], peer, 0,
 			                        c->stream, &conform_detached);
 			requests[2 * at + 1] = SEND(

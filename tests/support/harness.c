@@ -12,6 +12,7 @@
 
 struct conform_block {
 	struct conform_block *next;
+	void *message; /* device memory that goes with it, or NULL */
 	_Alignas(64) unsigned char bytes[];
 };
 
@@ -117,11 +118,31 @@ conform_fill(void *buffer, size_t bytes, unsigned seed)
 	}
 }
 
-bool
-conform_holds(struct conform *c, const void *buffer, size_t bytes,
-              unsigned seed)
+/* The bytes where the host can read them; drop_view gives them back. */
+static const unsigned char *
+host_view(const struct conform *c, const void *buffer, size_t bytes)
 {
-	const unsigned char *byte = buffer;
+	unsigned char *copy;
+
+	if (!c->backend->memory)
+		return buffer;
+	copy = malloc(bytes + 1);
+	if (!copy)
+		abort();
+	c->backend->memory->copy(copy, buffer, bytes);
+	return copy;
+}
+
+static void
+drop_view(const struct conform *c, const unsigned char *view)
+{
+	if (c->backend->memory)
+		free((void *)(uintptr_t)view);
+}
+
+static bool
+holds(struct conform *c, const unsigned char *byte, size_t bytes, unsigned seed)
+{
 	unsigned value = 131u * (seed % 251u) % 251u;
 
 	for (size_t i = 0; i < bytes; i++) {
@@ -136,11 +157,20 @@ conform_holds(struct conform *c, const void *buffer, size_t bytes,
 }
 
 bool
-conform_all(struct conform *c, const void *buffer, size_t bytes,
-            unsigned char value)
+conform_holds(struct conform *c, const void *buffer, size_t bytes,
+              unsigned seed)
 {
-	const unsigned char *byte = buffer;
+	const unsigned char *view = host_view(c, buffer, bytes);
+	bool right = holds(c, view, bytes, seed);
 
+	drop_view(c, view);
+	return right;
+}
+
+static bool
+all(struct conform *c, const unsigned char *byte, size_t bytes,
+    unsigned char value)
+{
 	for (size_t i = 0; i < bytes; i++) {
 		if (byte[i] == value)
 			continue;
@@ -151,8 +181,19 @@ conform_all(struct conform *c, const void *buffer, size_t bytes,
 	return true;
 }
 
-void *
-conform_alloc(struct conform *c, size_t bytes)
+bool
+conform_all(struct conform *c, const void *buffer, size_t bytes,
+            unsigned char value)
+{
+	const unsigned char *view = host_view(c, buffer, bytes);
+	bool right = all(c, view, bytes, value);
+
+	drop_view(c, view);
+	return right;
+}
+
+static struct conform_block *
+new_block(struct conform *c, size_t bytes)
 {
 	struct conform_block *block = NULL;
 
@@ -161,19 +202,75 @@ conform_alloc(struct conform *c, size_t bytes)
 		abort();
 	}
 	memset(block->bytes, 0, bytes);
+	block->message = NULL;
 	pthread_mutex_lock(&c->lock);
 	block->next = c->blocks;
 	c->blocks = block;
 	pthread_mutex_unlock(&c->lock);
-	return block->bytes;
+	return block;
+}
+
+void *
+conform_alloc(struct conform *c, size_t bytes)
+{
+	return new_block(c, bytes)->bytes;
+}
+
+void *
+conform_message(struct conform *c, size_t bytes)
+{
+	struct conform_block *block;
+
+	if (!c->backend->memory)
+		return conform_alloc(c, bytes);
+	block = new_block(c, 0);
+	block->message = c->backend->memory->alloc(bytes);
+	return block->message;
+}
+
+void
+conform_copy(const struct conform *c, void *to, const void *from, size_t bytes)
+{
+	if (c->backend->memory)
+		c->backend->memory->copy(to, from, bytes);
+	else if (bytes > 0)
+		memcpy(to, from, bytes);
+}
+
+void
+conform_write(struct conform *c, void *buffer, size_t bytes, unsigned seed)
+{
+	unsigned char *content = buffer;
+
+	if (c->backend->memory)
+		content = malloc(bytes + 1);
+	conform_fill(content, bytes, seed);
+	if (!c->backend->memory)
+		return;
+	conform_copy(c, buffer, content, bytes);
+	free(content);
+}
+
+void
+conform_set(struct conform *c, void *buffer, unsigned char value, size_t bytes)
+{
+	unsigned char *content = buffer;
+
+	if (c->backend->memory)
+		content = malloc(bytes + 1);
+	memset(content, value, bytes);
+	if (!c->backend->memory)
+		return;
+	conform_copy(c, buffer, content, bytes);
+	free(content);
 }
 
 void *
 conform_filled(struct conform *c, size_t bytes, unsigned seed)
 {
-	void *buffer = conform_alloc(c, bytes);
+	void *buffer = conform_message(c, bytes);
 
-	conform_fill(buffer, bytes, seed);
+	conform_write(c, buffer, bytes, seed);
 	return buffer;
 }
 
@@ -183,6 +280,8 @@ conform_free_blocks(struct conform *c)
 	while (c->blocks) {
 		struct conform_block *next = c->blocks->next;
 
+		if (c->blocks->message)
+			c->backend->memory->free(c->blocks->message);
 		free(c->blocks);
 		c->blocks = next;
 	}

@@ -69,9 +69,17 @@ struct conform_case {
 #define CASE(function) .name = #function, .run = function
 #define CASES_END { .name = NULL }
 
+/* Memory of a device, for the buffers of messages.  copy: either side may be of it. */
+struct conform_memory {
+	void *(*alloc)(size_t bytes); /* zeroed */
+	void (*free)(void *block);
+	void (*copy)(void *to, const void *from, size_t bytes);
+};
+
 /* What differs between ranks that are threads and ranks that are processes. */
 struct conform_backend {
 	const char *name;
+	const struct conform_memory *memory; /* NULL: messages are in host memory */
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
 	/* Collective: a new communicator over all ranks. */
 	enum baton_status (*create)(struct conform *c,
@@ -158,8 +166,19 @@ bool conform_all(struct conform *c, const void *buffer, size_t bytes,
 void *conform_alloc(struct conform *c, size_t bytes);
 /* Called by the runner after the communicator was destroyed. */
 void conform_free_blocks(struct conform *c);
-/* As conform_alloc, filled. */
+
+/* Buffers of messages are in the memory of the backend.  Checks take them as they are; only
+ * these write and read them otherwise.  (Not all case files keep to this: those that do
+ * run on device memory too.) */
+void *conform_message(struct conform *c, size_t bytes); /* as conform_alloc */
+/* As conform_message, filled. */
 void *conform_filled(struct conform *c, size_t bytes, unsigned seed);
+void conform_write(struct conform *c, void *buffer, size_t bytes, unsigned seed);
+void conform_set(struct conform *c, void *buffer, unsigned char value,
+                 size_t bytes);
+/* Either side may be in host memory. */
+void conform_copy(const struct conform *c, void *to, const void *from,
+                  size_t bytes);
 
 /* A small generator, seeded by the case: the same numbers in every run. */
 uint32_t conform_random(uint64_t *state);

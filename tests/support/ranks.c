@@ -78,8 +78,19 @@ int
 conform_threads(const char *name, unsigned traits, conform_open_fn *open_fn,
                 const struct conform_list *const lists[], int argc, char **argv)
 {
+	return conform_threads_in(NULL, name, traits, open_fn, lists, argc,
+	                          argv);
+}
+
+int
+conform_threads_in(const struct conform_memory *memory, const char *name,
+                   unsigned traits, conform_open_fn *open_fn,
+                   const struct conform_list *const lists[], int argc,
+                   char **argv)
+{
 	struct conform_backend backend = {
 		.name = name,
+		.memory = memory,
 		.traits = traits | CONFORM_THREADS,
 		.create = threads_create,
 		.sync = threads_sync,

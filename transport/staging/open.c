@@ -25,7 +25,8 @@
 #define EAGER_BYTES(config)                                                   \
 	((BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes + 63) &         \
 	 ~(size_t)63)
-#define CLOSE_NS (UINT64_C(2000) * 1000 * 1000)
+/* How long closing waits for copies of a device that says it is well. */
+#define CLOSE_NS (UINT64_C(1000) * 1000 * 1000)
 
 /* What was leaked, so that leak checkers find it.  The thread that destroys, with the
  * driver lock. */
@@ -217,6 +218,7 @@ end_copies(struct batoni_staging *stage)
 {
 	const struct timespec pause = {.tv_nsec = 50000};
 	uint64_t end = batoni_real_ns() + CLOSE_NS;
+	struct batoni_fault fault;
 
 	while (!batoni_list_empty(&stage->copies)) {
 		struct stage_token *token = batoni_container_of(
@@ -226,7 +228,9 @@ end_copies(struct batoni_staging *stage)
 		    stage->memory->copy_test(stage->device, &token->ticket) !=
 		            BATON_PENDING)
 			batoni_list_remove(&token->copying);
-		else if (batoni_real_ns() > end)
+		else if (batoni_real_ns() > end ||
+		         stage->memory->health(stage->device, &fault) !=
+		                 BATON_OK)
 			return false;
 		else
 			nanosleep(&pause, NULL);
