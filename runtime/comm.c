@@ -429,8 +429,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
 	comm->thread_drives =
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
+	batoni_observe_comm(comm);
 	comm->plain = comm->any_drives && comm->in_engine &&
-	              comm->timeout_ns == 0 && !comm->pool.stamps;
+	              comm->timeout_ns == 0 && !comm->observed;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;

@@ -60,6 +60,8 @@ struct baton_comm {
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
 	bool thread_drives; /* the engine's thread may drive it, and does */
+	bool observed; /* life.h: it keeps time stamps, or has an observer */
+	const struct batoni_observer *observer; /* or NULL */
 	bool plain; /* direct.h applies: in-engine, any thread drives, no default
 	               deadline, nothing observes the life of its operations */
 	enum batoni_drivers drivers;
@@ -397,6 +399,11 @@ batoni_choose_path(const struct baton_comm *comm, enum batoni_op_kind kind,
 	}
 	return -1;
 }
+
+/* ---- life.c ---- */
+
+/* Set what watches the communicator's operations. */
+void batoni_observe_comm(struct baton_comm *comm);
 
 /* ---- op.c: the life of a record; the driver, unless said ---- */
 

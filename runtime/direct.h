@@ -19,10 +19,7 @@
 #ifndef BATONI_DIRECT_H
 #define BATONI_DIRECT_H
 
-#include "core.h"
-
-/* Arguments are passed as scalars: a struct would be stored to memory and reloaded. */
-#define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
+#include "life.h"
 
 /* Do the communicator and the options allow the fast path, for any kind of operation? */
 BATONI_ALWAYS_INLINE bool
@@ -64,32 +61,21 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 
 BATONI_ALWAYS_INLINE void
 batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
-                   uint8_t path, enum batoni_direction direction, struct baton_comm *comm,
-                   baton_stream stream,
+                   uint8_t path, enum batoni_direction direction,
+                   struct baton_comm *comm, baton_stream stream,
                    const struct baton_op_options *options)
 {
 	bool detached = options && options->flags;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
-	batoni_set(op->comm, comm);
-	batoni_transfer_moved(&op->transfer, 0);
-	op->transfer.stream = stream;
-	op->transfer.native_call = NULL;
-	op->transfer.slot_direction = slot | (uint32_t)direction << 24;
-	op->item.next = NULL;
-	op->item.reached = batoni_reached_inline;
-	op->item.word = detached ? NULL : &comm->pool.words[slot];
-	op->item.value = comm->pool.values[slot];
-	op->item.flags = BATONI_ITEM_PASSED;
-	batoni_set(op->path, path);
-	batoni_set(op->kind, (uint8_t)kind);
-	batoni_op_move(op, BATONI_ISSUED);
-	op->flags = BATONI_FLAG_REACHED |
-	            (detached ? BATONI_FLAG_DETACHED : 0u);
-	batoni_set(op->user_data, options ? options->user_data : 0);
-	op->timeout_ns = 0;
-	op->queue = NULL;
-	batoni_set(op->group_of, NULL);
+	batoni_op_begin(op, comm, kind, BATONI_ISSUED,
+	                BATONI_FLAG_REACHED |
+	                        (detached ? BATONI_FLAG_DETACHED : 0u),
+	                path, slot | (uint32_t)direction << 24, stream,
+	                batoni_reached_inline,
+	                detached ? NULL : &comm->pool.words[slot],
+	                comm->pool.values[slot], BATONI_ITEM_PASSED,
+	                options ? options->user_data : 0, 0);
 }
 
 /* Leave the fast path before anything was issued.  op->comm may not be set yet. */
@@ -111,9 +97,8 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 	baton_request request = handle ? batoni_op_handle(op, word)
 	                               : BATON_REQUEST_NULL;
 
-	batoni_set(op->status, (int16_t)status);
 	if (likely(status == BATON_OK)) {
-		batoni_op_move(op, BATONI_ENDED);
+		batoni_op_close(op, BATON_OK);
 		if (handle)
 			atomic_store_explicit(&op->word,
 			                      word | wanted | BATONI_OP_DONE,
@@ -121,6 +106,7 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 		else
 			batoni_pool_return_driving(&comm->pool, op);
 	} else {
+		batoni_set(op->status, (int16_t)status);
 		atomic_store_explicit(&op->word,
 		                      word | wanted | BATONI_OP_ENGINE |
 		                              BATONI_OP_STREAM,

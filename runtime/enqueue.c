@@ -14,7 +14,7 @@
  * on the stream and the order of matching agree.  If the trigger fires in between,
  * batoni_op_place finds the record already reached.
  */
-#include "core.h"
+#include "life.h"
 
 #include <limits.h>
 
@@ -29,35 +29,20 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 	uint64_t word;
 
-	batoni_set(op->comm, comm);
 	op->transfer.buffer = NULL;
 	op->transfer.bytes = 0;
-	batoni_transfer_moved(&op->transfer, 0);
-	op->transfer.stream = stream;
-	op->transfer.native_call = NULL;
 	op->transfer.native_code = 0;
 	batoni_set(op->transfer.peer, -1);
 	batoni_set(op->transfer.tag, -1);
-	op->transfer.slot = slot & 0xffffffu;
-	op->item.next = NULL;
-	op->item.reached = comm->in_engine ? batoni_reached_inline
-	                                   : batoni_reached_posted;
-	op->item.word = &comm->pool.words[slot];
-	op->item.value = comm->pool.values[slot];
-	op->item.flags = 0;
 	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                     memory_order_relaxed);
 	batoni_set(op->status, BATON_PENDING);
-	batoni_set(op->path, 0);
-	batoni_set(op->kind, (uint8_t)kind);
-	batoni_op_move(op, BATONI_NEW);
-	op->flags = 0;
-	batoni_set(op->user_data, 0);
-	op->timeout_ns = comm->timeout_ns;
-	op->queue = NULL;
-	batoni_set(op->group_of, NULL);
-	if (unlikely(comm->pool.stamps))
-		batoni_pool_start_stamps(&comm->pool, slot, batoni_now_ns());
+	batoni_op_begin(op, comm, kind, BATONI_NEW, 0, BATONI_PATH_MESSAGES,
+	                slot & 0xffffffu, stream,
+	                comm->in_engine ? batoni_reached_inline
+	                                : batoni_reached_posted,
+	                &comm->pool.words[slot], comm->pool.values[slot], 0, 0,
+	                comm->timeout_ns);
 	word = atomic_load_explicit(&op->word, memory_order_relaxed);
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }

@@ -25,7 +25,7 @@
  *
  * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */
-#include "core.h"
+#include "life.h"
 
 #include "log.h"
 

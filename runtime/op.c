@@ -13,7 +13,7 @@
  * back yet.  The operation has ended for the host (DONE) and for its stream.  Its
  * record keeps ENGINE until the transport calls `done`, which clears LENT too.
  */
-#include "core.h"
+#include "life.h"
 
 #include <stdio.h>
 
@@ -110,15 +110,9 @@ batoni_op_start_clock(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	uint64_t now;
 
-	if (likely(op->timeout_ns <= 0 && !comm->pool.stamps))
+	if (likely(op->timeout_ns <= 0))
 		return;
 	now = batoni_now_ns();
-	if (comm->pool.stamps && !(op->flags & BATONI_FLAG_LOCAL))
-		batoni_set(comm->pool.stamps[batoni_pool_slot(&comm->pool, op)]
-		                   .armed_ns,
-		           now);
-	if (op->timeout_ns <= 0)
-		return;
 	if (__builtin_add_overflow((int64_t)now, op->timeout_ns,
 	                           &op->timeout_ns))
 		op->timeout_ns = INT64_MAX;
@@ -327,7 +321,11 @@ batoni_op_issue(struct batoni_op *op)
 		end(op, comm->breaking, false);
 		return;
 	}
-	batoni_op_move(op, BATONI_ISSUED);
+	status = batoni_op_move(op, BATONI_ISSUED);
+	if (unlikely(status != BATON_OK)) {
+		end(op, status, false);
+		return;
+	}
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
 	status = path->ops->issue(path, &op->transfer);
 	if (status == BATON_PENDING)
@@ -423,8 +421,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 
 	forget_placed(op);
-	batoni_set(op->status, (int16_t)status);
-	batoni_op_move(op, BATONI_ENDED);
+	batoni_op_close(op, status);
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
 		batoni_list_remove(&op->deadline);
 	if (lent)
@@ -435,10 +432,6 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		end_local(op);
 		return;
 	}
-	if (unlikely(comm->pool.stamps))
-		batoni_set(comm->pool.stamps[batoni_pool_slot(&comm->pool, op)]
-		                   .completed_ns,
-		           batoni_now_ns());
 	/* DONE before the release: a host that has seen the stream go on must find
 	 * the operation ended.  If release lets nothing go on, the word is changed
 	 * once, below. */
@@ -558,8 +551,7 @@ end_simply(struct batoni_op *op)
 	                           BATONI_FLAG_REACHED)) !=
 	                     BATONI_FLAG_REACHED))
 		return false;
-	batoni_set(op->status, BATON_OK);
-	batoni_op_move(op, BATONI_ENDED);
+	batoni_op_close(op, BATON_OK);
 	comm->active--;
 	if (op->item.word) {
 		/* A join that comes from here on finds the word released. */

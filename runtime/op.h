@@ -6,7 +6,7 @@
  * State: NEW (being enqueued, or in the inbox) -> QUEUED (has its place) ->
  * ARMED (its stream got there) -> ISSUED (the transport has it) -> ENDED.  QUEUED
  * and ARMED ones may end unissued.  Status is data, not a state.  Only the driver
- * moves a record from state to state (batoni_op_move).
+ * moves a record from state to state (batoni_op_move in life.h).
  *
  * The word says who holds the record, and what hosts poll:
  *
@@ -159,15 +159,6 @@ struct batoni_op {
 };
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
-
-/* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
- * the record and loads its state (acquire) sees the fields that were filled in
- * before. */
-static inline void
-batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
-{
-	__atomic_store_n(&op->state, (uint8_t)state, __ATOMIC_RELEASE);
-}
 
 /* A reader (see above): is what it has loaded since it loaded `word` the
  * operation's own? */

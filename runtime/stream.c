@@ -5,7 +5,7 @@
  * errors has a fixed size.  When it is full, a new error overwrites the oldest one,
  * which has been logged.
  */
-#include "core.h"
+#include "life.h"
 
 #include <sched.h>
 #include <string.h>
@@ -174,15 +174,13 @@ let_pass(struct baton_comm *comm, baton_stream stream)
 static void
 init_local(struct batoni_op *op, struct baton_comm *comm, baton_stream stream)
 {
-	op->comm = comm;
-	op->kind = BATONI_KIND_RECORD;
-	op->state = BATONI_NEW;
-	op->flags = BATONI_FLAG_LOCAL;
 	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                     memory_order_relaxed);
-	op->transfer.stream = stream;
-	op->item.reached = comm->in_engine ? batoni_reached_inline
-	                                   : batoni_reached_posted;
+	batoni_op_begin(op, comm, BATONI_KIND_RECORD, BATONI_NEW,
+	                BATONI_FLAG_LOCAL, BATONI_PATH_MESSAGES, 0, stream,
+	                comm->in_engine ? batoni_reached_inline
+	                                : batoni_reached_posted,
+	                NULL, 0, 0, 0, 0);
 }
 
 /* The record is on this stack.  It needs no slot of the pool, so a full pool cannot

@@ -11,7 +11,7 @@
  * driver asks the device for each whether its stream has reached it (then its deadline
  * starts) and has passed it (then it has ended).
  */
-#include "core.h"
+#include "life.h"
 
 #include <stdio.h>
 
@@ -242,6 +242,9 @@ look_at_marks(struct batoni_op *op)
 		if (status != BATON_OK)
 			return status;
 		op->flags |= BATONI_FLAG_ARMED;
+		/* Its state is ISSUED already. */
+		if (comm->observed)
+			batoni_op_observe(op, BATONI_ARMED);
 		batoni_op_start_clock(op);
 	}
 	return comm->device_ops->mark_done(comm->device, &marks[1]);

@@ -8,6 +8,8 @@
 #include "device.h"
 #include "transport.h"
 
+struct batoni_op;
+
 /* All ranks over transports that are open already, one for each rank, which the
  * communicators take over (on an error they stay the caller's). */
 enum baton_status
@@ -28,6 +30,19 @@ enum baton_status
 batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
                             const struct baton_comm_options *options,
                             struct baton_comm **comm_p);
+
+/* What is told of each move of a record from state to state (enum batoni_op_state), on the
+ * thread that moves it; it may only look.  For ISSUED it returns OK, or the status in which
+ * the operation ends without being issued. */
+struct batoni_observer {
+	enum baton_status (*moved)(void *context, const struct batoni_op *op,
+	                           unsigned state);
+	void *context;
+};
+
+/* For the communicators that are made from now on; NULL: none.  It stays the caller's, and
+ * stays as long as they live. */
+void batoni_observer_set(const struct batoni_observer *observer_or_null);
 
 /* The device that a communicator opened, for fakes that need it. */
 struct batoni_device *batoni_comm_device(struct baton_comm *comm);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of a record: how it begins, moves from state to state, and ends.  All ways of
+ * enqueuing and ending go through these functions, the fast one (direct.h) too.
+ *
+ * What watches operations hooks in here: time stamps, and an observer (a trace, or faults
+ * that a test injects).  A communicator that has either is `observed`, which keeps its
+ * operations off the fast way; the others pay for one test of that flag.
+ */
+#ifndef BATONI_LIFE_H
+#define BATONI_LIFE_H
+
+#include "core.h"
+
+/* Arguments are passed as scalars: a struct would be stored to memory and reloaded. */
+#define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* The record was moved: take its time stamp, and tell the observer.  Returns what that
+ * answers (BATON_OK without one). */
+enum baton_status batoni_op_observe(struct batoni_op *op,
+                                    enum batoni_op_state state);
+
+/* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
+ * the record and loads its state (acquire) sees the fields that were filled in
+ * before.  ISSUED: anything but OK is a fault, in which the caller ends it. */
+static inline enum baton_status
+batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
+{
+	__atomic_store_n(&op->state, (uint8_t)state, __ATOMIC_RELEASE);
+	if (likely(!batoni_get(op->comm)->observed))
+		return BATON_OK;
+	return batoni_op_observe(op, state);
+}
+
+/* Fill in all that the caller does not: it sets the transfer's buffer, bytes, peer and tag
+ * before, and the holders after.  word: on which its stream waits, or NULL. */
+BATONI_ALWAYS_INLINE void
+batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
+                enum batoni_op_kind kind, enum batoni_op_state state,
+                unsigned flags, uint8_t path, uint32_t slot_direction,
+                baton_stream stream,
+                void (*reached)(struct batoni_stream_item *item),
+                _Atomic uint64_t *word, uint64_t value, unsigned item_flags,
+                uint64_t user_data, int64_t timeout_ns)
+{
+	batoni_set(op->comm, comm);
+	batoni_transfer_moved(&op->transfer, 0);
+	op->transfer.stream = stream;
+	op->transfer.native_call = NULL;
+	op->transfer.slot_direction = slot_direction;
+	op->item.next = NULL;
+	op->item.reached = reached;
+	op->item.word = word;
+	op->item.value = value;
+	op->item.flags = item_flags;
+	batoni_set(op->path, path);
+	batoni_set(op->kind, (uint8_t)kind);
+	op->flags = (uint16_t)flags;
+	batoni_set(op->user_data, user_data);
+	op->timeout_ns = timeout_ns;
+	op->queue = NULL;
+	batoni_set(op->group_of, NULL);
+	batoni_op_move(op, state);
+}
+
+/* It has ended in `status`; the word, which tells others, comes after. */
+static inline void
+batoni_op_close(struct batoni_op *op, enum baton_status status)
+{
+	batoni_set(op->status, (int16_t)status);
+	batoni_op_move(op, BATONI_ENDED);
+}
+
+#endif
