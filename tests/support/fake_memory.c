@@ -16,7 +16,6 @@
 #include "fake_machine.h"
 
 struct block {
-	struct batoni_list_node link;
 	unsigned char *view, *back;
 	size_t bytes; /* asked for */
 	size_t mapped;
@@ -39,7 +38,8 @@ struct copy {
 	const struct block *blocks[2];
 };
 
-static struct batoni_list_node blocks = {&blocks, &blocks};
+static struct block **blocks; /* by address */
+static size_t blocks_n;
 static struct batoni_list_node pinned = {&pinned, &pinned};
 static struct batoni_list_node copies = {&copies, &copies};
 static size_t budget = SIZE_MAX, pinned_bytes;
@@ -52,10 +52,21 @@ static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 
 /* ---- blocks --------------------------------------------------------------- */
 
-static struct block *
-to_block(struct batoni_list_node *link)
+/* How many blocks begin at this address or below it. */
+static size_t
+rank_locked(const unsigned char *at)
 {
-	return batoni_container_of(link, struct block, link);
+	size_t least = 0, most = blocks_n;
+
+	while (least < most) {
+		size_t middle = (least + most) / 2;
+
+		if (blocks[middle]->view <= at)
+			least = middle + 1;
+		else
+			most = middle;
+	}
+	return least;
 }
 
 /* The device block that the pointer is in, or NULL.  The end of a block is not in it, but
@@ -63,16 +74,40 @@ to_block(struct batoni_list_node *link)
 static struct block *
 block_of_locked(const void *pointer)
 {
-	const unsigned char *at = pointer;
+	size_t rank = rank_locked(pointer);
+	struct block *block = rank > 0 ? blocks[rank - 1] : NULL;
 
-	for (struct batoni_list_node *link = blocks.next; link != &blocks;
-	     link = link->next) {
-		struct block *block = to_block(link);
+	return block && (const unsigned char *)pointer <
+	                        block->view + block->mapped
+	               ? block
+	               : NULL;
+}
 
-		if (at >= block->view && at < block->view + block->mapped)
-			return block;
+static void
+add_locked(struct block *block)
+{
+	size_t rank = rank_locked(block->view);
+
+	blocks = realloc(blocks, (blocks_n + 1) * sizeof(struct block *));
+	if (!blocks)
+		abort();
+	memmove(blocks + rank + 1, blocks + rank,
+	        (blocks_n - rank) * sizeof(struct block *));
+	blocks[rank] = block;
+	blocks_n++;
+}
+
+static void
+remove_locked(const struct block *block)
+{
+	size_t rank = rank_locked(block->view);
+
+	memmove(blocks + rank - 1, blocks + rank,
+	        (blocks_n - rank) * sizeof(struct block *));
+	if (--blocks_n == 0) {
+		free(blocks);
+		blocks = NULL;
 	}
-	return NULL;
 }
 
 /* Where the fake itself reaches the bytes. */
@@ -118,7 +153,7 @@ fake_memory_alloc(size_t bytes)
 		die("mmap");
 	close(fd);
 	pthread_mutex_lock(&fake_lock);
-	batoni_list_append(&blocks, &block->link);
+	add_locked(block);
 	pthread_mutex_unlock(&fake_lock);
 	return block->view;
 }
@@ -146,7 +181,7 @@ fake_memory_free(void *pointer)
 		while (copy->state == RUNS)
 			pthread_cond_wait(&ended, &fake_lock);
 	}
-	batoni_list_remove(&block->link);
+	remove_locked(block);
 	pthread_mutex_unlock(&fake_lock);
 	munmap(block->view, block->mapped);
 	munmap(block->back, block->mapped);

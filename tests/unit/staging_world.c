@@ -459,11 +459,14 @@ assert_idle(const struct world *world, int rank)
 		ck_assert_uint_eq(in_use(world, rank, direction, CHUNKS), 0);
 		ck_assert_uint_eq(in_use(world, rank, direction, EAGERS), 0);
 		for (int i = 0; i < world->size; i++) {
-			const struct stage_peer *peer = &stage->peers[i];
+			const struct stage_share *share =
+				&stage->peers[i].shares[direction];
 
-			ck_assert_uint_eq(peer->held[direction], 0);
-			ck_assert_uint_eq(peer->eager, 0);
-			ck_assert(batoni_list_empty(&peer->parked[direction]));
+			ck_assert_uint_eq(share->held, 0);
+			ck_assert(batoni_list_empty(&share->parked));
+			ck_assert_uint_eq(stage->peers[i].eager, 0);
+			ck_assert_uint_eq(stage->held[direction], 0);
+			ck_assert_uint_eq(stage->holders[direction], 0);
 		}
 	}
 	ck_assert(batoni_list_empty(&stage->lines));

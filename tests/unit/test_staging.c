@@ -291,13 +291,11 @@ START_TEST(a_peer_that_makes_no_progress_has_its_share_and_no_more)
 	start_recv(&world, 2, 10, 0, 0, 9 * CHUNK, false);
 	start_send(&world, 2, 11, 0, 0, 9 * CHUNK, 11, false);
 	start_recv(&world, 0, 11, 2, 0, 9 * CHUNK, false);
-	for (int i = 0; i < 2000 && !(world.ranks[2].ended[10] &&
-	                              world.ranks[0].ended[11]);
-	     i++) {
+	while (!world.ranks[2].ended[10] || !world.ranks[0].ended[11]) {
 		step(&world, 0);
 		step(&world, 2);
 		for (unsigned d = 0; d < DIRECTIONS; d++)
-			ck_assert_uint_le(stage_of(&world, 0)->peers[1].held[d],
+			ck_assert_uint_le(stage_of(&world, 0)->peers[1].shares[d].held,
 			                  CHUNKS_EACH / 2);
 	}
 	assert_ended(&world, 2, 10, BATON_OK, 9 * CHUNK);
@@ -310,6 +308,80 @@ START_TEST(a_peer_that_makes_no_progress_has_its_share_and_no_more)
 		assert_content(&world, 0, 20 + i, 9 * CHUNK, i);
 	}
 	assert_idle(&world, 0);
+	close_world(&world);
+}
+END_TEST
+
+/* Two of them: each keeps what it has, and there is a chunk for the third. */
+START_TEST(peers_that_make_no_progress_leave_a_chunk_for_each_other_peer)
+{
+	struct world world;
+
+	open_world(&world, "dddd", false);
+	for (uint32_t i = 0; i < 12; i++) {
+		int peer = 1 + (int)i % 2;
+
+		start_send(&world, 0, i, peer, (int)i, 9 * CHUNK, i, false);
+		start_recv(&world, peer, i, 0, (int)i, 9 * CHUNK, false);
+		start_send(&world, peer, 20 + i, 0, (int)i, 9 * CHUNK, i, false);
+		start_recv(&world, 0, 20 + i, peer, (int)i, 9 * CHUNK, false);
+	}
+	step(&world, 1);
+	step(&world, 2);
+	step(&world, 0);
+	step(&world, 0);
+	start_send(&world, 0, 40, 3, 0, 9 * CHUNK, 40, false);
+	start_recv(&world, 3, 40, 0, 0, 9 * CHUNK, false);
+	start_send(&world, 3, 41, 0, 0, 9 * CHUNK, 41, false);
+	start_recv(&world, 0, 41, 3, 0, 9 * CHUNK, false);
+	while (!world.ranks[3].ended[40] || !world.ranks[0].ended[41]) {
+		test_once(&world, 0);
+		test_once(&world, 3);
+	}
+	assert_content(&world, 3, 40, 9 * CHUNK, 40);
+	assert_content(&world, 0, 41, 9 * CHUNK, 41);
+	ck_assert(stage_of(&world, 0)->peers[1].shares[RECVS].held > 0);
+	ck_assert(stage_of(&world, 0)->peers[2].shares[RECVS].held > 0);
+	run(&world);
+	for (uint32_t i = 0; i < 12; i++) {
+		assert_content(&world, 1 + (int)i % 2, i, 9 * CHUNK, i);
+		assert_content(&world, 0, 20 + i, 9 * CHUNK, i);
+	}
+	assert_idle(&world, 0);
+	close_world(&world);
+}
+END_TEST
+
+START_TEST(what_a_peer_that_has_died_was_to_send_gives_its_chunks_back)
+{
+	struct world world;
+
+	open_world(&world, "dd", false);
+	fake_memory_hold(true);
+	for (uint32_t i = 0; i < 4; i++) {
+		start_send(&world, 0, i, 1, (int)i, 9 * CHUNK, i, i % 2);
+		start_recv(&world, 1, i, 0, (int)i, 9 * CHUNK, i > 1);
+		start_send(&world, 1, 10 + i, 0, (int)i, 9 * CHUNK, i, i % 2);
+		start_recv(&world, 0, 10 + i, 1, (int)i, 9 * CHUNK, i > 1);
+	}
+	for (int i = 0; i < 6; i++)
+		step(&world, i % 2);
+	ck_assert_uint_gt(in_use(&world, 1, RECVS, CHUNKS), 0);
+	fake_memory_hold(false);
+	close_rank(&world, 0);
+	stage_of(&world, 1)->base.peers[0].gone = true;
+	for (uint32_t i = 0; i < 4; i++) {
+		if (!world.ranks[1].ended[i])
+			take_back(&world, 1, i);
+		if (!world.ranks[1].ended[10 + i])
+			take_back(&world, 1, 10 + i);
+	}
+	run(&world);
+	assert_idle(&world, 1);
+	for (uint32_t i = 0; i < 4; i++) {
+		ck_assert(world.ranks[1].ended[i]);
+		ck_assert(world.ranks[1].ended[10 + i]);
+	}
 	close_world(&world);
 }
 END_TEST
@@ -734,6 +806,8 @@ main(void)
 		receives_without_a_message_hold_nothing,
 		sends_that_one_peer_does_not_receive_hold_up_no_other,
 		a_peer_that_makes_no_progress_has_its_share_and_no_more,
+		peers_that_make_no_progress_leave_a_chunk_for_each_other_peer,
+		what_a_peer_that_has_died_was_to_send_gives_its_chunks_back,
 		a_short_message_takes_turns_with_a_long_one,
 		pieces_and_copies_of_one_message_overlap,
 		a_single_chunk_is_enough,

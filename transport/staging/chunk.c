@@ -7,9 +7,12 @@
  *
  * Turns.  A message that wants a chunk is in the queue of its direction.  The front gets
  * one, and if it wants more it goes to the end: chunks go round among the messages, one at
- * a time.  The messages with one peer have at most half of the chunks (`share`), so that a
- * peer which makes no progress does not stop the others.  One that wants more is parked
- * with its peer, and comes back when the peer's messages give a chunk back.
+ * a time.  A peer that makes no progress must not stop the others.  So the messages with
+ * one peer always may have one chunk, and more only while more chunks are free than there
+ * are peers without one (of these, no more count than half of the chunks).  A message that
+ * must not have more is parked with its peer.  When a chunk is given back one parked
+ * message gets its next turn: one of the same peer if that has no chunk left, else one of
+ * the peer whose turn it is.
  *
  * Nothing waits in a circle.  A receive takes a chunk, posts it below, and only then
  * grants the piece.  A send takes a chunk only for a piece that was granted.  So a send's
@@ -34,12 +37,67 @@ to_waiter(struct batoni_list_node *turn)
 	return batoni_container_of(turn, struct stage_message, turn);
 }
 
-/* Chunks of a direction that the messages with one peer may hold. */
+/* Chunks that are left for the peers that have none. */
 static uint32_t
-share(const struct batoni_staging *stage)
+reserve(const struct batoni_staging *stage, unsigned direction)
 {
-	return stage->size > 1 ? (stage->config.chunks + 1) / 2
-	                       : stage->config.chunks;
+	uint32_t without = (uint32_t)stage->size - stage->holders[direction];
+	uint32_t half = stage->config.chunks / 2;
+
+	return without < half ? without : half;
+}
+
+/* May the messages with this peer have one chunk more? */
+static bool
+may_have(const struct batoni_staging *stage, const struct stage_share *share,
+         unsigned direction)
+{
+	uint32_t free_chunks = stage->config.chunks - stage->held[direction];
+
+	return share->held == 0 || free_chunks > reserve(stage, direction);
+}
+
+static void
+park(struct batoni_staging *stage, struct stage_share *share, unsigned direction,
+     struct stage_message *message)
+{
+	batoni_list_append(&share->parked, &message->turn);
+	if (batoni_list_empty(&share->crowd))
+		batoni_list_append(&stage->crowd[direction], &share->crowd);
+}
+
+/* Let one of the share's parked messages have its turn; the share goes to the end of the
+ * crowd, or leaves it.  False: none is parked (they have ended). */
+static bool
+unpark(struct batoni_staging *stage, struct stage_share *share,
+       unsigned direction)
+{
+	struct batoni_list_node *turn = share->parked.next;
+	bool any = !batoni_list_empty(&share->parked);
+
+	batoni_list_remove(&share->crowd);
+	if (any) {
+		batoni_list_remove(turn);
+		batoni_list_append(&stage->wanting[direction], turn);
+	}
+	if (!batoni_list_empty(&share->parked))
+		batoni_list_append(&stage->crowd[direction], &share->crowd);
+	return any;
+}
+
+/* The share has given a chunk back. */
+static void
+unpark_one(struct batoni_staging *stage, struct stage_share *share,
+           unsigned direction)
+{
+	struct batoni_list_node *crowd = &stage->crowd[direction];
+	bool done = share->held == 0 && unpark(stage, share, direction);
+
+	while (!done && !batoni_list_empty(crowd))
+		done = unpark(stage,
+		              batoni_container_of(crowd->next,
+		                                  struct stage_share, crowd),
+		              direction);
 }
 
 /* ---- tokens ---- */
@@ -59,8 +117,10 @@ batoni_stage_take(struct batoni_staging *stage, struct stage_message *message,
 			return NULL;
 		peer->eager++;
 	}
-	if (kind == CHUNKS)
-		peer->held[direction]++;
+	if (kind == CHUNKS) {
+		stage->holders[direction] += peer->shares[direction].held++ == 0;
+		stage->held[direction]++;
+	}
 	token = to_token(free_tokens->next);
 	batoni_list_remove(&token->link);
 	token->message = message;
@@ -73,7 +133,7 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 {
 	unsigned direction = token->direction;
 	struct stage_peer *peer = &stage->peers[token->message->peer];
-	struct batoni_list_node *parked = &peer->parked[direction];
+	struct stage_share *share = &peer->shares[direction];
 
 	assert(!token->part.below && batoni_list_empty(&token->copying));
 	batoni_list_remove(&token->link);
@@ -82,13 +142,9 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 		peer->eager -= direction == SENDS;
 		return;
 	}
-	peer->held[direction]--;
-	if (!batoni_list_empty(parked)) {
-		struct batoni_list_node *turn = parked->next;
-
-		batoni_list_remove(turn);
-		batoni_list_append(&stage->wanting[direction], turn);
-	}
+	stage->held[direction]--;
+	stage->holders[direction] -= --share->held == 0;
+	unpark_one(stage, share, direction);
 }
 
 /* ---- copies ---- */
@@ -267,17 +323,17 @@ hand_out_chunks(struct batoni_staging *stage, unsigned direction)
 
 	while (!batoni_list_empty(wanting) && !batoni_list_empty(free_chunks)) {
 		struct stage_message *message = to_waiter(wanting->next);
-		struct stage_peer *peer = &stage->peers[message->peer];
+		struct stage_share *share =
+			&stage->peers[message->peer].shares[direction];
 
 		batoni_list_remove(&message->turn);
-		if (peer->held[direction] >= share(stage)) {
-			batoni_list_append(&peer->parked[direction],
-			                   &message->turn);
+		if (!may_have(stage, share, direction)) {
+			park(stage, share, direction, message);
 			continue;
 		}
 		begin_piece(stage, message,
 		            batoni_stage_take(stage, message, direction, CHUNKS));
-		if (!message->failed && wants_more(message))
+		if (!message->over && wants_more(message))
 			batoni_list_append(wanting, &message->turn);
 	}
 }

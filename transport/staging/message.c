@@ -99,8 +99,6 @@ give_back(struct batoni_staging *stage, struct stage_message *message)
 		batoni_stage_give(stage,
 		                  batoni_container_of(message->pieces_ready.next,
 		                                      struct stage_token, link));
-	batoni_list_remove(&message->turn);
-	batoni_list_remove(&message->tell);
 	leave_line(stage, message);
 }
 
@@ -136,6 +134,9 @@ batoni_stage_over(struct batoni_staging *stage, struct stage_message *message,
 	if (!message->over)
 		message->outcome = status;
 	message->over = true;
+	/* It wants nothing more. */
+	batoni_list_remove(&message->turn);
+	batoni_list_remove(&message->tell);
 	finish_if_over(stage, message);
 }
 
@@ -388,8 +389,6 @@ static void
 send_part_over(struct batoni_staging *stage, struct stage_message *message,
                const struct stage_part *part)
 {
-	if (message->over)
-		return;
 	if (part == &message->first && message->state == STAGE_EAGER) {
 		batoni_transfer_moved(message->transfer, message->length);
 		batoni_stage_over(stage, message, BATON_OK);
@@ -522,8 +521,6 @@ static void
 recv_part_over(struct batoni_staging *stage, struct stage_message *message,
                const struct stage_part *part)
 {
-	if (message->over)
-		return;
 	if (part == &message->first && message->state == STAGE_FIRST)
 		matched(stage, message);
 	else if (part == &message->first)
@@ -555,10 +552,14 @@ part_over(struct batoni_staging *stage, struct stage_part *part)
 
 	part->below = false;
 	message->parts--;
-	if (!message->transfer || message->failed) {
-		/* Its transfer has ended; what it held may be used again. */
-		if (token)
-			batoni_stage_give(stage, token);
+	if (token && (message->over || !message->transfer ||
+	              part->status != BATON_OK)) {
+		/* Nothing becomes of the piece. */
+		batoni_stage_give(stage, token);
+		token = NULL;
+	}
+	if (!message->transfer || message->over) {
+		/* It ends, or has ended. */
 	} else if (part->status == BATON_ERR_CANCELED) {
 		batoni_stage_over(stage, message, BATON_ERR_CANCELED);
 	} else if (part->status != BATON_OK) {
@@ -580,7 +581,7 @@ batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token)
 	struct stage_message *message = token->message;
 	bool sends = token->direction == SENDS;
 
-	if (token->kind == CHUNKS && message->failed) {
+	if (token->kind == CHUNKS && message->over) {
 		batoni_stage_give(stage, token);
 	} else if (token->kind == CHUNKS && sends) {
 		token->ready = true;
@@ -723,23 +724,40 @@ test(struct batoni_path *path)
 	return events;
 }
 
-/* The first part is below, unmatched as far as this rank knows. */
-static void
-take_first_back(struct batoni_staging *stage, struct stage_message *message)
+static enum baton_status
+take_part_back(struct batoni_staging *stage, struct stage_part *part)
 {
 	struct batoni_path *below = &stage->below->messages;
-	enum baton_status status =
-		below->ops->take_back(below, &message->first.transfer);
+	enum baton_status status = BATON_ERR_BUSY;
 
-	if (status == BATON_ERR_BUSY)
-		return;
-	part_ended(stage, &message->first, status);
-	if (status != BATON_ERR_CANCELED || !message->control.below)
-		return;
-	/* The peer has seen no header, so there will be no grant. */
-	status = below->ops->take_back(below, &message->control.transfer);
+	if (part->below)
+		status = below->ops->take_back(below, &part->transfer);
 	if (status != BATON_ERR_BUSY)
-		part_ended(stage, &message->control, status);
+		part_ended(stage, part, status);
+	return status;
+}
+
+/* The peer's process has ended: nothing that this waits for will come. */
+static void
+abandon(struct batoni_staging *stage, struct stage_message *message)
+{
+	take_part_back(stage, &message->first);
+	take_part_back(stage, &message->control);
+	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
+		struct stage_token *token = &stage->tokens[i];
+
+		if (token->message == message)
+			take_part_back(stage, &token->part);
+	}
+	batoni_stage_over(stage, message, BATON_ERR_CANCELED);
+}
+
+static bool
+is_gone(const struct batoni_staging *stage, int peer)
+{
+	const struct batoni_peer *peers = stage->base.peers;
+
+	return peers && peer >= 0 && peer < stage->size && peers[peer].gone;
 }
 
 static enum baton_status
@@ -760,8 +778,9 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	case STAGE_FIRST:
 	case STAGE_EAGER:
 	case STAGE_ASKED:
-		if (message->first.below)
-			take_first_back(stage, message);
+		/* If the peer has seen no header, there will be no grant. */
+		if (take_part_back(stage, &message->first) == BATON_ERR_CANCELED)
+			take_part_back(stage, &message->control);
 		break;
 	case STAGE_FREE:
 	case STAGE_PIECES:
@@ -769,6 +788,8 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	case STAGE_DROPPED:
 		break;
 	}
+	if (message->state != STAGE_FREE && is_gone(stage, message->peer))
+		abandon(stage, message);
 	status = leave(stage, message);
 	return status == BATON_PENDING ? BATON_ERR_BUSY : status;
 }

@@ -50,8 +50,14 @@ init_lists(struct batoni_staging *stage)
 		for (unsigned kind = 0; kind < KINDS; kind++)
 			batoni_list_init(&stage->free[direction][kind]);
 		batoni_list_init(&stage->wanting[direction]);
-		for (int i = 0; i < stage->size; i++)
-			batoni_list_init(&stage->peers[i].parked[direction]);
+		batoni_list_init(&stage->crowd[direction]);
+		for (int i = 0; i < stage->size; i++) {
+			struct stage_share *share =
+				&stage->peers[i].shares[direction];
+
+			batoni_list_init(&share->parked);
+			batoni_list_init(&share->crowd);
+		}
 	}
 	batoni_list_init(&stage->eager_wanting);
 	batoni_list_init(&stage->copies);

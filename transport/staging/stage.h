@@ -115,12 +115,17 @@ struct stage_message {
 	struct stage_grant grant;   /* received, or being sent */
 };
 
-/* What this rank's messages with a peer hold. */
+/* What the messages of one direction with one peer have of the chunks. */
+struct stage_share {
+	uint32_t held;
+	/* Messages that want a chunk and may not have one now. */
+	struct batoni_list_node parked;
+	struct batoni_list_node crowd; /* of stage->crowd: some are parked */
+};
+
 struct stage_peer {
-	uint32_t held[DIRECTIONS]; /* chunks */
-	uint32_t eager;            /* eager buffers of sends */
-	/* Messages that want a chunk, and must wait for one of this peer's. */
-	struct batoni_list_node parked[DIRECTIONS];
+	struct stage_share shares[DIRECTIONS];
+	uint32_t eager; /* eager buffers of sends to it */
 };
 
 struct batoni_staging {
@@ -145,6 +150,9 @@ struct batoni_staging {
 	/* Messages that want a chunk; receives that want an eager buffer. */
 	struct batoni_list_node wanting[DIRECTIONS];
 	struct batoni_list_node eager_wanting;
+	struct batoni_list_node crowd[DIRECTIONS]; /* shares with parked messages */
+	uint32_t held[DIRECTIONS];    /* chunks in use */
+	uint32_t holders[DIRECTIONS]; /* peers that have some */
 	struct batoni_list_node copies;  /* tokens whose copies are under way */
 	struct batoni_list_node ended;   /* parts */
 	struct batoni_list_node telling; /* receives that have chunks to grant */
