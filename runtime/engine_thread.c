@@ -3,7 +3,8 @@
  * The engine's own thread: it drives when operations are pending and no host does.
  *
  * It naps between passes.  Naps are short while events come or bytes move, and one tick
- * (below a millisecond) while it only waits for peers or while a host drives.  It enters
+ * while it only waits for peers (a millisecond, with many requests two) or while a host
+ * drives.  It enters
  * deep sleep LINGER_TICKS ticks after the last operation has ended, or a few ticks after
  * a host began to block while holding the driver lock.  Two calls wake it from deep
  * sleep: the first enqueue that leaves something pending, and a host that releases the
@@ -35,7 +36,7 @@
 #include "log.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
-#define TICK_NS 900000u /* the longest nap while something is pending */
+#define TICK_NS 900000u /* the nap beside a host that drives */
 #define NAP_MIN_NS 20000u
 #define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
 #define NAP_WATCHING_NS 6000000u /* while only one-sided messages may arrive */
@@ -50,9 +51,9 @@ static bool thread_started;  /* under thread_lock */
 static bool thread_finished; /* under thread_lock: stopped for good */
 
 static uint64_t
-longest_nap(enum batoni_look look)
+longest_nap(const struct batoni_outlook *outlook)
 {
-	switch (look) {
+	switch (outlook->look) {
 	case BATONI_LOOK_MOVING:
 		return NAP_MOVING_NS;
 	case BATONI_LOOK_WATCH:
@@ -61,7 +62,7 @@ longest_nap(enum batoni_look look)
 	case BATONI_LOOK_PENDING:
 		break;
 	}
-	return TICK_NS;
+	return batoni_tick_ns(outlook->more_tests);
 }
 
 /* Make passes while they yield events.  Returns how long to nap. */
@@ -87,7 +88,7 @@ thread_drive(uint64_t nap_ns)
 		}
 	}
 	outlook = batoni_look_ahead();
-	most = longest_nap(outlook.look);
+	most = longest_nap(&outlook);
 	nap_ns = events ? NAP_MIN_NS : nap_ns * 2;
 	if (nap_ns > most)
 		nap_ns = most;

@@ -5,6 +5,11 @@
  */
 #include "core.h"
 
+#define TICK_NS 900000u
+#define TICK_MORE_NS 2000000u
+#define TICK_MANY_NS 2500000u
+#define TESTS_MANY 128u
+
 /* sum->quiet is that of the transport. */
 static void
 add(struct batoni_load *sum, const struct batoni_load *path)
@@ -13,6 +18,7 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 	sum->parked += path->parked;
 	sum->awaiting += path->awaiting;
 	sum->polled += path->polled;
+	sum->more_tests += path->more_tests;
 	if (!path->quiet)
 		sum->in_flight += path->in_flight;
 	/* Their messages come by calls of this process. */
@@ -46,6 +52,17 @@ batoni_load_look(const struct batoni_load *sum)
 	return BATONI_LOOK_WHEN_RUNG;
 }
 
+/* A wake costs about 20 us on a virtual machine, and a test of 64 requests 0.1 to 0.4 us.
+ * With these values both together take at most 2 % of a core with 4096 requests and 5 % with
+ * 16384.  A message is seen half a tick late on average. */
+uint64_t
+batoni_tick_ns(uint32_t more_tests)
+{
+	if (more_tests == 0)
+		return TICK_NS;
+	return more_tests < TESTS_MANY ? TICK_MORE_NS : TICK_MANY_NS;
+}
+
 struct batoni_outlook
 batoni_look_ahead(void)
 {
@@ -64,6 +81,7 @@ batoni_look_ahead(void)
 			outlook.look = look;
 		if (comm->deadline_next < outlook.deadline)
 			outlook.deadline = comm->deadline_next;
+		outlook.more_tests += sum.more_tests;
 		outlook.parked |= sum.parked > 0;
 		outlook.parked_on_others |= sum.parked > 0 && !sum.quiet;
 	}

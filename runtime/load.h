@@ -29,6 +29,9 @@ struct batoni_load {
 	uint32_t standing;
 	/* What the device does not report: marks, and triggers that must be polled for. */
 	uint32_t polled;
+	/* A test looks at only a part of what is in flight; so many more look at the
+	 * rest. */
+	uint32_t more_tests;
 	/* Constant.  Only calls of this process end what is in flight and not moving
 	 * (local); the peers that end parked waits are of this process too. */
 	bool quiet;

@@ -146,6 +146,27 @@ static const struct row parked = {
 	.onesided = {.in_flight = 1, .parked = 1},
 };
 
+START_TEST(many_requests_are_looked_at_less_often)
+{
+	struct batoni_outlook outlook;
+	struct loaded first, second;
+
+	load(&first, &(struct row){.transport = {.in_flight = 900,
+	                                         .more_tests = 7}});
+	load(&second, &(struct row){.transport = {.in_flight = 1}});
+	first.comm.working_next = &second.comm;
+	batoni_engine.working = &first.comm;
+	outlook = batoni_look_ahead();
+	batoni_engine.working = NULL;
+	ck_assert_uint_eq(outlook.more_tests, 7);
+	/* Messages come at any time: half a tick on average. */
+	ck_assert_uint_le(batoni_tick_ns(0), 900000);
+	ck_assert_uint_gt(batoni_tick_ns(1), 2 * batoni_tick_ns(0));
+	ck_assert_uint_gt(batoni_tick_ns(255), batoni_tick_ns(63));
+	ck_assert_uint_lt(batoni_tick_ns(UINT32_MAX), 2 * 1500000);
+}
+END_TEST
+
 START_TEST(soonest_of_all_communicators_counts)
 {
 	struct batoni_outlook outlook;
@@ -209,6 +230,7 @@ main(void)
 	const TTest *const tests[] = {
 		each_load_has_its_answer,
 		communicator_without_the_one_sided_layer_has_a_load,
+		many_requests_are_looked_at_less_often,
 		soonest_of_all_communicators_counts,
 		waits_are_parked_on_this_process_where_the_transport_is_quiet,
 		communicators_of_other_threads_do_not_count,

@@ -511,6 +511,8 @@ test(struct batoni_path *path)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
 
+	mpi->base.messages.load.more_tests =
+		mpi->count > WINDOW ? mpi->count / WINDOW : 0;
 	if (__builtin_expect((mpi->waiting | mpi->following) > 0, 0))
 		return test_all_sorts(mpi);
 	if (mpi->count == 1)
