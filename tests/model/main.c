@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * model [--mode calls|thread|async] [--seeds N] [--seed FIRST]
+ * model [--mode calls|thread|async|stream] [--seeds N] [--seed FIRST]
  *
  * Replay N programs (default 100) in each mode, in processes of their own, so that a
  * crash or a hang is a result too.  The first program that differs is made shorter,
@@ -19,7 +19,8 @@
 /* Longer than a call of replay.c has patience, so that it can say what it waits for. */
 #define HANG_S 150
 
-static const char *const mode_names[MODES] = { "calls", "thread", "async" };
+static const char *const mode_names[MODES] = { "calls", "thread", "async",
+	                                        "stream" };
 
 /* In a process of its own; quiet: it says nothing. */
 static bool
@@ -83,7 +84,7 @@ run_batch(uint64_t first, uint64_t end, enum replay_mode mode)
 		for (seed = first; seed < end; seed++) {
 			*at = seed;
 			alarm(HANG_S);
-			program_make(&program, seed, mode == MODE_ASYNC);
+			program_make(&program, seed, mode);
 			if (!replay(&program, mode))
 				_exit(1);
 		}
@@ -112,7 +113,7 @@ run_mode(enum replay_mode mode, uint64_t first, uint64_t count)
 		uint64_t failed = run_batch(seed, end, mode);
 
 		if (failed != end) {
-			program_make(&program, failed, mode == MODE_ASYNC);
+			program_make(&program, failed, mode);
 			printf("mode %s, seed %llu differs; making it shorter\n",
 			       mode_names[mode], (unsigned long long)failed);
 			shrink(&program, mode);
@@ -132,7 +133,7 @@ run_mode(enum replay_mode mode, uint64_t first, uint64_t count)
 static void
 usage(void)
 {
-	fprintf(stderr, "usage: model [--mode calls|thread|async] [--seeds N] "
+	fprintf(stderr, "usage: model [--mode calls|thread|async|stream] [--seeds N] "
 	                "[--seed FIRST]\n");
 	exit(2);
 }

@@ -82,6 +82,7 @@ struct program {
 	int ranks, count;
 	bool deadlines; /* steps may have some */
 	bool faults;    /* the device may have some */
+	bool issued;    /* the transport is stream-issued: see reference.c */
 	bool sick;      /* at the end the device breaks */
 	struct step steps[STEPS_MAX];
 };
@@ -106,6 +107,10 @@ struct op {
 	int group;    /* the step that began its group, or -1 */
 	int64_t deadline;
 	uint64_t issued; /* in this order */
+	/* Stream-issued: its place among those of its source, destination and side, from
+	 * 1 on, and whether its bytes have moved. */
+	uint64_t number;
+	bool met;
 };
 
 enum item_kind { ITEM_OP, ITEM_JOIN, ITEM_GROUP };
@@ -129,6 +134,8 @@ struct model {
 	unsigned char windows[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
 	int64_t now;
 	uint64_t issues;
+	uint64_t numbers[RANKS_MAX][RANKS_MAX][2]; /* source, destination; recv */
+	uint64_t met[RANKS_MAX][RANKS_MAX];
 	int group; /* the step that began the open group, or -1 */
 	enum baton_status refusal;
 };
@@ -157,13 +164,12 @@ unsigned char model_byte(int step, size_t i);
 
 /* ---- program.c ---- */
 
-/* async: for an asynchronous device. */
-void program_make(struct program *program, uint64_t seed, bool async);
+enum replay_mode { MODE_CALLS, MODE_THREAD, MODE_ASYNC, MODE_STREAM, MODES };
+
+void program_make(struct program *program, uint64_t seed, enum replay_mode mode);
 void program_print(const struct program *program, FILE *file);
 
 /* ---- replay.c ---- */
-
-enum replay_mode { MODE_CALLS, MODE_THREAD, MODE_ASYNC, MODES };
 
 /* False, with a sentence on standard error, where the two differ. */
 bool replay(const struct program *program, enum replay_mode mode);

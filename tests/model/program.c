@@ -37,8 +37,9 @@ struct temper {
 };
 
 static struct temper
-temper_of(uint64_t *state, bool async)
+temper_of(uint64_t *state, enum replay_mode mode)
 {
+	bool async = mode >= MODE_ASYNC;
 	bool deadlines = !async;
 	struct temper temper = {
 		.weights = {
@@ -69,6 +70,11 @@ temper_of(uint64_t *state, bool async)
 		.sizes = percent(state, 50) ? 6 : 5,
 	};
 
+	if (mode == MODE_STREAM) {
+		temper.weights[STEP_SIGNAL] = temper.weights[STEP_PUT] = 0;
+		temper.weights[STEP_WAIT] = temper.weights[STEP_CANCEL] = 0;
+		temper.raced = 0;
+	}
 	return temper;
 }
 
@@ -144,9 +150,32 @@ aim(struct making *m, struct step *step, int number)
 		step->target = below(&m->state, number);
 }
 
+/* What a stream-issued transport has: no tags, no messages to oneself, one length.  The
+ * lanes of a burst have pairs of ranks of their own. */
+static void
+make_plain(struct making *m, struct step *step, int lane, bool burst)
+{
+	static const int pairs[STREAMS][2] = { { 0, 1 }, { 1, 2 }, { 0, 2 } };
+	int ranks = m->program->ranks;
+	bool turned = percent(&m->state, 50);
+
+	step->tag = 0;
+	step->bytes = 8;
+	if (burst && m->begin[lane])
+		turned = step->rank == pairs[lane][1];
+	if (!burst) {
+		step->peer = (step->rank + 1 + below(&m->state, ranks - 1)) % ranks;
+	} else if (pairs[lane][1] < ranks) {
+		step->rank = pairs[lane][turned];
+		step->peer = pairs[lane][!turned];
+	} else if (step->kind != STEP_JOIN) {
+		step->kind = STEP_RECORD;
+	}
+}
+
 /* Of the thread with this lane. */
 static void
-make_step(struct making *m, int number, int lane, int kinds)
+make_step(struct making *m, int number, int lane, int kinds, bool burst)
 {
 	struct step *step = &m->program->steps[number];
 	struct step *begin = m->begin[lane];
@@ -165,6 +194,8 @@ make_step(struct making *m, int number, int lane, int kinds)
 		step->detached = begin->detached;
 		m->left[lane]--;
 	}
+	if (m->program->issued)
+		make_plain(m, step, lane, burst);
 	if (step->kind == STEP_GROUP_BEGIN) {
 		m->begin[lane] = step;
 		m->left[lane] = 1 + below(&m->state, 5);
@@ -185,9 +216,10 @@ make_burst(struct making *m, int first)
 		struct step *step = &m->program->steps[i];
 		int lane = below(&m->state, STREAMS);
 
-		make_step(m, i, lane, STEP_GROUP_BEGIN + 1);
+		make_step(m, i, lane, STEP_GROUP_BEGIN + 1, true);
 		step->burst = first + 1;
-		step->stream = step->tag = lane;
+		step->stream = lane;
+		step->tag = m->program->issued ? 0 : lane;
 		for (int d = 0; d < step->desc_count; d++)
 			step->descs[d].context = lane;
 		if (step->kind == STEP_JOIN && step->target >= first &&
@@ -248,7 +280,7 @@ make_steps(struct making *m, int number)
 	struct step *step = &m->program->steps[number];
 	const struct step *target;
 
-	make_step(m, number++, 0, STEP_KINDS);
+	make_step(m, number++, 0, STEP_KINDS, false);
 	if (!step->raced || number == m->program->count ||
 	    (step->kind != STEP_CANCEL && step->kind != STEP_ADVANCE &&
 	     step->kind != STEP_ABORT && step->kind != STEP_BREAK))
@@ -257,25 +289,28 @@ make_steps(struct making *m, int number)
 	if (step->kind == STEP_ADVANCE)
 		step->timeout_ns = 45 * TICK_NS;
 	target = contested(m, number - 1);
-	make_step(m, number, 0, STEP_RECORD);
+	make_step(m, number, 0, STEP_RECORD, false);
 	if (target)
 		oppose(&m->program->steps[number], target);
 	return number + 1;
 }
 
 void
-program_make(struct program *program, uint64_t seed, bool async)
+program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 {
 	struct making m = { .program = program, .state = seed };
+	bool async = mode >= MODE_ASYNC;
 	int i = 0;
 
-	m.temper = temper_of(&m.state, async);
+	m.temper = temper_of(&m.state, mode);
 	*program = (struct program){
 		.seed = seed,
-		.ranks = 1 + below(&m.state, RANKS_MAX),
+		.ranks = mode == MODE_STREAM ? 2 + below(&m.state, RANKS_MAX - 1)
+		                             : 1 + below(&m.state, RANKS_MAX),
 		.count = 20 + below(&m.state, STEPS_MAX - 20),
 		.deadlines = !async,
 		.faults = async,
+		.issued = mode == MODE_STREAM,
 		.sick = async && percent(&m.state, 5),
 	};
 	while (i < program->count) {

@@ -6,6 +6,11 @@
  * the calls.  settle() applies four rules until none changes anything: streams go on,
  * deadlines pass, the heads of FIFOs are issued, waits for signals end.  Nothing here
  * is fast, and nothing is clever.
+ *
+ * On a stream-issued transport a transfer gets a number at its call, and a group's at its
+ * end.  The two transfers of a number meet in the order of the numbers, when the streams
+ * of both, or of their groups, have reached them.  The operations of a group end together;
+ * detached ones with those of the same peer and direction.
  */
 #include "model.h"
 
@@ -45,6 +50,24 @@ model_init(struct model *model, const struct program *program)
 
 /* ---- calls ---- */
 
+/* Does a stream wait for an operation of the rank?  If the rank breaks, that stream goes on
+ * at once, to transfers that may still meet those of the rank: a stream-issued transport is
+ * told a moment later. */
+static bool
+is_joined(const struct model *model, int rank)
+{
+	for (int s = 0; s < STREAMS; s++) {
+		for (int i = 0; i < model->streams[s].count; i++) {
+			const struct item *item = &model->streams[s].items[i];
+
+			if (item->kind == ITEM_JOIN &&
+			    model->program->steps[item->step].rank == rank)
+				return true;
+		}
+	}
+	return false;
+}
+
 bool
 model_applies(const struct model *model, int number)
 {
@@ -77,10 +100,11 @@ model_applies(const struct model *model, int number)
 	case STEP_RECORD:
 	case STEP_REFUSED:
 	case STEP_ADVANCE:
-	case STEP_ABORT:
-	case STEP_BREAK:
 	case STEP_KINDS:
 		break;
+	case STEP_ABORT:
+	case STEP_BREAK:
+		return !model->program->issued || !is_joined(model, step->rank);
 	case STEP_FAULT:
 		return model->program->faults;
 	}
@@ -113,6 +137,26 @@ fails(struct model *model)
 	return model->fault > 0 && --model->fault == 0;
 }
 
+/* A stream-issued transport has calls of its own, and those are to fail. */
+static bool
+is_faulty(const struct model *model, const struct step *step)
+{
+	return !model->program->issued || step->kind <= STEP_RECV;
+}
+
+static void
+give_number(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+
+	if (!model->program->issued || step->kind > STEP_RECV)
+		return;
+	model->ops[number].number =
+		step->kind == STEP_SEND
+			? ++model->numbers[step->rank][step->peer][0]
+			: ++model->numbers[step->peer][step->rank][1];
+}
+
 static enum baton_status
 enqueue(struct model *model, int number)
 {
@@ -123,10 +167,12 @@ enqueue(struct model *model, int number)
 		return model->broken[step->rank];
 	if (model->group >= 0 && model->refusal != BATON_OK)
 		return BATON_ERR_INVALID; /* the group is void */
-	if (model->group < 0 && fails(model))
+	if (model->group < 0 && is_faulty(model, step) && fails(model))
 		return BATON_ERR_CUDA;
 	op->group = model->group;
 	op->state = OP_QUEUED;
+	if (model->group < 0)
+		give_number(model, number);
 	if (model->group >= 0)
 		op->state = OP_GROUPED;
 	else
@@ -146,7 +192,7 @@ enum baton_status
 model_end_group(struct model *model)
 {
 	int begin = model->group;
-	bool on[STREAMS] = { false };
+	bool on[STREAMS] = { false }, called = false;
 	enum baton_status refusal = model->refusal;
 
 	model->group = -1;
@@ -157,14 +203,19 @@ model_end_group(struct model *model)
 		if (!is_member(&model->ops[i], begin) || on[stream])
 			continue;
 		on[stream] = true;
-		if (fails(model))
+		/* A stream-issued group is one call of the device. */
+		if (!(called && model->program->issued) && fails(model))
 			refusal = BATON_ERR_CUDA;
+		called = true;
 	}
 	for (int i = 0; i < model->program->count; i++) {
 		struct op *op = &model->ops[i];
 
-		if (is_member(op, begin))
-			op->state = refusal == BATON_OK ? OP_QUEUED : OP_VOID;
+		if (!is_member(op, begin))
+			continue;
+		op->state = refusal == BATON_OK ? OP_QUEUED : OP_VOID;
+		if (refusal == BATON_OK)
+			give_number(model, i);
 	}
 	for (int i = 0; i < STREAMS && refusal == BATON_OK; i++) {
 		if (on[i])
@@ -264,7 +315,8 @@ model_step(struct model *model, int number)
 	case STEP_JOIN:
 		if (model->broken[step->rank] != BATON_OK)
 			return model->broken[step->rank];
-		if (is_pending(&model->ops[step->target]) && fails(model))
+		if (is_pending(&model->ops[step->target]) &&
+		    is_faulty(model, step) && fails(model))
 			return BATON_ERR_CUDA;
 		push(model, step->stream, ITEM_JOIN, step->target);
 		break;
@@ -312,7 +364,7 @@ arm(struct model *model, int number)
 		end(model, number, BATON_OK, 0);
 		return;
 	}
-	op->state = OP_ARMED;
+	op->state = model->program->issued ? OP_ISSUED : OP_ARMED;
 	op->deadline = step->timeout_ns ? model->now + step->timeout_ns : 0;
 }
 
@@ -364,6 +416,8 @@ passes(struct model *model, const struct item *item)
 		if (step->detached)
 			return true;
 	}
+	if (step->detached && model->program->issued)
+		return true;
 	return all_members_over(model, item->step);
 }
 
@@ -384,6 +438,80 @@ streams_go_on(struct model *model)
 			memmove(&items[0], &items[1],
 			        (size_t)model->streams[s].count *
 			                sizeof(items[0]));
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+/* ---- stream-issued transfers ---- */
+
+/* The one with the number that is due, if its streams have reached it. */
+static int
+find_due(const struct model *model, enum step_kind kind, int from, int to)
+{
+	for (int i = 0; i < model->program->count; i++) {
+		const struct step *step = &model->program->steps[i];
+		bool sends = step->kind == STEP_SEND;
+
+		if (step->kind == kind && model->ops[i].state == OP_ISSUED &&
+		    (sends ? step->rank : step->peer) == from &&
+		    (sends ? step->peer : step->rank) == to &&
+		    model->ops[i].number == model->met[from][to] + 1)
+			return i;
+	}
+	return -1;
+}
+
+static bool
+meet_due(struct model *model, int from, int to)
+{
+	int send = find_due(model, STEP_SEND, from, to);
+	int recv = find_due(model, STEP_RECV, from, to);
+
+	if (send < 0 || recv < 0)
+		return false;
+	model->met[from][to]++;
+	model->ops[send].met = model->ops[recv].met = true;
+	model->ops[send].partner = recv;
+	model->ops[recv].partner = send;
+	return true;
+}
+
+/* Have those met that end together with this one? */
+static bool
+is_moved(const struct model *model, int number)
+{
+	const struct step *steps = model->program->steps;
+	int group = model->ops[number].group;
+
+	if (!model->ops[number].met)
+		return false;
+	for (int i = 0; group >= 0 && i < model->program->count; i++) {
+		if (model->ops[i].group != group || model->ops[i].met ||
+		    (steps[group].detached &&
+		     (steps[i].peer != steps[number].peer ||
+		      steps[i].kind != steps[number].kind)))
+			continue;
+		return false;
+	}
+	return true;
+}
+
+static bool
+transfers_end(struct model *model)
+{
+	bool changed = false;
+
+	for (int from = 0; from < model->program->ranks; from++) {
+		for (int to = 0; to < model->program->ranks; to++) {
+			while (meet_due(model, from, to))
+				changed = true;
+		}
+	}
+	for (int i = 0; i < model->program->count; i++) {
+		if (model->ops[i].state == OP_ISSUED && is_moved(model, i)) {
+			end(model, i, BATON_OK, model->program->steps[i].bytes);
 			changed = true;
 		}
 	}
@@ -556,6 +684,10 @@ model_settle(struct model *model)
 
 	do {
 		changed = streams_go_on(model);
+		if (model->program->issued) {
+			changed |= transfers_end(model);
+			continue;
+		}
 		changed |= issue_heads(model);
 		changed |= waits_end(model);
 	} while (changed);

@@ -6,6 +6,8 @@
  *   MODE_CALLS   the host device; nothing moves but by calls
  *   MODE_THREAD  the host device; the engine's thread takes part
  *   MODE_ASYNC   the fake asynchronous device, whose streams run by themselves
+ *   MODE_STREAM  the fake stream-issued transport on it, with what that can do: messages
+ *                of one length, without tags, that cannot be cancelled
  *
  * Some calls are made by several threads: a burst, where each thread has streams, tags and
  * contexts of its own, so that all orders end alike; and a race of two calls, where each
@@ -13,7 +15,7 @@
  *
  * After each call, what the model says has ended is waited for; then everything that
  * a program can see must be as in the model: requests, queues, streams, counters,
- * windows, and at the end the buffers.  In the last two modes nothing tells when an
+ * windows, and at the end the buffers.  But for the first mode nothing tells when an
  * operation without a request has ended, so there all have one, and a pending one is
  * not released; and on the asynchronous device no call tells when an operation was
  * armed, so there are no deadlines.
@@ -30,6 +32,7 @@
 
 #include "core.h"
 #include "fake_device.h"
+#include "fake_transport.h"
 #include "testing.h"
 
 /* For what other threads do.  Where there are none, calls have done it. */
@@ -108,6 +111,20 @@ open_async(int size, const struct baton_comm_options *options,
 	                                     options, comms);
 }
 
+static enum baton_status
+open_stream_issued(int size, const struct baton_comm_options *options,
+                   struct baton_comm *comms[])
+{
+	struct batoni_transport *transports[RANKS_MAX];
+	enum baton_status status = fake_transport_open(size, transports);
+
+	return status == BATON_OK
+	               ? batoni_comm_create_over(&batoni_fake_device_ops,
+	                                         transports, size, options,
+	                                         comms)
+	               : status;
+}
+
 struct registering {
 	struct replay *replay;
 	int rank;
@@ -137,6 +154,8 @@ register_windows(struct replay *r, bool registers)
 	struct registering ranks[RANKS_MAX];
 	pthread_t threads[RANKS_MAX];
 
+	if (r->program->issued)
+		return true; /* it has none */
 	for (int i = 0; i < r->program->ranks; i++) {
 		ranks[i] = (struct registering){ r, i, registers, BATON_OK };
 		if (pthread_create(&threads[i], NULL, register_rank, &ranks[i]))
@@ -163,7 +182,9 @@ open_world(struct replay *r)
 	options.contexts_max = CONTEXTS;
 	options.progress = r->mode == MODE_CALLS ? BATON_PROGRESS_CALLS
 	                                         : BATON_PROGRESS_AUTO;
-	status = (r->mode == MODE_ASYNC ? open_async : baton_comm_create_local)(
+	status = (r->mode == MODE_STREAM  ? open_stream_issued
+	          : r->mode == MODE_ASYNC ? open_async
+	                                  : baton_comm_create_local)(
 		r->program->ranks, &options, r->comms);
 	for (int i = 0; status == BATON_OK && i < r->program->ranks; i++)
 		status = baton_queue_create(r->comms[i], STEPS_MAX,
@@ -287,8 +308,9 @@ call(struct replay *r, int number)
 	case STEP_BREAK:
 		return break_rank(comm);
 	case STEP_FAULT:
-		fake_device_fail_at(FAKE_ENQUEUE, (unsigned)step->units,
-		                    BATON_ERR_CUDA);
+		fake_device_fail_at(r->program->issued ? FAKE_KERNEL
+		                                       : FAKE_ENQUEUE,
+		                    (unsigned)step->units, BATON_ERR_CUDA);
 		return BATON_OK;
 	default:
 		return call_operation(r, number);
@@ -311,8 +333,10 @@ check_completion(struct replay *r, int number,
 	const struct step *step = &r->program->steps[number];
 	const struct op *op = &r->model.ops[number];
 
-	/* What an abort ends may let a stream reach a record that it has yet to end. */
-	bool either = step->kind == STEP_RECORD && seen->status == BATON_OK &&
+	/* What an abort ends may let a stream reach a record that it has yet to end, or,
+	 * stream-issued, transfers that meet before the transport is told. */
+	bool either = (step->kind == STEP_RECORD || r->program->issued) &&
+	              seen->status == BATON_OK &&
 	              (op->status == BATON_ERR_ABORTED ||
 	               op->status == BATON_ERR_MPI);
 
@@ -449,6 +473,8 @@ check_counter(struct replay *r, int rank, int peer, int signal, int context)
 static bool
 check_signals(struct replay *r)
 {
+	if (r->program->issued)
+		return true;
 	for (int rank = 0; rank < r->program->ranks; rank++) {
 		for (int peer = 0; peer < r->program->ranks; peer++) {
 			for (int i = 0; i < SIGNALS * CONTEXTS; i++) {
@@ -628,6 +654,7 @@ disarm(struct replay *r)
 {
 	r->model.fault = 0;
 	fake_device_fail_at(FAKE_ENQUEUE, 0, BATON_OK);
+	fake_device_fail_at(FAKE_KERNEL, 0, BATON_OK);
 }
 
 /* ---- bursts ---- */
@@ -1001,7 +1028,7 @@ close_group(struct replay *r)
 static bool
 close_world(struct replay *r)
 {
-	bool aborts = false;
+	bool aborts = r->program->issued; /* its ranks leave together else */
 
 	for (int i = 0; i < r->program->count; i++) {
 		const struct op *op = &r->model.ops[i];
@@ -1009,7 +1036,7 @@ close_world(struct replay *r)
 		if (op->state == OP_NONE || op->state >= OP_ENDED)
 			continue;
 		if (r->program->steps[i].kind != STEP_RECORD &&
-		    r->requests[i] && !is_stale(r, i)) {
+		    r->requests[i] && !is_stale(r, i) && !r->program->issued) {
 			if (baton_cancel(r->requests[i]) != BATON_OK)
 				return differ(r, "cancel: %s",
 				              baton_last_error());
@@ -1027,10 +1054,13 @@ close_world(struct replay *r)
 		if (baton_comm_abort(r->comms[i]) != BATON_OK)
 			return differ(r, "abort: %s", baton_last_error());
 		model_break(&r->model, i, BATON_ERR_ABORTED);
+		if (r->program->issued)
+			continue; /* what is let go on meets the next abort */
 		model_settle(&r->model);
 		if (!check_all(r))
 			return false;
 	}
+	model_settle(&r->model);
 	return check_all(r) && take_down(r);
 }
 
