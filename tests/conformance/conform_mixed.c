@@ -4,31 +4,7 @@
 #include <pthread.h>
 
 #include "fake_path.h"
-#include "harness.h"
-
-/* One unit of the counter (0, 0). */
-static baton_request
-wait_of(struct conform *c, int peer, baton_stream stream,
-        const struct baton_op_options *options)
-{
-	struct baton_wait_signal_desc desc = { 1, peer, 0, 0 };
-	baton_request request = BATON_REQUEST_NULL;
-
-	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, stream, options,
-	                              &request));
-	return request;
-}
-
-static baton_request
-signal_to(struct conform *c, int peer, baton_stream stream,
-          const struct baton_op_options *options)
-{
-	baton_request request = BATON_REQUEST_NULL;
-
-	CHECK_OK(c, baton_signal(peer, 0, 0, 0, c->comm, stream, options,
-	                         &request));
-	return request;
-}
+#include "harness_onesided.h"
 
 /* Another communicator, for a case that has broken the first, which is returned. */
 static struct baton_comm *
@@ -54,9 +30,9 @@ round_in_a_group(struct conform *c, baton_stream other,
 	baton_request requests[4];
 
 	CHECK_OK(c, baton_group_begin(c->comm));
-	requests[0] = wait_of(c, before, c->stream, options);
+	requests[0] = WAIT(c, before, 1, 0, 0, c->stream, options);
 	requests[1] = RECV(c, in, 5000, before, 3, c->stream, options);
-	requests[2] = signal_to(c, next, other, options);
+	requests[2] = SIGNAL_ON(c, next, 0, 0, other, options);
 	requests[3] = SEND(c, out, 5000, next, 3, other, options);
 	CHECK_OK(c, baton_group_end(c->comm));
 	if (!options) {
@@ -84,17 +60,15 @@ group_of_both_kinds_starts_when_all_streams_are_there(struct conform *c)
 {
 	baton_stream gated = conform_stream(c);
 	baton_request requests[2];
-	uint64_t count = 0;
 
 	conform_gate_launch(c, 0, gated);
 	CHECK_OK(c, baton_group_begin(c->comm));
-	requests[0] = signal_to(c, c->rank, c->stream, NULL);
+	requests[0] = SIGNAL_ON(c, c->rank, 0, 0, c->stream, NULL);
 	requests[1] = SEND(c, NULL, 0, c->rank, 0, gated, NULL);
 	CHECK_OK(c, baton_group_end(c->comm));
 	for (int i = 0; i < 50; i++)
 		baton_progress(c->comm);
-	CHECK_OK(c, baton_signal_count(c->comm, c->rank, 0, 0, &count));
-	CHECK_EQ(c, count, 0);
+	COUNTS(c, c->rank, 0, 0, 0);
 	CHECK_STATUS(c, BATON_PENDING, baton_test(requests[0], NULL));
 	conform_gate_open(c, 0);
 	FINISH(c, BATON_OK, &requests[0]);
@@ -111,13 +85,12 @@ static void
 group_that_a_path_refuses_is_void(struct conform *c)
 {
 	baton_request requests[3] = { 0 };
-	uint64_t count = 1;
 
 	if (c->rank == 0) {
 		fake_path_fail(FAKE_PATH_REFUSES, 1);
 		CHECK_OK(c, baton_group_begin(c->comm));
 		requests[0] = RECV(c, NULL, 0, 1, 0, c->stream, NULL);
-		requests[1] = signal_to(c, 1, conform_stream(c), NULL);
+		requests[1] = SIGNAL_ON(c, 1, 0, 0, conform_stream(c), NULL);
 		requests[2] = SEND(c, NULL, 0, 1, 0, c->stream, NULL);
 		CHECK_STATUS(c, BATON_ERR_AGAIN, baton_group_end(c->comm));
 		for (int i = 0; i < 3; i++)
@@ -126,10 +99,8 @@ group_that_a_path_refuses_is_void(struct conform *c)
 		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	}
 	conform_sync(c);
-	if (c->rank == 1) {
-		CHECK_OK(c, baton_signal_count(c->comm, 0, 0, 0, &count));
-		CHECK_EQ(c, count, 0);
-	}
+	if (c->rank == 1)
+		COUNTS(c, 0, 0, 0, 0);
 	conform_sound(c);
 	round_in_a_group(c, conform_stream(c), NULL, 1);
 }
@@ -140,14 +111,14 @@ static void
 messages_end_alone_beside_waits_that_do_not(struct conform *c)
 {
 	baton_stream other = conform_stream(c);
-	baton_request wait = wait_of(c, c->rank, other, NULL);
+	baton_request wait = WAIT(c, c->rank, 1, 0, 0, other, NULL);
 	baton_request recv = RECV(c, NULL, 0, c->rank, 0, c->stream, NULL);
 
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED, baton_cancel(wait), "fake path");
 	CHECK_OK(c, baton_cancel(recv));
 	FINISH(c, BATON_ERR_CANCELED, &recv);
 	CHECK_STATUS(c, BATON_PENDING, baton_test(wait, NULL));
-	recv = signal_to(c, c->rank, c->stream, NULL);
+	recv = SIGNAL_ON(c, c->rank, 0, 0, c->stream, NULL);
 	FINISH(c, BATON_OK, &recv);
 	FINISH(c, BATON_OK, &wait);
 }

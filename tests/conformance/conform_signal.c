@@ -5,60 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "harness.h"
+#include "harness_onesided.h"
 
 #define ROUNDS (CONFORM_SANITIZED ? 100 : 1000)
-
-/* ---- one signal, one wait ----------------------------------------------- */
-
-static void
-signal_to(struct conform *c, int peer, int index, int context)
-{
-	conform_status(c, "baton_signal", BATON_OK,
-	               baton_signal(peer, index, context, 0, c->comm, c->stream,
-	                            NULL, NULL));
-}
-
-static baton_request
-wait_for(struct conform *c, int peer, int units, int index, int context,
-         baton_stream stream, const struct baton_op_options *options)
-{
-	struct baton_wait_signal_desc desc = { units, peer, index, context };
-	baton_request request = BATON_REQUEST_NULL;
-
-	conform_status(c, "baton_wait_signal", BATON_OK,
-	               baton_wait_signal(1, &desc, c->comm, stream, options,
-	                                 &request));
-	return request;
-}
-
-static uint64_t
-count_of(struct conform *c, int peer, int index, int context)
-{
-	uint64_t count = UINT64_MAX;
-
-	conform_status(c, "baton_signal_count", BATON_OK,
-	               baton_signal_count(c->comm, peer, index, context,
-	                                  &count));
-	return count;
-}
-
-/* The counter gets there, and not beyond. */
-static void
-counts(struct conform *c, int peer, int index, int context, uint64_t want)
-{
-	int64_t begin = conform_begin();
-
-	while (count_of(c, peer, index, context) < want &&
-	       conform_still(c, begin))
-		;
-	conform_equal(c, "the count", (long long)count_of(c, peer, index, context),
-	              (long long)want);
-}
-
-#define SIGNAL(c, ...) signal_to(AT(c), __VA_ARGS__)
-#define WAIT(c, ...) wait_for(AT(c), __VA_ARGS__)
-#define COUNTS(c, ...) counts(AT(c), __VA_ARGS__)
 
 static void
 count_fn(void *arg)
@@ -121,8 +70,7 @@ signals_end_at_a_rank_that_does_nothing(struct conform *c)
 	baton_request request = BATON_REQUEST_NULL;
 
 	for (int i = 0; i < N && c->rank == 0; i++) {
-		CHECK_OK(c, baton_signal(1, 0, 0, 0, c->comm, c->stream, NULL,
-		                         &request));
+		request = SIGNAL_ON(c, 1, 0, 0, c->stream, NULL);
 		if (i % 10 == 9 || i == N - 1)
 			FINISH(c, BATON_OK, &request);
 		else
@@ -186,7 +134,7 @@ a_barrier_by_signals_holds(struct conform *c)
 		if (!FINISH(c, BATON_OK, &request))
 			break;
 		for (int i = 0; i < c->size; i++) {
-			uint64_t count = count_of(c, i, 0, 0);
+			uint64_t count = COUNT(c, i, 0, 0);
 
 			if (!CHECK(c, count >= (uint64_t)round) ||
 			    !CHECK(c, count <= (uint64_t)round + 1))
@@ -564,7 +512,6 @@ a_group_of_signals_and_waits_completes(struct conform *c)
 {
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
-	struct baton_wait_signal_desc desc = { 1, from, 0, 0 };
 	baton_stream streams[2] = { c->stream, conform_stream(c) };
 
 	for (int round = 0; round < 50; round++) {
@@ -572,11 +519,8 @@ a_group_of_signals_and_waits_completes(struct conform *c)
 
 		CHECK_OK(c, baton_group_begin(c->comm));
 		/* The wait first: it holds up nothing in the group. */
-		CHECK_OK(c, baton_wait_signal(1, &desc, c->comm,
-		                              streams[round % 2], NULL,
-		                              &requests[0]));
-		CHECK_OK(c, baton_signal(to, 0, 0, 0, c->comm, c->stream, NULL,
-		                         &requests[1]));
+		requests[0] = WAIT(c, from, 1, 0, 0, streams[round % 2], NULL);
+		requests[1] = SIGNAL_ON(c, to, 0, 0, c->stream, NULL);
 		CHECK_OK(c, baton_group_end(c->comm));
 		FINISH_ALL(c, requests, 2);
 	}
@@ -589,13 +533,11 @@ a_void_group_leaves_counters_alone(struct conform *c)
 {
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
-	struct baton_wait_signal_desc desc = { 5, from, 0, 0 };
-	baton_request lost = 0, next;
+	baton_request lost, next;
 
 	CHECK_OK(c, baton_group_begin(c->comm));
-	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream, NULL,
-	                              &lost));
-	CHECK_OK(c, baton_signal(to, 0, 0, 0, c->comm, c->stream, NULL, NULL));
+	lost = WAIT(c, from, 5, 0, 0, c->stream, NULL);
+	SIGNAL(c, to, 0, 0);
 	CHECK_STATUS(c, BATON_ERR_INVALID,
 	             baton_signal(c->size, 0, 0, 0, c->comm, c->stream, NULL,
 	                          NULL));
@@ -619,23 +561,17 @@ waits_and_signals_are_delivered_to_queues(struct conform *c)
 	int seen[2 * N] = { 0 }, got = 0;
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
-	struct baton_wait_signal_desc desc = { 1, from, 3, 2 };
 	int64_t begin = conform_begin();
 
 	CHECK_OK(c, baton_queue_create(c->comm, (size_t)2 * N, &queue));
 	options.queue = queue;
 	options.flags = BATON_OP_DETACHED;
 	for (int i = 0; i < 2 * N; i++) {
-		baton_request request = 0;
-
 		options.user_data = (uint64_t)i;
 		if (i < N)
-			CHECK_OK(c, baton_wait_signal(1, &desc, c->comm,
-			                              c->stream, &options,
-			                              &request));
+			(void)WAIT(c, from, 1, 3, 2, c->stream, &options);
 		else
-			CHECK_OK(c, baton_signal(to, 3, 2, 0, c->comm, c->stream,
-			                         &options, &request));
+			(void)SIGNAL_ON(c, to, 3, 2, c->stream, &options);
 	}
 	while (got < 2 * N && STILL(c, begin)) {
 		size_t n = baton_queue_poll(queue, done, (size_t)2 * N);
@@ -666,8 +602,7 @@ a_completion_describes_its_signal_or_wait(struct conform *c)
 	baton_request request = 0;
 
 	options.user_data = 4711;
-	CHECK_OK(c, baton_signal(c->rank, 0, 0, 0, c->comm, c->stream, &options,
-	                         &request));
+	request = SIGNAL_ON(c, c->rank, 0, 0, c->stream, &options);
 	FINISH_AS(c, BATON_OK, &request, &done);
 	CHECK_EQ(c, done.op, BATON_OPERATION_SIGNAL);
 	CHECK_EQ(c, done.peer, c->rank);
@@ -702,8 +637,7 @@ a_canceled_unarmed_signal_is_never_sent(struct conform *c)
 
 	if (c->rank == 0) {
 		conform_gate_launch(c, 0, c->stream);
-		CHECK_OK(c, baton_signal(1, 0, 0, 0, c->comm, c->stream, NULL,
-		                         &lost));
+		lost = SIGNAL_ON(c, 1, 0, 0, c->stream, NULL);
 		SIGNAL(c, 1, 1, 0);
 		CHECK_OK(c, baton_cancel(lost));
 		FINISH(c, BATON_ERR_CANCELED, &lost);

@@ -13,149 +13,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "harness_onesided.h"
 
 #define KIB ((size_t)1 << 10)
-
-/* ---- windows ------------------------------------------------------------ */
-
-/* This rank's part of a window, in memory of baton_mem_alloc or of malloc. */
-struct part {
-	unsigned char *base;
-	size_t bytes;
-	bool alloced;
-	struct baton_window *window;
-};
-
-/* Returns whether there is one. */
-static bool
-part_register(struct conform *c, struct part *part)
-{
-	enum baton_status status = baton_window_register(
-		part->base, part->bytes, c->comm, &part->window);
-
-	if (status == BATON_ERR_UNSUPPORTED && getenv("BATON_WINDOW_PATH")) {
-		conform_true(c, "the refusal has a sentence",
-		             baton_last_error()[0] != '\0');
-		c->skip = "the forced path does not reach this memory";
-		return false;
-	}
-	return conform_status(c, "baton_window_register", BATON_OK, status) &&
-	       conform_true(c, "a window", part->window != NULL);
-}
-
-static void
-part_free(struct conform *c, struct part *part)
-{
-	if (part->alloced)
-		conform_status(c, "baton_mem_free", BATON_OK,
-		               baton_mem_free(c->comm, part->base));
-	part->base = NULL;
-}
-
-/* Collective. */
-static bool
-part_open(struct conform *c, struct part *part, size_t bytes)
-{
-	void *base = NULL;
-
-	memset(part, 0, sizeof(*part));
-	if (bytes > 0)
-		conform_status(c, "baton_mem_alloc", BATON_OK,
-		               baton_mem_alloc(c->comm, bytes, &base));
-	part->base = base;
-	part->bytes = base ? bytes : 0;
-	part->alloced = base != NULL;
-	if (part_register(c, part))
-		return true;
-	part_free(c, part);
-	return false;
-}
-
-/* The same in memory that nobody shares. */
-static bool
-part_open_private(struct conform *c, struct part *part, size_t bytes)
-{
-	memset(part, 0, sizeof(*part));
-	part->base = conform_alloc(c, bytes);
-	part->bytes = bytes;
-	return part_register(c, part);
-}
-
-/* Collective: ranks whose own puts have not all ended make it BUSY for all, so that
- * they have ended is seen to first. */
-static void
-part_close(struct conform *c, struct part *part)
-{
-	conform_status(c, "baton_window_deregister", BATON_OK,
-	               baton_window_deregister(part->window));
-	part_free(c, part);
-}
-
-#define OPEN(c, ...) part_open(AT(c), __VA_ARGS__)
-#define OPEN_PRIVATE(c, ...) part_open_private(AT(c), __VA_ARGS__)
-#define CLOSE(c, ...) part_close(AT(c), __VA_ARGS__)
-
-/* ---- puts and waits ----------------------------------------------------- */
-
-static baton_request
-put_to(struct conform *c, const void *data, size_t bytes, int peer,
-       struct baton_window *window, size_t offset, int index, int context,
-       baton_stream stream, const struct baton_op_options *options)
-{
-	baton_request request = BATON_REQUEST_NULL;
-
-	conform_status(c, "baton_put_signal", BATON_OK,
-	               baton_put_signal(data, bytes, BATON_UINT8, peer, window,
-	                                offset, index, context, 0, c->comm,
-	                                stream, options, &request));
-	return request;
-}
-
-static baton_request
-wait_for(struct conform *c, int peer, int units, int index, int context,
-         baton_stream stream)
-{
-	struct baton_wait_signal_desc desc = { units, peer, index, context };
-	baton_request request = BATON_REQUEST_NULL;
-
-	conform_status(c, "baton_wait_signal", BATON_OK,
-	               baton_wait_signal(1, &desc, c->comm, stream, NULL,
-	                                 &request));
-	return request;
-}
-
-/* The host waits for signals; returns whether they came. */
-static bool
-await(struct conform *c, int peer, int units, int index, int context)
-{
-	baton_request request =
-		wait_for(c, peer, units, index, context, c->stream);
-
-	return conform_finish(c, BATON_OK, &request, NULL);
-}
-
-static uint64_t
-count_of(struct conform *c, int peer, int index, int context)
-{
-	uint64_t count = UINT64_MAX;
-
-	conform_status(c, "baton_signal_count", BATON_OK,
-	               baton_signal_count(c->comm, peer, index, context,
-	                                  &count));
-	return count;
-}
-
-#define PUT(c, ...) put_to(AT(c), __VA_ARGS__)
-#define WAIT(c, ...) wait_for(AT(c), __VA_ARGS__)
-#define AWAIT(c, ...) await(AT(c), __VA_ARGS__)
-#define COUNT(c, ...) count_of(AT(c), __VA_ARGS__)
 
 /* ---- data --------------------------------------------------------------- */
 
 /* 1 MiB of floats at element 17 of a somewhat larger window. */
 static void
-check_put_with_neighbours(struct conform *c, struct part *part)
+check_put_with_neighbours(struct conform *c, struct conform_part *part)
 {
 	const size_t count = MIB / sizeof(float), at = 17 * sizeof(float);
 	unsigned char *data = conform_filled(c, MIB, 5);
@@ -182,7 +48,7 @@ check_put_with_neighbours(struct conform *c, struct part *part)
 static void
 a_put_arrives_and_its_neighbours_stay(struct conform *c)
 {
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, MIB + 300))
 		return;
@@ -193,7 +59,7 @@ a_put_arrives_and_its_neighbours_stay(struct conform *c)
 static void
 a_put_arrives_in_any_memory(struct conform *c)
 {
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN_PRIVATE(c, &part, MIB + 300))
 		return;
@@ -213,7 +79,7 @@ puts_of_all_sizes_arrive(struct conform *c)
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
 	unsigned char *data = conform_alloc(c, most);
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, most))
 		return;
@@ -248,7 +114,7 @@ the_buffer_of_a_put_that_ended_may_be_reused(struct conform *c)
 	enum { N = 50 };
 	const size_t bytes = 40000;
 	unsigned char *data = conform_alloc(c, bytes);
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, N * bytes))
 		return;
@@ -276,7 +142,7 @@ a_put_of_nothing_signals(struct conform *c)
 	int from = (c->rank + c->size - 1) % c->size;
 	baton_request requests[3] = { 0 };
 	unsigned char byte = 1;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 64))
 		return;
@@ -298,7 +164,7 @@ a_put_to_oneself_arrives(struct conform *c)
 	const size_t bytes = 3 * MIB;
 	unsigned char *data = conform_filled(c, bytes, 9);
 	baton_request requests[2] = { 0 };
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, bytes + 64))
 		return;
@@ -336,13 +202,13 @@ work_behind_a_wait_sees_the_data(struct conform *c)
 	unsigned char *data = conform_filled(c, bytes, 8);
 	struct checked checked = { .c = c, .bytes = bytes };
 	baton_request request = 0, after = 0;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, bytes))
 		return;
 	if (c->rank == 1) {
 		checked.base = part.base;
-		request = WAIT(c, 0, 1, 0, 0, c->stream);
+		request = WAIT(c, 0, 1, 0, 0, c->stream, NULL);
 		CHECK_OK(c, baton_stream_launch(c->comm, c->stream, check_fn,
 		                                &checked));
 		CHECK_OK(c, baton_record(c->comm, c->stream, NULL, &after));
@@ -368,7 +234,7 @@ random_puts_make_what_a_model_makes(struct conform *c)
 	unsigned char *model = conform_alloc(c, share);
 	baton_request requests[N] = { 0 };
 	baton_stream streams[3];
-	struct part part;
+	struct conform_part part;
 
 	for (int i = 0; i < 3; i++)
 		streams[i] = conform_stream(c);
@@ -458,7 +324,7 @@ a_put_of_more_than_2_gib_signals_once(struct conform *c)
 	struct baton_completion done = { 0 };
 	unsigned char *data = NULL;
 	baton_request request;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, c->rank == 1 ? bytes + 8 : 0))
 		return;
@@ -492,7 +358,7 @@ a_small_put_arrives_after_a_large_one_of_its_context(struct conform *c)
 	const size_t large = 24 * MIB;
 	unsigned char *data = conform_filled(c, large, 2);
 	baton_request requests[3] = { 0 };
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, large + 8))
 		return;
@@ -501,8 +367,8 @@ a_small_put_arrives_after_a_large_one_of_its_context(struct conform *c)
 		                  c->stream, &conform_detached);
 		requests[1] = PUT(c, data, 8, 1, part.window, 0, 1, 0, c->stream,
 		                  &conform_detached);
-		CHECK_OK(c, baton_signal(1, 2, 0, 0, c->comm, c->stream,
-		                         &conform_detached, &requests[2]));
+		requests[2] = SIGNAL_ON(c, 1, 2, 0, c->stream,
+		                        &conform_detached);
 	}
 	if (c->rank == 1) {
 		AWAIT(c, 0, 1, 2, 0);
@@ -522,7 +388,7 @@ only_puts_of_one_context_wait_for_each_other(struct conform *c)
 	baton_stream gated = conform_stream(c);
 	unsigned char *data = conform_filled(c, 64 * KIB, 4);
 	baton_request requests[3] = { 0 };
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 64 * KIB))
 		return;
@@ -618,7 +484,7 @@ check_in_sequence(void *arg)
 
 	for (int k = 0; k < PUTS; k++) {
 		baton_request request = WAIT(c, p->peer, 1, p->number,
-		                             p->context, p->stream);
+		                             p->context, p->stream, NULL);
 		uint64_t count;
 
 		if (!FINISH(c, BATON_OK, &request))
@@ -647,7 +513,7 @@ data_is_visible_at_each_signal_of_many_threads(struct conform *c)
 {
 	struct putter putters[PUTTERS * 4];
 	pthread_t threads[PUTTERS * 4];
-	struct part part;
+	struct conform_part part;
 	int n = 0;
 
 	if (!OPEN(c, &part, SLOT * PUTTERS * (size_t)PUTS * (size_t)c->size))
@@ -688,7 +554,7 @@ a_ring_of_slots_with_credits_runs(struct conform *c)
 	enum { SLOTS = 8, BYTES = 256 };
 	const int rounds = CONFORM_SANITIZED ? 500 : 10000;
 	uint64_t *out = conform_alloc(c, (size_t)SLOTS * BYTES);
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, c->rank == 0 ? (size_t)SLOTS * BYTES : 0))
 		return;
@@ -715,8 +581,7 @@ a_ring_of_slots_with_credits_runs(struct conform *c)
 			                (uint64_t)k * 1000 + (uint64_t)i);
 		if (!good)
 			break;
-		CHECK_OK(c, baton_signal(1, 1, 0, 0, c->comm, c->stream, NULL,
-		                         NULL));
+		SIGNAL(c, 1, 1, 0);
 	}
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	CLOSE(c, &part);
@@ -733,7 +598,7 @@ more_puts_than_lanes_arrive(struct conform *c)
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
 	baton_request requests[N] = { 0 };
-	struct part part;
+	struct conform_part part;
 
 	for (int i = 0; i < N; i++)
 		conform_fill(data + (size_t)i * bytes, bytes, (unsigned)i);
@@ -759,7 +624,7 @@ a_hundred_windows_live_at_once(struct conform *c)
 	enum { N = 100 };
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
-	struct part parts[N];
+	struct conform_part parts[N];
 	int n = 0;
 
 	while (n < N && OPEN(c, &parts[n], 64 + (size_t)n))
@@ -788,7 +653,7 @@ windows_come_and_go(struct conform *c)
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
 	unsigned char *data = conform_alloc(c, 5000);
-	struct part part;
+	struct conform_part part;
 
 	for (int i = 0; i < rounds; i++) {
 		size_t bytes = 1 + (size_t)i * 61 % 5000;
@@ -829,17 +694,17 @@ windows_may_share_memory(struct conform *c)
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
 	unsigned char *data = conform_filled(c, 1000, 6);
-	struct part parts[3];
+	struct conform_part parts[3];
 	void *memory = NULL;
 	int n = 0;
 
 	CHECK_OK(c, baton_mem_alloc(c->comm, 10000, &memory));
 	for (; n < 3 && memory; n++) {
-		parts[n] = (struct part){
+		parts[n] = (struct conform_part){
 			.base = (unsigned char *)memory + 1234 * n + 7,
 			.bytes = 1234,
 		};
-		if (!part_register(AT(c), &parts[n]))
+		if (!REGISTER(c, &parts[n]))
 			break;
 	}
 	for (int i = 0; i < n; i++)
@@ -875,7 +740,7 @@ the_sizes_of_all_parts_are_known(struct conform *c)
 {
 	unsigned char byte = 7;
 	baton_request request = 99;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, size_of(c, c->rank)))
 		return;
@@ -954,7 +819,7 @@ bad_puts_are_refused(struct conform *c)
 		{ data, 1, BATON_UINT8, 0, 0, 0, 0, 1 },
 	};
 	baton_request request = 99;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 100))
 		return;
@@ -992,7 +857,7 @@ a_window_of_another_communicator_is_refused(struct conform *c)
 	struct baton_comm *second = conform_comm(c, NULL);
 	unsigned char byte = 3;
 	baton_request request = 99;
-	struct part part;
+	struct conform_part part;
 
 	c->comm = second;
 	if (OPEN(c, &part, 100)) {
@@ -1077,7 +942,7 @@ deregister_is_busy_while_a_put_is_pending(struct conform *c)
 {
 	unsigned char *data = conform_filled(c, 64 * KIB, 7);
 	baton_request request = 0;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 64 * KIB))
 		return;
@@ -1108,7 +973,7 @@ windows_and_memory_keep_their_communicator(struct conform *c)
 {
 	struct baton_comm *first = c->comm;
 	void *memory = NULL;
-	struct part part;
+	struct conform_part part;
 
 	c->comm = conform_comm(c, NULL);
 	CHECK_OK(c, baton_mem_alloc(c->comm, 100, &memory));
@@ -1131,7 +996,7 @@ a_canceled_put_never_signals(struct conform *c)
 {
 	unsigned char *data = conform_filled(c, 64, 1);
 	baton_request lost = 0, next = 0;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 128))
 		return;
@@ -1163,7 +1028,7 @@ a_put_that_is_canceled_under_way_signals_or_not(struct conform *c)
 	const size_t bytes = 3 * MIB;
 	const int rounds = CONFORM_SANITIZED ? 10 : 60;
 	unsigned char *data = conform_filled(c, bytes, 5);
-	struct part part;
+	struct conform_part part;
 	int sent = 0, maybe = 0;
 	bool by_message;
 
@@ -1216,7 +1081,7 @@ abort_ends_pending_puts(struct conform *c)
 	baton_stream gated = conform_stream(c);
 	baton_request requests[2] = { 0 };
 	enum baton_status status;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, sizeof(data)))
 		return;
@@ -1247,9 +1112,8 @@ an_exchange_by_puts_in_one_group_completes(struct conform *c)
 	const size_t bytes = 200000;
 	int to = (c->rank + 1) % c->size;
 	int from = (c->rank + c->size - 1) % c->size;
-	struct baton_wait_signal_desc desc = { 1, from, 0, 0 };
 	unsigned char *data = conform_filled(c, bytes, (unsigned)c->rank);
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, bytes))
 		return;
@@ -1257,8 +1121,7 @@ an_exchange_by_puts_in_one_group_completes(struct conform *c)
 		baton_request requests[2] = { 0 };
 
 		CHECK_OK(c, baton_group_begin(c->comm));
-		CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream, NULL,
-		                              &requests[0]));
+		requests[0] = WAIT(c, from, 1, 0, 0, c->stream, NULL);
 		requests[1] = PUT(c, data, bytes, to, part.window, 0, 0, 0,
 		                  c->stream, NULL);
 		CHECK_OK(c, baton_group_end(c->comm));
@@ -1282,7 +1145,7 @@ puts_are_delivered_to_queues(struct conform *c)
 	struct baton_queue *queue = NULL;
 	int seen[N] = { 0 };
 	int64_t begin;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 40000))
 		return;
@@ -1322,7 +1185,7 @@ puts_and_messages_go_side_by_side(struct conform *c)
 	unsigned char *out = conform_filled(c, bytes, (unsigned)c->rank);
 	unsigned char *in = conform_alloc(c, bytes * N);
 	baton_request requests[3 * N] = { 0 };
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, bytes * N))
 		return;
@@ -1368,7 +1231,7 @@ every_peer_has_one_path(struct conform *c)
 {
 	struct baton_comm_info info = { .size = sizeof(info) };
 	unsigned all = 0;
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, 100))
 		return;
@@ -1410,7 +1273,7 @@ names_left(struct conform *c)
 static void
 windows_have_no_names(struct conform *c)
 {
-	struct part part;
+	struct conform_part part;
 
 	if (!OPEN(c, &part, MIB))
 		return;
