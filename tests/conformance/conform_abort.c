@@ -75,7 +75,7 @@ abort_ends_every_pending_operation_once(struct conform *c)
 {
 	struct baton_completion done[32];
 	baton_request requests[16] = { 0 };
-	unsigned char *in = conform_alloc(c, 64);
+	unsigned char *in = conform_message(c, 64);
 	struct baton_queue *queue = NULL;
 	baton_stream streams[4];
 	int seen[32] = { 0 }, n, got = 0;
@@ -156,7 +156,7 @@ static void
 abort_releases_the_streams(struct conform *c)
 {
 	struct baton_comm *second = conform_comm(c, NULL);
-	unsigned char *in = conform_alloc(c, 64);
+	unsigned char *in = conform_message(c, 64);
 	baton_request request, after = 0;
 	_Atomic int count = 0;
 
@@ -177,7 +177,7 @@ static void
 abort_touches_no_other_communicator(struct conform *c)
 {
 	struct baton_comm *first = c->comm;
-	unsigned char *in = conform_alloc(c, 64);
+	unsigned char *in = conform_message(c, 64);
 	baton_request stuck;
 
 	stuck = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream,
@@ -196,7 +196,7 @@ static void
 peers_of_an_aborted_rank_end_by_their_deadlines(struct conform *c)
 {
 	struct baton_op_options soon = BATON_OP_OPTIONS_INIT;
-	unsigned char *in = conform_alloc(c, 8);
+	unsigned char *in = conform_message(c, 8);
 	baton_request request;
 
 	soon.timeout_ns = 5 * MS;
@@ -230,7 +230,7 @@ wait_for_ever(void *arg)
 static void
 abort_ends_the_waits_of_other_threads(struct conform *c)
 {
-	unsigned char *in = conform_alloc(c, 8 * 4);
+	unsigned char *in = conform_message(c, 8 * 4);
 	struct waiter waiters[4];
 	pthread_t threads[4];
 	int64_t begin = conform_begin();
@@ -287,7 +287,7 @@ destroy_is_local_after_an_abort(struct conform *c)
 static void
 an_unobserved_abort_is_told_by_synchronize(struct conform *c)
 {
-	unsigned char *in = conform_alloc(c, 8);
+	unsigned char *in = conform_message(c, 8);
 
 	CHECK_OK(c, baton_recv(in, 8, BATON_UINT8, (c->rank + 1) % c->size, 0,
 	                       c->comm, c->stream, NULL, NULL));

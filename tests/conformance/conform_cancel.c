@@ -210,7 +210,7 @@ an_issued_send_is_taken_back_or_lent(struct conform *c)
 	}
 	lent = c->backend->agree(c, lent);
 	if (lent && c->rank == 1) {
-		memset(data, 0, bytes);
+		conform_set(c, data, 0, bytes);
 		request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 		FINISH(c, BATON_OK, &request);
 		CHECK_FILLED(c, data, bytes, 6);
@@ -309,7 +309,7 @@ static void
 cancel_never_loses_or_doubles_a_message(struct conform *c)
 {
 	static const size_t sizes[] = { 8, 3000, 70000 };
-	unsigned char *data = conform_alloc(c, 70000);
+	unsigned char *data = conform_message(c, 70000);
 	struct baton_completion done;
 
 	for (unsigned i = 0; i < 600 && c->rank < 2; i++) {
@@ -318,13 +318,13 @@ cancel_never_loses_or_doubles_a_message(struct conform *c)
 		enum baton_status status;
 
 		if (c->rank == 0) {
-			conform_fill(data, bytes, i);
+			conform_write(c, data, bytes, i);
 			request = SEND(c, data, bytes, 1, 0, c->stream, NULL);
 			if (!FINISH(c, BATON_OK, &request))
 				break;
 			continue;
 		}
-		memset(data, 0xff, bytes);
+		conform_set(c, data, 0xff, bytes);
 		request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 		for (unsigned spin = 0; spin < i % 7; spin++)
 			(void)baton_test(request, NULL);

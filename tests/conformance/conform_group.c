@@ -56,10 +56,10 @@ an_exchange_inside_a_group_cannot_deadlock(struct conform *c)
 
 	if (other < 0)
 		return;
-	in = conform_alloc(c, bytes);
+	in = conform_message(c, bytes);
 	out = conform_filled(c, bytes, (unsigned)c->rank);
 	for (int round = 0; round < 4; round++) {
-		memset(in, 0, bytes);
+		conform_set(c, in, 0, bytes);
 		CHECK_OK(c, baton_group_begin(c->comm));
 		/* Rank by rank the other way round. */
 		if (c->rank & 1)

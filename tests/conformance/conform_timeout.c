@@ -135,7 +135,7 @@ an_issued_recv_times_out(struct conform *c)
 	baton_request request = 0, after = 0;
 
 	for (unsigned i = 0; i < 4; i++) {
-		unsigned char *data = conform_alloc(c, sizes[i]);
+		unsigned char *data = conform_message(c, sizes[i]);
 
 		if (c->rank == 1) {
 			request = RECV(c, data, sizes[i], 0, 0, c->stream,
@@ -152,7 +152,7 @@ an_issued_recv_times_out(struct conform *c)
 		conform_sync(c);
 		/* What comes later is the next one's. */
 		if (c->rank == 0) {
-			conform_fill(data, sizes[i], i);
+			conform_write(c, data, sizes[i], i);
 			request = SEND(c, data, sizes[i], 1, 0, c->stream,
 			               NULL);
 		} else if (c->rank == 1) {
@@ -250,12 +250,12 @@ an_issued_send_times_out_taken_back_or_lent(struct conform *c)
 	const size_t bytes = 8 * MIB;
 	struct baton_op_options soon = within(2 * MS);
 	struct baton_completion done = { 0 };
-	unsigned char *data = conform_alloc(c, bytes);
+	unsigned char *data = conform_message(c, bytes);
 	baton_request request = 0, after = 0;
 	int lent = 0;
 
 	if (c->rank == 0) {
-		conform_fill(data, bytes, 1);
+		conform_write(c, data, bytes, 1);
 		request = SEND(c, data, bytes, 1, 0, c->stream, &soon);
 		CHECK_OK(c, baton_record(c->comm, c->stream, NULL, &after));
 		CHECK_STATUS(c, BATON_ERR_TIMEOUT,
@@ -302,7 +302,7 @@ a_lent_request_may_be_released(struct conform *c)
 		}
 		conform_sync(c);
 		if (c->rank == 1) {
-			memset(data, 0, bytes);
+			conform_set(c, data, 0, bytes);
 			request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
 			FINISH(c, BATON_OK, &request);
 			CHECK_FILLED(c, data, bytes, 3);

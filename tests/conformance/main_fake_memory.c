@@ -23,12 +23,8 @@ main(int argc, char **argv)
 		.free = fake_memory_free,
 		.copy = fake_memory_copy,
 	};
-	static const struct conform_list messages[] = {
-		{ "p2p", conform_p2p },
-		{ "length", conform_length },
-		{ NULL, NULL },
-	};
-	static const struct conform_list *const lists[] = { messages, NULL };
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
 	int result = conform_threads_in(&memory, "fake-memory",
 	                                CONFORM_HOST_ISSUED, open_all, lists,
 	                                argc, argv);

@@ -43,12 +43,8 @@ main(int argc, char **argv)
 		.free = fake_memory_free,
 		.copy = fake_memory_copy,
 	};
-	static const struct conform_list messages[] = {
-		{ "p2p", conform_p2p },
-		{ "length", conform_length },
-		{ NULL, NULL },
-	};
-	static const struct conform_list *const lists[] = { messages, NULL };
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
 	static const struct conform_backend backend = {
 		.name = "mpi-memory",
 		.memory = &memory,
@@ -71,6 +67,7 @@ main(int argc, char **argv)
 		MPI_Finalize();
 		return 77;
 	}
+	fake_memory_forgive();
 	conform_init(&conform, &backend, NULL, rank, size);
 	result = conform_run(&conform, lists, &arguments);
 	conform_fini(&conform);

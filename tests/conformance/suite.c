@@ -19,3 +19,21 @@ const struct conform_list conform_suite[] = {
 	{ "window", conform_window },
 	{ NULL, NULL },
 };
+
+/* Those whose cases use conform_message, or buffers of the host, which any communicator
+ * takes.  Signals move no bytes; windows are read and written by the host. */
+const struct conform_list conform_messages[] = {
+	{ "p2p", conform_p2p },
+	{ "length", conform_length },
+	{ "order", conform_order },
+	{ "group", conform_group },
+	{ "timeout", conform_timeout },
+	{ "cancel", conform_cancel },
+	{ "abort", conform_abort },
+	{ "request", conform_request },
+	{ "wait", conform_wait },
+	{ "queue", conform_queue },
+	{ "streams", conform_streams },
+	{ "memory", conform_memory },
+	{ NULL, NULL },
+};

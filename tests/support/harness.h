@@ -265,6 +265,8 @@ extern const struct conform_case conform_streams[];
 extern const struct conform_case conform_life[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
+/* Not of the suite: for backends with a memory. */
+extern const struct conform_case conform_memory[];
 /* The fake device's own. */
 extern const struct conform_case conform_sick[];
 /* For paths of both kinds at once. */

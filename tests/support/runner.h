@@ -13,6 +13,9 @@ struct conform_list {
 /* The whole suite of send and recv, ended by a NULL name. */
 extern const struct conform_list conform_suite[];
 
+/* The lists that backends with a memory run. */
+extern const struct conform_list conform_messages[];
+
 struct conform_arguments {
 	int ranks; /* --ranks N, where ranks are threads */
 	bool list; /* --list */

@@ -12,8 +12,8 @@
  *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
  * freed before; a device that is not well may never end them.  A transport below that is
- * more than this process may still write to receives that it has: then all memory of the
- * staging is leaked on purpose.
+ * more than this process may still reach the buffers of parts that it has: then the memory
+ * of the staging is leaked on purpose, pinned memory only if such a part is in it.
  */
 #include <string.h>
 #include <time.h>
@@ -244,25 +244,55 @@ end_copies(struct batoni_staging *stage)
 	return true;
 }
 
+/* Has the transport below a part in pinned memory? */
+static bool
+has_pinned(const struct batoni_staging *stage)
+{
+	uint32_t n = DIRECTIONS *
+	             (stage->config.chunks + stage->config.eager_slots);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct stage_token *token = &stage->tokens[i];
+		const struct stage_message *message = token->message;
+
+		if (token->part.below ||
+		    (message && message->eager == token && message->first.below))
+			return true;
+	}
+	return false;
+}
+
+/* The transport below is closed, but its library may still read and write. */
+static void
+leak_on_purpose(struct batoni_staging *stage, bool pinned)
+{
+	if (!pinned)
+		stage->memory->pinned_free(stage->device, stage->pinned);
+	stage->leaked = leaked;
+	leaked = stage;
+	batoni_mem_keep(5);
+}
+
 static void
 close_both(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_staging *stage =
 		batoni_container_of(transport, struct batoni_staging, base);
 	struct batoni_transport *under = stage->below;
-	bool free_of_us = under->messages.load.quiet ||
-	                  under->messages.load.in_flight == 0;
+	bool ours = under->messages.load.quiet ||
+	            under->messages.load.in_flight == 0;
+	bool pinned = !ours && has_pinned(stage);
 
 	assert(aborted || transport->messages.load.in_flight == 0);
-	if (!end_copies(stage))
-		free_of_us = false;
-	under->ops->close(under, aborted);
-	if (free_of_us) {
-		discard(stage);
-		return;
+	if (!end_copies(stage)) {
+		ours = false;
+		pinned = true;
 	}
-	stage->leaked = leaked;
-	leaked = stage;
+	under->ops->close(under, aborted);
+	if (ours)
+		discard(stage);
+	else
+		leak_on_purpose(stage, pinned);
 }
 
 static struct batoni_transport *
