@@ -66,6 +66,13 @@ MPI_Testsome(int n, MPI_Request *requests, int *done, int *indices,
 	return PMPI_Testsome(n, requests, done, indices, statuses);
 }
 
+int
+MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
+{
+	tested++;
+	return PMPI_Test(request, done, status);
+}
+
 /* Not 0: MPI has tags up to this one. */
 static int highest_tag;
 
@@ -665,8 +672,6 @@ START_TEST(a_pass_sees_what_came_before_it)
 }
 END_TEST
 
-/* ---- receives that follow others ---- */
-
 /* Requests tested by a pass that comes late, when nothing has arrived. */
 static unsigned
 late_pass(void)
@@ -676,6 +681,24 @@ late_pass(void)
 	ck_assert_uint_eq(world.transport->messages.ops->test(&world.transport->messages), 0);
 	return tested;
 }
+
+/* What a pass costs beside is spent once for several looks. */
+START_TEST(the_only_request_is_tested_four_times_a_pass)
+{
+	uint64_t in, out = 3;
+	struct op *op = post(&in, sizeof(in), world.peer, 1);
+
+	barrier();
+	ck_assert_uint_eq(late_pass(), 4);
+	barrier();
+	finish(sent(&out, sizeof(out), world.peer, 1), BATON_OK, sizeof(out));
+	finish(op, BATON_OK, sizeof(in));
+	ck_assert_uint_eq(in, 3);
+	close_world();
+}
+END_TEST
+
+/* ---- receives that follow others ---- */
 
 START_TEST(of_many_receives_on_a_tag_only_the_first_is_tested)
 {
@@ -1649,6 +1672,7 @@ run_all(void)
 		what_is_finished_is_seen_within_two_rounds_however_many_are_added,
 		a_pass_that_comes_late_tests_all,
 		a_pass_sees_what_came_before_it,
+		the_only_request_is_tested_four_times_a_pass,
 		of_many_receives_on_a_tag_only_the_first_is_tested,
 		messages_for_many_receives_on_a_tag_are_seen_at_once,
 		receives_that_follow_are_taken_back_from_any_place,
