@@ -8,20 +8,6 @@
 
 static unsigned char big[4 << 20];
 
-static void
-nothing_fn(void *arg)
-{
-	(void)arg;
-}
-
-static void
-count_fn(void *arg)
-{
-	_Atomic int *count = arg;
-
-	atomic_fetch_add(count, 1);
-}
-
 /* One of every kind that can be pending, each with its number as user_data;
  * returns how many. */
 static int
@@ -143,7 +129,8 @@ an_aborted_communicator_refuses_operations(struct conform *c)
 	CHECK_STATUS(c, BATON_ERR_ABORTED,
 	             baton_stream_wait(c->comm, c->stream, done));
 	CHECK_STATUS(c, BATON_ERR_ABORTED,
-	             baton_stream_launch(c->comm, c->stream, nothing_fn, NULL));
+	             baton_stream_launch(c->comm, c->stream, conform_nothing_fn,
+	                                 NULL));
 	CHECK(c, request == 99);
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	/* What had ended before is still to be had. */
@@ -160,8 +147,9 @@ abort_releases_the_streams(struct conform *c)
 	baton_request request, after = 0;
 	_Atomic int count = 0;
 
-	request = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream, NULL);
-	CHECK_OK(c, baton_stream_launch(second, c->stream, count_fn, &count));
+	request = RECV(c, in, 8, conform_next(c), 0, c->stream, NULL);
+	CHECK_OK(c, baton_stream_launch(second, c->stream, conform_count_fn,
+	                                &count));
 	CHECK_OK(c, baton_record(second, c->stream, NULL, &after));
 	CHECK_STATUS(c, BATON_PENDING, baton_test(after, NULL));
 	CHECK_OK(c, baton_comm_abort(c->comm));
@@ -176,19 +164,17 @@ abort_releases_the_streams(struct conform *c)
 static void
 abort_touches_no_other_communicator(struct conform *c)
 {
-	struct baton_comm *first = c->comm;
+	struct baton_comm *first;
 	unsigned char *in = conform_message(c, 64);
 	baton_request stuck;
 
-	stuck = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream,
-	             &conform_detached);
-	c->comm = conform_comm(c, NULL);
+	stuck = RECV(c, in, 8, conform_next(c), 0, c->stream, &conform_detached);
+	first = conform_exchange(c, NULL);
 	CHECK_OK(c, baton_comm_abort(first));
 	conform_sync(c);
 	FINISH(c, BATON_ERR_ABORTED, &stuck);
 	conform_sound(c);
-	CHECK_OK(c, baton_comm_destroy(c->comm));
-	c->comm = first;
+	RESTORE(c, first);
 }
 
 /* The peers are not told: their own deadlines tell them. */
@@ -211,47 +197,25 @@ peers_of_an_aborted_rank_end_by_their_deadlines(struct conform *c)
 	}
 }
 
-struct waiter {
-	baton_request request;
-	enum baton_status status;
-	_Atomic bool begun;
-};
-
-static void *
-wait_for_ever(void *arg)
-{
-	struct waiter *waiter = arg;
-
-	atomic_store(&waiter->begun, true);
-	waiter->status = baton_wait(waiter->request, -1, NULL);
-	return NULL;
-}
-
 static void
 abort_ends_the_waits_of_other_threads(struct conform *c)
 {
 	unsigned char *in = conform_message(c, 8 * 4);
-	struct waiter waiters[4];
-	pthread_t threads[4];
-	int64_t begin = conform_begin();
+	struct conform_waiter waiters[4];
+	baton_request requests[4];
 
-	memset(waiters, 0, sizeof(waiters));
 	for (int i = 0; i < 4; i++) {
-		waiters[i].request =
-			RECV(c, in + 8 * i, 8, (c->rank + 1) % c->size, 0,
-		             c->stream, &conform_detached);
-		if (!CHECK_EQ(c, pthread_create(&threads[i], NULL,
-		                                wait_for_ever, &waiters[i]), 0))
+		requests[i] = RECV(c, in + 8 * i, 8, conform_next(c), 0,
+		                   c->stream, &conform_detached);
+		if (!WAITER_START(c, &waiters[i], requests[i]))
 			return;
 	}
 	for (int i = 0; i < 4; i++)
-		while (!atomic_load(&waiters[i].begun) && STILL(c, begin))
-			;
+		WAITER_BEGUN(c, &waiters[i]);
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	for (int i = 0; i < 4; i++) {
-		pthread_join(threads[i], NULL);
-		CHECK_STATUS(c, BATON_ERR_ABORTED, waiters[i].status);
-		CHECK_OK(c, baton_release(&waiters[i].request));
+		WAITER_JOIN(c, BATON_ERR_ABORTED, &waiters[i]);
+		CHECK_OK(c, baton_release(&requests[i]));
 	}
 }
 
@@ -289,7 +253,7 @@ an_unobserved_abort_is_told_by_synchronize(struct conform *c)
 {
 	unsigned char *in = conform_message(c, 8);
 
-	CHECK_OK(c, baton_recv(in, 8, BATON_UINT8, (c->rank + 1) % c->size, 0,
+	CHECK_OK(c, baton_recv(in, 8, BATON_UINT8, conform_next(c), 0,
 	                       c->comm, c->stream, NULL, NULL));
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	CHECK_STATUS(c, BATON_ERR_ABORTED,

@@ -4,20 +4,6 @@
 
 #include "harness.h"
 
-static void
-nothing_fn(void *arg)
-{
-	(void)arg;
-}
-
-static int
-partner(const struct conform *c)
-{
-	int other = c->rank ^ 1;
-
-	return other < c->size ? other : -1;
-}
-
 /* The peer has seen nothing of a voided group: the next message that it gets is
  * the one that was sent afterwards.  Run by ranks 0 (which voided) and 1. */
 static void
@@ -50,7 +36,7 @@ static void
 an_exchange_inside_a_group_cannot_deadlock(struct conform *c)
 {
 	const size_t bytes = 4 * MIB;
-	int other = partner(c);
+	int other = conform_partner(c);
 	baton_request requests[2];
 	unsigned char *in, *out;
 
@@ -195,7 +181,7 @@ groups_nest(struct conform *c)
 {
 	baton_request requests[3] = { 0 };
 	unsigned char in[3][32], out[3][32];
-	int other = partner(c);
+	int other = conform_partner(c);
 
 	if (other < 0) {
 		conform_sync(c);
@@ -247,8 +233,8 @@ static void
 a_group_can_be_fire_and_forget(struct conform *c)
 {
 	unsigned char in[500] = { 0 }, out[500];
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 
 	conform_fill(out, sizeof(out), (unsigned)c->rank);
 	for (int round = 0; round < 10; round++) {
@@ -464,7 +450,7 @@ a_stream_that_waits_for_a_void_member_goes_on(struct conform *c)
 	struct baton_comm *other = conform_comm(c, NULL);
 	baton_stream waits = conform_stream(c);
 	baton_request request = 0, after = 0;
-	int to = (c->rank + 1) % c->size, value = 1;
+	int to = conform_next(c), value = 1;
 
 	CHECK_OK(c, baton_group_begin(c->comm));
 	request = SEND(c, &value, sizeof(value), to, 0, c->stream, NULL);
@@ -522,7 +508,8 @@ what_a_group_does_not_take_is_invalid(struct conform *c)
 
 	CHECK_OK(c, baton_group_begin(c->comm));
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_stream_launch(c->comm, c->stream, nothing_fn, NULL),
+	              baton_stream_launch(c->comm, c->stream, conform_nothing_fn,
+	                                  NULL),
 	              "group");
 	CHECK_STATUS(c, BATON_ERR_INVALID, baton_group_end(c->comm));
 
@@ -553,8 +540,8 @@ waiting_for_an_open_group_is_invalid(struct conform *c)
 	unsigned char in[8] = { 0 }, out[8] = { 0 };
 	struct baton_completion kept, untouched;
 	baton_request requests[2] = { 0 };
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	size_t index = 9, done = 9, indices[2] = { 9, 9 };
 
 	memset(&kept, 0x11, sizeof(kept));

@@ -6,16 +6,6 @@
 #include "fake_path.h"
 #include "harness_onesided.h"
 
-/* Another communicator, for a case that has broken the first, which is returned. */
-static struct baton_comm *
-exchange_comm(struct conform *c)
-{
-	struct baton_comm *first = c->comm;
-
-	c->comm = conform_comm(c, NULL);
-	return first;
-}
-
 /* ---- groups ------------------------------------------------------------- */
 
 /* A round to the next rank and from the one before, as one group over two streams. */
@@ -23,8 +13,8 @@ static void
 round_in_a_group(struct conform *c, baton_stream other,
                  const struct baton_op_options *options, unsigned seed)
 {
-	int next = (c->rank + 1) % c->size;
-	int before = (c->rank + c->size - 1) % c->size;
+	int next = conform_next(c);
+	int before = conform_previous(c);
 	unsigned char *out = conform_filled(c, 5000, seed);
 	unsigned char *in = conform_alloc(c, 5000);
 	baton_request requests[4];
@@ -127,13 +117,13 @@ static void
 deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
 {
 	struct baton_op_options limited = BATON_OP_OPTIONS_INIT;
-	struct baton_comm *comm = c->comm;
+	struct baton_comm *comm;
 	baton_stream other = conform_stream(c);
 	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
 	baton_request wait = 0, recv;
 
 	limited.timeout_ns = 5 * MS;
-	exchange_comm(c);
+	comm = conform_exchange(c, NULL);
 	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
 	                       c->stream, NULL, &recv));
 	CHECK_OK(c, baton_wait_signal(1, &desc, comm, other, &limited, &wait));
@@ -150,10 +140,10 @@ deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
 static void
 enqueue_that_fails_half_way_breaks_the_communicator(struct conform *c)
 {
-	struct baton_comm *comm = c->comm;
+	struct baton_comm *comm;
 	baton_request recv;
 
-	exchange_comm(c);
+	comm = conform_exchange(c, NULL);
 	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
 	                       c->stream, NULL, &recv));
 	if (c->rank == 0) {
@@ -176,11 +166,11 @@ static void
 error_that_comes_late_reaches_all_requests(struct conform *c)
 {
 	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
-	struct baton_comm *comm = c->comm;
+	struct baton_comm *comm;
 	char text[256];
 	baton_request wait, recv;
 
-	exchange_comm(c);
+	comm = conform_exchange(c, NULL);
 	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
 	                       c->stream, NULL, &recv));
 	if (c->rank == 0) {
@@ -212,13 +202,13 @@ static void
 abort_beside_a_slow_enqueue_ends_what_it_enqueues(struct conform *c)
 {
 	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
-	struct baton_comm *comm = c->comm;
+	struct baton_comm *comm;
 	baton_request wait = BATON_REQUEST_NULL;
 	enum baton_status status;
 	pthread_t thread;
 	void *failed;
 
-	exchange_comm(c);
+	comm = conform_exchange(c, NULL);
 	fake_path_fail(FAKE_PATH_SLOW, 1);
 	CHECK_EQ(c, pthread_create(&thread, NULL, abort_main, comm), 0);
 	status = baton_wait_signal(1, &desc, comm, c->stream, NULL, &wait);

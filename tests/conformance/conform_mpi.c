@@ -143,8 +143,8 @@ the_programs_messages_do_not_mix_with_ours(struct conform *c)
 {
 	enum { N = 50 };
 	baton_request requests[2 * N];
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	size_t bytes = 10000;
 	unsigned char *in = conform_alloc(c, N * bytes);
 	unsigned char *out = conform_filled(c, N * bytes, 1);
@@ -202,8 +202,8 @@ the_program_may_use_mpi_at_the_same_time(struct conform *c)
 	const size_t bytes = 300000;
 	unsigned char *in = conform_alloc(c, bytes);
 	unsigned char *out = conform_filled(c, bytes, (unsigned)c->rank);
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	pthread_t thread;
 
 	MPI_Comm_dup(MPI_COMM_WORLD, &traffic.comm);

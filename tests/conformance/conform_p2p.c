@@ -5,27 +5,6 @@
 
 #include "harness.h"
 
-static int
-next_rank(const struct conform *c)
-{
-	return (c->rank + 1) % c->size;
-}
-
-static int
-previous_rank(const struct conform *c)
-{
-	return (c->rank + c->size - 1) % c->size;
-}
-
-/* Rank 0 and 1, 2 and 3, ...; -1 for one that is left over. */
-static int
-partner(const struct conform *c)
-{
-	int other = c->rank ^ 1;
-
-	return other < c->size ? other : -1;
-}
-
 /* ---- one way ------------------------------------------------------------ */
 
 static void
@@ -188,7 +167,7 @@ a_grouped_exchange_swaps_values(struct conform *c)
 	void *out = conform_message(c, sizeof(value));
 	void *in = conform_message(c, sizeof(value));
 	baton_request requests[2] = { 0, 0 };
-	int other = partner(c);
+	int other = conform_partner(c);
 
 	if (other < 0)
 		return;
@@ -214,13 +193,13 @@ ring_step(struct conform *c, enum baton_datatype type, size_t count,
 	conform_write(c, out, bytes, (unsigned)c->rank);
 	conform_set(c, in, 0xcc, 1025 * 8 + 8);
 	CHECK_OK(c, baton_group_begin(c->comm));
-	CHECK_OK(c, baton_send(out, count, type, next_rank(c), 0, c->comm,
+	CHECK_OK(c, baton_send(out, count, type, conform_next(c), 0, c->comm,
 	                       c->stream, NULL, &requests[0]));
-	CHECK_OK(c, baton_recv(in, count, type, previous_rank(c), 0, c->comm,
+	CHECK_OK(c, baton_recv(in, count, type, conform_previous(c), 0, c->comm,
 	                       c->stream, NULL, &requests[1]));
 	CHECK_OK(c, baton_group_end(c->comm));
 	FINISH_ALL(c, requests, 2);
-	CHECK_FILLED(c, in, bytes, (unsigned)previous_rank(c));
+	CHECK_FILLED(c, in, bytes, (unsigned)conform_previous(c));
 	CHECK_ALL(c, in + bytes, 8, 0xcc);
 }
 
@@ -272,7 +251,7 @@ head_to_head_detached_sends_of_64_mib_complete(struct conform *c)
 	const size_t bytes = 64 * MIB;
 	baton_request requests[2];
 	unsigned char *in, *out;
-	int other = partner(c);
+	int other = conform_partner(c);
 
 	if (other < 0)
 		return;
@@ -292,7 +271,7 @@ head_to_head_on_two_streams_completes(struct conform *c)
 	baton_stream second = conform_stream(c);
 	baton_request requests[2];
 	unsigned char *in, *out;
-	int other = partner(c);
+	int other = conform_partner(c);
 
 	if (other < 0)
 		return;
@@ -360,7 +339,7 @@ a_grouped_self_transfer_arrives(struct conform *c)
 static void
 ping_pong_returns_what_was_sent(struct conform *c)
 {
-	int other = partner(c);
+	int other = conform_partner(c);
 	void *data = conform_message(c, 4 * MIB);
 
 	for (size_t bytes = 1; other >= 0 && bytes <= 4 * MIB; bytes *= 8) {
@@ -393,7 +372,7 @@ ping_pong_returns_what_was_sent(struct conform *c)
 static void
 ping_pong_runs_on_the_stream_alone(struct conform *c)
 {
-	int other = partner(c);
+	int other = conform_partner(c);
 	unsigned char *data = conform_filled(c, 512, 77);
 
 	if (other < 0)

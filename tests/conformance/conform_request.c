@@ -4,12 +4,6 @@
 
 #include "harness.h"
 
-static void
-nothing_fn(void *arg)
-{
-	(void)arg;
-}
-
 /* A request that has ended in OK, on this rank alone. */
 static baton_request
 ended(struct conform *c)
@@ -235,7 +229,7 @@ a_full_pool_is_again_and_recovers(struct conform *c)
 		CHECK_STATUS(c, BATON_ERR_AGAIN,
 		             baton_record(c->comm, c->stream, NULL, &request));
 		CHECK_STATUS(c, BATON_ERR_AGAIN,
-		             baton_stream_launch(c->comm, c->stream, nothing_fn,
+		             baton_stream_launch(c->comm, c->stream, conform_nothing_fn,
 		                                 NULL));
 		CHECK_STATUS(c, BATON_ERR_AGAIN,
 		             baton_stream_wait(c->comm, c->stream, requests[0]));

@@ -4,26 +4,16 @@
 #include "fake_device.h"
 #include "harness.h"
 
-/* The case goes on with another communicator of all ranks, so that the runner has one. */
-static struct baton_comm *
-exchange_comm(struct conform *c)
-{
-	struct baton_comm *first = c->comm;
-
-	c->comm = conform_comm(c, NULL);
-	return first;
-}
-
 static void
 stream_that_never_goes_on_holds_up_no_call(struct conform *c)
 {
 	unsigned char *in = conform_alloc(c, 8);
-	struct baton_comm *comm = c->comm;
+	struct baton_comm *comm;
 	baton_request request;
 
 	fake_device_hold(c->stream);
-	request = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream, NULL);
-	exchange_comm(c);
+	request = RECV(c, in, 8, conform_next(c), 0, c->stream, NULL);
+	comm = conform_exchange(c, NULL);
 	CHECK_OK(c, baton_comm_abort(comm));
 	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_wait(request, 0, NULL));
 	CHECK_REFUSED(c, BATON_ERR_ABORTED,
@@ -44,7 +34,7 @@ sticky_error_ends_everything_and_is_told(struct conform *c)
 	unsigned char *in = conform_alloc(c, 8);
 	baton_request request;
 
-	request = RECV(c, in, 8, (c->rank + 1) % c->size, 0, c->stream, NULL);
+	request = RECV(c, in, 8, conform_next(c), 0, c->stream, NULL);
 	conform_sync(c);
 	if (c->rank == 0)
 		fake_device_break();

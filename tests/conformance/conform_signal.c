@@ -9,14 +9,6 @@
 
 #define ROUNDS (CONFORM_SANITIZED ? 100 : 1000)
 
-static void
-count_fn(void *arg)
-{
-	_Atomic int *count = arg;
-
-	atomic_fetch_add(count, 1);
-}
-
 /* ---- counting ----------------------------------------------------------- */
 
 static void
@@ -96,8 +88,8 @@ a_signal_to_oneself_counts(struct conform *c)
 static void
 a_peer_named_twice_adds_up(struct conform *c)
 {
-	int from = (c->rank + c->size - 1) % c->size;
-	int to = (c->rank + 1) % c->size;
+	int from = conform_previous(c);
+	int to = conform_next(c);
 	struct baton_wait_signal_desc descs[3] = { { 1, from, 0, 0 },
 		                                   { 1, from, 1, 0 },
 		                                   { 2, from, 0, 0 } };
@@ -146,8 +138,8 @@ a_barrier_by_signals_holds(struct conform *c)
 static void
 indices_and_contexts_are_independent(struct conform *c)
 {
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	baton_request other;
 
 	/* (1, 3) is not (3, 1). */
@@ -179,8 +171,8 @@ communicators_have_counters_of_their_own(struct conform *c)
 {
 	struct baton_comm *first = c->comm;
 	struct baton_comm *second = conform_comm(c, NULL);
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 
 	SIGNAL(c, to, 0, 0);
 	c->comm = second;
@@ -449,8 +441,8 @@ work_behind_a_wait_starts_after_it(struct conform *c)
 
 	if (c->rank == 1) {
 		wait = WAIT(c, 0, 1, 0, 0, c->stream, NULL);
-		CHECK_OK(c, baton_stream_launch(c->comm, c->stream, count_fn,
-		                                &count));
+		CHECK_OK(c, baton_stream_launch(c->comm, c->stream,
+		                                conform_count_fn, &count));
 		CHECK_OK(c, baton_record(c->comm, c->stream, NULL, &after));
 		CHECK_STATUS(c, BATON_PENDING, baton_test(wait, NULL));
 		CHECK_STATUS(c, BATON_PENDING, baton_test(after, NULL));
@@ -510,8 +502,8 @@ a_detached_wait_lets_its_stream_go_and_is_joined(struct conform *c)
 static void
 a_group_of_signals_and_waits_completes(struct conform *c)
 {
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	baton_stream streams[2] = { c->stream, conform_stream(c) };
 
 	for (int round = 0; round < 50; round++) {
@@ -531,8 +523,8 @@ a_group_of_signals_and_waits_completes(struct conform *c)
 static void
 a_void_group_leaves_counters_alone(struct conform *c)
 {
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	baton_request lost, next;
 
 	CHECK_OK(c, baton_group_begin(c->comm));
@@ -559,8 +551,8 @@ waits_and_signals_are_delivered_to_queues(struct conform *c)
 	struct baton_completion done[2 * N];
 	struct baton_queue *queue = NULL;
 	int seen[2 * N] = { 0 }, got = 0;
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	int64_t begin = conform_begin();
 
 	CHECK_OK(c, baton_queue_create(c->comm, (size_t)2 * N, &queue));
@@ -621,9 +613,9 @@ a_completion_describes_its_signal_or_wait(struct conform *c)
 	if (c->size < 2)
 		return;
 	descs[1] = (struct baton_wait_signal_desc){
-		1, (c->rank + c->size - 1) % c->size, 2, 0
+		1, conform_previous(c), 2, 0
 	};
-	SIGNAL(c, (c->rank + 1) % c->size, 2, 0);
+	SIGNAL(c, conform_next(c), 2, 0);
 	CHECK_OK(c, baton_wait_signal(2, descs, c->comm, c->stream, NULL,
 	                              &request));
 	FINISH_AS(c, BATON_OK, &request, &done);
@@ -799,13 +791,13 @@ the_query_tells_of_signals(struct conform *c)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_comm_info info = { .size = sizeof(info) };
-	struct baton_comm *first = c->comm;
+	struct baton_comm *first;
 
 	CHECK_EQ(c, c->info.signals_max, BATON_SIGNALS_MAX_DEFAULT);
 	CHECK_EQ(c, c->info.contexts_max, BATON_CONTEXTS_MAX_DEFAULT);
 	options.signals_max = 3;
 	options.contexts_max = 5;
-	c->comm = conform_comm(c, &options);
+	first = conform_exchange(c, &options);
 	CHECK_OK(c, baton_comm_query(c->comm, &info));
 	CHECK_EQ(c, info.signals_max, 3);
 	CHECK_EQ(c, info.contexts_max, 5);
@@ -819,8 +811,7 @@ the_query_tells_of_signals(struct conform *c)
 	SIGNAL(c, c->rank, 2, 4);
 	COUNTS(c, c->rank, 2, 4, 1);
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
-	CHECK_OK(c, baton_comm_destroy(c->comm));
-	c->comm = first;
+	RESTORE(c, first);
 }
 
 static void
@@ -831,7 +822,7 @@ the_limits_of_counters_hold(struct conform *c)
 		                      { 0, -1 },
 		                      { 0, BATON_CONTEXTS_LIMIT + 1 } };
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_comm *comm = NULL, *first = c->comm;
+	struct baton_comm *comm = NULL, *first;
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		options.signals_max = odd[i][0];
@@ -842,15 +833,14 @@ the_limits_of_counters_hold(struct conform *c)
 	}
 	options.signals_max = BATON_SIGNALS_LIMIT;
 	options.contexts_max = BATON_CONTEXTS_LIMIT;
-	c->comm = conform_comm(c, &options);
-	SIGNAL(c, (c->rank + 1) % c->size, BATON_SIGNALS_LIMIT - 1,
+	first = conform_exchange(c, &options);
+	SIGNAL(c, conform_next(c), BATON_SIGNALS_LIMIT - 1,
 	       BATON_CONTEXTS_LIMIT - 1);
-	COUNTS(c, (c->rank + c->size - 1) % c->size, BATON_SIGNALS_LIMIT - 1,
+	COUNTS(c, conform_previous(c), BATON_SIGNALS_LIMIT - 1,
 	       BATON_CONTEXTS_LIMIT - 1, 1);
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	conform_sync(c);
-	CHECK_OK(c, baton_comm_destroy(c->comm));
-	c->comm = first;
+	RESTORE(c, first);
 }
 
 /* Rank 0 wants to go and the others do not come; or they make another collective call.
@@ -859,13 +849,13 @@ static void
 a_refused_destroy_goes_on_receiving(struct conform *c)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_comm *first = c->comm;
+	struct baton_comm *first;
 	struct baton_window *window = NULL;
 	enum baton_status status = BATON_ERR_TIMEOUT;
 	int64_t begin = conform_begin();
 
 	options.timeout_ns = 200 * MS;
-	c->comm = conform_comm(c, &options);
+	first = conform_exchange(c, &options);
 	if (c->rank == 0)
 		CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_destroy(c->comm));
 	conform_sync(c);
@@ -925,7 +915,7 @@ abort_ends_pending_waits(struct conform *c)
 		descs[i] = (struct baton_wait_signal_desc){ 1, i, 0, 0 };
 	conform_gate_launch(c, 0, gated);
 	requests[0] = WAIT(c, c->rank, 1, 0, 0, c->stream, &conform_detached);
-	requests[1] = WAIT(c, (c->rank + 1) % c->size, 2, 0, 1, c->stream, NULL);
+	requests[1] = WAIT(c, conform_next(c), 2, 0, 1, c->stream, NULL);
 	requests[2] = WAIT(c, 0, 1, 0, 0, c->stream, NULL);
 	requests[3] = WAIT(c, 0, 1, 0, 0, gated, NULL);
 	CHECK_OK(c, baton_wait_signal((size_t)c->size, descs, c->comm,
@@ -941,52 +931,33 @@ abort_ends_pending_waits(struct conform *c)
 	conform_gate_open(c, 0);
 }
 
-struct waiter {
-	baton_request request;
-	enum baton_status status;
-	_Atomic bool begun;
-};
-
-static void *
-wait_for_ever(void *arg)
-{
-	struct waiter *waiter = arg;
-
-	atomic_store(&waiter->begun, true);
-	waiter->status = baton_wait(waiter->request, -1, NULL);
-	return NULL;
-}
-
 /* A thread that sleeps for a signal is woken by a cancel, and by an abort. */
 static void
 a_sleeping_waiter_is_woken(struct conform *c)
 {
 	for (int how = 0; how < 3; how++) {
-		struct waiter waiter = { .status = BATON_PENDING };
 		struct timespec nap = { 0, 20 * 1000 * 1000 };
-		int64_t begin = conform_begin();
-		pthread_t thread;
+		struct conform_waiter waiter;
+		baton_request request = WAIT(c, conform_next(c), 1, 0, how,
+		                             c->stream, &conform_detached);
 
-		waiter.request = WAIT(c, (c->rank + 1) % c->size, 1, 0, how,
-		                      c->stream, &conform_detached);
-		if (!CHECK_EQ(c, pthread_create(&thread, NULL, wait_for_ever,
-		                                &waiter), 0))
+		if (!WAITER_START(c, &waiter, request))
 			return;
-		while (!atomic_load(&waiter.begun) && STILL(c, begin))
-			;
+		WAITER_BEGUN(c, &waiter);
 		/* Not to synchronise: so that it is likely asleep. */
 		nanosleep(&nap, NULL);
 		if (how == 0)
-			SIGNAL(c, (c->rank + c->size - 1) % c->size, 0, 0);
+			SIGNAL(c, conform_previous(c), 0, 0);
 		else if (how == 1)
-			CHECK_OK(c, baton_cancel(waiter.request));
+			CHECK_OK(c, baton_cancel(request));
 		else
 			CHECK_OK(c, baton_comm_abort(c->comm));
-		pthread_join(thread, NULL);
-		CHECK_STATUS(c, how == 0 ? BATON_OK :
-		                how == 1 ? BATON_ERR_CANCELED :
-		                           BATON_ERR_ABORTED, waiter.status);
-		CHECK_OK(c, baton_release(&waiter.request));
+		WAITER_JOIN(c,
+		            how == 0 ? BATON_OK :
+		            how == 1 ? BATON_ERR_CANCELED :
+		                       BATON_ERR_ABORTED,
+		            &waiter);
+		CHECK_OK(c, baton_release(&request));
 		conform_sync(c);
 	}
 }

@@ -472,8 +472,8 @@ many_streams_work_at_once(struct conform *c)
 	enum { STREAMS = 32, ROUNDS = 10 };
 	baton_stream streams[STREAMS];
 	int *values = conform_alloc(c, STREAMS * sizeof(int));
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 
 	for (int i = 0; i < STREAMS; i++)
 		streams[i] = conform_stream(c);

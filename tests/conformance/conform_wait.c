@@ -271,75 +271,44 @@ test_some_lists_what_has_ended(struct conform *c)
 
 /* ---- threads ------------------------------------------------------------ */
 
-struct waiter {
-	struct conform *c;
-	pthread_t thread;
-	baton_request request;
-	enum baton_status status;
-	int tag;
-	int value;
-};
-
-static void *
-wait_main(void *arg)
-{
-	struct waiter *waiter = arg;
-
-	waiter->status = baton_wait(waiter->request, -1, NULL);
-	return NULL;
-}
-
-static bool
-start(struct conform *c, struct waiter *waiter)
-{
-	return CHECK_EQ(c, pthread_create(&waiter->thread, NULL, wait_main,
-	                                  waiter), 0);
-}
-
 static void
 threads_wait_each_for_its_own(struct conform *c)
 {
-	struct waiter waiters[N];
-	int started = 0;
+	struct conform_waiter waiters[N];
+	baton_request requests[N];
+	int values[N] = { 0 }, started = 0;
 
-	memset(waiters, 0, sizeof(waiters));
 	for (int i = 0; i < N && c->rank == 1; i++) {
-		waiters[i].request = RECV(c, &waiters[i].value, sizeof(int), 0,
-		                          i, c->stream, &conform_detached);
-		started += start(c, &waiters[i]);
+		requests[i] = RECV(c, &values[i], sizeof(int), 0, i, c->stream,
+		                   &conform_detached);
+		started += WAITER_START(c, &waiters[i], requests[i]);
 	}
 	conform_sync(c);
 	/* The last one first: whoever drives, drives for all. */
 	for (int i = N - 1; i >= 0; i--)
 		send_one(c, i);
 	for (int i = 0; i < started; i++) {
-		pthread_join(waiters[i].thread, NULL);
-		CHECK_STATUS(c, BATON_OK, waiters[i].status);
-		CHECK_EQ(c, waiters[i].value, i);
-		CHECK_OK(c, baton_release(&waiters[i].request));
+		WAITER_JOIN(c, BATON_OK, &waiters[i]);
+		CHECK_EQ(c, values[i], i);
+		CHECK_OK(c, baton_release(&requests[i]));
 	}
 }
 
 static void
 threads_wait_all_for_the_same(struct conform *c)
 {
-	struct waiter waiters[N];
+	struct conform_waiter waiters[N];
 	baton_request request = 0;
 	int value = 0, started = 0;
 
-	memset(waiters, 0, sizeof(waiters));
 	if (c->rank == 1)
 		request = RECV(c, &value, sizeof(int), 0, 7, c->stream, NULL);
-	for (int i = 0; i < N && c->rank == 1; i++) {
-		waiters[i].request = request;
-		started += start(c, &waiters[i]);
-	}
+	for (int i = 0; i < N && c->rank == 1; i++)
+		started += WAITER_START(c, &waiters[i], request);
 	conform_sync(c);
 	send_one(c, 7);
-	for (int i = 0; i < started; i++) {
-		pthread_join(waiters[i].thread, NULL);
-		CHECK_STATUS(c, BATON_OK, waiters[i].status);
-	}
+	for (int i = 0; i < started; i++)
+		WAITER_JOIN(c, BATON_OK, &waiters[i]);
 	if (c->rank == 1) {
 		CHECK_OK(c, baton_release(&request));
 		CHECK_EQ(c, value, 7);
@@ -350,16 +319,16 @@ threads_wait_all_for_the_same(struct conform *c)
 static void
 a_waiting_thread_holds_up_no_other(struct conform *c)
 {
-	struct waiter waiter;
-	baton_request request = 0;
+	struct conform_waiter waiter;
+	baton_request request = 0, late = 0;
 	unsigned char data[3000] = { 0 };
 	bool started = false;
+	int value;
 
-	memset(&waiter, 0, sizeof(waiter));
 	if (c->rank == 1) {
-		waiter.request = RECV(c, &waiter.value, sizeof(int), 0, 5,
-		                      c->stream, &conform_detached);
-		started = start(c, &waiter);
+		late = RECV(c, &value, sizeof(int), 0, 5, c->stream,
+		            &conform_detached);
+		started = WAITER_START(c, &waiter, late);
 	}
 	for (int i = 0; i < 200; i++) {
 		if (c->rank == 0)
@@ -373,9 +342,8 @@ a_waiting_thread_holds_up_no_other(struct conform *c)
 	conform_sync(c);
 	send_one(c, 5);
 	if (started) {
-		pthread_join(waiter.thread, NULL);
-		CHECK_STATUS(c, BATON_OK, waiter.status);
-		CHECK_OK(c, baton_release(&waiter.request));
+		WAITER_JOIN(c, BATON_OK, &waiter);
+		CHECK_OK(c, baton_release(&late));
 	}
 }
 

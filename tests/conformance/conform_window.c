@@ -76,8 +76,8 @@ puts_of_all_sizes_arrive(struct conform *c)
 		                        16384, 16385, 65535, 65536,  65537,
 		                        99999, MIB,   MIB + 1, 5 * MIB + 3 };
 	const size_t n = sizeof(sizes) / sizeof(sizes[0]), most = 6 * MIB;
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	unsigned char *data = conform_alloc(c, most);
 	struct conform_part part;
 
@@ -138,8 +138,8 @@ the_buffer_of_a_put_that_ended_may_be_reused(struct conform *c)
 static void
 a_put_of_nothing_signals(struct conform *c)
 {
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	baton_request requests[3] = { 0 };
 	unsigned char byte = 1;
 	struct conform_part part;
@@ -595,8 +595,8 @@ more_puts_than_lanes_arrive(struct conform *c)
 	enum { N = 200 };
 	const size_t bytes = 100000;
 	unsigned char *data = conform_alloc(c, N * bytes);
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	baton_request requests[N] = { 0 };
 	struct conform_part part;
 
@@ -622,8 +622,8 @@ static void
 a_hundred_windows_live_at_once(struct conform *c)
 {
 	enum { N = 100 };
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	struct conform_part parts[N];
 	int n = 0;
 
@@ -650,8 +650,8 @@ static void
 windows_come_and_go(struct conform *c)
 {
 	const int rounds = CONFORM_SANITIZED ? 30 : 200;
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	unsigned char *data = conform_alloc(c, 5000);
 	struct conform_part part;
 
@@ -691,8 +691,8 @@ windows_come_and_go(struct conform *c)
 static void
 windows_may_share_memory(struct conform *c)
 {
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	unsigned char *data = conform_filled(c, 1000, 6);
 	struct conform_part parts[3];
 	void *memory = NULL;
@@ -853,13 +853,11 @@ bad_puts_are_refused(struct conform *c)
 static void
 a_window_of_another_communicator_is_refused(struct conform *c)
 {
-	struct baton_comm *first = c->comm;
-	struct baton_comm *second = conform_comm(c, NULL);
+	struct baton_comm *first = conform_exchange(c, NULL);
 	unsigned char byte = 3;
 	baton_request request = 99;
 	struct conform_part part;
 
-	c->comm = second;
 	if (OPEN(c, &part, 100)) {
 		CHECK_REFUSED(c, BATON_ERR_INVALID,
 		              baton_put_signal(&byte, 1, BATON_UINT8, c->rank,
@@ -871,8 +869,7 @@ a_window_of_another_communicator_is_refused(struct conform *c)
 		             baton_mem_free(first, part.base));
 		CLOSE(c, &part);
 	}
-	CHECK_OK(c, baton_comm_destroy(second));
-	c->comm = first;
+	RESTORE(c, first);
 }
 
 static void
@@ -971,11 +968,10 @@ deregister_is_busy_while_a_put_is_pending(struct conform *c)
 static void
 windows_and_memory_keep_their_communicator(struct conform *c)
 {
-	struct baton_comm *first = c->comm;
+	struct baton_comm *first = conform_exchange(c, NULL);
 	void *memory = NULL;
 	struct conform_part part;
 
-	c->comm = conform_comm(c, NULL);
 	CHECK_OK(c, baton_mem_alloc(c->comm, 100, &memory));
 	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "1");
 	CHECK_OK(c, baton_mem_free(c->comm, memory));
@@ -987,8 +983,7 @@ windows_and_memory_keep_their_communicator(struct conform *c)
 		conform_sync(c);
 		CLOSE(c, &part);
 	}
-	CHECK_OK(c, baton_comm_destroy(c->comm));
-	c->comm = first;
+	RESTORE(c, first);
 }
 
 static void
@@ -1086,9 +1081,9 @@ abort_ends_pending_puts(struct conform *c)
 	if (!OPEN(c, &part, sizeof(data)))
 		return;
 	conform_gate_launch(c, 0, gated);
-	requests[0] = PUT(c, data, sizeof(data), (c->rank + 1) % c->size,
+	requests[0] = PUT(c, data, sizeof(data), conform_next(c),
 	                  part.window, 0, 0, 0, gated, NULL);
-	requests[1] = PUT(c, data, sizeof(data), (c->rank + 1) % c->size,
+	requests[1] = PUT(c, data, sizeof(data), conform_next(c),
 	                  part.window, 0, 0, 1, c->stream, NULL);
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	FINISH(c, BATON_ERR_ABORTED, &requests[0]);
@@ -1110,8 +1105,8 @@ static void
 an_exchange_by_puts_in_one_group_completes(struct conform *c)
 {
 	const size_t bytes = 200000;
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	unsigned char *data = conform_filled(c, bytes, (unsigned)c->rank);
 	struct conform_part part;
 
@@ -1139,8 +1134,8 @@ puts_are_delivered_to_queues(struct conform *c)
 	enum { N = 60 };
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	unsigned char *data = conform_filled(c, 40000, 2);
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	struct baton_completion done[8];
 	struct baton_queue *queue = NULL;
 	int seen[N] = { 0 };
@@ -1180,8 +1175,8 @@ puts_and_messages_go_side_by_side(struct conform *c)
 {
 	enum { N = 60 };
 	const size_t bytes = 30000;
-	int to = (c->rank + 1) % c->size;
-	int from = (c->rank + c->size - 1) % c->size;
+	int to = conform_next(c);
+	int from = conform_previous(c);
 	unsigned char *out = conform_filled(c, bytes, (unsigned)c->rank);
 	unsigned char *in = conform_alloc(c, bytes * N);
 	baton_request requests[3 * N] = { 0 };

@@ -436,6 +436,98 @@ conform_comm(struct conform *c, const struct baton_comm_options *options)
 	return comm;
 }
 
+struct baton_comm *
+conform_exchange(struct conform *c, const struct baton_comm_options *options)
+{
+	struct baton_comm *first = c->comm;
+
+	c->comm = conform_comm(c, options);
+	return first;
+}
+
+void
+conform_restore(struct conform *c, struct baton_comm *first)
+{
+	conform_status(c, "baton_comm_destroy", BATON_OK,
+	               baton_comm_destroy(c->comm));
+	c->comm = first;
+}
+
+int
+conform_next(const struct conform *c)
+{
+	return (c->rank + 1) % c->size;
+}
+
+int
+conform_previous(const struct conform *c)
+{
+	return (c->rank + c->size - 1) % c->size;
+}
+
+int
+conform_partner(const struct conform *c)
+{
+	int other = c->rank ^ 1;
+
+	return other < c->size ? other : -1;
+}
+
+void
+conform_nothing_fn(void *arg)
+{
+	(void)arg;
+}
+
+void
+conform_count_fn(void *arg)
+{
+	_Atomic int *count = arg;
+
+	atomic_fetch_add(count, 1);
+}
+
+/* ---- threads ------------------------------------------------------------ */
+
+static void *
+wait_for_ever(void *arg)
+{
+	struct conform_waiter *waiter = arg;
+
+	atomic_store(&waiter->begun, true);
+	waiter->status = baton_wait(waiter->request, -1, NULL);
+	return NULL;
+}
+
+bool
+conform_waiter_start(struct conform *c, struct conform_waiter *waiter,
+                     baton_request request)
+{
+	waiter->request = request;
+	waiter->status = BATON_PENDING;
+	atomic_init(&waiter->begun, false);
+	return conform_equal(c, "pthread_create",
+	                     pthread_create(&waiter->thread, NULL, wait_for_ever,
+	                                    waiter), 0);
+}
+
+void
+conform_waiter_begun(struct conform *c, const struct conform_waiter *waiter)
+{
+	int64_t begin = conform_begin();
+
+	while (!atomic_load(&waiter->begun) && conform_still(c, begin))
+		;
+}
+
+void
+conform_waiter_join(struct conform *c, enum baton_status want,
+                    struct conform_waiter *waiter)
+{
+	pthread_join(waiter->thread, NULL);
+	conform_status(c, "the wait", want, waiter->status);
+}
+
 /* ---- gates -------------------------------------------------------------- */
 
 static void

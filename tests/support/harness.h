@@ -231,6 +231,44 @@ void conform_sound(struct conform *c);
 struct baton_comm *conform_comm(struct conform *c,
                                 const struct baton_comm_options *options);
 
+/* The same in the place of the case's, which is returned: the caller destroys it, or
+ * puts it back by RESTORE, which destroys the other one. */
+struct baton_comm *conform_exchange(struct conform *c,
+                                    const struct baton_comm_options *options);
+void conform_restore(struct conform *c, struct baton_comm *first);
+#define RESTORE(c, first) conform_restore(AT(c), first)
+
+/* The neighbours in the ring of all ranks. */
+int conform_next(const struct conform *c);
+int conform_previous(const struct conform *c);
+/* Rank 0 and 1, 2 and 3, ...; -1 for one that is left over. */
+int conform_partner(const struct conform *c);
+
+/* Functions to launch.  count: arg is an _Atomic int, and one is added. */
+void conform_nothing_fn(void *arg);
+void conform_count_fn(void *arg);
+
+/* ---- threads ------------------------------------------------------------ */
+
+/* A thread that waits for the end of a request, which stays the caller's.  BEGUN returns
+ * when it is there. */
+struct conform_waiter {
+	pthread_t thread;
+	baton_request request;
+	enum baton_status status;
+	_Atomic bool begun;
+};
+
+bool conform_waiter_start(struct conform *c, struct conform_waiter *waiter,
+                          baton_request request);
+void conform_waiter_begun(struct conform *c,
+                          const struct conform_waiter *waiter);
+void conform_waiter_join(struct conform *c, enum baton_status want,
+                         struct conform_waiter *waiter);
+#define WAITER_START(c, ...) conform_waiter_start(AT(c), __VA_ARGS__)
+#define WAITER_BEGUN(c, waiter) conform_waiter_begun(AT(c), waiter)
+#define WAITER_JOIN(c, ...) conform_waiter_join(AT(c), __VA_ARGS__)
+
 /* ---- gates -------------------------------------------------------------- */
 
 /* Launch the closed gate on the stream, and open it.  The runner opens those

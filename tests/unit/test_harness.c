@@ -96,6 +96,34 @@ START_TEST(calls_that_fail_are_told_with_the_line_of_the_case)
 }
 END_TEST
 
+START_TEST(waits_of_other_threads_are_told_with_the_line_of_the_case)
+{
+	struct conform_waiter waiter, never = { .status = BATON_PENDING };
+	baton_request request;
+
+	conform_gate_launch(c, 0, c->stream);
+	ck_assert_int_eq(baton_record(c->comm, c->stream, NULL, &request),
+	                 BATON_OK);
+	(void)WAITER_START(c, &waiter, request);
+	WAITER_BEGUN(c, &waiter);
+	TELLS(WAITER_BEGUN(c, &never));
+	conform_gate_open(c, 0);
+	TELLS(WAITER_JOIN(c, BATON_ERR_ABORTED, &waiter));
+	(void)FINISH(c, BATON_OK, &request);
+}
+END_TEST
+
+START_TEST(communicator_that_stays_is_told_with_the_line_of_the_case)
+{
+	struct baton_comm *first = c->comm;
+	void *memory = NULL;
+
+	ck_assert_int_eq(baton_mem_alloc(first, 8, &memory), BATON_OK);
+	TELLS(RESTORE(c, first));
+	ck_assert_int_eq(baton_mem_free(first, memory), BATON_OK);
+}
+END_TEST
+
 START_TEST(counts_that_differ_are_told_with_the_line_of_the_case)
 {
 	SIGNAL(c, 0, 0, 0);
@@ -131,6 +159,8 @@ main(void)
 {
 	const TTest *const tests[] = {
 		calls_that_fail_are_told_with_the_line_of_the_case,
+		waits_of_other_threads_are_told_with_the_line_of_the_case,
+		communicator_that_stays_is_told_with_the_line_of_the_case,
 		counts_that_differ_are_told_with_the_line_of_the_case,
 		windows_that_fail_are_told_with_the_line_of_the_case,
 	};
