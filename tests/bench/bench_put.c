@@ -19,9 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIGNAL 3
-#define CONTEXT 1
-
 /* ---- calls -------------------------------------------------------------- */
 
 baton_request
@@ -32,8 +29,8 @@ put_signal(struct put_bench *p, int peer, size_t bytes, size_t offset,
 	baton_request request;
 
 	bench_must(baton_put_signal(p->source + offset, bytes, BATON_UINT8,
-	                            peer, p->window, offset, SIGNAL, CONTEXT, 0,
-	                            b->comm, b->stream, options,
+	                            peer, p->window, offset, PUT_SIGNAL,
+	                            PUT_CONTEXT, 0, b->comm, b->stream, options,
 	                            &request) == BATON_OK);
 	return request;
 }
@@ -41,8 +38,8 @@ put_signal(struct put_bench *p, int peer, size_t bytes, size_t offset,
 baton_request
 put_wait(struct put_bench *p, int signals)
 {
-	const struct baton_wait_signal_desc desc = {signals, p->b->peer, SIGNAL,
-	                                            CONTEXT};
+	const struct baton_wait_signal_desc desc = {signals, p->b->peer,
+	                                            PUT_SIGNAL, PUT_CONTEXT};
 	baton_request request;
 
 	bench_must(baton_wait_signal(1, &desc, p->b->comm, p->b->stream, NULL,
@@ -64,14 +61,22 @@ put_await(struct put_bench *p, int signals)
 	put_finish(&request);
 }
 
-void
-put_answer(struct put_bench *p)
+baton_request
+put_nothing(struct put_bench *p, const struct baton_op_options *options)
 {
 	struct bench *b = p->b;
 	baton_request request;
 
-	bench_must(baton_signal(b->peer, SIGNAL, CONTEXT, 0, b->comm, b->stream,
-	                        NULL, &request) == BATON_OK);
+	bench_must(baton_signal(b->peer, PUT_SIGNAL, PUT_CONTEXT, 0, b->comm,
+	                        b->stream, options, &request) == BATON_OK);
+	return request;
+}
+
+void
+put_answer(struct put_bench *p)
+{
+	baton_request request = put_nothing(p, NULL);
+
 	put_finish(&request);
 }
 
@@ -226,31 +231,22 @@ measure_bandwidth(struct put_bench *p, size_t bytes)
 }
 
 static double
-raw_rate_block(struct bench *b, void *arg, int rounds)
-{
-	struct put_bench *p = arg;
-
-	return (double)rounds * BENCH_WINDOW * 1e3 /
-	       bench_raw_stream(b, p->source, p->bytes, rounds);
-}
-
-static double
 rate_block(struct bench *b, void *arg, int rounds)
 {
 	(void)b;
-	return (double)rounds * BENCH_WINDOW * 1e3 / stream_ns(arg, rounds, 8);
+	return bench_rate(stream_ns(arg, rounds, 8), rounds);
 }
 
 static void
 measure_rate(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{raw_rate_block, p},
+	const struct bench_side sides[] = {{bench_raw_rate, &p->raw},
 	                                   {rate_block, p}};
 	struct bench_plan plan = put_plan(p);
 	struct bench_stat stats[2];
 	struct bench_row row = {.bench = "put_rate", .bytes = 8, .unit = "M/s"};
 
-	p->bytes = row.bytes;
+	p->bytes = p->raw.bytes = row.bytes;
 	p->puts = BENCH_WINDOW;
 	bench_compare(p->b, sides, 2, &plan, stats);
 	put_report(p, &row, &stats[1], "raw MPI", &stats[0]);
@@ -280,7 +276,7 @@ open_window(struct put_bench *p)
 	bench_must(status == BATON_OK);
 	p->path = baton_window_path(p->window, b->peer);
 	p->source = bench_alloc(PUT_WINDOW_BYTES);
-	p->raw.out = bench_alloc(8);
+	p->raw.out = bench_alloc((size_t)8 * BENCH_WINDOW);
 	p->raw.in = bench_alloc(8);
 	bench_bare_open(b, &p->bare, p->source, PUT_WINDOW_BYTES);
 	return true;

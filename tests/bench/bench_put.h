@@ -7,6 +7,9 @@
 #include "bench_raw.h"
 
 #define PUT_WINDOW_BYTES ((size_t)16 << 20)
+/* The counter of all puts and signals. */
+#define PUT_SIGNAL 3
+#define PUT_CONTEXT 1
 
 struct put_bench {
 	struct bench *b;
@@ -23,11 +26,14 @@ struct put_bench {
 /* Enqueue; options NULL is plain stream order. */
 baton_request put_signal(struct put_bench *p, int peer, size_t bytes,
                          size_t offset, const struct baton_op_options *options);
+/* A signal alone. */
+baton_request put_nothing(struct put_bench *p,
+                          const struct baton_op_options *options);
 baton_request put_wait(struct put_bench *p, int signals);
 void put_finish(baton_request *request);
 /* Wait for so many signals of the peer, to the end. */
 void put_await(struct put_bench *p, int signals);
-/* A signal alone, to the end. */
+/* put_nothing, to the end. */
 void put_answer(struct put_bench *p);
 
 /* Report under the name, with the path after it unless that is direct; then no bar

@@ -12,6 +12,12 @@ bench_half_us(uint64_t start, int rounds)
 	return (double)(bench_now() - start) / (2e3 * rounds);
 }
 
+double
+bench_rate(double ns, int rounds)
+{
+	return (double)rounds * BENCH_WINDOW * 1e3 / ns;
+}
+
 void
 bench_raw_wait(MPI_Request *request)
 {
@@ -86,4 +92,12 @@ bench_raw_stream(struct bench *b, char *buffer, size_t bytes, int rounds)
 			MPI_Send(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw);
 	}
 	return (double)(bench_now() - start);
+}
+
+double
+bench_raw_rate(struct bench *b, void *arg, int rounds)
+{
+	const struct bench_raw *m = arg;
+
+	return bench_rate(bench_raw_stream(b, m->out, m->bytes, rounds), rounds);
 }

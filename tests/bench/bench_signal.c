@@ -14,33 +14,9 @@
 
 #include <stdlib.h>
 
-#define SIGNAL 5
-#define CONTEXT 0
 #define TAG_STAMP 12
 #define ASLEEP_NS 50000000u
 #define RANKS 2
-
-static baton_request
-signal_peer(struct bench *b, const struct baton_op_options *options)
-{
-	baton_request request;
-
-	bench_must(baton_signal(b->peer, SIGNAL, CONTEXT, 0, b->comm, b->stream,
-	                        options, &request) == BATON_OK);
-	return request;
-}
-
-static baton_request
-wait_peer(struct bench *b, int signals)
-{
-	const struct baton_wait_signal_desc desc = {signals, b->peer, SIGNAL,
-	                                            CONTEXT};
-	baton_request request;
-
-	bench_must(baton_wait_signal(1, &desc, b->comm, b->stream, NULL,
-	                             &request) == BATON_OK);
-	return request;
-}
 
 /* ---- the call alone ----------------------------------------------------- */
 
@@ -92,20 +68,18 @@ measure_enqueue(struct put_bench *p)
 static double
 pingpong_block(struct bench *b, void *arg, int rounds)
 {
+	struct put_bench *p = arg;
 	uint64_t start = bench_now();
 
-	(void)arg;
 	for (int i = 0; i < rounds; i++) {
-		baton_request out, in;
+		baton_request out;
 
 		if (b->rank == 0) {
-			out = signal_peer(b, NULL);
-			in = wait_peer(b, 1);
-			put_finish(&in);
+			out = put_nothing(p, NULL);
+			put_await(p, 1);
 		} else {
-			in = wait_peer(b, 1);
-			put_finish(&in);
-			out = signal_peer(b, NULL);
+			put_await(p, 1);
+			out = put_nothing(p, NULL);
 		}
 		put_finish(&out);
 	}
@@ -127,51 +101,39 @@ measure_pingpong(struct put_bench *p)
 }
 
 static double
-raw_rate_block(struct bench *b, void *arg, int rounds)
-{
-	struct put_bench *p = arg;
-
-	return (double)rounds * BENCH_WINDOW * 1e3 /
-	       bench_raw_stream(b, p->source, 0, rounds);
-}
-
-static double
 rate_block(struct bench *b, void *arg, int rounds)
 {
+	struct put_bench *p = arg;
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
-	baton_request requests[BENCH_WINDOW], wait;
+	baton_request requests[BENCH_WINDOW];
 	uint64_t start = bench_now();
 
-	(void)arg;
 	detached.flags = BATON_OP_DETACHED;
 	for (int i = 0; i < rounds; i++) {
 		if (b->rank != 0) {
-			wait = wait_peer(b, BENCH_WINDOW);
-			put_finish(&wait);
-			requests[0] = signal_peer(b, NULL);
-			put_finish(&requests[0]);
+			put_await(p, BENCH_WINDOW);
+			put_answer(p);
 			continue;
 		}
 		for (size_t k = 0; k < BENCH_WINDOW; k++)
-			requests[k] = signal_peer(b, &detached);
+			requests[k] = put_nothing(p, &detached);
 		for (size_t k = 0; k < BENCH_WINDOW; k++)
 			put_finish(&requests[k]);
-		wait = wait_peer(b, 1);
-		put_finish(&wait);
+		put_await(p, 1);
 	}
-	return (double)rounds * BENCH_WINDOW * 1e3 /
-	       (double)(bench_now() - start);
+	return bench_rate((double)(bench_now() - start), rounds);
 }
 
 static void
 measure_rate(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{raw_rate_block, p},
+	const struct bench_side sides[] = {{bench_raw_rate, &p->raw},
 	                                   {rate_block, p}};
 	struct bench_plan plan = put_plan(p);
 	struct bench_stat stats[2];
 	struct bench_row row = {.bench = "signal_rate", .unit = "M/s"};
 
+	p->raw.bytes = 0;
 	bench_compare(p->b, sides, 2, &plan, stats);
 	put_report(p, &row, &stats[1], "raw MPI", &stats[0]);
 }
@@ -204,8 +166,8 @@ alltoall_block(struct bench *b, void *arg, int rounds)
 	detached.flags = BATON_OP_DETACHED;
 	for (int rank = 0; rank < RANKS; rank++)
 		descs[rank] = (struct baton_wait_signal_desc){
-			.op_count = 1, .peer = rank, .signal_index = SIGNAL,
-			.context = CONTEXT};
+			.op_count = 1, .peer = rank,
+			.signal_index = PUT_SIGNAL, .context = PUT_CONTEXT};
 	for (int i = 0; i < rounds; i++) {
 		for (int k = 0; k < RANKS; k++) {
 			int to = (b->rank + k) % RANKS;
@@ -213,9 +175,10 @@ alltoall_block(struct bench *b, void *arg, int rounds)
 			bench_must(baton_put_signal(
 					   p->source + p->bytes * (size_t)to,
 					   p->bytes, BATON_UINT8, to, p->window,
-					   p->bytes * (size_t)b->rank, SIGNAL,
-					   CONTEXT, 0, b->comm, b->stream,
-					   &detached, &puts[k]) == BATON_OK);
+					   p->bytes * (size_t)b->rank,
+					   PUT_SIGNAL, PUT_CONTEXT, 0, b->comm,
+					   b->stream, &detached,
+					   &puts[k]) == BATON_OK);
 		}
 		bench_must(baton_wait_signal(RANKS, descs, b->comm, b->stream,
 		                             NULL, &wait) == BATON_OK);
@@ -244,8 +207,9 @@ measure_alltoall(struct put_bench *p, size_t bytes)
 /* ---- wake --------------------------------------------------------------- */
 
 static double
-wake(struct bench *b)
+wake(struct put_bench *p)
 {
+	struct bench *b = p->b;
 	uint64_t stamp = 0, now;
 	baton_request request;
 
@@ -253,12 +217,11 @@ wake(struct bench *b)
 		bench_meet(b);
 		bench_sleep(ASLEEP_NS);
 		stamp = bench_now();
-		request = signal_peer(b, NULL);
-		put_finish(&request);
+		put_answer(p);
 		MPI_Send(&stamp, 1, MPI_UINT64_T, b->peer, TAG_STAMP, b->raw);
 		return 0;
 	}
-	request = wait_peer(b, 1);
+	request = put_wait(p, 1);
 	bench_meet(b);
 	bench_must(baton_wait(request, -1, NULL) == BATON_OK);
 	now = bench_now();
@@ -278,7 +241,7 @@ measure_wake(struct put_bench *p)
 
 	for (int i = 0; i < pauses; i++) {
 		bench_add(&bare, bench_bare_wake(p->b, &p->bare, ASLEEP_NS));
-		bench_add(&baton, wake(p->b));
+		bench_add(&baton, wake(p));
 	}
 	stats[0] = bench_stat(&bare);
 	stats[1] = bench_stat(&baton);
