@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "baton_mpi.h"
+#include "options.h"
 
 #define SIDES_MAX 4
 #define ROUNDS_MAX (1 << 20)
@@ -90,29 +91,23 @@ print_header(void)
 static void
 parse(struct bench *b, int argc, char **argv)
 {
-	bool header = true;
+	const char *json = NULL;
+	bool bare = false;
+	const struct test_option options[] = {
+		{.name = "--quick", .flag = &b->quick},
+		{.name = "--no-header", .flag = &bare},
+		{.name = "--json", .value = "FILE", .text = &json},
+		{.name = "--only", .value = "NAMES", .text = &b->only},
+		{.name = NULL},
+	};
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--quick") == 0) {
-			b->quick = true;
-		} else if (strcmp(argv[i], "--no-header") == 0) {
-			header = false;
-		} else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
-			b->only = argv[++i];
-		} else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
-			i++;
-			if (b->rank == 0) {
-				b->json = fopen(argv[i], "a");
-				bench_must(b->json != NULL);
-			}
-		} else {
-			fprintf(stderr, "usage: %s [--quick] [--no-header] "
-			                "[--json FILE] [--only NAMES]\n",
-			        argv[0]);
-			MPI_Abort(MPI_COMM_WORLD, 2);
-		}
+	if (options_read(options, NULL, argc, argv) < 0)
+		MPI_Abort(MPI_COMM_WORLD, 2);
+	if (json && b->rank == 0) {
+		b->json = fopen(json, "a");
+		bench_must(b->json != NULL);
 	}
-	if (b->rank == 0 && header)
+	if (b->rank == 0 && !bare)
 		print_header();
 }
 

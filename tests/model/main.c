@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "options.h"
+
 #define BATCH 500
 /* Longer than a call of replay.c has patience, so that it can say what it waits for. */
 #define HANG_S 150
@@ -130,43 +132,32 @@ run_mode(enum replay_mode mode, uint64_t first, uint64_t count)
 	return true;
 }
 
-static void
-usage(void)
-{
-	fprintf(stderr, "usage: model [--mode calls|thread|async|stream] [--seeds N] "
-	                "[--seed FIRST]\n");
-	exit(2);
-}
-
 int
 main(int argc, char **argv)
 {
-	uint64_t first = 1, count = 100;
-	int only = -1;
-	bool good = true;
+	uint64_t first = 0, count = 0;
+	const char *only = NULL;
+	const struct test_option options[] = {
+		{ .name = "--mode", .value = "calls|thread|async|stream",
+		  .text = &only },
+		{ .name = "--seeds", .value = "N", .number = &count },
+		{ .name = "--seed", .value = "FIRST", .number = &first },
+		{ .name = NULL },
+	};
+	bool good = true, known = false;
 
-	for (int i = 1; i < argc; i += 2) {
-		if (i + 1 == argc)
-			usage();
-		if (strcmp(argv[i], "--seeds") == 0) {
-			count = strtoull(argv[i + 1], NULL, 10);
-		} else if (strcmp(argv[i], "--seed") == 0) {
-			first = strtoull(argv[i + 1], NULL, 10);
-			count = 1;
-		} else if (strcmp(argv[i], "--mode") == 0) {
-			for (int m = 0; m < MODES; m++) {
-				if (strcmp(argv[i + 1], mode_names[m]) == 0)
-					only = m;
-			}
-			if (only < 0)
-				usage();
-		} else {
-			usage();
-		}
-	}
+	if (options_read(options, NULL, argc, argv) < 0)
+		return 2;
+	if (count == 0)
+		count = first ? 1 : 100;
 	for (int mode = 0; mode < MODES; mode++) {
-		if (only < 0 || only == mode)
-			good &= run_mode((enum replay_mode)mode, first, count);
+		if (only && strcmp(only, mode_names[mode]) != 0)
+			continue;
+		known = true;
+		good &= run_mode((enum replay_mode)mode, first ? first : 1,
+		                 count);
 	}
-	return good ? 0 : 1;
+	if (!known)
+		fprintf(stderr, "model: there is no mode %s\n", only);
+	return !known ? 2 : good ? 0 : 1;
 }

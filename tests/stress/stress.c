@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "options.h"
+
 enum { TAG_UNANSWERED = 900 }; /* and more: nobody sends there */
 
 /* What both sides know of a message. */
@@ -448,17 +450,17 @@ struct stress_options
 stress_options(int argc, char **argv, int rounds)
 {
 	struct stress_options options = { 0, 4, rounds };
+	const struct test_option known[] = {
+		{ .name = "--seed", .value = "N", .number = &options.seed },
+		{ .name = "--workers", .value = "N", .integer = &options.workers },
+		{ .name = "--rounds", .value = "N", .integer = &options.rounds },
+		{ .name = NULL },
+	};
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	options.seed = (uint64_t)now.tv_nsec / 1000 + (uint64_t)now.tv_sec;
-	for (int i = 1; i + 1 < argc; i += 2) {
-		if (strcmp(argv[i], "--seed") == 0)
-			options.seed = strtoull(argv[i + 1], NULL, 10);
-		else if (strcmp(argv[i], "--workers") == 0)
-			options.workers = atoi(argv[i + 1]);
-		else if (strcmp(argv[i], "--rounds") == 0)
-			options.rounds = atoi(argv[i + 1]);
-	}
+	if (options_read(known, NULL, argc, argv) < 0)
+		exit(2);
 	return options;
 }

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "options.h"
+
 #define RANKS_MAX 64
 
 /* Guarded by lock, except what the ranks publish atomically. */
@@ -409,29 +411,23 @@ struct conform_arguments
 conform_arguments(int argc, char **argv)
 {
 	struct conform_arguments arguments = { .ranks = 2 };
-	int i = 1;
+	const struct test_option options[] = {
+		{ .name = "--list", .flag = &arguments.list },
+		{ .name = "--ranks", .value = "N", .integer = &arguments.ranks },
+		{ .name = "--without", .value = "PART",
+		  .text = &arguments.without },
+		{ .name = NULL },
+	};
+	int rest = options_read(options, "PART OF A NAME", argc, argv);
 
-	for (; i < argc && argv[i][0] == '-'; i++) {
-		if (strcmp(argv[i], "--list") == 0) {
-			arguments.list = true;
-		} else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) {
-			arguments.ranks = atoi(argv[++i]);
-		} else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) {
-			arguments.without = argv[++i];
-		} else {
-			arguments.ranks = 0;
-			break;
-		}
-	}
+	if (rest < 0)
+		exit(2);
 	if (arguments.ranks < 1 || arguments.ranks > RANKS_MAX) {
-		fprintf(stderr,
-		        "usage: %s [--list] [--ranks 1..%d] [--without part] "
-		        "[part of a case's name]...\n",
-		        argv[0], RANKS_MAX);
+		fprintf(stderr, "--ranks: 1 to %d\n", RANKS_MAX);
 		exit(2);
 	}
-	arguments.filters = argv + i;
-	arguments.filters_count = argc - i;
+	arguments.filters = argv + rest;
+	arguments.filters_count = argc - rest;
 	return arguments;
 }
 
