@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The suite over paths of both kinds at once, on the fake asynchronous device: messages are
  * host-issued (the local transport), signals, puts and waits are stream-issued. */
-#include <stdio.h>
-
-#include "fake_device.h"
 #include "fake_path.h"
+#include "on_fake_device.h"
 #include "ranks.h"
-#include "testing.h"
 
 static enum baton_status
 open_all(int size, const struct baton_comm_options *options,
          struct baton_comm *comms[])
 {
-	enum baton_status status = batoni_comm_create_local_with(
-		&batoni_fake_device_ops, size, options, comms);
+	enum baton_status status = on_fake_device_open(size, options, comms);
 
 	for (int i = 0; i < size && status == BATON_OK; i++)
 		status = fake_path_add(comms[i]);
@@ -28,13 +24,8 @@ main(int argc, char **argv)
 	};
 	static const struct conform_list *const lists[] = { conform_suite, own,
 		                                            NULL };
-	int result = conform_threads("fake-mixed",
-	                             CONFORM_HOST_ISSUED |
-	                                     CONFORM_STREAM_ISSUED_PUTS,
-	                             open_all, lists, argc, argv);
 
-	if (fake_device_violations() == 0)
-		return result;
-	printf("not ok  the device's contract was broken\n");
-	return 1;
+	return on_fake_device_end(conform_threads(
+		"fake-mixed", CONFORM_HOST_ISSUED | CONFORM_STREAM_ISSUED_PUTS,
+		open_all, lists, argc, argv));
 }

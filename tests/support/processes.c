@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "processes.h"
+
+#include <stdio.h>
+
+#include <mpi.h>
+
+static void
+mpi_sync(struct conform *c)
+{
+	(void)c;
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static int
+mpi_agree(struct conform *c, int value)
+{
+	int most;
+
+	(void)c;
+	MPI_Allreduce(&value, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	return most;
+}
+
+int
+conform_processes(struct conform_backend backend,
+                  const struct conform_list *const lists[], int argc,
+                  char **argv)
+{
+	struct conform_arguments arguments = conform_arguments(argc, argv);
+	int level, rank, size, result;
+	struct conform conform;
+
+	if (arguments.list)
+		return conform_print(lists);
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (level < MPI_THREAD_MULTIPLE) {
+		printf("SKIP: this MPI has no MPI_THREAD_MULTIPLE\n");
+		MPI_Finalize();
+		return 77;
+	}
+	backend.traits |= CONFORM_PROCESSES;
+	backend.sync = mpi_sync;
+	backend.agree = mpi_agree;
+	conform_init(&conform, &backend, NULL, rank, size);
+	result = conform_run(&conform, lists, &arguments);
+	conform_fini(&conform);
+	MPI_Finalize();
+	return result;
+}
