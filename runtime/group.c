@@ -230,6 +230,13 @@ drop_handles(struct batoni_op *group)
 	}
 }
 
+/* For the enqueuer: a member that is placed has its flags written by the driver. */
+static bool
+is_stream_issued(const struct batoni_op *op)
+{
+	return batoni_path_of(op)->ops->stream_issued;
+}
+
 /* Hand the stream-issued members to their paths, detached: they follow their streams up to
  * here, and the carriers behind them hold the streams until the whole group has ended. */
 static enum baton_status
@@ -241,8 +248,7 @@ enqueue_issued(struct batoni_op *group)
 
 	for (struct batoni_op *op = group->group.head; op && status == BATON_OK;
 	     op = op->group_next) {
-		if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
-		    seen >> op->path & 1u)
+		if (!is_stream_issued(op) || seen >> op->path & 1u)
 			continue;
 		seen |= 1u << op->path;
 		status = batoni_enqueue_on_path(comm, op->path, op, true);
@@ -320,7 +326,7 @@ end_async(struct batoni_op *group)
 	}
 	for (op = group->group.head; op && refusal == BATON_OK; op = next) {
 		next = op->group_next;
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		if (is_stream_issued(op))
 			batoni_publish(op);
 	}
 	if (refusal == BATON_OK)
@@ -362,8 +368,7 @@ is_placed(const struct batoni_op *group)
 	const struct batoni_op *first = group->group.head;
 
 	for (const struct batoni_op *op = first; op; op = op->group_next) {
-		if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
-		    op->path != first->path)
+		if (!is_stream_issued(op) || op->path != first->path)
 			return true;
 	}
 	return false;
