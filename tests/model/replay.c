@@ -860,6 +860,23 @@ is_simple(const struct race *race)
 	return true;
 }
 
+/* An abort may come when y has had some of its effects and not yet all: a trigger of an
+ * asynchronous device is late; a wait may end as it would have, and what is behind it be
+ * aborted.  Without those, y has all of them within its call, or none. */
+static bool
+is_ended_at_once(const struct replay *r, int rank)
+{
+	for (int i = 0; i < r->program->count; i++) {
+		const struct step *step = &r->program->steps[i];
+
+		if (step->kind == STEP_WAIT && step->rank == rank &&
+		    r->model.ops[i].state != OP_NONE &&
+		    r->model.ops[i].state < OP_ENDED)
+			return false;
+	}
+	return r->mode != MODE_ASYNC;
+}
+
 static bool
 may_race(struct race *race)
 {
@@ -882,7 +899,7 @@ may_race(struct race *race)
 		return race->now <= r->model.now + x->timeout_ns;
 	case STEP_ABORT:
 	case STEP_BREAK:
-		return true;
+		return is_ended_at_once(r, x->rank);
 	default:
 		return false;
 	}
