@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "core.h"
 #include "fake_device.h"
 #include "mem.h"
 #include "run_tests.h"
@@ -173,6 +174,9 @@ START_TEST(destroy_after_an_abort_leaves_to_a_stuck_stream_what_it_has)
 		ck_assert_int_eq(baton_comm_abort(next[i]), BATON_OK);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(baton_comm_destroy(next[i]), BATON_OK);
+	batoni_take();
+	ck_assert_ptr_null(batoni_engine.working);
+	batoni_leave();
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 END_TEST
