@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What BATON_LOG=debug tells of a new communicator: what an engineer asks first. */
+/* What BATON_LOG=debug logs of a new communicator: what an engineer asks first. */
 #include "announce.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ who_drives(const struct baton_comm *comm)
 	return "threads inside Baton alone (MPI's thread level)";
 }
 
-/* Why nothing of that rank is mapped here. */
+/* Why this process has not mapped the rank's segment. */
 static const char *
 why_by_message(const struct batoni_peer *peer)
 {

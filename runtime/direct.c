@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * baton_send and baton_recv: straight to the transport the usual way (direct.h), or
- * by batoni_enqueue.
+ * baton_send and baton_recv.  The usual call takes the fast path to the transport
+ * (direct.h); all others go through batoni_enqueue.
  */
 #include "direct.h"
 
-/* The unusual: refusals, groups, another driver, another kind of device. */
+/* For refusals, groups, calls beside another driver, asynchronous devices. */
 static __attribute__((noinline)) enum baton_status
 enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
                enum baton_datatype type, int peer, int tag,
@@ -48,7 +48,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	             !request_p || !(op = batoni_direct_begin(comm, stream))))
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
-	/* A send's buffer is only read. */
+	/* The cast takes const away: a send only reads its buffer. */
 	op->transfer.buffer = (void *)(uintptr_t)buffer;
 	op->transfer.bytes = count * batoni_datatype_sizes[type];
 	batoni_set(op->transfer.peer, peer);

@@ -2,22 +2,20 @@
 /*
  * What hangs: one line for each pending operation of a communicator.
  *
- * Reading.  A dump wants the driver's lock, for then no record moves from state to
- * state while it is read.  But the thread that has the lock may be the one that
- * hangs, inside MPI for example.  So the dump waits for LOCK_WAIT_NS and no longer;
- * after that it reads the pool beside the driver and says so, for a line may then be
- * out of date.  Either way a record is read as from a sequence lock: its word, its
- * fields (each by one load), its word again; if the generation has changed, what was
- * read belonged to another operation and counts for nothing.
+ * Reading.  While the dump has the driver's lock, no record changes its state.  But the
+ * thread that has the lock may hang, inside MPI for example.  So the dump waits for
+ * LOCK_WAIT_NS at most; after that it reads the pool beside the driver, and marks each line
+ * as possibly out of date.  Either way a record is read as from a sequence lock: its word,
+ * its fields (each by one load), its word again.  If the generation has changed, the fields
+ * belonged to different operations and are discarded.
  *
- * Lines are gathered in memory under the lock, BATCH of them at a time, and written
- * after it has been given up: a reader of the descriptor that is slow holds up the
- * dump alone.
+ * Lines are gathered in memory under the lock, BATCH of them at a time, and written after
+ * the lock has been released: a slow reader of the descriptor delays the dump alone.
  *
- * On SIGUSR2.  If BATON_DUMP_ON asks for it, the first communicator starts a thread
- * that waits for a semaphore, and installs a handler that posts it and does nothing
- * else.  The thread dumps every communicator to standard error.  dump_lock keeps a
- * communicator that is being destroyed there until its dump is over.
+ * On SIGUSR2.  If BATON_DUMP_ON asks for it, the first communicator starts a thread that
+ * waits for a semaphore, and installs a handler that posts it and does nothing else.  The
+ * thread dumps every communicator to standard error.  A destroy takes dump_lock, so it waits
+ * until a dump of its communicator is over.
  */
 #include "dump.h"
 
@@ -45,7 +43,7 @@
 
 struct dump {
 	struct baton_comm *comm;
-	bool locked;    /* the driver's lock can be had */
+	bool locked;    /* the driver's lock was available so far */
 	uint32_t slot;  /* where the scan goes on */
 	uint32_t lines; /* operations written so far */
 	size_t used;
@@ -290,14 +288,14 @@ dump_on_signal(void *unused)
 
 	(void)unused;
 	prctl(PR_SET_NAME, "baton-dump", 0, 0, 0);
-	/* All threads of the program may block the signal; this one takes it then. */
+	/* If all threads of the program block the signal, this one receives it. */
 	sigemptyset(&own);
 	sigaddset(&own, SIGUSR2);
 	pthread_sigmask(SIG_UNBLOCK, &own, NULL);
 	for (;;) {
 		while (sem_wait(&asked) < 0)
 			;
-		/* Signals that came meanwhile are answered by one dump. */
+		/* One dump answers all signals that have come by now. */
 		while (sem_trywait(&asked) == 0)
 			;
 		pthread_mutex_lock(&dump_lock);
@@ -312,7 +310,7 @@ dump_on_signal(void *unused)
 	return NULL;
 }
 
-/* A handler that the program has already stays. */
+/* A handler that the program has installed stays. */
 static void
 listen_for_signal(void)
 {

@@ -2,11 +2,11 @@
 /*
  * Launched functions, and how a stream's thread drives after one.
  *
- * A function that returns usually lets its stream go on: to a put or signal, to a wait
- * that is met already, to the next function.  The stream's thread (the *worker*) carries
- * that out itself: it takes the driver's lock, passes until the device has the next
- * function for it, and runs that.  A stream that alternates between functions and
- * communication needs no other thread, and so no wake, for as long as the gaps are short.
+ * When a function returns, its stream usually goes on: to a put or a signal, to a wait that
+ * is met already, to the next function.  The stream's thread (the *worker*) carries this out
+ * itself: it takes the driver's lock, makes passes until the device has the next function
+ * for it, and runs that.  So a stream that alternates between functions and communication
+ * needs no wake of another thread, as long as the gaps are short.
  *
  * A worker counts in `running` from the start of a function until it gives up: until
  * SPINS passes have brought nothing, or another thread holds the lock.  While one is
@@ -19,9 +19,9 @@
  * it, and then loads `driver` and `wanted`.  All of it is sequentially consistent: the
  * worker sees the sleeper, or the sleeper sees that nobody will drive.
  *
- * A worker drives as the engine's thread does: only where that may (thread_drives).
- * If any communicator that has something pending wants its callers to drive, the worker
- * leaves the lock to those.
+ * A worker drives only what the engine's thread may drive (thread_drives).  If only callers
+ * may drive some communicator that has operations pending, the worker leaves the lock to
+ * them.
  */
 #include "core.h"
 
@@ -49,7 +49,7 @@ batoni_is_left_to_launches(void)
 
 	if (!atomic_load(&batoni_engine.running) || !may_drive_all())
 		return false;
-	/* `deadline` may be that of an operation that has ended. */
+	/* The operation with this deadline may have ended. */
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
 		if (!batoni_list_empty(&comm->deadlines))
@@ -77,8 +77,8 @@ stop_running(void)
 	atomic_fetch_sub(&batoni_engine.running, 1);
 }
 
-/* With the lock.  True: the device has something for this thread; false: others are to
- * drive. */
+/* The caller has the lock.  True: the device has a function for this thread.  False: another
+ * thread is to drive. */
 static bool
 drive(const struct batoni_device_ops *ops, struct batoni_device *device,
       baton_stream stream)
@@ -103,8 +103,8 @@ drive(const struct batoni_device_ops *ops, struct batoni_device *device,
 	return false;
 }
 
-/* Those drive when their functions have returned: no heir is needed unless something
- * else is to be looked at. */
+/* Workers drive when their functions have returned, so an heir is needed only if something
+ * else has to be looked at. */
 void
 batoni_leave_to_launches(void)
 {
@@ -157,8 +157,8 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 		batoni_left();
 }
 
-/* A communicator that was left behind is destroyed: its functions do not run any more.
- * destroy leaves none behind while one of its functions runs. */
+/* A communicator that was left behind has been destroyed: its functions are not run.  (A
+ * destroy leaves no communicator behind while one of its functions runs.) */
 static bool
 begin_function(struct baton_comm *comm)
 {

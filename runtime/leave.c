@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether a communicator can be closed, and what is in the way if not: an operation
- * that is pending, a group that is open, a launched function that runs, a stream of
- * another communicator, a buffer that the transport still has, or the other ranks.
+ * May a communicator be closed, and if not, what prevents it?  A pending operation, an open
+ * group, a launched function that runs, a stream of another communicator, a buffer that the
+ * transport still has, or the other ranks.
  */
 #include "describe.h"
 #include "log.h"
 
-/* How long a broken communicator waits for an asynchronous device that is well. */
+/* How long the destroy of a broken communicator waits for an asynchronous device that
+ * reports no fault. */
 #define GRACE_NS INT64_C(1000000000)
 
-/* Is the record the engine's, pending or about to be?  Open groups are. */
+/* Does the engine have the record?  It has pending operations and open groups. */
 static bool
 is_engines(uint64_t word)
 {
 	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT);
 }
 
-/* Streams that other communicators' work holds up may still have items of ours. */
+/* Is the record's item still on its stream?  The operation may have ended, while the work
+ * of another communicator delays the stream. */
 static bool
 is_on_stream(uint64_t word)
 {
@@ -36,7 +38,7 @@ is_lent(uint64_t word)
 	return word & BATONI_OP_LENT;
 }
 
-/* The oldest of those, or NULL, and how many. */
+/* The oldest record that `is` accepts, or NULL; in *n_p, how many it accepts. */
 static const struct batoni_op *
 find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
 {

@@ -38,7 +38,7 @@ batoni_handle_start(struct batoni_handle *handle)
 	                      memory_order_release);
 }
 
-/* The newest of those kept. */
+/* Append it as the newest tombstone. */
 static void
 keep_locked(struct batoni_handles *handles, struct batoni_handle *handle)
 {

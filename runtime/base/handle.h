@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects that programs name by a pointer: communicators, queues and windows.  A program may
- * use such a pointer after it has destroyed the object, and is told INVALID: the
- * memory is never given back, it is kept as it was but for the mark, and the oldest
- * of those kept is used again for a new object when there are many.  Only then an old
- * pointer is taken for the new one.  (Windows differ in size: the oldest one is freed.)
+ * Objects that programs name by a pointer: communicators, queues and windows.  A destroyed
+ * object leaves a tombstone: its memory stays, marked as dead, so that a later call with the
+ * pointer returns INVALID.  The last BATONI_HANDLES_KEPT tombstones of a kind are kept.
+ * Beyond that, the memory of the oldest serves a new object, and an old pointer to it then
+ * names the new one.  (The oldest window is freed instead, since windows differ in size.)
  */
 #ifndef BATONI_HANDLE_H
 #define BATONI_HANDLE_H
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* In the object; what comes before it is the object's own. */
+/* A member of the object.  The object may have others before it. */
 struct batoni_handle {
 	_Atomic unsigned alive; /* BATONI_ALIVE, or it is not */
 	struct batoni_handle *next; /* among the kept ones, oldest first */
@@ -23,7 +23,7 @@ struct batoni_handle {
 #define BATONI_ALIVE 0xba70a11u
 #define BATONI_HANDLES_KEPT 64u
 
-/* Of one kind of object. */
+/* The tombstones of one kind of object. */
 struct batoni_handles {
 	pthread_mutex_t lock;
 	struct batoni_handle *first, *last; /* the kept ones */
@@ -37,15 +37,15 @@ struct batoni_handles {
 	 .size = sizeof(struct type),                                         \
 	 .offset = offsetof(struct type, handle)}
 
-/* Zeroed, not alive yet; NULL: no memory.  Any thread. */
+/* Memory for an object, zeroed and not alive yet; NULL: out of memory.  Any thread. */
 void *batoni_handle_new(struct batoni_handles *handles);
-/* It is alive: calls may use it. */
+/* Mark it as alive: calls may use it from now on. */
 void batoni_handle_start(struct batoni_handle *handle);
-/* Zero it and keep its memory.  Nothing of it is used any more. */
+/* Zero it and keep its memory as a tombstone.  No thread uses it any more. */
 void batoni_handle_retire(struct batoni_handles *handles, void *object);
 
-/* The same for objects of several sizes, each from batoni_alloc: it stays as it is, but
- * for the mark. */
+/* The same for objects that differ in size, each from batoni_alloc.  The content stays;
+ * only the mark changes. */
 void batoni_handle_bury(struct batoni_handles *handles, void *object);
 
 static inline bool

@@ -2,13 +2,12 @@
 /*
  * Heap memory.
  *
- * Tables and message buffers are sized for the worst case, and most of them are never
- * used.  A large block is therefore mapped: it consists of zero pages that the kernel
- * supplies when they are first touched, and freeing it returns them.  (calloc maps
- * large blocks too, but not in a process that has freed some: it then reuses and zeroes
- * heap memory.)  A small one comes from calloc.  A block begins at the first cache line
- * that leaves space before it for what freeing needs: where the memory begins, and its
- * length.
+ * Tables and message buffers are sized for the worst case, and most of their pages are never
+ * used.  A large block is therefore mapped: the kernel supplies its pages when they are first
+ * touched, and freeing unmaps them.  (calloc maps large blocks too, but after large blocks
+ * have been freed it reuses heap memory and zeroes all of it.)  A small block comes from
+ * calloc.  Before each block are the start and the length of its memory, which freeing
+ * needs; the block begins at the next cache line.
  */
 #include "mem.h"
 
@@ -22,7 +21,8 @@
 
 #define ALIGNMENT 64u
 
-/* Blocks from here on are mapped; none under a sanitizer, which watches the heap. */
+/* Blocks of at least this length are mapped.  Under a sanitizer, which watches the heap,
+ * none is. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MAPPED_LEAST SIZE_MAX
 #elif defined(__has_feature)
@@ -42,7 +42,7 @@ static _Atomic size_t bytes_now;
 static_assert(alignof(max_align_t) >= sizeof(void *) + sizeof(size_t),
               "the least that is before a block takes a pointer and its size");
 
-/* Where the beginning of the memory is stored. */
+/* Where the start of the block's memory is stored. */
 static void **
 whole_of(void *pointer)
 {
