@@ -133,7 +133,8 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 	lane->header.bytes = sizeof(header);
 	if (with_data && put->bytes > 0) {
 		bool fits = put->bytes <= INLINE_MAX &&
-		            lane->header.buffer != &lane->own;
+		            lane->header.buffer != &lane->own &&
+		            !pending->put.device;
 
 		header.payload = fits ? BATONI_PAYLOAD_INLINE : BATONI_PAYLOAD_SEPARATE;
 		header.offset = pending->put.offset;

@@ -85,6 +85,7 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 	                BATON_WINDOW_PATH_MESSAGE;
 
 	rma->comm = comm;
+	rma->asks = !comm->device_ops->memory->host_only;
 	rma->transport = comm->transport;
 	rma->rank = comm->rank;
 	for (int peer = 0; peer < rma->size; peer++) {
@@ -209,6 +210,8 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 {
 	struct batoni_rma *rma = rma_of(onesided);
 
+	if (rma->asks)
+		batoni_puts_close(rma);
 	batoni_messages_close(rma, aborted);
 	batoni_waits_close(rma);
 	layer_free(rma);

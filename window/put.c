@@ -70,7 +70,11 @@
  *    store never follows one by message.  If it precedes one, it was given first, and
  *    the message was sent after it.
  *
- * 8. A put that ends early has not signaled, and leaves the queue; what it has copied
+ * 8. Copies by the device.  The signal is given after copy_test has reported the end of
+ *    the copy, which is visible then to the host and to what a stream is let do
+ *    (memory.h).  From there on it is as in step 1.
+ *
+ * 9. A put that ends early has not signaled, and leaves the queue; what it has copied
  *    stays.  The claim speaks of puts that have signaled.
  *
  * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
@@ -80,7 +84,12 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
+#include "clock.h"
+
+/* How long closing waits for copies of the device. */
+#define CLOSE_NS (UINT64_C(1000) * 1000 * 1000)
 /* Of one channel, in one test. */
 #define PUTS_MAX 64
 /* What a channel may copy in one test while others want to, too. */
@@ -121,6 +130,56 @@ write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return status == BATON_ERR_PEER ? BATON_ERR_PEER : BATON_ERR_SYSTEM;
 }
 
+/* Ask what the source is.  OK, CUDA. */
+static enum baton_status
+look(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+     struct batoni_pending *put)
+{
+	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
+	enum baton_status status;
+
+	status = rma->comm->device_ops->memory->look(rma->comm->device,
+	                                             transfer->buffer, &info);
+	put->put.device = part_of_peer(transfer, put)->device ||
+	                  info.kind == BATONI_MEMORY_DEVICE ||
+	                  info.kind == BATONI_MEMORY_MANAGED;
+	if (status != BATON_OK)
+		transfer->native_call = "look";
+	return status;
+}
+
+/* The device copies, in one piece.  OK: it has; AGAIN: it does; CANCELED: it has, and the put
+ * was to be taken back; CUDA. */
+static enum baton_status
+copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+               struct batoni_pending *put)
+{
+	const struct batoni_memory_ops *memory = rma->comm->device_ops->memory;
+	char *to = part_of_peer(transfer, put)->base + put->put.offset;
+	struct batoni_device *device = rma->comm->device;
+	enum baton_status status;
+
+	if (!put->put.copying) {
+		status = memory->copy_start(device, to, transfer->buffer,
+		                            transfer->bytes, &put->put.ticket);
+		put->put.copying = status == BATON_OK;
+		if (status == BATON_OK || status == BATON_ERR_AGAIN)
+			return BATON_ERR_AGAIN;
+		transfer->native_call = "copy_start";
+		return status;
+	}
+	status = memory->copy_test(device, &put->put.ticket);
+	if (status == BATON_PENDING)
+		return BATON_ERR_AGAIN;
+	put->put.copying = false;
+	put->put.copied = transfer->bytes;
+	if (status != BATON_OK)
+		transfer->native_call = "copy_test";
+	else if (put->put.canceled)
+		status = BATON_ERR_CANCELED;
+	return status;
+}
+
 /* Copy at most *budget_p more bytes.  OK: all bytes are copied; AGAIN: some are left; PEER,
  * SYSTEM. */
 static enum baton_status
@@ -133,6 +192,8 @@ copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	size_t bytes = transfer->bytes - put->put.copied;
 	enum baton_status status;
 
+	if (put->put.device && to->path == BATON_WINDOW_PATH_DIRECT)
+		return copy_by_device(rma, transfer, put);
 	if (bytes > *budget_p)
 		bytes = *budget_p;
 	if (to->path == BATON_WINDOW_PATH_DIRECT) {
@@ -315,6 +376,15 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	put->transfer = transfer;
 	put->put.copied = 0;
 	put->put.in_channel = false;
+	put->put.device = put->put.copying = put->put.canceled = false;
+	if (rma->asks && has_data(transfer, put)) {
+		status = look(rma, transfer, put);
+		if (status != BATON_OK) {
+			count_out(put);
+			return status;
+		}
+		status = BATON_ERR_AGAIN;
+	}
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
@@ -334,6 +404,28 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return status;
 }
 
+/* The copies that the device makes must end before the buffers go; a device that is not
+ * well may never end them. */
+void
+batoni_puts_close(struct batoni_rma *rma)
+{
+	const struct timespec pause = {.tv_nsec = 50000};
+	uint64_t end = batoni_real_ns() + CLOSE_NS;
+
+	for (struct batoni_list_node *at = rma->channels_active.next;
+	     at != &rma->channels_active; at = at->next) {
+		struct batoni_channel *channel = batoni_container_of(
+			at, struct batoni_channel, active);
+		/* Only the first put moves. */
+		struct batoni_pending *put = batoni_container_of(
+			channel->queue.next, struct batoni_pending, link);
+
+		while (put->put.copying && batoni_real_ns() < end &&
+		       copy_by_device(rma, put->transfer, put) == BATON_ERR_AGAIN)
+			nanosleep(&pause, NULL);
+	}
+}
+
 enum baton_status
 batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
@@ -341,6 +433,10 @@ batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 
 	if (!put->put.in_channel)
 		return BATON_ERR_BUSY;
+	if (put->put.copying) {
+		put->put.canceled = true;
+		return BATON_ERR_BUSY;
+	}
 	leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
 	            put);
 	count_out(put);

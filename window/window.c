@@ -34,7 +34,8 @@
 /* A rank's description of its part, for the first exchange. */
 struct part {
 	int32_t status; /* why this rank is refused, or OK */
-	int32_t pid, fd; /* of the shared memory around it; fd -1: none */
+	int32_t pid, fd; /* of the shared memory around it; fd -1: none; -2: none, and
+	                  * it is memory of a device */
 	uint32_t host;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
@@ -51,6 +52,8 @@ struct answer {
 	int64_t status;
 	uint64_t messages; /* MESSAGES_* */
 };
+
+#define DEVICE_FD (-2)
 
 #define MESSAGES_HERE 1u /* to a rank of its own host */
 #define MESSAGES_AWAY 2u /* to a rank of another host */
@@ -172,7 +175,11 @@ choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
 	if (forced != BATON_WINDOW_PATH_VMWRITE &&
 	    direct_works(rma, peer, part, to))
 		return BATON_WINDOW_PATH_DIRECT;
-	if (forced != BATON_WINDOW_PATH_DIRECT && vmwrite_works(rma, peer, part))
+	/* Puts may come from memory of a device, and go there. */
+	if (rma->asks && !forced)
+		return BATON_WINDOW_PATH_MESSAGE;
+	if (forced != BATON_WINDOW_PATH_DIRECT && !to->device &&
+	    vmwrite_works(rma, peer, part))
 		return BATON_WINDOW_PATH_VMWRITE;
 	return forced ? 0 : BATON_WINDOW_PATH_MESSAGE;
 }
@@ -189,6 +196,7 @@ choose_paths(struct batoni_collective *c, struct baton_window *window)
 
 		to->bytes = (size_t)parts[i].bytes;
 		to->address = parts[i].address;
+		to->device = parts[i].fd == DEVICE_FD;
 		to->path = choose_path(rma, i, &parts[i], to);
 		if (to->path == 0)
 			batoni_object(c, BATON_ERR_UNSUPPORTED,
@@ -215,6 +223,8 @@ why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 		                    : "its memory is not of baton_mem_alloc";
 	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
 		return "its signals go by message";
+	if (part->fd == DEVICE_FD)
+		return "its memory is that of a device";
 	return "its memory is not of baton_mem_alloc, and process_vm_writev "
 	       "does not reach it";
 }
@@ -343,15 +353,33 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 	return window;
 }
 
+/* Is the part memory of a device? */
+static bool
+is_device(struct batoni_collective *c, const struct baton_window *window)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
+	enum baton_status status = BATON_OK;
+
+	if (c->rma->asks && window && window->bytes > 0)
+		status = comm->device_ops->memory->look(comm->device, window->base,
+		                                        &info);
+	if (status != BATON_OK)
+		batoni_object(c, status, "the device cannot tell what base is");
+	return info.kind == BATONI_MEMORY_DEVICE ||
+	       info.kind == BATONI_MEMORY_MANAGED;
+}
+
 /* The first exchange. */
 static enum baton_status
 tell_part(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
+	bool device = is_device(c, window);
 	struct batoni_shm_name name;
 	struct part mine = {
 		.status = c->status,
-		.fd = -1,
+		.fd = device ? DEVICE_FD : -1,
 		.segment = (uintptr_t)reach(rma, rma->rank)->segment,
 	};
 

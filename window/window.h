@@ -44,6 +44,7 @@ struct batoni_window_peer {
 	uint64_t address; /* vmwrite: its address in the peer's process */
 	void *mapped;     /* from batoni_shm_map, or NULL */
 	size_t mapped_bytes;
+	bool device; /* memory of a device: the host must not touch it */
 };
 
 struct baton_window {
@@ -122,6 +123,11 @@ struct batoni_pending {
 			size_t copied; /* bytes so far */
 			int signal_index;
 			bool in_channel; /* not handed over to messages yet */
+			/* Source or target is memory of a device. */
+			bool device;
+			bool copying;  /* by the device; the ticket is valid */
+			bool canceled; /* meanwhile: it ends with the copy */
+			struct batoni_ticket ticket;
 		} put;
 		struct { /* a wait */
 			uint32_t nodes; /* the first one */
@@ -162,6 +168,7 @@ struct batoni_rma {
 	struct baton_comm *comm;
 	struct batoni_transport *transport;
 	int rank, size;
+	bool asks; /* the device's memory table must be asked what a pointer is */
 	atomic_bool collective; /* a thread of this rank is in a collective call */
 	uint32_t requests_max;
 	size_t source_bytes; /* of a segment: the counters of one source */
@@ -358,6 +365,8 @@ enum baton_status batoni_put_take_back(struct batoni_rma *rma,
                                        struct batoni_transfer *transfer);
 /* Moves on the first put of each active channel; returns events. */
 size_t batoni_puts_test(struct batoni_rma *rma);
+/* The layer is being closed: wait for copies that a device makes, for a moment. */
+void batoni_puts_close(struct batoni_rma *rma);
 /* A put that was handed over to messages has ended: account for it and tell the engine.
  * Caller: message.c, from within message_done. */
 void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,

@@ -120,6 +120,93 @@ abort_may_come_in_the_middle_of_a_message(struct conform *c)
 	}
 }
 
+/* Put and wait; `seed` is what the bytes at `offset` are afterwards. */
+static void
+put_and_see(struct conform *c, struct baton_window *window, void *part,
+            size_t offset, const void *source, size_t bytes, unsigned seed)
+{
+	struct baton_wait_signal_desc one = { .op_count = 1, .peer = 0 };
+	baton_request request = 0;
+
+	if (c->rank == 0) {
+		CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 1, window,
+		                             offset, 0, 0, 0, c->comm, c->stream,
+		                             NULL, &request));
+		FINISH(c, BATON_OK, &request);
+	} else if (c->rank == 1) {
+		CHECK_OK(c, baton_wait_signal(1, &one, c->comm, c->stream, NULL,
+		                              &request));
+		FINISH(c, BATON_OK, &request);
+		CHECK_FILLED(c, (char *)part + offset, bytes, seed);
+	}
+	conform_sync(c);
+}
+
+static void
+puts_go_between_memory_of_both_kinds(struct conform *c)
+{
+	const size_t room = 4 * MIB;
+
+	for (unsigned kinds = 0; kinds < 4; kinds++) {
+		void *part = kinds & 1 ? conform_message(c, room)
+		                       : conform_alloc(c, room);
+		struct baton_window *window = NULL;
+
+		if (!CHECK_OK(c, baton_window_register(part, room, c->comm,
+		                                       &window)))
+			return;
+		for (unsigned i = 0; i < SIZES; i++) {
+			void *filled = conform_filled(c, sizes[i], i + kinds);
+			void *source = filled;
+
+			if (kinds & 2) {
+				source = conform_alloc(c, sizes[i]);
+				conform_copy(c, source, filled, sizes[i]);
+			}
+			put_and_see(c, window, part, 3 * i, source, sizes[i],
+			            i + kinds);
+		}
+		CHECK_OK(c, baton_window_deregister(window));
+	}
+}
+
+/* One after the other in one context, long and short: what a signal says of all. */
+static void
+puts_of_one_context_keep_their_order(struct conform *c)
+{
+	enum { N = 24 };
+	const size_t room = 1 * MIB;
+	struct baton_wait_signal_desc all = { .op_count = N, .peer = 0 };
+	unsigned char *part = conform_message(c, N * room);
+	struct baton_window *window = NULL;
+	baton_request request = 0;
+
+	CHECK_OK(c, baton_window_register(part, N * room, c->comm, &window));
+	for (unsigned i = 0; i < N && c->rank == 0; i++) {
+		size_t bytes = i % 3 ? 100 : room - i;
+		void *source = conform_filled(c, bytes, i);
+
+		if (i % 2) {
+			void *here = conform_alloc(c, bytes);
+
+			conform_copy(c, here, source, bytes);
+			source = here;
+		}
+		CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 1, window,
+		                             i * room, 0, 0, 0, c->comm,
+		                             c->stream, &conform_detached, NULL));
+	}
+	if (c->rank == 1) {
+		CHECK_OK(c, baton_wait_signal(1, &all, c->comm, c->stream, NULL,
+		                              &request));
+		FINISH(c, BATON_OK, &request);
+		for (unsigned i = 0; i < N; i++)
+			CHECK_FILLED(c, part + i * room, i % 3 ? 100 : room - i, i);
+	}
+	conform_sync(c);
+	CHECK_OK(c, baton_window_deregister(window));
+}
+
 const struct conform_case conform_memory[] = {
 	{ CASE(host_and_device_memory_meet_in_any_pair), .ranks_min = 2 },
 	{ CASE(unmatched_receives_stop_no_message), .ranks_min = 2 },
@@ -127,5 +214,9 @@ const struct conform_case conform_memory[] = {
 	  .ranks_min = 3 },
 	{ CASE(abort_may_come_in_the_middle_of_a_message), .ranks_min = 2,
 	  .flags = CONFORM_THREADS | CONFORM_BARE },
+	{ CASE(puts_go_between_memory_of_both_kinds), .ranks_min = 2,
+	  .needs = BATON_CAP_WINDOWS },
+	{ CASE(puts_of_one_context_keep_their_order), .ranks_min = 2,
+	  .needs = BATON_CAP_WINDOWS },
 	CASES_END,
 };

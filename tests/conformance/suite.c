@@ -21,7 +21,7 @@ const struct conform_list conform_suite[] = {
 };
 
 /* Those whose cases use conform_message, or buffers of the host, which any communicator
- * takes.  Signals move no bytes; windows are read and written by the host. */
+ * takes.  Puts of device memory are in the list "memory". */
 const struct conform_list conform_messages[] = {
 	{ "p2p", conform_p2p },
 	{ "length", conform_length },
