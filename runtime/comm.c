@@ -567,7 +567,7 @@ enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
 	enum baton_status status;
-	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns();
+	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns(), now_ns;
 	const char *alive;
 
 	BATONI_ENTER("baton_comm_destroy");
@@ -609,14 +609,16 @@ baton_comm_destroy(struct baton_comm *comm)
 			                     "make another collective call; the "
 			                     "communicator is still there");
 		}
+		/* One look at the clock: what may be left behind is not refused. */
+		now_ns = batoni_real_ns();
 		if (status == BATON_PENDING &&
-		    batoni_comm_leave_behind(comm, begun_ns))
+		    batoni_comm_leave_behind(comm, now_ns - begun_ns))
 			status = BATON_ERR_ABORTED;
 		if (status != BATON_PENDING)
 			break;
 		/* Under the lock, so that what still blocks the destroy can be
 		 * named. */
-		if (batoni_real_ns() >= limit_ns)
+		if (now_ns >= limit_ns)
 			status = batoni_comm_refuse_to_leave(comm);
 		batoni_leave();
 		if (status != BATON_PENDING)

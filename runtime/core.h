@@ -450,6 +450,10 @@ void batoni_host_init(struct baton_comm *comm);
 
 /* ---- liveness.c ---- */
 
+/* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
+ * Returns events. */
+size_t batoni_check_device(struct baton_comm *comm);
+
 /* Liveness check: end the operations that wait for a peer whose process has ended.  Does
  * nothing if the last check was a moment ago.  The driver, within a pass.  Returns
  * events. */
@@ -546,10 +550,10 @@ batoni_op_unjoin(struct batoni_op *op)
 
 /* How long a broken communicator still waits for an asynchronous device.  Any thread. */
 int64_t batoni_comm_grace_ns(const struct baton_comm *comm);
-/* The communicator is broken, and a destroy that began then has waited for its
- * asynchronous device for long enough: from here on the communicator can be closed,
- * although items of it may be on streams.  False: not so. */
-bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t begun_ns);
+/* The communicator is broken, and a destroy has waited so long for its asynchronous
+ * device.  True: long enough; the communicator can be closed, although items of it may be
+ * on streams. */
+bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns);
 /* A trigger of a communicator that was left behind. */
 void batoni_op_reached_late(struct batoni_op *op);
 

@@ -92,13 +92,12 @@ batoni_comm_grace_ns(const struct baton_comm *comm)
 }
 
 bool
-batoni_comm_leave_behind(struct baton_comm *comm, uint64_t begun_ns)
+batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns)
 {
 	uint32_t none = 0;
 
 	return !comm->in_engine && comm->broken &&
-	       batoni_real_ns() - begun_ns >=
-	               (uint64_t)batoni_comm_grace_ns(comm) &&
+	       waited_ns >= (uint64_t)batoni_comm_grace_ns(comm) &&
 	       atomic_compare_exchange_strong(&comm->functions, &none,
 	                                      BATONI_GONE);
 }

@@ -105,8 +105,8 @@ end_orphans(struct baton_comm *comm)
 }
 
 /* A device with a sticky error calls no trigger and takes no work any more. */
-static size_t
-check_device(struct baton_comm *comm)
+size_t
+batoni_check_device(struct baton_comm *comm)
 {
 	enum baton_status status;
 	struct batoni_fault fault;
@@ -127,7 +127,7 @@ void
 batoni_ask_device(struct baton_comm *comm)
 {
 	batoni_take();
-	check_device(comm);
+	batoni_check_device(comm);
 	batoni_leave();
 }
 
@@ -155,6 +155,6 @@ batoni_check_peers(void)
 	e->peers_checked_ns = now;
 	for (struct baton_comm *comm = e->working; comm;
 	     comm = comm->working_next)
-		events += check_comm(comm) + check_device(comm);
+		events += check_comm(comm) + batoni_check_device(comm);
 	return events;
 }

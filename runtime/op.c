@@ -421,6 +421,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 
 	forget_placed(op);
+	/* A host that sees this status finds the communicator broken by it. */
+	if (unlikely(status == BATON_ERR_CUDA) && comm->breaking == BATON_OK)
+		batoni_check_device(comm);
 	batoni_op_close(op, status);
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
 		batoni_list_remove(&op->deadline);
