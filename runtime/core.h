@@ -481,6 +481,8 @@ size_t batoni_comm_expire(struct baton_comm *comm);
 size_t batoni_comm_attend(struct baton_comm *comm);
 /* Test the marks of stream-issued operations.  Returns events. */
 size_t batoni_comm_watch(struct baton_comm *comm);
+/* The same for all communicators that have marks. */
+size_t batoni_watch_all(void);
 /* Test the marks of this stream-issued operation from now on. */
 void batoni_comm_mark(struct batoni_op *op);
 /* Break the communicator.  The first status and reason are kept; the next pass ends what

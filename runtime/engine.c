@@ -198,10 +198,11 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	 * the driver and not yet processed.  Only processing the lists tells which
 	 * stream a record belongs to. */
 	if (atomic_load(&e->inbox) || atomic_load(&e->posted) ||
-	    atomic_load(&e->in_hand)) {
+	    atomic_load(&e->in_hand) || !comm->in_engine) {
 		batoni_take();
 		batoni_place_inbox();
 		collect_posted();
+		batoni_watch_all();
 		batoni_settle();
 		batoni_leave();
 	}
@@ -259,6 +260,16 @@ issue_ready(void)
 	return events;
 }
 
+/* A stream has reached a record.  What is stream-issued before it has passed its marks: a host
+ * that sees the record ended finds that ended too. */
+static void
+complete_point(struct batoni_op *op)
+{
+	if (unlikely(!op->comm->in_engine))
+		batoni_watch_all();
+	batoni_op_complete(op, BATON_OK);
+}
+
 __attribute__((noinline)) size_t
 batoni_settle(void)
 {
@@ -277,7 +288,7 @@ batoni_settle(void)
 			if (op->kind == BATONI_KIND_GROUP)
 				batoni_group_finish(op);
 			else if (op->state != BATONI_ENDED)
-				batoni_op_complete(op, BATON_OK);
+				complete_point(op);
 			events++;
 		}
 		if (e->ready)

@@ -277,3 +277,16 @@ batoni_comm_watch(struct baton_comm *comm)
 	comm->marked_tail = link;
 	return events;
 }
+
+size_t
+batoni_watch_all(void)
+{
+	size_t events = 0;
+
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (comm->marked && batoni_may_drive(comm))
+			events += batoni_comm_watch(comm);
+	}
+	return events;
+}

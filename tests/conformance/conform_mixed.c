@@ -135,6 +135,29 @@ deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
 	conform_sound(c);
 }
 
+/* The engine sees their ends by polling marks, and the host must not be earlier. */
+static void
+synchronized_stream_has_ended_its_requests(struct conform *c)
+{
+	for (int i = 0; i < 200; i++) {
+		baton_request request = BATON_REQUEST_NULL;
+		int64_t begin = conform_begin();
+
+		CHECK_OK(c, baton_signal(c->rank, 0, 0, 0, c->comm, c->stream,
+		                         NULL, &request));
+		if (i % 2)
+			CHECK_OK(c, baton_stream_synchronize(c->comm,
+			                                     c->stream));
+		else
+			while (baton_stream_query(c->comm, c->stream) ==
+			               BATON_PENDING &&
+			       STILL(c, begin))
+				;
+		CHECK_OK(c, baton_test(request, NULL));
+		FINISH(c, BATON_OK, &request);
+	}
+}
+
 /* ---- failures of the path ----------------------------------------------- */
 
 static void
@@ -232,6 +255,7 @@ const struct conform_case conform_mixed[] = {
 	{ CASE(group_that_a_path_refuses_is_void), .ranks_min = 2 },
 	{ CASE(messages_end_alone_beside_waits_that_do_not) },
 	{ CASE(deadline_of_a_stream_issued_wait_breaks_the_communicator) },
+	{ CASE(synchronized_stream_has_ended_its_requests) },
 	{ CASE(enqueue_that_fails_half_way_breaks_the_communicator) },
 	{ CASE(error_that_comes_late_reaches_all_requests) },
 	{ CASE(abort_beside_a_slow_enqueue_ends_what_it_enqueues) },
