@@ -2,7 +2,7 @@
 /*
  * The engine's own thread: it drives when operations are pending and no host does.
  *
- * It naps between passes.  Naps are short while events come or bytes move, and one tick
+ * It naps between passes (pace.c).  Naps are short while events come or bytes move, and one tick
  * while it only waits for peers (a millisecond, with many requests two) or while a host
  * drives.  It enters
  * deep sleep LINGER_TICKS ticks after the last operation has ended, or a few ticks after
@@ -29,20 +29,21 @@
  */
 #include "core.h"
 
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "log.h"
+#include "pace.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
-#define TICK_NS 900000u /* the nap beside a host that drives */
-#define NAP_MIN_NS 20000u
-#define NAP_MOVING_NS 200000u /* the longest nap while bytes move */
-#define NAP_WATCHING_NS 6000000u /* while only one-sided messages may arrive */
 #define NAP_LISTENING_NS 2000000000u
 #define LINGER_TICKS 20u
 #define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
+#define SLICE_NS 100000u /* the shortest that Linux gives */
 #define SPINS 30u /* passes without events, after a pass with some, before a nap */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -51,49 +52,44 @@ static bool thread_started;  /* under thread_lock */
 static bool thread_finished; /* under thread_lock: stopped for good */
 
 static uint64_t
-longest_nap(const struct batoni_outlook *outlook)
+processor_ns(void)
 {
-	switch (outlook->look) {
-	case BATONI_LOOK_MOVING:
-		return NAP_MOVING_NS;
-	case BATONI_LOOK_WATCH:
-		return NAP_WATCHING_NS;
-	case BATONI_LOOK_WHEN_RUNG:
-	case BATONI_LOOK_PENDING:
-		break;
-	}
-	return batoni_tick_ns(outlook->more_tests);
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* Make passes while they yield events.  Returns how long to nap. */
 static uint64_t
-thread_drive(uint64_t nap_ns)
+thread_drive(struct batoni_pace *pace)
 {
+	struct batoni_looked looked = {.worked_ns = processor_ns()};
 	struct batoni_outlook outlook;
 	unsigned idle = 0;
-	bool events = false;
-	uint64_t most;
+	uint64_t nap_ns;
 
 	batoni_check_peers_soon();
 	while (idle < SPINS &&
 	       !atomic_load_explicit(&batoni_engine.wanted,
 	                             memory_order_relaxed)) {
 		if (batoni_pass()) {
-			events = true;
+			looked.events = true;
 			idle = 0;
-		} else if (!events) {
+		} else if (!looked.events) {
 			break;
 		} else {
 			idle++;
 		}
 	}
 	outlook = batoni_look_ahead();
-	most = longest_nap(&outlook);
-	nap_ns = events ? NAP_MIN_NS : nap_ns * 2;
-	if (nap_ns > most)
-		nap_ns = most;
+	looked.look = outlook.look;
+	looked.tick_ns = batoni_tick_ns(outlook.more_tests);
+	looked.now_ns = batoni_now_ns();
+	looked.worked_ns = processor_ns() - looked.worked_ns;
+	nap_ns = batoni_pace_nap(pace, &looked);
 	if (outlook.deadline != BATONI_NEVER)
-		nap_ns = batoni_time_left(batoni_now_ns(), outlook.deadline,
+		nap_ns = batoni_time_left(looked.now_ns, outlook.deadline,
 		                          nap_ns);
 	return nap_ns ? nap_ns : 1000u;
 }
@@ -216,12 +212,33 @@ sleep_deep(void)
 	atomic_store(&e->deep, false);
 }
 
+/* The scheduler lets a thread with a shorter slice preempt the thread that computes; one
+ * with the same slice waits for the end of that slice, or for a tick.  Linux 6.12 and later;
+ * others ignore it. */
+static void
+ask_for_short_slice(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime_ns, deadline_ns, period_ns;
+	} attributes = {0};
+
+	if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) ||
+	    attributes.policy != SCHED_OTHER)
+		return;
+	attributes.runtime_ns = SLICE_NS;
+	syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 static void *
 thread_main(void *unused)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t seen_passes = 0;
-	uint64_t nap_ns = NAP_MIN_NS;
+	struct batoni_pace pace = {0};
 	unsigned idle_ticks = 0;
 
 	(void)unused;
@@ -229,24 +246,26 @@ thread_main(void *unused)
 	atomic_store(&e->thread, batoni_this_thread());
 	prctl(PR_SET_NAME, "baton-engine", 0, 0, 0);
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+	ask_for_short_slice();
 	while (!atomic_load(&e->stopping)) {
 		uint64_t passes = atomic_load(&e->host_passes);
 		uint32_t rung = atomic_load(&e->thread_rung);
+		uint64_t nap_ns = BATONI_TICK_NS;
 
 		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
 			idle_ticks = 0;
-			nap_ns = NAP_MIN_NS;
+			pace.nap_ns = 0;
 			continue;
 		}
 		if ((atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) ||
 		    is_behind_launches()) {
-			nap_ns = TICK_NS;
+			pace.nap_ns = nap_ns;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
 		} else if (passes != seen_passes || atomic_load(&e->wanted) ||
 		           !batoni_try()) {
-			nap_ns = TICK_NS; /* a host drives */
+			pace.nap_ns = nap_ns; /* a host drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
 			                     : idle_ticks + 1;
@@ -255,11 +274,11 @@ thread_main(void *unused)
 			                      ? LINGER_TICKS + 1
 			                      : 1;
 			batoni_leave();
-			nap_ns = TICK_NS;
+			pace.nap_ns = nap_ns;
 			if (idle_ticks > LINGER_TICKS)
 				continue;
 		} else {
-			nap_ns = thread_drive(nap_ns);
+			nap_ns = thread_drive(&pace);
 			idle_ticks = 0;
 			batoni_leave();
 		}
