@@ -20,11 +20,18 @@
 
 #include "announce.h"
 #include "dump.h"
+#include "engine.h"
+#include "engine_thread.h"
+#include "group.h"
 #include "launcher.h"
+#include "leave.h"
+#include "life.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
+#include "sweep.h"
 #include "testing.h"
+#include "wait.h"
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
@@ -649,12 +656,12 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
 	                  "aborted: baton_comm_abort was called on this rank");
 	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
-		batoni_settle();
+		batoni_end_and_issue();
 		batoni_leave();
 		batoni_pause_between(tries);
 		batoni_take();
 	}
-	batoni_settle();
+	batoni_end_and_issue();
 	batoni_leave();
 	return BATON_OK;
 }

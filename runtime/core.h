@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's internal interface, shared by its files (engine, op, enqueue, group,
- * request, queue, stream, comm).
+ * What all files of the engine share: the communicator, the engine, the driver lock, and
+ * who holds a record.  What a file offers to the others is in its own header.
  *
  * Locks and order.  The process has one *driver lock*; its holder is the driver.  Only
  * the driver touches the fields marked "driver" below, the state of transports, and the
@@ -133,7 +133,7 @@ struct batoni_engine {
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
 	/* Driver. */
-	alignas(64) struct batoni_op *finish; /* to be completed by batoni_settle */
+	alignas(64) struct batoni_op *finish; /* to be completed by batoni_end_and_issue */
 	struct batoni_op **finish_tail;
 	struct batoni_fifo *ready; /* FIFOs whose head is armed */
 	struct batoni_fifo **ready_tail;
@@ -165,128 +165,14 @@ struct batoni_engine {
 extern struct batoni_engine batoni_engine;
 extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
-/* ---- engine.c ---- */
+/* ---- the driver lock (engine.c) ---- */
 
-/* The communicator was taken off engine.working; the driver. */
-void batoni_comm_rest(struct baton_comm *comm);
-/* One bounded pass; the driver.  Returns events. */
-size_t batoni_pass(void);
-/* Complete the finish list and issue the ready FIFOs, without testing transports; the
- * driver. */
-size_t batoni_settle(void);
-/* Place what is in the inbox; the driver. */
-size_t batoni_place_inbox(void);
 /* Called after a release of the lock that found work left or the lock wanted. */
 void batoni_left(void);
 /* Take the driver lock, waiting for at most one pass of each earlier taker. */
 void batoni_take(void);
 /* The same with a time limit.  False: the lock was not taken. */
 bool batoni_take_within(uint64_t wait_ns);
-/* Update clock_ms, from which ages are computed.  Called by a thread that has just slept,
- * and by one that puts a communicator on engine.working.  Any thread. */
-void batoni_tick(void);
-/* Hand an enqueued record to the driver. */
-void batoni_inbox_push(struct batoni_op *op);
-/* `reached` on a thread of a device: store and wake. */
-void batoni_post(struct batoni_op *op);
-/* The same, by a thread that takes the lock afterwards if it is free. */
-void batoni_post_to_driver(struct batoni_op *op);
-/* `attention` was set: process it here if the lock is free, else wake the driver. */
-void batoni_nudge(void);
-/* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
-void batoni_count_host_pass(void);
-/* Poll: make one pass, unless another driver already serves the communicator. */
-size_t batoni_poll(const struct baton_comm *comm_or_null);
-/* Is the stream without work, inbox included?  Any thread. */
-enum baton_status batoni_stream_state(struct baton_comm *comm,
-                                      baton_stream stream);
-
-/* ---- load.c: what is to be looked at, and when; the driver ---- */
-
-/* The load of all paths of a communicator, its holds and its marks. */
-struct batoni_load batoni_comm_load(const struct baton_comm *comm);
-enum batoni_look batoni_load_look(const struct batoni_load *sum);
-
-/* How long the engine's thread may nap while operations are PENDING. */
-uint64_t batoni_tick_ns(uint32_t more_tests);
-
-/* Of all communicators that this thread may drive. */
-struct batoni_outlook {
-	enum batoni_look look;
-	uint64_t deadline; /* no operation has an earlier one; NEVER: none */
-	uint32_t more_tests; /* of all loads */
-	bool parked; /* there are parked waits: listen before a sleep */
-	bool parked_on_others; /* and other processes end some of them */
-};
-
-struct batoni_outlook batoni_look_ahead(void);
-
-/* ---- wait.c ---- */
-
-/* Sleep on a word of this process if it still holds `value`; NEVER: without limit.
- * batoni_futex_wake wakes all its sleepers. */
-void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
-void batoni_futex_wake(_Atomic uint32_t *word);
-/* Wake the dozing driver. */
-void batoni_ring(void);
-/* Wake one of the sleepers to drive. */
-void batoni_wake_heir(void);
-/* The record with this handle has ended, or its handle was released: wake its
- * waiters. */
-void batoni_wake_waiters(baton_request request);
-/* Is there work for a driver that no transport reports: inbox, posted, attention? */
-bool batoni_work_left(void);
-/* The doorbell's value.  A sleeper reads it before its last check for work. */
-uint32_t batoni_rung(void);
-/* The driver: ask peers to wake this thread when they signal.  False: no communicator has
- * parked waits.  After true, make one more batoni_pass before the nap, and call
- * batoni_unlisten after it. */
-bool batoni_listen(unsigned who);
-void batoni_unlisten(unsigned who);
-/* Nanoseconds from `now` until `then`, capped at `most`. */
-uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
-/* What a host waits for. */
-struct batoni_awaited {
-	/* Is the wait over?  Called by the waiting thread; `driving`: it holds the driver
-	 * lock.  Not called again after it has returned true. */
-	bool (*ready)(struct batoni_awaited *awaited, bool driving);
-	/* The end of any of these requests is a reason to call `ready`, which may change
-	 * the list.  BATON_REQUEST_NULL entries do not count. */
-	const baton_request *requests;
-	size_t count;
-	/* Instead of requests: a record on this thread's stack. */
-	struct batoni_op *local;
-	/* Only another thread can drive the awaited operations. */
-	bool passive;
-};
-
-/* Drive, or sleep while another thread drives, until `ready` returns true, for at most
- * timeout_ns (0 polls once; negative: no limit).  comm is for the poll; NULL: none.
- * Returns the last answer of `ready`. */
-bool batoni_wait_until(struct batoni_awaited *awaited,
-                       const struct baton_comm *comm, int64_t timeout_ns);
-/* A call that retries something under the lock pauses here, without the lock, so that
- * other threads get it.  The first 1000 pauses yield the core; later ones sleep 50 us. */
-void batoni_pause_between(unsigned tries);
-
-/* ---- launch.c ---- */
-
-/* `reached` of a launch: runs the function, on a thread of the device. */
-void batoni_reached_launch(struct batoni_stream_item *item);
-/* The driver: is there nothing to poll until a launched function returns, whose thread
- * then drives, or another thread calls? */
-bool batoni_is_left_to_launches(void);
-/* Release the lock; if the above holds, without waking an heir. */
-void batoni_leave_to_launches(void);
-
-/* ---- engine_thread.c ---- */
-
-/* Start the engine's thread if it does not run.  OK, SYSTEM. */
-enum baton_status batoni_engine_start(void);
-/* Wake it from a nap. */
-void batoni_ring_thread(void);
-/* Wake it from deep sleep. */
-void batoni_wake_thread(void);
 
 /* Tell the core that this is a spin loop. */
 static inline void
@@ -404,91 +290,7 @@ batoni_choose_path(const struct baton_comm *comm, enum batoni_op_kind kind,
 	return -1;
 }
 
-/* ---- life.c ---- */
-
-/* Set what watches the communicator's operations. */
-void batoni_observe_comm(struct baton_comm *comm);
-
-/* ---- op.c: the life of a record; the driver, unless said ---- */
-
-/* Put the record on its stream and in its FIFO.  It may be issued and end within the
- * call. */
-void batoni_op_place(struct batoni_op *op);
-/* The enqueuer has issued it: its in-engine stream is idle, its FIFO empty. */
-void batoni_op_place_direct(struct batoni_op *op);
-/* The stream has reached the record's item. */
-void batoni_op_reached(struct batoni_op *op);
-void batoni_op_arm(struct batoni_op *op);
-void batoni_op_issue(struct batoni_op *op);
-/* The only function that completes operations. */
-void batoni_op_complete(struct batoni_op *op, enum baton_status status);
-/* End the operation early, with status unless it has already ended by itself. */
-void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
-/* The stream does not touch the record's item any more. */
-void batoni_op_passed(struct batoni_op *op);
-/* Start its deadline and take its time stamp. */
-void batoni_op_start_clock(struct batoni_op *op);
-
-/* The FIFO's head is armed: batoni_settle issues it. */
-void batoni_fifo_make_ready(struct batoni_fifo *fifo);
-/* Put the record on the engine's finish list: batoni_settle ends it. */
-void batoni_op_finish(struct batoni_op *op);
-/* End the record without a completion: a group's record, a member of a void group. */
-void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
-/* Remove the record from the FIFO that it waits in, if any. */
-void batoni_op_leave_fifo(struct batoni_op *op);
-/* Count a record in or out of comm->active. */
-void batoni_comm_count(struct baton_comm *comm, int change);
-/* hold: keep polling the communicator, at a slow rate, even without operations.  Not
- * hold: stop that. */
-void batoni_comm_hold(struct baton_comm *comm, bool hold);
-/* Mark the communicator busy, so that drivers poll it even if no operation is
- * pending. */
-void batoni_comm_look(struct baton_comm *comm);
-/* Set up the callbacks for paths. */
-void batoni_host_init(struct baton_comm *comm);
-
-/* ---- liveness.c ---- */
-
-/* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
- * Returns events. */
-size_t batoni_check_device(struct baton_comm *comm);
-
-/* Liveness check: end the operations that wait for a peer whose process has ended.  Does
- * nothing if the last check was a moment ago.  The driver, within a pass.  Returns
- * events. */
-size_t batoni_check_peers(void);
-
-/* A call of the device failed: look at its health now.  Any thread but the driver. */
-void batoni_ask_device(struct baton_comm *comm);
-
-/* Make the next pass call it, for callers whose passes are far apart.  The driver. */
-static inline void
-batoni_check_peers_soon(void)
-{
-	batoni_engine.passes = UINT32_MAX - 1;
-}
-
-/* ---- sweep.c: all operations of a communicator; the driver ---- */
-
-/* The communicator breaks: end all its operations and release all streams.  False: a
- * path's enqueue runs, so operations of such paths are left; call it again.  The caller
- * lets other threads have the lock meanwhile. */
-bool batoni_comm_end_all(struct baton_comm *comm);
-/* Expire deadlines.  Returns events. */
-size_t batoni_comm_expire(struct baton_comm *comm);
-/* Process cancels and a break that other threads asked for.  Returns events. */
-size_t batoni_comm_attend(struct baton_comm *comm);
-/* Test the marks of stream-issued operations.  Returns events. */
-size_t batoni_comm_watch(struct baton_comm *comm);
-/* The same for all communicators that have marks. */
-size_t batoni_watch_all(void);
-/* Test the marks of this stream-issued operation from now on. */
-void batoni_comm_mark(struct batoni_op *op);
-/* Break the communicator.  The first status and reason are kept; the next pass ends what
- * is pending. */
-void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
-                       const char *why);
+/* ---- holders of a record ---- */
 
 /* Any thread: drop holders; dropping the last one returns the record to the pool.
  * Returns the word as it was before. */
@@ -548,117 +350,7 @@ batoni_op_unjoin(struct batoni_op *op)
 	atomic_fetch_sub_explicit(&comm->joins, 1, memory_order_release);
 }
 
-/* ---- leave.c; the driver, unless said ---- */
-
-/* How long a broken communicator still waits for an asynchronous device.  Any thread. */
-int64_t batoni_comm_grace_ns(const struct baton_comm *comm);
-/* The communicator is broken, and a destroy has waited so long for its asynchronous
- * device.  True: long enough; the communicator can be closed, although items of it may be
- * on streams. */
-bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns);
-/* A trigger of a communicator that was left behind. */
-void batoni_op_reached_late(struct batoni_op *op);
-
-static inline bool
-batoni_comm_is_gone(const struct baton_comm *comm)
-{
-	return atomic_load_explicit(&comm->functions, memory_order_relaxed) ==
-	       BATONI_GONE;
-}
-
-/* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
- * different collective call. */
-enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
-/* TIMEOUT; the sentence for baton_last_error names what is still in use. */
-enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
-
-/* ---- enqueue.c ---- */
-
-/* A record with its common fields set, or NULL when the pool is empty. */
-struct batoni_op *batoni_op_new(struct baton_comm *comm,
-                                enum batoni_op_kind kind, baton_stream stream,
-                                uint64_t holders);
-/* Hand over a complete record: place it at once, or push it to the inbox. */
-void batoni_publish(struct batoni_op *op);
-/* Around what hands transfers to stream-issued paths: takes comm->order, and keeps the
- * paths from being aborted.  OK, or the status of the communicator, which has broken; then
- * there is nothing to end. */
-enum baton_status batoni_enqueuing_begin(struct baton_comm *comm);
-void batoni_enqueuing_end(struct baton_comm *comm);
-/* Break the communicator from an enqueuing thread. */
-void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
-                          const char *why);
-/* Hand those transfers of a list (group_next) that have this stream-issued path to it; as
- * detached ones they follow all streams that the list names;
- * batoni_publish follows.  Caller: between the two above.  OK; anything else: nothing was
- * enqueued, or the communicator breaks. */
-enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,
-                                         struct batoni_op *first, bool detached);
-/* The arguments of a send or receive. */
-struct batoni_arguments {
-	const void *buffer;
-	size_t count;
-	enum baton_datatype type;
-	int peer, tag;
-	baton_stream stream;
-	const struct baton_op_options *options;
-	baton_request *request_p;
-};
-
-/* Any send or receive, with all checks. */
-enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
-                                 struct baton_comm *comm,
-                                 const struct batoni_arguments *a);
-/* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
- * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
- * It returns OK, or the refusal, and then it keeps nothing.  `forget` undoes `fill` if
- * the call is refused later. */
-enum baton_status
-batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
-                        struct baton_comm *comm,
-                        const struct batoni_arguments *a, size_t bytes,
-                        enum baton_status (*fill)(struct batoni_onesided *onesided,
-                                                  uint32_t slot,
-                                                  const void *more),
-                        void (*forget)(struct batoni_onesided *onesided,
-                                       uint32_t slot),
-                        const void *more);
-
-/* An enqueuer releases the driver lock. */
-static inline void
-batoni_leave_enqueue(void)
-{
-	const struct batoni_engine *e = &batoni_engine;
-
-	if (unlikely(e->finish || e->ready))
-		batoni_settle();
-	batoni_leave();
-}
-
-/* Publish one complete record, on any kind of device. */
-enum baton_status batoni_publish_record(struct batoni_op *op);
-/* Return a record to the pool when its call is refused late; returns status. */
-enum baton_status batoni_unmake(struct batoni_op *op,
-                                enum baton_status status);
-/* The device does not take an item: returns status, with a sentence. */
-enum baton_status batoni_refuse_device(struct baton_comm *comm,
-                                       enum baton_status status);
-/* The `reached` of items: inline on the driver, posted on a thread of the device. */
-void batoni_reached_inline(struct batoni_stream_item *item);
-void batoni_reached_posted(struct batoni_stream_item *item);
-/* False: comm is NULL or was destroyed; batoni_refuse_comm then returns INVALID. */
-static inline bool
-batoni_comm_lives(const struct baton_comm *comm)
-{
-	return comm && batoni_is_alive(&comm->handle);
-}
-
-enum baton_status batoni_refuse_comm(const char *call,
-                                     const struct baton_comm *comm);
-/* Checks that all enqueuing calls share. */
-enum baton_status batoni_check_target(const char *call,
-                                      const struct baton_comm *comm,
-                                      baton_stream stream, bool launching);
+/* ---- handles ---- */
 
 static inline baton_request
 batoni_handle(const struct baton_comm *comm, const struct batoni_op *op,
@@ -674,48 +366,14 @@ batoni_op_handle(const struct batoni_op *op, uint64_t word)
 	return batoni_handle(batoni_get(op->comm), op, word);
 }
 
-/* ---- group.c ---- */
+/* False: comm is NULL or was destroyed; batoni_refuse_comm then returns INVALID. */
+static inline bool
+batoni_comm_lives(const struct baton_comm *comm)
+{
+	return comm && batoni_is_alive(&comm->handle);
+}
 
-/* The group of this thread on comm, or NULL. */
-struct batoni_op *batoni_group_open(const struct baton_comm *comm);
-/* A call inside the group was refused: void the group (the first refusal is kept) and
- * return status. */
-enum baton_status batoni_group_refuse(const struct baton_comm *comm,
-                                      enum baton_status status);
-/* Make the record a member.  OK, or the refusal (the record is returned). */
-enum baton_status batoni_group_add(struct batoni_op *group,
-                                   struct batoni_op *op);
-/* These four: the driver. */
-void batoni_group_place(struct batoni_op *group);
-void batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier);
-void batoni_group_finish(struct batoni_op *group);
-void batoni_group_member_ended(struct batoni_op *group);
-
-/* ---- queue.c ---- */
-
-/* Reserve an entry for an operation of comm.  OK, AGAIN, INVALID. */
-enum baton_status batoni_queue_reserve(struct baton_queue *queue,
-                                       const struct baton_comm *comm);
-void batoni_queue_unreserve(struct baton_queue *queue);
-/* The operation has ended; the driver. */
-void batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op);
-
-/* ---- request.c ---- */
-
-/* The record of a live handle, with its word; NULL: stale. */
-struct batoni_op *batoni_request_find(baton_request request,
-                                      uint64_t *word_p);
-/* Make the end of a pending request, or the release of its handle, call
- * batoni_wake_waiters. */
-void batoni_request_mark_waited(baton_request request);
-void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
-                            struct baton_completion *completion);
-
-/* ---- stream.c ---- */
-
-/* Note the failure of an operation that no request observes.  True: it is the first one
- * since the stream was synchronized.  Any thread. */
-bool batoni_stream_error_note(const struct batoni_op *op,
-                              enum baton_status status);
+enum baton_status batoni_refuse_comm(const char *call,
+                                     const struct baton_comm *comm);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#include "engine.h"
+
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 /* The word first, and each field by one load, since a dump may read beside the threads that

@@ -5,6 +5,8 @@
  */
 #include "direct.h"
 
+#include "enqueue.h"
+
 /* For refusals, groups, calls beside another driver, asynchronous devices. */
 static __attribute__((noinline)) enum baton_status
 enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,

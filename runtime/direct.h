@@ -19,6 +19,7 @@
 #ifndef BATONI_DIRECT_H
 #define BATONI_DIRECT_H
 
+#include "enqueue.h"
 #include "life.h"
 
 /* Do the communicator and the options allow the fast path, for any kind of operation? */

@@ -19,6 +19,16 @@
 
 #include <sched.h>
 
+#include "engine.h"
+#include "engine_thread.h"
+#include "group.h"
+#include "leave.h"
+#include "life.h"
+#include "liveness.h"
+#include "outlook.h"
+#include "sweep.h"
+#include "wait.h"
+
 /* How often the clock is read to decide whether to check the peers: in passes, and in
  * polls, which make one pass each. */
 #define PASSES_A_CHECK 128u
@@ -130,7 +140,7 @@ batoni_nudge(void)
 	if (batoni_try()) {
 		batoni_place_inbox();
 		attend();
-		batoni_settle();
+		batoni_end_and_issue();
 		batoni_leave();
 	} else if (atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER) {
 		batoni_ring();
@@ -203,7 +213,7 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 		batoni_place_inbox();
 		collect_posted();
 		batoni_watch_all();
-		batoni_settle();
+		batoni_end_and_issue();
 		batoni_leave();
 	}
 	if (!comm->in_engine)
@@ -271,7 +281,7 @@ complete_point(struct batoni_op *op)
 }
 
 __attribute__((noinline)) size_t
-batoni_settle(void)
+batoni_end_and_issue(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	size_t events = 0;
@@ -417,7 +427,7 @@ batoni_pass(void)
 		events += batoni_check_peers();
 	}
 	if (e->finish || e->ready)
-		events += batoni_settle();
+		events += batoni_end_and_issue();
 	while (*link) {
 		struct baton_comm *comm = *link;
 
@@ -438,12 +448,12 @@ batoni_pass(void)
 			else
 				/* A wait stopped being parked, or the engine's
 				 * thread has not seen this one parked yet. */
-				batoni_comm_look(comm);
+				batoni_comm_set_busy(comm);
 		}
 		link = &comm->working_next;
 	}
 	if (e->finish || e->ready)
-		events += batoni_settle();
+		events += batoni_end_and_issue();
 	return events;
 }
 
@@ -506,7 +516,7 @@ batoni_left(void)
 		collect_posted();
 		if (atomic_load(&e->attention))
 			attend();
-		batoni_settle();
+		batoni_end_and_issue();
 		atomic_store(&e->driver, NULL);
 	}
 	if (atomic_load(&e->wanted) >= BATONI_TAKER) {

@@ -36,8 +36,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine.h"
+#include "engine_thread.h"
+#include "launch.h"
+#include "liveness.h"
 #include "log.h"
+#include "outlook.h"
 #include "pace.h"
+#include "wait.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
 #define NAP_LISTENING_NS 2000000000u

@@ -18,7 +18,15 @@
 
 #include <limits.h>
 
+#include "engine.h"
+#include "enqueue.h"
+#include "group.h"
+#include "launch.h"
+#include "liveness.h"
 #include "log.h"
+#include "queue.h"
+#include "request.h"
+#include "sweep.h"
 
 /* Set the fields of all kinds.  The holders are stored last, with release: a scan by the
  * driver that loads ENGINE (acquire) then reads the state. */

@@ -27,7 +27,12 @@
  */
 #include "life.h"
 
+#include "engine.h"
+#include "enqueue.h"
+#include "group.h"
 #include "log.h"
+#include "queue.h"
+#include "wait.h"
 
 struct batoni_op *
 batoni_group_open(const struct baton_comm *comm)
@@ -185,7 +190,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 		                              pool->values[slot]);
 		batoni_unmake(op, refusal);
 	}
-	batoni_settle();
+	batoni_end_and_issue();
 	batoni_leave();
 }
 
@@ -292,7 +297,7 @@ settle_void(void)
 {
 	batoni_take();
 	batoni_place_inbox();
-	batoni_settle();
+	batoni_end_and_issue();
 	batoni_leave();
 }
 
@@ -476,7 +481,7 @@ arm(struct batoni_op *group)
 	}
 	*keep = NULL;
 	if (group->flags & BATONI_FLAG_DETACHED)
-		batoni_op_finish(group);
+		batoni_op_end_later(group);
 }
 
 void
@@ -522,7 +527,7 @@ batoni_group_member_ended(struct batoni_op *group)
 		retire(group);
 	else if (!(group->flags & BATONI_FLAG_DETACHED) ||
 	         group->group.streams_left > 0)
-		batoni_op_finish(group);
+		batoni_op_end_later(group);
 }
 
 /* End the members without a completion.  Carriers that are on a stream stay until it has
@@ -604,7 +609,7 @@ batoni_group_place(struct batoni_op *group)
 	}
 	batoni_op_move(group, BATONI_QUEUED);
 	if (group->group.ended == group->group.members)
-		batoni_op_finish(group);
+		batoni_op_end_later(group);
 	else if (group->group.streams_left == 0)
 		arm(group);
 }

@@ -27,6 +27,11 @@
 
 #include <sched.h>
 
+#include "engine.h"
+#include "launch.h"
+#include "outlook.h"
+#include "wait.h"
+
 #define SPINS 300u      /* passes without events before the worker gives up */
 #define LOCK_SPINS 100u /* looks for a lock that another thread holds */
 #define YIELD_SPINS 20u /* of either, before the core is offered to others */

@@ -5,6 +5,8 @@
  * transport still has, or the other ranks.
  */
 #include "describe.h"
+
+#include "leave.h"
 #include "log.h"
 
 /* How long the destroy of a broken communicator waits for an asynchronous device that

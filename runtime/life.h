@@ -71,4 +71,46 @@ batoni_op_close(struct batoni_op *op, enum baton_status status)
 	batoni_op_move(op, BATONI_ENDED);
 }
 
+/* Set what watches the communicator's operations. */
+void batoni_observe_comm(struct baton_comm *comm);
+
+/* ---- op.c; the driver, unless said ---- */
+
+/* Put the record on its stream and in its FIFO.  It may be issued and end within the
+ * call. */
+void batoni_op_place(struct batoni_op *op);
+/* The enqueuer has issued it: its in-engine stream is idle, its FIFO empty. */
+void batoni_op_place_direct(struct batoni_op *op);
+/* The stream has reached the record's item. */
+void batoni_op_reached(struct batoni_op *op);
+void batoni_op_arm(struct batoni_op *op);
+void batoni_op_issue(struct batoni_op *op);
+/* The only function that completes operations. */
+void batoni_op_complete(struct batoni_op *op, enum baton_status status);
+/* End the operation early, with status unless it has already ended by itself. */
+void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
+/* The stream does not touch the record's item any more. */
+void batoni_op_passed(struct batoni_op *op);
+/* Start its deadline and take its time stamp. */
+void batoni_op_start_clock(struct batoni_op *op);
+
+/* The FIFO's head is armed: batoni_end_and_issue issues it. */
+void batoni_fifo_make_ready(struct batoni_fifo *fifo);
+/* Put the record on the engine's finish list: batoni_end_and_issue ends it. */
+void batoni_op_end_later(struct batoni_op *op);
+/* End the record without a completion: a group's record, a member of a void group. */
+void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
+/* Remove the record from the FIFO that it waits in, if any. */
+void batoni_op_leave_fifo(struct batoni_op *op);
+/* Count a record in or out of comm->active. */
+void batoni_comm_count(struct baton_comm *comm, int change);
+/* hold: keep polling the communicator, at a slow rate, even without operations.  Not
+ * hold: stop that. */
+void batoni_comm_hold(struct baton_comm *comm, bool hold);
+/* Mark the communicator busy, so that drivers poll it even if no operation is
+ * pending. */
+void batoni_comm_set_busy(struct baton_comm *comm);
+/* Set up the callbacks for paths. */
+void batoni_host_init(struct baton_comm *comm);
+
 #endif

@@ -27,7 +27,10 @@
 #include <poll.h>
 #include <stdio.h>
 
+#include "life.h"
+#include "liveness.h"
 #include "log.h"
+#include "sweep.h"
 
 #define CHECK_NS UINT64_C(250000000)
 #define BATCH 64

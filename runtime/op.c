@@ -6,7 +6,7 @@
  * Nothing here recurses.  Ending an operation releases its word.  Streams then go
  * on and call `reached` for their next items from within that call.  `reached`
  * defers all work: it arms the operation, makes a FIFO ready, or appends to
- * engine.finish.  batoni_settle does that work once the call has returned.
+ * engine.finish.  batoni_end_and_issue does that work once the call has returned.
  * transport->issue may end other transfers by host->done, under the same rule.
  *
  * Lent: an issued operation ends early, but its transport cannot give the buffer
@@ -18,7 +18,14 @@
 #include <stdio.h>
 
 #include "describe.h"
+#include "engine.h"
+#include "group.h"
+#include "liveness.h"
 #include "log.h"
+#include "queue.h"
+#include "stream.h"
+#include "sweep.h"
+#include "wait.h"
 
 static struct batoni_op *
 op_of(struct batoni_transfer *transfer)
@@ -66,7 +73,7 @@ batoni_comm_count(struct baton_comm *comm, int change)
 }
 
 void
-batoni_comm_look(struct baton_comm *comm)
+batoni_comm_set_busy(struct baton_comm *comm)
 {
 	count_active(comm, 0);
 }
@@ -94,7 +101,7 @@ batoni_fifo_make_ready(struct batoni_fifo *fifo)
 }
 
 void
-batoni_op_finish(struct batoni_op *op)
+batoni_op_end_later(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
 
@@ -120,7 +127,7 @@ batoni_op_start_clock(struct batoni_op *op)
 	batoni_list_append(&comm->deadlines, &op->deadline);
 	if ((uint64_t)op->timeout_ns < comm->deadline_next) {
 		comm->deadline_next = (uint64_t)op->timeout_ns;
-		batoni_comm_look(comm);
+		batoni_comm_set_busy(comm);
 	}
 }
 
@@ -181,7 +188,7 @@ batoni_op_reached(struct batoni_op *op)
 	case BATONI_KIND_LAUNCH:
 		op->flags |= BATONI_FLAG_REACHED;
 		if (op->state == BATONI_QUEUED)
-			batoni_op_finish(op);
+			batoni_op_end_later(op);
 		else if (op->state == BATONI_ENDED)
 			batoni_op_drop(op, BATONI_OP_STREAM);
 		break;
@@ -295,7 +302,7 @@ batoni_op_place(struct batoni_op *op)
 	place_on_stream(op);
 	batoni_op_move(op, BATONI_QUEUED);
 	if (op->flags & BATONI_FLAG_REACHED)
-		batoni_op_finish(op);
+		batoni_op_end_later(op);
 }
 
 void
@@ -329,7 +336,7 @@ batoni_op_issue(struct batoni_op *op)
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
 	status = path->ops->issue(path, &op->transfer);
 	if (status == BATON_PENDING)
-		batoni_comm_look(comm);
+		batoni_comm_set_busy(comm);
 	else
 		batoni_op_complete(op, status);
 }
@@ -629,7 +636,7 @@ host_lost(struct batoni_host *host, const char *why)
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
 	batoni_comm_attend(comm);
-	batoni_settle();
+	batoni_end_and_issue();
 	atomic_store(&comm->lost, true);
 	atomic_store(&comm->any_drives, false);
 	batoni_leave();

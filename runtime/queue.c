@@ -29,8 +29,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "engine.h"
 #include "log.h"
 #include "mem.h"
+#include "queue.h"
+#include "request.h"
+#include "stream.h"
 
 #define ENTRIES_MAX ((size_t)1 << 20)
 #define TIMER_NS 1000000

@@ -14,7 +14,10 @@
 #include <string.h>
 
 #include "describe.h"
+#include "engine.h"
 #include "log.h"
+#include "request.h"
+#include "wait.h"
 
 #define BRIEF_PASSES 100u /* some microseconds */
 

@@ -11,7 +11,13 @@
 #include <string.h>
 
 #include "describe.h"
+#include "engine.h"
+#include "enqueue.h"
+#include "group.h"
+#include "leave.h"
 #include "log.h"
+#include "stream.h"
+#include "wait.h"
 
 #define ERRORS_MAX 64u
 

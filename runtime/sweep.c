@@ -15,7 +15,10 @@
 
 #include <stdio.h>
 
+#include "engine.h"
 #include "log.h"
+#include "sweep.h"
+#include "wait.h"
 
 /* ---- abort, cancel ---- */
 

@@ -48,6 +48,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine.h"
+#include "launch.h"
+#include "liveness.h"
+#include "outlook.h"
+#include "request.h"
+#include "wait.h"
+
 #define TURN_SPINS 200u  /* tries before a sleep while another thread drives */
 #define QUIET_SPINS 500u /* passes without events before a doze */
 #define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the doze */

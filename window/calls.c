@@ -11,6 +11,9 @@
 #include "window.h"
 
 #include "direct.h"
+#include "engine.h"
+#include "enqueue.h"
+#include "group.h"
 #include "log.h"
 
 static enum baton_status
@@ -514,7 +517,7 @@ look_for_messages(struct batoni_rma *rma)
 		batoni_messages_post(rma);
 		comm->transport->messages.ops->test(&comm->transport->messages);
 		comm->onesided->path.ops->test(&comm->onesided->path);
-		batoni_settle();
+		batoni_end_and_issue();
 	}
 	batoni_leave();
 }

@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine.h"
+#include "group.h"
+#include "sweep.h"
+#include "wait.h"
+
 /* Tries of a collective call between two liveness checks: 0.2 s when it naps between
  * tries. */
 #define LOOK_EVERY 2000u

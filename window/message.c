@@ -51,7 +51,7 @@
  * transport whose bytes move only by calls of this process writes no more.
  *
  * Deregistering a window of a broken communicator, while payloads may be on their way into
- * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`deaf`).
+ * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`discards`).
  * The receives into that window are taken back.  A copy that cannot be taken back is
  * completed where calls of this process move it.  Otherwise the receive stays, and the
  * memory's owner has to keep it mapped.  On the sender's side a put that ends early stays
@@ -62,6 +62,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "life.h"
 #include "log.h"
 #include "mem.h"
 
@@ -400,7 +401,7 @@ go_on_with_mail(struct batoni_rma *rma)
 	struct batoni_messages *messages = rma->messages;
 	struct batoni_source *mail = &messages->mail;
 
-	if (messages->deaf || messages->leaving ||
+	if (messages->discards || messages->leaving ||
 	    mail->status == BATON_ERR_CANCELED) {
 		mail->state = BATONI_SOURCE_IDLE;
 	} else if (mail->status != BATON_OK) {
@@ -424,7 +425,7 @@ go_on(struct batoni_rma *rma, struct batoni_source *source)
 	batoni_message_take_note(rma, &source->link);
 	if (source == &rma->messages->mail)
 		go_on_with_mail(rma);
-	else if (rma->messages->deaf ||
+	else if (rma->messages->discards ||
 	         (source->status == BATON_ERR_CANCELED && header))
 		source->state = BATONI_SOURCE_IDLE;
 	else if (source->status == BATON_OK && header)
@@ -599,7 +600,7 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 	struct batoni_messages *messages = rma->messages;
 
 	messages->leaving = true;
-	messages->deaf = true;
+	messages->discards = true;
 	for (uint32_t i = 0; i < channels_count(rma); i++) {
 		struct batoni_wire *wire = wire_at(rma, i);
 

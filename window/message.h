@@ -8,6 +8,7 @@
 
 #include <assert.h>
 
+#include "life.h"
 #include "window.h"
 
 #define BATONI_ALL_LANES UINT32_MAX
@@ -93,7 +94,7 @@ struct batoni_messages {
 	int listeners;
 	_Atomic bool posted; /* hellos are received; any thread reads it */
 	bool leaving; /* no receive of a header is posted any more */
-	bool deaf;    /* incoming messages are discarded: the communicator broke */
+	bool discards;    /* incoming messages are discarded: the communicator broke */
 	bool quiet;   /* the transport writes nothing after its close */
 	struct batoni_source mail; /* hellos, from any rank */
 	struct batoni_hello mail_buffer;
@@ -112,7 +113,7 @@ batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
 	batoni_list_append(list, link);
 	rma->base.path.load.in_flight++;
 	rma->base.path.load.moving++;
-	batoni_comm_look(rma->comm);
+	batoni_comm_set_busy(rma->comm);
 }
 
 static inline void

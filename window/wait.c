@@ -43,6 +43,7 @@
 
 #include <time.h>
 
+#include "life.h"
 #include "mem.h"
 
 /* How often the processes of peers are looked at. */
@@ -55,7 +56,7 @@ enum look {
 };
 
 /* One liveness check of the peers' processes. */
-struct census {
+struct survey {
 	bool due;
 	bool gone;      /* the process of source */
 	int source;     /* the peer checked last; -1: none yet */
@@ -305,7 +306,7 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 	if (pending->wait.sleep == BATONI_WAIT_FRESH)
 		return;
 	set_sleep(rma, pending, BATONI_WAIT_FRESH);
-	batoni_comm_look(rma->comm);
+	batoni_comm_set_busy(rma->comm);
 }
 
 /* Store the wanted count, from which on the source rings: the first unmet target, which is
@@ -392,18 +393,18 @@ stores_only(const struct batoni_rma *rma, const struct batoni_wait_node *node)
 /* Has the process of this node's source ended? */
 static bool
 source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
-            struct census *census)
+            struct survey *survey)
 {
 	const struct batoni_peer *peers = rma->transport->peers;
 	int source = node->counter->channel->peer;
 
 	/* A check is a system call, and neighbouring nodes often have one source. */
-	if (source != census->source) {
-		census->source = source;
-		census->gone = peers[source].pidfd >= 0 &&
+	if (source != survey->source) {
+		survey->source = source;
+		survey->gone = peers[source].pidfd >= 0 &&
 		               batoni_pidfd_gone(peers[source].pidfd);
 	}
-	return census->gone;
+	return survey->gone;
 }
 
 /* Move `unmet` past the nodes that are met. */
@@ -423,10 +424,10 @@ all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
  * process, because the process may have signaled just before it ended. */
 static bool
 any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
-         struct census *census)
+         struct survey *survey)
 {
 	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next)
-		if (source_gone(rma, batoni_node_at(rma, i), census) &&
+		if (source_gone(rma, batoni_node_at(rma, i), survey) &&
 		    !is_met(batoni_node_at(rma, i)))
 			return true;
 	return false;
@@ -434,14 +435,14 @@ any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
 
 static enum look
 look(struct batoni_rma *rma, struct batoni_pending *pending,
-     struct census *census)
+     struct survey *survey)
 {
 	const struct batoni_wait_node *unmet;
 
 	do {
 		if (all_met(rma, pending))
 			return MET;
-		if (census->due && any_gone(rma, pending, census))
+		if (survey->due && any_gone(rma, pending, survey))
 			return GONE;
 		unmet = batoni_node_at(rma, pending->wait.unmet);
 		if (!stores_only(rma, unmet)) {
@@ -452,7 +453,7 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 			return UNMET;
 		}
 		set_sleep(rma, pending, BATONI_WAIT_PARKED);
-		if (!census->listening)
+		if (!survey->listening)
 			return UNMET;
 		want(unmet->counter);
 	} while (is_met(unmet));
@@ -468,10 +469,10 @@ unlink_issued(struct batoni_rma *rma, struct batoni_pending *pending)
 	rma->base.path.load.in_flight--;
 }
 
-static struct census
-census_begin(struct batoni_rma *rma)
+static struct survey
+survey_begin(struct batoni_rma *rma)
 {
-	struct census census = {
+	struct survey survey = {
 		.source = -1,
 		.listening = atomic_load(&batoni_bell()->listening) != 0,
 	};
@@ -483,9 +484,9 @@ census_begin(struct batoni_rma *rma)
 	         (uint64_t)now.tv_nsec;
 	if (now_ns - rma->peers_looked_ns >= PEERS_LOOK_NS) {
 		rma->peers_looked_ns = now_ns;
-		census.due = true;
+		survey.due = true;
 	}
-	return census;
+	return survey;
 }
 
 /* ---- the slots of the contract ---- */
@@ -569,18 +570,18 @@ size_t
 batoni_waits_test(struct batoni_rma *rma)
 {
 	struct batoni_list_node mark, *at;
-	struct census census;
+	struct survey survey;
 	size_t events = 0;
 
 	if (batoni_list_empty(&rma->waits))
 		return 0;
-	census = census_begin(rma);
+	survey = survey_begin(rma);
 	batoni_list_append(&rma->waits, &mark);
 	while ((at = rma->waits.next) != &mark) {
 		struct batoni_pending *pending = batoni_container_of(
 			at, struct batoni_pending, link);
 		struct batoni_transfer *transfer = pending->transfer;
-		enum look seen = look(rma, pending, &census);
+		enum look seen = look(rma, pending, &survey);
 
 		batoni_list_remove(at);
 		if (seen == UNMET) {

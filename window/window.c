@@ -29,7 +29,9 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "engine.h"
 #include "mem.h"
+#include "wait.h"
 
 /* A rank's description of its part, for the first exchange. */
 struct part {
@@ -600,7 +602,7 @@ apply_messages(struct batoni_rma *rma)
 	if (rma->comm->breaking == BATON_OK) {
 		batoni_messages_post(rma);
 		batoni_messages_drain(rma);
-		batoni_settle();
+		batoni_end_and_issue();
 	}
 	batoni_leave();
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When to look again: a table of loads, and the answer to each. */
 #include "core.h"
+
+#include "outlook.h"
 #include "run_tests.h"
 
 struct row {

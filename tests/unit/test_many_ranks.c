@@ -8,6 +8,7 @@
 
 #include "comm.h"
 #include "core.h"
+#include "engine.h"
 #include "mem.h"
 #include "message.h"
 #include "run_tests.h"

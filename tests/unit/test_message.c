@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "life.h"
 #include "mem.h"
 #include "message.h"
 
@@ -47,7 +48,7 @@ batoni_comm_hold(struct baton_comm *comm, bool hold)
 }
 
 void
-batoni_comm_look(struct baton_comm *comm)
+batoni_comm_set_busy(struct baton_comm *comm)
 {
 	struct rank *rank = (struct rank *)(void *)comm;
 

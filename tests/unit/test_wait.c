@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "request.h"
 #include "run_tests.h"
 #include "scripted_world.h"
+#include "wait.h"
 
 static void
 await_dozing(void)

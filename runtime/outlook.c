@@ -5,6 +5,8 @@
  */
 #include "core.h"
 
+#include "outlook.h"
+
 #define TICK_NS 900000u
 #define TICK_MORE_NS 2000000u
 #define TICK_MANY_NS 2500000u

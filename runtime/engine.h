@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Passes, and handing work to the driver. */
+#ifndef BATONI_ENGINE_H
+#define BATONI_ENGINE_H
+
+#include "core.h"
+
+/* The communicator was taken off engine.working; the driver. */
+void batoni_comm_rest(struct baton_comm *comm);
+/* One bounded pass; the driver.  Returns events. */
+size_t batoni_pass(void);
+/* Complete the finish list and issue the ready FIFOs, without testing transports; the
+ * driver. */
+size_t batoni_end_and_issue(void);
+/* Place what is in the inbox; the driver. */
+size_t batoni_place_inbox(void);
+/* Update clock_ms, from which ages are computed.  Called by a thread that has just slept,
+ * and by one that puts a communicator on engine.working.  Any thread. */
+void batoni_tick(void);
+/* Hand an enqueued record to the driver. */
+void batoni_inbox_push(struct batoni_op *op);
+/* `reached` on a thread of a device: store and wake. */
+void batoni_post(struct batoni_op *op);
+/* The same, by a thread that takes the lock afterwards if it is free. */
+void batoni_post_to_driver(struct batoni_op *op);
+/* `attention` was set: process it here if the lock is free, else wake the driver. */
+void batoni_nudge(void);
+/* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
+void batoni_count_host_pass(void);
+/* Poll: make one pass, unless another driver already serves the communicator. */
+size_t batoni_poll(const struct baton_comm *comm_or_null);
+/* Is the stream without work, inbox included?  Any thread. */
+enum baton_status batoni_stream_state(struct baton_comm *comm,
+                                      baton_stream stream);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checks, records, and publishing; enqueuing threads. */
+#ifndef BATONI_ENQUEUE_H
+#define BATONI_ENQUEUE_H
+
+#include "core.h"
+#include "engine.h"
+
+/* A record with its common fields set, or NULL when the pool is empty. */
+struct batoni_op *batoni_op_new(struct baton_comm *comm,
+                                enum batoni_op_kind kind, baton_stream stream,
+                                uint64_t holders);
+/* Hand over a complete record: place it at once, or push it to the inbox. */
+void batoni_publish(struct batoni_op *op);
+/* Around what hands transfers to stream-issued paths: takes comm->order, and keeps the
+ * paths from being aborted.  OK, or the status of the communicator, which has broken; then
+ * there is nothing to end. */
+enum baton_status batoni_enqueuing_begin(struct baton_comm *comm);
+void batoni_enqueuing_end(struct baton_comm *comm);
+/* Break the communicator from an enqueuing thread. */
+void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
+                          const char *why);
+/* Hand those transfers of a list (group_next) that have this stream-issued path to it; as
+ * detached ones they follow all streams that the list names;
+ * batoni_publish follows.  Caller: between the two above.  OK; anything else: nothing was
+ * enqueued, or the communicator breaks. */
+enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,
+                                         struct batoni_op *first, bool detached);
+/* The arguments of a send or receive. */
+struct batoni_arguments {
+	const void *buffer;
+	size_t count;
+	enum baton_datatype type;
+	int peer, tag;
+	baton_stream stream;
+	const struct baton_op_options *options;
+	baton_request *request_p;
+};
+
+/* Any send or receive, with all checks. */
+enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
+                                 struct baton_comm *comm,
+                                 const struct batoni_arguments *a);
+/* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
+ * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
+ * It returns OK, or the refusal, and then it keeps nothing.  `forget` undoes `fill` if
+ * the call is refused later. */
+enum baton_status
+batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
+                        struct baton_comm *comm,
+                        const struct batoni_arguments *a, size_t bytes,
+                        enum baton_status (*fill)(struct batoni_onesided *onesided,
+                                                  uint32_t slot,
+                                                  const void *more),
+                        void (*forget)(struct batoni_onesided *onesided,
+                                       uint32_t slot),
+                        const void *more);
+
+/* An enqueuer releases the driver lock. */
+static inline void
+batoni_leave_enqueue(void)
+{
+	const struct batoni_engine *e = &batoni_engine;
+
+	if (unlikely(e->finish || e->ready))
+		batoni_end_and_issue();
+	batoni_leave();
+}
+
+/* Publish one complete record, on any kind of device. */
+enum baton_status batoni_publish_record(struct batoni_op *op);
+/* Return a record to the pool when its call is refused late; returns status. */
+enum baton_status batoni_unmake(struct batoni_op *op,
+                                enum baton_status status);
+/* The device does not take an item: returns status, with a sentence. */
+enum baton_status batoni_refuse_device(struct baton_comm *comm,
+                                       enum baton_status status);
+/* The `reached` of items: inline on the driver, posted on a thread of the device. */
+void batoni_reached_inline(struct batoni_stream_item *item);
+void batoni_reached_posted(struct batoni_stream_item *item);
+/* Checks that all enqueuing calls share. */
+enum baton_status batoni_check_target(const char *call,
+                                      const struct baton_comm *comm,
+                                      baton_stream stream, bool launching);
+
+#endif

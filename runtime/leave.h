@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether a communicator can be closed; the driver, unless said. */
+#ifndef BATONI_LEAVE_H
+#define BATONI_LEAVE_H
+
+#include "core.h"
+
+/* How long a broken communicator still waits for an asynchronous device.  Any thread. */
+int64_t batoni_comm_grace_ns(const struct baton_comm *comm);
+/* The communicator is broken, and a destroy has waited so long for its asynchronous
+ * device.  True: long enough; the communicator can be closed, although items of it may be
+ * on streams. */
+bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns);
+/* A trigger of a communicator that was left behind. */
+void batoni_op_reached_late(struct batoni_op *op);
+
+static inline bool
+batoni_comm_is_gone(const struct baton_comm *comm)
+{
+	return atomic_load_explicit(&comm->functions, memory_order_relaxed) ==
+	       BATONI_GONE;
+}
+
+/* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
+ * different collective call. */
+enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
+/* TIMEOUT; the sentence for baton_last_error names what is still in use. */
+enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
+
+#endif

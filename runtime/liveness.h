@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Peers that die, devices that are sick; the driver, unless said. */
+#ifndef BATONI_LIVENESS_H
+#define BATONI_LIVENESS_H
+
+#include "core.h"
+
+/* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
+ * Returns events. */
+size_t batoni_check_device(struct baton_comm *comm);
+
+/* Liveness check: end the operations that wait for a peer whose process has ended.  Does
+ * nothing if the last check was a moment ago.  The driver, within a pass.  Returns
+ * events. */
+size_t batoni_check_peers(void);
+
+/* A call of the device failed: look at its health now.  Any thread but the driver. */
+void batoni_ask_device(struct baton_comm *comm);
+
+/* Make the next pass call it, for callers whose passes are far apart.  The driver. */
+static inline void
+batoni_check_peers_soon(void)
+{
+	batoni_engine.passes = UINT32_MAX - 1;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All operations of a communicator; the driver. */
+#ifndef BATONI_SWEEP_H
+#define BATONI_SWEEP_H
+
+#include "core.h"
+
+/* The communicator breaks: end all its operations and release all streams.  False: a
+ * path's enqueue runs, so operations of such paths are left; call it again.  The caller
+ * lets other threads have the lock meanwhile. */
+bool batoni_comm_end_all(struct baton_comm *comm);
+/* Expire deadlines.  Returns events. */
+size_t batoni_comm_expire(struct baton_comm *comm);
+/* Process cancels and a break that other threads asked for.  Returns events. */
+size_t batoni_comm_attend(struct baton_comm *comm);
+/* Test the marks of stream-issued operations.  Returns events. */
+size_t batoni_comm_watch(struct baton_comm *comm);
+/* The same for all communicators that have marks. */
+size_t batoni_watch_all(void);
+/* Test the marks of this stream-issued operation from now on. */
+void batoni_comm_mark(struct batoni_op *op);
+/* Break the communicator.  The first status and reason are kept; the next pass ends what
+ * is pending. */
+void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
+                       const char *why);
+
+#endif
