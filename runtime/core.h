@@ -104,6 +104,7 @@ struct baton_comm {
 	/* `breaking` has been applied: to what is host-issued, then to the rest, once no
 	 * enqueue runs. */
 	bool broken, aborted;
+	uint64_t broken_ns; /* when it was applied to the first */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */

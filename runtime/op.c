@@ -281,11 +281,13 @@ batoni_op_place(struct batoni_op *op)
 	    op->kind < BATONI_KIND_LAUNCH &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		/* It was enqueued while the communicator broke. */
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
+		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) && !comm->aborted) {
 			place_issued(op);
 			return;
 		}
-		if (!op->group_of)
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+			tell_place(op);
+		else if (!op->group_of)
 			place_on_stream(op);
 		end(op, comm->breaking, false);
 		return;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "engine.h"
+#include "leave.h"
 #include "log.h"
 #include "sweep.h"
 #include "wait.h"
@@ -80,17 +81,22 @@ end_stream_issued(struct baton_comm *comm)
 
 /* An enqueue that runs may wait for room on a stream that waits for a word of ours.  So
  * the words are released first, and paths are aborted when it has returned.  It sets
- * `enqueuing`, then loads `status`; this thread has set `status`, then loads `enqueuing`. */
+ * `enqueuing`, then loads `status`; this thread has set `status`, then loads `enqueuing`.
+ * One that does not return within the grace period of a sick device is not waited for: what
+ * it enqueues ends when it is placed. */
 bool
 batoni_comm_end_all(struct baton_comm *comm)
 {
 	if (!comm->broken) {
 		comm->broken = true;
+		comm->broken_ns = batoni_real_ns();
 		end_host_issued(comm);
 	}
 	if (comm->aborted)
 		return true;
-	if (atomic_load(&comm->enqueuing))
+	if (atomic_load(&comm->enqueuing) &&
+	    batoni_real_ns() - comm->broken_ns <
+	            (uint64_t)batoni_comm_grace_ns(comm))
 		return false;
 	/* What was enqueued last. */
 	batoni_place_inbox();

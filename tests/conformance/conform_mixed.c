@@ -249,6 +249,56 @@ abort_beside_a_slow_enqueue_ends_what_it_enqueues(struct conform *c)
 	conform_sound(c);
 }
 
+struct stuck {
+	struct baton_comm *comm;
+	baton_stream stream;
+	baton_request request;
+	enum baton_status status;
+};
+
+static void *
+enqueue_main(void *arg)
+{
+	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
+	struct stuck *stuck = arg;
+
+	stuck->status = baton_wait_signal(1, &desc, stuck->comm, stuck->stream,
+	                                  NULL, &stuck->request);
+	return NULL;
+}
+
+/* rank 0: all other calls return, and what it had enqueued at last ends too. */
+static void
+abort_beside_an_enqueue_that_is_stuck_returns(struct conform *c)
+{
+	struct baton_comm *comm = conform_exchange(c, NULL);
+	struct stuck stuck = { .comm = comm, .stream = c->stream };
+	int64_t begin = conform_begin();
+	baton_request recv;
+	pthread_t thread;
+
+	CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
+	                       conform_stream(c), NULL, &recv));
+	if (c->rank == 0) {
+		fake_path_fail(FAKE_PATH_STUCK, 1);
+		CHECK_EQ(c, pthread_create(&thread, NULL, enqueue_main, &stuck),
+		         0);
+		while (!fake_path_is_stuck() && STILL(c, begin))
+			;
+	}
+	CHECK_OK(c, baton_comm_abort(comm));
+	FINISH(c, BATON_ERR_ABORTED, &recv);
+	if (c->rank == 0) {
+		fake_path_unstick();
+		pthread_join(thread, NULL);
+		CHECK_OK(c, stuck.status);
+		FINISH(c, BATON_ERR_ABORTED, &stuck.request);
+	}
+	CHECK_OK(c, baton_comm_destroy(comm));
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sound(c);
+}
+
 const struct conform_case conform_mixed[] = {
 	{ CASE(group_of_both_kinds_completes) },
 	{ CASE(group_of_both_kinds_starts_when_all_streams_are_there) },
@@ -259,5 +309,7 @@ const struct conform_case conform_mixed[] = {
 	{ CASE(enqueue_that_fails_half_way_breaks_the_communicator) },
 	{ CASE(error_that_comes_late_reaches_all_requests) },
 	{ CASE(abort_beside_a_slow_enqueue_ends_what_it_enqueues) },
+	{ CASE(abort_beside_an_enqueue_that_is_stuck_returns),
+	  .timeout_ns = 50 * MS },
 	CASES_END,
 };

@@ -60,7 +60,10 @@ static struct {
 	pthread_mutex_t lock;
 	enum fake_path_fault fault;
 	unsigned faults;
-} fakes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	pthread_cond_t unstuck;
+	bool stuck;
+} fakes = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .unstuck = PTHREAD_COND_INITIALIZER};
 
 static void let_go(struct fake_path *path);
 
@@ -76,6 +79,36 @@ fake_path_fail(enum fake_path_fault fault, unsigned n)
 	pthread_mutex_lock(&fakes.lock);
 	fakes.fault = fault;
 	fakes.faults = n;
+	pthread_mutex_unlock(&fakes.lock);
+}
+
+bool
+fake_path_is_stuck(void)
+{
+	bool stuck;
+
+	pthread_mutex_lock(&fakes.lock);
+	stuck = fakes.stuck;
+	pthread_mutex_unlock(&fakes.lock);
+	return stuck;
+}
+
+void
+fake_path_unstick(void)
+{
+	pthread_mutex_lock(&fakes.lock);
+	fakes.stuck = false;
+	pthread_cond_broadcast(&fakes.unstuck);
+	pthread_mutex_unlock(&fakes.lock);
+}
+
+static void
+be_stuck(void)
+{
+	pthread_mutex_lock(&fakes.lock);
+	fakes.stuck = true;
+	while (fakes.stuck)
+		pthread_cond_wait(&fakes.unstuck, &fakes.lock);
 	pthread_mutex_unlock(&fakes.lock);
 }
 
@@ -318,6 +351,9 @@ fake_enqueue(struct batoni_path *base, struct batoni_transfer *const *transfers,
 	switch (take_fault()) {
 	case FAKE_PATH_SLOW:
 		nanosleep(&slow, NULL);
+		break;
+	case FAKE_PATH_STUCK:
+		be_stuck();
 		break;
 	case FAKE_PATH_REFUSES:
 		return BATON_ERR_AGAIN;

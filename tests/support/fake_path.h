@@ -28,10 +28,15 @@ enum baton_status fake_path_add(struct baton_comm *comm);
 enum fake_path_fault {
 	FAKE_PATH_SOUND,
 	FAKE_PATH_SLOW,    /* enqueue takes 20 ms */
+	FAKE_PATH_STUCK,   /* enqueue returns when fake_path_unstick is called */
 	FAKE_PATH_REFUSES, /* enqueue: AGAIN */
 	FAKE_PATH_HALFWAY, /* enqueue puts half of its transfers on streams, then fails */
 	FAKE_PATH_LATE     /* enqueue is fine, and the next test reports an error */
 };
+
+/* Is a call of enqueue stuck?  Let it go on. */
+bool fake_path_is_stuck(void);
+void fake_path_unstick(void);
 
 /* What the next n calls of enqueue do, on all such paths. */
 void fake_path_fail(enum fake_path_fault fault, unsigned n);
