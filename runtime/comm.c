@@ -26,6 +26,7 @@
 #include "launcher.h"
 #include "leave.h"
 #include "life.h"
+#include "liveness.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -259,9 +260,12 @@ keep_for_device(struct baton_comm *comm)
 	pthread_mutex_unlock(&table_lock);
 	/* The communicator, three or four arrays of its pool, and its locals. */
 	batoni_mem_keep(comm->pool.stamps ? 5 : 4);
+	/* Late triggers end the locals. */
+	batoni_take();
 	for (struct batoni_list_node *node = comm->locals.next;
 	     node != &comm->locals; node = node->next)
 		batoni_mem_keep(1);
+	batoni_leave();
 }
 
 /* Free everything but the transport, in the reverse order of prepare. */
@@ -345,15 +349,17 @@ check_slots(const struct batoni_comm_plan *plan)
 {
 	uint64_t slots = plan->requests_max +
 	                 batoni_onesided_slots(plan->size, plan->contexts_max);
+	/* Each message may have two below the staging, and each chunk. */
+	uint64_t below = stages(plan) ? 2 * slots + 2 * batoni_staging_layer()->defaults.chunks : slots;
 
-	if (!plan->onesided || slots <= BATONI_SLOTS_LIMIT)
+	if (!plan->onesided || below <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%d ranks with %d contexts each and %u requests "
 	                     "are %llu transfers; a communicator can have %u: "
 	                     "choose a smaller options->contexts_max",
 	                     plan->size, plan->contexts_max, plan->requests_max,
-	                     (unsigned long long)slots, BATONI_SLOTS_LIMIT);
+	                     (unsigned long long)below, BATONI_SLOTS_LIMIT);
 }
 
 enum baton_status
@@ -416,6 +422,9 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 	assert(!path->ops->stream_issued || comm->marks);
 	path->host = &comm->host;
 	comm->paths[comm->paths_count++] = path;
+	/* The fast way knows the first two. */
+	if (comm->paths_count > BATONI_PATH_ONESIDED + 1)
+		comm->plain = false;
 }
 
 void
@@ -608,6 +617,10 @@ baton_comm_destroy(struct baton_comm *comm)
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
+		batoni_check_device(comm);
+		if (comm->breaking != BATON_OK)
+			batoni_comm_end_all(comm);
+		batoni_end_and_issue();
 		status = batoni_comm_try_to_leave(comm);
 		if (status == BATON_ERR_INVALID) {
 			batoni_leave();

@@ -338,7 +338,7 @@ serve(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->load.in_flight)
+		if (path->load.in_flight && path->ops->test)
 			events += path->ops->test(path);
 	}
 	if (unlikely(comm->marked))
@@ -436,6 +436,7 @@ batoni_pass(void)
 		 * also insert other communicators before this one. */
 		if (unlikely(comm->active == 0) &&
 		    !any_moves(comm) &&
+		    (comm->breaking == BATON_OK || comm->aborted) &&
 		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;
 			batoni_comm_rest(comm);

@@ -47,6 +47,7 @@
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
 #define NAP_LISTENING_NS 2000000000u
+#define NAP_DEVICE_NS 250000000u /* the same, where a device may fail meanwhile */
 #define LINGER_TICKS 20u
 #define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
 #define SLICE_NS 100000u /* the shortest that Linux gives */
@@ -156,10 +157,13 @@ sleep_idle(uint32_t rung)
 	bool idle;
 
 	if (listens) {
+		batoni_check_peers_soon();
 		batoni_pass();
 		e->thread_wakes = batoni_look_ahead().deadline;
 		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
-		                          NAP_LISTENING_NS);
+		                          batoni_awaits_devices()
+		                                  ? NAP_DEVICE_NS
+		                                  : NAP_LISTENING_NS);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_leave();

@@ -155,9 +155,11 @@ batoni_enqueuing_begin(struct baton_comm *comm)
 	/* Then `status`, see batoni_comm_end_all. */
 	atomic_store(&comm->enqueuing, true);
 	status = (enum baton_status)atomic_load(&comm->status);
-	if (status != BATON_OK)
-		batoni_enqueuing_end(comm);
-	return status;
+	if (status == BATON_OK)
+		return BATON_OK;
+	batoni_enqueuing_end(comm);
+	return batoni_refuse(status, "the communicator is broken: %s",
+	                     baton_comm_error(comm));
 }
 
 void
@@ -166,9 +168,11 @@ batoni_enqueuing_end(struct baton_comm *comm)
 	atomic_store(&comm->enqueuing, false);
 	pthread_mutex_unlock(&comm->order);
 	if (unlikely(atomic_load(&comm->status) != BATON_OK)) {
-		/* The driver may have left the abort of the paths for later. */
-		atomic_store(&batoni_engine.attention, 1);
-		batoni_nudge();
+		/* The driver may have left the abort of the paths for now. */
+		batoni_take();
+		batoni_comm_end_all(comm);
+		batoni_end_and_issue();
+		batoni_leave();
 	}
 }
 

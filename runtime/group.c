@@ -168,6 +168,16 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 
 /* ---- the end, on the enqueuing thread ---- */
 
+/* A member that was not placed: the one-sided layer keeps nothing for it any more. */
+static void
+forget_described(struct batoni_op *op)
+{
+	struct batoni_onesided *layer = op->comm->onesided;
+
+	if (batoni_is_onesided_kind(op->kind))
+		layer->ops->forget(layer, &op->transfer);
+}
+
 /* Return members that were never placed.  Other threads may know their handles: streams
  * that wait for a member continue, and waiting hosts wake and find the handle stale. */
 static void
@@ -188,6 +198,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 		op->comm->device_ops->release(op->comm->device,
 		                              &pool->words[slot],
 		                              pool->values[slot]);
+		forget_described(op);
 		batoni_unmake(op, refusal);
 	}
 	batoni_end_and_issue();
@@ -258,11 +269,13 @@ enqueue_issued(struct batoni_op *group)
 		seen |= 1u << op->path;
 		status = batoni_enqueue_on_path(comm, op->path, op, true);
 		/* What another path has taken cannot be taken back. */
-		if (status != BATON_OK && seen & (seen - 1))
+		if (status != BATON_OK && seen & (seen - 1)) {
 			batoni_break_halfway(comm, BATON_ERR_ABORTED,
 			                     "a path refused its part of a "
 			                     "group of which another has "
 			                     "taken its part");
+			status = BATON_ERR_ABORTED;
+		}
 	}
 	return status;
 }
@@ -554,8 +567,10 @@ place_void(struct batoni_op *group)
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
 		/* It was not published: it is not counted yet. */
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
 			batoni_comm_count(comm, 1);
+			forget_described(op);
+		}
 		if (op->state == BATONI_ENDED) {
 			batoni_op_drop(op, BATONI_OP_QUEUE |
 			                           (!carrier || !on_stream ||

@@ -115,7 +115,7 @@ batoni_check_device(struct baton_comm *comm)
 	struct batoni_fault fault;
 	char why[256];
 
-	if (comm->in_engine || comm->breaking != BATON_OK || comm->active == 0)
+	if (comm->in_engine || comm->breaking != BATON_OK)
 		return 0;
 	status = comm->device_ops->memory->health(comm->device, &fault);
 	if (status == BATON_OK)

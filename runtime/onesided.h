@@ -69,6 +69,10 @@ struct batoni_onesided_ops {
 	/* Add 1 to the counter, and wake who sleeps for it.  Any thread. */
 	void (*signal)(struct batoni_onesided *onesided,
 	               const struct batoni_target *target);
+	/* The operation was described, and no path will have it: its call, or its group,
+	 * was refused. */
+	void (*forget)(struct batoni_onesided *onesided,
+	               struct batoni_transfer *transfer);
 	/* From such a path's place and unplace: what the layer keeps for the operation
 	 * stays until `drop`. */
 	void (*hold)(struct batoni_onesided *onesided,

@@ -157,8 +157,10 @@ struct batoni_path_ops {
 	                             size_t n, const struct batoni_follow *follow,
 	                             baton_stream *observe_p);
 	/* End everything that is on the streams, so that they continue.  The engine has
-	 * released its own words before.  Afterwards only the closing of its transport
-	 * or layer is called. */
+	 * released its own words before.  An `enqueue` may run on another thread only if
+	 * it has not returned for a second.  When abort has returned, and such an enqueue
+	 * too, the path touches no buffer any more.  Afterwards only place, unplace and
+	 * close are called. */
 	void (*abort)(struct batoni_path *path);
 
 	/* The communicator goes: free the path.  aborted: it was aborted or is broken.

@@ -90,6 +90,8 @@ batoni_comm_end_all(struct baton_comm *comm)
 	if (!comm->broken) {
 		comm->broken = true;
 		comm->broken_ns = batoni_real_ns();
+		/* Who pushes from here on sees `status`. */
+		batoni_place_inbox();
 		end_host_issued(comm);
 	}
 	if (comm->aborted)
@@ -152,6 +154,8 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 	snprintf(comm->error, sizeof(comm->error), "%s", why);
 	comm->breaking = status;
 	atomic_store(&comm->status, (int)status);
+	/* It is attended although nothing may be pending. */
+	batoni_comm_set_busy(comm);
 	batoni_log(status == BATON_ERR_ABORTED ? BATONI_LOG_DEBUG
 	                                       : BATONI_LOG_ERROR,
 	           "rank %d: communicator broken (%s), %u operations end with "

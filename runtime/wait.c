@@ -321,8 +321,8 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 }
 
 /* Is anything pending of a device whose health is to be looked at? */
-static bool
-awaits_devices(void)
+bool
+batoni_awaits_devices(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
@@ -337,7 +337,7 @@ doze(uint32_t rung, uint64_t nap_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (nap_ns > DOZE_DEVICE_NS && awaits_devices())
+	if (nap_ns > DOZE_DEVICE_NS && batoni_awaits_devices())
 		nap_ns = DOZE_DEVICE_NS;
 	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
 	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_TAKER &&

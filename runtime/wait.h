@@ -27,6 +27,9 @@ bool batoni_listen(unsigned who);
 void batoni_unlisten(unsigned who);
 /* Nanoseconds from `now` until `then`, capped at `most`. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
+/* Is there a working communicator of an asynchronous device, whose health has to be asked
+ * for?  The driver. */
+bool batoni_awaits_devices(void);
 /* What a host waits for. */
 struct batoni_awaited {
 	/* Is the wait over?  Called by the waiting thread; `driving`: it holds the driver

@@ -84,6 +84,23 @@ batoni_elsewhere_signal(struct batoni_onesided *onesided,
 }
 
 void
+batoni_elsewhere_forget(struct batoni_onesided *onesided,
+                        struct batoni_transfer *transfer)
+{
+	struct batoni_rma *rma = rma_of(onesided);
+	struct baton_window *window;
+
+	if (transfer->direction == BATONI_WAIT) {
+		batoni_wait_forget(rma, transfer->slot);
+		return;
+	}
+	/* The call that described it entered. */
+	window = rma->pending[transfer->slot].put.window;
+	if (window)
+		atomic_fetch_sub(&window->entering, 1);
+}
+
+void
 batoni_elsewhere_hold(struct batoni_onesided *onesided,
                       struct batoni_transfer *transfer)
 {

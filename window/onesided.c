@@ -234,6 +234,7 @@ const struct batoni_onesided_ops batoni_onesided_ops = {
 	.message_done = layer_message_done,
 	.targets = batoni_elsewhere_targets,
 	.signal = batoni_elsewhere_signal,
+	.forget = batoni_elsewhere_forget,
 	.hold = batoni_elsewhere_hold,
 	.drop = batoni_elsewhere_drop,
 	.alive = layer_alive,

@@ -640,7 +640,9 @@ leave_window(struct baton_window *window)
 	if (window->listens)
 		batoni_messages_listen(rma, -1);
 	sum_paths(rma);
-	held = window->pending != 0;
+	/* A put that enters now is refused, or is counted. */
+	atomic_store(&window->closing, true);
+	held = window->pending != 0 || atomic_load(&window->entering) != 0;
 	if (held) {
 		window->next_buried = rma->buried;
 		rma->buried = window;

@@ -103,7 +103,6 @@ struct batoni_counter {
 	uint32_t described_node;
 };
 
-/* What an operation needs beyond its transfer, by slot. */
 /* What may be slept on until an issued wait is met: the count of the layer's load that it
  * is in. */
 enum batoni_wait_sleep {
@@ -112,6 +111,7 @@ enum batoni_wait_sleep {
 	BATONI_WAIT_AWAITING /* messages */
 };
 
+/* What an operation needs beyond its transfer, by slot. */
 struct batoni_pending {
 	struct batoni_transfer *transfer; /* set by issue */
 	/* A put: of its channel's queue.  A wait: of the issued waits. */
@@ -453,6 +453,8 @@ size_t batoni_elsewhere_targets(struct batoni_onesided *onesided,
                                 struct batoni_target *targets, size_t max);
 void batoni_elsewhere_signal(struct batoni_onesided *onesided,
                              const struct batoni_target *target);
+void batoni_elsewhere_forget(struct batoni_onesided *onesided,
+                             struct batoni_transfer *transfer);
 void batoni_elsewhere_hold(struct batoni_onesided *onesided,
                            struct batoni_transfer *transfer);
 void batoni_elsewhere_drop(struct batoni_onesided *onesided,

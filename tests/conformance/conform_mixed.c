@@ -95,6 +95,45 @@ group_that_a_path_refuses_is_void(struct conform *c)
 	round_in_a_group(c, conform_stream(c), NULL, 1);
 }
 
+/* Nothing is left of what a void group had described: neither of its window nor of its
+ * waits. */
+static void
+void_group_keeps_no_window_and_no_units(struct conform *c)
+{
+	struct baton_wait_signal_desc descs[2] = { { 1, 0, 0, 0 },
+		                                   { 1, 0, 1, 0 } };
+	const int rounds = (int)c->info.requests_max + 10;
+	unsigned char data[8] = { 0 };
+	baton_request request;
+	struct conform_part part;
+
+	if (!OPEN(c, &part, 64))
+		return;
+	for (int i = 0; i < rounds; i++) {
+		CHECK_OK(c, baton_group_begin(c->comm));
+		CHECK_OK(c, baton_put_signal(data, 8, BATON_UINT8, c->rank,
+		                             part.window, 0, 0, 0, 0, c->comm,
+		                             c->stream, NULL, NULL));
+		CHECK_OK(c, baton_wait_signal(2, descs, c->comm, c->stream,
+		                              NULL, NULL));
+		if (i % 2)
+			CHECK_OK(c, baton_recv(NULL, 0, BATON_UINT8, c->rank, 0,
+			                       c->comm, c->stream, NULL, NULL));
+		CHECK_STATUS(c, BATON_ERR_INVALID,
+		             baton_signal(-1, 0, 0, 0, c->comm, c->stream, NULL,
+		                          NULL));
+		CHECK_STATUS(c, BATON_ERR_INVALID, baton_group_end(c->comm));
+	}
+	request = WAIT(c, c->rank, 1, 0, 0, conform_stream(c), NULL);
+	CHECK_OK(c, baton_put_signal(data, 8, BATON_UINT8, c->rank, part.window,
+	                             0, 0, 0, 0, c->comm, c->stream, NULL,
+	                             NULL));
+	FINISH(c, BATON_OK, &request);
+	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	/* Which refuses a window that a put has. */
+	CLOSE(c, &part);
+}
+
 /* ---- what ends alone, and what does not --------------------------------- */
 
 static void
@@ -182,6 +221,29 @@ enqueue_that_fails_half_way_breaks_the_communicator(struct conform *c)
 	}
 	CHECK_OK(c, baton_comm_destroy(comm));
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	conform_sound(c);
+}
+
+/* Nothing was pending: the path is aborted all the same, and the stream goes on. */
+static void
+idle_communicator_that_breaks_is_aborted(struct conform *c)
+{
+	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
+	struct baton_comm *comm = conform_exchange(c, NULL);
+
+	if (c->rank == 0) {
+		fake_path_fail(FAKE_PATH_HALFWAY, 1);
+		CHECK_OK(c, baton_group_begin(comm));
+		for (int i = 0; i < 2; i++)
+			CHECK_OK(c, baton_wait_signal(1, &desc, comm, c->stream,
+			                              NULL, NULL));
+		CHECK_STATUS(c, BATON_ERR_ABORTED, baton_group_end(comm));
+		/* Half of it is on the stream. */
+		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
+	} else {
+		CHECK_OK(c, baton_comm_abort(comm));
+	}
+	CHECK_OK(c, baton_comm_destroy(comm));
 	conform_sound(c);
 }
 
@@ -303,10 +365,12 @@ const struct conform_case conform_mixed[] = {
 	{ CASE(group_of_both_kinds_completes) },
 	{ CASE(group_of_both_kinds_starts_when_all_streams_are_there) },
 	{ CASE(group_that_a_path_refuses_is_void), .ranks_min = 2 },
+	{ CASE(void_group_keeps_no_window_and_no_units), .requests_max = 32 },
 	{ CASE(messages_end_alone_beside_waits_that_do_not) },
 	{ CASE(deadline_of_a_stream_issued_wait_breaks_the_communicator) },
 	{ CASE(synchronized_stream_has_ended_its_requests) },
 	{ CASE(enqueue_that_fails_half_way_breaks_the_communicator) },
+	{ CASE(idle_communicator_that_breaks_is_aborted) },
 	{ CASE(error_that_comes_late_reaches_all_requests) },
 	{ CASE(abort_beside_a_slow_enqueue_ends_what_it_enqueues) },
 	{ CASE(abort_beside_an_enqueue_that_is_stuck_returns),

@@ -788,6 +788,8 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	case STAGE_DROPPED:
 		break;
 	}
+	/* What has just been taken back is not asked for again. */
+	settle(stage);
 	if (message->state != STAGE_FREE && is_gone(stage, message->peer))
 		abandon(stage, message);
 	status = leave(stage, message);
