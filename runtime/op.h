@@ -112,6 +112,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_LOCAL 64u   /* its waiter's own, not of the pool */
 #define BATONI_FLAG_PLACED 128u /* its path has its place, and did not issue it */
 #define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant */
+#define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
 struct baton_comm;

@@ -263,24 +263,55 @@ look_at_marks(struct batoni_op *op)
 	return comm->device_ops->mark_done(comm->device, &marks[1]);
 }
 
+/* Flag those whose marks the device has passed.  A stream goes on while its marks are
+ * tested: where one was passed behind one that was not yet, all are tested again, so that
+ * what is before it on its stream is found too.  OK, or the device's error. */
+static enum baton_status
+look_at_all(struct baton_comm *comm)
+{
+	bool again = true;
+
+	while (again) {
+		bool skipped = false;
+
+		again = false;
+		for (struct batoni_op *op = comm->marked; op; op = op->next) {
+			enum baton_status status = BATON_OK;
+
+			if (op->flags & BATONI_FLAG_SEEN)
+				continue;
+			status = look_at_marks(op);
+			if (status == BATON_PENDING) {
+				skipped = true;
+				continue;
+			}
+			if (status != BATON_OK)
+				return status;
+			op->flags |= BATONI_FLAG_SEEN;
+			again |= skipped;
+		}
+	}
+	return BATON_OK;
+}
+
+/* They end in the order of the calls. */
 size_t
 batoni_comm_watch(struct baton_comm *comm)
 {
+	enum baton_status status = look_at_all(comm);
 	struct batoni_op **link = &comm->marked;
 	struct batoni_op *op;
 	size_t events = 0;
 
+	if (status != BATON_OK) {
+		batoni_comm_break(comm, status,
+		                  "the device lost sight of an operation");
+		return 1;
+	}
 	while ((op = *link)) {
-		enum baton_status status = look_at_marks(op);
-
-		if (status == BATON_PENDING) {
+		if (!(op->flags & BATONI_FLAG_SEEN)) {
 			link = &op->next;
 			continue;
-		}
-		if (status != BATON_OK) {
-			batoni_comm_break(comm, status,
-			                  "the device lost sight of an operation");
-			return events + 1;
 		}
 		*link = op->next;
 		batoni_transfer_moved(&op->transfer, op->transfer.bytes);

@@ -197,6 +197,24 @@ synchronized_stream_has_ended_its_requests(struct conform *c)
 	}
 }
 
+/* The stream goes on while the engine tests its marks. */
+static void
+operations_of_a_stream_are_seen_to_end_in_order(struct conform *c)
+{
+	enum { N = 64 };
+	baton_request requests[N];
+
+	for (int turn = 0; turn < 50; turn++) {
+		for (int i = 0; i < N; i++)
+			requests[i] = SIGNAL_ON(c, c->rank, 0, 0, c->stream,
+			                        NULL);
+		FINISH(c, BATON_OK, &requests[N - 1]);
+		for (int i = 0; i < N - 1; i++)
+			CHECK_OK(c, baton_test(requests[i], NULL));
+		FINISH_ALL(c, requests, N - 1);
+	}
+}
+
 /* ---- failures of the path ----------------------------------------------- */
 
 static void
@@ -369,6 +387,7 @@ const struct conform_case conform_mixed[] = {
 	{ CASE(messages_end_alone_beside_waits_that_do_not) },
 	{ CASE(deadline_of_a_stream_issued_wait_breaks_the_communicator) },
 	{ CASE(synchronized_stream_has_ended_its_requests) },
+	{ CASE(operations_of_a_stream_are_seen_to_end_in_order) },
 	{ CASE(enqueue_that_fails_half_way_breaks_the_communicator) },
 	{ CASE(idle_communicator_that_breaks_is_aborted) },
 	{ CASE(error_that_comes_late_reaches_all_requests) },
