@@ -350,8 +350,10 @@ check_slots(const struct batoni_comm_plan *plan)
 	uint64_t slots = plan->requests_max +
 	                 batoni_onesided_slots(plan->size, plan->contexts_max);
 	/* Each message may have two below the staging, and each chunk. */
-	uint64_t below = stages(plan) ? 2 * slots + 2 * batoni_staging_layer()->defaults.chunks : slots;
+	uint64_t below = slots;
 
+	if (stages(plan))
+		below = 2 * (slots + batoni_staging_layer()->defaults.chunks);
 	if (!plan->onesided || below <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -668,12 +670,7 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
 	                  "aborted: baton_comm_abort was called on this rank");
-	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
-		batoni_end_and_issue();
-		batoni_leave();
-		batoni_pause_between(tries);
-		batoni_take();
-	}
+	batoni_comm_end_all_now(comm);
 	batoni_end_and_issue();
 	batoni_leave();
 	return BATON_OK;

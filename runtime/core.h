@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What all files of the engine share: the communicator, the engine, the driver lock, and
- * who holds a record.  What a file offers to the others is in its own header.
+ * the holders of a record.  What a file offers to the others is in its own header.
  *
  * Locks and order.  The process has one *driver lock*; its holder is the driver.  Only
  * the driver touches the fields marked "driver" below, the state of transports, and the

@@ -348,17 +348,6 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
-/* Messages of a path may be left without an operation. */
-static bool
-any_moves(const struct baton_comm *comm)
-{
-	bool moves = false;
-
-	for (uint32_t i = 0; i < comm->paths_count; i++)
-		moves |= comm->paths[i]->load.moving > 0;
-	return moves;
-}
-
 static inline bool
 any_parked(const struct baton_comm *comm)
 {
@@ -435,7 +424,8 @@ batoni_pass(void)
 		 * enqueued while it is served stays on the list.  Serving may
 		 * also insert other communicators before this one. */
 		if (unlikely(comm->active == 0) &&
-		    !any_moves(comm) &&
+		    /* Messages of a path may be left without an operation. */
+		    batoni_comm_load(comm).moving == 0 &&
 		    (comm->breaking == BATON_OK || comm->aborted) &&
 		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;

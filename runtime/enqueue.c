@@ -550,13 +550,10 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                         enum baton_status (*fill)(struct batoni_onesided *onesided,
                                                   uint32_t slot,
                                                   const void *more),
-                        void (*forget)(struct batoni_onesided *onesided,
-                                       uint32_t slot),
                         const void *more)
 {
 	enum baton_status status;
 	struct batoni_op *op;
-	uint32_t slot;
 
 	if (a->options) {
 		status = check_options(call, a->options, false);
@@ -566,14 +563,13 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
 		return refuse_full(call, comm);
-	slot = op->transfer.slot;
-	status = fill(comm->onesided, slot, more);
+	status = fill(comm->onesided, op->transfer.slot, more);
 	if (unlikely(status != BATON_OK))
 		return batoni_unmake(op, status);
 	status = enqueue_made(call, op, a, bytes);
 	if (likely(status == BATON_OK))
 		return BATON_OK;
-	forget(comm->onesided, slot);
+	comm->onesided->ops->forget(comm->onesided, &op->transfer);
 	return batoni_unmake(op, status);
 }
 

@@ -21,8 +21,8 @@ void batoni_enqueuing_end(struct baton_comm *comm);
 void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
                           const char *why);
 /* Hand those transfers of a list (group_next) that have this stream-issued path to it; as
- * detached ones they follow all streams that the list names;
- * batoni_publish follows.  Caller: between the two above.  OK; anything else: nothing was
+ * detached ones they follow all streams that the list names.  The caller publishes them
+ * afterwards, between the two above.  OK; anything else: nothing was
  * enqueued, or the communicator breaks. */
 enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,
                                          struct batoni_op *first, bool detached);
@@ -43,8 +43,8 @@ enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
                                  const struct batoni_arguments *a);
 /* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
  * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
- * It returns OK, or the refusal, and then it keeps nothing.  `forget` undoes `fill` if
- * the call is refused later. */
+ * It returns OK, or the refusal, and then it keeps nothing.  The layer's slot `forget`
+ * undoes it if the call is refused later. */
 enum baton_status
 batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                         struct baton_comm *comm,
@@ -52,8 +52,6 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                         enum baton_status (*fill)(struct batoni_onesided *onesided,
                                                   uint32_t slot,
                                                   const void *more),
-                        void (*forget)(struct batoni_onesided *onesided,
-                                       uint32_t slot),
                         const void *more);
 
 /* An enqueuer releases the driver lock. */

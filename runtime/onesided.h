@@ -66,7 +66,7 @@ struct batoni_onesided_ops {
 	size_t (*targets)(struct batoni_onesided *onesided,
 	                  const struct batoni_transfer *transfer,
 	                  struct batoni_target *targets, size_t max);
-	/* Add 1 to the counter, and wake who sleeps for it.  Any thread. */
+	/* Add 1 to the counter, and wake the threads that sleep for it.  Any thread. */
 	void (*signal)(struct batoni_onesided *onesided,
 	               const struct batoni_target *target);
 	/* The operation was described, and no path will have it: its call, or its group,

@@ -637,12 +637,7 @@ host_lost(struct batoni_host *host, const char *why)
 	batoni_take();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
-	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
-		batoni_end_and_issue();
-		batoni_leave();
-		batoni_pause_between(tries);
-		batoni_take();
-	}
+	batoni_comm_end_all_now(comm);
 	batoni_comm_attend(comm);
 	batoni_end_and_issue();
 	atomic_store(&comm->lost, true);

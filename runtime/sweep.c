@@ -90,7 +90,7 @@ batoni_comm_end_all(struct baton_comm *comm)
 	if (!comm->broken) {
 		comm->broken = true;
 		comm->broken_ns = batoni_real_ns();
-		/* Who pushes from here on sees `status`. */
+		/* A thread that pushes from here on sees `status`. */
 		batoni_place_inbox();
 		end_host_issued(comm);
 	}
@@ -105,6 +105,17 @@ batoni_comm_end_all(struct baton_comm *comm)
 	comm->aborted = true;
 	end_stream_issued(comm);
 	return true;
+}
+
+void
+batoni_comm_end_all_now(struct baton_comm *comm)
+{
+	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
+		batoni_end_and_issue();
+		batoni_leave();
+		batoni_pause_between(tries);
+		batoni_take();
+	}
 }
 
 /* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the
@@ -276,7 +287,7 @@ look_at_all(struct baton_comm *comm)
 
 		again = false;
 		for (struct batoni_op *op = comm->marked; op; op = op->next) {
-			enum baton_status status = BATON_OK;
+			enum baton_status status;
 
 			if (op->flags & BATONI_FLAG_SEEN)
 				continue;

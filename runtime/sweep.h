@@ -9,6 +9,8 @@
  * path's enqueue runs, so operations of such paths are left; call it again.  The caller
  * lets other threads have the lock meanwhile. */
 bool batoni_comm_end_all(struct baton_comm *comm);
+/* The same until nothing is left; lets other threads have the lock meanwhile. */
+void batoni_comm_end_all_now(struct baton_comm *comm);
 /* Expire deadlines.  Returns events. */
 size_t batoni_comm_expire(struct baton_comm *comm);
 /* Process cancels and a break that other threads asked for.  Returns events. */

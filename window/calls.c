@@ -111,18 +111,8 @@ fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 			return refuse_closing();
 		}
 	}
-	write_pending((struct batoni_rma *)(void *)onesided, slot, put);
+	write_pending(batoni_rma_from(onesided), slot, put);
 	return BATON_OK;
-}
-
-static void
-forget_put(struct batoni_onesided *onesided, uint32_t slot)
-{
-	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
-	struct baton_window *window = rma->pending[slot].put.window;
-
-	if (window)
-		atomic_fetch_sub(&window->entering, 1);
 }
 
 static inline bool
@@ -183,7 +173,8 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	op->transfer.bytes = bytes;
 	batoni_set(op->transfer.peer, a->peer);
 	batoni_set(op->transfer.tag, a->tag);
-	batoni_direct_fill(op, kind, BATONI_PATH_ONESIDED, BATONI_PUT, comm, a->stream, a->options);
+	batoni_direct_fill(op, kind, BATONI_PATH_ONESIDED, BATONI_PUT, comm,
+	                   a->stream, a->options);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
 	status = batoni_put_issue(rma, &op->transfer);
@@ -204,7 +195,7 @@ enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	if (status != BATON_OK)
 		return status;
 	return batoni_enqueue_onesided(call, kind, comm, a, bytes, fill_put,
-	                               forget_put, more);
+	                               more);
 }
 
 enum baton_status
@@ -366,7 +357,7 @@ struct wait_more {
 static enum baton_status
 fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 {
-	struct batoni_rma *rma = (struct batoni_rma *)(void *)onesided;
+	struct batoni_rma *rma = batoni_rma_from(onesided);
 	const struct wait_more *wait = more;
 	enum baton_status status = batoni_wait_describe(
 		rma, slot, wait->desc_count, wait->descs);
@@ -391,12 +382,6 @@ fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 		                     wait->desc_count,
 		                     rma->requests_max + (uint32_t)rma->size);
 	return status;
-}
-
-static void
-forget_wait(struct batoni_onesided *onesided, uint32_t slot)
-{
-	batoni_wait_forget((struct batoni_rma *)(void *)onesided, slot);
 }
 
 static enum baton_status
@@ -494,7 +479,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 		a.peer = common_peer(desc_count, descs);
 		status = batoni_enqueue_onesided("baton_wait_signal",
 		                                 BATONI_KIND_WAIT, comm, &a, 0,
-		                                 fill_wait, forget_wait, &more);
+		                                 fill_wait, &more);
 	}
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);

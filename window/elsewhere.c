@@ -8,12 +8,6 @@
  */
 #include "window.h"
 
-static struct batoni_rma *
-rma_of(struct batoni_onesided *onesided)
-{
-	return (struct batoni_rma *)(void *)onesided;
-}
-
 static size_t
 target_of_put(const struct batoni_rma *rma,
               const struct batoni_transfer *transfer,
@@ -45,7 +39,7 @@ batoni_elsewhere_targets(struct batoni_onesided *onesided,
                          const struct batoni_transfer *transfer,
                          struct batoni_target *targets, size_t max)
 {
-	const struct batoni_rma *rma = rma_of(onesided);
+	const struct batoni_rma *rma = batoni_rma_from(onesided);
 	struct batoni_target target;
 	size_t n = 0;
 
@@ -79,7 +73,7 @@ void
 batoni_elsewhere_signal(struct batoni_onesided *onesided,
                         const struct batoni_target *target)
 {
-	batoni_signal_store(rma_of(onesided), target->peer, target->signal_index,
+	batoni_signal_store(batoni_rma_from(onesided), target->peer, target->signal_index,
 	                    target->context);
 }
 
@@ -87,7 +81,7 @@ void
 batoni_elsewhere_forget(struct batoni_onesided *onesided,
                         struct batoni_transfer *transfer)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = batoni_rma_from(onesided);
 	struct baton_window *window;
 
 	if (transfer->direction == BATONI_WAIT) {
@@ -105,7 +99,7 @@ batoni_elsewhere_hold(struct batoni_onesided *onesided,
                       struct batoni_transfer *transfer)
 {
 	if (transfer->direction != BATONI_WAIT)
-		batoni_put_place(rma_of(onesided), transfer);
+		batoni_put_place(batoni_rma_from(onesided), transfer);
 }
 
 void
@@ -113,7 +107,7 @@ batoni_elsewhere_drop(struct batoni_onesided *onesided,
                       struct batoni_transfer *transfer)
 {
 	if (transfer->direction == BATONI_WAIT)
-		batoni_wait_forget(rma_of(onesided), transfer->slot);
+		batoni_wait_forget(batoni_rma_from(onesided), transfer->slot);
 	else
-		batoni_put_unplace(rma_of(onesided), transfer);
+		batoni_put_unplace(batoni_rma_from(onesided), transfer);
 }

@@ -19,12 +19,6 @@
 #include "log.h"
 #include "mem.h"
 
-static struct batoni_rma *
-rma_of(struct batoni_onesided *onesided)
-{
-	return (struct batoni_rma *)(void *)onesided;
-}
-
 static const struct batoni_path_ops path_ops;
 
 static void
@@ -80,7 +74,7 @@ no_memory:
 static void
 layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = batoni_rma_from(onesided);
 	bool messages = batoni_config()->window_path ==
 	                BATON_WINDOW_PATH_MESSAGE;
 
@@ -109,9 +103,9 @@ layer_place(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
-		batoni_wait_place(rma_of(onesided), transfer);
+		batoni_wait_place(batoni_rma_from(onesided), transfer);
 	else
-		batoni_put_place(rma_of(onesided), transfer);
+		batoni_put_place(batoni_rma_from(onesided), transfer);
 }
 
 static void
@@ -120,15 +114,15 @@ layer_unplace(struct batoni_path *path,
 {
 	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
-		batoni_wait_unplace(rma_of(onesided), transfer);
+		batoni_wait_unplace(batoni_rma_from(onesided), transfer);
 	else
-		batoni_put_unplace(rma_of(onesided), transfer);
+		batoni_put_unplace(batoni_rma_from(onesided), transfer);
 }
 
 static enum baton_status
 layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_rma *rma = rma_of(batoni_onesided_of(path));
+	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_start(rma, transfer);
@@ -139,7 +133,7 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 static size_t
 layer_test(struct batoni_path *path)
 {
-	struct batoni_rma *rma = rma_of(batoni_onesided_of(path));
+	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	return batoni_messages_test(rma) + batoni_puts_test(rma) +
 	       batoni_waits_test(rma);
@@ -151,15 +145,15 @@ layer_take_back(struct batoni_path *path,
 {
 	struct batoni_onesided *onesided = batoni_onesided_of(path);
 	if (transfer->direction == BATONI_WAIT)
-		return batoni_wait_take_back(rma_of(onesided), transfer);
-	return batoni_put_take_back(rma_of(onesided), transfer);
+		return batoni_wait_take_back(batoni_rma_from(onesided), transfer);
+	return batoni_put_take_back(batoni_rma_from(onesided), transfer);
 }
 
 static void
 layer_message_done(struct batoni_onesided *onesided,
                    struct batoni_transfer *transfer, enum baton_status status)
 {
-	batoni_message_done(rma_of(onesided), transfer, status);
+	batoni_message_done(batoni_rma_from(onesided), transfer, status);
 }
 
 static unsigned
@@ -176,7 +170,7 @@ count(const struct batoni_list_node *list)
 static const char *
 layer_alive(struct batoni_onesided *onesided)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = batoni_rma_from(onesided);
 	unsigned windows, memories;
 
 	batoni_take();
@@ -196,19 +190,19 @@ layer_alive(struct batoni_onesided *onesided)
 static enum baton_status
 layer_drain(struct batoni_onesided *onesided)
 {
-	return batoni_messages_drain(rma_of(onesided));
+	return batoni_messages_drain(batoni_rma_from(onesided));
 }
 
 static enum baton_status
 layer_leave(struct batoni_onesided *onesided)
 {
-	return batoni_messages_leave(rma_of(onesided));
+	return batoni_messages_leave(batoni_rma_from(onesided));
 }
 
 static void
 layer_close(struct batoni_onesided *onesided, bool aborted)
 {
-	struct batoni_rma *rma = rma_of(onesided);
+	struct batoni_rma *rma = batoni_rma_from(onesided);
 
 	if (rma->asks)
 		batoni_puts_close(rma);

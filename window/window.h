@@ -256,11 +256,17 @@ batoni_comes_by_message(const struct batoni_rma *rma, int source)
 	       rma->signal_path[source] == BATON_WINDOW_PATH_MESSAGE;
 }
 
+static inline struct batoni_rma *
+batoni_rma_from(struct batoni_onesided *onesided)
+{
+	return (struct batoni_rma *)(void *)onesided;
+}
+
 /* The communicator's one-sided layer, or NULL. */
 static inline struct batoni_rma *
 batoni_rma_of(const struct baton_comm *comm)
 {
-	return (struct batoni_rma *)(void *)comm->onesided;
+	return batoni_rma_from(comm->onesided);
 }
 
 /*

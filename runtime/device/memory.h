@@ -20,7 +20,7 @@ struct batoni_device;
 enum batoni_memory_kind {
 	BATONI_MEMORY_HOST,       /* of the process; the device may not reach it */
 	BATONI_MEMORY_REGISTERED, /* of the process, pinned: copies take no detour */
-	BATONI_MEMORY_MANAGED,    /* moves to whoever touches it, host or device */
+	BATONI_MEMORY_MANAGED,    /* moves to the side that touches it, host or device */
 	BATONI_MEMORY_DEVICE      /* the host must not touch it */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory contract: who must fill which slot, the host's table, and the fake's, which
- * bites whoever breaks it. */
+/* The memory contract: which slots must be filled, the host's table, and the fake's, which
+ * notices code that breaks the contract. */
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
