@@ -137,7 +137,11 @@ batoni_post_to_driver(struct batoni_op *op)
 void
 batoni_nudge(void)
 {
-	if (batoni_try()) {
+	/* The caller has stored `attention`; a holder stores `driver`, then loads
+	 * `attention`.  All are sequentially consistent, and so is this load, other than
+	 * those of batoni_try: either the holder sees the store, or this thread gets the
+	 * lock, or a later holder sees it. */
+	if (!atomic_load(&batoni_engine.driver) && batoni_try()) {
 		batoni_place_inbox();
 		attend();
 		batoni_end_and_issue();
