@@ -161,17 +161,27 @@ stages(const struct batoni_comm_plan *plan)
 	return plan->onesided && !plan->device_ops->memory->host_only;
 }
 
+static uint64_t
+upper_slots(const struct batoni_comm_plan *plan, int size)
+{
+	uint64_t slots = plan->requests_max;
+
+	return plan->onesided
+	               ? slots + batoni_onesided_slots(size, plan->contexts_max)
+	               : slots;
+}
+
 /* Of the transport that the engine sees. */
 static struct batoni_transport_config
 upper_config(const struct batoni_comm_plan *plan, int size)
 {
-	struct batoni_transport_config config = {.slots = plan->requests_max};
+	/* check_slots has found that it fits. */
+	struct batoni_transport_config config = {
+		.slots = (uint32_t)upper_slots(plan, size),
+	};
 
 	if (!plan->onesided)
 		return config;
-	/* check_slots has found that it fits. */
-	config.slots += (uint32_t)batoni_onesided_slots(size,
-	                                                plan->contexts_max);
 	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
 	config.segment_bytes = batoni_onesided_segment_bytes(
 		size, plan->signals_max, plan->contexts_max);
@@ -347,21 +357,19 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 static enum baton_status
 check_slots(const struct batoni_comm_plan *plan)
 {
-	uint64_t slots = plan->requests_max +
-	                 batoni_onesided_slots(plan->size, plan->contexts_max);
-	/* Each message may have two below the staging, and each chunk. */
-	uint64_t below = slots;
+	uint64_t slots = upper_slots(plan, plan->size);
 
 	if (stages(plan))
-		below = 2 * (slots + batoni_staging_layer()->defaults.chunks);
-	if (!plan->onesided || below <= BATONI_SLOTS_LIMIT)
+		slots = batoni_staging_slots(slots,
+		                             &batoni_staging_layer()->defaults);
+	if (slots <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%d ranks with %d contexts each and %u requests "
 	                     "are %llu transfers; a communicator can have %u: "
 	                     "choose a smaller options->contexts_max",
 	                     plan->size, plan->contexts_max, plan->requests_max,
-	                     (unsigned long long)below, BATONI_SLOTS_LIMIT);
+	                     (unsigned long long)slots, BATONI_SLOTS_LIMIT);
 }
 
 enum baton_status

@@ -32,6 +32,14 @@ struct batoni_staging_config {
 	uint32_t eager_slots, eager_per_peer;
 };
 
+/* The slots that it needs of the transport below: two for each message, and one for each
+ * chunk. */
+static inline uint64_t
+batoni_staging_slots(uint64_t above, const struct batoni_staging_config *staging)
+{
+	return 2 * (above + staging->chunks);
+}
+
 struct batoni_staging;
 
 struct batoni_staging_ops {

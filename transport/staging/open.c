@@ -38,7 +38,8 @@ below(const struct batoni_transport_config *above,
 {
 	struct batoni_transport_config config = *above;
 
-	config.slots = 2 * above->slots + DIRECTIONS * staging->chunks;
+	/* The creator of the communicator has found that it fits. */
+	config.slots = (uint32_t)batoni_staging_slots(above->slots, staging);
 	config.hidden_tags = above->hidden_tags + 2 * (int)above->slots;
 	return config;
 }
@@ -303,7 +304,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 
 	assert(transport->size == stage->size);
 	assert(transport->slots >=
-	       2 * stage->slots + DIRECTIONS * stage->config.chunks);
+	       batoni_staging_slots(stage->slots, &stage->config));
 	stage->below = transport;
 	stage->below_host = (struct batoni_host){
 		.done = batoni_stage_done,
