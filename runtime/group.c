@@ -103,7 +103,6 @@ baton_group_begin(struct baton_comm *comm)
 	group->group.depth = 1;
 	group->group.members = group->group.ended = 0;
 	group->group.streams_left = 0;
-	group->group.issued = false;
 	if (!batoni_thread.groups)
 		watch_exit();
 	batoni_set(group->group.outer, batoni_thread.groups);
@@ -160,7 +159,6 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		group->group.head = op;
 	group->group.tail = op;
 	group->group.members++;
-	group->group.issued |= (op->flags & BATONI_FLAG_STREAM_ISSUED) != 0;
 	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		batoni_publish(op);
 	return BATON_OK;
@@ -254,22 +252,23 @@ is_stream_issued(const struct batoni_op *op)
 }
 
 /* Hand the stream-issued members to their paths, detached: they follow their streams up to
- * here, and the carriers behind them hold the streams until the whole group has ended. */
+ * here, and the carriers behind them hold the streams until the whole group has ended.
+ * *taken_p, 0 before: the paths that have taken theirs, a bit for each. */
 static enum baton_status
-enqueue_issued(struct batoni_op *group)
+enqueue_issued(struct batoni_op *group, unsigned *taken_p)
 {
 	struct baton_comm *comm = group->comm;
 	enum baton_status status = BATON_OK;
-	unsigned seen = 0;
 
 	for (struct batoni_op *op = group->group.head; op && status == BATON_OK;
 	     op = op->group_next) {
-		if (!is_stream_issued(op) || seen >> op->path & 1u)
+		if (!is_stream_issued(op) || *taken_p >> op->path & 1u)
 			continue;
-		seen |= 1u << op->path;
 		status = batoni_enqueue_on_path(comm, op->path, op, true);
-		/* What another path has taken cannot be taken back. */
-		if (status != BATON_OK && seen & (seen - 1)) {
+		if (status == BATON_OK) {
+			*taken_p |= 1u << op->path;
+		} else if (*taken_p) {
+			/* What another path has taken cannot be taken back. */
 			batoni_break_halfway(comm, BATON_ERR_ABORTED,
 			                     "a path refused its part of a "
 			                     "group of which another has "
@@ -331,12 +330,13 @@ end_async(struct batoni_op *group)
 	enum baton_status refusal = batoni_enqueuing_begin(comm);
 	bool begun = refusal == BATON_OK;
 	struct batoni_op *op, *next;
+	unsigned taken = 0;
 
 	if (begun)
-		refusal = enqueue_issued(group);
+		refusal = enqueue_issued(group, &taken);
 	if (refusal == BATON_OK) {
 		refusal = enqueue_carriers(group);
-		if (refusal != BATON_OK && group->group.issued)
+		if (refusal != BATON_OK && taken)
 			batoni_break_halfway(comm, refusal,
 			                     "the device refused a part of a "
 			                     "group of which a path has taken "

@@ -135,7 +135,6 @@ struct batoni_op {
 			uint32_t members; /* enqueuer, until it is published */
 			uint32_t ended;   /* driver */
 			uint32_t streams_left;
-			bool issued; /* some members are stream-issued */
 			struct batoni_op *failed; /* the first not on its stream */
 		} group;
 	};
