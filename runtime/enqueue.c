@@ -17,6 +17,7 @@
 #include "life.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 #include "engine.h"
 #include "enqueue.h"
@@ -185,6 +186,20 @@ batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
 	batoni_leave();
 }
 
+/* The path failed half way through an enqueue of transfers, and has said where in the
+ * first. */
+static void
+break_on_path(struct baton_comm *comm, const struct batoni_path *path,
+              const struct batoni_transfer *first)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why),
+	         "%s failed half way through an enqueue: %s returned %d",
+	         path->ops->name, first->native_call, first->native_code);
+	batoni_break_halfway(comm, BATON_ERR_ABORTED, why);
+}
+
 /* Record where each of the n transfers is armed (0) or ends (1), on streams[i]. */
 static enum baton_status
 mark_all(struct baton_comm *comm, size_t n, unsigned which,
@@ -238,9 +253,7 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 	status = path->ops->enqueue(path, comm->scratch, n,
 	                            detached ? &follow : NULL, comm->observe);
 	if (status == BATON_ERR_BUSY) {
-		batoni_break_halfway(comm, BATON_ERR_ABORTED,
-		              "the path of an operation failed half way through "
-		              "an enqueue");
+		break_on_path(comm, path, comm->scratch[0]);
 		return BATON_ERR_ABORTED;
 	}
 	if (status != BATON_OK)

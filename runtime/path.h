@@ -148,9 +148,9 @@ struct batoni_path_ops {
 	 * when all of these streams have got here.
 	 * The enqueuing thread, under the communicator's order lock; must not wait for
 	 * a peer.  OK: observe_p[i] is the stream on which transfer i will be seen to
-	 * end.  BUSY, with the library's call in the first transfer's native_call: it
-	 * failed half way, so some may be on their streams, and the engine breaks the
-	 * communicator.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
+	 * end.  BUSY, with the library's call and code in the first transfer's native_call and
+	 * native_code: it failed half way, so some may be on their streams, and the
+	 * engine breaks the communicator.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
 	 * NOMEM, NCCL, CUDA. */
 	enum baton_status (*enqueue)(struct batoni_path *path,
 	                             struct batoni_transfer *const *transfers,

@@ -2,6 +2,7 @@
 /* Paths of both kinds in one communicator: messages are host-issued, signals, puts and waits
  * are stream-issued, by the fake path, which the cases make fail. */
 #include <pthread.h>
+#include <string.h>
 
 #include "fake_path.h"
 #include "harness_onesided.h"
@@ -232,7 +233,10 @@ enqueue_that_fails_half_way_breaks_the_communicator(struct conform *c)
 		             baton_signal(0, 0, 0, 0, comm, c->stream, NULL,
 		                          NULL));
 		FINISH(c, BATON_ERR_ABORTED, &recv);
-		CHECK(c, baton_comm_error(comm)[0] != '\0');
+		CHECK(c, strstr(baton_comm_error(comm),
+		                "the fake path failed half way") &&
+		                 strstr(baton_comm_error(comm),
+		                        "fakePut returned 600"));
 	} else {
 		CHECK_OK(c, baton_comm_abort(comm));
 		FINISH(c, BATON_ERR_ABORTED, &recv);

@@ -361,6 +361,7 @@ fake_enqueue(struct batoni_path *base, struct batoni_transfer *const *transfers,
 		if (n > 1)
 			launch(path, transfers, n / 2, follow, observe_p);
 		transfers[0]->native_call = "fakePut";
+		transfers[0]->native_code = 600;
 		return BATON_ERR_BUSY;
 	case FAKE_PATH_LATE:
 		status = launch(path, transfers, n, follow, observe_p);
