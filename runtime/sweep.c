@@ -17,6 +17,7 @@
 
 #include "engine.h"
 #include "leave.h"
+#include "liveness.h"
 #include "log.h"
 #include "sweep.h"
 #include "wait.h"
@@ -305,6 +306,21 @@ look_at_all(struct baton_comm *comm)
 	return BATON_OK;
 }
 
+/* The device could not tell of a mark.  Its health says why, if it has failed. */
+static void
+break_on_mark(struct baton_comm *comm, enum baton_status status)
+{
+	char why[128];
+
+	if (batoni_check_device(comm))
+		return;
+	snprintf(why, sizeof(why),
+	         "the %s device lost sight of an operation: mark_done returned "
+	         "%s",
+	         comm->device_ops->name, baton_status_name(status));
+	batoni_comm_break(comm, status, why);
+}
+
 /* They end in the order of the calls. */
 size_t
 batoni_comm_watch(struct baton_comm *comm)
@@ -315,8 +331,7 @@ batoni_comm_watch(struct baton_comm *comm)
 	size_t events = 0;
 
 	if (status != BATON_OK) {
-		batoni_comm_break(comm, status,
-		                  "the device lost sight of an operation");
+		break_on_mark(comm, status);
 		return 1;
 	}
 	while ((op = *link)) {

@@ -10,8 +10,10 @@
 
 #include "core.h"
 #include "fake_device.h"
+#include "fake_path.h"
 #include "mem.h"
 #include "run_tests.h"
+#include "sweep.h"
 #include "testing.h"
 
 #define MS INT64_C(1000000)
@@ -300,6 +302,51 @@ START_TEST(sticky_error_breaks_the_communicator_and_ends_what_is_pending)
 }
 END_TEST
 
+/* A stream-issued operation is asked for by its marks. */
+static void
+wait_breaks_with(baton_request wait, const char *said)
+{
+	ck_assert_int_eq(baton_wait(wait, LONG_NS, NULL), BATON_ERR_CUDA);
+	ck_assert_msg(strstr(baton_comm_error(comms[0]), said), "%s",
+	              baton_comm_error(comms[0]));
+	fake_device_heal();
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+static baton_request
+wait_on_the_path(void)
+{
+	const struct baton_wait_signal_desc desc = {1, 1, 0, 0};
+	baton_request wait = BATON_REQUEST_NULL;
+
+	ck_assert_int_eq(fake_path_add(comms[0]), BATON_OK);
+	ck_assert_int_eq(baton_wait_signal(1, &desc, comms[0], s, NULL, &wait),
+	                 BATON_OK);
+	return wait;
+}
+
+START_TEST(sick_device_is_named_by_its_fault_where_a_mark_fails)
+{
+	baton_request wait = wait_on_the_path();
+
+	batoni_take();
+	fake_device_break();
+	batoni_comm_watch(comms[0]);
+	batoni_leave();
+	wait_breaks_with(wait, "returned 700: an illegal address");
+}
+END_TEST
+
+START_TEST(mark_that_fails_on_a_device_that_says_it_is_well_is_named)
+{
+	baton_request wait = wait_on_the_path();
+
+	fake_device_fail_at(FAKE_MARK_DONE, 1, BATON_ERR_CUDA);
+	wait_breaks_with(wait, "mark_done returned BATON_ERR_CUDA");
+}
+END_TEST
+
 /* Whatever each call says: all that was accepted ends, and both ranks go. */
 static void
 run_until_it_breaks(unsigned n)
@@ -441,6 +488,8 @@ main(void)
 		no_communicator_is_left_behind_while_its_function_runs,
 		words_are_not_freed_while_a_stream_may_look_at_them,
 		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
+		sick_device_is_named_by_its_fault_where_a_mark_fails,
+		mark_that_fails_on_a_device_that_says_it_is_well_is_named,
 		device_that_breaks_at_any_call_hangs_nothing,
 		full_stream_blocks_its_enqueuer_and_nobody_who_could_empty_it,
 		abort_lets_an_enqueuer_on_that_a_full_stream_blocks,
