@@ -36,6 +36,9 @@ install(FILES ${PROJECT_BINARY_DIR}/baton-config.cmake
 file(RELATIVE_PATH pc_prefix
      ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_libs_private "-pthread")
+foreach(library IN LISTS CMAKE_DL_LIBS)
+	string(APPEND pc_libs_private " -l${library}")
+endforeach()
 if(BATON_HAVE_MPI)
 	foreach(library IN LISTS MPI_C_LIBRARIES)
 		string(APPEND pc_libs_private " ${library}")

@@ -69,8 +69,25 @@ read_dump_on(void)
 }
 
 static void
+read_cuda_library(void)
+{
+	const char *value = getenv("BATON_CUDA_LIBRARY");
+
+	if (!value)
+		return;
+	if (strlen(value) < sizeof(config.cuda_library))
+		strcpy(config.cuda_library, value);
+	else
+		fprintf(stderr,
+		        "baton: warning: BATON_CUDA_LIBRARY has %zu characters; it "
+		        "takes %zu at most\n",
+		        strlen(value), sizeof(config.cuda_library) - 1);
+}
+
+static void
 read_environment(void)
 {
+	read_cuda_library();
 	read_dump_on();
 	read_log_level();
 	read_window_path();

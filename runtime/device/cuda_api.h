@@ -206,6 +206,12 @@ enum {
 	  "cuPointerGetAttributes", 7000,                                     \
 	  (unsigned int, CUpointer_attribute *, void **, CUdeviceptr))
 
+/* The function that looks the others up, as above. */
+#define BATONI_CUDA_LOOKUP(X)                                                 \
+	X(lookup, cuGetProcAddress_v2, "cuGetProcAddress", 12000,             \
+	  (const char *, void **, int, cuuint64_t,                            \
+	   CUdriverProcAddressQueryResult *))
+
 struct batoni_cuda_api {
 #define BATONI_CUDA_FUNCTION(name, symbol, base, version, parameters)         \
 	CUresult (*name) parameters;

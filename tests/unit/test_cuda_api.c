@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loading the CUDA driver.  Each test is a process of its own (Check's fork mode), since
+ * the driver is loaded once. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_api.h"
+#include "log.h"
+#include "run_tests.h"
+
+#define THREADS 8
+
+static const struct batoni_cuda_api *
+load(const char *library)
+{
+	const struct batoni_cuda_api *api = NULL;
+
+	setenv("BATON_CUDA_LIBRARY", library, 1);
+	ck_assert_msg(batoni_cuda_load(&api) == BATON_OK, "%s",
+	              baton_last_error());
+	return api;
+}
+
+/* The sentence; the second call refuses as the first. */
+static const char *
+refusal(const char *library)
+{
+	const struct batoni_cuda_api *api = NULL;
+	static char first[512];
+
+	if (library)
+		setenv("BATON_CUDA_LIBRARY", library, 1);
+	ck_assert_int_eq(batoni_cuda_load(&api), BATON_ERR_UNSUPPORTED);
+	snprintf(first, sizeof(first), "%s", baton_last_error());
+	batoni_refuse(BATON_ERR_INVALID, "another");
+	ck_assert_int_eq(batoni_cuda_load(&api), BATON_ERR_UNSUPPORTED);
+	ck_assert_str_eq(baton_last_error(), first);
+	ck_assert_ptr_null(api);
+	ck_assert_ptr_null(batoni_cuda_loaded());
+	return first;
+}
+
+static void
+assert_says(const char *sentence, const char *part)
+{
+	ck_assert_msg(strstr(sentence, part), "\"%s\" says nothing of \"%s\"",
+	              sentence, part);
+}
+
+START_TEST(file_that_is_missing_is_named)
+{
+	const char *sentence = refusal("/nowhere/libcuda.so.1");
+
+	assert_says(sentence, "/nowhere/libcuda.so.1: ");
+	assert_says(sentence, "BATON_CUDA_LIBRARY names");
+}
+END_TEST
+
+START_TEST(machine_without_the_driver_says_what_to_install)
+{
+	const char *sentence;
+
+	unsetenv("BATON_CUDA_LIBRARY");
+	/* A machine that has it may have a GPU or not. */
+	if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))
+		return;
+	sentence = refusal(NULL);
+	assert_says(sentence, "libcuda.so.1: ");
+	assert_says(sentence, "install NVIDIA's driver");
+	assert_says(sentence, "BATON_CUDA_LIBRARY");
+}
+END_TEST
+
+START_TEST(empty_name_is_the_default)
+{
+	const struct batoni_cuda_api *api;
+
+	setenv("BATON_CUDA_LIBRARY", "", 1);
+	if (batoni_cuda_load(&api) != BATON_OK)
+		assert_says(baton_last_error(), "libcuda.so.1");
+}
+END_TEST
+
+START_TEST(old_driver_names_what_it_lacks)
+{
+	const char *sentence = refusal(DRIVER_OLD);
+
+	assert_says(sentence, DRIVER_OLD ", of CUDA 11.8,");
+	assert_says(sentence, "has no cuStreamGetId;");
+	assert_says(sentence, "CUDA 12.0 or later");
+}
+END_TEST
+
+START_TEST(library_that_is_no_driver_is_refused)
+{
+	assert_says(refusal("libm.so.6"), "libm.so.6 has no cuInit;");
+}
+END_TEST
+
+START_TEST(no_device_says_what_to_look_at)
+{
+	const char *sentence = refusal(DRIVER_NO_DEVICE);
+
+	assert_says(sentence, "cuInit: CUDA_ERROR_NO_DEVICE (100): "
+	                      "nothing is plugged in;");
+	assert_says(sentence, "nvidia-smi");
+	assert_says(sentence, "CUDA_VISIBLE_DEVICES");
+}
+END_TEST
+
+START_TEST(error_without_a_name_has_its_number)
+{
+	assert_says(refusal(DRIVER_SICK), "cuInit: CUDA error 12345");
+}
+END_TEST
+
+/* The function of that name in the library, as what the field of the table should be. */
+static void
+assert_function(const char *library, const char *name, const void *field)
+{
+	void *address = dlsym(dlopen(library, RTLD_NOW), name);
+
+	ck_assert_ptr_nonnull(address);
+	ck_assert_msg(memcmp(&address, field, sizeof(address)) == 0, "%s",
+	              name);
+}
+
+START_TEST(functions_are_looked_up_by_name_and_version)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_GOOD);
+	void *wrong = dlsym(dlopen(DRIVER_GOOD, RTLD_NOW),
+	                    "small_driver_wrong");
+
+	ck_assert_ptr_nonnull(wrong);
+#define NOT_WRONG(name, symbol, base, version, parameters)                    \
+	ck_assert_msg(memcmp(&api->name, &wrong, sizeof(wrong)) != 0, #name);
+	BATONI_CUDA_FUNCTIONS(NOT_WRONG)
+	assert_function(DRIVER_GOOD, "small_driver_init", &api->init);
+	assert_function(DRIVER_GOOD, "small_driver_version",
+	                &api->driver_version);
+	assert_function(DRIVER_GOOD, "small_driver_name", &api->error_name);
+	assert_function(DRIVER_GOOD, "small_driver_text", &api->error_text);
+	assert_function(DRIVER_GOOD, "small_driver_nothing", &api->copy);
+}
+END_TEST
+
+START_TEST(functions_are_the_exported_ones_where_there_is_no_lookup)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_NO_LOOKUP);
+
+#define IS_EXPORTED(name, symbol, base, version, parameters)                  \
+	assert_function(DRIVER_NO_LOOKUP, #symbol, &api->name);
+	BATONI_CUDA_FUNCTIONS(IS_EXPORTED)
+}
+END_TEST
+
+static void *
+load_good(void *api_p)
+{
+	batoni_cuda_load(api_p);
+	return NULL;
+}
+
+START_TEST(threads_that_load_at_once_initialise_once)
+{
+	const struct batoni_cuda_api *api[THREADS] = {NULL};
+	pthread_t threads[THREADS];
+	atomic_int *inits;
+
+	setenv("BATON_CUDA_LIBRARY", DRIVER_GOOD, 1);
+	ck_assert_ptr_null(batoni_cuda_loaded());
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, load_good,
+		                                &api[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++) {
+		ck_assert_ptr_nonnull(api[i]);
+		ck_assert_ptr_eq(api[i], batoni_cuda_loaded());
+	}
+	inits = dlsym(dlopen(DRIVER_GOOD, RTLD_NOW), "small_driver_inits");
+	ck_assert_int_eq(atomic_load(inits), 1);
+}
+END_TEST
+
+static void *
+load_cancelled(void *api_p)
+{
+	pthread_cancel(pthread_self());
+	batoni_cuda_load(api_p);
+	return NULL;
+}
+
+START_TEST(thread_that_is_cancelled_has_loaded)
+{
+	const struct batoni_cuda_api *api = NULL;
+	pthread_t thread;
+
+	setenv("BATON_CUDA_LIBRARY", DRIVER_GOOD, 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, load_cancelled, &api), 0);
+	pthread_join(thread, NULL);
+	ck_assert_ptr_nonnull(api);
+	ck_assert_ptr_eq(api, batoni_cuda_loaded());
+}
+END_TEST
+
+START_TEST(description_is_cut_to_its_size)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_GOOD);
+	char text[24];
+
+	batoni_cuda_describe(api, BATONI_CU_NO_DEVICE, text, sizeof(text));
+	ck_assert_str_eq(text, "CUDA_ERROR_NO_DEVICE (1");
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		file_that_is_missing_is_named,
+		machine_without_the_driver_says_what_to_install,
+		empty_name_is_the_default,
+		old_driver_names_what_it_lacks,
+		library_that_is_no_driver_is_refused,
+		no_device_says_what_to_look_at,
+		error_without_a_name_has_its_number,
+		functions_are_looked_up_by_name_and_version,
+		functions_are_the_exported_ones_where_there_is_no_lookup,
+		threads_that_load_at_once_initialise_once,
+		thread_that_is_cancelled_has_loaded,
+		description_is_cut_to_its_size,
+	};
+
+	return RUN_TESTS("cuda_api", tests);
+}
