@@ -42,16 +42,48 @@ static struct baton_comm *kept; /* under table_lock: see keep_for_device */
 
 /* ---- options ---- */
 
+void
+batoni_comm_plan_on(struct batoni_comm_plan *plan,
+                    const struct batoni_device_ops *device)
+{
+	plan->device = device->id;
+	plan->device_ops = device;
+	plan->stages = !device->memory->host_only;
+}
+
+void
+batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
+{
+	uint32_t requests_most = 0;
+	bool stages = false;
+
+	for (int i = 0; i < n; i++) {
+		stages |= plans[i].stages;
+		if (plans[i].requests_max > requests_most)
+			requests_most = plans[i].requests_max;
+	}
+	for (int i = 0; i < n; i++) {
+		plans[i].stages = stages;
+		plans[i].requests_most = requests_most;
+	}
+}
+
 static enum baton_status
 plan_device(enum baton_device device, struct batoni_comm_plan *plan)
 {
+	const struct batoni_device_ops *ops;
+
 	switch (device) {
 	case BATON_DEVICE_AUTO:
 	case BATON_DEVICE_HOST:
-		plan->device = BATON_DEVICE_HOST;
-		plan->device_ops = batoni_device_find(BATON_DEVICE_HOST);
+		batoni_comm_plan_on(plan, batoni_device_find(BATON_DEVICE_HOST));
 		return BATON_OK;
 	case BATON_DEVICE_CUDA:
+		ops = batoni_device_find(BATON_DEVICE_CUDA);
+		if (ops) {
+			batoni_comm_plan_on(plan, ops);
+			return BATON_OK;
+		}
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options->device is BATON_DEVICE_CUDA: Baton "
 		                     "%s has no CUDA device; use "
@@ -145,7 +177,9 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
 		.onesided = true,
+		.device_config = {.cuda_device = -1},
 	};
+	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);
 	return status == BATON_OK ? check_transport(options->transport)
 	                          : status;
@@ -153,59 +187,57 @@ batoni_comm_plan(const struct baton_comm_options *options,
 
 /* ---- building ---- */
 
-/* Are buffers the memory of a device, which the transport cannot reach?  Stream-issued
- * transports, which are without the one-sided layer, reach it. */
-static bool
-stages(const struct batoni_comm_plan *plan)
-{
-	return plan->onesided && !plan->device_ops->memory->host_only;
-}
-
 static uint64_t
-upper_slots(const struct batoni_comm_plan *plan, int size)
+upper_slots(const struct batoni_comm_plan *plan, uint32_t requests)
 {
-	uint64_t slots = plan->requests_max;
+	uint64_t slots = requests;
 
-	return plan->onesided
-	               ? slots + batoni_onesided_slots(size, plan->contexts_max)
-	               : slots;
+	return plan->onesided ? slots + batoni_onesided_slots(plan->size,
+	                                                      plan->contexts_max)
+	                      : slots;
 }
 
 /* Of the transport that the engine sees. */
 static struct batoni_transport_config
-upper_config(const struct batoni_comm_plan *plan, int size)
+upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 {
 	/* check_slots has found that it fits. */
 	struct batoni_transport_config config = {
-		.slots = (uint32_t)upper_slots(plan, size),
+		.device = comm->device,
+		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
+		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
 	};
 
 	if (!plan->onesided)
 		return config;
 	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
 	config.segment_bytes = batoni_onesided_segment_bytes(
-		size, plan->signals_max, plan->contexts_max);
+		plan->size, plan->signals_max, plan->contexts_max);
 	return config;
 }
 
 struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size)
+batoni_comm_transport_config(const struct batoni_comm_plan *plan,
+                             const struct baton_comm *comm)
 {
 	const struct batoni_staging_ops *staging = batoni_staging_layer();
-	const struct batoni_transport_config upper = upper_config(plan, size);
+	struct batoni_transport_config upper = upper_config(plan, comm);
 
-	return stages(plan) ? staging->below(&upper, &staging->defaults) : upper;
+	if (plan->stages)
+		return staging->below(&upper, &staging->defaults);
+	if (comm->device_ops->memory->host_only)
+		upper.device = NULL;
+	return upper;
 }
 
 static enum baton_status
 create_staging(struct baton_comm *comm, const struct batoni_comm_plan *plan)
 {
 	const struct batoni_staging_ops *staging = batoni_staging_layer();
-	const struct batoni_transport_config upper =
-		upper_config(plan, plan->size);
+	const struct batoni_transport_config upper = upper_config(plan, comm);
 
-	return staging->create(comm->device, &upper, &staging->defaults,
-	                       plan->size, &comm->staging);
+	return staging->create(&upper, &staging->defaults, plan->size,
+	                       &comm->staging);
 }
 
 static uint32_t
@@ -339,7 +371,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 				.contexts_max = plan->contexts_max,
 			},
 			&comm->onesided);
-	if (status == BATON_OK && stages(plan))
+	if (status == BATON_OK && plan->stages)
 		status = create_staging(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
@@ -357,9 +389,9 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 static enum baton_status
 check_slots(const struct batoni_comm_plan *plan)
 {
-	uint64_t slots = upper_slots(plan, plan->size);
+	uint64_t slots = upper_slots(plan, plan->requests_most);
 
-	if (stages(plan))
+	if (plan->stages)
 		slots = batoni_staging_slots(slots,
 		                             &batoni_staging_layer()->defaults);
 	if (slots <= BATONI_SLOTS_LIMIT)
@@ -397,9 +429,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		                       BATONI_COMMS_MAX - 1);
 		goto free_comm;
 	}
-	status = plan->device_ops->open(
-		&(struct batoni_device_config){.cuda_device = -1},
-		&comm->device);
+	status = plan->device_ops->open(&plan->device_config, &comm->device);
 	if (status != BATON_OK) {
 		give_index(comm->index, generation);
 		goto free_comm;
@@ -556,8 +586,7 @@ batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
 	if (status != BATON_OK || !world)
 		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
 	plan.transport = world->id;
-	plan.device = device->id;
-	plan.device_ops = device;
+	batoni_comm_plan_on(&plan, device);
 	return world->create(&batoni_builder, &plan, comm_p);
 }
 

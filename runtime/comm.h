@@ -12,10 +12,16 @@ extern const struct batoni_builder batoni_builder;
 enum baton_status
 batoni_comm_plan(const struct baton_comm_options *options,
                  struct batoni_comm_plan *plan_p);
-struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan, int size);
+/* Put the plan on this device, instead of the one that the options chose. */
+void batoni_comm_plan_on(struct batoni_comm_plan *plan,
+                         const struct batoni_device_ops *device);
+/* The plan is one of n that all ranks of a communicator have; or all have this one. */
+void batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n);
 enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,
                                       struct baton_comm **comm_p);
+struct batoni_transport_config
+batoni_comm_transport_config(const struct batoni_comm_plan *plan,
+                             const struct baton_comm *comm);
 void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);

@@ -26,55 +26,88 @@
 
 /* ---- all at once ---- */
 
+static void
+discard_all(int n, struct baton_comm *comms[])
+{
+	while (n-- > 0)
+		batoni_comm_discard(comms[n]);
+}
+
+/* plans: by rank. */
 static enum baton_status
-prepare_all(const struct batoni_comm_plan *plan, int size,
+prepare_all(const struct batoni_comm_plan plans[], int size,
             struct baton_comm *comms[])
 {
 	enum baton_status status = BATON_OK;
 	int n = 0;
 
 	while (n < size && status == BATON_OK) {
-		status = batoni_comm_prepare(plan, &comms[n]);
+		status = batoni_comm_prepare(&plans[n], &comms[n]);
 		n += status == BATON_OK;
 	}
-	if (status == BATON_OK)
-		return BATON_OK;
-	while (n-- > 0)
-		batoni_comm_discard(comms[n]);
+	if (status != BATON_OK)
+		discard_all(n, comms);
 	return status;
 }
 
-/* Writes comms on success only. */
 static enum baton_status
-build_local(const struct batoni_comm_plan *plan, int size,
+refuse_memory(int size)
+{
+	return batoni_refuse(BATON_ERR_NOMEM, "no memory for %d local ranks",
+	                     size);
+}
+
+/* plans: by rank.  Writes comms on success only. */
+static enum baton_status
+build_local(struct batoni_comm_plan plans[], int size,
             struct baton_comm *comms[])
 {
 	size_t count = (size_t)size;
 	struct batoni_transport **transports =
 		batoni_alloc(count, sizeof(*transports));
 	struct baton_comm **built = batoni_alloc(count, sizeof(*built));
-	const struct batoni_transport_config config =
-		batoni_comm_transport_config(plan, size);
+	struct batoni_transport_config config;
 	enum baton_status status = BATON_ERR_NOMEM;
 
-	if (transports && built)
-		status = batoni_open_local(size, &config, transports);
-	if (status != BATON_OK) {
-		batoni_refuse(status, "no memory for %d local ranks", size);
+	if (!transports || !built) {
+		refuse_memory(size);
 		goto out;
 	}
-	status = prepare_all(plan, size, built);
-	for (int i = 0; i < size; i++) {
-		if (status == BATON_OK)
-			batoni_comm_start(built[i], transports[i]);
-		else
-			transports[i]->ops->close(transports[i], true);
+	batoni_comm_plans_agree(plans, size);
+	status = prepare_all(plans, size, built);
+	if (status != BATON_OK)
+		goto out;
+	/* The same for all ranks: staging hides their devices. */
+	config = batoni_comm_transport_config(&plans[0], built[0]);
+	if (batoni_open_local(size, &config, transports) != BATON_OK) {
+		discard_all(size, built);
+		status = refuse_memory(size);
+		goto out;
 	}
-	if (status == BATON_OK)
-		memcpy(comms, built, count * sizeof(*built));
+	for (int i = 0; i < size; i++)
+		batoni_comm_start(built[i], transports[i]);
+	memcpy(comms, built, count * sizeof(*built));
 out:
 	batoni_free(transports);
 	batoni_free(built);
+	return status;
+}
+
+/* All ranks have the plan. */
+static enum baton_status
+build_alike(const struct batoni_comm_plan *plan, int size,
+            struct baton_comm *comms[])
+{
+	struct batoni_comm_plan *plans =
+		batoni_alloc((size_t)size, sizeof(*plans));
+	enum baton_status status;
+
+	if (!plans)
+		return refuse_memory(size);
+	for (int i = 0; i < size; i++)
+		plans[i] = *plan;
+	status = build_local(plans, size, comms);
+	batoni_free(plans);
 	return status;
 }
 
@@ -114,7 +147,7 @@ baton_comm_create_local(int size, const struct baton_comm_options *options,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_local: comms is NULL");
 	status = plan_local("baton_comm_create_local", size, options, &plan);
-	return status == BATON_OK ? build_local(&plan, size, comms) : status;
+	return status == BATON_OK ? build_alike(&plan, size, comms) : status;
 }
 
 /* ---- one by one ---- */
@@ -128,12 +161,14 @@ struct token {
 struct meeting {
 	struct meeting *next;
 	struct token token;
-	struct batoni_comm_plan plan;
 	int size, came, inside;
 	bool over;
 	enum baton_status status;
+	struct batoni_comm_plan first; /* of the rank that opened it */
+	/* By rank. */
+	struct batoni_comm_plan *plans;
 	struct baton_comm **comms;
-	bool *here; /* by rank: has it called? */
+	bool *here; /* has it called? */
 };
 
 static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -187,6 +222,15 @@ baton_unique_id_create(struct baton_unique_id *id_p)
 	return BATON_OK;
 }
 
+static void
+meeting_free(struct meeting *meeting)
+{
+	batoni_free(meeting->plans);
+	batoni_free(meeting->comms);
+	batoni_free(meeting->here);
+	batoni_free(meeting);
+}
+
 static struct meeting *
 meeting_new(const struct token *token, int size,
             const struct batoni_comm_plan *plan)
@@ -195,16 +239,15 @@ meeting_new(const struct token *token, int size,
 
 	if (!meeting)
 		return NULL;
+	meeting->plans = batoni_alloc((size_t)size, sizeof(*meeting->plans));
 	meeting->comms = batoni_alloc((size_t)size, sizeof(*meeting->comms));
 	meeting->here = batoni_alloc((size_t)size, sizeof(*meeting->here));
-	if (!meeting->comms || !meeting->here) {
-		batoni_free(meeting->comms);
-		batoni_free(meeting->here);
-		batoni_free(meeting);
+	if (!meeting->plans || !meeting->comms || !meeting->here) {
+		meeting_free(meeting);
 		return NULL;
 	}
 	meeting->token = *token;
-	meeting->plan = *plan;
+	meeting->first = *plan;
 	meeting->size = size;
 	meeting->next = meetings;
 	meetings = meeting;
@@ -231,7 +274,7 @@ static enum baton_status
 meeting_join_locked(struct meeting *meeting, int size, int rank,
                     const struct batoni_comm_plan *plan)
 {
-	const struct batoni_comm_plan *theirs = &meeting->plan;
+	const struct batoni_comm_plan *theirs = &meeting->first;
 	enum baton_status status = BATON_OK;
 
 	if (rank < meeting->size && meeting->here[rank])
@@ -258,10 +301,12 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 		return status;
 	}
 	meeting->here[rank] = true;
+	meeting->plans[rank] = *plan;
 	meeting->came++;
 	if (meeting->came == size)
 		meeting_close_locked(meeting,
-		                     build_local(plan, size, meeting->comms));
+		                     build_local(meeting->plans, size,
+		                                 meeting->comms));
 	return BATON_OK;
 }
 
@@ -326,11 +371,8 @@ meet(int size, int rank, const struct token *token,
 		batoni_refuse(status,
 		              "baton_comm_create_id: the ranks disagree on the "
 		              "size or the options, or there is no memory");
-	if (--meeting->inside == 0) {
-		batoni_free(meeting->comms);
-		batoni_free(meeting->here);
-		batoni_free(meeting);
-	}
+	if (--meeting->inside == 0)
+		meeting_free(meeting);
 	return status;
 }
 
@@ -385,15 +427,22 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 {
 	struct batoni_comm_plan plan;
 	enum baton_status status;
+	int n = 0;
 
 	status = batoni_comm_plan(options, &plan);
 	if (status != BATON_OK)
 		return status;
-	plan.device = device->id;
-	plan.device_ops = device;
+	batoni_comm_plan_on(&plan, device);
 	plan.onesided = !transports[0]->messages.ops->stream_issued;
+	/* A stream-issued transport reaches memory of the device. */
+	plan.stages &= plan.onesided;
 	plan.size = transports[0]->size;
-	status = prepare_all(&plan, size, comms);
+	while (n < size && status == BATON_OK) {
+		status = batoni_comm_prepare(&plan, &comms[n]);
+		n += status == BATON_OK;
+	}
+	if (status != BATON_OK)
+		discard_all(n, comms);
 	for (int i = 0; i < size && status == BATON_OK; i++)
 		batoni_comm_start(comms[i], transports[i]);
 	return status;
@@ -411,7 +460,28 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
 	                    &plan);
 	if (status != BATON_OK)
 		return status;
-	plan.device = device->id;
-	plan.device_ops = device;
-	return build_local(&plan, size, comms);
+	batoni_comm_plan_on(&plan, device);
+	return build_alike(&plan, size, comms);
+}
+
+enum baton_status
+batoni_comm_create_local_mixed(const struct batoni_device_ops *const devices[],
+                               int size,
+                               const struct baton_comm_options *options,
+                               struct baton_comm *comms[])
+{
+	struct batoni_comm_plan *plans =
+		batoni_alloc((size_t)size, sizeof(*plans));
+	enum baton_status status = plans ? BATON_OK : BATON_ERR_NOMEM;
+
+	for (int i = 0; i < size && status == BATON_OK; i++) {
+		status = plan_local("batoni_comm_create_local_mixed", size,
+		                    options, &plans[i]);
+		if (status == BATON_OK)
+			batoni_comm_plan_on(&plans[i], devices[i]);
+	}
+	if (status == BATON_OK)
+		status = build_local(plans, size, comms);
+	batoni_free(plans);
+	return status;
 }

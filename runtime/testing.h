@@ -24,6 +24,13 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
                               const struct baton_comm_options *options,
                               struct baton_comm *comms[]);
 
+/* The same, each rank on a device of its own. */
+enum baton_status
+batoni_comm_create_local_mixed(const struct batoni_device_ops *const devices[],
+                               int size,
+                               const struct baton_comm_options *options,
+                               struct baton_comm *comms[]);
+
 /* baton_comm_create over MPI on any device.  Collective.  UNSUPPORTED: this build has no
  * MPI. */
 enum baton_status

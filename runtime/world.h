@@ -16,6 +16,7 @@ struct batoni_comm_plan {
 	enum baton_device device;
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
+	struct batoni_device_config device_config;
 	bool onesided;      /* signals and windows, where the transport has peers */
 	int size;           /* of the communicator, once it is known */
 	uint32_t requests_max;
@@ -23,25 +24,33 @@ struct batoni_comm_plan {
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	bool timestamps;
+	/* Agreed on by all ranks before any prepares, because the format of what travels
+	 * follows from it.  `plan` sets what this rank alone would have. */
+	bool stages;            /* some rank's messages may be memory of a device that the
+	                         * transport cannot reach: all ranks speak staging's protocol */
+	uint32_t requests_most; /* the largest requests_max */
 };
 
 /*
- * What the engine gives to a world.  A communicator is built in two steps.  Between them
- * the ranks agree on whether all got their memory.  `prepare` takes everything that can
- * fail on this rank alone (table entry, pool, device, engine thread, one-sided layer for
- * plan->size ranks): OK, NOMEM, AGAIN, SYSTEM, UNSUPPORTED.  Then the world calls either
- * `start`, which takes over the transport and cannot fail, or `discard`.
+ * What the engine gives to a world.  First the ranks agree on their plans.  Then each builds
+ * its communicator in two steps, and between them the ranks agree on whether all got their
+ * memory.  `prepare` takes everything that can fail on this rank alone (table entry, pool,
+ * device, engine thread, staging, one-sided layer for plan->size ranks): OK, NOMEM, AGAIN,
+ * SYSTEM, UNSUPPORTED, CUDA.  Then the world calls either `start`, which takes over the
+ * transport and cannot fail, or `discard`.
  */
 struct batoni_builder {
 	/* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID,
 	 * UNSUPPORTED (with a sentence by batoni_refuse). */
 	enum baton_status (*plan)(const struct baton_comm_options *options,
 	                          struct batoni_comm_plan *plan_p);
-	/* The transport's configuration for such a communicator of `size` ranks. */
-	struct batoni_transport_config (*transport_config)(
-		const struct batoni_comm_plan *plan, int size);
 	enum baton_status (*prepare)(const struct batoni_comm_plan *plan,
 	                             struct baton_comm **comm_p);
+	/* The configuration of the transport for this communicator, which was prepared
+	 * from the plan. */
+	struct batoni_transport_config (*transport_config)(
+		const struct batoni_comm_plan *plan,
+		const struct baton_comm *comm);
 	void (*start)(struct baton_comm *comm,
 	              struct batoni_transport *transport);
 	void (*discard)(struct baton_comm *comm);

@@ -644,10 +644,12 @@ enum baton_status
 batoni_local_open(int size, const struct batoni_transport_config *config,
                   struct batoni_transport *transports[])
 {
-	struct shared *shared = shared_create(size, config);
+	struct shared *shared;
 	struct local *local;
 	int rank;
 
+	assert(!config->device);
+	shared = shared_create(size, config);
 	if (!shared)
 		return BATON_ERR_NOMEM;
 	for (rank = 0; rank < size; rank++) {

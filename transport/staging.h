@@ -46,14 +46,14 @@ struct batoni_staging_ops {
 	/* Header and eager message together are as long as what MPI sends raw. */
 	struct batoni_staging_config defaults;
 
-	/* The configuration for the transport below, from that for the one above. */
+	/* The configuration for the transport below, from that for the one above; the same
+	 * tags on all ranks. */
 	struct batoni_transport_config (*below)(
 		const struct batoni_transport_config *above,
 		const struct batoni_staging_config *staging);
-	/* Take everything that can fail.  The device stays the caller's.  The thread that
-	 * creates a communicator of `size` ranks.  OK, NOMEM, CUDA. */
-	enum baton_status (*create)(struct batoni_device *device,
-	                            const struct batoni_transport_config *above,
+	/* Take everything that can fail.  above->device (not NULL) stays the caller's.
+	 * The thread that creates a communicator of `size` ranks.  OK, NOMEM, CUDA. */
+	enum baton_status (*create)(const struct batoni_transport_config *above,
 	                            const struct batoni_staging_config *staging,
 	                            int size, struct batoni_staging **staging_p);
 	/* Free what was not started. */

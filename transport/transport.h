@@ -17,6 +17,7 @@
 #include "path.h"
 #include "shm.h"
 
+struct batoni_device;
 struct batoni_transport;
 
 struct batoni_transport_ops {
@@ -119,13 +120,17 @@ batoni_transport_of(struct batoni_path *messages)
 
 /* The configuration that a transport is opened with. */
 struct batoni_transport_config {
+	/* The rank's device, whose memory the buffers of messages may be.  NULL: they are
+	 * all memory of the host.  The device outlives the transport. */
+	struct batoni_device *device;
 	uint32_t slots;
+	uint32_t slots_most; /* of all ranks */
 	int hidden_tags;
 	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
 };
 
 /* transport/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed
- * by itself.  OK, NOMEM. */
+ * by itself.  It reaches memory of the host only.  OK, NOMEM. */
 enum baton_status batoni_local_open(int size,
                                     const struct batoni_transport_config *config,
                                     struct batoni_transport *transports[]);

@@ -140,9 +140,8 @@ look(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 	status = rma->comm->device_ops->memory->look(rma->comm->device,
 	                                             transfer->buffer, &info);
-	put->put.device = part_of_peer(transfer, put)->device ||
-	                  info.kind == BATONI_MEMORY_DEVICE ||
-	                  info.kind == BATONI_MEMORY_MANAGED;
+	put->put.device |= info.kind == BATONI_MEMORY_DEVICE ||
+	                   info.kind == BATONI_MEMORY_MANAGED;
 	if (status != BATON_OK)
 		transfer->native_call = "look";
 	return status;
@@ -377,6 +376,8 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	put->put.copied = 0;
 	put->put.in_channel = false;
 	put->put.device = put->put.copying = put->put.canceled = false;
+	if (has_data(transfer, put))
+		put->put.device = part_of_peer(transfer, put)->device;
 	if (rma->asks && has_data(transfer, put)) {
 		status = look(rma, transfer, put);
 		if (status != BATON_OK) {

@@ -144,6 +144,9 @@ direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
 {
 	struct batoni_shm_name name;
 
+	/* A rank on the host stores with the processor. */
+	if (to->device && !rma->asks)
+		return false;
 	if (reach(rma, peer)->within) {
 		/* The number is an address of this process. */
 		to->base = (char *)(uintptr_t)part->address; // NOLINT

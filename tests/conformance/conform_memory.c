@@ -11,20 +11,23 @@ static const size_t sizes[] = { 1, 2000, 2001, 16385, 512 * 1024,
 static void
 host_and_device_memory_meet_in_any_pair(struct conform *c)
 {
-	for (unsigned i = 0; i < 4 * SIZES && c->rank < 2; i++) {
-		size_t bytes = sizes[i / 4];
-		bool host = c->rank == 0 ? i & 1 : i & 2;
+	for (unsigned i = 0; i < 8 * SIZES && c->rank < 2; i++) {
+		size_t bytes = sizes[i / 8];
+		bool sends = (i >> 2 & 1) == (unsigned)c->rank;
+		bool host = sends ? i & 1 : i & 2;
 		void *data = host ? conform_alloc(c, bytes)
 		                  : conform_message(c, bytes);
 		baton_request request;
 
-		if (c->rank == 0) {
+		if (sends) {
 			void *content = conform_filled(c, bytes, i);
 
 			conform_copy(c, data, content, bytes);
-			request = SEND(c, data, bytes, 1, 0, c->stream, NULL);
+			request = SEND(c, data, bytes, 1 - c->rank, 0, c->stream,
+			               NULL);
 		} else {
-			request = RECV(c, data, bytes, 0, 0, c->stream, NULL);
+			request = RECV(c, data, bytes, 1 - c->rank, 0, c->stream,
+			               NULL);
 		}
 		FINISH(c, BATON_OK, &request);
 		CHECK_FILLED(c, data, bytes, i);
@@ -120,20 +123,21 @@ abort_may_come_in_the_middle_of_a_message(struct conform *c)
 	}
 }
 
-/* Put and wait; `seed` is what the bytes at `offset` are afterwards. */
+/* Rank `from` puts to rank 1 - from, which waits; `seed` is what the bytes at `offset` are
+ * afterwards. */
 static void
-put_and_see(struct conform *c, struct baton_window *window, void *part,
+put_and_see(struct conform *c, int from, struct baton_window *window, void *part,
             size_t offset, const void *source, size_t bytes, unsigned seed)
 {
-	struct baton_wait_signal_desc one = { .op_count = 1, .peer = 0 };
+	struct baton_wait_signal_desc one = { .op_count = 1, .peer = from };
 	baton_request request = 0;
 
-	if (c->rank == 0) {
-		CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 1, window,
-		                             offset, 0, 0, 0, c->comm, c->stream,
-		                             NULL, &request));
+	if (c->rank == from) {
+		CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 1 - from,
+		                             window, offset, 0, 0, 0, c->comm,
+		                             c->stream, NULL, &request));
 		FINISH(c, BATON_OK, &request);
-	} else if (c->rank == 1) {
+	} else if (c->rank == 1 - from) {
 		CHECK_OK(c, baton_wait_signal(1, &one, c->comm, c->stream, NULL,
 		                              &request));
 		FINISH(c, BATON_OK, &request);
@@ -163,8 +167,9 @@ puts_go_between_memory_of_both_kinds(struct conform *c)
 				source = conform_alloc(c, sizes[i]);
 				conform_copy(c, source, filled, sizes[i]);
 			}
-			put_and_see(c, window, part, 3 * i, source, sizes[i],
-			            i + kinds);
+			for (int from = 0; from < 2; from++)
+				put_and_see(c, from, window, part, 3 * i,
+				            source, sizes[i], i + kinds);
 		}
 		CHECK_OK(c, baton_window_deregister(window));
 	}

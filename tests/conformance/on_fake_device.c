@@ -20,6 +20,23 @@ on_fake_device_open(int size, const struct baton_comm_options *options,
 	                                     options, comms);
 }
 
+enum baton_status
+on_two_devices_open(int size, const struct baton_comm_options *options,
+                    struct baton_comm *comms[])
+{
+	const struct batoni_device_ops *devices[64];
+
+	for (int i = 0; i < size; i++)
+		devices[i] = on_two_devices(i);
+	return batoni_comm_create_local_mixed(devices, size, options, comms);
+}
+
+const struct batoni_device_ops *
+on_two_devices(int rank)
+{
+	return rank % 2 ? &batoni_device_host_ops : &batoni_fake_device_ops;
+}
+
 int
 on_fake_device_end(int result)
 {

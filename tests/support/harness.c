@@ -124,19 +124,19 @@ host_view(const struct conform *c, const void *buffer, size_t bytes)
 {
 	unsigned char *copy;
 
-	if (!c->backend->memory)
+	if (!c->memory)
 		return buffer;
 	copy = malloc(bytes + 1);
 	if (!copy)
 		abort();
-	c->backend->memory->copy(copy, buffer, bytes);
+	c->memory->copy(copy, buffer, bytes);
 	return copy;
 }
 
 static void
 drop_view(const struct conform *c, const unsigned char *view)
 {
-	if (c->backend->memory)
+	if (c->memory)
 		free((void *)(uintptr_t)view);
 }
 
@@ -221,18 +221,18 @@ conform_message(struct conform *c, size_t bytes)
 {
 	struct conform_block *block;
 
-	if (!c->backend->memory)
+	if (!c->memory)
 		return conform_alloc(c, bytes);
 	block = new_block(c, 0);
-	block->message = c->backend->memory->alloc(bytes);
+	block->message = c->memory->alloc(bytes);
 	return block->message;
 }
 
 void
 conform_copy(const struct conform *c, void *to, const void *from, size_t bytes)
 {
-	if (c->backend->memory)
-		c->backend->memory->copy(to, from, bytes);
+	if (c->memory)
+		c->memory->copy(to, from, bytes);
 	else if (bytes > 0)
 		memcpy(to, from, bytes);
 }
@@ -242,10 +242,10 @@ conform_write(struct conform *c, void *buffer, size_t bytes, unsigned seed)
 {
 	unsigned char *content = buffer;
 
-	if (c->backend->memory)
+	if (c->memory)
 		content = malloc(bytes + 1);
 	conform_fill(content, bytes, seed);
-	if (!c->backend->memory)
+	if (!c->memory)
 		return;
 	conform_copy(c, buffer, content, bytes);
 	free(content);
@@ -256,10 +256,10 @@ conform_set(struct conform *c, void *buffer, unsigned char value, size_t bytes)
 {
 	unsigned char *content = buffer;
 
-	if (c->backend->memory)
+	if (c->memory)
 		content = malloc(bytes + 1);
 	memset(content, value, bytes);
-	if (!c->backend->memory)
+	if (!c->memory)
 		return;
 	conform_copy(c, buffer, content, bytes);
 	free(content);
@@ -281,7 +281,7 @@ conform_free_blocks(struct conform *c)
 		struct conform_block *next = c->blocks->next;
 
 		if (c->blocks->message)
-			c->backend->memory->free(c->blocks->message);
+			c->memory->free(c->blocks->message);
 		free(c->blocks);
 		c->blocks = next;
 	}

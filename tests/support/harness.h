@@ -53,6 +53,8 @@ struct conform;
 #define CONFORM_ALONE 256u /* not where puts and waits are stream-issued: it ends one */
 /* A trait of backends: signals, puts and waits are stream-issued. */
 #define CONFORM_STREAM_ISSUED_PUTS 512u
+/* A trait of backends: ranks with an odd number are on the host device. */
+#define CONFORM_TWO_DEVICES 1024u
 
 struct conform_case {
 	const char *name; /* a claim */
@@ -79,7 +81,8 @@ struct conform_memory {
 /* What differs between ranks that are threads and ranks that are processes. */
 struct conform_backend {
 	const char *name;
-	const struct conform_memory *memory; /* NULL: messages are in host memory */
+	/* NULL: messages are in host memory, as are those of ranks on the host device. */
+	const struct conform_memory *memory;
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
 	/* Collective: a new communicator over all ranks. */
 	enum baton_status (*create)(struct conform *c,
@@ -104,6 +107,7 @@ struct conform_block;
  * threads of a case use: checks (atomic), blocks and streams (lock). */
 struct conform {
 	const struct conform_backend *backend;
+	const struct conform_memory *memory; /* of this rank's messages, or NULL */
 	void *ranks; /* the backend's */
 	int rank, size;
 	const struct conform_case *now;

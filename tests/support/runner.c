@@ -140,6 +140,8 @@ conform_init(struct conform *c, const struct conform_backend *backend,
 {
 	memset(c, 0, sizeof(*c));
 	c->backend = backend;
+	if (!(backend->traits & CONFORM_TWO_DEVICES && rank % 2))
+		c->memory = backend->memory;
 	c->ranks = ranks;
 	c->rank = rank;
 	c->size = size;

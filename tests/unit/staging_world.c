@@ -180,7 +180,7 @@ record_broken(struct batoni_host *host, enum baton_status fatal,
 static void
 start_rank(struct world *world, int rank, char kind,
            struct batoni_transport *below,
-           const struct batoni_transport_config *above,
+           struct batoni_transport_config above,
            const struct batoni_staging_config *config)
 {
 	const struct batoni_device_ops *ops = kind == 'd'
@@ -191,8 +191,9 @@ start_rank(struct world *world, int rank, char kind,
 
 	ck_assert_int_eq(ops->open(&(struct batoni_device_config){0}, &r->device),
 	                 BATON_OK);
-	ck_assert_int_eq(batoni_staging_ops.create(r->device, above, config,
-	                                           world->size, &staging),
+	above.device = r->device;
+	ck_assert_int_eq(batoni_staging_ops.create(&above, config, world->size,
+	                                           &staging),
 	                 BATON_OK);
 	r->transport = batoni_staging_ops.start(staging, below);
 	r->transport->host = r->transport->messages.host = &r->host;
@@ -206,6 +207,7 @@ open_world_with(struct world *world, const char *devices, bool late,
 {
 	const struct batoni_transport_config above = {
 		.slots = SLOTS,
+		.slots_most = SLOTS,
 		.hidden_tags = HIDDEN_TAGS,
 		.segment_bytes = 64,
 	};
@@ -221,7 +223,7 @@ open_world_with(struct world *world, const char *devices, bool late,
 	for (int i = 0; i < world->size; i++)
 		start_rank(world, i, devices[i],
 		           late ? make_late(transports[i]) : transports[i],
-		           &above, config);
+		           above, config);
 }
 
 void

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "baton.h"
+#include "fake_memory.h"
 #include "mem.h"
+#include "registry.h"
 #include "run_tests.h"
 #include "testing.h"
 
@@ -212,6 +214,53 @@ START_TEST(threads_meet_by_an_id)
 	}
 	assert_connected(comms, 4);
 	destroy_all(comms, 4);
+}
+END_TEST
+
+/* The rank on the host speaks the protocol of the other one, whose messages are memory that
+ * only the device reaches. */
+START_TEST(ranks_that_meet_may_be_on_different_devices)
+{
+	struct baton_comm *comms[3];
+	struct baton_unique_id id;
+	struct rank ranks[3];
+	baton_request out, in;
+	uint64_t *memory;
+	uint64_t got = 0;
+
+	batoni_device_put(&batoni_fake_device_ops);
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	for (int i = 0; i < 3; i++) {
+		start(&ranks[i], &id, 3, i);
+		if (i == 1)
+			ranks[i].options.device = BATON_DEVICE_CUDA;
+		run(&ranks[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		struct baton_comm_info info = {.size = sizeof(info)};
+
+		join(&ranks[i], BATON_OK);
+		comms[i] = ranks[i].comm;
+		ck_assert_int_eq(baton_comm_query(comms[i], &info), BATON_OK);
+		ck_assert_int_eq(info.device, i == 1 ? BATON_DEVICE_CUDA
+		                                     : BATON_DEVICE_HOST);
+	}
+	batoni_device_put(NULL);
+	assert_connected(comms, 3);
+	memory = fake_memory_alloc(sizeof(*memory));
+	fake_memory_copy(memory, &(uint64_t){42}, sizeof(*memory));
+	ck_assert_int_eq(baton_send(memory, 1, BATON_UINT64, 2, 0, comms[1],
+	                            NULL, NULL, &out),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&got, 1, BATON_UINT64, 1, 0, comms[2], NULL,
+	                            NULL, &in),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_finish(&in, -1, NULL), BATON_OK);
+	ck_assert_int_eq(baton_finish(&out, -1, NULL), BATON_OK);
+	ck_assert_uint_eq(got, 42);
+	fake_memory_free(memory);
+	destroy_all(comms, 3);
+	ck_assert_int_eq(fake_device_violations(), 0);
 }
 END_TEST
 
@@ -498,6 +547,7 @@ main(void)
 		create_alone_is_a_world_of_one,
 		ids_differ,
 		threads_meet_by_an_id,
+		ranks_that_meet_may_be_on_different_devices,
 		id_of_one_needs_nobody_and_serves_once,
 		rank_that_does_not_come_is_a_timeout_and_spends_the_id,
 		ranks_that_disagree_are_all_told,

@@ -684,16 +684,16 @@ END_TEST
 
 START_TEST(creation_without_memory_leaves_none)
 {
-	const struct batoni_transport_config above = {.slots = 8};
+	struct batoni_transport_config above = {.slots = 8, .slots_most = 8};
 	const struct batoni_staging_config *config = &batoni_staging_ops.defaults;
 	struct batoni_staging *staging;
 	struct batoni_device *device;
 	unsigned long n, allocations;
 
 	batoni_fake_device_ops.open(NULL, &device);
+	above.device = device;
 	batoni_mem_fail_at(0);
-	ck_assert_int_eq(batoni_staging_ops.create(device, &above, config, 2,
-	                                           &staging),
+	ck_assert_int_eq(batoni_staging_ops.create(&above, config, 2, &staging),
 	                 BATON_OK);
 	allocations = batoni_mem_fail_at(0);
 	ck_assert_uint_eq(allocations, 5);
@@ -704,19 +704,17 @@ START_TEST(creation_without_memory_leaves_none)
 	batoni_staging_ops.discard(staging);
 	for (n = 1; n <= allocations; n++) {
 		batoni_mem_fail_at(n);
-		ck_assert_int_eq(batoni_staging_ops.create(device, &above,
-		                                           config, 2, &staging),
+		ck_assert_int_eq(batoni_staging_ops.create(&above, config, 2,
+		                                           &staging),
 		                 BATON_ERR_NOMEM);
 		ck_assert_int_eq(batoni_mem_blocks(), 0);
 	}
 	batoni_mem_fail_at(0);
 	fake_memory_budget(1 << 20);
-	ck_assert_int_eq(batoni_staging_ops.create(device, &above, config, 2,
-	                                           &staging),
+	ck_assert_int_eq(batoni_staging_ops.create(&above, config, 2, &staging),
 	                 BATON_ERR_NOMEM);
 	fake_device_fail_at(FAKE_PINNED_ALLOC, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(batoni_staging_ops.create(device, &above, config, 2,
-	                                           &staging),
+	ck_assert_int_eq(batoni_staging_ops.create(&above, config, 2, &staging),
 	                 BATON_ERR_CUDA);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 	ck_assert_uint_eq(fake_memory_pinned(), 0);

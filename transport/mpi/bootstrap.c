@@ -2,10 +2,11 @@
 /*
  * Communicators over MPI, and starting and finalising MPI.
  *
- * Creation.  Each rank allocates what it needs; then all ranks duplicate the parent and
- * agree, by one reduction on the duplicate, whether every rank succeeded with the same
- * options.  A rank that failed joins with its error, so that the others fail too instead of
- * waiting.  After the agreement the ranks map each other's memory (peers.c); only an
+ * Creation.  All ranks duplicate the parent and agree, by one reduction on the duplicate, on
+ * their plans: whether any was refused, what must be the same, and what follows from all of
+ * them.  Then each rank allocates what it needs, and a second reduction tells whether every
+ * rank has it.  A rank that failed joins with its error, so that the others fail too instead
+ * of waiting.  After the agreement the ranks map each other's memory (peers.c); only an
  * MPI error can make that fail.  All MPI calls are made with the driver's lock held, so
  * that below MPI_THREAD_MULTIPLE no two threads are in MPI, and do not block, so that other
  * threads can drive while this rank waits for its peers.
@@ -251,7 +252,7 @@ wait_for(MPI_Request *request)
 
 /* What one rank brings to a creation. */
 struct offer {
-	const struct batoni_comm_plan *plan; /* NULL: its options were refused */
+	struct batoni_comm_plan *plan; /* NULL: its options were refused */
 	enum baton_status status;
 	struct baton_comm *comm;
 	struct batoni_mpi *mpi;
@@ -262,15 +263,12 @@ static void
 prepare(struct offer *offer)
 {
 	struct batoni_transport_config config;
-	int size;
+	int size = offer->plan->size;
 
-	if (offer->status != BATON_OK)
-		return;
-	size = offer->plan->size;
-	config = builder->transport_config(offer->plan, size);
 	offer->status = builder->prepare(offer->plan, &offer->comm);
 	if (offer->status != BATON_OK)
 		return;
+	config = builder->transport_config(offer->plan, offer->comm);
 	offer->status = batoni_mpi_alloc(&config, size, &offer->mpi);
 	if (offer->status == BATON_OK)
 		offer->status = batoni_mpi_peers_make(offer->mpi, size,
@@ -299,26 +297,37 @@ encode(enum baton_status status, int rank)
 	return (int64_t)status * ((int64_t)1 << 31) + rank;
 }
 
-/* Values that must be equal on all ranks, and their names in messages.  The version comes
+/* The values of a plan that the ranks compare.  The first must be equal on all ranks; these
+ * have names, for messages.  Of the others all ranks take the largest.  The version comes
  * first: other versions may give the other values other meanings. */
-enum alike { WIRE, DEVICE, SIGNALS, CONTEXTS, ALIKE };
+enum compared { WIRE, SIGNALS, CONTEXTS, ALIKE, STAGES = ALIKE, REQUESTS, COMPARED };
 
-static_assert(ALIKE <= BATONI_MPI_ALIKE_MAX, "the record has a field for each");
+static_assert(COMPARED <= BATONI_MPI_ALIKE_MAX, "the record has a field for each");
 
 static const char *const alike_names[ALIKE] = {
 	[WIRE] = "the version of Baton (the number is its wire format's)",
-	[DEVICE] = "options.device",
 	[SIGNALS] = "options.signals_max",
 	[CONTEXTS] = "options.contexts_max",
 };
 
+/* What is reduced, by MPI_MIN: the minimum of a value, and that of its negative, which is its
+ * maximum. */
+struct record {
+	int64_t status;
+	int64_t least[BATONI_MPI_ALIKE_MAX];
+	int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
+};
+
 static void
-fill_alike(const struct batoni_comm_plan *plan, int64_t values[])
+fill(struct record *record, const struct batoni_comm_plan *plan)
 {
-	values[WIRE] = BATONI_MPI_WIRE_VERSION;
-	values[DEVICE] = (int64_t)plan->device_ops->id;
-	values[SIGNALS] = plan->signals_max;
-	values[CONTEXTS] = plan->contexts_max;
+	record->least[WIRE] = BATONI_MPI_WIRE_VERSION;
+	record->least[SIGNALS] = plan->signals_max;
+	record->least[CONTEXTS] = plan->contexts_max;
+	record->least[STAGES] = plan->stages;
+	record->least[REQUESTS] = plan->requests_max;
+	for (int i = 0; i < COMPARED; i++)
+		record->most[i] = -record->least[i];
 }
 
 /* The least of all ranks' encoded statuses. */
@@ -336,19 +345,12 @@ refuse_worst(int64_t worst)
 	                     (int)bad, baton_status_text(status));
 }
 
-/*
- * Reduce the offers of all ranks.  The result is the same on all ranks, except that a rank
- * with an error of its own returns that.  The minimum of a value and that of its negative
- * show whether all ranks have the same value.
- */
+/* The driver: reduce the offers of all ranks.  The result is the same on all ranks, except
+ * that a rank with an error of its own returns that. */
 static enum baton_status
-agree(MPI_Comm comm, const struct offer *offer)
+reduce(MPI_Comm comm, const struct offer *offer, struct record *all)
 {
-	struct {
-		int64_t status;
-		int64_t least[BATONI_MPI_ALIKE_MAX];
-		int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
-	} mine, all;
+	struct record mine;
 	MPI_Request request;
 	int rank, code;
 
@@ -357,10 +359,8 @@ agree(MPI_Comm comm, const struct offer *offer)
 	for (int i = 0; i < BATONI_MPI_ALIKE_MAX; i++)
 		mine.least[i] = mine.most[i] = INT64_MAX;
 	if (offer->plan)
-		fill_alike(offer->plan, mine.least);
-	for (int i = 0; offer->plan && i < ALIKE; i++)
-		mine.most[i] = -mine.least[i];
-	code = MPI_Iallreduce(&mine, &all, (int)(sizeof(all) / sizeof(int64_t)),
+		fill(&mine, offer->plan);
+	code = MPI_Iallreduce(&mine, all, (int)(sizeof(*all) / sizeof(int64_t)),
 	                      MPI_INT64_T, MPI_MIN, comm, &request);
 	if (code == MPI_SUCCESS)
 		code = wait_for(&request);
@@ -368,8 +368,18 @@ agree(MPI_Comm comm, const struct offer *offer)
 		return offer->status;
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Iallreduce", code);
-	if (all.status < 0)
-		return refuse_worst(all.status);
+	return all->status < 0 ? refuse_worst(all->status) : BATON_OK;
+}
+
+/* The first agreement: the plan of this rank becomes one that fits those of all ranks. */
+static enum baton_status
+agree_on_plan(MPI_Comm comm, const struct offer *offer)
+{
+	struct record all;
+	enum baton_status status = reduce(comm, offer, &all);
+
+	if (status != BATON_OK)
+		return status;
 	for (int i = 0; i < ALIKE; i++) {
 		if (all.least[i] != -all.most[i])
 			return batoni_refuse(BATON_ERR_INVALID,
@@ -379,6 +389,8 @@ agree(MPI_Comm comm, const struct offer *offer)
 			                     (int)all.least[i],
 			                     (int)-all.most[i]);
 	}
+	offer->plan->stages = all.most[STAGES] != 0;
+	offer->plan->requests_most = (uint32_t)-all.most[REQUESTS];
 	return BATON_OK;
 }
 
@@ -412,10 +424,9 @@ check_thread(int *level_p)
 	                     batoni_mpi_level_name(*level_p));
 }
 
-/* The driver: duplicate the parent, agree, and meet.  *comm_p: the duplicate, or
- * MPI_COMM_NULL. */
+/* The driver: duplicate the parent.  *comm_p: the duplicate, or MPI_COMM_NULL. */
 static enum baton_status
-agree_over(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
+duplicate(MPI_Comm parent, MPI_Comm *comm_p)
 {
 	MPI_Request request;
 	int code;
@@ -431,13 +442,43 @@ agree_over(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
 		return batoni_mpi_refuse("MPI_Comm_idup", code);
 	}
 	MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
+	return BATON_OK;
+}
+
+/* The driver: the second agreement, after which the ranks meet. */
+static enum baton_status
+agree_on_memory(MPI_Comm comm, struct offer *offer, int level)
+{
+	struct record all;
+	enum baton_status status;
+
 	if (offer->status == BATON_OK)
-		offer->status = batoni_mpi_attach(offer->mpi, *comm_p, level,
+		offer->status = batoni_mpi_attach(offer->mpi, comm, level,
 		                                  offer->plan->progress);
-	offer->status = agree(*comm_p, offer);
-	if (offer->status == BATON_OK)
-		offer->status = batoni_mpi_peers_meet(offer->mpi, wait_for);
-	return offer->status;
+	status = reduce(comm, offer, &all);
+	return status == BATON_OK ? batoni_mpi_peers_meet(offer->mpi, wait_for)
+	                          : status;
+}
+
+/* Duplicate the parent and make what the duplicate needs; the driver lock is not held.
+ * *comm_p as above. */
+static enum baton_status
+make(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
+{
+	enum baton_status status;
+
+	builder->driver_take();
+	status = duplicate(parent, comm_p);
+	if (status == BATON_OK)
+		status = agree_on_plan(*comm_p, offer);
+	builder->driver_leave();
+	if (status != BATON_OK)
+		return status;
+	prepare(offer);
+	builder->driver_take();
+	status = agree_on_memory(*comm_p, offer, level);
+	builder->driver_leave();
+	return status;
 }
 
 /* Collective over parent, which is a running MPI's intracommunicator.  plan NULL:
@@ -462,13 +503,12 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		builder->driver_leave();
 		offer.plan = &sized;
 	}
-	prepare(&offer);
-	builder->driver_take();
-	status = agree_over(parent, &offer, level, &comm);
-	if (status != BATON_OK && comm != MPI_COMM_NULL)
-		MPI_Comm_free(&comm);
-	builder->driver_leave();
+	status = make(parent, &offer, level, &comm);
 	if (status != BATON_OK) {
+		builder->driver_take();
+		if (comm != MPI_COMM_NULL)
+			MPI_Comm_free(&comm);
+		builder->driver_leave();
 		discard(&offer);
 		return status;
 	}

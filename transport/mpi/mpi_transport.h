@@ -42,7 +42,7 @@
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms, and
  * the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 4u
+#define BATONI_MPI_WIRE_VERSION 5u
 /* That record has a status, and the minimum and the maximum of this many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 

@@ -68,6 +68,8 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	unsigned bits = 1;
 	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
 
+	/* MPI touches the buffers on the host. */
+	assert(!config->device);
 	if (!mpi)
 		return BATON_ERR_NOMEM;
 	while (slots >> bits)

@@ -8,7 +8,8 @@
  * Slots at the transport below: first parts have their message's slot; control parts
  * follow; then each chunk has one.  Hidden tags: one for the grants to each slot, one for
  * the pieces to each slot, then those of the transport above, so that its last one is the
- * last one below too, on which a receive matches messages of any rank.
+ * last one below too, on which a receive matches messages of any rank.  The tags are the
+ * same on all ranks, as many as the rank with most slots needs.
  *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
  * freed before; a device that is not well may never end them.  A transport below that is
@@ -38,9 +39,12 @@ below(const struct batoni_transport_config *above,
 {
 	struct batoni_transport_config config = *above;
 
-	/* The creator of the communicator has found that it fits. */
+	config.device = NULL; /* it sees pinned memory, and the host's */
+	/* The creator of the communicator has found that they fit. */
 	config.slots = (uint32_t)batoni_staging_slots(above->slots, staging);
-	config.hidden_tags = above->hidden_tags + 2 * (int)above->slots;
+	config.slots_most = (uint32_t)batoni_staging_slots(above->slots_most,
+	                                                   staging);
+	config.hidden_tags = above->hidden_tags + 2 * (int)above->slots_most;
 	return config;
 }
 
@@ -131,7 +135,7 @@ discard(struct batoni_staging *stage)
 }
 
 static enum baton_status
-create(struct batoni_device *device, const struct batoni_transport_config *above,
+create(const struct batoni_transport_config *above,
        const struct batoni_staging_config *config, int size,
        struct batoni_staging **staging_p)
 {
@@ -142,11 +146,12 @@ create(struct batoni_device *device, const struct batoni_transport_config *above
 
 	if (!stage)
 		return BATON_ERR_NOMEM;
-	stage->device = device;
-	stage->memory = device->ops->memory;
+	stage->device = above->device;
+	stage->memory = above->device->ops->memory;
 	stage->config = *config;
 	stage->size = size;
 	stage->slots = above->slots;
+	stage->slots_most = above->slots_most;
 	stage->base.hidden_tags = above->hidden_tags;
 	stage->messages = batoni_alloc(stage->slots, sizeof(*stage->messages));
 	stage->bounces = batoni_alloc(stage->slots,
@@ -325,8 +330,8 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 	base->slots = stage->slots;
 	base->hidden_tags = hidden_tags;
 	stage->grant_tag = transport->hidden_tag;
-	stage->body_tag = stage->grant_tag + (int)stage->slots;
-	base->hidden_tag = stage->body_tag + (int)stage->slots;
+	stage->body_tag = stage->grant_tag + (int)stage->slots_most;
+	base->hidden_tag = stage->body_tag + (int)stage->slots_most;
 	base->messages.load = (struct batoni_load){
 		.quiet = transport->messages.load.quiet,
 	};

@@ -139,7 +139,7 @@ struct batoni_staging {
 	const struct batoni_memory_ops *memory;
 	struct batoni_staging_config config;
 	int size;
-	uint32_t slots;
+	uint32_t slots, slots_most;
 	int grant_tag, body_tag; /* and one more for each slot */
 	struct stage_message *messages; /* by slot */
 	unsigned char *bounces;         /* by slot: a header, an eager message */

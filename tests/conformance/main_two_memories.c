@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks on the host device, and ranks whose messages are in device memory that faults when the
+ * host touches it, in one communicator of the local transport. */
+#include "on_fake_device.h"
+#include "ranks.h"
+
+int
+main(int argc, char **argv)
+{
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
+
+	return on_fake_device_end(conform_threads_in(
+		&on_fake_memory, "two-memories",
+		CONFORM_HOST_ISSUED | CONFORM_TWO_DEVICES, on_two_devices_open,
+		lists, argc, argv));
+}
