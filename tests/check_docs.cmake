@@ -9,8 +9,6 @@ cmake_minimum_required(VERSION 3.25)
 
 set(sections NAME SYNOPSIS DESCRIPTION "RETURN VALUE" "STREAM ORDER" THREADS
              EXAMPLE "SEE ALSO")
-# Words of these shapes that no header has.
-set(other_words BATON_LOG BATON_DUMP_ON)
 
 function(complain file text)
 	message(SEND_ERROR "${file}: ${text}")
@@ -82,7 +80,7 @@ function(check_words file text)
 	string(REGEX MATCHALL "(baton_[a-z0-9_]+|BATON_[A-Z0-9_]+)" words
 	       "${text}")
 	list(REMOVE_DUPLICATES words)
-	list(REMOVE_ITEM words ${other_words})
+	list(REMOVE_ITEM words ${variables})
 	foreach(word IN LISTS words)
 		# One that ends in _ stands for a family.
 		set(end "[^A-Za-z0-9_]")
@@ -155,6 +153,38 @@ flatten("${declarations}" declarations)
 if(NOT declared)
 	message(FATAL_ERROR "no declarations found in ${ROOT}/include")
 endif()
+
+# ---- the environment variables -----------------------------------------------
+
+# The list of config.h, as the rows of a table; their names in `variables`.
+file(READ ${ROOT}/runtime/base/config.h text)
+flatten("${text}" text)
+string(REGEX REPLACE "[ \\\\]+" " " text "${text}")
+string(REPLACE "\" \"" "" text "${text}")
+string(REGEX MATCHALL "X.[a-z_]+, BATON_[A-Z_]+, \"[^\"]*\", \"[^\"]*\"" rows
+       "${text}")
+list(TRANSFORM rows REPLACE "^X.[a-z_]+, (BATON_[A-Z_]+), \"([^\"]*)\", \"([^\"]*)\"$"
+                            "| \\1 | \\2 | \\3 |")
+set(variables ${rows})
+list(TRANSFORM variables REPLACE "^. (BATON_[A-Z_]+) .*" "\\1")
+if(NOT variables)
+	message(FATAL_ERROR "no list of variables found in runtime/base/config.h")
+endif()
+file(READ ${ROOT}/docs/semantics.md text)
+between("${text}" "\n## Environment variables\n" "\n\n## " 0 text ignored)
+string(REPLACE "`" "" text "${text}")
+string(REGEX MATCHALL "\n. BATON_[^\n]*" told "${text}")
+list(TRANSFORM told REPLACE "^\n" "")
+foreach(row IN LISTS rows)
+	if(NOT row IN_LIST told)
+		complain(docs/semantics.md "has no such row: ${row}")
+	endif()
+endforeach()
+foreach(row IN LISTS told)
+	if(NOT row IN_LIST rows)
+		complain(docs/semantics.md "no variable of config.h: ${row}")
+	endif()
+endforeach()
 
 # ---- the pages -------------------------------------------------------------
 

@@ -51,6 +51,19 @@ file(WRITE ${WORK}/tree/README.md "See [it](docs/man/baton_go.3.md).
 int main(void) { return 0; }
 ```
 ")
+file(WRITE ${WORK}/tree/runtime/base/config.h "#define BATONI_VARIABLES(X) \\
+	X(log, BATON_LOG, \"none, all\", \\
+	  \"what is written. \" \\
+	  \"Not set: all\")
+")
+file(WRITE ${WORK}/tree/docs/semantics.md "# Semantics
+
+## Environment variables
+
+| variable | values | meaning |
+|---|---|---|
+| `BATON_LOG` | `none`, `all` | what is written. Not set: `all` |
+")
 set(semicolon ";")
 file(WRITE ${WORK}/tree/docs/man/baton_go.3.md "# NAME
 
@@ -93,6 +106,10 @@ spoil(${page} "baton_go - go" "baton_go, baton_not - go"
       "baton_not is in NAME, not in SYNOPSIS")
 spoil(${page} "baton_go - go" "baton - go" "does not begin with baton_go")
 spoil(${page} "# STREAM ORDER\n" "" "has no STREAM ORDER")
+spoil(docs/semantics.md "`all` |" "`none` |" "has no such row: . BATON_LOG")
+spoil(docs/semantics.md "| `BATON_LOG`" "| `BATON_NEW` | a file | new |\n| `BATON_LOG`"
+      "no variable of config.h: . BATON_NEW")
+spoil(runtime/base/config.h "none, all" "none, some" "has no such row: . BATON_LOG")
 spoil(README.md "baton_go.3.md" "baton_no.3.md" "links to docs/man/baton_no")
 spoil(README.md "return 0" "return 1" "example is not samples/hello.c")
 if(CC)

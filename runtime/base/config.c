@@ -1,96 +1,210 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 
+#include <assert.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define PREFIX "BATON_"
+#define NAME_MAX_BYTES 64
+
+struct variable {
+	const char *name, *values;
+	/* Take the value over.  False: it is not allowed. */
+	bool (*set)(const char *value, const char *values);
+};
 
 static struct batoni_config config = {.log_level = BATONI_LOG_WARN};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void
-read_log_level(void)
-{
-	static const char *const names[] = {"none", "error", "warning", "info",
-	                                    "debug"};
-	const char *value = getenv("BATON_LOG");
+static void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-	if (!value || !*value)
+/* batoni_log asks for the configuration first. */
+static void
+warn(const char *format, ...)
+{
+	char line[512];
+	va_list arguments;
+
+	if (config.log_level < BATONI_LOG_WARN)
 		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(value, names[i]) == 0) {
-			config.log_level = (enum batoni_log_level)i;
-			return;
-		}
-	}
-	fprintf(stderr,
-	        "baton: warning: BATON_LOG is \"%s\"; it takes none, error, "
-	        "warning, info or debug\n",
-	        value);
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "baton: warning: %s\n", line);
 }
 
-static void
-read_window_path(void)
+/* The index of value in "one, two, three"; -1: it is not there. */
+static int
+choice(const char *value, const char *values)
 {
-	static const char *const names[] = {"direct", "vmwrite", "message"};
+	for (int i = 0;; i++) {
+		size_t length = strcspn(values, ",");
+
+		if (strlen(value) == length &&
+		    memcmp(value, values, length) == 0)
+			return i;
+		if (values[length] == '\0')
+			return -1;
+		values += length + strlen(", ");
+	}
+}
+
+static bool
+set_log_level(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	if (i >= 0)
+		config.log_level = (enum batoni_log_level)i;
+	return i >= 0;
+}
+
+static bool
+set_window_path(const char *value, const char *values)
+{
 	static const unsigned paths[] = {BATON_WINDOW_PATH_DIRECT,
 	                                 BATON_WINDOW_PATH_VMWRITE,
 	                                 BATON_WINDOW_PATH_MESSAGE};
-	const char *value = getenv("BATON_WINDOW_PATH");
+	int i = choice(value, values);
 
-	if (!value || !*value)
-		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(value, names[i]) == 0) {
-			config.window_path = paths[i];
-			return;
+	if (i >= 0)
+		config.window_path = paths[i];
+	return i >= 0;
+}
+
+static bool
+set_dump_on_signal(const char *value, const char *values)
+{
+	config.dump_on_signal = choice(value, values) >= 0;
+	return config.dump_on_signal;
+}
+
+static bool
+set_cuda_library(const char *value, const char *values)
+{
+	(void)values;
+	if (strlen(value) >= sizeof(config.cuda_library))
+		return false;
+	strcpy(config.cuda_library, value);
+	return true;
+}
+
+#define FITS(field, name, values, meaning)                                     \
+	static_assert(sizeof(#name) <= NAME_MAX_BYTES, #name);
+BATONI_VARIABLES(FITS)
+#undef FITS
+
+static const struct variable variables[] = {
+#define VARIABLE(field, name, values, meaning) {#name, values, set_##field},
+	BATONI_VARIABLES(VARIABLE)
+#undef VARIABLE
+};
+
+#define VARIABLES (sizeof(variables) / sizeof(variables[0]))
+
+static void
+read_variable(const struct variable *variable)
+{
+	const char *value = getenv(variable->name);
+
+	if (value && *value && !variable->set(value, variable->values))
+		warn("%s is \"%.100s\"; it takes %s", variable->name, value,
+		     variable->values);
+}
+
+static size_t
+least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The edit distance (Levenshtein) of two names of less than NAME_MAX_BYTES. */
+static size_t
+distance(const char *a, const char *b)
+{
+	/* row[j]: from the part of a that was looked at to j bytes of b. */
+	size_t row[NAME_MAX_BYTES], length = strlen(b);
+
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i + 1;
+		for (size_t j = 1; j <= length; j++) {
+			size_t replaced = diagonal + (a[i] != b[j - 1]);
+
+			diagonal = row[j];
+			row[j] = least(replaced,
+			               least(row[j], row[j - 1]) + 1);
 		}
 	}
-	fprintf(stderr,
-	        "baton: warning: BATON_WINDOW_PATH is \"%s\"; it takes direct, "
-	        "vmwrite or message\n",
-	        value);
+	return row[length];
+}
+
+static const char *
+nearest(const char *name)
+{
+	size_t best = 0;
+
+	for (size_t i = 1; i < VARIABLES; i++) {
+		if (distance(name, variables[i].name) <
+		    distance(name, variables[best].name))
+			best = i;
+	}
+	return variables[best].name;
+}
+
+static bool
+is_of_packages(const char *name)
+{
+	static const char *const ends[] = {"_ROOT", "_DIR", "_HOME"};
+	const char *end = strrchr(name, '_');
+	size_t i = 0;
+
+	while (i < sizeof(ends) / sizeof(ends[0]) && strcmp(end, ends[i]) != 0)
+		i++;
+	return i < sizeof(ends) / sizeof(ends[0]);
+}
+
+static bool
+is_known(const char *name)
+{
+	size_t i = 0;
+
+	while (i < VARIABLES && strcmp(name, variables[i].name) != 0)
+		i++;
+	return i < VARIABLES;
 }
 
 static void
-read_dump_on(void)
+look_for_unknown(void)
 {
-	const char *value = getenv("BATON_DUMP_ON");
+	for (char **entry = environ; entry && *entry; entry++) {
+		char name[NAME_MAX_BYTES];
 
-	if (!value || !*value)
-		return;
-	config.dump_on_signal = strcmp(value, "SIGUSR2") == 0;
-	if (!config.dump_on_signal)
-		fprintf(stderr,
-		        "baton: warning: BATON_DUMP_ON is \"%s\"; it takes "
-		        "SIGUSR2\n",
-		        value);
-}
-
-static void
-read_cuda_library(void)
-{
-	const char *value = getenv("BATON_CUDA_LIBRARY");
-
-	if (!value)
-		return;
-	if (strlen(value) < sizeof(config.cuda_library))
-		strcpy(config.cuda_library, value);
-	else
-		fprintf(stderr,
-		        "baton: warning: BATON_CUDA_LIBRARY has %zu characters; it "
-		        "takes %zu at most\n",
-		        strlen(value), sizeof(config.cuda_library) - 1);
+		if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
+			continue;
+		snprintf(name, sizeof(name), "%.*s",
+		         (int)strcspn(*entry, "="), *entry);
+		if (!is_known(name) && !is_of_packages(name))
+			warn("Baton %s knows no variable %s of the environment; "
+			     "the nearest that it knows is %s",
+			     baton_version(), name, nearest(name));
+	}
 }
 
 static void
 read_environment(void)
 {
-	read_cuda_library();
-	read_dump_on();
-	read_log_level();
-	read_window_path();
+	for (size_t i = 0; i < VARIABLES; i++)
+		read_variable(&variables[i]);
+	look_for_unknown();
 }
 
 const struct batoni_config *

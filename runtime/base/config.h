@@ -1,22 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The environment variables, read and validated once per process.
+/*
+ * The environment variables: all of them, in one list.  They are read and checked once
+ * per process.  A value that is not allowed is warned about, and is as if not set.  So is a
+ * name of an unknown variable that begins with BATON_; names that end in _ROOT, _DIR or
+ * _HOME are excepted, since package managers set them.
  *
- *   BATON_LOG           none, error, warning (the default), info, debug
- *   BATON_WINDOW_PATH   direct, vmwrite, message: the only path of puts and
- *                       signals; not set: the best available path to each peer
- *   BATON_DUMP_ON       SIGUSR2: that signal dumps every communicator
- *   BATON_CUDA_LIBRARY  the file to load as the CUDA driver's library, instead of
- *                       libcuda.so.1
+ * The table in docs/semantics.md has the same rows (tests/check_docs.cmake).
  */
 #ifndef BATONI_CONFIG_H
 #define BATONI_CONFIG_H
 
 #include "log.h"
 
+/* X(field of batoni_config, name, values allowed, meaning).  The first is read first: it
+ * says whether the others' warnings are written. */
+#define BATONI_VARIABLES(X)                                                   \
+	X(log_level, BATON_LOG, "none, error, warning, info, debug",          \
+	  "what is written to standard error. Not set: warning")              \
+	X(window_path, BATON_WINDOW_PATH, "direct, vmwrite, message",         \
+	  "the only path of puts and signals, the same in all processes. "    \
+	  "Not set: the best path to each peer")                              \
+	X(dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                           \
+	  "the signal that dumps every communicator to standard error. "      \
+	  "Not set: none does")                                               \
+	X(cuda_library, BATON_CUDA_LIBRARY, "a file",                         \
+	  "the library of the CUDA driver. Not set: libcuda.so.1")
+
 struct batoni_config {
 	enum batoni_log_level log_level;
-	bool dump_on_signal;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
+	bool dump_on_signal;
 	char cuda_library[4096]; /* "": not set */
 };
 

@@ -45,7 +45,7 @@ main(int argc, char **argv)
 	CHECK(baton_comm_query(first, &info) == BATON_OK);
 	/* Alone, it is no MPI job, whatever is installed. */
 	CHECK(info.transport ==
-	      (getenv("BATON_TEST_ALONE") ? BATON_TRANSPORT_LOCAL
+	      (getenv("CONFORM_ALONE") ? BATON_TRANSPORT_LOCAL
 	                                  : BATON_TRANSPORT_MPI));
 	ring(first);
 	second = create_world();

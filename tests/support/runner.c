@@ -35,7 +35,7 @@ static struct {
 static long
 limit_s(void)
 {
-	const char *text = getenv("BATON_CONFORM_LIMIT_S");
+	const char *text = getenv("CONFORM_LIMIT_S");
 	long limit = text ? strtol(text, NULL, 10) : 0;
 
 	return limit > 0 ? limit : CONFORM_SANITIZED ? 400 : 150;

@@ -91,7 +91,139 @@ START_TEST(value_that_is_no_path_is_told_and_leaves_the_choice)
 	ck_assert_ptr_nonnull(strstr(out.text,
 	                             "baton: warning: BATON_WINDOW_PATH"));
 	ck_assert_ptr_nonnull(strstr(out.text, "\"mesage\""));
-	ck_assert_ptr_nonnull(strstr(out.text, "vmwrite or message\n0 0"));
+	ck_assert_ptr_nonnull(strstr(out.text, "vmwrite, message\n0 0"));
+}
+END_TEST
+
+static void
+read_all(void)
+{
+	batoni_config();
+	batoni_config();
+}
+
+static size_t
+count(const char *text, const char *part)
+{
+	size_t n = 0;
+
+	while ((text = strstr(text, part)) != NULL) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+/* The value of each variable, as what the warning about a wrong one says of it. */
+START_TEST(every_variable_tells_what_it_takes)
+{
+#define WRONG(field, name, values, meaning)                                   \
+	if (strcmp(values, "a file") != 0) {                                  \
+		struct captured out;                                          \
+                                                                              \
+		setenv(#name, "wrong", 1);                                    \
+		out = capture(strcmp(#name, "BATON_LOG") == 0 ? "wrong"       \
+		                                              : NULL,         \
+		              read_all);                                      \
+		ck_assert_str_eq(out.text,                                    \
+		                 "baton: warning: " #name                     \
+		                 " is \"wrong\"; it takes " values "\n");      \
+		unsetenv(#name);                                              \
+	}
+	BATONI_VARIABLES(WRONG)
+}
+END_TEST
+
+START_TEST(unknown_names_are_told_once_with_the_nearest_known_one)
+{
+	static const struct {
+		const char *name, *nearest;
+	} cases[] = {
+		{"BATON_LOGS", "BATON_LOG"},
+		{"BATON_LOG_LEVEL", "BATON_LOG"},
+		{"BATON_WINDOWPATH", "BATON_WINDOW_PATH"},
+		{"BATON_DUMPON", "BATON_DUMP_ON"},
+		{"BATON_CUDA_LIB", "BATON_CUDA_LIBRARY"},
+		{"BATON_X", "BATON_LOG"},
+		{"BATON_", "BATON_LOG"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct captured out;
+		char words[200];
+
+		setenv(cases[i].name, "1", 1);
+		out = capture(NULL, read_all);
+		unsetenv(cases[i].name);
+		snprintf(words, sizeof(words),
+		         "knows no variable %s of the environment; the nearest "
+		         "that it knows is %s\n",
+		         cases[i].name, cases[i].nearest);
+		ck_assert_msg(strstr(out.text, words), "%s", out.text);
+		ck_assert_uint_eq(count(out.text, "\n"), 1);
+	}
+}
+END_TEST
+
+START_TEST(several_unknown_names_are_all_told)
+{
+	struct captured out;
+	char name[300] = "BATON_";
+
+	memset(name + strlen(name), 'X', 250);
+	setenv(name, "", 1);
+	setenv("BATON_ONE", "", 1);
+	out = capture(NULL, read_all);
+	ck_assert_ptr_nonnull(strstr(out.text, "variable BATON_ONE of"));
+	ck_assert_ptr_nonnull(strstr(out.text, "variable BATON_XXXX"));
+	ck_assert_uint_eq(count(out.text, "\n"), 2);
+}
+END_TEST
+
+START_TEST(names_that_are_known_or_of_others_are_not_told)
+{
+	setenv("BATON_ROOT", "/opt/baton", 1);
+	setenv("BATON_DIR", "/opt/baton", 1);
+	setenv("BATON_HOME", "/opt/baton", 1);
+	setenv("BATONS", "2", 1);
+	setenv("MY_BATON_LOG", "2", 1);
+	setenv("BATON_WINDOW_PATH", "direct", 1);
+	setenv("BATON_CUDA_LIBRARY", "/nowhere", 1);
+	ck_assert_str_eq(capture("info", read_all).text, "");
+}
+END_TEST
+
+START_TEST(level_below_warning_silences_the_warnings)
+{
+	setenv("BATON_ONE", "", 1);
+	setenv("BATON_WINDOW_PATH", "wrong", 1);
+	ck_assert_str_eq(capture("error", read_all).text, "");
+	ck_assert_str_eq(capture("none", read_all).text, "");
+	ck_assert_uint_eq(count(capture("warning", read_all).text, "\n"), 2);
+}
+END_TEST
+
+static void
+print_library(void)
+{
+	fprintf(stderr, "%s", batoni_config()->cuda_library);
+}
+
+START_TEST(environment_names_the_library_of_cuda)
+{
+	struct captured out;
+	char name[5000];
+
+	ck_assert_str_eq(capture(NULL, print_library).text, "");
+	setenv("BATON_CUDA_LIBRARY", "/opt/libcuda.so", 1);
+	ck_assert_str_eq(capture(NULL, print_library).text,
+	                 "/opt/libcuda.so");
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	setenv("BATON_CUDA_LIBRARY", name, 1);
+	out = capture(NULL, print_library);
+	ck_assert_ptr_nonnull(strstr(out.text, "BATON_CUDA_LIBRARY is \"xxx"));
+	ck_assert_ptr_nonnull(strstr(out.text, "it takes a file\n"));
 }
 END_TEST
 
@@ -103,6 +235,12 @@ main(void)
 		value_that_is_no_level_is_told_once_and_leaves_the_default,
 		environment_names_the_path_of_windows,
 		value_that_is_no_path_is_told_and_leaves_the_choice,
+		every_variable_tells_what_it_takes,
+		unknown_names_are_told_once_with_the_nearest_known_one,
+		several_unknown_names_are_all_told,
+		names_that_are_known_or_of_others_are_not_told,
+		level_below_warning_silences_the_warnings,
+		environment_names_the_library_of_cuda,
 	};
 
 	return RUN_TESTS("config", tests);
