@@ -268,29 +268,28 @@ give_index(uint32_t index, uint32_t generation)
 	pthread_mutex_unlock(&table_lock);
 }
 
-/* Streams that were released may have yet to see it: a moment, unless the machine is
- * very busy. */
-static bool
+/* Streams that were released may have yet to see it.  Anything but OK: the device may still
+ * touch records and words; UNSUPPORTED: it cannot tell. */
+static enum baton_status
 free_pool(struct baton_comm *comm)
 {
-	uint64_t limit_ns = batoni_real_ns() +
-	                    10 * (uint64_t)batoni_comm_grace_ns(comm);
+	enum baton_status status;
 
 	for (unsigned tries = 0;; tries++) {
-		if (batoni_pool_fini(&comm->pool, comm->device) == BATON_OK)
-			return true;
-		if (batoni_real_ns() >= limit_ns)
-			return false;
+		status = batoni_pool_fini(&comm->pool, comm->device);
+		if (status != BATON_ERR_BUSY ||
+		    batoni_real_ns() >= comm->device_limit_ns)
+			return status;
 		batoni_pause_between(tries);
 	}
 }
 
-/* The device may still touch records and words: they, the communicator and the open of
- * the device stay for good. */
+/* What the device may still touch, the communicator and the open of the device stay for
+ * good. */
 static void
-keep_for_device(struct baton_comm *comm)
+keep_for_device(struct baton_comm *comm, enum batoni_log_level level)
 {
-	batoni_log(BATONI_LOG_WARN,
+	batoni_log(level,
 	           "rank %d: communicator destroyed; the %s device may still use "
 	           "the memory of its %u requests, which therefore stays "
 	           "allocated",
@@ -315,7 +314,8 @@ static void
 comm_free(struct baton_comm *comm)
 {
 	uint32_t generation = batoni_pool_generation(&comm->pool);
-	bool gone = batoni_comm_is_gone(comm) || !free_pool(comm);
+	enum baton_status freed = batoni_comm_is_gone(comm) ? BATON_ERR_BUSY
+	                                                    : free_pool(comm);
 
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
@@ -328,8 +328,10 @@ comm_free(struct baton_comm *comm)
 	batoni_free(comm->follow);
 	batoni_free(comm->scratch);
 	give_index(comm->index, generation);
-	if (gone) {
-		keep_for_device(comm);
+	if (freed != BATON_OK) {
+		keep_for_device(comm, freed == BATON_ERR_UNSUPPORTED
+		                              ? BATONI_LOG_DEBUG
+		                              : BATONI_LOG_WARN);
 		return;
 	}
 	comm->device_ops->close(comm->device);
@@ -684,6 +686,9 @@ baton_comm_destroy(struct baton_comm *comm)
 			return status;
 		batoni_pause_between(tries);
 	}
+	/* One grace in all: a broken communicator has waited for its device alone. */
+	comm->device_limit_ns = (status == BATON_OK ? now_ns : begun_ns) +
+	                        (uint64_t)batoni_comm_grace_ns(comm);
 	leave_working(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);
 	/* A dump may be writing to a slow terminal: wait for it without the lock. */

@@ -141,9 +141,10 @@ struct batoni_device_ops {
 	                                 size_t count,
 	                                 _Atomic uint64_t **words_p);
 	/* All values that streams wait for have been released, but a stream may not
-	 * have seen that yet.  OK: the words are free; BUSY: a stream may still look
-	 * at them, and nothing was freed (a device that cannot tell says so always).
-	 * The engine asks again for a moment, and then leaves them allocated.
+	 * have seen that yet.  OK: the words are free.  Anything else: nothing was
+	 * freed.  BUSY: a stream may still look at them; the engine asks again, until
+	 * its grace is over, and then leaves them allocated.  UNSUPPORTED: the device
+	 * cannot tell; the engine leaves them allocated at once.
 	 * Caller: the thread that destroys; must not wait for a stream. */
 	enum baton_status (*words_free)(struct batoni_device *device,
 	                                _Atomic uint64_t *words);

@@ -256,6 +256,74 @@ START_TEST(words_are_not_freed_while_a_stream_may_look_at_them)
 }
 END_TEST
 
+/* A device that says this of its words, always. */
+static struct {
+	struct batoni_device_ops ops;
+	enum baton_status answer;
+	unsigned asked;
+	uint64_t first_ns, last_ns, before_ns; /* when it was asked */
+} teller;
+
+static enum baton_status
+tell_of_words(struct batoni_device *device, _Atomic uint64_t *words)
+{
+	(void)device;
+	(void)words;
+	teller.before_ns = teller.last_ns;
+	teller.last_ns = batoni_real_ns();
+	if (teller.asked++ == 0)
+		teller.first_ns = teller.last_ns;
+	return teller.answer;
+}
+
+static enum baton_status
+open_teller(const struct batoni_device_config *config,
+            struct batoni_device **device_p)
+{
+	enum baton_status status = batoni_fake_device_ops.open(config, device_p);
+
+	if (status == BATON_OK)
+		(*device_p)->ops = &teller.ops;
+	return status;
+}
+
+static void
+destroy_on_teller(enum baton_status answer, int64_t grace_ns)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *comm;
+
+	teller.ops = batoni_fake_device_ops;
+	teller.ops.open = open_teller;
+	teller.ops.words_free = tell_of_words;
+	teller.answer = answer;
+	teller.asked = 0;
+	options.timeout_ns = grace_ns;
+	ck_assert_int_eq(batoni_comm_create_local_with(&teller.ops, 1, &options,
+	                                               &comm),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+START_TEST(words_of_a_device_that_cannot_tell_are_asked_for_once)
+{
+	abort_and_destroy();
+	destroy_on_teller(BATON_ERR_UNSUPPORTED, LONG_NS);
+	ck_assert_uint_eq(teller.asked, 1);
+}
+END_TEST
+
+START_TEST(destroy_asks_for_words_no_longer_than_one_grace)
+{
+	abort_and_destroy();
+	destroy_on_teller(BATON_ERR_BUSY, 200 * MS);
+	ck_assert_uint_gt(teller.asked, 1);
+	/* It was not over when it was asked the last time but one. */
+	ck_assert_uint_lt(teller.before_ns - teller.first_ns, 200 * MS);
+}
+END_TEST
+
 /* ---- a sticky error ---- */
 
 static void *
@@ -487,6 +555,8 @@ main(void)
 		join_of_another_communicator_outlives_one_that_is_left_behind,
 		no_communicator_is_left_behind_while_its_function_runs,
 		words_are_not_freed_while_a_stream_may_look_at_them,
+		words_of_a_device_that_cannot_tell_are_asked_for_once,
+		destroy_asks_for_words_no_longer_than_one_grace,
 		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
 		sick_device_is_named_by_its_fault_where_a_mark_fails,
 		mark_that_fails_on_a_device_that_says_it_is_well_is_named,
