@@ -314,12 +314,13 @@ static void
 comm_free(struct baton_comm *comm)
 {
 	uint32_t generation = batoni_pool_generation(&comm->pool);
-	enum baton_status freed = batoni_comm_is_gone(comm) ? BATON_ERR_BUSY
-	                                                    : free_pool(comm);
+	enum baton_status freed = BATON_ERR_BUSY;
 
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
 		                           comm->breaking != BATON_OK);
+	if (!batoni_comm_is_gone(comm))
+		freed = free_pool(comm);
 	if (comm->staging)
 		batoni_staging_layer()->discard(comm->staging);
 	batoni_fifo_table_fini(&comm->fifos);

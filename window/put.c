@@ -84,12 +84,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
+#include "wait.h"
 
-/* How long closing waits for copies of the device. */
-#define CLOSE_NS (UINT64_C(1000) * 1000 * 1000)
 /* Of one channel, in one test. */
 #define PUTS_MAX 64
 /* What a channel may copy in one test while others want to, too. */
@@ -405,25 +403,63 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return status;
 }
 
+/* The put of an active channel that the device copies, or NULL.  Only the first one moves. */
+static struct batoni_pending *
+copying_in(struct batoni_list_node *active)
+{
+	struct batoni_channel *channel = batoni_container_of(
+		active, struct batoni_channel, active);
+	struct batoni_pending *put = batoni_container_of(
+		channel->queue.next, struct batoni_pending, link);
+
+	return put->put.copying ? put : NULL;
+}
+
+bool
+batoni_puts_copy_here(const struct batoni_rma *rma,
+                      const struct baton_window *window)
+{
+	for (struct batoni_list_node *at = rma->channels_active.next;
+	     at != &rma->channels_active; at = at->next) {
+		const struct batoni_pending *put = copying_in(at);
+
+		if (put && put->put.window == window &&
+		    put->transfer->peer == rma->rank)
+			return true;
+	}
+	return false;
+}
+
+/* Ask all copies.  True: some are under way. */
+static bool
+test_copies(struct batoni_rma *rma)
+{
+	bool copies = false;
+
+	for (struct batoni_list_node *at = rma->channels_active.next;
+	     at != &rma->channels_active; at = at->next) {
+		struct batoni_pending *put = copying_in(at);
+
+		copies |= put && copy_by_device(rma, put->transfer, put) ==
+		                         BATON_ERR_AGAIN;
+	}
+	return copies;
+}
+
 /* The copies that the device makes must end before the buffers go; a device that is not
  * well may never end them. */
 void
 batoni_puts_close(struct batoni_rma *rma)
 {
-	const struct timespec pause = {.tv_nsec = 50000};
-	uint64_t end = batoni_real_ns() + CLOSE_NS;
+	bool copies;
 
-	for (struct batoni_list_node *at = rma->channels_active.next;
-	     at != &rma->channels_active; at = at->next) {
-		struct batoni_channel *channel = batoni_container_of(
-			at, struct batoni_channel, active);
-		/* Only the first put moves. */
-		struct batoni_pending *put = batoni_container_of(
-			channel->queue.next, struct batoni_pending, link);
-
-		while (put->put.copying && batoni_real_ns() < end &&
-		       copy_by_device(rma, put->transfer, put) == BATON_ERR_AGAIN)
-			nanosleep(&pause, NULL);
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		copies = test_copies(rma);
+		batoni_leave();
+		if (!copies || batoni_real_ns() >= rma->comm->device_limit_ns)
+			return;
+		batoni_pause_between(tries);
 	}
 }
 

@@ -30,6 +30,7 @@
 
 #include "config.h"
 #include "engine.h"
+#include "leave.h"
 #include "mem.h"
 #include "wait.h"
 
@@ -629,6 +630,27 @@ agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 	return status;
 }
 
+/* The communicator is broken, and puts have ended, but a device may still copy one of this
+ * rank's into its own part.  It is waited for, as long as for a device that stands still. */
+static void
+await_own_copies(const struct baton_window *window)
+{
+	const struct batoni_rma *rma = window->rma;
+	uint64_t limit_ns = batoni_real_ns() +
+	                    (uint64_t)batoni_comm_grace_ns(rma->comm);
+	bool copies;
+
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		copies = batoni_puts_copy_here(rma, window);
+		batoni_leave();
+		if (!copies || batoni_real_ns() >= limit_ns)
+			return;
+		batoni_pause_between(tries);
+	}
+}
+
 /* The communicator is broken: this rank deregisters alone. */
 static enum baton_status
 leave_window(struct baton_window *window)
@@ -637,8 +659,8 @@ leave_window(struct baton_window *window)
 	bool held;
 
 	stop_messages(window);
+	await_own_copies(window);
 	batoni_take();
-	batoni_pass();
 	batoni_list_remove(&window->link);
 	if (window->listens)
 		batoni_messages_listen(rma, -1);

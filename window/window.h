@@ -371,7 +371,11 @@ enum baton_status batoni_put_take_back(struct batoni_rma *rma,
                                        struct batoni_transfer *transfer);
 /* Moves on the first put of each active channel; returns events. */
 size_t batoni_puts_test(struct batoni_rma *rma);
-/* The layer is being closed: wait for copies that a device makes, for a moment. */
+/* Does the device copy a put of this rank into its own part of the window? */
+bool batoni_puts_copy_here(const struct batoni_rma *rma,
+                           const struct baton_window *window);
+/* The layer is being closed: wait for copies that a device makes, until the grace of the
+ * destroy is over.  The thread that destroys; the operations' records must still be there. */
 void batoni_puts_close(struct batoni_rma *rma);
 /* A put that was handed over to messages has ended: account for it and tell the engine.
  * Caller: message.c, from within message_done. */

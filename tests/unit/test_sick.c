@@ -10,6 +10,7 @@
 
 #include "core.h"
 #include "fake_device.h"
+#include "fake_memory.h"
 #include "fake_path.h"
 #include "mem.h"
 #include "run_tests.h"
@@ -262,6 +263,10 @@ static struct {
 	enum baton_status answer;
 	unsigned asked;
 	uint64_t first_ns, last_ns, before_ns; /* when it was asked */
+	/* Copies stand still until they have been asked for so often. */
+	struct batoni_memory_ops memory;
+	unsigned copy_asks;
+	unsigned asked_beside_a_driver;
 } teller;
 
 static enum baton_status
@@ -287,21 +292,43 @@ open_teller(const struct batoni_device_config *config,
 	return status;
 }
 
-static void
-destroy_on_teller(enum baton_status answer, int64_t grace_ns)
+static enum baton_status
+tell_of_copy(struct batoni_device *device, struct batoni_ticket *ticket)
+{
+	if (atomic_load(&batoni_engine.driver) != batoni_this_thread())
+		teller.asked_beside_a_driver++;
+	if (teller.copy_asks && --teller.copy_asks == 0)
+		fake_memory_hold(false);
+	return batoni_fake_memory_ops.copy_test(device, ticket);
+}
+
+static struct baton_comm *
+create_on_teller(int64_t grace_ns)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_comm *comm;
+	struct baton_comm *comm = NULL;
 
 	teller.ops = batoni_fake_device_ops;
+	teller.memory = batoni_fake_memory_ops;
+	teller.memory.copy_test = tell_of_copy;
+	teller.ops.memory = &teller.memory;
 	teller.ops.open = open_teller;
-	teller.ops.words_free = tell_of_words;
-	teller.answer = answer;
-	teller.asked = 0;
+	options.progress = BATON_PROGRESS_CALLS;
 	options.timeout_ns = grace_ns;
 	ck_assert_int_eq(batoni_comm_create_local_with(&teller.ops, 1, &options,
 	                                               &comm),
 	                 BATON_OK);
+	return comm;
+}
+
+static void
+destroy_on_teller(enum baton_status answer, int64_t grace_ns)
+{
+	struct baton_comm *comm = create_on_teller(grace_ns);
+
+	teller.ops.words_free = tell_of_words;
+	teller.answer = answer;
+	teller.asked = 0;
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
@@ -321,6 +348,63 @@ START_TEST(destroy_asks_for_words_no_longer_than_one_grace)
 	ck_assert_uint_gt(teller.asked, 1);
 	/* It was not over when it was asked the last time but one. */
 	ck_assert_uint_lt(teller.before_ns - teller.first_ns, 200 * MS);
+}
+END_TEST
+
+/* Aborted while the device copies a put of the rank to itself. */
+static struct baton_comm *
+abort_under_a_copy(unsigned char *target, struct baton_window **window_p)
+{
+	static const unsigned char source[64] = {1};
+	struct baton_comm *comm = create_on_teller(200 * MS);
+
+	ck_assert_int_eq(baton_window_register(target, sizeof(source), comm,
+	                                       window_p),
+	                 BATON_OK);
+	fake_memory_hold(true);
+	ck_assert_int_eq(baton_put_signal(source, sizeof(source), BATON_UINT8, 0,
+	                                  *window_p, 0, 0, 0, 0, comm, NULL,
+	                                  NULL, NULL),
+	                 BATON_OK);
+	while (fake_memory_copies() == 0)
+		baton_progress(comm);
+	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 1);
+	return comm;
+}
+
+START_TEST(deregister_after_an_abort_waits_for_a_copy_into_its_own_part)
+{
+	unsigned char *target = fake_memory_alloc(64);
+	struct baton_window *window = NULL;
+	struct baton_comm *comm = abort_under_a_copy(target, &window);
+
+	teller.copy_asks = 5;
+	ck_assert_int_eq(baton_window_deregister(window), BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 0);
+	fake_memory_free(target);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(destroy_after_an_abort_asks_for_copies_as_the_driver)
+{
+	unsigned char *target = fake_memory_alloc(64);
+	struct baton_window *window = NULL;
+	struct baton_comm *comm = abort_under_a_copy(target, &window);
+
+	/* It is not waited for longer than a grace. */
+	ck_assert_int_eq(baton_window_deregister(window), BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 1);
+	teller.copy_asks = 3;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 0);
+	ck_assert_uint_eq(teller.asked_beside_a_driver, 0);
+	fake_memory_free(target);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 END_TEST
 
@@ -557,6 +641,8 @@ main(void)
 		words_are_not_freed_while_a_stream_may_look_at_them,
 		words_of_a_device_that_cannot_tell_are_asked_for_once,
 		destroy_asks_for_words_no_longer_than_one_grace,
+		deregister_after_an_abort_waits_for_a_copy_into_its_own_part,
+		destroy_after_an_abort_asks_for_copies_as_the_driver,
 		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
 		sick_device_is_named_by_its_fault_where_a_mark_fails,
 		mark_that_fails_on_a_device_that_says_it_is_well_is_named,
