@@ -666,6 +666,48 @@ START_TEST(a_copy_that_fails_breaks_its_rank)
 }
 END_TEST
 
+/* As the engine does: a path is tested while it has something in flight. */
+static void
+step_in_flight(struct world *world, int rank)
+{
+	struct batoni_path *path = &world->ranks[rank].transport->messages;
+
+	for (int i = 0; i < 20 && path->load.in_flight > 0; i++)
+		test_once(world, rank);
+}
+
+/* A send fails at its second piece; the receiver has its first, and grants another. */
+START_TEST(what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at)
+{
+	const struct batoni_load *load;
+	struct world world;
+
+	open_world(&world, "dd", false);
+	load = &world.ranks[0].transport->messages.load;
+	fake_memory_hold(true);
+	start_recv(&world, 1, 0, 0, 0, 9 * CHUNK, false);
+	start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
+	step(&world, 1);
+	step(&world, 0);
+	ck_assert_uint_ge(fake_memory_copies(), 2);
+	fake_memory_end(0);
+	step(&world, 0);
+	fake_device_fail_at(FAKE_COPY_TEST, 1, BATON_ERR_CUDA);
+	fake_memory_end(0);
+	fake_memory_hold(false);
+	while (load->in_flight > 0)
+		step_in_flight(&world, 0);
+	ck_assert_int_eq(world.ranks[0].broken, BATON_ERR_CUDA);
+	ck_assert_uint_eq(load->moving, 0);
+	while (load->moving == 0)
+		step(&world, 1);
+	step_in_flight(&world, 0);
+	ck_assert_uint_eq(load->moving, 0);
+	ck_assert_uint_eq(load->in_flight, 0);
+	close_world(&world);
+}
+END_TEST
+
 START_TEST(a_device_that_takes_no_more_copies_now_is_asked_again)
 {
 	struct world world;
@@ -817,6 +859,7 @@ main(void)
 		a_rank_may_abort_in_any_phase,
 		a_pointer_that_cannot_be_looked_at_refuses_its_transfer_alone,
 		a_copy_that_fails_breaks_its_rank,
+		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_device_that_takes_no_more_copies_now_is_asked_again,
 		creation_without_memory_leaves_none,
 		any_traffic_arrives_in_order,

@@ -57,12 +57,15 @@ to_line(struct batoni_list_node *line)
 /* ---- counts and ends ---- */
 
 /* The engine is to look again soon: for messages that move, and for events that came
- * within a slot of another rank. */
+ * within a slot of another rank, also where their message has ended. */
 static void
-count_moving(struct batoni_staging *stage)
+count_load(struct batoni_staging *stage)
 {
-	stage->base.messages.load.moving =
-		stage->moving + !batoni_list_empty(&stage->ended);
+	struct batoni_load *load = &stage->base.messages.load;
+	bool events = !batoni_list_empty(&stage->ended);
+
+	load->in_flight = stage->begun + events;
+	load->moving = stage->moving + events;
 }
 
 static void
@@ -109,7 +112,7 @@ finish(struct batoni_staging *stage, struct stage_message *message)
 
 	give_back(stage, message);
 	set_moves(stage, message, false);
-	stage->base.messages.load.in_flight--;
+	stage->begun--;
 	message->transfer = NULL;
 	message->state = STAGE_FREE;
 	if (message == stage->caller)
@@ -186,7 +189,7 @@ batoni_stage_done(struct batoni_host *host,
 	part_ended(stage,
 	           batoni_container_of(transfer, struct stage_part, transfer),
 	           status);
-	count_moving(stage);
+	count_load(stage);
 }
 
 /* The message that the part belongs to; *token_p: its token, or NULL. */
@@ -623,7 +626,7 @@ settle(struct batoni_staging *stage)
 static void
 tell_engine(struct batoni_staging *stage)
 {
-	count_moving(stage);
+	count_load(stage);
 	if (stage->fatal == BATON_OK)
 		return;
 	stage->base.host->broken(stage->base.host, stage->fatal,
@@ -684,7 +687,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 	batoni_list_init(&message->line);
 	batoni_list_init(&message->fronts);
 	batoni_list_init(&message->pieces_ready);
-	stage->base.messages.load.in_flight++;
+	stage->begun++;
 }
 
 static enum baton_status

@@ -157,7 +157,7 @@ struct batoni_staging {
 	struct batoni_list_node ended;   /* parts */
 	struct batoni_list_node telling; /* receives that have chunks to grant */
 	struct batoni_list_node lines;
-	uint32_t moving; /* messages */
+	uint32_t begun, moving; /* messages: not ended, and of these */
 	/* The slot function that runs: its message, and how that ended. */
 	struct stage_message *caller;
 	enum baton_status caller_status;
