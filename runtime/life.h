@@ -22,7 +22,8 @@ enum baton_status batoni_op_observe(struct batoni_op *op,
 
 /* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
  * the record and loads its state (acquire) sees the fields that were filled in
- * before.  ISSUED: anything but OK is a fault, in which the caller ends it. */
+ * before.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the
+ * operation is stream-issued and cannot end alone, breaks its communicator. */
 static inline enum baton_status
 batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
 {

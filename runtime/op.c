@@ -234,9 +234,15 @@ tell_place(struct batoni_op *op)
 static void
 place_issued(struct batoni_op *op)
 {
+	enum baton_status fault;
+
 	tell_place(op);
-	batoni_op_move(op, BATONI_ISSUED);
+	fault = batoni_op_move(op, BATONI_ISSUED);
 	batoni_comm_mark(op);
+	if (unlikely(fault != BATON_OK))
+		batoni_comm_break(op->comm, fault,
+		                  "a fault was injected into an operation that is "
+		                  "on its stream");
 }
 
 static void

@@ -40,7 +40,8 @@ batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
 
 /* What is told of each move of a record from state to state (enum batoni_op_state), on the
  * thread that moves it; it may only look.  For ISSUED it returns OK, or the status in which
- * the operation ends without being issued. */
+ * the operation ends without being issued (a stream-issued one: in which its communicator
+ * breaks). */
 struct batoni_observer {
 	enum baton_status (*moved)(void *context, const struct batoni_op *op,
 	                           unsigned state);

@@ -2,6 +2,8 @@
 /* One place through which all operations move: what it tells an observer, and the faults
  * that one injects. */
 #include "core.h"
+#include "fake_device.h"
+#include "fake_path.h"
 #include "run_tests.h"
 #include "testing.h"
 
@@ -145,6 +147,33 @@ START_TEST(injected_fault_ends_one_operation)
 }
 END_TEST
 
+/* It is on its stream, and cannot end alone. */
+START_TEST(injected_fault_breaks_where_an_operation_is_stream_issued)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	const struct baton_wait_signal_desc desc = {1, 0, 0, 0};
+	baton_request wait = BATON_REQUEST_NULL;
+
+	memset(&seen, 0, sizeof(seen));
+	options.progress = BATON_PROGRESS_CALLS;
+	batoni_observer_set(&observer);
+	ck_assert_int_eq(batoni_comm_create_local_with(&batoni_fake_device_ops,
+	                                               1, &options, &seen.comm),
+	                 BATON_OK);
+	batoni_observer_set(NULL);
+	ck_assert_int_eq(fake_path_add(seen.comm), BATON_OK);
+	seen.fail_in = 1;
+	ck_assert_int_eq(baton_wait_signal(1, &desc, seen.comm, NULL, NULL,
+	                                   &wait),
+	                 BATON_OK);
+	ends_in(wait, BATON_ERR_SYSTEM);
+	ck_assert_int_eq(baton_comm_status(seen.comm), BATON_ERR_SYSTEM);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(seen.comm), "injected"));
+	close_comm();
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+END_TEST
+
 START_TEST(communicator_without_observer_tells_nobody)
 {
 	baton_request send;
@@ -188,6 +217,7 @@ main(void)
 		message_is_seen_in_each_state,
 		all_kinds_pass_here,
 		injected_fault_ends_one_operation,
+		injected_fault_breaks_where_an_operation_is_stream_issued,
 		communicator_without_observer_tells_nobody,
 		time_stamps_are_taken_here,
 	};
