@@ -17,7 +17,8 @@
  *
  * Asynchronous (CUDA, the fake of tests/support): `enqueue` is called by the
  * thread that enqueues the operation, under the communicator's order lock, and
- * `reached` is called later, on a thread of the device.  There it may only
+ * `reached` is called later, on a thread of the device, for items of different streams
+ * also on several threads at once.  There it may only
  * store and wake: no lock, no allocation, no waiting, no call into the device.
  *
  * Sick devices.  A device may stop: a trigger never fires, a stream never goes on, or
@@ -30,7 +31,7 @@
  *
  * A device without an operation that waits for a word carries the wait out within the
  * item, on a thread where it holds up no item of another stream; if it has no such
- * thread, `open` refuses.
+ * thread, `open` refuses (UNSUPPORTED).
  *
  * Words: the engine allocates them from the device, one for each record.  Their
  * values only grow.  A stream that waits for `value` continues when the word is

@@ -143,6 +143,9 @@ enqueue_locked(struct fake_stream *stream, struct fake_entry *entry)
 		fake_device_violation("an item with a word of somebody else");
 	if ((entry->flags & BATONI_ITEM_LAUNCH) && !stream->working)
 		fake_device_violation("a launch without stream_check");
+	if (fake_machine.waits_in_items &&
+	    fake_worker_start_locked(stream) != BATON_OK)
+		return BATON_ERR_CUDA;
 	entry->device->items++;
 	fake_append_locked(stream, entry);
 	return BATON_OK;
@@ -323,6 +326,8 @@ fake_open(const struct batoni_device_config *config,
 	(void)config;
 	fake_enter("open");
 	status = fake_fault_locked(FAKE_OPEN);
+	if (status == BATON_OK && fake_machine.opens == 0)
+		status = fake_choose_waits();
 	fake_leave();
 	if (status != BATON_OK)
 		return status;

@@ -9,6 +9,11 @@
  *   - Launched functions run on a thread of their stream, so that they may
  *     block; or, where the test asks for it, on the thread of the triggers, as
  *     CUDA's host functions do, so that one that blocks blocks them all.
+ *   - With FAKE_DEVICE_WAITS=items in the environment (read by the first open) it has no
+ *     operation that waits for a word: a thread of each stream carries items out, and
+ *     looks at the word itself.  Triggers of different streams are then called beside
+ *     each other.  With FAKE_DEVICE_WAITS=none it has no such thread either, and refuses
+ *     to open.
  *   - A stream can be held: it then begins an item only when it is stepped.
  *   - It counts violations of the contract: see fake_device_violations.
  *

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fake_memory.h"
+#include "log.h"
 
 struct fake_machine fake_machine;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -149,6 +150,19 @@ pop_locked(struct fake_stream *stream)
 	free(entry);
 }
 
+/* Let the stream's thread carry the item out, and look at its word. */
+static void
+carry_locked(struct fake_stream *stream, struct fake_entry *entry)
+{
+	bool waits_first = entry->flags & BATONI_ITEM_WAIT_FIRST;
+
+	entry->phase = waits_first ? WAITING : CALLING;
+	entry->carried = true;
+	fake_machine.calling += !waits_first;
+	stream->launched = entry;
+	pthread_cond_signal(&stream->launch);
+}
+
 static void
 call_locked(struct fake_stream *stream, struct fake_entry *entry)
 {
@@ -205,7 +219,40 @@ caller_main(void *unused)
 	return unused;
 }
 
-/* A stream's thread: launched functions. */
+/* What a host function would do that waits.  Returns whether the word has grown. */
+static bool
+await_word_locked(const struct fake_stream *stream,
+                  const struct fake_entry *entry)
+{
+	while (!stream->stop && !fake_machine.broken &&
+	       (fake_machine.frozen || !fake_word_has_grown(entry)))
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	return fake_word_has_grown(entry) && !fake_machine.broken;
+}
+
+/* Both halves of an item on one thread, which holds up no other stream. */
+static void
+carry_out_locked(const struct fake_stream *stream, struct fake_entry *entry)
+{
+	bool goes_on = true;
+
+	if (entry->phase == WAITING) {
+		goes_on = await_word_locked(stream, entry);
+		fake_machine.calling += goes_on;
+		if (goes_on) {
+			entry->word = NULL; /* may be freed after the call */
+			entry->phase = CALLING;
+		}
+	}
+	if (goes_on)
+		make_call_locked(entry);
+	if (goes_on && entry->word)
+		await_word_locked(stream, entry);
+	entry->carried = false;
+	fake_happened_locked();
+}
+
+/* A stream's thread: launched functions, and items if waits_in_items. */
 static void *
 worker_main(void *argument)
 {
@@ -220,7 +267,10 @@ worker_main(void *argument)
 			continue;
 		}
 		stream->launched = NULL;
-		make_call_locked(entry);
+		if (entry->carried)
+			carry_out_locked(stream, entry);
+		else
+			make_call_locked(entry);
 	}
 	pthread_mutex_unlock(&fake_lock);
 	return NULL;
@@ -239,7 +289,10 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 {
 	switch (entry->kind) {
 	case ITEM:
-		if (entry->flags & BATONI_ITEM_WAIT_FIRST)
+		if (fake_machine.waits_in_items &&
+		    !(entry->flags & BATONI_ITEM_LAUNCH))
+			carry_locked(stream, entry);
+		else if (entry->flags & BATONI_ITEM_WAIT_FIRST)
 			entry->phase = WAITING;
 		else
 			call_locked(stream, entry);
@@ -286,7 +339,7 @@ pop_all_locked(struct fake_stream *stream)
 {
 	/* A trigger or a function that is being called ends. */
 	while (stream->head && stream->head->phase != CALLING &&
-	       stream->head->kind != KERNEL) {
+	       !stream->head->carried && stream->head->kind != KERNEL) {
 		if (stream->head->kind == MARK && stream->head->mark->orphan)
 			free(stream->head->mark);
 		else if (stream->head->kind == MARK)
@@ -301,7 +354,8 @@ advance_locked(struct fake_stream *stream)
 {
 	struct fake_entry *entry = stream->head;
 
-	if (!entry || (fake_machine.frozen && entry->kind != KERNEL))
+	if (!entry || entry->carried ||
+	    (fake_machine.frozen && entry->kind != KERNEL))
 		return false;
 	if (fake_machine.broken && entry->phase != CALLING &&
 	    entry->kind != KERNEL) {
@@ -645,6 +699,7 @@ fake_stream_fini(struct fake_stream *stream)
 	pthread_mutex_lock(&fake_lock);
 	stream->stop = true;
 	pthread_cond_signal(&stream->launch);
+	fake_happened_locked();
 	pthread_mutex_unlock(&fake_lock);
 	if (stream->working)
 		pthread_join(stream->worker, NULL);
@@ -660,6 +715,19 @@ fake_stream_fini(struct fake_stream *stream)
 			entry->kernel->poll(entry->kernel, entry->part);
 		free(entry);
 	}
+}
+
+enum baton_status
+fake_choose_waits(void)
+{
+	const char *waits = getenv("FAKE_DEVICE_WAITS");
+
+	if (waits && strcmp(waits, "none") == 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the fake device's streams cannot wait for a "
+		                     "word, and it has no thread that may");
+	fake_machine.waits_in_items = waits && strcmp(waits, "items") == 0;
+	return BATON_OK;
 }
 
 enum baton_status

@@ -7,7 +7,8 @@
  * Everything is guarded by fake_lock, which is never held while foreign code
  * runs (a trigger, a launched function, a poll) or bytes are copied.  Only the
  * machine's runner begins and ends entries; the threads that call triggers and
- * functions move an entry from CALLING to CALLED and no further.  `generation`
+ * functions move an entry from CALLING to CALLED and no further, and a thread that carries
+ * an item out from WAITING.  `generation`
  * counts events: the runner sleeps only when a scan of all streams has advanced
  * nothing and no event has happened since the scan began.
  */
@@ -43,6 +44,7 @@ struct fake_entry {
 	struct fake_entry *called; /* of the calls that are due */
 	enum fake_entry_kind kind;
 	enum fake_entry_phase phase;
+	bool carried; /* a thread of its stream carries the item out, and ends so */
 	unsigned flags;
 	struct fake_device *device;
 	struct batoni_stream_item *item;
@@ -61,7 +63,7 @@ struct fake_stream {
 	struct fake_entry *head, *tail;
 	bool held;
 	unsigned credits; /* entries that a held stream may begin */
-	/* Runs launched functions; started by the first. */
+	/* Runs launched functions, and items if waits_in_items; started by the first. */
 	pthread_t worker;
 	bool working;
 	bool stop;
@@ -87,6 +89,7 @@ struct fake_machine {
 	struct fake_stream default_stream;
 	struct fake_entry *calls_head, *calls_tail;
 	bool serialize_launches;
+	bool waits_in_items;
 	unsigned marks;
 	bool broken, frozen;
 	unsigned break_at; /* calls until it breaks, or 0 */
@@ -121,6 +124,9 @@ bool fake_word_has_grown(const struct fake_entry *entry);
 
 /* Wait, as long as the stream is full, and return it; NULL: it is none. */
 struct fake_stream *fake_await_space_locked(baton_stream handle);
+
+/* OK, UNSUPPORTED (which has been refused with a sentence): what FAKE_DEVICE_WAITS asks for. */
+enum baton_status fake_choose_waits(void);
 
 /* The stream can go no further by itself: see fake_device_step. */
 bool fake_is_settled_locked(const struct fake_stream *stream);

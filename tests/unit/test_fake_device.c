@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The fake device keeps the contract, and sees who does not. */
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "fake_device.h"
 #include "list.h"
 #include "run_tests.h"
+#include "testing.h"
 
 static const struct batoni_device_ops *const ops = &batoni_fake_device_ops;
 
@@ -664,6 +666,74 @@ START_TEST(threads_and_streams_beside_each_other_lose_nothing)
 }
 END_TEST
 
+/* ---- without an operation that waits for a word ------------------------------ */
+
+static _Atomic bool go_on;
+
+static void
+probe_blocks(struct batoni_stream_item *item)
+{
+	while (!atomic_load(&go_on))
+		sched_yield();
+	probe_reached(item);
+}
+
+/* Neither by its wait nor by a trigger that takes long. */
+START_TEST(item_that_is_carried_out_holds_up_its_stream_alone)
+{
+	struct probe waiting, blocking, behind, beside;
+	struct bench b, other, third;
+
+	setenv("FAKE_DEVICE_WAITS", "items", 1);
+	setup(&b);
+	setup(&other);
+	setup(&third);
+	put(&b, &waiting, &b.words[0], 1, 0);
+	put(&b, &behind, NULL, 0, 0);
+	fake_device_step(b.stream, 0);
+	ck_assert_int_eq(count(&waiting), 1);
+	atomic_store(&go_on, false);
+	memset(&blocking, 0, sizeof(blocking));
+	blocking.item.reached = probe_blocks;
+	blocking.home = pthread_self();
+	ck_assert_int_eq(ops->enqueue(other.device, other.stream,
+	                              &blocking.item),
+	                 BATON_OK);
+	for (int i = 0; i < 100; i++) {
+		put(&third, &beside, NULL, 0, 0);
+		fake_device_step(third.stream, 0);
+		ck_assert_int_eq(count(&beside), 1);
+	}
+	ck_assert_int_eq(count(&behind), 0);
+	ck_assert_int_eq(count(&blocking), 0);
+	atomic_store(&go_on, true);
+	ops->release(b.device, &b.words[0], 1);
+	fake_device_step(b.stream, 0);
+	ck_assert_int_eq(count(&behind), 1);
+	fake_device_step(other.stream, 0);
+	ck_assert_int_eq(count(&blocking), 1);
+	teardown(&third);
+	teardown(&other);
+	teardown(&b);
+	unsetenv("FAKE_DEVICE_WAITS");
+}
+END_TEST
+
+START_TEST(device_without_a_thread_for_waits_refuses_to_open)
+{
+	struct baton_comm *comm = NULL;
+	struct batoni_device *device;
+
+	setenv("FAKE_DEVICE_WAITS", "none", 1);
+	ck_assert_int_eq(ops->open(NULL, &device), BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(batoni_comm_create_local_with(ops, 1, NULL, &comm),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "cannot wait"));
+	ck_assert_ptr_null(comm);
+	unsetenv("FAKE_DEVICE_WAITS");
+}
+END_TEST
+
 int
 main(void)
 {
@@ -689,6 +759,8 @@ main(void)
 		closing_with_an_item_that_was_not_reached_is_a_violation,
 		words_may_be_freed_as_soon_as_they_are_released,
 		threads_and_streams_beside_each_other_lose_nothing,
+		item_that_is_carried_out_holds_up_its_stream_alone,
+		device_without_a_thread_for_waits_refuses_to_open,
 	};
 
 	return RUN_TESTS("fake_device", tests);
