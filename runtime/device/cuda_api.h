@@ -159,6 +159,8 @@ enum {
 	  2000, (int *, CUdevice_attribute, CUdevice))                        \
 	X(primary_retain, cuDevicePrimaryCtxRetain,                           \
 	  "cuDevicePrimaryCtxRetain", 7000, (CUcontext *, CUdevice))          \
+	X(primary_release, cuDevicePrimaryCtxRelease_v2,                      \
+	  "cuDevicePrimaryCtxRelease", 11000, (CUdevice))                     \
 	X(context_current, cuCtxGetCurrent, "cuCtxGetCurrent", 4000,          \
 	  (CUcontext *))                                                      \
 	X(context_push, cuCtxPushCurrent_v2, "cuCtxPushCurrent", 4000,        \

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A CUDA driver without a GPU, for tests: stricter than a GPU where programs go wrong.
+ * docs/simulators.md says what it models, and has all settings.
+ *
+ * Baton takes it for the driver when BATON_CUDA_LIBRARY names libcudasim.so.  A test program
+ * gets at the same library by cudasim_load: the driver's functions, as a program of the
+ * driver API would use them, and the controls below.  The simulator is the one of the
+ * process, however often it is loaded.
+ */
+#ifndef CUDASIM_H
+#define CUDASIM_H
+
+#include <stdbool.h>
+
+#include "cuda_api.h"
+
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUmod_st *CUmodule;
+
+#ifdef __cplusplus
+#error "cudasim.h is for C"
+#endif
+
+/* The driver's constants that Baton does not use. */
+enum {
+	CUDASIM_NOT_INITIALIZED = 3,
+	CUDASIM_INVALID_DEVICE = 101,
+	CUDASIM_ILLEGAL_STATE = 401,
+	CUDASIM_CONTEXT_IS_DESTROYED = 709,
+	CUDASIM_ALREADY_REGISTERED = 712,
+	CUDASIM_NOT_REGISTERED = 713,
+	CUDASIM_CAPTURE_UNSUPPORTED = 900,
+	CUDASIM_CAPTURE_INVALIDATED = 901,
+	CUDASIM_CAPTURE_UNMATCHED = 903,
+	CUDASIM_CAPTURE_IMPLICIT = 906,
+	CUDASIM_CAPTURED_EVENT = 907,
+	CUDASIM_CAPTURE_WRONG_THREAD = 908,
+	CUDASIM_TIMEOUT = 909,
+
+	CUDASIM_CAPTURE_GLOBAL = 0,
+	CUDASIM_CAPTURE_THREAD_LOCAL = 1,
+	CUDASIM_CAPTURE_ACTIVE = 1,
+	CUDASIM_CAPTURE_STATUS_INVALIDATED = 2,
+};
+
+/* X(our name, exported name, name for cuGetProcAddress, version, parameters): the driver's
+ * functions that test programs use and Baton does not. */
+#define CUDASIM_FUNCTIONS(X)                                                  \
+	X(proc_address, cuGetProcAddress_v2, "cuGetProcAddress", 12000,       \
+	  (const char *, void **, int, cuuint64_t,                            \
+	   CUdriverProcAddressQueryResult *))                                 \
+	X(context_create, cuCtxCreate_v2, "cuCtxCreate", 3020,                \
+	  (CUcontext *, unsigned int, CUdevice))                              \
+	X(context_destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000,             \
+	  (CUcontext))                                                        \
+	X(context_set, cuCtxSetCurrent, "cuCtxSetCurrent", 4000, (CUcontext)) \
+	X(context_synchronize, cuCtxSynchronize, "cuCtxSynchronize", 2000,    \
+	  (void))                                                             \
+	X(plain_stream_create, cuStreamCreate, "cuStreamCreate", 2000,        \
+	  (CUstream *, unsigned int))                                         \
+	X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize",     \
+	  2000, (CUstream))                                                   \
+	X(stream_wait_event, cuStreamWaitEvent, "cuStreamWaitEvent", 3020,    \
+	  (CUstream, CUevent, unsigned int))                                  \
+	X(wait_value, cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070,   \
+	  (CUstream, CUdeviceptr, cuuint64_t, unsigned int))                  \
+	X(write_value, cuStreamWriteValue64_v2, "cuStreamWriteValue64",       \
+	  11070, (CUstream, CUdeviceptr, cuuint64_t, unsigned int))           \
+	X(capture_begin, cuStreamBeginCapture_v2, "cuStreamBeginCapture",     \
+	  10010, (CUstream, CUstreamCaptureMode))                             \
+	X(capture_end, cuStreamEndCapture, "cuStreamEndCapture", 10000,       \
+	  (CUstream, CUgraph *))                                              \
+	X(graph_destroy, cuGraphDestroy, "cuGraphDestroy", 10000, (CUgraph))  \
+	X(event_synchronize, cuEventSynchronize, "cuEventSynchronize", 2000,  \
+	  (CUevent))                                                          \
+	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \
+	  (CUdeviceptr *, size_t))                                            \
+	X(mem_free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))           \
+	X(managed_alloc, cuMemAllocManaged, "cuMemAllocManaged", 6000,        \
+	  (CUdeviceptr *, size_t, unsigned int))                              \
+	X(host_register, cuMemHostRegister_v2, "cuMemHostRegister", 6050,     \
+	  (void *, size_t, unsigned int))                                     \
+	X(host_unregister, cuMemHostUnregister, "cuMemHostUnregister", 4000,  \
+	  (void *))                                                           \
+	X(copy_in, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020,                     \
+	  (CUdeviceptr, const void *, size_t))                                \
+	X(copy_out, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020,                    \
+	  (void *, CUdeviceptr, size_t))                                      \
+	X(copy_now, cuMemcpy, "cuMemcpy", 4000,                               \
+	  (CUdeviceptr, CUdeviceptr, size_t))                                 \
+	X(set_bytes, cuMemsetD8Async, "cuMemsetD8Async", 3020,                \
+	  (CUdeviceptr, unsigned char, size_t, CUstream))                     \
+	X(module_load, cuModuleLoadData, "cuModuleLoadData", 2000,            \
+	  (CUmodule *, const void *))
+
+/*
+ * X(result, name, parameters): what a test tells the simulator, and asks it.  Each is
+ * exported as cudasim_<name>.  Any thread, in a host function too.
+ *
+ *   set         a setting: docs/simulators.md, without the CUDASIM_ and in small letters.
+ *               false: there is none of that name, the value is not one of it, or it is of
+ *               those that must be set before cuInit.
+ *   fail        the n-th use from now of a driver's function (1: the next one) returns the
+ *               result.  An empty name: of any function.  sticky: so does every later call
+ *               in its context, and its streams stop.  n 0: forget.  A call that destroys
+ *               does its work all the same.
+ *   break       the device's contexts are in error from now on.
+ *   heal        contexts in error are as before; what was in their streams is lost.
+ *   uses        calls of a driver's function so far; of a name that is none: -1.
+ *   total       calls of all driver's functions so far.
+ *   live        objects: "streams", "events", "device", "managed", "pinned",
+ *               "registered" (the last four: blocks), "pinned_bytes", "captures".
+ *   queued      entries of all streams that have not ended.
+ *   blocked     calls that are blocked now: full streams, synchronisation of all kinds.
+ *   violations  breaches of CUDA's rules so far; each was printed.
+ *   settle      return when nothing moves any more without the program: every stream is
+ *               empty or waits for a value.  in_functions: or is in a host function.
+ *   peek, poke  read or write device memory, at once and beside all streams.
+ */
+#define CUDASIM_CONTROLS(X)                                                   \
+	X(bool, set, (const char *name, long value))                          \
+	X(bool, fail, (const char *name, long n, CUresult result, bool sticky)) \
+	X(void, break, (CUdevice device, CUresult result))                    \
+	X(void, heal, (void))                                                 \
+	X(long, uses, (const char *name))                                     \
+	X(long, total, (void))                                                \
+	X(long, live, (const char *what))                                     \
+	X(long, queued, (void))                                               \
+	X(long, blocked, (void))                                              \
+	X(int, violations, (void))                                            \
+	X(void, settle, (bool in_functions))                                              \
+	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
+	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))
+
+struct cudasim {
+#define CUDASIM_FUNCTION(name, symbol, base, version, parameters)             \
+	CUresult (*name) parameters;
+	BATONI_CUDA_FUNCTIONS(CUDASIM_FUNCTION)
+	CUDASIM_FUNCTIONS(CUDASIM_FUNCTION)
+#undef CUDASIM_FUNCTION
+#define CUDASIM_CONTROL(result, name, parameters) result (*sim_##name) parameters;
+	CUDASIM_CONTROLS(CUDASIM_CONTROL)
+#undef CUDASIM_CONTROL
+};
+
+/* load.c: the simulator's functions; path NULL: what BATON_CUDA_LIBRARY names.  A library
+ * that is no simulator (a real driver) has no controls: they are NULL.  NULL: there is no
+ * such library, or it lacks a function of the driver's; stderr says which. */
+const struct cudasim *cudasim_load(const char *path);
+
+#endif

@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all calls share: settings, counters, faults, violations, delays, and the exit. */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "sim.h"
+
+enum { FAULTS_MAX = 64, ANY = SIM_FUNCTIONS_N };
+
+struct fault {
+	int function; /* ANY: of all */
+	long n;       /* 0: none */
+	CUresult result;
+	bool sticky;
+};
+
+struct function {
+	const char *symbol, *base;
+	int version;
+	void *address;
+};
+
+struct setting {
+	const char *name;
+	long *value;
+	long least, greatest;
+	bool before; /* only before cuInit */
+};
+
+struct sim sim = {
+	.set = {
+#define SETTING(name, value, least, greatest, before) .name = (value),
+		SIM_SETTINGS(SETTING)
+#undef SETTING
+	},
+};
+pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t sim_changed;
+
+static const struct setting settings[] = {
+#define SETTING(name, value, least, greatest, before)                         \
+	{#name, &sim.set.name, least, greatest, before},
+	SIM_SETTINGS(SETTING)
+#undef SETTING
+};
+
+static const char *const symbols[] = {
+#define SYMBOL(name, symbol, base, version, parameters) #symbol,
+	BATONI_CUDA_FUNCTIONS(SYMBOL) CUDASIM_FUNCTIONS(SYMBOL)
+#undef SYMBOL
+};
+static const char *const bases[] = {
+#define BASE(name, symbol, base, version, parameters) base,
+	BATONI_CUDA_FUNCTIONS(BASE) CUDASIM_FUNCTIONS(BASE)
+#undef BASE
+};
+
+static struct fault faults[FAULTS_MAX];
+static long uses[SIM_FUNCTIONS_N], total;
+static uint64_t random_state;
+static _Atomic int violations;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static _Thread_local bool inside; /* a host function */
+static _Thread_local char identity;
+
+/* ---- small things ---- */
+
+const void *
+sim_thread(void)
+{
+	return &identity;
+}
+
+void
+sim_set_inside(bool now)
+{
+	inside = now;
+}
+
+uint64_t
+sim_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void
+sim_nap(unsigned us)
+{
+	struct timespec time = {us / 1000000u, (long)(us % 1000000u) * 1000};
+
+	nanosleep(&time, NULL);
+}
+
+void *
+sim_alloc(size_t n, size_t bytes)
+{
+	void *memory = calloc(n ? n : 1, bytes);
+
+	if (!memory) {
+		fprintf(stderr, "cudasim: out of memory\n");
+		abort();
+	}
+	return memory;
+}
+
+CUresult
+sim_start_thread(void *(*main)(void *), void *argument)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+	int error;
+
+	/* Signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	error = pthread_create(&thread, &attributes, main, argument);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error ? BATONI_CU_OUT_OF_MEMORY : BATONI_CU_SUCCESS;
+}
+
+void
+sim_await_change_locked(uint64_t until)
+{
+	struct timespec time = {(time_t)(until / 1000000000u),
+	                        (long)(until % 1000000000u)};
+
+	if (until == 0)
+		pthread_cond_wait(&sim_changed, &sim_lock);
+	else
+		pthread_cond_timedwait(&sim_changed, &sim_lock, &time);
+}
+
+const char *
+sim_function_name(enum sim_function function)
+{
+	return symbols[function];
+}
+
+/* ---- delays ---- */
+
+unsigned long
+sim_random_locked(void)
+{
+	if (random_state == 0)
+		random_state = (uint64_t)sim.set.seed * 2654435769u + 88172645463325252u;
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (unsigned long)(random_state >> 11);
+}
+
+unsigned
+sim_delay_locked(void)
+{
+	unsigned long most = (unsigned long)sim.set.delay_us;
+
+	if (most == 0 || sim_random_locked() % 4 != 0)
+		return 0;
+	return (unsigned)(sim_random_locked() % (most + 1));
+}
+
+/* ---- violations ---- */
+
+void
+sim_violation(const char *format, ...)
+{
+	char text[200];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	atomic_fetch_add(&violations, 1);
+	fprintf(stderr, "cudasim: violation: %s (CUDASIM_SEED=%ld)\n", text,
+	        sim.set.seed);
+	if (sim.set.abort)
+		abort();
+}
+
+int
+cudasim_violations(void)
+{
+	return atomic_load(&violations);
+}
+
+/* ---- settings and faults ---- */
+
+static bool
+set_locked(const char *name, long value)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		const struct setting *setting = &settings[i];
+
+		if (strcasecmp(setting->name, name) != 0)
+			continue;
+		if (value < setting->least || value > setting->greatest ||
+		    (setting->before && sim.initialised))
+			return false;
+		*setting->value = value;
+		if (setting->value == &sim.set.seed) {
+			random_state = 0;
+			if (value != 0 && sim.set.delay_us == 0)
+				sim.set.delay_us = 100;
+		}
+		return true;
+	}
+	return false;
+}
+
+/* The function of this name, exported or base; ANY for ""; -1: there is none. */
+static int
+function_of(const char *name)
+{
+	if (name[0] == '\0')
+		return ANY;
+	for (int i = 0; i < SIM_FUNCTIONS_N; i++) {
+		if (strcmp(symbols[i], name) == 0 || strcmp(bases[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static bool
+fail_locked(const char *name, long n, CUresult result, bool sticky)
+{
+	int function = function_of(name);
+	struct fault *spare = NULL;
+
+	if (function < 0 || n < 0)
+		return false;
+	for (size_t i = 0; i < FAULTS_MAX; i++) {
+		if (n == 0 && faults[i].function == function)
+			faults[i].n = 0;
+		if (faults[i].n == 0)
+			spare = &faults[i];
+	}
+	if (!spare)
+		return false;
+	*spare = (struct fault){function, n, result, sticky};
+	return true;
+}
+
+static _Noreturn void
+refuse_setting(const char *name, const char *value)
+{
+	fprintf(stderr, "cudasim: %s=\"%s\" is not understood\n", name, value);
+	exit(2);
+}
+
+/* "cuMemcpyAsync:3:700,cuEventQuery:1:719:sticky"; "*" is any function. */
+static void
+read_faults(const char *text)
+{
+	char copy[1024], name[64], *at, *save = NULL;
+	unsigned result;
+	long n;
+	int end;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (at = strtok_r(copy, ",", &save); at;
+	     at = strtok_r(NULL, ",", &save)) {
+		end = 0;
+		if (sscanf(at, "%63[^:]:%ld:%u%n", name, &n, &result, &end) < 3 ||
+		    (at[end] != '\0' && strcmp(at + end, ":sticky") != 0) ||
+		    !fail_locked(strcmp(name, "*") == 0 ? "" : name, n, result,
+		                 at[end] != '\0'))
+			refuse_setting("CUDASIM_FAIL", text);
+	}
+}
+
+static void
+read_environment(void)
+{
+	const char *text;
+	char name[64], *end;
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		snprintf(name, sizeof(name), "CUDASIM_%s", settings[i].name);
+		for (char *at = name + 8; *at; at++)
+			*at = (char)(*at >= 'a' && *at <= 'z' ? *at - 32 : *at);
+		text = getenv(name);
+		if (!text || text[0] == '\0')
+			continue;
+		errno = 0;
+		if (!set_locked(settings[i].name, strtol(text, &end, 10)) ||
+		    *end || errno)
+			refuse_setting(name, text);
+	}
+	text = getenv("CUDASIM_FAIL");
+	if (text)
+		read_faults(text);
+}
+
+/* A fault that is due at this use of the function, or NULL. */
+static struct fault *
+due_locked(enum sim_function function)
+{
+	struct fault *due = NULL;
+
+	for (size_t i = 0; i < FAULTS_MAX; i++) {
+		struct fault *fault = &faults[i];
+
+		if (fault->n > 0 && (fault->function == ANY ||
+		                     fault->function == (int)function) &&
+		    --fault->n == 0)
+			due = fault;
+	}
+	return due;
+}
+
+/* ---- the exit, and fork ---- */
+
+/* Calls fail from now on and threads take up nothing new; what they do is waited for, but
+ * not functions of the program. */
+static void
+begin_exit(void)
+{
+	uint64_t until = sim_now_ns() + 2000000000u;
+
+	pthread_mutex_lock(&sim_lock);
+	sim.exiting = true;
+	pthread_cond_broadcast(&sim_changed);
+	for (unsigned i = 0; i < sim.contexts_n; i++) {
+		pthread_cond_signal(&sim.contexts[i]->calls);
+		for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
+			for (unsigned q = 0; q < SIM_QUEUES_MAX; q++)
+				pthread_cond_signal(
+					&sim.contexts[i]->queues[p][q].work);
+		}
+	}
+	while (sim.running > 0 && sim_now_ns() < until)
+		sim_await_change_locked(until);
+	pthread_mutex_unlock(&sim_lock);
+	if (atomic_load(&violations) > 0)
+		fprintf(stderr, "cudasim: %d violations in all "
+		                "(CUDASIM_SEED=%ld)\n",
+		        atomic_load(&violations), sim.set.seed);
+}
+
+static void
+before_fork(void)
+{
+	pthread_mutex_lock(&sim_lock);
+}
+
+static void
+after_fork(void)
+{
+	pthread_mutex_unlock(&sim_lock);
+}
+
+static void
+after_fork_in_child(void)
+{
+	sim.forked = sim.initialised;
+	/* The parent's threads are not here. */
+	sim.running = 0;
+	pthread_mutex_unlock(&sim_lock);
+}
+
+static void
+set_up(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&sim_changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	read_environment();
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+CUresult
+cuInit(unsigned int flags)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuInit, SIM_EARLY);
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	if (flags != 0)
+		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	if (sim.set.devices == 0)
+		return sim_leave(&call, BATONI_CU_NO_DEVICE);
+	if (!sim.initialised)
+		atexit(begin_exit);
+	sim.initialised = true;
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+/* ---- calls ---- */
+
+void
+sim_break_locked(struct sim_context *context, CUresult result)
+{
+	if (context->error == BATONI_CU_SUCCESS)
+		context->error = result;
+	pthread_cond_broadcast(&sim_changed);
+	pthread_cond_signal(&context->calls);
+	for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
+		for (unsigned q = 0; q < SIM_QUEUES_MAX; q++)
+			pthread_cond_signal(&context->queues[p][q].work);
+	}
+}
+
+/* The state of the process forbids every call. */
+static CUresult
+check_process_locked(enum sim_function function, unsigned needs)
+{
+	if (inside) {
+		sim_violation("%s in a host function", symbols[function]);
+		return BATONI_CU_NOT_PERMITTED;
+	}
+	if (sim.forked) {
+		sim_violation("%s in a child of fork", symbols[function]);
+		return CUDASIM_NOT_INITIALIZED;
+	}
+	if (sim.exiting)
+		return BATONI_CU_DEINITIALIZED;
+	if (!sim.initialised && !(needs & SIM_EARLY))
+		return CUDASIM_NOT_INITIALIZED;
+	return BATONI_CU_SUCCESS;
+}
+
+static CUresult
+check_faults_locked(enum sim_function function)
+{
+	struct fault *fault = due_locked(function);
+	struct sim_context *context = sim_current();
+
+	if (!fault)
+		return BATONI_CU_SUCCESS;
+	if (fault->sticky && context)
+		sim_break_locked(context, fault->result);
+	return fault->result;
+}
+
+static CUresult
+check_context_locked(struct sim_call *call)
+{
+	struct sim_context *context = sim_current();
+
+	if (!context)
+		return BATONI_CU_INVALID_CONTEXT;
+	if (!context->live)
+		return CUDASIM_CONTEXT_IS_DESTROYED;
+	call->context = context;
+	while (context->holder && context->holder != sim_thread() &&
+	       !sim.exiting)
+		sim_await_change_locked(0);
+	return context->error;
+}
+
+static CUresult
+check_locked(struct sim_call *call, enum sim_function function, unsigned needs)
+{
+	CUresult result = check_process_locked(function, needs);
+	unsigned late;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	late = sim_delay_locked();
+	if (late > 0) {
+		pthread_mutex_unlock(&sim_lock);
+		sim_nap(late);
+		pthread_mutex_lock(&sim_lock);
+	}
+	result = check_faults_locked(function);
+	if (result != BATONI_CU_SUCCESS)
+		call->error = result;
+	if (needs & SIM_CONTEXT) {
+		result = check_context_locked(call);
+		if (!call->context)
+			return result;
+		if (call->error == BATONI_CU_SUCCESS)
+			call->error = result;
+	}
+	if (call->error != BATONI_CU_SUCCESS && !(needs & SIM_DESTROYS))
+		return call->error;
+	return needs & SIM_UNSAFE ? sim_capture_forbids_locked()
+	                          : BATONI_CU_SUCCESS;
+}
+
+CUresult
+sim_enter(struct sim_call *call, enum sim_function function, unsigned needs)
+{
+	CUresult result;
+
+	pthread_once(&once, set_up);
+	call->context = NULL;
+	call->error = BATONI_CU_SUCCESS;
+	pthread_mutex_lock(&sim_lock);
+	uses[function]++;
+	total++;
+	sim.progress++;
+	result = check_locked(call, function, needs);
+	if (result != BATONI_CU_SUCCESS)
+		pthread_mutex_unlock(&sim_lock);
+	return result;
+}
+
+CUresult
+sim_leave(struct sim_call *call, CUresult result)
+{
+	pthread_mutex_unlock(&sim_lock);
+	return call->error != BATONI_CU_SUCCESS ? call->error : result;
+}
+
+/* ---- the test's controls ---- */
+
+static void
+lock_for_control(void)
+{
+	pthread_once(&once, set_up);
+	pthread_mutex_lock(&sim_lock);
+}
+
+bool
+cudasim_set(const char *name, long value)
+{
+	bool done;
+
+	lock_for_control();
+	done = set_locked(name, value);
+	pthread_cond_broadcast(&sim_changed);
+	pthread_mutex_unlock(&sim_lock);
+	return done;
+}
+
+bool
+cudasim_fail(const char *name, long n, CUresult result, bool sticky)
+{
+	bool done;
+
+	lock_for_control();
+	done = fail_locked(name, n, result, sticky);
+	pthread_mutex_unlock(&sim_lock);
+	return done;
+}
+
+void
+cudasim_break(CUdevice device, CUresult result)
+{
+	lock_for_control();
+	for (unsigned i = 0; i < sim.contexts_n; i++) {
+		if (sim.contexts[i]->live && sim.contexts[i]->device == device)
+			sim_break_locked(sim.contexts[i], result);
+	}
+	pthread_mutex_unlock(&sim_lock);
+}
+
+void
+cudasim_heal(void)
+{
+	lock_for_control();
+	for (unsigned i = 0; i < sim.contexts_n; i++) {
+		struct sim_context *context = sim.contexts[i];
+
+		if (context->error == BATONI_CU_SUCCESS)
+			continue;
+		sim_queues_drain_locked(context);
+		context->error = BATONI_CU_SUCCESS;
+	}
+	pthread_mutex_unlock(&sim_lock);
+}
+
+long
+cudasim_uses(const char *name)
+{
+	int function = function_of(name);
+	long n;
+
+	lock_for_control();
+	n = function < 0 ? -1 : function == ANY ? total : uses[function];
+	pthread_mutex_unlock(&sim_lock);
+	return n;
+}
+
+long
+cudasim_total(void)
+{
+	return cudasim_uses("");
+}
+
+long
+cudasim_live(const char *what)
+{
+	static const char *const memories[] = {"device", "managed", "pinned",
+	                                       "registered"};
+	long n = -1;
+
+	lock_for_control();
+	if (strcmp(what, "streams") == 0)
+		n = sim_streams_live_locked();
+	else if (strcmp(what, "events") == 0)
+		n = sim_events_live_locked();
+	else if (strcmp(what, "captures") == 0)
+		n = sim_captures_live_locked();
+	else if (strcmp(what, "pinned_bytes") == 0)
+		n = sim_blocks_live_locked(SIM_PINNED, true);
+	for (int i = 0; i < 4; i++) {
+		if (strcmp(what, memories[i]) == 0)
+			n = sim_blocks_live_locked((enum sim_memory)i, false);
+	}
+	pthread_mutex_unlock(&sim_lock);
+	return n;
+}
+
+long
+cudasim_queued(void)
+{
+	long n;
+
+	lock_for_control();
+	n = sim_streams_queued_locked();
+	pthread_mutex_unlock(&sim_lock);
+	return n;
+}
+
+long
+cudasim_blocked(void)
+{
+	long n;
+
+	lock_for_control();
+	n = (long)sim.blocked;
+	pthread_mutex_unlock(&sim_lock);
+	return n;
+}
+
+void
+cudasim_settle(bool in_functions)
+{
+	unsigned long before;
+
+	lock_for_control();
+	do {
+		before = sim.progress;
+		while (!sim_is_settled_locked(in_functions) && !sim.exiting)
+			sim_await_change_locked(sim_now_ns() + 200000u);
+	} while (before != sim.progress && !sim.exiting);
+	pthread_mutex_unlock(&sim_lock);
+}

@@ -1,0 +1,680 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory, and copies of it.
+ *
+ * A block of the device is a memfd that is mapped twice: without rights at the address that
+ * the program gets, and for the simulator's own use.  Pinned and managed memory is mapped
+ * once.  All of it is filled with rubbish at first.  Addresses that were freed stay reserved
+ * for a while, without rights: the host faults there, and the driver refuses them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+enum { RUBBISH = 1 << 20, GRAVES = 512 };
+
+/* Ranges that were freed, the oldest first to go. */
+static struct {
+	unsigned char *at;
+	size_t bytes;
+} graves[GRAVES];
+static unsigned graves_n;
+
+/* ---- blocks ---- */
+
+static bool
+is_in(CUdeviceptr pointer, CUdeviceptr base, size_t bytes)
+{
+	return base && pointer >= base && pointer - base < bytes;
+}
+
+/* The block that the pointer is in, by its address for the device or for the host. */
+static struct sim_block *
+find_locked(CUdeviceptr pointer)
+{
+	struct sim_block *at;
+
+	for (at = sim.blocks; at; at = at->next) {
+		if (is_in(pointer, at->device, at->bytes) ||
+		    is_in(pointer, (uintptr_t)at->host, at->bytes))
+			return at;
+	}
+	return NULL;
+}
+
+/* Where in its block the pointer is. */
+static size_t
+offset_in(const struct sim_block *block, CUdeviceptr pointer)
+{
+	return is_in(pointer, block->device, block->bytes)
+	               ? pointer - block->device
+	               : pointer - (uintptr_t)block->host;
+}
+
+static bool
+is_grave_locked(CUdeviceptr pointer)
+{
+	for (unsigned i = 0; i < GRAVES; i++) {
+		if (is_in(pointer, (uintptr_t)graves[i].at, graves[i].bytes))
+			return true;
+	}
+	return false;
+}
+
+long
+sim_blocks_live_locked(enum sim_memory memory, bool bytes)
+{
+	long n = 0;
+
+	for (struct sim_block *at = sim.blocks; at; at = at->next) {
+		if (at->memory == memory)
+			n += bytes ? (long)at->bytes : 1;
+	}
+	return n;
+}
+
+static unsigned char *
+map(size_t bytes, int rights, int flags, int fd)
+{
+	void *at = mmap(NULL, bytes, rights, flags, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* Take the memory away, and keep the addresses. */
+static void
+bury_locked(void *at, size_t bytes)
+{
+	unsigned i = graves_n++ % GRAVES;
+
+	if (!at)
+		return;
+	mmap(at, bytes, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	if (graves[i].at)
+		munmap(graves[i].at, graves[i].bytes);
+	graves[i].at = at;
+	graves[i].bytes = bytes;
+}
+
+static bool
+map_device(struct sim_block *block)
+{
+	int fd = memfd_create("cudasim", MFD_CLOEXEC);
+	unsigned char *view = NULL;
+
+	if (fd < 0)
+		return false;
+	if (ftruncate(fd, (off_t)block->mapped) == 0)
+		view = map(block->mapped, PROT_NONE, MAP_SHARED, fd);
+	if (view)
+		block->reach = map(block->mapped, PROT_READ | PROT_WRITE,
+		                   MAP_SHARED, fd);
+	close(fd);
+	if (view && !block->reach)
+		munmap(view, block->mapped);
+	block->device = (uintptr_t)view;
+	return block->reach != NULL;
+}
+
+static bool
+map_host(struct sim_block *block)
+{
+	block->host = map(block->mapped, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	block->reach = block->host;
+	block->device = (uintptr_t)block->host;
+	return block->host != NULL;
+}
+
+/* Another address for the device than the host's. */
+static void
+give_alias(struct sim_block *block)
+{
+	unsigned char *alias = map(block->mapped, PROT_NONE,
+	                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	                           -1);
+
+	if (alias)
+		block->device = (uintptr_t)alias;
+}
+
+static void
+add_locked(struct sim_call *call, struct sim_block *block)
+{
+	block->context = call->context;
+	block->id = ++sim.next_id;
+	block->next = sim.blocks;
+	sim.blocks = block;
+}
+
+static CUresult
+alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
+             unsigned flags, struct sim_block **block_p)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct sim_block *block;
+
+	if (bytes == 0)
+		return BATONI_CU_INVALID_VALUE;
+	if (bytes > SIZE_MAX / 2)
+		return BATONI_CU_OUT_OF_MEMORY;
+	block = sim_alloc(1, sizeof(*block));
+	block->memory = memory;
+	block->bytes = bytes;
+	block->mapped = (bytes + page - 1) / page * page;
+	block->flags = flags;
+	if (!(memory == SIM_DEVICE ? map_device(block) : map_host(block))) {
+		free(block);
+		return BATONI_CU_OUT_OF_MEMORY;
+	}
+	if (memory == SIM_PINNED && sim.set.alias)
+		give_alias(block);
+	memset(block->reach, 0xa5, bytes < RUBBISH ? bytes : RUBBISH);
+	add_locked(call, block);
+	*block_p = block;
+	return BATONI_CU_SUCCESS;
+}
+
+static void
+unmap_locked(struct sim_block *block)
+{
+	if (block->memory == SIM_DEVICE)
+		munmap(block->reach, block->mapped);
+	if (block->memory != SIM_REGISTERED && block->host)
+		bury_locked(block->host, block->mapped);
+	if (block->device != (uintptr_t)block->host)
+		bury_locked((void *)(uintptr_t)block->device, block->mapped);
+	free(block);
+}
+
+void
+sim_block_release_locked(struct sim_block *block)
+{
+	if (block && --block->entries == 0 && block->freed)
+		unmap_locked(block);
+}
+
+static void
+free_locked(struct sim_block *block, const char *call)
+{
+	struct sim_block **at = &sim.blocks;
+
+	while (*at != block)
+		at = &(*at)->next;
+	*at = block->next;
+	block->freed = true;
+	if (block->entries == 0) {
+		unmap_locked(block);
+		return;
+	}
+	if (block->context->error == BATONI_CU_SUCCESS)
+		sim_violation("%s of memory that a stream is still to use",
+		              call);
+}
+
+/* ---- what a pointer is for a call ---- */
+
+CUresult
+sim_reach_locked(struct sim_context *context, CUdeviceptr pointer, size_t bytes,
+                 unsigned char **reach_p, struct sim_block **block_p)
+{
+	struct sim_block *block = find_locked(pointer);
+	size_t offset;
+
+	*block_p = NULL;
+	if (!block) {
+		*reach_p = (unsigned char *)(uintptr_t)pointer;
+		return pointer == 0 || is_grave_locked(pointer)
+		               ? BATONI_CU_INVALID_VALUE
+		               : BATONI_CU_SUCCESS;
+	}
+	offset = offset_in(block, pointer);
+	if (bytes > block->bytes - offset)
+		return BATONI_CU_INVALID_VALUE;
+	if (block->memory == SIM_DEVICE && !sim.set.peer &&
+	    block->context->device != context->device)
+		return BATONI_CU_INVALID_VALUE;
+	*reach_p = block->reach + offset;
+	*block_p = block;
+	return BATONI_CU_SUCCESS;
+}
+
+CUresult
+sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
+                struct sim_op *op)
+{
+	struct sim_block *block = find_locked(pointer);
+
+	if (!block || pointer % sizeof(uint64_t) != 0 ||
+	    (block->memory != SIM_PINNED && block->memory != SIM_REGISTERED) ||
+	    !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED) ||
+	    !is_in(pointer, block->device, block->bytes) ||
+	    block->bytes - (pointer - block->device) < sizeof(uint64_t))
+		return BATONI_CU_INVALID_VALUE;
+	if (block->context != context &&
+	    !(block->flags & BATONI_CU_HOST_ALLOC_PORTABLE))
+		return BATONI_CU_INVALID_VALUE;
+	op->word = (_Atomic uint64_t *)(void *)(block->reach +
+	                                        (pointer - block->device));
+	op->block = block;
+	block->entries++;
+	return BATONI_CU_SUCCESS;
+}
+
+/* ---- allocation ---- */
+
+/* An implicit synchronisation, where the setting asks for that much. */
+static CUresult
+synchronize_locked(struct sim_call *call, const char *why, long level)
+{
+	return sim.set.implicit >= level
+	               ? sim_synchronize_locked(call->context, why, true)
+	               : BATONI_CU_SUCCESS;
+}
+
+static CUresult
+alloc_device(enum sim_function function, enum sim_memory memory,
+             CUdeviceptr *pointer_p, size_t bytes)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, function, SIM_CONTEXT | SIM_UNSAFE);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = synchronize_locked(&call, sim_function_name(function), 1);
+	if (result == BATONI_CU_SUCCESS)
+		result = alloc_locked(&call, memory, bytes, 0, &block);
+	if (result == BATONI_CU_SUCCESS)
+		*pointer_p = block->device;
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemAlloc_v2(CUdeviceptr *pointer_p, size_t bytes)
+{
+	return alloc_device(SIM_cuMemAlloc_v2, SIM_DEVICE, pointer_p, bytes);
+}
+
+CUresult
+cuMemAllocManaged(CUdeviceptr *pointer_p, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	return alloc_device(SIM_cuMemAllocManaged, SIM_MANAGED, pointer_p,
+	                    bytes);
+}
+
+CUresult
+cuMemFree_v2(CUdeviceptr pointer)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemFree_v2,
+	                            SIM_CONTEXT | SIM_UNSAFE | SIM_DESTROYS);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	if (!pointer)
+		return sim_leave(&call, BATONI_CU_SUCCESS);
+	result = synchronize_locked(&call, "cuMemFree", 1);
+	block = find_locked(pointer);
+	if (!block || block->device != pointer ||
+	    (block->memory != SIM_DEVICE && block->memory != SIM_MANAGED)) {
+		sim_violation("cuMemFree of what is no block");
+		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	}
+	if (result != CUDASIM_TIMEOUT)
+		free_locked(block, "cuMemFree");
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemHostAlloc(void **pointer_p, size_t bytes, unsigned int flags)
+{
+	struct sim_call call;
+	CUresult result =
+		sim_enter(&call, SIM_cuMemHostAlloc, SIM_CONTEXT | SIM_UNSAFE);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = synchronize_locked(&call, "cuMemHostAlloc", 2);
+	if (result == BATONI_CU_SUCCESS)
+		result = alloc_locked(&call, SIM_PINNED, bytes, flags, &block);
+	if (result == BATONI_CU_SUCCESS)
+		*pointer_p = block->host;
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemHostRegister_v2,
+	                            SIM_CONTEXT | SIM_UNSAFE);
+	struct sim_block *block;
+	uintptr_t at = (uintptr_t)pointer;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = synchronize_locked(&call, "cuMemHostRegister", 2);
+	if (result == BATONI_CU_SUCCESS && (!pointer || bytes == 0))
+		result = BATONI_CU_INVALID_VALUE;
+	else if (find_locked(at) || find_locked(at + bytes - 1))
+		result = CUDASIM_ALREADY_REGISTERED;
+	if (result != BATONI_CU_SUCCESS)
+		return sim_leave(&call, result);
+	block = sim_alloc(1, sizeof(*block));
+	block->memory = SIM_REGISTERED;
+	block->bytes = block->mapped = bytes;
+	block->flags = flags;
+	block->host = block->reach = pointer;
+	block->device = at;
+	if (sim.set.alias)
+		give_alias(block);
+	add_locked(&call, block);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+static CUresult
+free_host(enum sim_function function, enum sim_memory memory,
+          const void *pointer, CUresult otherwise)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, function,
+	                            SIM_CONTEXT | SIM_UNSAFE | SIM_DESTROYS);
+	const char *name = sim_function_name(function);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = synchronize_locked(&call, name, 2);
+	block = find_locked((uintptr_t)pointer);
+	if (!block || block->host != pointer || block->memory != memory) {
+		sim_violation("%s of what is no block", name);
+		return sim_leave(&call, otherwise);
+	}
+	if (result != CUDASIM_TIMEOUT)
+		free_locked(block, name);
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemHostUnregister(void *pointer)
+{
+	return free_host(SIM_cuMemHostUnregister, SIM_REGISTERED, pointer,
+	                 CUDASIM_NOT_REGISTERED);
+}
+
+CUresult
+cuMemFreeHost(void *pointer)
+{
+	return free_host(SIM_cuMemFreeHost, SIM_PINNED, pointer,
+	                 BATONI_CU_INVALID_VALUE);
+}
+
+static struct CUmod_st {
+	char unused;
+} module; /* all modules */
+
+CUresult
+cuModuleLoadData(CUmodule *module_p, const void *image)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuModuleLoadData,
+	                            SIM_CONTEXT | SIM_UNSAFE);
+
+	(void)image;
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = synchronize_locked(&call, "cuModuleLoadData", 1);
+	if (result == BATONI_CU_SUCCESS)
+		*module_p = &module;
+	return sim_leave(&call, result);
+}
+
+/* ---- questions ---- */
+
+CUresult
+cuMemHostGetDevicePointer_v2(CUdeviceptr *pointer_p, void *host,
+                             unsigned int flags)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemHostGetDevicePointer_v2,
+	                            SIM_CONTEXT);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = find_locked((uintptr_t)host);
+	if (flags != 0 || !block ||
+	    !is_in((uintptr_t)host, (uintptr_t)block->host, block->bytes) ||
+	    (block->memory != SIM_MANAGED &&
+	     !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED)))
+		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	*pointer_p = block->device +
+	             ((uintptr_t)host - (uintptr_t)block->host);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+enum {
+	POINTER_CONTEXT = 1,
+	POINTER_DEVICE_POINTER = 3,
+	POINTER_HOST_POINTER = 4,
+	POINTER_BUFFER_ID = 7,
+};
+
+static bool
+put(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+	return true;
+}
+
+/* One attribute of a pointer; block NULL: the driver does not know it. */
+static bool
+answer(const struct sim_block *block, CUdeviceptr pointer,
+       CUpointer_attribute attribute, void *to)
+{
+	bool of_device = block && (block->memory == SIM_DEVICE ||
+	                           block->memory == SIM_MANAGED);
+	unsigned memory = !block      ? 0u
+	                  : of_device ? (unsigned)BATONI_CU_MEMORY_DEVICE
+	                              : (unsigned)BATONI_CU_MEMORY_HOST;
+	unsigned managed = block && block->memory == SIM_MANAGED;
+	int device = block ? block->context->device : 0;
+	CUcontext context = block ? sim_handle_of(block->context) : NULL;
+	CUdeviceptr start = block ? block->device : 0;
+	size_t bytes = block ? block->bytes : 0;
+	size_t offset = block ? offset_in(block, pointer) : 0;
+	CUdeviceptr on_device = block ? block->device + offset : 0;
+	void *host = block && block->host ? block->host + offset : NULL;
+	unsigned long long id = block ? block->id : 0;
+
+	switch (attribute) {
+	case POINTER_CONTEXT:
+		return put(to, &context, sizeof(context));
+	case BATONI_CU_POINTER_MEMORY_TYPE:
+		return put(to, &memory, sizeof(memory));
+	case POINTER_DEVICE_POINTER:
+		return put(to, &on_device, sizeof(on_device));
+	case POINTER_HOST_POINTER:
+		return put(to, &host, sizeof(host));
+	case POINTER_BUFFER_ID:
+		return put(to, &id, sizeof(id));
+	case BATONI_CU_POINTER_IS_MANAGED:
+		return put(to, &managed, sizeof(managed));
+	case BATONI_CU_POINTER_DEVICE_ORDINAL:
+		return put(to, &device, sizeof(device));
+	case BATONI_CU_POINTER_RANGE_START:
+		return put(to, &start, sizeof(start));
+	case BATONI_CU_POINTER_RANGE_SIZE:
+		return put(to, &bytes, sizeof(bytes));
+	default:
+		return false;
+	}
+}
+
+CUresult
+cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
+                       void **data, CUdeviceptr pointer)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuPointerGetAttributes, 0);
+	struct sim_block *block;
+	bool known = true;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = find_locked(pointer);
+	for (unsigned i = 0; i < n; i++)
+		known &= answer(block, pointer, attributes[i], data[i]);
+	return sim_leave(&call, known && n > 0 ? BATONI_CU_SUCCESS
+	                                       : BATONI_CU_INVALID_VALUE);
+}
+
+/* ---- copies ---- */
+
+/* A copy of memory that is not pinned blocks until it is over, as the driver's may. */
+static CUresult
+copy_locked(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
+            CUdeviceptr from, size_t bytes, bool now)
+{
+	struct sim_entry *entry = sim_alloc(1, sizeof(*entry));
+	unsigned char *source = NULL;
+	CUresult result = BATONI_CU_SUCCESS;
+
+	entry->kind = SIM_COPY;
+	if (bytes > 0)
+		result = sim_reach_locked(call->context, to, bytes, &entry->to,
+		                          &entry->blocks[0]);
+	if (bytes > 0 && result == BATONI_CU_SUCCESS)
+		result = sim_reach_locked(call->context, from, bytes, &source,
+		                          &entry->blocks[1]);
+	if (bytes > 0 && (!entry->blocks[0] || !entry->blocks[1]))
+		now = true;
+	for (int i = 0; i < 2; i++) {
+		if (entry->blocks[i])
+			entry->blocks[i]->entries++;
+	}
+	entry->from = source;
+	entry->bytes = bytes;
+	if (result == BATONI_CU_SUCCESS)
+		return sim_submit_locked(call, stream, entry, now, NULL);
+	sim_entry_free_locked(entry);
+	return result;
+}
+
+CUresult
+cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemcpyAsync, SIM_CONTEXT);
+	struct sim_stream *stream;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = sim_stream_of_locked(&call, handle, true, &stream);
+	if (result == BATONI_CU_SUCCESS)
+		result = copy_locked(&call, stream, to, from, bytes, false);
+	return sim_leave(&call, result);
+}
+
+/* On the legacy default stream. */
+static CUresult
+copy_now(enum sim_function function, CUdeviceptr to, CUdeviceptr from,
+         size_t bytes)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, function, SIM_CONTEXT | SIM_UNSAFE);
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = copy_locked(&call, &call.context->legacy, to, from, bytes,
+	                     true);
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	return copy_now(SIM_cuMemcpy, to, from, bytes);
+}
+
+CUresult
+cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+	return copy_now(SIM_cuMemcpyHtoD_v2, to, (uintptr_t)from, bytes);
+}
+
+CUresult
+cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+	return copy_now(SIM_cuMemcpyDtoH_v2, (uintptr_t)to, from, bytes);
+}
+
+CUresult
+cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
+                CUstream handle)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemsetD8Async, SIM_CONTEXT);
+	struct sim_stream *stream;
+	struct sim_entry *entry;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = sim_stream_of_locked(&call, handle, true, &stream);
+	if (result != BATONI_CU_SUCCESS)
+		return sim_leave(&call, result);
+	entry = sim_alloc(1, sizeof(*entry));
+	entry->kind = SIM_SET;
+	entry->byte = byte;
+	entry->bytes = bytes;
+	result = sim_reach_locked(call.context, to, bytes, &entry->to,
+	                          &entry->blocks[0]);
+	if (result == BATONI_CU_SUCCESS && !entry->blocks[0])
+		result = BATONI_CU_INVALID_VALUE;
+	if (entry->blocks[0])
+		entry->blocks[0]->entries++;
+	if (result == BATONI_CU_SUCCESS)
+		result = sim_submit_locked(&call, stream, entry, false, NULL);
+	else
+		sim_entry_free_locked(entry);
+	return sim_leave(&call, result);
+}
+
+/* ---- the test's own ---- */
+
+static void
+touch(CUdeviceptr pointer, void *to, const void *from, size_t bytes)
+{
+	struct sim_block *block;
+
+	pthread_mutex_lock(&sim_lock);
+	block = find_locked(pointer);
+	if (!block || bytes > block->bytes - offset_in(block, pointer))
+		sim_violation("cudasim_peek or cudasim_poke outside all blocks");
+	else if (to)
+		memcpy(to, block->reach + offset_in(block, pointer), bytes);
+	else
+		memcpy(block->reach + offset_in(block, pointer), from, bytes);
+	pthread_mutex_unlock(&sim_lock);
+}
+
+void
+cudasim_peek(void *to, CUdeviceptr from, size_t bytes)
+{
+	touch(from, to, NULL, bytes);
+}
+
+void
+cudasim_poke(CUdeviceptr to, const void *from, size_t bytes)
+{
+	touch(to, NULL, from, bytes);
+}
