@@ -40,7 +40,7 @@ static struct world {
 	struct batoni_host host;
 	unsigned broken;
 	enum baton_status broken_status;
-	char broken_text[64];
+	char broken_text[MPI_MAX_ERROR_STRING];
 	struct op ops[SLOTS + HIDDEN_SLOTS];
 	uint32_t used;
 } world;
@@ -212,7 +212,14 @@ finish(struct op *op, enum baton_status status, size_t bytes)
 			    &world.transport->messages) == 0)
 			sched_yield();
 	}
-	ck_assert_int_eq(op->status, status);
+	if (op->status != status)
+		ck_abort_msg("it ended in %s, not %s: %s, code %d (%s)",
+		             baton_status_name(op->status),
+		             baton_status_name(status),
+		             op->transfer.native_call
+		                     ? op->transfer.native_call
+		                     : "no call",
+		             op->transfer.native_code, world.broken_text);
 	ck_assert_uint_eq(op->transfer.done_bytes, bytes);
 }
 
