@@ -136,8 +136,11 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 	if (status != BATON_OK)
 		return status;
 	comm->left = true;
-	return comm->onesided ? comm->onesided->ops->leave(comm->onesided)
-	                      : BATON_OK;
+	if (comm->onesided)
+		status = comm->onesided->ops->leave(comm->onesided);
+	if (status != BATON_OK || !comm->transport_ops->clear)
+		return status;
+	return comm->transport_ops->clear(comm->transport);
 }
 
 enum baton_status

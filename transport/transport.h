@@ -42,6 +42,11 @@ struct batoni_transport_ops {
 	 * ranks: other ranks called `exchange`; the caller may retry.  Any other error
 	 * makes leaving impossible. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
+	/* All ranks have left, and nothing of this rank is in flight: receive and discard
+	 * what was sent over this communicator and not received, so that no other
+	 * communicator meets it.  PENDING until that is done on all ranks, then OK; MPI.
+	 * Driver, repeatedly; must not block.  NULL: nothing can be left. */
+	enum baton_status (*clear)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, holding the driver lock.
 	 * aborted: the communicator was aborted or is broken; the transport must not
 	 * communicate, and transfers may still be lent. */
@@ -52,7 +57,7 @@ struct batoni_transport_ops {
 	                   char *text, size_t size);
 };
 
-/* Which threads may call issue, test, take_back and leave. */
+/* Which threads may call issue, test, take_back, leave and clear. */
 enum batoni_drivers {
 	BATONI_DRIVERS_ANY,     /* all, the engine's own too */
 	BATONI_DRIVERS_CALLERS, /* threads of the program that call Baton */

@@ -144,6 +144,16 @@ scripted_leave(struct batoni_transport *transport)
 	return s->leave;
 }
 
+static enum baton_status
+scripted_clear(struct batoni_transport *transport)
+{
+	struct scripted *s = to_scripted(transport);
+
+	ck_assert_uint_gt(s->leaves, 0);
+	s->clears++;
+	return s->clear;
+}
+
 static void
 scripted_transport_close(struct batoni_transport *transport, bool aborted)
 {
@@ -176,6 +186,7 @@ static const struct batoni_transport_ops scripted_ops = {
 	.name = "scripted",
 	.id = BATON_TRANSPORT_LOCAL,
 	.leave = scripted_leave,
+	.clear = scripted_clear,
 	.close = scripted_transport_close,
 	.error_text = scripted_error_text,
 };
@@ -196,6 +207,7 @@ scripted_init(struct scripted *s)
 	s->issue = BATON_PENDING;
 	s->take_back = BATON_ERR_CANCELED;
 	s->leave = BATON_OK;
+	s->clear = BATON_OK;
 	pthread_mutex_init(&s->lock, NULL);
 	sem_init(&s->tested, 0, 0);
 }

@@ -30,7 +30,7 @@ struct scripted {
 	enum baton_status issue, fail_with;
 	unsigned fail_at;
 	enum baton_status take_back; /* CANCELED at first */
-	enum baton_status leave;     /* OK at first */
+	enum baton_status leave, clear; /* OK at first */
 	size_t test_events;          /* made by each test beside the ends */
 	/* Called first in the slot, on the driver. */
 	scripted_hook on_issue, on_test, on_take_back;
@@ -41,7 +41,7 @@ struct scripted {
 	/* What happened: "s1 r2 -s1 " are issues and take-backs by direction
 	 * and tag, in order. */
 	char log[4096];
-	size_t issues, take_backs, leaves;
+	size_t issues, take_backs, leaves, clears;
 	_Atomic size_t tests;
 	bool closed, closed_aborted;
 

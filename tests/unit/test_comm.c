@@ -255,6 +255,38 @@ START_TEST(destroy_drains_by_itself)
 }
 END_TEST
 
+START_TEST(destroy_waits_until_its_peers_have_received_all)
+{
+	size_t leaves;
+
+	transport.leave = BATON_PENDING;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
+	ck_assert_uint_eq(transport.clears, 0);
+	transport.leave = BATON_OK;
+	transport.clear = BATON_PENDING;
+	leaves = transport.leaves;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
+	ck_assert_uint_gt(transport.clears, 0);
+	ck_assert(!transport.closed);
+	transport.clear = BATON_OK;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	/* It has left once. */
+	ck_assert_uint_eq(transport.leaves, leaves + 1);
+	ck_assert(transport.closed);
+	ck_assert(!transport.closed_aborted);
+	comm = NULL;
+}
+END_TEST
+
+START_TEST(transport_that_cannot_be_cleared_is_closed_as_broken)
+{
+	transport.clear = BATON_ERR_MPI;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert(transport.closed_aborted);
+	comm = NULL;
+}
+END_TEST
+
 START_TEST(transport_that_cannot_leave_is_closed_as_broken)
 {
 	transport.leave = BATON_ERR_MPI;
@@ -592,6 +624,8 @@ main(void)
 		largest_count_that_fits_is_accepted,
 		destroy_waits_for_its_operations_and_its_peers,
 		destroy_drains_by_itself,
+		destroy_waits_until_its_peers_have_received_all,
+		transport_that_cannot_be_cleared_is_closed_as_broken,
 		transport_that_cannot_leave_is_closed_as_broken,
 		destroy_after_an_abort_asks_nobody,
 		destroy_of_a_broken_one_asks_nobody,

@@ -86,6 +86,12 @@ batoni_mpi_drain_reserve(void)
 	return buffer ? BATON_OK : BATON_ERR_NOMEM;
 }
 
+void *
+batoni_mpi_drain(void)
+{
+	return drain_buffer;
+}
+
 /* ---- tags ---- */
 
 /* Has the peer released the segment? */
@@ -152,8 +158,8 @@ give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	    ++tags->received[segment] < mpi->segment_tags)
 		return BATON_PENDING;
 	tags->received[segment] = 0;
-	code = MPI_Isend(NULL, 0, MPI_BYTE, body->peer,
-	                 mpi->release_tag + (int)segment, mpi->comm, request);
+	code = batoni_mpi_isend(mpi, NULL, 0, body->peer,
+	                        mpi->release_tag + (int)segment);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
 	if (batoni_mpi_is_complete(mpi, request))
@@ -188,19 +194,18 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	       body->active < BATONI_MPI_ACTIVE_MAX) {
 		char *piece = (char *)transfer->buffer + body->posted;
 		size_t bytes = body->length - body->posted;
-		MPI_Request *request = &mpi->requests[mpi->count];
 		int code;
 
 		if (bytes > most)
 			bytes = most;
 		if (send)
-			code = MPI_Isend(piece, (int)bytes, MPI_BYTE,
-			                 body->peer, body->tag, mpi->comm,
-			                 request);
+			code = batoni_mpi_isend(mpi, piece, (int)bytes,
+			                        body->peer, body->tag);
 		else
 			code = MPI_Irecv(body->drained ? drain_buffer : piece,
 			                 (int)bytes, MPI_BYTE, body->peer,
-			                 body->tag, mpi->comm, request);
+			                 body->tag, mpi->comm,
+			                 &mpi->requests[mpi->count]);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_fail(mpi, transfer,
 			                       send ? "MPI_Isend" : "MPI_Irecv",
@@ -273,8 +278,7 @@ send_small(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	int code;
 
 	memcpy(copy, content, (size_t)bytes);
-	code = MPI_Isend(copy, bytes, MPI_BYTE, body->peer, tag, mpi->comm,
-	                 &mpi->requests[mpi->count]);
+	code = batoni_mpi_isend(mpi, copy, bytes, body->peer, tag);
 	if (code != MPI_SUCCESS) {
 		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);

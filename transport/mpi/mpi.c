@@ -114,8 +114,8 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	MPI_Request *request = &mpi->requests[mpi->count];
 	int done = 0, code;
 
-	code = MPI_Isend(transfer->buffer, (int)transfer->bytes, MPI_BYTE,
-	                 transfer->peer, transfer->tag, mpi->comm, request);
+	code = batoni_mpi_isend(mpi, transfer->buffer, (int)transfer->bytes,
+	                        transfer->peer, transfer->tag);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
 	batoni_transfer_moved(transfer, transfer->bytes);
@@ -580,6 +580,7 @@ const struct batoni_transport_ops batoni_mpi_ops = {
 	.id = BATON_TRANSPORT_MPI,
 	.exchange = batoni_mpi_exchange,
 	.leave = batoni_mpi_leave,
+	.clear = batoni_mpi_clear,
 	.close = batoni_mpi_close,
 	.error_text = batoni_mpi_error_text,
 };

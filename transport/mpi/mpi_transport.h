@@ -6,6 +6,7 @@
  * follow.c    receives that need no test before others of their tag have ended
  * body.c      messages in two parts: a header that announces a body
  * open.c      memory, opening, exchanging, leaving, closing, texts
+ * clear.c     receives what nobody has received, before the communicator is freed
  * peers.c     the memory that ranks of one host share
  * bootstrap.c communicators over it, starting and finalising MPI
  * family.c    one MPI for the program, Baton and the process
@@ -39,8 +40,8 @@
  * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
 /* Ranks with different versions refuse each other at creation.  The version changes with
- * the format of what travels: raw messages, headers, bodies, grants, cards, terms, and
- * the one-sided layer's messages.  The record that contains it at creation has the same
+ * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
+ * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
 #define BATONI_MPI_WIRE_VERSION 5u
 /* That record has a status, and the minimum and the maximum of this many values. */
@@ -98,7 +99,10 @@ enum batoni_mpi_exchange {
 	BATONI_MPI_NO_EXCHANGE,
 	BATONI_MPI_LEAVING, /* the terms of a rank that leaves */
 	BATONI_MPI_TERMS,   /* are all ranks able and of one mind? */
-	BATONI_MPI_PARTS
+	BATONI_MPI_PARTS,
+	/* clear.c's.  There is no exchange any more. */
+	BATONI_MPI_FAREWELLS,
+	BATONI_MPI_CLEARING
 };
 
 /* Body tags, by peer; see body.c. */
@@ -164,10 +168,17 @@ struct batoni_mpi {
 	struct batoni_mpi_tags *tags;
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
-	 * for each segment; and grant_tag. */
-	int body_tag_base, granted_tag, release_tag, grant_tag;
+	 * for each segment; grant_tag; and farewell_tag. */
+	int body_tag_base, granted_tag, release_tag, grant_tag, farewell_tag;
 	uint32_t segment_tags;
 	uint32_t waiting; /* sends that wait for a grant */
+	/* clear.c's: by rank, whether a message was sent to it; the next rank that may get
+	 * a farewell; farewells at MPI, which are requests[0] and on then; a message that
+	 * is being received to be discarded. */
+	bool *sent_to;
+	int farewell_next;
+	uint32_t farewells;
+	MPI_Request discarded;
 	/* An exchange: the operation that is under way, and two buffers, for terms
 	 * (always allocated) and for parts (NULL between exchanges).  A buffer has a link
 	 * (open.c), what this rank contributes, then the result. */
@@ -219,6 +230,20 @@ static inline unsigned char *
 batoni_mpi_bounce(const struct batoni_mpi *mpi, uint32_t bounce)
 {
 	return mpi->bounces + (size_t)bounce * BATONI_MPI_RAW_MAX;
+}
+
+/* Start a send as requests[count].  Every message of the communicator is sent by this
+ * function, or is a farewell. */
+static inline int
+batoni_mpi_isend(struct batoni_mpi *mpi, const void *content, int bytes, int peer,
+                 int tag)
+{
+	int code = MPI_Isend(content, bytes, MPI_BYTE, peer, tag, mpi->comm,
+	                     &mpi->requests[mpi->count]);
+
+	if (__builtin_expect(code == MPI_SUCCESS, 1))
+		mpi->sent_to[peer] = true;
+	return code;
 }
 
 /* There is always one: a transfer has one at most, and for a moment two. */
@@ -311,8 +336,11 @@ size_t batoni_mpi_body_granted(struct batoni_mpi *mpi);
 /* The transfer has failed: it waits for no grant. */
 void batoni_mpi_body_forget(struct batoni_mpi *mpi,
                             const struct batoni_transfer *transfer);
-/* Reserve the drain buffer of the process.  Any thread.  OK, NOMEM. */
+/* Reserve the drain buffer of the process, of BATONI_MPI_PIECE_BYTES.  Any thread.  OK,
+ * NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
+/* That buffer: for what nobody reads. */
+void *batoni_mpi_drain(void);
 
 /* open.c */
 /* Take all memory but that of the peers.  Any thread.  OK, NOMEM. */
@@ -360,7 +388,8 @@ enum baton_status batoni_mpi_refuse(const char *call, int code);
  * calls no MPI.  text NULL: MPI's own.  The driver. */
 void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);
 
-/* The functions of batoni_mpi_ops that open.c defines. */
+/* The functions of batoni_mpi_ops that clear.c and open.c define. */
+enum baton_status batoni_mpi_clear(struct batoni_transport *transport);
 enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
                                       uint64_t what, const void *mine,
                                       size_t bytes, void *all);

@@ -27,8 +27,8 @@
 #define TAG_MAX_LEAST ((1 << 20) - 1)
 /* With fewer body tags than this, most bodies would wait for a grant. */
 #define BODY_TAGS_LEAST (1u << 16)
-/* Of the body tags, at the end: grants, and releases of segments. */
-#define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 1)
+/* Of the body tags, at the end: releases of segments, grants, and farewells. */
+#define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 2)
 
 /* Buffers left to MPI for ever, linked by their first bytes.  Used by the driver or by the
  * thread that finalises MPI. */
@@ -77,6 +77,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	batoni_list_init(&mpi->live);
 	mpi->comm = MPI_COMM_NULL;
 	mpi->exchange = MPI_REQUEST_NULL;
+	mpi->discarded = MPI_REQUEST_NULL;
 	mpi->base.slots = config->slots;
 	mpi->base.hidden_tags = config->hidden_tags;
 	mpi->requests = batoni_alloc(active, sizeof(*mpi->requests));
@@ -87,13 +88,14 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->lasts = batoni_alloc((size_t)1 << bits, sizeof(*mpi->lasts));
 	mpi->lasts_shift = 64 - bits;
 	mpi->tags = batoni_alloc((size_t)size, sizeof(*mpi->tags));
+	mpi->sent_to = batoni_alloc((size_t)size, sizeof(*mpi->sent_to));
 	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
 	                               1);
 	mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
 	    !mpi->bodies || !mpi->followers || !mpi->lasts || !mpi->tags ||
-	    !mpi->terms_buffer || !mpi->bounces || !mpi->bounce_stack ||
+	    !mpi->sent_to || !mpi->terms_buffer || !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
 		return BATON_ERR_NOMEM;
@@ -115,6 +117,7 @@ free_tables(struct batoni_mpi *mpi)
 	batoni_free(mpi->followers);
 	batoni_free(mpi->lasts);
 	batoni_free(mpi->tags);
+	batoni_free(mpi->sent_to);
 	batoni_free(mpi->terms_buffer);
 	batoni_free(mpi->parts_buffer);
 	batoni_free(mpi);
@@ -145,6 +148,7 @@ share_body_tags(struct batoni_mpi *mpi, uint32_t bodies)
 	mpi->granted_tag = mpi->body_tag_base + (int)(bodies / 2);
 	mpi->release_tag = mpi->granted_tag + (int)granted;
 	mpi->grant_tag = mpi->release_tag + (int)BATONI_MPI_SEGMENTS;
+	mpi->farewell_tag = mpi->grant_tag + 1;
 	return BATON_OK;
 }
 
@@ -406,6 +410,8 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	enum baton_status status = BATON_PENDING;
 	int done = 0;
 
+	if (mpi->exchanging >= BATONI_MPI_FAREWELLS)
+		return BATON_ERR_PEER;
 	/* An earlier leave was given up.  End its reduction first: either all ranks have
 	 * left, or the others were told INVALID. */
 	if (mpi->exchanging == BATONI_MPI_LEAVING) {
@@ -457,7 +463,8 @@ leak_on_purpose(unsigned char *buffer)
 	leaked = link;
 }
 
-/* Give up the exchange that is under way, if any. */
+/* Give up the exchange that is under way, if any.  (Farewells, their barrier and what was
+ * being discarded have no memory of the transport's.) */
 static void
 drop_exchange(struct batoni_mpi *mpi)
 {
@@ -466,7 +473,8 @@ drop_exchange(struct batoni_mpi *mpi)
 	                                 : &mpi->terms_buffer;
 	int done = 0;
 
-	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
+	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE ||
+	    mpi->exchanging >= BATONI_MPI_FAREWELLS)
 		return;
 	if (callable(mpi))
 		MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);

@@ -214,6 +214,14 @@ leave(struct batoni_transport *transport)
 	return under->ops->leave(under);
 }
 
+static enum baton_status
+clear(struct batoni_transport *transport)
+{
+	struct batoni_transport *under = below_of(transport);
+
+	return under->ops->clear(under);
+}
+
 static void
 error_text(struct batoni_transport *transport, int code, char *text, size_t size)
 {
@@ -321,6 +329,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 		.id = transport->ops->id,
 		.exchange = exchange,
 		.leave = leave,
+		.clear = transport->ops->clear ? clear : NULL,
 		.close = close_both,
 		.error_text = error_text,
 	};

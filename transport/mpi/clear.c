@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receiving what nobody has received, before the communicator is freed.
+ *
+ * Messages can be left over: what the program sent and did not receive, signals that
+ * came when the receives for them had been taken back, and releases of segments of body
+ * tags (body.c).  MPI may keep them when the communicator is freed.  MPICH gives the next
+ * communicator the same context, so that its receives match them; or its MPI_Comm_free
+ * notices them, and ends the job.
+ *
+ * When all ranks have left, each sends a farewell, a synchronous message, to every rank
+ * that it has sent a message to.  Meanwhile it receives what comes, from any rank and on
+ * any tag, and discards it.  Messages of one rank are received in the order in which they
+ * were sent, so when its farewell has been received, nothing before it is left.  A rank
+ * whose farewells have all been received enters a barrier.  When that is complete, all
+ * farewells of all ranks have been received.
+ *
+ * Nothing is in flight meanwhile, so no receive is posted that could match a message, and
+ * the table of requests is free for the farewells.  What was left over is complete at its
+ * sender: the receiver waits for no call of the program.
+ *
+ * Threads: the driver alone.
+ */
+#include <assert.h>
+
+#include "mpi_transport.h"
+
+/* Messages that one call discards. */
+#define DISCARDS_MAX 64u
+/* Farewells that are at MPI at a time. */
+#define FAREWELLS_MAX BATONI_MPI_WINDOW
+
+/* Discard some of what has come.  OK: no more was there. */
+static enum baton_status
+discard(struct batoni_mpi *mpi)
+{
+	MPI_Status status;
+	int bytes, done;
+
+	for (unsigned n = 0; n < DISCARDS_MAX; n++) {
+		/* Done also where it is the null request. */
+		if (MPI_Test(&mpi->discarded, &done, MPI_STATUS_IGNORE) !=
+		    MPI_SUCCESS)
+			return BATON_ERR_MPI;
+		if (!done)
+			return BATON_PENDING;
+		if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &done,
+		               &status) != MPI_SUCCESS)
+			return BATON_ERR_MPI;
+		if (!done)
+			return BATON_OK;
+		MPI_Get_count(&status, MPI_BYTE, &bytes);
+		assert((size_t)bytes <= BATONI_MPI_PIECE_BYTES);
+		if (MPI_Irecv(batoni_mpi_drain(), bytes, MPI_BYTE,
+		              status.MPI_SOURCE, status.MPI_TAG, mpi->comm,
+		              &mpi->discarded) != MPI_SUCCESS)
+			return BATON_ERR_MPI;
+	}
+	return BATON_PENDING;
+}
+
+/* Send as many farewells as may be at MPI.  OK: all have been sent. */
+static enum baton_status
+send_farewells(struct batoni_mpi *mpi)
+{
+	uint32_t most = mpi->base.slots * BATONI_MPI_ACTIVE_MAX;
+
+	if (most > FAREWELLS_MAX)
+		most = FAREWELLS_MAX;
+	for (; mpi->farewell_next < mpi->base.size; mpi->farewell_next++) {
+		if (!mpi->sent_to[mpi->farewell_next])
+			continue;
+		if (mpi->farewells == most)
+			return BATON_PENDING;
+		if (MPI_Issend(NULL, 0, MPI_BYTE, mpi->farewell_next,
+		               mpi->farewell_tag, mpi->comm,
+		               &mpi->requests[mpi->farewells]) != MPI_SUCCESS)
+			return BATON_ERR_MPI;
+		mpi->farewells++;
+	}
+	return BATON_OK;
+}
+
+/* OK: none is at MPI any more. */
+static enum baton_status
+test_farewells(struct batoni_mpi *mpi)
+{
+	for (uint32_t i = mpi->farewells; i-- > 0;) {
+		int done;
+
+		if (MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE) !=
+		    MPI_SUCCESS)
+			return BATON_ERR_MPI;
+		if (done)
+			mpi->requests[i] = mpi->requests[--mpi->farewells];
+	}
+	return mpi->farewells ? BATON_PENDING : BATON_OK;
+}
+
+static enum baton_status
+say_farewell(struct batoni_mpi *mpi)
+{
+	enum baton_status status = send_farewells(mpi), tested;
+
+	if (status == BATON_ERR_MPI)
+		return status;
+	tested = test_farewells(mpi);
+	return tested == BATON_OK ? status : tested;
+}
+
+enum baton_status
+batoni_mpi_clear(struct batoni_transport *transport)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(transport);
+	enum baton_status status, left;
+	int done = 0;
+
+	assert(transport->messages.load.in_flight == 0);
+	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
+		mpi->exchanging = BATONI_MPI_FAREWELLS;
+	if (mpi->exchanging == BATONI_MPI_FAREWELLS) {
+		status = say_farewell(mpi);
+		if (status == BATON_OK &&
+		    MPI_Ibarrier(mpi->comm, &mpi->exchange) != MPI_SUCCESS)
+			status = BATON_ERR_MPI;
+		if (status == BATON_OK)
+			mpi->exchanging = BATONI_MPI_CLEARING;
+	} else {
+		status = MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) ==
+		                         MPI_SUCCESS
+		                 ? BATON_OK
+		                 : BATON_ERR_MPI;
+	}
+	/* Last: when the barrier is complete, the last farewell may still be under way into
+	 * the drain buffer. */
+	left = discard(mpi);
+	if (status != BATON_OK || left != BATON_OK)
+		return status == BATON_OK ? left : status;
+	if (!done)
+		return BATON_PENDING;
+	mpi->exchanging = BATONI_MPI_NO_EXCHANGE;
+	return BATON_OK;
+}
