@@ -58,6 +58,10 @@ WRAP(MPI_Isend,
      (const void *buffer, int count, MPI_Datatype type, int peer, int tag,
       MPI_Comm comm, MPI_Request *request),
      (buffer, count, type, peer, tag, comm, request))
+WRAP(MPI_Issend,
+     (const void *buffer, int count, MPI_Datatype type, int peer, int tag,
+      MPI_Comm comm, MPI_Request *request),
+     (buffer, count, type, peer, tag, comm, request))
 WRAP(MPI_Irecv,
      (void *buffer, int count, MPI_Datatype type, int peer, int tag,
       MPI_Comm comm, MPI_Request *request),
@@ -68,10 +72,18 @@ WRAP(MPI_Testsome,
      (int n, MPI_Request requests[], int *count, int indices[],
       MPI_Status statuses[]),
      (n, requests, count, indices, statuses))
+WRAP(MPI_Iprobe,
+     (int peer, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
+     (peer, tag, comm, flag, status))
+WRAP(MPI_Recv,
+     (void *buffer, int count, MPI_Datatype type, int peer, int tag,
+      MPI_Comm comm, MPI_Status *status),
+     (buffer, count, type, peer, tag, comm, status))
 WRAP(MPI_Wait, (MPI_Request *request, MPI_Status *status), (request, status))
 WRAP(MPI_Waitall, (int n, MPI_Request requests[], MPI_Status statuses[]),
      (n, requests, statuses))
 WRAP(MPI_Cancel, (MPI_Request *request), (request))
+WRAP(MPI_Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request))
 WRAP(MPI_Iallreduce,
      (const void *mine, void *all, int count, MPI_Datatype type, MPI_Op op,
       MPI_Comm comm, MPI_Request *request),
