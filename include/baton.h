@@ -119,7 +119,7 @@ BATON_API size_t baton_datatype_size(enum baton_datatype type);
 
 /* Where buffers and streams live. */
 enum baton_device {
-	BATON_DEVICE_AUTO, /* the host, in this version */
+	BATON_DEVICE_AUTO, /* the host, unless the environment has BATON_DEVICE=cuda */
 	BATON_DEVICE_HOST,
 	BATON_DEVICE_CUDA /* BATON_ERR_UNSUPPORTED in this version */
 };
@@ -175,11 +175,15 @@ struct baton_comm_options {
 	int signals_max;
 	int contexts_max;
 	bool timestamps; /* fill the *_ns fields of completions */
+	/* On BATON_DEVICE_CUDA: which device, by the CUDA driver's numbers.  -1: the
+	 * one of the calling thread's current context; without one, this rank's number
+	 * on its host modulo the number of devices.  Ranks may differ. */
+	int cuda_device;
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
-	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false }
+	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1 }
 /* clang-format on */
 
 /*
@@ -220,7 +224,8 @@ baton_unique_id_create(struct baton_unique_id *id_p);
  * version the ranks are threads of the process that made the id.  Each thread calls
  * once with its own rank; the call blocks until all have called, for at most the
  * options' timeout_ns.  An id serves one communicator.  Returns BATON_OK; INVALID
- * (arguments; a rank given twice; ranks that disagree on the size or the options);
+ * (arguments; a rank given twice; ranks that disagree on the size or the options, device
+ * and cuda_device excepted);
  * UNSUPPORTED (an id of another process, a transport other than AUTO or LOCAL);
  * TIMEOUT (a rank did not call; all waiting ranks return it, and the id cannot be used
  * again); NOMEM; AGAIN; SYSTEM.
@@ -310,6 +315,7 @@ struct baton_comm_info {
 	 * (baton_window_path tells of one window and peer). */
 	unsigned signal_paths;
 	unsigned window_paths;
+	int cuda_device; /* the CUDA driver's number of the device; -1 on the host */
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or a size this library does

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "announce.h"
+#include "config.h"
 #include "dump.h"
 #include "engine.h"
 #include "engine_thread.h"
@@ -68,12 +69,21 @@ batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
 	}
 }
 
+/* The device that the thread works on, unless the options name one. */
 static enum baton_status
-plan_device(enum baton_device device, struct batoni_comm_plan *plan)
+plan_number(struct batoni_comm_plan *plan)
+{
+	if (plan->device_config.cuda_device >= 0 || !plan->device_ops->current)
+		return BATON_OK;
+	return plan->device_ops->current(&plan->device_config.cuda_device);
+}
+
+static enum baton_status
+plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 {
 	const struct batoni_device_ops *ops;
 
-	switch (device) {
+	switch (asked == BATON_DEVICE_AUTO ? batoni_config()->device : asked) {
 	case BATON_DEVICE_AUTO:
 	case BATON_DEVICE_HOST:
 		batoni_comm_plan_on(plan, batoni_device_find(BATON_DEVICE_HOST));
@@ -82,18 +92,20 @@ plan_device(enum baton_device device, struct batoni_comm_plan *plan)
 		ops = batoni_device_find(BATON_DEVICE_CUDA);
 		if (ops) {
 			batoni_comm_plan_on(plan, ops);
-			return BATON_OK;
+			return plan_number(plan);
 		}
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "options->device is BATON_DEVICE_CUDA: Baton "
-		                     "%s has no CUDA device; use "
+		                     "%s: Baton %s has no CUDA device; use "
 		                     "BATON_DEVICE_HOST, or a later version",
+		                     asked == BATON_DEVICE_CUDA
+		                             ? "options->device is BATON_DEVICE_CUDA"
+		                             : "the environment has BATON_DEVICE=cuda",
 		                     baton_version());
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->device is %d; it takes BATON_DEVICE_AUTO, "
 	                     "_HOST or _CUDA (0 to 2)",
-	                     (int)device);
+	                     (int)asked);
 }
 
 static enum baton_status
@@ -156,6 +168,11 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		                     options->contexts_max,
 		                     BATON_CONTEXTS_LIMIT,
 		                     BATON_CONTEXTS_MAX_DEFAULT);
+	if (options->cuda_device < -1)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->cuda_device is %d; it takes the "
+		                     "number of a device, or -1",
+		                     options->cuda_device);
 	if ((unsigned)options->progress > BATON_PROGRESS_CALLS)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->progress is %d; it takes "
@@ -177,7 +194,8 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
 		.onesided = true,
-		.device_config = {.cuda_device = -1},
+		.device_config = {.cuda_device = options->cuda_device,
+		                  .host_rank = batoni_launcher_host_rank()},
 	};
 	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);
@@ -821,6 +839,9 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.capabilities = comm->transport->capabilities,
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
+		.cuda_device = comm->device_ops->id == BATON_DEVICE_CUDA
+		                       ? comm->device->number
+		                       : -1,
 	};
 	if (comm->onesided) {
 		info_p->signals_max = comm->onesided->signals_max;

@@ -57,6 +57,17 @@ refuse_memory(int size)
 	                     size);
 }
 
+/* The processes of this host are taken to have as many ranks each. */
+static void
+number_on_host(struct batoni_comm_plan plans[], int size)
+{
+	int process = plans[0].device_config.host_rank;
+
+	for (int i = 0; i < size; i++)
+		plans[i].device_config.host_rank =
+			(process < 0 ? 0 : process) * size + i;
+}
+
 /* plans: by rank.  Writes comms on success only. */
 static enum baton_status
 build_local(struct batoni_comm_plan plans[], int size,
@@ -74,6 +85,7 @@ build_local(struct batoni_comm_plan plans[], int size,
 		goto out;
 	}
 	batoni_comm_plans_agree(plans, size);
+	number_on_host(plans, size);
 	status = prepare_all(plans, size, built);
 	if (status != BATON_OK)
 		goto out;
@@ -438,6 +450,7 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 	plan.stages &= plan.onesided;
 	plan.size = transports[0]->size;
 	while (n < size && status == BATON_OK) {
+		plan.device_config.host_rank = n;
 		status = batoni_comm_prepare(&plan, &comms[n]);
 		n += status == BATON_OK;
 	}

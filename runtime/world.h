@@ -16,6 +16,7 @@ struct batoni_comm_plan {
 	enum baton_device device;
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
+	/* host_rank is -1 where no launcher tells it: the world fills it in. */
 	struct batoni_device_config device_config;
 	bool onesided;      /* signals and windows, where the transport has peers */
 	int size;           /* of the communicator, once it is known */
@@ -36,7 +37,7 @@ struct batoni_comm_plan {
  * its communicator in two steps, and between them the ranks agree on whether all got their
  * memory.  `prepare` takes everything that can fail on this rank alone (table entry, pool,
  * device, engine thread, staging, one-sided layer for plan->size ranks): OK, NOMEM, AGAIN,
- * SYSTEM, UNSUPPORTED, CUDA.  Then the world calls either `start`, which takes over the
+ * SYSTEM, INVALID, UNSUPPORTED, CUDA.  Then the world calls either `start`, which takes over the
  * transport and cannot fail, or `discard`.
  */
 struct batoni_builder {

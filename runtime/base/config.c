@@ -85,6 +85,18 @@ set_dump_on_signal(const char *value, const char *values)
 }
 
 static bool
+set_device(const char *value, const char *values)
+{
+	static const enum baton_device devices[] = {BATON_DEVICE_HOST,
+	                                            BATON_DEVICE_CUDA};
+	int i = choice(value, values);
+
+	if (i >= 0)
+		config.device = devices[i];
+	return i >= 0;
+}
+
+static bool
 set_cuda_library(const char *value, const char *values)
 {
 	(void)values;

@@ -23,6 +23,9 @@
 	X(dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                           \
 	  "the signal that dumps every communicator to standard error. "      \
 	  "Not set: none does")                                               \
+	X(device, BATON_DEVICE, "host, cuda",                                 \
+	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
+	  "Not set: host")                                                    \
 	X(cuda_library, BATON_CUDA_LIBRARY, "a file",                         \
 	  "the library of the CUDA driver. Not set: libcuda.so.1")
 
@@ -30,6 +33,7 @@ struct batoni_config {
 	enum batoni_log_level log_level;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 	bool dump_on_signal;
+	enum baton_device device; /* AUTO: not set */
 	char cuda_library[4096]; /* "": not set */
 };
 

@@ -26,6 +26,32 @@ find_size(void)
 	return NULL;
 }
 
+/* Variables in which launchers write which process of the host it is.  Slurm's comes last:
+ * an mpirun within a job leaves it as it was. */
+static const char *const host_ranks[] = {
+	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",
+	"FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
+};
+
+#define HOST_RANK_LIMIT 65536
+
+int
+batoni_launcher_host_rank(void)
+{
+	for (size_t i = 0; i < sizeof(host_ranks) / sizeof(host_ranks[0]); i++) {
+		const char *text = getenv(host_ranks[i]);
+		char *end;
+		long rank;
+
+		if (!text || !*text)
+			continue;
+		rank = strtol(text, &end, 10);
+		if (*end == '\0' && rank >= 0 && rank < HOST_RANK_LIMIT)
+			return (int)rank;
+	}
+	return -1;
+}
+
 static atomic_flag warned = ATOMIC_FLAG_INIT;
 
 void

@@ -77,7 +77,9 @@ struct batoni_mark {
 };
 
 struct batoni_device_config {
+	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
+	int host_rank; /* the rank's number among those of this host */
 };
 
 struct batoni_device_ops {
@@ -90,9 +92,16 @@ struct batoni_device_ops {
 	/* Every slot is set, except where its comment says otherwise: see
 	 * batoni_device_missing (runtime/registry.h). */
 
-	/* Caller: the thread that creates a communicator; may block.  One open
+	/* The number of the device that the calling thread works on now (CUDA: of its
+	 * current context), or -1.  It is used where the options name none.  Caller: the
+	 * thread of the rank, before `open`; may block.  OK; UNSUPPORTED, CUDA
+	 * (batoni_refuse has said why).  NULL: devices have no numbers. */
+	enum baton_status (*current)(int *number_p);
+	/* Caller: the thread that creates a communicator, which may be another rank's;
+	 * may block.  One open
 	 * for each communicator; opens may share resources.
-	 * OK, UNSUPPORTED (batoni_refuse has said what is missing), NOMEM, CUDA. */
+	 * OK; INVALID, UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said what is wrong
+	 * or missing). */
 	enum baton_status (*open)(const struct batoni_device_config *config,
 	                          struct batoni_device **device_p);
 	/* Caller: the thread that destroys; no item of this open is in a stream.  Not
@@ -164,6 +173,7 @@ struct batoni_device_ops {
 /* Must be first in every device. */
 struct batoni_device {
 	const struct batoni_device_ops *ops;
+	int number; /* CUDA devices: which one; set by open */
 };
 
 /* runtime/device/host.c */

@@ -316,6 +316,25 @@ disown_locked(const struct fake_device *device)
 	}
 }
 
+_Thread_local int fake_device_current = -1;
+
+static enum baton_status
+fake_current(int *number_p)
+{
+	*number_p = fake_device_current;
+	return BATON_OK;
+}
+
+/* Tests that open it themselves may have no configuration. */
+static int
+number_of(const struct batoni_device_config *config)
+{
+	if (!config)
+		return 0;
+	return config->cuda_device >= 0 ? config->cuda_device
+	                                : config->host_rank % FAKE_DEVICES;
+}
+
 static enum baton_status
 fake_open(const struct batoni_device_config *config,
           struct batoni_device **device_p)
@@ -323,7 +342,6 @@ fake_open(const struct batoni_device_config *config,
 	struct fake_device *device;
 	enum baton_status status;
 
-	(void)config;
 	fake_enter("open");
 	status = fake_fault_locked(FAKE_OPEN);
 	if (status == BATON_OK && fake_machine.opens == 0)
@@ -335,6 +353,7 @@ fake_open(const struct batoni_device_config *config,
 	if (!device)
 		return BATON_ERR_NOMEM;
 	device->base.ops = &batoni_fake_device_ops;
+	device->base.number = number_of(config);
 	batoni_list_init(&device->marks);
 	pthread_mutex_lock(&life);
 	if (fake_machine.opens == 0)
@@ -458,6 +477,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.id = BATON_DEVICE_CUDA,
 	.in_engine = false,
 	.memory = &batoni_fake_memory_ops,
+	.current = fake_current,
 	.open = fake_open,
 	.close = fake_close,
 	.stream_create = fake_stream_create,

@@ -27,6 +27,11 @@
 
 extern const struct batoni_device_ops batoni_fake_device_ops;
 
+/* It has numbers as if it were one of so many. */
+#define FAKE_DEVICES 4
+/* The number of the one that the calling thread works on, or -1, as at the beginning. */
+extern _Thread_local int fake_device_current;
+
 /* Let the stream begin nothing more; the item that it executes continues. */
 void fake_device_hold(baton_stream stream);
 /* Let a held stream begin n more pieces of work (items, copies, parts of

@@ -93,7 +93,7 @@ START_TEST(options_out_of_range_are_refused_by_name)
 		{{.transport = (enum baton_transport)4},
 	         BATON_ERR_INVALID,
 	         "transport"},
-		{{.device = BATON_DEVICE_CUDA}, BATON_ERR_UNSUPPORTED, "CUDA"},
+		{{.cuda_device = -2}, BATON_ERR_INVALID, "cuda_device is -2"},
 		{{.transport = BATON_TRANSPORT_NCCL},
 	         BATON_ERR_UNSUPPORTED,
 	         "NCCL"},

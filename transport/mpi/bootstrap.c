@@ -500,6 +500,8 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		sized = *plan;
 		builder->driver_take();
 		MPI_Comm_size(parent, &sized.size);
+		if (sized.device_config.host_rank < 0)
+			MPI_Comm_rank(parent, &sized.device_config.host_rank);
 		builder->driver_leave();
 		offer.plan = &sized;
 	}
