@@ -27,6 +27,7 @@
 #include "log.h"
 #include "queue.h"
 #include "request.h"
+#include "stream.h"
 #include "sweep.h"
 
 /* Set the fields of all kinds.  The holders are stored last, with release: a scan by the
@@ -331,13 +332,9 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 		                     call, baton_comm_error(comm));
 	status = comm->device_ops->stream_check(comm->device, stream,
 	                                        launching);
-	if (unlikely(status == BATON_ERR_INVALID))
-		return batoni_refuse(status,
-		                     "%s: stream %p is no live stream of the %s "
-		                     "device",
-		                     call, (void *)stream,
-		                     comm->device_ops->name);
-	return status;
+	return likely(status == BATON_OK)
+	               ? BATON_OK
+	               : batoni_refuse_stream(call, comm, stream, status);
 }
 
 static enum baton_status

@@ -72,21 +72,37 @@ take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 	return status;
 }
 
+enum baton_status
+batoni_refuse_stream(const char *call, const struct baton_comm *comm,
+                     baton_stream stream, enum baton_status status)
+{
+	const struct batoni_device_ops *ops = comm->device_ops;
+	const char *why = ops->stream_why ? ops->stream_why(comm->device, stream)
+	                                  : NULL;
+
+	if (status != BATON_ERR_INVALID && status != BATON_ERR_UNSUPPORTED)
+		return status;
+	if (why)
+		return batoni_refuse(status, "%s: stream %p %s", call,
+		                     (void *)stream, why);
+	return batoni_refuse(status,
+	                     "%s: stream %p is no live stream of the %s device",
+	                     call, (void *)stream, ops->name);
+}
+
 /* batoni_check_target for calls that also work on a broken communicator. */
 static enum baton_status
 check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 {
+	enum baton_status status;
+
 	BATONI_ENTER(call);
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
-	if (comm->device_ops->stream_check(comm->device, stream, false) !=
-	    BATON_OK)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: stream %p is no live stream of the %s "
-		                     "device",
-		                     call, (void *)stream,
-		                     comm->device_ops->name);
-	return BATON_OK;
+	status = comm->device_ops->stream_check(comm->device, stream, false);
+	return status == BATON_OK
+	               ? BATON_OK
+	               : batoni_refuse_stream(call, comm, stream, status);
 }
 
 enum baton_status

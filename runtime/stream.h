@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Errors that no request observes. */
+/* Streams that a device refuses, and errors that no request observes. */
 #ifndef BATONI_STREAM_H
 #define BATONI_STREAM_H
 
@@ -9,5 +9,11 @@
  * since the stream was synchronized.  Any thread. */
 bool batoni_stream_error_note(const struct batoni_op *op,
                               enum baton_status status);
+
+/* The device's stream_check has returned status: say why.  Returns it. */
+enum baton_status batoni_refuse_stream(const char *call,
+                                       const struct baton_comm *comm,
+                                       baton_stream stream,
+                                       enum baton_status status);
 
 #endif

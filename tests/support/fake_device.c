@@ -80,12 +80,28 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 	stream = fake_find_locked(handle);
 	if (!stream)
 		status = BATON_ERR_INVALID;
+	else if (stream->captures)
+		status = BATON_ERR_UNSUPPORTED;
 	else if (launching)
 		status = fake_fault_locked(FAKE_LAUNCH_CHECK);
 	if (stream && launching && status == BATON_OK)
 		status = fake_worker_start_locked(stream);
 	fake_leave();
 	return status;
+}
+
+static const char *
+fake_stream_why(struct batoni_device *device, baton_stream handle)
+{
+	struct fake_stream *stream;
+	bool captures;
+
+	(void)device;
+	fake_enter("stream_why");
+	stream = fake_find_locked(handle);
+	captures = stream && stream->captures;
+	fake_leave();
+	return captures ? "captures a graph, in which Baton puts nothing" : NULL;
 }
 
 static enum baton_status
@@ -483,6 +499,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.stream_create = fake_stream_create,
 	.stream_destroy = fake_stream_destroy,
 	.stream_check = fake_stream_check,
+	.stream_why = fake_stream_why,
 	.stream_idle = fake_stream_idle,
 	.enqueue = fake_enqueue,
 	.release = fake_release,

@@ -43,6 +43,10 @@ void fake_device_step(baton_stream stream, unsigned n);
 /* Let a held stream run by itself again. */
 void fake_device_run(baton_stream stream);
 
+/* The program captures a graph on the stream, or has ended that.  Meanwhile stream_check
+ * refuses it, and what touches it all the same is a violation. */
+void fake_device_capture(baton_stream stream, bool captures);
+
 /* A copy in stream order. */
 enum baton_status fake_device_copy(baton_stream stream, void *to,
                                    const void *from, size_t bytes);

@@ -111,6 +111,8 @@ fake_must_find_locked(baton_stream handle)
 
 	if (!stream)
 		fake_device_violation("a stream that is none");
+	else if (stream->captures)
+		fake_device_violation("use of a stream that captures a graph");
 	return stream;
 }
 
@@ -440,6 +442,18 @@ fake_is_settled_locked(const struct fake_stream *stream)
 		       fake_machine.calling == 0;
 	}
 	return true;
+}
+
+void
+fake_device_capture(baton_stream handle, bool captures)
+{
+	struct fake_stream *stream;
+
+	pthread_mutex_lock(&fake_lock);
+	stream = fake_find_locked(handle);
+	if (stream)
+		stream->captures = captures;
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static void

@@ -61,7 +61,7 @@ struct fake_entry {
 struct fake_stream {
 	struct batoni_list_node link; /* of fake_machine.streams */
 	struct fake_entry *head, *tail;
-	bool held;
+	bool held, captures;
 	unsigned credits; /* entries that a held stream may begin */
 	/* Runs launched functions, and items if waits_in_items; started by the first. */
 	pthread_t worker;
@@ -114,7 +114,8 @@ void fake_happened_locked(void);
 /* The status with which the call must fail, or OK. */
 enum baton_status fake_fault_locked(enum fake_device_call call);
 
-/* NULL for a handle that is no live stream; must_find counts that. */
+/* NULL for a handle that is no live stream; must_find counts that, and a stream that captures
+ * a graph. */
 struct fake_stream *fake_find_locked(baton_stream handle);
 struct fake_stream *fake_must_find_locked(baton_stream handle);
 struct fake_stream *fake_to_stream(struct batoni_list_node *link);
