@@ -362,7 +362,8 @@ any_parked(const struct baton_comm *comm)
 	return parked;
 }
 
-/* The communicator needs no look before the bell rings, or a deadline passes. */
+/* The communicator needs no look before the bell rings, a thread calls, or a deadline
+ * passes. */
 static void
 stop_being_busy(struct baton_comm *comm)
 {
@@ -375,19 +376,22 @@ stop_being_busy(struct baton_comm *comm)
 
 /* May the communicator stop being busy in this pass?  Operations behind what it waits for,
  * on streams and in FIFOs, make it busy when they are issued.  The engine's thread in deep
- * sleep covers the communicators that had parked waits when it began to listen, with their
- * deadlines.  Any other stays busy, so that this host wakes that thread when it releases
- * the lock. */
+ * sleep covers what the communicators had when it began to listen: parked waits, deadlines,
+ * devices whose health is to be looked at.  Any other that needs it stays busy, so that this
+ * host wakes that thread when it releases the lock. */
 static bool
 may_rest(const struct baton_comm *comm)
 {
 	const struct batoni_load sum = batoni_comm_load(comm);
 	struct batoni_engine *e = &batoni_engine;
 
-	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG || !sum.parked)
+	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG ||
+	    (comm->breaking != BATON_OK && !comm->aborted))
 		return false;
 	if (!atomic_load(&e->deep) ||
 	    atomic_load(&e->thread) == batoni_this_thread())
+		return true;
+	if (!sum.parked && comm->deadline_next == BATONI_NEVER && comm->in_engine)
 		return true;
 	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
 	       comm->deadline_next >= e->thread_wakes;
@@ -406,6 +410,11 @@ batoni_pass(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
+	/* What has nothing parked stays busy while hosts drive, who would only wake the
+	 * engine's thread again. */
+	bool may_all_rest = atomic_load_explicit(&e->thread,
+	                                         memory_order_relaxed) ==
+	                    batoni_this_thread();
 	size_t events = 0;
 
 	if (atomic_load_explicit(&e->inbox, memory_order_relaxed))
@@ -437,12 +446,12 @@ batoni_pass(void)
 			continue;
 		}
 		events += serve(comm);
-		if (unlikely(!comm->busy) || any_parked(comm)) {
+		if (unlikely(!comm->busy) || any_parked(comm) || may_all_rest) {
 			if (may_rest(comm))
 				stop_being_busy(comm);
 			else
-				/* A wait stopped being parked, or the engine's
-				 * thread has not seen this one parked yet. */
+				/* There is something to look at, or the engine's
+				 * thread does not know of it yet. */
 				batoni_comm_set_busy(comm);
 		}
 		link = &comm->working_next;

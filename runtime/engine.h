@@ -15,7 +15,7 @@ size_t batoni_end_and_issue(void);
 /* Place what is in the inbox; the driver. */
 size_t batoni_place_inbox(void);
 /* Update clock_ms, from which ages are computed.  Called by a thread that has just slept,
- * and by one that puts a communicator on engine.working.  Any thread. */
+ * and by one that makes a communicator busy.  Any thread. */
 void batoni_tick(void);
 /* Hand an enqueued record to the driver. */
 void batoni_inbox_push(struct batoni_op *op);

@@ -12,12 +12,14 @@
  * caller some microseconds.  A device that posts (a trigger fired, a launched function
  * returned) wakes it from any nap.
  *
- * A wait for a signal is *parked* when only stores of peers can end it.  If parked waits
- * are all that is pending, the thread enters deep sleep too, but listens: the peer that
- * signals rings the bell (shm.h).  It wakes by itself for deadlines, and every
- * NAP_LISTENING_NS to check that the processes of the peers still exist.
+ * It sleeps so too while what is pending needs no look (BATONI_LOOK_WHEN_RUNG): on a quiet
+ * transport a receive ends within a call of another thread.  If a deadline is to be kept, the
+ * health of a device to be looked at, or a wait for a signal is *parked* (only the store of a
+ * peer ends it), the thread listens: the peer that signals rings the bell (shm.h).  It wakes
+ * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
+ * still exist, and every NAP_DEVICE_NS for devices.
  *
- * A host may find a parked communicator that this thread does not cover: the thread does
+ * A host may find a resting communicator that this thread does not cover: the thread does
  * not listen, or it would wake after the deadline.  The host then keeps the communicator
  * busy (engine.c).  It thus releases the lock with something pending, which wakes this
  * thread.
@@ -153,17 +155,22 @@ sleep_idle(uint32_t rung)
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t nap_ns = BATONI_NEVER;
 	uint32_t bell = batoni_rung();
-	bool listens = batoni_listen(BATONI_DOZE_THREAD);
+	struct batoni_outlook outlook = batoni_look_ahead();
+	bool devices = batoni_awaits_devices();
+	bool listens = outlook.parked || devices ||
+	               outlook.deadline != BATONI_NEVER;
 	bool idle;
 
 	if (listens) {
+		batoni_listen(BATONI_DOZE_THREAD);
 		batoni_check_peers_soon();
 		batoni_pass();
-		e->thread_wakes = batoni_look_ahead().deadline;
+		outlook = batoni_look_ahead();
+		e->thread_wakes = outlook.deadline;
 		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
-		                          batoni_awaits_devices()
-		                                  ? NAP_DEVICE_NS
-		                                  : NAP_LISTENING_NS);
+		                          devices          ? NAP_DEVICE_NS
+		                          : outlook.parked ? NAP_LISTENING_NS
+		                                           : BATONI_NEVER);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_leave();
@@ -265,7 +272,10 @@ thread_main(void *unused)
 		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
-			idle_ticks = 0;
+			/* Nobody has rung: it was for a deadline, or to check. */
+			idle_ticks = atomic_load(&e->thread_rung) == rung
+			                     ? LINGER_TICKS
+			                     : 0;
 			pace.nap_ns = 0;
 			continue;
 		}

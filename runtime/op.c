@@ -46,11 +46,12 @@ count_active(struct baton_comm *comm, int change)
 	if (likely(comm->busy))
 		return;
 	comm->busy = true;
+	/* The engine's thread may have slept. */
+	batoni_tick();
 	if (comm->thread_drives)
 		atomic_fetch_add(&e->thread_working, 1);
 	if (comm->working)
 		return;
-	batoni_tick();
 	comm->working = true;
 	comm->working_next = e->working;
 	e->working = comm;
@@ -636,6 +637,12 @@ host_broken(struct batoni_host *host, enum baton_status fatal,
 }
 
 static void
+host_moves(struct batoni_host *host)
+{
+	batoni_comm_set_busy(comm_of(host));
+}
+
+static void
 host_lost(struct batoni_host *host, const char *why)
 {
 	struct baton_comm *comm = comm_of(host);
@@ -657,6 +664,7 @@ batoni_host_init(struct baton_comm *comm)
 	comm->host = (struct batoni_host){
 		.done = host_done,
 		.broken = host_broken,
+		.moves = host_moves,
 		.lost = host_lost,
 	};
 }

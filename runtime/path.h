@@ -88,6 +88,9 @@ struct batoni_host {
 	void (*broken)(struct batoni_host *host,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);
+	/* The path has something to move, and has been told so within a slot of another
+	 * communicator's path (local): the engine looks at this one again.  Any slot. */
+	void (*moves)(struct batoni_host *host);
 	/* The library below is about to be finalised (the program finalises MPI).
 	 * Any thread, not from within a slot.  When it returns, all requests have
 	 * ended in ABORTED, and the engine will call no slot but close(aborted). */

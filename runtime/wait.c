@@ -97,13 +97,10 @@ batoni_rung(void)
 	return atomic_load(&batoni_bell()->doorbell);
 }
 
-bool
+void
 batoni_listen(unsigned who)
 {
-	if (!batoni_look_ahead().parked)
-		return false;
 	atomic_fetch_or(&batoni_bell()->listening, who);
-	return true;
 }
 
 void
@@ -354,9 +351,14 @@ static size_t
 doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
 	uint32_t rung = batoni_rung();
-	bool listens = batoni_listen(BATONI_DOZE_DRIVER);
-	size_t events = listens ? batoni_pass() : 0;
+	bool listens = batoni_look_ahead().parked;
+	size_t events = 0;
 	uint64_t nap;
+
+	if (listens) {
+		batoni_listen(BATONI_DOZE_DRIVER);
+		events = batoni_pass();
+	}
 
 	nap = batoni_time_left(batoni_now_ns(), deadline, most_ns);
 	if (limit_ns != BATONI_NEVER)

@@ -20,10 +20,9 @@ void batoni_wake_waiters(baton_request request);
 bool batoni_work_left(void);
 /* The doorbell's value.  A sleeper reads it before its last check for work. */
 uint32_t batoni_rung(void);
-/* The driver: ask peers to wake this thread when they signal.  False: no communicator has
- * parked waits.  After true, make one more batoni_pass before the nap, and call
- * batoni_unlisten after it. */
-bool batoni_listen(unsigned who);
+/* The driver: ask peers to wake this thread when they signal.  Make one more batoni_pass
+ * before the nap, and call batoni_unlisten after it. */
+void batoni_listen(unsigned who);
 void batoni_unlisten(unsigned who);
 /* Nanoseconds from `now` until `then`, capped at `most`. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);

@@ -300,6 +300,7 @@ meet(struct node *node, struct node *front)
 	if (n > INLINE_MAX) {
 		start_moving(front, node, length);
 		start_moving(node, front, length);
+		front->local->base.host->moves(front->local->base.host);
 		node->local->base.messages.load.in_flight++;
 		return BATON_PENDING;
 	}

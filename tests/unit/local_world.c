@@ -20,6 +20,12 @@ record_done(struct batoni_host *host,
 	recorder->count++;
 }
 
+static void
+record_moves(struct batoni_host *host)
+{
+	batoni_container_of(host, struct recorder, host)->moves++;
+}
+
 void
 open_world(struct world *world, int size, uint32_t slots)
 {
@@ -36,6 +42,7 @@ open_world(struct world *world, int size, uint32_t slots)
 	                 BATON_OK);
 	for (int rank = 0; rank < size; rank++) {
 		world->recorders[rank].host.done = record_done;
+		world->recorders[rank].host.moves = record_moves;
 		world->transports[rank]->host = &world->recorders[rank].host;
 	}
 }

@@ -19,6 +19,7 @@ struct recorder {
 	struct batoni_transfer *ended[SLOTS];
 	enum baton_status status[SLOTS];
 	size_t count;
+	unsigned moves;
 };
 
 struct world {

@@ -45,6 +45,14 @@ late_done(struct batoni_host *host, struct batoni_transfer *transfer,
 	     status);
 }
 
+static void
+late_moves(struct batoni_host *host)
+{
+	struct late *late = batoni_container_of(host, struct late, below_host);
+
+	late->base.host->moves(late->base.host);
+}
+
 static enum baton_status
 late_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
@@ -136,6 +144,7 @@ make_late(struct batoni_transport *below)
 	late->base.messages.load.quiet = true;
 	late->below = below;
 	late->below_host.done = late_done;
+	late->below_host.moves = late_moves;
 	late->held = calloc(below->slots, sizeof(*late->held));
 	ck_assert_ptr_nonnull(late->held);
 	late->seed = (unsigned)below->rank + 1;
@@ -178,6 +187,12 @@ record_broken(struct batoni_host *host, enum baton_status fatal,
 }
 
 static void
+record_moves(struct batoni_host *host)
+{
+	batoni_container_of(host, struct rank, host)->moves++;
+}
+
+static void
 start_rank(struct world *world, int rank, char kind,
            struct batoni_transport *below,
            struct batoni_transport_config above,
@@ -199,6 +214,7 @@ start_rank(struct world *world, int rank, char kind,
 	r->transport->host = r->transport->messages.host = &r->host;
 	r->host.done = record_done;
 	r->host.broken = record_broken;
+	r->host.moves = record_moves;
 }
 
 void

@@ -31,6 +31,7 @@ struct rank {
 	bool ended[SLOTS];
 	enum baton_status status[SLOTS];
 	size_t ends;
+	unsigned moves;
 	enum baton_status broken;
 	struct batoni_transfer transfers[SLOTS];
 	void *buffers[SLOTS];

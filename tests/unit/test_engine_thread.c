@@ -182,29 +182,53 @@ START_TEST(enqueue_wakes_the_engine_thread_even_if_another_places_it)
 }
 END_TEST
 
-START_TEST(engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone)
+/* `busy` is as the local transport: a receive ends within a call of this process. */
+static void
+open_quiet(void)
 {
 	struct baton_comm_options options = scripted_options();
-	baton_request a = scripted_recv(comm, s, 1, NULL);
-	pthread_t host;
 
 	options.progress = BATON_PROGRESS_AUTO;
-	transport.base.messages.load.quiet = true;
 	scripted_init(&busy);
 	busy.base.messages.load.quiet = true;
 	busy.signals = true;
 	busy_comm = scripted_comm(&busy, &options);
+}
+
+START_TEST(receive_of_a_quiet_transport_lets_the_engine_thread_sleep)
+{
+	open_quiet();
 	scripted_recv(busy_comm, NULL, 1, NULL);
-	host = thread_of(wait_for, &a);
 	await_deep_sleep();
-	ck_assert(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER);
-	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	pthread_join(host, NULL);
-	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	/* Calls that leave nothing new to look at do not wake it. */
+	for (int i = 0; i < 1000; i++)
+		baton_progress(busy_comm);
+	ck_assert_uint_eq(atomic_load(&batoni_engine.thread_working), 0);
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
+static void
+begin_to_move(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)scripted;
+	(void)transfer;
 	while (sem_trywait(&busy.tested) == 0)
 		;
+	busy.base.messages.load.moving = 1;
+	busy.base.host->moves(busy.base.host);
+}
+
+START_TEST(engine_thread_is_woken_for_what_another_communicator_moves)
+{
+	open_quiet();
+	scripted_recv(busy_comm, NULL, 1, NULL);
+	await_deep_sleep();
+	transport.on_issue = begin_to_move;
+	scripted_send(comm, s, 1, NULL);
 	/* Nobody calls any more. */
 	await_tests(3);
+	busy.base.messages.load.moving = 0;
 	scripted_close(&busy, busy_comm);
 }
 END_TEST
@@ -442,6 +466,51 @@ START_TEST(wait_that_a_count_has_looked_at_is_not_slept_on)
 }
 END_TEST
 
+START_TEST(engine_thread_wakes_for_the_deadline_of_a_quiet_receive)
+{
+	struct baton_op_options options = within(50000000);
+	struct pollfd readable;
+
+	open_quiet();
+	readable = open_queue(&options);
+	scripted_recv(busy_comm, NULL, 1, &options);
+	await_listening();
+	now += 50000000;
+	/* Nobody calls. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
+/* The host kept the deadline while it dozed. */
+START_TEST(engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone)
+{
+	struct baton_op_options options = within(50000000);
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	struct pollfd readable;
+	pthread_t host;
+
+	transport.base.messages.load.quiet = true;
+	open_quiet();
+	readable = open_queue(&options);
+	host = thread_of(wait_for, &a);
+	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+		sched_yield();
+	scripted_recv(busy_comm, NULL, 1, &options);
+	await_deep_sleep();
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	pthread_join(host, NULL);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	await_listening();
+	now += 50000000;
+	/* Nobody calls any more. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
 static void
 note_launched(void *arg)
 {
@@ -500,7 +569,10 @@ main(void)
 		host_gets_the_lock_from_an_engine_thread_that_is_never_idle,
 		enqueue_wakes_the_engine_thread,
 		enqueue_wakes_the_engine_thread_even_if_another_places_it,
-		engine_thread_sleeps_behind_a_dozing_host_until_he_has_gone,
+		receive_of_a_quiet_transport_lets_the_engine_thread_sleep,
+		engine_thread_is_woken_for_what_another_communicator_moves,
+		engine_thread_wakes_for_the_deadline_of_a_quiet_receive,
+		engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone,
 		wait_that_needs_a_message_after_a_store_is_not_slept_on,
 		host_that_goes_leaves_parked_waits_to_the_engine_thread,
 		wait_that_another_host_parks_is_left_to_the_engine_thread,

@@ -72,12 +72,15 @@ START_TEST(sixteen_kib_are_copied_by_issue_and_no_more)
 	open_world(&world, 2, 1);
 	issue(&world, 1, &r);
 	ck_assert_int_eq(issue(&world, 0, &s), BATON_OK);
+	ck_assert_uint_eq(world.recorders[1].moves, 0);
 	ck_assert_mem_eq(from, to, 16 * KIB);
 	memset(to, 0, 16 * KIB);
 	r = transfer(BATONI_RECV, 0, 0, 0, to, 16 * KIB + 1);
 	s = transfer(BATONI_SEND, 0, 1, 0, from, 16 * KIB + 1);
 	issue(&world, 1, &r);
 	ck_assert_int_eq(issue(&world, 0, &s), BATON_PENDING);
+	/* The other rank's engine is told that there is something to move. */
+	ck_assert_uint_eq(world.recorders[1].moves, 1);
 	assert_zeros(to, 16 * KIB + 1);
 	ck_assert_uint_eq(world.transports[0]->messages.load.moving, 1);
 	ck_assert_uint_eq(world.transports[1]->messages.load.moving, 1);

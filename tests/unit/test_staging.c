@@ -699,8 +699,11 @@ START_TEST(what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at)
 		step_in_flight(&world, 0);
 	ck_assert_int_eq(world.ranks[0].broken, BATON_ERR_CUDA);
 	ck_assert_uint_eq(load->moving, 0);
+	world.ranks[0].moves = 0;
 	while (load->moving == 0)
 		step(&world, 1);
+	/* The engine was told to look. */
+	ck_assert_uint_gt(world.ranks[0].moves, 0);
 	step_in_flight(&world, 0);
 	ck_assert_uint_eq(load->moving, 0);
 	ck_assert_uint_eq(load->in_flight, 0);

@@ -190,6 +190,7 @@ batoni_stage_done(struct batoni_host *host,
 	           batoni_container_of(transfer, struct stage_part, transfer),
 	           status);
 	count_load(stage);
+	stage->base.host->moves(stage->base.host);
 }
 
 /* The message that the part belongs to; *token_p: its token, or NULL. */

@@ -181,6 +181,15 @@ below_broken(struct batoni_host *host, enum baton_status fatal,
 }
 
 static void
+below_moves(struct batoni_host *host)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(host, struct batoni_staging, below_host);
+
+	stage->base.host->moves(stage->base.host);
+}
+
+static void
 below_lost(struct batoni_host *host, const char *why)
 {
 	struct batoni_staging *stage =
@@ -322,6 +331,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 	stage->below_host = (struct batoni_host){
 		.done = batoni_stage_done,
 		.broken = below_broken,
+		.moves = below_moves,
 		.lost = below_lost,
 	};
 	stage->ops = (struct batoni_transport_ops){
