@@ -108,6 +108,7 @@ enum {
  *   break       the device's contexts are in error from now on.
  *   heal        contexts in error are as before; what was in their streams is lost.
  *   uses        calls of a driver's function so far; of a name that is none: -1.
+ *   name        the driver's functions by number, from 0; NULL: there is none.
  *   total       calls of all driver's functions so far.
  *   live        objects: "streams", "events", "device", "managed", "pinned",
  *               "registered" (the last four: blocks), "pinned_bytes", "captures".
@@ -124,12 +125,13 @@ enum {
 	X(void, break, (CUdevice device, CUresult result))                    \
 	X(void, heal, (void))                                                 \
 	X(long, uses, (const char *name))                                     \
+	X(const char *, name, (int number))                                   \
 	X(long, total, (void))                                                \
 	X(long, live, (const char *what))                                     \
 	X(long, queued, (void))                                               \
 	X(long, blocked, (void))                                              \
 	X(int, violations, (void))                                            \
-	X(void, settle, (bool in_functions))                                              \
+	X(void, settle, (bool in_functions))                                  \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
 	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))
 

@@ -332,6 +332,7 @@ CUresult sim_reach_locked(struct sim_context *context, CUdeviceptr pointer,
 CUresult sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
                          struct sim_op *op);
 void sim_block_release_locked(struct sim_block *block);
+void sim_blocks_close_locked(struct sim_context *context);
 long sim_blocks_live_locked(enum sim_memory memory, bool bytes);
 
 #endif

@@ -186,6 +186,7 @@ destroy_locked(struct sim_context *context)
 	sim_queues_drain_locked(context);
 	sim_streams_close_locked(context);
 	sim_events_close_locked(context);
+	sim_blocks_close_locked(context);
 	context->error = BATONI_CU_SUCCESS;
 	context->live = false;
 }

@@ -20,12 +20,6 @@ struct fault {
 	bool sticky;
 };
 
-struct function {
-	const char *symbol, *base;
-	int version;
-	void *address;
-};
-
 struct setting {
 	const char *name;
 	long *value;
@@ -285,9 +279,11 @@ read_faults(const char *text)
 static void
 read_environment(void)
 {
-	const char *text;
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	char name[64], *end;
 
+	if (text)
+		set_locked("queues", strtol(text, NULL, 10));
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		snprintf(name, sizeof(name), "CUDASIM_%s", settings[i].name);
 		for (char *at = name + 8; *at; at++)
@@ -460,9 +456,11 @@ check_context_locked(struct sim_call *call)
 	if (!context->live)
 		return CUDASIM_CONTEXT_IS_DESTROYED;
 	call->context = context;
+	sim.blocked++;
 	while (context->holder && context->holder != sim_thread() &&
 	       !sim.exiting)
 		sim_await_change_locked(0);
+	sim.blocked--;
 	return context->error;
 }
 
@@ -589,6 +587,12 @@ cudasim_uses(const char *name)
 	n = function < 0 ? -1 : function == ANY ? total : uses[function];
 	pthread_mutex_unlock(&sim_lock);
 	return n;
+}
+
+const char *
+cudasim_name(int number)
+{
+	return number >= 0 && number < SIM_FUNCTIONS_N ? symbols[number] : NULL;
 }
 
 long

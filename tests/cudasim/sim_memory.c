@@ -217,6 +217,18 @@ free_locked(struct sim_block *block, const char *call)
 		              call);
 }
 
+void
+sim_blocks_close_locked(struct sim_context *context)
+{
+	struct sim_block *next;
+
+	for (struct sim_block *at = sim.blocks; at; at = next) {
+		next = at->next;
+		if (at->context == context)
+			free_locked(at, "the end of a context");
+	}
+}
+
 /* ---- what a pointer is for a call ---- */
 
 CUresult

@@ -121,6 +121,13 @@ world_gate(CUstream stream, struct gate *gate)
 }
 
 void
+world_await_entry(struct gate *gate)
+{
+	while (!atomic_load(&gate->entered))
+		usleep(100);
+}
+
+void
 world_open(struct gate *gate)
 {
 	atomic_store(&gate->open, true);

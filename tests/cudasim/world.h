@@ -52,6 +52,7 @@ struct gate {
 	_Atomic bool entered, open;
 };
 void world_gate(CUstream stream, struct gate *gate);
+void world_await_entry(struct gate *gate);
 void world_open(struct gate *gate);
 
 #endif
