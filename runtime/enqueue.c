@@ -118,11 +118,17 @@ enum baton_status
 batoni_refuse_device(struct baton_comm *comm, enum baton_status status)
 {
 	struct batoni_fault fault;
+	char why[256];
 
+	/* Full: the device's own sentence stays. */
+	if (status == BATON_ERR_AGAIN)
+		return status;
+	snprintf(why, sizeof(why), "%s", baton_last_error());
 	batoni_ask_device(comm);
 	if (comm->device_ops->memory->health(comm->device, &fault) == BATON_OK)
-		return batoni_refuse(status, "the %s device refused the call",
-		                     comm->device_ops->name);
+		return batoni_refuse(status,
+		                     "the %s device refused the call: %s",
+		                     comm->device_ops->name, why);
 	return batoni_refuse(status,
 	                     "the %s device takes no work: %s returned %d: %s",
 	                     comm->device_ops->name, fault.call, fault.code,

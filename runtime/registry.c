@@ -6,8 +6,12 @@
 /* transport/mpi/bootstrap.c */
 extern const struct batoni_world batoni_world_mpi;
 
+/* runtime/device/cuda.c */
+extern const struct batoni_device_ops batoni_device_cuda_ops;
+
 static const struct batoni_device_ops *const devices[] = {
 	&batoni_device_host_ops,
+	&batoni_device_cuda_ops,
 	NULL,
 };
 
@@ -45,6 +49,8 @@ memory_missing(const struct batoni_memory_ops *memory)
 		SLOT(memory, pinned_free),
 		SLOT(memory, copy_start),
 		SLOT(memory, copy_test),
+		SLOT(memory, why),
+		SLOT(memory, error_text),
 		SLOT(memory, health),
 		{"share", !shares || memory->share},
 		{"map", !shares || memory->map},

@@ -791,8 +791,16 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 
 	batoni_op_describe(op, what, sizeof(what));
 	/* The error code of a failed put is errno's, or the transport's if messages
-	 * carried the put. */
-	if (native_call && batoni_is_onesided_kind(op->kind) &&
+	 * carried the put; or it is the device's. */
+	if (native_call && op->status == BATON_ERR_CUDA) {
+		char device[128] = "";
+
+		comm->device_ops->memory->error_text(comm->device,
+		                                     transfer->native_code,
+		                                     device, sizeof(device));
+		snprintf(native, sizeof(native), " (%s returned %d: %s)",
+		         native_call, transfer->native_code, device);
+	} else if (native_call && batoni_is_onesided_kind(op->kind) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         native_call,

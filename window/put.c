@@ -128,6 +128,17 @@ write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return status == BATON_ERR_PEER ? BATON_ERR_PEER : BATON_ERR_SYSTEM;
 }
 
+/* A call of the device's memory has failed. */
+static void
+note_fault(const struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_fault fault;
+
+	rma->comm->device_ops->memory->why(rma->comm->device, &fault);
+	transfer->native_call = fault.call;
+	transfer->native_code = fault.code;
+}
+
 /* Ask what the source is.  OK, CUDA. */
 static enum baton_status
 look(const struct batoni_rma *rma, struct batoni_transfer *transfer,
@@ -141,7 +152,7 @@ look(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	put->put.device |= info.kind == BATONI_MEMORY_DEVICE ||
 	                   info.kind == BATONI_MEMORY_MANAGED;
 	if (status != BATON_OK)
-		transfer->native_call = "look";
+		note_fault(rma, transfer);
 	return status;
 }
 
@@ -162,7 +173,7 @@ copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 		put->put.copying = status == BATON_OK;
 		if (status == BATON_OK || status == BATON_ERR_AGAIN)
 			return BATON_ERR_AGAIN;
-		transfer->native_call = "copy_start";
+		note_fault(rma, transfer);
 		return status;
 	}
 	status = memory->copy_test(device, &put->put.ticket);
@@ -171,7 +182,7 @@ copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	put->put.copying = false;
 	put->put.copied = transfer->bytes;
 	if (status != BATON_OK)
-		transfer->native_call = "copy_test";
+		note_fault(rma, transfer);
 	else if (put->put.canceled)
 		status = BATON_ERR_CANCELED;
 	return status;

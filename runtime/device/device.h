@@ -133,7 +133,8 @@ struct batoni_device_ops {
 	/* Put the item on the stream.  Caller: see the two kinds above; must not
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has
 	 * been); the item belongs to the device until then and, when it waits
-	 * after that, until the word is released.  Anything else (CUDA): the item
+	 * after that, until the word is released.  AGAIN (as many items are on the
+	 * stream as it takes), NOMEM, CUDA: batoni_refuse has said why, and the item
 	 * was not taken; in-engine devices always take it. */
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
@@ -167,7 +168,8 @@ struct batoni_device_ops {
 
 	/* mark: record the stream's current end.  mark_done: has the stream passed
 	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under
-	 * the order lock; OK, UNSUPPORTED, CUDA.  mark_done: the thread that drives;
+	 * the order lock; OK; UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said why).
+	 * mark_done: the thread that drives;
 	 * OK (once; it releases what the mark holds), PENDING, CUDA. */
 	enum baton_status (*mark)(struct batoni_device *device,
 	                          baton_stream stream,

@@ -6,6 +6,7 @@
  * hold up the driver: copy_test moves a slice of it each time.  What is left of it is in
  * the ticket: where to, where from, how many bytes.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "device.h"
@@ -81,6 +82,21 @@ host_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 	return ticket->words[LEFT] > 0 ? BATON_PENDING : BATON_OK;
 }
 
+/* Nothing fails here. */
+static void
+host_why(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	(void)device;
+	*fault_p = (struct batoni_fault){.call = "memcpy"};
+}
+
+static void
+host_error_text(struct batoni_device *device, int code, char *text, size_t size)
+{
+	(void)device;
+	snprintf(text, size, "%s", strerror(code));
+}
+
 static enum baton_status
 host_health(struct batoni_device *device, struct batoni_fault *fault_p)
 {
@@ -96,5 +112,7 @@ const struct batoni_memory_ops batoni_host_memory_ops = {
 	.pinned_free = host_pinned_free,
 	.copy_start = host_copy_start,
 	.copy_test = host_copy_test,
+	.why = host_why,
+	.error_text = host_error_text,
 	.health = host_health,
 };

@@ -82,6 +82,14 @@ struct batoni_memory_ops {
 	enum baton_status (*copy_test)(struct batoni_device *device,
 	                               struct batoni_ticket *ticket);
 
+	/* Why look, copy_start or copy_test last returned CUDA on this device.  Any
+	 * thread. */
+	void (*why)(struct batoni_device *device, struct batoni_fault *fault_p);
+	/* What a code of a fault means, in words; terminated, cut to size.  Any
+	 * thread. */
+	void (*error_text)(struct batoni_device *device, int code, char *text,
+	                   size_t size);
+
 	/* Can the device still do work?  Any thread; must not block.  OK; CUDA:
 	 * *fault_p says why, and no later call will succeed. */
 	enum baton_status (*health)(struct batoni_device *device,

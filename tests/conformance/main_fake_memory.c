@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages whose buffers are in device memory that faults when the host touches it: the
  * local transport, staged, on the fake asynchronous device. */
+#include <string.h>
+
 #include "fake_memory.h"
 #include "on_fake_device.h"
 #include "ranks.h"
@@ -50,6 +52,7 @@ a_put_whose_copy_fails_ends_so_and_does_not_signal(struct conform *c)
 	struct baton_window *window = NULL;
 	baton_request request = 0;
 	uint64_t count = 9;
+	char why[256] = "";
 
 	CHECK_OK(c, baton_window_register(part, 4096, c->comm, &window));
 	for (int i = 0; i < 3 && c->rank == 0; i++) {
@@ -57,6 +60,11 @@ a_put_whose_copy_fails_ends_so_and_does_not_signal(struct conform *c)
 		CHECK_OK(c, baton_put_signal(source, 4096, BATON_UINT8, 0, window,
 		                             0, 0, 0, 0, c->comm, c->stream, NULL,
 		                             &request));
+		CHECK_STATUS(c, BATON_ERR_CUDA,
+		             baton_wait(request, conform_patience(c), NULL));
+		CHECK_OK(c, baton_request_error(request, why, sizeof(why)));
+		CHECK(c, strstr(why, "fake call returned 719: the fake was told "
+		                     "to fail"));
 		FINISH(c, BATON_ERR_CUDA, &request);
 		CHECK_OK(c, baton_signal_count(c->comm, 0, 0, 0, &count));
 		CHECK_EQ(c, count, 0);

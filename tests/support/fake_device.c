@@ -7,6 +7,7 @@
 
 #include "fake_machine.h"
 #include "fake_memory.h"
+#include "log.h"
 
 struct fake_words {
 	struct batoni_list_node link; /* of fake_machine.words */
@@ -152,9 +153,9 @@ enqueue_locked(struct fake_stream *stream, struct fake_entry *entry)
 	enum baton_status status = fake_fault_locked(FAKE_ENQUEUE);
 
 	if (!stream)
-		return BATON_ERR_CUDA;
+		return batoni_refuse(BATON_ERR_CUDA, "fake: no such stream");
 	if (status != BATON_OK)
-		return status;
+		return batoni_refuse(status, "fake enqueue was told to fail");
 	if (entry->word && !words_of_locked(entry->word))
 		fake_device_violation("an item with a word of somebody else");
 	if ((entry->flags & BATONI_ITEM_LAUNCH) && !stream->working)
@@ -426,9 +427,9 @@ mark_locked(struct fake_device *device, struct fake_stream *stream,
 	enum baton_status status = fake_fault_locked(FAKE_MARK);
 
 	if (!stream)
-		return BATON_ERR_CUDA;
+		return batoni_refuse(BATON_ERR_CUDA, "fake: no such stream");
 	if (status != BATON_OK)
-		return status;
+		return batoni_refuse(status, "fake mark was told to fail");
 	entry->kind = MARK;
 	entry->mark = mark;
 	batoni_list_append(&device->marks, &mark->link);

@@ -524,6 +524,21 @@ fake_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 	return status;
 }
 
+static void
+fake_error_text(struct batoni_device *device, int code, char *text, size_t size)
+{
+	(void)device;
+	snprintf(text, size, code == 719 ? "the fake was told to fail"
+	                                 : "unknown");
+}
+
+static void
+fake_why(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	*fault_p = (struct batoni_fault){.call = "fake call", .code = 719};
+	fake_error_text(device, 719, fault_p->text, sizeof(fault_p->text));
+}
+
 static enum baton_status
 fake_health(struct batoni_device *device, struct batoni_fault *fault_p)
 {
@@ -548,5 +563,7 @@ const struct batoni_memory_ops batoni_fake_memory_ops = {
 	.pinned_free = fake_pinned_free,
 	.copy_start = fake_copy_start,
 	.copy_test = fake_copy_test,
+	.why = fake_why,
+	.error_text = fake_error_text,
 	.health = fake_health,
 };

@@ -636,7 +636,7 @@ START_TEST(a_pointer_that_cannot_be_looked_at_refuses_its_transfer_alone)
 	fake_device_fail_at(FAKE_LOOK, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(start_send(&world, 0, 0, 1, 0, EAGER, 0, false),
 	                 BATON_ERR_CUDA);
-	ck_assert_str_eq(world.ranks[0].transfers[0].native_call, "look");
+	ck_assert_str_eq(world.ranks[0].transfers[0].native_call, "fake call");
 	assert_idle(&world, 0);
 	pass(&world, 5 * CHUNK, 5 * CHUNK, 0);
 	close_world(&world);

@@ -151,14 +151,14 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 
 static void
 copy_failed(struct batoni_staging *stage, struct stage_token *token,
-            const char *call, enum baton_status status)
+            enum baton_status status)
 {
 	batoni_list_remove(&token->copying);
 	token->message->copies--;
 	/* Others are given back with their message. */
 	if (token->kind == CHUNKS && token->direction == RECVS)
 		batoni_stage_give(stage, token);
-	batoni_stage_fault(stage, token->message, call, status);
+	batoni_stage_fault(stage, token->message, status);
 }
 
 /* False: the device takes no more copies now. */
@@ -173,7 +173,7 @@ start_copy(struct batoni_staging *stage, struct stage_token *token)
 		return false;
 	token->started = status == BATON_OK;
 	if (status != BATON_OK)
-		copy_failed(stage, token, "copy_start", status);
+		copy_failed(stage, token, status);
 	return true;
 }
 
@@ -200,7 +200,7 @@ test_copy(struct batoni_staging *stage, struct stage_token *token)
 	if (status == BATON_PENDING)
 		return false;
 	if (status != BATON_OK) {
-		copy_failed(stage, token, "copy_test", status);
+		copy_failed(stage, token, status);
 		return true;
 	}
 	batoni_list_remove(&token->copying);

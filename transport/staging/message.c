@@ -157,16 +157,14 @@ fail(struct batoni_staging *stage, struct stage_message *message,
 
 void
 batoni_stage_fault(struct batoni_staging *stage, struct stage_message *message,
-                   const char *call, enum baton_status status)
+                   enum baton_status status)
 {
 	if (stage->fatal == BATON_OK) {
 		stage->fatal = status;
-		stage->fault = (struct batoni_fault){.call = call};
-		snprintf(stage->fault.text, sizeof(stage->fault.text),
-		         "a copy from or to the device's memory failed");
+		stage->memory->why(stage->device, &stage->fault);
 		stage->memory->health(stage->device, &stage->fault);
 	}
-	fail(stage, message, call, stage->fault.code, status);
+	fail(stage, message, stage->fault.call, stage->fault.code, status);
 }
 
 /* ---- parts ---- */
@@ -663,8 +661,13 @@ look(struct batoni_staging *stage, struct batoni_transfer *transfer, bool *host_
 	/* Managed memory may be with the device. */
 	*host_p = info.kind == BATONI_MEMORY_HOST ||
 	          info.kind == BATONI_MEMORY_REGISTERED;
-	if (status != BATON_OK)
-		transfer->native_call = "look";
+	if (status != BATON_OK) {
+		struct batoni_fault fault;
+
+		stage->memory->why(stage->device, &fault);
+		transfer->native_call = fault.call;
+		transfer->native_code = fault.code;
+	}
 	return status;
 }
 

@@ -194,7 +194,7 @@ void batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token
 /* The memory of the device has failed: break the communicator. */
 void batoni_stage_fault(struct batoni_staging *stage,
                         struct stage_message *message,
-                        const char *call, enum baton_status status);
+                        enum baton_status status);
 
 /* ---- chunk.c ---- */
 

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA device: streams of the CUDA driver, the program's own or made here.  An
+ * asynchronous device (device.h).
+ *
+ *   cuda_api.[ch]     the driver's functions, loaded at run time
+ *   cuda_gpu.[ch]     one GPU: context, internal streams, events, pinned blocks
+ *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions
+ *   cuda_item.c       how an item is put on a stream
+ *   cuda_memory.c     the second table: memory and copies
+ *
+ * Each call of the contract makes its driver calls between batoni_cuda_enter and _leave, so
+ * that the caller's current context and capture mode stay as they were.
+ *
+ * Streams.  NULL and the per-thread handle mean the caller's default streams in the
+ * caller's current context; they are refused if that is another than the communicator's.
+ * Only calls on the enqueuing thread use them: the engine watches events and words.  The
+ * legacy default stream is taken, with a warning: while it waits, so do all blocking streams
+ * of the context, those with the program's sends among them.
+ */
+#include "cuda_stream.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+#define PASS_NS 100000000u /* for a stream to pass what is released */
+
+/* A stream of stream_create. */
+struct created {
+	struct batoni_list_node link;
+	CUstream handle;
+};
+
+static bool
+is_default(CUstream handle)
+{
+	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_PER_THREAD_VALUE;
+}
+
+/* ---- opens --------------------------------------------------------------- */
+
+static enum baton_status
+cuda_open(const struct batoni_device_config *config,
+          struct batoni_device **device_p)
+{
+	struct cuda_device *device = batoni_alloc(1, sizeof(*device));
+	enum baton_status status;
+
+	if (!device)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	device->base.ops = &batoni_device_cuda_ops;
+	status = batoni_cuda_gpu_open(config, &device->gpu);
+	if (status != BATON_OK) {
+		batoni_free(device);
+		return status;
+	}
+	device->base.number = device->gpu->number;
+	*device_p = &device->base;
+	return BATON_OK;
+}
+
+static void
+cuda_close(struct batoni_device *device)
+{
+	batoni_free(device);
+}
+
+/* ---- streams ------------------------------------------------------------- */
+
+static enum baton_status
+cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct created *created = batoni_alloc(1, sizeof(*created));
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result;
+
+	if (!created)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuStreamCreateWithPriority";
+		result = gpu->api->stream_create(&created->handle,
+		                                 BATONI_CU_STREAM_NON_BLOCKING,
+		                                 0);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result != BATONI_CU_SUCCESS) {
+		batoni_free(created);
+		return batoni_cuda_refuse(gpu, call, result);
+	}
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_append(&gpu->created, &created->link);
+	pthread_mutex_unlock(&gpu->lock);
+	*stream_p = created->handle;
+	return BATON_OK;
+}
+
+/* Take it out of the list, so that one of two threads that destroy it gets it. */
+static struct created *
+take_created(struct cuda_gpu *gpu, CUstream handle)
+{
+	struct created *found = NULL;
+
+	pthread_mutex_lock(&gpu->lock);
+	for (struct batoni_list_node *at = gpu->created.next;
+	     at != &gpu->created && !found; at = at->next) {
+		struct created *created =
+			batoni_container_of(at, struct created, link);
+
+		if (created->handle == handle)
+			found = created;
+	}
+	if (found)
+		batoni_list_remove(&found->link);
+	pthread_mutex_unlock(&gpu->lock);
+	return found;
+}
+
+/* Let the stream pass what was released.  NOT_READY: it still has work. */
+static CUresult
+await_idle(const struct cuda_gpu *gpu, CUstream handle)
+{
+	uint64_t end = batoni_real_ns() + PASS_NS;
+	CUresult result;
+
+	while ((result = gpu->api->stream_query(handle)) ==
+	               BATONI_CU_NOT_READY &&
+	       batoni_real_ns() < end)
+		sched_yield();
+	return result;
+}
+
+static enum baton_status
+destroy_created(struct cuda_gpu *gpu, struct created *created)
+{
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuStreamQuery";
+		result = await_idle(gpu, created->handle);
+		if (result == BATONI_CU_SUCCESS) {
+			call = "cuStreamDestroy";
+			result = gpu->api->stream_destroy(created->handle);
+		}
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result == BATONI_CU_SUCCESS) {
+		batoni_free(created);
+		return BATON_OK;
+	}
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_append(&gpu->created, &created->link);
+	pthread_mutex_unlock(&gpu->lock);
+	return result == BATONI_CU_NOT_READY
+	               ? BATON_ERR_BUSY
+	               : batoni_cuda_refuse(gpu, call, result);
+}
+
+static enum baton_status
+cuda_stream_destroy(struct batoni_device *device, baton_stream handle)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct created *created = take_created(gpu, handle);
+
+	if (!created)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "stream %p was not made by "
+		                     "baton_stream_create on this device",
+		                     (void *)handle);
+	return destroy_created(gpu, created);
+}
+
+/* The default streams are the caller's: of its current context. */
+static enum baton_status
+check_default(const struct cuda_gpu *gpu)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	CUcontext current = NULL;
+	CUresult result = gpu->api->context_current(&current);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxGetCurrent", result);
+	if (current && current != gpu->context)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "a default stream was given, and this "
+		                     "thread's current context is not that of the "
+		                     "communicator's device %d",
+		                     gpu->number);
+	if (!atomic_flag_test_and_set(&warned))
+		batoni_log(BATONI_LOG_WARN,
+		           "operations are on a default stream: while the legacy "
+		           "one waits for a message, so do all blocking streams "
+		           "of its context; use a non-blocking stream");
+	return BATON_OK;
+}
+
+/* Between enter and leave. */
+static enum baton_status
+check_live(const struct cuda_gpu *gpu, CUstream handle)
+{
+	CUstreamCaptureStatus capture = BATONI_CU_CAPTURE_NONE;
+	CUcontext context = NULL;
+	CUresult result = gpu->api->stream_context(handle, &context);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%p is no live stream of CUDA device %d "
+		                     "(cuStreamGetCtx returned %u)",
+		                     (void *)handle, gpu->number, result);
+	if (context != gpu->context)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "stream %p is of another device or context "
+		                     "than the communicator, whose device is %d",
+		                     (void *)handle, gpu->number);
+	result = gpu->api->stream_capturing(handle, &capture);
+	if (result != BATONI_CU_SUCCESS || capture != BATONI_CU_CAPTURE_NONE)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "stream %p is capturing a graph: operations "
+		                     "cannot be captured",
+		                     (void *)handle);
+	return BATON_OK;
+}
+
+static enum baton_status
+start_worker(struct cuda_gpu *gpu, CUstream handle)
+{
+	struct cuda_stream *stream;
+	enum baton_status status =
+		batoni_cuda_stream_use(gpu, handle, &stream);
+
+	if (status != BATON_OK)
+		return status;
+	status = batoni_cuda_worker_start(stream);
+	batoni_cuda_stream_leave(stream);
+	return status;
+}
+
+static enum baton_status
+cuda_stream_check(struct batoni_device *device, baton_stream handle,
+                  bool launching)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_guard guard;
+	enum baton_status status = BATON_OK;
+	CUresult result;
+
+	if (is_default(handle))
+		status = check_default(gpu);
+	if (status != BATON_OK)
+		return status;
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = check_live(gpu, handle);
+	if (status == BATON_OK && launching)
+		status = start_worker(gpu, handle);
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+static enum baton_status
+cuda_stream_idle(struct batoni_device *device, baton_stream handle)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	result = gpu->api->stream_query(handle);
+	batoni_cuda_leave(gpu, &guard);
+	if (result == BATONI_CU_NOT_READY)
+		return BATON_PENDING;
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, "cuStreamQuery", result);
+}
+
+/* ---- items and words ----------------------------------------------------- */
+
+static enum baton_status
+cuda_enqueue(struct batoni_device *device, baton_stream handle,
+             struct batoni_stream_item *item)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_stream *stream;
+	struct cuda_guard guard;
+	enum baton_status status;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = batoni_cuda_stream_use(gpu, handle, &stream);
+	if (status == BATON_OK) {
+		status = batoni_cuda_enqueue(stream, handle, item);
+		batoni_cuda_stream_leave(stream);
+	}
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+/* No driver call: the device sees the store. */
+static void
+cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+
+	/* Everything before it is visible to what the stream does next: a store to
+	 * pinned memory is seen by the device after the stores before it. */
+	atomic_store(word, value);
+	batoni_cuda_released(gpu);
+}
+
+static enum baton_status
+cuda_words_alloc(struct batoni_device *device, size_t count,
+                 _Atomic uint64_t **words_p)
+{
+	struct cuda_block *block;
+	enum baton_status status =
+		batoni_cuda_block_take(batoni_cuda_gpu(device),
+	                               count * sizeof(**words_p), true, &block);
+
+	if (status == BATON_OK)
+		*words_p = (_Atomic uint64_t *)(void *)block->base;
+	return status;
+}
+
+static enum baton_status
+cuda_words_free(struct batoni_device *device, _Atomic uint64_t *words)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_block *block = batoni_cuda_block_of(gpu, (const void *)(uintptr_t)words);
+
+	if (!block)
+		return BATON_OK;
+	if (batoni_cuda_words_in_use(gpu, block))
+		return BATON_ERR_BUSY;
+	batoni_cuda_block_give(gpu, block);
+	return BATON_OK;
+}
+
+/* ---- marks --------------------------------------------------------------- */
+
+static enum baton_status
+cuda_mark(struct batoni_device *device, baton_stream handle,
+          struct batoni_mark *mark)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_event *event = mark->object;
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, call, result);
+	call = "cuEventCreate";
+	if (!event)
+		event = batoni_cuda_event_take(gpu, &result);
+	if (event) {
+		call = "cuEventRecord";
+		result = gpu->api->event_record(event->event, handle);
+	}
+	batoni_cuda_leave(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS) {
+		if (event && !mark->object)
+			batoni_cuda_event_give(gpu, event);
+		return batoni_cuda_refuse(gpu, call, result);
+	}
+	mark->object = event;
+	return BATON_OK;
+}
+
+static enum baton_status
+cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_event *event = mark->object;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result == BATONI_CU_SUCCESS) {
+		result = gpu->api->event_query(event->event);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result == BATONI_CU_NOT_READY)
+		return BATON_PENDING;
+	if (result != BATONI_CU_SUCCESS)
+		return BATON_ERR_CUDA;
+	batoni_cuda_event_give(gpu, event);
+	mark->object = NULL;
+	return BATON_OK;
+}
+
+const struct batoni_device_ops batoni_device_cuda_ops = {
+	.name = "cuda",
+	.id = BATON_DEVICE_CUDA,
+	.in_engine = false,
+	.memory = &batoni_cuda_memory_ops,
+	.current = batoni_cuda_current,
+	.open = cuda_open,
+	.close = cuda_close,
+	.stream_create = cuda_stream_create,
+	.stream_destroy = cuda_stream_destroy,
+	.stream_check = cuda_stream_check,
+	.stream_idle = cuda_stream_idle,
+	.enqueue = cuda_enqueue,
+	.release = cuda_release,
+	.words_alloc = cuda_words_alloc,
+	.words_free = cuda_words_free,
+	.mark = cuda_mark,
+	.mark_done = cuda_mark_done,
+};

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cuda_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "mem.h"
+
+static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_gpu *gpus; /* under setup_lock */
+
+/* ---- driver calls ---- */
+
+CUresult
+batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
+{
+	CUcontext current = NULL;
+	CUresult result;
+
+	guard->mode = BATONI_CU_CAPTURE_RELAXED;
+	guard->pushed = false;
+	result = gpu->api->capture_mode(&guard->mode);
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = gpu->api->context_current(&current);
+	if (result == BATONI_CU_SUCCESS && current != gpu->context) {
+		result = gpu->api->context_push(gpu->context);
+		guard->pushed = result == BATONI_CU_SUCCESS;
+	}
+	if (result != BATONI_CU_SUCCESS)
+		gpu->api->capture_mode(&guard->mode);
+	return result;
+}
+
+void
+batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
+{
+	CUstreamCaptureMode mode = guard->mode;
+	CUcontext popped;
+
+	if (guard->pushed)
+		gpu->api->context_pop(&popped);
+	gpu->api->capture_mode(&mode);
+}
+
+static enum baton_status
+refuse(const struct batoni_cuda_api *api, const char *call, CUresult result)
+{
+	char text[160];
+
+	batoni_cuda_describe(api, result, text, sizeof(text));
+	return batoni_refuse(result == BATONI_CU_OUT_OF_MEMORY
+	                             ? BATON_ERR_NOMEM
+	                             : BATON_ERR_CUDA,
+	                     "%s: %s", call, text);
+}
+
+enum baton_status
+batoni_cuda_refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	return refuse(gpu->api, call, result);
+}
+
+static struct batoni_fault
+fault_of(const struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	struct batoni_fault fault = {.call = call, .code = (int)result};
+
+	batoni_cuda_describe(gpu->api, result, fault.text, sizeof(fault.text));
+	return fault;
+}
+
+void
+batoni_cuda_fail(struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	const struct batoni_fault fault = fault_of(gpu, call, result);
+
+	pthread_mutex_lock(&gpu->lock);
+	if (!atomic_load(&gpu->sick))
+		gpu->fault = fault;
+	atomic_store(&gpu->sick, true);
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+enum baton_status
+batoni_cuda_note(struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	const struct batoni_fault fault = fault_of(gpu, call, result);
+
+	pthread_mutex_lock(&gpu->lock);
+	gpu->last = fault;
+	pthread_mutex_unlock(&gpu->lock);
+	return BATON_ERR_CUDA;
+}
+
+/* ---- events ---- */
+
+struct cuda_event *
+batoni_cuda_event_take(struct cuda_gpu *gpu, CUresult *result_p)
+{
+	struct cuda_event *event;
+
+	*result_p = BATONI_CU_SUCCESS;
+	pthread_mutex_lock(&gpu->lock);
+	event = gpu->events;
+	if (event)
+		gpu->events = event->next;
+	pthread_mutex_unlock(&gpu->lock);
+	if (event)
+		return event;
+	event = batoni_alloc(1, sizeof(*event));
+	*result_p = event ? gpu->api->event_create(&event->event,
+	                                           BATONI_CU_EVENT_DISABLE_TIMING)
+	                  : BATONI_CU_OUT_OF_MEMORY;
+	if (*result_p == BATONI_CU_SUCCESS) {
+		batoni_mem_keep(1);
+		return event;
+	}
+	batoni_free(event);
+	return NULL;
+}
+
+void
+batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event)
+{
+	pthread_mutex_lock(&gpu->lock);
+	event->next = gpu->events;
+	gpu->events = event;
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+/* ---- pinned blocks ---- */
+
+static struct cuda_block *
+take_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
+{
+	struct cuda_block *best = NULL;
+
+	pthread_mutex_lock(&gpu->lock);
+	for (struct batoni_list_node *at = gpu->spare.next; at != &gpu->spare;
+	     at = at->next) {
+		struct cuda_block *block =
+			batoni_container_of(at, struct cuda_block, link);
+
+		if (block->bytes >= bytes && block->bytes / 2 <= bytes &&
+		    (block->last_wait != NULL) == words &&
+		    (!best || block->bytes < best->bytes))
+			best = block;
+	}
+	if (best) {
+		batoni_list_remove(&best->link);
+		batoni_list_append(&gpu->blocks, &best->link);
+	}
+	pthread_mutex_unlock(&gpu->lock);
+	return best;
+}
+
+/* Pin the block's memory. */
+static enum baton_status
+pin(struct cuda_gpu *gpu, struct cuda_block *block, size_t bytes)
+{
+	CUdeviceptr on_device = 0;
+	struct cuda_guard guard;
+	const char *call = "cuCtxPushCurrent";
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+	enum baton_status status;
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, call, result);
+	call = "cuMemHostAlloc";
+	result = gpu->api->host_alloc((void **)&block->base, bytes,
+	                              BATONI_CU_HOST_ALLOC_PORTABLE |
+	                                      BATONI_CU_HOST_ALLOC_MAPPED);
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuMemHostGetDevicePointer";
+		result = gpu->api->host_device_pointer(&on_device, block->base,
+		                                       0);
+		/* With unified addressing, which set-up has asked for, it is. */
+		if (result == BATONI_CU_SUCCESS &&
+		    on_device != (CUdeviceptr)(uintptr_t)block->base)
+			result = BATONI_CU_NOT_SUPPORTED;
+		if (result != BATONI_CU_SUCCESS)
+			gpu->api->host_free(block->base);
+	}
+	status = result == BATONI_CU_SUCCESS
+	                 ? BATON_OK
+	                 : batoni_cuda_refuse(gpu, call, result);
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+static void
+free_block(struct cuda_block *block)
+{
+	if (block)
+		batoni_free(block->last_wait);
+	batoni_free(block);
+}
+
+static enum baton_status
+make_block(struct cuda_gpu *gpu, size_t bytes, bool words,
+           struct cuda_block **block_p)
+{
+	struct cuda_block *block = batoni_alloc(1, sizeof(*block));
+	enum baton_status status;
+
+	if (block && words)
+		block->last_wait = batoni_alloc(CUDA_STREAMS_MAX,
+		                                sizeof(block->last_wait[0]));
+	if (!block || (words && !block->last_wait))
+		status = batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	else
+		status = pin(gpu, block, bytes);
+	if (status != BATON_OK) {
+		free_block(block);
+		return status;
+	}
+	block->bytes = bytes;
+	batoni_mem_keep(words ? 2 : 1);
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_append(&gpu->blocks, &block->link);
+	pthread_mutex_unlock(&gpu->lock);
+	*block_p = block;
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
+                       struct cuda_block **block_p)
+{
+	enum baton_status status = BATON_OK;
+
+	*block_p = take_spare(gpu, bytes, words);
+	if (!*block_p)
+		status = make_block(gpu, bytes, words, block_p);
+	if (status == BATON_OK)
+		memset((*block_p)->base, 0, (*block_p)->bytes);
+	return status;
+}
+
+void
+batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block)
+{
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_remove(&block->link);
+	batoni_list_append(&gpu->spare, &block->link);
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+struct cuda_block *
+batoni_cuda_block_of(struct cuda_gpu *gpu, const void *pointer)
+{
+	const unsigned char *at = pointer;
+	struct cuda_block *found = NULL;
+
+	pthread_mutex_lock(&gpu->lock);
+	for (struct batoni_list_node *node = gpu->blocks.next;
+	     node != &gpu->blocks && !found; node = node->next) {
+		struct cuda_block *block =
+			batoni_container_of(node, struct cuda_block, link);
+
+		if (at >= block->base && at < block->base + block->bytes)
+			found = block;
+	}
+	pthread_mutex_unlock(&gpu->lock);
+	return found;
+}
+
+/* ---- setting up ---- */
+
+enum baton_status
+batoni_cuda_current(int *number_p)
+{
+	const struct batoni_cuda_api *api;
+	enum baton_status status = batoni_cuda_load(&api);
+	CUcontext context = NULL;
+	CUdevice number = -1;
+	CUresult result;
+
+	if (status != BATON_OK)
+		return status;
+	result = api->context_current(&context);
+	if (result == BATONI_CU_SUCCESS && context)
+		result = api->context_device(&number);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(api, "cuCtxGetCurrent", result);
+	*number_p = number;
+	return BATON_OK;
+}
+
+static enum baton_status
+choose(const struct batoni_cuda_api *api,
+       const struct batoni_device_config *config, CUdevice *number_p)
+{
+	CUdevice number = config->cuda_device;
+	CUresult result;
+	int count = 0;
+
+	result = api->device_count(&count);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(api, "cuDeviceGetCount", result);
+	if (count == 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the CUDA driver finds no device");
+	if (number < 0)
+		number = config->host_rank % count;
+	if (number >= count)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->cuda_device is %d; the CUDA driver "
+		                     "has %d device%s (0 to %d)",
+		                     number, count, count == 1 ? "" : "s",
+		                     count - 1);
+	*number_p = number;
+	return BATON_OK;
+}
+
+static CUresult
+ask_attributes(struct cuda_gpu *gpu, int *unified_p)
+{
+	int now = 0, before = 0;
+	CUresult result;
+
+	result = gpu->api->device_attribute(
+		unified_p, BATONI_CU_DEVICE_UNIFIED_ADDRESSING, gpu->number);
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	/* The second is what drivers before CUDA 12 answer to. */
+	if (gpu->api->device_attribute(&now, BATONI_CU_DEVICE_MEM_OPS_64,
+	                               gpu->number) != BATONI_CU_SUCCESS)
+		now = 0;
+	if (!now && gpu->api->device_attribute(
+			    &before, BATONI_CU_DEVICE_MEM_OPS_64_V1,
+			    gpu->number) != BATONI_CU_SUCCESS)
+		before = 0;
+	gpu->memory_ops = now || before;
+	return BATONI_CU_SUCCESS;
+}
+
+/* Copies have the highest priority: a stream of the program that waits for a copy must not
+ * hold it up, even where all streams of one priority share a hardware queue. */
+static CUresult
+make_copy_streams(struct cuda_gpu *gpu, const char **call_p)
+{
+	int least = 0, greatest = 0;
+	CUresult result;
+
+	*call_p = "cuCtxGetStreamPriorityRange";
+	result = gpu->api->priority_range(&least, &greatest);
+	for (unsigned i = 0;
+	     i < CUDA_COPY_STREAMS && result == BATONI_CU_SUCCESS; i++) {
+		*call_p = "cuStreamCreateWithPriority";
+		result = gpu->api->stream_create(
+			&gpu->copies[i], BATONI_CU_STREAM_NON_BLOCKING,
+			greatest);
+	}
+	return result;
+}
+
+static void
+drop_copy_streams(struct cuda_gpu *gpu)
+{
+	for (unsigned i = 0; i < CUDA_COPY_STREAMS; i++) {
+		if (gpu->copies[i])
+			gpu->api->stream_destroy(gpu->copies[i]);
+		gpu->copies[i] = NULL;
+	}
+}
+
+static enum baton_status
+make_resources(struct cuda_gpu *gpu)
+{
+	struct cuda_block *passed;
+	struct cuda_guard guard;
+	enum baton_status status = BATON_OK;
+	const char *call = "cuCtxPushCurrent";
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, call, result);
+	result = make_copy_streams(gpu, &call);
+	if (result != BATONI_CU_SUCCESS)
+		status = batoni_cuda_refuse(gpu, call, result);
+	else
+		status = batoni_cuda_block_take(
+			gpu, CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
+			&passed);
+	if (status == BATON_OK)
+		gpu->passed = (_Atomic uint64_t *)(void *)passed->base;
+	else
+		drop_copy_streams(gpu);
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+static enum baton_status
+ask_device(struct cuda_gpu *gpu)
+{
+	int unified = 0;
+	CUresult result = ask_attributes(gpu, &unified);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuDeviceGetAttribute", result);
+	if (!unified)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "CUDA device %d has no unified addressing",
+		                     gpu->number);
+	result = gpu->api->device_name(gpu->name, sizeof(gpu->name),
+	                               gpu->number);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuDeviceGetName", result);
+	result = gpu->api->primary_retain(&gpu->context, gpu->number);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuDevicePrimaryCtxRetain",
+		                          result);
+	return BATON_OK;
+}
+
+static void
+warn_once(const struct cuda_gpu *gpu)
+{
+	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+
+	if (connections && strtol(connections, NULL, 10) == 1)
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share "
+		           "one hardware queue, so a stream that waits for a "
+		           "message can hold up the compute of others; set it to "
+		           "8 or more");
+	if (!gpu->memory_ops)
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA device %d (%s) has no 64-bit stream memory "
+		           "operations: streams wait in host functions, of which "
+		           "the driver may run one at a time; two streams that "
+		           "wait for each other's operations then deadlock until "
+		           "their deadlines",
+		           gpu->number, gpu->name);
+}
+
+static enum baton_status
+set_up(const struct batoni_cuda_api *api, CUdevice number,
+       struct cuda_gpu **gpu_p)
+{
+	struct cuda_gpu *gpu = batoni_alloc(1, sizeof(*gpu));
+	enum baton_status status;
+
+	if (!gpu)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	gpu->api = api;
+	gpu->number = number;
+	pthread_mutex_init(&gpu->lock, NULL);
+	pthread_mutex_init(&gpu->sleep_lock, NULL);
+	pthread_cond_init(&gpu->released, NULL);
+	batoni_list_init(&gpu->blocks);
+	batoni_list_init(&gpu->spare);
+	batoni_list_init(&gpu->created);
+	status = ask_device(gpu);
+	if (status == BATON_OK) {
+		status = make_resources(gpu);
+		if (status != BATON_OK)
+			api->primary_release(number);
+	}
+	if (status != BATON_OK) {
+		batoni_free(gpu);
+		return status;
+	}
+	batoni_mem_keep(1);
+	warn_once(gpu);
+	gpu->next = gpus;
+	gpus = gpu;
+	*gpu_p = gpu;
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_cuda_gpu_open(const struct batoni_device_config *config,
+                     struct cuda_gpu **gpu_p)
+{
+	const struct batoni_cuda_api *api;
+	enum baton_status status = batoni_cuda_load(&api);
+	struct cuda_gpu *gpu;
+	CUdevice number = 0;
+
+	if (status == BATON_OK)
+		status = choose(api, config, &number);
+	if (status != BATON_OK)
+		return status;
+	pthread_mutex_lock(&setup_lock);
+	gpu = gpus;
+	while (gpu && gpu->number != number)
+		gpu = gpu->next;
+	if (gpu)
+		*gpu_p = gpu;
+	else
+		status = set_up(api, number, gpu_p);
+	pthread_mutex_unlock(&setup_lock);
+	return status;
+}

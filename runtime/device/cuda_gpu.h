@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One GPU as this process sees it: what all opens of the CUDA device on it share.  For the
+ * files of this device only.
+ *
+ * A GPU is set up by its first open and kept until the process ends, with its primary
+ * context (which the CUDA runtime keeps too), its internal streams, events and pinned
+ * blocks: to give them back would mean driver calls that may wait for every stream of the
+ * context, while a stream waits for us.  What is freed is used again.
+ *
+ * Locks.  `gpu->lock` guards the lists of this file; no driver call is made under it.  A
+ * stream's own lock (cuda_stream.h) may be held when it is taken.  `setup_lock` (cuda_gpu.c)
+ * serialises set-up, and is held across driver calls.
+ */
+#ifndef BATONI_CUDA_GPU_H
+#define BATONI_CUDA_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cuda_api.h"
+#include "device.h"
+#include "list.h"
+
+/* Internal streams for copies: into the device's memory, out of it, and the rest. */
+enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
+
+#define CUDA_STREAMS_MAX 1024u /* streams with work of ours, at a time */
+
+struct cuda_stream;
+
+struct cuda_event {
+	struct cuda_event *next; /* when it is free */
+	CUevent event;
+};
+
+/* Pinned memory, mapped into the device at the same address. */
+struct cuda_block {
+	struct batoni_list_node link; /* of gpu->blocks, or of gpu->spare */
+	unsigned char *base;
+	size_t bytes;
+	/* Of a block of words: for each place of gpu->streams, the number of the last
+	 * wait there for one of its words.  NULL for other blocks. */
+	_Atomic uint64_t *last_wait;
+};
+
+struct cuda_gpu {
+	const struct batoni_cuda_api *api;
+	struct cuda_gpu *next; /* under setup_lock */
+	CUdevice number;
+	CUcontext context;
+	char name[64];
+	bool memory_ops; /* streams can wait for words by themselves */
+	CUstream copies[CUDA_COPY_STREAMS];
+	_Atomic uint64_t *passed; /* a word for each place of `streams` */
+
+	pthread_mutex_t lock;
+	struct cuda_event *events; /* free */
+	struct batoni_list_node blocks, spare;
+	struct cuda_stream *streams[CUDA_STREAMS_MAX]; /* cuda_stream.c's */
+	struct batoni_list_node created; /* by stream_create; cuda_stream.c's */
+	struct batoni_fault fault;       /* if `sick` */
+	struct batoni_fault last;        /* of the memory's calls */
+	atomic_bool sick;
+
+	/* Host functions that wait for words: cuda_wait.c's. */
+	atomic_uint sleepers;
+	pthread_mutex_t sleep_lock;
+	pthread_cond_t released;
+};
+
+/* Must be first in every open of the device. */
+struct cuda_device {
+	struct batoni_device base;
+	struct cuda_gpu *gpu;
+};
+
+static inline struct cuda_gpu *
+batoni_cuda_gpu(struct batoni_device *device)
+{
+	return ((struct cuda_device *)(void *)device)->gpu;
+}
+
+/*
+ * The driver's calls are made between enter and leave: the GPU's context is then current,
+ * and none of them invalidates a capture that another thread of the program has begun.
+ * leave restores what was.  enter: the driver's result; after an error there is nothing to
+ * leave.
+ */
+struct cuda_guard {
+	CUstreamCaptureMode mode;
+	bool pushed;
+};
+CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
+void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
+
+/* `current` of the device's table. */
+enum baton_status batoni_cuda_current(int *number_p);
+
+/* The GPU that is meant, set up.  OK, INVALID, UNSUPPORTED,
+ * NOMEM, CUDA; batoni_refuse has said why. */
+enum baton_status
+batoni_cuda_gpu_open(const struct batoni_device_config *config,
+                     struct cuda_gpu **gpu_p);
+
+/* Refuse a call of the program because the driver's call failed: NOMEM or CUDA. */
+enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,
+                                     const char *call, CUresult result);
+/* No later call will succeed: keep the first reason. */
+void batoni_cuda_fail(struct cuda_gpu *gpu, const char *call, CUresult result);
+/* A call of the memory's failed, and this is why. */
+enum baton_status batoni_cuda_note(struct cuda_gpu *gpu, const char *call,
+                                   CUresult result);
+
+/* An event; NULL: none could be made, and *result_p says why.  Between enter and leave. */
+struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
+                                          CUresult *result_p);
+/* The stream has passed it, or nothing was recorded. */
+void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
+
+/* A zeroed block, a spare one if there is one.  OK, NOMEM, CUDA: batoni_refuse has said
+ * why. */
+enum baton_status batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes,
+                                         bool words,
+                                         struct cuda_block **block_p);
+void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);
+/* The block in use that the pointer is in, or NULL. */
+struct cuda_block *batoni_cuda_block_of(struct cuda_gpu *gpu,
+                                        const void *pointer);
+
+/* cuda_memory.c */
+extern const struct batoni_memory_ops batoni_cuda_memory_ops;
+/* cuda.c */
+extern const struct batoni_device_ops batoni_device_cuda_ops;
+
+#endif

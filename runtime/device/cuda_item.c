@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How an item is put on a CUDA stream.
+ *
+ *     an operation        host function (trigger)   wait for the word   note that it passed
+ *     a detached one      host function
+ *     a join              wait for the word   note that it passed   host function
+ *     a launched function host function (wakes the worker)   wait   note
+ *
+ * The trigger stores and wakes, nothing else.  The wait and the note are one driver call
+ * (cuStreamBatchMemOp): the stream waits for the engine's word (GEQ), then writes the number
+ * of this wait into a word of its place.  So the host knows what streams have passed without
+ * asking the driver and without a handle, which the program may have destroyed: words are
+ * used again only when no stream waits for them, and a place when nothing of ours is left.
+ *
+ * Where the device cannot wait for a word, a host function waits: then an operation is one
+ * host function.  Streams may then hold each other up, as the driver may run one host
+ * function at a time.
+ *
+ * When the trigger is on the stream and the driver refuses the wait, a host function waits
+ * too.  If the driver refuses that as well, the trigger cannot be taken back: the device is
+ * told to be sick, and all operations end.
+ *
+ * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
+ * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
+ * entries.
+ */
+#include "cuda_stream.h"
+
+#include <sched.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+#define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+#define STILL_NS 2000000u /* a stream that has not moved for so long waits for something */
+
+/* ---- host functions, on a thread of the driver: no driver call ------------ */
+
+static struct cuda_stream *
+stream_of(const struct batoni_stream_item *item)
+{
+	return (struct cuda_stream *)(void *)item->next;
+}
+
+static bool
+has_grown(const _Atomic uint64_t *word, uint64_t value)
+{
+	return (int64_t)(atomic_load(word) - value) >= 0;
+}
+
+/* No wake-up is lost: this thread counts itself, then loads the word; the driver stores the
+ * word, then loads the count (batoni_cuda_released); all seq_cst. */
+static void
+wait_for_word(struct cuda_gpu *gpu, const _Atomic uint64_t *word, uint64_t value)
+{
+	if (has_grown(word, value))
+		return;
+	atomic_fetch_add(&gpu->sleepers, 1);
+	pthread_mutex_lock(&gpu->sleep_lock);
+	while (!has_grown(word, value))
+		pthread_cond_wait(&gpu->released, &gpu->sleep_lock);
+	pthread_mutex_unlock(&gpu->sleep_lock);
+	atomic_fetch_sub(&gpu->sleepers, 1);
+}
+
+void
+batoni_cuda_released(struct cuda_gpu *gpu)
+{
+	if (atomic_load(&gpu->sleepers) == 0)
+		return;
+	pthread_mutex_lock(&gpu->sleep_lock);
+	pthread_cond_broadcast(&gpu->released);
+	pthread_mutex_unlock(&gpu->sleep_lock);
+}
+
+static void
+reach(struct cuda_stream *stream, struct batoni_stream_item *item)
+{
+	if (item->flags & BATONI_ITEM_LAUNCH)
+		batoni_cuda_worker_run(stream, item);
+	else
+		item->reached(item);
+}
+
+static void
+on_trigger(void *argument)
+{
+	struct batoni_stream_item *item = argument;
+	struct cuda_stream *stream = stream_of(item);
+
+	reach(stream, item);
+	/* The place may go to another stream now. */
+	atomic_fetch_add(&stream->fired, 1);
+}
+
+static void
+note_passed(struct cuda_stream *stream)
+{
+	/* Only the stream itself writes it, one wait after the other. */
+	atomic_fetch_add(&stream->gpu->passed[stream->place], 1);
+}
+
+/* The trigger and the wait, or the wait and the trigger, of a device that cannot wait. */
+static void
+on_item(void *argument)
+{
+	struct batoni_stream_item *item = argument;
+	struct cuda_stream *stream = stream_of(item);
+	const _Atomic uint64_t *word = item->word;
+	uint64_t value = item->value;
+
+	/* The item is the engine's once it was reached and has nothing to wait for. */
+	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
+		wait_for_word(stream->gpu, word, value);
+		note_passed(stream);
+		item->reached(item);
+	} else {
+		reach(stream, item);
+		wait_for_word(stream->gpu, word, value);
+		note_passed(stream);
+	}
+	atomic_fetch_add(&stream->fired, 1);
+}
+
+/* A wait by itself.  It outlives its item, which is the engine's again when the word has
+ * grown. */
+struct late_wait {
+	struct cuda_stream *stream;
+	const _Atomic uint64_t *word;
+	uint64_t value;
+};
+
+static void
+on_wait(void *argument)
+{
+	struct late_wait wait = *(struct late_wait *)argument;
+
+	batoni_free(argument);
+	wait_for_word(wait.stream->gpu, wait.word, wait.value);
+	note_passed(wait.stream);
+	atomic_fetch_add(&wait.stream->fired, 1);
+}
+
+/* ---- enqueuing ------------------------------------------------------------ */
+
+static CUresult
+put_function(struct cuda_stream *stream, CUstream handle, CUhostFn function,
+             void *argument)
+{
+	CUresult result =
+		stream->gpu->api->host_function(handle, function, argument);
+
+	if (result == BATONI_CU_SUCCESS)
+		stream->triggers++;
+	return result;
+}
+
+/* Wait for the word, then write the number of this wait. */
+static CUresult
+put_wait(struct cuda_stream *stream, CUstream handle,
+         const struct batoni_stream_item *item)
+{
+	CUstreamBatchMemOpParams operations[2] = {0};
+	struct CUstreamMemOpWaitValueParams_st *wait = &operations[0].waitValue;
+	struct CUstreamMemOpWriteValueParams_st *note =
+		&operations[1].writeValue;
+
+	wait->operation = BATONI_CU_OP_WAIT_64;
+	wait->address = (CUdeviceptr)(uintptr_t)item->word;
+	wait->value64 = item->value;
+	wait->flags = BATONI_CU_WAIT_GEQ;
+	note->operation = BATONI_CU_OP_WRITE_64;
+	note->address =
+		(CUdeviceptr)(uintptr_t)&stream->gpu->passed[stream->place];
+	note->value64 = stream->waits;
+	return stream->gpu->api->stream_memory_ops(handle, 2, operations, 0);
+}
+
+/* The driver has refused the wait behind a trigger that is on the stream. */
+static void
+put_late_wait(struct cuda_stream *stream, CUstream handle,
+              const struct late_wait *wait, CUresult why)
+{
+	struct late_wait *own = batoni_alloc(1, sizeof(*own));
+
+	if (own) {
+		*own = *wait;
+		if (put_function(stream, handle, on_wait, own) ==
+		    BATONI_CU_SUCCESS) {
+			batoni_log(BATONI_LOG_WARN,
+			           "cuStreamBatchMemOp failed with %u: a host "
+			           "function waits instead",
+			           why);
+			return;
+		}
+		batoni_free(own);
+	}
+	stream->waits--;
+	batoni_cuda_fail(stream->gpu, "cuStreamBatchMemOp", why);
+}
+
+/* The item's wait has its number already. */
+static CUresult
+put_both(struct cuda_stream *stream, CUstream handle,
+         struct batoni_stream_item *item, const char **call_p)
+{
+	/* The trigger may be called, and the item be used again, before this ends. */
+	const struct batoni_stream_item copy = *item;
+	CUresult result = BATONI_CU_SUCCESS;
+
+	*call_p = "cuLaunchHostFunc";
+	if (!stream->gpu->memory_ops) {
+		result = put_function(stream, handle, on_item, item);
+		stream->waits -= result != BATONI_CU_SUCCESS;
+		return result;
+	}
+	if (copy.flags & BATONI_ITEM_WAIT_FIRST) {
+		result = put_wait(stream, handle, &copy);
+		if (result == BATONI_CU_SUCCESS)
+			return put_function(stream, handle, on_trigger, item);
+		*call_p = "cuStreamBatchMemOp";
+		stream->waits--;
+		return result;
+	}
+	result = put_function(stream, handle, on_trigger, item);
+	if (result != BATONI_CU_SUCCESS) {
+		stream->waits--;
+		return result;
+	}
+	result = put_wait(stream, handle, &copy);
+	if (result != BATONI_CU_SUCCESS)
+		put_late_wait(stream, handle,
+		              &(struct late_wait){stream, copy.word, copy.value},
+		              result);
+	return BATONI_CU_SUCCESS;
+}
+
+static CUresult
+put_item(struct cuda_stream *stream, CUstream handle,
+         struct batoni_stream_item *item, const char **call_p)
+{
+	uint64_t before = stream->waits, last = 0;
+	struct cuda_block *block;
+	CUresult result;
+
+	if (!item->word) {
+		*call_p = "cuLaunchHostFunc";
+		return put_function(stream, handle, on_trigger, item);
+	}
+	block = batoni_cuda_block_of(stream->gpu, (const void *)(uintptr_t)item->word);
+	stream->waits++;
+	if (block)
+		last = atomic_exchange(&block->last_wait[stream->place],
+		                       stream->waits);
+	result = put_both(stream, handle, item, call_p);
+	if (block && stream->waits == before)
+		atomic_store(&block->last_wait[stream->place], last);
+	return result;
+}
+
+/* Entries of the driver's queue that the stream has not passed. */
+static uint64_t
+entries_left(const struct cuda_stream *stream)
+{
+	return stream->triggers - atomic_load(&stream->fired) + stream->waits -
+	       atomic_load(&stream->gpu->passed[stream->place]);
+}
+
+/* While the stream goes on, which is a matter of microseconds, the caller waits. */
+static bool
+has_room(const struct cuda_stream *stream)
+{
+	uint64_t left = entries_left(stream), before, since;
+
+	if (left < ENTRIES_MAX)
+		return true;
+	before = left;
+	since = batoni_real_ns();
+	while (left >= ENTRIES_MAX && batoni_real_ns() - since < STILL_NS) {
+		sched_yield();
+		left = entries_left(stream);
+		if (left != before)
+			since = batoni_real_ns();
+		before = left;
+	}
+	return left < ENTRIES_MAX;
+}
+
+enum baton_status
+batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
+                    struct batoni_stream_item *item)
+{
+	const char *call = NULL;
+	CUresult result;
+
+	pthread_mutex_lock(&stream->lock);
+	if (!has_room(stream)) {
+		pthread_mutex_unlock(&stream->lock);
+		return batoni_refuse(BATON_ERR_AGAIN,
+		                     "as many operations are on the stream as a "
+		                     "CUDA stream takes (%u if it waits for each "
+		                     "of them); wait for some of them",
+		                     ENTRIES_MAX / 2);
+	}
+	item->next = (struct batoni_stream_item *)(void *)stream;
+	result = put_item(stream, handle, item, &call);
+	pthread_mutex_unlock(&stream->lock);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(stream->gpu, call, result);
+}

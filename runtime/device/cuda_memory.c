@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory of the CUDA device: what pointers are, and copies.
+ *
+ * Copies run on three internal streams, one for each direction, so that a copy in and a copy
+ * out overlap.  The direction is known from the pinned block, which is ours.  The ticket is
+ * an event behind the copy; if none could be recorded, the ticket is the stream itself, which
+ * is idle when the copy has ended.
+ *
+ * A copy has ended only when the driver says so.  A query that fails while the device is well
+ * is asked again; a device that fails QUERIES_MAX times in a row is sick.
+ */
+#include "cuda_gpu.h"
+
+#include <string.h>
+
+#include "log.h"
+
+#define QUERIES_MAX 3u
+
+/* ---- what a pointer is ---------------------------------------------------- */
+
+static void
+describe(struct batoni_memory_info *memory, unsigned type, unsigned managed,
+         int ordinal, CUdeviceptr base, size_t bytes)
+{
+	*memory = (struct batoni_memory_info){.kind = BATONI_MEMORY_HOST,
+	                                      .owner = -1};
+	if (type != BATONI_CU_MEMORY_HOST && type != BATONI_CU_MEMORY_DEVICE)
+		return;
+	memory->base = (void *)(uintptr_t)base;
+	memory->bytes = bytes;
+	if (managed) {
+		memory->kind = BATONI_MEMORY_MANAGED;
+	} else if (type == BATONI_CU_MEMORY_DEVICE) {
+		memory->kind = BATONI_MEMORY_DEVICE;
+		memory->owner = ordinal;
+	} else {
+		memory->kind = BATONI_MEMORY_REGISTERED;
+	}
+}
+
+static enum baton_status
+cuda_look(struct batoni_device *device, const void *pointer,
+          struct batoni_memory_info *memory_p)
+{
+	CUpointer_attribute attributes[] = {
+		BATONI_CU_POINTER_MEMORY_TYPE, BATONI_CU_POINTER_IS_MANAGED,
+		BATONI_CU_POINTER_DEVICE_ORDINAL,
+		BATONI_CU_POINTER_RANGE_START, BATONI_CU_POINTER_RANGE_SIZE};
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	unsigned type = 0, managed = 0;
+	int ordinal = -1;
+	CUdeviceptr base = 0;
+	size_t bytes = 0;
+	void *values[] = {&type, &managed, &ordinal, &base, &bytes};
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
+	result = gpu->api->pointer_attributes(
+		sizeof(attributes) / sizeof(attributes[0]), attributes, values,
+		(CUdeviceptr)(uintptr_t)pointer);
+	batoni_cuda_leave(gpu, &guard);
+	/* INVALID_VALUE: an address that the driver has never seen. */
+	if (result == BATONI_CU_INVALID_VALUE)
+		type = 0;
+	else if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_note(gpu, "cuPointerGetAttributes", result);
+	describe(memory_p, type, managed & 1u, ordinal, base, bytes);
+	return BATON_OK;
+}
+
+static enum baton_status
+cuda_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
+{
+	struct cuda_block *block;
+	enum baton_status status = batoni_cuda_block_take(
+		batoni_cuda_gpu(device), bytes, false, &block);
+
+	if (status == BATON_OK)
+		*block_p = block->base;
+	return status;
+}
+
+static void
+cuda_pinned_free(struct batoni_device *device, void *memory)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_block *block = batoni_cuda_block_of(gpu, memory);
+
+	if (block)
+		batoni_cuda_block_give(gpu, block);
+}
+
+/* ---- health --------------------------------------------------------------- */
+
+/* A stream of ours tells of sticky errors; one that is not sticky is not repeated. */
+static CUresult
+ask(struct cuda_gpu *gpu)
+{
+	CUresult result = BATONI_CU_SUCCESS;
+
+	for (unsigned i = 0; i < QUERIES_MAX; i++) {
+		struct cuda_guard guard;
+
+		result = batoni_cuda_enter(gpu, &guard);
+		if (result == BATONI_CU_SUCCESS) {
+			result = gpu->api->stream_query(
+				gpu->copies[CUDA_COPIES_OTHER]);
+			batoni_cuda_leave(gpu, &guard);
+		}
+		if (result == BATONI_CU_SUCCESS ||
+		    result == BATONI_CU_NOT_READY)
+			return BATONI_CU_SUCCESS;
+	}
+	return result;
+}
+
+static enum baton_status
+cuda_health(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	CUresult result;
+
+	if (!atomic_load(&gpu->sick)) {
+		result = ask(gpu);
+		if (result == BATONI_CU_SUCCESS)
+			return BATON_OK;
+		batoni_cuda_fail(gpu, "cuStreamQuery", result);
+	}
+	pthread_mutex_lock(&gpu->lock);
+	*fault_p = gpu->fault;
+	pthread_mutex_unlock(&gpu->lock);
+	return BATON_ERR_CUDA;
+}
+
+static void
+cuda_why(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+
+	pthread_mutex_lock(&gpu->lock);
+	*fault_p = gpu->last;
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+static void
+cuda_error_text(struct batoni_device *device, int code, char *text, size_t size)
+{
+	batoni_cuda_describe(batoni_cuda_gpu(device)->api, (CUresult)code, text,
+	                     size);
+}
+
+/* ---- copies --------------------------------------------------------------- */
+
+/* What a ticket's words are. */
+enum { TICKET_EVENT, TICKET_STREAM, TICKET_FAILURES };
+
+static unsigned
+direction(struct cuda_gpu *gpu, const void *to, const void *from)
+{
+	if (batoni_cuda_block_of(gpu, to))
+		return CUDA_COPIES_OUT;
+	return batoni_cuda_block_of(gpu, from) ? CUDA_COPIES_IN
+	                                       : CUDA_COPIES_OTHER;
+}
+
+static void
+record(struct cuda_gpu *gpu, CUstream stream, struct batoni_ticket *ticket_p)
+{
+	CUresult result;
+	struct cuda_event *event = batoni_cuda_event_take(gpu, &result);
+
+	if (event)
+		result = gpu->api->event_record(event->event, stream);
+	if (event && result != BATONI_CU_SUCCESS) {
+		batoni_cuda_event_give(gpu, event);
+		event = NULL;
+	}
+	ticket_p->words[TICKET_EVENT] = (uint64_t)(uintptr_t)event;
+	ticket_p->words[TICKET_STREAM] = (uint64_t)(uintptr_t)(void *)stream;
+	ticket_p->words[TICKET_FAILURES] = 0;
+}
+
+static enum baton_status
+cuda_copy_start(struct batoni_device *device, void *to, const void *from,
+                size_t bytes, struct batoni_ticket *ticket_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	CUstream stream = gpu->copies[direction(gpu, to, from)];
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
+	result = gpu->api->copy((CUdeviceptr)(uintptr_t)to,
+	                        (CUdeviceptr)(uintptr_t)from, bytes, stream);
+	if (result == BATONI_CU_SUCCESS)
+		record(gpu, stream, ticket_p);
+	batoni_cuda_leave(gpu, &guard);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_note(gpu, "cuMemcpyAsync", result);
+}
+
+static CUresult
+query(struct cuda_gpu *gpu, const struct batoni_ticket *ticket)
+{
+	struct cuda_event *event =
+		(struct cuda_event *)(uintptr_t)ticket->words[TICKET_EVENT];
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = event ? gpu->api->event_query(event->event)
+	               : gpu->api->stream_query((CUstream)(uintptr_t)
+	                                                ticket->words
+	                                                        [TICKET_STREAM]);
+	batoni_cuda_leave(gpu, &guard);
+	return result;
+}
+
+static enum baton_status
+cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_event *event =
+		(struct cuda_event *)(uintptr_t)ticket->words[TICKET_EVENT];
+	CUresult result = query(gpu, ticket);
+
+	if (result == BATONI_CU_NOT_READY)
+		return BATON_PENDING;
+	if (result != BATONI_CU_SUCCESS) {
+		if (++ticket->words[TICKET_FAILURES] < QUERIES_MAX)
+			return BATON_PENDING;
+		/* It is not known whether the copy goes on. */
+		batoni_cuda_fail(gpu, event ? "cuEventQuery" : "cuStreamQuery",
+		                 result);
+		return batoni_cuda_note(
+			gpu, event ? "cuEventQuery" : "cuStreamQuery", result);
+	}
+	if (event)
+		batoni_cuda_event_give(gpu, event);
+	return BATON_OK;
+}
+
+const struct batoni_memory_ops batoni_cuda_memory_ops = {
+	.host_only = false,
+	.look = cuda_look,
+	.pinned_alloc = cuda_pinned_alloc,
+	.pinned_free = cuda_pinned_free,
+	.copy_start = cuda_copy_start,
+	.copy_test = cuda_copy_test,
+	.why = cuda_why,
+	.error_text = cuda_error_text,
+	.health = cuda_health,
+};

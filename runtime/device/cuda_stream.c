@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cuda_stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "log.h"
+#include "mem.h"
+#include "thread.h"
+
+/* A stream's thread: it runs launched functions, which may block and may call CUDA.  A
+ * stream gets to one function at a time, so one slot suffices. */
+struct cuda_worker {
+	pthread_t thread;
+	sem_t work;
+	_Atomic(struct batoni_stream_item *) item;
+	atomic_bool stop;
+};
+
+static void *
+worker_main(void *argument)
+{
+	struct cuda_worker *worker = argument;
+
+	for (;;) {
+		struct batoni_stream_item *item;
+
+		while (sem_wait(&worker->work) && errno == EINTR)
+			;
+		item = atomic_exchange(&worker->item, NULL);
+		if (item)
+			item->reached(item);
+		else if (atomic_load(&worker->stop))
+			return NULL;
+	}
+}
+
+static void
+worker_stop(struct cuda_worker *worker)
+{
+	atomic_store(&worker->stop, true);
+	sem_post(&worker->work);
+	pthread_join(worker->thread, NULL);
+	sem_destroy(&worker->work);
+	batoni_mem_keep(-1);
+	batoni_free(worker);
+}
+
+enum baton_status
+batoni_cuda_worker_start(struct cuda_stream *stream)
+{
+	struct cuda_worker *worker;
+	int error;
+
+	pthread_mutex_lock(&stream->lock);
+	worker = stream->worker;
+	pthread_mutex_unlock(&stream->lock);
+	if (worker)
+		return BATON_OK;
+	worker = batoni_alloc(1, sizeof(*worker));
+	if (!worker)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	sem_init(&worker->work, 0, 0);
+	error = batoni_thread_start(&worker->thread, worker_main, worker);
+	if (error) {
+		sem_destroy(&worker->work);
+		batoni_free(worker);
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "no thread for the stream's functions: %s",
+		                     strerror(error));
+	}
+	batoni_mem_keep(1);
+	pthread_mutex_lock(&stream->lock);
+	if (!stream->worker) {
+		stream->worker = worker;
+		worker = NULL;
+	}
+	pthread_mutex_unlock(&stream->lock);
+	/* Another thread was faster. */
+	if (worker)
+		worker_stop(worker);
+	return BATON_OK;
+}
+
+void
+batoni_cuda_worker_run(struct cuda_stream *stream,
+                       struct batoni_stream_item *item)
+{
+	struct cuda_worker *worker = stream->worker;
+
+	atomic_store(&worker->item, item);
+	sem_post(&worker->work);
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+static bool
+has_passed_all(const struct cuda_stream *stream)
+{
+	return atomic_load(&stream->fired) == stream->triggers &&
+	       atomic_load(&stream->gpu->passed[stream->place]) ==
+	               stream->waits;
+}
+
+/* Nobody uses it and the stream holds nothing of ours.  `waits` and `triggers` change only
+ * while it is used. */
+static bool
+is_free_locked(const struct cuda_stream *stream)
+{
+	return stream->users == 0 && has_passed_all(stream);
+}
+
+static struct cuda_stream *
+find_locked(struct cuda_gpu *gpu, unsigned long long id)
+{
+	unsigned first = (unsigned)(id % CUDA_STREAMS_MAX), at = first;
+
+	/* A stream may be anywhere behind its first place, as places are given to others
+	 * and back; but the first place that never was used ends the search. */
+	do {
+		struct cuda_stream *stream = gpu->streams[at];
+
+		if (!stream)
+			return NULL;
+		if (stream->id == id)
+			return stream;
+		at = (at + 1) % CUDA_STREAMS_MAX;
+	} while (at != first);
+	return NULL;
+}
+
+/* A place for a stream that has none: one that was never used (*at_p), else one that is
+ * free, whose worker is to be stopped. */
+static struct cuda_stream *
+place_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned *at_p,
+             struct cuda_worker **worker_p)
+{
+	unsigned first = (unsigned)(id % CUDA_STREAMS_MAX), at = first;
+	struct cuda_stream *found = NULL;
+
+	do {
+		struct cuda_stream *stream = gpu->streams[at];
+
+		if (!stream) {
+			*at_p = at;
+			return NULL;
+		}
+		if (!found && is_free_locked(stream))
+			found = stream;
+		at = (at + 1) % CUDA_STREAMS_MAX;
+	} while (at != first);
+	*at_p = CUDA_STREAMS_MAX;
+	if (found) {
+		*worker_p = found->worker;
+		found->worker = NULL;
+		found->id = id;
+	}
+	return found;
+}
+
+static struct cuda_stream *
+make_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned place)
+{
+	struct cuda_stream *stream = batoni_alloc(1, sizeof(*stream));
+
+	if (!stream)
+		return NULL;
+	stream->gpu = gpu;
+	stream->place = place;
+	stream->id = id;
+	pthread_mutex_init(&stream->lock, NULL);
+	batoni_mem_keep(1);
+	gpu->streams[place] = stream;
+	return stream;
+}
+
+enum baton_status
+batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
+                       struct cuda_stream **stream_p)
+{
+	enum baton_status status = BATON_OK;
+	struct cuda_worker *worker = NULL;
+	struct cuda_stream *stream;
+	unsigned place = 0;
+	unsigned long long id = 0;
+	CUresult result = gpu->api->stream_id(handle, &id);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuStreamGetId", result);
+	pthread_mutex_lock(&gpu->lock);
+	stream = find_locked(gpu, id);
+	if (!stream)
+		stream = place_locked(gpu, id, &place, &worker);
+	if (!stream && place < CUDA_STREAMS_MAX) {
+		stream = make_locked(gpu, id, place);
+		if (!stream)
+			status = BATON_ERR_NOMEM;
+	} else if (!stream) {
+		status = BATON_ERR_AGAIN;
+	}
+	if (stream)
+		stream->users++;
+	pthread_mutex_unlock(&gpu->lock);
+	if (worker)
+		worker_stop(worker);
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status, "out of memory");
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse(status,
+		                     "%u streams have operations pending, which is "
+		                     "the most that Baton keeps track of",
+		                     CUDA_STREAMS_MAX);
+	*stream_p = stream;
+	return BATON_OK;
+}
+
+void
+batoni_cuda_stream_leave(struct cuda_stream *stream)
+{
+	pthread_mutex_lock(&stream->gpu->lock);
+	stream->users--;
+	pthread_mutex_unlock(&stream->gpu->lock);
+}
+
+bool
+batoni_cuda_words_in_use(struct cuda_gpu *gpu, const struct cuda_block *block)
+{
+	for (unsigned at = 0; at < CUDA_STREAMS_MAX; at++) {
+		uint64_t last = atomic_load(&block->last_wait[at]);
+
+		if (last > atomic_load(&gpu->passed[at]))
+			return true;
+	}
+	return false;
+}

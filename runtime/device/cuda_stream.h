@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is kept of a stream on which items of ours are, or were lately.  For the files of the
+ * CUDA device only.
+ *
+ * A record is found by the stream's number (cuStreamGetId), since handles are used again and
+ * the two default streams have one handle for many streams.  It stays in its place until
+ * the stream has passed all that was put on it and another stream needs the place.  The
+ * numbers of a place's waits go on growing from stream to stream.
+ */
+#ifndef BATONI_CUDA_STREAM_H
+#define BATONI_CUDA_STREAM_H
+
+#include <semaphore.h>
+
+#include "cuda_gpu.h"
+
+struct cuda_worker;
+
+struct cuda_stream {
+	struct cuda_gpu *gpu;
+	unsigned place;       /* in gpu->streams */
+	/* Of the stream that has the place.  Under gpu->lock. */
+	unsigned long long id;
+	unsigned users;       /* threads that enqueue on it now */
+	struct cuda_worker *worker; /* set under gpu->lock, while used */
+
+	/* Under `lock`, which also makes the driver's calls for one item follow each
+	 * other.  It is held across calls that block when the stream is full; the driver
+	 * of the engine never takes it. */
+	pthread_mutex_t lock;
+	uint64_t waits;    /* so many waits were put on the streams of this place */
+	uint64_t triggers; /* likewise host functions */
+	/* Host functions that have run. */
+	_Atomic uint64_t fired;
+	/* gpu->passed[place]: the number of the last wait that was passed. */
+};
+
+/* Between enter and leave of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
+ * places are taken; NOMEM, CUDA.  batoni_refuse has said why. */
+enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
+                                         struct cuda_stream **stream_p);
+void batoni_cuda_stream_leave(struct cuda_stream *stream);
+
+/* Does the block have a word that some stream may still look at? */
+bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
+                              const struct cuda_block *block);
+
+/* Start the thread that runs the stream's functions.  The caller uses the stream.  OK,
+ * SYSTEM, NOMEM: batoni_refuse has said why. */
+enum baton_status batoni_cuda_worker_start(struct cuda_stream *stream);
+/* Let it run item->reached.  From a host function: stores and wakes only. */
+void batoni_cuda_worker_run(struct cuda_stream *stream,
+                            struct batoni_stream_item *item);
+
+/* Put the item on the stream, which the caller uses.  OK, AGAIN, CUDA. */
+enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
+                                      struct batoni_stream_item *item);
+/* A word has grown: wake the host functions that wait for one. */
+void batoni_cuda_released(struct cuda_gpu *gpu);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The local transport on the CUDA device: ranks are threads, messages in device memory. */
+#include "cuda_gpu.h"
+#include "on_cuda.h"
+#include "ranks.h"
+#include "testing.h"
+
+static enum baton_status
+cuda_open(int size, const struct baton_comm_options *options,
+          struct baton_comm *comms[])
+{
+	return batoni_comm_create_local_with(&batoni_device_cuda_ops, size,
+	                                     options, comms);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
+
+	if (!on_cuda_begin())
+		return 77;
+	return on_cuda_end(conform_threads_in(&on_cuda_memory, "cuda-local",
+	                                      CONFORM_HOST_ISSUED, cuda_open,
+	                                      lists, argc, argv));
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The MPI transport on the CUDA device: messages in device memory, staged. */
+#include "cuda_gpu.h"
+#include "on_cuda.h"
+#include "processes.h"
+#include "testing.h"
+
+static enum baton_status
+cuda_create(struct conform *c, const struct baton_comm_options *options,
+            struct baton_comm **comm_p)
+{
+	(void)c;
+	return batoni_comm_create_mpi_with(&batoni_device_cuda_ops, options,
+	                                   comm_p);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
+	const struct conform_backend backend = {
+		.name = "cuda-mpi",
+		.memory = &on_cuda_memory,
+		.traits = CONFORM_HOST_ISSUED,
+		.create = cuda_create,
+	};
+
+	if (!on_cuda_begin())
+		return 77;
+	return on_cuda_end(conform_processes(backend, lists, argc, argv));
+}
