@@ -143,7 +143,8 @@ enum baton_progress {
 	BATON_PROGRESS_THREAD,
 	/* None.  Progress is made only inside baton_test*, baton_wait*,
 	 * baton_finish, baton_progress, baton_queue_poll and
-	 * baton_stream_synchronize/_query. */
+	 * baton_stream_synchronize/_query.  The program must not wait by calls
+	 * of the device (cudaStreamSynchronize). */
 	BATON_PROGRESS_CALLS
 };
 

@@ -86,6 +86,11 @@ struct batoni_device_ops {
 	const char *name;
 	enum baton_device id;
 	bool in_engine;
+	/* Programs also wait for its streams by calls of the device, in which Baton makes
+	 * no progress (cudaStreamSynchronize): a communicator is refused where the
+	 * engine's thread may not drive it, unless the program has asked for
+	 * BATON_PROGRESS_CALLS. */
+	bool needs_thread;
 	/* The device's memory; not NULL. */
 	const struct batoni_memory_ops *memory;
 

@@ -493,6 +493,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.name = "fake",
 	.id = BATON_DEVICE_CUDA,
 	.in_engine = false,
+	.needs_thread = true,
 	.memory = &batoni_fake_memory_ops,
 	.current = fake_current,
 	.open = fake_open,

@@ -18,8 +18,10 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
+#include "fake_device.h"
 #include "mem.h"
 #include "mpi_transport.h"
+#include "registry.h"
 
 static int rank;
 
@@ -446,6 +448,100 @@ START_TEST(mpi_without_threads_is_warned_of_once)
 }
 END_TEST
 
+/* ---- devices ---- */
+
+/* The fake device needs the engine's thread, as CUDA does. */
+static struct baton_comm_options
+on_device(enum baton_progress progress)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	batoni_device_put(&batoni_fake_device_ops);
+	options.device = BATON_DEVICE_CUDA;
+	options.progress = progress;
+	return options;
+}
+
+static void
+works(const struct baton_comm_options *options, bool engine_thread)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm *comm;
+
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, options, &comm),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_comm_query(comm, &info), BATON_OK);
+	ck_assert(info.engine_thread == engine_thread);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+}
+
+START_TEST(device_that_needs_the_engines_thread_is_refused_without_it)
+{
+	struct baton_comm_options options = on_device(BATON_PROGRESS_AUTO);
+	struct baton_comm *comm = NULL;
+
+	start_mpi(MPI_THREAD_SERIALIZED);
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        "MPI runs at MPI_THREAD_SERIALIZED, so the engine's thread may "
+	        "not move transfers, and a call of the fake device");
+	/* The other rank is told. */
+	if (rank == 1)
+		options.device = BATON_DEVICE_HOST;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        rank == 0 ? "BATON_PROGRESS_CALLS" : "rank 0");
+	ck_assert_ptr_null(comm);
+	/* The program's two ways to ask for it. */
+	options = on_device(BATON_PROGRESS_CALLS);
+	works(&options, false);
+	options = on_device(BATON_PROGRESS_THREAD);
+	works(&options, true);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(funneled_mpi_leaves_a_device_to_calls)
+{
+	struct baton_comm_options options = on_device(BATON_PROGRESS_THREAD);
+	struct baton_comm *comm = NULL;
+
+	start_mpi(MPI_THREAD_FUNNELED);
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        "MPI runs at MPI_THREAD_FUNNELED, so");
+	options = on_device(BATON_PROGRESS_CALLS);
+	works(&options, false);
+	MPI_Finalize();
+}
+END_TEST
+
+/* Whether the launcher tells or not: there is one host, so the numbers are the ranks. */
+START_TEST(ranks_of_a_host_take_the_devices_in_turn)
+{
+	struct baton_comm_options options = on_device(BATON_PROGRESS_AUTO);
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	for (int told = 1; told >= 0; told--) {
+		struct baton_comm_info info = {.size = sizeof(info)};
+		struct baton_comm *comm;
+
+		if (!told) {
+			unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+			unsetenv("MPI_LOCALRANKID");
+			unsetenv("SLURM_LOCALID");
+			unsetenv("FLUX_TASK_LOCAL_ID");
+			unsetenv("PALS_LOCAL_RANKID");
+		}
+		ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options,
+		                                       &comm),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_comm_query(comm, &info), BATON_OK);
+		ck_assert_int_eq(info.cuda_device, rank);
+		ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	}
+	MPI_Finalize();
+}
+END_TEST
+
 /* ---- the end of MPI ---- */
 
 START_TEST(mpi_that_baton_started_is_finalised_at_exit)
@@ -585,6 +681,9 @@ main(int argc, char **argv)
 		ranks_are_those_of_the_parent,
 		funneled_mpi_is_for_the_main_thread,
 		mpi_without_threads_is_warned_of_once,
+		device_that_needs_the_engines_thread_is_refused_without_it,
+		funneled_mpi_leaves_a_device_to_calls,
+		ranks_of_a_host_take_the_devices_in_turn,
 		mpi_that_baton_started_is_finalised_at_exit,
 		threads_that_baton_or_mpi_starts_block_the_programs_signals,
 		a_communicator_left_alive_does_not_hinder_the_exit,

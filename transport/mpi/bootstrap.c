@@ -181,16 +181,21 @@ check_launcher(void)
 		                  "--mpi=list)");
 }
 
-/* Warn when the engine's thread may not call MPI and the program has not asked for
+/* The engine's thread may not call MPI, and the program has not asked for
  * BATON_PROGRESS_CALLS. */
+static bool
+lacks_thread(int level, enum baton_progress progress)
+{
+	return batoni_mpi_drivers(level, progress) != BATONI_DRIVERS_ANY &&
+	       progress != BATON_PROGRESS_CALLS;
+}
+
 static void
-check_level(int level, enum baton_progress progress)
+warn_of_level(int level, enum baton_progress progress)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-	if (level == MPI_THREAD_MULTIPLE || progress == BATON_PROGRESS_CALLS ||
-	    (level == MPI_THREAD_SERIALIZED &&
-	     progress == BATON_PROGRESS_THREAD) ||
+	if (!lacks_thread(level, progress) ||
 	    atomic_flag_test_and_set(&warned))
 		return;
 	batoni_log(BATONI_LOG_WARN,
@@ -199,6 +204,24 @@ check_level(int level, enum baton_progress progress)
 	           "or let Baton start it (options.progress = "
 	           "BATON_PROGRESS_CALLS says that it is meant so)",
 	           batoni_mpi_level_name(level));
+}
+
+static enum baton_status
+check_device(const struct batoni_comm_plan *plan, int level)
+{
+	if (!plan->device_ops->needs_thread ||
+	    !lacks_thread(level, plan->progress))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "MPI runs at %s, so the engine's thread may not move "
+	                     "transfers, and a call of the %s device that waits "
+	                     "for a stream would never return: start MPI by "
+	                     "MPI_Init_thread with MPI_THREAD_MULTIPLE, or let "
+	                     "Baton start it (options.progress = "
+	                     "BATON_PROGRESS_CALLS: the program waits by calls "
+	                     "of Baton only)",
+	                     batoni_mpi_level_name(level),
+	                     plan->device_ops->name);
 }
 
 static enum baton_status
@@ -504,6 +527,7 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 			MPI_Comm_rank(parent, &sized.device_config.host_rank);
 		builder->driver_leave();
 		offer.plan = &sized;
+		offer.status = check_device(plan, level);
 	}
 	status = make(parent, &offer, level, &comm);
 	if (status != BATON_OK) {
@@ -515,7 +539,7 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 		return status;
 	}
 	start(&offer);
-	check_level(level, plan->progress);
+	warn_of_level(level, plan->progress);
 	*comm_p = offer.comm;
 	return BATON_OK;
 }

@@ -353,6 +353,9 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 enum baton_status batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm,
                                     int thread_level,
                                     enum baton_progress progress);
+/* Which threads may drive the communicator at this thread level of MPI. */
+enum batoni_drivers batoni_mpi_drivers(int thread_level,
+                                       enum baton_progress progress);
 /* "MPI_THREAD_MULTIPLE". */
 const char *batoni_mpi_level_name(int thread_level);
 /* Free the memory of a transport with nothing in flight. */

@@ -182,8 +182,8 @@ share_tags(struct batoni_mpi *mpi)
 	return share_body_tags(mpi, bodies);
 }
 
-static enum batoni_drivers
-drivers_of(int thread_level, enum baton_progress progress)
+enum batoni_drivers
+batoni_mpi_drivers(int thread_level, enum baton_progress progress)
 {
 	if (thread_level == MPI_THREAD_MULTIPLE)
 		return BATONI_DRIVERS_ANY;
@@ -273,7 +273,7 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
 	if (base->peers)
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
-	base->drivers = drivers_of(thread_level, progress);
+	base->drivers = batoni_mpi_drivers(thread_level, progress);
 	base->main_thread = pthread_self();
 	describe(base->library, sizeof(base->library), thread_level);
 	return BATON_OK;
