@@ -37,7 +37,7 @@ struct batoni_ticket {
 	uint64_t words[3];
 };
 
-/* The name of a block for other processes. */
+/* The name of a block for other processes of this host. */
 struct batoni_memory_name {
 	unsigned char bytes[128];
 };
@@ -97,9 +97,12 @@ struct batoni_memory_ops {
 
 	/* These three may be NULL, all together: the device's memory cannot be mapped by
 	 * other processes.
-	 * share: the name of the block at `base`, which `look` has reported.  map: a
-	 * block of another process.  unmap: what map returned.  The thread that registers
-	 * or deregisters a window; may block.  OK, UNSUPPORTED, NOMEM, CUDA. */
+	 * share: the name of the block at `base`, which `look` has reported; UNSUPPORTED:
+	 * others cannot map it.  map: a block of another process, whole, once at a time;
+	 * it is memory of the device then, for `look` and for copies.  unmap: what map
+	 * returned; no copy from it or to it may be under way.  The other process may free
+	 * the block before or after.  The thread that registers or deregisters a window;
+	 * may block.  OK, UNSUPPORTED, NOMEM, CUDA. */
 	enum baton_status (*share)(struct batoni_device *device, void *base,
 	                           struct batoni_memory_name *name_p);
 	enum baton_status (*map)(struct batoni_device *device,

@@ -91,6 +91,8 @@ enum fake_device_call {
 	FAKE_COPY_START,
 	FAKE_COPY_TEST, /* of a copy that has ended */
 	FAKE_HEALTH,
+	FAKE_SHARE,
+	FAKE_MAP,
 	FAKE_CALLS
 };
 

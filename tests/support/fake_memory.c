@@ -1,25 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocks are memfds, mapped twice: the view, which has no rights and whose address is the
- * program's pointer, and the back, which only this file knows.
+ * program's pointer, and the back, which only this file knows.  A block of another process
+ * is its memfd, mapped here in the same way.
  *
  * Everything is guarded by fake_lock, which is not held while bytes are copied.
  */
 #include "fake_memory.h"
 
+#include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fake_machine.h"
+
+/* A process has so many descriptors for blocks. */
+#define SHARED_MAX 256
 
 struct block {
 	unsigned char *view, *back;
 	size_t bytes; /* asked for */
 	size_t mapped;
+	int fd;       /* of the memfd; -1: it cannot be shared */
+	bool foreign; /* of another process, by map */
 };
+
+/* Of a block, for other processes. */
+struct name {
+	pid_t pid;
+	int fd;
+	uint64_t inode, bytes;
+};
+
+static_assert(sizeof(struct name) <= sizeof(struct batoni_memory_name),
+              "it fits");
 
 struct pinned {
 	struct batoni_list_node link;
@@ -133,42 +152,35 @@ die(const char *what)
 	abort();
 }
 
-void *
-fake_memory_alloc(size_t bytes)
+/* The memfd becomes the block's. */
+static struct block *
+new_block_locked(int fd, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct block *block = calloc(1, sizeof(*block));
-	int fd = memfd_create("fake device memory", MFD_CLOEXEC);
 
 	if (!block || fd < 0)
-		die("fake_memory_alloc");
+		die("a block of device memory");
+	block->fd = -1;
 	block->bytes = bytes;
 	block->mapped = (bytes / page + 1) * page;
-	if (ftruncate(fd, (off_t)block->mapped))
-		die("ftruncate");
 	block->view = mmap(NULL, block->mapped, PROT_NONE, MAP_SHARED, fd, 0);
 	block->back = mmap(NULL, block->mapped, PROT_READ | PROT_WRITE,
 	                   MAP_SHARED, fd, 0);
 	if (block->view == MAP_FAILED || block->back == MAP_FAILED)
 		die("mmap");
-	close(fd);
-	pthread_mutex_lock(&fake_lock);
 	add_locked(block);
-	pthread_mutex_unlock(&fake_lock);
-	return block->view;
+	if (blocks_n > SHARED_MAX)
+		close(fd);
+	else
+		block->fd = fd;
+	return block;
 }
 
-void
-fake_memory_free(void *pointer)
+/* No copy that is under way touches it from here on. */
+static void
+free_block_locked(struct block *block)
 {
-	struct block *block;
-
-	if (!pointer)
-		return;
-	pthread_mutex_lock(&fake_lock);
-	block = block_of_locked(pointer);
-	if (!block || block->view != pointer)
-		die("fake_memory_free of what is no block");
 	for (struct batoni_list_node *at = copies.next; at != &copies;
 	     at = at->next) {
 		struct copy *copy = batoni_container_of(at, struct copy, link);
@@ -182,10 +194,41 @@ fake_memory_free(void *pointer)
 			pthread_cond_wait(&ended, &fake_lock);
 	}
 	remove_locked(block);
-	pthread_mutex_unlock(&fake_lock);
 	munmap(block->view, block->mapped);
 	munmap(block->back, block->mapped);
+	if (block->fd >= 0)
+		close(block->fd);
 	free(block);
+}
+
+void *
+fake_memory_alloc(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = memfd_create("fake device memory", MFD_CLOEXEC);
+	void *view;
+
+	if (fd < 0 || ftruncate(fd, (off_t)((bytes / page + 1) * page)))
+		die("fake_memory_alloc");
+	pthread_mutex_lock(&fake_lock);
+	view = new_block_locked(fd, bytes)->view;
+	pthread_mutex_unlock(&fake_lock);
+	return view;
+}
+
+void
+fake_memory_free(void *pointer)
+{
+	struct block *block;
+
+	if (!pointer)
+		return;
+	pthread_mutex_lock(&fake_lock);
+	block = block_of_locked(pointer);
+	if (!block || block->view != pointer || block->foreign)
+		die("fake_memory_free of what is no block");
+	free_block_locked(block);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 void
@@ -348,6 +391,11 @@ fake_memory_stop(void)
 	pthread_join(copier, NULL);
 	if (!batoni_list_empty(&copies))
 		fake_device_violation("closed with a copy not reported");
+	for (size_t i = 0; i < blocks_n; i++) {
+		if (blocks[i]->foreign)
+			fake_device_violation("closed with a block of another "
+			                      "process mapped");
+	}
 	if (!batoni_list_empty(&pinned) && !forgives)
 		fake_device_violation("closed with pinned memory not freed");
 	while (!batoni_list_empty(&copies)) {
@@ -557,6 +605,110 @@ fake_health(struct batoni_device *device, struct batoni_fault *fault_p)
 	return status;
 }
 
+static enum baton_status
+share_locked(const void *base, struct batoni_memory_name *name_p)
+{
+	enum baton_status status = fake_fault_locked(FAKE_SHARE);
+	const struct block *block = block_of_locked(base);
+	struct name name = {.pid = getpid()};
+	struct stat about;
+
+	if (status != BATON_OK)
+		return status;
+	if (!block || block->view != base || block->foreign || block->fd < 0 ||
+	    fstat(block->fd, &about))
+		return BATON_ERR_UNSUPPORTED;
+	name.fd = block->fd;
+	name.inode = about.st_ino;
+	name.bytes = block->bytes;
+	memset(name_p, 0, sizeof(*name_p));
+	memcpy(name_p, &name, sizeof(name));
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_share(struct batoni_device *device, void *base,
+           struct batoni_memory_name *name_p)
+{
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("share");
+	status = share_locked(base, name_p);
+	fake_leave();
+	return status;
+}
+
+/* A descriptor of the block with this name, or -1: it is gone. */
+static int
+open_name(const struct name *name)
+{
+	struct stat about;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid, name->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && !fstat(fd, &about) && about.st_ino == name->inode)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static enum baton_status
+map_locked(const struct batoni_memory_name *name_p, size_t bytes, void **base_p)
+{
+	enum baton_status status = fake_fault_locked(FAKE_MAP);
+	struct block *block;
+	struct name name;
+	int fd;
+
+	memcpy(&name, name_p, sizeof(name));
+	if (status != BATON_OK)
+		return status;
+	if (name.pid == getpid())
+		fake_device_violation("map of a block of this process");
+	if (bytes != name.bytes)
+		fake_device_violation("map of another length than the block's");
+	fd = open_name(&name);
+	if (fd < 0)
+		return BATON_ERR_CUDA;
+	block = new_block_locked(fd, name.bytes);
+	block->foreign = true;
+	*base_p = block->view;
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_map(struct batoni_device *device, const struct batoni_memory_name *name,
+         size_t bytes, void **base_p)
+{
+	enum baton_status status;
+
+	(void)device;
+	fake_enter("map");
+	status = map_locked(name, bytes, base_p);
+	fake_leave();
+	return status;
+}
+
+static void
+fake_unmap(struct batoni_device *device, void *base, size_t bytes)
+{
+	struct block *block;
+
+	(void)device;
+	fake_enter("unmap");
+	block = block_of_locked(base);
+	if (!block || block->view != base || !block->foreign ||
+	    block->bytes != bytes)
+		fake_device_violation("unmap of what map did not return");
+	else
+		free_block_locked(block);
+	fake_leave();
+}
+
 const struct batoni_memory_ops batoni_fake_memory_ops = {
 	.look = fake_look,
 	.pinned_alloc = fake_pinned_alloc,
@@ -566,4 +718,7 @@ const struct batoni_memory_ops batoni_fake_memory_ops = {
 	.why = fake_why,
 	.error_text = fake_error_text,
 	.health = fake_health,
+	.share = fake_share,
+	.map = fake_map,
+	.unmap = fake_unmap,
 };

@@ -356,6 +356,157 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 }
 END_TEST
 
+/* In the other process: what is wrong, or 0. */
+static int
+use_named(const struct batoni_memory_name *name)
+{
+	struct batoni_device *device = NULL;
+	struct batoni_memory_info memory;
+	struct batoni_ticket ticket;
+	unsigned char *from = pattern(5000, 3), *to = malloc(5000);
+	void *base = NULL;
+
+	if (batoni_fake_device_ops.open(NULL, &device) != BATON_OK)
+		return 1;
+	if (fake->map(device, name, 5000, &base) != BATON_OK)
+		return 2;
+	if (fake->look(device, (char *)base + 9, &memory) != BATON_OK ||
+	    memory.kind != BATONI_MEMORY_DEVICE || memory.base != base ||
+	    memory.bytes != 5000)
+		return 3;
+	if (!dies_by_touching(base, false))
+		return 4;
+	if (fake->copy_start(device, to, base, 5000, &ticket) != BATON_OK)
+		return 5;
+	wait_for(device, &ticket);
+	if (memcmp(to, from, 5000) != 0)
+		return 6;
+	from[4999] = 77;
+	if (fake->copy_start(device, base, from, 5000, &ticket) != BATON_OK)
+		return 7;
+	wait_for(device, &ticket);
+	fake->unmap(device, base, 5000);
+	if (fake->look(device, base, &memory) != BATON_OK ||
+	    memory.kind != BATONI_MEMORY_HOST)
+		return 8;
+	free(from);
+	free(to);
+	batoni_fake_device_ops.close(device);
+	return fake_device_violations() ? 9 : 0;
+}
+
+/* Before this process has threads. */
+static pid_t
+fork_user(int *pipe_p)
+{
+	struct batoni_memory_name name;
+	int ends[2];
+	pid_t child;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		close(ends[1]);
+		_exit(read(ends[0], &name, sizeof(name)) == sizeof(name)
+		              ? use_named(&name)
+		              : 100);
+	}
+	close(ends[0]);
+	*pipe_p = ends[1];
+	return child;
+}
+
+START_TEST(another_process_maps_a_block_by_its_name)
+{
+	struct batoni_memory_name name;
+	struct batoni_device *device;
+	unsigned char *there, *from = pattern(5000, 3), last = 0;
+	int end = -1, status = -1;
+	pid_t child = fork_user(&end);
+
+	device = open_fake();
+	there = fake_memory_alloc(5000);
+	fake_memory_copy(there, from, 5000);
+	ck_assert_int_eq(fake->share(device, from, &name),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
+	ck_assert_int_eq(write(end, &name, sizeof(name)), sizeof(name));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+	fake_memory_copy(&last, there + 4999, 1);
+	ck_assert_uint_eq(last, 77);
+	close(end);
+	free(from);
+	fake_memory_free(there);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(a_name_fails_where_its_block_is_gone)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(64);
+	struct batoni_memory_name name;
+	void *base = NULL;
+
+	fake_device_fail_at(FAKE_SHARE, 1, BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->share(device, there, &name), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
+	fake_memory_free(there);
+	fake_device_fail_at(FAKE_MAP, 1, BATON_ERR_NOMEM);
+	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_ERR_NOMEM);
+	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_ERR_CUDA);
+	ck_assert_ptr_null(base);
+	/* And it was of this process. */
+	close_fake(device, 1);
+}
+END_TEST
+
+START_TEST(not_every_block_can_be_shared)
+{
+	enum { N = 257 };
+	struct batoni_device *device = open_fake();
+	struct batoni_memory_name name;
+	void *blocks[N];
+
+	for (int i = 0; i < N; i++)
+		blocks[i] = fake_memory_alloc(1);
+	ck_assert_int_eq(fake->share(device, blocks[N - 2], &name), BATON_OK);
+	ck_assert_int_eq(fake->share(device, blocks[N - 1], &name),
+	                 BATON_ERR_UNSUPPORTED);
+	for (int i = 0; i < N; i++)
+		fake_memory_free(blocks[i]);
+	close_fake(device, 0);
+}
+END_TEST
+
+START_TEST(a_mapping_is_ended_once_and_before_the_device_closes)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(64);
+	struct batoni_memory_name name;
+	void *base = NULL;
+	int seen = 0;
+
+	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
+	fake->unmap(device, there, 64);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* not mapped */
+	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_OK);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* its own */
+	fake->unmap(device, base, 64);
+	ck_assert_int_eq(fake_device_violations(), seen);
+	fake->unmap(device, base, 64);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* twice */
+	ck_assert_int_eq(fake->map(device, &name, 65, &base), BATON_OK);
+	seen += 2;
+	ck_assert_int_eq(fake_device_violations(), seen); /* and too long */
+	fake_memory_free(there);
+	close_fake(device, seen + 1); /* never unmapped */
+}
+END_TEST
+
 START_TEST(who_breaks_the_contract_is_counted)
 {
 	struct batoni_device *device = open_fake();
@@ -402,6 +553,10 @@ main(void)
 		copies_end_late_and_in_any_order,
 		pinned_memory_has_a_budget,
 		each_call_can_fail_at_the_n_th_time,
+		another_process_maps_a_block_by_its_name,
+		a_name_fails_where_its_block_is_gone,
+		not_every_block_can_be_shared,
+		a_mapping_is_ended_once_and_before_the_device_closes,
 		who_breaks_the_contract_is_counted,
 	};
 
