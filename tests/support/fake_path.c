@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each call of enqueue makes one kernel.  Its parts are the distinct streams of its
- * transfers (the callers), then, when it is detached, one stream for each transfer.  The
- * moves of a kernel begin when all callers have reached it.  A move is over when its put has
- * signaled, or its wait is met.
+ * Each call of enqueue makes one kernel (fake_parts.h); each detached transfer has a lane of its
+ * own.  A move is over when its put has signaled, or its wait is met.
  *
  * `lock` of the path guards the kernels of its rank and is a leaf but for the device's kick.
  * A kernel frees itself in the poll that ends its last part.
@@ -17,6 +15,7 @@
 
 #include "core.h"
 #include "fake_device.h"
+#include "fake_parts.h"
 #include "list.h"
 
 #define TARGETS_MAX 64
@@ -38,7 +37,6 @@ struct fake_path {
 
 struct move {
 	bool waits, over;
-	size_t part;
 	const void *from;
 	size_t bytes;
 	uint64_t number; /* of its channel */
@@ -49,10 +47,9 @@ struct move {
 };
 
 struct kernel {
-	struct fake_kernel base; /* must be first */
+	struct fake_parts parts; /* must be first */
 	struct fake_path *path;
-	size_t callers, parts, parts_left, arrived, n;
-	bool *here; /* by part */
+	size_t n;
 	struct move moves[];
 };
 
@@ -71,6 +68,12 @@ static struct fake_path *
 to_fake(struct batoni_path *path)
 {
 	return batoni_container_of(path, struct fake_path, base);
+}
+
+static struct kernel *
+to_kernel(struct fake_kernel *base)
+{
+	return batoni_container_of(base, struct kernel, parts.base);
 }
 
 void
@@ -161,19 +164,19 @@ step_locked(struct fake_path *path, struct move *move)
 static bool
 step_part_locked(struct kernel *kernel, size_t part)
 {
-	bool detached = kernel->parts > kernel->callers;
+	bool detached = fake_parts_detached(&kernel->parts);
 	bool over = true;
 
 	if (kernel->path->aborted)
 		return true;
-	if (detached && part < kernel->callers)
+	if (detached && part < kernel->parts.callers)
 		return true;
-	if (kernel->arrived < kernel->callers)
+	if (!fake_parts_all_arrived(&kernel->parts))
 		return false;
 	for (size_t i = 0; i < kernel->n; i++) {
 		struct move *move = &kernel->moves[i];
 
-		if (detached && move->part != part)
+		if (detached && kernel->parts.of[i] != part)
 			continue;
 		step_locked(kernel->path, move);
 		over &= move->over;
@@ -184,23 +187,17 @@ step_part_locked(struct kernel *kernel, size_t part)
 static bool
 kernel_poll(struct fake_kernel *base, size_t part)
 {
-	struct kernel *kernel = batoni_container_of(base, struct kernel, base);
+	struct kernel *kernel = to_kernel(base);
 	struct fake_path *path = kernel->path;
 	bool over, last;
 
 	pthread_mutex_lock(&path->lock);
-	if (!kernel->here[part]) {
-		kernel->here[part] = true;
-		kernel->arrived += part < kernel->callers;
-		fake_device_kick();
-	}
+	fake_parts_arrive(&kernel->parts, part);
 	over = step_part_locked(kernel, part);
-	kernel->parts_left -= over;
-	last = kernel->parts_left == 0;
+	last = over && fake_parts_leave(&kernel->parts);
 	pthread_mutex_unlock(&path->lock);
 	if (last) {
-		free(kernel->here);
-		free(kernel);
+		fake_parts_free(&kernel->parts);
 		let_go(path);
 	}
 	return over;
@@ -260,21 +257,13 @@ number_locked(struct kernel *kernel)
 	path->holders++;
 }
 
-static size_t
-place_of(baton_stream *streams, size_t *count, baton_stream stream)
-{
-	for (size_t i = 0; i < *count; i++) {
-		if (streams[i] == stream)
-			return i;
-	}
-	streams[*count] = stream;
-	return (*count)++;
-}
-
 static enum baton_status
-find_lane(struct fake_path *path, uint32_t slot, baton_stream *lane_p)
+find_lane(void *owner, const struct batoni_transfer *transfer,
+          baton_stream *lane_p)
 {
 	enum baton_status status = BATON_OK;
+	struct fake_path *path = owner;
+	uint32_t slot = transfer->slot;
 
 	if (!path->lanes[slot])
 		status = path->device->ops->stream_create(path->device,
@@ -287,55 +276,34 @@ static enum baton_status
 launch(struct fake_path *path, struct batoni_transfer *const *transfers,
        size_t n, const struct batoni_follow *follow, baton_stream *observe_p)
 {
-	struct kernel *kernel =
-		calloc(1, sizeof(*kernel) + n * sizeof(kernel->moves[0]));
-	size_t parts_max = n + (follow ? follow->count : 0);
-	baton_stream *streams = calloc(parts_max, sizeof(baton_stream));
+	size_t bytes = sizeof(struct kernel) + n * sizeof(struct move);
+	struct fake_parts *parts =
+		fake_parts_create(bytes, n, follow, kernel_poll);
 	enum baton_status status = BATON_ERR_NOMEM;
+	struct kernel *kernel;
 
-	if (kernel)
-		kernel->here = calloc(parts_max, sizeof(*kernel->here));
-	if (!kernel || !streams || !kernel->here)
-		goto out;
-	kernel->base.poll = kernel_poll;
+	if (!parts)
+		return status;
+	kernel = to_kernel(&parts->base);
 	kernel->path = path;
 	kernel->n = n;
-	status = BATON_OK;
-	for (size_t i = 0; i < n && status == BATON_OK; i++) {
+	status = fake_parts_lay_out(parts, transfers, n, follow, find_lane, path,
+	                            observe_p);
+	for (size_t i = 0; i < n && status == BATON_OK; i++)
 		status = fill_move(path, &kernel->moves[i], transfers[i]);
-		if (!follow)
-			kernel->moves[i].part =
-				place_of(streams, &kernel->callers,
-			                 transfers[i]->stream);
+	if (status != BATON_OK) {
+		fake_parts_free(parts);
+		return status;
 	}
-	for (size_t i = 0; follow && i < follow->count; i++)
-		streams[kernel->callers++] = follow->streams[i];
-	kernel->parts = kernel->callers;
-	for (size_t i = 0; i < n && follow && status == BATON_OK; i++) {
-		kernel->moves[i].part = kernel->parts;
-		status = find_lane(path, transfers[i]->slot,
-		                   &streams[kernel->parts++]);
-	}
-	if (status != BATON_OK)
-		goto out;
-	kernel->parts_left = kernel->parts;
-	for (size_t i = 0; i < n; i++)
-		observe_p[i] = streams[kernel->moves[i].part];
-	n = kernel->parts;
 	pthread_mutex_lock(&path->lock);
 	number_locked(kernel);
 	pthread_mutex_unlock(&path->lock);
 	/* The device has room for all parts: the streams are alive. */
-	status = fake_device_launch(&kernel->base, streams, n);
+	status = fake_parts_launch(parts);
 	if (status == BATON_OK)
-		kernel = NULL;
-	else
-		fake_device_violation("a path's kernel was refused");
-out:
-	if (kernel)
-		free(kernel->here);
-	free(kernel);
-	free(streams);
+		return BATON_OK;
+	fake_device_violation("a path's kernel was refused");
+	fake_parts_free(parts);
 	return status;
 }
 
@@ -447,13 +415,8 @@ fake_close(struct batoni_path *base, bool aborted)
 
 	(void)aborted;
 	fake_abort(base);
-	for (uint32_t i = 0; i < path->slots; i++) {
-		/* Aborted parts leave their lane when it reaches them. */
-		while (path->lanes[i] &&
-		       device->ops->stream_destroy(device, path->lanes[i]) ==
-		               BATON_ERR_BUSY)
-			fake_device_step(path->lanes[i], 0);
-	}
+	for (uint32_t i = 0; i < path->slots; i++)
+		fake_lane_destroy(device, path->lanes[i]);
 	free(path->lanes);
 	device->ops->close(device);
 	let_go(path);

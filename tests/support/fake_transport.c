@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each call of enqueue makes one kernel.  Its parts are first the distinct
- * streams of its transfers (the callers), then, when it is detached, the
- * distinct lanes that they go to.  Its moves (one for each transfer) are posted
- * when all callers have reached it; a lane's moves also need the lane to have reached it.
+ * Each call of enqueue makes one kernel (fake_parts.h); detached transfers to one peer, or
+ * from it, share a lane.  Its moves (one for each transfer) are posted when all callers
+ * have reached it; a lane's moves also need the lane to have reached it.
  *
  * A move is numbered at the call, by its place among the moves of its (source,
  * destination) and side.  The two moves of the same number meet, in the order of
@@ -22,6 +21,7 @@
 #include <string.h>
 
 #include "fake_device.h"
+#include "fake_parts.h"
 #include "list.h"
 #include "log.h"
 
@@ -33,7 +33,6 @@ struct move {
 	void *buffer;
 	size_t bytes;
 	uint64_t number;
-	size_t part; /* of the kernel: where it occupies a stream */
 	int peer;
 	bool sends;
 	bool posted;
@@ -41,14 +40,9 @@ struct move {
 };
 
 struct kernel {
-	struct fake_kernel base; /* must be first */
+	struct fake_parts parts; /* must be first */
 	struct world *world;
 	int rank;
-	size_t callers; /* the first parts */
-	size_t parts;
-	size_t parts_left;
-	size_t arrived; /* callers that have reached it */
-	bool *here;     /* by part */
 	size_t moves_left;
 	size_t n;
 	struct move moves[];
@@ -82,6 +76,12 @@ static struct fake *
 to_fake(struct batoni_transport *transport)
 {
 	return batoni_container_of(transport, struct fake, base);
+}
+
+static struct kernel *
+to_kernel(struct fake_kernel *base)
+{
+	return batoni_container_of(base, struct kernel, parts.base);
 }
 
 static void
@@ -177,7 +177,7 @@ post_locked(struct kernel *kernel, size_t part, bool all)
 		struct move *move = &kernel->moves[i];
 		struct pair *pair = pair_of(move);
 
-		if (move->posted || (!all && move->part != part))
+		if (move->posted || (!all && kernel->parts.of[i] != part))
 			continue;
 		move->posted = true;
 		put_posted(move->sends ? &pair->sends : &pair->receives, move);
@@ -192,10 +192,10 @@ is_over_locked(const struct kernel *kernel, size_t part, bool detached)
 		return true;
 	if (!detached)
 		return kernel->moves_left == 0;
-	if (part < kernel->callers)
+	if (part < kernel->parts.callers)
 		return true;
 	for (size_t i = 0; i < kernel->n; i++) {
-		if (kernel->moves[i].part == part && !kernel->moves[i].done)
+		if (kernel->parts.of[i] == part && !kernel->moves[i].done)
 			return false;
 	}
 	return true;
@@ -204,46 +204,28 @@ is_over_locked(const struct kernel *kernel, size_t part, bool detached)
 static bool
 kernel_poll(struct fake_kernel *base, size_t part)
 {
-	struct kernel *kernel = batoni_container_of(base, struct kernel, base);
+	struct kernel *kernel = to_kernel(base);
+	struct fake_parts *parts = &kernel->parts;
 	struct world *world = kernel->world;
-	bool detached = kernel->parts > kernel->callers;
+	bool detached = fake_parts_detached(parts);
 	bool over, last;
 
 	pthread_mutex_lock(&world->lock);
-	if (!kernel->here[part]) {
-		kernel->here[part] = true;
-		kernel->arrived += part < kernel->callers;
-		fake_device_kick();
-	}
-	if (kernel->arrived == kernel->callers &&
-	    !world->aborted[kernel->rank] &&
-	    (!detached || part >= kernel->callers))
+	fake_parts_arrive(parts, part);
+	if (fake_parts_all_arrived(parts) && !world->aborted[kernel->rank] &&
+	    (!detached || part >= parts->callers))
 		post_locked(kernel, part, !detached);
 	over = is_over_locked(kernel, part, detached);
-	kernel->parts_left -= over;
-	last = kernel->parts_left == 0;
+	last = over && fake_parts_leave(parts);
 	pthread_mutex_unlock(&world->lock);
 	if (last) {
-		free(kernel->here);
-		free(kernel);
+		fake_parts_free(parts);
 		let_go(world);
 	}
 	return over;
 }
 
 /* ---- enqueuing ---------------------------------------------------------- */
-
-/* The stream's place in the list from `first` on; it is appended if it is not there. */
-static size_t
-place_of(baton_stream *streams, size_t first, size_t *count, baton_stream stream)
-{
-	for (size_t i = first; i < *count; i++) {
-		if (streams[i] == stream)
-			return i;
-	}
-	streams[*count] = stream;
-	return (*count)++;
-}
 
 static enum baton_status
 check(const struct fake *fake, struct batoni_transfer *const *transfers,
@@ -269,19 +251,16 @@ check(const struct fake *fake, struct batoni_transfer *const *transfers,
 
 static struct kernel *
 kernel_create(struct fake *fake, struct batoni_transfer *const *transfers,
-              size_t n, size_t parts_max)
+              size_t n, const struct batoni_follow *follow)
 {
-	struct kernel *kernel =
-		calloc(1, sizeof(*kernel) + n * sizeof(kernel->moves[0]));
+	size_t bytes = sizeof(struct kernel) + n * sizeof(struct move);
+	struct fake_parts *parts =
+		fake_parts_create(bytes, n, follow, kernel_poll);
+	struct kernel *kernel;
 
-	if (!kernel)
+	if (!parts)
 		return NULL;
-	kernel->here = calloc(parts_max, sizeof(*kernel->here));
-	if (!kernel->here) {
-		free(kernel);
-		return NULL;
-	}
-	kernel->base.poll = kernel_poll;
+	kernel = to_kernel(&parts->base);
 	kernel->world = fake->world;
 	kernel->rank = fake->base.rank;
 	kernel->n = kernel->moves_left = n;
@@ -297,29 +276,16 @@ kernel_create(struct fake *fake, struct batoni_transfer *const *transfers,
 	return kernel;
 }
 
-/* Lay the kernel out: which streams its parts are on. */
-static void
-lay_out(struct kernel *kernel, const struct fake *fake,
-        struct batoni_transfer *const *transfers,
-        const struct batoni_follow *follow, baton_stream *streams)
+static enum baton_status
+find_lane(void *owner, const struct batoni_transfer *transfer,
+          baton_stream *lane_p)
 {
-	size_t parts = 0;
+	const struct fake *fake = owner;
 
-	for (size_t i = 0; follow && i < follow->count; i++)
-		streams[parts++] = follow->streams[i];
-	for (size_t i = 0; !follow && i < kernel->n; i++)
-		kernel->moves[i].part =
-			place_of(streams, 0, &parts, transfers[i]->stream);
-	kernel->callers = parts;
-	for (size_t i = 0; follow && i < kernel->n; i++) {
-		struct move *move = &kernel->moves[i];
-		int lane = move->sends ? move->peer
-		                       : fake->base.size + move->peer;
-
-		move->part = place_of(streams, kernel->callers, &parts,
-		                      fake->lanes[lane]);
-	}
-	kernel->parts = kernel->parts_left = parts;
+	*lane_p = fake->lanes[transfer->direction == BATONI_SEND
+	                              ? transfer->peer
+	                              : fake->base.size + transfer->peer];
+	return BATON_OK;
 }
 
 /* Give the moves their numbers, or take them back. */
@@ -350,35 +316,22 @@ fake_enqueue(struct batoni_path *path,
 {
 	struct fake *fake = to_fake(batoni_transport_of(path));
 	enum baton_status status = check(fake, transfers, n);
-	baton_stream *streams;
 	struct kernel *kernel;
-	size_t parts_max;
 
 	if (status != BATON_OK)
 		return status;
-	parts_max = n + (follow ? follow->count : 0);
-	streams = calloc(parts_max, sizeof(baton_stream));
-	kernel = kernel_create(fake, transfers, n, parts_max);
-	status = BATON_ERR_NOMEM;
-	if (!streams || !kernel)
-		goto free_kernel;
-	lay_out(kernel, fake, transfers, follow, streams);
-	for (size_t i = 0; i < n; i++)
-		observe_p[i] = streams[kernel->moves[i].part];
+	kernel = kernel_create(fake, transfers, n, follow);
+	if (!kernel)
+		return BATON_ERR_NOMEM;
+	fake_parts_lay_out(&kernel->parts, transfers, n, follow, find_lane, fake,
+	                   observe_p);
 	number(kernel, false);
 	/* From here on the kernel belongs to the device, and may end at once. */
-	status = fake_device_launch(&kernel->base, streams, kernel->parts);
-	if (status == BATON_OK) {
-		free(streams);
+	status = fake_parts_launch(&kernel->parts);
+	if (status == BATON_OK)
 		return BATON_OK;
-	}
 	number(kernel, true);
-
-free_kernel:
-	if (kernel)
-		free(kernel->here);
-	free(kernel);
-	free(streams);
+	fake_parts_free(&kernel->parts);
 	return status;
 }
 
@@ -422,14 +375,8 @@ destroy_lanes(struct fake *fake)
 {
 	struct batoni_device *device = fake->device;
 
-	for (int i = 0; fake->lanes && i < 2 * fake->base.size; i++) {
-		if (!fake->lanes[i])
-			continue;
-		/* Aborted parts leave their lane when it reaches them. */
-		while (device->ops->stream_destroy(device, fake->lanes[i]) ==
-		       BATON_ERR_BUSY)
-			fake_device_step(fake->lanes[i], 0);
-	}
+	for (int i = 0; fake->lanes && i < 2 * fake->base.size; i++)
+		fake_lane_destroy(device, fake->lanes[i]);
 	free(fake->lanes);
 }
 
