@@ -217,7 +217,7 @@ extern struct sim sim;
 extern pthread_mutex_t sim_lock;
 extern pthread_cond_t sim_changed;
 
-/* ---- sim_core.c: calls, faults, violations ---- */
+/* ---- sim_core.c ---- */
 
 /* What every function of the driver begins and ends with. */
 struct sim_call {
@@ -244,17 +244,25 @@ void sim_violation(const char *format, ...)
 /* Identity of the calling thread. */
 const void *sim_thread(void);
 void sim_set_inside(bool inside); /* a host function */
-unsigned long sim_random_locked(void);
-/* Microseconds to be late by; 0: not. */
-unsigned sim_delay_locked(void);
 void sim_nap(unsigned us); /* without the lock */
 uint64_t sim_now_ns(void);
 /* Wait for a change, at most until `until` (of sim_now_ns; 0: no limit). */
 void sim_await_change_locked(uint64_t until);
 void sim_break_locked(struct sim_context *context, CUresult result);
 const char *sim_function_name(enum sim_function function);
+/* By its name, exported or base; SIM_FUNCTIONS_N for ""; -1: there is none. */
+int sim_function_find(const char *name);
+void sim_lock_for_control(void);
 void *sim_alloc(size_t n, size_t bytes);
 CUresult sim_start_thread(void *(*main)(void *), void *argument);
+
+/* ---- sim_fault.c ---- */
+
+void sim_environment_read(void);
+/* What this use of the function has to return; sticky: its context breaks. */
+CUresult sim_fault_locked(enum sim_function function, bool *sticky_p);
+/* Microseconds to be late by; 0: not. */
+unsigned sim_delay_locked(void);
 
 /* ---- sim_context.c ---- */
 

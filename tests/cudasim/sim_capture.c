@@ -98,8 +98,8 @@ CUresult
 cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
 	struct sim_call call;
-	CUresult result = sim_enter(
-		&call, SIM_cuThreadExchangeStreamCaptureMode, SIM_DESTROYS);
+	CUresult result =
+		sim_enter(&call, SIM_cuThreadExchangeStreamCaptureMode, 0);
 	CUstreamCaptureMode before = thread_mode;
 
 	if (result != BATONI_CU_SUCCESS)

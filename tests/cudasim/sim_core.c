@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all calls share: settings, counters, faults, violations, delays, and the exit. */
+/* What all calls share: what they begin and end with, counters, violations, the exit. */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,22 +11,6 @@
 
 #include "sim.h"
 
-enum { FAULTS_MAX = 64, ANY = SIM_FUNCTIONS_N };
-
-struct fault {
-	int function; /* ANY: of all */
-	long n;       /* 0: none */
-	CUresult result;
-	bool sticky;
-};
-
-struct setting {
-	const char *name;
-	long *value;
-	long least, greatest;
-	bool before; /* only before cuInit */
-};
-
 struct sim sim = {
 	.set = {
 #define SETTING(name, value, least, greatest, before) .name = (value),
@@ -36,13 +20,6 @@ struct sim sim = {
 };
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t sim_changed;
-
-static const struct setting settings[] = {
-#define SETTING(name, value, least, greatest, before)                         \
-	{#name, &sim.set.name, least, greatest, before},
-	SIM_SETTINGS(SETTING)
-#undef SETTING
-};
 
 static const char *const symbols[] = {
 #define SYMBOL(name, symbol, base, version, parameters) #symbol,
@@ -55,9 +32,7 @@ static const char *const bases[] = {
 #undef BASE
 };
 
-static struct fault faults[FAULTS_MAX];
 static long uses[SIM_FUNCTIONS_N], total;
-static uint64_t random_state;
 static _Atomic int violations;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -144,27 +119,16 @@ sim_function_name(enum sim_function function)
 	return symbols[function];
 }
 
-/* ---- delays ---- */
-
-unsigned long
-sim_random_locked(void)
+int
+sim_function_find(const char *name)
 {
-	if (random_state == 0)
-		random_state = (uint64_t)sim.set.seed * 2654435769u + 88172645463325252u;
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (unsigned long)(random_state >> 11);
-}
-
-unsigned
-sim_delay_locked(void)
-{
-	unsigned long most = (unsigned long)sim.set.delay_us;
-
-	if (most == 0 || sim_random_locked() % 4 != 0)
-		return 0;
-	return (unsigned)(sim_random_locked() % (most + 1));
+	if (name[0] == '\0')
+		return SIM_FUNCTIONS_N;
+	for (int i = 0; i < SIM_FUNCTIONS_N; i++) {
+		if (strcmp(symbols[i], name) == 0 || strcmp(bases[i], name) == 0)
+			return i;
+	}
+	return -1;
 }
 
 /* ---- violations ---- */
@@ -189,133 +153,6 @@ int
 cudasim_violations(void)
 {
 	return atomic_load(&violations);
-}
-
-/* ---- settings and faults ---- */
-
-static bool
-set_locked(const char *name, long value)
-{
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		const struct setting *setting = &settings[i];
-
-		if (strcasecmp(setting->name, name) != 0)
-			continue;
-		if (value < setting->least || value > setting->greatest ||
-		    (setting->before && sim.initialised))
-			return false;
-		*setting->value = value;
-		if (setting->value == &sim.set.seed) {
-			random_state = 0;
-			if (value != 0 && sim.set.delay_us == 0)
-				sim.set.delay_us = 100;
-		}
-		return true;
-	}
-	return false;
-}
-
-/* The function of this name, exported or base; ANY for ""; -1: there is none. */
-static int
-function_of(const char *name)
-{
-	if (name[0] == '\0')
-		return ANY;
-	for (int i = 0; i < SIM_FUNCTIONS_N; i++) {
-		if (strcmp(symbols[i], name) == 0 || strcmp(bases[i], name) == 0)
-			return i;
-	}
-	return -1;
-}
-
-static bool
-fail_locked(const char *name, long n, CUresult result, bool sticky)
-{
-	int function = function_of(name);
-	struct fault *spare = NULL;
-
-	if (function < 0 || n < 0)
-		return false;
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		if (n == 0 && faults[i].function == function)
-			faults[i].n = 0;
-		if (faults[i].n == 0)
-			spare = &faults[i];
-	}
-	if (!spare)
-		return false;
-	*spare = (struct fault){function, n, result, sticky};
-	return true;
-}
-
-static _Noreturn void
-refuse_setting(const char *name, const char *value)
-{
-	fprintf(stderr, "cudasim: %s=\"%s\" is not understood\n", name, value);
-	exit(2);
-}
-
-/* "cuMemcpyAsync:3:700,cuEventQuery:1:719:sticky"; "*" is any function. */
-static void
-read_faults(const char *text)
-{
-	char copy[1024], name[64], *at, *save = NULL;
-	unsigned result;
-	long n;
-	int end;
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (at = strtok_r(copy, ",", &save); at;
-	     at = strtok_r(NULL, ",", &save)) {
-		end = 0;
-		if (sscanf(at, "%63[^:]:%ld:%u%n", name, &n, &result, &end) < 3 ||
-		    (at[end] != '\0' && strcmp(at + end, ":sticky") != 0) ||
-		    !fail_locked(strcmp(name, "*") == 0 ? "" : name, n, result,
-		                 at[end] != '\0'))
-			refuse_setting("CUDASIM_FAIL", text);
-	}
-}
-
-static void
-read_environment(void)
-{
-	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	char name[64], *end;
-
-	if (text)
-		set_locked("queues", strtol(text, NULL, 10));
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		snprintf(name, sizeof(name), "CUDASIM_%s", settings[i].name);
-		for (char *at = name + 8; *at; at++)
-			*at = (char)(*at >= 'a' && *at <= 'z' ? *at - 32 : *at);
-		text = getenv(name);
-		if (!text || text[0] == '\0')
-			continue;
-		errno = 0;
-		if (!set_locked(settings[i].name, strtol(text, &end, 10)) ||
-		    *end || errno)
-			refuse_setting(name, text);
-	}
-	text = getenv("CUDASIM_FAIL");
-	if (text)
-		read_faults(text);
-}
-
-/* A fault that is due at this use of the function, or NULL. */
-static struct fault *
-due_locked(enum sim_function function)
-{
-	struct fault *due = NULL;
-
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		struct fault *fault = &faults[i];
-
-		if (fault->n > 0 && (fault->function == ANY ||
-		                     fault->function == (int)function) &&
-		    --fault->n == 0)
-			due = fault;
-	}
-	return due;
 }
 
 /* ---- the exit, and fork ---- */
@@ -377,7 +214,7 @@ set_up(void)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&sim_changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	read_environment();
+	sim_environment_read();
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
@@ -436,14 +273,13 @@ check_process_locked(enum sim_function function, unsigned needs)
 static CUresult
 check_faults_locked(enum sim_function function)
 {
-	struct fault *fault = due_locked(function);
 	struct sim_context *context = sim_current();
+	bool sticky = false;
+	CUresult result = sim_fault_locked(function, &sticky);
 
-	if (!fault)
-		return BATONI_CU_SUCCESS;
-	if (fault->sticky && context)
-		sim_break_locked(context, fault->result);
-	return fault->result;
+	if (sticky && context)
+		sim_break_locked(context, result);
+	return result;
 }
 
 static CUresult
@@ -521,40 +357,17 @@ sim_leave(struct sim_call *call, CUresult result)
 
 /* ---- the test's controls ---- */
 
-static void
-lock_for_control(void)
+void
+sim_lock_for_control(void)
 {
 	pthread_once(&once, set_up);
 	pthread_mutex_lock(&sim_lock);
 }
 
-bool
-cudasim_set(const char *name, long value)
-{
-	bool done;
-
-	lock_for_control();
-	done = set_locked(name, value);
-	pthread_cond_broadcast(&sim_changed);
-	pthread_mutex_unlock(&sim_lock);
-	return done;
-}
-
-bool
-cudasim_fail(const char *name, long n, CUresult result, bool sticky)
-{
-	bool done;
-
-	lock_for_control();
-	done = fail_locked(name, n, result, sticky);
-	pthread_mutex_unlock(&sim_lock);
-	return done;
-}
-
 void
 cudasim_break(CUdevice device, CUresult result)
 {
-	lock_for_control();
+	sim_lock_for_control();
 	for (unsigned i = 0; i < sim.contexts_n; i++) {
 		if (sim.contexts[i]->live && sim.contexts[i]->device == device)
 			sim_break_locked(sim.contexts[i], result);
@@ -565,7 +378,7 @@ cudasim_break(CUdevice device, CUresult result)
 void
 cudasim_heal(void)
 {
-	lock_for_control();
+	sim_lock_for_control();
 	for (unsigned i = 0; i < sim.contexts_n; i++) {
 		struct sim_context *context = sim.contexts[i];
 
@@ -580,11 +393,11 @@ cudasim_heal(void)
 long
 cudasim_uses(const char *name)
 {
-	int function = function_of(name);
+	int function = sim_function_find(name);
 	long n;
 
-	lock_for_control();
-	n = function < 0 ? -1 : function == ANY ? total : uses[function];
+	sim_lock_for_control();
+	n = function < 0 ? -1 : function == SIM_FUNCTIONS_N ? total : uses[function];
 	pthread_mutex_unlock(&sim_lock);
 	return n;
 }
@@ -608,7 +421,7 @@ cudasim_live(const char *what)
 	                                       "registered"};
 	long n = -1;
 
-	lock_for_control();
+	sim_lock_for_control();
 	if (strcmp(what, "streams") == 0)
 		n = sim_streams_live_locked();
 	else if (strcmp(what, "events") == 0)
@@ -630,7 +443,7 @@ cudasim_queued(void)
 {
 	long n;
 
-	lock_for_control();
+	sim_lock_for_control();
 	n = sim_streams_queued_locked();
 	pthread_mutex_unlock(&sim_lock);
 	return n;
@@ -641,7 +454,7 @@ cudasim_blocked(void)
 {
 	long n;
 
-	lock_for_control();
+	sim_lock_for_control();
 	n = (long)sim.blocked;
 	pthread_mutex_unlock(&sim_lock);
 	return n;
@@ -652,7 +465,7 @@ cudasim_settle(bool in_functions)
 {
 	unsigned long before;
 
-	lock_for_control();
+	sim_lock_for_control();
 	do {
 		before = sim.progress;
 		while (!sim_is_settled_locked(in_functions) && !sim.exiting)
