@@ -403,6 +403,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.name = "cuda",
 	.id = BATON_DEVICE_CUDA,
 	.in_engine = false,
+	.needs_thread = true,
 	.memory = &batoni_cuda_memory_ops,
 	.current = batoni_cuda_current,
 	.open = cuda_open,

@@ -500,6 +500,24 @@ START_TEST(device_that_needs_the_engines_thread_is_refused_without_it)
 }
 END_TEST
 
+/* Over the simulated driver. */
+START_TEST(cuda_needs_the_engines_thread)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *comm = NULL;
+
+	setenv("BATON_CUDA_LIBRARY", CUDASIM_PATH, 1);
+	options.device = BATON_DEVICE_CUDA;
+	start_mpi(MPI_THREAD_SERIALIZED);
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        "a call of the cuda device that waits for a stream would never "
+	        "return");
+	options.progress = BATON_PROGRESS_CALLS;
+	works(&options, false);
+	MPI_Finalize();
+}
+END_TEST
+
 START_TEST(funneled_mpi_leaves_a_device_to_calls)
 {
 	struct baton_comm_options options = on_device(BATON_PROGRESS_THREAD);
@@ -682,6 +700,7 @@ main(int argc, char **argv)
 		funneled_mpi_is_for_the_main_thread,
 		mpi_without_threads_is_warned_of_once,
 		device_that_needs_the_engines_thread_is_refused_without_it,
+		cuda_needs_the_engines_thread,
 		funneled_mpi_leaves_a_device_to_calls,
 		ranks_of_a_host_take_the_devices_in_turn,
 		mpi_that_baton_started_is_finalised_at_exit,
