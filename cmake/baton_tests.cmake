@@ -17,6 +17,10 @@
 #                  [LABELS ...] [TIMEOUT 120] [ENV A=1 B=2] [PROCESSORS 2])
 #       Run a program as a test.
 #
+#   baton_skipped_test(unit.request reason.txt "no request today")
+#       A test that cannot be built here: it skips with the reason that the file
+#       has, if it is there, or else with this one.
+#
 #   baton_mpi_test(conform.mpi.3 RANKS 3 TARGET conform-mpi [ARGS ...]
 #                  [LABELS ...] [TIMEOUT 120] [ENV A=1] [RECOVERY EXPECT regex])
 #       Run a program under mpirun, as root or not, with more ranks than cores
@@ -135,6 +139,15 @@ function(baton_check_test name)
 	baton_run_test(${name} TARGET ${name} TIMEOUT ${arg_TIMEOUT}
 		PROCESSORS ${arg_PROCESSORS} LABELS ${arg_LABELS}
 		ENV ${arg_ENV})
+endfunction()
+
+function(baton_skipped_test name file reason)
+	if(EXISTS ${file})
+		file(STRINGS ${file} reason LIMIT_COUNT 1)
+	endif()
+	add_test(NAME ${name} COMMAND sh -c "echo \"SKIP: $1\" && exit 77" sh
+		"${reason}")
+	baton_test_properties(${name} TIMEOUT ${BATON_TEST_TIMEOUT})
 endfunction()
 
 function(baton_mpi_test name)

@@ -158,6 +158,16 @@ START_TEST(functions_are_the_exported_ones_where_there_is_no_lookup)
 }
 END_TEST
 
+START_TEST(simulated_driver_is_a_driver)
+{
+	const struct batoni_cuda_api *api = load(CUDASIM_PATH);
+	int count = 0;
+
+	ck_assert_uint_eq(api->device_count(&count), BATONI_CU_SUCCESS);
+	ck_assert_int_gt(count, 0);
+}
+END_TEST
+
 static void *
 load_good(void *api_p)
 {
@@ -231,6 +241,7 @@ main(void)
 		error_without_a_name_has_its_number,
 		functions_are_looked_up_by_name_and_version,
 		functions_are_the_exported_ones_where_there_is_no_lookup,
+		simulated_driver_is_a_driver,
 		threads_that_load_at_once_initialise_once,
 		thread_that_is_cancelled_has_loaded,
 		description_is_cut_to_its_size,
