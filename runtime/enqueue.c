@@ -340,7 +340,7 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 	                                        launching);
 	return likely(status == BATON_OK)
 	               ? BATON_OK
-	               : batoni_refuse_stream(call, comm, stream, status);
+	               : batoni_refuse_stream(call, status);
 }
 
 static enum baton_status

@@ -8,6 +8,7 @@
 #include "life.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "describe.h"
@@ -73,21 +74,12 @@ take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 }
 
 enum baton_status
-batoni_refuse_stream(const char *call, const struct baton_comm *comm,
-                     baton_stream stream, enum baton_status status)
+batoni_refuse_stream(const char *call, enum baton_status status)
 {
-	const struct batoni_device_ops *ops = comm->device_ops;
-	const char *why = ops->stream_why ? ops->stream_why(comm->device, stream)
-	                                  : NULL;
+	char why[256];
 
-	if (status != BATON_ERR_INVALID && status != BATON_ERR_UNSUPPORTED)
-		return status;
-	if (why)
-		return batoni_refuse(status, "%s: stream %p %s", call,
-		                     (void *)stream, why);
-	return batoni_refuse(status,
-	                     "%s: stream %p is no live stream of the %s device",
-	                     call, (void *)stream, ops->name);
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	return batoni_refuse(status, "%s: %s", call, why);
 }
 
 /* batoni_check_target for calls that also work on a broken communicator. */
@@ -102,7 +94,7 @@ check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 	status = comm->device_ops->stream_check(comm->device, stream, false);
 	return status == BATON_OK
 	               ? BATON_OK
-	               : batoni_refuse_stream(call, comm, stream, status);
+	               : batoni_refuse_stream(call, status);
 }
 
 enum baton_status

@@ -10,10 +10,9 @@
 bool batoni_stream_error_note(const struct batoni_op *op,
                               enum baton_status status);
 
-/* The device's stream_check has returned status: say why.  Returns it. */
+/* The device's stream_check has refused with this status: put the call before its sentence.
+ * Returns the status. */
 enum baton_status batoni_refuse_stream(const char *call,
-                                       const struct baton_comm *comm,
-                                       baton_stream stream,
                                        enum baton_status status);
 
 #endif

@@ -122,14 +122,11 @@ struct batoni_device_ops {
 	/* Caller: any thread, before every enqueue; must not block on the stream.
 	 * launching: an item that runs a function will follow; allocate its thread.
 	 * OK; INVALID: no stream that this device takes; UNSUPPORTED: one that it does not
-	 * take now, as one that captures a graph; launching also NOMEM, SYSTEM.  After
-	 * anything but OK no other slot is called for the stream. */
+	 * take now, as one that captures a graph; CUDA; launching also NOMEM, SYSTEM.  After
+	 * anything but OK batoni_refuse has said why (the engine puts the call before it),
+	 * and no other slot is called for the stream. */
 	enum baton_status (*stream_check)(struct batoni_device *device,
 	                                  baton_stream stream, bool launching);
-	/* Why stream_check has just refused: a string constant that goes on after "stream
-	 * 0x... ", or NULL: it is no live stream.  May be NULL itself.  Any thread. */
-	const char *(*stream_why)(struct batoni_device *device,
-	                          baton_stream stream);
 	/* Caller: any thread; must not block.  OK: the stream has no items;
 	 * PENDING; CUDA. */
 	enum baton_status (*stream_idle)(struct batoni_device *device,

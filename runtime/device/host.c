@@ -326,6 +326,14 @@ prepare_launch(struct stream *stream)
 	return status;
 }
 
+static __attribute__((noinline, cold)) enum baton_status
+refuse_stream(baton_stream handle)
+{
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "stream %p is no live stream of the host device",
+	                     (void *)handle);
+}
+
 static enum baton_status
 host_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
@@ -340,7 +348,7 @@ host_stream_check(struct batoni_device *device, baton_stream handle,
 	               offset % sizeof(*stream) != 0 ||
 	               !atomic_load_explicit(&stream->live,
 	                                     memory_order_relaxed)))
-		return BATON_ERR_INVALID;
+		return refuse_stream(handle);
 	if (!launching || atomic_load(&stream->worker))
 		return BATON_OK;
 	return prepare_launch(stream);

@@ -8,6 +8,7 @@
 #include "fake_machine.h"
 #include "fake_memory.h"
 #include "log.h"
+#include "log.h"
 
 struct fake_words {
 	struct batoni_list_node link; /* of fake_machine.words */
@@ -69,6 +70,15 @@ fake_stream_destroy(struct batoni_device *device, baton_stream handle)
 	return BATON_OK;
 }
 
+static const char *
+why_not(enum baton_status status)
+{
+	return status == BATON_ERR_INVALID ? "is no live stream of the fake device"
+	       : status == BATON_ERR_UNSUPPORTED
+	               ? "captures a graph, in which Baton puts nothing"
+	               : "cannot launch";
+}
+
 static enum baton_status
 fake_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
@@ -88,21 +98,10 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 	if (stream && launching && status == BATON_OK)
 		status = fake_worker_start_locked(stream);
 	fake_leave();
-	return status;
-}
-
-static const char *
-fake_stream_why(struct batoni_device *device, baton_stream handle)
-{
-	struct fake_stream *stream;
-	bool captures;
-
-	(void)device;
-	fake_enter("stream_why");
-	stream = fake_find_locked(handle);
-	captures = stream && stream->captures;
-	fake_leave();
-	return captures ? "captures a graph, in which Baton puts nothing" : NULL;
+	return status == BATON_OK
+	               ? BATON_OK
+	               : batoni_refuse(status, "stream %p %s", (void *)handle,
+	                               why_not(status));
 }
 
 static enum baton_status
@@ -501,7 +500,6 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.stream_create = fake_stream_create,
 	.stream_destroy = fake_stream_destroy,
 	.stream_check = fake_stream_check,
-	.stream_why = fake_stream_why,
 	.stream_idle = fake_stream_idle,
 	.enqueue = fake_enqueue,
 	.release = fake_release,
