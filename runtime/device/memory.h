@@ -6,7 +6,8 @@
  * Only these functions may touch memory that is not the host's.  Whoever has a pointer of
  * the program asks `look` first, unless `host_only` says that there is nothing to ask.
  *
- * Copies run beside the streams, in no order among themselves: the caller starts a copy
+ * Copies run beside the streams, in no order among themselves, and no wait of a stream holds
+ * one up: the stream may be waiting for what follows from the copy.  The caller starts a copy
  * when its bytes are ready, and asks its ticket until it has ended.  A copy that has ended
  * is visible to what the caller then lets a stream of the device do.
  */
