@@ -296,7 +296,7 @@ free_pool(struct baton_comm *comm)
 	for (unsigned tries = 0;; tries++) {
 		status = batoni_pool_fini(&comm->pool, comm->device);
 		if (status != BATON_ERR_BUSY ||
-		    batoni_real_ns() >= comm->device_limit_ns)
+		    batoni_real_ns() >= comm->patience.until_ns)
 			return status;
 		batoni_pause_between(tries);
 	}
@@ -337,7 +337,7 @@ comm_free(struct baton_comm *comm)
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
 		                           comm->breaking != BATON_OK);
-	if (!batoni_comm_is_gone(comm))
+	if (!batoni_comm_is_gone(comm) && !comm->patience.copies_left)
 		freed = free_pool(comm);
 	if (comm->staging)
 		batoni_staging_layer()->discard(comm->staging);
@@ -706,8 +706,8 @@ baton_comm_destroy(struct baton_comm *comm)
 		batoni_pause_between(tries);
 	}
 	/* One grace in all: a broken communicator has waited for its device alone. */
-	comm->device_limit_ns = (status == BATON_OK ? now_ns : begun_ns) +
-	                        (uint64_t)batoni_comm_grace_ns(comm);
+	comm->patience.until_ns = (status == BATON_OK ? now_ns : begun_ns) +
+	                          (uint64_t)batoni_comm_grace_ns(comm);
 	leave_working(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);
 	/* A dump may be writing to a slow terminal: wait for it without the lock. */
@@ -715,6 +715,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	batoni_dump_await();
 	batoni_take();
 	close_paths(comm, status != BATON_OK);
+	comm->transport->patience = &comm->patience;
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	batoni_leave();
 	comm_free(comm);

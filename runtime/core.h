@@ -105,7 +105,7 @@ struct baton_comm {
 	 * enqueue runs. */
 	bool broken, aborted;
 	uint64_t broken_ns; /* when it was applied to the first */
-	uint64_t device_limit_ns; /* the destroy waits so long for its device */
+	struct batoni_patience patience; /* of the destroy with its device */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	bool left;   /* all ranks have left it; destroy ends without them */
 	char error[256];            /* written once, before status */

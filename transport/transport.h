@@ -86,13 +86,20 @@ struct batoni_peer {
 	bool gone;
 };
 
-/* Must be first in every transport.  The leaf sets all fields but `host` before it
- * hands the transport over; the engine sets `host`. */
+/* What closing does about copies that a device has not ended. */
+struct batoni_patience {
+	uint64_t until_ns; /* it waits no longer for them (batoni_real_ns) */
+	bool copies_left;  /* set by it: some are under way, so the device stays open */
+};
+
+/* Must be first in every transport.  The leaf sets all fields but `host` and `patience`
+ * before it hands the transport over; the engine sets these. */
 struct batoni_transport {
 	const struct batoni_transport_ops *ops;
 	/* Its load: in_flight and moving are transfers; unmatched receives do not move. */
 	struct batoni_path messages;
 	struct batoni_host *host;
+	struct batoni_patience *patience; /* set before close */
 	int rank;
 	int size;
 	int tag_max;

@@ -462,16 +462,19 @@ test_copies(struct batoni_rma *rma)
 void
 batoni_puts_close(struct batoni_rma *rma)
 {
+	struct batoni_patience *patience = &rma->comm->patience;
 	bool copies;
 
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		copies = test_copies(rma);
 		batoni_leave();
-		if (!copies || batoni_real_ns() >= rma->comm->device_limit_ns)
-			return;
+		if (!copies || batoni_real_ns() >= patience->until_ns)
+			break;
 		batoni_pause_between(tries);
 	}
+	if (copies)
+		patience->copies_left = true;
 }
 
 enum baton_status

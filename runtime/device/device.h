@@ -110,7 +110,7 @@ struct batoni_device_ops {
 	enum baton_status (*open)(const struct batoni_device_config *config,
 	                          struct batoni_device **device_p);
 	/* Caller: the thread that destroys; no item of this open is in a stream.  Not
-	 * called if items were left behind on a device that stopped. */
+	 * called if items or copies were left behind on a device that stopped. */
 	void (*close)(struct batoni_device *device);
 
 	/* Caller: any thread; may block.  OK, NOMEM, CUDA; destroy: OK, BUSY,

@@ -251,9 +251,12 @@ open_world(struct world *world, const char *devices, bool late)
 void
 close_rank(struct world *world, int rank)
 {
+	struct batoni_patience patience = {.until_ns = UINT64_MAX};
 	struct rank *r = &world->ranks[rank];
 
+	r->transport->patience = &patience;
 	r->transport->ops->close(r->transport, true);
+	ck_assert(!patience.copies_left);
 	r->transport = NULL;
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
 		struct batoni_memory_info info = {0};

@@ -267,6 +267,7 @@ static struct {
 	struct batoni_memory_ops memory;
 	unsigned copy_asks;
 	unsigned asked_beside_a_driver;
+	uint64_t copy_last_ns, copy_before_ns; /* when they were asked for */
 } teller;
 
 static enum baton_status
@@ -297,6 +298,8 @@ tell_of_copy(struct batoni_device *device, struct batoni_ticket *ticket)
 {
 	if (atomic_load(&batoni_engine.driver) != batoni_this_thread())
 		teller.asked_beside_a_driver++;
+	teller.copy_before_ns = teller.copy_last_ns;
+	teller.copy_last_ns = batoni_real_ns();
 	if (teller.copy_asks && --teller.copy_asks == 0)
 		fake_memory_hold(false);
 	return batoni_fake_memory_ops.copy_test(device, ticket);
@@ -403,6 +406,51 @@ START_TEST(destroy_after_an_abort_asks_for_copies_as_the_driver)
 	ck_assert_uint_eq(fake_memory_copies(), 0);
 	ck_assert_uint_eq(teller.asked_beside_a_driver, 0);
 	fake_memory_free(target);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(destroy_leaves_the_device_open_under_a_copy_that_does_not_end)
+{
+	unsigned char *target = fake_memory_alloc(64);
+	struct baton_window *window = NULL;
+	struct baton_comm *comm = abort_under_a_copy(target, &window);
+
+	ck_assert_int_eq(baton_window_deregister(window), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert_uint_eq(fake_memory_copies(), 1);
+	fake_memory_hold(false);
+	while (fake_memory_copies() > 0)
+		sched_yield();
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(destroy_asks_for_staged_copies_no_longer_than_one_grace)
+{
+	unsigned char *source = fake_memory_alloc(64);
+	struct baton_comm *comm = create_on_teller(200 * MS);
+	uint64_t begun_ns;
+
+	fake_memory_hold(true);
+	ck_assert_int_eq(baton_send(source, 64, BATON_UINT8, 0, 0, comm, NULL,
+	                            NULL, NULL),
+	                 BATON_OK);
+	while (fake_memory_copies() == 0)
+		baton_progress(comm);
+	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+	begun_ns = batoni_real_ns();
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	/* It was not over when they were asked for the last time but one. */
+	ck_assert_uint_gt(teller.copy_before_ns, begun_ns);
+	ck_assert_uint_lt(teller.copy_before_ns - begun_ns, 400 * MS);
+	ck_assert_uint_eq(fake_memory_copies(), 1);
+	fake_memory_hold(false);
+	while (fake_memory_copies() > 0)
+		sched_yield();
+	fake_memory_free(source);
 	abort_and_destroy();
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
@@ -643,6 +691,8 @@ main(void)
 		destroy_asks_for_words_no_longer_than_one_grace,
 		deregister_after_an_abort_waits_for_a_copy_into_its_own_part,
 		destroy_after_an_abort_asks_for_copies_as_the_driver,
+		destroy_leaves_the_device_open_under_a_copy_that_does_not_end,
+		destroy_asks_for_staged_copies_no_longer_than_one_grace,
 		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
 		sick_device_is_named_by_its_fault_where_a_mark_fails,
 		mark_that_fails_on_a_device_that_says_it_is_well_is_named,

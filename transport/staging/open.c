@@ -12,7 +12,8 @@
  * same on all ranks, as many as the rank with most slots needs.
  *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
- * freed before; a device that is not well may never end them.  A transport below that is
+ * freed before; a device that is not well may never end them, and is waited for as long as
+ * `patience` says.  A transport below that is
  * more than this process may still reach the buffers of parts that it has: then the memory
  * of the staging is leaked on purpose, pinned memory only if such a part is in it.
  */
@@ -26,8 +27,6 @@
 #define EAGER_BYTES(config)                                                   \
 	((BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes + 63) &         \
 	 ~(size_t)63)
-/* How long closing waits for copies of a device that says it is well. */
-#define CLOSE_NS (UINT64_C(1000) * 1000 * 1000)
 
 /* What was leaked, so that leak checkers find it.  The thread that destroys, with the
  * driver lock. */
@@ -246,7 +245,6 @@ static bool
 end_copies(struct batoni_staging *stage)
 {
 	const struct timespec pause = {.tv_nsec = 50000};
-	uint64_t end = batoni_real_ns() + CLOSE_NS;
 	struct batoni_fault fault;
 
 	while (!batoni_list_empty(&stage->copies)) {
@@ -257,7 +255,7 @@ end_copies(struct batoni_staging *stage)
 		    stage->memory->copy_test(stage->device, &token->ticket) !=
 		            BATON_PENDING)
 			batoni_list_remove(&token->copying);
-		else if (batoni_real_ns() > end ||
+		else if (batoni_real_ns() >= stage->base.patience->until_ns ||
 		         stage->memory->health(stage->device, &fault) !=
 		                 BATON_OK)
 			return false;
@@ -308,6 +306,7 @@ close_both(struct batoni_transport *transport, bool aborted)
 
 	assert(aborted || transport->messages.load.in_flight == 0);
 	if (!end_copies(stage)) {
+		transport->patience->copies_left = true;
 		ours = false;
 		pinned = true;
 	}
