@@ -121,7 +121,7 @@ BATON_API size_t baton_datatype_size(enum baton_datatype type);
 enum baton_device {
 	BATON_DEVICE_AUTO, /* the host, unless the environment has BATON_DEVICE=cuda */
 	BATON_DEVICE_HOST,
-	BATON_DEVICE_CUDA /* BATON_ERR_UNSUPPORTED in this version */
+	BATON_DEVICE_CUDA /* BATON_ERR_UNSUPPORTED without NVIDIA's driver or a GPU */
 };
 
 /* What moves the bytes. */
@@ -300,7 +300,7 @@ struct baton_comm_info {
 	int ranks;
 	enum baton_device device;
 	enum baton_transport transport;
-	const char *device_name;    /* "host" */
+	const char *device_name;    /* "host", "cuda" */
 	const char *transport_name; /* "local", "mpi" */
 	/* The library that the transport uses, its version and thread level: "Open
 	 * MPI v4.1.4, MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */

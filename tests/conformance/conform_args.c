@@ -432,20 +432,41 @@ bad_creation_options_are_refused(struct conform *c)
 	CHECK(c, (void *)comms[0] == (void *)c && (void *)comms[1] == (void *)c);
 }
 
+/* Some machines have a GPU, or a simulated one. */
+static void
+check_cuda(struct conform *c, enum baton_status status, struct baton_comm *comm)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	if (status != BATON_OK) {
+		CHECK_STATUS(c, BATON_ERR_UNSUPPORTED, status);
+		CHECK(c, comm == NULL);
+		CHECK(c, strstr(baton_last_error(), "CUDA") != NULL);
+		return;
+	}
+	CHECK_STATUS(c, BATON_OK, baton_comm_query(comm, &info));
+	CHECK(c, info.device == BATON_DEVICE_CUDA);
+	CHECK(c, info.cuda_device >= 0);
+	CHECK_STATUS(c, BATON_OK, baton_comm_destroy(comm));
+}
+
 /* The sentence says what is missing, for a person who has to get it. */
 static void
 a_device_or_transport_that_is_not_there_is_unsupported(struct conform *c)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_comm *comm = NULL;
+	enum baton_status status;
 
 	options.device = BATON_DEVICE_CUDA;
-	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
-	              baton_comm_create_local(1, &options, &comm), "CUDA");
+	status = baton_comm_create_local(1, &options, &comm);
+	check_cuda(c, status, comm);
+	comm = NULL;
 	options.transport = BATON_TRANSPORT_LOCAL;
-	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
-	              baton_comm_create(&options, &comm), "CUDA");
-	options.device = BATON_DEVICE_AUTO;
+	status = baton_comm_create(&options, &comm);
+	check_cuda(c, status, comm);
+	comm = NULL;
+	options.device = BATON_DEVICE_HOST;
 	options.transport = BATON_TRANSPORT_NCCL;
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
 	              baton_comm_create(&options, &comm), "NCCL");
