@@ -110,8 +110,10 @@ enum {
  *   uses        calls of a driver's function so far; of a name that is none: -1.
  *   name        the driver's functions by number, from 0; NULL: there is none.
  *   total       calls of all driver's functions so far.
- *   live        objects: "streams", "events", "device", "managed", "pinned",
- *               "registered" (the last four: blocks), "pinned_bytes", "captures".
+ *   live        objects: "streams" (created ones), "thread_streams" (per-thread default
+ *               ones), "events", "captures"; blocks of memory: "device", "managed",
+ *               "pinned", "registered"; "pinned_bytes"; and "delays", of which it is how
+ *               many there were.
  *   queued      entries of all streams that have not ended.
  *   blocked     calls that are blocked now: full streams, synchronisation of all kinds.
  *   violations  breaches of CUDA's rules so far; each was printed.

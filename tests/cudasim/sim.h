@@ -241,7 +241,7 @@ CUresult sim_leave(struct sim_call *call, CUresult result);
 
 void sim_violation(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));
-/* Identity of the calling thread. */
+/* Identity of the calling thread, used by no later one. */
 const void *sim_thread(void);
 void sim_set_inside(bool inside); /* a host function */
 void sim_nap(unsigned us); /* without the lock */
@@ -263,6 +263,7 @@ void sim_environment_read(void);
 CUresult sim_fault_locked(enum sim_function function, bool *sticky_p);
 /* Microseconds to be late by; 0: not. */
 unsigned sim_delay_locked(void);
+long sim_delays_locked(void); /* how many there were */
 
 /* ---- sim_context.c ---- */
 
@@ -310,6 +311,7 @@ CUresult sim_await_position_locked(struct sim_context *context,
 /* The context ends: its handles are none. */
 void sim_streams_close_locked(struct sim_context *context);
 long sim_streams_live_locked(void);
+long sim_thread_streams_live_locked(void);
 long sim_streams_queued_locked(void);
 
 /* ---- sim_event.c ---- */

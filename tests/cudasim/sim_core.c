@@ -37,14 +37,18 @@ static _Atomic int violations;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Thread_local bool inside; /* a host function */
-static _Thread_local char identity;
+static _Thread_local uintptr_t identity; /* 0: has none yet */
 
 /* ---- small things ---- */
 
 const void *
 sim_thread(void)
 {
-	return &identity;
+	static _Atomic uintptr_t last;
+
+	if (identity == 0)
+		identity = atomic_fetch_add(&last, 1) + 1;
+	return (const void *)identity;
 }
 
 void
@@ -428,6 +432,10 @@ cudasim_live(const char *what)
 		n = sim_events_live_locked();
 	else if (strcmp(what, "captures") == 0)
 		n = sim_captures_live_locked();
+	else if (strcmp(what, "thread_streams") == 0)
+		n = sim_thread_streams_live_locked();
+	else if (strcmp(what, "delays") == 0)
+		n = sim_delays_locked();
 	else if (strcmp(what, "pinned_bytes") == 0)
 		n = sim_blocks_live_locked(SIM_PINNED, true);
 	for (int i = 0; i < 4; i++) {

@@ -33,6 +33,7 @@ static const struct setting settings[] = {
 
 static struct fault faults[FAULTS_MAX];
 static uint64_t random_state;
+static long delays;
 
 /* ---- settings ---- */
 
@@ -121,7 +122,14 @@ sim_delay_locked(void)
 
 	if (most == 0 || next_random_locked() % 4 != 0)
 		return 0;
+	delays++;
 	return (unsigned)(next_random_locked() % (most + 1));
+}
+
+long
+sim_delays_locked(void)
+{
+	return delays;
 }
 
 /* ---- where they come from ---- */

@@ -119,6 +119,19 @@ sim_streams_live_locked(void)
 }
 
 long
+sim_thread_streams_live_locked(void)
+{
+	long n = 0;
+
+	for (unsigned i = 0; i < sim.contexts_n; i++) {
+		for (struct sim_stream *at = sim.contexts[i]->streams; at;
+		     at = at->next)
+			n += at->thread != NULL;
+	}
+	return n;
+}
+
+long
 sim_streams_queued_locked(void)
 {
 	long n = 0;

@@ -184,6 +184,30 @@ START_TEST(a_device_that_breaks_ends_what_waits_and_can_be_healed)
 }
 END_TEST
 
+START_TEST(a_function_that_waits_for_its_turn_is_not_called_after_an_error)
+{
+	CUstream a, b;
+	struct gate gate;
+	struct probe probe, next;
+
+	world_begin();
+	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	world_gate(a, &gate);
+	world_await_entry(&gate);
+	world_probe(b, &probe);
+	w.sim->sim_settle(true);
+	w.sim->sim_break(0, 719);
+	w.sim->sim_heal();
+	world_open(&gate);
+	world_probe(b, &next);
+	ck_success(w.sim->stream_synchronize(b));
+	ck_assert_int_eq(world_calls(&probe), 0);
+	ck_assert_int_eq(world_calls(&next), 1);
+	world_end();
+}
+END_TEST
+
 START_TEST(faults_and_settings_come_from_the_environment)
 {
 	CUevent event;
@@ -328,9 +352,9 @@ START_TEST(with_delays_streams_overtake_each_other)
 	bool in_order = false, overtaken = false;
 	CUstream a, b;
 
-	world_load();
-	ck_assert(w.sim->sim_set("seed", 7));
 	world_begin();
+	ck_assert_int_eq(w.sim->sim_live("delays"), 0);
+	ck_assert(w.sim->sim_set("seed", 7));
 	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 	for (int i = 0; i < 2000 && !(in_order && overtaken); i++) {
@@ -344,6 +368,7 @@ START_TEST(with_delays_streams_overtake_each_other)
 	}
 	ck_assert(in_order);
 	ck_assert(overtaken);
+	ck_assert_int_gt(w.sim->sim_live("delays"), 0);
 	world_end();
 }
 END_TEST
@@ -580,6 +605,7 @@ main(void)
 		a_call_that_destroys_does_so_even_if_it_fails,
 		a_sticky_error_ends_the_context,
 		a_device_that_breaks_ends_what_waits_and_can_be_healed,
+		a_function_that_waits_for_its_turn_is_not_called_after_an_error,
 		faults_and_settings_come_from_the_environment,
 		a_call_on_a_full_stream_blocks,
 		a_call_on_a_full_stream_can_hold_the_lock_of_its_context,

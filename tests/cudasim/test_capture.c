@@ -204,6 +204,7 @@ START_TEST(a_captured_event_takes_other_streams_into_the_capture)
 {
 	CUstreamCaptureMode mode = BATONI_CU_CAPTURE_RELAXED;
 	CUstream joined;
+	CUgraph graph;
 	CUevent event;
 
 	begin(CUDASIM_CAPTURE_GLOBAL, BATONI_CU_STREAM_NON_BLOCKING);
@@ -214,6 +215,8 @@ START_TEST(a_captured_event_takes_other_streams_into_the_capture)
 	ck_assert_uint_eq(status_of(joined), CUDASIM_CAPTURE_ACTIVE);
 	ck_success(w.sim->capture_mode(&mode));
 	ck_assert_uint_eq(w.sim->event_query(event), CUDASIM_CAPTURED_EVENT);
+	ck_assert_uint_eq(w.sim->capture_end(joined, &graph),
+	                  CUDASIM_CAPTURE_UNMATCHED);
 	end(BATONI_CU_SUCCESS);
 	ck_assert_uint_eq(status_of(joined), BATONI_CU_CAPTURE_NONE);
 	ck_success(w.sim->event_query(event));

@@ -328,7 +328,7 @@ START_TEST(special_handles_have_ids_of_their_own)
 	CUstream legacy = (CUstream)(uintptr_t)BATONI_CU_STREAM_LEGACY_VALUE;
 	CUstream per_thread =
 		(CUstream)(uintptr_t)BATONI_CU_STREAM_PER_THREAD_VALUE;
-	unsigned long long null_id, legacy_id, mine, again, theirs = 0;
+	unsigned long long null_id, legacy_id, mine, again, theirs[2] = {0};
 	pthread_t thread;
 	CUcontext context;
 
@@ -337,12 +337,19 @@ START_TEST(special_handles_have_ids_of_their_own)
 	ck_success(w.sim->stream_id(legacy, &legacy_id));
 	ck_success(w.sim->stream_id(per_thread, &mine));
 	ck_success(w.sim->stream_id(per_thread, &again));
-	pthread_create(&thread, NULL, ask_for_the_per_thread_stream, &theirs);
-	pthread_join(thread, NULL);
+	ck_assert_int_eq(w.sim->sim_live("thread_streams"), 1);
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&thread, NULL, ask_for_the_per_thread_stream,
+		               &theirs[i]);
+		pthread_join(thread, NULL);
+	}
 	ck_assert_uint_eq(null_id, legacy_id);
 	ck_assert_uint_eq(mine, again);
 	ck_assert_uint_ne(mine, legacy_id);
-	ck_assert_uint_ne(mine, theirs);
+	ck_assert_uint_ne(mine, theirs[0]);
+	ck_assert_uint_ne(mine, theirs[1]);
+	ck_assert_uint_ne(theirs[0], theirs[1]);
+	ck_assert_int_eq(w.sim->sim_live("thread_streams"), 1);
 	ck_success(w.sim->stream_context(per_thread, &context));
 	ck_assert_ptr_eq(context, w.context);
 	ck_success(w.sim->context_pop(&context));
