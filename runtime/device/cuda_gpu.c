@@ -8,7 +8,8 @@
 #include "mem.h"
 
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_gpu *gpus; /* under setup_lock */
+/* Only grows.  Stored under setup_lock. */
+static _Atomic(struct cuda_gpu *) gpus;
 
 /* ---- driver calls ---- */
 
@@ -368,29 +369,63 @@ drop_copy_streams(struct cuda_gpu *gpu)
 }
 
 static enum baton_status
-make_resources(struct cuda_gpu *gpu)
+make_streams(struct cuda_gpu *gpu)
 {
-	struct cuda_block *passed;
 	struct cuda_guard guard;
 	enum baton_status status = BATON_OK;
 	const char *call = "cuCtxPushCurrent";
 	CUresult result = batoni_cuda_enter(gpu, &guard);
 
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, call, result);
-	result = make_copy_streams(gpu, &call);
+	if (result == BATONI_CU_SUCCESS) {
+		result = make_copy_streams(gpu, &call);
+		if (result != BATONI_CU_SUCCESS)
+			drop_copy_streams(gpu);
+		batoni_cuda_leave(gpu, &guard);
+	}
 	if (result != BATONI_CU_SUCCESS)
 		status = batoni_cuda_refuse(gpu, call, result);
-	else
-		status = batoni_cuda_block_take(
-			gpu, CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
-			&passed);
-	if (status == BATON_OK)
-		gpu->passed = (_Atomic uint64_t *)(void *)passed->base;
-	else
-		drop_copy_streams(gpu);
-	batoni_cuda_leave(gpu, &guard);
 	return status;
+}
+
+static void
+warn_of_limits(const struct cuda_gpu *gpu)
+{
+	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+
+	if (connections && strtol(connections, NULL, 10) == 1)
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share "
+		           "one hardware queue, so a stream that waits for a "
+		           "message can hold up the compute of others; set it to "
+		           "8 or more");
+	if (!gpu->memory_ops)
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA device %d (%s) has no 64-bit stream memory "
+		           "operations: streams wait in host functions, of which "
+		           "the driver may run one at a time; two streams that "
+		           "wait for each other's operations then deadlock until "
+		           "their deadlines",
+		           gpu->number, gpu->name);
+}
+
+/* What only opens need.  The first one allocates pinned memory. */
+static enum baton_status
+make_words(struct cuda_gpu *gpu)
+{
+	struct cuda_block *words;
+	enum baton_status status;
+
+	if (gpu->passed)
+		return BATON_OK;
+	status = batoni_cuda_block_take(
+		gpu, 2 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
+		&words);
+	if (status != BATON_OK)
+		return status;
+	gpu->passed = (_Atomic uint64_t *)(void *)words->base;
+	gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
+	warn_of_limits(gpu);
+	return BATON_OK;
 }
 
 static enum baton_status
@@ -416,27 +451,6 @@ ask_device(struct cuda_gpu *gpu)
 	return BATON_OK;
 }
 
-static void
-warn_once(const struct cuda_gpu *gpu)
-{
-	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-
-	if (connections && strtol(connections, NULL, 10) == 1)
-		batoni_log(BATONI_LOG_WARN,
-		           "CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share "
-		           "one hardware queue, so a stream that waits for a "
-		           "message can hold up the compute of others; set it to "
-		           "8 or more");
-	if (!gpu->memory_ops)
-		batoni_log(BATONI_LOG_WARN,
-		           "CUDA device %d (%s) has no 64-bit stream memory "
-		           "operations: streams wait in host functions, of which "
-		           "the driver may run one at a time; two streams that "
-		           "wait for each other's operations then deadlock until "
-		           "their deadlines",
-		           gpu->number, gpu->name);
-}
-
 static enum baton_status
 set_up(const struct batoni_cuda_api *api, CUdevice number,
        struct cuda_gpu **gpu_p)
@@ -456,7 +470,7 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 	batoni_list_init(&gpu->created);
 	status = ask_device(gpu);
 	if (status == BATON_OK) {
-		status = make_resources(gpu);
+		status = make_streams(gpu);
 		if (status != BATON_OK)
 			api->primary_release(number);
 	}
@@ -465,11 +479,28 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 		return status;
 	}
 	batoni_mem_keep(1);
-	warn_once(gpu);
-	gpu->next = gpus;
-	gpus = gpu;
+	gpu->next = atomic_load(&gpus);
+	atomic_store(&gpus, gpu);
 	*gpu_p = gpu;
 	return BATON_OK;
+}
+
+struct cuda_gpu *
+batoni_cuda_gpu_find(CUdevice number)
+{
+	struct cuda_gpu *gpu = atomic_load(&gpus);
+
+	while (gpu && gpu->number != number)
+		gpu = gpu->next;
+	return gpu;
+}
+
+static enum baton_status
+find_or_set_up_locked(const struct batoni_cuda_api *api, CUdevice number,
+                      struct cuda_gpu **gpu_p)
+{
+	*gpu_p = batoni_cuda_gpu_find(number);
+	return *gpu_p ? BATON_OK : set_up(api, number, gpu_p);
 }
 
 enum baton_status
@@ -478,7 +509,6 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 {
 	const struct batoni_cuda_api *api;
 	enum baton_status status = batoni_cuda_load(&api);
-	struct cuda_gpu *gpu;
 	CUdevice number = 0;
 
 	if (status == BATON_OK)
@@ -486,13 +516,21 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	if (status != BATON_OK)
 		return status;
 	pthread_mutex_lock(&setup_lock);
-	gpu = gpus;
-	while (gpu && gpu->number != number)
-		gpu = gpu->next;
-	if (gpu)
-		*gpu_p = gpu;
-	else
-		status = set_up(api, number, gpu_p);
+	status = find_or_set_up_locked(api, number, gpu_p);
+	if (status == BATON_OK)
+		status = make_words(*gpu_p);
 	pthread_mutex_unlock(&setup_lock);
 	return status;
+}
+
+void
+batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
+{
+	struct cuda_gpu *other;
+
+	if (batoni_cuda_gpu_find(number))
+		return;
+	pthread_mutex_lock(&setup_lock);
+	find_or_set_up_locked(gpu->api, number, &other);
+	pthread_mutex_unlock(&setup_lock);
 }

@@ -46,13 +46,15 @@ struct cuda_block {
 
 struct cuda_gpu {
 	const struct batoni_cuda_api *api;
-	struct cuda_gpu *next; /* under setup_lock */
+	struct cuda_gpu *next;
 	CUdevice number;
 	CUcontext context;
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
 	CUstream copies[CUDA_COPY_STREAMS];
-	_Atomic uint64_t *passed; /* a word for each place of `streams` */
+	/* Pinned words, one for each place of `streams`: the number of the last wait
+	 * that was passed, and how many launched functions have returned. */
+	_Atomic uint64_t *passed, *returned;
 
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */
@@ -102,6 +104,12 @@ enum baton_status batoni_cuda_current(int *number_p);
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
                      struct cuda_gpu **gpu_p);
+
+/* The same if it has been set up, else NULL. */
+struct cuda_gpu *batoni_cuda_gpu_find(CUdevice number);
+
+/* Set it up for copies, if it is not: memory of it was seen. */
+void batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number);
 
 /* Refuse a call of the program because the driver's call failed: NOMEM or CUDA. */
 enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,

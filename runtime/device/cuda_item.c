@@ -5,7 +5,8 @@
  *     an operation        host function (trigger)   wait for the word   note that it passed
  *     a detached one      host function
  *     a join              wait for the word   note that it passed   host function
- *     a launched function host function (wakes the worker)   wait   note
+ *     a launched function host function (wakes the stream's thread)   wait until the
+ *                         function has returned   note
  *
  * The trigger stores and wakes, nothing else.  The wait and the note are one driver call
  * (cuStreamBatchMemOp): the stream waits for the engine's word (GEQ), then writes the number
@@ -34,7 +35,7 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
-#define STILL_NS 2000000u /* a stream that has not moved for so long waits for something */
+#define STILL_NS 50000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
 
@@ -102,23 +103,33 @@ note_passed(struct cuda_stream *stream)
 	atomic_fetch_add(&stream->gpu->passed[stream->place], 1);
 }
 
+/* What a stream waits for. */
+struct word_wait {
+	const _Atomic uint64_t *word; /* NULL: nothing */
+	uint64_t value;
+};
+
 /* The trigger and the wait, or the wait and the trigger, of a device that cannot wait. */
 static void
 on_item(void *argument)
 {
 	struct batoni_stream_item *item = argument;
 	struct cuda_stream *stream = stream_of(item);
-	const _Atomic uint64_t *word = item->word;
-	uint64_t value = item->value;
+	struct word_wait wait = {item->word, item->value};
 
+	/* The stream is at this function, so no other one returns meanwhile. */
+	if (item->flags & BATONI_ITEM_LAUNCH)
+		wait = (struct word_wait){
+			&stream->gpu->returned[stream->place],
+			atomic_load(&stream->gpu->returned[stream->place]) + 1};
 	/* The item is the engine's once it was reached and has nothing to wait for. */
 	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
-		wait_for_word(stream->gpu, word, value);
+		wait_for_word(stream->gpu, wait.word, wait.value);
 		note_passed(stream);
 		item->reached(item);
 	} else {
 		reach(stream, item);
-		wait_for_word(stream->gpu, word, value);
+		wait_for_word(stream->gpu, wait.word, wait.value);
 		note_passed(stream);
 	}
 	atomic_fetch_add(&stream->fired, 1);
@@ -128,19 +139,18 @@ on_item(void *argument)
  * grown. */
 struct late_wait {
 	struct cuda_stream *stream;
-	const _Atomic uint64_t *word;
-	uint64_t value;
+	struct word_wait wait;
 };
 
 static void
 on_wait(void *argument)
 {
-	struct late_wait wait = *(struct late_wait *)argument;
+	struct late_wait late = *(struct late_wait *)argument;
 
 	batoni_free(argument);
-	wait_for_word(wait.stream->gpu, wait.word, wait.value);
-	note_passed(wait.stream);
-	atomic_fetch_add(&wait.stream->fired, 1);
+	wait_for_word(late.stream->gpu, late.wait.word, late.wait.value);
+	note_passed(late.stream);
+	atomic_fetch_add(&late.stream->fired, 1);
 }
 
 /* ---- enqueuing ------------------------------------------------------------ */
@@ -159,18 +169,17 @@ put_function(struct cuda_stream *stream, CUstream handle, CUhostFn function,
 
 /* Wait for the word, then write the number of this wait. */
 static CUresult
-put_wait(struct cuda_stream *stream, CUstream handle,
-         const struct batoni_stream_item *item)
+put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
 {
 	CUstreamBatchMemOpParams operations[2] = {0};
-	struct CUstreamMemOpWaitValueParams_st *wait = &operations[0].waitValue;
+	struct CUstreamMemOpWaitValueParams_st *until = &operations[0].waitValue;
 	struct CUstreamMemOpWriteValueParams_st *note =
 		&operations[1].writeValue;
 
-	wait->operation = BATONI_CU_OP_WAIT_64;
-	wait->address = (CUdeviceptr)(uintptr_t)item->word;
-	wait->value64 = item->value;
-	wait->flags = BATONI_CU_WAIT_GEQ;
+	until->operation = BATONI_CU_OP_WAIT_64;
+	until->address = (CUdeviceptr)(uintptr_t)wait.word;
+	until->value64 = wait.value;
+	until->flags = BATONI_CU_WAIT_GEQ;
 	note->operation = BATONI_CU_OP_WRITE_64;
 	note->address =
 		(CUdeviceptr)(uintptr_t)&stream->gpu->passed[stream->place];
@@ -180,14 +189,15 @@ put_wait(struct cuda_stream *stream, CUstream handle,
 
 /* The driver has refused the wait behind a trigger that is on the stream. */
 static void
-put_late_wait(struct cuda_stream *stream, CUstream handle,
-              const struct late_wait *wait, CUresult why)
+put_late_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait,
+              CUresult why)
 {
-	struct late_wait *own = batoni_alloc(1, sizeof(*own));
+	struct late_wait *late = batoni_alloc(1, sizeof(*late));
 
-	if (own) {
-		*own = *wait;
-		if (put_function(stream, handle, on_wait, own) ==
+	if (late) {
+		late->stream = stream;
+		late->wait = wait;
+		if (put_function(stream, handle, on_wait, late) ==
 		    BATONI_CU_SUCCESS) {
 			batoni_log(BATONI_LOG_WARN,
 			           "cuStreamBatchMemOp failed with %u: a host "
@@ -195,90 +205,109 @@ put_late_wait(struct cuda_stream *stream, CUstream handle,
 			           why);
 			return;
 		}
-		batoni_free(own);
+		batoni_free(late);
 	}
 	stream->waits--;
 	batoni_cuda_fail(stream->gpu, "cuStreamBatchMemOp", why);
 }
 
-/* The item's wait has its number already. */
+/* The item waits first (a join). */
+static CUresult
+put_join(struct cuda_stream *stream, CUstream handle,
+         struct batoni_stream_item *item, struct word_wait wait,
+         const char **call_p)
+{
+	CUresult result = put_wait(stream, handle, wait);
+
+	if (result == BATONI_CU_SUCCESS)
+		return put_function(stream, handle, on_trigger, item);
+	*call_p = "cuStreamBatchMemOp";
+	stream->waits--;
+	return result;
+}
+
+/* Trigger and wait.  The wait has its number already; it is taken back if no wait is put on
+ * the stream. */
 static CUresult
 put_both(struct cuda_stream *stream, CUstream handle,
-         struct batoni_stream_item *item, const char **call_p)
+         struct batoni_stream_item *item, struct word_wait wait,
+         const char **call_p)
 {
-	/* The trigger may be called, and the item be used again, before this ends. */
-	const struct batoni_stream_item copy = *item;
-	CUresult result = BATONI_CU_SUCCESS;
+	bool waits = stream->gpu->memory_ops;
+	CUresult result;
 
-	*call_p = "cuLaunchHostFunc";
-	if (!stream->gpu->memory_ops) {
-		result = put_function(stream, handle, on_item, item);
-		stream->waits -= result != BATONI_CU_SUCCESS;
-		return result;
-	}
-	if (copy.flags & BATONI_ITEM_WAIT_FIRST) {
-		result = put_wait(stream, handle, &copy);
-		if (result == BATONI_CU_SUCCESS)
-			return put_function(stream, handle, on_trigger, item);
-		*call_p = "cuStreamBatchMemOp";
-		stream->waits--;
-		return result;
-	}
-	result = put_function(stream, handle, on_trigger, item);
+	if (waits && (item->flags & BATONI_ITEM_WAIT_FIRST))
+		return put_join(stream, handle, item, wait, call_p);
+	result = put_function(stream, handle, waits ? on_trigger : on_item,
+	                      item);
+	/* From here on the trigger may be called, and the item be used again. */
 	if (result != BATONI_CU_SUCCESS) {
 		stream->waits--;
 		return result;
 	}
-	result = put_wait(stream, handle, &copy);
+	result = waits ? put_wait(stream, handle, wait) : BATONI_CU_SUCCESS;
 	if (result != BATONI_CU_SUCCESS)
-		put_late_wait(stream, handle,
-		              &(struct late_wait){stream, copy.word, copy.value},
-		              result);
+		put_late_wait(stream, handle, wait, result);
 	return BATONI_CU_SUCCESS;
 }
 
+/* A block of words remembers the last wait for one of them. */
 static CUresult
 put_item(struct cuda_stream *stream, CUstream handle,
          struct batoni_stream_item *item, const char **call_p)
 {
+	struct word_wait wait = {item->word, item->value};
+	bool launch = item->flags & BATONI_ITEM_LAUNCH;
 	uint64_t before = stream->waits, last = 0;
-	struct cuda_block *block;
+	_Atomic uint64_t *last_wait;
 	CUresult result;
 
-	if (!item->word) {
-		*call_p = "cuLaunchHostFunc";
+	*call_p = "cuLaunchHostFunc";
+	if (launch)
+		wait = (struct word_wait){
+			&stream->gpu->returned[stream->place],
+			stream->launches + 1};
+	if (!wait.word)
 		return put_function(stream, handle, on_trigger, item);
-	}
-	block = batoni_cuda_block_of(stream->gpu, (const void *)(uintptr_t)item->word);
+	last_wait = batoni_cuda_last_wait(stream, wait.word);
 	stream->waits++;
-	if (block)
-		last = atomic_exchange(&block->last_wait[stream->place],
-		                       stream->waits);
-	result = put_both(stream, handle, item, call_p);
-	if (block && stream->waits == before)
-		atomic_store(&block->last_wait[stream->place], last);
+	if (last_wait)
+		last = atomic_exchange(last_wait, stream->waits);
+	result = put_both(stream, handle, item, wait, call_p);
+	if (last_wait && stream->waits == before)
+		atomic_store(last_wait, last);
+	if (launch && result == BATONI_CU_SUCCESS)
+		stream->launches++;
 	return result;
 }
 
-/* Entries of the driver's queue that the stream has not passed. */
+/* What the stream has not passed: waits, and entries of the driver's queue. */
 static uint64_t
-entries_left(const struct cuda_stream *stream)
+waits_left(const struct cuda_stream *stream)
 {
-	return stream->triggers - atomic_load(&stream->fired) + stream->waits -
+	return stream->waits -
 	       atomic_load(&stream->gpu->passed[stream->place]);
 }
 
-/* While the stream goes on, which is a matter of microseconds, the caller waits. */
+static uint64_t
+entries_left(const struct cuda_stream *stream)
+{
+	return stream->triggers - atomic_load(&stream->fired) +
+	       waits_left(stream);
+}
+
+/* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
+ * and the caller waits. */
 static bool
 has_room(const struct cuda_stream *stream)
 {
-	uint64_t left = entries_left(stream), before, since;
+	uint64_t left = entries_left(stream), before = left, since;
 
 	if (left < ENTRIES_MAX)
 		return true;
-	before = left;
 	since = batoni_real_ns();
-	while (left >= ENTRIES_MAX && batoni_real_ns() - since < STILL_NS) {
+	while (left >= ENTRIES_MAX && waits_left(stream) == 0 &&
+	       batoni_real_ns() - since < STILL_NS) {
 		sched_yield();
 		left = entries_left(stream);
 		if (left != before)

@@ -2,8 +2,8 @@
 /*
  * The memory of the CUDA device: what pointers are, and copies.
  *
- * Copies run on three internal streams, one for each direction, so that a copy in and a copy
- * out overlap.  The direction is known from the pinned block, which is ours.  The ticket is
+ * Copies run on internal streams of the GPU that has the memory, one for each direction, so
+ * that a copy in and a copy out overlap.  The direction is known from the pinned block, which is ours.  The ticket is
  * an event behind the copy; if none could be recorded, the ticket is the stream itself, which
  * is idle when the copy has ended.
  *
@@ -69,6 +69,8 @@ cuda_look(struct batoni_device *device, const void *pointer,
 	else if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_note(gpu, "cuPointerGetAttributes", result);
 	describe(memory_p, type, managed & 1u, ordinal, base, bytes);
+	if (memory_p->kind == BATONI_MEMORY_DEVICE && ordinal != gpu->number)
+		batoni_cuda_gpu_prepare(gpu, ordinal);
 	return BATON_OK;
 }
 
@@ -155,33 +157,81 @@ cuda_error_text(struct batoni_device *device, int code, char *text, size_t size)
 
 /* ---- copies --------------------------------------------------------------- */
 
-/* What a ticket's words are. */
-enum { TICKET_EVENT, TICKET_STREAM, TICKET_FAILURES };
+/* A ticket: the event (0: none could be recorded), where the copy runs, and how often asking
+ * has failed. */
+enum { TICKET_EVENT, TICKET_PLACE, TICKET_FAILURES };
 
-static unsigned
-direction(struct cuda_gpu *gpu, const void *to, const void *from)
+/* Where a copy runs: a stream of the GPU that has the memory. */
+struct place {
+	struct cuda_gpu *gpu;
+	unsigned stream;
+};
+
+/* GPUs are aligned to 64 bytes. */
+static uint64_t
+place_to_word(struct place place)
 {
-	if (batoni_cuda_block_of(gpu, to))
-		return CUDA_COPIES_OUT;
-	return batoni_cuda_block_of(gpu, from) ? CUDA_COPIES_IN
-	                                       : CUDA_COPIES_OTHER;
+	return (uint64_t)(uintptr_t)place.gpu | place.stream;
 }
 
-static void
-record(struct cuda_gpu *gpu, CUstream stream, struct batoni_ticket *ticket_p)
+static struct place
+place_of_word(uint64_t word)
 {
-	CUresult result;
-	struct cuda_event *event = batoni_cuda_event_take(gpu, &result);
+	return (struct place){(struct cuda_gpu *)(uintptr_t)(word &
+	                                                     ~UINT64_C(63)),
+	                      (unsigned)(word & 63)};
+}
 
-	if (event)
-		result = gpu->api->event_record(event->event, stream);
-	if (event && result != BATONI_CU_SUCCESS) {
+/* The GPU that has the memory, if it was set up; else this one.  Between enter and leave. */
+static struct cuda_gpu *
+owner_of(struct cuda_gpu *gpu, const void *pointer)
+{
+	CUpointer_attribute attribute = BATONI_CU_POINTER_DEVICE_ORDINAL;
+	int ordinal = gpu->number;
+	void *value = &ordinal;
+	struct cuda_gpu *owner = NULL;
+
+	if (gpu->api->pointer_attributes(1, &attribute, &value,
+	                                 (CUdeviceptr)(uintptr_t)pointer) ==
+	    BATONI_CU_SUCCESS && ordinal != gpu->number)
+		owner = batoni_cuda_gpu_find(ordinal);
+	return owner ? owner : gpu;
+}
+
+static struct place
+choose_place(struct cuda_gpu *gpu, const void *to, const void *from)
+{
+	if (batoni_cuda_block_of(gpu, to))
+		return (struct place){owner_of(gpu, from), CUDA_COPIES_OUT};
+	if (batoni_cuda_block_of(gpu, from))
+		return (struct place){owner_of(gpu, to), CUDA_COPIES_IN};
+	return (struct place){owner_of(gpu, to), CUDA_COPIES_OTHER};
+}
+
+/* Between enter and leave of that GPU. */
+static CUresult
+start(struct place place, void *to, const void *from, size_t bytes,
+      struct batoni_ticket *ticket_p)
+{
+	struct cuda_gpu *gpu = place.gpu;
+	CUstream stream = gpu->copies[place.stream];
+	struct cuda_event *event;
+	CUresult result;
+
+	result = gpu->api->copy((CUdeviceptr)(uintptr_t)to,
+	                        (CUdeviceptr)(uintptr_t)from, bytes, stream);
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	event = batoni_cuda_event_take(gpu, &result);
+	if (event && gpu->api->event_record(event->event, stream) !=
+	                     BATONI_CU_SUCCESS) {
 		batoni_cuda_event_give(gpu, event);
 		event = NULL;
 	}
 	ticket_p->words[TICKET_EVENT] = (uint64_t)(uintptr_t)event;
-	ticket_p->words[TICKET_STREAM] = (uint64_t)(uintptr_t)(void *)stream;
+	ticket_p->words[TICKET_PLACE] = place_to_word(place);
 	ticket_p->words[TICKET_FAILURES] = 0;
+	return BATONI_CU_SUCCESS;
 }
 
 static enum baton_status
@@ -189,47 +239,48 @@ cuda_copy_start(struct batoni_device *device, void *to, const void *from,
                 size_t bytes, struct batoni_ticket *ticket_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	CUstream stream = gpu->copies[direction(gpu, to, from)];
-	struct cuda_guard guard;
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard, others;
+	struct place place;
 	CUresult result = batoni_cuda_enter(gpu, &guard);
 
 	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
-	result = gpu->api->copy((CUdeviceptr)(uintptr_t)to,
-	                        (CUdeviceptr)(uintptr_t)from, bytes, stream);
-	if (result == BATONI_CU_SUCCESS)
-		record(gpu, stream, ticket_p);
+		return batoni_cuda_note(gpu, call, result);
+	place = choose_place(gpu, to, from);
+	result = batoni_cuda_enter(place.gpu, &others);
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuMemcpyAsync";
+		result = start(place, to, from, bytes, ticket_p);
+		batoni_cuda_leave(place.gpu, &others);
+	}
 	batoni_cuda_leave(gpu, &guard);
-	return result == BATONI_CU_SUCCESS
-	               ? BATON_OK
-	               : batoni_cuda_note(gpu, "cuMemcpyAsync", result);
+	return result == BATONI_CU_SUCCESS ? BATON_OK
+	                                   : batoni_cuda_note(gpu, call, result);
 }
 
 static CUresult
-query(struct cuda_gpu *gpu, const struct batoni_ticket *ticket)
+query(struct place place, const struct cuda_event *event)
 {
-	struct cuda_event *event =
-		(struct cuda_event *)(uintptr_t)ticket->words[TICKET_EVENT];
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
+	CUresult result = batoni_cuda_enter(place.gpu, &guard);
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	result = event ? gpu->api->event_query(event->event)
-	               : gpu->api->stream_query((CUstream)(uintptr_t)
-	                                                ticket->words
-	                                                        [TICKET_STREAM]);
-	batoni_cuda_leave(gpu, &guard);
+	result = event ? place.gpu->api->event_query(event->event)
+	               : place.gpu->api->stream_query(
+				 place.gpu->copies[place.stream]);
+	batoni_cuda_leave(place.gpu, &guard);
 	return result;
 }
 
 static enum baton_status
 cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 {
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct place place = place_of_word(ticket->words[TICKET_PLACE]);
 	struct cuda_event *event =
 		(struct cuda_event *)(uintptr_t)ticket->words[TICKET_EVENT];
-	CUresult result = query(gpu, ticket);
+	const char *call = event ? "cuEventQuery" : "cuStreamQuery";
+	CUresult result = query(place, event);
 
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
@@ -237,13 +288,11 @@ cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 		if (++ticket->words[TICKET_FAILURES] < QUERIES_MAX)
 			return BATON_PENDING;
 		/* It is not known whether the copy goes on. */
-		batoni_cuda_fail(gpu, event ? "cuEventQuery" : "cuStreamQuery",
-		                 result);
-		return batoni_cuda_note(
-			gpu, event ? "cuEventQuery" : "cuStreamQuery", result);
+		batoni_cuda_fail(batoni_cuda_gpu(device), call, result);
+		return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
 	}
 	if (event)
-		batoni_cuda_event_give(gpu, event);
+		batoni_cuda_event_give(place.gpu, event);
 	return BATON_OK;
 }
 

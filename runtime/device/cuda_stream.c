@@ -11,11 +11,21 @@
 /* A stream's thread: it runs launched functions, which may block and may call CUDA.  A
  * stream gets to one function at a time, so one slot suffices. */
 struct cuda_worker {
+	struct cuda_stream *stream;
 	pthread_t thread;
 	sem_t work;
 	_Atomic(struct batoni_stream_item *) item;
 	atomic_bool stop;
 };
+
+static void
+run(struct cuda_stream *stream, struct batoni_stream_item *item)
+{
+	item->reached(item);
+	/* The stream goes on. */
+	atomic_fetch_add(&stream->gpu->returned[stream->place], 1);
+	batoni_cuda_released(stream->gpu);
+}
 
 static void *
 worker_main(void *argument)
@@ -29,7 +39,7 @@ worker_main(void *argument)
 			;
 		item = atomic_exchange(&worker->item, NULL);
 		if (item)
-			item->reached(item);
+			run(worker->stream, item);
 		else if (atomic_load(&worker->stop))
 			return NULL;
 	}
@@ -60,6 +70,7 @@ batoni_cuda_worker_start(struct cuda_stream *stream)
 	worker = batoni_alloc(1, sizeof(*worker));
 	if (!worker)
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	worker->stream = stream;
 	sem_init(&worker->work, 0, 0);
 	error = batoni_thread_start(&worker->thread, worker_main, worker);
 	if (error) {
@@ -232,4 +243,15 @@ batoni_cuda_words_in_use(struct cuda_gpu *gpu, const struct cuda_block *block)
 			return true;
 	}
 	return false;
+}
+
+_Atomic uint64_t *
+batoni_cuda_last_wait(const struct cuda_stream *stream,
+                      const _Atomic uint64_t *word)
+{
+	struct cuda_block *block = batoni_cuda_block_of(
+		stream->gpu, (const void *)(uintptr_t)word);
+
+	return block && block->last_wait ? &block->last_wait[stream->place]
+	                                 : NULL;
 }

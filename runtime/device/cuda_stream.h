@@ -31,6 +31,7 @@ struct cuda_stream {
 	pthread_mutex_t lock;
 	uint64_t waits;    /* so many waits were put on the streams of this place */
 	uint64_t triggers; /* likewise host functions */
+	uint64_t launches; /* likewise launched functions */
 	/* Host functions that have run. */
 	_Atomic uint64_t fired;
 	/* gpu->passed[place]: the number of the last wait that was passed. */
@@ -45,6 +46,11 @@ void batoni_cuda_stream_leave(struct cuda_stream *stream);
 /* Does the block have a word that some stream may still look at? */
 bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
                               const struct cuda_block *block);
+
+/* Where the word's block keeps the number of the last wait of this place; NULL: the word is of
+ * no communicator on this GPU.  (A join on another GPU's keeps the record that has it.) */
+_Atomic uint64_t *batoni_cuda_last_wait(const struct cuda_stream *stream,
+                                        const _Atomic uint64_t *word);
 
 /* Start the thread that runs the stream's functions.  The caller uses the stream.  OK,
  * SYSTEM, NOMEM: batoni_refuse has said why. */

@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The test's own use of the driver: the primary context of device 0, pushed around each call,
- * and a non-blocking stream for copies, so that nothing here waits for a stream of the cases.
+ * and a non-blocking stream for copies, of the highest priority, so that nothing here waits
+ * for a stream of the cases.
+ *
+ * cuMemAlloc and cuMemFree would: they wait for all streams of the context, of which one may
+ * wait for a message of the rank that allocates.  So there is one block for all, of which the
+ * cases get parts, first fit, with GAP bytes between them.
  */
 #include "on_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cudasim.h"
+
+#define BLOCK_BYTES GIB
+#define PARTS_MAX 16384u
+#define ALIGNMENT 256u
+#define GAP 256u
 
 static const struct cudasim *cuda;
 static CUcontext context;
 static CUstream stream;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the stream */
+static CUdeviceptr block;
+
+/* Guards the stream and the parts. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	size_t place, bytes;
+} parts[PARTS_MAX]; /* by place */
+static unsigned parts_n;
 
 static void
 must(CUresult result, const char *call)
@@ -34,15 +52,38 @@ leave(void)
 	MUST(context_pop(&popped));
 }
 
+/* Takes a part of the block; returns its place. */
+static size_t
+take_locked(size_t bytes)
+{
+	size_t place = 0;
+	unsigned at = 0;
+
+	while (at < parts_n && parts[at].place - place < bytes) {
+		place = parts[at].place + parts[at].bytes;
+		at++;
+	}
+	if (parts_n == PARTS_MAX || BLOCK_BYTES - place < bytes) {
+		fprintf(stderr, "the test's block of device memory is full\n");
+		abort();
+	}
+	memmove(&parts[at + 1], &parts[at], (parts_n - at) * sizeof(parts[0]));
+	parts[at].place = place;
+	parts[at].bytes = bytes;
+	parts_n++;
+	return place;
+}
+
 static void *
 cuda_alloc(size_t bytes)
 {
-	CUdeviceptr memory = 0;
+	size_t taken = (bytes + GAP + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	CUdeviceptr memory;
 
 	MUST(context_push(context));
-	MUST(mem_alloc(&memory, bytes > 0 ? bytes : 1));
 	pthread_mutex_lock(&lock);
-	MUST(set_bytes(memory, 0, bytes > 0 ? bytes : 1, stream));
+	memory = block + take_locked(taken);
+	MUST(set_bytes(memory, 0, taken, stream));
 	MUST(stream_synchronize(stream));
 	pthread_mutex_unlock(&lock);
 	leave();
@@ -52,11 +93,19 @@ cuda_alloc(size_t bytes)
 static void
 cuda_free(void *memory)
 {
+	size_t place = (size_t)((CUdeviceptr)(uintptr_t)memory - block);
+	unsigned at = 0;
+
 	if (!memory)
 		return;
-	MUST(context_push(context));
-	MUST(mem_free((CUdeviceptr)(uintptr_t)memory));
-	leave();
+	pthread_mutex_lock(&lock);
+	while (at < parts_n && parts[at].place != place)
+		at++;
+	if (at == parts_n)
+		abort();
+	parts_n--;
+	memmove(&parts[at], &parts[at + 1], (parts_n - at) * sizeof(parts[0]));
+	pthread_mutex_unlock(&lock);
 }
 
 static void
@@ -82,6 +131,8 @@ const struct conform_memory on_cuda_memory = {
 bool
 on_cuda_begin(void)
 {
+	int least = 0, greatest = 0;
+
 	cuda = cudasim_load(NULL);
 	if (!cuda) {
 		printf("skip: no CUDA driver, and no simulator of one\n");
@@ -90,7 +141,9 @@ on_cuda_begin(void)
 	MUST(init(0));
 	MUST(primary_retain(&context, 0));
 	MUST(context_push(context));
-	MUST(stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, 0));
+	MUST(priority_range(&least, &greatest));
+	MUST(stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, greatest));
+	MUST(mem_alloc(&block, BLOCK_BYTES));
 	leave();
 	return true;
 }
