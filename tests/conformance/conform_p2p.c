@@ -547,7 +547,7 @@ const struct conform_case conform_p2p[] = {
 	{ CASE(all_pairs_exchange_in_one_group) },
 	{ CASE(head_to_head_detached_sends_of_64_mib_complete), .ranks_min = 2,
 	  .needs = BATON_CAP_DIRECTIONS, .memory = GIB },
-	{ CASE(head_to_head_on_two_streams_completes), .ranks_min = 2,
+	{ CASE(head_to_head_on_two_streams_completes), .streams = 2, .ranks_min = 2,
 	  .needs = BATON_CAP_DIRECTIONS },
 	{ CASE(a_self_transfer_of_4_bytes_arrives), .needs = BATON_CAP_SELF },
 	{ CASE(a_self_transfer_of_16_mib_arrives), .needs = BATON_CAP_SELF },

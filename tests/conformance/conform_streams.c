@@ -524,7 +524,7 @@ const struct conform_case conform_streams[] = {
 	{ CASE(streams_come_and_go) },
 	{ CASE(the_default_stream_is_a_stream) },
 	{ CASE(a_stream_outlives_its_communicator) },
-	{ CASE(many_streams_work_at_once), .ranks_min = 2,
+	{ CASE(many_streams_work_at_once), .streams = 32, .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS },
 	CASES_END,
 };

@@ -21,7 +21,10 @@ main(int argc, char **argv)
 
 	if (!on_cuda_begin())
 		return 77;
-	return on_cuda_end(conform_threads_in(&on_cuda_memory, "cuda-local",
-	                                      CONFORM_HOST_ISSUED, cuda_open,
-	                                      lists, argc, argv));
+	return on_cuda_end(conform_threads_on(
+		(struct conform_backend){ .name = "cuda-local",
+		                          .memory = &on_cuda_memory,
+		                          .traits = CONFORM_HOST_ISSUED,
+		                          .queues = on_cuda_queues() },
+		cuda_open, lists, argc, argv));
 }

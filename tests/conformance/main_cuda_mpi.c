@@ -23,6 +23,7 @@ main(int argc, char **argv)
 		.name = "cuda-mpi",
 		.memory = &on_cuda_memory,
 		.traits = CONFORM_HOST_ISSUED,
+		.queues = on_cuda_queues(),
 		.create = cuda_create,
 	};
 

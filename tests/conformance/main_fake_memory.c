@@ -87,7 +87,9 @@ main(int argc, char **argv)
 	static const struct conform_list *const lists[] = { conform_messages,
 		                                            owns, NULL };
 
-	return on_fake_device_end(conform_threads_in(
-		&on_fake_memory, "fake-memory", CONFORM_HOST_ISSUED,
+	return on_fake_device_end(conform_threads_on(
+		(struct conform_backend){ .name = "fake-memory",
+		                          .memory = &on_fake_memory,
+		                          .traits = CONFORM_HOST_ISSUED },
 		on_fake_device_open, lists, argc, argv));
 }

@@ -10,8 +10,11 @@ main(int argc, char **argv)
 	static const struct conform_list *const lists[] = { conform_messages,
 		                                            NULL };
 
-	return on_fake_device_end(conform_threads_in(
-		&on_fake_memory, "two-memories",
-		CONFORM_HOST_ISSUED | CONFORM_TWO_DEVICES, on_two_devices_open,
-		lists, argc, argv));
+	return on_fake_device_end(conform_threads_on(
+		(struct conform_backend){
+			.name = "two-memories",
+			.memory = &on_fake_memory,
+			.traits = CONFORM_HOST_ISSUED | CONFORM_TWO_DEVICES,
+		},
+		on_two_devices_open, lists, argc, argv));
 }

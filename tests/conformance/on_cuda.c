@@ -148,6 +148,16 @@ on_cuda_begin(void)
 	return true;
 }
 
+unsigned
+on_cuda_queues(void)
+{
+	const char *text = getenv("CUDASIM_QUEUES");
+
+	if (!text)
+		text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	return text ? (unsigned)strtoul(text, NULL, 10) : 8;
+}
+
 int
 on_cuda_end(int result)
 {

@@ -12,6 +12,9 @@ extern const struct conform_memory on_cuda_memory;
 /* Load the driver for the test itself.  False: there is none; it was printed. */
 bool on_cuda_begin(void);
 
+/* Streams of one device that do not hold each other up. */
+unsigned on_cuda_queues(void);
+
 /* The program's exit status: result, unless the simulator has seen CUDA's rules broken or
  * something is left of what the run has made. */
 int on_cuda_end(int result);

@@ -62,6 +62,7 @@ struct conform_case {
 	int ranks_min, ranks_max; /* 0: no bound */
 	unsigned needs;           /* BATON_CAP_* */
 	unsigned flags;           /* CONFORM_* */
+	unsigned streams; /* of a rank that may not hold each other up; 0: one */
 	size_t memory;            /* free bytes that all ranks need together */
 	uint32_t requests_max;    /* 0: the default */
 	int64_t timeout_ns;       /* of its communicator */
@@ -84,6 +85,7 @@ struct conform_backend {
 	/* NULL: messages are in host memory, as are those of ranks on the host device. */
 	const struct conform_memory *memory;
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
+	unsigned queues; /* streams of a rank that do not hold each other up; 0: all */
 	/* Collective: a new communicator over all ranks. */
 	enum baton_status (*create)(struct conform *c,
 	                            const struct baton_comm_options *options,

@@ -78,28 +78,24 @@ int
 conform_threads(const char *name, unsigned traits, conform_open_fn *open_fn,
                 const struct conform_list *const lists[], int argc, char **argv)
 {
-	return conform_threads_in(NULL, name, traits, open_fn, lists, argc,
-	                          argv);
+	return conform_threads_on((struct conform_backend){ .name = name,
+	                                                    .traits = traits },
+	                          open_fn, lists, argc, argv);
 }
 
 int
-conform_threads_in(const struct conform_memory *memory, const char *name,
-                   unsigned traits, conform_open_fn *open_fn,
+conform_threads_on(struct conform_backend backend, conform_open_fn *open_fn,
                    const struct conform_list *const lists[], int argc,
                    char **argv)
 {
-	struct conform_backend backend = {
-		.name = name,
-		.memory = memory,
-		.traits = traits | CONFORM_THREADS,
-		.create = threads_create,
-		.sync = threads_sync,
-		.agree = threads_agree,
-	};
 	struct ranks ranks = { .lists = lists, .open_fn = open_fn };
 	struct rank *rank;
 	int size, result;
 
+	backend.traits |= CONFORM_THREADS;
+	backend.create = threads_create;
+	backend.sync = threads_sync;
+	backend.agree = threads_agree;
 	ranks.arguments = conform_arguments(argc, argv);
 	if (ranks.arguments.list)
 		return conform_print(lists);

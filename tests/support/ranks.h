@@ -15,9 +15,8 @@ conform_open_fn(int size, const struct baton_comm_options *options,
 int conform_threads(const char *name, unsigned traits, conform_open_fn *open_fn,
                     const struct conform_list *const lists[], int argc,
                     char **argv);
-/* The same, with the buffers of messages in that memory. */
-int conform_threads_in(const struct conform_memory *memory, const char *name,
-                       unsigned traits, conform_open_fn *open_fn,
+/* The same; of the backend, name, memory, traits and queues are the caller's. */
+int conform_threads_on(struct conform_backend backend, conform_open_fn *open_fn,
                        const struct conform_list *const lists[], int argc,
                        char **argv);
 

@@ -218,6 +218,8 @@ cannot_run(struct conform *c, const struct conform_case *one)
 		return "puts and waits are stream-issued";
 	if (lacks & CONFORM_HOST_DEVICE)
 		return "the device is not the host";
+	if (c->backend->queues && one->streams > c->backend->queues)
+		return "its streams would share hardware queues";
 	if (one->needs & ~c->info.capabilities)
 		return "the transport has not got the capability";
 	if (c->size < one->ranks_min)
