@@ -3,10 +3,10 @@
  * A CUDA driver without a GPU, for tests: stricter than a GPU where programs go wrong.
  * docs/simulators.md says what it models, and has all settings.
  *
- * Baton takes it for the driver when BATON_CUDA_LIBRARY names libcudasim.so.  A test program
- * gets at the same library by cudasim_load: the driver's functions, as a program of the
- * driver API would use them, and the controls below.  The simulator is the one of the
- * process, however often it is loaded.
+ * Baton takes it for the driver when BATON_CUDA_LIBRARY names libcudasim.so.  A test
+ * program gets at the same library by cudasim_load: the driver's functions, as a
+ * program of the driver API would use them, and the controls below.  The simulator is
+ * the one of the process, however often it is loaded.
  */
 #ifndef CUDASIM_H
 #define CUDASIM_H
@@ -44,8 +44,8 @@ enum {
 	CUDASIM_CAPTURE_STATUS_INVALIDATED = 2,
 };
 
-/* X(our name, exported name, name for cuGetProcAddress, version, parameters): the driver's
- * functions that test programs use and Baton does not. */
+/* X(our name, exported name, name for cuGetProcAddress, version, parameters): the
+ * driver's functions that test programs use and Baton does not. */
 #define CUDASIM_FUNCTIONS(X)                                                  \
 	X(proc_address, cuGetProcAddress_v2, "cuGetProcAddress", 12000,       \
 	  (const char *, void **, int, cuuint64_t,                            \

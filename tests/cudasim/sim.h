@@ -2,26 +2,26 @@
 /*
  * The simulator's own header; programs use cudasim.h.
  *
- * One lock, sim_lock, guards everything here.  `sim_changed` is broadcast whenever an entry
- * ends, a context falls into error, or the process begins to exit; callers that block, and
- * queues whose head depends on another stream, wait for it.
+ * One lock, sim_lock, guards everything here.  `sim_changed` is broadcast whenever an
+ * entry ends, a context falls into error, or the process begins to exit; callers that
+ * block, and queues whose head depends on another stream, wait for it.
  *
  * Threads, all detached, made when they are first needed:
  *   - one for each hardware queue (sim_queue.c), which runs the entries of its streams in
  *     the order of their submission;
  *   - one for each context, which calls host functions.
- * They run copies and host functions without the lock.  A queue whose head waits for a word
- * looks at it, in naps.
+ * They run copies and host functions without the lock.  A queue whose head waits for a
+ * word looks at it, in naps.
  *
- * An entry of a stream depends on all before it in the stream, and on `after`: positions in
- * other streams (events, the legacy default stream's order).  A position was always
- * submitted before what depends on it, so that queues in order of submission never deadlock
- * by themselves: only words and host functions can hold them up.
+ * An entry of a stream depends on all before it in the stream, and on `after`:
+ * positions in other streams (events, the legacy default stream's order).  A position
+ * was always submitted before what depends on it, so that queues in order of submission
+ * never deadlock by themselves: only words and host functions can hold them up.
  *
- * Lifetimes.  Contexts, handles and threads live until the process ends.  A stream lives as
- * long as its handle, its entries, and positions in it (`refs`).  Memory that is freed while
- * entries name it is unmapped after them; its addresses stay reserved for a while, so that
- * they are known for freed.
+ * Lifetimes.  Contexts, handles and threads live until the process ends.  A stream
+ * lives as long as its handle, its entries, and positions in it (`refs`).  Memory that
+ * is freed while entries name it is unmapped after them; its addresses stay reserved
+ * for a while, so that they are known for freed.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -62,7 +62,7 @@ enum sim_function {
 	X(depth, 0, 0, 1000000, false)                                        \
 	X(depth_lock, 0, 0, 1, false)                                         \
 	X(implicit, 1, 0, 2, false)                                           \
-	X(limit_ms, 10000, 1, 3600000, false)                                 \
+	X(limit_ms, 30000, 1, 3600000, false)                                 \
 	X(seed, 0, 0, 2147483647, false)                                      \
 	X(delay_us, 0, 0, 1000000, false)                                     \
 	X(alias, 0, 0, 1, false)                                              \
@@ -295,9 +295,9 @@ void sim_stream_unref_locked(struct sim_stream *stream);
  * context. */
 CUresult sim_stream_of_locked(struct sim_call *call, CUstream handle, bool here,
                               struct sim_stream **stream_p);
-/* Puts the entry at the stream's end; takes it, whatever comes.  wait: return when it has
- * ended, with an error and a violation at the limit.  *at_p (may be NULL): its position, of
- * which the caller owns a reference. */
+/* Puts the entry at the stream's end; takes it, whatever comes.  wait: return when
+ * it has ended, with an error and a violation at the limit.  *at_p (may be NULL):
+ * its position, of which the caller owns a reference. */
 CUresult sim_submit_locked(struct sim_call *call, struct sim_stream *stream,
                            struct sim_entry *entry, bool wait,
                            struct sim_position *at_p);
@@ -325,8 +325,8 @@ void sim_events_uncapture_locked(const struct sim_capture *capture);
 
 /* A call that is unsafe while streams are captured. */
 CUresult sim_capture_forbids_locked(void);
-/* What a capture says to work for this stream: SUCCESS, and *captured_p: the work is part of
- * a capture. */
+/* What a capture says to work for this stream: SUCCESS, and *captured_p: the work is
+ * part of a capture. */
 CUresult sim_capture_takes_locked(struct sim_stream *stream, bool *captured_p);
 /* The stream is asked how far it is. */
 CUresult sim_capture_query_locked(struct sim_stream *stream);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Captures: what a stream is given meanwhile is not run, and is forgotten (no graph is made of
- * it).  What is modelled are the rules: which calls are unsafe in which mode of the calling
- * thread, and what they do to the capture.
+ * Captures: what a stream is given meanwhile is not run, and is forgotten (no graph is
+ * made of it).  What is modelled are the rules: which calls are unsafe in which mode of
+ * the calling thread, and what they do to the capture.
  */
 #include <stdlib.h>
 

@@ -2,10 +2,11 @@
 /*
  * Memory: blocks, and what a pointer is.
  *
- * A block of the device is a memfd that is mapped twice: without rights at the address that
- * the program gets, and for the simulator's own use.  Pinned and managed memory is mapped
- * once.  All of it is filled with rubbish at first.  Addresses that were freed stay reserved
- * for a while, without rights: the host faults there, and the driver refuses them.
+ * A block of the device is a memfd that is mapped twice: without rights at the address
+ * that the program gets, and for the simulator's own use.  Pinned and managed memory is
+ * mapped once.  All of it is filled with rubbish at first.  Addresses that were freed
+ * stay reserved for a while, without rights: the host faults there, and the driver
+ * refuses them.
  */
 #include <stdio.h>
 #include <stdlib.h>

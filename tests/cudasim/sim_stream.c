@@ -304,7 +304,8 @@ add_after_locked(struct sim_entry *entry, struct sim_stream *stream)
 	sim_stream_ref_locked(stream);
 }
 
-/* The legacy default stream waits for all blocking streams of its context, and they for it. */
+/* The legacy default stream waits for all blocking streams of its context, and they
+ * for it. */
 static void
 order_legacy_locked(struct sim_stream *stream, struct sim_entry *entry)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams of the simulated driver: their order, what they share, and what holds them up. */
+/* Streams of the simulated driver: their order, what they share, and what holds them
+ * up. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many threads, each with streams of its own, in one context: no bytes get lost, whatever the
- * delays and however few the queues. */
+/* Many threads, each with streams of its own, in one context: no bytes get lost,
+ * whatever the delays and however few the queues. */
 #include <pthread.h>
 #include <unistd.h>
 

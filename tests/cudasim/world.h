@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the simulator's tests share: the simulator, set up in the process of each test, the
- * words that hold streams up, and host functions that count. */
+/* What the simulator's tests share: the simulator, set up in the process of each
+ * test, the words that hold streams up, and host functions that count. */
 #ifndef CUDASIM_WORLD_H
 #define CUDASIM_WORLD_H
 
