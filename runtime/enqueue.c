@@ -322,8 +322,7 @@ publish(struct batoni_op *op)
 /* ---- checks ---- */
 
 enum baton_status
-batoni_check_target(const char *call, const struct baton_comm *comm,
-                    baton_stream stream, bool launching)
+batoni_check_comm(const char *call, const struct baton_comm *comm)
 {
 	enum baton_status status;
 
@@ -336,6 +335,17 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 	if (unlikely(status != BATON_OK))
 		return batoni_refuse(status, "%s: the communicator is broken: %s",
 		                     call, baton_comm_error(comm));
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_check_target(const char *call, const struct baton_comm *comm,
+                    baton_stream stream, bool launching)
+{
+	enum baton_status status = batoni_check_comm(call, comm);
+
+	if (unlikely(status != BATON_OK))
+		return status;
 	status = comm->device_ops->stream_check(comm->device, stream,
 	                                        launching);
 	return likely(status == BATON_OK)

@@ -76,7 +76,10 @@ enum baton_status batoni_refuse_device(struct baton_comm *comm,
 /* The `reached` of items: inline on the driver, posted on a thread of the device. */
 void batoni_reached_inline(struct batoni_stream_item *item);
 void batoni_reached_posted(struct batoni_stream_item *item);
-/* Checks that all enqueuing calls share. */
+/* Checks that all enqueuing calls share: of the caller and the communicator; of the stream
+ * too. */
+enum baton_status batoni_check_comm(const char *call,
+                                    const struct baton_comm *comm);
 enum baton_status batoni_check_target(const char *call,
                                       const struct baton_comm *comm,
                                       baton_stream stream, bool launching);

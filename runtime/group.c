@@ -83,7 +83,7 @@ baton_group_begin(struct baton_comm *comm)
 	struct batoni_op *group;
 	enum baton_status status;
 
-	status = batoni_check_target("baton_group_begin", comm, NULL, false);
+	status = batoni_check_comm("baton_group_begin", comm);
 	if (status != BATON_OK)
 		return status;
 	group = batoni_group_open(comm);
