@@ -165,7 +165,8 @@ pin(struct cuda_gpu *gpu, struct cuda_block *block, size_t bytes)
 	struct cuda_guard guard;
 	const char *call = "cuCtxPushCurrent";
 	CUresult result = batoni_cuda_enter(gpu, &guard);
-	enum baton_status status;
+	enum baton_status status = BATON_OK;
+	bool same = false;
 
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, call, result);
@@ -177,16 +178,17 @@ pin(struct cuda_gpu *gpu, struct cuda_block *block, size_t bytes)
 		call = "cuMemHostGetDevicePointer";
 		result = gpu->api->host_device_pointer(&on_device, block->base,
 		                                       0);
-		/* With unified addressing, which set-up has asked for, it is. */
-		if (result == BATONI_CU_SUCCESS &&
-		    on_device != (CUdeviceptr)(uintptr_t)block->base)
-			result = BATONI_CU_NOT_SUPPORTED;
-		if (result != BATONI_CU_SUCCESS)
+		same = on_device == (CUdeviceptr)(uintptr_t)block->base;
+		if (result != BATONI_CU_SUCCESS || !same)
 			gpu->api->host_free(block->base);
 	}
-	status = result == BATONI_CU_SUCCESS
-	                 ? BATON_OK
-	                 : batoni_cuda_refuse(gpu, call, result);
+	if (result != BATONI_CU_SUCCESS)
+		status = batoni_cuda_refuse(gpu, call, result);
+	else if (!same)
+		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                       "CUDA device %d has pinned memory at "
+		                       "another address than the host",
+		                       gpu->number);
 	batoni_cuda_leave(gpu, &guard);
 	return status;
 }
