@@ -67,8 +67,8 @@ enum baton_status {
 #undef BATON_STATUS_ENUM
 };
 
-/* The enumerator's spelling, and one short text.  Never NULL; a number outside
- * the enum gives "unknown status".  Callable from anywhere. */
+/* The enumerator's spelling, and one short text.  Never NULL ("unknown status").
+ * Callable from anywhere. */
 BATON_API const char *baton_status_name(enum baton_status status);
 BATON_API const char *baton_status_text(enum baton_status status);
 
@@ -126,8 +126,7 @@ enum baton_device {
 
 /* What moves the bytes. */
 enum baton_transport {
-	BATON_TRANSPORT_AUTO,  /* MPI under a launcher or when MPI is running,
-	                          else local */
+	BATON_TRANSPORT_AUTO,  /* MPI under a launcher or beside MPI, else local */
 	BATON_TRANSPORT_LOCAL, /* ranks are threads of one process */
 	BATON_TRANSPORT_MPI,
 	BATON_TRANSPORT_NCCL /* BATON_ERR_UNSUPPORTED in this version */
@@ -135,16 +134,15 @@ enum baton_transport {
 
 /* Which thread makes progress while no thread of the program is inside Baton. */
 enum baton_progress {
-	/* The engine's thread where the transport allows it: always on the
-	 * local transport, on MPI at MPI_THREAD_MULTIPLE. */
+	/* The engine's thread where the transport allows it: local; MPI at
+	 * MPI_THREAD_MULTIPLE. */
 	BATON_PROGRESS_AUTO,
 	/* As AUTO.  The program also promises to make no MPI calls while
 	 * operations are pending; MPI_THREAD_SERIALIZED then suffices. */
 	BATON_PROGRESS_THREAD,
-	/* None.  Progress is made only inside baton_test*, baton_wait*,
-	 * baton_finish, baton_progress, baton_queue_poll and
-	 * baton_stream_synchronize/_query.  The program must not wait by calls
-	 * of the device (cudaStreamSynchronize). */
+	/* None.  Progress is made only inside baton_test*, _wait*, _finish, _progress,
+	 * _queue_poll and _stream_synchronize/_query.  The program must not wait by
+	 * calls of the device (cudaStreamSynchronize). */
 	BATON_PROGRESS_CALLS
 };
 
@@ -195,7 +193,7 @@ struct baton_comm_options {
  * is a world of one on the local transport.  Collective over the job; blocks until all
  * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
  * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
- * get it); NOMEM; AGAIN (4095 communicators exist); MPI; SYSTEM.
+ * get it); NOMEM; AGAIN (4095 communicators exist); MPI; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
@@ -205,7 +203,7 @@ baton_comm_create(const struct baton_comm_options *options,
  * Create all ranks of a local communicator: comms[0..size-1], for any threads of this
  * process (usually one thread a rank).  size is 1 to 4095.  Each rank is destroyed by
  * itself.  Not collective.  Returns BATON_OK, INVALID, UNSUPPORTED (a transport other
- * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, SYSTEM.
+ * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, CUDA, SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
@@ -225,11 +223,10 @@ baton_unique_id_create(struct baton_unique_id *id_p);
  * version the ranks are threads of the process that made the id.  Each thread calls
  * once with its own rank; the call blocks until all have called, for at most the
  * options' timeout_ns.  An id serves one communicator.  Returns BATON_OK; INVALID
- * (arguments; a rank given twice; ranks that disagree on the size or the options, device
- * and cuda_device excepted);
- * UNSUPPORTED (an id of another process, a transport other than AUTO or LOCAL);
- * TIMEOUT (a rank did not call; all waiting ranks return it, and the id cannot be used
- * again); NOMEM; AGAIN; SYSTEM.
+ * (arguments; a rank given twice; ranks that disagree on the size or the options, but for
+ * device and cuda_device); UNSUPPORTED (as the others; an id of another process); TIMEOUT
+ * (a rank did not call; all waiting ranks return it, and the id cannot be used again);
+ * NOMEM; AGAIN; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -259,13 +256,11 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT or PEER (from
- * registering or deregistering a window); a fatal error of the transport.  INVALID for
- * NULL. */
+/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT or PEER (of a
+ * collective call for windows); one of transport or device.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
-/* What broke it: native call, code and text; "" if nothing did.  Valid as long as
- * the communicator. */
+/* What broke it: native call, code and text; "" if nothing did.  Valid until destroy. */
 BATON_API const char *baton_comm_error(const struct baton_comm *comm);
 
 /* Write one line for each pending operation to the descriptor: kind, peer, tag or
@@ -302,8 +297,8 @@ struct baton_comm_info {
 	enum baton_transport transport;
 	const char *device_name;    /* "host", "cuda" */
 	const char *transport_name; /* "local", "mpi" */
-	/* The library that the transport uses, its version and thread level: "Open
-	 * MPI v4.1.4, MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */
+	/* Of the transport, with version and thread level: "Open MPI v4.1.4,
+	 * MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */
 	const char *library;
 	int tag_max; /* tags are 0 to tag_max */
 	unsigned capabilities;
@@ -319,29 +314,29 @@ struct baton_comm_info {
 	int cuda_device; /* the CUDA driver's number of the device; -1 on the host */
 };
 
-/* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or a size this library does
- * not know). */
+/* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */
 BATON_API enum baton_status baton_comm_query(const struct baton_comm *comm,
                                              struct baton_comm_info *info_p);
 
 /* ---- streams ------------------------------------------------------------ */
 
-/* A stream on the communicator's device.  CUDA programs may use their own streams
- * instead.  Returns BATON_OK, INVALID, NOMEM. */
+/* A stream on the communicator's device (CUDA: a non-blocking one).  CUDA programs may
+ * use their own instead, of the device's primary context.  Returns BATON_OK, INVALID,
+ * NOMEM, CUDA. */
 BATON_API enum baton_status baton_stream_create(struct baton_comm *comm,
                                                 baton_stream *stream_p);
 
-/* Returns BATON_OK; BUSY while it has work; INVALID for the default stream (NULL) and
- * for a handle that is not a live stream. */
+/* Returns BATON_OK; BUSY while it has work; CUDA; INVALID for a stream that
+ * baton_stream_create has not returned or that is gone. */
 BATON_API enum baton_status baton_stream_destroy(struct baton_comm *comm,
                                                  baton_stream stream);
 
 /*
  * Enqueue fn(arg) on the stream.  It runs once, on a thread of the device, after all
- * earlier and before all later work of the stream.  fn may block; it must not call
- * Baton.  It occupies a slot of the request pool until it returns.  Returns BATON_OK;
- * INVALID (also inside a group); AGAIN; NOMEM, SYSTEM (the stream's thread, which its
- * first launch starts); ABORTED.
+ * earlier and before all later work of the stream.  fn may block and may call CUDA (it
+ * sets a context first); it must not call Baton.  It occupies a slot of the request pool
+ * until it returns.  Returns as baton_send; INVALID inside a group; NOMEM, SYSTEM (the
+ * stream's thread, which its first launch starts).
  */
 BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 baton_stream stream,
@@ -390,7 +385,8 @@ struct baton_op_options {
  * order.  Returns at once, without waiting for a peer or the device.  Messages match in
  * the order of the calls on each (communicator, peer, tag, direction).
  *
- * buffer      must stay valid until the operation ends or, if its completion says
+ * buffer      of the host; on BATON_DEVICE_CUDA also of a device, pinned or managed.
+ *             Must stay valid until the operation ends or, if its completion says
  *             BATON_COMPLETION_LENT, until that bit is cleared.  The program may
  *             read a send's buffer meanwhile, not write it.  NULL only with count 0.
  * count       0 sends a real message; count times the type's size fits in 63 bits.
@@ -399,11 +395,11 @@ struct baton_op_options {
  * request_p   NULL: no request.  An error is then logged, and the next
  *             baton_stream_synchronize of the stream returns it.
  *
- * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags);
- * AGAIN (the request pool or the queue is full); the error that broke the
- * communicator.  Ends in OK, TRUNCATED (the message was longer than the receive's
- * buffer: its data is undefined, nothing is written past its end), TIMEOUT, CANCELED,
- * ABORTED, PEER, MPI, or, with tensors, MISMATCH.
+ * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags; the stream
+ * captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full);
+ * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
+ * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
+ * CANCELED, ABORTED, PEER, MPI, CUDA, or, with tensors, MISMATCH.
  */
 BATON_API enum baton_status
 baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,
@@ -457,8 +453,8 @@ BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
 
-/* Free it; NULL is accepted.  Returns BATON_OK, INVALID (it is not from
- * baton_mem_alloc of comm), BUSY (a registered window lies in it). */
+/* Free it, or NULL.  Returns BATON_OK, INVALID (not from baton_mem_alloc of comm), BUSY
+ * (a registered window lies in it). */
 BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
                                            void *pointer);
 
@@ -511,9 +507,8 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  *
  * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its
  * data may be in the window.  Exception: one that a message carries ends LENT and may
- * still arrive whole.  Returns as baton_send, or NOMEM: the first put to a peer takes
- * memory.  Ends in OK, TIMEOUT, CANCELED, ABORTED,
- * PEER (that process is gone), MPI, SYSTEM.
+ * still arrive whole.  Returns as baton_send; NOMEM: the first put to a peer allocates.
+ * Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (that process is gone), MPI, CUDA, SYSTEM.
  */
 BATON_API enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
@@ -546,10 +541,9 @@ struct baton_wait_signal_desc {
  * units, and those of later waits shift down.  Waiting for signals that arrive by direct
  * stores costs no processor time.
  *
- * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send, or NOMEM;
- * AGAIN also if all pending waits together name more counters than requests_max + size,
- * INVALID if this one alone does.  Ends in OK, TIMEOUT,
- * CANCELED, ABORTED, PEER (a process that it waits for is gone), MPI.
+ * descs is copied; desc_count is 1 to BATON_WAIT_DESCS_MAX.  Returns as baton_send; AGAIN
+ * also if all pending waits together name more counters than requests_max + size, INVALID
+ * if this one alone does.  Ends as a put; PEER: a process that it waits for is gone.
  */
 #define BATON_WAIT_DESCS_MAX 65536u
 BATON_API enum baton_status
@@ -586,8 +580,7 @@ struct baton_completion {
 	enum baton_status status; /* how it ended, or BATON_PENDING */
 	int peer;                 /* -1 for a record, and a wait for several */
 	int tag;                  /* of a send or receive, else -1 */
-	size_t bytes;             /* sent or put, or what arrived (a TRUNCATED
-	                             receive: the length of the message) */
+	size_t bytes; /* sent or put, or what arrived (TRUNCATED: its length) */
 	uint64_t user_data;
 	int op;         /* enum baton_operation */
 	unsigned flags; /* BATON_COMPLETION_* */
@@ -601,7 +594,7 @@ struct baton_completion {
  * if no other thread does.
  *
  * They return how the operation ended (BATON_OK, TRUNCATED, TIMEOUT, CANCELED,
- * ABORTED, PEER, MISMATCH, MPI, SYSTEM); BATON_PENDING while it is pending (a wait:
+ * ABORTED, PEER, MISMATCH, MPI, CUDA, SYSTEM); BATON_PENDING while it is pending (a wait:
  * its timeout_ns passed, the operation goes on); STALE for a released handle; INVALID
  * for BATON_REQUEST_NULL or a member of a group that is open on this thread.
  * *completion_p is written unless the result is STALE or INVALID.
@@ -616,8 +609,7 @@ BATON_API enum baton_status baton_wait(baton_request request,
                                        int64_t timeout_ns,
                                        struct baton_completion *completion_p);
 
-/* Wait, and when the operation has ended release the request and set
- * *request_p to BATON_REQUEST_NULL. */
+/* As baton_wait; at the end release the request and set *request_p to BATON_REQUEST_NULL. */
 BATON_API enum baton_status baton_finish(baton_request *request_p,
                                          int64_t timeout_ns,
                                          struct baton_completion *completion_p);
@@ -638,16 +630,14 @@ BATON_API enum baton_status baton_wait_any(const baton_request *requests,
                                            size_t *index_p,
                                            struct baton_completion *completion_p);
 
-/* Wait until all have ended.  Returns BATON_OK if all ended in OK, else the status of
- * the lowest index that did not; PENDING if the time ran out; STALE at once if a
- * handle is stale. */
+/* Wait until all have ended.  Returns BATON_OK if all ended in OK, else the status of the
+ * lowest index that did not; PENDING: the time ran out; STALE, at once. */
 BATON_API enum baton_status baton_wait_all(const baton_request *requests,
                                            size_t count, int64_t timeout_ns);
 
 /* Write the indices of up to indices_max requests that have ended, lowest first, and
- * their number to *done_p.  Returns BATON_OK if there is one or if none is pending
- * (*done_p = 0), PENDING if none has ended, STALE (*done_p = 0, and indices[0] is the
- * stale one), INVALID. */
+ * their number to *done_p.  Returns BATON_OK if there is one or if none is pending (0),
+ * PENDING if none has ended, STALE (0, and indices[0] is the stale one), INVALID. */
 BATON_API enum baton_status baton_test_some(const baton_request *requests,
                                             size_t count, size_t *indices,
                                             size_t indices_max, size_t *done_p);
@@ -696,13 +686,12 @@ BATON_API int baton_queue_fd(struct baton_queue *queue);
  * operations name the queue: poll, which makes progress, and arm again. */
 BATON_API enum baton_status baton_queue_arm(struct baton_queue *queue);
 
-/* Destroy the queue, drop completions that were not polled and release their requests.
- * Operations that name it go on, unobserved.  No other call on the queue may run at the
- * same time.  NULL is accepted. */
+/* Destroy the queue (or NULL), drop completions that were not polled, release their
+ * requests.  Operations that name it go on, unobserved.  No other call on it may run. */
 BATON_API void baton_queue_destroy(struct baton_queue *queue);
 
-/* Make one bounded pass of progress, for programs with a loop of their own.  Returns
- * the number of events (0: nothing moved, or another thread drives). */
+/* One bounded pass of progress, for programs with a loop of their own.  Returns the
+ * number of events (0: nothing moved, or another thread drives). */
 BATON_API size_t baton_progress(struct baton_comm *comm);
 
 #ifdef __cplusplus
