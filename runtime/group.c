@@ -279,26 +279,46 @@ enqueue_issued(struct batoni_op *group, unsigned *taken_p)
 	return status;
 }
 
-/* Put the carriers on their asynchronous streams. */
+/* Put the triggers of the carriers on their asynchronous streams, up to the first that is
+ * refused (*refused_p, else NULL), and then the waits. */
+static enum baton_status
+put_carriers(struct baton_comm *comm, struct batoni_op *first,
+             struct batoni_op **refused_p)
+{
+	const struct batoni_device_ops *ops = comm->device_ops;
+	enum baton_status status = BATON_OK;
+	struct batoni_op *op;
+
+	for (op = first; op; op = op->group_next) {
+		if (!(op->item.flags & BATONI_ITEM_CARRIER))
+			continue;
+		if (ops->wait && op->item.word)
+			op->item.flags |= BATONI_ITEM_WAITS_LATER;
+		status = ops->enqueue(comm->device, op->transfer.stream,
+		                      &op->item);
+		if (status != BATON_OK)
+			break;
+	}
+	*refused_p = op;
+	for (op = first; op != *refused_p; op = op->group_next) {
+		if (op->item.flags & BATONI_ITEM_WAITS_LATER)
+			ops->wait(comm->device, op->transfer.stream, &op->item);
+	}
+	return status;
+}
+
 static enum baton_status
 enqueue_carriers(struct batoni_op *group)
 {
 	struct baton_comm *comm = group->comm;
-	enum baton_status status = BATON_OK;
-	struct batoni_op *op;
+	struct batoni_op *refused;
+	enum baton_status status =
+		put_carriers(comm, group->group.head, &refused);
 
-	for (op = group->group.head; op; op = op->group_next) {
-		if (!(op->item.flags & BATONI_ITEM_CARRIER))
-			continue;
-		status = comm->device_ops->enqueue(
-			comm->device, op->transfer.stream, &op->item);
-		if (status != BATON_OK) {
-			batoni_refuse_device(comm, status);
-			break;
-		}
-	}
+	if (status != BATON_OK)
+		batoni_refuse_device(comm, status);
 	/* Carriers from this one on are on no stream and will not be reached. */
-	batoni_set(group->group.failed, op);
+	batoni_set(group->group.failed, refused);
 	return status;
 }
 

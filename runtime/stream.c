@@ -7,7 +7,6 @@
  */
 #include "life.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +20,7 @@
 #include "wait.h"
 
 #define ERRORS_MAX 64u
+#define LET_PASS_NS 10000000u
 
 static pthread_mutex_t errors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -172,17 +172,19 @@ is_done(struct batoni_awaited *awaited, bool driving)
 }
 
 /* The stream has reached the record.  An asynchronous device must still pass its item
- * before it reports the stream idle.  That takes a moment unless other threads enqueue,
+ * before it reports the stream idle.  That takes a moment unless other work is behind it,
  * so the retries are bounded. */
 static void
 let_pass(struct baton_comm *comm, baton_stream stream)
 {
+	uint64_t end = batoni_real_ns() + LET_PASS_NS;
+
 	for (unsigned tries = 0;
-	     tries < 1000 && !comm->in_engine &&
+	     !comm->in_engine && batoni_real_ns() < end &&
 	     comm->device_ops->stream_idle(comm->device, stream) ==
 	             BATON_PENDING;
 	     tries++)
-		sched_yield();
+		batoni_pause_between(tries);
 }
 
 static void

@@ -290,6 +290,7 @@ static enum baton_status
 cuda_enqueue(struct batoni_device *device, baton_stream handle,
              struct batoni_stream_item *item)
 {
+	bool waits_later = item->flags & BATONI_ITEM_WAITS_LATER;
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_stream *stream;
 	struct cuda_guard guard;
@@ -301,10 +302,30 @@ cuda_enqueue(struct batoni_device *device, baton_stream handle,
 	status = batoni_cuda_stream_use(gpu, handle, &stream);
 	if (status == BATON_OK) {
 		status = batoni_cuda_enqueue(stream, handle, item);
-		batoni_cuda_stream_leave(stream);
+		/* Else cuda_wait leaves it: its place must stay. */
+		if (status != BATON_OK || !waits_later)
+			batoni_cuda_stream_leave(stream);
 	}
 	batoni_cuda_leave(gpu, &guard);
 	return status;
+}
+
+static void
+cuda_wait(struct batoni_device *device, baton_stream handle,
+          struct batoni_stream_item *item)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_stream *stream = (struct cuda_stream *)(void *)item->next;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result == BATONI_CU_SUCCESS) {
+		batoni_cuda_wait(stream, handle, item);
+		batoni_cuda_leave(gpu, &guard);
+	} else {
+		batoni_cuda_fail(gpu, "cuCtxPushCurrent", result);
+	}
+	batoni_cuda_stream_leave(stream);
 }
 
 /* No driver call: the device sees the store. */
@@ -413,6 +434,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,
 	.enqueue = cuda_enqueue,
+	.wait = cuda_wait,
 	.release = cuda_release,
 	.words_alloc = cuda_words_alloc,
 	.words_free = cuda_words_free,

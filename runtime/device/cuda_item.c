@@ -35,7 +35,7 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
-#define STILL_NS 50000000u /* a stream that has not moved for so long is held up */
+#define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
 
@@ -199,10 +199,11 @@ put_late_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait
 		late->wait = wait;
 		if (put_function(stream, handle, on_wait, late) ==
 		    BATONI_CU_SUCCESS) {
-			batoni_log(BATONI_LOG_WARN,
-			           "cuStreamBatchMemOp failed with %u: a host "
-			           "function waits instead",
-			           why);
+			if (stream->gpu->memory_ops)
+				batoni_log(BATONI_LOG_WARN,
+				           "cuStreamBatchMemOp failed with %u: "
+				           "a host function waits instead",
+				           why);
 			return;
 		}
 		batoni_free(late);
@@ -252,14 +253,57 @@ put_both(struct cuda_stream *stream, CUstream handle,
 }
 
 /* A block of words remembers the last wait for one of them. */
+struct wait_number {
+	_Atomic uint64_t *last_p; /* the block's; NULL: it has none */
+	uint64_t last;            /* what it was */
+	uint64_t before;          /* the number of the wait before */
+};
+
+static void
+number_wait(struct cuda_stream *stream, const _Atomic uint64_t *word,
+            struct wait_number *number_p)
+{
+	number_p->last_p = batoni_cuda_last_wait(stream, word);
+	number_p->last = 0;
+	number_p->before = stream->waits++;
+	if (number_p->last_p)
+		number_p->last = atomic_exchange(number_p->last_p,
+		                                 stream->waits);
+}
+
+/* If no wait was put on the stream. */
+static void
+forget_wait(const struct cuda_stream *stream, const struct wait_number *number)
+{
+	if (number->last_p && stream->waits == number->before)
+		atomic_store(number->last_p, number->last);
+}
+
+void
+batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
+                 const struct batoni_stream_item *item)
+{
+	struct word_wait wait = {item->word, item->value};
+	struct wait_number number;
+	CUresult result = BATONI_CU_NOT_SUPPORTED;
+
+	pthread_mutex_lock(&stream->lock);
+	number_wait(stream, wait.word, &number);
+	if (stream->gpu->memory_ops)
+		result = put_wait(stream, handle, wait);
+	if (result != BATONI_CU_SUCCESS)
+		put_late_wait(stream, handle, wait, result);
+	forget_wait(stream, &number);
+	pthread_mutex_unlock(&stream->lock);
+}
+
 static CUresult
 put_item(struct cuda_stream *stream, CUstream handle,
          struct batoni_stream_item *item, const char **call_p)
 {
 	struct word_wait wait = {item->word, item->value};
 	bool launch = item->flags & BATONI_ITEM_LAUNCH;
-	uint64_t before = stream->waits, last = 0;
-	_Atomic uint64_t *last_wait;
+	struct wait_number number;
 	CUresult result;
 
 	*call_p = "cuLaunchHostFunc";
@@ -267,15 +311,11 @@ put_item(struct cuda_stream *stream, CUstream handle,
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->place],
 			stream->launches + 1};
-	if (!wait.word)
+	if (!wait.word || (item->flags & BATONI_ITEM_WAITS_LATER))
 		return put_function(stream, handle, on_trigger, item);
-	last_wait = batoni_cuda_last_wait(stream, wait.word);
-	stream->waits++;
-	if (last_wait)
-		last = atomic_exchange(last_wait, stream->waits);
+	number_wait(stream, wait.word, &number);
 	result = put_both(stream, handle, item, wait, call_p);
-	if (last_wait && stream->waits == before)
-		atomic_store(last_wait, last);
+	forget_wait(stream, &number);
 	if (launch && result == BATONI_CU_SUCCESS)
 		stream->launches++;
 	return result;

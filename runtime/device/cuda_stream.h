@@ -62,6 +62,9 @@ void batoni_cuda_worker_run(struct cuda_stream *stream,
 /* Put the item on the stream, which the caller uses.  OK, AGAIN, CUDA. */
 enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
                                       struct batoni_stream_item *item);
+/* The wait of an item that was put there WAITS_LATER. */
+void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
+                      const struct batoni_stream_item *item);
 /* A word has grown: wake the host functions that wait for one. */
 void batoni_cuda_released(struct cuda_gpu *gpu);
 

@@ -53,6 +53,8 @@
 /* In-engine devices only, on an idle stream: the enqueuer has already treated the item as
  * reached; it only waits for its word. */
 #define BATONI_ITEM_PASSED 4u
+/* Only the trigger now; the wait follows by `wait`. */
+#define BATONI_ITEM_WAITS_LATER 16u
 /* The engine's own: the item stands for a whole group on its stream. */
 #define BATONI_ITEM_CARRIER 8u
 
@@ -141,6 +143,13 @@ struct batoni_device_ops {
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
+	/* Put the wait of an item on its stream, behind the trigger that `enqueue` has put
+	 * there WAITS_LATER.  The triggers of a group go before its waits, so that streams
+	 * that share a hardware queue do not hold up each other's triggers.  Caller: as
+	 * enqueue, right after.  It does not fail: a device that cannot is sick.  NULL:
+	 * no stream holds up another, and WAITS_LATER is not used. */
+	void (*wait)(struct batoni_device *device, baton_stream stream,
+	             struct batoni_stream_item *item);
 	/* Store value in the word, so that every stream that waits for it continues.
 	 * Caller: the thread that drives; must not block.  Called once for each
 	 * value of a word, even if no stream waits. */

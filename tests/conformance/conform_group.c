@@ -595,7 +595,7 @@ const struct conform_case conform_group[] = {
 	  .ranks_min = 2 },
 	{ CASE(a_group_is_armed_when_all_its_streams_are_there), .streams = 2,
 	  .ranks_min = 2 },
-	{ CASE(each_stream_of_a_group_goes_on_when_all_are_complete), .streams = 2,
+	{ CASE(each_stream_of_a_group_goes_on_when_all_are_complete),
 	  .ranks_min = 2, .needs = BATON_CAP_DIRECTIONS,
 	  .flags = CONFORM_HOST_ISSUED },
 	{ CASE(a_detached_group_lets_its_streams_go_on), .ranks_min = 2 },

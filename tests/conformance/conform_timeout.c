@@ -411,16 +411,16 @@ a_deadline_that_passes_breaks_a_stream_issued_communicator(struct conform *c)
 }
 
 const struct conform_case conform_timeout[] = {
-	{ CASE(a_deadline_runs_from_the_moment_of_arming),
+	{ CASE(a_deadline_runs_from_the_moment_of_arming), .streams = 2,
 	  .needs = BATON_CAP_CANCEL, .flags = CONFORM_STEP },
 	{ CASE(deadlines_pass_each_at_its_own_time), .flags = CONFORM_STEP,
 	  .needs = BATON_CAP_CANCEL | BATON_CAP_TAGS },
 	{ CASE(a_deadline_that_is_kept_changes_nothing), .ranks_min = 2 },
 	{ CASE(an_issued_recv_times_out), .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL },
-	{ CASE(an_armed_recv_that_is_not_issued_times_out), .ranks_min = 2,
+	{ CASE(an_armed_recv_that_is_not_issued_times_out), .streams = 2, .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL },
-	{ CASE(a_send_that_times_out_unissued_is_never_sent), .ranks_min = 2,
+	{ CASE(a_send_that_times_out_unissued_is_never_sent), .streams = 2, .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL },
 	{ CASE(an_issued_send_times_out_taken_back_or_lent), .ranks_min = 2,
 	  .needs = BATON_CAP_CANCEL },

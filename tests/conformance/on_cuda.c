@@ -153,6 +153,11 @@ on_cuda_queues(void)
 {
 	const char *text = getenv("CUDASIM_QUEUES");
 
+	const char *memory_ops = getenv("CUDASIM_MEMOPS");
+
+	/* Host functions that wait do so one at a time. */
+	if (memory_ops && !strcmp(memory_ops, "0"))
+		return 1;
 	if (!text)
 		text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	return text ? (unsigned)strtoul(text, NULL, 10) : 8;
