@@ -261,8 +261,8 @@ CUresult sim_start_thread(void *(*main)(void *), void *argument);
 void sim_environment_read(void);
 /* What this use of the function has to return; sticky: its context breaks. */
 CUresult sim_fault_locked(enum sim_function function, bool *sticky_p);
-/* Microseconds to be late by; 0: not. */
-unsigned sim_delay_locked(void);
+/* Microseconds to be late by; 0, in all cases but one of `odds`: not. */
+unsigned sim_delay_locked(unsigned odds);
 long sim_delays_locked(void); /* how many there were */
 
 /* ---- sim_context.c ---- */

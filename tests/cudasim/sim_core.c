@@ -11,6 +11,9 @@
 
 #include "sim.h"
 
+/* One call of so many is late, if delays are asked for. */
+enum { CALL_ODDS = 16 };
+
 struct sim sim = {
 	.set = {
 #define SETTING(name, value, least, greatest, before) .name = (value),
@@ -312,7 +315,7 @@ check_locked(struct sim_call *call, enum sim_function function, unsigned needs)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	late = sim_delay_locked();
+	late = needs & SIM_CONTEXT ? sim_delay_locked(CALL_ODDS) : 0;
 	if (late > 0) {
 		pthread_mutex_unlock(&sim_lock);
 		sim_nap(late);

@@ -116,11 +116,11 @@ next_random_locked(void)
 }
 
 unsigned
-sim_delay_locked(void)
+sim_delay_locked(unsigned odds)
 {
 	unsigned long most = (unsigned long)sim.set.delay_us;
 
-	if (most == 0 || next_random_locked() % 4 != 0)
+	if (most == 0 || next_random_locked() % odds != 0)
 		return 0;
 	delays++;
 	return (unsigned)(next_random_locked() % (most + 1));

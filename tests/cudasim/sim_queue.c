@@ -6,8 +6,12 @@
 
 #include "sim.h"
 
-/* How much of a copy's target is filled with rubbish first, if it is late. */
-enum { RUBBISH = 65536, NAP_MIN = 5000, NAP_MAX = 500000 };
+/* How much of a late copy's target is filled with rubbish first. */
+enum { RUBBISH = 65536 };
+/* Between two looks at a word, in ns. */
+enum { NAP_MIN = 5000, NAP_MAX = 500000 };
+/* One entry or copy of so many is late, if delays are asked for. */
+enum { ENTRY_ODDS = 4 };
 
 void
 sim_queues_init(struct sim_context *context)
@@ -137,7 +141,7 @@ move_bytes(const struct sim_entry *entry, unsigned late)
 static bool
 run_bytes_locked(struct sim_entry *entry)
 {
-	unsigned late = sim_delay_locked();
+	unsigned late = sim_delay_locked(ENTRY_ODDS);
 
 	if (entry->bytes == 0)
 		return true;
@@ -256,7 +260,7 @@ step_locked(struct sim_queue *queue)
 		pop_locked(queue);
 	} else if (!entry->late) {
 		entry->late = true;
-		late = sim_delay_locked();
+		late = sim_delay_locked(ENTRY_ODDS);
 		pthread_mutex_unlock(&sim_lock);
 		if (late > 0)
 			sim_nap(late);
