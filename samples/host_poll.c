@@ -21,6 +21,9 @@
  * Slot s uses tag s, so that slots do not wait for each other.  The words of
  * the n-th message of a slot are computed from the sender, the slot and n;
  * the receiver checks each of them.
+ *
+ * On a CUDA device (BATON_DEVICE=cuda) messages go from and to its memory.  The
+ * loop computes and checks their words in memory of the host, and copies.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -31,6 +34,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "device.h"
 
 #define SLOTS_MAX 1024
 #define BATCH 64 /* completions taken from the queue at once */
@@ -54,6 +58,8 @@ struct ring {
 	const struct options *options;
 	int before, after; /* neighbours in the ring */
 	baton_stream stream;
+	struct device *device;     /* NULL: the buffers are memory of the host */
+	uint64_t *copy;            /* of one buffer, for the host to look at */
 	struct baton_queue *queue; /* NULL: requests are polled */
 	baton_request *requests;   /* [operation] */
 	uint64_t **buffers;        /* [operation] */
@@ -71,11 +77,15 @@ static uint64_t first_word(int sender, int slot, long number)
 
 static void fill(struct ring *ring, int slot, long number)
 {
-	uint64_t *words = ring->buffers[ring->options->slots + slot];
+	uint64_t *buffer = ring->buffers[ring->options->slots + slot];
+	uint64_t *words = ring->device != NULL ? ring->copy : buffer;
 	uint64_t first = first_word(baton_comm_rank(ring->comm), slot, number);
 
 	for (size_t i = 0; i < ring->options->words; i++)
 		words[i] = first + i;
+	if (ring->device != NULL)
+		device_copy(ring->device, buffer, words,
+		            ring->options->words * sizeof(*words));
 }
 
 static void verify(struct ring *ring, int slot, long number, size_t bytes)
@@ -84,6 +94,10 @@ static void verify(struct ring *ring, int slot, long number, size_t bytes)
 	uint64_t first = first_word(ring->before, slot, number);
 	bool good = bytes == ring->options->words * sizeof(*words);
 
+	if (good && ring->device != NULL) {
+		device_copy(ring->device, ring->copy, words, bytes);
+		words = ring->copy;
+	}
 	for (size_t i = 0; good && i < ring->options->words; i++)
 		good = words[i] == first + i;
 	if (good)
@@ -277,16 +291,28 @@ static void ring_init(struct ring *ring, struct baton_comm *comm,
 	ring->requests = allocate(count, sizeof(*ring->requests));
 	ring->buffers = allocate(count, sizeof(*ring->buffers));
 	ring->numbers = allocate(count, sizeof(*ring->numbers));
+	ring->device = device_open(comm);
+	ring->copy = allocate(options->words, sizeof(uint64_t));
 	for (size_t i = 0; i < count; i++)
-		ring->buffers[i] = allocate(options->words, sizeof(uint64_t));
+		ring->buffers[i] =
+			ring->device != NULL
+				? device_alloc(ring->device, options->words *
+				                                     sizeof(uint64_t))
+				: allocate(options->words, sizeof(uint64_t));
 	CHECK(comm, baton_stream_create(comm, &ring->stream));
 }
 
 static void ring_fini(struct ring *ring)
 {
 	CHECK(ring->comm, baton_stream_destroy(ring->comm, ring->stream));
-	for (int i = 0; i < 2 * ring->options->slots; i++)
-		free(ring->buffers[i]);
+	for (int i = 0; i < 2 * ring->options->slots; i++) {
+		if (ring->device != NULL)
+			device_free(ring->device, ring->buffers[i]);
+		else
+			free(ring->buffers[i]);
+	}
+	device_close(ring->device);
+	free(ring->copy);
 	free(ring->buffers);
 	free(ring->requests);
 	free(ring->numbers);
@@ -364,20 +390,21 @@ static struct result jobs_run(struct job *jobs, int count, enum mode mode)
 }
 
 /* The processor time of all processes and the longest time of one; on rank 0. */
-static struct result gather(struct baton_comm *comm, struct result mine)
+static struct result gather(struct ring *ring, struct result mine)
 {
+	struct baton_comm *comm = ring->comm;
 	struct result other;
 	baton_request request;
 
 	if (baton_comm_rank(comm) != 0) {
 		CHECK(comm, baton_send(&mine, sizeof(mine), BATON_UINT8, 0, 0,
-		                       comm, NULL, NULL, &request));
+		                       comm, ring->stream, NULL, &request));
 		finish(comm, &request, NULL);
 	}
 	for (int rank = 1; baton_comm_rank(comm) == 0 &&
 	                   rank < baton_comm_size(comm); rank++) {
 		CHECK(comm, baton_recv(&other, sizeof(other), BATON_UINT8, rank,
-		                       0, comm, NULL, NULL, &request));
+		                       0, comm, ring->stream, NULL, &request));
 		finish(comm, &request, NULL);
 		mine.processor_seconds += other.processor_seconds;
 		if (other.seconds > mine.seconds)
@@ -401,7 +428,7 @@ static void run(struct baton_comm **comms, int count,
 			continue;
 		result = jobs_run(jobs, count, (enum mode)mode);
 		if (count == 1)
-			result = gather(comms[0], result);
+			result = gather(&jobs[0].ring, result);
 		if (baton_comm_rank(comms[0]) != 0)
 			continue;
 		printf("  %-5s  %10.0f/s  %12.2f us  %13.2f\n",
@@ -542,11 +569,11 @@ int main(int argc, char **argv)
 	}
 	CHECK(comms[0], baton_comm_query(comms[0], &info));
 	if (info.rank == 0)
-		printf("%d ranks, %s transport: %ld messages from each, %d "
+		printf("%d ranks, %s device, %s transport: %ld messages from each, %d "
 		       "receives and %d sends in flight, %zu bytes\n\n"
 		       "  mode       messages  processor time  processors\n"
 		       "                            a message        busy\n",
-		       info.ranks, info.transport_name, options.messages,
+		       info.ranks, info.device_name, info.transport_name, options.messages,
 		       options.slots, options.slots,
 		       options.words * sizeof(uint64_t));
 	run(comms, count, &options);

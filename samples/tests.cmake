@@ -17,6 +17,29 @@ baton_mpi_test(sample.host_poll.mpi.2 RANKS 2 TARGET host_poll LABELS sample
 baton_mpi_test(sample.host_poll.mpi.2.long RANKS 2 TARGET host_poll
 	LABELS sample ARGS --messages 1000 --bytes 65536)
 
+# The same programs on the CUDA device, over the simulator of the driver.
+set(cuda BATON_DEVICE=cuda BATON_CUDA_LIBRARY=$<TARGET_FILE:cudasim>
+	CUDASIM_ABORT=1)
+baton_run_test(sample.hello.cuda.alone TARGET hello LABELS sample ENV ${cuda})
+baton_mpi_test(sample.hello.cuda.2 RANKS 2 TARGET hello LABELS sample
+	ENV ${cuda})
+baton_run_test(sample.host_poll.cuda.local.3 TARGET host_poll LABELS sample
+	ARGS --ranks 3 --messages 1000 --outstanding 16 ENV ${cuda}
+	PROCESSORS 2)
+baton_mpi_test(sample.host_poll.cuda.mpi.2 RANKS 2 TARGET host_poll
+	LABELS sample ARGS --messages 1000 --outstanding 16 ENV ${cuda})
+baton_mpi_test(sample.host_poll.cuda.mpi.2.long RANKS 2 TARGET host_poll
+	LABELS sample ARGS --messages 100 --outstanding 8 --bytes 1048576
+	ENV ${cuda})
+# Without the device it would pass as well.
+set_tests_properties(sample.host_poll.cuda.local.3 PROPERTIES
+	FAIL_REGULAR_EXPRESSION "host device")
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.host_poll.cuda.mpi.2
+		sample.host_poll.cuda.mpi.2.long PROPERTIES
+		FAIL_REGULAR_EXPRESSION "host device")
+endif()
+
 # One slot: every item waits for its credit.  More items than slots, fewer, and
 # each way of putting.
 foreach(ranks 2 4 8)
@@ -50,6 +73,12 @@ foreach(ranks 2 4)
 	baton_mpi_test(sample.pipeline.${ranks} RANKS ${ranks} TARGET pipeline
 		LABELS sample ARGS ${small} ENV ${one_thread})
 endforeach()
+baton_mpi_test(sample.pipeline.cuda.2 RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${small} ENV ${one_thread} ${cuda})
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.pipeline.cuda.2 PROPERTIES
+		FAIL_REGULAR_EXPRESSION "host device")
+endif()
 # Fewer micro-batches than stages, and a stage for each layer.
 baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample
 	ARGS ${small} --layers 4 --micro-batches 2 ENV ${one_thread})

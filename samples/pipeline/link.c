@@ -36,6 +36,21 @@ void link_init(struct link *link, int peer, enum tag tag, bool incoming,
 	link->finished = 0;
 	link->pretend_ns = 0;
 	link->pretend_free_ns = 0;
+	link->device = NULL;
+	link->memory = NULL;
+	link->buffers = NULL;
+}
+
+void link_place(struct link *link, struct device *device)
+{
+	if (device == NULL || link->peer < 0)
+		return;
+	link->device = device;
+	link->memory = allocate((size_t)link->slots, sizeof(*link->memory));
+	link->buffers = allocate((size_t)link->slots, sizeof(*link->buffers));
+	for (int slot = 0; slot < link->slots; slot++)
+		link->memory[slot] =
+			device_alloc(device, link->count * sizeof(float));
 }
 
 void link_pretend(struct link *link, double mbit)
@@ -48,15 +63,32 @@ void link_pretend(struct link *link, double mbit)
 
 void link_fini(struct link *link)
 {
+	for (int slot = 0; link->device != NULL && slot < link->slots; slot++)
+		device_free(link->device, link->memory[slot]);
+	free(link->memory);
+	free(link->buffers);
 	free(link->requests);
 	free(link->transfers);
 }
 
+/* Where the message of this slot is. */
+static void *place(struct link *link, int slot, float *buffer)
+{
+	if (link->device == NULL)
+		return buffer;
+	link->buffers[slot] = buffer;
+	if (!link->incoming)
+		device_copy(link->device, link->memory[slot], buffer,
+		            link->count * sizeof(float));
+	return link->memory[slot];
+}
+
 static void start(struct stage *stage, struct link *link, int slot,
-                  float *buffer, unsigned flags)
+                  float *computed_in, unsigned flags)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	baton_request *request_p = &link->requests[slot];
+	void *buffer = place(link, slot, computed_in);
 
 	options.flags = flags;
 	if (link->incoming)
@@ -99,6 +131,9 @@ static void end(struct stage *stage, struct link *link, int slot)
 	finish(stage->comm, &link->requests[slot], &completion);
 	span->begin = completion.armed_ns;
 	span->end = deliver(link, completion.completed_ns);
+	if (link->device != NULL && link->incoming)
+		device_copy(link->device, link->buffers[slot],
+		            link->memory[slot], link->count * sizeof(float));
 }
 
 void link_post(struct stage *stage, struct link *link, int slot, float *buffer)
@@ -145,14 +180,17 @@ void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,
               void *bytes, size_t count)
 {
 	baton_request request;
+	baton_stream stream;
 
+	CHECK(comm, baton_stream_create(comm, &stream));
 	if (incoming)
 		CHECK(comm, baton_recv(bytes, count, BATON_UINT8, peer,
-		                       (int)tag, comm, NULL, NULL, &request));
+		                       (int)tag, comm, stream, NULL, &request));
 	else
 		CHECK(comm, baton_send(bytes, count, BATON_UINT8, peer,
-		                       (int)tag, comm, NULL, NULL, &request));
+		                       (int)tag, comm, stream, NULL, &request));
 	finish(comm, &request, NULL);
+	CHECK(comm, baton_stream_destroy(comm, stream));
 }
 
 void meet(struct baton_comm *comm)

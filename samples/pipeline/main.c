@@ -253,6 +253,10 @@ static void introduce(struct baton_comm *comm, const struct options *options,
 	       "%s\n", data->training.count, data->held_out.count,
 	       options->layers, options->hidden, info.ranks,
 	       info.ranks == 1 ? "stage" : "stages");
+	if (info.device == BATON_DEVICE_CUDA)
+		printf("messages are in memory of the device; the computations "
+		       "are the host's, with a copy before a send and after a "
+		       "receive\n");
 	if (options->link_name != NULL)
 		printf("between the stages: %s\n", options->link_name);
 	if (options->pretend_mbit > 0.0)

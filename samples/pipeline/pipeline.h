@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "../check.h"
+#include "../device.h"
 
 /* One tag for each kind of message, so that none waits for another. */
 enum tag {
@@ -199,6 +200,12 @@ struct link {
 	size_t count;            /* floats of a message */
 	int slots;
 	baton_request *requests; /* [slot], BATON_REQUEST_NULL when idle */
+	/* On a CUDA device, messages are in its memory: what a stage computes with
+	 * is copied there before a send, and from there after a receive.  NULL: on
+	 * the host, messages are where the stage computes. */
+	struct device *device;
+	void **memory;           /* [slot], of the device */
+	float **buffers;         /* [slot], of the host, while it is received */
 	struct span *transfers;  /* [message]: armed to completed */
 	size_t posted, finished; /* messages */
 	uint64_t pretend_ns;     /* a message on the pretended link; 0: none */
@@ -209,6 +216,7 @@ struct stage {
 	struct baton_comm *comm; /* NULL: the whole model, no neighbours */
 	int rank, ranks;
 	baton_stream stream;
+	struct device *device; /* NULL: the host */
 	const struct options *options;
 	const struct data *data;
 	struct mlp mlp;
@@ -234,6 +242,8 @@ static inline struct span *computed(const struct stage *stage, size_t step)
 
 void link_init(struct link *link, int peer, enum tag tag, bool incoming,
                size_t count, int slots, size_t messages);
+/* Its messages are in the memory of the device, unless that is NULL. */
+void link_place(struct link *link, struct device *device);
 void link_fini(struct link *link);
 /* From now on pretend that the link carries this many Mbit/s. */
 void link_pretend(struct link *link, double mbit);

@@ -207,6 +207,10 @@ static void links_init(struct stage *stage, int epochs)
 	          messages);
 	link_pretend(&stage->activation_in, mbit);
 	link_pretend(&stage->gradient_in, mbit);
+	link_place(&stage->activation_in, stage->device);
+	link_place(&stage->gradient_out, stage->device);
+	link_place(&stage->activation_out, stage->device);
+	link_place(&stage->gradient_in, stage->device);
 	stage->steps = allocate(steps, sizeof(*stage->steps));
 	stage->computed = allocate(steps * computations(stage->options),
 	                           sizeof(*stage->computed));
@@ -238,6 +242,7 @@ void stage_init(struct stage *stage, struct baton_comm *comm,
 	if (comm != NULL) {
 		stage->mlp.between = nudge;
 		stage->mlp.between_argument = comm;
+		stage->device = device_open(comm);
 	}
 	links_init(stage, epochs);
 	stage->order = allocate((size_t)data->training.count, sizeof(int));
@@ -253,6 +258,7 @@ void stage_fini(struct stage *stage)
 	link_fini(&stage->activation_in);
 	link_fini(&stage->activation_out);
 	link_fini(&stage->gradient_in);
+	device_close(stage->device);
 	link_fini(&stage->gradient_out);
 	mlp_fini(&stage->mlp);
 	free(stage->order);

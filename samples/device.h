@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The samples' own use of the CUDA driver: memory of the device that a
+ * communicator is on, and copies.  A program of the CUDA runtime would call
+ * cudaMalloc and cudaMemcpyAsync; the samples load the driver as Baton does, so
+ * that they build and start without CUDA.
+ *
+ * A thread uses a struct device at a time.
+ */
+#ifndef SAMPLES_DEVICE_H
+#define SAMPLES_DEVICE_H
+
+#include <baton.h>
+
+struct device;
+
+/* NULL: the communicator is on the host.  Where CUDA fails, these calls say so
+ * and end the program. */
+struct device *device_open(struct baton_comm *comm);
+void device_close(struct device *device);
+
+/* Memory of the device, zeroed.  Both calls may wait for all streams of the
+ * device: call them before a stream waits for a message. */
+void *device_alloc(struct device *device, size_t bytes);
+void device_free(struct device *device, void *memory);
+
+/* Copy between host and device, or within one, and wait for the end. */
+void device_copy(struct device *device, void *to, const void *from,
+                 size_t bytes);
+
+#endif
