@@ -171,6 +171,9 @@ begin_exit(void)
 {
 	uint64_t until = sim_now_ns() + 2000000000u;
 
+	/* The condition variables have waiters in the parent alone. */
+	if (sim.forked)
+		return;
 	pthread_mutex_lock(&sim_lock);
 	sim.exiting = true;
 	pthread_cond_broadcast(&sim_changed);
