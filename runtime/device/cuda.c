@@ -301,7 +301,11 @@ cuda_enqueue(struct batoni_device *device, baton_stream handle,
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = batoni_cuda_stream_use(gpu, handle, &stream);
 	if (status == BATON_OK) {
-		status = batoni_cuda_enqueue(stream, handle, item);
+		/* Another stream may have taken the place since the check. */
+		if (item->flags & BATONI_ITEM_LAUNCH)
+			status = batoni_cuda_worker_start(stream);
+		if (status == BATON_OK)
+			status = batoni_cuda_enqueue(stream, handle, item);
 		/* Else cuda_wait leaves it: its place must stay. */
 		if (status != BATON_OK || !waits_later)
 			batoni_cuda_stream_leave(stream);
