@@ -43,30 +43,24 @@ is_default(CUstream handle)
 
 /* ---- opens --------------------------------------------------------------- */
 
+/* All opens of one GPU are the same object: an open that is left behind, on a device that
+ * has stopped, leaves nothing allocated. */
 static enum baton_status
 cuda_open(const struct batoni_device_config *config,
           struct batoni_device **device_p)
 {
-	struct cuda_device *device = batoni_alloc(1, sizeof(*device));
-	enum baton_status status;
+	struct cuda_gpu *gpu;
+	enum baton_status status = batoni_cuda_gpu_open(config, &gpu);
 
-	if (!device)
-		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
-	device->base.ops = &batoni_device_cuda_ops;
-	status = batoni_cuda_gpu_open(config, &device->gpu);
-	if (status != BATON_OK) {
-		batoni_free(device);
-		return status;
-	}
-	device->base.number = device->gpu->number;
-	*device_p = &device->base;
-	return BATON_OK;
+	if (status == BATON_OK)
+		*device_p = &gpu->open;
+	return status;
 }
 
 static void
 cuda_close(struct batoni_device *device)
 {
-	batoni_free(device);
+	(void)device;
 }
 
 /* ---- streams ------------------------------------------------------------- */

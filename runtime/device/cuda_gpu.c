@@ -464,6 +464,8 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
 	gpu->api = api;
 	gpu->number = number;
+	gpu->open.ops = &batoni_device_cuda_ops;
+	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
 	pthread_mutex_init(&gpu->sleep_lock, NULL);
 	pthread_cond_init(&gpu->released, NULL);

@@ -45,6 +45,7 @@ struct cuda_block {
 };
 
 struct cuda_gpu {
+	struct batoni_device open; /* what every open of it gets */
 	const struct batoni_cuda_api *api;
 	struct cuda_gpu *next;
 	CUdevice number;
@@ -71,16 +72,10 @@ struct cuda_gpu {
 	pthread_cond_t released;
 };
 
-/* Must be first in every open of the device. */
-struct cuda_device {
-	struct batoni_device base;
-	struct cuda_gpu *gpu;
-};
-
 static inline struct cuda_gpu *
 batoni_cuda_gpu(struct batoni_device *device)
 {
-	return ((struct cuda_device *)(void *)device)->gpu;
+	return batoni_container_of(device, struct cuda_gpu, open);
 }
 
 /*
