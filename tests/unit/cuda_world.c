@@ -28,6 +28,18 @@ cuda_world_stream(unsigned flags)
 	return stream;
 }
 
+CUstream
+cuda_world_urgent_stream(void)
+{
+	int least = 0, greatest = 0;
+	CUstream stream;
+
+	cu_ok(cw.sim->priority_range(&least, &greatest));
+	cu_ok(cw.sim->stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING,
+	                            greatest));
+	return stream;
+}
+
 CUdeviceptr
 cuda_world_address(const void *pointer)
 {

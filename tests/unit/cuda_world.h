@@ -48,6 +48,9 @@ void cuda_world_end(void);
 #define baton_ok(call) ck_assert_int_eq((call), BATON_OK)
 
 CUstream cuda_world_stream(unsigned flags);
+/* Non-blocking, of the highest priority: it shares no hardware queue with a stream of another
+ * priority, which would hold it up while it waits. */
+CUstream cuda_world_urgent_stream(void);
 CUdeviceptr cuda_world_address(const void *pointer);
 /* The stream waits until the word is at least 1. */
 void cuda_world_hold(CUstream stream, unsigned word);

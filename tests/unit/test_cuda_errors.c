@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A CUDA device that fails for good, over the simulator, and processes that end or fork with
+ * operations pending.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_world.h"
+#include "mem.h"
+
+/* ---- sticky errors -------------------------------------------------------- */
+
+static void
+nothing(void *unused)
+{
+	(void)unused;
+}
+
+enum { RECV, LONG_RECV, RECORD, BEHIND, DETACHED, GROUP_SEND, GROUP_RECV, WAIT, ALL };
+
+/* An operation of each kind that does not end by itself. */
+static void
+enqueue_all(baton_request requests[ALL], CUstream held)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	CUstream s = cw.streams[0], t = cw.streams[1];
+
+	detached.flags = BATON_OP_DETACHED;
+	requests[RECV] = cuda_world_recv(cw.to, 8, 0, s);
+	requests[BEHIND] = cuda_world_recv(cw.to, 8, 1, s);
+	requests[LONG_RECV] = cuda_world_recv(cw.to, 4 * MIB, 2, t);
+	cuda_world_hold(held, 0);
+	baton_ok(baton_record(cw.comms[0], held, NULL, &requests[RECORD]));
+	baton_ok(baton_recv(cw.to, 8, BATON_UINT8, 0, 3, cw.comms[1], held,
+	                    &detached, &requests[DETACHED]));
+	baton_ok(baton_stream_wait(cw.comms[0], t, requests[RECORD]));
+	baton_ok(baton_stream_launch(cw.comms[0], held, nothing, NULL));
+	baton_ok(baton_group_begin(cw.comms[0]));
+	baton_ok(baton_send(cw.from, 8, BATON_UINT8, 1, 5, cw.comms[0], s, NULL,
+	                    &requests[GROUP_SEND]));
+	baton_ok(baton_recv(cw.to, 8, BATON_UINT8, 1, 5, cw.comms[0], t, NULL,
+	                    &requests[GROUP_RECV]));
+	baton_ok(baton_group_end(cw.comms[0]));
+	baton_ok(baton_wait_signal(1, &(struct baton_wait_signal_desc){1, 0, 0, 0},
+	                           cw.comms[1], t, NULL, &requests[WAIT]));
+}
+
+static void
+ends_with(baton_request request, const char *const words[])
+{
+	char text[300];
+
+	ck_assert_int_eq(baton_wait(request, LONG_NS, NULL), BATON_ERR_CUDA);
+	baton_ok(baton_request_error(request, text, sizeof(text)));
+	cuda_world_has(text, words);
+	baton_ok(baton_release(&request));
+}
+
+static void
+refuses_all(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *others[2];
+	baton_request request = BATON_REQUEST_NULL;
+	baton_stream made;
+
+	ck_assert_int_eq(baton_send(cw.from, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                            cw.streams[0], NULL, &request),
+	                 BATON_ERR_CUDA);
+	assert_said("broken", "719");
+	ck_assert_int_eq(baton_comm_status(cw.comms[0]), BATON_ERR_CUDA);
+	ck_assert_int_eq(baton_stream_create(cw.comms[0], &made),
+	                 BATON_ERR_CUDA);
+	assert_said("719");
+	ck_assert_int_ne(baton_stream_synchronize(cw.comms[0], cw.streams[0]),
+	                 BATON_PENDING);
+	/* It may be made, of what there is already, but works no more. */
+	if (baton_comm_create_local(2, &options, others) == BATON_OK) {
+		ck_assert_int_ne(baton_record(others[0], cw.streams[0], NULL,
+		                              &request),
+		                 BATON_OK);
+		assert_said("719");
+		for (int i = 0; i < 2; i++)
+			baton_ok(baton_comm_destroy(others[i]));
+	}
+}
+
+START_TEST(sticky_error_ends_all_operations_and_says_why)
+{
+	static const char *const words[] = {"719", "CUDA_ERROR_LAUNCH_FAILED",
+	                                    "cu", NULL};
+	struct baton_comm_options options = cuda_world_options();
+	baton_request requests[ALL];
+	CUstream held;
+
+	cuda_world_begin();
+	options.requests_max = 64;
+	options.timeout_ns = -1;
+	cuda_world_comms(&options);
+	held = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	enqueue_all(requests, held);
+	cw.sim->sim_break(0, 719);
+	for (int i = 0; i < ALL; i++)
+		ends_with(requests[i], words);
+	refuses_all();
+	cuda_world_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+	ck_assert_int_eq(cw.sim->sim_violations(), 0);
+}
+END_TEST
+
+/* While a long message is on its way, at one moment and another. */
+START_TEST(sticky_error_amid_a_message_ends_both_sides)
+{
+	for (unsigned i = 0; i < 12; i++) {
+		pid_t child = fork();
+		int status;
+
+		if (child == 0) {
+			baton_request a, b;
+
+			cuda_world_open();
+			cw.sim->sim_set("seed", (long)i + 1);
+			b = cuda_world_recv(cw.to, 8 * MIB, 0, cw.streams[0]);
+			a = cuda_world_send(cw.from, 8 * MIB, 0, cw.streams[1]);
+			cw.sim->sim_fail("cuMemcpyAsync", 2 * (long)i + 1, 700,
+			                 true);
+			if (baton_finish(&a, LONG_NS, NULL) == BATON_PENDING ||
+			    baton_finish(&b, LONG_NS, NULL) == BATON_PENDING)
+				_exit(1);
+			cuda_world_destroy();
+			_exit(cw.sim->sim_violations() ||
+			      batoni_mem_blocks() != 0);
+		}
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_int_eq(status, 0);
+	}
+}
+END_TEST
+
+static void *
+wait_for(void *request_p)
+{
+	return (void *)(intptr_t)baton_finish(request_p, LONG_NS, NULL);
+}
+
+static void *
+synchronize(void *stream)
+{
+	cu_ok(cw.sim->context_push(cw.context));
+	return (void *)(intptr_t)cw.sim->stream_synchronize(stream);
+}
+
+/* Threads that wait by Baton and by the driver all return. */
+START_TEST(sticky_error_lets_waiting_threads_go)
+{
+	baton_request request;
+	pthread_t by_baton, by_driver;
+	void *status;
+
+	cuda_world_open();
+	request = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	pthread_create(&by_baton, NULL, wait_for, &request);
+	pthread_create(&by_driver, NULL, synchronize, cw.streams[0]);
+	while (cw.sim->sim_blocked() == 0)
+		usleep(100);
+	cw.sim->sim_break(0, 700);
+	pthread_join(by_driver, &status);
+	pthread_join(by_baton, &status);
+	ck_assert_int_eq((int)(intptr_t)status, BATON_ERR_CUDA);
+	cuda_world_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* The other device's ranks are well. */
+START_TEST(sticky_error_of_one_device_leaves_the_others)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *others[2];
+	CUcontext other, popped;
+	CUstream streams[2];
+	CUdeviceptr memory;
+	baton_request request, a, b;
+
+	cuda_world_open();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	cu_ok(cw.sim->mem_alloc(&memory, 8 * MIB));
+	for (int i = 0; i < 2; i++)
+		streams[i] = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	cu_ok(cw.sim->context_pop(&popped));
+	options.cuda_device = 1;
+	baton_ok(baton_comm_create_local(2, &options, others));
+	request = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	baton_ok(baton_recv((void *)(uintptr_t)memory, 4 * MIB, BATON_UINT8, 0,
+	                    0, others[1], streams[1], NULL, &b));
+	cw.sim->sim_break(0, 700);
+	cuda_world_finish(request, BATON_ERR_CUDA);
+	ck_assert_int_eq(baton_test(b, NULL), BATON_PENDING);
+	baton_ok(baton_send((void *)(uintptr_t)(memory + 4 * MIB), 4 * MIB,
+	                    BATON_UINT8, 1, 0, others[0], streams[0], NULL, &a));
+	cuda_world_finish(a, BATON_OK);
+	cuda_world_finish(b, BATON_OK);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(others[i]));
+	cuda_world_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* ---- exit and fork -------------------------------------------------------- */
+
+/* Runs fn in a child, which ends by itself with this status, in time. */
+static void
+child_ends(void (*fn)(void), int expected)
+{
+	pid_t child = fork();
+	int status;
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		alarm(40);
+		fn();
+		_exit(99);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
+	ck_assert_int_eq(WEXITSTATUS(status), expected);
+}
+
+static void
+check_violations(void)
+{
+	if (cw.sim->sim_violations() > 0)
+		_exit(3);
+}
+
+static void
+blocks_for_ever(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+}
+
+/* The driver calls that come after the exit has begun fail; streams stand still. */
+static void
+exit_with_operations(void)
+{
+	baton_request requests[ALL];
+
+	cuda_world_load();
+	atexit(check_violations); /* called last */
+	cuda_world_open();
+	enqueue_all(requests, cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING));
+	cuda_world_send(cw.from, 4 * MIB, 2, cuda_world_urgent_stream());
+	exit(7);
+}
+
+static void
+exit_beside_a_function(void)
+{
+	cuda_world_load();
+	atexit(check_violations);
+	cuda_world_open();
+	baton_ok(baton_stream_launch(cw.comms[0], cw.streams[0], blocks_for_ever,
+	                             NULL));
+	cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	exit(7);
+}
+
+static void
+return_without_memory_operations(void)
+{
+	cuda_world_load();
+	cw.sim->sim_set("memops", 0);
+	cuda_world_open();
+	cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	cw.sim->sim_settle(true);
+	exit(7);
+}
+
+static void
+exit_after_a_sticky_error(void)
+{
+	baton_request requests[ALL];
+
+	cuda_world_open();
+	enqueue_all(requests, cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING));
+	cw.sim->sim_break(0, 700);
+	exit(7);
+}
+
+START_TEST(exit_with_operations_pending_does_not_hang)
+{
+	for (int i = 0; i < 4; i++)
+		child_ends(exit_with_operations, 7);
+	child_ends(exit_beside_a_function, 7);
+	child_ends(return_without_memory_operations, 7);
+	child_ends(exit_after_a_sticky_error, 7);
+}
+END_TEST
+
+static void
+just_exit(void)
+{
+	exit(7);
+}
+
+START_TEST(child_of_fork_makes_no_driver_call)
+{
+	baton_request requests[ALL];
+
+	cuda_world_load();
+	atexit(check_violations);
+	cuda_world_open();
+	enqueue_all(requests, cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING));
+	child_ends(just_exit, 7);
+	/* The parent goes on. */
+	cuda_world_finish(cuda_world_send(cw.from, 8, 0,
+	                                  cuda_world_urgent_stream()),
+	                  BATON_OK);
+	cuda_world_finish(requests[RECV], BATON_OK);
+	ck_assert_int_eq(cw.sim->sim_violations(), 0);
+	cuda_world_let_go(0);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_abort(cw.comms[i]));
+	cuda_world_end();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		sticky_error_ends_all_operations_and_says_why,
+		sticky_error_amid_a_message_ends_both_sides,
+		sticky_error_lets_waiting_threads_go,
+		sticky_error_of_one_device_leaves_the_others,
+		exit_with_operations_pending_does_not_hang,
+		child_of_fork_makes_no_driver_call,
+	};
+
+	return RUN_TESTS("cuda_errors", tests);
+}
