@@ -717,6 +717,8 @@ baton_comm_destroy(struct baton_comm *comm)
 	close_paths(comm, status != BATON_OK);
 	comm->transport->patience = &comm->patience;
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
+	/* Other ranks' calls, and the close, may have told that something moves. */
+	leave_working(comm);
 	batoni_leave();
 	comm_free(comm);
 	return BATON_OK;

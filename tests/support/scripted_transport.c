@@ -160,6 +160,8 @@ scripted_transport_close(struct batoni_transport *transport, bool aborted)
 	struct scripted *s = to_scripted(transport);
 
 	ck_assert(!s->closed);
+	if (s->moves_at_close)
+		s->base.host->moves(s->base.host);
 	s->closed = true;
 	s->closed_aborted = aborted;
 }

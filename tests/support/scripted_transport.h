@@ -37,6 +37,7 @@ struct scripted {
 	void *arg; /* of the hooks */
 	sem_t tested;  /* posted by each test, if `signals` */
 	bool signals;
+	bool moves_at_close; /* close tells the engine that something moves */
 
 	/* What happened: "s1 r2 -s1 " are issues and take-backs by direction
 	 * and tag, in order. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "core.h"
 #include "mem.h"
 #include "run_tests.h"
 #include "scripted_transport.h"
@@ -274,6 +275,16 @@ START_TEST(destroy_waits_until_its_peers_have_received_all)
 	ck_assert_uint_eq(transport.leaves, leaves + 1);
 	ck_assert(transport.closed);
 	ck_assert(!transport.closed_aborted);
+	comm = NULL;
+}
+END_TEST
+
+START_TEST(engine_forgets_a_communicator_whose_close_told_that_something_moves)
+{
+	transport.moves_at_close = true;
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	ck_assert(transport.closed);
+	ck_assert_ptr_null(batoni_engine.working);
 	comm = NULL;
 }
 END_TEST
@@ -626,6 +637,7 @@ main(void)
 		destroy_drains_by_itself,
 		destroy_waits_until_its_peers_have_received_all,
 		transport_that_cannot_be_cleared_is_closed_as_broken,
+		engine_forgets_a_communicator_whose_close_told_that_something_moves,
 		transport_that_cannot_leave_is_closed_as_broken,
 		destroy_after_an_abort_asks_nobody,
 		destroy_of_a_broken_one_asks_nobody,
