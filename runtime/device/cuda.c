@@ -330,12 +330,11 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 static void
 cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
 {
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-
+	(void)device;
 	/* Everything before it is visible to what the stream does next: a store to
 	 * pinned memory is seen by the device after the stores before it. */
 	atomic_store(word, value);
-	batoni_cuda_released(gpu);
+	batoni_cuda_released();
 }
 
 static enum baton_status

@@ -467,8 +467,6 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 	gpu->open.ops = &batoni_device_cuda_ops;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
-	pthread_mutex_init(&gpu->sleep_lock, NULL);
-	pthread_cond_init(&gpu->released, NULL);
 	batoni_list_init(&gpu->blocks);
 	batoni_list_init(&gpu->spare);
 	batoni_list_init(&gpu->created);

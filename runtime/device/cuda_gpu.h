@@ -61,15 +61,10 @@ struct cuda_gpu {
 	struct cuda_event *events; /* free */
 	struct batoni_list_node blocks, spare;
 	struct cuda_stream *streams[CUDA_STREAMS_MAX]; /* cuda_stream.c's */
-	struct batoni_list_node created; /* by stream_create; cuda_stream.c's */
+	struct batoni_list_node created; /* by stream_create; cuda.c's */
 	struct batoni_fault fault;       /* if `sick` */
 	struct batoni_fault last;        /* of the memory's calls */
 	atomic_bool sick;
-
-	/* Host functions that wait for words: cuda_wait.c's. */
-	atomic_uint sleepers;
-	pthread_mutex_t sleep_lock;
-	pthread_cond_t released;
 };
 
 static inline struct cuda_gpu *

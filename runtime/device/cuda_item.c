@@ -51,29 +51,40 @@ has_grown(const _Atomic uint64_t *word, uint64_t value)
 	return (int64_t)(atomic_load(word) - value) >= 0;
 }
 
+/* Host functions that wait for words.  Of all GPUs together: a stream may wait for an
+ * operation of a communicator on another GPU. */
+static struct {
+	atomic_uint n;
+	pthread_mutex_t lock;
+	pthread_cond_t released;
+} sleepers = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.released = PTHREAD_COND_INITIALIZER,
+};
+
 /* No wake-up is lost: this thread counts itself, then loads the word; the driver stores the
  * word, then loads the count (batoni_cuda_released); all seq_cst. */
 static void
-wait_for_word(struct cuda_gpu *gpu, const _Atomic uint64_t *word, uint64_t value)
+wait_for_word(const _Atomic uint64_t *word, uint64_t value)
 {
 	if (has_grown(word, value))
 		return;
-	atomic_fetch_add(&gpu->sleepers, 1);
-	pthread_mutex_lock(&gpu->sleep_lock);
+	atomic_fetch_add(&sleepers.n, 1);
+	pthread_mutex_lock(&sleepers.lock);
 	while (!has_grown(word, value))
-		pthread_cond_wait(&gpu->released, &gpu->sleep_lock);
-	pthread_mutex_unlock(&gpu->sleep_lock);
-	atomic_fetch_sub(&gpu->sleepers, 1);
+		pthread_cond_wait(&sleepers.released, &sleepers.lock);
+	pthread_mutex_unlock(&sleepers.lock);
+	atomic_fetch_sub(&sleepers.n, 1);
 }
 
 void
-batoni_cuda_released(struct cuda_gpu *gpu)
+batoni_cuda_released(void)
 {
-	if (atomic_load(&gpu->sleepers) == 0)
+	if (atomic_load(&sleepers.n) == 0)
 		return;
-	pthread_mutex_lock(&gpu->sleep_lock);
-	pthread_cond_broadcast(&gpu->released);
-	pthread_mutex_unlock(&gpu->sleep_lock);
+	pthread_mutex_lock(&sleepers.lock);
+	pthread_cond_broadcast(&sleepers.released);
+	pthread_mutex_unlock(&sleepers.lock);
 }
 
 static void
@@ -124,12 +135,12 @@ on_item(void *argument)
 			atomic_load(&stream->gpu->returned[stream->place]) + 1};
 	/* The item is the engine's once it was reached and has nothing to wait for. */
 	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
-		wait_for_word(stream->gpu, wait.word, wait.value);
+		wait_for_word(wait.word, wait.value);
 		note_passed(stream);
 		item->reached(item);
 	} else {
 		reach(stream, item);
-		wait_for_word(stream->gpu, wait.word, wait.value);
+		wait_for_word(wait.word, wait.value);
 		note_passed(stream);
 	}
 	atomic_fetch_add(&stream->fired, 1);
@@ -148,7 +159,7 @@ on_wait(void *argument)
 	struct late_wait late = *(struct late_wait *)argument;
 
 	batoni_free(argument);
-	wait_for_word(late.stream->gpu, late.wait.word, late.wait.value);
+	wait_for_word(late.wait.word, late.wait.value);
 	note_passed(late.stream);
 	atomic_fetch_add(&late.stream->fired, 1);
 }

@@ -24,7 +24,7 @@ run(struct cuda_stream *stream, struct batoni_stream_item *item)
 	item->reached(item);
 	/* The stream goes on. */
 	atomic_fetch_add(&stream->gpu->returned[stream->place], 1);
-	batoni_cuda_released(stream->gpu);
+	batoni_cuda_released();
 }
 
 static void *

@@ -65,7 +65,7 @@ enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handl
 /* The wait of an item that was put there WAITS_LATER. */
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
-/* A word has grown: wake the host functions that wait for one. */
-void batoni_cuda_released(struct cuda_gpu *gpu);
+/* A word has grown: wake the host functions that wait for one, on any GPU. */
+void batoni_cuda_released(void);
 
 #endif

@@ -575,6 +575,36 @@ START_TEST(ranks_on_two_devices_talk_to_each_other)
 }
 END_TEST
 
+/* Streams wait in host functions: the release of a word of one device wakes a wait on
+ * another's stream. */
+START_TEST(a_function_that_waits_for_another_devices_operation_is_woken)
+{
+	struct baton_comm_options options = cuda_world_options();
+	baton_request request, passed;
+	struct baton_comm *comm;
+	CUstream stream;
+	CUcontext other;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	cuda_world_open();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	stream = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	options.cuda_device = 1;
+	baton_ok(baton_comm_create_local(1, &options, &comm));
+	request = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	baton_ok(baton_stream_wait(comm, stream, request));
+	baton_ok(baton_record(comm, stream, NULL, &passed));
+	ck_assert_int_eq(baton_wait(passed, 50000000, NULL), BATON_PENDING);
+	baton_ok(baton_cancel(request));
+	cuda_world_finish(passed, BATON_OK);
+	cuda_world_finish(request, BATON_ERR_CANCELED);
+	baton_ok(baton_comm_destroy(comm));
+	cuda_world_end();
+}
+END_TEST
+
 START_TEST(memory_of_another_device_is_copied_by_that_device)
 {
 	CUcontext other, popped;
@@ -788,6 +818,7 @@ main(void)
 		device_that_is_not_there_is_refused,
 		no_device_named_is_that_of_the_current_context,
 		ranks_on_two_devices_talk_to_each_other,
+		a_function_that_waits_for_another_devices_operation_is_woken,
 		memory_of_another_device_is_copied_by_that_device,
 		buffers_of_all_kinds_are_sent_and_received,
 		pinned_memory_at_another_address_is_refused,
