@@ -13,6 +13,16 @@ static _Atomic(struct cuda_gpu *) gpus;
 
 /* ---- driver calls ---- */
 
+static void
+restore_mode(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
+{
+	CUstreamCaptureMode mode = guard->mode;
+
+	/* It touches no device: once more is enough if it failed at all. */
+	if (gpu->api->capture_mode(&mode) != BATONI_CU_SUCCESS)
+		gpu->api->capture_mode(&mode);
+}
+
 CUresult
 batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 {
@@ -30,19 +40,18 @@ batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 		guard->pushed = result == BATONI_CU_SUCCESS;
 	}
 	if (result != BATONI_CU_SUCCESS)
-		gpu->api->capture_mode(&guard->mode);
+		restore_mode(gpu, guard);
 	return result;
 }
 
 void
 batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 {
-	CUstreamCaptureMode mode = guard->mode;
 	CUcontext popped;
 
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
-	gpu->api->capture_mode(&mode);
+	restore_mode(gpu, guard);
 }
 
 static enum baton_status
@@ -318,26 +327,34 @@ choose(const struct batoni_cuda_api *api,
 	return BATON_OK;
 }
 
+/* A driver that does not know the attribute says INVALID_VALUE. */
+static CUresult
+ask_attribute(const struct cuda_gpu *gpu, CUdevice_attribute attribute,
+              int *value_p)
+{
+	CUresult result =
+		gpu->api->device_attribute(value_p, attribute, gpu->number);
+
+	if (result != BATONI_CU_SUCCESS)
+		*value_p = 0;
+	return result == BATONI_CU_INVALID_VALUE ? BATONI_CU_SUCCESS : result;
+}
+
 static CUresult
 ask_attributes(struct cuda_gpu *gpu, int *unified_p)
 {
 	int now = 0, before = 0;
-	CUresult result;
+	CUresult result = ask_attribute(
+		gpu, BATONI_CU_DEVICE_UNIFIED_ADDRESSING, unified_p);
 
-	result = gpu->api->device_attribute(
-		unified_p, BATONI_CU_DEVICE_UNIFIED_ADDRESSING, gpu->number);
-	if (result != BATONI_CU_SUCCESS)
-		return result;
 	/* The second is what drivers before CUDA 12 answer to. */
-	if (gpu->api->device_attribute(&now, BATONI_CU_DEVICE_MEM_OPS_64,
-	                               gpu->number) != BATONI_CU_SUCCESS)
-		now = 0;
-	if (!now && gpu->api->device_attribute(
-			    &before, BATONI_CU_DEVICE_MEM_OPS_64_V1,
-			    gpu->number) != BATONI_CU_SUCCESS)
-		before = 0;
+	if (result == BATONI_CU_SUCCESS)
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64, &now);
+	if (result == BATONI_CU_SUCCESS && !now)
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64_V1,
+		                       &before);
 	gpu->memory_ops = now || before;
-	return BATONI_CU_SUCCESS;
+	return result;
 }
 
 /* Copies have the highest priority: a stream of the program that waits for a copy must not
