@@ -18,8 +18,8 @@
  * host function.  Streams may then hold each other up, as the driver may run one host
  * function at a time.
  *
- * When the trigger is on the stream and the driver refuses the wait, a host function waits
- * too.  If the driver refuses that as well, the trigger cannot be taken back: the device is
+ * When the trigger is on the stream and the driver refuses the wait, it is asked again, and
+ * then a host function waits too.  If the driver refuses that as well, the trigger cannot be taken back: the device is
  * told to be sick, and all operations end.
  *
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
@@ -35,6 +35,7 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+#define TRIES 3u         /* of a wait behind a trigger */
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
@@ -198,6 +199,17 @@ put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
 	return stream->gpu->api->stream_memory_ops(handle, 2, operations, 0);
 }
 
+/* Behind a trigger, which cannot be taken back. */
+static CUresult
+insist_on_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
+{
+	CUresult result = put_wait(stream, handle, wait);
+
+	for (unsigned i = 1; i < TRIES && result != BATONI_CU_SUCCESS; i++)
+		result = put_wait(stream, handle, wait);
+	return result;
+}
+
 /* The driver has refused the wait behind a trigger that is on the stream. */
 static void
 put_late_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait,
@@ -257,7 +269,7 @@ put_both(struct cuda_stream *stream, CUstream handle,
 		stream->waits--;
 		return result;
 	}
-	result = waits ? put_wait(stream, handle, wait) : BATONI_CU_SUCCESS;
+	result = waits ? insist_on_wait(stream, handle, wait) : BATONI_CU_SUCCESS;
 	if (result != BATONI_CU_SUCCESS)
 		put_late_wait(stream, handle, wait, result);
 	return BATONI_CU_SUCCESS;
@@ -301,7 +313,7 @@ batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
 	pthread_mutex_lock(&stream->lock);
 	number_wait(stream, wait.word, &number);
 	if (stream->gpu->memory_ops)
-		result = put_wait(stream, handle, wait);
+		result = insist_on_wait(stream, handle, wait);
 	if (result != BATONI_CU_SUCCESS)
 		put_late_wait(stream, handle, wait, result);
 	forget_wait(stream, &number);
