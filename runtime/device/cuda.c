@@ -28,6 +28,7 @@
 #include "mem.h"
 
 #define PASS_NS 100000000u /* for a stream to pass what is released */
+#define TRIES 3u           /* of what cannot be refused any more */
 
 /* A stream of stream_create. */
 struct created {
@@ -130,6 +131,24 @@ await_idle(const struct cuda_gpu *gpu, CUstream handle)
 	return result;
 }
 
+/* A destroy that reports an error has destroyed the stream all the same: it may be that of
+ * an earlier call. */
+static CUresult
+destroy_idle(const struct cuda_gpu *gpu, CUstream handle)
+{
+	CUresult result = await_idle(gpu, handle), destroyed;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	destroyed = gpu->api->stream_destroy(handle);
+	if (destroyed != BATONI_CU_SUCCESS)
+		batoni_log(BATONI_LOG_WARN,
+		           "cuStreamDestroy failed with %u; the stream is taken "
+		           "for destroyed",
+		           destroyed);
+	return BATONI_CU_SUCCESS;
+}
+
 static enum baton_status
 destroy_created(struct cuda_gpu *gpu, struct created *created)
 {
@@ -139,11 +158,7 @@ destroy_created(struct cuda_gpu *gpu, struct created *created)
 
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuStreamQuery";
-		result = await_idle(gpu, created->handle);
-		if (result == BATONI_CU_SUCCESS) {
-			call = "cuStreamDestroy";
-			result = gpu->api->stream_destroy(created->handle);
-		}
+		result = destroy_idle(gpu, created->handle);
 		batoni_cuda_leave(gpu, &guard);
 	}
 	if (result == BATONI_CU_SUCCESS) {
@@ -204,17 +219,23 @@ check_live(const struct cuda_gpu *gpu, CUstream handle)
 	CUcontext context = NULL;
 	CUresult result = gpu->api->stream_context(handle, &context);
 
-	if (result != BATONI_CU_SUCCESS)
+	if (result == BATONI_CU_INVALID_HANDLE ||
+	    result == BATONI_CU_INVALID_CONTEXT ||
+	    result == BATONI_CU_INVALID_VALUE)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%p is no live stream of CUDA device %d "
 		                     "(cuStreamGetCtx returned %u)",
 		                     (void *)handle, gpu->number, result);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuStreamGetCtx", result);
 	if (context != gpu->context)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "stream %p is of another device or context "
 		                     "than the communicator, whose device is %d",
 		                     (void *)handle, gpu->number);
 	result = gpu->api->stream_capturing(handle, &capture);
+	if (result != BATONI_CU_SUCCESS && result != BATONI_CU_CAPTURE_IMPLICIT)
+		return batoni_cuda_refuse(gpu, "cuStreamIsCapturing", result);
 	if (result != BATONI_CU_SUCCESS || capture != BATONI_CU_CAPTURE_NONE)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "stream %p is capturing a graph: operations "
@@ -314,9 +335,11 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_stream *stream = (struct cuda_stream *)(void *)item->next;
+	CUresult result = BATONI_CU_NOT_READY;
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
 
+	for (unsigned i = 0; i < TRIES && result != BATONI_CU_SUCCESS; i++)
+		result = batoni_cuda_enter(gpu, &guard);
 	if (result == BATONI_CU_SUCCESS) {
 		batoni_cuda_wait(stream, handle, item);
 		batoni_cuda_leave(gpu, &guard);
