@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The deadlocks that streams that wait can lead to, over the simulator: implicit
+ * synchronisation, shared hardware queues, host functions that hold each other up.
+ *
+ * Rank 0 is on device 0, whose streams stand still; rank 1 sends from device 1.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_world.h"
+#include "mem.h"
+
+static CUcontext other;      /* device 1's */
+static CUstream other_stream;
+static unsigned char *there; /* 8 MiB */
+
+static void
+open_two(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+	CUcontext popped;
+	CUdeviceptr memory;
+
+	cuda_world_begin();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	cu_ok(cw.sim->mem_alloc(&memory, 8 * MIB));
+	there = (void *)(uintptr_t)memory;
+	other_stream = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	cu_ok(cw.sim->context_pop(&popped));
+	/* Without a current context ranks take the devices in turn. */
+	cu_ok(cw.sim->context_pop(&popped));
+	options.cuda_device = -1;
+	cuda_world_comms(&options);
+	cu_ok(cw.sim->context_push(popped));
+}
+
+static baton_request
+receive(size_t bytes, int tag, CUstream stream)
+{
+	baton_request request = BATON_REQUEST_NULL;
+
+	baton_ok(baton_recv(cw.to, bytes, BATON_UINT8, 1, tag, cw.comms[0],
+	                    stream, NULL, &request));
+	return request;
+}
+
+static void
+send_from_there(size_t bytes, int tag)
+{
+	baton_request request;
+
+	baton_ok(baton_send(there, bytes, BATON_UINT8, 0, tag, cw.comms[1],
+	                    other_stream, NULL, &request));
+	cuda_world_finish(request, BATON_OK);
+}
+
+/* The stream has reached the receive and waits. */
+static void
+await_arming(baton_request request)
+{
+	cw.sim->sim_settle(true);
+	ck_assert_int_eq(baton_wait(request, 1000000, NULL), BATON_PENDING);
+}
+
+/* ---- implicit synchronisation --------------------------------------------- */
+
+/* The calls that may wait for every stream of the context. */
+static long
+synchronizing_calls(void)
+{
+	static const char *const names[] = {
+		"cuMemAlloc",        "cuMemFree",          "cuMemAllocManaged",
+		"cuMemHostAlloc",    "cuMemFreeHost",      "cuMemHostRegister",
+		"cuMemHostUnregister", "cuModuleLoadData", "cuCtxSynchronize",
+		"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpy",
+		"cuMemcpyHtoD",      "cuMemcpyDtoH",
+		"cuDevicePrimaryCtxRelease"};
+	long n = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		ck_assert_int_ge(cw.sim->sim_uses(names[i]), 0);
+		n += cw.sim->sim_uses(names[i]);
+	}
+	return n;
+}
+
+static void
+add_one(void *number)
+{
+	atomic_fetch_add((_Atomic int *)number, 1);
+}
+
+static void
+all_kinds_of_work(CUstream s, CUstream t)
+{
+	static const size_t lengths[] = {0, 8, 5000, 4 * MIB};
+	static _Atomic int number;
+	baton_request request;
+	CUstream made;
+
+	for (int i = 0; i < 4; i++) {
+		request = receive(lengths[i], 1, s);
+		send_from_there(lengths[i], 1);
+		cuda_world_finish(request, BATON_OK);
+	}
+	baton_ok(baton_stream_create(cw.comms[0], &made));
+	baton_ok(baton_stream_launch(cw.comms[0], made, add_one, &number));
+	baton_ok(baton_record(cw.comms[0], made, NULL, &request));
+	baton_ok(baton_stream_wait(cw.comms[0], t, request));
+	cuda_world_finish(request, BATON_OK);
+	baton_ok(baton_stream_synchronize(cw.comms[0], t));
+	baton_ok(baton_stream_destroy(cw.comms[0], made));
+	request = receive(8, 2, t);
+	baton_ok(baton_cancel(request));
+	cuda_world_finish(request, BATON_ERR_CANCELED);
+}
+
+START_TEST(no_call_waits_for_all_streams_while_one_waits)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *spare[2];
+	baton_request waiting;
+	CUstream s, t;
+	long before;
+
+	open_two();
+	/* Pinning and unpinning wait too. */
+	ck_assert(cw.sim->sim_set("implicit", 2));
+	s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	t = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	/* What a communicator needs is kept for the next one. */
+	baton_ok(baton_comm_create_local(2, &options, spare));
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(spare[i]));
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	before = synchronizing_calls();
+	all_kinds_of_work(s, t);
+	baton_ok(baton_comm_create_local(2, &options, spare));
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(spare[i]));
+	ck_assert_int_eq(synchronizing_calls(), before);
+	ck_assert_int_eq(baton_test(waiting, NULL), BATON_PENDING);
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	cuda_world_destroy();
+	ck_assert_int_eq(synchronizing_calls(), before);
+	cuda_world_end();
+}
+END_TEST
+
+static void *
+free_memory(void *memory)
+{
+	cu_ok(cw.sim->context_push(cw.context));
+	cu_ok(cw.sim->mem_free(cuda_world_address(memory)));
+	return NULL;
+}
+
+static void *
+allocate_memory(void *unused)
+{
+	CUdeviceptr memory;
+
+	(void)unused;
+	cu_ok(cw.sim->context_push(cw.context));
+	cu_ok(cw.sim->mem_alloc(&memory, 4096));
+	return NULL;
+}
+
+static void *
+load_module(void *unused)
+{
+	CUmodule module;
+
+	(void)unused;
+	cu_ok(cw.sim->context_push(cw.context));
+	cu_ok(cw.sim->module_load(&module, "image"));
+	return NULL;
+}
+
+/* The program's call waits for the stream, which waits for a message: the message must
+ * arrive beside it. */
+static void
+message_arrives_beside(void *(*call)(void *), void *argument)
+{
+	baton_request request = receive(4 * MIB, 0, cw.streams[0]);
+	pthread_t thread;
+
+	await_arming(request);
+	pthread_create(&thread, NULL, call, argument);
+	while (cw.sim->sim_blocked() == 0)
+		usleep(100);
+	cuda_world_fill(there, 4 * MIB, 6);
+	send_from_there(4 * MIB, 0);
+	cuda_world_finish(request, BATON_OK);
+	pthread_join(thread, NULL);
+	cuda_world_expect(cw.to, 4 * MIB, 6);
+}
+
+START_TEST(message_arrives_beside_a_call_that_waits_for_all_streams)
+{
+	CUdeviceptr memory;
+
+	open_two();
+	cu_ok(cw.sim->mem_alloc(&memory, 4096));
+	message_arrives_beside(free_memory, (void *)(uintptr_t)memory);
+	message_arrives_beside(allocate_memory, NULL);
+	message_arrives_beside(load_module, NULL);
+	cuda_world_end();
+}
+END_TEST
+
+/* ---- shared hardware queues ----------------------------------------------- */
+
+/* Copies are on streams of the highest priority, which have queues of their own. */
+START_TEST(waiting_streams_do_not_hold_up_copies_with_one_hardware_queue)
+{
+	baton_request requests[4];
+	CUstream streams[4];
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("queues", 1));
+	open_two();
+	for (int i = 0; i < 4; i++) {
+		streams[i] = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+		requests[i] = receive(4 * MIB, i, streams[i]);
+	}
+	await_arming(requests[0]);
+	for (int i = 0; i < 4; i++) {
+		send_from_there(4 * MIB, i);
+		cuda_world_finish(requests[i], BATON_OK);
+	}
+	cuda_world_end();
+}
+END_TEST
+
+/* Those of the program that have the highest priority too share them.  One for each queue
+ * that no copy uses. */
+START_TEST(urgent_streams_that_wait_leave_copies_their_queues)
+{
+	baton_request requests[5];
+
+	open_two();
+	for (int i = 0; i < 5; i++)
+		requests[i] = receive(4 * MIB, i, cuda_world_urgent_stream());
+	for (int i = 4; i >= 0; i--) {
+		await_arming(requests[i]);
+		send_from_there(4 * MIB, i);
+		cuda_world_finish(requests[i], BATON_OK);
+	}
+	cuda_world_end();
+}
+END_TEST
+
+/* ---- host functions that block -------------------------------------------- */
+
+static struct {
+	_Atomic bool entered, open;
+} gate;
+
+static void
+pass_gate(void *unused)
+{
+	(void)unused;
+	atomic_store(&gate.entered, true);
+	while (!atomic_load(&gate.open))
+		usleep(100);
+}
+
+/* What is armed goes on; what is not can still be cancelled, time out, or be aborted. */
+START_TEST(host_function_that_blocks_holds_up_only_what_is_not_armed)
+{
+	baton_request armed, later, cancelled;
+	CUstream s, t;
+
+	open_two();
+	s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	t = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	armed = receive(4 * MIB, 0, cw.streams[0]);
+	await_arming(armed);
+	cu_ok(cw.sim->host_function(cw.streams[1], pass_gate, NULL));
+	while (!atomic_load(&gate.entered))
+		usleep(100);
+	later = receive(8, 1, s);
+	cancelled = receive(8, 2, t);
+	send_from_there(4 * MIB, 0);
+	cuda_world_finish(armed, BATON_OK);
+	baton_ok(baton_cancel(cancelled));
+	cuda_world_finish(cancelled, BATON_ERR_CANCELED);
+	ck_assert_int_eq(baton_wait(later, 1000000, NULL), BATON_PENDING);
+	atomic_store(&gate.open, true);
+	send_from_there(8, 1);
+	cuda_world_finish(later, BATON_OK);
+	cuda_world_end();
+}
+END_TEST
+
+START_TEST(abort_beside_a_host_function_that_blocks_ends_everything)
+{
+	baton_request request;
+
+	open_two();
+	cu_ok(cw.sim->host_function(cw.streams[1], pass_gate, NULL));
+	request = receive(8, 1, cw.streams[0]);
+	baton_ok(baton_comm_abort(cw.comms[0]));
+	cuda_world_finish(request, BATON_ERR_ABORTED);
+	atomic_store(&gate.open, true);
+	cuda_world_end();
+}
+END_TEST
+
+/* Where streams cannot wait, an operation that waits holds up the trigger of its partner. */
+START_TEST(host_functions_that_wait_for_each_other_end_at_the_deadline)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request a, b;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	cuda_world_open();
+	options.timeout_ns = 20000000;
+	baton_ok(baton_recv(cw.to, 8, BATON_UINT8, 0, 0, cw.comms[1],
+	                    cw.streams[0], &options, &b));
+	cw.sim->sim_settle(true);
+	baton_ok(baton_send(cw.from, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                    cw.streams[1], &options, &a));
+	cuda_world_finish(b, BATON_ERR_TIMEOUT);
+	ck_assert_int_ne(baton_finish(&a, LONG_NS, NULL), BATON_PENDING);
+	for (int i = 0; i < 2; i++)
+		cu_ok(cw.sim->stream_synchronize(cw.streams[i]));
+	cuda_world_end();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		no_call_waits_for_all_streams_while_one_waits,
+		message_arrives_beside_a_call_that_waits_for_all_streams,
+		waiting_streams_do_not_hold_up_copies_with_one_hardware_queue,
+		urgent_streams_that_wait_leave_copies_their_queues,
+		host_function_that_blocks_holds_up_only_what_is_not_armed,
+		abort_beside_a_host_function_that_blocks_ends_everything,
+		host_functions_that_wait_for_each_other_end_at_the_deadline,
+	};
+
+	return RUN_TESTS("cuda_hazards", tests);
+}
