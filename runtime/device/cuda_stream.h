@@ -23,7 +23,8 @@ struct cuda_stream {
 	/* Of the stream that has the place.  Under gpu->lock. */
 	unsigned long long id;
 	unsigned users;       /* threads that enqueue on it now */
-	struct cuda_worker *worker; /* set under gpu->lock, while used */
+	/* Set under `lock`; taken away under gpu->lock, while nobody uses the place. */
+	struct cuda_worker *worker;
 
 	/* Under `lock`, which also makes the driver's calls for one item follow each
 	 * other.  It is held across calls that block when the stream is full; the driver

@@ -138,8 +138,8 @@ struct batoni_device_ops {
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has
 	 * been); the item belongs to the device until then and, when it waits
 	 * after that, until the word is released.  AGAIN (as many items are on the
-	 * stream as it takes), NOMEM, CUDA: batoni_refuse has said why, and the item
-	 * was not taken; in-engine devices always take it. */
+	 * stream as it takes), NOMEM, CUDA, of a LAUNCH item also SYSTEM: batoni_refuse
+	 * has said why, and the item was not taken; in-engine devices always take it. */
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
