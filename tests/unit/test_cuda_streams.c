@@ -394,6 +394,7 @@ END_TEST
 
 START_TEST(nothing_grows_over_a_hundred_communicators)
 {
+	static _Atomic int number;
 	struct level before = {0};
 
 	cuda_world_begin();
@@ -401,12 +402,13 @@ START_TEST(nothing_grows_over_a_hundred_communicators)
 		cuda_world_comms(NULL);
 		four_messages();
 		baton_ok(baton_stream_launch(cw.comms[0], cw.streams[0], add_one,
-		                             &(_Atomic int){0}));
+		                             &number));
 		baton_ok(baton_stream_synchronize(cw.comms[0], cw.streams[0]));
 		cuda_world_destroy();
 		if (i == 4)
 			before = level_now();
 	}
+	ck_assert_int_eq(atomic_load(&number), 105);
 	assert_level(&before);
 	ck_assert_int_lt(cw.sim->sim_live("events"), 64);
 	cuda_world_end();
