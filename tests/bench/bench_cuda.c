@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA device over MPI: two processes, each with a stream of its own, messages from
+ * device memory to device memory.  They may share one GPU.
+ *
+ * cuda_enqueue_send, _recv: one detached call of 8 bytes, in batches of 64, drained outside
+ * the clock, against cuLaunchHostFunc alone, which is what such a call puts on the stream.
+ * cuda_latency: half a round trip of 8 bytes, the host waiting, against raw MPI between
+ * buffers of the host.
+ * cuda_bandwidth: one-way windows of messages against the slower of raw MPI between buffers
+ * of the host and a bare copy (rank 0 out of the device, rank 1 into it).
+ *
+ * Over the simulator the figures mean nothing: they are not printed, and sizes are small.
+ */
+#include <stdlib.h>
+
+#include "baton_mpi.h"
+#include "bench_raw.h"
+#include "cudasim.h"
+
+#define TAG 6
+#define TAG_ACK 7
+#define WINDOW_BYTES (UINT64_C(128) << 20)
+#define LARGEST_SIM (UINT64_C(1) << 20)
+
+static const struct cudasim *cuda;
+static CUcontext context;
+static CUstream copies;
+
+#define MUST(call) bench_must(cuda->call == BATONI_CU_SUCCESS)
+
+/* What the measurements use: on rank 0 messages leave, on rank 1 they arrive. */
+struct memory {
+	char *on_device, *on_host; /* the host's is pinned */
+	size_t bytes;              /* of a message */
+	size_t window;             /* messages in flight */
+};
+
+static void *
+device_alloc(size_t bytes)
+{
+	CUdeviceptr memory;
+
+	MUST(context_push(context));
+	MUST(mem_alloc(&memory, bytes));
+	MUST(set_bytes(memory, 1, bytes, copies));
+	MUST(stream_synchronize(copies));
+	MUST(context_pop(&context));
+	return (void *)(uintptr_t)memory;
+}
+
+/* ---- baselines ------------------------------------------------------------ */
+
+static void
+nothing(void *argument)
+{
+	(void)argument;
+}
+
+static double
+driver_calls(struct bench *b, void *arg, int rounds)
+{
+	uint64_t spent = 0;
+
+	(void)b;
+	(void)arg;
+	MUST(context_push(context));
+	for (int i = 0; i < rounds; i++) {
+		uint64_t start = bench_now();
+
+		for (int k = 0; k < BENCH_WINDOW; k++)
+			MUST(host_function(copies, nothing, NULL));
+		spent += bench_now() - start;
+		MUST(stream_synchronize(copies));
+	}
+	MUST(context_pop(&context));
+	return (double)spent / ((double)rounds * BENCH_WINDOW);
+}
+
+static double
+gigabytes(const struct memory *m, int rounds, uint64_t start)
+{
+	return (double)m->bytes * (double)m->window * rounds /
+	       (double)(bench_now() - start);
+}
+
+static double
+bare_copies(struct bench *b, void *arg, int rounds)
+{
+	const struct memory *m = arg;
+	CUdeviceptr device = (CUdeviceptr)(uintptr_t)m->on_device;
+	CUdeviceptr host = (CUdeviceptr)(uintptr_t)m->on_host;
+	uint64_t start = bench_now();
+
+	MUST(context_push(context));
+	for (int i = 0; i < rounds; i++) {
+		for (size_t k = 0; k < m->window; k++)
+			MUST(copy((b->rank == 0 ? host : device) + k * m->bytes,
+			          (b->rank == 0 ? device : host) + k * m->bytes,
+			          m->bytes, copies));
+		MUST(stream_synchronize(copies));
+	}
+	MUST(context_pop(&context));
+	return gigabytes(m, rounds, start);
+}
+
+static double
+raw_messages(struct bench *b, void *arg, int rounds)
+{
+	const struct memory *m = arg;
+	MPI_Request requests[BENCH_WINDOW];
+	uint64_t start = bench_now();
+	char ack = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		for (size_t k = 0; k < m->window; k++) {
+			char *place = m->on_host + k * m->bytes;
+
+			if (b->rank == 0)
+				MPI_Isend(place, (int)m->bytes, MPI_BYTE, b->peer,
+				          TAG, b->raw, &requests[k]);
+			else
+				MPI_Irecv(place, (int)m->bytes, MPI_BYTE, b->peer,
+				          TAG, b->raw, &requests[k]);
+		}
+		MPI_Waitall((int)m->window, requests, MPI_STATUSES_IGNORE);
+		if (b->rank == 0)
+			MPI_Recv(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw,
+			         MPI_STATUS_IGNORE);
+		else
+			MPI_Send(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw);
+	}
+	return gigabytes(m, rounds, start);
+}
+
+/* ---- Baton ---------------------------------------------------------------- */
+
+static baton_request
+enqueue(struct bench *b, bool send, char *buffer, size_t bytes, int tag)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request request;
+
+	detached.flags = BATON_OP_DETACHED;
+	bench_must((send ? baton_send(buffer, bytes, BATON_UINT8, b->peer, tag,
+	                              b->comm, b->stream, &detached, &request)
+	                 : baton_recv(buffer, bytes, BATON_UINT8, b->peer, tag,
+	                              b->comm, b->stream, &detached,
+	                              &request)) == BATON_OK);
+	return request;
+}
+
+static void
+drain(baton_request *requests, size_t count)
+{
+	for (size_t k = 0; k < count; k++)
+		bench_must(baton_finish(&requests[k], -1, NULL) == BATON_OK);
+}
+
+static double
+baton_messages(struct bench *b, void *arg, int rounds)
+{
+	const struct memory *m = arg;
+	baton_request requests[BENCH_WINDOW];
+	uint64_t start = bench_now();
+
+	for (int i = 0; i < rounds; i++) {
+		char ack = 0;
+
+		for (size_t k = 0; k < m->window; k++)
+			requests[k] = enqueue(b, b->rank == 0,
+			                      m->on_device + k * m->bytes,
+			                      m->bytes, TAG);
+		drain(requests, m->window);
+		requests[0] = enqueue(b, b->rank != 0, &ack, 1, TAG_ACK);
+		drain(requests, 1);
+	}
+	return gigabytes(m, rounds, start);
+}
+
+static double
+baton_latency(struct bench *b, void *arg, int rounds)
+{
+	const struct memory *m = arg;
+	uint64_t start = bench_now();
+
+	for (int i = 0; i < rounds; i++) {
+		baton_request requests[2];
+
+		for (int k = 0; k < 2; k++) {
+			requests[k] = enqueue(b, (b->rank == 0) == (k == 0),
+			                      m->on_device, m->bytes, TAG);
+			drain(&requests[k], 1);
+		}
+	}
+	return bench_half_us(start, rounds);
+}
+
+struct calls {
+	const struct memory *memory;
+	bool send; /* rank 0's are timed */
+};
+
+static double
+baton_calls(struct bench *b, void *arg, int rounds)
+{
+	const struct calls *calls = arg;
+	baton_request requests[BENCH_WINDOW];
+	uint64_t spent = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		uint64_t start = bench_now();
+
+		for (int k = 0; k < BENCH_WINDOW; k++)
+			requests[k] = enqueue(b, (b->rank == 0) == calls->send,
+			                      calls->memory->on_device + k * 8, 8,
+			                      TAG);
+		spent += bench_now() - start;
+		drain(requests, BENCH_WINDOW);
+		bench_meet(b);
+	}
+	return (double)spent / ((double)rounds * BENCH_WINDOW);
+}
+
+/* ---- rows ----------------------------------------------------------------- */
+
+static void
+report(struct bench *b, const struct bench_row *row)
+{
+	if (!cuda->sim_violations)
+		bench_report(b, row);
+	else if (b->rank == 0)
+		printf("%s of %zu bytes ran over the simulator: no figures\n",
+		       row->bench, row->bytes);
+}
+
+static void
+measure_calls(struct bench *b, const struct memory *m, bool send)
+{
+	struct calls calls = {m, send};
+	const struct bench_side sides[] = {{driver_calls, NULL},
+	                                   {baton_calls, &calls}};
+	const struct bench_plan plan = {.blocks = b->quick ? 3 : 50,
+	                                .block_ns = 2000000};
+	struct bench_stat stats[2];
+	struct bench_row row = {.bytes = 8, .unit = "ns",
+	                        .baseline = "cuLaunchHostFunc",
+	                        .kind = BENCH_EXCESS_MAX, .bar = 300};
+
+	bench_compare(b, sides, 2, &plan, stats);
+	row.bench = send ? "cuda_enqueue_send" : "cuda_enqueue_recv";
+	row.base = stats[0];
+	row.value = stats[1];
+	report(b, &row);
+}
+
+static void
+measure_latency(struct bench *b, struct memory *m)
+{
+	struct bench_raw raw = {m->on_host, m->on_host + 8, 8};
+	const struct bench_side sides[] = {{bench_raw_latency, &raw},
+	                                   {baton_latency, m}};
+	const struct bench_plan plan = {.blocks = b->quick ? 3 : 30,
+	                                .block_ns = 200000};
+	struct bench_stat stats[2];
+	struct bench_row row = {.bench = "cuda_latency", .bytes = 8, .unit = "us",
+	                        .baseline = "raw MPI, host"};
+
+	m->bytes = 8;
+	bench_compare(b, sides, 2, &plan, stats);
+	row.base = stats[0];
+	row.value = stats[1];
+	report(b, &row);
+}
+
+static void
+measure_bandwidth(struct bench *b, struct memory *m, size_t bytes)
+{
+	const struct bench_side sides[] = {
+		{raw_messages, m}, {bare_copies, m}, {baton_messages, m}};
+	const struct bench_plan plan = {.blocks = b->quick ? 3 : 15,
+	                                .block_ns = 20000000};
+	struct bench_stat stats[3];
+	struct bench_row row = {.bench = "cuda_bandwidth", .bytes = bytes,
+	                        .unit = "GB/s"};
+	bool mpi_is_slower;
+
+	m->bytes = bytes;
+	m->window = WINDOW_BYTES / bytes;
+	m->window = m->window < 2              ? 2
+	            : m->window > BENCH_WINDOW ? BENCH_WINDOW
+	                                       : m->window;
+	bench_compare(b, sides, 3, &plan, stats);
+	mpi_is_slower = stats[0].median < stats[1].median;
+	row.baseline = mpi_is_slower ? "raw MPI, host" : "bare copy";
+	row.base = stats[mpi_is_slower ? 0 : 1];
+	row.value = stats[2];
+	row.kind = bytes >= UINT64_C(16) << 20 ? BENCH_RATIO_MIN : BENCH_REPORT;
+	row.bar = 0.8;
+	report(b, &row);
+}
+
+static void
+open_cuda(struct bench *b, size_t largest, struct memory *m)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm_info info = {.size = sizeof(info)};
+	size_t bytes = 2 * largest > WINDOW_BYTES ? 2 * largest : WINDOW_BYTES;
+	CUdevice device;
+	int least = 0, greatest = 0;
+
+	options.device = BATON_DEVICE_CUDA;
+	bench_must(baton_comm_create_mpi(b->raw, &options, &b->comm) == BATON_OK);
+	bench_must(baton_comm_query(b->comm, &info) == BATON_OK);
+	MUST(init(0));
+	MUST(device_get(&device, info.cuda_device));
+	MUST(primary_retain(&context, device));
+	MUST(context_push(context));
+	MUST(priority_range(&least, &greatest));
+	MUST(stream_create(&copies, BATONI_CU_STREAM_NON_BLOCKING, least));
+	MUST(host_alloc((void **)&m->on_host, bytes,
+	                BATONI_CU_HOST_ALLOC_PORTABLE));
+	MUST(context_pop(&context));
+	m->on_device = device_alloc(bytes);
+	bench_must(baton_stream_create(b->comm, &b->stream) == BATON_OK);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const size_t sizes[] = {65536,           UINT64_C(1) << 20,
+	                               UINT64_C(16) << 20, UINT64_C(64) << 20,
+	                               UINT64_C(256) << 20};
+	struct memory m = {.bytes = 8};
+	struct bench b;
+	size_t largest;
+
+	bench_init(&b, &argc, &argv);
+	cuda = cudasim_load(NULL);
+	bench_must(cuda != NULL);
+	largest = sizes[sizeof(sizes) / sizeof(sizes[0]) - 1];
+	if (cuda->sim_violations)
+		largest = LARGEST_SIM;
+	open_cuda(&b, largest, &m);
+	if (bench_wants(&b, "cuda_enqueue_send"))
+		measure_calls(&b, &m, true);
+	if (bench_wants(&b, "cuda_enqueue_recv"))
+		measure_calls(&b, &m, false);
+	if (bench_wants(&b, "cuda_latency"))
+		measure_latency(&b, &m);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (sizes[i] <= largest && bench_wants(&b, "cuda_bandwidth"))
+			measure_bandwidth(&b, &m, sizes[i]);
+	return bench_fini(&b);
+}
