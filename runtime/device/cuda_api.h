@@ -192,8 +192,6 @@ enum {
 	  (CUstream, CUhostFn, void *))                                       \
 	X(event_create, cuEventCreate, "cuEventCreate", 2000,                 \
 	  (CUevent *, unsigned int))                                          \
-	X(event_destroy, cuEventDestroy_v2, "cuEventDestroy", 4000,           \
-	  (CUevent))                                                          \
 	X(event_record, cuEventRecord, "cuEventRecord", 2000,                 \
 	  (CUevent, CUstream))                                                \
 	X(event_query, cuEventQuery, "cuEventQuery", 2000, (CUevent))         \

@@ -10,7 +10,8 @@
  *
  * Locks.  `gpu->lock` guards the lists of this file; no driver call is made under it.  A
  * stream's own lock (cuda_stream.h) may be held when it is taken.  `setup_lock` (cuda_gpu.c)
- * serialises set-up, and is held across driver calls.
+ * serialises set-up, and is held across driver calls.  The lock of waiting host functions
+ * (cuda_item.c) is the only one that these take, and a leaf.
  */
 #ifndef BATONI_CUDA_GPU_H
 #define BATONI_CUDA_GPU_H

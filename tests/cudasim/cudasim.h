@@ -72,6 +72,8 @@ enum {
 	X(capture_end, cuStreamEndCapture, "cuStreamEndCapture", 10000,       \
 	  (CUstream, CUgraph *))                                              \
 	X(graph_destroy, cuGraphDestroy, "cuGraphDestroy", 10000, (CUgraph))  \
+	X(event_destroy, cuEventDestroy_v2, "cuEventDestroy", 4000,           \
+	  (CUevent))                                                          \
 	X(event_synchronize, cuEventSynchronize, "cuEventSynchronize", 2000,  \
 	  (CUevent))                                                          \
 	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \

@@ -58,7 +58,6 @@ END_TEST
 	PFN_cuDevicePrimaryCtxRelease_v11000
 #define PFN_cuStreamDestroy_v2_v4000 PFN_cuStreamDestroy_v4000
 #define PFN_cuStreamBatchMemOp_v2_v11070 PFN_cuStreamBatchMemOp_v11070
-#define PFN_cuEventDestroy_v2_v4000 PFN_cuEventDestroy_v4000
 #define PFN_cuMemHostGetDevicePointer_v2_v3020 \
 	PFN_cuMemHostGetDevicePointer_v3020
 #define PFN_cuGetProcAddress_v2_v12000 PFN_cuGetProcAddress_v12000
