@@ -258,8 +258,8 @@ void stage_fini(struct stage *stage)
 	link_fini(&stage->activation_in);
 	link_fini(&stage->activation_out);
 	link_fini(&stage->gradient_in);
-	device_close(stage->device);
 	link_fini(&stage->gradient_out);
+	device_close(stage->device);
 	mlp_fini(&stage->mlp);
 	free(stage->order);
 	free(stage->steps);
