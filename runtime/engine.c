@@ -410,8 +410,8 @@ batoni_pass(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
-	/* What has nothing parked stays busy while hosts drive, who would only wake the
-	 * engine's thread again. */
+	/* What has nothing parked stays busy while hosts drive: if it rested, they would
+	 * only wake the engine's thread again. */
 	bool may_all_rest = atomic_load_explicit(&e->thread,
 	                                         memory_order_relaxed) ==
 	                    batoni_this_thread();

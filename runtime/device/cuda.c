@@ -21,14 +21,12 @@
 #include "cuda_stream.h"
 
 #include <sched.h>
-#include <string.h>
 
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
 
 #define PASS_NS 100000000u /* for a stream to pass what is released */
-#define TRIES 3u           /* of what cannot be refused any more */
 
 /* A stream of stream_create. */
 struct created {
@@ -66,6 +64,14 @@ cuda_close(struct batoni_device *device)
 
 /* ---- streams ------------------------------------------------------------- */
 
+static void
+keep_created(struct cuda_gpu *gpu, struct created *created)
+{
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_append(&gpu->created, &created->link);
+	pthread_mutex_unlock(&gpu->lock);
+}
+
 static enum baton_status
 cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
 {
@@ -89,9 +95,7 @@ cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
 		batoni_free(created);
 		return batoni_cuda_refuse(gpu, call, result);
 	}
-	pthread_mutex_lock(&gpu->lock);
-	batoni_list_append(&gpu->created, &created->link);
-	pthread_mutex_unlock(&gpu->lock);
+	keep_created(gpu, created);
 	*stream_p = created->handle;
 	return BATON_OK;
 }
@@ -165,9 +169,7 @@ destroy_created(struct cuda_gpu *gpu, struct created *created)
 		batoni_free(created);
 		return BATON_OK;
 	}
-	pthread_mutex_lock(&gpu->lock);
-	batoni_list_append(&gpu->created, &created->link);
-	pthread_mutex_unlock(&gpu->lock);
+	keep_created(gpu, created);
 	return result == BATONI_CU_NOT_READY
 	               ? BATON_ERR_BUSY
 	               : batoni_cuda_refuse(gpu, call, result);
@@ -338,7 +340,7 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 	CUresult result = BATONI_CU_NOT_READY;
 	struct cuda_guard guard;
 
-	for (unsigned i = 0; i < TRIES && result != BATONI_CU_SUCCESS; i++)
+	for (unsigned i = 0; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++)
 		result = batoni_cuda_enter(gpu, &guard);
 	if (result == BATONI_CU_SUCCESS) {
 		batoni_cuda_wait(stream, handle, item);

@@ -27,6 +27,9 @@
 enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 
 #define CUDA_STREAMS_MAX 1024u /* streams with work of ours, at a time */
+/* So often is a call made whose failure cannot be told by refusing: only a device that is
+ * sick fails each time. */
+#define CUDA_TRIES 3u
 
 struct cuda_stream;
 

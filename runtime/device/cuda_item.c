@@ -35,7 +35,6 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
-#define TRIES 3u         /* of a wait behind a trigger */
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
@@ -205,7 +204,7 @@ insist_on_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wai
 {
 	CUresult result = put_wait(stream, handle, wait);
 
-	for (unsigned i = 1; i < TRIES && result != BATONI_CU_SUCCESS; i++)
+	for (unsigned i = 1; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++)
 		result = put_wait(stream, handle, wait);
 	return result;
 }

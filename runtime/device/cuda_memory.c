@@ -3,20 +3,14 @@
  * The memory of the CUDA device: what pointers are, and copies.
  *
  * Copies run on internal streams of the GPU that has the memory, one for each direction, so
- * that a copy in and a copy out overlap.  The direction is known from the pinned block, which is ours.  The ticket is
- * an event behind the copy; if none could be recorded, the ticket is the stream itself, which
- * is idle when the copy has ended.
+ * that a copy in and a copy out overlap.  The direction is known from the pinned block, which is
+ * ours.  The ticket is an event behind the copy; if none could be recorded, the ticket is the
+ * stream itself, which is idle when the copy has ended.
  *
  * A copy has ended only when the driver says so.  A query that fails while the device is well
- * is asked again; a device that fails QUERIES_MAX times in a row is sick.
+ * is asked again; a device that fails CUDA_TRIES times in a row is sick.
  */
 #include "cuda_gpu.h"
-
-#include <string.h>
-
-#include "log.h"
-
-#define QUERIES_MAX 3u
 
 /* ---- what a pointer is ---------------------------------------------------- */
 
@@ -104,7 +98,7 @@ ask(struct cuda_gpu *gpu)
 {
 	CUresult result = BATONI_CU_SUCCESS;
 
-	for (unsigned i = 0; i < QUERIES_MAX; i++) {
+	for (unsigned i = 0; i < CUDA_TRIES; i++) {
 		struct cuda_guard guard;
 
 		result = batoni_cuda_enter(gpu, &guard);
@@ -247,11 +241,13 @@ cuda_copy_start(struct batoni_device *device, void *to, const void *from,
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_note(gpu, call, result);
 	place = choose_place(gpu, to, from);
-	result = batoni_cuda_enter(place.gpu, &others);
+	if (place.gpu != gpu)
+		result = batoni_cuda_enter(place.gpu, &others);
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuMemcpyAsync";
 		result = start(place, to, from, bytes, ticket_p);
-		batoni_cuda_leave(place.gpu, &others);
+		if (place.gpu != gpu)
+			batoni_cuda_leave(place.gpu, &others);
 	}
 	batoni_cuda_leave(gpu, &guard);
 	return result == BATONI_CU_SUCCESS ? BATON_OK
@@ -285,7 +281,7 @@ cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	if (result != BATONI_CU_SUCCESS) {
-		if (++ticket->words[TICKET_FAILURES] < QUERIES_MAX)
+		if (++ticket->words[TICKET_FAILURES] < CUDA_TRIES)
 			return BATON_PENDING;
 		/* It is not known whether the copy goes on. */
 		batoni_cuda_fail(batoni_cuda_gpu(device), call, result);
