@@ -16,7 +16,14 @@
  * rank's end, and the median over repetitions in which all of them take turns.
  * The baseline is the same program in raw MPI: MPI_Isend or MPI_Irecv, spin,
  * MPI_Wait.
+ *
+ * Rows that end in _aided compare Baton with the best that raw MPI does on this
+ * machine: a second thread of each rank tests the request every 50, 100, 200 or
+ * 500 us while the first computes, and the best of the four counts.  Where that is
+ * below the bar of the other rows, no schedule of tests reaches it.
  */
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -27,10 +34,14 @@
 /* The token bucket of the link must be full again before each repetition. */
 #define REFILL_NS 20000000u
 #define FACTORS 3
+#define PERIODS 4
 
 static const double factors[FACTORS] = {0.5, 1, 2};
 static const char *const names[FACTORS] = {"overlap_0.5", "overlap_1",
                                            "overlap_2"};
+static const char *const names_aided[FACTORS] = {
+	"overlap_0.5_aided", "overlap_1_aided", "overlap_2_aided"};
+static const uint64_t periods_ns[PERIODS] = {50000, 100000, 200000, 500000};
 
 static volatile uint64_t sink;
 
@@ -147,6 +158,49 @@ time_tested_cpu(struct bench *b, char *buffer, int bytes)
 	return larger_ms(b, process_cpu() - cpu);
 }
 
+/* What the second thread of time_aided tests, from `begun` on. */
+struct aid {
+	sem_t begun;
+	MPI_Request request;
+	uint64_t period_ns;
+};
+
+static void *
+test_until_done(void *arg)
+{
+	struct aid *aid = arg;
+	int done = 0;
+
+	while (sem_wait(&aid->begun) != 0)
+		;
+	for (;;) {
+		MPI_Test(&aid->request, &done, MPI_STATUS_IGNORE);
+		if (done)
+			return NULL;
+		bench_sleep(aid->period_ns);
+	}
+}
+
+static double
+time_aided(struct bench *b, char *buffer, int bytes, uint64_t steps,
+           uint64_t period_ns)
+{
+	struct aid aid = {.period_ns = period_ns};
+	pthread_t thread;
+	uint64_t start, took;
+
+	bench_must(sem_init(&aid.begun, 0, 0) == 0);
+	bench_must(pthread_create(&thread, NULL, test_until_done, &aid) == 0);
+	start = start_together(b);
+	aid.request = raw_start(b, buffer, bytes);
+	sem_post(&aid.begun);
+	spin(steps);
+	pthread_join(thread, NULL);
+	took = bench_now() - start;
+	sem_destroy(&aid.begun);
+	return larger_ms(b, took);
+}
+
 static double
 time_spin(struct bench *b, uint64_t steps)
 {
@@ -185,6 +239,7 @@ time_baton(struct bench *b, char *buffer, size_t bytes,
 struct overlap {
 	struct bench_samples transfer, tested_cpu;
 	struct bench_samples compute[FACTORS], raw[FACTORS], baton[FACTORS];
+	struct bench_samples aided[FACTORS][PERIODS];
 };
 
 static void
@@ -198,6 +253,10 @@ repeat(struct bench *b, char *buffer, size_t bytes,
 		bench_add(&o->raw[f],
 		          time_raw(b, buffer, (int)bytes, steps[f]));
 		bench_add(&o->baton[f], time_baton(b, buffer, bytes, steps[f]));
+		for (int k = 0; k < PERIODS; k++)
+			bench_add(&o->aided[f][k],
+			          time_aided(b, buffer, (int)bytes, steps[f],
+			                     periods_ns[k]));
 	}
 }
 
@@ -210,6 +269,20 @@ efficiency(double ideal, struct bench_samples *samples)
 	return (struct bench_stat){.median = ideal / ms.median,
 	                           .q1 = ideal / ms.q3, .q3 = ideal / ms.q1,
 	                           .count = ms.count};
+}
+
+static struct bench_stat
+best_efficiency(double ideal, struct bench_samples aided[PERIODS])
+{
+	struct bench_stat best = efficiency(ideal, &aided[0]);
+
+	for (int k = 1; k < PERIODS; k++) {
+		struct bench_stat stat = efficiency(ideal, &aided[k]);
+
+		if (stat.median > best.median)
+			best = stat;
+	}
+	return best;
 }
 
 static void
@@ -237,6 +310,12 @@ report(struct bench *b, size_t bytes, struct overlap *o)
 		row.base = efficiency(ideal, &o->raw[f]);
 		row.kind = BENCH_VALUE_MIN;
 		row.bar = 0.95;
+		bench_report(b, &row);
+		row.bench = names_aided[f];
+		row.baseline = "raw MPI, tested by a second thread";
+		row.base = best_efficiency(ideal, o->aided[f]);
+		row.kind = BENCH_RATIO_MIN;
+		row.bar = 0.98;
 		bench_report(b, &row);
 	}
 }
