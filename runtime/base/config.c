@@ -97,13 +97,26 @@ set_device(const char *value, const char *values)
 }
 
 static bool
+set_file(char *file, const char *value)
+{
+	if (strlen(value) >= BATONI_CONFIG_FILE_BYTES)
+		return false;
+	strcpy(file, value);
+	return true;
+}
+
+static bool
 set_cuda_library(const char *value, const char *values)
 {
 	(void)values;
-	if (strlen(value) >= sizeof(config.cuda_library))
-		return false;
-	strcpy(config.cuda_library, value);
-	return true;
+	return set_file(config.cuda_library, value);
+}
+
+static bool
+set_nccl_library(const char *value, const char *values)
+{
+	(void)values;
+	return set_file(config.nccl_library, value);
 }
 
 #define FITS(field, name, values, meaning)                                     \

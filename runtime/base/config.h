@@ -27,14 +27,20 @@
 	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
 	  "Not set: host")                                                    \
 	X(cuda_library, BATON_CUDA_LIBRARY, "a file",                         \
-	  "the library of the CUDA driver. Not set: libcuda.so.1")
+	  "the library of the CUDA driver. Not set: libcuda.so.1")             \
+	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
+	  "the library of NCCL. Not set: the one that the program has loaded, " \
+	  "else libnccl.so.2")
+
+enum { BATONI_CONFIG_FILE_BYTES = 4096 };
 
 struct batoni_config {
 	enum batoni_log_level log_level;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 	bool dump_on_signal;
 	enum baton_device device; /* AUTO: not set */
-	char cuda_library[4096]; /* "": not set */
+	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
+	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 };
 
 /* Any thread. */

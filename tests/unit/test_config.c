@@ -144,6 +144,7 @@ START_TEST(unknown_names_are_told_once_with_the_nearest_known_one)
 		{"BATON_WINDOWPATH", "BATON_WINDOW_PATH"},
 		{"BATON_DUMPON", "BATON_DUMP_ON"},
 		{"BATON_CUDA_LIB", "BATON_CUDA_LIBRARY"},
+		{"BATON_NCCL_LIB", "BATON_NCCL_LIBRARY"},
 		{"BATON_X", "BATON_LOG"},
 		{"BATON_", "BATON_LOG"},
 	};
@@ -204,25 +205,29 @@ START_TEST(level_below_warning_silences_the_warnings)
 END_TEST
 
 static void
-print_library(void)
+print_libraries(void)
 {
-	fprintf(stderr, "%s", batoni_config()->cuda_library);
+	fprintf(stderr, "%s,%s", batoni_config()->cuda_library,
+	        batoni_config()->nccl_library);
 }
 
-START_TEST(environment_names_the_library_of_cuda)
+START_TEST(environment_names_libraries)
 {
 	struct captured out;
 	char name[5000];
 
-	ck_assert_str_eq(capture(NULL, print_library).text, "");
+	ck_assert_str_eq(capture(NULL, print_libraries).text, ",");
 	setenv("BATON_CUDA_LIBRARY", "/opt/libcuda.so", 1);
-	ck_assert_str_eq(capture(NULL, print_library).text,
-	                 "/opt/libcuda.so");
+	setenv("BATON_NCCL_LIBRARY", "/opt/libnccl.so", 1);
+	ck_assert_str_eq(capture(NULL, print_libraries).text,
+	                 "/opt/libcuda.so,/opt/libnccl.so");
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	setenv("BATON_CUDA_LIBRARY", name, 1);
-	out = capture(NULL, print_library);
+	setenv("BATON_NCCL_LIBRARY", name, 1);
+	out = capture(NULL, print_libraries);
 	ck_assert_ptr_nonnull(strstr(out.text, "BATON_CUDA_LIBRARY is \"xxx"));
+	ck_assert_ptr_nonnull(strstr(out.text, "BATON_NCCL_LIBRARY is \"xxx"));
 	ck_assert_ptr_nonnull(strstr(out.text, "it takes a file\n"));
 }
 END_TEST
@@ -240,7 +245,7 @@ main(void)
 		several_unknown_names_are_all_told,
 		names_that_are_known_or_of_others_are_not_told,
 		level_below_warning_silences_the_warnings,
-		environment_names_the_library_of_cuda,
+		environment_names_libraries,
 	};
 
 	return RUN_TESTS("config", tests);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NVIDIA's real libraries, without a GPU: each is taken, has its version, and every
+ * function that the version should have.  LIBRARY is one of them; tests/fetch_nccl brings
+ * more.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_api.h"
+#include "run_tests.h"
+
+static const struct batoni_nccl_api *api;
+
+static void
+setup(void)
+{
+	setenv("BATON_NCCL_LIBRARY", LIBRARY, 1);
+	ck_assert_msg(batoni_nccl_load(&api) == BATON_OK, "%s",
+	              baton_last_error());
+}
+
+START_TEST(library_is_the_one_that_was_named)
+{
+	ck_assert_str_eq(api->library, LIBRARY);
+#ifdef VERSION
+	char text[32];
+
+	batoni_nccl_version_text(api->version, text, sizeof(text));
+	ck_assert_str_eq(text, VERSION);
+#endif
+}
+END_TEST
+
+START_TEST(every_function_of_the_version_is_there)
+{
+	void *library = dlopen(LIBRARY, RTLD_NOW);
+
+	ck_assert_ptr_nonnull(library);
+#define IS_THERE(name, symbol, since, result, parameters)                     \
+	ck_assert_msg((dlsym(library, #symbol) != NULL) ==                    \
+	                      (api->version >= (since)),                      \
+	              "%s in %d", #symbol, api->version);                     \
+	ck_assert_msg((api->name != NULL) == (api->version >= (since)),       \
+	              "%s in %d", #symbol, api->version);
+	BATONI_NCCL_FUNCTIONS(IS_THERE)
+	BATONI_NCCL_OPTIONAL(IS_THERE)
+}
+END_TEST
+
+START_TEST(results_are_described)
+{
+	char text[200];
+
+	batoni_nccl_describe(api, NULL, BATONI_NCCL_INVALID_ARGUMENT, text,
+	                     sizeof(text));
+	ck_assert_msg(strncmp(text, "invalid argument", 16) == 0 &&
+	                      strstr(text, " (NCCL result 4)"),
+	              "%s", text);
+}
+END_TEST
+
+START_TEST(unique_ids_need_no_gpu)
+{
+	ncclUniqueId one, two;
+
+	/* The interface, where there is no network. */
+	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+	ck_assert_uint_eq(api->get_unique_id(&one), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->get_unique_id(&two), BATONI_NCCL_SUCCESS);
+	ck_assert_int_ne(memcmp(&one, &two, sizeof(one)), 0);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		library_is_the_one_that_was_named,
+		every_function_of_the_version_is_there,
+		results_are_described,
+		unique_ids_need_no_gpu,
+	};
+
+	return RUN_TESTS_WITH("nccl_symbols", tests, setup, NULL);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Loading NCCL.
+ *
+ * The first caller looks for the library.  The result, good or bad, holds until the
+ * process ends, and so does the library.  `once` orders all accesses to the static state.
+ *
+ * Two NCCLs in one process take the GPU from each other: kernels of one may wait behind
+ * those of the other for ever.  So the one that the program has loaded comes before the
+ * one that the dynamic linker would find; only BATON_NCCL_LIBRARY comes before it, and a
+ * second one is warned of.
+ */
+#include "nccl_api.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "log.h"
+
+#define DEFAULT_LIBRARY "libnccl.so.2"
+#define NEEDS "; the NCCL transport needs NCCL 2.28 or later"
+
+static_assert(sizeof(void (*)(void)) == sizeof(void *),
+              "dlsym returns functions as void *");
+
+struct function {
+	const char *symbol;
+	size_t offset; /* in struct batoni_nccl_api */
+	bool optional;
+};
+
+static const struct function functions[] = {
+#define FUNCTION(name, symbol, since, result, parameters)                     \
+	{#symbol, offsetof(struct batoni_nccl_api, name), false},
+	BATONI_NCCL_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+#define FUNCTION(name, symbol, since, result, parameters)                     \
+	{#symbol, offsetof(struct batoni_nccl_api, name), true},
+	BATONI_NCCL_OPTIONAL(FUNCTION)
+#undef FUNCTION
+};
+
+/* The version that began the layout, and the bytes of it.  A structure's size is a
+ * multiple of 8. */
+struct layout {
+	int since;
+	size_t size;
+};
+
+#define ROUND_8(bytes) (((bytes) + 7) / 8 * 8)
+#define SIZE_UP_TO(member)                                                    \
+	ROUND_8(offsetof(struct batoni_nccl_config, member) + sizeof(int))
+
+static const struct layout layouts[] = {
+	{BATONI_NCCL_VERSION(2, 28, 0), SIZE_UP_TO(nvlinkCentricSched)},
+	{BATONI_NCCL_VERSION(2, 29, 0), SIZE_UP_TO(numRmaCtx)},
+	{BATONI_NCCL_VERSION(2, 30, 0), SIZE_UP_TO(graphStreamOrdering)},
+	{BATONI_NCCL_VERSION(2, 31, 0), SIZE_UP_TO(hostCftMode)},
+	{BATONI_NCCL_VERSION(2, 32, 0), SIZE_UP_TO(nvlsHostMode)},
+};
+
+#define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+
+/* The last version that is known to have the last layout. */
+#define VERSION_KNOWN BATONI_NCCL_VERSION(2, 32, 99)
+
+static_assert(sizeof(struct batoni_nccl_config) == SIZE_UP_TO(nvlsHostMode),
+              "the last layout is the whole structure");
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct batoni_nccl_api api;
+static char refusal[1024]; /* "" if NCCL is there */
+
+static void refuse(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
+
+static void
+refuse(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(refusal, sizeof(refusal), format, arguments);
+	va_end(arguments);
+}
+
+/* ---- the library --------------------------------------------------------- */
+
+static void *
+open_named(const char *name)
+{
+	void *loaded = dlopen(DEFAULT_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		refuse("the NCCL transport needs the library that "
+		       "BATON_NCCL_LIBRARY names: %s",
+		       dlerror());
+	else if (loaded && loaded != handle)
+		batoni_log(BATONI_LOG_WARN,
+		           "BATON_NCCL_LIBRARY names %s beside the NCCL that the "
+		           "program has loaded; the two can hold each other up",
+		           name);
+	return handle;
+}
+
+/* One that is in the program, or in a library of another name that it has made global. */
+static void *
+find_in_program(void)
+{
+	return dlsym(RTLD_DEFAULT, "ncclGetVersion")
+	               ? dlopen(NULL, RTLD_NOW)
+	               : NULL;
+}
+
+static void *
+open_library(void)
+{
+	const char *named = batoni_config()->nccl_library;
+	void *handle;
+
+	if (*named)
+		return open_named(named);
+	handle = dlopen(DEFAULT_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+	if (!handle)
+		handle = find_in_program();
+	if (!handle)
+		handle = dlopen(DEFAULT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		refuse("the NCCL transport needs NCCL's library: %s; install NCCL "
+		       "2.28 or later, load it before, or name its file in "
+		       "BATON_NCCL_LIBRARY",
+		       dlerror());
+	return handle;
+}
+
+static const char *
+find_all(void *handle)
+{
+	const char *missing = NULL;
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *address = dlsym(handle, functions[i].symbol);
+
+		memcpy((char *)&api + functions[i].offset, &address,
+		       sizeof(address));
+		if (!address && !functions[i].optional && !missing)
+			missing = functions[i].symbol;
+	}
+	return missing;
+}
+
+static void
+name_library(void)
+{
+	Dl_info info;
+	void *address;
+
+	memcpy(&address, &api.get_version, sizeof(address));
+	snprintf(api.library, sizeof(api.library), "%s",
+	         dladdr(address, &info) && info.dli_fname
+	                 ? info.dli_fname
+	                 : DEFAULT_LIBRARY);
+}
+
+static bool
+check_version(void)
+{
+	ncclResult_t result = api.get_version(&api.version);
+	char text[32];
+
+	if (result != BATONI_NCCL_SUCCESS) {
+		refuse("ncclGetVersion of %s returned %u" NEEDS, api.library,
+		       result);
+		return false;
+	}
+	batoni_nccl_version_text(api.version, text, sizeof(text));
+	if (api.version >= BATONI_NCCL_VERSION_LEAST &&
+	    api.version < BATONI_NCCL_VERSION(3, 0, 0))
+		return true;
+	if (api.version < BATONI_NCCL_VERSION_LEAST)
+		refuse("%s is NCCL %s" NEEDS, api.library, text);
+	else
+		refuse("%s is NCCL %s" NEEDS ", of the 2 series", api.library,
+		       text);
+	return false;
+}
+
+static bool
+look_all_up(void *handle)
+{
+	const char *missing = find_all(handle);
+
+	if (!api.get_version) {
+		refuse("%s has no ncclGetVersion" NEEDS,
+		       *batoni_config()->nccl_library
+		               ? batoni_config()->nccl_library
+		               : DEFAULT_LIBRARY);
+		return false;
+	}
+	name_library();
+	/* An old library lacks functions because it is old. */
+	if (!check_version())
+		return false;
+	if (missing)
+		refuse("%s has no %s" NEEDS, api.library, missing);
+	return !missing;
+}
+
+static void
+load(void)
+{
+	void *handle = open_library();
+
+	if (handle)
+		look_all_up(handle);
+}
+
+const struct batoni_nccl_api *
+batoni_nccl_try(const char **why_p)
+{
+	int cancel_state;
+
+	/* A thread cancelled within the library would leave it half loaded. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	pthread_once(&once, load);
+	pthread_setcancelstate(cancel_state, NULL);
+	if (why_p)
+		*why_p = refusal;
+	return *refusal ? NULL : &api;
+}
+
+enum baton_status
+batoni_nccl_load(const struct batoni_nccl_api **api_p)
+{
+	const char *why;
+	const struct batoni_nccl_api *found = batoni_nccl_try(&why);
+
+	if (!found)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s", why);
+	*api_p = found;
+	return BATON_OK;
+}
+
+/* ---- what depends on the version ----------------------------------------- */
+
+void
+batoni_nccl_config_init(const struct batoni_nccl_api *nccl,
+                        struct batoni_nccl_config *config)
+{
+	size_t i = LAYOUTS - 1;
+
+	while (i > 0 && nccl->version < layouts[i].since)
+		i--;
+	*config = (struct batoni_nccl_config){
+		.size = layouts[i].size,
+		.magic = BATONI_NCCL_CONFIG_MAGIC,
+		/* Not more than was filled in. */
+		.version = (unsigned)(nccl->version < VERSION_KNOWN
+	                                      ? nccl->version
+	                                      : VERSION_KNOWN),
+#define UNSET(type, member, unset) .member = (unset),
+		BATONI_NCCL_CONFIG_2_28(UNSET)
+		BATONI_NCCL_CONFIG_2_29(UNSET)
+		BATONI_NCCL_CONFIG_2_30(UNSET)
+		BATONI_NCCL_CONFIG_2_31(UNSET)
+		BATONI_NCCL_CONFIG_2_32(UNSET)
+#undef UNSET
+	};
+}
+
+void
+batoni_nccl_version_text(int version, char *text, size_t size)
+{
+	/* Up to 2.8 the major number counted thousands. */
+	if (version < 10000)
+		snprintf(text, size, "%d.%d.%d", version / 1000,
+		         version % 1000 / 100, version % 100);
+	else
+		snprintf(text, size, "%d.%d.%d", version / 10000,
+		         version % 10000 / 100, version % 100);
+}
+
+void
+batoni_nccl_describe(const struct batoni_nccl_api *nccl, ncclComm_t comm,
+                     ncclResult_t result, char *text, size_t size)
+{
+	const char *words = nccl->error_text(result);
+	const char *last = nccl->last_error(comm);
+
+	snprintf(text, size, "%s (NCCL result %u)%s%s",
+	         words ? words : "unknown result", result,
+	         last && *last ? "; NCCL says: " : "", last ? last : "");
+}
