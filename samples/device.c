@@ -100,11 +100,21 @@ static void load(struct device *device)
 	find(device, library, "cuGetErrorName", &cuda.name);
 }
 
-static void leave(struct device *device)
+void device_enter(struct device *device)
+{
+	MUST(device, push(device->context));
+}
+
+void device_leave(struct device *device)
 {
 	void *context;
 
 	MUST(device, pop(&context));
+}
+
+void *device_stream(const struct device *device)
+{
+	return device->stream;
 }
 
 struct device *device_open(struct baton_comm *comm)
@@ -125,9 +135,9 @@ struct device *device_open(struct baton_comm *comm)
 	MUST(device, init(0));
 	MUST(device, device(&device->device, info.cuda_device));
 	MUST(device, retain(&device->context, device->device));
-	MUST(device, push(device->context));
+	device_enter(device);
 	MUST(device, stream(&device->stream, NON_BLOCKING));
-	leave(device);
+	device_leave(device);
 	return device;
 }
 
@@ -135,9 +145,9 @@ void device_close(struct device *device)
 {
 	if (device == NULL)
 		return;
-	MUST(device, push(device->context));
+	device_enter(device);
 	MUST(device, end_stream(device->stream));
-	leave(device);
+	device_leave(device);
 	MUST(device, release(device->device));
 	free(device);
 }
@@ -146,27 +156,27 @@ void *device_alloc(struct device *device, size_t bytes)
 {
 	address memory = 0;
 
-	MUST(device, push(device->context));
+	device_enter(device);
 	MUST(device, alloc(&memory, bytes));
 	MUST(device, set(memory, 0, bytes, device->stream));
 	MUST(device, wait(device->stream));
-	leave(device);
+	device_leave(device);
 	return (void *)(uintptr_t)memory;
 }
 
 void device_free(struct device *device, void *memory)
 {
-	MUST(device, push(device->context));
+	device_enter(device);
 	MUST(device, free((address)(uintptr_t)memory));
-	leave(device);
+	device_leave(device);
 }
 
 void device_copy(struct device *device, void *to, const void *from,
                  size_t bytes)
 {
-	MUST(device, push(device->context));
+	device_enter(device);
 	MUST(device, copy((address)(uintptr_t)to, (address)(uintptr_t)from,
 	                  bytes, device->stream));
 	MUST(device, wait(device->stream));
-	leave(device);
+	device_leave(device);
 }

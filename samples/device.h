@@ -19,6 +19,12 @@ struct device;
 struct device *device_open(struct baton_comm *comm);
 void device_close(struct device *device);
 
+/* Its primary context is current between the two; afterwards what was. */
+void device_enter(struct device *device);
+void device_leave(struct device *device);
+/* The stream of device_copy, a CUstream. */
+void *device_stream(const struct device *device);
+
 /* Memory of the device, zeroed.  Both calls may wait for all streams of the
  * device: call them before a stream waits for a message. */
 void *device_alloc(struct device *device, size_t bytes);

@@ -77,7 +77,22 @@ baton_mpi_test(sample.pipeline.cuda.2 RANKS 2 TARGET pipeline LABELS sample
 	ARGS ${small} ENV ${one_thread} ${cuda})
 if(BATON_HAVE_MPI)
 	set_tests_properties(sample.pipeline.cuda.2 PROPERTIES
-		FAIL_REGULAR_EXPRESSION "host device")
+		FAIL_REGULAR_EXPRESSION "host device;baton: warning")
+endif()
+# The products by cuBLAS, in whose place a part of the simulator is; and without it.
+set(tiny --batch 128 --micro-batches 2 --hidden 64 --layers 3 --epochs 12
+	--progress plain)
+baton_mpi_test(sample.pipeline.cublas.2 RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${tiny} --cublas $<TARGET_FILE:cudasim-cublas>
+	ENV ${one_thread} ${cuda})
+baton_mpi_test(sample.pipeline.no_cublas RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${tiny} --cublas /nowhere/libcublas.so ENV ${one_thread} ${cuda}
+	EXPECT "rank 1: no cuBLAS: /nowhere/libcublas.so: cannot open")
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.pipeline.cublas.2 PROPERTIES
+		FAIL_REGULAR_EXPRESSION "OpenBLAS;baton: warning")
+	set_tests_properties(sample.pipeline.no_cublas PROPERTIES
+		FAIL_REGULAR_EXPRESSION "epoch 1")
 endif()
 # Fewer micro-batches than stages, and a stage for each layer.
 baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample

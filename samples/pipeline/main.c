@@ -225,15 +225,18 @@ static bool verdict_share(struct baton_comm *comm, bool good)
 	struct baton_op_options patient = BATON_OP_OPTIONS_INIT;
 	int ranks = baton_comm_size(comm);
 	baton_request request;
+	baton_stream stream;
 
 	patient.timeout_ns = -1;
 	for (int peer = 1; baton_comm_rank(comm) == 0 && peer < ranks; peer++)
 		transfer(comm, peer, TAG_VERDICT, false, &good, sizeof(good));
 	if (baton_comm_rank(comm) != 0) {
+		CHECK(comm, baton_stream_create(comm, &stream));
 		CHECK(comm, baton_recv(&good, sizeof(good), BATON_UINT8, 0,
-		                       TAG_VERDICT, comm, NULL, &patient,
+		                       TAG_VERDICT, comm, stream, &patient,
 		                       &request));
 		finish(comm, &request, NULL);
+		CHECK(comm, baton_stream_destroy(comm, stream));
 	}
 	return good;
 }
@@ -253,10 +256,10 @@ static void introduce(struct baton_comm *comm, const struct options *options,
 	       "%s\n", data->training.count, data->held_out.count,
 	       options->layers, options->hidden, info.ranks,
 	       info.ranks == 1 ? "stage" : "stages");
+	printf("matrix products: %s\n", products_name());
 	if (info.device == BATON_DEVICE_CUDA)
-		printf("messages are in memory of the device; the computations "
-		       "are the host's, with a copy before a send and after a "
-		       "receive\n");
+		printf("messages are in memory of the device, with a copy before a "
+		       "send and after a receive\n");
 	if (options->link_name != NULL)
 		printf("between the stages: %s\n", options->link_name);
 	if (options->pretend_mbit > 0.0)
@@ -305,6 +308,29 @@ static bool prepare(struct baton_comm *comm, const struct options *options,
 	return false;
 }
 
+/* cuBLAS on all ranks or on none: they must compute the same bits. */
+static bool products_choose(struct baton_comm *comm,
+                            const struct options *options)
+{
+	bool named = options->cublas != NULL &&
+	             strcmp(options->cublas, "none") != 0;
+	bool here = products_open(comm, options), all = here;
+
+	for (int peer = 1; baton_comm_rank(comm) == 0 &&
+	                   peer < baton_comm_size(comm); peer++) {
+		bool there;
+
+		transfer(comm, peer, TAG_VERDICT, true, &there, sizeof(there));
+		all = all && there;
+	}
+	if (baton_comm_rank(comm) != 0)
+		transfer(comm, 0, TAG_VERDICT, false, &here, sizeof(here));
+	all = verdict_share(comm, all);
+	if (!all)
+		products_close();
+	return all || !named;
+}
+
 int main(int argc, char **argv)
 {
 	struct baton_comm_options comm_options = BATON_COMM_OPTIONS_INIT;
@@ -320,9 +346,11 @@ int main(int argc, char **argv)
 	result = options_parse(argc, argv, baton_comm_rank(comm) == 0,
 	                       &options);
 	if (result == OPTIONS_RUN && prepare(comm, &options, &data)) {
-		if (baton_comm_rank(comm) == 0)
+		good = products_choose(comm, &options);
+		if (good && baton_comm_rank(comm) == 0)
 			introduce(comm, &options, &data);
-		good = run_all(comm, &options, &data);
+		good = good && run_all(comm, &options, &data);
+		products_close();
 		data_free(&data);
 	}
 	CHECK(comm, baton_comm_destroy(comm));

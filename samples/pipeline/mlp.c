@@ -9,9 +9,8 @@
  * product has the same shape wherever it runs, and the micro-batches'
  * gradients are summed in the order of the micro-batches on every schedule.
  * So the weights can be compared bit by bit, as long as all ranks run on the
- * same kind of processor (OpenBLAS picks its kernels by it).
+ * same kind of processor (OpenBLAS picks its kernels by it; cuBLAS by the GPU).
  */
-#include <cblas.h>
 #include <math.h>
 #include <string.h>
 
@@ -66,6 +65,7 @@ static void layer_init(struct layer *layer, const struct options *options,
 
 		layer->weights[i] = (2.0f * unit - 1.0f) * bound;
 	}
+	products_place(layer);
 }
 
 static float *matrix(const struct mlp *mlp, int columns)
@@ -98,7 +98,6 @@ void mlp_init(struct mlp *mlp, const struct options *options, int first,
 {
 	int widest = options->hidden > PIXELS ? options->hidden : PIXELS;
 
-	openblas_set_num_threads(1);
 	mlp->first = first;
 	mlp->count = count;
 	mlp->total = options->layers;
@@ -115,6 +114,7 @@ void mlp_init(struct mlp *mlp, const struct options *options, int first,
 void mlp_fini(struct mlp *mlp)
 {
 	for (int i = 0; i < mlp->count; i++) {
+		products_displace(&mlp->layers[i]);
 		free(mlp->layers[i].weights);
 		free(mlp->layers[i].gradient);
 		free(mlp->layers[i].velocity);
@@ -137,18 +137,17 @@ void mlp_fini(struct mlp *mlp)
 static void layer_forward(const struct layer *layer, bool rectify, int rows,
                           const float *from, float *to)
 {
-	int inputs = layer->inputs, outputs = layer->outputs;
-	size_t size = (size_t)rows * (size_t)outputs;
+	int outputs = layer->outputs;
 	const float *biases = layer->weights + layer->size - outputs;
 
-	for (int row = 0; row < rows; row++)
-		memcpy(to + (size_t)row * (size_t)outputs, biases,
-		       (size_t)outputs * sizeof(float));
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, outputs,
-	            inputs, 1.0f, from, inputs, layer->weights, outputs, 1.0f,
-	            to, outputs);
-	for (size_t i = 0; rectify && i < size; i++)
-		to[i] = to[i] > 0.0f ? to[i] : 0.0f;
+	products_forward(layer, rows, from, to);
+	for (int row = 0; row < rows; row++, to += outputs) {
+		for (int i = 0; i < outputs; i++) {
+			float value = to[i] + biases[i];
+
+			to[i] = rectify && value < 0.0f ? 0.0f : value;
+		}
+	}
 }
 
 static void between_layers(const struct mlp *mlp)
@@ -207,27 +206,15 @@ void mlp_loss(struct mlp *mlp, int slot, int rows, const unsigned char *labels,
 static void layer_gradient(struct layer *layer, int rows, const float *from,
                            const float *above)
 {
-	int inputs = layer->inputs, outputs = layer->outputs;
+	int outputs = layer->outputs;
 	float *biases = layer->gradient + layer->size - outputs;
 
-	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, inputs, outputs,
-	            rows, 1.0f, from, inputs, above, outputs, 1.0f,
-	            layer->gradient, outputs);
+	products_gradient(layer, rows, from, above);
 	for (int row = 0; row < rows; row++) {
 		for (int i = 0; i < outputs; i++)
 			biases[i] += above[(size_t)row * (size_t)outputs +
 			                   (size_t)i];
 	}
-}
-
-static void layer_backward(const struct layer *layer, int rows,
-                           const float *above, float *below)
-{
-	int inputs = layer->inputs, outputs = layer->outputs;
-
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, inputs,
-	            outputs, 1.0f, above, outputs, layer->weights, outputs,
-	            0.0f, below, inputs);
 }
 
 /* The rectifier lets through what was positive. */
@@ -254,7 +241,7 @@ void mlp_backward(struct mlp *mlp, int slot)
 			                   (size_t)layer->outputs);
 		layer_gradient(layer, mlp->rows, values[i], above);
 		if (mlp->first + i > 0) /* nobody asks for the images' own */
-			layer_backward(layer, mlp->rows, above, below);
+			products_backward(layer, mlp->rows, above, below);
 		above = below;
 		between_layers(mlp);
 	}
@@ -265,11 +252,13 @@ void mlp_update(struct mlp *mlp)
 	for (int i = 0; i < mlp->count; i++) {
 		struct layer *layer = &mlp->layers[i];
 
+		products_summed(layer);
 		for (size_t j = 0; j < layer->size; j++) {
 			layer->velocity[j] = MOMENTUM * layer->velocity[j] +
 			                     layer->gradient[j];
 			layer->weights[j] -= LEARNING_RATE * layer->velocity[j];
 			layer->gradient[j] = 0.0f;
 		}
+		products_updated(layer);
 	}
 }

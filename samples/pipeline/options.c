@@ -27,6 +27,7 @@ enum option_id {
 	OPTION_TIMELINE,
 	OPTION_LINK_NAME,
 	OPTION_PRETEND_LINK,
+	OPTION_CUBLAS,
 	OPTION_HELP
 };
 
@@ -57,6 +58,9 @@ static const char help_text[] =
 	"  --link-name TEXT     how the report names the network between the stages\n"
 	"  --pretend-link MBIT  delay received messages as a link of this many\n"
 	"                       Mbit/s in each direction would\n"
+	"  --cublas FILE        on a CUDA device: the library of the matrix products;\n"
+	"                       none: OpenBLAS, on the host (default: libcublas.so.13\n"
+	"                       or .12 where there is one, and OpenBLAS elsewhere)\n"
 	"  --help               this text\n"
 	"\n"
 	"Exit status: 0 when the accuracy on images that were not trained on is at\n"
@@ -170,6 +174,9 @@ static bool take(int option, const char *name, struct options *options,
 	case OPTION_LINK_NAME:
 		options->link_name = optarg;
 		return true;
+	case OPTION_CUBLAS:
+		options->cublas = optarg;
+		return true;
 	case OPTION_PRETEND_LINK:
 		if (!number(name, optarg, 1, 1000000, &value, talk))
 			return false;
@@ -209,6 +216,7 @@ enum options_result options_parse(int argc, char **argv, bool talk,
 		{ "link-name", required_argument, NULL, OPTION_LINK_NAME },
 		{ "pretend-link", required_argument, NULL,
 		  OPTION_PRETEND_LINK },
+		{ "cublas", required_argument, NULL, OPTION_CUBLAS },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ NULL, 0, NULL, 0 },
 	};

@@ -5,7 +5,8 @@
  *   main.c      the run, from options to verdict
  *   options.c   the command line
  *   data.c      reads the images and gives each stage the part that it needs
- *   mlp.c       one stage's layers: forward, loss, backward, update (OpenBLAS)
+ *   mlp.c       one stage's layers: forward, loss, backward, update
+ *   products.c  their matrix products: OpenBLAS, or cuBLAS on a CUDA device
  *   link.c      one direction of traffic with a neighbour: post, finish
  *   schedule.c  1F1B: the order of forwards, backwards and transfers
  *   measure.c   computations alone, transfers alone, and the best possible step
@@ -71,6 +72,7 @@ struct options {
 	const char *data;
 	const char *timeline;  /* the picture's file; NULL: no picture */
 	const char *link_name; /* of the network, for the report; or NULL */
+	const char *cublas;    /* its library, or "none"; NULL: the usual one */
 	double pretend_mbit;   /* rate of the pretended link; 0: none */
 	enum progress_style progress;
 };
@@ -122,6 +124,8 @@ struct layer {
 	float *weights;  /* inputs rows of outputs, then one row of biases */
 	float *gradient; /* summed over the micro-batches of a batch */
 	float *velocity; /* momentum */
+	/* products.c's, with cuBLAS: the weights, and the sum of their gradients. */
+	void *device_weights, *device_gradient;
 };
 
 /* One stage: consecutive layers of the model, and the values of the
@@ -178,6 +182,32 @@ void mlp_loss(struct mlp *mlp, int slot, int rows, const unsigned char *labels,
 void mlp_backward(struct mlp *mlp, int slot);
 /* One step of gradient descent with momentum; clears the gradients. */
 void mlp_update(struct mlp *mlp);
+
+/* ---- products.c --------------------------------------------------------- */
+
+/* Take cuBLAS, for the process, where the communicator is on a CUDA device and there is
+ * one; true: it is taken.  stderr says why it cannot be had.  False, and after
+ * products_close: OpenBLAS. */
+bool products_open(struct baton_comm *comm, const struct options *options);
+void products_close(void);
+const char *products_name(void);
+
+/* Whatever the library needs of a new layer; its end. */
+void products_place(struct layer *layer);
+void products_displace(struct layer *layer);
+/* to = from times the weights */
+void products_forward(const struct layer *layer, int rows, const float *from,
+                      float *to);
+/* gradient += transposed from times above */
+void products_gradient(struct layer *layer, int rows, const float *from,
+                       const float *above);
+/* below = above times transposed weights */
+void products_backward(const struct layer *layer, int rows, const float *above,
+                       float *below);
+/* Before an update: bring the gradient's sum here.  After it: weights and gradient
+ * have changed. */
+void products_summed(struct layer *layer);
+void products_updated(struct layer *layer);
 
 /* ---- link.c ------------------------------------------------------------- */
 
