@@ -40,6 +40,19 @@ if(BATON_HAVE_MPI)
 		FAIL_REGULAR_EXPRESSION "host device")
 endif()
 
+# It has kernels, so here it can only say what is missing: also on a machine with a GPU,
+# which is hidden from it.
+if(TARGET sample_cuda_overlap)
+	add_test(NAME sample.cuda_overlap.no_gpu COMMAND sh -c
+		[[said=$("$1" 2>&1); status=$?; echo "$said"
+		case $said in
+		*"needs a GPU.  cudaGetDeviceCount: cudaError"*"baton_comm_create: BATON_ERR_UNSUPPORTED: "*) [ $status = 1 ] ;;
+		*) false ;;
+		esac]] sh ${cuda_overlap})
+	baton_test_properties(sample.cuda_overlap.no_gpu TIMEOUT 60
+		ENV CUDA_VISIBLE_DEVICES=)
+endif()
+
 # One slot: every item waits for its credit.  More items than slots, fewer, and
 # each way of putting.
 foreach(ranks 2 4 8)
