@@ -9,43 +9,49 @@
  * buffers of the host.
  * cuda_bandwidth: one-way windows of messages against the slower of raw MPI between buffers
  * of the host and a bare copy (rank 0 out of the device, rank 1 into it).
+ * cuda_trigger, cuda_wait: bench_cuda_stream.c.  cuda_overlap_send, _recv:
+ * bench_cuda_overlap.c.
  *
  * Over the simulator the figures mean nothing: they are not printed, and sizes are small.
  */
 #include <stdlib.h>
 
 #include "baton_mpi.h"
+#include "bench_cuda.h"
 #include "bench_raw.h"
-#include "cudasim.h"
 
+#define MULTIPROCESSORS 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
 #define TAG 6
 #define TAG_ACK 7
 #define WINDOW_BYTES (UINT64_C(128) << 20)
 #define LARGEST_SIM (UINT64_C(1) << 20)
 
-static const struct cudasim *cuda;
-static CUcontext context;
-static CUstream copies;
+struct bench_gpu bench_gpu;
 
-#define MUST(call) bench_must(cuda->call == BATONI_CU_SUCCESS)
+void
+bench_gpu_enter(void)
+{
+	CUDA(context_push(bench_gpu.context));
+}
 
-/* What the measurements use: on rank 0 messages leave, on rank 1 they arrive. */
-struct memory {
-	char *on_device, *on_host; /* the host's is pinned */
-	size_t bytes;              /* of a message */
-	size_t window;             /* messages in flight */
-};
+void
+bench_gpu_leave(void)
+{
+	CUcontext context;
+
+	CUDA(context_pop(&context));
+}
 
 static void *
 device_alloc(size_t bytes)
 {
 	CUdeviceptr memory;
 
-	MUST(context_push(context));
-	MUST(mem_alloc(&memory, bytes));
-	MUST(set_bytes(memory, 1, bytes, copies));
-	MUST(stream_synchronize(copies));
-	MUST(context_pop(&context));
+	bench_gpu_enter();
+	CUDA(mem_alloc(&memory, bytes));
+	CUDA(set_bytes(memory, 1, bytes, bench_gpu.copies));
+	CUDA(stream_synchronize(bench_gpu.copies));
+	bench_gpu_leave();
 	return (void *)(uintptr_t)memory;
 }
 
@@ -64,21 +70,21 @@ driver_calls(struct bench *b, void *arg, int rounds)
 
 	(void)b;
 	(void)arg;
-	MUST(context_push(context));
+	bench_gpu_enter();
 	for (int i = 0; i < rounds; i++) {
 		uint64_t start = bench_now();
 
 		for (int k = 0; k < BENCH_WINDOW; k++)
-			MUST(host_function(copies, nothing, NULL));
+			CUDA(host_function(bench_gpu.copies, nothing, NULL));
 		spent += bench_now() - start;
-		MUST(stream_synchronize(copies));
+		CUDA(stream_synchronize(bench_gpu.copies));
 	}
-	MUST(context_pop(&context));
+	bench_gpu_leave();
 	return (double)spent / ((double)rounds * BENCH_WINDOW);
 }
 
 static double
-gigabytes(const struct memory *m, int rounds, uint64_t start)
+gigabytes(const struct bench_memory *m, int rounds, uint64_t start)
 {
 	return (double)m->bytes * (double)m->window * rounds /
 	       (double)(bench_now() - start);
@@ -87,27 +93,27 @@ gigabytes(const struct memory *m, int rounds, uint64_t start)
 static double
 bare_copies(struct bench *b, void *arg, int rounds)
 {
-	const struct memory *m = arg;
+	const struct bench_memory *m = arg;
 	CUdeviceptr device = (CUdeviceptr)(uintptr_t)m->on_device;
 	CUdeviceptr host = (CUdeviceptr)(uintptr_t)m->on_host;
 	uint64_t start = bench_now();
 
-	MUST(context_push(context));
+	bench_gpu_enter();
 	for (int i = 0; i < rounds; i++) {
 		for (size_t k = 0; k < m->window; k++)
-			MUST(copy((b->rank == 0 ? host : device) + k * m->bytes,
+			CUDA(copy((b->rank == 0 ? host : device) + k * m->bytes,
 			          (b->rank == 0 ? device : host) + k * m->bytes,
-			          m->bytes, copies));
-		MUST(stream_synchronize(copies));
+			          m->bytes, bench_gpu.copies));
+		CUDA(stream_synchronize(bench_gpu.copies));
 	}
-	MUST(context_pop(&context));
+	bench_gpu_leave();
 	return gigabytes(m, rounds, start);
 }
 
 static double
 raw_messages(struct bench *b, void *arg, int rounds)
 {
-	const struct memory *m = arg;
+	const struct bench_memory *m = arg;
 	MPI_Request requests[BENCH_WINDOW];
 	uint64_t start = bench_now();
 	char ack = 0;
@@ -135,8 +141,8 @@ raw_messages(struct bench *b, void *arg, int rounds)
 
 /* ---- Baton ---------------------------------------------------------------- */
 
-static baton_request
-enqueue(struct bench *b, bool send, char *buffer, size_t bytes, int tag)
+baton_request
+bench_cuda_enqueue(struct bench *b, bool send, char *buffer, size_t bytes, int tag)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	baton_request request;
@@ -160,7 +166,7 @@ drain(baton_request *requests, size_t count)
 static double
 baton_messages(struct bench *b, void *arg, int rounds)
 {
-	const struct memory *m = arg;
+	const struct bench_memory *m = arg;
 	baton_request requests[BENCH_WINDOW];
 	uint64_t start = bench_now();
 
@@ -168,11 +174,11 @@ baton_messages(struct bench *b, void *arg, int rounds)
 		char ack = 0;
 
 		for (size_t k = 0; k < m->window; k++)
-			requests[k] = enqueue(b, b->rank == 0,
+			requests[k] = bench_cuda_enqueue(b, b->rank == 0,
 			                      m->on_device + k * m->bytes,
 			                      m->bytes, TAG);
 		drain(requests, m->window);
-		requests[0] = enqueue(b, b->rank != 0, &ack, 1, TAG_ACK);
+		requests[0] = bench_cuda_enqueue(b, b->rank != 0, &ack, 1, TAG_ACK);
 		drain(requests, 1);
 	}
 	return gigabytes(m, rounds, start);
@@ -181,14 +187,14 @@ baton_messages(struct bench *b, void *arg, int rounds)
 static double
 baton_latency(struct bench *b, void *arg, int rounds)
 {
-	const struct memory *m = arg;
+	const struct bench_memory *m = arg;
 	uint64_t start = bench_now();
 
 	for (int i = 0; i < rounds; i++) {
 		baton_request requests[2];
 
 		for (int k = 0; k < 2; k++) {
-			requests[k] = enqueue(b, (b->rank == 0) == (k == 0),
+			requests[k] = bench_cuda_enqueue(b, (b->rank == 0) == (k == 0),
 			                      m->on_device, m->bytes, TAG);
 			drain(&requests[k], 1);
 		}
@@ -197,7 +203,7 @@ baton_latency(struct bench *b, void *arg, int rounds)
 }
 
 struct calls {
-	const struct memory *memory;
+	const struct bench_memory *memory;
 	bool send; /* rank 0's are timed */
 };
 
@@ -212,7 +218,7 @@ baton_calls(struct bench *b, void *arg, int rounds)
 		uint64_t start = bench_now();
 
 		for (int k = 0; k < BENCH_WINDOW; k++)
-			requests[k] = enqueue(b, (b->rank == 0) == calls->send,
+			requests[k] = bench_cuda_enqueue(b, (b->rank == 0) == calls->send,
 			                      calls->memory->on_device + k * 8, 8,
 			                      TAG);
 		spent += bench_now() - start;
@@ -224,10 +230,10 @@ baton_calls(struct bench *b, void *arg, int rounds)
 
 /* ---- rows ----------------------------------------------------------------- */
 
-static void
-report(struct bench *b, const struct bench_row *row)
+void
+bench_cuda_report(struct bench *b, const struct bench_row *row)
 {
-	if (!cuda->sim_violations)
+	if (!bench_gpu.simulated)
 		bench_report(b, row);
 	else if (b->rank == 0)
 		printf("%s of %zu bytes ran over the simulator: no figures\n",
@@ -235,7 +241,7 @@ report(struct bench *b, const struct bench_row *row)
 }
 
 static void
-measure_calls(struct bench *b, const struct memory *m, bool send)
+measure_calls(struct bench *b, const struct bench_memory *m, bool send)
 {
 	struct calls calls = {m, send};
 	const struct bench_side sides[] = {{driver_calls, NULL},
@@ -251,11 +257,11 @@ measure_calls(struct bench *b, const struct memory *m, bool send)
 	row.bench = send ? "cuda_enqueue_send" : "cuda_enqueue_recv";
 	row.base = stats[0];
 	row.value = stats[1];
-	report(b, &row);
+	bench_cuda_report(b, &row);
 }
 
 static void
-measure_latency(struct bench *b, struct memory *m)
+measure_latency(struct bench *b, struct bench_memory *m)
 {
 	struct bench_raw raw = {m->on_host, m->on_host + 8, 8};
 	const struct bench_side sides[] = {{bench_raw_latency, &raw},
@@ -270,11 +276,11 @@ measure_latency(struct bench *b, struct memory *m)
 	bench_compare(b, sides, 2, &plan, stats);
 	row.base = stats[0];
 	row.value = stats[1];
-	report(b, &row);
+	bench_cuda_report(b, &row);
 }
 
 static void
-measure_bandwidth(struct bench *b, struct memory *m, size_t bytes)
+measure_bandwidth(struct bench *b, struct bench_memory *m, size_t bytes)
 {
 	const struct bench_side sides[] = {
 		{raw_messages, m}, {bare_copies, m}, {baton_messages, m}};
@@ -297,11 +303,11 @@ measure_bandwidth(struct bench *b, struct memory *m, size_t bytes)
 	row.value = stats[2];
 	row.kind = bytes >= UINT64_C(16) << 20 ? BENCH_RATIO_MIN : BENCH_REPORT;
 	row.bar = 0.8;
-	report(b, &row);
+	bench_cuda_report(b, &row);
 }
 
 static void
-open_cuda(struct bench *b, size_t largest, struct memory *m)
+open_cuda(struct bench *b, size_t largest, struct bench_memory *m)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_comm_info info = {.size = sizeof(info)};
@@ -312,15 +318,19 @@ open_cuda(struct bench *b, size_t largest, struct memory *m)
 	options.device = BATON_DEVICE_CUDA;
 	bench_must(baton_comm_create_mpi(b->raw, &options, &b->comm) == BATON_OK);
 	bench_must(baton_comm_query(b->comm, &info) == BATON_OK);
-	MUST(init(0));
-	MUST(device_get(&device, info.cuda_device));
-	MUST(primary_retain(&context, device));
-	MUST(context_push(context));
-	MUST(priority_range(&least, &greatest));
-	MUST(stream_create(&copies, BATONI_CU_STREAM_NON_BLOCKING, least));
-	MUST(host_alloc((void **)&m->on_host, bytes,
+	CUDA(init(0));
+	CUDA(device_get(&device, info.cuda_device));
+	CUDA(primary_retain(&bench_gpu.context, device));
+	if (!bench_gpu.simulated)
+		CUDA(device_attribute(&bench_gpu.processors, MULTIPROCESSORS,
+		                      device));
+	bench_gpu_enter();
+	CUDA(priority_range(&least, &greatest));
+	CUDA(stream_create(&bench_gpu.copies, BATONI_CU_STREAM_NON_BLOCKING,
+	                   least));
+	CUDA(host_alloc((void **)&m->on_host, bytes,
 	                BATONI_CU_HOST_ALLOC_PORTABLE));
-	MUST(context_pop(&context));
+	bench_gpu_leave();
 	m->on_device = device_alloc(bytes);
 	bench_must(baton_stream_create(b->comm, &b->stream) == BATON_OK);
 }
@@ -331,15 +341,16 @@ main(int argc, char **argv)
 	static const size_t sizes[] = {65536,           UINT64_C(1) << 20,
 	                               UINT64_C(16) << 20, UINT64_C(64) << 20,
 	                               UINT64_C(256) << 20};
-	struct memory m = {.bytes = 8};
+	struct bench_memory m = {.bytes = 8};
 	struct bench b;
 	size_t largest;
 
 	bench_init(&b, &argc, &argv);
-	cuda = cudasim_load(NULL);
-	bench_must(cuda != NULL);
+	bench_gpu.cuda = cudasim_load(NULL);
+	bench_must(bench_gpu.cuda != NULL);
+	bench_gpu.simulated = bench_gpu.cuda->sim_violations != NULL;
 	largest = sizes[sizeof(sizes) / sizeof(sizes[0]) - 1];
-	if (cuda->sim_violations)
+	if (bench_gpu.simulated)
 		largest = LARGEST_SIM;
 	open_cuda(&b, largest, &m);
 	if (bench_wants(&b, "cuda_enqueue_send"))
@@ -351,5 +362,7 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		if (sizes[i] <= largest && bench_wants(&b, "cuda_bandwidth"))
 			measure_bandwidth(&b, &m, sizes[i]);
+	bench_cuda_stream(&b);
+	bench_cuda_overlap(&b, &m);
 	return bench_fini(&b);
 }
