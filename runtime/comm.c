@@ -441,6 +441,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		goto no_memory;
 	comm->device_ops = plan->device_ops;
 	comm->in_engine = plan->device_ops->in_engine;
+	comm->looks = !plan->device_ops->memory->host_only;
 	pthread_mutex_init(&comm->order, NULL);
 	comm->index = take_index(&generation);
 	if (comm->index == 0) {
@@ -508,7 +509,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
 	batoni_observe_comm(comm);
 	comm->plain = comm->any_drives && comm->in_engine &&
-	              comm->timeout_ns == 0 && !comm->observed;
+	              comm->timeout_ns == 0 && !comm->observed && !comm->looks;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;

@@ -59,6 +59,7 @@ struct baton_comm {
 	uint32_t index;
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
+	bool looks;         /* the device is asked what each buffer is */
 	bool thread_drives; /* the engine's thread may drive it, and does */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */

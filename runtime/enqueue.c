@@ -350,7 +350,7 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 	                                        launching);
 	return likely(status == BATON_OK)
 	               ? BATON_OK
-	               : batoni_refuse_stream(call, status);
+	               : batoni_refuse_named(call, status);
 }
 
 static enum baton_status
@@ -487,6 +487,24 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	return a->options ? apply_options(op, a->options) : BATON_OK;
 }
 
+/* What is the buffer?  Found now: at issue its addresses may be those of other memory. */
+static enum baton_status
+look(const char *call, struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	struct batoni_memory_info memory;
+	enum baton_status status = comm->device_ops->memory->look(
+		comm->device, op->transfer.buffer, &memory);
+
+	if (status == BATON_OK)
+		op->transfer.place = batoni_place_of(&memory) & 0x3fu;
+	else if (status == BATON_ERR_CUDA)
+		batoni_refuse_device(comm, status);
+	else
+		batoni_refuse_named(call, status);
+	return status;
+}
+
 static inline uint64_t
 holders_of(const struct batoni_arguments *a)
 {
@@ -521,6 +539,8 @@ enqueue_made(const char *call, struct batoni_op *op,
 	struct batoni_op *group;
 	baton_request handle;
 
+	if (status == BATON_OK && bytes > 0 && op->comm->looks)
+		status = look(call, op);
 	if (status == BATON_OK)
 		status = choose_path(call, op);
 	if (unlikely(status != BATON_OK))

@@ -60,9 +60,12 @@ struct batoni_transfer {
 	union {
 		struct {
 			uint32_t slot : 24;
-			uint32_t direction : 8; /* enum batoni_direction */
+			uint32_t direction : 2; /* enum batoni_direction */
+			/* What the buffer is (memory.h), found at the call; 0:
+			 * memory of the host. */
+			uint32_t place : 6;
 		};
-		/* Both, written by one store.  With two stores, a load soon after
+		/* All, written by one store.  With two stores, a load soon after
 		 * them would stall: no store-to-load forwarding. */
 		uint32_t slot_direction;
 	};

@@ -74,7 +74,7 @@ take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 }
 
 enum baton_status
-batoni_refuse_stream(const char *call, enum baton_status status)
+batoni_refuse_named(const char *call, enum baton_status status)
 {
 	char why[256];
 
@@ -94,7 +94,7 @@ check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 	status = comm->device_ops->stream_check(comm->device, stream, false);
 	return status == BATON_OK
 	               ? BATON_OK
-	               : batoni_refuse_stream(call, status);
+	               : batoni_refuse_named(call, status);
 }
 
 enum baton_status

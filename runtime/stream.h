@@ -10,9 +10,9 @@
 bool batoni_stream_error_note(const struct batoni_op *op,
                               enum baton_status status);
 
-/* The device's stream_check has refused with this status: put the call before its sentence.
+/* The device has refused with this status: put the call before its sentence.
  * Returns the status. */
-enum baton_status batoni_refuse_stream(const char *call,
+enum baton_status batoni_refuse_named(const char *call,
                                        enum baton_status status);
 
 #endif

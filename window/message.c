@@ -109,7 +109,7 @@ init_transfer(const struct batoni_rma *rma, struct batoni_transfer *transfer,
               uint32_t slot, enum batoni_direction direction)
 {
 	transfer->slot = (rma->requests_max + slot) & 0xffffffu;
-	transfer->direction = (uint32_t)direction & 0xffu;
+	transfer->direction = (uint32_t)direction & 3u;
 }
 
 static void
@@ -345,6 +345,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		source->payload.buffer =
 			why ? NULL : (char *)window->base + header.offset;
 		source->payload.bytes = why ? 0 : (size_t)header.bytes;
+		source->payload.place = why ? 0 : window->place & 0x3fu;
 		post(rma, source, BATONI_SOURCE_PAYLOAD);
 		return;
 	}

@@ -148,6 +148,7 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 	lane->payload.tag = lane->header.tag + 1;
 	lane->payload.buffer = put->buffer;
 	lane->payload.bytes = put->bytes;
+	lane->payload.place = put->place & 0x3fu;
 	return header.payload == BATONI_PAYLOAD_SEPARATE;
 }
 

@@ -139,21 +139,13 @@ note_fault(const struct batoni_rma *rma, struct batoni_transfer *transfer)
 	transfer->native_code = fault.code;
 }
 
-/* Ask what the source is.  OK, CUDA. */
-static enum baton_status
-look(const struct batoni_rma *rma, struct batoni_transfer *transfer,
-     struct batoni_pending *put)
+/* The device that copies: the one that has the target; else the one that has the source. */
+static int
+owner_of(const struct batoni_transfer *transfer, const struct batoni_pending *put)
 {
-	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
-	enum baton_status status;
+	int owner = batoni_place_owner(part_of_peer(transfer, put)->place);
 
-	status = rma->comm->device_ops->memory->look(rma->comm->device,
-	                                             transfer->buffer, &info);
-	put->put.device |= info.kind == BATONI_MEMORY_DEVICE ||
-	                   info.kind == BATONI_MEMORY_MANAGED;
-	if (status != BATON_OK)
-		note_fault(rma, transfer);
-	return status;
+	return owner >= 0 ? owner : batoni_place_owner(transfer->place);
 }
 
 /* The device copies, in one piece.  OK: it has; AGAIN: it does; CANCELED: it has, and the put
@@ -169,7 +161,9 @@ copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 	if (!put->put.copying) {
 		status = memory->copy_start(device, to, transfer->buffer,
-		                            transfer->bytes, &put->put.ticket);
+		                            transfer->bytes,
+		                            owner_of(transfer, put),
+		                            &put->put.ticket);
 		put->put.copying = status == BATON_OK;
 		if (status == BATON_OK || status == BATON_ERR_AGAIN)
 			return BATON_ERR_AGAIN;
@@ -386,15 +380,8 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	put->put.in_channel = false;
 	put->put.device = put->put.copying = put->put.canceled = false;
 	if (has_data(transfer, put))
-		put->put.device = part_of_peer(transfer, put)->device;
-	if (rma->asks && has_data(transfer, put)) {
-		status = look(rma, transfer, put);
-		if (status != BATON_OK) {
-			count_out(put);
-			return status;
-		}
-		status = BATON_ERR_AGAIN;
-	}
+		put->put.device = part_of_peer(transfer, put)->device ||
+		                  !batoni_place_is_host(transfer->place);
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))

@@ -37,8 +37,8 @@
 /* A rank's description of its part, for the first exchange. */
 struct part {
 	int32_t status; /* why this rank is refused, or OK */
-	int32_t pid, fd; /* of the shared memory around it; fd -1: none; -2: none, and
-	                  * it is memory of a device */
+	int32_t pid, fd; /* of the shared memory around it; fd -1: none; DEVICE_FD minus a
+	                  * place: none, and it is memory of a device */
 	uint32_t host;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
@@ -202,7 +202,10 @@ choose_paths(struct batoni_collective *c, struct baton_window *window)
 
 		to->bytes = (size_t)parts[i].bytes;
 		to->address = parts[i].address;
-		to->device = parts[i].fd == DEVICE_FD;
+		to->device = parts[i].fd <= DEVICE_FD;
+		/* A device's number is one of the rank's process. */
+		if (to->device && reach(rma, i)->within)
+			to->place = (uint8_t)(DEVICE_FD - parts[i].fd);
 		to->path = choose_path(rma, i, &parts[i], to);
 		if (to->path == 0)
 			batoni_object(c, BATON_ERR_UNSUPPORTED,
@@ -229,7 +232,7 @@ why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 		                    : "its memory is not of baton_mem_alloc";
 	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
 		return "its signals go by message";
-	if (part->fd == DEVICE_FD)
+	if (part->fd <= DEVICE_FD)
 		return "its memory is that of a device";
 	return "its memory is not of baton_mem_alloc, and process_vm_writev "
 	       "does not reach it";
@@ -335,6 +338,24 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	return window;
 }
 
+/* What is the part? */
+static void
+look(struct batoni_collective *c, struct baton_window *window)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
+	enum baton_status status;
+
+	if (!c->rma->asks || window->bytes == 0)
+		return;
+	status = comm->device_ops->memory->look(comm->device, window->base,
+	                                        &info);
+	if (status != BATON_OK)
+		batoni_object(c, status, "base: %s", baton_last_error());
+	else
+		window->place = (uint8_t)batoni_place_of(&info);
+}
+
 /* The part of creating the window that needs no other rank. */
 static struct baton_window *
 begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
@@ -356,24 +377,9 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 	if (!window)
 		batoni_object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
 		       c->rma->size);
+	else
+		look(c, window);
 	return window;
-}
-
-/* Is the part memory of a device? */
-static bool
-is_device(struct batoni_collective *c, const struct baton_window *window)
-{
-	const struct baton_comm *comm = c->rma->comm;
-	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
-	enum baton_status status = BATON_OK;
-
-	if (c->rma->asks && window && window->bytes > 0)
-		status = comm->device_ops->memory->look(comm->device, window->base,
-		                                        &info);
-	if (status != BATON_OK)
-		batoni_object(c, status, "the device cannot tell what base is");
-	return info.kind == BATONI_MEMORY_DEVICE ||
-	       info.kind == BATONI_MEMORY_MANAGED;
 }
 
 /* The first exchange. */
@@ -381,11 +387,12 @@ static enum baton_status
 tell_part(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
-	bool device = is_device(c, window);
 	struct batoni_shm_name name;
 	struct part mine = {
 		.status = c->status,
-		.fd = device ? DEVICE_FD : -1,
+		.fd = window && !batoni_place_is_host(window->place)
+		              ? DEVICE_FD - window->place
+		              : -1,
 		.segment = (uintptr_t)reach(rma, rma->rank)->segment,
 	};
 

@@ -45,6 +45,7 @@ struct batoni_window_peer {
 	void *mapped;     /* from batoni_shm_map, or NULL */
 	size_t mapped_bytes;
 	bool device; /* memory of a device: the host must not touch it */
+	uint8_t place; /* direct: what it is (memory.h) */
 };
 
 struct baton_window {
@@ -53,6 +54,7 @@ struct baton_window {
 	uint64_t id;                  /* the same on all ranks */
 	void *base;                   /* this rank's part */
 	size_t bytes;
+	uint8_t place;                /* what the part is (memory.h) */
 	struct batoni_memory *memory; /* contains base; NULL: not of baton_mem_alloc */
 	uint32_t pending;   /* this rank's puts into it, placed and not ended */
 	/* Puts by message: sent counts those of this rank that the transport has been

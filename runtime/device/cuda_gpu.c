@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cuda_gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,13 @@
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Only grows.  Stored under setup_lock. */
 static _Atomic(struct cuda_gpu *) gpus;
+
+/* Why GPUs whose memory was seen could not be set up; status OK: not tried.  Under
+ * setup_lock. */
+static struct {
+	enum baton_status status;
+	char why[200];
+} failures[BATONI_PLACE_OWNERS];
 
 /* ---- driver calls ---- */
 
@@ -535,6 +543,7 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	if (status != BATON_OK)
 		return status;
 	pthread_mutex_lock(&setup_lock);
+	memset(failures, 0, sizeof(failures));
 	status = find_or_set_up_locked(api, number, gpu_p);
 	if (status == BATON_OK)
 		status = make_words(*gpu_p);
@@ -542,14 +551,40 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	return status;
 }
 
-void
-batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
+static enum baton_status
+prepare_locked(const struct batoni_cuda_api *api, CUdevice number)
 {
+	enum baton_status status = failures[number].status;
 	struct cuda_gpu *other;
 
+	if (status == BATON_OK) {
+		status = find_or_set_up_locked(api, number, &other);
+		if (status == BATON_OK)
+			return BATON_OK;
+		failures[number].status = status;
+		snprintf(failures[number].why, sizeof(failures[number].why),
+		         "%s", baton_last_error());
+	}
+	return batoni_refuse(status,
+	                     "this is memory of CUDA device %d, which "
+	                     "could not be set up for copies: %s",
+	                     number, failures[number].why);
+}
+
+enum baton_status
+batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
+{
+	enum baton_status status;
+
+	if (number < 0 || number >= BATONI_PLACE_OWNERS)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "this is memory of CUDA device %d; "
+		                     "Baton takes that of devices 0 to %d",
+		                     number, BATONI_PLACE_OWNERS - 1);
 	if (batoni_cuda_gpu_find(number))
-		return;
+		return BATON_OK;
 	pthread_mutex_lock(&setup_lock);
-	find_or_set_up_locked(gpu->api, number, &other);
+	status = prepare_locked(gpu->api, number);
 	pthread_mutex_unlock(&setup_lock);
+	return status;
 }

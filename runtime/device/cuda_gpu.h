@@ -102,8 +102,10 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 /* The same if it has been set up, else NULL. */
 struct cuda_gpu *batoni_cuda_gpu_find(CUdevice number);
 
-/* Set it up for copies, if it is not: memory of it was seen. */
-void batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number);
+/* Set it up for copies, if it is not: a call names memory of it.  A failure is remembered until
+ * the next open.  OK, UNSUPPORTED, NOMEM, CUDA; batoni_refuse has said why. */
+enum baton_status batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu,
+                                          CUdevice number);
 
 /* Refuse a call of the program because the driver's call failed: NOMEM or CUDA. */
 enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,

@@ -14,57 +14,80 @@
 
 /* ---- what a pointer is ---------------------------------------------------- */
 
+/* What the driver says of a pointer. */
+struct answer {
+	unsigned type, managed;
+	int ordinal;
+	CUdeviceptr base;
+	size_t bytes;
+};
+
 static void
-describe(struct batoni_memory_info *memory, unsigned type, unsigned managed,
-         int ordinal, CUdeviceptr base, size_t bytes)
+describe(struct batoni_memory_info *memory, const struct answer *answer)
 {
 	*memory = (struct batoni_memory_info){.kind = BATONI_MEMORY_HOST,
 	                                      .owner = -1};
-	if (type != BATONI_CU_MEMORY_HOST && type != BATONI_CU_MEMORY_DEVICE)
+	if (answer->type != BATONI_CU_MEMORY_HOST &&
+	    answer->type != BATONI_CU_MEMORY_DEVICE)
 		return;
-	memory->base = (void *)(uintptr_t)base;
-	memory->bytes = bytes;
-	if (managed) {
+	memory->base = (void *)(uintptr_t)answer->base;
+	memory->bytes = answer->bytes;
+	if (answer->managed & 1u) {
 		memory->kind = BATONI_MEMORY_MANAGED;
-	} else if (type == BATONI_CU_MEMORY_DEVICE) {
+	} else if (answer->type == BATONI_CU_MEMORY_DEVICE) {
 		memory->kind = BATONI_MEMORY_DEVICE;
-		memory->owner = ordinal;
+		memory->owner = answer->ordinal;
 	} else {
 		memory->kind = BATONI_MEMORY_REGISTERED;
 	}
 }
 
-static enum baton_status
-cuda_look(struct batoni_device *device, const void *pointer,
-          struct batoni_memory_info *memory_p)
+static CUresult
+ask_pointer(const struct cuda_gpu *gpu, const void *pointer,
+            struct answer *answer)
 {
 	CUpointer_attribute attributes[] = {
 		BATONI_CU_POINTER_MEMORY_TYPE, BATONI_CU_POINTER_IS_MANAGED,
 		BATONI_CU_POINTER_DEVICE_ORDINAL,
 		BATONI_CU_POINTER_RANGE_START, BATONI_CU_POINTER_RANGE_SIZE};
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	unsigned type = 0, managed = 0;
-	int ordinal = -1;
-	CUdeviceptr base = 0;
-	size_t bytes = 0;
-	void *values[] = {&type, &managed, &ordinal, &base, &bytes};
-	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
+	void *values[] = {&answer->type, &answer->managed, &answer->ordinal,
+	                  &answer->base, &answer->bytes};
+	CUresult result;
 
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
+	*answer = (struct answer){.ordinal = -1};
 	result = gpu->api->pointer_attributes(
 		sizeof(attributes) / sizeof(attributes[0]), attributes, values,
 		(CUdeviceptr)(uintptr_t)pointer);
-	batoni_cuda_leave(gpu, &guard);
-	/* INVALID_VALUE: an address that the driver has never seen. */
-	if (result == BATONI_CU_INVALID_VALUE)
-		type = 0;
-	else if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_note(gpu, "cuPointerGetAttributes", result);
-	describe(memory_p, type, managed & 1u, ordinal, base, bytes);
-	if (memory_p->kind == BATONI_MEMORY_DEVICE && ordinal != gpu->number)
-		batoni_cuda_gpu_prepare(gpu, ordinal);
+	/* An address that the driver has never seen. */
+	if (result == BATONI_CU_INVALID_VALUE) {
+		*answer = (struct answer){.ordinal = -1};
+		return BATONI_CU_SUCCESS;
+	}
+	return result;
+}
+
+/* One call of the driver.  It needs no current context, and no capture forbids it; a driver
+ * that thinks otherwise is asked again with both in order. */
+static enum baton_status
+cuda_look(struct batoni_device *device, const void *pointer,
+          struct batoni_memory_info *memory_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct answer answer;
+	struct cuda_guard guard;
+	CUresult result = ask_pointer(gpu, pointer, &answer);
+
+	if (result != BATONI_CU_SUCCESS &&
+	    batoni_cuda_enter(gpu, &guard) == BATONI_CU_SUCCESS) {
+		result = ask_pointer(gpu, pointer, &answer);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuPointerGetAttributes", result);
+	describe(memory_p, &answer);
+	if (memory_p->kind == BATONI_MEMORY_DEVICE &&
+	    memory_p->owner != gpu->number)
+		return batoni_cuda_gpu_prepare(gpu, memory_p->owner);
 	return BATON_OK;
 }
 
@@ -176,30 +199,20 @@ place_of_word(uint64_t word)
 	                      (unsigned)(word & 63)};
 }
 
-/* The GPU that has the memory, if it was set up; else this one.  Between enter and leave. */
-static struct cuda_gpu *
-owner_of(struct cuda_gpu *gpu, const void *pointer)
-{
-	CUpointer_attribute attribute = BATONI_CU_POINTER_DEVICE_ORDINAL;
-	int ordinal = gpu->number;
-	void *value = &ordinal;
-	struct cuda_gpu *owner = NULL;
-
-	if (gpu->api->pointer_attributes(1, &attribute, &value,
-	                                 (CUdeviceptr)(uintptr_t)pointer) ==
-	    BATONI_CU_SUCCESS && ordinal != gpu->number)
-		owner = batoni_cuda_gpu_find(ordinal);
-	return owner ? owner : gpu;
-}
-
+/* owner: see copy_start.  `look` has set that GPU up. */
 static struct place
-choose_place(struct cuda_gpu *gpu, const void *to, const void *from)
+choose_place(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 {
+	struct cuda_gpu *home = gpu;
+	unsigned stream = CUDA_COPIES_OTHER;
+
 	if (batoni_cuda_block_of(gpu, to))
-		return (struct place){owner_of(gpu, from), CUDA_COPIES_OUT};
-	if (batoni_cuda_block_of(gpu, from))
-		return (struct place){owner_of(gpu, to), CUDA_COPIES_IN};
-	return (struct place){owner_of(gpu, to), CUDA_COPIES_OTHER};
+		stream = CUDA_COPIES_OUT;
+	else if (batoni_cuda_block_of(gpu, from))
+		stream = CUDA_COPIES_IN;
+	if (owner >= 0 && owner != gpu->number)
+		home = batoni_cuda_gpu_find(owner);
+	return (struct place){home ? home : gpu, stream};
 }
 
 /* Between enter and leave of that GPU. */
@@ -230,26 +243,19 @@ start(struct place place, void *to, const void *from, size_t bytes,
 
 static enum baton_status
 cuda_copy_start(struct batoni_device *device, void *to, const void *from,
-                size_t bytes, struct batoni_ticket *ticket_p)
+                size_t bytes, int owner, struct batoni_ticket *ticket_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct place place = choose_place(gpu, to, from, owner);
 	const char *call = "cuCtxPushCurrent";
-	struct cuda_guard guard, others;
-	struct place place;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(place.gpu, &guard);
 
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_note(gpu, call, result);
-	place = choose_place(gpu, to, from);
-	if (place.gpu != gpu)
-		result = batoni_cuda_enter(place.gpu, &others);
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuMemcpyAsync";
 		result = start(place, to, from, bytes, ticket_p);
-		if (place.gpu != gpu)
-			batoni_cuda_leave(place.gpu, &others);
+		batoni_cuda_leave(place.gpu, &guard);
 	}
-	batoni_cuda_leave(gpu, &guard);
 	return result == BATONI_CU_SUCCESS ? BATON_OK
 	                                   : batoni_cuda_note(gpu, call, result);
 }

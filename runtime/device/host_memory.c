@@ -63,9 +63,10 @@ copy_slice(struct batoni_ticket *ticket)
 
 static enum baton_status
 host_copy_start(struct batoni_device *device, void *to, const void *from,
-                size_t bytes, struct batoni_ticket *ticket_p)
+                size_t bytes, int owner, struct batoni_ticket *ticket_p)
 {
 	(void)device;
+	(void)owner;
 	ticket_p->words[TO] = (uintptr_t)to;
 	ticket_p->words[FROM] = (uintptr_t)from;
 	ticket_p->words[LEFT] = bytes;

@@ -3,8 +3,9 @@
  * The memory contract: what a device says of pointers, and how bytes get into its memory
  * and out of it.  It is the second table of a device; device.h has the first.
  *
- * Only these functions may touch memory that is not the host's.  Whoever has a pointer of
- * the program asks `look` first, unless `host_only` says that there is nothing to ask.
+ * Only these functions may touch memory that is not the host's.  A call of the program that
+ * names memory asks `look` at once, unless `host_only` says that there is nothing to ask, and
+ * keeps the answer: later the addresses may be those of other memory.
  *
  * Copies run beside the streams, in no order among themselves, and no wait of a stream holds
  * one up: the stream may be waiting for what follows from the copy.  The caller starts a copy
@@ -33,6 +34,38 @@ struct batoni_memory_info {
 	size_t bytes; /* of that allocation; 0: unknown */
 };
 
+/*
+ * A place: what is kept of an answer of `look`, in the six bits that a transfer has for it.
+ * The kind, and for memory of a device its number.  0 is memory of the host.
+ */
+#define BATONI_PLACE_BITS 6
+#define BATONI_PLACE_OWNERS ((1 << BATONI_PLACE_BITS) - BATONI_MEMORY_DEVICE)
+
+static inline unsigned
+batoni_place_of(const struct batoni_memory_info *memory)
+{
+	unsigned owner = memory->kind == BATONI_MEMORY_DEVICE
+	                         ? (unsigned)memory->owner
+	                         : 0;
+
+	return (unsigned)memory->kind + owner;
+}
+
+/* May the host touch it?  (Managed memory may be with the device.) */
+static inline bool
+batoni_place_is_host(unsigned place)
+{
+	return place < BATONI_MEMORY_MANAGED;
+}
+
+/* The number of the device that has it; -1: none. */
+static inline int
+batoni_place_owner(unsigned place)
+{
+	return place < BATONI_MEMORY_DEVICE ? -1
+	                                    : (int)place - BATONI_MEMORY_DEVICE;
+}
+
 /* A copy under way.  The device owns the content.  The caller may move it. */
 struct batoni_ticket {
 	uint64_t words[3];
@@ -54,8 +87,12 @@ struct batoni_memory_ops {
 	/* Every pointer is host memory, and `look` says nothing else. */
 	bool host_only;
 
-	/* What is the memory at `pointer`?  Any thread; must not block.  OK (memory that
-	 * the device does not know is HOST); CUDA. */
+	/* What is the memory at `pointer`?  Memory of another device is made ready for
+	 * copies.  Caller: a thread of the program, within the call that names the memory;
+	 * may block, but not for what is on a stream.  OK (memory that the device does not
+	 * know is HOST); UNSUPPORTED (memory of a device that cannot be used, or whose
+	 * number is not below BATONI_PLACE_OWNERS), NOMEM, CUDA: batoni_refuse has said
+	 * why. */
 	enum baton_status (*look)(struct batoni_device *device,
 	                          const void *pointer,
 	                          struct batoni_memory_info *memory_p);
@@ -70,12 +107,14 @@ struct batoni_memory_ops {
 	void (*pinned_free)(struct batoni_device *device, void *block);
 
 	/* Start a copy of `bytes` (1 or more).  Each side is memory of any kind; the two
-	 * do not overlap.  Both stay the caller's and must live until the ticket says
+	 * do not overlap.  owner: the number of the device that has the memory that is not
+	 * the host's, as `look` has reported; -1: this one copies.
+	 * Both stay the caller's and must live until the ticket says
 	 * that the copy has ended.  The driver; must not block, and copies at most 1 MiB
 	 * itself.  OK: *ticket_p is valid until copy_test has reported the end.  AGAIN:
 	 * too many copies are under way.  CUDA.  After an error nothing was started. */
 	enum baton_status (*copy_start)(struct batoni_device *device, void *to,
-	                                const void *from, size_t bytes,
+	                                const void *from, size_t bytes, int owner,
 	                                struct batoni_ticket *ticket_p);
 	/* Has the copy ended?  The driver; must not block, and copies at most 1 MiB
 	 * itself.  PENDING: ask again.  OK and CUDA (once): it has ended, and the ticket
@@ -83,7 +122,7 @@ struct batoni_memory_ops {
 	enum baton_status (*copy_test)(struct batoni_device *device,
 	                               struct batoni_ticket *ticket);
 
-	/* Why look, copy_start or copy_test last returned CUDA on this device.  Any
+	/* Why copy_start or copy_test last returned CUDA on this device.  Any
 	 * thread. */
 	void (*why)(struct batoni_device *device, struct batoni_fault *fault_p);
 	/* What a code of a fault means, in words; terminated, cut to size.  Any

@@ -45,7 +45,7 @@ a_put_is_taken_back_with_its_copy(struct conform *c)
 static void
 a_put_whose_copy_fails_ends_so_and_does_not_signal(struct conform *c)
 {
-	static const enum fake_device_call calls[] = { FAKE_LOOK, FAKE_COPY_START,
+	static const enum fake_device_call calls[] = { FAKE_COPY_START,
 		                                       FAKE_COPY_TEST };
 	unsigned char *part = conform_message(c, 4096);
 	void *source = conform_filled(c, 4096, 5);
@@ -55,7 +55,7 @@ a_put_whose_copy_fails_ends_so_and_does_not_signal(struct conform *c)
 	char why[256] = "";
 
 	CHECK_OK(c, baton_window_register(part, 4096, c->comm, &window));
-	for (int i = 0; i < 3 && c->rank == 0; i++) {
+	for (int i = 0; i < 2 && c->rank == 0; i++) {
 		fake_device_fail_at(calls[i], 1, BATON_ERR_CUDA);
 		CHECK_OK(c, baton_put_signal(source, 4096, BATON_UINT8, 0, window,
 		                             0, 0, 0, 0, c->comm, c->stream, NULL,
@@ -73,7 +73,39 @@ a_put_whose_copy_fails_ends_so_and_does_not_signal(struct conform *c)
 	CHECK_OK(c, baton_window_deregister(window));
 }
 
+static void
+a_buffer_that_cannot_be_looked_at_refuses_its_call(struct conform *c)
+{
+	unsigned char *part = conform_message(c, 4096);
+	struct baton_window *window = NULL;
+	baton_request request = 0;
+
+	CHECK_OK(c, baton_window_register(part, 4096, c->comm, &window));
+	if (c->rank == 0) {
+		fake_device_fail_at(FAKE_LOOK, 1, BATON_ERR_CUDA);
+		CHECK_STATUS(c, BATON_ERR_CUDA,
+		             baton_put_signal(part, 8, BATON_UINT8, 0, window, 0,
+		                              0, 0, 0, c->comm, c->stream, NULL,
+		                              &request));
+		CHECK(c, strstr(baton_last_error(), "look was told to fail"));
+		fake_device_fail_at(FAKE_LOOK, 1, BATON_ERR_CUDA);
+		CHECK_STATUS(c, BATON_ERR_CUDA,
+		             baton_send(part, 8, BATON_UINT8, 0, 0, c->comm,
+		                        c->stream, NULL, &request));
+		CHECK_EQ(c, request, 0);
+		/* What has no bytes is not looked at. */
+		fake_device_fail_at(FAKE_LOOK, 1, BATON_ERR_CUDA);
+		CHECK_OK(c, baton_signal(0, 0, 0, 0, c->comm, c->stream, NULL,
+		                         &request));
+		FINISH(c, BATON_OK, &request);
+		fake_device_fail_at(FAKE_LOOK, 0, BATON_OK);
+	}
+	conform_sync(c);
+	CHECK_OK(c, baton_window_deregister(window));
+}
+
 static const struct conform_case own[] = {
+	{ CASE(a_buffer_that_cannot_be_looked_at_refuses_its_call) },
 	{ CASE(a_put_is_taken_back_with_its_copy) },
 	{ CASE(a_put_whose_copy_fails_ends_so_and_does_not_signal) },
 	CASES_END,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "fake_machine.h"
+#include "log.h"
 
 /* A process has so many descriptors for blocks. */
 #define SHARED_MAX 256
@@ -453,7 +454,9 @@ fake_look(struct batoni_device *device, const void *pointer,
 			.bytes = p ? p->bytes : 0,
 		};
 	fake_leave();
-	return status;
+	return status == BATON_OK
+	               ? BATON_OK
+	               : batoni_refuse(status, "fake look was told to fail");
 }
 
 static enum baton_status
@@ -518,12 +521,13 @@ fake_pinned_free(struct batoni_device *device, void *block)
 
 static enum baton_status
 fake_copy_start(struct batoni_device *device, void *to, const void *from,
-                size_t bytes, struct batoni_ticket *ticket_p)
+                size_t bytes, int owner, struct batoni_ticket *ticket_p)
 {
 	struct copy *copy = calloc(1, sizeof(*copy));
 	enum baton_status status;
 
 	(void)device;
+	(void)owner;
 	if (!copy)
 		return BATON_ERR_NOMEM;
 	fake_enter("copy_start");

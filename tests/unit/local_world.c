@@ -101,7 +101,7 @@ transfer(enum batoni_direction direction, uint32_t slot, int peer, int tag,
 		.peer = peer,
 		.tag = tag,
 		.slot = slot & 0xffffffu,
-		.direction = (uint8_t)direction,
+		.direction = (unsigned)direction & 3u,
 	};
 }
 

@@ -320,6 +320,8 @@ start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
 	else
 		fake_memory_copy(t.buffer, content, t.bytes);
 	t.slot = slot & 0xffffff;
+	/* As the engine does at the call. */
+	t.place = host ? BATONI_MEMORY_HOST : BATONI_MEMORY_DEVICE;
 	r->transfers[slot] = t;
 	status = r->transport->messages.ops->issue(&r->transport->messages,
 	                                           &r->transfers[slot]);

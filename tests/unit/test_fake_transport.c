@@ -83,7 +83,7 @@ transfer(const struct world *world, enum batoni_direction direction, int rank,
 		.bytes = bytes,
 		.peer = peer,
 		.stream = world->streams[rank][stream],
-		.direction = (uint8_t)direction,
+		.direction = (unsigned)direction & 3u,
 	};
 }
 

@@ -141,7 +141,7 @@ START_TEST(a_host_copy_is_made_in_slices)
 		struct batoni_ticket ticket;
 		int pending = 0;
 
-		ck_assert_int_eq(host->copy_start(NULL, to, from, bytes, &ticket),
+		ck_assert_int_eq(host->copy_start(NULL, to, from, bytes, -1, &ticket),
 		                 BATON_OK);
 		/* No more than a slice at a time. */
 		if (bytes > MIB)
@@ -215,10 +215,10 @@ START_TEST(a_copy_is_all_that_reaches_device_memory)
 	ck_assert_uint_eq(memory.bytes, MIB + 3);
 	ck_assert_int_eq(fake->look(device, from, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
-	ck_assert_int_eq(fake->copy_start(device, there, from, MIB + 3, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, there, from, MIB + 3, -1, &ticket),
 	                 BATON_OK);
 	wait_for(device, &ticket);
-	ck_assert_int_eq(fake->copy_start(device, to, there, MIB + 3, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, to, there, MIB + 3, -1, &ticket),
 	                 BATON_OK);
 	wait_for(device, &ticket);
 	ck_assert_mem_eq(from, to, MIB + 3);
@@ -273,7 +273,7 @@ START_TEST(copies_end_late_and_in_any_order)
 	fake_memory_hold(true);
 	for (size_t i = 0; i < 3; i++)
 		ck_assert_int_eq(fake->copy_start(device, &to[i], there + i, 1,
-		                                  &tickets[i]),
+		                                  -1, &tickets[i]),
 		                 BATON_OK);
 	ck_assert_uint_eq(fake_memory_copies(), 3);
 	for (size_t i = 0; i < 3; i++) {
@@ -338,11 +338,11 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 	fake_device_fail_at(FAKE_PINNED_ALLOC, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_AGAIN);
-	ck_assert_int_eq(fake->copy_start(device, here, there, 8, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, here, there, 8, -1, &ticket),
 	                 BATON_ERR_AGAIN);
 	fake_device_fail_at(FAKE_COPY_TEST, 1, BATON_ERR_CUDA);
 	fake_memory_hold(true);
-	ck_assert_int_eq(fake->copy_start(device, here, there, 8, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, here, there, 8, -1, &ticket),
 	                 BATON_OK);
 	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_PENDING);
 	fake_memory_end(0);
@@ -376,13 +376,13 @@ use_named(const struct batoni_memory_name *name)
 		return 3;
 	if (!dies_by_touching(base, false))
 		return 4;
-	if (fake->copy_start(device, to, base, 5000, &ticket) != BATON_OK)
+	if (fake->copy_start(device, to, base, 5000, -1, &ticket) != BATON_OK)
 		return 5;
 	wait_for(device, &ticket);
 	if (memcmp(to, from, 5000) != 0)
 		return 6;
 	from[4999] = 77;
-	if (fake->copy_start(device, base, from, 5000, &ticket) != BATON_OK)
+	if (fake->copy_start(device, base, from, 5000, -1, &ticket) != BATON_OK)
 		return 7;
 	wait_for(device, &ticket);
 	fake->unmap(device, base, 5000);
@@ -517,7 +517,7 @@ START_TEST(who_breaks_the_contract_is_counted)
 	int seen = 0;
 
 	fake_memory_hold(true);
-	ck_assert_int_eq(fake->copy_start(device, here, there + 1, 8, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, here, there + 1, 8, -1, &ticket),
 	                 BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* past the end */
 	fake_memory_free(there);
@@ -527,7 +527,7 @@ START_TEST(who_breaks_the_contract_is_counted)
 	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_ERR_CUDA);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* asked again */
 	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_OK);
-	ck_assert_int_eq(fake->copy_start(device, block, here, 8, &ticket),
+	ck_assert_int_eq(fake->copy_start(device, block, here, 8, -1, &ticket),
 	                 BATON_OK);
 	fake->pinned_free(device, (char *)block + 1);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* no block */

@@ -203,7 +203,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 	op->transfer.peer = peer;
 	op->transfer.tag = tag;
 	op->transfer.slot = world.used++ & 0xffffffu;
-	op->transfer.direction = (uint8_t)direction;
+	op->transfer.direction = (unsigned)direction & 3u;
 	op->transfer.done_bytes = SIZE_MAX;
 	op->status = world.transport->messages.ops->issue(&world.transport->messages,
 	                                         &op->transfer);

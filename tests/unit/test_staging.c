@@ -628,21 +628,6 @@ END_TEST
 
 /* ---- failures ---------------------------------------------------------------- */
 
-START_TEST(a_pointer_that_cannot_be_looked_at_refuses_its_transfer_alone)
-{
-	struct world world;
-
-	open_world(&world, "dd", false);
-	fake_device_fail_at(FAKE_LOOK, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(start_send(&world, 0, 0, 1, 0, EAGER, 0, false),
-	                 BATON_ERR_CUDA);
-	ck_assert_str_eq(world.ranks[0].transfers[0].native_call, "fake call");
-	assert_idle(&world, 0);
-	pass(&world, 5 * CHUNK, 5 * CHUNK, 0);
-	close_world(&world);
-}
-END_TEST
-
 START_TEST(a_copy_that_fails_breaks_its_rank)
 {
 	static const enum fake_device_call calls[] = {FAKE_COPY_START,
@@ -860,7 +845,6 @@ main(void)
 		a_send_in_a_line_is_taken_back_and_the_line_goes_on,
 		what_the_transport_below_cannot_take_back_stays_lent,
 		a_rank_may_abort_in_any_phase,
-		a_pointer_that_cannot_be_looked_at_refuses_its_transfer_alone,
 		a_copy_that_fails_breaks_its_rank,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_device_that_takes_no_more_copies_now_is_asked_again,

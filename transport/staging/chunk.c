@@ -165,9 +165,10 @@ copy_failed(struct batoni_staging *stage, struct stage_token *token,
 static bool
 start_copy(struct batoni_staging *stage, struct stage_token *token)
 {
-	enum baton_status status =
-		stage->memory->copy_start(stage->device, token->to, token->from,
-	                                  token->bytes, &token->ticket);
+	unsigned place = token->message->transfer->place;
+	enum baton_status status = stage->memory->copy_start(
+		stage->device, token->to, token->from, token->bytes,
+		batoni_place_owner(place), &token->ticket);
 
 	if (status == BATON_ERR_AGAIN)
 		return false;

@@ -649,38 +649,16 @@ leave(struct batoni_staging *stage, const struct stage_message *message)
 	return status;
 }
 
-static enum baton_status
-look(struct batoni_staging *stage, struct batoni_transfer *transfer, bool *host_p)
-{
-	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
-	enum baton_status status = BATON_OK;
-
-	if (transfer->bytes > 0 && !stage->memory->host_only)
-		status = stage->memory->look(stage->device, transfer->buffer,
-		                             &info);
-	/* Managed memory may be with the device. */
-	*host_p = info.kind == BATONI_MEMORY_HOST ||
-	          info.kind == BATONI_MEMORY_REGISTERED;
-	if (status != BATON_OK) {
-		struct batoni_fault fault;
-
-		stage->memory->why(stage->device, &fault);
-		transfer->native_call = fault.call;
-		transfer->native_code = fault.code;
-	}
-	return status;
-}
-
 static void
 begin(struct batoni_staging *stage, struct stage_message *message,
-      struct batoni_transfer *transfer, bool host)
+      struct batoni_transfer *transfer)
 {
 	uint32_t slot = transfer->slot;
 
 	*message = (struct stage_message){
 		.transfer = transfer,
 		.peer = transfer->peer,
-		.host = host,
+		.host = batoni_place_is_host(transfer->place),
 	};
 	message->first.transfer.slot = slot & 0xffffff;
 	message->control.transfer.slot = (stage->slots + slot) & 0xffffff;
@@ -699,15 +677,10 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_staging *stage = to_stage(path);
 	struct stage_message *message = &stage->messages[transfer->slot];
-	enum baton_status status;
-	bool host;
 
 	assert(transfer->slot < stage->slots && !message->transfer);
 	batoni_transfer_moved(transfer, 0);
-	status = look(stage, transfer, &host);
-	if (status != BATON_OK)
-		return status;
-	begin(stage, message, transfer, host);
+	begin(stage, message, transfer);
 	stage->caller = message;
 	if (transfer->direction == BATONI_SEND)
 		begin_send(stage, message);

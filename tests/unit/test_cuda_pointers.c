@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pointers on the CUDA device, over the simulator: what a buffer is, is asked once and at the
+ * call that names it, and never by the thread that drives.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_world.h"
+
+/* ---- helpers -------------------------------------------------------------- */
+
+static long
+looks(void)
+{
+	return cw.sim->sim_uses("cuPointerGetAttributes");
+}
+
+/* A block of device 1, whose primary context the test has; Baton does not know of it. */
+static unsigned char *
+memory_of_device_1(size_t bytes)
+{
+	CUcontext other, popped;
+	CUdeviceptr memory;
+
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	cu_ok(cw.sim->mem_alloc(&memory, bytes));
+	cu_ok(cw.sim->context_pop(&popped));
+	return (void *)(uintptr_t)memory;
+}
+
+/* ---- one question for each buffer ----------------------------------------- */
+
+static void
+message_asks_twice(size_t bytes)
+{
+	long before = looks();
+	baton_request a, b;
+
+	cuda_world_hold(cw.streams[0], 0);
+	cuda_world_hold(cw.streams[1], 0);
+	b = cuda_world_recv(cw.to, bytes, 0, cw.streams[0]);
+	ck_assert_int_eq(looks() - before, bytes > 0);
+	a = cuda_world_send(cw.from, bytes, 0, cw.streams[1]);
+	ck_assert_int_eq(looks() - before, bytes > 0 ? 2 : 0);
+	cuda_world_let_go(0);
+	cuda_world_finish(a, BATON_OK);
+	cuda_world_finish(b, BATON_OK);
+	ck_assert_int_eq(looks() - before, bytes > 0 ? 2 : 0);
+}
+
+START_TEST(what_a_buffer_is_is_asked_once_and_at_the_call)
+{
+	static const size_t lengths[] = {0, 8, 100 * 1024, 4 * MIB};
+
+	cuda_world_open();
+	for (int i = 0; i < 4; i++) {
+		atomic_store(&cw.words[0], 0);
+		message_asks_twice(lengths[i]);
+	}
+	cuda_world_end();
+}
+END_TEST
+
+struct registering {
+	pthread_t thread;
+	struct baton_comm *comm;
+	void *base;
+	size_t bytes;
+	struct baton_window *window;
+	enum baton_status status;
+	char why[300];
+};
+
+static void *
+register_part(void *argument)
+{
+	struct registering *r = argument;
+
+	r->status = baton_window_register(r->base, r->bytes, r->comm, &r->window);
+	snprintf(r->why, sizeof(r->why), "%s", baton_last_error());
+	return NULL;
+}
+
+static struct registering parts[2];
+
+static void
+register_both(void *base_0, void *base_1, size_t bytes)
+{
+	for (int i = 0; i < 2; i++) {
+		parts[i] = (struct registering){
+			.comm = cw.comms[i],
+			.base = i ? base_1 : base_0,
+			.bytes = bytes,
+		};
+		pthread_create(&parts[i].thread, NULL, register_part, &parts[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(parts[i].thread, NULL);
+}
+
+/* Both ranks; bases are their parts. */
+static void
+register_window(void *const bases[2], size_t bytes, struct baton_window *windows[2])
+{
+	register_both(bases[0], bases[1], bytes);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_msg(parts[i].status == BATON_OK, "%s", parts[i].why);
+		windows[i] = parts[i].window;
+	}
+}
+
+static void *
+deregister_part(void *window)
+{
+	return (void *)(intptr_t)baton_window_deregister(window);
+}
+
+static void
+deregister_window(struct baton_window *windows[2])
+{
+	pthread_t thread;
+	void *status;
+
+	pthread_create(&thread, NULL, deregister_part, windows[0]);
+	baton_ok(baton_window_deregister(windows[1]));
+	pthread_join(thread, &status);
+	ck_assert_int_eq((int)(intptr_t)status, BATON_OK);
+}
+
+/* Rank 0 puts into the part of rank 1. */
+static void
+put(const void *from, size_t bytes, struct baton_window *window)
+{
+	baton_request request;
+
+	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, window, 0, 0, 0, 0,
+	                          cw.comms[0], cw.streams[0], NULL, &request));
+	cuda_world_finish(request, BATON_OK);
+}
+
+static void
+await_put(void)
+{
+	const struct baton_wait_signal_desc desc = {1, 0, 0, 0};
+	baton_request request;
+
+	baton_ok(baton_wait_signal(1, &desc, cw.comms[1], cw.streams[1], NULL,
+	                           &request));
+	cuda_world_finish(request, BATON_OK);
+}
+
+static void
+puts_ask_once(struct baton_window *window)
+{
+	static const size_t lengths[] = {0, 8, 100 * 1024, 4 * MIB};
+
+	for (int i = 0; i < 4; i++) {
+		long before = looks();
+
+		cuda_world_fill(cw.from, 4 * MIB, (unsigned)i);
+		put(cw.from, lengths[i], window);
+		await_put();
+		ck_assert_int_eq(looks() - before, lengths[i] > 0);
+		cuda_world_expect(cw.to, lengths[i], (unsigned)i);
+	}
+}
+
+START_TEST(puts_ask_once_on_each_path)
+{
+	static const char *const paths[] = {"", "message"};
+	struct baton_window *windows[2];
+	void *bases[2];
+
+	for (int i = 0; i < 2; i++) {
+		pid_t child = fork();
+		int status;
+
+		if (child == 0) {
+			if (*paths[i])
+				setenv("BATON_WINDOW_PATH", paths[i], 1);
+			cuda_world_open();
+			bases[0] = cw.from;
+			bases[1] = cw.to;
+			register_window(bases, 4 * MIB, windows);
+			puts_ask_once(windows[0]);
+			deregister_window(windows);
+			cuda_world_end();
+			_exit(0);
+		}
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_int_eq(status, 0);
+	}
+}
+END_TEST
+
+/* ---- memory of another device --------------------------------------------- */
+
+START_TEST(another_devices_memory_is_made_ready_at_the_call)
+{
+	unsigned char *there;
+	baton_request request;
+	long streams, retains;
+
+	cuda_world_open();
+	there = memory_of_device_1(8 * MIB);
+	retains = cw.sim->sim_uses("cuDevicePrimaryCtxRetain");
+	cuda_world_hold(cw.streams[0], 0);
+	request = cuda_world_recv(there, 4 * MIB, 0, cw.streams[0]);
+	ck_assert_int_eq(cw.sim->sim_uses("cuDevicePrimaryCtxRetain") - retains,
+	                 1);
+	streams = cw.sim->sim_uses("cuStreamCreateWithPriority");
+	cuda_world_let_go(0);
+	cuda_world_fill(cw.from, 4 * MIB, 8);
+	cuda_world_finish(cuda_world_send(cw.from, 4 * MIB, 0, cw.streams[1]),
+	                  BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	cuda_world_expect(there, 4 * MIB, 8);
+	ck_assert_int_eq(cw.sim->sim_uses("cuStreamCreateWithPriority"), streams);
+	ck_assert_int_eq(cw.sim->sim_uses("cuDevicePrimaryCtxRetain") - retains,
+	                 1);
+	cuda_world_end();
+}
+END_TEST
+
+static void
+recv_refused(void *to, enum baton_status expected)
+{
+	baton_request request = BATON_REQUEST_NULL;
+
+	ck_assert_int_eq(baton_recv(to, 8, BATON_UINT8, 0, 0, cw.comms[1],
+	                            cw.streams[0], NULL, &request),
+	                 expected);
+	ck_assert(request == BATON_REQUEST_NULL);
+	assert_said("baton_recv", "memory of CUDA device 1",
+	            "could not be set up", "cuStreamCreateWithPriority");
+}
+
+START_TEST(device_that_cannot_be_set_up_is_refused_and_tried_once)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *another;
+	unsigned char *there;
+	baton_request request;
+	long retains;
+
+	cuda_world_open();
+	there = memory_of_device_1(8 * MIB);
+	ck_assert(cw.sim->sim_fail("cuStreamCreateWithPriority", 2,
+	                           BATONI_CU_OUT_OF_MEMORY, false));
+	recv_refused(there, BATON_ERR_NOMEM);
+	retains = cw.sim->sim_uses("cuDevicePrimaryCtxRetain");
+	recv_refused(there, BATON_ERR_NOMEM);
+	register_both(there, cw.to, 8 * MIB);
+	ck_assert_int_eq(parts[0].status, BATON_ERR_NOMEM);
+	ck_assert_int_eq(parts[1].status, BATON_ERR_NOMEM);
+	ck_assert_ptr_nonnull(strstr(parts[0].why, "memory of CUDA device 1"));
+	ck_assert_int_eq(cw.sim->sim_uses("cuDevicePrimaryCtxRetain"), retains);
+	/* The next communicator tries again. */
+	baton_ok(baton_comm_create_local(1, &options, &another));
+	baton_ok(baton_comm_destroy(another));
+	request = cuda_world_recv(there, 8, 0, cw.streams[0]);
+	cuda_world_finish(cuda_world_send(cw.from, 8, 0, cw.streams[1]), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	cuda_world_end();
+}
+END_TEST
+
+/* Its part is memory that the driver does not know, for which it names device 0. */
+START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_window *windows[2];
+	CUcontext other;
+	unsigned char *there;
+	void *bases[2];
+
+	cuda_world_begin();
+	there = memory_of_device_1(8 * MIB);
+	/* Device 0 is set up. */
+	cuda_world_comms(&options);
+	cuda_world_destroy();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	for (int i = 0; i < 2; i++)
+		cw.streams[i] = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	options.cuda_device = 1;
+	cuda_world_comms(&options);
+	bases[0] = bases[1] = calloc(1, 4 * MIB);
+	register_window(bases, 4 * MIB, windows);
+	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
+		unsigned char *got = bases[1], want[8];
+
+		cuda_world_fill(there, 4 * MIB, 5);
+		put(there, bytes, windows[0]);
+		await_put();
+		cw.sim->sim_peek(want, cuda_world_address(there + bytes - 8), 8);
+		ck_assert_mem_eq(got + bytes - 8, want, 8);
+	}
+	deregister_window(windows);
+	cuda_world_end();
+	free(bases[0]);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		what_a_buffer_is_is_asked_once_and_at_the_call,
+		puts_ask_once_on_each_path,
+		another_devices_memory_is_made_ready_at_the_call,
+		device_that_cannot_be_set_up_is_refused_and_tried_once,
+		puts_of_the_second_device_reach_a_window_of_the_host,
+	};
+
+	return RUN_TESTS("cuda_pointers", tests);
+}
