@@ -95,8 +95,9 @@ plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 			return plan_number(plan);
 		}
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: Baton %s has no CUDA device; use "
-		                     "BATON_DEVICE_HOST, or a later version",
+		                     "%s: the CUDA device of this build of Baton "
+		                     "%s is not complete (the log says what it "
+		                     "lacks); use BATON_DEVICE_HOST",
 		                     asked == BATON_DEVICE_CUDA
 		                             ? "options->device is BATON_DEVICE_CUDA"
 		                             : "the environment has BATON_DEVICE=cuda",

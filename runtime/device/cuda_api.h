@@ -9,7 +9,8 @@
  * BATONI_CUDA_TYPES_GIVEN defined, and compares all of it: the tables below are lists of
  * macros for that purpose.
  *
- * The numbers are part of the driver's binary interface, which NVIDIA keeps.
+ * The numbers are part of the driver's binary interface, which NVIDIA keeps.  So is that a
+ * CUdevice is the device's number.
  */
 #ifndef BATONI_CUDA_API_H
 #define BATONI_CUDA_API_H
@@ -105,8 +106,6 @@ typedef union CUstreamBatchMemOpParams_union {
 	  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                         \
 	X(BATONI_CU_DEVICE_MEM_OPS_64,                                        \
 	  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)             \
-	X(BATONI_CU_DEVICE_MEM_OPS_64_V1,                                     \
-	  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 93)           \
 	X(BATONI_CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
 	X(BATONI_CU_POINTER_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)   \
 	X(BATONI_CU_POINTER_DEVICE_ORDINAL,                                   \
@@ -153,7 +152,6 @@ enum {
 	X(error_text, cuGetErrorString, "cuGetErrorString", 6000,             \
 	  (CUresult, const char **))                                          \
 	X(device_count, cuDeviceGetCount, "cuDeviceGetCount", 2000, (int *))  \
-	X(device_get, cuDeviceGet, "cuDeviceGet", 2000, (CUdevice *, int))    \
 	X(device_name, cuDeviceGetName, "cuDeviceGetName", 2000,              \
 	  (char *, int, CUdevice))                                            \
 	X(device_attribute, cuDeviceGetAttribute, "cuDeviceGetAttribute",     \

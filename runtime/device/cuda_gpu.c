@@ -351,17 +351,14 @@ ask_attribute(const struct cuda_gpu *gpu, CUdevice_attribute attribute,
 static CUresult
 ask_attributes(struct cuda_gpu *gpu, int *unified_p)
 {
-	int now = 0, before = 0;
+	int memory_ops = 0;
 	CUresult result = ask_attribute(
 		gpu, BATONI_CU_DEVICE_UNIFIED_ADDRESSING, unified_p);
 
-	/* The second is what drivers before CUDA 12 answer to. */
 	if (result == BATONI_CU_SUCCESS)
-		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64, &now);
-	if (result == BATONI_CU_SUCCESS && !now)
-		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64_V1,
-		                       &before);
-	gpu->memory_ops = now || before;
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64,
+		                       &memory_ops);
+	gpu->memory_ops = memory_ops;
 	return result;
 }
 

@@ -50,6 +50,7 @@ enum {
 	X(proc_address, cuGetProcAddress_v2, "cuGetProcAddress", 12000,       \
 	  (const char *, void **, int, cuuint64_t,                            \
 	   CUdriverProcAddressQueryResult *))                                 \
+	X(device_get, cuDeviceGet, "cuDeviceGet", 2000, (CUdevice *, int))    \
 	X(context_create, cuCtxCreate_v2, "cuCtxCreate", 3020,                \
 	  (CUcontext *, unsigned int, CUdevice))                              \
 	X(context_destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000,             \

@@ -142,10 +142,6 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 	case BATONI_CU_DEVICE_MEM_OPS_64:
 		*value_p = (int)sim.set.memops;
 		break;
-	case BATONI_CU_DEVICE_MEM_OPS_64_V1:
-		/* It says what the first version of those calls can do. */
-		*value_p = 0;
-		break;
 	default:
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
 	}

@@ -117,6 +117,22 @@ START_TEST(environment_that_asks_for_a_missing_device_is_refused)
 }
 END_TEST
 
+START_TEST(device_that_lacks_a_slot_is_refused)
+{
+	struct baton_comm_options options = on(BATON_DEVICE_CUDA);
+	struct batoni_device_ops partial = batoni_fake_device_ops;
+	struct baton_comm *comm = NULL;
+
+	partial.mark = NULL;
+	batoni_device_put(&partial);
+	ck_assert_int_eq(baton_comm_create_local(1, &options, &comm),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "CUDA device of this build"));
+	ck_assert_ptr_null(comm);
+}
+END_TEST
+
 START_TEST(ranks_of_a_process_take_the_devices_in_turn)
 {
 	struct baton_comm_options options = on(BATON_DEVICE_CUDA);
@@ -207,6 +223,7 @@ main(void)
 		environment_can_say_the_host,
 		auto_is_the_host_if_the_environment_says_nothing,
 		environment_that_asks_for_a_missing_device_is_refused,
+		device_that_lacks_a_slot_is_refused,
 		ranks_of_a_process_take_the_devices_in_turn,
 		device_of_the_thread_is_preferred_and_that_of_the_options_to_it,
 		ranks_that_meet_have_each_their_own_device,
