@@ -160,6 +160,8 @@ enum {
 	  "cuDevicePrimaryCtxRetain", 7000, (CUcontext *, CUdevice))          \
 	X(primary_release, cuDevicePrimaryCtxRelease_v2,                      \
 	  "cuDevicePrimaryCtxRelease", 11000, (CUdevice))                     \
+	X(context_id, cuCtxGetId, "cuCtxGetId", 12000,                        \
+	  (CUcontext, unsigned long long *))                                  \
 	X(context_current, cuCtxGetCurrent, "cuCtxGetCurrent", 4000,          \
 	  (CUcontext *))                                                      \
 	X(context_push, cuCtxPushCurrent_v2, "cuCtxPushCurrent", 4000,        \

@@ -9,8 +9,9 @@
 #include "mem.h"
 
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Only grows.  Stored under setup_lock. */
+/* Only grows; newest first.  Stored under setup_lock. */
 static _Atomic(struct cuda_gpu *) gpus;
+static atomic_uint opens; /* their number.  Stored under setup_lock. */
 
 /* Why GPUs whose memory was seen could not be set up; status OK: not tried.  Under
  * setup_lock. */
@@ -472,7 +473,11 @@ ask_device(struct cuda_gpu *gpu)
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuDevicePrimaryCtxRetain",
 		                          result);
-	return BATON_OK;
+	result = gpu->api->context_id(gpu->context, &gpu->context_id);
+	if (result == BATONI_CU_SUCCESS)
+		return BATON_OK;
+	gpu->api->primary_release(gpu->number);
+	return batoni_cuda_refuse(gpu, "cuCtxGetId", result);
 }
 
 static enum baton_status
@@ -486,6 +491,7 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
 	gpu->api = api;
 	gpu->number = number;
+	gpu->retained = 1;
 	gpu->open.ops = &batoni_device_cuda_ops;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
@@ -519,12 +525,72 @@ batoni_cuda_gpu_find(CUdevice number)
 	return gpu;
 }
 
+/* Is the primary context still the one in which the GPU was set up?  What it retains it keeps:
+ * a release might wait for the context's streams. */
+static enum baton_status
+compare_context(struct cuda_gpu *gpu, bool *same_p)
+{
+	unsigned long long id = 0;
+	CUcontext context = NULL;
+	CUresult result = gpu->api->primary_retain(&context, gpu->number);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuDevicePrimaryCtxRetain",
+		                          result);
+	gpu->retained++;
+	result = gpu->api->context_id(context, &id);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxGetId", result);
+	*same_p = context == gpu->context && id == gpu->context_id;
+	return BATON_OK;
+}
+
+/* Set up anew what is sick, or was set up in a context that is gone. */
+static enum baton_status
+renew_locked(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
+{
+	bool same = true;
+	enum baton_status status = compare_context(old, &same);
+
+	if (status != BATON_OK)
+		return status;
+	if (same && !atomic_load(&old->sick)) {
+		*gpu_p = old;
+		return BATON_OK;
+	}
+	status = set_up(old->api, old->number, gpu_p);
+	/* A reset does not give up what was retained. */
+	while (status == BATON_OK && !same && old->retained > 0) {
+		old->api->primary_release(old->number);
+		old->retained--;
+	}
+	return status;
+}
+
+static enum baton_status
+refuse_context(const struct cuda_gpu *gpu, enum baton_status status)
+{
+	char why[200];
+
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	return batoni_refuse(status,
+	                     "%s; destroy the communicators on device %d and "
+	                     "reset it (cudaDeviceReset)",
+	                     why, gpu->number);
+}
+
 static enum baton_status
 find_or_set_up_locked(const struct batoni_cuda_api *api, CUdevice number,
                       struct cuda_gpu **gpu_p)
 {
-	*gpu_p = batoni_cuda_gpu_find(number);
-	return *gpu_p ? BATON_OK : set_up(api, number, gpu_p);
+	struct cuda_gpu *old = batoni_cuda_gpu_find(number);
+	enum baton_status status = old ? renew_locked(old, gpu_p)
+	                               : set_up(api, number, gpu_p);
+
+	if (status == BATON_OK)
+		atomic_store(&(*gpu_p)->checked, atomic_load(&opens));
+	return status == BATON_ERR_CUDA && old ? refuse_context(old, status)
+	                                       : status;
 }
 
 enum baton_status
@@ -541,6 +607,7 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 		return status;
 	pthread_mutex_lock(&setup_lock);
 	memset(failures, 0, sizeof(failures));
+	atomic_fetch_add(&opens, 1);
 	status = find_or_set_up_locked(api, number, gpu_p);
 	if (status == BATON_OK)
 		status = make_words(*gpu_p);
@@ -563,22 +630,24 @@ prepare_locked(const struct batoni_cuda_api *api, CUdevice number)
 		         "%s", baton_last_error());
 	}
 	return batoni_refuse(status,
-	                     "this is memory of CUDA device %d, which "
-	                     "could not be set up for copies: %s",
+	                     "memory of CUDA device %d, which could not be set "
+	                     "up: %s",
 	                     number, failures[number].why);
 }
 
 enum baton_status
 batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 {
+	const struct cuda_gpu *other = batoni_cuda_gpu_find(number);
 	enum baton_status status;
 
 	if (number < 0 || number >= BATONI_PLACE_OWNERS)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "this is memory of CUDA device %d; "
-		                     "Baton takes that of devices 0 to %d",
+		                     "memory of CUDA device %d; Baton takes that "
+		                     "of devices 0 to %d",
 		                     number, BATONI_PLACE_OWNERS - 1);
-	if (batoni_cuda_gpu_find(number))
+	if (other && !atomic_load(&other->sick) &&
+	    atomic_load(&other->checked) == atomic_load(&opens))
 		return BATON_OK;
 	pthread_mutex_lock(&setup_lock);
 	status = prepare_locked(gpu->api, number);

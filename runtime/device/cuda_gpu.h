@@ -8,6 +8,12 @@
  * blocks: to give them back would mean driver calls that may wait for every stream of the
  * context, while a stream waits for us.  What is freed is used again.
  *
+ * A program may reset a GPU that has no communicators (cuDevicePrimaryCtxReset), and must
+ * after a sticky error.  The context's handle may then be the same; its id (cuCtxGetId) is
+ * not.  So each open, and the first call after it that names memory of another GPU, compares
+ * ids.  What was set up in a context that is gone, or on a GPU that is sick, is replaced:
+ * the old object stays for what still refers to it, and none of its handles is used again.
+ *
  * Locks.  `gpu->lock` guards the lists of this file; no driver call is made under it.  A
  * stream's own lock (cuda_stream.h) may be held when it is taken.  `setup_lock` (cuda_gpu.c)
  * serialises set-up, and is held across driver calls.  The lock of waiting host functions
@@ -54,6 +60,9 @@ struct cuda_gpu {
 	struct cuda_gpu *next;
 	CUdevice number;
 	CUcontext context;
+	unsigned long long context_id;
+	unsigned retained; /* so often; under setup_lock */
+	atomic_uint checked; /* the number of the open up to which context_id is right */
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
 	CUstream copies[CUDA_COPY_STREAMS];
@@ -93,13 +102,13 @@ void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guar
 /* `current` of the device's table. */
 enum baton_status batoni_cuda_current(int *number_p);
 
-/* The GPU that is meant, set up.  OK, INVALID, UNSUPPORTED,
+/* The GPU that is meant, set up, and in its present context.  OK, INVALID, UNSUPPORTED,
  * NOMEM, CUDA; batoni_refuse has said why. */
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
                      struct cuda_gpu **gpu_p);
 
-/* The same if it has been set up, else NULL. */
+/* The GPU as it was last set up, or NULL. */
 struct cuda_gpu *batoni_cuda_gpu_find(CUdevice number);
 
 /* Set it up for copies, if it is not: a call names memory of it.  A failure is remembered until

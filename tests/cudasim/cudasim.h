@@ -51,6 +51,8 @@ enum {
 	  (const char *, void **, int, cuuint64_t,                            \
 	   CUdriverProcAddressQueryResult *))                                 \
 	X(device_get, cuDeviceGet, "cuDeviceGet", 2000, (CUdevice *, int))    \
+	X(primary_reset, cuDevicePrimaryCtxReset_v2,                          \
+	  "cuDevicePrimaryCtxReset", 11000, (CUdevice))                       \
 	X(context_create, cuCtxCreate_v2, "cuCtxCreate", 3020,                \
 	  (CUcontext *, unsigned int, CUdevice))                              \
 	X(context_destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000,             \

@@ -170,6 +170,7 @@ struct sim_stream {
 
 struct sim_context {
 	bool live;
+	unsigned long long id; /* of this life of a primary context */
 	CUdevice device;
 	unsigned retained; /* a primary context */
 	bool primary;
@@ -203,7 +204,7 @@ struct CUevent_st {
 struct sim {
 	struct sim_settings set;
 	bool initialised, exiting, forked;
-	unsigned long long next_id; /* of streams and blocks */
+	unsigned long long next_id; /* of contexts, streams and blocks */
 	struct sim_context *contexts[64];
 	unsigned contexts_n;
 	struct sim_block *blocks;

@@ -43,6 +43,7 @@ make_locked(CUdevice device, bool primary)
 		return NULL;
 	context = sim_alloc(1, sizeof(*context));
 	context->live = true;
+	context->id = ++sim.next_id;
 	context->device = device;
 	context->primary = primary;
 	pthread_cond_init(&context->calls, NULL);
@@ -168,6 +169,8 @@ cuDevicePrimaryCtxRetain(CUcontext *context_p, CUdevice device)
 		return sim_leave(&call, BATONI_CU_OUT_OF_MEMORY);
 	if (context->error != BATONI_CU_SUCCESS)
 		return sim_leave(&call, context->error);
+	if (!context->live)
+		context->id = ++sim.next_id;
 	context->live = true;
 	context->retained++;
 	*context_p = sim_handle_of(context);
@@ -205,6 +208,41 @@ cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	}
 	if (--context->retained == 0)
 		destroy_locked(context);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+/* It stays as often retained as it was. */
+CUresult
+cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuDevicePrimaryCtxReset_v2,
+	                            SIM_DESTROYS);
+	struct sim_context *context;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	if (!is_device(device))
+		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	context = primary_of_locked(device);
+	if (context && context->live)
+		destroy_locked(context);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+CUresult
+cuCtxGetId(CUcontext handle, unsigned long long *id_p)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuCtxGetId, 0);
+	struct sim_context *context;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	context = handle ? context_of_locked(handle) : sim_current();
+	if (!context)
+		return sim_leave(&call, BATONI_CU_INVALID_CONTEXT);
+	*id_p = context->id;
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
 

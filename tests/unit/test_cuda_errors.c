@@ -215,6 +215,166 @@ START_TEST(sticky_error_of_one_device_leaves_the_others)
 }
 END_TEST
 
+/* A message of device 0's ranks has memory of device 1, which fails: the communicator's own
+ * device is well. */
+START_TEST(error_of_another_devices_copy_is_that_devices)
+{
+	struct baton_comm *broken[2];
+	CUcontext other, popped;
+	baton_request request;
+	CUdeviceptr memory;
+	char text[300];
+
+	cuda_world_open();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	cu_ok(cw.sim->mem_alloc(&memory, 8 * MIB));
+	cu_ok(cw.sim->context_pop(&popped));
+	request = cuda_world_recv((void *)(uintptr_t)memory, 4 * MIB, 0,
+	                          cw.streams[0]);
+	cw.sim->sim_break(1, 700);
+	baton_release(&(baton_request){
+		cuda_world_send(cw.from, 4 * MIB, 0, cw.streams[1])});
+	ck_assert_int_eq(baton_wait(request, LONG_NS, NULL), BATON_ERR_CUDA);
+	baton_ok(baton_request_error(request, text, sizeof(text)));
+	cuda_world_has(text, (const char *const[]){"700", NULL});
+	baton_ok(baton_release(&request));
+	/* Its ranks are broken; others on device 0 are not. */
+	memcpy(broken, cw.comms, sizeof(broken));
+	cuda_world_comms(NULL);
+	cuda_world_fill(cw.from, 4 * MIB, 2);
+	request = cuda_world_recv(cw.to, 4 * MIB, 0, cw.streams[0]);
+	cuda_world_finish(cuda_world_send(cw.from, 4 * MIB, 0, cw.streams[1]),
+	                  BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	cuda_world_expect(cw.to, 4 * MIB, 2);
+	request = BATON_REQUEST_NULL;
+	ck_assert_int_eq(baton_recv((void *)(uintptr_t)memory, 8, BATON_UINT8, 0,
+	                            0, cw.comms[1], cw.streams[0], NULL,
+	                            &request),
+	                 BATON_ERR_CUDA);
+	assert_said("CUDA device 1", "700", "reset");
+	cuda_world_destroy();
+	for (int i = 0; i < 2; i++) {
+		baton_ok(baton_comm_abort(broken[i]));
+		baton_ok(baton_comm_destroy(broken[i]));
+	}
+	ck_assert_int_eq(cw.sim->sim_violations(), 0);
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+/* ---- resets --------------------------------------------------------------- */
+
+static void
+reset(CUdevice device)
+{
+	CUcontext context;
+
+	cu_ok(cw.sim->primary_reset(device));
+	/* As the program's next call of the runtime does. */
+	cu_ok(cw.sim->primary_retain(&context, device));
+	cu_ok(cw.sim->primary_release(device));
+}
+
+/* What the reset has taken. */
+static void
+make_anew(void)
+{
+	CUdeviceptr memory;
+
+	cu_ok(cw.sim->mem_alloc(&memory, 2 * CUDA_WORLD_BYTES));
+	cw.from = (void *)(uintptr_t)memory;
+	cw.to = cw.from + CUDA_WORLD_BYTES;
+	for (int i = 0; i < 2; i++)
+		cw.streams[i] = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+}
+
+static void
+messages_arrive(unsigned char *to)
+{
+	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
+		baton_request request = cuda_world_recv(to, bytes, 0,
+		                                        cw.streams[0]);
+
+		cuda_world_fill(cw.from, bytes, 7);
+		cuda_world_finish(cuda_world_send(cw.from, bytes, 0,
+		                                  cw.streams[1]),
+		                  BATON_OK);
+		cuda_world_finish(request, BATON_OK);
+		cuda_world_expect(to, bytes, 7);
+	}
+}
+
+START_TEST(device_that_was_reset_after_a_sticky_error_works_again)
+{
+	struct baton_comm_options options = cuda_world_options();
+	baton_request request;
+	struct baton_comm *comm;
+
+	cuda_world_begin();
+	for (int i = 0; i < 2; i++) {
+		cuda_world_comms(NULL);
+		messages_arrive(cw.to);
+		request = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+		cw.sim->sim_break(0, 719);
+		cuda_world_finish(request, BATON_ERR_CUDA);
+		ck_assert_int_eq(baton_comm_create_local(1, &options, &comm),
+		                 BATON_ERR_CUDA);
+		assert_said("719", "destroy the communicators", "cudaDeviceReset");
+		cuda_world_destroy();
+		reset(0);
+		make_anew();
+	}
+	cuda_world_comms(NULL);
+	messages_arrive(cw.to);
+	cuda_world_end();
+	/* Nothing of it is left but what the last set-up has made. */
+	ck_assert_int_eq(cw.sim->sim_live("streams"), 2 + 3);
+}
+END_TEST
+
+START_TEST(device_that_was_reset_without_an_error_works_again)
+{
+	cuda_world_begin();
+	for (int i = 0; i < 3; i++) {
+		cuda_world_comms(NULL);
+		messages_arrive(cw.to);
+		cuda_world_destroy();
+		reset(0);
+		make_anew();
+	}
+	cuda_world_comms(NULL);
+	messages_arrive(cw.to);
+	cuda_world_end();
+	/* The test has retained it, and so have the last opens, of two ranks. */
+	for (int i = 0; i < 3; i++)
+		cu_ok(cw.sim->primary_release(0));
+	ck_assert_int_eq(cw.sim->sim_live("streams"), 0);
+	ck_assert_int_eq(cw.sim->sim_violations(), 0);
+}
+END_TEST
+
+START_TEST(another_device_that_was_reset_is_set_up_anew)
+{
+	CUcontext other, popped;
+	CUdeviceptr memory;
+
+	cuda_world_begin();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	for (int i = 0; i < 3; i++) {
+		cu_ok(cw.sim->context_push(other));
+		cu_ok(cw.sim->mem_alloc(&memory, 4 * MIB));
+		cu_ok(cw.sim->context_pop(&popped));
+		cuda_world_comms(NULL);
+		messages_arrive((unsigned char *)(uintptr_t)memory);
+		cuda_world_destroy();
+		reset(1);
+	}
+	cuda_world_end();
+}
+END_TEST
+
 /* ---- exit and fork -------------------------------------------------------- */
 
 /* Runs fn in a child, which ends by itself with this status, in time. */
@@ -345,6 +505,10 @@ main(void)
 		sticky_error_amid_a_message_ends_both_sides,
 		sticky_error_lets_waiting_threads_go,
 		sticky_error_of_one_device_leaves_the_others,
+		error_of_another_devices_copy_is_that_devices,
+		device_that_was_reset_after_a_sticky_error_works_again,
+		device_that_was_reset_without_an_error_works_again,
+		another_device_that_was_reset_is_set_up_anew,
 		exit_with_operations_pending_does_not_hang,
 		child_of_fork_makes_no_driver_call,
 	};
