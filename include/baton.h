@@ -385,7 +385,7 @@ struct baton_op_options {
  * order.  Returns at once, without waiting for a peer or the device.  Messages match in
  * the order of the calls on each (communicator, peer, tag, direction).
  *
- * buffer      of the host; on BATON_DEVICE_CUDA also of a device, pinned or managed.
+ * buffer      of the host, pinned or managed; of a device only on BATON_DEVICE_CUDA.
  *             Must stay valid until the operation ends or, if its completion says
  *             BATON_COMPLETION_LENT, until that bit is cleared.  The program may
  *             read a send's buffer meanwhile, not write it.  NULL only with count 0.
@@ -460,7 +460,7 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
 
 /*
  * Register bytes bytes at base as this rank's part of a new window.  Any writable memory
- * will do; that of baton_mem_alloc is fastest.  It must stay valid and writable until
+ * that a send may have will do; that of baton_mem_alloc is fastest.  It must stay valid and writable until
  * the window is deregistered.  Sizes may differ between ranks, and 0 is legal with any
  * base.  Collective: all ranks call it, in one order with the other collective calls, on
  * one thread of a rank at a time.  Blocks until all have called, for at most the

@@ -30,6 +30,7 @@
 #include "liveness.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "registry.h"
 #include "sweep.h"
 #include "testing.h"
@@ -437,6 +438,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	if (status != BATON_OK)
 		return status;
 	batoni_watch_forks();
+	batoni_place_watch();
 	comm = batoni_handle_new(&handles);
 	if (!comm)
 		goto no_memory;

@@ -133,6 +133,7 @@ struct batoni_engine {
 	atomic_uint running; /* streams' threads that run a function now and will
 	                        drive when it has returned (launch.c) */
 	atomic_bool deep;                   /* the engine's thread is in deep sleep */
+	atomic_bool foreign; /* a device's library is loaded: place.c asks it */
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
 	/* Driver. */

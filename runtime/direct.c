@@ -6,6 +6,7 @@
 #include "direct.h"
 
 #include "enqueue.h"
+#include "place.h"
 
 /* For refusals, groups, calls beside another driver, asynchronous devices. */
 static __attribute__((noinline)) enum baton_status
@@ -47,7 +48,8 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 
 	if (unlikely(!is_usual(comm, buffer, count, type, peer, tag,
 	                       options) ||
-	             !request_p || !(op = batoni_direct_begin(comm, stream))))
+	             !request_p || !batoni_place_is_ours(buffer, count) ||
+	             !(op = batoni_direct_begin(comm, stream))))
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
 	/* The cast takes const away: a send only reads its buffer. */

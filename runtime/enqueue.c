@@ -25,6 +25,7 @@
 #include "launch.h"
 #include "liveness.h"
 #include "log.h"
+#include "place.h"
 #include "queue.h"
 #include "request.h"
 #include "stream.h"
@@ -487,19 +488,17 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	return a->options ? apply_options(op, a->options) : BATON_OK;
 }
 
-/* What is the buffer?  Found now: at issue its addresses may be those of other memory. */
 static enum baton_status
 look(const char *call, struct batoni_op *op)
 {
-	struct baton_comm *comm = op->comm;
-	struct batoni_memory_info memory;
-	enum baton_status status = comm->device_ops->memory->look(
-		comm->device, op->transfer.buffer, &memory);
+	unsigned place;
+	enum baton_status status =
+		batoni_place_find(op->comm, op->transfer.buffer, &place);
 
-	if (status == BATON_OK)
-		op->transfer.place = batoni_place_of(&memory) & 0x3fu;
+	if (likely(status == BATON_OK))
+		op->transfer.place = place & 0x3fu;
 	else if (status == BATON_ERR_CUDA)
-		batoni_refuse_device(comm, status);
+		batoni_refuse_device(op->comm, status);
 	else
 		batoni_refuse_named(call, status);
 	return status;
@@ -539,7 +538,7 @@ enqueue_made(const char *call, struct batoni_op *op,
 	struct batoni_op *group;
 	baton_request handle;
 
-	if (status == BATON_OK && bytes > 0 && op->comm->looks)
+	if (status == BATON_OK && bytes > 0 && batoni_place_counts(op->comm))
 		status = look(call, op);
 	if (status == BATON_OK)
 		status = choose_path(call, op);

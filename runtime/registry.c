@@ -52,6 +52,8 @@ memory_missing(const struct batoni_memory_ops *memory)
 		SLOT(memory, why),
 		SLOT(memory, error_text),
 		SLOT(memory, health),
+		{"present", !memory->owner || memory->present},
+		{"owner", !memory->present || memory->owner},
 		{"share", !shares || memory->share},
 		{"map", !shares || memory->map},
 		{"unmap", !shares || memory->unmap},
@@ -113,6 +115,20 @@ batoni_device_find(enum baton_device id)
 		batoni_log(BATONI_LOG_ERROR, "the device %s has no %s",
 		           device->name, missing);
 	return missing ? NULL : device;
+}
+
+const struct batoni_memory_ops *
+batoni_memory_present(void)
+{
+	for (size_t i = 0; devices[i]; i++) {
+		bool replaced = put && put->id == devices[i]->id;
+		const struct batoni_memory_ops *memory =
+			(replaced ? put : devices[i])->memory;
+
+		if (memory->present && memory->present())
+			return memory;
+	}
+	return NULL;
 }
 
 const struct batoni_world *

@@ -19,6 +19,9 @@ void batoni_device_put(const struct batoni_device_ops *device_or_null);
  * complete.  Any thread. */
 const char *batoni_device_missing(const struct batoni_device_ops *ops);
 
+/* The memory of a device whose library is in this process (memory.h), or NULL. */
+const struct batoni_memory_ops *batoni_memory_present(void);
+
 /* The world of this transport, or NULL: not in this build. */
 const struct batoni_world *batoni_world_of(enum baton_transport id);
 /* The first world that this process is part of, or NULL. */

@@ -15,6 +15,7 @@
 #include "enqueue.h"
 #include "group.h"
 #include "log.h"
+#include "place.h"
 
 static enum baton_status
 check_layer(const char *call, const struct baton_comm *comm)
@@ -331,6 +332,7 @@ baton_put_signal(const void *local_buffer, size_t count,
 
 	if (likely(batoni_is_usual(comm, options) && !flags &&
 	           put_fine(comm, &a, &more) &&
+	           batoni_place_is_ours(local_buffer, count) &&
 	           put_directly(BATONI_KIND_PUT, &a,
 	                        count * batoni_datatype_sizes[type], &more,
 	                        comm) == BATON_OK))

@@ -32,6 +32,7 @@
 #include "engine.h"
 #include "leave.h"
 #include "mem.h"
+#include "place.h"
 #include "wait.h"
 
 /* A rank's description of its part, for the first exchange. */
@@ -342,18 +343,15 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 static void
 look(struct batoni_collective *c, struct baton_window *window)
 {
-	const struct baton_comm *comm = c->rma->comm;
-	struct batoni_memory_info info = {.kind = BATONI_MEMORY_HOST};
-	enum baton_status status;
+	enum baton_status status = BATON_OK;
+	unsigned place = BATONI_MEMORY_HOST;
 
-	if (!c->rma->asks || window->bytes == 0)
-		return;
-	status = comm->device_ops->memory->look(comm->device, window->base,
-	                                        &info);
+	batoni_place_watch();
+	if (window->bytes > 0)
+		status = batoni_place_find(c->rma->comm, window->base, &place);
 	if (status != BATON_OK)
 		batoni_object(c, status, "base: %s", baton_last_error());
-	else
-		window->place = (uint8_t)batoni_place_of(&info);
+	window->place = (uint8_t)place;
 }
 
 /* The part of creating the window that needs no other rank. */

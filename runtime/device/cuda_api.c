@@ -2,6 +2,9 @@
 /*
  * Loading the CUDA driver's library.
  *
+ * For communicators on the host nothing is loaded: batoni_cuda_present finds the library that
+ * the program has loaded, and of it only cuPointerGetAttributes is used.
+ *
  * The first caller loads the library and calls cuInit.  The result, good or bad, holds
  * until the process ends, and so does the library.  `once` orders all accesses to the
  * static state, except that batoni_cuda_loaded reads `loaded` without it.
@@ -189,6 +192,57 @@ const struct batoni_cuda_api *
 batoni_cuda_loaded(void)
 {
 	return atomic_load_explicit(&loaded, memory_order_acquire);
+}
+
+/* ---- the program's own driver ---- */
+
+typedef CUresult (*ask_fn)(unsigned int, CUpointer_attribute *, void **,
+                           CUdeviceptr);
+static _Atomic(ask_fn) ask;
+
+/* The library stays loaded from here on.  NULL: it is not there. */
+static ask_fn
+find_ask(void)
+{
+	const char *named = batoni_config()->cuda_library;
+	void *handle = dlopen(*named ? named : DEFAULT_LIBRARY,
+	                      RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	void *address;
+	ask_fn found;
+
+	if (!handle)
+		return NULL;
+	/* There is one version of it. */
+	address = dlsym(handle, "cuPointerGetAttributes");
+	if (!address)
+		dlclose(handle);
+	memcpy(&found, &address, sizeof(found));
+	return found;
+}
+
+bool
+batoni_cuda_present(void)
+{
+	const struct batoni_cuda_api *driver = batoni_cuda_loaded();
+	ask_fn found = atomic_load(&ask);
+	int cancel_state;
+
+	if (found)
+		return true;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	found = driver ? driver->pointer_attributes : find_ask();
+	pthread_setcancelstate(cancel_state, NULL);
+	if (found)
+		atomic_store(&ask, found);
+	return found;
+}
+
+CUresult
+batoni_cuda_ask(unsigned int n, CUpointer_attribute *attributes, void **values,
+                CUdeviceptr pointer)
+{
+	return atomic_load_explicit(&ask, memory_order_acquire)(
+		n, attributes, values, pointer);
 }
 
 void

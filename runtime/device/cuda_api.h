@@ -223,6 +223,8 @@ struct batoni_cuda_api {
 /* ---- loading (cuda_api.c) ------------------------------------------------ */
 
 #ifndef BATONI_CUDA_TYPES_GIVEN
+#include <stdbool.h>
+
 #include "baton.h"
 
 /*
@@ -236,6 +238,14 @@ enum baton_status batoni_cuda_load(const struct batoni_cuda_api **api_p);
 
 /* The functions if they have been loaded, else NULL.  Any thread. */
 const struct batoni_cuda_api *batoni_cuda_loaded(void);
+
+/* Is the driver's library in this process, by the program's doing or by ours?  It is not
+ * loaded, and cuInit is not called, for the question.  True: batoni_cuda_ask works from now
+ * on.  Any thread; may block. */
+bool batoni_cuda_present(void);
+/* cuPointerGetAttributes. */
+CUresult batoni_cuda_ask(unsigned int n, CUpointer_attribute *attributes,
+                         void **values, CUdeviceptr pointer);
 
 /* Write "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
  * Terminated, cut to size.  Any thread that may call the driver. */

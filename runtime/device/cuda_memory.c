@@ -91,6 +91,25 @@ cuda_look(struct batoni_device *device, const void *pointer,
 	return BATON_OK;
 }
 
+/* A driver that is not initialised, or gone, has no memory. */
+static int
+cuda_owner(const void *pointer)
+{
+	CUpointer_attribute attributes[] = {BATONI_CU_POINTER_MEMORY_TYPE,
+	                                    BATONI_CU_POINTER_IS_MANAGED,
+	                                    BATONI_CU_POINTER_DEVICE_ORDINAL};
+	struct answer answer = {.ordinal = -1};
+	void *values[] = {&answer.type, &answer.managed, &answer.ordinal};
+	struct batoni_memory_info memory;
+
+	if (batoni_cuda_ask(3, attributes, values,
+	                    (CUdeviceptr)(uintptr_t)pointer) !=
+	    BATONI_CU_SUCCESS)
+		return -1;
+	describe(&memory, &answer);
+	return memory.owner;
+}
+
 static enum baton_status
 cuda_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
 {
@@ -308,4 +327,6 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,
+	.present = batoni_cuda_present,
+	.owner = cuda_owner,
 };

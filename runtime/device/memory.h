@@ -135,6 +135,17 @@ struct batoni_memory_ops {
 	enum baton_status (*health)(struct batoni_device *device,
 	                            struct batoni_fault *fault_p);
 
+	/* These two may be NULL, both: the host may touch the device's memory.  For
+	 * communicators on the host.
+	 * present: is the device's library in this process?  It is not loaded for the
+	 * question.  The thread that creates a communicator or registers a window; may
+	 * block.
+	 * owner: the number of the device whose memory the pointer is, if the host must not
+	 * touch it; else -1.  Any thread, after `present` has returned true; must not
+	 * block. */
+	bool (*present)(void);
+	int (*owner)(const void *pointer);
+
 	/* These three may be NULL, all together: the device's memory cannot be mapped by
 	 * other processes.
 	 * share: the name of the block at `base`, which `look` has reported; UNSUPPORTED:

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pointers on the CUDA device, over the simulator: what a buffer is, is asked once and at the
- * call that names it, and never by the thread that drives.
+ * Pointers, over the simulator.  On the CUDA device: what a buffer is, is asked once and at the
+ * call that names it, and never by the thread that drives.  On the host: memory of a device is
+ * refused where the program has loaded CUDA.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -307,6 +309,200 @@ START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
 }
 END_TEST
 
+/* The driver is asked once: then the buffer's pages are gone.  What the copy finds is an error
+ * of the request, and no fault of the engine's thread. */
+START_TEST(buffer_that_is_freed_before_its_turn_ends_its_operation)
+{
+	baton_request request;
+	CUdeviceptr memory;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("implicit", 0));
+	cuda_world_open();
+	cu_ok(cw.sim->mem_alloc(&memory, 8 * MIB));
+	cuda_world_hold(cw.streams[0], 0);
+	request = cuda_world_recv((void *)(uintptr_t)memory, 8, 0, cw.streams[0]);
+	cu_ok(cw.sim->mem_free(memory));
+	cuda_world_let_go(0);
+	cuda_world_finish(cuda_world_send(cw.from, 8, 0, cw.streams[1]), BATON_OK);
+	cuda_world_finish(request, BATON_ERR_CUDA);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_abort(cw.comms[i]));
+	cuda_world_end();
+}
+END_TEST
+
+/* ---- communicators on the host -------------------------------------------- */
+
+static struct baton_comm_options
+on_the_host(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+
+	options.device = BATON_DEVICE_HOST;
+	options.cuda_device = -1;
+	return options;
+}
+
+static void
+open_on_the_host(void)
+{
+	struct baton_comm_options options = on_the_host();
+
+	cuda_world_begin();
+	cuda_world_comms(&options);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_stream_create(cw.comms[i], &cw.streams[i]));
+}
+
+static void
+close_on_the_host(void)
+{
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_stream_destroy(cw.comms[i], cw.streams[i]));
+	cuda_world_end();
+}
+
+static void
+host_refuses(enum baton_status status, const char *call, const char *device)
+{
+	ck_assert_int_eq(status, BATON_ERR_INVALID);
+	assert_said(call, device, "is on the host", "BATON_DEVICE_CUDA",
+	            "copy to memory of the host");
+}
+
+static void
+messages_are_refused(const unsigned char *memory, const char *device)
+{
+	const struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request request = BATON_REQUEST_NULL;
+
+	host_refuses(baton_send(memory, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                        cw.streams[0], NULL, &request),
+	             "baton_send", device);
+	host_refuses(baton_send(memory + 5, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                        NULL, &options, NULL),
+	             "baton_send", device);
+	host_refuses(baton_recv((void *)(uintptr_t)memory, 1, BATON_INT64, 0, 0,
+	                        cw.comms[1], cw.streams[1], NULL, &request),
+	             "baton_recv", device);
+	baton_ok(baton_group_begin(cw.comms[0]));
+	host_refuses(baton_send(memory, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                        cw.streams[0], NULL, &request),
+	             "baton_send", device);
+	ck_assert_int_eq(baton_group_end(cw.comms[0]), BATON_ERR_INVALID);
+	ck_assert(request == BATON_REQUEST_NULL);
+}
+
+START_TEST(host_refuses_messages_of_device_memory)
+{
+	unsigned char *there;
+	baton_request request;
+
+	open_on_the_host();
+	there = memory_of_device_1(MIB);
+	messages_are_refused(cw.from, "memory of GPU 0");
+	messages_are_refused(there + MIB - 100, "memory of GPU 1");
+	/* No bytes are no memory. */
+	request = cuda_world_recv(cw.to, 0, 0, cw.streams[1]);
+	cuda_world_finish(cuda_world_send(cw.from, 0, 0, cw.streams[0]), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	close_on_the_host();
+}
+END_TEST
+
+START_TEST(host_refuses_windows_and_puts_of_device_memory)
+{
+	struct baton_window *windows[2];
+	void *bases[2] = {calloc(1, 4096), calloc(1, 4096)};
+
+	open_on_the_host();
+	register_both(bases[0], cw.to, 4096);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(parts[i].status, BATON_ERR_INVALID);
+	cuda_world_has(parts[1].why,
+	               (const char *const[]){"baton_window_register", "base",
+	                                     "memory of GPU 0", "is on the host",
+	                                     NULL});
+	register_window(bases, 4096, windows);
+	host_refuses(baton_put_signal(cw.from, 8, BATON_UINT8, 1, windows[0], 0, 0,
+	                              0, 0, cw.comms[0], cw.streams[0], NULL, NULL),
+	             "baton_put_signal", "memory of GPU 0");
+	memset(bases[0], 7, 4096);
+	put(bases[0], 4096, windows[0]);
+	await_put();
+	ck_assert_mem_eq(bases[0], bases[1], 4096);
+	deregister_window(windows);
+	close_on_the_host();
+	free(bases[0]);
+	free(bases[1]);
+}
+END_TEST
+
+START_TEST(host_takes_managed_pinned_and_registered_memory)
+{
+	CUdeviceptr managed;
+	void *buffers[4];
+
+	open_on_the_host();
+	cu_ok(cw.sim->managed_alloc(&managed, 2 * MIB, 1));
+	buffers[0] = (void *)(uintptr_t)managed;
+	cu_ok(cw.sim->host_alloc(&buffers[1], 2 * MIB, 0));
+	buffers[2] = aligned_alloc(4096, 2 * MIB);
+	cu_ok(cw.sim->host_register(buffers[2], 2 * MIB, 0));
+	buffers[3] = malloc(2 * MIB);
+	for (int i = 0; i < 4; i++) {
+		unsigned char *from = buffers[i], *to = buffers[(i + 1) % 4];
+		baton_request request = cuda_world_recv(to + MIB, MIB, 0,
+		                                        cw.streams[1]);
+
+		memset(from, i + 1, MIB);
+		cuda_world_finish(cuda_world_send(from, MIB, 0, cw.streams[0]),
+		                  BATON_OK);
+		cuda_world_finish(request, BATON_OK);
+		ck_assert_mem_eq(from, to + MIB, MIB);
+	}
+	cu_ok(cw.sim->host_unregister(buffers[2]));
+	close_on_the_host();
+	free(buffers[2]);
+	free(buffers[3]);
+}
+END_TEST
+
+/* The library is not loaded for the question, and not started where the program has not
+ * started it. */
+START_TEST(host_neither_loads_nor_starts_the_driver)
+{
+	struct baton_comm_options options = on_the_host();
+	struct baton_comm *early[2];
+	baton_request request = BATON_REQUEST_NULL;
+	char here = 1, there = 0;
+	baton_stream stream;
+
+	setenv("BATON_CUDA_LIBRARY", CUDASIM_PATH, 1);
+	baton_ok(baton_comm_create_local(2, &options, early));
+	ck_assert_ptr_null(dlopen(CUDASIM_PATH, RTLD_NOW | RTLD_NOLOAD));
+	cuda_world_load();
+	cuda_world_comms(&options);
+	baton_ok(baton_stream_create(cw.comms[0], &stream));
+	request = cuda_world_recv(&there, 1, 0, stream);
+	cuda_world_finish(cuda_world_send(&here, 1, 0, NULL), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	ck_assert_int_eq(there, 1);
+	ck_assert_int_eq(cw.sim->sim_uses("cuInit"), 0);
+	baton_ok(baton_stream_destroy(cw.comms[0], stream));
+	/* From there on an older communicator refuses too. */
+	cuda_world_begin();
+	ck_assert_int_eq(baton_send(cw.from, 8, BATON_UINT8, 1, 0, early[0], NULL,
+	                            NULL, &request),
+	                 BATON_ERR_INVALID);
+	assert_said("memory of GPU 0");
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(early[i]));
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -316,6 +512,11 @@ main(void)
 		another_devices_memory_is_made_ready_at_the_call,
 		device_that_cannot_be_set_up_is_refused_and_tried_once,
 		puts_of_the_second_device_reach_a_window_of_the_host,
+		buffer_that_is_freed_before_its_turn_ends_its_operation,
+		host_refuses_messages_of_device_memory,
+		host_refuses_windows_and_puts_of_device_memory,
+		host_takes_managed_pinned_and_registered_memory,
+		host_neither_loads_nor_starts_the_driver,
 	};
 
 	return RUN_TESTS("cuda_pointers", tests);

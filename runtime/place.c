@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the memory is that a call names.  It is found within the call, since later its
+ * addresses may be those of other memory.
+ *
+ * A communicator on a device whose memory is not the host's asks that device.  One on the
+ * host need not ask, except for one error: memory of a device, which the host must not touch.
+ * So once a device's library is in the process, because the program uses it, calls with a
+ * buffer ask the library.  Whether it is there is looked for when a communicator is created
+ * and when a window is registered; it is never loaded for that, and once found it stays.
+ */
+#include "place.h"
+
+#include "log.h"
+#include "registry.h"
+
+/* The memory of a device whose library is loaded; NULL: none is known to be.  Any thread. */
+static _Atomic(const struct batoni_memory_ops *) foreign;
+
+void
+batoni_place_watch(void)
+{
+	const struct batoni_memory_ops *memory;
+
+	if (atomic_load(&foreign))
+		return;
+	memory = batoni_memory_present();
+	if (!memory)
+		return;
+	/* Release, pairs with the acquire in find_owner. */
+	atomic_store_explicit(&foreign, memory, memory_order_release);
+	atomic_store_explicit(&batoni_engine.foreign, true,
+	                      memory_order_relaxed);
+}
+
+/* The number of the device that has it, or -1. */
+static int
+find_owner(const void *pointer)
+{
+	const struct batoni_memory_ops *memory =
+		atomic_load_explicit(&foreign, memory_order_acquire);
+
+	return memory ? memory->owner(pointer) : -1;
+}
+
+bool
+batoni_place_is_foreign(const void *pointer)
+{
+	return find_owner(pointer) >= 0;
+}
+
+static enum baton_status
+check_foreign(const void *pointer)
+{
+	int owner = find_owner(pointer);
+
+	if (owner < 0)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%p is memory of GPU %d, and this rank of the "
+	                     "communicator is on the host; create it on "
+	                     "BATON_DEVICE_CUDA (options->device, or "
+	                     "BATON_DEVICE=cuda), or copy to memory of the host",
+	                     pointer, owner);
+}
+
+enum baton_status
+batoni_place_find(struct baton_comm *comm, const void *pointer, unsigned *place_p)
+{
+	struct batoni_memory_info memory;
+	enum baton_status status;
+
+	*place_p = BATONI_MEMORY_HOST;
+	if (!comm->looks)
+		return check_foreign(pointer);
+	status = comm->device_ops->memory->look(comm->device, pointer, &memory);
+	if (status == BATON_OK)
+		*place_p = batoni_place_of(&memory);
+	return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the memory is that a call names (place.c); the calls' own threads. */
+#ifndef BATONI_PLACE_H
+#define BATONI_PLACE_H
+
+#include "core.h"
+
+/* A communicator is created, or a window registered: has a device's library been loaded into
+ * this process by now?  May block. */
+void batoni_place_watch(void);
+
+/* The place of memory that a call names (memory.h).  OK; INVALID: memory of a device, given to
+ * a rank on the host; what the device's `look` returns.  batoni_refuse has said why, without
+ * the call's name. */
+enum baton_status batoni_place_find(struct baton_comm *comm, const void *pointer,
+                                    unsigned *place_p);
+
+/* Is it memory that the host must not touch?  Any thread. */
+bool batoni_place_is_foreign(const void *pointer);
+
+/* Does a call with this communicator have to ask?  One relaxed load on the host. */
+static inline bool
+batoni_place_counts(const struct baton_comm *comm)
+{
+	return comm->looks || atomic_load_explicit(&batoni_engine.foreign,
+	                                           memory_order_relaxed);
+}
+
+/* For the fast path, whose communicators are on the host: may the host touch the buffer?  One
+ * relaxed load where no device's library is loaded. */
+static inline bool
+batoni_place_is_ours(const void *pointer, size_t count)
+{
+	return likely(!atomic_load_explicit(&batoni_engine.foreign,
+	                                    memory_order_relaxed)) ||
+	       count == 0 || !batoni_place_is_foreign(pointer);
+}
+
+#endif
