@@ -145,7 +145,9 @@ struct batoni_engine {
 	_Atomic uint32_t thread_working; /* busy communicators with thread_drives */
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
-	uint64_t thread_wakes; /* deadline at which the listening thread wakes */
+	/* Of the engine's thread while it listens: the deadline at which it wakes, and the
+	 * bound of its nap. */
+	uint64_t thread_wakes, thread_naps_ns;
 	_Atomic uint64_t host_passes;   /* passes made by host threads */
 
 	/* Futex of the engine's thread. */

@@ -394,7 +394,9 @@ may_rest(const struct baton_comm *comm)
 	if (!sum.parked && comm->deadline_next == BATONI_NEVER && comm->in_engine)
 		return true;
 	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
-	       comm->deadline_next >= e->thread_wakes;
+	       comm->deadline_next >= e->thread_wakes &&
+	       batoni_nap_most(sum.parked > 0, !comm->in_engine) >=
+	               e->thread_naps_ns;
 }
 
 /* The caller has taken the communicator off engine.working. */

@@ -20,9 +20,9 @@
  * still exist, and every NAP_DEVICE_NS for devices.
  *
  * A host may find a resting communicator that this thread does not cover: the thread does
- * not listen, or it would wake after the deadline.  The host then keeps the communicator
- * busy (engine.c).  It thus releases the lock with something pending, which wakes this
- * thread.
+ * not listen, or it would wake after the deadline, or its nap is longer than the period of a
+ * check that the communicator needs.  The host then keeps the communicator busy (engine.c).
+ * It thus releases the lock with something pending, which wakes this thread.
  *
  * The thread sleeps on a futex word of its own, so that waking a dozing host does not
  * wake it.  Only while it listens does it sleep on the process's bell.  A waker clears
@@ -147,6 +147,14 @@ nap(uint32_t rung, uint64_t nap_ns)
 	renounce();
 }
 
+uint64_t
+batoni_nap_most(bool parked, bool devices)
+{
+	if (devices)
+		return NAP_DEVICE_NS;
+	return parked ? NAP_LISTENING_NS : BATONI_NEVER;
+}
+
 /* The caller holds the driver lock and has set `deep`.  An enqueuer that leaves something
  * pending takes the lock later, so it sees `deep`.  Releases the lock. */
 static void
@@ -156,8 +164,7 @@ sleep_idle(uint32_t rung)
 	uint64_t nap_ns = BATONI_NEVER;
 	uint32_t bell = batoni_rung();
 	struct batoni_outlook outlook = batoni_look_ahead();
-	bool devices = batoni_awaits_devices();
-	bool listens = outlook.parked || devices ||
+	bool listens = outlook.parked || batoni_awaits_devices() ||
 	               outlook.deadline != BATONI_NEVER;
 	bool idle;
 
@@ -167,10 +174,10 @@ sleep_idle(uint32_t rung)
 		batoni_pass();
 		outlook = batoni_look_ahead();
 		e->thread_wakes = outlook.deadline;
+		e->thread_naps_ns = batoni_nap_most(outlook.parked,
+		                                    batoni_awaits_devices());
 		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
-		                          devices          ? NAP_DEVICE_NS
-		                          : outlook.parked ? NAP_LISTENING_NS
-		                                           : BATONI_NEVER);
+		                          e->thread_naps_ns);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_leave();

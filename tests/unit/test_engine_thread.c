@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "window.h"
 
@@ -378,6 +380,37 @@ await_sleep_behind(void)
 		sched_yield();
 }
 
+/* The host stops within its first pass; its receive ends within the second one. */
+static void
+stop_then_end(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	if (atomic_load(&gate.closed))
+		stop_at_gate(scripted, transfer);
+	else
+		scripted_end(scripted, scripted_live(scripted, BATONI_RECV, 1), 8,
+		             BATON_OK);
+}
+
+/* A host that drives places and parks this wait of `busy_comm`, and goes.  It has not dozed: a
+ * ring of the bell would wake the engine's thread too. */
+static void
+park_by_host(const struct baton_wait_signal_desc *desc,
+             const struct baton_op_options *options)
+{
+	baton_request a = scripted_recv(comm, s, 1, NULL);
+	pthread_t host;
+
+	transport.on_test = stop_then_end;
+	atomic_store(&gate.closed, true);
+	host = thread_of(wait_for, &a);
+	sem_wait(&gate.entered);
+	ck_assert_int_eq(baton_wait_signal(1, desc, busy_comm, NULL, options,
+	                                   NULL),
+	                 BATON_OK);
+	sem_post(&gate.go);
+	assert_waited(host, &a);
+}
+
 START_TEST(host_that_goes_leaves_parked_waits_to_the_engine_thread)
 {
 	const struct baton_wait_signal_desc from_1 = {1, 1, 0, 0};
@@ -410,28 +443,12 @@ START_TEST(wait_that_another_host_parks_is_left_to_the_engine_thread)
 {
 	const struct baton_wait_signal_desc from_1 = {1, 1, 0, 0};
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
-	baton_request a = scripted_recv(comm, s, 1, NULL);
 	struct pollfd readable;
-	pthread_t host;
 
 	open_signals();
 	readable = open_queue(&options);
 	await_deep_sleep();
-	/* He stops within his first pass, and places and parks it in another. */
-	transport.base.messages.load.quiet = true;
-	transport.on_test = stop_at_gate;
-	atomic_store(&gate.closed, true);
-	host = thread_of(wait_for, &a);
-	sem_wait(&gate.entered);
-	ck_assert_int_eq(baton_wait_signal(1, &from_1, busy_comm, NULL, &options,
-	                                   NULL),
-	                 BATON_OK);
-	sem_post(&gate.go);
-	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
-		sched_yield();
-	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	pthread_join(host, NULL);
-	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	park_by_host(&from_1, &options);
 	/* Nobody calls any more. */
 	signal_as_peer(1);
 	ck_assert_int_eq(poll(&readable, 1, -1), 1);
@@ -522,6 +539,79 @@ START_TEST(engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone)
 }
 END_TEST
 
+/* ---- a nap towards a far deadline ---------------------------------------- */
+
+/* The clock stands still, so that this deadline is never reached. */
+#define FAR_NS (INT64_C(3600) * 1000000000)
+
+static struct scripted far;
+static struct baton_comm *far_comm;
+
+/* The engine's thread sleeps until this one's deadline, and has nothing to check. */
+static void
+sleep_until_far_deadline(void)
+{
+	struct baton_comm_options options = scripted_options();
+	struct baton_op_options late = within(FAR_NS);
+
+	options.progress = BATON_PROGRESS_AUTO;
+	scripted_init(&far);
+	far.base.messages.load.quiet = true;
+	far_comm = scripted_comm(&far, &options);
+	/* Not on the stream of the waits: they would stand behind it. */
+	scripted_recv(far_comm, t, 1, &late);
+	await_listening();
+}
+
+/* A process that lives until the pipe is closed. */
+static pid_t
+start_peer(int *pipe_p)
+{
+	int ends[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		close(ends[1]);
+		_exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	close(ends[0]);
+	*pipe_p = ends[1];
+	return pid;
+}
+
+START_TEST(death_of_a_peer_is_noticed_while_only_a_far_deadline_was_pending)
+{
+	const struct baton_wait_signal_desc from_1 = {1, 1, 0, 0};
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	struct pollfd readable;
+	int alive, exited;
+	pid_t peer;
+
+	open_signals();
+	peer = start_peer(&alive);
+	peers[1].pidfd = batoni_pidfd_open(peer);
+	ck_assert_int_ge(peers[1].pidfd, 0);
+	readable = open_queue(&options);
+	sleep_until_far_deadline();
+	park_by_host(&from_1, &options);
+	close(alive);
+	ck_assert_int_eq(waitpid(peer, &exited, 0), peer);
+	/* Nobody calls any more. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	ck_assert_uint_eq(baton_queue_poll(options.queue, &completion, 1), 1);
+	ck_assert_int_eq(completion.status, BATON_ERR_PEER);
+	baton_queue_destroy(options.queue);
+	ck_assert_int_eq(baton_comm_destroy(busy_comm), BATON_OK);
+	batoni_pidfd_close(peers[1].pidfd);
+	scripted_close(&far, far_comm);
+}
+END_TEST
+
 static void
 note_launched(void *arg)
 {
@@ -584,6 +674,7 @@ main(void)
 		engine_thread_is_woken_for_what_another_communicator_moves,
 		engine_thread_wakes_for_the_deadline_of_a_quiet_receive,
 		engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone,
+		death_of_a_peer_is_noticed_while_only_a_far_deadline_was_pending,
 		wait_that_needs_a_message_after_a_store_is_not_slept_on,
 		host_that_goes_leaves_parked_waits_to_the_engine_thread,
 		wait_that_another_host_parks_is_left_to_the_engine_thread,
