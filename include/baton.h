@@ -242,8 +242,9 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
  * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
- * of baton_mem_alloc; TIMEOUT: it is still there, and may be destroyed again, or aborted
- * and destroyed; INVALID.  No other call on it may run at the same time.
+ * of baton_mem_alloc; TIMEOUT: it is not freed, and may be destroyed again, or aborted
+ * and destroyed (once all ranks have called, it takes no operations any more: INVALID);
+ * INVALID.  No other call on it may run at the same time.
  */
 BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 

@@ -82,6 +82,9 @@ struct baton_comm {
 	_Atomic uint32_t queues;  /* alive */
 	_Atomic bool any_drives;  /* `drivers` is ANY, and `lost` is false */
 	_Atomic bool lost; /* the transport may not be called any more */
+	/* A destroy has left it, together with the other ranks where the transport asks
+	 * them: it takes no operations any more. */
+	_Atomic bool left;
 	_Atomic uint32_t joins;   /* streams that wait for records of this communicator */
 
 	/* Driver. */
@@ -108,7 +111,8 @@ struct baton_comm {
 	uint64_t broken_ns; /* when it was applied to the first */
 	struct batoni_patience patience; /* of the destroy with its device */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
-	bool left;   /* all ranks have left it; destroy ends without them */
+	/* What a destroy waits for when nothing of this rank is in its way (leave.c). */
+	const char *leave_awaits;
 	char error[256];            /* written once, before status */
 	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */
 	struct batoni_list_node locals;

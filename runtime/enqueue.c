@@ -23,6 +23,7 @@
 #include "enqueue.h"
 #include "group.h"
 #include "launch.h"
+#include "leave.h"
 #include "liveness.h"
 #include "log.h"
 #include "place.h"
@@ -336,7 +337,7 @@ batoni_check_comm(const char *call, const struct baton_comm *comm)
 	if (unlikely(status != BATON_OK))
 		return batoni_refuse(status, "%s: the communicator is broken: %s",
 		                     call, baton_comm_error(comm));
-	return BATON_OK;
+	return batoni_check_left(call, comm);
 }
 
 enum baton_status

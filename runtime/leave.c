@@ -3,11 +3,18 @@
  * May a communicator be closed, and if not, what prevents it?  A pending operation, an open
  * group, a launched function that runs, a stream of another communicator, a buffer that the
  * transport still has, or the other ranks.
+ *
+ * Leaving has one step that cannot be undone: the transport's `leave`, after which the other
+ * ranks end what they have.  A destroy that times out before it changes nothing.  One that
+ * times out after it leaves a communicator that can only be destroyed again, or aborted: `left`
+ * is set, and every call that would enqueue is refused (the transport may use what
+ * operations need for its `clear`).
  */
 #include "describe.h"
 
 #include "leave.h"
 #include "log.h"
+#include "sweep.h"
 
 /* How long the destroy of a broken communicator waits for an asynchronous device that
  * reports no fault. */
@@ -116,10 +123,42 @@ batoni_op_reached_late(struct batoni_op *op)
 	}
 }
 
+/* What comes after this rank's operations have ended, each step together with the other
+ * ranks. */
+static enum baton_status
+leave_together(struct baton_comm *comm)
+{
+	enum baton_status status = BATON_OK;
+
+	comm->leave_awaits = "messages that carry signals or puts of this rank "
+			     "are not received yet";
+	if (comm->onesided)
+		status = comm->onesided->ops->drain(comm->onesided);
+	if (status != BATON_OK)
+		return status;
+	comm->leave_awaits = "nothing of this rank is in the way; another rank "
+			     "has not called, or its own call says what is in "
+			     "its way";
+	if (!atomic_load(&comm->left))
+		status = comm->transport_ops->leave(comm->transport);
+	if (status != BATON_OK)
+		return status;
+	atomic_store(&comm->left, true);
+	comm->leave_awaits = "the transport still has buffers in which signals "
+			     "and puts arrive";
+	if (comm->onesided)
+		status = comm->onesided->ops->leave(comm->onesided);
+	if (status != BATON_OK || !comm->transport_ops->clear)
+		return status;
+	comm->leave_awaits = "another rank has left too, but does not receive "
+			     "what was sent to it, as its own destroy does";
+	return comm->transport_ops->clear(comm->transport);
+}
+
 enum baton_status
 batoni_comm_try_to_leave(struct baton_comm *comm)
 {
-	enum baton_status status = BATON_OK;
+	enum baton_status status;
 
 	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
 	    any_in_use(comm))
@@ -128,19 +167,25 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 		return BATON_ERR_ABORTED;
 	if (comm->active)
 		return BATON_PENDING;
-	if (comm->onesided &&
-	    comm->onesided->ops->drain(comm->onesided) != BATON_OK)
-		return BATON_PENDING;
-	if (!comm->left)
-		status = comm->transport_ops->leave(comm->transport);
-	if (status != BATON_OK)
-		return status;
-	comm->left = true;
-	if (comm->onesided)
-		status = comm->onesided->ops->leave(comm->onesided);
-	if (status != BATON_OK || !comm->transport_ops->clear)
-		return status;
-	return comm->transport_ops->clear(comm->transport);
+	status = leave_together(comm);
+	/* The transport may have said more. */
+	if (status != BATON_OK && status != BATON_PENDING &&
+	    status != BATON_ERR_INVALID)
+		batoni_comm_break(comm, status,
+		                  "the ranks could not leave it together");
+	return status;
+}
+
+enum baton_status
+batoni_check_left(const char *call, const struct baton_comm *comm)
+{
+	if (!atomic_load_explicit(&comm->left, memory_order_relaxed))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: the communicator has been left by a "
+	                     "baton_comm_destroy, which timed out after that; "
+	                     "destroy it again, or abort it first",
+	                     call);
 }
 
 enum baton_status
@@ -175,9 +220,11 @@ batoni_comm_refuse_to_leave(const struct baton_comm *comm)
 	}
 	return batoni_refuse(
 		BATON_ERR_TIMEOUT,
-		"baton_comm_destroy: after %lld ms the communicator is still "
-		"there (destroy it again, or abort it first): nothing of this "
-		"rank is in the way; another rank has not called, or its own "
-		"call says what is in its way",
-		(long long)(comm->timeout_ns / 1000000));
+		"baton_comm_destroy: after %lld ms the communicator is %s "
+		"(destroy it again, or abort it first): %s",
+		(long long)(comm->timeout_ns / 1000000),
+		atomic_load(&comm->left)
+			? "left, takes no operations, and is not freed yet"
+			: "still there",
+		comm->leave_awaits);
 }

@@ -22,9 +22,13 @@ batoni_comm_is_gone(const struct baton_comm *comm)
 }
 
 /* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
- * different collective call. */
+ * different collective call.  Any other error has broken the communicator. */
 enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
 /* TIMEOUT; the sentence for baton_last_error names what is still in use. */
 enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
+/* OK, or INVALID with a sentence: a destroy has left the communicator, and timed out after
+ * that.  Any thread.  (The fast path need not ask: what it serves has no time-out.) */
+enum baton_status batoni_check_left(const char *call,
+                                    const struct baton_comm *comm);
 
 #endif

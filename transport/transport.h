@@ -38,14 +38,15 @@ struct batoni_transport_ops {
 	                              size_t bytes, void *all);
 
 	/* Leave the communicator together with all other ranks: PENDING until all have
-	 * called it, then OK.  Driver, repeatedly; must not block.  INVALID, on all
-	 * ranks: other ranks called `exchange`; the caller may retry.  Any other error
-	 * makes leaving impossible. */
+	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must
+	 * not block.  INVALID, on all ranks: other ranks called `exchange`; the caller may
+	 * retry.  Any other error makes leaving impossible; host->broken has told more, if
+	 * the library below did. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
 	/* All ranks have left, and nothing of this rank is in flight: receive and discard
 	 * what was sent over this communicator and not received, so that no other
-	 * communicator meets it.  PENDING until that is done on all ranks, then OK; MPI.
-	 * Driver, repeatedly; must not block.  NULL: nothing can be left. */
+	 * communicator meets it.  PENDING until that is done on all ranks, then OK; an
+	 * error as of `leave`.  Driver, repeatedly; must not block.  NULL: nothing can be left. */
 	enum baton_status (*clear)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, holding the driver lock.
 	 * aborted: the communicator was aborted or is broken; the transport must not

@@ -9,6 +9,7 @@
 
 #include "engine.h"
 #include "group.h"
+#include "leave.h"
 #include "sweep.h"
 #include "wait.h"
 
@@ -206,5 +207,5 @@ batoni_check_collective(const char *call, const struct baton_comm *comm)
 		                     "it on the main thread (the other ranks are "
 		                     "not told)",
 		                     call);
-	return BATON_OK;
+	return batoni_check_left(call, comm);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdalign.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm.h"
 #include "core.h"
@@ -262,11 +265,17 @@ START_TEST(destroy_waits_until_its_peers_have_received_all)
 
 	transport.leave = BATON_PENDING;
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "is still there"));
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "has not called"));
 	ck_assert_uint_eq(transport.clears, 0);
 	transport.leave = BATON_OK;
 	transport.clear = BATON_PENDING;
 	leaves = transport.leaves;
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
+	/* All have called. */
+	ck_assert_ptr_null(strstr(baton_last_error(), "is still there"));
+	ck_assert_ptr_null(strstr(baton_last_error(), "has not called"));
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "has left too"));
 	ck_assert_uint_gt(transport.clears, 0);
 	ck_assert(!transport.closed);
 	transport.clear = BATON_OK;
@@ -276,6 +285,96 @@ START_TEST(destroy_waits_until_its_peers_have_received_all)
 	ck_assert(transport.closed);
 	ck_assert(!transport.closed_aborted);
 	comm = NULL;
+}
+END_TEST
+
+/* ---- a destroy that timed out when the ranks had left ---- */
+
+static struct batoni_peer peers[4];
+static alignas(64) unsigned char segments[4][512];
+
+/* It has signals, and a destroy of it has timed out in `clear`. */
+static struct baton_comm *
+leave_half_way(struct scripted *scripted)
+{
+	struct baton_comm_options options = scripted_options();
+	struct baton_comm *left;
+
+	for (int rank = 0; rank < 4; rank++)
+		peers[rank] = (struct batoni_peer){.segment = segments[rank],
+		                                   .bell = batoni_bell(),
+		                                   .pidfd = -1,
+		                                   .within = true,
+		                                   .reaches_us = true};
+	options.timeout_ns = 1;
+	options.signals_max = options.contexts_max = 1;
+	scripted_init(scripted);
+	scripted->base.capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
+	scripted->base.peers = peers;
+	scripted->base.hidden_tags = batoni_onesided_tags(1);
+	scripted->clear = BATON_PENDING;
+	left = scripted_comm(scripted, &options);
+	ck_assert_int_eq(baton_comm_destroy(left), BATON_ERR_TIMEOUT);
+	ck_assert_uint_gt(scripted->clears, 0);
+	return left;
+}
+
+static void
+assert_left(enum baton_status status, const char *call)
+{
+	ck_assert_int_eq(status, BATON_ERR_INVALID);
+	if (strncmp(baton_last_error(), call, strlen(call)) != 0 ||
+	    !strstr(baton_last_error(), "has been left by a baton_comm_destroy"))
+		ck_abort_msg("%s says: %s", call, baton_last_error());
+}
+
+START_TEST(communicator_that_was_left_takes_nothing_any_more)
+{
+	const struct baton_wait_signal_desc desc = {1, 1, 0, 0};
+	struct baton_op_options options = for_ever();
+	baton_request a = scripted_recv(comm, s, 1, &options);
+	struct scripted scripted;
+	struct baton_comm *left = leave_half_way(&scripted);
+	struct baton_window *window;
+	char byte = 0;
+
+	assert_left(baton_send(&byte, 1, BATON_INT8, 1, 0, left, s, NULL, NULL),
+	            "baton_send");
+	assert_left(baton_recv(&byte, 1, BATON_INT8, 1, 0, left, s, NULL, NULL),
+	            "baton_recv");
+	assert_left(baton_signal(1, 0, 0, 0, left, s, NULL, NULL),
+	            "baton_signal");
+	assert_left(baton_wait_signal(1, &desc, left, s, NULL, NULL),
+	            "baton_wait_signal");
+	assert_left(baton_group_begin(left), "baton_group_begin");
+	assert_left(baton_record(left, s, NULL, NULL), "baton_record");
+	assert_left(baton_stream_wait(left, s, a), "baton_stream_wait");
+	assert_left(baton_window_register(&byte, 1, left, &window),
+	            "baton_window_register");
+	ck_assert_uint_eq(scripted.issues, 0);
+	/* The stream is the process's. */
+	end(1);
+	scripted_assert_ended(a, BATON_OK);
+	ck_assert_int_eq(baton_stream_synchronize(left, s), BATON_OK);
+	ck_assert_int_eq(baton_comm_status(left), BATON_OK);
+	scripted.clear = BATON_OK;
+	ck_assert_int_eq(baton_comm_destroy(left), BATON_OK);
+	ck_assert(!scripted.closed_aborted);
+}
+END_TEST
+
+START_TEST(communicator_that_was_left_can_be_aborted)
+{
+	struct scripted scripted;
+	struct baton_comm *left = leave_half_way(&scripted);
+	char byte = 0;
+
+	ck_assert_int_eq(baton_comm_abort(left), BATON_OK);
+	ck_assert_int_eq(baton_send(&byte, 1, BATON_INT8, 1, 0, left, s, NULL,
+	                            NULL),
+	                 BATON_ERR_ABORTED);
+	ck_assert_int_eq(baton_comm_destroy(left), BATON_OK);
+	ck_assert(scripted.closed_aborted);
 }
 END_TEST
 
@@ -289,21 +388,52 @@ START_TEST(engine_forgets_a_communicator_whose_close_told_that_something_moves)
 }
 END_TEST
 
+/* Destroy `comm`, and return what was written to standard error meanwhile. */
+static const char *
+said_by_destroy(void)
+{
+	static char text[1024];
+	int before = dup(STDERR_FILENO);
+	int ends[2];
+	ssize_t n;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	fflush(stderr);
+	dup2(ends[1], STDERR_FILENO);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	comm = NULL;
+	fflush(stderr);
+	dup2(before, STDERR_FILENO);
+	close(before);
+	close(ends[1]);
+	n = read(ends[0], text, sizeof(text) - 1);
+	close(ends[0]);
+	ck_assert_int_ge(n, 0);
+	text[n] = '\0';
+	return text;
+}
+
 START_TEST(transport_that_cannot_be_cleared_is_closed_as_broken)
 {
+	const char *said;
+
 	transport.clear = BATON_ERR_MPI;
-	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	said = said_by_destroy();
+	ck_assert_ptr_nonnull(strstr(said, "broken (BATON_ERR_MPI)"));
+	ck_assert_ptr_nonnull(strstr(said, "could not leave"));
 	ck_assert(transport.closed_aborted);
-	comm = NULL;
 }
 END_TEST
 
 START_TEST(transport_that_cannot_leave_is_closed_as_broken)
 {
+	const char *said;
+
 	transport.leave = BATON_ERR_MPI;
-	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	said = said_by_destroy();
+	ck_assert_ptr_nonnull(strstr(said, "broken (BATON_ERR_MPI)"));
+	ck_assert_ptr_nonnull(strstr(said, "could not leave"));
 	ck_assert(transport.closed_aborted);
-	comm = NULL;
 }
 END_TEST
 
@@ -636,6 +766,8 @@ main(void)
 		destroy_waits_for_its_operations_and_its_peers,
 		destroy_drains_by_itself,
 		destroy_waits_until_its_peers_have_received_all,
+		communicator_that_was_left_takes_nothing_any_more,
+		communicator_that_was_left_can_be_aborted,
 		transport_that_cannot_be_cleared_is_closed_as_broken,
 		engine_forgets_a_communicator_whose_close_told_that_something_moves,
 		transport_that_cannot_leave_is_closed_as_broken,

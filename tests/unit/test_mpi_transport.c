@@ -43,6 +43,7 @@ static struct world {
 	unsigned broken;
 	enum baton_status broken_status;
 	char broken_text[MPI_MAX_ERROR_STRING];
+	const char *broken_call;
 	struct op ops[SLOTS + HIDDEN_SLOTS];
 	uint32_t used;
 } world;
@@ -68,11 +69,73 @@ MPI_Testsome(int n, MPI_Request *requests, int *done, int *indices,
 	return PMPI_Testsome(n, requests, done, indices, statuses);
 }
 
+/* Not NULL: the function of this name fails, and does nothing. */
+static const char *failing;
+
+static bool
+fails(const char *name)
+{
+	return failing && strcmp(failing, name) == 0;
+}
+
 int
 MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
 	tested++;
-	return PMPI_Test(request, done, status);
+	return fails("MPI_Test") ? MPI_ERR_INTERN
+	                         : PMPI_Test(request, done, status);
+}
+
+int
+MPI_Iprobe(int source, int tag, MPI_Comm comm, int *here, MPI_Status *status)
+{
+	return fails("MPI_Iprobe")
+	               ? MPI_ERR_INTERN
+	               : PMPI_Iprobe(source, tag, comm, here, status);
+}
+
+int
+MPI_Irecv(void *buffer, int n, MPI_Datatype type, int source, int tag,
+          MPI_Comm comm, MPI_Request *request)
+{
+	return fails("MPI_Irecv") ? MPI_ERR_INTERN
+	                          : PMPI_Irecv(buffer, n, type, source, tag,
+	                                       comm, request);
+}
+
+int
+MPI_Issend(const void *buffer, int n, MPI_Datatype type, int target, int tag,
+           MPI_Comm comm, MPI_Request *request)
+{
+	return fails("MPI_Issend") ? MPI_ERR_INTERN
+	                           : PMPI_Issend(buffer, n, type, target, tag,
+	                                         comm, request);
+}
+
+int
+MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
+{
+	return fails("MPI_Ibarrier") ? MPI_ERR_INTERN
+	                             : PMPI_Ibarrier(comm, request);
+}
+
+int
+MPI_Iallreduce(const void *mine, void *all, int n, MPI_Datatype type, MPI_Op op,
+               MPI_Comm comm, MPI_Request *request)
+{
+	return fails("MPI_Iallreduce")
+	               ? MPI_ERR_INTERN
+	               : PMPI_Iallreduce(mine, all, n, type, op, comm, request);
+}
+
+int
+MPI_Iallgather(const void *mine, int n, MPI_Datatype type, void *all, int m,
+               MPI_Datatype types, MPI_Comm comm, MPI_Request *request)
+{
+	return fails("MPI_Iallgather")
+	               ? MPI_ERR_INTERN
+	               : PMPI_Iallgather(mine, n, type, all, m, types, comm,
+	                                 request);
 }
 
 /* Not 0: MPI has tags up to this one. */
@@ -128,6 +191,7 @@ host_broken(struct batoni_host *host, enum baton_status fatal,
 	ck_assert_int_ne(code, MPI_SUCCESS);
 	world.broken++;
 	world.broken_status = fatal;
+	world.broken_call = call;
 	strncpy(world.broken_text, text, sizeof(world.broken_text) - 1);
 }
 
@@ -1692,6 +1756,81 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 }
 END_TEST
 
+static uint64_t exchanged_words[2];
+
+static enum baton_status
+exchange_word(struct batoni_transport *transport)
+{
+	static const uint64_t mine = 1;
+
+	return transport->ops->exchange(transport, 5, &mine, sizeof(mine),
+	                                exchanged_words);
+}
+
+/* Receive what comes until both ranks are here: the other one may wait for that. */
+static void
+receive_until_both_are_here(void)
+{
+	MPI_Request both;
+	MPI_Status status;
+	uint64_t word;
+	int done, here;
+
+	PMPI_Ibarrier(world.side, &both);
+	do {
+		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world.mpi->comm, &here,
+		            &status);
+		if (here)
+			PMPI_Recv(&word, sizeof(word), MPI_BYTE,
+			          status.MPI_SOURCE, status.MPI_TAG,
+			          world.mpi->comm, MPI_STATUS_IGNORE);
+		PMPI_Test(&both, &done, MPI_STATUS_IGNORE);
+	} while (!done);
+}
+
+/* Both ranks' call fails in this slot: the engine is told which call, and what MPI says. */
+static void
+fail_in(enum baton_status (*slot)(struct batoni_transport *transport),
+        const char *call)
+{
+	char text[MPI_MAX_ERROR_STRING];
+	int length;
+
+	failing = call;
+	ck_assert_int_eq(whole(slot), BATON_ERR_MPI);
+	failing = NULL;
+	ck_assert_uint_eq(world.broken, 1);
+	ck_assert_int_eq(world.broken_status, BATON_ERR_MPI);
+	ck_assert_str_eq(world.broken_call, call);
+	PMPI_Error_string(MPI_ERR_INTERN, text, &length);
+	ck_assert_str_eq(world.broken_text, text);
+	receive_until_both_are_here();
+	world.transport->ops->close(world.transport, true);
+	MPI_Comm_free(&world.side);
+}
+
+START_TEST(engine_is_told_which_call_of_a_collective_step_has_failed)
+{
+	static const char *const of_clear[] = {"MPI_Issend", "MPI_Ibarrier",
+	                                       "MPI_Iprobe", "MPI_Irecv",
+	                                       "MPI_Test"};
+	const uint64_t unreceived = 1;
+
+	fail_in(world.transport->ops->leave, "MPI_Iallreduce");
+	open_world();
+	fail_in(exchange_word, "MPI_Iallreduce");
+	open_world();
+	fail_in(exchange_word, "MPI_Iallgather");
+	for (size_t i = 0; i < sizeof(of_clear) / sizeof(of_clear[0]); i++) {
+		open_world();
+		finish(sent(&unreceived, sizeof(unreceived), world.peer, 3),
+		       BATON_OK, sizeof(unreceived));
+		ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
+		fail_in(world.transport->ops->clear, of_clear[i]);
+	}
+}
+END_TEST
+
 /* The other rank receives no farewell. */
 START_TEST(an_aborted_close_stops_clearing)
 {
@@ -1802,6 +1941,7 @@ run_all(void)
 		opening_survives_any_allocation_that_fails,
 		the_thread_level_says_who_may_drive,
 		an_aborted_close_takes_unmatched_receives_back,
+		engine_is_told_which_call_of_a_collective_step_has_failed,
 		an_aborted_close_stops_clearing,
 		an_aborted_close_leaves_to_mpi_what_mpi_still_has,
 	};

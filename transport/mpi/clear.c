@@ -34,27 +34,29 @@
 static enum baton_status
 discard(struct batoni_mpi *mpi)
 {
+	int bytes, code, done;
 	MPI_Status status;
-	int bytes, done;
 
 	for (unsigned n = 0; n < DISCARDS_MAX; n++) {
 		/* Done also where it is the null request. */
-		if (MPI_Test(&mpi->discarded, &done, MPI_STATUS_IGNORE) !=
-		    MPI_SUCCESS)
-			return BATON_ERR_MPI;
+		code = MPI_Test(&mpi->discarded, &done, MPI_STATUS_IGNORE);
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_break(mpi, "MPI_Test", code);
 		if (!done)
 			return BATON_PENDING;
-		if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &done,
-		               &status) != MPI_SUCCESS)
-			return BATON_ERR_MPI;
+		code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &done,
+		                  &status);
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_break(mpi, "MPI_Iprobe", code);
 		if (!done)
 			return BATON_OK;
 		MPI_Get_count(&status, MPI_BYTE, &bytes);
 		assert((size_t)bytes <= BATONI_MPI_PIECE_BYTES);
-		if (MPI_Irecv(batoni_mpi_drain(), bytes, MPI_BYTE,
-		              status.MPI_SOURCE, status.MPI_TAG, mpi->comm,
-		              &mpi->discarded) != MPI_SUCCESS)
-			return BATON_ERR_MPI;
+		code = MPI_Irecv(batoni_mpi_drain(), bytes, MPI_BYTE,
+		                 status.MPI_SOURCE, status.MPI_TAG, mpi->comm,
+		                 &mpi->discarded);
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_break(mpi, "MPI_Irecv", code);
 	}
 	return BATON_PENDING;
 }
@@ -64,6 +66,7 @@ static enum baton_status
 send_farewells(struct batoni_mpi *mpi)
 {
 	uint32_t most = mpi->base.slots * BATONI_MPI_ACTIVE_MAX;
+	int code;
 
 	if (most > FAREWELLS_MAX)
 		most = FAREWELLS_MAX;
@@ -72,10 +75,11 @@ send_farewells(struct batoni_mpi *mpi)
 			continue;
 		if (mpi->farewells == most)
 			return BATON_PENDING;
-		if (MPI_Issend(NULL, 0, MPI_BYTE, mpi->farewell_next,
-		               mpi->farewell_tag, mpi->comm,
-		               &mpi->requests[mpi->farewells]) != MPI_SUCCESS)
-			return BATON_ERR_MPI;
+		code = MPI_Issend(NULL, 0, MPI_BYTE, mpi->farewell_next,
+		                  mpi->farewell_tag, mpi->comm,
+		                  &mpi->requests[mpi->farewells]);
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_break(mpi, "MPI_Issend", code);
 		mpi->farewells++;
 	}
 	return BATON_OK;
@@ -87,10 +91,10 @@ test_farewells(struct batoni_mpi *mpi)
 {
 	for (uint32_t i = mpi->farewells; i-- > 0;) {
 		int done;
+		int code = MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE);
 
-		if (MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE) !=
-		    MPI_SUCCESS)
-			return BATON_ERR_MPI;
+		if (code != MPI_SUCCESS)
+			return batoni_mpi_break(mpi, "MPI_Test", code);
 		if (done)
 			mpi->requests[i] = mpi->requests[--mpi->farewells];
 	}
@@ -108,36 +112,53 @@ say_farewell(struct batoni_mpi *mpi)
 	return tested == BATON_OK ? status : tested;
 }
 
+static enum baton_status
+enter_barrier(struct batoni_mpi *mpi)
+{
+	int code = MPI_Ibarrier(mpi->comm, &mpi->exchange);
+
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_break(mpi, "MPI_Ibarrier", code);
+	mpi->exchanging = BATONI_MPI_CLEARING;
+	return BATON_PENDING;
+}
+
+/* OK: it is complete. */
+static enum baton_status
+test_barrier(struct batoni_mpi *mpi)
+{
+	int done;
+	int code = MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
+
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_break(mpi, "MPI_Test", code);
+	return done ? BATON_OK : BATON_PENDING;
+}
+
 enum baton_status
 batoni_mpi_clear(struct batoni_transport *transport)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status status, left;
-	int done = 0;
 
 	assert(transport->messages.load.in_flight == 0);
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
 		mpi->exchanging = BATONI_MPI_FAREWELLS;
 	if (mpi->exchanging == BATONI_MPI_FAREWELLS) {
 		status = say_farewell(mpi);
-		if (status == BATON_OK &&
-		    MPI_Ibarrier(mpi->comm, &mpi->exchange) != MPI_SUCCESS)
-			status = BATON_ERR_MPI;
 		if (status == BATON_OK)
-			mpi->exchanging = BATONI_MPI_CLEARING;
+			status = enter_barrier(mpi);
 	} else {
-		status = MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) ==
-		                         MPI_SUCCESS
-		                 ? BATON_OK
-		                 : BATON_ERR_MPI;
+		status = test_barrier(mpi);
 	}
+	if (status == BATON_ERR_MPI)
+		return status;
 	/* Last: when the barrier is complete, the last farewell may still be under way into
 	 * the drain buffer. */
 	left = discard(mpi);
-	if (status != BATON_OK || left != BATON_OK)
-		return status == BATON_OK ? left : status;
-	if (!done)
-		return BATON_PENDING;
-	mpi->exchanging = BATONI_MPI_NO_EXCHANGE;
-	return BATON_OK;
+	if (left != BATON_OK)
+		return left;
+	if (status == BATON_OK)
+		mpi->exchanging = BATONI_MPI_NO_EXCHANGE;
+	return status;
 }

@@ -308,17 +308,15 @@ skip_failed(const struct batoni_mpi *mpi, struct batoni_mpi_entry *done,
 	}
 }
 
-/* MPI_Testsome failed as a whole: the transport is broken. */
-static size_t
-window_failed(struct batoni_mpi *mpi, int code)
+enum baton_status
+batoni_mpi_break(struct batoni_mpi *mpi, const char *call, int code)
 {
 	char text[MPI_MAX_ERROR_STRING];
 
 	batoni_mpi_note_error(mpi, code, NULL);
 	batoni_mpi_error_text(&mpi->base, code, text, sizeof(text));
-	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, "MPI_Testsome",
-	                       code, text);
-	return 1;
+	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call, code, text);
+	return BATON_ERR_MPI;
 }
 
 /* What follows the receives among these entries: places, n of them. */
@@ -368,8 +366,10 @@ test_some(struct batoni_mpi *mpi, uint32_t base, uint32_t n, uint32_t most)
 
 	code = MPI_Testsome((int)n, mpi->requests + base, &count, indices,
 	                    statuses);
-	if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-		return window_failed(mpi, code);
+	if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+		batoni_mpi_break(mpi, "MPI_Testsome", code);
+		return 1;
+	}
 	if (count == MPI_UNDEFINED)
 		return 0;
 	/* Remove all of them from the array before acting on the first, which may

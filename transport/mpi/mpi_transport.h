@@ -299,6 +299,10 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
                                   struct batoni_transfer *transfer,
                                   const char *call, int code,
                                   const char *text);
+/* This call, which belongs to no transfer alone, has failed with this code: tell the engine,
+ * with MPI's text.  Returns BATON_ERR_MPI. */
+enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
+                                   int code);
 
 /* follow.c */
 /* requests[count] has just been started, as the first part of this receive.  True: it

@@ -305,13 +305,14 @@ terms_of(const struct batoni_mpi *mpi)
 	return (void *)(mpi->terms_buffer + LINK_BYTES);
 }
 
-/* Note a collective operation that has been started with this code. */
+/* Note a collective operation that has been started by this call, with this code. */
 static enum baton_status
-enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging, int code)
+enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
+      const char *call, int code)
 {
 	if (code != MPI_SUCCESS) {
 		mpi->exchange = MPI_REQUEST_NULL;
-		return BATON_ERR_MPI;
+		return batoni_mpi_break(mpi, call, code);
 	}
 	mpi->exchanging = exchanging;
 	return BATON_PENDING;
@@ -331,7 +332,7 @@ bring_terms(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
 		.not_what = ~what,
 		.not_bytes = ~(int64_t)bytes,
 	};
-	return enter(mpi, exchanging,
+	return enter(mpi, exchanging, "MPI_Iallreduce",
 	             MPI_Iallreduce(&terms[0], &terms[1],
 	                            sizeof(*terms) / sizeof(int64_t),
 	                            MPI_INT64_T, MPI_MIN, mpi->comm,
@@ -369,7 +370,7 @@ bring_part(struct batoni_mpi *mpi, size_t bytes)
 
 	if (status != BATON_OK)
 		return status;
-	return enter(mpi, BATONI_MPI_PARTS,
+	return enter(mpi, BATONI_MPI_PARTS, "MPI_Iallgather",
 	             MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
 	                            (int)bytes, MPI_BYTE, mpi->comm,
 	                            &mpi->exchange));
@@ -389,12 +390,13 @@ batoni_mpi_leave(struct batoni_transport *transport)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status status;
-	int done = 0;
+	int code, done = 0;
 
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
 		return bring_terms(mpi, BATONI_MPI_LEAVING, LEAVING, 0);
-	if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-		return BATON_ERR_MPI;
+	code = MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_break(mpi, "MPI_Test", code);
 	if (!done)
 		return BATON_PENDING;
 	status = judge(&terms_of(mpi)[1]);
@@ -408,7 +410,7 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
 	enum baton_status status = BATON_PENDING;
-	int done = 0;
+	int code = MPI_SUCCESS, done = 0;
 
 	if (mpi->exchanging >= BATONI_MPI_FAREWELLS)
 		return BATON_ERR_PEER;
@@ -422,10 +424,12 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	}
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
 		status = start_exchange(mpi, what, mine, bytes, all != NULL);
-	else if (MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE) !=
-	         MPI_SUCCESS)
-		return BATON_ERR_MPI; /* MPI may still have the buffer */
-	else if (done && mpi->exchanging == BATONI_MPI_TERMS)
+	else
+		code = MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);
+	/* MPI may still have the buffer. */
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_break(mpi, "MPI_Test", code);
+	if (done && mpi->exchanging == BATONI_MPI_TERMS)
 		status = bring_part(mpi, bytes);
 	else if (done)
 		status = BATON_OK;
