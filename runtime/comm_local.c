@@ -4,14 +4,20 @@
  * with a unique id.
  *
  * An id is a random token and the process that made it.  The first rank that calls
- * opens a meeting (a rendezvous).  The last one builds the communicators of all ranks
- * and wakes the others.  If a rank times out or gives different options, the meeting
- * fails on all ranks.  The last rank to leave frees it.  The ids of the last SPENT_MAX
- * finished meetings are kept as tombstones, so that a late rank is refused at once.
+ * opens a meeting (a rendezvous).  When all have come, each rank prepares its own
+ * communicator on its own thread, beside the others: opening a device may take seconds, and
+ * what it does to its thread belongs there.  The last one that is ready starts them all and
+ * wakes the others.  If a rank times out, gives different options or cannot prepare, the
+ * meeting fails on all ranks.  The last rank to leave frees it.  The ids of the last
+ * SPENT_MAX meetings are kept as tombstones, so that a late rank is refused at once.
+ *
+ * meetings_lock guards all of it.  No communicator is prepared, started or discarded under
+ * it, so that other meetings go on meanwhile.
  */
 #include "core.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -68,39 +74,54 @@ number_on_host(struct batoni_comm_plan plans[], int size)
 			(process < 0 ? 0 : process) * size + i;
 }
 
+static void
+agree(struct batoni_comm_plan plans[], int size)
+{
+	batoni_comm_plans_agree(plans, size);
+	number_on_host(plans, size);
+}
+
+/* Connect and start communicators that were prepared from these plans; by rank.  OK, or NOMEM:
+ * none has started. */
+static enum baton_status
+start_all(const struct batoni_comm_plan plans[], int size,
+          struct baton_comm *comms[])
+{
+	struct batoni_transport **transports =
+		batoni_alloc((size_t)size, sizeof(*transports));
+	/* The same for all ranks: staging hides their devices. */
+	const struct batoni_transport_config config =
+		batoni_comm_transport_config(&plans[0], comms[0]);
+	enum baton_status status = BATON_OK;
+
+	if (!transports ||
+	    batoni_open_local(size, &config, transports) != BATON_OK)
+		status = refuse_memory(size);
+	for (int i = 0; i < size && status == BATON_OK; i++)
+		batoni_comm_start(comms[i], transports[i]);
+	batoni_free(transports);
+	return status;
+}
+
 /* plans: by rank.  Writes comms on success only. */
 static enum baton_status
 build_local(struct batoni_comm_plan plans[], int size,
             struct baton_comm *comms[])
 {
-	size_t count = (size_t)size;
-	struct batoni_transport **transports =
-		batoni_alloc(count, sizeof(*transports));
-	struct baton_comm **built = batoni_alloc(count, sizeof(*built));
-	struct batoni_transport_config config;
-	enum baton_status status = BATON_ERR_NOMEM;
+	struct baton_comm **built = batoni_alloc((size_t)size, sizeof(*built));
+	enum baton_status status;
 
-	if (!transports || !built) {
-		refuse_memory(size);
-		goto out;
-	}
-	batoni_comm_plans_agree(plans, size);
-	number_on_host(plans, size);
+	if (!built)
+		return refuse_memory(size);
+	agree(plans, size);
 	status = prepare_all(plans, size, built);
-	if (status != BATON_OK)
-		goto out;
-	/* The same for all ranks: staging hides their devices. */
-	config = batoni_comm_transport_config(&plans[0], built[0]);
-	if (batoni_open_local(size, &config, transports) != BATON_OK) {
-		discard_all(size, built);
-		status = refuse_memory(size);
-		goto out;
+	if (status == BATON_OK) {
+		status = start_all(plans, size, built);
+		if (status == BATON_OK)
+			memcpy(comms, built, (size_t)size * sizeof(*built));
+		else
+			discard_all(size, built);
 	}
-	for (int i = 0; i < size; i++)
-		batoni_comm_start(built[i], transports[i]);
-	memcpy(comms, built, count * sizeof(*built));
-out:
-	batoni_free(transports);
 	batoni_free(built);
 	return status;
 }
@@ -170,16 +191,24 @@ struct token {
 	unsigned char random[32];
 };
 
+enum stage {
+	COMING, /* some rank has not called; in the list `meetings` */
+	MAKING, /* each rank prepares its communicator */
+	OVER
+};
+
 struct meeting {
 	struct meeting *next;
 	struct token token;
-	int size, came, inside;
-	bool over;
-	enum baton_status status;
+	int size, came, made, inside;
+	enum stage stage;
+	enum baton_status status; /* OK, or why it fails */
+	char why[256];            /* the sentence of the rank that could not prepare */
+	int failed;               /* that rank; -1: all of them are told `why` */
 	struct batoni_comm_plan first; /* of the rank that opened it */
 	/* By rank. */
 	struct batoni_comm_plan *plans;
-	struct baton_comm **comms;
+	struct baton_comm **comms; /* each is its rank's until all are made */
 	bool *here; /* has it called? */
 };
 
@@ -261,14 +290,15 @@ meeting_new(const struct token *token, int size,
 	meeting->token = *token;
 	meeting->first = *plan;
 	meeting->size = size;
+	meeting->failed = -1;
 	meeting->next = meetings;
 	meetings = meeting;
 	return meeting;
 }
 
-/* End the meeting: the ranks inside return status, and later ones are refused. */
+/* Nobody can come any more. */
 static void
-meeting_close_locked(struct meeting *meeting, enum baton_status status)
+meeting_close_locked(struct meeting *meeting, enum stage stage)
 {
 	struct meeting **link = &meetings;
 
@@ -277,9 +307,20 @@ meeting_close_locked(struct meeting *meeting, enum baton_status status)
 	*link = meeting->next;
 	memcpy(spent[spent_next++ % SPENT_MAX], meeting->token.random,
 	       sizeof(spent[0]));
-	meeting->over = true;
-	meeting->status = status;
+	meeting->stage = stage;
 	pthread_cond_broadcast(&meetings_changed);
+}
+
+/* The first failure is what all ranks are told. */
+static void
+meeting_fail_locked(struct meeting *meeting, enum baton_status status, int failed,
+                    const char *why)
+{
+	if (meeting->status != BATON_OK)
+		return;
+	meeting->status = status;
+	meeting->failed = failed;
+	snprintf(meeting->why, sizeof(meeting->why), "%s", why);
 }
 
 static enum baton_status
@@ -309,23 +350,28 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 		                       "baton_comm_create_id: the options differ "
 		                       "from those of another rank of this id");
 	if (status != BATON_OK) {
-		meeting_close_locked(meeting, status);
+		meeting_fail_locked(meeting, status, -1,
+		                    "the ranks disagree on the size or the "
+		                    "options");
+		meeting_close_locked(meeting, OVER);
 		return status;
 	}
 	meeting->here[rank] = true;
 	meeting->plans[rank] = *plan;
-	meeting->came++;
-	if (meeting->came == size)
-		meeting_close_locked(meeting,
-		                     build_local(meeting->plans, size,
-		                                 meeting->comms));
+	meeting->inside++;
+	if (++meeting->came == size) {
+		agree(meeting->plans, size);
+		meeting_close_locked(meeting, MAKING);
+	}
 	return BATON_OK;
 }
 
+/* Wait until all ranks have come, or one of them has ended the meeting. */
 static void
 meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 {
 	struct timespec limit;
+	char why[80];
 
 	clock_gettime(CLOCK_MONOTONIC, &limit);
 	limit.tv_sec += (time_t)(timeout_ns / 1000000000);
@@ -334,7 +380,7 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 		limit.tv_nsec -= 1000000000;
 		limit.tv_sec++;
 	}
-	while (!meeting->over) {
+	while (meeting->stage == COMING) {
 		int error = 0;
 
 		if (timeout_ns)
@@ -342,11 +388,74 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 				&meetings_changed, &meetings_lock, &limit);
 		else
 			pthread_cond_wait(&meetings_changed, &meetings_lock);
-		if (error == ETIMEDOUT && !meeting->over)
-			meeting_close_locked(meeting, BATON_ERR_TIMEOUT);
+		if (error != ETIMEDOUT || meeting->stage != COMING)
+			continue;
+		snprintf(why, sizeof(why), "%d of %d ranks came within %lld ms",
+		         meeting->came, meeting->size,
+		         (long long)(timeout_ns / 1000000));
+		meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, -1, why);
+		meeting_close_locked(meeting, OVER);
 	}
 }
 
+/* All communicators are prepared, or some rank has failed.  Only this thread touches the
+ * meeting meanwhile. */
+static void
+meeting_start(struct meeting *meeting, int rank)
+{
+	enum baton_status status = meeting->status;
+
+	if (status == BATON_OK) {
+		pthread_mutex_unlock(&meetings_lock);
+		status = start_all(meeting->plans, meeting->size,
+		                   meeting->comms);
+		pthread_mutex_lock(&meetings_lock);
+	}
+	if (status != BATON_OK)
+		meeting_fail_locked(meeting, status, rank, baton_last_error());
+	meeting->stage = OVER;
+	pthread_cond_broadcast(&meetings_changed);
+}
+
+/* All have come: prepare this rank's communicator, and wait until the others have theirs.
+ * Gives up meetings_lock meanwhile. */
+static void
+meeting_make(struct meeting *meeting, int rank)
+{
+	struct baton_comm **comm_p = &meeting->comms[rank];
+	enum baton_status status;
+
+	pthread_mutex_unlock(&meetings_lock);
+	status = batoni_comm_prepare(&meeting->plans[rank], comm_p);
+	pthread_mutex_lock(&meetings_lock);
+	if (status != BATON_OK)
+		meeting_fail_locked(meeting, status, rank, baton_last_error());
+	if (++meeting->made == meeting->size)
+		meeting_start(meeting, rank);
+	while (meeting->stage != OVER)
+		pthread_cond_wait(&meetings_changed, &meetings_lock);
+	if (meeting->status != BATON_OK && status == BATON_OK) {
+		pthread_mutex_unlock(&meetings_lock);
+		batoni_comm_discard(*comm_p);
+		pthread_mutex_lock(&meetings_lock);
+	}
+}
+
+/* The meeting has failed: its status, with a sentence. */
+static enum baton_status
+meeting_refuse(const struct meeting *meeting, int rank)
+{
+	if (meeting->failed < 0)
+		return batoni_refuse(meeting->status, "baton_comm_create_id: %s",
+		                     meeting->why);
+	if (meeting->failed == rank)
+		return batoni_refuse(meeting->status, "%s", meeting->why);
+	return batoni_refuse(meeting->status,
+	                     "baton_comm_create_id: rank %d has failed: %s",
+	                     meeting->failed, meeting->why);
+}
+
+/* Under meetings_lock, which is given up on the way. */
 static enum baton_status
 meet(int size, int rank, const struct token *token,
      const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
@@ -368,21 +477,14 @@ meet(int size, int rank, const struct token *token,
 	status = meeting_join_locked(meeting, size, rank, plan);
 	if (status != BATON_OK)
 		return status;
-	meeting->inside++;
 	meeting_wait_locked(meeting, plan->timeout_ns);
+	if (meeting->stage == MAKING)
+		meeting_make(meeting, rank);
 	status = meeting->status;
 	if (status == BATON_OK)
 		*comm_p = meeting->comms[rank];
-	else if (status == BATON_ERR_TIMEOUT)
-		batoni_refuse(status,
-		              "baton_comm_create_id: %d of %d ranks came within "
-		              "%lld ms",
-		              meeting->came, size,
-		              (long long)(plan->timeout_ns / 1000000));
 	else
-		batoni_refuse(status,
-		              "baton_comm_create_id: the ranks disagree on the "
-		              "size or the options, or there is no memory");
+		meeting_refuse(meeting, rank);
 	if (--meeting->inside == 0)
 		meeting_free(meeting);
 	return status;

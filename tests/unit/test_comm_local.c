@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "baton.h"
 #include "fake_memory.h"
+#include "log.h"
 #include "mem.h"
 #include "registry.h"
 #include "run_tests.h"
@@ -260,6 +263,111 @@ START_TEST(ranks_that_meet_may_be_on_different_devices)
 	ck_assert_uint_eq(got, 42);
 	fake_memory_free(memory);
 	destroy_all(comms, 3);
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+END_TEST
+
+/* The fake device, opened by these threads; by rank.  Rank `stops` waits in its open, that of
+ * rank `fails` fails. */
+static struct {
+	struct batoni_device_ops ops;
+	_Atomic(pthread_t) by[3];
+	int stops, fails;
+	sem_t stopped, go;
+} opened;
+
+static enum baton_status
+note_open(const struct batoni_device_config *config,
+          struct batoni_device **device_p)
+{
+	atomic_store(&opened.by[config->host_rank], pthread_self());
+	if (config->host_rank == opened.stops) {
+		sem_post(&opened.stopped);
+		sem_wait(&opened.go);
+	}
+	if (config->host_rank == opened.fails)
+		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
+	return batoni_fake_device_ops.open(config, device_p);
+}
+
+/* Ranks that meet on the fake device. */
+static void
+run_on_fake_device(struct rank ranks[3], const struct baton_unique_id *id,
+                   int stops, int fails)
+{
+	opened.ops = batoni_fake_device_ops;
+	opened.ops.open = note_open;
+	opened.stops = stops;
+	opened.fails = fails;
+	sem_init(&opened.stopped, 0, 0);
+	sem_init(&opened.go, 0, 0);
+	batoni_device_put(&opened.ops);
+	for (int i = 0; i < 3; i++) {
+		start(&ranks[i], id, 3, i);
+		ranks[i].options.device = BATON_DEVICE_CUDA;
+		run(&ranks[i]);
+	}
+}
+
+START_TEST(each_rank_opens_its_device_on_its_own_thread)
+{
+	struct baton_comm *comms[3];
+	struct baton_unique_id id;
+	struct rank ranks[3];
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	run_on_fake_device(ranks, &id, -1, -1);
+	for (int i = 0; i < 3; i++) {
+		join(&ranks[i], BATON_OK);
+		ck_assert(pthread_equal(atomic_load(&opened.by[i]),
+		                        ranks[i].thread));
+		comms[i] = ranks[i].comm;
+	}
+	batoni_device_put(NULL);
+	destroy_all(comms, 3);
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+END_TEST
+
+START_TEST(ranks_of_another_id_meet_while_a_device_is_opened)
+{
+	struct baton_comm_options options = by_calls();
+	struct baton_unique_id id, other;
+	struct baton_comm *comms[3], *alone = NULL;
+	struct rank ranks[3];
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	ck_assert_int_eq(baton_unique_id_create(&other), BATON_OK);
+	run_on_fake_device(ranks, &id, 1, -1);
+	sem_wait(&opened.stopped);
+	ck_assert_int_eq(baton_comm_create_id(1, 0, &other, &options, &alone),
+	                 BATON_OK);
+	destroy_all(&alone, 1);
+	sem_post(&opened.go);
+	for (int i = 0; i < 3; i++) {
+		join(&ranks[i], BATON_OK);
+		comms[i] = ranks[i].comm;
+	}
+	batoni_device_put(NULL);
+	destroy_all(comms, 3);
+}
+END_TEST
+
+START_TEST(rank_whose_device_cannot_be_opened_fails_all_and_is_named)
+{
+	struct baton_unique_id id;
+	struct rank ranks[3];
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	run_on_fake_device(ranks, &id, -1, 1);
+	for (int i = 0; i < 3; i++) {
+		join(&ranks[i], BATON_ERR_CUDA);
+		ck_assert_str_eq(ranks[i].error,
+		                 i == 1 ? "it has no fan"
+		                        : "baton_comm_create_id: rank 1 has "
+		                          "failed: it has no fan");
+	}
+	batoni_device_put(NULL);
 	ck_assert_int_eq(fake_device_violations(), 0);
 }
 END_TEST
@@ -548,6 +656,9 @@ main(void)
 		ids_differ,
 		threads_meet_by_an_id,
 		ranks_that_meet_may_be_on_different_devices,
+		each_rank_opens_its_device_on_its_own_thread,
+		ranks_of_another_id_meet_while_a_device_is_opened,
+		rank_whose_device_cannot_be_opened_fails_all_and_is_named,
 		id_of_one_needs_nobody_and_serves_once,
 		rank_that_does_not_come_is_a_timeout_and_spends_the_id,
 		ranks_that_disagree_are_all_told,
