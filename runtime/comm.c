@@ -16,6 +16,7 @@
 #include "core.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "announce.h"
@@ -413,18 +414,25 @@ static enum baton_status
 check_slots(const struct batoni_comm_plan *plan)
 {
 	uint64_t slots = upper_slots(plan, plan->requests_most);
+	char mine[64] = "";
 
 	if (plan->stages)
 		slots = batoni_staging_slots(slots,
 		                             &batoni_staging_layer()->defaults);
 	if (slots <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
+	if (plan->requests_most != plan->requests_max)
+		snprintf(mine, sizeof(mine),
+		         " (on the rank with most; this one has %u)",
+		         plan->requests_max);
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "%d ranks with %d contexts each and %u requests "
+	                     "%d ranks with %d contexts each and %u requests%s "
 	                     "are %llu transfers; a communicator can have %u: "
-	                     "choose a smaller options->contexts_max",
-	                     plan->size, plan->contexts_max, plan->requests_max,
-	                     (unsigned long long)slots, BATONI_SLOTS_LIMIT);
+	                     "choose a smaller options->contexts_max or "
+	                     "requests_max",
+	                     plan->size, plan->contexts_max, plan->requests_most,
+	                     mine, (unsigned long long)slots,
+	                     BATONI_SLOTS_LIMIT);
 }
 
 enum baton_status

@@ -292,6 +292,15 @@ START_TEST(more_channels_than_a_transfer_can_name_are_refused)
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "65520 ranks"));
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "contexts_max"));
+	/* The rank with most requests counts. */
+	plan.size = 65519;
+	plan.requests_most = 100000;
+	ck_assert_int_eq(batoni_comm_prepare(&plan, &other),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "100000 requests (on the rank with most; "
+	                             "this one has 4096) are 16872929 "
+	                             "transfers"));
 	/* Nor is it lost in 32 bits. */
 	plan.size = 1 << 24;
 	ck_assert_int_eq(batoni_comm_prepare(&plan, &other),
