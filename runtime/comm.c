@@ -651,6 +651,15 @@ leave_working(struct baton_comm *comm)
 	batoni_comm_rest(comm);
 }
 
+/* The driver gives the others a turn. */
+static void
+driver_yield(unsigned tries)
+{
+	batoni_leave();
+	batoni_pause_between(tries);
+	batoni_take();
+}
+
 enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
@@ -717,6 +726,7 @@ baton_comm_destroy(struct baton_comm *comm)
 			return status;
 		batoni_pause_between(tries);
 	}
+	comm->patience.yield = driver_yield;
 	/* One grace in all: a broken communicator has waited for its device alone. */
 	comm->patience.until_ns = (status == BATON_OK ? now_ns : begun_ns) +
 	                          (uint64_t)batoni_comm_grace_ns(comm);
@@ -764,14 +774,6 @@ static void
 driver_leave(void)
 {
 	batoni_leave();
-}
-
-static void
-driver_yield(unsigned tries)
-{
-	batoni_leave();
-	batoni_pause_between(tries);
-	batoni_take();
 }
 
 const struct batoni_builder batoni_builder = {

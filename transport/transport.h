@@ -48,7 +48,8 @@ struct batoni_transport_ops {
 	 * communicator meets it.  PENDING until that is done on all ranks, then OK; an
 	 * error as of `leave`.  Driver, repeatedly; must not block.  NULL: nothing can be left. */
 	enum baton_status (*clear)(struct batoni_transport *transport);
-	/* Free everything.  The thread that destroys, holding the driver lock.
+	/* Free everything.  The thread that destroys, holding the driver lock; it waits
+	 * for nothing but copies (struct batoni_patience).
 	 * aborted: the communicator was aborted or is broken; the transport must not
 	 * communicate, and transfers may still be lent. */
 	void (*close)(struct batoni_transport *transport, bool aborted);
@@ -90,6 +91,9 @@ struct batoni_peer {
 /* What closing does about copies that a device has not ended. */
 struct batoni_patience {
 	uint64_t until_ns; /* it waits no longer for them (batoni_real_ns) */
+	/* Between two looks: give the driver lock up for a moment.  `done` and `moves` of
+	 * the transport's host may be called meanwhile, and no slot of it. */
+	void (*yield)(unsigned tries);
 	bool copies_left;  /* set by it: some are under way, so the device stays open */
 };
 

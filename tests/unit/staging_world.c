@@ -2,6 +2,7 @@
 #include "staging_world.h"
 
 #include <check.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -248,10 +249,18 @@ open_world(struct world *world, const char *devices, bool late)
 	open_world_with(world, devices, late, &small);
 }
 
+static void
+yield(unsigned tries)
+{
+	(void)tries;
+	sched_yield();
+}
+
 void
 close_rank(struct world *world, int rank)
 {
-	struct batoni_patience patience = {.until_ns = UINT64_MAX};
+	struct batoni_patience patience = {.until_ns = UINT64_MAX,
+		                           .yield = yield};
 	struct rank *r = &world->ranks[rank];
 
 	r->transport->patience = &patience;

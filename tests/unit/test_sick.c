@@ -266,6 +266,7 @@ static struct {
 	/* Copies stand still until they have been asked for so often. */
 	struct batoni_memory_ops memory;
 	unsigned copy_asks;
+	void (*on_copy_ask)(void);
 	unsigned asked_beside_a_driver;
 	uint64_t copy_last_ns, copy_before_ns; /* when they were asked for */
 } teller;
@@ -300,6 +301,8 @@ tell_of_copy(struct batoni_device *device, struct batoni_ticket *ticket)
 		teller.asked_beside_a_driver++;
 	teller.copy_before_ns = teller.copy_last_ns;
 	teller.copy_last_ns = batoni_real_ns();
+	if (teller.on_copy_ask)
+		teller.on_copy_ask();
 	if (teller.copy_asks && --teller.copy_asks == 0)
 		fake_memory_hold(false);
 	return batoni_fake_memory_ops.copy_test(device, ticket);
@@ -428,11 +431,11 @@ START_TEST(destroy_leaves_the_device_open_under_a_copy_that_does_not_end)
 }
 END_TEST
 
-START_TEST(destroy_asks_for_staged_copies_no_longer_than_one_grace)
+/* Aborted while the device copies a message of the rank to itself. */
+static struct baton_comm *
+abort_under_a_staged_copy(const unsigned char *source)
 {
-	unsigned char *source = fake_memory_alloc(64);
 	struct baton_comm *comm = create_on_teller(200 * MS);
-	uint64_t begun_ns;
 
 	fake_memory_hold(true);
 	ck_assert_int_eq(baton_send(source, 64, BATON_UINT8, 0, 0, comm, NULL,
@@ -441,6 +444,58 @@ START_TEST(destroy_asks_for_staged_copies_no_longer_than_one_grace)
 	while (fake_memory_copies() == 0)
 		baton_progress(comm);
 	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+	return comm;
+}
+
+static struct baton_comm *being_destroyed;
+static pthread_t other_driver;
+static _Atomic bool other_drove;
+
+static void *
+drive_once(void *arg)
+{
+	batoni_take();
+	atomic_store(&other_drove, true);
+	batoni_leave();
+	return arg;
+}
+
+/* The copy ends when another thread has had the lock; until then destroy is patient. */
+static void
+let_another_drive(void)
+{
+	being_destroyed->patience.until_ns = UINT64_MAX;
+	if (!other_driver)
+		ck_assert_int_eq(pthread_create(&other_driver, NULL, drive_once,
+		                                NULL),
+		                 0);
+	if (atomic_load(&other_drove))
+		fake_memory_hold(false);
+}
+
+START_TEST(others_drive_while_destroy_waits_for_staged_copies)
+{
+	unsigned char *source = fake_memory_alloc(64);
+
+	being_destroyed = abort_under_a_staged_copy(source);
+	teller.on_copy_ask = let_another_drive;
+	ck_assert_int_eq(baton_comm_destroy(being_destroyed), BATON_OK);
+	teller.on_copy_ask = NULL;
+	pthread_join(other_driver, NULL);
+	ck_assert_uint_eq(fake_memory_copies(), 0);
+	ck_assert_uint_eq(teller.asked_beside_a_driver, 0);
+	fake_memory_free(source);
+	abort_and_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(destroy_asks_for_staged_copies_no_longer_than_one_grace)
+{
+	unsigned char *source = fake_memory_alloc(64);
+	struct baton_comm *comm = abort_under_a_staged_copy(source);
+	uint64_t begun_ns;
+
 	begun_ns = batoni_real_ns();
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
 	/* It was not over when they were asked for the last time but one. */
@@ -693,6 +748,7 @@ main(void)
 		destroy_after_an_abort_asks_for_copies_as_the_driver,
 		destroy_leaves_the_device_open_under_a_copy_that_does_not_end,
 		destroy_asks_for_staged_copies_no_longer_than_one_grace,
+		others_drive_while_destroy_waits_for_staged_copies,
 		sticky_error_breaks_the_communicator_and_ends_what_is_pending,
 		sick_device_is_named_by_its_fault_where_a_mark_fails,
 		mark_that_fails_on_a_device_that_says_it_is_well_is_named,

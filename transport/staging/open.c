@@ -13,12 +13,12 @@
  *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
  * freed before; a device that is not well may never end them, and is waited for as long as
- * `patience` says.  A transport below that is
+ * `patience` says.  Other threads drive meanwhile.  Ranks of this process may end parts of
+ * this one then, which only lists them (batoni_stage_done).  A transport below that is
  * more than this process may still reach the buffers of parts that it has: then the memory
  * of the staging is leaked on purpose, pinned memory only if such a part is in it.
  */
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "mem.h"
@@ -244,8 +244,9 @@ error_text(struct batoni_transport *transport, int code, char *text, size_t size
 static bool
 end_copies(struct batoni_staging *stage)
 {
-	const struct timespec pause = {.tv_nsec = 50000};
+	const struct batoni_patience *patience = stage->base.patience;
 	struct batoni_fault fault;
+	unsigned tries = 0;
 
 	while (!batoni_list_empty(&stage->copies)) {
 		struct stage_token *token = batoni_container_of(
@@ -255,12 +256,12 @@ end_copies(struct batoni_staging *stage)
 		    stage->memory->copy_test(stage->device, &token->ticket) !=
 		            BATON_PENDING)
 			batoni_list_remove(&token->copying);
-		else if (batoni_real_ns() >= stage->base.patience->until_ns ||
+		else if (batoni_real_ns() >= patience->until_ns ||
 		         stage->memory->health(stage->device, &fault) !=
 		                 BATON_OK)
 			return false;
 		else
-			nanosleep(&pause, NULL);
+			patience->yield(tries++);
 	}
 	return true;
 }
