@@ -100,6 +100,41 @@ enum {
 	  (CUmodule *, const void *))
 
 /*
+ * A kernel: what a simulator of a library that launches kernels puts on a stream
+ * (docs/simulators.md).
+ *
+ *   step     runs a part of it, when the stream and its queue have got there.  WAITS: for
+ *            what is not there yet, and to be called again; MOVED: it got further, and
+ *            others may now; ENDED.  On the queue's thread.  It makes no call of the driver.
+ *   gone     called once after a launch that succeeded: the kernel has ended, or was
+ *            dropped with its context's error or by a capture.  It may store and free,
+ *            nothing else.
+ *   buffers  memory that it uses: each must be the device's or pinned, and stays until the
+ *            kernel is gone.  reach is set to where step finds the bytes.
+ */
+enum cudasim_step { CUDASIM_WAITS, CUDASIM_MOVED, CUDASIM_ENDED };
+
+struct cudasim_buffer {
+	CUdeviceptr address;
+	size_t bytes;
+	unsigned char *reach;
+};
+
+struct cudasim_kernel {
+	enum cudasim_step (*step)(void *data);
+	void (*gone)(void *data);
+	void *data;
+	struct cudasim_buffer *buffers;
+	size_t buffers_n;
+};
+
+/* As above, and not of the driver: the kernel is launched on the first stream, after the
+ * work of all n, and all go on after it. */
+#define CUDASIM_KERNELS(X)                                                    \
+	X(launch, cudasim_launch, "cuLaunchKernel", 4000,                     \
+	  (const CUstream *, size_t, const struct cudasim_kernel *))
+
+/*
  * X(result, name, parameters): what a test tells the simulator, and asks it.  Each is
  * exported as cudasim_<name>.  Any thread, in a host function too.
  *
@@ -124,6 +159,7 @@ enum {
  *   violations  breaches of CUDA's rules so far; each was printed.
  *   settle      return when nothing moves any more without the program: every stream is
  *               empty or waits for a value.  in_functions: or is in a host function.
+ *   changed     what kernels wait for may have changed: they are to look again.
  *   peek, poke  read or write device memory, at once and beside all streams.
  */
 #define CUDASIM_CONTROLS(X)                                                   \
@@ -139,6 +175,7 @@ enum {
 	X(long, blocked, (void))                                              \
 	X(int, violations, (void))                                            \
 	X(void, settle, (bool in_functions))                                  \
+	X(void, changed, (void))                                              \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
 	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))
 
@@ -147,6 +184,7 @@ struct cudasim {
 	CUresult (*name) parameters;
 	BATONI_CUDA_FUNCTIONS(CUDASIM_FUNCTION)
 	CUDASIM_FUNCTIONS(CUDASIM_FUNCTION)
+	CUDASIM_KERNELS(CUDASIM_FUNCTION)
 #undef CUDASIM_FUNCTION
 #define CUDASIM_CONTROL(result, name, parameters) result (*sim_##name) parameters;
 	CUDASIM_CONTROLS(CUDASIM_CONTROL)
@@ -154,7 +192,7 @@ struct cudasim {
 };
 
 /* load.c: the simulator's functions; path NULL: what BATON_CUDA_LIBRARY names.  A library
- * that is no simulator (a real driver) has no controls: they are NULL.  NULL: there is no
+ * that is no simulator (a real driver) has no controls and no launch: they are NULL.  NULL: there is no
  * such library, or it lacks a function of the driver's; stderr says which. */
 const struct cudasim *cudasim_load(const char *path);
 

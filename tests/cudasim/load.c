@@ -37,6 +37,10 @@ look_all_up(void *library, struct cudasim *sim)
 	BATONI_CUDA_FUNCTIONS(LOOK_UP)
 	CUDASIM_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
+#define LOOK_UP(name, symbol, base, version, parameters)                      \
+	look_up(library, #symbol, &sim->name);
+	CUDASIM_KERNELS(LOOK_UP)
+#undef LOOK_UP
 #define LOOK_UP(result, name, parameters)                                     \
 	look_up(library, "cudasim_" #name, &sim->sim_##name);
 	CUDASIM_CONTROLS(LOOK_UP)

@@ -10,7 +10,7 @@
  *   - one for each hardware queue (sim_queue.c), which runs the entries of its streams in
  *     the order of their submission;
  *   - one for each context, which calls host functions.
- * They run copies and host functions without the lock.  A queue whose head waits for a
+ * They run copies, kernels and host functions without the lock.  A queue whose head waits for a
  * word looks at it, in naps.
  *
  * An entry of a stream depends on all before it in the stream, and on `after`:
@@ -39,6 +39,7 @@
 	SIM_EXPORT CUresult symbol parameters;
 BATONI_CUDA_FUNCTIONS(SIM_PROTOTYPE)
 CUDASIM_FUNCTIONS(SIM_PROTOTYPE)
+CUDASIM_KERNELS(SIM_PROTOTYPE)
 #undef SIM_PROTOTYPE
 #define SIM_PROTOTYPE(result, name, parameters)                               \
 	SIM_EXPORT result cudasim_##name parameters;
@@ -48,6 +49,7 @@ CUDASIM_CONTROLS(SIM_PROTOTYPE)
 enum sim_function {
 #define SIM_FUNCTION(name, symbol, base, version, parameters) SIM_##symbol,
 	BATONI_CUDA_FUNCTIONS(SIM_FUNCTION) CUDASIM_FUNCTIONS(SIM_FUNCTION)
+	CUDASIM_KERNELS(SIM_FUNCTION)
 #undef SIM_FUNCTION
 	SIM_FUNCTIONS_N
 };
@@ -105,7 +107,7 @@ struct sim_block {
 	bool freed;
 };
 
-enum sim_kind { SIM_COPY, SIM_SET, SIM_CALL, SIM_OPS, SIM_MARK };
+enum sim_kind { SIM_COPY, SIM_SET, SIM_CALL, SIM_OPS, SIM_MARK, SIM_KERNEL };
 
 struct sim_op {
 	bool waits;
@@ -138,6 +140,12 @@ struct sim_entry {
 	/* memory operations */
 	struct sim_op *ops;
 	size_t ops_n, ops_done;
+	/* kernel */
+	struct cudasim_kernel kernel;
+	struct sim_block **reached;
+	size_t reached_n;
+	bool stuck;         /* its last step waited, */
+	unsigned long seen; /* at this progress or later */
 };
 
 struct sim_queue {
@@ -303,6 +311,8 @@ CUresult sim_submit_locked(struct sim_call *call, struct sim_stream *stream,
                            struct sim_entry *entry, bool wait,
                            struct sim_position *at_p);
 void sim_position_drop_locked(struct sim_position *position);
+/* The entry, not yet submitted, comes after what the stream has been given so far. */
+void sim_entry_after_locked(struct sim_entry *entry, struct sim_stream *stream);
 /* Wait for all that has been submitted.  limited: an implicit synchronisation. */
 CUresult sim_synchronize_locked(struct sim_context *context,
                                 const char *why, bool limited);
@@ -314,6 +324,12 @@ void sim_streams_close_locked(struct sim_context *context);
 long sim_streams_live_locked(void);
 long sim_thread_streams_live_locked(void);
 long sim_streams_queued_locked(void);
+
+/* ---- sim_kernel.c ---- */
+
+enum cudasim_step sim_kernel_step_locked(struct sim_entry *entry);
+/* It waits, and has looked since the last progress. */
+bool sim_kernel_is_still_locked(const struct sim_entry *entry);
 
 /* ---- sim_event.c ---- */
 

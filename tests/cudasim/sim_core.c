@@ -27,11 +27,13 @@ pthread_cond_t sim_changed;
 static const char *const symbols[] = {
 #define SYMBOL(name, symbol, base, version, parameters) #symbol,
 	BATONI_CUDA_FUNCTIONS(SYMBOL) CUDASIM_FUNCTIONS(SYMBOL)
+	CUDASIM_KERNELS(SYMBOL)
 #undef SYMBOL
 };
 static const char *const bases[] = {
 #define BASE(name, symbol, base, version, parameters) base,
 	BATONI_CUDA_FUNCTIONS(BASE) CUDASIM_FUNCTIONS(BASE)
+	CUDASIM_KERNELS(BASE)
 #undef BASE
 };
 

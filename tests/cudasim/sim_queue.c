@@ -47,8 +47,13 @@ sim_entry_free_locked(struct sim_entry *entry)
 		sim_block_release_locked(entry->ops[i].block);
 	for (size_t i = 0; i < 2; i++)
 		sim_block_release_locked(entry->blocks[i]);
+	for (size_t i = 0; i < entry->reached_n; i++)
+		sim_block_release_locked(entry->reached[i]);
+	if (entry->kind == SIM_KERNEL && entry->kernel.gone)
+		entry->kernel.gone(entry->kernel.data);
 	if (entry->stream)
 		sim_stream_unref_locked(entry->stream);
+	free(entry->reached);
 	free(entry->after);
 	free(entry->ops);
 	free(entry);
@@ -203,6 +208,17 @@ may_begin_locked(const struct sim_entry *entry)
 	return true;
 }
 
+/* As below, for a kernel. */
+static bool
+run_kernel_locked(struct sim_entry *entry)
+{
+	enum cudasim_step step = sim_kernel_step_locked(entry);
+
+	if (step == CUDASIM_WAITS)
+		nap_locked(entry);
+	return step == CUDASIM_ENDED;
+}
+
 /* true: the entry has ended.  Else it waits, and has to be asked again after a change. */
 static bool
 run_locked(struct sim_queue *queue, struct sim_entry *entry)
@@ -224,6 +240,8 @@ run_locked(struct sim_queue *queue, struct sim_entry *entry)
 		if (!entry->over)
 			sim_await_change_locked(0);
 		return entry->over;
+	case SIM_KERNEL:
+		return run_kernel_locked(entry);
 	}
 	return true;
 }
@@ -345,6 +363,8 @@ is_still_locked(const struct sim_queue *queue, bool in_functions)
 		return false;
 	if (entry->kind == SIM_CALL)
 		return in_functions && queue->context->calling;
+	if (entry->kind == SIM_KERNEL)
+		return sim_kernel_is_still_locked(entry);
 	return entry->kind == SIM_OPS && !has_grown(&entry->ops[entry->ops_done]);
 }
 

@@ -290,8 +290,8 @@ sim_synchronize_locked(struct sim_context *context, const char *why,
 
 /* ---- submission ---- */
 
-static void
-add_after_locked(struct sim_entry *entry, struct sim_stream *stream)
+void
+sim_entry_after_locked(struct sim_entry *entry, struct sim_stream *stream)
 {
 	if (stream->ended == stream->submitted)
 		return;
@@ -313,12 +313,12 @@ order_legacy_locked(struct sim_stream *stream, struct sim_entry *entry)
 
 	if (stream != &context->legacy) {
 		if (stream->blocking)
-			add_after_locked(entry, &context->legacy);
+			sim_entry_after_locked(entry, &context->legacy);
 		return;
 	}
 	for (struct sim_stream *at = context->streams; at; at = at->next) {
 		if (at != stream && at->blocking)
-			add_after_locked(entry, at);
+			sim_entry_after_locked(entry, at);
 	}
 }
 
