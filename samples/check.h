@@ -24,10 +24,14 @@
 static inline void check_call(struct baton_comm *comm, enum baton_status status,
                               const char *call)
 {
+	char who[24] = "";
+
 	if (status == BATON_OK)
 		return;
-	fprintf(stderr, "rank %d: %s: %s: %s\n", baton_comm_rank(comm), call,
-	        baton_status_name(status), baton_last_error());
+	if (comm != NULL)
+		snprintf(who, sizeof(who), "rank %d: ", baton_comm_rank(comm));
+	fprintf(stderr, "%s%s: %s: %s\n", who, call, baton_status_name(status),
+	        baton_last_error());
 	baton_comm_abort(comm);
 	exit(EXIT_FAILURE);
 }

@@ -494,11 +494,12 @@ static void report(double kernels, double transfers, double both)
 	double shorter = kernels > transfers ? transfers : kernels;
 	double hidden = 100.0 * (kernels + transfers - both) / shorter;
 
+	hidden = hidden < 0.0 ? 0.0 : hidden > 100.0 ? 100.0 : hidden;
 	printf("\n  kernels alone    %9.3f ms\n"
 	       "  transfers alone  %9.3f ms\n"
 	       "  both             %9.3f ms, %.2f x the longer of them\n"
 	       "  hidden           %9.0f %% of the shorter of them\n\n", kernels,
-	       transfers, both, both / longer, hidden < 0.0 ? 0.0 : hidden);
+	       transfers, both, both / longer, hidden);
 }
 
 /* ---- the whole ---------------------------------------------------------- */

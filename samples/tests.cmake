@@ -50,7 +50,7 @@ if(TARGET sample_cuda_overlap)
 		*) false ;;
 		esac]] sh ${cuda_overlap})
 	baton_test_properties(sample.cuda_overlap.no_gpu TIMEOUT 60
-		ENV CUDA_VISIBLE_DEVICES=)
+		ENV CUDA_VISIBLE_DEVICES= BATON_CUDA_LIBRARY=)
 endif()
 
 # One slot: every item waits for its credit.  More items than slots, fewer, and
