@@ -573,6 +573,7 @@ baton_comm_create(const struct baton_comm_options *options,
 	const struct batoni_world *world;
 	struct batoni_comm_plan plan;
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create");
 	if (!comm_p)
@@ -666,6 +667,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	enum baton_status status;
 	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns(), now_ns;
 	const char *alive;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_destroy");
 	if (!comm)
@@ -749,6 +751,8 @@ baton_comm_destroy(struct baton_comm *comm)
 enum baton_status
 baton_comm_abort(struct baton_comm *comm)
 {
+	BATONI_UNCANCELLED;
+
 	BATONI_ENTER("baton_comm_abort");
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_abort", comm);

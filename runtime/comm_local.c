@@ -174,6 +174,7 @@ baton_comm_create_local(int size, const struct baton_comm_options *options,
 {
 	struct batoni_comm_plan plan;
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_local");
 	if (!comms)
@@ -498,6 +499,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 	struct batoni_comm_plan plan;
 	enum baton_status status;
 	struct token token;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_id");
 	if (!id || !comm_p)

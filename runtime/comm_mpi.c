@@ -11,6 +11,7 @@ enum baton_status
                         struct baton_comm **comm_p)
 {
 	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_mpi");
 	return world->create_over(&batoni_builder, &parent, options, comm_p);

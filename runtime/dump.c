@@ -254,6 +254,8 @@ dump_comm(struct baton_comm *comm, int fd)
 enum baton_status
 baton_comm_dump(struct baton_comm *comm, int fd)
 {
+	BATONI_UNCANCELLED;
+
 	BATONI_ENTER("baton_comm_dump");
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_dump", comm);

@@ -103,6 +103,7 @@ baton_queue_create(struct baton_comm *comm, size_t entries,
                    struct baton_queue **queue_p)
 {
 	struct baton_queue *queue;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_queue_create");
 	if (!batoni_comm_lives(comm))
@@ -321,6 +322,7 @@ baton_queue_destroy(struct baton_queue *queue)
 {
 	struct batoni_op *op;
 	size_t dropped = 1;
+	BATONI_UNCANCELLED;
 
 	if (!is_alive(queue) || !batoni_may_call())
 		return;

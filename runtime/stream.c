@@ -101,6 +101,7 @@ enum baton_status
 baton_stream_create(struct baton_comm *comm, baton_stream *stream_p)
 {
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_stream_create");
 	if (!batoni_comm_lives(comm))
@@ -122,6 +123,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 	enum baton_status status =
 		check_stream("baton_stream_destroy", comm, stream);
 	char what[sizeof(errors[0].what)];
+	BATONI_UNCANCELLED;
 
 	if (status != BATON_OK)
 		return status;
@@ -244,6 +246,7 @@ await_device(struct baton_comm *comm, baton_stream stream)
 	                                 .local = op};
 	enum baton_status status;
 	bool done;
+	BATONI_UNCANCELLED;
 
 	if (!op)
 		return batoni_refuse(BATON_ERR_NOMEM,

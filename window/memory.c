@@ -33,6 +33,7 @@ baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 	struct batoni_memory *memory;
 	struct batoni_rma *rma;
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_mem_alloc");
 	status = batoni_check_windows("baton_mem_alloc", comm);
@@ -125,6 +126,7 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 	struct batoni_rma *rma;
 	enum baton_status status;
 	uint32_t windows = 0;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_mem_free");
 	status = batoni_check_windows("baton_mem_free", comm);

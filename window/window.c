@@ -537,6 +537,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 	struct baton_window *window;
 	struct batoni_collective c;
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_window_register");
 	status = batoni_check_windows("baton_window_register", comm);
@@ -697,6 +698,7 @@ baton_window_deregister(struct baton_window *window)
 	struct baton_comm *comm;
 	struct batoni_collective c;
 	enum baton_status status;
+	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_window_deregister");
 	if (!window)

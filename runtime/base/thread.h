@@ -48,6 +48,29 @@ batoni_may_call(void)
 			return batoni_refuse_caller(call);                    \
 	} while (0)
 
+/* The last declaration of a public function that waits, opens, joins or writes: the thread is
+ * not cancelled (pthread_cancel) within it, where it could leave a lock or half an object
+ * behind.  Calls that only enqueue or ask have no cancellation points. */
+#define BATONI_UNCANCELLED                                                    \
+	__attribute__((cleanup(batoni_cancel_state_restore),                  \
+	               unused)) const int cancel_state_before =               \
+		batoni_cancel_state_off()
+
+static inline int
+batoni_cancel_state_off(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+static inline void
+batoni_cancel_state_restore(const int *before_p)
+{
+	pthread_setcancelstate(*before_p, NULL);
+}
+
 /* This thread blocks all signals but those of faults from now on; *before_p is the mask
  * that it had. */
 void batoni_signals_block(sigset_t *before_p);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "baton.h"
 #include "fake_memory.h"
@@ -390,6 +392,158 @@ START_TEST(id_of_one_needs_nobody_and_serves_once)
 }
 END_TEST
 
+/* ---- threads that are cancelled ---- */
+
+static struct doomed {
+	struct baton_comm *comm;
+	struct baton_queue *queue;
+	struct baton_window *window;
+	baton_stream stream;
+	void *memory;
+	int null;
+	enum baton_status status;
+	bool returned;
+} doomed;
+
+static void
+create_all(void)
+{
+	struct baton_comm_options options = by_calls();
+
+	doomed.status = baton_comm_create_local(1, &options, &doomed.comm);
+}
+
+static void
+create_queue(void)
+{
+	doomed.status = baton_queue_create(doomed.comm, 1, &doomed.queue);
+}
+
+static void
+destroy_queue(void)
+{
+	baton_queue_destroy(doomed.queue);
+}
+
+static void
+create_stream(void)
+{
+	doomed.status = baton_stream_create(doomed.comm, &doomed.stream);
+}
+
+static void
+nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* Its thread is to be joined. */
+static void
+destroy_stream(void)
+{
+	baton_stream_launch(doomed.comm, doomed.stream, nothing, NULL);
+	baton_stream_synchronize(doomed.comm, doomed.stream);
+	doomed.status = baton_stream_destroy(doomed.comm, doomed.stream);
+}
+
+static void
+allocate(void)
+{
+	doomed.status = baton_mem_alloc(doomed.comm, 64, &doomed.memory);
+}
+
+static void
+free_memory(void)
+{
+	doomed.status = baton_mem_free(doomed.comm, doomed.memory);
+}
+
+static void
+register_window(void)
+{
+	doomed.status = baton_window_register(doomed.memory, 64, doomed.comm,
+	                                      &doomed.window);
+}
+
+static void
+deregister_window(void)
+{
+	doomed.status = baton_window_deregister(doomed.window);
+}
+
+static void
+write_dump(void)
+{
+	doomed.status = baton_comm_dump(doomed.comm, doomed.null);
+}
+
+static void
+destroy(void)
+{
+	doomed.status = baton_comm_destroy(doomed.comm);
+}
+
+static void *
+call_when_cancelled(void *arg)
+{
+	void (*const *call)(void) = arg;
+
+	pthread_cancel(pthread_self());
+	(*call)();
+	doomed.returned = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(thread_is_not_cancelled_within_a_call)
+{
+	static void (*const calls[])(void) = {
+		create_all, create_queue, destroy_queue, create_stream,
+		destroy_stream, allocate, register_window, write_dump,
+		deregister_window, free_memory, destroy,
+	};
+
+	doomed.null = open("/dev/null", O_WRONLY);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		void (*call)(void) = calls[i];
+		pthread_t thread;
+		void *result;
+
+		doomed.returned = false;
+		ck_assert_int_eq(pthread_create(&thread, NULL,
+		                                call_when_cancelled, &call),
+		                 0);
+		pthread_join(thread, &result);
+		ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+		ck_assert_msg(doomed.returned, "call %zu has not returned", i);
+		ck_assert_int_eq(doomed.status, BATON_OK);
+	}
+	close(doomed.null);
+}
+END_TEST
+
+START_TEST(rank_that_is_cancelled_while_it_waits_for_others_meets_them)
+{
+	struct baton_comm *comms[2];
+	struct baton_unique_id id;
+	struct rank ranks[2];
+
+	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
+	for (int i = 0; i < 2; i++) {
+		start(&ranks[i], &id, 2, i);
+		run(&ranks[i]);
+		if (i == 0)
+			ck_assert_int_eq(pthread_cancel(ranks[0].thread), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(ranks[i].thread, NULL);
+		ck_assert_ptr_nonnull(ranks[i].comm);
+		comms[i] = ranks[i].comm;
+	}
+	destroy_all(comms, 2);
+}
+END_TEST
+
 START_TEST(rank_that_does_not_come_is_a_timeout_and_spends_the_id)
 {
 	struct baton_unique_id id;
@@ -660,6 +814,8 @@ main(void)
 		ranks_of_another_id_meet_while_a_device_is_opened,
 		rank_whose_device_cannot_be_opened_fails_all_and_is_named,
 		id_of_one_needs_nobody_and_serves_once,
+		thread_is_not_cancelled_within_a_call,
+		rank_that_is_cancelled_while_it_waits_for_others_meets_them,
 		rank_that_does_not_come_is_a_timeout_and_spends_the_id,
 		ranks_that_disagree_are_all_told,
 		rank_taken_twice_is_refused_and_the_others_still_meet,
