@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory for windows, and windows: registered by all ranks together.  Nothing is put into
+ * them here. */
+#include <stdlib.h>
+
+#include "nsim.h"
+
+struct block {
+	struct block *next;
+	CUdeviceptr at;
+	size_t bytes;
+};
+
+struct ncclWindow_vidmem {
+	struct ncclWindow_vidmem *next;
+	ncclComm_t comm;
+	bool made;
+};
+
+static struct block *blocks; /* lock */
+static struct ncclWindow_vidmem *windows; /* lock */
+
+ncclResult_t
+ncclMemAlloc(void **pointer_p, size_t bytes)
+{
+	ncclResult_t result = nsim_use(NSIM_ncclMemAlloc);
+	struct block *block;
+	CUdeviceptr at;
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	if (!pointer_p || bytes == 0)
+		return BATONI_NCCL_INVALID_ARGUMENT;
+	if (nsim_cuda->mem_alloc(&at, bytes) != BATONI_CU_SUCCESS)
+		return nsim_error(BATONI_NCCL_CUDA_ERROR, "Cuda failure: memory");
+	block = nsim_alloc(1, sizeof(*block));
+	block->at = at;
+	block->bytes = bytes;
+	pthread_mutex_lock(&nsim_lock);
+	block->next = blocks;
+	blocks = block;
+	pthread_mutex_unlock(&nsim_lock);
+	*pointer_p = (void *)(uintptr_t)at;
+	return BATONI_NCCL_SUCCESS;
+}
+
+static struct block *
+take_block(CUdeviceptr at)
+{
+	struct block **link = &blocks, *found;
+
+	pthread_mutex_lock(&nsim_lock);
+	while (*link && (*link)->at != at)
+		link = &(*link)->next;
+	found = *link;
+	if (found)
+		*link = found->next;
+	pthread_mutex_unlock(&nsim_lock);
+	return found;
+}
+
+ncclResult_t
+ncclMemFree(void *pointer)
+{
+	ncclResult_t fault = nsim_use(NSIM_ncclMemFree);
+	struct block *block = take_block((uintptr_t)pointer);
+
+	if (!pointer)
+		return fault;
+	if (!block) {
+		nsim_violation("ncclMemFree of what is no block of ncclMemAlloc");
+		return BATONI_NCCL_INVALID_ARGUMENT;
+	}
+	free(block);
+	if (nsim_cuda->mem_free((uintptr_t)pointer) != BATONI_CU_SUCCESS)
+		return nsim_error(BATONI_NCCL_CUDA_ERROR, "Cuda failure: memory");
+	return fault;
+}
+
+static bool
+may_be_window(CUdeviceptr at, size_t bytes)
+{
+	struct block *block;
+
+	pthread_mutex_lock(&nsim_lock);
+	block = blocks;
+	while (block && !(at >= block->at && at < block->at + block->bytes))
+		block = block->next;
+	pthread_mutex_unlock(&nsim_lock);
+	return block && bytes > 0 && bytes <= block->bytes - (at - block->at) &&
+	       (at - block->at) % BATONI_NCCL_WINDOW_ALIGNMENT == 0;
+}
+
+ncclResult_t
+ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes,
+                       ncclWindow_t *window_p, int flags)
+{
+	struct nsim_job job = {.kind = NSIM_WINDOW, .comm = comm,
+	                       .window_p = window_p};
+	ncclResult_t result = nsim_use(NSIM_ncclCommWindowRegister);
+
+	if (result == BATONI_NCCL_SUCCESS)
+		result = nsim_enter(comm, NSIM_ncclCommWindowRegister);
+	if (result != BATONI_NCCL_SUCCESS)
+		return nsim_group_refuse(result);
+	result = nsim_comm_ready(comm);
+	if (result == BATONI_NCCL_SUCCESS &&
+	    (!window_p || flags < 0 || flags > BATONI_NCCL_WINDOW_SYMMETRIC ||
+	     !may_be_window((uintptr_t)at, bytes)))
+		result = nsim_error(BATONI_NCCL_INVALID_ARGUMENT,
+		                    "no memory of ncclMemAlloc, or not aligned");
+	if (result == BATONI_NCCL_SUCCESS) {
+		job.number = comm->exchanges++;
+		job.window = nsim_alloc(1, sizeof(*job.window));
+		job.window->comm = comm;
+		pthread_mutex_lock(&nsim_lock);
+		job.window->next = windows;
+		windows = job.window;
+		pthread_mutex_unlock(&nsim_lock);
+		result = nsim_group_job(comm, &job);
+	} else {
+		nsim_group_refuse(result);
+	}
+	nsim_leave(comm);
+	return result;
+}
+
+void
+nsim_window_made(struct nsim_job *job)
+{
+	pthread_mutex_lock(&nsim_lock);
+	job->window->made = true;
+	pthread_mutex_unlock(&nsim_lock);
+	*job->window_p = job->window;
+}
+
+ncclResult_t
+ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+	ncclResult_t fault = nsim_use(NSIM_ncclCommWindowDeregister), result;
+	struct ncclWindow_vidmem **link = &windows;
+
+	result = nsim_enter(comm, NSIM_ncclCommWindowDeregister);
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	pthread_mutex_lock(&nsim_lock);
+	while (*link && *link != window)
+		link = &(*link)->next;
+	if (*link && window->made && window->comm == comm)
+		*link = window->next;
+	else
+		window = NULL;
+	pthread_mutex_unlock(&nsim_lock);
+	if (!window) {
+		nsim_violation("ncclCommWindowDeregister of what is no window");
+		result = BATONI_NCCL_INVALID_ARGUMENT;
+	}
+	free(window);
+	nsim_leave(comm);
+	return fault != BATONI_NCCL_SUCCESS ? fault : result;
+}
+
+long
+nsim_blocks_live_locked(void)
+{
+	long n = 0;
+
+	for (struct block *at = blocks; at; at = at->next)
+		n++;
+	return n;
+}
+
+long
+nsim_windows_live_locked(void)
+{
+	long n = 0;
+
+	for (struct ncclWindow_vidmem *at = windows; at; at = at->next)
+		n += at->made;
+	return n;
+}
