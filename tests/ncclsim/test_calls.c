@@ -2,6 +2,7 @@
 /* Calls: what they check, settings, faults, and the rules of threads. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "world.h"
 
@@ -302,7 +303,7 @@ START_TEST(two_threads_at_once_are_a_violation)
 	ck_nccl(world_create(2, true));
 	pthread_create(&thread, NULL, recv_first, NULL);
 	while (nw.nccl->sim_uses("job") < 5)
-		;
+		usleep(100);
 	/* Another communicator of the device; the same one, which is both. */
 	ck_nccl(nw.nccl->comm_error(first[0], &state));
 	ck_assert_int_eq(nw.nccl->sim_violations(), 1);

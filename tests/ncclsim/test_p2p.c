@@ -2,6 +2,7 @@
 /* Messages: what matches, what waits for what, and what hangs. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "world.h"
 
@@ -235,17 +236,17 @@ START_TEST(group_is_one_kernel)
 	exchange(true);
 	ck_assert(world_is_done(0) && world_is_done(1));
 	before = nw.nccl->sim_uses("kernel");
-	/* Two messages to one peer keep their order in it. */
+	/* Two messages to one peer keep their order in it, long ones too. */
+	world_fill(0, nw.rank[0].out, 3, 90000);
 	ck_nccl(nw.nccl->group_start());
-	world_fill(0, nw.rank[0].out, 3, 100);
-	ck_nccl(world_send(0, 1, 100));
-	ck_nccl(world_send(0, 1, 50));
+	ck_nccl(world_send(0, 1, 90000));
+	ck_nccl(world_send(0, 1, 80000));
 	ck_nccl(nw.nccl->group_end());
 	ck_assert_int_eq(nw.nccl->sim_uses("kernel"), before + 1);
-	ck_nccl(world_recv(1, 0, 100));
-	ck_nccl(world_recv(1, 0, 50));
+	ck_nccl(recv_at(1, 0, 0, 90000, nw.rank[1].stream));
+	ck_nccl(recv_at(1, 0, 90000, 80000, nw.rank[1].stream));
 	world_settle();
-	ck_assert_uint_eq(world_count(nw.rank[1].in, 3, 100), 100);
+	ck_assert_uint_eq(world_count(nw.rank[1].in, 3, 170000), 170000);
 	world_end();
 }
 END_TEST
@@ -351,7 +352,7 @@ START_TEST(abort_waits_for_what_is_before_its_kernels)
 	ck_nccl(world_send(0, 1, 10));
 	pthread_create(&thread, NULL, abort_first, &done);
 	while (nw.nccl->sim_uses("ncclCommAbort") == 0)
-		;
+		usleep(100);
 	world_settle();
 	ck_assert(!atomic_load(&done));
 	ck_assert_int_eq(nw.nccl->sim_live("kernels"), 1);
@@ -394,7 +395,7 @@ START_TEST(kernels_of_a_context_in_error_are_dropped)
 	ck_nccl(world_recv(1, 0, 10));
 	nw.cuda->sim_break(1, BATONI_CU_ILLEGAL_ADDRESS);
 	while (nw.nccl->sim_live("kernels") > 0)
-		;
+		usleep(100);
 	ck_nccl(nw.nccl->comm_error(nw.rank[1].comm, &state));
 	ck_assert_uint_eq(state, BATONI_NCCL_CUDA_ERROR);
 	abort_all();
