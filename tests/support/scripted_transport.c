@@ -2,6 +2,7 @@
 #include "scripted_transport.h"
 
 #include <check.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -335,8 +336,8 @@ scripted_assert_free(struct baton_comm *comm, unsigned n)
 	ck_assert_uint_eq(taken, n);
 }
 
-struct batoni_transfer *
-scripted_live(struct scripted *s, enum batoni_direction direction, int tag)
+static struct batoni_transfer *
+find_live(struct scripted *s, enum batoni_direction direction, int tag)
 {
 	for (size_t i = 0; i < SCRIPTED_SLOTS; i++) {
 		struct batoni_transfer *transfer = s->live[i];
@@ -345,8 +346,27 @@ scripted_live(struct scripted *s, enum batoni_direction direction, int tag)
 		    transfer->direction == direction)
 			return transfer;
 	}
-	ck_abort_msg("no transfer of tag %d is in flight", tag);
 	return NULL;
+}
+
+struct batoni_transfer *
+scripted_live(struct scripted *s, enum batoni_direction direction, int tag)
+{
+	struct batoni_transfer *transfer = find_live(s, direction, tag);
+
+	if (!transfer)
+		ck_abort_msg("no transfer of tag %d is in flight", tag);
+	return transfer;
+}
+
+struct batoni_transfer *
+scripted_await(struct scripted *s, enum batoni_direction direction, int tag)
+{
+	struct batoni_transfer *transfer;
+
+	while (!(transfer = find_live(s, direction, tag)))
+		sched_yield();
+	return transfer;
 }
 
 void

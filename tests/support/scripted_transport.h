@@ -92,6 +92,9 @@ void scripted_assert_free(struct baton_comm *comm, unsigned n);
  * none. */
 struct batoni_transfer *scripted_live(struct scripted *scripted,
                                       enum batoni_direction direction, int tag);
+/* The same where another thread drives and may not have started it yet. */
+struct batoni_transfer *scripted_await(struct scripted *scripted,
+                                       enum batoni_direction direction, int tag);
 /* Let it end in the next test. */
 void scripted_end(struct scripted *scripted, struct batoni_transfer *transfer,
                   size_t bytes, enum baton_status status);

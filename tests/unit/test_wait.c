@@ -378,7 +378,7 @@ START_TEST(end_of_a_detached_operation_wakes_who_sleeps_for_it)
 		/* It looks once more after it is counted. */
 		usleep(20000);
 		scripted_end(&transport,
-		             scripted_live(&transport, BATONI_RECV, 2), 8,
+		             scripted_await(&transport, BATONI_RECV, 2), 8,
 		             BATON_OK);
 		await_done(b);
 		done_ns = batoni_real_ns();
