@@ -279,6 +279,30 @@ enqueue_issued(struct batoni_op *group, unsigned *taken_p)
 	return status;
 }
 
+/* No stream that carriers before `end` are on waits before all of these streams have passed
+ * their triggers: each is put behind the one before it, and then all behind the last. */
+static void
+gather(struct baton_comm *comm, struct batoni_op *first, const struct batoni_op *end)
+{
+	const struct batoni_device_ops *ops = comm->device_ops;
+	const struct batoni_op *last = NULL;
+	struct batoni_op *op;
+
+	for (op = first; op != end; op = op->group_next) {
+		if (!(op->item.flags & BATONI_ITEM_WAITS_LATER))
+			continue;
+		if (last)
+			ops->behind(comm->device, op->transfer.stream,
+			            last->transfer.stream);
+		last = op;
+	}
+	for (op = first; last && op != last; op = op->group_next) {
+		if (op->item.flags & BATONI_ITEM_WAITS_LATER)
+			ops->behind(comm->device, op->transfer.stream,
+			            last->transfer.stream);
+	}
+}
+
 /* Put the triggers of the carriers on their asynchronous streams, up to the first that is
  * refused (*refused_p, else NULL), and then the waits. */
 static enum baton_status
@@ -300,6 +324,8 @@ put_carriers(struct baton_comm *comm, struct batoni_op *first,
 			break;
 	}
 	*refused_p = op;
+	if (ops->behind)
+		gather(comm, first, *refused_p);
 	for (op = first; op != *refused_p; op = op->group_next) {
 		if (op->item.flags & BATONI_ITEM_WAITS_LATER)
 			ops->wait(comm->device, op->transfer.stream, &op->item);

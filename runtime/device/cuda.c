@@ -351,6 +351,52 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 	batoni_cuda_stream_leave(stream);
 }
 
+/* Between enter and leave. */
+static CUresult
+put_behind(struct cuda_gpu *gpu, CUstream handle, CUstream other, const char **call_p)
+{
+	struct cuda_event *event;
+	CUresult result;
+
+	*call_p = "cuEventCreate";
+	event = batoni_cuda_event_take(gpu, &result);
+	if (!event)
+		return result;
+	*call_p = "cuEventRecord";
+	result = gpu->api->event_record(event->event, other);
+	if (result == BATONI_CU_SUCCESS) {
+		*call_p = "cuStreamWaitEvent";
+		result = gpu->api->stream_wait_event(handle, event->event, 0);
+	}
+	/* A later record of the event does not change what the stream waits for. */
+	batoni_cuda_event_give(gpu, event);
+	return result;
+}
+
+/* A host function that waits holds up all others.  Stream memory operations do not, and in
+ * each hardware queue the triggers come before the waits. */
+static void
+cuda_behind(struct batoni_device *device, baton_stream handle, baton_stream other)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	CUresult result = BATONI_CU_NOT_READY;
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+
+	if (gpu->memory_ops)
+		return;
+	for (unsigned i = 0; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++) {
+		call = "cuCtxPushCurrent";
+		result = batoni_cuda_enter(gpu, &guard);
+		if (result != BATONI_CU_SUCCESS)
+			continue;
+		result = put_behind(gpu, handle, other, &call);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result != BATONI_CU_SUCCESS)
+		batoni_cuda_fail(gpu, call, result);
+}
+
 /* No driver call: the device sees the store. */
 static void
 cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
@@ -457,6 +503,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.stream_idle = cuda_stream_idle,
 	.enqueue = cuda_enqueue,
 	.wait = cuda_wait,
+	.behind = cuda_behind,
 	.release = cuda_release,
 	.words_alloc = cuda_words_alloc,
 	.words_free = cuda_words_free,

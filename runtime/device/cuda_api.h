@@ -195,6 +195,8 @@ enum {
 	X(event_record, cuEventRecord, "cuEventRecord", 2000,                 \
 	  (CUevent, CUstream))                                                \
 	X(event_query, cuEventQuery, "cuEventQuery", 2000, (CUevent))         \
+	X(stream_wait_event, cuStreamWaitEvent, "cuStreamWaitEvent", 3020,    \
+	  (CUstream, CUevent, unsigned int))                                  \
 	X(host_alloc, cuMemHostAlloc, "cuMemHostAlloc", 2020,                 \
 	  (void **, size_t, unsigned int))                                    \
 	X(host_free, cuMemFreeHost, "cuMemFreeHost", 2000, (void *))          \

@@ -150,6 +150,12 @@ struct batoni_device_ops {
 	 * no stream holds up another, and WAITS_LATER is not used. */
 	void (*wait)(struct batoni_device *device, baton_stream stream,
 	             struct batoni_stream_item *item);
+	/* From now on what is put on `stream` runs only behind what is on `other`.  For the
+	 * streams of a group, between the triggers and the waits, of a device whose waits
+	 * can hold up the triggers of other streams although these come first.  Caller and
+	 * failure: as wait.  NULL: there is no such wait. */
+	void (*behind)(struct batoni_device *device, baton_stream stream,
+	               baton_stream other);
 	/* Store value in the word, so that every stream that waits for it continues.
 	 * Caller: the thread that drives; must not block.  Called once for each
 	 * value of a word, even if no stream waits. */

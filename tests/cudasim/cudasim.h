@@ -64,8 +64,6 @@ enum {
 	  (CUstream *, unsigned int))                                         \
 	X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize",     \
 	  2000, (CUstream))                                                   \
-	X(stream_wait_event, cuStreamWaitEvent, "cuStreamWaitEvent", 3020,    \
-	  (CUstream, CUevent, unsigned int))                                  \
 	X(wait_value, cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070,   \
 	  (CUstream, CUdeviceptr, cuuint64_t, unsigned int))                  \
 	X(write_value, cuStreamWriteValue64_v2, "cuStreamWriteValue64",       \

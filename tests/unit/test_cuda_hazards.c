@@ -337,6 +337,42 @@ START_TEST(host_functions_that_wait_for_each_other_end_at_the_deadline)
 }
 END_TEST
 
+/* The trigger of the second stream comes long after the first stream has passed its own: if that
+ * one waited by then, in a host function, the second could never pass. */
+START_TEST(streams_of_a_group_wait_when_all_have_passed_their_triggers)
+{
+	baton_request sends[2], receives[2];
+	CUstream third;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	cuda_world_open();
+	/* For the test itself, which holds a stream up. */
+	ck_assert(cw.sim->sim_set("memops", 1));
+	third = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	for (int i = 0; i < 2; i++) {
+		struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+		detached.flags = BATON_OP_DETACHED;
+		baton_ok(baton_recv(cw.to + i, 1, BATON_UINT8, 0, i, cw.comms[1],
+		                    third, &detached, &receives[i]));
+	}
+	cw.sim->sim_settle(true);
+	cuda_world_hold(cw.streams[1], 0);
+	baton_ok(baton_group_begin(cw.comms[0]));
+	for (int i = 0; i < 2; i++)
+		sends[i] = cuda_world_send(cw.from + i, 1, i, cw.streams[i]);
+	baton_ok(baton_group_end(cw.comms[0]));
+	cw.sim->sim_settle(true);
+	cuda_world_let_go(0);
+	for (int i = 0; i < 2; i++) {
+		cuda_world_finish(sends[i], BATON_OK);
+		cuda_world_finish(receives[i], BATON_OK);
+	}
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -348,6 +384,7 @@ main(void)
 		host_function_that_blocks_holds_up_only_what_is_not_armed,
 		abort_beside_a_host_function_that_blocks_ends_everything,
 		host_functions_that_wait_for_each_other_end_at_the_deadline,
+		streams_of_a_group_wait_when_all_have_passed_their_triggers,
 	};
 
 	return RUN_TESTS("cuda_hazards", tests);
