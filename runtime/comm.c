@@ -393,6 +393,9 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 				.requests_max = count,
 				.signals_max = plan->signals_max,
 				.contexts_max = plan->contexts_max,
+				.device = comm->device_ops->memory->host_only
+				                  ? NULL
+				                  : comm->device,
 			},
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)

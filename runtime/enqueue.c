@@ -494,7 +494,8 @@ look(const char *call, struct batoni_op *op)
 {
 	unsigned place;
 	enum baton_status status =
-		batoni_place_find(op->comm, op->transfer.buffer, &place);
+		batoni_place_find(op->comm, op->transfer.buffer,
+	                          op->transfer.bytes, &place);
 
 	if (likely(status == BATON_OK))
 		op->transfer.place = place & 0x3fu;

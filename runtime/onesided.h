@@ -28,6 +28,7 @@ struct batoni_onesided_plan {
 	int size;
 	uint32_t requests_max;
 	int signals_max, contexts_max;
+	struct batoni_device *device; /* NULL: all memory is the host's */
 };
 
 /* What another path needs that carries a put, a signal or a wait: where a put's bytes go and
@@ -42,7 +43,7 @@ struct batoni_target {
 
 struct batoni_onesided_ops {
 	/* Allocate the memory of one rank.  Caller: the thread that creates the
-	 * communicator.  OK, NOMEM.  close frees it, also without start. */
+	 * communicator.  OK; NOMEM, CUDA.  close frees it, also without start. */
 	enum baton_status (*open)(const struct batoni_onesided_plan *plan,
 	                          struct batoni_onesided **onesided_p);
 	/* The communicator has its transport now.  Cannot fail. */

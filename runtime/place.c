@@ -64,8 +64,19 @@ check_foreign(const void *pointer)
 	                     pointer, owner);
 }
 
+/* Are all the bytes in the allocation that was reported?  Unknown: yes. */
+static bool
+is_within(const struct batoni_memory_info *memory, const char *pointer,
+          size_t bytes)
+{
+	const char *base = memory->base;
+
+	return !base || bytes <= memory->bytes - (size_t)(pointer - base);
+}
+
 enum baton_status
-batoni_place_find(struct baton_comm *comm, const void *pointer, unsigned *place_p)
+batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
+                  unsigned *place_p)
 {
 	struct batoni_memory_info memory;
 	enum baton_status status;
@@ -74,7 +85,10 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, unsigned *place_
 	if (!comm->looks)
 		return check_foreign(pointer);
 	status = comm->device_ops->memory->look(comm->device, pointer, &memory);
-	if (status == BATON_OK)
+	if (status != BATON_OK)
+		return status;
+	if (memory.kind != BATONI_MEMORY_REGISTERED ||
+	    is_within(&memory, pointer, bytes))
 		*place_p = batoni_place_of(&memory);
-	return status;
+	return BATON_OK;
 }

@@ -9,11 +9,11 @@
  * this process by now?  May block. */
 void batoni_place_watch(void);
 
-/* The place of memory that a call names (memory.h).  OK; INVALID: memory of a device, given to
- * a rank on the host; what the device's `look` returns.  batoni_refuse has said why, without
- * the call's name. */
+/* The place of memory that a call names (memory.h).  Memory of the host that is pinned in part
+ * only is pageable.  OK; INVALID: memory of a device, given to a rank on the host; what the
+ * device's `look` returns.  batoni_refuse has said why, without the call's name. */
 enum baton_status batoni_place_find(struct baton_comm *comm, const void *pointer,
-                                    unsigned *place_p);
+                                    size_t bytes, unsigned *place_p);
 
 /* Is it memory that the host must not touch?  Any thread. */
 bool batoni_place_is_foreign(const void *pointer);

@@ -37,6 +37,7 @@ layer_open(const struct batoni_onesided_plan *plan,
            struct batoni_onesided **onesided_p)
 {
 	struct batoni_rma *rma = batoni_alloc(1, sizeof(*rma));
+	enum baton_status status = BATON_ERR_NOMEM;
 
 	if (!rma)
 		return BATON_ERR_NOMEM;
@@ -57,18 +58,24 @@ layer_open(const struct batoni_onesided_plan *plan,
 	                                sizeof(*rma->signal_path));
 	if (!rma->pending || !rma->signal_path ||
 	    batoni_links_open(rma) != BATON_OK)
-		goto no_memory;
+		goto free_layer;
 	if (batoni_waits_open(rma) != BATON_OK)
-		goto no_memory;
-	if (batoni_messages_open(rma) != BATON_OK) {
-		batoni_waits_close(rma);
-		goto no_memory;
-	}
+		goto free_layer;
+	if (batoni_messages_open(rma) != BATON_OK)
+		goto close_waits;
+	if (plan->device)
+		status = batoni_bounces_open(rma, plan->device);
+	if (plan->device && status != BATON_OK)
+		goto close_messages;
 	*onesided_p = &rma->base;
 	return BATON_OK;
-no_memory:
+close_messages:
+	batoni_messages_close(rma, false);
+close_waits:
+	batoni_waits_close(rma);
+free_layer:
 	layer_free(rma);
-	return BATON_ERR_NOMEM;
+	return status;
 }
 
 static void
@@ -206,6 +213,7 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 
 	if (rma->asks)
 		batoni_puts_close(rma);
+	batoni_bounces_close(rma, rma->comm && rma->comm->patience.copies_left);
 	batoni_messages_close(rma, aborted);
 	batoni_waits_close(rma);
 	layer_free(rma);

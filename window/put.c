@@ -72,7 +72,8 @@
  *
  * 8. Copies by the device.  The signal is given after copy_test has reported the end of
  *    the copy, which is visible then to the host and to what a stream is let do
- *    (memory.h).  From there on it is as in step 1.
+ *    (memory.h).  From there on it is as in step 1.  A put with a bounce (bounce.c) has
+ *    several copies; what comes out of the device is then written by memcpy, as in step 1.
  *
  * 9. A put that ends early has not signaled, and leaves the queue; what it has copied
  *    stays.  The claim speaks of puts that have signaled.
@@ -148,31 +149,68 @@ owner_of(const struct batoni_transfer *transfer, const struct batoni_pending *pu
 	return owner >= 0 ? owner : batoni_place_owner(transfer->place);
 }
 
-/* The device copies, in one piece.  OK: it has; AGAIN: it does; CANCELED: it has, and the put
- * was to be taken back; CUDA. */
+/* Who copies a put that has data, and how? */
+static void
+look_at_places(const struct batoni_transfer *transfer, struct batoni_pending *put)
+{
+	const struct batoni_window_peer *part = part_of_peer(transfer, put);
+
+	put->put.device = part->device || !batoni_place_is_host(transfer->place);
+	put->put.pageable = transfer->place == BATONI_MEMORY_HOST ||
+	                    part->place == BATONI_MEMORY_HOST;
+}
+
+/* The device copies all of it.  OK: it has; AGAIN: it does; CUDA. */
 static enum baton_status
-copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
-               struct batoni_pending *put)
+copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+           struct batoni_pending *put)
 {
 	const struct batoni_memory_ops *memory = rma->comm->device_ops->memory;
 	char *to = part_of_peer(transfer, put)->base + put->put.offset;
 	struct batoni_device *device = rma->comm->device;
 	enum baton_status status;
 
-	if (!put->put.copying) {
-		status = memory->copy_start(device, to, transfer->buffer,
-		                            transfer->bytes,
-		                            owner_of(transfer, put),
-		                            &put->put.ticket);
-		put->put.copying = status == BATON_OK;
-		if (status == BATON_OK || status == BATON_ERR_AGAIN)
-			return BATON_ERR_AGAIN;
-		note_fault(rma, transfer);
-		return status;
+	if (put->put.copying) {
+		status = memory->copy_test(device, &put->put.ticket);
+		return status == BATON_PENDING ? BATON_ERR_AGAIN : status;
 	}
-	status = memory->copy_test(device, &put->put.ticket);
-	if (status == BATON_PENDING)
+	status = memory->copy_start(device, to, transfer->buffer,
+	                            transfer->bytes, owner_of(transfer, put),
+	                            &put->put.ticket);
+	put->put.copying = status == BATON_OK;
+	return status == BATON_OK ? BATON_ERR_AGAIN : status;
+}
+
+/* Device and host copy it, a chunk at a time. */
+static enum baton_status
+copy_by_bounce(struct batoni_rma *rma, const struct batoni_transfer *transfer,
+               struct batoni_pending *put, size_t *budget_p)
+{
+	const struct batoni_window_peer *part = part_of_peer(transfer, put);
+
+	if (!put->put.copying)
+		put->put.bounce = batoni_bounce_take(
+			rma, part->base + put->put.offset, transfer->buffer,
+			transfer->bytes, owner_of(transfer, put), !part->device);
+	if (!put->put.bounce)
 		return BATON_ERR_AGAIN;
+	put->put.copying = true;
+	return batoni_bounce_move(put->put.bounce, put->put.canceled, budget_p);
+}
+
+/* OK: all is copied; AGAIN: it is being copied; CANCELED: nothing is any more, and the put was to
+ * be taken back; CUDA. */
+static enum baton_status
+copy_by_device(struct batoni_rma *rma, struct batoni_transfer *transfer,
+               struct batoni_pending *put, size_t *budget_p)
+{
+	enum baton_status status =
+		put->put.pageable
+			? copy_by_bounce(rma, transfer, put, budget_p)
+			: copy_whole(rma, transfer, put);
+
+	if (status == BATON_ERR_AGAIN)
+		return status;
 	put->put.copying = false;
 	put->put.copied = transfer->bytes;
 	if (status != BATON_OK)
@@ -185,7 +223,7 @@ copy_by_device(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 /* Copy at most *budget_p more bytes.  OK: all bytes are copied; AGAIN: some are left; PEER,
  * SYSTEM. */
 static enum baton_status
-copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
      struct batoni_pending *put, size_t *budget_p)
 {
 	const struct batoni_window_peer *to = part_of_peer(transfer, put);
@@ -195,7 +233,7 @@ copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	enum baton_status status;
 
 	if (put->put.device && to->path == BATON_WINDOW_PATH_DIRECT)
-		return copy_by_device(rma, transfer, put);
+		return copy_by_device(rma, transfer, put, budget_p);
 	if (bytes > *budget_p)
 		bytes = *budget_p;
 	if (to->path == BATON_WINDOW_PATH_DIRECT) {
@@ -378,10 +416,11 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	put->transfer = transfer;
 	put->put.copied = 0;
 	put->put.in_channel = false;
-	put->put.device = put->put.copying = put->put.canceled = false;
+	put->put.device = put->put.pageable = false;
+	put->put.copying = put->put.canceled = false;
+	put->put.bounce = NULL;
 	if (has_data(transfer, put))
-		put->put.device = part_of_peer(transfer, put)->device ||
-		                  !batoni_place_is_host(transfer->place);
+		look_at_places(transfer, put);
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
@@ -428,18 +467,22 @@ batoni_puts_copy_here(const struct batoni_rma *rma,
 	return false;
 }
 
-/* Ask all copies.  True: some are under way. */
+/* Ask all copies, of which no more is begun.  True: some are under way. */
 static bool
 test_copies(struct batoni_rma *rma)
 {
+	size_t budget = BATONI_PUT_SLICE_MAX;
 	bool copies = false;
 
 	for (struct batoni_list_node *at = rma->channels_active.next;
 	     at != &rma->channels_active; at = at->next) {
 		struct batoni_pending *put = copying_in(at);
 
-		copies |= put && copy_by_device(rma, put->transfer, put) ==
-		                         BATON_ERR_AGAIN;
+		if (!put)
+			continue;
+		put->put.canceled = true;
+		copies |= copy_by_device(rma, put->transfer, put, &budget) ==
+		          BATON_ERR_AGAIN;
 	}
 	return copies;
 }

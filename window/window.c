@@ -38,8 +38,8 @@
 /* A rank's description of its part, for the first exchange. */
 struct part {
 	int32_t status; /* why this rank is refused, or OK */
-	int32_t pid, fd; /* of the shared memory around it; fd -1: none; DEVICE_FD minus a
-	                  * place: none, and it is memory of a device */
+	int32_t pid, fd; /* of the shared memory around it; fd -1: none; PLACE_FD minus a
+	                  * place: none, and that is what the part is */
 	uint32_t host;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
@@ -57,7 +57,7 @@ struct answer {
 	uint64_t messages; /* MESSAGES_* */
 };
 
-#define DEVICE_FD (-2)
+#define PLACE_FD (-2)
 
 #define MESSAGES_HERE 1u /* to a rank of its own host */
 #define MESSAGES_AWAY 2u /* to a rank of another host */
@@ -191,6 +191,14 @@ choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
 	return forced ? 0 : BATON_WINDOW_PATH_MESSAGE;
 }
 
+/* What the part is, as far as its rank has told (memory.h). */
+static unsigned
+place_of(const struct part *part)
+{
+	return part->fd <= PLACE_FD ? (unsigned)(PLACE_FD - part->fd)
+	                            : BATONI_MEMORY_HOST;
+}
+
 static void
 choose_paths(struct batoni_collective *c, struct baton_window *window)
 {
@@ -203,10 +211,10 @@ choose_paths(struct batoni_collective *c, struct baton_window *window)
 
 		to->bytes = (size_t)parts[i].bytes;
 		to->address = parts[i].address;
-		to->device = parts[i].fd <= DEVICE_FD;
+		to->device = !batoni_place_is_host(place_of(&parts[i]));
 		/* A device's number is one of the rank's process. */
-		if (to->device && reach(rma, i)->within)
-			to->place = (uint8_t)(DEVICE_FD - parts[i].fd);
+		if (reach(rma, i)->within)
+			to->place = (uint8_t)place_of(&parts[i]);
 		to->path = choose_path(rma, i, &parts[i], to);
 		if (to->path == 0)
 			batoni_object(c, BATON_ERR_UNSUPPORTED,
@@ -233,7 +241,7 @@ why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
 		                    : "its memory is not of baton_mem_alloc";
 	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
 		return "its signals go by message";
-	if (part->fd <= DEVICE_FD)
+	if (!batoni_place_is_host(place_of(part)))
 		return "its memory is that of a device";
 	return "its memory is not of baton_mem_alloc, and process_vm_writev "
 	       "does not reach it";
@@ -348,7 +356,8 @@ look(struct batoni_collective *c, struct baton_window *window)
 
 	batoni_place_watch();
 	if (window->bytes > 0)
-		status = batoni_place_find(c->rma->comm, window->base, &place);
+		status = batoni_place_find(c->rma->comm, window->base,
+		                           window->bytes, &place);
 	if (status != BATON_OK)
 		batoni_object(c, status, "base: %s", baton_last_error());
 	window->place = (uint8_t)place;
@@ -388,8 +397,8 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 	struct batoni_shm_name name;
 	struct part mine = {
 		.status = c->status,
-		.fd = window && !batoni_place_is_host(window->place)
-		              ? DEVICE_FD - window->place
+		.fd = window && window->place != BATONI_MEMORY_HOST
+		              ? PLACE_FD - window->place
 		              : -1,
 		.segment = (uintptr_t)reach(rma, rma->rank)->segment,
 	};

@@ -7,6 +7,7 @@
  *   wait.c        counters, and the waits that are given units of them
  *   put.c         channels: the order of puts to one (peer, context), and the paths on
  *                 which this rank writes itself (direct, vmwrite)
+ *   bounce.c      puts between a device's memory and pageable memory
  *   message.c     the path by messages, both of its ends (message.h)
  *   message_put.c the sender's end of it
  *   window.c      registering and deregistering
@@ -34,7 +35,9 @@
 #define BATONI_PUT_SLICE_MAX ((size_t)1 << 20)
 
 struct batoni_rma;
-struct batoni_wire; /* message.h */
+struct batoni_bounce;  /* bounce.c */
+struct batoni_bounces; /* bounce.c */
+struct batoni_wire;    /* message.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
 struct batoni_window_peer {
@@ -127,9 +130,12 @@ struct batoni_pending {
 			bool in_channel; /* not handed over to messages yet */
 			/* Source or target is memory of a device. */
 			bool device;
-			bool copying;  /* by the device; the ticket is valid */
+			bool pageable; /* and the other one is pageable */
+			/* By the device: the ticket, or the bounce, is valid. */
+			bool copying;
 			bool canceled; /* meanwhile: it ends with the copy */
 			struct batoni_ticket ticket;
+			struct batoni_bounce *bounce;
 		} put;
 		struct { /* a wait */
 			uint32_t nodes; /* the first one */
@@ -175,6 +181,7 @@ struct batoni_rma {
 	uint32_t requests_max;
 	size_t source_bytes; /* of a segment: the counters of one source */
 
+	struct batoni_bounces *bounces;   /* NULL: no device has memory of its own */
 	struct batoni_pending *pending;   /* by slot */
 	_Atomic(struct batoni_link *) *links; /* by peer; NULL: none yet */
 	struct batoni_list_node channels_active;
@@ -383,6 +390,25 @@ void batoni_puts_close(struct batoni_rma *rma);
  * Caller: message.c, from within message_done. */
 void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       enum baton_status status);
+
+/* ---- bounce.c ---- */
+
+/* The pinned memory.  The device stays the caller's.  OK, NOMEM, CUDA (batoni_refuse has said
+ * why). */
+enum baton_status batoni_bounces_open(struct batoni_rma *rma,
+                                      struct batoni_device *device);
+/* Fine without open.  copies_left: some have not ended, and the pinned memory stays. */
+void batoni_bounces_close(struct batoni_rma *rma, bool copies_left);
+/* For a put of this length, between the host's memory and that of device `owner` (as for
+ * copy_start); out: from the device's memory, else into it.  NULL: all are in use. */
+struct batoni_bounce *batoni_bounce_take(struct batoni_rma *rma, char *to,
+                                         const char *from, size_t bytes,
+                                         int owner, bool out);
+/* Move on, and let the host copy about *budget_p bytes (1 or more), of which what is left is
+ * written back.  stop: begin nothing more.  AGAIN: ask again.  OK, CUDA (why() knows more): it
+ * is over, and the bounce is free. */
+enum baton_status batoni_bounce_move(struct batoni_bounce *bounce, bool stop,
+                                     size_t *budget_p);
 
 /* ---- message.c ---- */
 

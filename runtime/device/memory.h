@@ -106,7 +106,8 @@ struct batoni_memory_ops {
 	                                  size_t bytes, void **block_p);
 	void (*pinned_free)(struct batoni_device *device, void *block);
 
-	/* Start a copy of `bytes` (1 or more).  Each side is memory of any kind; the two
+	/* Start a copy of `bytes` (1 or more).  Neither side is pageable (HOST), unless
+	 * `host_only`: a driver would copy it through buffers of its own, and may block.  The two
 	 * do not overlap.  owner: the number of the device that has the memory that is not
 	 * the host's, as `look` has reported; -1: this one copies.
 	 * Both stay the caller's and must live until the ticket says

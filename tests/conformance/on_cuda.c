@@ -2,7 +2,8 @@
 /*
  * The test's own use of the driver: the primary context of device 0, pushed around each call,
  * and a non-blocking stream for copies, of the highest priority, so that nothing here waits
- * for a stream of the cases.
+ * for a stream of the cases.  Pageable memory goes through a pinned block, because a driver
+ * may wait for streams when it copies it.
  *
  * cuMemAlloc and cuMemFree would: they wait for all streams of the context, of which one may
  * wait for a message of the rank that allocates.  So there is one block for all, of which the
@@ -17,6 +18,7 @@
 #include "cudasim.h"
 
 #define BLOCK_BYTES GIB
+#define PINNED_BYTES ((size_t)1 << 20)
 #define PARTS_MAX 16384u
 #define ALIGNMENT 256u
 #define GAP 256u
@@ -25,8 +27,9 @@ static const struct cudasim *cuda;
 static CUcontext context;
 static CUstream stream;
 static CUdeviceptr block;
+static unsigned char *pinned;
 
-/* Guards the stream and the parts. */
+/* Guards the stream, the pinned block and the parts. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	size_t place, bytes;
@@ -108,16 +111,39 @@ cuda_free(void *memory)
 	pthread_mutex_unlock(&lock);
 }
 
+static bool
+is_in_block(const void *at)
+{
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)at;
+
+	return address >= block && address - block < BLOCK_BYTES;
+}
+
+/* One side is the pinned block. */
+static void
+copy_locked(void *to, const void *from, size_t bytes)
+{
+	if (is_in_block(to) || is_in_block(from)) {
+		MUST(copy((CUdeviceptr)(uintptr_t)to,
+		          (CUdeviceptr)(uintptr_t)from, bytes, stream));
+		MUST(stream_synchronize(stream));
+	} else {
+		memcpy(to, from, bytes);
+	}
+}
+
 static void
 cuda_copy(void *to, const void *from, size_t bytes)
 {
-	if (bytes == 0)
-		return;
 	MUST(context_push(context));
 	pthread_mutex_lock(&lock);
-	MUST(copy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, bytes,
-	          stream));
-	MUST(stream_synchronize(stream));
+	for (size_t at = 0; at < bytes; at += PINNED_BYTES) {
+		size_t left = bytes - at;
+		size_t n = left < PINNED_BYTES ? left : PINNED_BYTES;
+
+		copy_locked(pinned, (const char *)from + at, n);
+		copy_locked((char *)to + at, pinned, n);
+	}
 	pthread_mutex_unlock(&lock);
 	leave();
 }
@@ -132,6 +158,7 @@ bool
 on_cuda_begin(void)
 {
 	int least = 0, greatest = 0;
+	void *memory;
 
 	cuda = cudasim_load(NULL);
 	if (!cuda) {
@@ -144,6 +171,8 @@ on_cuda_begin(void)
 	MUST(priority_range(&least, &greatest));
 	MUST(stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, greatest));
 	MUST(mem_alloc(&block, BLOCK_BYTES));
+	MUST(host_alloc(&memory, PINNED_BYTES, 0));
+	pinned = memory;
 	leave();
 	return true;
 }

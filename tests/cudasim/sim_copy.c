@@ -2,11 +2,27 @@
 /* Copies, and the setting of bytes. */
 #include "sim.h"
 
+/* What an asynchronous copy of memory that is not pinned does beside blocking. */
+static CUresult
+be_pageable_locked(struct sim_call *call)
+{
+	if (sim.set.pageable == 2) {
+		sim_violation("cuMemcpyAsync names pageable memory");
+		return BATONI_CU_INVALID_VALUE;
+	}
+	return sim.set.pageable == 1
+	               ? sim_synchronize_locked(call->context,
+	                                        "a copy of pageable memory",
+	                                        true)
+	               : BATONI_CU_SUCCESS;
+}
+
 /* A copy of memory that is not pinned blocks until it is over, as the driver's may. */
 static CUresult
 copy_locked(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
             CUdeviceptr from, size_t bytes, bool now)
 {
+	bool synchronous = now;
 	struct sim_entry *entry = sim_alloc(1, sizeof(*entry));
 	unsigned char *source = NULL;
 	CUresult result = BATONI_CU_SUCCESS;
@@ -20,6 +36,8 @@ copy_locked(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
 		                          &entry->blocks[1]);
 	if (bytes > 0 && (!entry->blocks[0] || !entry->blocks[1]))
 		now = true;
+	if (now && !synchronous && result == BATONI_CU_SUCCESS)
+		result = be_pageable_locked(call);
 	for (int i = 0; i < 2; i++) {
 		if (entry->blocks[i])
 			entry->blocks[i]->entries++;

@@ -313,6 +313,54 @@ START_TEST(a_copy_of_pageable_memory_blocks_until_it_is_over)
 }
 END_TEST
 
+START_TEST(a_copy_of_pageable_memory_may_wait_for_other_streams)
+{
+	unsigned char pageable[64] = {0};
+	CUdeviceptr device;
+	CUstream waiting, stream;
+
+	world_load();
+	ck_assert(w.sim->sim_set("limit_ms", 50));
+	ck_assert(w.sim->sim_set("pageable", 1));
+	world_begin();
+	waiting = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	stream = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	device = device_memory(64);
+	ck_success(w.sim->copy((uintptr_t)pageable, device, 64, stream));
+	ck_assert_uint_eq(pageable[63], 0xa5);
+	world_wait(waiting, 0, 1);
+	ck_assert_uint_eq(w.sim->copy(device, (uintptr_t)pageable, 64, stream),
+	                  CUDASIM_TIMEOUT);
+	ck_success(w.sim->copy(device, world_address(0), 64, stream));
+	world_store(0, 1);
+	w.violations = 1;
+	world_end();
+}
+END_TEST
+
+START_TEST(a_copy_of_pageable_memory_can_be_forbidden)
+{
+	unsigned char pageable[64] = {0};
+	CUdeviceptr device;
+	CUstream stream;
+
+	world_begin();
+	ck_assert(w.sim->sim_set("pageable", 2));
+	stream = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	device = device_memory(64);
+	ck_assert_uint_eq(w.sim->copy((uintptr_t)pageable, device, 64, stream),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(w.sim->copy(device, (uintptr_t)pageable, 64, stream),
+	                  BATONI_CU_INVALID_VALUE);
+	/* Synchronous ones block by their nature. */
+	ck_success(w.sim->copy_in(device, pageable, 64));
+	ck_success(w.sim->copy(device, world_address(0), 64, stream));
+	ck_success(w.sim->copy(device, (uintptr_t)pageable, 0, stream));
+	w.violations = 2;
+	world_end();
+}
+END_TEST
+
 START_TEST(allocation_while_a_stream_waits_is_a_deadlock)
 {
 	CUdeviceptr device, other;
@@ -384,6 +432,8 @@ main(void)
 		memory_of_another_device_needs_its_own_context,
 		synchronous_copies_are_over_when_they_return,
 		a_copy_of_pageable_memory_blocks_until_it_is_over,
+		a_copy_of_pageable_memory_may_wait_for_other_streams,
+		a_copy_of_pageable_memory_can_be_forbidden,
 		allocation_while_a_stream_waits_is_a_deadlock,
 		memory_freed_under_a_stream_is_a_violation_and_stays_for_it,
 	};

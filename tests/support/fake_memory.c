@@ -519,6 +519,18 @@ fake_pinned_free(struct batoni_device *device, void *block)
 	free(p);
 }
 
+/* Memory of the device, or pinned as a whole. */
+static bool
+may_copy_locked(const void *pointer, size_t bytes)
+{
+	const struct pinned *p = pinned_of_locked(pointer);
+	size_t before = p ? (size_t)((const char *)pointer -
+	                             (const char *)p->memory)
+	                  : 0;
+
+	return block_of_locked(pointer) || (p && bytes <= p->bytes - before);
+}
+
 static enum baton_status
 fake_copy_start(struct batoni_device *device, void *to, const void *from,
                 size_t bytes, int owner, struct batoni_ticket *ticket_p)
@@ -539,6 +551,8 @@ fake_copy_start(struct batoni_device *device, void *to, const void *from,
 	}
 	if (bytes == 0)
 		fake_device_violation("a copy of no bytes");
+	if (!may_copy_locked(to, bytes) || !may_copy_locked(from, bytes))
+		fake_device_violation("a copy of pageable memory");
 	copy->to = reach_locked(to, bytes, &copy->blocks[0]);
 	copy->from = reach_locked(from, bytes, &copy->blocks[1]);
 	copy->bytes = bytes;

@@ -10,7 +10,8 @@
  *   - Pinned memory has a budget.
  *   - Other processes map a block, and reach it as they reach their own.  One that was made
  *     beside 256 others cannot be shared.
- *   - Counted as violations (fake_device_violations): a copy past the end of a block; a
+ *   - Counted as violations (fake_device_violations): a copy past the end of a block, or of
+ *     host memory that is not pinned; a
  *     block freed or unmapped, or the device closed, with copies under way; a ticket asked
  *     again after its end; pinned memory that is freed twice or never; a block of this
  *     process mapped, or one mapped with another length; what is unmapped twice or never.

@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -215,6 +216,140 @@ START_TEST(message_arrives_beside_a_call_that_waits_for_all_streams)
 }
 END_TEST
 
+/* ---- pageable memory ------------------------------------------------------ */
+
+/* A rank that puts to itself: into memory of device 0, and into pageable memory. */
+static struct {
+	struct baton_comm *comm;
+	struct baton_window *there, *here;
+	unsigned char *memory; /* pageable, of `here` */
+	unsigned char *source; /* pageable */
+	baton_stream stream;
+} self;
+enum { SELF_BYTES = 3 * 1024 * 1024 + 7 };
+
+static void
+open_self(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+
+	self.memory = aligned_alloc(4096, 4 * MIB);
+	self.source = aligned_alloc(4096, 4 * MIB);
+	for (size_t i = 0; i < SELF_BYTES; i++)
+		self.source[i] = (unsigned char)(i * 5 + (i >> 9) + 1);
+	self.stream = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	baton_ok(baton_comm_create_local(1, &options, &self.comm));
+	baton_ok(baton_window_register(cw.to, 4 * MIB, self.comm, &self.there));
+	baton_ok(baton_window_register(self.memory, 4 * MIB, self.comm,
+	                               &self.here));
+}
+
+static void
+close_self(void)
+{
+	baton_ok(baton_window_deregister(self.there));
+	baton_ok(baton_window_deregister(self.here));
+	baton_ok(baton_comm_destroy(self.comm));
+	free(self.memory);
+	free(self.source);
+	cuda_world_end();
+}
+
+static baton_request
+put_to_self(const void *from, struct baton_window *to, size_t bytes)
+{
+	baton_request request = BATON_REQUEST_NULL;
+
+	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 0, to, 0, 0, 0, 0,
+	                          self.comm, self.stream, NULL, &request));
+	return request;
+}
+
+static void
+put_there_and_back(size_t bytes)
+{
+	cuda_world_finish(put_to_self(self.source, self.there, bytes), BATON_OK);
+	cuda_world_finish(put_to_self(cw.to, self.here, bytes), BATON_OK);
+	ck_assert_mem_eq(self.memory, self.source, bytes);
+}
+
+/* The driver may wait for every stream before it copies pageable memory.  One waits for a
+ * message that is sent behind the put. */
+START_TEST(put_of_pageable_memory_waits_for_no_other_stream)
+{
+	static const size_t lengths[] = {1, 5000, 256 << 10, SELF_BYTES};
+	baton_request waiting;
+
+	open_two();
+	open_self();
+	ck_assert(cw.sim->sim_set("pageable", 1));
+	ck_assert(cw.sim->sim_set("limit_ms", 2000));
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		put_there_and_back(lengths[i]);
+	ck_assert_int_eq(baton_test(waiting, NULL), BATON_PENDING);
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	close_self();
+}
+END_TEST
+
+/* All queues that copies of device 0 may be in stand. */
+START_TEST(engine_serves_others_while_a_put_of_pageable_memory_stands)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	int64_t number = 7, got = 0;
+	baton_request put, sent, timed = BATON_REQUEST_NULL, received;
+
+	open_two();
+	open_self();
+	ck_assert(cw.sim->sim_set("limit_ms", 2000));
+	for (int i = 0; i < 8; i++)
+		cuda_world_hold(cuda_world_urgent_stream(), 0);
+	put = put_to_self(self.source, self.there, SELF_BYTES);
+	await_arming(put);
+	/* Messages of host memory, and deadlines. */
+	options.timeout_ns = 1000000;
+	baton_ok(baton_recv(&got, 8, BATON_UINT8, 1, 1, cw.comms[0],
+	                    cw.streams[1], &options, &timed));
+	cuda_world_finish(timed, BATON_ERR_TIMEOUT);
+	baton_ok(baton_recv(&got, 8, BATON_UINT8, 1, 0, cw.comms[0],
+	                    cw.streams[0], NULL, &received));
+	baton_ok(baton_send(&number, 8, BATON_UINT8, 0, 0, cw.comms[1],
+	                    other_stream, NULL, &sent));
+	cuda_world_finish(sent, BATON_OK);
+	cuda_world_finish(received, BATON_OK);
+	ck_assert_int_eq(got, 7);
+	ck_assert_int_eq(baton_test(put, NULL), BATON_PENDING);
+	cuda_world_let_go(0);
+	cuda_world_finish(put, BATON_OK);
+	cuda_world_finish(put_to_self(cw.to, self.here, SELF_BYTES), BATON_OK);
+	ck_assert_mem_eq(self.memory, self.source, SELF_BYTES);
+	close_self();
+}
+END_TEST
+
+/* What is pinned as a whole is copied in place, in one piece; what is pinned in part is not. */
+START_TEST(only_memory_that_is_pinned_as_a_whole_is_copied_in_place)
+{
+	size_t half = 2 * MIB;
+	long before;
+
+	open_two();
+	open_self();
+	ck_assert(cw.sim->sim_set("pageable", 2));
+	cu_ok(cw.sim->host_register(self.source, half, 0));
+	before = cw.sim->sim_uses("cuMemcpyAsync");
+	cuda_world_finish(put_to_self(self.source, self.there, half), BATON_OK);
+	ck_assert_int_eq(cw.sim->sim_uses("cuMemcpyAsync"), before + 1);
+	put_there_and_back(half + 1);
+	ck_assert_int_gt(cw.sim->sim_uses("cuMemcpyAsync"), before + 3);
+	cu_ok(cw.sim->host_unregister(self.source));
+	close_self();
+}
+END_TEST
+
 /* ---- shared hardware queues ----------------------------------------------- */
 
 /* Copies are on streams of the highest priority, which have queues of their own. */
@@ -379,6 +514,9 @@ main(void)
 	const TTest *const tests[] = {
 		no_call_waits_for_all_streams_while_one_waits,
 		message_arrives_beside_a_call_that_waits_for_all_streams,
+		put_of_pageable_memory_waits_for_no_other_stream,
+		engine_serves_others_while_a_put_of_pageable_memory_stands,
+		only_memory_that_is_pinned_as_a_whole_is_copied_in_place,
 		waiting_streams_do_not_hold_up_copies_with_one_hardware_queue,
 		urgent_streams_that_wait_leave_copies_their_queues,
 		host_function_that_blocks_holds_up_only_what_is_not_armed,

@@ -200,10 +200,20 @@ wait_for(struct batoni_device *device, struct batoni_ticket *ticket)
 	ck_assert_int_eq(status, BATON_OK);
 }
 
+static void *
+pin(struct batoni_device *device, size_t bytes)
+{
+	void *block = NULL;
+
+	ck_assert_int_eq(fake->pinned_alloc(device, bytes, &block), BATON_OK);
+	return block;
+}
+
 START_TEST(a_copy_is_all_that_reaches_device_memory)
 {
 	struct batoni_device *device = open_fake();
-	unsigned char *from = pattern(MIB + 3, 1), *to = malloc(MIB + 3);
+	unsigned char *from = pattern(MIB + 3, 1), *to = pin(device, MIB + 3);
+	unsigned char *pinned = pin(device, MIB + 3);
 	unsigned char *there = fake_memory_alloc(MIB + 3);
 	struct batoni_memory_info memory;
 	struct batoni_ticket ticket;
@@ -215,7 +225,11 @@ START_TEST(a_copy_is_all_that_reaches_device_memory)
 	ck_assert_uint_eq(memory.bytes, MIB + 3);
 	ck_assert_int_eq(fake->look(device, from, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
-	ck_assert_int_eq(fake->copy_start(device, there, from, MIB + 3, -1, &ticket),
+	ck_assert_int_eq(fake->look(device, to + 7, &memory), BATON_OK);
+	ck_assert_int_eq(memory.kind, BATONI_MEMORY_REGISTERED);
+	memcpy(pinned, from, MIB + 3);
+	ck_assert_int_eq(fake->copy_start(device, there, pinned, MIB + 3, -1,
+	                                  &ticket),
 	                 BATON_OK);
 	wait_for(device, &ticket);
 	ck_assert_int_eq(fake->copy_start(device, to, there, MIB + 3, -1, &ticket),
@@ -224,7 +238,8 @@ START_TEST(a_copy_is_all_that_reaches_device_memory)
 	ck_assert_mem_eq(from, to, MIB + 3);
 	fake_memory_free(there);
 	free(from);
-	free(to);
+	fake->pinned_free(device, to);
+	fake->pinned_free(device, pinned);
 	close_fake(device, 0);
 }
 END_TEST
@@ -265,8 +280,8 @@ END_TEST
 START_TEST(copies_end_late_and_in_any_order)
 {
 	struct batoni_device *device = open_fake();
-	unsigned char *there = fake_memory_alloc(3);
-	unsigned char from[3] = {1, 2, 3}, to[3] = {0};
+	unsigned char *there = fake_memory_alloc(3), *to = pin(device, 3);
+	unsigned char from[3] = {1, 2, 3};
 	struct batoni_ticket tickets[3];
 
 	fake_memory_copy(there, from, 3);
@@ -295,6 +310,7 @@ START_TEST(copies_end_late_and_in_any_order)
 	wait_for(device, &tickets[0]);
 	ck_assert_uint_eq(fake_memory_copies(), 0);
 	fake_memory_free(there);
+	fake->pinned_free(device, to);
 	close_fake(device, 0);
 }
 END_TEST
@@ -329,7 +345,7 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 	struct batoni_fault fault = {.code = 0};
 	struct batoni_memory_info memory;
 	struct batoni_ticket ticket;
-	char here[8];
+	char *here = pin(device, 8);
 	void *block;
 
 	fake_device_fail_at(FAKE_LOOK, 2, BATON_ERR_CUDA);
@@ -352,6 +368,7 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 	ck_assert_int_eq(fault.code, 700);
 	ck_assert_int_eq(fake->health(device, &fault), BATON_OK);
 	fake_memory_free(there);
+	fake->pinned_free(device, here);
 	close_fake(device, 0);
 }
 END_TEST
@@ -363,11 +380,12 @@ use_named(const struct batoni_memory_name *name)
 	struct batoni_device *device = NULL;
 	struct batoni_memory_info memory;
 	struct batoni_ticket ticket;
-	unsigned char *from = pattern(5000, 3), *to = malloc(5000);
+	unsigned char *from = pattern(5000, 3), *to;
 	void *base = NULL;
 
 	if (batoni_fake_device_ops.open(NULL, &device) != BATON_OK)
 		return 1;
+	to = pin(device, 5000);
 	if (fake->map(device, name, 5000, &base) != BATON_OK)
 		return 2;
 	if (fake->look(device, (char *)base + 9, &memory) != BATON_OK ||
@@ -381,8 +399,8 @@ use_named(const struct batoni_memory_name *name)
 	wait_for(device, &ticket);
 	if (memcmp(to, from, 5000) != 0)
 		return 6;
-	from[4999] = 77;
-	if (fake->copy_start(device, base, from, 5000, -1, &ticket) != BATON_OK)
+	to[4999] = 77;
+	if (fake->copy_start(device, base, to, 5000, -1, &ticket) != BATON_OK)
 		return 7;
 	wait_for(device, &ticket);
 	fake->unmap(device, base, 5000);
@@ -390,7 +408,7 @@ use_named(const struct batoni_memory_name *name)
 	    memory.kind != BATONI_MEMORY_HOST)
 		return 8;
 	free(from);
-	free(to);
+	fake->pinned_free(device, to);
 	batoni_fake_device_ops.close(device);
 	return fake_device_violations() ? 9 : 0;
 }
@@ -512,7 +530,7 @@ START_TEST(who_breaks_the_contract_is_counted)
 	struct batoni_device *device = open_fake();
 	unsigned char *there = fake_memory_alloc(8);
 	struct batoni_ticket ticket;
-	char here[16];
+	char *here = pin(device, 16), pageable[16] = {0};
 	void *block;
 	int seen = 0;
 
@@ -526,7 +544,14 @@ START_TEST(who_breaks_the_contract_is_counted)
 	wait_for(device, &ticket);
 	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_ERR_CUDA);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* asked again */
-	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_OK);
+	there = fake_memory_alloc(16);
+	ck_assert_int_eq(fake->copy_start(device, there, pageable, 1, -1, &ticket),
+	                 BATON_OK);
+	fake_memory_end(0);
+	wait_for(device, &ticket);
+	ck_assert_int_eq(fake_device_violations(), ++seen); /* not pinned */
+	fake_memory_free(there);
+	block = pin(device, 8);
 	ck_assert_int_eq(fake->copy_start(device, block, here, 8, -1, &ticket),
 	                 BATON_OK);
 	fake->pinned_free(device, (char *)block + 1);
