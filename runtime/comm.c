@@ -330,6 +330,17 @@ keep_for_device(struct baton_comm *comm, enum batoni_log_level level)
 	batoni_leave();
 }
 
+/* Of operations that were aborted. */
+static void
+drop_marks(struct baton_comm *comm)
+{
+	for (size_t i = 0; comm->marks && i < (size_t)2 * comm->pool.size; i++) {
+		if (comm->marks[i].object)
+			comm->device_ops->mark_drop(comm->device,
+			                            &comm->marks[i]);
+	}
+}
+
 /* Free everything but the transport, in the reverse order of prepare. */
 static void
 comm_free(struct baton_comm *comm)
@@ -337,6 +348,7 @@ comm_free(struct baton_comm *comm)
 	uint32_t generation = batoni_pool_generation(&comm->pool);
 	enum baton_status freed = BATON_ERR_BUSY;
 
+	drop_marks(comm);
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
 		                           comm->breaking != BATON_OK);

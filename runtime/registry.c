@@ -81,6 +81,7 @@ batoni_device_missing(const struct batoni_device_ops *ops)
 		SLOT(ops, words_free),
 		SLOT(ops, mark),
 		SLOT(ops, mark_done),
+		SLOT(ops, mark_drop),
 	};
 	const char *missing = first_unset(slots,
 	                                  sizeof(slots) / sizeof(slots[0]));

@@ -488,6 +488,14 @@ cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 	return BATON_OK;
 }
 
+/* The event may be recorded again before the stream has passed it. */
+static void
+cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
+{
+	batoni_cuda_event_give(batoni_cuda_gpu(device), mark->object);
+	mark->object = NULL;
+}
+
 const struct batoni_device_ops batoni_device_cuda_ops = {
 	.name = "cuda",
 	.id = BATON_DEVICE_CUDA,
@@ -509,4 +517,5 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.words_free = cuda_words_free,
 	.mark = cuda_mark,
 	.mark_done = cuda_mark_done,
+	.mark_drop = cuda_mark_drop,
 };

@@ -187,12 +187,16 @@ struct batoni_device_ops {
 	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under
 	 * the order lock; OK; UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said why).
 	 * mark_done: the thread that drives;
-	 * OK (once; it releases what the mark holds), PENDING, CUDA. */
+	 * OK (once; it releases what the mark holds), PENDING, CUDA.  mark_drop: the
+	 * thread that destroys; nobody asks for the mark any more, which was never seen
+	 * done; releases what it holds, and must not wait for the stream. */
 	enum baton_status (*mark)(struct batoni_device *device,
 	                          baton_stream stream,
 	                          struct batoni_mark *mark_p);
 	enum baton_status (*mark_done)(struct batoni_device *device,
 	                               struct batoni_mark *mark);
+	void (*mark_drop)(struct batoni_device *device,
+	                  struct batoni_mark *mark);
 };
 
 /* Must be first in every device. */

@@ -492,6 +492,13 @@ host_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 	return BATON_ERR_UNSUPPORTED;
 }
 
+static void
+host_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
+{
+	(void)device;
+	(void)mark;
+}
+
 const struct batoni_device_ops batoni_device_host_ops = {
 	.name = "host",
 	.id = BATON_DEVICE_HOST,
@@ -510,4 +517,5 @@ const struct batoni_device_ops batoni_device_host_ops = {
 	.words_free = host_words_free,
 	.mark = host_mark,
 	.mark_done = host_mark_done,
+	.mark_drop = host_mark_drop,
 };

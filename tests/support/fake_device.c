@@ -386,6 +386,17 @@ fake_open(const struct batoni_device_config *config,
 	return status;
 }
 
+/* Its entry may be in a stream for some time. */
+static void
+drop_mark_locked(struct fake_mark *mark)
+{
+	batoni_list_remove(&mark->link);
+	fake_machine.marks--;
+	mark->orphan = true;
+	if (mark->done || mark->dropped)
+		free(mark);
+}
+
 static void
 fake_close(struct batoni_device *base)
 {
@@ -399,16 +410,12 @@ fake_close(struct batoni_device *base)
 		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (fake_machine.frozen)
 		disown_locked(device);
-	while (!batoni_list_empty(&device->marks)) {
-		struct fake_mark *mark = batoni_container_of(device->marks.next,
-		                                        struct fake_mark, link);
-
-		batoni_list_remove(&mark->link);
-		fake_machine.marks--;
-		mark->orphan = true;
-		if (mark->done || mark->dropped)
-			free(mark);
-	}
+	if (!batoni_list_empty(&device->marks))
+		fake_device_violation("closed with a mark that was neither seen "
+		                      "done nor dropped");
+	while (!batoni_list_empty(&device->marks))
+		drop_mark_locked(batoni_container_of(device->marks.next,
+		                                     struct fake_mark, link));
 	last = --fake_machine.opens == 0;
 	fake_leave();
 	if (last)
@@ -437,6 +444,16 @@ mark_locked(struct fake_device *device, struct fake_stream *stream,
 	return BATON_OK;
 }
 
+static void
+fake_mark_drop(struct batoni_device *device, struct batoni_mark *mark_p)
+{
+	(void)device;
+	fake_enter("mark_drop");
+	drop_mark_locked(mark_p->object);
+	fake_leave();
+	mark_p->object = NULL;
+}
+
 static enum baton_status
 fake_mark(struct batoni_device *device, baton_stream handle,
           struct batoni_mark *mark_p)
@@ -456,6 +473,8 @@ fake_mark(struct batoni_device *device, baton_stream handle,
 		free(mark);
 		return status;
 	}
+	if (mark_p->object)
+		fake_mark_drop(device, mark_p);
 	mark_p->object = mark;
 	mark_p->value = 0;
 	return BATON_OK;
@@ -507,4 +526,5 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.words_free = fake_words_free,
 	.mark = fake_mark,
 	.mark_done = fake_mark_done,
+	.mark_drop = fake_mark_drop,
 };

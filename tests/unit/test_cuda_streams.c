@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cuda_world.h"
+#include "core.h"
 #include "device.h"
 #include "mem.h"
 #include "testing.h"
@@ -373,6 +374,36 @@ four_messages(void)
 		cuda_world_finish(requests[i], BATON_OK);
 }
 
+/* Of operations that are aborted: nobody asks for their marks any more. */
+START_TEST(marks_that_are_dropped_leave_nothing)
+{
+	const struct batoni_device_ops *ops;
+	struct batoni_device *device;
+	struct batoni_mark mark = {0};
+	long events = 0;
+
+	cuda_world_open();
+	ops = cw.comms[0]->device_ops;
+	device = cw.comms[0]->device;
+	cuda_world_hold(cw.streams[0], 0);
+	for (int i = 0; i < 100; i++) {
+		baton_ok(ops->mark(device, cw.streams[i % 2], &mark));
+		ops->mark_drop(device, &mark);
+		ck_assert_ptr_null(mark.object);
+		if (i == 0)
+			events = cw.sim->sim_live("events");
+	}
+	ck_assert_int_eq(cw.sim->sim_live("events"), events);
+	/* An event that was dropped before its stream had passed it works. */
+	baton_ok(ops->mark(device, cw.streams[0], &mark));
+	ck_assert_int_eq(ops->mark_done(device, &mark), BATON_PENDING);
+	cuda_world_let_go(0);
+	cw.sim->sim_settle(false);
+	baton_ok(ops->mark_done(device, &mark));
+	cuda_world_end();
+}
+END_TEST
+
 START_TEST(nothing_grows_over_ten_thousand_operations)
 {
 	struct level before;
@@ -612,6 +643,7 @@ main(void)
 		launched_functions_may_call_the_driver,
 		stream_full_of_receives_is_refused_and_goes_on,
 		stream_full_of_records_is_refused_and_goes_on,
+		marks_that_are_dropped_leave_nothing,
 		nothing_grows_over_ten_thousand_operations,
 		nothing_grows_over_a_hundred_communicators,
 		more_streams_than_places_one_after_the_other,

@@ -429,7 +429,7 @@ START_TEST(mark_is_done_when_the_stream_has_got_there)
 {
 	struct bench b;
 	struct probe operation, later;
-	struct batoni_mark mark, after;
+	struct batoni_mark mark = {0}, after = {0};
 
 	setup(&b);
 	put(&b, &operation, &b.words[0], 1, 0);
@@ -450,10 +450,10 @@ START_TEST(mark_is_done_when_the_stream_has_got_there)
 }
 END_TEST
 
-START_TEST(mark_outlives_its_stream_and_goes_with_its_device)
+START_TEST(mark_outlives_its_stream_and_is_seen_done_or_dropped)
 {
 	struct bench b, other;
-	struct batoni_mark mark;
+	struct batoni_mark mark = {0};
 
 	setup(&b);
 	other = b;
@@ -462,12 +462,32 @@ START_TEST(mark_outlives_its_stream_and_goes_with_its_device)
 	fake_device_step(other.stream, 0);
 	ck_assert_int_eq(ops->stream_destroy(b.device, other.stream), BATON_OK);
 	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_OK);
-	/* These two are nobody's any more: close frees them. */
+	/* One that is set again goes, and one that is dropped, wherever its stream is. */
 	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
 	fake_device_hold(NULL);
 	ck_assert_int_eq(fake_device_copy(NULL, &b, &b, 0), BATON_OK);
 	ck_assert_int_eq(ops->mark(b.device, NULL, &mark), BATON_OK);
+	ck_assert_uint_eq(fake_device_marks(), 1);
+	ops->mark_drop(b.device, &mark);
+	ck_assert_ptr_null(mark.object);
+	ck_assert_uint_eq(fake_device_marks(), 0);
 	teardown(&b);
+}
+END_TEST
+
+START_TEST(mark_that_is_left_is_a_violation)
+{
+	struct bench b;
+	struct batoni_mark mark = {0};
+	int before;
+
+	setup(&b);
+	before = fake_device_violations();
+	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
+	ops->words_free(b.device, b.words);
+	ops->stream_destroy(b.device, b.stream);
+	ops->close(b.device);
+	ck_assert_int_eq(fake_device_violations(), before + 1);
 }
 END_TEST
 
@@ -478,7 +498,7 @@ START_TEST(the_nth_call_fails_once_and_nothing_was_taken)
 	struct bench b;
 	struct probe probe;
 	struct batoni_device *second;
-	struct batoni_mark mark;
+	struct batoni_mark mark = {0};
 	_Atomic uint64_t *words;
 	baton_stream stream;
 
@@ -751,7 +771,8 @@ main(void)
 		launched_function_may_block_and_holds_up_its_stream_alone,
 		serialized_function_that_blocks_holds_up_all_triggers,
 		mark_is_done_when_the_stream_has_got_there,
-		mark_outlives_its_stream_and_goes_with_its_device,
+		mark_outlives_its_stream_and_is_seen_done_or_dropped,
+		mark_that_is_left_is_a_violation,
 		the_nth_call_fails_once_and_nothing_was_taken,
 		call_into_the_device_from_a_trigger_is_a_violation,
 		words_that_do_not_grow_or_are_not_ours_are_violations,

@@ -75,6 +75,7 @@ START_TEST(a_slot_that_may_not_be_null_is_named)
 	ASSERT_NEEDED(words_free);
 	ASSERT_NEEDED(mark);
 	ASSERT_NEEDED(mark_done);
+	ASSERT_NEEDED(mark_drop);
 	ASSERT_MEMORY_NEEDED(look);
 	ASSERT_MEMORY_NEEDED(pinned_alloc);
 	ASSERT_MEMORY_NEEDED(pinned_free);
