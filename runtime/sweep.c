@@ -157,6 +157,23 @@ batoni_comm_attend(struct baton_comm *comm)
 	return events + end_cancelled(comm);
 }
 
+/* An abort is the program's wish.  So is the end of the process, from which on a device may
+ * take no call. */
+static enum batoni_log_level
+level_of_break(struct baton_comm *comm, enum baton_status status)
+{
+	struct batoni_fault fault;
+
+	if (status == BATON_ERR_ABORTED)
+		return BATONI_LOG_DEBUG;
+	if (!comm->in_engine &&
+	    comm->device_ops->memory->health(comm->device, &fault) !=
+	            BATON_OK &&
+	    fault.exiting)
+		return BATONI_LOG_DEBUG;
+	return BATONI_LOG_ERROR;
+}
+
 void
 batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                   const char *why)
@@ -168,8 +185,7 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 	atomic_store(&comm->status, (int)status);
 	/* It is attended although nothing may be pending. */
 	batoni_comm_set_busy(comm);
-	batoni_log(status == BATON_ERR_ABORTED ? BATONI_LOG_DEBUG
-	                                       : BATONI_LOG_ERROR,
+	batoni_log(level_of_break(comm, status),
 	           "rank %d: communicator broken (%s), %u operations end with "
 	           "it: %s",
 	           comm->rank, baton_status_name(status), comm->active, why);

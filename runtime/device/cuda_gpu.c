@@ -84,7 +84,11 @@ batoni_cuda_refuse(const struct cuda_gpu *gpu, const char *call, CUresult result
 static struct batoni_fault
 fault_of(const struct cuda_gpu *gpu, const char *call, CUresult result)
 {
-	struct batoni_fault fault = {.call = call, .code = (int)result};
+	struct batoni_fault fault = {
+		.call = call,
+		.code = (int)result,
+		.exiting = result == BATONI_CU_DEINITIALIZED,
+	};
 
 	batoni_cuda_describe(gpu->api, result, fault.text, sizeof(fault.text));
 	return fault;

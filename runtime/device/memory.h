@@ -80,6 +80,7 @@ struct batoni_memory_name {
 struct batoni_fault {
 	const char *call; /* a string constant */
 	int code;
+	bool exiting; /* the process ends, and the device has gone before it */
 	char text[120];
 };
 

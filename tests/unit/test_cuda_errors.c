@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "captured.h"
 #include "cuda_world.h"
 #include "mem.h"
 
@@ -469,6 +470,50 @@ START_TEST(exit_with_operations_pending_does_not_hang)
 }
 END_TEST
 
+static baton_request seen_ended;
+
+/* After the driver has ended. */
+static void
+see_the_engine_notice(void)
+{
+	if (baton_wait(seen_ended, LONG_NS, NULL) == BATON_PENDING)
+		_exit(4);
+}
+
+static void
+exit_and_see(void)
+{
+	baton_request requests[ALL];
+
+	cuda_world_load();
+	atexit(see_the_engine_notice);
+	cuda_world_open();
+	enqueue_all(requests, cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING));
+	cw.sim->sim_settle(true);
+	seen_ended = requests[LONG_RECV];
+	exit(0);
+}
+
+static void
+sticky_error_and_see(void)
+{
+	cuda_world_open();
+	seen_ended = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
+	cw.sim->sim_break(0, 700);
+	see_the_engine_notice();
+}
+
+/* Nothing went wrong: the process has ended. */
+START_TEST(exit_with_operations_pending_is_silent)
+{
+	struct captured captured = capture("warning", exit_and_see);
+
+	ck_assert_str_eq(captured.text, "");
+	captured = capture("warning", sticky_error_and_see);
+	ck_assert_ptr_nonnull(strstr(captured.text, "communicator broken"));
+}
+END_TEST
+
 static void
 just_exit(void)
 {
@@ -510,6 +555,7 @@ main(void)
 		device_that_was_reset_without_an_error_works_again,
 		another_device_that_was_reset_is_set_up_anew,
 		exit_with_operations_pending_does_not_hang,
+		exit_with_operations_pending_is_silent,
 		child_of_fork_makes_no_driver_call,
 	};
 
