@@ -164,8 +164,8 @@ struct baton_comm_options {
 	uint32_t requests_max;
 	/* Default deadline of operations, counted from arming.  Also the time
 	 * limit of baton_comm_destroy, baton_comm_create_id,
-	 * baton_window_register and baton_window_deregister.  0 or negative:
-	 * no limit. */
+	 * baton_window_register and baton_window_deregister, and of a creation's wait
+	 * for the CUDA driver (10 s if not given).  0 or negative: no limit. */
 	int64_t timeout_ns;
 	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
@@ -193,7 +193,7 @@ struct baton_comm_options {
  * is a world of one on the local transport.  Collective over the job; blocks until all
  * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
  * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
- * get it); NOMEM; AGAIN (4095 communicators exist); MPI; CUDA; SYSTEM.
+ * get it); NOMEM; AGAIN (4095 communicators exist); MPI; CUDA; SYSTEM; TIMEOUT (CUDA).
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
@@ -203,7 +203,7 @@ baton_comm_create(const struct baton_comm_options *options,
  * Create all ranks of a local communicator: comms[0..size-1], for any threads of this
  * process (usually one thread a rank).  size is 1 to 4095.  Each rank is destroyed by
  * itself.  Not collective.  Returns BATON_OK, INVALID, UNSUPPORTED (a transport other
- * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, CUDA, SYSTEM.
+ * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, CUDA, SYSTEM, TIMEOUT (CUDA).
  */
 BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
@@ -225,8 +225,8 @@ baton_unique_id_create(struct baton_unique_id *id_p);
  * options' timeout_ns.  An id serves one communicator.  Returns BATON_OK; INVALID
  * (arguments; a rank given twice; ranks that disagree on the size or the options, but for
  * device and cuda_device); UNSUPPORTED (as the others; an id of another process); TIMEOUT
- * (a rank did not call; all waiting ranks return it, and the id cannot be used again);
- * NOMEM; AGAIN; CUDA; SYSTEM.
+ * (a rank did not call; all waiting ranks return it, and the id cannot be used again;
+ * CUDA); NOMEM; AGAIN; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,

@@ -198,7 +198,10 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timestamps = options->timestamps,
 		.onesided = true,
 		.device_config = {.cuda_device = options->cuda_device,
-		                  .host_rank = batoni_launcher_host_rank()},
+		                  .host_rank = batoni_launcher_host_rank(),
+		                  .timeout_ns = options->timeout_ns > 0
+		                                        ? options->timeout_ns
+		                                        : 0},
 	};
 	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);

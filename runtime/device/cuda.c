@@ -4,7 +4,8 @@
  * asynchronous device (device.h).
  *
  *   cuda_api.[ch]     the driver's functions, loaded at run time
- *   cuda_gpu.[ch]     one GPU: context, internal streams, events, pinned blocks
+ *   cuda_gpu.[ch]     one GPU: context, internal streams, events
+ *   cuda_pinned.c     its pinned blocks
  *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions
  *   cuda_item.c       how an item is put on a stream
  *   cuda_memory.c     the second table: memory and copies
@@ -412,14 +413,16 @@ static enum baton_status
 cuda_words_alloc(struct batoni_device *device, size_t count,
                  _Atomic uint64_t **words_p)
 {
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_block *block;
-	enum baton_status status =
-		batoni_cuda_block_take(batoni_cuda_gpu(device),
-	                               count * sizeof(**words_p), true, &block);
+	enum baton_status status = batoni_cuda_block_take(
+		gpu, count * sizeof(**words_p), true, &block);
 
-	if (status == BATON_OK)
-		*words_p = (_Atomic uint64_t *)(void *)block->base;
-	return status;
+	if (status != BATON_OK)
+		return status;
+	*words_p = (_Atomic uint64_t *)(void *)block->base;
+	batoni_cuda_block_reserve(gpu, block);
+	return BATON_OK;
 }
 
 static enum baton_status

@@ -153,145 +153,6 @@ batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event)
 	pthread_mutex_unlock(&gpu->lock);
 }
 
-/* ---- pinned blocks ---- */
-
-static struct cuda_block *
-take_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
-{
-	struct cuda_block *best = NULL;
-
-	pthread_mutex_lock(&gpu->lock);
-	for (struct batoni_list_node *at = gpu->spare.next; at != &gpu->spare;
-	     at = at->next) {
-		struct cuda_block *block =
-			batoni_container_of(at, struct cuda_block, link);
-
-		if (block->bytes >= bytes && block->bytes / 2 <= bytes &&
-		    (block->last_wait != NULL) == words &&
-		    (!best || block->bytes < best->bytes))
-			best = block;
-	}
-	if (best) {
-		batoni_list_remove(&best->link);
-		batoni_list_append(&gpu->blocks, &best->link);
-	}
-	pthread_mutex_unlock(&gpu->lock);
-	return best;
-}
-
-/* Pin the block's memory. */
-static enum baton_status
-pin(struct cuda_gpu *gpu, struct cuda_block *block, size_t bytes)
-{
-	CUdeviceptr on_device = 0;
-	struct cuda_guard guard;
-	const char *call = "cuCtxPushCurrent";
-	CUresult result = batoni_cuda_enter(gpu, &guard);
-	enum baton_status status = BATON_OK;
-	bool same = false;
-
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, call, result);
-	call = "cuMemHostAlloc";
-	result = gpu->api->host_alloc((void **)&block->base, bytes,
-	                              BATONI_CU_HOST_ALLOC_PORTABLE |
-	                                      BATONI_CU_HOST_ALLOC_MAPPED);
-	if (result == BATONI_CU_SUCCESS) {
-		call = "cuMemHostGetDevicePointer";
-		result = gpu->api->host_device_pointer(&on_device, block->base,
-		                                       0);
-		same = on_device == (CUdeviceptr)(uintptr_t)block->base;
-		if (result != BATONI_CU_SUCCESS || !same)
-			gpu->api->host_free(block->base);
-	}
-	if (result != BATONI_CU_SUCCESS)
-		status = batoni_cuda_refuse(gpu, call, result);
-	else if (!same)
-		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                       "CUDA device %d has pinned memory at "
-		                       "another address than the host",
-		                       gpu->number);
-	batoni_cuda_leave(gpu, &guard);
-	return status;
-}
-
-static void
-free_block(struct cuda_block *block)
-{
-	if (block)
-		batoni_free(block->last_wait);
-	batoni_free(block);
-}
-
-static enum baton_status
-make_block(struct cuda_gpu *gpu, size_t bytes, bool words,
-           struct cuda_block **block_p)
-{
-	struct cuda_block *block = batoni_alloc(1, sizeof(*block));
-	enum baton_status status;
-
-	if (block && words)
-		block->last_wait = batoni_alloc(CUDA_STREAMS_MAX,
-		                                sizeof(block->last_wait[0]));
-	if (!block || (words && !block->last_wait))
-		status = batoni_refuse(BATON_ERR_NOMEM, "out of memory");
-	else
-		status = pin(gpu, block, bytes);
-	if (status != BATON_OK) {
-		free_block(block);
-		return status;
-	}
-	block->bytes = bytes;
-	batoni_mem_keep(words ? 2 : 1);
-	pthread_mutex_lock(&gpu->lock);
-	batoni_list_append(&gpu->blocks, &block->link);
-	pthread_mutex_unlock(&gpu->lock);
-	*block_p = block;
-	return BATON_OK;
-}
-
-enum baton_status
-batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
-                       struct cuda_block **block_p)
-{
-	enum baton_status status = BATON_OK;
-
-	*block_p = take_spare(gpu, bytes, words);
-	if (!*block_p)
-		status = make_block(gpu, bytes, words, block_p);
-	if (status == BATON_OK)
-		memset((*block_p)->base, 0, (*block_p)->bytes);
-	return status;
-}
-
-void
-batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block)
-{
-	pthread_mutex_lock(&gpu->lock);
-	batoni_list_remove(&block->link);
-	batoni_list_append(&gpu->spare, &block->link);
-	pthread_mutex_unlock(&gpu->lock);
-}
-
-struct cuda_block *
-batoni_cuda_block_of(struct cuda_gpu *gpu, const void *pointer)
-{
-	const unsigned char *at = pointer;
-	struct cuda_block *found = NULL;
-
-	pthread_mutex_lock(&gpu->lock);
-	for (struct batoni_list_node *node = gpu->blocks.next;
-	     node != &gpu->blocks && !found; node = node->next) {
-		struct cuda_block *block =
-			batoni_container_of(node, struct cuda_block, link);
-
-		if (at >= block->base && at < block->base + block->bytes)
-			found = block;
-	}
-	pthread_mutex_unlock(&gpu->lock);
-	return found;
-}
-
 /* ---- setting up ---- */
 
 enum baton_status
@@ -613,8 +474,10 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	memset(failures, 0, sizeof(failures));
 	atomic_fetch_add(&opens, 1);
 	status = find_or_set_up_locked(api, number, gpu_p);
-	if (status == BATON_OK)
+	if (status == BATON_OK) {
+		atomic_store(&(*gpu_p)->patience_ns, config->timeout_ns);
 		status = make_words(*gpu_p);
+	}
 	pthread_mutex_unlock(&setup_lock);
 	return status;
 }

@@ -73,6 +73,9 @@ struct cuda_gpu {
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */
 	struct batoni_list_node blocks, spare;
+	/* How long the creation that began last may wait for the driver to pin; 0: its
+	 * options do not say. */
+	_Atomic int64_t patience_ns;
 	struct cuda_stream *streams[CUDA_STREAMS_MAX]; /* cuda_stream.c's */
 	struct batoni_list_node created; /* by stream_create; cuda.c's */
 	struct batoni_fault fault;       /* if `sick` */
@@ -131,11 +134,15 @@ struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
 /* The stream has passed it, or nothing was recorded. */
 void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
 
-/* A zeroed block, a spare one if there is one.  OK, NOMEM, CUDA: batoni_refuse has said
- * why. */
+/* cuda_pinned.c.  A zeroed block, a spare one if there is one.  The thread that creates; no
+ * lock.  OK, NOMEM, SYSTEM, CUDA; TIMEOUT: the driver does not return, since streams wait.
+ * batoni_refuse has said why. */
 enum baton_status batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes,
                                          bool words,
                                          struct cuda_block **block_p);
+/* Have a spare block of this kind for another communicator, unless that could wait. */
+void batoni_cuda_block_reserve(struct cuda_gpu *gpu,
+                               const struct cuda_block *like);
 void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);
 /* The block in use that the pointer is in, or NULL. */
 struct cuda_block *batoni_cuda_block_of(struct cuda_gpu *gpu,

@@ -117,9 +117,11 @@ cuda_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
 	enum baton_status status = batoni_cuda_block_take(
 		batoni_cuda_gpu(device), bytes, false, &block);
 
-	if (status == BATON_OK)
-		*block_p = block->base;
-	return status;
+	if (status != BATON_OK)
+		return status;
+	*block_p = block->base;
+	batoni_cuda_block_reserve(batoni_cuda_gpu(device), block);
+	return BATON_OK;
 }
 
 static void

@@ -234,6 +234,18 @@ batoni_cuda_stream_leave(struct cuda_stream *stream)
 }
 
 bool
+batoni_cuda_streams_passed(struct cuda_gpu *gpu)
+{
+	bool passed = true;
+
+	pthread_mutex_lock(&gpu->lock);
+	for (unsigned at = 0; at < CUDA_STREAMS_MAX && passed; at++)
+		passed = !gpu->streams[at] || is_free_locked(gpu->streams[at]);
+	pthread_mutex_unlock(&gpu->lock);
+	return passed;
+}
+
+bool
 batoni_cuda_words_in_use(struct cuda_gpu *gpu, const struct cuda_block *block)
 {
 	for (unsigned at = 0; at < CUDA_STREAMS_MAX; at++) {

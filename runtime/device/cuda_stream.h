@@ -44,6 +44,9 @@ enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                                          struct cuda_stream **stream_p);
 void batoni_cuda_stream_leave(struct cuda_stream *stream);
 
+/* No stream has work of ours, nor is any being put on one. */
+bool batoni_cuda_streams_passed(struct cuda_gpu *gpu);
+
 /* Does the block have a word that some stream may still look at? */
 bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
                               const struct cuda_block *block);

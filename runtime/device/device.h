@@ -82,6 +82,7 @@ struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
 	int host_rank; /* the rank's number among those of this host */
+	int64_t timeout_ns; /* of the options: how long creation may wait; 0: not given */
 };
 
 struct batoni_device_ops {
@@ -170,7 +171,8 @@ struct batoni_device_ops {
 	                     bool *ends_p);
 
 	/* count words, zeroed, that streams of this device can wait for.
-	 * Caller: the thread that creates; may block.  OK, NOMEM, CUDA. */
+	 * Caller: the thread that creates; may block.  OK, NOMEM, CUDA; SYSTEM and TIMEOUT as
+	 * pinned_alloc. */
 	enum baton_status (*words_alloc)(struct batoni_device *device,
 	                                 size_t count,
 	                                 _Atomic uint64_t **words_p);

@@ -99,10 +99,11 @@ struct batoni_memory_ops {
 	                          struct batoni_memory_info *memory_p);
 
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a
-	 * detour.  The thread that creates or destroys; may block, but not for what is
-	 * on a stream.  No copy may be under way when it is freed.  Never freed, also when
+	 * detour.  The thread that creates or destroys; may block, but for what is on a
+	 * stream no longer than the creation may: TIMEOUT, and batoni_refuse has said
+	 * why, as for SYSTEM.  No copy may be under way when it is freed.  Never freed, also when
 	 * the device is closed: a block that a library may still reach after an abort, or
-	 * of which a copy does not end.  OK, NOMEM, CUDA. */
+	 * of which a copy does not end.  OK, NOMEM, SYSTEM, CUDA, TIMEOUT. */
 	enum baton_status (*pinned_alloc)(struct batoni_device *device,
 	                                  size_t bytes, void **block_p);
 	void (*pinned_free)(struct batoni_device *device, void *block);

@@ -154,6 +154,96 @@ START_TEST(no_call_waits_for_all_streams_while_one_waits)
 }
 END_TEST
 
+/* Another communicator for each rank's device, as the first. */
+static enum baton_status
+create_another(struct baton_comm *comms[2], int64_t timeout_ns)
+{
+	struct baton_comm_options options = cuda_world_options();
+	CUcontext popped;
+	enum baton_status status;
+
+	options.cuda_device = -1;
+	options.timeout_ns = timeout_ns;
+	cu_ok(cw.sim->context_pop(&popped));
+	status = baton_comm_create_local(2, &options, comms);
+	cu_ok(cw.sim->context_push(popped));
+	return status;
+}
+
+static void
+destroy_both(struct baton_comm *comms[2])
+{
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(comms[i]));
+}
+
+/* Pinning waits for the stream, and the stream for a message that is sent later. */
+START_TEST(second_creation_needs_no_pinning_on_a_device_that_waits)
+{
+	struct baton_comm *second[2];
+	baton_request waiting;
+
+	open_two();
+	ck_assert(cw.sim->sim_set("implicit", 2));
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	baton_ok(create_another(second, 1000000000));
+	ck_assert_int_eq(baton_test(waiting, NULL), BATON_PENDING);
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	destroy_both(second);
+	cuda_world_end();
+}
+END_TEST
+
+/* What is missing in the reserve is pinned at the next creation beside which no stream
+ * waits. */
+START_TEST(creation_that_would_hang_ends_in_time_and_says_why)
+{
+	struct baton_comm *second[2], *third[2], *fourth[2];
+	baton_request waiting;
+
+	open_two();
+	ck_assert(cw.sim->sim_set("implicit", 2));
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	baton_ok(create_another(second, 0));
+	ck_assert_int_eq(create_another(third, 20000000), BATON_ERR_TIMEOUT);
+	assert_said("cuMemHostAlloc", "20 ms", "device 0", "before streams wait");
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	baton_ok(create_another(third, 0));
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	baton_ok(create_another(fourth, 0));
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	destroy_both(second);
+	destroy_both(third);
+	destroy_both(fourth);
+	cuda_world_end();
+}
+END_TEST
+
+/* A driver that pins beside streams that wait is let do so. */
+START_TEST(creation_needs_no_reserve_where_pinning_does_not_wait)
+{
+	struct baton_comm *more[4][2];
+	baton_request waiting;
+
+	open_two();
+	waiting = receive(8, 0, cw.streams[0]);
+	await_arming(waiting);
+	for (int i = 0; i < 4; i++)
+		baton_ok(create_another(more[i], 0));
+	for (int i = 0; i < 4; i++)
+		destroy_both(more[i]);
+	send_from_there(8, 0);
+	cuda_world_finish(waiting, BATON_OK);
+	cuda_world_end();
+}
+END_TEST
+
 static void *
 free_memory(void *memory)
 {
@@ -513,6 +603,9 @@ main(void)
 {
 	const TTest *const tests[] = {
 		no_call_waits_for_all_streams_while_one_waits,
+		second_creation_needs_no_pinning_on_a_device_that_waits,
+		creation_that_would_hang_ends_in_time_and_says_why,
+		creation_needs_no_reserve_where_pinning_does_not_wait,
 		message_arrives_beside_a_call_that_waits_for_all_streams,
 		put_of_pageable_memory_waits_for_no_other_stream,
 		engine_serves_others_while_a_put_of_pageable_memory_stands,
