@@ -179,6 +179,8 @@ enum {
 	X(stream_destroy, cuStreamDestroy_v2, "cuStreamDestroy", 4000,        \
 	  (CUstream))                                                         \
 	X(stream_query, cuStreamQuery, "cuStreamQuery", 2000, (CUstream))     \
+	X(stream_priority, cuStreamGetPriority, "cuStreamGetPriority", 5050,  \
+	  (CUstream, int *))                                                  \
 	X(stream_context, cuStreamGetCtx, "cuStreamGetCtx", 9020,             \
 	  (CUstream, CUcontext *))                                            \
 	X(stream_id, cuStreamGetId, "cuStreamGetId", 12000,                   \

@@ -2,6 +2,7 @@
 #include "cuda_gpu.h"
 
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,7 @@ make_copy_streams(struct cuda_gpu *gpu, const char **call_p)
 
 	*call_p = "cuCtxGetStreamPriorityRange";
 	result = gpu->api->priority_range(&least, &greatest);
+	gpu->priority = greatest < least ? greatest : INT_MIN;
 	for (unsigned i = 0;
 	     i < CUDA_COPY_STREAMS && result == BATONI_CU_SUCCESS; i++) {
 		*call_p = "cuStreamCreateWithPriority";

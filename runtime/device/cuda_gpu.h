@@ -66,6 +66,7 @@ struct cuda_gpu {
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
 	CUstream copies[CUDA_COPY_STREAMS];
+	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
 	 * that was passed, and how many launched functions have returned. */
 	_Atomic uint64_t *passed, *returned;

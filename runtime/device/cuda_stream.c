@@ -185,6 +185,24 @@ make_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned place)
 	return stream;
 }
 
+/* A stream that is seen for the first time, or again after a long time. */
+static void
+warn_of_priority(const struct cuda_gpu *gpu, CUstream handle)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	int priority = 0;
+
+	if (gpu->api->stream_priority(handle, &priority) != BATONI_CU_SUCCESS ||
+	    priority != gpu->priority || atomic_flag_test_and_set(&warned))
+		return;
+	batoni_log(BATONI_LOG_WARN,
+	           "stream %p has the highest priority, as Baton's copies have: "
+	           "while such streams wait for messages they can hold up the "
+	           "copies that these need; give streams that wait a lower "
+	           "priority",
+	           (void *)handle);
+}
+
 enum baton_status
 batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                        struct cuda_stream **stream_p)
@@ -194,12 +212,14 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 	struct cuda_stream *stream;
 	unsigned place = 0;
 	unsigned long long id = 0;
+	bool is_new;
 	CUresult result = gpu->api->stream_id(handle, &id);
 
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuStreamGetId", result);
 	pthread_mutex_lock(&gpu->lock);
 	stream = find_locked(gpu, id);
+	is_new = !stream;
 	if (!stream)
 		stream = place_locked(gpu, id, &place, &worker);
 	if (!stream && place < CUDA_STREAMS_MAX) {
@@ -212,6 +232,8 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 	if (stream)
 		stream->users++;
 	pthread_mutex_unlock(&gpu->lock);
+	if (is_new)
+		warn_of_priority(gpu, handle);
 	if (worker)
 		worker_stop(worker);
 	if (status == BATON_ERR_NOMEM)

@@ -171,6 +171,7 @@ struct sim_stream {
 	unsigned long long id;
 	unsigned refs;
 	bool blocking; /* synchronises with the legacy default stream */
+	int priority;  /* as it has it: cut to the range */
 	bool destroyed;
 	const void *thread; /* a per-thread default stream's */
 	uint64_t submitted, ended;

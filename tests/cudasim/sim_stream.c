@@ -28,6 +28,7 @@ sim_stream_init_locked(struct sim_context *context, struct sim_stream *stream,
 		.id = ++sim.next_id,
 		.refs = 1,
 		.blocking = blocking,
+		.priority = -(int)level,
 	};
 	context->streams = stream;
 }
@@ -500,6 +501,22 @@ cuStreamSynchronize(CUstream handle)
 		                                   "cuStreamSynchronize", false);
 		sim_position_drop_locked(&end);
 	}
+	return sim_leave(&call, result);
+}
+
+CUresult
+cuStreamGetPriority(CUstream handle, int *priority_p)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuStreamGetPriority, 0);
+	struct sim_stream *stream;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	call.context = sim_current();
+	result = sim_stream_of_locked(&call, handle, false, &stream);
+	if (result == BATONI_CU_SUCCESS)
+		*priority_p = stream->priority;
 	return sim_leave(&call, result);
 }
 

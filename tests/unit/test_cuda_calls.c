@@ -780,6 +780,33 @@ START_TEST(one_hardware_queue_is_warned_about_once)
 END_TEST
 
 static void
+use_urgent_streams(void)
+{
+	cuda_world_open();
+	for (int i = 0; i < 3; i++)
+		if (try_recv(cuda_world_urgent_stream()) != BATON_OK)
+			_exit(1);
+}
+
+static void
+use_other_streams(void)
+{
+	cuda_world_open();
+	if (try_recv(cw.streams[0]) != BATON_OK)
+		_exit(1);
+}
+
+START_TEST(streams_of_the_priority_of_copies_are_warned_about_once)
+{
+	struct captured captured = capture("warning", use_urgent_streams);
+
+	ck_assert_int_eq(times(captured.text, "highest priority"), 1);
+	captured = capture("warning", use_other_streams);
+	ck_assert_int_eq(times(captured.text, "highest priority"), 0);
+}
+END_TEST
+
+static void
 have_no_memory_operations(void)
 {
 	cuda_world_load();
@@ -824,6 +851,7 @@ main(void)
 		pinned_memory_at_another_address_is_refused,
 		default_streams_are_warned_about_once,
 		one_hardware_queue_is_warned_about_once,
+		streams_of_the_priority_of_copies_are_warned_about_once,
 		missing_memory_operations_are_warned_about_once,
 	};
 
