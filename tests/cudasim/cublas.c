@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The part of cuBLAS that samples/pipeline uses, over the simulated driver: a product is
- * a host function on the stream, and computes when the stream gets to it.  So the
- * sample's calls (what it transposes, where its matrices are, when it waits) are tested
- * where there is no GPU.  Where CMake finds a real <cublas_v2.h>, the functions are
+ * a kernel on the stream, and computes when the stream gets to it.  So the sample's calls
+ * (what it transposes, where its matrices are, when it waits) are tested where there is
+ * no GPU.  Where CMake finds a real <cublas_v2.h>, the functions are
  * compiled beside it, so that they have cuBLAS's own prototypes.
  */
 #include <stdlib.h>
@@ -36,33 +36,19 @@ struct cublasContext {
 
 /* One call: column-major, the leading dimensions are those of memory. */
 struct gemm {
-	const struct cudasim *cuda;
 	bool transpose_a, transpose_b;
 	size_t m, n, k, lda, ldb, ldc;
 	float alpha, beta;
-	const float *a, *b;
-	float *c;
+	struct cudasim_buffer buffers[3]; /* a, b, c */
 };
 
-static float *
-copy_of(const struct cudasim *cuda, const float *matrix, size_t ld, size_t columns)
+static enum cudasim_step
+multiply(void *data)
 {
-	size_t bytes = ld * columns * sizeof(float);
-	float *copy = malloc(bytes);
-
-	if (copy == NULL)
-		abort();
-	cuda->sim_peek(copy, (CUdeviceptr)(uintptr_t)matrix, bytes);
-	return copy;
-}
-
-static void
-multiply(void *argument)
-{
-	struct gemm *g = argument;
-	float *a = copy_of(g->cuda, g->a, g->lda, g->transpose_a ? g->m : g->k);
-	float *b = copy_of(g->cuda, g->b, g->ldb, g->transpose_b ? g->k : g->n);
-	float *c = copy_of(g->cuda, g->c, g->ldc, g->n);
+	const struct gemm *g = data;
+	const float *a = (const float *)(const void *)g->buffers[0].reach;
+	const float *b = (const float *)(const void *)g->buffers[1].reach;
+	float *c = (float *)(void *)g->buffers[2].reach;
 
 	for (size_t j = 0; j < g->n; j++)
 		for (size_t i = 0; i < g->m; i++) {
@@ -77,12 +63,14 @@ multiply(void *argument)
 			*place = g->alpha * sum +
 			         (g->beta == 0 ? 0 : g->beta * *place);
 		}
-	g->cuda->sim_poke((CUdeviceptr)(uintptr_t)g->c, c,
-	                  g->ldc * g->n * sizeof(float));
-	free(a);
-	free(b);
-	free(c);
-	free(g);
+	return CUDASIM_ENDED;
+}
+
+static struct cudasim_buffer
+buffer(const float *matrix, size_t ld, size_t columns)
+{
+	return (struct cudasim_buffer){.address = (CUdeviceptr)(uintptr_t)matrix,
+	                               .bytes = ld * columns * sizeof(float)};
 }
 
 __attribute__((visibility("default"))) cublasStatus_t
@@ -92,18 +80,22 @@ cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t operation_a,
 	       float *c, int ldc)
 {
 	struct gemm *g = malloc(sizeof(*g));
+	struct cudasim_kernel kernel = {.step = multiply, .gone = free, .data = g};
 
 	if (g == NULL)
 		abort();
 	*g = (struct gemm){
-		.cuda = handle->cuda,
 		.transpose_a = operation_a == CUBLAS_OP_T,
 		.transpose_b = operation_b == CUBLAS_OP_T,
 		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k,
 		.lda = (size_t)lda, .ldb = (size_t)ldb, .ldc = (size_t)ldc,
-		.alpha = *alpha, .beta = *beta, .a = a, .b = b, .c = c};
-	if (handle->cuda->host_function(handle->stream, multiply, g) ==
-	    BATONI_CU_SUCCESS)
+		.alpha = *alpha, .beta = *beta};
+	g->buffers[0] = buffer(a, g->lda, g->transpose_a ? g->m : g->k);
+	g->buffers[1] = buffer(b, g->ldb, g->transpose_b ? g->k : g->n);
+	g->buffers[2] = buffer(c, g->ldc, g->n);
+	kernel.buffers = g->buffers;
+	kernel.buffers_n = 3;
+	if (handle->cuda->launch(&handle->stream, 1, &kernel) == BATONI_CU_SUCCESS)
 		return CUBLAS_STATUS_SUCCESS;
 	free(g);
 	return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -115,7 +107,7 @@ cublasCreate_v2(cublasHandle_t *handle_p)
 	const struct cudasim *cuda = cudasim_load(NULL);
 	cublasHandle_t handle = malloc(sizeof(*handle));
 
-	if (cuda == NULL || cuda->sim_peek == NULL || handle == NULL) {
+	if (cuda == NULL || cuda->launch == NULL || handle == NULL) {
 		free(handle);
 		return CUBLAS_STATUS_NOT_INITIALIZED;
 	}
