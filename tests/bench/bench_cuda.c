@@ -9,8 +9,8 @@
  * buffers of the host.
  * cuda_bandwidth: one-way windows of messages against the slower of raw MPI between buffers
  * of the host and a bare copy (rank 0 out of the device, rank 1 into it).
- * cuda_trigger, cuda_wait: bench_cuda_stream.c.  cuda_overlap_send, _recv:
- * bench_cuda_overlap.c.
+ * cuda_trigger, cuda_trigger_write, cuda_wait: bench_cuda_stream.c.
+ * cuda_overlap_send, _recv: bench_cuda_overlap.c.
  *
  * Over the simulator the figures mean nothing: they are not printed, and sizes are small.
  */

@@ -36,7 +36,7 @@ baton_request bench_cuda_enqueue(struct bench *b, bool send, char *buffer,
 /* A row; over the simulator, that it ran and no figure. */
 void bench_cuda_report(struct bench *b, const struct bench_row *row);
 
-/* bench_cuda_stream.c: cuda_trigger and cuda_wait. */
+/* bench_cuda_stream.c: cuda_trigger, cuda_trigger_write and cuda_wait. */
 void bench_cuda_stream(struct bench *b);
 /* bench_cuda_overlap.c: cuda_overlap_send and cuda_overlap_recv. */
 void bench_cuda_overlap(struct bench *b, struct bench_memory *m);

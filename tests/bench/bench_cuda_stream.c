@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two ways between a stream and the engine, of rank 0, in us.
+ * The ways between a stream and the engine, of rank 0, in us.
  *
  * cuda_trigger: from when a stream may go on until the engine knows that it has reached an
- * operation (armed_ns of a record), against what Baton puts there, alone: a host
- * function that notes the time, or, with BATON_CUDA_TRIGGER=write, a stream's write of a
- * word at which the host looks.
+ * operation (armed_ns of a record), against a host function alone, which notes the time.
+ * cuda_trigger_write: the same for a stream's write of a word at which the host looks,
+ * alone: what another kind of trigger could reach.
  * cuda_wait: from when an operation has ended (completed_ns of a receive) until the
  * stream goes on and writes a word at which the host looks, against a stream that waits
  * for a word of the host's.
@@ -14,8 +14,6 @@
  * time in which the GPU notices the word is in both sides.
  */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "baton_mpi.h"
 #include "bench_cuda.h"
@@ -34,7 +32,6 @@ struct stage {
 	struct words *words;
 	CUdeviceptr gate, answer; /* of the words, for the device */
 	uint64_t value;           /* the last one used: they only grow */
-	bool writes;              /* the trigger is a stream's write */
 	_Atomic uint64_t noted;   /* by the host function */
 };
 
@@ -83,21 +80,16 @@ mean_us(uint64_t ns, int rounds)
 /* ---- the trigger ---------------------------------------------------------- */
 
 static uint64_t
-bare_trigger(struct stage *s)
+bare_function(struct stage *s)
 {
 	uint64_t begin, end;
 
 	s->value++;
 	atomic_store_explicit(&s->noted, 0, memory_order_relaxed);
 	CUDA(wait_value(s->stream, s->gate, s->value, BATONI_CU_WAIT_GEQ));
-	if (s->writes)
-		CUDA(write_value(s->stream, s->answer, s->value, 0));
-	else
-		CUDA(host_function(s->stream, note, s));
+	CUDA(host_function(s->stream, note, s));
 	stand();
 	begin = open_gate(s);
-	if (s->writes)
-		return see_answer(s) - begin;
 	do
 		end = atomic_load_explicit(&s->noted, memory_order_acquire);
 	while (end == 0);
@@ -122,8 +114,9 @@ baton_trigger(struct stage *s)
 
 /* ---- the wait ------------------------------------------------------------- */
 
+/* A wait and a write behind it: the write as a trigger, too. */
 static uint64_t
-bare_wait(struct stage *s)
+bare_words(struct stage *s)
 {
 	uint64_t begin;
 
@@ -203,10 +196,9 @@ static void
 stage_open(struct bench *b, struct stage *s)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	const char *trigger = getenv("BATON_CUDA_TRIGGER");
 	void *words;
 
-	*s = (struct stage){.writes = trigger && strcmp(trigger, "write") == 0};
+	*s = (struct stage){.value = 0};
 	options.device = BATON_DEVICE_CUDA;
 	options.timestamps = true;
 	bench_must(baton_comm_create_mpi(b->raw, &options, &s->comm) == BATON_OK);
@@ -253,14 +245,24 @@ has_memory_operations(void)
 void
 bench_cuda_stream(struct bench *b)
 {
-	struct bench_row trigger = {.bench = "cuda_trigger"};
-	struct bench_row wait = {.bench = "cuda_wait", .bytes = 1,
-	                         .baseline = "stream waits for the host"};
-	bool wants_trigger = bench_wants(b, trigger.bench);
-	bool wants_wait = bench_wants(b, wait.bench);
+	static const struct {
+		const char *bench, *baseline;
+		uint64_t (*bare)(struct stage *);
+		uint64_t (*ours)(struct stage *);
+		size_t bytes;
+	} rows[] = {
+		{"cuda_trigger", "host function", bare_function, baton_trigger, 0},
+		{"cuda_trigger_write", "host function", bare_function, bare_words, 0},
+		{"cuda_wait", "stream waits for the host", bare_words,
+		 baton_wait_latency, 1},
+	};
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	bool wants = false;
 	struct stage s;
 
-	if (!wants_trigger && !wants_wait)
+	for (size_t i = 0; i < count; i++)
+		wants = wants || bench_wants(b, rows[i].bench);
+	if (!wants)
 		return;
 	if (!has_memory_operations()) {
 		if (b->rank == 0)
@@ -269,10 +271,13 @@ bench_cuda_stream(struct bench *b)
 		return;
 	}
 	stage_open(b, &s);
-	trigger.baseline = s.writes ? "stream's write" : "host function";
-	if (wants_trigger)
-		measure(b, &s, &trigger, bare_trigger, baton_trigger);
-	if (wants_wait)
-		measure(b, &s, &wait, bare_wait, baton_wait_latency);
+	for (size_t i = 0; i < count; i++) {
+		struct bench_row row = {.bench = rows[i].bench,
+		                        .baseline = rows[i].baseline,
+		                        .bytes = rows[i].bytes};
+
+		if (bench_wants(b, row.bench))
+			measure(b, &s, &row, rows[i].bare, rows[i].ours);
+	}
 	stage_close(&s);
 }
