@@ -158,6 +158,10 @@ struct cudasim_kernel {
  *   settle      return when nothing moves any more without the program: every stream is
  *               empty or waits for a value.  in_functions: or is in a host function.
  *   changed     what kernels wait for may have changed: they are to look again.
+ *   reach       where the simulator has these bytes of device or pinned memory, for one
+ *               that writes without a stream, as a network card does.  NULL: they are none.
+ *               The memory is in use until unreach gets what is left at *hold_p.
+ *   unreach     the end of that.
  *   peek, poke  read or write device memory, at once and beside all streams.
  */
 #define CUDASIM_CONTROLS(X)                                                   \
@@ -174,6 +178,9 @@ struct cudasim_kernel {
 	X(int, violations, (void))                                            \
 	X(void, settle, (bool in_functions))                                  \
 	X(void, changed, (void))                                              \
+	X(unsigned char *, reach,                                             \
+	  (CUdeviceptr address, size_t bytes, void **hold_p))                 \
+	X(void, unreach, (void *hold))                                        \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
 	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))
 

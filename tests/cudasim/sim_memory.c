@@ -580,3 +580,30 @@ cudasim_poke(CUdeviceptr to, const void *from, size_t bytes)
 {
 	touch(to, NULL, from, bytes);
 }
+
+unsigned char *
+cudasim_reach(CUdeviceptr address, size_t bytes, void **hold_p)
+{
+	unsigned char *reach = NULL;
+	struct sim_block *block;
+	size_t offset;
+
+	sim_lock_for_control();
+	block = find_locked(address);
+	offset = block ? offset_in(block, address) : 0;
+	if (block && bytes <= block->bytes - offset) {
+		block->entries++;
+		*hold_p = block;
+		reach = block->reach + offset;
+	}
+	pthread_mutex_unlock(&sim_lock);
+	return reach;
+}
+
+void
+cudasim_unreach(void *hold)
+{
+	sim_lock_for_control();
+	sim_block_release_locked(hold);
+	pthread_mutex_unlock(&sim_lock);
+}

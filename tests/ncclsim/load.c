@@ -28,6 +28,11 @@ look_all_up(void *library, struct ncclsim *sim)
 	BATONI_NCCL_FUNCTIONS(LOOK_UP)
 	BATONI_NCCL_OPTIONAL_REVOKE(LOOK_UP)
 #undef LOOK_UP
+	/* Not in 2.28. */
+#define LOOK_UP(name, symbol, since, result, parameters)                      \
+	look_up(library, #symbol, &sim->name);
+	BATONI_NCCL_OPTIONAL_SIGNALS(LOOK_UP)
+#undef LOOK_UP
 #define LOOK_UP(result, name, parameters)                                     \
 	look_up(library, "ncclsim_" #name, &sim->sim_##name);
 	NCCLSIM_CONTROLS(LOOK_UP)

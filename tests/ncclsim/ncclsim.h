@@ -45,7 +45,7 @@ struct ncclsim {
 #define NCCLSIM_FUNCTION(name, symbol, since, result, parameters)             \
 	result (*name) parameters;
 	BATONI_NCCL_FUNCTIONS(NCCLSIM_FUNCTION)
-	BATONI_NCCL_OPTIONAL_REVOKE(NCCLSIM_FUNCTION)
+	BATONI_NCCL_OPTIONAL(NCCLSIM_FUNCTION)
 #undef NCCLSIM_FUNCTION
 #define NCCLSIM_CONTROL(result, name, parameters) result (*sim_##name) parameters;
 	NCCLSIM_CONTROLS(NCCLSIM_CONTROL)

@@ -17,6 +17,10 @@
  * touch are atomic.  Neither kernels nor `gone` take the lock: they run under cudasim's.
  * What is waited for is polled, in naps: it may be in another process.
  *
+ * One-sided operations (nsim_signal.c) go through a second ring of the pair.  An agent, a
+ * thread of each communicator that has them, writes what arrives into the windows of its
+ * rank and counts the signals.
+ *
  * A communicator is never freed, so that a stale handle is found.
  */
 #ifndef NSIM_H
@@ -38,14 +42,15 @@
 	X(comm_init_rank, ncclCommInitRank, 22800, ncclResult_t,              \
 	  (ncclComm_t *, int, ncclUniqueId, int))
 
-#define NSIM_ALL(X)                                                           \
+#define NSIM_PLAIN(X)                                                         \
 	BATONI_NCCL_FUNCTIONS(X)                                              \
 	BATONI_NCCL_OPTIONAL_REVOKE(X)                                        \
 	NSIM_FUNCTIONS(X)
+#define NSIM_ALL(X) NSIM_PLAIN(X) BATONI_NCCL_OPTIONAL_SIGNALS(X)
 
 #define NSIM_PROTOTYPE(name, symbol, since, result, parameters)               \
 	NSIM_EXPORT result symbol parameters;
-NSIM_ALL(NSIM_PROTOTYPE)
+NSIM_PLAIN(NSIM_PROTOTYPE)
 #undef NSIM_PROTOTYPE
 #define NSIM_PROTOTYPE(result, name, parameters)                              \
 	NSIM_EXPORT result ncclsim_##name parameters;
@@ -93,6 +98,8 @@ enum {
 	NSIM_HEAD = 8, /* bytes before each message: its length */
 	NSIM_EXCHANGES = 8,
 	NSIM_ID = 64,
+	NSIM_PUTS = 16384, /* bytes of the ring for puts */
+	NSIM_SIGNALS = 16, /* contexts times indices */
 };
 
 /* From one rank to one other, or to itself. */
@@ -102,6 +109,16 @@ struct nsim_link {
 	 * with release. */
 	_Atomic uint64_t written, read;
 	unsigned char ring[NSIM_RING];
+	/* The same for puts: each a struct nsim_put and its bytes. */
+	_Atomic uint64_t put_written, put_read;
+	unsigned char puts[NSIM_PUTS];
+	_Atomic uint64_t signals[NSIM_SIGNALS]; /* that arrived; release */
+};
+
+struct nsim_put {
+	int window; /* its number; -1: a signal alone */
+	int signal;
+	uint64_t offset, bytes;
 };
 
 enum nsim_presence { NSIM_ABSENT, NSIM_THERE, NSIM_FINALIZED, NSIM_GONE };
@@ -157,6 +174,14 @@ struct ncclComm {
 	_Atomic bool stop;    /* kernels and jobs end where they are */
 	_Atomic uint64_t ended; /* kernels, in order */
 	_Atomic unsigned pending; /* kernels launched and not gone */
+	/* one-sided */
+	bool rma;           /* its collective has been made, or is being */
+	int signals, contexts;
+	bool eager_rma;     /* at creation */
+	uint64_t waited[NSIM_RANKS_MAX][NSIM_SIGNALS]; /* by waits so far */
+	bool has_agent;
+	pthread_t agent;
+	_Atomic bool agent_stops;
 };
 
 /* ---- nsim_core.c ---- */
@@ -217,7 +242,8 @@ enum nsim_job_kind {
 	NSIM_SHRINK,
 	NSIM_WINDOW,
 	NSIM_FINALIZE,
-	NSIM_REVOKE
+	NSIM_REVOKE,
+	NSIM_RMA
 };
 
 struct nsim_job {
@@ -233,11 +259,16 @@ struct nsim_job {
 	ncclWindow_t window, *window_p;
 };
 
+enum nsim_op_kind { NSIM_SEND, NSIM_RECV, NSIM_PUT, NSIM_WAIT };
+
 struct nsim_op {
-	bool sends;
+	enum nsim_op_kind kind;
 	int peer;
 	uint64_t bytes;
 	CUdeviceptr at;
+	struct nsim_put put; /* window, signal and offset, of a put */
+	int signal;          /* of a wait, */
+	uint64_t count;      /* and how many there have to be in all */
 };
 
 /* What a group asks of one communicator. */
@@ -256,7 +287,9 @@ ncclResult_t nsim_group_op(ncclComm_t comm, const struct nsim_op *op,
                            CUstream stream);
 /* A call within a group fails: so does the group. */
 ncclResult_t nsim_group_refuse(ncclResult_t result);
-bool nsim_in_group(void);
+/* Around several. */
+void nsim_group_begin(void);
+ncclResult_t nsim_group_finish(void);
 /* nsim_job.c: a step of the job: SUCCESS, IN_PROGRESS (call again), or its error. */
 ncclResult_t nsim_job_step(struct nsim_job *job);
 /* Alone, to its end. */
@@ -265,8 +298,27 @@ ncclResult_t nsim_job_run(struct nsim_job *job);
 /* ---- nsim_kernel.c ---- */
 
 ncclResult_t nsim_kernel_launch(struct nsim_plan *plan);
+/* Bytes at a place of a ring, which may be the end and the beginning of it. */
+void nsim_ring_put(unsigned char *ring, size_t size, uint64_t at,
+                   const void *from, size_t n);
+void nsim_ring_get(const unsigned char *ring, size_t size, uint64_t at, void *to,
+                   size_t n);
+
+/* ---- nsim_signal.c ---- */
+
+ncclResult_t nsim_agent_start(ncclComm_t comm);
+void nsim_agent_end(ncclComm_t comm);
 
 /* ---- nsim_memory.c ---- */
+
+/* A window of the communicator, by its handle; its number, or -1. */
+int nsim_window_number(ncclComm_t comm, ncclWindow_t window, void **base_p);
+/* The bytes are in one. */
+bool nsim_in_window(ncclComm_t comm, CUdeviceptr at, uint64_t bytes);
+/* Where they are, by its number; NULL: it has none such.  Under the lock. */
+unsigned char *nsim_window_reach_locked(ncclComm_t comm, int number,
+                                        uint64_t offset, uint64_t bytes);
+void nsim_windows_close(ncclComm_t comm);
 
 void nsim_window_made(struct nsim_job *job);
 long nsim_blocks_live_locked(void);

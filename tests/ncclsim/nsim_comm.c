@@ -92,6 +92,27 @@ current_device(int *device_p)
 	       nsim_cuda->context_device(device_p) == BATONI_CU_SUCCESS;
 }
 
+/* The members of 2.31. */
+static ncclResult_t
+read_rma(struct ncclComm *comm, const struct batoni_nccl_config *config)
+{
+	comm->signals = comm->contexts = 1;
+	if (!config || nsim_set.version < 23100 ||
+	    !BATONI_NCCL_CONFIG_HAS(config, rmaEagerInit))
+		return BATONI_NCCL_SUCCESS;
+	if (config->numRmaSig != BATONI_NCCL_CONFIG_UNSET)
+		comm->signals = config->numRmaSig;
+	if (config->numRmaCtx != BATONI_NCCL_CONFIG_UNSET)
+		comm->contexts = config->numRmaCtx;
+	comm->eager_rma = config->rmaEagerInit == 1;
+	if (comm->signals < 1 || comm->contexts < 1 ||
+	    comm->signals * comm->contexts > NSIM_SIGNALS)
+		return nsim_error(BATONI_NCCL_INVALID_ARGUMENT,
+		                  "%d signals in %d contexts", comm->signals,
+		                  comm->contexts);
+	return BATONI_NCCL_SUCCESS;
+}
+
 ncclResult_t
 nsim_comm_new(ncclComm_t parent, const ncclConfig_t *config, ncclComm_t *comm_p)
 {
@@ -115,6 +136,12 @@ nsim_comm_new(ncclComm_t parent, const ncclConfig_t *config, ncclComm_t *comm_p)
 	comm->blocking = parent ? parent->blocking : true;
 	if (config && config->blocking != BATONI_NCCL_CONFIG_UNSET)
 		comm->blocking = config->blocking == 1;
+	result = read_rma(comm, config);
+	if (result != BATONI_NCCL_SUCCESS) {
+		nsim_cuda->primary_release(device);
+		free(comm);
+		return result;
+	}
 	pthread_mutex_lock(&nsim_lock);
 	comm->next = nsim_comms;
 	nsim_comms = comm;
@@ -126,6 +153,8 @@ nsim_comm_new(ncclComm_t parent, const ncclConfig_t *config, ncclComm_t *comm_p)
 void
 nsim_comm_close(ncclComm_t comm)
 {
+	nsim_agent_end(comm);
+	nsim_windows_close(comm);
 	if (comm->map)
 		nsim_map_close(comm->map, comm->ranks);
 	comm->map = NULL;
@@ -550,7 +579,7 @@ ncclResult_t
 ncclSend(const void *buffer, size_t count, ncclDataType_t type, int peer,
          ncclComm_t comm, struct CUstream_st *stream)
 {
-	struct nsim_op op = {.sends = true, .peer = peer,
+	struct nsim_op op = {.kind = NSIM_SEND, .peer = peer,
 	                     .at = (uintptr_t)buffer};
 
 	return operate(comm, NSIM_ncclSend, &op, count, type, stream);
@@ -560,7 +589,7 @@ ncclResult_t
 ncclRecv(void *buffer, size_t count, ncclDataType_t type, int peer,
          ncclComm_t comm, struct CUstream_st *stream)
 {
-	struct nsim_op op = {.sends = false, .peer = peer,
+	struct nsim_op op = {.kind = NSIM_RECV, .peer = peer,
 	                     .at = (uintptr_t)buffer};
 
 	return operate(comm, NSIM_ncclRecv, &op, count, type, stream);

@@ -25,12 +25,6 @@ static _Thread_local struct {
 	uint64_t devices; /* held, by their bits */
 } group;
 
-bool
-nsim_in_group(void)
-{
-	return group.depth > 0;
-}
-
 /* ---- what is in it ---- */
 
 static void
@@ -111,17 +105,17 @@ each_comm(const struct work *work, void (*fn)(ncclComm_t comm, unsigned value),
 static struct nsim_link *
 link_of(ncclComm_t comm, const struct nsim_op *op)
 {
-	return op->sends ? nsim_link(comm, comm->rank, op->peer)
-	                 : nsim_link(comm, op->peer, comm->rank);
+	return op->kind == NSIM_SEND ? nsim_link(comm, comm->rank, op->peer)
+	                             : nsim_link(comm, op->peer, comm->rank);
 }
 
 static bool
 is_new(const struct nsim_plan *plan, const struct nsim_op *op)
 {
-	unsigned connected = op->sends ? plan->comm->send_to
-	                               : plan->comm->recv_from;
+	unsigned connected = op->kind == NSIM_SEND ? plan->comm->send_to
+	                                           : plan->comm->recv_from;
 
-	return op->peer != plan->comm->rank && !(connected >> op->peer & 1);
+	return op->kind <= NSIM_RECV && op->peer != plan->comm->rank && !(connected >> op->peer & 1);
 }
 
 static bool
@@ -140,7 +134,7 @@ is_connected(const struct nsim_plan *plan)
 	for (size_t i = 0; i < plan->ops_n; i++) {
 		const struct nsim_op *op = &plan->ops[i];
 
-		if (op->peer != plan->comm->rank &&
+		if (op->kind <= NSIM_RECV && op->peer != plan->comm->rank &&
 		    atomic_load(&link_of(plan->comm, op)->joined) != 3)
 			return false;
 	}
@@ -156,8 +150,8 @@ begin_to_connect(const struct nsim_plan *plan)
 		if (!is_new(plan, op))
 			continue;
 		atomic_fetch_or(&link_of(plan->comm, op)->joined,
-		                op->sends ? 1u : 2u);
-		if (op->sends)
+		                op->kind == NSIM_SEND ? 1u : 2u);
+		if (op->kind == NSIM_SEND)
 			plan->comm->send_to |= 1u << op->peer;
 		else
 			plan->comm->recv_from |= 1u << op->peer;
@@ -321,11 +315,21 @@ is_self_alone(const struct nsim_plan *plan)
 
 	for (size_t i = 0; i < plan->ops_n; i++) {
 		if (plan->ops[i].peer == plan->comm->rank) {
-			sends += plan->ops[i].sends;
-			recvs += !plan->ops[i].sends;
+			sends += plan->ops[i].kind == NSIM_SEND;
+			recvs += plan->ops[i].kind == NSIM_RECV;
 		}
 	}
 	return sends != recvs;
+}
+
+static bool
+creates(const struct work *work)
+{
+	struct nsim_job *job = work->jobs;
+
+	while (job && job->kind == NSIM_RMA)
+		job = job->next;
+	return job != NULL;
 }
 
 static ncclResult_t
@@ -337,7 +341,7 @@ check(const struct work *work)
 		return nsim_error(BATONI_NCCL_INVALID_ARGUMENT,
 		                  "blocking and non-blocking communicators in one "
 		                  "group");
-	if (work->jobs && work->plans)
+	if (creates(work) && work->plans)
 		return nsim_error(BATONI_NCCL_INVALID_USAGE,
 		                  "creation and communication in one group");
 	for (struct nsim_plan *plan = work->plans; plan; plan = plan->next) {
@@ -413,6 +417,18 @@ end_group(void)
 }
 
 /* ---- calls ---- */
+
+void
+nsim_group_begin(void)
+{
+	group.depth++;
+}
+
+ncclResult_t
+nsim_group_finish(void)
+{
+	return end_group();
+}
 
 ncclResult_t
 nsim_group_refuse(ncclResult_t result)

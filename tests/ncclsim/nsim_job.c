@@ -32,7 +32,8 @@ meet(struct nsim_job *job)
 	if (nsim_shares_gpu(comm))
 		return nsim_error(BATONI_NCCL_INVALID_USAGE,
 		                  "Duplicate GPU detected: two ranks on one device");
-	return BATONI_NCCL_SUCCESS;
+	comm->rma = comm->eager_rma;
+	return comm->rma ? nsim_agent_start(comm) : BATONI_NCCL_SUCCESS;
 }
 
 /* ---- split --------------------------------------------------------------- */
@@ -112,7 +113,24 @@ make_window(struct nsim_job *job)
 	if (!nsim_exchange_look(job->comm, job->number))
 		return BATONI_NCCL_IN_PROGRESS;
 	nsim_window_made(job);
-	return BATONI_NCCL_SUCCESS;
+	/* Before 2.31 the first one-sided operation does that. */
+	if (nsim_set.version < 23100)
+		return BATONI_NCCL_SUCCESS;
+	job->comm->rma = true;
+	return nsim_agent_start(job->comm);
+}
+
+/* What the first one-sided operation waits for. */
+static ncclResult_t
+prepare_rma(struct nsim_job *job)
+{
+	if (job->state == 0) {
+		nsim_exchange_give(job->comm, job->number, 0, 0);
+		job->state = 1;
+	}
+	return nsim_exchange_look(job->comm, job->number)
+	               ? nsim_agent_start(job->comm)
+	               : BATONI_NCCL_IN_PROGRESS;
 }
 
 /* All ranks' work is over before any of them is done. */
@@ -171,6 +189,8 @@ nsim_job_step(struct nsim_job *job)
 		return finalize(job);
 	case NSIM_REVOKE:
 		return revoke(job);
+	case NSIM_RMA:
+		return prepare_rma(job);
 	}
 	return BATONI_NCCL_INTERNAL_ERROR;
 }

@@ -5,6 +5,9 @@
  * Each message goes through the ring of its pair as its length and its bytes.  A receive
  * that finds another length than its own leaves it there: both sides hang, as with NCCL.
  * A send ends when the target has read its last byte; with `eager`, when it is in the ring.
+ *
+ * One-sided operations of a group are a kernel of their own, before the other.  A put ends
+ * when it is in its ring.  A wait does not end with an abort: only its signals end it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +18,23 @@
 enum { KERNEL_ODDS = 4, CHUNK = 16384 };
 
 struct move {
-	bool sends, done;
+	enum nsim_op_kind kind;
+	bool done;
 	bool told; /* that the lengths differ */
-	int before; /* the earlier one of the same link and direction; -1: none */
+	int before; /* the earlier one of the same link and kind; -1: none */
 	int peer;
 	struct nsim_link *link;
 	uint64_t bytes, moved; /* the head is part of `moved` */
 	uint64_t end;          /* of a send: where its last byte is in the ring */
+	struct nsim_put put;
+	int signal;
+	uint64_t count;
 };
 
 struct kernel {
 	ncclComm_t comm;
 	uint64_t number; /* of the communicator's */
-	bool begun, ended;
+	bool begun, ended, waits;
 	ncclResult_t result; /* not SUCCESS: it never ends */
 	struct move *moves;
 	struct cudasim_buffer *buffers; /* one for each move */
@@ -36,24 +43,38 @@ struct kernel {
 
 /* ---- the ring ---- */
 
+void
+nsim_ring_put(unsigned char *ring, size_t size, uint64_t at, const void *from,
+              size_t n)
+{
+	size_t first = at % size, part = size - first;
+
+	part = n < part ? n : part;
+	memcpy(ring + first, from, part);
+	memcpy(ring, (const unsigned char *)from + part, n - part);
+}
+
+void
+nsim_ring_get(const unsigned char *ring, size_t size, uint64_t at, void *to,
+              size_t n)
+{
+	size_t first = at % size, part = size - first;
+
+	part = n < part ? n : part;
+	memcpy(to, ring + first, part);
+	memcpy((unsigned char *)to + part, ring, n - part);
+}
+
 static void
 put_bytes(struct nsim_link *link, uint64_t at, const void *from, size_t n)
 {
-	size_t first = at % NSIM_RING, part = NSIM_RING - first;
-
-	part = n < part ? n : part;
-	memcpy(link->ring + first, from, part);
-	memcpy(link->ring, (const unsigned char *)from + part, n - part);
+	nsim_ring_put(link->ring, NSIM_RING, at, from, n);
 }
 
 static void
 get_bytes(const struct nsim_link *link, uint64_t at, void *to, size_t n)
 {
-	size_t first = at % NSIM_RING, part = NSIM_RING - first;
-
-	part = n < part ? n : part;
-	memcpy(to, link->ring + first, part);
-	memcpy((unsigned char *)to + part, link->ring, n - part);
+	nsim_ring_get(link->ring, NSIM_RING, at, to, n);
 }
 
 static size_t
@@ -147,7 +168,66 @@ recv_part(const struct kernel *kernel, struct move *move, unsigned char *to)
 	return at != before;
 }
 
+/* ---- one-sided ---- */
+
+static bool
+put_part(struct move *move, const unsigned char *from)
+{
+	struct nsim_link *link = move->link;
+	uint64_t read = atomic_load_explicit(&link->put_read,
+	                                     memory_order_acquire);
+	uint64_t at = atomic_load_explicit(&link->put_written,
+	                                   memory_order_relaxed);
+	uint64_t room = NSIM_PUTS - (at - read), before = at;
+	const size_t head = sizeof(move->put);
+	size_t n;
+
+	if (move->moved == 0 && room >= head) {
+		nsim_ring_put(link->puts, NSIM_PUTS, at, &move->put, head);
+		move->moved = head;
+		at += head;
+		room -= head;
+	}
+	if (move->moved >= head) {
+		n = least(room, move->bytes - (move->moved - head), CHUNK);
+		if (n > 0)
+			nsim_ring_put(link->puts, NSIM_PUTS, at,
+			              from + (move->moved - head), n);
+		move->moved += n;
+		at += n;
+		move->done = move->moved == head + move->bytes;
+	}
+	if (at != before)
+		atomic_store_explicit(&link->put_written, at,
+		                      memory_order_release);
+	return at != before;
+}
+
+static bool
+look_for_signals(struct move *move)
+{
+	move->done = atomic_load_explicit(&move->link->signals[move->signal],
+	                                  memory_order_acquire) >= move->count;
+	return move->done;
+}
+
 /* ---- in the stream ---- */
+
+static bool
+move_one(const struct kernel *kernel, struct move *move, unsigned char *reach)
+{
+	switch (move->kind) {
+	case NSIM_SEND:
+		return send_part(move, reach);
+	case NSIM_RECV:
+		return recv_part(kernel, move, reach);
+	case NSIM_PUT:
+		return put_part(move, reach);
+	case NSIM_WAIT:
+		return look_for_signals(move);
+	}
+	return false;
+}
 
 static enum cudasim_step
 end(struct kernel *kernel)
@@ -171,8 +251,7 @@ move_all(struct kernel *kernel)
 			all &= move->done;
 			continue;
 		}
-		moved |= move->sends ? send_part(move, reach)
-		                     : recv_part(kernel, move, reach);
+		moved |= move_one(kernel, move, reach);
 		all &= move->done;
 	}
 	if (all)
@@ -186,7 +265,7 @@ step(void *data)
 	struct kernel *kernel = data;
 	ncclComm_t comm = kernel->comm;
 
-	if (atomic_load(&comm->stop))
+	if (atomic_load(&comm->stop) && !kernel->waits)
 		return end(kernel);
 	if (atomic_load(&comm->ended) + 1 != kernel->number)
 		return CUDASIM_WAITS;
@@ -227,31 +306,32 @@ gone(void *data)
 /* ---- launch ---- */
 
 static void
-fill_in(struct kernel *kernel, const struct nsim_plan *plan)
+add_move(struct kernel *kernel, const struct nsim_op *op)
 {
-	ncclComm_t comm = plan->comm;
+	ncclComm_t comm = kernel->comm;
+	struct move *move = &kernel->moves[kernel->n];
+	bool goes_out = op->kind == NSIM_SEND || op->kind == NSIM_PUT;
 
-	for (size_t i = 0; i < plan->ops_n; i++) {
-		const struct nsim_op *op = &plan->ops[i];
-		struct move *move = &kernel->moves[i];
-
-		*move = (struct move){
-			.sends = op->sends,
-			.before = -1,
-			.peer = op->peer,
-			.bytes = op->bytes,
-			.link = op->sends
-		                        ? nsim_link(comm, comm->rank, op->peer)
-		                        : nsim_link(comm, op->peer, comm->rank),
-		};
-		for (size_t j = 0; j < i; j++) {
-			if (kernel->moves[j].link == move->link &&
-			    kernel->moves[j].sends == move->sends)
-				move->before = (int)j;
-		}
-		kernel->buffers[i] = (struct cudasim_buffer){
-			.address = op->at, .bytes = op->bytes};
+	*move = (struct move){
+		.kind = op->kind,
+		.before = -1,
+		.peer = op->peer,
+		.bytes = op->bytes,
+		.link = goes_out ? nsim_link(comm, comm->rank, op->peer)
+	                         : nsim_link(comm, op->peer, comm->rank),
+		.put = op->put,
+		.signal = op->signal,
+		.count = op->count,
+	};
+	move->put.bytes = op->bytes;
+	for (size_t i = 0; i < kernel->n; i++) {
+		if (kernel->moves[i].link == move->link &&
+		    kernel->moves[i].kind == move->kind)
+			move->before = (int)i;
 	}
+	kernel->waits |= op->kind == NSIM_WAIT;
+	kernel->buffers[kernel->n++] = (struct cudasim_buffer){
+		.address = op->at, .bytes = op->bytes};
 }
 
 static ncclResult_t
@@ -272,20 +352,35 @@ launch_here(struct nsim_plan *plan, struct kernel *kernel)
 	                            "Cuda failure %u: launch", result);
 }
 
-ncclResult_t
-nsim_kernel_launch(struct nsim_plan *plan)
+/* Those of the plan's operations that are one-sided, or those that are not. */
+static struct kernel *
+new_kernel(const struct nsim_plan *plan, bool one_sided)
 {
 	struct kernel *kernel = nsim_alloc(1, sizeof(*kernel));
+
+	kernel->comm = plan->comm;
+	kernel->moves = nsim_alloc(plan->ops_n, sizeof(*kernel->moves));
+	kernel->buffers = nsim_alloc(plan->ops_n, sizeof(*kernel->buffers));
+	kernel->number = plan->comm->launched + 1;
+	for (size_t i = 0; i < plan->ops_n; i++) {
+		if ((plan->ops[i].kind >= NSIM_PUT) == one_sided)
+			add_move(kernel, &plan->ops[i]);
+	}
+	return kernel;
+}
+
+static ncclResult_t
+launch_part(struct nsim_plan *plan, bool one_sided)
+{
+	struct kernel *kernel = new_kernel(plan, one_sided);
 	ncclComm_t comm = plan->comm;
 	ncclResult_t result;
 
-	kernel->comm = comm;
-	kernel->n = plan->ops_n;
-	kernel->moves = nsim_alloc(plan->ops_n, sizeof(*kernel->moves));
-	kernel->buffers = nsim_alloc(plan->ops_n, sizeof(*kernel->buffers));
+	if (kernel->n == 0) {
+		free_kernel(kernel);
+		return BATONI_NCCL_SUCCESS;
+	}
 	kernel->result = nsim_use(NSIM_KERNEL);
-	kernel->number = comm->launched + 1;
-	fill_in(kernel, plan);
 	atomic_fetch_add(&comm->pending, 1);
 	result = launch_here(plan, kernel);
 	if (result == BATONI_NCCL_SUCCESS) {
@@ -295,4 +390,13 @@ nsim_kernel_launch(struct nsim_plan *plan)
 	atomic_fetch_sub(&comm->pending, 1);
 	free_kernel(kernel);
 	return result;
+}
+
+ncclResult_t
+nsim_kernel_launch(struct nsim_plan *plan)
+{
+	ncclResult_t result = launch_part(plan, true);
+
+	return result == BATONI_NCCL_SUCCESS ? launch_part(plan, false)
+	                                     : result;
 }

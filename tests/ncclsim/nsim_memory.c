@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory for windows, and windows: registered by all ranks together.  Nothing is put into
- * them here. */
+/* Memory for windows, and windows: registered by all ranks together.  What is put into
+ * them: nsim_signal.c. */
 #include <stdlib.h>
 
 #include "nsim.h"
@@ -15,6 +15,11 @@ struct ncclWindow_vidmem {
 	struct ncclWindow_vidmem *next;
 	ncclComm_t comm;
 	bool made;
+	int number; /* the same on all ranks */
+	CUdeviceptr at;
+	uint64_t bytes;
+	unsigned char *reach;
+	void *hold; /* the memory stays as long */
 };
 
 static struct block *blocks; /* lock */
@@ -112,7 +117,14 @@ ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes,
 	if (result == BATONI_NCCL_SUCCESS) {
 		job.number = comm->exchanges++;
 		job.window = nsim_alloc(1, sizeof(*job.window));
-		job.window->comm = comm;
+		*job.window = (struct ncclWindow_vidmem){
+			.comm = comm,
+			.number = (int)job.number,
+			.at = (uintptr_t)at,
+			.bytes = bytes,
+		};
+		job.window->reach = nsim_cuda->sim_reach(
+			(uintptr_t)at, bytes, &job.window->hold);
 		pthread_mutex_lock(&nsim_lock);
 		job.window->next = windows;
 		windows = job.window;
@@ -132,6 +144,14 @@ nsim_window_made(struct nsim_job *job)
 	job->window->made = true;
 	pthread_mutex_unlock(&nsim_lock);
 	*job->window_p = job->window;
+}
+
+static void
+free_window(struct ncclWindow_vidmem *window)
+{
+	if (window->hold)
+		nsim_cuda->sim_unreach(window->hold);
+	free(window);
 }
 
 ncclResult_t
@@ -154,11 +174,80 @@ ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 	if (!window) {
 		nsim_violation("ncclCommWindowDeregister of what is no window");
 		result = BATONI_NCCL_INVALID_ARGUMENT;
+	} else {
+		free_window(window);
 	}
-	free(window);
 	nsim_leave(comm);
 	return fault != BATONI_NCCL_SUCCESS ? fault : result;
 }
+
+/* What the program has left. */
+void
+nsim_windows_close(ncclComm_t comm)
+{
+	struct ncclWindow_vidmem **link = &windows, *window;
+
+	pthread_mutex_lock(&nsim_lock);
+	while ((window = *link) != NULL) {
+		if (window->comm == comm) {
+			*link = window->next;
+			free_window(window);
+		} else {
+			link = &window->next;
+		}
+	}
+	pthread_mutex_unlock(&nsim_lock);
+}
+
+/* ---- for puts ---- */
+
+int
+nsim_window_number(ncclComm_t comm, ncclWindow_t window, void **base_p)
+{
+	struct ncclWindow_vidmem *at;
+	int number = -1;
+
+	pthread_mutex_lock(&nsim_lock);
+	at = windows;
+	while (at && at != window)
+		at = at->next;
+	if (at && at->comm == comm && at->made) {
+		number = at->number;
+		*base_p = (void *)(uintptr_t)at->at;
+	}
+	pthread_mutex_unlock(&nsim_lock);
+	return number;
+}
+
+bool
+nsim_in_window(ncclComm_t comm, CUdeviceptr from, uint64_t bytes)
+{
+	struct ncclWindow_vidmem *at;
+
+	pthread_mutex_lock(&nsim_lock);
+	at = windows;
+	while (at && !(at->comm == comm && at->made && from >= at->at &&
+	               from - at->at <= at->bytes &&
+	               bytes <= at->bytes - (from - at->at)))
+		at = at->next;
+	pthread_mutex_unlock(&nsim_lock);
+	return at != NULL;
+}
+
+unsigned char *
+nsim_window_reach_locked(ncclComm_t comm, int number, uint64_t offset,
+                         uint64_t bytes)
+{
+	struct ncclWindow_vidmem *at = windows;
+
+	while (at && !(at->comm == comm && at->number == number))
+		at = at->next;
+	return at && offset <= at->bytes && bytes <= at->bytes - offset
+	               ? at->reach + offset
+	               : NULL;
+}
+
+/* ---- counts ---- */
 
 long
 nsim_blocks_live_locked(void)

@@ -65,8 +65,16 @@ START_TEST(baton_takes_it_for_nccl)
 	              baton_last_error());
 	ck_assert_int_eq(api->version, 22809);
 	ck_assert(api->comm_revoke != NULL);
-	/* The one-sided calls are not simulated. */
+	/* They came with 2.29.2. */
 	ck_assert(api->put_signal == NULL);
+}
+END_TEST
+
+START_TEST(one_sided_calls_are_there_from_2_30)
+{
+	world_load();
+	ck_assert(nw.nccl->put_signal != NULL && nw.nccl->signal != NULL &&
+	          nw.nccl->wait_signal != NULL);
 }
 END_TEST
 
@@ -360,6 +368,7 @@ main(void)
 		version_is_the_one_that_was_set,
 		environment_has_the_settings,
 		baton_takes_it_for_nccl,
+		one_sided_calls_are_there_from_2_30,
 		configurations_are_checked,
 		configuration_of_a_newer_version_is_a_violation,
 		arguments_are_checked,

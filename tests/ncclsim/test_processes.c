@@ -90,6 +90,33 @@ START_TEST(processes_split_and_finalize)
 }
 END_TEST
 
+START_TEST(processes_put_into_each_other)
+{
+	ncclWaitSignalDesc_t desc = {.opCnt = 1};
+	ncclWindow_t window;
+	struct rank *r;
+	void *memory;
+
+	fork_and_create();
+	r = &nw.rank[me];
+	desc.peer = 1 - me;
+	ck_nccl(nw.nccl->mem_alloc(&memory, 200000));
+	ck_nccl(nw.nccl->window_register(r->comm, memory, 200000, &window, 1));
+	world_fill(me, (uintptr_t)memory, (unsigned char)(20 + me), 100000);
+	ck_nccl(nw.nccl->put_signal(memory, 100000, BATONI_NCCL_UINT8, 1 - me,
+	                            window, 100000, 0, 0, 0, r->comm, r->stream));
+	ck_nccl(nw.nccl->wait_signal(1, &desc, r->comm, r->stream));
+	ck_cuda(nw.cuda->stream_synchronize(r->stream));
+	ck_assert_uint_eq(world_count((uintptr_t)memory + 100000,
+	                              (unsigned char)(21 - me), 100000), 100000);
+	/* The peer's put has come; nobody's window goes before. */
+	exchange(1);
+	ck_nccl(nw.nccl->window_deregister(r->comm, window));
+	ck_nccl(nw.nccl->mem_free(memory));
+	end_both();
+}
+END_TEST
+
 START_TEST(process_that_died_is_noticed)
 {
 	ncclResult_t state;
@@ -119,6 +146,7 @@ main(void)
 	const TTest *const tests[] = {
 		processes_exchange_messages,
 		processes_split_and_finalize,
+		processes_put_into_each_other,
 		process_that_died_is_noticed,
 	};
 
