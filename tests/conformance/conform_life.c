@@ -15,7 +15,7 @@ static void
 a_thousand_communicators_come_and_go(struct conform *c)
 {
 	/* The thread sanitizer's calloc writes all that it gives. */
-	const int many = CONFORM_SANITIZED ? 200 : 1000;
+	const int many = conform_turns(CONFORM_SANITIZED ? 200 : 1000);
 	const time_t enough = time(NULL) + 20;
 
 	for (int i = 0; i < many; i++) {

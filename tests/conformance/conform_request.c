@@ -74,10 +74,11 @@ a_finished_handle_is_stale(struct conform *c)
 static void
 a_handle_stays_stale_when_its_slot_is_used_again(struct conform *c)
 {
+	const int turns = conform_turns(20000);
 	baton_request old = ended(c), kept = old;
 
 	CHECK_OK(c, baton_release(&old));
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < turns; i++) {
 		baton_request next = ended(c);
 
 		CHECK(c, next != kept);
@@ -266,16 +267,17 @@ a_slot_is_free_when_its_request_is_released(struct conform *c)
 static void
 a_hundred_thousand_operations_pass_through_256_requests(struct conform *c)
 {
-	enum { N = CONFORM_SANITIZED ? 10000 : 100000, DEPTH = 256 };
+	enum { DEPTH = 256 };
+	const int n = conform_turns(CONFORM_SANITIZED ? 10000 : 100000);
 	baton_request ring[DEPTH] = { 0 };
 	int *values = conform_alloc(c, DEPTH * sizeof(*values));
 	int oldest = 0, next = 0, refused = 0;
 
-	while (oldest < N && c->rank < 2) {
+	while (oldest < n && c->rank < 2) {
 		enum baton_status status = BATON_ERR_AGAIN;
 		int at = next % DEPTH;
 
-		if (next < N && next - oldest < DEPTH) {
+		if (next < n && next - oldest < DEPTH) {
 			values[at] = c->rank ? -1 : next;
 			status = c->rank ? baton_recv(&values[at], 1, BATON_INT32,
 			                              0, 0, c->comm, c->stream,

@@ -552,7 +552,7 @@ static void
 a_ring_of_slots_with_credits_runs(struct conform *c)
 {
 	enum { SLOTS = 8, BYTES = 256 };
-	const int rounds = CONFORM_SANITIZED ? 500 : 10000;
+	const int rounds = conform_turns(CONFORM_SANITIZED ? 500 : 10000);
 	uint64_t *out = conform_alloc(c, (size_t)SLOTS * BYTES);
 	struct conform_part part;
 

@@ -322,6 +322,20 @@ conform_recv(struct conform *c, void *buffer, size_t bytes, int peer, int tag,
 	return request;
 }
 
+bool
+conform_short(void)
+{
+	const char *value = getenv("CONFORM_SHORT");
+
+	return value && strcmp(value, "1") == 0;
+}
+
+int
+conform_turns(int n)
+{
+	return conform_short() ? n / 10 : n;
+}
+
 int64_t
 conform_patience(struct conform *c)
 {

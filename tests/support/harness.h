@@ -39,6 +39,13 @@
 #define CONFORM_SANITIZED 0
 #endif
 
+/* CONFORM_SHORT=1 in the environment: loops that only repeat take a tenth of their turns, and
+ * the cases of more than 2 GiB are skipped.  tests/run sets it for all runs but one of each
+ * kind, unless it runs --all. */
+bool conform_short(void);
+/* n, or a tenth of it. */
+int conform_turns(int n);
+
 struct conform;
 
 /* Flags of a case. */

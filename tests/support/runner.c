@@ -228,6 +228,8 @@ cannot_run(struct conform *c, const struct conform_case *one)
 		return "needs fewer ranks";
 	if (CONFORM_SANITIZED && (one->flags & CONFORM_LONG))
 		return "too long under a sanitizer";
+	if (conform_short() && one->memory > 2 * GIB)
+		return "too large for a short run";
 	if (one->memory > memory_free())
 		return "needs more free memory";
 	return NULL;
