@@ -684,6 +684,7 @@ baton_comm_destroy(struct baton_comm *comm)
 {
 	enum baton_status status;
 	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns(), now_ns;
+	struct batoni_roll_call roll = {.called_ns = begun_ns};
 	const char *alive;
 	BATONI_UNCANCELLED;
 
@@ -737,6 +738,8 @@ baton_comm_destroy(struct baton_comm *comm)
 			status = BATON_ERR_ABORTED;
 		if (status != BATON_PENDING)
 			break;
+		if (comm->leave_awaits)
+			batoni_check_ranks(comm, &roll, now_ns);
 		/* Under the lock, so that what still blocks the destroy can be
 		 * named. */
 		if (now_ns >= limit_ns)

@@ -111,7 +111,8 @@ struct baton_comm {
 	uint64_t broken_ns; /* when it was applied to the first */
 	struct batoni_patience patience; /* of the destroy with its device */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
-	/* What a destroy waits for when nothing of this rank is in its way (leave.c). */
+	/* What a destroy waits for when nothing of this rank is in its way, or NULL
+	 * (leave.c). */
 	const char *leave_awaits;
 	char error[256];            /* written once, before status */
 	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */

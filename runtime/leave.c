@@ -160,6 +160,7 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 {
 	enum baton_status status;
 
+	comm->leave_awaits = NULL;
 	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
 	    any_in_use(comm))
 		return BATON_PENDING;
@@ -226,5 +227,6 @@ batoni_comm_refuse_to_leave(const struct baton_comm *comm)
 		atomic_load(&comm->left)
 			? "left, takes no operations, and is not freed yet"
 			: "still there",
-		comm->leave_awaits);
+		comm->leave_awaits ? comm->leave_awaits
+				   : "what was in the way has ended just now");
 }

@@ -18,6 +18,11 @@
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.
  *
+ * A destroy that only waits for the other ranks checks too: a process that has ended will not
+ * leave.  The rank may have left and ended in order just now, and this rank may see its consent
+ * in the next passes.  So here, too, the second check ends the wait, TRIES_BETWEEN tries later at
+ * least: the communicator breaks.
+ *
  * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
  * whose passes are far apart (the engine's thread, programs that poll) request it for
  * their next pass: batoni_check_peers_soon.
@@ -33,6 +38,7 @@
 #include "sweep.h"
 
 #define CHECK_NS UINT64_C(250000000)
+#define TRIES_BETWEEN 256u
 #define BATCH 64
 
 static void
@@ -144,6 +150,41 @@ check_comm(struct baton_comm *comm)
 	for (int rank = 0; rank < comm->size;)
 		rank = check_batch(comm, rank);
 	return comm->peers_gone ? end_orphans(comm) : 0;
+}
+
+/* Some rank whose process has ended, or -1. */
+static int
+find_gone(const struct baton_comm *comm)
+{
+	int rank = 0;
+
+	while (rank < comm->size && !comm->transport->peers[rank].gone)
+		rank++;
+	return rank < comm->size ? rank : -1;
+}
+
+void
+batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
+                   uint64_t now_ns)
+{
+	bool again = roll->missing;
+	char why[80];
+
+	if (!comm->transport->peers || comm->lost ||
+	    ++roll->tries < TRIES_BETWEEN ||
+	    now_ns - roll->called_ns < CHECK_NS)
+		return;
+	roll->called_ns = now_ns;
+	roll->tries = 0;
+	for (int rank = 0; rank < comm->size;)
+		rank = check_batch(comm, rank);
+	roll->missing = comm->peers_gone > 0;
+	if (!again || !roll->missing)
+		return;
+	snprintf(why, sizeof(why),
+	         "the process of rank %d has ended before it left",
+	         find_gone(comm));
+	batoni_comm_break(comm, BATON_ERR_PEER, why);
 }
 
 size_t

@@ -17,6 +17,18 @@ size_t batoni_check_peers(void);
 /* A call of the device failed: look at its health now.  Any thread but the driver. */
 void batoni_ask_device(struct baton_comm *comm);
 
+/* For a destroy that waits for the other ranks: begin with {now}. */
+struct batoni_roll_call {
+	uint64_t called_ns; /* batoni_real_ns */
+	unsigned tries;     /* since then */
+	bool missing;       /* the process of some rank had ended then */
+};
+
+/* Break the communicator if the process of a rank has ended, and had at the last check of this
+ * destroy.  Does nothing if that was a moment ago.  The driver. */
+void batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
+                        uint64_t now_ns);
+
 /* Make the next pass call it, for callers whose passes are far apart.  The driver. */
 static inline void
 batoni_check_peers_soon(void)

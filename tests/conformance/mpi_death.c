@@ -4,12 +4,13 @@
  * others have operations pending with it.  Those end by their deadlines, what
  * the survivors have among themselves goes on, and they leave in order.
  *
- *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register|peer|calls
+ *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register|peer|calls|destroy
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
  * register a window.  peer: the same while they send to it and receive from it with no
- * deadline; calls: with no thread of the engine.
+ * deadline; calls: with no thread of the engine.  destroy: the same while they destroy the
+ * communicator, with no time limit.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -181,6 +182,23 @@ survive_registering(struct baton_comm *comm)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* What the living have between them ends first. */
+static void
+survive_destroying(struct baton_comm *comm, int rank)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request recv = 0;
+	int other = rank == 0 ? 2 : 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_recv(elsewhere, sizeof(elsewhere), BATON_UINT8, other, 5,
+	                 comm, NULL, &detached, &recv) == BATON_OK);
+	CHECK(baton_send(large, sizeof(elsewhere), BATON_UINT8, other, 5, comm,
+	                 NULL, &detached, NULL) == BATON_OK);
+	CHECK(baton_finish(&recv, -1, NULL) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 static void
 signal_and_die(struct baton_comm *comm)
 {
@@ -198,6 +216,7 @@ main(int argc, char **argv)
 {
 	bool waiting = argc > 1 && strcmp(argv[1], "signal") == 0;
 	bool registering = argc > 1 && strcmp(argv[1], "register") == 0;
+	bool destroying = argc > 1 && strcmp(argv[1], "destroy") == 0;
 	bool calls = argc > 1 && strcmp(argv[1], "calls") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
@@ -231,6 +250,8 @@ main(int argc, char **argv)
 		survive_sending(comm, rank);
 	else if (registering)
 		survive_registering(comm);
+	else if (destroying)
+		survive_destroying(comm, rank);
 	else
 		survive(comm, rank);
 	printf("rank %d: %s\n", rank,
