@@ -365,6 +365,8 @@ ncclCommFinalize(ncclComm_t comm)
 	struct nsim_job job = {.kind = NSIM_FINALIZE, .comm = comm};
 	ncclResult_t result = nsim_use(NSIM_ncclCommFinalize);
 
+	if (result == BATONI_NCCL_SUCCESS && !comm)
+		return result;
 	if (result == BATONI_NCCL_SUCCESS)
 		result = nsim_enter(comm, NSIM_ncclCommFinalize);
 	if (result != BATONI_NCCL_SUCCESS)
@@ -388,6 +390,8 @@ ncclCommDestroy(ncclComm_t comm)
 	struct nsim_job job = {.kind = NSIM_FINALIZE, .comm = comm};
 	ncclResult_t fault = nsim_use(NSIM_ncclCommDestroy), result;
 
+	if (!comm)
+		return fault;
 	result = nsim_enter(comm, NSIM_ncclCommDestroy);
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
@@ -409,6 +413,8 @@ ncclCommAbort(ncclComm_t comm)
 {
 	ncclResult_t fault = nsim_use(NSIM_ncclCommAbort), result;
 
+	if (!comm)
+		return fault;
 	result = nsim_enter(comm, NSIM_ncclCommAbort);
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
@@ -471,11 +477,14 @@ ncclGetErrorString(ncclResult_t result)
 		"invalid usage",
 		"remote process exited or there was a network error",
 		"NCCL operation in progress",
+		"timeout", /* from 2.30 on */
 	};
+	size_t n = sizeof(texts) / sizeof(texts[0]);
 
 	nsim_use(NSIM_ncclGetErrorString);
-	return result < sizeof(texts) / sizeof(texts[0]) ? texts[result]
-	                                                 : "unknown result code";
+	if (nsim_set.version < 23000)
+		n--;
+	return result < n ? texts[result] : "unknown result code";
 }
 
 const char *

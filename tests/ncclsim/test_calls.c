@@ -132,12 +132,39 @@ START_TEST(arguments_are_checked)
 	ck_assert_uint_eq(world_recv(0, -1, 1), BATONI_NCCL_INVALID_ARGUMENT);
 	ck_assert_uint_eq(nw.nccl->send(NULL, 1, 12, 0, nw.rank[0].comm, NULL),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
-	ck_assert_uint_eq(nw.nccl->comm_abort(NULL),
+	ck_assert_uint_eq(nw.nccl->comm_revoke(NULL, 0),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
 	ck_assert_str_eq(nw.nccl->error_text(BATONI_NCCL_INVALID_ARGUMENT),
 	                 "invalid argument");
-	ck_assert_str_eq(nw.nccl->last_error(NULL), "ncclCommAbort of NULL");
+	ck_assert_str_eq(nw.nccl->last_error(NULL), "ncclCommRevoke of NULL");
 	world_end();
+}
+END_TEST
+
+/* unit.nccl_symbols.* says the same of NCCL. */
+START_TEST(calls_without_a_communicator_are_as_nccls)
+{
+	ncclResult_t state;
+
+	world_load();
+	ck_nccl(nw.nccl->comm_finalize(NULL));
+	ck_nccl(nw.nccl->comm_destroy(NULL));
+	ck_nccl(nw.nccl->comm_abort(NULL));
+	ck_assert_uint_eq(nw.nccl->comm_error(NULL, &state),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(nw.nccl->send(NULL, 1, BATONI_NCCL_INT8, 0, NULL, NULL),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_nccl(nw.nccl->group_start());
+	ck_assert_uint_eq(nw.nccl->recv(NULL, 1, BATONI_NCCL_INT8, 0, NULL, NULL),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(nw.nccl->group_end(), BATONI_NCCL_INVALID_ARGUMENT);
+	ck_nccl(nw.nccl->group_start());
+	ck_nccl(nw.nccl->group_end());
+	ck_assert_uint_eq(nw.nccl->group_end(), BATONI_NCCL_INVALID_USAGE);
+	ck_assert_str_eq(nw.nccl->error_text(BATONI_NCCL_TIMEOUT), "timeout");
+	ck_assert(nw.nccl->sim_set("version", 22809));
+	ck_assert_str_eq(nw.nccl->error_text(BATONI_NCCL_TIMEOUT),
+	                 "unknown result code");
 }
 END_TEST
 
@@ -372,6 +399,7 @@ main(void)
 		configurations_are_checked,
 		configuration_of_a_newer_version_is_a_violation,
 		arguments_are_checked,
+		calls_without_a_communicator_are_as_nccls,
 		ids_differ,
 		nth_call_fails,
 		call_that_fails_in_a_group_voids_it,

@@ -73,6 +73,31 @@ START_TEST(unique_ids_need_no_gpu)
 }
 END_TEST
 
+/* tests/ncclsim/test_calls.c says the same of the simulator. */
+START_TEST(calls_without_a_communicator)
+{
+	ncclResult_t state;
+
+	ck_assert_uint_eq(api->comm_finalize(NULL), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->comm_destroy(NULL), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->comm_abort(NULL), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->comm_error(NULL, &state),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(api->send(NULL, 1, BATONI_NCCL_INT8, 0, NULL, NULL),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(api->group_start(), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->recv(NULL, 1, BATONI_NCCL_INT8, 0, NULL, NULL),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(api->group_end(), BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(api->group_start(), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->group_end(), BATONI_NCCL_SUCCESS);
+	ck_assert_uint_eq(api->group_end(), BATONI_NCCL_INVALID_USAGE);
+	ck_assert_str_eq(api->error_text(BATONI_NCCL_TIMEOUT),
+	                 api->version < 23000 ? "unknown result code"
+	                                      : "timeout");
+}
+END_TEST
+
 int
 main(void)
 {
@@ -81,6 +106,7 @@ main(void)
 		every_function_of_the_version_is_there,
 		results_are_described,
 		unique_ids_need_no_gpu,
+		calls_without_a_communicator,
 	};
 
 	return RUN_TESTS_WITH("nccl_symbols", tests, setup, NULL);
