@@ -328,7 +328,7 @@ abort_may_come_while_others_enqueue(struct conform *c)
 }
 
 const struct conform_case conform_abort[] = {
-	{ CASE(abort_ends_every_pending_operation_once), .ranks_min = 2,
+	{ CASE(abort_ends_every_pending_operation_once), .makes = 5, .ranks_min = 2,
 	  .needs = BATON_CAP_DIRECTIONS },
 	{ CASE(an_aborted_communicator_refuses_operations) },
 	{ CASE(abort_releases_the_streams), .ranks_min = 2 },

@@ -530,7 +530,7 @@ threads_share_a_communicator(struct conform *c)
 
 const struct conform_case conform_order[] = {
 	{ CASE(messages_match_in_the_order_of_the_calls), .ranks_min = 2 },
-	{ CASE(order_holds_across_streams), .streams = 2, .ranks_min = 2 },
+	{ CASE(order_holds_across_streams), .makes = 5, .streams = 2, .ranks_min = 2 },
 	{ CASE(a_recv_does_not_overtake_an_unarmed_one), .streams = 2, .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS },
 	{ CASE(a_send_does_not_overtake_an_unarmed_one), .streams = 2, .ranks_min = 2,
@@ -552,7 +552,7 @@ const struct conform_case conform_order[] = {
 	{ CASE(a_send_reads_what_the_stream_wrote), .ranks_min = 2 },
 	{ CASE(a_detached_recv_lets_its_stream_go_on), .ranks_min = 2 },
 	{ CASE(a_detached_recv_is_joined_on_another_stream), .streams = 2, .ranks_min = 2 },
-	{ CASE(threads_share_a_communicator), .streams = 8, .ranks_min = 2,
+	{ CASE(threads_share_a_communicator), .makes = 5, .streams = 8, .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS | BATON_CAP_SHORT },
 	CASES_END,
 };

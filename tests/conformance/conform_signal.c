@@ -1050,7 +1050,7 @@ const struct conform_case conform_signal[] = {
 	{ CASE(a_wait_that_times_out_gives_its_units_back), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_CANCEL,
 	  .flags = CONFORM_ALONE },
-	{ CASE(a_wait_of_many_units_waits_for_no_other), .ranks_min = 2,
+	{ CASE(a_wait_of_many_units_waits_for_no_other), .makes = 5, .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(units_are_never_lost_or_doubled), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_CANCEL,

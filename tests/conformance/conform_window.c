@@ -1297,7 +1297,7 @@ const struct conform_case conform_window[] = {
 	  .ranks_min = 2, .needs = BATON_CAP_WINDOWS },
 	{ CASE(only_puts_of_one_context_wait_for_each_other), .ranks_min = 2,
 	  .needs = BATON_CAP_WINDOWS },
-	{ CASE(data_is_visible_at_each_signal_of_many_threads),
+	{ CASE(data_is_visible_at_each_signal_of_many_threads), .makes = 13,
 	  .ranks_min = 2, .ranks_max = 5, .needs = BATON_CAP_WINDOWS },
 	{ CASE(a_ring_of_slots_with_credits_runs), .ranks_min = 2,
 	  .needs = BATON_CAP_WINDOWS },

@@ -32,13 +32,15 @@ main(int argc, char **argv)
 		return on_cuda_end(conform_threads_on(
 			(struct conform_backend){ .name = "cuda-host",
 			                          .traits = CONFORM_HOST_ISSUED,
-			                          .queues = on_cuda_queues() },
+			                          .queues = on_cuda_queues(),
+			                          .devices = on_cuda_devices() },
 			cuda_open, all, argc - 1, argv + 1));
 	}
 	return on_cuda_end(conform_threads_on(
 		(struct conform_backend){ .name = "cuda-local",
 		                          .memory = &on_cuda_memory,
 		                          .traits = CONFORM_HOST_ISSUED,
-		                          .queues = on_cuda_queues() },
+		                          .queues = on_cuda_queues(),
+		                          .devices = on_cuda_devices() },
 		cuda_open, lists, argc, argv));
 }

@@ -192,6 +192,15 @@ on_cuda_queues(void)
 	return text ? (unsigned)strtoul(text, NULL, 10) : 8;
 }
 
+unsigned
+on_cuda_devices(void)
+{
+	int count = 0;
+
+	MUST(device_count(&count));
+	return (unsigned)count;
+}
+
 int
 on_cuda_end(int result)
 {

@@ -15,6 +15,9 @@ bool on_cuda_begin(void);
 /* Streams of one device that do not hold each other up. */
 unsigned on_cuda_queues(void);
 
+/* How many devices there are. */
+unsigned on_cuda_devices(void);
+
 /* The program's exit status: result, unless the simulator has seen CUDA's rules broken or
  * something is left of what the run has made. */
 int on_cuda_end(int result);

@@ -23,6 +23,7 @@
 
 #define CONFORM_GATES 4
 #define CONFORM_STREAMS 64
+#define CONFORM_STREAMS_USUAL 4u
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 #define MS INT64_C(1000000)
@@ -70,6 +71,9 @@ struct conform_case {
 	unsigned needs;           /* BATON_CAP_* */
 	unsigned flags;           /* CONFORM_* */
 	unsigned streams; /* of a rank that may not hold each other up; 0: one */
+	/* The most streams of a rank; 0: CONFORM_STREAMS_USUAL.  They count where ranks share
+	 * a device: no stream of one may hold up one of another. */
+	unsigned makes;
 	size_t memory;            /* free bytes that all ranks need together */
 	uint32_t requests_max;    /* 0: the default */
 	int64_t timeout_ns;       /* of its communicator */
@@ -92,7 +96,11 @@ struct conform_backend {
 	/* NULL: messages are in host memory, as are those of ranks on the host device. */
 	const struct conform_memory *memory;
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
-	unsigned queues; /* streams of a rank that do not hold each other up; 0: all */
+	/* Streams of one device that do not hold each other up; 0: all. */
+	unsigned queues;
+	/* Devices that ranks take in turn and share, as threads of one process do; 0: each
+	 * rank has its own. */
+	unsigned devices;
 	/* Collective: a new communicator over all ranks. */
 	enum baton_status (*create)(struct conform *c,
 	                            const struct baton_comm_options *options,

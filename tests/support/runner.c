@@ -198,6 +198,31 @@ memory_free(void)
 	return (size_t)free_kb * 1024;
 }
 
+/* The most streams that the case makes. */
+static unsigned
+streams_made(const struct conform_case *one)
+{
+	return one->makes > 0 ? one->makes : CONFORM_STREAMS_USUAL;
+}
+
+/* Do streams of the case hold up others that they wait for?  A device gives its queues to
+ * streams in the order of creation, whichever rank creates them. */
+static bool
+lacks_queues(const struct conform *c, const struct conform_case *one)
+{
+	const struct conform_backend *backend = c->backend;
+	unsigned ranks = (unsigned)c->size, streams, sharing = 1;
+
+	if (backend->queues == 0)
+		return false;
+	if (backend->devices > 0)
+		sharing = (ranks + backend->devices - 1) / backend->devices;
+	streams = sharing > 1        ? streams_made(one)
+	          : one->streams > 0 ? one->streams
+	                             : 1;
+	return streams > backend->queues / sharing;
+}
+
 /* NULL: it can run here. */
 static const char *
 cannot_run(struct conform *c, const struct conform_case *one)
@@ -218,7 +243,7 @@ cannot_run(struct conform *c, const struct conform_case *one)
 		return "puts and waits are stream-issued";
 	if (lacks & CONFORM_HOST_DEVICE)
 		return "the device is not the host";
-	if (c->backend->queues && one->streams > c->backend->queues)
+	if (lacks_queues(c, one))
 		return "its streams would share hardware queues";
 	if (one->needs & ~c->info.capabilities)
 		return "the transport has not got the capability";
@@ -284,6 +309,8 @@ tear_down(struct conform *c, bool failed)
 	conform_clock_release();
 	if (c->comm && failed)
 		(void)baton_comm_abort(c->comm);
+	if ((unsigned)c->streams_count > streams_made(c->now))
+		CHECK_EQ(c, streams_made(c->now), c->streams_count);
 	for (int i = 0; i < c->streams_count; i++) {
 		enum baton_status status =
 			baton_stream_synchronize(c->comm, c->streams[i]);
