@@ -240,15 +240,29 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 	return config;
 }
 
+/* Of this process; other ranks may have other chunks. */
+static struct batoni_staging_config
+staging_config(void)
+{
+	struct batoni_staging_config config = batoni_staging_layer()->defaults;
+	const struct batoni_config *environment = batoni_config();
+
+	if (environment->staging_chunk)
+		config.chunk_bytes = environment->staging_chunk;
+	if (environment->staging_chunks)
+		config.chunks = environment->staging_chunks;
+	return config;
+}
+
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_plan *plan,
                              const struct baton_comm *comm)
 {
-	const struct batoni_staging_ops *staging = batoni_staging_layer();
+	const struct batoni_staging_config staging = staging_config();
 	struct batoni_transport_config upper = upper_config(plan, comm);
 
 	if (plan->stages)
-		return staging->below(&upper, &staging->defaults);
+		return batoni_staging_layer()->below(&upper, &staging);
 	if (comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
@@ -257,11 +271,11 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 static enum baton_status
 create_staging(struct baton_comm *comm, const struct batoni_comm_plan *plan)
 {
-	const struct batoni_staging_ops *staging = batoni_staging_layer();
+	const struct batoni_staging_config staging = staging_config();
 	const struct batoni_transport_config upper = upper_config(plan, comm);
 
-	return staging->create(&upper, &staging->defaults, plan->size,
-	                       &comm->staging);
+	return batoni_staging_layer()->create(&upper, &staging, plan->size,
+	                                      &comm->staging);
 }
 
 static uint32_t
@@ -431,12 +445,12 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 static enum baton_status
 check_slots(const struct batoni_comm_plan *plan)
 {
+	const struct batoni_staging_config staging = staging_config();
 	uint64_t slots = upper_slots(plan, plan->requests_most);
 	char mine[64] = "";
 
 	if (plan->stages)
-		slots = batoni_staging_slots(slots,
-		                             &batoni_staging_layer()->defaults);
+		slots = batoni_staging_slots(slots, &staging);
 	if (slots <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
 	if (plan->requests_most != plan->requests_max)

@@ -21,7 +21,8 @@
 #define BATONI_STAGING_HEADER_BYTES ((size_t)48)
 
 struct batoni_staging_config {
-	/* Of a pinned chunk; a long message goes in pieces of at most this length. */
+	/* Of a pinned chunk; a long message goes in pieces of at most this length, and of at
+	 * most that of the peer's chunks. */
 	size_t chunk_bytes;
 	uint32_t chunks; /* for each direction; 1 or more */
 	/* The longest message that may be sent before the receiver has asked for it.

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,6 +118,37 @@ set_nccl_library(const char *value, const char *values)
 {
 	(void)values;
 	return set_file(config.nccl_library, value);
+}
+
+/* A decimal number within the bounds, which are "4096 to 67108864". */
+static bool
+set_number(const char *value, const char *bounds, uint32_t *number_p)
+{
+	unsigned long least, most, number;
+	char *end;
+
+	least = strtoul(bounds, &end, 10);
+	most = strtoul(end + strlen(" to "), NULL, 10);
+	if (strspn(value, "0123456789") != strlen(value))
+		return false;
+	errno = 0;
+	number = strtoul(value, NULL, 10);
+	if (errno || number < least || number > most)
+		return false;
+	*number_p = (uint32_t)number;
+	return true;
+}
+
+static bool
+set_staging_chunk(const char *value, const char *values)
+{
+	return set_number(value, values, &config.staging_chunk);
+}
+
+static bool
+set_staging_chunks(const char *value, const char *values)
+{
+	return set_number(value, values, &config.staging_chunks);
 }
 
 #define FITS(field, name, values, meaning)                                     \

@@ -10,6 +10,8 @@
 #ifndef BATONI_CONFIG_H
 #define BATONI_CONFIG_H
 
+#include <stdint.h>
+
 #include "log.h"
 
 /* X(field of batoni_config, name, values allowed, meaning).  The first is read first: it
@@ -30,7 +32,12 @@
 	  "the library of the CUDA driver. Not set: libcuda.so.1")             \
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
-	  "else libnccl.so.2")
+	  "else libnccl.so.2")                                                \
+	X(staging_chunk, BATON_STAGING_CHUNK, "4096 to 67108864",             \
+	  "bytes of a chunk of pinned memory, through which device memory is "\
+	  "staged. Not set: 524288")                                          \
+	X(staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",                  \
+	  "chunks of a communicator for each direction. Not set: 16")
 
 enum { BATONI_CONFIG_FILE_BYTES = 4096 };
 
@@ -41,6 +48,7 @@ struct batoni_config {
 	enum baton_device device; /* AUTO: not set */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
+	uint32_t staging_chunk, staging_chunks; /* 0: not set */
 };
 
 /* Any thread. */

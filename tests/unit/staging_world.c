@@ -219,8 +219,8 @@ start_rank(struct world *world, int rank, char kind,
 }
 
 void
-open_world_with(struct world *world, const char *devices, bool late,
-                const struct batoni_staging_config *config)
+open_world_each(struct world *world, const char *devices, bool late,
+                const struct batoni_staging_config *const configs[])
 {
 	const struct batoni_transport_config above = {
 		.slots = SLOTS,
@@ -228,19 +228,37 @@ open_world_with(struct world *world, const char *devices, bool late,
 		.hidden_tags = HIDDEN_TAGS,
 		.segment_bytes = 64,
 	};
-	struct batoni_transport_config below =
-		batoni_staging_ops.below(&above, config);
+	struct batoni_transport_config below = {.slots = 0};
 	struct batoni_transport *transports[RANKS_MAX];
 
 	world->size = (int)strlen(devices);
 	world->ranks = calloc(RANKS_MAX, sizeof(*world->ranks));
 	ck_assert_ptr_nonnull(world->ranks);
+	/* The local transport has one configuration for all: the one with most slots. */
+	for (int i = 0; i < world->size; i++) {
+		struct batoni_transport_config one =
+			batoni_staging_ops.below(&above, configs[i]);
+
+		if (one.slots > below.slots)
+			below = one;
+	}
 	ck_assert_int_eq(batoni_local_open(world->size, &below, transports),
 	                 BATON_OK);
 	for (int i = 0; i < world->size; i++)
 		start_rank(world, i, devices[i],
 		           late ? make_late(transports[i]) : transports[i],
-		           above, config);
+		           above, configs[i]);
+}
+
+void
+open_world_with(struct world *world, const char *devices, bool late,
+                const struct batoni_staging_config *config)
+{
+	const struct batoni_staging_config *configs[RANKS_MAX];
+
+	for (int i = 0; i < RANKS_MAX; i++)
+		configs[i] = config;
+	open_world_each(world, devices, late, configs);
 }
 
 void

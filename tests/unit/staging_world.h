@@ -46,6 +46,9 @@ struct world {
 void open_world(struct world *world, const char *devices, bool late);
 void open_world_with(struct world *world, const char *devices, bool late,
                      const struct batoni_staging_config *config);
+/* Each rank has chunks of its own. */
+void open_world_each(struct world *world, const char *devices, bool late,
+                     const struct batoni_staging_config *const configs[]);
 void close_rank(struct world *world, int rank);
 /* Close the ranks that are left; nothing of theirs is left. */
 void close_world(struct world *world);

@@ -232,6 +232,48 @@ START_TEST(environment_names_libraries)
 }
 END_TEST
 
+static void
+print_chunks(void)
+{
+	fprintf(stderr, "%u %u", batoni_config()->staging_chunk,
+	        batoni_config()->staging_chunks);
+}
+
+START_TEST(environment_names_the_chunks_of_staging_within_bounds)
+{
+	static const struct {
+		const char *bytes, *count, *text;
+	} cases[] = {
+		{NULL, NULL, "0 0"},
+		{"4096", "1", "4096 1"},
+		{"67108864", "4096", "67108864 4096"},
+		{"5001", "3", "5001 3"},
+	};
+	static const char *const wrong[] = {
+		"4095", "67108865", "-1", "+5000", "5000 ", "5k", "0x2000",
+		"99999999999999999999"};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (cases[i].bytes)
+			setenv("BATON_STAGING_CHUNK", cases[i].bytes, 1);
+		if (cases[i].count)
+			setenv("BATON_STAGING_CHUNKS", cases[i].count, 1);
+		ck_assert_str_eq(capture(NULL, print_chunks).text,
+		                 cases[i].text);
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct captured out;
+
+		setenv("BATON_STAGING_CHUNK", wrong[i], 1);
+		out = capture(NULL, print_chunks);
+		ck_assert_ptr_nonnull(
+			strstr(out.text, "BATON_STAGING_CHUNK is \""));
+		ck_assert_ptr_nonnull(strstr(
+			out.text, "it takes 4096 to 67108864\n0 3"));
+	}
+}
+END_TEST
+
 int
 main(void)
 {
@@ -246,6 +288,7 @@ main(void)
 		names_that_are_known_or_of_others_are_not_told,
 		level_below_warning_silences_the_warnings,
 		environment_names_libraries,
+		environment_names_the_chunks_of_staging_within_bounds,
 	};
 
 	return RUN_TESTS("config", tests);

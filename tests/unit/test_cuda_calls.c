@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -825,6 +826,27 @@ START_TEST(missing_memory_operations_are_warned_about_once)
 }
 END_TEST
 
+/* ---- the chunks of staging ------------------------------------------------- */
+
+START_TEST(environment_sets_the_size_and_number_of_chunks)
+{
+	baton_request recv;
+
+	setenv("BATON_STAGING_CHUNK", "4099", 1);
+	setenv("BATON_STAGING_CHUNKS", "1", 1);
+	cuda_world_open();
+	/* Without chunks, each rank pins about 0.3 MiB; with the usual ones 16 more. */
+	ck_assert_int_lt(cw.sim->sim_live("pinned_bytes"), (long)(2 * MIB));
+	cuda_world_fill(cw.from, 3 * MIB, 1);
+	recv = cuda_world_recv(cw.to, 3 * MIB, 0, cw.streams[1]);
+	cuda_world_finish(cuda_world_send(cw.from, 3 * MIB, 0, cw.streams[0]),
+	                  BATON_OK);
+	cuda_world_finish(recv, BATON_OK);
+	cuda_world_expect(cw.to, 3 * MIB, 1);
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -853,6 +875,7 @@ main(void)
 		one_hardware_queue_is_warned_about_once,
 		streams_of_the_priority_of_copies_are_warned_about_once,
 		missing_memory_operations_are_warned_about_once,
+		environment_sets_the_size_and_number_of_chunks,
 	};
 
 	return RUN_TESTS("cuda_calls", tests);

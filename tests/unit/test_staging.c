@@ -470,6 +470,30 @@ END_TEST
 
 /* ---- ending early ------------------------------------------------------------ */
 
+/* Pieces are as long as the shorter of the two chunks. */
+START_TEST(ranks_with_chunks_of_other_sizes_understand_each_other)
+{
+	static const struct batoni_staging_config configs[] = {
+		{.chunk_bytes = 61, .chunks = 1, .eager_bytes = EAGER,
+		 .eager_slots = 1, .eager_per_peer = 1},
+		{.chunk_bytes = 3 * CHUNK + 1, .chunks = 5, .eager_bytes = EAGER,
+		 .eager_slots = 4, .eager_per_peer = 2},
+	};
+	const struct batoni_staging_config *each[2];
+	struct world world;
+
+	for (unsigned order = 0; order < 2; order++) {
+		each[0] = &configs[order];
+		each[1] = &configs[1 - order];
+		open_world_each(&world, "dd", order, each);
+		for (unsigned kinds = 0; kinds < 8; kinds++)
+			for (size_t i = 0; i < LENGTHS; i++)
+				pass(&world, lengths[i], lengths[i], kinds);
+		close_world(&world);
+	}
+}
+END_TEST
+
 START_TEST(a_receive_is_taken_back_until_it_has_matched)
 {
 	struct world world;
@@ -839,6 +863,7 @@ main(void)
 		a_short_message_takes_turns_with_a_long_one,
 		pieces_and_copies_of_one_message_overlap,
 		a_single_chunk_is_enough,
+		ranks_with_chunks_of_other_sizes_understand_each_other,
 		a_receive_is_taken_back_until_it_has_matched,
 		an_eager_message_that_waits_for_its_copy_cannot_be_taken_back,
 		a_send_is_taken_back_until_it_is_received,

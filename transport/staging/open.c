@@ -24,9 +24,11 @@
 #include "mem.h"
 #include "stage.h"
 
+/* What buffers take of the pinned block: they begin at multiples of 64. */
+#define ROUNDED(bytes) (((bytes) + 63) & ~(size_t)63)
 #define EAGER_BYTES(config)                                                   \
-	((BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes + 63) &         \
-	 ~(size_t)63)
+	ROUNDED(BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes)
+#define CHUNK_BYTES(config) ROUNDED((config)->chunk_bytes)
 
 /* What was leaked, so that leak checkers find it.  The thread that destroys, with the
  * driver lock. */
@@ -77,7 +79,7 @@ init_tokens(struct batoni_staging *stage, struct stage_token *token,
 {
 	const struct batoni_staging_config *config = &stage->config;
 	uint32_t n = kind == CHUNKS ? config->chunks : config->eager_slots;
-	size_t bytes = kind == CHUNKS ? config->chunk_bytes
+	size_t bytes = kind == CHUNKS ? CHUNK_BYTES(config)
 	                              : EAGER_BYTES(config);
 
 	for (uint32_t i = 0; i < n; i++, token++) {
@@ -102,7 +104,7 @@ static enum baton_status
 alloc_pinned(struct batoni_staging *stage)
 {
 	const struct batoni_staging_config *config = &stage->config;
-	size_t bytes = DIRECTIONS * (config->chunks * config->chunk_bytes +
+	size_t bytes = DIRECTIONS * (config->chunks * CHUNK_BYTES(config) +
 	                             config->eager_slots * EAGER_BYTES(config));
 	struct stage_token *token = stage->tokens;
 	unsigned char *at;
