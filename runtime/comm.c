@@ -485,6 +485,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->device_ops = plan->device_ops;
 	comm->in_engine = plan->device_ops->in_engine;
 	comm->looks = !plan->device_ops->memory->host_only;
+	comm->direct = plan->direct;
 	pthread_mutex_init(&comm->order, NULL);
 	comm->index = take_index(&generation);
 	if (comm->index == 0) {

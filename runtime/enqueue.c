@@ -340,6 +340,22 @@ batoni_check_comm(const char *call, const struct baton_comm *comm)
 	return batoni_check_left(call, comm);
 }
 
+/* The library below may use streams of its own to copy, which this one would stop. */
+static enum baton_status
+check_direct(const char *call, const struct baton_comm *comm, baton_stream stream)
+{
+	if (!comm->device_ops->stops_others ||
+	    !comm->device_ops->stops_others(stream))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%s: the stream is the legacy default one, and MPI "
+	                     "reaches the device's memory by itself: while the "
+	                     "stream waited, it could stop the copies that MPI "
+	                     "makes; use a non-blocking stream, or set "
+	                     "BATON_MPI_CUDA=staged",
+	                     call);
+}
+
 enum baton_status
 batoni_check_target(const char *call, const struct baton_comm *comm,
                     baton_stream stream, bool launching)
@@ -350,9 +366,10 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 		return status;
 	status = comm->device_ops->stream_check(comm->device, stream,
 	                                        launching);
-	return likely(status == BATON_OK)
-	               ? BATON_OK
-	               : batoni_refuse_named(call, status);
+	if (unlikely(status != BATON_OK))
+		return batoni_refuse_named(call, status);
+	return likely(!comm->direct) ? BATON_OK
+	                             : check_direct(call, comm, stream);
 }
 
 static enum baton_status

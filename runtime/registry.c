@@ -43,6 +43,7 @@ static const char *
 memory_missing(const struct batoni_memory_ops *memory)
 {
 	bool shares = memory->share || memory->map || memory->unmap;
+	bool lends = memory->enter || memory->leave || memory->flush;
 	const struct slot slots[] = {
 		SLOT(memory, look),
 		SLOT(memory, pinned_alloc),
@@ -54,6 +55,9 @@ memory_missing(const struct batoni_memory_ops *memory)
 		SLOT(memory, health),
 		{"present", !memory->owner || memory->present},
 		{"owner", !memory->present || memory->owner},
+		{"enter", !lends || memory->enter},
+		{"leave", !lends || memory->leave},
+		{"flush", !lends || memory->flush},
 		{"share", !shares || memory->share},
 		{"map", !shares || memory->map},
 		{"unmap", !shares || memory->unmap},

@@ -29,6 +29,7 @@ struct batoni_comm_plan {
 	 * follows from it.  `plan` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the
 	                         * transport cannot reach: all ranks speak staging's protocol */
+	bool direct;            /* the transport reaches the memory of this rank's device */
 	uint32_t requests_most; /* the largest requests_max */
 };
 

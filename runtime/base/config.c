@@ -120,6 +120,16 @@ set_nccl_library(const char *value, const char *values)
 	return set_file(config.nccl_library, value);
 }
 
+static bool
+set_mpi_cuda(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	if (i >= 0)
+		config.mpi_cuda = (enum batoni_mpi_cuda)i;
+	return i >= 0;
+}
+
 /* A decimal number within the bounds, which are "4096 to 67108864". */
 static bool
 set_number(const char *value, const char *bounds, uint32_t *number_p)

@@ -33,6 +33,10 @@
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
 	  "else libnccl.so.2")                                                \
+	X(mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",                   \
+	  "whether device memory goes to MPI as it is (direct) or through "   \
+	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
+	  "is CUDA-aware")                                                    \
 	X(staging_chunk, BATON_STAGING_CHUNK, "4096 to 67108864",             \
 	  "bytes of a chunk of pinned memory, through which device memory is "\
 	  "staged. Not set: 524288")                                          \
@@ -41,6 +45,12 @@
 
 enum { BATONI_CONFIG_FILE_BYTES = 4096 };
 
+enum batoni_mpi_cuda {
+	BATONI_MPI_CUDA_AUTO,
+	BATONI_MPI_CUDA_STAGED,
+	BATONI_MPI_CUDA_DIRECT
+};
+
 struct batoni_config {
 	enum batoni_log_level log_level;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
@@ -48,6 +58,7 @@ struct batoni_config {
 	enum baton_device device; /* AUTO: not set */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
+	enum batoni_mpi_cuda mpi_cuda;
 	uint32_t staging_chunk, staging_chunks; /* 0: not set */
 };
 

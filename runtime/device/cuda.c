@@ -214,6 +214,12 @@ check_default(const struct cuda_gpu *gpu)
 	return BATON_OK;
 }
 
+static bool
+cuda_stops_others(baton_stream handle)
+{
+	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_LEGACY_VALUE;
+}
+
 /* Between enter and leave. */
 static enum baton_status
 check_live(const struct cuda_gpu *gpu, CUstream handle)
@@ -512,6 +518,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.stream_destroy = cuda_stream_destroy,
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,
+	.stops_others = cuda_stops_others,
 	.enqueue = cuda_enqueue,
 	.wait = cuda_wait,
 	.behind = cuda_behind,

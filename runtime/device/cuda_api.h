@@ -29,6 +29,8 @@ typedef unsigned int CUpointer_attribute;
 typedef unsigned int CUstreamCaptureStatus;
 typedef unsigned int CUstreamCaptureMode;
 typedef unsigned int CUdriverProcAddressQueryResult;
+typedef unsigned int CUflushGPUDirectRDMAWritesTarget;
+typedef unsigned int CUflushGPUDirectRDMAWritesScope;
 typedef uint64_t cuuint64_t;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
@@ -67,6 +69,8 @@ typedef union CUstreamBatchMemOpParams_union {
 	X(CUstreamCaptureStatus, 4)                                           \
 	X(CUstreamCaptureMode, 4)                                             \
 	X(CUdriverProcAddressQueryResult, 4)                                  \
+	X(CUflushGPUDirectRDMAWritesTarget, 4)                                \
+	X(CUflushGPUDirectRDMAWritesScope, 4)                                 \
 	X(cuuint64_t, 8)                                                      \
 	X(CUcontext, 8)                                                       \
 	X(CUstream, 8)                                                        \
@@ -106,6 +110,18 @@ typedef union CUstreamBatchMemOpParams_union {
 	  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                         \
 	X(BATONI_CU_DEVICE_MEM_OPS_64,                                        \
 	  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)             \
+	X(BATONI_CU_DEVICE_RDMA_FLUSHES,                                      \
+	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 117)      \
+	X(BATONI_CU_DEVICE_RDMA_ORDERING,                                     \
+	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 118)           \
+	X(BATONI_CU_RDMA_FLUSH_BY_HOST,                                       \
+	  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                     \
+	X(BATONI_CU_RDMA_ORDERED_FOR_OWNER,                                   \
+	  CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)                      \
+	X(BATONI_CU_RDMA_FLUSH_CURRENT,                                       \
+	  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)              \
+	X(BATONI_CU_RDMA_FLUSH_TO_OWNER,                                      \
+	  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                      \
 	X(BATONI_CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
 	X(BATONI_CU_POINTER_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)   \
 	X(BATONI_CU_POINTER_DEVICE_ORDINAL,                                   \
@@ -205,6 +221,9 @@ enum {
 	X(host_device_pointer, cuMemHostGetDevicePointer_v2,                  \
 	  "cuMemHostGetDevicePointer", 3020,                                  \
 	  (CUdeviceptr *, void *, unsigned int))                              \
+	X(flush_remote_writes, cuFlushGPUDirectRDMAWrites,                    \
+	  "cuFlushGPUDirectRDMAWrites", 11030,                                \
+	  (CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope)) \
 	X(copy, cuMemcpyAsync, "cuMemcpyAsync", 4000,                         \
 	  (CUdeviceptr, CUdeviceptr, size_t, CUstream))                       \
 	X(pointer_attributes, cuPointerGetAttributes,                         \

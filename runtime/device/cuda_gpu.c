@@ -218,7 +218,7 @@ ask_attribute(const struct cuda_gpu *gpu, CUdevice_attribute attribute,
 static CUresult
 ask_attributes(struct cuda_gpu *gpu, int *unified_p)
 {
-	int memory_ops = 0;
+	int memory_ops = 0, flushes = 0, ordering = 0;
 	CUresult result = ask_attribute(
 		gpu, BATONI_CU_DEVICE_UNIFIED_ADDRESSING, unified_p);
 
@@ -226,6 +226,14 @@ ask_attributes(struct cuda_gpu *gpu, int *unified_p)
 		result = ask_attribute(gpu, BATONI_CU_DEVICE_MEM_OPS_64,
 		                       &memory_ops);
 	gpu->memory_ops = memory_ops;
+	if (result == BATONI_CU_SUCCESS)
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_RDMA_FLUSHES,
+		                       &flushes);
+	if (result == BATONI_CU_SUCCESS)
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_RDMA_ORDERING,
+		                       &ordering);
+	gpu->flushes = (flushes & BATONI_CU_RDMA_FLUSH_BY_HOST) != 0 &&
+	               ordering < BATONI_CU_RDMA_ORDERED_FOR_OWNER;
 	return result;
 }
 

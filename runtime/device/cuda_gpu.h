@@ -65,6 +65,7 @@ struct cuda_gpu {
 	atomic_uint checked; /* the number of the open up to which context_id is right */
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
+	bool flushes; /* streams may miss what another device of the host has written */
 	CUstream copies[CUDA_COPY_STREAMS];
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait

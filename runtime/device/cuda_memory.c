@@ -110,6 +110,63 @@ cuda_owner(const void *pointer)
 	return memory.owner;
 }
 
+/* ---- a library that reaches the memory ------------------------------------- */
+
+enum { GUARD_MODE, GUARD_PUSHED };
+
+static enum baton_status
+cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
+	guard_p->words[GUARD_MODE] = guard.mode;
+	guard_p->words[GUARD_PUSHED] = guard.pushed;
+	return BATON_OK;
+}
+
+static void
+cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard)
+{
+	const struct cuda_guard left = {
+		.mode = (CUstreamCaptureMode)guard->words[GUARD_MODE],
+		.pushed = guard->words[GUARD_PUSHED] != 0,
+	};
+
+	batoni_cuda_leave(batoni_cuda_gpu(device), &left);
+}
+
+/* By the GPU that has the memory. */
+static enum baton_status
+cuda_flush(struct batoni_device *device, int owner)
+{
+	struct cuda_gpu *ours = batoni_cuda_gpu(device), *gpu = ours;
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result;
+
+	if (owner >= 0 && owner != ours->number)
+		gpu = batoni_cuda_gpu_find(owner);
+	if (!gpu || !gpu->flushes)
+		return BATON_OK;
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuFlushGPUDirectRDMAWrites";
+		result = gpu->api->flush_remote_writes(
+			BATONI_CU_RDMA_FLUSH_CURRENT,
+			BATONI_CU_RDMA_FLUSH_TO_OWNER);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_note(ours, call, result);
+}
+
+/* ---- pinned memory --------------------------------------------------------- */
+
 static enum baton_status
 cuda_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
 {
@@ -326,6 +383,9 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.pinned_free = cuda_pinned_free,
 	.copy_start = cuda_copy_start,
 	.copy_test = cuda_copy_test,
+	.enter = cuda_enter,
+	.leave = cuda_leave,
+	.flush = cuda_flush,
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,

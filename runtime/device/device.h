@@ -135,6 +135,11 @@ struct batoni_device_ops {
 	enum baton_status (*stream_idle)(struct batoni_device *device,
 	                                 baton_stream stream);
 
+	/* While this stream waits, streams of the program or of a library may stand too
+	 * (CUDA's legacy default stream).  It is refused where a library is to reach the
+	 * device's memory.  Any thread.  NULL: there is no such stream. */
+	bool (*stops_others)(baton_stream stream);
+
 	/* Put the item on the stream.  Caller: see the two kinds above; must not
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has
 	 * been); the item belongs to the device until then and, when it waits

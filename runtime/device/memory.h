@@ -76,6 +76,11 @@ struct batoni_memory_name {
 	unsigned char bytes[128];
 };
 
+/* What a device has put in place for the calls of a library. */
+struct batoni_memory_guard {
+	uint64_t words[2];
+};
+
 /* Why a device is not well. */
 struct batoni_fault {
 	const char *call; /* a string constant */
@@ -148,6 +153,19 @@ struct batoni_memory_ops {
 	 * block. */
 	bool (*present)(void);
 	int (*owner)(const void *pointer);
+
+	/* These three may be NULL, all together: no library reaches the device's memory, and
+	 * its messages are staged.
+	 * enter, leave: around the calls of a library that does (a CUDA-aware MPI): the
+	 * device is the calling thread's meanwhile.  flush: what the library says that it
+	 * has written into memory of the device `owner` (-1: of this one) is visible to what
+	 * the caller then lets a stream of the device do.  The driver; short.  OK, CUDA:
+	 * there is nothing to leave. */
+	enum baton_status (*enter)(struct batoni_device *device,
+	                           struct batoni_memory_guard *guard_p);
+	void (*leave)(struct batoni_device *device,
+	              const struct batoni_memory_guard *guard);
+	enum baton_status (*flush)(struct batoni_device *device, int owner);
 
 	/* These three may be NULL, all together: the device's memory cannot be mapped by
 	 * other processes.

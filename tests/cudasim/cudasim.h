@@ -163,6 +163,8 @@ struct cudasim_kernel {
  *               The memory is in use until unreach gets what is left at *hold_p.
  *   unreach     the end of that.
  *   peek, poke  read or write device memory, at once and beside all streams.
+ *   remote_write  write device memory as a network card does: with the setting "flush" streams
+ *               and copies see it only behind a cuFlushGPUDirectRDMAWrites.
  */
 #define CUDASIM_CONTROLS(X)                                                   \
 	X(bool, set, (const char *name, long value))                          \
@@ -182,7 +184,8 @@ struct cudasim_kernel {
 	  (CUdeviceptr address, size_t bytes, void **hold_p))                 \
 	X(void, unreach, (void *hold))                                        \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
-	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))
+	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))       \
+	X(void, remote_write, (CUdeviceptr to, const void *from, size_t bytes))
 
 struct cudasim {
 #define CUDASIM_FUNCTION(name, symbol, base, version, parameters)             \

@@ -70,6 +70,7 @@ enum sim_function {
 	X(delay_us, 0, 0, 1000000, false)                                     \
 	X(alias, 0, 0, 1, false)                                              \
 	X(peer, 0, 0, 1, false)                                               \
+	X(flush, 0, 0, 1, true)                                               \
 	X(reuse, 1, 0, 1, false)                                              \
 	X(abort, 0, 0, 1, false)
 

@@ -143,6 +143,12 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 	case BATONI_CU_DEVICE_MEM_OPS_64:
 		*value_p = (int)sim.set.memops;
 		break;
+	case BATONI_CU_DEVICE_RDMA_FLUSHES:
+		*value_p = sim.set.flush ? BATONI_CU_RDMA_FLUSH_BY_HOST : 0;
+		break;
+	case BATONI_CU_DEVICE_RDMA_ORDERING:
+		*value_p = sim.set.flush ? 0 : BATONI_CU_RDMA_ORDERED_FOR_OWNER;
+		break;
 	default:
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
 	}

@@ -569,6 +569,78 @@ touch(CUdeviceptr pointer, void *to, const void *from, size_t bytes)
 	pthread_mutex_unlock(&sim_lock);
 }
 
+/* ---- what network cards write ---- */
+
+/* It is on its way to the memory: the oldest first. */
+struct remote_write {
+	struct remote_write *next;
+	CUdeviceptr to;
+	size_t bytes;
+	unsigned char content[];
+};
+static struct remote_write *remote_writes; /* under sim_lock */
+
+void
+cudasim_remote_write(CUdeviceptr to, const void *from, size_t bytes)
+{
+	struct remote_write **end = &remote_writes, *write;
+
+	if (!sim.set.flush) {
+		touch(to, NULL, from, bytes);
+		return;
+	}
+	write = sim_alloc(1, sizeof(*write) + bytes);
+	write->to = to;
+	write->bytes = bytes;
+	memcpy(write->content, from, bytes);
+	pthread_mutex_lock(&sim_lock);
+	while (*end)
+		end = &(*end)->next;
+	*end = write;
+	pthread_mutex_unlock(&sim_lock);
+}
+
+/* Those to memory of this device; what was freed meanwhile is lost. */
+static void
+land_locked(const struct sim_context *context)
+{
+	struct remote_write **at = &remote_writes, *write;
+
+	while ((write = *at)) {
+		struct sim_block *block = find_locked(write->to);
+		size_t offset = block ? offset_in(block, write->to) : 0;
+
+		if (block && block->context->device != context->device) {
+			at = &write->next;
+			continue;
+		}
+		if (block && write->bytes <= block->bytes - offset)
+			memcpy(block->reach + offset, write->content,
+			       write->bytes);
+		*at = write->next;
+		free(write);
+	}
+}
+
+CUresult
+cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                           CUflushGPUDirectRDMAWritesScope scope)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuFlushGPUDirectRDMAWrites,
+	                            SIM_CONTEXT);
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	if (target != BATONI_CU_RDMA_FLUSH_CURRENT ||
+	    scope < BATONI_CU_RDMA_FLUSH_TO_OWNER)
+		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	if (!sim.set.flush)
+		return sim_leave(&call, BATONI_CU_NOT_SUPPORTED);
+	land_locked(call.context);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
 void
 cudasim_peek(void *to, CUdeviceptr from, size_t bytes)
 {

@@ -361,6 +361,68 @@ START_TEST(a_copy_of_pageable_memory_can_be_forbidden)
 }
 END_TEST
 
+/* What a stream then copies out. */
+static unsigned char
+seen_by_a_stream(CUdeviceptr device, CUstream stream)
+{
+	unsigned char byte = 0;
+
+	ck_success(w.sim->copy((uintptr_t)&byte, device, 1, stream));
+	ck_success(w.sim->stream_synchronize(stream));
+	return byte;
+}
+
+START_TEST(remote_writes_are_seen_behind_a_flush_where_the_device_asks_for_it)
+{
+	const unsigned char byte = 7;
+	CUdeviceptr device;
+	CUstream stream;
+	int value;
+
+	world_load();
+	ck_assert(w.sim->sim_set("flush", 1));
+	world_begin();
+	ck_success(w.sim->device_attribute(&value, BATONI_CU_DEVICE_RDMA_FLUSHES,
+	                                   0));
+	ck_assert_int_eq(value, BATONI_CU_RDMA_FLUSH_BY_HOST);
+	ck_success(w.sim->device_attribute(&value,
+	                                   BATONI_CU_DEVICE_RDMA_ORDERING, 0));
+	ck_assert_int_lt(value, BATONI_CU_RDMA_ORDERED_FOR_OWNER);
+	stream = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	device = device_memory(64);
+	w.sim->sim_remote_write(device, &byte, 1);
+	ck_assert_uint_eq(seen_by_a_stream(device, stream), 0xa5);
+	ck_success(w.sim->flush_remote_writes(BATONI_CU_RDMA_FLUSH_CURRENT,
+	                                      BATONI_CU_RDMA_FLUSH_TO_OWNER));
+	ck_assert_uint_eq(seen_by_a_stream(device, stream), 7);
+	world_end();
+}
+END_TEST
+
+START_TEST(other_devices_show_remote_writes_at_once)
+{
+	const unsigned char byte = 7;
+	CUdeviceptr device;
+	CUstream stream;
+	int value;
+
+	world_load();
+	world_begin();
+	ck_success(w.sim->device_attribute(&value,
+	                                   BATONI_CU_DEVICE_RDMA_ORDERING, 0));
+	ck_assert_int_eq(value, BATONI_CU_RDMA_ORDERED_FOR_OWNER);
+	stream = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	device = device_memory(64);
+	w.sim->sim_remote_write(device, &byte, 1);
+	ck_assert_uint_eq(seen_by_a_stream(device, stream), 7);
+	ck_assert_uint_eq(
+		w.sim->flush_remote_writes(BATONI_CU_RDMA_FLUSH_CURRENT,
+	                                   BATONI_CU_RDMA_FLUSH_TO_OWNER),
+		BATONI_CU_NOT_SUPPORTED);
+	world_end();
+}
+END_TEST
+
 START_TEST(allocation_while_a_stream_waits_is_a_deadlock)
 {
 	CUdeviceptr device, other;
@@ -434,6 +496,8 @@ main(void)
 		a_copy_of_pageable_memory_blocks_until_it_is_over,
 		a_copy_of_pageable_memory_may_wait_for_other_streams,
 		a_copy_of_pageable_memory_can_be_forbidden,
+		remote_writes_are_seen_behind_a_flush_where_the_device_asks_for_it,
+		other_devices_show_remote_writes_at_once,
 		allocation_while_a_stream_waits_is_a_deadlock,
 		memory_freed_under_a_stream_is_a_violation_and_stays_for_it,
 	};

@@ -518,6 +518,124 @@ START_TEST(cuda_needs_the_engines_thread)
 }
 END_TEST
 
+/* What MPI says, in place of the library's own function. */
+static int cuda_aware;
+
+int MPIX_Query_cuda_support(void);
+
+int
+MPIX_Query_cuda_support(void)
+{
+	return cuda_aware;
+}
+
+/* Over the simulated driver; the environment is not read yet. */
+static struct baton_comm_options
+on_cuda(bool aware, const char *asked)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	cuda_aware = aware;
+	setenv("BATON_CUDA_LIBRARY", CUDASIM_PATH, 1);
+	if (asked)
+		setenv("BATON_MPI_CUDA", asked, 1);
+	options.device = BATON_DEVICE_CUDA;
+	return options;
+}
+
+/* A communicator that passes device memory to MPI as it is, or not, and carries memory of
+ * the host in either case. */
+static struct baton_comm *
+reaching(const struct baton_comm_options *options, bool direct)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	struct baton_comm_info info = {.size = sizeof(info)};
+	int out = 40 + rank, in = 0, peer = 1 - rank;
+	baton_request requests[2];
+	struct baton_comm *comm;
+	baton_stream stream;
+
+	detached.flags = BATON_OP_DETACHED;
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, options, &comm),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_comm_query(comm, &info), BATON_OK);
+	ck_assert_msg((strstr(info.library, ", CUDA-aware") != NULL) == direct,
+	              "%s", info.library);
+	ck_assert_int_eq(baton_stream_create(comm, &stream), BATON_OK);
+	ck_assert_int_eq(baton_send(&out, 1, BATON_INT32, peer, 1, comm, stream,
+	                            &detached, &requests[0]),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&in, 1, BATON_INT32, peer, 1, comm, stream,
+	                            NULL, &requests[1]),
+	                 BATON_OK);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(baton_finish(&requests[i], -1, NULL), BATON_OK);
+	ck_assert_int_eq(in, 40 + peer);
+	ck_assert_int_eq(baton_stream_synchronize(comm, stream), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(comm, stream), BATON_OK);
+	return comm;
+}
+
+START_TEST(mpi_that_is_cuda_aware_gets_device_memory_as_it_is)
+{
+	struct baton_comm_options options = on_cuda(true, NULL);
+	struct baton_comm *comm;
+	int number = 0;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	comm = reaching(&options, true);
+	/* MPI's own copies could stand behind it. */
+	ck_assert_int_eq(baton_recv(&number, 1, BATON_INT32, rank, 0, comm, NULL,
+	                            NULL, NULL),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "the stream is the legacy default one"));
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(one_rank_that_stages_makes_all_stage)
+{
+	struct baton_comm_options options;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	options = on_cuda(true, rank == 1 ? "staged" : NULL);
+	ck_assert_int_eq(baton_comm_destroy(reaching(&options, false)), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(one_rank_whose_mpi_is_not_cuda_aware_makes_all_stage)
+{
+	struct baton_comm_options options;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	options = on_cuda(rank == 1, "auto");
+	ck_assert_int_eq(baton_comm_destroy(reaching(&options, false)), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+START_TEST(device_memory_that_only_one_rank_passes_to_mpi_is_refused_on_all)
+{
+	struct baton_comm_options options;
+	struct baton_comm *comm = NULL;
+
+	start_mpi(MPI_THREAD_MULTIPLE);
+	options = on_cuda(false, rank == 1 ? "direct" : NULL);
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
+	        "BATON_MPI_CUDA is direct on rank 1, and on rank 0 it is staged, "
+	        "or not set where MPI does not say that it is CUDA-aware");
+	/* One on the host need not say anything. */
+	if (rank == 0)
+		options.device = BATON_DEVICE_HOST;
+	comm = reaching(&options, rank == 1);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
 START_TEST(funneled_mpi_leaves_a_device_to_calls)
 {
 	struct baton_comm_options options = on_device(BATON_PROGRESS_THREAD);
@@ -701,6 +819,10 @@ main(int argc, char **argv)
 		mpi_without_threads_is_warned_of_once,
 		device_that_needs_the_engines_thread_is_refused_without_it,
 		cuda_needs_the_engines_thread,
+		mpi_that_is_cuda_aware_gets_device_memory_as_it_is,
+		one_rank_that_stages_makes_all_stage,
+		one_rank_whose_mpi_is_not_cuda_aware_makes_all_stage,
+		device_memory_that_only_one_rank_passes_to_mpi_is_refused_on_all,
 		funneled_mpi_leaves_a_device_to_calls,
 		ranks_of_a_host_take_the_devices_in_turn,
 		mpi_that_baton_started_is_finalised_at_exit,

@@ -233,7 +233,12 @@ outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 			return status;
 	}
 	batoni_transfer_moved(transfer, body->length);
-	return body->drained ? BATON_ERR_TRUNCATED : BATON_OK;
+	if (body->drained)
+		return BATON_ERR_TRUNCATED;
+	if (__builtin_expect(mpi->device != NULL, 0) &&
+	    transfer->direction == BATONI_RECV)
+		return batoni_mpi_flush(mpi, transfer);
+	return BATON_OK;
 }
 
 /* Test once each of the requests first to end - 1, which have just been started: short

@@ -296,7 +296,7 @@ prepare(struct offer *offer)
 	if (offer->status == BATON_OK)
 		offer->status = batoni_mpi_peers_make(offer->mpi, size,
 		                                      config.segment_bytes);
-	else
+	else if (offer->status == BATON_ERR_NOMEM)
 		batoni_refuse(offer->status,
 		              "no memory for the MPI transport: requests_max "
 		              "is %u, %d ranks",
@@ -306,10 +306,11 @@ prepare(struct offer *offer)
 static void
 discard(struct offer *offer)
 {
-	if (offer->comm)
-		builder->discard(offer->comm);
+	/* It uses the communicator's device. */
 	if (offer->mpi)
 		batoni_mpi_free(offer->mpi);
+	if (offer->comm)
+		builder->discard(offer->comm);
 }
 
 /* Status and rank as one number.  The minimum over all ranks is an error, if there is one,
@@ -323,7 +324,20 @@ encode(enum baton_status status, int rank)
 /* The values of a plan that the ranks compare.  The first must be equal on all ranks; these
  * have names, for messages.  Of the others all ranks take the largest.  The version comes
  * first: other versions may give the other values other meanings. */
-enum compared { WIRE, SIGNALS, CONTEXTS, ALIKE, STAGES = ALIKE, REQUESTS, COMPARED };
+enum compared {
+	WIRE,
+	SIGNALS,
+	CONTEXTS,
+	ALIKE,
+	STAGES = ALIKE, /* the device's memory is not the host's */
+	REQUESTS,
+	/* The lowest rank, or NO_RANK: where MPI does not reach such memory; where
+	 * BATON_MPI_CUDA is direct. */
+	UNABLE,
+	FORCED,
+	COMPARED
+};
+#define NO_RANK INT32_MAX
 
 static_assert(COMPARED <= BATONI_MPI_ALIKE_MAX, "the record has a field for each");
 
@@ -342,13 +356,17 @@ struct record {
 };
 
 static void
-fill(struct record *record, const struct batoni_comm_plan *plan)
+fill(struct record *record, const struct batoni_comm_plan *plan, int rank)
 {
+	const enum batoni_mpi_reach reach = batoni_mpi_reach(plan->device_ops);
+
 	record->least[WIRE] = BATONI_MPI_WIRE_VERSION;
 	record->least[SIGNALS] = plan->signals_max;
 	record->least[CONTEXTS] = plan->contexts_max;
 	record->least[STAGES] = plan->stages;
 	record->least[REQUESTS] = plan->requests_max;
+	record->least[UNABLE] = reach == BATONI_MPI_STAGES ? rank : NO_RANK;
+	record->least[FORCED] = reach == BATONI_MPI_FORCED ? rank : NO_RANK;
 	for (int i = 0; i < COMPARED; i++)
 		record->most[i] = -record->least[i];
 }
@@ -382,7 +400,7 @@ reduce(MPI_Comm comm, const struct offer *offer, struct record *all)
 	for (int i = 0; i < BATONI_MPI_ALIKE_MAX; i++)
 		mine.least[i] = mine.most[i] = INT64_MAX;
 	if (offer->plan)
-		fill(&mine, offer->plan);
+		fill(&mine, offer->plan, rank);
 	code = MPI_Iallreduce(&mine, all, (int)(sizeof(*all) / sizeof(int64_t)),
 	                      MPI_INT64_T, MPI_MIN, comm, &request);
 	if (code == MPI_SUCCESS)
@@ -392,6 +410,24 @@ reduce(MPI_Comm comm, const struct offer *offer, struct record *all)
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Iallreduce", code);
 	return all->status < 0 ? refuse_worst(all->status) : BATON_OK;
+}
+
+/* The ranks stage, if some rank has a device and some MPI does not reach its memory. */
+static enum baton_status
+agree_on_reach(struct batoni_comm_plan *plan, const struct record *all)
+{
+	bool reached = all->least[UNABLE] == NO_RANK;
+
+	if (!reached && all->least[FORCED] != NO_RANK)
+		return batoni_refuse(
+			BATON_ERR_INVALID,
+			"BATON_MPI_CUDA is direct on rank %d, and on rank %d it is "
+			"staged, or not set where MPI does not say that it is "
+			"CUDA-aware: set it alike on all ranks",
+			(int)all->least[FORCED], (int)all->least[UNABLE]);
+	plan->direct = reached && plan->stages;
+	plan->stages = !reached && all->most[STAGES] != 0;
+	return BATON_OK;
 }
 
 /* The first agreement: the plan of this rank becomes one that fits those of all ranks. */
@@ -412,9 +448,8 @@ agree_on_plan(MPI_Comm comm, const struct offer *offer)
 			                     (int)all.least[i],
 			                     (int)-all.most[i]);
 	}
-	offer->plan->stages = all.most[STAGES] != 0;
 	offer->plan->requests_most = (uint32_t)-all.most[REQUESTS];
-	return BATON_OK;
+	return agree_on_reach(offer->plan, &all);
 }
 
 static void

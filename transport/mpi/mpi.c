@@ -32,6 +32,8 @@
  * not matched has exactly one, there or as a follower; in_flight counts transfers, moving those of them
  * that are not receives waiting for their first part.
  *
+ * Where MPI reaches the memory of a device, reach.c stands before these slots.
+ *
  * Threads: the driver alone, see transport.h.  No locks, no allocation.
  */
 #include <stdio.h>
@@ -82,6 +84,7 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	batoni_mpi_note_error(mpi, code, text);
 	if (mpi->failed_call)
 		return BATON_ERR_MPI;
+	mpi->failed_status = BATON_ERR_MPI;
 	mpi->failed_call = call;
 	mpi->failed_code = code;
 	if (text)
@@ -93,15 +96,15 @@ batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_ERR_MPI;
 }
 
-/* Tell the engine of a failure: the last step of a slot function. */
-static void
-tell_failure(struct batoni_mpi *mpi)
+/* The last step of a slot function. */
+void
+batoni_mpi_tell_failure(struct batoni_mpi *mpi)
 {
 	const char *call = mpi->failed_call;
 
 	mpi->failed_call = NULL;
 	if (call)
-		mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call,
+		mpi->base.host->broken(mpi->base.host, mpi->failed_status, call,
 		                       mpi->failed_code, mpi->failed_text);
 }
 
@@ -173,7 +176,7 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	if (status == BATON_PENDING)
 		transport->messages.load.in_flight++;
 	else if (status != BATON_OK)
-		tell_failure(mpi);
+		batoni_mpi_tell_failure(mpi);
 	return status;
 }
 
@@ -199,6 +202,8 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	batoni_transfer_moved(transfer, (size_t)length);
 	if (transfer->done_bytes > transfer->bytes)
 		return BATON_ERR_TRUNCATED;
+	if (__builtin_expect(mpi->device != NULL, 0) && length > 0)
+		return batoni_mpi_copy_in(mpi, transfer, bounce);
 	if (length > 0)
 		memcpy(transfer->buffer, bounce, transfer->done_bytes);
 	return BATON_OK;
@@ -256,7 +261,8 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 	} else {
 		status = other_done(mpi, entry.transfer, entry.part, code);
 	}
-	if (entry.part >= BATONI_MPI_FIRST)
+	if (entry.part >= BATONI_MPI_FIRST &&
+	    !batoni_mpi_is_copying(mpi, entry.transfer))
 		batoni_mpi_bounce_return(mpi, entry.bounce);
 	if (status == BATON_PENDING)
 		return;
@@ -280,7 +286,7 @@ test_one(struct batoni_mpi *mpi)
 	mpi->count = 0;
 	request_done(mpi, mpi->entries[0], code, &status);
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
-		tell_failure(mpi);
+		batoni_mpi_tell_failure(mpi);
 	return 1;
 }
 
@@ -393,7 +399,7 @@ test_some(struct batoni_mpi *mpi, uint32_t base, uint32_t n, uint32_t most)
 			skip_failed(mpi, done + k, count - k);
 	}
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
-		tell_failure(mpi);
+		batoni_mpi_tell_failure(mpi);
 	if (__builtin_expect(behind.n > 0, 0))
 		advance(mpi, &behind, most);
 	return (size_t)count;
@@ -506,7 +512,7 @@ test_all_sorts(struct batoni_mpi *mpi)
 	if (mpi->waiting > 0)
 		events = batoni_mpi_body_granted(mpi);
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
-		tell_failure(mpi);
+		batoni_mpi_tell_failure(mpi);
 	if (mpi->count > WINDOW)
 		return events + test_many(mpi);
 	return events + test_few(mpi);
@@ -558,12 +564,12 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	batoni_mpi_untrack(mpi, i);
 	ended = asked_done(mpi, transfer, batoni_mpi_bounce(mpi, bounce), code,
 	                   &status);
-	batoni_mpi_bounce_return(mpi, bounce);
+	if (!batoni_mpi_is_copying(mpi, transfer))
+		batoni_mpi_bounce_return(mpi, bounce);
 	if (ended == BATON_PENDING)
 		return BATON_ERR_BUSY;
 	transport->messages.load.in_flight--;
-	if (ended == BATON_ERR_MPI)
-		tell_failure(mpi);
+	batoni_mpi_tell_failure(mpi);
 	return ended;
 }
 

@@ -8,6 +8,7 @@
  * open.c      memory, opening, exchanging, leaving, closing, texts
  * clear.c     receives what nobody has received, before the communicator is freed
  * peers.c     the memory that ranks of one host share
+ * reach.c     buffers in memory of a device that MPI reaches by itself
  * bootstrap.c communicators over it, starting and finalising MPI
  * family.c    one MPI for the program, Baton and the process
  *
@@ -21,6 +22,7 @@
 
 #include <mpi.h>
 
+#include "device.h"
 #include "list.h"
 #include "transport.h"
 
@@ -43,7 +45,7 @@
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
  * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 5u
+#define BATONI_MPI_WIRE_VERSION 6u
 /* That record has a status, and the minimum and the maximum of this many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 
@@ -128,6 +130,15 @@ struct batoni_mpi_body {
 	bool tag_given_back; /* by a receive: the body has come */
 };
 
+/* The copy of a message from its bounce buffer into memory of a device; reach.c. */
+struct batoni_mpi_copy {
+	struct batoni_list_node link;     /* of mpi->copying */
+	struct batoni_transfer *transfer; /* NULL: there is none */
+	struct batoni_ticket ticket;
+	uint32_t bounce;
+	bool started;
+};
+
 /* What an error code means. */
 struct batoni_mpi_text {
 	int code;
@@ -185,11 +196,17 @@ struct batoni_mpi {
 	enum batoni_mpi_exchange exchanging;
 	MPI_Request exchange;
 	unsigned char *terms_buffer, *parts_buffer;
+	/* reach.c's: the device, if buffers may be its memory, else NULL; copies by slot, and
+	 * those that have not ended. */
+	struct batoni_device *device;
+	struct batoni_mpi_copy *copies;
+	struct batoni_list_node copying;
 	/* peers.c's: this rank's segment, and memory that only meeting needs. */
 	struct batoni_shm segment;
 	struct batoni_mpi_card *cards;
 	unsigned char *mapped;
 	/* Why the transport is broken, until the engine has been told. */
+	enum baton_status failed_status;
 	const char *failed_call;
 	const struct batoni_transfer *failed_transfer; /* the latest */
 	int failed_code;
@@ -289,6 +306,15 @@ batoni_mpi_untrack(struct batoni_mpi *mpi, uint32_t i)
 	mpi->positions[mpi->entries[i].transfer->slot] = i;
 }
 
+/* Has the receive's message come, and is it still in its bounce buffer? */
+static inline bool
+batoni_mpi_is_copying(const struct batoni_mpi *mpi,
+                      const struct batoni_transfer *transfer)
+{
+	return __builtin_expect(mpi->device != NULL, 0) &&
+	       mpi->copies[transfer->slot].transfer == transfer;
+}
+
 /* mpi.c */
 extern const struct batoni_transport_ops batoni_mpi_ops;
 extern const struct batoni_path_ops batoni_mpi_messages_ops;
@@ -303,6 +329,34 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
  * with MPI's text.  Returns BATON_ERR_MPI. */
 enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
                                    int code);
+
+/* Tell the engine of a failure, if there was one. */
+void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
+
+/* reach.c */
+extern const struct batoni_path_ops batoni_mpi_reaching_ops;
+/* What MPI does with memory of this rank's device.  MPI runs; any thread. */
+enum batoni_mpi_reach {
+	BATONI_MPI_STAGES,  /* it reaches memory of the host only */
+	BATONI_MPI_REACHES, /* it reaches the device's, or there is none */
+	BATONI_MPI_FORCED   /* the program says that it does */
+};
+enum batoni_mpi_reach batoni_mpi_reach(const struct batoni_device_ops *device);
+/* Take what a transport needs whose buffers may be memory of mpi->device.  OK; NOMEM, CUDA
+ * (batoni_refuse has said why). */
+enum baton_status batoni_mpi_reach_alloc(struct batoni_mpi *mpi);
+void batoni_mpi_reach_free(struct batoni_mpi *mpi);
+/* A message of done_bytes (1 or more) is in this bounce buffer.  OK: it is in the receive's
+ * buffer; PENDING: it will be, and the bounce buffer is in use until then. */
+enum baton_status batoni_mpi_copy_in(struct batoni_mpi *mpi,
+                                     struct batoni_transfer *transfer,
+                                     const void *bounce);
+/* MPI has received the body of this receive: let streams see it.  OK, CUDA. */
+enum baton_status batoni_mpi_flush(struct batoni_mpi *mpi,
+                                   struct batoni_transfer *transfer);
+/* The transport is closed after an abort: wait until no copy is under way.  False: the
+ * device does not end them. */
+bool batoni_mpi_end_copies(struct batoni_mpi *mpi);
 
 /* follow.c */
 /* requests[count] has just been started, as the first part of this receive.  True: it
@@ -347,7 +401,8 @@ enum baton_status batoni_mpi_drain_reserve(void);
 void *batoni_mpi_drain(void);
 
 /* open.c */
-/* Take all memory but that of the peers.  Any thread.  OK, NOMEM. */
+/* Take all memory but that of the peers.  Any thread.  OK, NOMEM; CUDA, with batoni_refuse
+ * called. */
 enum baton_status
 batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
                  struct batoni_mpi **mpi_p);

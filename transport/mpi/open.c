@@ -68,10 +68,12 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	unsigned bits = 1;
 	struct batoni_mpi *mpi = batoni_alloc(1, sizeof(*mpi));
 
-	/* MPI touches the buffers on the host. */
-	assert(!config->device);
+	enum baton_status status = BATON_OK;
+
 	if (!mpi)
 		return BATON_ERR_NOMEM;
+	mpi->device = config->device;
+	batoni_list_init(&mpi->copying);
 	while (slots >> bits)
 		bits++;
 	batoni_list_init(&mpi->live);
@@ -91,14 +93,17 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->sent_to = batoni_alloc((size_t)size, sizeof(*mpi->sent_to));
 	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
 	                               1);
-	mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
+	if (mpi->device)
+		status = batoni_mpi_reach_alloc(mpi);
+	else
+		mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
 	    !mpi->bodies || !mpi->followers || !mpi->lasts || !mpi->tags ||
 	    !mpi->sent_to || !mpi->terms_buffer || !mpi->bounces || !mpi->bounce_stack ||
 	    batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
-		return BATON_ERR_NOMEM;
+		return status == BATON_OK ? BATON_ERR_NOMEM : status;
 	}
 	*mpi_p = mpi;
 	return BATON_OK;
@@ -120,13 +125,16 @@ free_tables(struct batoni_mpi *mpi)
 	batoni_free(mpi->sent_to);
 	batoni_free(mpi->terms_buffer);
 	batoni_free(mpi->parts_buffer);
+	batoni_free(mpi->copies);
 	batoni_free(mpi);
 }
 
 void
 batoni_mpi_free(struct batoni_mpi *mpi)
 {
-	if (mpi->bounces)
+	if (mpi->device)
+		batoni_mpi_reach_free(mpi);
+	else if (mpi->bounces)
 		munmap(mpi->bounces,
 		       ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX);
 	free_tables(mpi);
@@ -205,10 +213,10 @@ batoni_mpi_level_name(int thread_level)
 	                                           : "MPI_THREAD_SINGLE";
 }
 
-/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE".  The library's own text can be a line or a
+/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used.  The library's own text can be a line or a
  * page; its beginning is used. */
 static void
-describe(char *text, size_t size, int thread_level)
+describe(char *text, size_t size, int thread_level, bool direct)
 {
 	char version[MPI_MAX_LIBRARY_VERSION_STRING];
 	char *from = version, *to = version;
@@ -225,8 +233,9 @@ describe(char *text, size_t size, int thread_level)
 			*to++ = ' ';
 	}
 	*to = '\0';
-	snprintf(text, size, "%.80s, %s", version,
-	         batoni_mpi_level_name(thread_level));
+	snprintf(text, size, "%.80s, %s%s", version,
+	         batoni_mpi_level_name(thread_level),
+	         direct ? ", CUDA-aware" : "");
 }
 
 /* The handle that the library returns for all sends that are complete on return, or
@@ -266,7 +275,8 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	MPI_Comm_rank(comm, &base->rank);
 	MPI_Comm_size(comm, &base->size);
 	base->ops = &batoni_mpi_ops;
-	base->messages.ops = &batoni_mpi_messages_ops;
+	base->messages.ops = mpi->device ? &batoni_mpi_reaching_ops
+	                                 : &batoni_mpi_messages_ops;
 	base->any_peer = MPI_ANY_SOURCE;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
@@ -275,7 +285,8 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = batoni_mpi_drivers(thread_level, progress);
 	base->main_thread = pthread_self();
-	describe(base->library, sizeof(base->library), thread_level);
+	describe(base->library, sizeof(base->library), thread_level,
+	         mpi->device != NULL);
 	return BATON_OK;
 }
 
@@ -505,7 +516,9 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	if (callable(mpi))
 		batoni_mpi_abandon(mpi);
 	drop_exchange(mpi);
-	if (mpi->count == 0) {
+	if (!batoni_mpi_end_copies(mpi)) {
+		transport->patience->copies_left = true;
+	} else if (mpi->count == 0) {
 		batoni_mpi_free(mpi);
 		return;
 	}

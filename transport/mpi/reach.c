@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI transport: buffers in memory of a device that MPI reaches by itself.
+ *
+ * Whether it does, MPI says by MPIX_Query_cuda_support, an extension of Open MPI and MPICH that
+ * is looked up at run time; BATON_MPI_CUDA in the environment may say otherwise.  All ranks
+ * agree on it at creation (bootstrap.c), since staging has a protocol of its own.
+ *
+ * The protocol is that of host memory.  Sends give the program's pointer to MPI, and so do
+ * the bodies of receives; behind a body the device is flushed, since a network card may have
+ * written past the caches of the device.  Only a first part comes in a bounce buffer, as
+ * always, and from there the device copies it.  The receive ends when a test finds the copy
+ * ended, and has its bounce buffer until then; bounce buffers are pinned here.
+ *
+ * MPI is called with the device entered: it may look at the thread's current context, which
+ * the engine's thread has not got otherwise.
+ *
+ * Threads: the driver alone, except batoni_mpi_reach.  No locks.
+ */
+#include <assert.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "config.h"
+#include "log.h"
+#include "mem.h"
+#include "mpi_transport.h"
+
+/* ---- does MPI reach it? --------------------------------------------------- */
+
+static_assert(sizeof(int (*)(void)) == sizeof(void *),
+              "dlsym returns functions as void *");
+
+/* The library of MPI need not be among those whose symbols the process shares: then it is
+ * found by one of its functions. */
+static void *
+find_query(void)
+{
+	static const char name[] = "MPIX_Query_cuda_support";
+	int (*function)(int *) = MPI_Initialized;
+	void *query = dlsym(RTLD_DEFAULT, name), *library, *address;
+	Dl_info info;
+
+	memcpy(&address, &function, sizeof(address));
+	if (query || dladdr(address, &info) == 0 || !info.dli_fname)
+		return query;
+	library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!library)
+		return NULL;
+	query = dlsym(library, name);
+	dlclose(library); /* that was one more reference */
+	return query;
+}
+
+/* 1: yes; 0: no; -1: it cannot be asked. */
+static int
+ask_mpi(void)
+{
+	void *found = find_query();
+	int (*query)(void);
+
+	if (!found)
+		return -1;
+	memcpy(&query, &found, sizeof(query));
+	return query() == 1;
+}
+
+static void
+warn_of_force(void)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (ask_mpi() == 0 && !atomic_flag_test_and_set(&warned))
+		batoni_log(BATONI_LOG_WARN,
+		           "BATON_MPI_CUDA is direct, and MPI says that it is not "
+		           "CUDA-aware: if that is so, it fails or crashes with "
+		           "device memory");
+}
+
+enum batoni_mpi_reach
+batoni_mpi_reach(const struct batoni_device_ops *device)
+{
+	if (device->memory->host_only)
+		return BATONI_MPI_REACHES;
+	if (!device->memory->enter)
+		return BATONI_MPI_STAGES;
+	switch (batoni_config()->mpi_cuda) {
+	case BATONI_MPI_CUDA_STAGED:
+		return BATONI_MPI_STAGES;
+	case BATONI_MPI_CUDA_DIRECT:
+		warn_of_force();
+		return BATONI_MPI_FORCED;
+	case BATONI_MPI_CUDA_AUTO:
+		break;
+	}
+	return device->id == BATON_DEVICE_CUDA && ask_mpi() == 1
+	               ? BATONI_MPI_REACHES
+	               : BATONI_MPI_STAGES;
+}
+
+/* ---- memory ---------------------------------------------------------------- */
+
+static const struct batoni_memory_ops *
+memory_of(const struct batoni_mpi *mpi)
+{
+	return mpi->device->ops->memory;
+}
+
+enum baton_status
+batoni_mpi_reach_alloc(struct batoni_mpi *mpi)
+{
+	size_t bytes = ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX;
+	void *block;
+	enum baton_status status;
+
+	mpi->copies = batoni_alloc(mpi->base.slots, sizeof(*mpi->copies));
+	if (!mpi->copies)
+		return BATON_ERR_NOMEM;
+	status = memory_of(mpi)->pinned_alloc(mpi->device, bytes, &block);
+	if (status == BATON_OK)
+		mpi->bounces = block;
+	return status;
+}
+
+void
+batoni_mpi_reach_free(struct batoni_mpi *mpi)
+{
+	if (mpi->bounces)
+		memory_of(mpi)->pinned_free(mpi->device, mpi->bounces);
+}
+
+/* The device has failed this transfer, and with it the communicator: the peer takes the
+ * message for received. */
+static enum baton_status
+device_failed(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+              enum baton_status status)
+{
+	struct batoni_fault fault;
+
+	memory_of(mpi)->why(mpi->device, &fault);
+	transfer->native_call = fault.call;
+	transfer->native_code = fault.code;
+	if (mpi->failed_call)
+		return status;
+	mpi->failed_status = status;
+	mpi->failed_call = fault.call;
+	mpi->failed_code = fault.code;
+	snprintf(mpi->failed_text, sizeof(mpi->failed_text), "%s", fault.text);
+	return status;
+}
+
+/* ---- what has been received -------------------------------------------------- */
+
+static enum baton_status
+start_copy(struct batoni_mpi *mpi, struct batoni_mpi_copy *copy)
+{
+	enum baton_status status = memory_of(mpi)->copy_start(
+		mpi->device, copy->transfer->buffer,
+		batoni_mpi_bounce(mpi, copy->bounce), copy->transfer->done_bytes,
+		batoni_place_owner(copy->transfer->place), &copy->ticket);
+
+	copy->started = status == BATON_OK;
+	return status;
+}
+
+enum baton_status
+batoni_mpi_copy_in(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                   const void *bounce)
+{
+	struct batoni_mpi_copy *copy = &mpi->copies[transfer->slot];
+	size_t at = (size_t)((const unsigned char *)bounce - mpi->bounces);
+
+	if (batoni_place_is_host(transfer->place)) {
+		memcpy(transfer->buffer, bounce, transfer->done_bytes);
+		return BATON_OK;
+	}
+	assert(!copy->transfer);
+	copy->transfer = transfer;
+	copy->bounce = (uint32_t)(at / BATONI_MPI_RAW_MAX);
+	batoni_list_append(&mpi->copying, &copy->link);
+	mpi->base.messages.load.moving++;
+	/* If it does not start, the next test tries again, and sees why. */
+	start_copy(mpi, copy);
+	return BATON_PENDING;
+}
+
+/* PENDING, or how the copy has ended. */
+static enum baton_status
+ask_copy(struct batoni_mpi *mpi, struct batoni_mpi_copy *copy)
+{
+	enum baton_status status;
+
+	if (copy->started)
+		return memory_of(mpi)->copy_test(mpi->device, &copy->ticket);
+	status = start_copy(mpi, copy);
+	return status == BATON_OK || status == BATON_ERR_AGAIN ? BATON_PENDING
+	                                                       : status;
+}
+
+static void
+end_copy(struct batoni_mpi *mpi, struct batoni_mpi_copy *copy,
+         enum baton_status status)
+{
+	struct batoni_transfer *transfer = copy->transfer;
+
+	batoni_list_remove(&copy->link);
+	copy->transfer = NULL;
+	batoni_mpi_bounce_return(mpi, copy->bounce);
+	mpi->base.messages.load.moving--;
+	mpi->base.messages.load.in_flight--;
+	if (status != BATON_OK)
+		device_failed(mpi, transfer, status);
+	mpi->base.host->done(mpi->base.host, transfer, status);
+}
+
+static size_t
+test_copies(struct batoni_mpi *mpi)
+{
+	struct batoni_list_node *next;
+	size_t events = 0;
+
+	for (struct batoni_list_node *at = mpi->copying.next;
+	     at != &mpi->copying; at = next) {
+		struct batoni_mpi_copy *copy = batoni_container_of(
+			at, struct batoni_mpi_copy, link);
+		enum baton_status status = ask_copy(mpi, copy);
+
+		next = at->next;
+		if (status == BATON_PENDING)
+			continue;
+		end_copy(mpi, copy, status);
+		events++;
+	}
+	return events;
+}
+
+bool
+batoni_mpi_end_copies(struct batoni_mpi *mpi)
+{
+	const struct timespec pause = {.tv_nsec = 50000};
+	struct batoni_fault fault;
+
+	while (!batoni_list_empty(&mpi->copying)) {
+		struct batoni_mpi_copy *copy = batoni_container_of(
+			mpi->copying.next, struct batoni_mpi_copy, link);
+
+		if (!copy->started ||
+		    memory_of(mpi)->copy_test(mpi->device, &copy->ticket) !=
+		            BATON_PENDING)
+			batoni_list_remove(&copy->link);
+		else if (batoni_real_ns() >= mpi->base.patience->until_ns ||
+		         memory_of(mpi)->health(mpi->device, &fault) !=
+		                 BATON_OK)
+			return false;
+		else
+			nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+enum baton_status
+batoni_mpi_flush(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
+{
+	enum baton_status status = BATON_OK;
+
+	if (!batoni_place_is_host(transfer->place))
+		status = memory_of(mpi)->flush(
+			mpi->device, batoni_place_owner(transfer->place));
+	return status == BATON_OK ? BATON_OK
+	                          : device_failed(mpi, transfer, status);
+}
+
+/* ---- the slots ---------------------------------------------------------------- */
+
+/* A device that cannot be entered is sick; the engine finds that out by itself. */
+static bool
+enter(struct batoni_mpi *mpi, struct batoni_memory_guard *guard_p)
+{
+	return memory_of(mpi)->enter(mpi->device, guard_p) == BATON_OK;
+}
+
+static enum baton_status
+issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	struct batoni_memory_guard guard;
+	bool entered = enter(mpi, &guard);
+	enum baton_status status =
+		batoni_mpi_messages_ops.issue(path, transfer);
+
+	if (entered)
+		memory_of(mpi)->leave(mpi->device, &guard);
+	return status;
+}
+
+static size_t
+test(struct batoni_path *path)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	struct batoni_memory_guard guard;
+	bool entered = enter(mpi, &guard);
+	size_t events = test_copies(mpi);
+
+	batoni_mpi_tell_failure(mpi);
+	if (mpi->count > 0 || mpi->waiting > 0)
+		events += batoni_mpi_messages_ops.test(path);
+	if (entered)
+		memory_of(mpi)->leave(mpi->device, &guard);
+	return events;
+}
+
+static enum baton_status
+take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	struct batoni_memory_guard guard;
+	bool entered = enter(mpi, &guard);
+	enum baton_status status;
+
+	status = batoni_mpi_is_copying(mpi, transfer)
+	                 ? BATON_ERR_BUSY
+	                 : batoni_mpi_messages_ops.take_back(path, transfer);
+	if (entered)
+		memory_of(mpi)->leave(mpi->device, &guard);
+	return status;
+}
+
+const struct batoni_path_ops batoni_mpi_reaching_ops = {
+	.name = "the mpi transport",
+	.kinds = BATONI_MESSAGES,
+	.issue = issue,
+	.test = test,
+	.take_back = take_back,
+};
