@@ -484,6 +484,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		goto no_memory;
 	comm->device_ops = plan->device_ops;
 	comm->in_engine = plan->device_ops->in_engine;
+	comm->collects = plan->device_ops->collect != NULL;
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	pthread_mutex_init(&comm->order, NULL);

@@ -61,6 +61,7 @@ struct baton_comm {
 	bool in_engine;     /* the device */
 	bool looks;         /* the device is asked what each buffer is */
 	bool thread_drives; /* the engine's thread may drive it, and does */
+	bool collects; /* the device may have triggers to be looked for */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */

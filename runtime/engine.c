@@ -194,13 +194,24 @@ collect_posted(void)
 	return events;
 }
 
+/* Triggers that the device does not post by itself. */
+static size_t
+collect_triggers(struct baton_comm *comm)
+{
+	if (comm->device_ops->unreached(comm->device) == 0 ||
+	    comm->device_ops->collect(comm->device) == 0)
+		return 0;
+	return collect_posted();
+}
+
 enum baton_status
 batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 {
 	struct batoni_engine *e = &batoni_engine;
 	enum baton_status status;
 
-	/* An idle asynchronous stream has posted all its triggers. */
+	/* An idle asynchronous stream has posted all its triggers, or left them to be
+	 * collected. */
 	if (!comm->in_engine) {
 		status = comm->device_ops->stream_idle(comm->device, stream);
 		if (status == BATON_ERR_CUDA)
@@ -215,6 +226,8 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	    atomic_load(&e->in_hand) || !comm->in_engine) {
 		batoni_take();
 		batoni_place_inbox();
+		if (comm->collects)
+			collect_triggers(comm);
 		collect_posted();
 		batoni_watch_all();
 		batoni_end_and_issue();
@@ -334,6 +347,8 @@ serve(struct baton_comm *comm)
 
 	if (!batoni_may_drive(comm))
 		return 0;
+	if (unlikely(comm->collects))
+		events += collect_triggers(comm);
 	/* A thread that may not drive this communicator left these behind. */
 	if (unlikely(atomic_load_explicit(&comm->cancels,
 	                                  memory_order_relaxed) ||
@@ -399,6 +414,16 @@ may_rest(const struct baton_comm *comm)
 	               e->thread_naps_ns;
 }
 
+/* Without an operation.  Messages of a path may be left; or triggers, of operations that
+ * have ended, whose records are needed again. */
+static bool
+is_left_with_work(const struct baton_comm *comm)
+{
+	const struct batoni_load load = batoni_comm_load(comm);
+
+	return load.moving || load.polled;
+}
+
 /* The caller has taken the communicator off engine.working. */
 void
 batoni_comm_rest(struct baton_comm *comm)
@@ -438,9 +463,7 @@ batoni_pass(void)
 		/* Test before serving: a communicator whose next operation is
 		 * enqueued while it is served stays on the list.  Serving may
 		 * also insert other communicators before this one. */
-		if (unlikely(comm->active == 0) &&
-		    /* Messages of a path may be left without an operation. */
-		    batoni_comm_load(comm).moving == 0 &&
+		if (unlikely(comm->active == 0) && !is_left_with_work(comm) &&
 		    (comm->breaking == BATON_OK || comm->aborted) &&
 		    !atomic_load(&comm->cancels)) {
 			*link = comm->working_next;

@@ -80,6 +80,8 @@ batoni_device_missing(const struct batoni_device_ops *ops)
 		SLOT(ops, stream_idle),
 		SLOT(ops, enqueue),
 		SLOT(ops, release),
+		{"unreached", !ops->collect || ops->unreached},
+		{"collect", !ops->unreached || ops->collect},
 		{"launch_waits", !ops->in_engine || ops->launch_waits},
 		SLOT(ops, words_alloc),
 		SLOT(ops, words_free),

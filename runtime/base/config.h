@@ -33,6 +33,10 @@
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
 	  "else libnccl.so.2")                                                \
+	X(cuda_trigger, BATON_CUDA_TRIGGER, "host_function, write",           \
+	  "how CUDA streams tell that they have come to an operation: they "  \
+	  "call a function on the host, or write a word that the engine "     \
+	  "looks at. Not set: host_function")                                 \
 	X(mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",                   \
 	  "whether device memory goes to MPI as it is (direct) or through "   \
 	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
@@ -58,6 +62,7 @@ struct batoni_config {
 	enum baton_device device; /* AUTO: not set */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
+	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */
 	enum batoni_mpi_cuda mpi_cuda;
 	uint32_t staging_chunk, staging_chunks; /* 0: not set */
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "log.h"
 #include "mem.h"
 
@@ -304,8 +305,11 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		           "operations: streams wait in host functions, of which "
 		           "the driver may run one at a time; two streams that "
 		           "wait for each other's operations then deadlock until "
-		           "their deadlines",
-		           gpu->number, gpu->name);
+		           "their deadlines%s",
+		           gpu->number, gpu->name,
+		           batoni_config()->cuda_writes
+		                   ? "; BATON_CUDA_TRIGGER=write has no effect"
+		                   : "");
 }
 
 /* What only opens need.  The first one allocates pinned memory. */
@@ -318,12 +322,14 @@ make_words(struct cuda_gpu *gpu)
 	if (gpu->passed)
 		return BATON_OK;
 	status = batoni_cuda_block_take(
-		gpu, 2 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
+		gpu, 3 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
 		&words);
 	if (status != BATON_OK)
 		return status;
 	gpu->passed = (_Atomic uint64_t *)(void *)words->base;
 	gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
+	gpu->written = gpu->returned + CUDA_STREAMS_MAX;
+	gpu->writes = gpu->memory_ops && batoni_config()->cuda_writes;
 	warn_of_limits(gpu);
 	return BATON_OK;
 }

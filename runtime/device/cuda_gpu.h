@@ -69,8 +69,14 @@ struct cuda_gpu {
 	CUstream copies[CUDA_COPY_STREAMS];
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
-	 * that was passed, and how many launched functions have returned. */
-	_Atomic uint64_t *passed, *returned;
+	 * that was passed, how many launched functions have returned, and the number of
+	 * the last trigger that was written. */
+	_Atomic uint64_t *passed, *returned, *written;
+	/* Triggers are written (cuda_item.c).  Of those: how many items were not found
+	 * reached, and a bit for each place that has some. */
+	bool writes;
+	_Atomic uint32_t unreached;
+	_Atomic uint64_t writing[CUDA_STREAMS_MAX / 64];
 
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */

@@ -14,6 +14,13 @@
  * asking the driver and without a handle, which the program may have destroyed: words are
  * used again only when no stream waits for them, and a place when nothing of ours is left.
  *
+ * With BATON_CUDA_TRIGGER=write the stream calls no function.  It writes the number of the
+ * trigger into another word of its place, in the same batch as the wait and the note, and the
+ * item goes into a ring, where the engine's driver finds it when the word has grown
+ * (collect).  Where the ring is full, a function is called as ever: the two kinds need no
+ * order among each other, since the engine takes whatever has been reached.  Launched
+ * functions are woken by a function in any case.
+ *
  * Where the device cannot wait for a word, a host function waits: then an operation is one
  * host function.  Streams may then hold each other up, as the driver may run one host
  * function at a time.
@@ -35,6 +42,7 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+#define RING 1024u /* items of a stream with written triggers */
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
@@ -178,25 +186,163 @@ put_function(struct cuda_stream *stream, CUstream handle, CUhostFn function,
 	return result;
 }
 
-/* Wait for the word, then write the number of this wait. */
-static CUresult
-put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
+/* Memory operations of one call, which the stream carries out in this order. */
+struct batch {
+	CUstreamBatchMemOpParams operations[3];
+	unsigned n;
+};
+
+/* What the stream did before is visible to whoever sees the value. */
+static void
+add_write(struct batch *batch, const _Atomic uint64_t *word, uint64_t value)
 {
-	CUstreamBatchMemOpParams operations[2] = {0};
-	struct CUstreamMemOpWaitValueParams_st *until = &operations[0].waitValue;
-	struct CUstreamMemOpWriteValueParams_st *note =
-		&operations[1].writeValue;
+	struct CUstreamMemOpWriteValueParams_st *write =
+		&batch->operations[batch->n++].writeValue;
+
+	write->operation = BATONI_CU_OP_WRITE_64;
+	write->address = (CUdeviceptr)(uintptr_t)word;
+	write->value64 = value;
+}
+
+/* Wait for the word, then write the number of this wait. */
+static void
+add_wait(struct batch *batch, const struct cuda_stream *stream,
+         struct word_wait wait)
+{
+	struct CUstreamMemOpWaitValueParams_st *until =
+		&batch->operations[batch->n++].waitValue;
 
 	until->operation = BATONI_CU_OP_WAIT_64;
 	until->address = (CUdeviceptr)(uintptr_t)wait.word;
 	until->value64 = wait.value;
 	until->flags = BATONI_CU_WAIT_GEQ;
-	note->operation = BATONI_CU_OP_WRITE_64;
-	note->address =
-		(CUdeviceptr)(uintptr_t)&stream->gpu->passed[stream->place];
-	note->value64 = stream->waits;
-	return stream->gpu->api->stream_memory_ops(handle, 2, operations, 0);
+	add_write(batch, &stream->gpu->passed[stream->place], stream->waits);
 }
+
+static CUresult
+put_batch(const struct cuda_stream *stream, CUstream handle, struct batch *batch)
+{
+	return stream->gpu->api->stream_memory_ops(handle, batch->n,
+	                                           batch->operations, 0);
+}
+
+static CUresult
+put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
+{
+	struct batch batch = {.n = 0};
+
+	add_wait(&batch, stream, wait);
+	return put_batch(stream, handle, &batch);
+}
+
+/* ---- triggers that are written ---------------------------------------------- */
+
+/* May this item's trigger be written? */
+static bool
+may_write(struct cuda_stream *stream, const struct batoni_stream_item *item)
+{
+	if (!stream->gpu->writes || (item->flags & BATONI_ITEM_LAUNCH))
+		return false;
+	if (!stream->items) {
+		stream->items = batoni_alloc(RING, sizeof(stream->items[0]));
+		batoni_mem_keep(stream->items ? 1 : 0);
+	}
+	return stream->items && atomic_load(&stream->writes) -
+	                                        atomic_load(&stream->seen) <
+	                                RING;
+}
+
+static _Atomic uint64_t *
+bits_of(const struct cuda_stream *stream, uint64_t *bit_p)
+{
+	*bit_p = UINT64_C(1) << stream->place % 64;
+	return &stream->gpu->writing[stream->place / 64];
+}
+
+/* The trigger, and the wait if there is one, before or behind it. */
+static CUresult
+put_written(struct cuda_stream *stream, CUstream handle,
+            struct batoni_stream_item *item, struct word_wait wait)
+{
+	bool first = item->flags & BATONI_ITEM_WAIT_FIRST;
+	struct cuda_gpu *gpu = stream->gpu;
+	uint64_t before = atomic_load(&stream->writes), bit;
+	_Atomic uint64_t *bits = bits_of(stream, &bit);
+	struct batch batch = {.n = 0};
+	CUresult result;
+
+	atomic_store(&stream->items[before % RING], item);
+	/* The driver of the engine may find it from here on: see collect_stream. */
+	atomic_store(&stream->writes, before + 1);
+	atomic_fetch_or(bits, bit);
+	atomic_fetch_add(&gpu->unreached, 1);
+	if (wait.word && first)
+		add_wait(&batch, stream, wait);
+	add_write(&batch, &gpu->written[stream->place], before + 1);
+	if (wait.word && !first)
+		add_wait(&batch, stream, wait);
+	result = put_batch(stream, handle, &batch);
+	if (result != BATONI_CU_SUCCESS) {
+		atomic_store(&stream->writes, before);
+		atomic_fetch_sub(&gpu->unreached, 1);
+	}
+	return result;
+}
+
+/* No bit is lost: an enqueuer counts the item, then sets the bit; this thread clears the bit,
+ * then loads the count; all seq_cst. */
+static size_t
+collect_stream(struct cuda_stream *stream)
+{
+	struct cuda_gpu *gpu = stream->gpu;
+	uint64_t written = atomic_load(&gpu->written[stream->place]);
+	uint64_t seen = atomic_load(&stream->seen), bit;
+	_Atomic uint64_t *bits = bits_of(stream, &bit);
+	size_t n = 0;
+
+	for (; seen < written; n++) {
+		struct batoni_stream_item *item =
+			atomic_load(&stream->items[seen % RING]);
+
+		item->reached(item);
+		atomic_store(&stream->seen, ++seen);
+	}
+	atomic_fetch_sub(&gpu->unreached, (uint32_t)n);
+	if (seen == atomic_load(&stream->writes)) {
+		atomic_fetch_and(bits, ~bit);
+		if (seen != atomic_load(&stream->writes))
+			atomic_fetch_or(bits, bit);
+	}
+	return n;
+}
+
+uint32_t
+batoni_cuda_unreached(struct batoni_device *device)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+
+	/* A device that is sick reaches nothing any more. */
+	return atomic_load(&gpu->sick) ? 0 : atomic_load(&gpu->unreached);
+}
+
+size_t
+batoni_cuda_collect(struct batoni_device *device)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	size_t n = 0;
+
+	for (unsigned i = 0; i < CUDA_STREAMS_MAX / 64; i++) {
+		uint64_t bits = atomic_load(&gpu->writing[i]);
+
+		for (; bits; bits &= bits - 1)
+			n += collect_stream(
+				gpu->streams[64 * i +
+			                     (unsigned)__builtin_ctzll(bits)]);
+	}
+	return n;
+}
+
+/* ---- the driver's calls for an item ------------------------------------------ */
 
 /* Behind a trigger, which cannot be taken back. */
 static CUresult
@@ -325,18 +471,26 @@ put_item(struct cuda_stream *stream, CUstream handle,
 {
 	struct word_wait wait = {item->word, item->value};
 	bool launch = item->flags & BATONI_ITEM_LAUNCH;
+	bool written = may_write(stream, item);
 	struct wait_number number;
 	CUresult result;
 
-	*call_p = "cuLaunchHostFunc";
+	*call_p = written ? "cuStreamBatchMemOp" : "cuLaunchHostFunc";
 	if (launch)
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->place],
 			stream->launches + 1};
 	if (!wait.word || (item->flags & BATONI_ITEM_WAITS_LATER))
-		return put_function(stream, handle, on_trigger, item);
+		return written ? put_written(stream, handle, item,
+		                             (struct word_wait){NULL, 0})
+		               : put_function(stream, handle, on_trigger, item);
 	number_wait(stream, wait.word, &number);
-	result = put_both(stream, handle, item, wait, call_p);
+	if (written) {
+		result = put_written(stream, handle, item, wait);
+		stream->waits -= result != BATONI_CU_SUCCESS;
+	} else {
+		result = put_both(stream, handle, item, wait, call_p);
+	}
 	forget_wait(stream, &number);
 	if (launch && result == BATONI_CU_SUCCESS)
 		stream->launches++;
@@ -355,6 +509,8 @@ static uint64_t
 entries_left(const struct cuda_stream *stream)
 {
 	return stream->triggers - atomic_load(&stream->fired) +
+	       atomic_load(&stream->writes) -
+	       atomic_load(&stream->gpu->written[stream->place]) +
 	       waits_left(stream);
 }
 

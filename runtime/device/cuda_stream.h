@@ -33,10 +33,21 @@ struct cuda_stream {
 	uint64_t waits;    /* so many waits were put on the streams of this place */
 	uint64_t triggers; /* likewise host functions */
 	uint64_t launches; /* likewise launched functions */
+	/* Triggers that are written: a ring of their items, by number, made when the first
+	 * is put on a stream; how many were put on the streams of this place (changed under
+	 * `lock`), and how many were found reached (changed by the driver of the
+	 * engine). */
+	_Atomic(struct batoni_stream_item *) *items;
+	_Atomic uint64_t writes, seen;
 	/* Host functions that have run. */
 	_Atomic uint64_t fired;
-	/* gpu->passed[place]: the number of the last wait that was passed. */
+	/* gpu->passed[place]: the number of the last wait that was passed.
+	 * gpu->written[place]: that of the last trigger that was written. */
 };
+
+/* cuda_item.c.  `unreached` and `collect` of the device's table. */
+uint32_t batoni_cuda_unreached(struct batoni_device *device);
+size_t batoni_cuda_collect(struct batoni_device *device);
 
 /* Between enter and leave of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
  * places are taken; NOMEM, CUDA.  batoni_refuse has said why. */

@@ -149,6 +149,13 @@ struct batoni_device_ops {
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
+	/* Triggers that the device leaves to be looked for, in place of calling `reached` on
+	 * a thread of its own.  unreached: how many items are on streams whose triggers are
+	 * such, and were not found yet; any thread, may not block.  collect: call `reached`
+	 * for those that streams have come to, and return how many; the driver.  The engine
+	 * does not sleep for long while there are some.  NULL, both: there are none. */
+	uint32_t (*unreached)(struct batoni_device *device);
+	size_t (*collect)(struct batoni_device *device);
 	/* Put the wait of an item on its stream, behind the trigger that `enqueue` has put
 	 * there WAITS_LATER.  The triggers of a group go before its waits, so that streams
 	 * that share a hardware queue do not hold up each other's triggers.  Caller: as
