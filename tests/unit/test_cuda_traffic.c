@@ -387,9 +387,35 @@ close_ranks(void)
 	}
 }
 
-static void
-exchange_all(long delays)
+/* More at a time than the reserve of pinned memory has for: the driver pins beside streams that
+ * wait, and waits for them. */
+static _Atomic bool traffic_is_over;
+
+static void *
+come_and_go(void *unused)
 {
+	enum { N = 3 };
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *comms[N][2];
+
+	while (!atomic_load(&traffic_is_over)) {
+		for (int i = 0; i < N; i++) {
+			options.cuda_device = i % DEVICES;
+			/* Other blocks each time. */
+			options.requests_max = (options.requests_max % 8000) + 512;
+			baton_ok(baton_comm_create_local(2, &options, comms[i]));
+		}
+		for (int i = 0; i < 2 * N; i++)
+			baton_ok(baton_comm_destroy(comms[i / 2][i % 2]));
+	}
+	return unused;
+}
+
+static void
+exchange_all(long delays, bool beside)
+{
+	pthread_t creator;
+
 	cuda_world_load();
 	ck_assert(cw.sim->sim_set("devices", DEVICES));
 	ck_assert(cw.sim->sim_set("queues", 32));
@@ -399,24 +425,38 @@ exchange_all(long delays)
 	cuda_world_begin();
 	open_ranks();
 	pthread_barrier_init(&barrier, NULL, RANKS);
+	if (beside)
+		pthread_create(&creator, NULL, come_and_go, NULL);
 	for (int i = 0; i < RANKS; i++)
 		pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
 	for (int i = 0; i < RANKS; i++)
 		pthread_join(ranks[i].thread, NULL);
+	atomic_store(&traffic_is_over, true);
+	if (beside)
+		pthread_join(creator, NULL);
 	close_ranks();
 	cuda_world_end();
 }
 
 START_TEST(traffic_of_all_kinds_arrives)
 {
-	exchange_all(0);
+	exchange_all(0, false);
 }
 END_TEST
 
 START_TEST(traffic_of_all_kinds_arrives_late)
 {
 	seed++;
-	exchange_all((long)seed);
+	exchange_all((long)seed, false);
+}
+END_TEST
+
+START_TEST(communicators_come_and_go_beside_traffic)
+{
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("implicit", 2));
+	seed += 2;
+	exchange_all((long)seed, true);
 }
 END_TEST
 
@@ -426,6 +466,7 @@ main(void)
 	const TTest *const tests[] = {
 		traffic_of_all_kinds_arrives,
 		traffic_of_all_kinds_arrives_late,
+		communicators_come_and_go_beside_traffic,
 	};
 	const char *text = getenv("CUDA_TRAFFIC");
 
