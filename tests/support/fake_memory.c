@@ -390,6 +390,8 @@ fake_memory_stop(void)
 	pthread_cond_signal(&started);
 	pthread_mutex_unlock(&fake_lock);
 	pthread_join(copier, NULL);
+	/* A rank of the test may free its blocks meanwhile. */
+	pthread_mutex_lock(&fake_lock);
 	if (!batoni_list_empty(&copies))
 		fake_device_violation("closed with a copy not reported");
 	for (size_t i = 0; i < blocks_n; i++) {
@@ -405,6 +407,7 @@ fake_memory_stop(void)
 		batoni_list_remove(at);
 		free(batoni_container_of(at, struct copy, link));
 	}
+	pthread_mutex_unlock(&fake_lock);
 }
 
 /* ---- the contract --------------------------------------------------------- */
