@@ -141,7 +141,7 @@ batoni_nudge(void)
 	 * `attention`.  All are sequentially consistent, and so is this load, other than
 	 * those of batoni_try: either the holder sees the store, or this thread gets the
 	 * lock, or a later holder sees it. */
-	if (!atomic_load(&batoni_engine.driver) && batoni_try()) {
+	if (!atomic_load(&batoni_engine.driver) && batoni_try_long()) {
 		batoni_place_inbox();
 		attend();
 		batoni_end_and_issue();
@@ -540,7 +540,7 @@ batoni_left(void)
 	struct batoni_engine *e = &batoni_engine;
 
 	while (batoni_work_left() &&
-	       atomic_load(&e->wanted) < BATONI_TAKER && batoni_try()) {
+	       atomic_load(&e->wanted) < BATONI_TAKER && batoni_try_long()) {
 		batoni_place_inbox();
 		collect_posted();
 		if (atomic_load(&e->attention))

@@ -484,7 +484,7 @@ cancellation_point(struct scripted *scripted, struct batoni_transfer *transfer)
 	pthread_testcancel();
 }
 
-enum way { POLL, TEST, WAIT, FINISH, DELIVER, WAYS };
+enum way { POLL, TEST, WAIT, FINISH, DELIVER, CANCEL, WAYS };
 
 struct doomed {
 	enum way way;
@@ -503,6 +503,8 @@ call_when_cancelled(void *arg)
 		baton_wait(doomed->request, 1000000, NULL);
 	else if (doomed->way == FINISH)
 		baton_finish(&doomed->request, -1, NULL);
+	else if (doomed->way == CANCEL)
+		baton_cancel(doomed->request);
 	else
 		baton_progress(comm);
 	doomed->way = WAYS; /* it has returned */
@@ -513,6 +515,7 @@ call_when_cancelled(void *arg)
 START_TEST(thread_is_not_cancelled_while_it_has_a_lock)
 {
 	transport.on_test = cancellation_point;
+	transport.on_take_back = cancellation_point;
 	for (enum way way = POLL; way < WAYS; way++) {
 		struct baton_op_options options = detached();
 		struct doomed doomed = {.way = way};
