@@ -27,6 +27,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -127,6 +128,33 @@ allocate(int fd, size_t bytes)
 	return 0;
 }
 
+/* Set the length of the file, and allocate it.  Returns the call that failed, with errno set,
+ * or NULL.  The limit of file sizes (ulimit -f) counts for a memfd too; its signal, which
+ * would end the process, is taken back. */
+static const char *
+extend(int fd, size_t bytes, bool sparse)
+{
+	const struct timespec at_once = {0, 0};
+	const char *failed = NULL;
+	sigset_t limit, before, pending;
+	int error;
+
+	sigemptyset(&limit);
+	sigaddset(&limit, SIGXFSZ);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &limit, &before);
+	if (ftruncate(fd, (off_t)bytes) != 0)
+		failed = "ftruncate";
+	else if (!sparse && allocate(fd, bytes) != 0)
+		failed = "fallocate";
+	error = errno;
+	if (failed && error == EFBIG && !sigismember(&pending, SIGXFSZ))
+		sigtimedwait(&limit, NULL, &at_once);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = error;
+	return failed;
+}
+
 /* Returns the call that failed, with errno set, or NULL. */
 static const char *
 make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
@@ -138,11 +166,8 @@ make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 	shm.fd = memfd_create("baton", MFD_CLOEXEC);
 	if (shm.fd < 0)
 		return call;
-	call = "ftruncate";
-	if (ftruncate(shm.fd, (off_t)bytes) != 0)
-		goto close_fd;
-	call = "fallocate";
-	if (!sparse && allocate(shm.fd, bytes) != 0)
+	call = extend(shm.fd, bytes, sparse);
+	if (call)
 		goto close_fd;
 	call = "mmap";
 	shm.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm.fd,

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,6 +49,31 @@ await(pid_t child)
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
+
+/* In a process of its own, since the limit is the process's. */
+START_TEST(limit_of_file_sizes_is_a_status_and_no_signal)
+{
+	const struct rlimit little = {.rlim_cur = 4096, .rlim_max = 4096};
+	pid_t child = fork();
+	sigset_t pending;
+	struct batoni_shm shm;
+
+	ck_assert_int_ge(child, 0);
+	if (child > 0) {
+		await(child);
+		return;
+	}
+	if (setrlimit(RLIMIT_FSIZE, &little) != 0)
+		_exit(2);
+	if (batoni_shm_create(BYTES, &shm) != BATON_ERR_NOMEM ||
+	    !strstr(baton_last_error(), "too large"))
+		_exit(3);
+	sigpending(&pending);
+	if (sigismember(&pending, SIGXFSZ))
+		_exit(4);
+	_exit(batoni_shm_create(4096, &shm) == BATON_OK ? 0 : 5);
+}
+END_TEST
 
 START_TEST(abandoned_memory_stays_mapped)
 {
@@ -483,6 +509,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		memory_is_zeroed_and_can_be_mapped_at_any_offset,
+		limit_of_file_sizes_is_a_status_and_no_signal,
 		abandoned_memory_stays_mapped,
 		a_name_maps_nothing_but_what_it_was_made_of,
 		memory_that_cannot_be_had_is_nomem,
