@@ -50,6 +50,9 @@
 #define RANKS_MAX 8
 #define SLOTS_MAX 1024
 #define AHEAD_MAX 1024
+/* A CUDA stream takes 400 operations that it waits for, and an item is three; calls
+ * beyond that return BATON_ERR_AGAIN. */
+#define AHEAD_MAX_CUDA 128
 #define TIMEOUT_NS INT64_C(60000000000) /* of a batch: a peer is stuck */
 #define PROGRESS_NS 200000000u          /* between two lines for the user */
 
@@ -589,7 +592,7 @@ static const char help_text[] =
 	"  --items N     of each producer (1 to 10000000, default 50000)\n"
 	"  --slots N     of each producer's ring (1 to 1024, default 16)\n"
 	"  --ahead N     items enqueued ahead, in two batches (2 to 1024, even,\n"
-	"                default 256)\n"
+	"                default 256; at most 128 on the CUDA device)\n"
 	"  --bytes N     of an item, rounded up to words of 8 bytes\n"
 	"                (default 1024)\n"
 	"  --help        this text\n";
@@ -665,7 +668,7 @@ static bool parse(int argc, char **argv, struct options *options)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static bool run(struct baton_comm *comm, const struct options *options)
+static bool run(struct baton_comm *comm, struct options *options)
 {
 	struct baton_comm_info info = { .size = sizeof(info) };
 	struct baton_window *window;
@@ -674,6 +677,8 @@ static bool run(struct baton_comm *comm, const struct options *options)
 	bool good;
 
 	CHECK(comm, baton_comm_query(comm, &info));
+	if (info.device == BATON_DEVICE_CUDA && options->ahead > AHEAD_MAX_CUDA)
+		options->ahead = AHEAD_MAX_CUDA;
 	/* Only the consumer's memory is put into: the producers' parts are
 	 * empty. */
 	if (info.rank == CONSUMER) {
@@ -683,10 +688,10 @@ static bool run(struct baton_comm *comm, const struct options *options)
 	}
 	CHECK(comm, baton_window_register(rings, bytes, comm, &window));
 	if (info.rank == CONSUMER) {
-		printf("%d ranks, %s transport: %ld items of %zu bytes from each "
-		       "of %d producers, rings of %d slots, %d items enqueued "
-		       "ahead\n", info.ranks, info.transport_name,
-		       options->items, options->words * sizeof(uint64_t),
+		printf("%d ranks, %s device, %s transport: %ld items of %zu "
+		       "bytes from each of %d producers, rings of %d slots, "
+		       "%d items enqueued ahead\n", info.ranks,
+		       info.device_name, info.transport_name, options->items, options->words * sizeof(uint64_t),
 		       info.ranks - 1, options->slots, options->ahead);
 		fflush(stdout);
 		good = consume_all(comm, options, rings);

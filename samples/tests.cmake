@@ -68,6 +68,15 @@ foreach(path direct vmwrite message)
 		TARGET producer_consumer LABELS sample
 		ARGS --items 300 --bytes 40000 ENV BATON_WINDOW_PATH=${path})
 endforeach()
+foreach(ranks 2 4)
+	baton_mpi_test(sample.producer_consumer.cuda.${ranks} RANKS ${ranks}
+		TARGET producer_consumer LABELS sample ARGS --items 200
+		ENV ${cuda})
+	if(BATON_HAVE_MPI)
+		set_tests_properties(sample.producer_consumer.cuda.${ranks}
+			PROPERTIES FAIL_REGULAR_EXPRESSION "host device")
+	endif()
+endforeach()
 baton_run_test(sample.producer_consumer.alone TARGET producer_consumer
 	LABELS sample)
 set_tests_properties(sample.producer_consumer.alone PROPERTIES
