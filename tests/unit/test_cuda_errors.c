@@ -12,7 +12,9 @@
 
 #include "captured.h"
 #include "cuda_world.h"
+#include "device.h"
 #include "mem.h"
+#include "testing.h"
 
 /* ---- sticky errors -------------------------------------------------------- */
 
@@ -221,10 +223,12 @@ END_TEST
 START_TEST(error_of_another_devices_copy_is_that_devices)
 {
 	struct baton_comm *broken[2];
+	char text[300], *from = calloc(1, 4 * MIB);
+	struct batoni_device *device;
+	struct batoni_fault fault;
 	CUcontext other, popped;
 	baton_request request;
 	CUdeviceptr memory;
-	char text[300];
 
 	cuda_world_open();
 	cu_ok(cw.sim->primary_retain(&other, 1));
@@ -233,13 +237,16 @@ START_TEST(error_of_another_devices_copy_is_that_devices)
 	cu_ok(cw.sim->context_pop(&popped));
 	request = cuda_world_recv((void *)(uintptr_t)memory, 4 * MIB, 0,
 	                          cw.streams[0]);
-	cw.sim->sim_break(1, 700);
+	/* Only the receive copies; the first question about a copy finds the error. */
+	ck_assert(cw.sim->sim_fail("cuEventQuery", 1, 700, true));
 	baton_release(&(baton_request){
-		cuda_world_send(cw.from, 4 * MIB, 0, cw.streams[1])});
+		cuda_world_send(from, 4 * MIB, 0, cw.streams[1])});
 	ck_assert_int_eq(baton_wait(request, LONG_NS, NULL), BATON_ERR_CUDA);
 	baton_ok(baton_request_error(request, text, sizeof(text)));
 	cuda_world_has(text, (const char *const[]){"700", NULL});
 	baton_ok(baton_release(&request));
+	device = batoni_comm_device(cw.comms[0]);
+	baton_ok(device->ops->memory->health(device, &fault));
 	/* Its ranks are broken; others on device 0 are not. */
 	memcpy(broken, cw.comms, sizeof(broken));
 	cuda_world_comms(NULL);
@@ -260,6 +267,7 @@ START_TEST(error_of_another_devices_copy_is_that_devices)
 		baton_ok(baton_comm_abort(broken[i]));
 		baton_ok(baton_comm_destroy(broken[i]));
 	}
+	free(from);
 	ck_assert_int_eq(cw.sim->sim_violations(), 0);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
