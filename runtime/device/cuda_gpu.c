@@ -25,13 +25,13 @@ static struct {
 /* ---- driver calls ---- */
 
 static void
-restore_mode(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
+restore_mode(const struct batoni_cuda_api *api, CUstreamCaptureMode mode)
 {
-	CUstreamCaptureMode mode = guard->mode;
+	CUstreamCaptureMode before = mode;
 
 	/* It touches no device: once more is enough if it failed at all. */
-	if (gpu->api->capture_mode(&mode) != BATONI_CU_SUCCESS)
-		gpu->api->capture_mode(&mode);
+	if (api->capture_mode(&before) != BATONI_CU_SUCCESS)
+		api->capture_mode(&mode);
 }
 
 CUresult
@@ -51,7 +51,7 @@ batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 		guard->pushed = result == BATONI_CU_SUCCESS;
 	}
 	if (result != BATONI_CU_SUCCESS)
-		restore_mode(gpu, guard);
+		restore_mode(gpu->api, guard->mode);
 	return result;
 }
 
@@ -62,7 +62,7 @@ batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
-	restore_mode(gpu, guard);
+	restore_mode(gpu->api, guard->mode);
 }
 
 static enum baton_status
@@ -460,14 +460,20 @@ refuse_context(const struct cuda_gpu *gpu, enum baton_status status)
 	                     why, gpu->number);
 }
 
+/* A context that is made allocates, which a capture of another thread may forbid. */
 static enum baton_status
 find_or_set_up_locked(const struct batoni_cuda_api *api, CUdevice number,
                       struct cuda_gpu **gpu_p)
 {
+	CUstreamCaptureMode mode = BATONI_CU_CAPTURE_RELAXED;
 	struct cuda_gpu *old = batoni_cuda_gpu_find(number);
-	enum baton_status status = old ? renew_locked(old, gpu_p)
-	                               : set_up(api, number, gpu_p);
+	CUresult relaxed = api->capture_mode(&mode);
+	enum baton_status status;
 
+	if (relaxed != BATONI_CU_SUCCESS)
+		return refuse(api, "cuThreadExchangeStreamCaptureMode", relaxed);
+	status = old ? renew_locked(old, gpu_p) : set_up(api, number, gpu_p);
+	restore_mode(api, mode);
 	if (status == BATON_OK)
 		atomic_store(&(*gpu_p)->checked, atomic_load(&opens));
 	return status == BATON_ERR_CUDA && old ? refuse_context(old, status)
@@ -529,6 +535,8 @@ batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 		                     "memory of CUDA device %d; Baton takes that "
 		                     "of devices 0 to %d",
 		                     number, BATONI_PLACE_OWNERS - 1);
+	if (number == gpu->number)
+		return BATON_OK;
 	if (other && !atomic_load(&other->sick) &&
 	    atomic_load(&other->checked) == atomic_load(&opens))
 		return BATON_OK;

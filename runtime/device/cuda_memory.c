@@ -85,8 +85,7 @@ cuda_look(struct batoni_device *device, const void *pointer,
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuPointerGetAttributes", result);
 	describe(memory_p, &answer);
-	if (memory_p->kind == BATONI_MEMORY_DEVICE &&
-	    memory_p->owner != gpu->number)
+	if (memory_p->kind == BATONI_MEMORY_DEVICE)
 		return batoni_cuda_gpu_prepare(gpu, memory_p->owner);
 	return BATON_OK;
 }

@@ -161,7 +161,8 @@ CUresult
 cuDevicePrimaryCtxRetain(CUcontext *context_p, CUdevice device)
 {
 	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuDevicePrimaryCtxRetain, 0);
+	CUresult result = sim_enter(&call, SIM_cuDevicePrimaryCtxRetain,
+	                            SIM_UNSAFE);
 	struct sim_context *context;
 
 	if (result != BATONI_CU_SUCCESS)

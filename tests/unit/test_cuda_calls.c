@@ -348,7 +348,7 @@ END_TEST
  * is RELAXED: those of the engine's thread and of creation too. */
 START_TEST(global_capture_is_not_disturbed_by_any_call_or_thread)
 {
-	struct baton_comm *others[2];
+	struct baton_comm *others[2], *second;
 	struct baton_comm_options options = cuda_world_options();
 	baton_stream made;
 	baton_request a, b;
@@ -358,6 +358,9 @@ START_TEST(global_capture_is_not_disturbed_by_any_call_or_thread)
 	captured = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 	cu_ok(cw.sim->capture_begin(captured, CUDASIM_CAPTURE_GLOBAL));
 	baton_ok(baton_comm_create_local(2, &options, others));
+	options.cuda_device = 1;
+	baton_ok(baton_comm_create_local(1, &options, &second));
+	baton_ok(baton_comm_destroy(second));
 	baton_ok(baton_stream_create(others[0], &made));
 	for (int i = 0; i < 4; i++) {
 		b = cuda_world_recv(cw.to, 4 * MIB, 0, cw.streams[0]);
