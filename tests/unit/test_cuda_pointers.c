@@ -309,6 +309,60 @@ START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
 }
 END_TEST
 
+/* Rank 0 puts from memory of the host, and from that of device 0 if `both`.  Only the owner of
+ * the window's memory may copy it, unless `peer`. */
+static void
+puts_reach_the_other_device(const char *path, bool peer, bool both)
+{
+	struct baton_window *windows[2];
+	unsigned char *there, *here = malloc(4 * MIB);
+	void *bases[2];
+
+	if (*path)
+		setenv("BATON_WINDOW_PATH", path, 1);
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("peer", peer));
+	cuda_world_open();
+	there = memory_of_device_1(4 * MIB);
+	bases[0] = cw.to;
+	bases[1] = there;
+	register_window(bases, 4 * MIB, windows);
+	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
+		cuda_world_fill(cw.from, bytes, 3);
+		cw.sim->sim_peek(here, cuda_world_address(cw.from), bytes);
+		put(here, bytes, windows[0]);
+		await_put();
+		cuda_world_expect(there, bytes, 3);
+		if (!both)
+			continue;
+		cuda_world_fill(cw.from, bytes, 4);
+		put(cw.from, bytes, windows[0]);
+		await_put();
+		cuda_world_expect(there, bytes, 4);
+	}
+	deregister_window(windows);
+	cuda_world_end();
+	free(here);
+}
+
+START_TEST(puts_reach_a_window_in_another_devices_memory)
+{
+	puts_reach_the_other_device("", false, false);
+}
+END_TEST
+
+START_TEST(puts_reach_it_from_a_device_that_may_copy_it)
+{
+	puts_reach_the_other_device("", true, true);
+}
+END_TEST
+
+START_TEST(puts_by_message_reach_a_window_in_another_devices_memory)
+{
+	puts_reach_the_other_device("message", false, true);
+}
+END_TEST
+
 /* The driver is asked once: then the buffer's pages are gone.  What the copy finds is an error
  * of the request, and no fault of the engine's thread. */
 START_TEST(buffer_that_is_freed_before_its_turn_ends_its_operation)
@@ -512,6 +566,9 @@ main(void)
 		another_devices_memory_is_made_ready_at_the_call,
 		device_that_cannot_be_set_up_is_refused_and_tried_once,
 		puts_of_the_second_device_reach_a_window_of_the_host,
+		puts_reach_a_window_in_another_devices_memory,
+		puts_reach_it_from_a_device_that_may_copy_it,
+		puts_by_message_reach_a_window_in_another_devices_memory,
 		buffer_that_is_freed_before_its_turn_ends_its_operation,
 		host_refuses_messages_of_device_memory,
 		host_refuses_windows_and_puts_of_device_memory,
