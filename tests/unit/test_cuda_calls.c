@@ -3,6 +3,7 @@
  * Calls on the CUDA device, over the simulator: what they leave as it was, what they refuse,
  * which driver calls they make, and which device and memory they work on.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -567,6 +568,46 @@ START_TEST(triggers_that_are_not_looked_for_in_time_call_functions)
 }
 END_TEST
 
+/* The driver's calls within one send, while all streams stand still.  The engine's thread may
+ * ask whether the device is well in between: the least of a few is the call's own. */
+static long
+calls_of_a_send(const struct baton_op_options *options, size_t bytes)
+{
+	long least = LONG_MAX;
+
+	for (int i = 0; i < 8; i++) {
+		long before = cw.sim->sim_total(), calls;
+
+		baton_ok(baton_send(cw.from, bytes, BATON_UINT8, 1, 0,
+		                    cw.comms[0], cw.streams[1], options, NULL));
+		calls = cw.sim->sim_total() - before;
+		if (calls < least)
+			least = calls;
+	}
+	return least;
+}
+
+/* Check and enqueue set the capture mode, look at the context and set the mode back: six.  The
+ * check asks for the stream's context and capture, and what the buffer is; the enqueue asks for
+ * the stream's number and puts trigger and wait on it. */
+START_TEST(a_send_is_twelve_calls_in_all)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+	cuda_world_open();
+	detached.flags = BATON_OP_DETACHED;
+	cuda_world_hold(cw.streams[1], 0);
+	ck_assert_int_eq(calls_of_a_send(NULL, 8), 12);
+	ck_assert_int_eq(calls_of_a_send(&detached, 8), 11);
+	ck_assert_int_eq(calls_of_a_send(&detached, 0), 10);
+	cuda_world_let_go(0);
+	for (int i = 0; i < 24; i++)
+		cuda_world_finish(cuda_world_recv(cw.to, 8, 0, cw.streams[0]),
+		                  BATON_OK);
+	cuda_world_end();
+}
+END_TEST
+
 /* A group of four on two streams: a trigger and a wait on each. */
 START_TEST(a_group_is_two_calls_on_each_of_its_streams)
 {
@@ -963,6 +1004,7 @@ main(void)
 		written_triggers_are_found_while_no_thread_calls,
 		records_come_back_when_written_triggers_of_ended_operations_are_found,
 		triggers_that_are_not_looked_for_in_time_call_functions,
+		a_send_is_twelve_calls_in_all,
 		a_group_is_two_calls_on_each_of_its_streams,
 		device_that_is_not_there_is_refused,
 		no_device_named_is_that_of_the_current_context,
