@@ -155,6 +155,15 @@ batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event)
 	pthread_mutex_unlock(&gpu->lock);
 }
 
+void
+batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event)
+{
+	pthread_mutex_lock(&gpu->lock);
+	event->next = gpu->lost;
+	gpu->lost = event;
+	pthread_mutex_unlock(&gpu->lock);
+}
+
 /* ---- setting up ---- */
 
 enum baton_status

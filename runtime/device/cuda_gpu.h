@@ -80,6 +80,7 @@ struct cuda_gpu {
 
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */
+	struct cuda_event *lost;   /* behind copies that may go on for ever */
 	struct batoni_list_node blocks, spare;
 	/* How long the creation that began last may wait for the driver to pin; 0: its
 	 * options do not say. */
@@ -141,6 +142,8 @@ struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
                                           CUresult *result_p);
 /* The stream has passed it, or nothing was recorded. */
 void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
+/* It is not known whether the stream will pass it. */
+void batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event);
 
 /* cuda_pinned.c.  A zeroed block, a spare one if there is one.  The thread that creates; no
  * lock.  OK, NOMEM, SYSTEM, CUDA; TIMEOUT: the driver does not return, since streams wait.

@@ -367,6 +367,8 @@ cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 		if (++ticket->words[TICKET_FAILURES] < CUDA_TRIES)
 			return BATON_PENDING;
 		/* It is not known whether the copy goes on. */
+		if (event)
+			batoni_cuda_event_lose(place.gpu, event);
 		batoni_cuda_fail(place.gpu, call, result);
 		return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
 	}
