@@ -50,7 +50,8 @@ batoni_may_call(void)
 
 /* The last declaration of a public function that waits, opens, joins or writes: the thread is
  * not cancelled (pthread_cancel) within it, where it could leave a lock or half an object
- * behind.  Calls that only enqueue or ask have no cancellation points. */
+ * behind.  Calls that only enqueue or ask have no cancellation points of their own; a device
+ * whose library may have some disables cancellation around its calls. */
 #define BATONI_UNCANCELLED                                                    \
 	__attribute__((cleanup(batoni_cancel_state_restore),                  \
 	               unused)) const int cancel_state_before =               \

@@ -26,6 +26,7 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "thread.h"
 
 #define PASS_NS 100000000u /* for a stream to pass what is released */
 
@@ -275,6 +276,7 @@ cuda_stream_check(struct batoni_device *device, baton_stream handle,
 	struct cuda_guard guard;
 	enum baton_status status = BATON_OK;
 	CUresult result;
+	BATONI_UNCANCELLED;
 
 	if (is_default(handle))
 		status = check_default(gpu);

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "log.h"
 #include "mem.h"
+#include "thread.h"
 
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Only grows; newest first.  Stored under setup_lock. */
@@ -42,16 +43,21 @@ batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 
 	guard->mode = BATONI_CU_CAPTURE_RELAXED;
 	guard->pushed = false;
+	guard->cancel_state = batoni_cancel_state_off();
 	result = gpu->api->capture_mode(&guard->mode);
-	if (result != BATONI_CU_SUCCESS)
+	if (result != BATONI_CU_SUCCESS) {
+		batoni_cancel_state_restore(&guard->cancel_state);
 		return result;
+	}
 	result = gpu->api->context_current(&current);
 	if (result == BATONI_CU_SUCCESS && current != gpu->context) {
 		result = gpu->api->context_push(gpu->context);
 		guard->pushed = result == BATONI_CU_SUCCESS;
 	}
-	if (result != BATONI_CU_SUCCESS)
+	if (result != BATONI_CU_SUCCESS) {
 		restore_mode(gpu->api, guard->mode);
+		batoni_cancel_state_restore(&guard->cancel_state);
+	}
 	return result;
 }
 
@@ -63,6 +69,7 @@ batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
 	restore_mode(gpu->api, guard->mode);
+	batoni_cancel_state_restore(&guard->cancel_state);
 }
 
 static enum baton_status

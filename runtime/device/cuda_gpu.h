@@ -101,12 +101,15 @@ batoni_cuda_gpu(struct batoni_device *device)
 /*
  * The driver's calls are made between enter and leave: the GPU's context is then current,
  * and none of them invalidates a capture that another thread of the program has begun.
+ * The thread is not cancelled: a call may wait, for room on a stream or for the context, with
+ * locks of ours held.
  * leave restores what was.  enter: the driver's result; after an error there is nothing to
  * leave.
  */
 struct cuda_guard {
 	CUstreamCaptureMode mode;
 	bool pushed;
+	int cancel_state;
 };
 CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
 void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard);

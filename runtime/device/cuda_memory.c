@@ -12,6 +12,8 @@
  */
 #include "cuda_gpu.h"
 
+#include "thread.h"
+
 /* ---- what a pointer is ---------------------------------------------------- */
 
 /* What the driver says of a pointer. */
@@ -75,8 +77,10 @@ cuda_look(struct batoni_device *device, const void *pointer,
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct answer answer;
 	struct cuda_guard guard;
-	CUresult result = ask_pointer(gpu, pointer, &answer);
+	CUresult result;
+	BATONI_UNCANCELLED;
 
+	result = ask_pointer(gpu, pointer, &answer);
 	if (result != BATONI_CU_SUCCESS &&
 	    batoni_cuda_enter(gpu, &guard) == BATONI_CU_SUCCESS) {
 		result = ask_pointer(gpu, pointer, &answer);
@@ -100,6 +104,7 @@ cuda_owner(const void *pointer)
 	struct answer answer = {.ordinal = -1};
 	void *values[] = {&answer.type, &answer.managed, &answer.ordinal};
 	struct batoni_memory_info memory;
+	BATONI_UNCANCELLED;
 
 	if (batoni_cuda_ask(3, attributes, values,
 	                    (CUdeviceptr)(uintptr_t)pointer) !=
@@ -111,7 +116,7 @@ cuda_owner(const void *pointer)
 
 /* ---- a library that reaches the memory ------------------------------------- */
 
-enum { GUARD_MODE, GUARD_PUSHED };
+enum { GUARD_MODE, GUARD_PUSHED, GUARD_CANCEL };
 
 static enum baton_status
 cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
@@ -124,6 +129,7 @@ cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
 	guard_p->words[GUARD_MODE] = guard.mode;
 	guard_p->words[GUARD_PUSHED] = guard.pushed;
+	guard_p->words[GUARD_CANCEL] = (uint64_t)guard.cancel_state;
 	return BATON_OK;
 }
 
@@ -133,6 +139,7 @@ cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard
 	const struct cuda_guard left = {
 		.mode = (CUstreamCaptureMode)guard->words[GUARD_MODE],
 		.pushed = guard->words[GUARD_PUSHED] != 0,
+		.cancel_state = (int)guard->words[GUARD_CANCEL],
 	};
 
 	batoni_cuda_leave(batoni_cuda_gpu(device), &left);

@@ -78,7 +78,7 @@ struct batoni_memory_name {
 
 /* What a device has put in place for the calls of a library. */
 struct batoni_memory_guard {
-	uint64_t words[2];
+	uint64_t words[3];
 };
 
 /* Why a device is not well. */
@@ -157,10 +157,10 @@ struct batoni_memory_ops {
 	/* These three may be NULL, all together: no library reaches the device's memory, and
 	 * its messages are staged.
 	 * enter, leave: around the calls of a library that does (a CUDA-aware MPI): the
-	 * device is the calling thread's meanwhile.  flush: what the library says that it
-	 * has written into memory of the device `owner` (-1: of this one) is visible to what
-	 * the caller then lets a stream of the device do.  The driver; short.  OK, CUDA:
-	 * there is nothing to leave. */
+	 * device is the calling thread's meanwhile, which is not cancelled.  flush: what the
+	 * library says that it has written into memory of the device `owner` (-1: of this one)
+	 * is visible to what the caller then lets a stream of the device do.  The driver; short.
+	 * OK, CUDA: there is nothing to leave. */
 	enum baton_status (*enter)(struct batoni_device *device,
 	                           struct batoni_memory_guard *guard_p);
 	void (*leave)(struct batoni_device *device,

@@ -348,6 +348,8 @@ sim_enter(struct sim_call *call, enum sim_function function, unsigned needs)
 	CUresult result;
 
 	pthread_once(&once, set_up);
+	/* A driver opens files, reads and sleeps. */
+	pthread_testcancel();
 	call->context = NULL;
 	call->error = BATONI_CU_SUCCESS;
 	pthread_mutex_lock(&sim_lock);

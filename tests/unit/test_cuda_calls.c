@@ -195,6 +195,86 @@ START_TEST(calls_leave_a_context_of_the_programs_own_as_it_was)
 }
 END_TEST
 
+/* ---- threads that are cancelled ------------------------------------------- */
+
+static struct {
+	unsigned char *there; /* memory of device 1, which Baton does not know */
+	unsigned calls, refused;
+	bool returned;
+} doomed;
+
+static void
+count(enum baton_status status)
+{
+	doomed.calls++;
+	doomed.refused += status != BATON_OK;
+}
+
+static void
+enqueue_all_kinds(void)
+{
+	struct baton_wait_signal_desc desc = {1, 0, 0, 0};
+	CUstream s = cw.streams[0], t = cw.streams[1];
+	baton_request requests[7];
+
+	count(baton_recv(doomed.there, 8, BATON_UINT8, 0, 0, cw.comms[1], s,
+	                 NULL, &requests[0]));
+	count(baton_send(cw.from, 8, BATON_UINT8, 1, 0, cw.comms[0], t, NULL,
+	                 &requests[1]));
+	count(baton_group_begin(cw.comms[0]));
+	count(baton_send(cw.from, 8, BATON_UINT8, 0, 1, cw.comms[0], s, NULL,
+	                 &requests[2]));
+	count(baton_recv(cw.to, 8, BATON_UINT8, 0, 1, cw.comms[0], t, NULL,
+	                 &requests[3]));
+	count(baton_group_end(cw.comms[0]));
+	count(baton_record(cw.comms[0], s, NULL, &requests[4]));
+	count(baton_stream_wait(cw.comms[1], t, requests[4]));
+	count(baton_stream_launch(cw.comms[0], s, nothing, NULL));
+	count(baton_signal(1, 0, 0, 0, cw.comms[0], s, NULL, &requests[5]));
+	count(baton_wait_signal(1, &desc, cw.comms[1], t, NULL, &requests[6]));
+	count(baton_wait_all(requests, 7, LONG_NS));
+	for (int i = 0; i < 7; i++)
+		count(baton_finish(&requests[i], LONG_NS, NULL));
+	count(baton_stream_synchronize(cw.comms[0], s));
+	count(baton_stream_query(cw.comms[0], s));
+}
+
+static void *
+enqueue_when_cancelled(void *unused)
+{
+	(void)unused;
+	pthread_cancel(pthread_self());
+	enqueue_all_kinds();
+	doomed.returned = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(thread_is_not_cancelled_within_a_call_that_enqueues)
+{
+	CUcontext other, popped;
+	CUdeviceptr memory;
+	pthread_t thread;
+	void *result;
+
+	cuda_world_open();
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	cu_ok(cw.sim->context_push(other));
+	cu_ok(cw.sim->mem_alloc(&memory, 8));
+	cu_ok(cw.sim->context_pop(&popped));
+	doomed.there = (void *)(uintptr_t)memory;
+	ck_assert_int_eq(pthread_create(&thread, NULL, enqueue_when_cancelled,
+	                                NULL),
+	                 0);
+	pthread_join(thread, &result);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert_msg(doomed.returned, "call %u has not returned",
+	              doomed.calls + 1);
+	ck_assert_uint_eq(doomed.refused, 0);
+	cuda_world_end();
+}
+END_TEST
+
 /* ---- streams that are refused --------------------------------------------- */
 
 static CUstream default_streams[] = {
@@ -992,6 +1072,7 @@ main(void)
 		calls_leave_the_devices_own_context_as_it_was,
 		calls_leave_another_devices_context_as_it_was,
 		calls_leave_a_context_of_the_programs_own_as_it_was,
+		thread_is_not_cancelled_within_a_call_that_enqueues,
 		default_streams_with_another_current_context_are_refused,
 		default_streams_work_with_the_devices_context_or_none,
 		operation_on_a_per_thread_stream_outlives_its_thread,
