@@ -21,7 +21,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "config.h"
@@ -240,8 +239,9 @@ test_copies(struct batoni_mpi *mpi)
 bool
 batoni_mpi_end_copies(struct batoni_mpi *mpi)
 {
-	const struct timespec pause = {.tv_nsec = 50000};
+	const struct batoni_patience *patience = mpi->base.patience;
 	struct batoni_fault fault;
+	unsigned tries = 0;
 
 	while (!batoni_list_empty(&mpi->copying)) {
 		struct batoni_mpi_copy *copy = batoni_container_of(
@@ -251,12 +251,12 @@ batoni_mpi_end_copies(struct batoni_mpi *mpi)
 		    memory_of(mpi)->copy_test(mpi->device, &copy->ticket) !=
 		            BATON_PENDING)
 			batoni_list_remove(&copy->link);
-		else if (batoni_real_ns() >= mpi->base.patience->until_ns ||
+		else if (batoni_real_ns() >= patience->until_ns ||
 		         memory_of(mpi)->health(mpi->device, &fault) !=
 		                 BATON_OK)
 			return false;
 		else
-			nanosleep(&pause, NULL);
+			patience->yield(tries++);
 	}
 	return true;
 }
