@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPI transport on the CUDA device: messages in device memory, staged. */
+/* The MPI transport on the CUDA device: messages in device memory, staged, also where MPI is
+ * CUDA-aware (unless BATON_MPI_CUDA says otherwise). */
+#include <stdlib.h>
+
 #include "cuda_gpu.h"
 #include "on_cuda.h"
 #include "processes.h"
@@ -27,6 +30,7 @@ main(int argc, char **argv)
 		.create = cuda_create,
 	};
 
+	setenv("BATON_MPI_CUDA", "staged", 0);
 	if (!on_cuda_begin())
 		return 77;
 	return on_cuda_end(conform_processes(backend, lists, argc, argv));
