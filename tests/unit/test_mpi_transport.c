@@ -208,7 +208,7 @@ wait_for(MPI_Request *request)
 }
 
 static void
-open_world(void)
+open_with(const struct batoni_transport_config *opened)
 {
 	MPI_Comm comm;
 
@@ -220,7 +220,7 @@ open_world(void)
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(comm, &world.rank);
 	world.peer = 1 - world.rank;
-	ck_assert_int_eq(batoni_mpi_alloc(&config, 2, &world.mpi), BATON_OK);
+	ck_assert_int_eq(batoni_mpi_alloc(opened, 2, &world.mpi), BATON_OK);
 	ck_assert_int_eq(batoni_mpi_peers_make(world.mpi, 2, SEGMENT_BYTES),
 	                 BATON_OK);
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
@@ -229,6 +229,12 @@ open_world(void)
 	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi, wait_for), BATON_OK);
 	world.transport = &world.mpi->base;
 	world.transport->host = &world.host;
+}
+
+static void
+open_world(void)
+{
+	open_with(&config);
 }
 
 /* Call the slot until it says something else than PENDING. */
@@ -1865,6 +1871,215 @@ START_TEST(an_aborted_close_takes_unmatched_receives_back)
 }
 END_TEST
 
+/* ---- memory of a device that MPI reaches ---- */
+
+/* In truth it is the host's.  Copies end when the test says so. */
+static struct {
+	int entered, copies, flushes, yields;
+	bool ends; /* copies end */
+} device;
+
+static enum baton_status
+device_alloc(struct batoni_device *unused, size_t bytes, void **block_p)
+{
+	(void)unused;
+	*block_p = malloc(bytes);
+	return *block_p ? BATON_OK : BATON_ERR_NOMEM;
+}
+
+static void
+device_free(struct batoni_device *unused, void *block)
+{
+	(void)unused;
+	free(block);
+}
+
+static enum baton_status
+device_copy(struct batoni_device *unused, void *to, const void *from,
+            size_t bytes, int owner, struct batoni_ticket *ticket_p)
+{
+	(void)unused;
+	(void)ticket_p;
+	ck_assert_int_eq(owner, 1);
+	ck_assert_int_eq(device.entered, 1);
+	memcpy(to, from, bytes);
+	device.copies++;
+	return BATON_OK;
+}
+
+static enum baton_status
+device_test(struct batoni_device *unused, struct batoni_ticket *ticket)
+{
+	(void)unused;
+	(void)ticket;
+	return device.ends ? BATON_OK : BATON_PENDING;
+}
+
+static enum baton_status
+device_health(struct batoni_device *unused, struct batoni_fault *fault_p)
+{
+	(void)unused;
+	(void)fault_p;
+	return BATON_OK;
+}
+
+static enum baton_status
+device_enter(struct batoni_device *unused, struct batoni_memory_guard *guard_p)
+{
+	(void)unused;
+	(void)guard_p;
+	device.entered++;
+	return BATON_OK;
+}
+
+static void
+device_leave(struct batoni_device *unused,
+             const struct batoni_memory_guard *guard)
+{
+	(void)unused;
+	(void)guard;
+	device.entered--;
+}
+
+static enum baton_status
+device_flush(struct batoni_device *unused, int owner)
+{
+	(void)unused;
+	ck_assert_int_eq(owner, 1);
+	device.flushes++;
+	return BATON_OK;
+}
+
+static const struct batoni_memory_ops device_memory = {
+	.pinned_alloc = device_alloc,
+	.pinned_free = device_free,
+	.copy_start = device_copy,
+	.copy_test = device_test,
+	.health = device_health,
+	.enter = device_enter,
+	.leave = device_leave,
+	.flush = device_flush,
+};
+static const struct batoni_device_ops device_ops = {.memory = &device_memory};
+
+/* In the place of the world that is open. */
+static void
+open_reaching(void)
+{
+	static struct batoni_device opened = {.ops = &device_ops};
+	struct batoni_transport_config reaching = config;
+
+	close_world();
+	memset(&device, 0, sizeof(device));
+	reaching.device = &opened;
+	open_with(&reaching);
+}
+
+/* Into memory of device 1. */
+static struct op *
+post_device(void *buffer, size_t bytes, int tag)
+{
+	struct op *op = post(buffer, bytes, world.peer, tag);
+
+	op->transfer.place = (BATONI_MEMORY_DEVICE + 1) & 0x3fu;
+	return op;
+}
+
+/* A receive whose message is being copied. */
+static struct op *
+receive_short(void *buffer, size_t bytes)
+{
+	unsigned char *out = message(bytes, world.rank);
+	struct op *op = post_device(buffer, bytes, 5);
+
+	finish(sent(out, bytes, world.peer, 5), BATON_OK, bytes);
+	while (device.copies == 0)
+		world.transport->messages.ops->test(&world.transport->messages);
+	ck_assert_int_eq(device.entered, 0);
+	ck_assert_uint_eq(op->ends, 0);
+	ck_assert_uint_eq(world.transport->messages.load.moving, 1);
+	free(out);
+	return op;
+}
+
+START_TEST(a_short_message_for_a_device_ends_with_its_copy)
+{
+	unsigned char *in;
+	struct op *op;
+
+	open_reaching();
+	in = room(100);
+	op = receive_short(in, 100);
+	world.transport->messages.ops->test(&world.transport->messages);
+	ck_assert_int_eq(take_back(op), BATON_ERR_BUSY);
+	ck_assert_uint_eq(op->ends, 0);
+	device.ends = true;
+	finish(op, BATON_OK, 100);
+	check_message(in, 100, world.peer);
+	ck_assert_int_eq(device.copies, 1);
+	ck_assert_int_eq(device.flushes, 0);
+	free(in);
+	close_world();
+}
+END_TEST
+
+START_TEST(a_body_for_a_device_is_received_there_and_flushed)
+{
+	unsigned char *in[2], *out;
+	struct op *ops[2];
+
+	open_reaching();
+	in[0] = room(50000);
+	in[1] = room(50000);
+	out = message(50000, world.rank);
+	ops[0] = post_device(in[0], 50000, 5);
+	ops[1] = post(in[1], 50000, world.peer, 6);
+	for (int tag = 5; tag < 7; tag++) {
+		struct op *send = sent(out, 50000, world.peer, tag);
+
+		finish(ops[tag - 5], BATON_OK, 50000);
+		finish(send, BATON_OK, 50000);
+		check_message(in[tag - 5], 50000, world.peer);
+		/* The second is memory of the host. */
+		ck_assert_int_eq(device.flushes, 1);
+	}
+	ck_assert_int_eq(device.copies, 0);
+	free(in[0]);
+	free(in[1]);
+	free(out);
+	close_world();
+}
+END_TEST
+
+/* Another thread that has the driver's lock meanwhile. */
+static void
+end_copies(unsigned tries)
+{
+	(void)tries;
+	device.yields++;
+	device.ends = true;
+}
+
+START_TEST(an_aborted_close_gives_way_while_it_waits_for_copies)
+{
+	struct batoni_patience patience = {.until_ns = UINT64_MAX,
+	                                   .yield = end_copies};
+	unsigned char *in;
+
+	open_reaching();
+	in = room(100);
+	receive_short(in, 100);
+	barrier();
+	world.transport->patience = &patience;
+	world.transport->ops->close(world.transport, true);
+	ck_assert_int_eq(device.yields, 1);
+	ck_assert(!patience.copies_left);
+	free(in);
+	barrier();
+	MPI_Comm_free(&world.side);
+}
+END_TEST
+
 /* ---- */
 
 /* One test at a time: when it fails here, the other rank may be waiting in it for
@@ -1944,6 +2159,9 @@ run_all(void)
 		engine_is_told_which_call_of_a_collective_step_has_failed,
 		an_aborted_close_stops_clearing,
 		an_aborted_close_leaves_to_mpi_what_mpi_still_has,
+		a_short_message_for_a_device_ends_with_its_copy,
+		a_body_for_a_device_is_received_there_and_flushed,
+		an_aborted_close_gives_way_while_it_waits_for_copies,
 	};
 
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
