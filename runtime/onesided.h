@@ -43,7 +43,8 @@ struct batoni_target {
 
 struct batoni_onesided_ops {
 	/* Allocate the memory of one rank.  Caller: the thread that creates the
-	 * communicator.  OK; NOMEM, CUDA.  close frees it, also without start. */
+	 * communicator.  OK; NOMEM; what the device's pinned_alloc returns.  close frees it,
+	 * also without start. */
 	enum baton_status (*open)(const struct batoni_onesided_plan *plan,
 	                          struct batoni_onesided **onesided_p);
 	/* The communicator has its transport now.  Cannot fail. */

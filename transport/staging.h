@@ -53,7 +53,8 @@ struct batoni_staging_ops {
 		const struct batoni_transport_config *above,
 		const struct batoni_staging_config *staging);
 	/* Take everything that can fail.  above->device (not NULL) stays the caller's.
-	 * The thread that creates a communicator of `size` ranks.  OK, NOMEM, CUDA. */
+	 * The thread that creates a communicator of `size` ranks.  OK, NOMEM, what the
+	 * device's pinned_alloc returns. */
 	enum baton_status (*create)(const struct batoni_transport_config *above,
 	                            const struct batoni_staging_config *staging,
 	                            int size, struct batoni_staging **staging_p);

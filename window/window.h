@@ -393,8 +393,8 @@ void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* ---- bounce.c ---- */
 
-/* The pinned memory.  The device stays the caller's.  OK, NOMEM, CUDA (batoni_refuse has said
- * why). */
+/* The pinned memory.  The device stays the caller's.  OK, NOMEM, what the device's pinned_alloc
+ * returns. */
 enum baton_status batoni_bounces_open(struct batoni_rma *rma,
                                       struct batoni_device *device);
 /* Fine without open.  copies_left: some have not ended, and the pinned memory stays. */
