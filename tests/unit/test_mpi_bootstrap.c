@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +18,10 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
-#include "cuda_gpu.h"
-#include "cudasim.h"
-#include "engine.h"
 #include "fake_device.h"
 #include "mem.h"
 #include "mpi_transport.h"
 #include "registry.h"
-#include "testing.h"
 
 static int rank;
 
@@ -641,109 +636,6 @@ START_TEST(device_memory_that_only_one_rank_passes_to_mpi_is_refused_on_all)
 }
 END_TEST
 
-static CUdeviceptr
-device_block(void)
-{
-	const struct cudasim *sim = cudasim_load(CUDASIM_PATH);
-	CUcontext context, popped;
-	CUdeviceptr memory;
-
-	ck_assert_uint_eq(sim->primary_retain(&context, 0), 0);
-	ck_assert_uint_eq(sim->context_push(context), 0);
-	ck_assert_uint_eq(sim->mem_alloc(&memory, 64), 0);
-	ck_assert_uint_eq(sim->context_pop(&popped), 0);
-	return memory;
-}
-
-/* A CUDA device of which no copy is seen to have ended before another thread than the closing
- * one has had the driver lock. */
-static struct {
-	struct batoni_device_ops ops;
-	struct batoni_memory_ops memory;
-	struct baton_comm *comm;
-	atomic_uint asks;
-	atomic_bool closing, had_lock, ended;
-} slow;
-
-static enum baton_status
-open_slow(const struct batoni_device_config *config,
-          struct batoni_device **device_p)
-{
-	enum baton_status status = batoni_device_cuda_ops.open(config, device_p);
-
-	if (status == BATON_OK)
-		(*device_p)->ops = &slow.ops;
-	return status;
-}
-
-static enum baton_status
-test_slow_copy(struct batoni_device *device, struct batoni_ticket *ticket)
-{
-	enum baton_status status = BATON_PENDING;
-
-	atomic_fetch_add(&slow.asks, 1);
-	if (slow.comm->paths_count == 0)
-		atomic_store(&slow.closing, true);
-	if (atomic_load(&slow.had_lock))
-		status = batoni_cuda_memory_ops.copy_test(device, ticket);
-	if (status == BATON_OK)
-		atomic_store(&slow.ended, true);
-	return status;
-}
-
-static void *
-drive_beside_close(void *unused)
-{
-	(void)unused;
-	while (!atomic_load(&slow.closing))
-		sched_yield();
-	batoni_take();
-	atomic_store(&slow.had_lock, true);
-	batoni_leave();
-	return NULL;
-}
-
-START_TEST(others_drive_while_close_waits_for_a_copy)
-{
-	struct baton_comm_options options = on_cuda(true, NULL);
-	baton_stream streams[2];
-	baton_request recv;
-	pthread_t thread;
-	CUdeviceptr memory;
-	uint64_t out = 1;
-
-	start_mpi(MPI_THREAD_MULTIPLE);
-	slow.ops = batoni_device_cuda_ops;
-	slow.memory = batoni_cuda_memory_ops;
-	slow.memory.copy_test = test_slow_copy;
-	slow.ops.memory = &slow.memory;
-	slow.ops.open = open_slow;
-	ck_assert_int_eq(batoni_comm_create_mpi_with(&slow.ops, &options,
-	                                             &slow.comm),
-	                 BATON_OK);
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(baton_stream_create(slow.comm, &streams[i]),
-		                 BATON_OK);
-	memory = device_block();
-	ck_assert_int_eq(baton_recv((void *)(uintptr_t)memory, 1, BATON_UINT64,
-	                            rank, 1, slow.comm, streams[0], NULL, &recv),
-	                 BATON_OK);
-	ck_assert_int_eq(baton_send(&out, 1, BATON_UINT64, rank, 1, slow.comm,
-	                            streams[1], NULL, NULL),
-	                 BATON_OK);
-	while (atomic_load(&slow.asks) == 0)
-		baton_progress(slow.comm);
-	ck_assert_int_eq(baton_comm_abort(slow.comm), BATON_OK);
-	ck_assert_int_eq(pthread_create(&thread, NULL, drive_beside_close, NULL),
-	                 0);
-	ck_assert_int_eq(baton_comm_destroy(slow.comm), BATON_OK);
-	/* It was seen to have ended, so close has given the lock up. */
-	ck_assert(atomic_load(&slow.ended));
-	pthread_join(thread, NULL);
-	MPI_Finalize();
-}
-END_TEST
-
 START_TEST(funneled_mpi_leaves_a_device_to_calls)
 {
 	struct baton_comm_options options = on_device(BATON_PROGRESS_THREAD);
@@ -931,7 +823,6 @@ main(int argc, char **argv)
 		one_rank_that_stages_makes_all_stage,
 		one_rank_whose_mpi_is_not_cuda_aware_makes_all_stage,
 		device_memory_that_only_one_rank_passes_to_mpi_is_refused_on_all,
-		others_drive_while_close_waits_for_a_copy,
 		funneled_mpi_leaves_a_device_to_calls,
 		ranks_of_a_host_take_the_devices_in_turn,
 		mpi_that_baton_started_is_finalised_at_exit,
