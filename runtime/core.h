@@ -65,8 +65,9 @@ struct baton_comm {
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
-	bool plain; /* direct.h applies: in-engine, any thread drives, no default
-	               deadline, nothing observes the life of its operations */
+	bool plain; /* direct.h applies: in-engine, memory of the host, any thread drives,
+	               no default deadline, nothing observes the life of its
+	               operations */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */

@@ -175,8 +175,9 @@ struct batoni_mpi {
 	unsigned char *bounces;
 	uint32_t *bounce_stack;
 	uint32_t free_bounces, taken_bounces;
-	/* By peer: which body tags are in use. */
-	struct batoni_mpi_tags *tags;
+	/* reach.c's: the device, if buffers may be its memory, else NULL.  Each message that
+	 * is received looks at it: it is beside what that reads anyway. */
+	struct batoni_device *device;
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
 	 * for each segment; grant_tag; and farewell_tag. */
@@ -196,9 +197,9 @@ struct batoni_mpi {
 	enum batoni_mpi_exchange exchanging;
 	MPI_Request exchange;
 	unsigned char *terms_buffer, *parts_buffer;
-	/* reach.c's: the device, if buffers may be its memory, else NULL; copies by slot, and
-	 * those that have not ended. */
-	struct batoni_device *device;
+	/* By peer: which body tags are in use. */
+	struct batoni_mpi_tags *tags;
+	/* reach.c's: copies by slot, and those that have not ended. */
 	struct batoni_mpi_copy *copies;
 	struct batoni_list_node copying;
 	/* peers.c's: this rank's segment, and memory that only meeting needs. */
