@@ -28,7 +28,7 @@
 #include "mem.h"
 #include "thread.h"
 
-#define PASS_NS 100000000u /* for a stream to pass what is released */
+#define PASS_NS 1000000000u /* for a stream to pass what is released, beside a load too */
 
 /* A stream of stream_create. */
 struct created {
