@@ -149,7 +149,7 @@ owner_of(const struct batoni_transfer *transfer, const struct batoni_pending *pu
 	return owner >= 0 ? owner : batoni_place_owner(transfer->place);
 }
 
-/* Who copies a put that has data, and how? */
+/* Note whether a device has to copy the data, and whether either side is pageable. */
 static void
 look_at_places(const struct batoni_transfer *transfer, struct batoni_pending *put)
 {

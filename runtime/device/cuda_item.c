@@ -192,7 +192,7 @@ struct batch {
 	unsigned n;
 };
 
-/* What the stream did before is visible to whoever sees the value. */
+/* A thread that reads the value also sees what the stream did before the write. */
 static void
 add_write(struct batch *batch, const _Atomic uint64_t *word, uint64_t value)
 {
