@@ -11,7 +11,8 @@
  *
  * Each function is asked for by cuGetProcAddress, at the version of CUDA that has it as
  * cuda_api.h declares it: what a plain name means differs between versions of the driver.
- * The exported symbol, whose name has the version in it, is the second choice.
+ * The exported symbol, whose name has the version in it, is the second choice; not for a
+ * function that the driver may lack, where cuGetProcAddress can say that it does.
  */
 #include "cuda_api.h"
 
@@ -36,12 +37,17 @@ struct function {
 	const char *base;
 	int version;
 	size_t offset; /* in struct batoni_cuda_api */
+	bool optional;
 };
 
 static const struct function functions[] = {
 #define FUNCTION(name, symbol, base, version, parameters)                     \
-	{#symbol, base, version, offsetof(struct batoni_cuda_api, name)},
+	{#symbol, base, version, offsetof(struct batoni_cuda_api, name), false},
 	BATONI_CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+#define FUNCTION(name, symbol, base, version, parameters)                     \
+	{#symbol, base, version, offsetof(struct batoni_cuda_api, name), true},
+	BATONI_CUDA_OPTIONAL(FUNCTION)
 #undef FUNCTION
 };
 
@@ -103,16 +109,28 @@ find_function(void *handle, lookup_fn lookup, const struct function *function)
 	if (lookup && lookup(function->base, &address, function->version, 0,
 	                     &found) == BATONI_CU_SUCCESS && address)
 		return address;
-	return dlsym(handle, function->symbol);
+	return lookup && function->optional ? NULL
+	                                    : dlsym(handle, function->symbol);
+}
+
+/* 0: it does not say. */
+static int
+version_of_driver(void)
+{
+	int version = 0;
+
+	if (!api.driver_version ||
+	    api.driver_version(&version) != BATONI_CU_SUCCESS)
+		return 0;
+	return version;
 }
 
 static void
 refuse_missing(const char *symbol)
 {
-	int version = 0;
+	int version = version_of_driver();
 
-	if (api.driver_version &&
-	    api.driver_version(&version) == BATONI_CU_SUCCESS)
+	if (version != 0)
 		refuse("the CUDA driver %s, of CUDA %d.%d, has no %s; the CUDA "
 		       "device needs a driver of CUDA 12.0 or later",
 		       library, version / 1000, version % 1000 / 10, symbol);
@@ -131,12 +149,17 @@ find_all(void *handle)
 
 	memcpy(&lookup, &address, sizeof(lookup));
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		address = find_function(handle, lookup, &functions[i]);
+		const struct function *function = &functions[i];
+
+		/* The optional ones are the last: what tells the version is there. */
+		if (function->optional && version_of_driver() < function->version)
+			continue;
+		address = find_function(handle, lookup, function);
 		if (address)
-			memcpy((char *)&api + functions[i].offset, &address,
+			memcpy((char *)&api + function->offset, &address,
 			       sizeof(address));
-		else if (!missing)
-			missing = functions[i].symbol;
+		else if (!missing && !function->optional)
+			missing = function->symbol;
 	}
 	if (missing)
 		refuse_missing(missing);

@@ -57,6 +57,17 @@ typedef union CUstreamBatchMemOpParams_union {
 	struct CUstreamMemOpWriteValueParams_st writeValue;
 	uint64_t pad[6];
 } CUstreamBatchMemOpParams;
+
+/* Of copies that one call starts. */
+typedef struct CUmemLocation_st {
+	unsigned int type;
+	int id;
+} CUmemLocation;
+typedef struct CUmemcpyAttributes_st {
+	unsigned int srcAccessOrder;
+	CUmemLocation srcLocHint, dstLocHint;
+	unsigned int flags;
+} CUmemcpyAttributes;
 #endif
 
 /* X(type, bytes) */
@@ -76,7 +87,9 @@ typedef union CUstreamBatchMemOpParams_union {
 	X(CUstream, 8)                                                        \
 	X(CUevent, 8)                                                         \
 	X(CUhostFn, 8)                                                        \
-	X(CUstreamBatchMemOpParams, 48)
+	X(CUstreamBatchMemOpParams, 48)                                       \
+	X(CUmemLocation, 8)                                                   \
+	X(CUmemcpyAttributes, 24)
 
 /* X(type, member, offset) */
 #define BATONI_CUDA_MEMBERS(X)                                                \
@@ -87,7 +100,12 @@ typedef union CUstreamBatchMemOpParams_union {
 	X(CUstreamBatchMemOpParams, writeValue.operation, 0)                  \
 	X(CUstreamBatchMemOpParams, writeValue.address, 8)                    \
 	X(CUstreamBatchMemOpParams, writeValue.value64, 16)                   \
-	X(CUstreamBatchMemOpParams, writeValue.flags, 24)
+	X(CUstreamBatchMemOpParams, writeValue.flags, 24)                     \
+	X(CUmemLocation, id, 4)                                               \
+	X(CUmemcpyAttributes, srcAccessOrder, 0)                              \
+	X(CUmemcpyAttributes, srcLocHint, 4)                                  \
+	X(CUmemcpyAttributes, dstLocHint, 12)                                 \
+	X(CUmemcpyAttributes, flags, 20)
 
 /* ---- constants ----------------------------------------------------------- */
 
@@ -138,6 +156,9 @@ typedef union CUstreamBatchMemOpParams_union {
 	X(BATONI_CU_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ, 0)                    \
 	X(BATONI_CU_OP_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64, 4)            \
 	X(BATONI_CU_OP_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64, 5)          \
+	X(BATONI_CU_SOURCE_IN_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, 1)    \
+	X(BATONI_CU_COPY_BESIDE_COMPUTE,                                      \
+	  CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE, 1)                      \
 	X(BATONI_CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0)           \
 	X(BATONI_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)
 
@@ -230,6 +251,19 @@ enum {
 	  "cuPointerGetAttributes", 7000,                                     \
 	  (unsigned int, CUpointer_attribute *, void **, CUdeviceptr))
 
+/*
+ * The same, of functions that a driver may lack: then they are NULL.  They are looked for only
+ * in a driver of at least their version (cuDriverGetVersion): asked for a version that is newer
+ * than itself, a driver returns the newest form that it has, whose parameters are others.
+ */
+#define BATONI_CUDA_OPTIONAL(X)                                               \
+	X(copies, cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000,         \
+	  (CUdeviceptr *, CUdeviceptr *, size_t *, size_t,                    \
+	   CUmemcpyAttributes *, size_t *, size_t, CUstream))                 \
+	X(copies_first, cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080,      \
+	  (CUdeviceptr *, CUdeviceptr *, size_t *, size_t,                    \
+	   CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream))
+
 /* The function that looks the others up, as above. */
 #define BATONI_CUDA_LOOKUP(X)                                                 \
 	X(lookup, cuGetProcAddress_v2, "cuGetProcAddress", 12000,             \
@@ -240,6 +274,7 @@ struct batoni_cuda_api {
 #define BATONI_CUDA_FUNCTION(name, symbol, base, version, parameters)         \
 	CUresult (*name) parameters;
 	BATONI_CUDA_FUNCTIONS(BATONI_CUDA_FUNCTION)
+	BATONI_CUDA_OPTIONAL(BATONI_CUDA_FUNCTION)
 #undef BATONI_CUDA_FUNCTION
 };
 

@@ -39,6 +39,7 @@ look_all_up(void *library, struct cudasim *sim)
 #undef LOOK_UP
 #define LOOK_UP(name, symbol, base, version, parameters)                      \
 	look_up(library, #symbol, &sim->name);
+	BATONI_CUDA_OPTIONAL(LOOK_UP)
 	CUDASIM_KERNELS(LOOK_UP)
 #undef LOOK_UP
 #define LOOK_UP(result, name, parameters)                                     \

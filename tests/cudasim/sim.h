@@ -38,6 +38,7 @@
 #define SIM_PROTOTYPE(name, symbol, base, version, parameters)                \
 	SIM_EXPORT CUresult symbol parameters;
 BATONI_CUDA_FUNCTIONS(SIM_PROTOTYPE)
+BATONI_CUDA_OPTIONAL(SIM_PROTOTYPE)
 CUDASIM_FUNCTIONS(SIM_PROTOTYPE)
 CUDASIM_KERNELS(SIM_PROTOTYPE)
 #undef SIM_PROTOTYPE
@@ -48,8 +49,8 @@ CUDASIM_CONTROLS(SIM_PROTOTYPE)
 
 enum sim_function {
 #define SIM_FUNCTION(name, symbol, base, version, parameters) SIM_##symbol,
-	BATONI_CUDA_FUNCTIONS(SIM_FUNCTION) CUDASIM_FUNCTIONS(SIM_FUNCTION)
-	CUDASIM_KERNELS(SIM_FUNCTION)
+	BATONI_CUDA_FUNCTIONS(SIM_FUNCTION) BATONI_CUDA_OPTIONAL(SIM_FUNCTION)
+	CUDASIM_FUNCTIONS(SIM_FUNCTION) CUDASIM_KERNELS(SIM_FUNCTION)
 #undef SIM_FUNCTION
 	SIM_FUNCTIONS_N
 };
@@ -58,6 +59,7 @@ enum sim_function {
 
 /* X(name, default, least, greatest, only before cuInit) */
 #define SIM_SETTINGS(X)                                                       \
+	X(version, 13000, 12000, 99990, true)                                 \
 	X(devices, 2, 0, SIM_DEVICES_MAX, true)                               \
 	X(queues, 8, 1, SIM_QUEUES_MAX, true)                                 \
 	X(memops, 1, 0, 1, false)                                             \

@@ -6,7 +6,7 @@
 
 #include "sim.h"
 
-enum { STACK_MAX = 16, VERSION = 12020 };
+enum { STACK_MAX = 16 };
 
 static _Thread_local struct sim_context *stack[STACK_MAX];
 static _Thread_local unsigned stack_n;
@@ -82,7 +82,7 @@ cuDriverGetVersion(int *version_p)
 		return result;
 	if (!version_p)
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
-	*version_p = VERSION;
+	*version_p = (int)sim.set.version;
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
 
@@ -474,11 +474,38 @@ struct address {
 static const struct address addresses[] = {
 #define ADDRESS(name, symbol, base, version, parameters)                      \
 	{base, version, (void (*)(void))symbol},
-	BATONI_CUDA_FUNCTIONS(ADDRESS) CUDASIM_FUNCTIONS(ADDRESS)
+	BATONI_CUDA_FUNCTIONS(ADDRESS) BATONI_CUDA_OPTIONAL(ADDRESS)
+	CUDASIM_FUNCTIONS(ADDRESS)
 #undef ADDRESS
 };
 
-/* An older form of a function than the one that is here is a version too low. */
+/* The newest form of the function that this driver has and that is not newer than what is asked
+ * for; NULL: there is none, and *why_p says why. */
+static const struct address *
+find_address_locked(const char *name, int version,
+                    CUdriverProcAddressQueryResult *why_p)
+{
+	const struct address *found = NULL;
+
+	*why_p = 1; /* not found */
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		const struct address *address = &addresses[i];
+
+		if (strcmp(address->base, name) != 0 ||
+		    address->version > sim.set.version)
+			continue;
+		if (!found)
+			*why_p = 2; /* it is newer */
+		if (address->version > version ||
+		    (found && found->version > address->version))
+			continue;
+		found = address;
+		*why_p = 0;
+	}
+	return found;
+}
+
+/* An older form of a function than the ones that are here is a version too low. */
 CUresult
 cuGetProcAddress_v2(const char *name, void **address_p, int version,
                     cuuint64_t flags, CUdriverProcAddressQueryResult *why_p)
@@ -486,20 +513,16 @@ cuGetProcAddress_v2(const char *name, void **address_p, int version,
 	struct sim_call call;
 	CUresult result =
 		sim_enter(&call, SIM_cuGetProcAddress_v2, SIM_EARLY);
-	CUdriverProcAddressQueryResult why = 1; /* not found */
+	CUdriverProcAddressQueryResult why;
+	const struct address *found;
 
 	(void)flags;
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	*address_p = NULL;
-	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
-		if (strcmp(addresses[i].base, name) != 0)
-			continue;
-		why = version >= addresses[i].version ? 0 : 2;
-		if (why == 0)
-			memcpy(address_p, &addresses[i].function,
-			       sizeof(*address_p));
-	}
+	found = find_address_locked(name, version, &why);
+	if (found)
+		memcpy(address_p, &found->function, sizeof(*address_p));
 	if (why_p)
 		*why_p = why;
 	return sim_leave(&call, BATONI_CU_SUCCESS);

@@ -26,14 +26,14 @@ pthread_cond_t sim_changed;
 
 static const char *const symbols[] = {
 #define SYMBOL(name, symbol, base, version, parameters) #symbol,
-	BATONI_CUDA_FUNCTIONS(SYMBOL) CUDASIM_FUNCTIONS(SYMBOL)
-	CUDASIM_KERNELS(SYMBOL)
+	BATONI_CUDA_FUNCTIONS(SYMBOL) BATONI_CUDA_OPTIONAL(SYMBOL)
+	CUDASIM_FUNCTIONS(SYMBOL) CUDASIM_KERNELS(SYMBOL)
 #undef SYMBOL
 };
 static const char *const bases[] = {
 #define BASE(name, symbol, base, version, parameters) base,
-	BATONI_CUDA_FUNCTIONS(BASE) CUDASIM_FUNCTIONS(BASE)
-	CUDASIM_KERNELS(BASE)
+	BATONI_CUDA_FUNCTIONS(BASE) BATONI_CUDA_OPTIONAL(BASE)
+	CUDASIM_FUNCTIONS(BASE) CUDASIM_KERNELS(BASE)
 #undef BASE
 };
 
@@ -134,7 +134,11 @@ sim_function_find(const char *name)
 	if (name[0] == '\0')
 		return SIM_FUNCTIONS_N;
 	for (int i = 0; i < SIM_FUNCTIONS_N; i++) {
-		if (strcmp(symbols[i], name) == 0 || strcmp(bases[i], name) == 0)
+		if (strcmp(symbols[i], name) == 0)
+			return i;
+	}
+	for (int i = 0; i < SIM_FUNCTIONS_N; i++) {
+		if (strcmp(bases[i], name) == 0)
 			return i;
 	}
 	return -1;

@@ -4,7 +4,9 @@
  *
  * Its functions do nothing.  With a lookup (no NO_LOOKUP), the exported ones are the
  * wrong ones: only cuGetProcAddress knows the right ones, each by its name and exactly
- * the version of the list.
+ * the version of the list.  Of the functions that a driver may lack it knows those up to its
+ * own version, and gives the newest form that it has to who asks for a later one, as NVIDIA's
+ * does.
  *
  * VERSION is the driver's version, INIT_RESULT what cuInit returns.
  */
@@ -31,6 +33,20 @@ EXPORTED CUresult small_driver_init(unsigned int flags);
 EXPORTED CUresult small_driver_version(int *version_p);
 EXPORTED CUresult small_driver_name(CUresult result, const char **name_p);
 EXPORTED CUresult small_driver_text(CUresult result, const char **text_p);
+EXPORTED CUresult small_driver_copies(void);
+EXPORTED CUresult small_driver_copies_first(void);
+
+CUresult
+small_driver_copies(void)
+{
+	return BATONI_CU_SUCCESS;
+}
+
+CUresult
+small_driver_copies_first(void)
+{
+	return BATONI_CU_NOT_SUPPORTED;
+}
 
 CUresult
 small_driver_nothing(void)
@@ -93,12 +109,14 @@ small_driver_text(CUresult result, const char **text_p)
 #define EXPORT_OWN(name, symbol, base, version, parameters)                   \
 	EXPORT(symbol, PICK(OWN_##name))
 BATONI_CUDA_FUNCTIONS(EXPORT_OWN)
+EXPORT(cuMemcpyBatchAsync, small_driver_copies_first)
 
 #else
 
 #define EXPORT_WRONG(name, symbol, base, version, parameters)                 \
 	EXPORT(symbol, small_driver_wrong)
 BATONI_CUDA_FUNCTIONS(EXPORT_WRONG)
+BATONI_CUDA_OPTIONAL(EXPORT_WRONG)
 
 EXPORTED CUresult cuGetProcAddress_v2(const char *name, void **function_p,
                                       int version, cuuint64_t flags,
@@ -114,6 +132,12 @@ cuGetProcAddress_v2(const char *name, void **function_p, int version,
 	if (flags == 0 && version == since && strcmp(name, base) == 0)        \
 		function = (void (*)(void))PICK(OWN_##ours);
 	BATONI_CUDA_FUNCTIONS(LOOK)
+#undef LOOK
+#define LOOK(ours, symbol, base, since, parameters)                           \
+	if (!function && VERSION >= since && version >= since &&              \
+	    strcmp(name, base) == 0)                                          \
+		function = (void (*)(void))small_driver_##ours;
+	BATONI_CUDA_OPTIONAL(LOOK)
 	/* Without the function, as the driver does: success, and NULL. */
 	memcpy(function_p, &function, sizeof(function));
 	*found_p = function ? 0 : 1;

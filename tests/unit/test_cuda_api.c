@@ -158,6 +158,36 @@ START_TEST(functions_are_the_exported_ones_where_there_is_no_lookup)
 }
 END_TEST
 
+START_TEST(a_driver_without_an_optional_function_is_a_driver)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_GOOD);
+
+	/* CUDA 12.2; what it exports under these names is not asked for. */
+	ck_assert(!api->copies && !api->copies_first);
+}
+END_TEST
+
+/* Asked for the second form, it would give the first. */
+START_TEST(a_driver_of_cuda_12_8_has_the_first_form)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_12_8);
+
+	ck_assert(!api->copies);
+	assert_function(DRIVER_12_8, "small_driver_copies_first",
+	                &api->copies_first);
+}
+END_TEST
+
+START_TEST(a_driver_of_cuda_13_0_has_both_forms)
+{
+	const struct batoni_cuda_api *api = load(DRIVER_13_0);
+
+	assert_function(DRIVER_13_0, "small_driver_copies", &api->copies);
+	assert_function(DRIVER_13_0, "small_driver_copies_first",
+	                &api->copies_first);
+}
+END_TEST
+
 START_TEST(simulated_driver_is_a_driver)
 {
 	const struct batoni_cuda_api *api = load(CUDASIM_PATH);
@@ -241,6 +271,9 @@ main(void)
 		error_without_a_name_has_its_number,
 		functions_are_looked_up_by_name_and_version,
 		functions_are_the_exported_ones_where_there_is_no_lookup,
+		a_driver_without_an_optional_function_is_a_driver,
+		a_driver_of_cuda_12_8_has_the_first_form,
+		a_driver_of_cuda_13_0_has_both_forms,
 		simulated_driver_is_a_driver,
 		threads_that_load_at_once_initialise_once,
 		thread_that_is_cancelled_has_loaded,

@@ -28,6 +28,12 @@ static const struct function {
 
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
+static const struct function optional[] = {
+	BATONI_CUDA_OPTIONAL(FUNCTION)
+};
+
+#define OPTIONAL (sizeof(optional) / sizeof(optional[0]))
+
 static void *driver;
 static lookup_fn lookup;
 
@@ -88,6 +94,52 @@ START_TEST(no_function_is_there_before_its_version)
 }
 END_TEST
 
+static int
+version_of_driver(void)
+{
+	CUresult (*ask)(int *);
+	void *address = dlsym(driver, "cuDriverGetVersion");
+	int version = 0;
+
+	ck_assert_ptr_nonnull(address);
+	memcpy(&ask, &address, sizeof(ask));
+	ck_assert_uint_eq(ask(&version), BATONI_CU_SUCCESS);
+	return version;
+}
+
+/* What a driver of their version has, an older one does not name at all, or names in another
+ * form. */
+START_TEST(optional_functions_are_there_from_their_version_on)
+{
+	for (size_t i = 0; i < OPTIONAL; i++) {
+		const struct function *f = &optional[i];
+		void *exported = dlsym(driver, f->symbol);
+
+		ck_assert_msg((version_of_driver() >= f->version) ==
+		                      (exported != NULL),
+		              "%s in a driver of %d", f->symbol,
+		              version_of_driver());
+		if (exported)
+			ck_assert_msg(look_up(f->base, f->version) == exported,
+			              "%s at %d", f->base, f->version);
+		ck_assert_msg(!exported ||
+		                      look_up(f->base, f->version - 10) != exported,
+		              "%s before %d", f->base, f->version);
+	}
+}
+END_TEST
+
+/* Why the version is asked for first: a driver takes any. */
+START_TEST(a_version_that_the_driver_does_not_know_gets_its_newest_form)
+{
+	int newer = version_of_driver() + 1000;
+
+	ck_assert_ptr_nonnull(look_up("cuStreamBatchMemOp", newer));
+	ck_assert_ptr_eq(look_up("cuStreamBatchMemOp", newer),
+	                 dlsym(driver, "cuStreamBatchMemOp_v2"));
+}
+END_TEST
+
 START_TEST(cuda_finds_no_device)
 {
 	const struct batoni_cuda_api *api = NULL;
@@ -111,6 +163,8 @@ main(void)
 		every_function_is_exported,
 		every_function_is_there_at_its_version,
 		no_function_is_there_before_its_version,
+		optional_functions_are_there_from_their_version_on,
+		a_version_that_the_driver_does_not_know_gets_its_newest_form,
 		cuda_finds_no_device,
 	};
 

@@ -51,6 +51,29 @@ START_TEST(functions_have_their_prototypes)
 }
 END_TEST
 
+/* A header declares the newest form of a function, under the name without its version too. */
+START_TEST(optional_functions_have_their_prototypes)
+{
+	int seen = 0;
+
+#undef PROTOTYPE
+#define PROTOTYPE(name, symbol, base, version, parameters)                    \
+	if (SAME(__typeof__(BASE_##symbol), CUresult parameters))             \
+		seen++;
+#define BASE_cuMemcpyBatchAsync cuMemcpyBatchAsync
+#define BASE_cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync
+	BATONI_CUDA_OPTIONAL(PROTOTYPE)
+	ck_assert_int_eq(seen, 1);
+#if CUDA_VERSION >= 13000
+	ck_assert(SAME(__typeof__(cuMemcpyBatchAsync),
+	               __typeof__(*((struct batoni_cuda_api *)0)->copies)));
+#else
+	ck_assert(SAME(__typeof__(cuMemcpyBatchAsync),
+	               __typeof__(*((struct batoni_cuda_api *)0)->copies_first)));
+#endif
+}
+END_TEST
+
 /* The types are named by what cuGetProcAddress is asked for. */
 #define PFN_cuCtxPushCurrent_v2_v4000 PFN_cuCtxPushCurrent_v4000
 #define PFN_cuCtxPopCurrent_v2_v4000 PFN_cuCtxPopCurrent_v4000
@@ -61,6 +84,13 @@ END_TEST
 #define PFN_cuMemHostGetDevicePointer_v2_v3020 \
 	PFN_cuMemHostGetDevicePointer_v3020
 #define PFN_cuGetProcAddress_v2_v12000 PFN_cuGetProcAddress_v12000
+#if CUDA_VERSION >= 13000
+#define PFN_cuMemcpyBatchAsync_v2_v13000 PFN_cuMemcpyBatchAsync_v13000
+#else
+/* Not known there: as we have it. */
+#define PFN_cuMemcpyBatchAsync_v2_v13000                                      \
+	__typeof__(((struct batoni_cuda_api *)0)->copies)
+#endif
 
 START_TEST(functions_are_asked_for_at_their_versions)
 {
@@ -69,6 +99,7 @@ START_TEST(functions_are_asked_for_at_their_versions)
 	                   CUresult (*) parameters),                          \
 	              #symbol);
 	BATONI_CUDA_FUNCTIONS(VERSION)
+	BATONI_CUDA_OPTIONAL(VERSION)
 	BATONI_CUDA_LOOKUP(VERSION)
 }
 END_TEST
@@ -79,7 +110,8 @@ START_TEST(functions_are_asked_for_by_the_name_without_its_version)
 		const char *symbol, *base;
 	} names[] = {
 #define NAMES(name, symbol, base, version, parameters) {#symbol, base},
-		BATONI_CUDA_FUNCTIONS(NAMES) BATONI_CUDA_LOOKUP(NAMES)
+		BATONI_CUDA_FUNCTIONS(NAMES) BATONI_CUDA_OPTIONAL(NAMES)
+		BATONI_CUDA_LOOKUP(NAMES)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -102,6 +134,7 @@ main(void)
 		members_are_where_they_are,
 		constants_have_their_values,
 		functions_have_their_prototypes,
+		optional_functions_have_their_prototypes,
 		functions_are_asked_for_at_their_versions,
 		functions_are_asked_for_by_the_name_without_its_version,
 	};
