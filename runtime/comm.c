@@ -673,11 +673,25 @@ close_paths(struct baton_comm *comm, bool aborted)
 }
 
 static void
+leave_deferred(struct baton_comm *comm)
+{
+	struct baton_comm **link = &batoni_engine.deferred;
+
+	if (!comm->deferred)
+		return;
+	while (*link != comm)
+		link = &(*link)->deferred_next;
+	*link = comm->deferred_next;
+	comm->deferred = false;
+}
+
+static void
 leave_working(struct baton_comm *comm)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
 
+	leave_deferred(comm);
 	if (!comm->working)
 		return;
 	while (*link != comm)

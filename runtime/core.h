@@ -101,6 +101,9 @@ struct baton_comm {
 	bool busy; /* working, and to be looked at before the bell rings: it counts in
 	              thread_working */
 	struct baton_comm *working_next;
+	/* On the list engine.deferred: its messages are to be flushed. */
+	bool deferred;
+	struct baton_comm *deferred_next;
 	/* Asynchronous devices: where stream-issued operations are armed and done, by
 	 * slot. */
 	struct batoni_mark *marks;
@@ -150,6 +153,7 @@ struct batoni_engine {
 	struct batoni_fifo *ready; /* FIFOs whose head is armed */
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
+	struct baton_comm *deferred; /* communicators whose messages put something off */
 	_Atomic uint32_t thread_working; /* busy communicators with thread_drives */
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */

@@ -14,6 +14,10 @@
  *
  * A pass is bounded: it places the inbox, issues armed operations, tests each
  * transport once, and expires deadlines.
+ *
+ * A path may put off a part of what it is issued, to do it for several operations at once.
+ * It is flushed when all that is ready has been issued, in a pass and wherever else operations
+ * are issued, with the lock still held: no operation waits for one of a later pass.
  */
 #include "core.h"
 
@@ -297,6 +301,23 @@ complete_point(struct batoni_op *op)
 	batoni_op_complete(op, BATON_OK);
 }
 
+static __attribute__((noinline)) size_t
+flush_deferred(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm *comm;
+	size_t events = 0;
+
+	while ((comm = e->deferred)) {
+		struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+
+		e->deferred = comm->deferred_next;
+		comm->deferred = false;
+		events += path->ops->flush(path);
+	}
+	return events;
+}
+
 __attribute__((noinline)) size_t
 batoni_end_and_issue(void)
 {
@@ -320,6 +341,8 @@ batoni_end_and_issue(void)
 		}
 		if (e->ready)
 			events += issue_ready();
+		if (unlikely(e->deferred) && events == before)
+			events += flush_deferred();
 	} while (unlikely(events != before));
 	return events;
 }
@@ -455,7 +478,7 @@ batoni_pass(void)
 		e->passes = 0;
 		events += batoni_check_peers();
 	}
-	if (e->finish || e->ready)
+	if (e->finish || e->ready || e->deferred)
 		events += batoni_end_and_issue();
 	while (*link) {
 		struct baton_comm *comm = *link;
@@ -481,7 +504,7 @@ batoni_pass(void)
 		}
 		link = &comm->working_next;
 	}
-	if (e->finish || e->ready)
+	if (e->finish || e->ready || e->deferred)
 		events += batoni_end_and_issue();
 	return events;
 }

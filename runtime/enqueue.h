@@ -60,7 +60,7 @@ batoni_leave_enqueue(void)
 {
 	const struct batoni_engine *e = &batoni_engine;
 
-	if (unlikely(e->finish || e->ready))
+	if (unlikely(e->finish || e->ready || e->deferred))
 		batoni_end_and_issue();
 	batoni_leave();
 }

@@ -637,6 +637,19 @@ host_broken(struct batoni_host *host, enum baton_status fatal,
 }
 
 static void
+host_deferred(struct batoni_host *host)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm *comm = comm_of(host);
+
+	if (comm->deferred)
+		return;
+	comm->deferred = true;
+	comm->deferred_next = e->deferred;
+	e->deferred = comm;
+}
+
+static void
 host_moves(struct batoni_host *host)
 {
 	batoni_comm_set_busy(comm_of(host));
@@ -664,6 +677,7 @@ batoni_host_init(struct baton_comm *comm)
 	comm->host = (struct batoni_host){
 		.done = host_done,
 		.broken = host_broken,
+		.deferred = host_deferred,
 		.moves = host_moves,
 		.lost = host_lost,
 	};

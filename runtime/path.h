@@ -81,17 +81,22 @@ batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
 /* The engine's callbacks for a path, and for the transport that has it. */
 struct batoni_host {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
-	 * Call it only from within issue, test, take_back or lost.  It does not
+	 * Call it only from within issue, test, flush, take_back or lost.  It does not
 	 * call back into the path. */
 	void (*done)(struct batoni_host *host,
 	             struct batoni_transfer *transfer, enum baton_status status);
 	/* The path is broken for good: every pending request will end with
 	 * `fatal`.  call, code and text come from the library below.  Call it only
-	 * from within issue, test, take_back, and the transport's exchange, leave and
-	 * clear. */
+	 * from within issue, test, flush, take_back, and the transport's exchange, leave
+	 * and clear. */
 	void (*broken)(struct batoni_host *host,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);
+	/* A call of issue or take_back has put something off, to do it together with what
+	 * the engine issues next: the engine calls `flush` when it has issued all that is
+	 * ready, before it releases the driver lock.  Messages of a transport only, from
+	 * within these slots. */
+	void (*deferred)(struct batoni_host *host);
 	/* The path has something to move, and has been told so within a slot of another
 	 * communicator's path (local): the engine looks at this one again.  Any slot. */
 	void (*moves)(struct batoni_host *host);
@@ -147,6 +152,10 @@ struct batoni_path_ops {
 	 * stays lent until the path calls host->done. */
 	enum baton_status (*take_back)(struct batoni_path *path,
 	                               struct batoni_transfer *transfer);
+
+	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
+	 * Returns the number of events.  NULL: the path puts nothing off. */
+	size_t (*flush)(struct batoni_path *path);
 
 	/* ---- stream-issued ---- */
 

@@ -66,6 +66,9 @@ struct cuda_gpu {
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
 	bool flushes; /* streams may miss what another device of the host has written */
+	/* So often in a row the library has refused the call that starts several copies;
+	 * CUDA_TRIES: it is not made any more.  The thread that drives. */
+	unsigned packs_refused;
 	CUstream copies[CUDA_COPY_STREAMS];
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait

@@ -7,6 +7,14 @@
  * ours.  The ticket is an event behind the copy; if none could be recorded, the ticket is the
  * stream itself, which is idle when the copy has ended.
  *
+ * Several copies are one call, cuMemcpyBatchAsync, with one event behind it.  A driver of CUDA
+ * before 12.8 has no such call, and one that has it may refuse it.  Then they are single calls on
+ * the same stream, still with one event.  A call that was refused has started none of its copies,
+ * or those before the one that is wrong.  The single calls copy the same bytes again, later in the
+ * stream, and say which is wrong.  After NOT_SUPPORTED, or CUDA_TRIES refusals in a row, the call is
+ * not made again.  It takes neither the legacy default stream nor one that is captured; the
+ * internal streams are not of these.
+ *
  * A copy has ended only when the driver says so.  A query that fails while the device is well
  * is asked again; a device that fails CUDA_TRIES times in a row is sick.
  */
@@ -258,7 +266,7 @@ cuda_error_text(struct batoni_device *device, int code, char *text, size_t size)
 
 /* ---- copies --------------------------------------------------------------- */
 
-/* A ticket: the event (0: none could be recorded), where the copy runs, and how often asking
+/* A ticket: the event (0: none could be recorded), where the copies run, and how often asking
  * has failed. */
 enum { TICKET_EVENT, TICKET_PLACE, TICKET_FAILURES };
 
@@ -299,30 +307,35 @@ choose_place(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 	return (struct place){home ? home : gpu, stream};
 }
 
-/* Between enter and leave of that GPU. */
-static CUresult
-start(struct place place, void *to, const void *from, size_t bytes,
-      struct batoni_ticket *ticket_p)
+/* Of all that the stream has got.  Between enter and leave of that GPU. */
+static struct batoni_ticket
+make_ticket(struct place place)
 {
 	struct cuda_gpu *gpu = place.gpu;
-	CUstream stream = gpu->copies[place.stream];
-	struct cuda_event *event;
 	CUresult result;
+	struct cuda_event *event = batoni_cuda_event_take(gpu, &result);
 
-	result = gpu->api->copy((CUdeviceptr)(uintptr_t)to,
-	                        (CUdeviceptr)(uintptr_t)from, bytes, stream);
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	event = batoni_cuda_event_take(gpu, &result);
-	if (event && gpu->api->event_record(event->event, stream) !=
+	if (event && gpu->api->event_record(event->event,
+	                                    gpu->copies[place.stream]) !=
 	                     BATONI_CU_SUCCESS) {
 		batoni_cuda_event_give(gpu, event);
 		event = NULL;
 	}
-	ticket_p->words[TICKET_EVENT] = (uint64_t)(uintptr_t)event;
-	ticket_p->words[TICKET_PLACE] = place_to_word(place);
-	ticket_p->words[TICKET_FAILURES] = 0;
-	return BATONI_CU_SUCCESS;
+	return (struct batoni_ticket){{
+		[TICKET_EVENT] = (uint64_t)(uintptr_t)event,
+		[TICKET_PLACE] = place_to_word(place),
+	}};
+}
+
+/* Likewise. */
+static CUresult
+start_one(struct place place, void *to, const void *from, size_t bytes)
+{
+	const struct cuda_gpu *gpu = place.gpu;
+
+	return gpu->api->copy((CUdeviceptr)(uintptr_t)to,
+	                      (CUdeviceptr)(uintptr_t)from, bytes,
+	                      gpu->copies[place.stream]);
 }
 
 static enum baton_status
@@ -337,7 +350,99 @@ cuda_copy_start(struct batoni_device *device, void *to, const void *from,
 
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuMemcpyAsync";
-		result = start(place, to, from, bytes, ticket_p);
+		result = start_one(place, to, from, bytes);
+		if (result == BATONI_CU_SUCCESS)
+			*ticket_p = make_ticket(place);
+		batoni_cuda_leave(place.gpu, &guard);
+	}
+	return result == BATONI_CU_SUCCESS ? BATON_OK
+	                                   : batoni_cuda_note(gpu, call, result);
+}
+
+/* One call for all.  Each has pinned memory on one side and a device's on the other, so there is
+ * nothing to say of where they are.  A kernel that fills the GPU must not hold them up. */
+static CUresult
+start_together(struct place place, const struct batoni_copy *copies, size_t n)
+{
+	const struct batoni_cuda_api *api = place.gpu->api;
+	CUstream stream = place.gpu->copies[place.stream];
+	CUdeviceptr to[BATONI_COPIES_MAX], from[BATONI_COPIES_MAX];
+	size_t bytes[BATONI_COPIES_MAX], first = 0, wrong = 0;
+	CUmemcpyAttributes all = {
+		.srcAccessOrder = BATONI_CU_SOURCE_IN_ORDER,
+		.flags = BATONI_CU_COPY_BESIDE_COMPUTE,
+	};
+
+	for (size_t i = 0; i < n; i++) {
+		to[i] = (CUdeviceptr)(uintptr_t)copies[i].to;
+		from[i] = (CUdeviceptr)(uintptr_t)copies[i].from;
+		bytes[i] = copies[i].bytes;
+	}
+	if (api->copies)
+		return api->copies(to, from, bytes, n, &all, &first, 1, stream);
+	return api->copies_first(to, from, bytes, n, &all, &first, 1, &wrong,
+	                         stream);
+}
+
+/* Has the driver the call, and does it take it? */
+static bool
+packs(const struct cuda_gpu *gpu)
+{
+	return (gpu->api->copies || gpu->api->copies_first) &&
+	       gpu->packs_refused < CUDA_TRIES;
+}
+
+static void
+note_packed(struct cuda_gpu *gpu, CUresult result)
+{
+	if (result == BATONI_CU_SUCCESS)
+		gpu->packs_refused = 0;
+	else if (result == BATONI_CU_NOT_SUPPORTED)
+		gpu->packs_refused = CUDA_TRIES;
+	else
+		gpu->packs_refused++;
+}
+
+static CUresult
+start_several(struct place place, const struct batoni_copy *copies, size_t n,
+              size_t *started_p)
+{
+	CUresult result = BATONI_CU_NOT_SUPPORTED;
+
+	if (packs(place.gpu)) {
+		result = start_together(place, copies, n);
+		note_packed(place.gpu, result);
+	}
+	if (result == BATONI_CU_SUCCESS) {
+		*started_p = n;
+		return result;
+	}
+	do {
+		const struct batoni_copy *copy = &copies[*started_p];
+
+		result = start_one(place, copy->to, copy->from, copy->bytes);
+	} while (result == BATONI_CU_SUCCESS && ++*started_p < n);
+	return result;
+}
+
+static enum baton_status
+cuda_copies_start(struct batoni_device *device, const struct batoni_copy *copies,
+                  size_t n, int owner, struct batoni_ticket *ticket_p,
+                  size_t *started_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct place place =
+		choose_place(gpu, copies[0].to, copies[0].from, owner);
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(place.gpu, &guard);
+
+	*started_p = 0;
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuMemcpyAsync";
+		result = start_several(place, copies, n, started_p);
+		if (*started_p > 0)
+			*ticket_p = make_ticket(place);
 		batoni_cuda_leave(place.gpu, &guard);
 	}
 	return result == BATONI_CU_SUCCESS ? BATON_OK
@@ -390,6 +495,7 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.pinned_alloc = cuda_pinned_alloc,
 	.pinned_free = cuda_pinned_free,
 	.copy_start = cuda_copy_start,
+	.copies_start = cuda_copies_start,
 	.copy_test = cuda_copy_test,
 	.enter = cuda_enter,
 	.leave = cuda_leave,

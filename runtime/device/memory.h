@@ -11,6 +11,11 @@
  * one up: the stream may be waiting for what follows from the copy.  The caller starts a copy
  * when its bytes are ready, and asks its ticket until it has ended.  A copy that has ended
  * is visible to what the caller then lets a stream of the device do.
+ *
+ * Several short copies that are ready at the same time may be started by one call, with one
+ * ticket, where the device has that (copies_start).  Each has a buffer of the program on one
+ * side; these lie anywhere, so the copies cannot be made one copy by laying the other sides
+ * next to each other.
  */
 #ifndef BATONI_MEMORY_H
 #define BATONI_MEMORY_H
@@ -71,6 +76,14 @@ struct batoni_ticket {
 	uint64_t words[3];
 };
 
+/* One of several that are started together. */
+struct batoni_copy {
+	void *to;
+	const void *from;
+	size_t bytes;
+};
+#define BATONI_COPIES_MAX 64u /* at a time */
+
 /* The name of a block for other processes of this host. */
 struct batoni_memory_name {
 	unsigned char bytes[128];
@@ -124,13 +137,27 @@ struct batoni_memory_ops {
 	enum baton_status (*copy_start)(struct batoni_device *device, void *to,
 	                                const void *from, size_t bytes, int owner,
 	                                struct batoni_ticket *ticket_p);
-	/* Has the copy ended?  The driver; must not block, and copies at most 1 MiB
-	 * itself.  PENDING: ask again.  OK and CUDA (once): it has ended, and the ticket
-	 * is void. */
+	/* May be NULL: the caller starts them one by one.
+	 * Start n copies (2 to BATONI_COPIES_MAX) by as few calls of the library below as it
+	 * has for this.  They end together, by one ticket, and run in no order: none may write
+	 * what another one reads or writes.  On one side of each is memory of the device
+	 * `owner`, of the kind DEVICE; on the other, the same in all of them, a block of
+	 * pinned_alloc.
+	 * *started_p: so many have been started, the first ones; if it is not 0, the ticket is
+	 * theirs.  OK: all.  Any other status is that of the next one, as copy_start would
+	 * have returned it; none behind it was started.  Else as copy_start. */
+	enum baton_status (*copies_start)(struct batoni_device *device,
+	                                  const struct batoni_copy *copies,
+	                                  size_t n, int owner,
+	                                  struct batoni_ticket *ticket_p,
+	                                  size_t *started_p);
+	/* Has the copy ended (of several: have all)?  The driver; must not block, and copies
+	 * at most 1 MiB itself.  PENDING: ask again.  OK and CUDA (once): it has ended, and
+	 * the ticket is void. */
 	enum baton_status (*copy_test)(struct batoni_device *device,
 	                               struct batoni_ticket *ticket);
 
-	/* Why copy_start or copy_test last returned CUDA on this device.  Any
+	/* Why copy_start, copies_start or copy_test last returned CUDA on this device.  Any
 	 * thread. */
 	void (*why)(struct batoni_device *device, struct batoni_fault *fault_p);
 	/* What a code of a fault means, in words; terminated, cut to size.  Any

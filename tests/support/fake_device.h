@@ -88,7 +88,7 @@ enum fake_device_call {
 	/* Of its memory (fake_memory.h). */
 	FAKE_LOOK,
 	FAKE_PINNED_ALLOC,
-	FAKE_COPY_START,
+	FAKE_COPY_START, /* each copy of those started together is one */
 	FAKE_COPY_TEST, /* of a copy that has ended */
 	FAKE_HEALTH,
 	FAKE_SHARE,

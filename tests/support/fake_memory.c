@@ -56,6 +56,7 @@ struct copy {
 	const void *from;
 	size_t bytes;
 	const struct block *blocks[2];
+	struct copy *more; /* of the same ticket */
 };
 
 static struct block **blocks; /* by address */
@@ -64,6 +65,7 @@ static struct batoni_list_node pinned = {&pinned, &pinned};
 static struct batoni_list_node copies = {&copies, &copies};
 static size_t budget = SIZE_MAX, pinned_bytes;
 static bool held, stopping, forgives;
+static size_t starts;
 static unsigned delay_us;
 static unsigned seed = 1; /* of the order in which copies end */
 static pthread_t copier;
@@ -338,6 +340,17 @@ fake_memory_end(size_t which)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+size_t
+fake_memory_starts(void)
+{
+	size_t n;
+
+	pthread_mutex_lock(&fake_lock);
+	n = starts;
+	pthread_mutex_unlock(&fake_lock);
+	return n;
+}
+
 void
 fake_memory_delay(unsigned us)
 {
@@ -535,20 +548,15 @@ may_copy_locked(const void *pointer, size_t bytes)
 }
 
 static enum baton_status
-fake_copy_start(struct batoni_device *device, void *to, const void *from,
-                size_t bytes, int owner, struct batoni_ticket *ticket_p)
+start_locked(void *to, const void *from, size_t bytes, struct copy **copy_p)
 {
 	struct copy *copy = calloc(1, sizeof(*copy));
 	enum baton_status status;
 
-	(void)device;
-	(void)owner;
 	if (!copy)
 		return BATON_ERR_NOMEM;
-	fake_enter("copy_start");
 	status = fake_fault_locked(FAKE_COPY_START);
 	if (status != BATON_OK) {
-		fake_leave();
 		free(copy);
 		return status;
 	}
@@ -562,10 +570,98 @@ fake_copy_start(struct batoni_device *device, void *to, const void *from,
 	/* Whoever looks before the end finds rubbish. */
 	memset(copy->to, 0xdd, bytes);
 	batoni_list_append(&copies, &copy->link);
-	ticket_p->words[0] = (uintptr_t)copy;
 	pthread_cond_signal(&started);
-	fake_leave();
+	*copy_p = copy;
 	return BATON_OK;
+}
+
+static enum baton_status
+fake_copy_start(struct batoni_device *device, void *to, const void *from,
+                size_t bytes, int owner, struct batoni_ticket *ticket_p)
+{
+	struct copy *copy = NULL;
+	enum baton_status status;
+
+	(void)device;
+	(void)owner;
+	fake_enter("copy_start");
+	starts++;
+	status = start_locked(to, from, bytes, &copy);
+	if (status == BATON_OK)
+		ticket_p->words[0] = (uintptr_t)copy;
+	fake_leave();
+	return status;
+}
+
+static bool
+touch(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+	return (uintptr_t)a < (uintptr_t)b + b_bytes &&
+	       (uintptr_t)b < (uintptr_t)a + a_bytes;
+}
+
+/* May the two be started together? */
+static bool
+agree_locked(const struct batoni_copy *a, const struct batoni_copy *b)
+{
+	return !touch(a->to, a->bytes, b->to, b->bytes) &&
+	       !touch(a->to, a->bytes, b->from, b->bytes) &&
+	       !touch(a->from, a->bytes, b->to, b->bytes) &&
+	       !block_of_locked(a->to) == !block_of_locked(b->to);
+}
+
+static void
+check_together_locked(const struct batoni_copy *all, size_t n)
+{
+	bool right = n >= 2 && n <= BATONI_COPIES_MAX;
+
+	for (size_t i = 0; i < n; i++) {
+		right &= !block_of_locked(all[i].to) !=
+		         !block_of_locked(all[i].from);
+		for (size_t j = 0; j < i; j++)
+			right &= agree_locked(&all[i], &all[j]);
+	}
+	if (!right)
+		fake_device_violation("copies that may not be started "
+		                      "together");
+}
+
+/* Each ends by itself; the ticket when all have. */
+static enum baton_status
+fake_copies_start(struct batoni_device *device, const struct batoni_copy *all,
+                  size_t n, int owner, struct batoni_ticket *ticket_p,
+                  size_t *started_p)
+{
+	struct copy *first = NULL, **more_p = &first;
+	enum baton_status status = BATON_OK;
+
+	(void)device;
+	(void)owner;
+	*started_p = 0;
+	fake_enter("copies_start");
+	starts++;
+	check_together_locked(all, n);
+	while (*started_p < n) {
+		const struct batoni_copy *copy = &all[*started_p];
+
+		status = start_locked(copy->to, copy->from, copy->bytes, more_p);
+		if (status != BATON_OK)
+			break;
+		more_p = &(*more_p)->more;
+		++*started_p;
+	}
+	if (first)
+		ticket_p->words[0] = (uintptr_t)first;
+	fake_leave();
+	return status;
+}
+
+static bool
+have_ended_locked(const struct copy *copy)
+{
+	while (copy && copy->state == ENDED)
+		copy = copy->more;
+	return !copy;
 }
 
 static enum baton_status
@@ -581,15 +677,20 @@ fake_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 		fake_leave();
 		return BATON_ERR_CUDA;
 	}
-	if (copy->state != ENDED) {
+	if (!have_ended_locked(copy)) {
 		fake_leave();
 		return BATON_PENDING;
 	}
 	status = fake_fault_locked(FAKE_COPY_TEST);
-	batoni_list_remove(&copy->link);
+	while (copy) {
+		struct copy *more = copy->more;
+
+		batoni_list_remove(&copy->link);
+		free(copy);
+		copy = more;
+	}
 	ticket->words[0] = 0;
 	fake_leave();
-	free(copy);
 	return status;
 }
 
@@ -735,6 +836,7 @@ const struct batoni_memory_ops batoni_fake_memory_ops = {
 	.pinned_alloc = fake_pinned_alloc,
 	.pinned_free = fake_pinned_free,
 	.copy_start = fake_copy_start,
+	.copies_start = fake_copies_start,
 	.copy_test = fake_copy_test,
 	.why = fake_why,
 	.error_text = fake_error_text,

@@ -7,11 +7,13 @@
  *   - Copies run on a thread of their own, late, and end in any order.  Until a copy has
  *     ended its target holds rubbish, and its source is read at the last moment.
  *   - They can be held: then a copy ends only when the test says which.
+ *   - Several that are started together end one by one; their ticket ends with the last.
  *   - Pinned memory has a budget.
  *   - Other processes map a block, and reach it as they reach their own.  One that was made
  *     beside 256 others cannot be shared.
  *   - Counted as violations (fake_device_violations): a copy past the end of a block, or of
- *     host memory that is not pinned; a
+ *     host memory that is not pinned; copies started together that touch each other, go in
+ *     two directions, or have the same kind of memory on both sides; a
  *     block freed or unmapped, or the device closed, with copies under way; a ticket asked
  *     again after its end; pinned memory that is freed twice or never; a block of this
  *     process mapped, or one mapped with another length; what is unmapped twice or never.
@@ -36,6 +38,8 @@ void fake_memory_copy(void *to, const void *from, size_t bytes);
 void fake_memory_hold(bool hold);
 /* How many copies are under way: started, and not ended. */
 size_t fake_memory_copies(void);
+/* How many calls have started copies, or tried to: copy_start and copies_start. */
+size_t fake_memory_starts(void);
 /* End one of them: 0 is the oldest. */
 void fake_memory_end(size_t which);
 /* Each copy that ends by itself takes this long more. */

@@ -194,6 +194,12 @@ record_moves(struct batoni_host *host)
 }
 
 static void
+record_deferred(struct batoni_host *host)
+{
+	batoni_container_of(host, struct rank, host)->deferred = true;
+}
+
+static void
 start_rank(struct world *world, int rank, char kind,
            struct batoni_transport *below,
            struct batoni_transport_config above,
@@ -216,6 +222,7 @@ start_rank(struct world *world, int rank, char kind,
 	r->host.done = record_done;
 	r->host.broken = record_broken;
 	r->host.moves = record_moves;
+	r->host.deferred = record_deferred;
 }
 
 void
@@ -232,6 +239,7 @@ open_world_each(struct world *world, const char *devices, bool late,
 	struct batoni_transport *transports[RANKS_MAX];
 
 	world->size = (int)strlen(devices);
+	world->gathers = world->managed = false;
 	world->ranks = calloc(RANKS_MAX, sizeof(*world->ranks));
 	ck_assert_ptr_nonnull(world->ranks);
 	/* The local transport has one configuration for all: the one with most slots. */
@@ -319,6 +327,19 @@ stage_of(const struct world *world, int rank)
 
 /* ---- transfers ---------------------------------------------------------------- */
 
+void
+flush(struct world *world)
+{
+	for (int i = 0; i < world->size; i++) {
+		struct rank *r = &world->ranks[i];
+
+		if (!r->transport || !r->deferred)
+			continue;
+		r->deferred = false;
+		r->transport->messages.ops->flush(&r->transport->messages);
+	}
+}
+
 static unsigned char *
 pattern(size_t bytes, unsigned seed)
 {
@@ -348,12 +369,16 @@ start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
 		fake_memory_copy(t.buffer, content, t.bytes);
 	t.slot = slot & 0xffffff;
 	/* As the engine does at the call. */
-	t.place = host ? BATONI_MEMORY_HOST : BATONI_MEMORY_DEVICE;
+	t.place = host             ? BATONI_MEMORY_HOST
+	          : world->managed ? BATONI_MEMORY_MANAGED
+	                           : BATONI_MEMORY_DEVICE;
 	r->transfers[slot] = t;
 	status = r->transport->messages.ops->issue(&r->transport->messages,
 	                                           &r->transfers[slot]);
 	if (status != BATON_PENDING)
 		record_done(&r->host, &r->transfers[slot], status);
+	if (!world->gathers)
+		flush(world);
 	return status;
 }
 
@@ -445,6 +470,8 @@ take_back(struct world *world, int rank, uint32_t slot)
 
 	if (status != BATON_ERR_BUSY)
 		record_done(&r->host, &r->transfers[slot], status);
+	if (!world->gathers)
+		flush(world);
 	return status;
 }
 

@@ -32,6 +32,7 @@ struct rank {
 	enum baton_status status[SLOTS];
 	size_t ends;
 	unsigned moves;
+	bool deferred; /* its path is to be flushed */
 	enum baton_status broken;
 	struct batoni_transfer transfers[SLOTS];
 	void *buffers[SLOTS];
@@ -39,6 +40,10 @@ struct rank {
 
 struct world {
 	int size;
+	/* Issue several in one go, as a pass does: flush() is the end of it.  Else each is
+	 * issued by itself. */
+	bool gathers;
+	bool managed; /* memory of a device is managed */
 	struct rank *ranks;
 };
 
@@ -62,6 +67,9 @@ enum baton_status start_send(struct world *world, int rank, uint32_t slot,
                              bool host);
 enum baton_status start_recv(struct world *world, int rank, uint32_t slot,
                              int peer, int tag, size_t bytes, bool host);
+
+/* The end of what was issued together by all ranks. */
+void flush(struct world *world);
 
 /* Test all ranks until nothing has happened for a while and no copy is under way. */
 void run(struct world *world);

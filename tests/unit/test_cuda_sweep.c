@@ -61,7 +61,8 @@ complain(const char *what, int line)
 enum {
 	SEND, RECV,             /* partners are neighbours */
 	LONG_SEND, LONG_RECV,
-	GROUP_SEND, GROUP_RECV,
+	GROUP_SEND, GROUP_RECV, /* two short messages, which are copied together */
+	GROUP_SEND_2, GROUP_RECV_2,
 	SIGNAL, WAIT,
 	RECORD, ALONE,
 	ALL
@@ -110,9 +111,14 @@ enqueue(baton_stream s, baton_stream t)
 		                 &requests[GROUP_SEND]));
 		taken(baton_recv(to + 8, 8, BATON_UINT8, 0, 2, comms[0], t, NULL,
 		                 &requests[GROUP_RECV]));
+		taken(baton_send(from, 8, BATON_UINT8, 0, 3, comms[0], s, NULL,
+		                 &requests[GROUP_SEND_2]));
+		taken(baton_recv(to + 16, 8, BATON_UINT8, 0, 3, comms[0], t, NULL,
+		                 &requests[GROUP_RECV_2]));
 		/* Handles of a void group are stale. */
 		if (!taken(baton_group_end(comms[0])))
-			requests[GROUP_SEND] = requests[GROUP_RECV] = 0;
+			for (int i = GROUP_SEND; i <= GROUP_RECV_2; i++)
+				requests[i] = 0;
 	}
 	taken(baton_wait_signal(1, &(struct baton_wait_signal_desc){1, 0, 0, 0},
 	                        comms[1], s, NULL, &requests[WAIT]));
@@ -391,7 +397,7 @@ START_TEST(every_driver_call_may_fail)
 {
 	static const char *const functions[] = {
 #define NAME(name, symbol, base, version, parameters) #symbol,
-		BATONI_CUDA_FUNCTIONS(NAME)
+		BATONI_CUDA_FUNCTIONS(NAME) BATONI_CUDA_OPTIONAL(NAME)
 #undef NAME
 	};
 	long uses[FUNCTIONS_MAX];

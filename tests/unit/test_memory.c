@@ -316,6 +316,62 @@ START_TEST(copies_end_late_and_in_any_order)
 }
 END_TEST
 
+START_TEST(copies_that_are_started_together_have_one_ticket)
+{
+	struct batoni_device *device = open_fake();
+	unsigned char *there = fake_memory_alloc(4), *to = pin(device, 4);
+	const unsigned char from[4] = {1, 2, 3, 4};
+	struct batoni_copy copies[4];
+	struct batoni_ticket ticket;
+	size_t calls, n;
+
+	fake_memory_copy(there, from, 4);
+	fake_memory_hold(true);
+	for (size_t i = 0; i < 4; i++)
+		copies[i] = (struct batoni_copy){&to[i], there + i, 1};
+	calls = fake_memory_starts();
+	/* The third cannot be started now. */
+	fake_device_fail_at(FAKE_COPY_START, 3, BATON_ERR_AGAIN);
+	ck_assert_int_eq(fake->copies_start(device, copies, 4, 0, &ticket, &n),
+	                 BATON_ERR_AGAIN);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_uint_eq(fake_memory_starts(), calls + 1);
+	ck_assert_uint_eq(fake_memory_copies(), 2);
+	fake_memory_end(1);
+	ck_assert_int_eq(fake->copy_test(device, &ticket), BATON_PENDING);
+	fake_memory_end(0);
+	wait_for(device, &ticket);
+	ck_assert_mem_eq(to, from, 2);
+	ck_assert_int_eq(fake->copies_start(device, copies + 2, 2, 0, &ticket,
+	                                    &n),
+	                 BATON_OK);
+	ck_assert_uint_eq(n, 2);
+	fake_memory_hold(false);
+	wait_for(device, &ticket);
+	ck_assert_mem_eq(to, from, 4);
+	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->copies_start(device, copies, 4, 0, &ticket, &n),
+	                 BATON_ERR_CUDA);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_uint_eq(fake_memory_copies(), 0);
+	/* The same target twice, two directions, one alone: counted. */
+	copies[1].to = copies[0].to;
+	ck_assert_int_eq(fake->copies_start(device, copies, 2, 0, &ticket, &n),
+	                 BATON_OK);
+	wait_for(device, &ticket);
+	copies[1] = (struct batoni_copy){there + 1, &to[1], 1};
+	ck_assert_int_eq(fake->copies_start(device, copies, 2, 0, &ticket, &n),
+	                 BATON_OK);
+	wait_for(device, &ticket);
+	ck_assert_int_eq(fake->copies_start(device, copies, 1, 0, &ticket, &n),
+	                 BATON_OK);
+	wait_for(device, &ticket);
+	fake_memory_free(there);
+	fake->pinned_free(device, to);
+	close_fake(device, 3);
+}
+END_TEST
+
 START_TEST(pinned_memory_has_a_budget)
 {
 	struct batoni_device *device = open_fake();
@@ -577,6 +633,7 @@ main(void)
 		a_copy_is_all_that_reaches_device_memory,
 		a_host_that_touches_device_memory_dies,
 		copies_end_late_and_in_any_order,
+		copies_that_are_started_together_have_one_ticket,
 		pinned_memory_has_a_budget,
 		each_call_can_fail_at_the_n_th_time,
 		another_process_maps_a_block_by_its_name,

@@ -799,6 +799,8 @@ random_traffic(const char *devices, bool late, unsigned seed)
 		bool host = rand_r(&seed) % 3 == 0;
 		uint32_t slot;
 
+		world.gathers = rand_r(&seed) % 4 != 0;
+
 		if (rand_r(&seed) % 2 && sent[line] < EACH) {
 			slot = (uint32_t)(line * EACH + sent[line]++);
 			start_send(&world, from, slot, to, tag,

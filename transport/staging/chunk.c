@@ -19,7 +19,22 @@
  * chunk always finds its receive, and is given back without further conditions; a
  * receive's chunk needs one of the peer's send chunks, of which each comes back.
  *
- * A copy that the device cannot take now (AGAIN) is tried again with the next poll.
+ * Copies.  A long one is started at once.  Short ones, as long as an eager message at most, are
+ * collected, and started when the engine has issued all that was ready (`flush`), or at the end
+ * of `test`: those of one direction and one GPU together, where the memory table can do that
+ * (copies_start), and so with one ticket.  So what one pass finds costs one call of the driver
+ * for each direction, and no copy waits for what a later pass finds.  One that is alone is an
+ * ordinary copy.  Two that write the same bytes, since a program may name one buffer in several
+ * receives, are not started together: the later message's stay.  Managed memory, which is neither the host's nor the device's, is not
+ * collected.  Laying eager buffers side by side would save nothing: each copy has the program's
+ * buffer on its other side.
+ *
+ * A copy that waits to be started is forgotten when its message is over; one that was started is
+ * waited for.  Of copies that are started together, one that the device refuses is one that
+ * fails alone: those before it are under way, those behind it are tried again.
+ *
+ * A copy that the device cannot take now (AGAIN) is tried again at the next of these moments,
+ * before those that came later.
  */
 #include <string.h>
 
@@ -135,7 +150,8 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 	struct stage_peer *peer = &stage->peers[token->message->peer];
 	struct stage_share *share = &peer->shares[direction];
 
-	assert(!token->part.below && batoni_list_empty(&token->copying));
+	assert(!token->part.below && batoni_list_empty(&token->copying) &&
+	       batoni_list_empty(&token->packed));
 	batoni_list_remove(&token->link);
 	batoni_list_append(&stage->free[direction][token->kind], &token->link);
 	if (token->kind == EAGERS) {
@@ -161,53 +177,206 @@ copy_failed(struct batoni_staging *stage, struct stage_token *token,
 	batoni_stage_fault(stage, token->message, status);
 }
 
+static struct stage_token *
+to_copying(struct batoni_list_node *copying)
+{
+	return batoni_container_of(copying, struct stage_token, copying);
+}
+
+/* Of the GPU whose memory the copy names; -1: none. */
+static int
+owner_of(const struct stage_token *token)
+{
+	return batoni_place_owner(token->message->transfer->place);
+}
+
+/* May it be started together with others? */
+static bool
+packs(const struct batoni_staging *stage, const struct stage_token *token)
+{
+	return stage->memory->copies_start &&
+	       token->copy.bytes <= stage->config.eager_bytes &&
+	       owner_of(token) >= 0;
+}
+
+/* The device has taken it: by itself, or as the first of several. */
+static void
+copy_started(struct batoni_staging *stage, struct stage_token *token)
+{
+	batoni_list_remove(&token->copying);
+	batoni_list_append(&stage->copies, &token->copying);
+}
+
 /* False: the device takes no more copies now. */
 static bool
-start_copy(struct batoni_staging *stage, struct stage_token *token)
+start_one(struct batoni_staging *stage, struct stage_token *token)
 {
-	unsigned place = token->message->transfer->place;
 	enum baton_status status = stage->memory->copy_start(
-		stage->device, token->to, token->from, token->bytes,
-		batoni_place_owner(place), &token->ticket);
+		stage->device, token->copy.to, token->copy.from,
+		token->copy.bytes, owner_of(token), &token->ticket);
 
 	if (status == BATON_ERR_AGAIN)
 		return false;
-	token->started = status == BATON_OK;
-	if (status != BATON_OK)
+	if (status == BATON_OK)
+		copy_started(stage, token);
+	else
 		copy_failed(stage, token, status);
 	return true;
+}
+
+/* Does it write where one of the n does?  Eager buffers of sends are of one copy each; but a
+ * program may name one buffer in several receives. */
+static bool
+overlaps(const struct stage_token *token, struct stage_token *const tokens[],
+         size_t n)
+{
+	const struct batoni_copy *a = &token->copy;
+
+	for (size_t i = 0; i < n && token->direction == RECVS; i++) {
+		const struct batoni_copy *b = &tokens[i]->copy;
+
+		if ((uintptr_t)a->to < (uintptr_t)b->to + b->bytes &&
+		    (uintptr_t)b->to < (uintptr_t)a->to + a->bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Those that wait and may be started with this one, itself the first, up to one that has to come
+ * after them.  Returns how many. */
+static size_t
+gather(struct batoni_staging *stage, struct stage_token *first,
+       struct stage_token *tokens[BATONI_COPIES_MAX])
+{
+	struct batoni_list_node *at = &first->copying;
+	size_t n = 0;
+
+	for (; at != &stage->waiting && n < BATONI_COPIES_MAX; at = at->next) {
+		struct stage_token *token = to_copying(at);
+
+		if (!packs(stage, token) ||
+		    token->direction != first->direction ||
+		    owner_of(token) != owner_of(first))
+			continue;
+		if (overlaps(token, tokens, n))
+			break;
+		tokens[n++] = token;
+	}
+	return n;
+}
+
+static bool
+start_several(struct batoni_staging *stage,
+              struct stage_token *tokens[BATONI_COPIES_MAX], size_t n)
+{
+	struct batoni_copy copies[BATONI_COPIES_MAX];
+	struct stage_token *first = tokens[0];
+	enum baton_status status;
+	size_t started = 0;
+
+	for (size_t i = 0; i < n; i++)
+		copies[i] = tokens[i]->copy;
+	status = stage->memory->copies_start(stage->device, copies, n,
+	                                     owner_of(first), &first->ticket,
+	                                     &started);
+	if (started > 0)
+		copy_started(stage, first);
+	for (size_t i = 1; i < started; i++) {
+		batoni_list_remove(&tokens[i]->copying);
+		batoni_list_append(&first->packed, &tokens[i]->copying);
+	}
+	if (status == BATON_ERR_AGAIN)
+		return false;
+	if (status != BATON_OK)
+		copy_failed(stage, tokens[started], status);
+	return true;
+}
+
+void
+batoni_stage_start(struct batoni_staging *stage)
+{
+	struct stage_token *tokens[BATONI_COPIES_MAX];
+	bool more = true;
+
+	stage->collected = false;
+	/* Each round starts the first one, or it fails. */
+	while (more && !batoni_list_empty(&stage->waiting)) {
+		struct stage_token *first = to_copying(stage->waiting.next);
+		size_t n = packs(stage, first) ? gather(stage, first, tokens)
+		                               : 1;
+
+		more = n > 1 ? start_several(stage, tokens, n)
+		             : start_one(stage, first);
+	}
 }
 
 void
 batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
                   void *to, const void *from, size_t bytes)
 {
-	token->to = to;
-	token->from = from;
-	token->bytes = bytes;
-	token->started = false;
+	token->copy = (struct batoni_copy){to, from, bytes};
 	token->message->copies++;
-	batoni_list_append(&stage->copies, &token->copying);
-	start_copy(stage, token);
+	batoni_list_append(&stage->waiting, &token->copying);
+	if (packs(stage, token))
+		stage->collected = true;
+	else
+		start_one(stage, token);
 }
 
-/* Ask a copy; returns whether it has ended. */
-static bool
-test_copy(struct batoni_staging *stage, struct stage_token *token)
+void
+batoni_stage_drop(struct batoni_staging *stage, struct stage_message *message)
 {
-	enum baton_status status =
-		stage->memory->copy_test(stage->device, &token->ticket);
+	struct batoni_list_node *at, *next;
 
-	if (status == BATON_PENDING)
-		return false;
+	for (at = stage->waiting.next; at != &stage->waiting; at = next) {
+		struct stage_token *token = to_copying(at);
+
+		next = at->next;
+		if (token->message != message)
+			continue;
+		batoni_list_remove(&token->copying);
+		message->copies--;
+		/* An eager buffer is given back with its message. */
+		if (token->kind == CHUNKS)
+			batoni_stage_give(stage, token);
+	}
+}
+
+static void
+end_copy(struct batoni_staging *stage, struct stage_token *token,
+         enum baton_status status)
+{
 	if (status != BATON_OK) {
 		copy_failed(stage, token, status);
-		return true;
+		return;
 	}
 	batoni_list_remove(&token->copying);
 	token->message->copies--;
 	batoni_stage_copied(stage, token);
-	return true;
+}
+
+/* Ask a copy, for itself and those that were started with it; returns how many have ended. */
+static size_t
+test_copy(struct batoni_staging *stage, struct stage_token *token)
+{
+	enum baton_status status =
+		stage->memory->copy_test(stage->device, &token->ticket);
+	struct batoni_list_node together;
+	size_t events = 0;
+
+	if (status == BATON_PENDING)
+		return 0;
+	/* The token may get another copy when this one has ended. */
+	batoni_list_init(&together);
+	batoni_list_append(&token->packed, &together);
+	batoni_list_remove(&token->packed);
+	batoni_list_remove(&token->copying);
+	batoni_list_append(together.next, &token->copying);
+	while (!batoni_list_empty(&together)) {
+		end_copy(stage, to_copying(together.next), status);
+		events++;
+	}
+	return events;
 }
 
 size_t
@@ -215,20 +384,14 @@ batoni_stage_poll(struct batoni_staging *stage)
 {
 	struct batoni_list_node *end = stage->copies.prev;
 	struct batoni_list_node *at = stage->copies.next, *next;
-	bool full = false, last = batoni_list_empty(&stage->copies);
+	bool last = batoni_list_empty(&stage->copies);
 	size_t events = 0;
 
 	/* Copies that are started meanwhile are left for the next poll. */
 	for (; !last; at = next) {
-		struct stage_token *token =
-			batoni_container_of(at, struct stage_token, copying);
-
 		next = at->next;
 		last = at == end;
-		if (token->started)
-			events += test_copy(stage, token);
-		else if (!full)
-			full = !start_copy(stage, token);
+		events += test_copy(stage, to_copying(at));
 	}
 	return events;
 }
@@ -299,7 +462,7 @@ begin_piece(struct batoni_staging *stage, struct stage_message *message,
 	token->bytes = stage_min(message->piece, message->length - at);
 	token->content = message->host ? (void *)place : token->memory;
 	if (transfer->direction == BATONI_RECV) {
-		token->to = place;
+		token->copy.to = place;
 		batoni_stage_post(stage, &token->part, BATONI_RECV,
 		                  token->content, token->bytes, message->peer,
 		                  stage->body_tag + (int)transfer->slot);

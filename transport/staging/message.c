@@ -7,7 +7,8 @@
  * message; it holds nothing else before it has matched.
  *
  * Short messages (eager) travel behind their header, as one message below.  The bytes are
- * copied to an eager buffer first.  Meanwhile the message stands in the *line* of its
+ * copied to an eager buffer first, together with those of other messages that the engine issues
+ * at the same time (chunk.c).  Meanwhile the message stands in the *line* of its
  * (peer, tag), and so do those that are issued after it.  A receive in device memory takes
  * an eager buffer of its own for the way from the bounce buffer.
  *
@@ -140,6 +141,8 @@ batoni_stage_over(struct batoni_staging *stage, struct stage_message *message,
 	/* It wants nothing more. */
 	batoni_list_remove(&message->turn);
 	batoni_list_remove(&message->tell);
+	if (message->copies > 0)
+		batoni_stage_drop(stage, message);
 	finish_if_over(stage, message);
 }
 
@@ -542,7 +545,7 @@ piece_over(struct batoni_staging *stage, struct stage_token *token)
 	if (token->direction == SENDS || message->host)
 		batoni_stage_piece_done(stage, token);
 	else
-		batoni_stage_copy(stage, token, token->to, token->memory,
+		batoni_stage_copy(stage, token, token->copy.to, token->memory,
 		                  token->bytes);
 }
 
@@ -645,6 +648,8 @@ leave(struct batoni_staging *stage, const struct stage_message *message)
 	settle(stage);
 	status = message->transfer ? BATON_PENDING : stage->caller_status;
 	stage->caller = NULL;
+	if (stage->collected)
+		stage->base.host->deferred(stage->base.host);
 	tell_engine(stage);
 	return status;
 }
@@ -700,8 +705,21 @@ test(struct batoni_path *path)
 		below->ops->test(below);
 	events += batoni_stage_poll(stage);
 	events += settle(stage);
+	batoni_stage_start(stage);
 	tell_engine(stage);
 	return events;
+}
+
+static size_t
+flush(struct batoni_path *path)
+{
+	struct batoni_staging *stage = to_stage(path);
+	bool collected = stage->collected;
+
+	if (collected)
+		batoni_stage_start(stage);
+	tell_engine(stage);
+	return collected;
 }
 
 static enum baton_status
@@ -785,6 +803,7 @@ batoni_stage_messages(struct batoni_staging *stage)
 		.issue = issue,
 		.test = test,
 		.take_back = take_back,
+		.flush = flush,
 	};
 	stage->base.messages.ops = &stage->messages_ops;
 }

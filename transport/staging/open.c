@@ -66,6 +66,7 @@ init_lists(struct batoni_staging *stage)
 		}
 	}
 	batoni_list_init(&stage->eager_wanting);
+	batoni_list_init(&stage->waiting);
 	batoni_list_init(&stage->copies);
 	batoni_list_init(&stage->ended);
 	batoni_list_init(&stage->telling);
@@ -93,6 +94,7 @@ init_tokens(struct batoni_staging *stage, struct stage_token *token,
 			token->part.transfer.slot =
 				(2 * stage->slots + at) & 0xffffff;
 		batoni_list_init(&token->copying);
+		batoni_list_init(&token->packed);
 		batoni_list_init(&token->part.link);
 		batoni_list_append(&stage->free[direction][kind],
 		                   &token->link);
@@ -242,7 +244,8 @@ error_text(struct batoni_transport *transport, int code, char *text, size_t size
 
 /* ---- starting and closing ---- */
 
-/* Wait until no copy is under way.  False: the device does not end them. */
+/* Wait until no copy is under way.  Those that wait are not started.  False: the device does
+ * not end them. */
 static bool
 end_copies(struct batoni_staging *stage)
 {
@@ -254,9 +257,8 @@ end_copies(struct batoni_staging *stage)
 		struct stage_token *token = batoni_container_of(
 			stage->copies.next, struct stage_token, copying);
 
-		if (!token->started ||
-		    stage->memory->copy_test(stage->device, &token->ticket) !=
-		            BATON_PENDING)
+		if (stage->memory->copy_test(stage->device, &token->ticket) !=
+		    BATON_PENDING)
 			batoni_list_remove(&token->copying);
 		else if (batoni_real_ns() >= patience->until_ns ||
 		         stage->memory->health(stage->device, &fault) !=

@@ -58,16 +58,17 @@ struct stage_part {
  * travels in the place of its message. */
 struct stage_token {
 	struct batoni_list_node link;    /* free, or of a send's pieces in their order */
-	struct batoni_list_node copying; /* of stage->copies */
+	/* Of stage->waiting, stage->copies, or `packed` of another token. */
+	struct batoni_list_node copying;
 	struct stage_part part;
 	struct stage_message *message;
 	unsigned char *memory;
-	/* The copy under way. */
-	void *to;
-	const void *from;
+	/* The copy, and the ticket if it is in stage->copies.  That is the ticket of those
+	 * in `packed` too, which were started with it. */
+	struct batoni_copy copy;
 	struct batoni_ticket ticket;
-	bool started; /* the device has taken the copy */
-	/* A send's piece: where its bytes are, and whether they are there. */
+	struct batoni_list_node packed;
+	/* A piece: where its bytes travel, how many, and of a send whether they are there. */
 	void *content;
 	size_t bytes;
 	bool ready;
@@ -96,7 +97,7 @@ struct stage_message {
 	bool moves;   /* counted in stage->moving */
 	bool failed;  /* what is below will never end */
 	bool ready;   /* STAGE_LINE: it may be sent */
-	uint32_t parts, copies; /* of it, under way */
+	uint32_t parts, copies; /* of it, under way, or waiting to be started */
 	struct stage_part first, control;
 	struct stage_token *eager;
 	struct batoni_list_node turn;   /* of one of the queues of chunk.c */
@@ -153,7 +154,9 @@ struct batoni_staging {
 	struct batoni_list_node crowd[DIRECTIONS]; /* shares with parked messages */
 	uint32_t held[DIRECTIONS];    /* chunks in use */
 	uint32_t holders[DIRECTIONS]; /* peers that have some */
-	struct batoni_list_node copies;  /* tokens whose copies are under way */
+	struct batoni_list_node waiting; /* tokens whose copies are to be started */
+	struct batoni_list_node copies;  /* those that were; of several, the first */
+	bool collected; /* `waiting` has some that were not tried */
 	struct batoni_list_node ended;   /* parts */
 	struct batoni_list_node telling; /* receives that have chunks to grant */
 	struct batoni_list_node lines;
@@ -204,9 +207,15 @@ struct stage_token *batoni_stage_take(struct batoni_staging *stage,
                                       struct stage_message *message,
                                       unsigned direction, unsigned kind);
 void batoni_stage_give(struct batoni_staging *stage, struct stage_token *token);
-/* Copy for the token's message; batoni_stage_copied follows. */
+/* Copy for the token's message; batoni_stage_copied follows, unless the message is over
+ * before the copy is started. */
 void batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
                        void *to, const void *from, size_t bytes);
+/* Start the copies that wait, as far as the device takes them. */
+void batoni_stage_start(struct batoni_staging *stage);
+/* The message is over: forget those of its copies that were not started. */
+void batoni_stage_drop(struct batoni_staging *stage,
+                       struct stage_message *message);
 /* Ask all copies under way.  Returns how many have ended. */
 size_t batoni_stage_poll(struct batoni_staging *stage);
 /* The message wants chunks (a receive in STAGE_EAGER: an eager buffer). */
