@@ -22,7 +22,9 @@
 #include "enqueue.h"
 #include "life.h"
 
-/* Do the communicator and the options allow the fast path, for any kind of operation? */
+/* Do the communicator and the options allow the fast path, for any kind of operation?  (One
+ * that a destroy has left is refused on the slow path: only a time limit ends a destroy there,
+ * and a communicator that has one is not plain.) */
 BATONI_ALWAYS_INLINE bool
 batoni_is_usual(const struct baton_comm *comm,
                 const struct baton_op_options *options)

@@ -328,6 +328,13 @@ assert_left(enum baton_status status, const char *call)
 		ck_abort_msg("%s says: %s", call, baton_last_error());
 }
 
+static void
+never_called(void *unused)
+{
+	(void)unused;
+	abort();
+}
+
 START_TEST(communicator_that_was_left_takes_nothing_any_more)
 {
 	const struct baton_wait_signal_desc desc = {1, 1, 0, 0};
@@ -346,6 +353,11 @@ START_TEST(communicator_that_was_left_takes_nothing_any_more)
 	            "baton_signal");
 	assert_left(baton_wait_signal(1, &desc, left, s, NULL, NULL),
 	            "baton_wait_signal");
+	assert_left(baton_put_signal(&byte, 1, BATON_INT8, 1, NULL, 0, 0, 0, 0,
+	                             left, s, NULL, NULL),
+	            "baton_put_signal");
+	assert_left(baton_stream_launch(left, s, never_called, NULL),
+	            "baton_stream_launch");
 	assert_left(baton_group_begin(left), "baton_group_begin");
 	assert_left(baton_record(left, s, NULL, NULL), "baton_record");
 	assert_left(baton_stream_wait(left, s, a), "baton_stream_wait");
