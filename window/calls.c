@@ -16,6 +16,7 @@
 #include "group.h"
 #include "log.h"
 #include "place.h"
+#include "stream.h"
 
 static enum baton_status
 check_layer(const char *call, const struct baton_comm *comm)
@@ -258,6 +259,35 @@ check_window(const struct baton_comm *comm, const struct baton_window *window,
 	return BATON_OK;
 }
 
+/* The kernel reads the memory of the host alone.  Where puts may come from a device, vmwrite is a
+ * peer's path only if it is forced. */
+static enum baton_status
+check_source(struct baton_comm *comm, const struct batoni_arguments *a,
+             const struct put_more *more, size_t bytes)
+{
+	unsigned place;
+	enum baton_status status;
+
+	if (bytes == 0 || !comm->looks ||
+	    more->window->peers[a->peer].path != BATON_WINDOW_PATH_VMWRITE ||
+	    batoni_choose_path(comm, BATONI_KIND_PUT, a->peer) !=
+	            BATONI_PATH_ONESIDED)
+		return BATON_OK;
+	status = batoni_place_find(comm, a->buffer, bytes, &place);
+	if (status == BATON_ERR_CUDA)
+		return batoni_refuse_device(comm, status);
+	if (status != BATON_OK)
+		return batoni_refuse_named("baton_put_signal", status);
+	if (batoni_place_is_host(place))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "baton_put_signal: local_buffer %p is memory of a "
+	                     "device, and BATON_WINDOW_PATH forces vmwrite, which "
+	                     "takes memory of the host; set it to direct or "
+	                     "message, or do not set it",
+	                     a->buffer);
+}
+
 static enum baton_status
 check_put(const struct baton_comm *comm, const struct batoni_arguments *a,
           const struct put_more *more, unsigned flags, size_t *bytes_p)
@@ -342,6 +372,8 @@ baton_put_signal(const void *local_buffer, size_t count,
 		status = check_layer("baton_put_signal", comm);
 	if (status == BATON_OK)
 		status = check_put(comm, &a, &more, flags, &bytes);
+	if (status == BATON_OK)
+		status = check_source(comm, &a, &more, bytes);
 	if (status == BATON_OK)
 		status = enqueue_put("baton_put_signal", BATONI_KIND_PUT, comm,
 		                     &a, bytes, &more);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cuda_world.h"
+#include "shm.h"
 
 /* ---- helpers -------------------------------------------------------------- */
 
@@ -363,6 +364,58 @@ START_TEST(puts_by_message_reach_a_window_in_another_devices_memory)
 }
 END_TEST
 
+static bool
+kernel_writes(void)
+{
+	char from = 1, to = 0;
+
+	return batoni_vm_write(getpid(), (uintptr_t)&to, &from, 1) == BATON_OK;
+}
+
+static void
+put_is_refused(const void *from, struct baton_window *window)
+{
+	baton_request request = BATON_REQUEST_NULL;
+
+	ck_assert_int_eq(baton_put_signal(from, 8, BATON_UINT8, 1, window, 0, 0,
+	                                  0, 0, cw.comms[0], cw.streams[0],
+	                                  NULL, &request),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert(request == BATON_REQUEST_NULL);
+	assert_said("baton_put_signal: local_buffer", "memory of a device",
+	            "vmwrite");
+}
+
+/* The kernel does not read it. */
+START_TEST(put_from_a_device_is_refused_where_vmwrite_is_forced)
+{
+	struct baton_window *windows[2];
+	CUdeviceptr managed;
+	int64_t here = 5;
+	void *bases[2];
+
+	if (!kernel_writes()) {
+		printf("no process_vm_writev here\n");
+		return;
+	}
+	setenv("BATON_WINDOW_PATH", "vmwrite", 1);
+	cuda_world_open();
+	cu_ok(cw.sim->managed_alloc(&managed, 4096, 1));
+	bases[0] = bases[1] = calloc(1, 4096);
+	register_window(bases, 4096, windows);
+	put_is_refused(cw.from, windows[0]);
+	put_is_refused((void *)(uintptr_t)managed, windows[0]);
+	put(cw.from, 0, windows[0]);
+	await_put();
+	put(&here, 8, windows[0]);
+	await_put();
+	ck_assert_mem_eq(bases[1], &here, 8);
+	deregister_window(windows);
+	cuda_world_end();
+	free(bases[0]);
+}
+END_TEST
+
 /* The driver is asked once: then the buffer's pages are gone.  What the copy finds is an error
  * of the request, and no fault of the engine's thread. */
 START_TEST(buffer_that_is_freed_before_its_turn_ends_its_operation)
@@ -569,6 +622,7 @@ main(void)
 		puts_reach_a_window_in_another_devices_memory,
 		puts_reach_it_from_a_device_that_may_copy_it,
 		puts_by_message_reach_a_window_in_another_devices_memory,
+		put_from_a_device_is_refused_where_vmwrite_is_forced,
 		buffer_that_is_freed_before_its_turn_ends_its_operation,
 		host_refuses_messages_of_device_memory,
 		host_refuses_windows_and_puts_of_device_memory,
