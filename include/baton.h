@@ -165,7 +165,8 @@ struct baton_comm_options {
 	/* Default deadline of operations, counted from arming.  Also the time
 	 * limit of baton_comm_destroy, baton_comm_create_id,
 	 * baton_window_register and baton_window_deregister, and of a creation's wait
-	 * for the CUDA driver (10 s if not given).  0 or negative: no limit. */
+	 * for the CUDA driver (10 s if not given; not less than half a second).  0 or
+	 * negative: no limit. */
 	int64_t timeout_ns;
 	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to

@@ -37,6 +37,9 @@
 #include "testing.h"
 #include "wait.h"
 
+/* How long a creation waits for what is on streams, if its options name no limit. */
+#define PATIENCE_NS INT64_C(10000000000)
+
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
 static uint32_t generations[BATONI_COMMS_MAX]; /* under table_lock */
@@ -198,10 +201,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timestamps = options->timestamps,
 		.onesided = true,
 		.device_config = {.cuda_device = options->cuda_device,
-		                  .host_rank = batoni_launcher_host_rank(),
-		                  .timeout_ns = options->timeout_ns > 0
-		                                        ? options->timeout_ns
-		                                        : 0},
+		                  .host_rank = batoni_launcher_host_rank()},
 	};
 	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);
@@ -230,6 +230,7 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 		.device = comm->device,
 		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
 		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
+		.until_ns = comm->patience.until_ns,
 	};
 
 	if (!plan->onesided)
@@ -410,7 +411,8 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	enum baton_status status;
 
 	status = batoni_pool_init(&comm->pool, count, generation,
-	                          plan->timestamps, comm->device);
+	                          plan->timestamps, comm->device,
+	                          comm->patience.until_ns);
 	if (status == BATON_OK)
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
 	if (status == BATON_OK && !comm->in_engine)
@@ -425,6 +427,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 				.device = comm->device_ops->memory->host_only
 				                  ? NULL
 				                  : comm->device,
+				.until_ns = comm->patience.until_ns,
 			},
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)
@@ -467,10 +470,18 @@ check_slots(const struct batoni_comm_plan *plan)
 	                     BATONI_SLOTS_LIMIT);
 }
 
+static uint64_t
+creation_ends_ns(const struct batoni_comm_plan *plan)
+{
+	return batoni_real_ns() +
+	       (uint64_t)(plan->timeout_ns ? plan->timeout_ns : PATIENCE_NS);
+}
+
 enum baton_status
 batoni_comm_prepare(const struct batoni_comm_plan *plan,
                     struct baton_comm **comm_p)
 {
+	struct batoni_device_config config = plan->device_config;
 	struct baton_comm *comm;
 	enum baton_status status = check_slots(plan);
 	uint32_t generation = 0;
@@ -496,7 +507,8 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		                       BATONI_COMMS_MAX - 1);
 		goto free_comm;
 	}
-	status = plan->device_ops->open(&plan->device_config, &comm->device);
+	config.until_ns = comm->patience.until_ns = creation_ends_ns(plan);
+	status = plan->device_ops->open(&config, &comm->device);
 	if (status != BATON_OK) {
 		give_index(comm->index, generation);
 		goto free_comm;

@@ -115,7 +115,7 @@ struct baton_comm {
 	 * enqueue runs. */
 	bool broken, aborted;
 	uint64_t broken_ns; /* when it was applied to the first */
-	struct batoni_patience patience; /* of the destroy with its device */
+	struct batoni_patience patience; /* of the creation, then the destroy, with its device */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
 	/* What a destroy waits for when nothing of this rank is in its way, or NULL
 	 * (leave.c). */

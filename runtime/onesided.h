@@ -29,6 +29,7 @@ struct batoni_onesided_plan {
 	uint32_t requests_max;
 	int signals_max, contexts_max;
 	struct batoni_device *device; /* NULL: all memory is the host's */
+	uint64_t until_ns;            /* as the memory table's pinned_alloc */
 };
 
 /* What another path needs that carries a put, a signal or a wait: where a put's bytes go and

@@ -9,7 +9,7 @@
 
 enum baton_status
 batoni_pool_init(struct batoni_pool *pool, uint32_t size, uint32_t generation,
-                 bool stamps, struct batoni_device *device)
+                 bool stamps, struct batoni_device *device, uint64_t until_ns)
 {
 	enum baton_status status;
 
@@ -19,7 +19,8 @@ batoni_pool_init(struct batoni_pool *pool, uint32_t size, uint32_t generation,
 	pool->next_free = batoni_alloc(size, sizeof(*pool->next_free));
 	if (stamps)
 		pool->stamps = batoni_alloc(size, sizeof(*pool->stamps));
-	status = device->ops->words_alloc(device, size, &pool->words);
+	status = device->ops->words_alloc(device, size, until_ns,
+	                                  &pool->words);
 	if (status != BATON_OK)
 		pool->words = NULL;
 	if (!pool->ops || !pool->values || !pool->next_free ||

@@ -30,10 +30,12 @@ struct batoni_pool {
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
-/* Generations begin after `generation`.  OK, NOMEM. */
+/* Generations begin after `generation`.  OK, NOMEM; what the device's words_alloc returns, which
+ * waits until until_ns. */
 enum baton_status batoni_pool_init(struct batoni_pool *pool, uint32_t size,
                                    uint32_t generation, bool stamps,
-                                   struct batoni_device *device);
+                                   struct batoni_device *device,
+                                   uint64_t until_ns);
 /* The highest generation that was in use. */
 uint32_t batoni_pool_generation(const struct batoni_pool *pool);
 /* Free everything.  OK; BUSY: streams may still look at the words, and nothing was

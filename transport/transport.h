@@ -144,6 +144,7 @@ struct batoni_transport_config {
 	uint32_t slots_most; /* of all ranks */
 	int hidden_tags;
 	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
+	uint64_t until_ns;    /* as the memory table's pinned_alloc */
 };
 
 /* transport/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed

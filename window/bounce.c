@@ -61,7 +61,8 @@ struct batoni_bounces {
 };
 
 enum baton_status
-batoni_bounces_open(struct batoni_rma *rma, struct batoni_device *device)
+batoni_bounces_open(struct batoni_rma *rma, struct batoni_device *device,
+                    uint64_t until_ns)
 {
 	struct batoni_bounces *all = batoni_alloc(1, sizeof(*all));
 	unsigned char *at;
@@ -72,7 +73,7 @@ batoni_bounces_open(struct batoni_rma *rma, struct batoni_device *device)
 	all->device = device;
 	all->memory = device->ops->memory;
 	status = all->memory->pinned_alloc(
-		device, BOUNCES * CHUNKS * CHUNK_BYTES, &all->block);
+		device, BOUNCES * CHUNKS * CHUNK_BYTES, until_ns, &all->block);
 	if (status != BATON_OK) {
 		batoni_free(all);
 		return status;

@@ -64,7 +64,8 @@ layer_open(const struct batoni_onesided_plan *plan,
 	if (batoni_messages_open(rma) != BATON_OK)
 		goto close_waits;
 	if (plan->device)
-		status = batoni_bounces_open(rma, plan->device);
+		status = batoni_bounces_open(rma, plan->device,
+		                             plan->until_ns);
 	if (plan->device && status != BATON_OK)
 		goto close_messages;
 	*onesided_p = &rma->base;

@@ -396,7 +396,8 @@ void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 /* The pinned memory.  The device stays the caller's.  OK, NOMEM, what the device's pinned_alloc
  * returns. */
 enum baton_status batoni_bounces_open(struct batoni_rma *rma,
-                                      struct batoni_device *device);
+                                      struct batoni_device *device,
+                                      uint64_t until_ns);
 /* Fine without open.  copies_left: some have not ended, and the pinned memory stays. */
 void batoni_bounces_close(struct batoni_rma *rma, bool copies_left);
 /* For a put of this length, between the host's memory and that of device `owner` (as for

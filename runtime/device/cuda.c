@@ -419,12 +419,12 @@ cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t valu
 
 static enum baton_status
 cuda_words_alloc(struct batoni_device *device, size_t count,
-                 _Atomic uint64_t **words_p)
+                 uint64_t until_ns, _Atomic uint64_t **words_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_block *block;
 	enum baton_status status = batoni_cuda_block_take(
-		gpu, count * sizeof(**words_p), true, &block);
+		gpu, count * sizeof(**words_p), true, until_ns, &block);
 
 	if (status != BATON_OK)
 		return status;

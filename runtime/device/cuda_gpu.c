@@ -4,24 +4,55 @@
 #include <stdio.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 #include "config.h"
 #include "log.h"
 #include "mem.h"
 #include "thread.h"
 
-static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Only grows; newest first.  Stored under setup_lock. */
-static _Atomic(struct cuda_gpu *) gpus;
-static atomic_uint opens; /* their number.  Stored under setup_lock. */
-
-/* Why GPUs whose memory was seen could not be set up; status OK: not tried.  Under
- * setup_lock. */
+/* GPUs that are being set up: a bit for each number, modulo 64.  Driver calls may wait, for the
+ * lock of a context or for its streams, so no lock is held across them: who sets up one GPU must
+ * not hold up a creation on another, nor a call that names memory of another. */
 static struct {
-	enum baton_status status;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	uint64_t busy;
+} setups = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.ended = PTHREAD_COND_INITIALIZER,
+};
+static _Atomic(struct cuda_gpu *) gpus; /* only grows; newest first */
+static atomic_uint opens;               /* how many there were */
+
+/* Why a GPU whose memory was seen could not be set up, and the number of the open before that;
+ * after the next one it is tried again.  The thread that sets it up. */
+static struct {
+	enum baton_status status; /* OK: there was no failure */
+	unsigned opens;
 	char why[200];
 } failures[BATONI_PLACE_OWNERS];
+
+static void
+begin_setup(CUdevice number)
+{
+	uint64_t bit = UINT64_C(1) << (unsigned)number % 64;
+
+	pthread_mutex_lock(&setups.lock);
+	while (setups.busy & bit)
+		pthread_cond_wait(&setups.ended, &setups.lock);
+	setups.busy |= bit;
+	pthread_mutex_unlock(&setups.lock);
+}
+
+static void
+end_setup(CUdevice number)
+{
+	pthread_mutex_lock(&setups.lock);
+	setups.busy &= ~(UINT64_C(1) << (unsigned)number % 64);
+	pthread_cond_broadcast(&setups.ended);
+	pthread_mutex_unlock(&setups.lock);
+}
 
 /* ---- driver calls ---- */
 
@@ -328,25 +359,42 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		                   : "");
 }
 
-/* What only opens need.  The first one allocates pinned memory. */
+/* False: it has words already. */
+static bool
+set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
+{
+	bool sets;
+
+	pthread_mutex_lock(&gpu->lock);
+	sets = !gpu->passed;
+	if (sets && words) {
+		gpu->passed = (_Atomic uint64_t *)(void *)words->base;
+		gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
+		gpu->written = gpu->returned + CUDA_STREAMS_MAX;
+	}
+	pthread_mutex_unlock(&gpu->lock);
+	return sets;
+}
+
+/* What only opens need.  The first one allocates pinned memory; of several at once the fastest
+ * one's is used. */
 static enum baton_status
-make_words(struct cuda_gpu *gpu)
+make_words(struct cuda_gpu *gpu, uint64_t until_ns)
 {
 	struct cuda_block *words;
 	enum baton_status status;
 
-	if (gpu->passed)
+	if (!set_words(gpu, NULL))
 		return BATON_OK;
 	status = batoni_cuda_block_take(
 		gpu, 3 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
-		&words);
+		until_ns, &words);
 	if (status != BATON_OK)
 		return status;
-	gpu->passed = (_Atomic uint64_t *)(void *)words->base;
-	gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
-	gpu->written = gpu->returned + CUDA_STREAMS_MAX;
-	gpu->writes = gpu->memory_ops && batoni_config()->cuda_writes;
-	warn_of_limits(gpu);
+	if (set_words(gpu, words))
+		warn_of_limits(gpu);
+	else
+		batoni_cuda_block_give(gpu, words);
 	return BATON_OK;
 }
 
@@ -377,24 +425,40 @@ ask_device(struct cuda_gpu *gpu)
 	return batoni_cuda_refuse(gpu, "cuCtxGetId", result);
 }
 
-static enum baton_status
-set_up(const struct batoni_cuda_api *api, CUdevice number,
-       struct cuda_gpu **gpu_p)
+static struct cuda_gpu *
+new_gpu(const struct batoni_cuda_api *api, CUdevice number)
 {
 	struct cuda_gpu *gpu = batoni_alloc(1, sizeof(*gpu));
-	enum baton_status status;
+	pthread_condattr_t attributes;
 
 	if (!gpu)
-		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+		return NULL;
 	gpu->api = api;
 	gpu->number = number;
 	gpu->retained = 1;
 	gpu->open.ops = &batoni_device_cuda_ops;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&gpu->pinned, &attributes);
+	pthread_condattr_destroy(&attributes);
 	batoni_list_init(&gpu->blocks);
 	batoni_list_init(&gpu->spare);
+	batoni_list_init(&gpu->coming);
 	batoni_list_init(&gpu->created);
+	return gpu;
+}
+
+static enum baton_status
+set_up(const struct batoni_cuda_api *api, CUdevice number,
+       struct cuda_gpu **gpu_p)
+{
+	struct cuda_gpu *gpu = new_gpu(api, number);
+	enum baton_status status;
+
+	if (!gpu)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
 	status = ask_device(gpu);
 	if (status == BATON_OK) {
 		status = make_streams(gpu);
@@ -406,8 +470,10 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 		return status;
 	}
 	batoni_mem_keep(1);
+	gpu->writes = gpu->memory_ops && batoni_config()->cuda_writes;
 	gpu->next = atomic_load(&gpus);
-	atomic_store(&gpus, gpu);
+	while (!atomic_compare_exchange_weak(&gpus, &gpu->next, gpu))
+		;
 	*gpu_p = gpu;
 	return BATON_OK;
 }
@@ -444,7 +510,7 @@ compare_context(struct cuda_gpu *gpu, bool *same_p)
 
 /* Set up anew what is sick, or was set up in a context that is gone. */
 static enum baton_status
-renew_locked(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
+renew(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
 {
 	bool same = true;
 	enum baton_status status = compare_context(old, &same);
@@ -476,22 +542,24 @@ refuse_context(const struct cuda_gpu *gpu, enum baton_status status)
 	                     why, gpu->number);
 }
 
-/* A context that is made allocates, which a capture of another thread may forbid. */
+/* Between begin_setup and end_setup.  A context that is made allocates, which a capture of
+ * another thread may forbid. */
 static enum baton_status
-find_or_set_up_locked(const struct batoni_cuda_api *api, CUdevice number,
-                      struct cuda_gpu **gpu_p)
+find_or_set_up(const struct batoni_cuda_api *api, CUdevice number,
+               struct cuda_gpu **gpu_p)
 {
 	CUstreamCaptureMode mode = BATONI_CU_CAPTURE_RELAXED;
+	unsigned before = atomic_load(&opens);
 	struct cuda_gpu *old = batoni_cuda_gpu_find(number);
 	CUresult relaxed = api->capture_mode(&mode);
 	enum baton_status status;
 
 	if (relaxed != BATONI_CU_SUCCESS)
 		return refuse(api, "cuThreadExchangeStreamCaptureMode", relaxed);
-	status = old ? renew_locked(old, gpu_p) : set_up(api, number, gpu_p);
+	status = old ? renew(old, gpu_p) : set_up(api, number, gpu_p);
 	restore_mode(api, mode);
 	if (status == BATON_OK)
-		atomic_store(&(*gpu_p)->checked, atomic_load(&opens));
+		atomic_store(&(*gpu_p)->checked, before);
 	return status == BATON_ERR_CUDA && old ? refuse_context(old, status)
 	                                       : status;
 }
@@ -508,29 +576,28 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 		status = choose(api, config, &number);
 	if (status != BATON_OK)
 		return status;
-	pthread_mutex_lock(&setup_lock);
-	memset(failures, 0, sizeof(failures));
 	atomic_fetch_add(&opens, 1);
-	status = find_or_set_up_locked(api, number, gpu_p);
-	if (status == BATON_OK) {
-		atomic_store(&(*gpu_p)->patience_ns, config->timeout_ns);
-		status = make_words(*gpu_p);
-	}
-	pthread_mutex_unlock(&setup_lock);
-	return status;
+	begin_setup(number);
+	status = find_or_set_up(api, number, gpu_p);
+	end_setup(number);
+	return status == BATON_OK ? make_words(*gpu_p, config->until_ns)
+	                          : status;
 }
 
+/* Between begin_setup and end_setup. */
 static enum baton_status
-prepare_locked(const struct batoni_cuda_api *api, CUdevice number)
+prepare(const struct batoni_cuda_api *api, CUdevice number)
 {
 	enum baton_status status = failures[number].status;
+	unsigned before = atomic_load(&opens);
 	struct cuda_gpu *other;
 
-	if (status == BATON_OK) {
-		status = find_or_set_up_locked(api, number, &other);
+	if (status == BATON_OK || failures[number].opens != before) {
+		status = find_or_set_up(api, number, &other);
+		failures[number].status = status;
+		failures[number].opens = before;
 		if (status == BATON_OK)
 			return BATON_OK;
-		failures[number].status = status;
 		snprintf(failures[number].why, sizeof(failures[number].why),
 		         "%s", baton_last_error());
 	}
@@ -556,8 +623,8 @@ batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 	if (other && !atomic_load(&other->sick) &&
 	    atomic_load(&other->checked) == atomic_load(&opens))
 		return BATON_OK;
-	pthread_mutex_lock(&setup_lock);
-	status = prepare_locked(gpu->api, number);
-	pthread_mutex_unlock(&setup_lock);
+	begin_setup(number);
+	status = prepare(gpu->api, number);
+	end_setup(number);
 	return status;
 }

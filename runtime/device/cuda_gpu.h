@@ -15,9 +15,10 @@
  * the old object stays for what still refers to it, and none of its handles is used again.
  *
  * Locks.  `gpu->lock` guards the lists of this file; no driver call is made under it.  A
- * stream's own lock (cuda_stream.h) may be held when it is taken.  `setup_lock` (cuda_gpu.c)
- * serialises set-up, and is held across driver calls.  The lock of waiting host functions
- * (cuda_item.c) is the only one that these take, and a leaf.
+ * stream's own lock (cuda_stream.h) may be held when it is taken.  One thread at a time sets
+ * up a GPU; another GPU is set up beside it, since a driver call for one may wait (cuda_gpu.c).
+ * The lock of waiting host functions (cuda_item.c) is the only one that these take, and a
+ * leaf.
  */
 #ifndef BATONI_CUDA_GPU_H
 #define BATONI_CUDA_GPU_H
@@ -52,6 +53,14 @@ struct cuda_block {
 	/* Of a block of words: for each place of gpu->streams, the number of the last
 	 * wait there for one of its words.  NULL for other blocks. */
 	_Atomic uint64_t *last_wait;
+	struct cuda_gpu *gpu;
+	/* Under gpu->lock until it has come: a creator waits for it; it is for the reserve; it is
+	 * pinned, or could not be. */
+	bool wanted, spares, come;
+	/* What came of it: the device has it at another address; the last call. */
+	bool elsewhere;
+	CUresult result;
+	const char *call;
 };
 
 struct cuda_gpu {
@@ -61,7 +70,7 @@ struct cuda_gpu {
 	CUdevice number;
 	CUcontext context;
 	unsigned long long context_id;
-	unsigned retained; /* so often; under setup_lock */
+	unsigned retained; /* so often; the thread that sets it up */
 	atomic_uint checked; /* the number of the open up to which context_id is right */
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
@@ -73,7 +82,7 @@ struct cuda_gpu {
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the number of
-	 * the last trigger that was written. */
+	 * the last trigger that was written.  Set under `lock`, by an open. */
 	_Atomic uint64_t *passed, *returned, *written;
 	/* Triggers are written (cuda_item.c).  Of those: how many items were not found
 	 * reached, and a bit for each place that has some. */
@@ -84,10 +93,8 @@ struct cuda_gpu {
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */
 	struct cuda_event *lost;   /* behind copies that may go on for ever */
-	struct batoni_list_node blocks, spare;
-	/* How long the creation that began last may wait for the driver to pin; 0: its
-	 * options do not say. */
-	_Atomic int64_t patience_ns;
+	struct batoni_list_node blocks, spare, coming; /* cuda_pinned.c's */
+	pthread_cond_t pinned; /* one has come; CLOCK_MONOTONIC */
 	struct cuda_stream *streams[CUDA_STREAMS_MAX]; /* cuda_stream.c's */
 	struct batoni_list_node created; /* by stream_create; cuda.c's */
 	struct batoni_fault fault;       /* if `sick` */
@@ -121,7 +128,7 @@ void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guar
 enum baton_status batoni_cuda_current(int *number_p);
 
 /* The GPU that is meant, set up, and in its present context.  OK, INVALID, UNSUPPORTED,
- * NOMEM, CUDA; batoni_refuse has said why. */
+ * NOMEM, CUDA, and what batoni_cuda_block_take returns; batoni_refuse has said why. */
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
                      struct cuda_gpu **gpu_p);
@@ -151,11 +158,12 @@ void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
 /* It is not known whether the stream will pass it. */
 void batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event);
 
-/* cuda_pinned.c.  A zeroed block, a spare one if there is one.  The thread that creates; no
- * lock.  OK, NOMEM, SYSTEM, CUDA; TIMEOUT: the driver does not return, since streams wait.
+/* cuda_pinned.c.  A zeroed block, a spare one if there is one.  The thread that creates, which
+ * holds no lock that others may want.  OK, NOMEM, UNSUPPORTED, SYSTEM, CUDA; TIMEOUT, at
+ * until_ns (batoni_real_ns), or a moment later: the driver does not return, since streams wait.
  * batoni_refuse has said why. */
 enum baton_status batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes,
-                                         bool words,
+                                         bool words, uint64_t until_ns,
                                          struct cuda_block **block_p);
 /* Have a spare block of this kind for another communicator, unless that could wait. */
 void batoni_cuda_block_reserve(struct cuda_gpu *gpu,

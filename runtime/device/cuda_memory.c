@@ -182,11 +182,12 @@ cuda_flush(struct batoni_device *device, int owner)
 /* ---- pinned memory --------------------------------------------------------- */
 
 static enum baton_status
-cuda_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
+cuda_pinned_alloc(struct batoni_device *device, size_t bytes,
+                  uint64_t until_ns, void **block_p)
 {
 	struct cuda_block *block;
 	enum baton_status status = batoni_cuda_block_take(
-		batoni_cuda_gpu(device), bytes, false, &block);
+		batoni_cuda_gpu(device), bytes, false, until_ns, &block);
 
 	if (status != BATON_OK)
 		return status;

@@ -5,24 +5,33 @@
  * CUDA's programming guide counts the allocation of pinned memory among what synchronises
  * implicitly: the driver may let the caller wait for every stream of the context.  A stream may
  * be waiting for a message whose sender first has to create the communicator that needs the
- * block.  So:
+ * block, or for something that the program does after the creation.  Streams on which the
+ * program alone waits are not known here, and a stream may begin to wait while the driver
+ * pins.  So:
  *
+ *   - a thread of its own pins each block, and the creator waits for it until its time is
+ *     over.  Then the creation is refused, and the block becomes a spare one when the driver
+ *     is done with it;
  *   - nothing is ever unpinned, which would wait too: a block that is given back is *spare*,
  *     and used again;
  *   - *reserve*: a creation beside which no stream has work of ours pins more, until there are
  *     as many spare blocks as there are in use, of each length, up to RESERVE_BYTES.  So
- *     another communicator like those that there are makes no call that could wait;
- *   - where there is no spare block and a stream has work of ours, a thread pins, and the
- *     creator waits for it as long as its options say.  Then the creation is refused, and the
- *     block becomes a spare one when the driver is done with it.
+ *     another communicator like those that there are makes no call that could wait.  It does
+ *     not wait for such a block beside a stream that has work of ours.
  *
- * Streams on which the program alone waits are not known here: the guide's rule is theirs.
+ * A block is pinned in the list `coming`, then in use, or spare.  While it is coming, at most one
+ * creator waits for it (`wanted`).  A block of which no creator waits any more is taken by the
+ * next creation that needs one like it, so there are never more threads that pin than
+ * creations and kinds of blocks.
  *
- * Locks.  gpu->lock guards the lists.  No driver call is made under it.
+ * To pin takes milliseconds by itself, and longer on a busy machine.  Before LEAST_NS have passed
+ * the driver is not taken to wait for a stream, whatever the options say.
+ *
+ * Locks.  gpu->lock guards the lists, and what is said of a block while it is coming;
+ * gpu->pinned is signalled when one has come.  No driver call is made under the lock.
  */
 #include "cuda_stream.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -31,25 +40,8 @@
 #include "thread.h"
 
 #define RESERVE_BYTES ((size_t)64 << 20)
-#define PATIENCE_NS INT64_C(10000000000) /* if the options name none */
-#define NAP_NS 50000
-
-/* What came of pinning. */
-struct outcome {
-	const char *call;
-	CUresult result;
-	bool elsewhere; /* the device has it at another address */
-};
-
-/* A block that a thread of its own pins.  `state` says whose it is. */
-enum { PINNING, PINNED, ABANDONED };
-
-struct pinning {
-	struct cuda_gpu *gpu;
-	struct cuda_block *block;
-	struct outcome outcome;
-	_Atomic int state;
-};
+#define LEAST_NS 500000000u
+#define LOOK_NS 1000000u /* between two looks whether a stream has work of ours */
 
 /* ---- one block ------------------------------------------------------------ */
 
@@ -62,169 +54,170 @@ heap_blocks(const struct cuda_block *block)
 static void
 free_block(struct cuda_block *block)
 {
-	if (block)
-		batoni_free(block->last_wait);
+	batoni_mem_keep(-heap_blocks(block));
+	batoni_free(block->last_wait);
 	batoni_free(block);
 }
 
+/* It counts as kept for good. */
 static struct cuda_block *
-new_block(size_t bytes, bool words)
+new_block(struct cuda_gpu *gpu, size_t bytes, bool words)
 {
 	struct cuda_block *block = batoni_alloc(1, sizeof(*block));
 
 	if (!block)
 		return NULL;
+	block->gpu = gpu;
 	block->bytes = bytes;
+	block->wanted = true;
 	batoni_list_init(&block->link);
 	if (words)
 		block->last_wait = batoni_alloc(CUDA_STREAMS_MAX,
 		                                sizeof(block->last_wait[0]));
-	if (!words || block->last_wait)
-		return block;
-	batoni_free(block);
-	return NULL;
+	if (words && !block->last_wait) {
+		batoni_free(block);
+		return NULL;
+	}
+	batoni_mem_keep(heap_blocks(block));
+	return block;
 }
 
 static bool
-is_pinned(const struct outcome *outcome)
+is_pinned(const struct cuda_block *block)
 {
-	return outcome->result == BATONI_CU_SUCCESS && !outcome->elsewhere;
+	return block->result == BATONI_CU_SUCCESS && !block->elsewhere;
 }
 
 /* Pin the block's memory. */
-static struct outcome
-pin(struct cuda_gpu *gpu, struct cuda_block *block)
+static void
+pin(struct cuda_block *block)
 {
-	struct outcome outcome = {.call = "cuCtxPushCurrent"};
+	const struct cuda_gpu *gpu = block->gpu;
 	CUdeviceptr on_device = 0;
 	struct cuda_guard guard;
 
-	outcome.result = batoni_cuda_enter(gpu, &guard);
-	if (outcome.result != BATONI_CU_SUCCESS)
-		return outcome;
-	outcome.call = "cuMemHostAlloc";
-	outcome.result = gpu->api->host_alloc(
+	block->call = "cuCtxPushCurrent";
+	block->result = batoni_cuda_enter(gpu, &guard);
+	if (block->result != BATONI_CU_SUCCESS)
+		return;
+	block->call = "cuMemHostAlloc";
+	block->result = gpu->api->host_alloc(
 		(void **)&block->base, block->bytes,
 		BATONI_CU_HOST_ALLOC_PORTABLE | BATONI_CU_HOST_ALLOC_MAPPED);
-	if (outcome.result == BATONI_CU_SUCCESS) {
-		outcome.call = "cuMemHostGetDevicePointer";
-		outcome.result = gpu->api->host_device_pointer(
+	if (block->result == BATONI_CU_SUCCESS) {
+		block->call = "cuMemHostGetDevicePointer";
+		block->result = gpu->api->host_device_pointer(
 			&on_device, block->base, 0);
-		outcome.elsewhere =
+		block->elsewhere =
 			on_device != (CUdeviceptr)(uintptr_t)block->base;
-		if (!is_pinned(&outcome))
+		if (!is_pinned(block))
 			gpu->api->host_free(block->base);
 	}
 	batoni_cuda_leave(gpu, &guard);
-	return outcome;
 }
 
 static enum baton_status
-refuse(const struct cuda_gpu *gpu, const struct outcome *outcome)
+refuse(const struct cuda_block *block)
 {
-	if (outcome->result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, outcome->call, outcome->result);
+	if (block->result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(block->gpu, block->call,
+		                          block->result);
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "CUDA device %d has pinned memory at another "
 	                     "address than the host",
-	                     gpu->number);
+	                     block->gpu->number);
 }
 
-static void
-append(struct cuda_gpu *gpu, struct batoni_list_node *list,
-       struct cuda_block *block)
+static enum baton_status
+refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns)
 {
-	pthread_mutex_lock(&gpu->lock);
-	batoni_list_append(list, &block->link);
-	pthread_mutex_unlock(&gpu->lock);
+	return batoni_refuse(
+		BATON_ERR_TIMEOUT,
+		"cuMemHostAlloc has not returned after %llu ms: the driver waits "
+		"for the streams of CUDA device %d, and one of them waits for an "
+		"operation, or for something of the program's own; create "
+		"communicators before streams wait, or let the streams go on first",
+		(unsigned long long)((batoni_real_ns() - begun_ns) / 1000000u),
+		gpu->number);
 }
 
-/* ---- beside streams that wait --------------------------------------------- */
+/* ---- blocks that come ------------------------------------------------------ */
 
 static void *
 pinning_main(void *argument)
 {
-	struct pinning *pinning = argument;
-	int state = PINNING;
+	struct cuda_block *block = argument;
+	struct cuda_gpu *gpu = block->gpu;
+	bool drops;
 
-	pinning->outcome = pin(pinning->gpu, pinning->block);
-	if (atomic_compare_exchange_strong(&pinning->state, &state, PINNED))
-		return NULL;
-	/* ABANDONED: all of it is this thread's, and counted as kept. */
-	if (is_pinned(&pinning->outcome)) {
-		append(pinning->gpu, &pinning->gpu->spare, pinning->block);
-	} else {
-		batoni_mem_keep(-heap_blocks(pinning->block));
-		free_block(pinning->block);
-	}
-	batoni_mem_keep(-1);
-	batoni_free(pinning);
+	pin(block);
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_remove(&block->link);
+	block->come = true;
+	drops = !block->wanted && !is_pinned(block);
+	if (!block->wanted && !drops)
+		batoni_list_append(&gpu->spare, &block->link);
+	pthread_cond_broadcast(&gpu->pinned);
+	pthread_mutex_unlock(&gpu->lock);
+	/* The GPU stays for good, a block that is wanted is not this thread's any more. */
+	if (drops)
+		free_block(block);
 	return NULL;
 }
 
-/* Wait for the thread.  False: it still pins, and the block is no longer the caller's. */
+/* It is in `coming`, and wanted.  False: it is gone. */
 static bool
-await_pinning(struct pinning *pinning, int64_t patience_ns)
+start_pinning(struct cuda_block *block)
 {
-	const struct timespec nap = {.tv_nsec = NAP_NS};
-	uint64_t until = batoni_real_ns() + (uint64_t)patience_ns;
-	int state = PINNING;
-
-	while (atomic_load(&pinning->state) == PINNING &&
-	       batoni_real_ns() < until)
-		nanosleep(&nap, NULL);
-	return !atomic_compare_exchange_strong(&pinning->state, &state,
-	                                       ABANDONED);
-}
-
-static enum baton_status
-refuse_late(const struct cuda_gpu *gpu, int64_t patience_ns)
-{
-	return batoni_refuse(
-		BATON_ERR_TIMEOUT,
-		"cuMemHostAlloc has not returned after %" PRId64
-		" ms: the driver waits for the streams of CUDA device %d, and one "
-		"of them waits for an operation; create communicators before "
-		"streams wait, or let the operations end first",
-		patience_ns / 1000000, gpu->number);
-}
-
-/* The block is the caller's after OK, and gone otherwise. */
-static enum baton_status
-pin_on_a_thread(struct cuda_gpu *gpu, struct cuda_block *block)
-{
-	struct pinning *pinning = batoni_alloc(1, sizeof(*pinning));
-	int64_t patience_ns = atomic_load(&gpu->patience_ns);
-	struct outcome outcome;
+	struct cuda_gpu *gpu = block->gpu;
 	pthread_t thread;
 
-	if (patience_ns <= 0)
-		patience_ns = PATIENCE_NS;
-	if (!pinning) {
+	if (batoni_thread_start(&thread, pinning_main, block)) {
+		pthread_mutex_lock(&gpu->lock);
+		batoni_list_remove(&block->link);
+		pthread_mutex_unlock(&gpu->lock);
 		free_block(block);
-		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+		return false;
 	}
-	pinning->gpu = gpu;
-	pinning->block = block;
-	if (batoni_thread_start(&thread, pinning_main, pinning)) {
-		batoni_free(pinning);
-		free_block(block);
-		return batoni_refuse(BATON_ERR_SYSTEM,
-		                     "no thread to pin memory on");
+	pthread_detach(thread);
+	return true;
+}
+
+static void
+await_change_locked(struct cuda_gpu *gpu, uint64_t until_ns)
+{
+	const struct timespec time = {(time_t)(until_ns / 1000000000u),
+	                              (long)(until_ns % 1000000000u)};
+
+	pthread_cond_timedwait(&gpu->pinned, &gpu->lock, &time);
+}
+
+/* Wait for a block that the caller wants, and append it to the list.  gives_way: no longer than
+ * until a stream has work of ours.  False: it has not come, and is not the caller's any more. */
+static bool
+await(struct cuda_block *block, struct batoni_list_node *list, uint64_t until_ns,
+      bool gives_way)
+{
+	struct cuda_gpu *gpu = block->gpu;
+	bool waits = true, come;
+
+	pthread_mutex_lock(&gpu->lock);
+	while (!block->come && waits && batoni_real_ns() < until_ns) {
+		if (!gives_way) {
+			await_change_locked(gpu, until_ns);
+			continue;
+		}
+		await_change_locked(gpu, batoni_real_ns() + LOOK_NS);
+		pthread_mutex_unlock(&gpu->lock);
+		waits = batoni_cuda_streams_passed(gpu);
+		pthread_mutex_lock(&gpu->lock);
 	}
-	batoni_mem_keep(1 + heap_blocks(block));
-	if (!await_pinning(pinning, patience_ns)) {
-		pthread_detach(thread);
-		return refuse_late(gpu, patience_ns);
-	}
-	pthread_join(thread, NULL);
-	outcome = pinning->outcome;
-	batoni_mem_keep(-1 - heap_blocks(block));
-	batoni_free(pinning);
-	if (is_pinned(&outcome))
-		return BATON_OK;
-	free_block(block);
-	return refuse(gpu, &outcome);
+	come = block->come;
+	block->wanted = come && list != &gpu->spare;
+	if (come && is_pinned(block))
+		batoni_list_append(list, &block->link);
+	pthread_mutex_unlock(&gpu->lock);
+	return come;
 }
 
 /* ---- blocks in use and spare ones ----------------------------------------- */
@@ -235,68 +228,87 @@ to_block(struct batoni_list_node *node)
 	return batoni_container_of(node, struct cuda_block, link);
 }
 
+/* The smallest that is long enough, and not too long. */
 static struct cuda_block *
-take_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
+find_locked(struct batoni_list_node *list, size_t bytes, bool words)
 {
 	struct cuda_block *best = NULL;
 
-	pthread_mutex_lock(&gpu->lock);
-	for (struct batoni_list_node *at = gpu->spare.next; at != &gpu->spare;
+	for (struct batoni_list_node *at = list->next; at != list;
 	     at = at->next) {
 		struct cuda_block *block = to_block(at);
 
-		if (block->bytes >= bytes && block->bytes / 2 <= bytes &&
+		if (!block->wanted && block->bytes >= bytes &&
+		    block->bytes / 2 <= bytes &&
 		    (block->last_wait != NULL) == words &&
 		    (!best || block->bytes < best->bytes))
 			best = block;
 	}
-	if (best) {
-		batoni_list_remove(&best->link);
-		batoni_list_append(&gpu->blocks, &best->link);
-	}
-	pthread_mutex_unlock(&gpu->lock);
 	return best;
 }
 
-static enum baton_status
-make_block(struct cuda_gpu *gpu, size_t bytes, bool words,
-           struct cuda_block **block_p)
+/* A spare block, or else one that comes and is wanted by nobody: the caller's, in no list or in
+ * `coming`.  NULL: neither. */
+static struct cuda_block *
+find(struct cuda_gpu *gpu, size_t bytes, bool words)
 {
-	struct cuda_block *block = new_block(bytes, words);
-	struct outcome outcome;
+	struct cuda_block *found;
+
+	pthread_mutex_lock(&gpu->lock);
+	found = find_locked(&gpu->spare, bytes, words);
+	if (found)
+		batoni_list_remove(&found->link);
+	else
+		found = find_locked(&gpu->coming, bytes, words);
+	if (found) {
+		found->wanted = true;
+		found->spares = false;
+	}
+	pthread_mutex_unlock(&gpu->lock);
+	return found;
+}
+
+static enum baton_status
+make(struct cuda_gpu *gpu, size_t bytes, bool words, struct cuda_block **block_p)
+{
+	struct cuda_block *block = new_block(gpu, bytes, words);
 
 	if (!block)
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
-	if (!batoni_cuda_streams_passed(gpu)) {
-		enum baton_status status = pin_on_a_thread(gpu, block);
-
-		if (status != BATON_OK)
-			return status;
-	} else {
-		outcome = pin(gpu, block);
-		if (!is_pinned(&outcome)) {
-			free_block(block);
-			return refuse(gpu, &outcome);
-		}
-	}
-	batoni_mem_keep(heap_blocks(block));
-	append(gpu, &gpu->blocks, block);
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_append(&gpu->coming, &block->link);
+	pthread_mutex_unlock(&gpu->lock);
+	if (!start_pinning(block))
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "no thread to pin memory on");
 	*block_p = block;
 	return BATON_OK;
 }
 
 enum baton_status
 batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
-                       struct cuda_block **block_p)
+                       uint64_t until_ns, struct cuda_block **block_p)
 {
+	struct cuda_block *block = find(gpu, bytes, words);
+	uint64_t begun_ns = batoni_real_ns();
 	enum baton_status status = BATON_OK;
 
-	*block_p = take_spare(gpu, bytes, words);
-	if (!*block_p)
-		status = make_block(gpu, bytes, words, block_p);
-	if (status == BATON_OK)
-		memset((*block_p)->base, 0, (*block_p)->bytes);
-	return status;
+	if (until_ns < begun_ns + LEAST_NS)
+		until_ns = begun_ns + LEAST_NS;
+	if (!block)
+		status = make(gpu, bytes, words, &block);
+	if (status != BATON_OK)
+		return status;
+	if (!await(block, &gpu->blocks, until_ns, false))
+		return refuse_late(gpu, begun_ns);
+	if (!is_pinned(block)) {
+		status = refuse(block);
+		free_block(block);
+		return status;
+	}
+	memset(block->base, 0, block->bytes);
+	*block_p = block;
+	return BATON_OK;
 }
 
 void
@@ -304,6 +316,7 @@ batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block)
 {
 	pthread_mutex_lock(&gpu->lock);
 	batoni_list_remove(&block->link);
+	block->wanted = false;
 	batoni_list_append(&gpu->spare, &block->link);
 	pthread_mutex_unlock(&gpu->lock);
 }
@@ -328,7 +341,8 @@ batoni_cuda_block_of(struct cuda_gpu *gpu, const void *pointer)
 
 /* ---- the reserve ---------------------------------------------------------- */
 
-/* Blocks of this kind in a list, and the bytes of all in it. */
+/* Blocks of this kind in a list, and the bytes of all in it; not those that a creator waits
+ * for. */
 static unsigned
 count_locked(struct batoni_list_node *list, const struct cuda_block *like,
              size_t *bytes_p)
@@ -339,6 +353,8 @@ count_locked(struct batoni_list_node *list, const struct cuda_block *like,
 	     at = at->next) {
 		const struct cuda_block *block = to_block(at);
 
+		if (block->wanted && !block->come && !block->spares)
+			continue;
 		n += block->bytes == like->bytes &&
 		     (block->last_wait != NULL) == (like->last_wait != NULL);
 		*bytes_p += block->bytes;
@@ -346,42 +362,69 @@ count_locked(struct batoni_list_node *list, const struct cuda_block *like,
 	return n;
 }
 
+/* Blocks come of which no creator waits any more: the driver waits for a stream. */
 static bool
-is_enough(struct cuda_gpu *gpu, const struct cuda_block *like)
+is_held_up_locked(const struct cuda_gpu *gpu)
 {
-	size_t used_bytes = 0, spare_bytes = 0;
-	bool enough;
+	bool held_up = false;
 
-	pthread_mutex_lock(&gpu->lock);
-	enough = count_locked(&gpu->spare, like, &spare_bytes) >=
-	         count_locked(&gpu->blocks, like, &used_bytes);
-	pthread_mutex_unlock(&gpu->lock);
-	return enough || spare_bytes + like->bytes > RESERVE_BYTES;
+	for (struct batoni_list_node *at = gpu->coming.next;
+	     at != &gpu->coming && !held_up; at = at->next)
+		held_up = !to_block(at)->wanted;
+	return held_up;
 }
 
-/* It does without: the creation has what it needs. */
+static bool
+is_enough_locked(struct cuda_gpu *gpu, const struct cuda_block *like)
+{
+	size_t used_bytes = 0, spare_bytes = 0;
+	unsigned spare = count_locked(&gpu->spare, like, &spare_bytes) +
+	                 count_locked(&gpu->coming, like, &spare_bytes);
+
+	return spare >= count_locked(&gpu->blocks, like, &used_bytes) ||
+	       spare_bytes + like->bytes > RESERVE_BYTES;
+}
+
+/* A block of the reserve that comes; NULL: there are enough, or it does without: the creation
+ * has what it needs. */
+static struct cuda_block *
+begin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
+{
+	struct cuda_block *block =
+		new_block(gpu, like->bytes, like->last_wait != NULL);
+	bool enough;
+
+	if (!block)
+		return NULL;
+	block->spares = true;
+	pthread_mutex_lock(&gpu->lock);
+	enough = is_held_up_locked(gpu) || is_enough_locked(gpu, like);
+	if (!enough)
+		batoni_list_append(&gpu->coming, &block->link);
+	pthread_mutex_unlock(&gpu->lock);
+	if (enough)
+		free_block(block);
+	return !enough && start_pinning(block) ? block : NULL;
+}
+
+/* False: there is no use in another. */
 static bool
 pin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 {
-	struct cuda_block *block = new_block(like->bytes, like->last_wait != NULL);
-	struct outcome outcome;
+	struct cuda_block *block = begin_spare(gpu, like);
+	bool pinned;
 
-	if (!block)
+	if (!block || !await(block, &gpu->spare, batoni_real_ns() + LEAST_NS, true))
 		return false;
-	outcome = pin(gpu, block);
-	if (!is_pinned(&outcome)) {
+	pinned = is_pinned(block);
+	if (!pinned)
 		free_block(block);
-		return false;
-	}
-	batoni_mem_keep(heap_blocks(block));
-	append(gpu, &gpu->spare, block);
-	return true;
+	return pinned;
 }
 
 void
 batoni_cuda_block_reserve(struct cuda_gpu *gpu, const struct cuda_block *like)
 {
-	while (!is_enough(gpu, like) && batoni_cuda_streams_passed(gpu) &&
-	       pin_spare(gpu, like))
+	while (batoni_cuda_streams_passed(gpu) && pin_spare(gpu, like))
 		;
 }

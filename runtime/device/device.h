@@ -82,7 +82,7 @@ struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
 	int host_rank; /* the rank's number among those of this host */
-	int64_t timeout_ns; /* of the options: how long creation may wait; 0: not given */
+	uint64_t until_ns; /* as words_alloc */
 };
 
 struct batoni_device_ops {
@@ -183,10 +183,10 @@ struct batoni_device_ops {
 	                     bool *ends_p);
 
 	/* count words, zeroed, that streams of this device can wait for.
-	 * Caller: the thread that creates; may block.  OK, NOMEM, CUDA; SYSTEM and TIMEOUT as
-	 * pinned_alloc. */
+	 * Caller: the thread that creates; may block, until until_ns as pinned_alloc.  OK,
+	 * NOMEM, CUDA; SYSTEM and TIMEOUT as pinned_alloc. */
 	enum baton_status (*words_alloc)(struct batoni_device *device,
-	                                 size_t count,
+	                                 size_t count, uint64_t until_ns,
 	                                 _Atomic uint64_t **words_p);
 	/* All values that streams wait for have been released, but a stream may not
 	 * have seen that yet.  OK: the words are free.  Anything else: nothing was

@@ -455,11 +455,12 @@ host_close(struct batoni_device *device)
 
 static enum baton_status
 host_words_alloc(struct batoni_device *device, size_t count,
-                 _Atomic uint64_t **words_p)
+                 uint64_t until_ns, _Atomic uint64_t **words_p)
 {
 	_Atomic uint64_t *words = batoni_alloc(count, sizeof(*words));
 
 	(void)device;
+	(void)until_ns;
 	if (!words)
 		return BATON_ERR_NOMEM;
 	*words_p = words;

@@ -30,11 +30,13 @@ host_look(struct batoni_device *device, const void *pointer,
 }
 
 static enum baton_status
-host_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
+host_pinned_alloc(struct batoni_device *device, size_t bytes,
+                  uint64_t until_ns, void **block_p)
 {
 	void *block = batoni_alloc(1, bytes);
 
 	(void)device;
+	(void)until_ns;
 	if (!block)
 		return BATON_ERR_NOMEM;
 	*block_p = block;

@@ -118,12 +118,13 @@ struct batoni_memory_ops {
 
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a
 	 * detour.  The thread that creates or destroys; may block, but for what is on a
-	 * stream no longer than the creation may: TIMEOUT, and batoni_refuse has said
-	 * why, as for SYSTEM.  No copy may be under way when it is freed.  Never freed, also when
+	 * stream only until until_ns (batoni_real_ns), or for a moment if that has passed:
+	 * TIMEOUT, and batoni_refuse has said why, as for SYSTEM.  No copy may be under way when it is freed.  Never freed, also when
 	 * the device is closed: a block that a library may still reach after an abort, or
 	 * of which a copy does not end.  OK, NOMEM, SYSTEM, CUDA, TIMEOUT. */
 	enum baton_status (*pinned_alloc)(struct batoni_device *device,
-	                                  size_t bytes, void **block_p);
+	                                  size_t bytes, uint64_t until_ns,
+	                                  void **block_p);
 	void (*pinned_free)(struct batoni_device *device, void *block);
 
 	/* Start a copy of `bytes` (1 or more).  Neither side is pageable (HOST), unless

@@ -211,12 +211,13 @@ fake_release(struct batoni_device *device, _Atomic uint64_t *word,
 
 static enum baton_status
 fake_words_alloc(struct batoni_device *device, size_t count,
-                 _Atomic uint64_t **words_p)
+                 uint64_t until_ns, _Atomic uint64_t **words_p)
 {
 	struct fake_words *block = NULL;
 	enum baton_status status;
 
 	(void)device;
+	(void)until_ns;
 	fake_enter("words_alloc");
 	status = fake_fault_locked(FAKE_WORDS_ALLOC);
 	if (status == BATON_OK) {

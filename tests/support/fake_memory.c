@@ -476,12 +476,14 @@ fake_look(struct batoni_device *device, const void *pointer,
 }
 
 static enum baton_status
-fake_pinned_alloc(struct batoni_device *device, size_t bytes, void **block_p)
+fake_pinned_alloc(struct batoni_device *device, size_t bytes,
+                  uint64_t until_ns, void **block_p)
 {
 	struct pinned *p = calloc(1, sizeof(*p));
 	enum baton_status status;
 
 	(void)device;
+	(void)until_ns;
 	if (!p)
 		return BATON_ERR_NOMEM;
 	fake_enter("pinned_alloc");

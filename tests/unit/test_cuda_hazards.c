@@ -209,7 +209,7 @@ START_TEST(creation_that_would_hang_ends_in_time_and_says_why)
 	await_arming(waiting);
 	baton_ok(create_another(second, 0));
 	ck_assert_int_eq(create_another(third, 20000000), BATON_ERR_TIMEOUT);
-	assert_said("cuMemHostAlloc", "20 ms", "device 0", "before streams wait");
+	assert_said("cuMemHostAlloc", "device 0", "before streams wait");
 	send_from_there(8, 0);
 	cuda_world_finish(waiting, BATON_OK);
 	baton_ok(create_another(third, 0));

@@ -41,7 +41,7 @@ setup(void)
 {
 	memset(history, 0, sizeof(history));
 	reached_n = 0;
-	ck_assert_int_eq(ops->words_alloc(device(), WORDS, &words), BATON_OK);
+	ck_assert_int_eq(ops->words_alloc(device(), WORDS, 0, &words), BATON_OK);
 }
 
 static void
@@ -277,7 +277,7 @@ START_TEST(many_blocked_streams_are_told_apart)
 	static baton_stream streams[N];
 	_Atomic uint64_t *many;
 
-	ck_assert_int_eq(ops->words_alloc(device(), N, &many), BATON_OK);
+	ck_assert_int_eq(ops->words_alloc(device(), N, 0, &many), BATON_OK);
 	for (int i = 0; i < N; i++) {
 		streams[i] = stream();
 		items[i] = item_of('x', -1, 1, BATONI_ITEM_PASSED);

@@ -24,7 +24,7 @@ setup(struct bench *bench)
 	ck_assert_int_eq(ops->open(NULL, &bench->device), BATON_OK);
 	ck_assert_int_eq(ops->stream_create(bench->device, &bench->stream),
 	                 BATON_OK);
-	ck_assert_int_eq(ops->words_alloc(bench->device, 4, &bench->words),
+	ck_assert_int_eq(ops->words_alloc(bench->device, 4, 0, &bench->words),
 	                 BATON_OK);
 }
 
@@ -524,7 +524,7 @@ START_TEST(the_nth_call_fails_once_and_nothing_was_taken)
 	ck_assert_int_eq(ops->stream_check(b.device, b.stream, true),
 	                 BATON_ERR_SYSTEM);
 	fake_device_fail_at(FAKE_WORDS_ALLOC, 1, BATON_ERR_NOMEM);
-	ck_assert_int_eq(ops->words_alloc(b.device, 1, &words),
+	ck_assert_int_eq(ops->words_alloc(b.device, 1, 0, &words),
 	                 BATON_ERR_NOMEM);
 	fake_device_fail_at(FAKE_MARK, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_ERR_CUDA);
@@ -591,7 +591,7 @@ START_TEST(freeing_words_under_a_waiting_stream_is_a_violation)
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(ops->words_free(b.device, b.words), BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), before + 1);
-	ck_assert_int_eq(ops->words_alloc(b.device, 1, &b.words), BATON_OK);
+	ck_assert_int_eq(ops->words_alloc(b.device, 1, 0, &b.words), BATON_OK);
 	teardown(&b);
 }
 END_TEST
@@ -626,7 +626,7 @@ START_TEST(words_may_be_freed_as_soon_as_they_are_released)
 	for (int i = 0; i < 200; i++) {
 		_Atomic uint64_t *words;
 
-		ck_assert_int_eq(ops->words_alloc(b.device, 1, &words),
+		ck_assert_int_eq(ops->words_alloc(b.device, 1, 0, &words),
 		                 BATON_OK);
 		put(&b, &operation, words, 1, 0);
 		fake_device_step(b.stream, 0);

@@ -162,11 +162,11 @@ START_TEST(pinned_host_memory_is_aligned_and_can_run_out)
 {
 	void *block = NULL;
 
-	ck_assert_int_eq(host->pinned_alloc(NULL, 100, &block), BATON_OK);
+	ck_assert_int_eq(host->pinned_alloc(NULL, 100, 0, &block), BATON_OK);
 	ck_assert_uint_eq((uintptr_t)block % 64, 0);
 	host->pinned_free(NULL, block);
 	batoni_mem_fail_at(1);
-	ck_assert_int_eq(host->pinned_alloc(NULL, 100, &block),
+	ck_assert_int_eq(host->pinned_alloc(NULL, 100, 0, &block),
 	                 BATON_ERR_NOMEM);
 	batoni_mem_fail_at(0);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
@@ -206,7 +206,7 @@ pin(struct batoni_device *device, size_t bytes)
 {
 	void *block = NULL;
 
-	ck_assert_int_eq(fake->pinned_alloc(device, bytes, &block), BATON_OK);
+	ck_assert_int_eq(fake->pinned_alloc(device, bytes, 0, &block), BATON_OK);
 	return block;
 }
 
@@ -379,9 +379,9 @@ START_TEST(pinned_memory_has_a_budget)
 	void *blocks[3];
 
 	fake_memory_budget(8192);
-	ck_assert_int_eq(fake->pinned_alloc(device, 4096, &blocks[0]), BATON_OK);
-	ck_assert_int_eq(fake->pinned_alloc(device, 4096, &blocks[1]), BATON_OK);
-	ck_assert_int_eq(fake->pinned_alloc(device, 1, &blocks[2]),
+	ck_assert_int_eq(fake->pinned_alloc(device, 4096, 0, &blocks[0]), BATON_OK);
+	ck_assert_int_eq(fake->pinned_alloc(device, 4096, 0, &blocks[1]), BATON_OK);
+	ck_assert_int_eq(fake->pinned_alloc(device, 1, 0, &blocks[2]),
 	                 BATON_ERR_NOMEM);
 	ck_assert_uint_eq(fake_memory_pinned(), 8192);
 	ck_assert_int_eq(fake->look(device, (char *)blocks[1] + 1, &memory),
@@ -409,7 +409,7 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 	ck_assert_int_eq(fake->look(device, here, &memory), BATON_OK);
 	ck_assert_int_eq(fake->look(device, here, &memory), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_PINNED_ALLOC, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->pinned_alloc(device, 8, &block), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->pinned_alloc(device, 8, 0, &block), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_AGAIN);
 	ck_assert_int_eq(fake->copy_start(device, here, there, 8, -1, &ticket),
 	                 BATON_ERR_AGAIN);

@@ -1880,9 +1880,11 @@ static struct {
 } device;
 
 static enum baton_status
-device_alloc(struct batoni_device *unused, size_t bytes, void **block_p)
+device_alloc(struct batoni_device *unused, size_t bytes, uint64_t until_ns,
+             void **block_p)
 {
 	(void)unused;
+	(void)until_ns;
 	*block_p = malloc(bytes);
 	return *block_p ? BATON_OK : BATON_ERR_NOMEM;
 }

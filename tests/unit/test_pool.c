@@ -22,7 +22,7 @@ open_pool(struct batoni_pool *pool, uint32_t size, uint32_t generation)
 {
 	*pool = (struct batoni_pool){0};
 	ck_assert_int_eq(
-		batoni_pool_init(pool, size, generation, false, device()),
+		batoni_pool_init(pool, size, generation, false, device(), 0),
 		BATON_OK);
 }
 
@@ -138,7 +138,7 @@ START_TEST(stamps_are_kept_if_asked_for)
 {
 	struct batoni_pool pool = {0};
 
-	ck_assert_int_eq(batoni_pool_init(&pool, 4, 0, true, device()),
+	ck_assert_int_eq(batoni_pool_init(&pool, 4, 0, true, device(), 0),
 	                 BATON_OK);
 	ck_assert_ptr_nonnull(pool.stamps);
 	close_pool(&pool);
@@ -156,7 +156,7 @@ START_TEST(pool_without_memory_leaves_nothing_behind)
 
 	do {
 		batoni_mem_fail_at(++n);
-		status = batoni_pool_init(&pool, 8, 7, true, device());
+		status = batoni_pool_init(&pool, 8, 7, true, device(), 0);
 		if (status != BATON_OK) {
 			ck_assert_int_eq(status, BATON_ERR_NOMEM);
 			ck_assert_int_eq(batoni_mem_blocks(), 0);

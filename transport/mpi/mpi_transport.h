@@ -344,8 +344,8 @@ enum batoni_mpi_reach {
 };
 enum batoni_mpi_reach batoni_mpi_reach(const struct batoni_device_ops *device);
 /* Take what a transport needs whose buffers may be memory of mpi->device.  OK; NOMEM, CUDA
- * (batoni_refuse has said why). */
-enum baton_status batoni_mpi_reach_alloc(struct batoni_mpi *mpi);
+ * (batoni_refuse has said why), and what else pinned_alloc returns. */
+enum baton_status batoni_mpi_reach_alloc(struct batoni_mpi *mpi, uint64_t until_ns);
 void batoni_mpi_reach_free(struct batoni_mpi *mpi);
 /* A message of done_bytes (1 or more) is in this bounce buffer.  OK: it is in the receive's
  * buffer; PENDING: it will be, and the bounce buffer is in use until then. */

@@ -94,7 +94,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
 	                               1);
 	if (mpi->device)
-		status = batoni_mpi_reach_alloc(mpi);
+		status = batoni_mpi_reach_alloc(mpi, config->until_ns);
 	else
 		mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));

@@ -109,7 +109,7 @@ memory_of(const struct batoni_mpi *mpi)
 }
 
 enum baton_status
-batoni_mpi_reach_alloc(struct batoni_mpi *mpi)
+batoni_mpi_reach_alloc(struct batoni_mpi *mpi, uint64_t until_ns)
 {
 	size_t bytes = ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX;
 	void *block;
@@ -118,7 +118,8 @@ batoni_mpi_reach_alloc(struct batoni_mpi *mpi)
 	mpi->copies = batoni_alloc(mpi->base.slots, sizeof(*mpi->copies));
 	if (!mpi->copies)
 		return BATON_ERR_NOMEM;
-	status = memory_of(mpi)->pinned_alloc(mpi->device, bytes, &block);
+	status = memory_of(mpi)->pinned_alloc(mpi->device, bytes, until_ns,
+	                                      &block);
 	if (status == BATON_OK)
 		mpi->bounces = block;
 	return status;

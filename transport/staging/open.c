@@ -103,7 +103,7 @@ init_tokens(struct batoni_staging *stage, struct stage_token *token,
 }
 
 static enum baton_status
-alloc_pinned(struct batoni_staging *stage)
+alloc_pinned(struct batoni_staging *stage, uint64_t until_ns)
 {
 	const struct batoni_staging_config *config = &stage->config;
 	size_t bytes = DIRECTIONS * (config->chunks * CHUNK_BYTES(config) +
@@ -112,7 +112,8 @@ alloc_pinned(struct batoni_staging *stage)
 	unsigned char *at;
 	void *block;
 	enum baton_status status = stage->memory->pinned_alloc(stage->device,
-	                                                       bytes, &block);
+	                                                       bytes, until_ns,
+	                                                       &block);
 
 	if (status != BATON_OK)
 		return status;
@@ -164,7 +165,7 @@ create(const struct batoni_transport_config *above,
 	stage->peers = batoni_alloc((size_t)size, sizeof(*stage->peers));
 	if (stage->messages && stage->bounces && stage->tokens && stage->peers) {
 		init_lists(stage);
-		status = alloc_pinned(stage);
+		status = alloc_pinned(stage, above->until_ns);
 	}
 	if (status == BATON_OK)
 		*staging_p = stage;
