@@ -72,9 +72,18 @@ MPI_Testsome(int n, MPI_Request *requests, int *done, int *indices,
 /* Not NULL: the function of this name fails, and does nothing. */
 static const char *failing;
 
+/* Of a transport whose buffers may be memory of a device: calls of MPI that were made without
+ * having entered it. */
+static struct {
+	bool watched;
+	int entered;
+	unsigned outside;
+} reach;
+
 static bool
 fails(const char *name)
 {
+	reach.outside += reach.watched && reach.entered == 0;
 	return failing && strcmp(failing, name) == 0;
 }
 
@@ -84,6 +93,12 @@ MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 	tested++;
 	return fails("MPI_Test") ? MPI_ERR_INTERN
 	                         : PMPI_Test(request, done, status);
+}
+
+int
+MPI_Cancel(MPI_Request *request)
+{
+	return fails("MPI_Cancel") ? MPI_ERR_INTERN : PMPI_Cancel(request);
 }
 
 int
@@ -159,6 +174,8 @@ MPI_Comm_free(MPI_Comm *comm)
 	MPI_Status status;
 	int here;
 
+	if (*comm != world.side)
+		fails("MPI_Comm_free");
 	for (int i = 0; i < 20; i++) {
 		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, *comm, &here, &status);
 		if (here)
@@ -1875,7 +1892,7 @@ END_TEST
 
 /* In truth it is the host's.  Copies end when the test says so. */
 static struct {
-	int entered, copies, flushes, yields;
+	int copies, flushes, yields;
 	bool ends; /* copies end */
 } device;
 
@@ -1903,7 +1920,7 @@ device_copy(struct batoni_device *unused, void *to, const void *from,
 	(void)unused;
 	(void)ticket_p;
 	ck_assert_int_eq(owner, 1);
-	ck_assert_int_eq(device.entered, 1);
+	ck_assert_int_eq(reach.entered, 1);
 	memcpy(to, from, bytes);
 	device.copies++;
 	return BATON_OK;
@@ -1930,7 +1947,7 @@ device_enter(struct batoni_device *unused, struct batoni_memory_guard *guard_p)
 {
 	(void)unused;
 	(void)guard_p;
-	device.entered++;
+	reach.entered++;
 	return BATON_OK;
 }
 
@@ -1940,7 +1957,7 @@ device_leave(struct batoni_device *unused,
 {
 	(void)unused;
 	(void)guard;
-	device.entered--;
+	reach.entered--;
 }
 
 static enum baton_status
@@ -1975,6 +1992,24 @@ open_reaching(void)
 	memset(&device, 0, sizeof(device));
 	reaching.device = &opened;
 	open_with(&reaching);
+	reach.watched = true;
+	reach.outside = 0;
+}
+
+/* MPI was called with the device entered alone. */
+static void
+assert_entered(void)
+{
+	ck_assert_uint_eq(reach.outside, 0);
+	ck_assert_int_eq(reach.entered, 0);
+	reach.watched = false;
+}
+
+static void
+close_reaching(void)
+{
+	close_world();
+	assert_entered();
 }
 
 /* Into memory of device 1. */
@@ -1997,7 +2032,7 @@ receive_short(void *buffer, size_t bytes)
 	finish(sent(out, bytes, world.peer, 5), BATON_OK, bytes);
 	while (device.copies == 0)
 		world.transport->messages.ops->test(&world.transport->messages);
-	ck_assert_int_eq(device.entered, 0);
+	ck_assert_int_eq(reach.entered, 0);
 	ck_assert_uint_eq(op->ends, 0);
 	ck_assert_uint_eq(world.transport->messages.load.moving, 1);
 	free(out);
@@ -2021,7 +2056,7 @@ START_TEST(a_short_message_for_a_device_ends_with_its_copy)
 	ck_assert_int_eq(device.copies, 1);
 	ck_assert_int_eq(device.flushes, 0);
 	free(in);
-	close_world();
+	close_reaching();
 }
 END_TEST
 
@@ -2049,7 +2084,43 @@ START_TEST(a_body_for_a_device_is_received_there_and_flushed)
 	free(in[0]);
 	free(in[1]);
 	free(out);
-	close_world();
+	close_reaching();
+}
+END_TEST
+
+START_TEST(an_exchange_of_a_reaching_transport_enters_the_device)
+{
+	uint64_t mine = (uint64_t)world.rank + 1, all[2];
+	enum baton_status status;
+
+	open_reaching();
+	do {
+		status = world.transport->ops->exchange(
+			world.transport, 7, &mine, sizeof(mine), all);
+	} while (status == BATON_PENDING);
+	ck_assert_int_eq(status, BATON_OK);
+	ck_assert_uint_eq(all[0] + all[1], 3);
+	close_reaching();
+}
+END_TEST
+
+START_TEST(an_aborted_close_enters_the_device)
+{
+	unsigned char *in;
+	unsigned calls;
+
+	open_reaching();
+	in = room(50000);
+	post_device(in, 50000, 5);
+	world.transport->ops->leave(world.transport);
+	calls = tested;
+	world.transport->ops->close(world.transport, true);
+	/* Of the receive and of the exchange. */
+	ck_assert_uint_eq(tested, calls + 2);
+	assert_entered();
+	free(in);
+	barrier();
+	MPI_Comm_free(&world.side);
 }
 END_TEST
 
@@ -2076,6 +2147,7 @@ START_TEST(an_aborted_close_gives_way_while_it_waits_for_copies)
 	world.transport->ops->close(world.transport, true);
 	ck_assert_int_eq(device.yields, 1);
 	ck_assert(!patience.copies_left);
+	assert_entered();
 	free(in);
 	barrier();
 	MPI_Comm_free(&world.side);
@@ -2163,6 +2235,8 @@ run_all(void)
 		an_aborted_close_leaves_to_mpi_what_mpi_still_has,
 		a_short_message_for_a_device_ends_with_its_copy,
 		a_body_for_a_device_is_received_there_and_flushed,
+		an_exchange_of_a_reaching_transport_enters_the_device,
+		an_aborted_close_enters_the_device,
 		an_aborted_close_gives_way_while_it_waits_for_copies,
 	};
 

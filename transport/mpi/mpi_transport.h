@@ -336,6 +336,7 @@ void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 
 /* reach.c */
 extern const struct batoni_path_ops batoni_mpi_reaching_ops;
+extern const struct batoni_transport_ops batoni_mpi_reaching_transport_ops;
 /* What MPI does with memory of this rank's device.  MPI runs; any thread. */
 enum batoni_mpi_reach {
 	BATONI_MPI_STAGES,  /* it reaches memory of the host only */

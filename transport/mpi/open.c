@@ -274,7 +274,8 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	mpi->complete = complete_handle(comm);
 	MPI_Comm_rank(comm, &base->rank);
 	MPI_Comm_size(comm, &base->size);
-	base->ops = &batoni_mpi_ops;
+	base->ops = mpi->device ? &batoni_mpi_reaching_transport_ops
+	                        : &batoni_mpi_ops;
 	base->messages.ops = mpi->device ? &batoni_mpi_reaching_ops
 	                                 : &batoni_mpi_messages_ops;
 	base->any_peer = MPI_ANY_SOURCE;

@@ -277,62 +277,125 @@ batoni_mpi_flush(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 /* ---- the slots ---------------------------------------------------------------- */
 
 /* A device that cannot be entered is sick; the engine finds that out by itself. */
-static bool
-enter(struct batoni_mpi *mpi, struct batoni_memory_guard *guard_p)
+struct entered {
+	struct batoni_device *device; /* NULL: there is nothing to leave */
+	struct batoni_memory_guard guard;
+};
+
+static struct entered
+enter(const struct batoni_mpi *mpi)
 {
-	return memory_of(mpi)->enter(mpi->device, guard_p) == BATON_OK;
+	struct entered entered = {.device = mpi->device};
+
+	if (memory_of(mpi)->enter(mpi->device, &entered.guard) != BATON_OK)
+		entered.device = NULL;
+	return entered;
+}
+
+static void
+leave(const struct entered *entered)
+{
+	if (entered->device)
+		entered->device->ops->memory->leave(entered->device,
+		                                    &entered->guard);
 }
 
 static enum baton_status
-issue(struct batoni_path *path, struct batoni_transfer *transfer)
+reach_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	struct batoni_memory_guard guard;
-	bool entered = enter(mpi, &guard);
+	const struct entered entered =
+		enter(batoni_mpi_of(batoni_transport_of(path)));
 	enum baton_status status =
 		batoni_mpi_messages_ops.issue(path, transfer);
 
-	if (entered)
-		memory_of(mpi)->leave(mpi->device, &guard);
+	leave(&entered);
 	return status;
 }
 
 static size_t
-test(struct batoni_path *path)
+reach_test(struct batoni_path *path)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	struct batoni_memory_guard guard;
-	bool entered = enter(mpi, &guard);
+	const struct entered entered = enter(mpi);
 	size_t events = test_copies(mpi);
 
 	batoni_mpi_tell_failure(mpi);
 	if (mpi->count > 0 || mpi->waiting > 0)
 		events += batoni_mpi_messages_ops.test(path);
-	if (entered)
-		memory_of(mpi)->leave(mpi->device, &guard);
+	leave(&entered);
 	return events;
 }
 
 static enum baton_status
-take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	struct batoni_memory_guard guard;
-	bool entered = enter(mpi, &guard);
-	enum baton_status status;
+	const struct entered entered = enter(mpi);
+	enum baton_status status =
+		batoni_mpi_is_copying(mpi, transfer)
+			? BATON_ERR_BUSY
+			: batoni_mpi_messages_ops.take_back(path, transfer);
 
-	status = batoni_mpi_is_copying(mpi, transfer)
-	                 ? BATON_ERR_BUSY
-	                 : batoni_mpi_messages_ops.take_back(path, transfer);
-	if (entered)
-		memory_of(mpi)->leave(mpi->device, &guard);
+	leave(&entered);
 	return status;
 }
 
 const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
-	.issue = issue,
-	.test = test,
-	.take_back = take_back,
+	.issue = reach_issue,
+	.test = reach_test,
+	.take_back = reach_take_back,
+};
+
+/* In each call MPI may go on with messages that are under way. */
+static enum baton_status
+reach_exchange(struct batoni_transport *transport, uint64_t what,
+               const void *mine, size_t bytes, void *all)
+{
+	const struct entered entered = enter(batoni_mpi_of(transport));
+	enum baton_status status =
+		batoni_mpi_exchange(transport, what, mine, bytes, all);
+
+	leave(&entered);
+	return status;
+}
+
+static enum baton_status
+reach_leave(struct batoni_transport *transport)
+{
+	const struct entered entered = enter(batoni_mpi_of(transport));
+	enum baton_status status = batoni_mpi_leave(transport);
+
+	leave(&entered);
+	return status;
+}
+
+static enum baton_status
+reach_clear(struct batoni_transport *transport)
+{
+	const struct entered entered = enter(batoni_mpi_of(transport));
+	enum baton_status status = batoni_mpi_clear(transport);
+
+	leave(&entered);
+	return status;
+}
+
+static void
+reach_close(struct batoni_transport *transport, bool aborted)
+{
+	const struct entered entered = enter(batoni_mpi_of(transport));
+
+	batoni_mpi_close(transport, aborted);
+	leave(&entered);
+}
+
+const struct batoni_transport_ops batoni_mpi_reaching_transport_ops = {
+	.name = "mpi",
+	.id = BATON_TRANSPORT_MPI,
+	.exchange = reach_exchange,
+	.leave = reach_leave,
+	.clear = reach_clear,
+	.close = reach_close,
+	.error_text = batoni_mpi_error_text,
 };
