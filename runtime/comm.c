@@ -31,6 +31,7 @@
 #include "liveness.h"
 #include "log.h"
 #include "mem.h"
+#include "open_native.h"
 #include "place.h"
 #include "registry.h"
 #include "sweep.h"
@@ -64,7 +65,9 @@ batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
 	bool stages = false;
 
 	for (int i = 0; i < n; i++) {
-		stages |= plans[i].stages;
+		/* A native transport reaches the memory of its device. */
+		stages |= plans[i].stages &&
+		          plans[i].transport != BATON_TRANSPORT_NCCL;
 		if (plans[i].requests_max > requests_most)
 			requests_most = plans[i].requests_max;
 	}
@@ -121,14 +124,8 @@ check_transport(enum baton_transport transport)
 	case BATON_TRANSPORT_AUTO:
 	case BATON_TRANSPORT_LOCAL:
 	case BATON_TRANSPORT_MPI:
-		return BATON_OK;
 	case BATON_TRANSPORT_NCCL:
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "options->transport is BATON_TRANSPORT_NCCL: "
-		                     "Baton %s has no NCCL transport; use "
-		                     "BATON_TRANSPORT_MPI or _LOCAL, or a later "
-		                     "version",
-		                     baton_version());
+		return BATON_OK;
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->transport is %d; it takes "
@@ -199,7 +196,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
-		.onesided = true,
+		.onesided = options->transport != BATON_TRANSPORT_NCCL,
 		.device_config = {.cuda_device = options->cuda_device,
 		                  .host_rank = batoni_launcher_host_rank()},
 	};
@@ -264,7 +261,8 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 
 	if (plan->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
-	if (comm->device_ops->memory->host_only)
+	if (comm->device_ops->memory->host_only ||
+	    plan->transport == BATON_TRANSPORT_NCCL)
 		upper.device = NULL;
 	return upper;
 }
@@ -374,6 +372,7 @@ comm_free(struct baton_comm *comm)
 		freed = free_pool(comm);
 	if (comm->staging)
 		batoni_staging_layer()->discard(comm->staging);
+	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
@@ -432,6 +431,8 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)
 		status = create_staging(comm, plan);
+	if (status == BATON_OK && plan->transport == BATON_TRANSPORT_NCCL)
+		status = batoni_comm_create_native(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
 	comm->timeout_ns = plan->timeout_ns;
@@ -571,6 +572,8 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
 	transport->host = &comm->host;
+	if (transport->below)
+		transport->below->host = &comm->host;
 	/* Without peers, other ranks are reachable only by the transport's messages:
 	 * no one-sided layer. */
 	if (comm->onesided && !transport->peers) {

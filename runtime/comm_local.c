@@ -25,6 +25,7 @@
 
 #include "log.h"
 #include "mem.h"
+#include "open_native.h"
 #include "registry.h"
 #include "testing.h"
 
@@ -81,8 +82,18 @@ agree(struct batoni_comm_plan plans[], int size)
 	number_on_host(plans, size);
 }
 
-/* Connect and start communicators that were prepared from these plans; by rank.  OK, or NOMEM:
- * none has started. */
+/* They were opened for communicators that do not start. */
+static void
+close_all(int size, struct batoni_transport *transports[])
+{
+	batoni_take();
+	for (int i = 0; i < size; i++)
+		transports[i]->ops->close(transports[i], true);
+	batoni_leave();
+}
+
+/* Connect and start communicators that were prepared from these plans; by rank.  OK, or an
+ * error: none has started. */
 static enum baton_status
 start_all(const struct batoni_comm_plan plans[], int size,
           struct baton_comm *comms[])
@@ -97,6 +108,11 @@ start_all(const struct batoni_comm_plan plans[], int size,
 	if (!transports ||
 	    batoni_open_local(size, &config, transports) != BATON_OK)
 		status = refuse_memory(size);
+	if (status == BATON_OK && plans[0].transport == BATON_TRANSPORT_NCCL) {
+		status = batoni_comm_open_native(comms, transports, size);
+		if (status != BATON_OK)
+			close_all(size, transports);
+	}
 	for (int i = 0; i < size && status == BATON_OK; i++)
 		batoni_comm_start(comms[i], transports[i]);
 	batoni_free(transports);
@@ -157,13 +173,14 @@ plan_local(const char *call, int size, const struct baton_comm_options *options,
 	status = batoni_comm_plan(options, plan);
 	if (status != BATON_OK)
 		return status;
-	if (plan->transport != BATON_TRANSPORT_AUTO &&
-	    plan->transport != BATON_TRANSPORT_LOCAL)
+	if (plan->transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: options->transport is %d; the ranks of "
-		                     "one process meet on BATON_TRANSPORT_LOCAL",
-		                     call, (int)plan->transport);
-	plan->transport = BATON_TRANSPORT_LOCAL;
+		                     "%s: options->transport is "
+		                     "BATON_TRANSPORT_MPI; the ranks of one process "
+		                     "meet on BATON_TRANSPORT_LOCAL or _NCCL",
+		                     call);
+	if (plan->transport == BATON_TRANSPORT_AUTO)
+		plan->transport = BATON_TRANSPORT_LOCAL;
 	plan->size = size;
 	return BATON_OK;
 }
@@ -346,7 +363,8 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	         theirs->contexts_max != plan->contexts_max ||
 	         theirs->timeout_ns != plan->timeout_ns ||
 	         theirs->progress != plan->progress ||
-	         theirs->timestamps != plan->timestamps)
+	         theirs->timestamps != plan->timestamps ||
+	         theirs->transport != plan->transport)
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "baton_comm_create_id: the options differ "
 		                       "from those of another rank of this id");

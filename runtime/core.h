@@ -26,6 +26,7 @@
 #include "fifo.h"
 #include "handle.h"
 #include "mem.h"
+#include "native.h"
 #include "onesided.h"
 #include "pool.h"
 #include "thread.h"
@@ -51,6 +52,7 @@ struct baton_comm {
 	const struct batoni_transport_ops *transport_ops;
 	struct batoni_onesided *onesided; /* NULL: no signals, no windows */
 	struct batoni_staging *staging; /* until start gives it to the transport */
+	struct batoni_native *native;   /* until its transport is open */
 	/* How operations run (path.h).  The last path that carries an operation is
 	 * chosen for it. */
 	struct batoni_path *paths[BATONI_PATHS_MAX];

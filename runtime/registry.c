@@ -170,6 +170,12 @@ batoni_staging_layer(void)
 	return &batoni_staging_ops;
 }
 
+const struct batoni_native_ops *
+batoni_native_layer(void)
+{
+	return &batoni_native_ops;
+}
+
 enum baton_status
 batoni_open_local(int size, const struct batoni_transport_config *config,
                   struct batoni_transport *transports[])

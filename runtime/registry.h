@@ -6,6 +6,7 @@
 #ifndef BATONI_REGISTRY_H
 #define BATONI_REGISTRY_H
 
+#include "native.h"
 #include "onesided.h"
 #include "staging.h"
 #include "world.h"
@@ -32,6 +33,9 @@ const struct batoni_onesided_ops *batoni_onesided_layer(void);
 
 /* Staging, for devices whose memory the host cannot touch. */
 const struct batoni_staging_ops *batoni_staging_layer(void);
+
+/* The transport by the device's own library, over another one. */
+const struct batoni_native_ops *batoni_native_layer(void);
 
 /* Open the transport within the process (batoni_local_open). */
 enum baton_status

@@ -406,6 +406,23 @@ cuda_behind(struct batoni_device *device, baton_stream handle, baton_stream othe
 		batoni_cuda_fail(gpu, call, result);
 }
 
+static enum baton_status
+cuda_follow(struct batoni_device *device, baton_stream handle, baton_stream other)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	const char *call = "cuCtxPushCurrent";
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result == BATONI_CU_SUCCESS) {
+		result = put_behind(gpu, handle, other, &call);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, call, result);
+}
+
 /* No driver call: the device sees the store. */
 static void
 cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
@@ -524,6 +541,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.enqueue = cuda_enqueue,
 	.wait = cuda_wait,
 	.behind = cuda_behind,
+	.follow = cuda_follow,
 	.unreached = batoni_cuda_unreached,
 	.collect = batoni_cuda_collect,
 	.release = cuda_release,

@@ -169,6 +169,13 @@ struct batoni_device_ops {
 	 * failure: as wait.  NULL: there is no such wait. */
 	void (*behind)(struct batoni_device *device, baton_stream stream,
 	               baton_stream other);
+	/* From now on what is put on `stream` runs only behind what is on `other` now: an
+	 * event between the two, no word of ours.  For paths that have streams of their own
+	 * beside those of the program.  Caller: the enqueuing thread, under the order lock;
+	 * must not block.  OK; NOMEM, CUDA: batoni_refuse has said why.  NULL: a native
+	 * transport is refused on this device. */
+	enum baton_status (*follow)(struct batoni_device *device,
+	                            baton_stream stream, baton_stream other);
 	/* Store value in the word, so that every stream that waits for it continues.
 	 * Caller: the thread that drives; must not block.  Called once for each
 	 * value of a word, even if no stream waits. */

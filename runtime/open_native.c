@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A native transport is created with the communicator that it is for (prepare), and opened
+ * over the transport that knows the other ranks, when that is open.  Its steps wait for
+ * nothing, so one thread opens those of several ranks by turns.  No lock of the engine is
+ * held between them: other communicators go on.
+ */
+#include "open_native.h"
+
+#include "core.h"
+#include "registry.h"
+#include "wait.h"
+
+static void
+driver_leave(void)
+{
+	batoni_leave();
+}
+
+enum baton_status
+batoni_comm_create_native(struct baton_comm *comm,
+                          const struct batoni_comm_plan *plan)
+{
+	const struct batoni_native_config config = {
+		.device = comm->device,
+		.size = plan->size,
+		.timeout_ns = plan->timeout_ns,
+		.driver_take = batoni_take,
+		.driver_leave = driver_leave,
+	};
+
+	return batoni_native_layer()->create(&config, &comm->native);
+}
+
+void
+batoni_comm_discard_native(struct baton_comm *comm)
+{
+	if (comm->native)
+		batoni_native_layer()->discard(comm->native);
+	comm->native = NULL;
+}
+
+/* One step of each that is not open yet.  PENDING: some are not. */
+static enum baton_status
+step_all(struct baton_comm *comms[], struct batoni_transport *transports[],
+         struct batoni_transport *opened[], int n)
+{
+	enum baton_status result = BATON_OK;
+
+	for (int i = 0; i < n; i++) {
+		enum baton_status status;
+
+		if (opened[i])
+			continue;
+		status = batoni_native_layer()->step(comms[i]->native,
+		                                     transports[i], &opened[i]);
+		if (status == BATON_OK)
+			comms[i]->native = NULL; /* the transport has it */
+		else if (status != BATON_PENDING)
+			return status;
+		else
+			result = BATON_PENDING;
+	}
+	return result;
+}
+
+enum baton_status
+batoni_comm_open_native(struct baton_comm *comms[],
+                        struct batoni_transport *transports[], int n)
+{
+	struct batoni_transport **opened =
+		batoni_alloc((size_t)n, sizeof(*opened));
+	enum baton_status status = BATON_PENDING;
+
+	if (!opened)
+		return batoni_refuse(BATON_ERR_NOMEM, "no memory for %d ranks",
+		                     n);
+	for (unsigned tries = 0; status == BATON_PENDING; tries++) {
+		status = step_all(comms, transports, opened, n);
+		if (status == BATON_PENDING)
+			batoni_pause_between(tries);
+	}
+	for (int i = 0; i < n && status == BATON_OK; i++)
+		transports[i] = opened[i];
+	batoni_free(opened);
+	return status;
+}

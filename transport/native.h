@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract of a native transport: one that moves memory of a device by a library of
+ * the device's own, on its streams.
+ *
+ * Such a library cannot find the other ranks by itself.  So a native transport lies over
+ * another one (local, MPI), which knows them: it uses that one's `exchange`, `leave`,
+ * `clear` and `close`, and none of its messages.
+ *
+ * The engine gets it from runtime/registry.h, and drives its opening in runtime/open_native.c.
+ */
+#ifndef BATONI_NATIVE_H
+#define BATONI_NATIVE_H
+
+#include "device.h"
+#include "transport.h"
+
+struct batoni_native;
+
+struct batoni_native_config {
+	struct batoni_device *device; /* outlives the transport */
+	int size;                     /* of the communicator */
+	int64_t timeout_ns; /* how long opening may wait for peers; 0: the default */
+	/* Around calls of the transport below: they are the driver's. */
+	void (*driver_take)(void);
+	void (*driver_leave)(void);
+};
+
+struct batoni_native_ops {
+	/* Take everything that can fail on this rank alone.  The thread that creates; may
+	 * block, but not for a peer.  OK; UNSUPPORTED (no library, or a device that it does
+	 * not know), NOMEM, CUDA: batoni_refuse has said why. */
+	enum baton_status (*create)(const struct batoni_native_config *config,
+	                            struct batoni_native **native_p);
+	/* Free what was not opened; `below` stays the caller's.  The thread that creates;
+	 * waits for the library, not for a peer. */
+	void (*discard)(struct batoni_native *native);
+	/* One step of opening it over `below`, the same at each call.  The thread that
+	 * creates, without the driver lock; does not wait for a peer.  PENDING: call again.
+	 * OK: *transport_p, which owns `below`.  An error, on all ranks, with a sentence: it
+	 * is to be discarded, and `below` to be closed as aborted. */
+	enum baton_status (*step)(struct batoni_native *native,
+	                          struct batoni_transport *below,
+	                          struct batoni_transport **transport_p);
+};
+
+/* transport/nccl/ */
+extern const struct batoni_native_ops batoni_native_ops;
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of a transport.
+ *
+ * With all ranks: when all have said that they leave, each finalizes its communicators,
+ * without blocking, and asks until NCCL says that all ranks have.  Then destroying them
+ * waits for nobody.
+ *
+ * By force: ncclCommAbort ends the kernels of a communicator and waits until they have left,
+ * those too that are behind other work of their streams.  That may be the kernels of another
+ * lane, so all are told to end before any is waited for (ncclCommRevoke; where the library
+ * has none, all aborts are in one group).  It may be work of the program, so the driver does
+ * not make these calls: a thread that the abort starts, the ender, does.  The order:
+ *   1. the engine has released its own words;
+ *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
+ *   3. the ender takes the lock of the device, tells all lanes to end, and says so; the
+ *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock);
+ *   4. when the communicator is destroyed it aborts the lanes, which frees them.
+ * If that takes longer than the engine's patience, the transport is left to the ender: its
+ * memory and the device stay.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "clock.h"
+#include "list.h"
+#include "log.h"
+#include "mem.h"
+#include "nccl_transport.h"
+#include "thread.h"
+
+#define STOP_NS ((uint64_t)1000000000)
+
+static struct batoni_nccl *
+to_nccl(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct batoni_nccl, base);
+}
+
+/* ---- with all ranks ---- */
+
+static ncclResult_t
+finalize_all(struct batoni_nccl *nccl)
+{
+	ncclResult_t result = nccl->api->group_start();
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	for (unsigned i = 0; i < nccl->lanes_n; i++)
+		nccl->api->comm_finalize(nccl->lanes[i].comm);
+	return nccl->api->group_end();
+}
+
+static enum baton_status
+finalize(struct batoni_nccl *nccl)
+{
+	struct batoni_host *host = nccl->base.host;
+	struct batoni_memory_guard guard;
+	struct batoni_nccl_lane *lane = NULL;
+	ncclResult_t state = BATONI_NCCL_SUCCESS;
+	enum baton_status status = batoni_nccl_try_enter(nccl, &guard);
+	char text[256];
+
+	if (status != BATON_OK)
+		return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
+	if (!nccl->finalizing)
+		state = finalize_all(nccl);
+	nccl->finalizing = true;
+	if (state == BATONI_NCCL_SUCCESS || state == BATONI_NCCL_IN_PROGRESS)
+		state = batoni_nccl_state(nccl, false, &lane);
+	if (state != BATONI_NCCL_SUCCESS && state != BATONI_NCCL_IN_PROGRESS)
+		batoni_nccl_describe(nccl->api, lane ? lane->comm : NULL, state,
+		                     text, sizeof(text));
+	batoni_nccl_leave(nccl, &guard);
+	if (state == BATONI_NCCL_IN_PROGRESS)
+		return BATON_PENDING;
+	nccl->finalized = state == BATONI_NCCL_SUCCESS;
+	if (nccl->finalized)
+		return BATON_OK;
+	host->broken(host, BATON_ERR_NCCL, "ncclCommFinalize", (int)state, text);
+	return BATON_ERR_NCCL;
+}
+
+enum baton_status
+batoni_nccl_clear(struct batoni_transport *transport)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_transport *below = transport->below;
+	enum baton_status status =
+		nccl->finalized ? BATON_OK : finalize(nccl);
+
+	if (status != BATON_OK || !below->ops->clear)
+		return status;
+	return below->ops->clear(below);
+}
+
+static void
+destroy_all(struct batoni_nccl *nccl)
+{
+	struct batoni_memory_guard guard;
+
+	if (batoni_nccl_enter(nccl, &guard) != BATON_OK)
+		return;
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		if (nccl->lanes[i].comm)
+			nccl->api->comm_destroy(nccl->lanes[i].comm);
+		nccl->lanes[i].comm = NULL;
+	}
+	batoni_nccl_leave(nccl, &guard);
+}
+
+/* ---- by force ---- */
+
+void
+batoni_nccl_abort_lanes(struct batoni_nccl *nccl)
+{
+	nccl->api->group_start();
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		if (nccl->lanes[i].comm)
+			nccl->api->comm_abort(nccl->lanes[i].comm);
+		nccl->lanes[i].comm = NULL;
+	}
+	nccl->api->group_end();
+}
+
+/* Tell the kernels of all lanes to end.  Those of a lane that NCCL does not revoke, because
+ * it is in error, end with its abort. */
+static void
+stop_lanes(struct batoni_nccl *nccl)
+{
+	const struct batoni_nccl_api *api = nccl->api;
+
+	for (unsigned i = 0; i < nccl->lanes_n && api->comm_revoke; i++) {
+		ncclResult_t result = nccl->lanes[i].comm
+		                              ? api->comm_revoke(
+							nccl->lanes[i].comm, 0)
+		                              : BATONI_NCCL_SUCCESS;
+
+		nccl->lanes[i].revoked = result == BATONI_NCCL_SUCCESS ||
+		                         result == BATONI_NCCL_IN_PROGRESS;
+	}
+	api->group_start();
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked)
+			continue;
+		api->comm_abort(nccl->lanes[i].comm);
+		nccl->lanes[i].comm = NULL;
+	}
+	api->group_end();
+}
+
+static void
+say(struct batoni_nccl *nccl, bool *flag)
+{
+	pthread_mutex_lock(&nccl->end_lock);
+	*flag = true;
+	pthread_cond_broadcast(&nccl->end_changed);
+	pthread_mutex_unlock(&nccl->end_lock);
+}
+
+/* False: it was not said by then. */
+static bool
+await(struct batoni_nccl *nccl, const bool *flag, uint64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+	int error = 0;
+	bool said;
+
+	pthread_mutex_lock(&nccl->end_lock);
+	while (!*flag && error == 0)
+		error = pthread_cond_timedwait(&nccl->end_changed,
+		                               &nccl->end_lock, &until);
+	said = *flag;
+	pthread_mutex_unlock(&nccl->end_lock);
+	return said;
+}
+
+static void
+await_closing(struct batoni_nccl *nccl)
+{
+	pthread_mutex_lock(&nccl->end_lock);
+	while (!nccl->closing)
+		pthread_cond_wait(&nccl->end_changed, &nccl->end_lock);
+	pthread_mutex_unlock(&nccl->end_lock);
+}
+
+static void
+do_locked(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *))
+{
+	struct batoni_memory_guard guard;
+
+	/* On a device that has failed there is nothing to end. */
+	if (batoni_nccl_enter(nccl, &guard) != BATON_OK)
+		return;
+	fn(nccl);
+	batoni_nccl_leave(nccl, &guard);
+}
+
+static void *
+ender_main(void *argument)
+{
+	struct batoni_nccl *nccl = argument;
+
+	do_locked(nccl, stop_lanes);
+	say(nccl, &nccl->stopped);
+	await_closing(nccl);
+	do_locked(nccl, batoni_nccl_abort_lanes);
+	say(nccl, &nccl->ended);
+	return NULL;
+}
+
+void
+batoni_nccl_abort(struct batoni_path *path)
+{
+	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
+	int error;
+
+	atomic_store(&nccl->aborting, true);
+	if (nccl->ender_runs)
+		return;
+	error = batoni_thread_start(&nccl->ender, ender_main, nccl);
+	nccl->ender_runs = error == 0;
+	if (error) {
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: no thread to abort NCCL with (%d)",
+		           nccl->base.rank, error);
+		do_locked(nccl, stop_lanes);
+		return;
+	}
+	if (!await(nccl, &nccl->stopped, batoni_real_ns() + STOP_NS))
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: NCCL has not taken the abort after %llu ms",
+		           nccl->base.rank,
+		           (unsigned long long)(STOP_NS / 1000000));
+}
+
+/* ---- closing ---- */
+
+/* The ender aborts the lanes.  False: it goes on without us. */
+static bool
+await_ender(struct batoni_nccl *nccl)
+{
+	struct batoni_patience *patience = nccl->base.patience;
+
+	say(nccl, &nccl->closing);
+	for (unsigned tries = 0; !await(nccl, &nccl->ended, 0); tries++) {
+		if (batoni_real_ns() >= patience->until_ns)
+			return false;
+		patience->yield(tries);
+	}
+	pthread_join(nccl->ender, NULL);
+	return true;
+}
+
+static void
+leave_to_ender(struct batoni_nccl *nccl)
+{
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: communicator destroyed, but NCCL has not ended its "
+	           "kernels: its communicators and the device stay open",
+	           nccl->base.rank);
+	pthread_detach(nccl->ender);
+	nccl->base.patience->copies_left = true;
+	batoni_mem_keep(5); /* the transport and its arrays */
+}
+
+void
+batoni_nccl_close(struct batoni_transport *transport, bool aborted)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_transport *below = transport->below;
+
+	below->patience = transport->patience;
+	if (aborted)
+		batoni_nccl_abort(&transport->messages);
+	if (nccl->ender_runs && !await_ender(nccl)) {
+		leave_to_ender(nccl);
+		below->ops->close(below, aborted);
+		return;
+	}
+	if (aborted)
+		do_locked(nccl, batoni_nccl_abort_lanes);
+	else
+		destroy_all(nccl);
+	/* On a device that has failed they are out of reach. */
+	for (unsigned i = 0; i < nccl->lanes_n; i++)
+		nccl->lanes[i].comm = NULL;
+	batoni_nccl_free(nccl);
+	below->ops->close(below, aborted);
+}

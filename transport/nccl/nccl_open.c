@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Creation, in steps that wait for nothing (native.h).  What one rank has to know of the
+ * others goes over the transport below, as exchanges:
+ *
+ *   HELLO    versions, which have to be the same, and rank 0's ids, one a lane
+ *   MAKE     each rank creates its communicators, in one group
+ *   AGREE    has each rank got them?
+ *   CONNECT  each rank connects the pairs of all lanes, in one group
+ *   AGREE_2  is each rank connected?
+ *
+ * A rank that fails in MAKE or CONNECT tells the others in the agreement behind it.  They
+ * wait for it inside NCCL until the time is up, then abort and agree too; so all ranks fail
+ * with the same status.  An exchange is given as much time again.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "list.h"
+#include "log.h"
+#include "mem.h"
+#include "nccl_transport.h"
+
+#define PATIENCE_NS ((uint64_t)60 * 1000000000u)
+#define DEVICES 64
+
+/* What the ranks tell each other first. */
+struct batoni_nccl_hello {
+	int32_t status; /* enum baton_status */
+	int32_t version;
+	ncclUniqueId ids[]; /* rank 0's, of the lanes between ranks */
+};
+
+/* The values of `what` in exchanges. */
+#define WHAT_HELLO ((uint64_t)0x6e63636c01)
+#define WHAT_AGREE ((uint64_t)0x6e63636c02)
+#define WHAT_AGREE_2 ((uint64_t)0x6e63636c03)
+
+/* One for each device, by its number. */
+static pthread_mutex_t device_locks[DEVICES];
+static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
+
+static void
+make_locks(void)
+{
+	for (int i = 0; i < DEVICES; i++)
+		pthread_mutex_init(&device_locks[i], NULL);
+}
+
+/* ---- the lock of the device ---- */
+
+static enum baton_status
+enter_locked(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
+{
+	enum baton_status status =
+		nccl->device->ops->memory->enter(nccl->device, guard);
+
+	if (status != BATON_OK)
+		pthread_mutex_unlock(nccl->device_lock);
+	return status;
+}
+
+enum baton_status
+batoni_nccl_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
+{
+	pthread_mutex_lock(nccl->device_lock);
+	return enter_locked(nccl, guard);
+}
+
+enum baton_status
+batoni_nccl_try_enter(struct batoni_nccl *nccl,
+                      struct batoni_memory_guard *guard)
+{
+	if (pthread_mutex_trylock(nccl->device_lock) != 0)
+		return BATON_ERR_AGAIN;
+	return enter_locked(nccl, guard);
+}
+
+void
+batoni_nccl_leave(struct batoni_nccl *nccl,
+                  const struct batoni_memory_guard *guard)
+{
+	nccl->device->ops->memory->leave(nccl->device, guard);
+	pthread_mutex_unlock(nccl->device_lock);
+}
+
+ncclResult_t
+batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
+                  struct batoni_nccl_lane **lane_p)
+{
+	ncclResult_t worst = BATONI_NCCL_SUCCESS;
+
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		struct batoni_nccl_lane *lane = &nccl->lanes[i];
+		ncclResult_t state, result;
+
+		if (!lane->comm || (used_only && !lane->used))
+			continue;
+		result = nccl->api->comm_error(lane->comm, &state);
+		if (result == BATONI_NCCL_SUCCESS)
+			result = state;
+		if (result == BATONI_NCCL_SUCCESS)
+			continue;
+		*lane_p = lane;
+		worst = result;
+		if (result != BATONI_NCCL_IN_PROGRESS)
+			break;
+	}
+	return worst;
+}
+
+/* ---- creating, this rank alone ---- */
+
+static size_t
+hello_bytes(const struct batoni_nccl *nccl)
+{
+	return sizeof(struct batoni_nccl_hello) +
+	       (size_t)(nccl->lanes_n - 1) * sizeof(ncclUniqueId);
+}
+
+/* The hellos lie behind each other: ids are bytes. */
+static struct batoni_nccl_hello *
+hello_of(struct batoni_nccl *nccl, int rank)
+{
+	char *all = (char *)nccl->hellos;
+
+	return (void *)(all + (size_t)rank * hello_bytes(nccl));
+}
+
+void
+batoni_nccl_free(struct batoni_nccl *nccl)
+{
+	struct batoni_device *device = nccl->device;
+
+	for (unsigned i = 0; nccl->lanes && i < nccl->lanes_n; i++) {
+		assert(!nccl->lanes[i].comm);
+		if (nccl->lanes[i].stream)
+			device->ops->stream_destroy(device,
+			                            nccl->lanes[i].stream);
+	}
+	pthread_cond_destroy(&nccl->end_changed);
+	pthread_mutex_destroy(&nccl->end_lock);
+	batoni_free(nccl->statuses);
+	batoni_free(nccl->hellos);
+	batoni_free(nccl->hello);
+	batoni_free(nccl->lanes);
+	batoni_free(nccl);
+}
+
+static enum baton_status
+make_parts(struct batoni_nccl *nccl, int size)
+{
+	enum baton_status status = BATON_OK;
+
+	nccl->lanes = batoni_alloc(nccl->lanes_n, sizeof(*nccl->lanes));
+	nccl->hello = batoni_alloc(1, hello_bytes(nccl));
+	nccl->hellos = batoni_alloc((size_t)size, hello_bytes(nccl));
+	nccl->statuses = batoni_alloc((size_t)size, sizeof(*nccl->statuses));
+	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->statuses)
+		return BATON_ERR_NOMEM;
+	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
+		status = nccl->device->ops->stream_create(
+			nccl->device, &nccl->lanes[i].stream);
+	return status;
+}
+
+static void
+init_end(struct batoni_nccl *nccl)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&nccl->end_lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&nccl->end_changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+static enum baton_status
+check_device(const struct batoni_device *device)
+{
+	if (device->ops->memory->enter && device->ops->follow &&
+	    device->number < DEVICES)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "options->transport is BATON_TRANSPORT_NCCL, which "
+	                     "needs a CUDA device with a number below %d; this "
+	                     "communicator is on the %s device: ask for "
+	                     "BATON_DEVICE_CUDA, or for another transport",
+	                     DEVICES, device->ops->name);
+}
+
+static enum baton_status
+nccl_create(const struct batoni_native_config *config,
+            struct batoni_native **native_p)
+{
+	const struct batoni_nccl_api *api;
+	enum baton_status status = check_device(config->device);
+	struct batoni_nccl *nccl;
+
+	if (status == BATON_OK)
+		status = batoni_nccl_load(&api);
+	if (status != BATON_OK)
+		return status;
+	nccl = batoni_alloc(1, sizeof(*nccl));
+	if (!nccl)
+		return BATON_ERR_NOMEM;
+	pthread_once(&locks_once, make_locks);
+	nccl->api = api;
+	nccl->device = config->device;
+	nccl->config = *config;
+	nccl->patience_ns = config->timeout_ns > 0
+	                            ? (uint64_t)config->timeout_ns
+	                            : PATIENCE_NS;
+	while (((uint64_t)1 << nccl->bits) < (uint64_t)config->size)
+		nccl->bits++;
+	nccl->lanes_n = 2 * nccl->bits + 1;
+	nccl->device_lock = &device_locks[config->device->number];
+	init_end(nccl);
+	status = make_parts(nccl, config->size);
+	if (status != BATON_OK) {
+		batoni_nccl_free(nccl);
+		return status;
+	}
+	*native_p = (struct batoni_native *)(void *)nccl;
+	return BATON_OK;
+}
+
+static struct batoni_nccl *
+to_nccl(struct batoni_native *native)
+{
+	return (struct batoni_nccl *)(void *)native;
+}
+
+static void
+nccl_discard(struct batoni_native *native)
+{
+	struct batoni_nccl *nccl = to_nccl(native);
+	struct batoni_memory_guard guard;
+
+	if (batoni_nccl_enter(nccl, &guard) == BATON_OK) {
+		batoni_nccl_abort_lanes(nccl);
+		batoni_nccl_leave(nccl, &guard);
+	}
+	batoni_nccl_free(nccl);
+}
+
+/* ---- what fails ---- */
+
+/* NCCL has returned an error, which this rank is going to tell the others. */
+static void
+note(struct batoni_nccl *nccl, const char *call,
+     const struct batoni_nccl_lane *lane, ncclResult_t result)
+{
+	char text[256];
+
+	batoni_nccl_describe(nccl->api, lane ? lane->comm : NULL, result, text,
+	                     sizeof(text));
+	nccl->mine = batoni_refuse(BATON_ERR_NCCL, "rank %d: %s: %s",
+	                           nccl->base.rank, call, text);
+}
+
+static void
+note_timeout(struct batoni_nccl *nccl, const char *what)
+{
+	nccl->mine = batoni_refuse(BATON_ERR_TIMEOUT,
+	                           "rank %d: NCCL had not %s after %llu ms: a rank "
+	                           "is missing, or its GPU is busy",
+	                           nccl->base.rank, what,
+	                           (unsigned long long)(nccl->patience_ns /
+	                                                1000000));
+}
+
+/* ---- exchanges ---- */
+
+static void
+no_done(struct batoni_host *host, struct batoni_transfer *transfer,
+        enum baton_status status)
+{
+	(void)host;
+	(void)transfer;
+	(void)status;
+}
+
+static void
+no_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+          int code, const char *text)
+{
+	(void)host;
+	(void)fatal;
+	batoni_log(BATONI_LOG_WARN,
+	           "while a communicator was created, %s failed with %d: %s",
+	           call, code, text);
+}
+
+static void
+no_moves(struct batoni_host *host)
+{
+	(void)host;
+}
+
+static void
+no_lost(struct batoni_host *host, const char *why)
+{
+	(void)host;
+	(void)why;
+}
+
+/* Of the transport below, until the engine has this one. */
+static struct batoni_host nobody = {.done = no_done,
+                                    .broken = no_broken,
+                                    .moves = no_moves,
+                                    .lost = no_lost};
+
+/* PENDING, OK, or an error, with its sentence: the exchange has failed, and no other is
+ * possible. */
+static enum baton_status
+exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
+         size_t bytes, void *all)
+{
+	struct batoni_transport *below = nccl->base.below;
+	uint64_t now = batoni_real_ns();
+	enum baton_status status;
+
+	if (nccl->exchange_limit_ns == 0)
+		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
+	nccl->config.driver_take();
+	below->host = &nobody;
+	status = below->ops->exchange(below, what, mine, bytes, all);
+	nccl->config.driver_leave();
+	if (status == BATON_OK)
+		nccl->exchange_limit_ns = 0;
+	if (status == BATON_PENDING && now > nccl->exchange_limit_ns)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "rank %d: another rank did not come to create "
+		                     "the NCCL transport",
+		                     below->rank);
+	if (status != BATON_OK && status != BATON_PENDING)
+		batoni_refuse(status,
+		              "rank %d: the %s transport could not carry what the "
+		              "ranks tell each other: %s",
+		              below->rank, below->ops->name,
+		              baton_status_text(status));
+	return status;
+}
+
+/* OK, or the status of the lowest rank that has failed. */
+static enum baton_status
+refuse_failed(const struct batoni_nccl *nccl, int rank, int32_t status)
+{
+	if (nccl->mine != BATON_OK)
+		return nccl->mine; /* its sentence is there */
+	return batoni_refuse((enum baton_status)status,
+	                     "rank %d could not create its end of the NCCL "
+	                     "transport: %s",
+	                     rank, baton_status_text((enum baton_status)status));
+}
+
+static enum baton_status
+agree(struct batoni_nccl *nccl, uint64_t what)
+{
+	const int32_t mine = nccl->mine;
+	enum baton_status status = exchange(nccl, what, &mine, sizeof(mine),
+	                                    nccl->statuses);
+
+	for (int i = 0; i < nccl->base.size && status == BATON_OK; i++) {
+		if (nccl->statuses[i] != BATON_OK)
+			return refuse_failed(nccl, i, nccl->statuses[i]);
+	}
+	return status;
+}
+
+/* ---- the steps ---- */
+
+static void
+fill_hello(struct batoni_nccl *nccl)
+{
+	ncclResult_t result = BATONI_NCCL_SUCCESS;
+
+	for (unsigned i = 0; i + 1 < nccl->lanes_n && nccl->base.rank == 0 &&
+	                     result == BATONI_NCCL_SUCCESS;
+	     i++)
+		result = nccl->api->get_unique_id(&nccl->hello->ids[i]);
+	if (result != BATONI_NCCL_SUCCESS)
+		note(nccl, "ncclGetUniqueId", NULL, result);
+	nccl->hello->status = nccl->mine;
+	nccl->hello->version = nccl->api->version;
+}
+
+static enum baton_status
+check_hellos(struct batoni_nccl *nccl)
+{
+	for (int i = 0; i < nccl->base.size; i++) {
+		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
+		char ours[32], theirs[32];
+
+		if (hello->status != BATON_OK)
+			return refuse_failed(nccl, i, hello->status);
+		if (hello->version == hello_of(nccl, 0)->version)
+			continue;
+		batoni_nccl_version_text(hello_of(nccl, 0)->version, ours,
+		                         sizeof(ours));
+		batoni_nccl_version_text(hello->version, theirs,
+		                         sizeof(theirs));
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "rank 0 has NCCL %s, and rank %d has %s: all "
+		                     "ranks need the same",
+		                     ours, i, theirs);
+	}
+	return BATON_OK;
+}
+
+static enum baton_status
+step_hello(struct batoni_nccl *nccl)
+{
+	enum baton_status status;
+
+	if (!nccl->begun)
+		fill_hello(nccl);
+	nccl->begun = true;
+	status = exchange(nccl, WHAT_HELLO, nccl->hello, hello_bytes(nccl),
+	                  nccl->hellos);
+	return status == BATON_OK ? check_hellos(nccl) : status;
+}
+
+/* Under the lock of the device. */
+static ncclResult_t
+make_lanes(struct batoni_nccl *nccl)
+{
+	const struct batoni_nccl_hello *root = hello_of(nccl, 0);
+	const struct batoni_nccl_api *api = nccl->api;
+	struct batoni_nccl_config config;
+	ncclUniqueId alone;
+	ncclResult_t result = api->get_unique_id(&alone);
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	batoni_nccl_config_init(api, &config);
+	config.blocking = 0;
+	result = api->group_start();
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		bool self = i + 1 == nccl->lanes_n;
+
+		/* The group's end returns the error. */
+		api->comm_init(&nccl->lanes[i].comm, self ? 1 : nccl->base.size,
+		               self ? alone : root->ids[i],
+		               self ? 0 : nccl->base.rank, &config);
+	}
+	return api->group_end();
+}
+
+/* The messages of a lane that this rank has with the peer: none, or an empty one. */
+static void
+connect_peer(struct batoni_nccl *nccl, int peer)
+{
+	const struct batoni_nccl_api *api = nccl->api;
+	int rank = nccl->base.rank;
+	struct batoni_nccl_lane *out =
+		&nccl->lanes[batoni_nccl_lane_of(nccl, rank, peer)];
+	struct batoni_nccl_lane *in =
+		&nccl->lanes[batoni_nccl_lane_of(nccl, peer, rank)];
+	int to = rank == peer ? 0 : peer;
+
+	api->send(NULL, 0, BATONI_NCCL_INT8, to, out->comm, out->stream);
+	api->recv(NULL, 0, BATONI_NCCL_INT8, to, in->comm, in->stream);
+}
+
+static ncclResult_t
+connect_lanes(struct batoni_nccl *nccl)
+{
+	ncclResult_t result = nccl->api->group_start();
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	for (int peer = 0; peer < nccl->base.size; peer++)
+		connect_peer(nccl, peer);
+	return nccl->api->group_end();
+}
+
+/* PENDING: it goes on in NCCL.  OK: it is over, and `mine` says how. */
+static enum baton_status
+do_work(struct batoni_nccl *nccl, ncclResult_t (*begin)(struct batoni_nccl *),
+        const char *call, const char *what)
+{
+	struct batoni_nccl_lane *lane = NULL;
+	struct batoni_memory_guard guard;
+	ncclResult_t result = BATONI_NCCL_SUCCESS;
+
+	nccl->mine = batoni_nccl_enter(nccl, &guard);
+	if (nccl->mine != BATON_OK) {
+		batoni_refuse(nccl->mine, "rank %d: the device cannot be used",
+		              nccl->base.rank);
+		return BATON_OK;
+	}
+	if (!nccl->begun) {
+		nccl->begun = true;
+		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;
+		result = begin(nccl);
+	}
+	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
+		result = batoni_nccl_state(nccl, false, &lane);
+	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
+		note(nccl, call, lane, result);
+	batoni_nccl_leave(nccl, &guard);
+	if (result != BATONI_NCCL_IN_PROGRESS)
+		return BATON_OK;
+	if (batoni_real_ns() <= nccl->limit_ns)
+		return BATON_PENDING;
+	note_timeout(nccl, what);
+	return BATON_OK;
+}
+
+static enum baton_status
+take_step(struct batoni_nccl *nccl)
+{
+	switch (nccl->step) {
+	case BATONI_NCCL_HELLO:
+		return step_hello(nccl);
+	case BATONI_NCCL_MAKE:
+		return do_work(nccl, make_lanes, "ncclCommInitRankConfig",
+		               "created its communicators");
+	case BATONI_NCCL_AGREE:
+		return agree(nccl, WHAT_AGREE);
+	case BATONI_NCCL_CONNECT:
+		return do_work(nccl, connect_lanes,
+		               "ncclGroupEnd of the connections",
+		               "connected the ranks");
+	case BATONI_NCCL_AGREE_2:
+		return agree(nccl, WHAT_AGREE_2);
+	}
+	return BATON_ERR_INVALID;
+}
+
+static void
+describe(struct batoni_nccl *nccl)
+{
+	char version[32];
+
+	batoni_nccl_version_text(nccl->api->version, version, sizeof(version));
+	snprintf(nccl->base.library, sizeof(nccl->base.library),
+	         "NCCL %s, %u lanes", version, nccl->lanes_n - 1);
+}
+
+static void
+take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
+{
+	struct batoni_transport *base = &nccl->base;
+
+	base->ops = &batoni_nccl_transport_ops;
+	base->messages.ops = &batoni_nccl_path_ops;
+	base->below = below;
+	base->rank = below->rank;
+	base->size = below->size;
+	base->capabilities = BATON_CAP_DIRECTIONS;
+	base->drivers = below->drivers;
+	base->main_thread = below->main_thread;
+	describe(nccl);
+}
+
+static enum baton_status
+nccl_step(struct batoni_native *native, struct batoni_transport *below,
+          struct batoni_transport **transport_p)
+{
+	struct batoni_nccl *nccl = to_nccl(native);
+	enum baton_status status;
+
+	if (!nccl->base.ops)
+		take_over(nccl, below);
+	status = take_step(nccl);
+	if (status != BATON_OK)
+		return status;
+	if (nccl->step == BATONI_NCCL_AGREE_2) {
+		*transport_p = &nccl->base;
+		return BATON_OK;
+	}
+	nccl->step++;
+	nccl->begun = false;
+	return BATON_PENDING;
+}
+
+const struct batoni_native_ops batoni_native_ops = {
+	.create = nccl_create,
+	.discard = nccl_discard,
+	.step = nccl_step,
+};

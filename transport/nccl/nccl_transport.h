@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The NCCL transport's own header; the note at the top of nccl.c has its rules.
+ *
+ * nccl.c: the path and the transport.  nccl_open.c: creation.  nccl_end.c: finalizing,
+ * aborting, closing.
+ */
+#ifndef BATONI_NCCL_TRANSPORT_H
+#define BATONI_NCCL_TRANSPORT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "native.h"
+#include "nccl_api.h"
+
+/* One of NCCL's communicators, with a stream of ours.  Guarded by the lock of the device,
+ * but for `used`, which the order lock guards. */
+struct batoni_nccl_lane {
+	ncclComm_t comm;     /* NULL: none, or gone */
+	baton_stream stream; /* of operations that are on no stream of the program */
+	bool used;           /* by the operations of this call */
+	bool revoked;        /* its kernels have been told to end */
+};
+
+/* What is agreed on, and in which order: nccl_open.c. */
+enum batoni_nccl_step {
+	BATONI_NCCL_HELLO,    /* versions and ids */
+	BATONI_NCCL_MAKE,     /* the communicators */
+	BATONI_NCCL_AGREE,    /* do all have them? */
+	BATONI_NCCL_CONNECT,  /* the pairs of each lane */
+	BATONI_NCCL_AGREE_2   /* are all connected? */
+};
+
+/* Also the engine's struct batoni_native. */
+struct batoni_nccl {
+	struct batoni_transport base; /* must be first */
+	/* Immutable once created. */
+	const struct batoni_nccl_api *api;
+	struct batoni_device *device;
+	struct batoni_native_config config;
+	uint64_t patience_ns; /* for creation, and for one enqueue */
+	unsigned bits;        /* ranks have so many */
+	unsigned lanes_n;     /* two for each bit, and one for the rank alone */
+	struct batoni_nccl_lane *lanes;
+	pthread_mutex_t *device_lock;
+
+	/* The creating thread. */
+	enum batoni_nccl_step step;
+	uint64_t limit_ns, exchange_limit_ns; /* 0: not begun */
+	bool begun;                /* what this step waits for was begun */
+	enum baton_status mine;    /* what this rank tells the others */
+	struct batoni_nccl_hello *hello, *hellos; /* this rank's; by rank */
+	int32_t *statuses;         /* by rank */
+
+	/* The driver. */
+	uint64_t looked_ns; /* when asynchronous errors were asked for */
+	bool all_leave;     /* all ranks have said that they do */
+	bool finalizing, finalized;
+
+	/* Any thread. */
+	_Atomic bool aborting;
+
+	/* The thread that aborts, and those that wait for it. */
+	pthread_mutex_t end_lock;
+	pthread_cond_t end_changed; /* on CLOCK_MONOTONIC */
+	pthread_t ender;
+	bool ender_runs;         /* the driver */
+	bool stopped;            /* end_lock: kernels have been told to end */
+	bool closing;            /* end_lock: nothing else uses the lanes */
+	bool ended;              /* end_lock: the lanes are gone */
+};
+
+/* ---- nccl.c ---- */
+
+/* The lane of a message from source to target. */
+unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
+                             int target);
+extern const struct batoni_transport_ops batoni_nccl_transport_ops;
+extern const struct batoni_path_ops batoni_nccl_path_ops;
+
+/* ---- nccl_open.c ---- */
+
+/* Take the lock of the device, and make the device this thread's.  OK, CUDA (nothing is
+ * held). */
+enum baton_status batoni_nccl_enter(struct batoni_nccl *nccl,
+                                    struct batoni_memory_guard *guard);
+/* The same if the lock is free.  AGAIN: it is not. */
+enum baton_status batoni_nccl_try_enter(struct batoni_nccl *nccl,
+                                        struct batoni_memory_guard *guard);
+void batoni_nccl_leave(struct batoni_nccl *nccl,
+                       const struct batoni_memory_guard *guard);
+/* The worst state of the lanes: SUCCESS, IN_PROGRESS, or an error (*lane_p has it).  Only
+ * those in use, if asked.  Under the lock of the device. */
+ncclResult_t batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
+                               struct batoni_nccl_lane **lane_p);
+/* Free all but the lanes' communicators, which are gone. */
+void batoni_nccl_free(struct batoni_nccl *nccl);
+
+/* ---- nccl_end.c ---- */
+
+enum baton_status batoni_nccl_clear(struct batoni_transport *transport);
+void batoni_nccl_abort(struct batoni_path *path);
+void batoni_nccl_close(struct batoni_transport *transport, bool aborted);
+/* Abort all lanes; waits for NCCL.  Under the lock of the device. */
+void batoni_nccl_abort_lanes(struct batoni_nccl *nccl);
+
+#endif
