@@ -639,11 +639,13 @@ baton_comm_create(const struct baton_comm_options *options,
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
-	world = plan.transport == BATON_TRANSPORT_AUTO
-	                ? batoni_world_present()
-	                : batoni_world_of(plan.transport);
+	/* NCCL has no way to find the other ranks: any world is good. */
+	world = plan.transport == BATON_TRANSPORT_MPI
+	                ? batoni_world_of(plan.transport)
+	                : batoni_world_present();
 	if (world) {
-		plan.transport = world->id;
+		if (plan.transport == BATON_TRANSPORT_AUTO)
+			plan.transport = world->id;
 		return world->create(&batoni_builder, &plan, comm_p);
 	}
 	if (plan.transport == BATON_TRANSPORT_MPI)
@@ -668,7 +670,8 @@ batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
 
 	if (status != BATON_OK || !world)
 		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
-	plan.transport = world->id;
+	if (plan.transport == BATON_TRANSPORT_AUTO)
+		plan.transport = world->id;
 	batoni_comm_plan_on(&plan, device);
 	return world->create(&batoni_builder, &plan, comm_p);
 }
@@ -846,10 +849,17 @@ driver_leave(void)
 	batoni_leave();
 }
 
+static enum baton_status
+open_native(struct baton_comm *comm, struct batoni_transport **transport_p)
+{
+	return batoni_comm_open_native(&comm, transport_p, 1);
+}
+
 const struct batoni_builder batoni_builder = {
 	.plan = batoni_comm_plan,
 	.transport_config = batoni_comm_transport_config,
 	.prepare = batoni_comm_prepare,
+	.open_native = open_native,
 	.start = batoni_comm_start,
 	.discard = batoni_comm_discard,
 	.is_broken = is_broken,

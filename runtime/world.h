@@ -56,6 +56,12 @@ struct batoni_builder {
 	void (*start)(struct baton_comm *comm,
 	              struct batoni_transport *transport);
 	void (*discard)(struct baton_comm *comm);
+	/* Between the last agreement and `start`, on all ranks, for a plan whose transport is
+	 * not the world's own: open it over the world's, *transport_p.  Without the driver
+	 * lock; waits for the others, within a time limit, and calls `exchange`.  OK:
+	 * *transport_p is what goes to `start`.  An error, on all ranks: it is unchanged. */
+	enum baton_status (*open_native)(struct baton_comm *comm,
+	                                 struct batoni_transport **transport_p);
 	/* Has the communicator broken, or been aborted?  Any thread. */
 	bool (*is_broken)(const struct baton_comm *comm);
 

@@ -96,6 +96,7 @@ static void
 abort_may_come_in_the_middle_of_a_message(struct conform *c)
 {
 	const size_t bytes = 6 * MIB;
+	const int second = c->info.capabilities & BATON_CAP_TAGS ? 1 : 0;
 
 	for (int passes = 0; passes < 40; passes += 3) {
 		struct baton_comm *comm = conform_comm(c, NULL);
@@ -108,8 +109,8 @@ abort_may_come_in_the_middle_of_a_message(struct conform *c)
 			return;
 		CHECK_OK(c, baton_send(out, bytes, BATON_UINT8, other, 0, comm,
 		                       NULL, &conform_detached, NULL));
-		CHECK_OK(c, baton_send(out, 1000, BATON_UINT8, other, 1, comm,
-		                       NULL, &conform_detached, NULL));
+		CHECK_OK(c, baton_send(out, 1000, BATON_UINT8, other, second,
+		                       comm, NULL, &conform_detached, NULL));
 		CHECK_OK(c, baton_recv(in, bytes, BATON_UINT8, from, 0, comm,
 		                       NULL, &conform_detached, NULL));
 		for (int i = 0; i < passes; i++)
@@ -214,9 +215,10 @@ puts_of_one_context_keep_their_order(struct conform *c)
 
 const struct conform_case conform_memory[] = {
 	{ CASE(host_and_device_memory_meet_in_any_pair), .ranks_min = 2 },
-	{ CASE(unmatched_receives_stop_no_message), .ranks_min = 2 },
+	{ CASE(unmatched_receives_stop_no_message), .ranks_min = 2,
+	  .needs = BATON_CAP_TAGS | BATON_CAP_CANCEL },
 	{ CASE(sends_that_one_peer_leaves_stop_none_to_another),
-	  .ranks_min = 3 },
+	  .ranks_min = 3, .needs = BATON_CAP_TAGS },
 	{ CASE(abort_may_come_in_the_middle_of_a_message), .ranks_min = 2,
 	  .flags = CONFORM_THREADS | CONFORM_BARE },
 	{ CASE(puts_go_between_memory_of_both_kinds), .ranks_min = 2,

@@ -45,6 +45,9 @@ enum baton_status __wrap_baton_recv(void *buffer, size_t count,
                                     const struct baton_op_options *options,
                                     baton_request *request_p);
 
+enum baton_status __real_baton_group_begin(struct baton_comm *comm);
+enum baton_status __wrap_baton_group_begin(struct baton_comm *comm);
+
 static const struct cudasim *cuda;
 static const struct ncclsim *nccl;
 static CUcontext context;
@@ -97,6 +100,14 @@ __wrap_baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer
 	add_stack();
 	return __real_baton_recv(buffer, count, type, peer, tag, comm, stream,
 	                         options, request_p);
+}
+
+/* Its members may be another thread's, of buffers of this one. */
+enum baton_status
+__wrap_baton_group_begin(struct baton_comm *comm)
+{
+	add_stack();
+	return __real_baton_group_begin(comm);
 }
 
 bool

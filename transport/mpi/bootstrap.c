@@ -279,6 +279,7 @@ struct offer {
 	enum baton_status status;
 	struct baton_comm *comm;
 	struct batoni_mpi *mpi;
+	struct batoni_transport *transport; /* for the engine: mpi, or one over it */
 };
 
 /* Allocate what this rank needs: what can fail on one rank. */
@@ -328,6 +329,7 @@ enum compared {
 	WIRE,
 	SIGNALS,
 	CONTEXTS,
+	TRANSPORT,
 	ALIKE,
 	STAGES = ALIKE, /* the device's memory is not the host's */
 	REQUESTS,
@@ -345,6 +347,7 @@ static const char *const alike_names[ALIKE] = {
 	[WIRE] = "the version of Baton (the number is its wire format's)",
 	[SIGNALS] = "options.signals_max",
 	[CONTEXTS] = "options.contexts_max",
+	[TRANSPORT] = "options.transport",
 };
 
 /* What is reduced, by MPI_MIN: the minimum of a value, and that of its negative, which is its
@@ -355,6 +358,14 @@ struct record {
 	int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
 };
 
+/* Another transport is to lie over this one, which then carries no messages. */
+static bool
+is_native(const struct batoni_comm_plan *plan)
+{
+	return plan->transport != BATON_TRANSPORT_MPI &&
+	       plan->transport != BATON_TRANSPORT_AUTO;
+}
+
 static void
 fill(struct record *record, const struct batoni_comm_plan *plan, int rank)
 {
@@ -363,6 +374,8 @@ fill(struct record *record, const struct batoni_comm_plan *plan, int rank)
 	record->least[WIRE] = BATONI_MPI_WIRE_VERSION;
 	record->least[SIGNALS] = plan->signals_max;
 	record->least[CONTEXTS] = plan->contexts_max;
+	record->least[TRANSPORT] = is_native(plan) ? plan->transport
+	                                           : BATON_TRANSPORT_MPI;
 	record->least[STAGES] = plan->stages;
 	record->least[REQUESTS] = plan->requests_max;
 	record->least[UNABLE] = reach == BATONI_MPI_STAGES ? rank : NO_RANK;
@@ -418,6 +431,10 @@ agree_on_reach(struct batoni_comm_plan *plan, const struct record *all)
 {
 	bool reached = all->least[UNABLE] == NO_RANK;
 
+	if (is_native(plan)) {
+		plan->direct = plan->stages = false;
+		return BATON_OK;
+	}
 	if (!reached && all->least[FORCED] != NO_RANK)
 		return batoni_refuse(
 			BATON_ERR_INVALID,
@@ -457,7 +474,7 @@ start(struct offer *offer)
 {
 	offer->mpi->owner = offer->comm;
 	offer->mpi->forget = forget;
-	builder->start(offer->comm, &offer->mpi->base);
+	builder->start(offer->comm, offer->transport);
 	pthread_mutex_lock(&lock);
 	batoni_list_append(&live, &offer->mpi->live);
 	pthread_mutex_unlock(&lock);
@@ -536,7 +553,12 @@ make(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
 	builder->driver_take();
 	status = agree_on_memory(*comm_p, offer, level);
 	builder->driver_leave();
-	return status;
+	if (status != BATON_OK)
+		return status;
+	offer->transport = &offer->mpi->base;
+	return is_native(offer->plan) ? builder->open_native(offer->comm,
+	                                                     &offer->transport)
+	                              : BATON_OK;
 }
 
 /* Collective over parent, which is a running MPI's intracommunicator.  plan NULL:
@@ -617,11 +639,12 @@ create_over_parent(const struct batoni_builder *engine, const void *parent_p,
 	else
 		status = builder->plan(options, &plan);
 	if (status == BATON_OK && plan.transport != BATON_TRANSPORT_AUTO &&
-	    plan.transport != BATON_TRANSPORT_MPI)
+	    plan.transport != BATON_TRANSPORT_MPI &&
+	    plan.transport != BATON_TRANSPORT_NCCL)
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                       "options.transport is %d: a communicator "
-		                       "over MPI takes BATON_TRANSPORT_AUTO or "
-		                       "BATON_TRANSPORT_MPI",
+		                       "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
+		                       "or _NCCL",
 		                       (int)plan.transport);
 	return create_over(parent, status == BATON_OK ? &plan : NULL, status,
 	                   comm_p);

@@ -45,7 +45,7 @@
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
  * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 6u
+#define BATONI_MPI_WIRE_VERSION 7u
 /* That record has a status, and the minimum and the maximum of this many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 

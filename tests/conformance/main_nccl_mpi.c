@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The NCCL transport over MPI: ranks are processes, each with a simulated device of its own. */
+#include "cuda_gpu.h"
+#include "on_nccl.h"
+#include "processes.h"
+#include "testing.h"
+
+static enum baton_status
+nccl_create(struct conform *c, const struct baton_comm_options *options,
+            struct baton_comm **comm_p)
+{
+	const struct baton_comm_options mine = on_nccl_options(options);
+
+	(void)c;
+	return batoni_comm_create_mpi_with(&batoni_device_cuda_ops, &mine,
+	                                   comm_p);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct conform_list *const lists[] = { conform_messages,
+		                                            NULL };
+	const struct conform_backend backend = {
+		.name = "nccl-mpi",
+		.memory = &on_cuda_memory,
+		.queues = on_cuda_queues(),
+		.create = nccl_create,
+	};
+
+	if (!on_nccl_begin())
+		return 77;
+	return on_nccl_end(conform_processes(backend, lists, argc, argv));
+}
