@@ -386,6 +386,7 @@ comm_free(struct baton_comm *comm)
 		return;
 	}
 	comm->device_ops->close(comm->device);
+	pthread_mutex_destroy(&comm->marks_lock);
 	pthread_mutex_destroy(&comm->order);
 	batoni_handle_retire(&handles, comm);
 }
@@ -500,6 +501,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	pthread_mutex_init(&comm->order, NULL);
+	pthread_mutex_init(&comm->marks_lock, NULL);
 	comm->index = take_index(&generation);
 	if (comm->index == 0) {
 		status = batoni_refuse(BATON_ERR_AGAIN,
@@ -524,6 +526,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		return status;
 	goto no_memory;
 free_comm:
+	pthread_mutex_destroy(&comm->marks_lock);
 	pthread_mutex_destroy(&comm->order);
 	batoni_handle_retire(&handles, comm);
 	if (status != BATON_ERR_NOMEM)

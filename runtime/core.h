@@ -13,8 +13,8 @@
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.
  *   driver lock
- *   queue->lock, table_lock (comm.c), errors_lock (stream.c)   leaves: nothing is
- *                 taken under them.
+ *   queue->lock, table_lock (comm.c), errors_lock (stream.c), comm->marks_lock
+ *                 leaves: nothing is taken under them.
  */
 #ifndef BATONI_CORE_H
 #define BATONI_CORE_H
@@ -109,6 +109,9 @@ struct baton_comm {
 	/* Asynchronous devices: where stream-issued operations are armed and done, by
 	 * slot. */
 	struct batoni_mark *marks;
+	/* Guards the marks of ends against streams that join them: any thread holds it in
+	 * the device's mark_follow; the driver only tries it. */
+	pthread_mutex_t marks_lock;
 	baton_stream *observe, *follow; /* scratch of publishing, under order */
 	struct batoni_transfer **scratch;
 	struct batoni_op *marked, **marked_tail;

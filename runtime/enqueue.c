@@ -218,10 +218,17 @@ mark_all(struct baton_comm *comm, size_t n, unsigned which,
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
 		const struct batoni_transfer *transfer = comm->scratch[i];
+		struct batoni_mark *mark =
+			&comm->marks[2 * transfer->slot + which];
+		struct batoni_mark set = *mark;
 
 		status = comm->device_ops->mark(
 			comm->device, streams ? streams[i] : transfer->stream,
-			&comm->marks[2 * transfer->slot + which]);
+			&set);
+		/* The call may block: not under the lock, which the driver tries. */
+		pthread_mutex_lock(&comm->marks_lock);
+		*mark = set;
+		pthread_mutex_unlock(&comm->marks_lock);
 		if (status != BATON_OK)
 			batoni_refuse_device(comm, status);
 	}
@@ -742,6 +749,29 @@ join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 	return BATON_OK;
 }
 
+/* Let the stream wait for the mark of the target's end, which no look of the driver has to
+ * release.  PENDING: it has none (it is not stream-issued, its group is open, it is of
+ * another device, or it has ended); the stream is to wait for its word. */
+static enum baton_status
+join_mark(struct baton_comm *comm, baton_stream stream,
+          const struct batoni_op *target)
+{
+	struct baton_comm *theirs = target->comm;
+	uint32_t slot = batoni_pool_slot(&theirs->pool, target);
+	enum baton_status status;
+
+	if (!theirs->marks || !comm->device_ops->mark_follow ||
+	    comm->device->number != theirs->device->number)
+		return BATON_PENDING;
+	pthread_mutex_lock(&theirs->marks_lock);
+	status = comm->device_ops->mark_follow(comm->device, stream,
+	                                       &theirs->marks[2 * slot + 1]);
+	pthread_mutex_unlock(&theirs->marks_lock);
+	if (status != BATON_OK && status != BATON_PENDING)
+		batoni_refuse_device(comm, status);
+	return status;
+}
+
 enum baton_status
 baton_stream_wait(struct baton_comm *comm, baton_stream stream,
                   baton_request request)
@@ -769,9 +799,10 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 		                     "baton_stream_wait: the request is of "
 		                     "another device");
 	}
-	if (done) {
+	status = done ? BATON_OK : join_mark(comm, stream, target);
+	if (status != BATON_PENDING) {
 		batoni_op_unjoin(target);
-		return BATON_OK;
+		return status;
 	}
 	op = batoni_op_new(comm, BATONI_KIND_JOIN, stream,
 	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);

@@ -288,7 +288,12 @@ look_at_marks(struct batoni_op *op)
 			batoni_op_observe(op, BATONI_ARMED);
 		batoni_op_start_clock(op);
 	}
-	return comm->device_ops->mark_done(comm->device, &marks[1]);
+	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
+	if (pthread_mutex_trylock(&comm->marks_lock) != 0)
+		return BATON_PENDING;
+	status = comm->device_ops->mark_done(comm->device, &marks[1]);
+	pthread_mutex_unlock(&comm->marks_lock);
+	return status;
 }
 
 /* Flag those whose marks the device has passed.  A stream goes on while its marks are

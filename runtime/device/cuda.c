@@ -524,6 +524,28 @@ cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
 	mark->object = NULL;
 }
 
+static enum baton_status
+cuda_mark_follow(struct batoni_device *device, baton_stream handle,
+                 const struct batoni_mark *mark)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	const struct cuda_event *event = mark->object;
+	struct cuda_guard guard;
+	CUresult result;
+
+	if (!event)
+		return BATON_PENDING;
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	/* A later record of the event does not change what the stream waits for. */
+	result = gpu->api->stream_wait_event(handle, event->event, 0);
+	batoni_cuda_leave(gpu, &guard);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, "cuStreamWaitEvent", result);
+}
+
 const struct batoni_device_ops batoni_device_cuda_ops = {
 	.name = "cuda",
 	.id = BATON_DEVICE_CUDA,
@@ -550,4 +572,5 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.mark = cuda_mark,
 	.mark_done = cuda_mark_done,
 	.mark_drop = cuda_mark_drop,
+	.mark_follow = cuda_mark_follow,
 };

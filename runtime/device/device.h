@@ -218,6 +218,13 @@ struct batoni_device_ops {
 	                               struct batoni_mark *mark);
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
+	/* From now on what is put on `stream`, of any open of this device, runs only behind
+	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
+	 * dropped meanwhile.  OK; PENDING: the mark is not set; CUDA: batoni_refuse has said
+	 * why.  NULL: there is no such wait, and joins wait for words. */
+	enum baton_status (*mark_follow)(struct batoni_device *device,
+	                                 baton_stream stream,
+	                                 const struct batoni_mark *mark);
 };
 
 /* Must be first in every device. */

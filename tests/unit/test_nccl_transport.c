@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The NCCL transport over both simulators, a device for each rank; one thread drives them.
+ * What the conformance suite does not reach: how creation fails, what is refused, how errors
+ * arrive, and what needs no look of the host.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "baton.h"
+#include "clock.h"
+#include "cudasim.h"
+#include "ncclsim.h"
+#include "run_tests.h"
+
+enum { RANKS = 3, BYTES = 4096 };
+#define SECOND ((int64_t)1000000000)
+
+static const struct cudasim *cuda;
+static const struct ncclsim *nccl;
+static struct baton_comm *comms[RANKS];
+static CUcontext contexts[RANKS];
+static CUdeviceptr memory[RANKS];
+static CUstream streams[RANKS], others[RANKS];
+
+#define ck_cuda(call) ck_assert_uint_eq((call), BATONI_CU_SUCCESS)
+#define ck_ok(call) ck_assert_int_eq((call), BATON_OK)
+
+static void
+load(void)
+{
+	cuda = cudasim_load(NULL);
+	nccl = ncclsim_load(NULL);
+	ck_assert_ptr_nonnull(cuda);
+	ck_assert_ptr_nonnull(nccl);
+	ck_cuda(cuda->init(0));
+	for (int i = 0; i < RANKS; i++) {
+		CUcontext popped;
+
+		ck_cuda(cuda->primary_retain(&contexts[i], i));
+		ck_cuda(cuda->context_push(contexts[i]));
+		ck_cuda(cuda->stream_create(&streams[i],
+		                            BATONI_CU_STREAM_NON_BLOCKING, 0));
+		ck_cuda(cuda->stream_create(&others[i],
+		                            BATONI_CU_STREAM_NON_BLOCKING, 0));
+		ck_cuda(cuda->mem_alloc(&memory[i], 4 * BYTES));
+		ck_cuda(cuda->context_pop(&popped));
+	}
+}
+
+/* create_local puts all ranks on one device; ids let each have its own. */
+struct creator {
+	pthread_t thread;
+	struct baton_unique_id id;
+	struct baton_comm_options options;
+	int rank;
+	enum baton_status status;
+	char why[256];
+};
+
+static void *
+creator_main(void *argument)
+{
+	struct creator *creator = argument;
+	int rank = creator->rank;
+
+	creator->options.cuda_device = rank;
+	creator->status = baton_comm_create_id(RANKS, rank, &creator->id,
+	                                       &creator->options, &comms[rank]);
+	snprintf(creator->why, sizeof(creator->why), "%s", baton_last_error());
+	return NULL;
+}
+
+static struct creator creators[RANKS];
+
+static void
+create(int64_t timeout_ns, enum baton_progress progress)
+{
+	struct baton_unique_id id;
+
+	ck_ok(baton_unique_id_create(&id));
+	for (int i = 0; i < RANKS; i++) {
+		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+		options.device = BATON_DEVICE_CUDA;
+		options.transport = BATON_TRANSPORT_NCCL;
+		options.timeout_ns = timeout_ns;
+		options.progress = progress;
+		creators[i] = (struct creator){
+			.id = id, .options = options, .rank = i};
+		ck_assert_int_eq(pthread_create(&creators[i].thread, NULL,
+		                                creator_main, &creators[i]),
+		                 0);
+	}
+	for (int i = 0; i < RANKS; i++)
+		pthread_join(creators[i].thread, NULL);
+}
+
+static void
+create_all(void)
+{
+	load();
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+}
+
+static void *
+destroyer_main(void *argument)
+{
+	int rank = *(int *)argument;
+
+	ck_ok(baton_comm_destroy(comms[rank]));
+	return NULL;
+}
+
+static void
+destroy_all(void)
+{
+	int ranks[RANKS];
+	pthread_t threads[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		ranks[i] = i;
+		pthread_create(&threads[i], NULL, destroyer_main, &ranks[i]);
+	}
+	for (int i = 0; i < RANKS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	ck_assert_int_eq(nccl->sim_violations(), 0);
+	ck_assert_int_eq(cuda->sim_violations(), 0);
+}
+
+static void *
+at(int rank, int part)
+{
+	return (void *)(uintptr_t)(memory[rank] + (CUdeviceptr)(part * BYTES));
+}
+
+static baton_request
+move(int rank, int peer, bool sends, const struct baton_op_options *options)
+{
+	baton_request request = 0;
+
+	ck_ok(sends ? baton_send(at(rank, peer), BYTES, BATON_UINT8, peer, 0,
+	                         comms[rank], streams[rank], options, &request)
+	            : baton_recv(at(rank, peer), BYTES, BATON_UINT8, peer, 0,
+	                         comms[rank], streams[rank], options, &request));
+	return request;
+}
+
+static void
+finish(baton_request request, enum baton_status status)
+{
+	ck_assert_int_eq(baton_finish(&request, 20 * SECOND, NULL), status);
+}
+
+/* ---- creation ---- */
+
+START_TEST(a_creation_that_fails_on_one_rank_fails_on_all)
+{
+	load();
+	/* The next creation in NCCL, on whichever rank. */
+	ck_assert(nccl->sim_fail("job", 1, BATONI_NCCL_SYSTEM_ERROR));
+	create(SECOND / 2, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert_int_lt(creators[i].status, 0);
+		ck_assert_int_eq(creators[i].status, creators[0].status);
+	}
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	nccl->sim_fail("job", 0, 0);
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	destroy_all();
+}
+END_TEST
+
+START_TEST(a_host_communicator_is_refused)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.device = BATON_DEVICE_HOST;
+	options.transport = BATON_TRANSPORT_NCCL;
+	ck_assert_int_eq(baton_comm_create_local(1, &options, comms),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "BATON_DEVICE_CUDA"));
+}
+END_TEST
+
+START_TEST(a_query_names_the_library_and_what_it_cannot)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	create_all();
+	ck_ok(baton_comm_query(comms[1], &info));
+	ck_assert_int_eq(info.transport, BATON_TRANSPORT_NCCL);
+	ck_assert_str_eq(info.transport_name, "nccl");
+	ck_assert_ptr_nonnull(strstr(info.library, "NCCL 2."));
+	/* Three ranks are two bits. */
+	ck_assert_ptr_nonnull(strstr(info.library, "4 lanes"));
+	ck_assert_uint_eq(info.capabilities, BATON_CAP_DIRECTIONS);
+	destroy_all();
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+START_TEST(memory_that_nccl_does_not_reach_is_refused)
+{
+	static char pageable[BYTES];
+
+	create_all();
+	ck_assert_int_eq(baton_send(pageable, BYTES, BATON_UINT8, 1, 0, comms[0],
+	                            streams[0], NULL, NULL),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "not pinned"));
+	ck_assert_int_eq(baton_send(at(1, 0), BYTES, BATON_UINT8, 1, 0, comms[0],
+	                            streams[0], NULL, NULL),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "GPU 1"));
+	destroy_all();
+}
+END_TEST
+
+START_TEST(a_message_to_oneself_needs_its_other_end_in_the_group)
+{
+	create_all();
+	ck_assert_int_eq(baton_send(at(0, 0), BYTES, BATON_UINT8, 0, 0, comms[0],
+	                            streams[0], NULL, NULL),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_ok(baton_group_begin(comms[0]));
+	ck_ok(baton_send(at(0, 0), BYTES, BATON_UINT8, 0, 0, comms[0],
+	                 streams[0], NULL, NULL));
+	ck_ok(baton_recv(at(0, 1), BYTES / 2, BATON_UINT8, 0, 0, comms[0],
+	                 streams[0], NULL, NULL));
+	ck_assert_int_eq(baton_group_end(comms[0]), BATON_ERR_UNSUPPORTED);
+	ck_ok(baton_comm_status(comms[0]));
+	destroy_all();
+}
+END_TEST
+
+/* ---- lanes ---- */
+
+/* The middle of a pipeline: its receive waits, its send goes. */
+START_TEST(a_recv_that_waits_holds_up_no_send_of_the_same_way)
+{
+	const struct baton_op_options detached = {
+		.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+	baton_request waits, sends, gets;
+
+	create_all();
+	waits = move(1, 0, false, &detached);
+	sends = move(1, 2, true, &detached);
+	gets = move(2, 1, false, NULL);
+	finish(sends, BATON_OK);
+	finish(gets, BATON_OK);
+	ck_assert_int_eq(baton_test(waits, NULL), BATON_PENDING);
+	gets = move(0, 1, true, NULL);
+	finish(waits, BATON_OK);
+	finish(gets, BATON_OK);
+	destroy_all();
+}
+END_TEST
+
+/* The members of rank 1's group are on one stream, and end in the order that rank 0's stream
+ * gives them, which is neither that of the calls nor that of the lanes. */
+START_TEST(members_of_a_group_do_not_wait_for_each_other)
+{
+	for (int turn = 0; turn < 2; turn++) {
+		baton_request requests[4];
+
+		if (turn == 0)
+			create_all();
+		ck_ok(baton_group_begin(comms[1]));
+		requests[0] = move(1, 0, turn, NULL);
+		requests[1] = move(1, 0, !turn, NULL);
+		ck_ok(baton_group_end(comms[1]));
+		requests[2] = move(0, 1, turn, NULL);
+		requests[3] = move(0, 1, !turn, NULL);
+		for (int i = 0; i < 4; i++)
+			finish(requests[i], BATON_OK);
+	}
+	destroy_all();
+}
+END_TEST
+
+/* ---- joins ---- */
+
+/* Nobody calls Baton meanwhile, and no thread of it drives. */
+START_TEST(a_join_needs_no_look_of_the_host)
+{
+	const struct baton_op_options detached = {
+		.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+	uint64_t limit = batoni_real_ns() + 10 * (uint64_t)SECOND;
+	baton_request recv, send;
+	CUcontext popped;
+	CUresult result;
+
+	load();
+	create(0, BATON_PROGRESS_CALLS);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	recv = move(1, 0, false, &detached);
+	ck_ok(baton_stream_wait(comms[1], others[1], recv));
+	ck_cuda(cuda->context_push(contexts[1]));
+	cuda->sim_settle(false);
+	ck_assert_uint_eq(cuda->stream_query(others[1]), BATONI_CU_NOT_READY);
+	ck_cuda(cuda->context_pop(&popped));
+	send = move(0, 1, true, NULL);
+	ck_cuda(cuda->context_push(contexts[1]));
+	do {
+		result = cuda->stream_query(others[1]);
+	} while (result == BATONI_CU_NOT_READY && batoni_real_ns() < limit);
+	ck_cuda(cuda->context_pop(&popped));
+	ck_assert_uint_eq(result, BATONI_CU_SUCCESS);
+	finish(recv, BATON_OK);
+	finish(send, BATON_OK);
+	destroy_all();
+}
+END_TEST
+
+/* ---- errors ---- */
+
+START_TEST(an_asynchronous_error_ends_what_is_pending)
+{
+	struct baton_completion completion;
+	baton_request recv;
+
+	create_all();
+	ck_assert(nccl->sim_fail("kernel", 1, BATONI_NCCL_REMOTE_ERROR));
+	recv = move(1, 0, false, NULL);
+	ck_assert_int_eq(baton_wait(recv, 20 * SECOND, &completion),
+	                 BATON_ERR_NCCL);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[1]),
+	                             "ncclCommGetAsyncError"));
+	/* The stream goes on. */
+	ck_assert_int_eq(baton_stream_synchronize(comms[1], streams[1]),
+	                 BATON_ERR_NCCL);
+	baton_release(&recv);
+	for (int i = 0; i < RANKS; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	ck_assert_int_eq(nccl->sim_violations(), 0);
+}
+END_TEST
+
+/* A group whose kernels wait for each other's stream as long as one lane lives. */
+START_TEST(an_abort_ends_all_lanes_together)
+{
+	baton_request requests[2];
+
+	create_all();
+	requests[0] = move(1, 0, false, NULL);
+	requests[1] = move(1, 2, true, NULL);
+	ck_ok(baton_comm_abort(comms[1]));
+	finish(requests[0], BATON_ERR_ABORTED);
+	finish(requests[1], BATON_ERR_ABORTED);
+	ck_assert_int_eq(baton_send(at(1, 0), 1, BATON_UINT8, 0, 0, comms[1],
+	                            streams[1], NULL, NULL),
+	                 BATON_ERR_ABORTED);
+	for (int i = 0; i < RANKS; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	cuda->sim_settle(false);
+	ck_assert_int_eq(cuda->sim_queued(), 0);
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	ck_assert_int_eq(nccl->sim_violations(), 0);
+	/* On the same devices. */
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	requests[0] = move(1, 0, false, NULL);
+	requests[1] = move(0, 1, true, NULL);
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	destroy_all();
+}
+END_TEST
+
+START_TEST(a_deadline_ends_in_timeout)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 50};
+	baton_request recv;
+
+	create_all();
+	recv = move(1, 0, false, &soon);
+	finish(recv, BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(baton_comm_status(comms[1]), BATON_ERR_ABORTED);
+	for (int i = 0; i < RANKS; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+}
+END_TEST
+
+START_TEST(a_group_that_nccl_refuses_breaks_the_communicator)
+{
+	baton_request request = 0;
+
+	create_all();
+	ck_assert(nccl->sim_fail("ncclGroupEnd", 1, BATONI_NCCL_INTERNAL_ERROR));
+	ck_assert_int_lt(baton_send(at(0, 1), BYTES, BATON_UINT8, 1, 0, comms[0],
+	                            streams[0], NULL, &request),
+	                 0);
+	ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_ABORTED);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[0]), "ncclGroupEnd"));
+	for (int i = 0; i < RANKS; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+}
+END_TEST
+
+/* The work comes on the stream in the background: the call returns when it is there. */
+START_TEST(a_call_returns_when_its_work_is_on_the_stream)
+{
+	baton_request requests[2];
+	CUcontext popped;
+
+	create_all();
+	ck_assert(nccl->sim_set("slow", 1));
+	requests[0] = move(1, 0, false, NULL);
+	ck_cuda(cuda->context_push(contexts[1]));
+	ck_assert_uint_eq(cuda->stream_query(streams[1]), BATONI_CU_NOT_READY);
+	ck_cuda(cuda->context_pop(&popped));
+	requests[1] = move(0, 1, true, NULL);
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	ck_assert(nccl->sim_set("slow", 0));
+	destroy_all();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		a_creation_that_fails_on_one_rank_fails_on_all,
+		a_host_communicator_is_refused,
+		a_query_names_the_library_and_what_it_cannot,
+		memory_that_nccl_does_not_reach_is_refused,
+		a_message_to_oneself_needs_its_other_end_in_the_group,
+		a_recv_that_waits_holds_up_no_send_of_the_same_way,
+		members_of_a_group_do_not_wait_for_each_other,
+		a_join_needs_no_look_of_the_host,
+		an_asynchronous_error_ends_what_is_pending,
+		an_abort_ends_all_lanes_together,
+		a_deadline_ends_in_timeout,
+		a_group_that_nccl_refuses_breaks_the_communicator,
+		a_call_returns_when_its_work_is_on_the_stream,
+	};
+
+	return RUN_TESTS("nccl_transport", tests);
+}
