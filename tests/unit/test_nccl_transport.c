@@ -4,6 +4,7 @@
  * What the conformance suite does not reach: how creation fails, what is refused, how errors
  * arrive, and what needs no look of the host.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,8 +339,7 @@ START_TEST(an_asynchronous_error_ends_what_is_pending)
 	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[1]),
 	                             "ncclCommGetAsyncError"));
 	/* The stream goes on. */
-	ck_assert_int_eq(baton_stream_synchronize(comms[1], streams[1]),
-	                 BATON_ERR_NCCL);
+	ck_ok(baton_stream_synchronize(comms[1], streams[1]));
 	baton_release(&recv);
 	for (int i = 0; i < RANKS; i++) {
 		baton_comm_abort(comms[i]);
