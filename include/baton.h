@@ -129,7 +129,7 @@ enum baton_transport {
 	BATON_TRANSPORT_AUTO,  /* MPI under a launcher or beside MPI, else local */
 	BATON_TRANSPORT_LOCAL, /* ranks are threads of one process */
 	BATON_TRANSPORT_MPI,
-	BATON_TRANSPORT_NCCL /* BATON_ERR_UNSUPPORTED in this version */
+	BATON_TRANSPORT_NCCL /* over one of the others; memory of GPUs only */
 };
 
 /* Which thread makes progress while no thread of the program is inside Baton. */

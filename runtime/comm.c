@@ -118,20 +118,27 @@ plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 }
 
 static enum baton_status
-check_transport(enum baton_transport transport)
+check_transport(const struct batoni_comm_plan *plan)
 {
-	switch (transport) {
+	switch (plan->transport) {
 	case BATON_TRANSPORT_AUTO:
 	case BATON_TRANSPORT_LOCAL:
 	case BATON_TRANSPORT_MPI:
-	case BATON_TRANSPORT_NCCL:
 		return BATON_OK;
+	case BATON_TRANSPORT_NCCL:
+		if (plan->device == BATON_DEVICE_CUDA)
+			return BATON_OK;
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "options->transport is BATON_TRANSPORT_NCCL, "
+		                     "which moves memory of GPUs: it needs "
+		                     "options->device BATON_DEVICE_CUDA (or "
+		                     "BATON_DEVICE=cuda in the environment)");
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->transport is %d; it takes "
 	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI or _NCCL (0 to "
 	                     "3)",
-	                     (int)transport);
+	                     (int)plan->transport);
 }
 
 enum baton_status
@@ -202,8 +209,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
 	};
 	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);
-	return status == BATON_OK ? check_transport(options->transport)
-	                          : status;
+	return status == BATON_OK ? check_transport(plan_p) : status;
 }
 
 /* ---- building ---- */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The NCCL transport, over simulators of NCCL and of the CUDA driver: ranks are threads, and
  * share one device, of which the messages' memory is (NCCLSIM_DUPLICATES). */
-#include "cuda_gpu.h"
 #include "on_nccl.h"
 #include "ranks.h"
-#include "testing.h"
 
 static enum baton_status
 nccl_open(int size, const struct baton_comm_options *options,
@@ -12,8 +10,7 @@ nccl_open(int size, const struct baton_comm_options *options,
 {
 	const struct baton_comm_options mine = on_nccl_options(options);
 
-	return batoni_comm_create_local_with(&batoni_device_cuda_ops, size,
-	                                     &mine, comms);
+	return baton_comm_create_local(size, &mine, comms);
 }
 
 int

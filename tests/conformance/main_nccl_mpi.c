@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The NCCL transport over MPI: ranks are processes, each with a simulated device of its own. */
-#include "cuda_gpu.h"
 #include "on_nccl.h"
 #include "processes.h"
-#include "testing.h"
 
 static enum baton_status
 nccl_create(struct conform *c, const struct baton_comm_options *options,
@@ -12,8 +10,7 @@ nccl_create(struct conform *c, const struct baton_comm_options *options,
 	const struct baton_comm_options mine = on_nccl_options(options);
 
 	(void)c;
-	return batoni_comm_create_mpi_with(&batoni_device_cuda_ops, &mine,
-	                                   comm_p);
+	return baton_comm_create(&mine, comm_p);
 }
 
 int

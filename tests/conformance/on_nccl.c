@@ -136,6 +136,7 @@ on_nccl_options(const struct baton_comm_options *options_or_null)
 
 	if (options_or_null)
 		options = *options_or_null;
+	options.device = BATON_DEVICE_CUDA;
 	options.transport = BATON_TRANSPORT_NCCL;
 	return options;
 }

@@ -185,11 +185,9 @@ check_device(const struct batoni_device *device)
 	    device->number < DEVICES)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "options->transport is BATON_TRANSPORT_NCCL, which "
-	                     "needs a CUDA device with a number below %d; this "
-	                     "communicator is on the %s device: ask for "
-	                     "BATON_DEVICE_CUDA, or for another transport",
-	                     DEVICES, device->ops->name);
+	                     "the NCCL transport needs a CUDA device with a number "
+	                     "below %d; this is device %d, %s",
+	                     DEVICES, device->number, device->ops->name);
 }
 
 static enum baton_status
