@@ -581,8 +581,6 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
 	transport->host = &comm->host;
-	if (transport->below)
-		transport->below->host = &comm->host;
 	/* Without peers, other ranks are reachable only by the transport's messages:
 	 * no one-sided layer. */
 	if (comm->onesided && !transport->peers) {

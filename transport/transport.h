@@ -124,9 +124,6 @@ struct batoni_transport {
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
-	/* A native transport (native.h): the one that it lies over, which gets the same
-	 * host.  NULL: none. */
-	struct batoni_transport *below;
 };
 
 /* The transport whose messages a path carries. */

@@ -400,9 +400,11 @@ static enum baton_status
 nccl_leave(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = transport->below;
+	struct batoni_transport *below = nccl->below;
 	const char mine = 0;
 
+	if (atomic_load(&nccl->below_lost))
+		return BATON_ERR_ABORTED;
 	if (!nccl->all_leave) {
 		enum baton_status status = below->ops->exchange(
 			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->statuses);

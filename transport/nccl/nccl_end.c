@@ -85,7 +85,7 @@ enum baton_status
 batoni_nccl_clear(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = transport->below;
+	struct batoni_transport *below = nccl->below;
 	enum baton_status status =
 		nccl->finalized ? BATON_OK : finalize(nccl);
 
@@ -271,7 +271,7 @@ void
 batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = transport->below;
+	struct batoni_transport *below = nccl->below;
 
 	below->patience = transport->patience;
 	if (aborted)
@@ -288,6 +288,6 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	/* On a device that has failed they are out of reach. */
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].comm = NULL;
+	below->ops->close(below, aborted); /* it may still call its host, which is ours */
 	batoni_nccl_free(nccl);
-	below->ops->close(below, aborted);
 }

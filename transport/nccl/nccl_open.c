@@ -273,9 +273,10 @@ note_timeout(struct batoni_nccl *nccl, const char *what)
 
 /* ---- exchanges ---- */
 
+/* The transport below has no messages, and so nothing to end or to move. */
 static void
-no_done(struct batoni_host *host, struct batoni_transfer *transfer,
-        enum baton_status status)
+below_done(struct batoni_host *host, struct batoni_transfer *transfer,
+           enum baton_status status)
 {
 	(void)host;
 	(void)transfer;
@@ -283,34 +284,41 @@ no_done(struct batoni_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-no_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
-          int code, const char *text)
-{
-	(void)host;
-	(void)fatal;
-	batoni_log(BATONI_LOG_WARN,
-	           "while a communicator was created, %s failed with %d: %s",
-	           call, code, text);
-}
-
-static void
-no_moves(struct batoni_host *host)
+below_moves(struct batoni_host *host)
 {
 	(void)host;
 }
 
 static void
-no_lost(struct batoni_host *host, const char *why)
+below_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+             int code, const char *text)
 {
-	(void)host;
-	(void)why;
+	const struct batoni_nccl *nccl =
+		batoni_container_of(host, struct batoni_nccl, below_host);
+	struct batoni_host *ours = nccl->base.host;
+
+	if (ours)
+		ours->broken(ours, fatal, call, code, text);
+	else
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: while a communicator was created, %s failed "
+		           "with %d: %s",
+		           nccl->base.rank, call, code, text);
 }
 
-/* Of the transport below, until the engine has this one. */
-static struct batoni_host nobody = {.done = no_done,
-                                    .broken = no_broken,
-                                    .moves = no_moves,
-                                    .lost = no_lost};
+/* NCCL goes on without it; leaving together is not possible any more. */
+static void
+below_lost(struct batoni_host *host, const char *why)
+{
+	struct batoni_nccl *nccl =
+		batoni_container_of(host, struct batoni_nccl, below_host);
+
+	atomic_store(&nccl->below_lost, true);
+	batoni_log(BATONI_LOG_INFO,
+	           "rank %d: %s: the NCCL transport goes on, and will be "
+	           "destroyed as after an abort",
+	           nccl->base.rank, why);
+}
 
 /* PENDING, OK, or an error, with its sentence: the exchange has failed, and no other is
  * possible. */
@@ -318,14 +326,13 @@ static enum baton_status
 exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
          size_t bytes, void *all)
 {
-	struct batoni_transport *below = nccl->base.below;
+	struct batoni_transport *below = nccl->below;
 	uint64_t now = batoni_real_ns();
 	enum baton_status status;
 
 	if (nccl->exchange_limit_ns == 0)
 		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
 	nccl->config.driver_take();
-	below->host = &nobody;
 	status = below->ops->exchange(below, what, mine, bytes, all);
 	nccl->config.driver_leave();
 	if (status == BATON_OK)
@@ -550,7 +557,12 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 
 	base->ops = &batoni_nccl_transport_ops;
 	base->messages.ops = &batoni_nccl_path_ops;
-	base->below = below;
+	nccl->below = below;
+	nccl->below_host = (struct batoni_host){.done = below_done,
+	                                        .broken = below_broken,
+	                                        .moves = below_moves,
+	                                        .lost = below_lost};
+	below->host = &nccl->below_host;
 	base->rank = below->rank;
 	base->size = below->size;
 	base->capabilities = BATON_CAP_DIRECTIONS;

@@ -36,6 +36,8 @@ enum batoni_nccl_step {
 struct batoni_nccl {
 	struct batoni_transport base; /* must be first */
 	/* Immutable once created. */
+	struct batoni_transport *below; /* set by the first step; owned once it is open */
+	struct batoni_host below_host;  /* what that one tells: see nccl_open.c */
 	const struct batoni_nccl_api *api;
 	struct batoni_device *device;
 	struct batoni_native_config config;
@@ -60,6 +62,7 @@ struct batoni_nccl {
 
 	/* Any thread. */
 	_Atomic bool aborting;
+	_Atomic bool below_lost; /* the library of the transport below is finalised */
 
 	/* The thread that aborts, and those that wait for it. */
 	pthread_mutex_t end_lock;
