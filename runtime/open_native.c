@@ -9,6 +9,7 @@
 
 #include "core.h"
 #include "registry.h"
+#include "thread.h"
 #include "wait.h"
 
 static void
@@ -84,4 +85,31 @@ batoni_comm_open_native(struct baton_comm *comms[],
 		transports[i] = opened[i];
 	batoni_free(opened);
 	return status;
+}
+
+static enum baton_status
+lock_device(const char *call, struct baton_comm *comm, bool take)
+{
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm(call, comm);
+	if (!comm->transport_ops->lock)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: the %s transport has no lock of its "
+		                     "device; BATON_TRANSPORT_NCCL has",
+		                     call, comm->transport_ops->name);
+	return comm->transport_ops->lock(comm->transport, take);
+}
+
+enum baton_status
+baton_comm_lock_device(struct baton_comm *comm)
+{
+	BATONI_ENTER("baton_comm_lock_device");
+	return lock_device("baton_comm_lock_device", comm, true);
+}
+
+enum baton_status
+baton_comm_unlock_device(struct baton_comm *comm)
+{
+	BATONI_ENTER("baton_comm_unlock_device");
+	return lock_device("baton_comm_unlock_device", comm, false);
 }

@@ -54,6 +54,11 @@ struct batoni_transport_ops {
 	 * communicate, and transfers may still be lent. */
 	void (*close)(struct batoni_transport *transport, bool aborted);
 
+	/* For the program's own calls of the library below: take, or give back, the lock under
+	 * which this transport calls it.  Any thread of the program; taking waits for such
+	 * calls.  OK, INVALID (batoni_refuse has said why).  NULL: there is no such lock. */
+	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
+
 	/* The library's text for native_code, truncated to size.  Any thread. */
 	void (*error_text)(struct batoni_transport *transport, int code,
 	                   char *text, size_t size);

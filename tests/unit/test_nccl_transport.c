@@ -5,10 +5,10 @@
  * arrive, and what needs no look of the host.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "baton.h"
 #include "clock.h"
@@ -244,6 +244,41 @@ START_TEST(a_message_to_oneself_needs_its_other_end_in_the_group)
 }
 END_TEST
 
+static void *
+sender_main(void *done_p)
+{
+	baton_request request = move(0, 1, true, NULL);
+
+	atomic_store((atomic_bool *)done_p, true);
+	finish(request, BATON_OK);
+	return NULL;
+}
+
+START_TEST(a_program_may_have_the_lock_of_the_device)
+{
+	atomic_bool done = false;
+	pthread_t sender;
+	baton_request request;
+
+	create_all();
+	ck_ok(baton_comm_lock_device(comms[0]));
+	ck_assert_int_eq(baton_comm_lock_device(comms[0]), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_send(at(0, 1), BYTES, BATON_UINT8, 1, 0, comms[0],
+	                            streams[0], NULL, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "lock"));
+	/* Another thread waits for it. */
+	ck_assert_int_eq(pthread_create(&sender, NULL, sender_main, &done), 0);
+	ck_assert(!atomic_load(&done));
+	ck_ok(baton_comm_unlock_device(comms[0]));
+	ck_assert_int_eq(baton_comm_unlock_device(comms[0]), BATON_ERR_INVALID);
+	request = move(1, 0, false, NULL);
+	finish(request, BATON_OK);
+	pthread_join(sender, NULL);
+	destroy_all();
+}
+END_TEST
+
 /* ---- lanes ---- */
 
 /* The middle of a pipeline: its receive waits, its send goes. */
@@ -450,6 +485,7 @@ main(void)
 		a_query_names_the_library_and_what_it_cannot,
 		memory_that_nccl_does_not_reach_is_refused,
 		a_message_to_oneself_needs_its_other_end_in_the_group,
+		a_program_may_have_the_lock_of_the_device,
 		a_recv_that_waits_holds_up_no_send_of_the_same_way,
 		members_of_a_group_do_not_wait_for_each_other,
 		a_join_needs_no_look_of_the_host,

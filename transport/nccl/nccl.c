@@ -342,7 +342,7 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 		return status;
 	status = batoni_nccl_enter(nccl, &guard);
 	if (status != BATON_OK)
-		return batoni_refuse(status, "the device cannot be used");
+		return status;
 	/* An abort that came meanwhile has the lanes. */
 	if (atomic_load(&nccl->aborting))
 		status = batoni_refuse(BATON_ERR_ABORTED,
@@ -446,5 +446,6 @@ const struct batoni_transport_ops batoni_nccl_transport_ops = {
 	.leave = nccl_leave,
 	.clear = batoni_nccl_clear,
 	.close = batoni_nccl_close,
+	.lock = batoni_nccl_lock,
 	.error_text = nccl_error_text,
 };

@@ -45,8 +45,14 @@ static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
 static void
 make_locks(void)
 {
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	/* A program may hold one: baton_comm_lock_device. */
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
 	for (int i = 0; i < DEVICES; i++)
-		pthread_mutex_init(&device_locks[i], NULL);
+		pthread_mutex_init(&device_locks[i], &attributes);
+	pthread_mutexattr_destroy(&attributes);
 }
 
 /* ---- the lock of the device ---- */
@@ -57,16 +63,41 @@ enter_locked(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 	enum baton_status status =
 		nccl->device->ops->memory->enter(nccl->device, guard);
 
-	if (status != BATON_OK)
-		pthread_mutex_unlock(nccl->device_lock);
-	return status;
+	if (status == BATON_OK)
+		return BATON_OK;
+	pthread_mutex_unlock(nccl->device_lock);
+	return batoni_refuse(status, "GPU %d cannot be used",
+	                     nccl->device->number);
 }
 
 enum baton_status
 batoni_nccl_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 {
-	pthread_mutex_lock(nccl->device_lock);
-	return enter_locked(nccl, guard);
+	if (pthread_mutex_lock(nccl->device_lock) == 0)
+		return enter_locked(nccl, guard);
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "this thread has the lock of GPU %d "
+	                     "(baton_comm_lock_device), under which Baton calls "
+	                     "NCCL: give it back first",
+	                     nccl->device->number);
+}
+
+enum baton_status
+batoni_nccl_lock(struct batoni_transport *transport, bool take)
+{
+	struct batoni_nccl *nccl =
+		batoni_container_of(transport, struct batoni_nccl, base);
+	int error = take ? pthread_mutex_lock(nccl->device_lock)
+	                 : pthread_mutex_unlock(nccl->device_lock);
+
+	if (error == 0)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     take ? "baton_comm_lock_device: this thread has the "
+				    "lock of GPU %d already"
+	                          : "baton_comm_unlock_device: this thread has "
+				    "not the lock of GPU %d",
+	                     nccl->device->number);
 }
 
 enum baton_status
@@ -496,11 +527,8 @@ do_work(struct batoni_nccl *nccl, ncclResult_t (*begin)(struct batoni_nccl *),
 	ncclResult_t result = BATONI_NCCL_SUCCESS;
 
 	nccl->mine = batoni_nccl_enter(nccl, &guard);
-	if (nccl->mine != BATON_OK) {
-		batoni_refuse(nccl->mine, "rank %d: the device cannot be used",
-		              nccl->base.rank);
+	if (nccl->mine != BATON_OK)
 		return BATON_OK;
-	}
 	if (!nccl->begun) {
 		nccl->begun = true;
 		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;

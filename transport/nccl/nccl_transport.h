@@ -84,8 +84,10 @@ extern const struct batoni_path_ops batoni_nccl_path_ops;
 
 /* ---- nccl_open.c ---- */
 
-/* Take the lock of the device, and make the device this thread's.  OK, CUDA (nothing is
- * held). */
+/* The slot of the transport. */
+enum baton_status batoni_nccl_lock(struct batoni_transport *transport, bool take);
+/* Take the lock of the device, and make the device this thread's.  OK; INVALID (this thread
+ * has it), CUDA: nothing is held, and batoni_refuse has said why. */
 enum baton_status batoni_nccl_enter(struct batoni_nccl *nccl,
                                     struct batoni_memory_guard *guard);
 /* The same if the lock is free.  AGAIN: it is not. */
