@@ -56,7 +56,7 @@ struct creator {
 	pthread_t thread;
 	struct baton_unique_id id;
 	struct baton_comm_options options;
-	int rank;
+	int rank, size;
 	enum baton_status status;
 	char why[256];
 };
@@ -68,7 +68,8 @@ creator_main(void *argument)
 	int rank = creator->rank;
 
 	creator->options.cuda_device = rank;
-	creator->status = baton_comm_create_id(RANKS, rank, &creator->id,
+	creator->status = baton_comm_create_id(creator->size, rank,
+	                                       &creator->id,
 	                                       &creator->options, &comms[rank]);
 	snprintf(creator->why, sizeof(creator->why), "%s", baton_last_error());
 	return NULL;
@@ -76,13 +77,14 @@ creator_main(void *argument)
 
 static struct creator creators[RANKS];
 
+/* The first ranks, each on its device. */
 static void
-create(int64_t timeout_ns, enum baton_progress progress)
+create_some(int size, int64_t timeout_ns, enum baton_progress progress)
 {
 	struct baton_unique_id id;
 
 	ck_ok(baton_unique_id_create(&id));
-	for (int i = 0; i < RANKS; i++) {
+	for (int i = 0; i < size; i++) {
 		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
 		options.device = BATON_DEVICE_CUDA;
@@ -90,13 +92,19 @@ create(int64_t timeout_ns, enum baton_progress progress)
 		options.timeout_ns = timeout_ns;
 		options.progress = progress;
 		creators[i] = (struct creator){
-			.id = id, .options = options, .rank = i};
+			.id = id, .options = options, .rank = i, .size = size};
 		ck_assert_int_eq(pthread_create(&creators[i].thread, NULL,
 		                                creator_main, &creators[i]),
 		                 0);
 	}
-	for (int i = 0; i < RANKS; i++)
+	for (int i = 0; i < size; i++)
 		pthread_join(creators[i].thread, NULL);
+}
+
+static void
+create(int64_t timeout_ns, enum baton_progress progress)
+{
+	create_some(RANKS, timeout_ns, progress);
 }
 
 static void
@@ -119,20 +127,26 @@ destroyer_main(void *argument)
 }
 
 static void
-destroy_all(void)
+destroy_some(int size)
 {
 	int ranks[RANKS];
 	pthread_t threads[RANKS];
 
-	for (int i = 0; i < RANKS; i++) {
+	for (int i = 0; i < size; i++) {
 		ranks[i] = i;
 		pthread_create(&threads[i], NULL, destroyer_main, &ranks[i]);
 	}
-	for (int i = 0; i < RANKS; i++)
+	for (int i = 0; i < size; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_int_eq(nccl->sim_live("comms"), 0);
 	ck_assert_int_eq(nccl->sim_violations(), 0);
 	ck_assert_int_eq(cuda->sim_violations(), 0);
+}
+
+static void
+destroy_all(void)
+{
+	destroy_some(RANKS);
 }
 
 static void *
@@ -419,6 +433,52 @@ START_TEST(an_abort_ends_all_lanes_together)
 }
 END_TEST
 
+/* Rank 2 is gone, and NCCL says so. */
+START_TEST(survivors_make_a_communicator_of_their_own)
+{
+	baton_request requests[2];
+
+	create_all();
+	ck_assert(nccl->sim_set("notice", 1));
+	requests[0] = move(0, 1, false, NULL);
+	ck_ok(baton_comm_abort(comms[2]));
+	ck_ok(baton_comm_destroy(comms[2]));
+	finish(requests[0], BATON_ERR_NCCL);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[0]), "remote"));
+	for (int i = 0; i < 2; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	create_some(2, 0, BATON_PROGRESS_AUTO);
+	ck_ok(creators[0].status);
+	ck_ok(creators[1].status);
+	requests[0] = move(0, 1, false, NULL);
+	requests[1] = move(1, 0, true, NULL);
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	destroy_some(2);
+}
+END_TEST
+
+/* Alone, for want of the others; then with them. */
+START_TEST(a_destroy_alone_ends_in_timeout)
+{
+	load();
+	/* Creating has the same time. */
+	create(2 * SECOND, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_ERR_TIMEOUT);
+	ck_ok(baton_comm_status(comms[0]));
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_abort(comms[i]));
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_destroy(comms[i]));
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+}
+END_TEST
+
 START_TEST(a_deadline_ends_in_timeout)
 {
 	const struct baton_op_options soon = {.size = sizeof(soon),
@@ -491,6 +551,8 @@ main(void)
 		a_join_needs_no_look_of_the_host,
 		an_asynchronous_error_ends_what_is_pending,
 		an_abort_ends_all_lanes_together,
+		survivors_make_a_communicator_of_their_own,
+		a_destroy_alone_ends_in_timeout,
 		a_deadline_ends_in_timeout,
 		a_group_that_nccl_refuses_breaks_the_communicator,
 		a_call_returns_when_its_work_is_on_the_stream,
