@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NCCL transport, over simulators of NCCL and of the CUDA driver: ranks are threads, and
- * share one device, of which the messages' memory is (NCCLSIM_DUPLICATES). */
+/* The NCCL transport, over simulators of NCCL and of the CUDA driver: ranks are threads.  They
+ * share one device, of which the messages' memory is (NCCLSIM_DUPLICATES).  With "pinned" as
+ * its first argument: each has a device of its own, and messages are in pinned memory. */
+#include <string.h>
+
 #include "on_nccl.h"
 #include "ranks.h"
 
@@ -21,6 +24,13 @@ main(int argc, char **argv)
 
 	if (!on_nccl_begin())
 		return 77;
+	if (argc > 1 && !strcmp(argv[1], "pinned"))
+		return on_nccl_end(conform_threads_on(
+			(struct conform_backend){
+				.name = "nccl-pinned",
+				.queues = on_cuda_queues(),
+				.devices = on_cuda_devices() },
+			nccl_open, lists, argc - 1, argv + 1));
 	return on_nccl_end(conform_threads_on(
 		(struct conform_backend){ .name = "nccl-local",
 		                          .memory = &on_cuda_memory,

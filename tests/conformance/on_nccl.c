@@ -17,6 +17,8 @@
 #include "ncclsim.h"
 
 #define HEAP_BYTES GIB
+#define PORTABLE 1u /* for all contexts */
+#define MAPPED 2u
 
 extern char __data_start[]; /* the linker's */
 
@@ -60,7 +62,7 @@ add(void *at, size_t bytes)
 
 	if (cuda->context_push(context) != 0)
 		abort();
-	cuda->host_register(at, bytes, 0);
+	cuda->host_register(at, bytes, PORTABLE | MAPPED);
 	cuda->context_pop(&popped);
 }
 
