@@ -41,18 +41,14 @@ struct batoni_nccl_hello {
 /* One for each device, by its number. */
 static pthread_mutex_t device_locks[DEVICES];
 static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
+/* Devices whose lock the program has taken on this thread, a bit for each. */
+static _Thread_local uint64_t lent;
 
 static void
 make_locks(void)
 {
-	pthread_mutexattr_t attributes;
-
-	pthread_mutexattr_init(&attributes);
-	/* A program may hold one: baton_comm_lock_device. */
-	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
 	for (int i = 0; i < DEVICES; i++)
-		pthread_mutex_init(&device_locks[i], &attributes);
-	pthread_mutexattr_destroy(&attributes);
+		pthread_mutex_init(&device_locks[i], NULL);
 }
 
 /* ---- the lock of the device ---- */
@@ -73,8 +69,10 @@ enter_locked(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 enum baton_status
 batoni_nccl_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 {
-	if (pthread_mutex_lock(nccl->device_lock) == 0)
+	if (!(lent >> nccl->device->number & 1u)) {
+		pthread_mutex_lock(nccl->device_lock);
 		return enter_locked(nccl, guard);
+	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "this thread has the lock of GPU %d "
 	                     "(baton_comm_lock_device), under which Baton calls "
@@ -87,11 +85,16 @@ batoni_nccl_lock(struct batoni_transport *transport, bool take)
 {
 	struct batoni_nccl *nccl =
 		batoni_container_of(transport, struct batoni_nccl, base);
-	int error = take ? pthread_mutex_lock(nccl->device_lock)
-	                 : pthread_mutex_unlock(nccl->device_lock);
+	const uint64_t bit = (uint64_t)1 << nccl->device->number;
 
-	if (error == 0)
+	if (take != !!(lent & bit)) {
+		if (take)
+			pthread_mutex_lock(nccl->device_lock);
+		else
+			pthread_mutex_unlock(nccl->device_lock);
+		lent ^= bit;
 		return BATON_OK;
+	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     take ? "baton_comm_lock_device: this thread has the "
 				    "lock of GPU %d already"
