@@ -157,6 +157,7 @@ struct nsim_map {
 
 struct ncclComm {
 	struct ncclComm *next; /* of all that ever were; lock */
+	struct ncclComm *next_aborted; /* of its thread's group */
 	bool live;             /* lock */
 	unsigned calls;        /* that are under way; lock */
 	pthread_t caller;      /* who makes them; lock */
@@ -229,6 +230,8 @@ const struct nsim_exchange *nsim_exchange_look(ncclComm_t comm, unsigned number)
 ncclResult_t nsim_comm_new(ncclComm_t parent, const ncclConfig_t *config,
                            ncclComm_t *comm_p);
 void nsim_comm_close(ncclComm_t comm);
+/* The same for one whose kernels have been told to end, when they have. */
+void nsim_comm_reclaim(ncclComm_t comm);
 /* Its state allows a call.  SUCCESS, or what the call returns. */
 ncclResult_t nsim_comm_ready(ncclComm_t comm);
 /* Its asynchronous error from now on, if it has none yet. */
@@ -281,10 +284,11 @@ struct nsim_plan {
 	size_t streams_n;
 };
 
-/* Takes the job, or the operation; a group of their own if there is none. */
+/* Takes the job, the operation, or the end; a group of their own if there is none. */
 ncclResult_t nsim_group_job(ncclComm_t comm, const struct nsim_job *job);
 ncclResult_t nsim_group_op(ncclComm_t comm, const struct nsim_op *op,
                            CUstream stream);
+ncclResult_t nsim_group_abort(ncclComm_t comm);
 /* A call within a group fails: so does the group. */
 ncclResult_t nsim_group_refuse(ncclResult_t result);
 /* Around several. */

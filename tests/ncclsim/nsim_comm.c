@@ -406,8 +406,17 @@ ncclCommDestroy(ncclComm_t comm)
 	return fault != BATONI_NCCL_SUCCESS ? fault : result;
 }
 
-/* Kernels of it that are behind something in their streams end only after that: so does
- * this call. */
+void
+nsim_comm_reclaim(ncclComm_t comm)
+{
+	await_idle(comm);
+	if (comm->map)
+		nsim_say(comm, NSIM_GONE);
+	nsim_comm_close(comm);
+}
+
+/* Its kernels are told to end by the call, and waited for by the group's end.  Those that are
+ * behind something in their streams end only after that. */
 ncclResult_t
 ncclCommAbort(ncclComm_t comm)
 {
@@ -420,10 +429,7 @@ ncclCommAbort(ncclComm_t comm)
 		return result;
 	atomic_store(&comm->stop, true);
 	nsim_cuda->sim_changed();
-	await_idle(comm);
-	if (comm->map)
-		nsim_say(comm, NSIM_GONE);
-	nsim_comm_close(comm);
+	nsim_group_abort(comm);
 	nsim_leave(comm);
 	return fault;
 }

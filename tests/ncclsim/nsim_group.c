@@ -3,8 +3,9 @@
  * Groups: what a thread's calls ask for, and what is done with it at the group's end.  A
  * call outside of a group is a group of its own.
  *
- * First the jobs, all side by side; then the connections that are new, all side by side;
- * then the kernels, one for each communicator.  The host blocks for the first two.  The
+ * First what is aborted, whose kernels have all been told to end by then; then the jobs, all
+ * side by side; then the connections that are new, all side by side; then the kernels, one
+ * for each communicator.  The host blocks for the first two.  The
  * group of a non-blocking communicator that has any of them goes on in a thread of its own,
  * and its communicators are IN_PROGRESS until that is over.
  */
@@ -22,6 +23,7 @@ static _Thread_local struct {
 	unsigned depth;
 	ncclResult_t result; /* of the first call that failed */
 	struct work work;
+	ncclComm_t aborted;
 	uint64_t devices; /* held, by their bits */
 } group;
 
@@ -406,6 +408,12 @@ end_group(void)
 
 	if (--group.depth > 0)
 		return BATONI_NCCL_SUCCESS;
+	while (group.aborted) {
+		ncclComm_t comm = group.aborted;
+
+		group.aborted = comm->next_aborted;
+		nsim_comm_reclaim(comm);
+	}
 	group.work = (struct work){NULL, NULL};
 	group.result = BATONI_NCCL_SUCCESS;
 	if (result == BATONI_NCCL_SUCCESS)
@@ -459,6 +467,16 @@ nsim_group_job(ncclComm_t comm, const struct nsim_job *job)
 	while (*at)
 		at = &(*at)->next;
 	*at = copy;
+	return end_group();
+}
+
+ncclResult_t
+nsim_group_abort(ncclComm_t comm)
+{
+	group.depth++;
+	hold(comm);
+	comm->next_aborted = group.aborted;
+	group.aborted = comm;
 	return end_group();
 }
 

@@ -366,6 +366,43 @@ START_TEST(abort_waits_for_what_is_before_its_kernels)
 }
 END_TEST
 
+/* NCCL tells the kernels at each call, and waits at the group's end. */
+START_TEST(aborts_of_a_group_end_all_their_kernels_together)
+{
+	const struct rank *r = &nw.rank[0];
+	ncclComm_t second[2];
+
+	begin(2);
+	ck_nccl(nw.nccl->group_start());
+	for (int i = 0; i < 2; i++)
+		ck_nccl(nw.nccl->comm_split(nw.rank[i].comm, 0, i, &second[i],
+		                            NULL));
+	ck_nccl(nw.nccl->group_end());
+	ck_nccl(nw.nccl->group_start());
+	ck_nccl(nw.nccl->send((void *)(uintptr_t)nw.rank[1].out, 1,
+	                      BATONI_NCCL_INT8, 0, second[1],
+	                      nw.rank[1].stream));
+	ck_nccl(nw.nccl->recv((void *)(uintptr_t)r->in, 1, BATONI_NCCL_INT8, 1,
+	                      second[0], r->stream));
+	ck_nccl(nw.nccl->group_end());
+	world_settle();
+	/* The second one's is behind the first one's. */
+	ck_nccl(world_recv(0, 1, 10));
+	ck_nccl(nw.nccl->recv((void *)(uintptr_t)r->in, 1, BATONI_NCCL_INT8, 1,
+	                      second[0], r->stream));
+	ck_nccl(nw.nccl->group_start());
+	ck_nccl(nw.nccl->comm_abort(second[0]));
+	ck_nccl(nw.nccl->comm_abort(r->comm));
+	ck_nccl(nw.nccl->group_end());
+	ck_assert_int_eq(nw.nccl->sim_live("kernels"), 0);
+	nw.rank[0].comm = NULL;
+	ck_nccl(nw.nccl->comm_abort(second[1]));
+	ck_nccl(nw.nccl->comm_abort(nw.rank[1].comm));
+	nw.rank[1].comm = NULL;
+	world_end();
+}
+END_TEST
+
 START_TEST(kernel_that_is_made_to_fail_hangs_with_its_error)
 {
 	ncclResult_t state;
@@ -426,6 +463,7 @@ main(void)
 		message_waits_for_its_stream,
 		memory_of_the_host_is_out_of_reach,
 		abort_waits_for_what_is_before_its_kernels,
+		aborts_of_a_group_end_all_their_kernels_together,
 		kernel_that_is_made_to_fail_hangs_with_its_error,
 		kernels_of_a_context_in_error_are_dropped,
 	};
