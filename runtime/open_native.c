@@ -55,11 +55,9 @@ step_all(struct baton_comm *comms[], struct batoni_transport *transports[],
 			continue;
 		status = batoni_native_layer()->step(comms[i]->native,
 		                                     transports[i], &opened[i]);
-		if (status == BATON_OK)
-			comms[i]->native = NULL; /* the transport has it */
-		else if (status != BATON_PENDING)
+		if (status != BATON_OK && status != BATON_PENDING)
 			return status;
-		else
+		if (status == BATON_PENDING)
 			result = BATON_PENDING;
 	}
 	return result;
@@ -81,8 +79,11 @@ batoni_comm_open_native(struct baton_comm *comms[],
 		if (status == BATON_PENDING)
 			batoni_pause_between(tries);
 	}
-	for (int i = 0; i < n && status == BATON_OK; i++)
+	/* Until all are open, each is discarded with its communicator. */
+	for (int i = 0; i < n && status == BATON_OK; i++) {
 		transports[i] = opened[i];
+		comms[i]->native = NULL;
+	}
 	batoni_free(opened);
 	return status;
 }

@@ -289,6 +289,49 @@ START_TEST(a_program_may_have_the_lock_of_the_device)
 }
 END_TEST
 
+static void *
+refused_main(void *argument)
+{
+	(void)argument;
+	ck_assert_int_eq(baton_send(at(0, 0), BYTES, BATON_UINT8, 1, 0, comms[0],
+	                            streams[0], NULL, NULL),
+	                 BATON_ERR_AGAIN);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "call of NCCL"));
+	return NULL;
+}
+
+static void *
+second_main(void *argument)
+{
+	(void)argument;
+	ck_assert_int_eq(baton_comm_lock_device(comms[0]), BATON_ERR_AGAIN);
+	return NULL;
+}
+
+/* Nobody gives it back in time. */
+START_TEST(no_call_waits_for_ever_for_the_lock_of_the_device)
+{
+	pthread_t sender, second;
+
+	load();
+	create(3 * SECOND, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	ck_ok(baton_comm_lock_device(comms[0]));
+	pthread_create(&sender, NULL, refused_main, NULL);
+	pthread_create(&second, NULL, second_main, NULL);
+	pthread_join(sender, NULL);
+	pthread_join(second, NULL);
+	ck_ok(baton_comm_unlock_device(comms[0]));
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_abort(comms[i]));
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_destroy(comms[i]));
+	ck_assert_int_eq(nccl->sim_violations(), 0);
+}
+END_TEST
+
 /* ---- lanes ---- */
 
 /* The middle of a pipeline: its receive waits, its send goes. */
@@ -543,6 +586,7 @@ main(void)
 		memory_that_nccl_does_not_reach_is_refused,
 		a_message_to_oneself_needs_its_other_end_in_the_group,
 		a_program_may_have_the_lock_of_the_device,
+		no_call_waits_for_ever_for_the_lock_of_the_device,
 		a_recv_that_waits_holds_up_no_send_of_the_same_way,
 		members_of_a_group_do_not_wait_for_each_other,
 		a_join_needs_no_look_of_the_host,

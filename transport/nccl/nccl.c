@@ -28,9 +28,10 @@
  * Threads.  NCCL takes one thread at a time for a communicator, and one for all of a
  * device.  So every call is made under a lock of the device, which all transports of the
  * process share:
- *   - enqueue, on the program's thread, waits for it, and holds it until NCCL says that the
- *     work is on the stream (`ncclInProgress` is waited for, up to a bound: then the
- *     communicator breaks), since another communicator's call may not come between;
+ *   - enqueue, on the program's thread, waits for it (up to a bound: then AGAIN), and holds
+ *     it until NCCL says that the work is on the stream (`ncclInProgress` is waited for, up
+ *     to a bound: then the communicator breaks), since another communicator's call may not
+ *     come between;
  *   - test and clear, on the driver, only try it, and come back;
  *   - creation takes it for a call at a time, so that ranks of one process and one device can
  *     wait for each other;
@@ -340,7 +341,8 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 
 	if (status != BATON_OK)
 		return status;
-	status = batoni_nccl_enter(nccl, &guard);
+	status = batoni_nccl_enter(nccl, &guard,
+	                           batoni_real_ns() + nccl->patience_ns);
 	if (status != BATON_OK)
 		return status;
 	/* An abort that came meanwhile has the lanes. */

@@ -95,18 +95,13 @@ batoni_nccl_clear(struct batoni_transport *transport)
 }
 
 static void
-destroy_all(struct batoni_nccl *nccl)
+destroy_lanes(struct batoni_nccl *nccl)
 {
-	struct batoni_memory_guard guard;
-
-	if (batoni_nccl_enter(nccl, &guard) != BATON_OK)
-		return;
 	for (unsigned i = 0; i < nccl->lanes_n; i++) {
 		if (nccl->lanes[i].comm)
 			nccl->api->comm_destroy(nccl->lanes[i].comm);
 		nccl->lanes[i].comm = NULL;
 	}
-	batoni_nccl_leave(nccl, &guard);
 }
 
 /* ---- by force ---- */
@@ -187,27 +182,15 @@ await_closing(struct batoni_nccl *nccl)
 	pthread_mutex_unlock(&nccl->end_lock);
 }
 
-static void
-do_locked(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *))
-{
-	struct batoni_memory_guard guard;
-
-	/* On a device that has failed there is nothing to end. */
-	if (batoni_nccl_enter(nccl, &guard) != BATON_OK)
-		return;
-	fn(nccl);
-	batoni_nccl_leave(nccl, &guard);
-}
-
 static void *
 ender_main(void *argument)
 {
 	struct batoni_nccl *nccl = argument;
 
-	do_locked(nccl, stop_lanes);
+	batoni_nccl_do(nccl, stop_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->stopped);
 	await_closing(nccl);
-	do_locked(nccl, batoni_nccl_abort_lanes);
+	batoni_nccl_do(nccl, batoni_nccl_abort_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->ended);
 	return NULL;
 }
@@ -227,7 +210,7 @@ batoni_nccl_abort(struct batoni_path *path)
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: no thread to abort NCCL with (%d)",
 		           nccl->base.rank, error);
-		do_locked(nccl, stop_lanes);
+		batoni_nccl_do(nccl, stop_lanes, batoni_real_ns() + STOP_NS);
 		return;
 	}
 	if (!await(nccl, &nccl->stopped, batoni_real_ns() + STOP_NS))
@@ -281,11 +264,9 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 		below->ops->close(below, aborted);
 		return;
 	}
-	if (aborted)
-		do_locked(nccl, batoni_nccl_abort_lanes);
-	else
-		destroy_all(nccl);
-	/* On a device that has failed they are out of reach. */
+	batoni_nccl_do(nccl, aborted ? batoni_nccl_abort_lanes : destroy_lanes,
+	               transport->patience->until_ns);
+	/* On a device that has failed, or is never free, they are out of reach. */
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].comm = NULL;
 	below->ops->close(below, aborted); /* it may still call its host, which is ours */

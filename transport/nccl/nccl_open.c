@@ -24,7 +24,6 @@
 #include "nccl_transport.h"
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
-#define DEVICES 64
 
 /* What the ranks tell each other first. */
 struct batoni_nccl_hello {
@@ -37,88 +36,6 @@ struct batoni_nccl_hello {
 #define WHAT_HELLO ((uint64_t)0x6e63636c01)
 #define WHAT_AGREE ((uint64_t)0x6e63636c02)
 #define WHAT_AGREE_2 ((uint64_t)0x6e63636c03)
-
-/* One for each device, by its number. */
-static pthread_mutex_t device_locks[DEVICES];
-static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
-/* Devices whose lock the program has taken on this thread, a bit for each. */
-static _Thread_local uint64_t lent;
-
-static void
-make_locks(void)
-{
-	for (int i = 0; i < DEVICES; i++)
-		pthread_mutex_init(&device_locks[i], NULL);
-}
-
-/* ---- the lock of the device ---- */
-
-static enum baton_status
-enter_locked(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
-{
-	enum baton_status status =
-		nccl->device->ops->memory->enter(nccl->device, guard);
-
-	if (status == BATON_OK)
-		return BATON_OK;
-	pthread_mutex_unlock(nccl->device_lock);
-	return batoni_refuse(status, "GPU %d cannot be used",
-	                     nccl->device->number);
-}
-
-enum baton_status
-batoni_nccl_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
-{
-	if (!(lent >> nccl->device->number & 1u)) {
-		pthread_mutex_lock(nccl->device_lock);
-		return enter_locked(nccl, guard);
-	}
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "this thread has the lock of GPU %d "
-	                     "(baton_comm_lock_device), under which Baton calls "
-	                     "NCCL: give it back first",
-	                     nccl->device->number);
-}
-
-enum baton_status
-batoni_nccl_lock(struct batoni_transport *transport, bool take)
-{
-	struct batoni_nccl *nccl =
-		batoni_container_of(transport, struct batoni_nccl, base);
-	const uint64_t bit = (uint64_t)1 << nccl->device->number;
-
-	if (take != !!(lent & bit)) {
-		if (take)
-			pthread_mutex_lock(nccl->device_lock);
-		else
-			pthread_mutex_unlock(nccl->device_lock);
-		lent ^= bit;
-		return BATON_OK;
-	}
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     take ? "baton_comm_lock_device: this thread has the "
-				    "lock of GPU %d already"
-	                          : "baton_comm_unlock_device: this thread has "
-				    "not the lock of GPU %d",
-	                     nccl->device->number);
-}
-
-enum baton_status
-batoni_nccl_try_enter(struct batoni_nccl *nccl,
-                      struct batoni_memory_guard *guard)
-{
-	if (pthread_mutex_trylock(nccl->device_lock) != 0)
-		return BATON_ERR_AGAIN;
-	return enter_locked(nccl, guard);
-}
-
-void
-batoni_nccl_leave(struct batoni_nccl *nccl,
-                  const struct batoni_memory_guard *guard)
-{
-	nccl->device->ops->memory->leave(nccl->device, guard);
-	pthread_mutex_unlock(nccl->device_lock);
-}
 
 ncclResult_t
 batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
@@ -216,12 +133,13 @@ static enum baton_status
 check_device(const struct batoni_device *device)
 {
 	if (device->ops->memory->enter && device->ops->follow &&
-	    device->number < DEVICES)
+	    device->number < BATONI_NCCL_DEVICES)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "the NCCL transport needs a CUDA device with a number "
 	                     "below %d; this is device %d, %s",
-	                     DEVICES, device->number, device->ops->name);
+	                     BATONI_NCCL_DEVICES, device->number,
+	                     device->ops->name);
 }
 
 static enum baton_status
@@ -239,7 +157,6 @@ nccl_create(const struct batoni_native_config *config,
 	nccl = batoni_alloc(1, sizeof(*nccl));
 	if (!nccl)
 		return BATON_ERR_NOMEM;
-	pthread_once(&locks_once, make_locks);
 	nccl->api = api;
 	nccl->device = config->device;
 	nccl->config = *config;
@@ -249,7 +166,7 @@ nccl_create(const struct batoni_native_config *config,
 	while (((uint64_t)1 << nccl->bits) < (uint64_t)config->size)
 		nccl->bits++;
 	nccl->lanes_n = 2 * nccl->bits + 1;
-	nccl->device_lock = &device_locks[config->device->number];
+	nccl->lock = batoni_nccl_lock_of(config->device->number);
 	init_end(nccl);
 	status = make_parts(nccl, config->size);
 	if (status != BATON_OK) {
@@ -270,12 +187,9 @@ static void
 nccl_discard(struct batoni_native *native)
 {
 	struct batoni_nccl *nccl = to_nccl(native);
-	struct batoni_memory_guard guard;
 
-	if (batoni_nccl_enter(nccl, &guard) == BATON_OK) {
-		batoni_nccl_abort_lanes(nccl);
-		batoni_nccl_leave(nccl, &guard);
-	}
+	batoni_nccl_do(nccl, batoni_nccl_abort_lanes,
+	               batoni_real_ns() + nccl->patience_ns);
 	batoni_nccl_free(nccl);
 }
 
@@ -529,12 +443,15 @@ do_work(struct batoni_nccl *nccl, ncclResult_t (*begin)(struct batoni_nccl *),
 	struct batoni_memory_guard guard;
 	ncclResult_t result = BATONI_NCCL_SUCCESS;
 
-	nccl->mine = batoni_nccl_enter(nccl, &guard);
+	if (nccl->limit_ns == 0)
+		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;
+	nccl->mine = batoni_nccl_enter(nccl, &guard, nccl->limit_ns);
+	if (nccl->mine == BATON_ERR_AGAIN)
+		note_timeout(nccl, what);
 	if (nccl->mine != BATON_OK)
 		return BATON_OK;
 	if (!nccl->begun) {
 		nccl->begun = true;
-		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;
 		result = begin(nccl);
 	}
 	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
@@ -620,6 +537,7 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	}
 	nccl->step++;
 	nccl->begun = false;
+	nccl->limit_ns = 0;
 	return BATON_PENDING;
 }
 

@@ -2,8 +2,8 @@
 /*
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
- * nccl.c: the path and the transport.  nccl_open.c: creation.  nccl_end.c: finalizing,
- * aborting, closing.
+ * nccl.c: the path and the transport.  nccl_lock.c: the lock of a device.  nccl_open.c:
+ * creation.  nccl_end.c: finalizing, aborting, closing.
  */
 #ifndef BATONI_NCCL_TRANSPORT_H
 #define BATONI_NCCL_TRANSPORT_H
@@ -45,7 +45,7 @@ struct batoni_nccl {
 	unsigned bits;        /* ranks have so many */
 	unsigned lanes_n;     /* two for each bit, and one for the rank alone */
 	struct batoni_nccl_lane *lanes;
-	pthread_mutex_t *device_lock;
+	struct batoni_nccl_lock *lock; /* of the device */
 
 	/* The creating thread. */
 	enum batoni_nccl_step step;
@@ -82,19 +82,32 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
 
-/* ---- nccl_open.c ---- */
+/* ---- nccl_lock.c ---- */
 
-/* The slot of the transport. */
-enum baton_status batoni_nccl_lock(struct batoni_transport *transport, bool take);
-/* Take the lock of the device, and make the device this thread's.  OK; INVALID (this thread
- * has it), CUDA: nothing is held, and batoni_refuse has said why. */
+#define BATONI_NCCL_DEVICES 64 /* more than that: UNSUPPORTED */
+#define BATONI_NCCL_FOR_EVER UINT64_MAX
+
+struct batoni_nccl_lock *batoni_nccl_lock_of(int device);
+/* Take the lock of the device, and make the device this thread's.  OK; AGAIN (not by then, on
+ * batoni_real_ns; may be FOR_EVER), INVALID (this thread has it), CUDA: nothing is held, and
+ * batoni_refuse has said why. */
 enum baton_status batoni_nccl_enter(struct batoni_nccl *nccl,
-                                    struct batoni_memory_guard *guard);
+                                    struct batoni_memory_guard *guard,
+                                    uint64_t until_ns);
 /* The same if the lock is free.  AGAIN: it is not. */
 enum baton_status batoni_nccl_try_enter(struct batoni_nccl *nccl,
                                         struct batoni_memory_guard *guard);
 void batoni_nccl_leave(struct batoni_nccl *nccl,
                        const struct batoni_memory_guard *guard);
+/* Enter, call, leave.  False: it was not called (the device has failed, or not by then). */
+bool batoni_nccl_do(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *),
+                    uint64_t until_ns);
+/* The slot of the transport. */
+enum baton_status batoni_nccl_lock(struct batoni_transport *transport,
+                                   bool take_it);
+
+/* ---- nccl_open.c ---- */
+
 /* The worst state of the lanes: SUCCESS, IN_PROGRESS, or an error (*lane_p has it).  Only
  * those in use, if asked.  Under the lock of the device. */
 ncclResult_t batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
