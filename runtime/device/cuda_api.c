@@ -6,7 +6,7 @@
  * the program has loaded, and of it only cuPointerGetAttributes is used.
  *
  * The first caller loads the library and calls cuInit.  The result, good or bad, holds
- * until the process ends, and so does the library.  `once` orders all accesses to the
+ * until the process ends, and so does the library (library.h).  That orders all accesses to the
  * static state, except that batoni_cuda_loaded reads `loaded` without it.
  *
  * Each function is asked for by cuGetProcAddress, at the version of CUDA that has it as
@@ -16,37 +16,36 @@
  */
 #include "cuda_api.h"
 
-#include <assert.h>
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
+#include "library.h"
 #include "log.h"
+#include "thread.h"
 
 #define DEFAULT_LIBRARY "libcuda.so.1"
 
-static_assert(sizeof(void (*)(void)) == sizeof(void *),
-              "dlsym returns functions as void *");
-
-struct function {
-	const char *symbol;
-	const char *base;
-	int version;
-	size_t offset; /* in struct batoni_cuda_api */
-	bool optional;
-};
-
-static const struct function functions[] = {
+static const struct batoni_symbol symbols[] = {
 #define FUNCTION(name, symbol, base, version, parameters)                     \
-	{#symbol, base, version, offsetof(struct batoni_cuda_api, name), false},
+	{#symbol, offsetof(struct batoni_cuda_api, name), false},
 	BATONI_CUDA_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 #define FUNCTION(name, symbol, base, version, parameters)                     \
-	{#symbol, base, version, offsetof(struct batoni_cuda_api, name), true},
+	{#symbol, offsetof(struct batoni_cuda_api, name), true},
+	BATONI_CUDA_OPTIONAL(FUNCTION)
+#undef FUNCTION
+};
+
+/* By what they are asked for, in the same order. */
+static const struct {
+	const char *base;
+	int version;
+} names[] = {
+#define FUNCTION(name, symbol, base, version, parameters) {base, version},
+	BATONI_CUDA_FUNCTIONS(FUNCTION)
 	BATONI_CUDA_OPTIONAL(FUNCTION)
 #undef FUNCTION
 };
@@ -57,25 +56,11 @@ static const struct function functions[] = {
 BATONI_CUDA_LOOKUP(LOOKUP)
 #undef LOOKUP
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct batoni_library driver = BATONI_LIBRARY;
 static struct batoni_cuda_api api;
 static const char *library; /* as dlopen got it */
-static char refusal[480];   /* "" if the driver is ready */
 /* Release, when `api` is complete; pairs with the acquire in batoni_cuda_loaded. */
 static _Atomic(const struct batoni_cuda_api *) loaded;
-
-static void refuse(const char *format, ...)
-	__attribute__((format(printf, 1, 2)));
-
-static void
-refuse(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(refusal, sizeof(refusal), format, arguments);
-	va_end(arguments);
-}
 
 static void *
 open_library(void)
@@ -88,29 +73,18 @@ open_library(void)
 	if (handle)
 		return handle;
 	if (*named)
-		refuse("the CUDA device needs the library that "
-		       "BATON_CUDA_LIBRARY names: %s",
-		       dlerror());
+		batoni_library_refuse(&driver,
+		                      "the CUDA device needs the library that "
+		                      "BATON_CUDA_LIBRARY names: %s",
+		                      dlerror());
 	else
-		refuse("the CUDA device needs the driver's library: %s; install "
-		       "NVIDIA's driver (in a container: start it with the GPUs), "
-		       "or name the library's file in BATON_CUDA_LIBRARY",
-		       dlerror());
+		batoni_library_refuse(
+			&driver,
+			"the CUDA device needs the driver's library: %s; install "
+			"NVIDIA's driver (in a container: start it with the GPUs), "
+			"or name the library's file in BATON_CUDA_LIBRARY",
+			dlerror());
 	return NULL;
-}
-
-static void *
-find_function(void *handle, lookup_fn lookup, const struct function *function)
-{
-	CUdriverProcAddressQueryResult found;
-	void *address = NULL;
-
-	/* No flags: a NULL stream is the legacy default stream. */
-	if (lookup && lookup(function->base, &address, function->version, 0,
-	                     &found) == BATONI_CU_SUCCESS && address)
-		return address;
-	return lookup && function->optional ? NULL
-	                                    : dlsym(handle, function->symbol);
 }
 
 /* 0: it does not say. */
@@ -125,42 +99,62 @@ version_of_driver(void)
 	return version;
 }
 
+/* Where functions are looked for. */
+struct where {
+	void *handle;
+	lookup_fn lookup; /* NULL: there is none */
+};
+
+static void *
+find_function(void *context, size_t i)
+{
+	const struct where *where = context;
+	CUdriverProcAddressQueryResult found;
+	void *address = NULL;
+
+	/* The optional ones are the last: what tells the version is there. */
+	if (symbols[i].optional && version_of_driver() < names[i].version)
+		return NULL;
+	/* No flags: a NULL stream is the legacy default stream. */
+	if (where->lookup &&
+	    where->lookup(names[i].base, &address, names[i].version, 0,
+	                  &found) == BATONI_CU_SUCCESS && address)
+		return address;
+	return where->lookup && symbols[i].optional
+	               ? NULL
+	               : dlsym(where->handle, symbols[i].name);
+}
+
 static void
 refuse_missing(const char *symbol)
 {
 	int version = version_of_driver();
 
 	if (version != 0)
-		refuse("the CUDA driver %s, of CUDA %d.%d, has no %s; the CUDA "
-		       "device needs a driver of CUDA 12.0 or later",
-		       library, version / 1000, version % 1000 / 10, symbol);
+		batoni_library_refuse(
+			&driver,
+			"the CUDA driver %s, of CUDA %d.%d, has no %s; the CUDA "
+			"device needs a driver of CUDA 12.0 or later",
+			library, version / 1000, version % 1000 / 10, symbol);
 	else
-		refuse("%s has no %s; the CUDA device needs a driver of CUDA 12.0 "
-		       "or later",
-		       library, symbol);
+		batoni_library_refuse(
+			&driver,
+			"%s has no %s; the CUDA device needs a driver of CUDA 12.0 "
+			"or later",
+			library, symbol);
 }
 
 static bool
 find_all(void *handle)
 {
 	void *address = dlsym(handle, lookup_symbol);
-	const char *missing = NULL;
-	lookup_fn lookup;
+	struct where where = {.handle = handle};
+	const char *missing;
 
-	memcpy(&lookup, &address, sizeof(lookup));
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		const struct function *function = &functions[i];
-
-		/* The optional ones are the last: what tells the version is there. */
-		if (function->optional && version_of_driver() < function->version)
-			continue;
-		address = find_function(handle, lookup, function);
-		if (address)
-			memcpy((char *)&api + function->offset, &address,
-			       sizeof(address));
-		else if (!missing && !function->optional)
-			missing = function->symbol;
-	}
+	memcpy(&where.lookup, &address, sizeof(where.lookup));
+	missing = batoni_library_read(&api, symbols,
+	                              sizeof(symbols) / sizeof(symbols[0]),
+	                              find_function, &where);
 	if (missing)
 		refuse_missing(missing);
 	return !missing;
@@ -176,12 +170,16 @@ initialise(void)
 		return true;
 	batoni_cuda_describe(&api, result, text, sizeof(text));
 	if (result == BATONI_CU_NO_DEVICE)
-		refuse("the CUDA driver finds no GPU: cuInit: %s; see what "
-		       "nvidia-smi lists and CUDA_VISIBLE_DEVICES allows, or use "
-		       "BATON_DEVICE_HOST",
-		       text);
+		batoni_library_refuse(
+			&driver,
+			"the CUDA driver finds no GPU: cuInit: %s; see what "
+			"nvidia-smi lists and CUDA_VISIBLE_DEVICES allows, or use "
+			"BATON_DEVICE_HOST",
+			text);
 	else
-		refuse("the CUDA driver does not start: cuInit: %s", text);
+		batoni_library_refuse(&driver,
+		                      "the CUDA driver does not start: cuInit: %s",
+		                      text);
 	return false;
 }
 
@@ -197,17 +195,14 @@ load(void)
 enum baton_status
 batoni_cuda_load(const struct batoni_cuda_api **api_p)
 {
-	const struct batoni_cuda_api *driver;
-	int cancel_state;
+	const struct batoni_cuda_api *found;
 
-	/* A thread cancelled within the driver would leave it half started. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	pthread_once(&once, load);
-	pthread_setcancelstate(cancel_state, NULL);
-	driver = batoni_cuda_loaded();
-	if (!driver)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s", refusal);
-	*api_p = driver;
+	batoni_library_once(&driver, load);
+	found = batoni_cuda_loaded();
+	if (!found)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s",
+		                     driver.refusal);
+	*api_p = found;
 	return BATON_OK;
 }
 
@@ -246,15 +241,13 @@ find_ask(void)
 bool
 batoni_cuda_present(void)
 {
-	const struct batoni_cuda_api *driver = batoni_cuda_loaded();
+	const struct batoni_cuda_api *functions = batoni_cuda_loaded();
 	ask_fn found = atomic_load(&ask);
-	int cancel_state;
+	BATONI_UNCANCELLED;
 
 	if (found)
 		return true;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	found = driver ? driver->pointer_attributes : find_ask();
-	pthread_setcancelstate(cancel_state, NULL);
+	found = functions ? functions->pointer_attributes : find_ask();
 	if (found)
 		atomic_store(&ask, found);
 	return found;
@@ -269,13 +262,13 @@ batoni_cuda_ask(unsigned int n, CUpointer_attribute *attributes, void **values,
 }
 
 void
-batoni_cuda_describe(const struct batoni_cuda_api *driver, CUresult result,
+batoni_cuda_describe(const struct batoni_cuda_api *functions, CUresult result,
                      char *text, size_t size)
 {
 	const char *name = NULL, *words = NULL;
 
-	if (driver->error_name(result, &name) != BATONI_CU_SUCCESS || !name ||
-	    driver->error_text(result, &words) != BATONI_CU_SUCCESS || !words)
+	if (functions->error_name(result, &name) != BATONI_CU_SUCCESS || !name ||
+	    functions->error_text(result, &words) != BATONI_CU_SUCCESS || !words)
 		snprintf(text, size, "CUDA error %u", result);
 	else
 		snprintf(text, size, "%s (%u): %s", name, result, words);

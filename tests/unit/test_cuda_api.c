@@ -2,17 +2,14 @@
 /* Loading the CUDA driver.  Each test is a process of its own (Check's fork mode), since
  * the driver is loaded once. */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_api.h"
-#include "log.h"
+#include "loading.h"
 #include "run_tests.h"
-
-#define THREADS 8
 
 static const struct batoni_cuda_api *
 load(const char *library)
@@ -25,30 +22,27 @@ load(const char *library)
 	return api;
 }
 
-/* The sentence; the second call refuses as the first. */
+static enum baton_status
+load_any(const void **api_p)
+{
+	const struct batoni_cuda_api *api;
+	enum baton_status status = batoni_cuda_load(&api);
+
+	if (status == BATON_OK)
+		*api_p = api;
+	return status;
+}
+
 static const char *
 refusal(const char *library)
 {
-	const struct batoni_cuda_api *api = NULL;
-	static char first[512];
+	const char *sentence;
 
 	if (library)
 		setenv("BATON_CUDA_LIBRARY", library, 1);
-	ck_assert_int_eq(batoni_cuda_load(&api), BATON_ERR_UNSUPPORTED);
-	snprintf(first, sizeof(first), "%s", baton_last_error());
-	batoni_refuse(BATON_ERR_INVALID, "another");
-	ck_assert_int_eq(batoni_cuda_load(&api), BATON_ERR_UNSUPPORTED);
-	ck_assert_str_eq(baton_last_error(), first);
-	ck_assert_ptr_null(api);
+	sentence = loading_refused(load_any);
 	ck_assert_ptr_null(batoni_cuda_loaded());
-	return first;
-}
-
-static void
-assert_says(const char *sentence, const char *part)
-{
-	ck_assert_msg(strstr(sentence, part), "\"%s\" says nothing of \"%s\"",
-	              sentence, part);
+	return sentence;
 }
 
 START_TEST(file_that_is_missing_is_named)
@@ -198,51 +192,24 @@ START_TEST(simulated_driver_is_a_driver)
 }
 END_TEST
 
-static void *
-load_good(void *api_p)
-{
-	batoni_cuda_load(api_p);
-	return NULL;
-}
-
 START_TEST(threads_that_load_at_once_initialise_once)
 {
-	const struct batoni_cuda_api *api[THREADS] = {NULL};
-	pthread_t threads[THREADS];
 	atomic_int *inits;
 
 	setenv("BATON_CUDA_LIBRARY", DRIVER_GOOD, 1);
 	ck_assert_ptr_null(batoni_cuda_loaded());
-	for (int i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, load_good,
-		                                &api[i]), 0);
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(threads[i], NULL);
-	for (int i = 0; i < THREADS; i++) {
-		ck_assert_ptr_nonnull(api[i]);
-		ck_assert_ptr_eq(api[i], batoni_cuda_loaded());
-	}
+	ck_assert_ptr_eq(loading_by_threads(load_any), batoni_cuda_loaded());
 	inits = dlsym(dlopen(DRIVER_GOOD, RTLD_NOW), "small_driver_inits");
 	ck_assert_int_eq(atomic_load(inits), 1);
 }
 END_TEST
 
-static void *
-load_cancelled(void *api_p)
-{
-	pthread_cancel(pthread_self());
-	batoni_cuda_load(api_p);
-	return NULL;
-}
-
 START_TEST(thread_that_is_cancelled_has_loaded)
 {
-	const struct batoni_cuda_api *api = NULL;
-	pthread_t thread;
+	const void *api;
 
 	setenv("BATON_CUDA_LIBRARY", DRIVER_GOOD, 1);
-	ck_assert_int_eq(pthread_create(&thread, NULL, load_cancelled, &api), 0);
-	pthread_join(thread, NULL);
+	api = loading_cancelled(load_any);
 	ck_assert_ptr_nonnull(api);
 	ck_assert_ptr_eq(api, batoni_cuda_loaded());
 }

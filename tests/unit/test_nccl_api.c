@@ -2,17 +2,15 @@
 /* Loading NCCL.  Each test is a process of its own (Check's fork mode), since NCCL is
  * loaded once. */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "captured.h"
+#include "loading.h"
 #include "log.h"
 #include "nccl_api.h"
 #include "run_tests.h"
-
-#define THREADS 8
 
 static const struct batoni_nccl_api *
 load(const char *library)
@@ -28,33 +26,29 @@ load(const char *library)
 	return api;
 }
 
-/* The sentence; the second call refuses as the first. */
+static enum baton_status
+load_any(const void **api_p)
+{
+	const struct batoni_nccl_api *api;
+	enum baton_status status = batoni_nccl_load(&api);
+
+	if (status == BATON_OK)
+		*api_p = api;
+	return status;
+}
+
 static const char *
 refusal(const char *library)
 {
-	const struct batoni_nccl_api *api = NULL;
-	static char first[512];
-	const char *why;
+	const char *sentence, *why;
 
 	setenv("BATON_NCCL_LIBRARY", library, 1);
-	ck_assert_int_eq(batoni_nccl_load(&api), BATON_ERR_UNSUPPORTED);
-	snprintf(first, sizeof(first), "%s", baton_last_error());
-	batoni_refuse(BATON_ERR_INVALID, "another");
-	ck_assert_int_eq(batoni_nccl_load(&api), BATON_ERR_UNSUPPORTED);
-	ck_assert_str_eq(baton_last_error(), first);
-	ck_assert_ptr_null(api);
+	sentence = loading_refused(load_any);
 	batoni_refuse(BATON_ERR_INVALID, "another");
 	ck_assert_ptr_null(batoni_nccl_try(&why));
-	ck_assert_str_eq(why, first);
+	ck_assert_str_eq(why, sentence);
 	ck_assert_str_eq(baton_last_error(), "another");
-	return first;
-}
-
-static void
-assert_says(const char *sentence, const char *part)
-{
-	ck_assert_msg(strstr(sentence, part), "\"%s\" says nothing of \"%s\"",
-	              sentence, part);
+	return sentence;
 }
 
 START_TEST(file_that_is_missing_is_named)
@@ -181,28 +175,10 @@ START_TEST(second_nccl_of_a_process_is_warned_of)
 }
 END_TEST
 
-static void *
-load_in_thread(void *api_p)
-{
-	batoni_nccl_load(api_p);
-	return NULL;
-}
-
 START_TEST(threads_that_load_at_once_get_the_same)
 {
-	const struct batoni_nccl_api *api[THREADS] = {NULL};
-	pthread_t threads[THREADS];
-
 	setenv("BATON_NCCL_LIBRARY", NCCL_GOOD, 1);
-	for (int i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL,
-		                                load_in_thread, &api[i]), 0);
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(threads[i], NULL);
-	for (int i = 0; i < THREADS; i++) {
-		ck_assert_ptr_nonnull(api[i]);
-		ck_assert_ptr_eq(api[i], api[0]);
-	}
+	loading_by_threads(load_any);
 }
 END_TEST
 

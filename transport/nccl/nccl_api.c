@@ -3,7 +3,7 @@
  * Loading NCCL.
  *
  * The first caller looks for the library.  The result, good or bad, holds until the
- * process ends, and so does the library.  `once` orders all accesses to the static state.
+ * process ends, and so does the library (library.h).
  *
  * Two NCCLs in one process take the GPU from each other: kernels of one may wait behind
  * those of the other for ever.  So the one that the program has loaded comes before the
@@ -14,27 +14,17 @@
 
 #include <assert.h>
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
+#include "library.h"
 #include "log.h"
 
 #define DEFAULT_LIBRARY "libnccl.so.2"
 #define NEEDS "; the NCCL transport needs NCCL 2.28 or later"
 
-static_assert(sizeof(void (*)(void)) == sizeof(void *),
-              "dlsym returns functions as void *");
-
-struct function {
-	const char *symbol;
-	size_t offset; /* in struct batoni_nccl_api */
-	bool optional;
-};
-
-static const struct function functions[] = {
+static const struct batoni_symbol symbols[] = {
 #define FUNCTION(name, symbol, since, result, parameters)                     \
 	{#symbol, offsetof(struct batoni_nccl_api, name), false},
 	BATONI_NCCL_FUNCTIONS(FUNCTION)
@@ -72,22 +62,8 @@ static const struct layout layouts[] = {
 static_assert(sizeof(struct batoni_nccl_config) == SIZE_UP_TO(nvlsHostMode),
               "the last layout is the whole structure");
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct batoni_library library = BATONI_LIBRARY;
 static struct batoni_nccl_api api;
-static char refusal[1024]; /* "" if NCCL is there */
-
-static void refuse(const char *format, ...)
-	__attribute__((format(printf, 1, 2)));
-
-static void
-refuse(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(refusal, sizeof(refusal), format, arguments);
-	va_end(arguments);
-}
 
 /* ---- the library --------------------------------------------------------- */
 
@@ -98,9 +74,10 @@ open_named(const char *name)
 	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 
 	if (!handle)
-		refuse("the NCCL transport needs the library that "
-		       "BATON_NCCL_LIBRARY names: %s",
-		       dlerror());
+		batoni_library_refuse(&library,
+		                      "the NCCL transport needs the library that "
+		                      "BATON_NCCL_LIBRARY names: %s",
+		                      dlerror());
 	else if (loaded && loaded != handle)
 		batoni_log(BATONI_LOG_WARN,
 		           "BATON_NCCL_LIBRARY names %s beside the NCCL that the "
@@ -132,27 +109,19 @@ open_library(void)
 	if (!handle)
 		handle = dlopen(DEFAULT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		refuse("the NCCL transport needs NCCL's library: %s; install NCCL "
-		       "2.28 or later, load it before, or name its file in "
-		       "BATON_NCCL_LIBRARY",
-		       dlerror());
+		batoni_library_refuse(
+			&library,
+			"the NCCL transport needs NCCL's library: %s; install NCCL "
+			"2.28 or later, load it before, or name its file in "
+			"BATON_NCCL_LIBRARY",
+			dlerror());
 	return handle;
 }
 
-static const char *
-find_all(void *handle)
+static void *
+find(void *handle, size_t i)
 {
-	const char *missing = NULL;
-
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *address = dlsym(handle, functions[i].symbol);
-
-		memcpy((char *)&api + functions[i].offset, &address,
-		       sizeof(address));
-		if (!address && !functions[i].optional && !missing)
-			missing = functions[i].symbol;
-	}
-	return missing;
+	return dlsym(handle, symbols[i].name);
 }
 
 static void
@@ -175,8 +144,9 @@ check_version(void)
 	char text[32];
 
 	if (result != BATONI_NCCL_SUCCESS) {
-		refuse("ncclGetVersion of %s returned %u" NEEDS, api.library,
-		       result);
+		batoni_library_refuse(&library,
+		                      "ncclGetVersion of %s returned %u" NEEDS,
+		                      api.library, result);
 		return false;
 	}
 	batoni_nccl_version_text(api.version, text, sizeof(text));
@@ -184,23 +154,27 @@ check_version(void)
 	    api.version < BATONI_NCCL_VERSION(3, 0, 0))
 		return true;
 	if (api.version < BATONI_NCCL_VERSION_LEAST)
-		refuse("%s is NCCL %s" NEEDS, api.library, text);
+		batoni_library_refuse(&library, "%s is NCCL %s" NEEDS,
+		                      api.library, text);
 	else
-		refuse("%s is NCCL %s" NEEDS ", of the 2 series", api.library,
-		       text);
+		batoni_library_refuse(&library,
+		                      "%s is NCCL %s" NEEDS ", of the 2 series",
+		                      api.library, text);
 	return false;
 }
 
 static bool
 look_all_up(void *handle)
 {
-	const char *missing = find_all(handle);
+	const char *missing = batoni_library_read(
+		&api, symbols, sizeof(symbols) / sizeof(symbols[0]), find,
+		handle);
 
 	if (!api.get_version) {
-		refuse("%s has no ncclGetVersion" NEEDS,
-		       *batoni_config()->nccl_library
-		               ? batoni_config()->nccl_library
-		               : DEFAULT_LIBRARY);
+		batoni_library_refuse(&library, "%s has no ncclGetVersion" NEEDS,
+		                      *batoni_config()->nccl_library
+		                              ? batoni_config()->nccl_library
+		                              : DEFAULT_LIBRARY);
 		return false;
 	}
 	name_library();
@@ -208,7 +182,8 @@ look_all_up(void *handle)
 	if (!check_version())
 		return false;
 	if (missing)
-		refuse("%s has no %s" NEEDS, api.library, missing);
+		batoni_library_refuse(&library, "%s has no %s" NEEDS,
+		                      api.library, missing);
 	return !missing;
 }
 
@@ -224,15 +199,10 @@ load(void)
 const struct batoni_nccl_api *
 batoni_nccl_try(const char **why_p)
 {
-	int cancel_state;
-
-	/* A thread cancelled within the library would leave it half loaded. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	pthread_once(&once, load);
-	pthread_setcancelstate(cancel_state, NULL);
+	batoni_library_once(&library, load);
 	if (why_p)
-		*why_p = refusal;
-	return *refusal ? NULL : &api;
+		*why_p = library.refusal;
+	return *library.refusal ? NULL : &api;
 }
 
 enum baton_status
