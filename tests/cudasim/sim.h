@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "cudasim.h"
+#include "simulator.h"
 
 /* ---- what is exported ---- */
 
@@ -228,6 +229,7 @@ struct sim {
 };
 
 extern struct sim sim;
+extern struct simulator sim_simulator; /* under sim_lock */
 extern pthread_mutex_t sim_lock;
 extern pthread_cond_t sim_changed;
 
@@ -258,7 +260,6 @@ void sim_violation(const char *format, ...)
 /* Identity of the calling thread, used by no later one. */
 const void *sim_thread(void);
 void sim_set_inside(bool inside); /* a host function */
-void sim_nap(unsigned us); /* without the lock */
 uint64_t sim_now_ns(void);
 /* Wait for a change, at most until `until` (of sim_now_ns; 0: no limit). */
 void sim_await_change_locked(uint64_t until);
@@ -267,7 +268,11 @@ const char *sim_function_name(enum sim_function function);
 /* By its name, exported or base; SIM_FUNCTIONS_N for ""; -1: there is none. */
 int sim_function_find(const char *name);
 void sim_lock_for_control(void);
-void *sim_alloc(size_t n, size_t bytes);
+static inline void *
+sim_alloc(size_t n, size_t bytes)
+{
+	return simulator_alloc(&sim_simulator, n, bytes);
+}
 CUresult sim_start_thread(void *(*main)(void *), void *argument);
 
 /* ---- sim_fault.c ---- */

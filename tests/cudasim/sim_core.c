@@ -21,6 +21,11 @@ struct sim sim = {
 #undef SETTING
 	},
 };
+struct simulator sim_simulator = {
+	.name = "cudasim",
+	.variable = "CUDASIM",
+	.any = SIM_FUNCTIONS_N,
+};
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t sim_changed;
 
@@ -38,7 +43,6 @@ static const char *const bases[] = {
 };
 
 static long uses[SIM_FUNCTIONS_N], total;
-static _Atomic int violations;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Thread_local bool inside; /* a host function */
@@ -69,26 +73,6 @@ sim_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-void
-sim_nap(unsigned us)
-{
-	struct timespec time = {us / 1000000u, (long)(us % 1000000u) * 1000};
-
-	nanosleep(&time, NULL);
-}
-
-void *
-sim_alloc(size_t n, size_t bytes)
-{
-	void *memory = calloc(n ? n : 1, bytes);
-
-	if (!memory) {
-		fprintf(stderr, "cudasim: out of memory\n");
-		abort();
-	}
-	return memory;
 }
 
 CUresult
@@ -149,23 +133,18 @@ sim_function_find(const char *name)
 void
 sim_violation(const char *format, ...)
 {
-	char text[200];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	simulator_violation(&sim_simulator, sim.set.seed, sim.set.abort, format,
+	                    arguments);
 	va_end(arguments);
-	atomic_fetch_add(&violations, 1);
-	fprintf(stderr, "cudasim: violation: %s (CUDASIM_SEED=%ld)\n", text,
-	        sim.set.seed);
-	if (sim.set.abort)
-		abort();
 }
 
 int
 cudasim_violations(void)
 {
-	return atomic_load(&violations);
+	return atomic_load(&sim_simulator.violations);
 }
 
 /* ---- the exit, and fork ---- */
@@ -194,10 +173,10 @@ begin_exit(void)
 	while (sim.running > 0 && sim_now_ns() < until)
 		sim_await_change_locked(until);
 	pthread_mutex_unlock(&sim_lock);
-	if (atomic_load(&violations) > 0)
+	if (atomic_load(&sim_simulator.violations) > 0)
 		fprintf(stderr, "cudasim: %d violations in all "
 		                "(CUDASIM_SEED=%ld)\n",
-		        atomic_load(&violations), sim.set.seed);
+		        atomic_load(&sim_simulator.violations), sim.set.seed);
 }
 
 static void
@@ -327,7 +306,7 @@ check_locked(struct sim_call *call, enum sim_function function, unsigned needs)
 	late = needs & SIM_CONTEXT ? sim_delay_locked(CALL_ODDS) : 0;
 	if (late > 0) {
 		pthread_mutex_unlock(&sim_lock);
-		sim_nap(late);
+		simulator_nap(late);
 		pthread_mutex_lock(&sim_lock);
 	}
 	result = check_faults_locked(function);

@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings, faults and delays: what a test, or the environment, asks for. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "sim.h"
-
-enum { FAULTS_MAX = 64, ANY = SIM_FUNCTIONS_N };
-
-struct fault {
-	int function; /* ANY: of all */
-	long n;       /* 0: none */
-	CUresult result;
-	bool sticky;
-};
 
 struct setting {
 	const char *name;
@@ -31,8 +21,6 @@ static const struct setting settings[] = {
 #undef SETTING
 };
 
-static struct fault faults[FAULTS_MAX];
-static uint64_t random_state;
 static long delays;
 
 /* ---- settings ---- */
@@ -50,7 +38,7 @@ set_locked(const char *name, long value)
 			return false;
 		*setting->value = value;
 		if (setting->value == &sim.set.seed) {
-			random_state = 0;
+			sim_simulator.random_state = 0;
 			if (value != 0 && sim.set.delay_us == 0)
 				sim.set.delay_us = 100;
 		}
@@ -64,41 +52,15 @@ set_locked(const char *name, long value)
 static bool
 fail_locked(const char *name, long n, CUresult result, bool sticky)
 {
-	int function = sim_function_find(name);
-	struct fault *spare = NULL;
-
-	if (function < 0 || n < 0)
-		return false;
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		if (n == 0 && faults[i].function == function)
-			faults[i].n = 0;
-		if (faults[i].n == 0)
-			spare = &faults[i];
-	}
-	if (!spare)
-		return false;
-	*spare = (struct fault){function, n, result, sticky};
-	return true;
+	return simulator_fail(&sim_simulator, sim_function_find(name), n, result,
+	                      sticky);
 }
 
 /* Every use of a function counts its faults down. */
 CUresult
 sim_fault_locked(enum sim_function function, bool *sticky_p)
 {
-	CUresult result = BATONI_CU_SUCCESS;
-
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		struct fault *fault = &faults[i];
-
-		if (fault->n == 0 || (fault->function != ANY &&
-		                      fault->function != (int)function))
-			continue;
-		if (--fault->n == 0) {
-			result = fault->result;
-			*sticky_p = fault->sticky;
-		}
-	}
-	return result;
+	return simulator_fault(&sim_simulator, (int)function, true, sticky_p);
 }
 
 /* ---- delays ---- */
@@ -106,13 +68,7 @@ sim_fault_locked(enum sim_function function, bool *sticky_p)
 static unsigned long
 next_random_locked(void)
 {
-	if (random_state == 0)
-		random_state = (uint64_t)sim.set.seed * 2654435769u +
-		               88172645463325252u;
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (unsigned long)(random_state >> 11);
+	return simulator_random(&sim_simulator, sim.set.seed);
 }
 
 unsigned
@@ -134,34 +90,6 @@ sim_delays_locked(void)
 
 /* ---- where they come from ---- */
 
-static _Noreturn void
-refuse_setting(const char *name, const char *value)
-{
-	fprintf(stderr, "cudasim: %s=\"%s\" is not understood\n", name, value);
-	exit(2);
-}
-
-/* "cuMemcpyAsync:3:700,cuEventQuery:1:719:sticky"; "*" is any function. */
-static void
-read_faults(const char *text)
-{
-	char copy[1024], name[64], *at, *save = NULL;
-	unsigned result;
-	long n;
-	int end;
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (at = strtok_r(copy, ",", &save); at;
-	     at = strtok_r(NULL, ",", &save)) {
-		end = 0;
-		if (sscanf(at, "%63[^:]:%ld:%u%n", name, &n, &result, &end) < 3 ||
-		    (at[end] != '\0' && strcmp(at + end, ":sticky") != 0) ||
-		    !fail_locked(strcmp(name, "*") == 0 ? "" : name, n, result,
-		                 at[end] != '\0'))
-			refuse_setting("CUDASIM_FAIL", text);
-	}
-}
-
 void
 sim_environment_read(void)
 {
@@ -171,20 +99,20 @@ sim_environment_read(void)
 	if (text)
 		set_locked("queues", strtol(text, NULL, 10));
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		snprintf(name, sizeof(name), "CUDASIM_%s", settings[i].name);
-		for (char *at = name + 8; *at; at++)
-			*at = (char)(*at >= 'a' && *at <= 'z' ? *at - 32 : *at);
+		simulator_variable(&sim_simulator, settings[i].name, name,
+		                   sizeof(name));
 		text = getenv(name);
 		if (!text || text[0] == '\0')
 			continue;
 		errno = 0;
 		if (!set_locked(settings[i].name, strtol(text, &end, 10)) ||
 		    *end || errno)
-			refuse_setting(name, text);
+			simulator_refuse_setting(&sim_simulator, name, text);
 	}
 	text = getenv("CUDASIM_FAIL");
-	if (text)
-		read_faults(text);
+	/* "cuMemcpyAsync:3:700,cuEventQuery:1:719:sticky"; "*" is any function. */
+	if (text && simulator_read_faults(text, fail_locked))
+		simulator_refuse_setting(&sim_simulator, "CUDASIM_FAIL", text);
 }
 
 bool

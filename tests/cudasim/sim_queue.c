@@ -138,7 +138,7 @@ move_bytes(const struct sim_entry *entry, unsigned late)
 	if (late > 0 && !overlap(entry)) {
 		fill(entry->to, 0xdd,
 		     entry->bytes < RUBBISH ? entry->bytes : RUBBISH);
-		sim_nap(late);
+		simulator_nap(late);
 	}
 	memmove(entry->to, entry->from, entry->bytes);
 }
@@ -281,7 +281,7 @@ step_locked(struct sim_queue *queue)
 		late = sim_delay_locked(ENTRY_ODDS);
 		pthread_mutex_unlock(&sim_lock);
 		if (late > 0)
-			sim_nap(late);
+			simulator_nap(late);
 		pthread_mutex_lock(&sim_lock);
 	} else if (!may_begin_locked(entry)) {
 		sim_await_change_locked(0);

@@ -32,6 +32,7 @@
 
 #include "cudasim.h"
 #include "ncclsim.h"
+#include "simulator.h"
 
 /* ---- what is exported ---- */
 
@@ -87,6 +88,7 @@ struct nsim_settings {
 };
 
 extern struct nsim_settings nsim_set;
+extern struct simulator nsim_simulator; /* under nsim_lock; its random numbers: nsim_core.c */
 extern pthread_mutex_t nsim_lock;
 extern const struct cudasim *nsim_cuda;
 
@@ -193,9 +195,12 @@ void nsim_violation(const char *format, ...)
 ncclResult_t nsim_error(ncclResult_t result, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 const char *nsim_last_error(void);
-void nsim_nap(unsigned us);
 void nsim_maybe_nap(unsigned odds); /* if delays are asked for */
-void *nsim_alloc(size_t n, size_t bytes);
+static inline void *
+nsim_alloc(size_t n, size_t bytes)
+{
+	return simulator_alloc(&nsim_simulator, n, bytes);
+}
 /* Counts the use.  SUCCESS, or what it has to return. */
 ncclResult_t nsim_use(enum nsim_function function);
 /* The same, with what is checked of each call for a communicator.  SUCCESS: nsim_leave

@@ -356,7 +356,7 @@ await_idle(ncclComm_t comm)
 	for (unsigned us = 20; atomic_load(&comm->working) ||
 	                       atomic_load(&comm->pending) > 0;
 	     us = us < 500 ? us * 2 : us)
-		nsim_nap(us);
+		simulator_nap(us);
 }
 
 ncclResult_t
@@ -396,7 +396,7 @@ ncclCommDestroy(ncclComm_t comm)
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
 	while (atomic_load(&comm->working))
-		nsim_nap(100);
+		simulator_nap(100);
 	if (comm->map && !comm->finalized && !comm->revoked &&
 	    atomic_load(&comm->result) == BATONI_NCCL_SUCCESS)
 		result = nsim_job_run(&job);

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "nsim.h"
 
-enum { FAULTS_MAX = 64, ANY = NSIM_FUNCTIONS_N, DEVICES_MAX = 64 };
+enum { DEVICES_MAX = 64 };
 /* One call of so many is late, if delays are asked for. */
 enum { CALL_ODDS = 8 };
-
-struct fault {
-	int function; /* ANY: of all */
-	long n;       /* 0: none */
-	ncclResult_t result;
-};
 
 struct setting {
 	const char *name;
@@ -35,6 +28,11 @@ struct nsim_settings nsim_set = {
 #define SETTING(name, value, least, greatest) .name = (value),
 	NSIM_SETTINGS(SETTING)
 #undef SETTING
+};
+struct simulator nsim_simulator = {
+	.name = "ncclsim",
+	.variable = "NCCLSIM",
+	.any = NSIM_FUNCTIONS_N,
 };
 pthread_mutex_t nsim_lock = PTHREAD_MUTEX_INITIALIZER;
 const struct cudasim *nsim_cuda;
@@ -55,37 +53,14 @@ static const char *const symbols[] = {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct fault faults[FAULTS_MAX];
 static struct holder holders[DEVICES_MAX];
 static long uses[NSIM_FUNCTIONS_N], total, delays;
-static uint64_t random_state;
-static _Atomic int violations;
 static char last_error[240];
 
 /* The list of communicators; nsim_comm.c adds to it. */
 extern struct ncclComm *nsim_comms;
 
 /* ---- small things ---- */
-
-void *
-nsim_alloc(size_t n, size_t bytes)
-{
-	void *memory = calloc(n ? n : 1, bytes);
-
-	if (!memory) {
-		fprintf(stderr, "ncclsim: out of memory\n");
-		abort();
-	}
-	return memory;
-}
-
-void
-nsim_nap(unsigned us)
-{
-	struct timespec time = {us / 1000000u, (long)(us % 1000000u) * 1000};
-
-	nanosleep(&time, NULL);
-}
 
 /* FNV-1a. */
 uint64_t
@@ -107,18 +82,6 @@ nsim_type_bytes(ncclDataType_t type)
 	return type < sizeof(bytes) ? bytes[type] : 0;
 }
 
-static unsigned long
-next_random_locked(void)
-{
-	if (random_state == 0)
-		random_state = (uint64_t)nsim_set.seed * 2654435769u +
-		               88172645463325252u;
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (unsigned long)(random_state >> 11);
-}
-
 void
 nsim_maybe_nap(unsigned odds)
 {
@@ -131,14 +94,14 @@ nsim_maybe_nap(unsigned odds)
 	static pthread_mutex_t random_lock = PTHREAD_MUTEX_INITIALIZER;
 
 	pthread_mutex_lock(&random_lock);
-	naps = next_random_locked() % odds == 0;
+	naps = simulator_random(&nsim_simulator, nsim_set.seed) % odds == 0;
 	if (naps) {
-		us = next_random_locked() % (most + 1);
+		us = simulator_random(&nsim_simulator, nsim_set.seed) % (most + 1);
 		delays++;
 	}
 	pthread_mutex_unlock(&random_lock);
 	if (naps)
-		nsim_nap((unsigned)us);
+		simulator_nap((unsigned)us);
 }
 
 /* ---- errors and violations ---- */
@@ -146,23 +109,18 @@ nsim_maybe_nap(unsigned odds)
 void
 nsim_violation(const char *format, ...)
 {
-	char text[200];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	simulator_violation(&nsim_simulator, nsim_set.seed, nsim_set.abort,
+	                    format, arguments);
 	va_end(arguments);
-	atomic_fetch_add(&violations, 1);
-	fprintf(stderr, "ncclsim: violation: %s (NCCLSIM_SEED=%ld)\n", text,
-	        (long)nsim_set.seed);
-	if (nsim_set.abort)
-		abort();
 }
 
 int
 ncclsim_violations(void)
 {
-	return atomic_load(&violations);
+	return atomic_load(&nsim_simulator.violations);
 }
 
 ncclResult_t
@@ -213,12 +171,12 @@ set_locked(const char *name, long value)
 	return false;
 }
 
-/* By its name; ANY for ""; -1: there is none. */
+/* By its name; NSIM_FUNCTIONS_N for ""; -1: there is none. */
 static int
 find_function(const char *name)
 {
 	if (name[0] == '\0')
-		return ANY;
+		return NSIM_FUNCTIONS_N;
 	for (int i = 0; i < NSIM_FUNCTIONS_N; i++) {
 		if (strcmp(symbols[i], name) == 0)
 			return i;
@@ -227,69 +185,20 @@ find_function(const char *name)
 }
 
 static bool
-fail_locked(const char *name, long n, ncclResult_t result)
+fail_locked(const char *name, long n, ncclResult_t result, bool sticky)
 {
-	int function = find_function(name);
-	struct fault *spare = NULL;
-
-	if (function < 0 || n < 0)
-		return false;
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		if (n == 0 && faults[i].function == function)
-			faults[i].n = 0;
-		if (faults[i].n == 0)
-			spare = &faults[i];
-	}
-	if (!spare)
-		return false;
-	*spare = (struct fault){function, n, result};
-	return true;
+	return !sticky && simulator_fail(&nsim_simulator, find_function(name), n,
+	                                 result, false);
 }
 
 /* Every use of a function counts its faults down.  "" is of the calls alone. */
 static ncclResult_t
 fault_locked(enum nsim_function function)
 {
-	ncclResult_t result = BATONI_NCCL_SUCCESS;
+	bool sticky = false;
 
-	for (size_t i = 0; i < FAULTS_MAX; i++) {
-		struct fault *fault = &faults[i];
-		bool any = fault->function == ANY && function < NSIM_JOB;
-
-		if (fault->n == 0 ||
-		    (!any && fault->function != (int)function))
-			continue;
-		if (--fault->n == 0)
-			result = fault->result;
-	}
-	return result;
-}
-
-static _Noreturn void
-refuse_setting(const char *name, const char *value)
-{
-	fprintf(stderr, "ncclsim: %s=\"%s\" is not understood\n", name, value);
-	exit(2);
-}
-
-/* "ncclSend:3:5,kernel:1:6"; "*" is any function. */
-static void
-read_faults(const char *text)
-{
-	char copy[1024], name[64], *at, *save = NULL;
-	unsigned result;
-	long n;
-	int end;
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (at = strtok_r(copy, ",", &save); at;
-	     at = strtok_r(NULL, ",", &save)) {
-		end = 0;
-		if (sscanf(at, "%63[^:]:%ld:%u%n", name, &n, &result, &end) < 3 ||
-		    at[end] != '\0' ||
-		    !fail_locked(strcmp(name, "*") == 0 ? "" : name, n, result))
-			refuse_setting("NCCLSIM_FAIL", at);
-	}
+	return simulator_fault(&nsim_simulator, (int)function,
+	                       function < NSIM_JOB, &sticky);
 }
 
 /* "2.30" is the version of it that there is; a number is as NCCL writes it. */
@@ -314,22 +223,21 @@ set_up(void)
 	const char *value;
 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		char name[40] = "NCCLSIM_";
+		char name[40];
 
-		for (size_t j = 0; settings[i].name[j]; j++) {
-			char c = settings[i].name[j];
-
-			name[8 + j] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A')
-			                                   : c;
-		}
+		simulator_variable(&nsim_simulator, settings[i].name, name,
+		                   sizeof(name));
 		value = getenv(name);
 		if (value && *value &&
 		    !set_locked(settings[i].name, read_number(name, value)))
-			refuse_setting(name, value);
+			simulator_refuse_setting(&nsim_simulator, name, value);
 	}
+	/* "ncclSend:3:5,kernel:1:6"; "*" is any function. */
 	value = getenv("NCCLSIM_FAIL");
 	if (value)
-		read_faults(value);
+		value = simulator_read_faults(value, fail_locked);
+	if (value)
+		simulator_refuse_setting(&nsim_simulator, "NCCLSIM_FAIL", value);
 	if (nsim_set.seed != 0)
 		fprintf(stderr, "ncclsim: NCCLSIM_SEED=%ld\n",
 		        (long)nsim_set.seed);
@@ -467,7 +375,7 @@ ncclsim_fail(const char *name, long n, ncclResult_t result)
 
 	pthread_once(&once, set_up);
 	pthread_mutex_lock(&nsim_lock);
-	done = fail_locked(name, n, result);
+	done = fail_locked(name, n, result, false);
 	pthread_mutex_unlock(&nsim_lock);
 	return done;
 }
@@ -486,7 +394,7 @@ ncclsim_uses(const char *name)
 	long n;
 
 	pthread_mutex_lock(&nsim_lock);
-	n = function < 0 ? -1 : function == ANY ? total : uses[function];
+	n = function < 0 ? -1 : function == NSIM_FUNCTIONS_N ? total : uses[function];
 	pthread_mutex_unlock(&nsim_lock);
 	return n;
 }

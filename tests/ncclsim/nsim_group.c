@@ -180,7 +180,7 @@ connect_all(const struct work *work)
 			if (atomic_load(&plan->comm->stop))
 				return nsim_error(BATONI_NCCL_INTERNAL_ERROR,
 				                  "aborted");
-			nsim_nap(us);
+			simulator_nap(us);
 			us = us < 500 ? us * 2 : us;
 		}
 	}
@@ -219,7 +219,7 @@ run_jobs(const struct work *work)
 				result = one;
 		}
 		if (waiting && result == BATONI_NCCL_SUCCESS)
-			nsim_nap(us);
+			simulator_nap(us);
 	}
 	return result;
 }

@@ -204,6 +204,6 @@ nsim_job_run(struct nsim_job *job)
 		result = nsim_job_step(job);
 		if (result != BATONI_NCCL_IN_PROGRESS)
 			return result;
-		nsim_nap(us);
+		simulator_nap(us);
 	}
 }

@@ -100,7 +100,7 @@ agent_main(void *argument)
 			us = 20;
 			nsim_cuda->sim_changed();
 		} else {
-			nsim_nap(us);
+			simulator_nap(us);
 			us = us < 500 ? us * 2 : us;
 		}
 	}
