@@ -25,8 +25,6 @@
  * kernel computes again all that should have been received, and compares; the host
  * does so too, for some elements.
  */
-#include <errno.h>
-#include <getopt.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -37,6 +35,7 @@
 #include <cuda_runtime.h>
 
 #include "check.h"
+#include "command_line.h"
 
 #define AHEAD 8 /* steps; a CUDA stream takes a few hundred operations */
 #define TAG_CHUNK 0
@@ -552,37 +551,20 @@ static const char help_text[] =
 
 static bool number(const char *name, long min, long max, long *value_p)
 {
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(optarg, &end, 10);
-	if (end != optarg && *end == '\0' && errno == 0 && value >= min &&
-	    value <= max) {
-		*value_p = value;
-		return true;
-	}
-	fprintf(stderr, "cuda_overlap: --%s is %s, must be %ld to %ld\n", name,
-	        optarg, min, max);
-	return false;
+	return option_number("cuda_overlap", name, min, max, value_p);
 }
 
-static bool take(int option, struct options *options)
+static bool take(int option, void *taken)
 {
+	struct options *options = static_cast<struct options *>(taken);
+
 	switch (option) {
 	case 'b':
 		return number("bytes", 4096, 1l << 30, &options->bytes);
 	case 's':
 		return number("steps", 2, 1000, &options->steps);
-	case 'r':
+	default: /* 'r' */
 		return number("rounds", 0, 1000000, &options->rounds);
-	case 'h':
-		fputs(help_text, stdout);
-		exit(EXIT_SUCCESS);
-	default:
-		fprintf(stderr, "cuda_overlap: not understood; --help lists the "
-		        "options\n");
-		return false;
 	}
 }
 
@@ -595,16 +577,9 @@ static bool parse(int argc, char **argv, struct options *options)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (!take(option, options))
-			return false;
-	}
-	if (optind < argc)
-		fprintf(stderr, "cuda_overlap: %s is no option; --help lists the "
-		        "options\n", argv[optind]);
-	return optind == argc;
+	return options_parse("cuda_overlap", help_text, argc, argv, known, take,
+	                     options);
 }
 
 /* Kernels need a GPU, whatever library Baton was given for the driver. */

@@ -26,7 +26,6 @@
  * loop computes and checks their words in memory of the host, and copies.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -34,6 +33,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "command_line.h"
 #include "device.h"
 
 #define SLOTS_MAX 1024
@@ -462,16 +462,7 @@ static const char help_text[] =
 
 static bool number(const char *name, long min, long max, long *value_p)
 {
-	char *end;
-
-	errno = 0;
-	*value_p = strtol(optarg, &end, 10);
-	if (end != optarg && *end == '\0' && errno == 0 && *value_p >= min &&
-	    *value_p <= max)
-		return true;
-	fprintf(stderr, "host_poll: --%s is %s, must be %ld to %ld\n", name,
-	        optarg, min, max);
-	return false;
+	return option_number("host_poll", name, min, max, value_p);
 }
 
 static bool take_mode(struct options *options)
@@ -489,8 +480,9 @@ static bool take_mode(struct options *options)
 	return known;
 }
 
-static bool take(int option, struct options *options)
+static bool take(int option, void *taken)
 {
+	struct options *options = taken;
 	long value;
 
 	switch (option) {
@@ -508,18 +500,11 @@ static bool take(int option, struct options *options)
 			return false;
 		options->words = (size_t)(value + 7) / 8;
 		return true;
-	case 'r':
+	default: /* 'r' */
 		if (!number("ranks", 1, 64, &value))
 			return false;
 		options->local_ranks = (int)value;
 		return true;
-	case 'h':
-		fputs(help_text, stdout);
-		exit(EXIT_SUCCESS);
-	default:
-		fprintf(stderr, "host_poll: not understood; --help lists the "
-		        "options\n");
-		return false;
 	}
 }
 
@@ -534,17 +519,10 @@ static bool parse(int argc, char **argv, struct options *options)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (!take(option, options))
-			return false;
-	}
-	if (optind < argc) {
-		fprintf(stderr, "host_poll: %s is no option; --help lists the "
-		        "options\n", argv[optind]);
+	if (!options_parse("host_poll", help_text, argc, argv, known, take,
+	                   options))
 		return false;
-	}
 	options->messages += options->slots - 1;
 	options->messages -= options->messages % options->slots;
 	return true;

@@ -36,8 +36,6 @@
  * occupies its slot until that function has worked on it.  CLOCK_MONOTONIC is one
  * clock for all processes of a host, so run all ranks on one.
  */
-#include <errno.h>
-#include <getopt.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -45,6 +43,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "command_line.h"
 
 #define CONSUMER 0
 #define RANKS_MAX 8
@@ -599,20 +598,12 @@ static const char help_text[] =
 
 static bool number(const char *name, long min, long max, long *value_p)
 {
-	char *end;
-
-	errno = 0;
-	*value_p = strtol(optarg, &end, 10);
-	if (end != optarg && *end == '\0' && errno == 0 && *value_p >= min &&
-	    *value_p <= max)
-		return true;
-	fprintf(stderr, "producer_consumer: --%s is %s, must be %ld to %ld\n",
-	        name, optarg, min, max);
-	return false;
+	return option_number("producer_consumer", name, min, max, value_p);
 }
 
-static bool take(int option, struct options *options)
+static bool take(int option, void *taken)
 {
+	struct options *options = taken;
 	long value;
 
 	switch (option) {
@@ -628,18 +619,11 @@ static bool take(int option, struct options *options)
 			return false;
 		options->ahead = (int)(value + 1) & ~1;
 		return true;
-	case 'b':
+	default: /* 'b' */
 		if (!number("bytes", 8, 1 << 30, &value))
 			return false;
 		options->words = (size_t)(value + 7) / 8;
 		return true;
-	case 'h':
-		fputs(help_text, stdout);
-		exit(EXIT_SUCCESS);
-	default:
-		fprintf(stderr, "producer_consumer: not understood; --help "
-		        "lists the options\n");
-		return false;
 	}
 }
 
@@ -653,17 +637,9 @@ static bool parse(int argc, char **argv, struct options *options)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (!take(option, options))
-			return false;
-	}
-	if (optind == argc)
-		return true;
-	fprintf(stderr, "producer_consumer: %s is no option; --help lists the "
-	        "options\n", argv[optind]);
-	return false;
+	return options_parse("producer_consumer", help_text, argc, argv, known,
+	                     take, options);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
