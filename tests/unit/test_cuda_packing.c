@@ -4,6 +4,7 @@
  * calls are counted.  The test's thread drives, so that it says what one pass finds.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_world.h"
@@ -98,6 +99,7 @@ assert_calls(struct calls calls, long together, long together_first, long single
 {
 	printf("%ld + %ld together, %ld single, %ld events\n", calls.together,
 	       calls.together_first, calls.single, calls.events);
+	fflush(stdout);
 	ck_assert_int_eq(calls.together, together);
 	ck_assert_int_eq(calls.together_first, together_first);
 	ck_assert_int_eq(calls.single, single);
@@ -161,6 +163,37 @@ START_TEST(no_message_waits_for_a_later_pass)
 	baton_progress(cw.comms[0]);
 	ck_assert_int_ge(count().together, before.together + 1);
 	finish(3);
+	cuda_world_end();
+}
+END_TEST
+
+/* A look at a stream issues what is ready, without a pass. */
+START_TEST(what_is_issued_outside_a_pass_begins_there)
+{
+	struct calls before;
+
+	open_world(13000);
+	make_ready(MANY);
+	before = count();
+	baton_ok(baton_stream_query(cw.comms[0], cw.streams[0]));
+	ck_assert_int_eq(count().together, before.together + 1);
+	finish(MANY);
+	cuda_world_end();
+}
+END_TEST
+
+/* Their triggers are found when the pass has issued what it knew. */
+START_TEST(what_is_issued_last_in_a_pass_begins_in_it)
+{
+	struct calls before;
+
+	setenv("BATON_CUDA_TRIGGER", "write", 1);
+	open_world(13000);
+	make_ready(MANY);
+	before = count();
+	baton_progress(cw.comms[0]);
+	ck_assert_int_eq(count().together, before.together + 1);
+	finish(MANY);
 	cuda_world_end();
 }
 END_TEST
@@ -336,6 +369,8 @@ main(void)
 		an_older_driver_copies_one_by_one,
 		a_message_that_is_alone_is_an_ordinary_copy,
 		no_message_waits_for_a_later_pass,
+		what_is_issued_outside_a_pass_begins_there,
+		what_is_issued_last_in_a_pass_begins_in_it,
 		members_of_a_group_are_copied_together,
 		a_driver_that_does_not_support_the_call_is_asked_once,
 		a_call_that_fails_once_is_made_again,
