@@ -130,6 +130,15 @@ set_cuda_trigger(const char *value, const char *values)
 }
 
 static bool
+set_cuda_copies(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	config.cuda_single = i == 1;
+	return i >= 0;
+}
+
+static bool
 set_mpi_cuda(const char *value, const char *values)
 {
 	int i = choice(value, values);

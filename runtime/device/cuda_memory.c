@@ -13,13 +13,14 @@
  * or those before the one that is wrong.  The single calls copy the same bytes again, later in the
  * stream, and say which is wrong.  After NOT_SUPPORTED, or CUDA_TRIES refusals in a row, the call is
  * not made again.  It takes neither the legacy default stream nor one that is captured; the
- * internal streams are not of these.
+ * internal streams are not of these.  BATON_CUDA_COPIES=single does without the call.
  *
  * A copy has ended only when the driver says so.  A query that fails while the device is well
  * is asked again; a device that fails CUDA_TRIES times in a row is sick.
  */
 #include "cuda_gpu.h"
 
+#include "config.h"
 #include "thread.h"
 
 /* ---- what a pointer is ---------------------------------------------------- */
@@ -385,11 +386,12 @@ start_together(struct place place, const struct batoni_copy *copies, size_t n)
 	                         stream);
 }
 
-/* Has the driver the call, and does it take it? */
+/* Has the driver the call, does it take it, and is it wanted? */
 static bool
 packs(const struct cuda_gpu *gpu)
 {
-	return (gpu->api->copies || gpu->api->copies_first) &&
+	return !batoni_config()->cuda_single &&
+	       (gpu->api->copies || gpu->api->copies_first) &&
 	       gpu->packs_refused < CUDA_TRIES;
 }
 
