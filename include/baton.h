@@ -126,7 +126,9 @@ enum baton_device {
 
 /* What moves the bytes. */
 enum baton_transport {
-	BATON_TRANSPORT_AUTO,  /* MPI under a launcher or beside MPI, else local */
+	/* MPI under a launcher or beside MPI, else local.  On BATON_DEVICE_CUDA with
+	 * BATON_TRANSPORT=nccl in the environment: NCCL over that. */
+	BATON_TRANSPORT_AUTO,
 	BATON_TRANSPORT_LOCAL, /* ranks are threads of one process */
 	BATON_TRANSPORT_MPI,
 	BATON_TRANSPORT_NCCL /* over one of the others; memory of GPUs only */

@@ -108,13 +108,24 @@ plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 		                     "lacks); use BATON_DEVICE_HOST",
 		                     asked == BATON_DEVICE_CUDA
 		                             ? "options->device is BATON_DEVICE_CUDA"
-		                             : "the environment has BATON_DEVICE=cuda",
+		                             : "the environment has BATON_DEVICE=cuda "
+		                               "or BATON_TRANSPORT=nccl",
 		                     baton_version());
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->device is %d; it takes BATON_DEVICE_AUTO, "
 	                     "_HOST or _CUDA (0 to 2)",
 	                     (int)asked);
+}
+
+/* What the environment says holds for AUTO, on the device that it is about. */
+static void
+plan_transport(struct batoni_comm_plan *plan)
+{
+	if (plan->transport == BATON_TRANSPORT_AUTO &&
+	    plan->device == BATON_DEVICE_CUDA)
+		plan->transport = batoni_config()->transport;
+	plan->onesided = plan->transport != BATON_TRANSPORT_NCCL;
 }
 
 static enum baton_status
@@ -203,13 +214,15 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
-		.onesided = options->transport != BATON_TRANSPORT_NCCL,
 		.device_config = {.cuda_device = options->cuda_device,
 		                  .host_rank = batoni_launcher_host_rank()},
 	};
 	plan_p->requests_most = plan_p->requests_max;
 	status = plan_device(options->device, plan_p);
-	return status == BATON_OK ? check_transport(plan_p) : status;
+	if (status != BATON_OK)
+		return status;
+	plan_transport(plan_p);
+	return check_transport(plan_p);
 }
 
 /* ---- building ---- */

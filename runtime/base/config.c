@@ -98,6 +98,18 @@ set_device(const char *value, const char *values)
 }
 
 static bool
+set_transport(const char *value, const char *values)
+{
+	static const enum baton_transport transports[] = {BATON_TRANSPORT_AUTO,
+	                                                  BATON_TRANSPORT_NCCL};
+	int i = choice(value, values);
+
+	if (i >= 0)
+		config.transport = transports[i];
+	return i >= 0;
+}
+
+static bool
 set_file(char *file, const char *value)
 {
 	if (strlen(value) >= BATONI_CONFIG_FILE_BYTES)
@@ -289,6 +301,10 @@ read_environment(void)
 {
 	for (size_t i = 0; i < VARIABLES; i++)
 		read_variable(&variables[i]);
+	/* NCCL has no other device: who asks for it means this one. */
+	if (config.transport == BATON_TRANSPORT_NCCL &&
+	    config.device == BATON_DEVICE_AUTO)
+		config.device = BATON_DEVICE_CUDA;
 	look_for_unknown();
 }
 

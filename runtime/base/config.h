@@ -28,6 +28,11 @@
 	X(device, BATON_DEVICE, "host, cuda",                                 \
 	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
 	  "Not set: host")                                                    \
+	X(transport, BATON_TRANSPORT, "auto, nccl",                           \
+	  "what moves messages of communicators that ask for "                \
+	  "BATON_TRANSPORT_AUTO, on the CUDA device: MPI or the local "       \
+	  "transport, or NCCL. With nccl and no BATON_DEVICE, the device of "   \
+	  "BATON_DEVICE_AUTO is cuda. Not set: auto")                         \
 	X(cuda_library, BATON_CUDA_LIBRARY, "a file",                         \
 	  "the library of the CUDA driver. Not set: libcuda.so.1")             \
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
@@ -63,6 +68,7 @@ struct batoni_config {
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 	bool dump_on_signal;
 	enum baton_device device; /* AUTO: not set */
+	enum baton_transport transport; /* AUTO or NCCL */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */

@@ -205,6 +205,40 @@ START_TEST(level_below_warning_silences_the_warnings)
 END_TEST
 
 static void
+print_places(void)
+{
+	fprintf(stderr, "%d %d", (int)batoni_config()->device,
+	        (int)batoni_config()->transport);
+}
+
+/* NCCL has one device, so it says which, unless another was named. */
+START_TEST(environment_names_device_and_transport)
+{
+	static const struct {
+		const char *device, *transport;
+		enum baton_device is_on;
+		enum baton_transport moves;
+	} cases[] = {
+		{"", "", BATON_DEVICE_AUTO, BATON_TRANSPORT_AUTO},
+		{"cuda", "auto", BATON_DEVICE_CUDA, BATON_TRANSPORT_AUTO},
+		{"", "nccl", BATON_DEVICE_CUDA, BATON_TRANSPORT_NCCL},
+		{"cuda", "nccl", BATON_DEVICE_CUDA, BATON_TRANSPORT_NCCL},
+		{"host", "nccl", BATON_DEVICE_HOST, BATON_TRANSPORT_NCCL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[32];
+
+		setenv("BATON_DEVICE", cases[i].device, 1);
+		setenv("BATON_TRANSPORT", cases[i].transport, 1);
+		snprintf(text, sizeof(text), "%d %d", (int)cases[i].is_on,
+		         (int)cases[i].moves);
+		ck_assert_str_eq(capture(NULL, print_places).text, text);
+	}
+}
+END_TEST
+
+static void
 print_libraries(void)
 {
 	fprintf(stderr, "%s,%s", batoni_config()->cuda_library,
@@ -287,6 +321,7 @@ main(void)
 		several_unknown_names_are_all_told,
 		names_that_are_known_or_of_others_are_not_told,
 		level_below_warning_silences_the_warnings,
+		environment_names_device_and_transport,
 		environment_names_libraries,
 		environment_names_the_chunks_of_staging_within_bounds,
 	};
