@@ -19,11 +19,14 @@
  *           cost nothing
  *
  * Slot s uses tag s, so that slots do not wait for each other.  The words of
- * the n-th message of a slot are computed from the sender, the slot and n;
- * the receiver checks each of them.
+ * the n-th message of a tag are computed from the sender, the tag and n; the
+ * receiver checks each of them.  A transport without tags (NCCL) has one order
+ * for all messages of a pair of ranks, that of the calls: there all slots have
+ * tag 0, and n counts the calls.
  *
- * On a CUDA device (BATON_DEVICE=cuda) messages go from and to its memory.  The
- * loop computes and checks their words in memory of the host, and copies.
+ * On a CUDA device (BATON_DEVICE=cuda, or BATON_TRANSPORT=nccl) messages go from
+ * and to its memory.  The loop computes and checks their words in memory of the
+ * host, and copies.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -57,6 +60,7 @@ struct ring {
 	struct baton_comm *comm;
 	const struct options *options;
 	int before, after; /* neighbours in the ring */
+	bool tags;         /* the transport has them */
 	baton_stream stream;
 	struct device *device;     /* NULL: the buffers are memory of the host */
 	uint64_t *copy;            /* of one buffer, for the host to look at */
@@ -64,22 +68,31 @@ struct ring {
 	baton_request *requests;   /* [operation] */
 	uint64_t **buffers;        /* [operation] */
 	long *numbers;             /* [operation]: messages so far */
+	long *places;              /* [operation]: of its message, in its tag's order */
+	long received, sent;       /* calls so far */
 	long left;                 /* operations that have not ended */
 };
 
 /* ---- messages ----------------------------------------------------------- */
 
-static uint64_t first_word(int sender, int slot, long number)
+static int tag_of(const struct ring *ring, int slot)
 {
-	return ((uint64_t)sender << 48) ^ ((uint64_t)slot << 36) ^
-	       ((uint64_t)number * 0x9e3779b97f4a7c15u);
+	return ring->tags ? slot : 0;
 }
 
-static void fill(struct ring *ring, int slot, long number)
+static uint64_t first_word(int sender, int tag, long place)
 {
-	uint64_t *buffer = ring->buffers[ring->options->slots + slot];
+	return ((uint64_t)sender << 48) ^ ((uint64_t)tag << 36) ^
+	       ((uint64_t)place * 0x9e3779b97f4a7c15u);
+}
+
+static void fill(struct ring *ring, int slot)
+{
+	int operation = ring->options->slots + slot;
+	uint64_t *buffer = ring->buffers[operation];
 	uint64_t *words = ring->device != NULL ? ring->copy : buffer;
-	uint64_t first = first_word(baton_comm_rank(ring->comm), slot, number);
+	uint64_t first = first_word(baton_comm_rank(ring->comm),
+	                            tag_of(ring, slot), ring->places[operation]);
 
 	for (size_t i = 0; i < ring->options->words; i++)
 		words[i] = first + i;
@@ -88,10 +101,11 @@ static void fill(struct ring *ring, int slot, long number)
 		            ring->options->words * sizeof(*words));
 }
 
-static void verify(struct ring *ring, int slot, long number, size_t bytes)
+static void verify(struct ring *ring, int slot, size_t bytes)
 {
 	const uint64_t *words = ring->buffers[slot];
-	uint64_t first = first_word(ring->before, slot, number);
+	uint64_t first = first_word(ring->before, tag_of(ring, slot),
+	                            ring->places[slot]);
 	bool good = bytes == ring->options->words * sizeof(*words);
 
 	if (good && ring->device != NULL) {
@@ -102,9 +116,9 @@ static void verify(struct ring *ring, int slot, long number, size_t bytes)
 		good = words[i] == first + i;
 	if (good)
 		return;
-	fprintf(stderr, "rank %d: message %ld of slot %d is not what rank %d "
-	        "sent (%zu bytes)\n", baton_comm_rank(ring->comm), number,
-	        slot, ring->before, bytes);
+	fprintf(stderr, "rank %d: message %ld of tag %d is not what rank %d "
+	        "sent (%zu bytes)\n", baton_comm_rank(ring->comm),
+	        ring->places[slot], tag_of(ring, slot), ring->before, bytes);
 	baton_comm_abort(ring->comm);
 	exit(EXIT_FAILURE);
 }
@@ -125,17 +139,23 @@ static void start(struct ring *ring, int operation)
 	how.user_data = (uint64_t)operation;
 	how.queue = ring->queue;
 	if (operation < slots) {
+		ring->places[operation] = ring->tags ? ring->numbers[operation]
+		                                     : ring->received++;
 		CHECK(ring->comm,
 		      baton_recv(ring->buffers[operation], ring->options->words,
-		                 BATON_UINT64, ring->before, operation,
-		                 ring->comm, ring->stream, &how, request_p));
+		                 BATON_UINT64, ring->before,
+		                 tag_of(ring, operation), ring->comm,
+		                 ring->stream, &how, request_p));
 		return;
 	}
-	fill(ring, operation - slots, ring->numbers[operation]);
+	ring->places[operation] = ring->tags ? ring->numbers[operation]
+	                                     : ring->sent++;
+	fill(ring, operation - slots);
 	CHECK(ring->comm,
 	      baton_send(ring->buffers[operation], ring->options->words,
-	                 BATON_UINT64, ring->after, operation - slots,
-	                 ring->comm, ring->stream, &how, request_p));
+	                 BATON_UINT64, ring->after,
+	                 tag_of(ring, operation - slots), ring->comm,
+	                 ring->stream, &how, request_p));
 }
 
 static void serve(struct ring *ring, const struct baton_completion *completion)
@@ -144,8 +164,7 @@ static void serve(struct ring *ring, const struct baton_completion *completion)
 	long share = ring->options->messages / ring->options->slots;
 
 	if (operation < ring->options->slots)
-		verify(ring, operation, ring->numbers[operation],
-		       completion->bytes);
+		verify(ring, operation, completion->bytes);
 	ring->left--;
 	if (++ring->numbers[operation] < share)
 		start(ring, operation);
@@ -282,8 +301,11 @@ static void ring_init(struct ring *ring, struct baton_comm *comm,
                       const struct options *options)
 {
 	int rank = baton_comm_rank(comm), ranks = baton_comm_size(comm);
+	struct baton_comm_info info = { .size = sizeof(info) };
 	size_t count = 2 * (size_t)options->slots;
 
+	CHECK(comm, baton_comm_query(comm, &info));
+	ring->tags = (info.capabilities & BATON_CAP_TAGS) != 0;
 	ring->comm = comm;
 	ring->options = options;
 	ring->before = (rank + ranks - 1) % ranks;
@@ -291,6 +313,7 @@ static void ring_init(struct ring *ring, struct baton_comm *comm,
 	ring->requests = allocate(count, sizeof(*ring->requests));
 	ring->buffers = allocate(count, sizeof(*ring->buffers));
 	ring->numbers = allocate(count, sizeof(*ring->numbers));
+	ring->places = allocate(count, sizeof(*ring->places));
 	ring->device = device_open(comm);
 	ring->copy = allocate(options->words, sizeof(uint64_t));
 	for (size_t i = 0; i < count; i++)
@@ -316,6 +339,7 @@ static void ring_fini(struct ring *ring)
 	free(ring->buffers);
 	free(ring->requests);
 	free(ring->numbers);
+	free(ring->places);
 }
 
 static void ring_run(struct ring *ring, enum mode mode)
@@ -324,6 +348,8 @@ static void ring_run(struct ring *ring, enum mode mode)
 
 	ring->left = 2 * ring->options->messages;
 	ring->queue = NULL;
+	ring->received = 0;
+	ring->sent = 0;
 	memset(ring->numbers, 0, (size_t)operations * sizeof(*ring->numbers));
 	if (mode == MODE_EPOLL)
 		CHECK(ring->comm,
@@ -389,23 +415,45 @@ static struct result jobs_run(struct job *jobs, int count, enum mode mode)
 	return result;
 }
 
+/* One result to or from a rank, by way of the device where there is one: NCCL
+ * does not reach the stack. */
+static void pass(struct ring *ring, int peer, bool incoming,
+                 struct result *result)
+{
+	struct baton_comm *comm = ring->comm;
+	struct result *place = result;
+	baton_request request;
+
+	if (ring->device != NULL)
+		place = device_alloc(ring->device, sizeof(*place));
+	if (ring->device != NULL && !incoming)
+		device_copy(ring->device, place, result, sizeof(*place));
+	if (incoming)
+		CHECK(comm, baton_recv(place, sizeof(*place), BATON_UINT8, peer,
+		                       0, comm, ring->stream, NULL, &request));
+	else
+		CHECK(comm, baton_send(place, sizeof(*place), BATON_UINT8, peer,
+		                       0, comm, ring->stream, NULL, &request));
+	finish(comm, &request, NULL);
+	if (ring->device == NULL)
+		return;
+	if (incoming)
+		device_copy(ring->device, result, place, sizeof(*place));
+	device_free(ring->device, place);
+}
+
 /* The processor time of all processes and the longest time of one; on rank 0. */
 static struct result gather(struct ring *ring, struct result mine)
 {
 	struct baton_comm *comm = ring->comm;
-	struct result other;
-	baton_request request;
 
-	if (baton_comm_rank(comm) != 0) {
-		CHECK(comm, baton_send(&mine, sizeof(mine), BATON_UINT8, 0, 0,
-		                       comm, ring->stream, NULL, &request));
-		finish(comm, &request, NULL);
-	}
+	if (baton_comm_rank(comm) != 0)
+		pass(ring, 0, false, &mine);
 	for (int rank = 1; baton_comm_rank(comm) == 0 &&
 	                   rank < baton_comm_size(comm); rank++) {
-		CHECK(comm, baton_recv(&other, sizeof(other), BATON_UINT8, rank,
-		                       0, comm, ring->stream, NULL, &request));
-		finish(comm, &request, NULL);
+		struct result other;
+
+		pass(ring, rank, true, &other);
 		mine.processor_seconds += other.processor_seconds;
 		if (other.seconds > mine.seconds)
 			mine.seconds = other.seconds;
@@ -540,6 +588,14 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	how.requests_max = 2 * (uint32_t)options.slots + 16;
 	CHECK(NULL, baton_comm_create(&how, &comms[0]));
+	CHECK(comms[0], baton_comm_query(comms[0], &info));
+	if (baton_comm_size(comms[0]) == 1 &&
+	    info.transport == BATON_TRANSPORT_NCCL) {
+		fprintf(stderr, "host_poll: over NCCL the ranks are processes, each "
+		        "with a GPU: start it by mpirun -np 2\n");
+		CHECK(comms[0], baton_comm_destroy(comms[0]));
+		return EXIT_FAILURE;
+	}
 	if (baton_comm_size(comms[0]) == 1) {
 		CHECK(comms[0], baton_comm_destroy(comms[0]));
 		count = options.local_ranks;

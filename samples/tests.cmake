@@ -40,6 +40,21 @@ if(BATON_HAVE_MPI)
 		FAIL_REGULAR_EXPRESSION "host device")
 endif()
 
+# Over NCCL, between two simulated GPUs.
+set(nccl BATON_TRANSPORT=nccl BATON_CUDA_LIBRARY=$<TARGET_FILE:cudasim>
+	CUDASIM_ABORT=1 CUDASIM_DEVICES=2 CUDASIM_QUEUES=32
+	BATON_NCCL_LIBRARY=$<TARGET_FILE:ncclsim> NCCLSIM_ABORT=1)
+baton_mpi_test(sample.host_poll.nccl RANKS 2 TARGET host_poll LABELS sample
+	ARGS --messages 200 --outstanding 8 ENV ${nccl})
+baton_run_test(sample.host_poll.nccl_alone TARGET host_poll LABELS sample
+	ENV ${nccl})
+set_tests_properties(sample.host_poll.nccl_alone PROPERTIES
+	PASS_REGULAR_EXPRESSION "over NCCL the ranks are processes")
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.host_poll.nccl PROPERTIES
+		FAIL_REGULAR_EXPRESSION "mpi transport;baton: warning")
+endif()
+
 # It has kernels, so here it can only say what is missing: also on a machine with a GPU,
 # which is hidden from it.
 if(TARGET sample_cuda_overlap)
@@ -115,6 +130,12 @@ if(BATON_HAVE_MPI)
 		FAIL_REGULAR_EXPRESSION "OpenBLAS;baton: warning")
 	set_tests_properties(sample.pipeline.no_cublas PROPERTIES
 		FAIL_REGULAR_EXPRESSION "epoch 1")
+endif()
+baton_mpi_test(sample.pipeline.nccl RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${tiny} --cublas none ENV ${one_thread} ${nccl})
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.pipeline.nccl PROPERTIES
+		FAIL_REGULAR_EXPRESSION "mpi transport;baton: warning")
 endif()
 # Fewer micro-batches than stages, and a stage for each layer.
 baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample

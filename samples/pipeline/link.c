@@ -10,7 +10,8 @@
  * Exchanged: link_exchange starts up to two transfers and waits.  Both are in
  * one group: on a stream, a send that waits for its peer would otherwise block
  * the receive behind it, and two neighbours that both send first would wait for
- * each other for ever.
+ * each other for ever.  A group is of one communicator, so two that have one each
+ * (NCCL) are detached instead.
  *
  * For each transfer the times at which it was armed and completed are kept:
  * timeline.c draws them.
@@ -22,11 +23,42 @@
  */
 #include "pipeline.h"
 
+#define TIMEOUT_S 600
+
+void comms_open(struct comms *comms_p)
+{
+	struct baton_comm_options how = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm_info info = { .size = sizeof(info) };
+
+	how.timestamps = true;
+	how.timeout_ns = TIMEOUT_S * INT64_C(1000000000);
+	CHECK(NULL, baton_comm_create(&how, &comms_p->activations));
+	comms_p->gradients = comms_p->activations;
+	comms_p->host = comms_p->activations;
+	CHECK(comms_p->activations,
+	      baton_comm_query(comms_p->activations, &info));
+	if (info.capabilities & BATON_CAP_TAGS)
+		return;
+	CHECK(NULL, baton_comm_create(&how, &comms_p->gradients));
+	how.device = BATON_DEVICE_HOST;
+	CHECK(NULL, baton_comm_create(&how, &comms_p->host));
+}
+
+void comms_close(struct comms *comms)
+{
+	if (comms->host != comms->activations) {
+		CHECK(comms->host, baton_comm_destroy(comms->host));
+		CHECK(comms->gradients, baton_comm_destroy(comms->gradients));
+	}
+	CHECK(comms->activations, baton_comm_destroy(comms->activations));
+}
+
 void link_init(struct link *link, int peer, enum tag tag, bool incoming,
                size_t count, int slots, size_t messages)
 {
+	link->comm = NULL;
 	link->peer = peer;
-	link->tag = tag;
+	link->tag = (int)tag;
 	link->incoming = incoming;
 	link->count = count;
 	link->slots = slots;
@@ -39,6 +71,16 @@ void link_init(struct link *link, int peer, enum tag tag, bool incoming,
 	link->device = NULL;
 	link->memory = NULL;
 	link->buffers = NULL;
+}
+
+void link_join(struct link *link, struct baton_comm *comm)
+{
+	struct baton_comm_info info = { .size = sizeof(info) };
+
+	CHECK(comm, baton_comm_query(comm, &info));
+	link->comm = comm;
+	if (link->tag > info.tag_max)
+		link->tag = 0;
 }
 
 void link_place(struct link *link, struct device *device)
@@ -92,14 +134,14 @@ static void start(struct stage *stage, struct link *link, int slot,
 
 	options.flags = flags;
 	if (link->incoming)
-		CHECK(stage->comm,
+		CHECK(link->comm,
 		      baton_recv(buffer, link->count, BATON_FLOAT32, link->peer,
-		                 (int)link->tag, stage->comm, stage->stream,
+		                 link->tag, link->comm, stage->stream,
 		                 &options, request_p));
 	else
-		CHECK(stage->comm,
+		CHECK(link->comm,
 		      baton_send(buffer, link->count, BATON_FLOAT32, link->peer,
-		                 (int)link->tag, stage->comm, stage->stream,
+		                 link->tag, link->comm, stage->stream,
 		                 &options, request_p));
 	link->posted++;
 }
@@ -123,12 +165,12 @@ static uint64_t deliver(struct link *link, uint64_t arrived_ns)
 	return link->pretend_free_ns;
 }
 
-static void end(struct stage *stage, struct link *link, int slot)
+static void end(struct link *link, int slot)
 {
 	struct span *span = &link->transfers[link->finished++];
 	struct baton_completion completion;
 
-	finish(stage->comm, &link->requests[slot], &completion);
+	finish(link->comm, &link->requests[slot], &completion);
 	span->begin = completion.armed_ns;
 	span->end = deliver(link, completion.completed_ns);
 	if (link->device != NULL && link->incoming)
@@ -142,17 +184,16 @@ void link_post(struct stage *stage, struct link *link, int slot, float *buffer)
 		start(stage, link, slot, buffer, BATON_OP_DETACHED);
 }
 
-void link_finish(struct stage *stage, struct link *link, int slot)
+void link_finish(struct link *link, int slot)
 {
 	if (link->requests[slot] != BATON_REQUEST_NULL)
-		end(stage, link, slot);
+		end(link, slot);
 }
 
-void link_drain(struct stage *stage, struct link *link)
+void link_drain(struct link *link)
 {
 	while (link->finished < link->posted)
-		link_finish(stage, link,
-		            (int)(link->finished % (size_t)link->slots));
+		link_finish(link, (int)(link->finished % (size_t)link->slots));
 }
 
 static bool moves(const struct move *move)
@@ -162,18 +203,24 @@ static bool moves(const struct move *move)
 
 void link_exchange(struct stage *stage, struct move one, struct move other)
 {
+	bool one_comm = stage->comms != NULL &&
+	                stage->comms->activations == stage->comms->gradients;
+	unsigned flags = one_comm ? 0 : BATON_OP_DETACHED;
+
 	if (!moves(&one) && !moves(&other))
 		return;
-	CHECK(stage->comm, baton_group_begin(stage->comm));
+	if (one_comm)
+		CHECK(stage->comm, baton_group_begin(stage->comm));
 	if (moves(&one))
-		start(stage, one.link, one.slot, one.buffer, 0);
+		start(stage, one.link, one.slot, one.buffer, flags);
 	if (moves(&other))
-		start(stage, other.link, other.slot, other.buffer, 0);
-	CHECK(stage->comm, baton_group_end(stage->comm));
+		start(stage, other.link, other.slot, other.buffer, flags);
+	if (one_comm)
+		CHECK(stage->comm, baton_group_end(stage->comm));
 	if (moves(&one))
-		end(stage, one.link, one.slot);
+		end(one.link, one.slot);
 	if (moves(&other))
-		end(stage, other.link, other.slot);
+		end(other.link, other.slot);
 }
 
 void transfer(struct baton_comm *comm, int peer, enum tag tag, bool incoming,

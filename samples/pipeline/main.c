@@ -14,7 +14,6 @@
 #include "pipeline.h"
 
 #define ACCURACY_MIN 95.0
-#define TIMEOUT_S 600
 
 /* ---- gathering ---------------------------------------------------------- */
 
@@ -126,7 +125,7 @@ static bool report(struct run *runs, int count, const struct baseline *baseline,
 	return good;
 }
 
-static bool train(struct run *runs, int count, struct baton_comm *comm,
+static bool train(struct run *runs, int count, const struct comms *comms,
                   const struct options *options, const struct data *data)
 {
 	struct progress progress;
@@ -134,9 +133,9 @@ static bool train(struct run *runs, int count, struct baton_comm *comm,
 	bool good;
 
 	progress_init(&progress, options);
-	baseline_init(&baseline, comm, options, data);
+	baseline_init(&baseline, comms, options, data);
 	for (int i = 0; i < count; i++)
-		stage_init(&runs[i].stage, comm, options, data,
+		stage_init(&runs[i].stage, comms, options, data,
 		           options->epochs);
 	for (int epoch = 0; epoch < options->epochs; epoch++) {
 		baseline_measure(&baseline);
@@ -271,7 +270,7 @@ static void introduce(struct baton_comm *comm, const struct options *options,
 	fflush(stdout);
 }
 
-static bool run_all(struct baton_comm *comm, const struct options *options,
+static bool run_all(const struct comms *comms, const struct options *options,
                     const struct data *data)
 {
 	struct run runs[2] = { 0 };
@@ -284,12 +283,12 @@ static bool run_all(struct baton_comm *comm, const struct options *options,
 	if (options->wait)
 		runs[count++] = (struct run){ .name = "wait",
 			                      .schedule = schedule_wait };
-	good = train(runs, count, comm, options, data);
-	if (baton_comm_rank(comm) == 0)
+	good = train(runs, count, comms, options, data);
+	if (baton_comm_rank(comms->host) == 0)
 		good = judge(runs, count, options, data) && good;
 	for (int i = 0; i < count; i++)
 		weights_free(runs[i].weights, options->layers);
-	return verdict_share(comm, good);
+	return verdict_share(comms->host, good);
 }
 
 static bool prepare(struct baton_comm *comm, const struct options *options,
@@ -309,12 +308,13 @@ static bool prepare(struct baton_comm *comm, const struct options *options,
 }
 
 /* cuBLAS on all ranks or on none: they must compute the same bits. */
-static bool products_choose(struct baton_comm *comm,
+static bool products_choose(const struct comms *comms,
                             const struct options *options)
 {
+	struct baton_comm *comm = comms->host;
 	bool named = options->cublas != NULL &&
 	             strcmp(options->cublas, "none") != 0;
-	bool here = products_open(comm, options), all = here;
+	bool here = products_open(comms->activations, options), all = here;
 
 	for (int peer = 1; baton_comm_rank(comm) == 0 &&
 	                   peer < baton_comm_size(comm); peer++) {
@@ -333,26 +333,23 @@ static bool products_choose(struct baton_comm *comm,
 
 int main(int argc, char **argv)
 {
-	struct baton_comm_options comm_options = BATON_COMM_OPTIONS_INIT;
-	struct baton_comm *comm = NULL;
+	struct comms comms;
 	struct options options;
 	struct data data;
 	enum options_result result;
 	bool good = false;
 
-	comm_options.timestamps = true;
-	comm_options.timeout_ns = TIMEOUT_S * INT64_C(1000000000);
-	CHECK(NULL, baton_comm_create(&comm_options, &comm));
-	result = options_parse(argc, argv, baton_comm_rank(comm) == 0,
+	comms_open(&comms);
+	result = options_parse(argc, argv, baton_comm_rank(comms.host) == 0,
 	                       &options);
-	if (result == OPTIONS_RUN && prepare(comm, &options, &data)) {
-		good = products_choose(comm, &options);
-		if (good && baton_comm_rank(comm) == 0)
-			introduce(comm, &options, &data);
-		good = good && run_all(comm, &options, &data);
+	if (result == OPTIONS_RUN && prepare(comms.host, &options, &data)) {
+		good = products_choose(&comms, &options);
+		if (good && baton_comm_rank(comms.host) == 0)
+			introduce(comms.activations, &options, &data);
+		good = good && run_all(&comms, &options, &data);
 		products_close();
 		data_free(&data);
 	}
-	CHECK(comm, baton_comm_destroy(comm));
+	comms_close(&comms);
 	return good || result == OPTIONS_HELP ? EXIT_SUCCESS : EXIT_FAILURE;
 }

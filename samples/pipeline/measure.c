@@ -69,18 +69,18 @@ static void leave_neighbours(struct stage *stage)
 	mlp->between = NULL; /* there is no progress to make */
 }
 
-void baseline_init(struct baseline *baseline, struct baton_comm *comm,
+void baseline_init(struct baseline *baseline, const struct comms *comms,
                    const struct options *options, const struct data *data)
 {
 	int samples = SAMPLES * options->epochs;
 
 	baseline->count = 0;
 	baseline->moving_ns = allocate((size_t)samples, sizeof(double));
-	stage_init(&baseline->computing, comm, options, data, samples);
+	stage_init(&baseline->computing, comms, options, data, samples);
 	leave_neighbours(&baseline->computing);
 	data_shuffle(baseline->computing.order, data->training.count,
 	             options->seed, 0);
-	stage_init(&baseline->moving, comm, options, data, samples);
+	stage_init(&baseline->moving, comms, options, data, samples);
 }
 
 void baseline_fini(struct baseline *baseline)
@@ -107,10 +107,10 @@ static void move_all(struct stage *stage)
 		link_post(stage, &stage->gradient_out, slot,
 		          mlp->gradient_out[slot]);
 	}
-	link_drain(stage, &stage->activation_in);
-	link_drain(stage, &stage->gradient_in);
-	link_drain(stage, &stage->activation_out);
-	link_drain(stage, &stage->gradient_out);
+	link_drain(&stage->activation_in);
+	link_drain(&stage->gradient_in);
+	link_drain(&stage->activation_out);
+	link_drain(&stage->gradient_out);
 }
 
 void baseline_measure(struct baseline *baseline)

@@ -211,6 +211,19 @@ void products_updated(struct layer *layer);
 
 /* ---- link.c ------------------------------------------------------------- */
 
+/* The communicators of a run.  One in all three places, where the transport has
+ * tags.  NCCL has none, and no memory of the host: there each direction of the
+ * pipeline has a communicator of its own, since the messages of one wait for each
+ * other, and what does not belong to a step goes between hosts. */
+struct comms {
+	struct baton_comm *activations, *gradients;
+	struct baton_comm *host; /* transfer(), meet() */
+};
+
+/* Collective. */
+void comms_open(struct comms *comms_p);
+void comms_close(struct comms *comms);
+
 /* Nanoseconds of CLOCK_MONOTONIC, as in the completions. */
 struct span {
 	uint64_t begin, end;
@@ -224,8 +237,9 @@ static inline double span_ns(struct span span)
 /* One direction of traffic with one neighbour.  Slots are used in turn, and
  * transfers are finished in the order in which they were posted. */
 struct link {
+	struct baton_comm *comm;
 	int peer; /* -1: no neighbour, and all calls do nothing */
-	enum tag tag;
+	int tag;
 	bool incoming;
 	size_t count;            /* floats of a message */
 	int slots;
@@ -243,7 +257,8 @@ struct link {
 };
 
 struct stage {
-	struct baton_comm *comm; /* NULL: the whole model, no neighbours */
+	const struct comms *comms; /* NULL: the whole model, no neighbours */
+	struct baton_comm *comm;   /* that between hosts, or NULL */
 	int rank, ranks;
 	baton_stream stream;
 	struct device *device; /* NULL: the host */
@@ -272,6 +287,8 @@ static inline struct span *computed(const struct stage *stage, size_t step)
 
 void link_init(struct link *link, int peer, enum tag tag, bool incoming,
                size_t count, int slots, size_t messages);
+/* Its messages go over this communicator, with its tag, or 0 where there are none. */
+void link_join(struct link *link, struct baton_comm *comm);
 /* Its messages are in the memory of the device, unless that is NULL. */
 void link_place(struct link *link, struct device *device);
 void link_fini(struct link *link);
@@ -281,9 +298,9 @@ void link_pretend(struct link *link, double mbit);
 /* Enqueue the transfer of the slot's buffer, detached, and go on. */
 void link_post(struct stage *stage, struct link *link, int slot, float *buffer);
 /* Wait until the slot's transfer, if there is one, has ended. */
-void link_finish(struct stage *stage, struct link *link, int slot);
+void link_finish(struct link *link, int slot);
 /* Wait for all that were posted. */
-void link_drain(struct stage *stage, struct link *link);
+void link_drain(struct link *link);
 
 struct move {
 	struct link *link; /* NULL: none */
@@ -311,7 +328,7 @@ int ahead_overlap(int rank, int ranks);
 int ahead_wait(int rank, int ranks);
 
 /* The stage can train up to `epochs` epochs. */
-void stage_init(struct stage *stage, struct baton_comm *comm,
+void stage_init(struct stage *stage, const struct comms *comms,
                 const struct options *options, const struct data *data,
                 int epochs);
 void stage_fini(struct stage *stage);
@@ -344,7 +361,7 @@ struct baseline {
 	size_t count;
 };
 
-void baseline_init(struct baseline *baseline, struct baton_comm *comm,
+void baseline_init(struct baseline *baseline, const struct comms *comms,
                    const struct options *options, const struct data *data);
 void baseline_fini(struct baseline *baseline);
 void baseline_measure(struct baseline *baseline); /* collective */

@@ -98,8 +98,8 @@ static void post_receives(struct stage *stage, int slot)
 
 static void overlap_forward(struct stage *stage, int batch, int slot)
 {
-	link_finish(stage, &stage->activation_in, slot);
-	link_finish(stage, &stage->activation_out, slot); /* a batch ago */
+	link_finish(&stage->activation_in, slot);
+	link_finish(&stage->activation_out, slot); /* a batch ago */
 	forward(stage, batch, slot);
 	link_post(stage, &stage->activation_out, slot,
 	          mlp_output(&stage->mlp, slot));
@@ -107,8 +107,8 @@ static void overlap_forward(struct stage *stage, int batch, int slot)
 
 static void overlap_backward(struct stage *stage, int slot)
 {
-	link_finish(stage, &stage->gradient_in, slot);
-	link_finish(stage, &stage->gradient_out, slot); /* a batch ago */
+	link_finish(&stage->gradient_in, slot);
+	link_finish(&stage->gradient_out, slot); /* a batch ago */
 	backward(stage, slot);
 	link_post(stage, &stage->gradient_out, slot,
 	          stage->mlp.gradient_out[slot]);
@@ -207,6 +207,12 @@ static void links_init(struct stage *stage, int epochs)
 	          messages);
 	link_pretend(&stage->activation_in, mbit);
 	link_pretend(&stage->gradient_in, mbit);
+	if (stage->comms != NULL) {
+		link_join(&stage->activation_in, stage->comms->activations);
+		link_join(&stage->activation_out, stage->comms->activations);
+		link_join(&stage->gradient_in, stage->comms->gradients);
+		link_join(&stage->gradient_out, stage->comms->gradients);
+	}
 	link_place(&stage->activation_in, stage->device);
 	link_place(&stage->gradient_out, stage->device);
 	link_place(&stage->activation_out, stage->device);
@@ -224,37 +230,40 @@ static void nudge(void *comm)
 	baton_progress(comm);
 }
 
-void stage_init(struct stage *stage, struct baton_comm *comm,
+void stage_init(struct stage *stage, const struct comms *comms,
                 const struct options *options, const struct data *data,
                 int epochs)
 {
 	int first, next;
 
 	memset(stage, 0, sizeof(*stage));
-	stage->comm = comm;
-	stage->rank = comm != NULL ? baton_comm_rank(comm) : 0;
-	stage->ranks = comm != NULL ? baton_comm_size(comm) : 1;
+	stage->comms = comms;
+	stage->comm = comms != NULL ? comms->host : NULL;
+	stage->rank = comms != NULL ? baton_comm_rank(comms->host) : 0;
+	stage->ranks = comms != NULL ? baton_comm_size(comms->host) : 1;
 	stage->options = options;
 	stage->data = data;
 	first = stage->rank * options->layers / stage->ranks;
 	next = (stage->rank + 1) * options->layers / stage->ranks;
 	mlp_init(&stage->mlp, options, first, next - first);
-	if (comm != NULL) {
+	if (comms != NULL) {
 		stage->mlp.between = nudge;
-		stage->mlp.between_argument = comm;
-		stage->device = device_open(comm);
+		stage->mlp.between_argument = comms->activations;
+		stage->device = device_open(comms->activations);
 	}
 	links_init(stage, epochs);
 	stage->order = allocate((size_t)data->training.count, sizeof(int));
-	if (comm != NULL)
-		CHECK(comm, baton_stream_create(comm, &stage->stream));
+	if (comms != NULL)
+		CHECK(comms->activations,
+		      baton_stream_create(comms->activations, &stage->stream));
 }
 
 void stage_fini(struct stage *stage)
 {
-	if (stage->comm != NULL)
+	if (stage->comms != NULL)
 		CHECK(stage->comm,
-		      baton_stream_destroy(stage->comm, stage->stream));
+		      baton_stream_destroy(stage->comms->activations,
+		                           stage->stream));
 	link_fini(&stage->activation_in);
 	link_fini(&stage->activation_out);
 	link_fini(&stage->gradient_in);
@@ -292,8 +301,8 @@ void stage_train(struct stage *stage, schedule_fn *schedule, int epoch)
 	data_shuffle(stage->order, images, options->seed, epoch);
 	for (int batch = 0; batch < batches; batch++)
 		stage_step(stage, schedule, batch, batch + 1 == batches);
-	link_drain(stage, &stage->activation_out);
-	link_drain(stage, &stage->gradient_out);
+	link_drain(&stage->activation_out);
+	link_drain(&stage->gradient_out);
 }
 
 struct score stage_evaluate(struct stage *stage)
