@@ -3,8 +3,12 @@
 # The documents say what is there.  Every public function has a manual page
 # whose synopsis is the header's prototype; pages name nothing that the headers
 # do not have; the C in them compiles; links lead to files; and the README's
-# example is samples/hello.c.
-# cmake -DROOT=<tree> -DWORK=<scratch> [-DCC=<compiler>] -P this
+# example is samples/hello.c.  In the pages docs/from-*.md, for those who come from
+# another library, every block of C is a file of its own, and compiles: with the
+# mpi.h of the build (without one, those that include it are left out) and with
+# tests/docs/nccl.h.
+# cmake -DROOT=<tree> -DWORK=<scratch> [-DCC=<compiler>]
+#       [-DMPI_INCLUDES=dir,dir] -P this
 cmake_minimum_required(VERSION 3.25)
 
 set(sections NAME SYNOPSIS DESCRIPTION "RETURN VALUE" "STREAM ORDER" THREADS
@@ -43,18 +47,34 @@ function(between text from to start part_p next_p)
 	set(${next_p} ${next} PARENT_SCOPE)
 endfunction()
 
+# Where the headers of others are that a page's C may include.
+set(others -I${ROOT}/tests/docs -I${ROOT}/tests/unit/nccl_stub
+    -I${ROOT}/transport/nccl)
+string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
+foreach(dir IN LISTS MPI_INCLUDES)
+	list(APPEND others -isystem ${dir})
+endforeach()
+
 # The C of a document that is a file of its own compiles.
 function(check_c file text)
 	set(start 0)
 	while(CC AND NOT start EQUAL -1)
 		between("${text}" "\n```c\n" "\n```\n" ${start} code start)
 		if(NOT code MATCHES "^(/\\*|#include).*{")
+			if(code AND file MATCHES "^docs/from-")
+				complain(${file} "this C is no file of its own, \
+which begins with an #include:\n${code}")
+			endif()
+			continue()
+		endif()
+		if(code MATCHES "#include <(baton_)?mpi.h>" AND NOT MPI_INCLUDES)
 			continue()
 		endif()
 		file(WRITE ${WORK}/example.c "${code}\n")
 		execute_process(COMMAND ${CC} -std=c11 -D_GNU_SOURCE -Wall
 		                        -Wextra -Werror -fsyntax-only
-		                        -I${ROOT}/include ${WORK}/example.c
+		                        -I${ROOT}/include ${others}
+		                        ${WORK}/example.c
 		                RESULT_VARIABLE result ERROR_VARIABLE errors)
 		if(NOT result EQUAL 0)
 			complain(${file} "its C does not compile:\n${errors}")
@@ -208,6 +228,9 @@ foreach(document IN LISTS documents pages)
 	file(READ ${ROOT}/${document} text)
 	check_c(${document} "${text}")
 	check_links(${document} "${text}")
+	if(document MATCHES "^docs/from-")
+		check_words(${document} "${text}")
+	endif()
 endforeach()
 
 file(READ ${ROOT}/README.md readme)

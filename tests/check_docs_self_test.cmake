@@ -51,6 +51,17 @@ file(WRITE ${WORK}/tree/README.md "See [it](docs/man/baton_go.3.md).
 int main(void) { return 0; }
 ```
 ")
+file(WRITE ${WORK}/tree/docs/from-it.md "# From it
+
+```c
+#include <baton.h>
+
+size_t go(void) { return baton_go(1, NULL)@ }
+```
+")
+file(READ ${WORK}/tree/docs/from-it.md text)
+string(REPLACE "@" ";" text "${text}")
+file(WRITE ${WORK}/tree/docs/from-it.md "${text}")
 file(WRITE ${WORK}/tree/runtime/base/config.h "#define BATONI_VARIABLES(X) \\
 	X(log, BATON_LOG, \"none, all\", \\
 	  \"what is written. \" \\
@@ -106,6 +117,8 @@ spoil(${page} "baton_go - go" "baton_go, baton_not - go"
       "baton_not is in NAME, not in SYNOPSIS")
 spoil(${page} "baton_go - go" "baton - go" "does not begin with baton_go")
 spoil(${page} "# STREAM ORDER\n" "" "has no STREAM ORDER")
+spoil(docs/from-it.md "return baton_go" "return BATON_NONE + baton_go"
+      "names BATON_NONE, which no header has")
 spoil(docs/semantics.md "`all` |" "`none` |" "has no such row: . BATON_LOG")
 spoil(docs/semantics.md "| `BATON_LOG`" "| `BATON_NEW` | a file | new |\n| `BATON_LOG`"
       "no variable of config.h: . BATON_NEW")
@@ -113,6 +126,10 @@ spoil(runtime/base/config.h "none, all" "none, some" "has no such row: . BATON_L
 spoil(README.md "baton_go.3.md" "baton_no.3.md" "links to docs/man/baton_no")
 spoil(README.md "return 0" "return 1" "example is not samples/hello.c")
 if(CC)
+	spoil(docs/from-it.md "baton_go(1, NULL)" "baton_go(1)"
+	      "from-it.md: its C does not compile")
+	spoil(docs/from-it.md "#include <baton.h>\n\n" ""
+	      "this C is no file of its own")
 	spoil(${page} "baton_go(how, NULL)" "baton_go(how)"
 	      "its C does not compile")
 endif()
