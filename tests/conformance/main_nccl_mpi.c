@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NCCL transport over MPI: ranks are processes, each with a simulated device of its own. */
+/* The NCCL transport over MPI: ranks are processes.  Over the simulators each has a device of
+ * its own; on a machine with one GPU they share it, as tests/gpu/run has it. */
 #include "on_nccl.h"
 #include "processes.h"
 
@@ -13,8 +14,8 @@ nccl_create(struct conform *c, const struct baton_comm_options *options,
 	return baton_comm_create(&mine, comm_p);
 }
 
-int
-main(int argc, char **argv)
+static int
+run(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
 		                                            NULL };
@@ -25,7 +26,13 @@ main(int argc, char **argv)
 		.create = nccl_create,
 	};
 
+	return conform_processes(backend, lists, argc, argv);
+}
+
+int
+main(int argc, char **argv)
+{
 	if (!on_nccl_begin())
 		return 77;
-	return on_nccl_end(conform_processes(backend, lists, argc, argv));
+	return on_nccl_end(on_nccl_run(run, argc, argv));
 }

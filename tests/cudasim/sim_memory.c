@@ -364,6 +364,16 @@ cuMemHostAlloc(void **pointer_p, size_t bytes, unsigned int flags)
 	return sim_leave(&call, result);
 }
 
+/* All of its pages are there. */
+static bool
+is_mapped(uintptr_t at, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = at / page * page;
+
+	return msync((void *)begin, at + bytes - begin, MS_ASYNC) == 0;
+}
+
 CUresult
 cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
@@ -376,7 +386,8 @@ cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	result = synchronize_locked(&call, "cuMemHostRegister", 2);
-	if (result == BATONI_CU_SUCCESS && (!pointer || bytes == 0))
+	if (result == BATONI_CU_SUCCESS && (!pointer || bytes == 0 ||
+	                                    !is_mapped(at, bytes)))
 		result = BATONI_CU_INVALID_VALUE;
 	else if (find_locked(at) || find_locked(at + bytes - 1))
 		result = CUDASIM_ALREADY_REGISTERED;

@@ -2,6 +2,7 @@
 /* Memory of the simulated driver: who may touch it, what pointers are, and copies. */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "world.h"
@@ -156,6 +157,27 @@ START_TEST(the_driver_says_what_a_pointer_is)
 	/* The host may touch these. */
 	*(volatile char *)(uintptr_t)managed = 1;
 	*(volatile char *)pinned = 1;
+	world_end();
+}
+END_TEST
+
+START_TEST(memory_that_is_not_there_is_not_registered)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages;
+
+	world_begin();
+	pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+	             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(pages, MAP_FAILED);
+	ck_success(w.sim->host_register(pages + 100, 2 * page - 100, 0));
+	ck_success(w.sim->host_unregister(pages + 100));
+	munmap(pages + page, page);
+	ck_assert_uint_eq(w.sim->host_register(pages, page + 1, 0),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_success(w.sim->host_register(pages, page, 0));
+	ck_success(w.sim->host_unregister(pages));
+	munmap(pages, page);
 	world_end();
 }
 END_TEST
@@ -487,6 +509,7 @@ main(void)
 		freed_memory_is_refused,
 		memory_begins_with_rubbish,
 		the_driver_says_what_a_pointer_is,
+		memory_that_is_not_there_is_not_registered,
 		the_device_can_have_an_address_of_its_own,
 		words_belong_to_a_context_unless_they_are_portable,
 		a_copy_of_pinned_memory_reads_when_the_stream_gets_there,
