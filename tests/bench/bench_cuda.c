@@ -20,40 +20,10 @@
 #include "bench_cuda.h"
 #include "bench_raw.h"
 
-#define MULTIPROCESSORS 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
 #define TAG 6
 #define TAG_ACK 7
 #define WINDOW_BYTES (UINT64_C(128) << 20)
 #define LARGEST_SIM (UINT64_C(1) << 20)
-
-struct bench_gpu bench_gpu;
-
-void
-bench_gpu_enter(void)
-{
-	CUDA(context_push(bench_gpu.context));
-}
-
-void
-bench_gpu_leave(void)
-{
-	CUcontext context;
-
-	CUDA(context_pop(&context));
-}
-
-static void *
-device_alloc(size_t bytes)
-{
-	CUdeviceptr memory;
-
-	bench_gpu_enter();
-	CUDA(mem_alloc(&memory, bytes));
-	CUDA(set_bytes(memory, 1, bytes, bench_gpu.copies));
-	CUDA(stream_synchronize(bench_gpu.copies));
-	bench_gpu_leave();
-	return (void *)(uintptr_t)memory;
-}
 
 /* ---- baselines ------------------------------------------------------------ */
 
@@ -230,16 +200,6 @@ baton_calls(struct bench *b, void *arg, int rounds)
 
 /* ---- rows ----------------------------------------------------------------- */
 
-void
-bench_cuda_report(struct bench *b, const struct bench_row *row)
-{
-	if (!bench_gpu.simulated)
-		bench_report(b, row);
-	else if (b->rank == 0)
-		printf("%s of %zu bytes ran over the simulator: no figures\n",
-		       row->bench, row->bytes);
-}
-
 static void
 measure_calls(struct bench *b, const struct bench_memory *m, bool send)
 {
@@ -257,7 +217,7 @@ measure_calls(struct bench *b, const struct bench_memory *m, bool send)
 	row.bench = send ? "cuda_enqueue_send" : "cuda_enqueue_recv";
 	row.base = stats[0];
 	row.value = stats[1];
-	bench_cuda_report(b, &row);
+	bench_gpu_report(b, &row);
 }
 
 static void
@@ -276,7 +236,7 @@ measure_latency(struct bench *b, struct bench_memory *m)
 	bench_compare(b, sides, 2, &plan, stats);
 	row.base = stats[0];
 	row.value = stats[1];
-	bench_cuda_report(b, &row);
+	bench_gpu_report(b, &row);
 }
 
 static void
@@ -303,7 +263,7 @@ measure_bandwidth(struct bench *b, struct bench_memory *m, size_t bytes)
 	row.value = stats[2];
 	row.kind = bytes >= UINT64_C(16) << 20 ? BENCH_RATIO_MIN : BENCH_REPORT;
 	row.bar = 0.8;
-	bench_cuda_report(b, &row);
+	bench_gpu_report(b, &row);
 }
 
 static void
@@ -312,26 +272,16 @@ open_cuda(struct bench *b, size_t largest, struct bench_memory *m)
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_comm_info info = {.size = sizeof(info)};
 	size_t bytes = 2 * largest > WINDOW_BYTES ? 2 * largest : WINDOW_BYTES;
-	CUdevice device;
-	int least = 0, greatest = 0;
 
 	options.device = BATON_DEVICE_CUDA;
 	bench_must(baton_comm_create_mpi(b->raw, &options, &b->comm) == BATON_OK);
 	bench_must(baton_comm_query(b->comm, &info) == BATON_OK);
-	CUDA(init(0));
-	CUDA(device_get(&device, info.cuda_device));
-	CUDA(primary_retain(&bench_gpu.context, device));
-	if (!bench_gpu.simulated)
-		CUDA(device_attribute(&bench_gpu.processors, MULTIPROCESSORS,
-		                      device));
+	bench_gpu_open(info.cuda_device);
 	bench_gpu_enter();
-	CUDA(priority_range(&least, &greatest));
-	CUDA(stream_create(&bench_gpu.copies, BATONI_CU_STREAM_NON_BLOCKING,
-	                   least));
 	CUDA(host_alloc((void **)&m->on_host, bytes,
 	                BATONI_CU_HOST_ALLOC_PORTABLE));
 	bench_gpu_leave();
-	m->on_device = device_alloc(bytes);
+	m->on_device = bench_gpu_alloc(bytes);
 	bench_must(baton_stream_create(b->comm, &b->stream) == BATON_OK);
 }
 
@@ -346,9 +296,7 @@ main(int argc, char **argv)
 	size_t largest;
 
 	bench_init(&b, &argc, &argv);
-	bench_gpu.cuda = cudasim_load(NULL);
-	bench_must(bench_gpu.cuda != NULL);
-	bench_gpu.simulated = bench_gpu.cuda->sim_violations != NULL;
+	bench_gpu_load();
 	largest = sizes[sizeof(sizes) / sizeof(sizes[0]) - 1];
 	if (bench_gpu.simulated)
 		largest = LARGEST_SIM;

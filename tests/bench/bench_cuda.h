@@ -3,20 +3,7 @@
 #ifndef BATON_BENCH_CUDA_H
 #define BATON_BENCH_CUDA_H
 
-#include "bench.h"
-#include "cudasim.h"
-
-/* The GPU of this rank, by the driver's calls. */
-struct bench_gpu {
-	const struct cudasim *cuda;
-	CUcontext context;
-	CUstream copies;  /* of the baselines */
-	int processors;   /* multiprocessors */
-	bool simulated;   /* no GPU: no figure is printed */
-};
-extern struct bench_gpu bench_gpu;
-
-#define CUDA(call) bench_must(bench_gpu.cuda->call == BATONI_CU_SUCCESS)
+#include "bench_gpu.h"
 
 /* What the measurements use: on rank 0 messages leave, on rank 1 they arrive. */
 struct bench_memory {
@@ -25,16 +12,9 @@ struct bench_memory {
 	size_t window;             /* messages in flight */
 };
 
-/* Its context is current between the two. */
-void bench_gpu_enter(void);
-void bench_gpu_leave(void);
-
 /* A detached send or receive, to or from the peer. */
 baton_request bench_cuda_enqueue(struct bench *b, bool send, char *buffer,
                                  size_t bytes, int tag);
-
-/* A row; over the simulator, that it ran and no figure. */
-void bench_cuda_report(struct bench *b, const struct bench_row *row);
 
 /* bench_cuda_stream.c: cuda_trigger, cuda_trigger_write and cuda_wait. */
 void bench_cuda_stream(struct bench *b);

@@ -192,7 +192,7 @@ measure(struct bench *b, struct overlap *o)
 	                                .q1 = longer / stats[2].q3,
 	                                .q3 = longer / stats[2].q1,
 	                                .count = stats[2].count};
-	bench_cuda_report(b, &row);
+	bench_gpu_report(b, &row);
 }
 
 static void

@@ -189,7 +189,7 @@ measure(struct bench *b, struct stage *s, struct bench_row *row,
 	row->unit = "us";
 	row->base = stats[0];
 	row->value = stats[1];
-	bench_cuda_report(b, row);
+	bench_gpu_report(b, row);
 }
 
 static void
