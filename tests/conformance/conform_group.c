@@ -18,8 +18,9 @@ check_nothing_was_sent(struct conform *c)
 		/* The engine may not have cleared the voided group away yet. */
 		while (status == BATON_ERR_AGAIN && STILL(c, begin)) {
 			(void)baton_progress(c->comm);
-			status = baton_send(&value, 1, BATON_INT32, 1, 0,
-			                    c->comm, c->stream, NULL, &request);
+			status = baton_send(&value, sizeof(value), BATON_UINT8,
+			                    1, 0, c->comm, c->stream, NULL,
+			                    &request);
 		}
 		CHECK_STATUS(c, BATON_OK, status);
 	} else if (c->rank == 1) {
@@ -398,7 +399,7 @@ again_voids_the_group(struct conform *c)
 		if (!CHECK_STATUS(c, BATON_OK, status))
 			break;
 		for (int i = 0; i < 40; i++) {
-			status = baton_send(&value, 1, BATON_INT32, 1, 0,
+			status = baton_send(&value, sizeof(value), BATON_UINT8, 1, 0,
 			                    c->comm, c->stream, NULL,
 			                    &requests[i]);
 			if (status != BATON_OK)
