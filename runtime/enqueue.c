@@ -507,10 +507,11 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	op->transfer.bytes = bytes;
 	batoni_set(op->transfer.peer, a->peer);
 	batoni_set(op->transfer.tag, a->tag);
-	if (op->kind == BATONI_KIND_SEND) {
-		op->transfer.direction = BATONI_SEND;
-	} else if (op->kind == BATONI_KIND_RECV) {
-		op->transfer.direction = BATONI_RECV;
+	if (op->kind == BATONI_KIND_SEND || op->kind == BATONI_KIND_RECV) {
+		op->transfer.direction = op->kind == BATONI_KIND_SEND
+		                                 ? BATONI_SEND
+		                                 : BATONI_RECV;
+		op->transfer.type = (int)a->type;
 	} else {
 		op->transfer.direction = op->kind == BATONI_KIND_WAIT
 		                                 ? BATONI_WAIT
@@ -544,6 +545,17 @@ holders_of(const struct batoni_arguments *a)
 	return a->request_p ? held | BATONI_OP_HANDLE : held;
 }
 
+/* The path may refuse what it has been chosen for. */
+static enum baton_status
+accept(const char *call, struct batoni_op *op)
+{
+	struct batoni_path *path = batoni_path_of(op);
+	enum baton_status status = path->ops->accepts(path, &op->transfer);
+
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_refuse_named(call, status);
+}
+
 static enum baton_status
 choose_path(const char *call, struct batoni_op *op)
 {
@@ -557,7 +569,9 @@ choose_path(const char *call, struct batoni_op *op)
 	batoni_set(op->path, (uint8_t)path);
 	if (unlikely(op->comm->paths[path]->ops->stream_issued))
 		op->flags |= BATONI_FLAG_STREAM_ISSUED;
-	return BATON_OK;
+	return likely(!op->comm->paths[path]->ops->accepts)
+	               ? BATON_OK
+	               : accept(call, op);
 }
 
 /* The last part of a call: the record has its holders and, if it is one-sided, what the

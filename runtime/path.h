@@ -52,7 +52,10 @@ struct batoni_transfer {
 	/* Out, when it ends in an error of the library below: the call ("MPI_Irecv", a
 	 * string constant) and its code. */
 	const char *native_call;
-	int native_code;
+	union {
+		int type; /* in, of a message: enum baton_datatype */
+		int native_code;
+	};
 	int peer; /* of a wait: the only rank that it names, or -1 */
 	int tag; /* of a BATONI_PUT: the context */
 	/* This record's index in the pool, below requests_max: a path's own state of a
@@ -122,6 +125,17 @@ struct batoni_path_ops {
 	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
 	 * several.  Any thread.  NULL: to all peers. */
 	bool (*serves)(struct batoni_path *path, int kind, int peer);
+	/* Is this one of those that it carries?  It was chosen for the transfer.  Any thread,
+	 * at the call.  OK; UNSUPPORTED: batoni_refuse has said why, and the call is refused.
+	 * NULL: all are, or enqueue says so. */
+	enum baton_status (*accepts)(struct batoni_path *path,
+	                             const struct batoni_transfer *transfer);
+	/* Why the transfer ended in MISMATCH or TIMEOUT, in words that the status has not, from
+	 * what was stored before it ended; false: there are none.  Any thread that holds its
+	 * record.  NULL: there are never any. */
+	bool (*explain)(struct batoni_path *path,
+	                const struct batoni_transfer *transfer, char *text,
+	                size_t size);
 
 	/* ---- any kind; both or none may be NULL ---- */
 
@@ -172,11 +186,14 @@ struct batoni_path_ops {
 	                             struct batoni_transfer *const *transfers,
 	                             size_t n, const struct batoni_follow *follow,
 	                             baton_stream *observe_p);
+	/* ---- stream-issued; of host-issued ones, where a device carries transfers out ---- */
+
 	/* End everything that is on the streams, so that they continue.  The engine has
 	 * released its own words before.  An `enqueue` may run on another thread only if
 	 * it has not returned for a second.  When abort has returned, and such an enqueue
 	 * too, the path touches no buffer any more.  Afterwards only place, unplace and
-	 * close are called. */
+	 * close are called.  Host-issued: take_back has been called for all; for those that
+	 * it left BUSY, `test` is called until host->done has ended them, or close. */
 	void (*abort)(struct batoni_path *path);
 
 	/* The communicator goes: free the path.  aborted: it was aborted or is broken.

@@ -786,13 +786,19 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	/* While the record is lent, the transport may still write these fields. */
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
-	char native[192] = "";
+	struct batoni_path *path = comm->paths[op->path];
+	char native[256] = "", why[240];
 	char what[96];
 
 	batoni_op_describe(op, what, sizeof(what));
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put; or it is the device's. */
-	if (native_call && op->status == BATON_ERR_CUDA) {
+	if ((op->status == BATON_ERR_MISMATCH ||
+	     op->status == BATON_ERR_TIMEOUT) &&
+	    path->ops->explain &&
+	    path->ops->explain(path, transfer, why, sizeof(why))) {
+		snprintf(native, sizeof(native), " (%s)", why);
+	} else if (native_call && op->status == BATON_ERR_CUDA) {
 		char device[128] = "";
 
 		comm->device_ops->memory->error_text(comm->device,

@@ -67,7 +67,7 @@ end_stream_issued(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count && !comm->lost; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->ops->stream_issued)
+		if (path->ops->abort)
 			path->ops->abort(path);
 	}
 	comm->marked = NULL;

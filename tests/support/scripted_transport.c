@@ -129,13 +129,6 @@ scripted_enqueue(struct batoni_path *path,
 	return BATON_ERR_UNSUPPORTED;
 }
 
-static void
-scripted_abort(struct batoni_path *path)
-{
-	(void)path;
-	ck_abort_msg("abort is for stream-issued transports");
-}
-
 static enum baton_status
 scripted_leave(struct batoni_transport *transport)
 {
@@ -182,7 +175,6 @@ static const struct batoni_path_ops messages_ops = {
 	.test = scripted_test,
 	.take_back = scripted_take_back,
 	.enqueue = scripted_enqueue,
-	.abort = scripted_abort,
 };
 
 static const struct batoni_transport_ops scripted_ops = {
