@@ -181,11 +181,18 @@ struct baton_comm_options {
 	 * one of the calling thread's current context; without one, this rank's number
 	 * on its host modulo the number of devices.  Ranks may differ. */
 	int cuda_device;
+	/* On BATON_TRANSPORT_NCCL, which does not compare the two sides of a message:
+	 * checked mode, in which Baton does, before it calls NCCL.  Sides that differ in size
+	 * or type end in MISMATCH, and deadlines and baton_cancel end one operation alone.
+	 * It costs a round trip of the hosts for each message.  All ranks or none; also by
+	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
+	bool check;
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
-	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1 }
+	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1,   \
+	  false }
 /* clang-format on */
 
 /*
@@ -413,7 +420,7 @@ struct baton_op_options {
  * captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full);
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
- * CANCELED, ABORTED, PEER, MPI, CUDA, or, with tensors, MISMATCH.
+ * CANCELED, ABORTED, PEER, MPI, NCCL, CUDA, or, in checked mode, MISMATCH.
  */
 BATON_API enum baton_status
 baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,

@@ -214,6 +214,7 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
+		.check = options->check || batoni_config()->check,
 		.device_config = {.cuda_device = options->cuda_device,
 		                  .host_rank = batoni_launcher_host_rank()},
 	};
@@ -271,6 +272,16 @@ staging_config(void)
 	return config;
 }
 
+/* Of the transport that a native one lies over: it sees memory of the host. */
+static struct batoni_transport_config
+below_native(const struct batoni_comm_plan *plan)
+{
+	const uint32_t slots = batoni_native_layer()->slots(plan->size);
+
+	return (struct batoni_transport_config){.slots = slots,
+	                                        .slots_most = slots};
+}
+
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_plan *plan,
                              const struct baton_comm *comm)
@@ -280,8 +291,9 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 
 	if (plan->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
-	if (comm->device_ops->memory->host_only ||
-	    plan->transport == BATON_TRANSPORT_NCCL)
+	if (plan->transport == BATON_TRANSPORT_NCCL)
+		return below_native(plan);
+	if (comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
 }

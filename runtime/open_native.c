@@ -26,6 +26,8 @@ batoni_comm_create_native(struct baton_comm *comm,
 		.device = comm->device,
 		.size = plan->size,
 		.timeout_ns = plan->timeout_ns,
+		.slots = plan->requests_max,
+		.check = plan->check,
 		.driver_take = batoni_take,
 		.driver_leave = driver_leave,
 	};

@@ -5,7 +5,8 @@
  *
  * Such a library cannot find the other ranks by itself.  So a native transport lies over
  * another one (local, MPI), which knows them: it uses that one's `exchange`, `leave`,
- * `clear` and `close`, and none of its messages.
+ * `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
+ * each other while it is open.
  *
  * The engine gets it from runtime/registry.h, and drives its opening in runtime/open_native.c.
  */
@@ -21,12 +22,17 @@ struct batoni_native_config {
 	struct batoni_device *device; /* outlives the transport */
 	int size;                     /* of the communicator */
 	int64_t timeout_ns; /* how long opening may wait for peers; 0: the default */
+	uint32_t slots; /* transfers have slots below this */
+	bool check;     /* compare the two sides of a message before it travels */
 	/* Around calls of the transport below: they are the driver's. */
 	void (*driver_take)(void);
 	void (*driver_leave)(void);
 };
 
 struct batoni_native_ops {
+	/* The slots that it needs of the transport below, which then has no other messages:
+	 * the same on all ranks.  Any thread. */
+	uint32_t (*slots)(int size);
 	/* Take everything that can fail on this rank alone.  The thread that creates; may
 	 * block, but not for a peer.  OK; UNSUPPORTED (no library, or a device that it does
 	 * not know), NOMEM, CUDA: batoni_refuse has said why. */

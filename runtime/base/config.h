@@ -38,6 +38,9 @@
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
 	  "else libnccl.so.2")                                                \
+	X(check, BATON_CHECK, "0, 1",                                         \
+	  "1: communicators on NCCL are in checked mode, as with the option " \
+	  "check. Not set: those that ask for it")                            \
 	X(cuda_trigger, BATON_CUDA_TRIGGER, "host_function, write",           \
 	  "how CUDA streams tell that they have come to an operation: they "  \
 	  "call a function on the host, or write a word that the engine "     \
@@ -71,6 +74,7 @@ struct batoni_config {
 	enum baton_transport transport; /* AUTO or NCCL */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
+	bool check; /* BATON_CHECK=1 */
 	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */
 	bool cuda_single; /* BATON_CUDA_COPIES=single */
 	enum batoni_mpi_cuda mpi_cuda;

@@ -21,6 +21,7 @@
  */
 #include "cuda_stream.h"
 
+#include <limits.h>
 #include <sched.h>
 
 #include "clock.h"
@@ -75,7 +76,7 @@ keep_created(struct cuda_gpu *gpu, struct created *created)
 }
 
 static enum baton_status
-cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
+create_stream(struct batoni_device *device, int priority, baton_stream *stream_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct created *created = batoni_alloc(1, sizeof(*created));
@@ -90,7 +91,7 @@ cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
 		call = "cuStreamCreateWithPriority";
 		result = gpu->api->stream_create(&created->handle,
 		                                 BATONI_CU_STREAM_NON_BLOCKING,
-		                                 0);
+		                                 priority);
 		batoni_cuda_leave(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS) {
@@ -100,6 +101,22 @@ cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
 	keep_created(gpu, created);
 	*stream_p = created->handle;
 	return BATON_OK;
+}
+
+static enum baton_status
+cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
+{
+	return create_stream(device, 0, stream_p);
+}
+
+/* As the streams of copies. */
+static enum baton_status
+cuda_stream_create_apart(struct batoni_device *device, baton_stream *stream_p)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+
+	return create_stream(device, gpu->priority == INT_MIN ? 0 : gpu->priority,
+	                     stream_p);
 }
 
 /* Take it out of the list, so that one of two threads that destroy it gets it. */
@@ -556,6 +573,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.stream_create = cuda_stream_create,
+	.stream_create_apart = cuda_stream_create_apart,
 	.stream_destroy = cuda_stream_destroy,
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,

@@ -122,6 +122,10 @@ struct batoni_device_ops {
 	                                   baton_stream *stream_p);
 	enum baton_status (*stream_destroy)(struct batoni_device *device,
 	                                    baton_stream stream);
+	/* A stream that no wait of a stream of the program holds up: for what such a stream
+	 * may be waiting for.  As stream_create.  NULL: a stream holds up no other. */
+	enum baton_status (*stream_create_apart)(struct batoni_device *device,
+	                                         baton_stream *stream_p);
 	/* Caller: any thread, before every enqueue; must not block on the stream.
 	 * launching: an item that runs a function will follow; allocate its thread.
 	 * OK; INVALID: no stream that this device takes; UNSUPPORTED: one that it does not

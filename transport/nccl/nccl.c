@@ -48,6 +48,8 @@
  * truncation, the end of one operation alone (BATON_CAP_TAGS, _SHORT, _TRUNCATION, _CANCEL
  * are off); memory of the host that is not pinned, memory of another GPU; a message to the
  * rank itself whose other end is not in the same group (BATON_CAP_SELF is off).
+ *
+ * In checked mode (nccl_checked.c) another path takes the place of this one.
  */
 #include <string.h>
 
@@ -93,9 +95,9 @@ lane_of(const struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 
 /* ---- what is refused ---- */
 
-static enum baton_status
-check_memory(const struct batoni_nccl *nccl,
-             const struct batoni_transfer *transfer)
+enum baton_status
+batoni_nccl_check_memory(const struct batoni_nccl *nccl,
+                         const struct batoni_transfer *transfer)
 {
 	int owner = batoni_place_owner(transfer->place);
 
@@ -169,7 +171,7 @@ check(const struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
 		return batoni_refuse(BATON_ERR_ABORTED,
 		                     "the NCCL transport was aborted");
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		status = check_memory(nccl, transfers[i]);
+		status = batoni_nccl_check_memory(nccl, transfers[i]);
 		if (status == BATON_OK)
 			status = check_self(nccl, transfers, n, i);
 	}
@@ -247,10 +249,9 @@ begin_lanes(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
 	return status;
 }
 
-/* One transfer; an error makes the group's end return it. */
-static ncclResult_t
-call(const struct batoni_nccl *nccl, const struct batoni_transfer *transfer,
-     baton_stream stream)
+ncclResult_t
+batoni_nccl_call(const struct batoni_nccl *nccl,
+                 const struct batoni_transfer *transfer, baton_stream stream)
 {
 	const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
 	int peer = transfer->peer == nccl->base.rank ? 0 : transfer->peer;
@@ -296,7 +297,7 @@ put_all(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
 	for (size_t i = 0; i < n; i++) {
 		observe_p[i] = on_lanes ? lane_of(nccl, transfers[i])->stream
 		                        : transfers[i]->stream;
-		call(nccl, transfers[i], observe_p[i]);
+		batoni_nccl_call(nccl, transfers[i], observe_p[i]);
 	}
 	*call_p = "ncclGroupEnd";
 	result = nccl->api->group_end();
@@ -372,10 +373,10 @@ nccl_unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 /* The lanes' asynchronous errors.  An enqueue that holds the lock sees its own. */
-static size_t
-nccl_test(struct batoni_path *path)
+size_t
+batoni_nccl_look(struct batoni_nccl *nccl)
 {
-	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
+	struct batoni_host *host = nccl->base.host;
 	uint64_t now = batoni_coarse_ns();
 	struct batoni_nccl_lane *lane;
 	struct batoni_memory_guard guard;
@@ -393,9 +394,15 @@ nccl_test(struct batoni_path *path)
 	batoni_nccl_leave(nccl, &guard);
 	if (state == BATONI_NCCL_SUCCESS || state == BATONI_NCCL_IN_PROGRESS)
 		return 0;
-	path->host->broken(path->host, BATON_ERR_NCCL, "ncclCommGetAsyncError",
-	                   (int)state, text);
+	host->broken(host, BATON_ERR_NCCL, "ncclCommGetAsyncError", (int)state,
+	             text);
 	return 1;
+}
+
+static size_t
+nccl_test(struct batoni_path *path)
+{
+	return batoni_nccl_look(to_nccl(batoni_transport_of(path)));
 }
 
 static enum baton_status
@@ -407,6 +414,8 @@ nccl_leave(struct batoni_transport *transport)
 
 	if (atomic_load(&nccl->below_lost))
 		return BATON_ERR_ABORTED;
+	if (nccl->checked && !nccl->all_leave)
+		batoni_nccl_checked_poll(nccl);
 	if (!nccl->all_leave) {
 		enum baton_status status = below->ops->exchange(
 			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->statuses);
@@ -415,6 +424,8 @@ nccl_leave(struct batoni_transport *transport)
 			return status;
 	}
 	nccl->all_leave = true;
+	if (nccl->checked && batoni_nccl_checked_leave(nccl) != BATON_OK)
+		return BATON_PENDING;
 	return below->ops->leave(below);
 }
 

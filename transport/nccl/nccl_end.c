@@ -247,7 +247,8 @@ leave_to_ender(struct batoni_nccl *nccl)
 	           nccl->base.rank);
 	pthread_detach(nccl->ender);
 	nccl->base.patience->copies_left = true;
-	batoni_mem_keep(5); /* the transport and its arrays */
+	/* The transport and its arrays. */
+	batoni_mem_keep(nccl->checked ? 5 + BATONI_NCCL_CHECKED_BLOCKS : 5);
 }
 
 void
@@ -255,6 +256,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
 	struct batoni_transport *below = nccl->below;
+	bool reached;
 
 	below->patience = transport->patience;
 	if (aborted)
@@ -269,6 +271,12 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	/* On a device that has failed, or is never free, they are out of reach. */
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].comm = NULL;
+	if (nccl->checked)
+		batoni_nccl_checked_drop_marks(nccl);
+	reached = !below->messages.load.quiet &&
+	          below->messages.load.in_flight > 0;
 	below->ops->close(below, aborted); /* it may still call its host, which is ours */
+	if (nccl->checked && reached)
+		batoni_nccl_checked_leak(nccl);
 	batoni_nccl_free(nccl);
 }

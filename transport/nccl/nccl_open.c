@@ -25,10 +25,14 @@
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
 
+/* The version of the records of checked mode; 0: it is off. */
+#define CHECK_VERSION 1
+
 /* What the ranks tell each other first. */
 struct batoni_nccl_hello {
 	int32_t status; /* enum baton_status */
 	int32_t version;
+	int32_t check; /* CHECK_VERSION, or 0 */
 	ncclUniqueId ids[]; /* rank 0's, of the lanes between ranks */
 };
 
@@ -91,6 +95,7 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 			device->ops->stream_destroy(device,
 			                            nccl->lanes[i].stream);
 	}
+	batoni_nccl_checked_free(nccl);
 	pthread_cond_destroy(&nccl->end_changed);
 	pthread_mutex_destroy(&nccl->end_lock);
 	batoni_free(nccl->statuses);
@@ -98,6 +103,17 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_free(nccl->hello);
 	batoni_free(nccl->lanes);
 	batoni_free(nccl);
+}
+
+/* In checked mode streams of the program wait for words until its work is done. */
+static enum baton_status
+make_stream(struct batoni_nccl *nccl, baton_stream *stream_p)
+{
+	const struct batoni_device_ops *ops = nccl->device->ops;
+
+	return nccl->config.check && ops->stream_create_apart
+	               ? ops->stream_create_apart(nccl->device, stream_p)
+	               : ops->stream_create(nccl->device, stream_p);
 }
 
 static enum baton_status
@@ -112,9 +128,10 @@ make_parts(struct batoni_nccl *nccl, int size)
 	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->statuses)
 		return BATON_ERR_NOMEM;
 	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
-		status = nccl->device->ops->stream_create(
-			nccl->device, &nccl->lanes[i].stream);
-	return status;
+		status = make_stream(nccl, &nccl->lanes[i].stream);
+	return status == BATON_OK && nccl->config.check
+	               ? batoni_nccl_checked_create(nccl)
+	               : status;
 }
 
 static void
@@ -221,20 +238,26 @@ note_timeout(struct batoni_nccl *nccl, const char *what)
 
 /* ---- exchanges ---- */
 
-/* The transport below has no messages, and so nothing to end or to move. */
+/* The transport below has the messages of checked mode, and no others. */
 static void
 below_done(struct batoni_host *host, struct batoni_transfer *transfer,
            enum baton_status status)
 {
-	(void)host;
-	(void)transfer;
-	(void)status;
+	struct batoni_nccl *nccl =
+		batoni_container_of(host, struct batoni_nccl, below_host);
+
+	batoni_nccl_checked_done(nccl, transfer, status);
 }
 
 static void
 below_moves(struct batoni_host *host)
 {
-	(void)host;
+	struct batoni_host *ours =
+		batoni_container_of(host, struct batoni_nccl, below_host)
+			->base.host;
+
+	if (ours)
+		ours->moves(ours);
 }
 
 static void
@@ -254,18 +277,22 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 		           nccl->base.rank, call, code, text);
 }
 
-/* NCCL goes on without it; leaving together is not possible any more. */
+/* NCCL goes on without it, unless the hosts need it; leaving together is not possible any
+ * more. */
 static void
 below_lost(struct batoni_host *host, const char *why)
 {
 	struct batoni_nccl *nccl =
 		batoni_container_of(host, struct batoni_nccl, below_host);
 
+	if (nccl->checked && nccl->base.host)
+		nccl->base.host->lost(nccl->base.host, why);
 	atomic_store(&nccl->below_lost, true);
 	batoni_log(BATONI_LOG_INFO,
-	           "rank %d: %s: the NCCL transport goes on, and will be "
-	           "destroyed as after an abort",
-	           nccl->base.rank, why);
+	           "rank %d: %s: the NCCL transport %s, and will be destroyed as "
+	           "after an abort",
+	           nccl->base.rank, why,
+	           nccl->checked ? "has ended what was pending" : "goes on");
 }
 
 /* PENDING, OK, or an error, with its sentence: the exchange has failed, and no other is
@@ -340,6 +367,21 @@ fill_hello(struct batoni_nccl *nccl)
 		note(nccl, "ncclGetUniqueId", NULL, result);
 	nccl->hello->status = nccl->mine;
 	nccl->hello->version = nccl->api->version;
+	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
+}
+
+static enum baton_status
+refuse_checks(struct batoni_nccl *nccl, int rank)
+{
+	bool zero = hello_of(nccl, 0)->check != 0;
+	bool both = zero && hello_of(nccl, rank)->check != 0;
+
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "rank %d is in checked mode (options->check, or "
+	                     "BATON_CHECK=1), and rank %d %s: all ranks need the "
+	                     "same",
+	                     zero ? 0 : rank, zero ? rank : 0,
+	                     both ? "has that of another version" : "is not");
 }
 
 static enum baton_status
@@ -351,6 +393,8 @@ check_hellos(struct batoni_nccl *nccl)
 
 		if (hello->status != BATON_OK)
 			return refuse_failed(nccl, i, hello->status);
+		if (hello->check != hello_of(nccl, 0)->check)
+			return refuse_checks(nccl, i);
 		if (hello->version == hello_of(nccl, 0)->version)
 			continue;
 		batoni_nccl_version_text(hello_of(nccl, 0)->version, ours,
@@ -495,7 +539,8 @@ describe(struct batoni_nccl *nccl)
 
 	batoni_nccl_version_text(nccl->api->version, version, sizeof(version));
 	snprintf(nccl->base.library, sizeof(nccl->base.library),
-	         "NCCL %s, %u lanes", version, nccl->lanes_n - 1);
+	         "NCCL %s, %u lanes%s", version, nccl->lanes_n - 1,
+	         nccl->checked ? ", checked" : "");
 }
 
 static void
@@ -504,16 +549,21 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	struct batoni_transport *base = &nccl->base;
 
 	base->ops = &batoni_nccl_transport_ops;
-	base->messages.ops = &batoni_nccl_path_ops;
+	base->messages.ops = nccl->checked ? &batoni_nccl_checked_ops
+	                                   : &batoni_nccl_path_ops;
+	base->messages.load.quiet =
+		nccl->checked && below->messages.load.quiet;
 	nccl->below = below;
 	nccl->below_host = (struct batoni_host){.done = below_done,
 	                                        .broken = below_broken,
 	                                        .moves = below_moves,
 	                                        .lost = below_lost};
-	below->host = &nccl->below_host;
+	below->host = below->messages.host = &nccl->below_host;
 	base->rank = below->rank;
 	base->size = below->size;
 	base->capabilities = BATON_CAP_DIRECTIONS;
+	if (nccl->checked)
+		base->capabilities |= BATON_CAP_CANCEL | BATON_CAP_SELF;
 	base->drivers = below->drivers;
 	base->main_thread = below->main_thread;
 	describe(nccl);
@@ -541,7 +591,15 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	return BATON_PENDING;
 }
 
+/* In checked mode, for each peer, what it says and what it is told. */
+static uint32_t
+nccl_slots(int size)
+{
+	return 2 * (uint32_t)size;
+}
+
 const struct batoni_native_ops batoni_native_ops = {
+	.slots = nccl_slots,
 	.create = nccl_create,
 	.discard = nccl_discard,
 	.step = nccl_step,

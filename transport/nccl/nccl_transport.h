@@ -3,7 +3,8 @@
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
  * nccl.c: the path and the transport.  nccl_lock.c: the lock of a device.  nccl_open.c:
- * creation.  nccl_end.c: finalizing, aborting, closing.
+ * creation.  nccl_end.c: finalizing, aborting, closing.  nccl_checked.c and the three that it
+ * names: the path in checked mode.
  */
 #ifndef BATONI_NCCL_TRANSPORT_H
 #define BATONI_NCCL_TRANSPORT_H
@@ -32,6 +33,8 @@ enum batoni_nccl_step {
 	BATONI_NCCL_AGREE_2   /* are all connected? */
 };
 
+struct batoni_nccl_checked;
+
 /* Also the engine's struct batoni_native. */
 struct batoni_nccl {
 	struct batoni_transport base; /* must be first */
@@ -46,6 +49,7 @@ struct batoni_nccl {
 	unsigned lanes_n;     /* two for each bit, and one for the rank alone */
 	struct batoni_nccl_lane *lanes;
 	struct batoni_nccl_lock *lock; /* of the device */
+	struct batoni_nccl_checked *checked; /* NULL: not in checked mode */
 
 	/* The creating thread. */
 	enum batoni_nccl_step step;
@@ -81,6 +85,17 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
                              int target);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
+/* OK, or UNSUPPORTED: NCCL does not reach the buffer, and batoni_refuse has said why. */
+enum baton_status
+batoni_nccl_check_memory(const struct batoni_nccl *nccl,
+                         const struct batoni_transfer *transfer);
+/* One transfer, within a group of NCCL; an error makes the group's end return it.  Under the
+ * lock of the device. */
+ncclResult_t batoni_nccl_call(const struct batoni_nccl *nccl,
+                              const struct batoni_transfer *transfer,
+                              baton_stream stream);
+/* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
+size_t batoni_nccl_look(struct batoni_nccl *nccl);
 
 /* ---- nccl_lock.c ---- */
 
@@ -114,6 +129,26 @@ ncclResult_t batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
                                struct batoni_nccl_lane **lane_p);
 /* Free all but the lanes' communicators, which are gone. */
 void batoni_nccl_free(struct batoni_nccl *nccl);
+
+/* ---- nccl_checked.c ---- */
+
+extern const struct batoni_path_ops batoni_nccl_checked_ops;
+/* Allocate what it needs, in so many blocks.  OK; NOMEM: free it all the same. */
+#define BATONI_NCCL_CHECKED_BLOCKS 5
+enum baton_status batoni_nccl_checked_create(struct batoni_nccl *nccl);
+void batoni_nccl_checked_free(struct batoni_nccl *nccl);
+/* The transport below, closed, may still reach the memory: it stays. */
+void batoni_nccl_checked_leak(struct batoni_nccl *nccl);
+/* For the transport below: it has ended this transfer. */
+void batoni_nccl_checked_done(struct batoni_nccl *nccl,
+                              struct batoni_transfer *transfer,
+                              enum baton_status status);
+/* This rank leaves: take what the others say, and let go of what they have abandoned. */
+void batoni_nccl_checked_poll(struct batoni_nccl *nccl);
+/* All ranks leave.  PENDING until the transport below has nothing of ours, then OK. */
+enum baton_status batoni_nccl_checked_leave(struct batoni_nccl *nccl);
+/* Nobody asks for the ends of kernels any more. */
+void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);
 
 /* ---- nccl_end.c ---- */
 

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checked mode: a host-issued path, in place of the one of nccl.c.  The two hosts of a
+ * message compare what they know of it before NCCL is called; NCCL itself would hang, or
+ * damage a later message.
+ *
+ * The operation is armed as on any host-issued path: its stream has got there and waits for
+ * our word, so nothing of the program is behind it, and NCCL is called for it on the stream
+ * of its lane, which carries nothing else.  (That stream is one that no wait of the
+ * program's streams holds up.)  Tags: 0 only.
+ *
+ * What is said (nccl_records.c), for each message:
+ *
+ *   source                                    target
+ *   issue: WAITING
+ *   HEADER (operation, bytes, type) --------> meets the next receive from that rank (FIFO)
+ *   TOLD                                      differs: the receive ends in MISMATCH
+ *   ends in MISMATCH  <-------- MISMATCH -----  with what the receive takes
+ *                                             agrees: READY; LAUNCHING; RUNNING
+ *   READY; LAUNCHING  <----------- GO --------  when NCCL has put the receive on its stream
+ *   RUNNING, when NCCL has put the send on its stream
+ *   LAUNCHED -------------------------------> counts
+ *
+ * Both end when a mark behind the kernel on their stream is passed.  A mismatch uses up one
+ * send and one receive, so the next ones meet each other.  A source has at most
+ * BATONI_NCCL_AHEAD headers unanswered with a peer; more sends wait for the answers.
+ * Matching is FIFO, so they could not meet before those.
+ *
+ * Who leads, which is who launches first.  With all lanes the target, as above.  With fewer,
+ * where a rank is source and target in one lane, the lower rank: if that is the source, the
+ * target answers AGREED (MET), the source says GO, the target LAUNCHED.
+ *
+ * The order of launches.  Kernels of a lane run in series on each rank, so an order that
+ * differs between ranks can be a circle.  The rules, in a lane: each rank launches in the
+ * order in which messages become READY there; and while what it has led with one other rank
+ * is not acknowledged, it launches nothing but more that it leads with that one.
+ *   - There is no circle of kernels.  Let t(m) be the time of m's second launch, on the rank
+ *     that follows.  Take m before n on a rank.  If it follows in m, t(m) is now, and t(n) is
+ *     this or a later time.  If it leads m, then either it leads n with the same rank, which
+ *     launches in the order in which it is told; or m was acknowledged before, after t(m).  So
+ *     t(m) < t(n): every rank launches in the order of t, and the message that is first in
+ *     it, of those that are not over, has nothing before it on either side.  It runs.
+ *   - No rank waits for an acknowledgement for ever.  It comes when the other has launched
+ *     what became READY there before, for which that one may wait in turn, for one that it
+ *     leads.  With all lanes a rank that follows leads nothing in the lane.  With fewer, it
+ *     waits for higher and higher ranks, and the highest leads nothing.
+ * In plain mode the order is that of the program's calls.
+ *
+ * Ends.  A send that has not been told, a receive that has met nothing: taken back.  What
+ * has met goes on, since the other side goes on too (BUSY: the engine lends the buffer).  A
+ * send that is told and has not been answered is BUSY as well, and a receive may still meet
+ * it; WITHDRAW tells the target, which answers WITHDRAWN when it leaves the communicator, so
+ * that an abandoned send holds up no destroy.  So no deadline breaks the communicator.  An
+ * abort ends what was not launched at the next test, and the rest with its kernels.
+ *
+ * NCCL is called by `test`, on the driver, under the lock of the device, which it only
+ * tries; the work goes on at a later test if the lock is taken.  One launch of the transport
+ * is with NCCL at a time (`launching`): until NCCL says that its kernel is on the stream,
+ * each test asks.
+ *
+ * nccl_meet.c has what meets, and what peers say; nccl_launch.c the launches and their ends;
+ * this file the slots, and creation.
+ *
+ * Threads: the driver alone, but for accepts and explain.  Memory: all is allocated at
+ * creation.
+ *
+ * A message of several tensors is to be one more operation in the records.
+ */
+#include <stdio.h>
+
+#include "mem.h"
+#include "nccl_checked.h"
+
+static struct batoni_nccl_checked *
+to_checked(struct batoni_path *path)
+{
+	return batoni_container_of(batoni_transport_of(path),
+	                           struct batoni_nccl, base)
+	        ->checked;
+}
+
+/* ---- counts and ends ---- */
+
+static void
+count_load(struct batoni_nccl_checked *checked)
+{
+	struct batoni_load *load = &checked->nccl->base.messages.load;
+	bool heard = !batoni_list_empty(&checked->ended);
+
+	load->in_flight = checked->begun + checked->sending + heard;
+	load->moving = (uint32_t)heard + batoni_nccl_any_may_launch(checked);
+	/* Elsewhere a send below ends within a call of its target. */
+	if (!load->quiet)
+		load->moving += checked->sending;
+	load->polled = checked->running;
+}
+
+void
+batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
+                 const char *call, int code, const char *text)
+{
+	if (checked->failed)
+		return;
+	checked->failed = true;
+	checked->fatal = status;
+	checked->fatal_call = call;
+	checked->fatal_code = code;
+	snprintf(checked->fatal_text, sizeof(checked->fatal_text), "%s", text);
+}
+
+/* The end of each slot function. */
+static void
+settle(struct batoni_nccl_checked *checked)
+{
+	struct batoni_host *host = checked->nccl->base.host;
+
+	batoni_nccl_send_all(checked);
+	count_load(checked);
+	if (!checked->failed || checked->told)
+		return;
+	checked->told = true;
+	host->broken(host, checked->fatal, checked->fatal_call,
+	             checked->fatal_code, checked->fatal_text);
+}
+
+void
+batoni_nccl_op_let_go(struct batoni_nccl_checked *checked,
+                      struct batoni_nccl_op *op)
+{
+	batoni_list_remove(&op->link);
+	op->transfer = NULL;
+	checked->begun--;
+}
+
+void
+batoni_nccl_op_end(struct batoni_nccl_checked *checked,
+                   struct batoni_nccl_op *op, enum baton_status status)
+{
+	struct batoni_host *host = checked->nccl->base.host;
+	struct batoni_transfer *transfer = op->transfer;
+
+	batoni_nccl_op_let_go(checked, op);
+	host->done(host, transfer, status);
+}
+/* After an abort: what NCCL does not have has ended. */
+static size_t
+drop(struct batoni_nccl_checked *checked)
+{
+	size_t events = 0;
+
+	if (checked->dropped || !atomic_load(&checked->nccl->aborting))
+		return 0;
+	checked->dropped = true;
+	for (uint32_t i = 0; i < checked->slots; i++) {
+		struct batoni_nccl_op *op = &checked->ops[i];
+
+		/* The send of a message to oneself goes with its receive. */
+		if (!op->transfer || op->state > BATONI_NCCL_READY)
+			continue;
+		if (op->state == BATONI_NCCL_READY &&
+		    batoni_nccl_is_to_itself(checked, op) &&
+		    batoni_nccl_sends(op))
+			continue;
+		if (op->partner)
+			batoni_nccl_op_end(checked, op->partner,
+			                   BATON_ERR_CANCELED);
+		batoni_nccl_op_end(checked, op, BATON_ERR_CANCELED);
+		events++;
+	}
+	return events;
+}
+
+/* ---- the slots ---- */
+
+static void
+checked_place(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	to_checked(path)->ops[transfer->slot].note = BATONI_NCCL_NOTE_NONE;
+}
+
+static void
+checked_unplace(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	(void)path;
+	(void)transfer;
+}
+
+static enum baton_status
+checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_nccl_checked *checked = to_checked(path);
+	struct batoni_nccl_op *op = &checked->ops[transfer->slot];
+	enum baton_status status;
+
+	assert(transfer->slot < checked->slots && !op->transfer);
+	if (atomic_load(&checked->nccl->aborting))
+		return BATON_ERR_ABORTED;
+	*op = (struct batoni_nccl_op){.transfer = transfer,
+	                              .type = transfer->type};
+	batoni_list_init(&op->link);
+	checked->begun++;
+	status = batoni_nccl_begin(checked, op);
+	if (status != BATON_PENDING)
+		batoni_nccl_op_let_go(checked, op);
+	settle(checked);
+	return status;
+}
+
+static size_t
+checked_test(struct batoni_path *path)
+{
+	struct batoni_nccl_checked *checked = to_checked(path);
+	size_t events = drop(checked);
+
+	events += batoni_nccl_hear(checked);
+	events += batoni_nccl_watch_all(checked);
+	events += batoni_nccl_launch_all(checked);
+	settle(checked);
+	if (!checked->failed)
+		events += batoni_nccl_look(checked->nccl);
+	return events;
+}
+
+/* The send is told, and not answered: it may still be met. */
+static void
+withdraw(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+{
+	const struct batoni_nccl_peer *peer =
+		&checked->peers[op->transfer->peer];
+	const struct batoni_nccl_record record = batoni_nccl_describe_op(
+		op, BATONI_NCCL_SAYS_WITHDRAW, op->transfer->slot);
+
+	if (peer->headers_n > 0)
+		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_BOTH_SEND,
+		                    peer->headers[0].record.type,
+		                    (size_t)peer->headers[0].record.bytes);
+	batoni_nccl_say(checked, op->transfer->peer, &record);
+}
+
+static enum baton_status
+checked_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_nccl_checked *checked = to_checked(path);
+	struct batoni_nccl_op *op = &checked->ops[transfer->slot];
+	struct batoni_nccl_peer *peer = &checked->peers[transfer->peer];
+	enum baton_status status = BATON_ERR_BUSY;
+
+	assert(op->transfer == transfer);
+	switch (op->state) {
+	case BATONI_NCCL_WAITING:
+	case BATONI_NCCL_POSTED:
+		status = BATON_ERR_CANCELED;
+		break;
+	case BATONI_NCCL_TOLD:
+		if (batoni_nccl_unsay(checked, transfer->peer,
+		                      BATONI_NCCL_SAYS_HEADER,
+		                      transfer->slot)) {
+			status = BATON_ERR_CANCELED;
+			peer->told--;
+			batoni_nccl_tell_waiting(checked, peer);
+		} else {
+			withdraw(checked, op);
+		}
+		break;
+	case BATONI_NCCL_MET:
+	case BATONI_NCCL_READY:
+	case BATONI_NCCL_LAUNCHING:
+	case BATONI_NCCL_RUNNING:
+		break;
+	}
+	if (status == BATON_ERR_CANCELED)
+		batoni_nccl_op_let_go(checked, op);
+	settle(checked);
+	return status;
+}
+
+static enum baton_status
+checked_accepts(struct batoni_path *path,
+                const struct batoni_transfer *transfer)
+{
+	return batoni_nccl_check_memory(to_checked(path)->nccl, transfer);
+}
+
+static const char *
+type_name(int type)
+{
+	static const char *const names[BATON_DATATYPE_COUNT] = {
+		[BATON_INT8] = "int8",       [BATON_UINT8] = "uint8",
+		[BATON_INT16] = "int16",     [BATON_UINT16] = "uint16",
+		[BATON_INT32] = "int32",     [BATON_UINT32] = "uint32",
+		[BATON_INT64] = "int64",     [BATON_UINT64] = "uint64",
+		[BATON_FLOAT16] = "float16", [BATON_BFLOAT16] = "bfloat16",
+		[BATON_FLOAT32] = "float32", [BATON_FLOAT64] = "float64",
+		[BATON_FLOAT8E4M3] = "float8e4m3",
+		[BATON_FLOAT8E5M2] = "float8e5m2",
+		[BATON_BOOL] = "bool",
+	};
+
+	return type >= 0 && type < BATON_DATATYPE_COUNT && names[type]
+	               ? names[type]
+	               : "unknown type";
+}
+
+static bool
+checked_explain(struct batoni_path *path,
+                const struct batoni_transfer *transfer, char *text, size_t size)
+{
+	const struct batoni_nccl_checked *checked = to_checked(path);
+	const struct batoni_nccl_op *op = &checked->ops[transfer->slot];
+	bool sends = transfer->direction == BATONI_SEND;
+	const char *they;
+
+	if (op->note == BATONI_NCCL_NOTE_NONE)
+		return false;
+	if (op->note == BATONI_NCCL_NOTE_BOTH_SEND)
+		they = "sends";
+	else
+		they = sends ? "receives" : "sends";
+	snprintf(text, size,
+	         "rank %d %s %zu bytes of %s, and rank %d %s %zu bytes of %s%s",
+	         checked->nccl->base.rank, sends ? "sends" : "receives",
+	         transfer->bytes, type_name(op->type), transfer->peer, they,
+	         op->their_bytes, type_name(op->their_type),
+	         op->note == BATONI_NCCL_NOTE_BOTH_SEND ? ": neither receives"
+	                                                : "");
+	return true;
+}
+
+const struct batoni_path_ops batoni_nccl_checked_ops = {
+	.name = "the NCCL transport in checked mode",
+	.kinds = BATONI_MESSAGES,
+	.accepts = checked_accepts,
+	.explain = checked_explain,
+	.place = checked_place,
+	.unplace = checked_unplace,
+	.issue = checked_issue,
+	.test = checked_test,
+	.take_back = checked_take_back,
+	.abort = batoni_nccl_abort,
+};
+/* ---- creation and the end ---- */
+
+static void
+init(struct batoni_nccl_checked *checked)
+{
+	const struct batoni_nccl *nccl = checked->nccl;
+
+	for (int i = 0; i < nccl->config.size; i++) {
+		batoni_list_init(&checked->peers[i].sends);
+		batoni_list_init(&checked->peers[i].receives);
+	}
+	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+		batoni_list_init(&checked->lanes[i].ready);
+		batoni_list_init(&checked->lanes[i].running);
+	}
+	batoni_nccl_wires_init(checked);
+}
+
+enum baton_status
+batoni_nccl_checked_create(struct batoni_nccl *nccl)
+{
+	struct batoni_nccl_checked *checked = batoni_alloc(1, sizeof(*checked));
+	size_t size = (size_t)nccl->config.size;
+
+	if (!checked)
+		return BATON_ERR_NOMEM;
+	nccl->checked = checked;
+	checked->nccl = nccl;
+	checked->slots = nccl->config.slots;
+	checked->ops = batoni_alloc(checked->slots, sizeof(*checked->ops));
+	checked->peers = batoni_alloc(size, sizeof(*checked->peers));
+	checked->wires = batoni_alloc(size, sizeof(*checked->wires));
+	checked->lanes = batoni_alloc(nccl->lanes_n, sizeof(*checked->lanes));
+	if (!checked->ops || !checked->peers || !checked->wires ||
+	    !checked->lanes)
+		return BATON_ERR_NOMEM;
+	init(checked);
+	return BATON_OK;
+}
+
+void
+batoni_nccl_checked_free(struct batoni_nccl *nccl)
+{
+	struct batoni_nccl_checked *checked = nccl->checked;
+
+	if (!checked)
+		return;
+	batoni_free(checked->lanes);
+	batoni_free(checked->wires);
+	batoni_free(checked->peers);
+	batoni_free(checked->ops);
+	batoni_free(checked);
+	nccl->checked = NULL;
+}
+
+void
+batoni_nccl_checked_done(struct batoni_nccl *nccl,
+                         struct batoni_transfer *transfer,
+                         enum baton_status status)
+{
+	struct batoni_host *host = nccl->base.host;
+
+	batoni_nccl_part_done(nccl->checked, transfer, status);
+	count_load(nccl->checked);
+	host->moves(host);
+}
+
+void
+batoni_nccl_checked_poll(struct batoni_nccl *nccl)
+{
+	struct batoni_nccl_checked *checked = nccl->checked;
+
+	checked->leaving = true;
+	batoni_nccl_hear(checked);
+	for (int i = 0; i < nccl->base.size && checked->withdrawn > 0; i++)
+		batoni_nccl_answer_withdrawn(checked, i);
+	settle(checked);
+}
+
+enum baton_status
+batoni_nccl_checked_leave(struct batoni_nccl *nccl)
+{
+	bool over = batoni_nccl_wires_end(nccl->checked);
+
+	count_load(nccl->checked);
+	return over ? BATON_OK : BATON_PENDING;
+}
+
+/* Of operations that were aborted. */
+void
+batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl)
+{
+	struct batoni_nccl_checked *checked = nccl->checked;
+
+	for (uint32_t i = 0; i < checked->slots; i++) {
+		struct batoni_mark *mark = &checked->ops[i].mark;
+
+		if (mark->object)
+			nccl->device->ops->mark_drop(nccl->device, mark);
+	}
+}
+
+void
+batoni_nccl_checked_leak(struct batoni_nccl *nccl)
+{
+	/* So that leak checkers find it.  The thread that destroys, with the driver
+	 * lock. */
+	static struct batoni_nccl_checked *leaked;
+
+	nccl->checked->leaked = leaked;
+	leaked = nccl->checked;
+	nccl->checked = NULL;
+	batoni_mem_keep(BATONI_NCCL_CHECKED_BLOCKS);
+}

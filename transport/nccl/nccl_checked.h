@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checked mode, as its own files see it; the note at the top of nccl_checked.c has its rules.
+ *
+ * nccl_checked.c: the path, creation.  nccl_meet.c: what meets, what peers say.  nccl_launch.c:
+ * when NCCL is called, and what has ended.  nccl_records.c: how the ranks tell each other.
+ */
+#ifndef BATONI_NCCL_CHECKED_H
+#define BATONI_NCCL_CHECKED_H
+
+#include <assert.h>
+
+#include "list.h"
+#include "nccl_transport.h"
+
+/* Headers to one peer that it has not answered. */
+#define BATONI_NCCL_AHEAD 16u
+/* Launches of a lane that this rank leads, and that the other has not acknowledged. */
+#define BATONI_NCCL_LED 8u
+/* Records to one peer that wait to be sent: for each header itself, its withdrawal and the
+ * answer to one of the peer's; what this rank leads as a source; and an acknowledgement for
+ * each of two lanes. */
+#define BATONI_NCCL_RECORDS (3 * BATONI_NCCL_AHEAD + BATONI_NCCL_LED + 2)
+
+enum batoni_nccl_says {
+	/* By the source of a message. */
+	BATONI_NCCL_SAYS_HEADER = 1, /* what it sends */
+	BATONI_NCCL_SAYS_WITHDRAW,   /* the send has ended */
+	/* By the target, each the answer to a header; or GO, if the target leads. */
+	BATONI_NCCL_SAYS_AGREED,    /* with its receive, `other`; the source leads */
+	BATONI_NCCL_SAYS_MISMATCH,  /* what its receive takes */
+	BATONI_NCCL_SAYS_WITHDRAWN, /* no receive has met it, and none will */
+	/* By the rank that leads, of the other's `slot`: it has launched. */
+	BATONI_NCCL_SAYS_GO,
+	/* By the other: it has launched `count` more of the lane `slot`. */
+	BATONI_NCCL_SAYS_LAUNCHED,
+};
+
+/* A later kind of message may say more: its operation tells, and `more`. */
+struct batoni_nccl_record {
+	uint8_t kind;      /* enum batoni_nccl_says */
+	uint8_t operation; /* BATON_OPERATION_*, of the rank that says it */
+	uint8_t type;      /* enum baton_datatype */
+	uint8_t spare;
+	uint32_t slot; /* of the send that it is about, unless said */
+	uint32_t other, count;
+	uint64_t bytes;
+	uint64_t more; /* 0 */
+};
+
+static_assert(sizeof(struct batoni_nccl_record) == 32, "the wire format");
+
+/* A transfer of the transport below. */
+struct batoni_nccl_part {
+	struct batoni_transfer transfer;
+	struct batoni_list_node link; /* of checked->ended */
+	enum baton_status status;     /* while it is in that list */
+	bool below; /* the transport below has it, or it is in that list */
+	bool asked; /* to give it back */
+};
+
+/* The way to and from one peer. */
+struct batoni_nccl_wire {
+	struct batoni_nccl_part in, out;
+	struct batoni_list_node unsent; /* of checked->unsent */
+	unsigned said_n;  /* in said[filling]; the other one is being sent */
+	unsigned filling; /* 0, 1 */
+	struct batoni_nccl_record arriving[BATONI_NCCL_RECORDS];
+	struct batoni_nccl_record said[2][BATONI_NCCL_RECORDS];
+};
+
+/* A header of a peer that no receive has met. */
+struct batoni_nccl_header {
+	struct batoni_nccl_record record;
+	bool withdrawn; /* its send has ended, and its buffer is lent until it is answered */
+};
+
+struct batoni_nccl_peer {
+	/* In the order of issue: sends whose header is not said, receives that have met
+	 * none.  To this rank itself: sends that have met no receive. */
+	struct batoni_list_node sends, receives;
+	struct batoni_nccl_header headers[BATONI_NCCL_AHEAD]; /* in their order */
+	unsigned headers_n;
+	unsigned told; /* headers of ours that it has not answered */
+};
+
+enum batoni_nccl_op_state {
+	BATONI_NCCL_WAITING,   /* a send: too many headers are not answered */
+	BATONI_NCCL_TOLD,      /* a send: its header is said */
+	BATONI_NCCL_POSTED,    /* a receive, or a send to oneself: has not met */
+	BATONI_NCCL_MET,       /* a receive: the source is to launch first */
+	BATONI_NCCL_READY,     /* is to be launched: of lane->ready */
+	BATONI_NCCL_LAUNCHING, /* NCCL puts it on the stream */
+	BATONI_NCCL_RUNNING    /* it is there: of lane->running */
+};
+
+enum batoni_nccl_note {
+	BATONI_NCCL_NOTE_NONE,
+	BATONI_NCCL_NOTE_DIFFERS,   /* the two sides */
+	BATONI_NCCL_NOTE_BOTH_SEND, /* when this send ended the peer waited with one, too */
+};
+
+/* One of the engine's transfers, by its slot. */
+struct batoni_nccl_op {
+	struct batoni_transfer *transfer; /* NULL: free */
+	struct batoni_list_node link;
+	enum batoni_nccl_op_state state;
+	int type;
+	uint32_t other;       /* the slot of what it has met, at the peer */
+	bool leads;           /* READY: it is launched before the other end */
+	struct batoni_nccl_op *partner; /* of a message to oneself: the receive has the send */
+	struct batoni_mark mark;        /* RUNNING: behind it on the lane's stream */
+	/* What `explain` tells: written before the transfer ends. */
+	enum batoni_nccl_note note;
+	int their_type;
+	size_t their_bytes;
+};
+
+struct batoni_nccl_check_lane {
+	struct batoni_list_node ready, running; /* in their order */
+	unsigned running_n;
+	/* Launches that this rank has led, all with one other, which has not acknowledged
+	 * them. */
+	unsigned unacknowledged;
+	int led;
+};
+
+struct batoni_nccl_checked {
+	struct batoni_nccl *nccl;
+	uint32_t slots;
+	struct batoni_nccl_op *ops;            /* by slot */
+	struct batoni_nccl_peer *peers;        /* by rank */
+	struct batoni_nccl_wire *wires;        /* by rank */
+	struct batoni_nccl_check_lane *lanes;  /* by lane */
+	struct batoni_list_node ended;  /* parts that the transport below has ended */
+	struct batoni_list_node unsent; /* wires that may send, and have something */
+	uint32_t begun;   /* transfers, not ended */
+	uint32_t sending; /* wires that the transport below has a send of */
+	uint32_t running; /* marks to be asked for */
+	uint32_t withdrawn; /* headers */
+	unsigned turn;    /* the lane that is looked at first */
+	struct batoni_nccl_op *launching; /* of `launching_on`; NULL: none */
+	unsigned launching_on;
+	uint64_t launching_limit_ns;
+	bool listens;     /* receives are posted */
+	bool leaving;     /* this rank has: headers that are withdrawn meet nothing more */
+	bool takes_back;  /* all ranks have left: the wires are taken down */
+	bool failed, told; /* `fatal` is to be told to the engine; it was */
+	bool dropped;     /* after an abort: what was not launched has ended */
+	enum baton_status fatal;
+	const char *fatal_call;
+	int fatal_code;
+	char fatal_text[256];
+	struct batoni_nccl_checked *leaked; /* the one that was leaked before */
+};
+
+static inline struct batoni_nccl_op *
+batoni_nccl_to_op(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct batoni_nccl_op, link);
+}
+
+static inline bool
+batoni_nccl_sends(const struct batoni_nccl_op *op)
+{
+	return op->transfer->direction == BATONI_SEND;
+}
+
+static inline bool
+batoni_nccl_is_to_itself(const struct batoni_nccl_checked *checked,
+                         const struct batoni_nccl_op *op)
+{
+	return op->transfer->peer == checked->nccl->base.rank;
+}
+
+/* ---- nccl_checked.c ---- */
+
+/* The communicator cannot go on.  The first one counts. */
+void batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
+                      const char *call, int code, const char *text);
+/* The slot is free again; and the engine is told of its end. */
+void batoni_nccl_op_let_go(struct batoni_nccl_checked *checked,
+                           struct batoni_nccl_op *op);
+void batoni_nccl_op_end(struct batoni_nccl_checked *checked,
+                        struct batoni_nccl_op *op, enum baton_status status);
+
+/* ---- nccl_meet.c ---- */
+
+/* A new one: PENDING, or MISMATCH, in which it is to end. */
+enum baton_status batoni_nccl_begin(struct batoni_nccl_checked *checked,
+                                    struct batoni_nccl_op *op);
+/* A peer has said it. */
+void batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
+                       const struct batoni_nccl_record *record);
+/* Tell the peer of the sends that wait, as many as may be. */
+void batoni_nccl_tell_waiting(struct batoni_nccl_checked *checked,
+                              struct batoni_nccl_peer *peer);
+/* Headers whose sends have ended are answered: this rank leaves. */
+void batoni_nccl_answer_withdrawn(struct batoni_nccl_checked *checked, int rank);
+/* What is said of the operation. */
+struct batoni_nccl_record
+batoni_nccl_describe_op(const struct batoni_nccl_op *op,
+                        enum batoni_nccl_says kind, uint32_t slot);
+/* What `explain` tells. */
+void batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
+                         int type, size_t bytes);
+
+/* ---- nccl_launch.c ---- */
+
+/* Does this rank launch it before the other one does? */
+bool batoni_nccl_leads(const struct batoni_nccl_checked *checked,
+                       const struct batoni_nccl_op *op);
+/* It is launched when its turn comes. */
+void batoni_nccl_make_ready(struct batoni_nccl_checked *checked,
+                            struct batoni_nccl_op *op);
+bool batoni_nccl_any_may_launch(const struct batoni_nccl_checked *checked);
+/* Launch what may be launched, if the lock of the device is free.  Returns the events. */
+size_t batoni_nccl_launch_all(struct batoni_nccl_checked *checked);
+/* Look for kernels that have ended.  Returns the events. */
+size_t batoni_nccl_watch_all(struct batoni_nccl_checked *checked);
+
+/* ---- nccl_records.c ---- */
+
+void batoni_nccl_wires_init(struct batoni_nccl_checked *checked);
+/* It leaves with the next batoni_nccl_send_all. */
+void batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
+                     const struct batoni_nccl_record *record);
+/* It is not to be said any more.  False: it has left. */
+bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
+                       enum batoni_nccl_says kind, uint32_t slot);
+void batoni_nccl_send_all(struct batoni_nccl_checked *checked);
+/* Look at the transport below, and take what has come.  Returns the events. */
+size_t batoni_nccl_hear(struct batoni_nccl_checked *checked);
+/* Nothing more will be said.  True: the transport below has nothing of ours. */
+bool batoni_nccl_wires_end(struct batoni_nccl_checked *checked);
+/* For the transport below: the part has ended. */
+void batoni_nccl_part_done(struct batoni_nccl_checked *checked,
+                           struct batoni_transfer *transfer,
+                           enum baton_status status);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checked mode: sends and receives meet, and are compared; what the peers say.  The note at the
+ * top of nccl_checked.c has the protocol.
+ *
+ * A receive and a header of one peer never wait for each other: one of the two lists of a peer is
+ * empty.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nccl_checked.h"
+
+/* ---- meeting ---- */
+
+struct batoni_nccl_record
+batoni_nccl_describe_op(const struct batoni_nccl_op *op,
+                        enum batoni_nccl_says kind, uint32_t slot)
+{
+	return (struct batoni_nccl_record){
+		.kind = (uint8_t)kind,
+		.operation = batoni_nccl_sends(op) ? BATON_OPERATION_SEND
+	                                           : BATON_OPERATION_RECV,
+		.type = (uint8_t)op->type,
+		.slot = slot,
+		.bytes = op->transfer->bytes,
+	};
+}
+
+void
+batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
+                    int type, size_t bytes)
+{
+	op->note = what;
+	op->their_type = type;
+	op->their_bytes = bytes;
+}
+
+/* The receive and the header have met: PENDING, or MISMATCH, in which the receive is to end. */
+static enum baton_status
+meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+     const struct batoni_nccl_record *header)
+{
+	struct batoni_nccl_record answer;
+	bool agree = header->operation == BATON_OPERATION_SEND &&
+	             header->bytes == op->transfer->bytes &&
+	             header->type == op->type;
+
+	if (agree && batoni_nccl_leads(checked, op)) {
+		op->other = header->slot;
+		batoni_nccl_make_ready(checked, op);
+		return BATON_PENDING;
+	}
+	answer = batoni_nccl_describe_op(
+		op, agree ? BATONI_NCCL_SAYS_AGREED : BATONI_NCCL_SAYS_MISMATCH,
+		header->slot);
+	answer.other = op->transfer->slot;
+	batoni_nccl_say(checked, op->transfer->peer, &answer);
+	if (!agree)
+		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, header->type,
+		                    (size_t)header->bytes);
+	op->state = BATONI_NCCL_MET;
+	batoni_list_remove(&op->link);
+	return agree ? BATON_PENDING : BATON_ERR_MISMATCH;
+}
+
+static struct batoni_nccl_header
+take_header(struct batoni_nccl_checked *checked, struct batoni_nccl_peer *peer,
+            unsigned at)
+{
+	struct batoni_nccl_header header = peer->headers[at];
+
+	peer->headers_n--;
+	memmove(&peer->headers[at], &peer->headers[at + 1],
+	        (peer->headers_n - at) * sizeof(header));
+	checked->withdrawn -= header.withdrawn;
+	return header;
+}
+
+static enum baton_status
+begin_recv(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[op->transfer->peer];
+	struct batoni_nccl_header header;
+
+	if (peer->headers_n == 0) {
+		op->state = BATONI_NCCL_POSTED;
+		batoni_list_append(&peer->receives, &op->link);
+		return BATON_PENDING;
+	}
+	header = take_header(checked, peer, 0);
+	return meet(checked, op, &header.record);
+}
+
+static void
+tell(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+{
+	const struct batoni_nccl_record header = batoni_nccl_describe_op(
+		op, BATONI_NCCL_SAYS_HEADER, op->transfer->slot);
+
+	op->state = BATONI_NCCL_TOLD;
+	batoni_list_remove(&op->link);
+	checked->peers[op->transfer->peer].told++;
+	batoni_nccl_say(checked, op->transfer->peer, &header);
+}
+
+void
+batoni_nccl_tell_waiting(struct batoni_nccl_checked *checked,
+                         struct batoni_nccl_peer *peer)
+{
+	while (peer->told < BATONI_NCCL_AHEAD &&
+	       !batoni_list_empty(&peer->sends))
+		tell(checked, batoni_nccl_to_op(peer->sends.next));
+}
+
+static enum baton_status
+begin_send(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[op->transfer->peer];
+
+	op->state = BATONI_NCCL_WAITING;
+	batoni_list_append(&peer->sends, &op->link);
+	batoni_nccl_tell_waiting(checked, peer);
+	return BATON_PENDING;
+}
+
+/* Both ends are this rank's: they meet here, and are launched together. */
+static enum baton_status
+begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+{
+	struct batoni_nccl_peer *self = &checked->peers[op->transfer->peer];
+	struct batoni_list_node *others =
+		batoni_nccl_sends(op) ? &self->receives : &self->sends;
+	struct batoni_nccl_op *other, *receive;
+
+	op->state = BATONI_NCCL_POSTED;
+	if (batoni_list_empty(others)) {
+		batoni_list_append(batoni_nccl_sends(op) ? &self->sends
+		                                         : &self->receives,
+		                   &op->link);
+		return BATON_PENDING;
+	}
+	other = batoni_nccl_to_op(others->next);
+	batoni_list_remove(&other->link);
+	if (other->transfer->bytes != op->transfer->bytes ||
+	    other->type != op->type) {
+		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, other->type,
+		                    other->transfer->bytes);
+		batoni_nccl_note_on(other, BATONI_NCCL_NOTE_DIFFERS, op->type,
+		                    op->transfer->bytes);
+		batoni_nccl_op_end(checked, other, BATON_ERR_MISMATCH);
+		return BATON_ERR_MISMATCH;
+	}
+	receive = batoni_nccl_sends(op) ? other : op;
+	receive->partner = batoni_nccl_sends(op) ? op : other;
+	receive->partner->state = BATONI_NCCL_READY;
+	batoni_nccl_make_ready(checked, receive);
+	return BATON_PENDING;
+}
+
+enum baton_status
+batoni_nccl_begin(struct batoni_nccl_checked *checked,
+                  struct batoni_nccl_op *op)
+{
+	if (batoni_nccl_is_to_itself(checked, op))
+		return begin_to_itself(checked, op);
+	return batoni_nccl_sends(op) ? begin_send(checked, op)
+	                             : begin_recv(checked, op);
+}
+
+/* ---- what peers say ---- */
+
+static void
+heard_header(struct batoni_nccl_checked *checked, struct batoni_nccl_peer *peer,
+             const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_op *op;
+
+	if (batoni_list_empty(&peer->receives)) {
+		peer->headers[peer->headers_n++] =
+			(struct batoni_nccl_header){.record = *record};
+		return;
+	}
+	op = batoni_nccl_to_op(peer->receives.next);
+	if (meet(checked, op, record) == BATON_ERR_MISMATCH)
+		batoni_nccl_op_end(checked, op, BATON_ERR_MISMATCH);
+}
+
+/* Headers whose sends have ended are answered, if this rank leaves. */
+void
+batoni_nccl_answer_withdrawn(struct batoni_nccl_checked *checked, int rank)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[rank];
+
+	for (unsigned i = 0; i < peer->headers_n;) {
+		struct batoni_nccl_record answer = {
+			.kind = BATONI_NCCL_SAYS_WITHDRAWN,
+			.slot = peer->headers[i].record.slot,
+		};
+
+		if (!peer->headers[i].withdrawn) {
+			i++;
+			continue;
+		}
+		take_header(checked, peer, i);
+		batoni_nccl_say(checked, rank, &answer);
+	}
+}
+
+static void
+heard_withdraw(struct batoni_nccl_checked *checked, int rank, uint32_t slot)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[rank];
+
+	for (unsigned i = 0; i < peer->headers_n; i++) {
+		struct batoni_nccl_header *header = &peer->headers[i];
+
+		if (header->record.slot != slot || header->withdrawn)
+			continue;
+		header->withdrawn = true;
+		checked->withdrawn++;
+	}
+	/* None: it has met a receive meanwhile, and its answer is on the way. */
+	if (checked->leaving)
+		batoni_nccl_answer_withdrawn(checked, rank);
+}
+
+static void
+heard_answer(struct batoni_nccl_checked *checked, int rank,
+             struct batoni_nccl_op *op, const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[rank];
+
+	peer->told--;
+	batoni_nccl_unsay(checked, rank, BATONI_NCCL_SAYS_WITHDRAW,
+	                  record->slot);
+	if (record->kind == BATONI_NCCL_SAYS_AGREED ||
+	    record->kind == BATONI_NCCL_SAYS_GO) {
+		op->other = record->other;
+		batoni_nccl_make_ready(checked, op);
+	} else if (record->kind == BATONI_NCCL_SAYS_WITHDRAWN) {
+		batoni_nccl_op_end(checked, op, BATON_ERR_CANCELED);
+	} else {
+		/* Of one that has ended before, what is told does not change. */
+		if (op->note == BATONI_NCCL_NOTE_NONE)
+			batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS,
+			                    record->type,
+			                    (size_t)record->bytes);
+		batoni_nccl_op_end(checked, op, BATON_ERR_MISMATCH);
+	}
+	batoni_nccl_tell_waiting(checked, peer);
+}
+
+/* The operation with the peer that is in this slot and this state, or NULL. */
+static struct batoni_nccl_op *
+find(struct batoni_nccl_checked *checked, int rank, uint32_t slot,
+     enum batoni_nccl_op_state state)
+{
+	struct batoni_nccl_op *op =
+		slot < checked->slots ? &checked->ops[slot] : NULL;
+
+	return op && op->transfer && op->transfer->peer == rank &&
+	                       op->state == state
+	               ? op
+	               : NULL;
+}
+
+static bool
+heard_launched(struct batoni_nccl_checked *checked, int rank,
+               const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_check_lane *lane;
+
+	if (record->slot >= checked->nccl->lanes_n)
+		return false;
+	lane = &checked->lanes[record->slot];
+	if (record->count > lane->unacknowledged || lane->led != rank)
+		return false;
+	lane->unacknowledged -= record->count;
+	return true;
+}
+
+static bool
+understand(struct batoni_nccl_checked *checked, int rank,
+           const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_peer *peer = &checked->peers[rank];
+	struct batoni_nccl_op *op;
+
+	switch ((enum batoni_nccl_says)record->kind) {
+	case BATONI_NCCL_SAYS_HEADER:
+		if (peer->headers_n == BATONI_NCCL_AHEAD)
+			return false;
+		heard_header(checked, peer, record);
+		return true;
+	case BATONI_NCCL_SAYS_WITHDRAW:
+		heard_withdraw(checked, rank, record->slot);
+		return true;
+	case BATONI_NCCL_SAYS_LAUNCHED:
+		return heard_launched(checked, rank, record);
+	case BATONI_NCCL_SAYS_GO:
+		op = find(checked, rank, record->slot, BATONI_NCCL_MET);
+		if (op) {
+			batoni_nccl_make_ready(checked, op);
+			return true;
+		}
+		/* fall through */
+	case BATONI_NCCL_SAYS_AGREED:
+	case BATONI_NCCL_SAYS_MISMATCH:
+	case BATONI_NCCL_SAYS_WITHDRAWN:
+		op = find(checked, rank, record->slot, BATONI_NCCL_TOLD);
+		if (op)
+			heard_answer(checked, rank, op, record);
+		return op != NULL;
+	}
+	return false;
+}
+
+void
+batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
+                  const struct batoni_nccl_record *record)
+{
+	char text[80];
+
+	/* What was said before an abort is heard after it. */
+	if (checked->dropped || understand(checked, peer, record))
+		return;
+	snprintf(text, sizeof(text),
+	         "record %u of rank %d is not one of checked mode",
+	         record->kind, peer);
+	batoni_nccl_fail(checked, BATON_ERR_PEER, "checked mode", 0, text);
+}

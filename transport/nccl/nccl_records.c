@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checked mode: records between the hosts, over the messages of the transport below.
+ *
+ * Each pair of ranks has a wire: in each direction one message below at a time, on tag 0.
+ * A receive for as many records as can ever wait is kept posted.  What is said while a
+ * message is under way goes together in the next one, in its order.  So there is no pool to
+ * run out, and no record waits for another peer.  How many records can wait for one peer is
+ * bounded by the protocol (BATONI_NCCL_RECORDS).
+ *
+ * The transport below calls `done` within its own slots, also within those of another rank
+ * (local): the part is put in a list, and batoni_nccl_hear acts on it within a slot of this
+ * transport.
+ *
+ * Threads: the driver alone.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nccl_checked.h"
+
+static struct batoni_path *
+path_below(const struct batoni_nccl_checked *checked)
+{
+	return &checked->nccl->below->messages;
+}
+
+static void
+part_init(struct batoni_nccl_part *part, int peer,
+          enum batoni_direction direction, uint32_t slot)
+{
+	part->transfer.peer = peer;
+	part->transfer.slot_direction = 0;
+	part->transfer.slot = slot & 0xffffff;
+	part->transfer.direction = direction;
+	batoni_list_init(&part->link);
+}
+
+void
+batoni_nccl_wires_init(struct batoni_nccl_checked *checked)
+{
+	int size = checked->nccl->config.size;
+
+	for (int i = 0; i < size; i++) {
+		struct batoni_nccl_wire *wire = &checked->wires[i];
+
+		part_init(&wire->in, i, BATONI_RECV, (uint32_t)i);
+		part_init(&wire->out, i, BATONI_SEND, (uint32_t)(size + i));
+		batoni_list_init(&wire->unsent);
+	}
+	batoni_list_init(&checked->ended);
+	batoni_list_init(&checked->unsent);
+}
+
+static void
+part_ended(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
+           enum baton_status status)
+{
+	part->status = status;
+	batoni_list_append(&checked->ended, &part->link);
+}
+
+void
+batoni_nccl_part_done(struct batoni_nccl_checked *checked,
+                      struct batoni_transfer *transfer,
+                      enum baton_status status)
+{
+	part_ended(checked,
+	           batoni_container_of(transfer, struct batoni_nccl_part,
+	                               transfer),
+	           status);
+}
+
+static void
+post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
+     struct batoni_nccl_record *records, size_t n)
+{
+	struct batoni_path *path = path_below(checked);
+	enum baton_status status;
+
+	part->transfer.buffer = records;
+	part->transfer.bytes = n * sizeof(*records);
+	part->transfer.done_bytes = 0;
+	part->transfer.native_call = NULL;
+	part->below = true;
+	status = path->ops->issue(path, &part->transfer);
+	if (status != BATON_PENDING)
+		part_ended(checked, part, status);
+}
+
+/* ---- saying ---- */
+
+static void
+may_send(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
+{
+	if (wire->said_n > 0 && !wire->out.below &&
+	    batoni_list_empty(&wire->unsent))
+		batoni_list_append(&checked->unsent, &wire->unsent);
+}
+
+/* An acknowledgement that waits takes another one in. */
+static bool
+add_to_last(struct batoni_nccl_wire *wire,
+            const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_record *said = wire->said[wire->filling];
+
+	for (unsigned i = 0;
+	     i < wire->said_n && record->kind == BATONI_NCCL_SAYS_LAUNCHED;
+	     i++) {
+		if (said[i].kind != record->kind ||
+		    said[i].slot != record->slot)
+			continue;
+		said[i].count += record->count;
+		return true;
+	}
+	return false;
+}
+
+void
+batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
+                const struct batoni_nccl_record *record)
+{
+	struct batoni_nccl_wire *wire = &checked->wires[peer];
+
+	if (checked->takes_back || add_to_last(wire, record))
+		return;
+	assert(wire->said_n < BATONI_NCCL_RECORDS);
+	wire->said[wire->filling][wire->said_n++] = *record;
+	may_send(checked, wire);
+}
+
+bool
+batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
+                  enum batoni_nccl_says kind, uint32_t slot)
+{
+	struct batoni_nccl_wire *wire = &checked->wires[peer];
+	struct batoni_nccl_record *said = wire->said[wire->filling];
+	unsigned i = 0;
+
+	while (i < wire->said_n &&
+	       (said[i].kind != kind || said[i].slot != slot))
+		i++;
+	if (i == wire->said_n)
+		return false;
+	memmove(&said[i], &said[i + 1], (--wire->said_n - i) * sizeof(*said));
+	if (wire->said_n == 0)
+		batoni_list_remove(&wire->unsent);
+	return true;
+}
+
+void
+batoni_nccl_send_all(struct batoni_nccl_checked *checked)
+{
+	/* What it was is finalised: nothing can be said any more. */
+	if (atomic_load(&checked->nccl->below_lost))
+		return;
+	while (!batoni_list_empty(&checked->unsent)) {
+		struct batoni_nccl_wire *wire = batoni_container_of(
+			checked->unsent.next, struct batoni_nccl_wire, unsent);
+		unsigned n = wire->said_n;
+
+		batoni_list_remove(&wire->unsent);
+		checked->sending++;
+		wire->said_n = 0;
+		wire->filling ^= 1;
+		post(checked, &wire->out, wire->said[wire->filling ^ 1], n);
+	}
+}
+
+/* ---- hearing ---- */
+
+static void
+listen_to(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
+{
+	if (!checked->takes_back && !checked->failed)
+		post(checked, &wire->in, wire->arriving, BATONI_NCCL_RECORDS);
+}
+
+static void
+take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
+{
+	int peer = part->transfer.peer;
+	struct batoni_nccl_wire *wire = &checked->wires[peer];
+	size_t n = part->transfer.done_bytes / sizeof(wire->arriving[0]);
+	char text[80];
+
+	part->below = false;
+	if (part == &wire->out)
+		checked->sending--;
+	if (part->status != BATON_OK && part->status != BATON_ERR_CANCELED) {
+		snprintf(
+			text, sizeof(text),
+			"what the hosts of ranks %d and %d tell each other is lost",
+			checked->nccl->base.rank, peer);
+		batoni_nccl_fail(
+			checked, part->status,
+			part->transfer.native_call ? part->transfer.native_call
+						   : "checked mode",
+			part->transfer.native_call ? part->transfer.native_code
+						   : 0,
+			text);
+		return;
+	}
+	if (part == &wire->out) {
+		may_send(checked, wire);
+		return;
+	}
+	for (size_t i = 0; i < n && part->status == BATON_OK; i++)
+		batoni_nccl_heard(checked, peer, &wire->arriving[i]);
+	listen_to(checked, wire);
+}
+
+static void
+listen_to_all(struct batoni_nccl_checked *checked)
+{
+	const struct batoni_transport *base = &checked->nccl->base;
+
+	checked->listens = true;
+	for (int i = 0; i < base->size; i++) {
+		if (i != base->rank)
+			listen_to(checked, &checked->wires[i]);
+	}
+}
+
+size_t
+batoni_nccl_hear(struct batoni_nccl_checked *checked)
+{
+	struct batoni_path *path = path_below(checked);
+	size_t events = 0;
+
+	if (atomic_load(&checked->nccl->below_lost))
+		return 0;
+	if (!checked->listens)
+		listen_to_all(checked);
+	if (path->load.in_flight > 0 && path->ops->test)
+		path->ops->test(path);
+	while (!batoni_list_empty(&checked->ended)) {
+		struct batoni_nccl_part *part = batoni_container_of(
+			checked->ended.next, struct batoni_nccl_part, link);
+
+		batoni_list_remove(&part->link);
+		take(checked, part);
+		events++;
+	}
+	return events;
+}
+
+/* ---- the end ---- */
+
+static void
+take_part_back(struct batoni_nccl_checked *checked,
+               struct batoni_nccl_part *part)
+{
+	struct batoni_path *path = path_below(checked);
+	enum baton_status status;
+
+	if (!part->below || part->asked || !batoni_list_empty(&part->link))
+		return;
+	part->asked = true;
+	status = path->ops->take_back(path, &part->transfer);
+	if (status != BATON_ERR_BUSY)
+		part_ended(checked, part, status);
+}
+
+bool
+batoni_nccl_wires_end(struct batoni_nccl_checked *checked)
+{
+	bool below = false;
+	int size = checked->nccl->base.size;
+
+	checked->takes_back = true;
+	for (int i = 0; i < size; i++) {
+		struct batoni_nccl_wire *wire = &checked->wires[i];
+
+		wire->said_n = 0;
+		batoni_list_remove(&wire->unsent);
+		take_part_back(checked, &wire->in);
+		take_part_back(checked, &wire->out);
+	}
+	batoni_nccl_hear(checked);
+	for (int i = 0; i < size; i++)
+		below |= checked->wires[i].in.below ||
+		         checked->wires[i].out.below;
+	return !below;
+}
