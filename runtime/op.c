@@ -632,7 +632,11 @@ host_broken(struct batoni_host *host, enum baton_status fatal,
 {
 	char why[256];
 
-	snprintf(why, sizeof(why), "%s returned %d: %s", call, code, text);
+	if (call)
+		snprintf(why, sizeof(why), "%s returned %d: %s", call, code,
+		         text);
+	else
+		snprintf(why, sizeof(why), "%s", text);
 	batoni_comm_break(comm_of(host), fatal, why);
 }
 

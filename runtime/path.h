@@ -89,9 +89,9 @@ struct batoni_host {
 	void (*done)(struct batoni_host *host,
 	             struct batoni_transfer *transfer, enum baton_status status);
 	/* The path is broken for good: every pending request will end with
-	 * `fatal`.  call, code and text come from the library below.  Call it only
-	 * from within issue, test, flush, take_back, and the transport's exchange, leave
-	 * and clear. */
+	 * `fatal`.  call, code and text come from the library below; without one call is
+	 * NULL, and text a sentence.  Call it only from within issue, test, flush,
+	 * take_back, and the transport's exchange, leave and clear. */
 	void (*broken)(struct batoni_host *host,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);

@@ -12,7 +12,8 @@ cmake_minimum_required(VERSION 3.25)
 # The headers that are contracts.
 set(contracts runtime/path.h runtime/load.h runtime/device/device.h
     runtime/device/memory.h
-    transport/transport.h transport/staging.h transport/native.h runtime/onesided.h runtime/world.h)
+    transport/transport.h transport/staging.h transport/native.h
+    transport/side.h runtime/onesided.h runtime/world.h)
 
 # room_of: the room of a file, in room_p.
 function(room_of file room_p)

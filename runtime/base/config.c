@@ -142,6 +142,24 @@ set_check(const char *value, const char *values)
 }
 
 static bool
+set_interface(const char *value, const char *values)
+{
+	(void)values;
+	return set_file(config.interface, value);
+}
+
+/* Its length is looked at where it is needed, since a value that is refused is written out.
+ * One that is too long becomes one that is too short. */
+static bool
+set_secret(const char *value, const char *values)
+{
+	(void)values;
+	if (!set_file(config.secret, value))
+		strcpy(config.secret, "-");
+	return true;
+}
+
+static bool
 set_cuda_trigger(const char *value, const char *values)
 {
 	int i = choice(value, values);
@@ -186,6 +204,12 @@ set_number(const char *value, const char *bounds, uint32_t *number_p)
 		return false;
 	*number_p = (uint32_t)number;
 	return true;
+}
+
+static bool
+set_port(const char *value, const char *values)
+{
+	return set_number(value, values, &config.port);
 }
 
 static bool

@@ -41,6 +41,15 @@
 	X(check, BATON_CHECK, "0, 1",                                         \
 	  "1: communicators on NCCL are in checked mode, as with the option " \
 	  "check. Not set: those that ask for it")                            \
+	X(interface, BATON_INTERFACE, "an interface, or an address",          \
+	  "where a process listens for ranks of other processes, without "    \
+	  "MPI. Not set: MASTER_ADDR, or the first interface that is up, "    \
+	  "loopback last")                                                    \
+	X(port, BATON_PORT, "1 to 65535",                                     \
+	  "the port of rank 0 at MASTER_ADDR, with RANK and WORLD_SIZE. Not " \
+	  "set: none")                                                        \
+	X(secret, BATON_SECRET, "16 to 4095 characters",                      \
+	  "what the ranks of such a job prove to each other. Not set: none")  \
 	X(cuda_trigger, BATON_CUDA_TRIGGER, "host_function, write",           \
 	  "how CUDA streams tell that they have come to an operation: they "  \
 	  "call a function on the host, or write a word that the engine "     \
@@ -75,6 +84,9 @@ struct batoni_config {
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	bool check; /* BATON_CHECK=1 */
+	char interface[BATONI_CONFIG_FILE_BYTES];
+	uint32_t port; /* 0: not set */
+	char secret[BATONI_CONFIG_FILE_BYTES];
 	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */
 	bool cuda_single; /* BATON_CUDA_COPIES=single */
 	enum batoni_mpi_cuda mpi_cuda;

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The connecting side of a creation.  One attempt:
+ *
+ *   connect; HELLO, and the listener's proof; our proof, and SEATED; then GO
+ *
+ * An attempt that ends before SEATED without a word (a listener that is not there yet or is
+ * busy with another creation, a connection that was dropped) is made again after a pause,
+ * where more attempts make sense: `again`, for a listener that may not be there yet; else only
+ * where a connection was made.  All within one time limit.  Every read has the length of
+ * the header that is expected.
+ *
+ * The thread that creates; no state beyond the call.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "tcp.h"
+
+#define PAUSE_NS 50000000
+#define TRIES_CONNECTED 100
+
+struct attempt {
+	const struct batoni_side_key *key;
+	int size, rank, fd;
+	uint64_t limit_ns;
+	bool connected, seated;
+	int error;  /* of the last connection; an errno code */
+	char at[BATONI_TCP_TEXT_BYTES];
+	/* What is final: a status, and its sentence. */
+	enum baton_status status;
+	char why[BATONI_SIDE_WHY_BYTES + 100];
+};
+
+static bool
+fail(struct attempt *attempt, enum baton_status status, const char *why)
+{
+	attempt->status = status;
+	snprintf(attempt->why, sizeof(attempt->why), "%s", why);
+	return false;
+}
+
+/* False: the time is up. */
+static bool
+wait_for(const struct attempt *attempt, short events)
+{
+	for (;;) {
+		struct pollfd entry = {.fd = attempt->fd, .events = events};
+		uint64_t now = batoni_real_ns();
+		int n;
+
+		if (now >= attempt->limit_ns)
+			return false;
+		n = poll(&entry, 1,
+		         attempt->limit_ns - now > UINT64_C(60000000000)
+		                 ? 60000
+		                 : (int)((attempt->limit_ns - now + 999999) /
+		                         1000000));
+		if (n > 0)
+			return true;
+	}
+}
+
+static bool
+read_whole(struct attempt *attempt, unsigned char *bytes, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t more;
+
+		if (!wait_for(attempt, POLLIN)) {
+			attempt->error = ETIMEDOUT;
+			return false;
+		}
+		more = recv(attempt->fd, bytes + got, n - got, 0);
+		if (more < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (more <= 0) {
+			attempt->error = more == 0 ? ECONNRESET : errno;
+			return false;
+		}
+		got += (size_t)more;
+	}
+	return true;
+}
+
+static bool
+send_whole(struct attempt *attempt, const void *bytes, size_t n)
+{
+	if (send(attempt->fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n)
+		return true;
+	attempt->error = errno;
+	return false;
+}
+
+static bool
+connect_to(struct attempt *attempt, const struct batoni_side_address *address)
+{
+	socklen_t length = sizeof(attempt->error);
+
+	batoni_tcp_address_text(address, attempt->at, sizeof(attempt->at));
+	attempt->fd = -1;
+	attempt->error = batoni_tcp_connect_to(address, &attempt->fd);
+	if (attempt->error)
+		return false;
+	if (!wait_for(attempt, POLLOUT)) {
+		attempt->error = ETIMEDOUT;
+		return false;
+	}
+	getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &attempt->error, &length);
+	if (attempt->error)
+		return false;
+	attempt->connected = true;
+	batoni_tcp_tune(attempt->fd);
+	return true;
+}
+
+static bool
+hear_reply(struct attempt *attempt, const struct batoni_tcp_hello *hello,
+           struct batoni_tcp_reply *reply)
+{
+	unsigned char bytes[BATONI_TCP_REPLY_BYTES], proof[BATONI_TCP_PROOF_BYTES];
+
+	if (!read_whole(attempt, bytes, sizeof(bytes)))
+		return false;
+	if (!batoni_tcp_reply_decode(bytes, reply))
+		return fail(attempt, BATON_ERR_INVALID,
+		            "what listens there does not speak Baton's protocol");
+	if (reply->version != BATONI_TCP_VERSION)
+		return fail(attempt, BATON_ERR_INVALID,
+		            "the version of Baton is not the same on all ranks");
+	if (reply->answer != BATONI_TCP_PROVE)
+		return fail(attempt, BATON_ERR_INVALID,
+		            "the port belongs to another id by now: this one is "
+		            "spent, or was given up");
+	batoni_tcp_prove(attempt->key, 'L', hello, reply->challenge, proof);
+	if (!batoni_tcp_same(proof, reply->proof, sizeof(proof)))
+		return fail(attempt, BATON_ERR_INVALID,
+		            "what listens there has another secret (BATON_SECRET "
+		            "is the same on all ranks)");
+	return true;
+}
+
+static bool
+hear_verdict(struct attempt *attempt, enum batoni_tcp_word expected,
+             struct batoni_tcp_verdict *verdict)
+{
+	unsigned char bytes[BATONI_TCP_VERDICT_BYTES];
+
+	if (!read_whole(attempt, bytes, sizeof(bytes)))
+		return false;
+	if (!batoni_tcp_verdict_decode(bytes, verdict) ||
+	    (verdict->word != expected && verdict->word != BATONI_TCP_REFUSED))
+		return fail(attempt, BATON_ERR_INVALID,
+		            "what listens there breaks the rules of Baton's "
+		            "protocol");
+	if (verdict->word == BATONI_TCP_REFUSED)
+		return fail(attempt, (enum baton_status)verdict->status,
+		            verdict->why);
+	return true;
+}
+
+/* True: *home_p is set, and attempt->fd is the link. */
+static bool
+meet(struct attempt *attempt, int *home_p)
+{
+	struct batoni_tcp_hello hello = {.version = BATONI_TCP_VERSION,
+	                                 .rank = (uint32_t)attempt->rank,
+	                                 .size = (uint32_t)attempt->size};
+	unsigned char bytes[BATONI_TCP_HELLO_BYTES], proof[BATONI_TCP_PROOF_BYTES];
+	struct batoni_tcp_verdict verdict;
+	struct batoni_tcp_reply reply;
+
+	memcpy(hello.nonce, attempt->key->nonce, sizeof(hello.nonce));
+	batoni_tcp_random(hello.challenge, sizeof(hello.challenge));
+	batoni_tcp_hello_encode(&hello, bytes);
+	if (!send_whole(attempt, bytes, sizeof(bytes)) ||
+	    !hear_reply(attempt, &hello, &reply))
+		return false;
+	batoni_tcp_prove(attempt->key, 'C', &hello, reply.challenge, proof);
+	if (!send_whole(attempt, proof, sizeof(proof)) ||
+	    !hear_verdict(attempt, BATONI_TCP_SEATED, &verdict))
+		return false;
+	attempt->seated = true;
+	if (!hear_verdict(attempt, BATONI_TCP_GO, &verdict))
+		return false;
+	*home_p = verdict.status;
+	return true;
+}
+
+/* Why the attempts have come to nothing. */
+static enum baton_status
+refuse(const struct attempt *attempt, int64_t timeout_ns)
+{
+	long long ms = (long long)(timeout_ns / 1000000);
+	int rank = attempt->rank;
+
+	if (attempt->status != BATON_OK)
+		return batoni_refuse(attempt->status, "rank %d, at %s: %s", rank,
+		                     attempt->at, attempt->why);
+	if (attempt->seated && attempt->error == ETIMEDOUT)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "rank %d is connected with %s, but not all "
+		                     "ranks came within %lld ms",
+		                     rank, attempt->at, ms);
+	if (attempt->seated)
+		return batoni_refuse(BATON_ERR_PEER,
+		                     "rank %d: the process that listens at %s has "
+		                     "ended before all ranks had come: %s",
+		                     rank, attempt->at,
+		                     strerror(attempt->error));
+	if (attempt->connected)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "rank %d: %s does not answer (%s): in the "
+		                     "process that listens no rank has called yet",
+		                     rank, attempt->at,
+		                     strerror(attempt->error));
+	return batoni_refuse(batoni_real_ns() >= attempt->limit_ns
+	                             ? BATON_ERR_TIMEOUT
+	                             : BATON_ERR_PEER,
+	                     "rank %d cannot connect to %s: %s (has its process "
+	                     "ended, or is the id spent? may this host reach it? "
+	                     "BATON_INTERFACE names another interface to listen "
+	                     "on)",
+	                     rank, attempt->at, strerror(attempt->error));
+}
+
+static bool
+once(struct attempt *attempt, const struct batoni_side_address addresses[], int n,
+     int *home_p)
+{
+	for (int i = 0; i < n; i++) {
+		if (connect_to(attempt, &addresses[i]))
+			return meet(attempt, home_p);
+		if (attempt->fd >= 0 && i + 1 < n)
+			close(attempt->fd);
+	}
+	return false;
+}
+
+static bool
+may_try_again(const struct attempt *attempt, bool again, int tries)
+{
+	if (attempt->status != BATON_OK || attempt->seated ||
+	    batoni_real_ns() >= attempt->limit_ns)
+		return false;
+	return again || (attempt->connected && tries < TRIES_CONNECTED);
+}
+
+enum baton_status
+batoni_tcp_knock_at(const struct batoni_side_key *key,
+                    const struct batoni_side_address addresses[], int n, int size,
+                    int rank, int64_t timeout_ns, bool again,
+                    struct batoni_side_link *link_p)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	struct attempt attempt = {.key = key, .size = size, .rank = rank};
+	int tries = 0;
+
+	if (timeout_ns <= 0)
+		timeout_ns = BATONI_TCP_PATIENCE_NS;
+	attempt.limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
+	for (;;) {
+		int home;
+
+		attempt.connected = false;
+		if (once(&attempt, addresses, n, &home)) {
+			*link_p = (struct batoni_side_link){.fd = attempt.fd,
+			                                    .home = home};
+			return BATON_OK;
+		}
+		if (attempt.fd >= 0)
+			close(attempt.fd);
+		if (!may_try_again(&attempt, again, tries++))
+			return refuse(&attempt, timeout_ns);
+		nanosleep(&pause, NULL);
+	}
+}
+
+enum baton_status
+batoni_tcp_knock(const struct batoni_side_key *key, int size, int rank,
+                 int64_t timeout_ns, struct batoni_side_link *link_p)
+{
+	return batoni_tcp_knock_at(key, &key->address, 1, size, rank, timeout_ns,
+	                           false, link_p);
+}

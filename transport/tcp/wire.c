@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bytes of each header of the side channel.  Nothing here has state.  A decoder accepts
+ * exactly what its encoder writes for some sender of the same version; everything else, of
+ * any bytes, it refuses without reading beyond the header.
+ */
+#include <string.h>
+
+#include "tcp.h"
+
+static const unsigned char magic[8] = {'b', 'a', 't', 'o', 'n', 's', 'i', 'd'};
+#define RECORD_MAGIC UINT32_C(0x72746162) /* "batr" */
+
+static unsigned char *
+put32(unsigned char *at, uint32_t value)
+{
+	for (int i = 0; i < 4; i++)
+		*at++ = (unsigned char)(value >> (8 * i));
+	return at;
+}
+
+static unsigned char *
+put64(unsigned char *at, uint64_t value)
+{
+	return put32(put32(at, (uint32_t)value), (uint32_t)(value >> 32));
+}
+
+static unsigned char *
+put(unsigned char *at, const void *bytes, size_t n)
+{
+	memcpy(at, bytes, n);
+	return at + n;
+}
+
+static uint32_t
+get32(const unsigned char **at_p)
+{
+	uint32_t value = 0;
+
+	for (int i = 0; i < 4; i++)
+		value |= (uint32_t)*(*at_p)++ << (8 * i);
+	return value;
+}
+
+static uint64_t
+get64(const unsigned char **at_p)
+{
+	uint64_t low = get32(at_p);
+
+	return low | (uint64_t)get32(at_p) << 32;
+}
+
+static void
+get(const unsigned char **at_p, void *bytes, size_t n)
+{
+	memcpy(bytes, *at_p, n);
+	*at_p += n;
+}
+
+static bool
+get_magic(const unsigned char **at_p)
+{
+	*at_p += sizeof(magic);
+	return memcmp(*at_p - sizeof(magic), magic, sizeof(magic)) == 0;
+}
+
+/* ---- meeting ---- */
+
+void
+batoni_tcp_hello_encode(const struct batoni_tcp_hello *hello,
+                        unsigned char bytes[BATONI_TCP_HELLO_BYTES])
+{
+	unsigned char *at = put(bytes, magic, sizeof(magic));
+
+	at = put32(at, hello->version);
+	at = put32(at, hello->rank);
+	at = put32(at, hello->size);
+	at = put32(at, 0);
+	at = put(at, hello->nonce, sizeof(hello->nonce));
+	put(at, hello->challenge, sizeof(hello->challenge));
+}
+
+bool
+batoni_tcp_hello_decode(const unsigned char bytes[BATONI_TCP_HELLO_BYTES],
+                        struct batoni_tcp_hello *hello)
+{
+	const unsigned char *at = bytes;
+
+	if (!get_magic(&at))
+		return false;
+	hello->version = get32(&at);
+	hello->rank = get32(&at);
+	hello->size = get32(&at);
+	/* Of another version, what follows may be anything. */
+	if (hello->version != BATONI_TCP_VERSION)
+		return true;
+	if (get32(&at) != 0)
+		return false;
+	get(&at, hello->nonce, sizeof(hello->nonce));
+	get(&at, hello->challenge, sizeof(hello->challenge));
+	return hello->size <= INT32_MAX && hello->rank < hello->size;
+}
+
+void
+batoni_tcp_reply_encode(const struct batoni_tcp_reply *reply,
+                        unsigned char bytes[BATONI_TCP_REPLY_BYTES])
+{
+	unsigned char *at = put(bytes, magic, sizeof(magic));
+
+	at = put32(at, reply->version);
+	at = put32(at, reply->answer);
+	at = put(at, reply->challenge, sizeof(reply->challenge));
+	put(at, reply->proof, sizeof(reply->proof));
+}
+
+bool
+batoni_tcp_reply_decode(const unsigned char bytes[BATONI_TCP_REPLY_BYTES],
+                        struct batoni_tcp_reply *reply)
+{
+	const unsigned char *at = bytes;
+
+	if (!get_magic(&at))
+		return false;
+	reply->version = get32(&at);
+	reply->answer = get32(&at);
+	get(&at, reply->challenge, sizeof(reply->challenge));
+	get(&at, reply->proof, sizeof(reply->proof));
+	return reply->answer < BATONI_TCP_ANSWERS;
+}
+
+void
+batoni_tcp_verdict_encode(const struct batoni_tcp_verdict *verdict,
+                          unsigned char bytes[BATONI_TCP_VERDICT_BYTES])
+{
+	unsigned char *at;
+
+	memset(bytes, 0, BATONI_TCP_VERDICT_BYTES);
+	at = put(bytes, magic, sizeof(magic));
+	at = put32(at, verdict->word);
+	at = put32(at, (uint32_t)verdict->status);
+	put(at, verdict->why, strnlen(verdict->why, sizeof(verdict->why) - 1));
+}
+
+/* Is it a status that a creation may end in? */
+static bool
+is_error(int32_t status)
+{
+	return status <= BATON_ERR_INVALID && status >= BATON_ERR_SYSTEM;
+}
+
+bool
+batoni_tcp_verdict_decode(const unsigned char bytes[BATONI_TCP_VERDICT_BYTES],
+                          struct batoni_tcp_verdict *verdict)
+{
+	const unsigned char *at = bytes;
+
+	if (!get_magic(&at))
+		return false;
+	verdict->word = get32(&at);
+	verdict->status = (int32_t)get32(&at);
+	get(&at, verdict->why, sizeof(verdict->why));
+	verdict->why[sizeof(verdict->why) - 1] = '\0';
+	switch (verdict->word) {
+	case BATONI_TCP_SEATED:
+		return verdict->status == 0;
+	case BATONI_TCP_GO:
+		return verdict->status >= 0;
+	case BATONI_TCP_REFUSED:
+		return is_error(verdict->status);
+	default:
+		return false;
+	}
+}
+
+void
+batoni_tcp_prove(const struct batoni_side_key *key, char side,
+                 const struct batoni_tcp_hello *hello,
+                 const unsigned char challenge[16],
+                 unsigned char proof[BATONI_TCP_PROOF_BYTES])
+{
+	unsigned char text[1 + BATONI_TCP_HELLO_BYTES + 16];
+
+	text[0] = (unsigned char)side;
+	batoni_tcp_hello_encode(hello, text + 1);
+	memcpy(text + 1 + BATONI_TCP_HELLO_BYTES, challenge, 16);
+	batoni_tcp_hmac(key->secret, sizeof(key->secret), text, sizeof(text),
+	                proof);
+}
+
+/* ---- records ---- */
+
+void
+batoni_tcp_record_encode(const struct batoni_tcp_record *record,
+                         unsigned char bytes[BATONI_TCP_HEAD_BYTES])
+{
+	unsigned char *at = put32(bytes, RECORD_MAGIC);
+
+	at = put32(at, record->kind);
+	at = put32(at, record->from);
+	at = put32(at, record->to);
+	at = put32(at, record->tag);
+	at = put32(at, record->slot);
+	at = put32(at, record->status);
+	at = put32(at, record->length);
+	at = put64(at, record->what);
+	put64(at, record->bytes);
+}
+
+static bool
+is_statused(uint32_t status)
+{
+	return status == BATON_OK || is_error((int32_t)status);
+}
+
+/* A part has its bytes, or none: a leave, or a rank without memory. */
+static bool
+is_part(const struct batoni_tcp_record *record)
+{
+	bool leaves = record->what == BATONI_TCP_WHAT_LEAVE;
+
+	if (record->what > BATONI_TCP_WHAT_LEAVE ||
+	    record->bytes > BATONI_TCP_PART_MAX ||
+	    leaves != (record->bytes == 0) || !is_statused(record->status))
+		return false;
+	return record->length ==
+	       (record->status == BATON_OK ? record->bytes : 0);
+}
+
+static bool
+is_all(const struct batoni_tcp_record *record, int size)
+{
+	if (record->bytes > BATONI_TCP_PART_MAX || !is_statused(record->status))
+		return false;
+	return record->length == (record->status == BATON_OK
+	                                  ? record->bytes * (uint64_t)size
+	                                  : 0);
+}
+
+static bool
+is_message(const struct batoni_tcp_record *record)
+{
+	return record->slot < BATONI_SLOTS_LIMIT && record->tag <= INT32_MAX &&
+	       record->length <= BATONI_TCP_MESSAGE_MAX &&
+	       record->length <= record->bytes &&
+	       record->bytes <= BATONI_TCP_MESSAGE_MAX;
+}
+
+bool
+batoni_tcp_record_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
+                         int size, struct batoni_tcp_record *record)
+{
+	const unsigned char *at = bytes;
+
+	if (get32(&at) != RECORD_MAGIC)
+		return false;
+	record->kind = get32(&at);
+	record->from = get32(&at);
+	record->to = get32(&at);
+	record->tag = get32(&at);
+	record->slot = get32(&at);
+	record->status = get32(&at);
+	record->length = get32(&at);
+	record->what = get64(&at);
+	record->bytes = get64(&at);
+	if (record->from >= (uint32_t)size || record->to >= (uint32_t)size)
+		return false;
+	switch (record->kind) {
+	case BATONI_TCP_PART:
+		return is_part(record);
+	case BATONI_TCP_ALL:
+		return is_all(record, size);
+	case BATONI_TCP_DATA:
+		return is_message(record);
+	case BATONI_TCP_READY:
+	case BATONI_TCP_RETRACT:
+	case BATONI_TCP_RETRACTED:
+		return record->length == 0 && record->tag <= INT32_MAX &&
+		       record->slot < BATONI_SLOTS_LIMIT;
+	case BATONI_TCP_GONE:
+		return record->length == 0 &&
+		       record->status >= BATONI_TCP_CLOSED &&
+		       record->status <= BATONI_TCP_LOST;
+	case BATONI_TCP_BYE:
+	case BATONI_TCP_ABORT:
+	case BATONI_TCP_LEFT:
+		return record->length == 0;
+	default:
+		return false;
+	}
+}
