@@ -199,7 +199,9 @@ struct baton_comm_options {
  * Create this process's rank of a communicator over all processes of the job.  options
  * may be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the
  * program has not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it
- * at exit (in the same process only, and not after an abort).  A process started alone
+ * at exit (in the same process only, and not after an abort).  Without MPI, RANK,
+ * WORLD_SIZE and MASTER_ADDR of the environment, with BATON_PORT and BATON_SECRET, name
+ * the job (BATON_DEVICE_CUDA and NCCL alone).  A process started alone
  * is a world of one on the local transport.  Collective over the job; blocks until all
  * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
  * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
@@ -219,24 +221,30 @@ BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
                         struct baton_comm *comms[]);
 
-/* Identifies a communicator to be created: bytes to be passed to the other ranks. */
+/* Identifies a communicator to be created: bytes to be passed to the other ranks.  They
+ * contain a secret: whoever has them can join. */
 struct baton_unique_id {
 	unsigned char bytes[128];
 };
 
-/* Make a fresh id.  Returns BATON_OK, INVALID, SYSTEM. */
+/* Make a fresh id.  This process listens for ranks of others from then on (for its last 64 ids
+ * that are not spent), where BATON_INTERFACE says.  Returns BATON_OK, INVALID, SYSTEM. */
 BATON_API enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p);
 
 /*
- * Create rank `rank` of `size` of the communicator that *id identifies.  In this
- * version the ranks are threads of the process that made the id.  Each thread calls
+ * Create rank `rank` of `size` of the communicator that *id identifies.  The ranks are
+ * threads, of the process that made the id (one at least) and of others; in several processes
+ * they need BATON_DEVICE_CUDA and NCCL.  Each calls
  * once with its own rank; the call blocks until all have called, for at most the
- * options' timeout_ns.  An id serves one communicator.  Returns BATON_OK; INVALID
+ * options' timeout_ns (or five minutes, once one of another process has).  An id serves one
+ * communicator.  Returns BATON_OK; INVALID
  * (arguments; a rank given twice; ranks that disagree on the size or the options, but for
- * device and cuda_device); UNSUPPORTED (as the others; an id of another process); TIMEOUT
+ * device and cuda_device); UNSUPPORTED (as the others; several processes on another device or
+ * transport); TIMEOUT
  * (a rank did not call; all waiting ranks return it, and the id cannot be used again;
- * CUDA); NOMEM; AGAIN; CUDA; SYSTEM.
+ * CUDA); PEER (a rank of another process has ended, or nobody listens for the id); NCCL;
+ * NOMEM; AGAIN; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -263,7 +271,7 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  * the streams that wait for them go on.  Launched functions still run, and a
  * baton_stream_wait for another communicator's request still waits.  Later operations
  * are refused with ABORTED.  Peers are not told; their operations end by their own
- * deadlines.  Returns BATON_OK (also if it was aborted before), INVALID.
+ * deadlines (between processes without MPI, in PEER, when this rank is destroyed).  Returns BATON_OK (also if it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 

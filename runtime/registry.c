@@ -6,6 +6,9 @@
 /* transport/mpi/bootstrap.c */
 extern const struct batoni_world batoni_world_mpi;
 
+/* transport/tcp/bootstrap.c */
+extern const struct batoni_world batoni_world_tcp;
+
 /* runtime/device/cuda.c */
 extern const struct batoni_device_ops batoni_device_cuda_ops;
 
@@ -19,6 +22,7 @@ static const struct batoni_world *const worlds[] = {
 #ifdef BATONI_WITH_MPI
 	&batoni_world_mpi,
 #endif
+	&batoni_world_tcp,
 	NULL,
 };
 
@@ -174,6 +178,12 @@ const struct batoni_native_ops *
 batoni_native_layer(void)
 {
 	return &batoni_native_ops;
+}
+
+const struct batoni_side_ops *
+batoni_side_layer(void)
+{
+	return &batoni_side_ops;
 }
 
 enum baton_status

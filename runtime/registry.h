@@ -8,6 +8,7 @@
 
 #include "native.h"
 #include "onesided.h"
+#include "side.h"
 #include "staging.h"
 #include "world.h"
 
@@ -36,6 +37,9 @@ const struct batoni_staging_ops *batoni_staging_layer(void);
 
 /* The transport by the device's own library, over another one. */
 const struct batoni_native_ops *batoni_native_layer(void);
+
+/* The side channel between processes, where there is no MPI. */
+const struct batoni_side_ops *batoni_side_layer(void);
 
 /* Open the transport within the process (batoni_local_open). */
 enum baton_status

@@ -27,10 +27,10 @@ find_size(void)
 }
 
 /* Variables in which launchers write which process of the host it is.  Slurm's comes last:
- * an mpirun within a job leaves it as it was. */
+ * an mpirun or a torchrun (LOCAL_RANK) within a job leaves it as it was. */
 static const char *const host_ranks[] = {
 	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",
-	"FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
+	"FLUX_TASK_LOCAL_ID",         "LOCAL_RANK",      "SLURM_LOCALID",
 };
 
 #define HOST_RANK_LIMIT 65536

@@ -17,7 +17,7 @@ setup(void)
 	static const char *const names[] = {
 		"BATON_DEVICE",      "OMPI_COMM_WORLD_LOCAL_RANK",
 		"MPI_LOCALRANKID",   "PALS_LOCAL_RANKID",
-		"FLUX_TASK_LOCAL_ID", "SLURM_LOCALID",
+		"FLUX_TASK_LOCAL_ID", "LOCAL_RANK", "SLURM_LOCALID",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -141,6 +141,9 @@ START_TEST(ranks_of_a_process_take_the_devices_in_turn)
 	assert_numbers(&options, 0, 1, 2);
 	setenv("SLURM_LOCALID", "2", 1); /* ranks 6 to 8 of the host */
 	assert_numbers(&options, 2, 3, 0);
+	setenv("LOCAL_RANK", "3", 1); /* torchrun's, within Slurm: 9 to 11 */
+	assert_numbers(&options, 1, 2, 3);
+	unsetenv("LOCAL_RANK");
 	setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1); /* 3 to 5 */
 	assert_numbers(&options, 3, 0, 1);
 	setenv("OMPI_COMM_WORLD_LOCAL_RANK", "-1", 1);

@@ -372,6 +372,15 @@ nccl_unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 	path->load.in_flight--;
 }
 
+void
+batoni_nccl_look_below(struct batoni_nccl *nccl)
+{
+	struct batoni_path *path = &nccl->below->messages;
+
+	if (path->load.in_flight > 0 && !atomic_load(&nccl->below_lost))
+		path->ops->test(path);
+}
+
 /* The lanes' asynchronous errors.  An enqueue that holds the lock sees its own. */
 size_t
 batoni_nccl_look(struct batoni_nccl *nccl)
@@ -383,8 +392,10 @@ batoni_nccl_look(struct batoni_nccl *nccl)
 	char text[256];
 	ncclResult_t state;
 
-	if (now - nccl->looked_ns < LOOK_NS || atomic_load(&nccl->aborting) ||
-	    batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
+	if (now - nccl->looked_ns < LOOK_NS || atomic_load(&nccl->aborting))
+		return 0;
+	batoni_nccl_look_below(nccl);
+	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
 	nccl->looked_ns = now;
 	state = batoni_nccl_state(nccl, false, &lane);

@@ -86,8 +86,10 @@ batoni_nccl_clear(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
 	struct batoni_transport *below = nccl->below;
-	enum baton_status status =
-		nccl->finalized ? BATON_OK : finalize(nccl);
+	enum baton_status status;
+
+	batoni_nccl_look_below(nccl);
+	status = nccl->finalized ? BATON_OK : finalize(nccl);
 
 	if (status != BATON_OK || !below->ops->clear)
 		return status;

@@ -260,6 +260,12 @@ below_moves(struct batoni_host *host)
 		ours->moves(ours);
 }
 
+static const char *
+below_name(const struct batoni_nccl *nccl)
+{
+	return nccl->below->ops->name;
+}
+
 static void
 below_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
              int code, const char *text)
@@ -274,7 +280,8 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: while a communicator was created, %s failed "
 		           "with %d: %s",
-		           nccl->base.rank, call, code, text);
+		           nccl->base.rank, call ? call : below_name(nccl), code,
+		           text);
 }
 
 /* NCCL goes on without it, unless the hosts need it; leaving together is not possible any

@@ -83,6 +83,9 @@ struct batoni_nccl {
 /* The lane of a message from source to target. */
 unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
                              int target);
+/* The transport below watches something (the side channel its link, at whose end somebody has
+ * died): let it look.  The driver. */
+void batoni_nccl_look_below(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
 /* OK, or UNSUPPORTED: NCCL does not reach the buffer, and batoni_refuse has said why. */

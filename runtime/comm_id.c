@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators whose ranks come one by one, with a unique id: threads of this process, and
+ * of others.
+ *
+ * An id says which process made it, and has a key of the side channel (side.h): a nonce, a
+ * secret, and the address at which this process listens from then on.  In that process the
+ * first rank that calls opens a meeting (a rendezvous); its thread is the *keeper*, which
+ * attends to the door, if the id has one.  Ranks of other processes knock there.
+ *
+ *   COMING --> MAKING --> OVER         all ranks are of this process
+ *          --> SEATING --> LINKED      some are not
+ *   and from each of them, when it fails: --> OVER
+ *
+ * MAKING: each rank prepares its own communicator on its own thread, beside the others: opening
+ * a device may take seconds, and what it does to its thread belongs there.  The last one that
+ * is ready starts them all and wakes the others.  SEATING: the keeper gives each rank of this
+ * process its link; LINKED: each makes its communicator by the side channel's `create`, as
+ * those in other processes do, and they tell each other how it went.
+ *
+ * If a rank times out, gives different options or cannot prepare, the meeting fails on all
+ * ranks.  The last rank to leave frees it.  The ids of the last SPENT_MAX meetings are
+ * kept as tombstones, so that a late rank is refused at once.
+ *
+ * Time: timeout_ns of the options.  Without one, ranks of this process wait for ever, and where
+ * a rank of another process waits too, MEET_NS from its coming.
+ *
+ * meetings_lock guards all of it.  No communicator is prepared, started or discarded under
+ * it, so that other meetings go on meanwhile, and the keeper attends without it.  The door is
+ * the keeper's; others ring it, under the lock, while it is in the meeting.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm_local.h"
+#include "log.h"
+#include "mem.h"
+#include "registry.h"
+
+#define MEET_NS (UINT64_C(300) * 1000000000)
+
+/* What an id's bytes are. */
+struct token {
+	char magic[8];
+	unsigned char maker[16]; /* the process that made it, by a number drawn once */
+	int32_t pid;             /* of that process, for messages */
+	int32_t error;           /* why it does not listen: an errno code, or 0 */
+	struct batoni_side_key key;
+};
+
+enum stage {
+	COMING,  /* some rank has not called; in the list `meetings` */
+	SEATING,
+	LINKED,
+	MAKING,
+	OVER
+};
+
+struct meeting {
+	struct meeting *next;
+	struct token token;
+	int size, came, made, inside;
+	int guests; /* of those that came: ranks of other processes */
+	enum stage stage;
+	enum baton_status status; /* OK, or why it fails */
+	char why[256];            /* the sentence of the rank that could not prepare */
+	int failed;               /* that rank; -1: all of them are told `why` */
+	struct batoni_comm_plan first; /* of the rank that opened it */
+	struct batoni_door *door;      /* or NULL */
+	/* By rank; of those in this process, but for `here`. */
+	struct batoni_comm_plan *plans;
+	struct baton_comm **comms; /* each is its rank's until all are made */
+	bool *here; /* has it called? */
+	struct batoni_side_link *links; /* fd 0: it is of this process; -1: not */
+};
+
+static pthread_mutex_t meetings_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t meetings_changed; /* on CLOCK_MONOTONIC */
+static pthread_once_t meetings_once = PTHREAD_ONCE_INIT;
+static struct meeting *meetings; /* under meetings_lock */
+static unsigned char maker[16];  /* immutable after meetings_init */
+
+#define SPENT_MAX 1024u
+static unsigned char spent[SPENT_MAX][16]; /* under meetings_lock */
+static unsigned spent_next;                /* under meetings_lock */
+
+static const struct batoni_side_ops *
+side(void)
+{
+	return batoni_side_layer();
+}
+
+static bool
+is_spent_locked(const struct token *token)
+{
+	for (unsigned i = 0; i < SPENT_MAX; i++) {
+		if (memcmp(spent[i], token->key.nonce, sizeof(spent[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+draw(void *bytes, size_t n)
+{
+	return getrandom(bytes, n, 0) == (ssize_t)n;
+}
+
+static void
+meetings_init(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&meetings_changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	while (!draw(maker, sizeof(maker)))
+		continue;
+}
+
+enum baton_status
+baton_unique_id_create(struct baton_unique_id *id_p)
+{
+	struct token token = {.magic = "baton-id", .pid = getpid()};
+
+	static_assert(sizeof(struct token) <= sizeof(id_p->bytes),
+	              "a token fits in an id");
+	BATONI_ENTER("baton_unique_id_create");
+	if (!id_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_unique_id_create: id_p is NULL");
+	pthread_once(&meetings_once, meetings_init);
+	batoni_watch_forks();
+	if (!draw(token.key.nonce, sizeof(token.key.nonce)) ||
+	    !draw(token.key.secret, sizeof(token.key.secret)))
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "baton_unique_id_create: getrandom: %s",
+		                     strerror(errno));
+	memcpy(token.maker, maker, sizeof(maker));
+	/* Threads of this process can meet without it. */
+	if (side()->listen(&token.key, &token.error) != BATON_OK)
+		batoni_log(BATONI_LOG_INFO,
+		           "baton_unique_id_create: the id is for this process "
+		           "alone, which cannot listen for others: %s",
+		           strerror(token.error));
+	memset(id_p->bytes, 0, sizeof(id_p->bytes));
+	memcpy(id_p->bytes, &token, sizeof(token));
+	return BATON_OK;
+}
+
+/* ---- meetings ---- */
+
+static void
+meeting_free(struct meeting *meeting)
+{
+	batoni_free(meeting->plans);
+	batoni_free(meeting->comms);
+	batoni_free(meeting->here);
+	batoni_free(meeting->links);
+	batoni_free(meeting);
+}
+
+/* A rank alone needs no door, and where the process does not listen there is none. */
+static enum baton_status
+open_door(struct meeting *meeting)
+{
+	enum baton_status status;
+
+	if (meeting->size == 1)
+		return BATON_OK;
+	status = side()->open(&meeting->token.key, meeting->size,
+	                      &meeting->door);
+	return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
+}
+
+static struct meeting *
+meeting_new(const struct token *token, int size,
+            const struct batoni_comm_plan *plan)
+{
+	struct meeting *meeting = batoni_alloc(1, sizeof(*meeting));
+
+	if (!meeting)
+		return NULL;
+	meeting->plans = batoni_alloc((size_t)size, sizeof(*meeting->plans));
+	meeting->comms = batoni_alloc((size_t)size, sizeof(*meeting->comms));
+	meeting->here = batoni_alloc((size_t)size, sizeof(*meeting->here));
+	meeting->links = batoni_alloc((size_t)size, sizeof(*meeting->links));
+	meeting->token = *token;
+	meeting->size = size;
+	if (!meeting->plans || !meeting->comms || !meeting->here ||
+	    !meeting->links || open_door(meeting) != BATON_OK) {
+		meeting_free(meeting);
+		return NULL;
+	}
+	for (int rank = 0; rank < size; rank++)
+		meeting->links[rank].fd = -1;
+	meeting->first = *plan;
+	meeting->failed = -1;
+	meeting->next = meetings;
+	meetings = meeting;
+	return meeting;
+}
+
+/* Nobody can come any more. */
+static void
+meeting_close_locked(struct meeting *meeting, enum stage stage)
+{
+	struct meeting **link = &meetings;
+
+	while (*link != meeting)
+		link = &(*link)->next;
+	*link = meeting->next;
+	memcpy(spent[spent_next++ % SPENT_MAX], meeting->token.key.nonce,
+	       sizeof(spent[0]));
+	meeting->stage = stage;
+	pthread_cond_broadcast(&meetings_changed);
+	if (meeting->door)
+		side()->ring(meeting->door);
+	else
+		side()->unlisten(&meeting->token.key);
+}
+
+/* The first failure is what all ranks are told. */
+static void
+meeting_fail_locked(struct meeting *meeting, enum baton_status status, int failed,
+                    const char *why)
+{
+	if (meeting->status != BATON_OK)
+		return;
+	meeting->status = status;
+	meeting->failed = failed;
+	snprintf(meeting->why, sizeof(meeting->why), "%s", why);
+}
+
+/* Have all come? */
+static void
+meeting_look_locked(struct meeting *meeting)
+{
+	if (meeting->came < meeting->size)
+		return;
+	if (meeting->guests == 0)
+		batoni_local_agree(meeting->plans, meeting->size);
+	meeting_close_locked(meeting, meeting->guests ? SEATING : MAKING);
+}
+
+static enum baton_status
+meeting_join_locked(struct meeting *meeting, int size, int rank,
+                    const struct batoni_comm_plan *plan)
+{
+	const struct batoni_comm_plan *theirs = &meeting->first;
+	enum baton_status status = BATON_OK;
+
+	if (rank < meeting->size && meeting->here[rank])
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: rank %d of this id is "
+		                     "taken",
+		                     rank);
+	if (meeting->size != size)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_comm_create_id: size is %d; "
+		                       "another rank of this id said %d",
+		                       size, meeting->size);
+	else if (theirs->requests_max != plan->requests_max ||
+	         theirs->signals_max != plan->signals_max ||
+	         theirs->contexts_max != plan->contexts_max ||
+	         theirs->timeout_ns != plan->timeout_ns ||
+	         theirs->progress != plan->progress ||
+	         theirs->timestamps != plan->timestamps ||
+	         theirs->transport != plan->transport)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_comm_create_id: the options differ "
+		                       "from those of another rank of this id");
+	if (status != BATON_OK) {
+		meeting_fail_locked(meeting, status, -1,
+		                    "the ranks disagree on the size or the "
+		                    "options");
+		meeting_close_locked(meeting, OVER);
+		return status;
+	}
+	meeting->here[rank] = true;
+	meeting->links[rank].fd = 0;
+	meeting->plans[rank] = *plan;
+	meeting->inside++;
+	meeting->came++;
+	meeting_look_locked(meeting);
+	return BATON_OK;
+}
+
+/* ---- waiting for all ranks ---- */
+
+static void
+meeting_late_locked(struct meeting *meeting, uint64_t waited_ns)
+{
+	char why[sizeof(meeting->why)];
+
+	snprintf(why, sizeof(why), "%d of %d ranks came within %llu ms",
+	         meeting->came, meeting->size,
+	         (unsigned long long)(waited_ns / 1000000));
+	if (meeting->door)
+		side()->describe(meeting->door, why, sizeof(why));
+	meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, -1, why);
+	meeting_close_locked(meeting, OVER);
+}
+
+/* Take in those of other processes that have come. */
+static void
+meeting_admit_locked(struct meeting *meeting)
+{
+	char why[BATONI_SIDE_WHY_BYTES];
+	int n;
+	enum baton_status status =
+		side()->admit(meeting->door, meeting->here, &n, why);
+
+	meeting->came += n;
+	meeting->guests += n;
+	if (status == BATON_OK) {
+		meeting_look_locked(meeting);
+		return;
+	}
+	meeting_fail_locked(meeting, status, -1, why);
+	meeting_close_locked(meeting, OVER);
+}
+
+static void
+meeting_seat_locked(struct meeting *meeting, int home)
+{
+	enum baton_status status =
+		side()->seat(meeting->door, home, meeting->links);
+
+	if (status != BATON_OK)
+		meeting_fail_locked(meeting, status, -1,
+		                    "no memory or no descriptors to connect the "
+		                    "ranks");
+	meeting->stage = status == BATON_OK ? LINKED : OVER;
+	pthread_cond_broadcast(&meetings_changed);
+}
+
+/* The keeper: until all have come, or the meeting has failed. */
+static void
+meeting_keep_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
+{
+	uint64_t patience_ns = (uint64_t)timeout_ns;
+	uint64_t begun_ns = batoni_real_ns();
+	struct batoni_door *door = meeting->door;
+
+	while (meeting->stage == COMING) {
+		uint64_t until_ns = patience_ns ? begun_ns + patience_ns
+		                                : UINT64_MAX;
+
+		pthread_mutex_unlock(&meetings_lock);
+		side()->attend(door, until_ns);
+		pthread_mutex_lock(&meetings_lock);
+		if (meeting->stage != COMING)
+			break;
+		meeting_admit_locked(meeting);
+		if (meeting->guests && !patience_ns)
+			patience_ns = batoni_real_ns() - begun_ns + MEET_NS;
+		if (meeting->stage == COMING && batoni_real_ns() >= until_ns)
+			meeting_late_locked(meeting, patience_ns);
+	}
+	if (meeting->stage == SEATING)
+		meeting_seat_locked(meeting, rank);
+	meeting->door = NULL;
+	side()->close(door, meeting->status, meeting->why);
+}
+
+/* The others, and the keeper where there is no door.  Where there is one, the keeper's time
+ * is that of all: it came first. */
+static void
+meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_MONOTONIC, &limit);
+	limit.tv_sec += (time_t)(timeout_ns / 1000000000);
+	limit.tv_nsec += (long)(timeout_ns % 1000000000);
+	if (limit.tv_nsec >= 1000000000) {
+		limit.tv_nsec -= 1000000000;
+		limit.tv_sec++;
+	}
+	while (meeting->stage == COMING || meeting->stage == SEATING) {
+		int error = 0;
+
+		if (timeout_ns && !meeting->door)
+			error = pthread_cond_timedwait(
+				&meetings_changed, &meetings_lock, &limit);
+		else
+			pthread_cond_wait(&meetings_changed, &meetings_lock);
+		if (error == ETIMEDOUT && meeting->stage == COMING)
+			meeting_late_locked(meeting, (uint64_t)timeout_ns);
+	}
+}
+
+/* ---- making the communicators ---- */
+
+/* All communicators are prepared, or some rank has failed.  Only this thread touches the
+ * meeting meanwhile. */
+static void
+meeting_start(struct meeting *meeting, int rank)
+{
+	enum baton_status status = meeting->status;
+
+	if (status == BATON_OK) {
+		pthread_mutex_unlock(&meetings_lock);
+		status = batoni_local_start(meeting->plans, meeting->size,
+		                            meeting->comms);
+		pthread_mutex_lock(&meetings_lock);
+	}
+	if (status != BATON_OK)
+		meeting_fail_locked(meeting, status, rank, baton_last_error());
+	meeting->stage = OVER;
+	pthread_cond_broadcast(&meetings_changed);
+}
+
+/* All are of this process: prepare this rank's communicator, and wait until the others have
+ * theirs.  Gives up meetings_lock meanwhile. */
+static void
+meeting_make(struct meeting *meeting, int rank)
+{
+	struct baton_comm **comm_p = &meeting->comms[rank];
+	enum baton_status status;
+
+	pthread_mutex_unlock(&meetings_lock);
+	status = batoni_comm_prepare(&meeting->plans[rank], comm_p);
+	pthread_mutex_lock(&meetings_lock);
+	if (status != BATON_OK)
+		meeting_fail_locked(meeting, status, rank, baton_last_error());
+	if (++meeting->made == meeting->size)
+		meeting_start(meeting, rank);
+	while (meeting->stage != OVER)
+		pthread_cond_wait(&meetings_changed, &meetings_lock);
+	if (meeting->status != BATON_OK && status == BATON_OK) {
+		pthread_mutex_unlock(&meetings_lock);
+		batoni_comm_discard(*comm_p);
+		pthread_mutex_lock(&meetings_lock);
+	}
+}
+
+/* Some are not of this process: make this rank's communicator with them, as `asked`.  Gives up
+ * meetings_lock meanwhile. */
+static enum baton_status
+meeting_link(struct meeting *meeting, int rank, enum baton_transport asked)
+{
+	const struct batoni_side_link link = meeting->links[rank];
+	struct batoni_comm_plan plan = meeting->plans[rank];
+	int *host_rank = &plan.device_config.host_rank;
+	int before = 0, within = meeting->size - meeting->guests;
+	enum baton_status status;
+
+	for (int i = 0; i < rank; i++)
+		before += meeting->links[i].fd >= 0;
+	/* The processes of this host are taken to have as many ranks each. */
+	if (*host_rank >= 0)
+		*host_rank = *host_rank * within + before;
+	plan.transport = asked;
+	pthread_mutex_unlock(&meetings_lock);
+	status = side()->create(&batoni_builder, &plan, BATON_OK, rank, &link,
+	                        &meeting->comms[rank]);
+	pthread_mutex_lock(&meetings_lock);
+	return status;
+}
+
+/* The meeting has failed: its status, with a sentence. */
+static enum baton_status
+meeting_refuse(const struct meeting *meeting, int rank)
+{
+	if (meeting->failed < 0)
+		return batoni_refuse(meeting->status, "baton_comm_create_id: %s",
+		                     meeting->why);
+	if (meeting->failed == rank)
+		return batoni_refuse(meeting->status, "%s", meeting->why);
+	return batoni_refuse(meeting->status,
+	                     "baton_comm_create_id: rank %d has failed: %s",
+	                     meeting->failed, meeting->why);
+}
+
+/* All have come, or it has failed. */
+static enum baton_status
+meeting_end(struct meeting *meeting, int rank, enum baton_transport asked)
+{
+	if (meeting->stage == LINKED)
+		return meeting_link(meeting, rank, asked);
+	if (meeting->stage == MAKING)
+		meeting_make(meeting, rank);
+	return meeting->status == BATON_OK ? BATON_OK
+	                                   : meeting_refuse(meeting, rank);
+}
+
+/* Under meetings_lock, which is given up on the way. */
+static enum baton_status
+meet(int size, int rank, const struct token *token,
+     const struct batoni_comm_plan *plan, enum baton_transport asked,
+     struct baton_comm **comm_p)
+{
+	struct meeting *meeting = meetings;
+	enum baton_status status;
+	bool keeps = false;
+
+	while (meeting && memcmp(&meeting->token, token, sizeof(*token)) != 0)
+		meeting = meeting->next;
+	if (!meeting && is_spent_locked(token))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: the id is spent: its "
+		                     "ranks have met, or given up");
+	if (!meeting) {
+		meeting = meeting_new(token, size, plan);
+		keeps = meeting && meeting->door;
+	}
+	if (!meeting)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_comm_create_id: out of memory");
+	status = meeting_join_locked(meeting, size, rank, plan);
+	if (status != BATON_OK)
+		return status;
+	if (keeps)
+		meeting_keep_locked(meeting, rank, plan->timeout_ns);
+	else
+		meeting_wait_locked(meeting, plan->timeout_ns);
+	status = meeting_end(meeting, rank, asked);
+	if (status == BATON_OK)
+		*comm_p = meeting->comms[rank];
+	if (--meeting->inside == 0)
+		meeting_free(meeting);
+	return status;
+}
+
+/* The id is of another process, which listens.  refused: this rank's options were; the others
+ * are told. */
+static enum baton_status
+visit(int size, int rank, const struct token *token,
+      const struct batoni_comm_plan *plan, enum baton_status refused,
+      struct baton_comm **comm_p)
+{
+	struct batoni_side_link link;
+	enum baton_status status;
+	char why[256];
+
+	if (token->key.address.family == 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "baton_comm_create_id: the id was made by "
+		                     "process %d, which could not listen for others "
+		                     "(%s): BATON_INTERFACE names an interface or an "
+		                     "address of its host",
+		                     (int)token->pid, strerror(token->error));
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	status = side()->knock(&token->key, size, rank, plan->timeout_ns, &link);
+	if (refused != BATON_OK)
+		batoni_refuse(refused, "%s", why);
+	if (status != BATON_OK)
+		return refused != BATON_OK ? refused : status;
+	return side()->create(&batoni_builder, plan, refused, rank, &link,
+	                      comm_p);
+}
+
+enum baton_status
+baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
+                     const struct baton_comm_options *options,
+                     struct baton_comm **comm_p)
+{
+	struct batoni_comm_plan plan = {.size = 0};
+	enum baton_status status;
+	struct token token;
+	bool ours;
+	BATONI_UNCANCELLED;
+
+	BATONI_ENTER("baton_comm_create_id");
+	if (!id || !comm_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: %s is NULL",
+		                     id ? "comm_p" : "id");
+	status = batoni_local_size("baton_comm_create_id", size);
+	if (status != BATON_OK)
+		return status;
+	if (rank < 0 || rank >= size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: rank is %d; ranks "
+		                     "are 0 to %d",
+		                     rank, size - 1);
+	memcpy(&token, id->bytes, sizeof(token));
+	if (memcmp(token.magic, "baton-id", sizeof(token.magic)) != 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_create_id: id was not made by "
+		                     "baton_unique_id_create");
+	pthread_once(&meetings_once, meetings_init);
+	ours = memcmp(token.maker, maker, sizeof(maker)) == 0;
+	if (!ours) {
+		status = batoni_comm_plan(options, &plan);
+		plan.size = size;
+		return visit(size, rank, &token, &plan, status, comm_p);
+	}
+	status = batoni_local_plan("baton_comm_create_id", size, options, &plan);
+	if (status != BATON_OK)
+		return status;
+	pthread_mutex_lock(&meetings_lock);
+	status = meet(size, rank, &token, &plan,
+	              options ? options->transport : BATON_TRANSPORT_AUTO,
+	              comm_p);
+	pthread_mutex_unlock(&meetings_lock);
+	return status;
+}

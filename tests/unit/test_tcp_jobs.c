@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators between processes without MPI, by ids and by RANK and WORLD_SIZE, over the
+ * simulators of CUDA and NCCL.  Ranks are children of the test, which have called nothing before
+ * they are forked; they check with assertions of their own, and say in their exit status
+ * whether these held.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "baton.h"
+#include "clock.h"
+#include "cudasim.h"
+#include "run_tests.h"
+#include "tcp.h"
+
+enum { RANKS_MAX = 4, BYTES = 256 };
+#define SECOND ((int64_t)1000000000)
+/* Reached by a hang only. */
+#define LONG (60 * SECOND)
+
+/* What the processes of one test share. */
+static struct shared {
+	pthread_barrier_t barrier;
+	struct baton_unique_id id;
+	char port[16];
+} *shared;
+
+static pid_t children[RANKS_MAX];
+static int size;
+
+/* ---- the children ---- */
+
+#define CHECK(condition)                                                      \
+	do {                                                                  \
+		if (condition)                                                \
+			break;                                                \
+		printf("%s:%d: %s is false (\"%s\")\n", __FILE__, __LINE__,   \
+		       #condition, baton_last_error());                       \
+		fflush(stdout);                                               \
+		_exit(1);                                                     \
+	} while (0)
+
+static bool
+says(const char *words)
+{
+	return strstr(baton_last_error(), words) != NULL;
+}
+
+static struct baton_comm_options
+on_nccl(int64_t timeout_ns)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.device = BATON_DEVICE_CUDA;
+	options.timeout_ns = timeout_ns;
+	options.requests_max = 16;
+	return options;
+}
+
+static void
+meet(void)
+{
+	pthread_barrier_wait(&shared->barrier);
+}
+
+/* Rank 0's id, for all. */
+static void
+share_id(int rank)
+{
+	if (rank == 0)
+		CHECK(baton_unique_id_create(&shared->id) == BATON_OK);
+	meet();
+}
+
+/* Before any communicator: allocating would wait for the streams of other ranks. */
+static CUdeviceptr
+take_memory(void)
+{
+	const struct cudasim *cuda = cudasim_load(NULL);
+	CUcontext context;
+	CUdeviceptr memory;
+
+	CHECK(cuda && cuda->init(0) == 0);
+	CHECK(cuda->primary_retain(&context, 0) == 0);
+	CHECK(cuda->context_push(context) == 0);
+	CHECK(cuda->mem_alloc(&memory, 2 * BYTES) == 0);
+	return memory;
+}
+
+/* Every rank has as many bytes from the one before it. */
+static void
+pass_round(struct baton_comm *comm, CUdeviceptr memory)
+{
+	int rank = baton_comm_rank(comm), n = baton_comm_size(comm);
+	baton_stream stream;
+	baton_request in, out;
+
+	CHECK(baton_stream_create(comm, &stream) == BATON_OK);
+	CHECK(baton_group_begin(comm) == BATON_OK);
+	CHECK(baton_send((void *)(uintptr_t)memory, BYTES, BATON_UINT8,
+	                 (rank + 1) % n, 0, comm, stream, NULL,
+	                 &out) == BATON_OK);
+	CHECK(baton_recv((void *)(uintptr_t)(memory + BYTES), BYTES, BATON_UINT8,
+	                 (rank + n - 1) % n, 0, comm, stream, NULL,
+	                 &in) == BATON_OK);
+	CHECK(baton_group_end(comm) == BATON_OK);
+	CHECK(baton_finish(&in, LONG, NULL) == BATON_OK);
+	CHECK(baton_finish(&out, LONG, NULL) == BATON_OK);
+	CHECK(baton_stream_destroy(comm, stream) == BATON_OK);
+}
+
+static void
+name_job(int rank, const char *secret)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", rank);
+	setenv("RANK", number, 1);
+	snprintf(number, sizeof(number), "%d", size);
+	setenv("WORLD_SIZE", number, 1);
+	setenv("MASTER_ADDR", "127.0.0.1", 1);
+	setenv("BATON_PORT", shared->port, 1);
+	setenv("BATON_SECRET", secret, 1);
+}
+
+/* ---- the parent ---- */
+
+/* A port that is free now. */
+static void
+find_port(void)
+{
+	struct batoni_side_address address = {.family = 4,
+	                                      .bytes = {127, 0, 0, 1}};
+	int fd;
+
+	ck_assert_int_eq(batoni_tcp_listen_on(&address, &fd), 0);
+	close(fd);
+	snprintf(shared->port, sizeof(shared->port), "%u", address.port);
+}
+
+static void
+start(int n, void (*child)(int rank))
+{
+	pthread_barrierattr_t attributes;
+
+	size = n;
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(shared, MAP_FAILED);
+	pthread_barrierattr_init(&attributes);
+	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&shared->barrier, &attributes, (unsigned)n);
+	pthread_barrierattr_destroy(&attributes);
+	find_port();
+	setenv("BATON_INTERFACE", "lo", 1);
+	fflush(stdout);
+	for (int rank = 0; rank < n; rank++) {
+		children[rank] = fork();
+		if (children[rank] == 0) {
+			child(rank);
+			fflush(stdout);
+			exit(0);
+		}
+	}
+}
+
+/* killed: the rank that ends by a signal, or -1. */
+static void
+finish(int killed)
+{
+	for (int rank = 0; rank < size; rank++) {
+		int status;
+
+		ck_assert_int_eq(waitpid(children[rank], &status, 0),
+		                 children[rank]);
+		if (rank == killed)
+			ck_assert(WIFSIGNALED(status));
+		else
+			ck_assert_msg(status == 0, "rank %d: %d", rank, status);
+	}
+}
+
+/* ---- ids ---- */
+
+static void
+by_id(int rank)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm *comm = NULL, *again = NULL;
+	CUdeviceptr memory = take_memory();
+
+	/* Rank 2's process makes it. */
+	share_id((rank + 1) % size);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	CHECK(baton_comm_rank(comm) == rank && baton_comm_size(comm) == size);
+	CHECK(baton_comm_query(comm, &info) == BATON_OK);
+	CHECK(info.transport == BATON_TRANSPORT_NCCL);
+	pass_round(comm, memory);
+	/* It is spent, wherever. */
+	options.timeout_ns = SECOND;
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &again) <
+	      0);
+	CHECK(says("spent"));
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+START_TEST(processes_meet_by_an_id)
+{
+	start(3, by_id);
+	finish(-1);
+}
+END_TEST
+
+struct seat {
+	pthread_t thread;
+	int rank;
+	struct baton_comm *comm;
+};
+
+static void *
+seat_main(void *argument)
+{
+	struct seat *seat = argument;
+	const struct baton_comm_options options = on_nccl(LONG);
+	CUdeviceptr memory = take_memory();
+
+	CHECK(baton_comm_create_id(3, seat->rank, &shared->id, &options,
+	                           &seat->comm) == BATON_OK);
+	pass_round(seat->comm, memory);
+	CHECK(baton_comm_destroy(seat->comm) == BATON_OK);
+	return NULL;
+}
+
+/* Process 0 has ranks 0 and 2, process 1 has rank 1. */
+static void
+by_id_mixed(int process)
+{
+	struct seat seats[2] = {{.rank = process}, {.rank = 2}};
+
+	share_id(process);
+	for (int i = 0; i <= !process; i++)
+		CHECK(pthread_create(&seats[i].thread, NULL, seat_main,
+		                     &seats[i]) == 0);
+	for (int i = 0; i <= !process; i++)
+		pthread_join(seats[i].thread, NULL);
+}
+
+START_TEST(threads_and_processes_meet_by_an_id)
+{
+	start(2, by_id_mixed);
+	finish(-1);
+}
+END_TEST
+
+static void
+unlike(int rank)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm *comm = NULL;
+
+	for (int i = 0; i < 5; i++) {
+		share_id(rank);
+		options = on_nccl(LONG);
+		if (rank == 1 && i == 0)
+			options.signals_max = 5;
+		if (rank == 1 && i == 1)
+			options.timeout_ns++;
+		if (rank == 1 && i == 2)
+			options.size = 1;
+		if (i == 3)
+			options.device = BATON_DEVICE_HOST;
+		if (rank == 0 && i == 4)
+			options.transport = BATON_TRANSPORT_LOCAL;
+		CHECK(baton_comm_create_id(size, rank, &shared->id, &options,
+		                           &comm) ==
+		      (i < 3 ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED));
+		CHECK(i != 0 || says("signals_max is not the same"));
+		CHECK(i != 1 || says("timeout_ns is not the same"));
+		CHECK(i != 2 || says("options->size is 1"));
+		CHECK(i != 3 || says("mpirun"));
+		CHECK(i != 4 || says("BATON_TRANSPORT_NCCL"));
+		CHECK(comm == NULL);
+		meet();
+	}
+	share_id(rank);
+	options = on_nccl(LONG);
+	CHECK(baton_comm_create_id(size + rank, rank, &shared->id, &options,
+	                           &comm) == BATON_ERR_INVALID);
+	CHECK(says("has size 3; another rank said 2"));
+}
+
+START_TEST(what_differs_is_told_to_all)
+{
+	start(2, unlike);
+	finish(-1);
+}
+END_TEST
+
+static void
+one_is_missing(int rank)
+{
+	struct baton_comm_options options = on_nccl(SECOND / 2);
+	struct baton_comm *comm = NULL;
+	enum baton_status status;
+
+	share_id(rank);
+	status = baton_comm_create_id(size + 1, rank, &shared->id, &options,
+	                              &comm);
+	/* Whose time is up first; the other is told, or is told that it is gone. */
+	CHECK(status == BATON_ERR_TIMEOUT || status == BATON_ERR_PEER);
+	CHECK(says("ranks came within") || says("not all ranks came") ||
+	      says("given up") || says("does not answer") ||
+	      says("cannot connect"));
+}
+
+START_TEST(a_rank_that_does_not_come_is_told_to_all)
+{
+	start(2, one_is_missing);
+	finish(-1);
+}
+END_TEST
+
+/* ---- deaths ---- */
+
+static int victim;
+
+static void
+wait_for_the_dead(int rank)
+{
+	struct baton_comm_options options = on_nccl(0);
+	struct baton_comm *comm = NULL;
+	struct baton_completion completion;
+	baton_request request;
+	CUdeviceptr memory = take_memory();
+	char words[40];
+
+	share_id(rank);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	meet();
+	if (rank == victim)
+		raise(SIGKILL);
+	/* From a rank that lives. */
+	CHECK(baton_recv((void *)(uintptr_t)memory, BYTES, BATON_UINT8,
+	                 3 - victim - rank, 0, comm, NULL, NULL,
+	                 &request) == BATON_OK);
+	CHECK(baton_wait(request, LONG, &completion) < 0);
+	CHECK(completion.status == BATON_ERR_PEER);
+	snprintf(words, sizeof(words), "rank %d", victim);
+	CHECK(strstr(baton_comm_error(comm), words) != NULL);
+	CHECK(baton_comm_status(comm) == BATON_ERR_PEER);
+	baton_release(&request);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+/* Rank 0's process relays. */
+START_TEST(a_death_ends_what_waits_for_others)
+{
+	for (victim = 0; victim < 3; victim += 2) {
+		start(3, wait_for_the_dead);
+		finish(victim);
+	}
+}
+END_TEST
+
+/* ---- RANK and WORLD_SIZE ---- */
+
+static void
+by_names(int rank)
+{
+	CUdeviceptr memory = take_memory();
+
+	name_job(rank, "a secret of this test");
+	for (int i = 0; i < 3; i++) {
+		struct baton_comm_options options = on_nccl(LONG);
+		struct baton_comm *comm = NULL;
+
+		/* Without a pause between them. */
+		CHECK(baton_comm_create(&options, &comm) == BATON_OK);
+		CHECK(baton_comm_rank(comm) == rank);
+		CHECK(baton_comm_size(comm) == size);
+		if (i == 0)
+			pass_round(comm, memory);
+		CHECK(baton_comm_destroy(comm) == BATON_OK);
+	}
+}
+
+START_TEST(processes_meet_by_their_names)
+{
+	start(3, by_names);
+	finish(-1);
+}
+END_TEST
+
+static void
+another_secret(int rank)
+{
+	struct baton_comm_options options = on_nccl(rank ? LONG : SECOND);
+	struct baton_comm *comm = NULL;
+
+	name_job(rank, rank ? "a secret of this test" : "a secret of another");
+	if (rank == 0) {
+		/* Rank 1 may need longer to come on a slow machine: so again. */
+		do {
+			CHECK(baton_comm_create(&options, &comm) ==
+			      BATON_ERR_TIMEOUT);
+			CHECK(says("1 of 2 ranks came within"));
+		} while (!says("before it proved"));
+		return;
+	}
+	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_INVALID);
+	CHECK(says("has another secret"));
+}
+
+START_TEST(another_secret_is_told)
+{
+	start(2, another_secret);
+	finish(-1);
+}
+END_TEST
+
+static void
+not_named(int rank)
+{
+	static const char *const names[] = {"MASTER_ADDR", "BATON_PORT",
+	                                    "BATON_SECRET", "RANK"};
+	struct baton_comm *comm = NULL;
+
+	name_job(rank, "a secret of this test");
+	setenv("WORLD_SIZE", "2", 1);
+	setenv("RANK", rank < 3 ? "1" : "2", 1);
+	if (rank < 3)
+		unsetenv(names[rank]);
+	CHECK(baton_comm_create(NULL, &comm) ==
+	      (rank < 3 ? BATON_ERR_UNSUPPORTED : BATON_ERR_INVALID));
+	CHECK(says(names[rank]) && (rank == 3 || says("mpirun")));
+	/* What is asked for by name needs nobody else; nor does a job of one. */
+	if (rank == 0) {
+		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+		options.transport = BATON_TRANSPORT_LOCAL;
+		CHECK(baton_comm_create(&options, &comm) == BATON_OK);
+		CHECK(baton_comm_destroy(comm) == BATON_OK);
+		setenv("WORLD_SIZE", "1", 1);
+		CHECK(baton_comm_create(NULL, &comm) == BATON_OK);
+		CHECK(baton_comm_destroy(comm) == BATON_OK);
+	}
+}
+
+START_TEST(what_is_missing_is_named)
+{
+	start(4, not_named);
+	finish(-1);
+}
+END_TEST
+
+static void
+refused_by_names(int rank)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm *comm = NULL;
+
+	name_job(rank, "a secret of this test");
+	if (rank == 1)
+		options.signals_max = -1;
+	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_INVALID);
+	CHECK(says("options->signals_max is -1"));
+	CHECK(rank == 1 || says("rank 1 could not create"));
+	/* On the host there is nothing that carries messages. */
+	options = (struct baton_comm_options)BATON_COMM_OPTIONS_INIT;
+	options.device = BATON_DEVICE_HOST;
+	options.timeout_ns = LONG;
+	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_UNSUPPORTED);
+	CHECK(says("mpirun"));
+}
+
+START_TEST(a_refusal_is_told_to_all)
+{
+	start(2, refused_by_names);
+	finish(-1);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		processes_meet_by_an_id,
+		threads_and_processes_meet_by_an_id,
+		what_differs_is_told_to_all,
+		a_rank_that_does_not_come_is_told_to_all,
+		a_death_ends_what_waits_for_others,
+		processes_meet_by_their_names,
+		another_secret_is_told,
+		what_is_missing_is_named,
+		a_refusal_is_told_to_all,
+	};
+
+	return RUN_TESTS("tcp_jobs", tests);
+}
