@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checked_world.h"
+#include "mem.h"
 
 static const struct baton_op_options detached = {.size = sizeof(detached),
                                                  .flags = BATON_OP_DETACHED};
@@ -140,6 +141,39 @@ START_TEST(memory_that_nccl_does_not_reach_is_refused_at_the_call)
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "not pinned"));
 	check_a_message(1);
 	world_destroy();
+}
+END_TEST
+
+/* Both ranks at once, on one device. */
+START_TEST(a_creation_without_memory_leaves_nothing)
+{
+	struct baton_comm_options options;
+	struct baton_comm *comms[2];
+	enum baton_status status;
+	unsigned long n = 0;
+	long blocks;
+
+	/* What the device keeps, it keeps from now on. */
+	world_begin(2, true);
+	world_destroy();
+	ck_assert(world.nccl->sim_set("duplicates", 1));
+	options = world.ranks[0].options;
+	blocks = batoni_mem_blocks();
+	do {
+		batoni_mem_fail_at(++n);
+		status = baton_comm_create_local(2, &options, comms);
+		if (status == BATON_OK)
+			break;
+		ck_assert_int_eq(status, BATON_ERR_NOMEM);
+		ck_assert_int_eq(world.nccl->sim_live("comms"), 0);
+		ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	} while (n < 1000);
+	batoni_mem_fail_at(0);
+	ck_ok(status);
+	for (int i = 0; i < 2; i++)
+		world.ranks[i].comm = comms[i];
+	world_destroy();
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
 }
 END_TEST
 
@@ -670,6 +704,7 @@ main(void)
 		the_environment_asks_for_the_mode,
 		all_ranks_are_in_checked_mode_or_none,
 		memory_that_nccl_does_not_reach_is_refused_at_the_call,
+		a_creation_without_memory_leaves_nothing,
 		sides_that_differ_in_size_end_in_mismatch,
 		sides_that_differ_in_type_end_in_mismatch,
 		a_mismatch_uses_up_one_of_each_side,
