@@ -126,7 +126,8 @@ struct batoni_path_ops {
 	 * several.  Any thread.  NULL: to all peers. */
 	bool (*serves)(struct batoni_path *path, int kind, int peer);
 	/* Is this one of those that it carries?  It was chosen for the transfer.  Any thread,
-	 * at the call.  OK; UNSUPPORTED: batoni_refuse has said why, and the call is refused.
+	 * at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
+	 * said why, and the call is refused.
 	 * NULL: all are, or enqueue says so. */
 	enum baton_status (*accepts)(struct batoni_path *path,
 	                             const struct batoni_transfer *transfer);

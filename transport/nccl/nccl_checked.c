@@ -68,6 +68,7 @@
  */
 #include <stdio.h>
 
+#include "log.h"
 #include "mem.h"
 #include "nccl_checked.h"
 
@@ -278,7 +279,14 @@ static enum baton_status
 checked_accepts(struct batoni_path *path,
                 const struct batoni_transfer *transfer)
 {
-	return batoni_nccl_check_memory(to_checked(path)->nccl, transfer);
+	struct batoni_nccl_checked *checked = to_checked(path);
+
+	if (!atomic_load(&checked->takes_back))
+		return batoni_nccl_check_memory(checked->nccl, transfer);
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "all ranks have called baton_comm_destroy, which has "
+	                     "not ended in time: destroy it again, or abort it "
+	                     "first");
 }
 
 static const char *

@@ -144,7 +144,8 @@ struct batoni_nccl_checked {
 	uint64_t launching_limit_ns;
 	bool listens;     /* receives are posted */
 	bool leaving;     /* this rank has: headers that are withdrawn meet nothing more */
-	bool takes_back;  /* all ranks have left: the wires are taken down */
+	/* All ranks have left: the wires are taken down.  Any thread reads it. */
+	_Atomic bool takes_back;
 	bool failed, told; /* `fatal` is to be told to the engine; it was */
 	bool dropped;     /* after an abort: what was not launched has ended */
 	enum baton_status fatal;

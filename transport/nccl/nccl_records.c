@@ -124,7 +124,7 @@ batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
 {
 	struct batoni_nccl_wire *wire = &checked->wires[peer];
 
-	if (checked->takes_back || add_to_last(wire, record))
+	if (atomic_load(&checked->takes_back) || add_to_last(wire, record))
 		return;
 	assert(wire->said_n < BATONI_NCCL_RECORDS);
 	wire->said[wire->filling][wire->said_n++] = *record;
@@ -174,7 +174,7 @@ batoni_nccl_send_all(struct batoni_nccl_checked *checked)
 static void
 listen_to(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 {
-	if (!checked->takes_back && !checked->failed)
+	if (!atomic_load(&checked->takes_back) && !checked->failed)
 		post(checked, &wire->in, wire->arriving, BATONI_NCCL_RECORDS);
 }
 
@@ -270,7 +270,7 @@ batoni_nccl_wires_end(struct batoni_nccl_checked *checked)
 	bool below = false;
 	int size = checked->nccl->base.size;
 
-	checked->takes_back = true;
+	atomic_store(&checked->takes_back, true);
 	for (int i = 0; i < size; i++) {
 		struct batoni_nccl_wire *wire = &checked->wires[i];
 
