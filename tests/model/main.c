@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * model [--mode calls|thread|async|stream] [--seeds N] [--seed FIRST]
+ * model [--mode calls|thread|async|stream|cuda] [--seeds N] [--seed FIRST]
  *
  * Replay N programs (default 100) in each mode, in processes of their own, so that a
  * crash or a hang is a result too.  The first program that differs is made shorter,
@@ -22,7 +22,7 @@
 #define HANG_S 150
 
 static const char *const mode_names[MODES] = { "calls", "thread", "async",
-	                                        "stream" };
+	                                        "stream", "cuda" };
 
 /* In a process of its own; quiet: it says nothing. */
 static bool
@@ -138,7 +138,7 @@ main(int argc, char **argv)
 	uint64_t first = 0, count = 0;
 	const char *only = NULL;
 	const struct test_option options[] = {
-		{ .name = "--mode", .value = "calls|thread|async|stream",
+		{ .name = "--mode", .value = "calls|thread|async|stream|cuda",
 		  .text = &only },
 		{ .name = "--seeds", .value = "N", .number = &count },
 		{ .name = "--seed", .value = "FIRST", .number = &first },
@@ -151,7 +151,9 @@ main(int argc, char **argv)
 	if (count == 0)
 		count = first ? 1 : 100;
 	for (int mode = 0; mode < MODES; mode++) {
-		if (only && strcmp(only, mode_names[mode]) != 0)
+		/* It needs the driver, or its simulator. */
+		if (only ? strcmp(only, mode_names[mode]) != 0
+		         : mode == MODE_CUDA)
 			continue;
 		known = true;
 		good &= run_mode((enum replay_mode)mode, first ? first : 1,

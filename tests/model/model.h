@@ -164,7 +164,14 @@ unsigned char model_byte(int step, size_t i);
 
 /* ---- program.c ---- */
 
-enum replay_mode { MODE_CALLS, MODE_THREAD, MODE_ASYNC, MODE_STREAM, MODES };
+enum replay_mode {
+	MODE_CALLS,
+	MODE_THREAD,
+	MODE_ASYNC,
+	MODE_STREAM,
+	MODE_CUDA,
+	MODES
+};
 
 void program_make(struct program *program, uint64_t seed, enum replay_mode mode);
 void program_print(const struct program *program, FILE *file);

@@ -58,7 +58,9 @@ temper_of(uint64_t *state, enum replay_mode mode)
 			[STEP_ADVANCE] = deadlines ? below(state, 8) : 0,
 			[STEP_ABORT] = percent(state, 10),
 			[STEP_BREAK] = percent(state, 5),
-			[STEP_FAULT] = async ? below(state, 4) : 0,
+			[STEP_FAULT] = async && mode != MODE_CUDA
+			                       ? below(state, 4)
+			                       : 0,
 		},
 		.detached = below(state, 100),
 		.unobserved = below(state, 20),
@@ -309,9 +311,9 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 		                             : 1 + below(&m.state, RANKS_MAX),
 		.count = 20 + below(&m.state, STEPS_MAX - 20),
 		.deadlines = !async,
-		.faults = async,
+		.faults = async && mode != MODE_CUDA,
 		.issued = mode == MODE_STREAM,
-		.sick = async && percent(&m.state, 5),
+		.sick = async && mode != MODE_CUDA && percent(&m.state, 5),
 	};
 	while (i < program->count) {
 		if (!m.begin[0] && percent(&m.state, m.temper.bursts))

@@ -6,6 +6,7 @@
  *   MODE_CALLS   the host device; nothing moves but by calls
  *   MODE_THREAD  the host device; the engine's thread takes part
  *   MODE_ASYNC   the fake asynchronous device, whose streams run by themselves
+ *   MODE_CUDA    the CUDA device over its simulator
  *   MODE_STREAM  the fake stream-issued transport on it, with what that can do: messages
  *                of one length, without tags, that cannot be cancelled
  *
@@ -31,6 +32,7 @@
 #include <time.h>
 
 #include "core.h"
+#include "cudasim.h"
 #include "fake_device.h"
 #include "fake_transport.h"
 #include "testing.h"
@@ -38,6 +40,10 @@
 /* For what other threads do.  Where there are none, calls have done it. */
 #define PATIENCE_NS INT64_C(60000000000)
 #define PATIENCE_CALLS_NS INT64_C(100000000)
+
+/* MODE_CUDA alone: the simulated driver, and STEPS_MAX buffers in memory of device 0. */
+static const struct cudasim *sim;
+static unsigned char *device_buffers;
 
 struct replay {
 	const struct program *program;
@@ -58,6 +64,7 @@ struct replay {
 	bool queued[STEPS_MAX];
 	bool delivered[STEPS_MAX];
 	unsigned char (*buffers)[BYTES_MAX];
+	bool on_device; /* operations have those of device_buffers in place of them */
 	int at; /* the step */
 	bool failed;
 };
@@ -125,6 +132,25 @@ open_stream_issued(int size, const struct baton_comm_options *options,
 	               : status;
 }
 
+/* Every second program has its buffers in memory of the device. */
+static bool
+open_cuda(struct replay *r)
+{
+	CUcontext context;
+	CUdeviceptr memory;
+
+	r->on_device = r->program->seed % 2;
+	if (!r->on_device || device_buffers)
+		return true;
+	sim = cudasim_load(NULL);
+	if (!sim || sim->init(0) || sim->primary_retain(&context, 0) ||
+	    sim->context_push(context) ||
+	    sim->mem_alloc(&memory, (size_t)STEPS_MAX * BYTES_MAX))
+		return differ(r, "there is no simulated driver");
+	device_buffers = (void *)(uintptr_t)memory;
+	return true;
+}
+
 struct registering {
 	struct replay *replay;
 	int rank;
@@ -182,6 +208,12 @@ open_world(struct replay *r)
 	options.contexts_max = CONTEXTS;
 	options.progress = r->mode == MODE_CALLS ? BATON_PROGRESS_CALLS
 	                                         : BATON_PROGRESS_AUTO;
+	if (r->mode == MODE_CUDA) {
+		options.device = BATON_DEVICE_CUDA;
+		options.cuda_device = 0; /* streams serve all ranks */
+		if (!open_cuda(r))
+			return false;
+	}
 	status = (r->mode == MODE_STREAM  ? open_stream_issued
 	          : r->mode == MODE_ASYNC ? open_async
 	                                  : baton_comm_create_local)(
@@ -198,6 +230,13 @@ open_world(struct replay *r)
 
 /* ---- calls ---- */
 
+static unsigned char *
+buffer_of(const struct replay *r, int number)
+{
+	return r->on_device ? device_buffers + (size_t)number * BYTES_MAX
+	                    : r->buffers[number];
+}
+
 static enum baton_status
 call_operation(struct replay *r, int number)
 {
@@ -212,7 +251,8 @@ call_operation(struct replay *r, int number)
 	                                   : step;
 	bool wanted = r->mode != MODE_CALLS || !step->unobserved;
 	baton_request *request_p = wanted ? &r->requests[number] : NULL;
-	unsigned char *buffer = r->buffers[number];
+	unsigned char *here = r->buffers[number];
+	unsigned char *buffer = buffer_of(r, number);
 
 	options.flags = first->detached && step->kind != STEP_RECORD
 	                        ? BATON_OP_DETACHED
@@ -227,10 +267,12 @@ call_operation(struct replay *r, int number)
 		};
 	if (step->kind == STEP_SEND || step->kind == STEP_PUT) {
 		for (size_t i = 0; i < step->bytes; i++)
-			buffer[i] = model_byte(number, i);
+			here[i] = model_byte(number, i);
 	} else if (step->kind == STEP_RECV) {
-		memset(buffer, 0xee, BYTES_MAX);
+		memset(here, 0xee, BYTES_MAX);
 	}
+	if (r->on_device && step->kind <= STEP_PUT)
+		sim->sim_poke((CUdeviceptr)(uintptr_t)buffer, here, BYTES_MAX);
 	switch ((int)step->kind) {
 	case STEP_SEND:
 		return baton_send(buffer, step->bytes, BATON_UINT8, step->peer,
@@ -531,6 +573,10 @@ check_buffers(struct replay *r)
 		if (r->program->steps[i].kind != STEP_RECV ||
 		    op->state != OP_ENDED)
 			continue;
+		if (r->on_device)
+			sim->sim_peek(r->buffers[i],
+			              (CUdeviceptr)(uintptr_t)buffer_of(r, i),
+			              BYTES_MAX);
 		for (size_t b = 0; op->status == BATON_OK && b < op->bytes; b++) {
 			if (r->buffers[i][b] != model_byte(op->partner, b))
 				return differ(r, "byte %zu of the receive %d is "
@@ -874,7 +920,7 @@ is_ended_at_once(const struct replay *r, int rank)
 		    r->model.ops[i].state < OP_ENDED)
 			return false;
 	}
-	return r->mode != MODE_ASYNC;
+	return r->mode != MODE_ASYNC && r->mode != MODE_CUDA;
 }
 
 static bool
