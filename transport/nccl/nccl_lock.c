@@ -4,7 +4,8 @@
  *
  * One for each device number, shared by all transports of the process, for ever.  It is taken
  * with a limit, because a thread that is inside NCCL may not come back (an abort waits for
- * kernels that are behind work of the program).  A thread that gives up holds nothing.
+ * kernels that are behind work of the program).  A thread that gives up holds nothing.  None is
+ * cancelled (pthread_cancel) while it waits: it would keep `mutex`.
  *
  * The program may take it for calls of its own (baton_comm_lock_device).  `lent` tells the
  * thread's own calls of Baton, which would wait for themselves.
@@ -18,6 +19,7 @@
 #include "list.h"
 #include "log.h"
 #include "nccl_transport.h"
+#include "thread.h"
 
 struct batoni_nccl_lock {
 	pthread_mutex_t mutex;
@@ -62,6 +64,7 @@ take(struct batoni_nccl_lock *lock, uint64_t until_ns)
 	};
 	int error = 0;
 	bool taken;
+	BATONI_UNCANCELLED;
 
 	pthread_mutex_lock(&lock->mutex);
 	lock->waiting++;
