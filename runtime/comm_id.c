@@ -513,9 +513,12 @@ meet(int size, int rank, const struct token *token,
 		meeting = meeting_new(token, size, plan);
 		keeps = meeting && meeting->door;
 	}
-	if (!meeting)
+	if (!meeting) {
+		/* Ranks of other processes need not wait for their time. */
+		side()->unlisten(&token->key);
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_comm_create_id: out of memory");
+	}
 	status = meeting_join_locked(meeting, size, rank, plan);
 	if (status != BATON_OK)
 		return status;

@@ -16,6 +16,7 @@
 #include "baton.h"
 #include "clock.h"
 #include "cudasim.h"
+#include "mem.h"
 #include "run_tests.h"
 #include "tcp.h"
 
@@ -29,6 +30,7 @@ static struct shared {
 	pthread_barrier_t barrier;
 	struct baton_unique_id id;
 	char port[16];
+	bool over;
 } *shared;
 
 static pid_t children[RANKS_MAX];
@@ -489,6 +491,49 @@ START_TEST(a_refusal_is_told_to_all)
 }
 END_TEST
 
+/* Each allocation of rank 0's, or of its hub's, fails in its turn, on the way to a refusal. */
+static void
+without_memory(int rank)
+{
+	unsigned long n = 0;
+
+	for (;;) {
+		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+		struct baton_comm *comm = NULL;
+		enum baton_status status;
+
+		options.device = BATON_DEVICE_HOST;
+		options.timeout_ns = LONG;
+		share_id(rank);
+		if (rank == 0)
+			batoni_mem_fail_at(++n);
+		status = baton_comm_create_id(size, rank, &shared->id, &options,
+		                              &comm);
+		CHECK(status < 0 && comm == NULL && baton_last_error()[0]);
+		/* None has waited for its time. */
+		CHECK(status != BATON_ERR_TIMEOUT);
+		while (batoni_tcp_hubs() > 0)
+			sched_yield();
+		if (rank == 0) {
+			CHECK(batoni_mem_blocks() == 0);
+			shared->over = batoni_mem_fail_at(0) < n;
+			CHECK(!shared->over || status == BATON_ERR_UNSUPPORTED);
+		}
+		meet();
+		if (shared->over)
+			break;
+		meet();
+	}
+	CHECK(rank || n > 10);
+}
+
+START_TEST(a_creation_without_memory_is_told_to_all)
+{
+	start(2, without_memory);
+	finish(-1);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -502,6 +547,7 @@ main(void)
 		another_secret_is_told,
 		what_is_missing_is_named,
 		a_refusal_is_told_to_all,
+		a_creation_without_memory_is_told_to_all,
 	};
 
 	return RUN_TESTS("tcp_jobs", tests);
