@@ -9,7 +9,8 @@
  *   knock.c      the connecting side
  *   link.c       records over a socket that does not block
  *   hub.c        the thread that relays
- *   tcp.c        the transport of one rank
+ *   tcp.c        the transport of one rank (rank.h)
+ *   message.c    its small messages
  *   bootstrap.c  the creation of a communicator over it, and the world of RANK and WORLD_SIZE
  *
  * Topology: a star.  Each rank has one connection, to the *hub*: a thread in the listening

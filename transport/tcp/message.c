@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The side channel's small messages.
+ *
+ * A node for each slot:
+ *
+ *   send: FREE -> WAITING (for a READY) -> FREE (DATA is queued: a copy)
+ *   receive: FREE -> POSTED (READY is queued) -> OVER (DATA has come) -> FREE (reported)
+ *            POSTED -> RETRACTING (take_back) -> OVER (DATA or RETRACTED, whichever comes)
+ *
+ * Sends and READYs of one peer and tag meet in the order in which they came; a peer's lists
+ * are searched from the front.  A READY that has not met is kept, `slots_most` of each peer at
+ * most, which is as many as it can have.  So no message comes that no receive waits for, and
+ * a message that does not meet holds up no other.  The ends of receives are
+ * reported by `test`, since an exchange may not report any.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "log.h"
+#include "mem.h"
+#include "rank.h"
+
+/* A receive that the peer has posted. */
+struct ready {
+	struct batoni_list_node link;
+	uint32_t slot;
+	int tag;
+	uint64_t bytes;
+};
+
+static struct batoni_tcp *
+of_path(struct batoni_path *path)
+{
+	return batoni_container_of(batoni_transport_of(path), struct batoni_tcp,
+	                           base);
+}
+
+static struct batoni_tcp_node *
+to_node(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct batoni_tcp_node, link);
+}
+
+static struct ready *
+to_ready(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct ready, link);
+}
+
+/* ---- what comes ---- */
+
+/* The send meets the receive in `slot` of its peer. */
+static void
+send_data(struct batoni_tcp *tcp, const struct batoni_transfer *transfer,
+          uint32_t slot, uint64_t takes)
+{
+	uint64_t n = transfer->bytes < takes ? transfer->bytes : takes;
+	const struct batoni_tcp_record record = {
+		.kind = BATONI_TCP_DATA,
+		.from = (uint32_t)tcp->base.rank,
+		.to = (uint32_t)transfer->peer,
+		.tag = (uint32_t)transfer->tag,
+		.slot = slot,
+		.length = (uint32_t)n,
+		.bytes = transfer->bytes,
+	};
+
+	batoni_tcp_post(tcp, &record, transfer->buffer);
+}
+
+static void
+finish(struct batoni_tcp *tcp, struct batoni_tcp_node *node, enum baton_status status)
+{
+	node->state = BATONI_TCP_OVER;
+	node->status = status;
+	batoni_list_append(&tcp->over, &node->link);
+}
+
+static struct batoni_tcp_node *
+find_send(struct batoni_tcp_peer *peer, int tag)
+{
+	struct batoni_list_node *at = peer->sends.next;
+
+	while (at != &peer->sends && to_node(at)->transfer->tag != tag)
+		at = at->next;
+	return at == &peer->sends ? NULL : to_node(at);
+}
+
+static struct ready *
+find_ready(struct batoni_tcp_peer *peer, int tag)
+{
+	struct batoni_list_node *at = peer->readies.next;
+
+	while (at != &peer->readies && to_ready(at)->tag != tag)
+		at = at->next;
+	return at == &peer->readies ? NULL : to_ready(at);
+}
+
+static void
+drop_ready(struct batoni_tcp_peer *peer, struct ready *ready)
+{
+	batoni_list_remove(&ready->link);
+	peer->readies_n--;
+	batoni_free(ready);
+}
+
+static void
+hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
+	struct batoni_tcp_node *send = find_send(peer, (int)record->tag);
+	struct ready *ready;
+
+	if (send) {
+		batoni_list_remove(&send->link);
+		send_data(tcp, send->transfer, record->slot, record->bytes);
+		batoni_transfer_moved(send->transfer, send->transfer->bytes);
+		finish(tcp, send, BATON_OK);
+		return;
+	}
+	if (peer->readies_n >= tcp->slots_most) {
+		tcp->link.error = BATONI_TCP_BROKE_RULES;
+		return;
+	}
+	ready = batoni_alloc(1, sizeof(*ready));
+	if (!ready) {
+		tcp->link.error = BATONI_TCP_NO_MEMORY;
+		return;
+	}
+	ready->slot = record->slot;
+	ready->tag = (int)record->tag;
+	ready->bytes = record->bytes;
+	batoni_list_append(&peer->readies, &ready->link);
+	peer->readies_n++;
+}
+
+/* The receive in this slot, which the record's sender was told of; or NULL, and the rules are
+ * broken. */
+static struct batoni_tcp_node *
+receive_of(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_node *node = record->slot < tcp->base.slots
+	                            ? &tcp->nodes[record->slot]
+	                            : NULL;
+
+	if (node && (node->state == BATONI_TCP_POSTED || node->state == BATONI_TCP_RETRACTING) &&
+	    node->transfer->peer == (int)record->from &&
+	    node->transfer->tag == (int)record->tag)
+		return node;
+	tcp->link.error = BATONI_TCP_BROKE_RULES;
+	return NULL;
+}
+
+static void
+hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_node *node = receive_of(tcp, record);
+	struct batoni_transfer *transfer;
+
+	if (!node)
+		return;
+	transfer = node->transfer;
+	if (record->length > transfer->bytes ||
+	    (record->length < record->bytes &&
+	     record->length != transfer->bytes)) {
+		tcp->link.error = BATONI_TCP_BROKE_RULES;
+		return;
+	}
+	if (record->length)
+		memcpy(transfer->buffer, tcp->body, record->length);
+	batoni_transfer_moved(transfer, record->bytes);
+	finish(tcp, node, record->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
+	                                                  : BATON_OK);
+}
+
+static void
+hear_retract(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
+	const struct batoni_tcp_record answer = {
+		.kind = BATONI_TCP_RETRACTED,
+		.from = (uint32_t)tcp->base.rank,
+		.to = record->from,
+		.tag = record->tag,
+		.slot = record->slot,
+	};
+
+	for (struct batoni_list_node *at = peer->readies.next;
+	     at != &peer->readies; at = at->next) {
+		if (to_ready(at)->slot != record->slot)
+			continue;
+		drop_ready(peer, to_ready(at));
+		batoni_tcp_post(tcp, &answer, NULL);
+		return;
+	}
+}
+
+static void
+hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_node *node = receive_of(tcp, record);
+
+	if (!node)
+		return;
+	if (node->state == BATONI_TCP_RETRACTING)
+		finish(tcp, node, BATON_ERR_CANCELED);
+	else
+		tcp->link.error = BATONI_TCP_BROKE_RULES;
+}
+
+void
+batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	switch (record->kind) {
+	case BATONI_TCP_READY:
+		hear_ready(tcp, record);
+		return;
+	case BATONI_TCP_DATA:
+		hear_data(tcp, record);
+		return;
+	case BATONI_TCP_RETRACT:
+		hear_retract(tcp, record);
+		return;
+	default:
+		hear_retracted(tcp, record);
+	}
+}
+
+/* ---- transfers ---- */
+
+static enum baton_status
+refuse_length(const struct batoni_transfer *transfer)
+{
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "a message of %zu bytes: the side channel carries %u, "
+	                     "and no data of the program; that needs MPI",
+	                     transfer->bytes, BATONI_TCP_MESSAGE_MAX);
+}
+
+static enum baton_status
+issue_send(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp_peer *peer = &tcp->peers[transfer->peer];
+	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
+	struct ready *ready = find_ready(peer, transfer->tag);
+
+	if (transfer->bytes > BATONI_TCP_MESSAGE_MAX)
+		return refuse_length(transfer);
+	if (!ready) {
+		node->transfer = transfer;
+		node->state = BATONI_TCP_WAITING;
+		batoni_list_append(&peer->sends, &node->link);
+		tcp->base.messages.load.in_flight++;
+		return BATON_PENDING;
+	}
+	send_data(tcp, transfer, ready->slot, ready->bytes);
+	drop_ready(peer, ready);
+	batoni_transfer_moved(transfer, transfer->bytes);
+	return BATON_OK;
+}
+
+static enum baton_status
+issue_receive(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
+	const struct batoni_tcp_record record = {
+		.kind = BATONI_TCP_READY,
+		.from = (uint32_t)tcp->base.rank,
+		.to = (uint32_t)transfer->peer,
+		.tag = (uint32_t)transfer->tag,
+		.slot = transfer->slot,
+		.bytes = transfer->bytes,
+	};
+
+	node->transfer = transfer;
+	node->state = BATONI_TCP_POSTED;
+	batoni_tcp_post(tcp, &record, NULL);
+	tcp->base.messages.load.in_flight++;
+	return BATON_PENDING;
+}
+
+static enum baton_status
+tcp_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp *tcp = of_path(path);
+	enum baton_status status;
+
+	assert(transfer->slot < tcp->base.slots);
+	assert(tcp->nodes[transfer->slot].state == BATONI_TCP_FREE);
+	if (tcp->why[0])
+		return BATON_ERR_PEER;
+	status = transfer->direction == BATONI_SEND
+	                 ? issue_send(tcp, transfer)
+	                 : issue_receive(tcp, transfer);
+	batoni_tcp_link_write(&tcp->link);
+	return status;
+}
+
+static enum baton_status
+end_node(struct batoni_tcp *tcp, struct batoni_tcp_node *node)
+{
+	batoni_list_remove(&node->link);
+	node->state = BATONI_TCP_FREE;
+	node->transfer = NULL;
+	tcp->base.messages.load.in_flight--;
+	return node->status;
+}
+
+static size_t
+tcp_test(struct batoni_path *path)
+{
+	struct batoni_tcp *tcp = of_path(path);
+	struct batoni_host *host = tcp->base.host;
+	size_t events = batoni_tcp_pump(tcp);
+
+	while (!batoni_list_empty(&tcp->over)) {
+		struct batoni_tcp_node *node = to_node(tcp->over.next);
+		struct batoni_transfer *transfer = node->transfer;
+
+		host->done(host, transfer, end_node(tcp, node));
+		events++;
+	}
+	batoni_tcp_tell(tcp);
+	return events;
+}
+
+static enum baton_status
+tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp *tcp = of_path(path);
+	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
+	const struct batoni_tcp_record record = {
+		.kind = BATONI_TCP_RETRACT,
+		.from = (uint32_t)tcp->base.rank,
+		.to = (uint32_t)transfer->peer,
+		.tag = (uint32_t)transfer->tag,
+		.slot = transfer->slot,
+	};
+
+	/* Nothing comes over a channel that is broken. */
+	if (node->state == BATONI_TCP_WAITING || (node->state != BATONI_TCP_OVER && tcp->why[0])) {
+		node->status = BATON_ERR_CANCELED;
+		return end_node(tcp, node);
+	}
+	if (node->state == BATONI_TCP_OVER)
+		return end_node(tcp, node);
+	if (node->state == BATONI_TCP_POSTED) {
+		node->state = BATONI_TCP_RETRACTING;
+		batoni_tcp_post(tcp, &record, NULL);
+		batoni_tcp_link_write(&tcp->link);
+	}
+	return BATON_ERR_BUSY;
+}
+
+const struct batoni_path_ops batoni_tcp_messages_ops = {
+	.name = "the side channel",
+	.kinds = BATONI_MESSAGES,
+	.issue = tcp_issue,
+	.test = tcp_test,
+	.take_back = tcp_take_back,
+};
+
+void
+batoni_tcp_forget(struct batoni_tcp *tcp)
+{
+	for (int rank = 0; tcp->peers && rank < tcp->base.size; rank++) {
+		struct batoni_tcp_peer *peer = &tcp->peers[rank];
+
+		while (!batoni_list_empty(&peer->readies))
+			drop_ready(peer, to_ready(peer->readies.next));
+	}
+}

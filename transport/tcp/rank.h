@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's end of the side channel, as tcp.c and message.c see it. */
+#ifndef BATONI_TCP_RANK_H
+#define BATONI_TCP_RANK_H
+
+#include "tcp.h"
+
+enum batoni_tcp_state {
+	BATONI_TCP_FREE,
+	BATONI_TCP_WAITING,
+	BATONI_TCP_POSTED,
+	BATONI_TCP_RETRACTING,
+	BATONI_TCP_OVER
+};
+
+struct batoni_tcp_node {
+	struct batoni_list_node link; /* WAITING: peer->sends; OVER: tcp->over */
+	struct batoni_transfer *transfer;
+	enum batoni_tcp_state state;
+	enum baton_status status; /* OVER */
+};
+
+struct batoni_tcp_peer {
+	struct batoni_list_node sends, readies;
+	uint32_t readies_n;
+};
+
+struct batoni_tcp {
+	struct batoni_transport base; /* must be first */
+	struct batoni_tcp_link link;
+	int home;    /* a rank of the hub's process */
+	int left;    /* a rank that has left, or -1 */
+	bool all_left;
+	char why[BATONI_SIDE_WHY_BYTES]; /* what broke it */
+	bool told;   /* host->broken */
+	uint32_t slots_most;
+	struct batoni_tcp_node *nodes; /* by slot */
+	struct batoni_tcp_peer *peers; /* by rank */
+	struct batoni_list_node over;
+	unsigned char body[BATONI_TCP_MESSAGE_MAX];
+	/* The exchange. */
+	bool brought, came;
+	enum baton_status outcome;
+	size_t part_bytes;
+	unsigned char *all;
+};
+
+/* ---- tcp.c ---- */
+
+/* The channel is broken, with this sentence, unless it is already. */
+void batoni_tcp_break(struct batoni_tcp *tcp, const char *why);
+/* Tell the host that it is, once. */
+void batoni_tcp_tell(struct batoni_tcp *tcp);
+/* Queue a record; no memory breaks the channel. */
+void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_record *record,
+                     const void *bytes);
+/* Write and read what goes now; returns how many records came. */
+size_t batoni_tcp_pump(struct batoni_tcp *tcp);
+
+/* ---- message.c ---- */
+
+extern const struct batoni_path_ops batoni_tcp_messages_ops;
+/* A record of a message has come. */
+void batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_record *record);
+/* Free what peers have posted and nothing has met. */
+void batoni_tcp_forget(struct batoni_tcp *tcp);
+
+#endif
