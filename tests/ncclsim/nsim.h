@@ -77,6 +77,7 @@ enum nsim_function {
 	X(eager, 0, 0, 1)                                                     \
 	X(slow, 0, 0, 1)                                                      \
 	X(notice, 0, 0, 1)                                                    \
+	X(frees, 0, 0, 1)                                                     \
 	X(duplicates, 0, 0, 1)                                                \
 	X(threads, 0, 0, 1)                                                   \
 	X(abort, 0, 0, 1)

@@ -359,6 +359,22 @@ await_idle(ncclComm_t comm)
 		simulator_nap(us);
 }
 
+/* Memory of the device is freed, which may wait for all streams of the context: cudasim's
+ * `implicit` says whether it does. */
+static void
+free_memory(ncclComm_t comm)
+{
+	CUcontext popped;
+	CUdeviceptr block;
+
+	if (!nsim_set.frees ||
+	    nsim_cuda->context_push(comm->context) != BATONI_CU_SUCCESS)
+		return;
+	if (nsim_cuda->mem_alloc(&block, 64) == BATONI_CU_SUCCESS)
+		nsim_cuda->mem_free(block);
+	nsim_cuda->context_pop(&popped);
+}
+
 ncclResult_t
 ncclCommFinalize(ncclComm_t comm)
 {
@@ -401,6 +417,7 @@ ncclCommDestroy(ncclComm_t comm)
 	    atomic_load(&comm->result) == BATONI_NCCL_SUCCESS)
 		result = nsim_job_run(&job);
 	await_idle(comm);
+	free_memory(comm);
 	nsim_comm_close(comm);
 	nsim_leave(comm);
 	return fault != BATONI_NCCL_SUCCESS ? fault : result;
@@ -410,6 +427,7 @@ void
 nsim_comm_reclaim(ncclComm_t comm)
 {
 	await_idle(comm);
+	free_memory(comm);
 	if (comm->map)
 		nsim_say(comm, NSIM_GONE);
 	nsim_comm_close(comm);

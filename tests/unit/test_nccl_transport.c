@@ -5,6 +5,7 @@
  * arrive, and what needs no look of the host.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 #include "ncclsim.h"
 #include "run_tests.h"
 
-enum { RANKS = 3, BYTES = 4096 };
+/* LANES: of a rank, with that to itself. */
+enum { RANKS = 3, LANES = 5, BYTES = 4096 };
 #define SECOND ((int64_t)1000000000)
 
 static const struct cudasim *cuda;
@@ -538,6 +540,55 @@ START_TEST(a_destroy_alone_ends_in_timeout)
 }
 END_TEST
 
+/* Two ranks on the device of rank 0, which NCCL has nothing to do with. */
+static struct baton_comm *beside[2];
+
+static void
+create_beside(void)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.device = BATON_DEVICE_CUDA;
+	options.cuda_device = 0;
+	ck_ok(baton_comm_create_local(2, &options, beside));
+}
+
+/* NCCL frees memory of the device, which waits for all streams of it.  One of them waits for a
+ * message that another thread has yet to send: it can, and the rest goes on. */
+START_TEST(a_destroy_holds_up_nobody_while_nccl_waits_for_streams)
+{
+	baton_request requests[2] = {0, 0};
+	int ranks[RANKS] = {0, 1, 2};
+	pthread_t threads[RANKS];
+
+	load();
+	create(0, BATON_PROGRESS_AUTO);
+	create_beside();
+	ck_assert(nccl->sim_set("frees", 1));
+	ck_assert(cuda->sim_set("limit_ms", 10000));
+	ck_ok(baton_recv(at(0, 0), BYTES, BATON_UINT8, 0, 0, beside[1],
+	                 streams[0], NULL, &requests[1]));
+	for (int i = 0; i < RANKS; i++)
+		pthread_create(&threads[i], NULL, destroyer_main, &ranks[i]);
+	/* All lanes of the others, and the first one here. */
+	while (nccl->sim_uses("ncclCommDestroy") < 2 * LANES + 1)
+		sched_yield();
+	ck_ok(baton_send(at(0, 1), BYTES, BATON_UINT8, 1, 0, beside[0],
+	                 others[0], NULL, &requests[0]));
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	for (int i = 0; i < RANKS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 2; i++)
+		ck_ok(baton_comm_abort(beside[i]));
+	for (int i = 0; i < 2; i++)
+		ck_ok(baton_comm_destroy(beside[i]));
+	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	ck_assert_int_eq(nccl->sim_violations(), 0);
+	ck_assert_int_eq(cuda->sim_violations(), 0);
+}
+END_TEST
+
 START_TEST(a_deadline_ends_in_timeout)
 {
 	const struct baton_op_options soon = {.size = sizeof(soon),
@@ -614,6 +665,7 @@ main(void)
 		an_abort_ends_all_lanes_together,
 		survivors_make_a_communicator_of_their_own,
 		a_destroy_alone_ends_in_timeout,
+		a_destroy_holds_up_nobody_while_nccl_waits_for_streams,
 		a_deadline_ends_in_timeout,
 		a_group_that_nccl_refuses_breaks_the_communicator,
 		a_call_returns_when_its_work_is_on_the_stream,

@@ -35,7 +35,7 @@
  *   - test and clear, on the driver, only try it, and come back;
  *   - creation takes it for a call at a time, so that ranks of one process and one device can
  *     wait for each other;
- *   - what ends kernels by force has a thread of its own (nccl_end.c).
+ *   - what ends kernels by force, or frees, has a thread of its own (nccl_end.c).
  * Order: comm->order, or the driver lock; then the lock of the device; then end_lock.  No
  * lock of the engine is taken under it.
  *

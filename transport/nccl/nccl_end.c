@@ -4,19 +4,21 @@
  *
  * With all ranks: when all have said that they leave, each finalizes its communicators,
  * without blocking, and asks until NCCL says that all ranks have.  Then destroying them
- * waits for nobody.
+ * waits for no rank.  But it frees memory of the device, for which CUDA waits until all
+ * streams of the device are idle, and one of them may wait for a word of ours.  So the driver
+ * does not make that call either: a thread of its own does, the ender.
  *
  * By force: ncclCommAbort ends the kernels of a communicator and waits until they have left,
  * those too that are behind other work of their streams.  That may be the kernels of another
  * lane, so all are told to end before any is waited for (ncclCommRevoke; where the library
- * has none, all aborts are in one group).  It may be work of the program, so the driver does
- * not make these calls: a thread that the abort starts, the ender, does.  The order:
+ * has none, all aborts are in one group).  It may be work of the program, so the ender, which
+ * the abort starts, makes these calls.  The order:
  *   1. the engine has released its own words;
  *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
  *   3. the ender takes the lock of the device, tells all lanes to end, and says so; the
  *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock);
  *   4. when the communicator is destroyed it aborts the lanes, which frees them.
- * If that takes longer than the engine's patience, the transport is left to the ender: its
+ * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.
  */
 #include <errno.h>
@@ -184,8 +186,9 @@ await_closing(struct batoni_nccl *nccl)
 	pthread_mutex_unlock(&nccl->end_lock);
 }
 
+/* The ender, by force. */
 static void *
-ender_main(void *argument)
+aborter_main(void *argument)
 {
 	struct batoni_nccl *nccl = argument;
 
@@ -197,21 +200,28 @@ ender_main(void *argument)
 	return NULL;
 }
 
+static void
+start_ender(struct batoni_nccl *nccl, void *(*main)(void *))
+{
+	int error = batoni_thread_start(&nccl->ender, main, nccl);
+
+	nccl->ender_runs = error == 0;
+	if (error)
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: no thread to end NCCL with (%d)",
+		           nccl->base.rank, error);
+}
+
 void
 batoni_nccl_abort(struct batoni_path *path)
 {
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
-	int error;
 
 	atomic_store(&nccl->aborting, true);
 	if (nccl->ender_runs)
 		return;
-	error = batoni_thread_start(&nccl->ender, ender_main, nccl);
-	nccl->ender_runs = error == 0;
-	if (error) {
-		batoni_log(BATONI_LOG_WARN,
-		           "rank %d: no thread to abort NCCL with (%d)",
-		           nccl->base.rank, error);
+	start_ender(nccl, aborter_main);
+	if (!nccl->ender_runs) {
 		batoni_nccl_do(nccl, stop_lanes, batoni_real_ns() + STOP_NS);
 		return;
 	}
@@ -224,7 +234,18 @@ batoni_nccl_abort(struct batoni_path *path)
 
 /* ---- closing ---- */
 
-/* The ender aborts the lanes.  False: it goes on without us. */
+/* The ender, with all ranks. */
+static void *
+destroyer_main(void *argument)
+{
+	struct batoni_nccl *nccl = argument;
+
+	batoni_nccl_do(nccl, destroy_lanes, BATONI_NCCL_FOR_EVER);
+	say(nccl, &nccl->ended);
+	return NULL;
+}
+
+/* The ender ends the lanes.  False: it goes on without us. */
 static bool
 await_ender(struct batoni_nccl *nccl)
 {
@@ -244,9 +265,9 @@ static void
 leave_to_ender(struct batoni_nccl *nccl)
 {
 	batoni_log(BATONI_LOG_WARN,
-	           "rank %d: communicator destroyed, but NCCL has not ended its "
-	           "kernels: its communicators and the device stay open",
-	           nccl->base.rank);
+	           "rank %d: communicator destroyed, but NCCL waits for what is on "
+	           "streams of GPU %d: its communicators and the device stay open",
+	           nccl->base.rank, nccl->device->number);
 	pthread_detach(nccl->ender);
 	nccl->base.patience->copies_left = true;
 	/* The transport and its arrays. */
@@ -263,13 +284,17 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	below->patience = transport->patience;
 	if (aborted)
 		batoni_nccl_abort(&transport->messages);
+	else
+		start_ender(nccl, destroyer_main);
 	if (nccl->ender_runs && !await_ender(nccl)) {
 		leave_to_ender(nccl);
 		below->ops->close(below, aborted);
 		return;
 	}
-	batoni_nccl_do(nccl, aborted ? batoni_nccl_abort_lanes : destroy_lanes,
-	               transport->patience->until_ns);
+	if (!nccl->ender_runs)
+		batoni_nccl_do(nccl,
+		               aborted ? batoni_nccl_abort_lanes : destroy_lanes,
+		               transport->patience->until_ns);
 	/* On a device that has failed, or is never free, they are out of reach. */
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].comm = NULL;

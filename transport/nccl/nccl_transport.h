@@ -68,11 +68,11 @@ struct batoni_nccl {
 	_Atomic bool aborting;
 	_Atomic bool below_lost; /* the library of the transport below is finalised */
 
-	/* The thread that aborts, and those that wait for it. */
+	/* The thread that aborts or destroys, and those that wait for it. */
 	pthread_mutex_t end_lock;
 	pthread_cond_t end_changed; /* on CLOCK_MONOTONIC */
 	pthread_t ender;
-	bool ender_runs;         /* the driver */
+	bool ender_runs;         /* the driver: it was started */
 	bool stopped;            /* end_lock: kernels have been told to end */
 	bool closing;            /* end_lock: nothing else uses the lanes */
 	bool ended;              /* end_lock: the lanes are gone */
