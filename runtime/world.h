@@ -60,7 +60,8 @@ struct batoni_builder {
 	/* Between the last agreement and `start`, on all ranks, for a plan whose transport is
 	 * not the world's own: open it over the world's, *transport_p.  Without the driver
 	 * lock; waits for the others, within a time limit, and calls `exchange`.  OK:
-	 * *transport_p is what goes to `start`.  An error, on all ranks: it is unchanged. */
+	 * *transport_p is what goes to `start`.  An error, on all ranks: it is unchanged, but
+	 * an `exchange` may be under way.  Close it before `discard`. */
 	enum baton_status (*open_native)(struct baton_comm *comm,
 	                                 struct batoni_transport **transport_p);
 	/* Has the communicator broken, or been aborted?  Any thread. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
+#include "comm.h"
 #include "fake_device.h"
 #include "mem.h"
 #include "mpi_transport.h"
@@ -321,6 +322,72 @@ START_TEST(a_rank_without_memory_tells_the_others)
 	batoni_mem_fail_at(0);
 	/* The transport's seven, and some of the engine's. */
 	ck_assert_uint_gt(n, 8);
+	exchange(comm);
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	MPI_Finalize();
+}
+END_TEST
+
+/* ---- a transport over this one ---- */
+
+/* It does not open: both ranks give up an exchange.  Rank 1 begins its own when the creation of
+ * rank 0 is over. */
+static enum baton_status
+give_an_exchange_up(struct baton_comm *comm,
+                    struct batoni_transport **transport_p)
+{
+	struct batoni_transport *mpi = *transport_p;
+	int32_t mine = 0, all[2];
+	enum baton_status status;
+
+	(void)comm;
+	if (rank == 1)
+		MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD,
+		         MPI_STATUS_IGNORE);
+	batoni_builder.driver_take();
+	status = mpi->ops->exchange(mpi, 1, &mine, sizeof(mine), all);
+	batoni_builder.driver_leave();
+	ck_assert_int_eq(status, BATON_PENDING);
+	return BATON_ERR_TIMEOUT;
+}
+
+static enum baton_status
+prepare_without_it(const struct batoni_comm_plan *plan,
+                   struct baton_comm **comm_p)
+{
+	struct batoni_comm_plan mpi = *plan;
+
+	mpi.transport = BATON_TRANSPORT_MPI;
+	return batoni_builder.prepare(&mpi, comm_p);
+}
+
+START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
+{
+	struct batoni_builder builder = batoni_builder;
+	struct baton_comm *comm = NULL;
+	struct batoni_comm_plan plan;
+	long blocks;
+
+	builder.open_native = give_an_exchange_up;
+	builder.prepare = prepare_without_it;
+	start_mpi(MPI_THREAD_MULTIPLE);
+	ck_assert_int_eq(batoni_builder.plan(NULL, &plan), BATON_OK);
+	plan.transport = BATON_TRANSPORT_NCCL;
+	plan.onesided = false;
+	blocks = batoni_mem_blocks();
+	ck_assert_int_eq(batoni_world_mpi.create(&builder, &plan, &comm),
+	                 BATON_ERR_TIMEOUT);
+	ck_assert_ptr_null(comm);
+	/* What MPI reduces into, and nothing else.  On rank 1 MPI may have it done. */
+	if (rank == 0) {
+		ck_assert_int_eq(batoni_mem_blocks(), blocks + 1);
+		MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD);
+	} else {
+		ck_assert_int_le(batoni_mem_blocks(), blocks + 1);
+	}
+	/* MPI goes on with it meanwhile. */
+	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, NULL, &comm),
+	                 BATON_OK);
 	exchange(comm);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
 	MPI_Finalize();
@@ -813,6 +880,7 @@ main(int argc, char **argv)
 		signals_and_contexts_that_differ_are_refused_on_all,
 		ranks_of_two_versions_refuse_each_other,
 		a_rank_without_memory_tells_the_others,
+		an_exchange_that_a_creation_gives_up_keeps_its_memory,
 		the_parent_is_left_as_it_was,
 		ranks_are_those_of_the_parent,
 		funneled_mpi_is_for_the_main_thread,

@@ -314,6 +314,21 @@ discard(struct offer *offer)
 		builder->discard(offer->comm);
 }
 
+/* The driver.  The transport over this one may have left an exchange under way, for which MPI
+ * has memory of ours and the duplicate: they stay, as after an abort. */
+static void
+give_up(struct offer *offer, MPI_Comm *comm_p)
+{
+	struct batoni_mpi *mpi = offer->mpi;
+
+	if (mpi && mpi->exchanging != BATONI_MPI_NO_EXCHANGE) {
+		mpi->base.ops->close(&mpi->base, true);
+		offer->mpi = NULL;
+	} else if (*comm_p != MPI_COMM_NULL) {
+		MPI_Comm_free(comm_p);
+	}
+}
+
 /* Status and rank as one number.  The minimum over all ranks is an error, if there is one,
  * and the lowest rank that has it. */
 static int64_t
@@ -589,8 +604,7 @@ create_over(MPI_Comm parent, const struct batoni_comm_plan *plan,
 	status = make(parent, &offer, level, &comm);
 	if (status != BATON_OK) {
 		builder->driver_take();
-		if (comm != MPI_COMM_NULL)
-			MPI_Comm_free(&comm);
+		give_up(&offer, &comm);
 		builder->driver_leave();
 		discard(&offer);
 		return status;
