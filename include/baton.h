@@ -364,8 +364,8 @@ BATON_API enum baton_status baton_stream_destroy(struct baton_comm *comm,
  * Enqueue fn(arg) on the stream.  It runs once, on a thread of the device, after all
  * earlier and before all later work of the stream.  fn may block and may call CUDA (it
  * sets a context first); it must not call Baton, and must return (no pthread_exit).  It
- * occupies a slot of the request pool until it returns.  Returns as baton_send; INVALID inside a group; NOMEM, SYSTEM (the
- * stream's thread, which its first launch starts).
+ * occupies a slot of the request pool until it returns.  Returns as baton_send; INVALID
+ * inside a group; NOMEM, SYSTEM (the stream's thread, which its first launch starts).
  */
 BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 baton_stream stream,
