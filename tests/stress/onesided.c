@@ -408,6 +408,16 @@ end_a_wait_early(struct worker *w, struct round *r,
 	end_wait(w, r->number, request, options->timeout_ns > 0);
 }
 
+/* Does any window have puts by message? */
+static bool
+uses_messages(const struct baton_comm *comm)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	return baton_comm_query(comm, &info) == BATON_OK &&
+	       (info.window_paths & BATON_WINDOW_PATH_MESSAGE);
+}
+
 /* A put that has ended well or not, in the end; when its buffer is ours again. */
 static void
 end_a_put_early(struct worker *w, struct round *r,
@@ -439,9 +449,9 @@ end_a_put_early(struct worker *w, struct round *r,
 	else if (status != BATON_ERR_CANCELED && status != BATON_ERR_TIMEOUT)
 		fail(w, r->number, "a put that may end early ended in %s",
 		     baton_status_name(status));
-	else if (baton_window_path(w->windows->window[0], r->to) ==
-	         BATON_WINDOW_PATH_MESSAGE)
-		/* Lent, if perhaps only until just now. */
+	else if (uses_messages(w->comm))
+		/* Lent, if perhaps only until just now: behind a put by message its signal
+		 * goes by message too. */
 		to->doomed[1]++;
 	else if (done.flags & BATON_COMPLETION_LENT)
 		fail(w, r->number, "a put without messages is lent");
