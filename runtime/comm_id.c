@@ -121,8 +121,9 @@ meetings_init(void)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&meetings_changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	while (!draw(maker, sizeof(maker)))
-		continue;
+	/* Without random numbers this process makes no id, and no other has this one. */
+	if (!draw(maker, sizeof(maker)))
+		memset(maker, 0, sizeof(maker));
 }
 
 enum baton_status

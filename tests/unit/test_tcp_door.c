@@ -670,6 +670,41 @@ START_TEST(who_waits_too_long_is_told)
 }
 END_TEST
 
+static void *
+guest_by_two(void *argument)
+{
+	struct guest *guest = argument;
+	struct batoni_side_address addresses[2] = {guest->key.address,
+	                                           guest->key.address};
+
+	/* Nobody listens there. */
+	addresses[0].bytes[3] = 77;
+	guest->status = batoni_tcp_knock_at(&guest->key, addresses, 2,
+	                                    guest->size, guest->rank,
+	                                    guest->timeout_ns, false,
+	                                    &guest->link);
+	return NULL;
+}
+
+START_TEST(another_address_of_the_host_is_tried)
+{
+	struct batoni_side_link links[2];
+	struct guest guest;
+
+	open_door(2);
+	invite(&guest, 2, 1);
+	ck_assert_int_eq(pthread_create(&guest.thread, NULL, guest_by_two,
+	                                &guest),
+	                 0);
+	await_all(2);
+	seat_and_close(links, 2);
+	end(&guest, BATON_OK, "");
+	close(links[0].fd);
+	close(guest.link.fd);
+	await_no_hub();
+}
+END_TEST
+
 START_TEST(a_listener_that_is_gone_is_told)
 {
 	struct guest guest;
@@ -707,6 +742,7 @@ main(void)
 		another_size_ends_the_creation_for_all,
 		one_that_gives_up_ends_the_creation,
 		who_waits_too_long_is_told,
+		another_address_of_the_host_is_tried,
 		a_listener_that_is_gone_is_told,
 	};
 

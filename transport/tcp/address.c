@@ -30,7 +30,7 @@
 #define PROBES 6
 #define SILENT_MS 40000
 
-#define BACKLOG 512
+#define BACKLOG 4096 /* the kernel may allow less */
 
 void
 batoni_tcp_address_from(const struct sockaddr *from,
@@ -274,18 +274,15 @@ batoni_tcp_tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent, sizeof(silent));
 }
 
-void
+bool
 batoni_tcp_random(void *bytes, size_t n)
 {
-	unsigned char *at = bytes;
+	/* Up to 256 bytes are given whole, once the kernel's source is ready; before that a
+	 * signal may end the wait. */
+	for (;;) {
+		ssize_t got = getrandom(bytes, n, 0);
 
-	/* Up to 256 bytes are given whole, once the kernel's source is ready. */
-	while (n > 0) {
-		ssize_t got = getrandom(at, n, 0);
-
-		if (got <= 0)
-			continue;
-		at += got;
-		n -= (size_t)got;
+		if (got >= 0 || errno != EINTR)
+			return got == (ssize_t)n;
 	}
 }

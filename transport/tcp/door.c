@@ -338,7 +338,11 @@ hear_hello(struct batoni_door *door, struct knock *knock)
 	                sizeof(door->key.nonce)) != 0)
 		reply.answer = BATONI_TCP_OTHER_ID;
 	if (reply.answer == BATONI_TCP_PROVE) {
-		batoni_tcp_random(knock->challenge, sizeof(knock->challenge));
+		if (!batoni_tcp_random(knock->challenge,
+		                       sizeof(knock->challenge))) {
+			drop(door, knock, "this host has no random numbers");
+			return;
+		}
 		memcpy(reply.challenge, knock->challenge,
 		       sizeof(reply.challenge));
 		batoni_tcp_prove(&door->key, 'L', &knock->hello,

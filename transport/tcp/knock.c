@@ -7,7 +7,7 @@
  * An attempt that ends before SEATED without a word (a listener that is not there yet or is
  * busy with another creation, a connection that was dropped) is made again after a pause,
  * where more attempts make sense: `again`, for a listener that may not be there yet; else only
- * where a connection was made.  All within one time limit.  Every read has the length of
+ * where a connection was made, or nothing answered.  All within one time limit.  Every read has the length of
  * the header that is expected.
  *
  * The thread that creates; no state beyond the call.
@@ -25,11 +25,14 @@
 
 #define PAUSE_NS 50000000
 #define TRIES_CONNECTED 100
+/* Then another address is tried, or the same again: the first packet may have been dropped, by
+ * a queue that was full or for ever. */
+#define CONNECT_NS (UINT64_C(10) * 1000000000)
 
 struct attempt {
 	const struct batoni_side_key *key;
 	int size, rank, fd;
-	uint64_t limit_ns;
+	uint64_t limit_ns, step_ns; /* of all attempts; of what is waited for now */
 	bool connected, seated;
 	int error;  /* of the last connection; an errno code */
 	char at[BATONI_TCP_TEXT_BYTES];
@@ -55,12 +58,12 @@ wait_for(const struct attempt *attempt, short events)
 		uint64_t now = batoni_real_ns();
 		int n;
 
-		if (now >= attempt->limit_ns)
+		if (now >= attempt->step_ns)
 			return false;
 		n = poll(&entry, 1,
-		         attempt->limit_ns - now > UINT64_C(60000000000)
+		         attempt->step_ns - now > UINT64_C(60000000000)
 		                 ? 60000
-		                 : (int)((attempt->limit_ns - now + 999999) /
+		                 : (int)((attempt->step_ns - now + 999999) /
 		                         1000000));
 		if (n > 0)
 			return true;
@@ -108,6 +111,9 @@ connect_to(struct attempt *attempt, const struct batoni_side_address *address)
 	attempt->error = batoni_tcp_connect_to(address, &attempt->fd);
 	if (attempt->error)
 		return false;
+	attempt->step_ns = batoni_real_ns() + CONNECT_NS;
+	if (attempt->step_ns > attempt->limit_ns)
+		attempt->step_ns = attempt->limit_ns;
 	if (!wait_for(attempt, POLLOUT)) {
 		attempt->error = ETIMEDOUT;
 		return false;
@@ -116,6 +122,7 @@ connect_to(struct attempt *attempt, const struct batoni_side_address *address)
 	if (attempt->error)
 		return false;
 	attempt->connected = true;
+	attempt->step_ns = attempt->limit_ns;
 	batoni_tcp_tune(attempt->fd);
 	return true;
 }
@@ -177,7 +184,9 @@ meet(struct attempt *attempt, int *home_p)
 	struct batoni_tcp_reply reply;
 
 	memcpy(hello.nonce, attempt->key->nonce, sizeof(hello.nonce));
-	batoni_tcp_random(hello.challenge, sizeof(hello.challenge));
+	if (!batoni_tcp_random(hello.challenge, sizeof(hello.challenge)))
+		return fail(attempt, BATON_ERR_SYSTEM,
+		            "getrandom gives no random numbers");
 	batoni_tcp_hello_encode(&hello, bytes);
 	if (!send_whole(attempt, bytes, sizeof(bytes)) ||
 	    !hear_reply(attempt, &hello, &reply))
@@ -249,7 +258,8 @@ may_try_again(const struct attempt *attempt, bool again, int tries)
 	if (attempt->status != BATON_OK || attempt->seated ||
 	    batoni_real_ns() >= attempt->limit_ns)
 		return false;
-	return again || (attempt->connected && tries < TRIES_CONNECTED);
+	return again || attempt->error == ETIMEDOUT ||
+	       (attempt->connected && tries < TRIES_CONNECTED);
 }
 
 enum baton_status

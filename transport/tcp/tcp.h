@@ -190,7 +190,8 @@ void batoni_tcp_tune(int fd);
 int batoni_tcp_resolve(const char *host, uint16_t port,
                        struct batoni_side_address addresses[], int most,
                        const char **why_p);
-void batoni_tcp_random(void *bytes, size_t n);
+/* False: the kernel gives none (errno). */
+bool batoni_tcp_random(void *bytes, size_t n);
 
 /* ---- door.c ---- */
 
