@@ -418,7 +418,6 @@ batoni_nccl_checked_poll(struct batoni_nccl *nccl)
 {
 	struct batoni_nccl_checked *checked = nccl->checked;
 
-	checked->leaving = true;
 	batoni_nccl_hear(checked);
 	for (int i = 0; i < nccl->base.size && checked->withdrawn > 0; i++)
 		batoni_nccl_answer_withdrawn(checked, i);

@@ -143,7 +143,6 @@ struct batoni_nccl_checked {
 	unsigned launching_on;
 	uint64_t launching_limit_ns;
 	bool listens;     /* receives are posted */
-	bool leaving;     /* this rank has: headers that are withdrawn meet nothing more */
 	/* All ranks have left: the wires are taken down.  Any thread reads it. */
 	_Atomic bool takes_back;
 	bool failed, told; /* `fatal` is to be told to the engine; it was */

@@ -221,8 +221,6 @@ heard_withdraw(struct batoni_nccl_checked *checked, int rank, uint32_t slot)
 		checked->withdrawn++;
 	}
 	/* None: it has met a receive meanwhile, and its answer is on the way. */
-	if (checked->leaving)
-		batoni_nccl_answer_withdrawn(checked, rank);
 }
 
 static void
