@@ -200,13 +200,38 @@ to_nccl(struct batoni_native *native)
 	return (struct batoni_nccl *)(void *)native;
 }
 
+/* NCCL may go on: it writes their handles, and uses their streams.  In a list, so that leak
+ * checkers find them. */
+static void
+leak_lanes(struct batoni_nccl *nccl)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct batoni_nccl_lane *leaked;
+
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a creation that has failed leaves NCCL's communicators "
+	           "behind: GPU %d has failed, or another thread is in a call of "
+	           "NCCL for it",
+	           nccl->base.rank, nccl->device->number);
+	pthread_mutex_lock(&lock);
+	nccl->lanes->leaked = leaked;
+	leaked = nccl->lanes;
+	pthread_mutex_unlock(&lock);
+	nccl->lanes = NULL;
+	batoni_mem_keep(1 + (long)nccl->lanes_n); /* the array, and what streams are */
+}
+
 static void
 nccl_discard(struct batoni_native *native)
 {
 	struct batoni_nccl *nccl = to_nccl(native);
+	bool made = false;
 
-	batoni_nccl_do(nccl, batoni_nccl_abort_lanes,
-	               batoni_real_ns() + nccl->patience_ns);
+	for (unsigned i = 0; i < nccl->lanes_n; i++)
+		made |= nccl->lanes[i].comm != NULL;
+	if (made && !batoni_nccl_do(nccl, batoni_nccl_abort_lanes,
+	                            batoni_real_ns() + nccl->patience_ns))
+		leak_lanes(nccl);
 	batoni_nccl_free(nccl);
 }
 

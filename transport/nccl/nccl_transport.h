@@ -22,6 +22,7 @@ struct batoni_nccl_lane {
 	baton_stream stream; /* of operations that are on no stream of the program */
 	bool used;           /* by the operations of this call */
 	bool revoked;        /* its kernels have been told to end */
+	struct batoni_nccl_lane *leaked; /* of the first: nccl_open.c */
 };
 
 /* What is agreed on, and in which order: nccl_open.c. */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The NCCL transport by its own contract: what is discarded before it is open. */
+#include "clock.h"
+#include "cudasim.h"
+#include "mem.h"
+#include "nccl_transport.h"
+#include "ncclsim.h"
+#include "registry.h"
+#include "run_tests.h"
+
+#define SECOND ((uint64_t)1000000000)
+
+static const struct ncclsim *nccl;
+static struct batoni_device *device;
+
+/* One thread is all there is. */
+static void
+no_driver(void)
+{
+}
+
+static struct batoni_native *
+create(void)
+{
+	const struct batoni_native_config config = {
+		.device = device,
+		.size = 1,
+		.timeout_ns = 10 * (int64_t)SECOND,
+		.slots = 16,
+		.driver_take = no_driver,
+		.driver_leave = no_driver,
+	};
+	struct batoni_native *native = NULL;
+
+	ck_assert_int_eq(batoni_native_ops.create(&config, &native), BATON_OK);
+	return native;
+}
+
+/* Any of its transports has the lock of the device. */
+static void
+lock(struct batoni_native *native, bool take)
+{
+	struct batoni_nccl *it = (struct batoni_nccl *)(void *)native;
+
+	ck_assert_int_eq(batoni_nccl_lock(&it->base, take), BATON_OK);
+}
+
+/* NCCL has begun, and cannot be called: what it may still write stays, and nothing else. */
+START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
+{
+	const struct batoni_device_config where = {
+		.cuda_device = 0, .until_ns = batoni_real_ns() + 10 * SECOND};
+	const struct batoni_transport_config config = {.slots = 2,
+	                                               .slots_most = 2};
+	struct batoni_transport *below, *open;
+	struct batoni_native *native, *other;
+	long blocks;
+
+	nccl = ncclsim_load(NULL);
+	ck_assert_ptr_nonnull(nccl);
+	ck_assert_int_eq(
+		batoni_device_find(BATON_DEVICE_CUDA)->open(&where, &device),
+		BATON_OK);
+	blocks = batoni_mem_blocks();
+	ck_assert_int_eq(batoni_local_open(1, &config, &below), BATON_OK);
+	native = create();
+	other = create();
+	while (nccl->sim_live("comms") == 0)
+		ck_assert_int_eq(batoni_native_ops.step(native, below, &open),
+		                 BATON_PENDING);
+	lock(other, true);
+	below->ops->close(below, true);
+	batoni_native_ops.discard(native);
+	lock(other, false);
+	batoni_native_ops.discard(other);
+	ck_assert_int_eq(nccl->sim_live("comms"), 1);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	device->ops->close(device);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		a_discard_that_cannot_call_nccl_leaves_it_its_memory,
+	};
+
+	return RUN_TESTS("nccl_discard", tests);
+}
