@@ -7,7 +7,8 @@
  * side by side; then the connections that are new, all side by side; then the kernels, one
  * for each communicator.  The host blocks for the first two.  The
  * group of a non-blocking communicator that has any of them goes on in a thread of its own,
- * and its communicators are IN_PROGRESS until that is over.
+ * and its communicators are IN_PROGRESS until that is over.  An abort of one of them ends that
+ * for all.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -104,6 +105,17 @@ each_comm(const struct work *work, void (*fn)(ncclComm_t comm, unsigned value),
 
 /* ---- connections ---- */
 
+/* One of the communicators is being aborted. */
+static bool
+is_stopped(const struct work *work)
+{
+	const struct nsim_plan *plan = work->plans;
+
+	while (plan && !atomic_load(&plan->comm->stop))
+		plan = plan->next;
+	return plan != NULL;
+}
+
 static struct nsim_link *
 link_of(ncclComm_t comm, const struct nsim_op *op)
 {
@@ -177,7 +189,7 @@ connect_all(const struct work *work)
 	}
 	for (plan = work->plans; plan; plan = plan->next) {
 		while (!is_connected(plan)) {
-			if (atomic_load(&plan->comm->stop))
+			if (is_stopped(work))
 				return nsim_error(BATONI_NCCL_INTERNAL_ERROR,
 				                  "aborted");
 			simulator_nap(us);
