@@ -156,6 +156,7 @@ enum baton_progress {
 #define BATON_SIGNALS_LIMIT 1024
 #define BATON_CONTEXTS_MAX_DEFAULT 4
 #define BATON_CONTEXTS_LIMIT 64
+#define BATON_NCCL_LANES_LIMIT 64
 
 struct baton_comm_options {
 	size_t size; /* of this struct; the initialiser sets it */
@@ -181,6 +182,11 @@ struct baton_comm_options {
 	 * one of the calling thread's current context; without one, this rank's number
 	 * on its host modulo the number of devices.  Ranks may differ. */
 	int cuda_device;
+	/* On BATON_TRANSPORT_NCCL: the most communicators of NCCL for messages between
+	 * ranks (lanes), 1 to BATON_NCCL_LANES_LIMIT, the same on all ranks.  0: as many as
+	 * are of use.  With fewer than that, sends and receives wait for each other
+	 * (BATON_CAP_DIRECTIONS is off). */
+	int nccl_lanes;
 	/* On BATON_TRANSPORT_NCCL, which does not compare the two sides of a message:
 	 * checked mode, in which Baton does, before it calls NCCL.  Sides that differ in size
 	 * or type end in MISMATCH, and deadlines and baton_cancel end one operation alone.
@@ -191,7 +197,7 @@ struct baton_comm_options {
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
-	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1,   \
+	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1, 0, \
 	  false }
 /* clang-format on */
 
@@ -341,6 +347,10 @@ struct baton_comm_info {
 	unsigned signal_paths;
 	unsigned window_paths;
 	int cuda_device; /* the CUDA driver's number of the device; -1 on the host */
+	int nccl_version; /* as NCCL has it: 23007 is 2.30.7; 0: NCCL moves nothing here */
+	int nccl_lanes;   /* communicators of NCCL for messages between ranks */
+	/* One sentence on why NCCL does not move the messages; "" where it does. */
+	const char *why_not_nccl;
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */

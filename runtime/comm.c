@@ -200,6 +200,13 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		                     "BATON_PROGRESS_AUTO, _THREAD or _CALLS (0 "
 		                     "to 2)",
 		                     (int)options->progress);
+	if (options->nccl_lanes < 0 ||
+	    options->nccl_lanes > BATON_NCCL_LANES_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->nccl_lanes is %d; it takes 1 to "
+		                     "%d, or 0 for as many as are of use",
+		                     options->nccl_lanes,
+		                     BATON_NCCL_LANES_LIMIT);
 	*plan_p = (struct batoni_comm_plan){
 		.transport = options->transport,
 		.requests_max = options->requests_max
@@ -211,6 +218,9 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.contexts_max = options->contexts_max
 		                        ? options->contexts_max
 		                        : BATON_CONTEXTS_MAX_DEFAULT,
+		.nccl_lanes = options->nccl_lanes
+		                      ? options->nccl_lanes
+		                      : (int)batoni_config()->nccl_lanes,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
@@ -941,6 +951,19 @@ baton_comm_size(const struct baton_comm *comm)
 	return batoni_comm_lives(comm) ? comm->size : -1;
 }
 
+static const char *
+why_not_nccl(const struct baton_comm *comm)
+{
+	if (comm->transport_ops->id == BATON_TRANSPORT_NCCL)
+		return "";
+	return comm->device_ops->id == BATON_DEVICE_CUDA
+	               ? "it was not asked for (options.transport "
+			 "BATON_TRANSPORT_NCCL): it has no tags, no signals and "
+			 "no windows"
+	               : "NCCL moves memory of GPUs, and the device is not CUDA "
+			 "(options.device BATON_DEVICE_CUDA)";
+}
+
 enum baton_status
 baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 {
@@ -968,6 +991,9 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.capabilities = comm->transport->capabilities,
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
+		.nccl_version = comm->transport->nccl_version,
+		.nccl_lanes = comm->transport->lanes,
+		.why_not_nccl = why_not_nccl(comm),
 		.cuda_device = comm->device_ops->id == BATON_DEVICE_CUDA
 		                       ? comm->device->number
 		                       : -1,

@@ -274,6 +274,7 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	         theirs->timeout_ns != plan->timeout_ns ||
 	         theirs->progress != plan->progress ||
 	         theirs->timestamps != plan->timestamps ||
+	         theirs->nccl_lanes != plan->nccl_lanes ||
 	         theirs->transport != plan->transport)
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "baton_comm_create_id: the options differ "

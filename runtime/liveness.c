@@ -16,7 +16,7 @@
  * their stream has not reached are left alone until it has.
  *
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
- * deadline.
+ * deadline.  One that is stream-issued breaks the communicator.
  *
  * A destroy that only waits for the other ranks checks too: a process that has ended will not
  * leave.  The rank may have left and ended in order just now, and this rank may see its consent
@@ -79,6 +79,16 @@ check_batch(struct baton_comm *comm, int rank)
 	return rank;
 }
 
+/* Has the stream reached it? */
+static bool
+is_armed(const struct batoni_op *op)
+{
+	return op->flags & BATONI_FLAG_STREAM_ISSUED
+	               ? op->flags & BATONI_FLAG_ARMED
+	               : op->state == BATONI_ARMED ||
+	                         op->state == BATONI_ISSUED;
+}
+
 /* Does the operation wait for a process that has ended?  The driver may read the state
  * only while the engine holds the record. */
 static bool
@@ -87,10 +97,23 @@ is_orphan(const struct batoni_op *op)
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
 
 	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
-	       (op->state == BATONI_ARMED || op->state == BATONI_ISSUED) &&
+	       op->state != BATONI_NEW && op->state != BATONI_ENDED &&
 	       batoni_is_transfer(op) && op->kind != BATONI_KIND_WAIT &&
-	       !(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+	       is_armed(op) &&
 	       op->comm->transport->peers[op->transfer.peer].gone;
+}
+
+/* A stream-issued operation cannot end alone. */
+static void
+break_for(struct batoni_op *op)
+{
+	char why[120];
+
+	snprintf(why, sizeof(why),
+	         "the process of rank %d has ended, and an operation that names "
+	         "it is on its stream",
+	         op->transfer.peer);
+	batoni_comm_break(op->comm, BATON_ERR_PEER, why);
 }
 
 static size_t
@@ -107,8 +130,12 @@ end_orphans(struct baton_comm *comm)
 			op->flags |= BATONI_FLAG_ORPHAN;
 			continue;
 		}
-		batoni_op_end_early(op, BATON_ERR_PEER);
 		events++;
+		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
+			break_for(op);
+			break;
+		}
+		batoni_op_end_early(op, BATON_ERR_PEER);
 	}
 	return events;
 }

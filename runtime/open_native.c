@@ -25,6 +25,8 @@ batoni_comm_create_native(struct baton_comm *comm,
 	const struct batoni_native_config config = {
 		.device = comm->device,
 		.size = plan->size,
+		.lanes = plan->nccl_lanes,
+		.until_ns = comm->patience.until_ns,
 		.timeout_ns = plan->timeout_ns,
 		.slots = plan->requests_max,
 		.check = plan->check,

@@ -21,6 +21,8 @@ struct batoni_native;
 struct batoni_native_config {
 	struct batoni_device *device; /* outlives the transport */
 	int size;                     /* of the communicator */
+	int lanes;          /* at most so many, the same on all ranks; 0: as it likes */
+	uint64_t until_ns;  /* for the device, as words_alloc */
 	int64_t timeout_ns; /* how long opening may wait for peers; 0: the default */
 	uint32_t slots; /* transfers have slots below this */
 	bool check;     /* compare the two sides of a message before it travels */

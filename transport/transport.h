@@ -116,7 +116,10 @@ struct batoni_transport {
 	unsigned capabilities; /* BATON_CAP_* */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
-	char library[128]; /* for baton_comm_query */
+	/* For baton_comm_query. */
+	char library[128];
+	int lanes;        /* NCCL's; 0: it has none */
+	int nccl_version; /* as NCCL has it; 0: it is another library */
 	/* The transport writes these; the engine reads them between calls (driver). */
 	/* Slots of transfers are 0 to slots-1.  Requests use those below requests_max;
 	 * the one-sided layer's own messages use the others.  Those messages have

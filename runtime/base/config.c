@@ -213,6 +213,12 @@ set_port(const char *value, const char *values)
 }
 
 static bool
+set_nccl_lanes(const char *value, const char *values)
+{
+	return set_number(value, values, &config.nccl_lanes);
+}
+
+static bool
 set_staging_chunk(const char *value, const char *values)
 {
 	return set_number(value, values, &config.staging_chunk);

@@ -38,6 +38,9 @@
 	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
 	  "else libnccl.so.2")                                                \
+	X(nccl_lanes, BATON_NCCL_LANES, "1 to 64",                            \
+	  "options.nccl_lanes of communicators that do not say. Not set: as " \
+	  "many as are of use")                                               \
 	X(check, BATON_CHECK, "0, 1",                                         \
 	  "1: communicators on NCCL are in checked mode, as with the option " \
 	  "check. Not set: those that ask for it")                            \
@@ -83,6 +86,7 @@ struct batoni_config {
 	enum baton_transport transport; /* AUTO or NCCL */
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
+	uint32_t nccl_lanes; /* 0: not set */
 	bool check; /* BATON_CHECK=1 */
 	char interface[BATONI_CONFIG_FILE_BYTES];
 	uint32_t port; /* 0: not set */

@@ -8,187 +8,59 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "baton.h"
 #include "clock.h"
-#include "cudasim.h"
-#include "ncclsim.h"
+#include "nccl_world.h"
 #include "run_tests.h"
 
-/* LANES: of a rank, with that to itself. */
-enum { RANKS = 3, LANES = 5, BYTES = 4096 };
-#define SECOND ((int64_t)1000000000)
-
-static const struct cudasim *cuda;
-static const struct ncclsim *nccl;
-static struct baton_comm *comms[RANKS];
-static CUcontext contexts[RANKS];
-static CUdeviceptr memory[RANKS];
-static CUstream streams[RANKS], others[RANKS];
-
-#define ck_cuda(call) ck_assert_uint_eq((call), BATONI_CU_SUCCESS)
-#define ck_ok(call) ck_assert_int_eq((call), BATON_OK)
-
-static void
-load(void)
-{
-	cuda = cudasim_load(NULL);
-	nccl = ncclsim_load(NULL);
-	ck_assert_ptr_nonnull(cuda);
-	ck_assert_ptr_nonnull(nccl);
-	ck_cuda(cuda->init(0));
-	for (int i = 0; i < RANKS; i++) {
-		CUcontext popped;
-
-		ck_cuda(cuda->primary_retain(&contexts[i], i));
-		ck_cuda(cuda->context_push(contexts[i]));
-		ck_cuda(cuda->stream_create(&streams[i],
-		                            BATONI_CU_STREAM_NON_BLOCKING, 0));
-		ck_cuda(cuda->stream_create(&others[i],
-		                            BATONI_CU_STREAM_NON_BLOCKING, 0));
-		ck_cuda(cuda->mem_alloc(&memory[i], 4 * BYTES));
-		ck_cuda(cuda->context_pop(&popped));
-	}
-}
-
-/* create_local puts all ranks on one device; ids let each have its own. */
-struct creator {
-	pthread_t thread;
-	struct baton_unique_id id;
-	struct baton_comm_options options;
-	int rank, size;
-	enum baton_status status;
-	char why[256];
-};
-
-static void *
-creator_main(void *argument)
-{
-	struct creator *creator = argument;
-	int rank = creator->rank;
-
-	creator->options.cuda_device = rank;
-	creator->status = baton_comm_create_id(creator->size, rank,
-	                                       &creator->id,
-	                                       &creator->options, &comms[rank]);
-	snprintf(creator->why, sizeof(creator->why), "%s", baton_last_error());
-	return NULL;
-}
-
-static struct creator creators[RANKS];
-
-/* The first ranks, each on its device. */
-static void
-create_some(int size, int64_t timeout_ns, enum baton_progress progress)
-{
-	struct baton_unique_id id;
-
-	ck_ok(baton_unique_id_create(&id));
-	for (int i = 0; i < size; i++) {
-		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-
-		options.device = BATON_DEVICE_CUDA;
-		options.transport = BATON_TRANSPORT_NCCL;
-		options.timeout_ns = timeout_ns;
-		options.progress = progress;
-		creators[i] = (struct creator){
-			.id = id, .options = options, .rank = i, .size = size};
-		ck_assert_int_eq(pthread_create(&creators[i].thread, NULL,
-		                                creator_main, &creators[i]),
-		                 0);
-	}
-	for (int i = 0; i < size; i++)
-		pthread_join(creators[i].thread, NULL);
-}
-
-static void
-create(int64_t timeout_ns, enum baton_progress progress)
-{
-	create_some(RANKS, timeout_ns, progress);
-}
-
-static void
-create_all(void)
-{
-	load();
-	create(0, BATON_PROGRESS_AUTO);
-	for (int i = 0; i < RANKS; i++)
-		ck_assert_msg(creators[i].status == BATON_OK, "%s",
-		              creators[i].why);
-}
-
-static void *
-destroyer_main(void *argument)
-{
-	int rank = *(int *)argument;
-
-	ck_ok(baton_comm_destroy(comms[rank]));
-	return NULL;
-}
-
-static void
-destroy_some(int size)
-{
-	int ranks[RANKS];
-	pthread_t threads[RANKS];
-
-	for (int i = 0; i < size; i++) {
-		ranks[i] = i;
-		pthread_create(&threads[i], NULL, destroyer_main, &ranks[i]);
-	}
-	for (int i = 0; i < size; i++)
-		pthread_join(threads[i], NULL);
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
-	ck_assert_int_eq(nccl->sim_violations(), 0);
-	ck_assert_int_eq(cuda->sim_violations(), 0);
-}
-
-static void
-destroy_all(void)
-{
-	destroy_some(RANKS);
-}
-
-static void *
-at(int rank, int part)
-{
-	return (void *)(uintptr_t)(memory[rank] + (CUdeviceptr)(part * BYTES));
-}
-
-static baton_request
-move(int rank, int peer, bool sends, const struct baton_op_options *options)
-{
-	baton_request request = 0;
-
-	ck_ok(sends ? baton_send(at(rank, peer), BYTES, BATON_UINT8, peer, 0,
-	                         comms[rank], streams[rank], options, &request)
-	            : baton_recv(at(rank, peer), BYTES, BATON_UINT8, peer, 0,
-	                         comms[rank], streams[rank], options, &request));
-	return request;
-}
-
-static void
-finish(baton_request request, enum baton_status status)
-{
-	ck_assert_int_eq(baton_finish(&request, 20 * SECOND, NULL), status);
-}
+/* Of a rank, with that to itself. */
+enum { LANES = 5 };
 
 /* ---- creation ---- */
+
+/* The others are told at once: what NCCL waits for on them would take until the time is up. */
+static void
+fail_one(const char *call, long n)
+{
+	uint64_t begun = batoni_real_ns();
+
+	ck_assert(nccl->sim_fail(call, n, BATONI_NCCL_SYSTEM_ERROR));
+	create(40 * SECOND, BATON_PROGRESS_AUTO);
+	nccl->sim_fail(call, 0, 0);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_ERR_NCCL, "%d: %s",
+		              creators[i].status, creators[i].why);
+	ck_assert_uint_lt(batoni_real_ns() - begun, 20 * (uint64_t)SECOND);
+	await_no_comms();
+}
 
 START_TEST(a_creation_that_fails_on_one_rank_fails_on_all)
 {
 	load();
 	/* The next creation in NCCL, on whichever rank. */
-	ck_assert(nccl->sim_fail("job", 1, BATONI_NCCL_SYSTEM_ERROR));
-	create(SECOND / 2, BATON_PROGRESS_AUTO);
-	for (int i = 0; i < RANKS; i++) {
-		ck_assert_int_lt(creators[i].status, 0);
-		ck_assert_int_eq(creators[i].status, creators[0].status);
-	}
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
-	nccl->sim_fail("job", 0, 0);
+	fail_one("job", 1);
+	fail_one("ncclCommInitRankConfig", 3);
+	fail_one("ncclCommGetAsyncError", 20);
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	destroy_all();
+}
+END_TEST
+
+/* The connections are the last jobs. */
+START_TEST(a_connection_that_fails_on_one_rank_fails_on_all)
+{
+	long jobs;
+
+	load();
+	jobs = nccl->sim_uses("job");
+	create(0, BATON_PROGRESS_AUTO);
+	jobs = nccl->sim_uses("job") - jobs;
+	destroy_all();
+	fail_one("job", jobs);
+	fail_one("job", jobs - 3);
 	create(0, BATON_PROGRESS_AUTO);
 	for (int i = 0; i < RANKS; i++)
 		ck_ok(creators[i].status);
@@ -219,8 +91,93 @@ START_TEST(a_query_names_the_library_and_what_it_cannot)
 	ck_assert_ptr_nonnull(strstr(info.library, "NCCL 2."));
 	/* Three ranks are two bits. */
 	ck_assert_ptr_nonnull(strstr(info.library, "4 lanes"));
-	ck_assert_uint_eq(info.capabilities, BATON_CAP_DIRECTIONS);
+	ck_assert_uint_eq(info.capabilities,
+	                  BATON_CAP_DIRECTIONS | BATON_CAP_SELF);
+	ck_assert_int_eq(info.nccl_version, 23007);
+	ck_assert_int_eq(info.nccl_lanes, 4);
+	ck_assert_str_eq(info.why_not_nccl, "");
 	destroy_all();
+}
+END_TEST
+
+START_TEST(a_query_says_why_it_is_not_nccl)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm_options options = nccl_options();
+
+	load();
+	options.transport = BATON_TRANSPORT_AUTO;
+	ck_ok(baton_comm_create_local(1, &options, comms));
+	ck_ok(baton_comm_query(comms[0], &info));
+	ck_assert_int_eq(info.nccl_version, 0);
+	ck_assert_int_eq(info.nccl_lanes, 0);
+	ck_assert_ptr_nonnull(strstr(info.why_not_nccl, "not asked for"));
+	ck_ok(baton_comm_destroy(comms[0]));
+	options.device = BATON_DEVICE_HOST;
+	ck_ok(baton_comm_create_local(1, &options, comms));
+	ck_ok(baton_comm_query(comms[0], &info));
+	ck_assert_ptr_nonnull(strstr(info.why_not_nccl, "not CUDA"));
+	ck_ok(baton_comm_destroy(comms[0]));
+}
+END_TEST
+
+/* ---- fewer lanes ---- */
+
+static void
+create_lanes(int lanes, int last)
+{
+	struct baton_comm_options options[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].nccl_lanes = i + 1 < RANKS ? lanes : last;
+	}
+	create_with(RANKS, options);
+}
+
+START_TEST(fewer_lanes_carry_all_messages)
+{
+	load();
+	for (int lanes = 1; lanes <= 5; lanes++) {
+		struct baton_comm_info info = {.size = sizeof(info)};
+
+		create_lanes(lanes, lanes);
+		for (int i = 0; i < RANKS; i++)
+			ck_assert_msg(creators[i].status == BATON_OK, "%s",
+			              creators[i].why);
+		ck_ok(baton_comm_query(comms[0], &info));
+		ck_assert_int_eq(info.nccl_lanes, lanes < 4 ? lanes : 4);
+		ck_assert_int_eq(info.capabilities & BATON_CAP_DIRECTIONS,
+		                 lanes < 4 ? 0 : BATON_CAP_DIRECTIONS);
+		for (int rank = 0; rank < RANKS; rank++) {
+			for (int peer = rank + 1; peer < RANKS; peer++) {
+				baton_request there = move(rank, peer, true,
+				                           NULL);
+				baton_request back;
+
+				finish(move(peer, rank, false, NULL), BATON_OK);
+				finish(there, BATON_OK);
+				there = move(rank, peer, false, NULL);
+				back = move(peer, rank, true, NULL);
+				finish(there, BATON_OK);
+				finish(back, BATON_OK);
+			}
+		}
+		destroy_all();
+	}
+}
+END_TEST
+
+START_TEST(ranks_with_other_lanes_are_refused)
+{
+	load();
+	create_lanes(1, 2);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(creators[i].status, BATON_ERR_INVALID);
+	create_lanes(65, 65);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(creators[i].status, BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(creators[0].why, "nccl_lanes is 65"));
 }
 END_TEST
 
@@ -239,23 +196,6 @@ START_TEST(memory_that_nccl_does_not_reach_is_refused)
 	                            streams[0], NULL, NULL),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "GPU 1"));
-	destroy_all();
-}
-END_TEST
-
-START_TEST(a_message_to_oneself_needs_its_other_end_in_the_group)
-{
-	create_all();
-	ck_assert_int_eq(baton_send(at(0, 0), BYTES, BATON_UINT8, 0, 0, comms[0],
-	                            streams[0], NULL, NULL),
-	                 BATON_ERR_UNSUPPORTED);
-	ck_ok(baton_group_begin(comms[0]));
-	ck_ok(baton_send(at(0, 0), BYTES, BATON_UINT8, 0, 0, comms[0],
-	                 streams[0], NULL, NULL));
-	ck_ok(baton_recv(at(0, 1), BYTES / 2, BATON_UINT8, 0, 0, comms[0],
-	                 streams[0], NULL, NULL));
-	ck_assert_int_eq(baton_group_end(comms[0]), BATON_ERR_UNSUPPORTED);
-	ck_ok(baton_comm_status(comms[0]));
 	destroy_all();
 }
 END_TEST
@@ -399,6 +339,38 @@ START_TEST(members_of_a_group_do_not_wait_for_each_other)
 }
 END_TEST
 
+/* A call behind a full stream would block, with the locks that the matching calls need. */
+START_TEST(a_lane_takes_no_more_than_its_stream)
+{
+	const struct baton_op_options detached = {
+		.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+	enum { MOST = 120 };
+	baton_request recvs[MOST], send, more = 0;
+
+	create_all();
+	ck_assert(cuda->sim_set("depth", 500));
+	for (int i = 0; i < MOST; i++)
+		recvs[i] = move(1, 0, false, &detached);
+	ck_assert_int_eq(move_on(streams[1], 1, 0, false, 0, BYTES, &detached,
+	                         &more),
+	                 BATON_ERR_AGAIN);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "(120)"));
+	/* Other lanes are not concerned. */
+	send = move(1, 2, true, &detached);
+	finish(move(2, 1, false, NULL), BATON_OK);
+	finish(send, BATON_OK);
+	for (int i = 0; i < MOST; i++) {
+		send = move(0, 1, true, NULL);
+		finish(recvs[i], BATON_OK);
+		finish(send, BATON_OK);
+	}
+	recvs[0] = move(1, 0, false, &detached);
+	finish(move(0, 1, true, NULL), BATON_OK);
+	finish(recvs[0], BATON_OK);
+	destroy_all();
+}
+END_TEST
+
 /* ---- joins ---- */
 
 /* Nobody calls Baton meanwhile, and no thread of it drives. */
@@ -451,12 +423,7 @@ START_TEST(an_asynchronous_error_ends_what_is_pending)
 	/* The stream goes on. */
 	ck_ok(baton_stream_synchronize(comms[1], streams[1]));
 	baton_release(&recv);
-	for (int i = 0; i < RANKS; i++) {
-		baton_comm_abort(comms[i]);
-		ck_ok(baton_comm_destroy(comms[i]));
-	}
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
-	ck_assert_int_eq(nccl->sim_violations(), 0);
+	abort_all();
 }
 END_TEST
 
@@ -474,14 +441,10 @@ START_TEST(an_abort_ends_all_lanes_together)
 	ck_assert_int_eq(baton_send(at(1, 0), 1, BATON_UINT8, 0, 0, comms[1],
 	                            streams[1], NULL, NULL),
 	                 BATON_ERR_ABORTED);
-	for (int i = 0; i < RANKS; i++) {
-		baton_comm_abort(comms[i]);
-		ck_ok(baton_comm_destroy(comms[i]));
-	}
+	abort_all();
 	cuda->sim_settle(false);
 	ck_assert_int_eq(cuda->sim_queued(), 0);
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
-	ck_assert_int_eq(nccl->sim_violations(), 0);
+	await_no_comms();
 	/* On the same devices. */
 	create(0, BATON_PROGRESS_AUTO);
 	for (int i = 0; i < RANKS; i++)
@@ -536,7 +499,7 @@ START_TEST(a_destroy_alone_ends_in_timeout)
 		ck_ok(baton_comm_abort(comms[i]));
 	for (int i = 0; i < RANKS; i++)
 		ck_ok(baton_comm_destroy(comms[i]));
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	await_no_comms();
 }
 END_TEST
 
@@ -583,8 +546,7 @@ START_TEST(a_destroy_holds_up_nobody_while_nccl_waits_for_streams)
 		ck_ok(baton_comm_abort(beside[i]));
 	for (int i = 0; i < 2; i++)
 		ck_ok(baton_comm_destroy(beside[i]));
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
-	ck_assert_int_eq(nccl->sim_violations(), 0);
+	await_no_comms();
 	ck_assert_int_eq(cuda->sim_violations(), 0);
 }
 END_TEST
@@ -599,11 +561,30 @@ START_TEST(a_deadline_ends_in_timeout)
 	recv = move(1, 0, false, &soon);
 	finish(recv, BATON_ERR_TIMEOUT);
 	ck_assert_int_eq(baton_comm_status(comms[1]), BATON_ERR_ABORTED);
-	for (int i = 0; i < RANKS; i++) {
-		baton_comm_abort(comms[i]);
+	abort_all();
+}
+END_TEST
+
+/* NCCL does not say that a rank has aborted. */
+START_TEST(a_rank_that_aborts_leaves_the_others_to_their_deadlines)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 50};
+	baton_request recv;
+
+	create_all();
+	finish(move(0, 2, true, &soon), BATON_ERR_TIMEOUT);
+	ck_ok(baton_comm_abort(comms[1]));
+	ck_ok(baton_comm_destroy(comms[1]));
+	recv = move(2, 1, false, &soon);
+	finish(recv, BATON_ERR_TIMEOUT);
+	for (int i = 0; i < RANKS; i += 2)
 		ck_ok(baton_comm_destroy(comms[i]));
-	}
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	await_no_comms();
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	destroy_all();
 }
 END_TEST
 
@@ -619,11 +600,7 @@ START_TEST(a_group_that_nccl_refuses_breaks_the_communicator)
 	ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_ABORTED);
 	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[0]),
 	                             "ncclGroupEnd returned 3: internal error"));
-	for (int i = 0; i < RANKS; i++) {
-		baton_comm_abort(comms[i]);
-		ck_ok(baton_comm_destroy(comms[i]));
-	}
-	ck_assert_int_eq(nccl->sim_live("comms"), 0);
+	abort_all();
 }
 END_TEST
 
@@ -652,14 +629,18 @@ main(void)
 {
 	const TTest *const tests[] = {
 		a_creation_that_fails_on_one_rank_fails_on_all,
+		a_connection_that_fails_on_one_rank_fails_on_all,
 		a_host_communicator_is_refused,
 		a_query_names_the_library_and_what_it_cannot,
+		a_query_says_why_it_is_not_nccl,
+		fewer_lanes_carry_all_messages,
+		ranks_with_other_lanes_are_refused,
 		memory_that_nccl_does_not_reach_is_refused,
-		a_message_to_oneself_needs_its_other_end_in_the_group,
 		a_program_may_have_the_lock_of_the_device,
 		no_call_waits_for_ever_for_the_lock_of_the_device,
 		a_recv_that_waits_holds_up_no_send_of_the_same_way,
 		members_of_a_group_do_not_wait_for_each_other,
+		a_lane_takes_no_more_than_its_stream,
 		a_join_needs_no_look_of_the_host,
 		an_asynchronous_error_ends_what_is_pending,
 		an_abort_ends_all_lanes_together,
@@ -667,6 +648,7 @@ main(void)
 		a_destroy_alone_ends_in_timeout,
 		a_destroy_holds_up_nobody_while_nccl_waits_for_streams,
 		a_deadline_ends_in_timeout,
+		a_rank_that_aborts_leaves_the_others_to_their_deadlines,
 		a_group_that_nccl_refuses_breaks_the_communicator,
 		a_call_returns_when_its_work_is_on_the_stream,
 	};

@@ -8,9 +8,11 @@
  * differ, b that bit of the source.  In a lane a rank only sends or only receives, since its
  * own bit k says which; so no wait of one direction holds up the other.  There are 2 lanes
  * for each bit of a rank's number.  All ranks are in each; only the pairs that use it are
- * connected.  One more communicator has this rank alone, for messages to itself.  Within a
+ * connected.  One more communicator has this rank alone, for messages to itself, whose ends
+ * may come in two calls (nccl_self.c).  Within a
  * lane messages wait for each other: a send to a peer that does not receive holds up later
- * sends of that lane, to other peers too.
+ * sends of that lane, to other peers too.  With fewer lanes (an option) several (k, b) have
+ * one, in which a rank sends and receives (BATON_CAP_DIRECTIONS is off).
  *
  * On streams.  Operations of one lane are put on the program's streams as they are (a
  * group's on several: NCCL starts them when all streams have got there, and all go on when
@@ -47,7 +49,7 @@
  * Refused, since NCCL cannot give it: tags other than 0, messages shorter than the receive,
  * truncation, the end of one operation alone (BATON_CAP_TAGS, _SHORT, _TRUNCATION, _CANCEL
  * are off); memory of the host that is not pinned, memory of another GPU; a message to the
- * rank itself whose other end is not in the same group (BATON_CAP_SELF is off).
+ * rank itself whose ends have different lengths.
  *
  * In checked mode (nccl_checked.c) another path takes the place of this one.
  */
@@ -62,6 +64,8 @@
 
 #define LOOK_NS ((uint64_t)1000000) /* between two looks for asynchronous errors */
 #define WHAT_LEAVE ((uint64_t)0x6e63636c04)
+/* On a lane's stream.  A stream of CUDA takes about 1,000 entries, each group about six. */
+#define GROUPS_A_MARK 24u
 
 static struct batoni_nccl *
 to_nccl(struct batoni_transport *transport)
@@ -78,7 +82,7 @@ batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source, int target)
 	if (differ == 0)
 		return nccl->lanes_n - 1;
 	k = (unsigned)__builtin_ctz(differ);
-	return 2 * k + ((unsigned)source >> k & 1u);
+	return (2 * k + ((unsigned)source >> k & 1u)) % (nccl->lanes_n - 1);
 }
 
 static struct batoni_nccl_lane *
@@ -117,90 +121,111 @@ batoni_nccl_check_memory(const struct batoni_nccl *nccl,
 	return BATON_OK;
 }
 
-/* The other end of a message to the rank itself: as NCCL will match them.  NULL: it is not
- * there. */
-static const struct batoni_transfer *
-find_other_end(const struct batoni_nccl *nccl,
-               struct batoni_transfer *const *transfers, size_t n, size_t at)
-{
-	unsigned direction = transfers[at]->direction;
-	size_t before = 0;
-
-	for (size_t i = 0; i < at; i++)
-		before += transfers[i]->peer == nccl->base.rank &&
-		          transfers[i]->direction == direction;
-	for (size_t i = 0; i < n; i++) {
-		if (transfers[i]->peer != nccl->base.rank ||
-		    transfers[i]->direction == direction)
-			continue;
-		if (before-- == 0)
-			return transfers[i];
-	}
-	return NULL;
-}
+/* What is put on streams by one call. */
+struct batch {
+	struct batoni_transfer *const *transfers;
+	size_t n;
+	const struct batoni_follow *follow; /* NULL: they are not detached */
+	baton_stream *observe_p;
+	struct batoni_nccl_match self;
+	bool on_lanes;
+	const char *failed; /* the call that has failed */
+};
 
 static enum baton_status
-check_self(const struct batoni_nccl *nccl,
-           struct batoni_transfer *const *transfers, size_t n, size_t at)
-{
-	const struct batoni_transfer *other;
-
-	if (transfers[at]->peer != nccl->base.rank)
-		return BATON_OK;
-	other = find_other_end(nccl, transfers, n, at);
-	if (!other)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "NCCL sends to the rank itself only with both "
-		                     "ends in one group");
-	if (other->bytes != transfers[at]->bytes)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "the two ends of a message to the rank itself "
-		                     "have %zu and %zu bytes: with NCCL they are "
-		                     "equal",
-		                     transfers[at]->bytes, other->bytes);
-	return BATON_OK;
-}
-
-static enum baton_status
-check(const struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
-      size_t n)
+check(const struct batoni_nccl *nccl, struct batch *batch)
 {
 	enum baton_status status = BATON_OK;
 
 	if (atomic_load(&nccl->aborting))
 		return batoni_refuse(BATON_ERR_ABORTED,
 		                     "the NCCL transport was aborted");
-	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		status = batoni_nccl_check_memory(nccl, transfers[i]);
-		if (status == BATON_OK)
-			status = check_self(nccl, transfers, n, i);
-	}
-	return status;
+	for (size_t i = 0; i < batch->n && status == BATON_OK; i++)
+		status = batoni_nccl_check_memory(nccl,
+		                                  batch->transfers[i]);
+	return status == BATON_OK
+	               ? batoni_nccl_self_match(nccl, batch->transfers,
+	                                        batch->n, &batch->self)
+	               : status;
 }
 
 /* ---- enqueuing, under the lock of the device ---- */
 
-/* How many lanes these use; marks them. */
+static struct batoni_nccl_lane *
+alone(const struct batoni_nccl *nccl)
+{
+	return &nccl->lanes[nccl->lanes_n - 1];
+}
+
+/* How many lanes these use; marks them.  An end of a message to oneself that is kept uses
+ * none. */
 static unsigned
-mark_lanes(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
-           size_t n)
+mark_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 {
 	unsigned used = 0;
 
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].used = false;
-	for (size_t i = 0; i < n; i++) {
-		struct batoni_nccl_lane *lane = lane_of(nccl, transfers[i]);
+	for (size_t i = 0; i < batch->n; i++) {
+		struct batoni_nccl_lane *lane =
+			lane_of(nccl, batch->transfers[i]);
 
+		if (lane == alone(nccl) && batch->self.pairs == 0)
+			continue;
 		used += !lane->used;
 		lane->used = true;
 	}
 	return used;
 }
 
+/* A stream takes a finite number of entries, and a call that finds it full would block.  OK;
+ * AGAIN; CUDA, NOMEM (batoni_refuse has said why). */
+static enum baton_status
+make_room(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
+{
+	const struct batoni_device_ops *ops = nccl->device->ops;
+	struct batoni_mark *mark = &lane->marks[lane->next];
+	enum baton_status status = BATON_OK;
+
+	if (lane->groups < GROUPS_A_MARK)
+		return BATON_OK;
+	if (mark->object)
+		status = ops->mark_done(nccl->device, mark);
+	if (status == BATON_PENDING)
+		return batoni_refuse(
+			BATON_ERR_AGAIN,
+			"as many detached operations, groups of several lanes "
+			"and messages to oneself wait in one lane of NCCL as a "
+			"CUDA stream takes (%u); wait for some of them",
+			GROUPS_A_MARK * (BATONI_NCCL_LANE_MARKS + 1));
+	if (status == BATON_OK)
+		status = ops->mark(nccl->device, lane->stream, mark);
+	else
+		batoni_refuse(status, "an event of the device cannot be asked for");
+	if (status != BATON_OK)
+		return status;
+	lane->next = (lane->next + 1) % BATONI_NCCL_LANE_MARKS;
+	lane->groups = 0;
+	return BATON_OK;
+}
+
+/* In all lanes in use. */
+static enum baton_status
+make_all_room(struct batoni_nccl *nccl)
+{
+	enum baton_status status = BATON_OK;
+
+	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++) {
+		if (nccl->lanes[i].used)
+			status = make_room(nccl, &nccl->lanes[i]);
+	}
+	return status;
+}
+
 /* Put an edge between the stream and each lane in use, in this direction. */
 static enum baton_status
-join_lanes(struct batoni_nccl *nccl, baton_stream stream, bool lanes_follow)
+join_lanes(struct batoni_nccl *nccl, const struct batch *batch,
+           baton_stream stream, bool lanes_follow)
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
 	enum baton_status status = BATON_OK;
@@ -214,54 +239,68 @@ join_lanes(struct batoni_nccl *nccl, baton_stream stream, bool lanes_follow)
 		                     lanes_follow ? lane->stream : stream,
 		                     lanes_follow ? stream : lane->stream);
 	}
-	return status;
+	if (status != BATON_OK || batch->self.left == 0)
+		return status;
+	return lanes_follow ? batoni_nccl_self_gather(nccl, stream)
+	                    : batoni_nccl_self_hold(nccl, stream);
 }
 
 /* The same with each stream of the transfers. */
 static enum baton_status
-join_streams(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
-             size_t n, bool lanes_follow)
+join_streams(struct batoni_nccl *nccl, const struct batch *batch,
+             bool lanes_follow)
 {
+	struct batoni_transfer *const *transfers = batch->transfers;
 	enum baton_status status = BATON_OK;
 
-	for (size_t i = 0; i < n && status == BATON_OK; i++) {
+	for (size_t i = 0; i < batch->n && status == BATON_OK; i++) {
 		size_t first = 0;
 
 		while (transfers[first]->stream != transfers[i]->stream)
 			first++;
 		if (first == i)
-			status = join_lanes(nccl, transfers[i]->stream,
+			status = join_lanes(nccl, batch, transfers[i]->stream,
 			                    lanes_follow);
 	}
 	return status;
 }
 
 static enum baton_status
-begin_lanes(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
-            size_t n, const struct batoni_follow *follow)
+begin_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 {
+	const struct batoni_follow *follow = batch->follow;
 	enum baton_status status = BATON_OK;
 
 	if (!follow)
-		return join_streams(nccl, transfers, n, true);
-	for (size_t i = 0; i < follow->count && status == BATON_OK; i++)
-		status = join_lanes(nccl, follow->streams[i], true);
+		status = join_streams(nccl, batch, true);
+	for (size_t i = 0; follow && i < follow->count && status == BATON_OK;
+	     i++)
+		status = join_lanes(nccl, batch, follow->streams[i], true);
 	return status;
 }
 
-ncclResult_t
+/* One end; an error makes the group's end return it. */
+static void
+call(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
+     size_t bytes, int peer, const struct batoni_nccl_lane *lane,
+     baton_stream stream)
+{
+	if (direction == BATONI_SEND)
+		api->send(buffer, bytes, BATONI_NCCL_INT8, peer, lane->comm,
+		          stream);
+	else
+		api->recv(buffer, bytes, BATONI_NCCL_INT8, peer, lane->comm,
+		          stream);
+}
+
+void
 batoni_nccl_call(const struct batoni_nccl *nccl,
                  const struct batoni_transfer *transfer, baton_stream stream)
 {
 	const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
-	int peer = transfer->peer == nccl->base.rank ? 0 : transfer->peer;
 
-	if (transfer->direction == BATONI_SEND)
-		return nccl->api->send(transfer->buffer, transfer->bytes,
-		                       BATONI_NCCL_INT8, peer, lane->comm,
-		                       stream);
-	return nccl->api->recv(transfer->buffer, transfer->bytes,
-	                       BATONI_NCCL_INT8, peer, lane->comm, stream);
+	call(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
+	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
 /* NCCL puts the work on the streams in the background.  SUCCESS: it is there. */
@@ -283,51 +322,133 @@ await(struct batoni_nccl *nccl)
 	}
 }
 
-/* All in one group.  SUCCESS: they are on their streams.  *call_p: what has failed. */
+/* To oneself: what becomes of each.  Else CALLED. */
+static enum batoni_nccl_role
+role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
+        size_t to_self[2])
+{
+	const struct batoni_transfer *transfer = batch->transfers[i];
+
+	if (lane_of(nccl, transfer) != alone(nccl))
+		return BATONI_NCCL_CALLED;
+	return batoni_nccl_self_role(&batch->self, transfer,
+	                             to_self[transfer->direction]++);
+}
+
+/* Put the calls of `put` into one group.  SUCCESS: they are on their streams. */
 static ncclResult_t
-put_all(struct batoni_nccl *nccl, struct batoni_transfer *const *transfers,
-        size_t n, bool on_lanes, baton_stream *observe_p, const char **call_p)
+put(struct batoni_nccl *nccl, struct batch *batch,
+    void (*put_fn)(const struct batoni_nccl *nccl, const struct batch *batch,
+                   size_t i),
+    size_t i)
 {
 	ncclResult_t result;
 
-	*call_p = "ncclGroupStart";
+	batch->failed = "ncclGroupStart";
 	result = nccl->api->group_start();
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
-	for (size_t i = 0; i < n; i++) {
-		observe_p[i] = on_lanes ? lane_of(nccl, transfers[i])->stream
-		                        : transfers[i]->stream;
-		batoni_nccl_call(nccl, transfers[i], observe_p[i]);
-	}
-	*call_p = "ncclGroupEnd";
+	put_fn(nccl, batch, i);
+	for (unsigned k = 0; k < nccl->lanes_n && batch->on_lanes; k++)
+		nccl->lanes[k].groups += nccl->lanes[k].used;
+	batch->failed = "ncclGroupEnd";
 	result = nccl->api->group_end();
 	return result == BATONI_NCCL_IN_PROGRESS ? await(nccl) : result;
 }
 
-static enum baton_status
-enqueue_locked(struct batoni_nccl *nccl,
-               struct batoni_transfer *const *transfers, size_t n,
-               const struct batoni_follow *follow, baton_stream *observe_p)
+static void
+put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 {
-	bool on_lanes = mark_lanes(nccl, transfers, n) > 1 || follow;
-	enum baton_status status = BATON_OK;
-	const char *failed = "an event between streams";
-	ncclResult_t result;
+	size_t to_self[2] = {0, 0};
 
-	if (on_lanes)
-		status = begin_lanes(nccl, transfers, n, follow);
-	/* The lanes' streams may wait for one more point in time: nothing is lost. */
-	if (status != BATON_OK)
-		return status;
-	result = put_all(nccl, transfers, n, on_lanes, observe_p, &failed);
-	if (result == BATONI_NCCL_SUCCESS && on_lanes && !follow) {
-		failed = "an event between streams";
-		status = join_streams(nccl, transfers, n, false);
+	for (size_t i = 0; i < n; i++) {
+		const struct batoni_transfer *transfer = batch->transfers[i];
+		const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
+
+		if (role_of(nccl, batch, i, to_self) != BATONI_NCCL_CALLED)
+			continue;
+		batch->observe_p[i] = batch->on_lanes ? lane->stream
+		                                      : transfer->stream;
+		batoni_nccl_call(nccl, transfer, batch->observe_p[i]);
 	}
+}
+
+/* The transfer and the end that it takes. */
+static void
+put_taking(const struct batoni_nccl *nccl, const struct batch *batch, size_t i)
+{
+	const struct batoni_transfer *transfer = batch->transfers[i];
+	const struct batoni_nccl_lane *lane = alone(nccl);
+	void *buffer;
+	size_t bytes;
+
+	batch->observe_p[i] = lane->stream;
+	batoni_nccl_self_taken(nccl, &buffer, &bytes);
+	call(nccl->api, batch->self.from, buffer, bytes, 0, lane, lane->stream);
+	call(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
+	     0, lane, lane->stream);
+}
+
+static ncclResult_t
+put_all(struct batoni_nccl *nccl, struct batch *batch,
+        enum baton_status *status_p)
+{
+	baton_stream lane = alone(nccl)->stream;
+	ncclResult_t result = BATONI_NCCL_SUCCESS;
+	size_t to_self[2] = {0, 0};
+	bool any_called = false;
+
+	for (size_t i = 0; i < batch->n && *status_p == BATON_OK &&
+	                   result == BATONI_NCCL_SUCCESS;
+	     i++) {
+		enum batoni_nccl_role role = role_of(nccl, batch, i, to_self);
+
+		any_called |= role == BATONI_NCCL_CALLED;
+		if (role != BATONI_NCCL_TAKES)
+			continue;
+		*status_p = batoni_nccl_self_take(nccl, lane);
+		if (*status_p == BATON_OK)
+			result = put(nccl, batch, put_taking, i);
+		if (*status_p == BATON_OK && result == BATONI_NCCL_SUCCESS)
+			*status_p = batoni_nccl_self_launched(nccl, lane);
+	}
+	if (any_called && *status_p == BATON_OK && result == BATONI_NCCL_SUCCESS)
+		result = put(nccl, batch, put_called, batch->n);
+	return result;
+}
+
+static enum baton_status
+enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
+{
+	static const char edge[] = "an event between streams";
+	unsigned lanes = mark_lanes(nccl, batch);
+	ncclResult_t result = BATONI_NCCL_SUCCESS;
+	enum baton_status status = BATON_OK;
+
+	batch->on_lanes = lanes > 1 || batch->follow || batch->self.takes > 0 ||
+	                  batch->self.left > 0;
+	if (batch->on_lanes)
+		status = make_all_room(nccl);
+	if (batch->on_lanes && status == BATON_OK)
+		status = begin_lanes(nccl, batch);
+	if (status == BATON_OK)
+		status = batoni_nccl_self_keep(nccl, &batch->self,
+		                               batch->transfers, batch->n,
+		                               batch->observe_p);
+	/* The lanes' streams may wait for one more point in time: nothing is lost. */
+	if (status != BATON_OK && status != BATON_ERR_BUSY)
+		return status;
+	if (status == BATON_OK)
+		result = put_all(nccl, batch, &status);
+	if (result == BATONI_NCCL_SUCCESS)
+		batch->failed = edge;
+	if (result == BATONI_NCCL_SUCCESS && status == BATON_OK &&
+	    batch->on_lanes && !batch->follow)
+		status = join_streams(nccl, batch, false);
 	if (result == BATONI_NCCL_SUCCESS && status == BATON_OK)
 		return BATON_OK;
-	transfers[0]->native_call = failed;
-	transfers[0]->native_code = (int)result;
+	batch->transfers[0]->native_call = batch->failed;
+	batch->transfers[0]->native_code = (int)result;
 	return BATON_ERR_BUSY;
 }
 
@@ -337,8 +458,10 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
              baton_stream *observe_p)
 {
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
+	struct batch batch = {.transfers = transfers, .n = n, .follow = follow,
+	                      .observe_p = observe_p};
 	struct batoni_memory_guard guard;
-	enum baton_status status = check(nccl, transfers, n);
+	enum baton_status status = check(nccl, &batch);
 
 	if (status != BATON_OK)
 		return status;
@@ -351,7 +474,7 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 		status = batoni_refuse(BATON_ERR_ABORTED,
 		                       "the NCCL transport was aborted");
 	else
-		status = enqueue_locked(nccl, transfers, n, follow, observe_p);
+		status = enqueue_locked(nccl, &batch);
 	batoni_nccl_leave(nccl, &guard);
 	return status;
 }
@@ -413,7 +536,11 @@ batoni_nccl_look(struct batoni_nccl *nccl)
 static size_t
 nccl_test(struct batoni_path *path)
 {
-	return batoni_nccl_look(to_nccl(batoni_transport_of(path)));
+	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
+
+	if (atomic_load(&nccl->aborting))
+		return 0;
+	return batoni_nccl_self_test(nccl) + batoni_nccl_look(nccl);
 }
 
 static enum baton_status

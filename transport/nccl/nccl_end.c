@@ -218,6 +218,7 @@ batoni_nccl_abort(struct batoni_path *path)
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
 
 	atomic_store(&nccl->aborting, true);
+	batoni_nccl_self_end(nccl);
 	if (nccl->ender_runs)
 		return;
 	start_ender(nccl, aborter_main);
@@ -271,7 +272,7 @@ leave_to_ender(struct batoni_nccl *nccl)
 	pthread_detach(nccl->ender);
 	nccl->base.patience->copies_left = true;
 	/* The transport and its arrays. */
-	batoni_mem_keep(nccl->checked ? 5 + BATONI_NCCL_CHECKED_BLOCKS : 5);
+	batoni_mem_keep(nccl->checked ? 7 + BATONI_NCCL_CHECKED_BLOCKS : 7);
 }
 
 void
@@ -298,6 +299,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	/* On a device that has failed, or is never free, they are out of reach. */
 	for (unsigned i = 0; i < nccl->lanes_n; i++)
 		nccl->lanes[i].comm = NULL;
+	batoni_nccl_self_close(nccl);
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
 	reached = !below->messages.load.quiet &&

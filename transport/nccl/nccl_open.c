@@ -3,15 +3,16 @@
  * Creation, in steps that wait for nothing (native.h).  What one rank has to know of the
  * others goes over the transport below, as exchanges:
  *
- *   HELLO    versions, which have to be the same, and rank 0's ids, one a lane
+ *   HELLO    versions and numbers of lanes, which have to be the same; processes; and rank 0's
+ *            ids, one a lane
  *   MAKE     each rank creates its communicators, in one group
- *   AGREE    has each rank got them?
  *   CONNECT  each rank connects the pairs of all lanes, in one group
- *   AGREE_2  is each rank connected?
  *
- * A rank that fails in MAKE or CONNECT tells the others in the agreement behind it.  They
- * wait for it inside NCCL until the time is up, then abort and agree too; so all ranks fail
- * with the same status.  An exchange is given as much time again.
+ * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange after
+ * the other (*rounds*): PENDING, OK, or an error.  The step is over when a round has nothing but OK,
+ * or an error.  So all ranks end it in the same round with the same status; a rank that fails
+ * does not leave the others waiting inside NCCL; and what takes too long on a rank is an error
+ * of that rank.  An exchange is given twice that time.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -32,14 +33,16 @@
 struct batoni_nccl_hello {
 	int32_t status; /* enum baton_status */
 	int32_t version;
+	int32_t lanes;
 	int32_t check; /* CHECK_VERSION, or 0 */
-	ncclUniqueId ids[]; /* rank 0's, of the lanes between ranks */
+	struct batoni_nccl_card card;
+	ncclUniqueId ids[]; /* rank 0's, for as many lanes as there can be */
 };
 
 /* The values of `what` in exchanges. */
 #define WHAT_HELLO ((uint64_t)0x6e63636c01)
-#define WHAT_AGREE ((uint64_t)0x6e63636c02)
-#define WHAT_AGREE_2 ((uint64_t)0x6e63636c03)
+#define WHAT_MAKE ((uint64_t)0x6e63636c02)
+#define WHAT_CONNECT ((uint64_t)0x6e63636c03)
 
 ncclResult_t
 batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
@@ -72,7 +75,7 @@ static size_t
 hello_bytes(const struct batoni_nccl *nccl)
 {
 	return sizeof(struct batoni_nccl_hello) +
-	       (size_t)(nccl->lanes_n - 1) * sizeof(ncclUniqueId);
+	       (size_t)(2 * nccl->bits) * sizeof(ncclUniqueId);
 }
 
 /* The hellos lie behind each other: ids are bytes. */
@@ -84,6 +87,15 @@ hello_of(struct batoni_nccl *nccl, int rank)
 	return (void *)(all + (size_t)rank * hello_bytes(nccl));
 }
 
+static void
+drop_marks(struct batoni_device *device, struct batoni_nccl_lane *lane)
+{
+	for (unsigned i = 0; i < BATONI_NCCL_LANE_MARKS; i++) {
+		if (lane->marks[i].object)
+			device->ops->mark_drop(device, &lane->marks[i]);
+	}
+}
+
 void
 batoni_nccl_free(struct batoni_nccl *nccl)
 {
@@ -91,10 +103,13 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 
 	for (unsigned i = 0; nccl->lanes && i < nccl->lanes_n; i++) {
 		assert(!nccl->lanes[i].comm);
+		drop_marks(device, &nccl->lanes[i]);
 		if (nccl->lanes[i].stream)
 			device->ops->stream_destroy(device,
 			                            nccl->lanes[i].stream);
 	}
+	batoni_nccl_self_free(nccl);
+	batoni_nccl_peers_free(nccl);
 	batoni_nccl_checked_free(nccl);
 	pthread_cond_destroy(&nccl->end_changed);
 	pthread_mutex_destroy(&nccl->end_lock);
@@ -129,6 +144,10 @@ make_parts(struct batoni_nccl *nccl, int size)
 		return BATON_ERR_NOMEM;
 	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
 		status = make_stream(nccl, &nccl->lanes[i].stream);
+	if (status == BATON_OK)
+		status = batoni_nccl_peers_make(nccl, size);
+	if (status == BATON_OK)
+		status = batoni_nccl_self_make(nccl);
 	return status == BATON_OK && nccl->config.check
 	               ? batoni_nccl_checked_create(nccl)
 	               : status;
@@ -183,6 +202,8 @@ nccl_create(const struct batoni_native_config *config,
 	while (((uint64_t)1 << nccl->bits) < (uint64_t)config->size)
 		nccl->bits++;
 	nccl->lanes_n = 2 * nccl->bits + 1;
+	if (config->lanes > 0 && (unsigned)config->lanes < nccl->lanes_n - 1)
+		nccl->lanes_n = (unsigned)config->lanes + 1;
 	nccl->lock = batoni_nccl_lock_of(config->device->number);
 	init_end(nccl);
 	status = make_parts(nccl, config->size);
@@ -362,7 +383,7 @@ exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 static enum baton_status
 refuse_failed(const struct batoni_nccl *nccl, int rank, int32_t status)
 {
-	if (nccl->mine != BATON_OK)
+	if (nccl->mine < BATON_OK)
 		return nccl->mine; /* its sentence is there */
 	return batoni_refuse((enum baton_status)status,
 	                     "rank %d could not create its end of the NCCL "
@@ -370,16 +391,17 @@ refuse_failed(const struct batoni_nccl *nccl, int rank, int32_t status)
 	                     rank, baton_status_text((enum baton_status)status));
 }
 
+/* What a round has brought: OK, all ranks are done; PENDING; an error. */
 static enum baton_status
-agree(struct batoni_nccl *nccl, uint64_t what)
+judge(const struct batoni_nccl *nccl)
 {
-	const int32_t mine = nccl->mine;
-	enum baton_status status = exchange(nccl, what, &mine, sizeof(mine),
-	                                    nccl->statuses);
+	enum baton_status status = BATON_OK;
 
-	for (int i = 0; i < nccl->base.size && status == BATON_OK; i++) {
-		if (nccl->statuses[i] != BATON_OK)
+	for (int i = 0; i < nccl->base.size; i++) {
+		if (nccl->statuses[i] < BATON_OK)
 			return refuse_failed(nccl, i, nccl->statuses[i]);
+		if (nccl->statuses[i] == BATON_PENDING)
+			status = BATON_PENDING;
 	}
 	return status;
 }
@@ -399,7 +421,23 @@ fill_hello(struct batoni_nccl *nccl)
 		note(nccl, "ncclGetUniqueId", NULL, result);
 	nccl->hello->status = nccl->mine;
 	nccl->hello->version = nccl->api->version;
+	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
 	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
+	nccl->hello->card.has_bell =
+		batoni_bell_name(&nccl->hello->card.bell);
+}
+
+static enum baton_status
+refuse_versions(int rank, int theirs, int first)
+{
+	char ours_text[32], theirs_text[32];
+
+	batoni_nccl_version_text(first, ours_text, sizeof(ours_text));
+	batoni_nccl_version_text(theirs, theirs_text, sizeof(theirs_text));
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "rank 0 has NCCL %s, and rank %d has %s: all ranks "
+	                     "need the same",
+	                     ours_text, rank, theirs_text);
 }
 
 static enum baton_status
@@ -419,24 +457,26 @@ refuse_checks(struct batoni_nccl *nccl, int rank)
 static enum baton_status
 check_hellos(struct batoni_nccl *nccl)
 {
+	const struct batoni_nccl_hello *first = hello_of(nccl, 0);
+
 	for (int i = 0; i < nccl->base.size; i++) {
 		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
-		char ours[32], theirs[32];
 
 		if (hello->status != BATON_OK)
 			return refuse_failed(nccl, i, hello->status);
-		if (hello->check != hello_of(nccl, 0)->check)
+		if (hello->check != first->check)
 			return refuse_checks(nccl, i);
-		if (hello->version == hello_of(nccl, 0)->version)
-			continue;
-		batoni_nccl_version_text(hello_of(nccl, 0)->version, ours,
-		                         sizeof(ours));
-		batoni_nccl_version_text(hello->version, theirs,
-		                         sizeof(theirs));
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "rank 0 has NCCL %s, and rank %d has %s: all "
-		                     "ranks need the same",
-		                     ours, i, theirs);
+		if (hello->version != first->version)
+			return refuse_versions(i, hello->version,
+			                       first->version);
+		if (hello->lanes != first->lanes)
+			return batoni_refuse(
+				BATON_ERR_INVALID,
+				"options.nccl_lanes (or BATON_NCCL_LANES in the "
+				"environment) gives %d lanes on rank 0 and %d on "
+				"rank %d: all ranks need the same",
+				first->lanes, hello->lanes, i);
+		batoni_nccl_peer_meet(nccl, i, &hello->card);
 	}
 	return BATON_OK;
 }
@@ -510,10 +550,16 @@ connect_lanes(struct batoni_nccl *nccl)
 	return nccl->api->group_end();
 }
 
-/* PENDING: it goes on in NCCL.  OK: it is over, and `mine` says how. */
-static enum baton_status
-do_work(struct batoni_nccl *nccl, ncclResult_t (*begin)(struct batoni_nccl *),
-        const char *call, const char *what)
+/* One of the steps in which NCCL works. */
+struct work {
+	uint64_t what; /* of its exchanges */
+	ncclResult_t (*begin)(struct batoni_nccl *nccl);
+	const char *call, *done; /* in sentences */
+};
+
+/* `mine` becomes PENDING: it goes on in NCCL; OK, or an error: it is over. */
+static void
+look_at_work(struct batoni_nccl *nccl, const struct work *work)
 {
 	struct batoni_nccl_lane *lane = NULL;
 	struct batoni_memory_guard guard;
@@ -523,43 +569,60 @@ do_work(struct batoni_nccl *nccl, ncclResult_t (*begin)(struct batoni_nccl *),
 		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;
 	nccl->mine = batoni_nccl_enter(nccl, &guard, nccl->limit_ns);
 	if (nccl->mine == BATON_ERR_AGAIN)
-		note_timeout(nccl, what);
+		note_timeout(nccl, work->done);
 	if (nccl->mine != BATON_OK)
-		return BATON_OK;
+		return;
 	if (!nccl->begun) {
 		nccl->begun = true;
-		result = begin(nccl);
+		result = work->begin(nccl);
 	}
 	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
 		result = batoni_nccl_state(nccl, false, &lane);
 	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
-		note(nccl, call, lane, result);
+		note(nccl, work->call, lane, result);
 	batoni_nccl_leave(nccl, &guard);
 	if (result != BATONI_NCCL_IN_PROGRESS)
-		return BATON_OK;
+		return;
 	if (batoni_real_ns() <= nccl->limit_ns)
-		return BATON_PENDING;
-	note_timeout(nccl, what);
-	return BATON_OK;
+		nccl->mine = BATON_PENDING;
+	else
+		note_timeout(nccl, work->done);
+}
+
+static enum baton_status
+step_work(struct batoni_nccl *nccl, const struct work *work)
+{
+	enum baton_status status;
+
+	/* In a round a rank says one thing. */
+	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
+		look_at_work(nccl, work);
+	if (!nccl->in_round)
+		nccl->says = nccl->mine;
+	nccl->in_round = true;
+	status = exchange(nccl, work->what, &nccl->says, sizeof(nccl->says),
+	                  nccl->statuses);
+	nccl->in_round = status == BATON_PENDING;
+	return status == BATON_OK ? judge(nccl) : status;
 }
 
 static enum baton_status
 take_step(struct batoni_nccl *nccl)
 {
+	static const struct work make = {WHAT_MAKE, make_lanes,
+	                                 "ncclCommInitRankConfig",
+	                                 "created its communicators"};
+	static const struct work connect = {WHAT_CONNECT, connect_lanes,
+	                                    "ncclGroupEnd of the connections",
+	                                    "connected the ranks"};
+
 	switch (nccl->step) {
 	case BATONI_NCCL_HELLO:
 		return step_hello(nccl);
 	case BATONI_NCCL_MAKE:
-		return do_work(nccl, make_lanes, "ncclCommInitRankConfig",
-		               "created its communicators");
-	case BATONI_NCCL_AGREE:
-		return agree(nccl, WHAT_AGREE);
+		return step_work(nccl, &make);
 	case BATONI_NCCL_CONNECT:
-		return do_work(nccl, connect_lanes,
-		               "ncclGroupEnd of the connections",
-		               "connected the ranks");
-	case BATONI_NCCL_AGREE_2:
-		return agree(nccl, WHAT_AGREE_2);
+		return step_work(nccl, &connect);
 	}
 	return BATON_ERR_INVALID;
 }
@@ -593,9 +656,14 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	below->host = below->messages.host = &nccl->below_host;
 	base->rank = below->rank;
 	base->size = below->size;
-	base->capabilities = BATON_CAP_DIRECTIONS;
+	base->capabilities = BATON_CAP_SELF;
+	/* In checked mode NCCL is called for what has met. */
+	if (nccl->lanes_n - 1 == 2 * nccl->bits || nccl->checked)
+		base->capabilities |= BATON_CAP_DIRECTIONS;
 	if (nccl->checked)
-		base->capabilities |= BATON_CAP_CANCEL | BATON_CAP_SELF;
+		base->capabilities |= BATON_CAP_CANCEL;
+	base->lanes = (int)nccl->lanes_n - 1;
+	base->nccl_version = nccl->api->version;
 	base->drivers = below->drivers;
 	base->main_thread = below->main_thread;
 	describe(nccl);
@@ -613,7 +681,7 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	status = take_step(nccl);
 	if (status != BATON_OK)
 		return status;
-	if (nccl->step == BATONI_NCCL_AGREE_2) {
+	if (nccl->step == BATONI_NCCL_CONNECT) {
 		*transport_p = &nccl->base;
 		return BATON_OK;
 	}

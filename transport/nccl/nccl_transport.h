@@ -2,9 +2,10 @@
 /*
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
- * nccl.c: the path and the transport.  nccl_lock.c: the lock of a device.  nccl_open.c:
- * creation.  nccl_end.c: finalizing, aborting, closing.  nccl_checked.c and the three that it
- * names: the path in checked mode.
+ * nccl.c: the path and the transport.  nccl_self.c: messages to oneself.  nccl_lock.c: the
+ * lock of a device.  nccl_open.c: creation.  nccl_peers.c: the other ranks' processes.
+ * nccl_end.c: finalizing, aborting, closing.  nccl_checked.c and the three that it names: the
+ * path in checked mode.
  */
 #ifndef BATONI_NCCL_TRANSPORT_H
 #define BATONI_NCCL_TRANSPORT_H
@@ -17,21 +18,48 @@
 
 /* One of NCCL's communicators, with a stream of ours.  Guarded by the lock of the device,
  * but for `used`, which the order lock guards. */
+#define BATONI_NCCL_LANE_MARKS 4
+
 struct batoni_nccl_lane {
 	ncclComm_t comm;     /* NULL: none, or gone */
 	baton_stream stream; /* of operations that are on no stream of the program */
 	bool used;           /* by the operations of this call */
+	/* How full the stream is: so many groups of NCCL's behind the last mark; the marks in
+	 * turn, `next` being the oldest. */
+	unsigned groups, next;
+	struct batoni_mark marks[BATONI_NCCL_LANE_MARKS];
 	bool revoked;        /* its kernels have been told to end */
 	struct batoni_nccl_lane *leaked; /* of the first: nccl_open.c */
 };
 
+/* What the messages to itself in one call come to (nccl_self.c). */
+struct batoni_nccl_match {
+	size_t pairs;   /* that have both ends now */
+	size_t takes;   /* of these: with an end that an earlier call gave, */
+	unsigned from;  /* of this direction */
+	size_t left;    /* ends of this call that are to be kept */
+	unsigned keeps; /* their direction */
+};
+
+/* What becomes of an end that this call has given. */
+enum batoni_nccl_role {
+	BATONI_NCCL_CALLED, /* its other end is in the call, too */
+	BATONI_NCCL_TAKES,  /* its other end was kept */
+	BATONI_NCCL_KEPT    /* it has none yet */
+};
+
+/* What a rank tells of its process (nccl_peers.c). */
+struct batoni_nccl_card {
+	struct batoni_shm_name bell;
+	int32_t has_bell;
+	int32_t unused;
+};
+
 /* What is agreed on, and in which order: nccl_open.c. */
 enum batoni_nccl_step {
-	BATONI_NCCL_HELLO,    /* versions and ids */
-	BATONI_NCCL_MAKE,     /* the communicators */
-	BATONI_NCCL_AGREE,    /* do all have them? */
-	BATONI_NCCL_CONNECT,  /* the pairs of each lane */
-	BATONI_NCCL_AGREE_2   /* are all connected? */
+	BATONI_NCCL_HELLO,  /* versions and ids */
+	BATONI_NCCL_MAKE,   /* the communicators */
+	BATONI_NCCL_CONNECT /* the pairs of each lane */
 };
 
 struct batoni_nccl_checked;
@@ -47,8 +75,10 @@ struct batoni_nccl {
 	struct batoni_native_config config;
 	uint64_t patience_ns; /* for creation, and for one enqueue */
 	unsigned bits;        /* ranks have so many */
-	unsigned lanes_n;     /* two for each bit, and one for the rank alone */
+	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
 	struct batoni_nccl_lane *lanes;
+	struct batoni_nccl_self *self;
+	int peers_n; /* of base.peers */
 	struct batoni_nccl_lock *lock; /* of the device */
 	struct batoni_nccl_checked *checked; /* NULL: not in checked mode */
 
@@ -56,6 +86,8 @@ struct batoni_nccl {
 	enum batoni_nccl_step step;
 	uint64_t limit_ns, exchange_limit_ns; /* 0: not begun */
 	bool begun;                /* what this step waits for was begun */
+	bool in_round;             /* an exchange of `says` is under way */
+	int32_t says;
 	enum baton_status mine;    /* what this rank tells the others */
 	struct batoni_nccl_hello *hello, *hellos; /* this rank's; by rank */
 	int32_t *statuses;         /* by rank */
@@ -95,11 +127,57 @@ batoni_nccl_check_memory(const struct batoni_nccl *nccl,
                          const struct batoni_transfer *transfer);
 /* One transfer, within a group of NCCL; an error makes the group's end return it.  Under the
  * lock of the device. */
-ncclResult_t batoni_nccl_call(const struct batoni_nccl *nccl,
-                              const struct batoni_transfer *transfer,
-                              baton_stream stream);
+void batoni_nccl_call(const struct batoni_nccl *nccl,
+                      const struct batoni_transfer *transfer,
+                      baton_stream stream);
 /* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
 size_t batoni_nccl_look(struct batoni_nccl *nccl);
+
+/* ---- nccl_self.c ---- */
+
+/* The thread that creates, or destroys: what is needed for messages to oneself; OK, NOMEM,
+ * CUDA (batoni_refuse has said why).  Free it; nothing of it is in a stream. */
+enum baton_status batoni_nccl_self_make(struct batoni_nccl *nccl);
+void batoni_nccl_self_free(struct batoni_nccl *nccl);
+/* The driver, at the close: wait for the device, within the transport's patience, and free it. */
+void batoni_nccl_self_close(struct batoni_nccl *nccl);
+/* The driver: let all streams go on that wait for a message to oneself. */
+void batoni_nccl_self_end(struct batoni_nccl *nccl);
+/* The driver: let those go on whose message is done.  Returns events. */
+size_t batoni_nccl_self_test(struct batoni_nccl *nccl);
+
+/* The rest: an enqueuer, under the order lock.  Match the transfers of one call.  OK; UNSUPPORTED,
+ * AGAIN: batoni_refuse has said why. */
+enum baton_status
+batoni_nccl_self_match(const struct batoni_nccl *nccl,
+                       struct batoni_transfer *const *transfers, size_t n,
+                       struct batoni_nccl_match *match);
+/* Of the index-th of its direction to oneself in the call. */
+enum batoni_nccl_role
+batoni_nccl_self_role(const struct batoni_nccl_match *match,
+                      const struct batoni_transfer *transfer, size_t index);
+
+/* Then, under the lock of the device too, and in this order.  The streams of the call (or
+ * those that its detached operations follow) before the ends that are kept, ... */
+enum baton_status batoni_nccl_self_gather(struct batoni_nccl *nccl,
+                                          baton_stream stream);
+/* Keep what is left.  BUSY: some are kept, and others could not be. */
+enum baton_status
+batoni_nccl_self_keep(struct batoni_nccl *nccl,
+                      const struct batoni_nccl_match *match,
+                      struct batoni_transfer *const *transfers, size_t n,
+                      baton_stream *observe_p);
+/* For each end that TAKES, the next one that is kept: the lane runs behind its call; its memory;
+ * the group with both is on the lane. */
+enum baton_status batoni_nccl_self_take(struct batoni_nccl *nccl,
+                                        baton_stream lane);
+void batoni_nccl_self_taken(const struct batoni_nccl *nccl, void **buffer_p,
+                            size_t *bytes_p);
+enum baton_status batoni_nccl_self_launched(struct batoni_nccl *nccl,
+                                            baton_stream lane);
+/* ... and behind them. */
+enum baton_status batoni_nccl_self_hold(struct batoni_nccl *nccl,
+                                        baton_stream stream);
 
 /* ---- nccl_lock.c ---- */
 
@@ -153,6 +231,15 @@ void batoni_nccl_checked_poll(struct batoni_nccl *nccl);
 enum baton_status batoni_nccl_checked_leave(struct batoni_nccl *nccl);
 /* Nobody asks for the ends of kernels any more. */
 void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);
+
+/* ---- nccl_peers.c ---- */
+
+/* The thread that creates.  OK, NOMEM. */
+enum baton_status batoni_nccl_peers_make(struct batoni_nccl *nccl, int size);
+void batoni_nccl_peer_meet(struct batoni_nccl *nccl, int rank,
+                           const struct batoni_nccl_card *card);
+/* What was not made is not there. */
+void batoni_nccl_peers_free(struct batoni_nccl *nccl);
 
 /* ---- nccl_end.c ---- */
 

@@ -51,6 +51,7 @@ enum compared {
 	TIMEOUT,
 	PROGRESS,
 	TIMESTAMPS,
+	LANES,
 	COMPARED
 };
 
@@ -63,6 +64,7 @@ static const char *const names[COMPARED] = {
 	[TIMEOUT] = "options.timeout_ns",
 	[PROGRESS] = "options.progress",
 	[TIMESTAMPS] = "options.timestamps",
+	[LANES] = "options.nccl_lanes",
 };
 
 struct offer {
@@ -95,6 +97,7 @@ fill(struct creation *creation)
 	values[TIMEOUT] = plan->timeout_ns;
 	values[PROGRESS] = plan->progress;
 	values[TIMESTAMPS] = plan->timestamps;
+	values[LANES] = plan->nccl_lanes;
 }
 
 /* This rank has failed, and the sentence is in baton_last_error. */

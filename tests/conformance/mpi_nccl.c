@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NCCL over MPI, where ranks are processes, over simulators of NCCL and of the CUDA driver.
+ *
+ *   mpirun -n 3 mpi_nccl lanes|finalize
+ *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy
+ *
+ * lanes: ranks ask for other numbers of lanes.  finalize: the program finalises MPI, and NCCL
+ * goes on.  peer: rank 1 is killed while the others send to it and receive from it with no
+ * deadline; then these make a communicator of their own.  deadline: the same, with one.
+ * destroy: it is killed while they destroy the communicator, with no time limit.
+ *
+ * mpirun's exit status says nothing of the last three, so each survivor prints a line.
+ */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "baton_mpi.h"
+#include "cudasim.h"
+#include "program.h"
+
+#define MS INT64_C(1000000)
+
+enum { BYTES = 1 << 20 };
+
+static const struct baton_op_options detached = {
+	.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+static unsigned char *out, *in; /* pinned */
+
+static void
+make_memory(void)
+{
+	const struct cudasim *cuda = cudasim_load(NULL);
+	CUcontext context;
+	void *block = NULL;
+
+	CHECK(cuda != NULL);
+	CHECK(cuda->init(0) == 0);
+	CHECK(cuda->primary_retain(&context, 0) == 0);
+	CHECK(cuda->context_push(context) == 0);
+	CHECK(cuda->host_alloc(&block, (size_t)2 * BYTES,
+	                       BATONI_CU_HOST_ALLOC_PORTABLE |
+	                               BATONI_CU_HOST_ALLOC_MAPPED) == 0);
+	CHECK(cuda->context_pop(&context) == 0);
+	if (!block)
+		exit(exit_status());
+	out = block;
+	in = out + BYTES;
+}
+
+static enum baton_status
+create(MPI_Comm parent, int lanes, struct baton_comm **comm_p)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.device = BATON_DEVICE_CUDA;
+	options.transport = BATON_TRANSPORT_NCCL;
+	options.nccl_lanes = lanes;
+	MPI_Comm_rank(MPI_COMM_WORLD, &options.cuda_device);
+	return baton_comm_create_mpi(parent, &options, comm_p);
+}
+
+static baton_request
+move(struct baton_comm *comm, int peer, bool sends,
+     const struct baton_op_options *options)
+{
+	baton_request request = 0;
+	baton_stream stream = NULL;
+
+	CHECK(baton_stream_create(comm, &stream) == BATON_OK);
+	CHECK((sends ? baton_send(out, BYTES, BATON_UINT8, peer, 0, comm,
+	                          stream, options, &request)
+	             : baton_recv(in, BYTES, BATON_UINT8, peer, 0, comm, stream,
+	                          options, &request)) == BATON_OK);
+	return request;
+}
+
+static void
+finish(baton_request request, enum baton_status status)
+{
+	CHECK(baton_finish(&request, -1, NULL) == status);
+}
+
+/* The two ranks send to each other. */
+static void
+exchange(struct baton_comm *comm, int peer)
+{
+	baton_request send, recv;
+
+	memset(out, 1 + baton_comm_rank(comm), BYTES);
+	memset(in, 0, BYTES);
+	send = move(comm, peer, true, &detached);
+	recv = move(comm, peer, false, &detached);
+	finish(send, BATON_OK);
+	finish(recv, BATON_OK);
+	CHECK(in[0] == 1 + peer && in[BYTES - 1] == 1 + peer);
+}
+
+static void
+differ_in_lanes(int rank)
+{
+	struct baton_comm *comm = NULL;
+
+	CHECK(create(MPI_COMM_WORLD, rank == 1 ? 2 : 1, &comm) ==
+	      BATON_ERR_INVALID);
+	CHECK(strstr(baton_last_error(), "1 lanes on rank 0 and 2 on rank 1"));
+	/* Both are more than are of use. */
+	CHECK(create(MPI_COMM_WORLD, rank == 1 ? 0 : 9, &comm) == BATON_OK);
+	if (comm)
+		CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+outlive_mpi(int rank)
+{
+	struct baton_comm *comm = NULL;
+	baton_request pending;
+
+	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
+	if (!comm)
+		return;
+	pending = move(comm, (rank + 2) % 3, false, &detached);
+	MPI_Finalize();
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	finish(move(comm, (rank + 1) % 3, true, NULL), BATON_OK);
+	finish(pending, BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+/* MPI knows that a process of its world is gone, and goes on without it. */
+static void
+shrink(int rank)
+{
+	static const int excluded[] = { 1 };
+	struct baton_comm *comm = NULL;
+	MPI_Group all, left;
+	MPI_Comm survivors;
+
+	MPI_Comm_group(MPI_COMM_WORLD, &all);
+	MPI_Group_excl(all, 1, excluded, &left);
+	CHECK(MPI_Comm_create_group(MPI_COMM_WORLD, left, 7, &survivors) ==
+	      MPI_SUCCESS);
+	CHECK(create(survivors, 0, &comm) == BATON_OK);
+	if (!comm)
+		return;
+	exchange(comm, rank == 0 ? 1 : 0);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+survive(struct baton_comm *comm, int rank, const struct baton_op_options *options)
+{
+	baton_request recv = move(comm, 1, false, options);
+	baton_request send = move(comm, 1, true, options);
+	enum baton_status status = baton_finish(&recv, -1, NULL);
+
+	if (options->timeout_ns)
+		CHECK(status == BATON_ERR_TIMEOUT ||
+		      status == BATON_ERR_ABORTED || status == BATON_ERR_PEER);
+	else
+		CHECK(status == BATON_ERR_PEER);
+	status = baton_finish(&send, -1, NULL);
+	CHECK(status != BATON_OK && status != BATON_PENDING);
+	if (!options->timeout_ns)
+		CHECK(strstr(baton_comm_error(comm), "process of rank 1"));
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	shrink(rank);
+}
+
+static void
+lose_a_rank(int rank, const char *how)
+{
+	struct baton_op_options options = detached;
+	struct baton_comm *comm = NULL;
+
+	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
+	if (!comm)
+		return;
+	if (rank == 1)
+		raise(SIGKILL);
+	if (strcmp(how, "deadline") == 0)
+		options.timeout_ns = 50 * MS;
+	if (strcmp(how, "destroy") == 0)
+		CHECK(baton_comm_destroy(comm) == BATON_OK);
+	else
+		survive(comm, rank, &options);
+	printf("rank %d: %s\n", rank,
+	       failures ? "FAILED" : "left in order after a peer's death");
+	fflush(stdout);
+	/* MPI_Finalize would wait for the dead. */
+	_exit(exit_status());
+}
+
+int
+main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	int rank, level;
+
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	make_memory();
+	if (strcmp(how, "finalize") == 0) {
+		outlive_mpi(rank);
+		return exit_status();
+	}
+	if (strcmp(how, "lanes") == 0)
+		differ_in_lanes(rank);
+	else
+		lose_a_rank(rank, how);
+	MPI_Finalize();
+	return exit_status();
+}

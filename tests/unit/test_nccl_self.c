@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages of a rank to itself over NCCL, whose two ends come in calls of their own. */
+#include <string.h>
+
+#include "nccl_world.h"
+#include "run_tests.h"
+
+static const struct baton_op_options detached = {
+	.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+
+/* A rank alone. */
+static void
+create_one(void)
+{
+	load();
+	create_some(1, 0, BATON_PROGRESS_AUTO);
+	ck_assert_msg(creators[0].status == BATON_OK, "%s", creators[0].why);
+}
+
+static baton_request
+end(CUstream stream, bool sends, int part, const struct baton_op_options *options)
+{
+	baton_request request = 0;
+	enum baton_status status = move_on(stream, 0, 0, sends, part, BYTES,
+	                                   options, &request);
+
+	ck_assert_msg(status == BATON_OK, "%s", baton_last_error());
+	return request;
+}
+
+START_TEST(ends_meet_in_either_order)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	create_one();
+	ck_ok(baton_comm_query(comms[0], &info));
+	ck_assert(info.capabilities & BATON_CAP_SELF);
+	for (int turn = 0; turn < 4; turn++) {
+		const struct baton_op_options *options =
+			turn < 2 ? NULL : &detached;
+		baton_request first, second;
+
+		fill(0, 0, (unsigned char)(turn + 1));
+		fill(0, 1, 99);
+		first = end(streams[0], turn % 2, !(turn % 2), options);
+		if (turn < 2)
+			/* Nobody has given its other end. */
+			ck_assert(!is_idle(0, streams[0]));
+		ck_assert_int_eq(baton_test(first, NULL), BATON_PENDING);
+		second = end(others[0], !(turn % 2), turn % 2, options);
+		finish(first, BATON_OK);
+		finish(second, BATON_OK);
+		ck_ok(baton_stream_synchronize(comms[0], streams[0]));
+		ck_ok(baton_stream_synchronize(comms[0], others[0]));
+		ck_assert(is_filled(0, 1, (unsigned char)(turn + 1)));
+	}
+	destroy_some(1);
+}
+END_TEST
+
+START_TEST(ends_match_in_the_order_of_the_calls)
+{
+	baton_request requests[6];
+
+	create_one();
+	for (int i = 0; i < 3; i++) {
+		fill(0, i, (unsigned char)(i + 1));
+		requests[i] = end(streams[0], true, i, &detached);
+	}
+	for (int i = 0; i < 3; i++)
+		requests[3 + i] = end(i % 2 ? streams[0] : others[0], false,
+		                      3 + i, NULL);
+	for (int i = 0; i < 6; i++)
+		finish(requests[i], BATON_OK);
+	for (int i = 0; i < 3; i++)
+		ck_assert(is_filled(0, 3 + i, (unsigned char)(i + 1)));
+	destroy_some(1);
+}
+END_TEST
+
+START_TEST(other_lengths_are_refused_and_leave_the_first_end)
+{
+	baton_request first, second = 0;
+
+	create_one();
+	first = end(streams[0], true, 0, NULL);
+	ck_assert_int_eq(move_on(others[0], 0, 0, false, 1, BYTES / 2, NULL,
+	                         &second),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "4096 and 2048 bytes"));
+	ck_ok(baton_comm_status(comms[0]));
+	second = end(others[0], false, 1, NULL);
+	finish(first, BATON_OK);
+	finish(second, BATON_OK);
+	destroy_some(1);
+}
+END_TEST
+
+/* Two ends in the group, of which one has its other end from before; and a peer. */
+START_TEST(a_group_takes_an_end_and_leaves_another)
+{
+	baton_request requests[6];
+
+	create_all();
+	for (int i = 0; i < 4; i++)
+		fill(0, i, (unsigned char)(i + 1));
+	requests[0] = end(others[0], true, 0, NULL);
+	ck_ok(baton_group_begin(comms[0]));
+	requests[1] = end(streams[0], true, 1, NULL);
+	requests[2] = end(streams[0], false, 4, NULL);
+	ck_ok(move_on(streams[0], 0, 1, true, 2, BYTES, NULL, &requests[3]));
+	ck_ok(baton_group_end(comms[0]));
+	requests[4] = move(1, 0, false, NULL);
+	for (int i = 0; i < 5; i++) {
+		if (i != 1)
+			finish(requests[i], BATON_OK);
+	}
+	ck_assert(is_filled(0, 4, 1));
+	ck_assert_int_eq(baton_test(requests[1], NULL), BATON_PENDING);
+	/* The group's streams go on when all of it is complete. */
+	ck_assert(!is_idle(0, streams[0]));
+	requests[5] = end(others[0], false, 5, NULL);
+	finish(requests[1], BATON_OK);
+	finish(requests[5], BATON_OK);
+	ck_assert(is_filled(0, 5, 2));
+	ck_ok(baton_stream_synchronize(comms[0], streams[0]));
+	destroy_all();
+}
+END_TEST
+
+/* Three sends and a receive, then three receives and a send. */
+START_TEST(groups_leave_several_ends)
+{
+	baton_request requests[8];
+
+	create_one();
+	for (int turn = 0; turn < 2; turn++) {
+		ck_ok(baton_group_begin(comms[0]));
+		for (int i = 0; i < 4; i++) {
+			bool sends = (i < 3) != turn;
+
+			if (sends)
+				fill(0, i, (unsigned char)(10 * turn + i + 1));
+			requests[4 * turn + i] =
+				end(turn ? others[0] : streams[0], sends, i + 4 * !sends,
+			            NULL);
+		}
+		ck_ok(baton_group_end(comms[0]));
+	}
+	for (int i = 0; i < 8; i++)
+		finish(requests[i], BATON_OK);
+	/* The receives have parts 7, 4, 5 and 6; the sends 0, 1, 2 and 3. */
+	ck_assert(is_filled(0, 7, 1));
+	ck_assert(is_filled(0, 4, 2));
+	ck_assert(is_filled(0, 5, 3));
+	ck_assert(is_filled(0, 6, 14));
+	destroy_some(1);
+}
+END_TEST
+
+/* The second receive is on a stream that waits for the first. */
+START_TEST(members_of_a_group_take_ends_that_wait_for_each_other)
+{
+	baton_request requests[4];
+
+	create_one();
+	requests[0] = end(streams[0], false, 2, NULL);
+	requests[1] = end(streams[0], false, 3, NULL);
+	fill(0, 0, 1);
+	fill(0, 1, 2);
+	ck_ok(baton_group_begin(comms[0]));
+	requests[2] = end(others[0], true, 0, NULL);
+	requests[3] = end(others[0], true, 1, NULL);
+	ck_ok(baton_group_end(comms[0]));
+	for (int i = 0; i < 4; i++)
+		finish(requests[i], BATON_OK);
+	ck_assert(is_filled(0, 2, 1));
+	ck_assert(is_filled(0, 3, 2));
+	destroy_some(1);
+}
+END_TEST
+
+START_TEST(an_end_waits_for_its_stream_and_not_for_later_ends)
+{
+	baton_request requests[4];
+
+	create_one();
+	requests[0] = end(streams[0], true, 0, &detached);
+	hold(0, others[0], 0);
+	requests[1] = end(others[0], true, 1, &detached);
+	requests[2] = end(streams[0], false, 2, &detached);
+	finish(requests[0], BATON_OK);
+	finish(requests[2], BATON_OK);
+	requests[3] = end(streams[0], false, 3, &detached);
+	is_idle(0, streams[0]);
+	ck_assert_int_eq(baton_test(requests[1], NULL), BATON_PENDING);
+	ck_assert_int_eq(baton_test(requests[3], NULL), BATON_PENDING);
+	let_go(0);
+	finish(requests[1], BATON_OK);
+	finish(requests[3], BATON_OK);
+	destroy_some(1);
+}
+END_TEST
+
+START_TEST(an_abort_lets_streams_go_on)
+{
+	baton_request requests[3];
+
+	create_one();
+	requests[0] = end(streams[0], true, 0, NULL);
+	requests[1] = end(others[0], true, 1, NULL);
+	/* This one has its other end, but not its stream. */
+	hold(0, others[0], 0);
+	requests[2] = end(others[0], false, 2, NULL);
+	ck_ok(baton_comm_abort(comms[0]));
+	for (int i = 0; i < 3; i++)
+		finish(requests[i], BATON_ERR_ABORTED);
+	ck_assert(is_idle(0, streams[0]));
+	let_go(0);
+	ck_ok(baton_comm_destroy(comms[0]));
+	ck_assert(is_idle(0, others[0]));
+	await_no_comms();
+	ck_assert_int_eq(cuda->sim_violations(), 0);
+}
+END_TEST
+
+START_TEST(a_deadline_ends_an_end_without_its_other)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 50};
+
+	create_one();
+	finish(end(streams[0], false, 0, &soon), BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_ABORTED);
+	ck_assert(is_idle(0, streams[0]));
+	ck_ok(baton_comm_destroy(comms[0]));
+}
+END_TEST
+
+START_TEST(as_many_ends_as_there_is_room_for_are_kept)
+{
+	enum { MOST = 128 };
+	baton_request requests[MOST], more = 0;
+
+	create_one();
+	for (int i = 0; i < MOST; i++)
+		requests[i] = end(streams[0], true, 0, &detached);
+	ck_assert_int_eq(move_on(streams[0], 0, 0, true, 0, BYTES, &detached,
+	                         &more),
+	                 BATON_ERR_AGAIN);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "128 messages"));
+	for (int i = 0; i < MOST; i++) {
+		finish(end(streams[0], false, 1, &detached), BATON_OK);
+		finish(requests[i], BATON_OK);
+	}
+	/* There is room again. */
+	requests[0] = end(streams[0], true, 0, &detached);
+	requests[1] = end(streams[0], false, 1, &detached);
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	destroy_some(1);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		ends_meet_in_either_order,
+		ends_match_in_the_order_of_the_calls,
+		other_lengths_are_refused_and_leave_the_first_end,
+		a_group_takes_an_end_and_leaves_another,
+		groups_leave_several_ends,
+		members_of_a_group_take_ends_that_wait_for_each_other,
+		an_end_waits_for_its_stream_and_not_for_later_ends,
+		an_abort_lets_streams_go_on,
+		a_deadline_ends_an_end_without_its_other,
+		as_many_ends_as_there_is_room_for_are_kept,
+	};
+
+	return RUN_TESTS("nccl_self", tests);
+}

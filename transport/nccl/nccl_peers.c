@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The processes of the ranks of this host, so that the engine notices when one ends
+ * (runtime/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
+ *
+ * Each rank's hello has the name of its process's bell, which says host and process.  There is
+ * no memory to share: segments and bells of others stay NULL.
+ */
+#include <unistd.h>
+
+#include "mem.h"
+#include "nccl_transport.h"
+
+enum baton_status
+batoni_nccl_peers_make(struct batoni_nccl *nccl, int size)
+{
+	nccl->base.peers = batoni_alloc((size_t)size,
+	                                sizeof(*nccl->base.peers));
+	if (!nccl->base.peers)
+		return BATON_ERR_NOMEM;
+	nccl->peers_n = size;
+	for (int i = 0; i < size; i++)
+		nccl->base.peers[i].pidfd = -1;
+	return BATON_OK;
+}
+
+void
+batoni_nccl_peer_meet(struct batoni_nccl *nccl, int rank,
+                      const struct batoni_nccl_card *card)
+{
+	struct batoni_peer *peer = &nccl->base.peers[rank];
+
+	if (!card->has_bell || !batoni_shm_is_here(&card->bell))
+		return;
+	if (card->bell.pid == getpid()) {
+		peer->pid = getpid();
+		peer->within = true;
+		return;
+	}
+	peer->pidfd = batoni_pidfd_open(card->bell.pid);
+	/* Without it, another process could have the number later. */
+	if (peer->pidfd >= 0)
+		peer->pid = card->bell.pid;
+}
+
+void
+batoni_nccl_peers_free(struct batoni_nccl *nccl)
+{
+	for (int i = 0; i < nccl->peers_n; i++)
+		batoni_pidfd_close(nccl->base.peers[i].pidfd);
+	batoni_free(nccl->base.peers);
+}
