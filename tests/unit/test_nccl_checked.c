@@ -297,13 +297,18 @@ END_TEST
 
 /* Each rank sends to the next, and to some of the others. */
 static void
-run_ring(int size)
+run_ring(int size, int lanes)
 {
 	enum { N = 12, MOST = 4 * N * WORLD_RANKS };
 	baton_request requests[MOST];
 	unsigned n = 0;
 
-	world_begin(size, true);
+	world_load(size);
+	for (int i = 0; i < size; i++) {
+		world.ranks[i].options.check = true;
+		world.ranks[i].options.nccl_lanes = lanes;
+	}
+	world_create();
 	for (int i = 0; i < N; i++) {
 		for (int rank = 0; rank < size; rank++) {
 			int next = (rank + 1) % size;
@@ -325,13 +330,52 @@ run_ring(int size)
 
 START_TEST(a_ring_of_three_with_unequal_partners)
 {
-	run_ring(3);
+	run_ring(3, 0);
 }
 END_TEST
 
 START_TEST(a_ring_of_four_with_unequal_partners)
 {
-	run_ring(4);
+	run_ring(4, 0);
+}
+END_TEST
+
+START_TEST(a_ring_in_three_lanes_of_four)
+{
+	run_ring(4, 3);
+}
+END_TEST
+
+START_TEST(a_ring_in_one_lane)
+{
+	run_ring(3, 1);
+}
+END_TEST
+
+/* In plain mode each send would wait for the other. */
+START_TEST(directions_of_one_lane_do_not_wait_for_each_other)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	baton_request requests[4];
+
+	world_load(2);
+	for (int i = 0; i < 2; i++) {
+		world.ranks[i].options.check = true;
+		world.ranks[i].options.nccl_lanes = 1;
+	}
+	world_create();
+	ck_ok(baton_comm_query(world.ranks[0].comm, &info));
+	ck_assert_int_eq(info.nccl_lanes, 1);
+	ck_assert_uint_ne(info.capabilities & BATON_CAP_DIRECTIONS, 0);
+	for (int round = 0; round < 10; round++) {
+		requests[0] = put(0, 1, 0, 100);
+		requests[1] = put(1, 0, 0, 100);
+		requests[2] = get(0, 1, 200, 100);
+		requests[3] = get(1, 0, 200, 100);
+		for (int i = 0; i < 4; i++)
+			world_finish(requests[i], BATON_OK);
+	}
+	world_destroy();
 }
 END_TEST
 
@@ -721,6 +765,9 @@ main(void)
 		many_are_in_flight_in_both_directions,
 		a_ring_of_three_with_unequal_partners,
 		a_ring_of_four_with_unequal_partners,
+		a_ring_in_three_lanes_of_four,
+		a_ring_in_one_lane,
+		directions_of_one_lane_do_not_wait_for_each_other,
 		a_circle_of_orders_is_none,
 		a_circle_of_orders_hangs_in_plain_mode,
 		a_message_to_oneself_needs_no_group,
