@@ -70,7 +70,9 @@ set(BATON_SANITIZE_ENVIRONMENT
 	# that lsan.supp can see whose leak it is.
 	ASAN_OPTIONS=detect_stack_use_after_return=1:fast_unwind_on_malloc=0
 	LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0
-	TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1
+	# A process with threads sleeps at its exit, by default for a second, to
+	# see races there; each test of a unit test is a process.
+	TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1:atexit_sleep_ms=50
 	UBSAN_OPTIONS=print_stacktrace=1)
 
 function(baton_test_program target)
