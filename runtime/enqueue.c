@@ -771,7 +771,8 @@ join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 
 /* Let the stream wait for the mark of the target's end, which no look of the driver has to
  * release.  PENDING: it has none (it is not stream-issued, its group is open, it is of
- * another device, or it has ended); the stream is to wait for its word. */
+ * another device, or it has ended), or the stream has many such waits; the stream is to wait for
+ * its word. */
 static enum baton_status
 join_mark(struct baton_comm *comm, baton_stream stream,
           const struct batoni_op *target)
@@ -785,7 +786,8 @@ join_mark(struct baton_comm *comm, baton_stream stream,
 		return BATON_PENDING;
 	pthread_mutex_lock(&theirs->marks_lock);
 	status = comm->device_ops->mark_follow(comm->device, stream,
-	                                       &theirs->marks[2 * slot + 1]);
+	                                       &theirs->marks[2 * slot + 1],
+	                                       true);
 	pthread_mutex_unlock(&theirs->marks_lock);
 	if (status != BATON_OK && status != BATON_PENDING)
 		batoni_refuse_device(comm, status);

@@ -541,12 +541,36 @@ cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
 	mark->object = NULL;
 }
 
+/* Between enter and leave.  A later record of the event does not change what the stream waits
+ * for. */
+static enum baton_status
+follow_event(struct cuda_gpu *gpu, CUstream handle, CUevent event, bool bounded)
+{
+	struct cuda_stream *stream;
+	enum baton_status status;
+	CUresult result;
+
+	if (bounded) {
+		status = batoni_cuda_stream_use(gpu, handle, &stream);
+		if (status != BATON_OK)
+			return status == BATON_ERR_CUDA ? status : BATON_PENDING;
+		status = batoni_cuda_follow(stream, handle, event);
+		batoni_cuda_stream_leave(stream);
+		return status;
+	}
+	result = gpu->api->stream_wait_event(handle, event, 0);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, "cuStreamWaitEvent", result);
+}
+
 static enum baton_status
 cuda_mark_follow(struct batoni_device *device, baton_stream handle,
-                 const struct batoni_mark *mark)
+                 const struct batoni_mark *mark, bool bounded)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	const struct cuda_event *event = mark->object;
+	enum baton_status status;
 	struct cuda_guard guard;
 	CUresult result;
 
@@ -555,12 +579,9 @@ cuda_mark_follow(struct batoni_device *device, baton_stream handle,
 	result = batoni_cuda_enter(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
-	/* A later record of the event does not change what the stream waits for. */
-	result = gpu->api->stream_wait_event(handle, event->event, 0);
+	status = follow_event(gpu, handle, event->event, bounded);
 	batoni_cuda_leave(gpu, &guard);
-	return result == BATONI_CU_SUCCESS
-	               ? BATON_OK
-	               : batoni_cuda_refuse(gpu, "cuStreamWaitEvent", result);
+	return status;
 }
 
 const struct batoni_device_ops batoni_device_cuda_ops = {

@@ -31,7 +31,7 @@
  *
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
  * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
- * entries.
+ * entries, and beside them waits for FOLLOWS_MAX events of joins.  More joins are items.
  */
 #include "cuda_stream.h"
 
@@ -42,6 +42,7 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+#define FOLLOWS_MAX 100u
 #define RING 1024u /* items of a stream with written triggers */
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
@@ -514,6 +515,31 @@ entries_left(const struct cuda_stream *stream)
 	       waits_left(stream);
 }
 
+/* Where the stream has passed the entries of `point`, it has passed what was before them. */
+static void
+see_point(struct cuda_stream *stream)
+{
+	uint64_t put = stream->triggers + atomic_load(&stream->writes) +
+	               stream->waits;
+
+	if (stream->point == 0 || put - entries_left(stream) < stream->point)
+		return;
+	stream->follows_passed = stream->point_follows;
+	stream->point = 0;
+}
+
+/* An item was put on the stream. */
+static void
+set_point(struct cuda_stream *stream)
+{
+	see_point(stream);
+	if (stream->point != 0 || stream->follows == stream->follows_passed)
+		return;
+	stream->point = stream->triggers + atomic_load(&stream->writes) +
+	                stream->waits;
+	stream->point_follows = stream->follows;
+}
+
 /* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
  * and the caller waits. */
 static bool
@@ -553,8 +579,39 @@ batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
 	}
 	item->next = (struct batoni_stream_item *)(void *)stream;
 	result = put_item(stream, handle, item, &call);
+	if (result == BATONI_CU_SUCCESS)
+		set_point(stream);
 	pthread_mutex_unlock(&stream->lock);
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
 	               : batoni_cuda_refuse(stream->gpu, call, result);
+}
+
+static bool
+may_follow(struct cuda_stream *stream, CUstream handle)
+{
+	see_point(stream);
+	if (stream->follows - stream->follows_passed >= FOLLOWS_MAX &&
+	    stream->gpu->api->stream_query(handle) == BATONI_CU_SUCCESS)
+		stream->follows_passed = stream->follows;
+	return stream->follows - stream->follows_passed < FOLLOWS_MAX;
+}
+
+enum baton_status
+batoni_cuda_follow(struct cuda_stream *stream, CUstream handle, CUevent event)
+{
+	CUresult result = BATONI_CU_SUCCESS;
+	bool may;
+
+	pthread_mutex_lock(&stream->lock);
+	may = may_follow(stream, handle);
+	if (may) {
+		result = stream->gpu->api->stream_wait_event(handle, event, 0);
+		stream->follows += result == BATONI_CU_SUCCESS;
+	}
+	pthread_mutex_unlock(&stream->lock);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(stream->gpu, "cuStreamWaitEvent",
+		                          result);
+	return may ? BATON_OK : BATON_PENDING;
 }

@@ -41,6 +41,11 @@ struct cuda_stream {
 	_Atomic uint64_t writes, seen;
 	/* Host functions that have run. */
 	_Atomic uint64_t fired;
+	/* Under `lock`: so many events were they told to wait for by joins; of these, so many are
+	 * known to be passed.  If `point` is not 0, so many entries of items were there when the
+	 * first `point_follows` were: when these have been passed, those have. */
+	uint64_t follows, follows_passed;
+	uint64_t point, point_follows;
 	/* gpu->passed[place]: the number of the last wait that was passed.
 	 * gpu->written[place]: that of the last trigger that was written. */
 };
@@ -80,6 +85,10 @@ enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handl
 /* The wait of an item that was put there WAITS_LATER. */
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
+/* Put a wait for the event on the stream, which the caller uses.  OK; PENDING: it has many, and
+ * was not put there; CUDA. */
+enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle,
+                                     CUevent event);
 /* A word has grown: wake the host functions that wait for one, on any GPU. */
 void batoni_cuda_released(void);
 

@@ -224,11 +224,12 @@ struct batoni_device_ops {
 	                  struct batoni_mark *mark);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
 	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
-	 * dropped meanwhile.  OK; PENDING: the mark is not set; CUDA: batoni_refuse has said
-	 * why.  NULL: there is no such wait, and joins wait for words. */
+	 * dropped meanwhile.  OK; PENDING: the mark is not set, or, if it is to be bounded,
+	 * the stream has many such waits; CUDA: batoni_refuse has said why.  NULL: there is no such wait, and joins wait for words. */
 	enum baton_status (*mark_follow)(struct batoni_device *device,
 	                                 baton_stream stream,
-	                                 const struct batoni_mark *mark);
+	                                 const struct batoni_mark *mark,
+	                                 bool bounded);
 };
 
 /* Must be first in every device. */

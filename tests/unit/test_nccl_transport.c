@@ -406,6 +406,37 @@ START_TEST(a_join_needs_no_look_of_the_host)
 }
 END_TEST
 
+/* A call that finds the stream full would block, with the lock that the driver's calls need:
+ * joins are refused before. */
+START_TEST(joins_do_not_fill_a_stream)
+{
+	enum baton_status status = BATON_OK;
+	baton_request requests[2];
+	unsigned joins = 0;
+	CUcontext popped;
+
+	create_all();
+	ck_assert(cuda->sim_set("depth", 1000));
+	ck_assert(cuda->sim_set("depth_lock", 1));
+	ck_assert(cuda->sim_set("limit_ms", 2000));
+	requests[1] = move(1, 0, false, NULL);
+	while (joins < 1100 && status == BATON_OK) {
+		status = baton_stream_wait(comms[1], others[1], requests[1]);
+		joins += status == BATON_OK;
+	}
+	ck_assert_int_eq(status, BATON_ERR_AGAIN);
+	ck_assert_uint_gt(joins, 300);
+	requests[0] = move(0, 1, true, NULL);
+	for (int i = 0; i < 2; i++)
+		finish(requests[i], BATON_OK);
+	ck_cuda(cuda->context_push(contexts[1]));
+	ck_cuda(cuda->stream_synchronize(others[1]));
+	ck_cuda(cuda->context_pop(&popped));
+	ck_assert(cuda->sim_set("depth", 0));
+	destroy_all();
+}
+END_TEST
+
 /* ---- errors ---- */
 
 START_TEST(an_asynchronous_error_ends_what_is_pending)
@@ -642,6 +673,7 @@ main(void)
 		members_of_a_group_do_not_wait_for_each_other,
 		a_lane_takes_no_more_than_its_stream,
 		a_join_needs_no_look_of_the_host,
+		joins_do_not_fill_a_stream,
 		an_asynchronous_error_ends_what_is_pending,
 		an_abort_ends_all_lanes_together,
 		survivors_make_a_communicator_of_their_own,
