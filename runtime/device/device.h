@@ -211,7 +211,7 @@ struct batoni_device_ops {
 	/* mark: record the stream's current end.  mark_done: has the stream passed
 	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under
 	 * the order lock; OK; UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said why).
-	 * mark_done: the thread that drives, or the one that sets the mark;
+	 * mark_done: the thread that drives;
 	 * OK (once; it releases what the mark holds), PENDING, CUDA.  mark_drop: the
 	 * thread that destroys; nobody asks for the mark any more, which was never seen
 	 * done; releases what it holds, and must not wait for the stream. */

@@ -339,38 +339,6 @@ START_TEST(members_of_a_group_do_not_wait_for_each_other)
 }
 END_TEST
 
-/* A call behind a full stream would block, with the locks that the matching calls need. */
-START_TEST(a_lane_takes_no_more_than_its_stream)
-{
-	const struct baton_op_options detached = {
-		.size = sizeof(detached), .flags = BATON_OP_DETACHED};
-	enum { MOST = 120 };
-	baton_request recvs[MOST], send, more = 0;
-
-	create_all();
-	ck_assert(cuda->sim_set("depth", 500));
-	for (int i = 0; i < MOST; i++)
-		recvs[i] = move(1, 0, false, &detached);
-	ck_assert_int_eq(move_on(streams[1], 1, 0, false, 0, BYTES, &detached,
-	                         &more),
-	                 BATON_ERR_AGAIN);
-	ck_assert_ptr_nonnull(strstr(baton_last_error(), "(120)"));
-	/* Other lanes are not concerned. */
-	send = move(1, 2, true, &detached);
-	finish(move(2, 1, false, NULL), BATON_OK);
-	finish(send, BATON_OK);
-	for (int i = 0; i < MOST; i++) {
-		send = move(0, 1, true, NULL);
-		finish(recvs[i], BATON_OK);
-		finish(send, BATON_OK);
-	}
-	recvs[0] = move(1, 0, false, &detached);
-	finish(move(0, 1, true, NULL), BATON_OK);
-	finish(recvs[0], BATON_OK);
-	destroy_all();
-}
-END_TEST
-
 /* ---- joins ---- */
 
 /* Nobody calls Baton meanwhile, and no thread of it drives. */
@@ -671,7 +639,6 @@ main(void)
 		no_call_waits_for_ever_for_the_lock_of_the_device,
 		a_recv_that_waits_holds_up_no_send_of_the_same_way,
 		members_of_a_group_do_not_wait_for_each_other,
-		a_lane_takes_no_more_than_its_stream,
 		a_join_needs_no_look_of_the_host,
 		joins_do_not_fill_a_stream,
 		an_asynchronous_error_ends_what_is_pending,

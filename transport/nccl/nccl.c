@@ -64,8 +64,6 @@
 
 #define LOOK_NS ((uint64_t)1000000) /* between two looks for asynchronous errors */
 #define WHAT_LEAVE ((uint64_t)0x6e63636c04)
-/* On a lane's stream.  A stream of CUDA takes about 1,000 entries, each group about six. */
-#define GROUPS_A_MARK 24u
 
 static struct batoni_nccl *
 to_nccl(struct batoni_transport *transport)
@@ -176,50 +174,6 @@ mark_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 		lane->used = true;
 	}
 	return used;
-}
-
-/* A stream takes a finite number of entries, and a call that finds it full would block.  OK;
- * AGAIN; CUDA, NOMEM (batoni_refuse has said why). */
-static enum baton_status
-make_room(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
-{
-	const struct batoni_device_ops *ops = nccl->device->ops;
-	struct batoni_mark *mark = &lane->marks[lane->next];
-	enum baton_status status = BATON_OK;
-
-	if (lane->groups < GROUPS_A_MARK)
-		return BATON_OK;
-	if (mark->object)
-		status = ops->mark_done(nccl->device, mark);
-	if (status == BATON_PENDING)
-		return batoni_refuse(
-			BATON_ERR_AGAIN,
-			"as many detached operations, groups of several lanes "
-			"and messages to oneself wait in one lane of NCCL as a "
-			"CUDA stream takes (%u); wait for some of them",
-			GROUPS_A_MARK * (BATONI_NCCL_LANE_MARKS + 1));
-	if (status == BATON_OK)
-		status = ops->mark(nccl->device, lane->stream, mark);
-	else
-		batoni_refuse(status, "an event of the device cannot be asked for");
-	if (status != BATON_OK)
-		return status;
-	lane->next = (lane->next + 1) % BATONI_NCCL_LANE_MARKS;
-	lane->groups = 0;
-	return BATON_OK;
-}
-
-/* In all lanes in use. */
-static enum baton_status
-make_all_room(struct batoni_nccl *nccl)
-{
-	enum baton_status status = BATON_OK;
-
-	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++) {
-		if (nccl->lanes[i].used)
-			status = make_room(nccl, &nccl->lanes[i]);
-	}
-	return status;
 }
 
 /* Put an edge between the stream and each lane in use, in this direction. */
@@ -349,8 +303,6 @@ put(struct batoni_nccl *nccl, struct batch *batch,
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
 	put_fn(nccl, batch, i);
-	for (unsigned k = 0; k < nccl->lanes_n && batch->on_lanes; k++)
-		nccl->lanes[k].groups += nccl->lanes[k].used;
 	batch->failed = "ncclGroupEnd";
 	result = nccl->api->group_end();
 	return result == BATONI_NCCL_IN_PROGRESS ? await(nccl) : result;
@@ -428,8 +380,6 @@ enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
 	batch->on_lanes = lanes > 1 || batch->follow || batch->self.takes > 0 ||
 	                  batch->self.left > 0;
 	if (batch->on_lanes)
-		status = make_all_room(nccl);
-	if (batch->on_lanes && status == BATON_OK)
 		status = begin_lanes(nccl, batch);
 	if (status == BATON_OK)
 		status = batoni_nccl_self_keep(nccl, &batch->self,

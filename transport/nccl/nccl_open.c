@@ -87,15 +87,6 @@ hello_of(struct batoni_nccl *nccl, int rank)
 	return (void *)(all + (size_t)rank * hello_bytes(nccl));
 }
 
-static void
-drop_marks(struct batoni_device *device, struct batoni_nccl_lane *lane)
-{
-	for (unsigned i = 0; i < BATONI_NCCL_LANE_MARKS; i++) {
-		if (lane->marks[i].object)
-			device->ops->mark_drop(device, &lane->marks[i]);
-	}
-}
-
 void
 batoni_nccl_free(struct batoni_nccl *nccl)
 {
@@ -103,7 +94,6 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 
 	for (unsigned i = 0; nccl->lanes && i < nccl->lanes_n; i++) {
 		assert(!nccl->lanes[i].comm);
-		drop_marks(device, &nccl->lanes[i]);
 		if (nccl->lanes[i].stream)
 			device->ops->stream_destroy(device,
 			                            nccl->lanes[i].stream);

@@ -18,16 +18,10 @@
 
 /* One of NCCL's communicators, with a stream of ours.  Guarded by the lock of the device,
  * but for `used`, which the order lock guards. */
-#define BATONI_NCCL_LANE_MARKS 4
-
 struct batoni_nccl_lane {
 	ncclComm_t comm;     /* NULL: none, or gone */
 	baton_stream stream; /* of operations that are on no stream of the program */
 	bool used;           /* by the operations of this call */
-	/* How full the stream is: so many groups of NCCL's behind the last mark; the marks in
-	 * turn, `next` being the oldest. */
-	unsigned groups, next;
-	struct batoni_mark marks[BATONI_NCCL_LANE_MARKS];
 	bool revoked;        /* its kernels have been told to end */
 	struct batoni_nccl_lane *leaked; /* of the first: nccl_open.c */
 };
