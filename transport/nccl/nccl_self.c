@@ -327,7 +327,7 @@ batoni_nccl_self_take(struct batoni_nccl *nccl, baton_stream lane)
 	const struct kept *kept =
 		kept_of(nccl->self, nccl->self->matched + 1);
 
-	/* The lane counts what it has by itself. */
+	/* Ends that are kept are few: KEPT_MAX. */
 	return nccl->device->ops->mark_follow(nccl->device, lane, &kept->armed,
 	                                      false);
 }
