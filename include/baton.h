@@ -435,7 +435,8 @@ struct baton_op_options {
  *             baton_stream_synchronize of the stream returns it.
  *
  * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags; the stream
- * captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full);
+ * captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full; on NCCL,
+ * another thread has been in a call of NCCL for the GPU for timeout_ns of the options, or 60 s);
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
  * CANCELED, ABORTED, PEER, MPI, NCCL, CUDA, or, in checked mode, MISMATCH.
@@ -656,7 +657,8 @@ BATON_API enum baton_status baton_finish(baton_request *request_p,
 /* The stream waits: its later work starts after the operation has ended, in success or
  * error.  Occupies a slot of comm's request pool.  The request may be released at once,
  * and may be of another communicator on the same device.  Returns BATON_OK, INVALID
- * (also inside a group), STALE, AGAIN, or the error that broke comm. */
+ * (also inside a group), UNSUPPORTED (the stream captures a graph), STALE, AGAIN, CUDA,
+ * NOMEM, or the error that broke comm. */
 BATON_API enum baton_status baton_stream_wait(struct baton_comm *comm,
                                               baton_stream stream,
                                               baton_request request);
