@@ -550,6 +550,40 @@ START_TEST(a_destroy_holds_up_nobody_while_nccl_waits_for_streams)
 }
 END_TEST
 
+/* The kernel of rank 0 is behind work of the program, which NCCL's abort waits for. */
+START_TEST(a_destroy_that_waits_for_the_program_leaves_the_device_to_others)
+{
+	create_all();
+	hold(0, streams[0], 0);
+	baton_release(&(baton_request){move(0, 1, true, NULL)});
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_abort(comms[i]));
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(baton_comm_destroy(comms[i]));
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	let_go(0);
+	destroy_all();
+}
+END_TEST
+
+/* What connects the ranks is over, so a rank that aborts leaves nothing of it to the others. */
+START_TEST(a_creation_leaves_no_kernel)
+{
+	load();
+	ck_assert(nccl->sim_set("delay_us", 20000));
+	for (int i = 0; i < 3; i++) {
+		create(0, BATON_PROGRESS_AUTO);
+		for (int j = 0; j < RANKS; j++)
+			ck_ok(creators[j].status);
+		ck_assert_int_eq(nccl->sim_live("kernels"), 0);
+		destroy_all();
+	}
+}
+END_TEST
+
 START_TEST(a_deadline_ends_in_timeout)
 {
 	const struct baton_op_options soon = {.size = sizeof(soon),
@@ -646,6 +680,8 @@ main(void)
 		survivors_make_a_communicator_of_their_own,
 		a_destroy_alone_ends_in_timeout,
 		a_destroy_holds_up_nobody_while_nccl_waits_for_streams,
+		a_destroy_that_waits_for_the_program_leaves_the_device_to_others,
+		a_creation_leaves_no_kernel,
 		a_deadline_ends_in_timeout,
 		a_rank_that_aborts_leaves_the_others_to_their_deadlines,
 		a_group_that_nccl_refuses_breaks_the_communicator,

@@ -17,7 +17,9 @@
  *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
  *   3. the ender takes the lock of the device, tells all lanes to end, and says so; the
  *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock);
- *   4. when the communicator is destroyed it aborts the lanes, which frees them.
+ *   4. when the communicator is destroyed it aborts the lanes, which frees them.  It waits for
+ *      those that were revoked first, without the lock: other communicators of the GPU go on,
+ *      and another rank of the process may have to end what stands before their kernels.
  * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.
  */
@@ -186,15 +188,41 @@ await_closing(struct batoni_nccl *nccl)
 	pthread_mutex_unlock(&nccl->end_lock);
 }
 
+/* NCCL says so of a lane when its kernels have left. */
+static bool
+is_revoked(struct batoni_nccl *nccl)
+{
+	struct batoni_memory_guard guard;
+	ncclResult_t state = BATONI_NCCL_SUCCESS;
+
+	if (batoni_nccl_enter(nccl, &guard, BATONI_NCCL_FOR_EVER) != BATON_OK)
+		return true; /* the device has failed */
+	for (unsigned i = 0; i < nccl->lanes_n &&
+	                     state != BATONI_NCCL_IN_PROGRESS;
+	     i++) {
+		const struct batoni_nccl_lane *lane = &nccl->lanes[i];
+
+		if (lane->comm && lane->revoked &&
+		    nccl->api->comm_error(lane->comm, &state) !=
+		            BATONI_NCCL_SUCCESS)
+			state = BATONI_NCCL_SUCCESS; /* the abort has to do */
+	}
+	batoni_nccl_leave(nccl, &guard);
+	return state != BATONI_NCCL_IN_PROGRESS;
+}
+
 /* The ender, by force. */
 static void *
 aborter_main(void *argument)
 {
+	const struct timespec nap = {.tv_nsec = 500000};
 	struct batoni_nccl *nccl = argument;
 
 	batoni_nccl_do(nccl, stop_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->stopped);
 	await_closing(nccl);
+	while (!is_revoked(nccl))
+		nanosleep(&nap, NULL);
 	batoni_nccl_do(nccl, batoni_nccl_abort_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->ended);
 	return NULL;

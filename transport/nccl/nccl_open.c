@@ -94,6 +94,9 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 
 	for (unsigned i = 0; nccl->lanes && i < nccl->lanes_n; i++) {
 		assert(!nccl->lanes[i].comm);
+		if (nccl->lanes[i].connected.object)
+			device->ops->mark_drop(device,
+			                       &nccl->lanes[i].connected);
 		if (nccl->lanes[i].stream)
 			device->ops->stream_destroy(device,
 			                            nccl->lanes[i].stream);
@@ -540,10 +543,47 @@ connect_lanes(struct batoni_nccl *nccl)
 	return nccl->api->group_end();
 }
 
+/* NCCL has connected when its kernels are on their streams.  They have to be over before any
+ * rank goes on: one that aborts then would leave them to its peers, in front of all messages. */
+static enum baton_status
+mark_lanes(struct batoni_nccl *nccl)
+{
+	struct batoni_device *device = nccl->device;
+	enum baton_status status = BATON_OK;
+
+	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
+		status = device->ops->mark(device, nccl->lanes[i].stream,
+		                           &nccl->lanes[i].connected);
+	nccl->marked = true;
+	return status;
+}
+
+static enum baton_status
+await_kernels(struct batoni_nccl *nccl)
+{
+	struct batoni_device *device = nccl->device;
+	enum baton_status status = nccl->marked ? BATON_OK : mark_lanes(nccl);
+
+	nccl->config.driver_take();
+	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++) {
+		struct batoni_mark *mark = &nccl->lanes[i].connected;
+
+		if (!mark->object)
+			continue;
+		status = device->ops->mark_done(device, mark);
+		if (status != BATON_OK && status != BATON_PENDING)
+			batoni_refuse(status, "GPU %d cannot be used",
+			              device->number);
+	}
+	nccl->config.driver_leave();
+	return status;
+}
+
 /* One of the steps in which NCCL works. */
 struct work {
 	uint64_t what; /* of its exchanges */
 	ncclResult_t (*begin)(struct batoni_nccl *nccl);
+	enum baton_status (*end)(struct batoni_nccl *nccl); /* NULL: nothing is awaited */
 	const char *call, *done; /* in sentences */
 };
 
@@ -571,11 +611,11 @@ look_at_work(struct batoni_nccl *nccl, const struct work *work)
 	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
 		note(nccl, work->call, lane, result);
 	batoni_nccl_leave(nccl, &guard);
-	if (result != BATONI_NCCL_IN_PROGRESS)
-		return;
-	if (batoni_real_ns() <= nccl->limit_ns)
+	if (result == BATONI_NCCL_IN_PROGRESS)
 		nccl->mine = BATON_PENDING;
-	else
+	else if (result == BATONI_NCCL_SUCCESS && work->end)
+		nccl->mine = work->end(nccl);
+	if (nccl->mine == BATON_PENDING && batoni_real_ns() > nccl->limit_ns)
 		note_timeout(nccl, work->done);
 }
 
@@ -599,10 +639,11 @@ step_work(struct batoni_nccl *nccl, const struct work *work)
 static enum baton_status
 take_step(struct batoni_nccl *nccl)
 {
-	static const struct work make = {WHAT_MAKE, make_lanes,
+	static const struct work make = {WHAT_MAKE, make_lanes, NULL,
 	                                 "ncclCommInitRankConfig",
 	                                 "created its communicators"};
 	static const struct work connect = {WHAT_CONNECT, connect_lanes,
+	                                    await_kernels,
 	                                    "ncclGroupEnd of the connections",
 	                                    "connected the ranks"};
 

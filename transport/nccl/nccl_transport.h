@@ -23,6 +23,7 @@ struct batoni_nccl_lane {
 	baton_stream stream; /* of operations that are on no stream of the program */
 	bool used;           /* by the operations of this call */
 	bool revoked;        /* its kernels have been told to end */
+	struct batoni_mark connected; /* creation: behind the kernel that connects */
 	struct batoni_nccl_lane *leaked; /* of the first: nccl_open.c */
 };
 
@@ -79,6 +80,7 @@ struct batoni_nccl {
 	/* The creating thread. */
 	enum batoni_nccl_step step;
 	uint64_t limit_ns, exchange_limit_ns; /* 0: not begun */
+	bool marked;               /* the lanes, behind what connects them */
 	bool begun;                /* what this step waits for was begun */
 	bool in_round;             /* an exchange of `says` is under way */
 	int32_t says;
