@@ -405,7 +405,7 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 /* All communicators are prepared, or some rank has failed.  Only this thread touches the
  * meeting meanwhile. */
 static void
-meeting_start(struct meeting *meeting, int rank)
+meeting_start(struct meeting *meeting)
 {
 	enum baton_status status = meeting->status;
 
@@ -414,9 +414,11 @@ meeting_start(struct meeting *meeting, int rank)
 		status = batoni_local_start(meeting->plans, meeting->size,
 		                            meeting->comms);
 		pthread_mutex_lock(&meetings_lock);
+		/* This thread did it for all. */
+		if (status != BATON_OK)
+			meeting_fail_locked(meeting, status, -1,
+			                    baton_last_error());
 	}
-	if (status != BATON_OK)
-		meeting_fail_locked(meeting, status, rank, baton_last_error());
 	meeting->stage = OVER;
 	pthread_cond_broadcast(&meetings_changed);
 }
@@ -435,7 +437,7 @@ meeting_make(struct meeting *meeting, int rank)
 	if (status != BATON_OK)
 		meeting_fail_locked(meeting, status, rank, baton_last_error());
 	if (++meeting->made == meeting->size)
-		meeting_start(meeting, rank);
+		meeting_start(meeting);
 	while (meeting->stage != OVER)
 		pthread_cond_wait(&meetings_changed, &meetings_lock);
 	if (meeting->status != BATON_OK && status == BATON_OK) {

@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 
+#include "describe.h"
 #include "engine.h"
 #include "leave.h"
 #include "liveness.h"
@@ -197,13 +198,20 @@ static void
 expire_issued(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
+	char what[BATONI_DESCRIBE_BYTES], why[sizeof(comm->error)];
 
+	batoni_op_describe(op, what, sizeof(what));
+	snprintf(why, sizeof(why),
+	         "%.96s passed its deadline and cannot end alone: it takes the "
+	         "communicator with it (is its other end there, of the same size? "
+	         "BATON_CHECK=1 compares them)",
+	         what);
 	batoni_list_remove(&op->deadline);
 	op->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
 	batoni_set(op->status, BATON_ERR_TIMEOUT);
-	batoni_comm_break(comm, BATON_ERR_ABORTED,
-	                  "an operation passed its deadline, and its path can "
-	                  "only be aborted as a whole");
+	if (comm->breaking == BATON_OK)
+		batoni_log(BATONI_LOG_WARN, "rank %d: %s", comm->rank, why);
+	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
 	batoni_comm_end_all(comm);
 }
 

@@ -29,8 +29,9 @@ fail_one(const char *call, long n)
 	create(40 * SECOND, BATON_PROGRESS_AUTO);
 	nccl->sim_fail(call, 0, 0);
 	for (int i = 0; i < RANKS; i++)
-		ck_assert_msg(creators[i].status == BATON_ERR_NCCL, "%d: %s",
-		              creators[i].status, creators[i].why);
+		ck_assert_msg(creators[i].status == BATON_ERR_NCCL &&
+		                      strstr(creators[i].why, "nccl"),
+		              "%d: %s", creators[i].status, creators[i].why);
 	ck_assert_uint_lt(batoni_real_ns() - begun, 20 * (uint64_t)SECOND);
 	await_no_comms();
 }

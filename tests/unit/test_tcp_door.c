@@ -500,7 +500,7 @@ START_TEST(garbage_is_sent_away)
 		int fd = connect_raw();
 
 		send_raw(fd, texts[i], strlen(texts[i]));
-		snprintf(words, sizeof(words), "; %zu connections were refused",
+		snprintf(words, sizeof(words), "; connections that were refused: %zu",
 		         i + 1);
 		await_refusal(words);
 		close(fd);

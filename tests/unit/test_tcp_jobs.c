@@ -444,6 +444,12 @@ not_named(int rank)
 	CHECK(baton_comm_create(NULL, &comm) ==
 	      (rank < 3 ? BATON_ERR_UNSUPPORTED : BATON_ERR_INVALID));
 	CHECK(says(names[rank]) && (rank == 3 || says("mpirun")));
+	/* A name that is misspelt makes no world of one. */
+	if (rank == 3) {
+		unsetenv("RANK");
+		CHECK(baton_comm_create(NULL, &comm) == BATON_ERR_INVALID);
+		CHECK(says("RANK is not"));
+	}
 	/* What is asked for by name needs nobody else; nor does a job of one. */
 	if (rank == 0) {
 		struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;

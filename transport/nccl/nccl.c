@@ -506,7 +506,7 @@ nccl_leave(struct batoni_transport *transport)
 		batoni_nccl_checked_poll(nccl);
 	if (!nccl->all_leave) {
 		enum baton_status status = below->ops->exchange(
-			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->statuses);
+			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->words);
 
 		if (status != BATON_OK)
 			return status;

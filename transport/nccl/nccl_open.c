@@ -31,7 +31,7 @@
 
 /* What the ranks tell each other first. */
 struct batoni_nccl_hello {
-	int32_t status; /* enum baton_status */
+	struct batoni_nccl_word word;
 	int32_t version;
 	int32_t lanes;
 	int32_t check; /* CHECK_VERSION, or 0 */
@@ -106,7 +106,7 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_nccl_checked_free(nccl);
 	pthread_cond_destroy(&nccl->end_changed);
 	pthread_mutex_destroy(&nccl->end_lock);
-	batoni_free(nccl->statuses);
+	batoni_free(nccl->words);
 	batoni_free(nccl->hellos);
 	batoni_free(nccl->hello);
 	batoni_free(nccl->lanes);
@@ -132,8 +132,8 @@ make_parts(struct batoni_nccl *nccl, int size)
 	nccl->lanes = batoni_alloc(nccl->lanes_n, sizeof(*nccl->lanes));
 	nccl->hello = batoni_alloc(1, hello_bytes(nccl));
 	nccl->hellos = batoni_alloc((size_t)size, hello_bytes(nccl));
-	nccl->statuses = batoni_alloc((size_t)size, sizeof(*nccl->statuses));
-	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->statuses)
+	nccl->words = batoni_alloc((size_t)size, sizeof(*nccl->words));
+	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->words)
 		return BATON_ERR_NOMEM;
 	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
 		status = make_stream(nccl, &nccl->lanes[i].stream);
@@ -260,17 +260,21 @@ note(struct batoni_nccl *nccl, const char *call,
 
 	batoni_nccl_describe(nccl->api, lane ? lane->comm : NULL, result, text,
 	                     sizeof(text));
-	nccl->mine = batoni_refuse(BATON_ERR_NCCL, "rank %d: %s: %s",
-	                           nccl->base.rank, call, text);
+	/* Its words for two ranks on one GPU do not say what to do. */
+	nccl->mine = batoni_refuse(BATON_ERR_NCCL, "%s: %s%s", call, text,
+	                           result == BATONI_NCCL_INVALID_USAGE
+	                                   ? " (each rank needs a GPU of its "
+	                                     "own: options.cuda_device)"
+	                                   : "");
 }
 
 static void
 note_timeout(struct batoni_nccl *nccl, const char *what)
 {
 	nccl->mine = batoni_refuse(BATON_ERR_TIMEOUT,
-	                           "rank %d: NCCL had not %s after %llu ms: a rank "
-	                           "is missing, or its GPU is busy",
-	                           nccl->base.rank, what,
+	                           "NCCL had not %s after %llu ms: a rank is "
+	                           "missing, or its GPU is busy",
+	                           what,
 	                           (unsigned long long)(nccl->patience_ns /
 	                                                1000000));
 }
@@ -372,16 +376,25 @@ exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 	return status;
 }
 
-/* OK, or the status of the lowest rank that has failed. */
-static enum baton_status
-refuse_failed(const struct batoni_nccl *nccl, int rank, int32_t status)
+/* What this rank is going to tell; in this thread its sentence is the last one. */
+static void
+fill_word(const struct batoni_nccl *nccl, struct batoni_nccl_word *word)
 {
-	if (nccl->mine < BATON_OK)
-		return nccl->mine; /* its sentence is there */
-	return batoni_refuse((enum baton_status)status,
+	word->status = nccl->mine;
+	snprintf(word->why, sizeof(word->why), "%s",
+	         nccl->mine < BATON_OK ? baton_last_error() : "");
+}
+
+/* All ranks say the same: the status of the lowest one that has failed, and why. */
+static enum baton_status
+refuse_failed(int rank, const struct batoni_nccl_word *word)
+{
+	const enum baton_status status = (enum baton_status)word->status;
+
+	return batoni_refuse(status,
 	                     "rank %d could not create its end of the NCCL "
-	                     "transport: %s",
-	                     rank, baton_status_text((enum baton_status)status));
+	                     "transport: %.*s",
+	                     rank, (int)sizeof(word->why), word->why);
 }
 
 /* What a round has brought: OK, all ranks are done; PENDING; an error. */
@@ -391,9 +404,9 @@ judge(const struct batoni_nccl *nccl)
 	enum baton_status status = BATON_OK;
 
 	for (int i = 0; i < nccl->base.size; i++) {
-		if (nccl->statuses[i] < BATON_OK)
-			return refuse_failed(nccl, i, nccl->statuses[i]);
-		if (nccl->statuses[i] == BATON_PENDING)
+		if (nccl->words[i].status < BATON_OK)
+			return refuse_failed(i, &nccl->words[i]);
+		if (nccl->words[i].status == BATON_PENDING)
 			status = BATON_PENDING;
 	}
 	return status;
@@ -412,7 +425,7 @@ fill_hello(struct batoni_nccl *nccl)
 		result = nccl->api->get_unique_id(&nccl->hello->ids[i]);
 	if (result != BATONI_NCCL_SUCCESS)
 		note(nccl, "ncclGetUniqueId", NULL, result);
-	nccl->hello->status = nccl->mine;
+	fill_word(nccl, &nccl->hello->word);
 	nccl->hello->version = nccl->api->version;
 	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
 	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
@@ -455,8 +468,8 @@ check_hellos(struct batoni_nccl *nccl)
 	for (int i = 0; i < nccl->base.size; i++) {
 		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
 
-		if (hello->status != BATON_OK)
-			return refuse_failed(nccl, i, hello->status);
+		if (hello->word.status != BATON_OK)
+			return refuse_failed(i, &hello->word);
 		if (hello->check != first->check)
 			return refuse_checks(nccl, i);
 		if (hello->version != first->version)
@@ -628,10 +641,10 @@ step_work(struct batoni_nccl *nccl, const struct work *work)
 	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
 		look_at_work(nccl, work);
 	if (!nccl->in_round)
-		nccl->says = nccl->mine;
+		fill_word(nccl, &nccl->says);
 	nccl->in_round = true;
 	status = exchange(nccl, work->what, &nccl->says, sizeof(nccl->says),
-	                  nccl->statuses);
+	                  nccl->words);
 	nccl->in_round = status == BATON_PENDING;
 	return status == BATON_OK ? judge(nccl) : status;
 }

@@ -50,6 +50,12 @@ struct batoni_nccl_card {
 	int32_t unused;
 };
 
+/* What a rank tells the others of its creation. */
+struct batoni_nccl_word {
+	int32_t status; /* enum baton_status */
+	char why[188];  /* of an error */
+};
+
 /* What is agreed on, and in which order: nccl_open.c. */
 enum batoni_nccl_step {
 	BATONI_NCCL_HELLO,  /* versions and ids */
@@ -83,10 +89,10 @@ struct batoni_nccl {
 	bool marked;               /* the lanes, behind what connects them */
 	bool begun;                /* what this step waits for was begun */
 	bool in_round;             /* an exchange of `says` is under way */
-	int32_t says;
+	struct batoni_nccl_word says;
 	enum baton_status mine;    /* what this rank tells the others */
 	struct batoni_nccl_hello *hello, *hellos; /* this rank's; by rank */
-	int32_t *statuses;         /* by rank */
+	struct batoni_nccl_word *words; /* by rank */
 
 	/* The driver. */
 	uint64_t looked_ns; /* when asynchronous errors were asked for */

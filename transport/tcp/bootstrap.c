@@ -351,11 +351,16 @@ variable(const char *name)
 	return value ? value : "";
 }
 
-/* A job of one process needs nobody else. */
+/* A job of one process needs nobody else.  One of RANK and WORLD_SIZE alone may be some other
+ * program's; with a variable of Baton's own for the purpose it is a mistake, which `create`
+ * tells. */
 static bool
 present(void)
 {
-	return *variable("RANK") && *variable("WORLD_SIZE") &&
+	const bool ours = batoni_config()->port != 0 || *batoni_config()->secret;
+	const bool rank = *variable("RANK"), size = *variable("WORLD_SIZE");
+
+	return (ours ? rank || size : rank && size) &&
 	       strcmp(variable("WORLD_SIZE"), "1") != 0;
 }
 
@@ -371,6 +376,13 @@ read_names(struct job *job)
 {
 	const char *rank = variable("RANK"), *size = variable("WORLD_SIZE");
 
+	if (!*rank || !*size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s is set in the environment, and %s is not: "
+		                     "a job without MPI needs RANK (0 to WORLD_SIZE "
+		                     "- 1) and WORLD_SIZE (how many processes)",
+		                     *rank ? "RANK" : "WORLD_SIZE",
+		                     *rank ? "WORLD_SIZE" : "RANK");
 	if (!number(size, SIZE_LIMIT, &job->size) || job->size == 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "WORLD_SIZE is \"%.40s\" in the environment; "

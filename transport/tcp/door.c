@@ -634,7 +634,7 @@ batoni_tcp_describe(const struct batoni_door *door, char *text, size_t size)
 	if (door->refused == 0)
 		return;
 	snprintf(text + used, size - used,
-	         "; %u connections were refused, the last: %s", door->refused,
+	         "; connections that were refused: %u, the last: %s", door->refused,
 	         door->last);
 }
 
