@@ -354,6 +354,7 @@ START_TEST(a_copy_of_pageable_memory_may_wait_for_other_streams)
 	ck_assert_uint_eq(w.sim->copy(device, (uintptr_t)pageable, 64, stream),
 	                  CUDASIM_TIMEOUT);
 	ck_success(w.sim->copy(device, world_address(0), 64, stream));
+	ck_success(w.sim->stream_synchronize(stream));
 	world_store(0, 1);
 	w.violations = 1;
 	world_end();
