@@ -23,7 +23,8 @@
  *
  * Sick devices.  A device may stop: a trigger never fires, a stream never goes on, or
  * every call fails from some moment on (a sticky error, as CUDA's).  `health` of the
- * memory table tells of the last; no slot may wait for such a device.  The engine then ends the operations, and
+ * memory table tells of the last; no slot may wait for such a device.  The engine then ends
+ * the operations, and
  * leaves what the device may still touch (records, words) allocated for good.
  *
  * Streams may be bounded: `enqueue` then blocks until the stream goes on.  The engine
@@ -225,7 +226,8 @@ struct batoni_device_ops {
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
 	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
 	 * dropped meanwhile.  OK; PENDING: the mark is not set, or, if it is to be bounded,
-	 * the stream has many such waits; CUDA: batoni_refuse has said why.  NULL: there is no such wait, and joins wait for words. */
+	 * the stream has many such waits; CUDA: batoni_refuse has said why.  NULL: there is
+	 * no such wait, and joins wait for words. */
 	enum baton_status (*mark_follow)(struct batoni_device *device,
 	                                 baton_stream stream,
 	                                 const struct batoni_mark *mark,

@@ -119,7 +119,8 @@ struct batoni_memory_ops {
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a
 	 * detour.  The thread that creates or destroys; may block, but for what is on a
 	 * stream only until until_ns (batoni_real_ns), or for a moment if that has passed:
-	 * TIMEOUT, and batoni_refuse has said why, as for SYSTEM.  No copy may be under way when it is freed.  Never freed, also when
+	 * TIMEOUT, and batoni_refuse has said why, as for SYSTEM.  No copy may be under way
+	 * when it is freed.  Never freed, also when
 	 * the device is closed: a block that a library may still reach after an abort, or
 	 * of which a copy does not end.  OK, NOMEM, SYSTEM, CUDA, TIMEOUT. */
 	enum baton_status (*pinned_alloc)(struct batoni_device *device,

@@ -140,7 +140,7 @@ struct nsim_exchange {
 
 struct nsim_segment {
 	_Atomic int ranks;
-	_Atomic int joined;
+	_Atomic int joined; /* ranks; one more: its name is gone */
 	_Atomic int finalized;
 	struct nsim_member members[NSIM_RANKS_MAX];
 	struct nsim_exchange exchanges[NSIM_EXCHANGES];

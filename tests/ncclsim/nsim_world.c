@@ -150,6 +150,7 @@ nsim_join(ncclComm_t comm)
 	if (atomic_fetch_add(&segment->joined, 1) + 1 == comm->ranks) {
 		name_of(comm->id, name);
 		shm_unlink(name);
+		atomic_fetch_add(&segment->joined, 1);
 	}
 	return true;
 }
@@ -157,7 +158,7 @@ nsim_join(ncclComm_t comm)
 bool
 nsim_all_joined(ncclComm_t comm)
 {
-	return atomic_load(&comm->map->segment->joined) == comm->ranks;
+	return atomic_load(&comm->map->segment->joined) > comm->ranks;
 }
 
 static bool

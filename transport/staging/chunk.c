@@ -25,7 +25,8 @@
  * (copies_start), and so with one ticket.  So what one pass finds costs one call of the driver
  * for each direction, and no copy waits for what a later pass finds.  One that is alone is an
  * ordinary copy.  Two that write the same bytes, since a program may name one buffer in several
- * receives, are not started together: the later message's stay.  Managed memory, which is neither the host's nor the device's, is not
+ * receives, are not started together: the later message's stay.  Managed memory, which is
+ * neither the host's nor the device's, is not
  * collected.  Laying eager buffers side by side would save nothing: each copy has the program's
  * buffer on its other side.
  *

@@ -7,7 +7,8 @@
  * An attempt that ends before SEATED without a word (a listener that is not there yet or is
  * busy with another creation, a connection that was dropped) is made again after a pause,
  * where more attempts make sense: `again`, for a listener that may not be there yet; else only
- * where a connection was made, or nothing answered.  All within one time limit.  Every read has the length of
+ * where a connection was made, or nothing answered.  All within one time limit.  Every read
+ * has the length of
  * the header that is expected.
  *
  * The thread that creates; no state beyond the call.
