@@ -54,12 +54,12 @@ struct batoni_side_ops {
 	 * NOMEM; UNSUPPORTED: nothing listens for it. */
 	enum baton_status (*open)(const struct batoni_side_key *key, int size,
 	                          struct batoni_door **door_p);
-	/* Serve those who knock, until something has come, the door is rung, or until_ns
+	/* Serve those that knock, until something has come, the door is rung, or until_ns
 	 * (batoni_real_ns) has passed; UINT64_MAX: for ever.  One thread. */
 	void (*attend)(struct batoni_door *door, uint64_t until_ns);
 	/* Make `attend` return.  Any thread. */
 	void (*ring)(struct batoni_door *door);
-	/* Take in those that have proved themselves: here[rank] is set; who gives a rank that
+	/* Take in those that have proved themselves: here[rank] is set; one that gives a rank that
 	 * is here is sent away.  The thread that attends.  *n_p: how many.  OK; INVALID (a
 	 * size differs), PEER (one that was taken in is gone): why has the sentence, and the
 	 * creation is to fail. */
@@ -70,7 +70,7 @@ struct batoni_side_ops {
 	 * thread that attends. */
 	enum baton_status (*seat)(struct batoni_door *door, int home,
 	                          struct batoni_side_link links[]);
-	/* Add to `text` whom the door has sent away, if any.  The thread that attends. */
+	/* Add to `text` what the door has sent away, if any.  The thread that attends. */
 	void (*describe)(const struct batoni_door *door, char *text, size_t size);
 	/* Tell those that wait why it fails (status OK: nobody waits any more), and free the
 	 * door.  The thread that attends; does not block. */

@@ -340,7 +340,7 @@ read_environment(void)
 {
 	for (size_t i = 0; i < VARIABLES; i++)
 		read_variable(&variables[i]);
-	/* NCCL has no other device: who asks for it means this one. */
+	/* NCCL has no other device: asking for it means this one. */
 	if (config.transport == BATON_TRANSPORT_NCCL &&
 	    config.device == BATON_DEVICE_AUTO)
 		config.device = BATON_DEVICE_CUDA;

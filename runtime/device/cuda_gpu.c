@@ -12,7 +12,8 @@
 #include "thread.h"
 
 /* GPUs that are being set up: a bit for each number, modulo 64.  Driver calls may wait, for the
- * lock of a context or for its streams, so no lock is held across them: who sets up one GPU must
+ * lock of a context or for its streams, so no lock is held across them: a thread that sets up
+ * one GPU must
  * not hold up a creation on another, nor a call that names memory of another. */
 static struct {
 	pthread_mutex_t lock;

@@ -26,7 +26,7 @@
  * BATONI_NCCL_AHEAD headers unanswered with a peer; more sends wait for the answers.
  * Matching is FIFO, so they could not meet before those.
  *
- * Who leads, which is who launches first.  With all lanes the target, as above.  With fewer,
+ * Which rank leads, that is, launches first.  With all lanes the target, as above.  With fewer,
  * where a rank is source and target in one lane, the lower rank: if that is the source, the
  * target answers AGREED (MET), the source says GO, the target LAUNCHED.
  *
