@@ -92,6 +92,13 @@ find_host(void)
 	host.known = true;
 }
 
+void
+batoni_shm_host(struct batoni_shm_name *name_p)
+{
+	pthread_once(&host_once, find_host);
+	memcpy(name_p->host, host.id, sizeof(host.id));
+}
+
 bool
 batoni_shm_is_here(const struct batoni_shm_name *name)
 {
@@ -274,9 +281,8 @@ batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 {
 	struct stat file;
 
-	pthread_once(&host_once, find_host);
 	memset(name_p, 0, sizeof(*name_p));
-	memcpy(name_p->host, host.id, sizeof(host.id));
+	batoni_shm_host(name_p);
 	name_p->pid = (int32_t)getpid();
 	name_p->fd = (int32_t)shm->fd;
 	name_p->bytes = shm->bytes;

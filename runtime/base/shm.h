@@ -55,6 +55,8 @@ enum baton_status batoni_shm_map(const struct batoni_shm_name *name,
                                  size_t offset, size_t bytes, void **base_p);
 /* base and bytes are those of batoni_shm_map, whatever the offset was. */
 void batoni_shm_unmap(void *base, size_t bytes);
+/* Fill in `host`, and nothing else. */
+void batoni_shm_host(struct batoni_shm_name *name_p);
 /* Is it of this host?  (Mapping it may still fail.) */
 bool batoni_shm_is_here(const struct batoni_shm_name *name);
 

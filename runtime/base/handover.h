@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Handing a file descriptor on to other processes of this host, for descriptors that
+ * cannot be opened again as /proc/<pid>/fd/<fd>: an open there makes a new file of a
+ * device, not another descriptor of the same one.
+ *
+ * Base layer: it knows nothing of what the descriptor is.
+ */
+#ifndef BATONI_HANDOVER_H
+#define BATONI_HANDOVER_H
+
+#include <assert.h>
+
+#include "baton.h"
+
+/* What the giver gives; the giver's own. */
+struct batoni_handover;
+
+/* How another process of the host finds it: plain bytes that can be sent.  Only processes
+ * that the descriptor is for may get them: they are the permission to fetch it.  Valid until
+ * the giver closes the handover. */
+struct batoni_handover_name {
+	unsigned char host[16]; /* the boot id and the pid namespace */
+	int32_t pid, fd;        /* in the giver's process */
+	uint64_t device, inode; /* what the descriptor is open on */
+	uint64_t door;          /* in the name of a socket; 0: there is none */
+	unsigned char secret[16];
+};
+
+static_assert(sizeof(struct batoni_handover_name) == 64, "it has no padding");
+
+/* Give this descriptor, which stays the caller's and open until close.  Any thread.  OK;
+ * NOMEM, SYSTEM (batoni_refuse was called). */
+enum baton_status batoni_handover_open(int fd,
+                                       struct batoni_handover **handover_p,
+                                       struct batoni_handover_name *name_p);
+/* NULL is allowed.  Returns when the handover's thread has ended, which waits for no other
+ * process. */
+void batoni_handover_close(struct batoni_handover *handover);
+
+/* Get a descriptor of one's own.  pidfd: of the giver's process; -1: none is known.  Any
+ * thread; blocks until until_ns (batoni_real_ns) at most.  OK: the caller closes *fd_p; PEER:
+ * the process has ended; UNSUPPORTED: neither way works, or the giver has closed; TIMEOUT: it
+ * does not answer; NOMEM, SYSTEM.  Unless OK, batoni_refuse was called. */
+enum baton_status batoni_handover_fetch(const struct batoni_handover_name *name,
+                                        int pidfd, uint64_t until_ns, int *fd_p);
+
+#endif
