@@ -471,6 +471,35 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 
+/* ---- tensor lists ------------------------------------------------------- */
+
+#define BATON_TENSOR_RANK_MAX 8
+#define BATON_TENSORS_MAX 4096u
+
+/* A dense tensor: its elements are in row-major order, without gaps. */
+struct baton_tensor {
+	void *data;
+	enum baton_datatype type;
+	int rank; /* 0 (one element) to BATON_TENSOR_RANK_MAX */
+	/* The dimensions, 0 or more; those from rank on are not looked at.  If one is 0
+	 * there are no elements. */
+	int64_t shape[BATON_TENSOR_RANK_MAX];
+};
+
+/*
+ * Where count tensors lie in one buffer, as ONNX Runtime places them: each begins at the next
+ * multiple of 256 bytes, the first at 0, and behind the last there is no padding.
+ *
+ * tensors  their data is not looked at.  NULL only with count 0.
+ * offsets  NULL, or count elements, which are written.
+ *
+ * Returns the bytes of the buffer; SIZE_MAX, and writes nothing, for tensors NULL, an invalid
+ * type, rank or dimension, or if the bytes do not fit in 63 bits (baton_last_error).
+ * Callable from anywhere.
+ */
+BATON_API size_t baton_tensors_layout(const struct baton_tensor *tensors,
+                                      size_t count, size_t *offsets);
+
 /* ---- windows and signals ------------------------------------------------ */
 
 /*

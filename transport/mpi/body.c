@@ -26,42 +26,19 @@
  * it.  An announced body is always received, even when its receive has ended early (its
  * buffer is then LENT); otherwise the sender would wait for ever.
  */
-#include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "mpi_transport.h"
 
-#define MAGIC 0x6e746162u /* "batn", or "ntab" from the other byte order */
 /* With Open MPI's own header it is below Open MPI's eager limit of 4 KiB. */
 #define EAGER_PIECE_BYTES ((size_t)3584)
 /* Bodies this short may be complete as soon as they are sent. */
 #define EAGER_MAX ((size_t)16 << 10)
 /* Bodies that are started in one pass. */
 #define GRANTS_MAX 64u
-
-struct header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t kind; /* HEADER_* */
-	uint64_t length;
-	uint32_t body_tag; /* HEADER_WAITS: the slot of the send */
-	unsigned char spare[44]; /* zero; for a description of the content */
-};
-
-#define HEADER_BODY 1u  /* the body follows */
-#define HEADER_WAITS 2u /* the body waits for a grant */
-
-struct grant {
-	uint32_t slot; /* of the send, from its header */
-	uint32_t tag;
-};
-
-static_assert(sizeof(struct header) >= BATONI_MPI_HEADER_BYTES &&
-                      offsetof(struct header, spare) <
-                              BATONI_MPI_HEADER_BYTES,
-              "what a header says is within the bytes that travel");
 
 static pthread_mutex_t drain_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by drain_lock until it is set, constant then. */
@@ -298,14 +275,13 @@ send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
             struct batoni_mpi_body *body)
 {
 	bool waits = body->waiting;
-	struct header header = {
-		.magic = MAGIC,
-		.version = BATONI_MPI_WIRE_VERSION,
-		.kind = waits ? HEADER_WAITS : HEADER_BODY,
-		.length = body->length,
-		.body_tag = waits ? transfer->slot : (uint32_t)body->tag,
-	};
+	struct batoni_mpi_header header;
 
+	batoni_mpi_header_make(&header,
+	                       waits ? BATONI_MPI_HEADER_WAITS
+	                             : BATONI_MPI_HEADER_BODY,
+	                       body->length,
+	                       waits ? transfer->slot : (uint32_t)body->tag);
 	return send_small(mpi, transfer, body, &header, BATONI_MPI_HEADER_BYTES,
 	                  transfer->tag);
 }
@@ -315,7 +291,7 @@ static __attribute__((noinline)) enum baton_status
 send_grant(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            struct batoni_mpi_body *body, uint32_t slot)
 {
-	struct grant grant = {.slot = slot, .tag = (uint32_t)body->tag};
+	struct batoni_mpi_grant grant = {.slot = slot, .tag = (uint32_t)body->tag};
 
 	return send_small(mpi, transfer, body, &grant, (int)sizeof(grant),
 	                  mpi->grant_tag);
@@ -352,18 +328,29 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return status;
 }
 
+/* The tags of bodies that need no grant. */
+static struct batoni_mpi_range
+segments_of(const struct batoni_mpi *mpi)
+{
+	uint32_t first = (uint32_t)mpi->body_tag_base;
+
+	return (struct batoni_mpi_range){
+		first, first + BATONI_MPI_SEGMENTS * mpi->segment_tags};
+}
+
 enum baton_status
 batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                      const void *bytes, int source)
 {
 	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
 	uint32_t first = mpi->count;
-	struct header header = {0};
+	struct batoni_mpi_header header;
 	enum baton_status status;
 
-	memcpy(&header, bytes, BATONI_MPI_HEADER_BYTES);
-	if (header.magic != MAGIC || header.version != BATONI_MPI_WIRE_VERSION ||
-	    (header.kind != HEADER_BODY && header.kind != HEADER_WAITS))
+	if (__builtin_expect(!batoni_mpi_header_decode(bytes,
+	                                               BATONI_MPI_HEADER_BYTES,
+	                                               segments_of(mpi), &header),
+	                     0))
 		return batoni_mpi_fail(
 			mpi, transfer, "MPI_Irecv", MPI_ERR_OTHER,
 			"a message's header is not of this version of Baton: "
@@ -375,7 +362,8 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	body->drained = header.length > transfer->bytes;
 	body->tag_given_back = false;
 	body->tag = (int)header.body_tag;
-	if (__builtin_expect(header.kind == HEADER_WAITS, 0)) {
+	if (__builtin_expect(header.kind == BATONI_MPI_HEADER_WAITS,
+	                     0)) {
 		body->tag = mpi->granted_tag + (int)transfer->slot;
 		status = send_grant(mpi, transfer, body, header.body_tag);
 		return status == BATON_PENDING
@@ -417,13 +405,13 @@ batoni_mpi_body_forget(struct batoni_mpi *mpi,
 
 /* A peer has granted this. */
 static void
-start_granted(struct batoni_mpi *mpi, const struct grant *grant, int peer)
+start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,
+              int peer)
 {
 	struct batoni_transfer *transfer;
 	struct batoni_mpi_body *body;
 	enum baton_status status;
 
-	assert(grant->slot < mpi->base.slots);
 	body = &mpi->bodies[grant->slot];
 	transfer = body->waiting;
 	/* Else the send has failed. */
@@ -439,10 +427,37 @@ start_granted(struct batoni_mpi *mpi, const struct grant *grant, int peer)
 	mpi->base.host->done(mpi->base.host, transfer, status);
 }
 
+/* A grant that is none: the peer's message would never come. */
+static void
+refuse_grant(struct batoni_mpi *mpi, int peer)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "what rank %d sent is no grant", peer);
+	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, "MPI_Recv",
+	                       MPI_ERR_OTHER, text);
+}
+
+static void
+heard_grant(struct batoni_mpi *mpi, const void *bytes, const MPI_Status *status)
+{
+	const struct batoni_mpi_range slots = {0, mpi->base.slots};
+	const struct batoni_mpi_range tags = {(uint32_t)mpi->granted_tag,
+	                                      (uint32_t)mpi->release_tag};
+	struct batoni_mpi_grant grant;
+	int length = 0;
+
+	MPI_Get_count(status, MPI_BYTE, &length);
+	if (batoni_mpi_grant_decode(bytes, (size_t)length, tags, slots, &grant))
+		start_granted(mpi, &grant, status->MPI_SOURCE);
+	else
+		refuse_grant(mpi, status->MPI_SOURCE);
+}
+
 size_t
 batoni_mpi_body_granted(struct batoni_mpi *mpi)
 {
-	struct grant grant;
+	unsigned char grant[sizeof(struct batoni_mpi_grant)];
 	MPI_Status status;
 	size_t events;
 	int here = 0;
@@ -452,11 +467,11 @@ batoni_mpi_body_granted(struct batoni_mpi *mpi)
 		if (MPI_Iprobe(MPI_ANY_SOURCE, mpi->grant_tag, mpi->comm, &here,
 		               &status) != MPI_SUCCESS ||
 		    !here ||
-		    MPI_Recv(&grant, (int)sizeof(grant), MPI_BYTE,
+		    MPI_Recv(grant, (int)sizeof(grant), MPI_BYTE,
 		             status.MPI_SOURCE, mpi->grant_tag, mpi->comm,
 		             &status) != MPI_SUCCESS)
 			break;
-		start_granted(mpi, &grant, status.MPI_SOURCE);
+		heard_grant(mpi, grant, &status);
 	}
 	return events;
 }

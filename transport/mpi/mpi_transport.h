@@ -8,6 +8,7 @@
  * open.c      memory, opening, exchanging, leaving, closing, texts
  * clear.c     receives what nobody has received, before the communicator is freed
  * peers.c     the memory that ranks of one host share
+ * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
  * bootstrap.c communicators over it, starting and finalising MPI
  * family.c    one MPI for the program, Baton and the process
@@ -24,14 +25,13 @@
 
 #include "device.h"
 #include "list.h"
+#include "mpi_header.h"
 #include "transport.h"
 
 /* Messages up to this length travel as they are, unless they are exactly as long
  * as a header; all others are announced by one.  It is below the 4 KiB from
  * which Open MPI writes past a receive that is too short. */
 #define BATONI_MPI_RAW_MAX 2048
-/* Odd, so that no array of a wider type has this length. */
-#define BATONI_MPI_HEADER_BYTES 61
 /* A body travels in pieces of at most this length, which is below INT_MAX and is the
  * length of the drain buffer.  Two or three are under way at once, which is as fast as all
  * of them (measured from 1 MiB to 1 GiB). */
@@ -41,12 +41,7 @@
 /* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
  * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
-/* Ranks with different versions refuse each other at creation.  The version changes with
- * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
- * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
- * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 7u
-/* That record has a status, and the minimum and the maximum of this many values. */
+/* The record of creation has a status, and the minimum and the maximum of this many values. */
 #define BATONI_MPI_ALIKE_MAX 16
 
 /*

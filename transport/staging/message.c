@@ -36,12 +36,6 @@
 
 #include "stage.h"
 
-#define MAGIC 0x67617473u /* "stag" */
-#define VERSION 1u
-
-enum { HEADER_EAGER = 1, HEADER_ASKS };
-enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS };
-
 static struct batoni_staging *
 to_stage(struct batoni_path *path)
 {
@@ -239,17 +233,17 @@ static struct stage_header
 header_of(const struct batoni_staging *stage,
           const struct stage_message *message)
 {
-	return (struct stage_header){
-		.magic = MAGIC,
-		.version = VERSION,
-		.kind = message->eager || message->length == 0 ? HEADER_EAGER
-		                                               : HEADER_ASKS,
-		.length = message->length,
-		.piece = message->host ? UINT64_MAX : stage->config.chunk_bytes,
-		.source = (uint32_t)stage->base.rank,
-		.slot = message->transfer->slot,
-		.host = message->host,
-	};
+	struct stage_header header;
+
+	batoni_stage_header_init(&header);
+	header.kind = message->eager || message->length == 0 ? HEADER_EAGER
+	                                                     : HEADER_ASKS;
+	header.length = message->length;
+	header.piece = message->host ? UINT64_MAX : stage->config.chunk_bytes;
+	header.source = (uint32_t)stage->base.rank;
+	header.slot = message->transfer->slot;
+	header.host = message->host;
+	return header;
 }
 
 /* Send the header, and what goes with it. */
@@ -373,9 +367,37 @@ begin_body(struct batoni_staging *stage, struct stage_message *message)
 	                  stage->body_tag + (int)message->remote);
 }
 
+/* What came is not what this version says.  `what` came: "a message's header". */
+static void
+refuse(struct batoni_staging *stage, struct stage_message *message,
+       const char *what)
+{
+	stage->fatal = BATON_ERR_PEER;
+	stage->fault.call = "staging";
+	snprintf(stage->fault.text, sizeof(stage->fault.text),
+	         "%s is not one of staging: the ranks run different versions",
+	         what);
+	fail(stage, message, "staging", 0, BATON_ERR_PEER);
+}
+
 static void
 granted(struct batoni_staging *stage, struct stage_message *message)
 {
+	const struct stage_terms terms = {
+		.slots = stage->slots_most,
+		.length = message->length,
+		.most = message->header.piece,
+		.piece = message->state == STAGE_PIECES ? message->piece : 0,
+		.granted = message->granted,
+		.host = message->host,
+	};
+
+	if (!batoni_stage_grant_check(&message->grant,
+	                              message->control.transfer.done_bytes,
+	                              &terms)) {
+		refuse(stage, message, "a grant");
+		return;
+	}
 	if (message->state == STAGE_ASKED)
 		begin_body(stage, message);
 	if (message->state != STAGE_PIECES)
@@ -491,18 +513,13 @@ static void
 matched(struct batoni_staging *stage, struct stage_message *message)
 {
 	const unsigned char *bounce = message->first.transfer.buffer;
-	struct stage_header header = {0};
+	struct stage_header header;
 
-	if (message->first.transfer.done_bytes >= sizeof(header))
-		memcpy(&header, bounce, sizeof(header));
-	if (header.magic != MAGIC || header.version != VERSION ||
-	    header.source >= (uint32_t)stage->size || header.piece == 0) {
-		stage->fatal = BATON_ERR_PEER;
-		stage->fault.call = "staging";
-		snprintf(stage->fault.text, sizeof(stage->fault.text),
-		         "a message's header is not one of staging: the ranks "
-		         "run different versions");
-		fail(stage, message, "staging", 0, BATON_ERR_PEER);
+	if (!batoni_stage_header_decode(bounce,
+	                                message->first.transfer.done_bytes,
+	                                stage->size, stage->slots_most,
+	                                &header)) {
+		refuse(stage, message, "a message's header");
 		return;
 	}
 	message->peer = (int)header.source;

@@ -5,6 +5,7 @@
  * open.c     memory, starting, closing, and what is passed through
  * message.c  issue, test, take_back: the protocol
  * chunk.c    pinned memory, copies, and whose turn it is
+ * stage_header.c  what is read from a peer
  *
  * Everything here belongs to the thread that drives the engine, except open.c's create
  * and discard.
@@ -15,34 +16,10 @@
 #include <assert.h>
 
 #include "list.h"
-#include "staging.h"
+#include "stage_header.h"
 
 enum { SENDS = BATONI_SEND, RECVS = BATONI_RECV, DIRECTIONS };
 enum { CHUNKS, EAGERS, KINDS };
-
-/* What a sender says first, on the message's own tag. */
-struct stage_header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t kind;  /* HEADER_* */
-	uint64_t length;
-	uint64_t piece; /* the longest piece that the sender can send */
-	uint32_t source; /* the sender's rank */
-	uint32_t slot;   /* of the send */
-	uint64_t host;   /* the sender's buffer is host memory */
-	uint64_t spare;
-};
-
-/* What a receiver answers, as often as needed, on the tag of the send's slot. */
-struct stage_grant {
-	uint32_t kind; /* GRANT_* */
-	uint32_t slot; /* of the receive */
-	uint64_t piece;   /* the length of all pieces but the last */
-	uint64_t granted; /* so many pieces may be sent, in all */
-};
-
-static_assert(sizeof(struct stage_header) == BATONI_STAGING_HEADER_BYTES,
-              "the wire format");
 
 struct stage_message;
 

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lists of tensors; the format is in tensors.h.  Nothing here has state.
+ *
+ * The decoder may be given any bytes.  It looks at the length before each part that it
+ * reads, adds up with checks, and compares every sum that the header states with its own.
+ */
+#include "tensors.h"
+
+#include <string.h>
+
+#include "datatype.h"
+#include "log.h"
+
+#define MAGIC 0x736e7462u /* "btns" */
+#define VERSION 1u
+#define PACKED 1u
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define BYTE_ORDER_HERE 1u
+#else
+#define BYTE_ORDER_HERE 2u
+#endif
+#define SHAPE_BYTES 8u /* of a dimension */
+
+static unsigned char *
+put(unsigned char *at, uint64_t value, unsigned bytes)
+{
+	for (unsigned i = 0; i < bytes; i++)
+		*at++ = (unsigned char)(value >> (8 * i));
+	return at;
+}
+
+static uint64_t
+get(const unsigned char *at, unsigned bytes)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = 0; i < bytes; i++)
+		value |= (uint64_t)at[i] << (8 * i);
+	return value;
+}
+
+/* ---- sizes ---- */
+
+/* The product of the dimensions and the size of the type.  False: it is too much. */
+static bool
+multiply(const struct baton_tensor *tensor, size_t *bytes_p)
+{
+	uint64_t bytes = batoni_datatype_sizes[tensor->type];
+
+	for (int i = 0; i < tensor->rank; i++) {
+		if (tensor->shape[i] == 0) {
+			*bytes_p = 0;
+			return true;
+		}
+	}
+	for (int i = 0; i < tensor->rank; i++) {
+		if (__builtin_mul_overflow(bytes, (uint64_t)tensor->shape[i],
+		                           &bytes))
+			return false;
+	}
+	*bytes_p = (size_t)bytes;
+	return bytes <= INT64_MAX;
+}
+
+const char *
+batoni_tensor_bytes(const struct baton_tensor *tensor, size_t *bytes_p)
+{
+	if (baton_datatype_size(tensor->type) == 0)
+		return "its type is no datatype";
+	if (tensor->rank < 0 || tensor->rank > BATON_TENSOR_RANK_MAX)
+		return "its rank is not 0 to 8";
+	for (int i = 0; i < tensor->rank; i++) {
+		if (tensor->shape[i] < 0)
+			return "it has a negative dimension";
+	}
+	return multiply(tensor, bytes_p) ? NULL
+	                                 : "its bytes do not fit in 63 bits";
+}
+
+const char *
+batoni_tensors_bytes(const struct baton_tensor *tensors, size_t count,
+                     size_t *bytes_p, size_t *tensor_p)
+{
+	uint64_t sum = 0;
+
+	*tensor_p = count;
+	if (count > BATON_TENSORS_MAX)
+		return "there are more than 4096";
+	for (size_t i = 0; i < count; i++) {
+		size_t bytes = 0;
+		const char *wrong = batoni_tensor_bytes(&tensors[i], &bytes);
+
+		*tensor_p = i;
+		if (wrong)
+			return wrong;
+		/* Both are below 2^63. */
+		sum += bytes;
+		if (sum > INT64_MAX)
+			return "the sum of the bytes does not fit in 63 bits";
+	}
+	*bytes_p = (size_t)sum;
+	return NULL;
+}
+
+size_t
+baton_tensors_layout(const struct baton_tensor *tensors, size_t count,
+                     size_t *offsets)
+{
+	const size_t mask = BATONI_TENSORS_ALIGNMENT - 1;
+	uint64_t end = 0;
+
+	if (!tensors && count > 0) {
+		batoni_refuse(BATON_ERR_INVALID,
+		              "baton_tensors_layout: tensors is NULL with "
+		              "count %zu; NULL is allowed with count 0 only",
+		              count);
+		return SIZE_MAX;
+	}
+	for (size_t i = 0; i < count; i++) {
+		size_t bytes = 0;
+		const char *wrong = batoni_tensor_bytes(&tensors[i], &bytes);
+
+		end = ((end + mask) & ~mask) + bytes;
+		if (!wrong && end > INT64_MAX)
+			wrong = "with it the list does not fit in 63 bits";
+		if (wrong) {
+			batoni_refuse(BATON_ERR_INVALID,
+			              "baton_tensors_layout: tensor %zu: %s", i,
+			              wrong);
+			return SIZE_MAX;
+		}
+	}
+	end = 0;
+	for (size_t i = 0; i < count; i++) {
+		size_t bytes = 0;
+
+		batoni_tensor_bytes(&tensors[i], &bytes);
+		end = (end + mask) & ~mask;
+		if (offsets)
+			offsets[i] = (size_t)end;
+		end += bytes;
+	}
+	return (size_t)end;
+}
+
+/* ---- the header ---- */
+
+/* What is before the dimensions. */
+static size_t
+before_shapes(size_t count)
+{
+	return BATONI_TENSORS_FIXED_BYTES + ((2 * count + 7) & ~(size_t)7);
+}
+
+size_t
+batoni_tensors_header_bytes(const struct baton_tensor *tensors, size_t count)
+{
+	size_t ranks = 0;
+
+	for (size_t i = 0; i < count; i++)
+		ranks += (size_t)tensors[i].rank;
+	return before_shapes(count) + SHAPE_BYTES * ranks;
+}
+
+void
+batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
+                      unsigned char *bytes)
+{
+	size_t payload = 0, tensor;
+	unsigned char *at = bytes;
+
+	batoni_tensors_bytes(tensors, count, &payload, &tensor);
+	at = put(at, MAGIC, 4);
+	at = put(at, VERSION, 2);
+	at = put(at, BYTE_ORDER_HERE, 1);
+	at = put(at, PACKED, 1);
+	at = put(at, count, 4);
+	at = put(at, batoni_tensors_header_bytes(tensors, count), 4);
+	at = put(at, payload, 8);
+	for (size_t i = 0; i < count; i++) {
+		at = put(at, (uint64_t)tensors[i].type, 1);
+		at = put(at, (uint64_t)tensors[i].rank, 1);
+	}
+	while (at < bytes + before_shapes(count))
+		*at++ = 0;
+	for (size_t i = 0; i < count; i++) {
+		for (int k = 0; k < tensors[i].rank; k++)
+			at = put(at, (uint64_t)tensors[i].shape[k],
+			         SHAPE_BYTES);
+	}
+}
+
+/* Are the types, the ranks and the padding behind them well formed, and is the header as long
+ * as they make it? */
+static const char *
+check_table(const struct batoni_tensors *header)
+{
+	const unsigned char *table = header->bytes + BATONI_TENSORS_FIXED_BYTES;
+	const unsigned char *end = header->bytes + before_shapes(header->count);
+	size_t ranks = 0;
+
+	for (size_t i = 0; i < header->count; i++) {
+		if (table[2 * i] >= BATON_DATATYPE_COUNT)
+			return "a tensor's type is no datatype";
+		if (table[2 * i + 1] > BATON_TENSOR_RANK_MAX)
+			return "a tensor's rank is above 8";
+		ranks += table[2 * i + 1];
+	}
+	for (const unsigned char *at = table + 2 * header->count; at < end; at++) {
+		if (*at)
+			return "its unused bytes are not 0";
+	}
+	return header->header_bytes ==
+	                       before_shapes(header->count) + SHAPE_BYTES * ranks
+	               ? NULL
+	               : "its length is not that of its tensors";
+}
+
+/* Do the dimensions make as many bytes as it states? */
+static const char *
+check_sum(struct batoni_tensors header)
+{
+	struct baton_tensor tensor;
+	uint64_t sum = 0;
+
+	while (batoni_tensors_next(&header, &tensor)) {
+		size_t bytes = 0;
+
+		if (batoni_tensor_bytes(&tensor, &bytes))
+			return "a tensor has a negative dimension, or more "
+			       "bytes than fit in 63 bits";
+		sum += bytes;
+		if (sum > INT64_MAX)
+			return "the sum of the bytes does not fit in 63 bits";
+	}
+	return sum == header.payload_bytes
+	               ? NULL
+	               : "the bytes of its tensors do not add up to its payload";
+}
+
+const char *
+batoni_tensors_decode(const unsigned char *bytes, size_t n,
+                      struct batoni_tensors *header)
+{
+	const char *wrong;
+
+	if (n < BATONI_TENSORS_FIXED_BYTES || get(bytes, 4) != MAGIC)
+		return "it is no list of tensors";
+	if (get(bytes + 4, 2) != VERSION)
+		return "it is of another version of Baton";
+	if (bytes[6] != BYTE_ORDER_HERE)
+		return "its bytes are in another order than this rank's";
+	if (bytes[7] != PACKED)
+		return "its layout is unknown";
+	*header = (struct batoni_tensors){
+		.bytes = bytes,
+		.count = (size_t)get(bytes + 8, 4),
+		.header_bytes = (size_t)get(bytes + 12, 4),
+		.payload_bytes = (size_t)get(bytes + 16, 8),
+	};
+	if (header->count > BATON_TENSORS_MAX)
+		return "it has more than 4096 tensors";
+	header->shape = bytes + before_shapes(header->count);
+	if (header->header_bytes > n ||
+	    header->header_bytes < before_shapes(header->count))
+		return "its length is not that of its tensors";
+	wrong = check_table(header);
+	return wrong ? wrong : check_sum(*header);
+}
+
+bool
+batoni_tensors_next(struct batoni_tensors *header, struct baton_tensor *tensor)
+{
+	const unsigned char *entry =
+		header->bytes + BATONI_TENSORS_FIXED_BYTES + 2 * header->at;
+
+	if (header->at == header->count)
+		return false;
+	*tensor = (struct baton_tensor){
+		.type = (enum baton_datatype)entry[0],
+		.rank = entry[1],
+	};
+	for (int i = 0; i < tensor->rank; i++) {
+		tensor->shape[i] = (int64_t)get(header->shape, SHAPE_BYTES);
+		header->shape += SHAPE_BYTES;
+	}
+	header->at++;
+	return true;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Headers and grants of MPI and of staging: what their decoders accept, and what they refuse
+ * that a peer could hurt this rank with. */
+#include <string.h>
+
+#include "run_tests.h"
+#include "stage_header.h"
+
+#ifdef BATONI_WITH_MPI
+#include "mpi_header.h"
+
+static const struct batoni_mpi_range tags = {1000, 2000};
+
+static bool
+mpi_header_passes(unsigned kind, uint64_t length, uint32_t tag, size_t n)
+{
+	struct batoni_mpi_header header, got;
+
+	batoni_mpi_header_make(&header, kind, length, tag);
+	return batoni_mpi_header_decode(&header, n, tags, &got);
+}
+
+START_TEST(an_mpi_header_names_a_tag_of_a_body)
+{
+	const size_t n = BATONI_MPI_HEADER_BYTES;
+
+	ck_assert(mpi_header_passes(BATONI_MPI_HEADER_BODY, 0, 1000, n));
+	ck_assert(mpi_header_passes(BATONI_MPI_HEADER_BODY, INT64_MAX, 1999, n));
+	ck_assert(mpi_header_passes(BATONI_MPI_HEADER_WAITS, 5, 0xffffff, n));
+	/* It is the index of what counts the bodies. */
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_BODY, 5, 999, n));
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_BODY, 5, 2000, n));
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_BODY, 5, UINT32_MAX, n));
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_WAITS, 5, 0x1000000, n));
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_BODY, UINT64_MAX, 1000, n));
+	ck_assert(!mpi_header_passes(0, 5, 1000, n));
+	ck_assert(!mpi_header_passes(3, 5, 1000, n));
+	ck_assert(!mpi_header_passes(BATONI_MPI_HEADER_BODY, 5, 1000, n - 1));
+}
+END_TEST
+
+START_TEST(each_fixed_byte_of_an_mpi_header_counts)
+{
+	struct batoni_mpi_header header, got;
+
+	for (size_t i = 0; i < BATONI_MPI_HEADER_BYTES; i++) {
+		unsigned char *byte = (unsigned char *)&header + i;
+
+		batoni_mpi_header_make(&header, BATONI_MPI_HEADER_BODY, 5, 1024);
+		*byte ^= 0x80;
+		/* The low bytes of a length and of a tag may be others. */
+		ck_assert_int_eq(
+			batoni_mpi_header_decode(&header,
+		                                 BATONI_MPI_HEADER_BYTES, tags,
+		                                 &got),
+			(i >= 8 && i < 15) || i == 16);
+	}
+}
+END_TEST
+
+START_TEST(an_mpi_grant_names_a_slot_and_a_tag)
+{
+	const struct batoni_mpi_range slots = {0, 64};
+	static const struct {
+		struct batoni_mpi_grant grant;
+		bool passes;
+	} cases[] = {
+		{{0, 1000}, true},        {{63, 1999}, true},
+		{{64, 1000}, false},      {{UINT32_MAX, 1000}, false},
+		{{0, 999}, false},        {{0, 2000}, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct batoni_mpi_grant got;
+		size_t n = sizeof(got);
+
+		ck_assert_int_eq(batoni_mpi_grant_decode(&cases[i].grant, n,
+		                                         tags, slots, &got),
+		                 cases[i].passes);
+		ck_assert(!batoni_mpi_grant_decode(&cases[i].grant, n - 1, tags,
+		                                   slots, &got));
+	}
+}
+END_TEST
+#endif
+
+enum { RANKS = 4, SLOTS = 100, EAGER = 10 };
+
+static struct stage_header
+eager_header(void)
+{
+	struct stage_header header;
+
+	batoni_stage_header_init(&header);
+	header.kind = HEADER_EAGER;
+	header.length = EAGER;
+	header.piece = 1;
+	header.source = RANKS - 1;
+	header.slot = SLOTS - 1;
+	return header;
+}
+
+static bool
+passes(const struct stage_header *header, size_t behind)
+{
+	unsigned char bytes[sizeof(*header) + 64] = {0};
+	struct stage_header got;
+
+	memcpy(bytes, header, sizeof(*header));
+	return batoni_stage_header_decode(bytes, sizeof(*header) + behind, RANKS,
+	                                  SLOTS, &got);
+}
+
+START_TEST(a_staged_message_has_the_bytes_that_its_header_says)
+{
+	struct stage_header header = eager_header(), got;
+
+	ck_assert(passes(&header, EAGER));
+	ck_assert(!passes(&header, EAGER - 1));
+	ck_assert(!passes(&header, EAGER + 1));
+	header.length = UINT64_MAX;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.kind = HEADER_ASKS;
+	ck_assert(passes(&header, 0));
+	ck_assert(!passes(&header, EAGER));
+	header.length = 0; /* it would make pieces of nothing */
+	ck_assert(!passes(&header, 0));
+	ck_assert(!batoni_stage_header_decode(&header, sizeof(header) - 1, RANKS,
+	                                      SLOTS, &got));
+}
+END_TEST
+
+START_TEST(a_staged_header_is_of_a_rank_and_a_slot)
+{
+	struct stage_header header = eager_header();
+
+	header.source = RANKS;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.slot = SLOTS;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.piece = 0;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.kind = 3;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.magic++;
+	ck_assert(!passes(&header, EAGER));
+	header = eager_header();
+	header.version++;
+	ck_assert(!passes(&header, EAGER));
+}
+END_TEST
+
+START_TEST(a_staged_grant_is_for_pieces_that_there_are)
+{
+	static const struct {
+		struct stage_grant grant;
+		struct stage_terms terms;
+		bool passes;
+	} cases[] = {
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, false}, true},
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 40, 2, false}, true},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false}, true},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, true}, true},
+		/* More pieces than there are, none more, none at all. */
+		{{GRANT_PIECES, 5, 40, 4}, {SLOTS, 100, 64, 0, 0, false}, false},
+		{{GRANT_PIECES, 5, 40, 2}, {SLOTS, 100, 64, 40, 2, false}, false},
+		{{GRANT_PIECES, 5, 0, 1}, {SLOTS, 100, 64, 0, 0, false}, false},
+		/* Longer than a chunk; another length than before. */
+		{{GRANT_PIECES, 5, 65, 1}, {SLOTS, 100, 64, 0, 0, false}, false},
+		{{GRANT_PIECES, 5, 41, 3}, {SLOTS, 100, 64, 40, 2, false}, false},
+		/* In place, from memory that the transport does not reach. */
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false}, false},
+		/* Another kind in the middle. */
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true}, false},
+		{{GRANT_DROPS, SLOTS, 0, 0}, {SLOTS, 100, 64, 0, 0, true}, false},
+		{{0, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, true}, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct stage_grant *grant = &cases[i].grant;
+
+		ck_assert_msg(batoni_stage_grant_check(grant, sizeof(*grant),
+		                                       &cases[i].terms) ==
+		                      cases[i].passes,
+		              "case %zu", i);
+		ck_assert(!batoni_stage_grant_check(grant, sizeof(*grant) - 1,
+		                                    &cases[i].terms));
+	}
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+#ifdef BATONI_WITH_MPI
+		an_mpi_header_names_a_tag_of_a_body,
+		each_fixed_byte_of_an_mpi_header_counts,
+		an_mpi_grant_names_a_slot_and_a_tag,
+#endif
+		a_staged_message_has_the_bytes_that_its_header_says,
+		a_staged_header_is_of_a_rank_and_a_slot,
+		a_staged_grant_is_for_pieces_that_there_are,
+	};
+
+	return RUN_TESTS("headers", tests);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The decoders of the MPI transport.  Nothing here has state, or calls MPI. */
+#include "mpi_header.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "path.h"
+
+#define MAGIC 0x6e746162u /* "batn", or "ntab" from the other byte order */
+
+static_assert(sizeof(struct batoni_mpi_header) >= BATONI_MPI_HEADER_BYTES &&
+                      offsetof(struct batoni_mpi_header, spare) <
+                              BATONI_MPI_HEADER_BYTES,
+              "what a header says is within the bytes that travel");
+
+static const unsigned char zeros[sizeof(((struct batoni_mpi_header *)0)->spare)];
+
+static bool
+within(struct batoni_mpi_range range, uint32_t value)
+{
+	return value >= range.first && value < range.end;
+}
+
+void
+batoni_mpi_header_make(struct batoni_mpi_header *header, unsigned kind,
+                       uint64_t length, uint32_t body_tag)
+{
+	*header = (struct batoni_mpi_header){
+		.magic = MAGIC,
+		.version = BATONI_MPI_WIRE_VERSION,
+		.kind = (uint16_t)kind,
+		.length = length,
+		.body_tag = body_tag,
+	};
+}
+
+bool
+batoni_mpi_header_decode(const void *bytes, size_t n,
+                         struct batoni_mpi_range tags,
+                         struct batoni_mpi_header *header)
+{
+	if (n != BATONI_MPI_HEADER_BYTES)
+		return false;
+	*header = (struct batoni_mpi_header){0};
+	memcpy(header, bytes, BATONI_MPI_HEADER_BYTES);
+	if (header->magic != MAGIC || header->version != BATONI_MPI_WIRE_VERSION ||
+	    header->length > INT64_MAX)
+		return false;
+	if (memcmp(header->spare, zeros, sizeof(zeros)) != 0)
+		return false;
+	/* The slot is the sender's: it goes back to it, and no other rank uses it. */
+	if (header->kind == BATONI_MPI_HEADER_WAITS)
+		return header->body_tag < BATONI_SLOTS_LIMIT;
+	return header->kind == BATONI_MPI_HEADER_BODY &&
+	       within(tags, header->body_tag);
+}
+
+bool
+batoni_mpi_grant_decode(const void *bytes, size_t n,
+                        struct batoni_mpi_range tags,
+                        struct batoni_mpi_range slots,
+                        struct batoni_mpi_grant *grant)
+{
+	if (n != sizeof(*grant))
+		return false;
+	memcpy(grant, bytes, sizeof(*grant));
+	return within(slots, grant->slot) && within(tags, grant->tag);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What staging reads from a peer besides the program's bytes: the header of a message, and
+ * grants (message.c says what they are for).  Their decoders accept what a rank of the same
+ * version may send, and take any bytes.
+ */
+#ifndef BATONI_STAGE_HEADER_H
+#define BATONI_STAGE_HEADER_H
+
+#include <assert.h>
+
+#include "staging.h"
+
+enum { HEADER_EAGER = 1, HEADER_ASKS };
+enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS };
+
+/* At the front of every message. */
+struct stage_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t kind;  /* HEADER_* */
+	uint64_t length;
+	uint64_t piece; /* the longest piece that the sender can send */
+	uint32_t source; /* the sender's rank */
+	uint32_t slot;   /* of the send */
+	uint64_t host;   /* the sender's buffer is host memory */
+	uint64_t spare;
+};
+
+/* What a receiver answers, as often as needed, on the tag of the send's slot. */
+struct stage_grant {
+	uint32_t kind; /* GRANT_* */
+	uint32_t slot; /* of the receive */
+	uint64_t piece;   /* the length of all pieces but the last */
+	uint64_t granted; /* so many pieces may be sent, in all */
+};
+
+static_assert(sizeof(struct stage_header) == BATONI_STAGING_HEADER_BYTES,
+              "the wire format");
+
+/* Fill in what every header has. */
+void batoni_stage_header_init(struct stage_header *header);
+/* n bytes have come, among `size` ranks, whose slots at staging are below `slots`.  False: they
+ * are no header, or not followed by as many bytes as it says. */
+bool batoni_stage_header_decode(const void *bytes, size_t n, int size,
+                                uint32_t slots, struct stage_header *header);
+/* What a grant has to agree with. */
+struct stage_terms {
+	uint32_t slots;   /* at staging, of the rank that has most */
+	uint64_t length;  /* of the message */
+	uint64_t most;    /* the longest piece that this rank can send */
+	uint64_t piece;   /* that was granted before; 0: nothing was */
+	uint64_t granted; /* pieces, before */
+	bool host;        /* this rank's buffer is host memory */
+};
+
+/* n bytes have come.  False: they are no grant of more. */
+bool batoni_stage_grant_check(const struct stage_grant *grant, size_t n,
+                              const struct stage_terms *terms);
+
+#endif
