@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Headers and grants of MPI and of staging.  The first byte chooses the decoder.  What is
+ * accepted can be used without another look: a tag is one of those that there are, a slot one
+ * of a table, a piece not longer than a chunk.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "mpi_header.h"
+#include "stage_header.h"
+
+enum { MPI_HEADER, MPI_GRANT, STAGE_HEADER, STAGE_GRANT, DECODERS };
+enum { SIZE = 8, SLOTS = 4096, FIRST_TAG = 1 << 16, END_TAG = 1 << 20 };
+enum { LENGTH = 100000, CHUNK = 1000 };
+
+static const struct batoni_mpi_range tags = {FIRST_TAG, END_TAG};
+static const struct batoni_mpi_range slots = {0, SLOTS};
+
+static void
+seed(int decoder, const void *content, size_t n)
+{
+	unsigned char bytes[256] = {(unsigned char)decoder};
+
+	memcpy(bytes + 1, content, n);
+	fuzz_seed(bytes, n + 1);
+}
+
+void
+seeds(void)
+{
+	const struct batoni_mpi_grant mpi_grant = {5, FIRST_TAG};
+	const struct stage_grant grant = {GRANT_PIECES, 5, CHUNK, 2};
+	struct batoni_mpi_header mpi;
+	unsigned char eager[sizeof(struct stage_header) + 7] = {0};
+	struct stage_header header;
+
+	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_BODY, LENGTH, FIRST_TAG);
+	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
+	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_WAITS, LENGTH, 5);
+	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
+	seed(MPI_GRANT, &mpi_grant, sizeof(mpi_grant));
+	batoni_stage_header_init(&header);
+	header.kind = HEADER_ASKS;
+	header.length = LENGTH;
+	header.piece = CHUNK;
+	seed(STAGE_HEADER, &header, sizeof(header));
+	header.kind = HEADER_EAGER;
+	header.length = 7;
+	memcpy(eager, &header, sizeof(header));
+	seed(STAGE_HEADER, eager, sizeof(eager));
+	seed(STAGE_GRANT, &grant, sizeof(grant));
+}
+
+static void
+mpi_header(const unsigned char *bytes, size_t n)
+{
+	struct batoni_mpi_header header;
+
+	if (!batoni_mpi_header_decode(bytes, n, tags, &header))
+		return;
+	CLAIM(header.length <= INT64_MAX);
+	CLAIM(header.kind == BATONI_MPI_HEADER_WAITS ||
+	      (header.body_tag >= FIRST_TAG && header.body_tag < END_TAG));
+}
+
+static void
+mpi_grant(const unsigned char *bytes, size_t n)
+{
+	struct batoni_mpi_grant grant;
+
+	if (!batoni_mpi_grant_decode(bytes, n, tags, slots, &grant))
+		return;
+	CLAIM(grant.slot < SLOTS);
+	CLAIM(grant.tag >= FIRST_TAG && grant.tag < END_TAG);
+}
+
+static void
+stage_header(const unsigned char *bytes, size_t n)
+{
+	struct stage_header header;
+
+	if (!batoni_stage_header_decode(bytes, n, SIZE, SLOTS, &header))
+		return;
+	CLAIM(header.source < SIZE && header.slot < SLOTS);
+	CLAIM(header.length <= INT64_MAX);
+	CLAIM(header.kind == HEADER_EAGER
+	              ? header.length == n - sizeof(header)
+	              : header.length > 0 && header.piece > 0);
+}
+
+/* Grants come one after the other, as long as they are accepted. */
+static void
+stage_grants(const unsigned char *bytes, size_t n)
+{
+	struct stage_terms terms = {
+		.slots = SLOTS, .length = LENGTH, .most = CHUNK};
+	uint64_t pieces;
+
+	for (struct stage_grant grant; n >= sizeof(grant);
+	     bytes += sizeof(grant), n -= sizeof(grant)) {
+		memcpy(&grant, bytes, sizeof(grant));
+		if (!batoni_stage_grant_check(&grant, sizeof(grant), &terms))
+			return;
+		CLAIM(grant.slot < SLOTS);
+		if (grant.kind != GRANT_PIECES)
+			return;
+		CLAIM(grant.piece > 0 && grant.piece <= CHUNK);
+		pieces = (LENGTH - 1) / grant.piece + 1;
+		CLAIM(grant.granted > terms.granted && grant.granted <= pieces);
+		CLAIM(terms.piece == 0 || grant.piece == terms.piece);
+		terms.piece = grant.piece;
+		terms.granted = grant.granted;
+	}
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+	unsigned char *copy;
+
+	if (n == 0)
+		return 0;
+	copy = fuzz_copy(bytes + 1, n - 1);
+	switch (bytes[0] % DECODERS) {
+	case MPI_HEADER:
+		mpi_header(copy, n - 1);
+		break;
+	case MPI_GRANT:
+		mpi_grant(copy, n - 1);
+		break;
+	case STAGE_HEADER:
+		stage_header(copy, n - 1);
+		break;
+	default:
+		stage_grants(copy, n - 1);
+	}
+	free(copy);
+	return 0;
+}
