@@ -9,6 +9,20 @@
 
 #define ROUNDS (CONFORM_SANITIZED ? 100 : 1000)
 
+/* A stream of a device takes a bounded number of operations. */
+static void
+signal_when_there_is_room(struct conform *c, int peer, int index, int context)
+{
+	int64_t begin = conform_begin();
+	enum baton_status status;
+
+	do
+		status = baton_signal(peer, index, context, 0, c->comm,
+		                      c->stream, NULL, NULL);
+	while (status == BATON_ERR_AGAIN && STILL(c, begin));
+	CHECK_STATUS(c, BATON_OK, status);
+}
+
 /* ---- counting ----------------------------------------------------------- */
 
 static void
@@ -198,7 +212,7 @@ the_count_is_all_that_was_sent(struct conform *c)
 			int n = (int)(conform_random(&state) % 200);
 
 			for (int i = 0; i < n && from == c->rank; i++)
-				SIGNAL(c, to, i % 3, i % 2);
+				signal_when_there_is_room(c, to, i % 3, i % 2);
 		}
 	state = 9;
 	for (int from = 0; from < c->size; from++)
@@ -340,19 +354,6 @@ a_wait_of_many_units_waits_for_no_other(struct conform *c)
 		FINISH(c, BATON_OK, &requests[i]);
 }
 
-/* To rank 1.  A stream of a device takes a bounded number of operations. */
-static void
-signal_when_there_is_room(struct conform *c)
-{
-	int64_t begin = conform_begin();
-	enum baton_status status;
-
-	do
-		status = baton_signal(1, 0, 0, 0, c->comm, c->stream, NULL, NULL);
-	while (status == BATON_ERR_AGAIN && STILL(c, begin));
-	CHECK_STATUS(c, BATON_OK, status);
-}
-
 /* Rank 1's waits, of random numbers of units, are canceled or time out or do not:
  * every unit that was sent is then met by exactly one wait, or left. */
 static void
@@ -374,7 +375,7 @@ units_are_never_lost_or_doubled(struct conform *c)
 
 		sent += more;
 		for (int i = 0; i < more && c->rank == 0; i++)
-			signal_when_there_is_room(c);
+			signal_when_there_is_room(c, 1, 0, 0);
 		if (c->rank != 1)
 			continue;
 		soon.timeout_ns = round % 2 ? 1 + (int64_t)time : 0;
@@ -1039,12 +1040,13 @@ const struct conform_case conform_signal[] = {
 	{ CASE(communicators_have_counters_of_their_own),
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(the_count_is_all_that_was_sent), .needs = BATON_CAP_SIGNALS },
-	{ CASE(units_are_given_at_the_call), .ranks_min = 2,
+	{ CASE(units_are_given_at_the_call), .ranks_min = 2, .streams = 2,
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(a_canceled_wait_gives_its_units_back), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_CANCEL,
 	  .flags = CONFORM_ALONE },
 	{ CASE(a_wait_canceled_unarmed_gives_its_units_back), .ranks_min = 2,
+	  .streams = 2,
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_CANCEL,
 	  .flags = CONFORM_ALONE },
 	{ CASE(a_wait_that_times_out_gives_its_units_back), .ranks_min = 2,

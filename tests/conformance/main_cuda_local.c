@@ -21,6 +21,7 @@ int
 main(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            NULL };
 
 	if (!on_cuda_begin())
@@ -31,7 +32,9 @@ main(int argc, char **argv)
 
 		return on_cuda_end(conform_threads_on(
 			(struct conform_backend){ .name = "cuda-host",
-			                          .traits = CONFORM_HOST_ISSUED,
+			                          .memory = &on_cuda_memory,
+			                          .traits = CONFORM_HOST_ISSUED |
+			                                    CONFORM_HOST_BUFFERS,
 			                          .queues = on_cuda_queues(),
 			                          .devices = on_cuda_devices() },
 			cuda_open, all, argc - 1, argv + 1));

@@ -30,6 +30,7 @@ int
 main(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "cuda-mpi-direct",

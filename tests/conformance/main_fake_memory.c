@@ -193,6 +193,7 @@ main(int argc, char **argv)
 	static const struct conform_list owns[] = { { "copies", own },
 		                                    { NULL, NULL } };
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            owns, NULL };
 
 	return on_fake_device_end(conform_threads_on(

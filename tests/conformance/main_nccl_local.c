@@ -20,6 +20,7 @@ int
 main(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            NULL };
 
 	if (!on_nccl_begin())

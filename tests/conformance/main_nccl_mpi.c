@@ -18,6 +18,7 @@ static int
 run(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "nccl-mpi",

@@ -8,6 +8,7 @@ int
 main(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
+		                                            conform_onesided,
 		                                            NULL };
 
 	return on_fake_device_end(conform_threads_on(

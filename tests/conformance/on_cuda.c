@@ -6,8 +6,8 @@
  * may wait for streams when it copies it.
  *
  * cuMemAlloc and cuMemFree would: they wait for all streams of the context, of which one may
- * wait for a message of the rank that allocates.  So there is one block for all, of which the
- * cases get parts, first fit, with GAP bytes between them.
+ * wait for a message of the rank that allocates.  So there is one block of each kind for all, of
+ * which the cases get parts, first fit, with GAP bytes between them.
  */
 #include "on_cuda.h"
 
@@ -18,23 +18,30 @@
 #include "cudasim.h"
 
 #define BLOCK_BYTES GIB
+#define OTHERS_BYTES (GIB / 4) /* of pinned, and of managed memory */
 #define PINNED_BYTES ((size_t)1 << 20)
 #define PARTS_MAX 16384u
 #define ALIGNMENT 256u
 #define GAP 256u
+#define ATTACH_GLOBAL 1u
+
+struct block {
+	CUdeviceptr base;
+	size_t bytes; /* 0: there is none of this kind */
+	unsigned parts_n;
+	struct {
+		size_t place, bytes;
+	} parts[PARTS_MAX]; /* by place */
+};
 
 static const struct cudasim *cuda;
 static CUcontext context;
 static CUstream stream;
-static CUdeviceptr block;
 static unsigned char *pinned;
 
-/* Guards the stream, the pinned block and the parts. */
+/* Guards the stream, the pinned memory for copies, and the blocks. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-	size_t place, bytes;
-} parts[PARTS_MAX]; /* by place */
-static unsigned parts_n;
+static struct block blocks[CONFORM_KINDS];
 
 static void
 must(CUresult result, const char *call)
@@ -57,73 +64,103 @@ leave(void)
 
 /* Takes a part of the block; returns its place. */
 static size_t
-take_locked(size_t bytes)
+take_locked(struct block *block, size_t bytes)
 {
 	size_t place = 0;
 	unsigned at = 0;
 
-	while (at < parts_n && parts[at].place - place < bytes) {
-		place = parts[at].place + parts[at].bytes;
+	while (at < block->parts_n && block->parts[at].place - place < bytes) {
+		place = block->parts[at].place + block->parts[at].bytes;
 		at++;
 	}
-	if (parts_n == PARTS_MAX || BLOCK_BYTES - place < bytes) {
-		fprintf(stderr, "the test's block of device memory is full\n");
+	if (block->parts_n == PARTS_MAX || block->bytes - place < bytes) {
+		fprintf(stderr, "the test's block of memory is full\n");
 		abort();
 	}
-	memmove(&parts[at + 1], &parts[at], (parts_n - at) * sizeof(parts[0]));
-	parts[at].place = place;
-	parts[at].bytes = bytes;
-	parts_n++;
+	memmove(&block->parts[at + 1], &block->parts[at],
+	        (block->parts_n - at) * sizeof(block->parts[0]));
+	block->parts[at].place = place;
+	block->parts[at].bytes = bytes;
+	block->parts_n++;
 	return place;
 }
 
 static void *
-cuda_alloc(size_t bytes)
+cuda_alloc(enum conform_kind kind, size_t bytes)
 {
 	size_t taken = (bytes + GAP + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	struct block *block = &blocks[kind];
 	CUdeviceptr memory;
 
+	if (block->bytes == 0)
+		return NULL;
 	MUST(context_push(context));
 	pthread_mutex_lock(&lock);
-	memory = block + take_locked(taken);
-	MUST(set_bytes(memory, 0, taken, stream));
-	MUST(stream_synchronize(stream));
+	memory = block->base + take_locked(block, taken);
+	if (kind == CONFORM_KIND_PINNED) {
+		memset((void *)(uintptr_t)memory, 0, taken);
+	} else {
+		MUST(set_bytes(memory, 0, taken, stream));
+		MUST(stream_synchronize(stream));
+	}
 	pthread_mutex_unlock(&lock);
 	leave();
 	return (void *)(uintptr_t)memory;
 }
 
+static struct block *
+block_of(const void *memory)
+{
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)memory;
+
+	for (unsigned i = 0; i < CONFORM_KINDS; i++)
+		if (address >= blocks[i].base &&
+		    address - blocks[i].base < blocks[i].bytes)
+			return &blocks[i];
+	abort();
+}
+
 static void
 cuda_free(void *memory)
 {
-	size_t place = (size_t)((CUdeviceptr)(uintptr_t)memory - block);
+	struct block *block;
+	size_t place;
 	unsigned at = 0;
 
 	if (!memory)
 		return;
+	block = block_of(memory);
+	place = (size_t)((CUdeviceptr)(uintptr_t)memory - block->base);
 	pthread_mutex_lock(&lock);
-	while (at < parts_n && parts[at].place != place)
+	while (at < block->parts_n && block->parts[at].place != place)
 		at++;
-	if (at == parts_n)
+	if (at == block->parts_n)
 		abort();
-	parts_n--;
-	memmove(&parts[at], &parts[at + 1], (parts_n - at) * sizeof(parts[0]));
+	block->parts_n--;
+	memmove(&block->parts[at], &block->parts[at + 1],
+	        (block->parts_n - at) * sizeof(block->parts[0]));
 	pthread_mutex_unlock(&lock);
 }
 
+/* Whoever has allocated it. */
 static bool
-is_in_block(const void *at)
+cuda_is_device(const void *pointer)
 {
-	CUdeviceptr address = (CUdeviceptr)(uintptr_t)at;
+	CUpointer_attribute attributes[] = { BATONI_CU_POINTER_MEMORY_TYPE,
+		                             BATONI_CU_POINTER_IS_MANAGED };
+	unsigned type = 0, managed = 0;
+	void *values[] = { &type, &managed };
 
-	return address >= block && address - block < BLOCK_BYTES;
+	MUST(pointer_attributes(2, attributes, values,
+	                        (CUdeviceptr)(uintptr_t)pointer));
+	return type == BATONI_CU_MEMORY_DEVICE || (managed & 1u);
 }
 
-/* One side is the pinned block. */
+/* One side is the pinned memory. */
 static void
 copy_locked(void *to, const void *from, size_t bytes)
 {
-	if (is_in_block(to) || is_in_block(from)) {
+	if (cuda_is_device(to) || cuda_is_device(from)) {
 		MUST(copy((CUdeviceptr)(uintptr_t)to,
 		          (CUdeviceptr)(uintptr_t)from, bytes, stream));
 		MUST(stream_synchronize(stream));
@@ -152,7 +189,42 @@ const struct conform_memory on_cuda_memory = {
 	.alloc = cuda_alloc,
 	.free = cuda_free,
 	.copy = cuda_copy,
+	.is_device = cuda_is_device,
 };
+
+/* Pinned and managed memory are taken where the run asks for them. */
+static bool
+is_asked_for(const char *kind)
+{
+	const char *windows = getenv("CONFORM_WINDOWS");
+	const char *buffers = getenv("CONFORM_BUFFERS");
+
+	return (windows && strstr(windows, kind)) ||
+	       (buffers && strstr(buffers, kind));
+}
+
+static void
+take_blocks(void)
+{
+	struct block *device = &blocks[CONFORM_KIND_DEVICE];
+	struct block *host = &blocks[CONFORM_KIND_PINNED];
+	struct block *managed = &blocks[CONFORM_KIND_MANAGED];
+	void *memory;
+
+	MUST(mem_alloc(&device->base, BLOCK_BYTES));
+	device->bytes = BLOCK_BYTES;
+	if (is_asked_for("pinned")) {
+		MUST(host_alloc(&memory, OTHERS_BYTES,
+		                BATONI_CU_HOST_ALLOC_PORTABLE));
+		host->base = (CUdeviceptr)(uintptr_t)memory;
+		host->bytes = OTHERS_BYTES;
+	}
+	if (is_asked_for("managed")) {
+		MUST(managed_alloc(&managed->base, OTHERS_BYTES,
+		                   ATTACH_GLOBAL));
+		managed->bytes = OTHERS_BYTES;
+	}
+}
 
 bool
 on_cuda_begin(void)
@@ -170,7 +242,7 @@ on_cuda_begin(void)
 	MUST(context_push(context));
 	MUST(priority_range(&least, &greatest));
 	MUST(stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, greatest));
-	MUST(mem_alloc(&block, BLOCK_BYTES));
+	take_blocks();
 	MUST(host_alloc(&memory, PINNED_BYTES, 0));
 	pinned = memory;
 	leave();

@@ -6,10 +6,17 @@
 #include "fake_memory.h"
 #include "testing.h"
 
+static void *
+fake_alloc(enum conform_kind kind, size_t bytes)
+{
+	return kind == CONFORM_KIND_DEVICE ? fake_memory_alloc(bytes) : NULL;
+}
+
 const struct conform_memory on_fake_memory = {
-	.alloc = fake_memory_alloc,
+	.alloc = fake_alloc,
 	.free = fake_memory_free,
 	.copy = fake_memory_copy,
+	.is_device = fake_memory_has,
 };
 
 enum baton_status

@@ -21,7 +21,7 @@ const struct conform_list conform_suite[] = {
 };
 
 /* Those whose cases use conform_message, or buffers of the host, which any communicator
- * takes.  Puts of device memory are in the list "memory". */
+ * takes. */
 const struct conform_list conform_messages[] = {
 	{ "p2p", conform_p2p },
 	{ "length", conform_length },
@@ -35,5 +35,11 @@ const struct conform_list conform_messages[] = {
 	{ "queue", conform_queue },
 	{ "streams", conform_streams },
 	{ "memory", conform_memory },
+	{ NULL, NULL },
+};
+
+const struct conform_list conform_onesided[] = {
+	{ "signal", conform_signal },
+	{ "window", conform_window },
 	{ NULL, NULL },
 };

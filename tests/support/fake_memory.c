@@ -234,6 +234,17 @@ fake_memory_free(void *pointer)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+bool
+fake_memory_has(const void *pointer)
+{
+	bool has;
+
+	pthread_mutex_lock(&fake_lock);
+	has = block_of_locked(pointer) != NULL;
+	pthread_mutex_unlock(&fake_lock);
+	return has;
+}
+
 void
 fake_memory_copy(void *to, const void *from, size_t bytes)
 {

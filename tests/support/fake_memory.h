@@ -31,6 +31,9 @@ extern const struct batoni_memory_ops batoni_fake_memory_ops;
 void *fake_memory_alloc(size_t bytes);
 void fake_memory_free(void *block);
 
+/* Is the pointer in a block of it? */
+bool fake_memory_has(const void *pointer);
+
 /* What kernels of the program would do: either side may be device memory. */
 void fake_memory_copy(void *to, const void *from, size_t bytes);
 

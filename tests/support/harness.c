@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "harness.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -118,13 +119,20 @@ conform_fill(void *buffer, size_t bytes, unsigned seed)
 	}
 }
 
+/* Must the bytes be copied before the host reads them, and after it has written them? */
+static bool
+is_away(const struct conform *c, const void *buffer)
+{
+	return c->memory && c->memory->is_device(buffer);
+}
+
 /* The bytes where the host can read them; drop_view gives them back. */
 static const unsigned char *
 host_view(const struct conform *c, const void *buffer, size_t bytes)
 {
 	unsigned char *copy;
 
-	if (!c->memory)
+	if (!is_away(c, buffer))
 		return buffer;
 	copy = malloc(bytes + 1);
 	if (!copy)
@@ -134,9 +142,9 @@ host_view(const struct conform *c, const void *buffer, size_t bytes)
 }
 
 static void
-drop_view(const struct conform *c, const unsigned char *view)
+drop_view(const void *buffer, const unsigned char *view)
 {
-	if (c->memory)
+	if (view != buffer)
 		free((void *)(uintptr_t)view);
 }
 
@@ -163,7 +171,7 @@ conform_holds(struct conform *c, const void *buffer, size_t bytes,
 	const unsigned char *view = host_view(c, buffer, bytes);
 	bool right = holds(c, view, bytes, seed);
 
-	drop_view(c, view);
+	drop_view(buffer, view);
 	return right;
 }
 
@@ -188,7 +196,7 @@ conform_all(struct conform *c, const void *buffer, size_t bytes,
 	const unsigned char *view = host_view(c, buffer, bytes);
 	bool right = all(c, view, bytes, value);
 
-	drop_view(c, view);
+	drop_view(buffer, view);
 	return right;
 }
 
@@ -217,24 +225,59 @@ conform_alloc(struct conform *c, size_t bytes)
 }
 
 void *
-conform_message(struct conform *c, size_t bytes)
+conform_alloc_kind(struct conform *c, enum conform_kind kind, size_t bytes)
 {
 	struct conform_block *block;
 
-	if (!c->memory)
+	if (!c->memory || kind == CONFORM_KIND_HOST)
 		return conform_alloc(c, bytes);
 	block = new_block(c, 0);
-	block->message = c->memory->alloc(bytes);
+	block->message = c->memory->alloc(kind, bytes);
+	if (!block->message) {
+		fprintf(stderr, "conform: there is no memory of kind %u here\n",
+		        kind);
+		abort();
+	}
 	return block->message;
+}
+
+void *
+conform_message(struct conform *c, size_t bytes)
+{
+	const bool host = c->backend->traits & CONFORM_HOST_BUFFERS;
+
+	return conform_alloc_kind(c,
+	                          conform_next_kind(c, &c->buffers,
+	                                            host ? CONFORM_KIND_HOST
+	                                                 : CONFORM_KIND_DEVICE),
+	                          bytes);
 }
 
 void
 conform_copy(const struct conform *c, void *to, const void *from, size_t bytes)
 {
-	if (c->memory)
+	if (bytes == 0)
+		return;
+	if (is_away(c, to) || is_away(c, from))
 		c->memory->copy(to, from, bytes);
-	else if (bytes > 0)
+	else
 		memcpy(to, from, bytes);
+}
+
+bool
+conform_same(struct conform *c, const void *buffer, const void *want,
+             size_t bytes)
+{
+	const unsigned char *view = host_view(c, buffer, bytes), *byte = want;
+	size_t at = 0;
+
+	while (at < bytes && view[at] == byte[at])
+		at++;
+	if (at < bytes)
+		fail(c, "byte %zu of %zu is %u, expected %u", at, bytes, view[at],
+		     byte[at]);
+	drop_view(buffer, view);
+	return at == bytes;
 }
 
 void
@@ -242,10 +285,10 @@ conform_write(struct conform *c, void *buffer, size_t bytes, unsigned seed)
 {
 	unsigned char *content = buffer;
 
-	if (c->memory)
+	if (is_away(c, buffer))
 		content = malloc(bytes + 1);
 	conform_fill(content, bytes, seed);
-	if (!c->memory)
+	if (content == buffer)
 		return;
 	conform_copy(c, buffer, content, bytes);
 	free(content);
@@ -256,10 +299,10 @@ conform_set(struct conform *c, void *buffer, unsigned char value, size_t bytes)
 {
 	unsigned char *content = buffer;
 
-	if (c->memory)
+	if (is_away(c, buffer))
 		content = malloc(bytes + 1);
 	memset(content, value, bytes);
-	if (!c->memory)
+	if (content == buffer)
 		return;
 	conform_copy(c, buffer, content, bytes);
 	free(content);
@@ -293,6 +336,54 @@ conform_random(uint64_t *state)
 	*state = *state * UINT64_C(6364136223846793005) +
 	         UINT64_C(1442695040888963407);
 	return (uint32_t)(*state >> 33);
+}
+
+/* ---- kinds of memory ---------------------------------------------------- */
+
+static bool
+read_turn(struct conform_turn *turn, const char *text)
+{
+	static const char *const names[] = { "host", "pinned", "managed",
+		                             "device", "alloc" };
+
+	static_assert(sizeof(names) / sizeof(names[0]) == CONFORM_KINDS,
+	              "each has a name");
+	while (text && *text != '\0') {
+		size_t length = strcspn(text, ",");
+		int kind = 0;
+
+		while (kind < CONFORM_KINDS &&
+		       (strlen(names[kind]) != length ||
+		        memcmp(names[kind], text, length) != 0))
+			kind++;
+		if (kind == CONFORM_KINDS || turn->n == 16)
+			return false;
+		turn->kinds[turn->n++] = (enum conform_kind)kind;
+		text += length + (text[length] == ',');
+	}
+	return true;
+}
+
+void
+conform_read_kinds(struct conform *c)
+{
+	if (read_turn(&c->windows, getenv("CONFORM_WINDOWS")) &&
+	    read_turn(&c->buffers, getenv("CONFORM_BUFFERS")))
+		return;
+	fprintf(stderr, "conform: CONFORM_WINDOWS and CONFORM_BUFFERS take up to "
+	                "16 of host, pinned, managed, device and alloc\n");
+	exit(2);
+}
+
+enum conform_kind
+conform_next_kind(const struct conform *c, struct conform_turn *turn,
+                  enum conform_kind usual)
+{
+	if (turn->n == 0)
+		return usual;
+	return turn->kinds[(atomic_fetch_add(&turn->next, 1) +
+	                    (unsigned)c->rank) %
+	                   turn->n];
 }
 
 /* ---- operations --------------------------------------------------------- */

@@ -63,6 +63,8 @@ struct conform;
 #define CONFORM_STREAM_ISSUED_PUTS 512u
 /* A trait of backends: ranks with an odd number are on the host device. */
 #define CONFORM_TWO_DEVICES 1024u
+/* A trait of backends with a memory: buffers of messages are in host memory all the same. */
+#define CONFORM_HOST_BUFFERS 2048u
 
 struct conform_case {
 	const char *name; /* a claim */
@@ -83,17 +85,41 @@ struct conform_case {
 #define CASE(function) .name = #function, .run = function
 #define CASES_END { .name = NULL }
 
-/* Memory of a device, for the buffers of messages.  copy: either side may be of it. */
+/* Kinds of memory. */
+enum conform_kind {
+	CONFORM_KIND_HOST, /* pageable */
+	CONFORM_KIND_PINNED,
+	CONFORM_KIND_MANAGED,
+	CONFORM_KIND_DEVICE,
+	CONFORM_KIND_ALLOC, /* of baton_mem_alloc: for windows only */
+	CONFORM_KINDS
+};
+
+/* Memory that the host may not touch as it likes, for the buffers of messages, and windows. */
 struct conform_memory {
-	void *(*alloc)(size_t bytes); /* zeroed */
+	/* Zeroed; of any kind but HOST and ALLOC.  NULL: there is none of that kind. */
+	void *(*alloc)(enum conform_kind kind, size_t bytes);
 	void (*free)(void *block);
+	/* Either side may be any memory. */
 	void (*copy)(void *to, const void *from, size_t bytes);
+	/* Memory that the host must not touch, or that may be elsewhere (managed). */
+	bool (*is_device)(const void *pointer);
+};
+
+/* A list of kinds that are taken in turn, so that ranks, and the buffers of one rank, differ.
+ * CONFORM_WINDOWS in the environment is that of windows' parts, and CONFORM_BUFFERS that of
+ * the buffers of messages and puts: names with commas between them, "device,host" (host,
+ * pinned, managed, device, alloc). */
+struct conform_turn {
+	enum conform_kind kinds[16];
+	unsigned n; /* 0: the usual kind */
+	_Atomic unsigned next;
 };
 
 /* What differs between ranks that are threads and ranks that are processes. */
 struct conform_backend {
 	const char *name;
-	/* NULL: messages are in host memory, as are those of ranks on the host device. */
+	/* NULL: all is host memory, as on ranks on the host device. */
 	const struct conform_memory *memory;
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
 	/* Streams of one device that do not hold each other up; 0: all. */
@@ -124,7 +150,8 @@ struct conform_block;
  * threads of a case use: checks (atomic), blocks and streams (lock). */
 struct conform {
 	const struct conform_backend *backend;
-	const struct conform_memory *memory; /* of this rank's messages, or NULL */
+	const struct conform_memory *memory; /* this rank's, or NULL */
+	struct conform_turn windows, buffers;
 	void *ranks; /* the backend's */
 	int rank, size;
 	const struct conform_case *now;
@@ -188,10 +215,12 @@ void *conform_alloc(struct conform *c, size_t bytes);
 /* Called by the runner after the communicator was destroyed. */
 void conform_free_blocks(struct conform *c);
 
-/* Buffers of messages are in the memory of the backend.  Checks take them as they are; only
- * these write and read them otherwise.  (Not all case files keep to this: those that do
- * run on device memory too.) */
+/* Buffers of messages, and windows, are in the memory of the backend.  Checks take them as they
+ * are; only these write and read them otherwise.  (Not all case files keep to this: those that
+ * do run on device memory too.) */
 void *conform_message(struct conform *c, size_t bytes); /* as conform_alloc */
+/* As conform_alloc, of that kind; host memory where the rank has none. */
+void *conform_alloc_kind(struct conform *c, enum conform_kind kind, size_t bytes);
 /* As conform_message, filled. */
 void *conform_filled(struct conform *c, size_t bytes, unsigned seed);
 void conform_write(struct conform *c, void *buffer, size_t bytes, unsigned seed);
@@ -200,6 +229,16 @@ void conform_set(struct conform *c, void *buffer, unsigned char value,
 /* Either side may be in host memory. */
 void conform_copy(const struct conform *c, void *to, const void *from,
                   size_t bytes);
+/* Are these the bytes at `want`, which is host memory? */
+bool conform_same(struct conform *c, const void *buffer, const void *want,
+                  size_t bytes);
+#define CHECK_SAME(c, ...) conform_same(AT(c), __VA_ARGS__)
+/* The kind whose turn it is; `usual` where the environment names none. */
+enum conform_kind conform_next_kind(const struct conform *c,
+                                    struct conform_turn *turn,
+                                    enum conform_kind usual);
+/* CONFORM_WINDOWS and CONFORM_BUFFERS.  The runner. */
+void conform_read_kinds(struct conform *c);
 
 /* A small generator, seeded by the case: the same numbers in every run. */
 uint32_t conform_random(uint64_t *state);

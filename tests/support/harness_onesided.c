@@ -91,8 +91,8 @@ conform_register(struct conform *c, struct conform_part *part)
 	       conform_true(c, "a window", part->window != NULL);
 }
 
-static void
-free_part(struct conform *c, struct conform_part *part)
+void
+conform_give(struct conform *c, struct conform_part *part)
 {
 	if (part->alloced)
 		conform_status(c, "baton_mem_free", BATON_OK,
@@ -100,31 +100,47 @@ free_part(struct conform *c, struct conform_part *part)
 	part->base = NULL;
 }
 
-bool
-conform_open(struct conform *c, struct conform_part *part, size_t bytes)
+void
+conform_take(struct conform *c, struct conform_part *part, size_t bytes,
+             enum conform_kind usual)
 {
+	enum conform_kind kind = conform_next_kind(c, &c->windows, usual);
 	void *base = NULL;
 
 	memset(part, 0, sizeof(*part));
-	if (bytes > 0)
+	if (bytes == 0)
+		return;
+	if (kind == CONFORM_KIND_ALLOC)
 		conform_status(c, "baton_mem_alloc", BATON_OK,
 		               baton_mem_alloc(c->comm, bytes, &base));
+	else
+		base = conform_alloc_kind(c, kind, bytes);
 	part->base = base;
 	part->bytes = base ? bytes : 0;
-	part->alloced = base != NULL;
+	part->alloced = kind == CONFORM_KIND_ALLOC && base;
+}
+
+bool
+conform_open(struct conform *c, struct conform_part *part, size_t bytes)
+{
+	conform_take(c, part, bytes, CONFORM_KIND_ALLOC);
 	if (conform_register(c, part))
 		return true;
-	free_part(c, part);
+	conform_give(c, part);
 	return false;
 }
 
 bool
 conform_open_private(struct conform *c, struct conform_part *part, size_t bytes)
 {
-	memset(part, 0, sizeof(*part));
-	part->base = conform_alloc(c, bytes);
-	part->bytes = bytes;
-	return conform_register(c, part);
+	const bool host = c->backend->traits & CONFORM_HOST_BUFFERS;
+
+	conform_take(c, part, bytes,
+	             host ? CONFORM_KIND_HOST : CONFORM_KIND_DEVICE);
+	if (conform_register(c, part))
+		return true;
+	conform_give(c, part);
+	return false;
 }
 
 void
@@ -132,7 +148,7 @@ conform_close(struct conform *c, struct conform_part *part)
 {
 	conform_status(c, "baton_window_deregister", BATON_OK,
 	               baton_window_deregister(part->window));
-	free_part(c, part);
+	conform_give(c, part);
 }
 
 baton_request

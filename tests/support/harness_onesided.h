@@ -41,20 +41,25 @@ void conform_counts(struct conform *c, int peer, int index, int context,
 
 /* This rank's part of a window. */
 struct conform_part {
-	unsigned char *base;
+	unsigned char *base; /* the host may not touch it: harness.h */
 	size_t bytes;
 	bool alloced; /* by baton_mem_alloc */
 	struct baton_window *window;
 };
 
 /* Collective: a window of a part of so many bytes, in memory of baton_mem_alloc
- * (OPEN) or in memory that nobody shares (OPEN_PRIVATE); REGISTER: where the case has
- * set base and bytes.  False: there is none, and the case must end; it is skipped
+ * (OPEN) or in memory that nobody shares (OPEN_PRIVATE), or in what CONFORM_WINDOWS
+ * says (harness.h); REGISTER: where the case has set base and bytes.  False: there is none, and the case must end; it is skipped
  * where BATON_WINDOW_PATH forces a path that does not reach this memory. */
 bool conform_open(struct conform *c, struct conform_part *part, size_t bytes);
 bool conform_open_private(struct conform *c, struct conform_part *part,
                           size_t bytes);
 bool conform_register(struct conform *c, struct conform_part *part);
+/* The memory of a part alone, zeroed, and its end.  usual: its kind where CONFORM_WINDOWS says
+ * nothing. */
+void conform_take(struct conform *c, struct conform_part *part, size_t bytes,
+                  enum conform_kind usual);
+void conform_give(struct conform *c, struct conform_part *part);
 /* Collective: ranks whose own puts have not all ended make it BUSY for all, so that
  * they have ended is seen to first. */
 void conform_close(struct conform *c, struct conform_part *part);
@@ -62,6 +67,8 @@ void conform_close(struct conform *c, struct conform_part *part);
 #define OPEN_PRIVATE(c, ...) conform_open_private(AT(c), __VA_ARGS__)
 #define REGISTER(c, ...) conform_register(AT(c), __VA_ARGS__)
 #define CLOSE(c, ...) conform_close(AT(c), __VA_ARGS__)
+#define TAKE(c, ...) conform_take(AT(c), __VA_ARGS__)
+#define GIVE(c, ...) conform_give(AT(c), __VA_ARGS__)
 
 /* Bytes to an offset of the peer's part, and the signal behind them. */
 baton_request conform_put(struct conform *c, const void *data, size_t bytes,

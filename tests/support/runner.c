@@ -142,6 +142,7 @@ conform_init(struct conform *c, const struct conform_backend *backend,
 	c->backend = backend;
 	if (!(backend->traits & CONFORM_TWO_DEVICES && rank % 2))
 		c->memory = backend->memory;
+	conform_read_kinds(c);
 	c->ranks = ranks;
 	c->rank = rank;
 	c->size = size;

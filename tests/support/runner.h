@@ -15,6 +15,8 @@ extern const struct conform_list conform_suite[];
 
 /* The lists that backends with a memory run. */
 extern const struct conform_list conform_messages[];
+/* Those of signals and windows, which they run too (CMakeLists.txt has them in runs apart). */
+extern const struct conform_list conform_onesided[];
 
 struct conform_arguments {
 	int ranks; /* --ranks N, where ranks are threads */
