@@ -103,17 +103,20 @@ version_of_driver(void)
 struct where {
 	void *handle;
 	lookup_fn lookup; /* NULL: there is none */
+	int version;      /* of the driver; 0: not asked yet, or it does not say */
 };
 
 static void *
 find_function(void *context, size_t i)
 {
-	const struct where *where = context;
+	struct where *where = context;
 	CUdriverProcAddressQueryResult found;
 	void *address = NULL;
 
 	/* The optional ones are the last: what tells the version is there. */
-	if (symbols[i].optional && version_of_driver() < names[i].version)
+	if (symbols[i].optional && where->version == 0)
+		where->version = version_of_driver();
+	if (symbols[i].optional && where->version < names[i].version)
 		return NULL;
 	/* No flags: a NULL stream is the legacy default stream. */
 	if (where->lookup &&

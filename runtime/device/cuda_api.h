@@ -31,6 +31,11 @@ typedef unsigned int CUstreamCaptureMode;
 typedef unsigned int CUdriverProcAddressQueryResult;
 typedef unsigned int CUflushGPUDirectRDMAWritesTarget;
 typedef unsigned int CUflushGPUDirectRDMAWritesScope;
+typedef unsigned int CUmemAllocationType;
+typedef unsigned int CUmemAllocationHandleType;
+typedef unsigned int CUmemAllocationGranularity_flags;
+typedef unsigned int CUmemAccess_flags;
+typedef unsigned long long CUmemGenericAllocationHandle;
 typedef uint64_t cuuint64_t;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
@@ -68,6 +73,33 @@ typedef struct CUmemcpyAttributes_st {
 	CUmemLocation srcLocHint, dstLocHint;
 	unsigned int flags;
 } CUmemcpyAttributes;
+
+/* Of virtual memory management. */
+typedef struct CUmemAllocationProp_st {
+	CUmemAllocationType type;
+	CUmemAllocationHandleType requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	struct {
+		unsigned char compressionType;
+		unsigned char gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc_st {
+	CUmemLocation location;
+	CUmemAccess_flags flags;
+} CUmemAccessDesc;
+
+/* The same for a device in all processes.  The macro keeps the CUDA runtime's headers from
+ * declaring it too. */
+#ifndef CU_UUID_HAS_BEEN_DEFINED
+#define CU_UUID_HAS_BEEN_DEFINED
+typedef struct CUuuid_st {
+	char bytes[16];
+} CUuuid;
+#endif
 #endif
 
 /* X(type, bytes) */
@@ -89,7 +121,15 @@ typedef struct CUmemcpyAttributes_st {
 	X(CUhostFn, 8)                                                        \
 	X(CUstreamBatchMemOpParams, 48)                                       \
 	X(CUmemLocation, 8)                                                   \
-	X(CUmemcpyAttributes, 24)
+	X(CUmemcpyAttributes, 24)                                             \
+	X(CUmemAllocationType, 4)                                             \
+	X(CUmemAllocationHandleType, 4)                                       \
+	X(CUmemAllocationGranularity_flags, 4)                                \
+	X(CUmemAccess_flags, 4)                                               \
+	X(CUmemGenericAllocationHandle, 8)                                    \
+	X(CUmemAllocationProp, 32)                                            \
+	X(CUmemAccessDesc, 12)                                                \
+	X(CUuuid, 16)
 
 /* X(type, member, offset) */
 #define BATONI_CUDA_MEMBERS(X)                                                \
@@ -105,7 +145,16 @@ typedef struct CUmemcpyAttributes_st {
 	X(CUmemcpyAttributes, srcAccessOrder, 0)                              \
 	X(CUmemcpyAttributes, srcLocHint, 4)                                  \
 	X(CUmemcpyAttributes, dstLocHint, 12)                                 \
-	X(CUmemcpyAttributes, flags, 20)
+	X(CUmemcpyAttributes, flags, 20)                                      \
+	X(CUmemAllocationProp, type, 0)                                       \
+	X(CUmemAllocationProp, requestedHandleTypes, 4)                       \
+	X(CUmemAllocationProp, location, 8)                                   \
+	X(CUmemAllocationProp, win32HandleMetaData, 16)                       \
+	X(CUmemAllocationProp, allocFlags.compressionType, 24)                \
+	X(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable, 25)           \
+	X(CUmemAllocationProp, allocFlags.usage, 26)                          \
+	X(CUmemAccessDesc, location, 0)                                       \
+	X(CUmemAccessDesc, flags, 8)
 
 /* ---- constants ----------------------------------------------------------- */
 
@@ -116,10 +165,19 @@ typedef struct CUmemcpyAttributes_st {
 	X(BATONI_CU_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, 2)               \
 	X(BATONI_CU_DEINITIALIZED, CUDA_ERROR_DEINITIALIZED, 4)               \
 	X(BATONI_CU_NO_DEVICE, CUDA_ERROR_NO_DEVICE, 100)                     \
+	X(BATONI_CU_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE, 101)           \
 	X(BATONI_CU_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, 201)         \
+	X(BATONI_CU_PEER_UNSUPPORTED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217) \
 	X(BATONI_CU_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE, 400)           \
 	X(BATONI_CU_NOT_FOUND, CUDA_ERROR_NOT_FOUND, 500)                     \
 	X(BATONI_CU_NOT_READY, CUDA_ERROR_NOT_READY, 600)                     \
+	X(BATONI_CU_PEER_ALREADY_ENABLED,                                     \
+	  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                        \
+	X(BATONI_CU_PEER_NOT_ENABLED, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705) \
+	X(BATONI_CU_ALREADY_REGISTERED,                                       \
+	  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)                     \
+	X(BATONI_CU_NOT_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,    \
+	  713)                                                                \
 	X(BATONI_CU_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED, 800)             \
 	X(BATONI_CU_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED, 801)             \
 	X(BATONI_CU_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, 700)         \
@@ -128,6 +186,13 @@ typedef struct CUmemcpyAttributes_st {
 	  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                         \
 	X(BATONI_CU_DEVICE_MEM_OPS_64,                                        \
 	  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)             \
+	X(BATONI_CU_DEVICE_VMM,                                               \
+	  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)       \
+	X(BATONI_CU_DEVICE_FD_HANDLES,                                        \
+	  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,    \
+	  103)                                                                \
+	X(BATONI_CU_DEVICE_VMM_RDMA,                                          \
+	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 110)   \
 	X(BATONI_CU_DEVICE_RDMA_FLUSHES,                                      \
 	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 117)      \
 	X(BATONI_CU_DEVICE_RDMA_ORDERING,                                     \
@@ -140,19 +205,36 @@ typedef struct CUmemcpyAttributes_st {
 	  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)              \
 	X(BATONI_CU_RDMA_FLUSH_TO_OWNER,                                      \
 	  CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                      \
+	X(BATONI_CU_POINTER_CONTEXT, CU_POINTER_ATTRIBUTE_CONTEXT, 1)         \
 	X(BATONI_CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
+	X(BATONI_CU_POINTER_BUFFER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)     \
 	X(BATONI_CU_POINTER_IS_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)   \
 	X(BATONI_CU_POINTER_DEVICE_ORDINAL,                                   \
 	  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                             \
+	X(BATONI_CU_POINTER_IS_IPC_CAPABLE,                                   \
+	  CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 10)                \
 	X(BATONI_CU_POINTER_RANGE_START,                                      \
 	  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)                          \
 	X(BATONI_CU_POINTER_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)  \
+	X(BATONI_CU_POINTER_HANDLE_TYPES,                                     \
+	  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 14)                      \
+	X(BATONI_CU_POINTER_POOL, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 17)    \
+	X(BATONI_CU_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED, 1)      \
+	X(BATONI_CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1)          \
+	X(BATONI_CU_HANDLE_NONE, CU_MEM_HANDLE_TYPE_NONE, 0)                  \
+	X(BATONI_CU_HANDLE_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)   \
+	X(BATONI_CU_GRANULARITY_LEAST, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)   \
+	X(BATONI_CU_GRANULARITY_BEST, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1) \
+	X(BATONI_CU_ACCESS_NONE, CU_MEM_ACCESS_FLAGS_PROT_NONE, 0)            \
+	X(BATONI_CU_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
 	X(BATONI_CU_MEMORY_HOST, CU_MEMORYTYPE_HOST, 1)                       \
 	X(BATONI_CU_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE, 2)                   \
 	X(BATONI_CU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)           \
 	X(BATONI_CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING, 2)         \
 	X(BATONI_CU_HOST_ALLOC_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)         \
 	X(BATONI_CU_HOST_ALLOC_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP, 2)          \
+	X(BATONI_CU_HOST_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, 1)   \
+	X(BATONI_CU_HOST_REGISTER_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP, 2)    \
 	X(BATONI_CU_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ, 0)                    \
 	X(BATONI_CU_OP_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64, 4)            \
 	X(BATONI_CU_OP_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64, 5)          \
@@ -256,13 +338,69 @@ enum {
  * in a driver of at least their version (cuDriverGetVersion): asked for a version that is newer
  * than itself, a driver returns the newest form that it has, whose parameters are others.
  */
-#define BATONI_CUDA_OPTIONAL(X)                                               \
+#define BATONI_CUDA_OPTIONAL(X) BATONI_CUDA_COPIES(X) BATONI_CUDA_SHARING(X)
+
+/* Several copies in one call. */
+#define BATONI_CUDA_COPIES(X)                                                 \
 	X(copies, cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000,         \
 	  (CUdeviceptr *, CUdeviceptr *, size_t *, size_t,                    \
 	   CUmemcpyAttributes *, size_t *, size_t, CUstream))                 \
 	X(copies_first, cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080,      \
 	  (CUdeviceptr *, CUdeviceptr *, size_t *, size_t,                    \
 	   CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream))
+
+/* Device memory that other processes and devices reach, and host memory that devices do. */
+#define BATONI_CUDA_SHARING(X)                                                \
+	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \
+	  (CUdeviceptr *, size_t))                                            \
+	X(mem_free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))           \
+	X(address_range, cuMemGetAddressRange_v2, "cuMemGetAddressRange",     \
+	  3020, (CUdeviceptr *, size_t *, CUdeviceptr))                       \
+	X(host_register, cuMemHostRegister_v2, "cuMemHostRegister", 6050,     \
+	  (void *, size_t, unsigned int))                                     \
+	X(host_unregister, cuMemHostUnregister, "cuMemHostUnregister", 4000,  \
+	  (void *))                                                           \
+	X(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040,          \
+	  (CUuuid *, CUdevice))                                               \
+	X(peer_can, cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000,     \
+	  (int *, CUdevice, CUdevice))                                        \
+	X(peer_enable, cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000,  \
+	  (CUcontext, unsigned int))                                          \
+	X(peer_disable, cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess",     \
+	  4000, (CUcontext))                                                  \
+	X(vm_granularity, cuMemGetAllocationGranularity,                      \
+	  "cuMemGetAllocationGranularity", 10020,                             \
+	  (size_t *, const CUmemAllocationProp *,                             \
+	   CUmemAllocationGranularity_flags))                                 \
+	X(vm_create, cuMemCreate, "cuMemCreate", 10020,                       \
+	  (CUmemGenericAllocationHandle *, size_t,                            \
+	   const CUmemAllocationProp *, unsigned long long))                  \
+	X(vm_release, cuMemRelease, "cuMemRelease", 10020,                    \
+	  (CUmemGenericAllocationHandle))                                     \
+	X(vm_reserve, cuMemAddressReserve, "cuMemAddressReserve", 10020,      \
+	  (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))   \
+	X(vm_unreserve, cuMemAddressFree, "cuMemAddressFree", 10020,          \
+	  (CUdeviceptr, size_t))                                              \
+	X(vm_map, cuMemMap, "cuMemMap", 10020,                                \
+	  (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,         \
+	   unsigned long long))                                               \
+	X(vm_unmap, cuMemUnmap, "cuMemUnmap", 10020, (CUdeviceptr, size_t))   \
+	X(vm_access, cuMemSetAccess, "cuMemSetAccess", 10020,                 \
+	  (CUdeviceptr, size_t, const CUmemAccessDesc *, size_t))             \
+	X(vm_export, cuMemExportToShareableHandle,                            \
+	  "cuMemExportToShareableHandle", 10020,                              \
+	  (void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,   \
+	   unsigned long long))                                               \
+	X(vm_import, cuMemImportFromShareableHandle,                          \
+	  "cuMemImportFromShareableHandle", 10020,                            \
+	  (CUmemGenericAllocationHandle *, void *,                            \
+	   CUmemAllocationHandleType))                                        \
+	X(vm_retain, cuMemRetainAllocationHandle,                             \
+	  "cuMemRetainAllocationHandle", 11000,                               \
+	  (CUmemGenericAllocationHandle *, void *))                           \
+	X(vm_properties, cuMemGetAllocationPropertiesFromHandle,              \
+	  "cuMemGetAllocationPropertiesFromHandle", 10020,                    \
+	  (CUmemAllocationProp *, CUmemGenericAllocationHandle))
 
 /* The function that looks the others up, as above. */
 #define BATONI_CUDA_LOOKUP(X)                                                 \

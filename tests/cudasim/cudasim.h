@@ -25,11 +25,10 @@ typedef struct CUmod_st *CUmodule;
 /* The driver's constants that Baton does not use. */
 enum {
 	CUDASIM_NOT_INITIALIZED = 3,
-	CUDASIM_INVALID_DEVICE = 101,
+	CUDASIM_TOO_MANY_PEERS = 711,
+	CUDASIM_OPERATING_SYSTEM = 304,
 	CUDASIM_ILLEGAL_STATE = 401,
 	CUDASIM_CONTEXT_IS_DESTROYED = 709,
-	CUDASIM_ALREADY_REGISTERED = 712,
-	CUDASIM_NOT_REGISTERED = 713,
 	CUDASIM_CAPTURE_UNSUPPORTED = 900,
 	CUDASIM_CAPTURE_INVALIDATED = 901,
 	CUDASIM_CAPTURE_UNMATCHED = 903,
@@ -39,6 +38,7 @@ enum {
 	CUDASIM_TIMEOUT = 909,
 
 	CUDASIM_SOURCE_ANY = 3,
+	CUDASIM_ACCESS_READ = 1,
 
 	CUDASIM_CAPTURE_GLOBAL = 0,
 	CUDASIM_CAPTURE_THREAD_LOCAL = 1,
@@ -79,15 +79,8 @@ enum {
 	  (CUevent))                                                          \
 	X(event_synchronize, cuEventSynchronize, "cuEventSynchronize", 2000,  \
 	  (CUevent))                                                          \
-	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \
-	  (CUdeviceptr *, size_t))                                            \
-	X(mem_free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))           \
 	X(managed_alloc, cuMemAllocManaged, "cuMemAllocManaged", 6000,        \
 	  (CUdeviceptr *, size_t, unsigned int))                              \
-	X(host_register, cuMemHostRegister_v2, "cuMemHostRegister", 6050,     \
-	  (void *, size_t, unsigned int))                                     \
-	X(host_unregister, cuMemHostUnregister, "cuMemHostUnregister", 4000,  \
-	  (void *))                                                           \
 	X(copy_in, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020,                     \
 	  (CUdeviceptr, const void *, size_t))                                \
 	X(copy_out, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020,                    \
@@ -152,8 +145,9 @@ struct cudasim_kernel {
  *   total       calls of all driver's functions so far.
  *   live        objects: "streams" (created ones), "thread_streams" (per-thread default
  *               ones), "events", "captures"; blocks of memory: "device", "managed",
- *               "pinned", "registered"; "pinned_bytes"; and "delays", of which it is how
- *               many there were.
+ *               "pinned", "registered"; "pinned_bytes"; of virtual memory management
+ *               "allocations", "reservations", "mappings"; and "delays", of which it is
+ *               how many there were.
  *   queued      entries of all streams that have not ended.
  *   blocked     calls that are blocked now: full streams, synchronisation of all kinds.
  *   violations  breaches of CUDA's rules so far; each was printed.
@@ -164,6 +158,10 @@ struct cudasim_kernel {
  *               that writes without a stream, as a network card does.  NULL: they are none.
  *               The memory is in use until unreach gets what is left at *hold_p.
  *   unreach     the end of that.
+ *   peers       whether the device can reach the other one's memory.  false: they are no
+ *               pair of devices.
+ *   lack        from now on the driver does (not) have the function: a look-up does not
+ *               find it.  false: there is no function of that name.
  *   peek, poke  read or write device memory, at once and beside all streams.
  *   remote_write  write device memory as a network card does: with the setting "flush" streams
  *               and copies see it only behind a cuFlushGPUDirectRDMAWrites.
@@ -185,6 +183,8 @@ struct cudasim_kernel {
 	X(unsigned char *, reach,                                             \
 	  (CUdeviceptr address, size_t bytes, void **hold_p))                 \
 	X(void, unreach, (void *hold))                                        \
+	X(bool, peers, (CUdevice device, CUdevice owner, bool can))           \
+	X(bool, lack, (const char *name, bool lacks))                         \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \
 	X(void, poke, (CUdeviceptr to, const void *from, size_t bytes))       \
 	X(void, remote_write, (CUdeviceptr to, const void *from, size_t bytes))

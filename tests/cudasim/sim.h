@@ -73,6 +73,11 @@ enum sim_function {
 	X(delay_us, 0, 0, 1000000, false)                                     \
 	X(alias, 0, 0, 1, false)                                              \
 	X(peer, 0, 0, 1, false)                                               \
+	X(peers, 1, 0, 1, false)                                              \
+	X(vmm, 1, 0, 1, false)                                                \
+	X(vmm_fd, 1, 0, 1, false)                                             \
+	X(vmm_rdma, 1, 0, 1, false)                                           \
+	X(granularity, 2097152, 65536, 67108864, true)                        \
 	X(flush, 0, 0, 1, true)                                               \
 	X(reuse, 1, 0, 1, false)                                              \
 	X(abort, 0, 0, 1, false)
@@ -96,7 +101,16 @@ struct sim_position {
 	uint64_t seq;
 };
 
-enum sim_memory { SIM_DEVICE, SIM_MANAGED, SIM_PINNED, SIM_REGISTERED };
+enum sim_memory {
+	SIM_DEVICE,
+	SIM_MANAGED,
+	SIM_PINNED,
+	SIM_REGISTERED,
+	SIM_MAPPING, /* of an allocation of virtual memory management */
+};
+
+struct sim_allocation;
+
 
 struct sim_block {
 	struct sim_block *next;
@@ -105,7 +119,10 @@ struct sim_block {
 	unsigned char *host; /* the program's address; NULL: it has none */
 	unsigned char *reach; /* where the simulator reaches the bytes */
 	size_t bytes, mapped;
-	struct sim_context *context;
+	struct sim_context *context; /* NULL: it belongs to none */
+	CUdevice owner;              /* that has the bytes, or whose context it is */
+	struct sim_allocation *allocation; /* of a mapping, else NULL */
+	unsigned access;                   /* to a mapping: a bit for each device */
 	unsigned flags;
 	unsigned long long id;
 	unsigned entries; /* which name it and have not ended */
@@ -198,6 +215,9 @@ struct sim_context {
 	bool caller_started, calling;
 	pthread_cond_t calls;
 	const void *holder; /* the thread that holds the context's lock */
+	/* whose memory it reaches; of the context's life that has this id */
+	struct sim_context *peers[SIM_DEVICES_MAX];
+	unsigned long long peers_ids[SIM_DEVICES_MAX];
 };
 
 /* What handles point to.  A handle is used again. */
@@ -287,6 +307,11 @@ long sim_delays_locked(void); /* how many there were */
 /* ---- sim_context.c ---- */
 
 struct sim_context *sim_current(void);
+bool sim_is_device(CUdevice device);
+/* The context of a handle; NULL: it is none. */
+struct sim_context *sim_context_of_locked(CUcontext handle);
+/* Look-ups (do not) find the function any more; false: there is none of that name. */
+bool sim_lack_locked(const char *name, bool lacks);
 CUcontext sim_handle_of(struct sim_context *context);
 
 /* ---- sim_queue.c ---- */
@@ -359,7 +384,45 @@ CUresult sim_capture_takes_locked(struct sim_stream *stream, bool *captured_p);
 CUresult sim_capture_query_locked(struct sim_stream *stream);
 long sim_captures_live_locked(void);
 
+/* ---- sim_peer.c ---- */
+
+/* The device can reach the memory of the other one, or it is its own. */
+bool sim_can_reach_locked(CUdevice device, CUdevice owner);
+/* The context reaches the memory of the other one. */
+bool sim_peer_is_enabled_locked(const struct sim_context *context,
+                                const struct sim_context *other);
+
+/* ---- sim_vmm.c ---- */
+
+/* A mapping of it has gone. */
+void sim_allocation_unmapped_locked(struct sim_allocation *allocation);
+/* As what it may be exported: a bit for each type of handle. */
+unsigned sim_allocation_types_locked(const struct sim_allocation *allocation);
+bool sim_is_reserved_locked(CUdeviceptr pointer);
+/* false: there is none, and nothing is written. */
+bool sim_reservation_of_locked(CUdeviceptr pointer, CUdeviceptr *base_p,
+                               size_t *bytes_p);
+long sim_allocations_live_locked(void);
+long sim_reservations_live_locked(void);
+
 /* ---- sim_memory.c ---- */
+
+static inline bool
+sim_is_in(CUdeviceptr pointer, CUdeviceptr base, size_t bytes)
+{
+	return base && pointer >= base && pointer - base < bytes;
+}
+
+/* The block that the pointer is in, by its address for the device or for the host. */
+struct sim_block *sim_block_find_locked(CUdeviceptr pointer);
+/* Where in its block the pointer is. */
+size_t sim_block_offset(const struct sim_block *block, CUdeviceptr pointer);
+/* context NULL: the owner is set already. */
+void sim_block_add_locked(struct sim_context *context, struct sim_block *block);
+/* With a violation if a stream is still to use it: then it ends with the last use. */
+void sim_block_free_locked(struct sim_block *block, const char *call);
+/* Take the memory away, and keep the addresses. */
+void sim_bury_locked(void *at, size_t bytes);
 
 /* Where the simulator reaches bytes of the program's pointer, for work on a device. */
 CUresult sim_reach_locked(struct sim_context *context, CUdeviceptr pointer,

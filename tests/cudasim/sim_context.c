@@ -23,9 +23,8 @@ sim_handle_of(struct sim_context *context)
 	return (CUcontext)(void *)context;
 }
 
-/* The context of a handle; NULL: it is none. */
-static struct sim_context *
-context_of_locked(CUcontext handle)
+struct sim_context *
+sim_context_of_locked(CUcontext handle)
 {
 	for (unsigned i = 0; i < sim.contexts_n; i++) {
 		if (sim.contexts[i] == (void *)handle && sim.contexts[i]->live)
@@ -63,8 +62,8 @@ primary_of_locked(CUdevice device)
 	return NULL;
 }
 
-static bool
-is_device(CUdevice device)
+bool
+sim_is_device(CUdevice device)
 {
 	return device >= 0 && device < sim.set.devices;
 }
@@ -106,8 +105,8 @@ cuDeviceGet(CUdevice *device_p, int ordinal)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(ordinal))
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(ordinal))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	*device_p = ordinal;
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
@@ -120,8 +119,8 @@ cuDeviceGetName(char *name, int size, CUdevice device)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(device) || size < 1)
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(device) || size < 1)
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	snprintf(name, (size_t)size, "simulated device %d", device);
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
@@ -134,14 +133,23 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(device))
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(device))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	switch (attribute) {
 	case BATONI_CU_DEVICE_UNIFIED_ADDRESSING:
 		*value_p = 1;
 		break;
 	case BATONI_CU_DEVICE_MEM_OPS_64:
 		*value_p = (int)sim.set.memops;
+		break;
+	case BATONI_CU_DEVICE_VMM:
+		*value_p = (int)sim.set.vmm;
+		break;
+	case BATONI_CU_DEVICE_FD_HANDLES:
+		*value_p = sim.set.vmm && sim.set.vmm_fd;
+		break;
+	case BATONI_CU_DEVICE_VMM_RDMA:
+		*value_p = sim.set.vmm && sim.set.vmm_rdma;
 		break;
 	case BATONI_CU_DEVICE_RDMA_FLUSHES:
 		*value_p = sim.set.flush ? BATONI_CU_RDMA_FLUSH_BY_HOST : 0;
@@ -152,6 +160,24 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 	default:
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
 	}
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+/* The same in all processes. */
+CUresult
+cuDeviceGetUuid_v2(CUuuid *uuid_p, CUdevice device)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuDeviceGetUuid_v2, 0);
+	char name[32];
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	if (!sim_is_device(device))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
+	memset(name, 0, sizeof(name));
+	snprintf(name, sizeof(name), "simulated %d", device);
+	memcpy(uuid_p->bytes, name, sizeof(uuid_p->bytes));
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
 
@@ -167,8 +193,8 @@ cuDevicePrimaryCtxRetain(CUcontext *context_p, CUdevice device)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(device))
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(device))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	context = primary_of_locked(device);
 	if (!context)
 		context = make_locked(device, true);
@@ -207,7 +233,7 @@ cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	context = is_device(device) ? primary_of_locked(device) : NULL;
+	context = sim_is_device(device) ? primary_of_locked(device) : NULL;
 	if (!context || context->retained == 0) {
 		sim_violation("a primary context is released more often than "
 		              "retained");
@@ -229,8 +255,8 @@ cuDevicePrimaryCtxReset_v2(CUdevice device)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(device))
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(device))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	context = primary_of_locked(device);
 	if (context && context->live)
 		destroy_locked(context);
@@ -246,7 +272,7 @@ cuCtxGetId(CUcontext handle, unsigned long long *id_p)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	context = handle ? context_of_locked(handle) : sim_current();
+	context = handle ? sim_context_of_locked(handle) : sim_current();
 	if (!context)
 		return sim_leave(&call, BATONI_CU_INVALID_CONTEXT);
 	*id_p = context->id;
@@ -263,8 +289,8 @@ cuCtxCreate_v2(CUcontext *context_p, unsigned int flags, CUdevice device)
 	(void)flags;
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	if (!is_device(device))
-		return sim_leave(&call, CUDASIM_INVALID_DEVICE);
+	if (!sim_is_device(device))
+		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	context = stack_n < STACK_MAX ? make_locked(device, false) : NULL;
 	if (!context)
 		return sim_leave(&call, BATONI_CU_OUT_OF_MEMORY);
@@ -282,7 +308,7 @@ cuCtxDestroy_v2(CUcontext handle)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	context = context_of_locked(handle);
+	context = sim_context_of_locked(handle);
 	if (!context || context->primary)
 		return sim_leave(&call, BATONI_CU_INVALID_CONTEXT);
 	if (sim_current() == context)
@@ -312,7 +338,7 @@ cuCtxSetCurrent(CUcontext handle)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	context = context_of_locked(handle);
+	context = sim_context_of_locked(handle);
 	if (handle && !context)
 		return sim_leave(&call, BATONI_CU_INVALID_CONTEXT);
 	if (stack_n > 0)
@@ -331,7 +357,7 @@ cuCtxPushCurrent_v2(CUcontext handle)
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	context = context_of_locked(handle);
+	context = sim_context_of_locked(handle);
 	if (!context || stack_n == STACK_MAX)
 		return sim_leave(&call, BATONI_CU_INVALID_CONTEXT);
 	stack[stack_n++] = context;
@@ -412,6 +438,11 @@ static const struct text texts[] = {
 	{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	{101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{208, "CUDA_ERROR_ALREADY_MAPPED", "resource already mapped"},
+	{217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+	 "peer access is not supported between these two devices"},
+	{304, "CUDA_ERROR_OPERATING_SYSTEM",
+	 "OS call failed or operation not supported on this OS"},
 	{400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
 	{401, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in "
 	                                  "the present state"},
@@ -419,7 +450,16 @@ static const struct text texts[] = {
 	{600, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was "
 	                                    "encountered"},
+	{704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+	 "peer access is already enabled"},
+	{705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED",
+	 "peer access has not been enabled"},
 	{709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+	{711, "CUDA_ERROR_TOO_MANY_PEERS", "too many peers"},
+	{712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+	 "part or all of the requested memory range is already mapped"},
+	{713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+	 "pointer does not correspond to a registered memory region"},
 	{719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 	{800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
 	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
@@ -466,18 +506,36 @@ cuGetErrorString(CUresult which, const char **text_p)
 }
 
 struct address {
-	const char *base;
+	const char *symbol, *base;
 	int version;
 	void (*function)(void);
 };
 
 static const struct address addresses[] = {
 #define ADDRESS(name, symbol, base, version, parameters)                      \
-	{base, version, (void (*)(void))symbol},
+	{#symbol, base, version, (void (*)(void))symbol},
 	BATONI_CUDA_FUNCTIONS(ADDRESS) BATONI_CUDA_OPTIONAL(ADDRESS)
 	CUDASIM_FUNCTIONS(ADDRESS)
 #undef ADDRESS
 };
+
+/* A test says that the driver does not have it.  Under sim_lock. */
+static bool lacking[sizeof(addresses) / sizeof(addresses[0])];
+
+bool
+sim_lack_locked(const char *name, bool lacks)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		if (strcmp(addresses[i].symbol, name) != 0 &&
+		    strcmp(addresses[i].base, name) != 0)
+			continue;
+		lacking[i] = lacks;
+		found = true;
+	}
+	return found;
+}
 
 /* The newest form of the function that this driver has and that is not newer than what is asked
  * for; NULL: there is none, and *why_p says why. */
@@ -491,7 +549,7 @@ find_address_locked(const char *name, int version,
 	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
 		const struct address *address = &addresses[i];
 
-		if (strcmp(address->base, name) != 0 ||
+		if (strcmp(address->base, name) != 0 || lacking[i] ||
 		    address->version > sim.set.version)
 			continue;
 		if (!found)

@@ -415,7 +415,7 @@ long
 cudasim_live(const char *what)
 {
 	static const char *const memories[] = {"device", "managed", "pinned",
-	                                       "registered"};
+	                                       "registered", "mappings"};
 	long n = -1;
 
 	sim_lock_for_control();
@@ -431,7 +431,11 @@ cudasim_live(const char *what)
 		n = sim_delays_locked();
 	else if (strcmp(what, "pinned_bytes") == 0)
 		n = sim_blocks_live_locked(SIM_PINNED, true);
-	for (int i = 0; i < 4; i++) {
+	else if (strcmp(what, "allocations") == 0)
+		n = sim_allocations_live_locked();
+	else if (strcmp(what, "reservations") == 0)
+		n = sim_reservations_live_locked();
+	for (int i = 0; i < 5; i++) {
 		if (strcmp(what, memories[i]) == 0)
 			n = sim_blocks_live_locked((enum sim_memory)i, false);
 	}

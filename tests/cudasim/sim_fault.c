@@ -90,6 +90,27 @@ sim_delays_locked(void)
 
 /* ---- where they come from ---- */
 
+/* "cuMemCreate,cuIpcGetMemHandle": what the driver does not have. */
+static void
+read_lacks(const char *text)
+{
+	char name[64];
+
+	while (*text) {
+		size_t length = strcspn(text, ",");
+
+		if (length >= sizeof(name))
+			simulator_refuse_setting(&sim_simulator,
+			                         "CUDASIM_LACKS", text);
+		memcpy(name, text, length);
+		name[length] = '\0';
+		if (!sim_lack_locked(name, true))
+			simulator_refuse_setting(&sim_simulator,
+			                         "CUDASIM_LACKS", text);
+		text += length + (text[length] == ',');
+	}
+}
+
 void
 sim_environment_read(void)
 {
@@ -113,6 +134,9 @@ sim_environment_read(void)
 	/* "cuMemcpyAsync:3:700,cuEventQuery:1:719:sticky"; "*" is any function. */
 	if (text && simulator_read_faults(text, fail_locked))
 		simulator_refuse_setting(&sim_simulator, "CUDASIM_FAIL", text);
+	text = getenv("CUDASIM_LACKS");
+	if (text)
+		read_lacks(text);
 }
 
 bool
@@ -123,6 +147,17 @@ cudasim_set(const char *name, long value)
 	sim_lock_for_control();
 	done = set_locked(name, value);
 	pthread_cond_broadcast(&sim_changed);
+	pthread_mutex_unlock(&sim_lock);
+	return done;
+}
+
+bool
+cudasim_lack(const char *name, bool lacks)
+{
+	bool done;
+
+	sim_lock_for_control();
+	done = sim_lack_locked(name, lacks);
 	pthread_mutex_unlock(&sim_lock);
 	return done;
 }

@@ -27,31 +27,40 @@ static unsigned graves_n;
 
 /* ---- blocks ---- */
 
-static bool
-is_in(CUdeviceptr pointer, CUdeviceptr base, size_t bytes)
-{
-	return base && pointer >= base && pointer - base < bytes;
-}
-
-/* The block that the pointer is in, by its address for the device or for the host. */
-static struct sim_block *
-find_locked(CUdeviceptr pointer)
+struct sim_block *
+sim_block_find_locked(CUdeviceptr pointer)
 {
 	struct sim_block *at;
 
 	for (at = sim.blocks; at; at = at->next) {
-		if (is_in(pointer, at->device, at->bytes) ||
-		    is_in(pointer, (uintptr_t)at->host, at->bytes))
+		if (sim_is_in(pointer, at->device, at->bytes) ||
+		    sim_is_in(pointer, (uintptr_t)at->host, at->bytes))
 			return at;
 	}
 	return NULL;
 }
 
-/* Where in its block the pointer is. */
-static size_t
-offset_in(const struct sim_block *block, CUdeviceptr pointer)
+/* A block has a page of the host's range. */
+static bool
+is_taken_locked(uintptr_t from, size_t bytes)
 {
-	return is_in(pointer, block->device, block->bytes)
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t to = (from + bytes + page - 1) / page * page;
+
+	from = from / page * page;
+	for (struct sim_block *at = sim.blocks; at; at = at->next) {
+		uintptr_t begin = (uintptr_t)at->host;
+
+		if (begin && from < begin + at->bytes && begin < to)
+			return true;
+	}
+	return false;
+}
+
+size_t
+sim_block_offset(const struct sim_block *block, CUdeviceptr pointer)
+{
+	return sim_is_in(pointer, block->device, block->bytes)
 	               ? pointer - block->device
 	               : pointer - (uintptr_t)block->host;
 }
@@ -60,7 +69,7 @@ static bool
 is_grave_locked(CUdeviceptr pointer)
 {
 	for (unsigned i = 0; i < GRAVES; i++) {
-		if (is_in(pointer, (uintptr_t)graves[i].at, graves[i].bytes))
+		if (sim_is_in(pointer, (uintptr_t)graves[i].at, graves[i].bytes))
 			return true;
 	}
 	return false;
@@ -86,9 +95,8 @@ map(size_t bytes, int rights, int flags, int fd)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* Take the memory away, and keep the addresses. */
-static void
-bury_locked(void *at, size_t bytes)
+void
+sim_bury_locked(void *at, size_t bytes)
 {
 	unsigned i = graves_n++ % GRAVES;
 
@@ -144,10 +152,12 @@ give_alias(struct sim_block *block)
 		block->device = (uintptr_t)alias;
 }
 
-static void
-add_locked(struct sim_call *call, struct sim_block *block)
+void
+sim_block_add_locked(struct sim_context *context, struct sim_block *block)
 {
-	block->context = call->context;
+	block->context = context;
+	if (context)
+		block->owner = context->device;
 	block->id = ++sim.next_id;
 	block->next = sim.blocks;
 	sim.blocks = block;
@@ -176,7 +186,7 @@ alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
 	if (memory == SIM_PINNED && sim.set.alias)
 		give_alias(block);
 	memset(block->reach, 0xa5, bytes < RUBBISH ? bytes : RUBBISH);
-	add_locked(call, block);
+	sim_block_add_locked(call->context, block);
 	*block_p = block;
 	return BATONI_CU_SUCCESS;
 }
@@ -184,12 +194,18 @@ alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
 static void
 unmap_locked(struct sim_block *block)
 {
+	if (block->memory == SIM_MAPPING) {
+		/* The addresses stay reserved. */
+		sim_allocation_unmapped_locked(block->allocation);
+		free(block);
+		return;
+	}
 	if (block->memory == SIM_DEVICE)
 		munmap(block->reach, block->mapped);
 	if (block->memory != SIM_REGISTERED && block->host)
-		bury_locked(block->host, block->mapped);
+		sim_bury_locked(block->host, block->mapped);
 	if (block->device != (uintptr_t)block->host)
-		bury_locked((void *)(uintptr_t)block->device, block->mapped);
+		sim_bury_locked((void *)(uintptr_t)block->device, block->mapped);
 	free(block);
 }
 
@@ -200,8 +216,20 @@ sim_block_release_locked(struct sim_block *block)
 		unmap_locked(block);
 }
 
-static void
-free_locked(struct sim_block *block, const char *call)
+/* A context in which entries may name the block is in error: it drops them. */
+static bool
+is_dropped_locked(const struct sim_block *block)
+{
+	for (unsigned i = 0; i < sim.contexts_n; i++) {
+		if ((!block->context || block->context == sim.contexts[i]) &&
+		    sim.contexts[i]->error != BATONI_CU_SUCCESS)
+			return true;
+	}
+	return false;
+}
+
+void
+sim_block_free_locked(struct sim_block *block, const char *call)
 {
 	struct sim_block **at = &sim.blocks;
 
@@ -213,7 +241,7 @@ free_locked(struct sim_block *block, const char *call)
 		unmap_locked(block);
 		return;
 	}
-	if (block->context->error == BATONI_CU_SUCCESS)
+	if (!is_dropped_locked(block))
 		sim_violation("%s of memory that a stream is still to use",
 		              call);
 }
@@ -226,31 +254,54 @@ sim_blocks_close_locked(struct sim_context *context)
 	for (struct sim_block *at = sim.blocks; at; at = next) {
 		next = at->next;
 		if (at->context == context)
-			free_locked(at, "the end of a context");
+			sim_block_free_locked(at, "the end of a context");
 	}
 }
 
 /* ---- what a pointer is for a call ---- */
 
+/* The context's device reaches the block. */
+static bool
+may_reach_locked(const struct sim_context *context,
+                 const struct sim_block *block)
+{
+	switch (block->memory) {
+	case SIM_DEVICE:
+		return sim.set.peer || block->owner == context->device ||
+		       sim_peer_is_enabled_locked(context, block->context);
+	case SIM_MAPPING:
+		if (block->access & 1u << context->device)
+			return true;
+		sim_violation("device %d has no access to the mapping at %#llx",
+		              context->device, block->device);
+		return false;
+	case SIM_MANAGED:
+	case SIM_PINNED:
+	case SIM_REGISTERED:
+		break;
+	}
+	return true;
+}
+
 CUresult
 sim_reach_locked(struct sim_context *context, CUdeviceptr pointer, size_t bytes,
                  unsigned char **reach_p, struct sim_block **block_p)
 {
-	struct sim_block *block = find_locked(pointer);
+	struct sim_block *block = sim_block_find_locked(pointer);
 	size_t offset;
 
 	*block_p = NULL;
 	if (!block) {
 		*reach_p = (unsigned char *)(uintptr_t)pointer;
-		return pointer == 0 || is_grave_locked(pointer)
+		return pointer == 0 || is_grave_locked(pointer) ||
+		                       sim_is_reserved_locked(pointer)
 		               ? BATONI_CU_INVALID_VALUE
 		               : BATONI_CU_SUCCESS;
 	}
-	offset = offset_in(block, pointer);
+	offset = sim_block_offset(block, pointer);
 	if (bytes > block->bytes - offset)
 		return BATONI_CU_INVALID_VALUE;
-	if (block->memory == SIM_DEVICE && !sim.set.peer &&
-	    block->context->device != context->device)
+	if (!may_reach_locked(context, block))
 		return BATONI_CU_INVALID_VALUE;
 	*reach_p = block->reach + offset;
 	*block_p = block;
@@ -261,12 +312,12 @@ CUresult
 sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
                 struct sim_op *op)
 {
-	struct sim_block *block = find_locked(pointer);
+	struct sim_block *block = sim_block_find_locked(pointer);
 
 	if (!block || pointer % sizeof(uint64_t) != 0 ||
 	    (block->memory != SIM_PINNED && block->memory != SIM_REGISTERED) ||
 	    !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED) ||
-	    !is_in(pointer, block->device, block->bytes) ||
+	    !sim_is_in(pointer, block->device, block->bytes) ||
 	    block->bytes - (pointer - block->device) < sizeof(uint64_t))
 		return BATONI_CU_INVALID_VALUE;
 	if (block->context != context &&
@@ -335,14 +386,14 @@ cuMemFree_v2(CUdeviceptr pointer)
 	if (!pointer)
 		return sim_leave(&call, BATONI_CU_SUCCESS);
 	result = synchronize_locked(&call, "cuMemFree", 1);
-	block = find_locked(pointer);
+	block = sim_block_find_locked(pointer);
 	if (!block || block->device != pointer ||
 	    (block->memory != SIM_DEVICE && block->memory != SIM_MANAGED)) {
 		sim_violation("cuMemFree of what is no block");
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
 	}
 	if (result != CUDASIM_TIMEOUT)
-		free_locked(block, "cuMemFree");
+		sim_block_free_locked(block, "cuMemFree");
 	return sim_leave(&call, result);
 }
 
@@ -389,8 +440,8 @@ cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 	if (result == BATONI_CU_SUCCESS && (!pointer || bytes == 0 ||
 	                                    !is_mapped(at, bytes)))
 		result = BATONI_CU_INVALID_VALUE;
-	else if (find_locked(at) || find_locked(at + bytes - 1))
-		result = CUDASIM_ALREADY_REGISTERED;
+	else if (result == BATONI_CU_SUCCESS && is_taken_locked(at, bytes))
+		result = BATONI_CU_ALREADY_REGISTERED;
 	if (result != BATONI_CU_SUCCESS)
 		return sim_leave(&call, result);
 	block = sim_alloc(1, sizeof(*block));
@@ -401,7 +452,7 @@ cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 	block->device = at;
 	if (sim.set.alias)
 		give_alias(block);
-	add_locked(&call, block);
+	sim_block_add_locked(call.context, block);
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
 
@@ -418,13 +469,13 @@ free_host(enum sim_function function, enum sim_memory memory,
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	result = synchronize_locked(&call, name, 2);
-	block = find_locked((uintptr_t)pointer);
+	block = sim_block_find_locked((uintptr_t)pointer);
 	if (!block || block->host != pointer || block->memory != memory) {
 		sim_violation("%s of what is no block", name);
 		return sim_leave(&call, otherwise);
 	}
 	if (result != CUDASIM_TIMEOUT)
-		free_locked(block, name);
+		sim_block_free_locked(block, name);
 	return sim_leave(&call, result);
 }
 
@@ -432,7 +483,7 @@ CUresult
 cuMemHostUnregister(void *pointer)
 {
 	return free_host(SIM_cuMemHostUnregister, SIM_REGISTERED, pointer,
-	                 CUDASIM_NOT_REGISTERED);
+	                 BATONI_CU_NOT_REGISTERED);
 }
 
 CUresult
@@ -462,106 +513,6 @@ cuModuleLoadData(CUmodule *module_p, const void *image)
 	return sim_leave(&call, result);
 }
 
-/* ---- questions ---- */
-
-CUresult
-cuMemHostGetDevicePointer_v2(CUdeviceptr *pointer_p, void *host,
-                             unsigned int flags)
-{
-	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuMemHostGetDevicePointer_v2,
-	                            SIM_CONTEXT);
-	struct sim_block *block;
-
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	block = find_locked((uintptr_t)host);
-	if (flags != 0 || !block ||
-	    !is_in((uintptr_t)host, (uintptr_t)block->host, block->bytes) ||
-	    (block->memory != SIM_MANAGED &&
-	     !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED)))
-		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
-	*pointer_p = block->device +
-	             ((uintptr_t)host - (uintptr_t)block->host);
-	return sim_leave(&call, BATONI_CU_SUCCESS);
-}
-
-enum {
-	POINTER_CONTEXT = 1,
-	POINTER_DEVICE_POINTER = 3,
-	POINTER_HOST_POINTER = 4,
-	POINTER_BUFFER_ID = 7,
-};
-
-static bool
-put(void *to, const void *from, size_t bytes)
-{
-	memcpy(to, from, bytes);
-	return true;
-}
-
-/* One attribute of a pointer; block NULL: the driver does not know it. */
-static bool
-answer(const struct sim_block *block, CUdeviceptr pointer,
-       CUpointer_attribute attribute, void *to)
-{
-	bool of_device = block && (block->memory == SIM_DEVICE ||
-	                           block->memory == SIM_MANAGED);
-	unsigned memory = !block      ? 0u
-	                  : of_device ? (unsigned)BATONI_CU_MEMORY_DEVICE
-	                              : (unsigned)BATONI_CU_MEMORY_HOST;
-	unsigned managed = block && block->memory == SIM_MANAGED;
-	int device = block ? block->context->device : 0;
-	CUcontext context = block ? sim_handle_of(block->context) : NULL;
-	CUdeviceptr start = block ? block->device : 0;
-	size_t bytes = block ? block->bytes : 0;
-	size_t offset = block ? offset_in(block, pointer) : 0;
-	CUdeviceptr on_device = block ? block->device + offset : 0;
-	void *host = block && block->host ? block->host + offset : NULL;
-	unsigned long long id = block ? block->id : 0;
-
-	switch (attribute) {
-	case POINTER_CONTEXT:
-		return put(to, &context, sizeof(context));
-	case BATONI_CU_POINTER_MEMORY_TYPE:
-		return put(to, &memory, sizeof(memory));
-	case POINTER_DEVICE_POINTER:
-		return put(to, &on_device, sizeof(on_device));
-	case POINTER_HOST_POINTER:
-		return put(to, &host, sizeof(host));
-	case POINTER_BUFFER_ID:
-		return put(to, &id, sizeof(id));
-	case BATONI_CU_POINTER_IS_MANAGED:
-		return put(to, &managed, sizeof(managed));
-	case BATONI_CU_POINTER_DEVICE_ORDINAL:
-		return put(to, &device, sizeof(device));
-	case BATONI_CU_POINTER_RANGE_START:
-		return put(to, &start, sizeof(start));
-	case BATONI_CU_POINTER_RANGE_SIZE:
-		return put(to, &bytes, sizeof(bytes));
-	default:
-		return false;
-	}
-}
-
-CUresult
-cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
-                       void **data, CUdeviceptr pointer)
-{
-	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuPointerGetAttributes, 0);
-	struct sim_block *block;
-	bool known = true;
-
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	block = find_locked(pointer);
-	for (unsigned i = 0; i < n; i++)
-		known &= answer(block, pointer, attributes[i], data[i]);
-	return sim_leave(&call, known && n > 0 ? BATONI_CU_SUCCESS
-	                                       : BATONI_CU_INVALID_VALUE);
-}
-
 /* ---- the test's own ---- */
 
 static void
@@ -570,13 +521,13 @@ touch(CUdeviceptr pointer, void *to, const void *from, size_t bytes)
 	struct sim_block *block;
 
 	pthread_mutex_lock(&sim_lock);
-	block = find_locked(pointer);
-	if (!block || bytes > block->bytes - offset_in(block, pointer))
+	block = sim_block_find_locked(pointer);
+	if (!block || bytes > block->bytes - sim_block_offset(block, pointer))
 		sim_violation("cudasim_peek or cudasim_poke outside all blocks");
 	else if (to)
-		memcpy(to, block->reach + offset_in(block, pointer), bytes);
+		memcpy(to, block->reach + sim_block_offset(block, pointer), bytes);
 	else
-		memcpy(block->reach + offset_in(block, pointer), from, bytes);
+		memcpy(block->reach + sim_block_offset(block, pointer), from, bytes);
 	pthread_mutex_unlock(&sim_lock);
 }
 
@@ -618,10 +569,10 @@ land_locked(const struct sim_context *context)
 	struct remote_write **at = &remote_writes, *write;
 
 	while ((write = *at)) {
-		struct sim_block *block = find_locked(write->to);
-		size_t offset = block ? offset_in(block, write->to) : 0;
+		struct sim_block *block = sim_block_find_locked(write->to);
+		size_t offset = block ? sim_block_offset(block, write->to) : 0;
 
-		if (block && block->context->device != context->device) {
+		if (block && block->owner != context->device) {
 			at = &write->next;
 			continue;
 		}
@@ -672,8 +623,8 @@ cudasim_reach(CUdeviceptr address, size_t bytes, void **hold_p)
 	size_t offset;
 
 	sim_lock_for_control();
-	block = find_locked(address);
-	offset = block ? offset_in(block, address) : 0;
+	block = sim_block_find_locked(address);
+	offset = block ? sim_block_offset(block, address) : 0;
 	if (block && bytes <= block->bytes - offset) {
 		block->entries++;
 		*hold_p = block;

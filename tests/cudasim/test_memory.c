@@ -151,7 +151,7 @@ START_TEST(the_driver_says_what_a_pointer_is)
 	      BATONI_CU_MEMORY_HOST, false, 0);
 	check((uintptr_t)pageable, 0, 0, 0, false, 0);
 	ck_assert_uint_eq(w.sim->host_register(registered + 255, 2, 0),
-	                  CUDASIM_ALREADY_REGISTERED);
+	                  BATONI_CU_ALREADY_REGISTERED);
 	ck_success(w.sim->host_unregister(registered));
 	check((uintptr_t)registered, 0, 0, 0, false, 0);
 	/* The host may touch these. */

@@ -137,7 +137,13 @@ cuGetProcAddress_v2(const char *name, void **function_p, int version,
 	if (!function && VERSION >= since && version >= since &&              \
 	    strcmp(name, base) == 0)                                          \
 		function = (void (*)(void))small_driver_##ours;
-	BATONI_CUDA_OPTIONAL(LOOK)
+	BATONI_CUDA_COPIES(LOOK)
+#undef LOOK
+#define LOOK(ours, symbol, base, since, parameters)                           \
+	if (!function && VERSION >= since && version >= since &&              \
+	    strcmp(name, base) == 0)                                          \
+		function = (void (*)(void))small_driver_nothing;
+	BATONI_CUDA_SHARING(LOOK)
 	/* Without the function, as the driver does: success, and NULL. */
 	memcpy(function_p, &function, sizeof(function));
 	*found_p = function ? 0 : 1;

@@ -47,12 +47,13 @@ START_TEST(functions_have_their_prototypes)
 #define PROTOTYPE(name, symbol, base, version, parameters)                    \
 	ck_assert_msg(SAME(__typeof__(symbol), CUresult parameters), #symbol);
 	BATONI_CUDA_FUNCTIONS(PROTOTYPE)
+	BATONI_CUDA_SHARING(PROTOTYPE)
 	BATONI_CUDA_LOOKUP(PROTOTYPE)
 }
 END_TEST
 
 /* A header declares the newest form of a function, under the name without its version too. */
-START_TEST(optional_functions_have_their_prototypes)
+START_TEST(copies_have_their_prototypes)
 {
 	int seen = 0;
 
@@ -62,7 +63,7 @@ START_TEST(optional_functions_have_their_prototypes)
 		seen++;
 #define BASE_cuMemcpyBatchAsync cuMemcpyBatchAsync
 #define BASE_cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync
-	BATONI_CUDA_OPTIONAL(PROTOTYPE)
+	BATONI_CUDA_COPIES(PROTOTYPE)
 	ck_assert_int_eq(seen, 1);
 #if CUDA_VERSION >= 13000
 	ck_assert(SAME(__typeof__(cuMemcpyBatchAsync),
@@ -83,6 +84,11 @@ END_TEST
 #define PFN_cuStreamBatchMemOp_v2_v11070 PFN_cuStreamBatchMemOp_v11070
 #define PFN_cuMemHostGetDevicePointer_v2_v3020 \
 	PFN_cuMemHostGetDevicePointer_v3020
+#define PFN_cuMemAlloc_v2_v3020 PFN_cuMemAlloc_v3020
+#define PFN_cuMemFree_v2_v3020 PFN_cuMemFree_v3020
+#define PFN_cuMemGetAddressRange_v2_v3020 PFN_cuMemGetAddressRange_v3020
+#define PFN_cuMemHostRegister_v2_v6050 PFN_cuMemHostRegister_v6050
+#define PFN_cuDeviceGetUuid_v2_v11040 PFN_cuDeviceGetUuid_v11040
 #define PFN_cuGetProcAddress_v2_v12000 PFN_cuGetProcAddress_v12000
 #if CUDA_VERSION >= 13000
 #define PFN_cuMemcpyBatchAsync_v2_v13000 PFN_cuMemcpyBatchAsync_v13000
@@ -134,7 +140,7 @@ main(void)
 		members_are_where_they_are,
 		constants_have_their_values,
 		functions_have_their_prototypes,
-		optional_functions_have_their_prototypes,
+		copies_have_their_prototypes,
 		functions_are_asked_for_at_their_versions,
 		functions_are_asked_for_by_the_name_without_its_version,
 	};

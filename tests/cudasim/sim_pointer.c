@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the driver says of pointers. */
+#include <string.h>
+
+#include "sim.h"
+
+CUresult
+cuMemHostGetDevicePointer_v2(CUdeviceptr *pointer_p, void *host,
+                             unsigned int flags)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuMemHostGetDevicePointer_v2,
+	                            SIM_CONTEXT);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = sim_block_find_locked((uintptr_t)host);
+	if (flags != 0 || !block ||
+	    !sim_is_in((uintptr_t)host, (uintptr_t)block->host, block->bytes) ||
+	    (block->memory != SIM_MANAGED &&
+	     !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED)))
+		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	*pointer_p = block->device +
+	             ((uintptr_t)host - (uintptr_t)block->host);
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+enum {
+	POINTER_DEVICE_POINTER = 3,
+	POINTER_HOST_POINTER = 4,
+	POINTER_MAPPED = 13,
+	POINTER_MAPPING_BYTES = 18,
+	POINTER_MAPPING_BASE = 19,
+};
+
+static bool
+put(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+	return true;
+}
+
+/* One attribute of a pointer; block NULL: the driver does not know it. */
+static bool
+answer(const struct sim_block *block, CUdeviceptr pointer,
+       CUpointer_attribute attribute, void *to)
+{
+	bool of_device = block && (block->memory == SIM_DEVICE ||
+	                           block->memory == SIM_MANAGED ||
+	                           block->memory == SIM_MAPPING);
+	unsigned memory = !block      ? 0u
+	                  : of_device ? (unsigned)BATONI_CU_MEMORY_DEVICE
+	                              : (unsigned)BATONI_CU_MEMORY_HOST;
+	unsigned managed = block && block->memory == SIM_MANAGED;
+	int device = block ? block->owner : 0;
+	/* Memory that is mapped belongs to no context. */
+	CUcontext context = block ? sim_handle_of(block->context) : NULL;
+	CUdeviceptr base = block ? block->device : 0, start = base;
+	size_t bytes = block ? block->bytes : 0, range = bytes;
+	int legacy = block && block->memory == SIM_DEVICE;
+	int mapped = block != NULL;
+	uint64_t types = block && block->allocation
+	                         ? sim_allocation_types_locked(block->allocation)
+	                         : 0;
+	void *pool = NULL;
+	size_t offset = block ? sim_block_offset(block, pointer) : 0;
+	CUdeviceptr on_device = block ? block->device + offset : 0;
+	void *host = block && block->host ? block->host + offset : NULL;
+	unsigned long long id = block ? block->id : 0;
+
+	/* The range of an address in a reservation is all of the reservation. */
+	if (block && block->memory == SIM_MAPPING)
+		sim_reservation_of_locked(pointer, &start, &range);
+	switch (attribute) {
+	case BATONI_CU_POINTER_CONTEXT:
+		return put(to, &context, sizeof(context));
+	case BATONI_CU_POINTER_MEMORY_TYPE:
+		return put(to, &memory, sizeof(memory));
+	case POINTER_DEVICE_POINTER:
+		return put(to, &on_device, sizeof(on_device));
+	case POINTER_HOST_POINTER:
+		return put(to, &host, sizeof(host));
+	case BATONI_CU_POINTER_BUFFER_ID:
+		return put(to, &id, sizeof(id));
+	case BATONI_CU_POINTER_IS_MANAGED:
+		return put(to, &managed, sizeof(managed));
+	case BATONI_CU_POINTER_DEVICE_ORDINAL:
+		return put(to, &device, sizeof(device));
+	case BATONI_CU_POINTER_RANGE_START:
+		return put(to, &start, sizeof(start));
+	case BATONI_CU_POINTER_RANGE_SIZE:
+		return put(to, &range, sizeof(range));
+	case BATONI_CU_POINTER_IS_IPC_CAPABLE:
+		return put(to, &legacy, sizeof(legacy));
+	case BATONI_CU_POINTER_HANDLE_TYPES:
+		return put(to, &types, sizeof(types));
+	case BATONI_CU_POINTER_POOL:
+		return put(to, &pool, sizeof(pool));
+	case POINTER_MAPPED:
+		return put(to, &mapped, sizeof(mapped));
+	case POINTER_MAPPING_BYTES:
+		return put(to, &bytes, sizeof(bytes));
+	case POINTER_MAPPING_BASE:
+		return put(to, &base, sizeof(base));
+	default:
+		return false;
+	}
+}
+
+CUresult
+cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
+                       void **data, CUdeviceptr pointer)
+{
+	struct sim_call call;
+	CUresult result = sim_enter(&call, SIM_cuPointerGetAttributes, 0);
+	struct sim_block *block;
+	bool known = true;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = sim_block_find_locked(pointer);
+	for (unsigned i = 0; i < n; i++)
+		known &= answer(block, pointer, attributes[i], data[i]);
+	return sim_leave(&call, known && n > 0 ? BATONI_CU_SUCCESS
+	                                       : BATONI_CU_INVALID_VALUE);
+}
+
+
+CUresult
+cuMemGetAddressRange_v2(CUdeviceptr *base_p, size_t *bytes_p,
+                        CUdeviceptr pointer)
+{
+	struct sim_call call;
+	CUresult result =
+		sim_enter(&call, SIM_cuMemGetAddressRange_v2, SIM_CONTEXT);
+	struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = sim_block_find_locked(pointer);
+	if (!block)
+		return sim_leave(&call, BATONI_CU_NOT_FOUND);
+	/* Of memory that is mapped: the mapping. */
+	if (base_p)
+		*base_p = block->device;
+	if (bytes_p)
+		*bytes_p = block->bytes;
+	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
