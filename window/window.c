@@ -4,7 +4,9 @@
  *
  * Registering takes two exchanges among all ranks.  In the first each rank sends the
  * description of its part: length, address, and the shared memory that contains it, if any.
- * Each rank then chooses the path of its own puts for every peer.  The second exchange tells
+ * If some part is memory of a device, an exchange of offers follows (shared.c): what the others
+ * need to map it.
+ * Each rank then chooses the path of its own puts for every peer (paths.c).  The last exchange tells
  * whether all ranks have found their paths, since a window exists on all ranks or on none.
  * It also tells whether a rank has chosen messages for some rank of its own host, and for
  * some rank of another host, so each rank knows whether messages may come to it.  A rank's
@@ -12,7 +14,7 @@
  * for its own arguments, or has no memory for the others' contributions, takes part
  * nevertheless (collective.h).
  *
- * A window is on rma->windows before the second exchange: a peer that has completed it may
+ * A window is on rma->windows before the last exchange: a peer that has completed it may
  * put, and its message must find the window.
  *
  * Deregistering first asks whether any rank has puts of its own that have not ended.
@@ -20,7 +22,9 @@
  * rank counts, for each window, the messages that it has sent and those that it has
  * applied, and the ranks exchange both numbers until the two sums are equal.  A window
  * that is being deregistered takes no puts, so what was sent is final at the first of
- * these exchanges.
+ * these exchanges.  Where ranks may have mapped memory of a device, each unmaps it then, and one
+ * more exchange tells that all have: the owner may free it afterwards.  After an abort no rank
+ * waits for another, and the owner's driver decides what a mapping is that outlives its block.
  */
 #include "collective.h"
 
@@ -32,23 +36,10 @@
 #include "engine.h"
 #include "leave.h"
 #include "mem.h"
+#include "paths.h"
 #include "place.h"
+#include "shared.h"
 #include "wait.h"
-
-/* A rank's description of its part, for the first exchange. */
-struct part {
-	int32_t status; /* why this rank is refused, or OK */
-	int32_t pid, fd; /* of the shared memory around it; fd -1: none; PLACE_FD minus a
-	                  * place: none, and that is what the part is */
-	uint32_t host;   /* of the rank; 0: not known */
-	uint64_t inode, memory_bytes; /* of that memory */
-	uint64_t offset;              /* in it */
-	uint64_t bytes;
-	uint64_t address; /* in the rank's process, as that of its segment */
-	uint64_t segment;
-};
-
-static_assert(sizeof(struct part) == 64, "so many bytes of each rank");
 
 /* The contributions to the exchanges that agree: a status and flags when registering, three
  * numbers when deregistering. */
@@ -56,8 +47,6 @@ struct answer {
 	int64_t status;
 	uint64_t messages; /* MESSAGES_* */
 };
-
-#define PLACE_FD (-2)
 
 #define MESSAGES_HERE 1u /* to a rank of its own host */
 #define MESSAGES_AWAY 2u /* to a rank of another host */
@@ -77,222 +66,10 @@ take_tables(struct batoni_rma *rma)
 	size_t ranks = (size_t)rma->size + 1;
 
 	if (!rma->parts)
-		rma->parts = batoni_alloc(ranks, sizeof(struct part));
+		rma->parts = batoni_alloc(ranks, sizeof(struct batoni_part));
 	if (!rma->answers)
 		rma->answers = batoni_alloc(ranks, ANSWER_BYTES);
 	return rma->parts && rma->answers;
-}
-
-/* ---- paths ---- */
-
-/* What this process reaches of a rank's memory; nothing on a transport without peers. */
-static const struct batoni_peer *
-reach(const struct batoni_rma *rma, int peer)
-{
-	static const struct batoni_peer nothing;
-
-	return rma->transport->peers ? &rma->transport->peers[peer] : &nothing;
-}
-
-/* Can this rank write there?  It tries, in the word of the segment that is reserved for it. */
-static bool
-vmwrite_works(const struct batoni_rma *rma, int peer, const struct part *part)
-{
-	const struct batoni_peer *to = reach(rma, peer);
-	size_t at = (size_t)rma->rank * sizeof(uint64_t);
-	uint64_t value = rma->next_window << 32 | ((uint64_t)rma->rank + 1);
-	pid_t pid = to->within ? getpid() : to->pid;
-	_Atomic uint64_t *words = to->segment;
-
-	if (!words || pid == 0 || !part->segment)
-		return false;
-	/* Without a pidfd, another process that got the same number would not be noticed. */
-	if (!to->within && to->pidfd < 0)
-		return false;
-	if (batoni_vm_write(pid, part->segment + at, &value, sizeof(value)) !=
-	    BATON_OK)
-		return false;
-	return atomic_load(&words[rma->rank]) == value;
-}
-
-/* The host in 32 bits; shm.c compares the whole identity. */
-static uint32_t
-host_of(const struct batoni_shm_name *name)
-{
-	uint32_t host;
-
-	memcpy(&host, name->host, sizeof(host));
-	return host;
-}
-
-/* The name of the shared memory that contains a part, if it is of this host.  Host and device
- * are taken from this process's own bell, since all memfds of a host are on one device. */
-static bool
-shm_name_of(const struct part *part, struct batoni_shm_name *name_p)
-{
-	if (part->fd < 0 || !batoni_bell_name(name_p) ||
-	    part->host != host_of(name_p))
-		return false;
-	name_p->pid = part->pid;
-	name_p->fd = part->fd;
-	name_p->inode = part->inode;
-	name_p->bytes = part->memory_bytes;
-	return true;
-}
-
-static bool
-direct_works(const struct batoni_rma *rma, int peer, const struct part *part,
-             struct batoni_window_peer *to)
-{
-	struct batoni_shm_name name;
-
-	/* A rank on the host stores with the processor. */
-	if (to->device && !rma->asks)
-		return false;
-	if (reach(rma, peer)->within) {
-		/* The number is an address of this process. */
-		to->base = (char *)(uintptr_t)part->address; // NOLINT
-		return true;
-	}
-	if (!shm_name_of(part, &name) ||
-	    batoni_shm_map(&name, (size_t)part->offset, to->bytes,
-	                   &to->mapped) != BATON_OK)
-		return false;
-	to->base = to->mapped;
-	to->mapped_bytes = to->bytes;
-	return true;
-}
-
-/* The path of puts to a peer; 0: the forced path does not reach it. */
-static unsigned
-choose_path(const struct batoni_rma *rma, int peer, const struct part *part,
-            struct batoni_window_peer *to)
-{
-	unsigned forced = batoni_config()->window_path;
-
-	if (forced == BATON_WINDOW_PATH_MESSAGE)
-		return forced;
-	if (part->bytes == 0 && forced)
-		return forced; /* there is nothing to reach */
-	/* The signal goes by message, so another path for the data gains nothing. */
-	if (!forced && rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
-		return BATON_WINDOW_PATH_MESSAGE;
-	if (part->bytes == 0)
-		return BATON_WINDOW_PATH_DIRECT;
-	if (forced != BATON_WINDOW_PATH_VMWRITE &&
-	    direct_works(rma, peer, part, to))
-		return BATON_WINDOW_PATH_DIRECT;
-	/* Puts may come from memory of a device, and go there. */
-	if (rma->asks && !forced)
-		return BATON_WINDOW_PATH_MESSAGE;
-	if (forced != BATON_WINDOW_PATH_DIRECT && !to->device &&
-	    vmwrite_works(rma, peer, part))
-		return BATON_WINDOW_PATH_VMWRITE;
-	return forced ? 0 : BATON_WINDOW_PATH_MESSAGE;
-}
-
-/* What the part is, as far as its rank has told (memory.h). */
-static unsigned
-place_of(const struct part *part)
-{
-	return part->fd <= PLACE_FD ? (unsigned)(PLACE_FD - part->fd)
-	                            : BATONI_MEMORY_HOST;
-}
-
-static void
-choose_paths(struct batoni_collective *c, struct baton_window *window)
-{
-	const struct batoni_rma *rma = c->rma;
-	const struct part *parts = rma->parts;
-	bool direct = batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT;
-
-	for (int i = 0; i < rma->size && c->status == BATON_OK; i++) {
-		struct batoni_window_peer *to = &window->peers[i];
-
-		to->bytes = (size_t)parts[i].bytes;
-		to->address = parts[i].address;
-		to->device = !batoni_place_is_host(place_of(&parts[i]));
-		/* A device's number is one of the rank's process. */
-		if (reach(rma, i)->within)
-			to->place = (uint8_t)place_of(&parts[i]);
-		to->path = choose_path(rma, i, &parts[i], to);
-		if (to->path == 0)
-			batoni_object(c, BATON_ERR_UNSUPPORTED,
-			       "BATON_WINDOW_PATH forces %s, which does not reach "
-			       "rank %d: it takes %s",
-			       direct ? "direct" : "vmwrite", i,
-			       direct ? "memory of baton_mem_alloc on the same "
-			                "host"
-			              : "the same host, and the permission to "
-			                "trace its process");
-	}
-}
-
-/* Why puts to that rank do not take a faster path. */
-static const char *
-why_not_faster(const struct batoni_rma *rma, int peer, unsigned path)
-{
-	const struct part *part = &((const struct part *)rma->parts)[peer];
-
-	if (batoni_config()->window_path == path)
-		return "BATON_WINDOW_PATH forces it";
-	if (path == BATON_WINDOW_PATH_VMWRITE)
-		return part->fd >= 0 ? "its memory cannot be mapped here"
-		                    : "its memory is not of baton_mem_alloc";
-	if (rma->signal_path[peer] == BATON_WINDOW_PATH_MESSAGE)
-		return "its signals go by message";
-	if (!batoni_place_is_host(place_of(part)))
-		return "its memory is that of a device";
-	return "its memory is not of baton_mem_alloc, and process_vm_writev "
-	       "does not reach it";
-}
-
-/* For BATON_LOG=debug: for each path the number of ranks, and why not a faster one. */
-static void
-announce_window(const struct baton_window *window)
-{
-	static const char *const names[] = {"direct", "vmwrite", "message"};
-	const struct batoni_rma *rma = window->rma;
-
-	if (batoni_config()->log_level < BATONI_LOG_DEBUG)
-		return;
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		int ranks = 0, first = -1;
-
-		for (int peer = rma->size - 1; peer >= 0; peer--) {
-			if (window->peers[peer].path == 1u << i) {
-				ranks++;
-				first = peer;
-			}
-		}
-		if (ranks)
-			batoni_log(BATONI_LOG_DEBUG,
-			           "rank %d: window %llu of %zu bytes here: "
-			           "puts to %d ranks go by %s, the first of "
-			           "them rank %d%s%s",
-			           rma->rank, (unsigned long long)window->id,
-			           window->bytes, ranks, names[i], first,
-			           i ? ": " : "",
-			           i ? why_not_faster(rma, first, 1u << i)
-			             : "");
-	}
-}
-
-/* For baton_comm_query.  Caller: the driver. */
-static void
-sum_paths(struct batoni_rma *rma)
-{
-	unsigned paths = 0;
-
-	for (struct batoni_list_node *node = rma->windows.next;
-	     node != &rma->windows; node = node->next) {
-		const struct baton_window *window = batoni_container_of(
-			node, struct baton_window, link);
-
-		for (int i = 0; i < rma->size; i++)
-			paths |= window->peers[i].path;
-	}
-	atomic_store(&rma->base.window_paths, paths);
 }
 
 /* ---- registering ---- */
@@ -308,11 +85,7 @@ window_free(struct baton_window *window)
 	if (!window)
 		return;
 	rma = window->rma;
-	for (int i = 0; i < rma->size; i++) {
-		if (window->peers[i].mapped)
-			batoni_shm_unmap(window->peers[i].mapped,
-			                 window->peers[i].mapped_bytes);
-	}
+	batoni_paths_drop(window, rma->comm->patience.copies_left);
 	if (window->memory) {
 		pthread_mutex_lock(&rma->memories_lock);
 		window->memory->windows--;
@@ -395,16 +168,16 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
 	struct batoni_shm_name name;
-	struct part mine = {
+	struct batoni_part mine = {
 		.status = c->status,
 		.fd = window && window->place != BATONI_MEMORY_HOST
-		              ? PLACE_FD - window->place
+		              ? BATONI_PART_PLACE_FD - window->place
 		              : -1,
-		.segment = (uintptr_t)reach(rma, rma->rank)->segment,
+		.segment = (uintptr_t)batoni_reach(rma, rma->rank)->segment,
 	};
 
 	if (batoni_bell_name(&name))
-		mine.host = host_of(&name);
+		mine.host = batoni_part_host(&name);
 	if (window) {
 		mine.bytes = window->bytes;
 		mine.address = (uintptr_t)window->base;
@@ -436,7 +209,7 @@ refuse_all(const struct batoni_collective *c, int rank, enum baton_status status
 static enum baton_status
 check_parts(const struct batoni_collective *c)
 {
-	const struct part *parts = c->rma->parts;
+	const struct batoni_part *parts = c->rma->parts;
 
 	for (int i = 0; i < c->rma->size; i++) {
 		if (parts[i].status != BATON_OK)
@@ -451,7 +224,7 @@ static uint64_t
 messages_to(const struct baton_window *window)
 {
 	const struct batoni_rma *rma = window->rma;
-	const struct part *parts = rma->parts;
+	const struct batoni_part *parts = rma->parts;
 	uint64_t messages = 0;
 
 	for (int i = 0; i < rma->size; i++) {
@@ -463,12 +236,12 @@ messages_to(const struct baton_window *window)
 	return messages;
 }
 
-/* The second exchange: has every rank found its paths, and which? */
+/* The last exchange: has every rank found its paths, and which? */
 static enum baton_status
 tell_paths(struct batoni_collective *c, struct baton_window *window)
 {
 	struct batoni_rma *rma = c->rma;
-	const struct part *parts = rma->parts;
+	const struct batoni_part *parts = rma->parts;
 	const struct answer *all = rma->answers;
 	struct answer mine = {
 		.status = c->status,
@@ -511,7 +284,46 @@ stop_messages(struct baton_window *window)
 	} while (status == BATON_PENDING);
 }
 
-/* What follows the first exchange: paths, the list of windows, the second exchange. */
+/* The exchange of offers, where some part is memory of a device. */
+static enum baton_status
+tell_offers(struct batoni_collective *c, struct baton_window *window,
+            struct batoni_offering *offering)
+{
+	struct batoni_rma *rma = c->rma;
+	const struct batoni_offer *offers;
+	struct batoni_offer mine;
+	enum baton_status status;
+
+	if (!batoni_parts_want_offers(rma))
+		return BATON_OK;
+	batoni_offer_make(c, window, offering, &mine);
+	/* NULL: the exchange fails on all ranks. */
+	if (!rma->offers)
+		rma->offers = batoni_alloc((size_t)rma->size, sizeof(mine));
+	status = batoni_collect(c, &mine, sizeof(mine), rma->offers);
+	offers = rma->offers;
+	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
+		if (offers[i].status != BATON_OK)
+			status = refuse_all(c, i,
+			                    (enum baton_status)offers[i].status);
+	}
+	window->offered = status == BATON_OK;
+	return status;
+}
+
+/* Memory of a device may be mapped: unmap it, and wait until all ranks have.  From then on its
+ * owner may free it.  An error only says that the ranks are not waited for. */
+static void
+unmap_all(struct batoni_collective *c, struct baton_window *window)
+{
+	struct ending mine = {0};
+
+	batoni_paths_drop(window, false);
+	c->late = "not all ranks have unmapped its memory";
+	(void)batoni_collect(c, &mine, sizeof(mine), c->rma->answers);
+}
+
+/* Paths, the list of windows, the last exchange. */
 static enum baton_status
 connect_window(struct batoni_collective *c, struct baton_window *window)
 {
@@ -519,7 +331,7 @@ connect_window(struct batoni_collective *c, struct baton_window *window)
 	enum baton_status status;
 
 	window->id = rma->next_window;
-	choose_paths(c, window);
+	batoni_paths_choose(c, window);
 	batoni_take();
 	batoni_list_append(&rma->windows, &window->link);
 	batoni_leave();
@@ -532,10 +344,12 @@ connect_window(struct batoni_collective *c, struct baton_window *window)
 		batoni_list_remove(&window->link);
 	else if (window->listens)
 		batoni_messages_listen(rma, 1);
-	sum_paths(rma);
+	batoni_paths_sum(rma);
 	batoni_leave();
 	if (status == BATON_OK)
-		announce_window(window);
+		batoni_paths_announce(window);
+	else if (window->offered && baton_comm_status(rma->comm) == BATON_OK)
+		unmap_all(c, window);
 	return status;
 }
 
@@ -543,6 +357,7 @@ enum baton_status
 baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
                       struct baton_window **window_p)
 {
+	struct batoni_offering offering = {.fd = -1};
 	struct baton_window *window;
 	struct batoni_collective c;
 	enum baton_status status;
@@ -567,7 +382,11 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 		status = check_parts(&c);
 	}
 	if (status == BATON_OK)
+		status = tell_offers(&c, window, &offering);
+	if (status == BATON_OK)
 		status = connect_window(&c, window);
+	/* All ranks have fetched what they need, or none is waited for. */
+	batoni_offering_close(&offering);
 	batoni_collective_end(&c);
 	if (status != BATON_OK) {
 		window_free(window);
@@ -679,7 +498,7 @@ leave_window(struct baton_window *window)
 	batoni_list_remove(&window->link);
 	if (window->listens)
 		batoni_messages_listen(rma, -1);
-	sum_paths(rma);
+	batoni_paths_sum(rma);
 	/* A put that enters now is refused, or is counted. */
 	atomic_store(&window->closing, true);
 	held = window->pending != 0 || atomic_load(&window->entering) != 0;
@@ -729,6 +548,8 @@ baton_window_deregister(struct baton_window *window)
 	c.what = window->id << 1 | 1;
 	atomic_store(&window->closing, true);
 	status = agree_to_end(&c, window);
+	if (status == BATON_OK && window->offered)
+		unmap_all(&c, window);
 	batoni_collective_end(&c);
 	if (status == BATON_ERR_ABORTED)
 		return leave_window(window);
@@ -740,7 +561,7 @@ baton_window_deregister(struct baton_window *window)
 	batoni_list_remove(&window->link);
 	if (window->listens)
 		batoni_messages_listen(window->rma, -1);
-	sum_paths(window->rma);
+	batoni_paths_sum(window->rma);
 	batoni_leave();
 	window_free(window);
 	return BATON_OK;
@@ -790,7 +611,7 @@ batoni_windows_close(struct batoni_rma *rma)
 		window_free(window);
 	}
 	batoni_free(rma->answers);
+	batoni_free(rma->offers);
 	batoni_free(rma->parts);
-	rma->answers = NULL;
-	rma->parts = NULL;
+	rma->answers = rma->offers = rma->parts = NULL;
 }

@@ -11,8 +11,10 @@
  *   message.c     the path by messages, both of its ends (message.h)
  *   message_put.c the sender's end of it
  *   window.c      registering and deregistering
+ *   paths.c       the path of puts to each peer of a window (paths.h)
  *   collective.c  how all ranks get the same result (collective.h)
  *   memory.c      memory for windows
+ *   shared.c      device memory of other processes (shared.h)
  *   elsewhere.c   operations that another path carries
  *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
@@ -37,6 +39,7 @@
 struct batoni_rma;
 struct batoni_bounce;  /* bounce.c */
 struct batoni_bounces; /* bounce.c */
+struct batoni_mapping; /* shared.h */
 struct batoni_wire;    /* message.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
@@ -47,6 +50,8 @@ struct batoni_window_peer {
 	uint64_t address; /* vmwrite: its address in the peer's process */
 	void *mapped;     /* from batoni_shm_map, or NULL */
 	size_t mapped_bytes;
+	struct batoni_mapping *mapping; /* of its device memory, or NULL */
+	const char *why; /* its puts take no faster path; NULL: there is none */
 	bool device; /* memory of a device: the host must not touch it */
 	uint8_t place; /* direct: what it is (memory.h) */
 };
@@ -67,6 +72,8 @@ struct baton_window {
 	bool listens;       /* batoni_messages_listen was called for it */
 	_Atomic bool closing; /* being deregistered: calls are refused */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */
+	bool offered; /* ranks may have mapped device memory of others; of all ranks alike */
+	struct batoni_reason *reasons; /* texts of peers[].why that are its own */
 	struct baton_window *next_buried;
 	struct batoni_handle handle;
 	struct batoni_window_peer peers[];
@@ -208,6 +215,7 @@ struct batoni_rma {
 	struct batoni_list_node memories;
 	uint64_t next_window;
 	void *parts;   /* each rank's part; allocated for the first window */
+	void *offers;  /* each rank's offer; for the first window in device memory */
 	void *answers; /* of the exchange that agrees */
 	struct baton_window *buried; /* deregistered after an abort, while the
 	                                transport still had puts of them */

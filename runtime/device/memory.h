@@ -84,9 +84,20 @@ struct batoni_copy {
 };
 #define BATONI_COPIES_MAX 64u /* at a time */
 
-/* The name of a block for other processes of this host. */
+/* The name of a block for other processes of this host: no other block has it, and no later
+ * one. */
 struct batoni_memory_name {
 	unsigned char bytes[128];
+};
+
+/* A block that other processes can map. */
+struct batoni_memory_shared {
+	struct batoni_memory_name name;
+	size_t bytes;  /* of the block */
+	size_t offset; /* in it, of what was asked for */
+	/* What `map` needs in the other process: a descriptor, which must be handed on
+	 * (base/handover.h) and which the caller closes; -1: nothing. */
+	int fd;
 };
 
 /* What a device has put in place for the calls of a library. */
@@ -198,16 +209,18 @@ struct batoni_memory_ops {
 
 	/* These three may be NULL, all together: the device's memory cannot be mapped by
 	 * other processes.
-	 * share: the name of the block at `base`, which `look` has reported; UNSUPPORTED:
-	 * others cannot map it.  map: a block of another process, whole, once at a time;
-	 * it is memory of the device then, for `look` and for copies.  unmap: what map
-	 * returned; no copy from it or to it may be under way.  The other process may free
-	 * the block before or after.  The thread that registers or deregisters a window;
-	 * may block.  OK, UNSUPPORTED, NOMEM, CUDA. */
-	enum baton_status (*share)(struct batoni_device *device, void *base,
-	                           struct batoni_memory_name *name_p);
+	 * share: the block that has all these bytes, memory of the device.  map: a block of
+	 * another process, whole, once at a time; fd: a descriptor of what share's is, which
+	 * stays the caller's, or -1.  It is memory of this device then, for copies.  unmap: what
+	 * map returned; no copy from it or to it may be under way.  The other process frees
+	 * the block after that.  The thread that registers or deregisters a window;
+	 * may block.  OK; UNSUPPORTED: others, or this one, cannot map it; NOMEM, CUDA.
+	 * Unless OK, batoni_refuse has said why. */
+	enum baton_status (*share)(struct batoni_device *device,
+	                           const void *pointer, size_t bytes,
+	                           struct batoni_memory_shared *shared_p);
 	enum baton_status (*map)(struct batoni_device *device,
-	                         const struct batoni_memory_name *name,
+	                         const struct batoni_memory_name *name, int fd,
 	                         size_t bytes, void **base_p);
 	void (*unmap)(struct batoni_device *device, void *base, size_t bytes);
 };

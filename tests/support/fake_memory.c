@@ -741,75 +741,89 @@ fake_health(struct batoni_device *device, struct batoni_fault *fault_p)
 }
 
 static enum baton_status
-share_locked(const void *base, struct batoni_memory_name *name_p)
+share_locked(const void *pointer, size_t bytes,
+             struct batoni_memory_shared *shared_p)
 {
 	enum baton_status status = fake_fault_locked(FAKE_SHARE);
-	const struct block *block = block_of_locked(base);
+	const struct block *block = block_of_locked(pointer);
 	struct name name = {.pid = getpid()};
 	struct stat about;
+	size_t at;
 
 	if (status != BATON_OK)
-		return status;
-	if (!block || block->view != base || block->foreign || block->fd < 0 ||
+		return batoni_refuse(status, "the fake was told to fail");
+	if (!block || block->foreign || block->fd < 0 ||
 	    fstat(block->fd, &about))
-		return BATON_ERR_UNSUPPORTED;
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the fake does not share this memory");
+	at = (size_t)((const unsigned char *)pointer - block->view);
+	if (bytes > block->bytes - at)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "it is not all of one block of the fake's");
 	name.fd = block->fd;
 	name.inode = about.st_ino;
 	name.bytes = block->bytes;
-	memset(name_p, 0, sizeof(*name_p));
-	memcpy(name_p, &name, sizeof(name));
+	memset(shared_p, 0, sizeof(*shared_p));
+	memcpy(&shared_p->name, &name, sizeof(name));
+	shared_p->bytes = block->bytes;
+	shared_p->offset = at;
+	shared_p->fd = dup(block->fd);
 	return BATON_OK;
 }
 
 static enum baton_status
-fake_share(struct batoni_device *device, void *base,
-           struct batoni_memory_name *name_p)
+fake_share(struct batoni_device *device, const void *pointer, size_t bytes,
+           struct batoni_memory_shared *shared_p)
 {
 	enum baton_status status;
 
 	(void)device;
 	fake_enter("share");
-	status = share_locked(base, name_p);
+	status = share_locked(pointer, bytes, shared_p);
 	fake_leave();
 	return status;
 }
 
-/* A descriptor of the block with this name, or -1: it is gone. */
-static int
-open_name(const struct name *name)
+/* Is it the block with this name? */
+static bool
+is_named(const struct name *name, int fd)
 {
 	struct stat about;
-	char path[64];
-	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid, name->fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd >= 0 && !fstat(fd, &about) && about.st_ino == name->inode)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
+	return !fstat(fd, &about) && about.st_ino == name->inode;
+}
+
+static bool
+is_mapped_locked(const struct name *name)
+{
+	for (size_t i = 0; i < blocks_n; i++) {
+		if (blocks[i]->foreign && is_named(name, blocks[i]->fd))
+			return true;
+	}
+	return false;
 }
 
 static enum baton_status
-map_locked(const struct batoni_memory_name *name_p, size_t bytes, void **base_p)
+map_locked(const struct batoni_memory_name *name_p, int fd, size_t bytes,
+           void **base_p)
 {
 	enum baton_status status = fake_fault_locked(FAKE_MAP);
 	struct block *block;
 	struct name name;
-	int fd;
 
 	memcpy(&name, name_p, sizeof(name));
 	if (status != BATON_OK)
-		return status;
+		return batoni_refuse(status, "the fake was told to fail");
 	if (name.pid == getpid())
 		fake_device_violation("map of a block of this process");
 	if (bytes != name.bytes)
 		fake_device_violation("map of another length than the block's");
-	fd = open_name(&name);
-	if (fd < 0)
-		return BATON_ERR_CUDA;
-	block = new_block_locked(fd, name.bytes);
+	if (!is_named(&name, fd))
+		return batoni_refuse(BATON_ERR_CUDA,
+		                     "the descriptor is not the block's");
+	if (is_mapped_locked(&name))
+		fake_device_violation("map of a block that is mapped");
+	block = new_block_locked(dup(fd), name.bytes);
 	block->foreign = true;
 	*base_p = block->view;
 	return BATON_OK;
@@ -817,13 +831,13 @@ map_locked(const struct batoni_memory_name *name_p, size_t bytes, void **base_p)
 
 static enum baton_status
 fake_map(struct batoni_device *device, const struct batoni_memory_name *name,
-         size_t bytes, void **base_p)
+         int fd, size_t bytes, void **base_p)
 {
 	enum baton_status status;
 
 	(void)device;
 	fake_enter("map");
-	status = map_locked(name, bytes, base_p);
+	status = map_locked(name, fd, bytes, base_p);
 	fake_leave();
 	return status;
 }

@@ -9,14 +9,14 @@
  *   - They can be held: then a copy ends only when the test says which.
  *   - Several that are started together end one by one; their ticket ends with the last.
  *   - Pinned memory has a budget.
- *   - Other processes map a block, and reach it as they reach their own.  One that was made
+ *   - Other processes map a block by its descriptor, and reach it as their own.  One made
  *     beside 256 others cannot be shared.
  *   - Counted as violations (fake_device_violations): a copy past the end of a block, or of
  *     host memory that is not pinned; copies started together that touch each other, go in
  *     two directions, or have the same kind of memory on both sides; a
  *     block freed or unmapped, or the device closed, with copies under way; a ticket asked
  *     again after its end; pinned memory that is freed twice or never; a block of this
- *     process mapped, or one mapped with another length; what is unmapped twice or never.
+ *     process mapped, one mapped twice or with another length; what is unmapped twice or never.
  *
  * The device must be open.  Any thread may call any of these.
  */

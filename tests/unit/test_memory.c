@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fake_memory.h"
+#include "handover.h"
 #include "mem.h"
 #include "registry.h"
 #include "run_tests.h"
@@ -88,11 +89,13 @@ START_TEST(a_slot_that_may_not_be_null_is_named)
 END_TEST
 
 static enum baton_status
-share(struct batoni_device *device, void *base, struct batoni_memory_name *name_p)
+share(struct batoni_device *device, const void *pointer, size_t bytes,
+      struct batoni_memory_shared *shared_p)
 {
 	(void)device;
-	(void)base;
-	(void)name_p;
+	(void)pointer;
+	(void)bytes;
+	(void)shared_p;
 	return BATON_ERR_UNSUPPORTED;
 }
 
@@ -430,21 +433,33 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 }
 END_TEST
 
+/* What the other process gets. */
+struct told {
+	struct batoni_memory_shared shared;
+	struct batoni_handover_name descriptor;
+};
+
 /* In the other process: what is wrong, or 0. */
 static int
-use_named(const struct batoni_memory_name *name)
+use_named(const struct told *told)
 {
 	struct batoni_device *device = NULL;
 	struct batoni_memory_info memory;
 	struct batoni_ticket ticket;
 	unsigned char *from = pattern(5000, 3), *to;
 	void *base = NULL;
+	int fd = -1;
 
 	if (batoni_fake_device_ops.open(NULL, &device) != BATON_OK)
 		return 1;
 	to = pin(device, 5000);
-	if (fake->map(device, name, 5000, &base) != BATON_OK)
+	if (batoni_handover_fetch(&told->descriptor, -1, UINT64_MAX, &fd) !=
+	    BATON_OK)
+		return 10;
+	if (fake->map(device, &told->shared.name, fd, told->shared.bytes,
+	              &base) != BATON_OK)
 		return 2;
+	close(fd);
 	if (fake->look(device, (char *)base + 9, &memory) != BATON_OK ||
 	    memory.kind != BATONI_MEMORY_DEVICE || memory.base != base ||
 	    memory.bytes != 5000)
@@ -474,7 +489,7 @@ use_named(const struct batoni_memory_name *name)
 static pid_t
 fork_user(int *pipe_p)
 {
-	struct batoni_memory_name name;
+	struct told told;
 	int ends[2];
 	pid_t child;
 
@@ -483,8 +498,8 @@ fork_user(int *pipe_p)
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
 		close(ends[1]);
-		_exit(read(ends[0], &name, sizeof(name)) == sizeof(name)
-		              ? use_named(&name)
+		_exit(read(ends[0], &told, sizeof(told)) == sizeof(told)
+		              ? use_named(&told)
 		              : 100);
 	}
 	close(ends[0]);
@@ -494,8 +509,9 @@ fork_user(int *pipe_p)
 
 START_TEST(another_process_maps_a_block_by_its_name)
 {
-	struct batoni_memory_name name;
+	struct batoni_handover *handover = NULL;
 	struct batoni_device *device;
+	struct told told;
 	unsigned char *there, *from = pattern(5000, 3), last = 0;
 	int end = -1, status = -1;
 	pid_t child = fork_user(&end);
@@ -503,37 +519,51 @@ START_TEST(another_process_maps_a_block_by_its_name)
 	device = open_fake();
 	there = fake_memory_alloc(5000);
 	fake_memory_copy(there, from, 5000);
-	ck_assert_int_eq(fake->share(device, from, &name),
+	memset(&told, 0, sizeof(told));
+	ck_assert_int_eq(fake->share(device, from, 1, &told.shared),
 	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
-	ck_assert_int_eq(write(end, &name, sizeof(name)), sizeof(name));
+	ck_assert_int_eq(fake->share(device, there + 1, 5000, &told.shared),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(fake->share(device, there + 1, 4999, &told.shared),
+	                 BATON_OK);
+	ck_assert_uint_eq(told.shared.offset, 1);
+	ck_assert_uint_eq(told.shared.bytes, 5000);
+	ck_assert_int_eq(batoni_handover_open(told.shared.fd, &handover,
+	                                      &told.descriptor),
+	                 BATON_OK);
+	ck_assert_int_eq(write(end, &told, sizeof(told)), sizeof(told));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_eq(WEXITSTATUS(status), 0);
 	fake_memory_copy(&last, there + 4999, 1);
 	ck_assert_uint_eq(last, 77);
 	close(end);
+	batoni_handover_close(handover);
+	close(told.shared.fd);
 	free(from);
 	fake_memory_free(there);
 	close_fake(device, 0);
 }
 END_TEST
 
-START_TEST(a_name_fails_where_its_block_is_gone)
+START_TEST(a_name_fails_with_another_descriptor)
 {
 	struct batoni_device *device = open_fake();
 	unsigned char *there = fake_memory_alloc(64);
-	struct batoni_memory_name name;
+	struct batoni_memory_shared shared;
 	void *base = NULL;
 
 	fake_device_fail_at(FAKE_SHARE, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->share(device, there, &name), BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
+	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_OK);
 	fake_memory_free(there);
 	fake_device_fail_at(FAKE_MAP, 1, BATON_ERR_NOMEM);
-	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_ERR_NOMEM);
-	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 64, &base),
+	                 BATON_ERR_NOMEM);
+	ck_assert_int_eq(fake->map(device, &shared.name, -1, 64, &base),
+	                 BATON_ERR_CUDA);
 	ck_assert_ptr_null(base);
+	close(shared.fd);
 	/* And it was of this process. */
 	close_fake(device, 1);
 }
@@ -543,13 +573,14 @@ START_TEST(not_every_block_can_be_shared)
 {
 	enum { N = 257 };
 	struct batoni_device *device = open_fake();
-	struct batoni_memory_name name;
+	struct batoni_memory_shared shared;
 	void *blocks[N];
 
 	for (int i = 0; i < N; i++)
 		blocks[i] = fake_memory_alloc(1);
-	ck_assert_int_eq(fake->share(device, blocks[N - 2], &name), BATON_OK);
-	ck_assert_int_eq(fake->share(device, blocks[N - 1], &name),
+	ck_assert_int_eq(fake->share(device, blocks[N - 2], 1, &shared), BATON_OK);
+	close(shared.fd);
+	ck_assert_int_eq(fake->share(device, blocks[N - 1], 1, &shared),
 	                 BATON_ERR_UNSUPPORTED);
 	for (int i = 0; i < N; i++)
 		fake_memory_free(blocks[i]);
@@ -561,22 +592,23 @@ START_TEST(a_mapping_is_ended_once_and_before_the_device_closes)
 {
 	struct batoni_device *device = open_fake();
 	unsigned char *there = fake_memory_alloc(64);
-	struct batoni_memory_name name;
+	struct batoni_memory_shared shared;
 	void *base = NULL;
 	int seen = 0;
 
-	ck_assert_int_eq(fake->share(device, there, &name), BATON_OK);
+	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_OK);
 	fake->unmap(device, there, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* not mapped */
-	ck_assert_int_eq(fake->map(device, &name, 64, &base), BATON_OK);
+	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 64, &base), BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* its own */
 	fake->unmap(device, base, 64);
 	ck_assert_int_eq(fake_device_violations(), seen);
 	fake->unmap(device, base, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* twice */
-	ck_assert_int_eq(fake->map(device, &name, 65, &base), BATON_OK);
+	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 65, &base), BATON_OK);
 	seen += 2;
 	ck_assert_int_eq(fake_device_violations(), seen); /* and too long */
+	close(shared.fd);
 	fake_memory_free(there);
 	close_fake(device, seen + 1); /* never unmapped */
 }
@@ -637,7 +669,7 @@ main(void)
 		pinned_memory_has_a_budget,
 		each_call_can_fail_at_the_n_th_time,
 		another_process_maps_a_block_by_its_name,
-		a_name_fails_where_its_block_is_gone,
+		a_name_fails_with_another_descriptor,
 		not_every_block_can_be_shared,
 		a_mapping_is_ended_once_and_before_the_device_closes,
 		who_breaks_the_contract_is_counted,

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which path the puts of this rank to each peer of a window take, and why no faster one.
+ *
+ *   direct    the part is mapped here, or is of this process.  Memory of the host: stores.
+ *             Memory of a device, on either side: copies by this rank's device.
+ *   vmwrite   the kernel writes into the peer's process; memory of the host only
+ *   message   everything else
+ *
+ * The path is that of this rank's puts to that peer; others may have others.  The reason why a
+ * put does not go faster is kept for each peer (baton_window_why): a constant text, or one of the
+ * window's own.  A peer that cannot be reached is no error, unless BATON_WINDOW_PATH forces a
+ * path.  A device that fails is one: the window is refused on all ranks.
+ *
+ * Threads.  The thread that registers or deregisters; what is chosen is constant until then.
+ */
+#include "paths.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "device.h"
+#include "mem.h"
+#include "shared.h"
+
+/* Another process has so long to hand on a descriptor. */
+#define HANDOVER_NS UINT64_C(5000000000)
+
+/* A text of the window's, why some puts do not go faster. */
+struct batoni_reason {
+	struct batoni_reason *next;
+	char text[256];
+};
+
+/* What the ranks have told of a peer. */
+struct told {
+	int peer;
+	const struct batoni_part *part;
+	const struct batoni_offer *offer; /* NULL: none were wanted */
+	bool same_host;
+};
+
+const struct batoni_peer *
+batoni_reach(const struct batoni_rma *rma, int peer)
+{
+	static const struct batoni_peer nothing;
+
+	return rma->transport->peers ? &rma->transport->peers[peer] : &nothing;
+}
+
+uint32_t
+batoni_part_host(const struct batoni_shm_name *name)
+{
+	uint32_t host;
+
+	memcpy(&host, name->host, sizeof(host));
+	return host;
+}
+
+/* What the part is, as far as its rank has told (memory.h). */
+static unsigned
+place_of(const struct batoni_part *part)
+{
+	return part->fd <= BATONI_PART_PLACE_FD
+	               ? (unsigned)(BATONI_PART_PLACE_FD - part->fd)
+	               : BATONI_MEMORY_HOST;
+}
+
+static bool
+is_of_device(const struct batoni_part *part)
+{
+	return !batoni_place_is_host(place_of(part));
+}
+
+bool
+batoni_parts_want_offers(const struct batoni_rma *rma)
+{
+	const struct batoni_part *parts = rma->parts;
+	bool wanted = false, apart = false;
+
+	for (int i = 0; i < rma->size; i++) {
+		wanted |= parts[i].bytes > 0 && is_of_device(&parts[i]);
+		/* A transport of one process has all ranks in it. */
+		apart |= !batoni_reach(rma, i)->within;
+	}
+	return wanted && apart;
+}
+
+/* ---- reasons ---- */
+
+/* Keep the text; one that the window has already is kept once. */
+static const char *
+keep_reason(struct baton_window *window, const char *what, const char *why)
+{
+	struct batoni_reason *reason = batoni_alloc(1, sizeof(*reason));
+
+	if (!reason)
+		return what;
+	snprintf(reason->text, sizeof(reason->text), "%s: %s", what, why);
+	for (const struct batoni_reason *at = window->reasons; at;
+	     at = at->next) {
+		if (strcmp(at->text, reason->text) == 0) {
+			batoni_free(reason);
+			return at->text;
+		}
+	}
+	reason->next = window->reasons;
+	window->reasons = reason;
+	return reason->text;
+}
+
+/* ---- vmwrite ---- */
+
+/* Can this rank write there?  It tries, in the word of the segment that is reserved for it. */
+static bool
+vmwrite_works(const struct batoni_rma *rma, int peer, const struct batoni_part *part)
+{
+	const struct batoni_peer *to = batoni_reach(rma, peer);
+	size_t at = (size_t)rma->rank * sizeof(uint64_t);
+	uint64_t value = rma->next_window << 32 | ((uint64_t)rma->rank + 1);
+	pid_t pid = to->within ? getpid() : to->pid;
+	_Atomic uint64_t *words = to->segment;
+
+	if (!words || pid == 0 || !part->segment)
+		return false;
+	/* Without a pidfd, another process that got the same number would not be noticed. */
+	if (!to->within && to->pidfd < 0)
+		return false;
+	if (batoni_vm_write(pid, part->segment + at, &value, sizeof(value)) !=
+	    BATON_OK)
+		return false;
+	return atomic_load(&words[rma->rank]) == value;
+}
+
+/* ---- direct ---- */
+
+/* The name of the shared memory that contains a part, if it is of this host.  Host and device
+ * are taken from this process's own bell, since all memfds of a host are on one device. */
+static bool
+shm_name_of(const struct batoni_part *part, struct batoni_shm_name *name_p)
+{
+	if (part->fd < 0 || !batoni_bell_name(name_p) ||
+	    part->host != batoni_part_host(name_p))
+		return false;
+	name_p->pid = part->pid;
+	name_p->fd = part->fd;
+	name_p->inode = part->inode;
+	name_p->bytes = part->memory_bytes;
+	return true;
+}
+
+static bool
+map_shm(const struct batoni_part *part, struct batoni_window_peer *to)
+{
+	struct batoni_shm_name name;
+
+	if (!shm_name_of(part, &name) ||
+	    batoni_shm_map(&name, (size_t)part->offset, to->bytes,
+	                   &to->mapped) != BATON_OK)
+		return false;
+	to->base = to->mapped;
+	to->mapped_bytes = to->bytes;
+	return true;
+}
+
+static bool
+is_offered(const struct batoni_offer *offer, size_t bytes)
+{
+	return offer->offered && offer->offset <= offer->bytes &&
+	       bytes <= offer->bytes - offer->offset;
+}
+
+/* The part is memory of a device of another process. */
+static bool
+map_device(struct batoni_collective *c, struct baton_window *window,
+           const struct told *told, struct batoni_window_peer *to)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	const struct batoni_memory_ops *memory = comm->device_ops->memory;
+	uint64_t until_ns = batoni_real_ns() + HANDOVER_NS;
+	enum baton_status status;
+
+	if (!told->offer)
+		return false;
+	if (!is_offered(told->offer, to->bytes)) {
+		char why[sizeof(told->offer->why)];
+
+		snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1,
+		         told->offer->offered ? "" : told->offer->why);
+		to->why = keep_reason(window, "its memory cannot be mapped", why);
+		return false;
+	}
+	if (!memory->map) {
+		to->why = "this rank's device maps no memory of others";
+		return false;
+	}
+	status = batoni_mapping_take(comm->device, memory, told->offer,
+	                             batoni_reach(c->rma, told->peer)->pidfd,
+	                             until_ns < c->limit_ns ? until_ns
+	                                                    : c->limit_ns,
+	                             &to->mapping, &to->base);
+	if (status == BATON_OK) {
+		to->place = (uint8_t)(BATONI_MEMORY_DEVICE + comm->device->number);
+		return true;
+	}
+	to->why = keep_reason(window, "its memory could not be mapped",
+	                      baton_last_error());
+	if (status == BATON_ERR_CUDA)
+		batoni_object(c, status, "the memory of rank %d: %s", told->peer,
+		              baton_last_error());
+	return false;
+}
+
+static bool
+direct_works(struct batoni_collective *c, struct baton_window *window,
+             const struct told *told, struct batoni_window_peer *to)
+{
+	const struct batoni_rma *rma = c->rma;
+
+	/* A rank on the host stores with the processor. */
+	if (to->device && !rma->asks) {
+		to->why = "its memory is that of a device, and this rank is on "
+			  "the host";
+		return false;
+	}
+	if (batoni_reach(rma, told->peer)->within) {
+		/* The number is an address of this process. */
+		to->base = (char *)(uintptr_t)told->part->address; // NOLINT
+		return true;
+	}
+	if (!told->same_host) {
+		to->why = "it is on another host";
+		return false;
+	}
+	if (to->device)
+		return map_device(c, window, told, to);
+	if (map_shm(told->part, to))
+		return true;
+	to->why = told->part->fd >= 0 ? "its memory cannot be mapped here"
+	                              : "its memory is not of baton_mem_alloc";
+	return false;
+}
+
+/* ---- choosing ---- */
+
+/* The path of puts to a peer; 0: the forced path does not reach it. */
+static unsigned
+choose_path(struct batoni_collective *c, struct baton_window *window,
+            const struct told *told, struct batoni_window_peer *to)
+{
+	const struct batoni_rma *rma = c->rma;
+	unsigned forced = batoni_config()->window_path;
+
+	if (forced)
+		to->why = "BATON_WINDOW_PATH forces it";
+	if (forced == BATON_WINDOW_PATH_MESSAGE)
+		return forced;
+	if (told->part->bytes == 0 && forced)
+		return forced; /* there is nothing to reach */
+	/* The signal goes by message, so another path for the data gains nothing. */
+	if (!forced &&
+	    rma->signal_path[told->peer] == BATON_WINDOW_PATH_MESSAGE) {
+		to->why = told->same_host ? "its signals go by message"
+		                          : "it is on another host";
+		return BATON_WINDOW_PATH_MESSAGE;
+	}
+	if (told->part->bytes == 0)
+		return BATON_WINDOW_PATH_DIRECT;
+	if (forced != BATON_WINDOW_PATH_VMWRITE &&
+	    direct_works(c, window, told, to)) {
+		to->why = NULL;
+		return BATON_WINDOW_PATH_DIRECT;
+	}
+	/* Puts may come from memory of a device, and go there. */
+	if (rma->asks && !forced)
+		return BATON_WINDOW_PATH_MESSAGE;
+	if (forced != BATON_WINDOW_PATH_DIRECT && !to->device &&
+	    vmwrite_works(rma, told->peer, told->part))
+		return BATON_WINDOW_PATH_VMWRITE;
+	if (!forced && !to->device)
+		to->why = "its memory is not of baton_mem_alloc, and "
+			  "process_vm_writev does not reach it";
+	return forced ? 0 : BATON_WINDOW_PATH_MESSAGE;
+}
+
+static void
+refuse_forced(struct batoni_collective *c, int peer,
+              const struct batoni_window_peer *to)
+{
+	if (batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT)
+		batoni_object(c, BATON_ERR_UNSUPPORTED,
+		              "BATON_WINDOW_PATH forces direct, which does not "
+		              "reach rank %d (%s): it takes memory of "
+		              "baton_mem_alloc%s on the same host",
+		              peer, to->why,
+		              to->device ? ", or what its device shares," : "");
+	else
+		batoni_object(c, BATON_ERR_UNSUPPORTED,
+		              "BATON_WINDOW_PATH forces vmwrite, which does not "
+		              "reach rank %d: it takes %sthe same host, and the "
+		              "permission to trace its process",
+		              peer, to->device ? "memory of the host, " : "");
+}
+
+void
+batoni_paths_choose(struct batoni_collective *c, struct baton_window *window)
+{
+	const struct batoni_rma *rma = c->rma;
+	const struct batoni_part *parts = rma->parts;
+	const struct batoni_offer *offers =
+		window->offered ? rma->offers : NULL;
+
+	for (int i = 0; i < rma->size && c->status == BATON_OK; i++) {
+		struct batoni_window_peer *to = &window->peers[i];
+		const struct told told = {
+			.peer = i,
+			.part = &parts[i],
+			.offer = offers ? &offers[i] : NULL,
+			.same_host = parts[i].host == parts[rma->rank].host,
+		};
+
+		to->bytes = (size_t)parts[i].bytes;
+		to->address = parts[i].address;
+		to->device = is_of_device(&parts[i]);
+		/* A device's number is one of the rank's process. */
+		if (batoni_reach(rma, i)->within)
+			to->place = (uint8_t)place_of(&parts[i]);
+		to->path = choose_path(c, window, &told, to);
+		if (to->path == 0)
+			refuse_forced(c, i, to);
+	}
+}
+
+void
+batoni_paths_drop(struct baton_window *window, bool copies_left)
+{
+	for (int i = 0; i < window->rma->size; i++) {
+		struct batoni_window_peer *to = &window->peers[i];
+
+		if (to->mapped)
+			batoni_shm_unmap(to->mapped, to->mapped_bytes);
+		if (copies_left && to->mapping)
+			batoni_mapping_leave(to->mapping);
+		else
+			batoni_mapping_give(window->rma->comm->device,
+			                    to->mapping);
+		to->mapped = NULL;
+		to->mapping = NULL;
+		to->why = NULL;
+	}
+	while (window->reasons) {
+		struct batoni_reason *reason = window->reasons;
+
+		window->reasons = reason->next;
+		batoni_free(reason);
+	}
+}
+
+/* ---- telling ---- */
+
+/* For each path and reason, in one line: how many ranks, and the first of them.  A path that is
+ * not the fastest is told of at the level info. */
+static void
+announce_like(const struct baton_window *window, int first)
+{
+	const struct batoni_window_peer *like = &window->peers[first];
+	const struct batoni_rma *rma = window->rma;
+	int ranks = 0;
+
+	for (int peer = 0; peer < rma->size; peer++) {
+		const struct batoni_window_peer *to = &window->peers[peer];
+
+		if (to->path != like->path || to->why != like->why)
+			continue;
+		if (peer < first)
+			return; /* told already */
+		ranks++;
+	}
+	batoni_log(like->why ? BATONI_LOG_INFO : BATONI_LOG_DEBUG,
+	           "rank %d: window %llu of %zu bytes here: puts to %d ranks go "
+	           "by %s, the first of them rank %d%s%s",
+	           rma->rank, (unsigned long long)window->id, window->bytes,
+	           ranks,
+	           like->path == BATON_WINDOW_PATH_DIRECT    ? "direct"
+	           : like->path == BATON_WINDOW_PATH_VMWRITE ? "vmwrite"
+	                                                     : "message",
+	           first, like->why ? ": " : "", like->why ? like->why : "");
+}
+
+void
+batoni_paths_announce(const struct baton_window *window)
+{
+	if (batoni_config()->log_level < BATONI_LOG_INFO)
+		return;
+	for (int peer = 0; peer < window->rma->size; peer++)
+		announce_like(window, peer);
+}
+
+void
+batoni_paths_sum(struct batoni_rma *rma)
+{
+	unsigned paths = 0;
+
+	for (struct batoni_list_node *node = rma->windows.next;
+	     node != &rma->windows; node = node->next) {
+		const struct baton_window *window = batoni_container_of(
+			node, struct baton_window, link);
+
+		for (int i = 0; i < rma->size; i++)
+			paths |= window->peers[i].path;
+	}
+	atomic_store(&rma->base.window_paths, paths);
+}

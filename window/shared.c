@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device memory between processes of one host.
+ *
+ * A rank whose part of a window is memory of a device offers it: the device names the block that
+ * contains the part (memory.h), and may give a descriptor, which is handed on to the ranks of
+ * other processes (base/handover.h) until all have told that they have found their paths.  A
+ * part that cannot be offered is no error: puts into it go by message, and the offer says why.
+ *
+ * A block is mapped once in a process for each device of its own, by the device's number, whatever
+ * the number of windows, ranks and communicators that reach it.  The process keeps a list of its mappings; each counts its holders.
+ * A mapping is COMING while the thread that found it missing fetches the descriptor and maps the
+ * block, then MAPPED, and GOING while the last holder's thread unmaps it.  The lock is not held in
+ * these calls: another thread that wants the same block waits for their end, one that wants
+ * another block does not.
+ *
+ * A mapping whose copies may never end (a device that is not well, when its communicator is
+ * destroyed) is *left*: it stays mapped, and nothing new uses it, since the device may be reset.
+ *
+ * Lock: `lock` guards the list and the mappings' states and counts; a leaf.
+ */
+#include "shared.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "mem.h"
+#include "shm.h"
+
+enum state { COMING, MAPPED, GOING };
+
+struct batoni_mapping {
+	struct batoni_list_node link;
+	const struct batoni_memory_ops *memory;
+	int device; /* its number */
+	struct batoni_memory_name name;
+	enum state state;
+	unsigned holders; /* MAPPED: 1 or more */
+	void *base;
+	size_t bytes;
+	bool left; /* it stays for good */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct batoni_list_node mappings = {&mappings, &mappings};
+
+/* ---- the owner ---- */
+
+static void
+say_why(struct batoni_offer *offer, const char *why)
+{
+	snprintf(offer->why, sizeof(offer->why), "%s", why);
+}
+
+/* The device has named the block. */
+static void
+hand_on(const struct batoni_memory_shared *shared,
+        struct batoni_offering *offering, struct batoni_offer *offer)
+{
+	struct batoni_shm_name here;
+
+	offer->name = shared->name;
+	offer->bytes = shared->bytes;
+	offer->offset = shared->offset;
+	offer->offered = 1;
+	batoni_shm_host(&here);
+	memcpy(offer->descriptor.host, here.host, sizeof(here.host));
+	offer->descriptor.fd = -1;
+	offering->fd = shared->fd;
+	if (shared->fd < 0)
+		return;
+	if (batoni_handover_open(shared->fd, &offering->handover,
+	                         &offer->descriptor) == BATON_OK)
+		return;
+	offer->offered = 0;
+	say_why(offer, baton_last_error());
+}
+
+void
+batoni_offer_make(struct batoni_collective *c, const struct baton_window *window,
+                  struct batoni_offering *offering, struct batoni_offer *offer)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	const struct batoni_memory_ops *memory = comm->device_ops->memory;
+	struct batoni_memory_shared shared;
+	enum baton_status status;
+
+	*offering = (struct batoni_offering){.fd = -1};
+	memset(offer, 0, sizeof(*offer));
+	offer->descriptor.fd = -1;
+	if (window->place < BATONI_MEMORY_DEVICE) {
+		say_why(offer, "it is not memory of one device");
+	} else if (!memory->share) {
+		say_why(offer, "the device shares no memory between processes");
+	} else {
+		status = memory->share(comm->device, window->base,
+		                       window->bytes, &shared);
+		if (status == BATON_OK)
+			hand_on(&shared, offering, offer);
+		else
+			say_why(offer, baton_last_error());
+		if (status == BATON_ERR_CUDA)
+			batoni_object(c, status, "base: %s", baton_last_error());
+	}
+	offer->status = c->status;
+}
+
+void
+batoni_offering_close(struct batoni_offering *offering)
+{
+	batoni_handover_close(offering->handover);
+	if (offering->fd >= 0)
+		close(offering->fd);
+	*offering = (struct batoni_offering){.fd = -1};
+}
+
+/* ---- mappings ---- */
+
+static struct batoni_mapping *
+find_locked(const struct batoni_mapping *like)
+{
+	for (struct batoni_list_node *at = mappings.next; at != &mappings;
+	     at = at->next) {
+		struct batoni_mapping *mapping = batoni_container_of(
+			at, struct batoni_mapping, link);
+
+		if (mapping->memory == like->memory &&
+		    mapping->device == like->device && !mapping->left &&
+		    memcmp(&mapping->name, &like->name,
+		           sizeof(like->name)) == 0)
+			return mapping;
+	}
+	return NULL;
+}
+
+/* A mapping that is held from now on: one that is MAPPED, or `fresh`, COMING. */
+static struct batoni_mapping *
+hold(struct batoni_mapping *fresh)
+{
+	struct batoni_mapping *mapping;
+
+	pthread_mutex_lock(&lock);
+	while ((mapping = find_locked(fresh)) &&
+	       mapping->state != MAPPED)
+		pthread_cond_wait(&changed, &lock);
+	if (!mapping) {
+		mapping = fresh;
+		batoni_list_append(&mappings, &mapping->link);
+	}
+	mapping->holders++;
+	pthread_mutex_unlock(&lock);
+	return mapping;
+}
+
+static void
+drop(struct batoni_mapping *mapping)
+{
+	pthread_mutex_lock(&lock);
+	batoni_list_remove(&mapping->link);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	batoni_free(mapping);
+}
+
+/* Fetch the descriptor, if there is one, and map the block. */
+static enum baton_status
+map(struct batoni_mapping *mapping, struct batoni_device *device,
+    const struct batoni_offer *offer, int pidfd, uint64_t until_ns)
+{
+	enum baton_status status = BATON_OK;
+	int fd = -1;
+
+	if (offer->descriptor.fd >= 0)
+		status = batoni_handover_fetch(&offer->descriptor, pidfd,
+		                               until_ns, &fd);
+	if (status != BATON_OK)
+		return status;
+	status = mapping->memory->map(device, &mapping->name, fd,
+	                              mapping->bytes, &mapping->base);
+	if (fd >= 0)
+		close(fd);
+	return status;
+}
+
+static bool
+is_here(const struct batoni_offer *offer)
+{
+	struct batoni_shm_name there;
+
+	memset(&there, 0, sizeof(there));
+	memcpy(there.host, offer->descriptor.host, sizeof(there.host));
+	return batoni_shm_is_here(&there);
+}
+
+enum baton_status
+batoni_mapping_take(struct batoni_device *device,
+                    const struct batoni_memory_ops *memory,
+                    const struct batoni_offer *offer, int pidfd,
+                    uint64_t until_ns, struct batoni_mapping **mapping_p,
+                    char **base_p)
+{
+	struct batoni_mapping *fresh, *mapping;
+	enum baton_status status;
+
+	if (!is_here(offer))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "it is of another host or pid namespace");
+	fresh = batoni_alloc(1, sizeof(*fresh));
+	if (!fresh)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	fresh->device = device->number;
+	fresh->memory = memory;
+	fresh->name = offer->name;
+	fresh->bytes = (size_t)offer->bytes;
+	mapping = hold(fresh);
+	if (mapping != fresh) {
+		batoni_free(fresh);
+	} else {
+		status = map(mapping, device, offer, pidfd, until_ns);
+		if (status != BATON_OK) {
+			drop(mapping);
+			return status;
+		}
+		pthread_mutex_lock(&lock);
+		mapping->state = MAPPED;
+		pthread_cond_broadcast(&changed);
+		pthread_mutex_unlock(&lock);
+	}
+	*mapping_p = mapping;
+	*base_p = (char *)mapping->base + offer->offset;
+	return BATON_OK;
+}
+
+void
+batoni_mapping_give(struct batoni_device *device, struct batoni_mapping *mapping)
+{
+	bool last;
+
+	if (!mapping)
+		return;
+	pthread_mutex_lock(&lock);
+	last = --mapping->holders == 0;
+	if (last)
+		mapping->state = GOING;
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	mapping->memory->unmap(device, mapping->base, mapping->bytes);
+	drop(mapping);
+}
+
+void
+batoni_mapping_leave(struct batoni_mapping *mapping)
+{
+	bool first;
+
+	pthread_mutex_lock(&lock);
+	first = !mapping->left;
+	mapping->left = true;
+	pthread_mutex_unlock(&lock);
+	if (first)
+		batoni_mem_keep(1);
+}
+
+unsigned
+batoni_mappings(void)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (struct batoni_list_node *at = mappings.next; at != &mappings;
+	     at = at->next)
+		n++;
+	pthread_mutex_unlock(&lock);
+	return n;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Device memory of other processes of the host, for windows (shared.c). */
+#ifndef BATONI_SHARED_H
+#define BATONI_SHARED_H
+
+#include "collective.h"
+#include "handover.h"
+
+/* A block of another process, mapped here. */
+struct batoni_mapping;
+
+/* What a rank tells the others of its part, in the exchange that follows that of the parts where
+ * one of them is memory of a device. */
+struct batoni_offer {
+	int32_t status;  /* not OK: the rank is refused */
+	uint32_t offered; /* 0: nothing to map, and `why` says why not */
+	uint64_t bytes;  /* of the block */
+	uint64_t offset; /* of the part, in it */
+	union {
+		struct batoni_memory_name name;
+		char why[sizeof(struct batoni_memory_name)];
+	};
+	/* How the descriptor is fetched; fd -1: the name is enough. */
+	struct batoni_handover_name descriptor;
+};
+
+static_assert(sizeof(struct batoni_offer) == 216, "so many bytes of each rank");
+
+/* What this rank keeps while the others may fetch from it. */
+struct batoni_offering {
+	struct batoni_handover *handover;
+	int fd; /* -1: none */
+};
+
+/* Fill in the offer of this rank's part.  Errors go into c.  close: when no rank fetches any
+ * more; fine after an error, and without an offer. */
+void batoni_offer_make(struct batoni_collective *c,
+                       const struct baton_window *window,
+                       struct batoni_offering *offering,
+                       struct batoni_offer *offer);
+void batoni_offering_close(struct batoni_offering *offering);
+
+/* Map the block that a rank of another process offers; a block that this process has mapped
+ * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for calls of
+ * the device.  OK: *base_p is where the rank's part is; UNSUPPORTED, NOMEM, CUDA, and what
+ * batoni_handover_fetch returns: batoni_refuse has said why. */
+enum baton_status batoni_mapping_take(struct batoni_device *device,
+                                      const struct batoni_memory_ops *memory,
+                                      const struct batoni_offer *offer,
+                                      int pidfd, uint64_t until_ns,
+                                      struct batoni_mapping **mapping_p,
+                                      char **base_p);
+/* No copy is under way there.  The device may be another open of the one that it was taken for.
+ * NULL is allowed. */
+void batoni_mapping_give(struct batoni_device *device,
+                         struct batoni_mapping *mapping);
+/* Copies may go on there: it stays mapped for the life of the process. */
+void batoni_mapping_leave(struct batoni_mapping *mapping);
+/* For tests: how many blocks this process has mapped. */
+unsigned batoni_mappings(void);
+
+#endif
