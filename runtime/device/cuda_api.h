@@ -92,6 +92,11 @@ typedef struct CUmemAccessDesc_st {
 	CUmemAccess_flags flags;
 } CUmemAccessDesc;
 
+/* The name of a block of device memory for other processes. */
+typedef struct CUipcMemHandle_st {
+	char reserved[64];
+} CUipcMemHandle;
+
 /* The same for a device in all processes.  The macro keeps the CUDA runtime's headers from
  * declaring it too. */
 #ifndef CU_UUID_HAS_BEEN_DEFINED
@@ -129,6 +134,7 @@ typedef struct CUuuid_st {
 	X(CUmemGenericAllocationHandle, 8)                                    \
 	X(CUmemAllocationProp, 32)                                            \
 	X(CUmemAccessDesc, 12)                                                \
+	X(CUipcMemHandle, 64)                                                 \
 	X(CUuuid, 16)
 
 /* X(type, member, offset) */
@@ -193,6 +199,7 @@ typedef struct CUuuid_st {
 	  103)                                                                \
 	X(BATONI_CU_DEVICE_VMM_RDMA,                                          \
 	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 110)   \
+	X(BATONI_CU_DEVICE_IPC, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 125) \
 	X(BATONI_CU_DEVICE_RDMA_FLUSHES,                                      \
 	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 117)      \
 	X(BATONI_CU_DEVICE_RDMA_ORDERING,                                     \
@@ -219,6 +226,7 @@ typedef struct CUuuid_st {
 	X(BATONI_CU_POINTER_HANDLE_TYPES,                                     \
 	  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 14)                      \
 	X(BATONI_CU_POINTER_POOL, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 17)    \
+	X(BATONI_CU_IPC_ENABLE_PEERS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)  \
 	X(BATONI_CU_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED, 1)      \
 	X(BATONI_CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1)          \
 	X(BATONI_CU_HANDLE_NONE, CU_MEM_HANDLE_TYPE_NONE, 0)                  \
@@ -362,6 +370,12 @@ enum {
 	  (void *))                                                           \
 	X(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040,          \
 	  (CUuuid *, CUdevice))                                               \
+	X(ipc_handle, cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010,           \
+	  (CUipcMemHandle *, CUdeviceptr))                                    \
+	X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000,       \
+	  (CUdeviceptr *, CUipcMemHandle, unsigned int))                      \
+	X(ipc_close, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010,        \
+	  (CUdeviceptr))                                                      \
 	X(peer_can, cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000,     \
 	  (int *, CUdevice, CUdevice))                                        \
 	X(peer_enable, cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000,  \

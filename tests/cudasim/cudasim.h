@@ -25,6 +25,8 @@ typedef struct CUmod_st *CUmodule;
 /* The driver's constants that Baton does not use. */
 enum {
 	CUDASIM_NOT_INITIALIZED = 3,
+	CUDASIM_MAP_FAILED = 205,
+	CUDASIM_ALREADY_MAPPED = 208,
 	CUDASIM_TOO_MANY_PEERS = 711,
 	CUDASIM_OPERATING_SYSTEM = 304,
 	CUDASIM_ILLEGAL_STATE = 401,
@@ -81,6 +83,10 @@ enum {
 	  (CUevent))                                                          \
 	X(managed_alloc, cuMemAllocManaged, "cuMemAllocManaged", 6000,        \
 	  (CUdeviceptr *, size_t, unsigned int))                              \
+	X(pool_alloc, cuMemAllocAsync, "cuMemAllocAsync", 11020,              \
+	  (CUdeviceptr *, size_t, CUstream))                                  \
+	X(pool_free, cuMemFreeAsync, "cuMemFreeAsync", 11020,                 \
+	  (CUdeviceptr, CUstream))                                            \
 	X(copy_in, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020,                     \
 	  (CUdeviceptr, const void *, size_t))                                \
 	X(copy_out, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020,                    \
@@ -146,7 +152,8 @@ struct cudasim_kernel {
  *   live        objects: "streams" (created ones), "thread_streams" (per-thread default
  *               ones), "events", "captures"; blocks of memory: "device", "managed",
  *               "pinned", "registered"; "pinned_bytes"; of virtual memory management
- *               "allocations", "reservations", "mappings"; and "delays", of which it is
+ *               "allocations", "reservations", "mappings"; "opened" (by IPC handles),
+ *               "pool"; and "delays", of which it is
  *               how many there were.
  *   queued      entries of all streams that have not ended.
  *   blocked     calls that are blocked now: full streams, synchronisation of all kinds.

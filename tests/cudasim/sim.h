@@ -77,6 +77,8 @@ enum sim_function {
 	X(vmm, 1, 0, 1, false)                                                \
 	X(vmm_fd, 1, 0, 1, false)                                             \
 	X(vmm_rdma, 1, 0, 1, false)                                           \
+	X(ipc, 1, 0, 1, false)                                                \
+	X(ipc_again, 1, 0, 1, false)                                          \
 	X(granularity, 2097152, 65536, 67108864, true)                        \
 	X(flush, 0, 0, 1, true)                                               \
 	X(reuse, 1, 0, 1, false)                                              \
@@ -107,6 +109,8 @@ enum sim_memory {
 	SIM_PINNED,
 	SIM_REGISTERED,
 	SIM_MAPPING, /* of an allocation of virtual memory management */
+	SIM_OPENED,  /* by an IPC handle */
+	SIM_POOL,
 };
 
 struct sim_allocation;
@@ -123,6 +127,11 @@ struct sim_block {
 	CUdevice owner;              /* that has the bytes, or whose context it is */
 	struct sim_allocation *allocation; /* of a mapping, else NULL */
 	unsigned access;                   /* to a mapping: a bit for each device */
+	int fd; /* the memfd of memory of the device or opened */
+	/* opened: how often, from which process, and the file there */
+	unsigned opens;
+	int pid;
+	uint64_t inode;
 	unsigned flags;
 	unsigned long long id;
 	unsigned entries; /* which name it and have not ended */
@@ -405,6 +414,11 @@ bool sim_reservation_of_locked(CUdeviceptr pointer, CUdeviceptr *base_p,
 long sim_allocations_live_locked(void);
 long sim_reservations_live_locked(void);
 
+/* ---- sim_ipc.c ---- */
+
+/* Another process has the block of this memfd open. */
+bool sim_is_open_elsewhere(int fd);
+
 /* ---- sim_memory.c ---- */
 
 static inline bool
@@ -421,6 +435,15 @@ size_t sim_block_offset(const struct sim_block *block, CUdeviceptr pointer);
 void sim_block_add_locked(struct sim_context *context, struct sim_block *block);
 /* With a violation if a stream is still to use it: then it ends with the last use. */
 void sim_block_free_locked(struct sim_block *block, const char *call);
+/* The driver does not know it any more; it ends with its last entry, of which there is one. */
+void sim_block_forget_locked(struct sim_block *block);
+/* INVALID_VALUE, OUT_OF_MEMORY. */
+CUresult sim_block_alloc_locked(struct sim_call *call, enum sim_memory memory,
+                                size_t bytes, unsigned flags,
+                                struct sim_block **block_p);
+/* A block, not yet added, with the file's bytes, whose descriptor it then has: without rights at
+ * its address for the program.  NULL: no memory. */
+struct sim_block *sim_block_of_file(int fd, size_t mapped);
 /* Take the memory away, and keep the addresses. */
 void sim_bury_locked(void *at, size_t bytes);
 

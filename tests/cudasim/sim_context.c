@@ -151,6 +151,9 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 	case BATONI_CU_DEVICE_VMM_RDMA:
 		*value_p = sim.set.vmm && sim.set.vmm_rdma;
 		break;
+	case BATONI_CU_DEVICE_IPC:
+		*value_p = (int)sim.set.ipc;
+		break;
 	case BATONI_CU_DEVICE_RDMA_FLUSHES:
 		*value_p = sim.set.flush ? BATONI_CU_RDMA_FLUSH_BY_HOST : 0;
 		break;
@@ -438,6 +441,7 @@ static const struct text texts[] = {
 	{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	{101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{205, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
 	{208, "CUDA_ERROR_ALREADY_MAPPED", "resource already mapped"},
 	{217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
 	 "peer access is not supported between these two devices"},

@@ -415,7 +415,8 @@ long
 cudasim_live(const char *what)
 {
 	static const char *const memories[] = {"device", "managed", "pinned",
-	                                       "registered", "mappings"};
+	                                       "registered", "mappings",
+	                                       "opened", "pool"};
 	long n = -1;
 
 	sim_lock_for_control();
@@ -435,7 +436,7 @@ cudasim_live(const char *what)
 		n = sim_allocations_live_locked();
 	else if (strcmp(what, "reservations") == 0)
 		n = sim_reservations_live_locked();
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 7; i++) {
 		if (strcmp(what, memories[i]) == 0)
 			n = sim_blocks_live_locked((enum sim_memory)i, false);
 	}

@@ -25,6 +25,9 @@ static struct {
 } graves[GRAVES];
 static unsigned graves_n;
 
+/* Blocks that were freed, and that entries name. */
+static struct sim_block *leaving;
+
 /* ---- blocks ---- */
 
 struct sim_block *
@@ -68,6 +71,10 @@ sim_block_offset(const struct sim_block *block, CUdeviceptr pointer)
 static bool
 is_grave_locked(CUdeviceptr pointer)
 {
+	for (struct sim_block *at = leaving; at; at = at->next) {
+		if (sim_is_in(pointer, at->device, at->bytes))
+			return true;
+	}
 	for (unsigned i = 0; i < GRAVES; i++) {
 		if (sim_is_in(pointer, (uintptr_t)graves[i].at, graves[i].bytes))
 			return true;
@@ -111,23 +118,51 @@ sim_bury_locked(void *at, size_t bytes)
 }
 
 static bool
-map_device(struct sim_block *block)
+map_file(struct sim_block *block, int fd)
 {
-	int fd = memfd_create("cudasim", MFD_CLOEXEC);
-	unsigned char *view = NULL;
+	unsigned char *view = map(block->mapped, PROT_NONE, MAP_SHARED, fd);
 
-	if (fd < 0)
-		return false;
-	if (ftruncate(fd, (off_t)block->mapped) == 0)
-		view = map(block->mapped, PROT_NONE, MAP_SHARED, fd);
 	if (view)
 		block->reach = map(block->mapped, PROT_READ | PROT_WRITE,
 		                   MAP_SHARED, fd);
-	close(fd);
 	if (view && !block->reach)
 		munmap(view, block->mapped);
 	block->device = (uintptr_t)view;
+	block->fd = fd;
 	return block->reach != NULL;
+}
+
+static bool
+map_device(struct sim_block *block)
+{
+	int fd = memfd_create("cudasim", MFD_CLOEXEC);
+
+	if (fd >= 0 && ftruncate(fd, (off_t)block->mapped) == 0 &&
+	    map_file(block, fd))
+		return true;
+	if (fd >= 0)
+		close(fd);
+	return false;
+}
+
+struct sim_block *
+sim_block_of_file(int fd, size_t mapped)
+{
+	struct sim_block *block = sim_alloc(1, sizeof(*block));
+
+	block->mapped = mapped;
+	if (map_file(block, fd))
+		return block;
+	free(block);
+	return NULL;
+}
+
+/* Its bytes are those of a memfd, which it has a descriptor of. */
+static bool
+is_file(enum sim_memory memory)
+{
+	return memory == SIM_DEVICE || memory == SIM_OPENED ||
+	       memory == SIM_POOL;
 }
 
 static bool
@@ -163,9 +198,9 @@ sim_block_add_locked(struct sim_context *context, struct sim_block *block)
 	sim.blocks = block;
 }
 
-static CUresult
-alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
-             unsigned flags, struct sim_block **block_p)
+CUresult
+sim_block_alloc_locked(struct sim_call *call, enum sim_memory memory,
+                       size_t bytes, unsigned flags, struct sim_block **block_p)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct sim_block *block;
@@ -179,7 +214,7 @@ alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
 	block->bytes = bytes;
 	block->mapped = (bytes + page - 1) / page * page;
 	block->flags = flags;
-	if (!(memory == SIM_DEVICE ? map_device(block) : map_host(block))) {
+	if (!(is_file(memory) ? map_device(block) : map_host(block))) {
 		free(block);
 		return BATONI_CU_OUT_OF_MEMORY;
 	}
@@ -191,17 +226,25 @@ alloc_locked(struct sim_call *call, enum sim_memory memory, size_t bytes,
 	return BATONI_CU_SUCCESS;
 }
 
+/* It is freed, and no entry names it. */
 static void
 unmap_locked(struct sim_block *block)
 {
+	struct sim_block **at = &leaving;
+
+	while (*at != block)
+		at = &(*at)->next;
+	*at = block->next;
 	if (block->memory == SIM_MAPPING) {
 		/* The addresses stay reserved. */
 		sim_allocation_unmapped_locked(block->allocation);
 		free(block);
 		return;
 	}
-	if (block->memory == SIM_DEVICE)
+	if (is_file(block->memory)) {
 		munmap(block->reach, block->mapped);
+		close(block->fd);
+	}
 	if (block->memory != SIM_REGISTERED && block->host)
 		sim_bury_locked(block->host, block->mapped);
 	if (block->device != (uintptr_t)block->host)
@@ -229,7 +272,7 @@ is_dropped_locked(const struct sim_block *block)
 }
 
 void
-sim_block_free_locked(struct sim_block *block, const char *call)
+sim_block_forget_locked(struct sim_block *block)
 {
 	struct sim_block **at = &sim.blocks;
 
@@ -237,6 +280,17 @@ sim_block_free_locked(struct sim_block *block, const char *call)
 		at = &(*at)->next;
 	*at = block->next;
 	block->freed = true;
+	block->next = leaving;
+	leaving = block;
+}
+
+void
+sim_block_free_locked(struct sim_block *block, const char *call)
+{
+	sim_block_forget_locked(block);
+	if (block->memory == SIM_DEVICE && sim_is_open_elsewhere(block->fd))
+		sim_violation("%s of memory that another process has open",
+		              call);
 	if (block->entries == 0) {
 		unmap_locked(block);
 		return;
@@ -269,6 +323,10 @@ may_reach_locked(const struct sim_context *context,
 	case SIM_DEVICE:
 		return sim.set.peer || block->owner == context->device ||
 		       sim_peer_is_enabled_locked(context, block->context);
+	case SIM_OPENED:
+		return sim.set.peer || block->context->device == context->device;
+	case SIM_POOL:
+		return sim.set.peer || block->owner == context->device;
 	case SIM_MAPPING:
 		if (block->access & 1u << context->device)
 			return true;
@@ -353,7 +411,7 @@ alloc_device(enum sim_function function, enum sim_memory memory,
 		return result;
 	result = synchronize_locked(&call, sim_function_name(function), 1);
 	if (result == BATONI_CU_SUCCESS)
-		result = alloc_locked(&call, memory, bytes, 0, &block);
+		result = sim_block_alloc_locked(&call, memory, bytes, 0, &block);
 	if (result == BATONI_CU_SUCCESS)
 		*pointer_p = block->device;
 	return sim_leave(&call, result);
@@ -388,7 +446,8 @@ cuMemFree_v2(CUdeviceptr pointer)
 	result = synchronize_locked(&call, "cuMemFree", 1);
 	block = sim_block_find_locked(pointer);
 	if (!block || block->device != pointer ||
-	    (block->memory != SIM_DEVICE && block->memory != SIM_MANAGED)) {
+	    (block->memory != SIM_DEVICE && block->memory != SIM_MANAGED &&
+	     block->memory != SIM_POOL)) {
 		sim_violation("cuMemFree of what is no block");
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
 	}
@@ -409,7 +468,7 @@ cuMemHostAlloc(void **pointer_p, size_t bytes, unsigned int flags)
 		return result;
 	result = synchronize_locked(&call, "cuMemHostAlloc", 2);
 	if (result == BATONI_CU_SUCCESS)
-		result = alloc_locked(&call, SIM_PINNED, bytes, flags, &block);
+		result = sim_block_alloc_locked(&call, SIM_PINNED, bytes, flags, &block);
 	if (result == BATONI_CU_SUCCESS)
 		*pointer_p = block->host;
 	return sim_leave(&call, result);
@@ -474,6 +533,9 @@ free_host(enum sim_function function, enum sim_memory memory,
 		sim_violation("%s of what is no block", name);
 		return sim_leave(&call, otherwise);
 	}
+	if (memory == SIM_REGISTERED &&
+	    !is_mapped((uintptr_t)pointer, block->bytes))
+		sim_violation("%s of memory that is not there any more", name);
 	if (result != CUDASIM_TIMEOUT)
 		sim_block_free_locked(block, name);
 	return sim_leave(&call, result);

@@ -46,9 +46,8 @@ static bool
 answer(const struct sim_block *block, CUdeviceptr pointer,
        CUpointer_attribute attribute, void *to)
 {
-	bool of_device = block && (block->memory == SIM_DEVICE ||
-	                           block->memory == SIM_MANAGED ||
-	                           block->memory == SIM_MAPPING);
+	bool of_device = block && block->memory != SIM_PINNED &&
+	                 block->memory != SIM_REGISTERED;
 	unsigned memory = !block      ? 0u
 	                  : of_device ? (unsigned)BATONI_CU_MEMORY_DEVICE
 	                              : (unsigned)BATONI_CU_MEMORY_HOST;
@@ -63,7 +62,8 @@ answer(const struct sim_block *block, CUdeviceptr pointer,
 	uint64_t types = block && block->allocation
 	                         ? sim_allocation_types_locked(block->allocation)
 	                         : 0;
-	void *pool = NULL;
+	static char pools[SIM_DEVICES_MAX]; /* the default one of each device */
+	void *pool = block && block->memory == SIM_POOL ? &pools[device] : NULL;
 	size_t offset = block ? sim_block_offset(block, pointer) : 0;
 	CUdeviceptr on_device = block ? block->device + offset : 0;
 	void *host = block && block->host ? block->host + offset : NULL;

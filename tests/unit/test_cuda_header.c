@@ -88,6 +88,7 @@ END_TEST
 #define PFN_cuMemFree_v2_v3020 PFN_cuMemFree_v3020
 #define PFN_cuMemGetAddressRange_v2_v3020 PFN_cuMemGetAddressRange_v3020
 #define PFN_cuMemHostRegister_v2_v6050 PFN_cuMemHostRegister_v6050
+#define PFN_cuIpcOpenMemHandle_v2_v11000 PFN_cuIpcOpenMemHandle_v11000
 #define PFN_cuDeviceGetUuid_v2_v11040 PFN_cuDeviceGetUuid_v11040
 #define PFN_cuGetProcAddress_v2_v12000 PFN_cuGetProcAddress_v12000
 #if CUDA_VERSION >= 13000
