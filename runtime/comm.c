@@ -40,6 +40,8 @@
 
 /* How long a creation waits for what is on streams, if its options name no limit. */
 #define PATIENCE_NS INT64_C(10000000000)
+/* Of staging below a native transport, in each direction. */
+#define NATIVE_CHUNKS 4u
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
@@ -65,9 +67,12 @@ batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
 	bool stages = false;
 
 	for (int i = 0; i < n; i++) {
-		/* A native transport reaches the memory of its device. */
+		/* A native transport reaches the memory of its device; puts go by message
+		 * in one process only if that is forced. */
 		stages |= plans[i].stages &&
-		          plans[i].transport != BATON_TRANSPORT_NCCL;
+		          (plans[i].transport != BATON_TRANSPORT_NCCL ||
+		           batoni_config()->window_path ==
+		                   BATON_WINDOW_PATH_MESSAGE);
 		if (plans[i].requests_max > requests_most)
 			requests_most = plans[i].requests_max;
 	}
@@ -125,7 +130,7 @@ plan_transport(struct batoni_comm_plan *plan)
 	if (plan->transport == BATON_TRANSPORT_AUTO &&
 	    plan->device == BATON_DEVICE_CUDA)
 		plan->transport = batoni_config()->transport;
-	plan->onesided = plan->transport != BATON_TRANSPORT_NCCL;
+	plan->onesided = true;
 }
 
 static enum baton_status
@@ -238,17 +243,38 @@ batoni_comm_plan(const struct baton_comm_options *options,
 
 /* ---- building ---- */
 
+static bool
+is_native(const struct batoni_comm_plan *plan)
+{
+	return plan->transport == BATON_TRANSPORT_NCCL;
+}
+
+/* Those of requests, which the one-sided layer's follow, and its own. */
+static uint64_t
+layer_slots(const struct batoni_comm_plan *plan, uint32_t requests)
+{
+	return requests + batoni_onesided_slots(plan->size, plan->contexts_max);
+}
+
+/* A native transport's follow those of the layer. */
 static uint64_t
 upper_slots(const struct batoni_comm_plan *plan, uint32_t requests)
 {
-	uint64_t slots = requests;
-
-	return plan->onesided ? slots + batoni_onesided_slots(plan->size,
-	                                                      plan->contexts_max)
-	                      : slots;
+	if (is_native(plan))
+		return (plan->onesided ? layer_slots(plan, requests) : 0) +
+		       batoni_native_layer()->slots(plan->size);
+	return plan->onesided ? layer_slots(plan, requests) : requests;
 }
 
-/* Of the transport that the engine sees. */
+uint32_t
+batoni_comm_native_slot(const struct batoni_comm_plan *plan)
+{
+	return plan->onesided
+	               ? (uint32_t)layer_slots(plan, plan->requests_max)
+	               : 0;
+}
+
+/* Of the transport that the engine sees, or that a native one lies over. */
 static struct batoni_transport_config
 upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 {
@@ -270,11 +296,14 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 
 /* Of this process; other ranks may have other chunks. */
 static struct batoni_staging_config
-staging_config(void)
+staging_config(const struct batoni_comm_plan *plan)
 {
 	struct batoni_staging_config config = batoni_staging_layer()->defaults;
 	const struct batoni_config *environment = batoni_config();
 
+	/* Puts by message alone go this way. */
+	if (is_native(plan))
+		config.chunks = NATIVE_CHUNKS;
 	if (environment->staging_chunk)
 		config.chunk_bytes = environment->staging_chunk;
 	if (environment->staging_chunks)
@@ -282,28 +311,17 @@ staging_config(void)
 	return config;
 }
 
-/* Of the transport that a native one lies over: it sees memory of the host. */
-static struct batoni_transport_config
-below_native(const struct batoni_comm_plan *plan)
-{
-	const uint32_t slots = batoni_native_layer()->slots(plan->size);
-
-	return (struct batoni_transport_config){.slots = slots,
-	                                        .slots_most = slots};
-}
-
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_plan *plan,
                              const struct baton_comm *comm)
 {
-	const struct batoni_staging_config staging = staging_config();
+	const struct batoni_staging_config staging = staging_config(plan);
 	struct batoni_transport_config upper = upper_config(plan, comm);
 
 	if (plan->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
-	if (plan->transport == BATON_TRANSPORT_NCCL)
-		return below_native(plan);
-	if (comm->device_ops->memory->host_only)
+	/* What a native one lies over sees memory of the host. */
+	if (is_native(plan) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
 }
@@ -311,7 +329,7 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 static enum baton_status
 create_staging(struct baton_comm *comm, const struct batoni_comm_plan *plan)
 {
-	const struct batoni_staging_config staging = staging_config();
+	const struct batoni_staging_config staging = staging_config(plan);
 	const struct batoni_transport_config upper = upper_config(plan, comm);
 
 	return batoni_staging_layer()->create(&upper, &staging, plan->size,
@@ -473,7 +491,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)
 		status = create_staging(comm, plan);
-	if (status == BATON_OK && plan->transport == BATON_TRANSPORT_NCCL)
+	if (status == BATON_OK && is_native(plan))
 		status = batoni_comm_create_native(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
@@ -491,7 +509,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 static enum baton_status
 check_slots(const struct batoni_comm_plan *plan)
 {
-	const struct batoni_staging_config staging = staging_config();
+	const struct batoni_staging_config staging = staging_config(plan);
 	uint64_t slots = upper_slots(plan, plan->requests_most);
 	char mine[64] = "";
 
@@ -618,7 +636,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	transport->host = &comm->host;
 	/* Without peers, other ranks are reachable only by the transport's messages:
 	 * no one-sided layer. */
-	if (comm->onesided && !transport->peers) {
+	if (comm->onesided && !batoni_hosts_of(transport)->peers) {
 		comm->onesided->ops->close(comm->onesided, false);
 		comm->onesided = NULL;
 	}
@@ -626,6 +644,11 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (comm->onesided) {
 		batoni_comm_add_path(comm, &comm->onesided->path);
 		comm->onesided->ops->start(comm->onesided, comm);
+		/* Its messages, where they are another transport's. */
+		if (transport->hosts) {
+			comm->hosts_path = &transport->hosts->messages;
+			batoni_comm_add_path(comm, comm->hosts_path);
+		}
 	}
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
@@ -958,8 +981,7 @@ why_not_nccl(const struct baton_comm *comm)
 		return "";
 	return comm->device_ops->id == BATON_DEVICE_CUDA
 	               ? "it was not asked for (options.transport "
-			 "BATON_TRANSPORT_NCCL): it has no tags, no signals and "
-			 "no windows"
+			 "BATON_TRANSPORT_NCCL): it has no tags"
 	               : "NCCL moves memory of GPUs, and the device is not CUDA "
 			 "(options.device BATON_DEVICE_CUDA)";
 }

@@ -22,6 +22,8 @@ enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_plan *plan,
                              const struct baton_comm *comm);
+/* The first slot, of the transport below, of a native transport's own. */
+uint32_t batoni_comm_native_slot(const struct batoni_comm_plan *plan);
 void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);

@@ -57,6 +57,9 @@ struct baton_comm {
 	 * chosen for it. */
 	struct batoni_path *paths[BATONI_PATHS_MAX];
 	uint32_t paths_count;
+	/* One of them: the messages of the transport that a native one lies over, for those
+	 * of the one-sided layer.  It is tested as the others are, and never chosen. */
+	struct batoni_path *hosts_path;
 	struct batoni_pool pool;
 	uint32_t index;
 	int rank, size, tag_max;
@@ -87,6 +90,9 @@ struct baton_comm {
 	_Atomic uint32_t queues;  /* alive */
 	_Atomic bool any_drives;  /* `drivers` is ANY, and `lost` is false */
 	_Atomic bool lost; /* the transport may not be called any more */
+	/* The one that a native one lies over may not; the program had used no signals and
+	 * windows, and calls that need them are refused. */
+	_Atomic bool lost_below;
 	/* A destroy has left it, together with the other ranks where the transport asks
 	 * them: it takes no operations any more. */
 	_Atomic bool left;
@@ -305,7 +311,7 @@ batoni_choose_path(const struct baton_comm *comm, enum batoni_op_kind kind,
 	for (uint32_t i = comm->paths_count; i-- > 0;) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->ops->kinds >> kind & 1u &&
+		if (path->ops->kinds >> kind & 1u && path != comm->hosts_path &&
 		    (!path->ops->serves ||
 		     path->ops->serves(path, (int)kind, peer)))
 			return (int)i;

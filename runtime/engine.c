@@ -309,7 +309,9 @@ flush_deferred(void)
 	size_t events = 0;
 
 	while ((comm = e->deferred)) {
-		struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+		struct batoni_path *path =
+			comm->hosts_path ? comm->hosts_path
+					 : comm->paths[BATONI_PATH_MESSAGES];
 
 		e->deferred = comm->deferred_next;
 		comm->deferred = false;

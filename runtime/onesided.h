@@ -12,8 +12,9 @@
  * otherwise.  They end transfers as transports do: by the status of issue or take_back,
  * or by comm's host->done (from within any slot except place).
  *
- * The layer's own messages are transfers of the communicator's transport, with slots
- * from requests_max on (transport.h); the engine passes their ends to message_done.
+ * The layer's own messages are transfers of the communicator's transport, or of the one that
+ * a native transport lies over (`hosts`), with slots from requests_max on (transport.h); the
+ * engine passes their ends to message_done.
  */
 #ifndef BATONI_ONESIDED_H
 #define BATONI_ONESIDED_H
@@ -112,6 +113,9 @@ struct batoni_onesided {
 	 * signals are constant after start. */
 	unsigned signal_paths;
 	_Atomic unsigned window_paths;
+	/* The program has named a peer, or asked for memory or a window: the layer may have
+	 * messages.  Any thread; never false again. */
+	_Atomic bool used;
 };
 
 /* The layer whose path this is. */

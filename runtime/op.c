@@ -675,6 +675,20 @@ host_lost(struct batoni_host *host, const char *why)
 	batoni_leave();
 }
 
+/* A call that finds `lost_below` false has set `used` before, so either this sees that, or
+ * the call is refused. */
+static bool
+host_lost_below(struct batoni_host *host, const char *why)
+{
+	struct baton_comm *comm = comm_of(host);
+
+	atomic_store(&comm->lost_below, true);
+	if (!comm->onesided || !atomic_load(&comm->onesided->used))
+		return false;
+	host_lost(host, why);
+	return true;
+}
+
 void
 batoni_host_init(struct baton_comm *comm)
 {
@@ -684,5 +698,6 @@ batoni_host_init(struct baton_comm *comm)
 		.deferred = host_deferred,
 		.moves = host_moves,
 		.lost = host_lost,
+		.lost_below = host_lost_below,
 	};
 }

@@ -4,6 +4,10 @@
  * over the transport that knows the other ranks, when that is open.  Its steps wait for
  * nothing, so one thread opens those of several ranks by turns.  No lock of the engine is
  * held between them: other communicators go on.
+ *
+ * Where the one-sided layer may have messages with memory of the device, staging lies between
+ * the two transports.  It starts here.  Until all is open, each transport below, whose host is
+ * the staging's then, is closed by the caller, and the staging discarded with its communicator.
  */
 #include "open_native.h"
 
@@ -29,6 +33,7 @@ batoni_comm_create_native(struct baton_comm *comm,
 		.until_ns = comm->patience.until_ns,
 		.timeout_ns = plan->timeout_ns,
 		.slots = plan->requests_max,
+		.below_slot = batoni_comm_native_slot(plan),
 		.check = plan->check,
 		.driver_take = batoni_take,
 		.driver_leave = driver_leave,
@@ -47,7 +52,7 @@ batoni_comm_discard_native(struct baton_comm *comm)
 
 /* One step of each that is not open yet.  PENDING: some are not. */
 static enum baton_status
-step_all(struct baton_comm *comms[], struct batoni_transport *transports[],
+step_all(struct baton_comm *comms[], struct batoni_transport *below[],
          struct batoni_transport *opened[], int n)
 {
 	enum baton_status result = BATON_OK;
@@ -58,7 +63,7 @@ step_all(struct baton_comm *comms[], struct batoni_transport *transports[],
 		if (opened[i])
 			continue;
 		status = batoni_native_layer()->step(comms[i]->native,
-		                                     transports[i], &opened[i]);
+		                                     below[i], &opened[i]);
 		if (status != BATON_OK && status != BATON_PENDING)
 			return status;
 		if (status == BATON_PENDING)
@@ -72,14 +77,20 @@ batoni_comm_open_native(struct baton_comm *comms[],
                         struct batoni_transport *transports[], int n)
 {
 	struct batoni_transport **opened =
-		batoni_alloc((size_t)n, sizeof(*opened));
+		batoni_alloc((size_t)n * 2, sizeof(*opened));
+	struct batoni_transport **below = opened + n;
 	enum baton_status status = BATON_PENDING;
 
 	if (!opened)
 		return batoni_refuse(BATON_ERR_NOMEM, "no memory for %d ranks",
 		                     n);
+	for (int i = 0; i < n; i++)
+		below[i] = comms[i]->staging
+		                   ? batoni_staging_layer()->start(
+					     comms[i]->staging, transports[i])
+		                   : transports[i];
 	for (unsigned tries = 0; status == BATON_PENDING; tries++) {
-		status = step_all(comms, transports, opened, n);
+		status = step_all(comms, below, opened, n);
 		if (status == BATON_PENDING)
 			batoni_pause_between(tries);
 	}
@@ -87,6 +98,7 @@ batoni_comm_open_native(struct baton_comm *comms[],
 	for (int i = 0; i < n && status == BATON_OK; i++) {
 		transports[i] = opened[i];
 		comms[i]->native = NULL;
+		comms[i]->staging = NULL; /* of the transport below */
 	}
 	batoni_free(opened);
 	return status;

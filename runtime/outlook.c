@@ -12,7 +12,7 @@
 #define TICK_MANY_NS 2500000u
 #define TESTS_MANY 128u
 
-/* sum->quiet is that of the transport. */
+/* sum->quiet is that of the transport whose messages the one-sided layer uses. */
 static void
 add(struct batoni_load *sum, const struct batoni_load *path)
 {
@@ -31,7 +31,9 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 struct batoni_load
 batoni_comm_load(const struct baton_comm *comm)
 {
-	struct batoni_load sum = {.quiet = comm->transport->messages.load.quiet};
+	const struct batoni_path *messages =
+		comm->hosts_path ? comm->hosts_path : &comm->transport->messages;
+	struct batoni_load sum = {.quiet = messages->load.quiet};
 
 	for (uint32_t i = 0; i < comm->paths_count; i++)
 		add(&sum, &comm->paths[i]->load);

@@ -107,6 +107,10 @@ struct batoni_host {
 	 * Any thread, not from within a slot.  When it returns, all requests have
 	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
 	void (*lost)(struct batoni_host *host, const char *why);
+	/* The same for the transport that a native one lies over, where its own messages go
+	 * on without it.  If the program has used signals or windows, all has ended as of
+	 * `lost`, and true is returned; else calls that need them are refused from now on. */
+	bool (*lost_below)(struct batoni_host *host, const char *why);
 };
 
 /* The streams that detached operations follow; each is named once. */

@@ -6,7 +6,9 @@
  * Such a library cannot find the other ranks by itself.  So a native transport lies over
  * another one (local, MPI), which knows them: it uses that one's `exchange`, `leave`,
  * `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
- * each other while it is open.
+ * each other while it is open.  The one-sided layer's messages, if there is one, are transfers
+ * of that transport too: it is their `hosts` (transport.h).  The native transport passes
+ * their ends on to its host; the engine tests them.
  *
  * The engine gets it from runtime/registry.h, and drives its opening in runtime/open_native.c.
  */
@@ -25,6 +27,9 @@ struct batoni_native_config {
 	uint64_t until_ns;  /* for the device, as words_alloc */
 	int64_t timeout_ns; /* how long opening may wait for peers; 0: the default */
 	uint32_t slots; /* transfers have slots below this */
+	/* Its own transfers of the transport below have slots from here on; those below this
+	 * are the one-sided layer's, and there is one if it is not 0. */
+	uint32_t below_slot;
 	bool check;     /* compare the two sides of a message before it travels */
 	/* Around calls of the transport below: they are the driver's. */
 	void (*driver_take)(void);
@@ -32,8 +37,7 @@ struct batoni_native_config {
 };
 
 struct batoni_native_ops {
-	/* The slots that it needs of the transport below, which then has no other messages:
-	 * the same on all ranks.  Any thread. */
+	/* The slots that it needs of the transport below: the same on all ranks.  Any thread. */
 	uint32_t (*slots)(int size);
 	/* Take everything that can fail on this rank alone.  The thread that creates; may
 	 * block, but not for a peer.  OK; UNSUPPORTED (no library, or a device that it does

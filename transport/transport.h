@@ -132,7 +132,17 @@ struct batoni_transport {
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
+	/* A native transport's: the one that it lies over, and owns.  The one-sided layer uses
+	 * that one's messages, peers and exchanges.  NULL: this one's own. */
+	struct batoni_transport *hosts;
 };
+
+/* The transport by which the hosts of the ranks reach each other. */
+static inline struct batoni_transport *
+batoni_hosts_of(struct batoni_transport *transport)
+{
+	return transport->hosts ? transport->hosts : transport;
+}
 
 /* The transport whose messages a path carries. */
 static inline struct batoni_transport *

@@ -21,12 +21,9 @@
 static enum baton_status
 check_layer(const char *call, const struct baton_comm *comm)
 {
-	if (comm->onesided)
-		return BATON_OK;
-	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "%s: the %s transport has no signals "
-	                     "(BATON_CAP_SIGNALS)",
-	                     call, comm->transport_ops->name);
+	if (!comm->onesided)
+		return batoni_refuse_onesided(call, comm);
+	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
 static enum baton_status
@@ -534,7 +531,7 @@ look_for_messages(struct batoni_rma *rma)
 	}
 	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
 		batoni_messages_post(rma);
-		comm->transport->messages.ops->test(&comm->transport->messages);
+		rma->transport->messages.ops->test(&rma->transport->messages);
 		comm->onesided->path.ops->test(&comm->onesided->path);
 		batoni_end_and_issue();
 	}

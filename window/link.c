@@ -90,6 +90,7 @@ batoni_link_make(struct batoni_rma *rma, int peer)
 
 	if (link)
 		return link;
+	atomic_store(&rma->base.used, true);
 	if (!populate(rma, peer))
 		return NULL;
 	link = link_new(rma, peer);

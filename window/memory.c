@@ -14,17 +14,39 @@
 #include "window.h"
 
 enum baton_status
+batoni_refuse_onesided(const char *call, const struct baton_comm *comm)
+{
+	const bool nccl = comm->transport_ops->id == BATON_TRANSPORT_NCCL;
+
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%s: this communicator has no signals and no windows "
+	                     "(BATON_CAP_SIGNALS, BATON_CAP_WINDOWS): %s",
+	                     call,
+	                     nccl ? "its ranks are in several processes without "
+				    "MPI, and the side channel between them "
+				    "carries no such messages; start the program "
+				    "by mpirun"
+				  : "the transport does not have them");
+}
+
+enum baton_status
+batoni_refuse_lost(const char *call)
+{
+	return batoni_refuse(BATON_ERR_ABORTED,
+	                     "%s: the program has finalised MPI, by which the hosts "
+	                     "of the ranks tell each other of signals and windows",
+	                     call);
+}
+
+enum baton_status
 batoni_check_windows(const char *call, const struct baton_comm *comm)
 {
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
 	if (!comm->onesided)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: there are no windows on the %s "
-		                     "transport with the %s device",
-		                     call, comm->transport_ops->name,
-		                     comm->device_ops->name);
-	return BATON_OK;
+		return batoni_refuse_onesided(call, comm);
+	atomic_store(&comm->onesided->used, true);
+	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
 enum baton_status

@@ -88,11 +88,11 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 
 	rma->comm = comm;
 	rma->asks = !comm->device_ops->memory->host_only;
-	rma->transport = comm->transport;
+	rma->transport = batoni_hosts_of(comm->transport);
 	rma->rank = comm->rank;
 	for (int peer = 0; peer < rma->size; peer++) {
 		rma->signal_path[peer] =
-			comm->transport->peers[peer].segment && !messages
+			rma->transport->peers[peer].segment && !messages
 				? (unsigned char)BATON_WINDOW_PATH_DIRECT
 				: (unsigned char)BATON_WINDOW_PATH_MESSAGE;
 		rma->base.signal_paths |= rma->signal_path[peer];
@@ -132,6 +132,10 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
+	/* The call came before. */
+	if (unlikely(atomic_load_explicit(&rma->comm->lost_below,
+	                                  memory_order_relaxed)))
+		return BATON_ERR_ABORTED;
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_start(rma, transfer);
 	return batoni_put_issue(rma, transfer);

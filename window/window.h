@@ -463,7 +463,12 @@ uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
 
 /* ---- memory.c ---- */
 
-/* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED. */
+/* The communicator has no one-sided layer, UNSUPPORTED; or the transport for its messages is
+ * gone, ABORTED. */
+enum baton_status batoni_refuse_onesided(const char *call,
+                                         const struct baton_comm *comm);
+enum baton_status batoni_refuse_lost(const char *call);
+/* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED, ABORTED. */
 enum baton_status batoni_check_windows(const char *call,
                                        const struct baton_comm *comm);
 /* The memory that contains all these bytes, or NULL.  Caller holds memories_lock. */

@@ -1185,6 +1185,7 @@ puts_and_messages_go_side_by_side(struct conform *c)
 {
 	enum { N = 60 };
 	const size_t bytes = 30000;
+	const int tags = c->info.capabilities & BATON_CAP_TAGS ? 4 : 1;
 	int to = conform_next(c);
 	int from = conform_previous(c);
 	unsigned char *out = conform_filled(c, bytes, (unsigned)c->rank);
@@ -1198,11 +1199,12 @@ puts_and_messages_go_side_by_side(struct conform *c)
 		size_t length = i % 3 ? bytes : i;
 
 		requests[3 * i] = RECV(c, in + i * bytes, length, from,
-		                       (int)i % 4, c->stream, &conform_detached);
+		                       (int)i % tags, c->stream,
+		                       &conform_detached);
 		requests[3 * i + 1] = PUT(c, out, length, to, part.window,
 		                          i * bytes, (int)i % 4, (int)i % 4,
 		                          c->stream, &conform_detached);
-		requests[3 * i + 2] = SEND(c, out, length, to, (int)i % 4,
+		requests[3 * i + 2] = SEND(c, out, length, to, (int)i % tags,
 		                           c->stream, &conform_detached);
 	}
 	FINISH_ALL(c, requests, (size_t)3 * N);

@@ -2,11 +2,12 @@
 /*
  * NCCL over MPI, where ranks are processes, over simulators of NCCL and of the CUDA driver.
  *
- *   mpirun -n 3 mpi_nccl lanes|finalize
+ *   mpirun -n 3 mpi_nccl lanes|finalize|signals
  *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy
  *
  * lanes: ranks ask for other numbers of lanes.  finalize: the program finalises MPI, and NCCL
- * goes on.  peer: rank 1 is killed while the others send to it and receive from it with no
+ * goes on; signals, which need MPI, are refused.  signals: the same where signals were used
+ * before, and all ends.  peer: rank 1 is killed while the others send to it and receive from it with no
  * deadline; then these make a communicator of their own.  deadline: the same, with one.
  * destroy: it is killed while they destroy the communicator, with no time limit.
  *
@@ -114,6 +115,7 @@ differ_in_lanes(int rank)
 static void
 outlive_mpi(int rank)
 {
+	struct baton_window *window = NULL;
 	struct baton_comm *comm = NULL;
 	baton_request pending;
 
@@ -123,8 +125,34 @@ outlive_mpi(int rank)
 	pending = move(comm, (rank + 2) % 3, false, &detached);
 	MPI_Finalize();
 	CHECK(baton_comm_status(comm) == BATON_OK);
+	CHECK(baton_signal(rank, 0, 0, 0, comm, NULL, NULL, NULL) ==
+	      BATON_ERR_ABORTED);
+	CHECK(strstr(baton_last_error(), "has finalised MPI"));
+	CHECK(baton_window_register(out, BYTES, comm, &window) ==
+	      BATON_ERR_ABORTED);
 	finish(move(comm, (rank + 1) % 3, true, NULL), BATON_OK);
 	finish(pending, BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+signals_end_with_mpi(int rank)
+{
+	const struct baton_wait_signal_desc next = {.op_count = 1,
+	                                            .peer = (rank + 1) % 3};
+	struct baton_comm *comm = NULL;
+	baton_request pending, wait = 0;
+
+	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
+	if (!comm)
+		return;
+	pending = move(comm, (rank + 2) % 3, false, &detached);
+	CHECK(baton_wait_signal(1, &next, comm, NULL, &detached, &wait) ==
+	      BATON_OK);
+	MPI_Finalize();
+	CHECK(baton_comm_status(comm) == BATON_ERR_ABORTED);
+	finish(wait, BATON_ERR_ABORTED);
+	finish(pending, BATON_ERR_ABORTED);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
@@ -204,6 +232,10 @@ main(int argc, char **argv)
 	make_memory();
 	if (strcmp(how, "finalize") == 0) {
 		outlive_mpi(rank);
+		return exit_status();
+	}
+	if (strcmp(how, "signals") == 0) {
+		signals_end_with_mpi(rank);
 		return exit_status();
 	}
 	if (strcmp(how, "lanes") == 0)

@@ -98,7 +98,9 @@ START_TEST(a_query_tells_the_mode)
 	ck_assert_ptr_nonnull(strstr(info.library, "checked"));
 	ck_assert_uint_eq(info.capabilities, BATON_CAP_DIRECTIONS |
 	                                             BATON_CAP_CANCEL |
-	                                             BATON_CAP_SELF);
+	                                             BATON_CAP_SELF |
+	                                             BATON_CAP_SIGNALS |
+	                                             BATON_CAP_WINDOWS);
 	world_destroy();
 }
 END_TEST

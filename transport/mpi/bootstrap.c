@@ -373,7 +373,8 @@ struct record {
 	int64_t most[BATONI_MPI_ALIKE_MAX]; /* negatives */
 };
 
-/* Another transport is to lie over this one, which then carries no messages. */
+/* Another transport is to lie over this one, which then carries what the hosts tell each
+ * other. */
 static bool
 is_native(const struct batoni_comm_plan *plan)
 {
@@ -446,8 +447,11 @@ agree_on_reach(struct batoni_comm_plan *plan, const struct record *all)
 {
 	bool reached = all->least[UNABLE] == NO_RANK;
 
+	/* What a native one's hosts send each other is small, but for puts by message,
+	 * which are staged. */
 	if (is_native(plan)) {
-		plan->direct = plan->stages = false;
+		plan->direct = false;
+		plan->stages = plan->onesided;
 		return BATON_OK;
 	}
 	if (!reached && all->least[FORCED] != NO_RANK)

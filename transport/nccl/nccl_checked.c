@@ -93,6 +93,10 @@ count_load(struct batoni_nccl_checked *checked)
 	/* Elsewhere a send below ends within a call of its target. */
 	if (!load->quiet)
 		load->moving += checked->sending;
+	/* Of the messages below, which the engine looks at where the one-sided layer has
+	 * some. */
+	if (checked->nccl->config.below_slot)
+		load->standing = checked->posted;
 	load->polled = checked->running;
 }
 

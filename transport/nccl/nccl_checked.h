@@ -136,6 +136,7 @@ struct batoni_nccl_checked {
 	struct batoni_list_node unsent; /* wires that may send, and have something */
 	uint32_t begun;   /* transfers, not ended */
 	uint32_t sending; /* wires that the transport below has a send of */
+	uint32_t posted;  /* the same of a receive */
 	uint32_t running; /* marks to be asked for */
 	uint32_t withdrawn; /* headers */
 	unsigned turn;    /* the lane that is looked at first */

@@ -281,7 +281,7 @@ note_timeout(struct batoni_nccl *nccl, const char *what)
 
 /* ---- exchanges ---- */
 
-/* The transport below has the messages of checked mode, and no others. */
+/* The transport below has the messages of checked mode, and those of the one-sided layer. */
 static void
 below_done(struct batoni_host *host, struct batoni_transfer *transfer,
            enum baton_status status)
@@ -289,7 +289,21 @@ below_done(struct batoni_host *host, struct batoni_transfer *transfer,
 	struct batoni_nccl *nccl =
 		batoni_container_of(host, struct batoni_nccl, below_host);
 
-	batoni_nccl_checked_done(nccl, transfer, status);
+	if (transfer->slot < nccl->config.below_slot)
+		nccl->base.host->done(nccl->base.host, transfer, status);
+	else
+		batoni_nccl_checked_done(nccl, transfer, status);
+}
+
+/* Staging puts copies off.  The engine knows it as the layer's messages. */
+static void
+below_deferred(struct batoni_host *host)
+{
+	struct batoni_host *ours =
+		batoni_container_of(host, struct batoni_nccl, below_host)
+			->base.host;
+
+	ours->deferred(ours);
 }
 
 static void
@@ -334,15 +348,19 @@ below_lost(struct batoni_host *host, const char *why)
 {
 	struct batoni_nccl *nccl =
 		batoni_container_of(host, struct batoni_nccl, below_host);
+	struct batoni_host *ours = nccl->base.host;
+	bool ended = nccl->checked != NULL;
 
-	if (nccl->checked && nccl->base.host)
-		nccl->base.host->lost(nccl->base.host, why);
+	if (ours && nccl->checked)
+		ours->lost(ours, why);
+	else if (ours)
+		ended = ours->lost_below(ours, why);
 	atomic_store(&nccl->below_lost, true);
 	batoni_log(BATONI_LOG_INFO,
 	           "rank %d: %s: the NCCL transport %s, and will be destroyed as "
 	           "after an abort",
 	           nccl->base.rank, why,
-	           nccl->checked ? "has ended what was pending" : "goes on");
+	           ended ? "has ended what was pending" : "goes on");
 }
 
 /* PENDING, OK, or an error, with its sentence: the exchange has failed, and no other is
@@ -695,12 +713,18 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	nccl->below = below;
 	nccl->below_host = (struct batoni_host){.done = below_done,
 	                                        .broken = below_broken,
+	                                        .deferred = below_deferred,
 	                                        .moves = below_moves,
 	                                        .lost = below_lost};
 	below->host = below->messages.host = &nccl->below_host;
 	base->rank = below->rank;
 	base->size = below->size;
+	base->hosts = below;
+	base->peers = below->peers ? below->peers : nccl->peers;
 	base->capabilities = BATON_CAP_SELF;
+	if (nccl->config.below_slot && below->peers)
+		base->capabilities |= below->capabilities & (BATON_CAP_SIGNALS |
+		                                             BATON_CAP_WINDOWS);
 	/* In checked mode NCCL is called for what has met. */
 	if (nccl->lanes_n - 1 == 2 * nccl->bits || nccl->checked)
 		base->capabilities |= BATON_CAP_DIRECTIONS;

@@ -3,8 +3,9 @@
  * The processes of the ranks of this host, so that the engine notices when one ends
  * (runtime/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
  *
- * Each rank's hello has the name of its process's bell, which says host and process.  There is
- * no memory to share: segments and bells of others stay NULL.
+ * Each rank's hello has the name of its process's bell, which says host and process.
+ * A transport below that shares memory between ranks (local, MPI) knows them, and then its
+ * `peers` are used.  Where it does not (the side channel), segments and bells stay NULL.
  */
 #include <unistd.h>
 
@@ -14,13 +15,12 @@
 enum baton_status
 batoni_nccl_peers_make(struct batoni_nccl *nccl, int size)
 {
-	nccl->base.peers = batoni_alloc((size_t)size,
-	                                sizeof(*nccl->base.peers));
-	if (!nccl->base.peers)
+	nccl->peers = batoni_alloc((size_t)size, sizeof(*nccl->peers));
+	if (!nccl->peers)
 		return BATON_ERR_NOMEM;
 	nccl->peers_n = size;
 	for (int i = 0; i < size; i++)
-		nccl->base.peers[i].pidfd = -1;
+		nccl->peers[i].pidfd = -1;
 	return BATON_OK;
 }
 
@@ -28,9 +28,9 @@ void
 batoni_nccl_peer_meet(struct batoni_nccl *nccl, int rank,
                       const struct batoni_nccl_card *card)
 {
-	struct batoni_peer *peer = &nccl->base.peers[rank];
+	struct batoni_peer *peer = &nccl->peers[rank];
 
-	if (!card->has_bell || !batoni_shm_is_here(&card->bell))
+	if (nccl->base.peers != nccl->peers || !card->has_bell || !batoni_shm_is_here(&card->bell))
 		return;
 	if (card->bell.pid == getpid()) {
 		peer->pid = getpid();
@@ -47,6 +47,6 @@ void
 batoni_nccl_peers_free(struct batoni_nccl *nccl)
 {
 	for (int i = 0; i < nccl->peers_n; i++)
-		batoni_pidfd_close(nccl->base.peers[i].pidfd);
-	batoni_free(nccl->base.peers);
+		batoni_pidfd_close(nccl->peers[i].pidfd);
+	batoni_free(nccl->peers);
 }

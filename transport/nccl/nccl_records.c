@@ -3,6 +3,7 @@
  * Checked mode: records between the hosts, over the messages of the transport below.
  *
  * Each pair of ranks has a wire: in each direction one message below at a time, on tag 0.
+ * The one-sided layer's messages have other slots and tags.
  * A receive for as many records as can ever wait is kept posted.  What is said while a
  * message is under way goes together in the next one, in its order.  So there is no pool to
  * run out, and no record waits for another peer.  How many records can wait for one peer is
@@ -41,12 +42,13 @@ void
 batoni_nccl_wires_init(struct batoni_nccl_checked *checked)
 {
 	int size = checked->nccl->config.size;
+	uint32_t slot = checked->nccl->config.below_slot;
 
-	for (int i = 0; i < size; i++) {
+	for (int i = 0; i < size; i++, slot += 2) {
 		struct batoni_nccl_wire *wire = &checked->wires[i];
 
-		part_init(&wire->in, i, BATONI_RECV, (uint32_t)i);
-		part_init(&wire->out, i, BATONI_SEND, (uint32_t)(size + i));
+		part_init(&wire->in, i, BATONI_RECV, slot);
+		part_init(&wire->out, i, BATONI_SEND, slot + 1);
 		batoni_list_init(&wire->unsent);
 	}
 	batoni_list_init(&checked->ended);
@@ -174,8 +176,10 @@ batoni_nccl_send_all(struct batoni_nccl_checked *checked)
 static void
 listen_to(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 {
-	if (!atomic_load(&checked->takes_back) && !checked->failed)
+	if (!atomic_load(&checked->takes_back) && !checked->failed) {
 		post(checked, &wire->in, wire->arriving, BATONI_NCCL_RECORDS);
+		checked->posted++;
+	}
 }
 
 static void
@@ -189,6 +193,8 @@ take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
 	part->below = false;
 	if (part == &wire->out)
 		checked->sending--;
+	else
+		checked->posted--;
 	if (part->status != BATON_OK && part->status != BATON_ERR_CANCELED) {
 		snprintf(
 			text, sizeof(text),

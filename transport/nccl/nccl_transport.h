@@ -79,7 +79,8 @@ struct batoni_nccl {
 	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
 	struct batoni_nccl_lane *lanes;
 	struct batoni_nccl_self *self;
-	int peers_n; /* of base.peers */
+	struct batoni_peer *peers; /* where the transport below has none (nccl_peers.c) */
+	int peers_n;
 	struct batoni_nccl_lock *lock; /* of the device */
 	struct batoni_nccl_checked *checked; /* NULL: not in checked mode */
 
