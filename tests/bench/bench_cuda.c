@@ -11,6 +11,7 @@
  * of the host and a bare copy (rank 0 out of the device, rank 1 into it).
  * cuda_trigger, cuda_trigger_write, cuda_wait: bench_cuda_stream.c.
  * cuda_overlap_send, _recv: bench_cuda_overlap.c.
+ * cuda_put_latency, cuda_put_bandwidth: bench_cuda_put.c.
  *
  * Over the simulator the figures mean nothing: they are not printed, and sizes are small.
  */
@@ -312,5 +313,6 @@ main(int argc, char **argv)
 			measure_bandwidth(&b, &m, sizes[i]);
 	bench_cuda_stream(&b);
 	bench_cuda_overlap(&b, &m);
+	bench_cuda_put(&b);
 	return bench_fini(&b);
 }

@@ -20,5 +20,7 @@ baton_request bench_cuda_enqueue(struct bench *b, bool send, char *buffer,
 void bench_cuda_stream(struct bench *b);
 /* bench_cuda_overlap.c: cuda_overlap_send and cuda_overlap_recv. */
 void bench_cuda_overlap(struct bench *b, struct bench_memory *m);
+/* bench_cuda_put.c: cuda_put_latency and cuda_put_bandwidth. */
+void bench_cuda_put(struct bench *b);
 
 #endif
