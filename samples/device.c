@@ -14,6 +14,9 @@
 #include "check.h"
 
 #define NON_BLOCKING 1u
+#define MEMORY_TYPE 2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define IS_MANAGED 8
+#define DEVICE_MEMORY 2u /* CU_MEMORYTYPE_DEVICE */
 
 typedef int result;                /* CUresult */
 typedef unsigned long long address; /* CUdeviceptr */
@@ -28,6 +31,10 @@ static struct {
 	result (*pop)(void **context_p);
 	result (*alloc)(address *memory_p, size_t bytes);
 	result (*free)(address memory);
+	result (*pin)(void **memory_p, size_t bytes, unsigned flags);
+	result (*unpin)(void *memory);
+	result (*ask)(unsigned count, const int *attributes, void **values,
+	              address pointer);
 	result (*stream)(void **stream_p, unsigned flags);
 	result (*end_stream)(void *stream);
 	result (*set)(address memory, unsigned char value, size_t count,
@@ -92,6 +99,9 @@ static void load(struct device *device)
 	find(device, library, "cuCtxPopCurrent_v2", &cuda.pop);
 	find(device, library, "cuMemAlloc_v2", &cuda.alloc);
 	find(device, library, "cuMemFree_v2", &cuda.free);
+	find(device, library, "cuMemHostAlloc", &cuda.pin);
+	find(device, library, "cuMemFreeHost", &cuda.unpin);
+	find(device, library, "cuPointerGetAttributes", &cuda.ask);
 	find(device, library, "cuStreamCreate", &cuda.stream);
 	find(device, library, "cuStreamDestroy_v2", &cuda.end_stream);
 	find(device, library, "cuMemsetD8Async", &cuda.set);
@@ -168,6 +178,43 @@ void device_free(struct device *device, void *memory)
 {
 	device_enter(device);
 	MUST(device, free((address)(uintptr_t)memory));
+	device_leave(device);
+}
+
+bool device_owns(struct device *device, const void *memory)
+{
+	static const int attributes[] = { MEMORY_TYPE, IS_MANAGED };
+	unsigned type = 0, managed = 0;
+	void *values[] = { &type, &managed };
+
+	MUST(device, ask(2, attributes, values, (address)(uintptr_t)memory));
+	return type == DEVICE_MEMORY && managed == 0;
+}
+
+void *device_pinned_alloc(struct device *device, size_t bytes)
+{
+	void *memory = NULL;
+
+	device_enter(device);
+	MUST(device, pin(&memory, bytes, 0));
+	device_leave(device);
+	memset(memory, 0, bytes);
+	return memory;
+}
+
+void device_pinned_free(struct device *device, void *memory)
+{
+	device_enter(device);
+	MUST(device, unpin(memory));
+	device_leave(device);
+}
+
+void device_enqueue_copy(struct device *device, baton_stream stream, void *to,
+                         const void *from, size_t bytes)
+{
+	device_enter(device);
+	MUST(device, copy((address)(uintptr_t)to, (address)(uintptr_t)from,
+	                  bytes, stream));
 	device_leave(device);
 }
 

@@ -30,6 +30,18 @@ void *device_stream(const struct device *device);
 void *device_alloc(struct device *device, size_t bytes);
 void device_free(struct device *device, void *memory);
 
+/* Is it memory of a device, which the host must not touch? */
+bool device_owns(struct device *device, const void *memory);
+
+/* Memory of the host that copies on a stream reach without a detour. */
+void *device_pinned_alloc(struct device *device, size_t bytes);
+void device_pinned_free(struct device *device, void *memory);
+
+/* Enqueue a copy on a stream of the communicator or of the program; memory of the host
+ * must be pinned. */
+void device_enqueue_copy(struct device *device, baton_stream stream, void *to,
+                         const void *from, size_t bytes);
+
 /* Copy between host and device, or within one, and wait for the end. */
 void device_copy(struct device *device, void *to, const void *from,
                  size_t bytes);

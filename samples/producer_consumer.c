@@ -20,6 +20,11 @@
  *   producer   wait for a credit (from the second round on), fill, put with signal
  *   consumer   wait for FILLED, check and work, signal FREE
  *
+ * On a CUDA device (BATON_DEVICE=cuda, or BATON_TRANSPORT=nccl) the rings are memory of the
+ * device, and puts go from memory of the device.  The work is a function on the host here, so a
+ * copy comes behind each fill and one before each work, on the same stream.  A program with
+ * kernels launches them there instead.
+ *
  * The streams run by themselves; the host only keeps them supplied.  It enqueues
  * in batches of half of `ahead` items, asks for requests for the last item of a
  * batch only, and waits for the older of two batches.  The ring itself may be
@@ -32,8 +37,8 @@
  * takes a minute.
  *
  * An item carries its number, a checksum, and the time at which it was filled.  Its
- * latency is from then until the consumer's function begins to read it; it
- * occupies its slot until that function has worked on it.  CLOCK_MONOTONIC is one
+ * latency is from then until the consumer's function begins to read it (copies
+ * included); it occupies its slot until that function has worked on it.  CLOCK_MONOTONIC is one
  * clock for all processes of a host, so run all ranks on one.
  */
 #include <stdatomic.h>
@@ -44,6 +49,7 @@
 
 #include "check.h"
 #include "command_line.h"
+#include "device.h"
 
 #define CONSUMER 0
 #define RANKS_MAX 8
@@ -162,6 +168,8 @@ struct producer {
 	/* Where items are made.  One is enough: the stream fills it again when
 	 * the put before has ended. */
 	struct item *item;
+	struct device *device; /* NULL: the communicator is on the host */
+	void *on_device;       /* what is put else, a copy of the item */
 	uint64_t number; /* of the item that is made next, by the stream */
 };
 
@@ -202,12 +210,19 @@ static void produce(struct producer *producer, long number,
 	size_t offset = (ring * (size_t)options->slots + slot) *
 	                slot_bytes(options);
 	size_t words = sizeof(struct item) / sizeof(uint64_t) + options->words;
+	const void *source = producer->item;
 
 	/* The slots of the first round are free without being told so. */
 	if (number >= options->slots)
 		wait_for(comm, producer->stream, CONSUMER, FREE, 1, before_p);
 	CHECK(comm, baton_stream_launch(comm, producer->stream, fill, producer));
-	CHECK(comm, baton_put_signal(producer->item, words, BATON_UINT64,
+	if (producer->device != NULL) {
+		source = producer->on_device;
+		device_enqueue_copy(producer->device, producer->stream,
+		                    producer->on_device, producer->item,
+		                    words * sizeof(uint64_t));
+	}
+	CHECK(comm, baton_put_signal(source, words, BATON_UINT64,
 	                             CONSUMER, producer->window, offset, FILLED,
 	                             0, 0, comm, producer->stream, NULL,
 	                             after_p));
@@ -256,8 +271,23 @@ static bool producer_run(struct producer *producer)
 	return false;
 }
 
+/* Items in memory of the host: pinned, where a device copies them. */
+static struct item *item_alloc(struct device *device, const struct options *options)
+{
+	return device != NULL ? device_pinned_alloc(device, slot_bytes(options))
+	                      : allocate(1, slot_bytes(options));
+}
+
+static void item_free(struct device *device, struct item *item)
+{
+	if (device != NULL)
+		device_pinned_free(device, item);
+	else
+		free(item);
+}
+
 static bool produce_all(struct baton_comm *comm, const struct options *options,
-                        struct baton_window *window)
+                        struct baton_window *window, struct device *device)
 {
 	struct producer *producer = allocate(1, sizeof(*producer));
 	bool good;
@@ -265,12 +295,17 @@ static bool produce_all(struct baton_comm *comm, const struct options *options,
 	producer->comm = comm;
 	producer->options = options;
 	producer->window = window;
-	producer->item = allocate(1, slot_bytes(options));
+	producer->device = device;
+	producer->item = item_alloc(device, options);
+	if (device != NULL)
+		producer->on_device = device_alloc(device, slot_bytes(options));
 	producer->item->path = baton_window_path(window, CONSUMER);
 	CHECK(comm, baton_stream_create(comm, &producer->stream));
 	good = producer_run(producer);
 	CHECK(comm, baton_stream_destroy(comm, producer->stream));
-	free(producer->item);
+	item_free(device, producer->item);
+	if (device != NULL)
+		device_free(device, producer->on_device);
 	free(producer);
 	return good;
 }
@@ -281,7 +316,9 @@ static bool produce_all(struct baton_comm *comm, const struct options *options,
 struct lane {
 	struct consumer *consumer;
 	int producer;
-	const char *ring;
+	char *ring;
+	struct item *item; /* a copy of a slot, where the ring is the device's;
+	                      else NULL */
 	baton_stream stream;
 	long enqueued, finished;
 	struct batch older, newer; /* enqueued and not finished; null requests:
@@ -301,6 +338,7 @@ struct lane {
 struct consumer {
 	struct baton_comm *comm;
 	const struct options *options;
+	struct device *device; /* NULL: the rings are memory of the host */
 	int lanes_count;
 	struct lane lanes[RANKS_MAX - 1];
 	bool terminal;
@@ -316,15 +354,22 @@ static void work(struct lane *lane, const struct item *item, size_t words)
 		lane->histogram[bytes[i]]++;
 }
 
+static void *slot_of(const struct lane *lane, long number)
+{
+	const struct options *options = lane->consumer->options;
+
+	return lane->ring + (size_t)(number % options->slots) *
+	                            slot_bytes(options);
+}
+
 /* On the stream. */
 static void consume(void *argument)
 {
 	struct lane *lane = argument;
 	const struct options *options = lane->consumer->options;
 	long number = lane->read++;
-	const struct item *item =
-		(const void *)(lane->ring + (size_t)(number % options->slots) *
-		                                    slot_bytes(options));
+	const struct item *item = lane->item != NULL ? lane->item
+	                                             : slot_of(lane, number);
 	uint64_t begin_ns = now_ns();
 	const char *wrong = NULL;
 
@@ -347,12 +392,19 @@ static void consume(void *argument)
 }
 
 /* The outputs are NULL but for the last item of a batch. */
-static void lane_enqueue(struct lane *lane, baton_request *before_p,
-                         baton_request *after_p)
+static void lane_enqueue(struct lane *lane, long number,
+                         baton_request *before_p, baton_request *after_p)
 {
-	struct baton_comm *comm = lane->consumer->comm;
+	struct consumer *consumer = lane->consumer;
+	struct baton_comm *comm = consumer->comm;
 
 	wait_for(comm, lane->stream, lane->producer, FILLED, 1, before_p);
+	if (lane->item != NULL)
+		device_enqueue_copy(consumer->device, lane->stream, lane->item,
+		                    slot_of(lane, number),
+		                    sizeof(struct item) +
+		                            consumer->options->words *
+		                                    sizeof(uint64_t));
 	CHECK(comm, baton_stream_launch(comm, lane->stream, consume, lane));
 	CHECK(comm, baton_signal(lane->producer, FREE, 0, 0, comm, lane->stream,
 	                         NULL, after_p));
@@ -365,10 +417,10 @@ static void lane_enqueue_batch(struct lane *lane)
 
 	lane->newer.before = lane->newer.after = BATON_REQUEST_NULL;
 	for (long i = 1; i < count; i++)
-		lane_enqueue(lane, NULL, NULL);
+		lane_enqueue(lane, lane->enqueued++, NULL, NULL);
 	if (count > 0)
-		lane_enqueue(lane, &lane->newer.before, &lane->newer.after);
-	lane->enqueued += count;
+		lane_enqueue(lane, lane->enqueued++, &lane->newer.before,
+		             &lane->newer.after);
 }
 
 /* The older batch is over: the newer one is the oldest now. */
@@ -537,7 +589,7 @@ static bool lane_is_whole(const struct lane *lane)
 }
 
 static void lane_init(struct lane *lane, struct consumer *consumer, int index,
-                      const char *rings, uint64_t *latencies_ns)
+                      char *rings, uint64_t *latencies_ns)
 {
 	const struct options *options = consumer->options;
 
@@ -545,12 +597,14 @@ static void lane_init(struct lane *lane, struct consumer *consumer, int index,
 	lane->producer = index + 1;
 	lane->ring = rings + (size_t)index * (size_t)options->slots *
 	                             slot_bytes(options);
+	if (consumer->device != NULL)
+		lane->item = item_alloc(consumer->device, options);
 	lane->latencies_ns = latencies_ns + index * options->items;
 	CHECK(consumer->comm, baton_stream_create(consumer->comm, &lane->stream));
 }
 
 static bool consume_all(struct baton_comm *comm, const struct options *options,
-                        const char *rings)
+                        char *rings, struct device *device)
 {
 	struct consumer *consumer = allocate(1, sizeof(*consumer));
 	struct winsize size;
@@ -559,6 +613,7 @@ static bool consume_all(struct baton_comm *comm, const struct options *options,
 
 	consumer->comm = comm;
 	consumer->options = options;
+	consumer->device = device;
 	consumer->lanes_count = baton_comm_size(comm) - 1;
 	/* mpirun gives its processes terminals of no width. */
 	consumer->terminal = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 &&
@@ -572,9 +627,12 @@ static bool consume_all(struct baton_comm *comm, const struct options *options,
 	for (int i = 0; i < consumer->lanes_count; i++)
 		good = lane_is_whole(&consumer->lanes[i]) && good;
 	report(consumer, latencies_ns);
-	for (int i = 0; i < consumer->lanes_count; i++)
+	for (int i = 0; i < consumer->lanes_count; i++) {
 		CHECK(comm, baton_stream_destroy(comm,
 		                                 consumer->lanes[i].stream));
+		if (consumer->lanes[i].item != NULL)
+			item_free(device, consumer->lanes[i].item);
+	}
 	free(latencies_ns);
 	free(consumer);
 	return good;
@@ -648,6 +706,8 @@ static bool run(struct baton_comm *comm, struct options *options)
 {
 	struct baton_comm_info info = { .size = sizeof(info) };
 	struct baton_window *window;
+	struct device *device = device_open(comm);
+	bool on_device = false;
 	void *rings = NULL;
 	size_t bytes = 0;
 	bool good;
@@ -661,21 +721,26 @@ static bool run(struct baton_comm *comm, struct options *options)
 		bytes = (size_t)(info.ranks - 1) * (size_t)options->slots *
 		        slot_bytes(options);
 		CHECK(comm, baton_mem_alloc(comm, bytes, &rings));
+		on_device = device != NULL && device_owns(device, rings);
 	}
 	CHECK(comm, baton_window_register(rings, bytes, comm, &window));
 	if (info.rank == CONSUMER) {
 		printf("%d ranks, %s device, %s transport: %ld items of %zu "
-		       "bytes from each of %d producers, rings of %d slots, "
-		       "%d items enqueued ahead\n", info.ranks,
-		       info.device_name, info.transport_name, options->items, options->words * sizeof(uint64_t),
-		       info.ranks - 1, options->slots, options->ahead);
+		       "bytes from each of %d producers, rings of %d slots in "
+		       "memory of the %s, %d items enqueued ahead\n",
+		       info.ranks, info.device_name, info.transport_name,
+		       options->items, options->words * sizeof(uint64_t),
+		       info.ranks - 1, options->slots,
+		       on_device ? "device" : "host", options->ahead);
 		fflush(stdout);
-		good = consume_all(comm, options, rings);
+		good = consume_all(comm, options, rings,
+		                   on_device ? device : NULL);
 	} else {
-		good = produce_all(comm, options, window);
+		good = produce_all(comm, options, window, device);
 	}
 	CHECK(comm, baton_window_deregister(window));
 	CHECK(comm, baton_mem_free(comm, rings));
+	device_close(device);
 	return good;
 }
 

@@ -92,6 +92,13 @@ foreach(ranks 2 4)
 			PROPERTIES FAIL_REGULAR_EXPRESSION "host device")
 	endif()
 endforeach()
+# Over NCCL signals and puts go beside it.
+baton_mpi_test(sample.producer_consumer.nccl RANKS 2 TARGET producer_consumer
+	LABELS sample ARGS --items 100 ENV ${nccl})
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.producer_consumer.nccl PROPERTIES
+		FAIL_REGULAR_EXPRESSION "host device;mpi transport;baton: warning")
+endif()
 baton_run_test(sample.producer_consumer.alone TARGET producer_consumer
 	LABELS sample)
 set_tests_properties(sample.producer_consumer.alone PROPERTIES
