@@ -234,6 +234,30 @@ refuse_to_wait(const struct baton_comm *comm)
 	                     baton_comm_error(comm));
 }
 
+/* Put the record on the stream.  A stream that is full of operations is driven until there is
+ * room, since waiting for them is what the caller does.  One of a broken communicator may
+ * stand still: it is given a moment longer.  OK; AGAIN: the communicator broke; else why not. */
+static enum baton_status
+publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm)
+{
+	enum baton_status status;
+	uint64_t until_ns = 0;
+
+	for (unsigned tries = 0;; tries++) {
+		status = batoni_publish_record(op);
+		if (status != BATON_ERR_AGAIN)
+			return status;
+		if (baton_comm_status(comm) != BATON_OK && until_ns == 0)
+			until_ns = batoni_real_ns() +
+			           (uint64_t)batoni_comm_grace_ns(comm);
+		if (until_ns != 0 && batoni_real_ns() >= until_ns)
+			return status;
+		if (batoni_poll(comm) > 0)
+			tries = 0;
+		batoni_pause_between(tries);
+	}
+}
+
 /* An asynchronous device may never get to the record.  When the communicator breaks,
  * this thread waits for a moment longer and then leaves the record to the stream.  The
  * stream may be idle before the engine has processed its last triggers; the record is
@@ -253,10 +277,10 @@ await_device(struct baton_comm *comm, baton_stream stream)
 		                     "baton_stream_synchronize: out of memory");
 	init_local(op, comm, stream);
 	atomic_init(&op->word, BATONI_OP_HANDLE | BATONI_OP_STREAM);
-	status = batoni_publish_record(op);
+	status = publish_when_there_is_room(op, comm);
 	if (status != BATON_OK) {
 		batoni_free(op);
-		return status;
+		return status == BATON_ERR_AGAIN ? refuse_to_wait(comm) : status;
 	}
 	batoni_wait_until(&awaited, comm, -1);
 	awaited.ready = is_done;

@@ -299,6 +299,71 @@ START_TEST(stream_full_of_receives_is_refused_and_goes_on)
 }
 END_TEST
 
+struct synchronizer {
+	pthread_t thread;
+	_Atomic enum baton_status status; /* PENDING: it has not returned */
+};
+
+static void *
+synchronize(void *argument)
+{
+	struct synchronizer *s = argument;
+
+	cu_ok(cw.sim->context_push(cw.context));
+	atomic_store(&s->status,
+	             baton_stream_synchronize(cw.comms[1], cw.streams[0]));
+	return NULL;
+}
+
+/* Until AGAIN. */
+static void
+fill_with_records(void)
+{
+	enum baton_status status = BATON_OK;
+
+	while (status == BATON_OK)
+		status = baton_record(cw.comms[1], cw.streams[0], NULL, NULL);
+	ck_assert_int_eq(status, BATON_ERR_AGAIN);
+	assert_said("as many operations are on the stream");
+}
+
+/* Waiting for what is on the stream needs a place on it too. */
+START_TEST(full_stream_is_synchronized)
+{
+	struct synchronizer s = {.status = BATON_PENDING};
+
+	open_bounded();
+	cuda_world_hold(cw.streams[0], 0);
+	fill_with_records();
+	pthread_create(&s.thread, NULL, synchronize, &s);
+	for (int i = 0; i < 1000; i++)
+		(void)baton_progress(cw.comms[1]);
+	cw.sim->sim_settle(false);
+	ck_assert_int_eq(atomic_load(&s.status), BATON_PENDING);
+	cuda_world_let_go(0);
+	pthread_join(s.thread, NULL);
+	ck_assert_int_eq(atomic_load(&s.status), BATON_OK);
+	baton_ok(baton_stream_query(cw.comms[1], cw.streams[0]));
+	cuda_world_end();
+}
+END_TEST
+
+START_TEST(synchronize_of_a_full_stream_ends_when_the_communicator_breaks)
+{
+	struct synchronizer s = {.status = BATON_PENDING};
+
+	open_bounded();
+	cuda_world_hold(cw.streams[0], 0);
+	fill_with_records();
+	pthread_create(&s.thread, NULL, synchronize, &s);
+	baton_ok(baton_comm_abort(cw.comms[1]));
+	pthread_join(s.thread, NULL);
+	ck_assert_int_eq(atomic_load(&s.status), BATON_ERR_ABORTED);
+	cuda_world_let_go(0);
+	cuda_world_end();
+}
+END_TEST
+
 /* The stream stands still for a reason of the program's own. */
 START_TEST(stream_full_of_records_is_refused_and_goes_on)
 {
@@ -643,6 +708,8 @@ main(void)
 		launched_functions_may_call_the_driver,
 		stream_full_of_receives_is_refused_and_goes_on,
 		stream_full_of_records_is_refused_and_goes_on,
+		full_stream_is_synchronized,
+		synchronize_of_a_full_stream_ends_when_the_communicator_breaks,
 		marks_that_are_dropped_leave_nothing,
 		nothing_grows_over_ten_thousand_operations,
 		nothing_grows_over_a_hundred_communicators,
