@@ -17,6 +17,7 @@ const struct conform_list conform_suite[] = {
 	{ "life", conform_life },
 	{ "signal", conform_signal },
 	{ "window", conform_window },
+	{ "program", conform_programs },
 	{ NULL, NULL },
 };
 
@@ -41,5 +42,6 @@ const struct conform_list conform_messages[] = {
 const struct conform_list conform_onesided[] = {
 	{ "signal", conform_signal },
 	{ "window", conform_window },
+	{ "program", conform_programs },
 	{ NULL, NULL },
 };

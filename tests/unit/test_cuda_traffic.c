@@ -23,9 +23,9 @@ enum { ROOM = 1 << 20, LONGEST = ROOM - 64 };
 /* What a buffer may be. */
 enum kind { ON_DEVICE, ON_OTHER_DEVICE, MANAGED, PINNED, REGISTERED, PAGEABLE, KINDS };
 /* What a window may be. */
-enum { WINDOW_KINDS = 3 };
+enum { WINDOW_KINDS = 4 };
 static const enum kind window_kinds[WINDOW_KINDS] = {ON_DEVICE, PAGEABLE,
-                                                     REGISTERED};
+                                                     MANAGED, REGISTERED};
 
 struct rank {
 	pthread_t thread;
@@ -451,6 +451,14 @@ START_TEST(traffic_of_all_kinds_arrives_late)
 }
 END_TEST
 
+START_TEST(traffic_of_all_kinds_arrives_by_message)
+{
+	setenv("BATON_WINDOW_PATH", "message", 1);
+	seed += 3;
+	exchange_all((long)seed, false);
+}
+END_TEST
+
 START_TEST(communicators_come_and_go_beside_traffic)
 {
 	cuda_world_load();
@@ -466,6 +474,7 @@ main(void)
 	const TTest *const tests[] = {
 		traffic_of_all_kinds_arrives,
 		traffic_of_all_kinds_arrives_late,
+		traffic_of_all_kinds_arrives_by_message,
 		communicators_come_and_go_beside_traffic,
 	};
 	const char *text = getenv("CUDA_TRAFFIC");

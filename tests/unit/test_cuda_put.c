@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts into device memory: when their signals are seen, and how they end early.
+ *
+ * Two ranks, each on a device of its own.  Each device has one hardware queue of the highest
+ * priority, which Baton's streams for copies share with a stream of the test: while that one
+ * waits for a word, no copy of the device begins.  So a copy is late for as long as the test
+ * wants, and sim_settle says that nothing else moves.
+ *
+ * The path is that of BATON_WINDOW_PATH, or the one that Baton chooses: each test runs on both.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "cuda_world.h"
+
+enum { ROOM = 1 << 20 };
+
+static struct side {
+	CUcontext context;
+	CUstream stream, urgent;
+	unsigned char *part; /* device memory */
+	struct baton_comm *comm;
+	struct baton_window *window;
+	enum baton_status status;
+} sides[2];
+static unsigned char *data; /* pinned */
+static bool by_message;
+
+/* ---- both ranks ------------------------------------------------------------ */
+
+static void *
+register_part(void *argument)
+{
+	struct side *side = argument;
+
+	side->status = baton_window_register(side->part, ROOM, side->comm,
+	                                     &side->window);
+	return NULL;
+}
+
+static void *
+deregister_part(void *argument)
+{
+	struct side *side = argument;
+
+	side->status = baton_window_deregister(side->window);
+	return NULL;
+}
+
+/* A collective call of both; it ends in `expected` on both. */
+static void
+both(void *(*call)(void *), enum baton_status expected)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, call, &sides[i]);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_int_eq(sides[i].status, expected);
+	}
+}
+
+static void
+open_sides(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *comms[2];
+	CUdeviceptr memory;
+	CUcontext popped;
+	void *pinned;
+
+	cuda_world_load();
+	if (by_message)
+		setenv("BATON_WINDOW_PATH", "message", 1);
+	/* So that the target's chunks do not take a whole put. */
+	setenv("BATON_STAGING_CHUNK", "65536", 1);
+	setenv("BATON_STAGING_CHUNKS", "2", 1);
+	ck_assert(cw.sim->sim_set("devices", 2));
+	ck_assert(cw.sim->sim_set("queues", 1));
+	ck_assert(cw.sim->sim_set("pageable", 2));
+	cuda_world_begin();
+	cu_ok(cw.sim->host_alloc(&pinned, ROOM, BATONI_CU_HOST_ALLOC_PORTABLE));
+	data = pinned;
+	for (size_t i = 0; i < ROOM; i++)
+		data[i] = (unsigned char)(i * 7 + (i >> 9) + 32);
+	for (int i = 0; i < 2; i++) {
+		cu_ok(cw.sim->primary_retain(&sides[i].context, i));
+		cu_ok(cw.sim->context_push(sides[i].context));
+		cu_ok(cw.sim->mem_alloc(&memory, ROOM));
+		sides[i].part = (void *)(uintptr_t)memory;
+		sides[i].stream =
+			cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+		sides[i].urgent = cuda_world_urgent_stream();
+		cu_ok(cw.sim->context_pop(&popped));
+	}
+	cu_ok(cw.sim->context_pop(&popped));
+	options.cuda_device = -1;
+	options.requests_max = 256;
+	baton_ok(baton_comm_create_local(2, &options, comms));
+	cu_ok(cw.sim->context_push(popped));
+	for (int i = 0; i < 2; i++)
+		sides[i].comm = comms[i];
+	both(register_part, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(sides[0].window, 1),
+	                  by_message ? BATON_WINDOW_PATH_MESSAGE
+	                             : BATON_WINDOW_PATH_DIRECT);
+}
+
+static void
+close_sides(void)
+{
+	both(deregister_part, BATON_OK);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(sides[i].comm));
+	cuda_world_end();
+}
+
+/* ---- late copies ------------------------------------------------------------ */
+
+/* No copy of rank 1's device begins until cuda_world_let_go(0). */
+static void
+hold_copies(void)
+{
+	CUcontext popped;
+
+	cu_ok(cw.sim->context_push(sides[1].context));
+	cuda_world_hold(sides[1].urgent, 0);
+	cu_ok(cw.sim->context_pop(&popped));
+}
+
+/* All that can happen has, here and at the device. */
+static void
+run_dry(void)
+{
+	for (int i = 0; i < 3; i++) {
+		for (int pass = 0; pass < 200; pass++)
+			(void)baton_progress(sides[pass % 2].comm);
+		cw.sim->sim_settle(false);
+	}
+}
+
+static uint64_t
+count(void)
+{
+	uint64_t value = UINT64_MAX;
+
+	baton_ok(baton_signal_count(sides[1].comm, 0, 0, 0, &value));
+	return value;
+}
+
+static baton_request
+put(const void *from, size_t bytes, size_t offset, int64_t timeout_ns)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request request = BATON_REQUEST_NULL;
+
+	options.timeout_ns = timeout_ns;
+	options.flags = BATON_OP_DETACHED;
+	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, sides[0].window,
+	                          offset, 0, 0, 0, sides[0].comm,
+	                          sides[0].stream, &options, &request));
+	return request;
+}
+
+static baton_request
+wait_for(int units)
+{
+	struct baton_wait_signal_desc one = {units, 0, 0, 0};
+	baton_request request = BATON_REQUEST_NULL;
+
+	baton_ok(baton_wait_signal(1, &one, sides[1].comm, sides[1].stream, NULL,
+	                           &request));
+	return request;
+}
+
+/* A kernel that reads the part, and says whether all bytes of the put are there. */
+struct reader {
+	struct cudasim_buffer buffer;
+	struct cudasim_kernel kernel;
+	_Atomic int found; /* 0: it has not run; 1: it has read the bytes; -1: others */
+};
+
+static enum cudasim_step
+read_part(void *argument)
+{
+	struct reader *reader = argument;
+
+	atomic_store(&reader->found,
+	             memcmp(reader->buffer.reach, data, reader->buffer.bytes) == 0
+	                     ? 1
+	                     : -1);
+	return CUDASIM_ENDED;
+}
+
+static void
+nothing(void *argument)
+{
+	(void)argument;
+}
+
+static void
+launch_reader(struct reader *reader, size_t offset, size_t bytes)
+{
+	CUcontext popped;
+
+	*reader = (struct reader){
+		.buffer = {.address = cuda_world_address(sides[1].part + offset),
+	                   .bytes = bytes},
+	};
+	reader->kernel = (struct cudasim_kernel){
+		.step = read_part,
+		.gone = nothing,
+		.data = reader,
+		.buffers = &reader->buffer,
+		.buffers_n = 1,
+	};
+	cu_ok(cw.sim->context_push(sides[1].context));
+	cu_ok(cw.sim->launch(&sides[1].stream, 1, &reader->kernel));
+	cu_ok(cw.sim->context_pop(&popped));
+}
+
+/* Neither host, count nor stream sees the signal before the copy into the part has ended; nobody
+ * of rank 1 calls after that, and a kernel behind the wait reads the bytes. */
+static void
+see_no_signal_before_the_data(size_t bytes, size_t offset)
+{
+	struct reader reader;
+	baton_request request, waited;
+
+	open_sides();
+	waited = wait_for(1);
+	launch_reader(&reader, offset, bytes);
+	hold_copies();
+	request = put(data, bytes, offset, -1);
+	run_dry();
+	ck_assert_uint_eq(count(), 0);
+	ck_assert_int_eq(baton_test(waited, NULL), BATON_PENDING);
+	ck_assert_int_eq(atomic_load(&reader.found), 0);
+	cuda_world_let_go(0);
+	while (atomic_load(&reader.found) == 0)
+		sched_yield();
+	ck_assert_int_eq(atomic_load(&reader.found), 1);
+	ck_assert_uint_eq(count(), 1);
+	cuda_world_finish(waited, BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	close_sides();
+}
+
+START_TEST(no_signal_is_seen_before_a_short_put_is_in_device_memory)
+{
+	see_no_signal_before_the_data(3, 1);
+}
+END_TEST
+
+START_TEST(no_signal_is_seen_before_a_long_put_is_in_device_memory)
+{
+	see_no_signal_before_the_data(ROOM - 77, 13);
+}
+END_TEST
+
+/* Signals and puts behind a late one wait for it; those of another context do not. */
+START_TEST(signals_behind_a_late_put_wait_for_it)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request request, second;
+	uint64_t other = 0;
+
+	open_sides();
+	hold_copies();
+	request = put(data, 5000, 0, -1);
+	detached.flags = BATON_OP_DETACHED;
+	for (int context = 0; context < 2; context++)
+		baton_ok(baton_signal(1, 0, context, 0, sides[0].comm,
+		                      sides[0].stream, &detached, NULL));
+	second = put(data, 0, 0, -1);
+	while (other == 0)
+		baton_ok(baton_signal_count(sides[1].comm, 0, 0, 1, &other));
+	run_dry();
+	ck_assert_uint_eq(count(), 0);
+	cuda_world_let_go(0);
+	cuda_world_finish(wait_for(3), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	cuda_world_finish(second, BATON_OK);
+	ck_assert_uint_eq(count(), 3);
+	close_sides();
+}
+END_TEST
+
+/* ---- early ends ------------------------------------------------------------- */
+
+/* A put that times out or is canceled while its bytes are under way is lent until nothing reads
+ * its buffer any more.  Then the window can be deregistered, and the next one arrives. */
+static void
+end_early(bool cancel)
+{
+	struct baton_completion done = {0};
+	baton_request request;
+
+	open_sides();
+	hold_copies();
+	request = put(data, ROOM, 0, cancel ? -1 : 1000000);
+	if (cancel) {
+		run_dry();
+		baton_ok(baton_cancel(request));
+	}
+	ck_assert_int_eq(baton_wait(request, LONG_NS, &done),
+	                 cancel ? BATON_ERR_CANCELED : BATON_ERR_TIMEOUT);
+	ck_assert_uint_ne(done.flags & BATON_COMPLETION_LENT, 0);
+	both(deregister_part, BATON_ERR_BUSY);
+	cuda_world_let_go(0);
+	while (done.flags & BATON_COMPLETION_LENT)
+		(void)baton_test(request, &done);
+	baton_ok(baton_release(&request));
+	/* A message may carry it; a copy of the device signals no more. */
+	run_dry();
+	ck_assert_uint_le(count(), by_message ? 1 : 0);
+	cuda_world_finish(put(data, 100, 50, -1), BATON_OK);
+	run_dry();
+	ck_assert_uint_ge(count(), 1);
+	cw.sim->sim_peek(data + 1000, cuda_world_address(sides[1].part + 50), 100);
+	ck_assert_mem_eq(data + 1000, data, 100);
+	close_sides();
+}
+
+START_TEST(put_that_times_out_under_way_is_lent)
+{
+	end_early(false);
+}
+END_TEST
+
+START_TEST(put_that_is_canceled_under_way_is_lent)
+{
+	end_early(true);
+}
+END_TEST
+
+/* The copy into the part fails: the put does not signal, and what waits ends in an error. */
+START_TEST(put_whose_copy_fails_does_not_signal)
+{
+	baton_request request, waited;
+	enum baton_status status;
+
+	open_sides();
+	waited = wait_for(1);
+	ck_assert_int_eq(baton_test(waited, NULL), BATON_PENDING);
+	cw.sim->sim_fail("cuMemcpyAsync", 1, 700, true);
+	request = put(data, ROOM, 0, -1);
+	status = baton_wait(waited, LONG_NS, NULL);
+	ck_assert_int_eq(status, BATON_ERR_CUDA);
+	baton_ok(baton_release(&waited));
+	ck_assert_int_eq(baton_comm_status(sides[1].comm), BATON_ERR_CUDA);
+	ck_assert_uint_eq(count(), 0);
+	baton_ok(baton_comm_abort(sides[0].comm));
+	status = baton_finish(&request, LONG_NS, NULL);
+	ck_assert(status == BATON_OK || status == BATON_ERR_ABORTED ||
+	          status == BATON_ERR_CUDA);
+	both(deregister_part, BATON_OK);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(sides[i].comm));
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		no_signal_is_seen_before_a_short_put_is_in_device_memory,
+		no_signal_is_seen_before_a_long_put_is_in_device_memory,
+		signals_behind_a_late_put_wait_for_it,
+		put_that_times_out_under_way_is_lent,
+		put_that_is_canceled_under_way_is_lent,
+		put_whose_copy_fails_does_not_signal,
+	};
+	int result = RUN_TESTS("cuda_put, the path that is chosen", tests);
+
+	by_message = true;
+	return RUN_TESTS("cuda_put, by message", tests) | result;
+}
