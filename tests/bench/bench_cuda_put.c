@@ -262,14 +262,6 @@ both(struct bench *b, bool well)
 	return all != 0;
 }
 
-static void
-exchange(struct bench *b, const void *mine, void *theirs, int bytes)
-{
-	bench_must(MPI_Sendrecv(mine, bytes, MPI_BYTE, b->peer, 0, theirs, bytes,
-	                        MPI_BYTE, b->peer, 0, b->raw,
-	                        MPI_STATUS_IGNORE) == MPI_SUCCESS);
-}
-
 /* Host memory of rank 0 that both have; NULL: the ranks do not see each other's files. */
 static void *
 share_words(struct bench *b)
@@ -286,7 +278,7 @@ share_words(struct bench *b)
 		bench_must(mine.fd >= 0 &&
 		           ftruncate(mine.fd, WORDS_BYTES) == 0);
 	}
-	exchange(b, &mine, &theirs, sizeof(mine));
+	bench_exchange(b, &mine, &theirs, sizeof(mine));
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", theirs.pid, theirs.fd);
 	fd = b->rank == 0 ? mine.fd : open(path, O_RDWR | O_CLOEXEC);
 	if (fd >= 0)
@@ -335,7 +327,7 @@ raw_open(struct bench *b, struct puts *p, size_t window, void **words_p)
 	p->its_word = words + (CUdeviceptr)b->peer * LINE;
 	CUDA(mem_alloc(&p->mine, window));
 	CUDA(ipc_handle(&mine, p->mine));
-	exchange(b, &mine, &theirs, sizeof(mine));
+	bench_exchange(b, &mine, &theirs, sizeof(mine));
 	well = bench_gpu.cuda->ipc_open(&p->theirs, theirs,
 	                                BATONI_CU_IPC_ENABLE_PEERS) ==
 	       BATONI_CU_SUCCESS;
@@ -362,27 +354,6 @@ raw_close(struct bench *b, struct puts *p, void *words)
 	CUDA(mem_free(p->mine));
 	CUDA(host_unregister(words));
 	munmap(words, WORDS_BYTES);
-}
-
-static bool
-is_one_gpu(struct bench *b)
-{
-	CUuuid mine = {{0}}, theirs;
-	CUdevice device;
-
-	CUDA(context_device(&device));
-	if (bench_gpu.cuda->device_uuid)
-		CUDA(device_uuid(&mine, device));
-	exchange(b, &mine, &theirs, sizeof(mine));
-	return memcmp(&mine, &theirs, sizeof(mine)) == 0;
-}
-
-static const char *
-path_name(unsigned path)
-{
-	return path == BATON_WINDOW_PATH_DIRECT    ? "direct"
-	       : path == BATON_WINDOW_PATH_MESSAGE ? "by messages"
-	                                           : "another one";
 }
 
 static void
@@ -414,7 +385,7 @@ bench_cuda_put(struct bench *b)
 	    !bench_wants(b, "cuda_put_bandwidth"))
 		return;
 	bench_gpu_enter();
-	one = is_one_gpu(b);
+	one = bench_gpu_is_shared(b);
 	why = raw_open(b, &p, window, &words);
 	bench_gpu_leave();
 	if (why) {
@@ -428,7 +399,7 @@ bench_cuda_put(struct bench *b)
 	           BATON_OK);
 	if (b->rank == 0)
 		printf("cuda_put: puts go %s; %s\n",
-		       path_name(baton_window_path(p.window, b->peer)),
+		       bench_path_name(baton_window_path(p.window, b->peer)),
 		       one ? "two processes of one GPU share its time"
 		           : "each rank has a GPU of its own");
 	measure(b, &p, window);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench_gpu.h"
 
+#include <string.h>
+
 #define MULTIPROCESSORS 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
 
 struct bench_gpu bench_gpu;
@@ -57,6 +59,43 @@ bench_gpu_alloc(size_t bytes)
 	CUDA(stream_synchronize(bench_gpu.copies));
 	bench_gpu_leave();
 	return (void *)(uintptr_t)memory;
+}
+
+void
+bench_exchange(struct bench *b, const void *mine, void *theirs, int bytes)
+{
+	bench_must(MPI_Sendrecv(mine, bytes, MPI_BYTE, b->peer, 0, theirs, bytes,
+	                        MPI_BYTE, b->peer, 0, b->raw,
+	                        MPI_STATUS_IGNORE) == MPI_SUCCESS);
+}
+
+bool
+bench_gpu_is_shared(struct bench *b)
+{
+	CUuuid mine, theirs;
+	CUdevice device;
+
+	memset(&mine, 0, sizeof(mine));
+	CUDA(context_device(&device));
+	if (bench_gpu.cuda->device_uuid)
+		CUDA(device_uuid(&mine, device));
+	bench_exchange(b, &mine, &theirs, sizeof(mine));
+	return memcmp(&mine, &theirs, sizeof(mine)) == 0;
+}
+
+const char *
+bench_path_name(unsigned path)
+{
+	switch (path) {
+	case BATON_WINDOW_PATH_DIRECT:
+		return "direct";
+	case BATON_WINDOW_PATH_VMWRITE:
+		return "vmwrite";
+	case BATON_WINDOW_PATH_MESSAGE:
+		return "by messages";
+	default:
+		return "another way";
+	}
 }
 
 void

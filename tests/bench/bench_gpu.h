@@ -29,6 +29,14 @@ void bench_gpu_leave(void);
 /* Memory of the device, written once; for good. */
 void *bench_gpu_alloc(size_t bytes);
 
+/* Are the ranks on one GPU, whose time they share then?  Both call; its context is
+ * current. */
+bool bench_gpu_is_shared(struct bench *b);
+/* The same number of bytes of each rank to the other. */
+void bench_exchange(struct bench *b, const void *mine, void *theirs, int bytes);
+/* "direct": of a BATON_WINDOW_PATH_*. */
+const char *bench_path_name(unsigned path);
+
 /* A row; over the simulator, that it ran and no figure. */
 void bench_gpu_report(struct bench *b, const struct bench_row *row);
 

@@ -16,6 +16,7 @@
  * nccl_call_send, nccl_call_recv: the host's time for one call of 8 bytes, as above.
  * nccl_latency: half a round trip, the host waiting.
  * nccl_bandwidth: one-way windows of 8 messages; us a message.
+ * nccl_put_latency, nccl_put_bandwidth: bench_nccl_put.c.
  *
  * The bar is 2 % and 1 us over NCCL, for what one rank measures.  Two ranks that share a GPU
  * share its time too: latency and bandwidth between them have no bar.
@@ -28,45 +29,24 @@
 #include <stdlib.h>
 
 #include "baton_mpi.h"
-#include "bench_gpu.h"
-#include "ncclsim.h"
+#include "bench_nccl.h"
 
 #define ROW 16 /* groups until the stream is waited for */
 #define WINDOW 8
 #define LARGEST (UINT64_C(64) << 20)
 #define LARGEST_SIM (UINT64_C(1) << 16)
 
-static const struct ncclsim *nccl;
+const struct ncclsim *bench_nccl;
 
-#define NCCL(call) bench_must(nccl->call == BATONI_NCCL_SUCCESS)
-#define BATON(call) bench_must((call) == BATON_OK)
-
-/* A communicator of each side, of the same ranks. */
-struct pair {
-	struct baton_comm *comm;
-	ncclComm_t raw;
-	int peer;
-};
-
-/* What a block measures. */
-struct task {
-	const struct pair *pair;
-	size_t bytes;
-	bool send; /* nccl_call_*: rank 0's are timed */
-	char *out, *in;
-	CUstream stream;
-	CUevent event;
-};
-
-static void
-raw_begin(const struct task *t)
+void
+bench_nccl_begin(const struct task *t)
 {
 	bench_gpu_enter();
 	BATON(baton_comm_lock_device(t->pair->comm));
 }
 
-static void
-raw_end(const struct task *t)
+void
+bench_nccl_end(const struct task *t)
 {
 	BATON(baton_comm_unlock_device(t->pair->comm));
 	bench_gpu_leave();
@@ -124,8 +104,8 @@ drain(baton_request *requests, size_t count)
 		BATON(baton_finish(&requests[i], -1, NULL));
 }
 
-static double
-us_of(uint64_t start, int rounds)
+double
+bench_nccl_us(uint64_t start, int rounds)
 {
 	return (double)(bench_now() - start) / (1e3 * rounds);
 }
@@ -141,7 +121,7 @@ raw_self(struct bench *b, void *arg, int rounds)
 
 	if (b->rank != 0)
 		return 0;
-	raw_begin(t);
+	bench_nccl_begin(t);
 	start = bench_now();
 	for (int i = 0; i < rounds; i++) {
 		raw_group(t);
@@ -150,8 +130,8 @@ raw_self(struct bench *b, void *arg, int rounds)
 		       BATONI_CU_NOT_READY)
 			;
 	}
-	us = us_of(start, rounds);
-	raw_end(t);
+	us = bench_nccl_us(start, rounds);
+	bench_nccl_end(t);
 	return us;
 }
 
@@ -167,7 +147,7 @@ baton_self(struct bench *b, void *arg, int rounds)
 		baton_group(t, requests);
 		drain(requests, 2);
 	}
-	return us_of(start, rounds);
+	return bench_nccl_us(start, rounds);
 }
 
 static double
@@ -179,15 +159,15 @@ raw_self_stream(struct bench *b, void *arg, int rounds)
 
 	if (b->rank != 0)
 		return 0;
-	raw_begin(t);
+	bench_nccl_begin(t);
 	start = bench_now();
 	for (int i = 0; i < rounds; i++) {
 		for (int k = 0; k < ROW; k++)
 			raw_group(t);
 		CUDA(stream_synchronize(t->stream));
 	}
-	us = us_of(start, rounds * ROW);
-	raw_end(t);
+	us = bench_nccl_us(start, rounds * ROW);
+	bench_nccl_end(t);
 	return us;
 }
 
@@ -202,7 +182,7 @@ baton_self_stream(struct bench *b, void *arg, int rounds)
 			baton_group(t, NULL);
 		BATON(baton_stream_synchronize(t->pair->comm, t->stream));
 	}
-	return us_of(start, rounds * ROW);
+	return bench_nccl_us(start, rounds * ROW);
 }
 
 static double
@@ -214,12 +194,12 @@ raw_call_self(struct bench *b, void *arg, int rounds)
 	for (int i = 0; i < rounds && b->rank == 0; i++) {
 		uint64_t start;
 
-		raw_begin(t);
+		bench_nccl_begin(t);
 		start = bench_now();
 		for (int k = 0; k < BENCH_WINDOW; k++)
 			raw_group(t);
 		spent += bench_now() - start;
-		raw_end(t);
+		bench_nccl_end(t);
 		bench_gpu_enter();
 		CUDA(stream_synchronize(t->stream));
 		bench_gpu_leave();
@@ -262,12 +242,12 @@ raw_call(struct bench *b, void *arg, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		uint64_t start;
 
-		raw_begin(t);
+		bench_nccl_begin(t);
 		start = bench_now();
 		for (int k = 0; k < BENCH_WINDOW; k++)
 			(sends(b, t) ? raw_send : raw_recv)(t);
 		spent += bench_now() - start;
-		raw_end(t);
+		bench_nccl_end(t);
 		bench_gpu_enter();
 		CUDA(stream_synchronize(t->stream));
 		bench_gpu_leave();
@@ -302,15 +282,15 @@ raw_latency(struct bench *b, void *arg, int rounds)
 	uint64_t start;
 	double us;
 
-	raw_begin(t);
+	bench_nccl_begin(t);
 	start = bench_now();
 	for (int i = 0; i < rounds; i++) {
 		(b->rank == 0 ? raw_send : raw_recv)(t);
 		(b->rank == 0 ? raw_recv : raw_send)(t);
 		CUDA(stream_synchronize(t->stream));
 	}
-	us = us_of(start, 2 * rounds);
-	raw_end(t);
+	us = bench_nccl_us(start, 2 * rounds);
+	bench_nccl_end(t);
 	return us;
 }
 
@@ -327,7 +307,7 @@ baton_latency(struct bench *b, void *arg, int rounds)
 		baton_put(t, b->rank != 0, &requests[1]);
 		drain(requests, 2);
 	}
-	return us_of(start, 2 * rounds);
+	return bench_nccl_us(start, 2 * rounds);
 }
 
 static double
@@ -337,15 +317,15 @@ raw_window(struct bench *b, void *arg, int rounds)
 	uint64_t start;
 	double us;
 
-	raw_begin(t);
+	bench_nccl_begin(t);
 	start = bench_now();
 	for (int i = 0; i < rounds; i++) {
 		for (int k = 0; k < WINDOW; k++)
 			(b->rank == 0 ? raw_send : raw_recv)(t);
 		CUDA(stream_synchronize(t->stream));
 	}
-	us = us_of(start, rounds * WINDOW);
-	raw_end(t);
+	us = bench_nccl_us(start, rounds * WINDOW);
+	bench_nccl_end(t);
 	return us;
 }
 
@@ -362,19 +342,10 @@ baton_window(struct bench *b, void *arg, int rounds)
 			baton_put(t, b->rank == 0, &requests[k]);
 		drain(requests, WINDOW);
 	}
-	return us_of(start, rounds * WINDOW);
+	return bench_nccl_us(start, rounds * WINDOW);
 }
 
 /* ---- rows ------------------------------------------------------------------- */
-
-struct row {
-	const char *bench, *unit;
-	size_t bytes;
-	double over; /* the bar, beside 2 %, in the unit; 0: none */
-	bool send;
-	double (*raw)(struct bench *b, void *arg, int rounds);
-	double (*baton)(struct bench *b, void *arg, int rounds);
-};
 
 static void
 measure(struct bench *b, struct task *t, const struct pair *pair,
@@ -402,9 +373,9 @@ measure(struct bench *b, struct task *t, const struct pair *pair,
 	bench_gpu_report(b, &out);
 }
 
-static void
-measure_all(struct bench *b, struct task *t, const struct pair *pair,
-            const struct row *rows, size_t count)
+void
+bench_nccl_measure(struct bench *b, struct task *t, const struct pair *pair,
+                   const struct row *rows, size_t count)
 {
 	const size_t largest = bench_gpu.simulated ? LARGEST_SIM : LARGEST;
 
@@ -431,7 +402,7 @@ measure_self(struct bench *b, struct task *t, const struct pair *self)
 		 baton_self_stream},
 	};
 
-	measure_all(b, t, self, rows, sizeof(rows) / sizeof(rows[0]));
+	bench_nccl_measure(b, t, self, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 static void
@@ -449,7 +420,7 @@ measure_pair(struct bench *b, struct task *t, const struct pair *both)
 		 baton_window},
 	};
 
-	measure_all(b, t, both, rows, sizeof(rows) / sizeof(rows[0]));
+	bench_nccl_measure(b, t, both, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 /* ---- opening ---------------------------------------------------------------- */
@@ -520,8 +491,8 @@ main(int argc, char **argv)
 
 	bench_init(&b, &argc, &argv);
 	bench_gpu_load();
-	nccl = ncclsim_load(NULL);
-	bench_must(nccl != NULL);
+	bench_nccl = ncclsim_load(NULL);
+	bench_must(bench_nccl != NULL);
 	if (baton_open(MPI_COMM_SELF, &self) != BATON_OK) {
 		printf("no NCCL here: %s\n", baton_last_error());
 		MPI_Abort(MPI_COMM_WORLD, 1);
@@ -532,6 +503,7 @@ main(int argc, char **argv)
 	if (baton_open(b.raw, &both) == BATON_OK) {
 		raw_open(b.raw, &both);
 		measure_pair(&b, &t, &both);
+		bench_nccl_put(&b, &t, &both);
 		pair_close(&both);
 	} else if (b.rank == 0) {
 		printf("between two ranks: left out: %s\n", baton_last_error());
