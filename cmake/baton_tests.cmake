@@ -10,8 +10,11 @@
 #       first argument.  LABELS defaults to the name up to its first dot.
 #
 #   baton_test_program(conform-mpi SOURCES main_mpi.c conform_p2p.c ... [MPI]
-#                      [LIBRARIES ...] [DEFINITIONS ...])
+#                      [OWN ...] [LIBRARIES ...] [DEFINITIONS ...])
 #       A Check program that is no test yet.  MPI: its sources include mpi.h.
+#       The first source, and those that are its OWN, are compiled for it, with
+#       the DEFINITIONS and what else is set for the target; the other sources
+#       once for all programs that name them with the same libraries.
 #
 #   baton_run_test(conform.local.3 TARGET conform-local [ARGS -n 3]
 #                  [LABELS ...] [TIMEOUT 120] [ENV A=1 B=2] [PROCESSORS 2])
@@ -31,7 +34,10 @@
 #       callers need no if(); the program it runs must be there only with MPI,
 #       so put its baton_test_program(... MPI) into an if(BATON_HAVE_MPI).
 #
-# TIMEOUT is in seconds (default 60, mpi 120).
+# TIMEOUT is in seconds (default 60, mpi 120).  PROCESSORS are CTest's slots, of
+# which tests/run has two for each processor, because most tests wait as long as
+# they compute; a test whose ranks are threads takes two, one under mpirun, where
+# ranks poll, one more than its ranks.
 
 set(BATON_TEST_TIMEOUT 60)
 set(BATON_TEST_TIMEOUT_MPI 120)
@@ -65,10 +71,12 @@ set(BATON_MPI_ENVIRONMENT
 	PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 	PRTE_MCA_hwloc_default_binding_policy=none)
 
+set(BATON_ASAN_OPTIONS ASAN_OPTIONS=detect_stack_use_after_return=1)
+# The slow unwinder gets through libraries without frame pointers, so that
+# lsan.supp can see whose leak it is.  Programs that start no MPI do without:
+# unwinding is most of the time of a test that allocates much.
+set(BATON_ASAN_OPTIONS_MPI ${BATON_ASAN_OPTIONS}:fast_unwind_on_malloc=0)
 set(BATON_SANITIZE_ENVIRONMENT
-	# The slow unwinder gets through libraries without frame pointers, so
-	# that lsan.supp can see whose leak it is.
-	ASAN_OPTIONS=detect_stack_use_after_return=1:fast_unwind_on_malloc=0
 	LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0
 	# A process with threads sleeps at its exit, by default for a second, to
 	# see races there; each test of a unit test is a process.
@@ -77,20 +85,44 @@ set(BATON_SANITIZE_ENVIRONMENT
 
 function(baton_test_program target)
 	cmake_parse_arguments(PARSE_ARGV 1 arg "MPI" ""
-	                      "SOURCES;LIBRARIES;DEFINITIONS")
+	                      "SOURCES;OWN;LIBRARIES;DEFINITIONS")
 	if(arg_UNPARSED_ARGUMENTS)
 		message(FATAL_ERROR "${target}: ${arg_UNPARSED_ARGUMENTS}?")
 	endif()
-	add_executable(${target} ${arg_SOURCES})
+	list(POP_FRONT arg_SOURCES first)
+	add_executable(${target} ${first} ${arg_OWN})
+	set_target_properties(${target} PROPERTIES BATON_MPI ${arg_MPI})
+	if(arg_MPI)
+		list(APPEND arg_LIBRARIES MPI::MPI_C)
+	endif()
 	target_link_libraries(${target} PRIVATE
-		baton-internal ${arg_LIBRARIES} PkgConfig::CHECK
-		$<$<BOOL:${arg_MPI}>:MPI::MPI_C>)
+		baton-internal ${arg_LIBRARIES} PkgConfig::CHECK)
 	target_compile_definitions(${target} PRIVATE ${arg_DEFINITIONS})
+	foreach(source IN LISTS arg_SOURCES)
+		baton_share_object(object ${source} ${arg_LIBRARIES})
+		target_link_libraries(${target} PRIVATE ${object})
+	endforeach()
+endfunction()
+
+# baton_share_object(name_p source [libraries]): an object that several programs link,
+# compiled once for those that have the same libraries, whose headers it sees.
+function(baton_share_object name_p source)
+	cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE file)
+	cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+		OUTPUT_VARIABLE name)
+	string(JOIN "-" name ${name} ${ARGN})
+	string(MAKE_C_IDENTIFIER "object-${name}" name)
+	if(NOT TARGET ${name})
+		add_library(${name} OBJECT EXCLUDE_FROM_ALL ${file})
+		target_link_libraries(${name} PRIVATE
+			baton-internal ${ARGN} PkgConfig::CHECK)
+	endif()
+	set(${name_p} ${name} PARENT_SCOPE)
 endfunction()
 
 # The properties that all tests have.
 function(baton_test_properties name)
-	cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;PROCESSORS"
+	cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MPI" "TIMEOUT;PROCESSORS"
 	                      "LABELS;ENV")
 	if(NOT arg_LABELS)
 		string(REGEX REPLACE "\\..*" "" arg_LABELS ${name})
@@ -98,6 +130,11 @@ function(baton_test_properties name)
 	list(REMOVE_DUPLICATES arg_LABELS)
 	set(environment ${arg_ENV})
 	if(BATON_SANITIZE)
+		if(arg_NO_MPI)
+			list(APPEND environment ${BATON_ASAN_OPTIONS})
+		else()
+			list(APPEND environment ${BATON_ASAN_OPTIONS_MPI})
+		endif()
 		list(APPEND environment ${BATON_SANITIZE_ENVIRONMENT})
 	endif()
 	if(NOT arg_PROCESSORS)
@@ -124,7 +161,13 @@ function(baton_run_test name)
 	endif()
 	math(EXPR timeout "${arg_TIMEOUT} * ${BATON_TEST_SCALE}")
 	add_test(NAME ${name} COMMAND ${arg_TARGET} ${arg_ARGS})
-	baton_test_properties(${name} TIMEOUT ${timeout}
+	# A sample may start MPI by itself.
+	get_target_property(mpi ${arg_TARGET} BATON_MPI)
+	set(no_mpi)
+	if(mpi STREQUAL "FALSE" AND NOT "mpi" IN_LIST arg_LABELS)
+		set(no_mpi NO_MPI)
+	endif()
+	baton_test_properties(${name} ${no_mpi} TIMEOUT ${timeout}
 		PROCESSORS ${arg_PROCESSORS}
 		LABELS ${arg_LABELS}
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${arg_ENV})
@@ -132,11 +175,11 @@ endfunction()
 
 function(baton_check_test name)
 	cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;PROCESSORS"
-	                      "SOURCES;LIBRARIES;DEFINITIONS;LABELS;ENV")
+	                      "SOURCES;OWN;LIBRARIES;DEFINITIONS;LABELS;ENV")
 	if(arg_UNPARSED_ARGUMENTS)
 		message(FATAL_ERROR "${name}: ${arg_UNPARSED_ARGUMENTS}?")
 	endif()
-	baton_test_program(${name} SOURCES ${arg_SOURCES}
+	baton_test_program(${name} SOURCES ${arg_SOURCES} OWN ${arg_OWN}
 		LIBRARIES ${arg_LIBRARIES} DEFINITIONS ${arg_DEFINITIONS})
 	baton_run_test(${name} TARGET ${name} TIMEOUT ${arg_TIMEOUT}
 		PROCESSORS ${arg_PROCESSORS} LABELS ${arg_LABELS}
@@ -169,6 +212,7 @@ function(baton_mpi_test name)
 	endif()
 	math(EXPR timeout "${arg_TIMEOUT} * ${BATON_TEST_SCALE}")
 	math(EXPR ctest_timeout "${timeout} + 30")
+	math(EXPR slots "${arg_RANKS} + 1")
 	if(arg_RECOVERY AND NOT arg_EXPECT)
 		message(FATAL_ERROR "${name}: RECOVERY needs EXPECT")
 	endif()
@@ -186,7 +230,7 @@ function(baton_mpi_test name)
 		${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS}
 		$<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
 	baton_test_properties(${name} TIMEOUT ${ctest_timeout}
-		PROCESSORS ${arg_RANKS}
+		PROCESSORS ${slots}
 		LABELS ${arg_LABELS} mpi
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${BATON_MPI_ENVIRONMENT}
 			${arg_ENV})
