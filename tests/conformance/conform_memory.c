@@ -98,7 +98,7 @@ abort_may_come_in_the_middle_of_a_message(struct conform *c)
 	const size_t bytes = 6 * MIB;
 	const int second = c->info.capabilities & BATON_CAP_TAGS ? 1 : 0;
 
-	for (int passes = 0; passes < 40; passes += 3) {
+	for (int passes = 0; passes < 40; passes += conform_short() ? 7 : 3) {
 		struct baton_comm *comm = conform_comm(c, NULL);
 		void *in = conform_message(c, bytes);
 		void *out = conform_filled(c, bytes, 1);

@@ -210,11 +210,13 @@ a_ring_of_every_datatype_arrives(struct conform *c)
 		                         127, 255, 256, 257, 511,  513,  600,
 		                         800, 999, 1000, 1023, 1024, 1025 };
 
+	const size_t step = conform_short() ? 3 : 1;
 	unsigned char *in = conform_message(c, 1025 * 8 + 8);
 	void *out = conform_message(c, 1025 * 8);
 
 	for (int type = 0; type < BATON_DATATYPE_COUNT; type++)
-		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		for (size_t i = (size_t)type % step;
+		     i < sizeof(counts) / sizeof(counts[0]); i += step)
 			ring_step(c, (enum baton_datatype)type, counts[i], in,
 			          out);
 }
@@ -246,9 +248,9 @@ all_pairs_exchange_in_one_group(struct conform *c)
 
 /* Both send first and receive afterwards, on one stream. */
 static void
-head_to_head_detached_sends_of_64_mib_complete(struct conform *c)
+head_to_head_detached_sends_of_many_mib_complete(struct conform *c)
 {
-	const size_t bytes = 64 * MIB;
+	const size_t bytes = (conform_short() ? 16 : 64) * MIB;
 	baton_request requests[2];
 	unsigned char *in, *out;
 	int other = conform_partner(c);
@@ -340,10 +342,11 @@ static void
 ping_pong_returns_what_was_sent(struct conform *c)
 {
 	int other = conform_partner(c);
+	const unsigned rounds = (unsigned)conform_turns(20);
 	void *data = conform_message(c, 4 * MIB);
 
 	for (size_t bytes = 1; other >= 0 && bytes <= 4 * MIB; bytes *= 8) {
-		for (unsigned round = 0; round < 20; round++) {
+		for (unsigned round = 0; round < rounds; round++) {
 			baton_request request;
 
 			if (c->rank & 1) {
@@ -545,7 +548,7 @@ const struct conform_case conform_p2p[] = {
 	{ CASE(a_grouped_exchange_swaps_values) },
 	{ CASE(a_ring_of_every_datatype_arrives) },
 	{ CASE(all_pairs_exchange_in_one_group) },
-	{ CASE(head_to_head_detached_sends_of_64_mib_complete), .ranks_min = 2,
+	{ CASE(head_to_head_detached_sends_of_many_mib_complete), .ranks_min = 2,
 	  .needs = BATON_CAP_DIRECTIONS, .memory = GIB },
 	{ CASE(head_to_head_on_two_streams_completes), .streams = 2, .ranks_min = 2,
 	  .needs = BATON_CAP_DIRECTIONS },

@@ -312,8 +312,9 @@ a_full_pool_of_receives_is_served(struct conform *c)
 	enum { N = 256 };
 	baton_request requests[N] = { 0 };
 	int *values = conform_alloc(c, N * sizeof(*values));
+	const int rounds = conform_turns(20);
 
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < rounds; round++) {
 		for (int i = 0; i < N && c->rank < 2; i++) {
 			values[i] = c->rank ? -1 : i * round;
 			requests[i] = c->rank ? RECV(c, &values[i], sizeof(int),
