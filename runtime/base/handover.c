@@ -93,7 +93,8 @@ make_socket(void)
 	return -1;
 }
 
-/* Room for one descriptor and the sender's credentials, aligned. */
+/* Room for one descriptor and the sender's credentials, aligned.  The alignment leaves room for
+ * a second descriptor. */
 union control {
 	char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 	struct cmsghdr align;
@@ -107,6 +108,24 @@ struct arrival {
 	int fd;              /* -1: none */
 };
 
+/* Keep the first.  Any process may send, and as many as there is room for. */
+static void
+keep_first(struct cmsghdr *part, struct arrival *arrival)
+{
+	const unsigned char *at = CMSG_DATA(part);
+	size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+	for (size_t i = 0; i < n; i++) {
+		int fd;
+
+		memcpy(&fd, at + i * sizeof(fd), sizeof(fd));
+		if (arrival->fd < 0)
+			arrival->fd = fd;
+		else
+			close(fd);
+	}
+}
+
 static void
 read_control(struct msghdr *message, struct arrival *arrival)
 {
@@ -118,8 +137,7 @@ read_control(struct msghdr *message, struct arrival *arrival)
 			memcpy(&arrival->sender, CMSG_DATA(part),
 			       sizeof(arrival->sender));
 		else if (part->cmsg_type == SCM_RIGHTS)
-			memcpy(&arrival->fd, CMSG_DATA(part),
-			       sizeof(arrival->fd));
+			keep_first(part, arrival);
 	}
 }
 

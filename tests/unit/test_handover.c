@@ -7,11 +7,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,6 +227,58 @@ START_TEST(a_request_without_the_secret_is_not_answered)
 }
 END_TEST
 
+/* As any process can, for it takes no secret. */
+static void
+send_two_descriptors(const struct batoni_handover_name *name)
+{
+	const int fds[2] = {STDIN_FILENO, STDIN_FILENO};
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	struct iovec body = {(char[]){"?"}, 1};
+	union {
+		char bytes[CMSG_SPACE(sizeof(fds))];
+		struct cmsghdr align;
+	} control = {{0}};
+	struct msghdr message = {
+		.msg_name = &to,
+		.msg_iov = &body,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int n = snprintf(to.sun_path + 1, sizeof(to.sun_path) - 1,
+	                 "baton-%016llx", (unsigned long long)name->door);
+
+	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+	                                  1 + (size_t)n);
+	CMSG_FIRSTHDR(&message)->cmsg_level = SOL_SOCKET;
+	CMSG_FIRSTHDR(&message)->cmsg_type = SCM_RIGHTS;
+	CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, sizeof(fds));
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(sendmsg(fd, &message, 0), 1);
+	close(fd);
+}
+
+START_TEST(descriptors_from_strangers_are_closed)
+{
+	struct batoni_handover_name name;
+	struct batoni_handover *handover;
+	int before, fd = -1;
+
+	ck_assert_int_eq(batoni_handover_open(make_file(), &handover, &name),
+	                 BATON_OK);
+	before = count_descriptors();
+	send_two_descriptors(&name);
+	/* Requests are answered in their order. */
+	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
+	                 BATON_OK);
+	close(fd);
+	ck_assert_int_eq(count_descriptors(), before);
+	batoni_handover_close(handover);
+}
+END_TEST
+
 /* The number of a descriptor may belong to something else by now. */
 START_TEST(only_what_was_named_is_taken)
 {
@@ -377,6 +432,7 @@ main(void)
 		where_it_may_not_be_taken_it_is_sent,
 		many_may_ask_at_the_same_time,
 		a_request_without_the_secret_is_not_answered,
+		descriptors_from_strangers_are_closed,
 		only_what_was_named_is_taken,
 		what_cannot_be_fetched_is_refused_with_the_reason,
 		a_giver_that_has_ended_is_told_of,
