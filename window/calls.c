@@ -529,7 +529,8 @@ look_for_messages(struct batoni_rma *rma)
 			return;
 		batoni_take();
 	}
-	if (batoni_may_drive(comm) && comm->breaking == BATON_OK) {
+	if (batoni_may_drive(comm) && comm->breaking == BATON_OK &&
+	    !atomic_load(&comm->lost_below)) {
 		batoni_messages_post(rma);
 		rma->transport->messages.ops->test(&rma->transport->messages);
 		comm->onesided->path.ops->test(&comm->onesided->path);
@@ -552,7 +553,10 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	if (!count_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_signal_count: count_p is NULL");
-	status = check_layer("baton_signal_count", comm);
+	/* Also without what is below: the counter is this rank's. */
+	status = comm->onesided
+	                 ? BATON_OK
+	                 : batoni_refuse_onesided("baton_signal_count", comm);
 	if (status == BATON_OK)
 		status = check_counter("baton_signal_count", comm, peer,
 		                       signal_index, context);

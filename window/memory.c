@@ -38,13 +38,21 @@ batoni_refuse_lost(const char *call)
 	                     call);
 }
 
-enum baton_status
-batoni_check_windows(const char *call, const struct baton_comm *comm)
+static enum baton_status
+check_has_windows(const char *call, const struct baton_comm *comm)
 {
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
-	if (!comm->onesided)
-		return batoni_refuse_onesided(call, comm);
+	return comm->onesided ? BATON_OK : batoni_refuse_onesided(call, comm);
+}
+
+enum baton_status
+batoni_check_windows(const char *call, const struct baton_comm *comm)
+{
+	enum baton_status status = check_has_windows(call, comm);
+
+	if (status != BATON_OK)
+		return status;
 	atomic_store(&comm->onesided->used, true);
 	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
@@ -151,7 +159,8 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_mem_free");
-	status = batoni_check_windows("baton_mem_free", comm);
+	/* Also without what is below: it asks no other rank. */
+	status = check_has_windows("baton_mem_free", comm);
 	if (status != BATON_OK || !pointer)
 		return status;
 	rma = batoni_rma_of(comm);

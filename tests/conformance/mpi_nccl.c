@@ -118,6 +118,7 @@ outlive_mpi(int rank)
 	struct baton_window *window = NULL;
 	struct baton_comm *comm = NULL;
 	baton_request pending;
+	uint64_t count = 1;
 
 	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
 	if (!comm)
@@ -128,6 +129,8 @@ outlive_mpi(int rank)
 	CHECK(baton_signal(rank, 0, 0, 0, comm, NULL, NULL, NULL) ==
 	      BATON_ERR_ABORTED);
 	CHECK(strstr(baton_last_error(), "has finalised MPI"));
+	CHECK(baton_signal_count(comm, rank, 0, 0, &count) == BATON_OK);
+	CHECK(count == 0);
 	CHECK(baton_window_register(out, BYTES, comm, &window) ==
 	      BATON_ERR_ABORTED);
 	finish(move(comm, (rank + 1) % 3, true, NULL), BATON_OK);
@@ -141,11 +144,16 @@ signals_end_with_mpi(int rank)
 	const struct baton_wait_signal_desc next = {.op_count = 1,
 	                                            .peer = (rank + 1) % 3};
 	struct baton_comm *comm = NULL;
+	struct baton_window *window = NULL;
 	baton_request pending, wait = 0;
+	uint64_t count = 1;
+	void *memory = NULL;
 
 	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
 	if (!comm)
 		return;
+	CHECK(baton_mem_alloc(comm, BYTES, &memory) == BATON_OK);
+	CHECK(baton_window_register(memory, BYTES, comm, &window) == BATON_OK);
 	pending = move(comm, (rank + 2) % 3, false, &detached);
 	CHECK(baton_wait_signal(1, &next, comm, NULL, &detached, &wait) ==
 	      BATON_OK);
@@ -153,6 +161,10 @@ signals_end_with_mpi(int rank)
 	CHECK(baton_comm_status(comm) == BATON_ERR_ABORTED);
 	finish(wait, BATON_ERR_ABORTED);
 	finish(pending, BATON_ERR_ABORTED);
+	CHECK(baton_signal_count(comm, rank, 0, 0, &count) == BATON_OK);
+	CHECK(count == 0);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_mem_free(comm, memory) == BATON_OK);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
@@ -226,6 +238,9 @@ main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "";
 	int rank, level;
 
+	/* Where a count would look for messages. */
+	if (strcmp(how, "finalize") == 0)
+		setenv("BATON_WINDOW_PATH", "message", 1);
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
