@@ -73,6 +73,7 @@ memory_missing(const struct batoni_memory_ops *memory)
 const char *
 batoni_device_missing(const struct batoni_device_ops *ops)
 {
+	bool puts = ops->why_no_puts || ops->stream_number || ops->stream_put;
 	const struct slot slots[] = {
 		SLOT(ops, name),
 		SLOT(ops, memory),
@@ -92,6 +93,9 @@ batoni_device_missing(const struct batoni_device_ops *ops)
 		SLOT(ops, mark),
 		SLOT(ops, mark_done),
 		SLOT(ops, mark_drop),
+		{"why_no_puts", !puts || ops->why_no_puts},
+		{"stream_number", !puts || ops->stream_number},
+		{"stream_put", !puts || ops->stream_put},
 	};
 	const char *missing = first_unset(slots,
 	                                  sizeof(slots) / sizeof(slots[0]));

@@ -584,6 +584,59 @@ cuda_mark_follow(struct batoni_device *device, baton_stream handle,
 	return status;
 }
 
+/* ---- puts ---------------------------------------------------------------- */
+
+static const char *
+cuda_why_no_puts(struct batoni_device *device)
+{
+	return batoni_cuda_gpu(device)->memory_ops
+	               ? NULL
+	               : "the GPU has no 64-bit stream memory operations";
+}
+
+static enum baton_status
+cuda_stream_number(struct batoni_device *device, baton_stream handle,
+                   uint64_t *number_p)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	const char *call = "cuCtxPushCurrent";
+	unsigned long long id = 0;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result == BATONI_CU_SUCCESS) {
+		call = "cuStreamGetId";
+		result = gpu->api->stream_id(handle, &id);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, call, result);
+	*number_p = id;
+	return BATON_OK;
+}
+
+static enum baton_status
+cuda_stream_put(struct batoni_device *device, baton_stream handle,
+                const struct batoni_stream_put *put)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_stream *stream;
+	enum baton_status status;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = batoni_cuda_stream_use(gpu, handle, &stream);
+	if (status == BATON_OK) {
+		status = batoni_cuda_put(stream, handle, put);
+		batoni_cuda_stream_leave(stream);
+	}
+	batoni_cuda_leave(gpu, &guard);
+	/* All places are taken: the engine's path says so, if that is so for it too. */
+	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
+}
+
 const struct batoni_device_ops batoni_device_cuda_ops = {
 	.name = "cuda",
 	.id = BATON_DEVICE_CUDA,
@@ -612,4 +665,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.mark_done = cuda_mark_done,
 	.mark_drop = cuda_mark_drop,
 	.mark_follow = cuda_mark_follow,
+	.why_no_puts = cuda_why_no_puts,
+	.stream_number = cuda_stream_number,
+	.stream_put = cuda_stream_put,
 };

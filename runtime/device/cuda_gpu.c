@@ -372,6 +372,7 @@ set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 		gpu->passed = (_Atomic uint64_t *)(void *)words->base;
 		gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
 		gpu->written = gpu->returned + CUDA_STREAMS_MAX;
+		gpu->stored = gpu->written + CUDA_STREAMS_MAX;
 	}
 	pthread_mutex_unlock(&gpu->lock);
 	return sets;
@@ -388,7 +389,7 @@ make_words(struct cuda_gpu *gpu, uint64_t until_ns)
 	if (!set_words(gpu, NULL))
 		return BATON_OK;
 	status = batoni_cuda_block_take(
-		gpu, 3 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
+		gpu, 4 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
 		until_ns, &words);
 	if (status != BATON_OK)
 		return status;

@@ -81,9 +81,10 @@ struct cuda_gpu {
 	CUstream copies[CUDA_COPY_STREAMS];
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
-	 * that was passed, how many launched functions have returned, and the number of
-	 * the last trigger that was written.  Set under `lock`, by an open. */
-	_Atomic uint64_t *passed, *returned, *written;
+	 * that was passed, how many launched functions have returned, and the numbers of
+	 * the last trigger that was written and of the last put that was passed.  Set under
+	 * `lock`, by an open. */
+	_Atomic uint64_t *passed, *returned, *written, *stored;
 	/* Triggers are written (cuda_item.c).  Of those: how many items were not found
 	 * reached, and a bit for each place that has some. */
 	bool writes;

@@ -29,6 +29,14 @@
  * then a host function waits too.  If the driver refuses that as well, the trigger cannot be taken back: the device is
  * told to be sick, and all operations end.
  *
+ * A put is a copy and, in one batch, the write of the signal and of the put's number.  The write
+ * is what makes the copy visible first: cuStreamWriteValue without
+ * CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER "will provide a memory fence before the write, which has
+ * similar semantics to __threadfence_system() but is scoped to the stream" (cuda.h), and the copy is
+ * before it in the stream.  A copy that the driver refuses leaves nothing, and the engine tries its
+ * own way.  Once the copy is on the stream it cannot be taken back: where the driver refuses the write
+ * again and again, the device is told to be sick.
+ *
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
  * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
  * entries, and beside them waits for FOLLOWS_MAX events of joins.  More joins are items.
@@ -43,6 +51,9 @@
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
 #define FOLLOWS_MAX 100u
+/* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
+#define PUT_ENTRIES 5u
+#define PUTS_ENTRIES_MAX 600u
 #define RING 1024u /* items of a stream with written triggers */
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
@@ -512,17 +523,26 @@ entries_left(const struct cuda_stream *stream)
 	return stream->triggers - atomic_load(&stream->fired) +
 	       atomic_load(&stream->writes) -
 	       atomic_load(&stream->gpu->written[stream->place]) +
+	       PUT_ENTRIES *
+	               (stream->puts -
+	                atomic_load(&stream->gpu->stored[stream->place])) +
 	       waits_left(stream);
+}
+
+/* Likewise what was ever put there. */
+static uint64_t
+entries_put(const struct cuda_stream *stream)
+{
+	return stream->triggers + atomic_load(&stream->writes) +
+	       PUT_ENTRIES * stream->puts + stream->waits;
 }
 
 /* Where the stream has passed the entries of `point`, it has passed what was before them. */
 static void
 see_point(struct cuda_stream *stream)
 {
-	uint64_t put = stream->triggers + atomic_load(&stream->writes) +
-	               stream->waits;
-
-	if (stream->point == 0 || put - entries_left(stream) < stream->point)
+	if (stream->point == 0 ||
+	    entries_put(stream) - entries_left(stream) < stream->point)
 		return;
 	stream->follows_passed = stream->point_follows;
 	stream->point = 0;
@@ -535,8 +555,7 @@ set_point(struct cuda_stream *stream)
 	see_point(stream);
 	if (stream->point != 0 || stream->follows == stream->follows_passed)
 		return;
-	stream->point = stream->triggers + atomic_load(&stream->writes) +
-	                stream->waits;
+	stream->point = entries_put(stream);
 	stream->point_follows = stream->follows;
 }
 
@@ -614,4 +633,67 @@ batoni_cuda_follow(struct cuda_stream *stream, CUstream handle, CUevent event)
 		return batoni_cuda_refuse(stream->gpu, "cuStreamWaitEvent",
 		                          result);
 	return may ? BATON_OK : BATON_PENDING;
+}
+
+/* The signal and the number of the put.  A copy is in front of them, which cannot be taken back. */
+static CUresult
+insist_on_store(const struct cuda_stream *stream, CUstream handle,
+                const struct batoni_stream_put *put)
+{
+	CUresult result = BATONI_CU_NOT_READY;
+
+	for (unsigned i = 0; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++) {
+		struct batch batch = {.n = 0};
+
+		add_write(&batch, put->word, put->value);
+		add_write(&batch, &stream->gpu->stored[stream->place],
+		          stream->puts + 1);
+		result = put_batch(stream, handle, &batch);
+	}
+	return result;
+}
+
+static CUresult
+put_copy(const struct cuda_stream *stream, CUstream handle,
+         const struct batoni_stream_put *put)
+{
+	if (put->bytes == 0)
+		return BATONI_CU_SUCCESS;
+	return stream->gpu->api->copy((CUdeviceptr)(uintptr_t)put->to,
+	                              (CUdeviceptr)(uintptr_t)put->from,
+	                              put->bytes, handle);
+}
+
+/* OK: both are on the stream, or the device is sick; PENDING: nothing is. */
+static enum baton_status
+put_both_parts(struct cuda_stream *stream, CUstream handle,
+               const struct batoni_stream_put *put)
+{
+	CUresult result;
+
+	if (put_copy(stream, handle, put) != BATONI_CU_SUCCESS)
+		return BATON_PENDING;
+	result = insist_on_store(stream, handle, put);
+	if (result == BATONI_CU_SUCCESS) {
+		stream->puts++;
+		set_point(stream);
+		return BATON_OK;
+	}
+	if (put->bytes == 0)
+		return BATON_PENDING;
+	batoni_cuda_fail(stream->gpu, "cuStreamBatchMemOp", result);
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
+                const struct batoni_stream_put *put)
+{
+	enum baton_status status = BATON_PENDING;
+
+	pthread_mutex_lock(&stream->lock);
+	if (entries_left(stream) + PUT_ENTRIES <= PUTS_ENTRIES_MAX)
+		status = put_both_parts(stream, handle, put);
+	pthread_mutex_unlock(&stream->lock);
+	return status;
 }

@@ -46,8 +46,10 @@ struct cuda_stream {
 	 * first `point_follows` were: when these have been passed, those have. */
 	uint64_t follows, follows_passed;
 	uint64_t point, point_follows;
+	uint64_t puts; /* under `lock`: so many were put on the streams of this place */
 	/* gpu->passed[place]: the number of the last wait that was passed.
-	 * gpu->written[place]: that of the last trigger that was written. */
+	 * gpu->written[place]: that of the last trigger that was written.
+	 * gpu->stored[place]: that of the last put that was passed. */
 };
 
 /* cuda_item.c.  `unreached` and `collect` of the device's table. */
@@ -89,6 +91,9 @@ void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
  * was not put there; CUDA. */
 enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle,
                                      CUevent event);
+/* `stream_put` of the device's table, of a stream that the caller uses: OK, PENDING. */
+enum baton_status batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
+                                  const struct batoni_stream_put *put);
 /* A word has grown: wake the host functions that wait for one, on any GPU. */
 void batoni_cuda_released(void);
 

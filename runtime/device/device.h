@@ -79,6 +79,15 @@ struct batoni_mark {
 	uint64_t value;
 };
 
+/* What a stream carries out for a put: a copy, and behind it the store of a number. */
+struct batoni_stream_put {
+	void *to;
+	const void *from;
+	size_t bytes; /* 0: no copy */
+	_Atomic uint64_t *word;
+	uint64_t value;
+};
+
 struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
@@ -232,6 +241,32 @@ struct batoni_device_ops {
 	                                 baton_stream stream,
 	                                 const struct batoni_mark *mark,
 	                                 bool bounded);
+
+	/* These three may be NULL, all together: streams do not store, and the engine carries
+	 * out all puts.
+	 * why_no_puts: why the streams of this device do not store, in words that stay for as
+	 * long as the process; NULL: they do.  Any thread; must not block.
+	 * stream_number: the number of the stream that the handle means now, for the calling
+	 * thread: the stream's own, of all that there ever are on the device, where handles are
+	 * used again and a default handle means a stream for each thread.  Caller: as enqueue;
+	 * must not block.  OK; CUDA: batoni_refuse has said why.
+	 * stream_put: put the copy, and behind it the store, on the stream.  Both sides of the
+	 * copy are memory of devices of this kind, or pinned; the word is in a block of
+	 * pinned_alloc, of any open of such a device.  Who reads the value (a host, another
+	 * device, a stream that is let go after the value was read) also sees the copy, and what
+	 * is before the two on the stream.  Buffers and word stay until a mark behind them is
+	 * done.  Caller: the enqueuing thread, under the order lock; must not block.  OK: both
+	 * are on the stream, or the device is sick.  PENDING: nothing was put there, and the
+	 * engine is to carry it out: as much is on the stream as may be, or the library below
+	 * has refused it (memory of another device, that this one does not reach).  CUDA,
+	 * NOMEM: nothing was put there, and batoni_refuse has said why. */
+	const char *(*why_no_puts)(struct batoni_device *device);
+	enum baton_status (*stream_number)(struct batoni_device *device,
+	                                   baton_stream stream,
+	                                   uint64_t *number_p);
+	enum baton_status (*stream_put)(struct batoni_device *device,
+	                                baton_stream stream,
+	                                const struct batoni_stream_put *put);
 };
 
 /* Must be first in every device. */

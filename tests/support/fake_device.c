@@ -37,6 +37,7 @@ fake_stream_create(struct batoni_device *device, baton_stream *stream_p)
 	}
 	if (stream) {
 		pthread_cond_init(&stream->launch, NULL);
+		stream->number = ++fake_machine.streams_made;
 		batoni_list_append(&fake_machine.streams, &stream->link);
 		*stream_p = (baton_stream)(void *)stream;
 	}
@@ -508,6 +509,76 @@ fake_mark_done(struct batoni_device *device, struct batoni_mark *mark_p)
 	return status;
 }
 
+/* ---- the contract: puts --------------------------------------------------- */
+
+#define PUTS_MAX 64u /* on a stream */
+
+static const char *
+fake_why_no_puts(struct batoni_device *device)
+{
+	(void)device;
+	return fake_machine.waits_in_items
+	               ? "the fake device was told to have no operations on "
+			 "words (FAKE_DEVICE_WAITS)"
+	               : NULL;
+}
+
+static enum baton_status
+fake_stream_number(struct batoni_device *device, baton_stream handle,
+                   uint64_t *number_p)
+{
+	const struct fake_stream *stream;
+
+	(void)device;
+	fake_enter("stream_number");
+	stream = fake_must_find_locked(handle);
+	if (stream)
+		*number_p = stream->number;
+	fake_leave();
+	return stream ? BATON_OK
+	              : batoni_refuse(BATON_ERR_CUDA, "fake: no such stream");
+}
+
+static enum baton_status
+put_locked(struct fake_stream *stream, struct fake_entry *entry)
+{
+	enum baton_status status = fake_fault_locked(FAKE_PUT);
+
+	if (!stream)
+		return batoni_refuse(BATON_ERR_CUDA, "fake: no such stream");
+	if (status != BATON_OK && status != BATON_PENDING)
+		batoni_refuse(status, "fake put was told to fail");
+	if (status == BATON_OK && stream->puts >= PUTS_MAX)
+		status = BATON_PENDING;
+	if (status != BATON_OK)
+		return status;
+	stream->puts++;
+	fake_append_locked(stream, entry);
+	return BATON_OK;
+}
+
+static enum baton_status
+fake_stream_put(struct batoni_device *device, baton_stream handle,
+                const struct batoni_stream_put *put)
+{
+	struct fake_entry *entry = calloc(1, sizeof(*entry));
+	enum baton_status status;
+
+	(void)device;
+	if (!entry)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
+	entry->kind = PUT;
+	entry->put = *put;
+	fake_enter("stream_put");
+	if (!fake_memory_pinned_holds_locked(put->word, sizeof(*put->word)))
+		fake_device_violation("a put's word is in no pinned block");
+	status = put_locked(fake_must_find_locked(handle), entry);
+	fake_leave();
+	if (status != BATON_OK)
+		free(entry);
+	return status;
+}
+
 const struct batoni_device_ops batoni_fake_device_ops = {
 	.name = "fake",
 	.id = BATON_DEVICE_CUDA,
@@ -528,4 +599,7 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.mark = fake_mark,
 	.mark_done = fake_mark_done,
 	.mark_drop = fake_mark_drop,
+	.why_no_puts = fake_why_no_puts,
+	.stream_number = fake_stream_number,
+	.stream_put = fake_stream_put,
 };

@@ -84,6 +84,7 @@ enum fake_device_call {
 	FAKE_WORDS_ALLOC,
 	FAKE_MARK,
 	FAKE_MARK_DONE,
+	FAKE_PUT, /* stream_put; PENDING: the stream is full */
 	FAKE_KERNEL,
 	/* Of its memory (fake_memory.h). */
 	FAKE_LOOK,

@@ -307,6 +307,18 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 		pthread_mutex_lock(&fake_lock);
 		pop_locked(stream);
 		return;
+	case PUT:
+		entry->phase = CALLING;
+		pthread_mutex_unlock(&fake_lock);
+		if (entry->put.bytes > 0)
+			fake_memory_copy(entry->put.to, entry->put.from,
+			                 entry->put.bytes);
+		atomic_store_explicit(entry->put.word, entry->put.value,
+		                      memory_order_release);
+		pthread_mutex_lock(&fake_lock);
+		stream->puts--;
+		pop_locked(stream);
+		return;
 	case MARK:
 		pass_mark(entry->mark);
 		pop_locked(stream);
@@ -346,6 +358,8 @@ pop_all_locked(struct fake_stream *stream)
 			free(stream->head->mark);
 		else if (stream->head->kind == MARK)
 			stream->head->mark->dropped = true;
+		else if (stream->head->kind == PUT)
+			stream->puts--;
 		pop_locked(stream);
 	}
 }

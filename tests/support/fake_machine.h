@@ -20,7 +20,7 @@
 #include "fake_device.h"
 #include "list.h"
 
-enum fake_entry_kind { ITEM, COPY, MARK, KERNEL };
+enum fake_entry_kind { ITEM, COPY, PUT, MARK, KERNEL };
 
 enum fake_entry_phase {
 	NEW,
@@ -53,6 +53,7 @@ struct fake_entry {
 	void *to;
 	const void *from;
 	size_t bytes;
+	struct batoni_stream_put put;
 	struct fake_mark *mark;
 	struct fake_kernel *kernel;
 	size_t part;
@@ -60,6 +61,8 @@ struct fake_entry {
 
 struct fake_stream {
 	struct batoni_list_node link; /* of fake_machine.streams */
+	uint64_t number; /* 0: the default one */
+	unsigned puts;   /* on it */
 	struct fake_entry *head, *tail;
 	bool held, captures;
 	unsigned credits; /* entries that a held stream may begin */
@@ -94,6 +97,7 @@ struct fake_machine {
 	bool broken, frozen;
 	unsigned break_at; /* calls until it breaks, or 0 */
 	unsigned bound, blocked;
+	uint64_t streams_made;
 	struct {
 		unsigned n;
 		enum baton_status status;

@@ -451,6 +451,15 @@ pinned_of_locked(const void *pointer)
 	return NULL;
 }
 
+bool
+fake_memory_pinned_holds_locked(const void *pointer, size_t bytes)
+{
+	const struct pinned *p = pinned_of_locked(pointer);
+
+	return p && (size_t)((const char *)p->memory + p->bytes -
+	                     (const char *)pointer) >= bytes;
+}
+
 static enum baton_status
 fake_look(struct batoni_device *device, const void *pointer,
           struct batoni_memory_info *memory_p)

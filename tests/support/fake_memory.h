@@ -55,6 +55,9 @@ size_t fake_memory_pinned(void);
  * over a library that may still reach it. */
 void fake_memory_forgive(void);
 
+/* fake_device.c's.  Are the bytes in a pinned block?  The caller has fake_lock. */
+bool fake_memory_pinned_holds_locked(const void *pointer, size_t bytes);
+
 /* fake_device.c's: the first open, the last close. */
 enum baton_status fake_memory_start(void);
 void fake_memory_stop(void);
