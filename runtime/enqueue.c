@@ -32,6 +32,9 @@
 #include "stream.h"
 #include "sweep.h"
 
+/* Only a device that is sick refuses a mark so often. */
+#define MARK_TRIES 3u
+
 /* Set the fields of all kinds.  The holders are stored last, with release: a scan by the
  * driver that loads ENGINE (acquire) then reads the state. */
 static inline void
@@ -241,6 +244,17 @@ mark_all(struct baton_comm *comm, size_t n, unsigned which,
 	return status;
 }
 
+/* insist: what is lent until then is lent for good without. */
+static enum baton_status
+mark_ends(struct baton_comm *comm, size_t n, bool insist)
+{
+	enum baton_status status = mark_all(comm, n, 1, comm->observe);
+
+	for (unsigned i = 1; insist && i < MARK_TRIES && status != BATON_OK; i++)
+		status = mark_all(comm, n, 1, comm->observe);
+	return status;
+}
+
 static void
 note_stream(struct batoni_follow *follow, baton_stream *streams,
             baton_stream stream)
@@ -280,11 +294,48 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 	}
 	if (status != BATON_OK)
 		return status;
-	if (mark_all(comm, n, 1, comm->observe) != BATON_OK)
+	if (mark_ends(comm, n, path->ops->lends) != BATON_OK)
 		/* They are on their streams, and nothing shows their end. */
 		batoni_break_halfway(comm, BATON_ERR_CUDA,
 		              "the device could not mark the end of an operation");
 	return BATON_OK;
+}
+
+static void
+leave_to_layer(struct batoni_op *op)
+{
+	batoni_set(op->path, BATONI_PATH_ONESIDED);
+	op->flags &= (uint16_t)~BATONI_FLAG_STREAM_ISSUED;
+}
+
+bool
+batoni_path_takes(struct batoni_op *op, bool alone)
+{
+	struct batoni_path *path = batoni_path_of(op);
+
+	if (!path->ops->takes || path->ops->takes(path, &op->transfer, alone))
+		return true;
+	leave_to_layer(op);
+	return false;
+}
+
+/* The path has it on its stream, or leaves it to the one-sided layer. */
+static enum baton_status
+put_issued(struct batoni_op *op)
+{
+	bool detached = op->flags & BATONI_FLAG_DETACHED;
+	struct baton_comm *comm = op->comm;
+	enum baton_status status = BATON_PENDING;
+
+	if (batoni_path_takes(op, !detached))
+		status = batoni_enqueue_on_path(comm, op->path, op, detached);
+	if (status != BATON_PENDING)
+		return status;
+	leave_to_layer(op);
+	status = comm->device_ops->enqueue(comm->device, op->transfer.stream,
+	                                   &op->item);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_refuse_device(comm, status);
 }
 
 static enum baton_status
@@ -295,8 +346,7 @@ publish_issued(struct batoni_op *op)
 
 	if (status != BATON_OK)
 		return status;
-	status = batoni_enqueue_on_path(comm, op->path, op,
-	                                op->flags & BATONI_FLAG_DETACHED);
+	status = put_issued(op);
 	if (status == BATON_OK)
 		batoni_publish(op);
 	batoni_enqueuing_end(comm);

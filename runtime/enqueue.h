@@ -20,6 +20,9 @@ void batoni_enqueuing_end(struct baton_comm *comm);
 /* Break the communicator from an enqueuing thread. */
 void batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
                           const char *why);
+/* False: its path does not take it, and it is the one-sided layer's from here on (path.h).  Under
+ * the order lock, before anything is on a stream for it.  alone: in no group, and not detached. */
+bool batoni_path_takes(struct batoni_op *op, bool alone);
 /* Hand those transfers of a list (group_next) that have this stream-issued path to it; as
  * detached ones they follow all streams that the list names.  The caller publishes them
  * afterwards, between the two above.  OK; anything else: nothing was

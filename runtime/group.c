@@ -18,7 +18,8 @@
  * Completions of members that end while the group is open are delivered when the group
  * is placed.
  *
- * Stream-issued members are not placed before the end.  If all members are of one such path, it
+ * Stream-issued members are not placed before the end.  (Puts that could be on their stream or be
+ * the one-sided layer's are the layer's in a group: path.h, takes.)  If all members are of one such path, it
  * takes the whole group, and the group's record only holds the list.  In a mixed group each
  * path takes its members as detached ones, in front of the carriers; they count as members
  * like the others.
@@ -136,6 +137,18 @@ check_member(const struct batoni_op *group, const struct batoni_op *op)
 	return BATON_OK;
 }
 
+/* A path that shares its operations takes no members. */
+static void
+ask_path(struct batoni_op *op)
+{
+	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
+	    !batoni_path_of(op)->ops->takes)
+		return;
+	pthread_mutex_lock(&op->comm->order);
+	batoni_path_takes(op, false);
+	pthread_mutex_unlock(&op->comm->order);
+}
+
 enum baton_status
 batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 {
@@ -143,6 +156,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 
 	if (status != BATON_OK)
 		return status;
+	ask_path(op);
 	if (!group->group.head)
 		group->flags |= op->flags & BATONI_FLAG_DETACHED;
 	batoni_set(op->group_of, group);

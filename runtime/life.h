@@ -95,6 +95,9 @@ void batoni_op_passed(struct batoni_op *op);
 /* Start its deadline and take its time stamp. */
 void batoni_op_start_clock(struct batoni_op *op);
 
+/* What was lent is free, and the record is its other holders'. */
+void batoni_op_give_back(struct batoni_op *op);
+
 /* The FIFO's head is armed: batoni_end_and_issue issues it. */
 void batoni_fifo_make_ready(struct batoni_fifo *fifo);
 /* Put the record on the engine's finish list: batoni_end_and_issue ends it. */

@@ -131,7 +131,8 @@ end_orphans(struct baton_comm *comm)
 			continue;
 		}
 		events++;
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
+		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+		    !batoni_path_of(op)->ops->lends) {
 			break_for(op);
 			break;
 		}

@@ -32,6 +32,9 @@ struct batoni_load {
 	/* A test looks at only a part of what is in flight; so many more look at the
 	 * rest. */
 	uint32_t more_tests;
+	/* Constant.  A parked wait may also be met by what rings no bell at once (a write of a
+	 * stream): while there are some, look at growing intervals. */
+	bool unrung;
 	/* Constant.  Only calls of this process end what is in flight and not moving
 	 * (local); the peers that end parked waits are of this process too. */
 	bool quiet;
@@ -43,7 +46,8 @@ enum batoni_look {
 	/* Nothing goes on until a thread of this process calls, the bell rings, or a
 	 * deadline passes. */
 	BATONI_LOOK_WHEN_RUNG,
-	/* Only messages to standing receives may come: look at growing intervals. */
+	/* Only messages to standing receives may come, or counts that streams write: look at
+	 * growing intervals. */
 	BATONI_LOOK_WATCH,
 	/* A peer may end an operation at any time. */
 	BATONI_LOOK_PENDING,

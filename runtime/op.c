@@ -11,7 +11,8 @@
  *
  * Lent: an issued operation ends early, but its transport cannot give the buffer
  * back yet.  The operation has ended for the host (DONE) and for its stream.  Its
- * record keeps ENGINE until the transport calls `done`, which clears LENT too.
+ * record keeps ENGINE until the transport calls `done`, which clears LENT too; or, of what
+ * is on a stream, until its mark is done (sweep.c).
  */
 #include "life.h"
 
@@ -288,8 +289,11 @@ batoni_op_place(struct batoni_op *op)
 	    op->kind < BATONI_KIND_LAUNCH &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		/* It was enqueued while the communicator broke. */
-		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) && !comm->aborted) {
+		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+		    (!comm->aborted || batoni_path_of(op)->ops->lends)) {
 			place_issued(op);
+			if (comm->aborted)
+				batoni_op_end_early(op, comm->breaking);
 			return;
 		}
 		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
@@ -436,7 +440,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
 	uint64_t seen = 0;
 
-	forget_placed(op);
+	/* What is lent on a stream keeps what its path has for it. */
+	if (!lent || !(op->flags & BATONI_FLAG_STREAM_ISSUED))
+		forget_placed(op);
 	/* A host that sees this status finds the communicator broken by it. */
 	if (unlikely(status == BATON_ERR_CUDA) && comm->breaking == BATON_OK)
 		batoni_check_device(comm);
@@ -519,9 +525,9 @@ take_back(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	/* It ends with its communicator, whose path has let go of the streams. */
+	/* It ends with its communicator, whose path has let go of the streams; or lends. */
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
-		return BATON_ERR_CANCELED;
+		return path->ops->lends ? BATON_ERR_BUSY : BATON_ERR_CANCELED;
 	if (!batoni_may_drive(op->comm))
 		return BATON_ERR_BUSY;
 	return path->ops->take_back(path, &op->transfer);
@@ -603,6 +609,18 @@ comm_of(struct batoni_host *host)
 	return batoni_container_of(host, struct baton_comm, host);
 }
 
+void
+batoni_op_give_back(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	assert(op->state == BATONI_ENDED && comm->lent > 0);
+	forget_placed(op);
+	comm->lent--;
+	count_active(comm, -1);
+	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
+}
+
 static void
 host_done(struct batoni_host *host, struct batoni_transfer *transfer,
           enum baton_status status)
@@ -620,10 +638,7 @@ host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 			end(op, status, false);
 		return;
 	}
-	assert(op->state == BATONI_ENDED && comm->lent > 0);
-	comm->lent--;
-	count_active(comm, -1);
-	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
+	batoni_op_give_back(op);
 }
 
 static void

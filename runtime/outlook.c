@@ -18,6 +18,7 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 {
 	sum->moving += path->moving;
 	sum->parked += path->parked;
+	sum->unrung |= path->unrung && path->parked;
 	sum->awaiting += path->awaiting;
 	sum->polled += path->polled;
 	sum->more_tests += path->more_tests;
@@ -56,7 +57,7 @@ batoni_load_look(const struct batoni_load *sum)
 		return BATONI_LOOK_MOVING;
 	if (sum->in_flight > sum->parked + sum->awaiting + sum->standing)
 		return BATONI_LOOK_PENDING;
-	if (sum->awaiting && sum->standing)
+	if ((sum->awaiting && sum->standing) || sum->unrung)
 		return BATONI_LOOK_WATCH;
 	return BATONI_LOOK_WHEN_RUNG;
 }

@@ -16,7 +16,9 @@
  *
  * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on their streams at the
  * call (or at the end of a group), on the enqueuing thread, in the order of the calls.  The
- * engine watches the streams with the device's marks and ends the transfers itself.
+ * engine watches the streams with the device's marks and ends the transfers itself.  Such
+ * a path of one-sided operations may share them with the layer's own, which is host-issued:
+ * it then says for each whether it takes it, and the layer has the others (window/mapped.c).
  *
  * Slots whose comment names no thread are called by the driver, and must not block.  The
  * process has one driver at a time, so a path needs no locks for them.
@@ -178,6 +180,16 @@ struct batoni_path_ops {
 
 	/* ---- stream-issued ---- */
 
+	/* Its transfers end without a peer, and each by itself: a deadline, a peer's end or an
+	 * abort ends the operation, whose buffer stays lent until its mark is done.  Otherwise
+	 * these end the communicator. */
+	bool lends;
+	/* Will it put this transfer on its stream?  False: the one-sided layer's own path has
+	 * it from here on, and `forget`, or that path, tells when it has ended.  alone: the
+	 * operation is in no group and is not detached; others are never taken.  The enqueuing
+	 * thread, under the communicator's order lock.  NULL: it takes all. */
+	bool (*takes)(struct batoni_path *path,
+	              const struct batoni_transfer *transfer, bool alone);
 	/* Put n transfers (one, or a group's, in call order) on their streams.
 	 * follow: not on those, but on streams of the path's own, each of which begins
 	 * when all of these streams have got here.
@@ -185,7 +197,8 @@ struct batoni_path_ops {
 	 * a peer.  OK: observe_p[i] is the stream on which transfer i will be seen to
 	 * end.  BUSY, with the library's call and code in the first transfer's native_call and
 	 * native_code: it failed half way, so some may be on their streams, and the
-	 * engine breaks the communicator.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
+	 * engine breaks the communicator.  PENDING: nothing was enqueued, and it is as if
+	 * `takes` had returned false.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
 	 * NOMEM, NCCL, CUDA. */
 	enum baton_status (*enqueue)(struct batoni_path *path,
 	                             struct batoni_transfer *const *transfers,

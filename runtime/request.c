@@ -491,6 +491,12 @@ baton_cancel(baton_request request)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: a record ends when its "
 		                     "stream gets there");
+	if (path->lends)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "baton_cancel: the put is on its stream (%s) "
+		                     "and cannot be taken back; a deadline "
+		                     "(options.timeout_ns) ends it",
+		                     path->name);
 	if (path->stream_issued)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: %s cannot end one operation "

@@ -9,7 +9,8 @@
  *
  * Marks: stream-issued operations are on the list `marked`.  The
  * driver asks the device for each whether its stream has reached it (then its deadline
- * starts) and has passed it (then it has ended).
+ * starts) and has passed it (then it has ended; or, if its deadline, a peer's end or an abort
+ * has ended it before, and its path lends, its buffer is free).
  */
 #include "life.h"
 
@@ -62,6 +63,28 @@ end_host_issued(struct baton_comm *comm)
 			node, struct batoni_op, deadline));
 }
 
+/* May the operation end before its mark is done? */
+static bool
+is_lending(const struct batoni_op *op)
+{
+	return batoni_path_of(op)->ops->lends;
+}
+
+/* Of the marked operations, only those that are lent when they end are watched further. */
+static void
+keep_lending(struct baton_comm *comm)
+{
+	struct batoni_op *op, **link = &comm->marked;
+
+	while ((op = *link)) {
+		if (is_lending(op))
+			link = &op->next;
+		else
+			*link = op->next;
+	}
+	comm->marked_tail = link;
+}
+
 static void
 end_stream_issued(struct baton_comm *comm)
 {
@@ -71,8 +94,7 @@ end_stream_issued(struct baton_comm *comm)
 		if (path->ops->abort)
 			path->ops->abort(path);
 	}
-	comm->marked = NULL;
-	comm->marked_tail = &comm->marked;
+	keep_lending(comm);
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
@@ -257,7 +279,7 @@ batoni_comm_expire(struct baton_comm *comm)
 			passed.next, struct batoni_op, deadline);
 
 		events++;
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) && !is_lending(op))
 			expire_issued(op);
 		else
 			batoni_op_end_early(op, BATON_ERR_TIMEOUT);
@@ -291,15 +313,19 @@ look_at_marks(struct batoni_op *op)
 		if (status != BATON_OK)
 			return status;
 		op->flags |= BATONI_FLAG_ARMED;
-		/* Its state is ISSUED already. */
-		if (comm->observed)
+		/* Its state is ISSUED already; or it has ended, and is lent. */
+		if (op->state == BATONI_ISSUED && comm->observed)
 			batoni_op_observe(op, BATONI_ARMED);
-		batoni_op_start_clock(op);
+		if (op->state == BATONI_ISSUED)
+			batoni_op_start_clock(op);
 	}
 	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
 	if (pthread_mutex_trylock(&comm->marks_lock) != 0)
 		return BATON_PENDING;
-	status = comm->device_ops->mark_done(comm->device, &marks[1]);
+	/* The device may have refused it, of a communicator that broke for that. */
+	status = marks[1].object ? comm->device_ops->mark_done(comm->device,
+	                                                       &marks[1])
+	                         : BATON_PENDING;
 	pthread_mutex_unlock(&comm->marks_lock);
 	return status;
 }
@@ -359,6 +385,12 @@ batoni_comm_watch(struct baton_comm *comm)
 	struct batoni_op *op;
 	size_t events = 0;
 
+	if (status != BATON_OK && comm->aborted) {
+		/* What is lent stays so. */
+		comm->marked = NULL;
+		comm->marked_tail = &comm->marked;
+		return 0;
+	}
 	if (status != BATON_OK) {
 		break_on_mark(comm, status);
 		return 1;
@@ -369,9 +401,13 @@ batoni_comm_watch(struct baton_comm *comm)
 			continue;
 		}
 		*link = op->next;
+		events++;
+		if (op->state == BATONI_ENDED) {
+			batoni_op_give_back(op);
+			continue;
+		}
 		batoni_transfer_moved(&op->transfer, op->transfer.bytes);
 		batoni_op_complete(op, BATON_OK);
-		events++;
 	}
 	comm->marked_tail = link;
 	return events;
