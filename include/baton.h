@@ -351,6 +351,9 @@ struct baton_comm_info {
 	int nccl_lanes;   /* communicators of NCCL for messages between ranks */
 	/* One sentence on why NCCL does not move the messages; "" where it does. */
 	const char *why_not_nccl;
+	/* One sentence on why no stream carries out puts and signals by itself, and the engine
+	 * all of them; "" where streams carry out those that they can. */
+	const char *why_engine_puts;
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */
@@ -575,8 +578,8 @@ BATON_API unsigned baton_window_path(const struct baton_window *window,
  * signal_index, context     0 to signals_max-1, 0 to contexts_max-1; flags must be 0.
  *
  * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its
- * data may be in the window.  Exception: one that a message carries ends LENT and may
- * still arrive whole.  Returns as baton_send; NOMEM: the first put to a peer allocates.
+ * data may be in the window.  Exception: one that a message carries, or that is on its
+ * stream already (CUDA), ends LENT and may still arrive whole.  Returns as baton_send; NOMEM: the first put to a peer allocates.
  * Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (that process is gone), MPI, CUDA, SYSTEM.
  */
 BATON_API enum baton_status
@@ -716,8 +719,9 @@ BATON_API enum baton_status baton_test_some(const baton_request *requests,
  * would have.  An operation that is not issued, a wait for signals and an unmatched
  * receive are always cancelled; a matched receive completes; a send or put that is under
  * way and cannot be cancelled ends in CANCELED with BATON_COMPLETION_LENT.  Returns
- * BATON_OK (also if it has ended already); STALE; INVALID; UNSUPPORTED for a record, and
- * where one operation cannot end alone (BATON_CAP_CANCEL). */
+ * BATON_OK (also if it has ended already); STALE; INVALID; UNSUPPORTED for a record, for a
+ * put or signal that its stream carries out by itself (CUDA), and where one operation
+ * cannot end alone (BATON_CAP_CANCEL). */
 BATON_API enum baton_status baton_cancel(baton_request request);
 
 /* Release the handle; a pending operation goes on, unobserved.  Sets *request_p to

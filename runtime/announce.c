@@ -53,6 +53,13 @@ announce_paths(const struct baton_comm *comm)
 	           "rank %d: signals reach %d of %d ranks by stores into shared "
 	           "memory",
 	           comm->rank, direct, comm->size);
+	batoni_log(BATONI_LOG_DEBUG,
+	           "rank %d: puts and signals are carried out by %s%s",
+	           comm->rank,
+	           *batoni_why_engine_puts(comm)
+	                   ? "the engine: "
+	                   : "the streams that they are on, where these can",
+	           batoni_why_engine_puts(comm));
 	if (first >= 0)
 		batoni_log(BATONI_LOG_DEBUG,
 		           "rank %d: signals reach %d ranks by message, the "

@@ -753,6 +753,9 @@ close_paths(struct baton_comm *comm, bool aborted)
 			path->ops->close(path, aborted);
 	}
 	comm->paths_count = 0;
+	/* What they have left on streams is not looked at any more. */
+	comm->marked = NULL;
+	comm->marked_tail = &comm->marked;
 }
 
 static void
@@ -986,6 +989,35 @@ why_not_nccl(const struct baton_comm *comm)
 			 "(options.device BATON_DEVICE_CUDA)";
 }
 
+const char *
+batoni_why_engine_puts(const struct baton_comm *comm)
+{
+	const struct batoni_device_ops *ops = comm->device_ops;
+	const char *why = "";
+
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		if (comm->paths[i]->ops->takes)
+			return "";
+	}
+	if (!comm->onesided)
+		return "the transport has no signals";
+	if (comm->in_engine)
+		return "the device is the host, whose streams are the engine's";
+	if (batoni_config()->engine_puts)
+		return "BATON_PUTS=engine says so";
+	if (!ops->stream_put)
+		return "streams of the device cannot store a signal";
+	why = ops->why_no_puts(comm->device);
+	if (why)
+		return why;
+	if (batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE)
+		return "BATON_WINDOW_PATH=message says that all go by message";
+	return comm->transport_ops->id == BATON_TRANSPORT_LOCAL
+	               ? "there was no pinned memory for the counters"
+	               : "the ranks' counters are in memory that streams do not "
+			 "reach: they do only where all ranks are in one process";
+}
+
 enum baton_status
 baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 {
@@ -1016,6 +1048,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.nccl_version = comm->transport->nccl_version,
 		.nccl_lanes = comm->transport->lanes,
 		.why_not_nccl = why_not_nccl(comm),
+		.why_engine_puts = batoni_why_engine_puts(comm),
 		.cuda_device = comm->device_ops->id == BATON_DEVICE_CUDA
 		                       ? comm->device->number
 		                       : -1,

@@ -32,6 +32,9 @@ void batoni_comm_discard(struct baton_comm *comm);
  * communicator's first operation; at most BATONI_PATHS_MAX. */
 void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
 
+/* baton_comm_info.why_engine_puts. */
+const char *batoni_why_engine_puts(const struct baton_comm *comm);
+
 /* engine_thread.c */
 bool batoni_engine_stop(void);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "comm_local.h"
+#include "config.h"
 #include "log.h"
 #include "mem.h"
 #include "open_native.h"
@@ -77,6 +78,22 @@ close_all(int size, struct batoni_transport *transports[])
 	batoni_leave();
 }
 
+/* A device whose streams are to store into the segments, or NULL.  Its pinned memory is that of
+ * all devices of its kind. */
+static struct batoni_device *
+find_storing(int size, struct baton_comm *comms[])
+{
+	if (batoni_config()->engine_puts)
+		return NULL;
+	for (int i = 0; i < size; i++) {
+		const struct batoni_device_ops *ops = comms[i]->device_ops;
+
+		if (ops->stream_put && !ops->why_no_puts(comms[i]->device))
+			return comms[i]->device;
+	}
+	return NULL;
+}
+
 enum baton_status
 batoni_local_start(const struct batoni_comm_plan plans[], int size,
                    struct baton_comm *comms[])
@@ -84,10 +101,12 @@ batoni_local_start(const struct batoni_comm_plan plans[], int size,
 	struct batoni_transport **transports =
 		batoni_alloc((size_t)size, sizeof(*transports));
 	/* The same for all ranks: staging hides their devices. */
-	const struct batoni_transport_config config =
+	struct batoni_transport_config config =
 		batoni_comm_transport_config(&plans[0], comms[0]);
 	enum baton_status status = BATON_OK;
 
+	config.until_ns = comms[0]->patience.until_ns;
+	config.stores = find_storing(size, comms);
 	if (!transports ||
 	    batoni_open_local(size, &config, transports) != BATON_OK)
 		status = refuse_memory(size);

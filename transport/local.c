@@ -38,7 +38,9 @@
  * Later rounds can then never be full, and the other ranks get PEER.
  *
  * What ranks see of each other (segments, struct batoni_peer) is the same for all ranks:
- * one array, which the last rank to close frees.
+ * one array, which the last rank to close frees.  Where streams of ranks are to store into the
+ * segments, these are pinned memory of one of the devices, which this transport opens for
+ * itself, since the rank that has it may close before others.
  */
 #include <assert.h>
 #include <limits.h>
@@ -46,7 +48,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "list.h"
+#include "log.h"
 #include "mem.h"
 #include "transport.h"
 
@@ -103,6 +107,9 @@ struct shared {
 	uint64_t rounds; /* of exchange that can become full */
 	struct batoni_peer *peers; /* NULL: there are no segments */
 	char *segments;
+	/* An open of our own, whose pinned memory the segments are; NULL: they are not. */
+	struct batoni_device *device;
+	bool stored_to; /* a stream of a rank that has closed may still store into them */
 };
 
 struct local {
@@ -491,11 +498,24 @@ detach(struct node *node)
 }
 
 static void
+segments_free(struct shared *shared)
+{
+	struct batoni_device *device = shared->device;
+
+	if (!device) {
+		batoni_free(shared->segments);
+	} else if (!shared->stored_to) {
+		device->ops->memory->pinned_free(device, shared->segments);
+		device->ops->close(device);
+	}
+}
+
+static void
 shared_free(struct shared *shared)
 {
 	for (int i = 0; i < 2; i++)
 		batoni_free(shared->tables[i].all);
-	batoni_free(shared->segments);
+	segments_free(shared);
 	batoni_free(shared->peers);
 	batoni_free(shared->buckets);
 	batoni_free(shared);
@@ -513,6 +533,8 @@ local_close(struct batoni_transport *transport, bool aborted)
 		detach(&local->nodes[i]);
 	if (local->round + local->brought < shared->rounds)
 		shared->rounds = local->round + local->brought;
+	shared->stored_to |= transport->patience &&
+	                     transport->patience->copies_left;
 	batoni_free(local->nodes);
 	batoni_free(local);
 	if (--shared->open == 0)
@@ -547,15 +569,49 @@ static const struct batoni_transport_ops local_ops = {
 	.error_text = local_error_text,
 };
 
+/* Segments that streams reach; NULL: there is no such memory. */
+static char *
+pin_segments(struct shared *shared, const struct batoni_transport_config *config,
+             size_t bytes)
+{
+	const struct batoni_device_ops *ops = config->stores->ops;
+	const struct batoni_device_config device = {
+		.cuda_device = config->stores->number,
+		.until_ns = config->until_ns,
+	};
+	void *segments = NULL;
+
+	if (ops->open(&device, &shared->device) != BATON_OK) {
+		shared->device = NULL;
+	} else if (ops->memory->pinned_alloc(shared->device, bytes,
+	                                     config->until_ns,
+	                                     &segments) != BATON_OK) {
+		ops->close(shared->device);
+		shared->device = NULL;
+	}
+	if (!shared->device) {
+		batoni_log(BATONI_LOG_WARN,
+		           "the engine carries out puts and signals of streams: no "
+		           "pinned memory for their counters: %s",
+		           baton_last_error());
+		return NULL;
+	}
+	return memset(segments, 0, bytes);
+}
+
 /* OK, NOMEM. */
 static enum baton_status
-make_peers(struct shared *shared, size_t segment_bytes)
+make_peers(struct shared *shared, const struct batoni_transport_config *config)
 {
 	size_t size = (size_t)shared->size;
+	size_t segment_bytes = (config->segment_bytes + 63) & ~(size_t)63;
 
-	segment_bytes = (segment_bytes + 63) & ~(size_t)63;
 	shared->peers = batoni_alloc(size, sizeof(*shared->peers));
-	shared->segments = batoni_alloc(size, segment_bytes);
+	if (config->stores)
+		shared->segments = pin_segments(shared, config,
+		                                size * segment_bytes);
+	if (!shared->segments)
+		shared->segments = batoni_alloc(size, segment_bytes);
 	if (!shared->peers || !shared->segments)
 		return BATON_ERR_NOMEM;
 	for (size_t rank = 0; rank < size; rank++) {
@@ -565,6 +621,7 @@ make_peers(struct shared *shared, size_t segment_bytes)
 			.pid = getpid(),
 			.pidfd = -1,
 			.within = true,
+			.streams = shared->device != NULL,
 			.reaches_us = true,
 		};
 	}
@@ -589,7 +646,7 @@ shared_create(int size, const struct batoni_transport_config *config)
 	                               sizeof(*shared->buckets));
 	if (!shared->buckets ||
 	    (config->segment_bytes > 0 &&
-	     make_peers(shared, config->segment_bytes) != BATON_OK)) {
+	     make_peers(shared, config) != BATON_OK)) {
 		shared_free(shared);
 		return NULL;
 	}

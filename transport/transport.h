@@ -87,6 +87,8 @@ struct batoni_peer {
 	             * by pidfd; else 0 */
 	int pidfd;  /* of that process; -1: this process, or none available */
 	bool within; /* the rank lives in this process: no mapping is needed */
+	/* Streams of devices that have stream_put reach the segment, at this address. */
+	bool streams;
 	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
 	/* Written by the engine: the rank's process has ended. */
@@ -163,6 +165,8 @@ struct batoni_transport_config {
 	int hidden_tags;
 	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
 	uint64_t until_ns;    /* as the memory table's pinned_alloc */
+	/* Local ranks: a device whose streams are to reach the segments; NULL: none are. */
+	struct batoni_device *stores;
 };
 
 /* transport/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed

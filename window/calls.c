@@ -111,6 +111,7 @@ fill_put(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 		}
 	}
 	write_pending(batoni_rma_from(onesided), slot, put);
+	batoni_rma_from(onesided)->pending[slot].put.hosted = false;
 	return BATON_OK;
 }
 
@@ -256,6 +257,16 @@ check_window(const struct baton_comm *comm, const struct baton_window *window,
 	return BATON_OK;
 }
 
+/* Does a path carry the puts that is not of this layer? */
+static bool
+goes_elsewhere(const struct baton_comm *comm, int peer)
+{
+	int path = batoni_choose_path(comm, BATONI_KIND_PUT, peer);
+
+	return path != BATONI_PATH_ONESIDED &&
+	       (path < 0 || !comm->paths[path]->ops->takes);
+}
+
 /* The kernel reads the memory of the host alone.  Where puts may come from a device, vmwrite is a
  * peer's path only if it is forced. */
 static enum baton_status
@@ -267,8 +278,7 @@ check_source(struct baton_comm *comm, const struct batoni_arguments *a,
 
 	if (bytes == 0 || !comm->looks ||
 	    more->window->peers[a->peer].path != BATON_WINDOW_PATH_VMWRITE ||
-	    batoni_choose_path(comm, BATONI_KIND_PUT, a->peer) !=
-	            BATONI_PATH_ONESIDED)
+	    goes_elsewhere(comm, a->peer))
 		return BATON_OK;
 	status = batoni_place_find(comm, a->buffer, bytes, &place);
 	if (status == BATON_ERR_CUDA)

@@ -88,6 +88,7 @@ batoni_elsewhere_forget(struct batoni_onesided *onesided,
 		batoni_wait_forget(rma, transfer->slot);
 		return;
 	}
+	batoni_mapped_host_ended(rma, transfer);
 	/* The call that described it entered. */
 	window = rma->pending[transfer->slot].put.window;
 	if (window)

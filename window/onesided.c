@@ -98,6 +98,7 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 		rma->base.signal_paths |= rma->signal_path[peer];
 	}
 	batoni_messages_start(rma);
+	batoni_mapped_start(rma);
 	if (rma->transport->messages.load.quiet &&
 	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
 		batoni_take();
@@ -117,6 +118,14 @@ layer_place(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 static void
+unplace_put(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	batoni_put_unplace(rma, transfer);
+	if (rma->mapped)
+		batoni_mapped_host_ended(rma, transfer);
+}
+
+static void
 layer_unplace(struct batoni_path *path,
               struct batoni_transfer *transfer)
 {
@@ -124,7 +133,23 @@ layer_unplace(struct batoni_path *path,
 	if (transfer->direction == BATONI_WAIT)
 		batoni_wait_unplace(batoni_rma_from(onesided), transfer);
 	else
-		batoni_put_unplace(batoni_rma_from(onesided), transfer);
+		unplace_put(batoni_rma_from(onesided), transfer);
+}
+
+/* Where some puts go on streams (mapped.c). */
+static enum baton_status
+issue_beside_streams(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	const struct batoni_channel *channel =
+		batoni_channel_of(rma, transfer->peer, transfer->tag);
+	enum baton_status status;
+
+	if (atomic_load_explicit(&channel->streamed, memory_order_acquire) > 0)
+		return batoni_put_issue_behind(rma, transfer);
+	status = batoni_put_issue(rma, transfer);
+	if (status != BATON_PENDING)
+		batoni_mapped_host_ended(rma, transfer);
+	return status;
 }
 
 static enum baton_status
@@ -138,7 +163,8 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 		return BATON_ERR_ABORTED;
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_start(rma, transfer);
-	return batoni_put_issue(rma, transfer);
+	return rma->mapped ? issue_beside_streams(rma, transfer)
+	                   : batoni_put_issue(rma, transfer);
 }
 
 /* Messages are first, because they may end waits. */
@@ -155,10 +181,15 @@ static enum baton_status
 layer_take_back(struct batoni_path *path,
                 struct batoni_transfer *transfer)
 {
-	struct batoni_onesided *onesided = batoni_onesided_of(path);
+	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
+	enum baton_status status;
+
 	if (transfer->direction == BATONI_WAIT)
-		return batoni_wait_take_back(batoni_rma_from(onesided), transfer);
-	return batoni_put_take_back(batoni_rma_from(onesided), transfer);
+		return batoni_wait_take_back(rma, transfer);
+	status = batoni_put_take_back(rma, transfer);
+	if (status != BATON_ERR_BUSY && rma->mapped)
+		batoni_mapped_host_ended(rma, transfer);
+	return status;
 }
 
 static void

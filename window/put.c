@@ -75,7 +75,10 @@
  *    (memory.h).  From there on it is as in step 1.  A put with a bounce (bounce.c) has
  *    several copies; what comes out of the device is then written by memcpy, as in step 1.
  *
- * 9. A put that ends early has not signaled, and leaves the queue; what it has copied
+ * 9. Puts on streams (mapped.c) are ordered with those here by the channel's counts of both:
+ *    the first of a queue moves when none is on a stream.
+ *
+ * 10. A put that ends early has not signaled, and leaves the queue; what it has copied
  *    stays.  The claim speaks of puts that have signaled.
  *
  * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
@@ -293,6 +296,8 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                  enum baton_status status)
 {
 	count_out(&rma->pending[transfer->slot]);
+	if (rma->mapped)
+		batoni_mapped_host_ended(rma, transfer);
 	rma->base.path.load.in_flight--;
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, transfer->bytes);
@@ -330,6 +335,9 @@ move_queue(struct batoni_rma *rma, struct batoni_channel *channel,
 {
 	size_t events = 0, before = *budget_p;
 
+	/* What is on a stream was called before.  Pairs with mapped.c's decrement. */
+	if (atomic_load_explicit(&channel->streamed, memory_order_acquire) > 0)
+		return 0;
 	while (events < PUTS_MAX && *budget_p > 0 &&
 	       !batoni_list_empty(&channel->queue)) {
 		struct batoni_pending *put = batoni_container_of(
@@ -404,6 +412,31 @@ batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	count_out(&rma->pending[transfer->slot]);
 }
 
+static inline void
+begin(struct batoni_transfer *transfer, struct batoni_pending *put)
+{
+	put->transfer = transfer;
+	put->put.copied = 0;
+	put->put.in_channel = false;
+	put->put.device = put->put.pageable = false;
+	put->put.copying = put->put.canceled = false;
+	put->put.bounce = NULL;
+	if (has_data(transfer, put))
+		look_at_places(transfer, put);
+}
+
+enum baton_status
+batoni_put_issue_behind(struct batoni_rma *rma, struct batoni_transfer *transfer)
+{
+	struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	begin(transfer, put);
+	rma->base.path.load.in_flight++;
+	enter_queue(rma,
+	            batoni_channel_of(rma, transfer->peer, transfer->tag), put);
+	return BATON_PENDING;
+}
+
 enum baton_status
 batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
@@ -413,14 +446,7 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	size_t budget = BATONI_PUT_INLINE_MAX;
 	enum baton_status status = BATON_ERR_AGAIN;
 
-	put->transfer = transfer;
-	put->put.copied = 0;
-	put->put.in_channel = false;
-	put->put.device = put->put.pageable = false;
-	put->put.copying = put->put.canceled = false;
-	put->put.bounce = NULL;
-	if (has_data(transfer, put))
-		look_at_places(transfer, put);
+	begin(transfer, put);
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
 	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))

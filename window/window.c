@@ -477,7 +477,8 @@ await_own_copies(const struct baton_window *window)
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
-		copies = batoni_puts_copy_here(rma, window);
+		copies = batoni_puts_copy_here(rma, window) ||
+		         batoni_mapped_copies_here(window);
 		batoni_leave();
 		if (!copies || batoni_real_ns() >= limit_ns)
 			return;

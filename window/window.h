@@ -16,6 +16,7 @@
  *   memory.c      memory for windows
  *   shared.c      device memory of other processes (shared.h)
  *   elsewhere.c   operations that another path carries
+ *   mapped.c      such a path: puts and signals on the program's stream
  *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
  *
@@ -41,6 +42,7 @@ struct batoni_bounce;  /* bounce.c */
 struct batoni_bounces; /* bounce.c */
 struct batoni_mapping; /* shared.h */
 struct batoni_wire;    /* message.h */
+struct batoni_mapped;  /* mapped.c */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
 struct batoni_window_peer {
@@ -65,6 +67,7 @@ struct baton_window {
 	uint8_t place;                /* what the part is (memory.h) */
 	struct batoni_memory *memory; /* contains base; NULL: not of baton_mem_alloc */
 	uint32_t pending;   /* this rank's puts into it, placed and not ended */
+	uint32_t streamed_here; /* of these, into its own part, on streams */
 	/* Puts by message: sent counts those of this rank that the transport has been
 	 * given, applied those to this rank that were applied or dropped. */
 	uint64_t sent, applied;
@@ -113,6 +116,9 @@ struct batoni_counter {
 	 * node it got there. */
 	uint64_t described;
 	uint32_t described_node;
+	/* The other direction: the last count that a stream was told to write into the peer's
+	 * counter of these numbers (mapped.c).  Under comm->order. */
+	uint64_t written;
 };
 
 /* What may be slept on until an issued wait is met: the count of the layer's load that it
@@ -141,6 +147,9 @@ struct batoni_pending {
 			/* By the device: the ticket, or the bounce, is valid. */
 			bool copying;
 			bool canceled; /* meanwhile: it ends with the copy */
+			/* It is in channel->hosted.  The enqueuing thread, then the
+			 * driver. */
+			bool hosted;
 			struct batoni_ticket ticket;
 			struct batoni_bounce *bounce;
 		} put;
@@ -169,6 +178,10 @@ struct batoni_channel {
 	/* The other direction: signals of that peer in this context have come by
 	 * message.  Later ones will too, so a wait for them may not be parked. */
 	bool heard;
+	/* mapped.c: puts that are put.c's, puts on a stream, and its number (under
+	 * comm->order).  Where there is no such path, these stay 0. */
+	_Atomic uint32_t hosted, streamed;
+	uint64_t stream;
 };
 
 /* A peer that this rank talks to. */
@@ -208,6 +221,8 @@ struct batoni_rma {
 
 	/* message.c */
 	struct batoni_messages *messages;
+
+	struct batoni_mapped *mapped; /* mapped.c; NULL: no put goes on a stream */
 
 	/* window.c */
 	struct batoni_list_node windows; /* driver */
@@ -313,6 +328,20 @@ batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
 		batoni_bell_ring(to->bell);
 }
 
+/* The same wake-up, for a count that a stream has written. */
+static inline void
+batoni_signal_ring(const struct batoni_rma *rma, int peer, int signal_index,
+                   int context)
+{
+	const struct batoni_peer *to = &rma->transport->peers[peer];
+	_Atomic uint64_t *counter = batoni_segment_counter(
+		rma, to->segment, rma->rank, signal_index, context);
+
+	if (atomic_load(&to->bell->listening) &&
+	    atomic_load(counter) >= atomic_load(&counter[1]))
+		batoni_bell_ring(to->bell);
+}
+
 /* ---- link.c ---- */
 
 /* OK, NOMEM. */
@@ -384,6 +413,9 @@ void batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
 void batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
 enum baton_status batoni_put_issue(struct batoni_rma *rma,
                                    struct batoni_transfer *transfer);
+/* The same, and it moves at a test, when nothing of its channel is on a stream. */
+enum baton_status batoni_put_issue_behind(struct batoni_rma *rma,
+                                          struct batoni_transfer *transfer);
 enum baton_status batoni_put_take_back(struct batoni_rma *rma,
                                        struct batoni_transfer *transfer);
 /* Moves on the first put of each active channel; returns events. */
@@ -495,6 +527,17 @@ batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, i
 	                 1);
 	link->channels[context].heard = true;
 }
+
+/* ---- mapped.c ---- */
+
+/* Give the communicator its path, if its device and its peers allow for that.  From start. */
+void batoni_mapped_start(struct batoni_rma *rma);
+/* A put that is not on a stream has ended, or its call was refused: what it stored or sent was
+ * before.  The driver; of a refused call, its thread. */
+void batoni_mapped_host_ended(struct batoni_rma *rma,
+                              const struct batoni_transfer *transfer);
+/* Does a stream carry out a put of this rank into its own part of the window?  The driver. */
+bool batoni_mapped_copies_here(const struct baton_window *window);
 
 /* ---- describe.c ---- */
 

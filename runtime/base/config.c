@@ -79,6 +79,15 @@ set_window_path(const char *value, const char *values)
 }
 
 static bool
+set_puts(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	config.engine_puts = i == 1;
+	return i >= 0;
+}
+
+static bool
 set_dump_on_signal(const char *value, const char *values)
 {
 	config.dump_on_signal = choice(value, values) >= 0;

@@ -22,6 +22,10 @@
 	X(window_path, BATON_WINDOW_PATH, "direct, vmwrite, message",         \
 	  "the only path of puts and signals, the same in all processes. "    \
 	  "Not set: the best path to each peer")                              \
+	X(puts, BATON_PUTS, "auto, engine",                                   \
+	  "what carries out puts and signals of streams to memory that these " \
+	  "reach: the stream itself where it can, or always the engine. Not "  \
+	  "set: auto")                                                        \
 	X(dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                           \
 	  "the signal that dumps every communicator to standard error. "      \
 	  "Not set: none does")                                               \
@@ -81,6 +85,7 @@ enum batoni_mpi_cuda {
 struct batoni_config {
 	enum batoni_log_level log_level;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
+	bool engine_puts; /* BATON_PUTS=engine */
 	bool dump_on_signal;
 	enum baton_device device; /* AUTO: not set */
 	enum baton_transport transport; /* AUTO or NCCL */

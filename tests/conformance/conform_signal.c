@@ -643,7 +643,8 @@ a_canceled_unarmed_signal_is_never_sent(struct conform *c)
 
 	if (c->rank == 0) {
 		conform_gate_launch(c, 0, c->stream);
-		lost = SIGNAL_ON(c, 1, 0, 0, c->stream, NULL);
+		/* Detached, no stream has it by itself. */
+		lost = SIGNAL_ON(c, 1, 0, 0, c->stream, &conform_detached);
 		SIGNAL(c, 1, 1, 0);
 		CHECK_OK(c, baton_cancel(lost));
 		FINISH(c, BATON_ERR_CANCELED, &lost);

@@ -7,7 +7,7 @@
 #include "on_fake_device.h"
 #include "ranks.h"
 
-/* 4096: the device copies the put in one piece, from its own memory.  LONG: from pageable memory,
+/* Detached, so that the engine has them.  4096: the device copies the put in one piece, from its own memory.  LONG: from pageable memory,
  * a chunk at a time. */
 #define LONG (3 * MIB)
 
@@ -31,7 +31,8 @@ take_put_back(struct conform *c, struct baton_window *window, size_t bytes,
 
 	fake_memory_hold(true);
 	CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 0, window, 0, 0,
-	                             0, 0, c->comm, c->stream, NULL, &request));
+	                             0, 0, c->comm, c->stream, &conform_detached,
+	                             &request));
 	while (fake_memory_copies() < copies && STILL(c, begin))
 		(void)baton_progress(c->comm);
 	CHECK_OK(c, baton_cancel(request));
@@ -77,7 +78,8 @@ fail_put(struct conform *c, struct baton_window *window, size_t bytes,
 
 	fake_device_fail_at(call, n, BATON_ERR_CUDA);
 	CHECK_OK(c, baton_put_signal(source, bytes, BATON_UINT8, 0, window, 0, 0,
-	                             0, 0, c->comm, c->stream, NULL, &request));
+	                             0, 0, c->comm, c->stream, &conform_detached,
+	                             &request));
 	CHECK_STATUS(c, BATON_ERR_CUDA,
 	             baton_wait(request, conform_patience(c), NULL));
 	CHECK_OK(c, baton_request_error(request, why, sizeof(why)));

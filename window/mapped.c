@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals on the program's stream, at the call: a copy into the peer's part, which this
+ * process reaches, and behind it the store of the signal's count into the peer's counter.  No
+ * look of an engine is between the work in front of the put and that behind it.
+ *
+ * This is a stream-issued path (path.h) beside the layer's own.  It shares the puts and signals
+ * with put.c, which is called *the engine's* here, and it never waits.  It is there for peers
+ * whose segment the streams of this rank's device reach (batoni_peer.streams), where the device has
+ * stream_put; for others, and where BATON_PUTS=engine, all puts are the engine's.
+ *
+ * Who carries out a put is decided at its call, under comm->order, for its channel (peer, context):
+ *
+ *   hosted    the engine's puts of the channel that are called and have not ended
+ *   streamed  those on a stream whose end the engine has not seen
+ *   stream    the number of the stream that those are on (device.h, stream_number)
+ *
+ *   - a put goes on its stream if hosted is 0, and streamed is 0 or its stream is `stream`;
+ *   - also, no signal of the channel has gone by message, and the peer's part and the source are
+ *     memory that streams copy without a detour: of a device, or pinned.  Pageable memory the
+ *     driver may copy before its call returns, and managed memory it may have to move;
+ *   - not in a group and not detached: those are armed together, or let their stream go on, which
+ *     takes a word of the engine's;
+ *   - any other put is the engine's.  put.c moves it, in its channel's order, when streamed is 0,
+ *     and its own stream waits for its word.
+ *
+ * hosted and streamed grow under comm->order only, and are lowered by the driver only.  While one of
+ * them is above 0, the other does not grow from 0, but for a put of the engine's behind streamed
+ * ones, which does nothing before these have ended.
+ *
+ * ---- Why one visible signal means that all earlier data is visible (design.md 3.6) ----
+ *
+ * Claim: as in put.c, for the puts of a channel in the order of the calls, on either path.
+ *
+ * 1. One writer at a time.  A counter of the peer's segment is written by its source alone: by
+ *    stores of put.c, by writes of streams, or by messages that the peer's engine applies.  By the
+ *    rules above a write of a stream is never under way together with a put of the engine's; and
+ *    put.c sends a message of a channel only when streamed is 0, after which nothing of the channel
+ *    goes on a stream.  So the value for a stream to write is known when it is put there: one
+ *    more than the larger of what is in the counter and what was last put on a stream for it.
+ *    With nothing on streams the counter itself is right, whoever wrote it last; else the latter is.
+ * 2. One stream.  The device carries out copy, write, copy, write in this order, and a value that
+ *    is read implies the copy before it (stream_put) and all that is before both on the stream.
+ *    So does a later value: the writes of a stream are in order, and a counter only grows.
+ * 3. Several streams, threads and handles.  Two puts of a channel that are both on streams at a time
+ *    are on one stream: streams are told apart by numbers that no other stream has before or
+ *    after, so neither a handle that is used again nor the per-thread default streams of two
+ *    threads are taken for one.  Where the second comes when streamed is 0, the end of the first was seen:
+ *    mark_done has reported OK, its copy and write have been done, and the unplace that lowered
+ *    streamed happens before the load (acquire) that found 0, and that before the device's call.
+ * 4. On a stream behind the engine's: hosted was 0, so these have ended; their stores (by put.c, or by
+ *    the end of a device's copy) happen before the decrement of hosted (release), which this
+ *    thread has loaded (acquire) before it calls the device.
+ * 5. The engine's behind those on a stream: put.c loads streamed (acquire) and finds 0.  As in 3.
+ * 6. The peer's side does not change.  Its waits load counters (wait.c): a host that has loaded the
+ *    value goes on, a stream is let go by its engine after that.  stream_put says that both see
+ *    the copy, also in memory of another device, as the write is behind a fence for the whole
+ *    system.
+ *
+ * Ends.  The marks in front of the put and behind it tell when it is armed and when it has ended.  Nothing
+ * takes it back.  So a cancel is refused, and a deadline, an abort, or the end of the peer's process
+ * ends it with its buffer lent until the second mark is done (path.h, lends).  Its window is
+ * counted as pending until then.  close waits for what is left, until the grace of the destroy is
+ * over; then segments, words and the communicator's records stay for good (copies_left).
+ * If the driver has taken the copy, and refuses the write again and again, the device is sick, and
+ * the communicator breaks.
+ *
+ * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it rings, as
+ * batoni_signal_store does.  The peer's engine looks by itself meanwhile, at growing intervals
+ * (load.h, unrung): its waits are parked, but not for as long as nobody rings.
+ *
+ * Full streams.  stream_put does not block: it answers PENDING where much is on the stream, or where
+ * the driver refuses the copy, and then the put is the engine's.
+ *
+ * Threads.  takes and enqueue: the enqueuing thread, under comm->order.  The rest: the driver.
+ */
+#include "window.h"
+
+#include "clock.h"
+#include "life.h"
+#include "mem.h"
+#include "sweep.h"
+#include "wait.h"
+
+struct batoni_mapped {
+	struct batoni_path base; /* must be first */
+	struct batoni_rma *rma;
+	uint64_t number; /* of the stream that takes has found; under comm->order */
+};
+
+static struct batoni_mapped *
+to_mapped(struct batoni_path *path)
+{
+	return batoni_container_of(path, struct batoni_mapped, base);
+}
+
+static struct batoni_channel *
+channel_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	return batoni_channel_of(rma, transfer->peer, transfer->tag);
+}
+
+static bool
+serves(struct batoni_path *path, int kind, int peer)
+{
+	const struct batoni_rma *rma = to_mapped(path)->rma;
+
+	(void)kind;
+	return rma->transport->peers[peer].streams &&
+	       rma->signal_path[peer] == BATON_WINDOW_PATH_DIRECT;
+}
+
+/* ---- who has it ---- */
+
+void
+batoni_mapped_host_ended(struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	if (!put->put.hosted)
+		return;
+	put->put.hosted = false;
+	/* Pairs with the load in takes. */
+	atomic_fetch_sub_explicit(&channel_of(rma, transfer)->hosted, 1,
+	                          memory_order_release);
+}
+
+static void
+leave_to_engine(struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	rma->pending[transfer->slot].put.hosted = true;
+	atomic_fetch_add_explicit(&channel_of(rma, transfer)->hosted, 1,
+	                          memory_order_relaxed);
+}
+
+static bool
+streams_copy(unsigned place)
+{
+	return place == BATONI_MEMORY_REGISTERED || place >= BATONI_MEMORY_DEVICE;
+}
+
+/* May a stream carry out this put, whatever else the channel has? */
+static bool
+is_reached(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	const struct batoni_pending *put = &rma->pending[transfer->slot];
+	const struct batoni_window_peer *part;
+
+	if (!put->put.window || transfer->bytes == 0)
+		return true;
+	part = &put->put.window->peers[transfer->peer];
+	return part->path == BATON_WINDOW_PATH_DIRECT &&
+	       streams_copy(part->place) && streams_copy(transfer->place);
+}
+
+/* Is nothing of the channel in the way on this stream? */
+static bool
+is_free_for(const struct batoni_channel *channel, uint64_t number)
+{
+	/* Pairs with the driver's decrements.  With hosted 0, nothing writes
+	 * through_messages. */
+	if (atomic_load_explicit(&channel->hosted, memory_order_acquire) != 0 ||
+	    channel->through_messages)
+		return false;
+	return atomic_load_explicit(&channel->streamed, memory_order_acquire) ==
+	               0 ||
+	       channel->stream == number;
+}
+
+static bool
+takes(struct batoni_path *path, const struct batoni_transfer *transfer, bool alone)
+{
+	struct batoni_mapped *mapped = to_mapped(path);
+	struct batoni_rma *rma = mapped->rma;
+	struct baton_comm *comm = rma->comm;
+
+	/* A device that cannot say which stream it is refuses the engine's item too. */
+	if (alone && is_reached(rma, transfer) &&
+	    comm->device_ops->stream_number(comm->device, transfer->stream,
+	                                    &mapped->number) == BATON_OK &&
+	    is_free_for(channel_of(rma, transfer), mapped->number))
+		return true;
+	leave_to_engine(rma, transfer);
+	return false;
+}
+
+/* ---- on the stream ---- */
+
+/* The other direction of the peer's counters: this rank's to it. */
+static uint64_t *
+last_written(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	const struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	return &batoni_counter_of(rma, batoni_link_of(rma, transfer->peer),
+	                          put->put.signal_index, transfer->tag)
+	                ->written;
+}
+
+static enum baton_status
+enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
+        size_t n, const struct batoni_follow *follow, baton_stream *observe_p)
+{
+	const struct batoni_transfer *transfer = transfers[0];
+	struct batoni_mapped *mapped = to_mapped(path);
+	struct batoni_rma *rma = mapped->rma;
+	struct batoni_channel *channel = channel_of(rma, transfer);
+	struct baton_comm *comm = rma->comm;
+	uint64_t *written_p = last_written(rma, transfer);
+	struct batoni_target target;
+	struct batoni_stream_put put;
+	enum baton_status status;
+	uint64_t count;
+
+	assert(n == 1 && !follow);
+	(void)n;
+	(void)follow;
+	batoni_elsewhere_targets(&rma->base, transfer, &target, 1);
+	count = atomic_load(target.counter);
+	put = (struct batoni_stream_put){
+		.to = target.data,
+		.from = transfer->buffer,
+		.bytes = target.data ? transfer->bytes : 0,
+		.word = target.counter,
+		.value = (count > *written_p ? count : *written_p) + 1,
+	};
+	status = comm->device_ops->stream_put(comm->device, transfer->stream,
+	                                      &put);
+	if (status == BATON_PENDING)
+		leave_to_engine(rma, transfer);
+	if (status != BATON_OK)
+		return status;
+	*written_p = put.value;
+	channel->stream = mapped->number;
+	atomic_fetch_add_explicit(&channel->streamed, 1, memory_order_relaxed);
+	observe_p[0] = transfer->stream;
+	return BATON_OK;
+}
+
+/* ---- the driver ---- */
+
+static bool
+is_into_own(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	return transfer->peer == rma->rank &&
+	       rma->pending[transfer->slot].put.window;
+}
+
+static void
+place(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_rma *rma = to_mapped(path)->rma;
+
+	path->load.in_flight++;
+	if (is_into_own(rma, transfer))
+		rma->pending[transfer->slot].put.window->streamed_here++;
+	batoni_elsewhere_hold(&rma->base, transfer);
+}
+
+static void
+unplace(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_rma *rma = to_mapped(path)->rma;
+	const struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	batoni_signal_ring(rma, transfer->peer, put->put.signal_index,
+	                   transfer->tag);
+	path->load.in_flight--;
+	if (is_into_own(rma, transfer))
+		put->put.window->streamed_here--;
+	batoni_elsewhere_drop(&rma->base, transfer);
+	/* Pairs with the loads in is_free_for and put.c. */
+	atomic_fetch_sub_explicit(&channel_of(rma, transfer)->streamed, 1,
+	                          memory_order_release);
+}
+
+/* Only after an abort is anything left. */
+static void
+close_path(struct batoni_path *path, bool aborted)
+{
+	struct batoni_mapped *mapped = to_mapped(path);
+	struct baton_comm *comm = mapped->rma->comm;
+	struct batoni_patience *patience = &comm->patience;
+
+	(void)aborted;
+	for (unsigned tries = 0; path->load.in_flight; tries++) {
+		batoni_comm_watch(comm);
+		if (!path->load.in_flight)
+			break;
+		if (batoni_real_ns() >= patience->until_ns) {
+			patience->copies_left = true;
+			break;
+		}
+		patience->yield(tries);
+	}
+	mapped->rma->mapped = NULL;
+	batoni_free(mapped);
+}
+
+static const struct batoni_path_ops path_ops = {
+	.name = "the mapped path",
+	.stream_issued = true,
+	.lends = true,
+	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL,
+	.serves = serves,
+	.takes = takes,
+	.place = place,
+	.unplace = unplace,
+	.enqueue = enqueue,
+	.close = close_path,
+};
+
+bool
+batoni_mapped_copies_here(const struct baton_window *window)
+{
+	return window->streamed_here > 0;
+}
+
+void
+batoni_mapped_start(struct batoni_rma *rma)
+{
+	const struct batoni_device_ops *ops = rma->comm->device_ops;
+	struct batoni_mapped *mapped;
+
+	/* Ranks of other devices may have it, where this one has not. */
+	rma->base.path.load.unrung = rma->transport->peers[rma->rank].streams;
+	if (!rma->base.path.load.unrung || !ops->stream_put ||
+	    ops->why_no_puts(rma->comm->device) ||
+	    !(rma->base.signal_paths & BATON_WINDOW_PATH_DIRECT))
+		return;
+	mapped = batoni_alloc(1, sizeof(*mapped));
+	if (!mapped)
+		return;
+	mapped->base.ops = &path_ops;
+	/* Marks say when to look. */
+	mapped->base.load.quiet = true;
+	mapped->rma = rma;
+	rma->mapped = mapped;
+	batoni_comm_add_path(rma->comm, &mapped->base);
+}
