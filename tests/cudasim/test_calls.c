@@ -242,6 +242,13 @@ START_TEST(faults_that_are_not_understood_end_the_program)
 }
 END_TEST
 
+START_TEST(a_function_that_is_none_cannot_be_lacking)
+{
+	setenv("CUDASIM_LACKS", "cuMemCreate,cuMemNothing", 1);
+	world_begin();
+}
+END_TEST
+
 START_TEST(a_violation_can_abort_the_program)
 {
 	setenv("CUDASIM_ABORT", "1", 1);
@@ -587,6 +594,7 @@ run_ends(void)
 	    0, 2);
 	add(suite, "fault", faults_that_are_not_understood_end_the_program, 0,
 	    2);
+	add(suite, "lack", a_function_that_is_none_cannot_be_lacking, 0, 2);
 	add(suite, "abort", a_violation_can_abort_the_program, SIGABRT, 0);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -501,10 +501,11 @@ START_TEST(memory_is_opened_by_another_process)
 	ck_success(copy_words(world_address(0), pointer));
 	ck_assert_uint_eq(world_load_word(0), 42);
 	ck_success(w.sim->mem_free(pointer));
+	/* Its file has the descriptor that was the other one's. */
+	ck_success(w.sim->mem_alloc(&pointer, 100));
 	ck_assert(go_on());
 	await_child();
 	/* What has no handle. */
-	ck_success(w.sim->mem_alloc(&pointer, 100));
 	ck_assert_uint_eq(w.sim->ipc_handle(&name, pointer + 8),
 	                  BATONI_CU_INVALID_VALUE);
 	ck_success(w.sim->host_alloc(&pinned, 64, 0));

@@ -192,6 +192,17 @@ START_TEST(simulated_driver_is_a_driver)
 }
 END_TEST
 
+START_TEST(what_shares_memory_is_there_or_is_not)
+{
+	const struct batoni_cuda_api *api;
+
+	setenv("CUDASIM_LACKS", "cuMemCreate,cuIpcOpenMemHandle_v2", 1);
+	api = load(CUDASIM_PATH);
+	ck_assert(!api->vm_create && !api->ipc_open);
+	ck_assert(api->vm_release && api->ipc_handle && api->host_register);
+}
+END_TEST
+
 START_TEST(threads_that_load_at_once_initialise_once)
 {
 	atomic_int *inits;
@@ -242,6 +253,7 @@ main(void)
 		a_driver_of_cuda_12_8_has_the_first_form,
 		a_driver_of_cuda_13_0_has_both_forms,
 		simulated_driver_is_a_driver,
+		what_shares_memory_is_there_or_is_not,
 		threads_that_load_at_once_initialise_once,
 		thread_that_is_cancelled_has_loaded,
 		description_is_cut_to_its_size,
