@@ -517,10 +517,12 @@ BATON_API size_t baton_tensors_layout(const struct baton_tensor *tensors,
  */
 
 /*
- * Allocate memory for the fastest window path: on the host, anonymous shared memory,
- * zeroed and page-aligned.  bytes is at least 1.  Not collective.  Free it before comm
+ * Allocate memory for the fastest window path, zeroed and page-aligned: on the host, anonymous
+ * shared memory; on BATON_DEVICE_CUDA, memory of the communicator's GPU, which the host must not
+ * touch.  bytes is at least 1.  Not collective.  Free it before comm
  * is destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
- * windows), NOMEM (all pages are allocated here, none later), SYSTEM.
+ * windows), NOMEM (all pages are allocated here, none later), SYSTEM; CUDA; TIMEOUT (CUDA: the
+ * driver does not return while streams wait; after timeout_ns, or 30 s).
  */
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
@@ -564,6 +566,11 @@ BATON_API size_t baton_window_size(const struct baton_window *window, int peer);
 /* The BATON_WINDOW_PATH_* of this rank's puts to peer; 0 as above. */
 BATON_API unsigned baton_window_path(const struct baton_window *window,
                                      int peer);
+
+/* Why these puts take no faster path: words for a person, of which the text may change, valid until
+ * the window is deregistered.  "" for the fastest path, and as above. */
+BATON_API const char *baton_window_why(const struct baton_window *window,
+                                       int peer);
 
 /*
  * Put count elements into rank peer's part of the window, at an offset in bytes, then

@@ -65,6 +65,8 @@ memory_missing(const struct batoni_memory_ops *memory)
 		{"share", !shares || memory->share},
 		{"map", !shares || memory->map},
 		{"unmap", !shares || memory->unmap},
+		{"block_alloc", !memory->block_free || memory->block_alloc},
+		{"block_free", !memory->block_alloc || memory->block_free},
 	};
 
 	return first_unset(slots, sizeof(slots) / sizeof(slots[0]));

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory for windows: shared memory that peers on this host can map.
+ * Memory for windows: shared memory that peers on this host can map.  Where the device has blocks for
+ * windows (memory.h: block_alloc), it is memory of the device; else memory of the host.
  *
  * When the communicator is broken, puts of peers by message may still be on their way into
  * this memory.  The receives are first taken back or completed (message.c).  A receive that
  * MPI keeps may write for the life of the process, and ranks of this process that have not
- * noticed the break store here by its address.  The memory stays mapped in these cases.
+ * noticed the break store here by its address.  The memory stays mapped in these cases.  Memory
+ * of a device stays also if other processes may have it mapped: they unmap it by themselves, and the
+ * driver does not say what a mapping is worth whose memory is gone.
  *
  * memories_lock guards the list of memories and their counts of windows, which calls that
  * are not collective use.  It is a leaf.
  */
+#include "device.h"
 #include "mem.h"
 #include "window.h"
+
+/* A driver has so long for a block where the communicator has no timeout_ns. */
+#define PATIENCE_NS UINT64_C(30000000000)
 
 enum baton_status
 batoni_refuse_onesided(const char *call, const struct baton_comm *comm)
@@ -57,6 +64,30 @@ batoni_check_windows(const char *call, const struct baton_comm *comm)
 	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
+static bool
+has_blocks(const struct baton_comm *comm)
+{
+	return comm->device_ops->memory->block_alloc != NULL;
+}
+
+static enum baton_status
+memory_make(struct baton_comm *comm, size_t bytes, struct batoni_memory *memory)
+{
+	enum baton_status status;
+
+	memory->bytes = bytes;
+	if (has_blocks(comm))
+		return comm->device_ops->memory->block_alloc(
+			comm->device, bytes,
+			batoni_real_ns() + (comm->timeout_ns
+		                                    ? (uint64_t)comm->timeout_ns
+		                                    : PATIENCE_NS),
+			&memory->base);
+	status = batoni_shm_create(bytes, &memory->shm);
+	memory->base = memory->shm.base;
+	return status;
+}
+
 enum baton_status
 baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 {
@@ -77,7 +108,7 @@ baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 	if (!memory)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_mem_alloc: no memory");
-	status = batoni_shm_create(bytes, &memory->shm);
+	status = memory_make(comm, bytes, memory);
 	if (status != BATON_OK) {
 		batoni_free(memory);
 		return status;
@@ -86,7 +117,7 @@ baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 	pthread_mutex_lock(&rma->memories_lock);
 	batoni_list_append(&rma->memories, &memory->link);
 	pthread_mutex_unlock(&rma->memories_lock);
-	*pointer_p = memory->shm.base;
+	*pointer_p = memory->base;
 	return BATON_OK;
 }
 
@@ -99,16 +130,16 @@ batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes)
 	     node != &rma->memories; node = node->next) {
 		struct batoni_memory *memory = batoni_container_of(
 			node, struct batoni_memory, link);
-		uintptr_t start = (uintptr_t)memory->shm.base;
+		uintptr_t start = (uintptr_t)memory->base;
 
-		if (from >= start && from - start <= memory->shm.bytes &&
-		    bytes <= memory->shm.bytes - (from - start))
+		if (from >= start && from - start <= memory->bytes &&
+		    bytes <= memory->bytes - (from - start))
 			return memory;
 	}
 	return NULL;
 }
 
-/* May another rank of this process store there? */
+/* May another rank of this process store there, or have it mapped? */
 static bool
 neighbours_write_to(const struct batoni_rma *rma,
                     const struct batoni_memory *memory)
@@ -116,7 +147,7 @@ neighbours_write_to(const struct batoni_rma *rma,
 	const struct batoni_peer *peers = rma->transport->peers;
 
 	for (int i = 0; i < rma->size && memory->known; i++) {
-		if (i != rma->rank && peers[i].within)
+		if (i != rma->rank && (peers[i].within || !memory->shm.base))
 			return true;
 	}
 	return false;
@@ -132,8 +163,7 @@ still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
 	if (neighbours_write_to(rma, memory))
 		return true;
 	batoni_take();
-	written = batoni_messages_write_to(rma, memory->shm.base,
-	                                   memory->shm.bytes);
+	written = batoni_messages_write_to(rma, memory->base, memory->bytes);
 	batoni_leave();
 	return written;
 }
@@ -141,11 +171,18 @@ still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
 static void
 memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 {
-	if (baton_comm_status(rma->comm) != BATON_OK &&
-	    still_written(rma, memory))
+	const struct baton_comm *comm = rma->comm;
+	bool written = baton_comm_status(comm) != BATON_OK &&
+	               still_written(rma, memory);
+
+	if (written && memory->shm.base)
 		batoni_shm_abandon(&memory->shm);
-	else
+	else if (written)
+		batoni_mem_keep(1); /* the device's record of it */
+	else if (memory->shm.base)
 		batoni_shm_destroy(&memory->shm);
+	else
+		comm->device_ops->memory->block_free(comm->device, memory->base);
 	batoni_free(memory);
 }
 
@@ -166,7 +203,7 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 	rma = batoni_rma_of(comm);
 	pthread_mutex_lock(&rma->memories_lock);
 	memory = batoni_memory_find(rma, pointer, 1);
-	if (memory && memory->shm.base != pointer)
+	if (memory && memory->base != pointer)
 		memory = NULL;
 	if (memory)
 		windows = memory->windows;

@@ -238,8 +238,11 @@ direct_works(struct batoni_collective *c, struct baton_window *window,
 		return map_device(c, window, told, to);
 	if (map_shm(told->part, to))
 		return true;
-	to->why = told->part->fd >= 0 ? "its memory cannot be mapped here"
-	                              : "its memory is not of baton_mem_alloc";
+	if (told->part->fd >= 0)
+		to->why = "its memory cannot be mapped here";
+	else
+		to->why = rma->asks ? "its memory is that of the host"
+		                    : "its memory is not of baton_mem_alloc";
 	return false;
 }
 

@@ -248,7 +248,8 @@ batoni_mapping_give(struct batoni_device *device, struct batoni_mapping *mapping
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
-	mapping->memory->unmap(device, mapping->base, mapping->bytes);
+	mapping->memory->unmap(device, &mapping->name, mapping->base,
+	                       mapping->bytes);
 	drop(mapping);
 }
 

@@ -182,7 +182,7 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 		mine.bytes = window->bytes;
 		mine.address = (uintptr_t)window->base;
 	}
-	if (window && window->memory) {
+	if (window && window->memory && window->memory->shm.base) {
 		batoni_shm_name(&window->memory->shm, &name);
 		mine.pid = name.pid;
 		mine.fd = name.fd;
@@ -584,6 +584,17 @@ baton_window_path(const struct baton_window *window, int peer)
 	return batoni_window_lives(window) && peer >= 0 && peer < window->rma->size
 	               ? window->peers[peer].path
 	               : 0;
+}
+
+const char *
+baton_window_why(const struct baton_window *window, int peer)
+{
+	const char *why = NULL;
+
+	if (batoni_window_lives(window) && peer >= 0 &&
+	    peer < window->rma->size)
+		why = window->peers[peer].why;
+	return why ? why : "";
 }
 
 struct baton_window *

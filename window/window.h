@@ -53,7 +53,7 @@ struct batoni_window_peer {
 	void *mapped;     /* from batoni_shm_map, or NULL */
 	size_t mapped_bytes;
 	struct batoni_mapping *mapping; /* of its device memory, or NULL */
-	const char *why; /* its puts take no faster path; NULL: there is none */
+	const char *why; /* its puts take no faster path; NULL: it is the fastest */
 	bool device; /* memory of a device: the host must not touch it */
 	uint8_t place; /* direct: what it is (memory.h) */
 };
@@ -91,7 +91,9 @@ batoni_window_lives(const struct baton_window *window)
 /* Memory of baton_mem_alloc. */
 struct batoni_memory {
 	struct batoni_list_node link; /* of rma->memories */
-	struct batoni_shm shm;
+	void *base;
+	size_t bytes;
+	struct batoni_shm shm; /* base NULL: it is memory of the device */
 	uint32_t windows; /* registered windows inside it */
 	bool known;       /* a window was registered: peers have its address */
 };

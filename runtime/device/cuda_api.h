@@ -362,6 +362,8 @@ enum {
 	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \
 	  (CUdeviceptr *, size_t))                                            \
 	X(mem_free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))           \
+	X(set_bytes, cuMemsetD8Async, "cuMemsetD8Async", 3020,                \
+	  (CUdeviceptr, unsigned char, size_t, CUstream))                     \
 	X(address_range, cuMemGetAddressRange_v2, "cuMemGetAddressRange",     \
 	  3020, (CUdeviceptr *, size_t *, CUdeviceptr))                       \
 	X(host_register, cuMemHostRegister_v2, "cuMemHostRegister", 6050,     \

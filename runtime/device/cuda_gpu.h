@@ -174,6 +174,21 @@ void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);
 struct cuda_block *batoni_cuda_block_of(struct cuda_gpu *gpu,
                                         const void *pointer);
 
+/* cuda_share.c: slots of the memory's table. */
+enum baton_status batoni_cuda_share(struct batoni_device *device,
+                                    const void *pointer, size_t bytes,
+                                    struct batoni_memory_shared *shared_p);
+enum baton_status batoni_cuda_map(struct batoni_device *device,
+                                  const struct batoni_memory_name *name,
+                                  int fd, size_t bytes, void **base_p);
+void batoni_cuda_unmap(struct batoni_device *device,
+                       const struct batoni_memory_name *name, void *base,
+                       size_t bytes);
+/* cuda_alloc.c: the same. */
+enum baton_status batoni_cuda_block_alloc(struct batoni_device *device,
+                                          size_t bytes, uint64_t until_ns,
+                                          void **block_p);
+void batoni_cuda_block_free(struct batoni_device *device, void *block);
 /* cuda_memory.c */
 extern const struct batoni_memory_ops batoni_cuda_memory_ops;
 /* cuda.c */

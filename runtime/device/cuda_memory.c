@@ -506,6 +506,11 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,
+	.share = batoni_cuda_share,
+	.map = batoni_cuda_map,
+	.unmap = batoni_cuda_unmap,
+	.block_alloc = batoni_cuda_block_alloc,
+	.block_free = batoni_cuda_block_free,
 	.present = batoni_cuda_present,
 	.owner = cuda_owner,
 };

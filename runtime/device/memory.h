@@ -212,7 +212,7 @@ struct batoni_memory_ops {
 	 * share: the block that has all these bytes, memory of the device.  map: a block of
 	 * another process, whole, once at a time; fd: a descriptor of what share's is, which
 	 * stays the caller's, or -1.  It is memory of this device then, for copies.  unmap: what
-	 * map returned; no copy from it or to it may be under way.  The other process frees
+	 * map returned, with its name; no copy from it or to it may be under way.  The other process frees
 	 * the block after that.  The thread that registers or deregisters a window;
 	 * may block.  OK; UNSUPPORTED: others, or this one, cannot map it; NOMEM, CUDA.
 	 * Unless OK, batoni_refuse has said why. */
@@ -222,7 +222,20 @@ struct batoni_memory_ops {
 	enum baton_status (*map)(struct batoni_device *device,
 	                         const struct batoni_memory_name *name, int fd,
 	                         size_t bytes, void **base_p);
-	void (*unmap)(struct batoni_device *device, void *base, size_t bytes);
+	void (*unmap)(struct batoni_device *device,
+	              const struct batoni_memory_name *name, void *base,
+	              size_t bytes);
+
+	/* These two may be NULL, both: memory for windows is shared memory of the host.
+	 * A zeroed block of the device's memory, aligned to 4096 bytes, which the device shares
+	 * if it can.  A thread of the program, that holds no lock; may block, but for what is on
+	 * a stream only until until_ns (batoni_real_ns), or for a moment if that has passed.
+	 * Freed: nothing uses it any more.  OK, NOMEM, SYSTEM, CUDA, TIMEOUT: batoni_refuse has
+	 * said why. */
+	enum baton_status (*block_alloc)(struct batoni_device *device,
+	                                 size_t bytes, uint64_t until_ns,
+	                                 void **block_p);
+	void (*block_free)(struct batoni_device *device, void *block);
 };
 
 /* runtime/device/host_memory.c */

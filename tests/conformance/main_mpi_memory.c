@@ -132,6 +132,10 @@ memory_that_cannot_be_mapped_is_reached_by_messages(struct conform *c)
 			check_paths(c, window, BATON_WINDOW_PATH_MESSAGE);
 		CHECK_EQ(c, baton_window_path(window, c->rank == 0),
 		         BATON_WINDOW_PATH_MESSAGE);
+		CHECK(c, strstr(baton_window_why(window, c->rank == 0),
+		                i ? "could not be mapped: the fake was told"
+		                  : "cannot be mapped: the fake was told"));
+		CHECK_EQ(c, baton_window_why(window, c->rank)[0], 0);
 		put_around(c, window, block, 0, 7);
 		CHECK_OK(c, baton_window_deregister(window));
 		CHECK_EQ(c, batoni_mappings(), 0);

@@ -29,6 +29,8 @@ main(int argc, char **argv)
 		return on_nccl_end(conform_threads_on(
 			(struct conform_backend){
 				.name = "nccl-pinned",
+				.memory = &on_cuda_memory,
+				.traits = CONFORM_HOST_BUFFERS,
 				.queues = on_cuda_queues(),
 				.devices = on_cuda_devices() },
 			nccl_open, lists, argc - 1, argv + 1));

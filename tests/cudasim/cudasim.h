@@ -93,8 +93,6 @@ enum {
 	  (void *, CUdeviceptr, size_t))                                      \
 	X(copy_now, cuMemcpy, "cuMemcpy", 4000,                               \
 	  (CUdeviceptr, CUdeviceptr, size_t))                                 \
-	X(set_bytes, cuMemsetD8Async, "cuMemsetD8Async", 3020,                \
-	  (CUdeviceptr, unsigned char, size_t, CUstream))                     \
 	X(module_load, cuModuleLoadData, "cuModuleLoadData", 2000,            \
 	  (CUmodule *, const void *))
 

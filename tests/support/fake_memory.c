@@ -852,11 +852,13 @@ fake_map(struct batoni_device *device, const struct batoni_memory_name *name,
 }
 
 static void
-fake_unmap(struct batoni_device *device, void *base, size_t bytes)
+fake_unmap(struct batoni_device *device, const struct batoni_memory_name *name,
+           void *base, size_t bytes)
 {
 	struct block *block;
 
 	(void)device;
+	(void)name;
 	fake_enter("unmap");
 	block = block_of_locked(base);
 	if (!block || block->view != base || !block->foreign ||

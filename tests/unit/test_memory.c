@@ -108,6 +108,9 @@ START_TEST(sharing_is_all_of_its_slots_or_none)
 	ck_assert_ptr_null(batoni_device_missing(&ops));
 	memory.share = share;
 	ck_assert_str_eq(batoni_device_missing(&ops), "map");
+	memory = batoni_host_memory_ops;
+	memory.block_free = host->pinned_free;
+	ck_assert_str_eq(batoni_device_missing(&ops), "block_alloc");
 }
 END_TEST
 
@@ -475,7 +478,7 @@ use_named(const struct told *told)
 	if (fake->copy_start(device, base, to, 5000, -1, &ticket) != BATON_OK)
 		return 7;
 	wait_for(device, &ticket);
-	fake->unmap(device, base, 5000);
+	fake->unmap(device, &told->shared.name, base, 5000);
 	if (fake->look(device, base, &memory) != BATON_OK ||
 	    memory.kind != BATONI_MEMORY_HOST)
 		return 8;
@@ -597,13 +600,13 @@ START_TEST(a_mapping_is_ended_once_and_before_the_device_closes)
 	int seen = 0;
 
 	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_OK);
-	fake->unmap(device, there, 64);
+	fake->unmap(device, &shared.name, there, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* not mapped */
 	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 64, &base), BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* its own */
-	fake->unmap(device, base, 64);
+	fake->unmap(device, &shared.name, base, 64);
 	ck_assert_int_eq(fake_device_violations(), seen);
-	fake->unmap(device, base, 64);
+	fake->unmap(device, &shared.name, base, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* twice */
 	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 65, &base), BATON_OK);
 	seen += 2;

@@ -231,6 +231,13 @@ START_TEST(sizes_of_all_ranks_are_known_and_may_differ)
 		}
 		ck_assert_uint_eq(baton_window_size(window, -1), 0);
 		ck_assert_uint_eq(baton_window_size(window, RANKS), 0);
+		for (int peer = 0; peer < RANKS; peer++)
+			ck_assert_str_eq(baton_window_why(window, peer),
+			                 forced && forced != BATON_WINDOW_PATH_DIRECT
+			                         ? "BATON_WINDOW_PATH forces it"
+			                         : "");
+		ck_assert_str_eq(baton_window_why(window, RANKS), "");
+		ck_assert_str_eq(baton_window_why(NULL, 0), "");
 		ck_assert_uint_eq(baton_window_path(window, -1), 0);
 		ck_assert_uint_eq(baton_window_path(window, RANKS), 0);
 		ck_assert_int_eq(baton_comm_query(comms[i], &info), BATON_OK);

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device memory between processes of one host.
+ *
+ * Memory of virtual memory management (cuMemCreate) is shared by its allocation's handle, exported
+ * as a file descriptor, if it was created with that type of handle.  What is named and mapped
+ * is the mapping (cuMemMap) that the address is in, which begins where its allocation begins: the
+ * driver maps from no other offset.  Memory of cuMemAlloc has an IPC handle, of 64 bytes, which
+ * needs no descriptor; its block is the allocation.  Memory of a pool (cuMemAllocAsync), and
+ * managed memory, has neither, and is not shared.
+ *
+ * A name has the identity of the process (random bytes) and the driver's number of the memory
+ * (BUFFER_ID), which is not used again: so it names no later memory at the same address.  It has
+ * the GPU's UUID too, since processes may number GPUs differently.  The process that maps looks for
+ * that GPU: its own must be the same, or be able to reach it as a peer.  Where it does not see the
+ * GPU, the driver decides.
+ *
+ * The IPC handle of a block that this process has mapped gives the same address again; the
+ * caller maps once at a time (memory.h).
+ *
+ * Threads.  No state but the identity, which is set once.  The calls of virtual memory management wait
+ * for no stream; cuIpcOpenMemHandle may.
+ */
+#include "cuda_gpu.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "log.h"
+
+enum { KIND_DESCRIPTOR = 1, KIND_IPC = 2 };
+
+/* In a struct batoni_memory_name. */
+struct name {
+	uint32_t kind;
+	int32_t device; /* its number in the owner's process, for sentences */
+	unsigned char process[16];
+	uint64_t buffer;
+	CUuuid uuid;
+	CUipcMemHandle ipc;
+};
+
+static_assert(sizeof(struct name) <= sizeof(struct batoni_memory_name),
+              "it fits");
+
+static unsigned char identity[16];
+static pthread_once_t identity_once = PTHREAD_ONCE_INIT;
+
+static void
+make_identity(void)
+{
+	uint64_t pid = (uint64_t)getpid();
+
+	/* It fails only before the kernel has any entropy. */
+	if (getrandom(identity, sizeof(identity), 0) !=
+	    (ssize_t)sizeof(identity))
+		memcpy(identity, &pid, sizeof(pid));
+}
+
+/* A result that says that it cannot be so, and not that something is wrong. */
+static bool
+cannot(CUresult result)
+{
+	return result == BATONI_CU_NOT_SUPPORTED ||
+	       result == BATONI_CU_NOT_PERMITTED ||
+	       result == BATONI_CU_INVALID_DEVICE ||
+	       result == BATONI_CU_PEER_UNSUPPORTED;
+}
+
+static enum baton_status
+refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	enum baton_status status = batoni_cuda_refuse(gpu, call, result);
+	char text[160];
+
+	if (!cannot(result))
+		return status;
+	batoni_cuda_describe(gpu->api, result, text, sizeof(text));
+	return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s: %s", call, text);
+}
+
+/* Has the driver all calls for descriptors? */
+static bool
+has_descriptors(const struct batoni_cuda_api *api)
+{
+	return api->vm_retain && api->vm_release && api->vm_export &&
+	       api->vm_import && api->vm_reserve && api->vm_unreserve &&
+	       api->vm_map && api->vm_unmap && api->vm_access;
+}
+
+static bool
+has_ipc(const struct batoni_cuda_api *api)
+{
+	return api->ipc_handle && api->ipc_open && api->ipc_close;
+}
+
+/* ---- the owner ---- */
+
+/* What the driver says of the memory. */
+struct memory {
+	CUdeviceptr base;
+	size_t bytes;
+	int device;
+	int ipc_capable;
+	unsigned long long buffer;
+	void *pool;
+};
+
+/* Between enter and leave. */
+static CUresult
+ask(const struct batoni_cuda_api *api, const void *pointer,
+    struct memory *memory, const char **call_p)
+{
+	CUpointer_attribute attributes[] = {
+		BATONI_CU_POINTER_DEVICE_ORDINAL, BATONI_CU_POINTER_BUFFER_ID,
+		BATONI_CU_POINTER_IS_IPC_CAPABLE, BATONI_CU_POINTER_POOL};
+	void *values[] = {&memory->device, &memory->buffer,
+	                  &memory->ipc_capable, &memory->pool};
+	CUresult result;
+
+	*memory = (struct memory){.device = -1};
+	*call_p = "cuPointerGetAttributes";
+	result = api->pointer_attributes(4, attributes, values,
+	                                 (CUdeviceptr)(uintptr_t)pointer);
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	*call_p = "cuMemGetAddressRange";
+	return api->address_range(&memory->base, &memory->bytes,
+	                          (CUdeviceptr)(uintptr_t)pointer);
+}
+
+/* *shared_p has a descriptor unless it is refused.  NOT_FOUND: the memory is not of virtual
+ * memory management. */
+static CUresult
+export(const struct batoni_cuda_api *api, const struct memory *memory,
+       int *fd_p, const char **call_p)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+
+	*call_p = "cuMemRetainAllocationHandle";
+	result = api->vm_retain(&handle, (void *)(uintptr_t)memory->base);
+	/* The driver says so of an address of cuMemAlloc. */
+	if (result == BATONI_CU_INVALID_VALUE || cannot(result))
+		return BATONI_CU_NOT_FOUND;
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	*call_p = "cuMemExportToShareableHandle";
+	result = api->vm_export(fd_p, handle, BATONI_CU_HANDLE_FD, 0);
+	api->vm_release(handle);
+	/* Of the other arguments none can be wrong. */
+	return result == BATONI_CU_INVALID_VALUE ? BATONI_CU_NOT_SUPPORTED
+	                                         : result;
+}
+
+/* Between enter and leave. */
+static enum baton_status
+name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
+            struct name *name, int *fd_p)
+{
+	const struct batoni_cuda_api *api = gpu->api;
+	CUresult result = BATONI_CU_NOT_FOUND;
+	const char *call = "";
+
+	if (memory->pool)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "memory of a pool (cuMemAllocAsync) is not "
+		                     "shared with other processes; that of "
+		                     "baton_mem_alloc and cuMemAlloc is");
+	if (has_descriptors(api))
+		result = export(api, memory, fd_p, &call);
+	if (result == BATONI_CU_SUCCESS) {
+		name->kind = KIND_DESCRIPTOR;
+		return BATON_OK;
+	}
+	if (result == BATONI_CU_NOT_SUPPORTED)
+		return batoni_refuse(
+			BATON_ERR_UNSUPPORTED,
+			"its allocation (cuMemCreate) was not made to be exported "
+			"as a file descriptor");
+	if (result != BATONI_CU_NOT_FOUND)
+		return refuse(gpu, call, result);
+	if (!memory->ipc_capable)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver shares it neither by a file "
+		                     "descriptor nor by an IPC handle");
+	if (!has_ipc(api))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver has no IPC handles");
+	result = api->ipc_handle(&name->ipc, memory->base);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, "cuIpcGetMemHandle", result);
+	name->kind = KIND_IPC;
+	return BATON_OK;
+}
+
+/* Between enter and leave. */
+static enum baton_status
+share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
+      struct batoni_memory_shared *shared_p)
+{
+	const char *call;
+	struct memory memory;
+	CUresult result = ask(gpu->api, pointer, &memory, &call);
+	struct name name = {0};
+	enum baton_status status;
+	size_t offset;
+
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, call, result);
+	offset = (size_t)((CUdeviceptr)(uintptr_t)pointer - memory.base);
+	if (offset > memory.bytes || bytes > memory.bytes - offset)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "it lies in more than one allocation");
+	result = gpu->api->device_uuid(&name.uuid, memory.device);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, "cuDeviceGetUuid", result);
+	pthread_once(&identity_once, make_identity);
+	memcpy(name.process, identity, sizeof(name.process));
+	name.device = memory.device;
+	name.buffer = memory.buffer;
+	shared_p->bytes = memory.bytes;
+	shared_p->offset = offset;
+	shared_p->fd = -1;
+	status = name_memory(gpu, &memory, &name, &shared_p->fd);
+	memset(&shared_p->name, 0, sizeof(shared_p->name));
+	memcpy(&shared_p->name, &name, sizeof(name));
+	return status;
+}
+
+enum baton_status
+batoni_cuda_share(struct batoni_device *device, const void *pointer,
+                  size_t bytes, struct batoni_memory_shared *shared_p)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct batoni_memory_shared shared;
+	struct cuda_guard guard;
+	enum baton_status status;
+	CUresult result;
+
+	if (!gpu->api->address_range || !gpu->api->device_uuid)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver lacks the calls to share memory");
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = share(gpu, pointer, bytes, &shared);
+	batoni_cuda_leave(gpu, &guard);
+	if (status == BATON_OK)
+		*shared_p = shared;
+	return status;
+}
+
+/* ---- the other process ---- */
+
+/* Can this GPU reach the one with the UUID, as far as the driver tells before it is tried? */
+static enum baton_status
+check_reach(const struct cuda_gpu *gpu, const struct name *name)
+{
+	const struct batoni_cuda_api *api = gpu->api;
+	CUresult result;
+	int count = 0, can = 1;
+
+	result = api->device_count(&count);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, "cuDeviceGetCount", result);
+	for (CUdevice i = 0; i < count; i++) {
+		CUuuid uuid;
+
+		result = api->device_uuid(&uuid, i);
+		if (result != BATONI_CU_SUCCESS)
+			return refuse(gpu, "cuDeviceGetUuid", result);
+		if (memcmp(&uuid, &name->uuid, sizeof(uuid)) != 0)
+			continue;
+		if (i == gpu->number)
+			return BATON_OK;
+		result = api->peer_can(&can, gpu->number, i);
+		if (result != BATONI_CU_SUCCESS)
+			return refuse(gpu, "cuDeviceCanAccessPeer", result);
+		if (can)
+			return BATON_OK;
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "CUDA device %d cannot reach the memory of "
+		                     "device %d (cuDeviceCanAccessPeer)",
+		                     gpu->number, i);
+	}
+	return BATON_OK; /* It is not visible here: the driver decides. */
+}
+
+/* Map an allocation whole.  After an error nothing is left. */
+static CUresult
+map_allocation(const struct cuda_gpu *gpu, CUmemGenericAllocationHandle handle,
+               size_t bytes, CUdeviceptr *base_p, const char **call_p)
+{
+	const struct batoni_cuda_api *api = gpu->api;
+	const CUmemAccessDesc access = {
+		.location = {BATONI_CU_LOCATION_DEVICE, gpu->number},
+		.flags = BATONI_CU_ACCESS_READ_WRITE,
+	};
+	CUdeviceptr base = 0;
+	CUresult result;
+
+	*call_p = "cuMemAddressReserve";
+	result = api->vm_reserve(&base, bytes, 0, 0, 0);
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	*call_p = "cuMemMap";
+	result = api->vm_map(base, bytes, 0, handle, 0);
+	if (result != BATONI_CU_SUCCESS)
+		goto unreserve;
+	*call_p = "cuMemSetAccess";
+	result = api->vm_access(base, bytes, &access, 1);
+	if (result != BATONI_CU_SUCCESS)
+		goto unmap;
+	*base_p = base;
+	return result;
+
+unmap:
+	api->vm_unmap(base, bytes);
+unreserve:
+	api->vm_unreserve(base, bytes);
+	return result;
+}
+
+static enum baton_status
+map_descriptor(const struct cuda_gpu *gpu, int fd, size_t bytes,
+               CUdeviceptr *base_p)
+{
+	const struct batoni_cuda_api *api = gpu->api;
+	const char *call = "cuMemImportFromShareableHandle";
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+
+	if (!has_descriptors(api))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver lacks virtual memory management");
+	result = api->vm_import(&handle, (void *)(intptr_t)fd, // NOLINT
+	                        BATONI_CU_HANDLE_FD);
+	if (result == BATONI_CU_SUCCESS) {
+		result = map_allocation(gpu, handle, bytes, base_p, &call);
+		/* The mapping keeps the memory. */
+		api->vm_release(handle);
+	}
+	return result == BATONI_CU_SUCCESS ? BATON_OK
+	                                   : refuse(gpu, call, result);
+}
+
+static enum baton_status
+map_ipc(const struct cuda_gpu *gpu, const struct name *name, CUdeviceptr *base_p)
+{
+	CUresult result;
+
+	if (!has_ipc(gpu->api))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver has no IPC handles");
+	result = gpu->api->ipc_open(base_p, name->ipc, BATONI_CU_IPC_ENABLE_PEERS);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : refuse(gpu, "cuIpcOpenMemHandle", result);
+}
+
+/* Between enter and leave. */
+static enum baton_status
+map(const struct cuda_gpu *gpu, const struct name *name, int fd, size_t bytes,
+    CUdeviceptr *base_p)
+{
+	enum baton_status status = check_reach(gpu, name);
+
+	if (status != BATON_OK)
+		return status;
+	return name->kind == KIND_IPC ? map_ipc(gpu, name, base_p)
+	                              : map_descriptor(gpu, fd, bytes, base_p);
+}
+
+enum baton_status
+batoni_cuda_map(struct batoni_device *device,
+                const struct batoni_memory_name *name_p, int fd, size_t bytes,
+                void **base_p)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_guard guard;
+	enum baton_status status;
+	CUdeviceptr base = 0;
+	struct name name;
+	CUresult result;
+
+	memcpy(&name, name_p, sizeof(name));
+	if (!gpu->api->device_uuid || !gpu->api->peer_can)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver lacks the calls to share memory");
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = map(gpu, &name, fd, bytes, &base);
+	batoni_cuda_leave(gpu, &guard);
+	if (status == BATON_OK)
+		*base_p = (void *)(uintptr_t)base;
+	return status;
+}
+
+void
+batoni_cuda_unmap(struct batoni_device *device,
+                  const struct batoni_memory_name *name_p, void *at, size_t bytes)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	const struct batoni_cuda_api *api = gpu->api;
+	CUdeviceptr base = (CUdeviceptr)(uintptr_t)at;
+	struct cuda_guard guard;
+	struct name name;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	memcpy(&name, name_p, sizeof(name));
+	if (result == BATONI_CU_SUCCESS) {
+		if (name.kind == KIND_IPC)
+			result = api->ipc_close(base);
+		else
+			result = api->vm_unmap(base, bytes);
+		if (result == BATONI_CU_SUCCESS && name.kind != KIND_IPC)
+			result = api->vm_unreserve(base, bytes);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	if (result != BATONI_CU_SUCCESS)
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA device %d: memory of another process stays "
+		           "mapped: error %u",
+		           gpu->number, result);
+}
