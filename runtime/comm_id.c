@@ -302,9 +302,7 @@ meeting_late_locked(struct meeting *meeting, uint64_t waited_ns)
 {
 	char why[sizeof(meeting->why)];
 
-	snprintf(why, sizeof(why), "%d of %d ranks came within %llu ms",
-	         meeting->came, meeting->size,
-	         (unsigned long long)(waited_ns / 1000000));
+	batoni_side_late(meeting->here, meeting->size, waited_ns, why, sizeof(why));
 	if (meeting->door)
 		side()->describe(meeting->door, why, sizeof(why));
 	meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, -1, why);

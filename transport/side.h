@@ -13,6 +13,9 @@
 #ifndef BATONI_SIDE_H
 #define BATONI_SIDE_H
 
+#include <stdio.h>
+#include <string.h>
+
 #include "world.h"
 
 struct batoni_door;
@@ -95,5 +98,33 @@ struct batoni_side_ops {
 
 /* transport/tcp/ */
 extern const struct batoni_side_ops batoni_side_ops;
+
+/* What a creation says whose time is up: how many ranks have come, and which have not, of which
+ * the first few are named.  here: by rank. */
+static inline void
+batoni_side_late(const bool here[], int size, uint64_t waited_ns, char *text,
+                 size_t bytes)
+{
+	enum { NAMED = 4 };
+	int came = 0, named = 0;
+	size_t used;
+
+	for (int rank = 0; rank < size; rank++)
+		came += here[rank];
+	snprintf(text, bytes, "%d of %d ranks came within %llu ms, without ", came,
+	         size, (unsigned long long)(waited_ns / 1000000));
+	for (int rank = 0; rank < size && named < NAMED; rank++) {
+		if (here[rank])
+			continue;
+		used = strlen(text);
+		snprintf(text + used, bytes - used, "%s%d",
+		         named++ ? ", " : size - came > 1 ? "ranks " : "rank ",
+		         rank);
+	}
+	used = strlen(text);
+	if (size - came > NAMED)
+		snprintf(text + used, bytes - used, " and %d more",
+		         size - came - NAMED);
+}
 
 #endif

@@ -322,7 +322,10 @@ one_is_missing(int rank)
 	                              &comm);
 	/* Whose time is up first; the other is told, or is told that it is gone. */
 	CHECK(status == BATON_ERR_TIMEOUT || status == BATON_ERR_PEER);
-	CHECK(says("ranks came within") || says("not all ranks came") ||
+	CHECK((says("2 of 3 ranks came within") && says("ms, without rank 2")) ||
+	      (says("1 of 3 ranks came within") &&
+	       says(rank ? "ms, without ranks 0, 2" : "ms, without ranks 1, 2")) ||
+	      says("not all ranks came") ||
 	      says("given up") || says("does not answer") ||
 	      says("cannot connect"));
 }
@@ -419,12 +422,54 @@ another_secret(int rank)
 			CHECK(baton_comm_create(&options, &comm) ==
 			      BATON_ERR_TIMEOUT);
 			CHECK(says("1 of 2 ranks came within"));
+			CHECK(says("ms, without rank 1"));
 		} while (!says("before it proved"));
 		return;
 	}
 	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_INVALID);
 	CHECK(says("has another secret"));
 }
+
+static void
+alone(int rank)
+{
+	struct baton_comm_options options = on_nccl(SECOND / 4);
+	struct baton_comm *comm = NULL;
+
+	name_job(1, "a secret of this test");
+	setenv("WORLD_SIZE", "2", 1);
+	CHECK(rank == 0);
+	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_TIMEOUT);
+	CHECK(says("nobody listened at 127.0.0.1"));
+	CHECK(says("BATON_PORT name") && !says("spent"));
+}
+
+static void
+bad_port(int rank)
+{
+	struct baton_comm *comm = NULL;
+
+	name_job(1, "a secret of this test");
+	setenv("WORLD_SIZE", "2", 1);
+	setenv("BATON_PORT", "99999", 1);
+	CHECK(rank == 0);
+	CHECK(baton_comm_create(NULL, &comm) == BATON_ERR_UNSUPPORTED);
+	CHECK(says("needs a BATON_PORT of 1 to 65535"));
+}
+
+START_TEST(the_range_of_ports_is_told)
+{
+	start(1, bad_port);
+	finish(-1);
+}
+END_TEST
+
+START_TEST(a_rank_0_that_does_not_listen_is_told)
+{
+	start(1, alone);
+	finish(-1);
+}
+END_TEST
 
 START_TEST(another_secret_is_told)
 {
@@ -554,6 +599,8 @@ main(void)
 		a_rank_that_does_not_come_is_told_to_all,
 		a_death_ends_what_waits_for_others,
 		processes_meet_by_their_names,
+		a_rank_0_that_does_not_listen_is_told,
+		the_range_of_ports_is_told,
 		another_secret_is_told,
 		what_is_missing_is_named,
 		a_refusal_is_told_to_all,

@@ -402,6 +402,8 @@ missing(void)
 {
 	if (!*variable("MASTER_ADDR"))
 		return "MASTER_ADDR (the host of rank 0)";
+	if (batoni_config()->port == 0 && *variable("BATON_PORT"))
+		return "a BATON_PORT of 1 to 65535";
 	if (batoni_config()->port == 0)
 		return "BATON_PORT (a free port of that host; MASTER_PORT belongs "
 		       "to another library)";
@@ -484,12 +486,12 @@ listen_at(const struct job *job, int *fd_p)
 }
 
 static enum baton_status
-refuse_late(struct batoni_door *door, int came, int size, int64_t timeout_ns)
+refuse_late(struct batoni_door *door, const bool here[], int size,
+            int64_t timeout_ns)
 {
 	char text[400];
 
-	snprintf(text, sizeof(text), "%d of %d ranks came within %lld ms", came,
-	         size, (long long)(timeout_ns / 1000000));
+	batoni_side_late(here, size, (uint64_t)timeout_ns, text, sizeof(text));
 	batoni_tcp_describe(door, text, sizeof(text));
 	batoni_tcp_close(door, BATON_ERR_TIMEOUT, text);
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", text);
@@ -513,7 +515,7 @@ gather(const struct job *job, struct batoni_door *door, bool here[],
 		links[rank].fd = -1;
 	while (came < job->size && status == BATON_OK) {
 		if (batoni_real_ns() >= limit)
-			return refuse_late(door, came, job->size, timeout_ns);
+			return refuse_late(door, here, job->size, timeout_ns);
 		batoni_tcp_attend(door, limit);
 		status = batoni_tcp_admit(door, here, &n, why);
 		came += n;

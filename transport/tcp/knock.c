@@ -33,8 +33,10 @@
 struct attempt {
 	const struct batoni_side_key *key;
 	int size, rank, fd;
+	bool named; /* MASTER_ADDR says where, not an id */
 	uint64_t limit_ns, step_ns; /* of all attempts; of what is waited for now */
 	bool connected, seated;
+	bool nobody; /* some connection was refused: nothing listened there */
 	int error;  /* of the last connection; an errno code */
 	char at[BATONI_TCP_TEXT_BYTES];
 	/* What is final: a status, and its sentence. */
@@ -230,6 +232,13 @@ refuse(const struct attempt *attempt, int64_t timeout_ns)
 		                     "process that listens no rank has called yet",
 		                     rank, attempt->at,
 		                     strerror(attempt->error));
+	if (attempt->named && attempt->nobody)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "rank %d: within %lld ms nobody listened at %s, "
+		                     "which MASTER_ADDR and BATON_PORT name: has rank "
+		                     "0 not started, has it failed, or does it have "
+		                     "another BATON_PORT or BATON_INTERFACE?",
+		                     rank, ms, attempt->at);
 	return batoni_refuse(batoni_real_ns() >= attempt->limit_ns
 	                             ? BATON_ERR_TIMEOUT
 	                             : BATON_ERR_PEER,
@@ -247,6 +256,7 @@ once(struct attempt *attempt, const struct batoni_side_address addresses[], int 
 	for (int i = 0; i < n; i++) {
 		if (connect_to(attempt, &addresses[i]))
 			return meet(attempt, home_p);
+		attempt->nobody |= attempt->error == ECONNREFUSED;
 		if (attempt->fd >= 0 && i + 1 < n)
 			close(attempt->fd);
 	}
@@ -270,7 +280,8 @@ batoni_tcp_knock_at(const struct batoni_side_key *key,
                     struct batoni_side_link *link_p)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
-	struct attempt attempt = {.key = key, .size = size, .rank = rank};
+	struct attempt attempt = {.key = key, .size = size, .rank = rank,
+	                          .named = again};
 	int tries = 0;
 
 	if (timeout_ns <= 0)
