@@ -18,7 +18,7 @@
 #include "cudasim.h"
 
 #define BLOCK_BYTES GIB
-#define OTHERS_BYTES (GIB / 4) /* of pinned, and of managed memory */
+#define OTHERS_BYTES (GIB / 4) /* of each other kind */
 #define PINNED_BYTES ((size_t)1 << 20)
 #define PARTS_MAX 16384u
 #define ALIGNMENT 256u
@@ -192,7 +192,7 @@ const struct conform_memory on_cuda_memory = {
 	.is_device = cuda_is_device,
 };
 
-/* Pinned and managed memory are taken where the run asks for them. */
+/* The other kinds are taken where the run asks for them. */
 static bool
 is_asked_for(const char *kind)
 {
@@ -209,6 +209,7 @@ take_blocks(void)
 	struct block *device = &blocks[CONFORM_KIND_DEVICE];
 	struct block *host = &blocks[CONFORM_KIND_PINNED];
 	struct block *managed = &blocks[CONFORM_KIND_MANAGED];
+	struct block *pool = &blocks[CONFORM_KIND_POOL];
 	void *memory;
 
 	MUST(mem_alloc(&device->base, BLOCK_BYTES));
@@ -223,6 +224,11 @@ take_blocks(void)
 		MUST(managed_alloc(&managed->base, OTHERS_BYTES,
 		                   ATTACH_GLOBAL));
 		managed->bytes = OTHERS_BYTES;
+	}
+	if (is_asked_for("pool")) {
+		MUST(pool_alloc(&pool->base, OTHERS_BYTES, stream));
+		MUST(stream_synchronize(stream));
+		pool->bytes = OTHERS_BYTES;
 	}
 }
 

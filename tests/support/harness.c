@@ -344,7 +344,7 @@ static bool
 read_turn(struct conform_turn *turn, const char *text)
 {
 	static const char *const names[] = { "host", "pinned", "managed",
-		                             "device", "alloc" };
+		                             "device", "pool", "alloc" };
 
 	static_assert(sizeof(names) / sizeof(names[0]) == CONFORM_KINDS,
 	              "each has a name");
@@ -371,7 +371,7 @@ conform_read_kinds(struct conform *c)
 	    read_turn(&c->buffers, getenv("CONFORM_BUFFERS")))
 		return;
 	fprintf(stderr, "conform: CONFORM_WINDOWS and CONFORM_BUFFERS take up to "
-	                "16 of host, pinned, managed, device and alloc\n");
+	                "16 of host, pinned, managed, device, pool and alloc\n");
 	exit(2);
 }
 

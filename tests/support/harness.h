@@ -92,6 +92,7 @@ enum conform_kind {
 	CONFORM_KIND_PINNED,
 	CONFORM_KIND_MANAGED,
 	CONFORM_KIND_DEVICE,
+	CONFORM_KIND_POOL, /* of the device, and no other process can be given it */
 	CONFORM_KIND_ALLOC, /* of baton_mem_alloc: for windows only */
 	CONFORM_KINDS
 };
@@ -110,7 +111,7 @@ struct conform_memory {
 /* A list of kinds that are taken in turn, so that ranks, and the buffers of one rank, differ.
  * CONFORM_WINDOWS in the environment is that of windows' parts, and CONFORM_BUFFERS that of
  * the buffers of messages and puts: names with commas between them, "device,host" (host,
- * pinned, managed, device, alloc). */
+ * pinned, managed, device, pool, alloc). */
 struct conform_turn {
 	enum conform_kind kinds[16];
 	unsigned n; /* 0: the usual kind */
