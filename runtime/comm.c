@@ -308,6 +308,9 @@ staging_config(const struct batoni_comm_plan *plan)
 		config.chunk_bytes = environment->staging_chunk;
 	if (environment->staging_chunks)
 		config.chunks = environment->staging_chunks;
+	config.whole_max = plan->message_max;
+	if (plan->message_max && config.chunk_bytes > plan->message_max)
+		config.chunk_bytes = plan->message_max;
 	return config;
 }
 
@@ -643,7 +646,6 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	batoni_comm_add_path(comm, &transport->messages);
 	if (comm->onesided) {
 		batoni_comm_add_path(comm, &comm->onesided->path);
-		comm->onesided->ops->start(comm->onesided, comm);
 		/* Its messages, where they are another transport's. */
 		if (transport->hosts) {
 			comm->hosts_path = &transport->hosts->messages;
@@ -653,6 +655,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
+	/* From here on the engine may look at it. */
+	if (comm->onesided)
+		comm->onesided->ops->start(comm->onesided, comm);
 	batoni_dump_start();
 	batoni_announce(comm);
 }

@@ -161,12 +161,13 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 	enum baton_status status;
 
 	comm->leave_awaits = NULL;
-	if (comm->active != comm->lent || atomic_load(&comm->joins) ||
+	/* Windows, which hold it too, are gone. */
+	if (comm->active != comm->lent + comm->held || atomic_load(&comm->joins) ||
 	    any_in_use(comm))
 		return BATON_PENDING;
 	if (comm->breaking != BATON_OK)
 		return BATON_ERR_ABORTED;
-	if (comm->active)
+	if (comm->lent)
 		return BATON_PENDING;
 	status = leave_together(comm);
 	/* The transport may have said more. */

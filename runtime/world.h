@@ -33,6 +33,7 @@ struct batoni_comm_plan {
 	                         * transport cannot reach: all ranks speak staging's protocol */
 	bool direct;            /* the transport reaches the memory of this rank's device */
 	uint32_t requests_most; /* the largest requests_max */
+	size_t message_max; /* of the transport below a native one; 0: any length */
 };
 
 /*

@@ -675,6 +675,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = BATONI_DRIVERS_ANY;
 	base->messages.load.quiet = true;
+	base->lets_go = true;
 	snprintf(base->library, sizeof(base->library), "in process");
 }
 

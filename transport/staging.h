@@ -31,6 +31,10 @@ struct batoni_staging_config {
 	/* Pinned buffers for such messages, for each direction; and how many of them the
 	 * messages to one peer may have. */
 	uint32_t eager_slots, eager_per_peer;
+	/* The longest message of the transport below, the same on all ranks: no chunk is
+	 * longer, and longer messages go in pieces between any memory.  0: there is no such
+	 * bound. */
+	size_t whole_max;
 };
 
 /* The slots that it needs of the transport below: two for each message, and one for each

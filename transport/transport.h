@@ -131,6 +131,12 @@ struct batoni_transport {
 	int hidden_tags;
 	/* The `peer` of a receive from any rank; on the last hidden tag only. */
 	int any_peer;
+	/* Constant.  A send ends only when its receive is posted, and only calls of the
+	 * receiver's process post one. */
+	bool unbuffered;
+	/* Constant.  After its close nothing below reaches a buffer of a transfer that it has
+	 * not ended. */
+	bool lets_go;
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */

@@ -23,17 +23,10 @@
 enum baton_status
 batoni_refuse_onesided(const char *call, const struct baton_comm *comm)
 {
-	const bool nccl = comm->transport_ops->id == BATON_TRANSPORT_NCCL;
-
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "%s: this communicator has no signals and no windows "
-	                     "(BATON_CAP_SIGNALS, BATON_CAP_WINDOWS): %s",
-	                     call,
-	                     nccl ? "its ranks are in several processes without "
-				    "MPI, and the side channel between them "
-				    "carries no such messages; start the program "
-				    "by mpirun"
-				  : "the transport does not have them");
+	                     "%s: the %s transport has no signals and no windows "
+	                     "(BATON_CAP_SIGNALS, BATON_CAP_WINDOWS)",
+	                     call, comm->transport_ops->name);
 }
 
 enum baton_status

@@ -39,7 +39,9 @@
  * the layer's load, and marks the communicator busy, since it may have nothing else to do.
  *
  * On a quiet transport a message ends only when it is received.  There, receives are
- * posted from the start, because a rank that never waits for signals can be signaled.
+ * posted from the start, because a rank that never waits for signals can be signaled.  On an
+ * unbuffered one (the side channel) the same holds, and the engine goes on looking for them,
+ * until the communicator is destroyed.
  *
  * Leaving.  A destroy first drains: this rank's messages are sent, and those of other
  * ranks are received as before.  The receives are taken back only when all ranks have left
@@ -138,6 +140,7 @@ batoni_messages_start(struct batoni_rma *rma)
 	assert(rma->transport->hidden_tags >=
 	       batoni_onesided_tags(rma->base.contexts_max));
 	messages->quiet = rma->transport->messages.load.quiet;
+	messages->lets_go = rma->transport->lets_go;
 	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++) {
 		init_lane(rma, &messages->lanes[i], 2 * i);
 		messages->lanes[i].number = (int)i;
@@ -657,7 +660,7 @@ batoni_messages_close(struct batoni_rma *rma, bool aborted)
 		return;
 	rma->messages = NULL;
 	assert(aborted || messages->lent == 0);
-	if (aborted && messages->lent > 0 && !messages->quiet) {
+	if (aborted && messages->lent > 0 && !messages->lets_go) {
 		messages->kept_links = rma->links;
 		rma->links = NULL;
 		messages->kept_next = atomic_load(&kept);

@@ -95,7 +95,8 @@ struct batoni_messages {
 	_Atomic bool posted; /* hellos are received; any thread reads it */
 	bool leaving; /* no receive of a header is posted any more */
 	bool discards;    /* incoming messages are discarded: the communicator broke */
-	bool quiet;   /* the transport writes nothing after its close */
+	bool quiet;   /* the transport's messages end only by calls of this process */
+	bool lets_go; /* it writes nothing after its close */
 	struct batoni_source mail; /* hellos, from any rank */
 	struct batoni_hello mail_buffer;
 	char *buffers; /* BATONI_MESSAGE_MAX bytes for each lane of the pool */

@@ -99,12 +99,14 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 	}
 	batoni_messages_start(rma);
 	batoni_mapped_start(rma);
-	if (rma->transport->messages.load.quiet &&
-	    (rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE)) {
-		batoni_take();
+	if (!(rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE))
+		return;
+	batoni_take();
+	if (rma->transport->unbuffered)
+		batoni_messages_listen(rma, 1); /* until it is closed */
+	else if (rma->transport->messages.load.quiet)
 		batoni_messages_post(rma);
-		batoni_leave();
-	}
+	batoni_leave();
 }
 
 static void

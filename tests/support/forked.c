@@ -50,13 +50,17 @@ forked_create(struct conform *c, const struct baton_comm_options *options,
 {
 	const struct baton_comm_options mine = options_of(options);
 	struct baton_unique_id id;
+	enum baton_status status;
 
 	if (c->rank == 0)
 		shared->status = baton_unique_id_create(&shared->id);
 	forked_sync(c);
 	id = shared->id;
-	if (shared->status != BATON_OK)
-		return shared->status;
+	status = shared->status;
+	/* A creation that is refused at once is followed by the next one's id. */
+	forked_sync(c);
+	if (status != BATON_OK)
+		return status;
 	return baton_comm_create_id(c->size, c->rank, &id, &mine, comm_p);
 }
 

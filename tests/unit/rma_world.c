@@ -140,6 +140,7 @@ rma_world_open(struct rma_world *world)
 	world->transport.rank = ME;
 	world->transport.size = RANKS;
 	world->transport.messages.load.quiet = true;
+	world->transport.lets_go = true; /* it is gone when it is closed */
 	world->transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
 	world->transport.peers = world->peers;
 	for (int rank = 0; rank < RANKS; rank++) {

@@ -379,6 +379,65 @@ START_TEST(transfers_are_taken_back)
 END_TEST
 
 static void
+issue_any(unsigned slot, char *in)
+{
+	ck_assert_int_eq(issue(1, BATONI_RECV, ranks[1].transport->any_peer, 7,
+	                       slot, in, 2),
+	                 BATON_PENDING);
+}
+
+/* One at a time; what comes beside the first is for the next ones. */
+START_TEST(a_receive_from_any_rank_takes_one_of_each)
+{
+	char in[3] = "", out[] = "012", all[4] = "";
+
+	make_ranks(-1);
+	for (int i = 0; i < RANKS; i++)
+		issue(i, BATONI_SEND, 1, 7, 1, &out[i], 1);
+	for (int n = 0; n < RANKS; n++) {
+		issue_any(0, in);
+		await_end(1, 0, BATON_OK, 1);
+		ck_assert_ptr_null(strchr(all, in[0]));
+		all[n] = in[0];
+	}
+	for (int i = 0; i < RANKS; i++)
+		await_end(i, 1, BATON_OK, 1);
+	close_ranks();
+}
+END_TEST
+
+START_TEST(a_receive_from_any_rank_is_taken_back)
+{
+	char in[3] = "", out[] = "x";
+
+	make_ranks(-1);
+	issue_any(0, in);
+	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
+	await_end(1, 0, BATON_ERR_CANCELED, 0);
+	/* It meets the next one. */
+	issue(2, BATONI_SEND, 1, 7, 1, out, 1);
+	issue_any(0, in);
+	await_end(1, 0, BATON_OK, 1);
+	await_end(2, 1, BATON_OK, 1);
+	ck_assert_int_eq(in[0], 'x');
+	close_ranks();
+}
+END_TEST
+
+/* Nobody may be there to answer. */
+START_TEST(what_is_taken_back_after_leaving_is_over)
+{
+	char in[3] = "";
+
+	make_ranks(-1);
+	issue_any(0, in);
+	exchange_all((uint64_t[]){1, 1, 1}, 0, BATON_OK);
+	ck_assert_int_eq(take_back(1, 0), BATON_ERR_CANCELED);
+	close_ranks();
+}
+END_TEST
+
+static void
 await_broken(int rank, const char *words)
 {
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
@@ -614,6 +673,9 @@ main(void)
 		messages_keep_their_order_on_a_tag_alone,
 		lengths_are_kept,
 		transfers_are_taken_back,
+		a_receive_from_any_rank_takes_one_of_each,
+		a_receive_from_any_rank_is_taken_back,
+		what_is_taken_back_after_leaving_is_over,
 		a_death_is_told_to_all_with_the_rank,
 		an_abort_is_told_to_all,
 		one_that_has_left_breaks_nothing,

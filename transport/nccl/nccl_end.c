@@ -330,8 +330,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	batoni_nccl_self_close(nccl);
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
-	reached = !below->messages.load.quiet &&
-	          below->messages.load.in_flight > 0;
+	reached = !below->lets_go && below->messages.load.in_flight > 0;
 	below->ops->close(below, aborted); /* it may still call its host, which is ours */
 	if (nccl->checked && reached)
 		batoni_nccl_checked_leak(nccl);

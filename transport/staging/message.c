@@ -15,7 +15,7 @@
  * Long ones, and short ones when no eager buffer is free, *ask*: the header is all that is
  * sent, and nothing is held until the receiver answers with a grant, on a tag that belongs
  * to the send's slot.  What follows goes on a tag of the receive's slot.  The receiver
- * says how: as one message, if both buffers are host memory; not at all, if it is too
+ * says how: as one message, if both buffers are host memory and the transport below takes it; not at all, if it is too
  * short; in pieces otherwise, of which it grants one for each chunk that it has posted.  A
  * grant says how many pieces were granted in all; the next grant leaves when the last one
  * has left.  Pieces of different messages, and copies and messages of different pieces, go
@@ -59,7 +59,8 @@ count_load(struct batoni_staging *stage)
 	struct batoni_load *load = &stage->base.messages.load;
 	bool events = !batoni_list_empty(&stage->ended);
 
-	load->in_flight = stage->begun + events;
+	/* What the transport below watches always, it watches through here. */
+	load->in_flight = stage->begun + events + load->standing;
 	load->moving = stage->moving + events;
 }
 
@@ -239,7 +240,7 @@ header_of(const struct batoni_staging *stage,
 	header.kind = message->eager || message->length == 0 ? HEADER_EAGER
 	                                                     : HEADER_ASKS;
 	header.length = message->length;
-	header.piece = message->host ? UINT64_MAX : stage->config.chunk_bytes;
+	header.piece = stage_piece_max(stage, message->host);
 	header.source = (uint32_t)stage->base.rank;
 	header.slot = message->transfer->slot;
 	header.host = message->host;
@@ -489,10 +490,10 @@ static void
 matched_asking(struct batoni_staging *stage, struct stage_message *message,
                const struct stage_header *header)
 {
-	size_t mine = message->host ? SIZE_MAX : stage->config.chunk_bytes;
+	uint64_t mine = stage_piece_max(stage, message->host);
 
 	message->remote = header->slot;
-	if (message->host && header->host) {
+	if (message->host && header->host && message->length <= mine) {
 		message->state = STAGE_DIRECT;
 		batoni_stage_post(stage, &message->first, BATONI_RECV,
 		                  message->transfer->buffer, message->length,
@@ -503,7 +504,7 @@ matched_asking(struct batoni_staging *stage, struct stage_message *message,
 		return;
 	}
 	message->state = STAGE_PIECES;
-	message->piece = stage_min((size_t)header->piece, mine);
+	message->piece = stage_min((size_t)header->piece, (size_t)mine);
 	message->pieces = (message->length - 1) / message->piece + 1;
 	batoni_stage_want(stage, message);
 }

@@ -306,11 +306,10 @@ close_both(struct batoni_transport *transport, bool aborted)
 	struct batoni_staging *stage =
 		batoni_container_of(transport, struct batoni_staging, base);
 	struct batoni_transport *under = stage->below;
-	bool ours = under->messages.load.quiet ||
-	            under->messages.load.in_flight == 0;
+	bool ours = under->lets_go || under->messages.load.in_flight == 0;
 	bool pinned = !ours && has_pinned(stage);
 
-	assert(aborted || transport->messages.load.in_flight == 0);
+	assert(aborted || stage->begun == 0);
 	if (!end_copies(stage)) {
 		transport->patience->copies_left = true;
 		ours = false;
@@ -357,6 +356,8 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 	stage->body_tag = stage->grant_tag + (int)stage->slots_most;
 	base->hidden_tag = stage->body_tag + (int)stage->slots_most;
 	base->messages.load = (struct batoni_load){
+		.in_flight = transport->messages.load.standing,
+		.standing = transport->messages.load.standing,
 		.quiet = transport->messages.load.quiet,
 	};
 	transport->host = transport->messages.host = &stage->below_host;

@@ -153,6 +153,15 @@ stage_min(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/* The longest piece of a message, as far as this rank's side goes. */
+static inline uint64_t
+stage_piece_max(const struct batoni_staging *stage, bool host)
+{
+	if (!host)
+		return stage->config.chunk_bytes;
+	return stage->config.whole_max ? stage->config.whole_max : UINT64_MAX;
+}
+
 /* ---- message.c ---- */
 
 /* Set the path of the messages, over that of the transport below. */

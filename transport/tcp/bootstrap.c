@@ -4,8 +4,8 @@
  *
  * Creation.  All ranks have links (door.c, knock.c).  Each opens its transport and tells the
  * others its plan, or why its options were refused; each compares them all.  Then each
- * prepares its communicator, and tells the others whether it has it.  Then the native
- * transport is opened over this one.  A failure on one rank is so told to all, with its
+ * prepares its communicator, and tells the others whether it has it.  Then each maps the memory
+ * of the others on its host (peers.c), and the native transport is opened over this one.  A failure on one rank is so told to all, with its
  * sentence.  Exchanges are polled without the driver lock between two looks, and have a time
  * limit.  A rank that gives up closes its link, which the hub tells the others.
  *
@@ -35,6 +35,8 @@
 
 #define WHAT_PLAN ((uint64_t)0x7463700001)
 #define WHAT_MADE ((uint64_t)0x7463700002)
+#define WHAT_CARD ((uint64_t)0x7463700003)
+#define WHAT_MAPPED ((uint64_t)0x7463700004)
 #define ADDRESSES_MAX 16
 #define SECRET_LEAST 16
 #define SIZE_LIMIT 4096
@@ -109,9 +111,10 @@ note(struct creation *creation, enum baton_status status)
 	         baton_last_error());
 }
 
-/* One exchange of the offers.  OK, or why there was none. */
+/* One exchange; `all` NULL: no memory for it.  OK, or why there was none. */
 static enum baton_status
-exchange(struct creation *creation, uint64_t what)
+exchange_bytes(struct creation *creation, uint64_t what, const void *mine,
+               size_t bytes, void *all)
 {
 	const struct batoni_builder *builder = creation->builder;
 	struct batoni_transport *transport = batoni_tcp_transport(creation->tcp);
@@ -120,9 +123,8 @@ exchange(struct creation *creation, uint64_t what)
 	creation->limit_ns = batoni_real_ns() + creation->patience_ns;
 	builder->driver_take();
 	for (unsigned tries = 0;; tries++) {
-		status = transport->ops->exchange(
-			transport, what, &creation->mine, sizeof(creation->mine),
-			creation->all);
+		status = transport->ops->exchange(transport, what, mine, bytes,
+		                                  all);
 		if (status != BATON_PENDING ||
 		    batoni_real_ns() >= creation->limit_ns)
 			break;
@@ -142,6 +144,43 @@ exchange(struct creation *creation, uint64_t what)
 		              *batoni_tcp_why(creation->tcp)
 		                      ? batoni_tcp_why(creation->tcp)
 		                      : baton_status_text(status));
+	return status;
+}
+
+static enum baton_status
+exchange(struct creation *creation, uint64_t what)
+{
+	return exchange_bytes(creation, what, &creation->mine,
+	                      sizeof(creation->mine), creation->all);
+}
+
+/* The memory that the ranks share. */
+static enum baton_status
+meet(struct creation *creation)
+{
+	const size_t size = (size_t)creation->plan.size;
+	struct batoni_tcp_card *card, *cards;
+	unsigned char *mapped;
+	enum baton_status status;
+	size_t bytes;
+
+	if (!batoni_tcp_shares(creation->tcp))
+		return BATON_OK;
+	bytes = batoni_tcp_card(creation->tcp, &card);
+	cards = card ? batoni_alloc(size, bytes) : NULL;
+	mapped = cards ? batoni_alloc(size + 1, size) : NULL;
+	status = exchange_bytes(creation, WHAT_CARD, card, bytes,
+	                        mapped ? cards : NULL);
+	if (status == BATON_OK) {
+		batoni_tcp_meet(creation->tcp, cards, mapped);
+		status = exchange_bytes(creation, WHAT_MAPPED, mapped, size,
+		                        mapped + size);
+	}
+	if (status == BATON_OK)
+		batoni_tcp_met(creation->tcp, mapped + size);
+	batoni_free(mapped);
+	batoni_free(cards);
+	batoni_free(card);
 	return status;
 }
 
@@ -204,7 +243,9 @@ prepare(struct creation *creation)
 	enum baton_status status;
 
 	creation->plan.requests_most = creation->plan.requests_max;
-	creation->plan.stages = creation->plan.direct = false;
+	creation->plan.stages = creation->plan.onesided;
+	creation->plan.direct = false;
+	creation->plan.message_max = BATONI_TCP_MESSAGE_MAX;
 	status = builder->prepare(&creation->plan, &creation->comm);
 	if (status == BATON_OK) {
 		const struct batoni_transport_config config =
@@ -238,6 +279,8 @@ make(struct creation *creation, struct baton_comm **comm_p)
 	if (status == BATON_OK)
 		status = find_failed(creation);
 	if (status == BATON_OK)
+		status = meet(creation);
+	if (status == BATON_OK)
 		status = builder->open_native(creation->comm, &transport);
 	if (status == BATON_OK) {
 		builder->start(creation->comm, transport);
@@ -264,7 +307,6 @@ check_plan(struct batoni_comm_plan *plan)
 	    (plan->transport == BATON_TRANSPORT_AUTO ||
 	     plan->transport == BATON_TRANSPORT_NCCL)) {
 		plan->transport = BATON_TRANSPORT_NCCL;
-		plan->onesided = false;
 		return BATON_OK;
 	}
 	if (plan->device == BATON_DEVICE_CUDA)

@@ -13,6 +13,14 @@
  * most, which is as many as it can have.  So no message comes that no receive waits for, and
  * a message that does not meet holds up no other.  The ends of receives are
  * reported by `test`, since an exchange may not report any.
+ *
+ * A receive from any rank, of which there is one at a time, has a READY at each.  The first DATA
+ * ends it; the READYs of the others stay where they are, for the next one, which is of the same
+ * slot, tag and size.  DATA that comes while none is posted is kept, and so there is at most one
+ * of each rank.  When it is taken back, all READYs are, and it is over when each was answered.
+ *
+ * When all ranks have left, nothing comes any more, and nobody may be there to answer: what is
+ * taken back then is over at once.
  */
 #include <assert.h>
 #include <string.h>
@@ -135,6 +143,157 @@ hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 	peer->readies_n++;
 }
 
+/* ---- the receive from any rank ---- */
+
+static bool
+is_for_any(const struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	return tcp->any.node && record->slot < tcp->base.slots &&
+	       &tcp->nodes[record->slot] == tcp->any.node &&
+	       tcp->peers[record->from].any_out &&
+	       (int)record->tag == tcp->any.tag;
+}
+
+static void
+post_any(struct batoni_tcp *tcp, enum batoni_tcp_kind kind, int rank)
+{
+	const struct batoni_tcp_record record = {
+		.kind = kind,
+		.from = (uint32_t)tcp->base.rank,
+		.to = (uint32_t)rank,
+		.tag = (uint32_t)tcp->any.tag,
+		.slot = (uint32_t)(tcp->any.node - tcp->nodes),
+		.bytes = kind == BATONI_TCP_READY ? tcp->any.bytes : 0,
+	};
+
+	batoni_tcp_post(tcp, &record, NULL);
+}
+
+/* A message of so many bytes, of which the first n are here.  Returns how its receive ends. */
+static enum baton_status
+give_any(struct batoni_tcp *tcp, const unsigned char *from, uint32_t n,
+         uint64_t bytes)
+{
+	struct batoni_transfer *transfer = tcp->any.node->transfer;
+
+	if (n)
+		memcpy(transfer->buffer, from, n);
+	batoni_transfer_moved(transfer, bytes);
+	return bytes > transfer->bytes ? BATON_ERR_TRUNCATED : BATON_OK;
+}
+
+static void
+keep_any(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
+
+	peer->kept = batoni_alloc(record->length ? record->length : 1, 1);
+	if (!peer->kept) {
+		tcp->link.error = BATONI_TCP_NO_MEMORY;
+		return;
+	}
+	memcpy(peer->kept, tcp->body, record->length);
+	peer->kept_n = record->length;
+	peer->kept_bytes = record->bytes;
+}
+
+static void
+may_end_retracting(struct batoni_tcp *tcp)
+{
+	struct batoni_tcp_any *any = &tcp->any;
+
+	if (any->node->state == BATONI_TCP_RETRACTING && any->out == 0)
+		finish(tcp, any->node,
+		       any->came ? any->status : BATON_ERR_CANCELED);
+}
+
+static void
+hear_any(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+{
+	struct batoni_tcp_any *any = &tcp->any;
+
+	if (record->length > any->bytes ||
+	    (record->length < record->bytes && record->length != any->bytes)) {
+		tcp->link.error = BATONI_TCP_BROKE_RULES;
+		return;
+	}
+	tcp->peers[record->from].any_out = false;
+	any->out--;
+	if (any->node->state == BATONI_TCP_POSTED) {
+		finish(tcp, any->node,
+		       give_any(tcp, tcp->body, record->length, record->bytes));
+	} else if (any->node->state == BATONI_TCP_RETRACTING && !any->came) {
+		any->came = true;
+		any->status = give_any(tcp, tcp->body, record->length,
+		                       record->bytes);
+	} else {
+		keep_any(tcp, record);
+	}
+	may_end_retracting(tcp);
+}
+
+/* A message that was kept ends it.  False: there is none. */
+static bool
+take_kept(struct batoni_tcp *tcp)
+{
+	struct batoni_tcp_any *any = &tcp->any;
+
+	for (int i = 0; i < tcp->base.size; i++) {
+		int rank = (any->turn + i) % tcp->base.size;
+		struct batoni_tcp_peer *peer = &tcp->peers[rank];
+
+		if (!peer->kept)
+			continue;
+		finish(tcp, any->node,
+		       give_any(tcp, peer->kept, peer->kept_n,
+		                peer->kept_bytes));
+		batoni_free(peer->kept);
+		peer->kept = NULL;
+		any->turn = rank + 1;
+		return true;
+	}
+	return false;
+}
+
+static enum baton_status
+issue_any(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp_any *any = &tcp->any;
+	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
+
+	assert(!any->node ||
+	       (any->node == node && any->tag == transfer->tag &&
+	        any->bytes == transfer->bytes));
+	any->node = node;
+	any->tag = transfer->tag;
+	any->bytes = transfer->bytes;
+	any->came = false;
+	node->transfer = transfer;
+	node->state = BATONI_TCP_POSTED;
+	tcp->base.messages.load.in_flight++;
+	if (take_kept(tcp))
+		return BATON_PENDING;
+	for (int rank = 0; rank < tcp->base.size; rank++) {
+		if (tcp->peers[rank].any_out)
+			continue;
+		tcp->peers[rank].any_out = true;
+		any->out++;
+		post_any(tcp, BATONI_TCP_READY, rank);
+	}
+	return BATON_PENDING;
+}
+
+static void
+retract_any(struct batoni_tcp *tcp)
+{
+	tcp->any.node->state = BATONI_TCP_RETRACTING;
+	for (int rank = 0; rank < tcp->base.size; rank++)
+		if (tcp->peers[rank].any_out)
+			post_any(tcp, BATONI_TCP_RETRACT, rank);
+}
+
+/* ---- receives ---- */
+
 /* The receive in this slot, which the record's sender was told of; or NULL, and the rules are
  * broken. */
 static struct batoni_tcp_node *
@@ -155,9 +314,14 @@ receive_of(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 static void
 hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 {
-	struct batoni_tcp_node *node = receive_of(tcp, record);
+	struct batoni_tcp_node *node;
 	struct batoni_transfer *transfer;
 
+	if (is_for_any(tcp, record)) {
+		hear_any(tcp, record);
+		return;
+	}
+	node = receive_of(tcp, record);
 	if (!node)
 		return;
 	transfer = node->transfer;
@@ -199,8 +363,16 @@ hear_retract(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 static void
 hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 {
-	struct batoni_tcp_node *node = receive_of(tcp, record);
+	struct batoni_tcp_node *node;
 
+	if (is_for_any(tcp, record) &&
+	    tcp->any.node->state == BATONI_TCP_RETRACTING) {
+		tcp->peers[record->from].any_out = false;
+		tcp->any.out--;
+		may_end_retracting(tcp);
+		return;
+	}
+	node = receive_of(tcp, record);
 	if (!node)
 		return;
 	if (node->state == BATONI_TCP_RETRACTING)
@@ -290,9 +462,12 @@ tcp_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	assert(tcp->nodes[transfer->slot].state == BATONI_TCP_FREE);
 	if (tcp->why[0])
 		return BATON_ERR_PEER;
-	status = transfer->direction == BATONI_SEND
-	                 ? issue_send(tcp, transfer)
-	                 : issue_receive(tcp, transfer);
+	if (transfer->direction == BATONI_SEND)
+		status = issue_send(tcp, transfer);
+	else if (transfer->peer == tcp->base.any_peer)
+		status = issue_any(tcp, transfer);
+	else
+		status = issue_receive(tcp, transfer);
 	batoni_tcp_link_write(&tcp->link);
 	return status;
 }
@@ -338,8 +513,9 @@ tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 		.slot = transfer->slot,
 	};
 
-	/* Nothing comes over a channel that is broken. */
-	if (node->state == BATONI_TCP_WAITING || (node->state != BATONI_TCP_OVER && tcp->why[0])) {
+	/* Nothing comes over a channel that is broken, or that all have left. */
+	if (node->state == BATONI_TCP_WAITING ||
+	    (node->state != BATONI_TCP_OVER && (tcp->why[0] || tcp->all_left))) {
 		node->status = BATON_ERR_CANCELED;
 		return end_node(tcp, node);
 	}
@@ -347,7 +523,10 @@ tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 		return end_node(tcp, node);
 	if (node->state == BATONI_TCP_POSTED) {
 		node->state = BATONI_TCP_RETRACTING;
-		batoni_tcp_post(tcp, &record, NULL);
+		if (transfer->peer == tcp->base.any_peer)
+			retract_any(tcp);
+		else
+			batoni_tcp_post(tcp, &record, NULL);
 		batoni_tcp_link_write(&tcp->link);
 	}
 	return BATON_ERR_BUSY;
@@ -369,5 +548,6 @@ batoni_tcp_forget(struct batoni_tcp *tcp)
 
 		while (!batoni_list_empty(&peer->readies))
 			drop_ready(peer, to_ready(peer->readies.next));
+		batoni_free(peer->kept);
 	}
 }

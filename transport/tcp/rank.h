@@ -3,6 +3,7 @@
 #ifndef BATONI_TCP_RANK_H
 #define BATONI_TCP_RANK_H
 
+#include "shm.h"
 #include "tcp.h"
 
 enum batoni_tcp_state {
@@ -23,6 +24,29 @@ struct batoni_tcp_node {
 struct batoni_tcp_peer {
 	struct batoni_list_node sends, readies;
 	uint32_t readies_n;
+	/* Of the receive from any rank: the peer has a READY of it; what it has sent for it
+	 * while none was posted, or NULL. */
+	bool any_out;
+	unsigned char *kept;
+	uint32_t kept_n;     /* bytes of it */
+	uint64_t kept_bytes; /* of the message */
+};
+
+struct batoni_tcp_any {
+	struct batoni_tcp_node *node; /* NULL: none was ever posted */
+	int tag;
+	size_t bytes; /* the same at each posting */
+	int out;      /* peers that have its READY */
+	int turn;     /* the rank whose kept message is looked at first */
+	bool came;    /* while it is taken back: a message, with `status` */
+	enum baton_status status;
+};
+
+/* What a rank tells of its memory, and of its process (peers.c). */
+struct batoni_tcp_card {
+	struct batoni_shm_name segment, bell;
+	int32_t has_bell;
+	int32_t spare;
 };
 
 struct batoni_tcp {
@@ -37,6 +61,8 @@ struct batoni_tcp {
 	struct batoni_tcp_node *nodes; /* by slot */
 	struct batoni_tcp_peer *peers; /* by rank */
 	struct batoni_list_node over;
+	struct batoni_tcp_any any;
+	struct batoni_shm segment; /* this rank's; no bytes: there are no segments */
 	unsigned char body[BATONI_TCP_MESSAGE_MAX];
 	/* The exchange. */
 	bool brought, came;
@@ -56,6 +82,13 @@ void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_record *rec
                      const void *bytes);
 /* Write and read what goes now; returns how many records came. */
 size_t batoni_tcp_pump(struct batoni_tcp *tcp);
+
+/* ---- peers.c ---- */
+
+/* base.peers, and this rank's segment of so many bytes.  OK; NOMEM, SYSTEM: batoni_refuse has
+ * said why. */
+enum baton_status batoni_tcp_peers_make(struct batoni_tcp *tcp, size_t segment_bytes);
+void batoni_tcp_peers_free(struct batoni_tcp *tcp);
 
 /* ---- message.c ---- */
 

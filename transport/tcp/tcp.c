@@ -15,7 +15,8 @@
  * Messages: message.c.
  *
  * Its load counts one in flight, always: the link itself, at whose end somebody has died.
- * Whoever lies over it calls `test` for that.
+ * That is standing too: no reason to look unless something else is in flight.  Whoever lies
+ * over it calls `test` for that.
  *
  * Ends.  GONE of a rank, and the end of the link (the hub's process has died, or the network
  * is silent: keepalive), break the channel: host->broken with PEER, and a sentence that names
@@ -275,6 +276,7 @@ static void
 free_tcp(struct batoni_tcp *tcp)
 {
 	batoni_tcp_forget(tcp);
+	batoni_tcp_peers_free(tcp);
 	batoni_tcp_link_fini(&tcp->link);
 	batoni_free(tcp->all);
 	batoni_free(tcp->nodes);
@@ -325,7 +327,9 @@ describe(struct batoni_transport *base, int rank, int size)
 {
 	base->ops = &tcp_ops;
 	base->messages.ops = &batoni_tcp_messages_ops;
-	base->messages.load.in_flight = 1;
+	base->messages.load.in_flight = base->messages.load.standing = 1;
+	base->lets_go = base->unbuffered = true;
+	base->any_peer = -1;
 	base->rank = rank;
 	base->size = size;
 	base->tag_max = INT_MAX;
@@ -379,8 +383,13 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 		batoni_list_init(&nodes[i].link);
 	tcp->base.slots = config->slots;
 	tcp->slots_most = config->slots_most;
+	tcp->base.hidden_tags = config->hidden_tags;
+	tcp->base.tag_max -= config->hidden_tags;
+	tcp->base.hidden_tag = tcp->base.tag_max + 1;
 	tcp->nodes = nodes;
-	return BATON_OK;
+	return config->segment_bytes
+	               ? batoni_tcp_peers_make(tcp, config->segment_bytes)
+	               : BATON_OK;
 }
 
 struct batoni_transport *

@@ -11,6 +11,7 @@
  *   hub.c        the thread that relays
  *   tcp.c        the transport of one rank (rank.h)
  *   message.c    its small messages
+ *   peers.c      the memory that ranks of one host share
  *   bootstrap.c  the creation of a communicator over it, and the world of RANK and WORLD_SIZE
  *
  * Topology: a star.  Each rank has one connection, to the *hub*: a thread in the listening
@@ -35,7 +36,9 @@
  *
  * Bounds.  Records have a length of at most RECORD_MAX, by their kind.  A rank posts its
  * receives at the sender (READY), which sends a message only to one that is posted; so nobody
- * keeps messages that were not asked for.  A rank keeps at most `slots` READYs of each peer.
+ * keeps messages that were not asked for.  A receive from any rank is posted at all; what comes
+ * beside the first message is kept, one of each rank.  A rank keeps at most `slots` READYs of
+ * each peer.
  * The hub stops to read from a rank while more than RELAY_MAX bytes that came from it are not
  * written.
  *
@@ -63,7 +66,7 @@ bool batoni_tcp_same(const unsigned char *a, const unsigned char *b, size_t byte
 /* ---- wire.c: all numbers little-endian ---- */
 
 /* Of everything that is sent; others are refused. */
-#define BATONI_TCP_VERSION 1u
+#define BATONI_TCP_VERSION 2u
 
 #define BATONI_TCP_HELLO_BYTES 56
 #define BATONI_TCP_REPLY_BYTES 64
@@ -296,6 +299,19 @@ enum baton_status batoni_tcp_new(int rank, int size,
 enum baton_status batoni_tcp_alloc(struct batoni_tcp *tcp,
                                    const struct batoni_transport_config *config);
 struct batoni_transport *batoni_tcp_transport(struct batoni_tcp *tcp);
+
+/* ---- peers.c: during creation, all ranks ---- */
+
+struct batoni_tcp_card;
+
+/* Does it have segments? */
+bool batoni_tcp_shares(const struct batoni_tcp *tcp);
+/* This rank's card, of so many bytes; then those of all, by rank: mapped[rank] is set for those
+ * whose segment this rank has mapped.  Then what all say of it, by rank and rank. */
+size_t batoni_tcp_card(const struct batoni_tcp *tcp, struct batoni_tcp_card **card_p);
+void batoni_tcp_meet(struct batoni_tcp *tcp, const struct batoni_tcp_card *cards,
+                     unsigned char *mapped);
+void batoni_tcp_met(struct batoni_tcp *tcp, const unsigned char *mapped);
 /* The sentence of what broke it; "" while it is sound. */
 const char *batoni_tcp_why(const struct batoni_tcp *tcp);
 
