@@ -13,7 +13,8 @@
  * (BUFFER_ID), which is not used again: so it names no later memory at the same address.  It has
  * the GPU's UUID too, since processes may number GPUs differently.  The process that maps looks for
  * that GPU: its own must be the same, or be able to reach it as a peer.  Where it does not see the
- * GPU, the driver decides.
+ * GPU, the driver decides.  What it then refuses to map goes by message; only an error that is the
+ * device's own is one.
  *
  * The IPC handle of a block that this process has mapped gives the same address again; the
  * caller maps once at a time (memory.h).
@@ -70,16 +71,40 @@ cannot(CUresult result)
 	       result == BATONI_CU_PEER_UNSUPPORTED;
 }
 
+/* So does the driver answer a call that maps memory of another process which this GPU does
+ * not reach, or which other namespaces keep from it. */
+static bool
+cannot_map(CUresult result)
+{
+	return cannot(result) || result == BATONI_CU_MAP_FAILED ||
+	       result == BATONI_CU_ALREADY_MAPPED ||
+	       result == BATONI_CU_INVALID_VALUE ||
+	       result == BATONI_CU_INVALID_CONTEXT;
+}
+
 static enum baton_status
-refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
+refuse_so(const struct cuda_gpu *gpu, const char *call, CUresult result,
+          bool cannot_be)
 {
 	enum baton_status status = batoni_cuda_refuse(gpu, call, result);
 	char text[160];
 
-	if (!cannot(result))
+	if (!cannot_be)
 		return status;
 	batoni_cuda_describe(gpu->api, result, text, sizeof(text));
 	return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s: %s", call, text);
+}
+
+static enum baton_status
+refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	return refuse_so(gpu, call, result, cannot(result));
+}
+
+static enum baton_status
+refuse_mapping(const struct cuda_gpu *gpu, const char *call, CUresult result)
+{
+	return refuse_so(gpu, call, result, cannot_map(result));
 }
 
 /* Has the driver all calls for descriptors? */
@@ -345,7 +370,7 @@ map_descriptor(const struct cuda_gpu *gpu, int fd, size_t bytes,
 		api->vm_release(handle);
 	}
 	return result == BATONI_CU_SUCCESS ? BATON_OK
-	                                   : refuse(gpu, call, result);
+	                                   : refuse_mapping(gpu, call, result);
 }
 
 static enum baton_status
@@ -359,7 +384,7 @@ map_ipc(const struct cuda_gpu *gpu, const struct name *name, CUdeviceptr *base_p
 	result = gpu->api->ipc_open(base_p, name->ipc, BATONI_CU_IPC_ENABLE_PEERS);
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
-	               : refuse(gpu, "cuIpcOpenMemHandle", result);
+	               : refuse_mapping(gpu, "cuIpcOpenMemHandle", result);
 }
 
 /* Between enter and leave. */

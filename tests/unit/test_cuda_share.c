@@ -488,6 +488,39 @@ child_does_not_reach(void)
 	_exit(0);
 }
 
+/* The driver does not let it have the memory: that is no error of the device. */
+static void
+child_may_not_map(void)
+{
+	static const CUresult answers[] = {
+		BATONI_CU_MAP_FAILED,      BATONI_CU_ALREADY_MAPPED,
+		BATONI_CU_INVALID_VALUE,   BATONI_CU_INVALID_CONTEXT,
+		BATONI_CU_PEER_UNSUPPORTED};
+	struct batoni_device *own;
+	struct told told;
+	void *base = NULL;
+	int fd = -1;
+
+	CHECK(hear(&told));
+	own = open_gpu(0);
+	CHECK(own);
+	if (told.shared.fd >= 0)
+		CHECK(batoni_handover_fetch(&told.descriptor, -1, soon(),
+		                            &fd) == BATON_OK);
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+		CHECK(cw.sim->sim_fail(fd < 0 ? "cuIpcOpenMemHandle_v2"
+		                              : "cuMemSetAccess",
+		                       1, answers[i], false));
+		CHECK(memory_ops->map(own, &told.shared.name, fd,
+		                      told.shared.bytes,
+		                      &base) == BATON_ERR_UNSUPPORTED);
+		cw.sim->sim_fail("", 0, 0, false);
+	}
+	CHECK(!base);
+	answer();
+	_exit(0);
+}
+
 static void
 with_child(void (*main)(void))
 {
@@ -598,6 +631,12 @@ START_TEST(a_gpu_that_cannot_reach_it_says_so)
 }
 END_TEST
 
+START_TEST(memory_that_may_not_be_mapped_is_no_error_of_the_device)
+{
+	one_answer(child_may_not_map, _i);
+}
+END_TEST
+
 START_TEST(a_mapping_that_fails_leaves_nothing)
 {
 	one_answer(child_fails, _i);
@@ -627,6 +666,9 @@ main(void)
 	for (int i = 0; tests[i]; i++)
 		tcase_add_test(tcase, tests[i]);
 	tcase_add_loop_test(tcase, a_gpu_that_cannot_reach_it_says_so, 0, 2);
+	tcase_add_loop_test(
+		tcase, memory_that_may_not_be_mapped_is_no_error_of_the_device,
+		0, 2);
 	tcase_add_loop_test(tcase, a_mapping_that_fails_leaves_nothing, 0, 2);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
