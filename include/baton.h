@@ -157,6 +157,8 @@ enum baton_progress {
 #define BATON_CONTEXTS_MAX_DEFAULT 4
 #define BATON_CONTEXTS_LIMIT 64
 #define BATON_NCCL_LANES_LIMIT 64
+#define BATON_TENSORS_MAX_DEFAULT 4096u
+#define BATON_TENSORS_LIMIT 65536u
 
 struct baton_comm_options {
 	size_t size; /* of this struct; the initialiser sets it */
@@ -193,12 +195,17 @@ struct baton_comm_options {
 	 * It costs a round trip of the hosts for each message.  All ranks or none; also by
 	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
 	bool check;
+	/* Memory for lists of tensors that are sent or received: as many tensors may be
+	 * pending, of all lists together (each counts as 8 at least).  1 to
+	 * BATON_TENSORS_LIMIT, 0 for the default.  About 200 bytes for each, taken by the first
+	 * call. */
+	uint32_t tensors_max;
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
 	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1, 0, \
-	  false }
+	  false, 0 }
 /* clang-format on */
 
 /*
@@ -318,6 +325,7 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_CAP_SELF (1u << 5)       /* send to oneself without a group */
 #define BATON_CAP_SIGNALS (1u << 6)    /* signal and wait_signal */
 #define BATON_CAP_WINDOWS (1u << 7)    /* windows and put_signal */
+#define BATON_CAP_TENSORS (1u << 8)    /* send_tensors and recv_tensors */
 
 /* How puts and signals reach a peer.  The path to each peer is chosen once. */
 #define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
@@ -502,6 +510,73 @@ struct baton_tensor {
  */
 BATON_API size_t baton_tensors_layout(const struct baton_tensor *tensors,
                                       size_t count, size_t *offsets);
+
+/* The peer may not be this rank itself (INVALID), as ONNX Runtime's Send and Recv have it. */
+#define BATON_FORBID_SELF (1u << 0)
+
+struct baton_tensors_options {
+	struct baton_op_options op; /* op.size is that of this struct */
+	unsigned flags;             /* BATON_FORBID_SELF */
+	/* Host memory, or NULL.  input_signal is read once the operation is armed: if it is
+	 * false, the operation ends in INVALID, and nothing is sent or received.  *output_signal
+	 * becomes true when the operation has ended in OK, and is left alone otherwise.  Both
+	 * must stay valid until the end. */
+	const bool *input_signal;
+	bool *output_signal;
+	/* Of a receive: memory for the tensors whose data is NULL. */
+	void *arena;
+	size_t arena_bytes;
+	/* Of a receive.  Not NULL: fewer tensors may come than declared; their number is
+	 * written when it has ended in OK. */
+	size_t *count_p;
+};
+/* clang-format off */
+#define BATON_TENSORS_OPTIONS_INIT                                            \
+	{ { sizeof(struct baton_tensors_options), 0, 0, 0, NULL }, 0, NULL,   \
+	  NULL, NULL, 0, NULL }
+/* clang-format on */
+
+/*
+ * Send count tensors to rank peer as one message that describes itself, or receive such a
+ * message.  Enqueued as baton_send is, in one order with plain messages of the peer and tag.
+ * No gaps between tensors are sent.  Needs BATON_CAP_TENSORS.
+ *
+ * tensors  up to BATON_TENSORS_MAX; NULL only with count 0, which is a message too.  The call
+ *          copies it; their data must stay valid as a buffer of baton_send.
+ *
+ * A receive declares what may come:
+ *
+ *   data not NULL  the tensor goes there; type, rank and all dimensions must be given, and
+ *                  the same must come.
+ *   data NULL      it goes to the arena, in the order of the list, each at the next multiple of
+ *                  256 bytes from the arena's beginning.  A dimension of -1 is open, and a rank of
+ *                  -1 leaves type and shape open.
+ *
+ * If any data is NULL, the receive writes data, types, ranks and shapes of what has come to
+ * tensors when it ends in OK; tensors must stay valid until then, or until it is LENT no
+ * more.  Memory that the same message is read from and written to must not overlap.
+ *
+ * Returns as baton_send; INVALID also for a tensor that is none (negative dimension, type,
+ * rank, more than 63 bits of bytes), data NULL without an arena, unknown flags; AGAIN also if
+ * the lists that are pending take all of tensors_max; NOMEM: the first call allocates;
+ * UNSUPPORTED: device or transport carry no lists.  Ends as baton_send; INVALID (input_signal
+ * was false); MISMATCH: another number of tensors came, another tensor, a plain message, or a
+ * header that is none (baton_request_error names the tensor, what was declared and what
+ * came); TRUNCATED: the arena is too small, and the completion's bytes are what it needs.  After
+ * MISMATCH and TRUNCATED the message is gone, its send has ended in OK, and the next message is
+ * right.  A plain receive that meets a list ends in MISMATCH.  The completion's bytes are those of
+ * the tensors.
+ */
+BATON_API enum baton_status
+baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
+                   int tag, struct baton_comm *comm, baton_stream stream,
+                   const struct baton_tensors_options *options,
+                   baton_request *request_p);
+BATON_API enum baton_status
+baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag,
+                   struct baton_comm *comm, baton_stream stream,
+                   const struct baton_tensors_options *options,
+                   baton_request *request_p);
 
 /* ---- windows and signals ------------------------------------------------ */
 

@@ -35,6 +35,7 @@
 #include "place.h"
 #include "registry.h"
 #include "sweep.h"
+#include "tensor_calls.h"
 #include "testing.h"
 #include "wait.h"
 
@@ -194,6 +195,12 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		                     options->contexts_max,
 		                     BATON_CONTEXTS_LIMIT,
 		                     BATON_CONTEXTS_MAX_DEFAULT);
+	if (options->tensors_max > BATON_TENSORS_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->tensors_max is %u; it takes 1 to "
+		                     "%u, or 0 for %u",
+		                     options->tensors_max, BATON_TENSORS_LIMIT,
+		                     BATON_TENSORS_MAX_DEFAULT);
 	if (options->cuda_device < -1)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->cuda_device is %d; it takes the "
@@ -226,6 +233,9 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.nccl_lanes = options->nccl_lanes
 		                      ? options->nccl_lanes
 		                      : (int)batoni_config()->nccl_lanes,
+		.tensors_max = options->tensors_max
+		                       ? options->tensors_max
+		                       : BATON_TENSORS_MAX_DEFAULT,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
 		.progress = options->progress,
 		.timestamps = options->timestamps,
@@ -436,6 +446,7 @@ comm_free(struct baton_comm *comm)
 		batoni_staging_layer()->discard(comm->staging);
 	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
+	batoni_tensors_close(comm);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
 	batoni_free(comm->follow);
@@ -499,6 +510,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
 	comm->timeout_ns = plan->timeout_ns;
+	comm->tensors_max = plan->tensors_max;
 	comm->progress = plan->progress;
 	batoni_list_init(&comm->deadlines);
 	batoni_list_init(&comm->locals);
@@ -1047,7 +1059,10 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.transport_name = comm->transport_ops->name,
 		.library = comm->transport->library,
 		.tag_max = comm->tag_max,
-		.capabilities = comm->transport->capabilities,
+		.capabilities = comm->transport->capabilities |
+		                (comm->paths[BATONI_PATH_MESSAGES]->ops->lists
+		                         ? BATON_CAP_TENSORS
+		                         : 0u),
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
 		.nccl_version = comm->transport->nccl_version,

@@ -13,7 +13,8 @@
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.
  *   driver lock
- *   queue->lock, table_lock (comm.c), errors_lock (stream.c), comm->marks_lock
+ *   queue->lock, table_lock (comm.c), errors_lock (stream.c), comm->marks_lock,
+ *                 the lock of a communicator's lists of tensors (tensor_calls.c)
  *                 leaves: nothing is taken under them.
  */
 #ifndef BATONI_CORE_H
@@ -78,6 +79,9 @@ struct baton_comm {
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	struct batoni_host host;
+	uint32_t tensors_max;
+	/* Memory of lists (tensor_calls.c), from the first call that needs it. */
+	_Atomic(struct batoni_tensor_store *) tensors;
 	pthread_mutex_t order;
 	atomic_bool enqueuing; /* a path's enqueue runs, under order */
 
@@ -294,6 +298,16 @@ batoni_is_left_to_us(const struct baton_comm *comm)
 	if (likely(comm->thread_drives) || !batoni_may_drive(comm))
 		return false;
 	return comm->drivers == BATONI_DRIVERS_MAIN || batoni_engine_drives();
+}
+
+/* The list that the operation sends or receives, or NULL. */
+static inline struct batoni_tensor_list *
+batoni_op_list(const struct batoni_op *op)
+{
+	return likely(op->transfer.place != BATONI_PLACE_LIST) ||
+	                       op->kind > BATONI_KIND_RECV
+	               ? NULL
+	               : (struct batoni_tensor_list *)op->transfer.buffer;
 }
 
 /* The path of a transfer. */

@@ -634,7 +634,8 @@ enqueue_made(const char *call, struct batoni_op *op,
 	struct batoni_op *group;
 	baton_request handle;
 
-	if (status == BATON_OK && bytes > 0 && batoni_place_counts(op->comm))
+	if (status == BATON_OK && bytes > 0 && batoni_place_counts(op->comm) &&
+	    op->transfer.place != BATONI_PLACE_LIST)
 		status = look(call, op);
 	if (status == BATON_OK)
 		status = choose_path(call, op);
@@ -682,6 +683,26 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 		status = enqueue(call, kind, comm, a, bytes);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
+}
+
+enum baton_status
+batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
+                    struct baton_comm *comm, const struct batoni_arguments *a)
+{
+	enum baton_status status;
+	struct batoni_op *op;
+
+	if (!arguments_fine(comm, a))
+		return refuse_arguments(call, comm, a);
+	status = check_options(call, a->options, false);
+	if (status != BATON_OK)
+		return status;
+	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
+	if (unlikely(!op))
+		return refuse_full(call, comm);
+	op->transfer.place = BATONI_PLACE_LIST;
+	status = enqueue_made(call, op, a, a->count);
+	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
 }
 
 enum baton_status

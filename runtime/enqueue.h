@@ -44,6 +44,12 @@ struct batoni_arguments {
 enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
                                  struct baton_comm *comm,
                                  const struct batoni_arguments *a);
+/* Any send or receive of a list, which is a->buffer; the caller has checked all but the options,
+ * the peer and the tag.  a->count is the bytes, of a type of 1.  Anything but OK: the list is
+ * still the caller's. */
+enum baton_status batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
+                                      struct baton_comm *comm,
+                                      const struct batoni_arguments *a);
 /* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
  * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
  * It returns OK, or the refusal, and then it keeps nothing.  The layer's slot `forget`

@@ -25,6 +25,7 @@
 #include "log.h"
 #include "queue.h"
 #include "stream.h"
+#include "tensor_calls.h"
 #include "sweep.h"
 #include "wait.h"
 
@@ -341,6 +342,10 @@ batoni_op_issue(struct batoni_op *op)
 		end(op, comm->breaking, false);
 		return;
 	}
+	if (unlikely(batoni_op_list(op)) && !batoni_tensors_may_go(op)) {
+		end(op, BATON_ERR_INVALID, false);
+		return;
+	}
 	status = batoni_op_move(op, BATONI_ISSUED);
 	if (unlikely(status != BATON_OK)) {
 		end(op, status, false);
@@ -446,6 +451,9 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	/* A host that sees this status finds the communicator broken by it. */
 	if (unlikely(status == BATON_ERR_CUDA) && comm->breaking == BATON_OK)
 		batoni_check_device(comm);
+	/* Before anybody sees the end. */
+	if (unlikely(batoni_op_list(op)))
+		batoni_tensors_ended(op, status, lent);
 	batoni_op_close(op, status);
 	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
 		batoni_list_remove(&op->deadline);
@@ -487,6 +495,8 @@ void
 batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 {
 	forget_placed(op);
+	if (op->kind != BATONI_KIND_GROUP && batoni_op_list(op))
+		batoni_tensors_free(op->comm, batoni_op_list(op));
 	batoni_op_move(op, BATONI_ENDED);
 	count_active(op->comm, -1);
 	/* Other streams may wait for a member by its handle; its group has
@@ -571,6 +581,7 @@ end_simply(struct batoni_op *op)
 	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
 
 	if (unlikely(!comm->plain || op->queue || op->group_of ||
+	             op->transfer.place == BATONI_PLACE_LIST ||
 	             op->item.next || (before & BATONI_OP_JOINS) ||
 	             (op->flags & (BATONI_FLAG_DEADLINE |
 	                           BATONI_FLAG_REACHED)) !=
@@ -618,6 +629,8 @@ batoni_op_give_back(struct batoni_op *op)
 	forget_placed(op);
 	comm->lent--;
 	count_active(comm, -1);
+	if (unlikely(batoni_op_list(op)))
+		batoni_tensors_free(comm, batoni_op_list(op));
 	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
 }
 

@@ -32,6 +32,7 @@
 #include "baton.h"
 #include "field.h"
 #include "load.h"
+#include "tensor_list.h"
 
 enum batoni_direction {
 	BATONI_SEND,
@@ -42,6 +43,11 @@ enum batoni_direction {
 
 /* Slots are below this. */
 #define BATONI_SLOTS_LIMIT (1u << 24)
+
+/* batoni_transfer.place of a message that is a list of tensors: its buffer is the address of a
+ * struct batoni_tensor_list (tensor_list.h), and its bytes are those of the payload, or of what
+ * the receive may take.  No memory has this place. */
+#define BATONI_PLACE_LIST 63u
 
 /* One end of a message, or one one-sided operation.  Embedded in the engine's record; the
  * path owns it from issue (enqueue) to its end. */
@@ -75,6 +81,15 @@ struct batoni_transfer {
 		uint32_t slot_direction;
 	};
 };
+
+/* The list that a message is, or NULL. */
+static inline struct batoni_tensor_list *
+batoni_transfer_list(const struct batoni_transfer *transfer)
+{
+	return __builtin_expect(transfer->place == BATONI_PLACE_LIST, 0)
+	               ? (struct batoni_tensor_list *)transfer->buffer
+	               : NULL;
+}
 
 /* Report how many bytes were sent or have arrived. */
 static inline void
@@ -128,6 +143,9 @@ struct batoni_path_ops {
 	bool stream_issued;
 	/* What it can carry: 1 << BATON_OPERATION_*. */
 	unsigned kinds;
+	/* Messages may be lists of tensors.  A message and a receive of which only one is a
+	 * list match, and the receive ends in MISMATCH. */
+	bool lists;
 	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
 	 * several.  Any thread.  NULL: to all peers. */
 	bool (*serves)(struct batoni_path *path, int kind, int peer);

@@ -17,6 +17,7 @@
 #include "engine.h"
 #include "log.h"
 #include "request.h"
+#include "tensor_calls.h"
 #include "wait.h"
 
 #define BRIEF_PASSES 100u /* some microseconds */
@@ -793,13 +794,15 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	struct batoni_path *path = comm->paths[op->path];
-	char native[256] = "", why[240];
+	char native[448] = "", why[432];
 	char what[96];
 
 	batoni_op_describe(op, what, sizeof(what));
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put; or it is the device's. */
-	if ((op->status == BATON_ERR_MISMATCH ||
+	if (batoni_tensors_explain(op, why, sizeof(why))) {
+		snprintf(native, sizeof(native), " (%s)", why);
+	} else if ((op->status == BATON_ERR_MISMATCH ||
 	     op->status == BATON_ERR_TIMEOUT) &&
 	    path->ops->explain &&
 	    path->ops->explain(path, transfer, why, sizeof(why))) {

@@ -22,6 +22,7 @@ struct batoni_comm_plan {
 	int size;           /* of the communicator, once it is known */
 	uint32_t requests_max;
 	int signals_max, contexts_max;
+	uint32_t tensors_max;
 	int nccl_lanes;     /* 0: as many as are of use */
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;

@@ -25,6 +25,10 @@
  * Buffers may overlap in a message to oneself.  The result is that of memmove: if the
  * destination is behind the source, the copy runs from its end to its beginning.
  *
+ * Lists of tensors (tensor_list.h) match as other messages do.  The receive reads the header
+ * of the send where it is; then the copy goes from segment to segment.  If they do not
+ * agree, or one is no list, both ends are over at once, the send in OK.
+ *
  * Closing.  A rank may close while it has transfers (an abort).  Its waiting nodes leave
  * their queues.  A copy that it sends is completed first; of a copy that it receives, the
  * rest is dropped, since nothing will read it.  In both cases the peer's node becomes OVER:
@@ -219,11 +223,14 @@ static enum baton_status
 outcome(struct batoni_transfer *transfer, size_t length)
 {
 	batoni_transfer_moved(transfer, length);
-	return length > transfer->bytes ? BATON_ERR_TRUNCATED : BATON_OK;
+	/* A list that is moved has its memory. */
+	return length > transfer->bytes && !batoni_transfer_list(transfer)
+	               ? BATON_ERR_TRUNCATED
+	               : BATON_OK;
 }
 
 static void
-report(struct node *node, size_t length)
+report_as(struct node *node, enum baton_status status)
 {
 	struct local *local = node->local;
 	struct batoni_transfer *transfer = node->transfer;
@@ -232,8 +239,13 @@ report(struct node *node, size_t length)
 	local->base.messages.load.in_flight--;
 	node->state = FREE;
 	node->transfer = NULL;
-	local->base.host->done(local->base.host, transfer,
-	                       outcome(transfer, length));
+	local->base.host->done(local->base.host, transfer, status);
+}
+
+static void
+report(struct node *node, size_t length)
+{
+	report_as(node, outcome(node->transfer, length));
 }
 
 static void
@@ -261,6 +273,15 @@ min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/* The bytes of the message that are moved. */
+static size_t
+moved_in_all(const struct node *receive)
+{
+	return batoni_transfer_list(receive->transfer)
+	               ? receive->length
+	               : min_size(receive->length, receive->transfer->bytes);
+}
+
 /* Move up to `most` bytes of the copy that ends in this receive; returns how
  * many. */
 static size_t
@@ -268,10 +289,16 @@ move_slice(struct node *receive, size_t most)
 {
 	const struct batoni_transfer *from = receive->partner->transfer;
 	const struct batoni_transfer *to = receive->transfer;
-	size_t total = min_size(receive->length, to->bytes);
+	size_t total = moved_in_all(receive);
 	size_t n = min_size(total - receive->moved, most);
 	size_t at = receive->moved;
 
+	if (batoni_transfer_list(to)) {
+		n = batoni_list_move(batoni_transfer_list(from),
+		                     batoni_transfer_list(to), n);
+		receive->moved += n;
+		return n;
+	}
 	if ((uintptr_t)to->buffer > (uintptr_t)from->buffer)
 		at = total - receive->moved - n;
 	memmove((char *)to->buffer + at, (const char *)from->buffer + at, n);
@@ -282,14 +309,65 @@ move_slice(struct node *receive, size_t most)
 static bool
 moved_all(const struct node *receive)
 {
-	return receive->moved ==
-	       min_size(receive->length, receive->transfer->bytes);
+	return receive->moved == moved_in_all(receive);
 }
 
 static struct node *
 receiving_end(struct node *node)
 {
 	return node->transfer->direction == BATONI_RECV ? node : node->partner;
+}
+
+static void
+start_copy(struct node *node, struct node *front, size_t length)
+{
+	start_moving(front, node, length);
+	start_moving(node, front, length);
+	front->local->base.host->moves(front->local->base.host);
+	node->local->base.messages.load.in_flight++;
+}
+
+/* At least one is a list: how the receive stands. */
+static enum baton_status
+judge(const struct batoni_transfer *from, struct batoni_transfer *to)
+{
+	struct batoni_tensor_list *source = batoni_transfer_list(from);
+	struct batoni_tensor_list *target = batoni_transfer_list(to);
+	enum baton_status status = BATON_ERR_MISMATCH;
+
+	batoni_transfer_moved(to, from->bytes);
+	if (target && source)
+		status = batoni_list_meet(target, source->header,
+		                          source->header_bytes);
+	else if (target)
+		status = batoni_list_meet_plain(target, from->bytes);
+	if (status == BATON_ERR_TRUNCATED)
+		batoni_transfer_moved(to, target->fault_bytes);
+	return status;
+}
+
+/* As meet, where at least one is a list. */
+static __attribute__((noinline)) enum baton_status
+meet_list(struct node *node, struct node *front)
+{
+	bool sends = node->transfer->direction == BATONI_SEND;
+	struct batoni_transfer *from = (sends ? node : front)->transfer;
+	struct batoni_transfer *to = (sends ? front : node)->transfer;
+	enum baton_status status = judge(from, to);
+	size_t length = from->bytes;
+
+	leave_queue(front);
+	if (status == BATON_OK && length > INLINE_MAX) {
+		start_copy(node, front, length);
+		return BATON_PENDING;
+	}
+	if (status == BATON_OK)
+		batoni_list_move(batoni_transfer_list(from),
+		                 batoni_transfer_list(to), length);
+	batoni_transfer_moved(from, length);
+	node->transfer = NULL;
+	report_as(front, sends ? status : BATON_OK);
+	return sends ? BATON_OK : status;
 }
 
 /* The transfer has matched: move the bytes now, or start a copy. */
@@ -303,12 +381,13 @@ meet(struct node *node, struct node *front)
 	size_t n = min_size(length, to->bytes);
 	enum baton_status status;
 
+	if (__builtin_expect(from->place == BATONI_PLACE_LIST ||
+	                             to->place == BATONI_PLACE_LIST,
+	                     0))
+		return meet_list(node, front);
 	leave_queue(front);
 	if (n > INLINE_MAX) {
-		start_moving(front, node, length);
-		start_moving(node, front, length);
-		front->local->base.host->moves(front->local->base.host);
-		node->local->base.messages.load.in_flight++;
+		start_copy(node, front, length);
 		return BATON_PENDING;
 	}
 	if (n > 0)
@@ -555,6 +634,7 @@ local_error_text(struct batoni_transport *transport, int code, char *text,
 static const struct batoni_path_ops messages_ops = {
 	.name = "the local transport",
 	.kinds = BATONI_MESSAGES,
+	.lists = true,
 	.issue = local_issue,
 	.test = local_test,
 	.take_back = local_take_back,

@@ -7,5 +7,7 @@
 
 /* Bytes of one element, by datatype; status.c. */
 extern const unsigned char batoni_datatype_sizes[BATON_DATATYPE_COUNT];
+/* "float32"; "unknown type" for any other number. */
+const char *batoni_datatype_name(int type);
 
 #endif

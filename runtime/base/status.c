@@ -57,3 +57,23 @@ baton_datatype_size(enum baton_datatype type)
 		return 0;
 	return batoni_datatype_sizes[type];
 }
+
+const char *
+batoni_datatype_name(int type)
+{
+	static const char *const names[BATON_DATATYPE_COUNT] = {
+		[BATON_INT8] = "int8",       [BATON_UINT8] = "uint8",
+		[BATON_INT16] = "int16",     [BATON_UINT16] = "uint16",
+		[BATON_INT32] = "int32",     [BATON_UINT32] = "uint32",
+		[BATON_INT64] = "int64",     [BATON_UINT64] = "uint64",
+		[BATON_FLOAT16] = "float16", [BATON_BFLOAT16] = "bfloat16",
+		[BATON_FLOAT32] = "float32", [BATON_FLOAT64] = "float64",
+		[BATON_FLOAT8E4M3] = "float8e4m3",
+		[BATON_FLOAT8E5M2] = "float8e5m2",
+		[BATON_BOOL] = "bool",
+	};
+
+	return type >= 0 && type < BATON_DATATYPE_COUNT && names[type]
+	               ? names[type]
+	               : "unknown type";
+}

@@ -191,6 +191,18 @@ batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
 	}
 }
 
+size_t
+batoni_tensors_stated_bytes(const unsigned char *fixed)
+{
+	return (size_t)get(fixed + 12, 4);
+}
+
+size_t
+batoni_tensors_stated_count(const unsigned char *fixed)
+{
+	return (size_t)get(fixed + 8, 4);
+}
+
 /* Are the types, the ranks and the padding behind them well formed, and is the header as long
  * as they make it? */
 static const char *

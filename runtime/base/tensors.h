@@ -27,6 +27,11 @@
 #define BATONI_TENSORS_FIXED_BYTES 24u
 #define BATONI_TENSORS_ALIGNMENT ((size_t)256)
 
+/* The longest header. */
+#define BATONI_TENSORS_HEADER_MAX                                             \
+	(BATONI_TENSORS_FIXED_BYTES +                                         \
+	 BATON_TENSORS_MAX * (2 + 8 * BATON_TENSOR_RANK_MAX))
+
 /* A header, which stays where it is; and a place in it, for batoni_tensors_next. */
 struct batoni_tensors {
 	const unsigned char *bytes;
@@ -55,6 +60,11 @@ void batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
 const char *batoni_tensors_bytes(const struct baton_tensor *tensors,
                                  size_t count, size_t *bytes_p,
                                  size_t *tensor_p);
+
+/* What the first BATONI_TENSORS_FIXED_BYTES of a header, of any bytes, state as its length and
+ * as its number of tensors. */
+size_t batoni_tensors_stated_bytes(const unsigned char *fixed);
+size_t batoni_tensors_stated_count(const unsigned char *fixed);
 
 /* Is this the header of a list?  `n` bytes are there, any bytes: it reads no others, and
  * accepts exactly what batoni_tensors_encode writes, with or without more bytes behind it.

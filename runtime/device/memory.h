@@ -44,7 +44,8 @@ struct batoni_memory_info {
  * The kind, and for memory of a device its number.  0 is memory of the host.
  */
 #define BATONI_PLACE_BITS 6
-#define BATONI_PLACE_OWNERS ((1 << BATONI_PLACE_BITS) - BATONI_MEMORY_DEVICE)
+/* The last is BATONI_PLACE_LIST. */
+#define BATONI_PLACE_OWNERS ((1 << BATONI_PLACE_BITS) - BATONI_MEMORY_DEVICE - 1)
 
 static inline unsigned
 batoni_place_of(const struct batoni_memory_info *memory)

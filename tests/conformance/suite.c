@@ -18,6 +18,7 @@ const struct conform_list conform_suite[] = {
 	{ "signal", conform_signal },
 	{ "window", conform_window },
 	{ "program", conform_programs },
+	{ "tensors", conform_tensors },
 	{ NULL, NULL },
 };
 

@@ -10,8 +10,9 @@
 #include "fuzz.h"
 #include "mpi_header.h"
 #include "stage_header.h"
+#include "tensors.h"
 
-enum { MPI_HEADER, MPI_GRANT, STAGE_HEADER, STAGE_GRANT, DECODERS };
+enum { MPI_HEADER, MPI_LIST, MPI_GRANT, STAGE_HEADER, STAGE_GRANT, DECODERS };
 enum { SIZE = 8, SLOTS = 4096, FIRST_TAG = 1 << 16, END_TAG = 1 << 20 };
 enum { LENGTH = 100000, CHUNK = 1000 };
 
@@ -21,7 +22,7 @@ static const struct batoni_mpi_range slots = {0, SLOTS};
 static void
 seed(int decoder, const void *content, size_t n)
 {
-	unsigned char bytes[256] = {(unsigned char)decoder};
+	unsigned char bytes[2048] = {(unsigned char)decoder};
 
 	memcpy(bytes + 1, content, n);
 	fuzz_seed(bytes, n + 1);
@@ -40,6 +41,20 @@ seeds(void)
 	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
 	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_WAITS, LENGTH, 5);
 	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
+	for (unsigned kind = BATONI_MPI_HEADER_LIST;
+	     kind <= BATONI_MPI_HEADER_LIST_WAITS; kind++) {
+		const struct baton_tensor one = {
+			.type = BATON_INT8, .rank = 1, .shape = {90}};
+		unsigned char part[2000] = {0};
+		bool inside = kind == BATONI_MPI_HEADER_LIST;
+
+		batoni_mpi_header_make(&mpi, kind, 90, inside ? 0 : FIRST_TAG);
+		mpi.pieces = !inside;
+		memcpy(part, &mpi, BATONI_MPI_HEADER_BYTES);
+		batoni_tensors_encode(&one, 1, part + BATONI_MPI_HEADER_BYTES);
+		seed(MPI_LIST, part,
+		     batoni_mpi_list_part_bytes(40 + (inside ? 90 : 0)));
+	}
 	seed(MPI_GRANT, &mpi_grant, sizeof(mpi_grant));
 	batoni_stage_header_init(&header);
 	header.kind = HEADER_ASKS;
@@ -62,6 +77,29 @@ mpi_header(const unsigned char *bytes, size_t n)
 		return;
 	CLAIM(header.length <= INT64_MAX);
 	CLAIM(header.kind == BATONI_MPI_HEADER_WAITS ||
+	      (header.body_tag >= FIRST_TAG && header.body_tag < END_TAG));
+}
+
+static void
+mpi_list(const unsigned char *bytes, size_t n)
+{
+	struct batoni_mpi_header header;
+	size_t described;
+
+	if (!batoni_mpi_list_decode(bytes, n, tags, &header, &described))
+		return;
+	CLAIM(described >= BATONI_TENSORS_FIXED_BYTES);
+	CLAIM(described <= BATONI_TENSORS_HEADER_MAX);
+	if (header.kind == BATONI_MPI_HEADER_LIST) {
+		CLAIM(described + header.length + BATONI_MPI_HEADER_BYTES <= n);
+		return;
+	}
+	CLAIM((described < BATONI_MPI_LIST_ROOM ? described
+	                                        : BATONI_MPI_LIST_ROOM) +
+	              BATONI_MPI_HEADER_BYTES <=
+	      n);
+	CLAIM(header.pieces > 0);
+	CLAIM(header.kind == BATONI_MPI_HEADER_LIST_WAITS ||
 	      (header.body_tag >= FIRST_TAG && header.body_tag < END_TAG));
 }
 
@@ -126,6 +164,9 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	switch (bytes[0] % DECODERS) {
 	case MPI_HEADER:
 		mpi_header(copy, n - 1);
+		break;
+	case MPI_LIST:
+		mpi_list(copy, n - 1);
 		break;
 	case MPI_GRANT:
 		mpi_grant(copy, n - 1);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The header of a list of tensors.  What is accepted is exactly what the encoder writes for
- * the list that was read. */
+/*
+ * The header of a list of tensors.  What is accepted is exactly what the encoder writes for
+ * the list that was read.  And a receive that leaves all open meets it: its segments
+ * are within its arena.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
+#include "tensor_list.h"
 #include "tensors.h"
 
 void
@@ -25,6 +29,42 @@ seeds(void)
 	}
 }
 
+static void
+meet(const uint8_t *bytes, size_t n)
+{
+	enum { TENSORS = 8, ARENA = 4096 };
+	static char arena[ARENA];
+	unsigned char header[1024];
+	struct batoni_segment segments[TENSORS];
+	struct baton_tensor declared[TENSORS], results[TENSORS];
+	struct batoni_tensor_list list = {
+		.segments = segments,
+		.header = header,
+		.header_max = sizeof(header),
+		.declared = declared,
+		.declared_n = TENSORS,
+		.fewer = true,
+		.arena = arena,
+		.arena_bytes = ARENA,
+		.results = results,
+	};
+	char text[512];
+
+	for (size_t i = 0; i < TENSORS; i++)
+		declared[i] = (struct baton_tensor){.rank = -1};
+	declared[0] = (struct baton_tensor){
+		.type = BATON_FLOAT32, .rank = 2, .shape = {3, -1}};
+	if (batoni_list_meet(&list, bytes, n) != BATON_OK) {
+		CLAIM(batoni_list_explain(&list, text, sizeof(text)));
+		return;
+	}
+	for (size_t i = 0; i < list.count; i++)
+		CLAIM(segments[i].data >= arena &&
+		      segments[i].bytes <= ARENA &&
+		      segments[i].data + segments[i].bytes <= arena + ARENA);
+	batoni_list_deliver(&list);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
@@ -33,6 +73,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	size_t sum = 0, which = 0, i = 0;
 	unsigned char *again;
 
+	meet(bytes, n);
 	if (batoni_tensors_decode(bytes, n, &header))
 		return 0;
 	CLAIM(header.header_bytes <= n);

@@ -366,6 +366,7 @@ extern const struct conform_case conform_life[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
 extern const struct conform_case conform_programs[];
+extern const struct conform_case conform_tensors[];
 /* Not of the suite: for backends with a memory. */
 extern const struct conform_case conform_memory[];
 /* The fake device's own. */

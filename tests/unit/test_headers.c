@@ -58,6 +58,56 @@ START_TEST(each_fixed_byte_of_an_mpi_header_counts)
 }
 END_TEST
 
+/* A first part whose list's header says that it has so many bytes. */
+static bool
+list_passes(unsigned kind, uint64_t length, uint32_t tag, uint32_t pieces,
+            uint32_t described, size_t n)
+{
+	unsigned char bytes[4096] = {0};
+	struct batoni_mpi_header header, got;
+	size_t stated;
+
+	batoni_mpi_header_make(&header, kind, length, tag);
+	header.pieces = pieces;
+	memcpy(bytes, &header, BATONI_MPI_HEADER_BYTES);
+	for (unsigned i = 0; i < 4; i++)
+		bytes[BATONI_MPI_HEADER_BYTES + 12 + i] =
+			(unsigned char)(described >> (8 * i));
+	return batoni_mpi_list_decode(bytes, n, tags, &got, &stated) &&
+	       stated == described;
+}
+
+START_TEST(the_first_part_of_a_list_has_what_it_says)
+{
+	const unsigned all = BATONI_MPI_HEADER_LIST,
+		       body = BATONI_MPI_HEADER_LIST_BODY,
+		       waits = BATONI_MPI_HEADER_LIST_WAITS;
+
+	ck_assert(list_passes(all, 24, 0, 0, 40, 61 + 64));
+	ck_assert(list_passes(all, 25, 0, 0, 40, 61 + 128));
+	ck_assert(list_passes(all, 1944, 0, 0, 40, 61 + 1984));
+	ck_assert(list_passes(body, 5000, 1000, 1, 40, 61 + 64));
+	ck_assert(list_passes(waits, 5000, 7, 2, 40, 61 + 64));
+	ck_assert(list_passes(body, 0, 1999, 9, 3000, 61 + 1984));
+	/* A payload that is not there, or that is elsewhere. */
+	ck_assert(!list_passes(all, 25, 0, 0, 40, 61 + 64));
+	ck_assert(!list_passes(all, 1945, 0, 0, 40, 61 + 1984));
+	ck_assert(!list_passes(all, UINT64_MAX, 0, 0, 40, 61 + 64));
+	ck_assert(!list_passes(all, INT64_MAX, 0, 0, 40, 61 + 64));
+	ck_assert(!list_passes(all, 24, 0, 1, 40, 61 + 64));
+	ck_assert(!list_passes(body, 24, 1000, 0, 40, 61 + 64));
+	/* A list's header that is not there, or is none. */
+	ck_assert(!list_passes(body, 5000, 1000, 1, 65, 61 + 64));
+	ck_assert(!list_passes(body, 5000, 1000, 1, 23, 61 + 64));
+	ck_assert(!list_passes(body, 5000, 1000, 1, UINT32_MAX, 61 + 1984));
+	ck_assert(!list_passes(body, 5000, 1000, 1, 3000, 61 + 1984 - 64));
+	/* Tags. */
+	ck_assert(!list_passes(body, 5000, 999, 1, 40, 61 + 64));
+	ck_assert(!list_passes(body, 5000, 2000, 1, 40, 61 + 64));
+	ck_assert(!list_passes(BATONI_MPI_HEADER_BODY, 5000, 1000, 1, 40, 61 + 64));
+}
+END_TEST
+
 START_TEST(an_mpi_grant_names_a_slot_and_a_tag)
 {
 	const struct batoni_mpi_range slots = {0, 64};
@@ -201,6 +251,7 @@ main(void)
 #ifdef BATONI_WITH_MPI
 		an_mpi_header_names_a_tag_of_a_body,
 		each_fixed_byte_of_an_mpi_header_counts,
+		the_first_part_of_a_list_has_what_it_says,
 		an_mpi_grant_names_a_slot_and_a_tag,
 #endif
 		a_staged_message_has_the_bytes_that_its_header_says,

@@ -15,6 +15,7 @@
 
 #include "mem.h"
 #include "mpi_transport.h"
+#include "tensors.h"
 
 #define SLOTS 1024u
 #define HIDDEN_SLOTS 8u
@@ -1388,6 +1389,144 @@ START_TEST(hundreds_end_once_where_tags_are_few)
 }
 END_TEST
 
+/* ---- lists of tensors ---- */
+
+/* A list of n tensors of so many bytes each, with the memory for them; as a receive it declares
+ * other bytes if it is to differ. */
+struct made {
+	struct batoni_tensor_list list;
+	struct baton_tensor *tensors;
+	unsigned char *data;
+};
+
+static void *
+zeroed(size_t n, size_t size)
+{
+	void *memory = calloc(n + 1, size);
+
+	ck_assert_ptr_nonnull(memory);
+	return memory;
+}
+
+static struct made
+make_list(size_t n, size_t bytes, int seed, bool differs)
+{
+	struct made made = {.tensors = zeroed(n, sizeof(*made.tensors)),
+	                    .data = message(n * bytes + 1, seed)};
+	size_t header;
+
+	made.list.segments = zeroed(n, sizeof(struct batoni_segment));
+	for (size_t i = 0; i < n; i++) {
+		made.tensors[i] = (struct baton_tensor){
+			.data = made.data + i * bytes,
+			.type = BATON_UINT8,
+			.rank = 1,
+			.shape = {(int64_t)bytes + differs}};
+		made.list.segments[i] = (struct batoni_segment){
+			(char *)made.data + i * bytes, bytes};
+	}
+	header = batoni_tensors_header_bytes(made.tensors, n);
+	made.list.count = made.list.declared_n = n;
+	made.list.payload_bytes = n * bytes;
+	made.list.header = zeroed(header + 8, 1);
+	made.list.header_bytes = made.list.header_max = header;
+	made.list.declared = made.tensors;
+	batoni_tensors_encode(made.tensors, n, made.list.header);
+	return made;
+}
+
+static void
+free_list(struct made *made)
+{
+	free(made->tensors);
+	free(made->data);
+	free(made->list.segments);
+	free(made->list.header);
+}
+
+static struct op *
+issue_list(enum batoni_direction direction, struct batoni_tensor_list *list,
+           int tag)
+{
+	struct op *op = &world.ops[world.used];
+
+	memset(op, 0, sizeof(*op));
+	op->transfer.buffer = list;
+	op->transfer.bytes = list->payload_bytes;
+	op->transfer.peer = world.peer;
+	op->transfer.tag = tag;
+	op->transfer.slot = world.used++ & 0xffffffu;
+	op->transfer.direction = (unsigned)direction & 3u;
+	op->transfer.place = BATONI_PLACE_LIST;
+	op->status = world.transport->messages.ops->issue(
+		&world.transport->messages, &op->transfer);
+	op->ends = op->status != BATON_PENDING;
+	return op;
+}
+
+/* How many tensors of how many bytes: inside the first part, with a body of each kind, with a
+ * header that is too long for the first part, empty. */
+static const struct {
+	size_t n, bytes;
+} shapes[] = {{8, 50},    {8, 5000},   {2, 200000}, {300, 7},
+              {300, 700}, {300, 0},    {0, 0},      {1, (size_t)17 << 20}};
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+/* Every third receive differs.  All first parts are there before the last is received. */
+static void
+pass_lists(int n)
+{
+	struct made *outs = zeroed((size_t)n, sizeof(*outs));
+	struct op **sends = zeroed((size_t)n, sizeof(struct op *));
+
+	world.used = 0;
+	for (int i = 0; i < n; i++) {
+		size_t shape = (size_t)i % (SHAPES - (i >= (int)SHAPES));
+
+		outs[i] = make_list(shapes[shape].n, shapes[shape].bytes,
+		                    i + world.rank, false);
+		sends[i] = issue_list(BATONI_SEND, &outs[i].list, i);
+	}
+	await_arrival(n - 1);
+	for (int i = n; i-- > 0;) {
+		size_t shape = (size_t)i % (SHAPES - (i >= (int)SHAPES));
+		size_t tensors = shapes[shape].n, bytes = shapes[shape].bytes;
+		bool differs = i % 3 == 1 && tensors > 0;
+		struct made in = make_list(tensors, bytes, 77, differs);
+		struct op *recv = issue_list(BATONI_RECV, &in.list, i);
+
+		finish(recv, differs ? BATON_ERR_MISMATCH : BATON_OK,
+		       tensors * bytes);
+		check_message(in.data, tensors * bytes,
+		              differs ? 77 : i + world.peer);
+		free_list(&in);
+	}
+	for (int i = 0; i < n; i++) {
+		finish(sends[i], BATON_OK, outs[i].list.payload_bytes);
+		free_list(&outs[i]);
+	}
+	free(sends);
+	free(outs);
+	barrier();
+}
+
+START_TEST(lists_of_every_form_arrive_or_are_drained)
+{
+	pass_lists(16);
+	close_world();
+}
+END_TEST
+
+START_TEST(lists_wait_for_grants_where_tags_are_few)
+{
+	have_few_tags(1);
+	pass_lists(16);
+	ck_assert_uint_eq(world.mpi->waiting, 0);
+	pass_lists(16);
+	close_world();
+}
+END_TEST
+
 static enum baton_status
 attach_with(uint32_t slots, uint32_t tags, struct batoni_mpi **mpi_p)
 {
@@ -2217,6 +2356,8 @@ run_all(void)
 		bodies_are_not_mixed_up_where_tags_are_few,
 		a_message_left_unreceived_holds_up_no_other,
 		hundreds_end_once_where_tags_are_few,
+		lists_of_every_form_arrive_or_are_drained,
+		lists_wait_for_grants_where_tags_are_few,
 		an_mpi_with_too_few_tags_is_refused,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,

@@ -167,6 +167,8 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	bool send = transfer->direction == BATONI_SEND;
 	size_t most = piece_bytes(body->length);
 
+	if (__builtin_expect(body->pieces > 0, 0))
+		return batoni_mpi_list_post(mpi, transfer, body);
 	while (body->posted < body->length &&
 	       body->active < BATONI_MPI_ACTIVE_MAX) {
 		char *piece = (char *)transfer->buffer + body->posted;
@@ -194,6 +196,18 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
+/* A receive ends in it.  An arena that is too small tells what it needs. */
+static enum baton_status
+verdict_of(const struct batoni_mpi_body *body,
+                        struct batoni_transfer *transfer)
+{
+	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+
+	if (list && body->verdict == BATON_ERR_TRUNCATED)
+		batoni_transfer_moved(transfer, list->fault_bytes);
+	return body->verdict;
+}
+
 /* How the transfer stands. */
 static enum baton_status
 outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
@@ -201,7 +215,7 @@ outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 {
 	enum baton_status status;
 
-	if (body->active || body->posted < body->length)
+	if (body->active || body->posted < body->length || body->pieces)
 		return BATON_PENDING;
 	if (transfer->direction == BATONI_RECV && !body->tag_given_back) {
 		body->tag_given_back = true;
@@ -210,8 +224,8 @@ outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 			return status;
 	}
 	batoni_transfer_moved(transfer, body->length);
-	if (body->drained)
-		return BATON_ERR_TRUNCATED;
+	if (__builtin_expect(body->verdict != BATON_OK, 0))
+		return verdict_of(body, transfer);
 	if (__builtin_expect(mpi->device != NULL, 0) &&
 	    transfer->direction == BATONI_RECV)
 		return batoni_mpi_flush(mpi, transfer);
@@ -297,10 +311,31 @@ send_grant(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	                  mpi->grant_tag);
 }
 
+/* The first part of a list, from a bounce buffer. */
+static __attribute__((noinline)) enum baton_status
+send_list_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                struct batoni_mpi_body *body)
+{
+	uint32_t bounce = batoni_mpi_bounce_take(mpi);
+	unsigned char *bytes = batoni_mpi_bounce(mpi, bounce);
+	size_t n = batoni_mpi_list_first(body, transfer, bytes);
+	int code = batoni_mpi_isend(mpi, bytes, (int)n, body->peer,
+	                            transfer->tag);
+
+	if (code != MPI_SUCCESS) {
+		batoni_mpi_bounce_return(mpi, bounce);
+		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
+	}
+	batoni_mpi_track(mpi, transfer, BATONI_MPI_HEADER, bounce);
+	body->active++;
+	return BATON_PENDING;
+}
+
 enum baton_status
 batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
+	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	uint32_t first = mpi->count;
 	enum baton_status status;
 
@@ -309,12 +344,19 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->posted = 0;
 	body->active = 0;
 	body->drained = false;
-	body->tag = take_tag(mpi, transfer->peer);
+	body->pieces = 0;
+	body->verdict = BATON_OK;
+	body->tag = 0;
+	if (__builtin_expect(list != NULL, 0))
+		batoni_mpi_list_plan(body, list);
+	if (!list || body->pieces > 0)
+		body->tag = take_tag(mpi, transfer->peer);
 	if (__builtin_expect(body->tag < 0, 0)) {
 		body->waiting = transfer;
 		mpi->waiting++;
 	}
-	status = send_header(mpi, transfer, body);
+	status = list ? send_list_first(mpi, transfer, body)
+	              : send_header(mpi, transfer, body);
 	if (status == BATON_PENDING && !body->waiting)
 		status = post_pieces(mpi, transfer, body);
 	/* A long body is not complete yet, and the test might copy much of it. */
@@ -338,44 +380,101 @@ segments_of(const struct batoni_mpi *mpi)
 		first, first + BATONI_MPI_SEGMENTS * mpi->segment_tags};
 }
 
-enum baton_status
-batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-                     const void *bytes, int source)
+static enum baton_status
+refuse_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
-	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
-	uint32_t first = mpi->count;
-	struct batoni_mpi_header header;
-	enum baton_status status;
+	return batoni_mpi_fail(
+		mpi, transfer, "MPI_Irecv", MPI_ERR_OTHER,
+		"a message's header is not of this version of Baton: "
+		"the ranks run different versions");
+}
 
-	if (__builtin_expect(!batoni_mpi_header_decode(bytes,
-	                                               BATONI_MPI_HEADER_BYTES,
-	                                               segments_of(mpi), &header),
-	                     0))
-		return batoni_mpi_fail(
-			mpi, transfer, "MPI_Irecv", MPI_ERR_OTHER,
-			"a message's header is not of this version of Baton: "
-			"the ranks run different versions");
+static inline void
+begin_recv(struct batoni_mpi_body *body, const struct batoni_mpi_header *header,
+           int source)
+{
 	body->peer = source;
-	body->length = header.length;
+	body->length = header->length;
 	body->posted = 0;
 	body->active = 0;
-	body->drained = header.length > transfer->bytes;
+	body->pieces = 0;
+	body->drained = false;
+	body->describing = false;
 	body->tag_given_back = false;
-	body->tag = (int)header.body_tag;
-	if (__builtin_expect(header.kind == BATONI_MPI_HEADER_WAITS,
-	                     0)) {
+	body->verdict = BATON_OK;
+	body->tag = (int)header->body_tag;
+}
+
+/* What is to come is known: post it. */
+static inline enum baton_status
+receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+        struct batoni_mpi_body *body, bool waits)
+{
+	uint32_t first = mpi->count, slot = (uint32_t)body->tag;
+	enum baton_status status;
+
+	if (__builtin_expect(waits, 0)) {
 		body->tag = mpi->granted_tag + (int)transfer->slot;
-		status = send_grant(mpi, transfer, body, header.body_tag);
+		status = send_grant(mpi, transfer, body, slot);
 		return status == BATON_PENDING
 		               ? post_pieces(mpi, transfer, body)
 		               : status;
 	}
 	status = post_pieces(mpi, transfer, body);
-	/* Not if there is more to post: a request must remain for the next test to
+	/* Not if there is more to post, or a list to be looked at: a request must remain for the next test to
 	 * find, and three pieces are too much to copy at once. */
-	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES)
+	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES &&
+	    body->pieces == 0 && !body->describing)
 		status = test_started(mpi, transfer, body, first, mpi->count);
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
+}
+
+enum baton_status
+batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                     const void *bytes, int source)
+{
+	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
+	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+	struct batoni_mpi_header header;
+
+	if (__builtin_expect(!batoni_mpi_header_decode(bytes,
+	                                               BATONI_MPI_HEADER_BYTES,
+	                                               segments_of(mpi), &header),
+	                     0))
+		return refuse_header(mpi, transfer);
+	begin_recv(body, &header, source);
+	if (__builtin_expect(list != NULL, 0))
+		body->verdict = batoni_list_meet_plain(list, body->length);
+	else if (body->length > transfer->bytes)
+		body->verdict = BATON_ERR_TRUNCATED;
+	body->drained = body->verdict != BATON_OK;
+	return receive(mpi, transfer, body,
+	               header.kind == BATONI_MPI_HEADER_WAITS);
+}
+
+enum baton_status
+batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                     const unsigned char *bytes, size_t n, int source)
+{
+	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
+	struct batoni_mpi_header header;
+	size_t described;
+
+	if (!batoni_mpi_list_decode(bytes, n, segments_of(mpi), &header,
+	                            &described))
+		return refuse_header(mpi, transfer);
+	begin_recv(body, &header, source);
+	body->posted = body->length;
+	body->pieces = header.pieces;
+	if (!batoni_mpi_list_came(body, transfer,
+	                          bytes + BATONI_MPI_HEADER_BYTES, described))
+		return refuse_header(mpi, transfer);
+	if (header.kind == BATONI_MPI_HEADER_LIST) {
+		batoni_transfer_moved(transfer, body->length);
+		return verdict_of(body, transfer);
+	}
+	return receive(mpi, transfer, body,
+	               header.kind == BATONI_MPI_HEADER_LIST_WAITS);
 }
 
 enum baton_status
@@ -387,6 +486,9 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->active--;
 	if (__builtin_expect(body->waiting != NULL, 0))
 		return BATON_PENDING; /* that was the header */
+	if (__builtin_expect(body->describing && body->active == 0, 0) &&
+	    !batoni_mpi_list_described(body, transfer))
+		return refuse_header(mpi, transfer);
 	status = post_pieces(mpi, transfer, body);
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }

@@ -4,7 +4,8 @@
  *
  * A message of up to 2 KiB to another rank is one MPI message on the user's tag
  * ("raw").  Any other is announced on that tag by a header of a length that raw messages never
- * have, and its body follows on a tag of its own (body.c).  So a receive
+ * have, and its body follows on a tag of its own (body.c); lists of tensors have such lengths
+ * too (lists.c).  So a receive
  * posts one small first part, and what arrives in it says what it is by its
  * length alone.  Nothing is added to a short message, and a long message is received
  * with its exact length, never by a receive that is too short for it.
@@ -60,7 +61,8 @@ static inline bool
 is_raw(const struct batoni_transfer *transfer)
 {
 	return transfer->bytes <= BATONI_MPI_RAW_MAX &&
-	       transfer->bytes != BATONI_MPI_HEADER_BYTES;
+	       !batoni_mpi_is_special(transfer->bytes) &&
+	       transfer->place != BATONI_PLACE_LIST;
 }
 
 enum baton_status
@@ -191,15 +193,22 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	if (__builtin_expect(code != MPI_SUCCESS, 0))
 		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);
 	MPI_Get_count(status, MPI_BYTE, &length);
-	if (length == BATONI_MPI_HEADER_BYTES) {
+	if (__builtin_expect(batoni_mpi_is_special((size_t)length), 0)) {
 		enum baton_status body =
-			batoni_mpi_body_recv(mpi, transfer, bounce,
-			                     status->MPI_SOURCE);
+			length == BATONI_MPI_HEADER_BYTES
+				? batoni_mpi_body_recv(mpi, transfer, bounce,
+		                                       status->MPI_SOURCE)
+				: batoni_mpi_list_recv(mpi, transfer, bounce,
+		                                       (size_t)length,
+		                                       status->MPI_SOURCE);
 
 		mpi->base.messages.load.moving += body == BATON_PENDING;
 		return body;
 	}
 	batoni_transfer_moved(transfer, (size_t)length);
+	if (__builtin_expect(transfer->place == BATONI_PLACE_LIST, 0))
+		return batoni_list_meet_plain(batoni_transfer_list(transfer),
+		                              (size_t)length);
 	if (transfer->done_bytes > transfer->bytes)
 		return BATON_ERR_TRUNCATED;
 	if (__builtin_expect(mpi->device != NULL, 0) && length > 0)
@@ -576,6 +585,7 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 const struct batoni_path_ops batoni_mpi_messages_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
+	.lists = true,
 	.issue = issue,
 	.test = test,
 	.take_back = take_back,

@@ -5,6 +5,7 @@
  * mpi.c       issue, test, take_back: the path of short messages
  * follow.c    receives that need no test before others of their tag have ended
  * body.c      messages in two parts: a header that announces a body
+ * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
  * clear.c     receives what nobody has received, before the communicator is freed
  * peers.c     the memory that ranks of one host share
@@ -29,7 +30,8 @@
 #include "transport.h"
 
 /* Messages up to this length travel as they are, unless they are exactly as long
- * as a header; all others are announced by one.  It is below the 4 KiB from
+ * as a header or as the first part of a list may be (batoni_mpi_is_special); all others are
+ * announced by a header.  It is below the 4 KiB from
  * which Open MPI writes past a receive that is too short. */
 #define BATONI_MPI_RAW_MAX 2048
 /* A body travels in pieces of at most this length, which is below INT_MAX and is the
@@ -123,6 +125,15 @@ struct batoni_mpi_body {
 	int peer, tag;
 	bool drained; /* it does not fit */
 	bool tag_given_back; /* by a receive: the body has come */
+	/* lists.c's.  `posted` is the length from the beginning; instead, how many messages are
+	 * not handed to MPI, where they go on, and the bytes of the list's header that
+	 * the body begins with and that are not handed to MPI.  A receive is `describing` until
+	 * it has the header, and posts nothing behind it. */
+	uint32_t pieces;
+	bool describing;
+	struct batoni_list_place place;
+	size_t rest;
+	enum baton_status verdict; /* in which the transfer will end */
 };
 
 /* The copy of a message from its bounce buffer into memory of a device; reach.c. */
@@ -355,6 +366,28 @@ enum baton_status batoni_mpi_flush(struct batoni_mpi *mpi,
  * device does not end them. */
 bool batoni_mpi_end_copies(struct batoni_mpi *mpi);
 
+/* lists.c */
+/* Set up the body of a list that is to be sent, all but its tag. */
+void batoni_mpi_list_plan(struct batoni_mpi_body *body,
+                          const struct batoni_tensor_list *list);
+/* Write the first part of a list that is sent, and return its length. */
+size_t batoni_mpi_list_first(const struct batoni_mpi_body *body,
+                             const struct batoni_transfer *transfer,
+                             unsigned char *bytes);
+/* The first part has come, with a header of so many bytes, of which some are behind it:
+ * what becomes of the receive.  body->verdict, and drained or not; or describing.  False:
+ * what has come does not agree with itself. */
+bool batoni_mpi_list_came(struct batoni_mpi_body *body,
+                          struct batoni_transfer *transfer,
+                          const unsigned char *behind, size_t described);
+/* The same when the rest of the list's header has come. */
+bool batoni_mpi_list_described(struct batoni_mpi_body *body,
+                               struct batoni_transfer *transfer);
+/* Post as many messages of the body as may be active at a time.  PENDING, MPI. */
+enum baton_status batoni_mpi_list_post(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer,
+                                       struct batoni_mpi_body *body);
+
 /* follow.c */
 /* requests[count] has just been started, as the first part of this receive.  True: it
  * follows another and is not tested.  False: the caller tracks it. */
@@ -379,6 +412,11 @@ void batoni_mpi_unfollow_all(struct batoni_mpi *mpi);
 enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);
 /* A receive's first part was this header, from this rank: start to receive the body. */
+/* The first part of a list has matched this receive.  As batoni_mpi_body_recv. */
+enum baton_status batoni_mpi_list_recv(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer,
+                                       const unsigned char *bytes, size_t n,
+                                       int source);
 enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
                                        const void *header, int source);

@@ -70,6 +70,7 @@
 
 #include "log.h"
 #include "mem.h"
+#include "datatype.h"
 #include "nccl_checked.h"
 
 static struct batoni_nccl_checked *
@@ -293,26 +294,6 @@ checked_accepts(struct batoni_path *path,
 	                     "first");
 }
 
-static const char *
-type_name(int type)
-{
-	static const char *const names[BATON_DATATYPE_COUNT] = {
-		[BATON_INT8] = "int8",       [BATON_UINT8] = "uint8",
-		[BATON_INT16] = "int16",     [BATON_UINT16] = "uint16",
-		[BATON_INT32] = "int32",     [BATON_UINT32] = "uint32",
-		[BATON_INT64] = "int64",     [BATON_UINT64] = "uint64",
-		[BATON_FLOAT16] = "float16", [BATON_BFLOAT16] = "bfloat16",
-		[BATON_FLOAT32] = "float32", [BATON_FLOAT64] = "float64",
-		[BATON_FLOAT8E4M3] = "float8e4m3",
-		[BATON_FLOAT8E5M2] = "float8e5m2",
-		[BATON_BOOL] = "bool",
-	};
-
-	return type >= 0 && type < BATON_DATATYPE_COUNT && names[type]
-	               ? names[type]
-	               : "unknown type";
-}
-
 static bool
 checked_explain(struct batoni_path *path,
                 const struct batoni_transfer *transfer, char *text, size_t size)
@@ -331,8 +312,8 @@ checked_explain(struct batoni_path *path,
 	snprintf(text, size,
 	         "rank %d %s %zu bytes of %s, and rank %d %s %zu bytes of %s%s",
 	         checked->nccl->base.rank, sends ? "sends" : "receives",
-	         transfer->bytes, type_name(op->type), transfer->peer, they,
-	         op->their_bytes, type_name(op->their_type),
+	         transfer->bytes, batoni_datatype_name(op->type), transfer->peer, they,
+	         op->their_bytes, batoni_datatype_name(op->their_type),
 	         op->note == BATONI_NCCL_NOTE_BOTH_SEND ? ": neither receives"
 	                                                : "");
 	return true;

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of tensors: what matches, where the bytes go, why they do not.  No state of its
+ * own; the driver calls, or whoever holds the record (batoni_list_explain). */
+#include "tensor_list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "datatype.h"
+#include "tensors.h"
+
+static size_t
+min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- matching ---- */
+
+static enum baton_status
+differ(struct batoni_tensor_list *list, enum batoni_list_fault fault)
+{
+	list->fault = fault;
+	return BATON_ERR_MISMATCH;
+}
+
+static bool
+agrees(const struct baton_tensor *declared, const struct baton_tensor *came)
+{
+	if (declared->rank < 0)
+		return true;
+	if (declared->type != came->type || declared->rank != came->rank)
+		return false;
+	for (int i = 0; i < came->rank; i++) {
+		if (declared->shape[i] >= 0 &&
+		    declared->shape[i] != came->shape[i])
+			return false;
+	}
+	return true;
+}
+
+/* The tensor goes to the program's memory, or behind *end in the arena. */
+static struct batoni_segment
+segment_of(const struct batoni_tensor_list *list,
+           const struct baton_tensor *declared, size_t bytes, size_t *end)
+{
+	const size_t mask = BATONI_TENSORS_ALIGNMENT - 1;
+	struct batoni_segment segment = {declared->data, bytes};
+	size_t at;
+
+	if (declared->data)
+		return segment;
+	/* No overflow: the sum of all bytes is below 2^63, and there are 4096 at most. */
+	at = (*end + mask) & ~mask;
+	*end = at + bytes;
+	if (*end <= list->arena_bytes && list->arena)
+		segment.data = list->arena + at;
+	return segment;
+}
+
+static enum baton_status
+place_all(struct batoni_tensor_list *list, struct batoni_tensors came)
+{
+	struct baton_tensor tensor;
+	size_t end = 0;
+
+	for (size_t i = 0; batoni_tensors_next(&came, &tensor); i++) {
+		size_t bytes = 0;
+
+		if (!agrees(&list->declared[i], &tensor)) {
+			list->fault_tensor = i;
+			list->came = tensor;
+			return differ(list, BATONI_LIST_TENSOR);
+		}
+		batoni_tensor_bytes(&tensor, &bytes);
+		list->segments[i] =
+			segment_of(list, &list->declared[i], bytes, &end);
+	}
+	list->payload_bytes = came.payload_bytes;
+	list->count = came.count;
+	if (end <= list->arena_bytes)
+		return BATON_OK;
+	list->fault = BATONI_LIST_ARENA;
+	list->fault_bytes = end;
+	return BATON_ERR_TRUNCATED;
+}
+
+enum baton_status
+batoni_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
+                 size_t n)
+{
+	struct batoni_tensors came;
+
+	list->fault_text = batoni_tensors_decode(header, n, &came);
+	if (list->fault_text)
+		return differ(list, BATONI_LIST_HEADER);
+	list->fault_tensor = came.count;
+	/* header_max is enough for as many tensors of any rank. */
+	if (came.count > list->declared_n ||
+	    (came.count < list->declared_n && !list->fewer))
+		return differ(list, BATONI_LIST_COUNT);
+	if (header != list->header)
+		memcpy(list->header, header, came.header_bytes);
+	list->header_bytes = came.header_bytes;
+	return place_all(list, came);
+}
+
+enum baton_status
+batoni_list_meet_plain(struct batoni_tensor_list *list, size_t bytes)
+{
+	list->fault_bytes = bytes;
+	return differ(list, BATONI_LIST_PLAIN);
+}
+
+enum baton_status
+batoni_list_meet_long(struct batoni_tensor_list *list, size_t count)
+{
+	list->fault_tensor = count;
+	return differ(list, BATONI_LIST_COUNT);
+}
+
+/* ---- bytes ---- */
+
+/* To the next byte of the payload.  Returns how many are left of its tensor; 0: there is
+ * none. */
+static size_t
+skip_to_bytes(const struct batoni_tensor_list *list,
+              struct batoni_list_place *place)
+{
+	while (place->segment < list->count &&
+	       place->at == list->segments[place->segment].bytes) {
+		place->segment++;
+		place->at = 0;
+	}
+	return place->segment < list->count
+	               ? list->segments[place->segment].bytes - place->at
+	               : 0;
+}
+
+static void
+take_part(const struct batoni_tensor_list *list, struct batoni_list_place *place,
+          size_t bytes, struct batoni_segment *part)
+{
+	if (part)
+		*part = (struct batoni_segment){
+			list->segments[place->segment].data + place->at, bytes};
+	place->at += bytes;
+}
+
+size_t
+batoni_list_next_piece(const struct batoni_tensor_list *list,
+                       const struct batoni_list_cut *cut,
+                       struct batoni_list_place *place,
+                       struct batoni_segment *parts)
+{
+	size_t left = skip_to_bytes(list, place);
+	size_t sum = 0, n = 0;
+
+	if (left >= cut->alone) {
+		take_part(list, place, min_size(left, cut->most), parts);
+		return 1;
+	}
+	while (left > 0 && left < cut->alone && n < cut->parts_max &&
+	       sum + left <= cut->together) {
+		take_part(list, place, left, parts ? &parts[n] : NULL);
+		sum += left;
+		n++;
+		left = skip_to_bytes(list, place);
+	}
+	return n;
+}
+
+size_t
+batoni_list_move(const struct batoni_tensor_list *from,
+                 struct batoni_tensor_list *to, size_t most)
+{
+	size_t left = most;
+
+	while (left > 0 && to->move_segment < to->count) {
+		const struct batoni_segment *source =
+			&from->segments[to->move_segment];
+		struct batoni_segment *target = &to->segments[to->move_segment];
+		size_t n = min_size(left, target->bytes - to->move_at);
+
+		if (n > 0)
+			memmove(target->data + to->move_at,
+			        source->data + to->move_at, n);
+		to->move_at += n;
+		left -= n;
+		if (to->move_at == target->bytes) {
+			to->move_segment++;
+			to->move_at = 0;
+		}
+	}
+	return most - left;
+}
+
+void
+batoni_list_gather(const struct batoni_tensor_list *list, void *buffer)
+{
+	char *at = buffer;
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct batoni_segment *segment = &list->segments[i];
+
+		if (segment->bytes > 0)
+			memcpy(at, segment->data, segment->bytes);
+		at += segment->bytes;
+	}
+}
+
+void
+batoni_list_scatter(const struct batoni_tensor_list *list, const void *buffer)
+{
+	const char *at = buffer;
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct batoni_segment *segment = &list->segments[i];
+
+		if (segment->bytes > 0)
+			memcpy(segment->data, at, segment->bytes);
+		at += segment->bytes;
+	}
+}
+
+/* ---- telling ---- */
+
+void
+batoni_list_deliver(const struct batoni_tensor_list *list)
+{
+	struct batoni_tensors came;
+	struct baton_tensor tensor;
+
+	if (list->count_p)
+		*list->count_p = list->count;
+	if (!list->results ||
+	    batoni_tensors_decode(list->header, list->header_bytes, &came))
+		return;
+	for (size_t i = 0; batoni_tensors_next(&came, &tensor); i++) {
+		tensor.data = list->segments[i].data;
+		list->results[i] = tensor;
+	}
+}
+
+/* "float32 [3, 4]", with "?" for what is open. */
+static void
+write_tensor(const struct baton_tensor *tensor, char *text, size_t size)
+{
+	size_t at = (size_t)snprintf(text, size, "%s [",
+	                             batoni_datatype_name(tensor->type));
+
+	for (int i = 0; i < tensor->rank && at < size; i++) {
+		const char *comma = i > 0 ? ", " : "";
+
+		if (tensor->shape[i] < 0)
+			at += (size_t)snprintf(text + at, size - at, "%s?",
+			                       comma);
+		else
+			at += (size_t)snprintf(text + at, size - at, "%s%lld",
+			                       comma,
+			                       (long long)tensor->shape[i]);
+	}
+	if (at < size)
+		snprintf(text + at, size - at, "]");
+}
+
+static void
+explain_tensor(const struct batoni_tensor_list *list, char *text, size_t size)
+{
+	char declared[192], came[192];
+
+	write_tensor(&list->declared[list->fault_tensor], declared,
+	             sizeof(declared));
+	write_tensor(&list->came, came, sizeof(came));
+	snprintf(text, size, "tensor %zu: %s was declared, %s came",
+	         list->fault_tensor, declared, came);
+}
+
+bool
+batoni_list_explain(const struct batoni_tensor_list *list, char *text,
+                    size_t size)
+{
+	switch (list->fault) {
+	case BATONI_LIST_FINE:
+		return false;
+	case BATONI_LIST_PLAIN:
+		snprintf(text, size,
+		         "%zu tensors were declared, a plain message of %zu "
+		         "bytes came",
+		         list->declared_n, list->fault_bytes);
+		return true;
+	case BATONI_LIST_HEADER:
+		snprintf(text, size, "the header of the message: %s",
+		         list->fault_text);
+		return true;
+	case BATONI_LIST_COUNT:
+		snprintf(text, size, "%s%zu tensors were declared, %zu came",
+		         list->fewer ? "at most " : "", list->declared_n,
+		         list->fault_tensor);
+		return true;
+	case BATONI_LIST_TENSOR:
+		explain_tensor(list, text, size);
+		return true;
+	case BATONI_LIST_ARENA:
+		snprintf(text, size,
+		         "the arena has %zu bytes, the tensors need %zu",
+		         list->arena_bytes, list->fault_bytes);
+		return true;
+	}
+	return false;
+}
