@@ -232,11 +232,12 @@ header_most(size_t count)
 	       8 * BATON_TENSOR_RANK_MAX * count;
 }
 
-/* A list of so many tensors; header_max: bytes for its header.  OK, NOMEM, AGAIN, INVALID. */
+/* A list of so many tensors.  OK, NOMEM, AGAIN, INVALID. */
 static enum baton_status
-take_list(const char *call, struct baton_comm *comm, size_t count,
-          size_t header_max, bool declares, struct batoni_tensor_list **list_p)
+take_list(const char *call, struct baton_comm *comm, size_t count, bool declares,
+          struct batoni_tensor_list **list_p)
 {
+	size_t header_max = header_most(count);
 	size_t segments = align_up(count * sizeof(struct batoni_segment));
 	size_t declared = align_up(declares ? count * sizeof(struct baton_tensor)
 	                                    : 0);
@@ -305,32 +306,37 @@ check_place(const char *call, struct baton_comm *comm, const void *data,
 
 /* ---- sending ---- */
 
+/* Check the tensors, and fill in where they are. */
 static enum baton_status
-check_sent(const char *call, struct baton_comm *comm,
-           const struct baton_tensor *tensors, size_t count, size_t *bytes_p)
+fill_sent(const char *call, struct baton_comm *comm,
+          const struct baton_tensor *tensors, struct batoni_tensor_list *list)
 {
-	size_t which = 0;
-	const char *wrong =
-		batoni_tensors_bytes(tensors, count, bytes_p, &which);
+	uint64_t sum = 0;
 
-	if (wrong && which == count)
-		return batoni_refuse(BATON_ERR_INVALID, "%s: count is %zu: %s",
-		                     call, count, wrong);
-	if (wrong)
-		return refuse_tensor(call, which, wrong);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < list->count; i++) {
+		struct batoni_segment *segment = &list->segments[i];
 		enum baton_status status;
-		size_t bytes = 0;
+		const char *wrong =
+			batoni_tensor_bytes(&tensors[i], &segment->bytes);
 
-		batoni_tensor_bytes(&tensors[i], &bytes);
-		if (bytes > 0 && !tensors[i].data)
+		if (wrong)
+			return refuse_tensor(call, i, wrong);
+		segment->data = tensors[i].data;
+		/* Both are below 2^63. */
+		sum += segment->bytes;
+		if (sum > INT64_MAX)
+			return refuse_tensor(call, i,
+			                     "the sum of the bytes does not fit "
+			                     "in 63 bits");
+		if (segment->bytes > 0 && !segment->data)
 			return refuse_tensor(call, i,
 			                     "its data is NULL; NULL is allowed "
 			                     "without elements only");
-		status = check_place(call, comm, tensors[i].data, bytes);
+		status = check_place(call, comm, segment->data, segment->bytes);
 		if (status != BATON_OK)
 			return status;
 	}
+	list->payload_bytes = (size_t)sum;
 	return BATON_OK;
 }
 
@@ -341,23 +347,18 @@ make_sent(const char *call, struct baton_comm *comm,
 {
 	struct batoni_tensor_list *list;
 	enum baton_status status;
-	size_t bytes = 0, header;
 
-	status = check_sent(call, comm, tensors, count, &bytes);
-	if (status != BATON_OK)
-		return status;
-	header = batoni_tensors_header_bytes(tensors, count);
-	status = take_list(call, comm, count, header, false, &list);
+	status = take_list(call, comm, count, false, &list);
 	if (status != BATON_OK)
 		return status;
 	list->count = count;
-	list->payload_bytes = bytes;
-	list->header_bytes = header;
-	batoni_tensors_encode(tensors, count, list->header);
-	for (size_t i = 0; i < count; i++) {
-		list->segments[i].data = tensors[i].data;
-		batoni_tensor_bytes(&tensors[i], &list->segments[i].bytes);
+	status = fill_sent(call, comm, tensors, list);
+	if (status != BATON_OK) {
+		batoni_tensors_free(comm, list);
+		return status;
 	}
+	list->header_bytes = batoni_tensors_header_bytes(tensors, count);
+	batoni_tensors_encode(tensors, count, list->payload_bytes, list->header);
 	*list_p = list;
 	return BATON_OK;
 }
@@ -415,11 +416,6 @@ make_declared(const char *call, struct baton_comm *comm,
 	enum baton_status status = BATON_OK;
 	bool tells = false;
 
-	if (count > BATON_TENSORS_MAX)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: count is %zu; a list has %u tensors at "
-		                     "most",
-		                     call, count, BATON_TENSORS_MAX);
 	for (size_t i = 0; i < count && status == BATON_OK; i++) {
 		status = check_declared(call, comm, i, &tensors[i],
 		                        options->arena != NULL);
@@ -429,8 +425,7 @@ make_declared(const char *call, struct baton_comm *comm,
 		status = check_place(call, comm, options->arena,
 		                     options->arena_bytes);
 	if (status == BATON_OK)
-		status = take_list(call, comm, count, header_most(count), true,
-		                   &list);
+		status = take_list(call, comm, count, true, &list);
 	if (status != BATON_OK)
 		return status;
 	if (count > 0)
@@ -478,6 +473,11 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		                     "%s: tensors is NULL with count %zu; NULL is "
 		                     "allowed with count 0 only",
 		                     call, count);
+	if (count > BATON_TENSORS_MAX)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: count is %zu; a list has %u tensors at "
+		                     "most",
+		                     call, count, BATON_TENSORS_MAX);
 	path = comm->paths[BATONI_PATH_MESSAGES];
 	if (!path->ops->lists)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,

@@ -7,6 +7,7 @@
  */
 #include "tensors.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "datatype.h"
@@ -21,6 +22,9 @@
 #define BYTE_ORDER_HERE 2u
 #endif
 #define SHAPE_BYTES 8u /* of a dimension */
+
+static_assert(sizeof(((struct baton_tensor *)0)->shape[0]) == SHAPE_BYTES,
+              "dimensions travel as they are");
 
 static unsigned char *
 put(unsigned char *at, uint64_t value, unsigned bytes)
@@ -40,42 +44,59 @@ get(const unsigned char *at, unsigned bytes)
 	return value;
 }
 
-/* ---- sizes ---- */
-
-/* The product of the dimensions and the size of the type.  False: it is too much. */
-static bool
-multiply(const struct baton_tensor *tensor, size_t *bytes_p)
+/* The dimensions, as they travel. */
+static unsigned char *
+put_shape(unsigned char *at, const struct baton_tensor *tensor)
 {
-	uint64_t bytes = batoni_datatype_sizes[tensor->type];
+	size_t bytes = SHAPE_BYTES * (size_t)tensor->rank;
 
-	for (int i = 0; i < tensor->rank; i++) {
-		if (tensor->shape[i] == 0) {
-			*bytes_p = 0;
-			return true;
-		}
+	if (BYTE_ORDER_HERE == 1u) {
+		memcpy(at, tensor->shape, bytes);
+		return at + bytes;
 	}
-	for (int i = 0; i < tensor->rank; i++) {
-		if (__builtin_mul_overflow(bytes, (uint64_t)tensor->shape[i],
-		                           &bytes))
-			return false;
-	}
-	*bytes_p = (size_t)bytes;
-	return bytes <= INT64_MAX;
+	for (int i = 0; i < tensor->rank; i++)
+		at = put(at, (uint64_t)tensor->shape[i], SHAPE_BYTES);
+	return at;
 }
+
+static const unsigned char *
+get_shape(const unsigned char *at, struct baton_tensor *tensor)
+{
+	size_t bytes = SHAPE_BYTES * (size_t)tensor->rank;
+
+	if (BYTE_ORDER_HERE == 1u)
+		memcpy(tensor->shape, at, bytes);
+	for (int i = 0; i < tensor->rank && BYTE_ORDER_HERE != 1u; i++)
+		tensor->shape[i] = (int64_t)get(at + SHAPE_BYTES * (size_t)i,
+		                                SHAPE_BYTES);
+	return at + bytes;
+}
+
+/* ---- sizes ---- */
 
 const char *
 batoni_tensor_bytes(const struct baton_tensor *tensor, size_t *bytes_p)
 {
-	if (baton_datatype_size(tensor->type) == 0)
+	uint64_t bytes;
+	bool empty = false, too_many = false;
+
+	if ((unsigned)tensor->type >= BATON_DATATYPE_COUNT)
 		return "its type is no datatype";
 	if (tensor->rank < 0 || tensor->rank > BATON_TENSOR_RANK_MAX)
 		return "its rank is not 0 to 8";
+	bytes = batoni_datatype_sizes[tensor->type];
 	for (int i = 0; i < tensor->rank; i++) {
 		if (tensor->shape[i] < 0)
 			return "it has a negative dimension";
+		empty |= tensor->shape[i] == 0;
+		/* Once it is too much, what is left of it does not matter. */
+		too_many |= __builtin_mul_overflow(
+			bytes, (uint64_t)tensor->shape[i], &bytes);
 	}
-	return multiply(tensor, bytes_p) ? NULL
-	                                 : "its bytes do not fit in 63 bits";
+	if (!empty && (too_many || bytes > INT64_MAX))
+		return "its bytes do not fit in 63 bits";
+	*bytes_p = empty ? 0 : (size_t)bytes;
+	return NULL;
 }
 
 const char *
@@ -165,12 +186,10 @@ batoni_tensors_header_bytes(const struct baton_tensor *tensors, size_t count)
 
 void
 batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
-                      unsigned char *bytes)
+                      size_t payload, unsigned char *bytes)
 {
-	size_t payload = 0, tensor;
 	unsigned char *at = bytes;
 
-	batoni_tensors_bytes(tensors, count, &payload, &tensor);
 	at = put(at, MAGIC, 4);
 	at = put(at, VERSION, 2);
 	at = put(at, BYTE_ORDER_HERE, 1);
@@ -179,16 +198,13 @@ batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
 	at = put(at, batoni_tensors_header_bytes(tensors, count), 4);
 	at = put(at, payload, 8);
 	for (size_t i = 0; i < count; i++) {
-		at = put(at, (uint64_t)tensors[i].type, 1);
-		at = put(at, (uint64_t)tensors[i].rank, 1);
+		*at++ = (unsigned char)tensors[i].type;
+		*at++ = (unsigned char)tensors[i].rank;
 	}
 	while (at < bytes + before_shapes(count))
 		*at++ = 0;
-	for (size_t i = 0; i < count; i++) {
-		for (int k = 0; k < tensors[i].rank; k++)
-			at = put(at, (uint64_t)tensors[i].shape[k],
-			         SHAPE_BYTES);
-	}
+	for (size_t i = 0; i < count; i++)
+		at = put_shape(at, &tensors[i]);
 }
 
 size_t
@@ -293,10 +309,7 @@ batoni_tensors_next(struct batoni_tensors *header, struct baton_tensor *tensor)
 		.type = (enum baton_datatype)entry[0],
 		.rank = entry[1],
 	};
-	for (int i = 0; i < tensor->rank; i++) {
-		tensor->shape[i] = (int64_t)get(header->shape, SHAPE_BYTES);
-		header->shape += SHAPE_BYTES;
-	}
+	header->shape = get_shape(header->shape, tensor);
 	header->at++;
 	return true;
 }

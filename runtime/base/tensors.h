@@ -50,9 +50,10 @@ const char *batoni_tensor_bytes(const struct baton_tensor *tensor,
 /* The length of the header of this list.  The ranks are 0 to BATON_TENSOR_RANK_MAX. */
 size_t batoni_tensors_header_bytes(const struct baton_tensor *tensors,
                                    size_t count);
-/* Write that many bytes.  The list is one that batoni_tensors_bytes accepts. */
+/* Write that many bytes.  The list is one that batoni_tensors_bytes accepts, of so many bytes in
+ * all. */
 void batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
-                           unsigned char *bytes);
+                           size_t payload, unsigned char *bytes);
 
 /* Add up the bytes of a list.  NULL, or what is wrong, and with which tensor (count: with
  * none of them): as of one tensor; more than BATON_TENSORS_MAX of them; a sum of more than

@@ -51,7 +51,7 @@ seeds(void)
 		batoni_mpi_header_make(&mpi, kind, 90, inside ? 0 : FIRST_TAG);
 		mpi.pieces = !inside;
 		memcpy(part, &mpi, BATONI_MPI_HEADER_BYTES);
-		batoni_tensors_encode(&one, 1, part + BATONI_MPI_HEADER_BYTES);
+		batoni_tensors_encode(&one, 1, 90, part + BATONI_MPI_HEADER_BYTES);
 		seed(MPI_LIST, part,
 		     batoni_mpi_list_part_bytes(40 + (inside ? 90 : 0)));
 	}

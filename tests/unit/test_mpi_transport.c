@@ -1431,7 +1431,8 @@ make_list(size_t n, size_t bytes, int seed, bool differs)
 	made.list.header = zeroed(header + 8, 1);
 	made.list.header_bytes = made.list.header_max = header;
 	made.list.declared = made.tensors;
-	batoni_tensors_encode(made.tensors, n, made.list.header);
+	batoni_tensors_encode(made.tensors, n, n * (bytes + differs),
+	                      made.list.header);
 	return made;
 }
 
