@@ -666,6 +666,78 @@ an_abort_ends_lists_too(struct conform *c)
 	RESTORE(c, first);
 }
 
+/* ---- threads ---------------------------------------------------------------- */
+
+struct worker {
+	struct conform *c;
+	pthread_t thread;
+	int tag;
+};
+
+/* Exchange lists with the partner.  Every seventh time both declare another one, and ask
+ * why. */
+static void *
+exchange_lists(void *arg)
+{
+	struct worker *worker = arg;
+	struct conform *c = worker->c;
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	baton_stream stream = conform_stream(c);
+	int peer = conform_partner(c);
+	struct baton_tensor out[3] = {tensor(BATON_UINT8, NULL, 1, 300, 0),
+	                              tensor(BATON_UINT8, NULL, 2, 2, 50),
+	                              tensor(BATON_UINT8, NULL, 1, 20000, 0)};
+	struct baton_tensor in[3] = {out[0], out[1], out[2]};
+
+	give_memory(c, out, 3, (unsigned)(c->rank + worker->tag), true);
+	give_memory(c, in, 3, 0, false);
+	options.op.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < conform_turns(200); i++) {
+		size_t n = 1 + (size_t)i % 3;
+		baton_request requests[2] = {0};
+
+		in[0].type = i % 7 == 6 ? BATON_INT8 : BATON_UINT8;
+		CHECK_OK(c, baton_send_tensors(out, n, peer, worker->tag, c->comm,
+		                               stream, &options, &requests[0]));
+		CHECK_OK(c, baton_recv_tensors(in, n, peer, worker->tag, c->comm,
+		                               stream, &options, &requests[1]));
+		if (i % 7 == 6)
+			expect_mismatch(c, &requests[1],
+			                "tensor 0: int8 [300] was declared");
+		FINISH_ALL(c, requests, 2);
+		if (i % 7 != 6)
+			check_memory(c, in, n, (unsigned)(peer + worker->tag));
+		if (atomic_load(&c->failures))
+			break;
+	}
+	return NULL;
+}
+
+static void
+threads_exchange_lists(struct conform *c)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *first;
+	struct worker workers[3];
+	int begun = 0;
+
+	/* Little memory: what is kept for sentences has to be used again. */
+	options.tensors_max = 128;
+	first = conform_exchange(c, &options);
+	while (begun < 3 && conform_partner(c) >= 0) {
+		workers[begun] = (struct worker){.c = c, .tag = begun};
+		if (!CHECK_EQ(c, pthread_create(&workers[begun].thread, NULL,
+		                                exchange_lists,
+		                                &workers[begun]), 0))
+			break;
+		begun++;
+	}
+	for (int i = 0; i < begun; i++)
+		pthread_join(workers[i].thread, NULL);
+	conform_sync(c);
+	RESTORE(c, first);
+}
+
 /* ---- signals of ONNX Runtime's edges ----------------------------------------- */
 
 static void
@@ -874,6 +946,8 @@ const struct conform_case conform_tensors[] = {
          .needs = BATON_CAP_TENSORS | BATON_CAP_CANCEL},
 	{CASE(the_deadline_of_a_list_ends_it), .needs = BATON_CAP_TENSORS},
 	{CASE(an_abort_ends_lists_too), .needs = BATON_CAP_TENSORS},
+	{CASE(threads_exchange_lists), .ranks_min = 2, .makes = 4,
+         .needs = BATON_CAP_TENSORS},
 	{CASE(the_completion_of_a_list_goes_to_its_queue), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(an_input_signal_is_read_when_the_operation_is_armed),
