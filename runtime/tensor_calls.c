@@ -153,6 +153,8 @@ find_locked(struct batoni_tensor_store *store, uint32_t n)
 	return NULL;
 }
 
+/* The run is a block before the lock is given up: others look at all blocks (reclaim_locked), and
+ * what was there before may be anything. */
 static struct block *
 take_units(struct batoni_tensor_store *store, uint32_t n)
 {
@@ -162,14 +164,14 @@ take_units(struct batoni_tensor_store *store, uint32_t n)
 	block = find_locked(store, n);
 	if (!block && reclaim_locked(store))
 		block = find_locked(store, n);
+	if (block)
+		*block = (struct block){
+			.first = (uint32_t)(((unsigned char *)block -
+			                     store->memory) /
+			                    UNIT_BYTES),
+			.units = n,
+		};
 	pthread_mutex_unlock(&store->lock);
-	if (!block)
-		return NULL;
-	*block = (struct block){
-		.first = (uint32_t)(((unsigned char *)block - store->memory) /
-	                            UNIT_BYTES),
-		.units = n,
-	};
 	return block;
 }
 
