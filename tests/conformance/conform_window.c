@@ -995,6 +995,7 @@ windows_and_memory_keep_their_communicator(struct conform *c)
 	RESTORE(c, first);
 }
 
+/* Detached: no stream has it by itself, which could not be cancelled. */
 static void
 a_canceled_put_never_signals(struct conform *c)
 {
@@ -1007,7 +1008,7 @@ a_canceled_put_never_signals(struct conform *c)
 	if (c->rank == 0) {
 		conform_gate_launch(c, 0, c->stream);
 		lost = PUT(c, data, 64, 1, part.window, 0, 0, 0, c->stream,
-		           NULL);
+		           &conform_detached);
 		next = PUT(c, data, 64, 1, part.window, 64, 1, 0, c->stream,
 		           NULL);
 		CHECK_OK(c, baton_cancel(lost));
@@ -1024,8 +1025,8 @@ a_canceled_put_never_signals(struct conform *c)
 	CLOSE(c, &part);
 }
 
-/* Cancel meets a large put at any moment: it ends in OK, and has signaled, or in
- * CANCELED, and has not. */
+/* Cancel meets a large put (detached, as above) at any moment: it ends in OK, and has signaled,
+ * or in CANCELED, and has not. */
 static void
 a_put_that_is_canceled_under_way_signals_or_not(struct conform *c)
 {
@@ -1044,7 +1045,7 @@ a_put_that_is_canceled_under_way_signals_or_not(struct conform *c)
 		struct baton_completion done = { 0 };
 		enum baton_status status;
 		baton_request request = PUT(c, data, bytes, 1, part.window, 0, 0,
-		                            0, c->stream, NULL);
+		                            0, c->stream, &conform_detached);
 
 		for (int spin = 0; spin < i % 10; spin++)
 			(void)baton_test(request, NULL);
