@@ -87,17 +87,28 @@ foreach(ranks 2 4)
 	baton_mpi_test(sample.producer_consumer.cuda.${ranks} RANKS ${ranks}
 		TARGET producer_consumer LABELS sample ARGS --items 200
 		ENV ${cuda})
+	# Whichever way the puts go, the rings are in memory of the device.
 	if(BATON_HAVE_MPI)
 		set_tests_properties(sample.producer_consumer.cuda.${ranks}
-			PROPERTIES FAIL_REGULAR_EXPRESSION "host device")
+			PROPERTIES FAIL_REGULAR_EXPRESSION
+			"host device;memory of the host")
 	endif()
 endforeach()
+# The devices do not reach each other's memory.
+baton_mpi_test(sample.producer_consumer.cuda.apart RANKS 2
+	TARGET producer_consumer LABELS sample ARGS --items 100
+	ENV ${cuda} CUDASIM_PEERS=0)
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.producer_consumer.cuda.apart PROPERTIES
+		PASS_REGULAR_EXPRESSION "memory of the device.*1 +message")
+endif()
 # Over NCCL signals and puts go beside it.
 baton_mpi_test(sample.producer_consumer.nccl RANKS 2 TARGET producer_consumer
 	LABELS sample ARGS --items 100 ENV ${nccl})
 if(BATON_HAVE_MPI)
 	set_tests_properties(sample.producer_consumer.nccl PROPERTIES
-		FAIL_REGULAR_EXPRESSION "host device;mpi transport;baton: warning")
+		FAIL_REGULAR_EXPRESSION
+		"host device;mpi transport;memory of the host;baton: warning")
 endif()
 baton_run_test(sample.producer_consumer.alone TARGET producer_consumer
 	LABELS sample)
