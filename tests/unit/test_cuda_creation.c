@@ -141,17 +141,27 @@ START_TEST(creation_goes_on_when_the_program_lets_its_stream_go)
 }
 END_TEST
 
-/* Blocks that it needs are spare; those of the reserve are not to be had. */
+/* Blocks that it needs are spare; those of the reserve are not to be had.  They are spare since
+ * others had them, not from the reserve, which is as large as time allowed; and beside a stream
+ * that has work of ours no reserve is made for those others. */
 START_TEST(creation_that_needs_no_pinning_does_not_wait_for_the_reserve)
 {
 	struct baton_comm *second[2];
+	baton_request received;
 
 	begin_with_devices(1);
+	ck_assert(cw.sim->sim_set("implicit", 0));
 	cuda_world_comms(NULL);
+	received = cuda_world_recv(cw.to, 8, 0, cw.streams[1]);
+	baton_ok(create(0, 2, LONG_NS, second));
+	cuda_world_finish(cuda_world_send(cw.from, 8, 0, cw.streams[0]), BATON_OK);
+	cuda_world_finish(received, BATON_OK);
+	destroy(second, 2);
+	ck_assert(cw.sim->sim_set("implicit", 2));
 	cuda_world_hold(cw.streams[0], 0);
 	baton_ok(create(0, 2, LONG_NS, second));
 	/* The driver pins still. */
-	ck_assert_int_eq(cw.sim->sim_blocked(), 1);
+	await_blocked(1);
 	cuda_world_let_go(0);
 	await_blocked(0);
 	destroy(second, 2);
