@@ -13,8 +13,7 @@
 
 /* GPUs that are being set up: a bit for each number, modulo 64.  Driver calls may wait, for the
  * lock of a context or for its streams, so no lock is held across them: a thread that sets up
- * one GPU must
- * not hold up a creation on another, nor a call that names memory of another. */
+ * one GPU must not hold up a creation on another, nor a call that names memory of another. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;

@@ -26,9 +26,8 @@
  * for each direction, and no copy waits for what a later pass finds.  One that is alone is an
  * ordinary copy.  Two that write the same bytes, since a program may name one buffer in several
  * receives, are not started together: the later message's stay.  Managed memory, which is
- * neither the host's nor the device's, is not
- * collected.  Laying eager buffers side by side would save nothing: each copy has the program's
- * buffer on its other side.
+ * neither the host's nor the device's, is not collected.  Laying eager buffers side by side
+ * would save nothing: each copy has the program's buffer on its other side.
  *
  * A copy that waits to be started is forgotten when its message is over; one that was started is
  * waited for.  Of copies that are started together, one that the device refuses is one that
