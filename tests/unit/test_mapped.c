@@ -173,11 +173,11 @@ START_TEST(streams_alone_change_memory_and_counter)
 	cuda_world_hold(cw.streams[0], 0);
 	request = put(MIB, 64, 3, cw.streams[0], NULL);
 	ck_assert_uint_eq(count(3), 0);
+	ck_assert_int_eq(both(deregister_part, NULL), BATON_ERR_BUSY);
 	cuda_world_let_go(0);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(3), 1);
 	cuda_world_expect(cw.to + 64, MIB, 5);
-	ck_assert_int_eq(both(deregister_part, NULL), BATON_ERR_BUSY);
 	cuda_world_finish(request, BATON_OK);
 	end();
 }
