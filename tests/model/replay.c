@@ -44,6 +44,7 @@
 /* MODE_CUDA alone: the simulated driver, and STEPS_MAX buffers in memory of device 0. */
 static const struct cudasim *sim;
 static unsigned char *device_buffers;
+static unsigned char *device_parts; /* likewise, of windows */
 
 struct replay {
 	const struct program *program;
@@ -65,6 +66,7 @@ struct replay {
 	bool delivered[STEPS_MAX];
 	unsigned char (*buffers)[BYTES_MAX];
 	bool on_device; /* operations have those of device_buffers in place of them */
+	bool parts_on_device; /* windows are in device_parts; memory is read from there */
 	int at; /* the step */
 	bool failed;
 };
@@ -132,22 +134,29 @@ open_stream_issued(int size, const struct baton_comm_options *options,
 	               : status;
 }
 
-/* Every second program has its buffers in memory of the device. */
+/* Every second program has its buffers in memory of the device, and every fourth its windows
+ * too. */
 static bool
 open_cuda(struct replay *r)
 {
 	CUcontext context;
-	CUdeviceptr memory;
+	CUdeviceptr memory, parts;
 
 	r->on_device = r->program->seed % 2;
-	if (!r->on_device || device_buffers)
-		return true;
-	sim = cudasim_load(NULL);
-	if (!sim || sim->init(0) || sim->primary_retain(&context, 0) ||
-	    sim->context_push(context) ||
-	    sim->mem_alloc(&memory, (size_t)STEPS_MAX * BYTES_MAX))
-		return differ(r, "there is no simulated driver");
-	device_buffers = (void *)(uintptr_t)memory;
+	r->parts_on_device = r->program->seed % 4 == 3;
+	if (r->on_device && !device_buffers) {
+		sim = cudasim_load(NULL);
+		if (!sim || sim->init(0) || sim->primary_retain(&context, 0) ||
+		    sim->context_push(context) ||
+		    sim->mem_alloc(&memory, (size_t)STEPS_MAX * BYTES_MAX) ||
+		    sim->mem_alloc(&parts, sizeof(r->memory)))
+			return differ(r, "there is no simulated driver");
+		device_buffers = (void *)(uintptr_t)memory;
+		device_parts = (void *)(uintptr_t)parts;
+	}
+	if (r->parts_on_device)
+		sim->sim_poke((CUdeviceptr)(uintptr_t)device_parts, r->memory,
+		              sizeof(r->memory));
 	return true;
 }
 
@@ -164,9 +173,13 @@ register_rank(void *arg)
 	struct registering *one = arg;
 	struct replay *r = one->replay;
 
+	void *part = r->parts_on_device
+	                     ? (void *)(device_parts +
+	                                (size_t)one->rank * sizeof(r->memory[0]))
+	                     : (void *)r->memory[one->rank];
+
 	one->status = one->registers
-	                      ? baton_window_register(r->memory[one->rank],
-	                                              sizeof(r->memory[0]),
+	                      ? baton_window_register(part, sizeof(r->memory[0]),
 	                                              r->comms[one->rank],
 	                                              &r->windows[one->rank])
 	                      : baton_window_deregister(r->windows[one->rank]);
@@ -526,6 +539,10 @@ check_signals(struct replay *r)
 			}
 		}
 	}
+	if (r->parts_on_device)
+		sim->sim_peek(r->memory,
+		              (CUdeviceptr)(uintptr_t)device_parts,
+		              sizeof(r->memory));
 	return memcmp(r->memory, r->model.windows, sizeof(r->memory)) == 0 ||
 	       differ(r, "a window has other bytes than were put");
 }
