@@ -6,6 +6,9 @@
  */
 #include "model.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define TICK_NS INT64_C(1000003)
 
 static uint64_t
@@ -297,6 +300,38 @@ make_steps(struct making *m, int number)
 	return number + 1;
 }
 
+/* Puts and signals may be on streams, where nothing takes them back. */
+static bool
+puts_are_the_engines(void)
+{
+	const char *puts = getenv("BATON_PUTS");
+
+	return puts && strcmp(puts, "engine") == 0;
+}
+
+static bool
+is_put(const struct step *step)
+{
+	return step->kind == STEP_PUT || step->kind == STEP_SIGNAL;
+}
+
+static void
+spare_puts(struct program *program)
+{
+	for (int i = 0; i < program->count; i++) {
+		struct step *step = &program->steps[i];
+
+		if (is_put(step))
+			step->timeout_ns = 0;
+		if (step->kind == STEP_CANCEL &&
+		    is_put(&program->steps[step->target]))
+			step->kind = STEP_RELEASE;
+		/* It leaves open whether they signal. */
+		if (step->kind == STEP_ABORT || step->kind == STEP_BREAK)
+			step->kind = STEP_RECORD;
+	}
+}
+
 void
 program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 {
@@ -321,6 +356,8 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 		else
 			i = make_steps(&m, i);
 	}
+	if (mode == MODE_CUDA && !puts_are_the_engines())
+		spare_puts(program);
 }
 
 static const char *const names[STEP_KINDS] = {
