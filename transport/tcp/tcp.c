@@ -385,7 +385,8 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 	tcp->slots_most = config->slots_most;
 	tcp->base.hidden_tags = config->hidden_tags;
 	tcp->base.tag_max -= config->hidden_tags;
-	tcp->base.hidden_tag = tcp->base.tag_max + 1;
+	if (config->hidden_tags > 0)
+		tcp->base.hidden_tag = tcp->base.tag_max + 1;
 	tcp->nodes = nodes;
 	return config->segment_bytes
 	               ? batoni_tcp_peers_make(tcp, config->segment_bytes)
