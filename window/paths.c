@@ -182,8 +182,10 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 	uint64_t until_ns = batoni_real_ns() + HANDOVER_NS;
 	enum baton_status status;
 
-	if (!told->offer)
+	if (!told->offer) {
+		to->why = "its rank has not offered it";
 		return false;
+	}
 	if (!is_offered(told->offer, to->bytes)) {
 		char why[sizeof(told->offer->why)];
 
@@ -256,7 +258,7 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 	const struct batoni_rma *rma = c->rma;
 	unsigned forced = batoni_config()->window_path;
 
-	if (forced)
+	if (forced && forced != BATON_WINDOW_PATH_DIRECT)
 		to->why = "BATON_WINDOW_PATH forces it";
 	if (forced == BATON_WINDOW_PATH_MESSAGE)
 		return forced;
