@@ -114,6 +114,7 @@ struct shared {
 	/* An open of our own, whose pinned memory the segments are; NULL: they are not. */
 	struct batoni_device *device;
 	bool stored_to; /* a stream of a rank that has closed may still store into them */
+	struct shared *next_kept;
 };
 
 struct local {
@@ -576,17 +577,29 @@ detach(struct node *node)
 	}
 }
 
-static void
+/* Whose segments a stream may still store to: with the open of the device, for good.  The
+ * driver. */
+static struct shared *kept;
+
+/* False: `shared` is kept. */
+static bool
 segments_free(struct shared *shared)
 {
 	struct batoni_device *device = shared->device;
 
+	if (device && shared->stored_to) {
+		shared->next_kept = kept;
+		kept = shared;
+		batoni_mem_keep(1);
+		return false;
+	}
 	if (!device) {
 		batoni_free(shared->segments);
-	} else if (!shared->stored_to) {
+	} else {
 		device->ops->memory->pinned_free(device, shared->segments);
 		device->ops->close(device);
 	}
+	return true;
 }
 
 static void
@@ -594,10 +607,10 @@ shared_free(struct shared *shared)
 {
 	for (int i = 0; i < 2; i++)
 		batoni_free(shared->tables[i].all);
-	segments_free(shared);
 	batoni_free(shared->peers);
 	batoni_free(shared->buckets);
-	batoni_free(shared);
+	if (segments_free(shared))
+		batoni_free(shared);
 }
 
 static void

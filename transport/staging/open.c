@@ -315,6 +315,7 @@ close_both(struct batoni_transport *transport, bool aborted)
 		ours = false;
 		pinned = true;
 	}
+	under->patience = transport->patience;
 	under->ops->close(under, aborted);
 	if (ours)
 		discard(stage);
