@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of baton_mem_alloc, which on a GPU is memory that the worker cannot look at. */
+static bool
+may_be_ours(const struct worker *w)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	return baton_comm_query(w->comm, &info) == BATON_OK &&
+	       info.device == BATON_DEVICE_HOST;
+}
+
 static unsigned char *
 memory_take(struct worker *w, size_t bytes, bool ours)
 {
@@ -58,7 +68,8 @@ windows_open(struct worker *w, struct windows *windows)
 	size_t bytes = part_bytes(w->options, w->size);
 
 	for (int i = 0; i < 2; i++) {
-		windows->base[i] = memory_take(w, bytes, i == 0);
+		windows->base[i] =
+			memory_take(w, bytes, i == 0 && may_be_ours(w));
 		memset(windows->base[i], UNTOUCHED, bytes);
 		windows->window[i] = window_of(w, windows->base[i], bytes);
 	}
@@ -69,7 +80,7 @@ windows_close(struct worker *w, struct windows *windows)
 {
 	for (int i = 0; i < 2; i++) {
 		window_end(w, windows->window[i]);
-		memory_give(w, windows->base[i], i == 0);
+		memory_give(w, windows->base[i], i == 0 && may_be_ours(w));
 	}
 }
 
@@ -110,7 +121,7 @@ windows_come_and_go(struct worker *w, int round)
 {
 	uint64_t common = mix(w->options->seed, w->number, round, -8);
 	int shift = (int)(draw(&common) % (uint32_t)w->size);
-	bool ours = draw(&common) % 2;
+	bool ours = draw(&common) % 2 && may_be_ours(w);
 	size_t bytes = draw_bytes(&w->own);
 	unsigned char *base = memory_take(w, bytes, ours);
 	struct baton_window *window = window_of(w, base, bytes);
