@@ -247,7 +247,7 @@ static void
 write_tensor(const struct baton_tensor *tensor, char *text, size_t size)
 {
 	size_t at = (size_t)snprintf(text, size, "%s [",
-	                             batoni_datatype_name(tensor->type));
+	                             batoni_datatype_name((int)tensor->type));
 
 	for (int i = 0; i < tensor->rank && at < size; i++) {
 		const char *comma = i > 0 ? ", " : "";
