@@ -18,7 +18,7 @@
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
  *
- * A destroy that only waits for the other ranks checks too: a process that has ended will not
+ * A destroy that only waits for the other ranks, or for what is lent, checks too: a process that has ended will not
  * leave.  The rank may have left and ended in order just now, and this rank may see its consent
  * in the next passes.  So here, too, the second check ends the wait, TRIES_BETWEEN tries later at
  * least: the communicator breaks.

@@ -10,7 +10,7 @@
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
  * register a window.  peer: the same while they send to it and receive from it with no
  * deadline; calls: with no thread of the engine.  destroy: the same while they destroy the
- * communicator, with no time limit.
+ * communicator, with no time limit; a send of one of them to it is lent.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -182,6 +182,21 @@ survive_registering(struct baton_comm *comm)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* Its buffer is lent until MPI lets go of it, which it never does. */
+static void
+send_to_the_dead(struct baton_comm *comm)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	struct baton_completion completion;
+	baton_request send = 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, 0, comm, NULL,
+	                 &detached, &send) == BATON_OK);
+	CHECK(baton_finish(&send, -1, &completion) == BATON_ERR_PEER);
+	CHECK(completion.flags == BATON_COMPLETION_LENT);
+}
+
 /* What the living have between them ends first. */
 static void
 survive_destroying(struct baton_comm *comm, int rank)
@@ -196,6 +211,8 @@ survive_destroying(struct baton_comm *comm, int rank)
 	CHECK(baton_send(large, sizeof(elsewhere), BATON_UINT8, other, 5, comm,
 	                 NULL, &detached, NULL) == BATON_OK);
 	CHECK(baton_finish(&recv, -1, NULL) == BATON_OK);
+	if (rank == 0)
+		send_to_the_dead(comm);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
