@@ -613,8 +613,8 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
  * the window is deregistered.  Sizes may differ between ranks, and 0 is legal with any
  * base.  Collective: all ranks call it, in one order with the other collective calls, on
  * one thread of a rank at a time.  Blocks until all have called, for at most the
- * communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0; the
- * ranks make different calls; inside a group; beside another collective call of this
+ * communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0; a
+ * part that is half in memory of baton_mem_alloc; the ranks make different calls; inside a group; beside another collective call of this
  * rank); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH forces does
  * not reach some rank); NOMEM; SYSTEM; TIMEOUT and PEER, which break the communicator;
  * the error that broke it before.  All ranks then fail with the same status.

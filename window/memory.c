@@ -132,6 +132,25 @@ batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes)
 	return NULL;
 }
 
+struct batoni_memory *
+batoni_memory_crossed(struct batoni_rma *rma, const void *base, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)base;
+
+	for (struct batoni_list_node *node = rma->memories.next;
+	     node != &rma->memories; node = node->next) {
+		struct batoni_memory *memory = batoni_container_of(
+			node, struct batoni_memory, link);
+		uintptr_t start = (uintptr_t)memory->base;
+		uintptr_t end = start + memory->bytes;
+
+		if (from < end && start < from + bytes &&
+		    (from < start || from + bytes > end))
+			return memory;
+	}
+	return NULL;
+}
+
 /* May another rank of this process store there, or have it mapped? */
 static bool
 neighbours_write_to(const struct batoni_rma *rma,

@@ -136,6 +136,24 @@ look(struct batoni_collective *c, struct baton_window *window)
 	window->place = (uint8_t)place;
 }
 
+/* A part that lies half in a block of ours would outlive it: baton_mem_free could not tell. */
+static void
+check_blocks(struct batoni_collective *c, const void *base, size_t bytes)
+{
+	struct batoni_rma *rma = c->rma;
+	const struct batoni_memory *crossed;
+
+	pthread_mutex_lock(&rma->memories_lock);
+	crossed = batoni_memory_crossed(rma, base, bytes);
+	if (crossed)
+		batoni_object(c, BATON_ERR_INVALID,
+		              "%zu bytes at %p are partly in memory of "
+		              "baton_mem_alloc, which has %zu bytes at %p; a "
+		              "part lies in it as a whole, or not at all",
+		              bytes, base, crossed->bytes, crossed->base);
+	pthread_mutex_unlock(&rma->memories_lock);
+}
+
 /* The part of creating the window that needs no other rank. */
 static struct baton_window *
 begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
@@ -151,6 +169,8 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 		batoni_object(c, BATON_ERR_INVALID,
 		       "%zu bytes at %p go beyond the end of the address space",
 		       bytes, base);
+	else if (bytes > 0)
+		check_blocks(c, base, bytes);
 	if (c->status != BATON_OK)
 		return NULL;
 	window = window_new(c->rma, base, bytes);

@@ -508,6 +508,10 @@ enum baton_status batoni_check_windows(const char *call,
 /* The memory that contains all these bytes, or NULL.  Caller holds memories_lock. */
 struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
                                          size_t bytes);
+/* Some memory that contains some of these bytes but not all, or NULL.  Caller holds
+ * memories_lock. */
+struct batoni_memory *batoni_memory_crossed(struct batoni_rma *rma, const void *base,
+                                            size_t bytes);
 
 /* ---- window.c ---- */
 

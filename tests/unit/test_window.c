@@ -341,6 +341,32 @@ START_TEST(a_count_looks_for_messages_where_own_puts_are_direct)
 }
 END_TEST
 
+/* Rank 1's is at the end of its memory, and goes beyond it or not. */
+START_TEST(a_part_lies_in_memory_as_a_whole)
+{
+	alloc_parts();
+	for (size_t beyond = 0; beyond < 2; beyond++) {
+		char *base = ranks[1].base;
+
+		ranks[1].base = base + PART - 100;
+		ranks[1].bytes = 100 + beyond;
+		on_all(do_register);
+		ranks[1].base = base;
+		assert_all(beyond ? BATON_ERR_INVALID : BATON_OK);
+		if (!beyond) {
+			ck_assert_int_eq(baton_mem_free(comms[1], base),
+			                 BATON_ERR_BUSY);
+			on_all(do_deregister);
+			assert_all(BATON_OK);
+			continue;
+		}
+		ck_assert_ptr_nonnull(strstr(ranks[1].why, "101 bytes at"));
+		ck_assert_ptr_nonnull(strstr(ranks[1].why, "partly in memory"));
+	}
+	free_parts();
+}
+END_TEST
+
 static void
 again_and_again(struct rank *rank)
 {
@@ -873,6 +899,7 @@ main(void)
 		any_memory_and_none_will_do,
 		nothing_is_written_into_a_process_that_cannot_be_held,
 		a_count_looks_for_messages_where_own_puts_are_direct,
+		a_part_lies_in_memory_as_a_whole,
 		windows_come_and_go,
 		memory_stays_while_any_window_is_in_it,
 		a_rank_that_is_refused_tells_the_others,
