@@ -308,8 +308,11 @@ end_early(bool cancel)
 	}
 	ck_assert_int_eq(baton_wait(request, LONG_NS, &done),
 	                 cancel ? BATON_ERR_CANCELED : BATON_ERR_TIMEOUT);
-	ck_assert_uint_ne(done.flags & BATON_COMPLETION_LENT, 0);
-	both(deregister_part, BATON_ERR_BUSY);
+	/* On a slow machine its message may not have begun: then nothing is lent. */
+	if (!by_message)
+		ck_assert_uint_ne(done.flags & BATON_COMPLETION_LENT, 0);
+	if (done.flags & BATON_COMPLETION_LENT)
+		both(deregister_part, BATON_ERR_BUSY);
 	cuda_world_let_go(0);
 	while (done.flags & BATON_COMPLETION_LENT)
 		(void)baton_test(request, &done);
