@@ -9,7 +9,7 @@
  * whose segment the streams of this rank's device reach (batoni_peer.streams), where the device has
  * stream_put; for others, and where BATON_PUTS=engine, all puts are the engine's.
  *
- * Who carries out a put is decided at its call, under comm->order, for its channel (peer, context):
+ * What carries out a put is decided at its call, under comm->order, for its channel (peer, context):
  *
  *   hosted    the engine's puts of the channel that are called and have not ended
  *   streamed  those on a stream whose end the engine has not seen
@@ -38,7 +38,7 @@
  *    put.c sends a message of a channel only when streamed is 0, after which nothing of the channel
  *    goes on a stream.  So the value for a stream to write is known when it is put there: one
  *    more than the larger of what is in the counter and what was last put on a stream for it.
- *    With nothing on streams the counter itself is right, whoever wrote it last; else the latter is.
+ *    With nothing on streams the counter itself is right, whichever wrote it last; else the latter is.
  * 2. One stream.  The device carries out copy, write, copy, write in this order, and a value that
  *    is read implies the copy before it (stream_put) and all that is before both on the stream.
  *    So does a later value: the writes of a stream are in order, and a counter only grows.
@@ -110,7 +110,7 @@ serves(struct batoni_path *path, int kind, int peer)
 	       rma->signal_path[peer] == BATON_WINDOW_PATH_DIRECT;
 }
 
-/* ---- who has it ---- */
+/* ---- the choice ---- */
 
 void
 batoni_mapped_host_ended(struct batoni_rma *rma, const struct batoni_transfer *transfer)

@@ -252,7 +252,7 @@ struct batoni_device_ops {
 	 * must not block.  OK; CUDA: batoni_refuse has said why.
 	 * stream_put: put the copy, and behind it the store, on the stream.  Both sides of the
 	 * copy are memory of devices of this kind, or pinned; the word is in a block of
-	 * pinned_alloc, of any open of such a device.  Who reads the value (a host, another
+	 * pinned_alloc, of any open of such a device.  What reads the value (a host, another
 	 * device, a stream that is let go after the value was read) also sees the copy, and what
 	 * is before the two on the stream.  Buffers and word stay until a mark behind them is
 	 * done.  Caller: the enqueuing thread, under the order lock; must not block.  OK: both
