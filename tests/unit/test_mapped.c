@@ -512,34 +512,33 @@ START_TEST(write_that_is_never_taken_breaks_the_communicator)
 }
 END_TEST
 
-START_TEST(without_memory_operations_the_engine_puts)
+/* All puts are the engine's; the query says that it is because of `why`. */
+static void
+see_engine_puts(const char *why)
 {
 	baton_request request;
 
-	cuda_world_load();
-	ck_assert(cw.sim->sim_set("memops", 0));
 	open_silent();
-	ck_assert_ptr_nonnull(strstr(info().why_engine_puts, "memory operations"));
+	ck_assert_ptr_nonnull(strstr(info().why_engine_puts, why));
 	request = put(64, 0, 0, cw.streams[0], NULL);
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[0]);
 	end();
 }
+
+START_TEST(without_memory_operations_the_engine_puts)
+{
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	see_engine_puts("memory operations");
+}
 END_TEST
 
 START_TEST(environment_leaves_puts_to_the_engine)
 {
-	baton_request request;
-
 	setenv("BATON_PUTS", "engine", 1);
-	open_silent();
-	ck_assert_ptr_nonnull(strstr(info().why_engine_puts, "BATON_PUTS"));
-	request = put(64, 0, 0, cw.streams[0], NULL);
-	assert_engines(cw.streams[0]);
-	cuda_world_finish(request, BATON_OK);
-	run_out(cw.streams[0]);
-	end();
+	see_engine_puts("BATON_PUTS");
 }
 END_TEST
 
