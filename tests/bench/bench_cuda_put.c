@@ -3,7 +3,7 @@
  * Puts from device memory into a window of the other rank's device memory, stream to stream.
  *
  * cuda_put_latency: half a round trip of a put of 8 bytes and the wait for its signal: each
- * rank's stream puts when it has got the other one's.  The host enqueues ROUNDS of them and
+ * rank's stream puts when it has got the other one's.  The host enqueues BENCH_PUTS_ROUNDS of them and
  * waits for the last.
  * cuda_put_bandwidth: as many puts as fit, one behind the other; the target's stream waits for
  * all their signals and signals back.
@@ -22,11 +22,9 @@
 #include <unistd.h>
 
 #include "bench_cuda.h"
+#include "bench_puts.h"
 #include "bench_raw.h"
 
-#define ROUNDS 16
-#define SIGNAL 0
-#define CONTEXT 0
 #define LINE 64 /* bytes from one word to the next */
 #define WORDS_BYTES 4096
 #define WINDOW_BYTES (UINT64_C(128) << 20)
@@ -75,7 +73,7 @@ raw_latency(struct bench *b, void *arg, int rounds)
 
 	bench_gpu_enter();
 	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < ROUNDS; k++) {
+		for (int k = 0; k < BENCH_PUTS_ROUNDS; k++) {
 			if (b->rank != 0)
 				raw_wait(p, 1);
 			raw_copy(p, 0);
@@ -86,7 +84,7 @@ raw_latency(struct bench *b, void *arg, int rounds)
 		CUDA(stream_synchronize(p->stream));
 	}
 	bench_gpu_leave();
-	return bench_half_us(start, rounds * ROUNDS);
+	return bench_half_us(start, rounds * BENCH_PUTS_ROUNDS);
 }
 
 static double
@@ -122,81 +120,36 @@ raw_bandwidth(struct bench *b, void *arg, int rounds)
 
 /* ---- Baton ---------------------------------------------------------------- */
 
-static void
-put(struct bench *b, const struct puts *p, size_t at, baton_request *request_p)
+static struct bench_puts
+baton_puts(const struct bench *b, const struct puts *p)
 {
-	bench_must(baton_put_signal((const void *)(uintptr_t)(p->source + at),
-	                            p->bytes, BATON_UINT8, b->peer, p->window,
-	                            at, SIGNAL, CONTEXT, 0, b->comm, b->stream,
-	                            NULL, request_p) == BATON_OK);
+	return (struct bench_puts){
+		.comm = b->comm, .stream = b->stream, .rank = b->rank,
+		.peer = b->peer, .window = p->window, .bytes = p->bytes,
+		.stride = p->bytes,
+		.source = (const char *)(uintptr_t)p->source};
 }
 
-static void
-signal_back(struct bench *b, baton_request *request_p)
-{
-	bench_must(baton_signal(b->peer, SIGNAL, CONTEXT, 0, b->comm, b->stream,
-	                        NULL, request_p) == BATON_OK);
-}
-
-static void
-await(struct bench *b, size_t count, baton_request *request_p)
-{
-	const struct baton_wait_signal_desc desc = {(int)count, b->peer, SIGNAL,
-	                                            CONTEXT};
-
-	bench_must(baton_wait_signal(1, &desc, b->comm, b->stream, NULL,
-	                             request_p) == BATON_OK);
-}
-
-static void
-finish(baton_request *request)
-{
-	bench_must(baton_finish(request, -1, NULL) == BATON_OK);
-}
-
-/* The last operation of the stream ends after all before it. */
 static double
 baton_latency(struct bench *b, void *arg, int rounds)
 {
-	const struct puts *p = arg;
+	const struct bench_puts puts = baton_puts(b, arg);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request last = BATON_REQUEST_NULL;
-
-		for (int k = 0; k < ROUNDS; k++) {
-			baton_request *last_p = k == ROUNDS - 1 ? &last : NULL;
-
-			if (b->rank != 0)
-				await(b, 1, NULL);
-			put(b, p, 0, b->rank != 0 ? last_p : NULL);
-			if (b->rank == 0)
-				await(b, 1, last_p);
-		}
-		finish(&last);
-	}
-	return bench_half_us(start, rounds * ROUNDS);
+	for (int i = 0; i < rounds; i++)
+		bench_puts_pingpong(&puts);
+	return bench_half_us(start, rounds * BENCH_PUTS_ROUNDS);
 }
 
 static double
 baton_bandwidth(struct bench *b, void *arg, int rounds)
 {
 	const struct puts *p = arg;
+	const struct bench_puts puts = baton_puts(b, p);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request last;
-
-		if (b->rank == 0) {
-			for (size_t k = 0; k < p->count; k++)
-				put(b, p, k * p->bytes, NULL);
-			await(b, 1, &last);
-		} else {
-			await(b, p->count, NULL);
-			signal_back(b, &last);
-		}
-		finish(&last);
-	}
+	for (int i = 0; i < rounds; i++)
+		bench_puts_row(&puts, p->count);
 	return gigabytes(p, rounds, start);
 }
 

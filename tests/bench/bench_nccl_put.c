@@ -3,7 +3,7 @@
  * Puts between two GPUs, beside NCCL's own one-sided calls (2.29.2 and later).
  *
  * nccl_put_latency: half a round trip of a put and the wait for its signal, from stream to
- * stream: the host calls for ROUNDS of them and waits for the last.
+ * stream: the host calls for BENCH_PUTS_ROUNDS of them and waits for the last.
  * nccl_put_bandwidth: COUNT puts one behind the other, a wait of the target's stream for all their
  * signals, and one signal back; us a put.
  *
@@ -12,8 +12,8 @@
  * go over sockets.
  */
 #include "bench_nccl.h"
+#include "bench_puts.h"
 
-#define ROUNDS 16
 #define COUNT 8
 #define COLLECTIVE_SYMMETRIC 1 /* NCCL_WIN_COLL_SYMMETRIC */
 
@@ -52,7 +52,7 @@ raw_latency(struct bench *b, void *arg, int rounds)
 	bench_nccl_begin(t);
 	start = bench_now();
 	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < ROUNDS; k++) {
+		for (int k = 0; k < BENCH_PUTS_ROUNDS; k++) {
 			if (b->rank != 0)
 				raw_wait(t, 1);
 			raw_put(t);
@@ -61,7 +61,7 @@ raw_latency(struct bench *b, void *arg, int rounds)
 		}
 		CUDA(stream_synchronize(t->stream));
 	}
-	us = bench_nccl_us(start, 2 * rounds * ROUNDS);
+	us = bench_nccl_us(start, 2 * rounds * BENCH_PUTS_ROUNDS);
 	bench_nccl_end(t);
 	return us;
 }
@@ -91,66 +91,35 @@ raw_row(struct bench *b, void *arg, int rounds)
 
 /* ---- Baton ------------------------------------------------------------------ */
 
-static void
-put(const struct task *t, baton_request *request_p)
+/* All into one place, as the raw ones. */
+static struct bench_puts
+baton_puts(const struct bench *b, const struct task *t)
 {
-	BATON(baton_put_signal(t->out, t->bytes, BATON_UINT8, t->pair->peer,
-	                       ours.window, 0, 0, 0, 0, t->pair->comm, t->stream,
-	                       NULL, request_p));
-}
-
-static void
-await(const struct task *t, int count, baton_request *request_p)
-{
-	const struct baton_wait_signal_desc desc = {count, t->pair->peer, 0, 0};
-
-	BATON(baton_wait_signal(1, &desc, t->pair->comm, t->stream, NULL,
-	                        request_p));
+	return (struct bench_puts){.comm = t->pair->comm, .stream = t->stream,
+	                           .rank = b->rank, .peer = t->pair->peer,
+	                           .source = t->out, .window = ours.window,
+	                           .bytes = t->bytes};
 }
 
 static double
 baton_latency(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
+	const struct bench_puts puts = baton_puts(b, arg);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request last = BATON_REQUEST_NULL;
-
-		for (int k = 0; k < ROUNDS; k++) {
-			baton_request *last_p = k == ROUNDS - 1 ? &last : NULL;
-
-			if (b->rank != 0)
-				await(t, 1, NULL);
-			put(t, b->rank != 0 ? last_p : NULL);
-			if (b->rank == 0)
-				await(t, 1, last_p);
-		}
-		BATON(baton_finish(&last, -1, NULL));
-	}
-	return bench_nccl_us(start, 2 * rounds * ROUNDS);
+	for (int i = 0; i < rounds; i++)
+		bench_puts_pingpong(&puts);
+	return bench_nccl_us(start, 2 * rounds * BENCH_PUTS_ROUNDS);
 }
 
 static double
 baton_row(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
+	const struct bench_puts puts = baton_puts(b, arg);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request last;
-
-		if (b->rank == 0) {
-			for (int k = 0; k < COUNT; k++)
-				put(t, NULL);
-			await(t, 1, &last);
-		} else {
-			await(t, COUNT, NULL);
-			BATON(baton_signal(t->pair->peer, 0, 0, 0, t->pair->comm,
-			                   t->stream, NULL, &last));
-		}
-		BATON(baton_finish(&last, -1, NULL));
-	}
+	for (int i = 0; i < rounds; i++)
+		bench_puts_row(&puts, COUNT);
 	return bench_nccl_us(start, rounds * COUNT);
 }
 

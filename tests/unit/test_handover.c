@@ -2,15 +2,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,6 +16,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "forbid_call.h"
 #include "handover.h"
 #include "mem.h"
 #include "run_tests.h"
@@ -83,27 +81,6 @@ count_descriptors(void)
 	return n;
 }
 
-/* 0: the call is refused from now on, in this process. */
-static int
-forbid(unsigned call)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-		         offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {
-		.len = sizeof(filter) / sizeof(filter[0]),
-		.filter = filter,
-	};
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-		return -1;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
 static int
 ended_with(pid_t child)
 {
@@ -162,7 +139,7 @@ START_TEST(where_it_may_not_be_taken_it_is_sent)
 	ck_assert_int_eq(batoni_handover_open(make_file(), &handover, &name),
 	                 BATON_OK);
 	ck_assert_uint_ne(name.door, 0);
-	ck_assert_int_eq(fetch_in_child(&name, forbid), 0);
+	ck_assert_int_eq(fetch_in_child(&name, forbid_call), 0);
 	/* Without a pidfd it cannot be taken either. */
 	batoni_handover_close(handover);
 }
