@@ -743,9 +743,12 @@ size_of(const struct conform *c, int rank)
 	return rank % 2 ? 0 : 100 + 1000 * (size_t)rank;
 }
 
+/* All ranks put one byte into each part that has any, side by side, so each into a byte of its own:
+ * the last ones of the part. */
 static void
 the_sizes_of_all_parts_are_known(struct conform *c)
 {
+	const size_t own = 1 + (size_t)c->rank, all = (size_t)c->size;
 	unsigned char byte = 7;
 	baton_request request = 99;
 	struct conform_part part;
@@ -773,8 +776,8 @@ the_sizes_of_all_parts_are_known(struct conform *c)
 		CHECK(c, request == 99);
 		if (bytes > 0)
 			CHECK_OK(c, baton_put_signal(&byte, 1, BATON_UINT8, i,
-			                             part.window, bytes - 1, 0, 0,
-			                             0, c->comm, c->stream, NULL,
+			                             part.window, bytes - own, 0,
+			                             0, 0, c->comm, c->stream, NULL,
 			                             NULL));
 		else
 			CHECK_OK(c, baton_put_signal(NULL, 0, BATON_UINT8, i,
@@ -785,7 +788,7 @@ the_sizes_of_all_parts_are_known(struct conform *c)
 	for (int i = 0; i < c->size; i++)
 		AWAIT(c, i, 1, 0, 0);
 	if (part.bytes > 0)
-		CHECK_ALL(c, part.base + part.bytes - 1, 1, 7);
+		CHECK_ALL(c, part.base + part.bytes - all, all, 7);
 	CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	CLOSE(c, &part);
 }
