@@ -8,7 +8,7 @@
  *
  * A sample has nothing to save, so either ends the program.  The abort before
  * the exit matters: without it the process would wait in MPI_Finalize for ranks
- * that wait for it.
+ * that wait for it.  A sample may define CHECK_EXIT as _Exit before it includes this.
  */
 #ifndef SAMPLES_CHECK_H
 #define SAMPLES_CHECK_H
@@ -17,6 +17,10 @@
 #include <stdlib.h>
 
 #include <baton.h>
+
+#ifndef CHECK_EXIT
+#define CHECK_EXIT exit
+#endif
 
 #define CHECK(comm, call) check_call((comm), (call), #call)
 
@@ -33,7 +37,7 @@ static inline void check_call(struct baton_comm *comm, enum baton_status status,
 	fprintf(stderr, "%s%s: %s: %s\n", who, call, baton_status_name(status),
 	        baton_last_error());
 	baton_comm_abort(comm);
-	exit(EXIT_FAILURE);
+	CHECK_EXIT(EXIT_FAILURE);
 }
 
 /* Wait until the operation has ended well, and give its request back. */
@@ -52,7 +56,7 @@ static inline void finish(struct baton_comm *comm, baton_request *request,
 	fprintf(stderr, "rank %d: an operation ended in %s: %s\n",
 	        baton_comm_rank(comm), baton_status_name(status), why);
 	baton_comm_abort(comm);
-	exit(EXIT_FAILURE);
+	CHECK_EXIT(EXIT_FAILURE);
 }
 
 #endif

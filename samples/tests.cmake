@@ -115,6 +115,56 @@ baton_run_test(sample.producer_consumer.alone TARGET producer_consumer
 set_tests_properties(sample.producer_consumer.alone PROPERTIES
 	PASS_REGULAR_EXPRESSION "started as 1 ranks, must be 2 to 8")
 
+# The halves of a model.
+set(models ${onnx_cache}/models)
+if(BATON_SANITIZE)
+	# ONNX Runtime is not built for it: ThreadSanitizer finds races in it, and with
+	# AddressSanitizer each start takes 20 s.
+elseif(TARGET onnx_pipeline AND EXISTS ${models}/whole.onnx)
+	baton_run_test(sample.onnx_pipeline.local TARGET onnx_pipeline
+		LABELS sample ARGS --batches 24 PROCESSORS 2)
+	baton_mpi_test(sample.onnx_pipeline.mpi RANKS 2 TARGET onnx_pipeline
+		LABELS sample ARGS --batches 24)
+	# More in flight than there are batches, and then one at a time.
+	baton_mpi_test(sample.onnx_pipeline.few RANKS 2 TARGET onnx_pipeline
+		LABELS sample ARGS --batches 3 --in-flight 8 --rows 1 --length 1)
+	baton_mpi_test(sample.onnx_pipeline.in_turn RANKS 2 TARGET onnx_pipeline
+		LABELS sample ARGS --batches 5 --in-flight 1)
+	# A first half that gives what the second does not take, and an unsplit model with
+	# another weight.
+	add_test(NAME sample.onnx_pipeline.spoil COMMAND sh -c
+		[[rm -rf no_halves other_weight && cp -r "$1" no_halves &&
+		cp -r "$1" other_weight && cp "$1/whole.onnx" no_halves/first.onnx &&
+		printf 11111111 | dd of=other_weight/whole.onnx bs=1 seek=200000 conv=notrunc]]
+		sh ${models})
+	baton_test_properties(sample.onnx_pipeline.spoil TIMEOUT 60)
+	baton_run_test(sample.onnx_pipeline.no_halves TARGET onnx_pipeline
+		LABELS sample ARGS --models no_halves PROCESSORS 2)
+	add_test(NAME sample.onnx_pipeline.other_weight COMMAND sh -c
+		[[said=$("$1" --models other_weight); status=$?; echo "$said"
+		case $said in
+		*"WRONG: "*" batches are not what the unsplit model makes of them"*) [ $status = 1 ] ;;
+		*) false ;;
+		esac]] sh $<TARGET_FILE:onnx_pipeline>)
+	baton_test_properties(sample.onnx_pipeline.other_weight TIMEOUT 60
+		PROCESSORS 2)
+	set_tests_properties(sample.onnx_pipeline.no_halves PROPERTIES
+		PASS_REGULAR_EXPRESSION
+		"BATON_ERR_MISMATCH.*4 tensors were declared, 2 came")
+	set_tests_properties(sample.onnx_pipeline.spoil PROPERTIES
+		FIXTURES_SETUP spoilt_models)
+	set_tests_properties(sample.onnx_pipeline.no_halves
+		sample.onnx_pipeline.other_weight PROPERTIES
+		FIXTURES_REQUIRED spoilt_models)
+	baton_run_test(sample.onnx_pipeline.no_models TARGET onnx_pipeline
+		LABELS sample ARGS --models /nowhere)
+	set_tests_properties(sample.onnx_pipeline.no_models PROPERTIES
+		PASS_REGULAR_EXPRESSION "onnx failed.*File doesn't exist")
+else()
+	baton_skipped_test(sample.onnx_pipeline ${onnx_cache}/no-onnx
+		"no ONNX Runtime: samples/onnx_pipeline/fetch has not been run")
+endif()
+
 if(NOT TARGET pipeline)
 	return()
 endif()
