@@ -1060,9 +1060,8 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.library = comm->transport->library,
 		.tag_max = comm->tag_max,
 		.capabilities = comm->transport->capabilities |
-		                (comm->paths[BATONI_PATH_MESSAGES]->ops->lists
-		                         ? BATON_CAP_TENSORS
-		                         : 0u),
+		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
+		                                             : 0u),
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
 		.nccl_version = comm->transport->nccl_version,

@@ -243,8 +243,9 @@ take_list(const char *call, struct baton_comm *comm, size_t count, bool declares
 	size_t segments = align_up(count * sizeof(struct batoni_segment));
 	size_t declared = align_up(declares ? count * sizeof(struct baton_tensor)
 	                                    : 0);
+	size_t places = comm->looks ? align_up(count) : 0;
 	size_t bytes = align_up(sizeof(struct block)) + segments + declared +
-	               header_max;
+	               places + header_max;
 	uint32_t units = (uint32_t)((bytes + UNIT_BYTES - 1) / UNIT_BYTES);
 	struct batoni_tensor_store *store = store_of(comm);
 	struct block *block;
@@ -270,7 +271,11 @@ take_list(const char *call, struct baton_comm *comm, size_t count, bool declares
 	at = (unsigned char *)block + align_up(sizeof(*block));
 	block->list.segments = (struct batoni_segment *)(void *)at;
 	block->list.declared = (struct baton_tensor *)(void *)(at + segments);
-	block->list.header = at + segments + declared;
+	if (places > 0) {
+		block->list.places = at + segments + declared;
+		memset(block->list.places, BATONI_MEMORY_HOST, places);
+	}
+	block->list.header = at + segments + declared + places;
 	block->list.header_max = header_max;
 	*list_p = &block->list;
 	return BATON_OK;
@@ -283,27 +288,35 @@ refuse_tensor(const char *call, size_t tensor, const char *wrong)
 	                     tensor, wrong);
 }
 
-/* May the tensor's memory be what it is?  OK; what a plain call's buffer is refused with. */
+/* What is the memory?  OK, and *place_p is written if it is not memory of the host; what a plain
+ * call's buffer is refused with. */
 static enum baton_status
-check_place(const char *call, struct baton_comm *comm, const void *data,
-            size_t bytes)
+find_place(const char *call, struct baton_comm *comm, const void *data,
+           size_t bytes, unsigned *place_p)
 {
 	enum baton_status status;
-	unsigned place = 0;
 
 	if (bytes == 0 || likely(!batoni_place_counts(comm)))
 		return BATON_OK;
-	status = batoni_place_find(comm, data, bytes, &place);
+	status = batoni_place_find(comm, data, bytes, place_p);
 	if (status == BATON_ERR_CUDA)
 		return batoni_refuse_device(comm, status);
-	if (status != BATON_OK)
-		return batoni_refuse_named(call, status);
-	if (!batoni_place_is_host(place))
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: %p is memory of a device; lists of "
-		                     "tensors are carried in memory of the host",
-		                     call, data);
-	return BATON_OK;
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_refuse_named(call, status);
+}
+
+/* The same for a tensor of the list. */
+static enum baton_status
+note_place(const char *call, struct baton_comm *comm,
+           struct batoni_tensor_list *list, size_t i, const void *data,
+           size_t bytes)
+{
+	unsigned place = BATONI_MEMORY_HOST;
+	enum baton_status status = find_place(call, comm, data, bytes, &place);
+
+	if (unlikely(list->places != NULL))
+		list->places[i] = (unsigned char)place;
+	return status;
 }
 
 /* ---- sending ---- */
@@ -334,7 +347,8 @@ fill_sent(const char *call, struct baton_comm *comm,
 			return refuse_tensor(call, i,
 			                     "its data is NULL; NULL is allowed "
 			                     "without elements only");
-		status = check_place(call, comm, segment->data, segment->bytes);
+		status = note_place(call, comm, list, i, segment->data,
+		                    segment->bytes);
 		if (status != BATON_OK)
 			return status;
 	}
@@ -387,8 +401,8 @@ check_shape(const struct baton_tensor *declared, bool *open_p, size_t *bytes_p)
 }
 
 static enum baton_status
-check_declared(const char *call, struct baton_comm *comm, size_t i,
-               const struct baton_tensor *declared, bool arena)
+check_declared(const char *call, size_t i, const struct baton_tensor *declared,
+               bool arena)
 {
 	size_t bytes;
 	bool open;
@@ -405,7 +419,33 @@ check_declared(const char *call, struct baton_comm *comm, size_t i,
 		return refuse_tensor(call, i,
 		                     "its data is NULL, and there is no arena "
 		                     "(options->arena)");
-	return check_place(call, comm, declared->data, bytes);
+	return BATON_OK;
+}
+
+/* Of each tensor's own memory, and of the arena, which has the others. */
+static enum baton_status
+note_declared(const char *call, struct baton_comm *comm,
+              struct batoni_tensor_list *list,
+              const struct baton_tensors_options *options)
+{
+	unsigned arena = BATONI_MEMORY_HOST;
+	enum baton_status status =
+		find_place(call, comm, options->arena,
+	                   options->arena ? options->arena_bytes : 0, &arena);
+
+	for (size_t i = 0; i < list->declared_n && status == BATON_OK; i++) {
+		const struct baton_tensor *declared = &list->declared[i];
+		size_t bytes = 0;
+
+		if (declared->data) {
+			batoni_tensor_bytes(declared, &bytes);
+			status = note_place(call, comm, list, i, declared->data,
+			                    bytes);
+		} else if (list->places) {
+			list->places[i] = (unsigned char)arena;
+		}
+	}
+	return status;
 }
 
 static enum baton_status
@@ -419,13 +459,10 @@ make_declared(const char *call, struct baton_comm *comm,
 	bool tells = false;
 
 	for (size_t i = 0; i < count && status == BATON_OK; i++) {
-		status = check_declared(call, comm, i, &tensors[i],
+		status = check_declared(call, i, &tensors[i],
 		                        options->arena != NULL);
 		tells |= !tensors[i].data;
 	}
-	if (status == BATON_OK)
-		status = check_place(call, comm, options->arena,
-		                     options->arena_bytes);
 	if (status == BATON_OK)
 		status = take_list(call, comm, count, true, &list);
 	if (status != BATON_OK)
@@ -438,11 +475,26 @@ make_declared(const char *call, struct baton_comm *comm,
 	list->arena = options->arena;
 	list->arena_bytes = options->arena ? options->arena_bytes : 0;
 	list->results = tells ? tensors : NULL;
-	*list_p = list;
-	return BATON_OK;
+	if (unlikely(batoni_place_counts(comm)))
+		status = note_declared(call, comm, list, options);
+	if (status == BATON_OK)
+		*list_p = list;
+	else
+		batoni_tensors_free(comm, list);
+	return status;
 }
 
 /* ---- the calls ---- */
+
+/* A rank with memory of a device is one only where lists may be in it. */
+bool
+batoni_tensors_served(const struct baton_comm *comm)
+{
+	const struct batoni_path_ops *ops =
+		comm->paths[BATONI_PATH_MESSAGES]->ops;
+
+	return ops->lists && (ops->lists_anywhere || !comm->looks);
+}
 
 static enum baton_status
 check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
@@ -481,7 +533,7 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		                     "most",
 		                     call, count, BATON_TENSORS_MAX);
 	path = comm->paths[BATONI_PATH_MESSAGES];
-	if (!path->ops->lists)
+	if (!batoni_tensors_served(comm))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: %s carries no lists of tensors for the "
 		                     "%s device (BATON_CAP_TENSORS)",

@@ -5,6 +5,8 @@
 
 #include "core.h"
 
+/* Does the communicator carry lists (BATON_CAP_TENSORS)?  Any thread. */
+bool batoni_tensors_served(const struct baton_comm *comm);
 /* The driver, of an operation that has a list, which is armed: may it be issued? */
 bool batoni_tensors_may_go(const struct batoni_op *op);
 /* The driver: it ends in this status, and nobody has seen that yet.  lent: the transport still

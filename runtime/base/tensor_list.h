@@ -40,6 +40,9 @@ struct batoni_tensor_list {
 	 * those that have come. */
 	size_t count;
 	struct batoni_segment *segments;
+	/* What the memory of each segment is, by its index (a transfer's `place`); NULL: all is
+	 * the host's. */
+	unsigned char *places;
 	size_t payload_bytes;
 	/* The message's header.  Of a receive: what has come, header_max bytes at most. */
 	unsigned char *header;
@@ -76,6 +79,13 @@ enum baton_status batoni_list_meet_plain(struct batoni_tensor_list *list,
  * MISMATCH. */
 enum baton_status batoni_list_meet_long(struct batoni_tensor_list *list,
                                         size_t count);
+
+/* What the memory of a segment is. */
+static inline unsigned
+batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
+{
+	return list->places ? list->places[segment] : 0;
+}
 
 /* A place in the payload of a list. */
 struct batoni_list_place {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors: one message that describes itself, checked against what the receiver
- * declares, in one order with plain messages. */
+ * declares, in one order with plain messages.  Tensors and arenas are in the memory of the
+ * backend. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,11 +54,11 @@ give_memory(struct conform *c, struct baton_tensor *tensors, size_t n,
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t bytes = bytes_of(&tensors[i]);
-		unsigned char *data = conform_alloc(c, bytes + CANARIES);
+		unsigned char *data = conform_message(c, bytes + CANARIES);
 
-		memset(data, CANARY, bytes + CANARIES);
+		conform_set(c, data, CANARY, bytes + CANARIES);
 		if (fill)
-			conform_fill(data, bytes, seed + (unsigned)i);
+			conform_write(c, data, bytes, seed + (unsigned)i);
 		tensors[i].data = data;
 	}
 }
@@ -189,6 +190,35 @@ many_large_tensors_are_one_message(struct conform *c)
 	pass_list(c, list, LIST_MAX, 3);
 }
 
+/* Every second tensor is in memory of the host; those of the two ranks differ. */
+static void
+a_list_is_of_any_memory_mixed(struct conform *c)
+{
+	static const int64_t sizes[] = {3, 150, 70000, 1 << 20};
+
+	for (unsigned k = 0; k < 8 && c->rank <= 1; k++) {
+		struct baton_tensor list[LIST_MAX];
+		size_t n = 2 + 2 * (size_t)k;
+		baton_request request;
+
+		for (size_t i = 0; i < n; i++)
+			list[i] = tensor(BATON_UINT8, NULL, 1,
+			                 sizes[(k + i / 3) % (k < 2 ? 2 : 4)], 0);
+		give_memory(c, list, n, k, c->rank == 0);
+		for (size_t i = (k + (unsigned)c->rank) % 2; i < n; i += 2) {
+			size_t bytes = bytes_of(&list[i]) + CANARIES;
+			void *data = conform_alloc(c, bytes);
+
+			conform_copy(c, data, list[i].data, bytes);
+			list[i].data = data;
+		}
+		request = c->rank == 0 ? send_list(c, list, n, 1, 0, NULL)
+		                       : recv_list(c, list, n, 0, 0, NULL);
+		FINISH(c, BATON_OK, &request);
+		check_memory(c, list, n, k);
+	}
+}
+
 /* ---- what is left open ---------------------------------------------------- */
 
 static void
@@ -233,9 +263,9 @@ check_three(struct conform *c, const struct baton_tensor *got,
 static unsigned char *
 new_arena(struct conform *c, size_t bytes)
 {
-	unsigned char *arena = conform_alloc(c, bytes + CANARIES);
+	unsigned char *arena = conform_message(c, bytes + CANARIES);
 
-	memset(arena, CANARY, bytes + CANARIES);
+	conform_set(c, arena, CANARY, bytes + CANARIES);
 	return arena;
 }
 
@@ -488,10 +518,10 @@ lists_and_plain_messages_of_a_tag_keep_one_order(struct conform *c)
 	for (int i = 0; i < MESSAGES; i++) {
 		size_t bytes = (size_t)(i % 5 == 4 ? 100000 : 100 + i);
 
-		plain[i] = conform_alloc(c, bytes);
+		plain[i] = conform_message(c, bytes);
 		lists[i] = tensor(BATON_UINT8, plain[i], 1, (int64_t)bytes, 0);
 		if (c->rank == 0)
-			conform_fill(plain[i], bytes, (unsigned)i);
+			conform_write(c, plain[i], bytes, (unsigned)i);
 		if (i % 3 == 0)
 			requests[i] = c->rank == 0
 			                      ? SEND(c, plain[i], bytes, 1, 0,
@@ -924,6 +954,8 @@ const struct conform_case conform_tensors[] = {
 	{CASE(a_thousand_tensors_are_one_message), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(many_large_tensors_are_one_message), .ranks_min = 2,
+         .needs = BATON_CAP_TENSORS},
+	{CASE(a_list_is_of_any_memory_mixed), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(what_is_not_declared_goes_to_the_arena), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},

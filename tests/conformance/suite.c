@@ -36,6 +36,7 @@ const struct conform_list conform_messages[] = {
 	{ "wait", conform_wait },
 	{ "queue", conform_queue },
 	{ "streams", conform_streams },
+	{ "tensors", conform_tensors },
 	{ "memory", conform_memory },
 	{ NULL, NULL },
 };

@@ -35,6 +35,8 @@ seeds(void)
 	const struct stage_grant grant = {GRANT_PIECES, 5, CHUNK, 2};
 	struct batoni_mpi_header mpi;
 	unsigned char eager[sizeof(struct stage_header) + 7] = {0};
+	unsigned char list[sizeof(struct stage_header) +
+	                   BATONI_TENSORS_FIXED_BYTES + 16] = {0};
 	struct stage_header header;
 
 	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_BODY, LENGTH, FIRST_TAG);
@@ -65,6 +67,15 @@ seeds(void)
 	header.length = 7;
 	memcpy(eager, &header, sizeof(header));
 	seed(STAGE_HEADER, eager, sizeof(eager));
+	header.kind = HEADER_LIST_ASKS;
+	header.list_bytes = BATONI_TENSORS_FIXED_BYTES + 16;
+	header.length = LENGTH;
+	memcpy(list, &header, sizeof(header));
+	seed(STAGE_HEADER, list, sizeof(list));
+	header.kind = HEADER_LIST;
+	header.length = 0;
+	memcpy(list, &header, sizeof(header));
+	seed(STAGE_HEADER, list, sizeof(list));
 	seed(STAGE_GRANT, &grant, sizeof(grant));
 }
 
@@ -123,9 +134,17 @@ stage_header(const unsigned char *bytes, size_t n)
 		return;
 	CLAIM(header.source < SIZE && header.slot < SLOTS);
 	CLAIM(header.length <= INT64_MAX);
-	CLAIM(header.kind == HEADER_EAGER
-	              ? header.length == n - sizeof(header)
-	              : header.length > 0 && header.piece > 0);
+	CLAIM(header.piece > 0);
+	if (header.kind == HEADER_EAGER || header.kind == HEADER_LIST)
+		CLAIM(header.list_bytes + header.length == n - sizeof(header));
+	else
+		CLAIM(header.list_bytes + header.length > n - sizeof(header));
+	if (header.kind == HEADER_LIST || header.kind == HEADER_LIST_ASKS)
+		CLAIM(n - sizeof(header) >= BATONI_TENSORS_FIXED_BYTES &&
+		      header.list_bytes >= BATONI_TENSORS_FIXED_BYTES &&
+		      header.list_bytes <= BATONI_TENSORS_HEADER_MAX);
+	else
+		CLAIM(header.list_bytes == 0);
 }
 
 /* Grants come one after the other, as long as they are accepted. */

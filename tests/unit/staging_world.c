@@ -352,11 +352,44 @@ pattern(size_t bytes, unsigned seed)
 }
 
 static enum baton_status
+issue(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
+{
+	struct rank *r = &world->ranks[rank];
+	enum baton_status status;
+
+	t.slot = slot & 0xffffff;
+	r->transfers[slot] = t;
+	status = r->transport->messages.ops->issue(&r->transport->messages,
+	                                           &r->transfers[slot]);
+	if (status != BATON_PENDING)
+		record_done(&r->host, &r->transfers[slot], status);
+	if (!world->gathers)
+		flush(world);
+	return status;
+}
+
+enum baton_status
+start_list(struct world *world, int rank, uint32_t slot,
+           enum batoni_direction direction, int peer, int tag,
+           struct batoni_tensor_list *list)
+{
+	struct batoni_transfer t = {
+		.buffer = list,
+		.bytes = list->payload_bytes,
+		.peer = peer,
+		.tag = tag,
+		.place = BATONI_PLACE_LIST,
+	};
+
+	t.direction = direction;
+	return issue(world, rank, slot, t);
+}
+
+static enum baton_status
 start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
       const void *content, bool host)
 {
 	struct rank *r = &world->ranks[rank];
-	enum baton_status status;
 
 	host |= r->device->ops->memory->host_only;
 	ck_assert_uint_lt(slot, SLOTS);
@@ -367,19 +400,11 @@ start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
 		memcpy(t.buffer, content, t.bytes);
 	else
 		fake_memory_copy(t.buffer, content, t.bytes);
-	t.slot = slot & 0xffffff;
 	/* As the engine does at the call. */
 	t.place = host             ? BATONI_MEMORY_HOST
 	          : world->managed ? BATONI_MEMORY_MANAGED
 	                           : BATONI_MEMORY_DEVICE;
-	r->transfers[slot] = t;
-	status = r->transport->messages.ops->issue(&r->transport->messages,
-	                                           &r->transfers[slot]);
-	if (status != BATON_PENDING)
-		record_done(&r->host, &r->transfers[slot], status);
-	if (!world->gathers)
-		flush(world);
-	return status;
+	return issue(world, rank, slot, t);
 }
 
 enum baton_status

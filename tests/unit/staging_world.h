@@ -68,6 +68,11 @@ enum baton_status start_send(struct world *world, int rank, uint32_t slot,
 enum baton_status start_recv(struct world *world, int rank, uint32_t slot,
                              int peer, int tag, size_t bytes, bool host);
 
+/* Issue a list, which the caller keeps until it has ended. */
+enum baton_status start_list(struct world *world, int rank, uint32_t slot,
+                             enum batoni_direction direction, int peer, int tag,
+                             struct batoni_tensor_list *list);
+
 /* The end of what was issued together by all ranks. */
 void flush(struct world *world);
 

@@ -194,7 +194,9 @@ START_TEST(a_staged_header_is_of_a_rank_and_a_slot)
 	header.piece = 0;
 	ck_assert(!passes(&header, EAGER));
 	header = eager_header();
-	header.kind = 3;
+	header.kind = 5;
+	ck_assert(!passes(&header, EAGER));
+	header.kind = 0;
 	ck_assert(!passes(&header, EAGER));
 	header = eager_header();
 	header.magic++;
@@ -205,6 +207,40 @@ START_TEST(a_staged_header_is_of_a_rank_and_a_slot)
 }
 END_TEST
 
+/* The list's header is there whole; or some of it, and it or the payload goes on in pieces. */
+START_TEST(a_staged_list_has_the_bytes_that_its_header_says)
+{
+	struct stage_header header = eager_header();
+
+	/* A plain message has no such header. */
+	header.list_bytes = 40;
+	ck_assert(!passes(&header, EAGER));
+	header.kind = HEADER_ASKS;
+	ck_assert(!passes(&header, 0));
+	header.kind = HEADER_LIST;
+	ck_assert(passes(&header, 40 + EAGER));
+	ck_assert(!passes(&header, 40 + EAGER - 1));
+	ck_assert(!passes(&header, EAGER));
+	header.length = INT64_MAX;
+	ck_assert(!passes(&header, 40 + EAGER));
+	header.kind = HEADER_LIST_ASKS;
+	ck_assert(passes(&header, 40));
+	ck_assert(passes(&header, 24));
+	ck_assert(!passes(&header, 23));
+	ck_assert(!passes(&header, 41));
+	/* Nothing would go in pieces. */
+	header.length = 0;
+	ck_assert(!passes(&header, 40));
+	ck_assert(passes(&header, 39));
+	header.list_bytes = 23;
+	ck_assert(!passes(&header, 23));
+	header.list_bytes = 1 << 20;
+	ck_assert(!passes(&header, 40));
+	header.list_bytes = 0;
+	ck_assert(!passes(&header, 40));
+}
+END_TEST
+
 START_TEST(a_staged_grant_is_for_pieces_that_there_are)
 {
 	static const struct {
@@ -212,23 +248,29 @@ START_TEST(a_staged_grant_is_for_pieces_that_there_are)
 		struct stage_terms terms;
 		bool passes;
 	} cases[] = {
-		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, false}, true},
-		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 40, 2, false}, true},
-		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false}, true},
-		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, true}, true},
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, false, false}, true},
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 40, 2, false, false}, true},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false}, true},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, true, false}, true},
 		/* More pieces than there are, none more, none at all. */
-		{{GRANT_PIECES, 5, 40, 4}, {SLOTS, 100, 64, 0, 0, false}, false},
-		{{GRANT_PIECES, 5, 40, 2}, {SLOTS, 100, 64, 40, 2, false}, false},
-		{{GRANT_PIECES, 5, 0, 1}, {SLOTS, 100, 64, 0, 0, false}, false},
+		{{GRANT_PIECES, 5, 40, 4}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		{{GRANT_PIECES, 5, 40, 2},
+		 {SLOTS, 100, 64, 40, 2, false, false}, false},
+		{{GRANT_PIECES, 5, 0, 1}, {SLOTS, 100, 64, 0, 0, false, false}, false},
 		/* Longer than a chunk; another length than before. */
-		{{GRANT_PIECES, 5, 65, 1}, {SLOTS, 100, 64, 0, 0, false}, false},
-		{{GRANT_PIECES, 5, 41, 3}, {SLOTS, 100, 64, 40, 2, false}, false},
+		{{GRANT_PIECES, 5, 65, 1}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		{{GRANT_PIECES, 5, 41, 3},
+		 {SLOTS, 100, 64, 40, 2, false, false}, false},
 		/* In place, from memory that the transport does not reach. */
-		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false}, false},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		/* A list is declined after pieces; nothing else is. */
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, false, true}, true},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, true}, false},
 		/* Another kind in the middle. */
-		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true}, false},
-		{{GRANT_DROPS, SLOTS, 0, 0}, {SLOTS, 100, 64, 0, 0, true}, false},
-		{{0, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, true}, false},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, false}, false},
+		{{GRANT_DROPS, SLOTS, 0, 0},
+		 {SLOTS, 100, 64, 0, 0, true, false}, false},
+		{{0, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, true, false}, false},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -256,6 +298,7 @@ main(void)
 #endif
 		a_staged_message_has_the_bytes_that_its_header_says,
 		a_staged_header_is_of_a_rank_and_a_slot,
+		a_staged_list_has_the_bytes_that_its_header_says,
 		a_staged_grant_is_for_pieces_that_there_are,
 	};
 

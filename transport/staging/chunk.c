@@ -33,6 +33,8 @@
  * waited for.  Of copies that are started together, one that the device refuses is one that
  * fails alone: those before it are under way, those behind it are tried again.
  *
+ * Tokens of lists have copies of their own (lists.c): several for one buffer.
+ *
  * A copy that the device cannot take now (AGAIN) is tried again at the next of these moments,
  * before those that came later.
  */
@@ -140,6 +142,7 @@ batoni_stage_take(struct batoni_staging *stage, struct stage_message *message,
 	batoni_list_remove(&token->link);
 	token->message = message;
 	token->ready = false;
+	token->cursor.left = 0;
 	return token;
 }
 
@@ -165,9 +168,9 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 
 /* ---- copies ---- */
 
-static void
-copy_failed(struct batoni_staging *stage, struct stage_token *token,
-            enum baton_status status)
+void
+batoni_stage_copy_failed(struct batoni_staging *stage, struct stage_token *token,
+                         enum baton_status status)
 {
 	batoni_list_remove(&token->copying);
 	token->message->copies--;
@@ -220,7 +223,7 @@ start_one(struct batoni_staging *stage, struct stage_token *token)
 	if (status == BATON_OK)
 		copy_started(stage, token);
 	else
-		copy_failed(stage, token, status);
+		batoni_stage_copy_failed(stage, token, status);
 	return true;
 }
 
@@ -288,12 +291,12 @@ start_several(struct batoni_staging *stage,
 	if (status == BATON_ERR_AGAIN)
 		return false;
 	if (status != BATON_OK)
-		copy_failed(stage, tokens[started], status);
+		batoni_stage_copy_failed(stage, tokens[started], status);
 	return true;
 }
 
 void
-batoni_stage_start(struct batoni_staging *stage)
+batoni_stage_start(struct batoni_staging *stage, size_t most)
 {
 	struct stage_token *tokens[BATONI_COPIES_MAX];
 	bool more = true;
@@ -308,6 +311,8 @@ batoni_stage_start(struct batoni_staging *stage)
 		more = n > 1 ? start_several(stage, tokens, n)
 		             : start_one(stage, first);
 	}
+	if (!batoni_list_empty(&stage->listed))
+		batoni_stage_list_start(stage, most);
 }
 
 void
@@ -323,12 +328,13 @@ batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
 		start_one(stage, token);
 }
 
-void
-batoni_stage_drop(struct batoni_staging *stage, struct stage_message *message)
+static void
+drop_from(struct batoni_staging *stage, struct batoni_list_node *queue,
+          struct stage_message *message)
 {
 	struct batoni_list_node *at, *next;
 
-	for (at = stage->waiting.next; at != &stage->waiting; at = next) {
+	for (at = queue->next; at != queue; at = next) {
 		struct stage_token *token = to_copying(at);
 
 		next = at->next;
@@ -342,15 +348,26 @@ batoni_stage_drop(struct batoni_staging *stage, struct stage_message *message)
 	}
 }
 
+void
+batoni_stage_drop(struct batoni_staging *stage, struct stage_message *message)
+{
+	drop_from(stage, &stage->waiting, message);
+	drop_from(stage, &stage->listed, message);
+}
+
 static void
 end_copy(struct batoni_staging *stage, struct stage_token *token,
          enum baton_status status)
 {
 	if (status != BATON_OK) {
-		copy_failed(stage, token, status);
+		batoni_stage_copy_failed(stage, token, status);
 		return;
 	}
 	batoni_list_remove(&token->copying);
+	if (token->cursor.left > 0 && !token->message->over) {
+		batoni_list_append(&stage->listed, &token->copying);
+		return;
+	}
 	token->message->copies--;
 	batoni_stage_copied(stage, token);
 }
@@ -418,6 +435,10 @@ copy_eager(struct batoni_staging *stage, struct stage_message *message,
 	const unsigned char *bounce = message->first.transfer.buffer;
 
 	message->eager = token;
+	if (message->list) {
+		batoni_stage_list_eager(stage, message);
+		return;
+	}
 	memcpy(token->memory, bounce + BATONI_STAGING_HEADER_BYTES,
 	       message->length);
 	batoni_stage_copy(stage, token, message->transfer->buffer, token->memory,
@@ -429,7 +450,7 @@ wants_more(const struct stage_message *message)
 {
 	return message->begun < (message->transfer->direction == BATONI_SEND
 	                                 ? message->granted
-	                                 : message->pieces);
+	                                 : message->limit);
 }
 
 void
@@ -456,10 +477,16 @@ begin_piece(struct batoni_staging *stage, struct stage_message *message,
 {
 	const struct batoni_transfer *transfer = message->transfer;
 	size_t at = (size_t)message->begun * message->piece;
-	char *place = (char *)transfer->buffer + at;
+	char *place;
 
 	message->begun++;
-	token->bytes = stage_min(message->piece, message->length - at);
+	token->first = at;
+	token->bytes = stage_min(message->piece, message->stream - at);
+	if (message->list) {
+		batoni_stage_list_piece(stage, message, token);
+		return;
+	}
+	place = (char *)transfer->buffer + at;
 	token->content = message->host ? (void *)place : token->memory;
 	if (transfer->direction == BATONI_RECV) {
 		token->copy.to = place;

@@ -21,6 +21,8 @@
  * has left.  Pieces of different messages, and copies and messages of different pieces, go
  * on at the same time.
  *
+ * A list of tensors has headers of its own kinds (lists.c).
+ *
  * A side whose buffer is host memory takes part in the same way, but sends and receives in
  * place; its chunks are only places at the transport below.
  *
@@ -35,6 +37,10 @@
 #include <string.h>
 
 #include "stage.h"
+
+/* What the host copies of lists: in a pass; and where a call of the program may be waiting. */
+#define TEST_BYTES ((size_t)1 << 20)
+#define FLUSH_BYTES ((size_t)16 << 10)
 
 static struct batoni_staging *
 to_stage(struct batoni_path *path)
@@ -94,6 +100,8 @@ give_back(struct batoni_staging *stage, struct stage_message *message)
 {
 	if (message->eager)
 		batoni_stage_give(stage, message->eager);
+	if (message->held)
+		batoni_stage_give(stage, message->held);
 	while (!batoni_list_empty(&message->pieces_ready))
 		batoni_stage_give(stage,
 		                  batoni_container_of(message->pieces_ready.next,
@@ -237,8 +245,14 @@ header_of(const struct batoni_staging *stage,
 	struct stage_header header;
 
 	batoni_stage_header_init(&header);
-	header.kind = message->eager || message->length == 0 ? HEADER_EAGER
-	                                                     : HEADER_ASKS;
+	if (message->list) {
+		header.kind = message->at_once ? HEADER_LIST : HEADER_LIST_ASKS;
+		header.list_bytes = message->list->header_bytes;
+	} else {
+		header.kind = message->eager || message->length == 0
+		                      ? HEADER_EAGER
+		                      : HEADER_ASKS;
+	}
 	header.length = message->length;
 	header.piece = stage_piece_max(stage, message->host);
 	header.source = (uint32_t)stage->base.rank;
@@ -257,11 +271,15 @@ send_first(struct batoni_staging *stage, struct stage_message *message)
 
 	message->header = header_of(stage, message);
 	message->state = STAGE_EAGER;
-	if (message->eager) {
+	if (message->list) {
+		buffer = batoni_stage_list_first(stage, message,
+		                                 &message->header, &bytes);
+	} else if (message->eager) {
 		buffer = message->eager->memory;
 		memcpy(buffer, &message->header, bytes);
 		bytes += message->length;
-	} else if (message->length > 0) {
+	}
+	if (message->stream > 0) {
 		message->state = STAGE_ASKED;
 		batoni_stage_post(stage, &message->control, BATONI_RECV,
 		                  &message->grant, sizeof(message->grant),
@@ -316,12 +334,11 @@ advance_line(struct batoni_staging *stage, struct stage_message *front)
 }
 
 static void
-begin_send(struct batoni_staging *stage, struct stage_message *message)
+begin_plain(struct batoni_staging *stage, struct stage_message *message)
 {
 	const struct batoni_transfer *transfer = message->transfer;
 
 	message->length = transfer->bytes;
-	message->ready = true;
 	if (message->length > 0 && message->length <= stage->config.eager_bytes)
 		message->eager = batoni_stage_take(stage, message, SENDS, EAGERS);
 	if (message->eager && message->host) {
@@ -333,9 +350,20 @@ begin_send(struct batoni_staging *stage, struct stage_message *message)
 		                  message->eager->memory +
 		                          BATONI_STAGING_HEADER_BYTES,
 		                  transfer->buffer, message->length);
-		if (message->failed)
-			return;
 	}
+	message->stream = message->eager ? 0 : message->length;
+}
+
+static void
+begin_send(struct batoni_staging *stage, struct stage_message *message)
+{
+	message->ready = true;
+	if (message->list)
+		batoni_stage_list_begin(stage, message);
+	else
+		begin_plain(stage, message);
+	if (message->failed)
+		return;
 	enter_line(stage, message);
 	if (!batoni_list_empty(&message->fronts))
 		advance_line(stage, message);
@@ -352,15 +380,10 @@ begin_body(struct batoni_staging *stage, struct stage_message *message)
 	if (grant->kind == GRANT_PIECES) {
 		message->state = STAGE_PIECES;
 		message->piece = (size_t)grant->piece;
-		message->pieces = (message->length - 1) / message->piece + 1;
+		message->pieces = (message->stream - 1) / message->piece + 1;
 		return;
 	}
 	batoni_transfer_moved(message->transfer, message->length);
-	if (grant->kind == GRANT_DROPS) {
-		message->state = STAGE_DROPPED;
-		batoni_stage_over(stage, message, BATON_OK);
-		return;
-	}
 	message->state = STAGE_DIRECT;
 	batoni_stage_post(stage, &message->control, BATONI_SEND,
 	                  message->transfer->buffer, message->length,
@@ -368,10 +391,9 @@ begin_body(struct batoni_staging *stage, struct stage_message *message)
 	                  stage->body_tag + (int)message->remote);
 }
 
-/* What came is not what this version says.  `what` came: "a message's header". */
-static void
-refuse(struct batoni_staging *stage, struct stage_message *message,
-       const char *what)
+void
+batoni_stage_refuse(struct batoni_staging *stage, struct stage_message *message,
+                    const char *what)
 {
 	stage->fatal = BATON_ERR_PEER;
 	stage->fault.call = "staging";
@@ -386,17 +408,24 @@ granted(struct batoni_staging *stage, struct stage_message *message)
 {
 	const struct stage_terms terms = {
 		.slots = stage->slots_most,
-		.length = message->length,
+		.length = message->stream,
 		.most = message->header.piece,
 		.piece = message->state == STAGE_PIECES ? message->piece : 0,
 		.granted = message->granted,
 		.host = message->host,
+		.list = message->list != NULL,
 	};
 
 	if (!batoni_stage_grant_check(&message->grant,
 	                              message->control.transfer.done_bytes,
 	                              &terms)) {
-		refuse(stage, message, "a grant");
+		batoni_stage_refuse(stage, message, "a grant");
+		return;
+	}
+	if (message->grant.kind == GRANT_DROPS) {
+		message->state = STAGE_DROPPED;
+		batoni_transfer_moved(message->transfer, message->length);
+		batoni_stage_over(stage, message, BATON_OK);
 		return;
 	}
 	if (message->state == STAGE_ASKED)
@@ -442,9 +471,9 @@ begin_recv(struct batoni_staging *stage, struct stage_message *message)
 	                  transfer->peer, transfer->tag);
 }
 
-static void
-send_grant(struct batoni_staging *stage, struct stage_message *message,
-           uint32_t kind)
+void
+batoni_stage_grant(struct batoni_staging *stage, struct stage_message *message,
+                   uint32_t kind)
 {
 	message->grant = (struct stage_grant){
 		.kind = kind,
@@ -468,7 +497,7 @@ tell_grants(struct batoni_staging *stage)
 
 		batoni_list_remove(&message->tell);
 		if (!message->failed && !message->control.below)
-			send_grant(stage, message, GRANT_PIECES);
+			batoni_stage_grant(stage, message, GRANT_PIECES);
 	}
 }
 
@@ -492,7 +521,6 @@ matched_asking(struct batoni_staging *stage, struct stage_message *message,
 {
 	uint64_t mine = stage_piece_max(stage, message->host);
 
-	message->remote = header->slot;
 	if (message->host && header->host && message->length <= mine) {
 		message->state = STAGE_DIRECT;
 		batoni_stage_post(stage, &message->first, BATONI_RECV,
@@ -500,13 +528,44 @@ matched_asking(struct batoni_staging *stage, struct stage_message *message,
 		                  message->peer,
 		                  stage->body_tag +
 		                          (int)message->transfer->slot);
-		send_grant(stage, message, GRANT_DIRECT);
+		batoni_stage_grant(stage, message, GRANT_DIRECT);
 		return;
 	}
 	message->state = STAGE_PIECES;
+	message->stream = message->length;
 	message->piece = stage_min((size_t)header->piece, (size_t)mine);
 	message->pieces = (message->length - 1) / message->piece + 1;
+	message->limit = message->pieces;
 	batoni_stage_want(stage, message);
+}
+
+void
+batoni_stage_decline(struct batoni_staging *stage,
+                     struct stage_message *message, bool asks,
+                     enum baton_status status)
+{
+	message->state = STAGE_DROPPED;
+	if (asks)
+		batoni_stage_grant(stage, message, GRANT_DROPS);
+	batoni_stage_over(stage, message, status);
+}
+
+static void
+matched_plain(struct batoni_staging *stage, struct stage_message *message,
+              const struct stage_header *header, const unsigned char *bytes)
+{
+	bool asks = header->kind == HEADER_ASKS;
+
+	if (message->list)
+		batoni_stage_decline(stage, message, asks,
+		                     batoni_list_meet_plain(message->list,
+		                                            message->length));
+	else if (message->length > message->transfer->bytes)
+		batoni_stage_decline(stage, message, asks, BATON_ERR_TRUNCATED);
+	else if (asks)
+		matched_asking(stage, message, header);
+	else
+		matched_eager(stage, message, bytes);
 }
 
 /* The header has come. */
@@ -520,24 +579,20 @@ matched(struct batoni_staging *stage, struct stage_message *message)
 	                                message->first.transfer.done_bytes,
 	                                stage->size, stage->slots_most,
 	                                &header)) {
-		refuse(stage, message, "a message's header");
+		batoni_stage_refuse(stage, message, "a message's header");
 		return;
 	}
 	message->peer = (int)header.source;
 	message->length = (size_t)header.length;
+	message->remote = header.slot;
 	batoni_transfer_moved(message->transfer, message->length);
 	set_moves(stage, message, true);
-	if (message->length > message->transfer->bytes) {
-		message->state = STAGE_DROPPED;
-		message->remote = header.slot;
-		if (header.kind == HEADER_ASKS)
-			send_grant(stage, message, GRANT_DROPS);
-		batoni_stage_over(stage, message, BATON_ERR_TRUNCATED);
-	} else if (header.kind == HEADER_ASKS) {
-		matched_asking(stage, message, &header);
-	} else {
-		matched_eager(stage, message, bounce + sizeof(header));
-	}
+	if (header.list_bytes > 0)
+		batoni_stage_list_matched(
+			stage, message, &header, bounce + sizeof(header),
+			message->first.transfer.done_bytes - sizeof(header));
+	else
+		matched_plain(stage, message, &header, bounce + sizeof(header));
 }
 
 static void
@@ -548,8 +603,10 @@ recv_part_over(struct batoni_staging *stage, struct stage_message *message,
 		matched(stage, message);
 	else if (part == &message->first)
 		batoni_stage_over(stage, message, BATON_OK);
+	else if (message->refusing)
+		batoni_stage_list_refused(stage, message);
 	else if (message->told < message->begun)
-		send_grant(stage, message, GRANT_PIECES);
+		batoni_stage_grant(stage, message, GRANT_PIECES);
 }
 
 /* ---- events ---- */
@@ -562,6 +619,8 @@ piece_over(struct batoni_staging *stage, struct stage_token *token)
 
 	if (token->direction == SENDS || message->host)
 		batoni_stage_piece_done(stage, token);
+	else if (message->list)
+		batoni_stage_list_came(stage, token);
 	else
 		batoni_stage_copy(stage, token, token->copy.to, token->memory,
 		                  token->bytes);
@@ -682,6 +741,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 		.transfer = transfer,
 		.peer = transfer->peer,
 		.host = batoni_place_is_host(transfer->place),
+		.list = batoni_transfer_list(transfer),
 	};
 	message->first.transfer.slot = slot & 0xffffff;
 	message->control.transfer.slot = (stage->slots + slot) & 0xffffff;
@@ -723,7 +783,7 @@ test(struct batoni_path *path)
 		below->ops->test(below);
 	events += batoni_stage_poll(stage);
 	events += settle(stage);
-	batoni_stage_start(stage);
+	batoni_stage_start(stage, TEST_BYTES);
 	tell_engine(stage);
 	return events;
 }
@@ -735,7 +795,7 @@ flush(struct batoni_path *path)
 	bool collected = stage->collected;
 
 	if (collected)
-		batoni_stage_start(stage);
+		batoni_stage_start(stage, FLUSH_BYTES);
 	tell_engine(stage);
 	return collected;
 }
@@ -818,6 +878,8 @@ batoni_stage_messages(struct batoni_staging *stage)
 	stage->messages_ops = (struct batoni_path_ops){
 		.name = stage->below->messages.ops->name,
 		.kinds = BATONI_MESSAGES,
+		.lists = true,
+		.lists_anywhere = true,
 		.issue = issue,
 		.test = test,
 		.take_back = take_back,

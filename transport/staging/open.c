@@ -68,6 +68,7 @@ init_lists(struct batoni_staging *stage)
 	batoni_list_init(&stage->eager_wanting);
 	batoni_list_init(&stage->waiting);
 	batoni_list_init(&stage->copies);
+	batoni_list_init(&stage->listed);
 	batoni_list_init(&stage->ended);
 	batoni_list_init(&stage->telling);
 	batoni_list_init(&stage->lines);

@@ -5,6 +5,7 @@
  * open.c     memory, starting, closing, and what is passed through
  * message.c  issue, test, take_back: the protocol
  * chunk.c    pinned memory, copies, and whose turn it is
+ * lists.c    messages that are lists of tensors
  * stage_header.c  what is read from a peer
  *
  * Everything here belongs to the thread that drives the engine, except open.c's create
@@ -31,6 +32,14 @@ struct stage_part {
 	bool below; /* the transport below has it, or it is in that list */
 };
 
+/* Between a list of tensors and a pinned buffer: where the next byte lies in both, and how many
+ * are left. */
+struct stage_cursor {
+	struct batoni_list_place place;
+	unsigned char *at;
+	size_t left;
+};
+
 /* A pinned buffer: a chunk with a place at the transport below, or an eager buffer, which
  * travels in the place of its message. */
 struct stage_token {
@@ -50,6 +59,10 @@ struct stage_token {
 	size_t bytes;
 	bool ready;
 	uint8_t direction, kind;
+	/* Of a list: what is still to be copied; nothing is left of a plain message's.  first: of
+	 * a piece, its place among the bytes that go in pieces. */
+	struct stage_cursor cursor;
+	size_t first;
 };
 
 enum stage_state {
@@ -84,13 +97,25 @@ struct stage_message {
 	struct batoni_list_node pieces_ready; /* a send's tokens, in order */
 	int peer;
 	uint32_t remote; /* the peer's slot */
-	size_t length, piece;
-	uint64_t pieces;
+	/* Of the program's bytes; of those that go in pieces; of a piece. */
+	size_t length, stream, piece;
+	/* limit: of a receive, how many it may begin now. */
+	uint64_t pieces, limit;
 	/* granted: of a send, by the peer.  begun: pieces that have a token.  ended:
 	 * pieces that are sent, or received and copied.  told: of a receive, in grants. */
 	uint64_t granted, begun, ended, told;
 	struct stage_header header; /* of a send that asks */
 	struct stage_grant grant;   /* received, or being sent */
+	/* ---- lists.c ---- */
+	struct batoni_tensor_list *list; /* NULL: the transfer is a plain one */
+	/* Of the list's header, what is behind the first message, and what of that has not
+	 * come. */
+	size_t rest, rest_left;
+	bool at_once;   /* a send: all of it is in the first message */
+	bool refusing;  /* a receive has not agreed, and has to say so: */
+	enum baton_status verdict;
+	struct batoni_list_place place; /* of the next piece's payload */
+	struct stage_token *held; /* has payload, and the list's header is not there */
 };
 
 /* What the messages of one direction with one peer have of the chunks. */
@@ -133,6 +158,7 @@ struct batoni_staging {
 	uint32_t holders[DIRECTIONS]; /* peers that have some */
 	struct batoni_list_node waiting; /* tokens whose copies are to be started */
 	struct batoni_list_node copies;  /* those that were; of several, the first */
+	struct batoni_list_node listed;  /* tokens of lists that have more to copy */
 	bool collected; /* `waiting` has some that were not tried */
 	struct batoni_list_node ended;   /* parts */
 	struct batoni_list_node telling; /* receives that have chunks to grant */
@@ -180,6 +206,16 @@ void batoni_stage_over(struct batoni_staging *stage,
 /* A copy of the message has ended; its token has been given back, if the transport below
  * has no use for it. */
 void batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token);
+/* What came is not what this version says.  `what` came: "a message's header". */
+void batoni_stage_refuse(struct batoni_staging *stage,
+                         struct stage_message *message, const char *what);
+/* Of a receive: answer, on the tag of the send's slot. */
+void batoni_stage_grant(struct batoni_staging *stage,
+                        struct stage_message *message, uint32_t kind);
+/* The receive takes no byte: tell the sender, if it asks, and end. */
+void batoni_stage_decline(struct batoni_staging *stage,
+                          struct stage_message *message, bool asks,
+                          enum baton_status status);
 /* The memory of the device has failed: break the communicator. */
 void batoni_stage_fault(struct batoni_staging *stage,
                         struct stage_message *message,
@@ -197,8 +233,13 @@ void batoni_stage_give(struct batoni_staging *stage, struct stage_token *token);
  * before the copy is started. */
 void batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
                        void *to, const void *from, size_t bytes);
-/* Start the copies that wait, as far as the device takes them. */
-void batoni_stage_start(struct batoni_staging *stage);
+/* Start the copies that wait, as far as the device takes them, and copy up to `most` bytes of
+ * lists by the host. */
+void batoni_stage_start(struct batoni_staging *stage, size_t most);
+/* A copy that was started is not: what was to be copied will not be. */
+void batoni_stage_copy_failed(struct batoni_staging *stage,
+                              struct stage_token *token,
+                              enum baton_status status);
 /* The message is over: forget those of its copies that were not started. */
 void batoni_stage_drop(struct batoni_staging *stage,
                        struct stage_message *message);
@@ -215,5 +256,37 @@ void batoni_stage_send_ready(struct batoni_staging *stage,
 /* The transport below has done with the piece. */
 void batoni_stage_piece_done(struct batoni_staging *stage,
                              struct stage_token *token);
+
+/* ---- lists.c ---- */
+
+/* A send is issued; its payload is copied to an eager buffer, if it needs one. */
+void batoni_stage_list_begin(struct batoni_staging *stage,
+                             struct stage_message *message);
+/* The first message of a send: its buffer, which begins with the header that is there, and its
+ * length. */
+void *batoni_stage_list_first(struct batoni_staging *stage,
+                              struct stage_message *message,
+                              const struct stage_header *header,
+                              size_t *bytes_p);
+/* The first message of a list has come, n bytes behind its header. */
+void batoni_stage_list_matched(struct batoni_staging *stage,
+                               struct stage_message *message,
+                               const struct stage_header *header,
+                               const unsigned char *behind, size_t n);
+/* A receive has got its eager buffer. */
+void batoni_stage_list_eager(struct batoni_staging *stage,
+                             struct stage_message *message);
+/* The next piece has this token, whose first and bytes are set. */
+void batoni_stage_list_piece(struct batoni_staging *stage,
+                             struct stage_message *message,
+                             struct stage_token *token);
+/* A piece of a receive has come. */
+void batoni_stage_list_came(struct batoni_staging *stage,
+                            struct stage_token *token);
+/* The grant before has left: say that it takes no more. */
+void batoni_stage_list_refused(struct batoni_staging *stage,
+                               struct stage_message *message);
+/* Go on with the tokens in stage->listed. */
+void batoni_stage_list_start(struct batoni_staging *stage, size_t most);
 
 #endif

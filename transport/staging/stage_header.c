@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "tensors.h"
+
 #define MAGIC 0x67617473u /* "stag" */
-#define VERSION 1u
+#define VERSION 2u
 
 void
 batoni_stage_header_init(struct stage_header *header)
@@ -13,24 +15,42 @@ batoni_stage_header_init(struct stage_header *header)
 	*header = (struct stage_header){.magic = MAGIC, .version = VERSION};
 }
 
+/* Do `behind` bytes follow the header as it says? */
+static bool
+is_followed(const struct stage_header *header, uint64_t behind)
+{
+	uint64_t list = header->list_bytes;
+	bool described = list >= BATONI_TENSORS_FIXED_BYTES &&
+	                 list <= BATONI_TENSORS_HEADER_MAX;
+
+	switch (header->kind) {
+	case HEADER_EAGER:
+		return list == 0 && behind == header->length;
+	case HEADER_ASKS:
+		return list == 0 && header->length > 0 && behind == 0;
+	case HEADER_LIST:
+		return described && behind == list + header->length;
+	case HEADER_LIST_ASKS:
+		return described && behind >= BATONI_TENSORS_FIXED_BYTES &&
+		       behind <= list && list - behind + header->length > 0;
+	default:
+		return false;
+	}
+}
+
 bool
 batoni_stage_header_decode(const void *bytes, size_t n, int size,
                            uint32_t slots, struct stage_header *header)
 {
-	size_t behind;
-
 	if (n < sizeof(*header))
 		return false;
 	memcpy(header, bytes, sizeof(*header));
-	behind = n - sizeof(*header);
 	if (header->magic != MAGIC || header->version != VERSION ||
 	    header->source >= (uint32_t)size || header->slot >= slots ||
 	    header->piece == 0 || header->length > INT64_MAX ||
-	    header->host > 1 || header->spare != 0)
+	    header->host > 1)
 		return false;
-	if (header->kind == HEADER_EAGER)
-		return behind == header->length;
-	return header->kind == HEADER_ASKS && header->length > 0 && behind == 0;
+	return is_followed(header, n - sizeof(*header));
 }
 
 bool
@@ -40,9 +60,10 @@ batoni_stage_grant_check(const struct stage_grant *grant, size_t n,
 	if (n != sizeof(*grant) || grant->slot >= terms->slots ||
 	    terms->length == 0)
 		return false;
-	if (grant->kind == GRANT_DIRECT || grant->kind == GRANT_DROPS)
-		return terms->piece == 0 &&
-		       (grant->kind == GRANT_DROPS || terms->host);
+	if (grant->kind == GRANT_DROPS)
+		return terms->piece == 0 || terms->list;
+	if (grant->kind == GRANT_DIRECT)
+		return terms->piece == 0 && terms->host;
 	if (grant->kind != GRANT_PIECES || grant->piece == 0 ||
 	    grant->piece > terms->most ||
 	    (terms->piece != 0 && grant->piece != terms->piece))

@@ -11,7 +11,8 @@
 
 #include "staging.h"
 
-enum { HEADER_EAGER = 1, HEADER_ASKS };
+/* Of a plain message, and of a list of tensors. */
+enum { HEADER_EAGER = 1, HEADER_ASKS, HEADER_LIST, HEADER_LIST_ASKS };
 enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS };
 
 /* At the front of every message. */
@@ -19,12 +20,14 @@ struct stage_header {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t kind;  /* HEADER_* */
-	uint64_t length;
+	uint64_t length; /* of the program's bytes */
 	uint64_t piece; /* the longest piece that the sender can send */
 	uint32_t source; /* the sender's rank */
 	uint32_t slot;   /* of the send */
 	uint64_t host;   /* the sender's buffer is host memory */
-	uint64_t spare;
+	/* The length of the list's own header: it begins behind this one, and what is left of it
+	 * comes in front of the pieces' bytes.  0: a plain message. */
+	uint64_t list_bytes;
 };
 
 /* What a receiver answers, as often as needed, on the tag of the send's slot. */
@@ -47,11 +50,12 @@ bool batoni_stage_header_decode(const void *bytes, size_t n, int size,
 /* What a grant has to agree with. */
 struct stage_terms {
 	uint32_t slots;   /* at staging, of the rank that has most */
-	uint64_t length;  /* of the message */
+	uint64_t length;  /* of what goes in pieces */
 	uint64_t most;    /* the longest piece that this rank can send */
 	uint64_t piece;   /* that was granted before; 0: nothing was */
 	uint64_t granted; /* pieces, before */
 	bool host;        /* this rank's buffer is host memory */
+	bool list;        /* the peer may take no more after some pieces */
 };
 
 /* n bytes have come.  False: they are no grant of more. */
