@@ -157,7 +157,7 @@ struct cudasim_kernel {
  *   blocked     calls that are blocked now: full streams, synchronisation of all kinds.
  *   violations  breaches of CUDA's rules so far; each was printed.
  *   settle      return when nothing moves any more without the program: every stream is
- *               empty or waits for a value.  in_functions: or is in a host function.
+ *               empty, waits for a value or stands at a copy.  in_functions: or is in a host function.
  *   changed     what kernels wait for may have changed: they are to look again.
  *   reach       where the simulator has these bytes of device or pinned memory, for one
  *               that writes without a stream, as a network card does.  NULL: they are none.

@@ -68,6 +68,7 @@ enum sim_function {
 	X(depth_lock, 0, 0, 1, false)                                         \
 	X(implicit, 1, 0, 2, false)                                           \
 	X(pageable, 0, 0, 2, false)                                           \
+	X(copies, 1, 0, 1, false)                                             \
 	X(limit_ms, 30000, 1, 3600000, false)                                 \
 	X(seed, 0, 0, 2147483647, false)                                      \
 	X(delay_us, 0, 0, 1000000, false)                                     \

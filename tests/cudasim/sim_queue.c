@@ -146,8 +146,13 @@ move_bytes(const struct sim_entry *entry, unsigned late)
 static bool
 run_bytes_locked(struct sim_entry *entry)
 {
-	unsigned late = sim_delay_locked(ENTRY_ODDS);
+	unsigned late;
 
+	if (entry->kind == SIM_COPY && !sim.set.copies) {
+		sim_await_change_locked(0);
+		return false;
+	}
+	late = sim_delay_locked(ENTRY_ODDS);
 	if (entry->bytes == 0)
 		return true;
 	sim.running++;
@@ -365,6 +370,8 @@ is_still_locked(const struct sim_queue *queue, bool in_functions)
 		return in_functions && queue->context->calling;
 	if (entry->kind == SIM_KERNEL)
 		return sim_kernel_is_still_locked(entry);
+	if (entry->kind == SIM_COPY)
+		return !sim.set.copies && sim.running == 0;
 	return entry->kind == SIM_OPS && !has_grown(&entry->ops[entry->ops_done]);
 }
 

@@ -229,6 +229,27 @@ START_TEST(pageable_memory_can_be_forbidden_in_them_too)
 }
 END_TEST
 
+START_TEST(copies_can_be_made_to_stand)
+{
+	unsigned char got = 0;
+
+	batch_begin();
+	ck_assert(w.sim->sim_set("copies", 0));
+	ck_success(start(b.stream));
+	ck_success(w.sim->copy(b.device, (uintptr_t)b.pinned, 1, b.stream));
+	world_write(b.stream, 0, 1);
+	w.sim->sim_settle(false);
+	ck_assert_uint_eq(world_load_word(0), 0);
+	w.sim->sim_peek(&got, b.device, 1);
+	ck_assert_uint_ne(got, 1);
+	ck_assert(w.sim->sim_set("copies", 1));
+	ck_success(w.sim->stream_synchronize(b.stream));
+	ck_assert_uint_eq(world_load_word(0), 1);
+	assert_copied();
+	world_end();
+}
+END_TEST
+
 static void *
 look_up(int version, CUdriverProcAddressQueryResult why)
 {
@@ -280,6 +301,7 @@ main(void)
 		a_captured_stream_is_refused_and_the_capture_goes_on,
 		copies_that_touch_each_other_are_a_violation,
 		pageable_memory_can_be_forbidden_in_them_too,
+		copies_can_be_made_to_stand,
 		a_driver_has_what_its_version_has,
 	};
 
