@@ -67,6 +67,8 @@ memory_missing(const struct batoni_memory_ops *memory)
 		{"unmap", !shares || memory->unmap},
 		{"block_alloc", !memory->block_free || memory->block_alloc},
 		{"block_free", !memory->block_alloc || memory->block_free},
+		{"pin", !memory->unpin || memory->pin},
+		{"unpin", !memory->pin || memory->unpin},
 	};
 
 	return first_unset(slots, sizeof(slots) / sizeof(slots[0]));

@@ -189,6 +189,10 @@ enum baton_status batoni_cuda_block_alloc(struct batoni_device *device,
                                           size_t bytes, uint64_t until_ns,
                                           void **block_p);
 void batoni_cuda_block_free(struct batoni_device *device, void *block);
+/* cuda_register.c: the same. */
+enum baton_status batoni_cuda_pin(struct batoni_device *device, void *base,
+                                  size_t bytes, uint64_t until_ns);
+void batoni_cuda_unpin(struct batoni_device *device, void *base);
 /* cuda_memory.c */
 extern const struct batoni_memory_ops batoni_cuda_memory_ops;
 /* cuda.c */

@@ -511,6 +511,8 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.unmap = batoni_cuda_unmap,
 	.block_alloc = batoni_cuda_block_alloc,
 	.block_free = batoni_cuda_block_free,
+	.pin = batoni_cuda_pin,
+	.unpin = batoni_cuda_unpin,
 	.present = batoni_cuda_present,
 	.owner = cuda_owner,
 };

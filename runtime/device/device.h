@@ -252,10 +252,10 @@ struct batoni_device_ops {
 	 * must not block.  OK; CUDA: batoni_refuse has said why.
 	 * stream_put: put the copy, and behind it the store, on the stream.  Both sides of the
 	 * copy are memory of devices of this kind, or pinned; the word is in a block of
-	 * pinned_alloc, of any open of such a device.  What reads the value (a host, another
-	 * device, a stream that is let go after the value was read) also sees the copy, and what
-	 * is before the two on the stream.  Buffers and word stay until a mark behind them is
-	 * done.  Caller: the enqueuing thread, under the order lock; must not block.  OK: both
+	 * pinned_alloc, of any open of such a device, or in a mapping of pin.  What reads the value
+	 * (a host, another device, a stream that is let go after the value was read) also sees
+	 * the copy, and what is before the two on the stream.  Buffers and word stay until a mark
+	 * behind them is done.  Caller: the enqueuing thread, under the order lock; must not block.  OK: both
 	 * are on the stream, or the device is sick.  PENDING: nothing was put there, and the
 	 * engine is to carry it out: as much is on the stream as may be, or the library below
 	 * has refused it (memory of another device, that this one does not reach).  CUDA,

@@ -237,6 +237,22 @@ struct batoni_memory_ops {
 	                                 size_t bytes, uint64_t until_ns,
 	                                 void **block_p);
 	void (*block_free)(struct batoni_device *device, void *block);
+
+	/* These two may be NULL, both: streams of the device store into memory of pinned_alloc
+	 * alone.
+	 * pin: let streams store (stream_put) into a mapping of shared memory that batoni_shm_map
+	 * has made, of which other processes have theirs, at its address and with these lengths.
+	 * The mapping is the device's from this call on, whatever is returned: unless OK, the
+	 * device unmaps it, perhaps later, and the caller does not touch it any more.  The thread
+	 * that creates, which holds no lock that others may want; may block as pinned_alloc.
+	 * OK, UNSUPPORTED, NOMEM, SYSTEM, CUDA, TIMEOUT: unless OK, batoni_refuse has said why.
+	 * unpin: what pin has returned OK for.  Neither the host nor a stream stores there any
+	 * more.  It is unmapped when the device has let go of it.  The thread that destroys; does
+	 * not wait for a stream.  Not called where a stream may still store: the mapping then
+	 * stays for good. */
+	enum baton_status (*pin)(struct batoni_device *device, void *base,
+	                         size_t bytes, uint64_t until_ns);
+	void (*unpin)(struct batoni_device *device, void *base);
 };
 
 /* runtime/device/host_memory.c */

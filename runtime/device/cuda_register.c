@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared memory of the host that streams store into: mappings, registered with the driver.
+ *
+ * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of pinned
+ * memory (cuda_pinned.c), and so is cuMemHostUnregister.  So a thread of its own makes each of these
+ * calls.  Whoever pins waits for its thread until its time is over; nobody waits for the other call.
+ *
+ * A mapping is this file's from the call that pins it until it is unmapped:
+ *
+ *   COMING   its thread registers it.  The caller waits, or has left it: then the thread goes on to GOING.
+ *   PINNED   streams store into it
+ *   GOING    its thread takes it from the driver, unmaps it, and frees the record.
+ *
+ * What the driver refuses to register is unmapped at once.  What it refuses to give back (a sick device)
+ * stays mapped for good, and so does what nobody unpins, since a stream may still store into it.
+ *
+ * Memory that the GPU has at another address than the host is refused, as pinned memory is.  Two ranks of a
+ * process may map the same pages: then these are registered twice, at two addresses.
+ *
+ * Locks.  `lock` guards the list, and what is said of a mapping while it is COMING.  No driver call
+ * is made under it.
+ */
+#include "cuda_gpu.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "shm.h"
+#include "thread.h"
+
+#define LEAST_NS 500000000u
+
+struct mapping {
+	struct batoni_list_node link; /* of mappings, while it is PINNED */
+	struct cuda_gpu *gpu;
+	void *base; /* as it came from batoni_shm_map */
+	size_t bytes;
+	/* COMING: its thread is done; the caller waits no more. */
+	bool done, left;
+	/* How the registration ended. */
+	bool elsewhere;
+	CUresult result;
+	const char *call;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed; /* CLOCK_MONOTONIC */
+static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
+static struct batoni_list_node mappings = {&mappings, &mappings};
+
+static void
+make_changed(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+/* ---- the driver's calls --------------------------------------------------- */
+
+/* The first byte of its first page. */
+static unsigned char *
+first_page(const struct mapping *mapping, size_t *bytes_p)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t before = (uintptr_t)mapping->base % page;
+
+	*bytes_p = (before + mapping->bytes + page - 1) / page * page;
+	return (unsigned char *)mapping->base - before;
+}
+
+static bool
+is_registered(const struct mapping *mapping)
+{
+	return mapping->result == BATONI_CU_SUCCESS && !mapping->elsewhere;
+}
+
+static void
+do_register(struct mapping *mapping)
+{
+	const struct batoni_cuda_api *api = mapping->gpu->api;
+	CUdeviceptr on_device = 0;
+	struct cuda_guard guard;
+	size_t bytes;
+	unsigned char *at = first_page(mapping, &bytes);
+
+	mapping->call = "cuCtxPushCurrent";
+	mapping->result = batoni_cuda_enter(mapping->gpu, &guard);
+	if (mapping->result != BATONI_CU_SUCCESS)
+		return;
+	mapping->call = "cuMemHostRegister";
+	mapping->result = api->host_register(
+		at, bytes,
+		BATONI_CU_HOST_REGISTER_PORTABLE | BATONI_CU_HOST_REGISTER_MAPPED);
+	if (mapping->result == BATONI_CU_SUCCESS) {
+		mapping->call = "cuMemHostGetDevicePointer";
+		mapping->result = api->host_device_pointer(&on_device, at, 0);
+		mapping->elsewhere = on_device != (CUdeviceptr)(uintptr_t)at;
+		if (!is_registered(mapping))
+			api->host_unregister(at);
+	}
+	batoni_cuda_leave(mapping->gpu, &guard);
+}
+
+static CUresult
+do_unregister(const struct mapping *mapping)
+{
+	struct cuda_guard guard;
+	size_t bytes;
+	unsigned char *at = first_page(mapping, &bytes);
+	CUresult result = batoni_cuda_enter(mapping->gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	result = mapping->gpu->api->host_unregister(at);
+	batoni_cuda_leave(mapping->gpu, &guard);
+	return result;
+}
+
+/* ---- records -------------------------------------------------------------- */
+
+static void
+drop(struct mapping *mapping)
+{
+	batoni_shm_unmap(mapping->base, mapping->bytes);
+	batoni_mem_keep(-1);
+	batoni_free(mapping);
+}
+
+static void
+take_from_driver(struct mapping *mapping)
+{
+	CUresult result = do_unregister(mapping);
+
+	/* A reset of the GPU has let go of it. */
+	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED) {
+		drop(mapping);
+		return;
+	}
+	batoni_log(BATONI_LOG_WARN,
+	           "CUDA device %d: shared memory stays pinned: "
+	           "cuMemHostUnregister failed with %u",
+	           mapping->gpu->number, result);
+	/* In the list, so that leak checkers find it. */
+	pthread_mutex_lock(&lock);
+	batoni_list_append(&mappings, &mapping->link);
+	pthread_mutex_unlock(&lock);
+}
+
+static void *
+register_main(void *argument)
+{
+	struct mapping *mapping = argument;
+	bool left;
+
+	do_register(mapping);
+	pthread_mutex_lock(&lock);
+	mapping->done = true;
+	left = mapping->left;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	/* Unless it is left, it is the caller's from here on. */
+	if (left && is_registered(mapping))
+		take_from_driver(mapping);
+	else if (left)
+		drop(mapping);
+	return NULL;
+}
+
+static void *
+unregister_main(void *argument)
+{
+	take_from_driver(argument);
+	return NULL;
+}
+
+static bool
+start(void *(*main)(void *), struct mapping *mapping)
+{
+	pthread_t thread;
+
+	if (batoni_thread_start(&thread, main, mapping))
+		return false;
+	pthread_detach(thread);
+	return true;
+}
+
+/* False: its thread goes on, and it is not the caller's any more. */
+static bool
+await(struct mapping *mapping, uint64_t until_ns)
+{
+	const struct timespec time = {(time_t)(until_ns / 1000000000u),
+	                              (long)(until_ns % 1000000000u)};
+	bool done;
+
+	pthread_mutex_lock(&lock);
+	while (!mapping->done && batoni_real_ns() < until_ns)
+		pthread_cond_timedwait(&changed, &lock, &time);
+	done = mapping->done;
+	mapping->left = !done;
+	pthread_mutex_unlock(&lock);
+	return done;
+}
+
+/* ---- the slots ------------------------------------------------------------ */
+
+/* The mapping is unmapped. */
+static enum baton_status
+refuse_at_once(enum baton_status status, const char *why, void *base, size_t bytes)
+{
+	batoni_shm_unmap(base, bytes);
+	return batoni_refuse(status, "%s", why);
+}
+
+static enum baton_status
+refuse(struct mapping *mapping)
+{
+	const struct cuda_gpu *gpu = mapping->gpu;
+	CUresult result = mapping->result;
+	const char *call = mapping->call;
+
+	drop(mapping);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, call, result);
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "CUDA device %d has registered memory at another "
+	                     "address than the host",
+	                     gpu->number);
+}
+
+enum baton_status
+batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
+                uint64_t until_ns)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	uint64_t begun_ns = batoni_real_ns();
+	struct mapping *mapping;
+
+	if (!gpu->api->host_register || !gpu->api->host_unregister)
+		return refuse_at_once(BATON_ERR_UNSUPPORTED,
+		                      "the driver has no cuMemHostRegister", base,
+		                      bytes);
+	pthread_once(&changed_once, make_changed);
+	mapping = batoni_alloc(1, sizeof(*mapping));
+	if (!mapping)
+		return refuse_at_once(BATON_ERR_NOMEM, "out of memory", base,
+		                      bytes);
+	mapping->gpu = gpu;
+	mapping->base = base;
+	mapping->bytes = bytes;
+	batoni_list_init(&mapping->link);
+	batoni_mem_keep(1);
+	if (!start(register_main, mapping)) {
+		drop(mapping);
+		return batoni_refuse(BATON_ERR_SYSTEM,
+		                     "no thread to register memory on");
+	}
+	if (until_ns < begun_ns + LEAST_NS)
+		until_ns = begun_ns + LEAST_NS;
+	if (!await(mapping, until_ns))
+		return batoni_refuse(
+			BATON_ERR_TIMEOUT,
+			"cuMemHostRegister has not returned after %llu ms: the "
+			"driver waits for the streams of CUDA device %d, and one "
+			"of them waits; create communicators before streams wait",
+			(unsigned long long)((batoni_real_ns() - begun_ns) /
+		                             1000000u),
+			gpu->number);
+	if (!is_registered(mapping))
+		return refuse(mapping);
+	pthread_mutex_lock(&lock);
+	batoni_list_append(&mappings, &mapping->link);
+	pthread_mutex_unlock(&lock);
+	return BATON_OK;
+}
+
+static struct mapping *
+take_pinned(const void *base)
+{
+	struct mapping *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct batoni_list_node *at = mappings.next;
+	     at != &mappings && !found; at = at->next) {
+		struct mapping *mapping =
+			batoni_container_of(at, struct mapping, link);
+
+		if (mapping->base == base)
+			found = mapping;
+	}
+	if (found)
+		batoni_list_remove(&found->link);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void
+batoni_cuda_unpin(struct batoni_device *device, void *base)
+{
+	struct mapping *mapping = take_pinned(base);
+
+	(void)device;
+	/* Without a thread it stays. */
+	if (mapping && !start(unregister_main, mapping)) {
+		pthread_mutex_lock(&lock);
+		batoni_list_append(&mappings, &mapping->link);
+		pthread_mutex_unlock(&lock);
+	}
+}
