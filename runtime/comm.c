@@ -284,6 +284,20 @@ batoni_comm_native_slot(const struct batoni_comm_plan *plan)
 	               : 0;
 }
 
+/* A device whose streams are to store into the counters of ranks of other processes, or NULL. */
+static struct batoni_device *
+find_storing(const struct baton_comm *comm)
+{
+	const struct batoni_device_ops *ops = comm->device_ops;
+
+	if (batoni_config()->engine_puts ||
+	    batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE ||
+	    !ops->stream_put || !ops->memory->pin ||
+	    ops->why_no_puts(comm->device))
+		return NULL;
+	return comm->device;
+}
+
 /* Of the transport that the engine sees, or that a native one lies over. */
 static struct batoni_transport_config
 upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
@@ -301,6 +315,10 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
 	config.segment_bytes = batoni_onesided_segment_bytes(
 		plan->size, plan->signals_max, plan->contexts_max);
+	config.part_at = batoni_onesided_head_bytes(plan->size);
+	config.part_bytes = batoni_onesided_source_bytes(plan->signals_max,
+	                                                 plan->contexts_max);
+	config.stores = find_storing(comm);
 	return config;
 }
 
@@ -1010,6 +1028,7 @@ const char *
 batoni_why_engine_puts(const struct baton_comm *comm)
 {
 	const struct batoni_device_ops *ops = comm->device_ops;
+	const struct batoni_transport *hosts;
 	const char *why = "";
 
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
@@ -1029,10 +1048,13 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 		return why;
 	if (batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE)
 		return "BATON_WINDOW_PATH=message says that all go by message";
-	return comm->transport_ops->id == BATON_TRANSPORT_LOCAL
-	               ? "there was no pinned memory for the counters"
-	               : "the ranks' counters are in memory that streams do not "
-			 "reach: they do only where all ranks are in one process";
+	hosts = batoni_hosts_of(comm->transport);
+	if (hosts->why_no_streams)
+		return hosts->why_no_streams;
+	if (!ops->memory->pin)
+		return "streams of the device store into memory of this process "
+		       "alone";
+	return "there was no pinned memory for the counters";
 }
 
 enum baton_status

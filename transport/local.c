@@ -714,7 +714,10 @@ make_peers(struct shared *shared, const struct batoni_transport_config *config)
 			.pid = getpid(),
 			.pidfd = -1,
 			.within = true,
-			.streams = shared->device != NULL,
+			.streams = shared->device ? shared->segments +
+			                                    rank * segment_bytes
+			                          : NULL,
+			.streams_here = shared->device != NULL,
 			.reaches_us = true,
 		};
 	}

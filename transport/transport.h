@@ -87,8 +87,12 @@ struct batoni_peer {
 	             * by pidfd; else 0 */
 	int pidfd;  /* of that process; -1: this process, or none available */
 	bool within; /* the rank lives in this process: no mapping is needed */
-	/* Streams of devices that have stream_put reach the segment, at this address. */
-	bool streams;
+	/* Streams of this rank's device, which has stream_put, store into the segment: the address
+	 * that it would begin at for them, of which this rank's part alone need be there (part_at).
+	 * NULL: they do not. */
+	char *streams;
+	/* Streams of that rank's device may store into this rank's segment. */
+	bool streams_here;
 	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
 	/* Written by the engine: the rank's process has ended. */
@@ -140,6 +144,9 @@ struct batoni_transport {
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
+	/* Why streams do not store into the segment of some peer whose segment is there, in
+	 * words that stay until close.  NULL: they do, or were not meant to. */
+	const char *why_no_streams;
 	/* A native transport's: the one that it lies over, and owns.  The one-sided layer uses
 	 * that one's messages, peers and exchanges.  NULL: this one's own. */
 	struct batoni_transport *hosts;
@@ -171,8 +178,11 @@ struct batoni_transport_config {
 	int hidden_tags;
 	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
 	uint64_t until_ns;    /* as the memory table's pinned_alloc */
-	/* Local ranks: a device whose streams are to reach the segments; NULL: none are. */
+	/* A device whose streams are to store into segments: this rank's (of local ranks, one
+	 * for all).  NULL: none are.  Of each segment they store into the part of their rank r:
+	 * part_bytes bytes, from part_at + r * part_bytes on. */
 	struct batoni_device *stores;
+	size_t part_at, part_bytes;
 };
 
 /* transport/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed

@@ -7,7 +7,9 @@
  * This is a stream-issued path (path.h) beside the layer's own.  It shares the puts and signals
  * with put.c, which is called *the engine's* here, and it never waits.  It is there for peers
  * whose segment the streams of this rank's device reach (batoni_peer.streams), where the device has
- * stream_put; for others, and where BATON_PUTS=engine, all puts are the engine's.
+ * stream_put; for others, and where BATON_PUTS=engine, all puts are the engine's.  Between the ranks
+ * of one process segments are pinned memory (local.c); between those of one host each rank has its
+ * part of the other's segment pinned (stores.h), or else puts to that one are the engine's.
  *
  * What carries out a put is decided at its call, under comm->order, for its channel (peer, context):
  *
@@ -20,7 +22,9 @@
  *     memory that streams copy without a detour: of a device, or pinned.  Pageable memory the
  *     driver may copy before its call returns, and managed memory it may have to move;
  *   - not in a group and not detached: those are armed together, or let their stream go on, which
- *     takes a word of the engine's;
+ *     takes a word of the engine's.  (On a stream of our own that waits for the program's they
+ *     could be without one; but such a stream may stand for as long as a kernel runs, and what
+ *     shares its hardware queue would stand with it: copies of other puts and of staging.)
  *   - any other put is the engine's.  put.c moves it, in its channel's order, when streamed is 0,
  *     and its own stream waits for its word.
  *
@@ -60,14 +64,20 @@
  * Ends.  The marks in front of the put and behind it tell when it is armed and when it has ended.  Nothing
  * takes it back.  So a cancel is refused, and a deadline, an abort, or the end of the peer's process
  * ends it with its buffer lent until the second mark is done (path.h, lends).  Its window is
- * counted as pending until then.  close waits for what is left, until the grace of the destroy is
- * over; then segments, words and the communicator's records stay for good (copies_left).
+ * counted as pending until then, and keeps its mappings of other processes' parts: a deregister is
+ * BUSY, or, after an abort, leaves them to the end of the communicator (paths.c).  close waits for
+ * what is left, until the grace of the destroy is over; then segments, mappings, words and the
+ * communicator's records stay for good (copies_left).  The memory of a peer that has died stays
+ * for as long as it is mapped here.
  * If the driver has taken the copy, and refuses the write again and again, the device is sick, and
  * the communicator breaks.
  *
  * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it rings, as
  * batoni_signal_store does.  The peer's engine looks by itself meanwhile, at growing intervals
- * (load.h, unrung): its waits are parked, but not for as long as nobody rings.
+ * (load.h, unrung): its waits are parked, but not for as long as nobody rings.  It listens for the
+ * ring in these naps.  So the wait goes on when the source's engine has looked, 0.8 ms later at
+ * most, and its wake-up; only where nobody makes progress for the source (BATON_PROGRESS_CALLS) it is the
+ * peer's own look, 6.4 ms later at most.
  *
  * Full streams.  stream_put does not block: it answers PENDING where much is on the stream, or where
  * the driver refuses the copy, and then the put is the engine's.
@@ -221,7 +231,9 @@ enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 		.to = target.data,
 		.from = transfer->buffer,
 		.bytes = target.data ? transfer->bytes : 0,
-		.word = target.counter,
+		.word = batoni_segment_counter(
+			rma, rma->transport->peers[transfer->peer].streams,
+			rma->rank, target.signal_index, target.context),
 		.value = (count > *written_p ? count : *written_p) + 1,
 	};
 	status = comm->device_ops->stream_put(comm->device, transfer->stream,
@@ -320,11 +332,16 @@ void
 batoni_mapped_start(struct batoni_rma *rma)
 {
 	const struct batoni_device_ops *ops = rma->comm->device_ops;
+	const struct batoni_peer *peers = rma->transport->peers;
 	struct batoni_mapped *mapped;
+	bool reached = false;
 
 	/* Ranks of other devices may have it, where this one has not. */
-	rma->base.path.load.unrung = rma->transport->peers[rma->rank].streams;
-	if (!rma->base.path.load.unrung || !ops->stream_put ||
+	for (int peer = 0; peer < rma->size; peer++) {
+		reached |= peers[peer].streams != NULL;
+		rma->base.path.load.unrung |= peers[peer].streams_here;
+	}
+	if (!reached || !ops->stream_put ||
 	    ops->why_no_puts(rma->comm->device) ||
 	    !(rma->base.signal_paths & BATON_WINDOW_PATH_DIRECT))
 		return;

@@ -228,8 +228,10 @@ wait_for(MPI_Request *request)
 static void
 open_with(const struct batoni_transport_config *opened)
 {
+	struct batoni_transport_config shared = *opened;
 	MPI_Comm comm;
 
+	shared.segment_bytes = SEGMENT_BYTES;
 	memset(&world, 0, sizeof(world));
 	world.host.done = host_done;
 	world.host.broken = host_broken;
@@ -239,12 +241,13 @@ open_with(const struct batoni_transport_config *opened)
 	MPI_Comm_rank(comm, &world.rank);
 	world.peer = 1 - world.rank;
 	ck_assert_int_eq(batoni_mpi_alloc(opened, 2, &world.mpi), BATON_OK);
-	ck_assert_int_eq(batoni_mpi_peers_make(world.mpi, 2, SEGMENT_BYTES),
-	                 BATON_OK);
+	ck_assert_int_eq(batoni_mpi_peers_make(world.mpi, 2, &shared), BATON_OK);
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
 	                                   BATON_PROGRESS_AUTO),
 	                 BATON_OK);
 	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi, wait_for), BATON_OK);
+	batoni_mpi_peers_store(world.mpi);
+	ck_assert_int_eq(batoni_mpi_peers_tell(world.mpi, wait_for), BATON_OK);
 	world.transport = &world.mpi->base;
 	world.transport->host = &world.host;
 }
@@ -1835,10 +1838,12 @@ END_TEST
 
 START_TEST(opening_survives_any_allocation_that_fails)
 {
+	struct batoni_transport_config shared = config;
 	struct batoni_mpi *mpi;
 	unsigned long n;
 	long blocks = batoni_mem_blocks();
 
+	shared.segment_bytes = SEGMENT_BYTES;
 	for (n = 1;; n++) {
 		enum baton_status status;
 
@@ -1846,7 +1851,7 @@ START_TEST(opening_survives_any_allocation_that_fails)
 		mpi = NULL;
 		status = batoni_mpi_alloc(&config, 2, &mpi);
 		if (status == BATON_OK)
-			status = batoni_mpi_peers_make(mpi, 2, SEGMENT_BYTES);
+			status = batoni_mpi_peers_make(mpi, 2, &shared);
 		if (status == BATON_OK)
 			break;
 		if (mpi)

@@ -295,8 +295,7 @@ prepare(struct offer *offer)
 	config = builder->transport_config(offer->plan, offer->comm);
 	offer->status = batoni_mpi_alloc(&config, size, &offer->mpi);
 	if (offer->status == BATON_OK)
-		offer->status = batoni_mpi_peers_make(offer->mpi, size,
-		                                      config.segment_bytes);
+		offer->status = batoni_mpi_peers_make(offer->mpi, size, &config);
 	else if (offer->status == BATON_ERR_NOMEM)
 		batoni_refuse(offer->status,
 		              "no memory for the MPI transport: requests_max "
@@ -571,6 +570,12 @@ make(MPI_Comm parent, struct offer *offer, int level, MPI_Comm *comm_p)
 	prepare(offer);
 	builder->driver_take();
 	status = agree_on_memory(*comm_p, offer, level);
+	builder->driver_leave();
+	if (status != BATON_OK)
+		return status;
+	batoni_mpi_peers_store(offer->mpi);
+	builder->driver_take();
+	status = batoni_mpi_peers_tell(offer->mpi, wait_for);
 	builder->driver_leave();
 	if (status != BATON_OK)
 		return status;

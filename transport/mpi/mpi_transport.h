@@ -27,6 +27,7 @@
 #include "device.h"
 #include "list.h"
 #include "mpi_header.h"
+#include "stores.h"
 #include "transport.h"
 
 /* Messages up to this length travel as they are, unless they are exactly as long
@@ -210,6 +211,7 @@ struct batoni_mpi {
 	struct batoni_list_node copying;
 	/* peers.c's: this rank's segment, and memory that only meeting needs. */
 	struct batoni_shm segment;
+	struct batoni_stores stores;
 	struct batoni_mpi_card *cards;
 	unsigned char *mapped;
 	/* Why the transport is broken, until the engine has been told. */
@@ -460,14 +462,20 @@ void batoni_mpi_free(struct batoni_mpi *mpi);
 void batoni_mpi_abandon(struct batoni_mpi *mpi);
 
 /* peers.c */
-/* Make this rank's segment and the memory for meeting; nothing if segment_bytes is 0.  Any
- * thread.  OK; NOMEM and SYSTEM, with batoni_refuse called. */
-enum baton_status batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
-                                        size_t segment_bytes);
-/* Collective, once, after all ranks have attached and made their segments: map each
- * other's segments, where possible.  wait() returns when the request is done, with MPI's
- * code.  OK; MPI, with batoni_refuse called. */
+/* Make this rank's segment and the memory for meeting; nothing if there are to be no segments.
+ * Any thread.  OK; NOMEM and SYSTEM, with batoni_refuse called. */
+enum baton_status
+batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
+                      const struct batoni_transport_config *config);
+/* These three once, in this order, on all ranks, after all have attached and made their
+ * segments.  meet: map each other's segments, where possible.  store: let streams store into
+ * them; it may block for a while, without the driver's lock.  tell: what this rank has reached.
+ * wait() returns when the request is done, with MPI's code.  meet and tell are collective, of the
+ * driver.  OK; MPI, with batoni_refuse called. */
 enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi,
+                                        int (*wait)(MPI_Request *request));
+void batoni_mpi_peers_store(struct batoni_mpi *mpi);
+enum baton_status batoni_mpi_peers_tell(struct batoni_mpi *mpi,
                                         int (*wait)(MPI_Request *request));
 /* Free all of it. */
 void batoni_mpi_peers_free(struct batoni_mpi *mpi);

@@ -8,6 +8,10 @@
  * because of containers and the kernel's rules.  A failure is no error: messages are used
  * instead.  The two directions may differ, and a rank knows both.
  *
+ * In between, streams of the rank's device are let store into the segments that it has mapped
+ * (stores.h), which may take time: the driver's lock is not held then.  The ranks tell each
+ * other this too, since a write of a stream rings no bell.
+ *
  * Only creation communicates here, after all ranks have agreed that they have their
  * memory; everything is allocated before that.  (A missing process descriptor is no
  * failure: the end of that process is then not noticed.)  No locks.
@@ -27,13 +31,18 @@ struct batoni_mpi_card {
 	int32_t pid;
 };
 
+/* What a rank tells another: what of it reaches the other's segment. */
+enum { HOSTS = 1, STREAMS = 2 };
+
 enum baton_status
-batoni_mpi_peers_make(struct batoni_mpi *mpi, int size, size_t segment_bytes)
+batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
+                      const struct batoni_transport_config *config)
 {
 	size_t ranks = (size_t)size;
 
-	if (segment_bytes == 0)
+	if (config->segment_bytes == 0)
 		return BATON_OK;
+	batoni_stores_init(&mpi->stores, config);
 	mpi->base.peers = batoni_alloc(ranks, sizeof(*mpi->base.peers));
 	mpi->cards = batoni_alloc(ranks + 1, sizeof(*mpi->cards));
 	mpi->mapped = batoni_alloc(ranks, 2);
@@ -42,7 +51,7 @@ batoni_mpi_peers_make(struct batoni_mpi *mpi, int size, size_t segment_bytes)
 		                     "no memory for what %d ranks share", size);
 	for (size_t rank = 0; rank < ranks; rank++)
 		mpi->base.peers[rank].pidfd = -1;
-	return batoni_shm_create_sparse(segment_bytes, &mpi->segment,
+	return batoni_shm_create_sparse(config->segment_bytes, &mpi->segment,
 	                                &mpi->base.sparse_segments);
 }
 
@@ -73,6 +82,8 @@ batoni_mpi_peers_free(struct batoni_mpi *mpi)
 	struct batoni_peer *peers = mpi->base.peers;
 
 	/* Size is 0 until it is attached, and nothing mapped. */
+	if (peers)
+		batoni_stores_end(&mpi->stores, &mpi->base);
 	for (int rank = 0; peers && rank < mpi->base.size; rank++) {
 		if (!peers[rank].within)
 			unmap_peer(&peers[rank], mpi->segment.bytes);
@@ -141,7 +152,6 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
 	MPI_Request request;
 	int size = mpi->base.size;
 	struct batoni_mpi_card *mine = &mpi->cards[size];
-	unsigned char *theirs;
 	int code;
 
 	if (!mpi->base.peers)
@@ -154,10 +164,35 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
 		code = wait(&request);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Iallgather", code);
-	for (int rank = 0; rank < size; rank++) {
+	for (int rank = 0; rank < size; rank++)
 		meet_peer(mpi, rank, &mpi->cards[rank]);
-		mpi->mapped[rank] = mpi->base.peers[rank].segment != NULL;
-	}
+	return BATON_OK;
+}
+
+void
+batoni_mpi_peers_store(struct batoni_mpi *mpi)
+{
+	if (!mpi->base.peers)
+		return;
+	batoni_stores_begin(&mpi->stores);
+	for (int rank = 0; rank < mpi->base.size; rank++)
+		batoni_stores_reach(&mpi->stores, &mpi->base, rank,
+		                    &mpi->cards[rank].segment);
+}
+
+enum baton_status
+batoni_mpi_peers_tell(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
+{
+	struct batoni_peer *peers = mpi->base.peers;
+	int code, size = mpi->base.size;
+	unsigned char *theirs;
+	MPI_Request request;
+
+	if (!peers)
+		return BATON_OK;
+	for (int rank = 0; rank < size; rank++)
+		mpi->mapped[rank] = (unsigned char)((peers[rank].segment ? HOSTS : 0) |
+		                                    (peers[rank].streams ? STREAMS : 0));
 	theirs = mpi->mapped + size;
 	code = MPI_Ialltoall(mpi->mapped, 1, MPI_BYTE, theirs, 1, MPI_BYTE,
 	                     mpi->comm, &request);
@@ -165,8 +200,10 @@ batoni_mpi_peers_meet(struct batoni_mpi *mpi, int (*wait)(MPI_Request *request))
 		code = wait(&request);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Ialltoall", code);
-	for (int rank = 0; rank < size; rank++)
-		mpi->base.peers[rank].reaches_us = theirs[rank];
+	for (int rank = 0; rank < size; rank++) {
+		peers[rank].reaches_us = theirs[rank] & HOSTS;
+		peers[rank].streams_here = theirs[rank] & STREAMS;
+	}
 	free_scratch(mpi);
 	return BATON_OK;
 }

@@ -4,9 +4,9 @@
  *
  * Each rank makes a segment.  During creation the ranks exchange cards, with the names of the
  * segment and of the process's bell.  Each maps what it can, also that of a rank of its own
- * process, so that each rank frees what it has mapped, whenever the others close.  Then the
- * ranks tell each other what they have mapped.  A mapping that fails is no error: messages are
- * used instead.
+ * process, so that each rank frees what it has mapped, whenever the others close.  Streams of its
+ * device are let store into what it has mapped (stores.h).  Then the ranks tell each other what
+ * they reach.  A mapping that fails is no error: messages are used instead.
  *
  * The thread that creates, and the one that destroys; no locks.
  */
@@ -17,18 +17,23 @@
 #include "mem.h"
 #include "rank.h"
 
+/* What a rank tells another: what of it reaches the other's segment. */
+enum { HOSTS = 1, STREAMS = 2 };
+
 enum baton_status
-batoni_tcp_peers_make(struct batoni_tcp *tcp, size_t segment_bytes)
+batoni_tcp_peers_make(struct batoni_tcp *tcp,
+                      const struct batoni_transport_config *config)
 {
 	const size_t ranks = (size_t)tcp->base.size;
 
+	batoni_stores_init(&tcp->stores, config);
 	tcp->base.peers = batoni_alloc(ranks, sizeof(*tcp->base.peers));
 	if (!tcp->base.peers)
 		return BATON_ERR_NOMEM;
 	for (size_t rank = 0; rank < ranks; rank++)
 		tcp->base.peers[rank].pidfd = -1;
 	tcp->base.capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
-	return batoni_shm_create_sparse(segment_bytes, &tcp->segment,
+	return batoni_shm_create_sparse(config->segment_bytes, &tcp->segment,
 	                                &tcp->base.sparse_segments);
 }
 
@@ -101,9 +106,15 @@ void
 batoni_tcp_meet(struct batoni_tcp *tcp, const struct batoni_tcp_card *cards,
                 unsigned char *mapped)
 {
+	const struct batoni_peer *peers = tcp->base.peers;
+
+	batoni_stores_begin(&tcp->stores);
 	for (int rank = 0; rank < tcp->base.size; rank++) {
 		meet_peer(tcp, rank, &cards[rank]);
-		mapped[rank] = tcp->base.peers[rank].segment != NULL;
+		batoni_stores_reach(&tcp->stores, &tcp->base, rank,
+		                    &cards[rank].segment);
+		mapped[rank] = (unsigned char)((peers[rank].segment ? HOSTS : 0) |
+		                               (peers[rank].streams ? STREAMS : 0));
 	}
 }
 
@@ -112,9 +123,12 @@ batoni_tcp_met(struct batoni_tcp *tcp, const unsigned char *mapped)
 {
 	const size_t size = (size_t)tcp->base.size;
 
-	for (size_t rank = 0; rank < size; rank++)
-		tcp->base.peers[rank].reaches_us =
-			mapped[rank * size + (size_t)tcp->base.rank] != 0;
+	for (size_t rank = 0; rank < size; rank++) {
+		unsigned char told = mapped[rank * size + (size_t)tcp->base.rank];
+
+		tcp->base.peers[rank].reaches_us = told & HOSTS;
+		tcp->base.peers[rank].streams_here = told & STREAMS;
+	}
 }
 
 void
@@ -122,6 +136,8 @@ batoni_tcp_peers_free(struct batoni_tcp *tcp)
 {
 	struct batoni_peer *peers = tcp->base.peers;
 
+	if (peers)
+		batoni_stores_end(&tcp->stores, &tcp->base);
 	for (int rank = 0; peers && rank < tcp->base.size; rank++) {
 		if (rank != tcp->base.rank && peers[rank].segment)
 			batoni_shm_unmap(peers[rank].segment,

@@ -4,6 +4,7 @@
 #define BATONI_TCP_RANK_H
 
 #include "shm.h"
+#include "stores.h"
 #include "tcp.h"
 
 enum batoni_tcp_state {
@@ -63,6 +64,7 @@ struct batoni_tcp {
 	struct batoni_list_node over;
 	struct batoni_tcp_any any;
 	struct batoni_shm segment; /* this rank's; no bytes: there are no segments */
+	struct batoni_stores stores;
 	unsigned char body[BATONI_TCP_MESSAGE_MAX];
 	/* The exchange. */
 	bool brought, came;
@@ -85,9 +87,10 @@ size_t batoni_tcp_pump(struct batoni_tcp *tcp);
 
 /* ---- peers.c ---- */
 
-/* base.peers, and this rank's segment of so many bytes.  OK; NOMEM, SYSTEM: batoni_refuse has
- * said why. */
-enum baton_status batoni_tcp_peers_make(struct batoni_tcp *tcp, size_t segment_bytes);
+/* base.peers, and this rank's segment.  OK; NOMEM, SYSTEM: batoni_refuse has said why. */
+enum baton_status
+batoni_tcp_peers_make(struct batoni_tcp *tcp,
+                      const struct batoni_transport_config *config);
 void batoni_tcp_peers_free(struct batoni_tcp *tcp);
 
 /* ---- message.c ---- */

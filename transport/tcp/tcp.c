@@ -389,7 +389,7 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 		tcp->base.hidden_tag = tcp->base.tag_max + 1;
 	tcp->nodes = nodes;
 	return config->segment_bytes
-	               ? batoni_tcp_peers_make(tcp, config->segment_bytes)
+	               ? batoni_tcp_peers_make(tcp, config)
 	               : BATON_OK;
 }
 

@@ -306,8 +306,9 @@ struct batoni_tcp_card;
 
 /* Does it have segments? */
 bool batoni_tcp_shares(const struct batoni_tcp *tcp);
-/* This rank's card, of so many bytes; then those of all, by rank: mapped[rank] is set for those
- * whose segment this rank has mapped.  Then what all say of it, by rank and rank. */
+/* This rank's card, of so many bytes; then those of all, by rank: mapped[rank] is what of
+ * this rank reaches that one's segment; it may block for a while.  Then what all say of it, by rank
+ * and rank. */
 size_t batoni_tcp_card(const struct batoni_tcp *tcp, struct batoni_tcp_card **card_p);
 void batoni_tcp_meet(struct batoni_tcp *tcp, const struct batoni_tcp_card *cards,
                      unsigned char *mapped);

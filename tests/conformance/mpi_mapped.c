@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals on streams between processes of one host, into memory of a device, over the
+ * simulator of the driver:
+ *
+ *   mpirun -n 2 mpi_mapped alone|abort|refused
+ *   mpirun --enable-recovery -n 3 mpi_mapped death
+ *
+ * alone: rank 0 makes no progress, and its stream stands; when it goes on, data and count of a put
+ * come to rank 1, in order, with no engine of rank 0's.  abort: rank 0 aborts, deregisters and
+ * destroys while its stream stands in front of a put; then the stream goes on, and writes where it was
+ * to.  refused: the driver of rank 0 registers no memory; its puts are the engine's, with the
+ * reason, and rank 1's still go on streams.  death: rank 1 is killed while the others' streams stand
+ * at copies to it.
+ */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "baton_mpi.h"
+#include "cudasim.h"
+#include "program.h"
+
+enum { ROOM = 1 << 20, WORDS = 8 };
+
+static const struct cudasim *sim;
+static struct baton_comm *comm;
+static struct baton_window *window;
+static unsigned char *part, *data; /* device memory */
+static CUstream stream;
+static _Atomic uint64_t *words; /* pinned: the stream waits for one of them */
+static int rank;
+
+static bool
+holds(const unsigned char *at, size_t bytes, unsigned char value)
+{
+	static unsigned char view[ROOM];
+
+	sim->sim_peek(view, (CUdeviceptr)(uintptr_t)at, bytes);
+	for (size_t i = 0; i < bytes; i++)
+		if (view[i] != value)
+			return false;
+	return true;
+}
+
+static void
+set(unsigned char *at, size_t bytes, unsigned char value)
+{
+	static unsigned char content[ROOM];
+
+	memset(content, value, bytes);
+	sim->sim_poke((CUdeviceptr)(uintptr_t)at, content, bytes);
+}
+
+static void
+hold(int word)
+{
+	CHECK(sim->wait_value(stream, (CUdeviceptr)(uintptr_t)&words[word], 1,
+	                      BATONI_CU_WAIT_GEQ) == 0);
+}
+
+static void
+let_go(int word)
+{
+	atomic_store(&words[word], 1);
+}
+
+static void
+put(int peer, size_t bytes, size_t at, int index, baton_request *request_p)
+{
+	CHECK(baton_put_signal(data, bytes, BATON_UINT8, peer, window, at, index, 0,
+	                       0, comm, stream, NULL, request_p) == BATON_OK);
+}
+
+static uint64_t
+count(int peer, int index)
+{
+	uint64_t n = 0;
+
+	CHECK(baton_signal_count(comm, peer, index, 0, &n) == BATON_OK);
+	return n;
+}
+
+static void
+await_count(int peer, int index, uint64_t n)
+{
+	while (count(peer, index) < n)
+		usleep(100);
+}
+
+static const char *
+why_engine_puts(void)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	CHECK(baton_comm_query(comm, &info) == BATON_OK);
+	return info.why_engine_puts;
+}
+
+static void
+create(enum baton_progress progress)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.device = BATON_DEVICE_CUDA;
+	options.cuda_device = 0;
+	options.progress = progress;
+	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) == BATON_OK);
+	if (!comm)
+		exit(exit_status());
+}
+
+static void
+make_memory(void)
+{
+	CUdeviceptr memory = 0;
+	CUcontext context;
+	void *pinned = NULL;
+
+	CHECK(sim->init(0) == 0 && sim->primary_retain(&context, 0) == 0 &&
+	      sim->context_push(context) == 0 &&
+	      sim->mem_alloc(&memory, 2 * (size_t)ROOM) == 0 &&
+	      sim->host_alloc(&pinned, WORDS * sizeof(uint64_t),
+	                      BATONI_CU_HOST_ALLOC_PORTABLE |
+	                              BATONI_CU_HOST_ALLOC_MAPPED) == 0 &&
+	      sim->stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, 0) == 0);
+	if (!pinned)
+		exit(exit_status());
+	part = (unsigned char *)(uintptr_t)memory;
+	data = part + ROOM;
+	words = memset(pinned, 0, WORDS * sizeof(uint64_t));
+	set(part, ROOM, 0);
+	set(data, ROOM, (unsigned char)(rank + 1));
+}
+
+static void
+open_window(void)
+{
+	CHECK(baton_window_register(part, ROOM, comm, &window) == BATON_OK);
+	if (!window)
+		exit(exit_status());
+}
+
+static void
+close_all(void)
+{
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+meet(void)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- alone ---- */
+
+static void
+put_alone(void)
+{
+	baton_request requests[3];
+
+	hold(0);
+	put(1, ROOM / 2, 64, 3, &requests[0]);
+	put(1, 100, 0, 4, &requests[1]);
+	CHECK(baton_signal(1, 3, 0, 0, comm, stream, NULL, &requests[2]) ==
+	      BATON_OK);
+	meet(); /* rank 1 looks */
+	meet();
+	let_go(0);
+	meet(); /* it has seen them */
+	for (int i = 0; i < 3; i++)
+		CHECK(baton_finish(&requests[i], -1, NULL) == BATON_OK);
+}
+
+static void
+see_alone(void)
+{
+	meet();
+	CHECK(count(0, 3) == 0 && count(0, 4) == 0);
+	CHECK(holds(part, ROOM, 0));
+	meet();
+	await_count(0, 4, 1);
+	CHECK(count(0, 3) >= 1);
+	CHECK(holds(part, 64, 1) && holds(part + 64, ROOM / 2, 1));
+	CHECK(holds(part + 64 + ROOM / 2, ROOM / 4, 0));
+	await_count(0, 3, 2);
+	meet();
+}
+
+static void
+run_alone(void)
+{
+	create(BATON_PROGRESS_CALLS);
+	make_memory();
+	CHECK(strcmp(why_engine_puts(), "") == 0);
+	open_window();
+	CHECK(baton_window_path(window, 1 - rank) == BATON_WINDOW_PATH_DIRECT);
+	if (rank == 0)
+		put_alone();
+	else
+		see_alone();
+	close_all();
+}
+
+/* ---- refused ---- */
+
+static void
+run_refused(void)
+{
+	struct baton_wait_signal_desc one = {1, 1 - rank, 0, 0};
+	baton_request request = 0, waited = 0;
+
+	if (rank == 0)
+		CHECK(sim->sim_fail("cuMemHostRegister_v2", 1, 801, false));
+	create(BATON_PROGRESS_AUTO);
+	make_memory();
+	if (rank == 0)
+		CHECK(strstr(why_engine_puts(), "cuMemHostRegister"));
+	else
+		CHECK(strcmp(why_engine_puts(), "") == 0);
+	open_window();
+	for (unsigned i = 1; i <= 10; i++) {
+		put(1 - rank, 1000, (size_t)rank * 1000, 0, &request);
+		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
+		      BATON_OK);
+		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
+		CHECK(baton_finish(&request, -1, NULL) == BATON_OK);
+		CHECK(holds(part + (1 - rank) * 1000, 1000,
+		            (unsigned char)(2 - rank)));
+	}
+	close_all();
+}
+
+/* ---- abort ---- */
+
+static void
+abort_behind_a_put(void)
+{
+	struct baton_completion done = {0};
+	baton_request request = 0;
+
+	hold(0);
+	put(1, ROOM, 0, 0, &request);
+	meet();
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_test(request, &done) == BATON_ERR_ABORTED);
+	CHECK(done.flags & BATON_COMPLETION_LENT);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	CHECK(sim->sim_queued() > 0);
+	/* Nothing of its mappings is gone. */
+	let_go(0);
+	CHECK(sim->stream_synchronize(stream) == 0);
+	meet();
+}
+
+/* Its own end stays until then. */
+static void
+see_abort(void)
+{
+	meet();
+	CHECK(count(0, 0) == 0);
+	meet();
+	CHECK(count(0, 0) == 1);
+	CHECK(holds(part, ROOM, 1));
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+run_abort(void)
+{
+	create(BATON_PROGRESS_AUTO);
+	make_memory();
+	open_window();
+	if (rank == 0)
+		abort_behind_a_put();
+	else
+		see_abort();
+}
+
+/* ---- death ---- */
+
+static void
+survive(void)
+{
+	int other = rank == 0 ? 2 : 0;
+	struct baton_wait_signal_desc one = {1, other, 1, 0};
+	struct baton_completion done = {0};
+	baton_request dead = 0, request = 0, waited = 0;
+
+	/* The stream comes to the put, and stands at its copy. */
+	CHECK(sim->sim_set("copies", 0));
+	put(1, ROOM / 2, 0, 0, &dead);
+	meet();
+	/* Rank 1 is killed now. */
+	CHECK(baton_wait(dead, -1, &done) == BATON_ERR_PEER);
+	CHECK(done.flags & BATON_COMPLETION_LENT);
+	CHECK(sim->sim_set("copies", 1));
+	CHECK(sim->stream_synchronize(stream) == 0);
+	do
+		CHECK(baton_test(dead, &done) == BATON_ERR_PEER);
+	while (done.flags & BATON_COMPLETION_LENT);
+	CHECK(baton_release(&dead) == BATON_OK);
+	/* The living are not concerned, and what is put to the dead harms nobody. */
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	for (int i = 0; i < 10; i++) {
+		enum baton_status status;
+
+		put(1, 1000, 0, 0, &dead);
+		status = baton_finish(&dead, -1, NULL);
+		CHECK(status == BATON_OK || status == BATON_ERR_PEER);
+		put(other, 1000, (size_t)rank * 1000, 1, &request);
+		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
+		      BATON_OK);
+		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
+		CHECK(baton_finish(&request, -1, NULL) == BATON_OK);
+		CHECK(holds(part + (size_t)other * 1000, 1000,
+		            (unsigned char)(other + 1)));
+	}
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	CHECK(sim->sim_violations() == 0);
+	printf("rank %d: %s\n", rank,
+	       failures ? "FAILED" : "left in order after a peer's death");
+	fflush(stdout);
+	/* MPI_Finalize would wait for the dead. */
+	_exit(exit_status());
+}
+
+static void
+run_death(void)
+{
+	create(BATON_PROGRESS_AUTO);
+	make_memory();
+	open_window();
+	if (rank != 1)
+		survive();
+	meet();
+	raise(SIGKILL);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} runs[] = {
+		{"alone", run_alone},
+		{"abort", run_abort},
+		{"refused", run_refused},
+		{"death", run_death},
+	};
+	int level;
+
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	sim = cudasim_load(NULL);
+	if (!sim || !sim->sim_peek)
+		return 77;
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
+		if (argc > 1 && strcmp(argv[1], runs[i].name) == 0)
+			runs[i].run();
+	CHECK(sim->sim_violations() == 0);
+	MPI_Finalize();
+	return exit_status();
+}
