@@ -19,6 +19,10 @@
  * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
  * still exist, and every NAP_DEVICE_NS for devices.
  *
+ * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps too: counts
+ * that streams write come without a ring, but the engine of their source rings when it has
+ * seen that they are there.  So such a wait goes on after that ring, and not after the nap.
+ *
  * A host may find a resting communicator that this thread does not cover: the thread does
  * not listen, or it would wake after the deadline, or its nap is longer than the period of a
  * check that the communicator needs.  The host then keeps the communicator busy (engine.c).
@@ -54,6 +58,7 @@
 #define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
 #define SLICE_NS 100000u /* the shortest that Linux gives */
 #define SPINS 30u /* passes without events, after a pass with some, before a nap */
+#define LISTENS_LEAST_NS 200000u /* the shortest nap in which to listen while it watches */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;     /* under thread_lock */
@@ -69,9 +74,28 @@ processor_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Make passes while they yield events.  Returns how long to nap. */
-static uint64_t
-thread_drive(struct batoni_pace *pace)
+/* What the thread naps on. */
+struct nap {
+	uint64_t ns;
+	uint32_t rung; /* it returns at once if thread_rung has changed from this */
+	bool listens;  /* on the bell: it returns at once if that has changed too */
+	uint32_t bell;
+};
+
+/* Listen in this nap, and look once more; the driver. */
+static void
+listen_napping(struct nap *nap)
+{
+	nap->bell = batoni_rung();
+	nap->listens = true;
+	batoni_listen(BATONI_DOZE_THREAD);
+	if (batoni_pass())
+		nap->ns = BATONI_NAP_MIN_NS;
+}
+
+/* Make passes while they yield events.  Decides how long to nap, and on what. */
+static void
+thread_drive(struct batoni_pace *pace, struct nap *nap)
 {
 	struct batoni_looked looked = {.worked_ns = processor_ns()};
 	struct batoni_outlook outlook;
@@ -100,7 +124,10 @@ thread_drive(struct batoni_pace *pace)
 	if (outlook.deadline != BATONI_NEVER)
 		nap_ns = batoni_time_left(looked.now_ns, outlook.deadline,
 		                          nap_ns);
-	return nap_ns ? nap_ns : 1000u;
+	nap->ns = nap_ns ? nap_ns : 1000u;
+	if (outlook.look == BATONI_LOOK_WATCH && outlook.parked &&
+	    nap->ns >= LISTENS_LEAST_NS)
+		listen_napping(nap);
 }
 
 void
@@ -138,13 +165,23 @@ renounce(void)
 	atomic_fetch_and(&batoni_engine.dozing, ~BATONI_DOZE_THREAD);
 }
 
-/* Returns at once if thread_rung has changed from `rung`. */
+/* No wake-up is lost while it listens: the waker adds to thread_rung, then loads `listening`; this
+ * thread has set its bit there, and then loads thread_rung. */
 static void
-nap(uint32_t rung, uint64_t nap_ns)
+take_nap(const struct nap *nap)
 {
-	if (announce())
-		batoni_futex_wait(&batoni_engine.thread_rung, rung, nap_ns);
+	_Atomic uint32_t *rung = &batoni_engine.thread_rung;
+	bool sleeps = announce();
+
+	if (sleeps && nap->listens)
+		sleeps = atomic_load(rung) == nap->rung;
+	if (sleeps && nap->listens)
+		batoni_bell_sleep(batoni_bell(), nap->bell, nap->ns);
+	else if (sleeps)
+		batoni_futex_wait(rung, nap->rung, nap->ns);
 	renounce();
+	if (nap->listens)
+		batoni_unlisten(BATONI_DOZE_THREAD);
 }
 
 uint64_t
@@ -274,7 +311,7 @@ thread_main(void *unused)
 	while (!atomic_load(&e->stopping)) {
 		uint64_t passes = atomic_load(&e->host_passes);
 		uint32_t rung = atomic_load(&e->thread_rung);
-		uint64_t nap_ns = BATONI_TICK_NS;
+		struct nap nap = {.ns = BATONI_TICK_NS, .rung = rung};
 
 		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
@@ -288,11 +325,11 @@ thread_main(void *unused)
 		}
 		if ((atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) ||
 		    is_behind_launches()) {
-			pace.nap_ns = nap_ns;
+			pace.nap_ns = nap.ns;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
 		} else if (passes != seen_passes || atomic_load(&e->wanted) ||
 		           !batoni_try()) {
-			pace.nap_ns = nap_ns; /* a host drives */
+			pace.nap_ns = nap.ns; /* a host drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
 			                     : idle_ticks + 1;
@@ -301,16 +338,16 @@ thread_main(void *unused)
 			                      ? LINGER_TICKS + 1
 			                      : 1;
 			batoni_leave();
-			pace.nap_ns = nap_ns;
+			pace.nap_ns = nap.ns;
 			if (idle_ticks > LINGER_TICKS)
 				continue;
 		} else {
-			nap_ns = thread_drive(&pace);
+			thread_drive(&pace, &nap);
 			idle_ticks = 0;
 			batoni_leave();
 		}
 		seen_passes = passes;
-		nap(rung, nap_ns);
+		take_nap(&nap);
 	}
 	/* A later thread may get the same address for its batoni_thread. */
 	atomic_store(&e->thread, NULL);
