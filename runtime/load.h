@@ -22,7 +22,8 @@ struct batoni_load {
 	/* Waits that a test has found unmet, and that only a deadline ends or the store of
 	 * a peer, which then rings the bell. */
 	uint32_t parked;
-	/* Operations that only messages end, which are in flight on another path. */
+	/* Operations that only what is in flight on another path ends: messages, or work on a
+	 * stream that they are behind. */
 	uint32_t awaiting;
 	/* Receives that this path keeps posted on another one, for messages that may
 	 * come.  No reason to look unless an operation is awaiting. */
@@ -49,9 +50,12 @@ enum batoni_look {
 	/* Only messages to standing receives may come, or counts that streams write: look at
 	 * growing intervals. */
 	BATONI_LOOK_WATCH,
+	/* A device alone ends what is pending, and only a look shows that.  A host looks at
+	 * growing intervals when it has looked for long: a kernel may be in front of it. */
+	BATONI_LOOK_DEVICE,
 	/* A peer may end an operation at any time. */
 	BATONI_LOOK_PENDING,
-	/* Each look moves bytes, or asks a device. */
+	/* Each look moves bytes; or the two before this one at once. */
 	BATONI_LOOK_MOVING
 };
 

@@ -53,10 +53,15 @@ batoni_comm_load(const struct baton_comm *comm)
 enum batoni_look
 batoni_load_look(const struct batoni_load *sum)
 {
-	if (sum->moving || sum->polled)
+	bool pending = sum->in_flight >
+	               sum->parked + sum->awaiting + sum->standing;
+
+	if (sum->moving || (sum->polled && pending))
 		return BATONI_LOOK_MOVING;
-	if (sum->in_flight > sum->parked + sum->awaiting + sum->standing)
+	if (pending)
 		return BATONI_LOOK_PENDING;
+	if (sum->polled)
+		return BATONI_LOOK_DEVICE;
 	if ((sum->awaiting && sum->standing) || sum->unrung)
 		return BATONI_LOOK_WATCH;
 	return BATONI_LOOK_WHEN_RUNG;
@@ -73,6 +78,16 @@ batoni_tick_ns(uint32_t more_tests)
 	return more_tests < TESTS_MANY ? TICK_MORE_NS : TICK_MANY_NS;
 }
 
+/* The answer for both. */
+static enum batoni_look
+soonest(enum batoni_look a, enum batoni_look b)
+{
+	if ((a == BATONI_LOOK_DEVICE && b == BATONI_LOOK_PENDING) ||
+	    (a == BATONI_LOOK_PENDING && b == BATONI_LOOK_DEVICE))
+		return BATONI_LOOK_MOVING;
+	return a > b ? a : b;
+}
+
 struct batoni_outlook
 batoni_look_ahead(void)
 {
@@ -81,14 +96,11 @@ batoni_look_ahead(void)
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->working_next) {
 		struct batoni_load sum;
-		enum batoni_look look;
 
 		if (!batoni_may_drive(comm))
 			continue;
 		sum = batoni_comm_load(comm);
-		look = batoni_load_look(&sum);
-		if (look > outlook.look)
-			outlook.look = look;
+		outlook.look = soonest(outlook.look, batoni_load_look(&sum));
 		if (comm->deadline_next < outlook.deadline)
 			outlook.deadline = comm->deadline_next;
 		outlook.more_tests += sum.more_tests;

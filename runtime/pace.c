@@ -56,9 +56,11 @@ longest_moving(struct batoni_pace *pace, const struct batoni_looked *looked)
 static uint64_t
 longest(struct batoni_pace *pace, const struct batoni_looked *looked)
 {
-	if (looked->look != BATONI_LOOK_MOVING)
+	if (looked->look != BATONI_LOOK_MOVING &&
+	    looked->look != BATONI_LOOK_DEVICE)
 		pace->longest_ns = 0;
 	switch (looked->look) {
+	case BATONI_LOOK_DEVICE:
 	case BATONI_LOOK_MOVING:
 		return longest_moving(pace, looked);
 	case BATONI_LOOK_WATCH:

@@ -29,8 +29,8 @@
  * a peer takes as long as 1000 passes.  No wake-up is lost: the driver stores `dozing`,
  * then loads the queues; a producer pushes, then loads `dozing`.  Where signals may
  * arrive as messages, the driver polls for them every 0.1 to 6 ms, with exponential
- * back-off.  A driver that finds nothing for about a millisecond yields its core between
- * passes, for the peers that it may be waiting for.
+ * back-off; where a device alone works, every 0.1 to 0.8 ms.  A driver that finds nothing for
+ * about a millisecond yields its core between passes, for the peers that it may be waiting for.
  *
  * Takers (batoni_take) are not sleepers: they spin and yield their core.  A driver checks
  * for takers after each pass and releases the lock.  The releasing thread hands the lock
@@ -65,6 +65,7 @@
 /* Back-off where signals may arrive as messages; each nap is twice the last one. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
+#define DOZE_WORK_MAX_NS 800000u /* the same, where a device alone works */
 #define BUCKETS 64u
 
 /* ---- sleeping and waking ---- */
@@ -379,11 +380,14 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 	struct batoni_outlook outlook = {.look = BATONI_LOOK_PENDING};
 	uint64_t most_ns = DOZE_MAX_NS;
 	size_t events;
+	bool watches;
 
 	if (idle % QUIET_SPINS == 0)
 		outlook = batoni_look_ahead();
+	watches = outlook.look == BATONI_LOOK_WATCH ||
+	          outlook.look == BATONI_LOOK_DEVICE;
 	if (outlook.look >= BATONI_LOOK_PENDING ||
-	    (outlook.look == BATONI_LOOK_WATCH && idle <= YIELD_PASSES)) {
+	    (watches && idle <= YIELD_PASSES)) {
 		if (idle > YIELD_PASSES)
 			sched_yield();
 		return idle;
@@ -391,11 +395,13 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 	if (outlook.look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
 	    outlook.parked_on_others)
 		return idle;
-	if (outlook.look == BATONI_LOOK_WATCH) {
+	if (watches) {
 		most_ns = *nap_ns;
 		if (*nap_ns < DOZE_MESSAGES_MAX_NS)
 			*nap_ns *= 2;
 	}
+	if (outlook.look == BATONI_LOOK_DEVICE && most_ns > DOZE_WORK_MAX_NS)
+		most_ns = DOZE_WORK_MAX_NS;
 	events = doze_driving(outlook.deadline, limit_ns, most_ns);
 	return events ? 0 : idle - 1;
 }

@@ -79,6 +79,9 @@
  * most, and its wake-up; only where nobody makes progress for the source (BATON_PROGRESS_CALLS) it is the
  * peer's own look, 6.4 ms later at most.
  *
+ * Behind a stream.  A put of the engine's that has to let one on a stream end first counts as
+ * awaiting: the marks of that one say when to look, and the end of the last one lets the queue move.
+ *
  * Full streams.  stream_put does not block: it answers PENDING where much is on the stream, or where
  * the driver refuses the copy, and then the put is the engine's.
  *
@@ -273,6 +276,7 @@ static void
 unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_rma *rma = to_mapped(path)->rma;
+	struct batoni_channel *channel = channel_of(rma, transfer);
 	const struct batoni_pending *put = &rma->pending[transfer->slot];
 
 	batoni_signal_ring(rma, transfer->peer, put->put.signal_index,
@@ -282,8 +286,9 @@ unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 		put->put.window->streamed_here--;
 	batoni_elsewhere_drop(&rma->base, transfer);
 	/* Pairs with the loads in is_free_for and put.c. */
-	atomic_fetch_sub_explicit(&channel_of(rma, transfer)->streamed, 1,
-	                          memory_order_release);
+	if (atomic_fetch_sub_explicit(&channel->streamed, 1,
+	                              memory_order_release) == 1)
+		batoni_puts_let_move(rma, channel);
 }
 
 /* Only after an abort is anything left. */

@@ -11,7 +11,8 @@
  * then on all signals of the channel go by message, because a store would overtake them.
  *
  * Accounting.  load.in_flight: puts issued and not ended.  load.moving: those of them
- * in a queue.  load.awaiting: those in a lane (message_put.c).  window->pending: puts into
+ * in a queue that may move.  load.awaiting: those in a lane (message_put.c), and those in a queue that
+ * have to let what is on a stream end first (channel->behind).  window->pending: puts into
  * it that are placed and not ended; a lent one stays counted until the transport has let
  * go of it.
  *
@@ -308,22 +309,36 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 static void
 enter_queue(struct batoni_rma *rma, struct batoni_channel *channel,
-            struct batoni_pending *put)
+            struct batoni_pending *put, bool behind)
 {
 	if (batoni_list_empty(&channel->queue))
 		batoni_list_append(&rma->channels_active, &channel->active);
 	batoni_list_append(&channel->queue, &put->link);
 	put->put.in_channel = true;
-	rma->base.path.load.moving++;
+	channel->behind += behind;
+	rma->base.path.load.awaiting += behind;
+	rma->base.path.load.moving += !behind;
+}
+
+void
+batoni_puts_let_move(struct batoni_rma *rma, struct batoni_channel *channel)
+{
+	rma->base.path.load.awaiting -= channel->behind;
+	rma->base.path.load.moving += channel->behind;
+	channel->behind = 0;
 }
 
 static void
 leave_queue(struct batoni_rma *rma, struct batoni_channel *channel,
             struct batoni_pending *put)
 {
+	bool behind = channel->behind > 0;
+
 	batoni_list_remove(&put->link);
 	put->put.in_channel = false;
-	rma->base.path.load.moving--;
+	channel->behind -= behind;
+	rma->base.path.load.awaiting -= behind;
+	rma->base.path.load.moving -= !behind;
 	if (batoni_list_empty(&channel->queue))
 		batoni_list_remove(&channel->active);
 }
@@ -432,8 +447,8 @@ batoni_put_issue_behind(struct batoni_rma *rma, struct batoni_transfer *transfer
 
 	begin(transfer, put);
 	rma->base.path.load.in_flight++;
-	enter_queue(rma,
-	            batoni_channel_of(rma, transfer->peer, transfer->tag), put);
+	enter_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
+	            put, true);
 	return BATON_PENDING;
 }
 
@@ -453,7 +468,7 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 		status = move(rma, channel, transfer, put, &budget);
 	if (status == BATON_ERR_AGAIN) {
 		rma->base.path.load.in_flight++;
-		enter_queue(rma, channel, put);
+		enter_queue(rma, channel, put, false);
 		return BATON_PENDING;
 	}
 	if (status == BATON_PENDING) {

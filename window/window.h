@@ -184,6 +184,8 @@ struct batoni_channel {
 	 * comm->order).  Where there is no such path, these stay 0. */
 	_Atomic uint32_t hosted, streamed;
 	uint64_t stream;
+	/* Puts of the queue that count as awaiting, since some before them are on a stream. */
+	uint32_t behind;
 };
 
 /* A peer that this rank talks to. */
@@ -418,6 +420,8 @@ enum baton_status batoni_put_issue(struct batoni_rma *rma,
 /* The same, and it moves at a test, when nothing of its channel is on a stream. */
 enum baton_status batoni_put_issue_behind(struct batoni_rma *rma,
                                           struct batoni_transfer *transfer);
+/* Nothing of the channel is on a stream any more: its queue moves at the next test. */
+void batoni_puts_let_move(struct batoni_rma *rma, struct batoni_channel *channel);
 enum baton_status batoni_put_take_back(struct batoni_rma *rma,
                                        struct batoni_transfer *transfer);
 /* Moves on the first put of each active channel; returns events. */

@@ -87,16 +87,20 @@ static const struct row rows[] = {
 	{"a hold of a quiet transport", {.in_flight = 1, .quiet = true},
 	 {.standing = 1}, 1, PLAIN, BATONI_LOOK_WHEN_RUNG},
 	/* What the device does not report. */
-	{"marks", {0}, {0}, 0, MARKED, BATONI_LOOK_MOVING},
+	{"marks", {0}, {0}, 0, MARKED, BATONI_LOOK_DEVICE},
 	{"marks beside a parked wait", {0}, {.in_flight = 1, .parked = 1}, 0,
-	 MARKED, BATONI_LOOK_MOVING},
-	{"a trigger that must be polled for", {.polled = 1}, {0}, 0, PLAIN,
+	 MARKED, BATONI_LOOK_DEVICE},
+	{"marks beside a receive", {.in_flight = 1}, {0}, 0, MARKED,
 	 BATONI_LOOK_MOVING},
+	{"a put that is behind what is on a stream", {0},
+	 {.in_flight = 1, .awaiting = 1}, 0, MARKED, BATONI_LOOK_DEVICE},
+	{"a trigger that must be polled for", {.polled = 1}, {0}, 0, PLAIN,
+	 BATONI_LOOK_DEVICE},
 	{"such a trigger, of a quiet transport",
 	 {.in_flight = 1, .polled = 1, .quiet = true}, {0}, 0, PLAIN,
-	 BATONI_LOOK_MOVING},
+	 BATONI_LOOK_DEVICE},
 	{"such a trigger, of the one-sided layer", {0}, {.polled = 1}, 0, PLAIN,
-	 BATONI_LOOK_MOVING},
+	 BATONI_LOOK_DEVICE},
 };
 
 /* A communicator with the load of a row. */
@@ -201,6 +205,22 @@ START_TEST(soonest_of_all_communicators_counts)
 }
 END_TEST
 
+/* What one of two waits for a device is looked at as often as the other needs it. */
+START_TEST(device_of_one_and_peer_of_another_are_looked_at_without_a_pause)
+{
+	struct batoni_outlook outlook;
+	struct loaded first, second;
+
+	load(&first, &(struct row){.transport = {.in_flight = 1}});
+	load(&second, &(struct row){.is = MARKED});
+	first.comm.working_next = &second.comm;
+	batoni_engine.working = &first.comm;
+	outlook = batoni_look_ahead();
+	batoni_engine.working = NULL;
+	ck_assert_int_eq((int)outlook.look, BATONI_LOOK_MOVING);
+}
+END_TEST
+
 START_TEST(waits_are_parked_on_this_process_where_the_transport_is_quiet)
 {
 	struct batoni_outlook outlook;
@@ -243,6 +263,7 @@ main(void)
 		communicator_without_the_one_sided_layer_has_a_load,
 		many_requests_are_looked_at_less_often,
 		soonest_of_all_communicators_counts,
+		device_of_one_and_peer_of_another_are_looked_at_without_a_pause,
 		waits_are_parked_on_this_process_where_the_transport_is_quiet,
 		communicators_of_other_threads_do_not_count,
 	};

@@ -7,6 +7,7 @@
  * Ranks make no progress but where a test waits: BATON_PROGRESS_CALLS.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,10 +250,30 @@ START_TEST(wait_is_looked_at_without_a_ring)
 }
 END_TEST
 
+/* It rings when its engine has seen the end. */
+START_TEST(thread_listens_while_it_watches)
+{
+	struct baton_wait_signal_desc one = {.op_count = 1, .peer = 0};
+	baton_request request;
+
+	cuda_world_open();
+	baton_ok(baton_wait_signal(1, &one, cw.comms[1], cw.streams[1], NULL,
+	                           &request));
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+		sched_yield();
+	(void)signal_on(cw.streams[0], 0, 0, NULL);
+	cuda_world_finish(request, BATON_OK);
+	run_out(cw.streams[0]);
+	run_out(cw.streams[1]);
+	cuda_world_end();
+}
+END_TEST
+
 /* ---- order ------------------------------------------------------------------ */
 
 START_TEST(put_behind_one_of_another_stream_is_the_engines)
 {
+	struct batoni_load load;
 	baton_request a, b;
 
 	open_silent();
@@ -262,6 +283,12 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 	assert_engines(cw.streams[1]);
 	progress(50);
 	ck_assert_uint_eq(count(1), 0);
+	/* No reason to look but the marks of the first. */
+	batoni_take();
+	load = batoni_comm_load(cw.comms[0]);
+	ck_assert_uint_eq(load.moving, 0);
+	ck_assert_int_eq(batoni_load_look(&load), BATONI_LOOK_DEVICE);
+	batoni_leave();
 	cuda_world_let_go(0);
 	cuda_world_finish(b, BATON_OK);
 	ck_assert_uint_eq(count(0), 1);
@@ -593,6 +620,27 @@ START_TEST(pageable_source_is_the_engines)
 }
 END_TEST
 
+/* Its counters are not those of a later communicator. */
+START_TEST(counters_stay_where_a_stream_will_store)
+{
+	struct baton_comm_options options = silent();
+
+	options.timeout_ns = 50000000; /* which is also the grace of the destroy */
+	cuda_world_begin();
+	cuda_world_comms(&options);
+	cuda_world_hold(cw.streams[0], 0);
+	(void)signal_on(cw.streams[0], 0, 0, NULL);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_abort(cw.comms[i]));
+	cuda_world_destroy();
+	cuda_world_comms(&options);
+	cuda_world_let_go(0);
+	run_out(cw.streams[0]);
+	ck_assert_uint_eq(count(0), 0);
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -601,6 +649,7 @@ main(void)
 		signals_go_by_streams_alone,
 		stream_that_waits_goes_on_with_the_data,
 		wait_is_looked_at_without_a_ring,
+		thread_listens_while_it_watches,
 		put_behind_one_of_another_stream_is_the_engines,
 		put_behind_the_engines_is_the_engines,
 		other_contexts_do_not_wait,
@@ -617,6 +666,7 @@ main(void)
 		stream_that_captures_takes_no_put,
 		put_on_a_stream_is_not_cancelled,
 		pageable_source_is_the_engines,
+		counters_stay_where_a_stream_will_store,
 	};
 
 	return RUN_TESTS("mapped", tests);
