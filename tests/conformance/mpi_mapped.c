@@ -7,7 +7,7 @@
  *   mpirun --enable-recovery -n 3 mpi_mapped death
  *
  * alone: rank 0 makes no progress, and its stream stands; when it goes on, data and count of a put
- * come to rank 1, in order, with no engine of rank 0's.  abort: rank 0 aborts, deregisters and
+ * come to rank 1, in order, with no engine of rank 0's, and a wait there goes on.  abort: rank 0 aborts, deregisters and
  * destroys while its stream stands in front of a put; then the stream goes on, and writes where it was
  * to.  refused: the driver of rank 0 registers no memory; its puts are the engine's, with the
  * reason, and rank 1's still go on streams.  death: rank 1 is killed while the others' streams stand
@@ -159,28 +159,39 @@ meet(void)
 static void
 put_alone(void)
 {
-	baton_request requests[3];
+	baton_request requests[4];
 
 	hold(0);
 	put(1, ROOM / 2, 64, 3, &requests[0]);
 	put(1, 100, 0, 4, &requests[1]);
 	CHECK(baton_signal(1, 3, 0, 0, comm, stream, NULL, &requests[2]) ==
 	      BATON_OK);
+	CHECK(baton_signal(1, 5, 0, 0, comm, stream, NULL, &requests[3]) ==
+	      BATON_OK);
 	meet(); /* rank 1 looks */
 	meet();
 	let_go(0);
 	meet(); /* it has seen them */
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		CHECK(baton_finish(&requests[i], -1, NULL) == BATON_OK);
 }
 
 static void
 see_alone(void)
 {
+	struct baton_wait_signal_desc last = {1, 0, 5, 0};
+	baton_request waited = 0;
+
+	CHECK(baton_wait_signal(1, &last, comm, stream, NULL, &waited) ==
+	      BATON_OK);
 	meet();
 	CHECK(count(0, 3) == 0 && count(0, 4) == 0);
 	CHECK(holds(part, ROOM, 0));
+	/* It is parked, and nobody rings. */
+	for (int i = 0; i < 100; i++)
+		CHECK(baton_test(waited, NULL) == BATON_PENDING);
 	meet();
+	CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
 	await_count(0, 4, 1);
 	CHECK(count(0, 3) >= 1);
 	CHECK(holds(part, 64, 1) && holds(part + 64, ROOM / 2, 1));
