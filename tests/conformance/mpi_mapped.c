@@ -7,21 +7,24 @@
  *   mpirun --enable-recovery -n 3 mpi_mapped death
  *
  * alone: rank 0 makes no progress, and its stream stands; when it goes on, data and count of a put
- * come to rank 1, in order, with no engine of rank 0's, and a wait there goes on.  abort: rank 0 aborts, deregisters and
- * destroys while its stream stands in front of a put; then the stream goes on, and writes where it was
- * to.  refused: the driver of rank 0 registers no memory; its puts are the engine's, with the
- * reason, and rank 1's still go on streams.  death: rank 1 is killed while the others' streams stand
- * at copies to it.
+ * come to rank 1, in order, with no engine of rank 0's, and a wait there goes on.  abort: rank 0
+ * aborts, deregisters and destroys while its stream stands in front of a put; then the stream goes
+ * on, and writes where it was to.  refused: the driver of rank 0 registers no memory; its puts are
+ * the engine's, with the reason, and rank 1's still go on streams.  death: rank 1 is killed while the
+ * others' streams stand at copies to it.
  */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "baton_mpi.h"
+#include "core.h"
 #include "cudasim.h"
+#include "outlook.h"
 #include "program.h"
 
-enum { ROOM = 1 << 20, WORDS = 8 };
+/* The counters of a rank take some pages. */
+enum { ROOM = 1 << 20, WORDS = 8, SIGNALS = 300, LAST = SIGNALS - 1 };
 
 static const struct cudasim *sim;
 static struct baton_comm *comm;
@@ -105,6 +108,7 @@ create(enum baton_progress progress)
 	options.device = BATON_DEVICE_CUDA;
 	options.cuda_device = 0;
 	options.progress = progress;
+	options.signals_max = SIGNALS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) == BATON_OK);
 	if (!comm)
 		exit(exit_status());
@@ -166,7 +170,7 @@ put_alone(void)
 	put(1, 100, 0, 4, &requests[1]);
 	CHECK(baton_signal(1, 3, 0, 0, comm, stream, NULL, &requests[2]) ==
 	      BATON_OK);
-	CHECK(baton_signal(1, 5, 0, 0, comm, stream, NULL, &requests[3]) ==
+	CHECK(baton_signal(1, LAST, 0, 0, comm, stream, NULL, &requests[3]) ==
 	      BATON_OK);
 	meet(); /* rank 1 looks */
 	meet();
@@ -179,17 +183,22 @@ put_alone(void)
 static void
 see_alone(void)
 {
-	struct baton_wait_signal_desc last = {1, 0, 5, 0};
+	struct baton_wait_signal_desc last = {1, 0, LAST, 0};
 	baton_request waited = 0;
+	struct batoni_load load;
 
 	CHECK(baton_wait_signal(1, &last, comm, stream, NULL, &waited) ==
 	      BATON_OK);
 	meet();
 	CHECK(count(0, 3) == 0 && count(0, 4) == 0);
 	CHECK(holds(part, ROOM, 0));
-	/* It is parked, and nobody rings. */
+	/* It is parked, and nobody will ring. */
 	for (int i = 0; i < 100; i++)
 		CHECK(baton_test(waited, NULL) == BATON_PENDING);
+	batoni_take();
+	load = batoni_comm_load(comm);
+	batoni_leave();
+	CHECK(load.parked == 1 && load.unrung);
 	meet();
 	CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
 	await_count(0, 4, 1);

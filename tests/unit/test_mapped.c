@@ -271,6 +271,17 @@ END_TEST
 
 /* ---- order ------------------------------------------------------------------ */
 
+static struct batoni_load
+load_of_source(void)
+{
+	struct batoni_load load;
+
+	batoni_take();
+	load = batoni_comm_load(cw.comms[0]);
+	batoni_leave();
+	return load;
+}
+
 START_TEST(put_behind_one_of_another_stream_is_the_engines)
 {
 	struct batoni_load load;
@@ -284,11 +295,9 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 	progress(50);
 	ck_assert_uint_eq(count(1), 0);
 	/* No reason to look but the marks of the first. */
-	batoni_take();
-	load = batoni_comm_load(cw.comms[0]);
+	load = load_of_source();
 	ck_assert_uint_eq(load.moving, 0);
 	ck_assert_int_eq(batoni_load_look(&load), BATONI_LOOK_DEVICE);
-	batoni_leave();
 	cuda_world_let_go(0);
 	cuda_world_finish(b, BATON_OK);
 	ck_assert_uint_eq(count(0), 1);
@@ -300,6 +309,34 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 END_TEST
 
 /* Also on the stream that had some before. */
+/* It takes several looks then. */
+START_TEST(put_behind_a_stream_moves_bytes_when_that_has_ended)
+{
+	struct batoni_load load;
+	baton_request a, b;
+
+	open_silent();
+	cuda_world_hold(cw.streams[0], 0);
+	a = signal_on(cw.streams[0], 0, 0, NULL);
+	b = put(MIB, 64, 1, cw.streams[1], NULL);
+	progress(50);
+	ck_assert(cw.sim->sim_set("copies", 0));
+	cuda_world_let_go(0);
+	cuda_world_finish(a, BATON_OK);
+	load = load_of_source();
+	ck_assert_uint_eq(load.moving, 1);
+	ck_assert_uint_eq(load.awaiting, 0);
+	ck_assert_uint_eq(count(1), 0);
+	ck_assert(cw.sim->sim_set("copies", 1));
+	cuda_world_finish(b, BATON_OK);
+	ck_assert_uint_eq(count(1), 1);
+	load = load_of_source();
+	ck_assert_uint_eq(load.moving, 0);
+	run_out(cw.streams[1]);
+	end();
+}
+END_TEST
+
 START_TEST(put_behind_the_engines_is_the_engines)
 {
 	baton_request a, b;
@@ -651,6 +688,7 @@ main(void)
 		wait_is_looked_at_without_a_ring,
 		thread_listens_while_it_watches,
 		put_behind_one_of_another_stream_is_the_engines,
+		put_behind_a_stream_moves_bytes_when_that_has_ended,
 		put_behind_the_engines_is_the_engines,
 		other_contexts_do_not_wait,
 		members_of_a_group_are_the_engines,
