@@ -10,6 +10,8 @@
  */
 #include "window.h"
 
+#include <stdio.h>
+
 #include "direct.h"
 #include "engine.h"
 #include "enqueue.h"
@@ -26,28 +28,38 @@ check_layer(const char *call, const struct baton_comm *comm)
 	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
+/* `where` goes in front of the arguments' names: "", or the descriptor that has them. */
 static enum baton_status
-check_counter(const char *call, const struct baton_comm *comm, int peer,
-              int signal_index, int context)
+check_counter_of(const char *call, const char *where,
+                 const struct baton_comm *comm, int peer, int signal_index,
+                 int context)
 {
 	const struct batoni_onesided *layer = comm->onesided;
 
 	if (peer < 0 || peer >= comm->size)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: peer is %d; ranks are 0 to %d", call,
-		                     peer, comm->size - 1);
+		                     "%s: %speer is %d; ranks are 0 to %d", call,
+		                     where, peer, comm->size - 1);
 	if (signal_index < 0 || signal_index >= layer->signals_max)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: signal_index is %d; indices are 0 to %d "
-		                     "(signals_max)",
-		                     call, signal_index,
+		                     "%s: %ssignal_index is %d; indices are 0 to "
+		                     "%d (signals_max)",
+		                     call, where, signal_index,
 		                     layer->signals_max - 1);
 	if (context < 0 || context >= layer->contexts_max)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: context is %d; contexts are 0 to %d "
+		                     "%s: %scontext is %d; contexts are 0 to %d "
 		                     "(contexts_max)",
-		                     call, context, layer->contexts_max - 1);
+		                     call, where, context,
+		                     layer->contexts_max - 1);
 	return BATON_OK;
+}
+
+static enum baton_status
+check_counter(const char *call, const struct baton_comm *comm, int peer,
+              int signal_index, int context)
+{
+	return check_counter_of(call, "", comm, peer, signal_index, context);
 }
 
 /* The same checks without a message, for the fast path. */
@@ -426,6 +438,27 @@ fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 }
 
 static enum baton_status
+check_desc(const struct baton_comm *comm, size_t i,
+           const struct baton_wait_signal_desc *desc)
+{
+	enum baton_status status;
+	char where[32];
+
+	if (desc->op_count >= 1 &&
+	    counter_fine(comm, desc->peer, desc->signal_index, desc->context))
+		return BATON_OK;
+	snprintf(where, sizeof(where), "descs[%zu].", i);
+	status = check_counter_of("baton_wait_signal", where, comm, desc->peer,
+	                          desc->signal_index, desc->context);
+	if (status != BATON_OK)
+		return status;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "baton_wait_signal: %sop_count is %d; it must be at "
+	                     "least 1",
+	                     where, desc->op_count);
+}
+
+static enum baton_status
 check_descs(const struct baton_comm *comm, size_t desc_count,
             const struct baton_wait_signal_desc *descs)
 {
@@ -437,17 +470,8 @@ check_descs(const struct baton_comm *comm, size_t desc_count,
 		                     "takes 1 to %u descriptors",
 		                     desc_count, descs ? "" : ", descs NULL",
 		                     BATON_WAIT_DESCS_MAX);
-	for (size_t i = 0; i < desc_count && status == BATON_OK; i++) {
-		status = check_counter("baton_wait_signal", comm, descs[i].peer,
-		                       descs[i].signal_index,
-		                       descs[i].context);
-		if (status == BATON_OK && descs[i].op_count < 1)
-			status = batoni_refuse(BATON_ERR_INVALID,
-			                       "baton_wait_signal: "
-			                       "descs[%zu].op_count is %d; it "
-			                       "must be at least 1",
-			                       i, descs[i].op_count);
-	}
+	for (size_t i = 0; i < desc_count && status == BATON_OK; i++)
+		status = check_desc(comm, i, &descs[i]);
 	return status;
 }
 

@@ -15,6 +15,7 @@
  */
 #include "device.h"
 #include "mem.h"
+#include "stream.h"
 #include "window.h"
 
 /* A driver has so long for a block where the communicator has no timeout_ns. */
@@ -104,7 +105,7 @@ baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 	status = memory_make(comm, bytes, memory);
 	if (status != BATON_OK) {
 		batoni_free(memory);
-		return status;
+		return batoni_refuse_named("baton_mem_alloc", status);
 	}
 	rma = batoni_rma_of(comm);
 	pthread_mutex_lock(&rma->memories_lock);
@@ -229,9 +230,10 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 		                     pointer);
 	if (windows)
 		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_mem_free: %u registered windows lie "
-		                     "in the memory",
-		                     windows);
+		                     "baton_mem_free: %u registered %s in the "
+		                     "memory",
+		                     windows,
+		                     windows == 1 ? "window lies" : "windows lie");
 	memory_free(rma, memory);
 	return BATON_OK;
 }

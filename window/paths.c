@@ -243,7 +243,10 @@ direct_works(struct batoni_collective *c, struct baton_window *window,
 	if (told->part->fd >= 0)
 		to->why = "its memory cannot be mapped here";
 	else
-		to->why = rma->asks ? "its memory is that of the host"
+		to->why = rma->asks ? "its memory is that of the host, and puts "
+				      "may come from a device, whose copies do "
+				      "not reach the memory of another process; "
+				      "baton_mem_alloc gives memory that they do"
 		                    : "its memory is not of baton_mem_alloc";
 	return false;
 }

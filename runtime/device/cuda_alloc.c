@@ -167,6 +167,8 @@ create(struct job *job)
 	                                  BATONI_CU_GRANULARITY_BEST);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
+	/* More than any driver gives; rounded up, it would be little. */
+	job->call = "cuMemCreate, not called with more than there are addresses";
 	if (block->bytes > SIZE_MAX - granularity)
 		return BATONI_CU_OUT_OF_MEMORY;
 	block->bytes = (block->bytes + granularity - 1) / granularity *

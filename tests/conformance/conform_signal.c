@@ -741,6 +741,7 @@ bad_waits_are_refused(struct conform *c)
 		              baton_wait_signal(2, both, c->comm, c->stream,
 		                                NULL, &request),
 		              bad[i].words);
+		CHECK(c, strstr(baton_last_error(), "descs[1]."));
 	}
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_wait_signal(0, &good, c->comm, c->stream, NULL,

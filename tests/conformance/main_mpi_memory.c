@@ -109,6 +109,11 @@ parts_of_one_window_may_be_of_both_kinds(struct conform *c)
 		CHECK_EQ(c, baton_window_path(window, i),
 		         i % 2 == 0 || i == c->rank ? BATON_WINDOW_PATH_DIRECT
 		                                    : BATON_WINDOW_PATH_MESSAGE);
+	for (int i = 1; i < c->size; i += 2)
+		CHECK(c, i == c->rank ||
+		                 strstr(baton_window_why(window, i),
+		                        "of the host, and puts may come from a "
+		                        "device"));
 	put_around(c, window, block, 0, 3);
 	CHECK_OK(c, baton_window_deregister(window));
 }

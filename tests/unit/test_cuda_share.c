@@ -192,6 +192,7 @@ START_TEST(a_block_that_there_is_no_memory_for_is_refused)
 	ck_assert_int_eq(memory_ops->block_alloc(device, SIZE_MAX - 5, soon(),
 	                                         &block),
 	                 BATON_ERR_NOMEM);
+	assert_said("cuMemCreate, not called", "CUDA_ERROR_OUT_OF_MEMORY");
 	cw.sim->sim_fail("cuMemCreate", 1, BATONI_CU_OUT_OF_MEMORY, false);
 	ck_assert_int_eq(memory_ops->block_alloc(device, 8, soon(), &block),
 	                 BATON_ERR_NOMEM);

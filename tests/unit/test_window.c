@@ -203,6 +203,7 @@ START_TEST(memory_that_is_not_there_is_said)
 	/* No machine has that much. */
 	ck_assert_int_eq(baton_mem_alloc(comms[0], (size_t)1 << 60, &memory),
 	                 BATON_ERR_NOMEM);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_mem_alloc: "));
 	ck_assert_ptr_null(memory);
 }
 END_TEST
@@ -415,10 +416,12 @@ START_TEST(memory_stays_while_any_window_is_in_it)
 	assert_all(BATON_OK);
 	ck_assert_int_eq(baton_mem_free(comms[0], ranks[0].base),
 	                 BATON_ERR_BUSY);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), " 2 registered windows lie in"));
 	on_all(do_deregister);
 	assert_all(BATON_OK);
 	ck_assert_int_eq(baton_mem_free(comms[0], ranks[0].base),
 	                 BATON_ERR_BUSY);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), " 1 registered window lies in"));
 	on_all(end_other);
 	assert_all(BATON_OK);
 	free_parts();
