@@ -18,6 +18,14 @@
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
  *
+ * Away.  A rank that finalises MPI with the communicator alive takes part in nothing any more, and
+ * its process may wait in MPI_Finalize for those who wait for it.  It says so in its segment (struct
+ * batoni_farewell), and counts as gone.  Where no memory is shared, nobody sees it.
+ *
+ * The first cause.  Ranks that see the end of a peer often end too, and who looks later finds several
+ * gone.  So each rank notes in its segment the first one whose end it sees, and messages name the
+ * rank at which these notes begin.
+ *
  * A destroy that only waits for the other ranks, or for what is lent, checks too: a process that has ended will not
  * leave.  The rank may have left and ended in order just now, and this rank may see its consent
  * in the next passes.  So here, too, the second check ends the wait, TRIES_BETWEEN tries later at
@@ -31,6 +39,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "life.h"
 #include "liveness.h"
@@ -40,18 +49,99 @@
 #define CHECK_NS UINT64_C(250000000)
 #define TRIES_BETWEEN 256u
 #define BATCH 64
+#define GONE_BYTES 120
+
+/* ---- farewells ---- */
+
+/* Of a rank whose segment this process reaches; else NULL. */
+static struct batoni_farewell *
+farewell_of(const struct baton_comm *comm, int rank)
+{
+	const struct batoni_peer *peers = comm->transport->peers;
+
+	return peers ? peers[rank].segment : NULL;
+}
+
+static bool
+is_away(const struct batoni_peer *peer)
+{
+	struct batoni_farewell *farewell = peer->segment;
+
+	return farewell && !peer->within && atomic_load(&farewell->away);
+}
+
+bool
+batoni_peer_is_gone(const struct batoni_peer *peer)
+{
+	return is_away(peer) ||
+	       (peer->pidfd >= 0 && batoni_pidfd_gone(peer->pidfd));
+}
+
+/* A peer that is gone, or the one that was before it, by what these have told. */
+static int
+find_first(const struct baton_comm *comm, int peer)
+{
+	for (int steps = 0; steps < comm->size; steps++) {
+		const struct batoni_farewell *farewell = farewell_of(comm, peer);
+		uint32_t after = farewell ? atomic_load(&farewell->after) : 0;
+
+		if (after == 0 || after > (uint32_t)comm->size ||
+		    after - 1 == (uint32_t)comm->rank)
+			return peer;
+		peer = (int)after - 1;
+	}
+	return peer;
+}
+
+void
+batoni_note_first_gone(const struct baton_comm *comm, int peer)
+{
+	batoni_farewell_note(farewell_of(comm, comm->rank),
+	                     find_first(comm, peer));
+}
+
+void
+batoni_tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
+{
+	int first = find_first(comm, peer);
+
+	if (is_away(&comm->transport->peers[first]))
+		snprintf(text, size,
+		         "rank %d has finalised MPI without destroying the "
+		         "communicator",
+		         first);
+	else
+		snprintf(text, size, "the process of rank %d is gone", first);
+	if (first != peer)
+		snprintf(text + strlen(text), size - strlen(text),
+		         ", and then rank %d left", peer);
+}
+
+void
+batoni_say_away(const struct baton_comm *comm)
+{
+	struct batoni_farewell *farewell = farewell_of(comm, comm->rank);
+
+	if (farewell)
+		atomic_store(&farewell->away, 1);
+}
+
+/* ---- the check ---- */
 
 static void
 note_gone(struct baton_comm *comm, int rank)
 {
 	struct batoni_peer *peer = &comm->transport->peers[rank];
+	char what[GONE_BYTES];
 
+	batoni_note_first_gone(comm, rank);
+	batoni_tell_gone(comm, rank, what, sizeof(what));
 	peer->gone = true;
 	comm->peers_gone++;
 	batoni_log(BATONI_LOG_WARN,
-	           "rank %d: the process of rank %d (pid %d) has ended; "
-	           "operations that name it end in BATON_ERR_PEER",
-	           comm->rank, rank, (int)peer->pid);
+	           "rank %d: %s (pid %d); operations that name it end in "
+	           "BATON_ERR_PEER",
+	           comm->rank, what, (int)peer->pid);
 }
 
 /* Poll up to BATCH descriptors, from `rank` on.  Returns the next rank to check. */
@@ -64,7 +154,11 @@ check_batch(struct baton_comm *comm, int rank)
 	int n = 0;
 
 	for (; rank < comm->size && n < BATCH; rank++) {
-		if (peers[rank].pidfd < 0 || peers[rank].gone)
+		if (peers[rank].gone)
+			continue;
+		if (is_away(&peers[rank]))
+			note_gone(comm, rank);
+		if (peers[rank].gone || peers[rank].pidfd < 0)
 			continue;
 		ended[n] = (struct pollfd){.fd = peers[rank].pidfd,
 		                           .events = POLLIN};
@@ -107,11 +201,11 @@ is_orphan(const struct batoni_op *op)
 static void
 break_for(struct batoni_op *op)
 {
-	char why[120];
+	char what[GONE_BYTES], why[GONE_BYTES + 80];
 
+	batoni_tell_gone(op->comm, op->transfer.peer, what, sizeof(what));
 	snprintf(why, sizeof(why),
-	         "the process of rank %d has ended, and an operation that names "
-	         "it is on its stream",
+	         "%s, and an operation that names rank %d is on its stream", what,
 	         op->transfer.peer);
 	batoni_comm_break(op->comm, BATON_ERR_PEER, why);
 }
@@ -196,7 +290,7 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
                    uint64_t now_ns)
 {
 	bool again = roll->missing;
-	char why[80];
+	char what[GONE_BYTES], why[GONE_BYTES + 40];
 
 	if (!comm->transport->peers || comm->lost ||
 	    ++roll->tries < TRIES_BETWEEN ||
@@ -209,9 +303,8 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
 	roll->missing = comm->peers_gone > 0;
 	if (!again || !roll->missing)
 		return;
-	snprintf(why, sizeof(why),
-	         "the process of rank %d has ended before it left",
-	         find_gone(comm));
+	batoni_tell_gone(comm, find_gone(comm), what, sizeof(what));
+	snprintf(why, sizeof(why), "%s: not all ranks have left", what);
 	batoni_comm_break(comm, BATON_ERR_PEER, why);
 }
 

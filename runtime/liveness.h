@@ -24,6 +24,19 @@ struct batoni_roll_call {
 	bool missing;       /* the process of some rank had ended then */
 };
 
+/* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
+bool batoni_peer_is_gone(const struct batoni_peer *peer);
+
+/* This rank has seen that the peer is gone: it tells so those who find it gone itself. */
+void batoni_note_first_gone(const struct baton_comm *comm, int peer);
+
+/* In words: this peer is gone, or which one was before it. */
+void batoni_tell_gone(const struct baton_comm *comm, int peer, char *text,
+                      size_t size);
+
+/* This rank takes no part in anything any more: it tells those who share memory with it. */
+void batoni_say_away(const struct baton_comm *comm);
+
 /* Break the communicator if the process of a rank has ended, and had at the last check of this
  * destroy.  Does nothing if that was a moment ago.  The driver. */
 void batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,

@@ -130,12 +130,22 @@ batoni_onesided_of(struct batoni_path *path)
 /* window/onesided.c */
 extern const struct batoni_onesided_ops batoni_onesided_ops;
 
-/* The part of a segment before the counters: a word for each rank, in which that rank tries
- * whether it may write. */
+/* The part of a segment before the counters: the rank's farewell, and a word for each rank, in
+ * which that rank tries whether it may write. */
 static inline size_t
 batoni_onesided_head_bytes(int size)
 {
-	return ((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63;
+	return BATONI_FAREWELL_BYTES +
+	       (((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63);
+}
+
+/* Those words.  NULL: there is no segment. */
+static inline _Atomic uint64_t *
+batoni_onesided_words(void *segment)
+{
+	return segment ? (_Atomic uint64_t *)(void *)((char *)segment +
+	                                              BATONI_FAREWELL_BYTES)
+	               : NULL;
 }
 
 /* The counters of one source, at least one cache line.  Each is the count, followed by the

@@ -698,6 +698,7 @@ host_lost(struct batoni_host *host, const char *why)
 	batoni_comm_end_all_now(comm);
 	batoni_comm_attend(comm);
 	batoni_end_and_issue();
+	batoni_say_away(comm);
 	atomic_store(&comm->lost, true);
 	atomic_store(&comm->any_drives, false);
 	batoni_leave();

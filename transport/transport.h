@@ -77,8 +77,8 @@ enum batoni_drivers {
  */
 struct batoni_peer {
 	/* The rank's segment, mapped into this process; of this rank, its own.  Zeroed
-	 * at first, aligned to 64 bytes; the one-sided layer defines its length and
-	 * content.  NULL: not reachable. */
+	 * at first, aligned to 64 bytes.  It begins with a struct batoni_farewell; the one-sided
+	 * layer defines its length and the rest.  NULL: not reachable. */
 	void *segment;
 	/* The bell on which threads of the rank's process sleep; not NULL if segment is
 	 * not. */
@@ -95,9 +95,31 @@ struct batoni_peer {
 	bool streams_here;
 	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
-	/* Written by the engine: the rank's process has ended. */
+	/* Written by the engine: the rank's process has ended, or the rank is away. */
 	bool gone;
 };
+
+/* The first cache line of a segment: what its rank tells those who find it gone.  Only the rank
+ * writes it, its engine or its transport. */
+struct batoni_farewell {
+	/* 1: it takes no part in anything any more; its process may live. */
+	_Atomic uint32_t away;
+	/* The rank whose end it was the first to see, plus one: if this rank goes, it may be
+	 * because of that.  0: it has seen none. */
+	_Atomic uint32_t after;
+};
+
+#define BATONI_FAREWELL_BYTES 64u
+
+/* The owner of the segment has seen the end of a rank; the first one stays. */
+static inline void
+batoni_farewell_note(void *segment, int rank)
+{
+	struct batoni_farewell *farewell = segment;
+
+	if (farewell && atomic_load(&farewell->after) == 0)
+		atomic_store(&farewell->after, (uint32_t)rank + 1);
+}
 
 /* What closing does about copies that a device has not ended. */
 struct batoni_patience {

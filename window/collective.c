@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "group.h"
 #include "leave.h"
+#include "liveness.h"
 #include "sweep.h"
 #include "wait.h"
 
@@ -124,26 +125,40 @@ take_step(struct batoni_collective *c,
 	return status;
 }
 
-/* A liveness check.  If the process of some rank has ended, the communicator breaks, since
- * that rank will never call.  Without a deadline nothing else would end the wait. */
-static enum baton_status
-look_for_ranks(const struct batoni_collective *c)
+/* The lowest rank that is gone; -1: none. */
+static int
+find_gone(const struct batoni_rma *rma)
 {
-	const struct batoni_rma *rma = c->rma;
 	const struct batoni_peer *peers = rma->transport->peers;
-	char why[120];
 
 	for (int i = 0; peers && i < rma->size; i++) {
-		if (peers[i].pidfd < 0 || !batoni_pidfd_gone(peers[i].pidfd))
-			continue;
-		snprintf(why, sizeof(why), "%s: the process of rank %d is gone",
-		         c->call, i);
-		batoni_take();
-		batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
-		batoni_leave();
-		return batoni_refuse(BATON_ERR_PEER, "%s", why);
+		if (batoni_peer_is_gone(&peers[i]))
+			return i;
 	}
-	return BATON_PENDING;
+	return -1;
+}
+
+/* A liveness check.  If some rank is gone, the communicator breaks, since that rank will
+ * never call.  Without a deadline nothing else would end the wait.  It may have called, and what it
+ * has told be on its way: so the second check that finds one gone breaks it. */
+static enum baton_status
+look_for_ranks(struct batoni_collective *c)
+{
+	const struct batoni_rma *rma = c->rma;
+	bool again = c->missing;
+	int gone = find_gone(rma);
+	char what[120], why[sizeof(c->why)];
+
+	c->missing = gone >= 0;
+	if (!again || gone < 0)
+		return BATON_PENDING;
+	batoni_note_first_gone(rma->comm, gone);
+	batoni_tell_gone(rma->comm, gone, what, sizeof(what));
+	snprintf(why, sizeof(why), "%s: %s", c->call, what);
+	batoni_take();
+	batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
+	batoni_leave();
+	return batoni_refuse(BATON_ERR_PEER, "%s", why);
 }
 
 enum baton_status

@@ -21,6 +21,7 @@ struct batoni_collective {
 	struct batoni_rma *rma;
 	const char *call;
 	uint64_t what; /* call and window, the same on all ranks; set by the call */
+	bool missing;  /* some rank was gone at the last check */
 	const char *late; /* what has not happened, for the text of a TIMEOUT */
 	uint64_t limit_ns;
 	const void *mine; /* this rank's bytes of the exchange under way */

@@ -121,7 +121,7 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct batoni_part *
 	size_t at = (size_t)rma->rank * sizeof(uint64_t);
 	uint64_t value = rma->next_window << 32 | ((uint64_t)rma->rank + 1);
 	pid_t pid = to->within ? getpid() : to->pid;
-	_Atomic uint64_t *words = to->segment;
+	_Atomic uint64_t *words = batoni_onesided_words(to->segment);
 
 	if (!words || pid == 0 || !part->segment)
 		return false;

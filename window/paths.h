@@ -15,7 +15,7 @@ struct batoni_part {
 	uint64_t offset;              /* in it */
 	uint64_t bytes;
 	uint64_t address; /* in the rank's process, as that of its segment */
-	uint64_t segment;
+	uint64_t segment; /* the words in it where ranks try to write (onesided.h) */
 };
 
 static_assert(sizeof(struct batoni_part) == 64, "so many bytes of each rank");

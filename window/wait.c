@@ -44,6 +44,7 @@
 #include <time.h>
 
 #include "life.h"
+#include "liveness.h"
 #include "mem.h"
 
 /* How often the processes of peers are looked at. */
@@ -401,8 +402,7 @@ source_gone(const struct batoni_rma *rma, const struct batoni_wait_node *node,
 	/* A check is a system call, and neighbouring nodes often have one source. */
 	if (source != survey->source) {
 		survey->source = source;
-		survey->gone = peers[source].pidfd >= 0 &&
-		               batoni_pidfd_gone(peers[source].pidfd);
+		survey->gone = batoni_peer_is_gone(&peers[source]);
 	}
 	return survey->gone;
 }

@@ -193,7 +193,8 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 		.fd = window && window->place != BATONI_MEMORY_HOST
 		              ? BATONI_PART_PLACE_FD - window->place
 		              : -1,
-		.segment = (uintptr_t)batoni_reach(rma, rma->rank)->segment,
+		.segment = (uintptr_t)batoni_onesided_words(
+			batoni_reach(rma, rma->rank)->segment),
 	};
 
 	if (batoni_bell_name(&name))

@@ -238,9 +238,17 @@ try_to_populate(void)
 enum baton_status
 batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p, bool *sparse_p)
 {
+	enum baton_status status;
+
 	pthread_once(&populate_once, try_to_populate);
 	*sparse_p = can_populate;
-	return create(bytes, can_populate, shm_p);
+	status = create(bytes, can_populate, shm_p);
+	if (status != BATON_OK || !can_populate ||
+	    batoni_shm_populate(shm_p->base, 1))
+		return status;
+	batoni_shm_destroy(shm_p);
+	return batoni_refuse(BATON_ERR_NOMEM,
+	                     "no shared memory: the host has no page left");
 }
 
 bool

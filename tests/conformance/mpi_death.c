@@ -4,21 +4,26 @@
  * others have operations pending with it.  Those end by their deadlines, what
  * the survivors have among themselves goes on, and they leave in order.
  *
- *   mpirun --enable-recovery -n 3 mpi_death kill|stop|signal|register|peer|calls|destroy
+ *   mpirun --enable-recovery -n 3 mpi_death HOW
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|destroy
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
- * register a window.  peer: the same while they send to it and receive from it with no
+ * register a window; rank 2 only once rank 0 has left because of it, and it names rank 1 all the
+ * same.  finalize: rank 1 is not killed, but calls MPI_Finalize, where it stays, while the others
+ * deregister a window, as in `register`.  peer: the same while they send to it and receive from it with no
  * deadline; calls: with no thread of the engine.  destroy: the same while they destroy the
  * communicator, with no time limit; a send of one of them to it is lent.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
  */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "baton_mpi.h"
@@ -164,21 +169,62 @@ send_and_die(struct baton_comm *comm)
 	raise(SIGKILL);
 }
 
+/* Rank 2 goes on when the process of rank 0 has ended. */
 static void
-survive_registering(struct baton_comm *comm)
+await_the_other(int rank, pid_t other)
+{
+	struct pollfd entry = { .events = POLLIN };
+
+	if (rank != 2)
+		return;
+	entry.fd = (int)syscall(SYS_pidfd_open, other, 0);
+	CHECK(entry.fd >= 0 && poll(&entry, 1, -1) == 1);
+}
+
+static void
+check_first(int rank, const char *call, const char *what)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "%s: %s%s", call, what,
+	         rank == 2 ? ", and then rank 0 left" : "");
+	CHECK(strcmp(baton_last_error(), text) == 0);
+}
+
+static void
+survive_registering(struct baton_comm *comm, int rank, pid_t other)
 {
 	struct baton_window *window = NULL;
 
+	await_the_other(rank, other);
 	for (int i = 0; i < 2; i++) {
 		CHECK(baton_window_register(small, sizeof(small), comm,
 		                            &window) == BATON_ERR_PEER);
-		/* Or the other one, which has seen that and left. */
-		CHECK(strstr(baton_last_error(), " is gone"));
-		CHECK(strncmp(baton_last_error(),
-		              "baton_window_register: the process of rank ", 43) ==
-		      0);
+		check_first(rank, "baton_window_register",
+		            "the process of rank 1 is gone");
 	}
 	CHECK(baton_comm_status(comm) == BATON_ERR_PEER);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+/* It waits in MPI_Finalize for those who wait for it. */
+static void
+survive_finalizing(struct baton_comm *comm, int rank, pid_t other)
+{
+	struct baton_window *window = NULL;
+
+	CHECK(baton_window_register(small, sizeof(small), comm, &window) ==
+	      BATON_OK);
+	if (rank == 1) {
+		MPI_Finalize();
+		_exit(0);
+	}
+	await_the_other(rank, other);
+	CHECK(baton_window_deregister(window) == BATON_ERR_PEER);
+	check_first(rank, "baton_window_deregister",
+	            "rank 1 has finalised MPI without destroying the "
+	            "communicator");
+	CHECK(baton_window_deregister(window) == BATON_OK);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
@@ -239,14 +285,15 @@ main(int argc, char **argv)
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
 	struct baton_comm *comm = NULL;
+	bool finalizing = argc > 1 && strcmp(argv[1], "finalize") == 0;
 	int rank, level;
-	pid_t victim;
+	pid_t mine = getpid(), pids[3];
 
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	victim = getpid();
-	MPI_Bcast(&victim, (int)sizeof(victim), MPI_BYTE, 1, MPI_COMM_WORLD);
+	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
+	              MPI_BYTE, MPI_COMM_WORLD);
 	if (calls)
 		options.progress = BATON_PROGRESS_CALLS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
@@ -257,7 +304,7 @@ main(int argc, char **argv)
 		signal_and_die(comm);
 	if (rank == 1 && sending)
 		send_and_die(comm);
-	if (rank == 1) {
+	if (rank == 1 && !finalizing) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
 	}
@@ -266,7 +313,9 @@ main(int argc, char **argv)
 	else if (sending)
 		survive_sending(comm, rank);
 	else if (registering)
-		survive_registering(comm);
+		survive_registering(comm, rank, pids[0]);
+	else if (finalizing)
+		survive_finalizing(comm, rank, pids[0]);
 	else if (destroying)
 		survive_destroying(comm, rank);
 	else
@@ -275,7 +324,7 @@ main(int argc, char **argv)
 	       failures ? "FAILED" : "left in order after a peer's death");
 	fflush(stdout);
 	if (rank == 0 && stop)
-		kill(victim, SIGKILL);
+		kill(pids[1], SIGKILL);
 	/* MPI_Finalize would wait for the dead. */
 	_exit(exit_status());
 }

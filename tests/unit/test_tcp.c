@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "mem.h"
+#include "rank.h"
 #include "run_tests.h"
 #include "tcp.h"
 
@@ -88,8 +89,11 @@ on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
 static void
 make_ranks(int raw)
 {
-	const struct batoni_transport_config config = {.slots = SLOTS,
-	                                               .slots_most = SLOTS};
+	const struct batoni_transport_config config = {
+		.slots = SLOTS,
+		.slots_most = SLOTS,
+		.segment_bytes = BATONI_FAREWELL_BYTES,
+	};
 	int ends[RANKS];
 	bool local[RANKS];
 
@@ -486,6 +490,29 @@ START_TEST(an_abort_is_told_to_all)
 }
 END_TEST
 
+/* A rank that leaves because of another's end passes on whose; a rank is not told that it is gone
+ * itself. */
+START_TEST(one_that_leaves_after_a_death_names_the_first)
+{
+	make_ranks(-1);
+	/* As the engine does that has seen a process end. */
+	batoni_farewell_note(ranks[2].tcp->segment.base, 1);
+	batoni_farewell_note(ranks[2].tcp->segment.base, 0);
+	close_rank(2, true);
+	await_broken(0, "rank 1 is gone, and then rank 2 left: it has destroyed");
+	await_broken(1, "rank 2 is gone: it has destroyed");
+	abort_ranks();
+	/* What came first is passed on also by one that was told of it. */
+	make_ranks(-1);
+	close_rank(1, true);
+	await_broken(0, "rank 1 is gone");
+	ck_assert_uint_eq(
+		((struct batoni_farewell *)ranks[0].tcp->segment.base)->after,
+		1 + 1);
+	abort_ranks();
+}
+END_TEST
+
 /* It has left in order: an exchange is impossible, and messages go on. */
 START_TEST(one_that_has_left_breaks_nothing)
 {
@@ -683,6 +710,7 @@ main(void)
 		what_is_taken_back_after_leaving_is_over,
 		a_death_is_told_to_all_with_the_rank,
 		an_abort_is_told_to_all,
+		one_that_leaves_after_a_death_names_the_first,
 		one_that_has_left_breaks_nothing,
 		the_end_of_the_hub_breaks_who_has_not_left,
 		a_rank_that_breaks_the_rules_is_given_up,

@@ -175,7 +175,7 @@ static const struct batoni_tcp_record records[] = {
 	{.kind = BATONI_TCP_RETRACT, .from = 2, .slot = BATONI_SLOTS_LIMIT - 1},
 	{.kind = BATONI_TCP_RETRACTED, .from = 2, .tag = INT32_MAX},
 	{.kind = BATONI_TCP_BYE},
-	{.kind = BATONI_TCP_ABORT, .from = 2},
+	{.kind = BATONI_TCP_ABORT, .from = 2, .what = 3},
 	{.kind = BATONI_TCP_LEFT, .from = 2},
 	{.kind = BATONI_TCP_GONE, .from = 2, .status = BATONI_TCP_LOST},
 };
@@ -242,6 +242,8 @@ START_TEST(records_beyond_a_bound_are_refused)
 		 .length = BATONI_TCP_MESSAGE_MAX + 1},
 		{.kind = BATONI_TCP_GONE},
 		{.kind = BATONI_TCP_GONE, .status = BATONI_TCP_LOST + 1},
+		{.kind = BATONI_TCP_GONE, .status = BATONI_TCP_LOST, .what = 4},
+		{.kind = BATONI_TCP_ABORT, .what = 4},
 	};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 	struct batoni_tcp_record record;

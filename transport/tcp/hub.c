@@ -54,6 +54,7 @@ struct spoke {
 	int rank;
 	bool local;
 	bool bye, aborted;
+	uint64_t after;      /* as its ABORT says */
 	bool brought;        /* its PART of this round */
 	bool blocked;        /* not read */
 	uint32_t watches;    /* the events that epoll is asked for */
@@ -266,6 +267,7 @@ hub_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_record *record
 		return;
 	case BATONI_TCP_ABORT:
 		spoke->aborted = true;
+		spoke->after = record->what;
 		return;
 	default:
 		fail(spoke, BATONI_TCP_BROKE_RULES);
@@ -312,6 +314,7 @@ close_spoke(struct spoke *spoke)
 		.status = spoke->bye       ? 0
 		          : spoke->aborted ? BATONI_TCP_ABORTED
 		                           : (uint32_t)spoke->link.error,
+		.what = spoke->bye ? 0 : spoke->after,
 	};
 
 	/* Nobody else is told of its death in the words of the network. */
@@ -418,6 +421,9 @@ hub_main(void *argument)
 				fail(spoke, BATONI_TCP_CLOSED);
 			else if (!spoke->blocked)
 				batoni_tcp_link_read(&spoke->link);
+			/* At once, so that the others hear of ends in their order. */
+			if (spoke->link.error)
+				close_spoke(spoke);
 		}
 		settle(hub);
 	}

@@ -20,7 +20,7 @@
  *
  * Ends.  GONE of a rank, and the end of the link (the hub's process has died, or the network
  * is silent: keepalive), break the channel: host->broken with PEER, and a sentence that names
- * the rank.  LEFT does not: the rank has left in order, and only exchanges are impossible then.
+ * the rank, or the one that it has told to be gone before it.  LEFT does not: the rank has left in order, and only exchanges are impossible then.
  * Nor does the end of the link once all have left, since the hub's process may exit then.
  */
 #include <limits.h>
@@ -83,10 +83,29 @@ static void
 hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 {
 	char why[BATONI_SIDE_WHY_BYTES];
+	uint32_t first = record->what ? (uint32_t)record->what - 1
+	                              : record->from;
 
-	snprintf(why, sizeof(why), "rank %u is gone: %s", record->from,
-	         reason_of(record->status));
+	if (first == (uint32_t)tcp->base.rank)
+		first = record->from;
+	if (first != record->from)
+		snprintf(why, sizeof(why),
+		         "rank %u is gone, and then rank %u left: %s", first,
+		         record->from, reason_of(record->status));
+	else
+		snprintf(why, sizeof(why), "rank %u is gone: %s", first,
+		         reason_of(record->status));
+	batoni_farewell_note(tcp->segment.base, (int)first);
 	batoni_tcp_break(tcp, why);
+}
+
+/* The rank whose end this one was the first to see, plus one; 0: none. */
+static uint32_t
+first_gone(const struct batoni_tcp *tcp)
+{
+	struct batoni_farewell *farewell = tcp->segment.base;
+
+	return farewell ? atomic_load(&farewell->after) : 0;
 }
 
 static void
@@ -291,6 +310,7 @@ tcp_close(struct batoni_transport *transport, bool aborted)
 	const struct batoni_tcp_record record = {
 		.kind = aborted ? BATONI_TCP_ABORT : BATONI_TCP_BYE,
 		.from = (uint32_t)transport->rank,
+		.what = aborted ? first_gone(tcp) : 0,
 	};
 
 	/* What is unread when a socket is closed makes the kernel drop what is unsent. */

@@ -139,9 +139,11 @@ enum batoni_tcp_kind {
 	BATONI_TCP_RETRACT,   /* take the READY of this slot back */
 	BATONI_TCP_RETRACTED, /* it was taken back; no answer: DATA is on its way */
 	BATONI_TCP_BYE,       /* to the hub: this rank has left, and closes */
-	BATONI_TCP_ABORT,     /* to the hub: it closes after an abort */
+	BATONI_TCP_ABORT,     /* to the hub: it closes after an abort; what: the rank that it has seen
+	                       * to be gone before, plus one, or 0 */
 	BATONI_TCP_LEFT,      /* from the hub: rank `from` has said BYE */
-	BATONI_TCP_GONE,      /* from the hub: it is gone, status: enum batoni_tcp_gone */
+	BATONI_TCP_GONE,      /* from the hub: it is gone, status: enum batoni_tcp_gone; what: as of
+	                       * its ABORT */
 	BATONI_TCP_KINDS
 };
 

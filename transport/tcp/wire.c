@@ -277,11 +277,12 @@ batoni_tcp_record_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
 		return record->length == 0 && record->tag <= INT32_MAX &&
 		       record->slot < BATONI_SLOTS_LIMIT;
 	case BATONI_TCP_GONE:
-		return record->length == 0 &&
+		return record->length == 0 && record->what <= (uint64_t)size &&
 		       record->status >= BATONI_TCP_CLOSED &&
 		       record->status <= BATONI_TCP_LOST;
-	case BATONI_TCP_BYE:
 	case BATONI_TCP_ABORT:
+		return record->length == 0 && record->what <= (uint64_t)size;
+	case BATONI_TCP_BYE:
 	case BATONI_TCP_LEFT:
 		return record->length == 0;
 	default:
