@@ -94,6 +94,7 @@ typedef uint64_t baton_request;
 struct baton_comm;   /* one rank's end of a communicator */
 struct baton_queue;  /* a completion queue */
 struct baton_window; /* memory of each rank that the other ranks may write */
+struct baton_plan;   /* operations that are recorded once and launched many times */
 
 enum baton_datatype {
 	BATON_INT8,
@@ -713,6 +714,57 @@ BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer
                                                int signal_index, int context,
                                                uint64_t *count_p);
 
+/* ---- plans -------------------------------------------------------------- */
+
+/*
+ * Begin and end the recording of a plan on this thread.  In between, sends, receives (of lists
+ * of tensors too), signals, puts and waits for signals that the thread enqueues on comm, and the
+ * groups that it begins and ends, are checked and kept, and nothing is enqueued.  They take no
+ * request (request_p is NULL) and no queue.  baton_record, baton_stream_launch, _wait and
+ * _synchronize, and another plan, are INVALID in between.  A refused call voids the plan: the end
+ * returns the first refusal, and there is no plan.  A plan may be empty.
+ *
+ * What the plan names must stay valid until it is destroyed: streams, buffers, the tensors of
+ * receives that write them, signals of tensor lists.  It is of comm, which is destroyed after it.
+ * A window that it names is deregistered after it (BUSY before).
+ *
+ * begin: BATON_OK, INVALID (also inside a group, or while a plan is recorded), NOMEM, the error
+ * that broke comm.  end: BATON_OK; INVALID (this thread records no plan of comm); without a plan:
+ * the first refusal, INVALID (plan_p is NULL; a group is open; a launch would take more than
+ * requests_max).
+ */
+BATON_API enum baton_status baton_plan_begin(struct baton_comm *comm);
+BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,
+                                           struct baton_plan **plan_p);
+
+/*
+ * Enqueue all operations of the plan, as if the calls were made now, one after the other, groups
+ * as groups, and no other thread's between them.  So what is on one stream runs in the order of the
+ * plan.  Returns at once.  May be called again while operations of earlier launches are pending,
+ * and by several threads at once.
+ *
+ * options     flags must be 0.  The deadline is that of the launch, counted from the moment when
+ *             its first operation is armed (0: none); operations have their own too.
+ * request_p   one request for the launch.  It ends when all operations have ended, in
+ *             BATON_OK or as the first of the plan that did not; peer and tag of the completion are
+ *             then that operation's (else -1), and bytes is the sum of those that ended in OK.  LENT
+ *             while one of them is.  baton_cancel and the deadline end all that have not ended.
+ *
+ * A launch takes a slot of the request pool, and one for each operation and group.  Returns as the
+ * calls would, AGAIN included: nothing was enqueued then.  Streams, buffers' memory and resources are
+ * looked at anew, other arguments are not.  Exception: if an asynchronous device refuses an
+ * operation when others are on their streams, those go on, the rest is not enqueued, the call
+ * returns BATON_OK, and the request ends in the refusal.  INVALID also for a plan that was
+ * destroyed, and inside a group or a recording.
+ */
+BATON_API enum baton_status
+baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
+                  baton_request *request_p);
+
+/* Destroy it, or NULL.  Launches that are pending go on.  No other call on it may run.  Returns
+ * BATON_OK, INVALID. */
+BATON_API enum baton_status baton_plan_destroy(struct baton_plan *plan);
+
 /* ---- requests ----------------------------------------------------------- */
 
 enum baton_operation {
@@ -721,7 +773,8 @@ enum baton_operation {
 	BATON_OPERATION_RECORD = 3,
 	BATON_OPERATION_SIGNAL = 4,
 	BATON_OPERATION_PUT_SIGNAL = 5,
-	BATON_OPERATION_WAIT_SIGNAL = 6
+	BATON_OPERATION_WAIT_SIGNAL = 6,
+	BATON_OPERATION_PLAN = 7 /* a launch of a plan */
 };
 
 /* The operation ended early, but the transport could not cancel it.  It keeps the

@@ -849,6 +849,11 @@ baton_comm_destroy(struct baton_comm *comm)
 		                     "baton_comm_destroy: %u queues of the "
 		                     "communicator are alive",
 		                     atomic_load(&comm->queues));
+	if (atomic_load(&comm->plans))
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: %u plans of the "
+		                     "communicator are alive",
+		                     atomic_load(&comm->plans));
 	alive = comm->onesided ? comm->onesided->ops->alive(comm->onesided)
 	                       : NULL;
 	if (alive)

@@ -92,6 +92,7 @@ struct baton_comm {
 	 * otherwise links free records only. */
 	_Atomic uint32_t cancels, cancelled;
 	_Atomic uint32_t queues;  /* alive */
+	_Atomic uint32_t plans;   /* recorded, or being recorded */
 	_Atomic bool any_drives;  /* `drivers` is ANY, and `lost` is false */
 	_Atomic bool lost; /* the transport may not be called any more */
 	/* The one that a native one lies over may not; the program had used no signals and

@@ -36,6 +36,10 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 		view.stream = LOAD(op->transfer.stream);
 		view.buffer = LOAD(op->transfer.buffer);
 	}
+	if (view.kind == BATONI_KIND_PLAN) {
+		view.members = LOAD(op->plan.members);
+		view.ended = LOAD(op->plan.ended);
+	}
 	*view_p = view;
 }
 
@@ -65,6 +69,8 @@ batoni_kind_name(unsigned kind)
 		return "wait_signal";
 	case BATONI_KIND_LAUNCH:
 		return "launched function";
+	case BATONI_KIND_PLAN:
+		return "plan";
 	case BATONI_KIND_JOIN:
 		return "stream_wait";
 	case BATONI_KIND_GROUP:
@@ -106,6 +112,9 @@ batoni_view_what(const struct batoni_view *view, const char *details,
 		transfer_what(view, details, text, size);
 	else if (view->kind == BATONI_KIND_GROUP)
 		snprintf(text, size, "group of %u operations", view->members);
+	else if (view->kind == BATONI_KIND_PLAN)
+		snprintf(text, size, "launch of a plan of %u operations",
+		         view->members);
 	else if (view->kind == BATONI_KIND_RECORD &&
 	         view->flags & BATONI_FLAG_LOCAL)
 		snprintf(text, size, "stream_synchronize");
@@ -128,6 +137,7 @@ issued_waits(const struct batoni_view *view)
 		return "its bytes to move, behind earlier puts to that peer in "
 		       "that context";
 	case BATONI_KIND_RECORD:
+	case BATONI_KIND_PLAN:
 	case BATONI_KIND_LAUNCH:
 	case BATONI_KIND_JOIN:
 	case BATONI_KIND_GROUP:
@@ -199,6 +209,10 @@ batoni_view_waits(const struct batoni_view *view, char *text, size_t size)
 		         "%u of its %u members, and %u streams to get there",
 		         view->members - view->ended, view->members,
 		         view->streams_left);
+	else if (view->kind == BATONI_KIND_PLAN &&
+	         view->state != BATONI_NEW && view->state != BATONI_ENDED)
+		snprintf(text, size, "%u of its %u operations",
+		         view->members - view->ended, view->members);
 	else
 		snprintf(text, size, "%s", simple_waits(view));
 }
@@ -235,11 +249,13 @@ batoni_view_line(const struct batoni_view *view, const char *what,
 {
 	uint32_t age = age_ms(view->placed_ms);
 	char stream[40] = "";
+	bool on_stream = view->kind != BATONI_KIND_GROUP &&
+	                 view->kind != BATONI_KIND_PLAN;
 
-	if (view->kind != BATONI_KIND_GROUP && view->stream)
+	if (on_stream && view->stream)
 		snprintf(stream, sizeof(stream), ", stream %p",
 		         (void *)view->stream);
-	else if (view->kind != BATONI_KIND_GROUP)
+	else if (on_stream)
 		snprintf(stream, sizeof(stream), ", default stream");
 	snprintf(text, size, "%s%s%s, %s, age %u.%03u s, waits for %s", what,
 	         stream,

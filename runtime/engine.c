@@ -30,6 +30,7 @@
 #include "life.h"
 #include "liveness.h"
 #include "outlook.h"
+#include "plan.h"
 #include "sweep.h"
 #include "wait.h"
 
@@ -92,18 +93,40 @@ take_posted(void)
 	return oldest;
 }
 
-void
-batoni_inbox_push(struct batoni_op *op)
+/* A record was pushed to the inbox. */
+static void
+tell_driver(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	push(&e->inbox, op, &op->next);
 	if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
 		batoni_ring();
 	else if (!atomic_load(&e->driver) && batoni_try())
 		/* The previous holder released the lock before it could see the push;
 		 * batoni_leave serves the inbox. */
 		batoni_leave();
+}
+
+void
+batoni_inbox_push(struct batoni_op *op)
+{
+	push(&batoni_engine.inbox, op, &op->next);
+	tell_driver();
+}
+
+void
+batoni_inbox_push_chain(struct batoni_op *first)
+{
+	struct batoni_op *newest = NULL;
+	struct batoni_op *op, *next;
+
+	for (op = first; op; op = next) {
+		next = op->next;
+		op->next = newest;
+		newest = op;
+	}
+	push(&batoni_engine.inbox, newest, &first->next);
+	tell_driver();
 }
 
 void
@@ -337,6 +360,8 @@ batoni_end_and_issue(void)
 				e->finish_tail = &e->finish;
 			if (op->kind == BATONI_KIND_GROUP)
 				batoni_group_finish(op);
+			else if (op->kind == BATONI_KIND_PLAN)
+				batoni_launch_settle(op);
 			else if (op->state != BATONI_ENDED)
 				complete_point(op);
 			events++;

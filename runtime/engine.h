@@ -19,6 +19,8 @@ size_t batoni_place_inbox(void);
 void batoni_tick(void);
 /* Hand an enqueued record to the driver. */
 void batoni_inbox_push(struct batoni_op *op);
+/* The same for several, linked by `next`, the first of them first, as one piece. */
+void batoni_inbox_push_chain(struct batoni_op *first);
 /* `reached` on a thread of a device: store and wake. */
 void batoni_post(struct batoni_op *op);
 /* The same, by a thread that takes the lock afterwards if it is free. */

@@ -27,6 +27,7 @@
 #include "liveness.h"
 #include "log.h"
 #include "place.h"
+#include "plan.h"
 #include "queue.h"
 #include "request.h"
 #include "stream.h"
@@ -80,8 +81,12 @@ struct batoni_op *
 batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
               baton_stream stream, uint64_t holders)
 {
-	struct batoni_op *op = batoni_pool_take(&comm->pool);
+	struct batoni_op *op = likely(!batoni_thread.groups)
+	                               ? NULL
+	                               : batoni_launch_reserved(comm);
 
+	if (likely(!op))
+		op = batoni_pool_take(&comm->pool);
 	if (unlikely(!op))
 		op = take_cached(comm);
 	if (unlikely(!op))
@@ -116,6 +121,25 @@ batoni_publish(struct batoni_op *op)
 	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
 		batoni_place_inbox();
 	batoni_op_place(op);
+	batoni_leave_enqueue();
+}
+
+void
+batoni_publish_chain(struct batoni_op *first)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct batoni_op *op, *next;
+
+	if (unlikely(!batoni_try())) {
+		batoni_inbox_push_chain(first);
+		return;
+	}
+	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
+		batoni_place_inbox();
+	for (op = first; op; op = next) {
+		next = op->next;
+		batoni_op_place(op);
+	}
 	batoni_leave_enqueue();
 }
 
@@ -338,6 +362,21 @@ put_issued(struct batoni_op *op)
 	                          : batoni_refuse_device(comm, status);
 }
 
+enum baton_status
+batoni_op_put(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	enum baton_status status;
+
+	op->group_next = NULL;
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		return put_issued(op);
+	status = comm->device_ops->enqueue(comm->device, op->transfer.stream,
+	                                   &op->item);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_refuse_device(comm, status);
+}
+
 static enum baton_status
 publish_issued(struct batoni_op *op)
 {
@@ -435,8 +474,8 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 	                             : check_direct(call, comm, stream);
 }
 
-static enum baton_status
-check_options(const char *call, const struct baton_op_options *options,
+enum baton_status
+batoni_check_options(const char *call, const struct baton_op_options *options,
               bool record)
 {
 	if (options->size != sizeof(*options))
@@ -515,8 +554,8 @@ bytes_fit(size_t count, size_t size, size_t *bytes_p)
 
 /* ---- the calls ---- */
 
-static enum baton_status
-apply_options(struct batoni_op *op, const struct baton_op_options *options)
+enum baton_status
+batoni_apply_options(struct batoni_op *op, const struct baton_op_options *options)
 {
 	enum baton_status status;
 
@@ -539,8 +578,8 @@ apply_options(struct batoni_op *op, const struct baton_op_options *options)
 	return BATON_OK;
 }
 
-static enum baton_status
-refuse_full(const char *call, const struct baton_comm *comm)
+enum baton_status
+batoni_refuse_full(const char *call, const struct baton_comm *comm)
 {
 	return batoni_refuse(BATON_ERR_AGAIN,
 	                     "%s: all %u requests of the communicator are taken; "
@@ -567,7 +606,7 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 		                                 ? BATONI_WAIT
 		                                 : BATONI_PUT;
 	}
-	return a->options ? apply_options(op, a->options) : BATON_OK;
+	return a->options ? batoni_apply_options(op, a->options) : BATON_OK;
 }
 
 static enum baton_status
@@ -660,9 +699,45 @@ enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	enum baton_status status;
 
 	if (unlikely(!op))
-		return refuse_full(call, comm);
+		return batoni_refuse_full(call, comm);
 	status = enqueue_made(call, op, a, bytes);
 	return likely(status == BATON_OK) ? BATON_OK : batoni_unmake(op, status);
+}
+
+void
+batoni_recorded_fill(struct batoni_recorded *recorded, enum batoni_op_kind kind,
+                     const struct batoni_arguments *a, size_t bytes)
+{
+	*recorded = (struct batoni_recorded){
+		.kind = kind,
+		.optioned = a->options != NULL,
+		.a = *a,
+		.bytes = bytes,
+	};
+	if (a->options)
+		recorded->options = *a->options;
+}
+
+static enum baton_status
+replay_message(struct baton_comm *comm, const void *payload)
+{
+	const struct batoni_recorded *recorded = payload;
+	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
+
+	return enqueue("baton_plan_launch", recorded->kind, comm, &a,
+	               recorded->bytes);
+}
+
+static enum baton_status
+note_message(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+             const struct batoni_arguments *a, size_t bytes)
+{
+	static const struct batoni_note_ops ops = {.replay = replay_message};
+	struct batoni_recorded recorded;
+
+	batoni_recorded_fill(&recorded, kind, a, bytes);
+	return batoni_plan_note(call, batoni_plan_recorded(comm), &ops,
+	                        a->stream, &recorded, sizeof(recorded), NULL, 0);
 }
 
 enum baton_status
@@ -678,9 +753,11 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 	     !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
 		status = refuse_arguments(call, comm, a);
 	if (status == BATON_OK && a->options)
-		status = check_options(call, a->options, false);
+		status = batoni_check_options(call, a->options, false);
 	if (status == BATON_OK)
 		status = enqueue(call, kind, comm, a, bytes);
+	if (unlikely(status == BATONI_RECORDED))
+		return note_message(call, kind, comm, a, bytes);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
 }
@@ -694,12 +771,12 @@ batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
 
 	if (!arguments_fine(comm, a))
 		return refuse_arguments(call, comm, a);
-	status = check_options(call, a->options, false);
+	status = batoni_check_options(call, a->options, false);
 	if (status != BATON_OK)
 		return status;
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
-		return refuse_full(call, comm);
+		return batoni_refuse_full(call, comm);
 	op->transfer.place = BATONI_PLACE_LIST;
 	status = enqueue_made(call, op, a, a->count);
 	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
@@ -718,13 +795,13 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
 	struct batoni_op *op;
 
 	if (a->options) {
-		status = check_options(call, a->options, false);
+		status = batoni_check_options(call, a->options, false);
 		if (status != BATON_OK)
 			return status;
 	}
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
-		return refuse_full(call, comm);
+		return batoni_refuse_full(call, comm);
 	status = fill(comm->onesided, op->transfer.slot, more);
 	if (unlikely(status != BATON_OK))
 		return batoni_unmake(op, status);
@@ -743,9 +820,9 @@ check_ungrouped(const char *call, const struct baton_comm *comm)
 		return BATON_OK;
 	return batoni_group_refuse(
 		comm, batoni_refuse(BATON_ERR_INVALID,
-	                            "%s was called inside a group; groups take "
-	                            "communication only",
-	                            call));
+	                            "%s was called %s, which takes communication "
+	                            "only",
+	                            call, batoni_group_where(comm)));
 }
 
 enum baton_status
@@ -761,17 +838,17 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_record", comm);
 	if (status == BATON_OK && options)
-		status = check_options("baton_record", options, true);
+		status = batoni_check_options("baton_record", options, true);
 	if (status != BATON_OK)
 		return status;
 	op = batoni_op_new(comm, BATONI_KIND_RECORD, stream,
 	                   request_p ? held | BATONI_OP_HANDLE : held);
 	if (!op)
-		return refuse_full("baton_record", comm);
+		return batoni_refuse_full("baton_record", comm);
 	op->item.word = NULL;
 	op->timeout_ns = 0;
 	if (options) {
-		status = apply_options(op, options);
+		status = batoni_apply_options(op, options);
 		op->timeout_ns = 0;
 		if (status != BATON_OK)
 			return batoni_unmake(op, status);
@@ -804,7 +881,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	op = batoni_op_new(comm, BATONI_KIND_LAUNCH, stream,
 	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);
 	if (!op)
-		return refuse_full("baton_stream_launch", comm);
+		return batoni_refuse_full("baton_stream_launch", comm);
 	batoni_set(op->launch, fn);
 	op->transfer.buffer = arg;
 	op->timeout_ns = 0;
@@ -901,7 +978,7 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 	                   BATONI_OP_ENGINE | BATONI_OP_STREAM);
 	if (!op) {
 		batoni_op_unjoin(target);
-		return refuse_full("baton_stream_wait", comm);
+		return batoni_refuse_full("baton_stream_wait", comm);
 	}
 	slot = batoni_pool_slot(&target->comm->pool, target);
 	op->transfer.buffer = target;

@@ -12,6 +12,12 @@ struct batoni_op *batoni_op_new(struct baton_comm *comm,
                                 uint64_t holders);
 /* Hand over a complete record: place it at once, or push it to the inbox. */
 void batoni_publish(struct batoni_op *op);
+/* The same for several, linked by `next`, which no other record comes between; in-engine devices
+ * only. */
+void batoni_publish_chain(struct batoni_op *first);
+/* Put one record, in no group, on its asynchronous stream; under the order lock.  The caller
+ * publishes it. */
+enum baton_status batoni_op_put(struct batoni_op *op);
 /* Around what hands transfers to stream-issued paths: takes comm->order, and keeps the
  * paths from being aborted.  OK, or the status of the communicator, which has broken; then
  * there is nothing to end. */
@@ -39,6 +45,27 @@ struct batoni_arguments {
 	const struct baton_op_options *options;
 	baton_request *request_p;
 };
+
+/* What a plan keeps of a call. */
+struct batoni_recorded {
+	enum batoni_op_kind kind;
+	bool optioned; /* has the call options? */
+	struct batoni_arguments a; /* but for the options */
+	struct baton_op_options options;
+	size_t bytes;
+};
+void batoni_recorded_fill(struct batoni_recorded *recorded,
+                          enum batoni_op_kind kind,
+                          const struct batoni_arguments *a, size_t bytes);
+/* The arguments, with the options where they are now. */
+static inline struct batoni_arguments
+batoni_recorded_arguments(const struct batoni_recorded *recorded)
+{
+	struct batoni_arguments a = recorded->a;
+
+	a.options = recorded->optioned ? &recorded->options : NULL;
+	return a;
+}
 
 /* Any send or receive, with all checks. */
 enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
@@ -76,6 +103,14 @@ batoni_leave_enqueue(void)
 
 /* Publish one complete record, on any kind of device. */
 enum baton_status batoni_publish_record(struct batoni_op *op);
+/* Set the fields of a record that the options say.  OK, or the refusal. */
+enum baton_status batoni_apply_options(struct batoni_op *op,
+                                       const struct baton_op_options *options);
+enum baton_status batoni_check_options(const char *call,
+                                       const struct baton_op_options *options,
+                                       bool record);
+enum baton_status batoni_refuse_full(const char *call,
+                                     const struct baton_comm *comm);
 /* Return a record to the pool when its call is refused late; returns status. */
 enum baton_status batoni_unmake(struct batoni_op *op,
                                 enum baton_status status);

@@ -32,6 +32,7 @@
 #include "enqueue.h"
 #include "group.h"
 #include "log.h"
+#include "plan.h"
 #include "queue.h"
 #include "wait.h"
 
@@ -43,6 +44,13 @@ batoni_group_open(const struct baton_comm *comm)
 	while (group && group->comm != comm)
 		group = group->group.outer;
 	return group;
+}
+
+const char *
+batoni_group_where(const struct baton_comm *comm)
+{
+	return batoni_plan_recorded(comm) ? "within the recording of a plan"
+	                                  : "inside a group";
 }
 
 enum baton_status
@@ -78,6 +86,36 @@ watch_exit(void)
 		pthread_setspecific(exit_key, &exit_key);
 }
 
+void
+batoni_group_push(struct batoni_op *group)
+{
+	if (!batoni_thread.groups)
+		watch_exit();
+	batoni_set(group->group.outer, batoni_thread.groups);
+	batoni_thread.groups = group;
+}
+
+enum baton_status
+batoni_group_open_new(const char *call, struct baton_comm *comm)
+{
+	struct batoni_op *group = batoni_op_new(comm, BATONI_KIND_GROUP, NULL,
+	                                        BATONI_OP_ENGINE);
+
+	if (!group)
+		return batoni_refuse(BATON_ERR_AGAIN,
+		                     "%s: all %u requests of the communicator "
+		                     "are taken; a group needs one",
+		                     call, comm->pool.size);
+	group->timeout_ns = 0;
+	group->group.head = group->group.tail = NULL;
+	group->group.refusal = BATON_OK;
+	group->group.depth = 1;
+	group->group.members = group->group.ended = 0;
+	group->group.streams_left = 0;
+	batoni_group_push(group);
+	return BATON_OK;
+}
+
 enum baton_status
 baton_group_begin(struct baton_comm *comm)
 {
@@ -88,26 +126,11 @@ baton_group_begin(struct baton_comm *comm)
 	if (status != BATON_OK)
 		return status;
 	group = batoni_group_open(comm);
-	if (group) {
-		group->group.depth++;
-		return BATON_OK;
-	}
-	group = batoni_op_new(comm, BATONI_KIND_GROUP, NULL, BATONI_OP_ENGINE);
 	if (!group)
-		return batoni_refuse(BATON_ERR_AGAIN,
-		                     "baton_group_begin: all %u requests of the "
-		                     "communicator are taken; a group needs one",
-		                     comm->pool.size);
-	group->timeout_ns = 0;
-	group->group.head = group->group.tail = NULL;
-	group->group.refusal = BATON_OK;
-	group->group.depth = 1;
-	group->group.members = group->group.ended = 0;
-	group->group.streams_left = 0;
-	if (!batoni_thread.groups)
-		watch_exit();
-	batoni_set(group->group.outer, batoni_thread.groups);
-	batoni_thread.groups = group;
+		return batoni_group_open_new("baton_group_begin", comm);
+	if (group->kind == BATONI_KIND_PLAN)
+		return batoni_plan_group_begin(group);
+	group->group.depth++;
 	return BATON_OK;
 }
 
@@ -152,11 +175,20 @@ ask_path(struct batoni_op *op)
 enum baton_status
 batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 {
-	enum baton_status status = check_member(group, op);
+	const struct batoni_op *outer;
+	enum baton_status status;
 
+	if (unlikely(group->kind == BATONI_KIND_PLAN))
+		return batoni_plan_add(group, op);
+	status = check_member(group, op);
 	if (status != BATON_OK)
 		return status;
 	ask_path(op);
+	/* In a launch it is the launch that publishes. */
+	outer = group->group.outer;
+	if (outer && outer->kind == BATONI_KIND_PLAN &&
+	    outer->comm == group->comm)
+		batoni_launch_adopt(group->group.outer, op);
 	if (!group->group.head)
 		group->flags |= op->flags & BATONI_FLAG_DETACHED;
 	batoni_set(op->group_of, group);
@@ -173,7 +205,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		group->group.head = op;
 	group->group.tail = op;
 	group->group.members++;
-	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED))
+	if (!(op->flags & (BATONI_FLAG_STREAM_ISSUED | BATONI_FLAG_PLANNED)))
 		batoni_publish(op);
 	return BATON_OK;
 }
@@ -364,8 +396,8 @@ enqueue_carriers(struct batoni_op *group)
 
 /* The requests and queue entries of a void group are free when the call returns, even if
  * another thread drives. */
-static void
-settle_void(void)
+void
+batoni_group_settle(void)
 {
 	batoni_take();
 	batoni_place_inbox();
@@ -381,6 +413,21 @@ void_async(struct batoni_op *group, enum baton_status refusal)
 	batoni_publish(group);
 }
 
+static enum baton_status
+put_members(struct batoni_op *group, unsigned *taken_p)
+{
+	enum baton_status status = enqueue_issued(group, taken_p);
+
+	if (status != BATON_OK)
+		return status;
+	status = enqueue_carriers(group);
+	if (status != BATON_OK && *taken_p)
+		batoni_break_halfway(group->comm, status,
+		                     "the device refused a part of a group of "
+		                     "which a path has taken another");
+	return status;
+}
+
 /* On an asynchronous device.  The members that are stream-issued are published here, in
  * front of the group. */
 static enum baton_status
@@ -393,15 +440,7 @@ end_async(struct batoni_op *group)
 	unsigned taken = 0;
 
 	if (begun)
-		refusal = enqueue_issued(group, &taken);
-	if (refusal == BATON_OK) {
-		refusal = enqueue_carriers(group);
-		if (refusal != BATON_OK && taken)
-			batoni_break_halfway(comm, refusal,
-			                     "the device refused a part of a "
-			                     "group of which a path has taken "
-			                     "another");
-	}
+		refusal = put_members(group, &taken);
 	for (op = group->group.head; op && refusal == BATON_OK; op = next) {
 		next = op->group_next;
 		if (is_stream_issued(op))
@@ -427,7 +466,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 			drop_handles(group);
 		batoni_publish(group);
 		if (refusal != BATON_OK)
-			settle_void();
+			batoni_group_settle();
 		return refusal;
 	}
 	if (refusal == BATON_OK)
@@ -435,7 +474,7 @@ end_placed(struct batoni_op *group, enum baton_status refusal)
 	else
 		void_async(group, refusal);
 	if (refusal != BATON_OK)
-		settle_void();
+		batoni_group_settle();
 	return refusal;
 }
 
@@ -450,6 +489,84 @@ is_placed(const struct batoni_op *group)
 			return true;
 	}
 	return false;
+}
+
+/* ---- of a launch of a plan ---- */
+
+static void
+publish_first(struct batoni_op **first_p)
+{
+	struct batoni_op *first = *first_p;
+
+	*first_p = NULL;
+	if (first)
+		batoni_publish(first);
+}
+
+/* All members are of one stream-issued path. */
+static enum baton_status
+put_issued_group(struct batoni_op *group, struct batoni_op **first_p)
+{
+	struct batoni_op *first = group->group.head, *op, *next;
+	enum baton_status status;
+
+	for (op = first; op; op = op->group_next)
+		batoni_set(op->group_of, NULL);
+	status = batoni_enqueue_on_path(group->comm, first->path, first,
+	                                group->flags & BATONI_FLAG_DETACHED);
+	if (status != BATON_OK)
+		return status;
+	publish_first(first_p);
+	for (op = first; op; op = next) {
+		next = op->group_next;
+		batoni_publish(op);
+	}
+	batoni_op_drop(group, BATONI_OP_ENGINE);
+	return BATON_OK;
+}
+
+/* A part of it is on streams.  Its members are not the launch's any more. */
+static void
+void_put(struct batoni_op *group, enum baton_status refusal)
+{
+	struct batoni_op *op, *next;
+
+	for (op = group->group.head; op; op = next) {
+		next = op->group_next;
+		op->flags &= (uint16_t)~BATONI_FLAG_PLANNED;
+		if (!is_stream_issued(op))
+			batoni_publish(op);
+	}
+	group->group.refusal = refusal;
+	batoni_publish(group);
+}
+
+/* The members are published behind the carriers' items here; a trigger that fires in between
+ * finds the group not placed. */
+enum baton_status
+batoni_group_put(struct batoni_op *group, struct batoni_op **first_p, bool *void_p)
+{
+	struct batoni_op *op, *next;
+	enum baton_status status;
+	unsigned taken = 0;
+
+	if (!is_placed(group))
+		return put_issued_group(group, first_p);
+	batoni_set(group->group.failed, group->group.head);
+	status = put_members(group, &taken);
+	if (status != BATON_OK) {
+		*void_p = taken || group->group.failed != group->group.head;
+		if (*void_p)
+			void_put(group, status);
+		return status;
+	}
+	publish_first(first_p);
+	for (op = group->group.head; op; op = next) {
+		next = op->group_next;
+		batoni_publish(op);
+	}
+	batoni_publish(group);
+	return BATON_OK;
 }
 
 /* The caller has taken the group off its thread's list. */
@@ -476,6 +593,8 @@ baton_group_end(struct baton_comm *comm)
 	while (*link && (*link)->comm != comm)
 		link = &(*link)->group.outer;
 	group = *link;
+	if (group && group->kind == BATONI_KIND_PLAN)
+		return batoni_plan_group_end(group);
 	if (!group)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_group_end: no group of this "
@@ -495,6 +614,10 @@ end_open_groups(void *arg)
 		struct batoni_op *group = batoni_thread.groups;
 
 		batoni_thread.groups = group->group.outer;
+		if (group->kind == BATONI_KIND_PLAN) {
+			batoni_plan_abandon(group);
+			continue;
+		}
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: a thread exits with a group of %u "
 		           "operations open: the group is void",

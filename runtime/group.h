@@ -7,6 +7,21 @@
 
 /* The group of this thread on comm, or NULL. */
 struct batoni_op *batoni_group_open(const struct baton_comm *comm);
+/* "inside a group", or "within the recording of a plan": what this thread has open on comm. */
+const char *batoni_group_where(const struct baton_comm *comm);
+/* Make it this thread's innermost group. */
+void batoni_group_push(struct batoni_op *group);
+/* A group for the launch of a plan: its members are not published before batoni_group_put.  OK,
+ * AGAIN. */
+enum baton_status batoni_group_open_new(const char *call,
+                                        struct baton_comm *comm);
+/* Put such a group on its asynchronous streams and publish it, with *first_p, which is set to NULL,
+ * in front of it; under the order lock.  Not OK: nothing of it was enqueued; or *void_p: the
+ * driver has it, and ends nothing of it. */
+enum baton_status batoni_group_put(struct batoni_op *group,
+                                   struct batoni_op **first_p, bool *void_p);
+/* The requests of a void group are free when this returns. */
+void batoni_group_settle(void);
 /* A call inside the group was refused: void the group (the first refusal is kept) and
  * return status. */
 enum baton_status batoni_group_refuse(const struct baton_comm *comm,

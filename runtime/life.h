@@ -88,6 +88,9 @@ void batoni_op_arm(struct batoni_op *op);
 void batoni_op_issue(struct batoni_op *op);
 /* The only function that completes operations. */
 void batoni_op_complete(struct batoni_op *op, enum baton_status status);
+/* The same for a launch of a plan, whose operations have all ended. */
+void batoni_op_end_launch(struct batoni_op *launch, enum baton_status status,
+                          bool lent);
 /* End the operation early, with status unless it has already ended by itself. */
 void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
 /* The stream does not touch the record's item any more. */

@@ -23,6 +23,7 @@
 #include "group.h"
 #include "liveness.h"
 #include "log.h"
+#include "plan.h"
 #include "queue.h"
 #include "stream.h"
 #include "tensor_calls.h"
@@ -120,6 +121,8 @@ batoni_op_start_clock(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	uint64_t now;
 
+	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
+		batoni_launch_armed(batoni_launch_of(op));
 	if (likely(op->timeout_ns <= 0))
 		return;
 	now = batoni_now_ns();
@@ -195,6 +198,7 @@ batoni_op_reached(struct batoni_op *op)
 		else if (op->state == BATONI_ENDED)
 			batoni_op_drop(op, BATONI_OP_STREAM);
 		break;
+	case BATONI_KIND_PLAN:
 	case BATONI_KIND_GROUP:
 		break;
 	}
@@ -270,6 +274,18 @@ place_transfer(struct batoni_op *op)
 		batoni_op_arm(op);
 }
 
+/* The launch of the plan has expired already: possible on an asynchronous device, whose
+ * items are on their streams before this. */
+static bool
+is_too_late(const struct batoni_op *op)
+{
+	const unsigned planned = op->flags & (BATONI_FLAG_PLANNED |
+	                                      BATONI_FLAG_STREAM_ISSUED);
+
+	return planned == BATONI_FLAG_PLANNED &&
+	       (batoni_launch_of(op)->flags & BATONI_FLAG_EXPIRED);
+}
+
 void
 batoni_op_place(struct batoni_op *op)
 {
@@ -286,8 +302,17 @@ batoni_op_place(struct batoni_op *op)
 		batoni_group_place(op);
 		return;
 	}
+	if (unlikely(op->kind == BATONI_KIND_PLAN)) {
+		batoni_launch_place(op);
+		return;
+	}
+	if (unlikely(is_too_late(op))) {
+		tell_place(op);
+		end(op, BATON_ERR_TIMEOUT, false);
+		return;
+	}
 	if (unlikely(comm->breaking != BATON_OK) &&
-	    op->kind < BATONI_KIND_LAUNCH &&
+	    op->kind < BATONI_KIND_PLAN &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		/* It was enqueued while the communicator broke. */
 		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
@@ -388,6 +413,18 @@ note_unobserved(struct batoni_op *op, enum baton_status status)
 	           op->comm->rank, what, baton_status_name(status));
 }
 
+/* An operation of a launch has no handle: no other thread changes its word. */
+static void
+change_planned(struct batoni_op *op, uint64_t set, uint64_t drop)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+
+	word = (word | set) & ~drop;
+	atomic_store_explicit(&op->word, word, memory_order_release);
+	if ((word & BATONI_OP_HELD) == 0)
+		batoni_pool_return_driving(&op->comm->pool, op);
+}
+
 /* Change the word by which hosts see it and others hold it. */
 static void
 change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
@@ -396,6 +433,10 @@ change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 	                                       memory_order_relaxed);
 	struct baton_comm *comm = op->comm;
 
+	if (unlikely(op->flags & BATONI_FLAG_PLANNED)) {
+		change_planned(op, set, drop);
+		return;
+	}
 	while (!atomic_compare_exchange_weak_explicit(
 		&op->word, &before, (before | set) & ~drop,
 		memory_order_acq_rel, memory_order_relaxed))
@@ -465,6 +506,8 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		end_local(op);
 		return;
 	}
+	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
+		batoni_launch_member_ended(op, status, lent);
 	/* DONE before the release: a host that has seen the stream go on must find
 	 * the operation ended.  If release lets nothing go on, the word is changed
 	 * once, below. */
@@ -476,7 +519,10 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	release_word(op);
 	if (op->flags & BATONI_FLAG_REACHED)
 		drop |= BATONI_OP_STREAM;
-	if (unlikely(status != BATON_OK) && batoni_is_transfer(op)) {
+	/* A launch of a plan answers for its operations. */
+	if (unlikely(status != BATON_OK) &&
+	    !(op->flags & BATONI_FLAG_PLANNED) &&
+	    (batoni_is_transfer(op) || op->kind == BATONI_KIND_PLAN)) {
 		if (!seen)
 			seen = atomic_load(&op->word);
 		if (!(seen & (BATONI_OP_HANDLE | BATONI_OP_QUEUE)))
@@ -504,6 +550,13 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 	if (op->kind != BATONI_KIND_GROUP)
 		release_word(op);
 	change_word(op, 0, drop);
+}
+
+void
+batoni_op_end_launch(struct batoni_op *launch, enum baton_status status,
+                     bool lent)
+{
+	end(launch, status, lent);
 }
 
 void
@@ -548,6 +601,10 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 {
 	enum baton_status how;
 
+	if (unlikely(op->kind == BATONI_KIND_PLAN)) {
+		batoni_launch_end_early(op, status);
+		return;
+	}
 	if (op->state != BATONI_ISSUED) {
 		batoni_op_leave_fifo(op);
 		end(op, status, false);
@@ -583,7 +640,7 @@ end_simply(struct batoni_op *op)
 	if (unlikely(!comm->plain || op->queue || op->group_of ||
 	             op->transfer.place == BATONI_PLACE_LIST ||
 	             op->item.next || (before & BATONI_OP_JOINS) ||
-	             (op->flags & (BATONI_FLAG_DEADLINE |
+	             (op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_PLANNED |
 	                           BATONI_FLAG_REACHED)) !=
 	                     BATONI_FLAG_REACHED))
 		return false;
@@ -627,6 +684,8 @@ batoni_op_give_back(struct batoni_op *op)
 
 	assert(op->state == BATONI_ENDED && comm->lent > 0);
 	forget_placed(op);
+	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
+		batoni_launch_given_back(batoni_launch_of(op));
 	comm->lent--;
 	count_active(comm, -1);
 	if (unlikely(batoni_op_list(op)))

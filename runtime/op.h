@@ -89,6 +89,7 @@ enum batoni_op_kind {
 	BATONI_KIND_SIGNAL = BATON_OPERATION_SIGNAL,
 	BATONI_KIND_PUT = BATON_OPERATION_PUT_SIGNAL,
 	BATONI_KIND_WAIT = BATON_OPERATION_WAIT_SIGNAL,
+	BATONI_KIND_PLAN = BATON_OPERATION_PLAN, /* a launch of a plan */
 	BATONI_KIND_LAUNCH, /* a function on the stream */
 	BATONI_KIND_JOIN,   /* a stream waits for another record's word */
 	BATONI_KIND_GROUP   /* the common word of a group's members */
@@ -113,6 +114,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_PLACED 128u /* its path has its place, and did not issue it */
 #define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant */
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
+#define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
+#define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
 struct baton_comm;
@@ -143,19 +146,38 @@ struct batoni_op {
 	uint8_t path;   /* a transfer's: index in comm->paths */
 	uint8_t kind;   /* enum batoni_op_kind */
 	uint8_t state;  /* enum batoni_op_state */
-	uint8_t spare;
+	uint8_t failed_kind; /* of a launch of a plan: the kind of operation `failed` */
 	uint16_t flags;
 	union {
 		uint64_t user_data;
 		void (*launch)(void *argument);
+		/* PLANNED: the slot of the launch, and which operation of the
+		 * plan it is. */
+		struct {
+			uint32_t launch_slot, plan_index;
+		};
 	};
 	int64_t timeout_ns;       /* then, from arming on, the deadline */
 	struct batoni_op *next;   /* inbox, FIFO, queue: one at a time */
-	struct batoni_op *posted; /* reached on another thread: MPSC link */
+	union {
+		struct batoni_op *posted; /* reached on another thread: MPSC link */
+		/* Of a launch of a plan, which is on no stream: its operations, and
+		 * how many of them have ended. */
+		struct {
+			uint32_t members, ended;
+		} plan;
+	};
 	struct batoni_list_node deadline;
 	struct baton_queue *queue;
 	struct batoni_op *group_of; /* the group record, or NULL */
-	struct batoni_op *group_next;
+	union {
+		struct batoni_op *group_next;
+		/* Of a launch of a plan, which is in no group: the first operation
+		 * of the plan that failed, and how many are lent. */
+		struct {
+			uint32_t failed, lent;
+		} plan_end;
+	};
 };
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");

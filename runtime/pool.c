@@ -94,6 +94,50 @@ batoni_pool_take(struct batoni_pool *pool)
 	return op;
 }
 
+/* The index + 1 behind n records from `head` on; the list may change meanwhile, which the tag
+ * tells the caller.  False: it ended before. */
+static bool
+walk(const struct batoni_pool *pool, uint32_t head, uint32_t n, uint32_t *behind_p)
+{
+	uint32_t at = head;
+
+	for (uint32_t i = 0; i < n; i++) {
+		/* What is listed for a cancel is linked by the same array. */
+		if (at == 0 || at > pool->size)
+			return false;
+		at = atomic_load_explicit(&pool->next_free[at - 1],
+		                          memory_order_relaxed);
+	}
+	*behind_p = at;
+	return true;
+}
+
+struct batoni_op *
+batoni_pool_take_many(struct batoni_pool *pool, uint32_t n)
+{
+	uint64_t head = atomic_load_explicit(&pool->free, memory_order_acquire);
+	struct batoni_op *first = NULL, **tail = &first;
+	uint32_t behind, at;
+
+	do {
+		if (!walk(pool, INDEX(head), n, &behind))
+			return NULL;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&pool->free, &head, (TAG(head) + TAG_ONE) | behind,
+		memory_order_acquire, memory_order_acquire));
+	at = INDEX(head);
+	for (uint32_t i = 0; i < n; i++) {
+		*tail = &pool->ops[at - 1];
+		tail = &(*tail)->next;
+		pool->values[at - 1]++;
+		at = atomic_load_explicit(&pool->next_free[at - 1],
+		                          memory_order_relaxed);
+	}
+	*tail = NULL;
+	batoni_fence(memory_order_release);
+	return first;
+}
+
 void
 batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op)
 {

@@ -46,6 +46,9 @@ enum baton_status batoni_pool_fini(struct batoni_pool *pool,
 /* A free record, with no holders; NULL: all are taken.  The caller may write its fields
  * at once: readers with an old handle see the new generation. */
 struct batoni_op *batoni_pool_take(struct batoni_pool *pool);
+/* n free records, linked by `next`, by one step; NULL: so many are not on the list (some may be
+ * in the driver's cache). */
+struct batoni_op *batoni_pool_take_many(struct batoni_pool *pool, uint32_t n);
 /* The last holder is gone: advance the generation and return the record to the pool. */
 void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
 

@@ -16,6 +16,7 @@
 #include "describe.h"
 #include "engine.h"
 #include "log.h"
+#include "plan.h"
 #include "request.h"
 #include "tensor_calls.h"
 #include "wait.h"
@@ -102,7 +103,8 @@ completion_at(const struct batoni_op *op, uint64_t word)
 		.tag = batoni_is_onesided_kind(kind)
 	                       ? -1
 	                       : batoni_get(op->transfer.tag),
-		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED
+		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED ||
+		                         (done && kind == BATONI_KIND_PLAN)
 	                         ? batoni_get(op->transfer.done_bytes)
 	                         : 0,
 		.user_data = batoni_get(op->user_data),
@@ -794,15 +796,22 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	struct batoni_path *path = comm->paths[op->path];
+	/* A launch of a plan has kept this of the operation that failed. */
+	bool launch = op->kind == BATONI_KIND_PLAN;
+	unsigned kind = launch ? op->failed_kind : op->kind;
+	size_t came = launch ? (size_t)(uintptr_t)transfer->buffer
+	                     : transfer->done_bytes;
 	char native[448] = "", why[432];
-	char what[96];
+	char what[96], which[96] = "";
 
 	batoni_op_describe(op, what, sizeof(what));
+	if (launch)
+		batoni_launch_explain(op, which, sizeof(which));
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put; or it is the device's. */
-	if (batoni_tensors_explain(op, why, sizeof(why))) {
+	if (!launch && batoni_tensors_explain(op, why, sizeof(why))) {
 		snprintf(native, sizeof(native), " (%s)", why);
-	} else if ((op->status == BATON_ERR_MISMATCH ||
+	} else if (!launch && (op->status == BATON_ERR_MISMATCH ||
 	     op->status == BATON_ERR_TIMEOUT) &&
 	    path->ops->explain &&
 	    path->ops->explain(path, transfer, why, sizeof(why))) {
@@ -815,7 +824,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		                                     device, sizeof(device));
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
 		         native_call, transfer->native_code, device);
-	} else if (native_call && batoni_is_onesided_kind(op->kind) &&
+	} else if (native_call && batoni_is_onesided_kind(kind) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         native_call,
@@ -831,12 +840,12 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	} else if (op->status == BATON_ERR_TRUNCATED) {
 		snprintf(native, sizeof(native),
 		         " (the message has %zu bytes, the buffer %zu)",
-		         transfer->done_bytes, transfer->bytes);
+		         came, transfer->bytes);
 	} else if (atomic_load(&comm->status) != BATON_OK) {
 		snprintf(native, sizeof(native), " (%s)",
 		         baton_comm_error(comm));
 	}
-	snprintf(text, size, "%s: %s: %s%s", what,
+	snprintf(text, size, "%s%s: %s: %s%s", what, which,
 	         baton_status_name(op->status), baton_status_text(op->status),
 	         native);
 }

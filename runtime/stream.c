@@ -305,7 +305,8 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 		return batoni_group_refuse(
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_stream_synchronize was called "
-		                            "inside a group"));
+		                            "%s",
+		                            batoni_group_where(comm)));
 	status = comm->in_engine ? await_in_engine(comm, stream)
 	                         : await_device(comm, stream);
 	if (status != BATON_OK)

@@ -26,9 +26,8 @@
 
 /* ---- abort, cancel ---- */
 
-/* Does the engine hold the record?  Only then does the driver own its state. */
-static bool
-is_pending(const struct batoni_op *op)
+bool
+batoni_is_pending(const struct batoni_op *op)
 {
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
 
@@ -45,14 +44,14 @@ end_host_issued(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (is_pending(op) && op->kind == BATONI_KIND_RECORD &&
+		if (batoni_is_pending(op) && op->kind == BATONI_KIND_RECORD &&
 		    !(op->flags & BATONI_FLAG_REACHED))
 			batoni_op_end_early(op, comm->breaking);
 	}
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (is_pending(op) && batoni_is_transfer(op) &&
+		if (batoni_is_pending(op) && batoni_is_transfer(op) &&
 		    !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 			batoni_op_end_early(op, comm->breaking);
 	}
@@ -98,7 +97,7 @@ end_stream_issued(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (is_pending(op) && batoni_is_transfer(op))
+		if (batoni_is_pending(op) && batoni_is_transfer(op))
 			batoni_op_end_early(op, comm->breaking);
 	}
 }
@@ -158,7 +157,7 @@ end_cancelled(struct baton_comm *comm)
 
 		link = atomic_load_explicit(&comm->pool.next_free[link - 1],
 		                            memory_order_relaxed);
-		if (is_pending(op)) {
+		if (batoni_is_pending(op)) {
 			batoni_op_end_early(op, BATON_ERR_CANCELED);
 			events++;
 		}
@@ -237,6 +236,16 @@ expire_issued(struct batoni_op *op)
 	batoni_comm_end_all(comm);
 }
 
+void
+batoni_comm_end_one(struct batoni_op *op, enum baton_status status)
+{
+	if (status == BATON_ERR_TIMEOUT &&
+	    (op->flags & BATONI_FLAG_STREAM_ISSUED) && !is_lending(op))
+		expire_issued(op);
+	else
+		batoni_op_end_early(op, status);
+}
+
 /* Move the deadlines that have passed from the communicator's list to *passed, and
  * note the earliest of the others. */
 static void
@@ -279,10 +288,7 @@ batoni_comm_expire(struct baton_comm *comm)
 			passed.next, struct batoni_op, deadline);
 
 		events++;
-		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) && !is_lending(op))
-			expire_issued(op);
-		else
-			batoni_op_end_early(op, BATON_ERR_TIMEOUT);
+		batoni_comm_end_one(op, BATON_ERR_TIMEOUT);
 	}
 	return events;
 }

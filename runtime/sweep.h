@@ -11,6 +11,11 @@
 bool batoni_comm_end_all(struct baton_comm *comm);
 /* The same until nothing is left; lets other threads have the lock meanwhile. */
 void batoni_comm_end_all_now(struct baton_comm *comm);
+/* Has the engine the record, placed, and has it not ended?  Only then does the driver own its
+ * state. */
+bool batoni_is_pending(const struct batoni_op *op);
+/* End an operation early; if it cannot end alone, and its time is over, the communicator breaks. */
+void batoni_comm_end_one(struct batoni_op *op, enum baton_status status);
 /* Expire deadlines.  Returns events. */
 size_t batoni_comm_expire(struct baton_comm *comm);
 /* Process cancels and a break that other threads asked for.  Returns events. */

@@ -29,6 +29,7 @@
 #include "group.h"
 #include "log.h"
 #include "place.h"
+#include "plan.h"
 #include "stream.h"
 #include "tensors.h"
 
@@ -564,6 +565,60 @@ enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	return status;
 }
 
+/* What a plan keeps of a call; a copy of the tensors lies behind it. */
+struct recorded {
+	enum batoni_op_kind kind;
+	struct baton_tensor *tensors; /* the program's */
+	size_t count;
+	int peer, tag;
+	baton_stream stream;
+	struct baton_tensors_options options;
+};
+
+static enum baton_status
+replay(struct baton_comm *comm, const void *payload)
+{
+	const struct recorded *r = payload;
+	/* Of a receive, which takes memory that it may write: it writes to the program's. */
+	struct baton_tensor *tensors = (struct baton_tensor *)(uintptr_t)
+		batoni_note_more(payload, sizeof(*r));
+	struct batoni_tensor_list *list = NULL;
+	const char *call = "baton_plan_launch";
+	enum baton_status status;
+
+	status = r->kind == BATONI_KIND_SEND
+	                 ? make_sent(call, comm, tensors, r->count, &list)
+	                 : make_declared(call, comm, tensors, r->count,
+	                                 &r->options, &list);
+	if (status != BATON_OK)
+		return status;
+	if (list->results)
+		list->results = r->tensors;
+	return enqueue(call, r->kind, comm, r->stream, list, r->peer, r->tag,
+	               &r->options, NULL);
+}
+
+static enum baton_status
+note(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+     baton_stream stream, const struct baton_tensor *tensors, size_t count,
+     int peer, int tag, const struct baton_tensors_options *options)
+{
+	static const struct batoni_note_ops ops = {.replay = replay};
+	const struct recorded r = {
+		kind,
+		/* A send only reads them. */
+		(struct baton_tensor *)(uintptr_t)tensors,
+		count,
+		peer,
+		tag,
+		stream,
+		*options,
+	};
+
+	return batoni_plan_note(call, batoni_plan_recorded(comm), &ops, stream,
+	                        &r, sizeof(r), tensors, count * sizeof(*tensors));
+}
+
 static const struct baton_tensors_options defaults = BATON_TENSORS_OPTIONS_INIT;
 
 enum baton_status
@@ -583,6 +638,9 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 	if (status == BATON_OK)
 		status = enqueue(call, BATONI_KIND_SEND, comm, stream, list,
 		                 peer, tag, options, request_p);
+	if (unlikely(status == BATONI_RECORDED))
+		status = note(call, BATONI_KIND_SEND, comm, stream, tensors,
+		              count, peer, tag, options);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
 }
@@ -605,6 +663,9 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 	if (status == BATON_OK)
 		status = enqueue(call, BATONI_KIND_RECV, comm, stream, list,
 		                 peer, tag, options, request_p);
+	if (unlikely(status == BATONI_RECORDED))
+		status = note(call, BATONI_KIND_RECV, comm, stream, tensors,
+		              count, peer, tag, options);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
 }

@@ -18,6 +18,7 @@
 #include "group.h"
 #include "log.h"
 #include "place.h"
+#include "plan.h"
 #include "stream.h"
 
 static enum baton_status
@@ -196,6 +197,60 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	return BATON_OK;
 }
 
+/* ---- plans -------------------------------------------------------------- */
+
+struct recorded_put {
+	struct batoni_recorded call;
+	struct put_more more;
+};
+
+static enum baton_status
+replay_put(struct baton_comm *comm, const void *payload)
+{
+	const struct recorded_put *put = payload;
+	const struct batoni_arguments a = batoni_recorded_arguments(&put->call);
+
+	if (atomic_load(&comm->lost_below))
+		return batoni_refuse_lost("baton_plan_launch");
+	return batoni_enqueue_onesided("baton_plan_launch", put->call.kind, comm,
+	                               &a, put->call.bytes, fill_put,
+	                               &put->more);
+}
+
+static void
+forget_put(const void *payload)
+{
+	const struct recorded_put *put = payload;
+
+	if (put->more.window)
+		atomic_fetch_sub(&put->more.window->planned, 1);
+}
+
+/* The window stays while the plan names it; as in fill_put. */
+static enum baton_status
+note_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
+         const struct batoni_arguments *a, size_t bytes,
+         const struct put_more *more)
+{
+	static const struct batoni_note_ops ops = {.replay = replay_put,
+	                                           .forget = forget_put};
+	struct recorded_put put = {.more = *more};
+	enum baton_status status = BATON_OK;
+
+	batoni_recorded_fill(&put.call, kind, a, bytes);
+	if (more->window) {
+		atomic_fetch_add(&more->window->planned, 1);
+		if (atomic_load(&more->window->closing))
+			status = refuse_closing();
+	}
+	if (status == BATON_OK)
+		status = batoni_plan_note(call, batoni_plan_recorded(comm), &ops,
+		                          a->stream, &put, sizeof(put), NULL, 0);
+	if (status != BATON_OK)
+		forget_put(&put);
+	return status;
+}
+
 static enum baton_status
 enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
             const struct batoni_arguments *a, size_t bytes,
@@ -206,8 +261,11 @@ enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 
 	if (status != BATON_OK)
 		return status;
-	return batoni_enqueue_onesided(call, kind, comm, a, bytes, fill_put,
-	                               more);
+	status = batoni_enqueue_onesided(call, kind, comm, a, bytes, fill_put,
+	                                 more);
+	if (unlikely(status == BATONI_RECORDED))
+		return note_put(call, kind, comm, a, bytes, more);
+	return status;
 }
 
 enum baton_status
@@ -504,6 +562,40 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	return BATON_OK;
 }
 
+static enum baton_status
+replay_wait(struct baton_comm *comm, const void *payload)
+{
+	const struct batoni_recorded *recorded = payload;
+	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
+	const struct wait_more more = {
+		.desc_count = recorded->a.count,
+		.descs = batoni_note_more(payload, sizeof(*recorded)),
+	};
+	struct batoni_arguments none = a;
+
+	none.count = 0;
+	if (atomic_load(&comm->lost_below))
+		return batoni_refuse_lost("baton_plan_launch");
+	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_WAIT,
+	                               comm, &none, 0, fill_wait, &more);
+}
+
+/* The plan keeps the number of descriptors as the count. */
+static enum baton_status
+note_wait(struct baton_comm *comm, const struct batoni_arguments *a,
+          const struct wait_more *more)
+{
+	static const struct batoni_note_ops ops = {.replay = replay_wait};
+	struct batoni_recorded recorded;
+
+	batoni_recorded_fill(&recorded, BATONI_KIND_WAIT, a, 0);
+	recorded.a.count = more->desc_count;
+	return batoni_plan_note("baton_wait_signal", batoni_plan_recorded(comm),
+	                        &ops, a->stream, &recorded, sizeof(recorded),
+	                        more->descs,
+	                        more->desc_count * sizeof(*more->descs));
+}
+
 /* The rank that all descriptors name, or -1. */
 static int
 common_peer(size_t desc_count, const struct baton_wait_signal_desc *descs)
@@ -546,6 +638,8 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 		                                 BATONI_KIND_WAIT, comm, &a, 0,
 		                                 fill_wait, &more);
 	}
+	if (unlikely(status == BATONI_RECORDED))
+		status = note_wait(comm, &a, &more);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_group_refuse(comm, status);
 }

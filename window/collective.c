@@ -213,9 +213,9 @@ batoni_check_collective(const char *call, const struct baton_comm *comm)
 {
 	if (batoni_group_open(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s was called inside a group; the other "
-		                     "ranks are not told",
-		                     call);
+		                     "%s was called %s; the other ranks are "
+		                     "not told",
+		                     call, batoni_group_where(comm));
 	if (!comm->lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "

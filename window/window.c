@@ -433,7 +433,8 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 	batoni_take();
 	batoni_place_inbox();
 	mine = (struct ending){
-		.pending = window->pending + atomic_load(&window->entering),
+		.pending = window->pending + atomic_load(&window->entering) +
+		           atomic_load(&window->planned),
 		.sent = window->sent,
 		.applied = window->applied,
 	};
@@ -445,7 +446,7 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 			status = batoni_refuse(
 				BATON_ERR_BUSY,
 				"%s: %llu puts of rank %d into the window have "
-				"not ended",
+				"not ended, or are in plans",
 				c->call, (unsigned long long)all[i].pending, i);
 		*on_their_way_p += all[i].sent - all[i].applied;
 	}
@@ -523,7 +524,8 @@ leave_window(struct baton_window *window)
 	batoni_paths_sum(rma);
 	/* A put that enters now is refused, or is counted. */
 	atomic_store(&window->closing, true);
-	held = window->pending != 0 || atomic_load(&window->entering) != 0;
+	held = window->pending != 0 || atomic_load(&window->entering) != 0 ||
+	       atomic_load(&window->planned) != 0;
 	if (held) {
 		window->next_buried = rma->buried;
 		rma->buried = window;

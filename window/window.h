@@ -72,6 +72,7 @@ struct baton_window {
 	 * given, applied those to this rank that were applied or dropped. */
 	uint64_t sent, applied;
 	_Atomic uint32_t entering; /* calls that will place a put; any thread */
+	_Atomic uint32_t planned;  /* calls in plans that name it; any thread */
 	bool listens;       /* batoni_messages_listen was called for it */
 	_Atomic bool closing; /* being deregistered: calls are refused */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */

@@ -19,6 +19,8 @@ const struct conform_list conform_suite[] = {
 	{ "window", conform_window },
 	{ "program", conform_programs },
 	{ "tensors", conform_tensors },
+	{ "plan", conform_plan },
+	{ "plan_onesided", conform_plan_onesided },
 	{ NULL, NULL },
 };
 
@@ -38,6 +40,7 @@ const struct conform_list conform_messages[] = {
 	{ "streams", conform_streams },
 	{ "tensors", conform_tensors },
 	{ "memory", conform_memory },
+	{ "plan", conform_plan },
 	{ NULL, NULL },
 };
 
@@ -45,5 +48,6 @@ const struct conform_list conform_onesided[] = {
 	{ "signal", conform_signal },
 	{ "window", conform_window },
 	{ "program", conform_programs },
+	{ "plan_onesided", conform_plan_onesided },
 	{ NULL, NULL },
 };

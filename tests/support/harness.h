@@ -367,6 +367,8 @@ extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
 extern const struct conform_case conform_programs[];
 extern const struct conform_case conform_tensors[];
+extern const struct conform_case conform_plan[];
+extern const struct conform_case conform_plan_onesided[];
 /* Not of the suite: for backends with a memory. */
 extern const struct conform_case conform_memory[];
 /* The fake device's own. */

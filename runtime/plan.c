@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans: recording.  (plan_launch.c launches them.)
+ *
+ * A plan is a list of notes.  A note is a call: a function that makes it again, and a copy of its
+ * arguments; or the beginning or end of a group.
+ *
+ * States.  Recording: the plan belongs to the thread that began it, and its embedded record
+ * is on that thread's list of open groups, so that all calls of the thread on the communicator
+ * find it where they look for a group.  Void: a call was refused; the plan stays on the list
+ * until its end, which says so and frees it.  Ready: recorded; it does not change any more.
+ * Destroyed: a tombstone (handle.h).  There is no state "launched": a launch copies all that it
+ * needs into records of its own, so the plan may be launched again, or destroyed, while
+ * operations of it are pending.
+ *
+ * A call that is recorded goes the whole way of a call: its checks, a record from the pool,
+ * the place of its buffer, its path, up to where it would be published (batoni_plan_add).
+ * There it is refused with BATONI_RECORDED, so that everything is given back, and then it is
+ * noted.  So a plan has only calls that would have been accepted.
+ *
+ * Lifetimes.  A communicator with plans is not destroyed (comm->plans), and a window that a plan
+ * names is not deregistered (its note counts it).  Streams and buffers are the program's.
+ *
+ * Threads.  A plan that is ready is only read: any number of threads may launch it at
+ * once.  Destroying it beside another call on it is the program's error, as for a queue.
+ * Locks: none here but that of the tombstones.
+ */
+#include "plan.h"
+
+#include <string.h>
+
+#include "enqueue.h"
+#include "log.h"
+
+#define ROOM_FIRST ((size_t)1024)
+
+static struct batoni_handles handles = BATONI_HANDLES(baton_plan);
+
+static bool
+is_recording(const struct batoni_op *op)
+{
+	return op->kind == BATONI_KIND_PLAN && (op->flags & BATONI_FLAG_LOCAL);
+}
+
+static struct baton_plan *
+plan_of(struct batoni_op *recording)
+{
+	return batoni_container_of(recording, struct baton_plan, recording);
+}
+
+struct baton_plan *
+batoni_plan_recorded(const struct baton_comm *comm)
+{
+	struct batoni_op *op = batoni_group_open(comm);
+
+	return op && is_recording(op) ? plan_of(op) : NULL;
+}
+
+/* ---- memory ---- */
+
+static void
+plan_free(struct baton_plan *plan)
+{
+	const struct batoni_note *note;
+
+	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
+		note = batoni_plan_at(plan, at);
+		if (note->ops && note->ops->forget)
+			note->ops->forget((const char *)note +
+			                  BATONI_NOTE_BYTES);
+	}
+	batoni_free(plan->notes);
+	atomic_fetch_sub(&plan->comm->plans, 1);
+	batoni_handle_retire(&handles, plan);
+}
+
+/* Room for n bytes more. */
+static bool
+reserve(struct baton_plan *plan, size_t n)
+{
+	size_t room = plan->room ? plan->room : ROOM_FIRST;
+	unsigned char *notes;
+
+	if (plan->room - plan->bytes >= n)
+		return true;
+	while (room - plan->bytes < n)
+		room *= 2;
+	notes = batoni_alloc(room, 1);
+	if (!notes)
+		return false;
+	if (plan->bytes > 0)
+		memcpy(notes, plan->notes, plan->bytes);
+	batoni_free(plan->notes);
+	plan->notes = notes;
+	plan->room = room;
+	return true;
+}
+
+/* ---- notes ---- */
+
+static enum baton_status
+refuse_memory(const char *call, struct baton_plan *plan)
+{
+	return batoni_group_refuse(
+		plan->comm, batoni_refuse(BATON_ERR_NOMEM,
+	                                  "%s: no memory for the plan", call));
+}
+
+enum baton_status
+batoni_plan_note(const char *call, struct baton_plan *plan,
+                 const struct batoni_note_ops *ops, baton_stream stream,
+                 const void *payload, size_t n, const void *more, size_t more_n)
+{
+	size_t first = (n + 15) & ~(size_t)15;
+	size_t bytes = BATONI_NOTE_BYTES + first + ((more_n + 15) & ~(size_t)15);
+	struct batoni_note *note;
+	unsigned char *at;
+
+	if (!reserve(plan, bytes))
+		return refuse_memory(call, plan);
+	at = plan->notes + plan->bytes;
+	note = (struct batoni_note *)(void *)at;
+	*note = (struct batoni_note){
+		.ops = ops, .stream = stream, .bytes = (uint32_t)bytes};
+	memcpy(at + BATONI_NOTE_BYTES, payload, n);
+	if (more_n > 0)
+		memcpy(at + BATONI_NOTE_BYTES + first, more, more_n);
+	plan->bytes += bytes;
+	plan->operations++;
+	plan->members++;
+	return BATON_OK;
+}
+
+static enum baton_status
+note_group(const char *call, struct baton_plan *plan, bool begins)
+{
+	struct batoni_note *note;
+
+	if (!reserve(plan, BATONI_NOTE_BYTES))
+		return refuse_memory(call, plan);
+	note = (struct batoni_note *)(void *)(plan->notes + plan->bytes);
+	*note = (struct batoni_note){
+		.bytes = (uint32_t)BATONI_NOTE_BYTES, .begins = begins};
+	plan->bytes += BATONI_NOTE_BYTES;
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_plan_group_begin(struct batoni_op *recording)
+{
+	struct baton_plan *plan = plan_of(recording);
+	enum baton_status status = BATON_OK;
+
+	if (plan->depth == 0)
+		status = note_group("baton_group_begin", plan, true);
+	if (status != BATON_OK)
+		return status;
+	if (plan->depth++ == 0) {
+		plan->groups++;
+		plan->members = 0;
+	}
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_plan_group_end(struct batoni_op *recording)
+{
+	struct baton_plan *plan = plan_of(recording);
+	enum baton_status status;
+
+	if (plan->depth == 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_group_end: no group is open in the "
+		                     "plan that is recorded");
+	if (--plan->depth > 0)
+		return BATON_OK;
+	status = note_group("baton_group_end", plan, false);
+	return recording->group.refusal != BATON_OK ? recording->group.refusal
+	                                            : status;
+}
+
+/* ---- what may be recorded ---- */
+
+static enum baton_status
+check_recorded(struct baton_plan *plan, const struct batoni_op *op)
+{
+	enum baton_status refusal = plan->recording.group.refusal;
+	unsigned detached = op->flags & BATONI_FLAG_DETACHED;
+
+	if (refusal != BATON_OK)
+		return batoni_refuse(refusal,
+		                     "the plan is void since an earlier call in "
+		                     "it was refused (%s)",
+		                     baton_status_name(refusal));
+	if (atomic_load_explicit(&op->word, memory_order_relaxed) &
+	    BATONI_OP_HANDLE)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "request_p is not NULL in a plan; a launch has "
+		                     "one request (baton_plan_launch)");
+	if (op->queue)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->queue is not NULL in a plan; a launch "
+		                     "names the queue (baton_plan_launch)");
+	if (plan->depth > 0 && plan->members > 0 && detached != plan->detached)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "a group's operations are all "
+		                     "BATON_OP_DETACHED or none is");
+	plan->detached = detached;
+	return BATONI_RECORDED;
+}
+
+enum baton_status
+batoni_plan_add(struct batoni_op *plan, struct batoni_op *op)
+{
+	if (is_recording(plan))
+		return check_recorded(plan_of(plan), op);
+	batoni_launch_adopt(plan, op);
+	op->next = NULL;
+	if (plan->group.tail)
+		plan->group.tail->next = op;
+	else
+		plan->group.head = op;
+	plan->group.tail = op;
+	return BATON_OK;
+}
+
+/* ---- the calls ---- */
+
+enum baton_status
+baton_plan_begin(struct baton_comm *comm)
+{
+	struct baton_plan *plan;
+	enum baton_status status = batoni_check_comm("baton_plan_begin", comm);
+
+	if (status != BATON_OK)
+		return status;
+	if (batoni_group_open(comm))
+		return batoni_group_refuse(
+			comm, batoni_refuse(BATON_ERR_INVALID,
+		                            "baton_plan_begin was called %s",
+		                            batoni_group_where(comm)));
+	plan = batoni_handle_new(&handles);
+	if (!plan)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "baton_plan_begin: out of memory");
+	plan->comm = comm;
+	plan->recording.comm = comm;
+	plan->recording.kind = BATONI_KIND_PLAN;
+	plan->recording.flags = BATONI_FLAG_LOCAL;
+	plan->recording.group.refusal = BATON_OK;
+	atomic_fetch_add(&comm->plans, 1);
+	batoni_group_push(&plan->recording);
+	return BATON_OK;
+}
+
+/* Take it off the thread's list, where it is the only one of its communicator. */
+static void
+unlink_recording(struct baton_plan *plan)
+{
+	struct batoni_op **link = &batoni_thread.groups;
+
+	while (*link != &plan->recording)
+		link = &(*link)->group.outer;
+	*link = plan->recording.group.outer;
+}
+
+void
+batoni_plan_abandon(struct batoni_op *recording)
+{
+	struct baton_plan *plan = plan_of(recording);
+
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a thread exits while it records a plan of %u "
+	           "operations: there is no plan",
+	           plan->comm->rank, plan->operations);
+	plan_free(plan);
+}
+
+/* Can it be launched at all? */
+static enum baton_status
+check_plan(const struct baton_plan *plan)
+{
+	uint64_t records = (uint64_t)plan->operations + plan->groups + 1;
+
+	if (plan->recording.group.refusal != BATON_OK)
+		return plan->recording.group.refusal;
+	if (plan->depth > 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_plan_end: a group is open; there is no "
+		                     "plan");
+	if (records > plan->comm->pool.size)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_plan_end: a launch of %u operations and "
+		                     "%u groups takes %llu requests, and the "
+		                     "communicator has %u (requests_max)",
+		                     plan->operations, plan->groups,
+		                     (unsigned long long)records,
+		                     plan->comm->pool.size);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_plan_end(struct baton_comm *comm, struct baton_plan **plan_p)
+{
+	struct baton_plan *plan = comm ? batoni_plan_recorded(comm) : NULL;
+	enum baton_status status;
+
+	BATONI_ENTER("baton_plan_end");
+	if (!plan)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_plan_end: this thread records no plan "
+		                     "of this communicator");
+	unlink_recording(plan);
+	status = check_plan(plan);
+	if (status == BATON_OK && !plan_p)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "baton_plan_end: plan_p is NULL; there is no "
+		                       "plan");
+	if (status != BATON_OK) {
+		plan_free(plan);
+		return status;
+	}
+	batoni_handle_start(&plan->handle);
+	*plan_p = plan;
+	return BATON_OK;
+}
+
+enum baton_status
+baton_plan_destroy(struct baton_plan *plan)
+{
+	BATONI_ENTER("baton_plan_destroy");
+	if (!plan)
+		return BATON_OK;
+	if (!batoni_is_alive(&plan->handle))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_plan_destroy: plan was destroyed");
+	plan_free(plan);
+	return BATON_OK;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans: calls that are recorded once and launched many times (plan.c, plan_launch.c). */
+#ifndef BATONI_PLAN_H
+#define BATONI_PLAN_H
+
+#include "core.h"
+#include "group.h"
+
+/* What a recorded call is made of. */
+struct batoni_note_ops {
+	/* Enqueue it: as the call does, without the checks of what cannot change.  The
+	 * payload is as it was recorded. */
+	enum baton_status (*replay)(struct baton_comm *comm, const void *payload);
+	/* The plan is destroyed; NULL: nothing to do. */
+	void (*forget)(const void *payload);
+};
+
+/* The plan that this thread records on comm, or NULL. */
+struct baton_plan *batoni_plan_recorded(const struct baton_comm *comm);
+/* The call was found good, up to BATONI_RECORDED.  Keep a copy of it: n bytes at payload, and
+ * more_n at more, which lie behind them, aligned to 16.  OK, NOMEM (the plan is void). */
+enum baton_status batoni_plan_note(const char *call, struct baton_plan *plan,
+                                   const struct batoni_note_ops *ops,
+                                   baton_stream stream, const void *payload,
+                                   size_t n, const void *more, size_t more_n);
+static inline const void *
+batoni_note_more(const void *payload, size_t n)
+{
+	return (const char *)payload + ((n + 15) & ~(size_t)15);
+}
+
+/* What a call returns within, whose operation would be enqueued now, but is recorded: its record
+ * is given back as if it had been refused.  No call of the program returns it. */
+#define BATONI_RECORDED BATON_PENDING
+
+/* The operation is good, and its communicator's innermost "group" is a plan: BATONI_RECORDED
+ * while one is recorded, or the refusal; OK while one is launched, which has it now. */
+enum baton_status batoni_plan_add(struct batoni_op *plan, struct batoni_op *op);
+/* A record for what this thread's launch on comm replays, if it has reserved any, or NULL. */
+struct batoni_op *batoni_launch_reserved(const struct baton_comm *comm);
+/* In a group of a launch: its member. */
+void batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op);
+
+/* Groups in a plan that is recorded. */
+enum baton_status batoni_plan_group_begin(struct batoni_op *recording);
+enum baton_status batoni_plan_group_end(struct batoni_op *recording);
+/* The thread that records it exits. */
+void batoni_plan_abandon(struct batoni_op *recording);
+
+/* These: the driver. */
+/* The launch of an operation that is PLANNED. */
+static inline struct batoni_op *
+batoni_launch_of(const struct batoni_op *op)
+{
+	return &op->comm->pool.ops[op->launch_slot];
+}
+void batoni_launch_place(struct batoni_op *launch);
+/* One of its operations is armed. */
+void batoni_launch_armed(struct batoni_op *launch);
+/* End it if all of its operations have ended. */
+void batoni_launch_settle(struct batoni_op *launch);
+/* One of its operations ends.  If it is the last, the launch ends. */
+void batoni_launch_member_ended(const struct batoni_op *op,
+                                enum baton_status status, bool lent);
+/* What was lent by one of its operations, which has ended, is given back. */
+void batoni_launch_given_back(struct batoni_op *launch);
+/* End its operations early.  It ends with the last of them. */
+void batoni_launch_end_early(struct batoni_op *launch, enum baton_status status);
+
+/* The operation that failed, in words; the caller holds the launch. */
+void batoni_launch_explain(const struct batoni_op *launch, char *text,
+                           size_t size);
+
+/* ---- between plan.c and plan_launch.c ---- */
+
+struct batoni_note {
+	const struct batoni_note_ops *ops; /* NULL: a group begins or ends */
+	baton_stream stream;
+	uint32_t bytes; /* of the note with its payload: a multiple of 16 */
+	bool begins;    /* a group */
+};
+
+struct baton_plan {
+	struct baton_comm *comm;
+	/* While it is recorded it is on the recording thread's list of groups: kind PLAN,
+	 * LOCAL. */
+	struct batoni_op recording;
+	/* From its end on it does not change. */
+	unsigned char *notes;
+	size_t bytes, room;
+	uint32_t operations, groups;
+	/* Of the group that is open in the recording. */
+	uint32_t depth, members;
+	unsigned detached;
+	struct batoni_handle handle;
+};
+
+static inline const struct batoni_note *
+batoni_plan_at(const struct baton_plan *plan, size_t at)
+{
+	return (const struct batoni_note *)(const void *)(plan->notes + at);
+}
+
+/* The payload of a note begins there. */
+#define BATONI_NOTE_BYTES ((sizeof(struct batoni_note) + 15) & ~(size_t)15)
+
+#endif

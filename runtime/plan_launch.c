@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans: launching.  (plan.c records them.)
+ *
+ * A launch has a record of its own, of kind PLAN, which the program's request names.  It is on
+ * no stream and in no FIFO.  Its operations are records like any others, without a handle and
+ * without a queue; they are PLANNED, and know the launch by its slot.  Groups of the plan
+ * are groups.
+ *
+ * Building, on the enqueuing thread: the notes are replayed.  What they enqueue is not
+ * published; it is gathered behind the launch's record, which is on the thread's list of open
+ * groups meanwhile.  If a replay is refused, all records are given back, and the call returns the
+ * refusal: nothing was enqueued.
+ *
+ * Publishing.  In-engine device: the launch's record and then all others, in the order of
+ * the plan, by one thread that drives, or as one piece of the inbox.  It cannot fail.
+ * Asynchronous device: all under comm->order.  So launches, and calls of other threads,
+ * do not mix with a launch.  The device may refuse an operation after others are on their streams:
+ * the operations from that one on are given back (`missing`), the call returns OK, and
+ * the launch ends in the refusal when the others have ended.
+ *
+ * The launch's record is placed before its operations, so no end comes too early.  It ends with
+ * the last of them, before that one's stream goes on: a host that has seen the stream go on
+ * finds the launch ended.  Its status is that of the first operation of the plan that
+ * did not end in OK.  If operations are lent, so is the launch, until all are given back.  It
+ * keeps its record until then, so the slot that they have stays its own.
+ *
+ * Its deadline counts from the moment when the first of its operations is armed.  Deadline
+ * and cancel end all operations that have not ended.  Operations that are placed after its
+ * deadline (an asynchronous device may arm the first before the last is on its stream) end at
+ * once: EXPIRED.  A launch with stream-issued operations has the path of one of them, so that
+ * baton_cancel refuses it as it refuses that one.
+ */
+#include "plan.h"
+
+#include <stdio.h>
+
+#include "describe.h"
+#include "engine.h"
+#include "enqueue.h"
+#include "life.h"
+#include "log.h"
+#include "queue.h"
+#include "sweep.h"
+#include "tensor_calls.h"
+
+#define NONE_FAILED UINT32_MAX
+
+static const char call[] = "baton_plan_launch";
+
+/* ---- building ---- */
+
+void
+batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
+{
+	op->flags |= BATONI_FLAG_PLANNED;
+	op->launch_slot = batoni_pool_slot(&launch->comm->pool, launch);
+	op->plan_index = launch->group.members++;
+	/* A cancel asks the path of the launch. */
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		batoni_set(launch->path, op->path);
+}
+
+struct batoni_op *
+batoni_launch_reserved(const struct baton_comm *comm)
+{
+	struct batoni_op *launch = batoni_thread.groups, *op;
+
+	if (launch->kind == BATONI_KIND_GROUP && launch->group.outer)
+		launch = launch->group.outer;
+	if (launch->comm != comm || launch->kind != BATONI_KIND_PLAN ||
+	    !launch->group.failed)
+		return NULL;
+	op = launch->group.failed;
+	launch->group.failed = op->next;
+	return op;
+}
+
+/* Take the records of a launch together: one step for all. */
+static void
+reserve(struct batoni_op *launch, const struct baton_plan *plan)
+{
+	uint32_t n = plan->operations + plan->groups;
+
+	launch->group.failed =
+		n > 0 ? batoni_pool_take_many(&launch->comm->pool, n) : NULL;
+}
+
+/* Those that a refused replay has left. */
+static void
+return_reserved(struct batoni_op *launch)
+{
+	struct batoni_op *op, *next;
+
+	for (op = launch->group.failed; op; op = next) {
+		next = op->next;
+		batoni_pool_return(&launch->comm->pool, op);
+	}
+}
+
+/* Give back a record that was not published. */
+static void
+unmake(struct batoni_op *op)
+{
+	struct batoni_tensor_list *list = batoni_op_list(op);
+
+	if (batoni_is_onesided_kind(op->kind))
+		op->comm->onesided->ops->forget(op->comm->onesided,
+		                                &op->transfer);
+	if (list)
+		batoni_tensors_free(op->comm, list);
+	batoni_unmake(op, BATON_OK);
+}
+
+/* Give back what was built from `op` on.  Returns the number of operations. */
+static uint32_t
+unmake_from(struct batoni_op *op)
+{
+	struct batoni_op *member, *next;
+	uint32_t n = 0;
+
+	for (; op; op = next) {
+		next = op->next;
+		if (op->kind != BATONI_KIND_GROUP) {
+			unmake(op);
+			n++;
+			continue;
+		}
+		for (member = op->group.head; member;) {
+			struct batoni_op *after = member->group_next;
+
+			unmake(member);
+			member = after;
+			n++;
+		}
+		batoni_op_drop(op, BATONI_OP_ENGINE);
+	}
+	return n;
+}
+
+static enum baton_status
+replay_group(struct batoni_op *launch, const struct batoni_note *note)
+{
+	struct batoni_op *group = batoni_thread.groups;
+	enum baton_status status = BATON_OK;
+
+	if (note->begins)
+		return batoni_group_open_new(call, launch->comm);
+	batoni_thread.groups = group->group.outer;
+	if (!group->group.head) {
+		batoni_op_drop(group, BATONI_OP_ENGINE);
+		return BATON_OK;
+	}
+	group->next = NULL;
+	if (launch->group.tail)
+		launch->group.tail->next = group;
+	else
+		launch->group.head = group;
+	launch->group.tail = group;
+	return status;
+}
+
+static enum baton_status
+replay(struct batoni_op *launch, const struct baton_plan *plan)
+{
+	struct baton_comm *comm = launch->comm;
+	enum baton_status status = BATON_OK;
+	const struct batoni_note *note, *checked = NULL;
+
+	for (size_t at = 0; at < plan->bytes && status == BATON_OK;
+	     at += note->bytes) {
+		note = batoni_plan_at(plan, at);
+		if (!note->ops) {
+			status = replay_group(launch, note);
+			continue;
+		}
+		/* What may have changed: the stream, and what the replay asks for. */
+		if (!checked || note->stream != checked->stream)
+			status = batoni_check_target(call, comm, note->stream,
+			                             false);
+		checked = note;
+		if (status == BATON_OK)
+			status = note->ops->replay(
+				comm, (const char *)note + BATONI_NOTE_BYTES);
+	}
+	return status;
+}
+
+/* A group that a refused replay has left open. */
+static void
+unmake_open_group(struct batoni_op *launch)
+{
+	struct batoni_op *group = batoni_thread.groups;
+
+	if (group == launch)
+		return;
+	batoni_thread.groups = group->group.outer;
+	group->next = NULL;
+	unmake_from(group);
+}
+
+/* Gather all records behind the launch.  OK: *first_p is the first, or NULL. */
+static enum baton_status
+build(struct batoni_op *launch, const struct baton_plan *plan,
+      struct batoni_op **first_p)
+{
+	enum baton_status status;
+	struct batoni_op *first;
+	uint32_t members;
+
+	launch->group.head = launch->group.tail = NULL;
+	launch->group.refusal = BATON_OK;
+	launch->group.members = 0;
+	reserve(launch, plan);
+	batoni_set(launch->group.outer, batoni_thread.groups);
+	batoni_thread.groups = launch;
+	status = replay(launch, plan);
+	if (status != BATON_OK)
+		unmake_open_group(launch);
+	batoni_thread.groups = launch->group.outer;
+	first = launch->group.head;
+	members = launch->group.members;
+	return_reserved(launch);
+	if (status != BATON_OK) {
+		unmake_from(first);
+		return status;
+	}
+	/* From here on it is a transfer, as far as completions read one. */
+	launch->transfer = (struct batoni_transfer){
+		.peer = -1,
+		.tag = -1,
+		.slot_direction =
+			batoni_pool_slot(&launch->comm->pool, launch) & 0xffffffu,
+	};
+	launch->plan.members = members;
+	launch->plan.ended = 0;
+	launch->plan_end.failed = NONE_FAILED;
+	launch->plan_end.lent = 0;
+	*first_p = first;
+	return BATON_OK;
+}
+
+/* ---- publishing, in-engine ---- */
+
+/* One list, linked by `next`: the launch, then all operations, each group behind its
+ * members. */
+static void
+chain(struct batoni_op *launch, struct batoni_op *first)
+{
+	struct batoni_op **tail = &launch->next;
+	struct batoni_op *op, *next;
+
+	for (op = first; op; op = next) {
+		next = op->next;
+		if (op->kind == BATONI_KIND_GROUP) {
+			op->group.failed = op->group.head;
+			for (struct batoni_op *member = op->group.head; member;
+			     member = member->group_next) {
+				*tail = member;
+				tail = &member->next;
+			}
+		}
+		*tail = op;
+		tail = &op->next;
+	}
+	*tail = NULL;
+}
+
+/* ---- publishing, asynchronous ---- */
+
+/* The launch has begun to be put on its streams. */
+struct putting {
+	struct batoni_op *launch; /* NULL: it is published */
+	struct batoni_op *refused; /* the first operation or group that was not put */
+	uint32_t index;            /* of the plan's operations, the first in it */
+	bool void_group; /* a part of `refused` is on streams: the driver has it */
+};
+
+/* OK; the refusal: nothing of it was enqueued, or the communicator breaks. */
+static enum baton_status
+put_one(struct putting *putting, struct batoni_op *op)
+{
+	enum baton_status status;
+
+	if (op->kind == BATONI_KIND_GROUP)
+		return batoni_group_put(op, &putting->launch,
+		                        &putting->void_group);
+	status = batoni_op_put(op);
+	if (status != BATON_OK)
+		return status;
+	if (putting->launch)
+		batoni_publish(putting->launch);
+	putting->launch = NULL;
+	batoni_publish(op);
+	return BATON_OK;
+}
+
+static uint32_t
+first_index(const struct batoni_op *op)
+{
+	return op->kind == BATONI_KIND_GROUP ? op->group.head->plan_index
+	                                     : op->plan_index;
+}
+
+static enum baton_status
+put_all(struct putting *putting, struct batoni_op *first)
+{
+	enum baton_status status = BATON_OK;
+	struct batoni_op *op, *next;
+
+	for (op = first; op; op = next) {
+		/* Published, it may end and be used again. */
+		next = op->next;
+		putting->index = first_index(op);
+		status = put_one(putting, op);
+		if (status != BATON_OK) {
+			putting->refused = putting->void_group ? next : op;
+			break;
+		}
+	}
+	return status;
+}
+
+static void
+note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
+             unsigned kind, const struct batoni_transfer *transfer)
+{
+	if (index >= launch->plan_end.failed)
+		return;
+	launch->plan_end.failed = index;
+	launch->failed_kind = (uint8_t)kind;
+	launch->transfer.stream = transfer->stream;
+	launch->transfer.native_call = transfer->native_call;
+	launch->transfer.native_code = transfer->native_code;
+	/* What was moved, and what there was memory for. */
+	launch->transfer.bytes = transfer->bytes;
+	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
+	batoni_set(launch->transfer.peer, transfer->peer);
+	batoni_set(launch->transfer.tag, transfer->tag);
+	/* Hosts read it only when the launch has ended. */
+	batoni_set(launch->status, (int16_t)status);
+}
+
+/* The rest was refused when a part was on its streams.  It ends in the refusal. */
+static void
+end_halfway(struct batoni_op *launch, const struct putting *putting,
+            uint32_t members, enum baton_status status)
+{
+	struct batoni_transfer nothing = {.peer = -1, .tag = -1};
+
+	unmake_from(putting->refused);
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a launch of a plan of %u operations was refused "
+	           "from operation %u on, when others were on their streams: %s",
+	           launch->comm->rank, members, putting->index,
+	           baton_last_error());
+	batoni_take();
+	note_failure(launch, putting->index, status, 0, &nothing);
+	launch->plan.ended += members - putting->index;
+	batoni_launch_settle(launch);
+	batoni_end_and_issue();
+	batoni_leave();
+}
+
+static enum baton_status
+publish_async(struct batoni_op *launch, struct batoni_op *first)
+{
+	struct putting putting = {.launch = launch};
+	struct baton_comm *comm = launch->comm;
+	uint32_t members = launch->plan.members;
+	enum baton_status status;
+
+	if (!first) {
+		batoni_publish(launch);
+		return BATON_OK;
+	}
+	status = batoni_enqueuing_begin(comm);
+	if (status != BATON_OK) {
+		unmake_from(first);
+		return status;
+	}
+	status = put_all(&putting, first);
+	batoni_enqueuing_end(comm);
+	if (status == BATON_OK)
+		return BATON_OK;
+	if (!putting.launch) {
+		end_halfway(launch, &putting, members, status);
+		return BATON_OK;
+	}
+	unmake_from(putting.refused);
+	if (putting.void_group)
+		batoni_group_settle();
+	return status;
+}
+
+/* ---- the call ---- */
+
+static enum baton_status
+check_launch(const struct baton_plan *plan,
+             const struct baton_op_options *options)
+{
+	enum baton_status status;
+
+	if (!plan || !batoni_is_alive(&plan->handle))
+		return batoni_refuse(BATON_ERR_INVALID, "%s: plan %s", call,
+		                     plan ? "was destroyed" : "is NULL");
+	status = batoni_check_comm(call, plan->comm);
+	if (status == BATON_OK && batoni_group_open(plan->comm))
+		status = batoni_group_refuse(
+			plan->comm,
+			batoni_refuse(BATON_ERR_INVALID, "%s was called %s",
+		                      call, batoni_group_where(plan->comm)));
+	if (status == BATON_OK && options)
+		status = batoni_check_options(call, options, false);
+	if (status == BATON_OK && options && options->flags)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "%s: options->flags is 0x%x; a launch takes "
+		                       "none (its operations were recorded with "
+		                       "theirs)",
+		                       call, options->flags);
+	return status;
+}
+
+static enum baton_status
+launch_on(const struct baton_plan *plan, struct batoni_op *launch,
+          const struct baton_op_options *options)
+{
+	enum baton_status status = BATON_OK;
+	struct batoni_op *first = NULL;
+
+	launch->item.word = NULL;
+	launch->timeout_ns = 0;
+	if (options)
+		status = batoni_apply_options(launch, options);
+	if (status == BATON_OK)
+		status = build(launch, plan, &first);
+	if (status != BATON_OK)
+		return status;
+	if (!launch->comm->in_engine)
+		return publish_async(launch, first);
+	chain(launch, first);
+	batoni_publish_chain(launch);
+	return BATON_OK;
+}
+
+enum baton_status
+baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
+                  baton_request *request_p)
+{
+	enum baton_status status;
+	struct batoni_op *launch;
+	baton_request handle;
+
+	BATONI_ENTER(call);
+	status = check_launch(plan, options);
+	if (status != BATON_OK)
+		return status;
+	launch = batoni_op_new(plan->comm, BATONI_KIND_PLAN, NULL,
+	                       request_p ? BATONI_OP_ENGINE | BATONI_OP_HANDLE
+	                                 : BATONI_OP_ENGINE);
+	if (!launch)
+		return batoni_refuse_full(call, plan->comm);
+	handle = batoni_op_handle(launch, atomic_load(&launch->word));
+	status = launch_on(plan, launch, options);
+	if (status != BATON_OK)
+		return batoni_unmake(launch, status);
+	if (request_p)
+		*request_p = handle;
+	return BATON_OK;
+}
+
+/* ---- on the driver ---- */
+
+void
+batoni_launch_place(struct batoni_op *launch)
+{
+	batoni_op_move(launch, BATONI_QUEUED);
+	if (launch->plan.members == 0)
+		batoni_op_end_later(launch);
+}
+
+void
+batoni_launch_armed(struct batoni_op *launch)
+{
+	if (launch->state != BATONI_QUEUED)
+		return;
+	batoni_op_move(launch, BATONI_ARMED);
+	batoni_op_start_clock(launch);
+}
+
+void
+batoni_launch_settle(struct batoni_op *launch)
+{
+	if (launch->plan.ended == launch->plan.members)
+		batoni_op_end_launch(launch,
+		                     launch->status == BATON_PENDING
+		                             ? BATON_OK
+		                             : launch->status,
+		                     launch->plan_end.lent > 0);
+}
+
+void
+batoni_launch_member_ended(const struct batoni_op *op,
+                           enum baton_status status, bool lent)
+{
+	struct batoni_op *launch = batoni_launch_of(op);
+
+	launch->plan_end.lent += lent;
+	if (status == BATON_OK)
+		batoni_transfer_moved(&launch->transfer,
+		                      launch->transfer.done_bytes +
+		                              op->transfer.done_bytes);
+	else
+		note_failure(launch, op->plan_index, status, op->kind,
+		             &op->transfer);
+	launch->plan.ended++;
+	batoni_launch_settle(launch);
+}
+
+void
+batoni_launch_given_back(struct batoni_op *launch)
+{
+	if (--launch->plan_end.lent == 0 && launch->state == BATONI_ENDED)
+		batoni_op_give_back(launch);
+}
+
+/* It cannot end before the scan is over, and so keeps its slot. */
+void
+batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
+{
+	struct baton_comm *comm = launch->comm;
+	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
+
+	if (launch->flags & BATONI_FLAG_DEADLINE) {
+		batoni_list_remove(&launch->deadline);
+		launch->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
+	}
+	if (status == BATON_ERR_TIMEOUT)
+		launch->flags |= BATONI_FLAG_EXPIRED;
+	launch->plan.members++;
+	for (uint32_t i = 0; i < comm->pool.size; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if (batoni_is_pending(op) &&
+		    (op->flags & BATONI_FLAG_PLANNED) &&
+		    op->launch_slot == slot)
+			batoni_comm_end_one(op, status);
+	}
+	launch->plan.members--;
+	batoni_launch_settle(launch);
+}
+
+/* ---- words ---- */
+
+void
+batoni_launch_explain(const struct batoni_op *launch, char *text, size_t size)
+{
+	const struct batoni_transfer *transfer = &launch->transfer;
+	bool message = launch->failed_kind == BATONI_KIND_SEND ||
+	               launch->failed_kind == BATONI_KIND_RECV;
+	char where[48] = "";
+
+	if (launch->plan_end.failed == NONE_FAILED) {
+		*text = '\0';
+		return;
+	}
+	if (launch->failed_kind == 0)
+		snprintf(where, sizeof(where), ", which was refused");
+	else if (message)
+		snprintf(where, sizeof(where), ", peer %d, tag %d",
+		         transfer->peer, transfer->tag);
+	else
+		snprintf(where, sizeof(where), ", peer %d", transfer->peer);
+	snprintf(text, size, ", operation %u of the plan%s%s%s",
+	         launch->plan_end.failed, launch->failed_kind ? ", " : "",
+	         launch->failed_kind ? batoni_kind_name(launch->failed_kind) : "",
+	         where);
+}

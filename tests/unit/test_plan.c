@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans on the host device, over a transport that does as it is told. */
+#include <string.h>
+
+#include "mem.h"
+#include "run_tests.h"
+#include "scripted_world.h"
+
+static char cell[8];
+
+static void
+note(bool send, baton_stream stream, int tag,
+     const struct baton_op_options *options)
+{
+	ck_assert_int_eq(send ? baton_send(cell, 8, BATON_UINT8, 1, tag, comm,
+	                                   stream, options, NULL)
+	                      : baton_recv(cell, 8, BATON_UINT8, 1, tag, comm,
+	                                   stream, options, NULL),
+	                 BATON_OK);
+}
+
+static void
+begin(void)
+{
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+}
+
+static struct baton_plan *
+end(void)
+{
+	struct baton_plan *plan = NULL;
+
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
+	return plan;
+}
+
+static void
+destroy(struct baton_plan *plan)
+{
+	ck_assert_int_eq(baton_plan_destroy(plan), BATON_OK);
+}
+
+static baton_request
+launch(struct baton_plan *plan, const struct baton_op_options *options)
+{
+	baton_request request = 0;
+
+	ck_assert_int_eq(baton_plan_launch(plan, options, &request), BATON_OK);
+	return request;
+}
+
+/* s1 on s, then {r2 on s, s3 on t}, then s4 on s. */
+static struct baton_plan *
+usual(void)
+{
+	begin();
+	note(true, s, 1, NULL);
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	note(false, s, 2, NULL);
+	note(true, t, 3, NULL);
+	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
+	note(true, s, 4, NULL);
+	return end();
+}
+
+START_TEST(launch_issues_what_its_streams_have_reached)
+{
+	struct baton_plan *plan = usual();
+	struct baton_completion done;
+	baton_request request;
+
+	assert_log("");
+	for (int round = 0; round < 3; round++) {
+		transport.log[0] = '\0';
+		request = launch(plan, NULL);
+		assert_log("s1 ");
+		end_send(1, BATON_OK);
+		assert_log("s1 r2 s3 ");
+		end_send(3, BATON_OK);
+		assert_log("s1 r2 s3 ");
+		end_recv(2, BATON_OK);
+		assert_log("s1 r2 s3 s4 ");
+		ck_assert_int_eq(baton_test(request, &done), BATON_PENDING);
+		end_send(4, BATON_OK);
+		ck_assert_int_eq(baton_test(request, &done), BATON_OK);
+		ck_assert_uint_eq(done.bytes, 32);
+		scripted_assert_ended(request, BATON_OK);
+	}
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(operations_that_end_within_the_launch_end_it)
+{
+	struct baton_plan *plan = usual();
+	baton_request request;
+
+	transport.issue = BATON_OK;
+	request = launch(plan, NULL);
+	destroy(plan);
+	scripted_assert_ended(request, BATON_OK);
+	assert_log("s1 r2 s3 s4 ");
+	transport.issue = BATON_PENDING;
+	assert_all_free();
+}
+END_TEST
+
+/* What this thread enqueues while another drives is placed as one piece. */
+static void *
+launch_beside(void *arg)
+{
+	return launch(arg, NULL) ? arg : NULL;
+}
+
+START_TEST(launch_beside_a_driver_is_one_piece)
+{
+	baton_request blocker = scripted_recv(comm, t, 9, NULL);
+	struct baton_op_options free_one = detached();
+	struct baton_plan *plan;
+	pthread_t driver, other;
+	void *result = NULL;
+
+	begin();
+	note(true, s, 1, &free_one);
+	note(true, s, 1, &free_one);
+	plan = end();
+	transport.on_test = stop_at_gate;
+	driver = drive_into_gate(comm);
+	other = thread_of(launch_beside, plan);
+	pthread_join(other, &result);
+	ck_assert_ptr_eq(result, plan);
+	assert_log("r9 ");
+	open_gate(driver);
+	transport.on_test = NULL;
+	baton_progress(comm);
+	assert_log("r9 s1 s1 ");
+	transport.take_back = BATON_ERR_CANCELED;
+	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
+	scripted_assert_ended(blocker, BATON_ERR_CANCELED);
+	destroy(plan);
+	/* Its request is lost with the thread: an abort ends it. */
+	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+}
+END_TEST
+
+/* 16 records: two launches of usual() take 6 each, and the third finds 4. */
+START_TEST(launch_without_records_takes_none)
+{
+	struct baton_plan *plan = usual();
+	baton_request a = launch(plan, NULL), b = launch(plan, NULL), c = 77;
+
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(baton_plan_launch(plan, NULL, &c),
+		                 BATON_ERR_AGAIN);
+		ck_assert_uint_eq(c, 77);
+		ck_assert_ptr_nonnull(strstr(baton_last_error(),
+		                             "baton_plan_launch: all 16"));
+	}
+	transport.take_back = BATON_ERR_CANCELED;
+	ck_assert_int_eq(baton_cancel(a), BATON_OK);
+	scripted_assert_ended(a, BATON_ERR_CANCELED);
+	/* The second begins where the first has been. */
+	assert_log("s1 -s1 s1 ");
+	c = launch(plan, NULL);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	scripted_assert_ended(b, BATON_ERR_CANCELED);
+	ck_assert_int_eq(baton_cancel(c), BATON_OK);
+	scripted_assert_ended(c, BATON_ERR_CANCELED);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(deadline_counts_from_the_first_operation_and_ends_all)
+{
+	baton_request blocker = scripted_recv(comm, s, 9, NULL);
+	struct baton_op_options options = within(100);
+	struct baton_plan *plan = usual();
+	struct baton_completion done;
+	baton_request request;
+	char text[200];
+
+	request = launch(plan, &options);
+	now += 1000;
+	scripted_assert_pending(request);
+	end_recv(9, BATON_OK);
+	now += 99;
+	scripted_assert_pending(request);
+	end_send(1, BATON_OK);
+	scripted_assert_pending(request);
+	now += 1;
+	baton_progress(comm);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_TIMEOUT);
+	/* The first of the plan that was not OK. */
+	ck_assert_int_eq(done.tag, 2);
+	ck_assert_int_eq(baton_request_error(request, text, sizeof(text)),
+	                 BATON_OK);
+	ck_assert_ptr_nonnull(strstr(text, "operation 1 of the plan, recv, "
+	                                   "peer 1, tag 2: BATON_ERR_TIMEOUT"));
+	assert_log("r9 s1 r2 s3 -r2 -s3 ");
+	scripted_assert_ended(request, BATON_ERR_TIMEOUT);
+	scripted_assert_ended(blocker, BATON_OK);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(operations_keep_their_own_deadlines)
+{
+	struct baton_op_options options = within(50);
+	struct baton_plan *plan;
+	baton_request request;
+
+	begin();
+	note(false, s, 1, &options);
+	note(false, s, 2, NULL);
+	plan = end();
+	request = launch(plan, NULL);
+	now += 50;
+	baton_progress(comm);
+	assert_log("r1 -r1 r2 ");
+	scripted_assert_pending(request);
+	end_recv(2, BATON_OK);
+	scripted_assert_ended(request, BATON_ERR_TIMEOUT);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+/* The end of the launch does not wait for what is lent, its record does. */
+START_TEST(launch_is_lent_while_an_operation_is)
+{
+	struct baton_plan *plan = usual();
+	struct baton_completion done;
+	baton_request request = launch(plan, NULL);
+
+	end_send(1, BATON_OK);
+	transport.take_back = BATON_ERR_BUSY;
+	ck_assert_int_eq(baton_cancel(request), BATON_OK);
+	/* The receive has its message, and ends as it would have. */
+	scripted_assert_pending(request);
+	end_recv(2, BATON_OK);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(done.flags, BATON_COMPLETION_LENT);
+	ck_assert_int_eq(done.tag, 3);
+	assert_streams(BATON_OK, BATON_OK);
+	end_send(3, BATON_OK);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(done.flags, 0);
+	scripted_assert_ended(request, BATON_ERR_CANCELED);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(released_launch_leaves_its_error_to_the_stream)
+{
+	struct baton_plan *plan = usual();
+	baton_request request = launch(plan, NULL);
+
+	destroy(plan);
+	ck_assert_int_eq(baton_release(&request), BATON_OK);
+	transport.issue = BATON_OK;
+	end_send(1, BATON_ERR_PEER);
+	transport.issue = BATON_PENDING;
+	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_ERR_PEER);
+	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_OK);
+	ck_assert_int_eq(baton_stream_synchronize(comm, t), BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
+static void *
+record_and_exit(void *arg)
+{
+	begin();
+	note(true, s, 1, NULL);
+	return arg;
+}
+
+START_TEST(recording_that_its_thread_leaves_open_is_no_plan)
+{
+	pthread_join(thread_of(record_and_exit, NULL), NULL);
+	begin();
+	destroy(end());
+	assert_all_free();
+}
+END_TEST
+
+/* Each allocation fails in turn: the plan is void, or there is none, and nothing is left. */
+START_TEST(plans_without_memory_leave_nothing)
+{
+	struct baton_plan *plan = NULL;
+	enum baton_status status;
+	long blocks = batoni_mem_blocks();
+	unsigned long n = 0;
+
+	do {
+		plan = NULL;
+		batoni_mem_fail_at(++n);
+		status = baton_plan_begin(comm);
+		for (int i = 0; status == BATON_OK && i < 14; i++)
+			status = baton_send(cell, 8, BATON_UINT8, 1, i, comm, s,
+			                    NULL, NULL);
+		if (status == BATON_OK)
+			status = baton_plan_end(comm, &plan);
+		else if (n > 1)
+			ck_assert_int_eq(baton_plan_end(comm, &plan),
+			                 BATON_ERR_NOMEM);
+		batoni_mem_fail_at(0);
+		if (status != BATON_OK) {
+			ck_assert_int_eq(status, BATON_ERR_NOMEM);
+			ck_assert_ptr_null(plan);
+			ck_assert_int_eq(batoni_mem_blocks(), blocks);
+		}
+	} while (status != BATON_OK);
+	/* The plan and its notes, which grew once at least. */
+	ck_assert_uint_ge(n, 3);
+	destroy(plan);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	assert_all_free();
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		launch_issues_what_its_streams_have_reached,
+		operations_that_end_within_the_launch_end_it,
+		launch_beside_a_driver_is_one_piece,
+		launch_without_records_takes_none,
+		deadline_counts_from_the_first_operation_and_ends_all,
+		operations_keep_their_own_deadlines,
+		launch_is_lent_while_an_operation_is,
+		released_launch_leaves_its_error_to_the_stream,
+		recording_that_its_thread_leaves_open_is_no_plan,
+		plans_without_memory_leave_nothing,
+	};
+
+	return RUN_TESTS_WITH("plan", tests, world_setup, world_teardown);
+}
