@@ -3,7 +3,7 @@
  * Which path the puts of this rank to each peer of a window take, and why no faster one.
  *
  *   direct    the part is mapped here, or is of this process.  Memory of the host: stores.
- *             Memory of a device, on either side: copies by this rank's device.
+ *             Memory of a device, on either side: copies by this rank's device, which must reach it.
  *   vmwrite   the kernel writes into the peer's process; memory of the host only
  *   message   everything else
  *
@@ -215,6 +215,29 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 	return false;
 }
 
+/* The part is memory of a device of this process: may the streams and copies of this rank's use it? */
+static bool
+reaches_device(struct batoni_collective *c, struct baton_window *window,
+               const struct told *told, struct batoni_window_peer *to)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	const struct batoni_memory_ops *memory = comm->device_ops->memory;
+	int owner = batoni_place_owner(place_of(told->part));
+	enum baton_status status;
+
+	if (!to->device || owner < 0 || !memory->reaches)
+		return true;
+	status = memory->reaches(comm->device, to->base, owner);
+	if (status == BATON_OK)
+		return true;
+	to->why = keep_reason(window, "its memory is out of reach",
+	                      baton_last_error());
+	if (status != BATON_ERR_UNSUPPORTED)
+		batoni_object(c, status, "the memory of rank %d: %s", told->peer,
+		              baton_last_error());
+	return false;
+}
+
 static bool
 direct_works(struct batoni_collective *c, struct baton_window *window,
              const struct told *told, struct batoni_window_peer *to)
@@ -230,7 +253,7 @@ direct_works(struct batoni_collective *c, struct baton_window *window,
 	if (batoni_reach(rma, told->peer)->within) {
 		/* The number is an address of this process. */
 		to->base = (char *)(uintptr_t)told->part->address; // NOLINT
-		return true;
+		return reaches_device(c, window, told, to);
 	}
 	if (!told->same_host) {
 		to->why = "it is on another host";

@@ -405,6 +405,8 @@ enum {
 	X(vm_unmap, cuMemUnmap, "cuMemUnmap", 10020, (CUdeviceptr, size_t))   \
 	X(vm_access, cuMemSetAccess, "cuMemSetAccess", 10020,                 \
 	  (CUdeviceptr, size_t, const CUmemAccessDesc *, size_t))             \
+	X(vm_has_access, cuMemGetAccess, "cuMemGetAccess", 10020,             \
+	  (unsigned long long *, const CUmemLocation *, CUdeviceptr))         \
 	X(vm_export, cuMemExportToShareableHandle,                            \
 	  "cuMemExportToShareableHandle", 10020,                              \
 	  (void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,   \

@@ -175,6 +175,8 @@ struct cuda_block *batoni_cuda_block_of(struct cuda_gpu *gpu,
                                         const void *pointer);
 
 /* cuda_share.c: slots of the memory's table. */
+enum baton_status batoni_cuda_reaches(struct batoni_device *device,
+                                      const void *pointer, int owner);
 enum baton_status batoni_cuda_share(struct batoni_device *device,
                                     const void *pointer, size_t bytes,
                                     struct batoni_memory_shared *shared_p);

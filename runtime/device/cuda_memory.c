@@ -506,6 +506,7 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,
+	.reaches = batoni_cuda_reaches,
 	.share = batoni_cuda_share,
 	.map = batoni_cuda_map,
 	.unmap = batoni_cuda_unmap,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between processes of one host.
+ * Device memory between processes of one host, and between the GPUs of one process.
  *
  * Memory of virtual memory management (cuMemCreate) is shared by its allocation's handle, exported
  * as a file descriptor, if it was created with that type of handle.  What is named and mapped
@@ -15,6 +15,11 @@
  * that GPU: its own must be the same, or be able to reach it as a peer.  Where it does not see the
  * GPU, the driver decides.  What it then refuses to map goes by message; only an error that is the
  * device's own is one.
+ *
+ * Within a process an address is the same for all GPUs, but not each GPU may use it: one that cannot reach
+ * the other as a peer, or was given no access to a mapping (cuMemSetAccess), as it happens where the owner
+ * could not give it, would break its context by a copy there.  Between GPUs that are no peers the driver would stage
+ * a copy of cuMemAlloc's memory; the path by messages does that with a bound and without holding a stream up.
  *
  * The IPC handle of a block that this process has mapped gives the same address again; the
  * caller maps once at a time (memory.h).
@@ -281,6 +286,15 @@ batoni_cuda_share(struct batoni_device *device, const void *pointer,
 
 /* ---- the other process ---- */
 
+static enum baton_status
+cannot_reach(const struct cuda_gpu *gpu, int other)
+{
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "CUDA device %d cannot reach the memory of device "
+	                     "%d (cuDeviceCanAccessPeer)",
+	                     gpu->number, other);
+}
+
 /* Can this GPU reach the one with the UUID, as far as the driver tells before it is tried? */
 static enum baton_status
 check_reach(const struct cuda_gpu *gpu, const struct name *name)
@@ -305,14 +319,69 @@ check_reach(const struct cuda_gpu *gpu, const struct name *name)
 		result = api->peer_can(&can, gpu->number, i);
 		if (result != BATONI_CU_SUCCESS)
 			return refuse(gpu, "cuDeviceCanAccessPeer", result);
-		if (can)
-			return BATON_OK;
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "CUDA device %d cannot reach the memory of "
-		                     "device %d (cuDeviceCanAccessPeer)",
-		                     gpu->number, i);
+		return can ? BATON_OK : cannot_reach(gpu, i);
 	}
 	return BATON_OK; /* It is not visible here: the driver decides. */
+}
+
+/* Is it a mapping that this GPU has no access to? */
+static bool
+lacks_access(const struct cuda_gpu *gpu, const void *pointer)
+{
+	const struct batoni_cuda_api *api = gpu->api;
+	const CUmemLocation here = {BATONI_CU_LOCATION_DEVICE, gpu->number};
+	unsigned long long flags = BATONI_CU_ACCESS_NONE;
+	CUmemGenericAllocationHandle handle;
+
+	if (!api->vm_retain || !api->vm_release || !api->vm_has_access)
+		return false;
+	/* Other memory than that of mappings is refused. */
+	if (api->vm_retain(&handle, (void *)(uintptr_t)pointer) != // NOLINT
+	    BATONI_CU_SUCCESS)
+		return false;
+	api->vm_release(handle);
+	return api->vm_has_access(&flags, &here,
+	                          (CUdeviceptr)(uintptr_t)pointer) !=
+	               BATONI_CU_SUCCESS ||
+	       flags != BATONI_CU_ACCESS_READ_WRITE;
+}
+
+/* Between enter and leave. */
+static enum baton_status
+ask_reach(const struct cuda_gpu *gpu, const void *pointer, int owner)
+{
+	CUresult result;
+	int can = 0;
+
+	result = gpu->api->peer_can(&can, gpu->number, owner);
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, "cuDeviceCanAccessPeer", result);
+	if (!can)
+		return cannot_reach(gpu, owner);
+	if (lacks_access(gpu, pointer))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "CUDA device %d has no access to the mapping "
+		                     "of its memory (cuMemSetAccess)",
+		                     gpu->number);
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_cuda_reaches(struct batoni_device *device, const void *pointer, int owner)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct cuda_guard guard;
+	enum baton_status status;
+	CUresult result;
+
+	if (owner == gpu->number || !gpu->api->peer_can)
+		return BATON_OK;
+	result = batoni_cuda_enter(gpu, &guard);
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	status = ask_reach(gpu, pointer, owner);
+	batoni_cuda_leave(gpu, &guard);
+	return status;
 }
 
 /* Map an allocation whole.  After an error nothing is left. */

@@ -227,6 +227,14 @@ struct batoni_memory_ops {
 	              const struct batoni_memory_name *name, void *base,
 	              size_t bytes);
 
+	/* May be NULL: streams and copies of a device reach the memory of all devices of the
+	 * process.
+	 * Do this one's reach memory of the device `owner`, of the kind DEVICE?  The thread that
+	 * registers a window; may block.  OK; UNSUPPORTED: no; NOMEM, CUDA: it is not known.
+	 * Unless OK, batoni_refuse has said why. */
+	enum baton_status (*reaches)(struct batoni_device *device,
+	                             const void *pointer, int owner);
+
 	/* These two may be NULL, both: memory for windows is shared memory of the host.
 	 * A zeroed block of the device's memory, aligned to 4096 bytes, which the device shares
 	 * if it can.  A thread of the program, that holds no lock; may block, but for what is on

@@ -630,6 +630,30 @@ check_access_locked(const struct sim_block *block, const CUmemAccessDesc *access
 	               : BATONI_CU_INVALID_DEVICE;
 }
 
+CUresult
+cuMemGetAccess(unsigned long long *flags_p, const CUmemLocation *location,
+               CUdeviceptr pointer)
+{
+	struct sim_call call;
+	CUresult result = enter(&call, SIM_cuMemGetAccess, 0);
+	const struct sim_block *block;
+
+	if (result != BATONI_CU_SUCCESS)
+		return result;
+	block = sim_block_find_locked(pointer);
+	if (!flags_p || !location || !block || block->memory != SIM_MAPPING)
+		result = BATONI_CU_INVALID_VALUE;
+	else if (location->type != BATONI_CU_LOCATION_DEVICE)
+		result = BATONI_CU_NOT_SUPPORTED;
+	else if (!sim_is_device(location->id))
+		result = BATONI_CU_INVALID_DEVICE;
+	else
+		*flags_p = block->access & 1u << location->id
+		                   ? BATONI_CU_ACCESS_READ_WRITE
+		                   : BATONI_CU_ACCESS_NONE;
+	return sim_leave(&call, result);
+}
+
 /* For all mappings, or none.  set: else it is only checked. */
 static CUresult
 give_access_locked(CUdeviceptr pointer, size_t bytes,

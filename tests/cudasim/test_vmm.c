@@ -469,6 +469,41 @@ START_TEST(mappings_side_by_side_are_given_access_and_unmapped_together)
 }
 END_TEST
 
+START_TEST(the_driver_tells_which_device_has_access)
+{
+	const CUmemLocation here = {BATONI_CU_LOCATION_DEVICE, 0};
+	const CUmemLocation there = {BATONI_CU_LOCATION_DEVICE, 1};
+	const CUmemLocation nowhere = {BATONI_CU_LOCATION_DEVICE, 99};
+	unsigned long long flags = 99;
+	CUdeviceptr pointer, plain;
+	handle made;
+
+	world_begin();
+	pointer = reserve(UNIT);
+	made = create(0, UNIT);
+	ck_success(w.sim->mem_alloc(&plain, 64));
+	ck_assert_uint_eq(w.sim->vm_has_access(&flags, &here, pointer),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_success(w.sim->vm_map(pointer, UNIT, 0, made, 0));
+	ck_success(w.sim->vm_has_access(&flags, &here, pointer + 5));
+	ck_assert_uint_eq(flags, BATONI_CU_ACCESS_NONE);
+	ck_success(set_access(pointer, UNIT, 0, BATONI_CU_ACCESS_READ_WRITE));
+	ck_success(w.sim->vm_has_access(&flags, &here, pointer + 5));
+	ck_assert_uint_eq(flags, BATONI_CU_ACCESS_READ_WRITE);
+	ck_success(w.sim->vm_has_access(&flags, &there, pointer));
+	ck_assert_uint_eq(flags, BATONI_CU_ACCESS_NONE);
+	ck_assert_uint_eq(w.sim->vm_has_access(&flags, &nowhere, pointer),
+	                  BATONI_CU_INVALID_DEVICE);
+	ck_assert_uint_eq(w.sim->vm_has_access(&flags, &here, plain),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_success(w.sim->mem_free(plain));
+	ck_success(w.sim->vm_unmap(pointer, UNIT));
+	ck_success(w.sim->vm_release(made));
+	check_live(0, 0, 1);
+	world_end();
+}
+END_TEST
+
 /* ---- handles ---- */
 
 static void *
@@ -655,6 +690,7 @@ main(void)
 		what_ends_out_of_order_is_a_violation,
 		unmapping_may_wait_for_the_streams_of_the_device,
 		mappings_side_by_side_are_given_access_and_unmapped_together,
+		the_driver_tells_which_device_has_access,
 		only_a_descriptor_that_was_exported_is_imported,
 		a_driver_may_be_without_it,
 		access_is_for_devices_that_can_reach_the_memory,

@@ -27,6 +27,7 @@ static struct side {
 } sides[2];
 static unsigned char *data; /* pinned */
 static bool by_message;
+static bool apart; /* neither device reaches the other's memory */
 
 /* ---- both ranks ------------------------------------------------------------ */
 
@@ -82,6 +83,8 @@ open_sides(void)
 	ck_assert(cw.sim->sim_set("queues", 1));
 	ck_assert(cw.sim->sim_set("pageable", 2));
 	cuda_world_begin();
+	for (int i = 0; i < 2 && apart; i++)
+		ck_assert(cw.sim->sim_peers(i, 1 - i, false));
 	cu_ok(cw.sim->host_alloc(&pinned, ROOM, BATONI_CU_HOST_ALLOC_PORTABLE));
 	data = pinned;
 	for (size_t i = 0; i < ROOM; i++)
@@ -105,8 +108,8 @@ open_sides(void)
 		sides[i].comm = comms[i];
 	both(register_part, BATON_OK);
 	ck_assert_uint_eq(baton_window_path(sides[0].window, 1),
-	                  by_message ? BATON_WINDOW_PATH_MESSAGE
-	                             : BATON_WINDOW_PATH_DIRECT);
+	                  by_message || apart ? BATON_WINDOW_PATH_MESSAGE
+	                                      : BATON_WINDOW_PATH_DIRECT);
 }
 
 static void
@@ -377,10 +380,33 @@ START_TEST(put_whose_copy_fails_does_not_signal)
 }
 END_TEST
 
+/* Ranks of one process: its address is known, but the device may not use it. */
+START_TEST(a_part_that_the_device_does_not_reach_is_put_into_by_message)
+{
+	baton_request request;
+
+	apart = true;
+	open_sides();
+	ck_assert_uint_eq(baton_window_path(sides[0].window, 0),
+	                  by_message ? BATON_WINDOW_PATH_MESSAGE
+	                             : BATON_WINDOW_PATH_DIRECT);
+	if (!by_message)
+		cuda_world_has(baton_window_why(sides[0].window, 1),
+		               (const char *const[]){"out of reach",
+	                                             "CUDA device 0",
+	                                             "device 1", NULL});
+	request = put(sides[0].part, 70000, 100, -1);
+	cuda_world_finish(wait_for(1), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	close_sides();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_part_that_the_device_does_not_reach_is_put_into_by_message,
 		no_signal_is_seen_before_a_short_put_is_in_device_memory,
 		no_signal_is_seen_before_a_long_put_is_in_device_memory,
 		signals_behind_a_late_put_wait_for_it,
