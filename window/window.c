@@ -287,14 +287,21 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 }
 
 /* The communicator broke: after this no message writes into the window, except a receive that
- * can neither be taken back nor completed. */
+ * can neither be taken back nor completed.  On the host a receive on a quiet transport always is.  One into memory
+ * of a device needs the device, and pieces of a peer that may have aborted: it is waited for as long as
+ * for a device that stands still. */
 static void
 stop_messages(struct baton_window *window)
 {
 	struct batoni_rma *rma = window->rma;
+	uint64_t limit_ns = rma->comm->in_engine
+	                            ? UINT64_MAX
+	                            : batoni_real_ns() +
+	                                      (uint64_t)batoni_comm_grace_ns(
+						      rma->comm);
 	enum baton_status status;
 
-	do {
+	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		/* Lost: MPI is finalised, and writes nothing more. */
 		status = rma->comm->lost
@@ -302,7 +309,10 @@ stop_messages(struct baton_window *window)
 		                 : batoni_messages_let_go(rma, window->base,
 		                                          window->bytes);
 		batoni_leave();
-	} while (status == BATON_PENDING);
+		if (status != BATON_PENDING || batoni_real_ns() >= limit_ns)
+			return;
+		batoni_pause_between(tries);
+	}
 }
 
 /* The exchange of offers, where some part is memory of a device. */
