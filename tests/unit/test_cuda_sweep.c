@@ -12,49 +12,14 @@
  * Without arguments the first, second and last use of each function fails.  "all": every use
  * up to the 20th, and from there on every third or so.
  */
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda_world.h"
+#include "driver_sweep.h"
 #include "mem.h"
 
-enum { FUNCTIONS_MAX = 128, LONG_BYTES = 4 << 20 };
-
-struct fault {
-	const char *function; /* NULL: none */
-	long n;
-	CUresult result;
-	bool sticky;
-};
-
-/* What a child tells. */
-static struct told {
-	long uses[FUNCTIONS_MAX];
-	bool fired;
-	long streams, pinned, pinned_bytes;
-} *told;
-
-static struct fault fault;
-
-#define must(condition)                                                       \
-	do {                                                                  \
-		if (!(condition))                                             \
-			complain(#condition, __LINE__);                       \
-	} while (0)
-
-static void
-complain(const char *what, int line)
-{
-	fprintf(stderr, "not ok  %s, use %ld, result %u%s: line %d: %s; \"%s\"\n",
-	        fault.function ? fault.function : "no fault", fault.n,
-	        fault.result, fault.sticky ? ", sticky" : "", line, what,
-	        baton_last_error());
-	_exit(1);
-}
+enum { LONG_BYTES = 4 << 20 };
 
 /* ---- the program ---------------------------------------------------------- */
 
@@ -190,7 +155,7 @@ create(void)
 	if (taken(baton_comm_create_local(2, &options, comms)))
 		return;
 	comms[0] = NULL;
-	if (fault.sticky || strcmp(fault.function, "cuInit") == 0)
+	if (driver_fault.sticky || strcmp(driver_fault.function, "cuInit") == 0)
 		return;
 	must(baton_comm_create_local(2, &options, comms) == BATON_OK);
 }
@@ -203,7 +168,7 @@ destroy_stream(baton_stream stream)
 	while ((status = baton_stream_destroy(comms[0], stream)) != BATON_OK) {
 		must(baton_last_error()[0] != '\0');
 		must(status != BATON_ERR_INVALID);
-		if (fault.sticky)
+		if (driver_fault.sticky)
 			return false;
 		usleep(100);
 	}
@@ -232,8 +197,8 @@ run(void)
 	await_ends();
 	if (!taken(baton_stream_synchronize(comms[0], t)) ||
 	    !taken(baton_stream_synchronize(comms[1], s)))
-		must(fault.function != NULL);
-	if (!fault.sticky) {
+		must(driver_fault.function != NULL);
+	if (!driver_fault.sticky) {
 		while (baton_stream_query(comms[1], s) != BATON_OK ||
 		       baton_stream_query(comms[0], t) != BATON_OK)
 			usleep(100);
@@ -274,41 +239,29 @@ check_thread(void)
 }
 
 static void
-tell(const long before[FUNCTIONS_MAX])
+check_live(void)
 {
-	const char *name;
-
-	for (int i = 0; (name = cw.sim->sim_name(i)) != NULL; i++)
-		told->uses[i] = cw.sim->sim_uses(name) - before[i];
-	told->streams = cw.sim->sim_live("streams");
-	told->pinned = cw.sim->sim_live("pinned");
-	told->pinned_bytes = cw.sim->sim_live("pinned_bytes");
+	/* What a first try has made, the second has used. */
+	driver_sweep_check_live("streams", 0);
+	driver_sweep_check_live("pinned", 0);
+	driver_sweep_check_live("pinned_bytes", 0);
 }
 
 static void
 run_twice(void)
 {
-	const struct told expected = *told;
-	long before[FUNCTIONS_MAX];
-	const char *name;
-
-	for (int i = 0; (name = cw.sim->sim_name(i)) != NULL; i++)
-		before[i] = cw.sim->sim_uses(name);
-	if (fault.function)
-		must(cw.sim->sim_fail(fault.function, fault.n, fault.result,
-		                      fault.sticky));
+	cuda_world_begin();
+	cuda_world_fill(cw.from, LONG_BYTES + 64, 5);
+	driver_sweep_arm();
 	run();
-	if (!fault.function)
-		tell(before);
-	for (int i = 0; fault.function && (name = cw.sim->sim_name(i)); i++)
-		if (strcmp(name, fault.function) == 0)
-			told->fired = cw.sim->sim_uses(name) - before[i] >= fault.n;
-	cw.sim->sim_fail(fault.function ? fault.function : "", 0, 0, false);
+	driver_sweep_disarm();
 	must(cw.sim->sim_violations() == 0);
-	if (fault.sticky)
+	if (!driver_fault.function)
+		check_live();
+	if (driver_fault.sticky)
 		return;
 	check_thread();
-	if (fault.function && strcmp(fault.function, "cuInit") == 0)
+	if (driver_fault.function && strcmp(driver_fault.function, "cuInit") == 0)
 		return;
 	must(refused || failed || data_is_there());
 	cuda_world_fill(cw.from, LONG_BYTES + 64, 7);
@@ -319,47 +272,11 @@ run_twice(void)
 	cw.sim->sim_settle(false);
 	must(cw.sim->sim_queued() == 0);
 	must(cw.sim->sim_violations() == 0);
-	if (!fault.function)
-		return;
-	/* What a first try has made, the second has used. */
-	must(cw.sim->sim_live("streams") == expected.streams);
-	must(cw.sim->sim_live("pinned") == expected.pinned);
-	must(cw.sim->sim_live("pinned_bytes") == expected.pinned_bytes);
+	if (driver_fault.function)
+		check_live();
 }
 
 /* ---- the sweep ------------------------------------------------------------ */
-
-static int failures, runs;
-
-static void
-one(struct fault now)
-{
-	pid_t child;
-	int status;
-
-	fault = now;
-	told->fired = false;
-	runs++;
-	child = fork();
-	if (child == 0) {
-		signal(SIGALRM, SIG_DFL); /* not the one of Check */
-		alarm(60);
-		cuda_world_begin();
-		cuda_world_fill(cw.from, LONG_BYTES + 64, 5);
-		run_twice();
-		_exit(0);
-	}
-	if (waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-	    WEXITSTATUS(status) == 0)
-		return;
-	failures++;
-	if (WIFSIGNALED(status))
-		fprintf(stderr, "not ok  %s, use %ld, result %u%s: ended by "
-		                "signal %d\n",
-		        now.function ? now.function : "no fault", now.n,
-		        now.result, now.sticky ? ", sticky" : "",
-		        WTERMSIG(status));
-}
 
 /* For good, at the first, second and last use; in passing with each result at the first two,
  * and with one at the last. */
@@ -370,23 +287,29 @@ sweep_some(const char *function, long last)
 
 	for (long n = 1; n <= 2 && n <= last; n++)
 		for (int i = 0; i < 3; i++)
-			one((struct fault){function, n, results[i], false});
+			driver_sweep_one((struct driver_fault){
+				function, n, results[i], false, 0});
 	if (last > 2)
-		one((struct fault){function, last, 999, false});
-	one((struct fault){function, 1, 719, true});
+		driver_sweep_one(
+			(struct driver_fault){function, last, 999, false, 0});
+	driver_sweep_one((struct driver_fault){function, 1, 719, true, 0});
 	if (last > 1)
-		one((struct fault){function, last, 719, true});
+		driver_sweep_one(
+			(struct driver_fault){function, last, 719, true, 0});
 }
 
 static void
 sweep_all(const char *function, long last)
 {
 	static const CUresult results[] = {2, 700, 999};
+	bool fired = true;
 
-	told->fired = true;
-	for (long n = 1; told->fired || n <= last; n += n < 20 ? 1 : 1 + n / 3) {
-		one((struct fault){function, n, results[n % 3], false});
-		one((struct fault){function, n, 719, true});
+	for (long n = 1; fired || n <= last; n += n < 20 ? 1 : 1 + n / 3) {
+		driver_sweep_one((struct driver_fault){
+			function, n, results[n % 3], false, 0});
+		driver_sweep_one(
+			(struct driver_fault){function, n, 719, true, 0});
+		fired = driver_sweep_fired();
 	}
 }
 
@@ -395,30 +318,21 @@ static const char *only;
 
 START_TEST(every_driver_call_may_fail)
 {
-	static const char *const functions[] = {
-#define NAME(name, symbol, base, version, parameters) #symbol,
-		BATONI_CUDA_FUNCTIONS(NAME) BATONI_CUDA_OPTIONAL(NAME)
-#undef NAME
-	};
-	long uses[FUNCTIONS_MAX];
+	const char *function;
 
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
-	            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert(told != MAP_FAILED);
-	one((struct fault){NULL, 0, 0, false});
-	memcpy(uses, told->uses, sizeof(uses));
-	/* They are the simulator's first. */
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		if (uses[i] == 0 || (only && strcmp(only, functions[i]) != 0))
+	driver_sweep_begin(run_twice);
+	driver_sweep_one((struct driver_fault){NULL, 0, 0, false, 0});
+	for (unsigned i = 0; (function = driver_sweep_function(i)); i++) {
+		long uses = driver_sweep_uses(function);
+
+		if (uses == 0 || (only && strcmp(only, function) != 0))
 			continue;
 		if (all)
-			sweep_all(functions[i], uses[i]);
+			sweep_all(function, uses);
 		else
-			sweep_some(functions[i], uses[i]);
+			sweep_some(function, uses);
 	}
-	printf("%d of %d runs failed\n", failures, runs);
-	fflush(stdout);
-	ck_assert_int_eq(failures, 0);
+	ck_assert_int_eq(driver_sweep_end(), 0);
 }
 END_TEST
 
