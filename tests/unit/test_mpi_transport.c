@@ -1531,6 +1531,29 @@ START_TEST(lists_wait_for_grants_where_tags_are_few)
 }
 END_TEST
 
+/* Whatever is complete at once, the rest of a body is posted. */
+START_TEST(a_list_in_many_pieces_to_oneself_arrives)
+{
+	int peer = world.peer;
+
+	world.peer = world.rank;
+	for (int differs = 0; differs < 2; differs++) {
+		struct made out = make_list(700, 3, 5, false);
+		struct made in = make_list(700, 3, 6, differs);
+		struct op *send = issue_list(BATONI_SEND, &out.list, 1);
+
+		finish(issue_list(BATONI_RECV, &in.list, 1),
+		       differs ? BATON_ERR_MISMATCH : BATON_OK, 2100);
+		finish(send, BATON_OK, 2100);
+		check_message(in.data, 2100, differs ? 6 : 5);
+		free_list(&in);
+		free_list(&out);
+	}
+	world.peer = peer;
+	close_world();
+}
+END_TEST
+
 static enum baton_status
 attach_with(uint32_t slots, uint32_t tags, struct batoni_mpi **mpi_p)
 {
@@ -2364,6 +2387,7 @@ run_all(void)
 		hundreds_end_once_where_tags_are_few,
 		lists_of_every_form_arrive_or_are_drained,
 		lists_wait_for_grants_where_tags_are_few,
+		a_list_in_many_pieces_to_oneself_arrives,
 		an_mpi_with_too_few_tags_is_refused,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,

@@ -199,7 +199,7 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 /* A receive ends in it.  An arena that is too small tells what it needs. */
 static enum baton_status
 verdict_of(const struct batoni_mpi_body *body,
-                        struct batoni_transfer *transfer)
+           struct batoni_transfer *transfer)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
@@ -359,11 +359,14 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	              : send_header(mpi, transfer, body);
 	if (status == BATON_PENDING && !body->waiting)
 		status = post_pieces(mpi, transfer, body);
-	/* A long body is not complete yet, and the test might copy much of it. */
+	/* A long body is not complete yet, and the test might copy much of it.  If there is
+	 * more to post, a request must remain for the next test to find. */
 	if (status == BATON_PENDING)
 		status = test_started(mpi, transfer, body, first,
-		                      body->length <= EAGER_MAX ? mpi->count
-		                                                : first + 1);
+		                      body->length <= EAGER_MAX &&
+		                                      body->pieces == 0
+		                              ? mpi->count
+		                              : first + 1);
 	if (status == BATON_PENDING)
 		status = outcome(mpi, body, transfer);
 	mpi->base.messages.load.moving += status == BATON_PENDING;
@@ -421,8 +424,8 @@ receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		               : status;
 	}
 	status = post_pieces(mpi, transfer, body);
-	/* Not if there is more to post, or a list to be looked at: a request must remain for the next test to
-	 * find, and three pieces are too much to copy at once. */
+	/* Not if there is more to post, or a list to be looked at: a request must remain for
+	 * the next test to find, and three pieces are too much to copy at once. */
 	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES &&
 	    body->pieces == 0 && !body->describing)
 		status = test_started(mpi, transfer, body, first, mpi->count);
