@@ -319,7 +319,9 @@ START_TEST(put_behind_a_stream_moves_bytes_when_that_has_ended)
 	cuda_world_hold(cw.streams[0], 0);
 	a = signal_on(cw.streams[0], 0, 0, NULL);
 	b = put(MIB, 64, 1, cw.streams[1], NULL);
-	progress(50);
+	/* Its stream has come to it. */
+	while (load_of_source().awaiting == 0)
+		progress(1);
 	ck_assert(cw.sim->sim_set("copies", 0));
 	cuda_world_let_go(0);
 	cuda_world_finish(a, BATON_OK);
