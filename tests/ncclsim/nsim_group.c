@@ -15,6 +15,8 @@
 
 #include "nsim.h"
 
+enum { OPS_MAX = 2048 }; /* of a group, as NCCL documents it */
+
 struct work {
 	struct nsim_job *jobs;
 	struct nsim_plan *plans;
@@ -492,11 +494,23 @@ nsim_group_abort(ncclComm_t comm)
 	return end_group();
 }
 
+static size_t
+count_ops(void)
+{
+	size_t n = 0;
+
+	for (struct nsim_plan *plan = group.work.plans; plan; plan = plan->next)
+		n += plan->ops_n;
+	return n;
+}
+
 ncclResult_t
 nsim_group_op(ncclComm_t comm, const struct nsim_op *op, CUstream stream)
 {
 	struct nsim_plan *plan;
 
+	if (count_ops() == OPS_MAX)
+		return nsim_group_refuse(BATONI_NCCL_INVALID_USAGE);
 	group.depth++;
 	hold(comm);
 	plan = plan_for(comm);

@@ -251,6 +251,25 @@ START_TEST(group_is_one_kernel)
 }
 END_TEST
 
+START_TEST(group_has_at_most_2048_operations)
+{
+	begin(2);
+	ck_nccl(nw.nccl->group_start());
+	for (int i = 0; i < 1024; i++) {
+		ck_nccl(world_send(0, 1, 0));
+		ck_nccl(world_recv(1, 0, 0));
+	}
+	ck_assert_uint_eq(world_send(0, 1, 0), BATONI_NCCL_INVALID_USAGE);
+	ck_assert_uint_eq(nw.nccl->group_end(), BATONI_NCCL_INVALID_USAGE);
+	ck_nccl(nw.nccl->group_start());
+	ck_nccl(world_send(0, 1, 10));
+	ck_nccl(world_recv(1, 0, 10));
+	ck_nccl(nw.nccl->group_end());
+	world_settle();
+	world_end();
+}
+END_TEST
+
 START_TEST(group_of_two_streams_begins_and_ends_with_both)
 {
 	struct rank *r = &nw.rank[0];
@@ -458,6 +477,7 @@ main(void)
 		other_communicator_goes_on,
 		exchange_needs_groups,
 		group_is_one_kernel,
+		group_has_at_most_2048_operations,
 		group_of_two_streams_begins_and_ends_with_both,
 		message_to_self_needs_both_sides_in_a_group,
 		message_waits_for_its_stream,
