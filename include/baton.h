@@ -192,7 +192,8 @@ struct baton_comm_options {
 	int nccl_lanes;
 	/* On BATON_TRANSPORT_NCCL, which does not compare the two sides of a message:
 	 * checked mode, in which Baton does, before it calls NCCL.  Sides that differ in size
-	 * or type end in MISMATCH, and deadlines and baton_cancel end one operation alone.
+	 * or type end in MISMATCH, deadlines and baton_cancel end one operation alone, and lists
+	 * of tensors are carried.
 	 * It costs a round trip of the hosts for each message.  All ranks or none; also by
 	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
 	bool check;

@@ -86,6 +86,13 @@ sum_of(const struct baton_tensor *tensors, size_t n)
 	return sum;
 }
 
+/* A tag that is not 0, where there are such. */
+static int
+some_tag(const struct conform *c, int tag)
+{
+	return c->info.capabilities & BATON_CAP_TAGS ? tag : 0;
+}
+
 /* Rank 0 sends the list, rank 1 declares the same. */
 static void
 pass_list(struct conform *c, const struct baton_tensor *list, size_t n,
@@ -94,17 +101,18 @@ pass_list(struct conform *c, const struct baton_tensor *list, size_t n,
 	struct baton_tensor *mine = conform_alloc(c, (n + 1) * sizeof(*mine));
 	struct baton_completion done = {0};
 	baton_request request;
+	int tag = some_tag(c, 3);
 
 	if (n > 0)
 		memcpy(mine, list, n * sizeof(*mine));
 	if (c->rank > 1)
 		return;
 	give_memory(c, mine, n, seed, c->rank == 0);
-	request = c->rank == 0 ? send_list(c, mine, n, 1, 3, NULL)
-	                       : recv_list(c, mine, n, 0, 3, NULL);
+	request = c->rank == 0 ? send_list(c, mine, n, 1, tag, NULL)
+	                       : recv_list(c, mine, n, 0, tag, NULL);
 	FINISH_AS(c, BATON_OK, &request, &done);
 	CHECK_EQ(c, done.bytes, sum_of(mine, n));
-	CHECK_EQ(c, done.tag, 3);
+	CHECK_EQ(c, done.tag, tag);
 	CHECK_EQ(c, done.op,
 	         c->rank == 0 ? BATON_OPERATION_SEND : BATON_OPERATION_RECV);
 	check_memory(c, mine, n, seed);
@@ -682,8 +690,10 @@ an_abort_ends_lists_too(struct conform *c)
 
 	give_memory(c, out, 2, 8, true);
 	give_memory(c, in, 2, 0, false);
-	requests[0] = recv_list(c, in, 2, conform_previous(c), 1, NULL);
-	requests[1] = send_list(c, out, 2, conform_next(c), 2, NULL);
+	requests[0] = recv_list(c, in, 2, conform_previous(c), some_tag(c, 1),
+	                        NULL);
+	requests[1] = send_list(c, out, 2, conform_next(c), some_tag(c, 2),
+	                        NULL);
 	conform_sync(c);
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	FINISH(c, BATON_ERR_ABORTED, &requests[0]);
@@ -979,7 +989,7 @@ const struct conform_case conform_tensors[] = {
 	{CASE(the_deadline_of_a_list_ends_it), .needs = BATON_CAP_TENSORS},
 	{CASE(an_abort_ends_lists_too), .needs = BATON_CAP_TENSORS},
 	{CASE(threads_exchange_lists), .ranks_min = 2, .makes = 4,
-         .needs = BATON_CAP_TENSORS},
+         .needs = BATON_CAP_TENSORS | BATON_CAP_TAGS},
 	{CASE(the_completion_of_a_list_goes_to_its_queue), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(an_input_signal_is_read_when_the_operation_is_armed),

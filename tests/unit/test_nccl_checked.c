@@ -99,6 +99,7 @@ START_TEST(a_query_tells_the_mode)
 	ck_assert_uint_eq(info.capabilities, BATON_CAP_DIRECTIONS |
 	                                             BATON_CAP_CANCEL |
 	                                             BATON_CAP_SELF |
+	                                             BATON_CAP_TENSORS |
 	                                             BATON_CAP_SIGNALS |
 	                                             BATON_CAP_WINDOWS);
 	world_destroy();

@@ -53,6 +53,7 @@
  *
  * In checked mode (nccl_checked.c) another path takes the place of this one.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -97,26 +98,45 @@ lane_of(const struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 
 /* ---- what is refused ---- */
 
+bool
+batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned place)
+{
+	int owner = batoni_place_owner(place);
+
+	return place != BATONI_MEMORY_HOST &&
+	       (owner < 0 || owner == nccl->device->number);
+}
+
+enum baton_status
+batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned place,
+                          size_t tensor)
+{
+	char what[40] = "the buffer";
+
+	if (tensor != BATONI_NCCL_NO_TENSOR)
+		snprintf(what, sizeof(what), "tensor %zu", tensor);
+	if (place == BATONI_MEMORY_HOST)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s is memory of the host that is not "
+		                     "pinned: NCCL reaches memory of the GPU, and "
+		                     "pinned memory",
+		                     what);
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%s is memory of GPU %d; the communicator is on GPU "
+	                     "%d, and NCCL reaches no other",
+	                     what, batoni_place_owner(place),
+	                     nccl->device->number);
+}
+
 enum baton_status
 batoni_nccl_check_memory(const struct batoni_nccl *nccl,
                          const struct batoni_transfer *transfer)
 {
-	int owner = batoni_place_owner(transfer->place);
-
-	if (transfer->bytes == 0)
-		return BATON_OK;
-	if (transfer->place == BATONI_MEMORY_HOST)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "the buffer is memory of the host that is not "
-		                     "pinned: NCCL reaches memory of the GPU, and "
-		                     "pinned memory");
-	if (owner >= 0 && owner != nccl->device->number)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "the buffer is memory of GPU %d; the "
-		                     "communicator is on GPU %d, and NCCL reaches "
-		                     "no other",
-		                     owner, nccl->device->number);
-	return BATON_OK;
+	return transfer->bytes == 0 ||
+	                       batoni_nccl_reaches(nccl, transfer->place)
+	               ? BATON_OK
+	               : batoni_nccl_refuse_memory(nccl, transfer->place,
+	                                           BATONI_NCCL_NO_TENSOR);
 }
 
 /* What is put on streams by one call. */
@@ -249,11 +269,12 @@ call(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
 
 void
 batoni_nccl_call(const struct batoni_nccl *nccl,
-                 const struct batoni_transfer *transfer, baton_stream stream)
+                 const struct batoni_transfer *transfer, void *buffer,
+                 size_t bytes, baton_stream stream)
 {
 	const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
 
-	call(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
+	call(nccl->api, transfer->direction, buffer, bytes,
 	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
@@ -321,7 +342,8 @@ put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 			continue;
 		batch->observe_p[i] = batch->on_lanes ? lane->stream
 		                                      : transfer->stream;
-		batoni_nccl_call(nccl, transfer, batch->observe_p[i]);
+		batoni_nccl_call(nccl, transfer, transfer->buffer,
+		                 transfer->bytes, batch->observe_p[i]);
 	}
 }
 

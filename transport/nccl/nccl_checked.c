@@ -59,12 +59,12 @@
  * each test asks.
  *
  * nccl_meet.c has what meets, and what peers say; nccl_launch.c the launches and their ends;
- * this file the slots, and creation.
+ * this file the slots, and creation; nccl_lists.c lists.
  *
  * Threads: the driver alone, but for accepts and explain.  Memory: all is allocated at
  * creation.
  *
- * A message of several tensors is to be one more operation in the records.
+ * Lists of tensors are messages too; nccl_lists.c has what differs.
  */
 #include <stdio.h>
 
@@ -268,6 +268,7 @@ checked_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 			withdraw(checked, op);
 		}
 		break;
+	case BATONI_NCCL_FETCHING:
 	case BATONI_NCCL_MET:
 	case BATONI_NCCL_READY:
 	case BATONI_NCCL_LAUNCHING:
@@ -287,7 +288,10 @@ checked_accepts(struct batoni_path *path,
 	struct batoni_nccl_checked *checked = to_checked(path);
 
 	if (!atomic_load(&checked->takes_back))
-		return batoni_nccl_check_memory(checked->nccl, transfer);
+		return batoni_transfer_list(transfer)
+		               ? batoni_nccl_check_list(checked->nccl, transfer)
+		               : batoni_nccl_check_memory(checked->nccl,
+		                                          transfer);
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "all ranks have called baton_comm_destroy, which has "
 	                     "not ended in time: destroy it again, or abort it "
@@ -322,6 +326,8 @@ checked_explain(struct batoni_path *path,
 const struct batoni_path_ops batoni_nccl_checked_ops = {
 	.name = "the NCCL transport in checked mode",
 	.kinds = BATONI_MESSAGES,
+	.lists = true,
+	.lists_anywhere = true,
 	.accepts = checked_accepts,
 	.explain = checked_explain,
 	.place = checked_place,
@@ -341,6 +347,7 @@ init(struct batoni_nccl_checked *checked)
 	for (int i = 0; i < nccl->config.size; i++) {
 		batoni_list_init(&checked->peers[i].sends);
 		batoni_list_init(&checked->peers[i].receives);
+		batoni_list_init(&checked->peers[i].fetches);
 	}
 	for (unsigned i = 0; i < nccl->lanes_n; i++) {
 		batoni_list_init(&checked->lanes[i].ready);

@@ -2,8 +2,9 @@
 /*
  * Checked mode, as its own files see it; the note at the top of nccl_checked.c has its rules.
  *
- * nccl_checked.c: the path, creation.  nccl_meet.c: what meets, what peers say.  nccl_launch.c:
- * when NCCL is called, and what has ended.  nccl_records.c: how the ranks tell each other.
+ * nccl_checked.c: the path, creation.  nccl_meet.c: what meets, what peers say.  nccl_lists.c:
+ * lists of tensors.  nccl_launch.c: when NCCL is called, and what has ended.  nccl_records.c: how
+ * the ranks tell each other.
  */
 #ifndef BATONI_NCCL_CHECKED_H
 #define BATONI_NCCL_CHECKED_H
@@ -17,10 +18,16 @@
 #define BATONI_NCCL_AHEAD 16u
 /* Launches of a lane that this rank leads, and that the other has not acknowledged. */
 #define BATONI_NCCL_LED 8u
+/* Pieces of the header of a list that are asked for at a time, and bytes of each. */
+#define BATONI_NCCL_PIECES 32u
+#define BATONI_NCCL_PIECE_BYTES 24u
 /* Records to one peer that wait to be sent: for each header itself, its withdrawal and the
- * answer to one of the peer's; what this rank leads as a source; and an acknowledgement for
- * each of two lanes. */
-#define BATONI_NCCL_RECORDS (3 * BATONI_NCCL_AHEAD + BATONI_NCCL_LED + 2)
+ * answer to one of the peer's (or, before that, FETCH); what this rank leads as a source; an
+ * acknowledgement for each of two lanes; and pieces. */
+#define BATONI_NCCL_RECORDS                                                   \
+	(3 * BATONI_NCCL_AHEAD + BATONI_NCCL_LED + 2 + BATONI_NCCL_PIECES)
+/* Messages of a list in one group: NCCL takes 2048 operations, and one to oneself is two. */
+#define BATONI_NCCL_GROUP 512u
 
 enum batoni_nccl_says {
 	/* By the source of a message. */
@@ -34,18 +41,30 @@ enum batoni_nccl_says {
 	BATONI_NCCL_SAYS_GO,
 	/* By the other: it has launched `count` more of the lane `slot`. */
 	BATONI_NCCL_SAYS_LAUNCHED,
+	/* By the target: the receive `other` asks for `count` pieces of the list's header, from
+	 * the byte `bytes` on.  By the source: one of these, for the receive `slot`. */
+	BATONI_NCCL_SAYS_FETCH,
+	BATONI_NCCL_SAYS_PIECE,
+	/* By the target, an answer: nothing of the message is needed, and the send ends in
+	 * OK. */
+	BATONI_NCCL_SAYS_TAKEN,
 };
 
-/* A later kind of message may say more: its operation tells, and `more`. */
 struct batoni_nccl_record {
 	uint8_t kind;      /* enum batoni_nccl_says */
 	uint8_t operation; /* BATON_OPERATION_*, of the rank that says it */
 	uint8_t type;      /* enum baton_datatype */
-	uint8_t spare;
-	uint32_t slot; /* of the send that it is about, unless said */
-	uint32_t other, count;
-	uint64_t bytes;
-	uint64_t more; /* 0 */
+	uint8_t used;      /* PIECE: bytes of it */
+	uint32_t slot;     /* of the send that it is about, unless said */
+	union {
+		struct {
+			uint32_t other, count;
+			uint64_t bytes;
+			/* HEADER, of a list: the bytes of its own header; else 0. */
+			uint64_t described;
+		};
+		unsigned char piece[BATONI_NCCL_PIECE_BYTES];
+	};
 };
 
 static_assert(sizeof(struct batoni_nccl_record) == 32, "the wire format");
@@ -79,6 +98,9 @@ struct batoni_nccl_peer {
 	/* In the order of issue: sends whose header is not said, receives that have met
 	 * none.  To this rank itself: sends that have met no receive. */
 	struct batoni_list_node sends, receives;
+	/* Receives that have met a list whose header has not all come: of the first one it is
+	 * asked for. */
+	struct batoni_list_node fetches;
 	struct batoni_nccl_header headers[BATONI_NCCL_AHEAD]; /* in their order */
 	unsigned headers_n;
 	unsigned told; /* headers of ours that it has not answered */
@@ -88,6 +110,7 @@ enum batoni_nccl_op_state {
 	BATONI_NCCL_WAITING,   /* a send: too many headers are not answered */
 	BATONI_NCCL_TOLD,      /* a send: its header is said */
 	BATONI_NCCL_POSTED,    /* a receive, or a send to oneself: has not met */
+	BATONI_NCCL_FETCHING,  /* a receive: it has met a list, whose header is to come */
 	BATONI_NCCL_MET,       /* a receive: the source is to launch first */
 	BATONI_NCCL_READY,     /* is to be launched: of lane->ready */
 	BATONI_NCCL_LAUNCHING, /* NCCL puts it on the stream */
@@ -110,6 +133,10 @@ struct batoni_nccl_op {
 	bool leads;           /* READY: it is launched before the other end */
 	struct batoni_nccl_op *partner; /* of a message to oneself: the receive has the send */
 	struct batoni_mark mark;        /* RUNNING: behind it on the lane's stream */
+	/* FETCHING: the list's header; bytes that are wanted of it, that have come, that were
+	 * asked for; and the bytes of the payload. */
+	size_t described, wanted, fetched, asked, payload;
+	size_t next; /* LAUNCHING, of a list: the segment that the next group begins with */
 	/* What `explain` tells: written before the transfer ends. */
 	enum batoni_nccl_note note;
 	int their_type;
@@ -205,6 +232,32 @@ batoni_nccl_describe_op(const struct batoni_nccl_op *op,
 /* What `explain` tells. */
 void batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
                          int type, size_t bytes);
+/* The receive and the send in this slot of its peer agree, and are to be launched. */
+void batoni_nccl_agree(struct batoni_nccl_checked *checked,
+                       struct batoni_nccl_op *op, uint32_t slot);
+
+/* ---- nccl_lists.c ---- */
+
+/* The receive and the header have met, and one of them at least is a list.  PENDING; MISMATCH, in
+ * which the receive is to end. */
+enum baton_status
+batoni_nccl_meet_list(struct batoni_nccl_checked *checked,
+                      struct batoni_nccl_op *op,
+                      const struct batoni_nccl_record *header);
+/* The same where both ends are this rank's.  True: they are to be launched together.  False: the
+ * send is to end in OK, and the receive in *status_p. */
+bool batoni_nccl_meets_itself(struct batoni_nccl_op *send,
+                              struct batoni_nccl_op *receive,
+                              enum baton_status *status_p);
+/* A peer has said it, of this operation; false: that cannot be. */
+bool batoni_nccl_heard_fetch(struct batoni_nccl_checked *checked,
+                             const struct batoni_nccl_op *op,
+                             const struct batoni_nccl_record *record);
+bool batoni_nccl_heard_piece(struct batoni_nccl_checked *checked,
+                             struct batoni_nccl_op *op,
+                             const struct batoni_nccl_record *record);
+/* Bytes of the message, once it has met. */
+size_t batoni_nccl_payload(const struct batoni_transfer *transfer);
 
 /* ---- nccl_launch.c ---- */
 

@@ -123,36 +123,90 @@ placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 	batoni_nccl_say(checked, peer, &record);
 }
 
+/* The calls of a message that is no list. */
+static void
+call_plain(const struct batoni_nccl *nccl, const struct batoni_nccl_op *op,
+           baton_stream stream)
+{
+	const struct batoni_transfer *own = op->transfer;
+
+	if (op->partner)
+		batoni_nccl_call(nccl, op->partner->transfer,
+		                 op->partner->transfer->buffer,
+		                 op->partner->transfer->bytes, stream);
+	batoni_nccl_call(nccl, own, own->buffer, own->bytes, stream);
+}
+
+/* The calls for the next tensors of a list.  The two ends have the same ones. */
+static void
+call_tensors(const struct batoni_nccl *nccl, struct batoni_nccl_op *op,
+             const struct batoni_tensor_list *list, baton_stream stream)
+{
+	const struct batoni_tensor_list *partner =
+		op->partner ? batoni_transfer_list(op->partner->transfer) : NULL;
+
+	for (unsigned n = 0; op->next < list->count && n < BATONI_NCCL_GROUP;
+	     op->next++) {
+		const struct batoni_segment *segment =
+			&list->segments[op->next];
+
+		if (segment->bytes == 0)
+			continue;
+		if (partner)
+			batoni_nccl_call(nccl, op->partner->transfer,
+			                 partner->segments[op->next].data,
+			                 segment->bytes, stream);
+		batoni_nccl_call(nccl, op->transfer, segment->data,
+		                 segment->bytes, stream);
+		n++;
+	}
+	/* No group is empty. */
+	while (op->next < list->count && list->segments[op->next].bytes == 0)
+		op->next++;
+}
+
 static ncclResult_t
 call_group(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
            unsigned lane, const char **call_p)
 {
 	const struct batoni_nccl *nccl = checked->nccl;
+	const struct batoni_tensor_list *list =
+		batoni_transfer_list(op->transfer);
 	ncclResult_t result;
 
 	*call_p = "ncclGroupStart";
 	result = nccl->api->group_start();
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
-	if (op->partner)
-		batoni_nccl_call(nccl, op->partner->transfer,
-		                 nccl->lanes[lane].stream);
-	batoni_nccl_call(nccl, op->transfer, nccl->lanes[lane].stream);
+	if (list)
+		call_tensors(nccl, op, list, nccl->lanes[lane].stream);
+	else
+		call_plain(nccl, op, nccl->lanes[lane].stream);
 	*call_p = "ncclGroupEnd";
 	return nccl->api->group_end();
 }
 
-static void
-launch(struct batoni_nccl_checked *checked, unsigned lane)
+/* It has another group. */
+static bool
+has_more(const struct batoni_nccl_op *op)
 {
-	struct batoni_nccl_op *op =
-		batoni_nccl_to_op(checked->lanes[lane].ready.next);
+	const struct batoni_tensor_list *list =
+		batoni_transfer_list(op->transfer);
+
+	return list && op->next < list->count;
+}
+
+/* Its groups, until NCCL is busy with one. */
+static void
+launch_groups(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+              unsigned lane)
+{
 	const char *failed;
 	ncclResult_t result;
 
-	batoni_list_remove(&op->link);
-	op->state = BATONI_NCCL_LAUNCHING;
-	result = call_group(checked, op, lane, &failed);
+	do
+		result = call_group(checked, op, lane, &failed);
+	while (result == BATONI_NCCL_SUCCESS && has_more(op));
 	if (result == BATONI_NCCL_IN_PROGRESS) {
 		checked->launching = op;
 		checked->launching_on = lane;
@@ -163,6 +217,18 @@ launch(struct batoni_nccl_checked *checked, unsigned lane)
 	} else {
 		fail_in_nccl(checked, lane, failed, result);
 	}
+}
+
+static void
+launch(struct batoni_nccl_checked *checked, unsigned lane)
+{
+	struct batoni_nccl_op *op =
+		batoni_nccl_to_op(checked->lanes[lane].ready.next);
+
+	batoni_list_remove(&op->link);
+	op->state = BATONI_NCCL_LAUNCHING;
+	op->next = 0;
+	launch_groups(checked, op, lane);
 }
 
 /* Has NCCL put the launch on its stream? */
@@ -181,7 +247,9 @@ ask_launch(struct batoni_nccl_checked *checked)
 	    batoni_real_ns() <= checked->launching_limit_ns)
 		return 0;
 	checked->launching = NULL;
-	if (result == BATONI_NCCL_SUCCESS)
+	if (result == BATONI_NCCL_SUCCESS && has_more(op))
+		launch_groups(checked, op, lane);
+	else if (result == BATONI_NCCL_SUCCESS)
 		placed(checked, op, lane);
 	else
 		fail_in_nccl(checked, lane, "ncclGroupEnd", result);
@@ -242,10 +310,10 @@ run_over(struct batoni_nccl_checked *checked,
 	checked->running--;
 	if (partner) {
 		batoni_transfer_moved(partner->transfer,
-		                      partner->transfer->bytes);
+		                      batoni_nccl_payload(partner->transfer));
 		batoni_nccl_op_end(checked, partner, BATON_OK);
 	}
-	batoni_transfer_moved(op->transfer, op->transfer->bytes);
+	batoni_transfer_moved(op->transfer, batoni_nccl_payload(op->transfer));
 	batoni_nccl_op_end(checked, op, BATON_OK);
 }
 

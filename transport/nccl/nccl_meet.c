@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nccl_checked.h"
+#include "tensors.h"
 
 /* ---- meeting ---- */
 
@@ -36,32 +37,48 @@ batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
 	op->their_bytes = bytes;
 }
 
+/* Say what comes of the header in this slot. */
+static void
+answer(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+       enum batoni_nccl_says kind, uint32_t slot)
+{
+	struct batoni_nccl_record record =
+		batoni_nccl_describe_op(op, kind, slot);
+
+	record.other = op->transfer->slot;
+	batoni_nccl_say(checked, op->transfer->peer, &record);
+	op->state = BATONI_NCCL_MET;
+	batoni_list_remove(&op->link);
+}
+
+void
+batoni_nccl_agree(struct batoni_nccl_checked *checked,
+                  struct batoni_nccl_op *op, uint32_t slot)
+{
+	if (batoni_nccl_leads(checked, op)) {
+		op->other = slot;
+		batoni_nccl_make_ready(checked, op);
+	} else {
+		answer(checked, op, BATONI_NCCL_SAYS_AGREED, slot);
+	}
+}
+
 /* The receive and the header have met: PENDING, or MISMATCH, in which the receive is to end. */
 static enum baton_status
 meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
      const struct batoni_nccl_record *header)
 {
-	struct batoni_nccl_record answer;
-	bool agree = header->operation == BATON_OPERATION_SEND &&
-	             header->bytes == op->transfer->bytes &&
-	             header->type == op->type;
-
-	if (agree && batoni_nccl_leads(checked, op)) {
-		op->other = header->slot;
-		batoni_nccl_make_ready(checked, op);
+	if (header->described > 0 || batoni_transfer_list(op->transfer))
+		return batoni_nccl_meet_list(checked, op, header);
+	if (header->operation == BATON_OPERATION_SEND &&
+	    header->bytes == op->transfer->bytes && header->type == op->type) {
+		batoni_nccl_agree(checked, op, header->slot);
 		return BATON_PENDING;
 	}
-	answer = batoni_nccl_describe_op(
-		op, agree ? BATONI_NCCL_SAYS_AGREED : BATONI_NCCL_SAYS_MISMATCH,
-		header->slot);
-	answer.other = op->transfer->slot;
-	batoni_nccl_say(checked, op->transfer->peer, &answer);
-	if (!agree)
-		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, header->type,
-		                    (size_t)header->bytes);
-	op->state = BATONI_NCCL_MET;
-	batoni_list_remove(&op->link);
-	return agree ? BATON_PENDING : BATON_ERR_MISMATCH;
+	answer(checked, op, BATONI_NCCL_SAYS_MISMATCH, header->slot);
+	batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, header->type,
+	                    (size_t)header->bytes);
+	return BATON_ERR_MISMATCH;
 }
 
 static struct batoni_nccl_header
@@ -95,9 +112,12 @@ begin_recv(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 static void
 tell(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
-	const struct batoni_nccl_record header = batoni_nccl_describe_op(
+	const struct batoni_tensor_list *list =
+		batoni_transfer_list(op->transfer);
+	struct batoni_nccl_record header = batoni_nccl_describe_op(
 		op, BATONI_NCCL_SAYS_HEADER, op->transfer->slot);
 
+	header.described = list ? list->header_bytes : 0;
 	op->state = BATONI_NCCL_TOLD;
 	batoni_list_remove(&op->link);
 	checked->peers[op->transfer->peer].told++;
@@ -124,6 +144,34 @@ begin_send(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	return BATON_PENDING;
 }
 
+/* They agree: the receive has the send. */
+static void
+pair(struct batoni_nccl_checked *checked, struct batoni_nccl_op *send,
+     struct batoni_nccl_op *receive)
+{
+	receive->partner = send;
+	send->state = BATONI_NCCL_READY;
+	batoni_nccl_make_ready(checked, receive);
+}
+
+/* The first of these has come, and the other waited; one of them at least is a list. */
+static enum baton_status
+lists_meet_here(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+                struct batoni_nccl_op *other)
+{
+	bool sends = batoni_nccl_sends(op);
+	struct batoni_nccl_op *send = sends ? op : other;
+	struct batoni_nccl_op *receive = sends ? other : op;
+	enum baton_status status;
+
+	if (batoni_nccl_meets_itself(send, receive, &status)) {
+		pair(checked, send, receive);
+		return BATON_PENDING;
+	}
+	batoni_nccl_op_end(checked, other, sends ? status : BATON_OK);
+	return sends ? BATON_OK : status;
+}
+
 /* Both ends are this rank's: they meet here, and are launched together. */
 static enum baton_status
 begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
@@ -131,7 +179,7 @@ begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	struct batoni_nccl_peer *self = &checked->peers[op->transfer->peer];
 	struct batoni_list_node *others =
 		batoni_nccl_sends(op) ? &self->receives : &self->sends;
-	struct batoni_nccl_op *other, *receive;
+	struct batoni_nccl_op *other;
 
 	op->state = BATONI_NCCL_POSTED;
 	if (batoni_list_empty(others)) {
@@ -142,6 +190,9 @@ begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	}
 	other = batoni_nccl_to_op(others->next);
 	batoni_list_remove(&other->link);
+	if (batoni_transfer_list(op->transfer) ||
+	    batoni_transfer_list(other->transfer))
+		return lists_meet_here(checked, op, other);
 	if (other->transfer->bytes != op->transfer->bytes ||
 	    other->type != op->type) {
 		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, other->type,
@@ -151,10 +202,8 @@ begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 		batoni_nccl_op_end(checked, other, BATON_ERR_MISMATCH);
 		return BATON_ERR_MISMATCH;
 	}
-	receive = batoni_nccl_sends(op) ? other : op;
-	receive->partner = batoni_nccl_sends(op) ? op : other;
-	receive->partner->state = BATONI_NCCL_READY;
-	batoni_nccl_make_ready(checked, receive);
+	pair(checked, batoni_nccl_sends(op) ? op : other,
+	     batoni_nccl_sends(op) ? other : op);
 	return BATON_PENDING;
 }
 
@@ -238,6 +287,9 @@ heard_answer(struct batoni_nccl_checked *checked, int rank,
 		batoni_nccl_make_ready(checked, op);
 	} else if (record->kind == BATONI_NCCL_SAYS_WITHDRAWN) {
 		batoni_nccl_op_end(checked, op, BATON_ERR_CANCELED);
+	} else if (record->kind == BATONI_NCCL_SAYS_TAKEN) {
+		batoni_transfer_moved(op->transfer, op->transfer->bytes);
+		batoni_nccl_op_end(checked, op, BATON_OK);
 	} else {
 		/* Of one that has ended before, what is told does not change. */
 		if (op->note == BATONI_NCCL_NOTE_NONE)
@@ -287,7 +339,10 @@ understand(struct batoni_nccl_checked *checked, int rank,
 
 	switch ((enum batoni_nccl_says)record->kind) {
 	case BATONI_NCCL_SAYS_HEADER:
-		if (peer->headers_n == BATONI_NCCL_AHEAD)
+		if (peer->headers_n == BATONI_NCCL_AHEAD ||
+		    record->described > BATONI_TENSORS_HEADER_MAX ||
+		    (record->described > 0 &&
+		     record->described < BATONI_TENSORS_FIXED_BYTES))
 			return false;
 		heard_header(checked, peer, record);
 		return true;
@@ -306,10 +361,17 @@ understand(struct batoni_nccl_checked *checked, int rank,
 	case BATONI_NCCL_SAYS_AGREED:
 	case BATONI_NCCL_SAYS_MISMATCH:
 	case BATONI_NCCL_SAYS_WITHDRAWN:
+	case BATONI_NCCL_SAYS_TAKEN:
 		op = find(checked, rank, record->slot, BATONI_NCCL_TOLD);
 		if (op)
 			heard_answer(checked, rank, op, record);
 		return op != NULL;
+	case BATONI_NCCL_SAYS_FETCH:
+		op = find(checked, rank, record->slot, BATONI_NCCL_TOLD);
+		return op && batoni_nccl_heard_fetch(checked, op, record);
+	case BATONI_NCCL_SAYS_PIECE:
+		op = find(checked, rank, record->slot, BATONI_NCCL_FETCHING);
+		return op && batoni_nccl_heard_piece(checked, op, record);
 	}
 	return false;
 }

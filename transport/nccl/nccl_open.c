@@ -27,7 +27,7 @@
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
 
 /* The version of the records of checked mode; 0: it is off. */
-#define CHECK_VERSION 1
+#define CHECK_VERSION 2
 
 /* What the ranks tell each other first. */
 struct batoni_nccl_hello {

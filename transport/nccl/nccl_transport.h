@@ -124,15 +124,25 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
 void batoni_nccl_look_below(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
+/* Does NCCL reach memory that is this (a transfer's `place`)? */
+bool batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned place);
+#define BATONI_NCCL_NO_TENSOR SIZE_MAX
+/* It does not: say so, of a tensor of a list or of the buffer.  UNSUPPORTED. */
+enum baton_status batoni_nccl_refuse_memory(const struct batoni_nccl *nccl,
+                                            unsigned place, size_t tensor);
 /* OK, or UNSUPPORTED: NCCL does not reach the buffer, and batoni_refuse has said why. */
 enum baton_status
 batoni_nccl_check_memory(const struct batoni_nccl *nccl,
                          const struct batoni_transfer *transfer);
-/* One transfer, within a group of NCCL; an error makes the group's end return it.  Under the
- * lock of the device. */
+/* The same of a list (nccl_lists.c). */
+enum baton_status
+batoni_nccl_check_list(const struct batoni_nccl *nccl,
+                       const struct batoni_transfer *transfer);
+/* One message, within a group of NCCL: that of the transfer, but for its buffer.  An error makes
+ * the group's end return it.  Under the lock of the device. */
 void batoni_nccl_call(const struct batoni_nccl *nccl,
-                      const struct batoni_transfer *transfer,
-                      baton_stream stream);
+                      const struct batoni_transfer *transfer, void *buffer,
+                      size_t bytes, baton_stream stream);
 /* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
 size_t batoni_nccl_look(struct batoni_nccl *nccl);
 
