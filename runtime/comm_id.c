@@ -19,7 +19,9 @@
  * those in other processes do, and they tell each other how it went.
  *
  * If a rank times out, gives different options or cannot prepare, the meeting fails on all
- * ranks.  The last rank to leave frees it.  The ids of the last SPENT_MAX meetings are
+ * ranks.  So it does where a rank's options are refused: a rank of another process knocks all the same, and
+ * tells the others; one of this process ends the meeting, or spends the id where there is none yet, so that nobody waits
+ * at the door.  The last rank to leave frees it.  The ids of the last SPENT_MAX meetings are
  * kept as tombstones, so that a late rank is refused at once.
  *
  * Time: timeout_ns of the options.  Without one, ranks of this process wait for ever, and where
@@ -209,6 +211,13 @@ meeting_new(const struct token *token, int size,
 	return meeting;
 }
 
+static void
+spend_locked(const struct token *token)
+{
+	memcpy(spent[spent_next++ % SPENT_MAX], token->key.nonce,
+	       sizeof(spent[0]));
+}
+
 /* Nobody can come any more. */
 static void
 meeting_close_locked(struct meeting *meeting, enum stage stage)
@@ -218,8 +227,7 @@ meeting_close_locked(struct meeting *meeting, enum stage stage)
 	while (*link != meeting)
 		link = &(*link)->next;
 	*link = meeting->next;
-	memcpy(spent[spent_next++ % SPENT_MAX], meeting->token.key.nonce,
-	       sizeof(spent[0]));
+	spend_locked(&meeting->token);
 	meeting->stage = stage;
 	pthread_cond_broadcast(&meetings_changed);
 	if (meeting->door)
@@ -495,18 +503,46 @@ meeting_end(struct meeting *meeting, int rank, enum baton_transport asked)
 	                                   : meeting_refuse(meeting, rank);
 }
 
+static struct meeting *
+meeting_find_locked(const struct token *token)
+{
+	struct meeting *meeting = meetings;
+
+	while (meeting && memcmp(&meeting->token, token, sizeof(*token)) != 0)
+		meeting = meeting->next;
+	return meeting;
+}
+
+/* The options of a rank of this process were refused, for what baton_last_error says: the others
+ * wait in vain. */
+static void
+tell_refused(const struct token *token, enum baton_status refused)
+{
+	struct meeting *meeting;
+
+	pthread_mutex_lock(&meetings_lock);
+	meeting = meeting_find_locked(token);
+	if (meeting) {
+		meeting_fail_locked(meeting, refused, -1,
+		                    "the options of another rank were refused");
+		meeting_close_locked(meeting, OVER);
+	} else if (!is_spent_locked(token)) {
+		spend_locked(token);
+		side()->unlisten(&token->key);
+	}
+	pthread_mutex_unlock(&meetings_lock);
+}
+
 /* Under meetings_lock, which is given up on the way. */
 static enum baton_status
 meet(int size, int rank, const struct token *token,
      const struct batoni_comm_plan *plan, enum baton_transport asked,
      struct baton_comm **comm_p)
 {
-	struct meeting *meeting = meetings;
+	struct meeting *meeting = meeting_find_locked(token);
 	enum baton_status status;
 	bool keeps = false;
 
-	while (meeting && memcmp(&meeting->token, token, sizeof(*token)) != 0)
-		meeting = meeting->next;
 	if (!meeting && is_spent_locked(token))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_id: the id is spent: its "
@@ -601,8 +637,10 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 		return visit(size, rank, &token, &plan, status, comm_p);
 	}
 	status = batoni_local_plan("baton_comm_create_id", size, options, &plan);
-	if (status != BATON_OK)
+	if (status != BATON_OK) {
+		tell_refused(&token, status);
 		return status;
+	}
 	pthread_mutex_lock(&meetings_lock);
 	status = meet(size, rank, &token, &plan,
 	              options ? options->transport : BATON_TRANSPORT_AUTO,
