@@ -11,8 +11,8 @@
  * the number of windows, ranks and communicators that reach it.  The process keeps a list of its mappings; each counts its holders.
  * A mapping is COMING while the thread that found it missing fetches the descriptor and maps the
  * block, then MAPPED, and GOING while the last holder's thread unmaps it.  The lock is not held in
- * these calls: another thread that wants the same block waits for their end, one that wants
- * another block does not.
+ * these calls: another thread that wants the same block waits for their end, for as long as its
+ * own call may take; one that wants another block does not.
  *
  * A mapping whose copies may never end (a device that is not well, when its communicator is
  * destroyed) is *left*: it stays mapped, and nothing new uses it, since the device may be reset.
@@ -23,8 +23,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "device.h"
 #include "mem.h"
 #include "shm.h"
@@ -44,7 +46,8 @@ struct batoni_mapping {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
 static struct batoni_list_node mappings = {&mappings, &mappings};
 
 /* ---- the owner ---- */
@@ -136,21 +139,42 @@ find_locked(const struct batoni_mapping *like)
 	return NULL;
 }
 
-/* A mapping that is held from now on: one that is MAPPED, or `fresh`, COMING. */
-static struct batoni_mapping *
-hold(struct batoni_mapping *fresh)
+static void
+make_changed(void)
 {
-	struct batoni_mapping *mapping;
+	pthread_condattr_t attributes;
 
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+/* A mapping that is held from now on: one that is MAPPED, or `fresh`, COMING.  NULL: until_ns has
+ * passed, and another thread still maps or unmaps the block. */
+static struct batoni_mapping *
+hold(struct batoni_mapping *fresh, uint64_t until_ns)
+{
+	const struct timespec until = {(time_t)(until_ns / 1000000000u),
+	                               (long)(until_ns % 1000000000u)};
+	struct batoni_mapping *mapping;
+	bool late = false;
+
+	pthread_once(&changed_once, make_changed);
 	pthread_mutex_lock(&lock);
-	while ((mapping = find_locked(fresh)) &&
-	       mapping->state != MAPPED)
-		pthread_cond_wait(&changed, &lock);
+	while ((mapping = find_locked(fresh)) && mapping->state != MAPPED &&
+	       !late) {
+		pthread_cond_timedwait(&changed, &lock, &until);
+		late = batoni_real_ns() >= until_ns;
+	}
 	if (!mapping) {
 		mapping = fresh;
 		batoni_list_append(&mappings, &mapping->link);
+	} else if (mapping->state != MAPPED) {
+		mapping = NULL;
 	}
-	mapping->holders++;
+	if (mapping)
+		mapping->holders++;
 	pthread_mutex_unlock(&lock);
 	return mapping;
 }
@@ -215,7 +239,13 @@ batoni_mapping_take(struct batoni_device *device,
 	fresh->memory = memory;
 	fresh->name = offer->name;
 	fresh->bytes = (size_t)offer->bytes;
-	mapping = hold(fresh);
+	mapping = hold(fresh, until_ns);
+	if (!mapping) {
+		batoni_free(fresh);
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "another thread of this process maps or unmaps "
+		                     "it, and the driver has not returned");
+	}
 	if (mapping != fresh) {
 		batoni_free(fresh);
 	} else {

@@ -41,8 +41,8 @@ void batoni_offer_make(struct batoni_collective *c,
 void batoni_offering_close(struct batoni_offering *offering);
 
 /* Map the block that a rank of another process offers; a block that this process has mapped
- * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for calls of
- * the device.  OK: *base_p is where the rank's part is; UNSUPPORTED, NOMEM, CUDA, and what
+ * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for its own
+ * calls of the device.  OK: *base_p is where the rank's part is; UNSUPPORTED, NOMEM, CUDA, and what
  * batoni_handover_fetch returns: batoni_refuse has said why. */
 enum baton_status batoni_mapping_take(struct batoni_device *device,
                                       const struct batoni_memory_ops *memory,
