@@ -112,7 +112,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_ARMED 32u   /* stream-issued: seen to be armed */
 #define BATONI_FLAG_LOCAL 64u   /* its waiter's own, not of the pool */
 #define BATONI_FLAG_PLACED 128u /* its path has its place, and did not issue it */
-#define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant */
+#define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant once it is published */
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
 #define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */

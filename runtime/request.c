@@ -830,11 +830,16 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		         native_call,
 		         strerror(transfer->native_code));
 	} else if (native_call) {
+		/* The one-sided layer's messages go over that by which the hosts talk. */
+		struct batoni_transport *by =
+			batoni_is_onesided_kind(op->kind) &&
+					op->status == BATON_ERR_MPI
+				? batoni_hosts_of(comm->transport)
+				: comm->transport;
 		char library[128] = "";
 
-		comm->transport_ops->error_text(comm->transport,
-		                                transfer->native_code, library,
-		                                sizeof(library));
+		by->ops->error_text(by, transfer->native_code, library,
+		                    sizeof(library));
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
 		         native_call, transfer->native_code, library);
 	} else if (op->status == BATON_ERR_TRUNCATED) {

@@ -2,8 +2,11 @@
 /* Messages of a rank to itself over NCCL, whose two ends come in calls of their own. */
 #include <string.h>
 
+#include "core.h"
 #include "nccl_world.h"
+#include "op.h"
 #include "run_tests.h"
+#include "testing.h"
 
 static const struct baton_op_options detached = {
 	.size = sizeof(detached), .flags = BATON_OP_DETACHED};
@@ -262,10 +265,45 @@ START_TEST(as_many_ends_as_there_is_room_for_are_kept)
 }
 END_TEST
 
+/* As a put does whose message MPI does not take. */
+static enum baton_status
+fail_in_mpi(void *context, const struct batoni_op *op, unsigned state)
+{
+	struct batoni_op *failed = (struct batoni_op *)(uintptr_t)op;
+
+	(void)context;
+	if (state != BATONI_ISSUED || op->kind != BATONI_KIND_SIGNAL)
+		return BATON_OK;
+	failed->transfer.native_call = "MPI_Isend";
+	failed->transfer.native_code = 5; /* ncclInvalidUsage */
+	return BATON_ERR_MPI;
+}
+
+/* What carries signals and puts is not NCCL. */
+START_TEST(a_signal_that_fails_below_is_not_explained_by_nccl)
+{
+	static const struct batoni_observer observer = {.moved = fail_in_mpi};
+	baton_request request = 0;
+	char text[512];
+
+	batoni_observer_set(&observer);
+	create_one();
+	ck_ok(baton_signal(0, 0, 0, 0, comms[0], streams[0], &detached, &request));
+	ck_assert_int_eq(baton_wait(request, -1, NULL), BATON_ERR_MPI);
+	ck_ok(baton_request_error(request, text, sizeof(text)));
+	ck_assert_msg(strstr(text, "(MPI_Isend returned 5: )") != NULL, "%s",
+	              text);
+	ck_ok(baton_release(&request));
+	destroy_some(1);
+	batoni_observer_set(NULL);
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_signal_that_fails_below_is_not_explained_by_nccl,
 		ends_meet_in_either_order,
 		ends_match_in_the_order_of_the_calls,
 		other_lengths_are_refused_and_leave_the_first_end,

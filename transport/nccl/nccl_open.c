@@ -342,7 +342,9 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 }
 
 /* NCCL goes on without it, unless the hosts need it; leaving together is not possible any
- * more. */
+ * more.  `ours` is set before the creation returns, and a program may not finalise the library
+ * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
+ * call of the transport below fails. */
 static void
 below_lost(struct batoni_host *host, const char *why)
 {
