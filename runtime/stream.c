@@ -236,17 +236,27 @@ refuse_to_wait(const struct baton_comm *comm)
 
 /* Put the record on the stream.  A stream that is full of operations is driven until there is
  * room, since waiting for them is what the caller does.  One of a broken communicator may
- * stand still: it is given a moment longer.  OK; AGAIN: the communicator broke; else why not. */
+ * stand still: it is given a moment longer.  A stream that is idle has room; if it is refused all the same,
+ * the device keeps track of no more streams, and none of these operations is on it.
+ * OK; PENDING: that, and the record was not taken; AGAIN: the communicator broke; else why not. */
 static enum baton_status
-publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm)
+publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm,
+                           baton_stream stream)
 {
 	enum baton_status status;
 	uint64_t until_ns = 0;
+	bool idle = false;
 
 	for (unsigned tries = 0;; tries++) {
 		status = batoni_publish_record(op);
 		if (status != BATON_ERR_AGAIN)
 			return status;
+		if (idle)
+			return BATON_PENDING;
+		idle = comm->device_ops->stream_idle(comm->device, stream) ==
+		       BATON_OK;
+		if (idle)
+			continue;
 		if (baton_comm_status(comm) != BATON_OK && until_ns == 0)
 			until_ns = batoni_real_ns() +
 			           (uint64_t)batoni_comm_grace_ns(comm);
@@ -277,10 +287,12 @@ await_device(struct baton_comm *comm, baton_stream stream)
 		                     "baton_stream_synchronize: out of memory");
 	init_local(op, comm, stream);
 	atomic_init(&op->word, BATONI_OP_HANDLE | BATONI_OP_STREAM);
-	status = publish_when_there_is_room(op, comm);
+	status = publish_when_there_is_room(op, comm, stream);
 	if (status != BATON_OK) {
 		batoni_free(op);
-		return status == BATON_ERR_AGAIN ? refuse_to_wait(comm) : status;
+		return status == BATON_PENDING     ? BATON_OK
+		       : status == BATON_ERR_AGAIN ? refuse_to_wait(comm)
+		                                   : status;
 	}
 	batoni_wait_until(&awaited, comm, -1);
 	awaited.ready = is_done;
