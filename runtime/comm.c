@@ -31,6 +31,7 @@
 #include "liveness.h"
 #include "log.h"
 #include "mem.h"
+#include "nvtx.h"
 #include "open_native.h"
 #include "place.h"
 #include "registry.h"
@@ -469,6 +470,8 @@ comm_free(struct baton_comm *comm)
 	batoni_free(comm->observe);
 	batoni_free(comm->follow);
 	batoni_free(comm->scratch);
+	batoni_nvtx_close(comm->trace);
+	comm->trace = NULL;
 	give_index(comm->index, generation);
 	if (freed != BATON_OK) {
 		keep_for_device(comm, freed == BATON_ERR_UNSUPPORTED

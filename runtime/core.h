@@ -71,6 +71,7 @@ struct baton_comm {
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
+	struct batoni_trace *trace; /* nvtx.c, or NULL */
 	bool plain; /* direct.h applies: in-engine, memory of the host, any thread drives,
 	               no default deadline, nothing observes the life of its
 	               operations */

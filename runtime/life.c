@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "life.h"
 
+#include "nvtx.h"
 #include "testing.h"
 
 /* Of the communicators that are made now. */
@@ -12,11 +13,28 @@ batoni_observer_set(const struct batoni_observer *observer_or_null)
 	atomic_store(&current, observer_or_null);
 }
 
+static void
+host_copying(struct batoni_host *host, const struct batoni_transfer *transfer,
+             bool begins)
+{
+	struct baton_comm *comm =
+		batoni_container_of(host, struct baton_comm, host);
+
+	/* Messages of the one-sided layer are no operations. */
+	if (transfer->slot < comm->pool.size)
+		comm->observer->copying(comm->observer->context,
+		                        &comm->pool.ops[transfer->slot], begins);
+}
+
 void
 batoni_observe_comm(struct baton_comm *comm)
 {
 	comm->observer = atomic_load(&current);
+	if (!comm->observer)
+		comm->observer = batoni_nvtx_observer(comm);
 	comm->observed = comm->pool.stamps || comm->observer;
+	if (comm->observer && comm->observer->copying)
+		comm->host.copying = host_copying;
 }
 
 static void
@@ -51,4 +69,13 @@ batoni_op_observe(struct batoni_op *op, enum batoni_op_state state)
 	stamp(op, state);
 	return observer ? observer->moved(observer->context, op, state)
 	                : BATON_OK;
+}
+
+void
+batoni_op_observe_left(struct baton_comm *comm, uint32_t slot)
+{
+	const struct batoni_observer *observer = comm->observer;
+
+	if (observer && observer->left)
+		observer->left(observer->context, comm, slot);
 }

@@ -20,6 +20,9 @@
 enum baton_status batoni_op_observe(struct batoni_op *op,
                                     enum batoni_op_state state);
 
+/* It has ended, and everybody has been told; the record may be another's. */
+void batoni_op_observe_left(struct baton_comm *comm, uint32_t slot);
+
 /* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
  * the record and loads its state (acquire) sees the fields that were filled in
  * before.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the

@@ -485,6 +485,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t set = BATONI_OP_DONE | (lent ? BATONI_OP_LENT : 0);
 	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
 	uint64_t seen = 0;
+	uint32_t slot;
 
 	/* What is lent on a stream keeps what its path has for it. */
 	if (!lent || !(op->flags & BATONI_FLAG_STREAM_ISSUED))
@@ -528,6 +529,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		if (!(seen & (BATONI_OP_HANDLE | BATONI_OP_QUEUE)))
 			note_unobserved(op, status);
 	}
+	slot = batoni_pool_slot(&comm->pool, op);
 	change_word(op, set, drop);
 	/* From here on the record is its other holders'; a member's stays while
 	 * its group is open, and no completion is due before that is placed. */
@@ -535,11 +537,16 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		batoni_queue_deliver(queue, op);
 	if (unlikely(group != NULL))
 		batoni_group_member_ended(group);
+	if (unlikely(comm->observed))
+		batoni_op_observe_left(comm, slot);
 }
 
 void
 batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 {
+	struct baton_comm *comm = op->comm;
+	uint32_t slot;
+
 	forget_placed(op);
 	if (op->kind != BATONI_KIND_GROUP && batoni_op_list(op))
 		batoni_tensors_free(op->comm, batoni_op_list(op));
@@ -549,7 +556,10 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 	 * released the group's own word. */
 	if (op->kind != BATONI_KIND_GROUP)
 		release_word(op);
+	slot = batoni_pool_slot(&comm->pool, op);
 	change_word(op, 0, drop);
+	if (unlikely(comm->observed))
+		batoni_op_observe_left(comm, slot);
 }
 
 void

@@ -9,6 +9,7 @@
 #include "transport.h"
 
 struct batoni_op;
+struct baton_comm;
 
 /* All ranks over transports that are open already, one for each rank, which the
  * communicators take over (on an error they stay the caller's). */
@@ -46,6 +47,11 @@ struct batoni_observer {
 	enum baton_status (*moved)(void *context, const struct batoni_op *op,
 	                           unsigned state);
 	void *context;
+	/* Both may be NULL; the driver.  left: the record in that slot has ended, and everybody has
+	 * been told.  copying: bytes of the operation, which is issued, begin to be copied between
+	 * its buffer and memory of its path, or are not copied any more. */
+	void (*left)(void *context, const struct baton_comm *comm, uint32_t slot);
+	void (*copying)(void *context, const struct batoni_op *op, bool begins);
 };
 
 /* For the communicators that are made from now on; NULL: none.  It stays the caller's, and

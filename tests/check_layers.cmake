@@ -105,6 +105,8 @@ function(check_source file)
 	              "mpi\\.h" "MPI_[A-Za-z]+")
 	check_library(${file} "${code}" "${includes}" CUDA "cuda"
 	              "cuda" "cu(da)?[A-Z][A-Za-z]+|CU_[A-Z]+")
+	check_library(${file} "${code}" "${includes}" NVTX "nvtx"
+	              "nvtx3/" "nvtx[A-Z][A-Za-z]*|NVTX_[A-Z]+")
 	room_of(${file} room)
 	allowed(sees ${room} seen)
 	foreach(include IN LISTS includes)

@@ -142,6 +142,15 @@ set_nccl_library(const char *value, const char *values)
 }
 
 static bool
+set_nvtx(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	config.nvtx = i == 1;
+	return i >= 0;
+}
+
+static bool
 set_check(const char *value, const char *values)
 {
 	int i = choice(value, values);

@@ -48,6 +48,9 @@
 	X(check, BATON_CHECK, "0, 1",                                         \
 	  "1: communicators on NCCL are in checked mode, as with the option " \
 	  "check. Not set: those that ask for it")                            \
+	X(nvtx, BATON_NVTX, "0, 1",                                           \
+	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, if " \
+	  "Baton was built with -DBATON_WITH_NVTX=ON. Not set: none are")     \
 	X(interface, BATON_INTERFACE, "an interface, or an address",          \
 	  "where a process listens for ranks of other processes, without "    \
 	  "MPI. Not set: MASTER_ADDR, or the first interface that is up, "    \
@@ -93,6 +96,7 @@ struct batoni_config {
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	uint32_t nccl_lanes; /* 0: not set */
 	bool check; /* BATON_CHECK=1 */
+	bool nvtx;  /* BATON_NVTX=1 */
 	char interface[BATONI_CONFIG_FILE_BYTES];
 	uint32_t port; /* 0: not set */
 	char secret[BATONI_CONFIG_FILE_BYTES];

@@ -33,7 +33,8 @@ note(void *context, const struct batoni_op *op, unsigned state)
 	return BATON_OK;
 }
 
-static const struct batoni_observer observer = {note, &seen};
+static const struct batoni_observer observer = {.moved = note,
+                                                .context = &seen};
 
 static void
 open_comm(bool observed, bool timestamps)

@@ -173,7 +173,7 @@ batoni_stage_copy_failed(struct batoni_staging *stage, struct stage_token *token
                          enum baton_status status)
 {
 	batoni_list_remove(&token->copying);
-	token->message->copies--;
+	batoni_stage_copy_ends(stage, token->message);
 	/* Others are given back with their message. */
 	if (token->kind == CHUNKS && token->direction == RECVS)
 		batoni_stage_give(stage, token);
@@ -320,7 +320,7 @@ batoni_stage_copy(struct batoni_staging *stage, struct stage_token *token,
                   void *to, const void *from, size_t bytes)
 {
 	token->copy = (struct batoni_copy){to, from, bytes};
-	token->message->copies++;
+	batoni_stage_copy_begins(stage, token->message);
 	batoni_list_append(&stage->waiting, &token->copying);
 	if (packs(stage, token))
 		stage->collected = true;
@@ -341,7 +341,7 @@ drop_from(struct batoni_staging *stage, struct batoni_list_node *queue,
 		if (token->message != message)
 			continue;
 		batoni_list_remove(&token->copying);
-		message->copies--;
+		batoni_stage_copy_ends(stage, message);
 		/* An eager buffer is given back with its message. */
 		if (token->kind == CHUNKS)
 			batoni_stage_give(stage, token);
@@ -368,7 +368,7 @@ end_copy(struct batoni_staging *stage, struct stage_token *token,
 		batoni_list_append(&stage->listed, &token->copying);
 		return;
 	}
-	token->message->copies--;
+	batoni_stage_copy_ends(stage, token->message);
 	batoni_stage_copied(stage, token);
 }
 

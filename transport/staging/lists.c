@@ -239,7 +239,7 @@ go_on(struct batoni_staging *stage, struct stage_token *token, size_t *most_p)
 		batoni_list_append(&stage->listed, &token->copying);
 		return true;
 	}
-	message->copies--;
+	batoni_stage_copy_ends(stage, message);
 	batoni_stage_copied(stage, token);
 	return true;
 }
@@ -272,7 +272,7 @@ batoni_stage_list_start(struct batoni_staging *stage, size_t most)
 static void
 copy(struct batoni_staging *stage, struct stage_token *token)
 {
-	token->message->copies++;
+	batoni_stage_copy_begins(stage, token->message);
 	batoni_list_append(&stage->listed, &token->copying);
 	stage->collected = true;
 }

@@ -173,6 +173,27 @@ struct batoni_staging {
 	struct batoni_staging *leaked; /* the one that was leaked before */
 };
 
+/* A copy of the message's is under way, or has been collected; or is no more. */
+static inline void
+batoni_stage_copy_begins(struct batoni_staging *stage,
+                         struct stage_message *message)
+{
+	struct batoni_host *host = stage->base.host;
+
+	if (message->copies++ == 0 && host->copying && message->transfer)
+		host->copying(host, message->transfer, true);
+}
+
+static inline void
+batoni_stage_copy_ends(struct batoni_staging *stage,
+                       struct stage_message *message)
+{
+	struct batoni_host *host = stage->base.host;
+
+	if (--message->copies == 0 && host->copying && message->transfer)
+		host->copying(host, message->transfer, false);
+}
+
 static inline size_t
 stage_min(size_t a, size_t b)
 {
