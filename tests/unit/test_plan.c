@@ -271,6 +271,48 @@ START_TEST(released_launch_leaves_its_error_to_the_stream)
 }
 END_TEST
 
+START_TEST(the_first_of_the_plan_counts_not_the_first_in_time)
+{
+	struct baton_op_options free_one = detached();
+	struct baton_completion done;
+	struct baton_plan *plan;
+	baton_request request;
+
+	begin();
+	note(false, s, 1, &free_one);
+	note(false, s, 2, &free_one);
+	note(false, s, 3, &free_one);
+	plan = end();
+	request = launch(plan, NULL);
+	end_recv(3, BATON_ERR_PEER);
+	end_recv(2, BATON_ERR_TRUNCATED);
+	end_recv(1, BATON_OK);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_TRUNCATED);
+	ck_assert_int_eq(done.tag, 2);
+	scripted_assert_ended(request, BATON_ERR_TRUNCATED);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+/* The stream of the second operation is gone: all records are taken, and none is used. */
+START_TEST(launch_that_is_refused_gives_its_records_back)
+{
+	struct baton_plan *plan = usual();
+	baton_request request = 77;
+
+	scripted_stream_close(t);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(baton_plan_launch(plan, NULL, &request),
+		                 BATON_ERR_INVALID);
+	t = NULL;
+	ck_assert_uint_eq(request, 77);
+	assert_log("");
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
 static void *
 record_and_exit(void *arg)
 {
@@ -335,6 +377,8 @@ main(void)
 		operations_keep_their_own_deadlines,
 		launch_is_lent_while_an_operation_is,
 		released_launch_leaves_its_error_to_the_stream,
+		the_first_of_the_plan_counts_not_the_first_in_time,
+		launch_that_is_refused_gives_its_records_back,
 		recording_that_its_thread_leaves_open_is_no_plan,
 		plans_without_memory_leave_nothing,
 	};
