@@ -242,10 +242,67 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 	batoni_break_halfway(comm, BATON_ERR_ABORTED, why);
 }
 
+/* ---- stream-issued: room and marks ---- */
+
+/* What a call of a path puts on a stream beside the marks of its transfers: a kernel, an edge or
+ * two.  One half goes with the first mark before it, the other with the first behind it. */
+#define CALL_ENTRIES 3u
+
+/* Where streams[i], or the stream of transfer i, is. */
+static baton_stream
+stream_at(const struct baton_comm *comm, const baton_stream *streams, size_t i)
+{
+	return streams ? streams[i] : comm->scratch[i]->stream;
+}
+
+/* Is transfer i the first of the call on its stream? */
+static bool
+is_first_there(const struct baton_comm *comm, const baton_stream *streams, size_t i)
+{
+	size_t j = 0;
+
+	while (stream_at(comm, streams, j) != stream_at(comm, streams, i))
+		j++;
+	return i == j;
+}
+
+/* Is there room for the call on each stream?  Paths that lend count by themselves. */
+static enum baton_status
+check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
+{
+	enum baton_status status = BATON_OK;
+
+	for (size_t i = 0; i < n && status == BATON_OK; i++) {
+		if (path->ops->lends || !comm->device_ops->room)
+			break;
+		if (is_first_there(comm, NULL, i))
+			status = comm->device_ops->room(
+				comm->device, comm->scratch[i]->stream);
+	}
+	if (status != BATON_OK && status != BATON_ERR_AGAIN)
+		batoni_refuse_device(comm, status);
+	return status;
+}
+
+/* Nothing of the call is on its streams. */
+static void
+drop_marks(struct baton_comm *comm, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct batoni_mark *mark =
+			&comm->marks[2 * comm->scratch[i]->slot];
+
+		pthread_mutex_lock(&comm->marks_lock);
+		if (mark->object)
+			comm->device_ops->mark_drop(comm->device, mark);
+		pthread_mutex_unlock(&comm->marks_lock);
+	}
+}
+
 /* Record where each of the n transfers is armed (0) or ends (1), on streams[i]. */
 static enum baton_status
-mark_all(struct baton_comm *comm, size_t n, unsigned which,
-         const baton_stream *streams)
+mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
+         unsigned which, const baton_stream *streams)
 {
 	enum baton_status status = BATON_OK;
 
@@ -255,9 +312,11 @@ mark_all(struct baton_comm *comm, size_t n, unsigned which,
 			&comm->marks[2 * transfer->slot + which];
 		struct batoni_mark set = *mark;
 
+		set.entries = path->ops->lends                 ? 0
+		              : is_first_there(comm, streams, i) ? CALL_ENTRIES
+		                                                 : 1;
 		status = comm->device_ops->mark(
-			comm->device, streams ? streams[i] : transfer->stream,
-			&set);
+			comm->device, stream_at(comm, streams, i), &set);
 		/* The call may block: not under the lock, which the driver tries. */
 		pthread_mutex_lock(&comm->marks_lock);
 		*mark = set;
@@ -268,14 +327,15 @@ mark_all(struct baton_comm *comm, size_t n, unsigned which,
 	return status;
 }
 
-/* insist: what is lent until then is lent for good without. */
+/* What is lent until then is lent for good without. */
 static enum baton_status
-mark_ends(struct baton_comm *comm, size_t n, bool insist)
+mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
-	enum baton_status status = mark_all(comm, n, 1, comm->observe);
+	enum baton_status status = mark_all(comm, path, n, 1, comm->observe);
 
-	for (unsigned i = 1; insist && i < MARK_TRIES && status != BATON_OK; i++)
-		status = mark_all(comm, n, 1, comm->observe);
+	for (unsigned i = 1;
+	     path->ops->lends && i < MARK_TRIES && status != BATON_OK; i++)
+		status = mark_all(comm, path, n, 1, comm->observe);
 	return status;
 }
 
@@ -307,18 +367,23 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 		if (detached)
 			note_stream(&follow, comm->follow, op->transfer.stream);
 	}
-	status = mark_all(comm, n, 0, NULL);
+	status = check_room(comm, path, n);
 	if (status != BATON_OK)
 		return status;
-	status = path->ops->enqueue(path, comm->scratch, n,
-	                            detached ? &follow : NULL, comm->observe);
+	status = mark_all(comm, path, n, 0, NULL);
+	if (status == BATON_OK)
+		status = path->ops->enqueue(path, comm->scratch, n,
+		                            detached ? &follow : NULL,
+		                            comm->observe);
 	if (status == BATON_ERR_BUSY) {
 		break_on_path(comm, path, comm->scratch[0]);
 		return BATON_ERR_ABORTED;
 	}
-	if (status != BATON_OK)
+	if (status != BATON_OK) {
+		drop_marks(comm, n);
 		return status;
-	if (mark_ends(comm, n, path->ops->lends) != BATON_OK)
+	}
+	if (mark_ends(comm, path, n) != BATON_OK)
 		/* They are on their streams, and nothing shows their end. */
 		batoni_break_halfway(comm, BATON_ERR_CUDA,
 		              "the device could not mark the end of an operation");

@@ -483,6 +483,48 @@ cuda_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 
 /* ---- marks --------------------------------------------------------------- */
 
+/* Between enter and leave.  A stream that has no place is not bounded. */
+static void
+count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
+           uint32_t entries)
+{
+	struct cuda_stream *stream;
+
+	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
+		return;
+	batoni_cuda_count(stream, event, entries);
+	batoni_cuda_stream_leave(stream);
+}
+
+static enum baton_status
+cuda_room(struct batoni_device *device, baton_stream handle)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	enum baton_status status = BATON_OK;
+	struct cuda_stream *stream;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	/* As count_mark. */
+	if (batoni_cuda_stream_use(gpu, handle, &stream) == BATON_OK) {
+		status = batoni_cuda_room(stream, handle);
+		batoni_cuda_stream_leave(stream);
+	}
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+/* Nobody asks for the mark any more. */
+static void
+give_mark(struct cuda_gpu *gpu, struct batoni_mark *mark)
+{
+	batoni_cuda_uncount(mark->object);
+	batoni_cuda_event_give(gpu, mark->object);
+	mark->object = NULL;
+}
+
 static enum baton_status
 cuda_mark(struct batoni_device *device, baton_stream handle,
           struct batoni_mark *mark)
@@ -499,9 +541,12 @@ cuda_mark(struct batoni_device *device, baton_stream handle,
 	if (!event)
 		event = batoni_cuda_event_take(gpu, &result);
 	if (event) {
+		batoni_cuda_uncount(event);
 		call = "cuEventRecord";
 		result = gpu->api->event_record(event->event, handle);
 	}
+	if (result == BATONI_CU_SUCCESS && mark->entries > 0)
+		count_mark(gpu, handle, event, mark->entries);
 	batoni_cuda_leave(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS) {
 		if (event && !mark->object)
@@ -528,8 +573,7 @@ cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 		return BATON_PENDING;
 	if (result != BATONI_CU_SUCCESS)
 		return BATON_ERR_CUDA;
-	batoni_cuda_event_give(gpu, event);
-	mark->object = NULL;
+	give_mark(gpu, mark);
 	return BATON_OK;
 }
 
@@ -537,8 +581,7 @@ cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 static void
 cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
 {
-	batoni_cuda_event_give(batoni_cuda_gpu(device), mark->object);
-	mark->object = NULL;
+	give_mark(batoni_cuda_gpu(device), mark);
 }
 
 /* Between enter and leave.  A later record of the event does not change what the stream waits
@@ -661,6 +704,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.release = cuda_release,
 	.words_alloc = cuda_words_alloc,
 	.words_free = cuda_words_free,
+	.room = cuda_room,
 	.mark = cuda_mark,
 	.mark_done = cuda_mark_done,
 	.mark_drop = cuda_mark_drop,

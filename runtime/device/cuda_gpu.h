@@ -43,6 +43,9 @@ struct cuda_stream;
 struct cuda_event {
 	struct cuda_event *next; /* when it is free */
 	CUevent event;
+	/* Of a mark: it counts for so many entries on this stream.  NULL: it does not. */
+	struct cuda_stream *stream;
+	uint32_t entries;
 };
 
 /* Pinned memory, mapped into the device at the same address. */

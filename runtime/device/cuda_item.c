@@ -40,6 +40,11 @@
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
  * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
  * entries, and beside them waits for FOLLOWS_MAX events of joins.  More joins are items.
+ *
+ * What another library puts there by itself (NCCL) counts too: the engine tells by the marks around
+ * it for how many entries it stands.  Nobody hears when such a mark is passed, so it counts until it
+ * is seen done; only a stream that the driver says is empty has room before that.  A call that finds
+ * such a stream full waits a moment for looks and movement, before it is AGAIN.
  */
 #include "cuda_stream.h"
 
@@ -50,11 +55,13 @@
 #include "mem.h"
 
 #define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+#define CALL_ENTRIES 6u  /* of a call of NCCL with its marks, as the engine counts it */
 #define FOLLOWS_MAX 100u
 /* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
 #define PUT_ENTRIES 5u
 #define PUTS_ENTRIES_MAX 600u
 #define RING 1024u /* items of a stream with written triggers */
+#define STILL_MARKED_NS 50000000u
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
@@ -526,7 +533,7 @@ entries_left(const struct cuda_stream *stream)
 	       PUT_ENTRIES *
 	               (stream->puts -
 	                atomic_load(&stream->gpu->stored[stream->place])) +
-	       waits_left(stream);
+	       atomic_load(&stream->marked) + waits_left(stream);
 }
 
 /* Likewise what was ever put there. */
@@ -559,15 +566,42 @@ set_point(struct cuda_stream *stream)
 	stream->point_follows = stream->follows;
 }
 
+/* Marks are passed before somebody looks at them, and a stream may just be about to.  So the
+ * caller waits while it moves; where nothing has moved since it was last found still, not at
+ * all. */
+static bool
+has_room_behind_marks(struct cuda_stream *stream, CUstream handle)
+{
+	uint64_t left = entries_left(stream), before = left;
+	uint64_t since = batoni_real_ns();
+	bool still = false;
+
+	while (left >= ENTRIES_MAX && !still &&
+	       stream->gpu->api->stream_query(handle) != BATONI_CU_SUCCESS) {
+		still = (stream->still && left >= stream->still) ||
+		        batoni_real_ns() - since >= STILL_MARKED_NS;
+		sched_yield();
+		left = entries_left(stream);
+		if (left < before)
+			since = batoni_real_ns();
+		before = left;
+	}
+	still &= left >= ENTRIES_MAX;
+	stream->still = still ? left : 0;
+	return !still;
+}
+
 /* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
  * and the caller waits. */
 static bool
-has_room(const struct cuda_stream *stream)
+has_room(struct cuda_stream *stream, CUstream handle)
 {
 	uint64_t left = entries_left(stream), before = left, since;
 
 	if (left < ENTRIES_MAX)
 		return true;
+	if (atomic_load(&stream->marked) > 0)
+		return has_room_behind_marks(stream, handle);
 	since = batoni_real_ns();
 	while (left >= ENTRIES_MAX && waits_left(stream) == 0 &&
 	       batoni_real_ns() - since < STILL_NS) {
@@ -580,6 +614,46 @@ has_room(const struct cuda_stream *stream)
 	return left < ENTRIES_MAX;
 }
 
+static enum baton_status
+refuse_full(void)
+{
+	return batoni_refuse(BATON_ERR_AGAIN,
+	                     "as many operations are on the stream as a CUDA "
+	                     "stream takes (%u if it waits for each of them; %u "
+	                     "calls of NCCL); wait for some of them",
+	                     ENTRIES_MAX / 2, ENTRIES_MAX / CALL_ENTRIES);
+}
+
+enum baton_status
+batoni_cuda_room(struct cuda_stream *stream, CUstream handle)
+{
+	bool room;
+
+	pthread_mutex_lock(&stream->lock);
+	room = has_room(stream, handle);
+	pthread_mutex_unlock(&stream->lock);
+	return room ? BATON_OK : refuse_full();
+}
+
+void
+batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,
+                  uint32_t entries)
+{
+	event->stream = stream;
+	event->entries = entries;
+	atomic_fetch_add(&stream->marked, entries);
+}
+
+void
+batoni_cuda_uncount(struct cuda_event *event)
+{
+	struct cuda_stream *stream = event->stream;
+
+	event->stream = NULL;
+	if (stream)
+		atomic_fetch_sub(&stream->marked, event->entries);
+}
+
 enum baton_status
 batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
                     struct batoni_stream_item *item)
@@ -588,13 +662,9 @@ batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
 	CUresult result;
 
 	pthread_mutex_lock(&stream->lock);
-	if (!has_room(stream)) {
+	if (!has_room(stream, handle)) {
 		pthread_mutex_unlock(&stream->lock);
-		return batoni_refuse(BATON_ERR_AGAIN,
-		                     "as many operations are on the stream as a "
-		                     "CUDA stream takes (%u if it waits for each "
-		                     "of them); wait for some of them",
-		                     ENTRIES_MAX / 2);
+		return refuse_full();
 	}
 	item->next = (struct batoni_stream_item *)(void *)stream;
 	result = put_item(stream, handle, item, &call);

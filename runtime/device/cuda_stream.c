@@ -121,7 +121,8 @@ has_passed_all(const struct cuda_stream *stream)
 static bool
 is_free_locked(const struct cuda_stream *stream)
 {
-	return stream->users == 0 && has_passed_all(stream);
+	return stream->users == 0 && has_passed_all(stream) &&
+	       atomic_load(&stream->marked) == 0;
 }
 
 static struct cuda_stream *
@@ -265,7 +266,9 @@ batoni_cuda_streams_passed(struct cuda_gpu *gpu)
 
 	pthread_mutex_lock(&gpu->lock);
 	for (unsigned at = 0; at < CUDA_STREAMS_MAX && passed; at++)
-		passed = !gpu->streams[at] || is_free_locked(gpu->streams[at]);
+		passed = !gpu->streams[at] ||
+		         (gpu->streams[at]->users == 0 &&
+		          has_passed_all(gpu->streams[at]));
 	pthread_mutex_unlock(&gpu->lock);
 	return passed;
 }

@@ -46,6 +46,12 @@ struct cuda_stream {
 	 * first `point_follows` were: when these have been passed, those have. */
 	uint64_t follows, follows_passed;
 	uint64_t point, point_follows;
+	/* Entries that marks stand for which nobody has seen done.  While there are any, the
+	 * place is not given away. */
+	_Atomic uint64_t marked;
+	/* Under `lock`.  So many entries were left when it was found full and still; 0: it was not,
+	 * lately. */
+	uint64_t still;
 	uint64_t puts; /* under `lock`: so many were put on the streams of this place */
 	/* gpu->passed[place]: the number of the last wait that was passed.
 	 * gpu->written[place]: that of the last trigger that was written.
@@ -87,6 +93,13 @@ enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handl
 /* The wait of an item that was put there WAITS_LATER. */
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
+/* Room for a call of another library, on a stream that the caller uses.  OK, AGAIN. */
+enum baton_status batoni_cuda_room(struct cuda_stream *stream, CUstream handle);
+/* The event, just recorded on the stream, stands for so many entries there; and it does not any
+ * more. */
+void batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,
+                       uint32_t entries);
+void batoni_cuda_uncount(struct cuda_event *event);
 /* Put a wait for the event on the stream, which the caller uses.  OK; PENDING: it has many, and
  * was not put there; CUDA. */
 enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle,

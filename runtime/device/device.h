@@ -77,6 +77,9 @@ struct batoni_stream_item {
 struct batoni_mark {
 	void *object;
 	uint64_t value;
+	/* Set by the engine before `mark`: so many entries of its stream it stands for, its own
+	 * included, until it is seen done or dropped (`room`); 0: they are counted elsewhere. */
+	uint32_t entries;
 };
 
 /* What a stream carries out for a put: a copy, and behind it the store of a number. */
@@ -232,6 +235,12 @@ struct batoni_device_ops {
 	                               struct batoni_mark *mark);
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
+	/* Is there room on the stream for a call of the library below, and for its marks?  Where
+	 * a stream is full, such a call would block until the stream goes on.  A stream on which
+	 * nothing is left takes any call.  Caller: the enqueuing thread, under the order lock;
+	 * must not block.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always
+	 * is. */
+	enum baton_status (*room)(struct batoni_device *device, baton_stream stream);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
 	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
 	 * dropped meanwhile.  OK; PENDING: the mark is not set, or, if it is to be bounded,

@@ -418,6 +418,90 @@ START_TEST(joins_do_not_fill_a_stream)
 }
 END_TEST
 
+/* Receives on a stream, or in a lane, until AGAIN; then all of them end, and the next is taken. */
+static void
+fill_with_receives(unsigned flags)
+{
+	static baton_request recvs[2048];
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	enum baton_status status = BATON_OK;
+	int n = 0;
+
+	options.flags = flags;
+	while (n < 2048 && status == BATON_OK) {
+		status = move_on((baton_stream)streams[1], 1, 0, false, 0, 8,
+		                 &options, &recvs[n]);
+		n += status == BATON_OK;
+	}
+	ck_assert_int_eq(status, BATON_ERR_AGAIN);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "as many operations are on the stream"));
+	ck_assert_int_gt(n, 100);
+	for (int i = 0; i < n; i++) {
+		baton_request send;
+
+		ck_ok(move_on((baton_stream)streams[0], 0, 1, true, 1, 8, NULL,
+		              &send));
+		finish(send, BATON_OK);
+		finish(recvs[i], BATON_OK);
+	}
+}
+
+/* As above, of NCCL's calls: the driver would block in them, with Baton's locks. */
+START_TEST(a_stream_full_of_receives_is_refused_and_goes_on)
+{
+	struct baton_comm_options options[RANKS];
+
+	load();
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].requests_max = 2048;
+	}
+	create_with(RANKS, options);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	ck_assert(cuda->sim_set("depth", 1000));
+	ck_assert(cuda->sim_set("depth_lock", 1));
+	ck_assert(cuda->sim_set("limit_ms", 2000));
+	fill_with_receives(0);
+	fill_with_receives(BATON_OP_DETACHED);
+	fill_with_receives(0);
+	ck_assert(cuda->sim_set("depth", 0));
+	destroy_all();
+}
+END_TEST
+
+/* One call of more members than a stream takes calls. */
+START_TEST(a_long_group_is_taken_by_a_stream_that_is_empty)
+{
+	enum { MEMBERS = 300 };
+	struct baton_comm_options options[RANKS];
+	baton_request requests[2][MEMBERS];
+
+	load();
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].requests_max = 2048;
+	}
+	create_with(RANKS, options);
+	ck_assert(cuda->sim_set("depth", 1000));
+	ck_assert(cuda->sim_set("depth_lock", 1));
+	ck_assert(cuda->sim_set("limit_ms", 2000));
+	for (int rank = 1; rank >= 0; rank--) {
+		ck_ok(baton_group_begin(comms[rank]));
+		for (int i = 0; i < MEMBERS; i++)
+			ck_ok(move_on((baton_stream)streams[rank], rank,
+			              1 - rank, rank == 0, i % 2, 8, NULL,
+			              &requests[rank][i]));
+		ck_ok(baton_group_end(comms[rank]));
+	}
+	for (int i = 0; i < 2 * MEMBERS; i++)
+		finish(requests[i % 2][i / 2], BATON_OK);
+	ck_assert(cuda->sim_set("depth", 0));
+	destroy_all();
+}
+END_TEST
+
 /* ---- errors ---- */
 
 START_TEST(an_asynchronous_error_ends_what_is_pending)
@@ -688,6 +772,8 @@ main(void)
 		members_of_a_group_do_not_wait_for_each_other,
 		a_join_needs_no_look_of_the_host,
 		joins_do_not_fill_a_stream,
+		a_stream_full_of_receives_is_refused_and_goes_on,
+		a_long_group_is_taken_by_a_stream_that_is_empty,
 		an_asynchronous_error_ends_what_is_pending,
 		an_abort_ends_all_lanes_together,
 		survivors_make_a_communicator_of_their_own,

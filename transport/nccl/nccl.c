@@ -175,7 +175,7 @@ alone(const struct batoni_nccl *nccl)
 	return &nccl->lanes[nccl->lanes_n - 1];
 }
 
-/* How many lanes these use; marks them.  An end of a message to oneself that is kept uses
+/* How many lanes these use; notes which.  An end of a message to oneself that is kept uses
  * none. */
 static unsigned
 mark_lanes(struct batoni_nccl *nccl, const struct batch *batch)
@@ -391,6 +391,21 @@ put_all(struct batoni_nccl *nccl, struct batch *batch,
 	return result;
 }
 
+/* Do the streams of the lanes take the call?  (The engine has asked for those of the program.) */
+static enum baton_status
+check_room(const struct batoni_nccl *nccl)
+{
+	const struct batoni_device_ops *ops = nccl->device->ops;
+	enum baton_status status = BATON_OK;
+
+	for (unsigned i = 0; ops->room && i < nccl->lanes_n && status == BATON_OK;
+	     i++) {
+		if (nccl->lanes[i].used)
+			status = ops->room(nccl->device, nccl->lanes[i].stream);
+	}
+	return status;
+}
+
 static enum baton_status
 enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
 {
@@ -402,6 +417,8 @@ enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
 	batch->on_lanes = lanes > 1 || batch->follow || batch->self.takes > 0 ||
 	                  batch->self.left > 0;
 	if (batch->on_lanes)
+		status = check_room(nccl);
+	if (batch->on_lanes && status == BATON_OK)
 		status = begin_lanes(nccl, batch);
 	if (status == BATON_OK)
 		status = batoni_nccl_self_keep(nccl, &batch->self,
