@@ -243,7 +243,8 @@ struct baton_unique_id {
 };
 
 /* Make a fresh id.  This process listens for ranks of others from then on (for its last 64 ids
- * that are not spent), where BATON_INTERFACE says.  Returns BATON_OK, INVALID, SYSTEM. */
+ * that are not spent), where BATON_INTERFACE says.  Returns BATON_OK, INVALID (also
+ * a BATON_INTERFACE that this host has not), SYSTEM. */
 BATON_API enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p);
 

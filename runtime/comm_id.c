@@ -132,6 +132,7 @@ enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p)
 {
 	struct token token = {.magic = "baton-id", .pid = getpid()};
+	enum baton_status status;
 
 	static_assert(sizeof(struct token) <= sizeof(id_p->bytes),
 	              "a token fits in an id");
@@ -148,7 +149,10 @@ baton_unique_id_create(struct baton_unique_id *id_p)
 		                     strerror(errno));
 	memcpy(token.maker, maker, sizeof(maker));
 	/* Threads of this process can meet without it. */
-	if (side()->listen(&token.key, &token.error) != BATON_OK)
+	status = side()->listen(&token.key, &token.error);
+	if (status == BATON_ERR_INVALID)
+		return status;
+	if (status != BATON_OK)
 		batoni_log(BATONI_LOG_INFO,
 		           "baton_unique_id_create: the id is for this process "
 		           "alone, which cannot listen for others: %s",
@@ -350,24 +354,43 @@ meeting_seat_locked(struct meeting *meeting, int home)
 	pthread_cond_broadcast(&meetings_changed);
 }
 
+/* It is a while that this process waits: for whom. */
+static void
+meeting_tell_locked(struct meeting *meeting, struct batoni_side_wait *wait)
+{
+	uint64_t now_ns = batoni_real_ns();
+	char text[sizeof(meeting->why)];
+
+	if (meeting->stage != COMING || !batoni_side_tells(wait, now_ns))
+		return;
+	batoni_side_late(meeting->here, meeting->size, now_ns - wait->begun_ns,
+	                 text, sizeof(text));
+	if (meeting->door)
+		side()->describe(meeting->door, text, sizeof(text));
+	batoni_log(BATONI_LOG_WARN, "baton_comm_create_id waits: %s", text);
+}
+
 /* The keeper: until all have come, or the meeting has failed. */
 static void
 meeting_keep_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
 {
 	uint64_t patience_ns = (uint64_t)timeout_ns;
 	uint64_t begun_ns = batoni_real_ns();
+	struct batoni_side_wait wait = {begun_ns, 0};
 	struct batoni_door *door = meeting->door;
 
 	while (meeting->stage == COMING) {
 		uint64_t until_ns = patience_ns ? begun_ns + patience_ns
 		                                : UINT64_MAX;
+		uint64_t tell_ns = batoni_side_tell_at(&wait);
 
 		pthread_mutex_unlock(&meetings_lock);
-		side()->attend(door, until_ns);
+		side()->attend(door, until_ns < tell_ns ? until_ns : tell_ns);
 		pthread_mutex_lock(&meetings_lock);
 		if (meeting->stage != COMING)
 			break;
 		meeting_admit_locked(meeting);
+		meeting_tell_locked(meeting, &wait);
 		if (meeting->guests && !patience_ns)
 			patience_ns = batoni_real_ns() - begun_ns + MEET_NS;
 		if (meeting->stage == COMING && batoni_real_ns() >= until_ns)

@@ -200,17 +200,22 @@ void
 batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                   const char *why)
 {
+	uint32_t operations = comm->active - comm->held;
+	char with[40] = "";
+
 	if (comm->breaking != BATON_OK)
 		return;
+	if (operations)
+		snprintf(with, sizeof(with), ", %u operation%s with it", operations,
+		         operations == 1 ? " ends" : "s end");
 	snprintf(comm->error, sizeof(comm->error), "%s", why);
 	comm->breaking = status;
 	atomic_store(&comm->status, (int)status);
 	/* It is attended although nothing may be pending. */
 	batoni_comm_set_busy(comm);
 	batoni_log(level_of_break(comm, status),
-	           "rank %d: communicator broken (%s), %u operations end with "
-	           "it: %s",
-	           comm->rank, baton_status_name(status), comm->active, why);
+	           "rank %d: communicator broken (%s)%s: %s", comm->rank,
+	           baton_status_name(status), with, why);
 	atomic_store(&batoni_engine.attention, 1);
 }
 

@@ -46,7 +46,8 @@ struct batoni_side_link {
 
 struct batoni_side_ops {
 	/* Listen for the key's ranks, and fill in key->address.  Any thread; does not block.
-	 * OK; SYSTEM: *error_p is an errno code, and nothing listens.  A process listens for a
+	 * OK; SYSTEM: *error_p is an errno code, and nothing listens; INVALID: likewise, and
+	 * batoni_refuse has said what is wrong in the environment.  A process listens for a
 	 * limited number of keys; the oldest is given up. */
 	enum baton_status (*listen)(struct batoni_side_key *key, int *error_p);
 	/* Nobody is to knock with this key any more.  Any thread; does nothing where nothing
@@ -98,6 +99,32 @@ struct batoni_side_ops {
 
 /* transport/tcp/ */
 extern const struct batoni_side_ops batoni_side_ops;
+
+/* A creation that waits says so after this time, and after each that is twice as long. */
+#define BATONI_SIDE_TELL_NS ((uint64_t)3 * 1000000000u)
+
+/* Begins with {now}. */
+struct batoni_side_wait {
+	uint64_t begun_ns;
+	unsigned told; /* so many times */
+};
+
+/* When it is to be told next. */
+static inline uint64_t
+batoni_side_tell_at(const struct batoni_side_wait *wait)
+{
+	return wait->begun_ns + (BATONI_SIDE_TELL_NS << wait->told);
+}
+
+/* Is it to be told now?  Once, each time. */
+static inline bool
+batoni_side_tells(struct batoni_side_wait *wait, uint64_t now_ns)
+{
+	bool tells = wait->told < 20 && now_ns >= batoni_side_tell_at(wait);
+
+	wait->told += tells;
+	return tells;
+}
 
 /* What a creation says whose time is up: how many ranks have come, and which have not, of which
  * the first few are named.  here: by rank. */

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "baton.h"
 #include "captured.h"
 #include "log.h"
 #include "run_tests.h"
@@ -161,6 +162,36 @@ START_TEST(long_line_is_cut_and_ended)
 }
 END_TEST
 
+static void
+break_idle_and_busy(void)
+{
+	struct baton_comm *comm;
+	baton_request request;
+	char byte;
+
+	for (int pending = 0; pending < 2; pending++) {
+		ck_assert_int_eq(baton_comm_create_local(1, NULL, &comm), BATON_OK);
+		if (pending)
+			ck_assert_int_eq(baton_recv(&byte, 1, BATON_UINT8, 0, 0,
+			                            comm, NULL, NULL, &request),
+			                 BATON_OK);
+		ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+		ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
+	}
+}
+
+START_TEST(a_break_says_how_many_operations_end_if_any_do)
+{
+	struct captured out = capture("debug", break_idle_and_busy);
+
+	ck_assert_ptr_nonnull(
+		strstr(out.text, "broken (BATON_ERR_ABORTED): aborted"));
+	ck_assert_ptr_nonnull(strstr(
+		out.text,
+		"broken (BATON_ERR_ABORTED), 1 operation ends with it: aborted"));
+}
+END_TEST
+
 int
 main(void)
 {
@@ -172,6 +203,7 @@ main(void)
 		long_sentence_is_cut_and_terminated,
 		level_says_which_lines_are_written,
 		long_line_is_cut_and_ended,
+		a_break_says_how_many_operations_end_if_any_do,
 	};
 
 	return RUN_TESTS("log", tests);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "baton.h"
+#include "captured.h"
 #include "clock.h"
 #include "cudasim.h"
 #include "mem.h"
@@ -462,6 +463,83 @@ START_TEST(the_range_of_ports_is_told)
 }
 END_TEST
 
+/* Ranks 0 and 1 of a job of three, whose rank 2 looks for another port; and an id of two, of which
+ * one comes. */
+static void
+wait_for_one(int rank)
+{
+	/* Rank 1's time ends it for rank 0 too. */
+	struct baton_comm_options options =
+		on_nccl(rank == 0 ? LONG : 7 * SECOND / 2);
+	struct baton_comm *comm = NULL;
+	struct baton_unique_id id;
+	enum baton_status status;
+
+	meet();
+	if (rank == 3) {
+		options.device = BATON_DEVICE_HOST;
+		options.transport = BATON_TRANSPORT_LOCAL;
+		CHECK(baton_unique_id_create(&id) == BATON_OK);
+		status = baton_comm_create_id(2, 0, &id, &options, &comm);
+	} else {
+		name_job(rank, "a secret of this test");
+		setenv("WORLD_SIZE", "3", 1);
+		if (rank == 2)
+			setenv("BATON_PORT", "1", 1);
+		status = baton_comm_create(&options, &comm);
+	}
+	CHECK(status == BATON_ERR_TIMEOUT || status == BATON_ERR_PEER);
+}
+
+static void
+wait_in_vain(void)
+{
+	start(4, wait_for_one);
+	finish(-1);
+}
+
+START_TEST(who_is_missing_is_told_while_others_wait)
+{
+	const struct captured said = capture("info", wait_in_vain);
+
+	ck_assert_ptr_nonnull(strstr(said.text, "rank 0 waits at port "));
+	ck_assert_ptr_nonnull(strstr(said.text, "2 of 3 ranks came within "));
+	ck_assert_ptr_nonnull(strstr(said.text, "ms, without rank 2"));
+	ck_assert_ptr_nonnull(strstr(said.text, "rank 1 has waited for "));
+	ck_assert_ptr_nonnull(strstr(said.text, "not all ranks have come"));
+	ck_assert_ptr_nonnull(strstr(said.text, "rank 2 has waited for "));
+	ck_assert_ptr_nonnull(strstr(said.text, "it cannot connect yet"));
+	ck_assert_ptr_nonnull(
+		strstr(said.text, "baton_comm_create_id waits: 1 of 2 ranks"));
+}
+END_TEST
+
+static void
+on_no_interface(int rank)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm *comm = NULL;
+	struct baton_unique_id id;
+
+	setenv("BATON_INTERFACE", rank % 2 ? "192.0.2.77" : "no-such-0", 1);
+	if (rank < 2) {
+		CHECK(baton_unique_id_create(&id) == BATON_ERR_INVALID);
+	} else {
+		name_job(0, "a secret of this test");
+		setenv("WORLD_SIZE", "2", 1);
+		CHECK(baton_comm_create(&options, &comm) == BATON_ERR_INVALID);
+	}
+	CHECK(says(rank % 2 ? "192.0.2.77" : "no-such-0"));
+	CHECK(says("there are: ") && says("lo (127.0.0.1)"));
+}
+
+START_TEST(an_interface_that_is_not_there_is_told_with_those_that_are)
+{
+	start(4, on_no_interface);
+	finish(-1);
+}
+END_TEST
+
 START_TEST(a_rank_0_that_does_not_listen_is_told)
 {
 	start(1, alone);
@@ -597,6 +675,8 @@ main(void)
 		a_rank_that_does_not_come_is_told_to_all,
 		a_death_ends_what_waits_for_others,
 		processes_meet_by_their_names,
+		who_is_missing_is_told_while_others_wait,
+		an_interface_that_is_not_there_is_told_with_those_that_are,
 		a_rank_0_that_does_not_listen_is_told,
 		the_range_of_ports_is_told,
 		another_secret_is_told,

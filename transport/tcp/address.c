@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "log.h"
 #include "tcp.h"
 
 /* A host that is silent is given up after about 40 s. */
@@ -164,6 +165,58 @@ batoni_tcp_address_choose(struct batoni_side_address *address_p)
 	freeifaddrs(list);
 	address_p->port = 0;
 	return error;
+}
+
+/* "lo (127.0.0.1), eth0 (10.0.0.2)": each address once, as long as there is room. */
+static void
+list_interfaces(const struct ifaddrs *list, char *text, size_t size)
+{
+	text[0] = '\0';
+	for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+		char host[INET6_ADDRSTRLEN] = "?";
+		struct batoni_side_address address;
+		size_t used = strlen(text);
+
+		if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP))
+			continue;
+		batoni_tcp_address_from(entry->ifa_addr, &address);
+		if (address.family == 0 || kind_of(entry) == 0)
+			continue;
+		inet_ntop(address.family == 4 ? AF_INET : AF_INET6,
+		          address.bytes, host, sizeof(host));
+		snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "",
+		         entry->ifa_name, host);
+	}
+}
+
+enum baton_status
+batoni_tcp_check_interface(const char *call)
+{
+	const char *name = batoni_config()->interface;
+	struct batoni_side_address address;
+	struct ifaddrs *list;
+	char text[300] = "";
+	int error = 0, fd = -1;
+
+	if (!*name)
+		return BATON_OK;
+	error = batoni_tcp_address_choose(&address);
+	address.port = 0;
+	if (error == 0)
+		error = batoni_tcp_listen_on(&address, &fd);
+	if (fd >= 0)
+		close(fd);
+	if (error != ENODEV && error != EADDRNOTAVAIL)
+		return BATON_OK;
+	if (getifaddrs(&list) == 0) {
+		list_interfaces(list, text, sizeof(text));
+		freeifaddrs(list);
+	}
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: BATON_INTERFACE is \"%.64s\" in the environment, "
+	                     "which is no interface that is up, nor an address of "
+	                     "this host; there are: %s",
+	                     call, name, *text ? text : "none");
 }
 
 int

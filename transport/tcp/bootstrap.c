@@ -539,6 +539,23 @@ refuse_late(struct batoni_door *door, const bool here[], int size,
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", text);
 }
 
+/* It is a while that rank 0 waits: for whom. */
+static void
+tell_of_waiting(const struct job *job, const struct batoni_door *door,
+                const bool here[], struct batoni_side_wait *wait)
+{
+	uint64_t now_ns = batoni_real_ns();
+	char text[400];
+
+	if (!batoni_side_tells(wait, now_ns))
+		return;
+	batoni_side_late(here, job->size, now_ns - wait->begun_ns, text,
+	                 sizeof(text));
+	batoni_tcp_describe(door, text, sizeof(text));
+	batoni_log(BATONI_LOG_WARN, "rank 0 waits at port %u: %s",
+	           batoni_config()->port, text);
+}
+
 /* Rank 0, until all have come.  Owns the door. */
 static enum baton_status
 gather(const struct job *job, struct batoni_door *door, bool here[],
@@ -546,6 +563,7 @@ gather(const struct job *job, struct batoni_door *door, bool here[],
 {
 	char why[BATONI_SIDE_WHY_BYTES];
 	enum baton_status status = BATON_OK;
+	struct batoni_side_wait wait = {batoni_real_ns(), 0};
 	uint64_t limit;
 	int came = 1, n;
 
@@ -558,9 +576,13 @@ gather(const struct job *job, struct batoni_door *door, bool here[],
 	while (came < job->size && status == BATON_OK) {
 		if (batoni_real_ns() >= limit)
 			return refuse_late(door, here, job->size, timeout_ns);
-		batoni_tcp_attend(door, limit);
+		batoni_tcp_attend(door, limit < batoni_side_tell_at(&wait)
+		                                ? limit
+		                                : batoni_side_tell_at(&wait));
 		status = batoni_tcp_admit(door, here, &n, why);
 		came += n;
+		if (status == BATON_OK && came < job->size)
+			tell_of_waiting(job, door, here, &wait);
 	}
 	if (status == BATON_OK) {
 		status = batoni_tcp_seat(door, 0, links);
@@ -582,6 +604,8 @@ hold_door(const struct job *job, int64_t timeout_ns,
 	int fd = -1, error = listen_at(job, &fd);
 	bool *here;
 
+	if (error && batoni_tcp_check_interface("rank 0") != BATON_OK)
+		return BATON_ERR_INVALID;
 	if (error)
 		return batoni_refuse(BATON_ERR_SYSTEM,
 		                     "rank 0 cannot listen at port %u of "

@@ -101,7 +101,10 @@ batoni_tcp_listen(struct batoni_side_key *key, int *error_p)
 		*error_p = batoni_tcp_listen_on(&key->address, &fd);
 	if (*error_p) {
 		key->address.family = 0;
-		return BATON_ERR_SYSTEM;
+		return batoni_tcp_check_interface("baton_unique_id_create") ==
+		                       BATON_OK
+		               ? BATON_ERR_SYSTEM
+		               : BATON_ERR_INVALID;
 	}
 	pthread_mutex_lock(&listeners_lock);
 	listener = &listeners[listeners_next++ % LISTENERS_MAX];

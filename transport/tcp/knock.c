@@ -9,7 +9,7 @@
  * where more attempts make sense: `again`, for a listener that may not be there yet; else only
  * where a connection was made, or nothing answered.  All within one time limit.  Every read
  * has the length of
- * the header that is expected.
+ * the header that is expected.  A rank that waits says so in the log (side.h).
  *
  * The thread that creates; no state beyond the call.
  */
@@ -38,6 +38,7 @@ struct attempt {
 	bool connected, seated;
 	bool nobody; /* some connection was refused: nothing listened there */
 	int error;  /* of the last connection; an errno code */
+	struct batoni_side_wait wait;
 	char at[BATONI_TCP_TEXT_BYTES];
 	/* What is final: a status, and its sentence. */
 	enum baton_status status;
@@ -52,22 +53,48 @@ fail(struct attempt *attempt, enum baton_status status, const char *why)
 	return false;
 }
 
+/* It is a while that this rank waits.  Where it is connected, the other end knows who is missing,
+ * and says so louder. */
+static void
+tell_of_waiting(struct attempt *attempt, uint64_t now)
+{
+	unsigned long long ms = (now - attempt->wait.begun_ns) / 1000000;
+
+	if (!batoni_side_tells(&attempt->wait, now))
+		return;
+	if (attempt->seated)
+		batoni_log(BATONI_LOG_INFO,
+		           "rank %d has waited for %llu ms: it is connected with "
+		           "%s, and not all ranks have come",
+		           attempt->rank, ms, attempt->at);
+	else
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d has waited for %llu ms: %s %s", attempt->rank,
+		           ms, attempt->at,
+		           attempt->connected
+		                   ? "has not answered yet"
+		                   : "is where rank 0, or the process that made the "
+				     "id, listens, and it cannot connect yet");
+}
+
 /* False: the time is up. */
 static bool
-wait_for(const struct attempt *attempt, short events)
+wait_for(struct attempt *attempt, short events)
 {
 	for (;;) {
 		struct pollfd entry = {.fd = attempt->fd, .events = events};
-		uint64_t now = batoni_real_ns();
+		uint64_t now = batoni_real_ns(), next = attempt->step_ns;
 		int n;
 
 		if (now >= attempt->step_ns)
 			return false;
+		tell_of_waiting(attempt, now);
+		if (next > batoni_side_tell_at(&attempt->wait))
+			next = batoni_side_tell_at(&attempt->wait);
 		n = poll(&entry, 1,
-		         attempt->step_ns - now > UINT64_C(60000000000)
+		         next - now > UINT64_C(60000000000)
 		                 ? 60000
-		                 : (int)((attempt->step_ns - now + 999999) /
-		                         1000000));
+		                 : (int)((next - now + 999999) / 1000000));
 		if (n > 0)
 			return true;
 	}
@@ -213,7 +240,8 @@ refuse(const struct attempt *attempt, int64_t timeout_ns)
 	int rank = attempt->rank;
 
 	if (attempt->status != BATON_OK)
-		return batoni_refuse(attempt->status, "rank %d, at %s: %s", rank,
+		return batoni_refuse(attempt->status,
+		                     "rank %d, which came to %s: %s", rank,
 		                     attempt->at, attempt->why);
 	if (attempt->seated && attempt->error == ETIMEDOUT)
 		return batoni_refuse(BATON_ERR_TIMEOUT,
@@ -286,7 +314,8 @@ batoni_tcp_knock_at(const struct batoni_side_key *key,
 
 	if (timeout_ns <= 0)
 		timeout_ns = BATONI_TCP_PATIENCE_NS;
-	attempt.limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
+	attempt.wait.begun_ns = batoni_real_ns();
+	attempt.limit_ns = attempt.wait.begun_ns + (uint64_t)timeout_ns;
 	for (;;) {
 		int home;
 
@@ -298,6 +327,7 @@ batoni_tcp_knock_at(const struct batoni_side_key *key,
 		}
 		if (attempt.fd >= 0)
 			close(attempt.fd);
+		tell_of_waiting(&attempt, batoni_real_ns());
 		if (!may_try_again(&attempt, again, tries++))
 			return refuse(&attempt, timeout_ns);
 		nanosleep(&pause, NULL);
