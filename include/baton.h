@@ -220,7 +220,7 @@ struct baton_comm_options {
  * is a world of one on the local transport.  Collective over the job; blocks until all
  * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
  * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
- * get it); NOMEM; AGAIN (4095 communicators exist); MPI; CUDA; SYSTEM; TIMEOUT (CUDA).
+ * get it); NOMEM; AGAIN (4095 communicators exist); MPI; NCCL; CUDA; SYSTEM; TIMEOUT (CUDA); without MPI also TIMEOUT, PEER.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
@@ -229,8 +229,8 @@ baton_comm_create(const struct baton_comm_options *options,
 /*
  * Create all ranks of a local communicator: comms[0..size-1], for any threads of this
  * process (usually one thread a rank).  size is 1 to 4095.  Each rank is destroyed by
- * itself.  Not collective.  Returns BATON_OK, INVALID, UNSUPPORTED (a transport other
- * than AUTO or LOCAL, a missing device), NOMEM, AGAIN, CUDA, SYSTEM, TIMEOUT (CUDA).
+ * itself.  Not collective.  Returns BATON_OK, INVALID, UNSUPPORTED (BATON_TRANSPORT_MPI,
+ * or NCCL without CUDA; a missing device), NOMEM, AGAIN, CUDA, NCCL, SYSTEM, TIMEOUT (CUDA).
  */
 BATON_API enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
@@ -273,7 +273,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  * It waits, for at most the options' timeout_ns, until this rank's operations have
  * ended, no stream has work of the communicator (launched functions, joins, and work
  * behind another communicator's), and all ranks have called (not after an abort).
- * Once the communicator is broken it waits at most a second for an asynchronous device.
+ * Once it is broken, also by a rank of this host that is gone, it waits at most a second for an asynchronous device.
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
  * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
@@ -292,8 +292,8 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT or PEER (of a
- * collective call for windows); one of transport or device.  INVALID for NULL. */
+/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT (of a collective call
+ * for windows); PEER (a rank is gone); one of transport or device.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
 /* What broke it: native call, code and text; "" if nothing did.  Valid until destroy. */
@@ -343,7 +343,7 @@ struct baton_comm_info {
 	enum baton_device device;
 	enum baton_transport transport;
 	const char *device_name;    /* "host", "cuda" */
-	const char *transport_name; /* "local", "mpi" */
+	const char *transport_name; /* "local", "mpi", "nccl" */
 	/* Of the transport, with version and thread level: "Open MPI v4.1.4,
 	 * MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */
 	const char *library;
@@ -600,7 +600,7 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
  * shared memory; on BATON_DEVICE_CUDA, memory of the communicator's GPU, which the host must not
  * touch.  bytes is at least 1.  Not collective.  Free it before comm
  * is destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
- * windows), NOMEM (all pages are allocated here, none later), SYSTEM; CUDA; TIMEOUT (CUDA: the
+ * windows), NOMEM (all pages are allocated here, none later), SYSTEM; ABORTED (NCCL over an MPI that was finalised); CUDA; TIMEOUT (CUDA: the
  * driver does not return while streams wait; after timeout_ns, or 30 s).
  */
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
@@ -620,7 +620,7 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
  * communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0; a
  * part that is half in memory of baton_mem_alloc; the ranks make different calls; inside a group; beside another collective call of this
  * rank); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH forces does
- * not reach some rank); NOMEM; SYSTEM; TIMEOUT and PEER, which break the communicator;
+ * not reach some rank); NOMEM; SYSTEM; CUDA; TIMEOUT and PEER, which break the communicator;
  * the error that broke it before.  All ranks then fail with the same status.
  * Exception: a call inside a group, or beside another collective call of this rank,
  * fails alone and the peers keep waiting.
@@ -804,7 +804,7 @@ struct baton_completion {
  * if no other thread does.
  *
  * They return how the operation ended (BATON_OK, TRUNCATED, TIMEOUT, CANCELED,
- * ABORTED, PEER, MISMATCH, MPI, CUDA, SYSTEM); BATON_PENDING while it is pending (a wait:
+ * ABORTED, PEER, MISMATCH, INVALID (input_signal), MPI, NCCL, CUDA, SYSTEM); BATON_PENDING while it is pending (a wait:
  * its timeout_ns passed, the operation goes on); STALE for a released handle; INVALID
  * for BATON_REQUEST_NULL or a member of a group that is open on this thread.
  * *completion_p is written unless the result is STALE or INVALID.
