@@ -423,6 +423,20 @@ START_TEST(records_that_no_rank_says_break_the_communicator)
 }
 END_TEST
 
+/* What was asked for before has not left. */
+START_TEST(a_header_asked_for_too_soon_breaks_the_communicator)
+{
+	static struct list theirs, declared, sent;
+	const struct batoni_nccl_record fetch = {
+		.kind = BATONI_NCCL_SAYS_FETCH, .slot = 4, .count = 7};
+
+	begin_with(&theirs, &sent, &declared);
+	batoni_nccl_heard(nccl.checked, 0, &fetch);
+	ck_assert(!nccl.checked->failed);
+	expect_broken(&fetch);
+}
+END_TEST
+
 /* More than was asked for. */
 START_TEST(a_piece_too_many_breaks_the_communicator)
 {
@@ -472,6 +486,7 @@ main(void)
 		the_second_list_is_asked_for_behind_the_first,
 		a_send_gives_what_it_is_asked_for,
 		records_that_no_rank_says_break_the_communicator,
+		a_header_asked_for_too_soon_breaks_the_communicator,
 		a_piece_too_many_breaks_the_communicator,
 		a_payload_of_two_lengths_breaks_the_communicator,
 	};

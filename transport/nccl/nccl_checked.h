@@ -279,6 +279,9 @@ void batoni_nccl_wires_init(struct batoni_nccl_checked *checked);
 /* It leaves with the next batoni_nccl_send_all. */
 void batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
                      const struct batoni_nccl_record *record);
+/* Is something of this kind to leave with it? */
+bool batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
+                              enum batoni_nccl_says kind);
 /* It is not to be said any more.  False: it has left. */
 bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
                        enum batoni_nccl_says kind, uint32_t slot);

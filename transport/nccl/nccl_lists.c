@@ -109,8 +109,12 @@ batoni_nccl_heard_fetch(struct batoni_nccl_checked *checked,
 		batoni_transfer_list(op->transfer);
 	uint64_t from = record->bytes;
 
+	/* A target asks when it has all that it has asked for, so none of that waits here.  One
+	 * that does not would fill this rank's records. */
 	if (!list || !batoni_nccl_sends(op) ||
-	    record->count > BATONI_NCCL_PIECES)
+	    record->count > BATONI_NCCL_PIECES ||
+	    batoni_nccl_waits_to_say(checked, op->transfer->peer,
+	                             BATONI_NCCL_SAYS_PIECE))
 		return false;
 	for (uint32_t i = 0; i < record->count; i++) {
 		struct batoni_nccl_record piece = {

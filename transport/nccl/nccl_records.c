@@ -152,6 +152,19 @@ batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
 	return true;
 }
 
+bool
+batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
+                         enum batoni_nccl_says kind)
+{
+	const struct batoni_nccl_wire *wire = &checked->wires[peer];
+	const struct batoni_nccl_record *said = wire->said[wire->filling];
+
+	for (unsigned i = 0; i < wire->said_n; i++)
+		if (said[i].kind == kind)
+			return true;
+	return false;
+}
+
 void
 batoni_nccl_send_all(struct batoni_nccl_checked *checked)
 {
