@@ -296,6 +296,11 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 	if (header->offset > window->bytes ||
 	    header->bytes > window->bytes - header->offset)
 		return "it would leave its window";
+	/* The host must not touch that. */
+	if (header->payload == BATONI_PAYLOAD_INLINE &&
+	    !batoni_place_is_host(window->place))
+		return "its data is behind its header, and its window is memory of "
+		       "a device";
 	return NULL;
 }
 

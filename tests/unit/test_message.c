@@ -708,6 +708,23 @@ START_TEST(bad_header_is_dropped_and_the_next_is_obeyed)
 }
 END_TEST
 
+/* The host must not write there. */
+START_TEST(data_behind_a_header_does_not_go_to_memory_of_a_device)
+{
+	listen_all();
+	ranks[1].window->place = BATONI_MEMORY_DEVICE;
+	forge_header(&good);
+	run();
+	assert_untouched();
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
+	ranks[1].window->place = BATONI_MEMORY_REGISTERED;
+	forge_header(&good);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
+	ck_assert_uint_eq(window_of(1)[7], 0x55);
+}
+END_TEST
+
 START_TEST(short_message_is_dropped)
 {
 	char message[] = "short";
@@ -1083,6 +1100,8 @@ main(void)
 	               bad_announcement_is_dropped_and_the_next_is_obeyed);
 	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,
 	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
+	tcase_add_test(puts,
+	               data_behind_a_header_does_not_go_to_memory_of_a_device);
 	tcase_add_test(puts, short_message_is_dropped);
 	tcase_add_test(puts, data_that_follows_a_bad_header_goes_nowhere);
 	tcase_add_test(puts, data_of_another_length_has_no_signal);
