@@ -144,13 +144,19 @@ note_fault(const struct batoni_rma *rma, struct batoni_transfer *transfer)
 	transfer->native_code = fault.code;
 }
 
-/* The device that copies: the one that has the target; else the one that has the source. */
+/* The device that copies: this rank's where it has the source, since it reaches the target
+ * (paths.c), and a program need not have mapped its source for any other; else the one that has
+ * the target, or the source. */
 static int
-owner_of(const struct batoni_transfer *transfer, const struct batoni_pending *put)
+owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
+         const struct batoni_pending *put)
 {
-	int owner = batoni_place_owner(part_of_peer(transfer, put)->place);
+	int target = batoni_place_owner(part_of_peer(transfer, put)->place);
+	int source = batoni_place_owner(transfer->place);
 
-	return owner >= 0 ? owner : batoni_place_owner(transfer->place);
+	if (source >= 0 && source == rma->comm->device->number)
+		return source;
+	return target >= 0 ? target : source;
 }
 
 /* Note whether a device has to copy the data, and whether either side is pageable. */
@@ -179,7 +185,7 @@ copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 		return status == BATON_PENDING ? BATON_ERR_AGAIN : status;
 	}
 	status = memory->copy_start(device, to, transfer->buffer,
-	                            transfer->bytes, owner_of(transfer, put),
+	                            transfer->bytes, owner_of(rma, transfer, put),
 	                            &put->put.ticket);
 	put->put.copying = status == BATON_OK;
 	return status == BATON_OK ? BATON_ERR_AGAIN : status;
@@ -195,7 +201,7 @@ copy_by_bounce(struct batoni_rma *rma, const struct batoni_transfer *transfer,
 	if (!put->put.copying)
 		put->put.bounce = batoni_bounce_take(
 			rma, part->base + put->put.offset, transfer->buffer,
-			transfer->bytes, owner_of(transfer, put), !part->device);
+			transfer->bytes, owner_of(rma, transfer, put), !part->device);
 	if (!put->put.bounce)
 		return BATON_ERR_AGAIN;
 	put->put.copying = true;

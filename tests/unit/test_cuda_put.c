@@ -15,7 +15,7 @@
 
 #include "cuda_world.h"
 
-enum { ROOM = 1 << 20 };
+enum { ROOM = 1 << 20, MAPPING = 2 << 20 };
 
 static struct side {
 	CUcontext context;
@@ -402,10 +402,40 @@ START_TEST(a_part_that_the_device_does_not_reach_is_put_into_by_message)
 }
 END_TEST
 
+/* Memory of device 0 that a program has mapped for that device alone. */
+START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
+{
+	const CUmemAllocationProp properties = {
+		.type = BATONI_CU_ALLOCATION_PINNED,
+		.location = {BATONI_CU_LOCATION_DEVICE, 0},
+	};
+	const CUmemAccessDesc access = {{BATONI_CU_LOCATION_DEVICE, 0},
+	                                BATONI_CU_ACCESS_READ_WRITE};
+	CUmemGenericAllocationHandle handle;
+	baton_request request;
+	CUdeviceptr memory;
+
+	open_sides();
+	ck_assert(cw.sim->sim_set("peer", 1));
+	cu_ok(cw.sim->vm_create(&handle, MAPPING, &properties, 0));
+	cu_ok(cw.sim->vm_reserve(&memory, MAPPING, 0, 0, 0));
+	cu_ok(cw.sim->vm_map(memory, MAPPING, 0, handle, 0));
+	cu_ok(cw.sim->vm_access(memory, MAPPING, &access, 1));
+	request = put((const void *)(uintptr_t)memory, 70000, 100, -1); // NOLINT
+	cuda_world_finish(request, BATON_OK);
+	cuda_world_finish(wait_for(1), BATON_OK);
+	cu_ok(cw.sim->vm_unmap(memory, MAPPING));
+	cu_ok(cw.sim->vm_unreserve(memory, MAPPING));
+	cu_ok(cw.sim->vm_release(handle));
+	close_sides();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_source_that_only_its_own_device_reaches_is_put_by_that_device,
 		a_part_that_the_device_does_not_reach_is_put_into_by_message,
 		no_signal_is_seen_before_a_short_put_is_in_device_memory,
 		no_signal_is_seen_before_a_long_put_is_in_device_memory,
