@@ -1,14 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The NCCL transport between processes without MPI, which meet by ids. */
+#include <string.h>
+
 #include "forked.h"
 #include "on_nccl.h"
+
+/* The ranks reach each other's counters over the side channel's shared memory. */
+static void
+a_signal_is_its_streams(struct conform *c)
+{
+	CHECK(c, strcmp(c->info.why_engine_puts, "") == 0);
+}
+
+static const struct conform_case of_streams[] = {
+	{ CASE(a_signal_is_its_streams), .ranks_min = 2 },
+	CASES_END,
+};
+
+static const struct conform_list own_lists[] = {
+	{ "streams_of_processes", of_streams },
+	{ NULL, NULL },
+};
 
 static int
 run(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
 		                                            conform_onesided,
-		                                            NULL };
+		                                            own_lists, NULL };
 	const struct conform_backend backend = {
 		.name = "nccl-tcp",
 		.memory = &on_cuda_memory,

@@ -102,6 +102,31 @@ START_TEST(a_query_names_the_library_and_what_it_cannot)
 }
 END_TEST
 
+/* As on a communicator of the transport below. */
+START_TEST(signals_go_by_streams_alone)
+{
+	baton_request request;
+	uint64_t n = 0;
+
+	load();
+	create(0, BATON_PROGRESS_CALLS);
+	for (int rank = 0; rank < RANKS; rank++) {
+		struct baton_comm_info info = {.size = sizeof(info)};
+
+		ck_ok(creators[rank].status);
+		ck_ok(baton_comm_query(comms[rank], &info));
+		ck_assert_str_eq(info.why_engine_puts, "");
+	}
+	ck_ok(baton_signal(1, 0, 0, 0, comms[0], streams[0], NULL, &request));
+	/* No rank makes progress. */
+	cuda->sim_settle(true);
+	ck_ok(baton_signal_count(comms[1], 0, 0, 0, &n));
+	ck_assert_uint_eq(n, 1);
+	finish(request, BATON_OK);
+	destroy_all();
+}
+END_TEST
+
 START_TEST(a_query_says_why_it_is_not_nccl)
 {
 	struct baton_comm_info info = {.size = sizeof(info)};
@@ -762,6 +787,7 @@ main(void)
 		a_connection_that_fails_on_one_rank_fails_on_all,
 		a_host_communicator_is_refused,
 		a_query_names_the_library_and_what_it_cannot,
+		signals_go_by_streams_alone,
 		a_query_says_why_it_is_not_nccl,
 		fewer_lanes_carry_all_messages,
 		ranks_with_other_lanes_are_refused,
