@@ -659,27 +659,6 @@ START_TEST(pageable_source_is_the_engines)
 }
 END_TEST
 
-/* Its counters are not those of a later communicator. */
-START_TEST(counters_stay_where_a_stream_will_store)
-{
-	struct baton_comm_options options = silent();
-
-	options.timeout_ns = 50000000; /* which is also the grace of the destroy */
-	cuda_world_begin();
-	cuda_world_comms(&options);
-	cuda_world_hold(cw.streams[0], 0);
-	(void)signal_on(cw.streams[0], 0, 0, NULL);
-	for (int i = 0; i < 2; i++)
-		baton_ok(baton_comm_abort(cw.comms[i]));
-	cuda_world_destroy();
-	cuda_world_comms(&options);
-	cuda_world_let_go(0);
-	run_out(cw.streams[0]);
-	ck_assert_uint_eq(count(0), 0);
-	cuda_world_end();
-}
-END_TEST
-
 int
 main(void)
 {
@@ -706,7 +685,6 @@ main(void)
 		stream_that_captures_takes_no_put,
 		put_on_a_stream_is_not_cancelled,
 		pageable_source_is_the_engines,
-		counters_stay_where_a_stream_will_store,
 	};
 
 	return RUN_TESTS("mapped", tests);
