@@ -4,6 +4,7 @@
  * operations pending.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -482,6 +483,87 @@ exit_after_a_sticky_error(void)
 	exit(7);
 }
 
+static struct baton_window *windows[2];
+
+static void *
+register_block(void *argument)
+{
+	size_t rank = *(const size_t *)argument;
+	void *block;
+
+	baton_ok(baton_mem_alloc(cw.comms[rank], 4 * MIB, &block));
+	baton_ok(baton_window_register(block, 4 * MIB, cw.comms[rank],
+	                               &windows[rank]));
+	return NULL;
+}
+
+/* A window in device memory, a wait that is never met, and puts on the stream and by the engine. */
+static void
+open_with_puts(void)
+{
+	const struct baton_wait_signal_desc never = {1000, 0, 0, 0};
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	size_t ranks[2] = {0, 1};
+	pthread_t threads[2];
+
+	cuda_world_load();
+	atexit(check_violations);
+	cuda_world_open();
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, register_block, &ranks[i]);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	baton_ok(baton_wait_signal(1, &never, cw.comms[1], cw.streams[1], NULL,
+	                           NULL));
+	detached.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < 10; i++)
+		baton_ok(baton_put_signal(cw.from, 4 * MIB, BATON_UINT8, 1,
+		                          windows[0], 0, 0, i % 2, 0,
+		                          cw.comms[0], cw.streams[0],
+		                          i % 3 ? NULL : &detached, NULL));
+}
+
+static void
+exit_with_puts(void)
+{
+	open_with_puts();
+	exit(7);
+}
+
+/* Nothing was destroyed; and a child of fork is refused, and exits. */
+static void
+use_and_exit_in_a_child(void)
+{
+	uint64_t count;
+
+	ck_assert_int_eq(baton_signal_count(cw.comms[1], 0, 0, 0, &count),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_window_deregister(windows[0]), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_put_signal(cw.from, 8, BATON_UINT8, 1, windows[0],
+	                                  0, 0, 0, 0, cw.comms[0], cw.streams[0],
+	                                  NULL, NULL),
+	                 BATON_ERR_INVALID);
+	exit(7);
+}
+
+static void
+fork_and_exit_with_puts(void)
+{
+	open_with_puts();
+	child_ends(use_and_exit_in_a_child, 7);
+	while (baton_stream_query(cw.comms[0], cw.streams[0]) != BATON_OK)
+		sched_yield();
+	exit(7);
+}
+
+START_TEST(exit_with_a_window_and_puts_does_not_hang)
+{
+	for (int i = 0; i < 3; i++)
+		child_ends(exit_with_puts, 7);
+	child_ends(fork_and_exit_with_puts, 7);
+}
+END_TEST
+
 START_TEST(exit_with_operations_pending_does_not_hang)
 {
 	for (int i = 0; i < 4; i++)
@@ -576,6 +658,7 @@ main(void)
 		device_that_was_reset_after_a_sticky_error_works_again,
 		device_that_was_reset_without_an_error_works_again,
 		another_device_that_was_reset_is_set_up_anew,
+		exit_with_a_window_and_puts_does_not_hang,
 		exit_with_operations_pending_does_not_hang,
 		exit_with_operations_pending_is_silent,
 		child_of_fork_makes_no_driver_call,
