@@ -130,6 +130,13 @@ elseif(TARGET onnx_pipeline AND EXISTS ${models}/whole.onnx)
 		LABELS sample ARGS --batches 3 --in-flight 8 --rows 1 --length 1)
 	baton_mpi_test(sample.onnx_pipeline.in_turn RANKS 2 TARGET onnx_pipeline
 		LABELS sample ARGS --batches 5 --in-flight 1)
+	# Memory of the host, on a communicator of the device.
+	baton_mpi_test(sample.onnx_pipeline.cuda RANKS 2 TARGET onnx_pipeline
+		LABELS sample ARGS --batches 8 ENV ${cuda})
+	if(BATON_HAVE_MPI)
+		set_tests_properties(sample.onnx_pipeline.cuda PROPERTIES
+			FAIL_REGULAR_EXPRESSION "host device")
+	endif()
 	# A first half that gives what the second does not take, and an unsplit model with
 	# another weight.
 	add_test(NAME sample.onnx_pipeline.spoil COMMAND sh -c
