@@ -80,6 +80,7 @@ enum nsim_function {
 	X(frees, 0, 0, 1)                                                     \
 	X(duplicates, 0, 0, 1)                                                \
 	X(threads, 0, 0, 1)                                                   \
+	X(sockets, 0, 0, 1)                                                   \
 	X(abort, 0, 0, 1)
 
 struct nsim_settings {

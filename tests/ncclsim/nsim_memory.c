@@ -82,18 +82,43 @@ ncclMemFree(void *pointer)
 	return fault;
 }
 
+/* The allocation of ncclMemAlloc, or of virtual memory management, that the address is in.
+ * NCCL's own are of the second kind too. */
 static bool
-may_be_window(CUdeviceptr at, size_t bytes)
+find_allocation(CUdeviceptr at, CUdeviceptr *base_p, size_t *bytes_p)
 {
+	CUmemGenericAllocationHandle handle;
 	struct block *block;
 
 	pthread_mutex_lock(&nsim_lock);
 	block = blocks;
 	while (block && !(at >= block->at && at < block->at + block->bytes))
 		block = block->next;
+	if (block) {
+		*base_p = block->at;
+		*bytes_p = block->bytes;
+	}
 	pthread_mutex_unlock(&nsim_lock);
-	return block && bytes > 0 && bytes <= block->bytes - (at - block->at) &&
-	       (at - block->at) % BATONI_NCCL_WINDOW_ALIGNMENT == 0;
+	if (block)
+		return true;
+	if (nsim_cuda->address_range(base_p, bytes_p, at) !=
+	            BATONI_CU_SUCCESS ||
+	    nsim_cuda->vm_retain(&handle, (void *)(uintptr_t)*base_p) !=
+	            BATONI_CU_SUCCESS)
+		return false;
+	nsim_cuda->vm_release(handle);
+	return true;
+}
+
+static bool
+may_be_window(CUdeviceptr at, size_t bytes)
+{
+	CUdeviceptr base;
+	size_t all;
+
+	return find_allocation(at, &base, &all) && bytes > 0 &&
+	       bytes <= all - (at - base) &&
+	       (at - base) % BATONI_NCCL_WINDOW_ALIGNMENT == 0;
 }
 
 ncclResult_t
@@ -113,7 +138,7 @@ ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes,
 	    (!window_p || flags < 0 || flags > BATONI_NCCL_WINDOW_SYMMETRIC ||
 	     !may_be_window((uintptr_t)at, bytes)))
 		result = nsim_error(BATONI_NCCL_INVALID_ARGUMENT,
-		                    "no memory of ncclMemAlloc, or not aligned");
+		                    "no memory of ncclMemAlloc or cuMemCreate, or not aligned");
 	if (result == BATONI_NCCL_SUCCESS) {
 		job.number = comm->exchanges++;
 		job.window = nsim_alloc(1, sizeof(*job.window));
@@ -137,21 +162,39 @@ ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes,
 	return result;
 }
 
-void
-nsim_window_made(struct nsim_job *job)
-{
-	pthread_mutex_lock(&nsim_lock);
-	job->window->made = true;
-	pthread_mutex_unlock(&nsim_lock);
-	*job->window_p = job->window;
-}
-
 static void
 free_window(struct ncclWindow_vidmem *window)
 {
 	if (window->hold)
 		nsim_cuda->sim_unreach(window->hold);
 	free(window);
+}
+
+static void
+drop_window_locked(struct ncclWindow_vidmem *window)
+{
+	struct ncclWindow_vidmem **link = &windows;
+
+	while (*link != window)
+		link = &(*link)->next;
+	*link = window->next;
+	free_window(window);
+}
+
+void
+nsim_window_made(struct nsim_job *job)
+{
+	struct ncclWindow_vidmem *window = job->window;
+
+	pthread_mutex_lock(&nsim_lock);
+	window->made = true;
+	/* Between hosts that only sockets connect there are none. */
+	if (nsim_set.sockets) {
+		drop_window_locked(window);
+		window = NULL;
+	}
+	pthread_mutex_unlock(&nsim_lock);
+	*job->window_p = window;
 }
 
 ncclResult_t

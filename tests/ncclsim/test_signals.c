@@ -209,6 +209,83 @@ START_TEST(put_outside_of_the_window_is_a_violation)
 }
 END_TEST
 
+/* ---- memory -------------------------------------------------------------- */
+
+enum { UNIT = 2 << 20 }; /* the granularity of cudasim */
+
+/* A mapping of virtual memory management on the rank's device. */
+static CUdeviceptr
+map_unit(int rank)
+{
+	const CUmemAllocationProp properties = {
+		.type = BATONI_CU_ALLOCATION_PINNED,
+		.location = {BATONI_CU_LOCATION_DEVICE, rank},
+	};
+	const CUmemAccessDesc access = {
+		.location = {BATONI_CU_LOCATION_DEVICE, rank},
+		.flags = BATONI_CU_ACCESS_READ_WRITE,
+	};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	world_use(rank);
+	ck_cuda(nw.cuda->vm_reserve(&at, UNIT, 0, 0, 0));
+	ck_cuda(nw.cuda->vm_create(&handle, UNIT, &properties, 0));
+	ck_cuda(nw.cuda->vm_map(at, UNIT, 0, handle, 0));
+	ck_cuda(nw.cuda->vm_access(at, UNIT, &access, 1));
+	ck_cuda(nw.cuda->vm_release(handle));
+	return at;
+}
+
+static ncclResult_t
+make_window(CUdeviceptr at, size_t bytes, ncclWindow_t *window_p)
+{
+	return nw.nccl->window_register(nw.rank[0].comm, (void *)(uintptr_t)at,
+	                                bytes, window_p, 1);
+}
+
+START_TEST(windows_are_in_memory_of_the_two_kinds)
+{
+	ncclWindow_t window;
+	CUdeviceptr at;
+
+	world_begin(1, true);
+	at = map_unit(0);
+	ck_nccl(make_window(at + 4096, UNIT - 4096, &window));
+	ck_nccl(nw.nccl->put_signal((void *)(uintptr_t)(at + 8192), 100,
+	                            BATONI_NCCL_UINT8, 0, window, 0, 0, 0, 0,
+	                            nw.rank[0].comm, nw.rank[0].stream));
+	ck_nccl(wait_for(0, 0, 1));
+	synchronize(0);
+	ck_nccl(nw.nccl->window_deregister(nw.rank[0].comm, window));
+	/* Off the alignment; beyond its end; of cuMemAlloc. */
+	ck_assert_uint_eq(make_window(at + 64, 64, &window),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(make_window(at + 4096, UNIT, &window),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_assert_uint_eq(make_window(nw.rank[0].out, 4096, &window),
+	                  BATONI_NCCL_INVALID_ARGUMENT);
+	ck_cuda(nw.cuda->vm_unmap(at, UNIT));
+	ck_cuda(nw.cuda->vm_unreserve(at, UNIT));
+	world_end();
+}
+END_TEST
+
+START_TEST(over_sockets_windows_are_null)
+{
+	ncclWindow_t window = (ncclWindow_t)(void *)&nw;
+
+	world_begin(1, true);
+	ck_nccl(nw.nccl->mem_alloc(&memory[0], WINDOW));
+	ck_assert(nw.nccl->sim_set("sockets", 1));
+	ck_nccl(make_window(address(0), WINDOW, &window));
+	ck_assert_ptr_null(window);
+	ck_assert_int_eq(nw.nccl->sim_live("windows"), 0);
+	ck_nccl(nw.nccl->mem_free(memory[0]));
+	world_end();
+}
+END_TEST
+
 /* ---- who waits for whom -------------------------------------------------- */
 
 struct task {
@@ -357,6 +434,8 @@ main(void)
 		unmet_wait_holds_the_communicator_up,
 		one_sided_operations_come_before_messages_in_a_group,
 		put_outside_of_the_window_is_a_violation,
+		windows_are_in_memory_of_the_two_kinds,
+		over_sockets_windows_are_null,
 		abort_hangs_while_a_wait_is_unmet,
 		first_one_is_a_collective,
 		first_one_of_a_non_blocking_communicator_is_in_progress,
