@@ -335,6 +335,7 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
 #define BATON_WINDOW_PATH_VMWRITE (1u << 1) /* process_vm_writev, then a store */
 #define BATON_WINDOW_PATH_MESSAGE (1u << 2) /* messages, applied by the target */
+#define BATON_WINDOW_PATH_NATIVE (1u << 3)  /* NCCL's one-sided calls, then a message */
 
 struct baton_comm_info {
 	size_t size; /* of this struct; set before the call */

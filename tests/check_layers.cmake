@@ -13,7 +13,8 @@ cmake_minimum_required(VERSION 3.25)
 set(contracts runtime/path.h runtime/load.h runtime/device/device.h
     runtime/device/memory.h
     transport/transport.h transport/staging.h transport/native.h
-    transport/side.h transport/stores.h runtime/onesided.h runtime/world.h)
+    transport/native_puts.h transport/side.h transport/stores.h
+    runtime/onesided.h runtime/world.h)
 
 # room_of: the room of a file, in room_p.
 function(room_of file room_p)

@@ -18,6 +18,7 @@
 #include "shm.h"
 
 struct batoni_device;
+struct batoni_native_puts_ops;
 struct batoni_transport;
 
 struct batoni_transport_ops {
@@ -172,6 +173,10 @@ struct batoni_transport {
 	/* A native transport's: the one that it lies over, and owns.  The one-sided layer uses
 	 * that one's messages, peers and exchanges.  NULL: this one's own. */
 	struct batoni_transport *hosts;
+	/* A native transport's one-sided transfers (native_puts.h); NULL: it has none, and a
+	 * text that stays says why, or is NULL where there is nothing to say. */
+	const struct batoni_native_puts_ops *puts;
+	const char *why_no_puts;
 };
 
 /* The transport by which the hosts of the ranks reach each other. */

@@ -70,7 +70,8 @@ set_window_path(const char *value, const char *values)
 {
 	static const unsigned paths[] = {BATON_WINDOW_PATH_DIRECT,
 	                                 BATON_WINDOW_PATH_VMWRITE,
-	                                 BATON_WINDOW_PATH_MESSAGE};
+	                                 BATON_WINDOW_PATH_MESSAGE,
+	                                 BATON_WINDOW_PATH_NATIVE};
 	int i = choice(value, values);
 
 	if (i >= 0)

@@ -19,7 +19,7 @@
 #define BATONI_VARIABLES(X)                                                   \
 	X(log_level, BATON_LOG, "none, error, warning, info, debug",          \
 	  "what is written to standard error. Not set: warning")              \
-	X(window_path, BATON_WINDOW_PATH, "direct, vmwrite, message",         \
+	X(window_path, BATON_WINDOW_PATH, "direct, vmwrite, message, native", \
 	  "the only path of puts and signals, the same in all processes. "    \
 	  "Not set: the best path to each peer")                              \
 	X(puts, BATON_PUTS, "auto, engine",                                   \

@@ -51,6 +51,9 @@
  * are off); memory of the host that is not pinned, memory of another GPU; a message to the
  * rank itself whose ends have different lengths.
  *
+ * Puts into windows, between ranks of different hosts, have a communicator of their own, behind the
+ * lanes of messages (nccl_windows.c).
+ *
  * In checked mode (nccl_checked.c) another path takes the place of this one.
  */
 #include <stdio.h>

@@ -50,8 +50,10 @@ finalize_all(struct batoni_nccl *nccl)
 
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
-	for (unsigned i = 0; i < nccl->lanes_n; i++)
-		nccl->api->comm_finalize(nccl->lanes[i].comm);
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
+		if (nccl->lanes[i].comm)
+			nccl->api->comm_finalize(nccl->lanes[i].comm);
+	}
 	return nccl->api->group_end();
 }
 
@@ -103,11 +105,12 @@ batoni_nccl_clear(struct batoni_transport *transport)
 static void
 destroy_lanes(struct batoni_nccl *nccl)
 {
-	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
 		if (nccl->lanes[i].comm)
 			nccl->api->comm_destroy(nccl->lanes[i].comm);
 		nccl->lanes[i].comm = NULL;
 	}
+	batoni_nccl_puts_reclaim(nccl);
 }
 
 /* ---- by force ---- */
@@ -116,12 +119,13 @@ void
 batoni_nccl_abort_lanes(struct batoni_nccl *nccl)
 {
 	nccl->api->group_start();
-	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
 		if (nccl->lanes[i].comm)
 			nccl->api->comm_abort(nccl->lanes[i].comm);
 		nccl->lanes[i].comm = NULL;
 	}
 	nccl->api->group_end();
+	batoni_nccl_puts_reclaim(nccl);
 }
 
 /* Tell the kernels of all lanes to end.  Those of a lane that NCCL does not revoke, because
@@ -131,7 +135,8 @@ stop_lanes(struct batoni_nccl *nccl)
 {
 	const struct batoni_nccl_api *api = nccl->api;
 
-	for (unsigned i = 0; i < nccl->lanes_n && api->comm_revoke; i++) {
+	for (unsigned i = 0;
+	     i < batoni_nccl_lanes_all(nccl) && api->comm_revoke; i++) {
 		ncclResult_t result = nccl->lanes[i].comm
 		                              ? api->comm_revoke(
 							nccl->lanes[i].comm, 0)
@@ -141,7 +146,7 @@ stop_lanes(struct batoni_nccl *nccl)
 		                         result == BATONI_NCCL_IN_PROGRESS;
 	}
 	api->group_start();
-	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
 		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked)
 			continue;
 		api->comm_abort(nccl->lanes[i].comm);
@@ -197,7 +202,7 @@ is_revoked(struct batoni_nccl *nccl)
 
 	if (batoni_nccl_enter(nccl, &guard, BATONI_NCCL_FOR_EVER) != BATON_OK)
 		return true; /* the device has failed */
-	for (unsigned i = 0; i < nccl->lanes_n &&
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl) &&
 	                     state != BATONI_NCCL_IN_PROGRESS;
 	     i++) {
 		const struct batoni_nccl_lane *lane = &nccl->lanes[i];
@@ -300,7 +305,8 @@ leave_to_ender(struct batoni_nccl *nccl)
 	pthread_detach(nccl->ender);
 	nccl->base.patience->copies_left = true;
 	/* The transport and its arrays. */
-	batoni_mem_keep(nccl->checked ? 7 + BATONI_NCCL_CHECKED_BLOCKS : 7);
+	batoni_mem_keep((nccl->checked ? 7 + BATONI_NCCL_CHECKED_BLOCKS : 7) +
+	                batoni_nccl_puts_blocks(nccl));
 }
 
 void
@@ -311,6 +317,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	bool reached;
 
 	below->patience = transport->patience;
+	batoni_nccl_puts_end(nccl);
 	if (aborted)
 		batoni_nccl_abort(&transport->messages);
 	else
@@ -325,9 +332,10 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 		               aborted ? batoni_nccl_abort_lanes : destroy_lanes,
 		               transport->patience->until_ns);
 	/* On a device that has failed, or is never free, they are out of reach. */
-	for (unsigned i = 0; i < nccl->lanes_n; i++)
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++)
 		nccl->lanes[i].comm = NULL;
 	batoni_nccl_self_close(nccl);
+	batoni_nccl_puts_drop_marks(nccl);
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
 	reached = !below->lets_go && below->messages.load.in_flight > 0;

@@ -7,6 +7,7 @@
  *            ids, one a lane
  *   MAKE     each rank creates its communicators, in one group
  *   CONNECT  each rank connects the pairs of all lanes, in one group
+ *   PUTS_*   where ranks are on different hosts: what puts need (nccl_windows_open.c)
  *
  * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange after
  * the other (*rounds*): PENDING, OK, or an error.  The step is over when a round has nothing but OK,
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "config.h"
 #include "list.h"
 #include "log.h"
 #include "mem.h"
@@ -35,6 +37,7 @@ struct batoni_nccl_hello {
 	int32_t version;
 	int32_t lanes;
 	int32_t check; /* CHECK_VERSION, or 0 */
+	int32_t puts;  /* BATON_WINDOW_PATH forces those of the library */
 	struct batoni_nccl_card card;
 	ncclUniqueId ids[]; /* rank 0's, for as many lanes as there can be */
 };
@@ -50,7 +53,7 @@ batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
 {
 	ncclResult_t worst = BATONI_NCCL_SUCCESS;
 
-	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
 		struct batoni_nccl_lane *lane = &nccl->lanes[i];
 		ncclResult_t state, result;
 
@@ -92,7 +95,8 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 {
 	struct batoni_device *device = nccl->device;
 
-	for (unsigned i = 0; nccl->lanes && i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; nccl->lanes && i < batoni_nccl_lanes_all(nccl);
+	     i++) {
 		assert(!nccl->lanes[i].comm);
 		if (nccl->lanes[i].connected.object)
 			device->ops->mark_drop(device,
@@ -104,6 +108,7 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_nccl_self_free(nccl);
 	batoni_nccl_peers_free(nccl);
 	batoni_nccl_checked_free(nccl);
+	batoni_nccl_puts_free(nccl);
 	pthread_cond_destroy(&nccl->end_changed);
 	pthread_mutex_destroy(&nccl->end_lock);
 	batoni_free(nccl->words);
@@ -129,7 +134,8 @@ make_parts(struct batoni_nccl *nccl, int size)
 {
 	enum baton_status status = BATON_OK;
 
-	nccl->lanes = batoni_alloc(nccl->lanes_n, sizeof(*nccl->lanes));
+	nccl->lanes = batoni_alloc(batoni_nccl_lanes_all(nccl),
+	                           sizeof(*nccl->lanes));
 	nccl->hello = batoni_alloc(1, hello_bytes(nccl));
 	nccl->hellos = batoni_alloc((size_t)size, hello_bytes(nccl));
 	nccl->words = batoni_alloc((size_t)size, sizeof(*nccl->words));
@@ -230,9 +236,13 @@ leak_lanes(struct batoni_nccl *nccl)
 	pthread_mutex_lock(&lock);
 	nccl->lanes->leaked = leaked;
 	leaked = nccl->lanes;
+	leaked->kept = nccl->puts;
 	pthread_mutex_unlock(&lock);
+	/* The array, and what streams are; that of puts is one more. */
+	batoni_mem_keep(1 + (long)nccl->lanes_n + (nccl->puts ? 1 : 0) +
+	                batoni_nccl_puts_blocks(nccl));
 	nccl->lanes = NULL;
-	batoni_mem_keep(1 + (long)nccl->lanes_n); /* the array, and what streams are */
+	nccl->puts = NULL;
 }
 
 static void
@@ -241,7 +251,7 @@ nccl_discard(struct batoni_native *native)
 	struct batoni_nccl *nccl = to_nccl(native);
 	bool made = false;
 
-	for (unsigned i = 0; i < nccl->lanes_n; i++)
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++)
 		made |= nccl->lanes[i].comm != NULL;
 	if (made && !batoni_nccl_do(nccl, batoni_nccl_abort_lanes,
 	                            batoni_real_ns() + nccl->patience_ns))
@@ -251,10 +261,9 @@ nccl_discard(struct batoni_native *native)
 
 /* ---- what fails ---- */
 
-/* NCCL has returned an error, which this rank is going to tell the others. */
-static void
-note(struct batoni_nccl *nccl, const char *call,
-     const struct batoni_nccl_lane *lane, ncclResult_t result)
+void
+batoni_nccl_note(struct batoni_nccl *nccl, const char *call,
+                 const struct batoni_nccl_lane *lane, ncclResult_t result)
 {
 	char text[256];
 
@@ -444,11 +453,14 @@ fill_hello(struct batoni_nccl *nccl)
 	     i++)
 		result = nccl->api->get_unique_id(&nccl->hello->ids[i]);
 	if (result != BATONI_NCCL_SUCCESS)
-		note(nccl, "ncclGetUniqueId", NULL, result);
+		batoni_nccl_note(nccl, "ncclGetUniqueId", NULL, result);
 	fill_word(nccl, &nccl->hello->word);
 	nccl->hello->version = nccl->api->version;
 	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
 	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
+	nccl->hello->puts = nccl->config.below_slot &&
+	                    batoni_config()->window_path ==
+	                            BATON_WINDOW_PATH_NATIVE;
 	nccl->hello->card.has_bell =
 		batoni_bell_name(&nccl->hello->card.bell);
 }
@@ -480,6 +492,31 @@ refuse_checks(struct batoni_nccl *nccl, int rank)
 	                     both ? "has that of another version" : "is not");
 }
 
+/* Puts by the library are for ranks of different hosts, or forced.  All ranks decide alike. */
+static void
+decide_on_puts(struct batoni_nccl *nccl)
+{
+	const struct batoni_nccl_hello *first = hello_of(nccl, 0);
+	const char *lacks = batoni_nccl_lacks_puts(nccl);
+	bool apart = false, forced = false;
+
+	for (int i = 0; i < nccl->base.size; i++) {
+		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
+
+		forced |= hello->puts;
+		apart |= !hello->card.has_bell || !first->card.has_bell ||
+		         memcmp(hello->card.bell.host, first->card.bell.host,
+		                sizeof(first->card.bell.host)) != 0;
+	}
+	nccl->wants_puts = nccl->config.below_slot && !lacks &&
+	                   (apart || forced);
+	if (!nccl->wants_puts)
+		snprintf(nccl->why_no_puts, sizeof(nccl->why_no_puts), "%s",
+		         lacks ? lacks
+		               : "all ranks are on one host, so that NCCL's "
+		                 "one-sided calls were not prepared");
+}
+
 static enum baton_status
 check_hellos(struct batoni_nccl *nccl)
 {
@@ -504,6 +541,7 @@ check_hellos(struct batoni_nccl *nccl)
 				first->lanes, hello->lanes, i);
 		batoni_nccl_peer_meet(nccl, i, &hello->card);
 	}
+	decide_on_puts(nccl);
 	return BATON_OK;
 }
 
@@ -576,6 +614,22 @@ connect_lanes(struct batoni_nccl *nccl)
 	return nccl->api->group_end();
 }
 
+enum baton_status
+batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
+{
+	struct batoni_device *device = nccl->device;
+	enum baton_status status;
+
+	if (!lane->connected.object)
+		return BATON_OK;
+	nccl->config.driver_take();
+	status = device->ops->mark_done(device, &lane->connected);
+	if (status != BATON_OK && status != BATON_PENDING)
+		batoni_refuse(status, "GPU %d cannot be used", device->number);
+	nccl->config.driver_leave();
+	return status;
+}
+
 /* NCCL has connected when its kernels are on their streams.  They have to be over before any
  * rank goes on: one that aborts then would leave them to its peers, in front of all messages. */
 static enum baton_status
@@ -594,35 +648,16 @@ mark_lanes(struct batoni_nccl *nccl)
 static enum baton_status
 await_kernels(struct batoni_nccl *nccl)
 {
-	struct batoni_device *device = nccl->device;
 	enum baton_status status = nccl->marked ? BATON_OK : mark_lanes(nccl);
 
-	nccl->config.driver_take();
-	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++) {
-		struct batoni_mark *mark = &nccl->lanes[i].connected;
-
-		if (!mark->object)
-			continue;
-		status = device->ops->mark_done(device, mark);
-		if (status != BATON_OK && status != BATON_PENDING)
-			batoni_refuse(status, "GPU %d cannot be used",
-			              device->number);
-	}
-	nccl->config.driver_leave();
+	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
+		status = batoni_nccl_await_lane(nccl, &nccl->lanes[i]);
 	return status;
 }
 
-/* One of the steps in which NCCL works. */
-struct work {
-	uint64_t what; /* of its exchanges */
-	ncclResult_t (*begin)(struct batoni_nccl *nccl);
-	enum baton_status (*end)(struct batoni_nccl *nccl); /* NULL: nothing is awaited */
-	const char *call, *done; /* in sentences */
-};
-
 /* `mine` becomes PENDING: it goes on in NCCL; OK, or an error: it is over. */
 static void
-look_at_work(struct batoni_nccl *nccl, const struct work *work)
+look_at_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
 {
 	struct batoni_nccl_lane *lane = NULL;
 	struct batoni_memory_guard guard;
@@ -642,7 +677,7 @@ look_at_work(struct batoni_nccl *nccl, const struct work *work)
 	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
 		result = batoni_nccl_state(nccl, false, &lane);
 	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
-		note(nccl, work->call, lane, result);
+		batoni_nccl_note(nccl, work->call, lane, result);
 	batoni_nccl_leave(nccl, &guard);
 	if (result == BATONI_NCCL_IN_PROGRESS)
 		nccl->mine = BATON_PENDING;
@@ -652,41 +687,56 @@ look_at_work(struct batoni_nccl *nccl, const struct work *work)
 		note_timeout(nccl, work->done);
 }
 
-static enum baton_status
-step_work(struct batoni_nccl *nccl, const struct work *work)
+enum baton_status
+batoni_nccl_tell(struct batoni_nccl *nccl, uint64_t what, const ncclUniqueId *id)
 {
 	enum baton_status status;
 
 	/* In a round a rank says one thing. */
-	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
-		look_at_work(nccl, work);
-	if (!nccl->in_round)
+	if (!nccl->in_round) {
 		fill_word(nccl, &nccl->says);
+		if (id && nccl->mine == BATON_OK)
+			nccl->says.id = *id;
+	}
 	nccl->in_round = true;
-	status = exchange(nccl, work->what, &nccl->says, sizeof(nccl->says),
+	status = exchange(nccl, what, &nccl->says, sizeof(nccl->says),
 	                  nccl->words);
 	nccl->in_round = status == BATON_PENDING;
+	nccl->judged = status == BATON_OK;
 	return status == BATON_OK ? judge(nccl) : status;
+}
+
+enum baton_status
+batoni_nccl_do_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
+{
+
+	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
+		look_at_work(nccl, work);
+	return batoni_nccl_tell(nccl, work->what, NULL);
 }
 
 static enum baton_status
 take_step(struct batoni_nccl *nccl)
 {
-	static const struct work make = {WHAT_MAKE, make_lanes, NULL,
-	                                 "ncclCommInitRankConfig",
-	                                 "created its communicators"};
-	static const struct work connect = {WHAT_CONNECT, connect_lanes,
-	                                    await_kernels,
-	                                    "ncclGroupEnd of the connections",
-	                                    "connected the ranks"};
+	static const struct batoni_nccl_work make = {
+		WHAT_MAKE, make_lanes, NULL, "ncclCommInitRankConfig",
+		"created its communicators"};
+	static const struct batoni_nccl_work connect = {
+		WHAT_CONNECT, connect_lanes, await_kernels,
+		"ncclGroupEnd of the connections", "connected the ranks"};
 
 	switch (nccl->step) {
 	case BATONI_NCCL_HELLO:
 		return step_hello(nccl);
 	case BATONI_NCCL_MAKE:
-		return step_work(nccl, &make);
+		return batoni_nccl_do_work(nccl, &make);
 	case BATONI_NCCL_CONNECT:
-		return step_work(nccl, &connect);
+		return batoni_nccl_do_work(nccl, &connect);
+	case BATONI_NCCL_PUTS_ID:
+	case BATONI_NCCL_PUTS_MAKE:
+	case BATONI_NCCL_PUTS_WINDOW:
+	case BATONI_NCCL_PUTS_WARM:
+		return batoni_nccl_puts_step(nccl);
 	}
 	return BATON_ERR_INVALID;
 }
@@ -739,6 +789,23 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	describe(nccl);
 }
 
+/* Puts that turn out not to be possible end with their step. */
+static bool
+is_last(const struct batoni_nccl *nccl)
+{
+	return nccl->wants_puts ? nccl->step == BATONI_NCCL_PUTS_WARM
+	                        : nccl->step >= BATONI_NCCL_CONNECT;
+}
+
+static void
+offer_puts(struct batoni_nccl *nccl)
+{
+	if (nccl->puts)
+		nccl->base.puts = &batoni_nccl_puts_ops;
+	else if (*nccl->why_no_puts)
+		nccl->base.why_no_puts = nccl->why_no_puts;
+}
+
 static enum baton_status
 nccl_step(struct batoni_native *native, struct batoni_transport *below,
           struct batoni_transport **transport_p)
@@ -751,12 +818,13 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	status = take_step(nccl);
 	if (status != BATON_OK)
 		return status;
-	if (nccl->step == BATONI_NCCL_CONNECT) {
+	if (is_last(nccl)) {
+		offer_puts(nccl);
 		*transport_p = &nccl->base;
 		return BATON_OK;
 	}
 	nccl->step++;
-	nccl->begun = false;
+	nccl->begun = nccl->marked = false;
 	nccl->limit_ns = 0;
 	return BATON_PENDING;
 }

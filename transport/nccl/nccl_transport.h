@@ -4,7 +4,8 @@
  *
  * nccl.c: the path and the transport.  nccl_self.c: messages to oneself.  nccl_lock.c: the
  * lock of a device.  nccl_open.c: creation.  nccl_peers.c: the other ranks' processes.
- * nccl_end.c: finalizing, aborting, closing.  nccl_checked.c and the three that it names: the
+ * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
+ * aborting, closing.  nccl_checked.c and the three that it names: the
  * path in checked mode.
  */
 #ifndef BATONI_NCCL_TRANSPORT_H
@@ -16,6 +17,10 @@
 #include "native.h"
 #include "nccl_api.h"
 
+struct batoni_nccl;
+struct batoni_nccl_checked;
+struct batoni_nccl_puts; /* nccl_windows.h */
+
 /* One of NCCL's communicators, with a stream of ours.  Guarded by the lock of the device,
  * but for `used`, which the order lock guards. */
 struct batoni_nccl_lane {
@@ -25,6 +30,7 @@ struct batoni_nccl_lane {
 	bool revoked;        /* its kernels have been told to end */
 	struct batoni_mark connected; /* creation: behind the kernel that connects */
 	struct batoni_nccl_lane *leaked; /* of the first: nccl_open.c */
+	struct batoni_nccl_puts *kept;   /* the same */
 };
 
 /* What the messages to itself in one call come to (nccl_self.c). */
@@ -53,17 +59,32 @@ struct batoni_nccl_card {
 /* What a rank tells the others of its creation. */
 struct batoni_nccl_word {
 	int32_t status; /* enum baton_status */
-	char why[188];  /* of an error */
+	union {
+		char why[188];   /* of an error */
+		ncclUniqueId id; /* rank 0's, where the step says so */
+	};
 };
 
 /* What is agreed on, and in which order: nccl_open.c. */
 enum batoni_nccl_step {
 	BATONI_NCCL_HELLO,  /* versions and ids */
 	BATONI_NCCL_MAKE,   /* the communicators */
-	BATONI_NCCL_CONNECT /* the pairs of each lane */
+	BATONI_NCCL_CONNECT, /* the pairs of each lane */
+	/* Where puts are wanted: */
+	BATONI_NCCL_PUTS_ID,     /* the id of their communicator */
+	BATONI_NCCL_PUTS_MAKE,   /* it */
+	BATONI_NCCL_PUTS_WINDOW, /* the window of what is staged */
+	BATONI_NCCL_PUTS_WARM    /* the first call of each kind */
 };
 
-struct batoni_nccl_checked;
+/* One of the steps in which NCCL works. */
+struct batoni_nccl_work {
+	uint64_t what; /* of its exchanges */
+	ncclResult_t (*begin)(struct batoni_nccl *nccl);
+	/* NULL: nothing is awaited. */
+	enum baton_status (*end)(struct batoni_nccl *nccl);
+	const char *call, *done; /* in sentences */
+};
 
 /* Also the engine's struct batoni_native. */
 struct batoni_nccl {
@@ -77,7 +98,9 @@ struct batoni_nccl {
 	uint64_t patience_ns; /* for creation, and for one enqueue */
 	unsigned bits;        /* ranks have so many */
 	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
-	struct batoni_nccl_lane *lanes;
+	struct batoni_nccl_lane *lanes; /* these, and behind them the one for puts */
+	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_windows.c) */
+	char why_no_puts[200];
 	struct batoni_nccl_self *self;
 	struct batoni_peer *peers; /* where the transport below has none (nccl_peers.c) */
 	int peers_n;
@@ -90,6 +113,8 @@ struct batoni_nccl {
 	bool marked;               /* the lanes, behind what connects them */
 	bool begun;                /* what this step waits for was begun */
 	bool in_round;             /* an exchange of `says` is under way */
+	bool judged;               /* the last one has brought what all ranks say */
+	bool wants_puts;           /* of all ranks alike */
 	struct batoni_nccl_word says;
 	enum baton_status mine;    /* what this rank tells the others */
 	struct batoni_nccl_hello *hello, *hellos; /* this rank's; by rank */
@@ -222,8 +247,47 @@ enum baton_status batoni_nccl_lock(struct batoni_transport *transport,
  * those in use, if asked.  Under the lock of the device. */
 ncclResult_t batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
                                struct batoni_nccl_lane **lane_p);
+/* The lanes of messages, and the one for puts; of some, comm is NULL. */
+static inline unsigned
+batoni_nccl_lanes_all(const struct batoni_nccl *nccl)
+{
+	return nccl->lanes_n + 1;
+}
+/* Take part in a step of creation.  PENDING; OK; an error, with its sentence: `judged` says
+ * whether all ranks have it, or the exchange has failed.  id: rank 0's, told with it; or NULL. */
+enum baton_status batoni_nccl_do_work(struct batoni_nccl *nccl,
+                                      const struct batoni_nccl_work *work);
+enum baton_status batoni_nccl_tell(struct batoni_nccl *nccl, uint64_t what,
+                                   const ncclUniqueId *id);
+/* NCCL has returned an error, which this rank is going to tell the others. */
+void batoni_nccl_note(struct batoni_nccl *nccl, const char *call,
+                      const struct batoni_nccl_lane *lane, ncclResult_t result);
+/* PENDING, OK, or an error: what the marks of these lanes, behind what was put there, say. */
+enum baton_status batoni_nccl_await_lane(struct batoni_nccl *nccl,
+                                         struct batoni_nccl_lane *lane);
 /* Free all but the lanes' communicators, which are gone. */
 void batoni_nccl_free(struct batoni_nccl *nccl);
+
+/* ---- nccl_windows_open.c ---- */
+
+/* The thread that creates.  Why the library has no puts; NULL: it has them. */
+const char *batoni_nccl_lacks_puts(const struct batoni_nccl *nccl);
+/* A step of PUTS_*: PENDING (also when it goes on with the next), OK: all is over, and puts are
+ * there or not. */
+enum baton_status batoni_nccl_puts_step(struct batoni_nccl *nccl);
+/* Behind destroying or aborting the lanes, under the lock of the device: free what is NCCL's. */
+void batoni_nccl_puts_reclaim(struct batoni_nccl *nccl);
+void batoni_nccl_puts_free(struct batoni_nccl *nccl);
+
+/* ---- nccl_windows.c ---- */
+
+extern const struct batoni_native_puts_ops batoni_nccl_puts_ops;
+/* The driver, before the lanes are ended: wait for copies, within the patience. */
+void batoni_nccl_puts_end(struct batoni_nccl *nccl);
+/* Nobody asks for the ends of kernels any more. */
+void batoni_nccl_puts_drop_marks(struct batoni_nccl *nccl);
+/* The blocks of batoni_alloc that it has. */
+long batoni_nccl_puts_blocks(const struct batoni_nccl *nccl);
 
 /* ---- nccl_checked.c ---- */
 

@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts into windows by NCCL's one-sided calls (native_puts.h), where ranks are on different
+ * hosts.  nccl_windows_open.c makes what they need.
+ *
+ * Why a communicator of their own.  NCCL carries out everything of one communicator in series, so
+ * that on a lane a put would stand behind a message that its peer does not receive.  Its stream
+ * is ours, and nothing of the program is on it.
+ *
+ * Why no wait is unmet for long.  ncclWaitSignal can neither be asked nor taken back, and ncclCommAbort
+ * hangs while one is unmet.  It is called only for units whose source has said that they have left,
+ * on the same stream as the puts of this rank: these stand behind it for the time that the network
+ * needs, and no put of the source has to follow.
+ *
+ * Units.  NCCL counts once for each source (signal 0 of context 0: indices and contexts travel in the
+ * layer's message, so that all of them work with every version).  A put is one unit if its source
+ * is in a window, else one for each chunk; a put that is stopped keeps the units that it has.  The
+ * warm-up of nccl_windows_open.c is a unit, too.
+ *
+ * A put:
+ *   BEGUN    nothing is under way; the next part is chosen
+ *   COPYING  its source is in no window: the part is copied into the put's chunk
+ *   READY    the part may be given to NCCL; one call at a time is LAUNCHING
+ *   GIVEN    NCCL has it; a mark behind it says that the bytes have left.  Then BEGUN again, or the end
+ *
+ * Windows.  Registering is collective, and a rank that fails leaves the others in NCCL; so the layer
+ * has all ranks `look` first.  What NCCL does not check, and writes anywhere for: the bounds, which the
+ * layer checks at the call; and that the parts are of the same length, at the same offset of equal allocations,
+ * one window in each (its addresses of peers follow from its own).  A window that was registered when
+ * the communicator broke ends with NCCL's communicator.
+ *
+ * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
+ * their marks are still asked for, so that a buffer is given back only when it is free.
+ *
+ * Threads and locks.  The driver, and the thread that registers (with the lock of the device, but
+ * not the driver's): they share the list of windows, under windows_lock.
+ */
+#include "nccl_windows.h"
+
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+static struct batoni_nccl *
+to_nccl(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct batoni_nccl, base);
+}
+
+/* ---- windows ---- */
+
+static bool
+overlaps(const struct batoni_native_window *window, const char *from, size_t bytes)
+{
+	return from < window->base + window->bytes && window->base < from + bytes;
+}
+
+/* A window that has some of these bytes.  Under windows_lock. */
+static const struct batoni_native_window *
+find_window_locked(struct batoni_nccl_puts *puts, const char *from, size_t bytes)
+{
+	for (struct batoni_list_node *at = puts->windows.next;
+	     at != &puts->windows; at = at->next) {
+		const struct batoni_native_window *window = batoni_container_of(
+			at, struct batoni_native_window, link);
+
+		if (overlaps(window, from, bytes))
+			return window;
+	}
+	return NULL;
+}
+
+/* Are they all in one window? */
+static bool
+is_in_window(struct batoni_nccl_puts *puts, const char *from, size_t bytes)
+{
+	const struct batoni_native_window *window;
+	bool within;
+
+	pthread_mutex_lock(&puts->windows_lock);
+	window = find_window_locked(puts, from, bytes);
+	within = window && window->handle && from >= window->base &&
+	         bytes <= window->bytes - (size_t)(from - window->base);
+	pthread_mutex_unlock(&puts->windows_lock);
+	return within;
+}
+
+/* What NCCL wants of the allocation. */
+static enum baton_status
+check_block(struct batoni_nccl *nccl, const char *base,
+            const struct batoni_memory_shared *shared)
+{
+	struct batoni_nccl_puts *puts = nccl->puts;
+	bool taken;
+
+	if (shared->fd < 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "NCCL takes memory of cuMemCreate for a "
+		                     "window, as baton_mem_alloc gives it");
+	if (shared->offset % BATONI_NCCL_WINDOW_ALIGNMENT != 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "for NCCL it has to begin at a multiple of "
+		                     "%d bytes of its allocation; it begins at "
+		                     "%zu",
+		                     BATONI_NCCL_WINDOW_ALIGNMENT,
+		                     shared->offset);
+	pthread_mutex_lock(&puts->windows_lock);
+	taken = find_window_locked(puts, base - shared->offset,
+	                           shared->bytes) != NULL;
+	pthread_mutex_unlock(&puts->windows_lock);
+	if (taken)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "another window is in its allocation, and "
+		                     "NCCL takes one in each");
+	return BATON_OK;
+}
+
+static enum baton_status
+puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
+          struct batoni_native_part *part_p)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
+	struct batoni_memory_shared shared;
+	struct batoni_memory_info info;
+	enum baton_status status = memory->look(nccl->device, base, &info);
+
+	if (status == BATON_OK && (info.kind != BATONI_MEMORY_DEVICE ||
+	                           info.owner != nccl->device->number))
+		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                       "it is not memory of GPU %d",
+		                       nccl->device->number);
+	if (status == BATON_OK && !memory->share)
+		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                       "the device does not say what its memory is");
+	if (status == BATON_OK)
+		status = memory->share(nccl->device, base, bytes, &shared);
+	if (status != BATON_OK)
+		return status;
+	status = check_block(nccl, base, &shared);
+	if (shared.fd >= 0)
+		close(shared.fd);
+	*part_p = (struct batoni_native_part){
+		.bytes = bytes,
+		.offset = shared.offset,
+		.block_bytes = shared.bytes,
+	};
+	return status;
+}
+
+static enum baton_status
+refuse_result(struct batoni_nccl *nccl, const char *call, ncclResult_t result)
+{
+	char text[256];
+
+	batoni_nccl_describe(nccl->api, nccl->puts->lane->comm, result, text,
+	                     sizeof(text));
+	return batoni_refuse(BATON_ERR_NCCL, "%s: %s", call, text);
+}
+
+static void
+forget_window(struct batoni_nccl_puts *puts, struct batoni_native_window *window)
+{
+	pthread_mutex_lock(&puts->windows_lock);
+	batoni_list_remove(&window->link);
+	pthread_mutex_unlock(&puts->windows_lock);
+	batoni_free(window);
+}
+
+static enum baton_status
+begin_window(struct batoni_nccl *nccl, struct batoni_native_window *window)
+{
+	struct batoni_memory_guard guard;
+	enum baton_status status =
+		batoni_nccl_enter(nccl, &guard, window->limit_ns);
+	ncclResult_t result;
+
+	if (status != BATON_OK)
+		return status;
+	if (atomic_load(&nccl->aborting)) {
+		batoni_nccl_leave(nccl, &guard);
+		return batoni_refuse(BATON_ERR_ABORTED,
+		                     "the NCCL transport was aborted");
+	}
+	result = nccl->api->window_register(
+		nccl->puts->lane->comm, window->base, window->bytes,
+		&window->handle, BATONI_NCCL_WINDOW_SYMMETRIC);
+	batoni_nccl_leave(nccl, &guard);
+	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
+		return BATON_PENDING;
+	return refuse_result(nccl, "ncclCommWindowRegister", result);
+}
+
+static enum baton_status
+puts_open(struct batoni_transport *transport, void *base, size_t bytes,
+          struct batoni_native_window **window_p)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_native_window *window = batoni_alloc(1, sizeof(*window));
+	enum baton_status status;
+
+	if (!window)
+		return batoni_refuse(BATON_ERR_NOMEM, "no memory");
+	window->base = base;
+	window->bytes = bytes;
+	window->limit_ns = batoni_real_ns() + nccl->patience_ns;
+	batoni_list_init(&window->link);
+	pthread_mutex_lock(&nccl->puts->windows_lock);
+	batoni_list_append(&nccl->puts->windows, &window->link);
+	pthread_mutex_unlock(&nccl->puts->windows_lock);
+	status = begin_window(nccl, window);
+	if (status == BATON_PENDING)
+		*window_p = window;
+	else
+		forget_window(nccl->puts, window);
+	return status;
+}
+
+/* Under the lock of the device. */
+static ncclResult_t
+lane_state(const struct batoni_nccl *nccl)
+{
+	ncclResult_t state = BATONI_NCCL_SUCCESS, result;
+
+	result = nccl->api->comm_error(nccl->puts->lane->comm, &state);
+	return result == BATONI_NCCL_SUCCESS ? state : result;
+}
+
+static enum baton_status
+puts_opened(struct batoni_transport *transport,
+            struct batoni_native_window *window)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_memory_guard guard;
+	enum baton_status status =
+		batoni_nccl_enter(nccl, &guard, window->limit_ns);
+	ncclResult_t state = BATONI_NCCL_SUCCESS;
+
+	if (status != BATON_OK)
+		return status;
+	if (atomic_load(&nccl->aborting))
+		status = batoni_refuse(BATON_ERR_ABORTED,
+		                       "the NCCL transport was aborted");
+	else
+		state = lane_state(nccl);
+	batoni_nccl_leave(nccl, &guard);
+	if (status != BATON_OK)
+		return status;
+	if (state == BATONI_NCCL_IN_PROGRESS &&
+	    batoni_real_ns() > window->limit_ns)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "NCCL had not registered the window after "
+		                     "%llu ms",
+		                     (unsigned long long)(nccl->patience_ns /
+		                                          1000000));
+	if (state == BATONI_NCCL_IN_PROGRESS)
+		return BATON_PENDING;
+	if (state != BATONI_NCCL_SUCCESS)
+		return refuse_result(nccl, "ncclCommWindowRegister", state);
+	if (window->handle)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "NCCL has no one-sided transfers between these "
+	                     "ranks");
+}
+
+static void
+puts_close(struct batoni_transport *transport,
+           struct batoni_native_window *window)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_memory_guard guard;
+	ncclResult_t result = BATONI_NCCL_SUCCESS;
+
+	if (window->handle &&
+	    batoni_nccl_enter(nccl, &guard,
+	                      batoni_real_ns() + nccl->patience_ns) == BATON_OK) {
+		if (!atomic_load(&nccl->aborting))
+			result = nccl->api->window_deregister(
+				nccl->puts->lane->comm, window->handle);
+		batoni_nccl_leave(nccl, &guard);
+	}
+	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: ncclCommWindowDeregister returned %u",
+		           nccl->base.rank, result);
+	forget_window(nccl->puts, window);
+}
+
+/* ---- calls ---- */
+
+static enum baton_status
+refuse_aborted(void)
+{
+	return batoni_refuse(BATON_ERR_ABORTED,
+	                     "the NCCL transport was aborted");
+}
+
+static enum baton_status
+fail_call(struct batoni_nccl *nccl, const char *call, ncclResult_t result)
+{
+	struct batoni_host *host = nccl->base.host;
+	char text[256];
+
+	batoni_nccl_describe(nccl->api, nccl->puts->lane->comm, result, text,
+	                     sizeof(text));
+	host->broken(host, BATON_ERR_NCCL, call, (int)result, text);
+	return BATON_ERR_NCCL;
+}
+
+static enum baton_status
+fail_mark(struct batoni_nccl *nccl, enum baton_status status)
+{
+	struct batoni_host *host = nccl->base.host;
+
+	host->broken(host, status, NULL, 0,
+	             "the device lost sight of a put by NCCL");
+	return status;
+}
+
+/* What is called, under the lock of the device. */
+typedef ncclResult_t (*call_fn)(struct batoni_nccl *nccl, const void *what);
+
+/* Behind what NCCL has put on the stream. */
+static enum baton_status
+placed(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+{
+	enum baton_status status = nccl->device->ops->mark(
+		nccl->device, nccl->puts->lane->stream, &call->mark);
+
+	call->state = status == BATON_OK ? BATONI_NCCL_CALL_RUNNING
+	                                 : BATONI_NCCL_CALL_NONE;
+	return status == BATON_OK ? BATON_PENDING : fail_mark(nccl, status);
+}
+
+/* AGAIN: not now, and nothing was done.  PENDING: it is under way.  ABORTED, NCCL, CUDA. */
+static enum baton_status
+begin_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
+           const char *name, call_fn fn, const void *what)
+{
+	struct batoni_nccl_puts *puts = nccl->puts;
+	struct batoni_memory_guard guard;
+	ncclResult_t result;
+
+	if (atomic_load(&nccl->aborting))
+		return refuse_aborted();
+	if (puts->launching || batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
+		return BATON_ERR_AGAIN;
+	/* An abort that came meanwhile has the lanes.  A window may be being registered. */
+	if (atomic_load(&nccl->aborting) ||
+	    lane_state(nccl) == BATONI_NCCL_IN_PROGRESS) {
+		batoni_nccl_leave(nccl, &guard);
+		return BATON_ERR_AGAIN;
+	}
+	result = fn(nccl, what);
+	batoni_nccl_leave(nccl, &guard);
+	call->name = name;
+	if (result == BATONI_NCCL_SUCCESS)
+		return placed(nccl, call);
+	if (result != BATONI_NCCL_IN_PROGRESS)
+		return fail_call(nccl, name, result);
+	call->state = BATONI_NCCL_CALL_LAUNCHING;
+	puts->launching = call;
+	puts->launching_limit_ns = batoni_real_ns() + nccl->patience_ns;
+	return BATON_PENDING;
+}
+
+/* Has NCCL put it on the stream? */
+static enum baton_status
+ask_launch(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+{
+	struct batoni_nccl_puts *puts = nccl->puts;
+	struct batoni_memory_guard guard;
+	ncclResult_t state;
+
+	if (atomic_load(&nccl->aborting)) {
+		/* It ends with its communicator, whose buffers stay until then. */
+		return BATON_PENDING;
+	}
+	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
+		return BATON_PENDING;
+	state = atomic_load(&nccl->aborting) ? BATONI_NCCL_IN_PROGRESS
+	                                     : lane_state(nccl);
+	batoni_nccl_leave(nccl, &guard);
+	if (state == BATONI_NCCL_IN_PROGRESS &&
+	    batoni_real_ns() <= puts->launching_limit_ns)
+		return BATON_PENDING;
+	puts->launching = NULL;
+	if (state == BATONI_NCCL_SUCCESS)
+		return placed(nccl, call);
+	call->state = BATONI_NCCL_CALL_NONE;
+	return fail_call(nccl, call->name, state);
+}
+
+/* Of one that was begun.  PENDING; OK: the device has carried it out. */
+static enum baton_status
+ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+{
+	enum baton_status status = BATON_PENDING;
+
+	batoni_nccl_look(nccl);
+	if (call->state == BATONI_NCCL_CALL_LAUNCHING)
+		status = ask_launch(nccl, call);
+	if (call->state != BATONI_NCCL_CALL_RUNNING)
+		return status;
+	status = nccl->device->ops->mark_done(nccl->device, &call->mark);
+	if (status == BATON_PENDING)
+		return status;
+	call->state = BATONI_NCCL_CALL_NONE;
+	return status == BATON_OK ? status : fail_mark(nccl, status);
+}
+
+/* ---- puts ---- */
+
+static char *
+chunk_of(const struct batoni_nccl_puts *puts, const struct batoni_nccl_put *put)
+{
+	return puts->staging + BATONI_NCCL_CHUNK * (size_t)(put - puts->puts);
+}
+
+static enum baton_status
+puts_put(struct batoni_transport *transport, const struct batoni_native_put *put,
+         uint32_t *number_p)
+{
+	struct batoni_nccl_puts *puts = to_nccl(transport)->puts;
+
+	for (uint32_t i = 0; i < BATONI_NCCL_PUTS; i++) {
+		struct batoni_nccl_put *slot = &puts->puts[i];
+
+		if (slot->state != BATONI_NCCL_PUT_FREE)
+			continue;
+		*slot = (struct batoni_nccl_put){
+			.state = BATONI_NCCL_PUT_BEGUN,
+			.put = *put,
+			.staged = !is_in_window(puts, put->from, put->bytes),
+			.call.mark = slot->call.mark,
+		};
+		*number_p = i;
+		return BATON_OK;
+	}
+	return BATON_ERR_AGAIN;
+}
+
+static ncclResult_t
+call_put(struct batoni_nccl *nccl, const void *what)
+{
+	const struct batoni_nccl_put *put = what;
+	const struct batoni_nccl_puts *puts = nccl->puts;
+	const char *from = put->staged ? chunk_of(puts, put) : put->put.from;
+
+	return nccl->api->put_signal(from, put->part, BATONI_NCCL_INT8,
+	                             put->put.peer, put->put.window->handle,
+	                             put->put.offset + put->done, 0, 0, 0,
+	                             puts->lane->comm, puts->lane->stream);
+}
+
+/* The next part.  OK: its state has changed; AGAIN: not now; CUDA. */
+static enum baton_status
+begin_part(struct batoni_nccl *nccl, struct batoni_nccl_put *put)
+{
+	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
+	size_t left = put->put.bytes - put->done;
+	enum baton_status status;
+
+	if (!put->staged) {
+		put->part = left;
+		put->state = BATONI_NCCL_PUT_READY;
+		return BATON_OK;
+	}
+	put->part = left < BATONI_NCCL_CHUNK ? left : BATONI_NCCL_CHUNK;
+	status = memory->copy_start(nccl->device, chunk_of(nccl->puts, put),
+	                            (const char *)put->put.from + put->done,
+	                            put->part, nccl->device->number,
+	                            &put->ticket);
+	if (status == BATON_OK)
+		put->state = BATONI_NCCL_PUT_COPYING;
+	return status;
+}
+
+/* Give the part to NCCL. */
+static enum baton_status
+give_part(struct batoni_nccl *nccl, struct batoni_nccl_put *put)
+{
+	enum baton_status status =
+		begin_call(nccl, &put->call, "ncclPutSignal", call_put, put);
+
+	if (status != BATON_PENDING)
+		return status;
+	put->state = BATONI_NCCL_PUT_GIVEN;
+	put->units = ++nccl->puts->sides[put->put.peer].sent;
+	return BATON_OK;
+}
+
+/* One step.  OK: its state has changed; AGAIN, PENDING: not now; an error. */
+static enum baton_status
+move(struct batoni_nccl *nccl, struct batoni_nccl_put *put)
+{
+	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
+	enum baton_status status = BATON_OK;
+
+	switch (put->state) {
+	case BATONI_NCCL_PUT_FREE:
+		break;
+	case BATONI_NCCL_PUT_BEGUN:
+		return begin_part(nccl, put);
+	case BATONI_NCCL_PUT_COPYING:
+		status = memory->copy_test(nccl->device, &put->ticket);
+		if (status != BATON_PENDING)
+			put->state = BATONI_NCCL_PUT_READY;
+		return status;
+	case BATONI_NCCL_PUT_READY:
+		return give_part(nccl, put);
+	case BATONI_NCCL_PUT_GIVEN:
+		status = ask_call(nccl, &put->call);
+		if (status == BATON_OK) {
+			put->done += put->part;
+			put->state = BATONI_NCCL_PUT_BEGUN;
+		}
+		return status;
+	}
+	return status;
+}
+
+/* Nothing of it is under way. */
+static bool
+is_at_rest(const struct batoni_nccl_put *put)
+{
+	return put->state == BATONI_NCCL_PUT_BEGUN ||
+	       put->state == BATONI_NCCL_PUT_READY;
+}
+
+static enum baton_status
+puts_test(struct batoni_transport *transport, uint32_t number, bool stop,
+          uint64_t *units_p)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_nccl_put *put = &nccl->puts->puts[number];
+	enum baton_status status = BATON_OK;
+
+	while (status == BATON_OK) {
+		if (put->done == put->put.bytes)
+			break;
+		if (stop && is_at_rest(put))
+			status = BATON_ERR_CANCELED;
+		else
+			status = move(nccl, put);
+	}
+	if (status == BATON_PENDING || status == BATON_ERR_AGAIN)
+		return BATON_PENDING;
+	*units_p = put->units;
+	put->state = BATONI_NCCL_PUT_FREE;
+	return status;
+}
+
+/* ---- waits ---- */
+
+struct wait {
+	int peer, units;
+};
+
+static ncclResult_t
+call_wait(struct batoni_nccl *nccl, const void *what)
+{
+	const struct wait *wait = what;
+	const struct batoni_nccl_lane *lane = nccl->puts->lane;
+	ncclWaitSignalDesc_t desc = {.opCnt = wait->units, .peer = wait->peer};
+
+	return nccl->api->wait_signal(1, &desc, lane->comm, lane->stream);
+}
+
+/* For units that its source has begun, and that this rank has not asked for. */
+static enum baton_status
+begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
+{
+	struct batoni_nccl_side *side = &nccl->puts->sides[source];
+	uint64_t more = units - side->asked;
+	struct wait wait = {source, more < INT_MAX ? (int)more : INT_MAX};
+	enum baton_status status = begin_call(
+		nccl, &side->call, "ncclWaitSignal", call_wait, &wait);
+
+	if (status == BATON_PENDING)
+		side->asked += (uint64_t)wait.units;
+	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
+}
+
+static enum baton_status
+puts_await(struct batoni_transport *transport, int source, uint64_t units)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+	struct batoni_nccl_side *side = &nccl->puts->sides[source];
+	enum baton_status status = BATON_OK;
+
+	while (side->reached < units && status == BATON_OK) {
+		if (side->call.state == BATONI_NCCL_CALL_NONE) {
+			status = begin_wait(nccl, source, units);
+			continue;
+		}
+		status = ask_call(nccl, &side->call);
+		if (status == BATON_OK)
+			side->reached = side->asked;
+	}
+	return status;
+}
+
+const struct batoni_native_puts_ops batoni_nccl_puts_ops = {
+	.look = puts_look,
+	.open = puts_open,
+	.opened = puts_opened,
+	.close = puts_close,
+	.put = puts_put,
+	.test = puts_test,
+	.await = puts_await,
+};
+
+/* ---- the end ---- */
+
+/* Ask the copies into chunks; true: some have not ended. */
+static bool
+copies_run(struct batoni_nccl *nccl)
+{
+	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
+	bool run = false;
+
+	for (unsigned i = 0; i < BATONI_NCCL_PUTS; i++) {
+		struct batoni_nccl_put *put = &nccl->puts->puts[i];
+
+		if (put->state != BATONI_NCCL_PUT_COPYING)
+			continue;
+		if (memory->copy_test(nccl->device, &put->ticket) ==
+		    BATON_PENDING)
+			run = true;
+		else
+			put->state = BATONI_NCCL_PUT_READY;
+	}
+	return run;
+}
+
+void
+batoni_nccl_puts_end(struct batoni_nccl *nccl)
+{
+	struct batoni_patience *patience = nccl->base.patience;
+
+	if (!nccl->puts)
+		return;
+	for (unsigned tries = 0; copies_run(nccl); tries++) {
+		if (batoni_real_ns() >= patience->until_ns) {
+			patience->copies_left = true;
+			nccl->puts->staging = NULL; /* it stays */
+			return;
+		}
+		patience->yield(tries);
+	}
+}
+
+static void
+drop_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+{
+	if (call->mark.object)
+		nccl->device->ops->mark_drop(nccl->device, &call->mark);
+	call->mark.object = NULL;
+}
+
+void
+batoni_nccl_puts_drop_marks(struct batoni_nccl *nccl)
+{
+	struct batoni_nccl_puts *puts = nccl->puts;
+
+	for (unsigned i = 0; puts && i < BATONI_NCCL_PUTS; i++)
+		drop_mark(nccl, &puts->puts[i].call);
+	for (int i = 0; puts && i < nccl->base.size; i++)
+		drop_mark(nccl, &puts->sides[i].call);
+}

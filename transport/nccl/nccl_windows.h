@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Puts by NCCL's one-sided calls: what its two files share (nccl_windows.c has the rules). */
+#ifndef BATONI_NCCL_WINDOWS_H
+#define BATONI_NCCL_WINDOWS_H
+
+#include "list.h"
+#include "native_puts.h"
+#include "nccl_transport.h"
+
+/* What is staged at a time, and the puts under way; each has a chunk. */
+#define BATONI_NCCL_CHUNK ((size_t)256 << 10)
+#define BATONI_NCCL_PUTS 16u
+#define BATONI_NCCL_STAGING (BATONI_NCCL_CHUNK * BATONI_NCCL_PUTS)
+
+/* One call of NCCL's, from the driver. */
+enum batoni_nccl_call_state {
+	BATONI_NCCL_CALL_NONE,
+	BATONI_NCCL_CALL_LAUNCHING, /* NCCL has not put it on the stream yet */
+	BATONI_NCCL_CALL_RUNNING    /* it has, and the mark is behind it */
+};
+
+struct batoni_nccl_call {
+	enum batoni_nccl_call_state state;
+	const char *name;
+	struct batoni_mark mark;
+};
+
+enum batoni_nccl_put_state {
+	BATONI_NCCL_PUT_FREE,
+	BATONI_NCCL_PUT_BEGUN,   /* the next part is to be begun */
+	BATONI_NCCL_PUT_COPYING, /* into its chunk */
+	BATONI_NCCL_PUT_READY,   /* to be given to NCCL */
+	BATONI_NCCL_PUT_GIVEN    /* `call` is under way */
+};
+
+struct batoni_nccl_put {
+	enum batoni_nccl_put_state state;
+	struct batoni_native_put put;
+	bool staged;
+	size_t done, part; /* bytes that have left; those under way */
+	uint64_t units;    /* its last part's number */
+	struct batoni_ticket ticket; /* COPYING */
+	struct batoni_nccl_call call;
+};
+
+/* What has come from a rank, and what has gone to it. */
+struct batoni_nccl_side {
+	uint64_t sent;    /* units begun to it */
+	uint64_t asked;   /* units of it that NCCL was told to wait for */
+	uint64_t reached; /* of these, known to have come */
+	struct batoni_nccl_call call; /* of the wait under way */
+};
+
+struct batoni_native_window {
+	struct batoni_list_node link; /* of puts->windows */
+	ncclWindow_t handle; /* NCCL writes it when all ranks have registered */
+	char *base;
+	size_t bytes;
+	uint64_t limit_ns; /* to be registered by then */
+};
+
+struct batoni_nccl_puts {
+	/* Constant once opened. */
+	struct batoni_nccl_lane *lane;
+	ncclUniqueId id;
+	char *staging; /* of ncclMemAlloc; NULL: it was left to itself */
+	ncclWindow_t staging_window;
+	/* Guards windows, the list and nothing else; a leaf. */
+	pthread_mutex_t windows_lock;
+	struct batoni_list_node windows; /* registered, or being so */
+	/* The driver. */
+	struct batoni_nccl_put puts[BATONI_NCCL_PUTS];
+	/* NCCL takes one call after the other. */
+	struct batoni_nccl_call *launching;
+	uint64_t launching_limit_ns;
+	struct batoni_nccl_side sides[]; /* by rank */
+};
+
+#endif
