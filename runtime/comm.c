@@ -70,11 +70,13 @@ batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
 
 	for (int i = 0; i < n; i++) {
 		/* A native transport reaches the memory of its device; puts go by message
-		 * in one process only if that is forced. */
+		 * in one process only if that is forced, or if their source is pageable and
+		 * the native path is. */
 		stages |= plans[i].stages &&
 		          (plans[i].transport != BATON_TRANSPORT_NCCL ||
-		           batoni_config()->window_path ==
-		                   BATON_WINDOW_PATH_MESSAGE);
+		           (batoni_config()->window_path &
+		            (BATON_WINDOW_PATH_MESSAGE |
+		             BATON_WINDOW_PATH_NATIVE)));
 		if (plans[i].requests_max > requests_most)
 			requests_most = plans[i].requests_max;
 	}

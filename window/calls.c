@@ -132,8 +132,9 @@ static inline bool
 goes_by_message(const struct batoni_channel *channel, const struct put_more *put)
 {
 	return !channel->stores ||
-	       (put->window && put->window->peers[channel->peer].path ==
-	                               BATON_WINDOW_PATH_MESSAGE);
+	       (put->window &&
+	        (put->window->peers[channel->peer].path &
+	         (BATON_WINDOW_PATH_MESSAGE | BATON_WINDOW_PATH_NATIVE)));
 }
 
 /* Do the link and wire that the put needs exist?  (link.c) */

@@ -22,6 +22,9 @@
  * then is the next header's receive posted.  Messages of one tag arrive in order, so they
  * are applied in order.  A long payload delays its own (peer, context) only.
  *
+ * A header may say that its data goes by a native transport (native_path.c).  The source keeps it, on
+ * `natives`, until that has come.
+ *
  * Announcements.  Lane and source of a channel are created when it is first used (link.c
  * says by which thread), so memory and receives grow with the peers that talk, not with the
  * ranks.  The first message of a channel is a hello, on a tag of its own that the target
@@ -67,6 +70,7 @@
 #include "life.h"
 #include "log.h"
 #include "mem.h"
+#include "native_path.h"
 
 /* Messages that one test applies: each may copy 16 KiB in the transport. */
 #define EVENTS_MAX (BATONI_PUT_SLICE_MAX / BATONI_PUT_INLINE_MAX)
@@ -98,6 +102,7 @@ batoni_messages_open(struct batoni_rma *rma)
 	}
 	messages->free_lanes = BATONI_ALL_LANES;
 	batoni_list_init(&messages->ended);
+	batoni_list_init(&messages->natives);
 	batoni_list_init(&messages->ended_lanes);
 	batoni_list_init(&messages->mail.link);
 	rma->messages = messages;
@@ -293,6 +298,9 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 		return NULL;
 	if (!window)
 		return "it has no such window";
+	if (header->payload == BATONI_PAYLOAD_NATIVE)
+		return rma->native ? NULL
+		                   : "it came by a path that is not here";
 	if (header->offset > window->bytes ||
 	    header->bytes > window->bytes - header->offset)
 		return "it would leave its window";
@@ -310,7 +318,7 @@ well_formed(const struct batoni_header *header, size_t arrived)
 {
 	if (arrived < sizeof(*header) || header->magic != BATONI_MESSAGE_MAGIC ||
 	    header->version != BATONI_MESSAGE_VERSION ||
-	    header->payload > BATONI_PAYLOAD_SEPARATE)
+	    header->payload > BATONI_PAYLOAD_NATIVE)
 		return false;
 	return arrived - sizeof(*header) ==
 	       (header->payload == BATONI_PAYLOAD_INLINE ? header->bytes : 0);
@@ -357,6 +365,13 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		post(rma, source, BATONI_SOURCE_PAYLOAD);
 		return;
 	}
+	if (header.payload == BATONI_PAYLOAD_NATIVE && !why) {
+		source->state = BATONI_SOURCE_NATIVE;
+		source->units = header.offset;
+		batoni_message_note(rma, &rma->messages->natives,
+		                    &source->link);
+		return;
+	}
 	if (header.payload == BATONI_PAYLOAD_INLINE && !why)
 		memcpy((char *)window->base + header.offset,
 		       message + sizeof(header), (size_t)header.bytes);
@@ -370,6 +385,34 @@ payload_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	    source->payload.done_bytes != source->payload.bytes)
 		drop(source, "its data has another length");
 	finish(rma, source);
+}
+
+/* Look at each source whose header has come before its data.  Returns events. */
+static size_t
+test_natives(struct batoni_rma *rma)
+{
+	struct batoni_list_node *list = &rma->messages->natives, *next;
+	size_t events = 0;
+
+	for (struct batoni_list_node *at = list->next; at != list; at = next) {
+		struct batoni_source *source =
+			batoni_container_of(at, struct batoni_source, link);
+		enum baton_status status = BATON_ERR_ABORTED;
+
+		next = at->next;
+		if (!rma->messages->discards)
+			status = batoni_native_await(rma, source->header.peer,
+			                             source->units);
+		if (status == BATON_PENDING)
+			continue;
+		batoni_message_take_note(rma, at);
+		events++;
+		if (status == BATON_OK)
+			finish(rma, source);
+		else
+			source->state = BATONI_SOURCE_IDLE; /* it is broken */
+	}
+	return events;
 }
 
 /* ---- announcements ---- */
@@ -528,6 +571,7 @@ batoni_messages_test(struct batoni_rma *rma)
 		batoni_lane_end(rma, batoni_container_of(link, struct batoni_lane, link));
 		events++;
 	}
+	events += test_natives(rma);
 	/* An entry that is continued may be appended again, behind the others. */
 	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);
 	     n++) {

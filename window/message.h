@@ -16,14 +16,17 @@
 #define BATONI_MESSAGE_MAX 2048u
 
 #define BATONI_MESSAGE_MAGIC 0x4261746fu /* also tells the byte order */
-#define BATONI_MESSAGE_VERSION 1u
+#define BATONI_MESSAGE_VERSION 2u
 
 static_assert(BATONI_ONESIDED_LANES == 32, "a bit of free_lanes each");
 
 enum batoni_payload {
 	BATONI_PAYLOAD_NONE, /* a signal alone: window is 0 */
 	BATONI_PAYLOAD_INLINE,
-	BATONI_PAYLOAD_SEPARATE
+	BATONI_PAYLOAD_SEPARATE,
+	/* The data goes by a native transport: `offset` is the number of units of the sender to
+	 * await, `bytes` are those of the put. */
+	BATONI_PAYLOAD_NATIVE
 };
 
 struct batoni_header {
@@ -60,17 +63,19 @@ enum batoni_source_state {
 	BATONI_SOURCE_IDLE,    /* nothing posted */
 	BATONI_SOURCE_HEADER,  /* a header's receive is at the transport, or ended */
 	BATONI_SOURCE_PAYLOAD, /* the same for a payload */
+	BATONI_SOURCE_NATIVE,  /* the header's data is to come by a native transport */
 	BATONI_SOURCE_FAILED   /* a receive failed; final */
 };
 
 struct batoni_source {
-	struct batoni_list_node link; /* of ended */
+	struct batoni_list_node link; /* of ended, or natives */
 	struct batoni_transfer header, payload;
 	enum batoni_source_state state;
 	enum baton_status status; /* of the receive that has ended */
 	int context;
 	uint64_t window;  /* of the last header; 0: none */
 	int signal_index; /* PAYLOAD: to be signaled after it */
+	uint64_t units;   /* NATIVE: to come */
 	bool dropped;     /* PAYLOAD: no signal, since the header was bad */
 	bool lent;        /* its receive is at the transport */
 	bool asked;       /* lent, and could not be taken back */
@@ -101,6 +106,7 @@ struct batoni_messages {
 	struct batoni_hello mail_buffer;
 	char *buffers; /* BATONI_MESSAGE_MAX bytes for each lane of the pool */
 	struct batoni_list_node ended;       /* of source.link */
+	struct batoni_list_node natives;     /* of source.link, NATIVE; each is noted too */
 	struct batoni_list_node ended_lanes; /* ended during their hand-over */
 	struct batoni_messages *kept_next;
 	_Atomic(struct batoni_link *) *kept_links;

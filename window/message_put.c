@@ -144,6 +144,11 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 			lane->header.bytes += put->bytes;
 		}
 	}
+	if (pending->put.window && pending->put.native) {
+		header.payload = BATONI_PAYLOAD_NATIVE;
+		header.offset = pending->put.units;
+		header.bytes = put->bytes;
+	}
 	memcpy(message, &header, sizeof(header));
 	lane->payload.tag = lane->header.tag + 1;
 	lane->payload.buffer = put->buffer;

@@ -6,7 +6,7 @@
  * A rank's layer is created with its communicator, without the state of single peers
  * (link.c).  Signals need no window: the counters are in the segments that the transport
  * provides.  Signals go directly to peers whose segment is mapped, and by message to the
- * others; where BATON_WINDOW_PATH is "message", all go by message.
+ * others; where BATON_WINDOW_PATH is "message" or "native", all go by message.
  *
  * Leaving: receives stay posted until the transport has left, and are taken back
  * then.  So a destroy that is refused changes nothing (message.c).
@@ -83,12 +83,15 @@ static void
 layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 {
 	struct batoni_rma *rma = batoni_rma_from(onesided);
-	bool messages = batoni_config()->window_path ==
-	                BATON_WINDOW_PATH_MESSAGE;
+	unsigned forced = batoni_config()->window_path;
+	bool messages;
 
 	rma->comm = comm;
 	rma->asks = !comm->device_ops->memory->host_only;
 	rma->transport = batoni_hosts_of(comm->transport);
+	rma->native = comm->transport->puts ? comm->transport : NULL;
+	messages = forced == BATON_WINDOW_PATH_MESSAGE ||
+	           (forced == BATON_WINDOW_PATH_NATIVE && rma->native);
 	rma->rank = comm->rank;
 	for (int peer = 0; peer < rma->size; peer++) {
 		rma->signal_path[peer] =

@@ -5,6 +5,8 @@
  *   direct    the part is mapped here, or is of this process.  Memory of the host: stores.
  *             Memory of a device, on either side: copies by this rank's device, which must reach it.
  *   vmwrite   the kernel writes into the peer's process; memory of the host only
+ *   native    the library of a native transport puts (native_path.c); memory of devices only, to
+ *             ranks whose signals go by message
  *   message   everything else
  *
  * The path is that of this rank's puts to that peer; others may have others.  The reason why a
@@ -23,6 +25,7 @@
 #include "config.h"
 #include "device.h"
 #include "mem.h"
+#include "native_path.h"
 #include "shared.h"
 
 /* Another process has so long to hand on a descriptor. */
@@ -283,11 +286,14 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 {
 	const struct batoni_rma *rma = c->rma;
 	unsigned forced = batoni_config()->window_path;
+	const char *why_not;
 
 	if (forced && forced != BATON_WINDOW_PATH_DIRECT)
 		to->why = "BATON_WINDOW_PATH forces it";
 	if (forced == BATON_WINDOW_PATH_MESSAGE)
 		return forced;
+	if (forced == BATON_WINDOW_PATH_NATIVE && !window->native)
+		return 0;
 	if (told->part->bytes == 0 && forced)
 		return forced; /* there is nothing to reach */
 	/* The signal goes by message, so another path for the data gains nothing. */
@@ -295,8 +301,15 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 	    rma->signal_path[told->peer] == BATON_WINDOW_PATH_MESSAGE) {
 		to->why = told->same_host ? "its signals go by message"
 		                          : "it is on another host";
+		if (window->native)
+			return BATON_WINDOW_PATH_NATIVE;
+		why_not = batoni_native_why_not(rma, window);
+		if (why_not)
+			to->why = keep_reason(window, to->why, why_not);
 		return BATON_WINDOW_PATH_MESSAGE;
 	}
+	if (forced == BATON_WINDOW_PATH_NATIVE)
+		return forced;
 	if (told->part->bytes == 0)
 		return BATON_WINDOW_PATH_DIRECT;
 	if (forced != BATON_WINDOW_PATH_VMWRITE &&
@@ -317,10 +330,19 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 }
 
 static void
-refuse_forced(struct batoni_collective *c, int peer,
-              const struct batoni_window_peer *to)
+refuse_forced(struct batoni_collective *c, const struct baton_window *window,
+              int peer, const struct batoni_window_peer *to)
 {
-	if (batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT)
+	const char *why_not = batoni_native_why_not(c->rma, window);
+
+	if (batoni_config()->window_path == BATON_WINDOW_PATH_NATIVE)
+		batoni_object(c, BATON_ERR_UNSUPPORTED,
+		              "BATON_WINDOW_PATH forces native, which does not "
+		              "reach rank %d: %s",
+		              peer,
+		              why_not ? why_not
+		                      : "it takes the NCCL transport");
+	else if (batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT)
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces direct, which does not "
 		              "reach rank %d (%s): it takes memory of "
@@ -360,7 +382,7 @@ batoni_paths_choose(struct batoni_collective *c, struct baton_window *window)
 			to->place = (uint8_t)place_of(&parts[i]);
 		to->path = choose_path(c, window, &told, to);
 		if (to->path == 0)
-			refuse_forced(c, i, to);
+			refuse_forced(c, window, i, to);
 	}
 }
 
@@ -416,6 +438,7 @@ announce_like(const struct baton_window *window, int first)
 	           ranks,
 	           like->path == BATON_WINDOW_PATH_DIRECT    ? "direct"
 	           : like->path == BATON_WINDOW_PATH_VMWRITE ? "vmwrite"
+	           : like->path == BATON_WINDOW_PATH_NATIVE  ? "native"
 	                                                     : "message",
 	           first, like->why ? ": " : "", like->why ? like->why : "");
 }

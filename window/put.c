@@ -79,7 +79,10 @@
  * 9. Puts on streams (mapped.c) are ordered with those here by the channel's counts of both:
  *    the first of a queue moves when none is on a stream.
  *
- * 10. A put that ends early has not signaled, and leaves the queue; what it has copied
+ * 10. Native puts (native_path.c): the target's driver adds to the counter when the transport says
+ *    that the bytes have come, in the channel's order.
+ *
+ * 11. A put that ends early has not signaled, and leaves the queue; what it has copied
  *    stays.  The claim speaks of puts that have signaled.
  *
  * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
@@ -91,6 +94,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "native_path.h"
 #include "wait.h"
 
 /* Of one channel, in one test. */
@@ -159,12 +163,16 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
 	return target >= 0 ? target : source;
 }
 
-/* Note whether a device has to copy the data, and whether either side is pageable. */
+/* Note what carries the data: a native transport, a device; and whether either side is
+ * pageable. */
 static void
-look_at_places(const struct batoni_transfer *transfer, struct batoni_pending *put)
+look_at_places(const struct batoni_rma *rma,
+               const struct batoni_transfer *transfer, struct batoni_pending *put)
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
 
+	put->put.native = part->path == BATON_WINDOW_PATH_NATIVE &&
+	                  batoni_native_takes(rma, transfer->place);
 	put->put.device = part->device || !batoni_place_is_host(transfer->place);
 	put->put.pageable = transfer->place == BATONI_MEMORY_HOST ||
 	                    part->place == BATONI_MEMORY_HOST;
@@ -242,6 +250,12 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	size_t bytes = transfer->bytes - put->put.copied;
 	enum baton_status status;
 
+	if (put->put.native) {
+		status = batoni_native_copy(rma, transfer, put);
+		if (status == BATON_ERR_CUDA)
+			note_fault(rma, transfer);
+		return status;
+	}
 	if (put->put.device && to->path == BATON_WINDOW_PATH_DIRECT)
 		return copy_by_device(rma, transfer, put, budget_p);
 	if (bytes > *budget_p)
@@ -261,6 +275,20 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* ---- one put ---- */
 
+/* Does its data go with its message? */
+static bool
+goes_with_message(const struct batoni_transfer *transfer,
+                  const struct batoni_pending *put)
+{
+	unsigned path;
+
+	if (!has_data(transfer, put))
+		return false;
+	path = part_of_peer(transfer, put)->path;
+	return path == BATON_WINDOW_PATH_MESSAGE ||
+	       (path == BATON_WINDOW_PATH_NATIVE && !put->put.native);
+}
+
 /* Move on the first put of its channel, copying at most *budget_p bytes.  OK: it has
  * signaled; PENDING: it was handed over to messages; AGAIN: it is to be moved on later; else
  * the error that it failed with. */
@@ -269,17 +297,15 @@ move(struct batoni_rma *rma, struct batoni_channel *channel,
      struct batoni_transfer *transfer, struct batoni_pending *put,
      size_t *budget_p)
 {
-	bool to_write = has_data(transfer, put);
-	bool with_data = to_write && part_of_peer(transfer, put)->path ==
-	                                     BATON_WINDOW_PATH_MESSAGE;
+	bool with_data = goes_with_message(transfer, put);
 	enum baton_status status;
 
-	if (to_write && !with_data && put->put.copied < transfer->bytes) {
+	if (has_data(transfer, put) && !with_data && put->put.copied < transfer->bytes) {
 		status = copy(rma, transfer, put, budget_p);
 		if (status != BATON_OK)
 			return status;
 	}
-	if (!with_data && !channel->through_messages &&
+	if (!with_data && !put->put.native && !channel->through_messages &&
 	    rma->signal_path[channel->peer] == BATON_WINDOW_PATH_DIRECT) {
 		batoni_signal_store(rma, channel->peer, put->put.signal_index,
 		                    channel->context);
@@ -434,16 +460,17 @@ batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 }
 
 static inline void
-begin(struct batoni_transfer *transfer, struct batoni_pending *put)
+begin(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+      struct batoni_pending *put)
 {
 	put->transfer = transfer;
 	put->put.copied = 0;
 	put->put.in_channel = false;
-	put->put.device = put->put.pageable = false;
+	put->put.device = put->put.pageable = put->put.native = false;
 	put->put.copying = put->put.canceled = false;
 	put->put.bounce = NULL;
 	if (has_data(transfer, put))
-		look_at_places(transfer, put);
+		look_at_places(rma, transfer, put);
 }
 
 enum baton_status
@@ -451,7 +478,7 @@ batoni_put_issue_behind(struct batoni_rma *rma, struct batoni_transfer *transfer
 {
 	struct batoni_pending *put = &rma->pending[transfer->slot];
 
-	begin(transfer, put);
+	begin(rma, transfer, put);
 	rma->base.path.load.in_flight++;
 	enter_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
 	            put, true);
@@ -467,10 +494,10 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	size_t budget = BATONI_PUT_INLINE_MAX;
 	enum baton_status status = BATON_ERR_AGAIN;
 
-	begin(transfer, put);
+	begin(rma, transfer, put);
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
-	     part_of_peer(transfer, put)->path == BATON_WINDOW_PATH_MESSAGE))
+	     goes_with_message(transfer, put)))
 		status = move(rma, channel, transfer, put, &budget);
 	if (status == BATON_ERR_AGAIN) {
 		rma->base.path.load.in_flight++;
@@ -525,7 +552,8 @@ test_copies(struct batoni_rma *rma)
 	     at != &rma->channels_active; at = at->next) {
 		struct batoni_pending *put = copying_in(at);
 
-		if (!put)
+		/* A native transport is closed by now. */
+		if (!put || put->put.native)
 			continue;
 		put->put.canceled = true;
 		copies |= copy_by_device(rma, put->transfer, put, &budget) ==

@@ -6,6 +6,7 @@
  * description of its part: length, address, and the shared memory that contains it, if any.
  * If some part is memory of a device, an exchange of offers follows (shared.c): what the others
  * need to map it.
+ * If the communicator has native puts, those of native_path.c follow.
  * Each rank then chooses the path of its own puts for every peer (paths.c).  The last exchange tells
  * whether all ranks have found their paths, since a window exists on all ranks or on none.
  * It also tells whether a rank has chosen messages for some rank of its own host, and for
@@ -36,6 +37,7 @@
 #include "engine.h"
 #include "leave.h"
 #include "mem.h"
+#include "native_path.h"
 #include "paths.h"
 #include "place.h"
 #include "shared.h"
@@ -249,7 +251,9 @@ messages_to(const struct baton_window *window)
 	uint64_t messages = 0;
 
 	for (int i = 0; i < rma->size; i++) {
-		if (window->peers[i].path == BATON_WINDOW_PATH_MESSAGE)
+		/* The signals of native puts are messages. */
+		if (window->peers[i].path &
+		    (BATON_WINDOW_PATH_MESSAGE | BATON_WINDOW_PATH_NATIVE))
 			messages |= parts[i].host == parts[rma->rank].host
 			                    ? MESSAGES_HERE
 			                    : MESSAGES_AWAY;
@@ -415,7 +419,12 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 	if (status == BATON_OK)
 		status = tell_offers(&c, window, &offering);
 	if (status == BATON_OK)
+		status = batoni_native_register(&c, window);
+	if (status == BATON_OK)
 		status = connect_window(&c, window);
+	if (status != BATON_OK && window && window->native &&
+	    baton_comm_status(comm) == BATON_OK)
+		batoni_native_close(window);
 	/* All ranks have fetched what they need, or none is waited for. */
 	batoni_offering_close(&offering);
 	batoni_collective_end(&c);
@@ -584,6 +593,8 @@ baton_window_deregister(struct baton_window *window)
 	status = agree_to_end(&c, window);
 	if (status == BATON_OK && window->offered)
 		unmap_all(&c, window);
+	if (status == BATON_OK)
+		batoni_native_close(window);
 	batoni_collective_end(&c);
 	if (status == BATON_ERR_ABORTED)
 		return leave_window(window);
@@ -658,5 +669,7 @@ batoni_windows_close(struct batoni_rma *rma)
 	batoni_free(rma->answers);
 	batoni_free(rma->offers);
 	batoni_free(rma->parts);
+	batoni_free(rma->words);
+	rma->words = NULL;
 	rma->answers = rma->offers = rma->parts = NULL;
 }

@@ -17,6 +17,7 @@
  *   shared.c      device memory of other processes (shared.h)
  *   elsewhere.c   operations that another path carries
  *   mapped.c      such a path: puts and signals on the program's stream
+ *   native_path.c puts by a native transport's one-sided transfers (native_path.h)
  *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
  *
@@ -43,6 +44,7 @@ struct batoni_bounces; /* bounce.c */
 struct batoni_mapping; /* shared.h */
 struct batoni_wire;    /* message.h */
 struct batoni_mapped;  /* mapped.c */
+struct batoni_native_window; /* native_puts.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
 struct batoni_window_peer {
@@ -77,6 +79,8 @@ struct baton_window {
 	_Atomic bool closing; /* being deregistered: calls are refused */
 	bool by_messages; /* some rank's path to some rank is MESSAGE */
 	bool offered; /* ranks may have mapped device memory of others; of all ranks alike */
+	struct batoni_native_window *native; /* native_path.c; NULL: it is none of the library's */
+	char why_not_native[200];            /* "": it is, or there is nothing to say */
 	struct batoni_reason *reasons; /* texts of peers[].why that are its own */
 	struct baton_window *next_buried;
 	struct batoni_handle handle;
@@ -153,6 +157,9 @@ struct batoni_pending {
 			/* It is in channel->hosted.  The enqueuing thread, then the
 			 * driver. */
 			bool hosted;
+			bool native; /* its data goes by native_path.c: this number, */
+			uint32_t native_number;
+			uint64_t units; /* and at its end these units */
 			struct batoni_ticket ticket;
 			struct batoni_bounce *bounce;
 		} put;
@@ -200,6 +207,7 @@ struct batoni_rma {
 	struct batoni_onesided base; /* must be first */
 	struct baton_comm *comm;
 	struct batoni_transport *transport;
+	struct batoni_transport *native; /* native_path.c; NULL: it has no puts */
 	int rank, size;
 	bool asks; /* the device's memory table must be asked what a pointer is */
 	atomic_bool collective; /* a thread of this rank is in a collective call */
@@ -237,6 +245,7 @@ struct batoni_rma {
 	void *parts;   /* each rank's part; allocated for the first window */
 	void *offers;  /* each rank's offer; for the first window in device memory */
 	void *answers; /* of the exchange that agrees */
+	void *words;   /* of those of native_path.c */
 	struct baton_window *buried; /* deregistered after an abort, while the
 	                                transport still had puts of them */
 	char alive_text[80];

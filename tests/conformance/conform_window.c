@@ -1234,6 +1234,7 @@ forced_path(void)
 		return 0;
 	return strcmp(path, "direct") == 0  ? BATON_WINDOW_PATH_DIRECT :
 	       strcmp(path, "vmwrite") == 0 ? BATON_WINDOW_PATH_VMWRITE :
+	       strcmp(path, "native") == 0  ? BATON_WINDOW_PATH_NATIVE :
 	                                      BATON_WINDOW_PATH_MESSAGE;
 }
 

@@ -3,15 +3,16 @@
  * NCCL over MPI, where ranks are processes, over simulators of NCCL and of the CUDA driver.
  *
  *   mpirun -n 3 mpi_nccl lanes|finalize|signals
- *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy
+ *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy|puts
  *
  * lanes: ranks ask for other numbers of lanes.  finalize: the program finalises MPI, and NCCL
  * goes on; signals, which need MPI, are refused.  signals: the same where signals were used
  * before, and all ends.  peer: rank 1 is killed while the others send to it and receive from it with no
  * deadline; then these make a communicator of their own.  deadline: the same, with one.
- * destroy: it is killed while they destroy the communicator, with no time limit.
+ * destroy: it is killed while they destroy the communicator, with no time limit.  puts: it is killed
+ * while the others put into its window by NCCL's one-sided calls, and wait for its puts.
  *
- * mpirun's exit status says nothing of the last three, so each survivor prints a line.
+ * mpirun's exit status says nothing of the last four, so each survivor prints a line.
  */
 #include <signal.h>
 #include <string.h>
@@ -208,6 +209,63 @@ survive(struct baton_comm *comm, int rank, const struct baton_op_options *option
 	shrink(rank);
 }
 
+/* Each puts its fill, and waits for so many of rank 1, on streams. */
+static void
+put_on(struct baton_comm *comm, struct baton_window *window, int n,
+       baton_request requests[])
+{
+	const struct baton_wait_signal_desc desc = {.op_count = 1, .peer = 1};
+	baton_stream stream = NULL;
+
+	CHECK(baton_stream_create(comm, &stream) == BATON_OK);
+	for (int i = 0; i < n; i++) {
+		CHECK(baton_put_signal(out, BYTES, BATON_UINT8, 1, window, 0, 0,
+		                       0, 0, comm, stream, NULL,
+		                       &requests[2 * i]) == BATON_OK);
+		CHECK(baton_wait_signal(1, &desc, comm, stream, NULL,
+		                        &requests[2 * i + 1]) == BATON_OK);
+	}
+}
+
+static void
+survive_puts(struct baton_comm *comm, int rank)
+{
+	enum { PUTS = 6, BEFORE = 3 };
+	struct baton_window *window = NULL;
+	baton_request requests[2 * PUTS] = {0};
+	void *memory = NULL;
+	int good = 0, late = 0;
+
+	CHECK(baton_mem_alloc(comm, BYTES, &memory) == BATON_OK);
+	CHECK(baton_window_register(memory, BYTES, comm, &window) == BATON_OK);
+	CHECK(baton_window_path(window, 1) == BATON_WINDOW_PATH_NATIVE);
+	for (int i = 0; i < BEFORE && rank == 1; i++) {
+		for (int peer = 0; peer < 3; peer += 2)
+			CHECK(baton_put_signal(out, BYTES, BATON_UINT8, peer,
+			                       window, 0, 0, 0, 0, comm, NULL,
+			                       NULL, NULL) == BATON_OK);
+	}
+	if (rank == 1) {
+		CHECK(baton_stream_synchronize(comm, NULL) == BATON_OK);
+		raise(SIGKILL);
+	}
+	put_on(comm, window, PUTS, requests);
+	/* What it had put counts.  Nothing hangs. */
+	for (int i = 0; i < 2 * PUTS; i++) {
+		enum baton_status status = baton_finish(&requests[i], -1, NULL);
+
+		good += status == BATON_OK && i % 2 == 1;
+		late += status != BATON_OK && status != BATON_ERR_PEER;
+	}
+	CHECK(good <= BEFORE);
+	CHECK(late == 0);
+	/* With puts at NCCL that do not end. */
+	baton_comm_abort(comm);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_mem_free(comm, memory) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 static void
 lose_a_rank(int rank, const char *how)
 {
@@ -217,12 +275,14 @@ lose_a_rank(int rank, const char *how)
 	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
 	if (!comm)
 		return;
-	if (rank == 1)
+	if (rank == 1 && strcmp(how, "puts") != 0)
 		raise(SIGKILL);
 	if (strcmp(how, "deadline") == 0)
 		options.timeout_ns = 50 * MS;
 	if (strcmp(how, "destroy") == 0)
 		CHECK(baton_comm_destroy(comm) == BATON_OK);
+	else if (strcmp(how, "puts") == 0)
+		survive_puts(comm, rank);
 	else
 		survive(comm, rank, &options);
 	printf("rank %d: %s\n", rank,
@@ -241,6 +301,8 @@ main(int argc, char **argv)
 	/* Where a count would look for messages. */
 	if (strcmp(how, "finalize") == 0)
 		setenv("BATON_WINDOW_PATH", "message", 1);
+	if (strcmp(how, "puts") == 0)
+		setenv("BATON_WINDOW_PATH", "native", 1);
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -69,7 +69,7 @@ START_TEST(environment_names_the_path_of_windows)
 		const char *value, *paths;
 	} cases[] = {
 		{"direct", "1 1"}, {"vmwrite", "2 2"}, {"message", "4 4"},
-		{"", "0 0"},
+		{"native", "8 8"}, {"", "0 0"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -91,7 +91,7 @@ START_TEST(value_that_is_no_path_is_told_and_leaves_the_choice)
 	ck_assert_ptr_nonnull(strstr(out.text,
 	                             "baton: warning: BATON_WINDOW_PATH"));
 	ck_assert_ptr_nonnull(strstr(out.text, "\"mesage\""));
-	ck_assert_ptr_nonnull(strstr(out.text, "vmwrite, message\n0 0"));
+	ck_assert_ptr_nonnull(strstr(out.text, "message, native\n0 0"));
 }
 END_TEST
 

@@ -11,6 +11,7 @@
 #include "life.h"
 #include "mem.h"
 #include "message.h"
+#include "native_path.h"
 
 #define RANKS 2
 #define CONTEXTS 2
@@ -73,6 +74,17 @@ batoni_window_find(struct batoni_rma *rma, uint64_t id)
 	struct rank *rank = (struct rank *)(void *)rma;
 
 	return id == WINDOW_ID ? rank->window : NULL;
+}
+
+/* The units of rank 0 that have come by the native transport. */
+static uint64_t units_come;
+
+enum baton_status
+batoni_native_await(const struct batoni_rma *rma, int source, uint64_t units)
+{
+	ck_assert_ptr_eq(rma, &ranks[1].rma);
+	ck_assert_int_eq(source, 0);
+	return units <= units_come ? BATON_OK : BATON_PENDING;
 }
 
 /* All ranks are tested in turn. */
@@ -251,9 +263,9 @@ listen_all(void)
 
 /* ---- puts ---- */
 
-static enum baton_status
-put_at(int from, uint32_t slot, int to, int context, int signal_index,
-       const void *data, size_t bytes, size_t offset)
+static void
+describe_put(int from, uint32_t slot, int to, int context, int signal_index,
+             const void *data, size_t bytes, size_t offset)
 {
 	struct rank *rank = &ranks[from];
 	struct batoni_transfer *transfer = &rank->transfers[slot];
@@ -271,9 +283,17 @@ put_at(int from, uint32_t slot, int to, int context, int signal_index,
 	pending->put.window = data ? rank->window : NULL;
 	pending->put.offset = offset;
 	pending->put.signal_index = signal_index;
+	pending->put.native = false;
 	rank->status[slot] = NOT_ENDED;
 	wire_of(from, to, context);
-	return batoni_message_put(&rank->rma, slot, data != NULL);
+}
+
+static enum baton_status
+put_at(int from, uint32_t slot, int to, int context, int signal_index,
+       const void *data, size_t bytes, size_t offset)
+{
+	describe_put(from, slot, to, context, signal_index, data, bytes, offset);
+	return batoni_message_put(&ranks[from].rma, slot, data != NULL);
 }
 
 static enum baton_status
@@ -408,6 +428,58 @@ START_TEST(put_without_bytes_or_with_its_data_there_is_a_signal)
 	ck_assert_uint_eq(count(1, 0, 0, 0), 3);
 	ck_assert_uint_eq(window_of(1)[0], 9);
 	ck_assert_uint_eq(window_of(1)[1], 0);
+}
+END_TEST
+
+/* A put whose data has left by the native transport, with so many units of rank 0 by then. */
+static void
+put_native(uint32_t slot, int context, uint64_t units)
+{
+	static unsigned char data[5000];
+	struct batoni_pending *pending = &ranks[0].pendings[slot];
+
+	describe_put(0, slot, 1, context, 0, data, sizeof(data), 0);
+	pending->put.native = true;
+	pending->put.units = units;
+	ck_assert_int_eq(batoni_message_put(&ranks[0].rma, slot, false),
+	                 BATON_PENDING);
+}
+
+START_TEST(native_data_is_signaled_when_it_has_come)
+{
+	listen_all();
+	units_come = 0;
+	ranks[1].rma.native = ranks[1].rma.transport;
+	put_native(0, 0, 2);
+	put_native(1, 0, 3);
+	put_native(2, 1, 1);
+	signal_to(0, 3, 1, 1, 0);
+	run();
+	/* The header behind one whose data has not come is not received. */
+	for (uint32_t slot = 0; slot < 4; slot++)
+		ck_assert_int_eq(ranks[0].status[slot],
+		                 slot % 2 == 0 ? BATON_OK : NOT_ENDED);
+	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	ck_assert_uint_eq(count(1, 0, 1, 0), 0);
+	ck_assert_uint_gt(ranks[1].rma.base.path.load.in_flight, 0);
+	ck_assert_uint_gt(ranks[1].rma.base.path.load.moving, 0);
+	/* Contexts do not wait for each other. */
+	units_come = 1;
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
+	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
+	units_come = 2;
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
+	units_come = 3;
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
+	for (uint32_t slot = 0; slot < 4; slot++)
+		ck_assert_int_eq(ranks[0].status[slot], BATON_OK);
+	ck_assert_uint_eq(ranks[1].rma.base.path.load.in_flight, 0);
+	/* None of it came by message. */
+	for (size_t i = 0; i < 5000; i++)
+		ck_assert_uint_eq(window_of(1)[i], 0);
 }
 END_TEST
 
@@ -629,27 +701,30 @@ struct header {
 };
 
 static const struct header good = {
-	.magic = 0x4261746f, .version = 1, .payload = 1, .window = WINDOW_ID,
+	.magic = 0x4261746f, .version = 2, .payload = 1, .window = WINDOW_ID,
 	.bytes = 8, .signal_index = 1, .context = 0,
 };
 
 static const struct header bad[] = {
-	{.magic = 0x6f746142, .version = 1},
-	{.magic = 0x4261746f, .version = 2},
-	{.magic = 0x4261746f, .version = 1, .payload = 3},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 9,
+	{.magic = 0x6f746142, .version = 2},
+	{.magic = 0x4261746f, .version = 1},
+	{.magic = 0x4261746f, .version = 2, .payload = 4},
+	/* A rank without native puts. */
+	{.magic = 0x4261746f, .version = 2, .payload = 3, .bytes = 8,
 	 .window = WINDOW_ID},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 9,
+	 .window = WINDOW_ID},
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID + 1},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = WINDOW_BYTES - 7},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = UINT64_MAX - 3},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .signal_index = SIGNALS},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .signal_index = -1},
-	{.magic = 0x4261746f, .version = 1, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .context = 1},
 };
 
@@ -1087,6 +1162,7 @@ main(void)
 	                    0, (int)(sizeof(sizes) / sizeof(sizes[0])));
 	tcase_add_test(puts,
 	               put_without_bytes_or_with_its_data_there_is_a_signal);
+	tcase_add_test(puts, native_data_is_signaled_when_it_has_come);
 	tcase_add_test(puts, order_of_a_context_is_kept);
 	tcase_add_test(puts, contexts_do_not_wait_for_each_other);
 	tcase_add_test(puts, put_to_oneself_arrives);

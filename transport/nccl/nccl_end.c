@@ -20,6 +20,9 @@
  *   4. when the communicator is destroyed it aborts the lanes, which frees them.  It waits for
  *      those that were revoked first, without the lock: other communicators of the GPU go on,
  *      and another rank of the process may have to end what stands before their kernels.
+ * The lane of puts is not aborted while a put that was announced to this rank has not come
+ * (nccl_windows.c): ncclCommAbort would wait for it, with the lock, and it may be lost.  Where that
+ * lane cannot be revoked, being in error, it is left alone until then, or for ever.
  * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.
  */
@@ -34,6 +37,8 @@
 #include "thread.h"
 
 #define STOP_NS ((uint64_t)1000000000)
+/* The longest nap of the ender between two looks. */
+#define NAP_MAX_NS 100000000
 
 static struct batoni_nccl *
 to_nccl(struct batoni_transport *transport)
@@ -115,6 +120,14 @@ destroy_lanes(struct batoni_nccl *nccl)
 
 /* ---- by force ---- */
 
+/* Would ncclCommAbort wait for a put? */
+static bool
+is_awaiting(const struct batoni_nccl *nccl, const struct batoni_nccl_lane *lane)
+{
+	return lane == &nccl->lanes[nccl->lanes_n] &&
+	       batoni_nccl_puts_awaited(nccl);
+}
+
 void
 batoni_nccl_abort_lanes(struct batoni_nccl *nccl)
 {
@@ -147,7 +160,8 @@ stop_lanes(struct batoni_nccl *nccl)
 	}
 	api->group_start();
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
-		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked)
+		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked ||
+		    is_awaiting(nccl, &nccl->lanes[i]))
 			continue;
 		api->comm_abort(nccl->lanes[i].comm);
 		nccl->lanes[i].comm = NULL;
@@ -193,41 +207,51 @@ await_closing(struct batoni_nccl *nccl)
 	pthread_mutex_unlock(&nccl->end_lock);
 }
 
-/* NCCL says so of a lane when its kernels have left. */
+/* May the lane be aborted?  NCCL says of one that was revoked when its kernels have left. */
 static bool
-is_revoked(struct batoni_nccl *nccl)
+may_abort(const struct batoni_nccl *nccl, const struct batoni_nccl_lane *lane)
+{
+	ncclResult_t state = BATONI_NCCL_SUCCESS;
+
+	if (!lane->comm)
+		return true;
+	if (lane->revoked && nccl->api->comm_error(lane->comm, &state) ==
+	                             BATONI_NCCL_SUCCESS &&
+	    state == BATONI_NCCL_SUCCESS)
+		return true;
+	return state != BATONI_NCCL_IN_PROGRESS && !is_awaiting(nccl, lane);
+}
+
+static bool
+may_abort_all(struct batoni_nccl *nccl)
 {
 	struct batoni_memory_guard guard;
-	ncclResult_t state = BATONI_NCCL_SUCCESS;
+	bool may = true;
 
 	if (batoni_nccl_enter(nccl, &guard, BATONI_NCCL_FOR_EVER) != BATON_OK)
 		return true; /* the device has failed */
-	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl) &&
-	                     state != BATONI_NCCL_IN_PROGRESS;
-	     i++) {
-		const struct batoni_nccl_lane *lane = &nccl->lanes[i];
-
-		if (lane->comm && lane->revoked &&
-		    nccl->api->comm_error(lane->comm, &state) !=
-		            BATONI_NCCL_SUCCESS)
-			state = BATONI_NCCL_SUCCESS; /* the abort has to do */
-	}
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl) && may; i++)
+		may = may_abort(nccl, &nccl->lanes[i]);
 	batoni_nccl_leave(nccl, &guard);
-	return state != BATONI_NCCL_IN_PROGRESS;
+	return may;
 }
 
 /* The ender, by force. */
 static void *
 aborter_main(void *argument)
 {
-	const struct timespec nap = {.tv_nsec = 500000};
+	struct timespec nap = {.tv_nsec = 500000};
 	struct batoni_nccl *nccl = argument;
 
 	batoni_nccl_do(nccl, stop_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->stopped);
 	await_closing(nccl);
-	while (!is_revoked(nccl))
+	/* It may be for ever. */
+	while (!may_abort_all(nccl)) {
 		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < NAP_MAX_NS)
+			nap.tv_nsec += nap.tv_nsec / 8;
+	}
 	batoni_nccl_do(nccl, batoni_nccl_abort_lanes, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->ended);
 	return NULL;

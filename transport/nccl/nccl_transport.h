@@ -282,6 +282,8 @@ void batoni_nccl_puts_free(struct batoni_nccl *nccl);
 /* ---- nccl_windows.c ---- */
 
 extern const struct batoni_native_puts_ops batoni_nccl_puts_ops;
+/* Any thread.  Is a wait of NCCL's under way? */
+bool batoni_nccl_puts_awaited(const struct batoni_nccl *nccl);
 /* The driver, before the lanes are ended: wait for copies, within the patience. */
 void batoni_nccl_puts_end(struct batoni_nccl *nccl);
 /* Nobody asks for the ends of kernels any more. */

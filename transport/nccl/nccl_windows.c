@@ -10,7 +10,9 @@
  * Why no wait is unmet for long.  ncclWaitSignal can neither be asked nor taken back, and ncclCommAbort
  * hangs while one is unmet.  It is called only for units whose source has said that they have left,
  * on the same stream as the puts of this rank: these stand behind it for the time that the network
- * needs, and no put of the source has to follow.
+ * needs, and no put of the source has to follow.  Only where the network loses one, with its source or its
+ * link, a wait stays unmet: the communicator breaks by its other signs, and its end (nccl_end.c) does
+ * not abort NCCL's communicator while `waits` is not 0.
  *
  * Units.  NCCL counts once for each source (signal 0 of context 0: indices and contexts travel in the
  * layer's message, so that all of them work with every version).  A put is one unit if its source
@@ -582,8 +584,12 @@ begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 	enum baton_status status = begin_call(
 		nccl, &side->call, "ncclWaitSignal", call_wait, &wait);
 
-	if (status == BATON_PENDING)
+	/* On errors of the device NCCL has it, and no mark is behind it. */
+	if (status != BATON_ERR_AGAIN && status != BATON_ERR_ABORTED &&
+	    status != BATON_ERR_NCCL) {
 		side->asked += (uint64_t)wait.units;
+		atomic_fetch_add(&nccl->puts->waits, 1);
+	}
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 
@@ -602,8 +608,17 @@ puts_await(struct batoni_transport *transport, int source, uint64_t units)
 		status = ask_call(nccl, &side->call);
 		if (status == BATON_OK)
 			side->reached = side->asked;
+		/* One that the device has lost sight of may still wait. */
+		if (status == BATON_OK || status == BATON_ERR_NCCL)
+			atomic_fetch_sub(&nccl->puts->waits, 1);
 	}
 	return status;
+}
+
+bool
+batoni_nccl_puts_awaited(const struct batoni_nccl *nccl)
+{
+	return nccl->puts && atomic_load(&nccl->puts->waits) > 0;
 }
 
 const struct batoni_native_puts_ops batoni_nccl_puts_ops = {

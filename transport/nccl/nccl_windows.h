@@ -3,6 +3,8 @@
 #ifndef BATONI_NCCL_WINDOWS_H
 #define BATONI_NCCL_WINDOWS_H
 
+#include <stdatomic.h>
+
 #include "list.h"
 #include "native_puts.h"
 #include "nccl_transport.h"
@@ -73,6 +75,9 @@ struct batoni_nccl_puts {
 	/* NCCL takes one call after the other. */
 	struct batoni_nccl_call *launching;
 	uint64_t launching_limit_ns;
+	/* Waits that NCCL was given and has not been seen to end.  Written by the driver; the
+	 * thread that ends the communicator by force reads it. */
+	atomic_uint waits;
 	struct batoni_nccl_side sides[]; /* by rank */
 };
 
