@@ -862,13 +862,13 @@ START_TEST(many_ranks_try_vmwrite_in_words_of_their_own)
 	struct baton_comm *many[MANY];
 	struct rank each[MANY];
 	pthread_t threads[MANY];
-	const uint64_t *words;
+	const _Atomic uint64_t *words;
 
 	options.progress = BATON_PROGRESS_CALLS;
 	options.requests_max = 4;
 	ck_assert_int_eq(baton_comm_create_local(MANY, &options, many),
 	                 BATON_OK);
-	words = many[0]->transport->peers[0].segment;
+	words = batoni_onesided_words(many[0]->transport->peers[0].segment);
 	memset(each, 0, sizeof(each));
 	for (int i = 0; i < MANY; i++) {
 		each[i].comm = many[i];
@@ -884,7 +884,8 @@ START_TEST(many_ranks_try_vmwrite_in_words_of_their_own)
 	for (int i = 0; i < MANY; i++) {
 		if (batoni_config()->window_path == BATON_WINDOW_PATH_VMWRITE &&
 		    each[i].status == BATON_OK)
-			ck_assert_uint_eq((uint32_t)words[i], (uint32_t)i + 1);
+			ck_assert_uint_eq((uint32_t)atomic_load(&words[i]),
+			                  (uint32_t)i + 1);
 		ck_assert_int_eq(each[i].status, each[0].status);
 		ck_assert_int_eq(baton_comm_destroy(many[i]), BATON_OK);
 	}
