@@ -1183,6 +1183,17 @@ puts_are_delivered_to_queues(struct conform *c)
 	CLOSE(c, &part);
 }
 
+/* Memory for a message beside puts.  With CONFORM_BUFFERS, whose kinds include pinned memory for
+ * this, NCCL carries less than a put does: of the others only its own GPU's. */
+static void *
+beside_puts(struct conform *c, size_t bytes)
+{
+	return c->info.transport == BATON_TRANSPORT_NCCL &&
+	                       getenv("CONFORM_BUFFERS")
+	               ? conform_alloc_kind(c, CONFORM_KIND_PINNED, bytes)
+	               : conform_message(c, bytes);
+}
+
 /* Puts, sends and receives at once do not disturb each other. */
 static void
 puts_and_messages_go_side_by_side(struct conform *c)
@@ -1193,10 +1204,12 @@ puts_and_messages_go_side_by_side(struct conform *c)
 	int to = conform_next(c);
 	int from = conform_previous(c);
 	unsigned char *out = conform_filled(c, bytes, (unsigned)c->rank);
-	unsigned char *in = conform_message(c, bytes * N);
+	unsigned char *sent = beside_puts(c, bytes);
+	unsigned char *in = beside_puts(c, bytes * N);
 	baton_request requests[3 * N] = { 0 };
 	struct conform_part part;
 
+	conform_write(c, sent, bytes, (unsigned)c->rank);
 	if (!OPEN(c, &part, bytes * N))
 		return;
 	for (size_t i = 0; i < N; i++) {
@@ -1208,7 +1221,7 @@ puts_and_messages_go_side_by_side(struct conform *c)
 		requests[3 * i + 1] = PUT(c, out, length, to, part.window,
 		                          i * bytes, (int)i % 4, (int)i % 4,
 		                          c->stream, &conform_detached);
-		requests[3 * i + 2] = SEND(c, out, length, to, (int)i % tags,
+		requests[3 * i + 2] = SEND(c, sent, length, to, (int)i % tags,
 		                           c->stream, &conform_detached);
 	}
 	FINISH_ALL(c, requests, (size_t)3 * N);
