@@ -3,7 +3,8 @@
  * Which path the puts of this rank to each peer of a window take, and why no faster one.
  *
  *   direct    the part is mapped here, or is of this process.  Memory of the host: stores.
- *             Memory of a device, on either side: copies by this rank's device, which must reach it.
+ *             Memory of a device, on either side: copies by a device (put.c, owner_of); this rank's
+ *             must reach the part.
  *   vmwrite   the kernel writes into the peer's process; memory of the host only
  *   native    the library of a native transport puts (native_path.c); memory of devices only, to
  *             ranks whose signals go by message
