@@ -109,20 +109,23 @@ struct batoni_side_wait {
 	unsigned told; /* so many times */
 };
 
-/* When it is to be told next. */
+/* When it is to be told next: after what batoni_side_tells was last asked about. */
 static inline uint64_t
 batoni_side_tell_at(const struct batoni_side_wait *wait)
 {
-	return wait->begun_ns + (BATONI_SIDE_TELL_NS << wait->told);
+	return wait->told < 20
+	               ? wait->begun_ns + (BATONI_SIDE_TELL_NS << wait->told)
+	               : UINT64_MAX;
 }
 
-/* Is it to be told now?  Once, each time. */
+/* Is it to be told now?  Once, however many of these times have passed. */
 static inline bool
 batoni_side_tells(struct batoni_side_wait *wait, uint64_t now_ns)
 {
-	bool tells = wait->told < 20 && now_ns >= batoni_side_tell_at(wait);
+	bool tells = now_ns >= batoni_side_tell_at(wait);
 
-	wait->told += tells;
+	while (now_ns >= batoni_side_tell_at(wait))
+		wait->told++;
 	return tells;
 }
 

@@ -725,10 +725,28 @@ START_TEST(a_listener_that_is_gone_is_told)
 }
 END_TEST
 
+/* ---- how a wait is told of ---- */
+
+/* A process that stood still for a while tells once, and the next time is ahead. */
+START_TEST(times_that_were_missed_are_told_of_once)
+{
+	struct batoni_side_wait wait = {7 * SECOND, 0};
+
+	ck_assert(!batoni_side_tells(&wait, 10 * SECOND - 1));
+	ck_assert_uint_eq(batoni_side_tell_at(&wait), 10 * SECOND);
+	ck_assert(batoni_side_tells(&wait, 107 * SECOND));
+	ck_assert_uint_eq(batoni_side_tell_at(&wait), (7 + 192) * SECOND);
+	ck_assert(!batoni_side_tells(&wait, 198 * SECOND));
+	ck_assert(batoni_side_tells(&wait, UINT64_MAX - 1));
+	ck_assert_uint_eq(batoni_side_tell_at(&wait), UINT64_MAX);
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		times_that_were_missed_are_told_of_once,
 		proofs_are_hmac_sha_256,
 		hellos_are_accepted_only_as_they_are_written,
 		replies_and_verdicts_are_accepted_only_as_they_are_written,
