@@ -497,7 +497,8 @@ register_block(void *argument)
 	return NULL;
 }
 
-/* A window in device memory, a wait that is never met, and puts on the stream and by the engine. */
+/* A window in device memory, a wait that is never met, and puts on the stream and by the engine; those of
+ * each context have their own half of the part. */
 static void
 open_with_puts(void)
 {
@@ -517,9 +518,9 @@ open_with_puts(void)
 	                           NULL));
 	detached.flags = BATON_OP_DETACHED;
 	for (int i = 0; i < 10; i++)
-		baton_ok(baton_put_signal(cw.from, 4 * MIB, BATON_UINT8, 1,
-		                          windows[0], 0, 0, i % 2, 0,
-		                          cw.comms[0], cw.streams[0],
+		baton_ok(baton_put_signal(cw.from, 2 * MIB, BATON_UINT8, 1,
+		                          windows[0], i % 2 ? 2 * MIB : 0, 0,
+		                          i % 2, 0, cw.comms[0], cw.streams[0],
 		                          i % 3 ? NULL : &detached, NULL));
 }
 
