@@ -140,8 +140,9 @@ take_from_driver(struct mapping *mapping)
 {
 	CUresult result = do_unregister(mapping);
 
-	/* A reset of the GPU has let go of it. */
-	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED) {
+	/* A reset of the GPU has let go of it, or the driver's end in a process that exits. */
+	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED ||
+	    result == BATONI_CU_DEINITIALIZED) {
 		drop(mapping);
 		return;
 	}

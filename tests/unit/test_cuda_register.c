@@ -203,6 +203,26 @@ START_TEST(call_that_fails_leaves_nothing)
 }
 END_TEST
 
+/* It does so in a process that exits, and after a reset of the GPU. */
+START_TEST(memory_that_the_driver_has_let_go_of_is_unmapped)
+{
+	static const CUresult results[] = {BATONI_CU_DEINITIALIZED,
+	                                   BATONI_CU_NOT_REGISTERED};
+	void *part;
+
+	open_shared();
+	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
+		part = map_part();
+		baton_ok(pin(part, LONG_NS));
+		ck_assert(cw.sim->sim_fail("cuMemHostUnregister", 1, results[i],
+		                           false));
+		memory->unpin(device, part);
+		await_unmapped(part);
+	}
+	close_shared();
+}
+END_TEST
+
 /* Nobody need wait for the driver: neither the creator, for long, nor the one that destroys. */
 START_TEST(driver_that_waits_for_a_stream_is_left_to_itself)
 {
@@ -238,6 +258,7 @@ main(void)
 		driver_without_unregistering_is_told_of,
 		memory_at_another_address_is_refused,
 		call_that_fails_leaves_nothing,
+		memory_that_the_driver_has_let_go_of_is_unmapped,
 		driver_that_waits_for_a_stream_is_left_to_itself,
 	};
 
