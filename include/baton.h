@@ -198,9 +198,9 @@ struct baton_comm_options {
 	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
 	bool check;
 	/* Memory for lists of tensors that are sent or received: as many tensors may be
-	 * pending, of all lists together (each counts as 8 at least).  1 to
-	 * BATON_TENSORS_LIMIT, 0 for the default.  About 200 bytes for each, taken by the first
-	 * call. */
+	 * pending, of all lists together.  Both this number and the tensors of each list
+	 * count as the next multiple of 8.  1 to BATON_TENSORS_LIMIT, 0 for the default.  224
+	 * bytes for each, taken by the first call. */
 	uint32_t tensors_max;
 };
 /* clang-format off */
@@ -522,17 +522,18 @@ BATON_API size_t baton_tensors_layout(const struct baton_tensor *tensors,
 struct baton_tensors_options {
 	struct baton_op_options op; /* op.size is that of this struct */
 	unsigned flags;             /* BATON_FORBID_SELF */
-	/* Host memory, or NULL.  input_signal is read once the operation is armed: if it is
+	/* Memory of the host, or NULL.  input_signal is read once the operation is armed: if it is
 	 * false, the operation ends in INVALID, and nothing is sent or received.  *output_signal
 	 * becomes true when the operation has ended in OK, and is left alone otherwise.  Both
 	 * must stay valid until the end. */
 	const bool *input_signal;
 	bool *output_signal;
-	/* Of a receive: memory for the tensors whose data is NULL. */
+	/* Of a receive (a send is refused with them): memory for the tensors whose data is
+	 * NULL. */
 	void *arena;
 	size_t arena_bytes;
-	/* Of a receive.  Not NULL: fewer tensors may come than declared; their number is
-	 * written when it has ended in OK. */
+	/* Of a receive.  Memory of the host; not NULL: fewer tensors may come than declared,
+	 * and their number is written when it has ended in OK. */
 	size_t *count_p;
 };
 /* clang-format off */
@@ -562,8 +563,9 @@ struct baton_tensors_options {
  * more.  Memory that the same message is read from and written to must not overlap.
  *
  * Returns as baton_send; INVALID also for a tensor that is none (negative dimension, type,
- * rank, more than 63 bits of bytes), data NULL without an arena, unknown flags; AGAIN also if
- * the lists that are pending take all of tensors_max; NOMEM: the first call allocates;
+ * rank, more than 63 bits of bytes), data NULL without an arena, unknown flags, an arena or
+ * count_p of a send, signals or count_p in memory of a device, more tensors than tensors_max;
+ * AGAIN also if the lists that are pending leave no memory for it; NOMEM: the first call allocates;
  * UNSUPPORTED: device or transport carry no lists.  Ends as baton_send; INVALID (input_signal
  * was false); MISMATCH: another number of tensors came, another tensor, a plain message, or a
  * header that is none (baton_request_error names the tensor, what was declared and what

@@ -37,6 +37,7 @@
 #include "registry.h"
 #include "sweep.h"
 #include "tensor_calls.h"
+#include "tensor_store.h"
 #include "testing.h"
 #include "wait.h"
 
@@ -467,7 +468,7 @@ comm_free(struct baton_comm *comm)
 		batoni_staging_layer()->discard(comm->staging);
 	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
-	batoni_tensors_close(comm);
+	batoni_lists_close(comm);
 	batoni_free(comm->marks);
 	batoni_free(comm->observe);
 	batoni_free(comm->follow);

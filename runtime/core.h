@@ -14,7 +14,7 @@
  *                 driver.
  *   driver lock
  *   queue->lock, table_lock (comm.c), errors_lock (stream.c), comm->marks_lock,
- *                 the lock of a communicator's lists of tensors (tensor_calls.c)
+ *                 the lock of a communicator's lists of tensors (tensor_store.c)
  *                 leaves: nothing is taken under them.
  */
 #ifndef BATONI_CORE_H
@@ -81,7 +81,7 @@ struct baton_comm {
 	enum baton_progress progress;
 	struct batoni_host host;
 	uint32_t tensors_max;
-	/* Memory of lists (tensor_calls.c), from the first call that needs it. */
+	/* Memory of lists (tensor_store.c), from the first call that needs it. */
 	_Atomic(struct batoni_tensor_store *) tensors;
 	pthread_mutex_t order;
 	atomic_bool enqueuing; /* a path's enqueue runs, under order */

@@ -26,8 +26,9 @@
 #include "plan.h"
 #include "queue.h"
 #include "stream.h"
-#include "tensor_calls.h"
 #include "sweep.h"
+#include "tensor_calls.h"
+#include "tensor_store.h"
 #include "wait.h"
 
 static struct batoni_op *
@@ -549,7 +550,7 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 
 	forget_placed(op);
 	if (op->kind != BATONI_KIND_GROUP && batoni_op_list(op))
-		batoni_tensors_free(op->comm, batoni_op_list(op));
+		batoni_list_give(op->comm, batoni_op_list(op));
 	batoni_op_move(op, BATONI_ENDED);
 	count_active(op->comm, -1);
 	/* Other streams may wait for a member by its handle; its group has
@@ -648,12 +649,13 @@ end_simply(struct batoni_op *op)
 	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
 
 	if (unlikely(!comm->plain || op->queue || op->group_of ||
-	             op->transfer.place == BATONI_PLACE_LIST ||
 	             op->item.next || (before & BATONI_OP_JOINS) ||
 	             (op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_PLANNED |
 	                           BATONI_FLAG_REACHED)) !=
 	                     BATONI_FLAG_REACHED))
 		return false;
+	if (unlikely(batoni_op_list(op)))
+		batoni_tensors_ended(op, BATON_OK, false);
 	batoni_op_close(op, BATON_OK);
 	comm->active--;
 	if (op->item.word) {
@@ -699,7 +701,7 @@ batoni_op_give_back(struct batoni_op *op)
 	comm->lent--;
 	count_active(comm, -1);
 	if (unlikely(batoni_op_list(op)))
-		batoni_tensors_free(comm, batoni_op_list(op));
+		batoni_list_give(comm, batoni_op_list(op));
 	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
 }
 

@@ -42,7 +42,7 @@
 #include "log.h"
 #include "queue.h"
 #include "sweep.h"
-#include "tensor_calls.h"
+#include "tensor_store.h"
 
 #define NONE_FAILED UINT32_MAX
 
@@ -108,7 +108,7 @@ unmake(struct batoni_op *op)
 		op->comm->onesided->ops->forget(op->comm->onesided,
 		                                &op->transfer);
 	if (list)
-		batoni_tensors_free(op->comm, list);
+		batoni_list_give(op->comm, list);
 	batoni_unmake(op, BATON_OK);
 }
 

@@ -6,300 +6,46 @@
  * place of its buffer, a struct batoni_tensor_list (tensor_list.h).  The call copies all
  * that the program has described into it, so nothing is allocated between the call and the end.
  *
- * The store.  The memory of all lists of a communicator is one block, which the first call
- * allocates, cut into units of UNIT_BYTES.  A list has a run of units: a struct block, then
- * what it points to.  runs[u] is the length of the run that begins at unit u, or 0.  A list is
- * given the first run that is free.  One lock guards runs; it is a leaf.
+ * Owners of a list (its memory is tensor_store.c's): the enqueuing thread until the operation is
+ * published; then the engine.  It is given back when the engine lets go of the operation: at its
+ * end, or later if it was lent.  One that ended in MISMATCH, TRUNCATED or INVALID is kept, for the
+ * sentence of baton_request_error, until its record is used again.
  *
- * Owners of a list: the enqueuing thread until the operation is published; then the engine.
- * It is given back when the engine lets go of the operation: at its end, or later if it was
- * lent.  One that ended in MISMATCH, TRUNCATED or INVALID is kept, for the sentence of
- * baton_request_error, until its record is used again: a call that finds no free run looks
- * for lists that are kept and whose record has another generation.
- *
- * After an abort a transport may still read the header of a list.  A store with lists that are
- * not given back is then leaked on purpose.
+ * A call whose list can be issued at once, on an idle host stream, takes the fast path
+ * (enqueue_directly).  A receive that leaves nothing open encodes, at the call, the header that has
+ * to come, and compares that as bytes.
  */
 #include "tensor_calls.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "direct.h"
 #include "enqueue.h"
 #include "group.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
 #include "stream.h"
+#include "tensor_store.h"
 #include "tensors.h"
-
-#define UNIT_TENSORS 8u
-#define UNIT_BYTES 1536u
-
-struct block {
-	struct batoni_tensor_list list; /* must be first */
-	uint32_t first, units;
-	/* Kept for the sentence of this record in this generation; under the lock. */
-	bool kept;
-	const struct batoni_op *owner;
-	uint32_t generation;
-};
-
-struct batoni_tensor_store {
-	pthread_mutex_t lock;
-	uint32_t units;
-	uint16_t *runs;
-	unsigned char *memory;
-	struct batoni_tensor_store *leaked; /* the one that was leaked before */
-};
-
-/* ---- the store ---- */
-
-static void
-store_free(struct batoni_tensor_store *store)
-{
-	if (!store)
-		return;
-	pthread_mutex_destroy(&store->lock);
-	batoni_free(store->memory);
-	batoni_free(store->runs);
-	batoni_free(store);
-}
-
-/* NULL: no memory. */
-static struct batoni_tensor_store *
-store_new(uint32_t tensors_max)
-{
-	struct batoni_tensor_store *store = batoni_alloc(1, sizeof(*store));
-
-	if (!store)
-		return NULL;
-	pthread_mutex_init(&store->lock, NULL);
-	store->units = (tensors_max + UNIT_TENSORS - 1) / UNIT_TENSORS;
-	store->runs = batoni_alloc(store->units, sizeof(*store->runs));
-	store->memory = batoni_alloc(store->units, UNIT_BYTES);
-	if (store->runs && store->memory)
-		return store;
-	store_free(store);
-	return NULL;
-}
-
-static struct batoni_tensor_store *
-store_of(struct baton_comm *comm)
-{
-	struct batoni_tensor_store *store = atomic_load(&comm->tensors);
-	struct batoni_tensor_store *mine;
-
-	if (likely(store != NULL))
-		return store;
-	mine = store_new(comm->tensors_max);
-	if (!mine || atomic_compare_exchange_strong(&comm->tensors, &store,
-	                                            mine))
-		return mine;
-	store_free(mine);
-	return store;
-}
-
-static struct block *
-block_at(const struct batoni_tensor_store *store, uint32_t unit)
-{
-	return (struct block *)(void *)(store->memory +
-	                                (size_t)unit * UNIT_BYTES);
-}
-
-static uint32_t
-generation_of(const struct batoni_op *op)
-{
-	return (uint32_t)(atomic_load(&op->word) >> 32);
-}
-
-/* Give back what was kept for records that are used again. */
-static bool
-reclaim_locked(struct batoni_tensor_store *store)
-{
-	bool some = false;
-
-	for (uint32_t u = 0; u < store->units;) {
-		uint32_t n = store->runs[u];
-		struct block *block = block_at(store, u);
-
-		if (n > 0 && block->kept &&
-		    generation_of(block->owner) != block->generation) {
-			block->kept = false;
-			store->runs[u] = 0;
-			some = true;
-		}
-		u += n > 0 ? n : 1;
-	}
-	return some;
-}
-
-/* The first free run of n units, or NULL. */
-static struct block *
-find_locked(struct batoni_tensor_store *store, uint32_t n)
-{
-	uint32_t free = 0;
-
-	for (uint32_t u = 0; u < store->units;) {
-		if (store->runs[u] > 0) {
-			free = 0;
-			u += store->runs[u];
-			continue;
-		}
-		u++;
-		if (++free < n)
-			continue;
-		store->runs[u - n] = (uint16_t)n;
-		return block_at(store, u - n);
-	}
-	return NULL;
-}
-
-/* The run is a block before the lock is given up: others look at all blocks (reclaim_locked), and
- * what was there before may be anything. */
-static struct block *
-take_units(struct batoni_tensor_store *store, uint32_t n)
-{
-	struct block *block;
-
-	pthread_mutex_lock(&store->lock);
-	block = find_locked(store, n);
-	if (!block && reclaim_locked(store))
-		block = find_locked(store, n);
-	if (block)
-		*block = (struct block){
-			.first = (uint32_t)(((unsigned char *)block -
-			                     store->memory) /
-			                    UNIT_BYTES),
-			.units = n,
-		};
-	pthread_mutex_unlock(&store->lock);
-	return block;
-}
-
-void
-batoni_tensors_free(struct baton_comm *comm, struct batoni_tensor_list *list)
-{
-	struct batoni_tensor_store *store = atomic_load(&comm->tensors);
-	const struct block *block = (const struct block *)(void *)list;
-
-	pthread_mutex_lock(&store->lock);
-	store->runs[block->first] = 0;
-	pthread_mutex_unlock(&store->lock);
-}
-
-static void
-keep(struct batoni_op *op, struct batoni_tensor_list *list)
-{
-	struct batoni_tensor_store *store = atomic_load(&op->comm->tensors);
-	struct block *block = (struct block *)(void *)list;
-
-	pthread_mutex_lock(&store->lock);
-	block->owner = op;
-	block->generation = generation_of(op);
-	block->kept = true;
-	pthread_mutex_unlock(&store->lock);
-}
-
-/* So that leak checkers find it. */
-static void
-leak_on_purpose(struct batoni_tensor_store *store)
-{
-	static _Atomic(struct batoni_tensor_store *) leaked;
-
-	store->leaked = atomic_load(&leaked);
-	while (!atomic_compare_exchange_weak(&leaked, &store->leaked, store))
-		;
-	batoni_mem_keep(3);
-}
-
-void
-batoni_tensors_close(struct baton_comm *comm)
-{
-	struct batoni_tensor_store *store = atomic_load(&comm->tensors);
-	uint32_t n;
-
-	if (!store)
-		return;
-	for (uint32_t u = 0; u < store->units; u += n) {
-		n = store->runs[u];
-		if (n > 0 && !block_at(store, u)->kept) {
-			leak_on_purpose(store);
-			return;
-		}
-		n = n > 0 ? n : 1;
-	}
-	store_free(store);
-}
-
-/* ---- lists ---- */
-
-static size_t
-align_up(size_t bytes)
-{
-	return (bytes + 15) & ~(size_t)15;
-}
-
-/* The longest header of so many tensors. */
-static size_t
-header_most(size_t count)
-{
-	return BATONI_TENSORS_FIXED_BYTES + align_up(2 * count) +
-	       8 * BATON_TENSOR_RANK_MAX * count;
-}
-
-/* A list of so many tensors.  OK, NOMEM, AGAIN, INVALID. */
-static enum baton_status
-take_list(const char *call, struct baton_comm *comm, size_t count, bool declares,
-          struct batoni_tensor_list **list_p)
-{
-	size_t header_max = header_most(count);
-	size_t segments = align_up(count * sizeof(struct batoni_segment));
-	size_t declared = align_up(declares ? count * sizeof(struct baton_tensor)
-	                                    : 0);
-	size_t places = comm->looks ? align_up(count) : 0;
-	size_t bytes = align_up(sizeof(struct block)) + segments + declared +
-	               places + header_max;
-	uint32_t units = (uint32_t)((bytes + UNIT_BYTES - 1) / UNIT_BYTES);
-	struct batoni_tensor_store *store = store_of(comm);
-	struct block *block;
-	unsigned char *at;
-
-	if (!store)
-		return batoni_refuse(BATON_ERR_NOMEM,
-		                     "%s: no memory for the %u tensors of "
-		                     "tensors_max",
-		                     call, comm->tensors_max);
-	if (units > store->units)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: count is %zu; the communicator has "
-		                     "memory for lists of %u tensors (tensors_max)",
-		                     call, count, comm->tensors_max);
-	block = take_units(store, units);
-	if (!block)
-		return batoni_refuse(BATON_ERR_AGAIN,
-		                     "%s: pending lists take the memory of %u "
-		                     "tensors (tensors_max); finish or release "
-		                     "some",
-		                     call, comm->tensors_max);
-	at = (unsigned char *)block + align_up(sizeof(*block));
-	block->list.segments = (struct batoni_segment *)(void *)at;
-	block->list.declared = (struct baton_tensor *)(void *)(at + segments);
-	if (places > 0) {
-		block->list.places = at + segments + declared;
-		memset(block->list.places, BATONI_MEMORY_HOST, places);
-	}
-	block->list.header = at + segments + declared + places;
-	block->list.header_max = header_max;
-	*list_p = &block->list;
-	return BATON_OK;
-}
 
 static enum baton_status
 refuse_tensor(const char *call, size_t tensor, const char *wrong)
 {
 	return batoni_refuse(BATON_ERR_INVALID, "%s: tensor %zu: %s", call,
 	                     tensor, wrong);
+}
+
+/* Its type, its rank or a dimension is wrong.  open: a receive may leave them open. */
+static enum baton_status
+refuse_shape(const char *call, size_t i, const struct baton_tensor *tensor,
+             bool open)
+{
+	char why[256];
+
+	batoni_tensor_explain(tensor, open, why, sizeof(why));
+	return refuse_tensor(call, i, why);
 }
 
 /* What is the memory?  OK, and *place_p is written if it is not memory of the host; what a plain
@@ -345,18 +91,16 @@ fill_sent(const char *call, struct baton_comm *comm,
 	for (size_t i = 0; i < list->count; i++) {
 		struct batoni_segment *segment = &list->segments[i];
 		enum baton_status status;
-		const char *wrong =
-			batoni_tensor_bytes(&tensors[i], &segment->bytes);
 
-		if (wrong)
-			return refuse_tensor(call, i, wrong);
+		if (batoni_tensor_bytes(&tensors[i], &segment->bytes))
+			return refuse_shape(call, i, &tensors[i], false);
 		segment->data = tensors[i].data;
 		/* Both are below 2^63. */
 		sum += segment->bytes;
 		if (sum > INT64_MAX)
 			return refuse_tensor(call, i,
-			                     "the sum of the bytes does not fit "
-			                     "in 63 bits");
+			                     "with it the bytes of the list do "
+			                     "not fit in 63 bits");
 		if (segment->bytes > 0 && !segment->data)
 			return refuse_tensor(call, i,
 			                     "its data is NULL; NULL is allowed "
@@ -378,34 +122,35 @@ make_sent(const char *call, struct baton_comm *comm,
 	struct batoni_tensor_list *list;
 	enum baton_status status;
 
-	status = take_list(call, comm, count, false, &list);
+	status = batoni_list_take(call, comm, count, false, &list);
 	if (status != BATON_OK)
 		return status;
 	list->count = count;
 	status = fill_sent(call, comm, tensors, list);
 	if (status != BATON_OK) {
-		batoni_tensors_free(comm, list);
+		batoni_list_give(comm, list);
 		return status;
 	}
-	list->header_bytes = batoni_tensors_header_bytes(tensors, count);
-	batoni_tensors_encode(tensors, count, list->payload_bytes, list->header);
+	list->header_bytes = batoni_tensors_encode(
+		tensors, count, list->payload_bytes, list->header);
 	*list_p = list;
 	return BATON_OK;
 }
 
 /* ---- receiving ---- */
 
-/* Type, rank and dimensions, some of which may be open. */
+/* Type, rank and dimensions, some of which may be open: those count as 0 then. */
 static const char *
 check_shape(const struct baton_tensor *declared, bool *open_p, size_t *bytes_p)
 {
-	struct baton_tensor closed = *declared;
+	const char *wrong = batoni_tensor_bytes(declared, bytes_p);
+	struct baton_tensor closed;
 
-	*open_p = declared->rank == -1;
-	*bytes_p = 0;
-	if (*open_p)
-		return NULL;
-	for (int i = 0; i < declared->rank && i < BATON_TENSOR_RANK_MAX; i++) {
+	*open_p = wrong && declared->rank == -1;
+	if (likely(!wrong) || *open_p || declared->rank > BATON_TENSOR_RANK_MAX)
+		return *open_p ? NULL : wrong;
+	closed = *declared;
+	for (int i = 0; i < declared->rank; i++) {
 		if (declared->shape[i] != -1)
 			continue;
 		*open_p = true;
@@ -416,20 +161,19 @@ check_shape(const struct baton_tensor *declared, bool *open_p, size_t *bytes_p)
 
 static enum baton_status
 check_declared(const char *call, size_t i, const struct baton_tensor *declared,
-               bool arena)
+               bool arena, size_t *bytes_p)
 {
-	size_t bytes;
 	bool open;
-	const char *wrong = check_shape(declared, &open, &bytes);
 
-	if (wrong)
-		return refuse_tensor(call, i, wrong);
+	*bytes_p = 0;
+	if (check_shape(declared, &open, bytes_p))
+		return refuse_shape(call, i, declared, true);
 	if (open && declared->data)
 		return refuse_tensor(call, i,
 		                     "its data is given, and its length is not "
 		                     "known: a tensor with an open rank or "
 		                     "dimension goes to the arena");
-	if (!declared->data && !arena && (open || bytes > 0))
+	if (!declared->data && !arena && (open || *bytes_p > 0))
 		return refuse_tensor(call, i,
 		                     "its data is NULL, and there is no arena "
 		                     "(options->arena)");
@@ -462,6 +206,37 @@ note_declared(const char *call, struct baton_comm *comm,
 	return status;
 }
 
+/* Check the declaration, and fill in where what it closes goes. */
+static enum baton_status
+fill_declared(const char *call, struct baton_tensor *tensors,
+              struct batoni_tensor_list *list)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < list->declared_n; i++) {
+		struct batoni_segment *segment = &list->segments[i];
+		enum baton_status status = check_declared(
+			call, i, &tensors[i], list->arena, &segment->bytes);
+
+		if (status != BATON_OK)
+			return status;
+		segment->data = tensors[i].data;
+		if (!segment->data)
+			list->results = tensors;
+		/* Both are below 2^63. */
+		sum = sum > INT64_MAX ? sum : sum + segment->bytes;
+	}
+	if (list->results || list->fewer || sum > INT64_MAX)
+		return BATON_OK;
+	/* What comes can be compared as bytes, and its place is known. */
+	list->count = list->declared_n;
+	list->payload_bytes = (size_t)sum;
+	list->header_bytes = batoni_tensors_encode(tensors, list->count,
+	                                           (size_t)sum, list->header);
+	list->closed = true;
+	return BATON_OK;
+}
+
 static enum baton_status
 make_declared(const char *call, struct baton_comm *comm,
               struct baton_tensor *tensors, size_t count,
@@ -469,32 +244,25 @@ make_declared(const char *call, struct baton_comm *comm,
               struct batoni_tensor_list **list_p)
 {
 	struct batoni_tensor_list *list;
-	enum baton_status status = BATON_OK;
-	bool tells = false;
+	enum baton_status status;
 
-	for (size_t i = 0; i < count && status == BATON_OK; i++) {
-		status = check_declared(call, i, &tensors[i],
-		                        options->arena != NULL);
-		tells |= !tensors[i].data;
-	}
-	if (status == BATON_OK)
-		status = take_list(call, comm, count, true, &list);
+	status = batoni_list_take(call, comm, count, true, &list);
 	if (status != BATON_OK)
 		return status;
-	if (count > 0)
-		memcpy(list->declared, tensors, count * sizeof(*tensors));
 	list->declared_n = count;
 	list->fewer = options->count_p != NULL;
 	list->count_p = options->count_p;
 	list->arena = options->arena;
 	list->arena_bytes = options->arena ? options->arena_bytes : 0;
-	list->results = tells ? tensors : NULL;
-	if (unlikely(batoni_place_counts(comm)))
+	status = fill_declared(call, tensors, list);
+	if (status == BATON_OK && count > 0)
+		memcpy(list->declared, tensors, count * sizeof(*tensors));
+	if (status == BATON_OK && unlikely(batoni_place_counts(comm)))
 		status = note_declared(call, comm, list, options);
 	if (status == BATON_OK)
 		*list_p = list;
 	else
-		batoni_tensors_free(comm, list);
+		batoni_list_give(comm, list);
 	return status;
 }
 
@@ -511,16 +279,9 @@ batoni_tensors_served(const struct baton_comm *comm)
 }
 
 static enum baton_status
-check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
-           const struct baton_tensor *tensors, size_t count, int peer,
-           const struct baton_tensors_options *options)
+check_flags(const char *call, const struct baton_comm *comm, int peer,
+            const struct baton_tensors_options *options)
 {
-	enum baton_status status =
-		batoni_check_target(call, comm, stream, false);
-	const struct batoni_path *path;
-
-	if (status != BATON_OK)
-		return status;
 	if (options->op.size != sizeof(*options))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->op.size is %zu; this library's "
@@ -536,6 +297,75 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		                     "%s: peer is %d, which is this rank; "
 		                     "BATON_FORBID_SELF forbids it",
 		                     call, peer);
+	return BATON_OK;
+}
+
+/* The engine reads or writes it, on a thread of the host. */
+static enum baton_status
+check_reached(const char *call, struct baton_comm *comm, const char *name,
+              const void *pointer, size_t bytes)
+{
+	unsigned place = BATONI_MEMORY_HOST;
+	enum baton_status status;
+
+	if (!pointer)
+		return BATON_OK;
+	if (!comm->looks) {
+		if (!batoni_place_is_foreign(pointer))
+			return BATON_OK;
+	} else {
+		status = find_place(call, comm, pointer, bytes, &place);
+		if (status != BATON_OK || batoni_place_is_host(place))
+			return status;
+	}
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: options->%s is %p, memory of a device; it has "
+	                     "to be memory of the host",
+	                     call, name, pointer);
+}
+
+static enum baton_status
+check_options(const char *call, struct baton_comm *comm, int peer,
+              const struct baton_tensors_options *options, bool receive)
+{
+	enum baton_status status = check_flags(call, comm, peer, options);
+
+	if (status != BATON_OK)
+		return status;
+	if (!receive && (options->arena || options->arena_bytes > 0))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->arena is %p, of %zu bytes; only "
+		                     "a receive has an arena",
+		                     call, options->arena, options->arena_bytes);
+	if (!receive && options->count_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->count_p is not NULL; only a "
+		                     "receive tells how many tensors came",
+		                     call);
+	if (likely(!batoni_place_counts(comm)))
+		return BATON_OK;
+	status = check_reached(call, comm, "input_signal",
+	                       options->input_signal, sizeof(bool));
+	if (status == BATON_OK)
+		status = check_reached(call, comm, "output_signal",
+		                       options->output_signal, sizeof(bool));
+	if (status == BATON_OK)
+		status = check_reached(call, comm, "count_p", options->count_p,
+		                       sizeof(size_t));
+	return status;
+}
+
+static enum baton_status
+check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
+           const struct baton_tensor *tensors, size_t count)
+{
+	enum baton_status status =
+		batoni_check_target(call, comm, stream, false);
+	const struct batoni_path *path;
+
+	if (status != BATON_OK)
+		return status;
+	path = comm->paths[BATONI_PATH_MESSAGES];
 	if (!tensors && count > 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: tensors is NULL with count %zu; NULL is "
@@ -543,14 +373,12 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		                     call, count);
 	if (count > BATON_TENSORS_MAX)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: count is %zu; a list has %u tensors at "
-		                     "most",
+		                     "%s: count is %zu; a list has 0 to %u tensors",
 		                     call, count, BATON_TENSORS_MAX);
-	path = comm->paths[BATONI_PATH_MESSAGES];
 	if (!batoni_tensors_served(comm))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: %s carries no lists of tensors for the "
-		                     "%s device (BATON_CAP_TENSORS)%s",
+		                     "%s: %s carries no lists of tensors on the %s "
+		                     "device (BATON_CAP_TENSORS)%s",
 		                     call, path->ops->name,
 		                     comm->device_ops->name,
 		                     path->ops->stream_issued
@@ -558,6 +386,39 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		                               "(options->check)"
 		                             : "");
 	return BATON_OK;
+}
+
+/* The fast path (direct.h).  False: the operation was not begun. */
+static bool
+enqueue_directly(enum batoni_op_kind kind, struct baton_comm *comm,
+                 baton_stream stream, struct batoni_tensor_list *list, int peer,
+                 int tag, const struct baton_op_options *options,
+                 baton_request *request_p)
+{
+	struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+	enum baton_status status;
+	struct batoni_op *op;
+
+	if (!batoni_is_usual(comm, options) || !request_p ||
+	    list->input_signal || (unsigned)peer >= (unsigned)comm->size ||
+	    (unsigned)tag > (unsigned)comm->tag_max)
+		return false;
+	op = batoni_direct_begin(comm, stream);
+	if (!op)
+		return false;
+	op->transfer.buffer = list;
+	op->transfer.bytes = list->payload_bytes + list->arena_bytes;
+	batoni_set(op->transfer.peer, peer);
+	batoni_set(op->transfer.tag, tag);
+	batoni_direct_fill(op, kind, BATONI_PATH_MESSAGES,
+	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
+	                   comm, stream, options);
+	op->transfer.place = BATONI_PLACE_LIST;
+	status = path->ops->issue(path, &op->transfer);
+	if (status == BATON_OK)
+		batoni_tensors_ended(op, status, false);
+	*request_p = batoni_direct_end(op, status, true);
+	return true;
 }
 
 static enum baton_status
@@ -576,9 +437,12 @@ enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	op.size = sizeof(op);
 	list->input_signal = options->input_signal;
 	list->output_signal = options->output_signal;
+	if (enqueue_directly(kind, comm, stream, list, peer, tag, &op,
+	                     request_p))
+		return BATON_OK;
 	status = batoni_enqueue_list(call, kind, comm, &a);
 	if (status != BATON_OK)
-		batoni_tensors_free(comm, list);
+		batoni_list_give(comm, list);
 	return status;
 }
 
@@ -649,7 +513,9 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 	enum baton_status status;
 
 	options = options ? options : &defaults;
-	status = check_call(call, comm, stream, tensors, count, peer, options);
+	status = check_call(call, comm, stream, tensors, count);
+	if (status == BATON_OK)
+		status = check_options(call, comm, peer, options, false);
 	if (status == BATON_OK)
 		status = make_sent(call, comm, tensors, count, &list);
 	if (status == BATON_OK)
@@ -673,7 +539,9 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 	enum baton_status status;
 
 	options = options ? options : &defaults;
-	status = check_call(call, comm, stream, tensors, count, peer, options);
+	status = check_call(call, comm, stream, tensors, count);
+	if (status == BATON_OK)
+		status = check_options(call, comm, peer, options, true);
 	if (status == BATON_OK)
 		status = make_declared(call, comm, tensors, count, options,
 		                       &list);
@@ -712,9 +580,9 @@ batoni_tensors_ended(struct batoni_op *op, enum baton_status status, bool lent)
 		return;
 	if (status == BATON_ERR_MISMATCH || status == BATON_ERR_TRUNCATED ||
 	    status == BATON_ERR_INVALID)
-		keep(op, list);
+		batoni_list_keep(op, list);
 	else
-		batoni_tensors_free(op->comm, list);
+		batoni_list_give(op->comm, list);
 }
 
 bool

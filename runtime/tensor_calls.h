@@ -13,13 +13,7 @@ bool batoni_tensors_may_go(const struct batoni_op *op);
  * has the list. */
 void batoni_tensors_ended(struct batoni_op *op, enum baton_status status,
                           bool lent);
-/* Give the memory of a list back; the driver, or the caller of an operation that was
- * refused. */
-void batoni_tensors_free(struct baton_comm *comm,
-                         struct batoni_tensor_list *list);
 /* Why it has ended so, if that has to do with lists.  The caller holds the record. */
 bool batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size);
-/* The communicator is destroyed. */
-void batoni_tensors_close(struct baton_comm *comm);
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "datatype.h"
 #include "tensors.h"
 
 static size_t
@@ -91,6 +90,11 @@ batoni_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
 {
 	struct batoni_tensors came;
 
+	/* It is what was encoded here, so it is well formed.  (A header that came in parts has
+	 * been put where that was.) */
+	if (list->closed && header != list->header && n == list->header_bytes &&
+	    memcmp(header, list->header, n) == 0)
+		return BATON_OK;
 	list->fault_text = batoni_tensors_decode(header, n, &came);
 	if (list->fault_text)
 		return differ(list, BATONI_LIST_HEADER);
@@ -195,6 +199,23 @@ batoni_list_move(const struct batoni_tensor_list *from,
 	return most - left;
 }
 
+/* Lists are often of a few numbers each, and a call costs more than to copy those. */
+static inline void
+copy_bytes(char *to, const char *from, size_t n)
+{
+	uint64_t first, last;
+
+	if (n < sizeof(first) || n > 2 * sizeof(first)) {
+		if (n > 0)
+			memcpy(to, from, n);
+		return;
+	}
+	memcpy(&first, from, sizeof(first));
+	memcpy(&last, from + n - sizeof(last), sizeof(last));
+	memcpy(to, &first, sizeof(first));
+	memcpy(to + n - sizeof(last), &last, sizeof(last));
+}
+
 void
 batoni_list_gather(const struct batoni_tensor_list *list, void *buffer)
 {
@@ -203,8 +224,7 @@ batoni_list_gather(const struct batoni_tensor_list *list, void *buffer)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct batoni_segment *segment = &list->segments[i];
 
-		if (segment->bytes > 0)
-			memcpy(at, segment->data, segment->bytes);
+		copy_bytes(at, segment->data, segment->bytes);
 		at += segment->bytes;
 	}
 }
@@ -217,8 +237,7 @@ batoni_list_scatter(const struct batoni_tensor_list *list, const void *buffer)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct batoni_segment *segment = &list->segments[i];
 
-		if (segment->bytes > 0)
-			memcpy(segment->data, at, segment->bytes);
+		copy_bytes(segment->data, at, segment->bytes);
 		at += segment->bytes;
 	}
 }
@@ -242,36 +261,14 @@ batoni_list_deliver(const struct batoni_tensor_list *list)
 	}
 }
 
-/* "float32 [3, 4]", with "?" for what is open. */
-static void
-write_tensor(const struct baton_tensor *tensor, char *text, size_t size)
-{
-	size_t at = (size_t)snprintf(text, size, "%s [",
-	                             batoni_datatype_name((int)tensor->type));
-
-	for (int i = 0; i < tensor->rank && at < size; i++) {
-		const char *comma = i > 0 ? ", " : "";
-
-		if (tensor->shape[i] < 0)
-			at += (size_t)snprintf(text + at, size - at, "%s?",
-			                       comma);
-		else
-			at += (size_t)snprintf(text + at, size - at, "%s%lld",
-			                       comma,
-			                       (long long)tensor->shape[i]);
-	}
-	if (at < size)
-		snprintf(text + at, size - at, "]");
-}
-
 static void
 explain_tensor(const struct batoni_tensor_list *list, char *text, size_t size)
 {
 	char declared[192], came[192];
 
-	write_tensor(&list->declared[list->fault_tensor], declared,
-	             sizeof(declared));
-	write_tensor(&list->came, came, sizeof(came));
+	batoni_tensor_write(&list->declared[list->fault_tensor], declared,
+	                    sizeof(declared));
+	batoni_tensor_write(&list->came, came, sizeof(came));
 	snprintf(text, size, "tensor %zu: %s was declared, %s came",
 	         list->fault_tensor, declared, came);
 }

@@ -13,6 +13,14 @@
  *      status, and the payload is not written anywhere.
  *   3. When the payload is there, the receive ends in OK.  Then the engine writes what the
  *      program asked for (batoni_list_deliver).
+ *
+ * A transport that cannot read a header from the message itself (one whose library moves bytes on
+ * streams, and wants both lengths at the call) needs nothing else of this file: the sender hands
+ * the header_bytes of `header` to the receiver beside it, the receiver meets them and answers with
+ * the verdict, and after OK both know payload_bytes and all segments.  Where the payload has to lie
+ * together, batoni_list_next_piece cuts it alike on both sides into parts to be copied, and
+ * batoni_list_memory says what the memory of each segment is.  After another verdict nothing of the
+ * payload is moved; the send ends in OK.
  */
 #ifndef BATONI_TENSOR_LIST_H
 #define BATONI_TENSOR_LIST_H
@@ -54,6 +62,8 @@ struct batoni_tensor_list {
 	struct baton_tensor *declared; /* declared_n; rank -1: anything; dimension -1: open */
 	size_t declared_n;
 	bool fewer; /* fewer than declared may come */
+	/* Nothing is open: the header is that of what must come, and the segments are set. */
+	bool closed;
 	char *arena;
 	size_t arena_bytes;
 	struct baton_tensor *results; /* NULL: nothing is to be told */

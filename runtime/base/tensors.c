@@ -8,6 +8,7 @@
 #include "tensors.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "datatype.h"
@@ -99,6 +100,73 @@ batoni_tensor_bytes(const struct baton_tensor *tensor, size_t *bytes_p)
 	return NULL;
 }
 
+/* ---- words ---- */
+
+void
+batoni_tensor_write(const struct baton_tensor *tensor, char *text, size_t size)
+{
+	size_t at = (size_t)snprintf(text, size, "%s [",
+	                             batoni_datatype_name((int)tensor->type));
+
+	for (int i = 0; i < tensor->rank && at < size; i++) {
+		const char *comma = i > 0 ? ", " : "";
+
+		if (tensor->shape[i] < 0)
+			at += (size_t)snprintf(text + at, size - at, "%s?",
+			                       comma);
+		else
+			at += (size_t)snprintf(text + at, size - at, "%s%lld",
+			                       comma,
+			                       (long long)tensor->shape[i]);
+	}
+	if (at < size)
+		snprintf(text + at, size - at, "]");
+}
+
+/* The first dimension that is none, or -1. */
+static int
+wrong_dimension(const struct baton_tensor *tensor, bool open)
+{
+	for (int i = 0; i < tensor->rank; i++) {
+		if (tensor->shape[i] < 0 && !(open && tensor->shape[i] == -1))
+			return i;
+	}
+	return -1;
+}
+
+void
+batoni_tensor_explain(const struct baton_tensor *tensor, bool open, char *text,
+                      size_t size)
+{
+	char shape[192];
+	int wrong;
+
+	if ((unsigned)tensor->type >= BATON_DATATYPE_COUNT) {
+		snprintf(text, size, "its type is %d; datatypes are 0 to %d",
+		         (int)tensor->type, BATON_DATATYPE_COUNT - 1);
+		return;
+	}
+	if (tensor->rank < 0 || tensor->rank > BATON_TENSOR_RANK_MAX) {
+		snprintf(text, size, "its rank is %d; ranks are 0 to %d%s",
+		         tensor->rank, BATON_TENSOR_RANK_MAX,
+		         open ? ", or -1 where type and shape are open" : "");
+		return;
+	}
+	wrong = wrong_dimension(tensor, open);
+	if (wrong >= 0) {
+		snprintf(text, size,
+		         "its dimension %d is %lld; dimensions are 0 or more%s",
+		         wrong, (long long)tensor->shape[wrong],
+		         open ? ", or -1 where they are open" : "");
+		return;
+	}
+	batoni_tensor_write(tensor, shape, sizeof(shape));
+	snprintf(text, size, "it is %s, whose bytes do not fit in 63 bits",
+	         shape);
+}
+
+/* ---- lists ---- */
+
 const char *
 batoni_tensors_bytes(const struct baton_tensor *tensors, size_t count,
                      size_t *bytes_p, size_t *tensor_p)
@@ -124,6 +192,18 @@ batoni_tensors_bytes(const struct baton_tensor *tensors, size_t count,
 	return NULL;
 }
 
+/* This tensor is wrong; NULL: its place is. */
+static void
+refuse_layout(size_t i, const struct baton_tensor *wrong)
+{
+	char why[256] = "with it the list does not fit in 63 bits";
+
+	if (wrong)
+		batoni_tensor_explain(wrong, false, why, sizeof(why));
+	batoni_refuse(BATON_ERR_INVALID, "baton_tensors_layout: tensor %zu: %s",
+	              i, why);
+}
+
 size_t
 baton_tensors_layout(const struct baton_tensor *tensors, size_t count,
                      size_t *offsets)
@@ -143,12 +223,8 @@ baton_tensors_layout(const struct baton_tensor *tensors, size_t count,
 		const char *wrong = batoni_tensor_bytes(&tensors[i], &bytes);
 
 		end = ((end + mask) & ~mask) + bytes;
-		if (!wrong && end > INT64_MAX)
-			wrong = "with it the list does not fit in 63 bits";
-		if (wrong) {
-			batoni_refuse(BATON_ERR_INVALID,
-			              "baton_tensors_layout: tensor %zu: %s", i,
-			              wrong);
+		if (wrong || end > INT64_MAX) {
+			refuse_layout(i, wrong ? &tensors[i] : NULL);
 			return SIZE_MAX;
 		}
 	}
@@ -184,27 +260,30 @@ batoni_tensors_header_bytes(const struct baton_tensor *tensors, size_t count)
 	return before_shapes(count) + SHAPE_BYTES * ranks;
 }
 
-void
+size_t
 batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
                       size_t payload, unsigned char *bytes)
 {
-	unsigned char *at = bytes;
+	unsigned char *shapes = bytes + before_shapes(count);
+	unsigned char *at = bytes + BATONI_TENSORS_FIXED_BYTES;
+	size_t header_bytes;
 
-	at = put(at, MAGIC, 4);
+	for (size_t i = 0; i < count; i++) {
+		*at++ = (unsigned char)tensors[i].type;
+		*at++ = (unsigned char)tensors[i].rank;
+		shapes = put_shape(shapes, &tensors[i]);
+	}
+	while (at < bytes + before_shapes(count))
+		*at++ = 0;
+	header_bytes = (size_t)(shapes - bytes);
+	at = put(bytes, MAGIC, 4);
 	at = put(at, VERSION, 2);
 	at = put(at, BYTE_ORDER_HERE, 1);
 	at = put(at, PACKED, 1);
 	at = put(at, count, 4);
-	at = put(at, batoni_tensors_header_bytes(tensors, count), 4);
-	at = put(at, payload, 8);
-	for (size_t i = 0; i < count; i++) {
-		*at++ = (unsigned char)tensors[i].type;
-		*at++ = (unsigned char)tensors[i].rank;
-	}
-	while (at < bytes + before_shapes(count))
-		*at++ = 0;
-	for (size_t i = 0; i < count; i++)
-		at = put_shape(at, &tensors[i]);
+	at = put(at, header_bytes, 4);
+	put(at, payload, 8);
+	return header_bytes;
 }
 
 size_t

@@ -26,11 +26,13 @@
 
 #define BATONI_TENSORS_FIXED_BYTES 24u
 #define BATONI_TENSORS_ALIGNMENT ((size_t)256)
+/* What a tensor adds, at most: type, rank, dimensions. */
+#define BATONI_TENSORS_ENTRY_MAX (2 + 8 * BATON_TENSOR_RANK_MAX)
 
 /* The longest header. */
 #define BATONI_TENSORS_HEADER_MAX                                             \
 	(BATONI_TENSORS_FIXED_BYTES +                                         \
-	 BATON_TENSORS_MAX * (2 + 8 * BATON_TENSOR_RANK_MAX))
+	 BATON_TENSORS_MAX * BATONI_TENSORS_ENTRY_MAX)
 
 /* A header, which stays where it is; and a place in it, for batoni_tensors_next. */
 struct batoni_tensors {
@@ -46,14 +48,21 @@ struct batoni_tensors {
  * the rank, a dimension, more bytes than fit in 63 bits.  Any thread, as all below. */
 const char *batoni_tensor_bytes(const struct baton_tensor *tensor,
                                 size_t *bytes_p);
+/* The same in a sentence, with its values and those that are allowed.  open: a rank and dimensions
+ * of -1 are. */
+void batoni_tensor_explain(const struct baton_tensor *tensor, bool open,
+                           char *text, size_t size);
+/* "float32 [3, 4]", with "?" for a dimension that is open, and for all where the rank is. */
+void batoni_tensor_write(const struct baton_tensor *tensor, char *text,
+                         size_t size);
 
 /* The length of the header of this list.  The ranks are 0 to BATON_TENSOR_RANK_MAX. */
 size_t batoni_tensors_header_bytes(const struct baton_tensor *tensors,
                                    size_t count);
-/* Write that many bytes.  The list is one that batoni_tensors_bytes accepts, of so many bytes in
- * all. */
-void batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
-                           size_t payload, unsigned char *bytes);
+/* Write that many bytes, and return how many.  The list is one that batoni_tensors_bytes
+ * accepts, of so many bytes in all. */
+size_t batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
+                             size_t payload, unsigned char *bytes);
 
 /* Add up the bytes of a list.  NULL, or what is wrong, and with which tensor (count: with
  * none of them): as of one tensor; more than BATON_TENSORS_MAX of them; a sum of more than

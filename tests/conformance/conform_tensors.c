@@ -172,8 +172,8 @@ lists_of_all_lengths_arrive(struct conform *c)
 	}
 }
 
-static void
-a_thousand_tensors_are_one_message(struct conform *c)
+static struct baton_tensor *
+thousand(struct conform *c)
 {
 	struct baton_tensor *list = conform_alloc(c, 1000 * sizeof(*list));
 
@@ -183,6 +183,14 @@ a_thousand_tensors_are_one_message(struct conform *c)
 		for (int k = 2; k < 8; k++)
 			list[i].shape[k] = 1;
 	}
+	return list;
+}
+
+static void
+a_thousand_tensors_are_one_message(struct conform *c)
+{
+	const struct baton_tensor *list = thousand(c);
+
 	pass_list(c, list, 1000, 9);
 	pass_list(c, list, 100, 10);
 }
@@ -472,6 +480,29 @@ a_list_that_differs_is_named_and_the_next_is_right(struct conform *c)
 		}
 		conform_alive();
 	}
+}
+
+/* Its header comes in parts, where what was declared has been. */
+static void
+one_of_a_thousand_that_differs_is_named(struct conform *c)
+{
+	struct baton_tensor *list = thousand(c);
+	baton_request request;
+
+	if (c->rank <= 1)
+		give_memory(c, list, 1000, 4, c->rank == 0);
+	if (c->rank == 0) {
+		request = send_list(c, list, 1000, 1, 0, NULL);
+		FINISH(c, BATON_OK, &request);
+	} else if (c->rank == 1) {
+		/* As many bytes. */
+		list[778].shape[0] = 3;
+		list[778].shape[1] = 1;
+		request = recv_list(c, list, 1000, 0, 0, NULL);
+		expect_mismatch(c, &request, "tensor 778: ");
+		CHECK_ALL(c, list[778].data, 3, CANARY);
+	}
+	pass_list(c, list, 3, 5);
 }
 
 static void
@@ -844,22 +875,23 @@ bad_lists_are_refused(struct conform *c)
 		struct baton_tensor one;
 		const char *send, *recv; /* words, or NULL where it is legal */
 	} wrong[] = {
-		{tensor(BATON_DATATYPE_COUNT, data, 1, 1, 0), "tensor 1 type",
-	         "tensor 1 type"},
-		{tensor(BATON_INT8, data, 9, 1, 1), "tensor 1 rank",
-	         "tensor 1 rank"},
-		{tensor(BATON_INT8, data, -2, 1, 1), "tensor 1 rank",
-	         "tensor 1 rank"},
-		{tensor(BATON_INT8, data, 1, -2, 0), "tensor 1 negative",
-	         "tensor 1 negative"},
-		{tensor(BATON_INT8, data, 1, -1, 0), "tensor 1 negative",
+		{tensor(99, data, 1, 1, 0), "tensor 1 type 99 datatypes",
+	         "tensor 1 type 99 datatypes"},
+		{tensor(BATON_INT8, data, 9, 1, 1), "tensor 1 rank is 9; 0 to 8",
+	         "tensor 1 rank is 9; 0 to 8"},
+		{tensor(BATON_INT8, data, -2, 1, 1), "tensor 1 rank -2;",
+	         "tensor 1 rank -2; -1 open"},
+		{tensor(BATON_INT8, data, 2, 3, -2), "tensor 1 dimension -2; more",
+	         "tensor 1 dimension -2; -1 open"},
+		{tensor(BATON_INT8, data, 1, -1, 0), "tensor 1 dimension -1;",
 	         "tensor 1 open"},
-		{tensor(BATON_INT8, data, -1, 0, 0), "tensor 1 rank",
+		{tensor(BATON_INT8, data, -1, 0, 0), "tensor 1 rank -1;",
 	         "tensor 1 open"},
 		{tensor(BATON_INT8, NULL, 1, 1, 0), "tensor 1 NULL",
 	         "tensor 1 arena"},
-		{tensor(BATON_INT64, data, 2, INT64_MAX, 2), "tensor 1 63",
-	         "tensor 1 63"},
+		{tensor(BATON_INT64, data, 2, INT64_MAX, 2),
+	         "tensor 1 int64 9223372036854775807 63",
+	         "tensor 1 int64 9223372036854775807 63"},
 	};
 	int peer = conform_next(c);
 
@@ -898,35 +930,114 @@ bad_lists_are_refused(struct conform *c)
 }
 
 static void
-the_memory_of_lists_is_bounded(struct conform *c)
+a_send_has_no_arena_and_no_count(struct conform *c)
 {
-	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_tensor list[8];
-	baton_request requests[64];
-	enum baton_status status = BATON_OK;
-	struct baton_comm *first;
-	int n = 0;
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	int peer = conform_next(c);
+	char arena[16];
+	size_t count;
 
-	options.tensors_max = 64;
-	first = conform_exchange(c, &options);
-	for (int i = 0; i < 8; i++)
-		list[i] = tensor(BATON_INT8, NULL, 1, 1, 0);
-	give_memory(c, list, 8, 0, false);
-	while (n < 64 && status == BATON_OK) {
-		status = baton_recv_tensors(list, 8, conform_next(c), 0, c->comm,
-		                            c->stream, NULL, &requests[n]);
-		n += status == BATON_OK;
+	options.arena = arena;
+	options.arena_bytes = sizeof(arena);
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "arena 16 receive");
+	options.arena = NULL;
+	options.arena_bytes = 0;
+	options.count_p = &count;
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "count_p receive");
+}
+
+/* The engine's thread reads and writes these. */
+static void
+signals_in_memory_of_a_device_are_refused(struct conform *c)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor one = tensor(BATON_UINT8, NULL, 1, 300, 0);
+	void *away = conform_message(c, 64);
+	int peer = conform_next(c);
+
+	if (!c->memory || !c->memory->is_device(away))
+		return;
+	give_memory(c, &one, 1, 2, true);
+	options.input_signal = away;
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send_tensors(&one, 1, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "input_signal host");
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_recv_tensors(&one, 1, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "input_signal host");
+	options.input_signal = NULL;
+	options.output_signal = away;
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send_tensors(&one, 1, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "output_signal host");
+	options.output_signal = NULL;
+	options.count_p = away;
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_recv_tensors(&one, 1, peer, 0, c->comm, c->stream,
+	                                 &options, NULL),
+	              "count_p host");
+}
+
+/* Receive lists of n open tensors until that is refused: AGAIN, or INVALID where not even one
+ * fits.  Returns how many; all are canceled. */
+static int
+receive_until_full(struct conform *c, size_t n, enum baton_status end)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor list[32];
+	enum baton_status status = BATON_OK;
+	baton_request requests[64];
+	int taken = 0;
+
+	for (size_t i = 0; i < n; i++)
+		list[i] = (struct baton_tensor){.rank = -1};
+	options.arena = new_arena(c, 64);
+	options.arena_bytes = 64;
+	while (taken < 64 && status == BATON_OK) {
+		status = baton_recv_tensors(list, n, conform_next(c), 0, c->comm,
+		                            c->stream, &options,
+		                            &requests[taken]);
+		taken += status == BATON_OK;
 	}
-	CHECK_STATUS(c, BATON_ERR_AGAIN, status);
+	CHECK_STATUS(c, end, status);
 	CHECK(c, strstr(baton_last_error(), "tensors_max"));
-	CHECK(c, n >= 2 && n <= 8);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < taken; i++) {
 		CHECK_OK(c, baton_cancel(requests[i]));
 		FINISH(c, BATON_ERR_CANCELED, &requests[i]);
 	}
-	requests[0] = recv_list(c, list, 8, conform_next(c), 0, NULL);
-	CHECK_OK(c, baton_cancel(requests[0]));
-	FINISH(c, BATON_ERR_CANCELED, &requests[0]);
+	return taken;
+}
+
+/* So many tensors of all lists together, each counted as a multiple of 8. */
+static void
+the_memory_of_lists_is_bounded(struct conform *c)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_comm *first;
+
+	options.tensors_max = 64;
+	first = conform_exchange(c, &options);
+	/* Also behind those of another length, whose memory lies ready for them. */
+	for (int turn = 0; turn < 2; turn++) {
+		CHECK_EQ(c, receive_until_full(c, 8, BATON_ERR_AGAIN), 8);
+		CHECK_EQ(c, receive_until_full(c, 0, BATON_ERR_AGAIN), 8);
+		CHECK_EQ(c, receive_until_full(c, 9, BATON_ERR_AGAIN), 4);
+		CHECK_EQ(c, receive_until_full(c, 32, BATON_ERR_AGAIN), 2);
+	}
+	RESTORE(c, first);
+	options.tensors_max = 1;
+	first = conform_exchange(c, &options);
+	CHECK_EQ(c, receive_until_full(c, 8, BATON_ERR_AGAIN), 1);
+	CHECK_EQ(c, receive_until_full(c, 9, BATON_ERR_INVALID), 0);
 	RESTORE(c, first);
 }
 
@@ -977,6 +1088,8 @@ const struct conform_case conform_tensors[] = {
          .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_that_differs_is_named_and_the_next_is_right),
          .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	{CASE(one_of_a_thousand_that_differs_is_named), .ranks_min = 2,
+         .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_and_a_plain_message_do_not_match), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(lists_and_plain_messages_of_a_tag_keep_one_order),
@@ -997,7 +1110,11 @@ const struct conform_case conform_tensors[] = {
 	{CASE(a_false_input_signal_sends_nothing), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(bad_lists_are_refused), .needs = BATON_CAP_TENSORS},
-	{CASE(the_memory_of_lists_is_bounded), .needs = BATON_CAP_TENSORS},
+	{CASE(a_send_has_no_arena_and_no_count), .needs = BATON_CAP_TENSORS},
+	{CASE(signals_in_memory_of_a_device_are_refused),
+         .needs = BATON_CAP_TENSORS},
+	{CASE(the_memory_of_lists_is_bounded),
+         .needs = BATON_CAP_TENSORS | BATON_CAP_CANCEL},
 	{CASE(the_memory_of_a_sentence_is_used_again), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	CASES_END,

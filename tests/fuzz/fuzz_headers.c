@@ -49,13 +49,14 @@ seeds(void)
 			.type = BATON_INT8, .rank = 1, .shape = {90}};
 		unsigned char part[2000] = {0};
 		bool inside = kind == BATONI_MPI_HEADER_LIST;
+		size_t front = batoni_mpi_list_front(kind);
 
 		batoni_mpi_header_make(&mpi, kind, 90, inside ? 0 : FIRST_TAG);
 		mpi.pieces = !inside;
-		memcpy(part, &mpi, BATONI_MPI_HEADER_BYTES);
-		batoni_tensors_encode(&one, 1, 90, part + BATONI_MPI_HEADER_BYTES);
+		memcpy(part, &mpi, front);
+		batoni_tensors_encode(&one, 1, 90, part + front);
 		seed(MPI_LIST, part,
-		     batoni_mpi_list_part_bytes(40 + (inside ? 90 : 0)));
+		     batoni_mpi_list_part_bytes(front + 40 + (inside ? 90 : 0)));
 	}
 	seed(MPI_GRANT, &mpi_grant, sizeof(mpi_grant));
 	batoni_stage_header_init(&header);
@@ -95,19 +96,20 @@ static void
 mpi_list(const unsigned char *bytes, size_t n)
 {
 	struct batoni_mpi_header header;
-	size_t described;
+	size_t described, front;
 
 	if (!batoni_mpi_list_decode(bytes, n, tags, &header, &described))
 		return;
+	front = batoni_mpi_list_front(header.kind);
 	CLAIM(described >= BATONI_TENSORS_FIXED_BYTES);
 	CLAIM(described <= BATONI_TENSORS_HEADER_MAX);
 	if (header.kind == BATONI_MPI_HEADER_LIST) {
-		CLAIM(described + header.length + BATONI_MPI_HEADER_BYTES <= n);
+		CLAIM(front + described + header.length <= n);
 		return;
 	}
-	CLAIM((described < BATONI_MPI_LIST_ROOM ? described
-	                                        : BATONI_MPI_LIST_ROOM) +
-	              BATONI_MPI_HEADER_BYTES <=
+	CLAIM(front + (described < BATONI_MPI_LIST_ROOM
+	                       ? described
+	                       : BATONI_MPI_LIST_ROOM) <=
 	      n);
 	CLAIM(header.pieces > 0);
 	CLAIM(header.kind == BATONI_MPI_HEADER_LIST_WAITS ||

@@ -501,6 +501,33 @@ messages_are_refused(const unsigned char *memory, const char *device)
 	ck_assert(request == BATON_REQUEST_NULL);
 }
 
+/* Tensors, and what the engine reads and writes beside them. */
+static void
+lists_are_refused(void *memory, const char *device)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor one = {
+		.data = memory, .type = BATON_UINT8, .rank = 1, .shape = {8}};
+
+	host_refuses(baton_send_tensors(&one, 1, 1, 0, cw.comms[0],
+	                                cw.streams[0], NULL, NULL),
+	             "baton_send_tensors", device);
+	host_refuses(baton_recv_tensors(&one, 1, 0, 0, cw.comms[1],
+	                                cw.streams[1], NULL, NULL),
+	             "baton_recv_tensors", device);
+	options.input_signal = memory;
+	ck_assert_int_eq(baton_send_tensors(NULL, 0, 1, 0, cw.comms[0],
+	                                    cw.streams[0], &options, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "input_signal"));
+	options.input_signal = NULL;
+	options.output_signal = memory;
+	ck_assert_int_eq(baton_recv_tensors(NULL, 0, 0, 0, cw.comms[1],
+	                                    cw.streams[1], &options, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "output_signal"));
+}
+
 START_TEST(host_refuses_messages_of_device_memory)
 {
 	unsigned char *there;
@@ -510,6 +537,7 @@ START_TEST(host_refuses_messages_of_device_memory)
 	there = memory_of_device_1(MIB);
 	messages_are_refused(cw.from, "memory of GPU 0");
 	messages_are_refused(there + MIB - 100, "memory of GPU 1");
+	lists_are_refused(cw.from, "memory of GPU 0");
 	/* No bytes are no memory. */
 	request = cuda_world_recv(cw.to, 0, 0, cw.streams[1]);
 	cuda_world_finish(cuda_world_send(cw.from, 0, 0, cw.streams[0]), BATON_OK);

@@ -69,9 +69,9 @@ list_passes(unsigned kind, uint64_t length, uint32_t tag, uint32_t pieces,
 
 	batoni_mpi_header_make(&header, kind, length, tag);
 	header.pieces = pieces;
-	memcpy(bytes, &header, BATONI_MPI_HEADER_BYTES);
+	memcpy(bytes, &header, batoni_mpi_list_front(kind));
 	for (unsigned i = 0; i < 4; i++)
-		bytes[BATONI_MPI_HEADER_BYTES + 12 + i] =
+		bytes[batoni_mpi_list_front(kind) + 12 + i] =
 			(unsigned char)(described >> (8 * i));
 	return batoni_mpi_list_decode(bytes, n, tags, &got, &stated) &&
 	       stated == described;
@@ -83,24 +83,27 @@ START_TEST(the_first_part_of_a_list_has_what_it_says)
 		       body = BATONI_MPI_HEADER_LIST_BODY,
 		       waits = BATONI_MPI_HEADER_LIST_WAITS;
 
-	ck_assert(list_passes(all, 24, 0, 0, 40, 61 + 64));
-	ck_assert(list_passes(all, 25, 0, 0, 40, 61 + 128));
+	/* 16 bytes, then 24 where there is a body. */
+	ck_assert(list_passes(all, 69, 0, 0, 40, 61 + 64));
+	ck_assert(list_passes(all, 70, 0, 0, 40, 61 + 128));
 	ck_assert(list_passes(all, 1944, 0, 0, 40, 61 + 1984));
-	ck_assert(list_passes(body, 5000, 1000, 1, 40, 61 + 64));
+	ck_assert(list_passes(body, 5000, 1000, 1, 101, 61 + 64));
+	ck_assert(list_passes(body, 5000, 1000, 1, 102, 61 + 128));
 	ck_assert(list_passes(waits, 5000, 7, 2, 40, 61 + 64));
 	ck_assert(list_passes(body, 0, 1999, 9, 3000, 61 + 1984));
 	/* A payload that is not there, or that is elsewhere. */
-	ck_assert(!list_passes(all, 25, 0, 0, 40, 61 + 64));
+	ck_assert(!list_passes(all, 70, 0, 0, 40, 61 + 64));
+	ck_assert(!list_passes(all, 69, 0, 0, 40, 61 + 128));
 	ck_assert(!list_passes(all, 1945, 0, 0, 40, 61 + 1984));
 	ck_assert(!list_passes(all, UINT64_MAX, 0, 0, 40, 61 + 64));
 	ck_assert(!list_passes(all, INT64_MAX, 0, 0, 40, 61 + 64));
-	ck_assert(!list_passes(all, 24, 0, 1, 40, 61 + 64));
 	ck_assert(!list_passes(body, 24, 1000, 0, 40, 61 + 64));
 	/* A list's header that is not there, or is none. */
-	ck_assert(!list_passes(body, 5000, 1000, 1, 65, 61 + 64));
+	ck_assert(!list_passes(body, 5000, 1000, 1, 102, 61 + 64));
 	ck_assert(!list_passes(body, 5000, 1000, 1, 23, 61 + 64));
 	ck_assert(!list_passes(body, 5000, 1000, 1, UINT32_MAX, 61 + 1984));
 	ck_assert(!list_passes(body, 5000, 1000, 1, 3000, 61 + 1984 - 64));
+	ck_assert(!list_passes(all, 21, 0, 0, 40, 61));
 	/* Tags. */
 	ck_assert(!list_passes(body, 5000, 999, 1, 40, 61 + 64));
 	ck_assert(!list_passes(body, 5000, 2000, 1, 40, 61 + 64));

@@ -61,17 +61,22 @@ START_TEST(a_list_that_is_none_is_refused_and_named)
 {
 	static const struct {
 		struct baton_tensor tensor;
-		const char *why;
+		const char *why, *said;
 	} wrong[] = {
-		{{.type = BATON_DATATYPE_COUNT}, "no datatype"},
-		{{.type = (enum baton_datatype)-1}, "no datatype"},
-		{{.rank = -1}, "rank"},
-		{{.rank = 9}, "rank"},
-		{{.rank = 2, .shape = {1, -1}}, "negative"},
-		{{.rank = 2, .shape = {0, INT64_MIN}}, "negative"},
-		{{.type = BATON_INT64, .rank = 1, .shape = {INT64_MAX}}, "63 bits"},
-		{{.rank = 2, .shape = {INT64_MAX, INT64_MAX}}, "63 bits"},
-		{{.rank = 1, .shape = {INT64_MAX}}, "63 bits"}, /* with the other */
+		{{.type = 99}, "no datatype", "type is 99; datatypes are 0 to "},
+		{{.type = (enum baton_datatype)-1}, "no datatype", "type is -1;"},
+		{{.rank = -1}, "rank", "its rank is -1; ranks are 0 to 8"},
+		{{.rank = 9}, "rank", "its rank is 9; ranks are 0 to 8"},
+		{{.rank = 2, .shape = {1, -1}}, "negative",
+	         "its dimension 1 is -1; dimensions are 0 or more"},
+		{{.rank = 2, .shape = {0, INT64_MIN}}, "negative",
+	         "its dimension 1 is -9223372036854775808;"},
+		{{.type = BATON_INT64, .rank = 1, .shape = {INT64_MAX}}, "63 bits",
+	         "it is int64 [9223372036854775807], whose bytes"},
+		{{.rank = 2, .shape = {INT64_MAX, INT64_MAX}}, "63 bits",
+	         "9223372036854775807, 9223372036854775807]"},
+		/* With the other. */
+		{{.rank = 1, .shape = {INT64_MAX}}, "63 bits", "63 bits"},
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -80,7 +85,7 @@ START_TEST(a_list_that_is_none_is_refused_and_named)
 
 		ck_assert_uint_eq(baton_tensors_layout(tensors, 2, offsets),
 		                  SIZE_MAX);
-		ck_assert_ptr_nonnull(strstr(baton_last_error(), wrong[i].why));
+		ck_assert_ptr_nonnull(strstr(baton_last_error(), wrong[i].said));
 		ck_assert_ptr_nonnull(strstr(baton_last_error(), "tensor 1"));
 		ck_assert_uint_eq(offsets[0], 11);
 		ck_assert_uint_eq(offsets[1], 12);

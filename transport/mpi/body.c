@@ -470,7 +470,8 @@ batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	body->posted = body->length;
 	body->pieces = header.pieces;
 	if (!batoni_mpi_list_came(body, transfer,
-	                          bytes + BATONI_MPI_HEADER_BYTES, described))
+	                          bytes + batoni_mpi_list_front(header.kind),
+	                          described))
 		return refuse_header(mpi, transfer);
 	if (header.kind == BATONI_MPI_HEADER_LIST) {
 		batoni_transfer_moved(transfer, body->length);

@@ -2,9 +2,10 @@
 /*
  * Messages that are lists of tensors (tensor_list.h).
  *
- * On the wire.  The first part goes on the user's tag: one of this transport's headers, and
- * behind it the list's own.  Its length is 61 more than a multiple of 64, which no raw message
- * has.  If the payload has room there too, that is all: one message of at most 2045 bytes.
+ * On the wire.  The first part goes on the user's tag: what it needs of one of this transport's
+ * headers, and behind that the list's own.  Its length is 61 more than a multiple of 64, which no
+ * raw message has.  If the payload has room there too, that is all: one message of at most 2045
+ * bytes, of which 16 are this transport's.
  * Otherwise there is a body, on a tag as any body has (body.c).  It begins with what
  * did not fit of the list's header, in one message; then comes the payload.
  *
@@ -31,8 +32,10 @@ static const struct batoni_list_cut cut = {
 	.parts_max = PARTS_MAX,
 };
 
-static_assert(BATONI_MPI_HEADER_BYTES + BATONI_MPI_LIST_ROOM <=
-                      BATONI_MPI_RAW_MAX,
+static_assert(offsetof(struct batoni_mpi_header, spare) <=
+                              BATONI_MPI_HEADER_BYTES &&
+                      BATONI_MPI_HEADER_BYTES + BATONI_MPI_LIST_ROOM <=
+                              BATONI_MPI_RAW_MAX,
               "a first part fits in a bounce buffer");
 static_assert(BATONI_TENSORS_HEADER_MAX <= BATONI_MPI_PIECE_BYTES,
               "the rest of a header fits in the drain buffer");
@@ -80,9 +83,9 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	size_t described = here(list->header_bytes);
-	unsigned char *at = bytes + BATONI_MPI_HEADER_BYTES;
-	struct batoni_mpi_header header;
 	unsigned kind = BATONI_MPI_HEADER_LIST;
+	struct batoni_mpi_header header;
+	unsigned char *at = bytes;
 	size_t n;
 
 	if (body->pieces > 0)
@@ -92,15 +95,15 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 	                       body->waiting ? transfer->slot
 	                                     : (uint32_t)body->tag);
 	header.pieces = body->pieces;
-	memcpy(bytes, &header, BATONI_MPI_HEADER_BYTES);
+	memcpy(at, &header, offsetof(struct batoni_mpi_header, spare));
+	at += batoni_mpi_list_front(kind);
 	memcpy(at, list->header, described);
 	at += described;
 	if (body->pieces == 0) {
 		batoni_list_gather(list, at);
 		at += list->payload_bytes;
 	}
-	n = batoni_mpi_list_part_bytes(
-		(size_t)(at - bytes) - BATONI_MPI_HEADER_BYTES);
+	n = batoni_mpi_list_part_bytes((size_t)(at - bytes));
 	/* What is behind is sent too. */
 	memset(at, 0, (size_t)(bytes + n - at));
 	return n;

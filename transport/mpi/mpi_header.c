@@ -36,16 +36,14 @@ batoni_mpi_header_make(struct batoni_mpi_header *header, unsigned kind,
 	};
 }
 
-/* The fields that all kinds have. */
-static bool
-read_header(const void *bytes, struct batoni_mpi_header *header)
+/* Its first n bytes, with the fields that all kinds have. */
+static inline bool
+read_header(const void *bytes, size_t n, struct batoni_mpi_header *header)
 {
-	*header = (struct batoni_mpi_header){0};
-	memcpy(header, bytes, BATONI_MPI_HEADER_BYTES);
+	memcpy(header, bytes, n);
 	return header->magic == MAGIC &&
 	       header->version == BATONI_MPI_WIRE_VERSION &&
-	       header->length <= INT64_MAX &&
-	       memcmp(header->spare, zeros, sizeof(zeros)) == 0;
+	       header->length <= INT64_MAX;
 }
 
 bool
@@ -53,8 +51,10 @@ batoni_mpi_header_decode(const void *bytes, size_t n,
                          struct batoni_mpi_range tags,
                          struct batoni_mpi_header *header)
 {
-	if (n != BATONI_MPI_HEADER_BYTES || !read_header(bytes, header) ||
-	    header->pieces != 0)
+	*header = (struct batoni_mpi_header){0};
+	if (n != BATONI_MPI_HEADER_BYTES || !read_header(bytes, n, header) ||
+	    header->pieces != 0 ||
+	    memcmp(header->spare, zeros, sizeof(zeros)) != 0)
 		return false;
 	/* The slot is the sender's: it goes back to it, and no other rank uses it. */
 	if (header->kind == BATONI_MPI_HEADER_WAITS)
@@ -63,38 +63,49 @@ batoni_mpi_header_decode(const void *bytes, size_t n,
 	       within(tags, header->body_tag);
 }
 
-bool
-batoni_mpi_list_decode(const void *bytes, size_t n,
-                       struct batoni_mpi_range tags,
-                       struct batoni_mpi_header *header, size_t *described_p)
+/* The same of a list whose payload has no room in its first part. */
+static bool
+describes_body(const struct batoni_mpi_header *header, size_t n,
+               struct batoni_mpi_range tags, size_t described)
 {
-	const unsigned char *behind =
-		(const unsigned char *)bytes + BATONI_MPI_HEADER_BYTES;
-	size_t described;
+	size_t there = described < BATONI_MPI_LIST_ROOM ? described
+	                                                : BATONI_MPI_LIST_ROOM;
 
-	if (n < BATONI_MPI_HEADER_BYTES + BATONI_MPI_LIST_STEP ||
-	    !read_header(bytes, header))
-		return false;
-	described = batoni_tensors_stated_bytes(behind);
-	*described_p = described;
-	if (described < BATONI_TENSORS_FIXED_BYTES ||
-	    described > BATONI_TENSORS_HEADER_MAX)
-		return false;
-	if (header->kind == BATONI_MPI_HEADER_LIST)
-		return header->pieces == 0 && header->body_tag == 0 &&
-		       header->length <= BATONI_MPI_LIST_ROOM &&
-		       described + header->length <= BATONI_MPI_LIST_ROOM &&
-		       n == batoni_mpi_list_part_bytes(
-				    described + (size_t)header->length);
 	if (header->pieces == 0 ||
-	    n != batoni_mpi_list_part_bytes(described < BATONI_MPI_LIST_ROOM
-	                                            ? described
-	                                            : BATONI_MPI_LIST_ROOM))
+	    n != batoni_mpi_list_part_bytes(
+			 batoni_mpi_list_front(header->kind) + there))
 		return false;
 	if (header->kind == BATONI_MPI_HEADER_LIST_WAITS)
 		return header->body_tag < BATONI_SLOTS_LIMIT;
 	return header->kind == BATONI_MPI_HEADER_LIST_BODY &&
 	       within(tags, header->body_tag);
+}
+
+bool
+batoni_mpi_list_decode(const void *bytes, size_t n,
+                       struct batoni_mpi_range tags,
+                       struct batoni_mpi_header *header, size_t *described_p)
+{
+	const size_t most = batoni_mpi_list_front(BATONI_MPI_HEADER_LIST_BODY);
+	size_t front, described;
+
+	if (n < batoni_mpi_list_part_bytes(0) || !read_header(bytes, most, header))
+		return false;
+	front = batoni_mpi_list_front(header->kind);
+	described = batoni_tensors_stated_bytes((const unsigned char *)bytes +
+	                                        front);
+	*described_p = described;
+	if (described < BATONI_TENSORS_FIXED_BYTES ||
+	    described > BATONI_TENSORS_HEADER_MAX)
+		return false;
+	if (header->kind != BATONI_MPI_HEADER_LIST)
+		return describes_body(header, n, tags, described);
+	/* What was read there is not the header's. */
+	header->body_tag = header->pieces = 0;
+	return header->length <= BATONI_MPI_LIST_ROOM &&
+	       described + header->length <= BATONI_MPI_LIST_ROOM &&
+	       n == batoni_mpi_list_part_bytes(front + described +
+	                                       (size_t)header->length);
 }
 
 bool

@@ -13,20 +13,20 @@
 
 /* Odd, so that no array of a wider type has this length. */
 #define BATONI_MPI_HEADER_BYTES 61
-/* The first part of a list of tensors has a length that is this much above a multiple of 64,
- * too: a header, then what there is room for. */
+/* The first part of a list of tensors is longer, and has a length that is this much above a
+ * multiple of 64, too: what its kind needs of a header, then what there is room for. */
 #define BATONI_MPI_LIST_STEP 64u
 #define BATONI_MPI_LIST_ROOM (31 * (size_t)BATONI_MPI_LIST_STEP)
 /* Ranks with different versions refuse each other at creation.  The version changes with
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
  * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 8u
+#define BATONI_MPI_WIRE_VERSION 9u
 
 #define BATONI_MPI_HEADER_BODY 1u  /* the body follows */
 #define BATONI_MPI_HEADER_WAITS 2u /* the body waits for a grant */
 /* In the first part of a list of tensors; the length is that of the payload.  Behind it
- * is the list's own header, or its first BATONI_MPI_LIST_ROOM bytes. */
+ * (batoni_mpi_list_front) is the list's own header, or its first BATONI_MPI_LIST_ROOM bytes. */
 #define BATONI_MPI_HEADER_LIST 3u       /* and the payload, behind that */
 #define BATONI_MPI_HEADER_LIST_BODY 4u  /* the body has the rest of the list's header, and */
 #define BATONI_MPI_HEADER_LIST_WAITS 5u /* the payload; as BODY and WAITS */
@@ -36,6 +36,7 @@ struct batoni_mpi_header {
 	uint16_t version;
 	uint16_t kind; /* BATONI_MPI_HEADER_* */
 	uint64_t length;
+	/* BATONI_MPI_HEADER_LIST has none of what follows. */
 	uint32_t body_tag; /* BATONI_MPI_HEADER_WAITS: the slot of the send */
 	uint32_t pieces; /* of a list's body: its messages */
 	unsigned char spare[40]; /* zero; for a description of the content */
@@ -58,14 +59,25 @@ void batoni_mpi_header_make(struct batoni_mpi_header *header, unsigned kind,
 bool batoni_mpi_header_decode(const void *bytes, size_t n,
                               struct batoni_mpi_range tags,
                               struct batoni_mpi_header *header);
-/* The length of a first part with so many bytes behind its header. */
+/* What a first part has of its header: short lists stay below the lengths from which
+ * MPIs take a detour. */
 static inline size_t
-batoni_mpi_list_part_bytes(size_t behind)
+batoni_mpi_list_front(unsigned kind)
 {
-	size_t steps = (behind + BATONI_MPI_LIST_STEP - 1) / BATONI_MPI_LIST_STEP;
+	return kind == BATONI_MPI_HEADER_LIST
+	               ? offsetof(struct batoni_mpi_header, body_tag)
+	               : offsetof(struct batoni_mpi_header, spare);
+}
 
-	return BATONI_MPI_HEADER_BYTES +
-	       BATONI_MPI_LIST_STEP * (steps > 0 ? steps : 1);
+/* The length of a first part that has to have so many bytes. */
+static inline size_t
+batoni_mpi_list_part_bytes(size_t bytes)
+{
+	const size_t least = BATONI_MPI_HEADER_BYTES + BATONI_MPI_LIST_STEP;
+	size_t more = bytes > least ? bytes - least : 0;
+
+	return least + (more + BATONI_MPI_LIST_STEP - 1) / BATONI_MPI_LIST_STEP *
+	                       BATONI_MPI_LIST_STEP;
 }
 
 /* Is it a length that only headers and first parts of lists have? */
@@ -77,7 +89,8 @@ batoni_mpi_is_special(size_t bytes)
 }
 
 /* False: it is no first part of a list. *described_p: the bytes of the list's header, of
- * which at most BATONI_MPI_LIST_ROOM are there; they have not been looked at. */
+ * which at most BATONI_MPI_LIST_ROOM are there, from batoni_mpi_list_front on; they have not been
+ * looked at. */
 bool batoni_mpi_list_decode(const void *bytes, size_t n,
                             struct batoni_mpi_range tags,
                             struct batoni_mpi_header *header,
