@@ -662,6 +662,100 @@ a_pending_receive_of_a_list_is_cancelled(struct conform *c)
 	conform_sound(c);
 }
 
+/* List and cancel meet at every possible moment: each list is received once, by the receive that
+ * was to be canceled or by the one after it. */
+static void
+cancel_never_loses_or_doubles_a_list(struct conform *c)
+{
+	static const int64_t sizes[] = {8, 1900, 3000, 70000};
+	const unsigned n = conform_short() ? 80 : 400;
+	struct baton_tensor list[2];
+
+	if (c->rank > 1)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		enum baton_status status;
+		baton_request request;
+
+		list[0] = tensor(BATON_INT16, NULL, 2, 3, 5);
+		list[1] = tensor(BATON_UINT8, NULL, 1, sizes[i % 4], 0);
+		give_memory(c, list, 2, i, c->rank == 0);
+		if (c->rank == 0) {
+			request = send_list(c, list, 2, 1, 0, NULL);
+			if (!FINISH(c, BATON_OK, &request))
+				break;
+			continue;
+		}
+		request = recv_list(c, list, 2, 0, 0, NULL);
+		for (unsigned spin = 0; spin < i % 7; spin++)
+			(void)baton_test(request, NULL);
+		CHECK_OK(c, baton_cancel(request));
+		status = baton_wait(request, conform_patience(c), NULL);
+		if (status == BATON_ERR_CANCELED) {
+			CHECK_OK(c, baton_release(&request));
+			request = recv_list(c, list, 2, 0, 0, NULL);
+		}
+		FINISH(c, BATON_OK, &request);
+		check_memory(c, list, 2, i);
+		if (atomic_load(&c->failures))
+			break;
+	}
+}
+
+/* A list under way is taken back, and its peer never sees it; or it is lent, with its memory in the
+ * communicator, until the peer has taken it. */
+static void
+a_list_that_times_out_is_taken_back_or_lent(struct conform *c)
+{
+	struct baton_comm_options comm = BATON_COMM_OPTIONS_INIT;
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor list[2] = {
+		tensor(BATON_UINT8, NULL, 1, 100, 0),
+		tensor(BATON_UINT8, NULL, 1, 8 << 20, 0)};
+	struct baton_completion done = {0};
+	baton_request request = BATON_REQUEST_NULL;
+	struct baton_comm *first;
+	bool told = false;
+	int lent = 0;
+
+	comm.tensors_max = 8;
+	first = conform_exchange(c, &comm);
+	if (c->rank <= 1)
+		give_memory(c, list, 2, 1, c->rank == 0);
+	options.op.timeout_ns = 2 * MS;
+	options.output_signal = &told;
+	if (c->rank == 0) {
+		request = send_list(c, list, 2, 1, 0, &options);
+		CHECK_STATUS(c, BATON_ERR_TIMEOUT,
+		             baton_wait(request, conform_patience(c), &done));
+		lent = (done.flags & BATON_COMPLETION_LENT) != 0;
+	}
+	if (lent)
+		CHECK_STATUS(c, BATON_ERR_AGAIN,
+		             baton_send_tensors(list, 1, 1, 1, c->comm,
+		                                c->stream, NULL, NULL));
+	lent = c->backend->agree(c, lent);
+	if (lent && c->rank == 1) {
+		request = recv_list(c, list, 2, 0, 0, NULL);
+		FINISH(c, BATON_OK, &request);
+		check_memory(c, list, 2, 1);
+	} else if (c->rank == 0) {
+		int64_t begin = conform_begin();
+
+		do
+			CHECK_STATUS(c, BATON_ERR_TIMEOUT,
+			             baton_test(request, &done));
+		while ((done.flags & BATON_COMPLETION_LENT) && STILL(c, begin));
+		CHECK_OK(c, baton_release(&request));
+		CHECK(c, !told);
+	}
+	conform_sync(c);
+	/* The memory is there again. */
+	pass_list(c, list, 1, 4);
+	conform_sound(c);
+	RESTORE(c, first);
+}
+
 static void
 the_deadline_of_a_list_ends_it(struct conform *c)
 {
@@ -1099,6 +1193,10 @@ const struct conform_case conform_tensors[] = {
 	{CASE(a_rank_sends_lists_to_itself), .needs = BATON_CAP_TENSORS},
 	{CASE(a_pending_receive_of_a_list_is_cancelled),
          .needs = BATON_CAP_TENSORS | BATON_CAP_CANCEL},
+	{CASE(cancel_never_loses_or_doubles_a_list), .ranks_min = 2,
+         .needs = BATON_CAP_TENSORS | BATON_CAP_CANCEL},
+	{CASE(a_list_that_times_out_is_taken_back_or_lent), .ranks_min = 2,
+         .needs = BATON_CAP_TENSORS},
 	{CASE(the_deadline_of_a_list_ends_it), .needs = BATON_CAP_TENSORS},
 	{CASE(an_abort_ends_lists_too), .needs = BATON_CAP_TENSORS},
 	{CASE(threads_exchange_lists), .ranks_min = 2, .makes = 4,

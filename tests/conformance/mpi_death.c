@@ -47,7 +47,13 @@ static void
 survive(struct baton_comm *comm, int rank)
 {
 	struct baton_op_options soon = BATON_OP_OPTIONS_INIT;
+	struct baton_tensors_options lists = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor list[2] = {
+		{.data = small, .rank = 1, .shape = {sizeof(small)}},
+		{.data = large, .rank = 1, .shape = {sizeof(large)}},
+	};
 	baton_request recv = 0, send = 0, between = 0;
+	baton_request list_recv = 0, list_send = 0;
 	int other = rank == 0 ? 2 : 0;
 
 	soon.timeout_ns = 300 * MS;
@@ -56,8 +62,17 @@ survive(struct baton_comm *comm, int rank)
 	                 &soon, &recv) == BATON_OK);
 	CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, 0, comm, NULL,
 	                 &soon, &send) == BATON_OK);
+	/* A list is received whole or not, and its send is lent with all that it names. */
+	lists.op.timeout_ns = 300 * MS;
+	lists.op.flags = BATON_OP_DETACHED;
+	CHECK(baton_recv_tensors(list, 2, 1, 1, comm, NULL, &lists, &list_recv) ==
+	      BATON_OK);
+	CHECK(baton_send_tensors(list, 2, 1, 1, comm, NULL, &lists, &list_send) ==
+	      BATON_OK);
 	check_ended(&recv);
 	check_ended(&send);
+	check_ended(&list_recv);
+	check_ended(&list_send);
 	/* The living are not concerned. */
 	soon.timeout_ns = 60000 * MS;
 	for (int i = 0; i < 20; i++) {

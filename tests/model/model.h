@@ -33,7 +33,8 @@ enum {
 	STEPS_MAX = 160,
 	DESCS_MAX = 2,
 	BYTES_MAX = 20000,
-	PUT_BYTES_MAX = 64 /* each source and context has its own part */
+	PUT_BYTES_MAX = 64, /* each source and context has its own part */
+	TENSORS_MAX = 3     /* of a message that is a list */
 };
 
 enum step_kind {
@@ -68,6 +69,11 @@ struct step {
 	                    are made by a thread of their own.  0: none */
 	int rank, peer, tag, stream, signal;
 	size_t bytes;
+	/* A message: 0: plain; else a list of so many tensors that have these bytes together
+	 * (model_part).  A receive that is open declares no types and shapes, and has an arena
+	 * of as many bytes. */
+	int tensors;
+	bool open;
 	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
 	int target;         /* an earlier step */
 	int units;          /* of STEP_FAULT */
@@ -159,6 +165,10 @@ bool model_is_pending(const struct model *model, int rank);
 /* Let everything happen that can. */
 void model_settle(struct model *model);
 bool step_is_operation(const struct step *step);
+/* The bytes of tensor i, below step->tensors. */
+size_t model_part(const struct step *step, int i);
+/* Where tensor i lies in an arena, and how many bytes the arena needs for those up to it. */
+size_t model_place(const struct step *step, int i, size_t *needed_p);
 /* Byte i of the data of a send or put. */
 unsigned char model_byte(int step, size_t i);
 

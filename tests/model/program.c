@@ -36,6 +36,7 @@ percent(uint64_t *state, int n)
 struct temper {
 	int weights[STEP_KINDS];
 	int detached, unobserved, queued, deadline, raced, bursts;
+	int lists; /* of the messages */
 	int sizes; /* how many of those in fill */
 };
 
@@ -73,6 +74,7 @@ temper_of(uint64_t *state, enum replay_mode mode)
 		.bursts = percent(state, 50) ? below(state, 4) : 0,
 		/* Without long messages more calls can race: see replay.c. */
 		.sizes = percent(state, 50) ? 6 : 5,
+		.lists = below(state, 3) * 50,
 	};
 
 	if (mode == MODE_STREAM) {
@@ -107,6 +109,12 @@ fill(struct step *step, int number, uint64_t *state,
 
 	step->rank = below(state, ranks);
 	step->peer = below(state, ranks);
+	/* Mostly of as many, so that many agree. */
+	if (step->kind <= STEP_RECV && percent(state, temper->lists))
+		step->tensors = percent(state, 75)
+		                        ? 2
+		                        : 1 + below(state, TENSORS_MAX);
+	step->open = percent(state, 50);
 	step->tag = percent(state, 75) ? 0 : below(state, TAGS);
 	step->signal = percent(state, 75) ? 0 : below(state, SIGNALS);
 	step->stream = below(state, STREAMS);
@@ -166,6 +174,7 @@ make_plain(struct making *m, struct step *step, int lane, bool burst)
 
 	step->tag = 0;
 	step->bytes = 8;
+	step->tensors = 0;
 	if (burst && m->begin[lane])
 		turned = step->rank == pairs[lane][1];
 	if (!burst) {
@@ -269,6 +278,7 @@ oppose(struct step *step, const struct step *target)
 		step->tag = target->descs[0].context;
 	} else if (target->kind <= STEP_RECV) {
 		step->kind = target->kind == STEP_SEND ? STEP_RECV : STEP_SEND;
+		step->tensors = target->tensors;
 		step->rank = target->peer;
 		step->peer = target->rank;
 		step->tag = target->tag;
@@ -380,6 +390,9 @@ print_step(const struct step *step, int number, FILE *file)
 		fprintf(file, ", signal %d", step->signal);
 	if (step->kind <= STEP_RECV || step->kind == STEP_PUT)
 		fprintf(file, ", %zu bytes", step->bytes);
+	if (step->kind <= STEP_RECV && step->tensors > 0)
+		fprintf(file, " in %d tensors%s", step->tensors,
+		        step->kind == STEP_RECV && step->open ? ", open" : "");
 	for (int i = 0; step->kind == STEP_WAIT && i < step->desc_count; i++)
 		fprintf(file, " %d x (peer %d, signal %d, context %d)",
 		        step->descs[i].units, step->descs[i].peer,

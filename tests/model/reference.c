@@ -22,6 +22,29 @@ model_byte(int step, size_t i)
 	return (unsigned char)((size_t)step * 37 + i * 11 + 1);
 }
 
+size_t
+model_part(const struct step *step, int i)
+{
+	size_t each = step->bytes / (size_t)step->tensors;
+
+	return i + 1 < step->tensors
+	               ? each
+	               : step->bytes - each * (size_t)(step->tensors - 1);
+}
+
+size_t
+model_place(const struct step *step, int i, size_t *needed_p)
+{
+	size_t place = 0;
+
+	*needed_p = 0;
+	for (int k = 0; k <= i; k++) {
+		place = (*needed_p + 255) / 256 * 256;
+		*needed_p = place + model_part(step, k);
+	}
+	return place;
+}
+
 bool
 step_is_operation(const struct step *step)
 {
@@ -523,13 +546,24 @@ transfers_end(struct model *model)
 static void
 meet(struct model *model, int send, int recv)
 {
-	size_t sent = model->program->steps[send].bytes;
-	bool fits = sent <= model->program->steps[recv].bytes;
+	const struct step *from = &model->program->steps[send];
+	const struct step *to = &model->program->steps[recv];
+	size_t needed = from->bytes;
 
 	model->ops[send].partner = recv;
 	model->ops[recv].partner = send;
-	end(model, send, BATON_OK, sent);
-	end(model, recv, fits ? BATON_OK : BATON_ERR_TRUNCATED, sent);
+	end(model, send, BATON_OK, from->bytes);
+	if (from->tensors != to->tensors ||
+	    (to->tensors > 0 && !to->open && from->bytes != to->bytes)) {
+		end(model, recv, BATON_ERR_MISMATCH, from->bytes);
+		return;
+	}
+	if (to->tensors > 0 && to->open)
+		model_place(from, from->tensors - 1, &needed);
+	if (needed <= to->bytes)
+		end(model, recv, BATON_OK, from->bytes);
+	else
+		end(model, recv, BATON_ERR_TRUNCATED, needed);
 }
 
 /* The other side's operation that has waited longest. */

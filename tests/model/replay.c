@@ -250,6 +250,45 @@ buffer_of(const struct replay *r, int number)
 	                    : r->buffers[number];
 }
 
+/* What the receives of lists declare, and are told. */
+static struct baton_tensor lists[STEPS_MAX][TENSORS_MAX];
+
+static enum baton_status
+call_list(const struct replay *r, int number, baton_stream stream,
+          const struct baton_op_options *op, baton_request *request_p)
+{
+	const struct step *step = &r->program->steps[number];
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_comm *comm = r->comms[step->rank];
+	struct baton_tensor *list = lists[number];
+	unsigned char *at = buffer_of(r, number);
+	bool open = step->kind == STEP_RECV && step->open;
+
+	options.op = *op;
+	options.op.size = sizeof(options);
+	if (open) {
+		options.arena = at;
+		options.arena_bytes = step->bytes;
+	}
+	for (int i = 0; i < step->tensors; i++) {
+		list[i] = (struct baton_tensor){.rank = -1};
+		if (!open)
+			list[i] = (struct baton_tensor){
+				.data = at,
+				.type = BATON_UINT8,
+				.rank = 1,
+				.shape = {(int64_t)model_part(step, i)},
+			};
+		at += model_part(step, i);
+	}
+	if (step->kind == STEP_SEND)
+		return baton_send_tensors(list, (size_t)step->tensors,
+		                          step->peer, step->tag, comm, stream,
+		                          &options, request_p);
+	return baton_recv_tensors(list, (size_t)step->tensors, step->peer,
+	                          step->tag, comm, stream, &options, request_p);
+}
+
 static enum baton_status
 call_operation(struct replay *r, int number)
 {
@@ -286,6 +325,8 @@ call_operation(struct replay *r, int number)
 	}
 	if (r->on_device && step->kind <= STEP_PUT)
 		sim->sim_poke((CUdeviceptr)(uintptr_t)buffer, here, BYTES_MAX);
+	if (step->kind <= STEP_RECV && step->tensors > 0)
+		return call_list(r, number, stream, &options, request_p);
 	switch ((int)step->kind) {
 	case STEP_SEND:
 		return baton_send(buffer, step->bytes, BATON_UINT8, step->peer,
@@ -577,6 +618,55 @@ check_all(struct replay *r)
 	return check_signals(r);
 }
 
+/* An open receive of a list is told what has come. */
+static bool
+check_told(struct replay *r, int number, const struct step *sent)
+{
+	for (int i = 0; i < sent->tensors; i++) {
+		const struct baton_tensor *told = &lists[number][i];
+		size_t needed;
+
+		if (told->type != BATON_UINT8 || told->rank != 1 ||
+		    told->shape[0] != (int64_t)model_part(sent, i) ||
+		    (unsigned char *)told->data !=
+		            buffer_of(r, number) + model_place(sent, i, &needed))
+			return differ(r, "tensor %d of the receive %d is another",
+			              i, number);
+	}
+	return true;
+}
+
+/* What a receive of a list has in its buffer: nothing, unless it has ended in OK. */
+static bool
+check_list(struct replay *r, int number)
+{
+	static unsigned char wanted[BYTES_MAX];
+	const struct op *op = &r->model.ops[number];
+	const struct step *step = &r->program->steps[number], *sent;
+	size_t at = 0, needed;
+
+	memset(wanted, 0xee, sizeof(wanted));
+	/* It was lent, or ended before its bytes had come. */
+	if (op->status != BATON_OK && op->status != BATON_ERR_MISMATCH &&
+	    op->status != BATON_ERR_TRUNCATED)
+		return true;
+	sent = &r->program->steps[op->partner];
+	for (int i = 0; op->status == BATON_OK && i < step->tensors; i++) {
+		size_t place = step->open ? model_place(sent, i, &needed) : at;
+
+		for (size_t b = 0; b < model_part(sent, i); b++)
+			wanted[place + b] = model_byte(op->partner, at++);
+	}
+	for (size_t b = 0; b < BYTES_MAX; b++) {
+		if (r->buffers[number][b] != wanted[b])
+			return differ(r, "byte %zu of the list %d is not that of "
+			                 "the send %d, or was to be left alone",
+			              b, number, op->partner);
+	}
+	return op->status != BATON_OK || !step->open ||
+	       check_told(r, number, sent);
+}
+
 /* What a receive has in its buffer: the message, and nothing behind it. */
 static bool
 check_buffers(struct replay *r)
@@ -594,6 +684,11 @@ check_buffers(struct replay *r)
 			sim->sim_peek(r->buffers[i],
 			              (CUdeviceptr)(uintptr_t)buffer_of(r, i),
 			              BYTES_MAX);
+		if (r->program->steps[i].tensors > 0) {
+			if (!check_list(r, i))
+				return false;
+			continue;
+		}
 		for (size_t b = 0; op->status == BATON_OK && b < op->bytes; b++) {
 			if (r->buffers[i][b] != model_byte(op->partner, b))
 				return differ(r, "byte %zu of the receive %d is "

@@ -11,12 +11,54 @@
 
 enum { TAG_UNANSWERED = 900 }; /* and more: nobody sends there */
 
+/* How a message that is a list of tensors is received. */
+enum declaration { CLOSED, OPEN, OTHER, DECLARATIONS };
+
 /* What both sides know of a message. */
 struct message {
 	size_t bytes, capacity;
 	int tag;
 	unsigned pattern;
+	/* Of a list: its tensors lie behind each other in the sender's buffer. */
+	int tensors; /* 0: it is plain */
+	enum declaration declaration;
+	size_t parts[LIST_MAX];
+	size_t needed; /* of an arena */
 };
+
+static struct baton_tensor
+tensor_of(const struct message *m, int i, void *data)
+{
+	return (struct baton_tensor){
+		.data = data,
+		.type = BATON_UINT8,
+		.rank = 1,
+		.shape = {(int64_t)m->parts[i]},
+	};
+}
+
+/* Make a list of it: n tensors of its bytes, some of them empty. */
+static void
+plan_list(struct message *m, int n, uint64_t *state)
+{
+	struct baton_tensor list[LIST_MAX];
+	size_t left = m->bytes;
+
+	m->tensors = n;
+	m->declaration = (enum declaration)(draw(state) % DECLARATIONS);
+	for (int i = 0; i < n; i++) {
+		m->parts[i] = i + 1 == n             ? left
+		              : draw(state) % 4 == 0 ? 0
+		                                     : draw(state) % (left + 1);
+		left -= m->parts[i];
+		list[i] = tensor_of(m, i, NULL);
+	}
+	m->needed = baton_tensors_layout(list, (size_t)n, NULL);
+	if (m->declaration != OPEN)
+		m->capacity = m->bytes;
+	else if (m->capacity == m->bytes)
+		m->capacity = m->needed < BYTES_MAX ? m->needed : BYTES_MAX;
+}
 
 /* Message i of the round, from one rank's worker to the other's: the same on
  * both sides. */
@@ -35,7 +77,96 @@ plan(const struct worker *w, int round, int from, int to, int i)
 		message.capacity = BYTES_MAX;
 	message.tag = w->number * TAGS_EACH + (int)(draw(&state) % TAGS_EACH);
 	message.pattern = draw(&state);
+	message.tensors = 0;
+	if (w->has_lists && draw(&state) % 3 == 0)
+		plan_list(&message, 1 + (int)(draw(&state) % LIST_MAX), &state);
 	return message;
+}
+
+/* How its receive has to end, and with how many bytes; MISMATCH says nothing of those. */
+static enum baton_status
+end_of(const struct message *m, size_t *bytes_p)
+{
+	bool arena = m->tensors > 0 && m->declaration == OPEN;
+	size_t needed = arena ? m->needed : m->bytes;
+
+	*bytes_p = m->bytes;
+	if (m->tensors > 0 && m->declaration == OTHER)
+		return BATON_ERR_MISMATCH;
+	if (needed <= m->capacity)
+		return BATON_OK;
+	*bytes_p = needed;
+	return BATON_ERR_TRUNCATED;
+}
+
+/* ---- lists -------------------------------------------------------------- */
+
+static enum baton_status
+send_list(struct worker *w, struct round *r, const struct message *m,
+          unsigned char *at, baton_stream stream, baton_request *request_p)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor list[LIST_MAX];
+
+	for (int i = 0; i < m->tensors; i++) {
+		list[i] = tensor_of(m, i, at);
+		at += m->parts[i];
+	}
+	options.op = r->options;
+	options.op.size = sizeof(options);
+	return baton_send_tensors(list, (size_t)m->tensors, r->to, m->tag,
+	                          w->comm, stream, &options, request_p);
+}
+
+static enum baton_status
+recv_list(struct worker *w, struct round *r, const struct message *m,
+          struct baton_tensor *list, unsigned char *at, baton_stream stream,
+          baton_request *request_p)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+
+	options.op = r->options;
+	options.op.size = sizeof(options);
+	if (m->declaration == OPEN) {
+		options.arena = at;
+		options.arena_bytes = m->capacity;
+	}
+	for (int i = 0; i < m->tensors; i++) {
+		list[i] = tensor_of(m, i, at);
+		at += m->parts[i];
+		if (m->declaration == OPEN)
+			list[i] = (struct baton_tensor){.rank = -1};
+	}
+	if (m->declaration == OTHER)
+		list[m->tensors - 1].type = BATON_INT8;
+	return baton_recv_tensors(list, (size_t)m->tensors, r->from, m->tag,
+	                          w->comm, stream, &options, request_p);
+}
+
+/* The tensors are where the receive says, with the bytes of the sender's buffer. */
+static void
+check_list(struct worker *w, const struct round *r, const struct message *m,
+           const struct baton_tensor *list)
+{
+	unsigned char *all = malloc(m->bytes + 1);
+	size_t at = 0;
+
+	if (!all)
+		abort();
+	for (int i = 0; i < m->tensors; i++) {
+		if (list[i].type != BATON_UINT8 || list[i].rank != 1 ||
+		    list[i].shape[0] != (int64_t)m->parts[i]) {
+			fail(w, r->number, "tensor %d of %d is another", i,
+			     m->tensors);
+			break;
+		}
+		if (m->parts[i] > 0)
+			memcpy(all + at, list[i].data, m->parts[i]);
+		at += m->parts[i];
+	}
+	if (at == m->bytes)
+		check_filled(w, r->number, all, m->bytes, m->pattern);
+	free(all);
 }
 
 /* ---- one round: an exchange with one other rank ------------------------- */
@@ -50,10 +181,15 @@ start(struct worker *w, struct round *r, enum kind kind, int i,
 	switch (kind) {
 	case SENDS:
 		m = plan(w, r->number, w->rank, r->to, i);
+		if (m.tensors > 0)
+			return send_list(w, r, &m, w->out[i], stream, request_p);
 		return baton_send(w->out[i], m.bytes, BATON_UINT8, r->to, m.tag,
 		                  w->comm, stream, &r->options, request_p);
 	case RECVS:
 		m = plan(w, r->number, r->from, w->rank, i);
+		if (m.tensors > 0)
+			return recv_list(w, r, &m, r->lists[i], w->in[i], stream,
+			                 request_p);
 		return baton_recv(w->in[i], m.capacity, BATON_UINT8, r->from,
 		                  m.tag, w->comm, stream, &r->options,
 		                  request_p);
@@ -196,21 +332,25 @@ check_messages(struct worker *w, struct round *r)
 		struct message m = plan(w, r->number, w->rank, r->to, i);
 		const struct baton_completion *send = &r->ends[i];
 		const struct baton_completion *recv = &r->ends[BATCH + i];
-		bool cut;
+		enum baton_status end;
+		size_t bytes;
 
 		if (send->status != BATON_OK || send->bytes != m.bytes)
 			fail(w, r->number, "send %d of %zu: %s, %zu bytes", i,
 			     m.bytes, baton_status_name(send->status),
 			     send->bytes);
 		m = plan(w, r->number, r->from, w->rank, i);
-		cut = m.bytes > m.capacity;
-		if (recv->status != (cut ? BATON_ERR_TRUNCATED : BATON_OK) ||
-		    recv->bytes != m.bytes || recv->tag != m.tag ||
+		end = end_of(&m, &bytes);
+		if (recv->status != end || recv->tag != m.tag ||
+		    (end != BATON_ERR_MISMATCH && recv->bytes != bytes) ||
 		    recv->peer != r->from)
-			fail(w, r->number, "recv %d of %zu in %zu: %s, %zu", i,
-			     m.bytes, m.capacity,
+			fail(w, r->number,
+			     "recv %d of %zu (%d tensors) in %zu: %s, %zu", i,
+			     m.bytes, m.tensors, m.capacity,
 			     baton_status_name(recv->status), recv->bytes);
-		if (!cut)
+		else if (end == BATON_OK && m.tensors > 0)
+			check_list(w, r, &m, r->lists[i]);
+		else if (end == BATON_OK)
 			check_filled(w, r->number, w->in[i], m.bytes, m.pattern);
 		for (size_t k = 0; k < 64; k++)
 			if (w->in[i][m.capacity + k] != UNTOUCHED) {
@@ -354,6 +494,8 @@ worker_init(struct worker *w, struct baton_comm *comm,
             const struct stress_options *options,
             const struct windows *windows, int number)
 {
+	struct baton_comm_info info = {.size = sizeof(info)};
+
 	memset(w, 0, sizeof(*w));
 	w->comm = comm;
 	w->options = options;
@@ -362,6 +504,9 @@ worker_init(struct worker *w, struct baton_comm *comm,
 	w->rank = baton_comm_rank(comm);
 	w->size = baton_comm_size(comm);
 	w->own = mix(options->seed, w->rank, number, 12345);
+	if (baton_comm_query(comm, &info) != BATON_OK)
+		fail(w, -1, "comm_query");
+	w->has_lists = info.capabilities & BATON_CAP_TENSORS;
 	for (int i = 0; i < STREAMS; i++)
 		if (baton_stream_create(comm, &w->streams[i]) != BATON_OK)
 			fail(w, -1, "stream_create");

@@ -6,8 +6,8 @@
  * Each rank runs a few workers.  Worker w of one rank talks to worker w of all
  * other ranks, on tags and signals of its own, and both sides draw the same plan
  * from the same seed: what is sent, received, put and waited for, how long it is, on
- * which streams, in groups or not.  So every payload, length, truncation and counter
- * is known.  Beside that each worker makes operations that nobody answers, or too few,
+ * which streams, in groups or not, which messages are lists of tensors, and what their receives
+ * declare.  So every payload, length, truncation, mismatch and counter is known.  Beside that each worker makes operations that nobody answers, or too few,
  * and ends them by cancel or deadline, which the other side never notices; and windows
  * come and go.
  */

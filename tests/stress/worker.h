@@ -12,6 +12,7 @@ enum {
 	BATCH = 8,     /* of each kind, in a round */
 	STREAMS = 3,   /* of a worker */
 	TAGS_EACH = 4, /* of a worker, for what is answered */
+	LIST_MAX = 6,  /* tensors of a message that is a list */
 	BYTES_MAX = 200000,
 	UNTOUCHED = 0xd7 /* memory that nobody has put into */
 };
@@ -34,6 +35,7 @@ struct round {
 	baton_request requests[OPS];
 	struct baton_completion ends[OPS];
 	bool ended[OPS];
+	struct baton_tensor lists[BATCH][LIST_MAX]; /* what the receives declare */
 
 	/* onesided.c */
 	int covers[BATCH + 1]; /* wait i is for puts covers[i] to covers[i + 1] - 1 */
@@ -58,6 +60,7 @@ struct worker {
 	int number;
 	int rank, size;
 	uint64_t own; /* the state of what only this worker draws */
+	bool has_lists; /* BATON_CAP_TENSORS */
 	baton_stream streams[STREAMS];
 	struct baton_queue *queue;
 	unsigned char *in[BATCH], *out[BATCH];
