@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and signals that come by message: the target's side, window/message.c as it is, over a
+ * transport that delivers any bytes.  A rank has a window, an announcement's receive and channels
+ * from two ranks.  The input is a list of deliveries: the channel, or the announcement's receive; a
+ * length; that many bytes.  A payload that was asked for gets bytes at once, as many or fewer.
+ *
+ * Nothing is written outside of the window, which AddressSanitizer sees; and no delivery counts
+ * for more than one signal.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "message.h"
+#include "native_path.h"
+
+enum {
+	RANKS = 2,
+	CONTEXTS = 2,
+	SIGNALS = 3,
+	CHANNELS = RANKS * CONTEXTS,
+	MAIL = CHANNELS,
+	WINDOW_ID = 7,
+	WINDOW_BYTES = 5000
+};
+
+static struct world {
+	struct batoni_rma rma;
+	struct baton_comm *comm;
+	struct batoni_transport transport;
+	_Atomic(struct batoni_link *) links[RANKS];
+	struct batoni_link *made[RANKS];
+	struct batoni_counter counters[RANKS][CONTEXTS * SIGNALS];
+	_Atomic uint64_t values[RANKS][CONTEXTS * SIGNALS];
+	struct baton_window *window;
+	/* What is posted, by channel. */
+	struct batoni_transfer *posted[CHANNELS + 1];
+} world;
+
+/* ---- what message.c needs of others ---- */
+
+void *
+batoni_alloc(size_t count, size_t size)
+{
+	return calloc(count, size);
+}
+
+void
+batoni_free(void *memory)
+{
+	free(memory);
+}
+
+void
+batoni_log(enum batoni_log_level level, const char *format, ...)
+{
+	(void)level;
+	(void)format;
+}
+
+const char *
+baton_status_name(enum baton_status status)
+{
+	(void)status;
+	return "";
+}
+
+void
+batoni_comm_set_busy(struct baton_comm *comm)
+{
+	(void)comm;
+}
+
+void
+batoni_comm_hold(struct baton_comm *comm, bool hold)
+{
+	(void)comm;
+	(void)hold;
+}
+
+bool
+batoni_lane_part_ended(struct batoni_lane *lane,
+                       const struct batoni_transfer *transfer,
+                       enum baton_status status)
+{
+	(void)lane;
+	(void)transfer;
+	(void)status;
+	abort(); /* nothing is sent here */
+}
+
+void
+batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
+{
+	(void)rma;
+	(void)lane;
+	abort();
+}
+
+/* There is no native path, so no header that says so is taken. */
+enum baton_status
+batoni_native_await(const struct batoni_rma *rma, int source, uint64_t units)
+{
+	(void)rma;
+	(void)source;
+	(void)units;
+	abort();
+}
+
+struct baton_window *
+batoni_window_find(struct batoni_rma *rma, uint64_t id)
+{
+	(void)rma;
+	return id == WINDOW_ID ? world.window : NULL;
+}
+
+struct batoni_link *
+batoni_link_make(struct batoni_rma *rma, int peer)
+{
+	CLAIM(peer >= 0 && peer < RANKS);
+	return batoni_link_of(rma, peer);
+}
+
+struct batoni_wire *
+batoni_wire_make(struct batoni_rma *rma, struct batoni_channel *channel)
+{
+	if (!atomic_load(&channel->wire))
+		atomic_store(&channel->wire, batoni_wire_new(rma, channel));
+	return atomic_load(&channel->wire);
+}
+
+/* ---- the transport ---- */
+
+static int
+channel_of(const struct batoni_transfer *transfer)
+{
+	int tag = transfer->tag - world.transport.hidden_tag;
+
+	return tag == 2 * CONTEXTS ? MAIL : transfer->peer * CONTEXTS + tag / 2;
+}
+
+static enum baton_status
+issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	int channel = channel_of(transfer);
+
+	(void)path;
+	CLAIM(!world.posted[channel]);
+	world.posted[channel] = transfer;
+	return BATON_PENDING;
+}
+
+static const struct batoni_path_ops messages_ops = {.issue = issue};
+
+/* ---- a world ---- */
+
+static void
+make_link(int peer)
+{
+	struct batoni_link *link =
+		calloc(1, sizeof(*link) + CONTEXTS * sizeof(link->channels[0]));
+
+	if (!link)
+		exit(EXIT_FAILURE);
+	link->counters = world.counters[peer];
+	for (int i = 0; i < CONTEXTS * SIGNALS; i++)
+		link->counters[i].value = &world.values[peer][i];
+	for (int i = 0; i < CONTEXTS; i++) {
+		link->channels[i].link = link;
+		link->channels[i].peer = peer;
+		link->channels[i].context = i;
+	}
+	world.made[peer] = link;
+	atomic_store(&world.links[peer], link);
+}
+
+static void
+begin(void)
+{
+	memset(&world, 0, sizeof(world));
+	world.transport.messages.ops = &messages_ops;
+	world.transport.hidden_tag = 100;
+	world.transport.hidden_tags = 2 * CONTEXTS + 1;
+	world.transport.any_peer = -1;
+	world.rma.transport = &world.transport;
+	world.rma.comm = world.comm;
+	world.rma.size = RANKS;
+	world.rma.requests_max = 8;
+	world.rma.base.contexts_max = CONTEXTS;
+	world.rma.base.signals_max = SIGNALS;
+	world.rma.links = world.links;
+	world.window = calloc(1, sizeof(*world.window));
+	if (!world.window)
+		exit(EXIT_FAILURE);
+	world.window->id = WINDOW_ID;
+	world.window->base = malloc(WINDOW_BYTES);
+	world.window->bytes = WINDOW_BYTES;
+	for (int i = 0; i < RANKS; i++)
+		make_link(i);
+	if (batoni_messages_open(&world.rma) != BATON_OK)
+		exit(EXIT_FAILURE);
+	batoni_messages_start(&world.rma);
+	batoni_messages_post(&world.rma);
+}
+
+static void
+finish(void)
+{
+	for (int i = 0; i < RANKS; i++) {
+		for (int k = 0; k < CONTEXTS; k++)
+			free(atomic_load(&world.made[i]->channels[k].wire));
+		free(world.made[i]);
+	}
+	free(world.rma.messages->buffers);
+	free(world.rma.messages);
+	free(world.window->base);
+	free(world.window);
+}
+
+static uint64_t
+signals(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < RANKS; i++)
+		for (int k = 0; k < CONTEXTS * SIGNALS; k++)
+			sum += world.values[i][k];
+	return sum;
+}
+
+static void
+complete(int channel, const void *bytes, size_t n)
+{
+	struct batoni_transfer *transfer = world.posted[channel];
+	size_t fits = n < transfer->bytes ? n : transfer->bytes;
+
+	if (fits > 0)
+		memcpy(transfer->buffer, bytes, fits);
+	batoni_transfer_moved(transfer, n);
+	world.posted[channel] = NULL;
+	batoni_message_done(&world.rma, transfer,
+	                    n <= transfer->bytes ? BATON_OK
+	                                         : BATON_ERR_TRUNCATED);
+	while (batoni_messages_test(&world.rma) > 0)
+		;
+}
+
+/* A header asks for a payload. */
+static bool
+asks(int channel)
+{
+	const struct batoni_transfer *transfer = world.posted[channel];
+
+	return channel != MAIL && transfer &&
+	       (transfer->tag - world.transport.hidden_tag) % 2 != 0;
+}
+
+static void
+deliver(int channel, const uint8_t *bytes, size_t n)
+{
+	static unsigned char payload[WINDOW_BYTES + 1];
+	uint64_t before = signals();
+
+	if (!world.posted[channel])
+		return; /* nothing was announced, or it has failed */
+	complete(channel, bytes, n);
+	if (asks(channel)) {
+		size_t wanted = world.posted[channel]->bytes;
+
+		CLAIM(wanted <= WINDOW_BYTES);
+		CLAIM(signals() == before);
+		complete(channel, payload, n % 5 == 0 ? wanted / 2 : wanted);
+	}
+	CLAIM(signals() <= before + (channel != MAIL));
+}
+
+/* ---- input ---- */
+
+struct delivery {
+	uint8_t channel;
+	uint8_t bytes[2]; /* little-endian */
+};
+
+static size_t
+seed_one(unsigned char *at, uint8_t channel, const void *content, size_t n)
+{
+	const struct delivery delivery = {
+		channel, {(uint8_t)n, (uint8_t)(n >> 8)}};
+
+	memcpy(at, &delivery, sizeof(delivery));
+	memcpy(at + sizeof(delivery), content, n);
+	return sizeof(delivery) + n;
+}
+
+/* An announcement, and the same put twice behind it. */
+static void
+seed_put(struct batoni_header header, int rank)
+{
+	const struct batoni_hello hello = {
+		.magic = BATONI_MESSAGE_MAGIC,
+		.version = BATONI_MESSAGE_VERSION,
+		.context = 1,
+		.rank = rank,
+	};
+	unsigned char bytes[300], message[sizeof(header) + 20] = {0};
+	size_t behind = header.payload == BATONI_PAYLOAD_INLINE ? 20 : 0, n;
+
+	header.magic = BATONI_MESSAGE_MAGIC;
+	header.version = BATONI_MESSAGE_VERSION;
+	memcpy(message, &header, sizeof(header));
+	n = seed_one(bytes, MAIL, &hello, sizeof(hello));
+	for (int i = 0; i < 2; i++)
+		n += seed_one(bytes + n, 1 * CONTEXTS + 1, message,
+		              sizeof(header) + behind);
+	fuzz_seed(bytes, n);
+}
+
+/* Those that are well formed, just within the window; and one step further. */
+void
+seeds(void)
+{
+	const struct batoni_header none = {.signal_index = 2, .context = 1};
+	struct batoni_header part = {
+		.payload = BATONI_PAYLOAD_INLINE,
+		.window = WINDOW_ID,
+		.offset = WINDOW_BYTES - 20,
+		.bytes = 20,
+		.signal_index = SIGNALS - 1,
+		.context = CONTEXTS - 1,
+	};
+	struct batoni_header whole = part;
+
+	whole.payload = BATONI_PAYLOAD_SEPARATE;
+	whole.offset = 0;
+	whole.bytes = WINDOW_BYTES;
+	seed_put(none, 1);
+	seed_put(part, 1);
+	seed_put(whole, 1);
+	seed_put(part, RANKS);
+	seed_put(part, -1);
+	part.offset++;
+	seed_put(part, 1);
+	part.offset = UINT64_MAX - 10;
+	seed_put(part, 1);
+	part.offset = 0;
+	part.signal_index = SIGNALS;
+	seed_put(part, 1);
+	part.signal_index = -1;
+	seed_put(part, 1);
+	whole.offset = 1;
+	seed_put(whole, 1);
+	whole.offset = 0;
+	whole.bytes = UINT64_MAX;
+	seed_put(whole, 1);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+	begin();
+	while (n >= sizeof(struct delivery)) {
+		size_t length = (size_t)bytes[1] | (size_t)bytes[2] << 8;
+		int channel = bytes[0] % (CHANNELS + 1);
+
+		bytes += sizeof(struct delivery);
+		n -= sizeof(struct delivery);
+		if (length > n)
+			length = n;
+		deliver(channel, bytes, length);
+		bytes += length;
+		n -= length;
+	}
+	finish();
+	return 0;
+}
