@@ -211,16 +211,17 @@ struct baton_comm_options {
 /* clang-format on */
 
 /*
- * Create this process's rank of a communicator over all processes of the job.  options
- * may be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the
- * program has not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it
- * at exit (in the same process only, and not after an abort).  Without MPI, RANK,
- * WORLD_SIZE and MASTER_ADDR of the environment, with BATON_PORT and BATON_SECRET, name
- * the job (BATON_DEVICE_CUDA and NCCL alone).  A process started alone
- * is a world of one on the local transport.  Collective over the job; blocks until all
- * ranks have called.  Returns BATON_OK; INVALID (options; if the ranks disagree, on all
- * ranks); UNSUPPORTED (the device or transport is missing: baton_last_error says how to
- * get it); NOMEM; AGAIN (4095 communicators exist); MPI; NCCL; CUDA; SYSTEM; TIMEOUT (CUDA); without MPI also TIMEOUT, PEER.
+ * Create this process's rank of a communicator over all processes of the job.  options may
+ * be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the program has
+ * not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it at exit (in the
+ * same process only, and not after an abort).  Without MPI, RANK, WORLD_SIZE and
+ * MASTER_ADDR of the environment, with BATON_PORT and BATON_SECRET, name the job
+ * (BATON_DEVICE_CUDA and NCCL alone).  A process started alone is a world of one on the
+ * local transport.  Collective over the job; blocks until all ranks have called.  Returns
+ * BATON_OK; INVALID (options; if the ranks disagree, on all ranks); UNSUPPORTED (the device
+ * or transport is missing: baton_last_error says how to get it); NOMEM; AGAIN (4095
+ * communicators exist); MPI; NCCL; CUDA; SYSTEM; TIMEOUT (CUDA); without MPI also TIMEOUT,
+ * PEER.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
@@ -250,18 +251,16 @@ baton_unique_id_create(struct baton_unique_id *id_p);
 
 /*
  * Create rank `rank` of `size` of the communicator that *id identifies.  The ranks are
- * threads, of the process that made the id (one at least) and of others; in several processes
- * they need BATON_DEVICE_CUDA and NCCL.  Each calls
- * once with its own rank; the call blocks until all have called, for at most the
- * options' timeout_ns (or five minutes, once one of another process has).  An id serves one
- * communicator.  Returns BATON_OK; INVALID
- * (arguments; a rank given twice; ranks that disagree on the size or the options, but for
- * device and cuda_device; options that are refused on one rank end the creation on all, and the id is
- * spent); UNSUPPORTED (as the others; several processes on another device or
- * transport); TIMEOUT
- * (a rank did not call; all waiting ranks return it, and the id cannot be used again;
- * CUDA); PEER (a rank of another process has ended, or nobody listens for the id); NCCL;
- * NOMEM; AGAIN; CUDA; SYSTEM.
+ * threads, of the process that made the id (one at least) and of others; in several
+ * processes they need BATON_DEVICE_CUDA and NCCL.  Each calls once with its own rank; the
+ * call blocks until all have called, for at most the options' timeout_ns (or five minutes,
+ * once one of another process has).  An id serves one communicator.  Returns BATON_OK;
+ * INVALID (arguments; a rank given twice; ranks that disagree on the size or the options,
+ * but for device and cuda_device; options that are refused on one rank end the creation on
+ * all, and the id is spent); UNSUPPORTED (as the others; several processes on another
+ * device or transport); TIMEOUT (a rank did not call; all waiting ranks return it, and the
+ * id cannot be used again; CUDA); PEER (a rank of another process has ended, or nobody
+ * listens for the id); NCCL; NOMEM; AGAIN; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -269,11 +268,12 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      struct baton_comm **comm_p);
 
 /*
- * Collective over the ranks.  On the local transport, and after an abort, it is local.
- * It waits, for at most the options' timeout_ns, until this rank's operations have
- * ended, no stream has work of the communicator (launched functions, joins, and work
- * behind another communicator's), and all ranks have called (not after an abort).
- * Once it is broken, also by a rank of this host that is gone, it waits at most a second for an asynchronous device.
+ * Collective over the ranks.  On the local transport, and after an abort, it is local.  It
+ * waits, for at most the options' timeout_ns, until this rank's operations have ended, no
+ * stream has work of the communicator (launched functions, joins, and work behind another
+ * communicator's), and all ranks have called (not after an abort).  Once it is broken, also
+ * by a rank of this host that is gone, it waits at most a second for an asynchronous
+ * device.
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
  * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
@@ -284,11 +284,12 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 
 /*
- * Local.  Before it returns, every pending operation of this rank ends in ABORTED and
- * the streams that wait for them go on.  Launched functions still run, and a
- * baton_stream_wait for another communicator's request still waits.  Later operations
- * are refused with ABORTED.  Peers are not told; their operations end by their own
- * deadlines (between processes without MPI, in PEER, when this rank is destroyed).  Returns BATON_OK (also if it was aborted before), INVALID.
+ * Local.  Before it returns, every pending operation of this rank ends in ABORTED and the
+ * streams that wait for them go on.  Launched functions still run, and a baton_stream_wait
+ * for another communicator's request still waits.  Later operations are refused with
+ * ABORTED.  Peers are not told; their operations end by their own deadlines (between
+ * processes without MPI, in PEER, when this rank is destroyed).  Returns BATON_OK (also if
+ * it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
@@ -599,12 +600,13 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
  */
 
 /*
- * Allocate memory for the fastest window path, zeroed and page-aligned: on the host, anonymous
- * shared memory; on BATON_DEVICE_CUDA, memory of the communicator's GPU, which the host must not
- * touch.  bytes is at least 1.  Not collective.  Free it before comm
- * is destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
- * windows), NOMEM (all pages are allocated here, none later), SYSTEM; ABORTED (NCCL over an MPI that was finalised); CUDA; TIMEOUT (CUDA: the
- * driver does not return while streams wait; after timeout_ns, or 30 s).
+ * Allocate memory for the fastest window path, zeroed and page-aligned: on the host,
+ * anonymous shared memory; on BATON_DEVICE_CUDA, memory of the communicator's GPU, which
+ * the host must not touch.  bytes is at least 1.  Not collective.  Free it before comm is
+ * destroyed.  Returns BATON_OK, INVALID, UNSUPPORTED (the device or transport has no
+ * windows), NOMEM (all pages are allocated here, none later), SYSTEM; ABORTED (NCCL over an
+ * MPI that was finalised); CUDA; TIMEOUT (CUDA: the driver does not return while streams
+ * wait; after timeout_ns, or 30 s).
  */
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
@@ -616,17 +618,17 @@ BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
 
 /*
  * Register bytes bytes at base as this rank's part of a new window.  Any writable memory
- * that a send may have will do; that of baton_mem_alloc is fastest.  It must stay valid and writable until
- * the window is deregistered.  Sizes may differ between ranks, and 0 is legal with any
- * base.  Collective: all ranks call it, in one order with the other collective calls, on
- * one thread of a rank at a time.  Blocks until all have called, for at most the
- * communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes > 0; a
- * part that is half in memory of baton_mem_alloc; the ranks make different calls; inside a group; beside another collective call of this
- * rank); UNSUPPORTED (no windows here, or the path that BATON_WINDOW_PATH forces does
- * not reach some rank); NOMEM; SYSTEM; CUDA; TIMEOUT and PEER, which break the communicator;
- * the error that broke it before.  All ranks then fail with the same status.
- * Exception: a call inside a group, or beside another collective call of this rank,
- * fails alone and the peers keep waiting.
+ * that a send may have will do; that of baton_mem_alloc is fastest.  It must stay valid and
+ * writable until the window is deregistered.  Sizes may differ between ranks, and 0 is
+ * legal with any base.  Collective: all ranks call it, in one order with the other
+ * collective calls, on one thread of a rank at a time.  Blocks until all have called, for
+ * at most the communicator's timeout_ns.  Returns BATON_OK; INVALID (base NULL with bytes >
+ * 0; a part that is half in memory of baton_mem_alloc; the ranks make different calls;
+ * inside a group; beside another collective call of this rank); UNSUPPORTED (no windows
+ * here, or the path that BATON_WINDOW_PATH forces does not reach some rank); NOMEM; SYSTEM;
+ * CUDA; TIMEOUT and PEER, which break the communicator; the error that broke it before.
+ * All ranks then fail with the same status.  Exception: a call inside a group, or beside
+ * another collective call of this rank, fails alone and the peers keep waiting.
  */
 BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
                                                   struct baton_comm *comm,
@@ -666,10 +668,11 @@ BATON_API const char *baton_window_why(const struct baton_window *window,
  * peer_window_offset_bytes  offset plus length must not exceed the *peer's* part.
  * signal_index, context     0 to signals_max-1, 0 to contexts_max-1; flags must be 0.
  *
- * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its
- * data may be in the window.  Exception: one that a message carries, or that is on its
- * stream already (CUDA), ends LENT and may still arrive whole.  Returns as baton_send; NOMEM: the first put to a peer allocates.
- * Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (that process is gone), MPI, CUDA, SYSTEM.
+ * A put that ends early (TIMEOUT, CANCELED, ABORTED) never signals, but part of its data
+ * may be in the window.  Exception: one that a message carries, or that is on its stream
+ * already (CUDA), ends LENT and may still arrive whole.  Returns as baton_send; NOMEM: the
+ * first put to a peer allocates.  Ends in OK, TIMEOUT, CANCELED, ABORTED, PEER (that
+ * process is gone), MPI, CUDA, SYSTEM.
  */
 BATON_API enum baton_status
 baton_put_signal(const void *local_buffer, size_t count,
@@ -756,12 +759,12 @@ BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,
  *             then that operation's (else -1), and bytes is the sum of those that ended in OK.  LENT
  *             while one of them is.  baton_cancel and the deadline end all that have not ended.
  *
- * A launch takes a slot of the request pool, and one for each operation and group.  Returns as the
- * calls would, AGAIN included: nothing was enqueued then.  Streams, buffers' memory and resources are
- * looked at anew, other arguments are not.  Exception: if an asynchronous device refuses an
- * operation when others are on their streams, those go on, the rest is not enqueued, the call
- * returns BATON_OK, and the request ends in the refusal.  INVALID also for a plan that was
- * destroyed, and inside a group or a recording.
+ * A launch takes a slot of the request pool, and one for each operation and group.  Returns
+ * as the calls would, AGAIN included: nothing was enqueued then.  Streams, buffers' memory
+ * and resources are looked at anew, other arguments are not.  Exception: if an asynchronous
+ * device refuses an operation when others are on their streams, those go on, the rest is
+ * not enqueued, the call returns BATON_OK, and the request ends in the refusal.  INVALID
+ * also for a plan that was destroyed, and inside a group or a recording.
  */
 BATON_API enum baton_status
 baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
@@ -806,11 +809,11 @@ struct baton_completion {
  * and negative to wait for ever; arrays skip BATON_REQUEST_NULL; they make progress
  * if no other thread does.
  *
- * They return how the operation ended (BATON_OK, TRUNCATED, TIMEOUT, CANCELED,
- * ABORTED, PEER, MISMATCH, INVALID (input_signal), MPI, NCCL, CUDA, SYSTEM); BATON_PENDING while it is pending (a wait:
- * its timeout_ns passed, the operation goes on); STALE for a released handle; INVALID
- * for BATON_REQUEST_NULL or a member of a group that is open on this thread.
- * *completion_p is written unless the result is STALE or INVALID.
+ * They return how the operation ended (BATON_OK, TRUNCATED, TIMEOUT, CANCELED, ABORTED,
+ * PEER, MISMATCH, INVALID (input_signal), MPI, NCCL, CUDA, SYSTEM); BATON_PENDING while it
+ * is pending (a wait: its timeout_ns passed, the operation goes on); STALE for a released
+ * handle; INVALID for BATON_REQUEST_NULL or a member of a group that is open on this
+ * thread.  *completion_p is written unless the result is STALE or INVALID.
  */
 
 /* Repeatable; frees nothing. */

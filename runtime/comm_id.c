@@ -19,10 +19,11 @@
  * those in other processes do, and they tell each other how it went.
  *
  * If a rank times out, gives different options or cannot prepare, the meeting fails on all
- * ranks.  So it does where a rank's options are refused: a rank of another process knocks all the same, and
- * tells the others; one of this process ends the meeting, or spends the id where there is none yet, so that nobody waits
- * at the door.  The last rank to leave frees it.  The ids of the last SPENT_MAX meetings are
- * kept as tombstones, so that a late rank is refused at once.
+ * ranks.  So it does where a rank's options are refused: a rank of another process knocks
+ * all the same, and tells the others; one of this process ends the meeting, or spends the
+ * id where there is none yet, so that nobody waits at the door.  The last rank to leave
+ * frees it.  The ids of the last SPENT_MAX meetings are kept as tombstones, so that a late
+ * rank is refused at once.
  *
  * Time: timeout_ns of the options.  Without one, ranks of this process wait for ever, and where
  * a rank of another process waits too, MEET_NS from its coming.

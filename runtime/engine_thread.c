@@ -19,9 +19,10 @@
  * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
  * still exist, and every NAP_DEVICE_NS for devices.
  *
- * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps too: counts
- * that streams write come without a ring, but the engine of their source rings when it has
- * seen that they are there.  So such a wait goes on after that ring, and not after the nap.
+ * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps
+ * too: counts that streams write come without a ring, but the engine of their source rings
+ * when it has seen that they are there.  So such a wait goes on after that ring, and not
+ * after the nap.
  *
  * A host may find a resting communicator that this thread does not cover: the thread does
  * not listen, or it would wake after the deadline, or its nap is longer than the period of a

@@ -18,11 +18,11 @@
  * Completions of members that end while the group is open are delivered when the group
  * is placed.
  *
- * Stream-issued members are not placed before the end.  (Puts that could be on their stream or be
- * the one-sided layer's are the layer's in a group: path.h, takes.)  If all members are of one such path, it
- * takes the whole group, and the group's record only holds the list.  In a mixed group each
- * path takes its members as detached ones, in front of the carriers; they count as members
- * like the others.
+ * Stream-issued members are not placed before the end.  (Puts that could be on their stream
+ * or be the one-sided layer's are the layer's in a group: path.h, takes.)  If all members
+ * are of one such path, it takes the whole group, and the group's record only holds the
+ * list.  In a mixed group each path takes its members as detached ones, in front of the
+ * carriers; they count as members like the others.
  *
  * Flags of the group's own record: DETACHED, REACHED (the word is released).
  */

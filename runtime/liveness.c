@@ -18,18 +18,19 @@
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
  *
- * Away.  A rank that finalises MPI with the communicator alive takes part in nothing any more, and
- * its process may wait in MPI_Finalize for those who wait for it.  It says so in its segment (struct
- * batoni_farewell), and counts as gone.  Where no memory is shared, nobody sees it.
+ * Away.  A rank that finalises MPI with the communicator alive takes part in nothing any
+ * more, and its process may wait in MPI_Finalize for ranks that wait for it.  It says so in
+ * its segment (struct batoni_farewell), and counts as gone.  Where no memory is shared,
+ * nobody sees it.
  *
- * The first cause.  Ranks that see the end of a peer often end too, and who looks later finds several
- * gone.  So each rank notes in its segment the first one whose end it sees, and messages name the
- * rank at which these notes begin.
+ * The first cause.  Ranks that see the end of a peer often end too, and one that looks later
+ * finds several gone.  So each rank notes in its segment the first one whose end it sees,
+ * and messages name the rank at which these notes begin.
  *
- * A destroy that only waits for the other ranks, or for what is lent, checks too: a process that has ended will not
- * leave.  The rank may have left and ended in order just now, and this rank may see its consent
- * in the next passes.  So here, too, the second check ends the wait, TRIES_BETWEEN tries later at
- * least: the communicator breaks.
+ * A destroy that only waits for the other ranks, or for what is lent, checks too: a process
+ * that has ended will not leave.  The rank may have left and ended in order just now, and this
+ * rank may see its consent in the next passes.  So here, too, the second check ends the wait,
+ * TRIES_BETWEEN tries later at least: the communicator breaks.
  *
  * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
  * whose passes are far apart (the engine's thread, programs that poll) request it for

@@ -128,9 +128,9 @@ struct batoni_host {
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */
 	bool (*lost_below)(struct batoni_host *host, const char *why);
-	/* NULL, unless somebody wants to know.  Bytes of the transfer begin to be copied between its
-	 * buffer and memory of the path's own; or none are any more.  Each beginning has its end, before
-	 * the transfer's.  Within any slot. */
+	/* NULL, unless somebody wants to know.  Bytes of the transfer begin to be copied
+	 * between its buffer and memory of the path's own; or none are any more.  Each
+	 * beginning has its end, before the transfer's.  Within any slot. */
 	void (*copying)(struct batoni_host *host,
 	                const struct batoni_transfer *transfer, bool begins);
 };

@@ -3,9 +3,9 @@
  * The store: the memory of all lists of tensors of a communicator, which the first call with a list
  * allocates, as one block, cut into units of UNIT_BYTES.  Nothing is allocated later.
  *
- * Counting.  A unit has room for UNIT_TENSORS tensors of any rank, with all that a receive needs
- * of them and for the list itself.  So a list takes as many units as its tensors fill, and never more;
- * the store has as many as tensors_max fill.
+ * Counting.  A unit has room for UNIT_TENSORS tensors of any rank, with all that a receive
+ * needs of them and for the list itself.  So a list takes as many units as its tensors
+ * fill, and never more; the store has as many as tensors_max fill.
  *
  * Runs.  A list has a run of units: a struct block, then what it points to.  runs[u] is the
  * length of the run that begins at unit u, or 0.  A list is given the first run that is free.  One

@@ -8,10 +8,10 @@
  * outlive the transport.  It does where a stream may still store when the communicator is
  * destroyed (copies_left): then it stays for good.
  *
- * Pinning may wait for what is on streams.  A segment has until BATONI_STORES_NS after the first one
- * was begun, or what the device gives any at least (cuda_register.c, LEAST_NS) if that is later; no
- * other one is tried after a refusal.  A refusal is no error: the engine carries out the puts and
- * signals to those peers.
+ * Pinning may wait for what is on streams.  A segment has until BATONI_STORES_NS after the
+ * first one was begun, or what the device gives any at least (cuda_register.c, LEAST_NS) if
+ * that is later; no other one is tried after a refusal.  A refusal is no error: the engine
+ * carries out the puts and signals to those peers.
  *
  * The thread that creates, without the driver's lock; the one that destroys.
  */

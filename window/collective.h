@@ -31,8 +31,8 @@ struct batoni_collective {
 	char why[200];
 };
 
-/* Refuse a call inside a group or from a thread that may not make it; the other ranks are not told.  OK,
- * INVALID. */
+/* Refuse a call inside a group or from a thread that may not make it; the other ranks are
+ * not told.  OK, INVALID. */
 enum baton_status batoni_check_collective(const char *call,
                                           const struct baton_comm *comm);
 /* One thread of a rank at a time.  OK: the caller must call end; INVALID; the error that

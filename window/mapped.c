@@ -4,14 +4,16 @@
  * process reaches, and behind it the store of the signal's count into the peer's counter.  No
  * look of an engine is between the work in front of the put and that behind it.
  *
- * This is a stream-issued path (path.h) beside the layer's own.  It shares the puts and signals
- * with put.c, which is called *the engine's* here, and it never waits.  It is there for peers
- * whose segment the streams of this rank's device reach (batoni_peer.streams), where the device has
- * stream_put; for others, and where BATON_PUTS=engine, all puts are the engine's.  Between the ranks
- * of one process segments are pinned memory (local.c); between those of one host each rank has its
- * part of the other's segment pinned (stores.h), or else puts to that one are the engine's.
+ * This is a stream-issued path (path.h) beside the layer's own.  It shares the puts and
+ * signals with put.c, which is called *the engine's* here, and it never waits.  It is there
+ * for peers whose segment the streams of this rank's device reach (batoni_peer.streams),
+ * where the device has stream_put; for others, and where BATON_PUTS=engine, all puts are
+ * the engine's.  Between the ranks of one process segments are pinned memory (local.c);
+ * between those of one host each rank has its part of the other's segment pinned
+ * (stores.h), or else puts to that one are the engine's.
  *
- * What carries out a put is decided at its call, under comm->order, for its channel (peer, context):
+ * What carries out a put is decided at its call, under comm->order, for its channel (peer,
+ * context):
  *
  *   hosted    the engine's puts of the channel that are called and have not ended
  *   streamed  those on a stream whose end the engine has not seen
@@ -28,9 +30,9 @@
  *   - any other put is the engine's.  put.c moves it, in its channel's order, when streamed is 0,
  *     and its own stream waits for its word.
  *
- * hosted and streamed grow under comm->order only, and are lowered by the driver only.  While one of
- * them is above 0, the other does not grow from 0, but for a put of the engine's behind streamed
- * ones, which does nothing before these have ended.
+ * hosted and streamed grow under comm->order only, and are lowered by the driver only.
+ * While one of them is above 0, the other does not grow from 0, but for a put of the
+ * engine's behind streamed ones, which does nothing before these have ended.
  *
  * ---- Why one visible signal means that all earlier data is visible (design.md 3.6) ----
  *
@@ -61,29 +63,30 @@
  *    the copy, also in memory of another device, as the write is behind a fence for the whole
  *    system.
  *
- * Ends.  The marks in front of the put and behind it tell when it is armed and when it has ended.  Nothing
- * takes it back.  So a cancel is refused, and a deadline, an abort, or the end of the peer's process
- * ends it with its buffer lent until the second mark is done (path.h, lends).  Its window is
- * counted as pending until then, and keeps its mappings of other processes' parts: a deregister is
- * BUSY, or, after an abort, leaves them to the end of the communicator (paths.c).  close waits for
- * what is left, until the grace of the destroy is over; then segments, mappings, words and the
- * communicator's records stay for good (copies_left).  The memory of a peer that has died stays
- * for as long as it is mapped here.
- * If the driver has taken the copy, and refuses the write again and again, the device is sick, and
- * the communicator breaks.
+ * Ends.  The marks in front of the put and behind it tell when it is armed and when it has
+ * ended.  Nothing takes it back.  So a cancel is refused, and a deadline, an abort, or the
+ * end of the peer's process ends it with its buffer lent until the second mark is done
+ * (path.h, lends).  Its window is counted as pending until then, and keeps its mappings of
+ * other processes' parts: a deregister is BUSY, or, after an abort, leaves them to the end
+ * of the communicator (paths.c).  close waits for what is left, until the grace of the
+ * destroy is over; then segments, mappings, words and the communicator's records stay for
+ * good (copies_left).  The memory of a peer that has died stays for as long as it is mapped
+ * here.  If the driver has taken the copy, and refuses the write again and again, the
+ * device is sick, and the communicator breaks.
  *
- * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it rings, as
- * batoni_signal_store does.  The peer's engine looks by itself meanwhile, at growing intervals
- * (load.h, unrung): its waits are parked, but not for as long as nobody rings.  It listens for the
- * ring in these naps.  So the wait goes on when the source's engine has looked, 0.8 ms later at
- * most, and its wake-up; only where nobody makes progress for the source (BATON_PROGRESS_CALLS) it is the
- * peer's own look, 6.4 ms later at most.
+ * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it
+ * rings, as batoni_signal_store does.  The peer's engine looks by itself meanwhile, at
+ * growing intervals (load.h, unrung): its waits are parked, but not for as long as nobody
+ * rings.  It listens for the ring in these naps.  So the wait goes on when the source's
+ * engine has looked, 0.8 ms later at most, and its wake-up; only where nobody makes
+ * progress for the source (BATON_PROGRESS_CALLS) it is the peer's own look, 6.4 ms later at
+ * most.
  *
  * Behind a stream.  A put of the engine's that has to let one on a stream end first counts as
  * awaiting: the marks of that one say when to look, and the end of the last one lets the queue move.
  *
- * Full streams.  stream_put does not block: it answers PENDING where much is on the stream, or where
- * the driver refuses the copy, and then the put is the engine's.
+ * Full streams.  stream_put does not block: it answers PENDING where much is on the stream,
+ * or where the driver refuses the copy, and then the put is the engine's.
  *
  * Threads.  takes and enqueue: the enqueuing thread, under comm->order.  The rest: the driver.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory for windows: shared memory that peers on this host can map.  Where the device has blocks for
- * windows (memory.h: block_alloc), it is memory of the device; else memory of the host.
+ * Memory for windows: shared memory that peers on this host can map.  Where the device has
+ * blocks for windows (memory.h: block_alloc), it is memory of the device; else memory of
+ * the host.
  *
  * When the communicator is broken, puts of peers by message may still be on their way into
  * this memory.  The receives are first taken back or completed (message.c).  A receive that

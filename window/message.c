@@ -22,8 +22,8 @@
  * then is the next header's receive posted.  Messages of one tag arrive in order, so they
  * are applied in order.  A long payload delays its own (peer, context) only.
  *
- * A header may say that its data goes by a native transport (native_path.c).  The source keeps it, on
- * `natives`, until that has come.
+ * A header may say that its data goes by a native transport (native_path.c).  The source
+ * keeps it, on `natives`, until that has come.
  *
  * Announcements.  Lane and source of a channel are created when it is first used (link.c
  * says by which thread), so memory and receives grow with the peers that talk, not with the

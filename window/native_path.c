@@ -4,17 +4,18 @@
  * (native_puts.h), signals by message.  For peers whose memory this process does not reach;
  * BATON_WINDOW_PATH=native forces it on all.
  *
- * A put is one of put.c's, with another kind of copy.  When it is the first of its channel the
- * transport takes it, and each test moves it on.  When its bytes have left, the signal is handed
- * over to messages, with a header that says "native" and how many units this rank has begun to
- * that target by then.  The target's driver keeps the header in its source until the transport
- * says that so many have come, and then adds to the counter.  The next header of the channel is received
- * only after that, so signals are applied in the channel's order; another channel's header may
- * wait beside it.  Puts from memory that is pageable, managed, or another GPU's stay messages with
- * their data.
+ * A put is one of put.c's, with another kind of copy.  When it is the first of its channel
+ * the transport takes it, and each test moves it on.  When its bytes have left, the signal
+ * is handed over to messages, with a header that says "native" and how many units this rank
+ * has begun to that target by then.  The target's driver keeps the header in its source
+ * until the transport says that so many have come, and then adds to the counter.  The next
+ * header of the channel is received only after that, so signals are applied in the
+ * channel's order; another channel's header may wait beside it.  Puts from memory that is
+ * pageable, managed, or another GPU's stay messages with their data.
  *
- * Why it ends.  The units of a header have left before the header, so nothing that the target waits for
- * depends on it or on the source.  A source that dies breaks the communicator, and ends the wait.
+ * Why it ends.  The units of a header have left before the header, so nothing that the
+ * target waits for depends on it or on the source.  A source that dies breaks the
+ * communicator, and ends the wait.
  *
  * Visibility.  `await` says that the bytes are visible to what a stream is let do; then
  * batoni_counter_add releases them as it does those of a message.  What was put before on
@@ -27,8 +28,9 @@
  * to register, and tell each other how far they are until none is PENDING.  A rank that fails then may
  * have left others inside the library: the communicator breaks.
  *
- * A put that is stopped (cancel, deadline, abort) ends when the part that is under way has left; its
- * units are counted all the same.  The transport is closed before the layer: what it had ends with it.
+ * A put that is stopped (cancel, deadline, abort) ends when the part that is under way has
+ * left; its units are counted all the same.  The transport is closed before the layer: what
+ * it had ends with it.
  */
 #include "native_path.h"
 

@@ -10,11 +10,11 @@
  * It leaves the queue then; messages of one channel keep their order (message.c).  From
  * then on all signals of the channel go by message, because a store would overtake them.
  *
- * Accounting.  load.in_flight: puts issued and not ended.  load.moving: those of them
- * in a queue that may move.  load.awaiting: those in a lane (message_put.c), and those in a queue that
- * have to let what is on a stream end first (channel->behind).  window->pending: puts into
- * it that are placed and not ended; a lent one stays counted until the transport has let
- * go of it.
+ * Accounting.  load.in_flight: puts issued and not ended.  load.moving: those of them in a
+ * queue that may move.  load.awaiting: those in a lane (message_put.c), and those in a
+ * queue that have to let what is on a stream end first (channel->behind).  window->pending:
+ * puts into it that are placed and not ended; a lent one stays counted until the transport
+ * has let go of it.
  *
  * ---- Why one visible signal means that all earlier data is visible ----
  *

@@ -35,8 +35,9 @@ struct batoni_shm_name {
 /* OK; NOMEM, SYSTEM (batoni_refuse was called). */
 enum baton_status batoni_shm_create(size_t bytes, struct batoni_shm *shm_p);
 /* The same, but *sparse_p says whether pages are allocated only by batoni_shm_populate.  (A
- * store into a missing page would allocate it, or kill the process by SIGBUS when there is no
- * memory.)  The first page is there.  Kernels before 5.14 cannot do that; there all of it is allocated. */
+ * store into a missing page would allocate it, or kill the process by SIGBUS when there is
+ * no memory.)  The first page is there.  Kernels before 5.14 cannot do that; there all of it
+ * is allocated. */
 enum baton_status batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p,
                                            bool *sparse_p);
 /* Allocate the pages of these bytes, for all processes that have them mapped.  False: there

@@ -26,8 +26,8 @@
  * function at a time.
  *
  * When the trigger is on the stream and the driver refuses the wait, it is asked again, and
- * then a host function waits too.  If the driver refuses that as well, the trigger cannot be taken back: the device is
- * told to be sick, and all operations end.
+ * then a host function waits too.  If the driver refuses that as well, the trigger cannot
+ * be taken back: the device is told to be sick, and all operations end.
  *
  * A put is a copy and, in one batch, the write of the signal and of the put's number.  The write
  * is what makes the copy visible first: cuStreamWriteValue without
@@ -41,10 +41,11 @@
  * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
  * entries, and beside them waits for FOLLOWS_MAX events of joins.  More joins are items.
  *
- * What another library puts there by itself (NCCL) counts too: the engine tells by the marks around
- * it for how many entries it stands.  Nobody hears when such a mark is passed, so it counts until it
- * is seen done; only a stream that the driver says is empty has room before that.  A call that finds
- * such a stream full waits a moment for looks and movement, before it is AGAIN.
+ * What another library puts there by itself (NCCL) counts too: the engine tells by the
+ * marks around it for how many entries it stands.  Nobody hears when such a mark is passed,
+ * so it counts until it is seen done; only a stream that the driver says is empty has room
+ * before that.  A call that finds such a stream full waits a moment for looks and movement,
+ * before it is AGAIN.
  */
 #include "cuda_stream.h"
 

@@ -7,13 +7,14 @@
  * ours.  The ticket is an event behind the copy; if none could be recorded, the ticket is the
  * stream itself, which is idle when the copy has ended.
  *
- * Several copies are one call, cuMemcpyBatchAsync, with one event behind it.  A driver of CUDA
- * before 12.8 has no such call, and one that has it may refuse it.  Then they are single calls on
- * the same stream, still with one event.  A call that was refused has started none of its copies,
- * or those before the one that is wrong.  The single calls copy the same bytes again, later in the
- * stream, and say which is wrong.  After NOT_SUPPORTED, or CUDA_TRIES refusals in a row, the call is
- * not made again.  It takes neither the legacy default stream nor one that is captured; the
- * internal streams are not of these.  BATON_CUDA_COPIES=single does without the call.
+ * Several copies are one call, cuMemcpyBatchAsync, with one event behind it.  A driver of
+ * CUDA before 12.8 has no such call, and one that has it may refuse it.  Then they are
+ * single calls on the same stream, still with one event.  A call that was refused has
+ * started none of its copies, or those before the one that is wrong.  The single calls copy
+ * the same bytes again, later in the stream, and say which is wrong.  After NOT_SUPPORTED,
+ * or CUDA_TRIES refusals in a row, the call is not made again.  It takes neither the legacy
+ * default stream nor one that is captured; the internal streams are not of these.
+ * BATON_CUDA_COPIES=single does without the call.
  *
  * A copy has ended only when the driver says so.  A query that fails while the device is well
  * is asked again; a device that fails CUDA_TRIES times in a row is sick.

@@ -2,9 +2,10 @@
 /*
  * Shared memory of the host that streams store into: mappings, registered with the driver.
  *
- * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of pinned
- * memory (cuda_pinned.c), and so is cuMemHostUnregister.  So a thread of its own makes each of these
- * calls.  Whoever pins waits for its thread until its time is over; nobody waits for the other call.
+ * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of
+ * pinned memory (cuda_pinned.c), and so is cuMemHostUnregister.  So a thread of its own
+ * makes each of these calls.  Whoever pins waits for its thread until its time is over;
+ * nobody waits for the other call.
  *
  * A mapping is this file's from the call that pins it until it is unmapped:
  *
@@ -12,8 +13,9 @@
  *   PINNED   streams store into it
  *   GOING    its thread takes it from the driver, unmaps it, and frees the record.
  *
- * What the driver refuses to register is unmapped at once.  What it refuses to give back (a sick device)
- * stays mapped for good, and so does what nobody unpins, since a stream may still store into it.
+ * What the driver refuses to register is unmapped at once.  What it refuses to give back (a
+ * sick device) stays mapped for good, and so does what nobody unpins, since a stream may
+ * still store into it.
  *
  * Memory that the GPU has at another address than the host is refused, as pinned memory is.  Two ranks of a
  * process may map the same pages: then these are registered twice, at two addresses.

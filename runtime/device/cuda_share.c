@@ -16,16 +16,18 @@
  * GPU, the driver decides.  What it then refuses to map goes by message; only an error that is the
  * device's own is one.
  *
- * Within a process an address is the same for all GPUs, but not each GPU may use it: one that cannot reach
- * the other as a peer, or was given no access to a mapping (cuMemSetAccess), as it happens where the owner
- * could not give it, would break its context by a copy there.  Between GPUs that are no peers the driver would stage
- * a copy of cuMemAlloc's memory; the path by messages does that with a bound and without holding a stream up.
+ * Within a process an address is the same for all GPUs, but not each GPU may use it: one
+ * that cannot reach the other as a peer, or was given no access to a mapping
+ * (cuMemSetAccess), as it happens where the owner could not give it, would break its
+ * context by a copy there.  Between GPUs that are no peers the driver would stage a copy of
+ * cuMemAlloc's memory; the path by messages does that with a bound and without holding a
+ * stream up.
  *
  * The IPC handle of a block that this process has mapped gives the same address again; the
  * caller maps once at a time (memory.h).
  *
- * Threads.  No state but the identity, which is set once.  The calls of virtual memory management wait
- * for no stream; cuIpcOpenMemHandle may.
+ * Threads.  No state but the identity, which is set once.  The calls of virtual memory
+ * management wait for no stream; cuIpcOpenMemHandle may.
  */
 #include "cuda_gpu.h"
 

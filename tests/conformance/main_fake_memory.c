@@ -7,8 +7,8 @@
 #include "on_fake_device.h"
 #include "ranks.h"
 
-/* Detached, so that the engine has them.  4096: the device copies the put in one piece, from its own memory.  LONG: from pageable memory,
- * a chunk at a time. */
+/* Detached, so that the engine has them.  4096: the device copies the put in one piece,
+ * from its own memory.  LONG: from pageable memory, a chunk at a time. */
 #define LONG (3 * MIB)
 
 static void *

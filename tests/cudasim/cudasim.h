@@ -208,8 +208,8 @@ struct cudasim {
 };
 
 /* load.c: the simulator's functions; path NULL: what BATON_CUDA_LIBRARY names.  A library
- * that is no simulator (a real driver) has no controls and no launch: they are NULL.  NULL: there is no
- * such library, or it lacks a function of the driver's; stderr says which. */
+ * that is no simulator (a real driver) has no controls and no launch: they are NULL.  NULL:
+ * there is no such library, or it lacks a function of the driver's; stderr says which. */
 const struct cudasim *cudasim_load(const char *path);
 
 #endif

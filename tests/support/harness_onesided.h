@@ -47,10 +47,10 @@ struct conform_part {
 	struct baton_window *window;
 };
 
-/* Collective: a window of a part of so many bytes, in memory of baton_mem_alloc
- * (OPEN) or in memory that nobody shares (OPEN_PRIVATE), or in what CONFORM_WINDOWS
- * says (harness.h); REGISTER: where the case has set base and bytes.  False: there is none, and the case must end; it is skipped
- * where BATON_WINDOW_PATH forces a path that does not reach this memory. */
+/* Collective: a window of a part of so many bytes, in memory of baton_mem_alloc (OPEN) or
+ * in memory that nobody shares (OPEN_PRIVATE), or in what CONFORM_WINDOWS says (harness.h);
+ * REGISTER: where the case has set base and bytes.  False: there is none, and the case must
+ * end; it is skipped where BATON_WINDOW_PATH forces a path that does not reach this memory. */
 bool conform_open(struct conform *c, struct conform_part *part, size_t bytes);
 bool conform_open_private(struct conform *c, struct conform_part *part,
                           size_t bytes);

@@ -497,8 +497,8 @@ register_block(void *argument)
 	return NULL;
 }
 
-/* A window in device memory, a wait that is never met, and puts on the stream and by the engine; those of
- * each context have their own half of the part. */
+/* A window in device memory, a wait that is never met, and puts on the stream and by the
+ * engine; those of each context have their own half of the part. */
 static void
 open_with_puts(void)
 {

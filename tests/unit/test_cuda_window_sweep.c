@@ -13,9 +13,10 @@
  *
  * Variants: the path.  Puts on streams, by the engine's copies, and by message.
  *
- * Without arguments the first use of each function fails in passing and the last one for good,
- * each on another path in turn, and the last one in passing on each.  "all": every use up to the 10th, and
- * from there on every third or so, on each path.  "one FUNCTION N RESULT STICKY VARIANT": that run alone.
+ * Without arguments the first use of each function fails in passing and the last one for
+ * good, each on another path in turn, and the last one in passing on each.  "all": every
+ * use up to the 10th, and from there on every third or so, on each path.  "one FUNCTION N
+ * RESULT STICKY VARIANT": that run alone.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -363,8 +364,8 @@ destroy_stream(struct side *side)
 	}
 }
 
-/* Both ranks take part, or, on a communicator that is broken, each by itself.  Broken meanwhile, the
- * call is made again. */
+/* Both ranks take part, or, on a communicator that is broken, each by itself.  Broken
+ * meanwhile, the call is made again. */
 static void
 close_window(struct side *side)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How puts and signals end that are on a stream, and are not taken back: by a deadline, by an abort,
- * with a stream that stands for good.  On the fake device, whose streams are stepped.
+ * How puts and signals end that are on a stream, and are not taken back: by a deadline, by
+ * an abort, with a stream that stands for good.  On the fake device, whose streams are
+ * stepped.
  *
  * A stream that is held passes marks: what is first on it is armed.
  */
@@ -174,8 +175,8 @@ START_TEST(abort_lends_what_is_on_a_stream)
 }
 END_TEST
 
-/* The destroy waits for as long as for a device that stands, and then leaves all that the stream will
- * touch. */
+/* The destroy waits for as long as for a device that stands, and then leaves all that the
+ * stream will touch. */
 START_TEST(destroy_leaves_a_stream_that_stands)
 {
 	baton_stream standing;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mappings of other processes' device memory (window/shared.c), on a memory table of the test's whose map
- * stands until the test lets it go.
+ * Mappings of other processes' device memory (window/shared.c), on a memory table of the
+ * test's whose map stands until the test lets it go.
  */
 #include <pthread.h>
 #include <semaphore.h>

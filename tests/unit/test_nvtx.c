@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ranges of operations, as a tool sees them (nvtx_tool.h): their names, how they nest, and that
- * each one that begins ends.  With the argument "off": BATON_NVTX is not set, and no tool is loaded.
+ * The ranges of operations, as a tool sees them (nvtx_tool.h): their names, how they nest,
+ * and that each one that begins ends.  With the argument "off": BATON_NVTX is not set, and
+ * no tool is loaded.
  */
 #include <dlfcn.h>
 #include <stdio.h>

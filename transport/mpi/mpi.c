@@ -29,8 +29,8 @@
  * thousands of requests, which are no longer in the cache, each takes 10 to 20 ns; the
  * time to the next sweep grows with the duration of the last one.
  *
- * Invariants: requests[0..count-1] are active; a transfer whose first part is
- * not matched has exactly one, there or as a follower; in_flight counts transfers, moving those of them
+ * Invariants: requests[0..count-1] are active; a transfer whose first part is not matched
+ * has exactly one, there or as a follower; in_flight counts transfers, moving those of them
  * that are not receives waiting for their first part.
  *
  * Where MPI reaches the memory of a device, reach.c stands before these slots.

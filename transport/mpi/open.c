@@ -213,8 +213,8 @@ batoni_mpi_level_name(int thread_level)
 	                                           : "MPI_THREAD_SINGLE";
 }
 
-/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used.  The library's own text can be a line or a
- * page; its beginning is used. */
+/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used.  The
+ * library's own text can be a line or a page; its beginning is used. */
 static void
 describe(char *text, size_t size, int thread_level, bool direct)
 {

@@ -9,11 +9,11 @@
  *   CONNECT  each rank connects the pairs of all lanes, in one group
  *   PUTS_*   where ranks are on different hosts: what puts need (nccl_windows_open.c)
  *
- * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange after
- * the other (*rounds*): PENDING, OK, or an error.  The step is over when a round has nothing but OK,
- * or an error.  So all ranks end it in the same round with the same status; a rank that fails
- * does not leave the others waiting inside NCCL; and what takes too long on a rank is an error
- * of that rank.  An exchange is given twice that time.
+ * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange
+ * after the other (*rounds*): PENDING, OK, or an error.  The step is over when a round has
+ * nothing but OK, or an error.  So all ranks end it in the same round with the same status;
+ * a rank that fails does not leave the others waiting inside NCCL; and what takes too long
+ * on a rank is an error of that rank.  An exchange is given twice that time.
  */
 #include <assert.h>
 #include <stdio.h>

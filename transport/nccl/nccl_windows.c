@@ -14,10 +14,10 @@
  * link, a wait stays unmet: the communicator breaks by its other signs, and its end (nccl_end.c) does
  * not abort NCCL's communicator while `waits` is not 0.
  *
- * Units.  NCCL counts once for each source (signal 0 of context 0: indices and contexts travel in the
- * layer's message, so that all of them work with every version).  A put is one unit if its source
- * is in a window, else one for each chunk; a put that is stopped keeps the units that it has.  The
- * warm-up of nccl_windows_open.c is a unit, too.
+ * Units.  NCCL counts once for each source (signal 0 of context 0: indices and contexts
+ * travel in the layer's message, so that all of them work with every version).  A put is
+ * one unit if its source is in a window, else one for each chunk; a put that is stopped
+ * keeps the units that it has.  The warm-up of nccl_windows_open.c is a unit, too.
  *
  * A put:
  *   BEGUN    nothing is under way; the next part is chosen
@@ -25,11 +25,12 @@
  *   READY    the part may be given to NCCL; one call at a time is LAUNCHING
  *   GIVEN    NCCL has it; a mark behind it says that the bytes have left.  Then BEGUN again, or the end
  *
- * Windows.  Registering is collective, and a rank that fails leaves the others in NCCL; so the layer
- * has all ranks `look` first.  What NCCL does not check, and writes anywhere for: the bounds, which the
- * layer checks at the call; and that the parts are of the same length, at the same offset of equal allocations,
- * one window in each (its addresses of peers follow from its own).  A window that was registered when
- * the communicator broke ends with NCCL's communicator.
+ * Windows.  Registering is collective, and a rank that fails leaves the others in NCCL; so
+ * the layer has all ranks `look` first.  What NCCL does not check, and writes anywhere for:
+ * the bounds, which the layer checks at the call; and that the parts are of the same
+ * length, at the same offset of equal allocations, one window in each (its addresses of
+ * peers follow from its own).  A window that was registered when the communicator broke
+ * ends with NCCL's communicator.
  *
  * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
  * their marks are still asked for, so that a buffer is given back only when it is free.

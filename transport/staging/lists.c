@@ -22,13 +22,13 @@
  * that was not granted before.  The sender accepts that answer also after pieces, and both
  * sides are in step, since all that was granted has come by then.
  *
- * Copying.  A token has a cursor.  What the host may touch it copies, up to a number of bytes in a
- * pass; of the rest, up to BATONI_COPIES_MAX that lie in memory of one device are started together,
- * with one ticket, and the next ones when that has ended; one by one where the memory
- * table has no copies_start, and from managed memory.  A device that takes no more is asked
- * again in the next pass.  A copy that is refused is the end of its message; those that
- * were started with it are waited for.  Tokens of other messages, and other pieces, go on at the same
- * time.
+ * Copying.  A token has a cursor.  What the host may touch it copies, up to a number of
+ * bytes in a pass; of the rest, up to BATONI_COPIES_MAX that lie in memory of one device
+ * are started together, with one ticket, and the next ones when that has ended; one by one
+ * where the memory table has no copies_start, and from managed memory.  A device that takes
+ * no more is asked again in the next pass.  A copy that is refused is the end of its
+ * message; those that were started with it are waited for.  Tokens of other messages, and
+ * other pieces, go on at the same time.
  *
  * The list belongs to the engine; staging reads and writes it from issue to the end of the
  * transfer.  Threads: the driver alone.

@@ -2,12 +2,13 @@
 /*
  * Creation over the side channel, and the world of RANK and WORLD_SIZE.
  *
- * Creation.  All ranks have links (door.c, knock.c).  Each opens its transport and tells the
- * others its plan, or why its options were refused; each compares them all.  Then each
- * prepares its communicator, and tells the others whether it has it.  Then each maps the memory
- * of the others on its host (peers.c), and the native transport is opened over this one.  A failure on one rank is so told to all, with its
- * sentence.  Exchanges are polled without the driver lock between two looks, and have a time
- * limit.  A rank that gives up closes its link, which the hub tells the others.
+ * Creation.  All ranks have links (door.c, knock.c).  Each opens its transport and tells
+ * the others its plan, or why its options were refused; each compares them all.  Then each
+ * prepares its communicator, and tells the others whether it has it.  Then each maps the
+ * memory of the others on its host (peers.c), and the native transport is opened over this
+ * one.  A failure on one rank is so told to all, with its sentence.  Exchanges are polled
+ * without the driver lock between two looks, and have a time limit.  A rank that gives up
+ * closes its link, which the hub tells the others.
  *
  * What a communicator moves has to go by NCCL: plans of the host, and of another transport,
  * are refused here.
