@@ -117,9 +117,11 @@ static inline void
 batoni_farewell_note(void *segment, int rank)
 {
 	struct batoni_farewell *farewell = segment;
+	uint32_t none = 0;
 
-	if (farewell && atomic_load(&farewell->after) == 0)
-		atomic_store(&farewell->after, (uint32_t)rank + 1);
+	if (farewell)
+		atomic_compare_exchange_strong(&farewell->after, &none,
+		                               (uint32_t)rank + 1);
 }
 
 /* What closing does about copies that a device has not ended. */
