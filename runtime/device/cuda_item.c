@@ -620,9 +620,10 @@ refuse_full(void)
 {
 	return batoni_refuse(BATON_ERR_AGAIN,
 	                     "as many operations are on the stream as a CUDA "
-	                     "stream takes (%u if it waits for each of them; %u "
-	                     "calls of NCCL); wait for some of them",
-	                     ENTRIES_MAX / 2, ENTRIES_MAX / CALL_ENTRIES);
+	                     "stream takes (%u entries: an operation that it waits "
+	                     "for takes 2, a put or signal of the stream's own %u, "
+	                     "a call of NCCL %u); wait for some of them",
+	                     ENTRIES_MAX, PUT_ENTRIES, CALL_ENTRIES);
 }
 
 enum baton_status
