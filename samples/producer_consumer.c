@@ -55,9 +55,9 @@
 #define RANKS_MAX 8
 #define SLOTS_MAX 1024
 #define AHEAD_MAX 1024
-/* A CUDA stream takes 400 operations that it waits for, and an item is three; calls
- * beyond that return BATON_ERR_AGAIN. */
-#define AHEAD_MAX_CUDA 128
+/* Baton puts at most 800 entries on a CUDA stream, and an item is about ten: its wait, its
+ * function, and its put or signal.  Calls beyond that return BATON_ERR_AGAIN. */
+#define AHEAD_MAX_CUDA 64
 #define TIMEOUT_NS INT64_C(60000000000) /* of a batch: a peer is stuck */
 #define PROGRESS_NS 200000000u          /* between two lines for the user */
 
@@ -649,7 +649,7 @@ static const char help_text[] =
 	"  --items N     of each producer (1 to 10000000, default 50000)\n"
 	"  --slots N     of each producer's ring (1 to 1024, default 16)\n"
 	"  --ahead N     items enqueued ahead, in two batches (2 to 1024, even,\n"
-	"                default 256; at most 128 on the CUDA device)\n"
+	"                default 256; at most 64 on the CUDA device)\n"
 	"  --bytes N     of an item, rounded up to words of 8 bytes\n"
 	"                (default 1024)\n"
 	"  --help        this text\n";
