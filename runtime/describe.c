@@ -6,8 +6,10 @@
 #include "describe.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "engine.h"
+#include "plan.h"
 
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
@@ -270,6 +272,17 @@ batoni_op_describe(const struct batoni_op *op, char *text, size_t size)
 
 	batoni_op_view(op, &view);
 	batoni_view_what(&view, NULL, text, size);
+}
+
+void
+batoni_op_describe_end(const struct batoni_op *op, char *text, size_t size)
+{
+	size_t length;
+
+	batoni_op_describe(op, text, size);
+	length = strlen(text);
+	if (op->kind == BATONI_KIND_PLAN)
+		batoni_launch_explain(op, text + length, size - length);
 }
 
 void

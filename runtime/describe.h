@@ -40,6 +40,9 @@ const char *batoni_kind_name(unsigned kind);
 
 /* The caller holds the record.  What it is; and all of it. */
 void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
+#define BATONI_END_BYTES 192u
+/* The same of one that has ended: a launch of a plan also names the operation that failed. */
+void batoni_op_describe_end(const struct batoni_op *op, char *text, size_t size);
 void batoni_op_describe_fully(const struct batoni_op *op, char *text,
                               size_t size);
 

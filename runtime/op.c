@@ -403,12 +403,12 @@ forget_placed(struct batoni_op *op)
 static void
 note_unobserved(struct batoni_op *op, enum baton_status status)
 {
-	char what[96];
+	char what[BATONI_END_BYTES];
 
 	/* One line for each stream until its next synchronize. */
 	if (!batoni_stream_error_note(op, status))
 		return;
-	batoni_op_describe(op, what, sizeof(what));
+	batoni_op_describe_end(op, what, sizeof(what));
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: %s ended in %s, and no request observes it",
 	           op->comm->rank, what, baton_status_name(status));

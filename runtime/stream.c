@@ -26,7 +26,7 @@ static pthread_mutex_t errors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	baton_stream stream;
 	enum baton_status status; /* BATON_OK: free */
-	char what[96];
+	char what[BATONI_END_BYTES];
 } errors[ERRORS_MAX];
 static unsigned errors_next; /* the oldest, when all are taken */
 
@@ -50,7 +50,7 @@ batoni_stream_error_note(const struct batoni_op *op, enum baton_status status)
 		at = errors_next++ % ERRORS_MAX;
 	errors[at].stream = stream;
 	errors[at].status = status;
-	batoni_op_describe(op, errors[at].what, sizeof(errors[at].what));
+	batoni_op_describe_end(op, errors[at].what, sizeof(errors[at].what));
 	pthread_mutex_unlock(&errors_lock);
 	return true;
 }
@@ -236,8 +236,9 @@ refuse_to_wait(const struct baton_comm *comm)
 
 /* Put the record on the stream.  A stream that is full of operations is driven until there is
  * room, since waiting for them is what the caller does.  One of a broken communicator may
- * stand still: it is given a moment longer.  A stream that is idle has room; if it is refused all the same,
- * the device keeps track of no more streams, and none of these operations is on it.
+ * stand still: it is given a moment longer.  A stream that is idle has room; if it is refused
+ * all the same, the device keeps track of no more streams, and none of these operations is on
+ * it.
  * OK; PENDING: that, and the record was not taken; AGAIN: the communicator broke; else why not. */
 static enum baton_status
 publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm,

@@ -265,6 +265,7 @@ START_TEST(released_launch_leaves_its_error_to_the_stream)
 	end_send(1, BATON_ERR_PEER);
 	transport.issue = BATON_PENDING;
 	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_ERR_PEER);
+	ck_assert(strstr(baton_last_error(), ", operation 0 of the plan, send, "));
 	ck_assert_int_eq(baton_stream_synchronize(comm, s), BATON_OK);
 	ck_assert_int_eq(baton_stream_synchronize(comm, t), BATON_OK);
 	assert_all_free();
