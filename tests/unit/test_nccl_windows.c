@@ -317,6 +317,36 @@ START_TEST(wait_that_is_unmet_is_none_of_nccl)
 END_TEST
 
 /* NCCL would write there. */
+/* NCCL takes no call while it launches another: a window is registered, and ended, between the
+ * launches of puts into one that was there before. */
+START_TEST(windows_come_and_go_beside_puts)
+{
+	struct part before[RANKS];
+	baton_request requests[12];
+	int n = sizeof(requests) / sizeof(requests[0]);
+
+	begin();
+	ck_assert(nccl->sim_set("slow", 1));
+	ck_assert(nccl->sim_set("delay_us", 20000));
+	for (int i = 0; i < n; i++)
+		requests[i] = put(0, 1, into(0, 0), BYTES, 0, i % 4, &detached);
+	memcpy(before, parts, sizeof(parts));
+	make_windows();
+	on_all(deregister_main);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(parts[i].status);
+	give_parts();
+	memcpy(parts, before, sizeof(parts));
+	ck_assert(nccl->sim_set("delay_us", 0));
+	ck_assert(nccl->sim_set("slow", 0));
+	for (int i = 0; i < n; i++)
+		finish(requests[i], BATON_OK);
+	for (int i = 0; i < 4; i++)
+		finish(wait_for(1, 0, n / 4, i), BATON_OK);
+	end();
+}
+END_TEST
+
 START_TEST(put_beyond_the_window_is_refused)
 {
 	static const size_t offsets[] = {PART - BYTES + 1, PART, SIZE_MAX};
@@ -786,6 +816,7 @@ main(void)
 		contexts_share_what_nccl_counts,
 		first_put_needs_no_third_rank,
 		wait_that_is_unmet_is_none_of_nccl,
+		windows_come_and_go_beside_puts,
 		put_beyond_the_window_is_refused,
 		group_has_puts_and_messages,
 		partners_are_unequal,

@@ -29,8 +29,10 @@
  * the layer has all ranks `look` first.  What NCCL does not check, and writes anywhere for:
  * the bounds, which the layer checks at the call; and that the parts are of the same
  * length, at the same offset of equal allocations, one window in each (its addresses of
- * peers follow from its own).  A window that was registered when the communicator broke
- * ends with NCCL's communicator.
+ * peers follow from its own).  NCCL takes no call while one is being launched: a window is
+ * registered when the call before is over, and while it waits for that (`registers`) none
+ * is begun.  A window that was registered when the communicator broke ends with NCCL's
+ * communicator.
  *
  * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
  * their marks are still asked for, so that a buffer is given back only when it is free.
@@ -155,6 +157,7 @@ puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
 	return status;
 }
 
+/* Under the lock of the device: an abort frees NCCL's communicator. */
 static enum baton_status
 refuse_result(struct batoni_nccl *nccl, const char *call, ncclResult_t result)
 {
@@ -171,31 +174,59 @@ forget_window(struct batoni_nccl_puts *puts, struct batoni_native_window *window
 	pthread_mutex_lock(&puts->windows_lock);
 	batoni_list_remove(&window->link);
 	pthread_mutex_unlock(&puts->windows_lock);
+	atomic_store(&puts->registers, false);
 	batoni_free(window);
 }
 
+/* Under the lock of the device. */
+static ncclResult_t
+lane_state(const struct batoni_nccl *nccl)
+{
+	ncclResult_t state = BATONI_NCCL_SUCCESS, result;
+
+	result = nccl->api->comm_error(nccl->puts->lane->comm, &state);
+	return result == BATONI_NCCL_SUCCESS ? state : result;
+}
+
+/* Tell NCCL of the window when the call before is over.  Under the lock of the device. */
+static ncclResult_t
+advance(struct batoni_nccl *nccl, struct batoni_native_window *window)
+{
+	struct batoni_nccl_puts *puts = nccl->puts;
+	ncclResult_t state = lane_state(nccl);
+
+	if (window->told || state != BATONI_NCCL_SUCCESS)
+		return state;
+	window->told = true;
+	state = nccl->api->window_register(puts->lane->comm, window->base,
+	                                   window->bytes, &window->handle,
+	                                   BATONI_NCCL_WINDOW_SYMMETRIC);
+	atomic_store(&puts->registers, false);
+	return state;
+}
+
+/* PENDING; OK: NCCL has ended its part; else why not. */
 static enum baton_status
-begin_window(struct batoni_nccl *nccl, struct batoni_native_window *window)
+move_window(struct batoni_nccl *nccl, struct batoni_native_window *window)
 {
 	struct batoni_memory_guard guard;
 	enum baton_status status =
 		batoni_nccl_enter(nccl, &guard, window->limit_ns);
-	ncclResult_t result;
+	ncclResult_t state = BATONI_NCCL_SUCCESS;
 
 	if (status != BATON_OK)
 		return status;
-	if (atomic_load(&nccl->aborting)) {
-		batoni_nccl_leave(nccl, &guard);
-		return batoni_refuse(BATON_ERR_ABORTED,
-		                     "the NCCL transport was aborted");
-	}
-	result = nccl->api->window_register(
-		nccl->puts->lane->comm, window->base, window->bytes,
-		&window->handle, BATONI_NCCL_WINDOW_SYMMETRIC);
+	if (atomic_load(&nccl->aborting))
+		status = batoni_refuse(BATON_ERR_ABORTED,
+		                       "the NCCL transport was aborted");
+	else
+		state = advance(nccl, window);
+	if (state == BATONI_NCCL_IN_PROGRESS)
+		status = BATON_PENDING;
+	else if (state != BATONI_NCCL_SUCCESS)
+		status = refuse_result(nccl, "ncclCommWindowRegister", state);
 	batoni_nccl_leave(nccl, &guard);
-	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
-		return BATON_PENDING;
-	return refuse_result(nccl, "ncclCommWindowRegister", result);
+	return status;
 }
 
 static enum baton_status
@@ -215,7 +246,10 @@ puts_open(struct batoni_transport *transport, void *base, size_t bytes,
 	pthread_mutex_lock(&nccl->puts->windows_lock);
 	batoni_list_append(&nccl->puts->windows, &window->link);
 	pthread_mutex_unlock(&nccl->puts->windows_lock);
-	status = begin_window(nccl, window);
+	atomic_store(&nccl->puts->registers, true);
+	status = move_window(nccl, window);
+	if (status == BATON_OK)
+		status = BATON_PENDING;
 	if (status == BATON_PENDING)
 		*window_p = window;
 	else
@@ -223,49 +257,21 @@ puts_open(struct batoni_transport *transport, void *base, size_t bytes,
 	return status;
 }
 
-/* Under the lock of the device. */
-static ncclResult_t
-lane_state(const struct batoni_nccl *nccl)
-{
-	ncclResult_t state = BATONI_NCCL_SUCCESS, result;
-
-	result = nccl->api->comm_error(nccl->puts->lane->comm, &state);
-	return result == BATONI_NCCL_SUCCESS ? state : result;
-}
-
 static enum baton_status
 puts_opened(struct batoni_transport *transport,
             struct batoni_native_window *window)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_memory_guard guard;
-	enum baton_status status =
-		batoni_nccl_enter(nccl, &guard, window->limit_ns);
-	ncclResult_t state = BATONI_NCCL_SUCCESS;
+	enum baton_status status = move_window(nccl, window);
 
-	if (status != BATON_OK)
-		return status;
-	if (atomic_load(&nccl->aborting))
-		status = batoni_refuse(BATON_ERR_ABORTED,
-		                       "the NCCL transport was aborted");
-	else
-		state = lane_state(nccl);
-	batoni_nccl_leave(nccl, &guard);
-	if (status != BATON_OK)
-		return status;
-	if (state == BATONI_NCCL_IN_PROGRESS &&
-	    batoni_real_ns() > window->limit_ns)
+	if (status == BATON_PENDING && batoni_real_ns() > window->limit_ns)
 		return batoni_refuse(BATON_ERR_TIMEOUT,
 		                     "NCCL had not registered the window after "
 		                     "%llu ms",
 		                     (unsigned long long)(nccl->patience_ns /
 		                                          1000000));
-	if (state == BATONI_NCCL_IN_PROGRESS)
-		return BATON_PENDING;
-	if (state != BATONI_NCCL_SUCCESS)
-		return refuse_result(nccl, "ncclCommWindowRegister", state);
-	if (window->handle)
-		return BATON_OK;
+	if (status != BATON_OK || window->handle)
+		return status;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "NCCL has no one-sided transfers between these "
 	                     "ranks");
@@ -351,7 +357,8 @@ begin_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
 
 	if (atomic_load(&nccl->aborting))
 		return refuse_aborted();
-	if (puts->launching || batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
+	if (puts->launching || atomic_load(&puts->registers) ||
+	    batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return BATON_ERR_AGAIN;
 	/* An abort that came meanwhile has the lanes.  A window may be being registered. */
 	if (atomic_load(&nccl->aborting) ||

@@ -58,6 +58,7 @@ struct batoni_native_window {
 	ncclWindow_t handle; /* NCCL writes it when all ranks have registered */
 	char *base;
 	size_t bytes;
+	bool told;         /* NCCL was told to register it; until then `handle` is ours */
 	uint64_t limit_ns; /* to be registered by then */
 };
 
@@ -70,6 +71,9 @@ struct batoni_nccl_puts {
 	/* Guards windows, the list and nothing else; a leaf. */
 	pthread_mutex_t windows_lock;
 	struct batoni_list_node windows; /* registered, or being so */
+	/* A window is to be registered when the call under way is over; no other is begun.  Written
+	 * by the thread that registers. */
+	atomic_bool registers;
 	/* The driver. */
 	struct batoni_nccl_put puts[BATONI_NCCL_PUTS];
 	/* NCCL takes one call after the other. */
