@@ -525,15 +525,19 @@ put_issued_group(struct batoni_op *group, struct batoni_op **first_p)
 	return BATON_OK;
 }
 
-/* A part of it is on streams.  Its members are not the launch's any more. */
+/* A part of it is on streams.  Its members are not the launch's any more.  Flags are changed as
+ * the driver: a trigger that has fired lets the driver change those of its carrier (HELD). */
 static void
 void_put(struct batoni_op *group, enum baton_status refusal)
 {
 	struct batoni_op *op, *next;
 
+	batoni_take();
+	for (op = group->group.head; op; op = op->group_next)
+		op->flags &= (uint16_t)~BATONI_FLAG_PLANNED;
+	batoni_leave();
 	for (op = group->group.head; op; op = next) {
 		next = op->group_next;
-		op->flags &= (uint16_t)~BATONI_FLAG_PLANNED;
 		if (!is_stream_issued(op))
 			batoni_publish(op);
 	}
