@@ -16,7 +16,7 @@
  * the plan, by one thread that drives, or as one piece of the inbox.  It cannot fail.
  * Asynchronous device: all under comm->order.  So launches, and calls of other threads,
  * do not mix with a launch.  The device may refuse an operation after others are on their streams:
- * the operations from that one on are given back (`missing`), the call returns OK, and
+ * the operations from that one on are given back, the call returns OK, and
  * the launch ends in the refusal when the others have ended.
  *
  * The launch's record is placed before its operations, so no end comes too early.  It ends with
@@ -336,7 +336,9 @@ note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
 	launch->transfer.bytes = transfer->bytes;
 	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
 	batoni_set(launch->transfer.peer, transfer->peer);
-	batoni_set(launch->transfer.tag, transfer->tag);
+	/* What the completion of such an operation tells. */
+	batoni_set(launch->transfer.tag,
+	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
 	/* Hosts read it only when the launch has ended. */
 	batoni_set(launch->status, (int16_t)status);
 }

@@ -832,7 +832,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	} else if (native_call) {
 		/* The one-sided layer's messages go over that by which the hosts talk. */
 		struct batoni_transport *by =
-			batoni_is_onesided_kind(op->kind) &&
+			batoni_is_onesided_kind(kind) &&
 					op->status == BATON_ERR_MPI
 				? batoni_hosts_of(comm->transport)
 				: comm->transport;

@@ -822,6 +822,29 @@ puts_and_waits_may_be_in_a_plan(struct conform *c)
 	CLOSE(c, &part);
 }
 
+/* A wait has no tag, and nobody sends this signal. */
+static void
+a_wait_that_fails_names_its_peer_alone(struct conform *c)
+{
+	struct baton_op_options deadline = BATON_OP_OPTIONS_INIT;
+	struct baton_wait_signal_desc desc = {.op_count = 1,
+	                                      .peer = conform_previous(c),
+	                                      .signal_index = 1};
+	struct baton_completion done;
+	struct baton_plan *plan;
+	baton_request request;
+
+	deadline.timeout_ns = 1000000;
+	begin(c);
+	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream, NULL, NULL));
+	plan = end(c);
+	request = launch(c, plan, &deadline);
+	FINISH_AS(c, BATON_ERR_TIMEOUT, &request, &done);
+	CHECK_EQ(c, done.peer, conform_previous(c));
+	CHECK_EQ(c, done.tag, -1);
+	CHECK_OK(c, baton_plan_destroy(plan));
+}
+
 static void
 a_window_stays_while_a_plan_names_it(struct conform *c)
 {
@@ -851,6 +874,8 @@ a_window_stays_while_a_plan_names_it(struct conform *c)
 const struct conform_case conform_plan_onesided[] = {
 	{ CASE(puts_and_waits_may_be_in_a_plan),
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_WINDOWS },
+	{ CASE(a_wait_that_fails_names_its_peer_alone),
+	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(a_window_stays_while_a_plan_names_it),
 	  .needs = BATON_CAP_SIGNALS | BATON_CAP_WINDOWS },
 	CASES_END
