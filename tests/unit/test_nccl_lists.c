@@ -7,6 +7,7 @@
  * times.  The tensors of a list lie one after the other in the memory of a rank.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 
@@ -494,11 +495,20 @@ START_TEST(an_abandoned_list_is_met_or_withdrawn)
 }
 END_TEST
 
-/* Of rank 0 half have met, and wait for NCCL; of rank 1 those have been launched. */
+static void *
+abort_main(void *comm)
+{
+	ck_ok(baton_comm_abort(comm));
+	return NULL;
+}
+
+/* Of rank 0 half have met, and wait for NCCL; of rank 1 those have been launched.  All end before
+ * NCCL is let go. */
 START_TEST(an_abort_ends_lists_that_are_deferred)
 {
 	enum { N = 20 };
 	baton_request sends[N], recvs[N], theirs[N / 2];
+	pthread_t threads[2];
 
 	world_begin(2, true);
 	hold_nccl();
@@ -510,9 +520,15 @@ START_TEST(an_abort_ends_lists_that_are_deferred)
 	}
 	for (int i = 0; i < 1000; i++)
 		baton_progress(world.ranks[1].comm);
+	for (int rank = 0; rank < 2; rank++)
+		pthread_create(&threads[rank], NULL, abort_main,
+		               world.ranks[rank].comm);
+	for (int rank = 0; rank < 2; rank++)
+		while (baton_comm_status(world.ranks[rank].comm) == BATON_OK)
+			sched_yield();
 	release_nccl();
 	for (int rank = 0; rank < 2; rank++)
-		ck_ok(baton_comm_abort(world.ranks[rank].comm));
+		pthread_join(threads[rank], NULL);
 	for (int i = 0; i < N; i++) {
 		await_free(sends[i], BATON_ERR_ABORTED);
 		await_free(recvs[i], BATON_ERR_ABORTED);
