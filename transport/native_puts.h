@@ -53,7 +53,11 @@ struct batoni_native_puts_ops {
 	 * stand in the library, and the communicator has to break. */
 	enum baton_status (*opened)(struct batoni_transport *transport,
 	                            struct batoni_native_window *window);
-	/* All ranks' puts into it have come. */
+	/* The driver.  From now on no put reads the window as one of the library's: one from this
+	 * rank's part of it is as any other memory.  False: some still do; ask again. */
+	bool (*let_go)(struct batoni_transport *transport,
+	               struct batoni_native_window *window);
+	/* All ranks' puts into it have come, and none from this rank's part reads it. */
 	void (*close)(struct batoni_transport *transport,
 	              struct batoni_native_window *window);
 

@@ -37,7 +37,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "config.h"
+#include "engine.h"
+#include "leave.h"
 #include "mem.h"
 #include "native_puts.h"
 #include "sweep.h"
@@ -201,12 +204,34 @@ batoni_native_register(struct batoni_collective *c, struct baton_window *window)
 	return make_window(c, window);
 }
 
+/* Puts from this rank's part into another window may be under way.  They need no peer.  False:
+ * something stands, and the window is left to NCCL's communicator. */
+static bool
+await_reads(const struct baton_window *window)
+{
+	struct batoni_rma *rma = window->rma;
+	uint64_t limit_ns = batoni_real_ns() +
+	                    (uint64_t)batoni_comm_grace_ns(rma->comm);
+	bool well, free;
+
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		well = rma->comm->breaking == BATON_OK && !rma->comm->lost;
+		free = well && ops_of(rma)->let_go(rma->native, window->native);
+		batoni_leave();
+		if (free || !well || batoni_real_ns() >= limit_ns)
+			return free;
+		batoni_pause_between(tries);
+	}
+}
+
 void
 batoni_native_close(struct baton_window *window)
 {
 	struct batoni_rma *rma = window->rma;
 
-	if (window->native)
+	if (window->native && await_reads(window))
 		ops_of(rma)->close(rma->native, window->native);
 	window->native = NULL;
 }

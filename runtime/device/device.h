@@ -238,7 +238,7 @@ struct batoni_device_ops {
 	/* Is there room on the stream for a call of the library below, and for its marks?  Where
 	 * a stream is full, such a call would block until the stream goes on.  A stream on which
 	 * nothing is left takes any call.  Caller: the enqueuing thread, under the order lock;
-	 * must not block.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always
+	 * waits some ms for a full stream that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always
 	 * is. */
 	enum baton_status (*room)(struct batoni_device *device, baton_stream stream);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind

@@ -5,6 +5,7 @@
  * puts from leaving.
  */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -316,7 +317,6 @@ START_TEST(wait_that_is_unmet_is_none_of_nccl)
 }
 END_TEST
 
-/* NCCL would write there. */
 /* NCCL takes no call while it launches another: a window is registered, and ended, between the
  * launches of puts into one that was there before. */
 START_TEST(windows_come_and_go_beside_puts)
@@ -347,6 +347,63 @@ START_TEST(windows_come_and_go_beside_puts)
 }
 END_TEST
 
+static void *
+lock_main(void *argument)
+{
+	sem_t *sems = argument;
+
+	ck_ok(baton_comm_lock_device(comms[0]));
+	sem_post(&sems[0]);
+	sem_wait(&sems[1]);
+	ck_ok(baton_comm_unlock_device(comms[0]));
+	return NULL;
+}
+
+/* NCCL reads a source in place only in a window: one ends when no put that was begun so is to
+ * read it any more. */
+START_TEST(window_ends_when_no_put_is_from_it)
+{
+	struct part source[RANKS], target[RANKS];
+	pthread_t threads[RANKS], locker;
+	baton_request request;
+	sem_t sems[2];
+
+	begin();
+	memcpy(source, parts, sizeof(parts));
+	make_windows();
+	memcpy(target, parts, sizeof(parts));
+	set(0, source[0].base, 9, BYTES);
+	sem_init(&sems[0], 0, 0);
+	sem_init(&sems[1], 0, 0);
+	pthread_create(&locker, NULL, lock_main, sems);
+	sem_wait(&sems[0]);
+	request = put(0, 1, source[0].base, BYTES, 0, 0, &detached);
+	for (int i = 0; i < 1000; i++)
+		baton_progress(comms[0]);
+	for (int i = RANKS; i-- > 0;)
+		pthread_create(&threads[i], NULL, deregister_main, &source[i]);
+	for (int i = RANKS; i-- > 1;)
+		pthread_join(threads[i], NULL);
+	sem_post(&sems[1]);
+	pthread_join(threads[0], NULL);
+	pthread_join(locker, NULL);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(source[i].status);
+	finish(request, BATON_OK);
+	finish(wait_for(1, 0, 1, 0), BATON_OK);
+	ck_assert_uint_eq(count(into(1, 0), 9, BYTES), BYTES);
+	/* As any other memory now. */
+	finish(put(0, 1, source[0].base, BYTES, BYTES, 0, &detached), BATON_OK);
+	finish(wait_for(1, 0, 1, 0), BATON_OK);
+	ck_assert_uint_eq(count(into(1, BYTES), 9, BYTES), BYTES);
+	memcpy(parts, source, sizeof(parts));
+	give_parts();
+	memcpy(parts, target, sizeof(parts));
+	end();
+}
+END_TEST
+
+/* NCCL would write there. */
 START_TEST(put_beyond_the_window_is_refused)
 {
 	static const size_t offsets[] = {PART - BYTES + 1, PART, SIZE_MAX};
@@ -817,6 +874,7 @@ main(void)
 		first_put_needs_no_third_rank,
 		wait_that_is_unmet_is_none_of_nccl,
 		windows_come_and_go_beside_puts,
+		window_ends_when_no_put_is_from_it,
 		put_beyond_the_window_is_refused,
 		group_has_puts_and_messages,
 		partners_are_unequal,

@@ -31,8 +31,9 @@
  * length, at the same offset of equal allocations, one window in each (its addresses of
  * peers follow from its own).  NCCL takes no call while one is being launched: a window is
  * registered when the call before is over, and while it waits for that (`registers`) none
- * is begun.  A window that was registered when the communicator broke ends with NCCL's
- * communicator.
+ * is begun; it ends likewise.  A put is staged or not for good, so a window ends when no put
+ * reads it any more (let_go).  A window that was registered when the communicator broke ends
+ * with NCCL's communicator.
  *
  * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
  * their marks are still asked for, so that a buffer is given back only when it is free.
@@ -43,6 +44,7 @@
 #include "nccl_windows.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,7 +90,8 @@ is_in_window(struct batoni_nccl_puts *puts, const char *from, size_t bytes)
 
 	pthread_mutex_lock(&puts->windows_lock);
 	window = find_window_locked(puts, from, bytes);
-	within = window && window->handle && from >= window->base &&
+	within = window && window->handle && !window->ending &&
+	         from >= window->base &&
 	         bytes <= window->bytes - (size_t)(from - window->base);
 	pthread_mutex_unlock(&puts->windows_lock);
 	return within;
@@ -277,22 +280,57 @@ puts_opened(struct batoni_transport *transport,
 	                     "ranks");
 }
 
+static bool
+puts_let_go(struct batoni_transport *transport,
+            struct batoni_native_window *window)
+{
+	struct batoni_nccl_puts *puts = to_nccl(transport)->puts;
+
+	pthread_mutex_lock(&puts->windows_lock);
+	window->ending = true;
+	pthread_mutex_unlock(&puts->windows_lock);
+	for (unsigned i = 0; i < BATONI_NCCL_PUTS; i++) {
+		const struct batoni_nccl_put *put = &puts->puts[i];
+
+		if (put->state != BATONI_NCCL_PUT_FREE && !put->staged &&
+		    overlaps(window, put->put.from, put->put.bytes))
+			return false;
+	}
+	return true;
+}
+
+/* NCCL ends it when the call before is over.  False: not yet. */
+static bool
+end_window(struct batoni_nccl *nccl, struct batoni_native_window *window,
+           uint64_t limit_ns, ncclResult_t *result_p)
+{
+	struct batoni_memory_guard guard;
+	ncclResult_t state;
+
+	*result_p = BATONI_NCCL_SUCCESS;
+	if (batoni_nccl_enter(nccl, &guard, limit_ns) != BATON_OK)
+		return true;
+	state = atomic_load(&nccl->aborting) ? BATONI_NCCL_INTERNAL_ERROR
+	                                     : lane_state(nccl);
+	if (state == BATONI_NCCL_SUCCESS)
+		*result_p = nccl->api->window_deregister(
+			nccl->puts->lane->comm, window->handle);
+	batoni_nccl_leave(nccl, &guard);
+	return state != BATONI_NCCL_IN_PROGRESS ||
+	       batoni_real_ns() >= limit_ns;
+}
+
 static void
 puts_close(struct batoni_transport *transport,
            struct batoni_native_window *window)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_memory_guard guard;
+	uint64_t limit_ns = batoni_real_ns() + nccl->patience_ns;
 	ncclResult_t result = BATONI_NCCL_SUCCESS;
 
-	if (window->handle &&
-	    batoni_nccl_enter(nccl, &guard,
-	                      batoni_real_ns() + nccl->patience_ns) == BATON_OK) {
-		if (!atomic_load(&nccl->aborting))
-			result = nccl->api->window_deregister(
-				nccl->puts->lane->comm, window->handle);
-		batoni_nccl_leave(nccl, &guard);
-	}
+	atomic_store(&nccl->puts->registers, true);
+	while (window->handle && !end_window(nccl, window, limit_ns, &result))
+		sched_yield();
 	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: ncclCommWindowDeregister returned %u",
@@ -633,6 +671,7 @@ const struct batoni_native_puts_ops batoni_nccl_puts_ops = {
 	.look = puts_look,
 	.open = puts_open,
 	.opened = puts_opened,
+	.let_go = puts_let_go,
 	.close = puts_close,
 	.put = puts_put,
 	.test = puts_test,

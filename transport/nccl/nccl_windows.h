@@ -59,6 +59,7 @@ struct batoni_native_window {
 	char *base;
 	size_t bytes;
 	bool told;         /* NCCL was told to register it; until then `handle` is ours */
+	bool ending;       /* puts from it are staged; under windows_lock */
 	uint64_t limit_ns; /* to be registered by then */
 };
 
