@@ -93,13 +93,15 @@ enqueue(baton_stream s, baton_stream t)
 		taken(baton_stream_wait(comms[1], s, requests[RECORD]));
 }
 
-/* One that has no partner would wait for ever. */
+/* One that has no partner would wait for ever; but a signal waits for none, and may be on its
+ * stream, where it is not taken back. */
 static void
 cancel_the_partnerless(void)
 {
 	for (int i = 0; i < RECORD; i += 2) {
 		for (int j = 0; j < 2; j++)
-			if (!requests[i + j] && requests[i + 1 - j])
+			if (!requests[i + j] && requests[i + 1 - j] &&
+			    i + 1 - j != SIGNAL)
 				must(baton_cancel(requests[i + 1 - j]) == BATON_OK);
 	}
 }
