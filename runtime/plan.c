@@ -215,12 +215,7 @@ batoni_plan_add(struct batoni_op *plan, struct batoni_op *op)
 	if (is_recording(plan))
 		return check_recorded(plan_of(plan), op);
 	batoni_launch_adopt(plan, op);
-	op->next = NULL;
-	if (plan->group.tail)
-		plan->group.tail->next = op;
-	else
-		plan->group.head = op;
-	plan->group.tail = op;
+	batoni_launch_append(plan, op);
 	return BATON_OK;
 }
 

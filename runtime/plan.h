@@ -38,6 +38,8 @@ batoni_note_more(const void *payload, size_t n)
 enum baton_status batoni_plan_add(struct batoni_op *plan, struct batoni_op *op);
 /* A record for what this thread's launch on comm replays, if it has reserved any, or NULL. */
 struct batoni_op *batoni_launch_reserved(const struct baton_comm *comm);
+/* Add an operation, or a group, behind those of a launch. */
+void batoni_launch_append(struct batoni_op *launch, struct batoni_op *op);
 /* In a group of a launch: its member. */
 void batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op);
 

@@ -51,6 +51,17 @@ static const char call[] = "baton_plan_launch";
 /* ---- building ---- */
 
 void
+batoni_launch_append(struct batoni_op *launch, struct batoni_op *op)
+{
+	op->next = NULL;
+	if (launch->group.tail)
+		launch->group.tail->next = op;
+	else
+		launch->group.head = op;
+	launch->group.tail = op;
+}
+
+void
 batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
 {
 	op->flags |= BATONI_FLAG_PLANNED;
@@ -151,12 +162,7 @@ replay_group(struct batoni_op *launch, const struct batoni_note *note)
 		batoni_op_drop(group, BATONI_OP_ENGINE);
 		return BATON_OK;
 	}
-	group->next = NULL;
-	if (launch->group.tail)
-		launch->group.tail->next = group;
-	else
-		launch->group.head = group;
-	launch->group.tail = group;
+	batoni_launch_append(launch, group);
 	return status;
 }
 
