@@ -42,6 +42,7 @@
 #include <unistd.h>
 
 #include "comm_local.h"
+#include "cond.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -118,12 +119,7 @@ draw(void *bytes, size_t n)
 static void
 meetings_init(void)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&meetings_changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&meetings_changed);
 	/* Without random numbers this process makes no id, and no other has this one. */
 	if (!draw(maker, sizeof(maker)))
 		memset(maker, 0, sizeof(maker));
@@ -355,7 +351,7 @@ meeting_seat_locked(struct meeting *meeting, int home)
 	pthread_cond_broadcast(&meetings_changed);
 }
 
-/* It is a while that this process waits: for whom. */
+/* It is a while that this process waits: for these ranks. */
 static void
 meeting_tell_locked(struct meeting *meeting, struct batoni_side_wait *wait)
 {

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cond.h"
 #include "device.h"
 #include "mem.h"
 #include "shm.h"
@@ -142,12 +143,7 @@ find_locked(const struct batoni_mapping *like)
 static void
 make_changed(void)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&changed);
 }
 
 /* A mapping that is held from now on: one that is MAPPED, or `fresh`, COMING.  NULL: until_ns has

@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "cond.h"
 #include "mem.h"
 #include "thread.h"
 
@@ -57,12 +58,7 @@ static struct batoni_list_node blocks = {&blocks, &blocks};
 static void
 make_ended(void)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&ended, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&ended);
 }
 
 /* ---- virtual memory management ---- */

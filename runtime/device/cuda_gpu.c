@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cond.h"
 #include "config.h"
 #include "log.h"
 #include "mem.h"
@@ -430,7 +431,6 @@ static struct cuda_gpu *
 new_gpu(const struct batoni_cuda_api *api, CUdevice number)
 {
 	struct cuda_gpu *gpu = batoni_alloc(1, sizeof(*gpu));
-	pthread_condattr_t attributes;
 
 	if (!gpu)
 		return NULL;
@@ -440,10 +440,7 @@ new_gpu(const struct batoni_cuda_api *api, CUdevice number)
 	gpu->open.ops = &batoni_device_cuda_ops;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&gpu->pinned, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&gpu->pinned);
 	batoni_list_init(&gpu->blocks);
 	batoni_list_init(&gpu->spare);
 	batoni_list_init(&gpu->coming);

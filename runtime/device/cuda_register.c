@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cond.h"
 #include "log.h"
 #include "mem.h"
 #include "shm.h"
@@ -58,12 +59,7 @@ static struct batoni_list_node mappings = {&mappings, &mappings};
 static void
 make_changed(void)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&changed);
 }
 
 /* ---- the driver's calls --------------------------------------------------- */

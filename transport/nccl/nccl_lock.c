@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "cond.h"
 #include "list.h"
 #include "log.h"
 #include "nccl_transport.h"
@@ -36,15 +37,10 @@ static _Thread_local uint64_t lent;
 static void
 make_locks(void)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	for (int i = 0; i < BATONI_NCCL_DEVICES; i++) {
 		pthread_mutex_init(&locks[i].mutex, NULL);
-		pthread_cond_init(&locks[i].given, &attributes);
+		batoni_cond_init(&locks[i].given);
 	}
-	pthread_condattr_destroy(&attributes);
 }
 
 struct batoni_nccl_lock *

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cond.h"
 #include "config.h"
 #include "list.h"
 #include "log.h"
@@ -155,13 +156,9 @@ make_parts(struct batoni_nccl *nccl, int size)
 static void
 init_end(struct batoni_nccl *nccl)
 {
-	pthread_condattr_t attributes;
 
 	pthread_mutex_init(&nccl->end_lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&nccl->end_changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	batoni_cond_init(&nccl->end_changed);
 }
 
 static enum baton_status
