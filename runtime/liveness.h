@@ -27,14 +27,14 @@ struct batoni_roll_call {
 /* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
 bool batoni_peer_is_gone(const struct batoni_peer *peer);
 
-/* This rank has seen that the peer is gone: it tells so those who find it gone itself. */
+/* This rank has seen that the peer is gone: it tells so ranks that find it gone itself. */
 void batoni_note_first_gone(const struct baton_comm *comm, int peer);
 
 /* In words: this peer is gone, or which one was before it. */
 void batoni_tell_gone(const struct baton_comm *comm, int peer, char *text,
                       size_t size);
 
-/* This rank takes no part in anything any more: it tells those who share memory with it. */
+/* This rank takes no part in anything any more: it tells ranks that share memory with it. */
 void batoni_say_away(const struct baton_comm *comm);
 
 /* Break the communicator if the process of a rank has ended, and had at the last check of this

@@ -156,7 +156,7 @@ put_spare(struct batoni_tensor_store *store, struct block *block)
 			&store->spares[block->units - 1][i];
 		struct block *none = NULL;
 
-		/* Release, pairs with the exchange of the one who takes it. */
+		/* Release, pairs with the exchange of the thread that takes it. */
 		put = !atomic_load_explicit(spare, memory_order_relaxed) &&
 		      atomic_compare_exchange_strong(spare, &none, block);
 	}

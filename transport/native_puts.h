@@ -11,7 +11,7 @@
  * then, an absolute number: messages of different contexts overtake each other, and a put that
  * was stopped has units too.  The target asks `await` for that number before it counts the signal.
  *
- * Who calls.  look, open, opened and close: the thread that registers or deregisters, without
+ * Callers.  look, open, opened and close: the thread that registers or deregisters, without
  * the driver's lock, one at a time for a communicator; they may block, but for no peer.  The
  * others: the driver; they must not block.  None after the transport was closed.
  */

@@ -100,7 +100,7 @@ struct batoni_peer {
 	bool gone;
 };
 
-/* The first cache line of a segment: what its rank tells those who find it gone.  Only the rank
+/* The first cache line of a segment: what its rank tells ranks that find it gone.  Only the rank
  * writes it, its engine or its transport. */
 struct batoni_farewell {
 	/* 1: it takes no part in anything any more; its process may live. */

@@ -222,7 +222,7 @@ survive_registering(struct baton_comm *comm, int rank, pid_t other)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
-/* It waits in MPI_Finalize for those who wait for it. */
+/* It waits in MPI_Finalize for ranks that wait for it. */
 static void
 survive_finalizing(struct baton_comm *comm, int rank, pid_t other)
 {

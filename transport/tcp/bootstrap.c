@@ -540,7 +540,7 @@ refuse_late(struct batoni_door *door, const bool here[], int size,
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", text);
 }
 
-/* It is a while that rank 0 waits: for whom. */
+/* It is a while that rank 0 waits: for these ranks. */
 static void
 tell_of_waiting(const struct job *job, const struct batoni_door *door,
                 const bool here[], struct batoni_side_wait *wait)

@@ -53,8 +53,8 @@ fail(struct attempt *attempt, enum baton_status status, const char *why)
 	return false;
 }
 
-/* It is a while that this rank waits.  Where it is connected, the other end knows who is missing,
- * and says so louder. */
+/* It is a while that this rank waits.  Where it is connected, the other end knows which ranks
+ * are missing, and says so louder. */
 static void
 tell_of_waiting(struct attempt *attempt, uint64_t now)
 {
