@@ -309,6 +309,7 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 	/* check_slots has found that it fits. */
 	struct batoni_transport_config config = {
 		.device = comm->device,
+		.apart = plan->apart,
 		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
 		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
 		.until_ns = comm->patience.until_ns,

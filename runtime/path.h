@@ -151,8 +151,6 @@ struct batoni_path_ops {
 	/* Messages may be lists of tensors.  A message and a receive of which only one is a
 	 * list match, and the receive ends in MISMATCH. */
 	bool lists;
-	/* Their tensors may be memory of a device. */
-	bool lists_anywhere;
 	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
 	 * several.  Any thread.  NULL: to all peers. */
 	bool (*serves)(struct batoni_path *path, int kind, int peer);

@@ -268,14 +268,10 @@ make_declared(const char *call, struct baton_comm *comm,
 
 /* ---- the calls ---- */
 
-/* A rank with memory of a device is one only where lists may be in it. */
 bool
 batoni_tensors_served(const struct baton_comm *comm)
 {
-	const struct batoni_path_ops *ops =
-		comm->paths[BATONI_PATH_MESSAGES]->ops;
-
-	return ops->lists && (ops->lists_anywhere || !comm->looks);
+	return comm->paths[BATONI_PATH_MESSAGES]->ops->lists;
 }
 
 static enum baton_status

@@ -33,6 +33,8 @@ struct batoni_comm_plan {
 	bool stages;            /* some rank's messages may be memory of a device that the
 	                         * transport cannot reach: all ranks speak staging's protocol */
 	bool direct;            /* the transport reaches the memory of this rank's device */
+	bool apart;             /* it does on some rank: each tensor of a list is a message of
+	                         * its own */
 	uint32_t requests_most; /* the largest requests_max */
 	size_t message_max; /* of the transport below a native one; 0: any length */
 };

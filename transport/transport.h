@@ -202,6 +202,8 @@ struct batoni_transport_config {
 	/* The rank's device, whose memory the buffers of messages may be.  NULL: they are
 	 * all memory of the host.  The device outlives the transport. */
 	struct batoni_device *device;
+	/* The same for some rank, on all ranks: tensors of a list are not sent together. */
+	bool apart;
 	uint32_t slots;
 	uint32_t slots_most; /* of all ranks */
 	int hidden_tags;

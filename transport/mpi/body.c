@@ -348,7 +348,7 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->verdict = BATON_OK;
 	body->tag = 0;
 	if (__builtin_expect(list != NULL, 0))
-		batoni_mpi_list_plan(body, list);
+		batoni_mpi_list_plan(mpi, body, list);
 	if (!list || body->pieces > 0)
 		body->tag = take_tag(mpi, transfer->peer);
 	if (__builtin_expect(body->tag < 0, 0)) {
@@ -469,7 +469,7 @@ batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	begin_recv(body, &header, source);
 	body->posted = body->length;
 	body->pieces = header.pieces;
-	if (!batoni_mpi_list_came(body, transfer,
+	if (!batoni_mpi_list_came(mpi, body, transfer,
 	                          bytes + batoni_mpi_list_front(header.kind),
 	                          described))
 		return refuse_header(mpi, transfer);
@@ -491,7 +491,7 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	if (__builtin_expect(body->waiting != NULL, 0))
 		return BATON_PENDING; /* that was the header */
 	if (__builtin_expect(body->describing && body->active == 0, 0) &&
-	    !batoni_mpi_list_described(body, transfer))
+	    !batoni_mpi_list_described(mpi, body, transfer))
 		return refuse_header(mpi, transfer);
 	status = post_pieces(mpi, transfer, body);
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;

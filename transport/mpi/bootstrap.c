@@ -449,7 +449,7 @@ agree_on_reach(struct batoni_comm_plan *plan, const struct record *all)
 	/* What a native one's hosts send each other is small, but for puts by message,
 	 * which are staged. */
 	if (is_native(plan)) {
-		plan->direct = false;
+		plan->direct = plan->apart = false;
 		plan->stages = plan->onesided;
 		return BATON_OK;
 	}
@@ -461,6 +461,7 @@ agree_on_reach(struct batoni_comm_plan *plan, const struct record *all)
 			"CUDA-aware: set it alike on all ranks",
 			(int)all->least[FORCED], (int)all->least[UNABLE]);
 	plan->direct = reached && plan->stages;
+	plan->apart = reached && all->most[STAGES] != 0;
 	plan->stages = !reached && all->most[STAGES] != 0;
 	return BATON_OK;
 }

@@ -17,6 +17,11 @@
  *
  * A receive that needs the rest of the list's header posts nothing else before it has come.
  *
+ * Where some rank gives MPI memory of a device (mpi->apart, on all ranks), each tensor that has bytes
+ * is a message of its own, and no payload is in a first part: MPI gets nothing but pointers to bytes
+ * that lie together, since what it makes of a derived type of several memories is its own affair, and
+ * the host may not copy them.
+ *
  * Threads: the driver alone.
  */
 #include <string.h>
@@ -30,6 +35,12 @@ static const struct batoni_list_cut cut = {
 	.together = (size_t)1 << 20,
 	.most = BATONI_MPI_PIECE_BYTES,
 	.parts_max = PARTS_MAX,
+};
+static const struct batoni_list_cut cut_apart = {
+	.alone = 1,
+	.together = 1,
+	.most = BATONI_MPI_PIECE_BYTES,
+	.parts_max = 1,
 };
 
 static_assert(offsetof(struct batoni_mpi_header, spare) <=
@@ -47,21 +58,39 @@ here(size_t described)
 	                                        : BATONI_MPI_LIST_ROOM;
 }
 
+static size_t
+next_piece(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list,
+           struct batoni_list_place *place, struct batoni_segment *parts)
+{
+	return batoni_list_next_piece(list, mpi->apart ? &cut_apart : &cut,
+	                              place, parts);
+}
+
 static uint32_t
-count_pieces(const struct batoni_tensor_list *list)
+count_pieces(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 {
 	struct batoni_list_place place = {0, 0};
 	uint32_t n = 0;
 
-	while (batoni_list_next_piece(list, &cut, &place, NULL) > 0)
+	while (next_piece(mpi, list, &place, NULL) > 0)
 		n++;
 	return n;
+}
+
+/* Has a payload of so many bytes room in the first part, behind the list's header? */
+static bool
+fits_in_first(const struct batoni_mpi *mpi, size_t described, size_t payload)
+{
+	if (mpi->apart && payload > 0)
+		return false;
+	return payload <= BATONI_MPI_LIST_ROOM &&
+	       described + payload <= BATONI_MPI_LIST_ROOM;
 }
 
 /* ---- the first part ---- */
 
 void
-batoni_mpi_list_plan(struct batoni_mpi_body *body,
+batoni_mpi_list_plan(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
                      const struct batoni_tensor_list *list)
 {
 	body->length = list->payload_bytes;
@@ -70,10 +99,8 @@ batoni_mpi_list_plan(struct batoni_mpi_body *body,
 	body->place = (struct batoni_list_place){0, 0};
 	body->rest = list->header_bytes - here(list->header_bytes);
 	body->pieces = 0;
-	if (list->payload_bytes <= BATONI_MPI_LIST_ROOM &&
-	    list->header_bytes + list->payload_bytes <= BATONI_MPI_LIST_ROOM)
-		return;
-	body->pieces = count_pieces(list) + (body->rest > 0);
+	if (!fits_in_first(mpi, list->header_bytes, list->payload_bytes))
+		body->pieces = count_pieces(mpi, list) + (body->rest > 0);
 }
 
 size_t
@@ -113,7 +140,7 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 
 /* The list's header is there, whole.  False: the body is another than that of such a list. */
 static bool
-meet(struct batoni_mpi_body *body, struct batoni_tensor_list *list,
+meet(const struct batoni_mpi *mpi, struct batoni_mpi_body *body, struct batoni_tensor_list *list,
      const unsigned char *header, size_t n)
 {
 	body->describing = false;
@@ -121,12 +148,14 @@ meet(struct batoni_mpi_body *body, struct batoni_tensor_list *list,
 	body->drained = body->verdict != BATON_OK;
 	if (body->drained)
 		return true;
-	return list->payload_bytes == body->length &&
-	       (body->pieces == 0 || count_pieces(list) == body->pieces);
+	if (list->payload_bytes != body->length)
+		return false;
+	return body->pieces > 0 ? count_pieces(mpi, list) == body->pieces
+	                        : !mpi->apart || body->length == 0;
 }
 
 bool
-batoni_mpi_list_came(struct batoni_mpi_body *body,
+batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
                      struct batoni_transfer *transfer,
                      const unsigned char *behind, size_t described)
 {
@@ -152,7 +181,7 @@ batoni_mpi_list_came(struct batoni_mpi_body *body,
 		body->verdict = BATON_OK;
 		return true;
 	}
-	if (!meet(body, list, behind, described))
+	if (!meet(mpi, body, list, behind, described))
 		return false;
 	if (body->pieces == 0 && body->verdict == BATON_OK)
 		batoni_list_scatter(list, behind + described);
@@ -160,13 +189,14 @@ batoni_mpi_list_came(struct batoni_mpi_body *body,
 }
 
 bool
-batoni_mpi_list_described(struct batoni_mpi_body *body,
+batoni_mpi_list_described(const struct batoni_mpi *mpi,
+                          struct batoni_mpi_body *body,
                           struct batoni_transfer *transfer)
 {
 	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
-	return meet(body, list, list->header, list->header_bytes) &&
-	       (body->drained || count_pieces(list) == body->pieces);
+	return meet(mpi, body, list, list->header, list->header_bytes) &&
+	       (body->drained || count_pieces(mpi, list) == body->pieces);
 }
 
 /* ---- the body ---- */
@@ -251,8 +281,7 @@ post_piece(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	if (body->drained)
 		return post_plain(mpi, transfer, body, batoni_mpi_drain(),
 		                  BATONI_MPI_PIECE_BYTES);
-	n = batoni_list_next_piece(batoni_transfer_list(transfer), &cut,
-	                           &body->place, parts);
+	n = next_piece(mpi, batoni_transfer_list(transfer), &body->place, parts);
 	assert(n > 0);
 	return n == 1 ? post_plain(mpi, transfer, body, parts[0].data,
 	                           parts[0].bytes)

@@ -185,6 +185,7 @@ struct batoni_mpi {
 	/* reach.c's: the device, if buffers may be its memory, else NULL.  Each message that
 	 * is received looks at it: it is beside what that reads anyway. */
 	struct batoni_device *device;
+	bool apart; /* some rank has a device so: lists.c */
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
 	 * for each segment; grant_tag; and farewell_tag. */
@@ -370,7 +371,8 @@ bool batoni_mpi_end_copies(struct batoni_mpi *mpi);
 
 /* lists.c */
 /* Set up the body of a list that is to be sent, all but its tag. */
-void batoni_mpi_list_plan(struct batoni_mpi_body *body,
+void batoni_mpi_list_plan(const struct batoni_mpi *mpi,
+                          struct batoni_mpi_body *body,
                           const struct batoni_tensor_list *list);
 /* Write the first part of a list that is sent, and return its length. */
 size_t batoni_mpi_list_first(const struct batoni_mpi_body *body,
@@ -379,11 +381,13 @@ size_t batoni_mpi_list_first(const struct batoni_mpi_body *body,
 /* The first part has come, with a header of so many bytes, of which some are behind it:
  * what becomes of the receive.  body->verdict, and drained or not; or describing.  False:
  * what has come does not agree with itself. */
-bool batoni_mpi_list_came(struct batoni_mpi_body *body,
+bool batoni_mpi_list_came(const struct batoni_mpi *mpi,
+                          struct batoni_mpi_body *body,
                           struct batoni_transfer *transfer,
                           const unsigned char *behind, size_t described);
 /* The same when the rest of the list's header has come. */
-bool batoni_mpi_list_described(struct batoni_mpi_body *body,
+bool batoni_mpi_list_described(const struct batoni_mpi *mpi,
+                               struct batoni_mpi_body *body,
                                struct batoni_transfer *transfer);
 /* Post as many messages of the body as may be active at a time.  PENDING, MPI. */
 enum baton_status batoni_mpi_list_post(struct batoni_mpi *mpi,

@@ -73,6 +73,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	if (!mpi)
 		return BATON_ERR_NOMEM;
 	mpi->device = config->device;
+	mpi->apart = config->apart;
 	batoni_list_init(&mpi->copying);
 	while (slots >> bits)
 		bits++;

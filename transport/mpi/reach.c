@@ -10,7 +10,8 @@
  * the bodies of receives; behind a body the device is flushed, since a network card may have
  * written past the caches of the device.  Only a first part comes in a bounce buffer, as
  * always, and from there the device copies it.  The receive ends when a test finds the copy
- * ended, and has its bounce buffer until then; bounce buffers are pinned here.
+ * ended, and has its bounce buffer until then; bounce buffers are pinned here.  Of a list of tensors
+ * the first part has no payload (lists.c), and what is flushed is each device that has tensors of it.
  *
  * MPI is called with the device entered: it may look at the thread's current context, which
  * the engine's thread has not got otherwise.
@@ -262,14 +263,40 @@ batoni_mpi_end_copies(struct batoni_mpi *mpi)
 	return true;
 }
 
+static enum baton_status
+flush(struct batoni_mpi *mpi, unsigned place)
+{
+	return batoni_place_is_host(place)
+	               ? BATON_OK
+	               : memory_of(mpi)->flush(mpi->device,
+	                                       batoni_place_owner(place));
+}
+
+/* A device that has several of the tensors is flushed once for those behind each other. */
+static enum baton_status
+flush_list(struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
+{
+	unsigned flushed = BATONI_MEMORY_HOST;
+	enum baton_status status = BATON_OK;
+
+	for (size_t i = 0; i < list->count && status == BATON_OK; i++) {
+		unsigned place = batoni_list_memory(list, i);
+
+		if (list->segments[i].bytes == 0 || place == flushed)
+			continue;
+		status = flush(mpi, place);
+		flushed = place;
+	}
+	return status;
+}
+
 enum baton_status
 batoni_mpi_flush(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
-	enum baton_status status = BATON_OK;
+	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+	enum baton_status status = list ? flush_list(mpi, list)
+	                                : flush(mpi, transfer->place);
 
-	if (!batoni_place_is_host(transfer->place))
-		status = memory_of(mpi)->flush(
-			mpi->device, batoni_place_owner(transfer->place));
 	return status == BATON_OK ? BATON_OK
 	                          : device_failed(mpi, transfer, status);
 }
@@ -343,6 +370,7 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
+	.lists = true,
 	.issue = reach_issue,
 	.test = reach_test,
 	.take_back = reach_take_back,

@@ -327,7 +327,6 @@ const struct batoni_path_ops batoni_nccl_checked_ops = {
 	.name = "the NCCL transport in checked mode",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.lists_anywhere = true,
 	.accepts = checked_accepts,
 	.explain = checked_explain,
 	.place = checked_place,

@@ -879,7 +879,6 @@ batoni_stage_messages(struct batoni_staging *stage)
 		.name = stage->below->messages.ops->name,
 		.kinds = BATONI_MESSAGES,
 		.lists = true,
-		.lists_anywhere = true,
 		.issue = issue,
 		.test = test,
 		.take_back = take_back,
