@@ -101,8 +101,8 @@ batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
 /* The engine's callbacks for a path, and for the transport that has it. */
 struct batoni_host {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
-	 * Call it only from within issue, test, flush, take_back or lost.  It does not
-	 * call back into the path. */
+	 * Call it only from within issue, test, flush, take_back, scrap or lost.  It does
+	 * not call back into the path. */
 	void (*done)(struct batoni_host *host,
 	             struct batoni_transfer *transfer, enum baton_status status);
 	/* The path is broken for good: every pending request will end with
@@ -197,6 +197,14 @@ struct batoni_path_ops {
 	enum baton_status (*take_back)(struct batoni_path *path,
 	                               struct batoni_transfer *transfer);
 
+	/* The buffer of a receive that take_back has left BUSY is about to go: what still comes
+	 * of it is dropped.  OK: nothing writes there from now on; host->done ends the transfer
+	 * as before, or has, or never will, where its peer sends no more.  PENDING: a copy of this
+	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the library
+	 * below may still write.  NULL: as batoni_path_scrap says. */
+	enum baton_status (*scrap)(struct batoni_path *path,
+	                           struct batoni_transfer *transfer);
+
 	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
 	 * Returns the number of events.  NULL: the path puts nothing off. */
 	size_t (*flush)(struct batoni_path *path);
@@ -249,6 +257,16 @@ struct batoni_path {
 	struct batoni_host *host;
 	struct batoni_load load;
 };
+
+/* Scrap a receive.  Where a path has no slot for it, its receives are written until they end:
+ * on a quiet one soon, by calls of this process; else nobody knows when. */
+static inline enum baton_status
+batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	if (path->ops->scrap)
+		return path->ops->scrap(path, transfer);
+	return path->load.quiet ? BATON_PENDING : BATON_ERR_BUSY;
+}
 
 /* The kinds of a transport's messages. */
 #define BATONI_MESSAGES                                                       \

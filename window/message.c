@@ -57,9 +57,10 @@
  *
  * Deregistering a window of a broken communicator, while payloads may be on their way into
  * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`discards`).
- * The receives into that window are taken back.  A copy that cannot be taken back is
- * completed where calls of this process move it.  Otherwise the receive stays, and the
- * memory's owner has to keep it mapped.  On the sender's side a put that ends early stays
+ * The receives into that window are taken back.  One that cannot be is scrapped (path.h): what
+ * comes of it later is dropped, and a copy that is under way is waited for.  Where the library
+ * below may write for as long as it likes (MPI), the receive stays, and the memory's owner
+ * has to keep it mapped.  On the sender's side a put that ends early stays
  * lent until the transport has let go of both messages, as a send does.
  */
 #include "message.h"
@@ -144,7 +145,6 @@ batoni_messages_start(struct batoni_rma *rma)
 
 	assert(rma->transport->hidden_tags >=
 	       batoni_onesided_tags(rma->base.contexts_max));
-	messages->quiet = rma->transport->messages.load.quiet;
 	messages->lets_go = rma->transport->lets_go;
 	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++) {
 		init_lane(rma, &messages->lanes[i], 2 * i);
@@ -237,6 +237,7 @@ post(struct batoni_rma *rma, struct batoni_source *source,
 
 	source->state = state;
 	source->lent = true;
+	source->scrapped = false;
 	rma->messages->lent++;
 	if (state == BATONI_SOURCE_HEADER)
 		rma->base.path.load.standing++;
@@ -623,7 +624,7 @@ take_back_header(struct batoni_rma *rma, struct batoni_source *source)
 		take_back(rma, source);
 }
 
-/* Is a payload's receive into this memory at the transport? */
+/* May a payload's receive, which is at the transport, write into this memory? */
 static bool
 writes_to(const struct batoni_source *source, const void *base, size_t bytes)
 {
@@ -631,7 +632,7 @@ writes_to(const struct batoni_source *source, const void *base, size_t bytes)
 	uintptr_t from = (uintptr_t)base;
 
 	return source->lent && source->state == BATONI_SOURCE_PAYLOAD &&
-	       to < from + bytes && from < to + source->payload.bytes;
+	       !source->scrapped && to < from + bytes && from < to + source->payload.bytes;
 }
 
 bool
@@ -647,26 +648,42 @@ batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
 	return false;
 }
 
+/* OK: the payload is not written any more; PENDING, BUSY: as of scrap. */
+static enum baton_status
+stop_payload(struct batoni_rma *rma, struct batoni_source *source)
+{
+	enum baton_status status;
+
+	if (!source->asked)
+		take_back(rma, source);
+	if (!source->lent)
+		return BATON_OK;
+	status = batoni_path_scrap(&rma->transport->messages, &source->payload);
+	source->scrapped = status == BATON_OK && source->lent;
+	return status;
+}
+
 enum baton_status
 batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 {
 	struct batoni_messages *messages = rma->messages;
+	enum baton_status all = BATON_OK, one;
 
 	messages->leaving = true;
 	messages->discards = true;
 	for (uint32_t i = 0; i < channels_count(rma); i++) {
 		struct batoni_wire *wire = wire_at(rma, i);
 
-		if (wire && writes_to(&wire->source, base, bytes) &&
-		    !wire->source.asked)
-			take_back(rma, &wire->source);
+		if (!wire || !writes_to(&wire->source, base, bytes))
+			continue;
+		one = stop_payload(rma, &wire->source);
+		/* PENDING passes, BUSY may not. */
+		if (all == BATON_OK || one == BATON_PENDING)
+			all = one;
 	}
-	if (!batoni_messages_write_to(rma, base, bytes))
-		return BATON_OK;
-	if (!messages->quiet)
-		return BATON_ERR_BUSY;
-	rma->transport->messages.ops->test(&rma->transport->messages);
-	return BATON_PENDING;
+	if (all == BATON_PENDING)
+		rma->transport->messages.ops->test(&rma->transport->messages);
+	return all;
 }
 
 enum baton_status

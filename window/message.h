@@ -79,6 +79,7 @@ struct batoni_source {
 	bool dropped;     /* PAYLOAD: no signal, since the header was bad */
 	bool lent;        /* its receive is at the transport */
 	bool asked;       /* lent, and could not be taken back */
+	bool scrapped;    /* lent, and its payload is not written any more */
 };
 
 /* A channel's part in the path by messages, both ways (link.c). */
@@ -100,7 +101,6 @@ struct batoni_messages {
 	_Atomic bool posted; /* hellos are received; any thread reads it */
 	bool leaving; /* no receive of a header is posted any more */
 	bool discards;    /* incoming messages are discarded: the communicator broke */
-	bool quiet;   /* the transport's messages end only by calls of this process */
 	bool lets_go; /* it writes nothing after its close */
 	struct batoni_source mail; /* hellos, from any rank */
 	struct batoni_hello mail_buffer;

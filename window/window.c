@@ -36,6 +36,7 @@
 #include "config.h"
 #include "engine.h"
 #include "leave.h"
+#include "log.h"
 #include "mem.h"
 #include "native_path.h"
 #include "paths.h"
@@ -290,10 +291,9 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 	return BATON_OK;
 }
 
-/* The communicator broke: after this no message writes into the window, except a receive that
- * can neither be taken back nor completed.  On the host a receive on a quiet transport always is.  One into memory
- * of a device needs the device, and pieces of a peer that may have aborted: it is waited for as long as
- * for a device that stands still. */
+/* The communicator broke: after this no message writes into the window, except by a library that
+ * cannot be stopped (MPI), and by a copy of a device that stands still.  Copies under way are waited
+ * for: those of the host end; a device has as long as one that stands still. */
 static void
 stop_messages(struct baton_window *window)
 {
@@ -313,10 +313,17 @@ stop_messages(struct baton_window *window)
 		                 : batoni_messages_let_go(rma, window->base,
 		                                          window->bytes);
 		batoni_leave();
-		if (status != BATON_PENDING || batoni_real_ns() >= limit_ns)
+		if (status != BATON_PENDING)
 			return;
+		if (batoni_real_ns() >= limit_ns)
+			break;
 		batoni_pause_between(tries);
 	}
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a window goes while the device still copies into its "
+	           "%zu bytes at %p: memory of the program's must stay until that "
+	           "has ended",
+	           rma->rank, window->bytes, window->base);
 }
 
 /* The exchange of offers, where some part is memory of a device. */

@@ -478,8 +478,8 @@ enum baton_status batoni_messages_drain(struct batoni_rma *rma);
 /* No rank will send any more.  PENDING; OK: the transport has no message of the layer. */
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
 /* The communicator is broken and this memory is to be freed: apply no message from now on,
- * and let no receive write there.  OK; PENDING: ask again; BUSY: a receive can neither be
- * taken back nor be waited for. */
+ * and let no receive write there.  OK; PENDING: a copy is under way, ask again; BUSY: the
+ * library below may write there until it likes to end. */
 enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
                                          const void *base, size_t bytes);
 /* Is there a receive that may write there? */

@@ -123,15 +123,21 @@ close_sides(void)
 
 /* ---- late copies ------------------------------------------------------------ */
 
-/* No copy of rank 1's device begins until cuda_world_let_go(0). */
+/* No copy of that rank's device begins until cuda_world_let_go(0). */
 static void
-hold_copies(void)
+hold_copies_of(int rank)
 {
 	CUcontext popped;
 
-	cu_ok(cw.sim->context_push(sides[1].context));
-	cuda_world_hold(sides[1].urgent, 0);
+	cu_ok(cw.sim->context_push(sides[rank].context));
+	cuda_world_hold(sides[rank].urgent, 0);
 	cu_ok(cw.sim->context_pop(&popped));
+}
+
+static void
+hold_copies(void)
+{
+	hold_copies_of(1);
 }
 
 /* All that can happen has, here and at the device. */
@@ -431,6 +437,38 @@ START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
 }
 END_TEST
 
+/* The target has aborted and its window is gone while pieces of a put are still to come.  Another
+ * window keeps it looking for messages. */
+START_TEST(pieces_that_come_behind_a_window_write_nothing)
+{
+	struct baton_window *gone[2];
+	baton_request request;
+
+	apart = true;
+	open_sides();
+	for (int i = 0; i < 2; i++)
+		gone[i] = sides[i].window;
+	both(register_part, BATON_OK);
+	hold_copies_of(0);
+	baton_ok(baton_put_signal(sides[0].part, 400000, BATON_UINT8, 1, gone[0],
+	                          0, 0, 0, 0, sides[0].comm, sides[0].stream,
+	                          NULL, &request));
+	run_dry();
+	baton_ok(baton_comm_abort(sides[1].comm));
+	baton_ok(baton_window_deregister(gone[1]));
+	cuda_world_fill(sides[1].part, ROOM, 5);
+	cuda_world_let_go(0);
+	run_dry();
+	cuda_world_expect(sides[1].part, ROOM, 5);
+	ck_assert_uint_eq(count(), 0);
+	ck_assert_int_eq(baton_test(request, NULL), BATON_PENDING);
+	baton_ok(baton_comm_abort(sides[0].comm));
+	cuda_world_finish(request, BATON_ERR_ABORTED);
+	baton_ok(baton_window_deregister(gone[0]));
+	close_sides();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -443,6 +481,7 @@ main(void)
 		put_that_times_out_under_way_is_lent,
 		put_that_is_canceled_under_way_is_lent,
 		put_whose_copy_fails_does_not_signal,
+		pieces_that_come_behind_a_window_write_nothing,
 	};
 	int result = RUN_TESTS("cuda_put, the path that is chosen", tests);
 

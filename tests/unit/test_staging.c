@@ -650,6 +650,73 @@ START_TEST(a_rank_may_abort_in_any_phase)
 }
 END_TEST
 
+/* Nothing writes its buffer from now on. */
+static void
+scrap(struct world *world, int rank, uint32_t slot)
+{
+	struct rank *r = &world->ranks[rank];
+	struct batoni_path *path = &r->transport->messages;
+	enum baton_status status;
+
+	while ((status = path->ops->scrap(path, &r->transfers[slot])) ==
+	       BATON_PENDING) {
+		if (fake_memory_copies() > 0)
+			fake_memory_end(0);
+		test_once(world, rank);
+	}
+	ck_assert_int_eq(status, BATON_OK);
+}
+
+/* The buffers of receives go, in whatever phase these are: what comes of them later is not
+ * written, and holds nothing up. */
+START_TEST(what_was_scrapped_is_not_written)
+{
+	for (int steps = 0; steps < 60; steps++) {
+		const char *const devices[] = {"dd", "dh", "hd"};
+		unsigned char *before[LENGTHS], now[40 * CHUNK];
+		struct world world;
+
+		open_world(&world, devices[steps / 2 % 3], steps % 4 == 3);
+		fake_memory_hold(true);
+		for (uint32_t i = 0; i < LENGTHS; i++) {
+			start_send(&world, 0, i, 1, 0, lengths[i], i, i % 3 == 0);
+			start_recv(&world, 1, i, 0, 0, lengths[i], i % 4 == 0);
+		}
+		for (int i = 0; i < steps; i++) {
+			test_once(&world, i % 2);
+			if (i % 2 && fake_memory_copies() > 0)
+				fake_memory_end(0);
+		}
+		for (uint32_t i = 0; i < LENGTHS; i++)
+			if (!world.ranks[1].ended[i] &&
+			    take_back(&world, 1, i) == BATON_ERR_BUSY)
+				scrap(&world, 1, i);
+		for (uint32_t i = 0; i < LENGTHS; i++) {
+			ck_assert_uint_le(lengths[i], sizeof(now));
+			before[i] = malloc(lengths[i] + 1);
+			fake_memory_copy(before[i], world.ranks[1].buffers[i],
+			                 lengths[i]);
+		}
+		fake_memory_hold(false);
+		run(&world);
+		for (uint32_t i = 0; i < LENGTHS; i++) {
+			fake_memory_copy(now, world.ranks[1].buffers[i],
+			                 lengths[i]);
+			ck_assert_mem_eq(now, before[i], lengths[i]);
+			free(before[i]);
+		}
+		ck_assert_uint_eq(
+			stage_of(&world, 1)->base.messages.load.moving, 0);
+		ck_assert_int_eq(world.ranks[1].broken, BATON_OK);
+		start_send(&world, 0, 50, 1, 1, 3 * CHUNK, 9, true);
+		start_recv(&world, 1, 50, 0, 1, 3 * CHUNK, true);
+		run(&world);
+		assert_content(&world, 1, 50, 3 * CHUNK, 9);
+		close_world(&world);
+	}
+}
+END_TEST
+
 /* ---- failures ---------------------------------------------------------------- */
 
 START_TEST(a_copy_that_fails_breaks_its_rank)
@@ -872,6 +939,7 @@ main(void)
 		a_send_in_a_line_is_taken_back_and_the_line_goes_on,
 		what_the_transport_below_cannot_take_back_stays_lent,
 		a_rank_may_abort_in_any_phase,
+		what_was_scrapped_is_not_written,
 		a_copy_that_fails_breaks_its_rank,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_device_that_takes_no_more_copies_now_is_asked_again,

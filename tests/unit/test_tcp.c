@@ -382,6 +382,34 @@ START_TEST(transfers_are_taken_back)
 }
 END_TEST
 
+/* The message is on its way when the receive is taken back. */
+START_TEST(a_scrapped_receive_is_not_written)
+{
+	struct batoni_path *path;
+	char in[4] = "old", none[2];
+
+	make_ranks(-1);
+	path = &ranks[1].transport->messages;
+	issue(1, BATONI_RECV, 0, 0, 0, in, 3);
+	/* What comes behind the receive's announcement says that rank 0 has that. */
+	issue(0, BATONI_RECV, 1, 1, 0, none, 1);
+	issue(1, BATONI_SEND, 0, 1, 1, (char[]){'x'}, 1);
+	await_end(0, 0, BATON_OK, 1);
+	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 1, "new", 3), BATON_OK);
+	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
+	ck_assert_int_eq(path->ops->scrap(path, &ranks[1].transfers[0]),
+	                 BATON_OK);
+	await_end(1, 0, BATON_OK, 3);
+	ck_assert_str_eq(in, "old");
+	/* The next one of the slot is written. */
+	issue(1, BATONI_RECV, 0, 0, 2, in, 3);
+	issue(0, BATONI_SEND, 1, 0, 2, "new", 3);
+	await_end(1, 2, BATON_OK, 3);
+	ck_assert_str_eq(in, "new");
+	close_ranks();
+}
+END_TEST
+
 static void
 issue_any(unsigned slot, char *in)
 {
@@ -705,6 +733,7 @@ main(void)
 		messages_keep_their_order_on_a_tag_alone,
 		lengths_are_kept,
 		transfers_are_taken_back,
+		a_scrapped_receive_is_not_written,
 		a_receive_from_any_rank_takes_one_of_each,
 		a_receive_from_any_rank_is_taken_back,
 		what_is_taken_back_after_leaving_is_over,

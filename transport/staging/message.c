@@ -30,6 +30,12 @@
  * another rank (local): the part is put in a list, and settle() acts on it within a slot
  * of this transport.  So no slot below is called from a callback.
  *
+ * A receive may be scrapped, whose buffer is about to go: it is over then, in CANCELED.  It grants
+ * no more pieces, and its copies that were not started are forgotten; those under way are waited
+ * for.  Pieces that were granted still come, into their chunks, and nothing becomes of them.  What is
+ * received in place, in memory of the host, is taken back, or scrapped below.  The peer's
+ * send stays with its last grant: only a communicator that is broken scraps.
+ *
  * A failure of the device's memory breaks the communicator: the peer has been promised
  * bytes that will not come.
  */
@@ -229,6 +235,7 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 	transfer->native_call = NULL;
 	assert(!part->below);
 	part->below = true;
+	part->asked = false;
 	owner_of(stage, part, &token)->parts++;
 	status = stage->below->messages.ops->issue(&stage->below->messages,
 	                                           transfer);
@@ -810,7 +817,20 @@ take_part_back(struct batoni_staging *stage, struct stage_part *part)
 		status = below->ops->take_back(below, &part->transfer);
 	if (status != BATON_ERR_BUSY)
 		part_ended(stage, part, status);
+	part->asked = status == BATON_ERR_BUSY && part->below;
 	return status;
+}
+
+/* What is received in place.  OK, PENDING, BUSY: as scrap. */
+static enum baton_status
+scrap_part(struct batoni_staging *stage, struct stage_part *part)
+{
+	struct batoni_path *below = &stage->below->messages;
+
+	if (!part->below || (!part->asked &&
+	                     take_part_back(stage, part) != BATON_ERR_BUSY))
+		return BATON_OK;
+	return batoni_path_scrap(below, &part->transfer);
 }
 
 /* The peer's process has ended: nothing that this waits for will come. */
@@ -872,6 +892,47 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status == BATON_PENDING ? BATON_ERR_BUSY : status;
 }
 
+/* PENDING where any part says so, since that passes. */
+static enum baton_status
+scrap_in_place(struct batoni_staging *stage, struct stage_message *message)
+{
+	enum baton_status all = BATON_OK, one = BATON_OK;
+
+	if (message->state == STAGE_DIRECT)
+		all = scrap_part(stage, &message->first);
+	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
+		struct stage_token *token = &stage->tokens[i];
+
+		if (token->message == message && token->direction == RECVS)
+			one = scrap_part(stage, &token->part);
+		if (all == BATON_OK || one == BATON_PENDING)
+			all = one;
+	}
+	return all;
+}
+
+static enum baton_status
+scrap(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct stage_message *message = &stage->messages[transfer->slot];
+	enum baton_status status = BATON_OK;
+
+	/* What has ended is seen first: that part is not to be asked of. */
+	settle(stage);
+	if (message->transfer) {
+		set_moves(stage, message, false);
+		batoni_stage_over(stage, message, BATON_ERR_CANCELED);
+	}
+	if (message->transfer && message->host)
+		status = scrap_in_place(stage, message);
+	settle(stage);
+	if (message->transfer && message->copies > 0)
+		status = BATON_PENDING;
+	tell_engine(stage);
+	return status;
+}
+
 void
 batoni_stage_messages(struct batoni_staging *stage)
 {
@@ -882,6 +943,7 @@ batoni_stage_messages(struct batoni_staging *stage)
 		.issue = issue,
 		.test = test,
 		.take_back = take_back,
+		.scrap = scrap,
 		.flush = flush,
 	};
 	stage->base.messages.ops = &stage->messages_ops;

@@ -30,6 +30,7 @@ struct stage_part {
 	struct batoni_list_node link; /* of stage->ended */
 	enum baton_status status;     /* while it is in that list */
 	bool below; /* the transport below has it, or it is in that list */
+	bool asked; /* below, and could not be taken back */
 };
 
 /* Between a list of tensors and a pinned buffer: where the next byte lies in both, and how many

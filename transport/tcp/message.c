@@ -19,6 +19,8 @@
  * slot, tag and size.  DATA that comes while none is posted is kept, and so there is at most one
  * of each rank.  When it is taken back, all READYs are, and it is over when each was answered.
  *
+ * A receive that is RETRACTING may be scrapped: DATA that comes is dropped.
+ *
  * When all ranks have left, nothing comes any more, and nobody may be there to answer: what is
  * taken back then is over at once.
  */
@@ -331,7 +333,7 @@ hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 		tcp->link.error = BATONI_TCP_BROKE_RULES;
 		return;
 	}
-	if (record->length)
+	if (record->length && !node->scrapped)
 		memcpy(transfer->buffer, tcp->body, record->length);
 	batoni_transfer_moved(transfer, record->bytes);
 	finish(tcp, node, record->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
@@ -447,6 +449,7 @@ issue_receive(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
 
 	node->transfer = transfer;
 	node->state = BATONI_TCP_POSTED;
+	node->scrapped = false;
 	batoni_tcp_post(tcp, &record, NULL);
 	tcp->base.messages.load.in_flight++;
 	return BATON_PENDING;
@@ -532,12 +535,24 @@ tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return BATON_ERR_BUSY;
 }
 
+/* The receive from any rank is the layer's above, whose buffer stays. */
+static enum baton_status
+tcp_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_tcp *tcp = of_path(path);
+
+	assert(transfer->peer != tcp->base.any_peer);
+	tcp->nodes[transfer->slot].scrapped = true;
+	return BATON_OK;
+}
+
 const struct batoni_path_ops batoni_tcp_messages_ops = {
 	.name = "the side channel",
 	.kinds = BATONI_MESSAGES,
 	.issue = tcp_issue,
 	.test = tcp_test,
 	.take_back = tcp_take_back,
+	.scrap = tcp_scrap,
 };
 
 void

@@ -20,6 +20,7 @@ struct batoni_tcp_node {
 	struct batoni_transfer *transfer;
 	enum batoni_tcp_state state;
 	enum baton_status status; /* OVER */
+	bool scrapped; /* a receive: its buffer is not written any more */
 };
 
 struct batoni_tcp_peer {
