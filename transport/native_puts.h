@@ -9,7 +9,8 @@
  * *units*.  The counters that programs see are not its business.  When a put has ended here, the
  * layer tells the target by a message of its own how many units this rank has begun to it by
  * then, an absolute number: messages of different contexts overtake each other, and a put that
- * was stopped has units too.  The target asks `await` for that number before it counts the signal.
+ * was stopped has units too.  The target asks `await` for that number before it counts the signal, and `may_come` before that,
+ * since the number comes from another process.
  *
  * Callers.  look, open, opened and close: the thread that registers or deregisters, without
  * the driver's lock, one at a time for a communicator; they may block, but for no peer.  The
@@ -71,6 +72,10 @@ struct batoni_native_puts_ops {
 	 * CUDA (host->broken has told more). */
 	enum baton_status (*test)(struct batoni_transport *transport,
 	                          uint32_t number, bool stop, uint64_t *units_p);
+	/* May that source have begun so many units, in all?  False: they are more than the
+	 * library can count beyond those that have come. */
+	bool (*may_come)(struct batoni_transport *transport, int source,
+	                 uint64_t units);
 	/* Have so many units of that source come, in all, and can what the caller then lets a
 	 * stream of the device do see their bytes?  PENDING: ask again.  OK.  ABORTED; NCCL,
 	 * CUDA as above. */

@@ -23,7 +23,10 @@
  * are applied in order.  A long payload delays its own (peer, context) only.
  *
  * A header may say that its data goes by a native transport (native_path.c).  The source
- * keeps it, on `natives`, until that has come.
+ * keeps it, on `natives`, until that has come.  What it says to await is checked: a wait of the library
+ * that is never met cannot be taken back.  Puts of a channel have units of their own each, so it is more than
+ * the header before said, and less than no transport would wait for.  No closer bound holds: units of puts
+ * that were stopped, and of other contexts, are announced by no header, or by one that comes later.
  *
  * Announcements.  Lane and source of a channel are created when it is first used (link.c
  * says by which thread), so memory and receives grow with the peers that talk, not with the
@@ -285,6 +288,23 @@ finish(struct batoni_rma *rma, struct batoni_source *source)
 	post_header(rma, source);
 }
 
+/* The same, for data that goes by a native transport. */
+static const char *
+native_fault(const struct batoni_rma *rma, const struct batoni_source *source,
+             const struct batoni_header *header, const struct baton_window *window)
+{
+	if (!rma->native)
+		return "it came by a path that is not here";
+	if (!window->native)
+		return "its window is none of the library's";
+	if (header->bytes == 0 || header->bytes > window->bytes)
+		return "it would leave its window";
+	if (header->offset <= source->units ||
+	    !batoni_native_may_come(rma, source->header.peer, header->offset))
+		return "it counts transfers that there cannot be";
+	return NULL;
+}
+
 /* Why the header must be rejected, or NULL.  The sender has checked all of it, but the
  * memory that would be written is this process's, so it is checked again. */
 static const char *
@@ -300,8 +320,7 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 	if (!window)
 		return "it has no such window";
 	if (header->payload == BATONI_PAYLOAD_NATIVE)
-		return rma->native ? NULL
-		                   : "it came by a path that is not here";
+		return native_fault(rma, source, header, window);
 	if (header->offset > window->bytes ||
 	    header->bytes > window->bytes - header->offset)
 		return "it would leave its window";

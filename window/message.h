@@ -75,7 +75,7 @@ struct batoni_source {
 	int context;
 	uint64_t window;  /* of the last header; 0: none */
 	int signal_index; /* PAYLOAD: to be signaled after it */
-	uint64_t units;   /* NATIVE: to come */
+	uint64_t units;   /* of its last NATIVE header, to come; 0: there was none */
 	bool dropped;     /* PAYLOAD: no signal, since the header was bad */
 	bool lent;        /* its receive is at the transport */
 	bool asked;       /* lent, and could not be taken back */

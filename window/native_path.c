@@ -286,6 +286,12 @@ batoni_native_copy(const struct batoni_rma *rma,
 
 /* ---- the target ---- */
 
+bool
+batoni_native_may_come(const struct batoni_rma *rma, int source, uint64_t units)
+{
+	return ops_of(rma)->may_come(rma->native, source, units);
+}
+
 enum baton_status
 batoni_native_await(const struct batoni_rma *rma, int source, uint64_t units)
 {

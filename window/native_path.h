@@ -22,6 +22,9 @@ bool batoni_native_takes(const struct batoni_rma *rma, unsigned place);
 enum baton_status batoni_native_copy(const struct batoni_rma *rma,
                                      struct batoni_transfer *transfer,
                                      struct batoni_pending *put);
+/* May a header say so many units?  The driver. */
+bool batoni_native_may_come(const struct batoni_rma *rma, int source,
+                            uint64_t units);
 /* Have so many units of that rank come?  PENDING, OK, ABORTED, NCCL, CUDA. */
 enum baton_status batoni_native_await(const struct batoni_rma *rma, int source,
                                       uint64_t units);

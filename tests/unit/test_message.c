@@ -87,6 +87,26 @@ batoni_native_await(const struct batoni_rma *rma, int source, uint64_t units)
 	return units <= units_come ? BATON_OK : BATON_PENDING;
 }
 
+/* Of those that have come, no more than so many. */
+#define UNITS_AHEAD 100u
+
+bool
+batoni_native_may_come(const struct batoni_rma *rma, int source, uint64_t units)
+{
+	ck_assert_ptr_eq(rma, &ranks[1].rma);
+	ck_assert_int_eq(source, 0);
+	return units <= units_come + UNITS_AHEAD;
+}
+
+/* Rank 1 has native puts, and its window is one of the library's. */
+static void
+make_native(void)
+{
+	units_come = 0;
+	ranks[1].rma.native = ranks[1].rma.transport;
+	ranks[1].window->native = (void *)ranks[1].window;
+}
+
 /* All ranks are tested in turn. */
 static void
 host_moves(struct batoni_host *host)
@@ -448,8 +468,7 @@ put_native(uint32_t slot, int context, uint64_t units)
 START_TEST(native_data_is_signaled_when_it_has_come)
 {
 	listen_all();
-	units_come = 0;
-	ranks[1].rma.native = ranks[1].rma.transport;
+	make_native();
 	put_native(0, 0, 2);
 	put_native(1, 0, 3);
 	put_native(2, 1, 1);
@@ -780,6 +799,57 @@ START_TEST(bad_header_is_dropped_and_the_next_is_obeyed)
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 	ck_assert_uint_eq(window_of(1)[7], 0x55);
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 2);
+}
+END_TEST
+
+/* Each awaits what cannot be, or is for a window that does not take it. */
+START_TEST(native_header_that_cannot_be_is_dropped)
+{
+	const struct {
+		uint64_t units, bytes, window;
+	} wrong[] = {
+		{0, 8, WINDOW_ID},
+		{5, 8, WINDOW_ID}, /* as the one before it */
+		{5 + UNITS_AHEAD + 1, 8, WINDOW_ID},
+		{UINT64_MAX, 8, WINDOW_ID},
+		{6, 0, WINDOW_ID},
+		{6, WINDOW_BYTES + 1, WINDOW_ID},
+		{6, 8, WINDOW_ID + 1},
+		{6, 8, WINDOW_ID}, /* none of the library's */
+	};
+	const size_t n = sizeof(wrong) / sizeof(wrong[0]);
+	struct header header = {
+		.magic = 0x4261746f, .version = 2, .payload = 3,
+		.window = WINDOW_ID, .offset = 5, .bytes = 8,
+	};
+
+	listen_all();
+	make_native();
+	units_come = 5;
+	forge_header(&header);
+	run();
+	for (size_t i = 0; i < n; i++) {
+		if (i == n - 1)
+			ranks[1].window->native = NULL;
+		header.offset = wrong[i].units;
+		header.bytes = wrong[i].bytes;
+		header.window = wrong[i].window;
+		forge_header(&header);
+		run();
+		ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0),
+		                  i + 2);
+	}
+	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
+	/* The most that may be. */
+	make_native();
+	units_come = 5;
+	header.offset = 5 + UNITS_AHEAD;
+	forge_header(&header);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
+	units_come = header.offset;
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
 }
 END_TEST
 
@@ -1176,6 +1246,7 @@ main(void)
 	               bad_announcement_is_dropped_and_the_next_is_obeyed);
 	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,
 	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
+	tcase_add_test(puts, native_header_that_cannot_be_is_dropped);
 	tcase_add_test(puts,
 	               data_behind_a_header_does_not_go_to_memory_of_a_device);
 	tcase_add_test(puts, short_message_is_dropped);

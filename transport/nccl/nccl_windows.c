@@ -625,8 +625,7 @@ static enum baton_status
 begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 {
 	struct batoni_nccl_side *side = &nccl->puts->sides[source];
-	uint64_t more = units - side->asked;
-	struct wait wait = {source, more < INT_MAX ? (int)more : INT_MAX};
+	struct wait wait = {source, (int)(units - side->asked)};
 	enum baton_status status = begin_call(
 		nccl, &side->call, "ncclWaitSignal", call_wait, &wait);
 
@@ -637,6 +636,15 @@ begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 		atomic_fetch_add(&nccl->puts->waits, 1);
 	}
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
+}
+
+/* So many that one call can wait for them. */
+static bool
+puts_may_come(struct batoni_transport *transport, int source, uint64_t units)
+{
+	uint64_t reached = to_nccl(transport)->puts->sides[source].reached;
+
+	return units <= reached || units - reached <= INT_MAX;
 }
 
 static enum baton_status
@@ -675,6 +683,7 @@ const struct batoni_native_puts_ops batoni_nccl_puts_ops = {
 	.close = puts_close,
 	.put = puts_put,
 	.test = puts_test,
+	.may_come = puts_may_come,
 	.await = puts_await,
 };
 
