@@ -645,6 +645,70 @@ START_TEST(put_that_nccl_refuses_breaks_the_communicator)
 }
 END_TEST
 
+static CUstream
+puts_stream(int rank)
+{
+	struct batoni_nccl *transport = batoni_container_of(
+		comms[rank]->transport, struct batoni_nccl, base);
+
+	return (CUstream)transport->puts->lane->stream;
+}
+
+static void
+fail_cuda(const char *call, long times)
+{
+	for (long n = 1; n <= times; n++)
+		ck_assert(cuda->sim_fail(call, n, 999, false)); /* unknown */
+}
+
+START_TEST(mark_that_is_refused_is_put_again)
+{
+	baton_request request;
+
+	begin();
+	set(0, into(0, 0), 5, BYTES);
+	fail_cuda("cuEventRecord", 2);
+	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	finish(request, BATON_OK);
+	finish(wait_for(1, 0, 1, 0), BATON_OK);
+	ck_assert_uint_eq(count(into(1, 0), 5, BYTES), BYTES);
+	end();
+}
+END_TEST
+
+/* The device does not tell of the end of what NCCL has: the communicator breaks, and NCCL may still
+ * read the buffer. */
+START_TEST(put_that_the_device_loses_is_lent)
+{
+	static const struct {
+		const char *call;
+		int times;
+	} lost[] = {{"cuEventRecord", 3}, {"cuEventQuery", 1}};
+	struct baton_completion completion;
+	baton_request request;
+
+	setenv("BATON_WINDOW_PATH", "native", 1);
+	load();
+	for (int i = 0; i < 2; i++) {
+		create(0, BATON_PROGRESS_AUTO);
+		make_windows();
+		hold(0, puts_stream(0), i);
+		fail_cuda(lost[i].call, lost[i].times);
+		request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &completion),
+		                 BATON_ERR_CUDA);
+		ck_assert_uint_ne(completion.flags & BATON_COMPLETION_LENT, 0);
+		ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_CUDA);
+		let_go(i);
+		/* It is free when the mark is done. */
+		while (i == 1 && (completion.flags & BATON_COMPLETION_LENT))
+			(void)baton_test(request, &completion);
+		ck_ok(baton_release(&request));
+		abort_and_end();
+	}
+}
+END_TEST
+
 /* Whatever fails: all ends, and nothing is left.  A wait that fails breaks its rank only. */
 START_TEST(calls_that_fail_leave_nothing)
 {
@@ -670,7 +734,11 @@ START_TEST(calls_that_fail_leave_nothing)
 		                                   false));
 		waits = wait_for(1, 0, 2, 0);
 		put(0, 1, (void *)(uintptr_t)far, BYTES, 0, 0, &detached);
-		request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+		request = BATON_REQUEST_NULL;
+		/* The first one may have broken it. */
+		(void)baton_put_signal(into(0, 0), BYTES, BATON_UINT8, 1,
+		                       parts[0].window, 0, 1, 0, 0, comms[0],
+		                       streams[0], &detached, &request);
 		(void)baton_finish(&request, SECOND, NULL);
 		baton_comm_abort(comms[0]);
 		baton_comm_abort(comms[1]);
@@ -884,6 +952,8 @@ main(void)
 		abort_does_not_wait_for_what_nccl_waits_for,
 		abort_after_an_error_does_not_wait_for_what_nccl_waits_for,
 		put_that_nccl_refuses_breaks_the_communicator,
+		mark_that_is_refused_is_put_again,
+		put_that_the_device_loses_is_lent,
 		calls_that_fail_leave_nothing,
 		asynchronous_error_breaks_the_communicator,
 		parts_have_to_be_alike,

@@ -36,7 +36,11 @@
  * with NCCL's communicator.
  *
  * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
- * their marks are still asked for, so that a buffer is given back only when it is free.
+ * their marks are still asked for, so that a buffer is given back only when it is free.  A mark that
+ * the device refuses is tried again, since any later place on the stream is behind the call too;
+ * after MARK_TRIES the communicator breaks.  So it does when the device cannot tell of a
+ * mark.  The call is under way all the same (`lost`), and the put's buffer lent: until the mark
+ * is done, or, without one, until the communicator is destroyed.
  *
  * Threads and locks.  The driver, and the thread that registers (with the lock of the device, but
  * not the driver's): they share the list of windows, under windows_lock.
@@ -51,6 +55,9 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+
+/* Only a device that is sick refuses a mark so often. */
+#define MARK_TRIES 3u
 
 static struct batoni_nccl *
 to_nccl(struct batoni_transport *transport)
@@ -359,32 +366,49 @@ fail_call(struct batoni_nccl *nccl, const char *call, ncclResult_t result)
 	return BATON_ERR_NCCL;
 }
 
-static enum baton_status
-fail_mark(struct batoni_nccl *nccl, enum baton_status status)
+/* The device does not tell when the call ends. */
+static void
+lose_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
+          enum baton_status status)
 {
 	struct batoni_host *host = nccl->base.host;
 
-	host->broken(host, status, NULL, 0,
-	             "the device lost sight of a put by NCCL");
-	return status;
+	if (!call->lost)
+		host->broken(host, status, NULL, 0,
+		             "the device lost sight of a put by NCCL");
+	call->lost = true;
 }
 
 /* What is called, under the lock of the device. */
 typedef ncclResult_t (*call_fn)(struct batoni_nccl *nccl, const void *what);
 
 /* Behind what NCCL has put on the stream. */
+static void
+place_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+{
+	enum baton_status status;
+
+	if (call->lost || atomic_load(&nccl->aborting))
+		return;
+	status = nccl->device->ops->mark(nccl->device, nccl->puts->lane->stream,
+	                                 &call->mark);
+	if (status == BATON_OK)
+		call->state = BATONI_NCCL_CALL_RUNNING;
+	else if (++call->refused == MARK_TRIES)
+		lose_call(nccl, call, status);
+}
+
+/* NCCL has put it on the stream. */
 static enum baton_status
 placed(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
-	enum baton_status status = nccl->device->ops->mark(
-		nccl->device, nccl->puts->lane->stream, &call->mark);
-
-	call->state = status == BATON_OK ? BATONI_NCCL_CALL_RUNNING
-	                                 : BATONI_NCCL_CALL_NONE;
-	return status == BATON_OK ? BATON_PENDING : fail_mark(nccl, status);
+	call->state = BATONI_NCCL_CALL_PLACED;
+	call->refused = 0;
+	place_mark(nccl, call);
+	return BATON_PENDING;
 }
 
-/* AGAIN: not now, and nothing was done.  PENDING: it is under way.  ABORTED, NCCL, CUDA. */
+/* AGAIN: not now, and nothing was done.  PENDING: it is under way.  ABORTED, NCCL. */
 static enum baton_status
 begin_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
            const char *name, call_fn fn, const void *what)
@@ -444,7 +468,7 @@ ask_launch(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 	return fail_call(nccl, call->name, state);
 }
 
-/* Of one that was begun.  PENDING; OK: the device has carried it out. */
+/* Of one that was begun.  PENDING; OK: the device has carried it out; NCCL: it has not taken it. */
 static enum baton_status
 ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
@@ -453,13 +477,16 @@ ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 	batoni_nccl_look(nccl);
 	if (call->state == BATONI_NCCL_CALL_LAUNCHING)
 		status = ask_launch(nccl, call);
+	if (call->state == BATONI_NCCL_CALL_PLACED)
+		place_mark(nccl, call);
 	if (call->state != BATONI_NCCL_CALL_RUNNING)
 		return status;
 	status = nccl->device->ops->mark_done(nccl->device, &call->mark);
-	if (status == BATON_PENDING)
-		return status;
-	call->state = BATONI_NCCL_CALL_NONE;
-	return status == BATON_OK ? status : fail_mark(nccl, status);
+	if (status == BATON_OK)
+		call->state = BATONI_NCCL_CALL_NONE;
+	else if (status != BATON_PENDING)
+		lose_call(nccl, call, status);
+	return status == BATON_OK ? BATON_OK : BATON_PENDING;
 }
 
 /* ---- puts ---- */
@@ -629,9 +656,7 @@ begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 	enum baton_status status = begin_call(
 		nccl, &side->call, "ncclWaitSignal", call_wait, &wait);
 
-	/* On errors of the device NCCL has it, and no mark is behind it. */
-	if (status != BATON_ERR_AGAIN && status != BATON_ERR_ABORTED &&
-	    status != BATON_ERR_NCCL) {
+	if (status == BATON_PENDING) {
 		side->asked += (uint64_t)wait.units;
 		atomic_fetch_add(&nccl->puts->waits, 1);
 	}
@@ -662,9 +687,11 @@ puts_await(struct batoni_transport *transport, int source, uint64_t units)
 		status = ask_call(nccl, &side->call);
 		if (status == BATON_OK)
 			side->reached = side->asked;
-		/* One that the device has lost sight of may still wait. */
 		if (status == BATON_OK || status == BATON_ERR_NCCL)
 			atomic_fetch_sub(&nccl->puts->waits, 1);
+		/* It may still wait, but nobody waits for it. */
+		if (status == BATON_PENDING && side->call.lost)
+			status = refuse_aborted();
 	}
 	return status;
 }

@@ -18,13 +18,16 @@
 enum batoni_nccl_call_state {
 	BATONI_NCCL_CALL_NONE,
 	BATONI_NCCL_CALL_LAUNCHING, /* NCCL has not put it on the stream yet */
-	BATONI_NCCL_CALL_RUNNING    /* it has, and the mark is behind it */
+	BATONI_NCCL_CALL_PLACED,    /* it has, and the device has refused the mark */
+	BATONI_NCCL_CALL_RUNNING    /* the mark is behind it */
 };
 
 struct batoni_nccl_call {
 	enum batoni_nccl_call_state state;
 	const char *name;
 	struct batoni_mark mark;
+	unsigned refused; /* PLACED: how often the device has refused it */
+	bool lost;        /* the communicator broke for it, which ends it */
 };
 
 enum batoni_nccl_put_state {
