@@ -39,8 +39,8 @@ struct batoni_native_put {
 };
 
 struct batoni_native_puts_ops {
-	/* May these bytes (1 or more) be this rank's part of a window?  OK; UNSUPPORTED:
-	 * batoni_refuse has said why not. */
+	/* May these bytes (1 or more) be this rank's part of a window?  OK; UNSUPPORTED;
+	 * NOMEM, CUDA: it cannot be found out.  Unless OK, batoni_refuse has said why. */
 	enum baton_status (*look)(struct batoni_transport *transport,
 	                          const void *base, size_t bytes,
 	                          struct batoni_native_part *part_p);

@@ -24,7 +24,9 @@
  *
  * Windows.  All ranks of a communicator with native puts try to make each window one of the
  * library's too.  First they tell each other what their parts are: where one is not what the library
- * takes, or they differ, the window has no native path, and baton_window_why says so.  Then all begin
+ * takes, or they differ, or a rank lacks memory to find out, the window has no native path, and
+ * baton_window_why says so; a device that fails refuses the window on all ranks, as everywhere
+ * (paths.c).  Then all begin
  * to register, and tell each other how far they are until none is PENDING.  A rank that fails then may
  * have left others inside the library: the communicator breaks.
  *
@@ -94,6 +96,21 @@ say_why_not(struct baton_window *window, int rank, const char *why)
 	snprintf(window->why_not_native, sizeof(window->why_not_native),
 	         "rank %d's part cannot be a window of NCCL's: %.*s", rank,
 	         (int)sizeof(((struct word *)0)->why), why);
+}
+
+/* Has a rank's device failed?  OK; the status of the first such rank, for all of them. */
+static enum baton_status
+check_devices(const struct batoni_collective *c, const struct word *all)
+{
+	for (int i = 0; i < c->rma->size; i++) {
+		if (all[i].status == BATON_ERR_CUDA)
+			return batoni_refuse(
+				BATON_ERR_CUDA,
+				"%s: rank %d could not tell what its part is: "
+				"%.*s",
+				c->call, i, (int)sizeof(all[i].why), all[i].why);
+	}
+	return BATON_OK;
 }
 
 /* May the window be native?  All ranks say the same. */
@@ -199,6 +216,8 @@ batoni_native_register(struct batoni_collective *c, struct baton_window *window)
 	if (!rma->words)
 		rma->words = batoni_alloc((size_t)rma->size, sizeof(mine));
 	status = batoni_collect(c, &mine, sizeof(mine), rma->words);
+	if (status == BATON_OK)
+		status = check_devices(c, rma->words);
 	if (status != BATON_OK || !agrees(window, rma->words))
 		return status;
 	return make_window(c, window);

@@ -765,11 +765,11 @@ END_TEST
 /* ---- windows that are refused ---- */
 
 static void
-all_refuse(const char *why)
+all_refuse_with(enum baton_status status, const char *why)
 {
 	on_all(register_main);
 	for (int i = 0; i < RANKS; i++) {
-		ck_assert_msg(parts[i].status == BATON_ERR_UNSUPPORTED, "%d: %s",
+		ck_assert_msg(parts[i].status == status, "%d: %s",
 		              parts[i].status, parts[i].why);
 		/* The ranks whose own part is well are told of another. */
 		ck_assert_msg(strstr(parts[i].why, why) != NULL, "%s",
@@ -777,6 +777,28 @@ all_refuse(const char *why)
 		ck_ok(baton_comm_status(comms[i]));
 	}
 }
+
+static void
+all_refuse(const char *why)
+{
+	all_refuse_with(BATON_ERR_UNSUPPORTED, why);
+}
+
+/* A rank's device does not say what its part is.  One that has failed refuses the window; where the
+ * driver lacks memory the window is none of NCCL's.  Both say why. */
+START_TEST(part_that_cannot_be_looked_at_is_told_of)
+{
+	create_native();
+	take_parts();
+	ck_assert(cuda->sim_fail("cuMemGetAddressRange", 2, 999, false));
+	all_refuse_with(BATON_ERR_CUDA, "cuMemGetAddressRange");
+	ck_assert(cuda->sim_fail("cuMemGetAddressRange", 2,
+	                         BATONI_CU_OUT_OF_MEMORY, false));
+	all_refuse("cuMemGetAddressRange");
+	on_all(register_main);
+	end();
+}
+END_TEST
 
 START_TEST(parts_have_to_be_alike)
 {
@@ -956,6 +978,7 @@ main(void)
 		put_that_the_device_loses_is_lent,
 		calls_that_fail_leave_nothing,
 		asynchronous_error_breaks_the_communicator,
+		part_that_cannot_be_looked_at_is_told_of,
 		parts_have_to_be_alike,
 		an_allocation_has_one_window,
 		a_registration_that_fails_on_one_rank_breaks_all,
