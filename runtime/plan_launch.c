@@ -28,8 +28,10 @@
  * Its deadline counts from the moment when the first of its operations is armed.  Deadline
  * and cancel end all operations that have not ended.  Operations that are placed after its
  * deadline (an asynchronous device may arm the first before the last is on its stream) end at
- * once: EXPIRED.  A launch with stream-issued operations has the path of one of them, so that
- * baton_cancel refuses it as it refuses that one.
+ * once: EXPIRED.  A launch has the path of one of its operations: of a stream-issued one, if any, so
+ * that baton_cancel refuses it as it refuses that one.  Whether a path takes an operation that it
+ * shares with the one-sided layer shows when that is put on its stream; before, it counts as
+ * the layer's.
  */
 #include "plan.h"
 
@@ -68,8 +70,14 @@ batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
 	op->launch_slot = batoni_pool_slot(&launch->comm->pool, launch);
 	op->plan_index = launch->group.members++;
 	/* A cancel asks the path of the launch. */
-	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+	    !batoni_path_of(op)->ops->takes)
 		batoni_set(launch->path, op->path);
+	else if (op->plan_index == 0)
+		batoni_set(launch->path,
+		           op->flags & BATONI_FLAG_STREAM_ISSUED
+		                   ? BATONI_PATH_ONESIDED
+		                   : op->path);
 }
 
 struct batoni_op *
@@ -294,6 +302,8 @@ put_one(struct putting *putting, struct batoni_op *op)
 	status = batoni_op_put(op);
 	if (status != BATON_OK)
 		return status;
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		batoni_set(op->comm->pool.ops[op->launch_slot].path, op->path);
 	if (putting->launch)
 		batoni_publish(putting->launch);
 	putting->launch = NULL;

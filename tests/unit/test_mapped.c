@@ -642,6 +642,41 @@ START_TEST(put_on_a_stream_is_not_cancelled)
 }
 END_TEST
 
+/* A launch is cancelled unless one of its puts is on a stream: that one of pageable memory is the
+ * engine's shows at the launch. */
+START_TEST(launch_of_the_engines_puts_is_cancelled)
+{
+	static char pageable[4096];
+	struct baton_plan *plan;
+	baton_request request;
+
+	open_silent();
+	ck_assert(cw.sim->sim_set("pageable", 2));
+	for (int streams = 0; streams < 2; streams++) {
+		baton_ok(baton_plan_begin(cw.comms[0]));
+		for (int i = 0; i < 2; i++)
+			baton_ok(baton_put_signal(
+				i < streams ? (void *)cw.from : pageable, 64,
+				BATON_UINT8, 1, windows[0], 0, i, i, 0,
+				cw.comms[0], cw.streams[i], NULL, NULL));
+		baton_ok(baton_plan_end(cw.comms[0], &plan));
+		for (int i = 0; i < 2; i++)
+			cuda_world_hold(cw.streams[i], (unsigned)streams);
+		baton_ok(baton_plan_launch(plan, NULL, &request));
+		ck_assert_int_eq(baton_cancel(request),
+		                 streams ? BATON_ERR_UNSUPPORTED : BATON_OK);
+		cuda_world_let_go((unsigned)streams);
+		cuda_world_finish(request,
+		                  streams ? BATON_OK : BATON_ERR_CANCELED);
+		for (int i = 0; i < 2; i++)
+			run_out(cw.streams[i]);
+		baton_plan_destroy(plan);
+	}
+	ck_assert_uint_eq(count(0), 1);
+	end();
+}
+END_TEST
+
 START_TEST(pageable_source_is_the_engines)
 {
 	static char pageable[4096];
@@ -684,6 +719,7 @@ main(void)
 		environment_leaves_puts_to_the_engine,
 		stream_that_captures_takes_no_put,
 		put_on_a_stream_is_not_cancelled,
+		launch_of_the_engines_puts_is_cancelled,
 		pageable_source_is_the_engines,
 	};
 

@@ -511,6 +511,25 @@ START_TEST(put_that_has_not_left_is_taken_back)
 }
 END_TEST
 
+/* Messages are NCCL's, and cannot be; a wait is the layer's. */
+START_TEST(launch_of_a_wait_is_cancelled)
+{
+	const struct baton_wait_signal_desc desc = {1, 0, 1, 0};
+	struct baton_plan *plan;
+	baton_request request;
+
+	begin();
+	ck_ok(baton_plan_begin(comms[1]));
+	ck_ok(baton_wait_signal(1, &desc, comms[1], others[1], NULL, NULL));
+	ck_ok(baton_plan_end(comms[1], &plan));
+	ck_ok(baton_plan_launch(plan, NULL, &request));
+	ck_ok(baton_cancel(request));
+	finish(request, BATON_ERR_CANCELED);
+	baton_plan_destroy(plan);
+	end();
+}
+END_TEST
+
 START_TEST(deadline_ends_a_put_that_has_not_left)
 {
 	const struct baton_op_options soon = {.size = sizeof(soon),
@@ -969,6 +988,7 @@ main(void)
 		group_has_puts_and_messages,
 		partners_are_unequal,
 		put_that_has_not_left_is_taken_back,
+		launch_of_a_wait_is_cancelled,
 		deadline_ends_a_put_that_has_not_left,
 		abort_ends_puts_and_waits,
 		abort_does_not_wait_for_what_nccl_waits_for,
