@@ -91,7 +91,7 @@ batoni_launch_reserved(const struct baton_comm *comm)
 	    !launch->group.failed)
 		return NULL;
 	op = launch->group.failed;
-	launch->group.failed = op->next;
+	batoni_set(launch->group.failed, op->next);
 	return op;
 }
 
@@ -101,8 +101,8 @@ reserve(struct batoni_op *launch, const struct baton_plan *plan)
 {
 	uint32_t n = plan->operations + plan->groups;
 
-	launch->group.failed =
-		n > 0 ? batoni_pool_take_many(&launch->comm->pool, n) : NULL;
+	batoni_set(launch->group.failed,
+	           n > 0 ? batoni_pool_take_many(&launch->comm->pool, n) : NULL);
 }
 
 /* Those that a refused replay has left. */
@@ -214,6 +214,25 @@ unmake_open_group(struct batoni_op *launch)
 }
 
 /* Gather all records behind the launch.  OK: *first_p is the first, or NULL. */
+/* From here on it is a transfer, as far as completions read one.  A host that has a handle of this
+ * record's life before may read some of it now (op.h, "Readers"). */
+static void
+begin_transfer(struct batoni_op *launch)
+{
+	struct batoni_transfer *transfer = &launch->transfer;
+
+	transfer->buffer = NULL;
+	transfer->bytes = 0;
+	batoni_transfer_moved(transfer, 0);
+	transfer->stream = NULL;
+	transfer->native_call = NULL;
+	transfer->native_code = 0;
+	batoni_set(transfer->peer, -1);
+	batoni_set(transfer->tag, -1);
+	transfer->slot_direction =
+		batoni_pool_slot(&launch->comm->pool, launch) & 0xffffffu;
+}
+
 static enum baton_status
 build(struct batoni_op *launch, const struct baton_plan *plan,
       struct batoni_op **first_p)
@@ -239,13 +258,7 @@ build(struct batoni_op *launch, const struct baton_plan *plan,
 		unmake_from(first);
 		return status;
 	}
-	/* From here on it is a transfer, as far as completions read one. */
-	launch->transfer = (struct batoni_transfer){
-		.peer = -1,
-		.tag = -1,
-		.slot_direction =
-			batoni_pool_slot(&launch->comm->pool, launch) & 0xffffffu,
-	};
+	begin_transfer(launch);
 	launch->plan.members = members;
 	launch->plan.ended = 0;
 	launch->plan_end.failed = NONE_FAILED;
@@ -267,7 +280,7 @@ chain(struct batoni_op *launch, struct batoni_op *first)
 	for (op = first; op; op = next) {
 		next = op->next;
 		if (op->kind == BATONI_KIND_GROUP) {
-			op->group.failed = op->group.head;
+			batoni_set(op->group.failed, op->group.head);
 			for (struct batoni_op *member = op->group.head; member;
 			     member = member->group_next) {
 				*tail = member;

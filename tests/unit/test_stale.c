@@ -34,6 +34,7 @@ static baton_stream in_order, out_order, joining;
 static struct published *all;
 static atomic_int count;
 static unsigned flags;
+static struct baton_plan *plan; /* empty; launched between rounds, unless NULL */
 
 static void
 setup(void)
@@ -101,6 +102,8 @@ one_round(int i)
 	if (status == BATON_OK)
 		ck_assert_int_eq(in, i);
 	(void)baton_release(&(baton_request){all[i].request});
+	if (plan)
+		(void)baton_plan_launch(plan, NULL, NULL);
 }
 
 static void *
@@ -222,12 +225,24 @@ START_TEST(or_about_the_handle_of_a_detached_operation)
 }
 END_TEST
 
+/* The launch's record is another kind of one: it is written in other ways. */
+START_TEST(or_of_one_whose_record_a_launch_takes)
+{
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
+	use_while_another_releases();
+	baton_plan_destroy(plan);
+	plan = NULL;
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
 		an_answer_is_about_the_handle_that_was_asked_for,
 		or_about_the_handle_of_a_detached_operation,
+		or_of_one_whose_record_a_launch_takes,
 	};
 
 	return RUN_TESTS_WITH("stale", tests, setup, teardown);
