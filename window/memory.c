@@ -116,26 +116,9 @@ baton_mem_alloc(struct baton_comm *comm, size_t bytes, void **pointer_p)
 	return BATON_OK;
 }
 
+/* Memories do not overlap: bytes that one contains as a whole are in no other. */
 struct batoni_memory *
-batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes)
-{
-	uintptr_t from = (uintptr_t)base;
-
-	for (struct batoni_list_node *node = rma->memories.next;
-	     node != &rma->memories; node = node->next) {
-		struct batoni_memory *memory = batoni_container_of(
-			node, struct batoni_memory, link);
-		uintptr_t start = (uintptr_t)memory->base;
-
-		if (from >= start && from - start <= memory->bytes &&
-		    bytes <= memory->bytes - (from - start))
-			return memory;
-	}
-	return NULL;
-}
-
-struct batoni_memory *
-batoni_memory_crossed(struct batoni_rma *rma, const void *base, size_t bytes)
+batoni_memory_find(struct batoni_rma *rma, const void *base, size_t bytes, bool *all_p)
 {
 	uintptr_t from = (uintptr_t)base;
 
@@ -146,9 +129,10 @@ batoni_memory_crossed(struct batoni_rma *rma, const void *base, size_t bytes)
 		uintptr_t start = (uintptr_t)memory->base;
 		uintptr_t end = start + memory->bytes;
 
-		if (from < end && start < from + bytes &&
-		    (from < start || from + bytes > end))
+		if (from < end && start < from + bytes) {
+			*all_p = from >= start && from + bytes <= end;
 			return memory;
+		}
 	}
 	return NULL;
 }
@@ -207,6 +191,7 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 	struct batoni_rma *rma;
 	enum baton_status status;
 	uint32_t windows = 0;
+	bool all;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_mem_free");
@@ -216,7 +201,7 @@ baton_mem_free(struct baton_comm *comm, void *pointer)
 		return status;
 	rma = batoni_rma_of(comm);
 	pthread_mutex_lock(&rma->memories_lock);
-	memory = batoni_memory_find(rma, pointer, 1);
+	memory = batoni_memory_find(rma, pointer, 1, &all);
 	if (memory && memory->base != pointer)
 		memory = NULL;
 	if (memory)

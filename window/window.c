@@ -104,6 +104,8 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 {
 	size_t peers = (size_t)rma->size * sizeof(struct batoni_window_peer);
 	struct baton_window *window = batoni_alloc(1, sizeof(*window) + peers);
+	struct batoni_memory *memory;
+	bool all;
 
 	if (!window)
 		return NULL;
@@ -114,10 +116,11 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 	if (bytes == 0)
 		return window;
 	pthread_mutex_lock(&rma->memories_lock);
-	window->memory = batoni_memory_find(rma, base, bytes);
-	if (window->memory) {
-		window->memory->windows++;
-		window->memory->known = true;
+	memory = batoni_memory_find(rma, base, bytes, &all);
+	if (memory && all) {
+		window->memory = memory;
+		memory->windows++;
+		memory->known = true;
 	}
 	pthread_mutex_unlock(&rma->memories_lock);
 	return window;
@@ -144,16 +147,17 @@ static void
 check_blocks(struct batoni_collective *c, const void *base, size_t bytes)
 {
 	struct batoni_rma *rma = c->rma;
-	const struct batoni_memory *crossed;
+	const struct batoni_memory *memory;
+	bool all;
 
 	pthread_mutex_lock(&rma->memories_lock);
-	crossed = batoni_memory_crossed(rma, base, bytes);
-	if (crossed)
+	memory = batoni_memory_find(rma, base, bytes, &all);
+	if (memory && !all)
 		batoni_object(c, BATON_ERR_INVALID,
 		              "%zu bytes at %p are partly in memory of "
 		              "baton_mem_alloc, which has %zu bytes at %p; a "
 		              "part lies in it as a whole, or not at all",
-		              bytes, base, crossed->bytes, crossed->base);
+		              bytes, base, memory->bytes, memory->base);
 	pthread_mutex_unlock(&rma->memories_lock);
 }
 

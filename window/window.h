@@ -519,13 +519,10 @@ enum baton_status batoni_refuse_lost(const char *call);
 /* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED, ABORTED. */
 enum baton_status batoni_check_windows(const char *call,
                                        const struct baton_comm *comm);
-/* The memory that contains all these bytes, or NULL.  Caller holds memories_lock. */
+/* A memory that contains some of these bytes (1 or more, within the address space), or NULL;
+ * *all_p: it contains all of them.  Caller holds memories_lock. */
 struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
-                                         size_t bytes);
-/* Some memory that contains some of these bytes but not all, or NULL.  Caller holds
- * memories_lock. */
-struct batoni_memory *batoni_memory_crossed(struct batoni_rma *rma, const void *base,
-                                            size_t bytes);
+                                         size_t bytes, bool *all_p);
 
 /* ---- window.c ---- */
 

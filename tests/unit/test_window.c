@@ -342,14 +342,15 @@ START_TEST(a_count_looks_for_messages_where_own_puts_are_direct)
 }
 END_TEST
 
-/* Rank 1's is at the end of its memory, and goes beyond it or not. */
+/* Rank 1's is at the end of its memory, or its beginning, and goes beyond it or not. */
 START_TEST(a_part_lies_in_memory_as_a_whole)
 {
 	alloc_parts();
-	for (size_t beyond = 0; beyond < 2; beyond++) {
+	for (size_t i = 0; i < 4; i++) {
 		char *base = ranks[1].base;
+		size_t beyond = i % 2;
 
-		ranks[1].base = base + PART - 100;
+		ranks[1].base = i < 2 ? base + PART - 100 : base - beyond;
 		ranks[1].bytes = 100 + beyond;
 		on_all(do_register);
 		ranks[1].base = base;
