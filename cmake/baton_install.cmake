@@ -43,6 +43,9 @@ if(BATON_HAVE_MPI)
 	foreach(library IN LISTS MPI_C_LIBRARIES)
 		string(APPEND pc_libs_private " ${library}")
 	endforeach()
+	# Where the loader finds it, if that is no place of the system's: else a program would
+	# run with another MPI, or not at all.
+	string(APPEND pc_libs_private " ${MPI_C_LINK_FLAGS}")
 endif()
 configure_file(cmake/baton.pc.in ${PROJECT_BINARY_DIR}/baton.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/baton.pc
