@@ -127,19 +127,23 @@ static void
 add_heap(void)
 {
 	char line[256], *begin = NULL, *end = NULL;
+	/* More than what is there, so that the heap grows.  Volatile: else the compiler leaves both
+	 * calls out, and the heap grows only if what the libraries have left of it is too small. */
+	void *volatile block = malloc(4 * MIB);
 	FILE *maps;
 
-	/* More than what is there, so that the heap grows. */
-	free(malloc(4 * MIB));
+	free(block);
 	maps = fopen("/proc/self/maps", "r");
-	while (maps && !begin && fgets(line, sizeof(line), maps)) {
+	/* After a fork it is two mappings: what the parent has used, and what has grown since. */
+	while (maps && fgets(line, sizeof(line), maps)) {
 		void *from, *to;
 
-		if (strstr(line, "[heap]") &&
-		    sscanf(line, "%p-%p", &from, &to) == 2) {
+		if (!strstr(line, "[heap]") ||
+		    sscanf(line, "%p-%p", &from, &to) != 2)
+			continue;
+		if (!begin)
 			begin = from;
-			end = to;
-		}
+		end = to;
 	}
 	if (maps)
 		fclose(maps);
