@@ -3,6 +3,8 @@
 # Find MPI, say what was decided, and learn how its launcher is called.
 #   BATON_HAVE_MPI        ON when the MPI transport is built
 #   BATON_MPI_LAUNCHER    openmpi4, openmpi5, hydra (MPICH) or other
+#   BATON_MPI_GFORKER     with hydra: MPICH's launcher for one host, where it is; it does
+#                         not kill the other ranks when one dies, as hydra 5.0 does
 # Another MPI than the system's: -DMPI_C_COMPILER=/path/mpicc
 # -DMPIEXEC_EXECUTABLE=/path/mpirun.
 
@@ -34,6 +36,10 @@ if(BATON_WITH_MPI AND MPI_C_FOUND)
 		set(BATON_MPI_LAUNCHER openmpi5)
 	elseif(launcher MATCHES "HYDRA")
 		set(BATON_MPI_LAUNCHER hydra)
+		cmake_path(GET MPIEXEC_EXECUTABLE PARENT_PATH tools)
+		if(EXISTS ${tools}/mpiexec.gforker)
+			set(BATON_MPI_GFORKER ${tools}/mpiexec.gforker)
+		endif()
 	else()
 		set(BATON_MPI_LAUNCHER other)
 	endif()

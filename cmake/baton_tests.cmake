@@ -216,18 +216,21 @@ function(baton_mpi_test name)
 	if(arg_RECOVERY AND NOT arg_EXPECT)
 		message(FATAL_ERROR "${name}: RECOVERY needs EXPECT")
 	endif()
-	set(recovery)
+	set(launcher ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS})
 	if(arg_RECOVERY AND BATON_MPI_LAUNCHER MATCHES "openmpi")
-		set(recovery --enable-recovery)
+		list(INSERT launcher 1 --enable-recovery)
+	elseif(arg_RECOVERY AND BATON_MPI_GFORKER)
+		# It sends the survivors these signals.
+		set(launcher ${BATON_MPI_GFORKER} -n ${arg_RANKS}
+			sh -c "trap '' INT QUIT && exec \"$@\"" sh)
 	elseif(arg_RECOVERY AND BATON_MPI_LAUNCHER STREQUAL "hydra")
-		set(recovery -disable-auto-cleanup)
+		list(INSERT launcher 1 -disable-auto-cleanup)
 	endif()
 	# timeout(1) inside CTest's own: mpirun has to be told by a signal that
 	# it can catch, or it leaves its processes behind.
 	add_test(NAME ${name} COMMAND
 		timeout --foreground --kill-after=10 ${timeout}
-		${MPIEXEC_EXECUTABLE} ${recovery}
-		${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS}
+		${launcher}
 		$<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
 	baton_test_properties(${name} TIMEOUT ${ctest_timeout}
 		PROCESSORS ${slots}
