@@ -6,9 +6,7 @@
  *   mpi_levels funneled|serialized|promised|multiple
  *       What works at that level; "promised" is SERIALIZED where the program
  *       promises to leave MPI alone (BATON_PROGRESS_THREAD).
- *       The functions of MPI that Baton calls are wrapped here (PMPI): below
- *       MPI_THREAD_MULTIPLE no two threads may be in MPI, and below SERIALIZED
- *       none but the main one.
+ *       mpi_watch.h sees that no thread is in MPI that may not be.
  *   mpi_levels finalize
  *       The program calls MPI_Finalize with requests pending.
  */
@@ -19,104 +17,8 @@
 #include <string.h>
 
 #include "baton_mpi.h"
+#include "mpi_watch.h"
 #include "program.h"
-
-/* ---- who is in MPI ---- */
-
-static int mpi_level = MPI_THREAD_MULTIPLE;
-static pthread_t main_thread;
-static _Atomic int inside;
-
-static void
-enter(void)
-{
-	if (mpi_level == MPI_THREAD_MULTIPLE)
-		return;
-	CHECK(atomic_fetch_add(&inside, 1) == 0);
-	CHECK(mpi_level == MPI_THREAD_SERIALIZED ||
-	      pthread_equal(pthread_self(), main_thread));
-}
-
-static void
-leave(void)
-{
-	if (mpi_level != MPI_THREAD_MULTIPLE)
-		atomic_fetch_sub(&inside, 1);
-}
-
-#define WRAP(name, parameters, arguments)                                     \
-	int name parameters                                                   \
-	{                                                                     \
-		int code;                                                     \
-		enter();                                                      \
-		code = P##name arguments;                                     \
-		leave();                                                      \
-		return code;                                                  \
-	}
-
-WRAP(MPI_Isend,
-     (const void *buffer, int count, MPI_Datatype type, int peer, int tag,
-      MPI_Comm comm, MPI_Request *request),
-     (buffer, count, type, peer, tag, comm, request))
-WRAP(MPI_Issend,
-     (const void *buffer, int count, MPI_Datatype type, int peer, int tag,
-      MPI_Comm comm, MPI_Request *request),
-     (buffer, count, type, peer, tag, comm, request))
-WRAP(MPI_Irecv,
-     (void *buffer, int count, MPI_Datatype type, int peer, int tag,
-      MPI_Comm comm, MPI_Request *request),
-     (buffer, count, type, peer, tag, comm, request))
-WRAP(MPI_Test, (MPI_Request *request, int *flag, MPI_Status *status),
-     (request, flag, status))
-WRAP(MPI_Testsome,
-     (int n, MPI_Request requests[], int *count, int indices[],
-      MPI_Status statuses[]),
-     (n, requests, count, indices, statuses))
-WRAP(MPI_Iprobe,
-     (int peer, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
-     (peer, tag, comm, flag, status))
-WRAP(MPI_Recv,
-     (void *buffer, int count, MPI_Datatype type, int peer, int tag,
-      MPI_Comm comm, MPI_Status *status),
-     (buffer, count, type, peer, tag, comm, status))
-WRAP(MPI_Wait, (MPI_Request *request, MPI_Status *status), (request, status))
-WRAP(MPI_Waitall, (int n, MPI_Request requests[], MPI_Status statuses[]),
-     (n, requests, statuses))
-WRAP(MPI_Cancel, (MPI_Request *request), (request))
-WRAP(MPI_Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request))
-WRAP(MPI_Iallreduce,
-     (const void *mine, void *all, int count, MPI_Datatype type, MPI_Op op,
-      MPI_Comm comm, MPI_Request *request),
-     (mine, all, count, type, op, comm, request))
-WRAP(MPI_Iallgather,
-     (const void *mine, int n, MPI_Datatype type, void *all, int count,
-      MPI_Datatype types, MPI_Comm comm, MPI_Request *request),
-     (mine, n, type, all, count, types, comm, request))
-WRAP(MPI_Ialltoall,
-     (const void *mine, int n, MPI_Datatype type, void *all, int count,
-      MPI_Datatype types, MPI_Comm comm, MPI_Request *request),
-     (mine, n, type, all, count, types, comm, request))
-WRAP(MPI_Allreduce,
-     (const void *mine, void *all, int count, MPI_Datatype type, MPI_Op op,
-      MPI_Comm comm),
-     (mine, all, count, type, op, comm))
-WRAP(MPI_Allgather,
-     (const void *mine, int n, MPI_Datatype type, void *all, int count,
-      MPI_Datatype types, MPI_Comm comm),
-     (mine, n, type, all, count, types, comm))
-WRAP(MPI_Alltoall,
-     (const void *mine, int n, MPI_Datatype type, void *all, int count,
-      MPI_Datatype types, MPI_Comm comm),
-     (mine, n, type, all, count, types, comm))
-WRAP(MPI_Comm_dup, (MPI_Comm comm, MPI_Comm *twin), (comm, twin))
-WRAP(MPI_Comm_idup, (MPI_Comm comm, MPI_Comm *twin, MPI_Request *request),
-     (comm, twin, request))
-WRAP(MPI_Comm_free, (MPI_Comm *comm), (comm))
-WRAP(MPI_Comm_size, (MPI_Comm comm, int *size), (comm, size))
-WRAP(MPI_Comm_rank, (MPI_Comm comm, int *rank), (comm, rank))
-WRAP(MPI_Comm_set_errhandler, (MPI_Comm comm, MPI_Errhandler handler),
-     (comm, handler))
-WRAP(MPI_Comm_test_inter, (MPI_Comm comm, int *flag), (comm, flag))
 
 /* ---- what works ---- */
 
@@ -334,9 +236,9 @@ main(int argc, char **argv)
 		MPI_Finalize();
 		return 77;
 	}
-	main_thread = pthread_self();
-	mpi_level = level;
+	mpi_watch(level);
 	run_level(name, level);
+	CHECK(mpi_watch_offences() == 0);
 	level = atomic_load(&failures);
 	MPI_Allreduce(&level, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	MPI_Finalize();

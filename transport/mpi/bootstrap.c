@@ -18,7 +18,7 @@
  * the abort of a communicator, since MPI_Finalize waits for all ranks and some
  * may be gone.  The process then exits without MPI_Finalize, which launchers treat as a
  * failure: mpirun ends the other ranks and returns an error, unless an option forbids it
- * (Open MPI: --enable-recovery, MPICH: -disable-auto-cleanup).
+ * (Open MPI: --enable-recovery; MPICH: mpiexec.gforker, docs/transports.md).
  *
  * Locks: `lock` guards the statics below.  It is not held across the engine,
  * whose driver's lock is taken first where both are (close).
@@ -634,7 +634,7 @@ create_over_parent(const struct batoni_builder *engine, const void *parent_p,
 	MPI_Comm parent = *(const MPI_Comm *)parent_p;
 	struct batoni_comm_plan plan;
 	enum baton_status status;
-	int inter = 0;
+	int inter = 0, level;
 
 	builder = engine;
 	/* The macro of baton_mpi.h checks too, but not for other languages. */
@@ -645,6 +645,9 @@ create_over_parent(const struct batoni_builder *engine, const void *parent_p,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "MPI is not running: call MPI_Init_thread "
 		                     "first, or baton_comm_create, which does");
+	/* Before any call that another thread may not make. */
+	if (check_thread(&level) != BATON_OK)
+		return BATON_ERR_INVALID;
 	if (parent == MPI_COMM_NULL)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is MPI_COMM_NULL: it must be an "
