@@ -106,6 +106,7 @@ struct baton_comm {
 
 	/* Driver. */
 	struct batoni_fifo_table fifos;
+	uint32_t peers_silent; /* of peers_gone (liveness.c): operations with them may end at once */
 	struct batoni_list_node deadlines;
 	uint64_t deadline_next; /* no deadline is earlier; NEVER: none */
 	uint32_t active;        /* placed and not ended */
@@ -134,6 +135,7 @@ struct baton_comm {
 	uint64_t broken_ns; /* when it was applied to the first */
 	struct batoni_patience patience; /* of the creation, then the destroy, with its device */
 	uint32_t peers_gone; /* peers whose processes were seen to have ended */
+	uint32_t tests_checked; /* path.tests of the messages at the last liveness check */
 	/* What a destroy waits for when nothing of this rank is in its way, or NULL
 	 * (leave.c). */
 	const char *leave_awaits;

@@ -52,6 +52,7 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 		return NULL;
 	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
 	           comm->fifos.live == 0 && comm->breaking == BATON_OK &&
+	           comm->peers_silent == 0 &&
 	           atomic_load_explicit(&comm->any_drives,
 	                                memory_order_relaxed) &&
 	           comm->device_ops->stream_idle(comm->device, stream) ==

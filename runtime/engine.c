@@ -407,8 +407,10 @@ serve(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->load.in_flight && path->ops->test)
+		if (path->load.in_flight && path->ops->test) {
+			path->tests++;
 			events += path->ops->test(path);
+		}
 	}
 	if (unlikely(comm->marked))
 		events += batoni_comm_watch(comm);

@@ -11,9 +11,18 @@
  *
  * Messages of the dead process may still be in the transport.  So one check marks an
  * operation that names it, and the next check, CHECK_NS later, ends the operation.  In
- * between the transport is tested, and operations whose message had arrived end in OK.  A
- * later operation that names the same peer gets the same grace period.  Operations that
- * their stream has not reached are left alone until it has.
+ * between the transport is tested, and operations whose message had arrived end in OK.
+ * Operations that their stream has not reached are left alone until it has.
+ *
+ * Silence.  The grace period is the peer's, not one for each operation: operations that stand
+ * in order on a stream would otherwise need two checks each.  A peer that was gone at the last
+ * check, since which the messages were tested TESTS_BETWEEN times, is *silent*
+ * (batoni_peer.silent): what it had sent is at the transport, and nothing else comes.  From
+ * then on an operation that names it ends when it would be issued (batoni_op_issue): a
+ * send, put or signal is not issued.  A receive is issued and taken back in one step; the transport
+ * gives it back only if no message is there for it.  One that has its message goes
+ * on, and gets the grace period.  Waits for counters that only stores move end at their first look
+ * (window/wait.c).  Over NCCL no peer becomes silent, since the communicator breaks.
  *
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
@@ -49,6 +58,8 @@
 
 #define CHECK_NS UINT64_C(250000000)
 #define TRIES_BETWEEN 256u
+/* Each makes MPI take in what has come; the engine's thread makes 100 of them in CHECK_NS. */
+#define TESTS_BETWEEN 64u
 #define BATCH 64
 #define GONE_BYTES 120
 
@@ -174,6 +185,33 @@ check_batch(struct baton_comm *comm, int rank)
 	return rank;
 }
 
+/* The messages have been tested often since the last check: what those peers had sent that were
+ * gone then is at the transport. */
+static void
+note_silence(struct baton_comm *comm)
+{
+	uint32_t all = comm->paths[BATONI_PATH_MESSAGES]->tests;
+	uint32_t tests = all - comm->tests_checked;
+	struct batoni_peer *peers = comm->transport->peers;
+
+	comm->tests_checked = all;
+	if (comm->peers_gone == comm->peers_silent || tests < TESTS_BETWEEN ||
+	    comm->hosts_path)
+		return;
+	for (int rank = 0; rank < comm->size; rank++) {
+		comm->peers_silent += peers[rank].gone && !peers[rank].silent;
+		peers[rank].silent = peers[rank].gone;
+	}
+}
+
+static void
+check_processes(struct baton_comm *comm)
+{
+	note_silence(comm);
+	for (int rank = 0; rank < comm->size;)
+		rank = check_batch(comm, rank);
+}
+
 /* Has the stream reached it? */
 static bool
 is_armed(const struct batoni_op *op)
@@ -270,8 +308,7 @@ check_comm(struct baton_comm *comm)
 	    comm->breaking != BATON_OK || !batoni_may_drive(comm) ||
 	    comm->active <= comm->lent + comm->held)
 		return 0;
-	for (int rank = 0; rank < comm->size;)
-		rank = check_batch(comm, rank);
+	check_processes(comm);
 	return comm->peers_gone ? end_orphans(comm) : 0;
 }
 
@@ -299,8 +336,7 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
 		return;
 	roll->called_ns = now_ns;
 	roll->tries = 0;
-	for (int rank = 0; rank < comm->size;)
-		rank = check_batch(comm, rank);
+	check_processes(comm);
 	roll->missing = comm->peers_gone > 0;
 	if (!again || !roll->missing)
 		return;

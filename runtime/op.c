@@ -38,6 +38,7 @@ op_of(struct batoni_transfer *transfer)
 }
 
 static void end(struct batoni_op *op, enum baton_status status, bool lent);
+static enum baton_status take_back(struct batoni_op *op);
 
 /* ---- counting ---- */
 
@@ -356,12 +357,35 @@ batoni_op_place_direct(struct batoni_op *op)
 
 /* ---- issuing ---- */
 
+/* Does it name a peer that nothing comes from any more, but what has come (liveness.c)?  Waits
+ * find that out by themselves. */
+static bool
+names_silent(const struct batoni_op *op)
+{
+	return op->comm->peers_silent > 0 && op->kind != BATONI_KIND_WAIT &&
+	       op->comm->transport->peers[op->transfer.peer].silent;
+}
+
+/* A receive that was issued a moment ago.  One that has its message is not given back, and goes
+ * on. */
+static void
+end_unless_matched(struct batoni_op *op)
+{
+	enum baton_status how = take_back(op);
+
+	if (how == BATON_ERR_CANCELED)
+		end(op, BATON_ERR_PEER, false);
+	else if (how != BATON_ERR_BUSY)
+		end(op, how, false);
+}
+
 void
 batoni_op_issue(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 	struct baton_comm *comm = op->comm;
 	enum baton_status status;
+	bool silent;
 
 	assert(op->state == BATONI_ARMED);
 	if (unlikely(comm->breaking != BATON_OK)) {
@@ -370,6 +394,11 @@ batoni_op_issue(struct batoni_op *op)
 	}
 	if (unlikely(batoni_op_list(op)) && !batoni_tensors_may_go(op)) {
 		end(op, BATON_ERR_INVALID, false);
+		return;
+	}
+	silent = unlikely(names_silent(op));
+	if (silent && op->kind != BATONI_KIND_RECV) {
+		end(op, BATON_ERR_PEER, false);
 		return;
 	}
 	status = batoni_op_move(op, BATONI_ISSUED);
@@ -383,6 +412,8 @@ batoni_op_issue(struct batoni_op *op)
 		batoni_comm_set_busy(comm);
 	else
 		batoni_op_complete(op, status);
+	if (silent && status == BATON_PENDING)
+		end_unless_matched(op);
 }
 
 /* ---- ending ---- */
@@ -717,6 +748,9 @@ host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 		                                 status);
 		return;
 	}
+	/* Taken back by end_unless_matched, which did not get it at once. */
+	if (unlikely(status == BATON_ERR_CANCELED) && names_silent(op))
+		status = BATON_ERR_PEER;
 	if (likely(op->state == BATONI_ISSUED)) {
 		if (unlikely(status != BATON_OK) || unlikely(!end_simply(op)))
 			end(op, status, false);

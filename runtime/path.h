@@ -256,6 +256,7 @@ struct batoni_path {
 	const struct batoni_path_ops *ops;
 	struct batoni_host *host;
 	struct batoni_load load;
+	uint32_t tests; /* written by the engine: how often it has called `test` in a pass */
 };
 
 /* Scrap a receive.  Where a path has no slot for it, its receives are written until they end:

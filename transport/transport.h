@@ -98,6 +98,8 @@ struct batoni_peer {
 	bool reaches_us;
 	/* Written by the engine: the rank's process has ended, or the rank is away. */
 	bool gone;
+	/* Written by the engine: it was gone for so long that all it had sent is at the transport. */
+	bool silent;
 };
 
 /* The first cache line of a segment: what its rank tells ranks that find it gone.  Only the rank

@@ -433,6 +433,23 @@ any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
 	return false;
 }
 
+/* Is a source known to be gone (liveness.c), whose counter only its stores could move?  Then the
+ * first look tells. */
+static bool
+is_known_gone(const struct batoni_rma *rma, const struct batoni_pending *pending)
+{
+	const struct batoni_peer *peers = rma->transport->peers;
+
+	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next) {
+		const struct batoni_wait_node *node = batoni_node_at(rma, i);
+
+		if (peers[node->counter->channel->peer].gone &&
+		    stores_only(rma, node) && !is_met(node))
+			return true;
+	}
+	return false;
+}
+
 static enum look
 look(struct batoni_rma *rma, struct batoni_pending *pending,
      struct survey *survey)
@@ -443,6 +460,9 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 		if (all_met(rma, pending))
 			return MET;
 		if (survey->due && any_gone(rma, pending, survey))
+			return GONE;
+		if (pending->wait.sleep == BATONI_WAIT_FRESH &&
+		    is_known_gone(rma, pending))
 			return GONE;
 		unmet = batoni_node_at(rma, pending->wait.unmet);
 		if (!stores_only(rma, unmet)) {

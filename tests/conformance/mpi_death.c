@@ -5,14 +5,15 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|destroy
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
  * register a window; rank 2 only once rank 0 has left because of it, and it names rank 1 all the
  * same.  finalize: rank 1 is not killed, but calls MPI_Finalize, where it stays, while the others
  * deregister a window, as in `register`.  peer: the same while they send to it and receive from it with no
- * deadline; calls: with no thread of the engine.  destroy: the same while they destroy the
+ * deadline; calls: with no thread of the engine.  order: the same with many in order on one stream,
+ * which need no more checks of the processes than one does.  destroy: the same while they destroy the
  * communicator, with no time limit; a send of one of them to it is lent.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
@@ -27,9 +28,12 @@
 #include <unistd.h>
 
 #include "baton_mpi.h"
+#include "core.h"
 #include "program.h"
 
 #define MS INT64_C(1000000)
+
+enum { MANY = 100 };
 
 static unsigned char small[64], large[8 << 20], elsewhere[4096];
 
@@ -170,14 +174,44 @@ survive_sending(struct baton_comm *comm, int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* With no thread of the engine, all checks are within calls of this thread.  The last one has its
+ * message. */
 static void
-send_and_die(struct baton_comm *comm)
+survive_in_order(struct baton_comm *comm)
+{
+	baton_request requests[MANY];
+	uint64_t checked_ns;
+
+	for (int i = 0; i < MANY; i++) {
+		if (i % 3 == 1)
+			CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, i,
+			                 comm, NULL, NULL, &requests[i]) ==
+			      BATON_OK);
+		else
+			CHECK(baton_recv(small, 1, BATON_UINT8, 1, i, comm, NULL,
+			                 NULL, &requests[i]) == BATON_OK);
+	}
+	CHECK(baton_finish(&requests[0], -1, NULL) == BATON_ERR_PEER);
+	checked_ns = batoni_engine.peers_checked_ns;
+	for (int i = 1; i < MANY - 1; i++)
+		CHECK(baton_test(requests[i], NULL) == BATON_ERR_PEER);
+	CHECK(batoni_engine.peers_checked_ns == checked_ns);
+	CHECK(baton_finish(&requests[MANY - 1], -1, NULL) == BATON_OK);
+	CHECK(small[0] == 9);
+	for (int i = 1; i < MANY - 1; i++)
+		CHECK(baton_release(&requests[i]) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+send_and_die(struct baton_comm *comm, int tag)
 {
 	baton_request request = 0;
 
 	small[0] = 9;
 	for (int peer = 0; peer < 3; peer += 2) {
-		(void)baton_send(small, 1, BATON_UINT8, peer, 9, comm, NULL,
+		(void)baton_send(small, 1, BATON_UINT8, peer, tag, comm, NULL,
 		                 NULL, &request);
 		(void)baton_finish(&request, -1, NULL);
 	}
@@ -296,6 +330,7 @@ main(int argc, char **argv)
 	bool registering = argc > 1 && strcmp(argv[1], "register") == 0;
 	bool destroying = argc > 1 && strcmp(argv[1], "destroy") == 0;
 	bool calls = argc > 1 && strcmp(argv[1], "calls") == 0;
+	bool in_order = argc > 1 && strcmp(argv[1], "order") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -309,7 +344,7 @@ main(int argc, char **argv)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
 	              MPI_BYTE, MPI_COMM_WORLD);
-	if (calls)
+	if (calls || in_order)
 		options.progress = BATON_PROGRESS_CALLS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
 	      BATON_OK);
@@ -317,8 +352,8 @@ main(int argc, char **argv)
 		return exit_status();
 	if (rank == 1 && waiting)
 		signal_and_die(comm);
-	if (rank == 1 && sending)
-		send_and_die(comm);
+	if (rank == 1 && (sending || in_order))
+		send_and_die(comm, in_order ? MANY - 1 : 9);
 	if (rank == 1 && !finalizing) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
@@ -327,6 +362,8 @@ main(int argc, char **argv)
 		survive_waiting(comm, rank);
 	else if (sending)
 		survive_sending(comm, rank);
+	else if (in_order)
+		survive_in_order(comm);
 	else if (registering)
 		survive_registering(comm, rank, pids[0]);
 	else if (finalizing)

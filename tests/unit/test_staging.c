@@ -518,7 +518,8 @@ START_TEST(a_receive_is_taken_back_until_it_has_matched)
 }
 END_TEST
 
-START_TEST(an_eager_message_that_waits_for_its_copy_cannot_be_taken_back)
+static void
+take_back_what_is_copied(bool dead)
 {
 	struct world world;
 
@@ -530,6 +531,10 @@ START_TEST(an_eager_message_that_waits_for_its_copy_cannot_be_taken_back)
 		step(&world, 0);
 	fake_memory_hold(true);
 	step(&world, 1);
+	if (dead) {
+		close_rank(&world, 0);
+		stage_of(&world, 1)->base.peers[0].gone = true;
+	}
 	ck_assert_int_eq(take_back(&world, 1, 0), BATON_ERR_BUSY);
 	assert_pending(&world, 1, 0);
 	fake_memory_hold(false);
@@ -538,6 +543,17 @@ START_TEST(an_eager_message_that_waits_for_its_copy_cannot_be_taken_back)
 	assert_content(&world, 1, 0, EAGER, 4);
 	assert_idle(&world, 1);
 	close_world(&world);
+}
+
+START_TEST(an_eager_message_that_waits_for_its_copy_cannot_be_taken_back)
+{
+	take_back_what_is_copied(false);
+}
+END_TEST
+
+START_TEST(nor_can_it_when_its_sender_has_died)
+{
+	take_back_what_is_copied(true);
 }
 END_TEST
 
@@ -935,6 +951,7 @@ main(void)
 		ranks_with_chunks_of_other_sizes_understand_each_other,
 		a_receive_is_taken_back_until_it_has_matched,
 		an_eager_message_that_waits_for_its_copy_cannot_be_taken_back,
+		nor_can_it_when_its_sender_has_died,
 		a_send_is_taken_back_until_it_is_received,
 		a_send_in_a_line_is_taken_back_and_the_line_goes_on,
 		what_the_transport_below_cannot_take_back_stays_lent,

@@ -548,6 +548,27 @@ START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 }
 END_TEST
 
+/* Not only at the next check of the processes: waits that stand in order would each need one. */
+START_TEST(wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look)
+{
+	world.peers[2].gone = true;
+	world.rma.peers_looked_ns = UINT64_MAX / 2; /* no check is due */
+	signal_from(&world, 2, 0, 0);
+	place(0, 1, 2);
+	place(1, 1, 2);
+	place(2, 1, 1);
+	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_int_eq(issue(1), BATON_PENDING);
+	ck_assert_int_eq(issue(2), BATON_PENDING);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 1, BATON_ERR_PEER);
+	signal_from(&world, 1, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 2, BATON_OK);
+	assert_over();
+}
+END_TEST
+
 /* ---- everything, against a model ---------------------------------------- */
 
 #define STEPS 20000
@@ -740,6 +761,7 @@ main(void)
 		who_sleeps_says_from_which_count_on_it_wants_to_be_woken,
 		signals_ring_from_the_wanted_count_on,
 		wait_for_a_process_that_is_gone_ends_in_peer,
+		wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look,
 		any_sequence_does_as_the_model_says,
 	};
 

@@ -833,6 +833,15 @@ scrap_part(struct batoni_staging *stage, struct stage_part *part)
 	return batoni_path_scrap(below, &part->transfer);
 }
 
+/* A receive whose bytes are here: they are copied from the bounce buffer, and nothing of the peer is
+ * needed. */
+static bool
+has_come(const struct stage_message *message)
+{
+	return message->state == STAGE_EAGER &&
+	       message->transfer->direction == BATONI_RECV;
+}
+
 /* The peer's process has ended: nothing that this waits for will come. */
 static void
 abandon(struct batoni_staging *stage, struct stage_message *message)
@@ -886,7 +895,8 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	}
 	/* What has just been taken back is not asked for again. */
 	settle(stage);
-	if (message->state != STAGE_FREE && is_gone(stage, message->peer))
+	if (message->state != STAGE_FREE && !has_come(message) &&
+	    is_gone(stage, message->peer))
 		abandon(stage, message);
 	status = leave(stage, message);
 	return status == BATON_PENDING ? BATON_ERR_BUSY : status;

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that name a rank whose process has been killed, over a transport that does as it is
+ * told.  The test makes the checks itself, so that it counts them: the clock stands still for the
+ * engine's own, as it has just made one.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "liveness.h"
+#include "run_tests.h"
+#include "scripted_world.h"
+
+enum { MANY = 100, PASSES = 70 };
+
+static struct batoni_peer peers[4];
+static struct batoni_farewell farewells[4];
+
+/* The process of rank 1 has been killed.  Where the kernel gives no descriptor of it, the rank has
+ * said that it leaves. */
+static void
+kill_peer(void)
+{
+	siginfo_t info;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		for (;;)
+			pause();
+	peers[1].pidfd = batoni_pidfd_open(pid);
+	ck_assert(!batoni_peer_is_gone(&peers[1]));
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+	if (peers[1].pidfd < 0)
+		farewells[1].away = 1;
+}
+
+static void
+setup(void)
+{
+	struct baton_comm_options options = scripted_options();
+
+	world_setup();
+	scripted_close(&transport, comm);
+	options.requests_max = 2 * MANY;
+	scripted_init(&transport);
+	comm = scripted_comm(&transport, &options);
+	for (int i = 0; i < 4; i++) {
+		peers[i] = (struct batoni_peer){.segment = &farewells[i],
+		                                .pidfd = -1};
+		farewells[i] = (struct batoni_farewell){.away = 0};
+	}
+	transport.base.peers = peers;
+	kill_peer();
+}
+
+static void
+teardown(void)
+{
+	batoni_pidfd_close(peers[1].pidfd);
+	world_teardown();
+}
+
+static void
+make_passes(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		batoni_engine.peers_checked_ns = batoni_coarse_ns();
+		baton_progress(comm);
+	}
+}
+
+static void
+check(void)
+{
+	batoni_take();
+	batoni_engine.peers_checked_ns = 0;
+	batoni_check_peers_soon();
+	batoni_leave();
+	baton_progress(comm);
+}
+
+/* Sends and receives in order on one stream. */
+static void
+enqueue_many(baton_request *requests, int n)
+{
+	for (int i = 0; i < n; i++)
+		requests[i] = i % 2 ? scripted_send(comm, s, i, NULL)
+		                    : scripted_recv(comm, s, i, NULL);
+}
+
+START_TEST(operations_in_order_end_together_once_a_peer_is_silent)
+{
+	baton_request requests[MANY];
+
+	enqueue_many(requests, MANY);
+	ck_assert_uint_eq(transport.issues, 1);
+	check();
+	make_passes(PASSES);
+	scripted_assert_pending(requests[0]);
+	check();
+	for (int i = 0; i < MANY; i++)
+		scripted_assert_ended(requests[i], BATON_ERR_PEER);
+	/* No send was issued. */
+	ck_assert_uint_eq(transport.issues, MANY / 2);
+	/* A later one has no grace period either, on an idle stream or not. */
+	for (int i = 0; i < 4; i++) {
+		enqueue_many(requests, 1 + i);
+		for (int j = 0; j <= i; j++)
+			scripted_assert_ended(requests[j], BATON_ERR_PEER);
+	}
+}
+END_TEST
+
+START_TEST(what_names_a_living_rank_goes_on)
+{
+	struct baton_op_options apart = detached();
+	baton_request dead, living = BATON_REQUEST_NULL;
+	char byte = 0;
+
+	ck_assert_int_eq(baton_recv(&byte, 1, BATON_UINT8, 2, 7, comm, t, &apart,
+	                            &living),
+	                 BATON_OK);
+	dead = scripted_recv(comm, s, 1, NULL);
+	check();
+	make_passes(PASSES);
+	check();
+	scripted_assert_ended(dead, BATON_ERR_PEER);
+	scripted_assert_ended(scripted_send(comm, s, 1, NULL), BATON_ERR_PEER);
+	for (int i = 0; i < 3; i++)
+		check();
+	scripted_assert_pending(living);
+	end_recv(7, BATON_OK);
+	scripted_assert_ended(living, BATON_OK);
+}
+END_TEST
+
+/* The transport does not give it back: it has its message. */
+START_TEST(a_receive_whose_message_has_come_ends_with_it)
+{
+	baton_request first = scripted_recv(comm, s, 0, NULL), got, none;
+
+	check();
+	make_passes(PASSES);
+	check();
+	scripted_assert_ended(first, BATON_ERR_PEER);
+	transport.take_back = BATON_ERR_BUSY;
+	got = scripted_recv(comm, s, 1, NULL);
+	transport.take_back = BATON_ERR_CANCELED;
+	none = scripted_recv(comm, s, 2, NULL);
+	make_passes(PASSES);
+	scripted_assert_pending(got);
+	end_recv(1, BATON_OK);
+	scripted_assert_ended(got, BATON_OK);
+	scripted_assert_ended(none, BATON_ERR_PEER);
+	/* It ends within the call that takes it back. */
+	transport.take_back = BATON_OK;
+	scripted_assert_ended(scripted_recv(comm, s, 3, NULL), BATON_OK);
+	/* The transport says later that there was none. */
+	transport.take_back = BATON_ERR_BUSY;
+	got = scripted_recv(comm, s, 4, NULL);
+	end_recv(4, BATON_ERR_CANCELED);
+	scripted_assert_ended(got, BATON_ERR_PEER);
+	transport.take_back = BATON_ERR_CANCELED;
+}
+END_TEST
+
+/* With few tests between two checks, some of what it sent may still be on its way: each operation
+ * has its grace period. */
+START_TEST(a_peer_is_silent_only_when_the_messages_were_tested_often)
+{
+	baton_request first = scripted_recv(comm, s, 0, NULL);
+	baton_request second = scripted_recv(comm, s, 1, NULL);
+
+	check();
+	make_passes(10);
+	check();
+	scripted_assert_ended(first, BATON_ERR_PEER);
+	scripted_assert_pending(second);
+	make_passes(10);
+	end_recv(1, BATON_OK);
+	scripted_assert_ended(second, BATON_OK);
+	ck_assert(!peers[1].silent && peers[1].gone);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		operations_in_order_end_together_once_a_peer_is_silent,
+		what_names_a_living_rank_goes_on,
+		a_receive_whose_message_has_come_ends_with_it,
+		a_peer_is_silent_only_when_the_messages_were_tested_often,
+	};
+
+	return RUN_TESTS_WITH("liveness", tests, setup, teardown);
+}
