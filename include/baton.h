@@ -483,7 +483,7 @@ baton_record(struct baton_comm *comm, baton_stream stream,
  * end enqueues.  A refused operation voids the group: group_end returns the first
  * refusal, nothing was enqueued, and the group's request handles are STALE.
  * begin: BATON_OK, INVALID, AGAIN.  end: BATON_OK, INVALID (no group is open on this
- * thread), or the first refusal.
+ * thread), or the first refusal (baton_last_error has that call's sentence again).
  */
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
@@ -739,8 +739,8 @@ BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer
  *
  * begin: BATON_OK, INVALID (also inside a group, or while a plan is recorded), NOMEM, the error
  * that broke comm.  end: BATON_OK; INVALID (this thread records no plan of comm); without a plan:
- * the first refusal, INVALID (plan_p is NULL; a group is open; a launch would take more than
- * requests_max).
+ * the first refusal (baton_last_error has that call's sentence again), INVALID (plan_p is NULL; a
+ * group is open; a launch would take more than requests_max).
  */
 BATON_API enum baton_status baton_plan_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,

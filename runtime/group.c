@@ -13,6 +13,10 @@
  * a carrier, until its stream has passed it.  The group's record is returned when its
  * word is released, all members have ended and all carriers have been reached.
  *
+ * Refusals.  The first one voids the group (group.refusal).  Its sentence is kept in memory of
+ * its own, on a list of the thread, until the end of the group or plan, which returns that status and
+ * so says that sentence, whatever the thread was refused since.
+ *
  * A void group places nothing on streams.  Its members leave their FIFOs without a
  * completion, and their words are released for other streams that wait for them.
  * Completions of members that end while the group is open are delivered when the group
@@ -28,10 +32,13 @@
  */
 #include "life.h"
 
+#include <string.h>
+
 #include "engine.h"
 #include "enqueue.h"
 #include "group.h"
 #include "log.h"
+#include "mem.h"
 #include "plan.h"
 #include "queue.h"
 #include "wait.h"
@@ -53,6 +60,30 @@ batoni_group_where(const struct baton_comm *comm)
 	                                  : "inside a group";
 }
 
+/* ---- the first refusal ---- */
+
+struct batoni_refusal {
+	struct batoni_refusal *next;
+	const struct batoni_op *group;
+	char why[];
+};
+
+/* Without memory for it the end says less. */
+static void
+keep_sentence(const struct batoni_op *group)
+{
+	size_t bytes = strlen(baton_last_error()) + 1;
+	struct batoni_refusal *refusal =
+		batoni_alloc(1, sizeof(*refusal) + bytes);
+
+	if (!refusal)
+		return;
+	refusal->group = group;
+	memcpy(refusal->why, baton_last_error(), bytes);
+	refusal->next = batoni_thread.refusals;
+	batoni_thread.refusals = refusal;
+}
+
 enum baton_status
 batoni_group_refuse(const struct baton_comm *comm, enum baton_status status)
 {
@@ -60,9 +91,45 @@ batoni_group_refuse(const struct baton_comm *comm, enum baton_status status)
 	                                  ? batoni_group_open(comm)
 	                                  : NULL;
 
-	if (group && group->group.refusal == BATON_OK)
+	if (group && group->group.refusal == BATON_OK) {
 		group->group.refusal = status;
+		keep_sentence(group);
+	}
 	return status;
+}
+
+static struct batoni_refusal **
+find_sentence(const struct batoni_op *group)
+{
+	struct batoni_refusal **link = &batoni_thread.refusals;
+
+	while (*link && (*link)->group != group)
+		link = &(*link)->next;
+	return link;
+}
+
+enum baton_status
+batoni_group_say(const char *call, const struct batoni_op *group,
+                 enum baton_status refusal)
+{
+	const struct batoni_refusal *kept = *find_sentence(group);
+
+	if (kept)
+		return batoni_refuse(refusal, "%s", kept->why);
+	return batoni_refuse(refusal, "%s: an earlier call in it was refused (%s)",
+	                     call, baton_status_name(refusal));
+}
+
+void
+batoni_group_forget(const struct batoni_op *group)
+{
+	struct batoni_refusal **link = find_sentence(group);
+	struct batoni_refusal *kept = *link;
+
+	if (!kept)
+		return;
+	*link = kept->next;
+	batoni_free(kept);
 }
 
 static void end_open_groups(void *arg);
@@ -591,6 +658,7 @@ enum baton_status
 baton_group_end(struct baton_comm *comm)
 {
 	struct batoni_op **link = &batoni_thread.groups;
+	enum baton_status refusal, status;
 	struct batoni_op *group;
 
 	BATONI_ENTER("baton_group_end");
@@ -606,7 +674,13 @@ baton_group_end(struct baton_comm *comm)
 	if (--group->group.depth > 0)
 		return BATON_OK;
 	*link = group->group.outer;
-	return end_group(group);
+	refusal = group->group.refusal;
+	status = end_group(group);
+	if (unlikely(refusal != BATON_OK))
+		/* The record may be another's by now; its address is still the key. */
+		batoni_group_say("baton_group_end", group, refusal);
+	batoni_group_forget(group);
+	return status;
 }
 
 /* The destructor of exit_key: runs when a thread that has begun groups exits. */
@@ -628,6 +702,7 @@ end_open_groups(void *arg)
 		           group->comm->rank, group->group.members);
 		if (group->group.refusal == BATON_OK)
 			group->group.refusal = BATON_ERR_INVALID;
+		batoni_group_forget(group);
 		end_group(group);
 	}
 }

@@ -22,10 +22,15 @@ enum baton_status batoni_group_put(struct batoni_op *group,
                                    struct batoni_op **first_p, bool *void_p);
 /* The requests of a void group are free when this returns. */
 void batoni_group_settle(void);
-/* A call inside the group was refused: void the group (the first refusal is kept) and
- * return status. */
+/* A call inside the group was refused: void the group (the first refusal is kept, with its
+ * sentence) and return status. */
 enum baton_status batoni_group_refuse(const struct baton_comm *comm,
                                       enum baton_status status);
+/* Say the sentence of the group's first refusal again, and return that. */
+enum baton_status batoni_group_say(const char *call, const struct batoni_op *group,
+                                   enum baton_status refusal);
+/* The group, or the recording, is over on this thread: its sentence is not needed any more. */
+void batoni_group_forget(const struct batoni_op *group);
 /* Make the record a member.  OK, or the refusal (the record is returned). */
 enum baton_status batoni_group_add(struct batoni_op *group,
                                    struct batoni_op *op);

@@ -69,6 +69,7 @@ plan_free(struct baton_plan *plan)
 			note->ops->forget((const char *)note +
 			                  BATONI_NOTE_BYTES);
 	}
+	batoni_group_forget(&plan->recording);
 	batoni_free(plan->notes);
 	atomic_fetch_sub(&plan->comm->plans, 1);
 	batoni_handle_retire(&handles, plan);
@@ -175,8 +176,10 @@ batoni_plan_group_end(struct batoni_op *recording)
 	if (--plan->depth > 0)
 		return BATON_OK;
 	status = note_group("baton_group_end", plan, false);
-	return recording->group.refusal != BATON_OK ? recording->group.refusal
-	                                            : status;
+	return recording->group.refusal != BATON_OK
+	               ? batoni_group_say("baton_group_end", recording,
+	                                  recording->group.refusal)
+	               : status;
 }
 
 /* ---- what may be recorded ---- */
@@ -278,7 +281,8 @@ check_plan(const struct baton_plan *plan)
 	uint64_t records = (uint64_t)plan->operations + plan->groups + 1;
 
 	if (plan->recording.group.refusal != BATON_OK)
-		return plan->recording.group.refusal;
+		return batoni_group_say("baton_plan_end", &plan->recording,
+		                        plan->recording.group.refusal);
 	if (plan->depth > 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_plan_end: a group is open; there is no "

@@ -10,12 +10,14 @@
 #include "log.h"
 
 struct batoni_op;
+struct batoni_refusal;
 
 /* The library's thread-local storage, here and in log.c, stays below 64 bytes: with the
  * initial-exec model it comes from a small reserve that all libraries of a process
  * share. */
 struct batoni_thread {
 	struct batoni_op *groups; /* open groups, innermost communicator first */
+	struct batoni_refusal *refusals; /* of void ones: sentences (group.c) */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread, or a stream's */
 	bool running;             /* a stream's: counted in batoni_engine.running */

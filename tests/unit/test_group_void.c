@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups in which a call was refused. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "mem.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -62,8 +64,45 @@ START_TEST(the_first_refusal_is_the_group_s)
 	begin();
 	end(BATON_OK);
 	end(BATON_ERR_INVALID);
+	/* And its sentence is. */
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_send: buffer is NULL with count 8; NULL is allowed "
+	                 "with count 0 only");
 	assert_stale(a);
 	assert_log("");
+	assert_all_free();
+}
+END_TEST
+
+/* Groups of two communicators on one thread, both void; and one whose sentence has no memory. */
+START_TEST(each_void_group_has_its_own_sentence)
+{
+	struct baton_comm *other = NULL;
+	char why[200];
+
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &other), BATON_OK);
+	begin();
+	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
+	ck_assert_int_eq(baton_signal(7, 0, 0, 0, other, NULL, NULL, NULL),
+	                 BATON_ERR_INVALID);
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	ck_assert_ptr_nonnull(strstr(why, "peer is 7"));
+	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
+	end(BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), "baton_record was called inside a "
+	                                     "group, which takes communication "
+	                                     "only");
+	ck_assert_int_eq(baton_group_end(other), BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), why);
+	begin();
+	batoni_mem_fail_at(1);
+	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
+	batoni_mem_fail_at(0);
+	end(BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_group_end: an earlier call in it was refused "
+	                 "(BATON_ERR_INVALID)");
+	ck_assert_int_eq(baton_comm_destroy(other), BATON_OK);
 	assert_all_free();
 }
 END_TEST
@@ -307,6 +346,7 @@ main(void)
 	const TTest *const tests[] = {
 		group_that_fills_the_pool_is_void,
 		the_first_refusal_is_the_group_s,
+		each_void_group_has_its_own_sentence,
 		what_waited_behind_a_void_member_goes_on,
 		armed_one_behind_a_member_goes_on_when_the_group_is_void,
 		detached_and_not_do_not_mix,

@@ -332,6 +332,35 @@ START_TEST(recording_that_its_thread_leaves_open_is_no_plan)
 END_TEST
 
 /* Each allocation fails in turn: the plan is void, or there is none, and nothing is left. */
+/* The ends of the recording and of a group in it say the first one's sentence. */
+START_TEST(void_plan_ends_with_the_first_refusal_and_its_sentence)
+{
+	struct baton_plan *plan = NULL;
+
+	begin();
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	ck_assert_int_eq(baton_send(cell, 8, BATON_UINT8, 1, -5, comm, s, NULL,
+	                            NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_send(cell, 8, BATON_UINT8, 99, 0, comm, s, NULL,
+	                            NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "peer is 99"));
+	ck_assert_int_eq(baton_group_end(comm), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_send: tag is -5; "));
+	ck_assert_int_eq(baton_release(NULL), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_send: tag is -5; "));
+	ck_assert_ptr_null(plan);
+	/* The next one has its own. */
+	begin();
+	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_record was called "));
+	assert_all_free();
+}
+END_TEST
+
 START_TEST(plans_without_memory_leave_nothing)
 {
 	struct baton_plan *plan = NULL;
@@ -381,6 +410,7 @@ main(void)
 		the_first_of_the_plan_counts_not_the_first_in_time,
 		launch_that_is_refused_gives_its_records_back,
 		recording_that_its_thread_leaves_open_is_no_plan,
+		void_plan_ends_with_the_first_refusal_and_its_sentence,
 		plans_without_memory_leave_nothing,
 	};
 
