@@ -730,8 +730,9 @@ BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer
  * of tensors too), signals, puts and waits for signals that the thread enqueues on comm, and the
  * groups that it begins and ends, are checked and kept, and nothing is enqueued.  They take no
  * request (request_p is NULL) and no queue.  baton_record, baton_stream_launch, _wait and
- * _synchronize, and another plan, are INVALID in between.  A refused call voids the plan: the end
- * returns the first refusal, and there is no plan.  A plan may be empty.
+ * _synchronize, another plan, and the launch of one, are INVALID on comm in between.  Calls on other
+ * communicators do as always: they are enqueued, and not recorded.  A refused call voids the plan: the
+ * end returns the first refusal, and there is no plan.  A plan may be empty.
  *
  * What the plan names must stay valid until it is destroyed: streams, buffers, the tensors of
  * receives that write them, signals of tensor lists.  It is of comm, which is destroyed after it.
@@ -764,7 +765,8 @@ BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,
  * and resources are looked at anew, other arguments are not.  Exception: if an asynchronous
  * device refuses an operation when others are on their streams, those go on, the rest is
  * not enqueued, the call returns BATON_OK, and the request ends in the refusal.  INVALID
- * also for a plan that was destroyed, and inside a group or a recording.
+ * also for a plan that was destroyed, and inside a group or a recording of the plan's communicator.
+ * (Inside those of another one it is enqueued at once, and is no part of them.)
  */
 BATON_API enum baton_status
 baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,

@@ -332,6 +332,71 @@ START_TEST(recording_that_its_thread_leaves_open_is_no_plan)
 END_TEST
 
 /* Each allocation fails in turn: the plan is void, or there is none, and nothing is left. */
+/* A recording, and a group, are their communicator's: a launch with another one is neither recorded
+ * nor refused, and its own refusal voids nothing of them. */
+START_TEST(plan_of_another_communicator_is_launched_at_once)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct baton_op_options apart = detached();
+	struct baton_plan *plan = NULL, *recorded;
+	struct baton_comm *other = NULL;
+	char in[2] = {0}, out[2] = {5, 6};
+	baton_request request = 0;
+
+	options.requests_max = 7;
+	ck_assert_int_eq(baton_comm_create_local(1, &options, &other), BATON_OK);
+	ck_assert_int_eq(baton_plan_begin(other), BATON_OK);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(baton_group_begin(other), BATON_OK);
+		ck_assert_int_eq(baton_recv(&in[i], 1, BATON_UINT8, 0, i, other,
+		                            NULL, NULL, NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_send(&out[i], 1, BATON_UINT8, 0, i, other,
+		                            NULL, NULL, NULL),
+		                 BATON_OK);
+		ck_assert_int_eq(baton_group_end(other), BATON_OK);
+	}
+	ck_assert_int_eq(baton_plan_end(other, &plan), BATON_OK);
+
+	begin();
+	note(true, s, 1, NULL);
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	note(true, s, 2, NULL);
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, &request), BATON_OK);
+	scripted_assert_ended(request, BATON_OK);
+	ck_assert_mem_eq(in, out, sizeof(in));
+	/* All requests but one are taken. */
+	ck_assert_int_eq(baton_recv(in, 1, BATON_UINT8, 0, 9, other, NULL, &apart,
+	                            &request),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, NULL), BATON_ERR_AGAIN);
+	note(true, s, 3, NULL);
+	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
+	recorded = end();
+	ck_assert_int_eq(baton_send(out, 1, BATON_UINT8, 0, 9, other, NULL, NULL,
+	                            NULL),
+	                 BATON_OK);
+	scripted_assert_ended(request, BATON_OK);
+	assert_log("");
+	transport.issue = BATON_OK;
+	scripted_assert_ended(launch(recorded, NULL), BATON_OK);
+	assert_log("s1 s2 s3 ");
+	/* Of the same communicator it is refused, and voids the plan. */
+	begin();
+	ck_assert_int_eq(baton_plan_launch(recorded, NULL, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_end(comm, &(struct baton_plan *){NULL}),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), "baton_plan_launch was called within "
+	                                     "the recording of a plan");
+	transport.issue = BATON_PENDING;
+	destroy(recorded);
+	destroy(plan);
+	ck_assert_int_eq(baton_comm_destroy(other), BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
 /* The ends of the recording and of a group in it say the first one's sentence. */
 START_TEST(void_plan_ends_with_the_first_refusal_and_its_sentence)
 {
@@ -410,6 +475,7 @@ main(void)
 		the_first_of_the_plan_counts_not_the_first_in_time,
 		launch_that_is_refused_gives_its_records_back,
 		recording_that_its_thread_leaves_open_is_no_plan,
+		plan_of_another_communicator_is_launched_at_once,
 		void_plan_ends_with_the_first_refusal_and_its_sentence,
 		plans_without_memory_leave_nothing,
 	};
