@@ -116,6 +116,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
 #define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */
+/* Of a launch: the operation that failed was on a list, which transfer.buffer is. */
+#define BATONI_FLAG_LISTED 4096u
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
 struct baton_comm;

@@ -25,6 +25,9 @@
  * did not end in OK.  If operations are lent, so is the launch, until all are given back.  It
  * keeps its record until then, so the slot that they have stays its own.
  *
+ * What it says of that operation (batoni_launch_explain) is kept in its transfer, since the operation's
+ * record is used again.  A list that did not agree is kept for the launch's record then (LISTED).
+ *
  * Its deadline counts from the moment when the first of its operations is armed.  Deadline
  * and cancel end all operations that have not ended.  Operations that are placed after its
  * deadline (an asynchronous device may arm the first before the last is on its stream) end at
@@ -44,6 +47,7 @@
 #include "log.h"
 #include "queue.h"
 #include "sweep.h"
+#include "tensor_calls.h"
 #include "tensor_store.h"
 
 #define NONE_FAILED UINT32_MAX
@@ -364,12 +368,27 @@ note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
 	/* What was moved, and what there was memory for. */
 	launch->transfer.bytes = transfer->bytes;
 	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
+	launch->flags &= (uint16_t)~BATONI_FLAG_LISTED;
 	batoni_set(launch->transfer.peer, transfer->peer);
 	/* What the completion of such an operation tells. */
 	batoni_set(launch->transfer.tag,
 	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
 	/* Hosts read it only when the launch has ended. */
 	batoni_set(launch->status, (int16_t)status);
+}
+
+/* It is the operation that failed: the sentence about its list stays. */
+static void
+keep_list(struct batoni_op *launch, const struct batoni_op *op,
+          enum baton_status status, bool lent)
+{
+	struct batoni_tensor_list *list = batoni_op_list(op);
+
+	if (!list || lent || !batoni_tensors_keep(status))
+		return;
+	launch->flags |= BATONI_FLAG_LISTED;
+	launch->transfer.buffer = list;
+	batoni_list_keep(launch, list);
 }
 
 /* The rest was refused when a part was on its streams.  It ends in the refusal. */
@@ -544,6 +563,8 @@ batoni_launch_member_ended(const struct batoni_op *op,
 	else
 		note_failure(launch, op->plan_index, status, op->kind,
 		             &op->transfer);
+	if (unlikely(launch->plan_end.failed == op->plan_index))
+		keep_list(launch, op, status, lent);
 	launch->plan.ended++;
 	batoni_launch_settle(launch);
 }

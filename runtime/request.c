@@ -809,12 +809,12 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		batoni_launch_explain(op, which, sizeof(which));
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put; or it is the device's. */
-	if (!launch &&
-	    (((op->status == BATON_ERR_MISMATCH ||
-	       op->status == BATON_ERR_TIMEOUT) &&
-	      path->ops->explain &&
-	      path->ops->explain(path, transfer, why, sizeof(why))) ||
-	     batoni_tensors_explain(op, why, sizeof(why)))) {
+	if ((!launch &&
+	     (op->status == BATON_ERR_MISMATCH ||
+	      op->status == BATON_ERR_TIMEOUT) &&
+	     path->ops->explain &&
+	     path->ops->explain(path, transfer, why, sizeof(why))) ||
+	    batoni_tensors_explain(op, why, sizeof(why))) {
 		snprintf(native, sizeof(native), " (%s)", why);
 	} else if (native_call && op->status == BATON_ERR_CUDA) {
 		char device[128] = "";

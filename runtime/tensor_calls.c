@@ -574,17 +574,25 @@ batoni_tensors_ended(struct batoni_op *op, enum baton_status status, bool lent)
 	}
 	if (lent)
 		return;
-	if (status == BATON_ERR_MISMATCH || status == BATON_ERR_TRUNCATED ||
-	    status == BATON_ERR_INVALID)
+	if (batoni_tensors_keep(status))
 		batoni_list_keep(op, list);
 	else
 		batoni_list_give(op->comm, list);
 }
 
+/* Of a launch of a plan: that of the operation that failed. */
+static const struct batoni_tensor_list *
+list_of(const struct batoni_op *op)
+{
+	if (op->kind != BATONI_KIND_PLAN)
+		return batoni_op_list(op);
+	return op->flags & BATONI_FLAG_LISTED ? op->transfer.buffer : NULL;
+}
+
 bool
 batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 {
-	const struct batoni_tensor_list *list = batoni_op_list(op);
+	const struct batoni_tensor_list *list = list_of(op);
 
 	if (list && op->status == BATON_ERR_INVALID) {
 		snprintf(text, size, "its input_signal was false");
@@ -594,7 +602,7 @@ batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 	             op->status == BATON_ERR_TRUNCATED))
 		return batoni_list_explain(list, text, size);
 	if (list || op->status != BATON_ERR_MISMATCH ||
-	    !batoni_path_of(op)->ops->lists)
+	    !op->comm->paths[BATONI_PATH_MESSAGES]->ops->lists)
 		return false;
 	snprintf(text, size,
 	         "a list of tensors came, which baton_recv_tensors receives");

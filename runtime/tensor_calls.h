@@ -13,7 +13,15 @@ bool batoni_tensors_may_go(const struct batoni_op *op);
  * has the list. */
 void batoni_tensors_ended(struct batoni_op *op, enum baton_status status,
                           bool lent);
-/* Why it has ended so, if that has to do with lists.  The caller holds the record. */
+/* Is the list of an operation that ended so, and is not lent, kept for its sentence? */
+static inline bool
+batoni_tensors_keep(enum baton_status status)
+{
+	return status == BATON_ERR_MISMATCH || status == BATON_ERR_TRUNCATED ||
+	       status == BATON_ERR_INVALID;
+}
+/* Why it, or the operation of a launch that failed, has ended so, if that has to do with lists.  The
+ * caller holds the record. */
 bool batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size);
 
 #endif

@@ -426,20 +426,61 @@ static const struct {
 };
 
 static void
-expect_mismatch(struct conform *c, baton_request *request_p, const char *words)
+expect_failure(struct conform *c, baton_request *request_p,
+               enum baton_status status, const char *words)
 {
 	char why[512] = "";
 
-	CHECK_STATUS(c, BATON_ERR_MISMATCH,
+	CHECK_STATUS(c, status,
 	             baton_wait(*request_p, conform_patience(c), NULL));
 	CHECK_OK(c, baton_request_error(*request_p, why, sizeof(why)));
 	if (!CHECK(c, strstr(why, words)))
 		fprintf(stderr, "%s\n", why);
-	FINISH(c, BATON_ERR_MISMATCH, request_p);
+	FINISH(c, status, request_p);
 }
 
 static void
-differ_once(struct conform *c, size_t k, int64_t n)
+expect_mismatch(struct conform *c, baton_request *request_p, const char *words)
+{
+	expect_failure(c, request_p, BATON_ERR_MISMATCH, words);
+}
+
+/* How rank 1 makes the receive that fails. */
+enum how {
+	BY_CALL,
+	IN_A_GROUP,
+	IN_A_PLAN,
+	IN_A_GROUP_OF_A_PLAN,
+	HOWS
+};
+
+static baton_request
+recv_list_by(struct conform *c, enum how how, struct baton_tensor *list,
+             size_t count, const struct baton_tensors_options *options)
+{
+	bool grouped = how == IN_A_GROUP || how == IN_A_GROUP_OF_A_PLAN;
+	bool planned = how == IN_A_PLAN || how == IN_A_GROUP_OF_A_PLAN;
+	baton_request request = BATON_REQUEST_NULL;
+	struct baton_plan *plan = NULL;
+
+	if (planned)
+		CHECK_OK(c, baton_plan_begin(c->comm));
+	if (grouped)
+		CHECK_OK(c, baton_group_begin(c->comm));
+	CHECK_OK(c, baton_recv_tensors(list, count, 0, 0, c->comm, c->stream,
+	                               options, planned ? NULL : &request));
+	if (grouped)
+		CHECK_OK(c, baton_group_end(c->comm));
+	if (planned) {
+		CHECK_OK(c, baton_plan_end(c->comm, &plan));
+		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
+		CHECK_OK(c, baton_plan_destroy(plan));
+	}
+	return request;
+}
+
+static void
+differ_once(struct conform *c, enum how how, size_t k, int64_t n)
 {
 	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
 	struct baton_tensor list[3];
@@ -458,7 +499,8 @@ differ_once(struct conform *c, size_t k, int64_t n)
 		arena = new_arena(c, bytes);
 		options.arena = arena;
 		options.arena_bytes = bytes;
-		request = recv_list(c, list, differing[k].count, 0, 0, &options);
+		request = recv_list_by(c, how, list, differing[k].count,
+		                       &options);
 		expect_mismatch(c, &request, differing[k].words);
 		CHECK_ALL(c, arena, bytes + CANARIES, CANARY);
 		CHECK(c, memcmp(list, differing[k].list, sizeof(list)) == 0);
@@ -475,11 +517,55 @@ a_list_that_differs_is_named_and_the_next_is_right(struct conform *c)
 			const struct baton_tensor next =
 				tensor(BATON_UINT16, NULL, 2, 5, sizes[i]);
 
-			differ_once(c, k, sizes[i]);
+			differ_once(c, BY_CALL, k, sizes[i]);
 			pass_list(c, &next, 1, (unsigned)i);
 		}
 		conform_alive();
 	}
+}
+
+/* What did not agree, and why, is said of a launch as of a call: a tensor, the arena, a signal, and a
+ * list that a plain receive has met. */
+static void
+a_list_that_differs_is_named_in_groups_and_plans_too(struct conform *c)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor one = tensor(BATON_UINT8, NULL, 1, 300, 0);
+	struct baton_tensor open = {.rank = -1};
+	struct baton_plan *plan = NULL;
+	bool may = false;
+	baton_request request;
+
+	for (int how = IN_A_GROUP; how < HOWS; how++)
+		for (size_t k = 0; k < 5; k += 2)
+			differ_once(c, (enum how)how, k, k ? 400 : 2);
+	if (c->rank > 1)
+		return;
+	if (c->rank == 0) {
+		give_memory(c, &one, 1, 6, true);
+		for (int i = 0; i < 2; i++) {
+			request = send_list(c, &one, 1, 1, 0, NULL);
+			FINISH(c, BATON_OK, &request);
+		}
+		return;
+	}
+	options.arena = new_arena(c, 256);
+	options.arena_bytes = 256;
+	request = recv_list_by(c, IN_A_PLAN, &open, 1, &options);
+	expect_failure(c, &request, BATON_ERR_TRUNCATED,
+	               "the arena has 256 bytes, the tensors need 300");
+	options.input_signal = &may;
+	request = recv_list_by(c, IN_A_GROUP_OF_A_PLAN, &open, 1, &options);
+	expect_failure(c, &request, BATON_ERR_INVALID,
+	               "its input_signal was false");
+	CHECK_OK(c, baton_plan_begin(c->comm));
+	CHECK_OK(c, baton_recv(options.arena, 256, BATON_UINT8, 0, 0, c->comm,
+	                       c->stream, NULL, NULL));
+	CHECK_OK(c, baton_plan_end(c->comm, &plan));
+	CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
+	expect_failure(c, &request, BATON_ERR_MISMATCH,
+	               "a list of tensors came, which baton_recv_tensors receives");
+	CHECK_OK(c, baton_plan_destroy(plan));
 }
 
 /* Its header comes in parts, where what was declared has been. */
@@ -1181,6 +1267,8 @@ const struct conform_case conform_tensors[] = {
 	{CASE(an_arena_that_is_too_small_truncates), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_that_differs_is_named_and_the_next_is_right),
+         .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	{CASE(a_list_that_differs_is_named_in_groups_and_plans_too),
          .ranks_min = 2, .needs = BATON_CAP_TENSORS},
 	{CASE(one_of_a_thousand_that_differs_is_named), .ranks_min = 2,
          .needs = BATON_CAP_TENSORS},
