@@ -174,6 +174,18 @@ batoni_list_next_piece(const struct batoni_tensor_list *list,
 	return n;
 }
 
+struct batoni_segment
+batoni_list_next_part(const struct batoni_tensor_list *list,
+                      struct batoni_list_place *place, size_t most)
+{
+	size_t n = min_size(skip_to_bytes(list, place), most);
+	struct batoni_segment part = {NULL, 0};
+
+	if (n > 0)
+		take_part(list, place, n, &part);
+	return part;
+}
+
 size_t
 batoni_list_move(const struct batoni_tensor_list *from,
                  struct batoni_tensor_list *to, size_t most)

@@ -114,6 +114,11 @@ size_t batoni_list_next_piece(const struct batoni_tensor_list *list,
                               const struct batoni_list_cut *cut,
                               struct batoni_list_place *place,
                               struct batoni_segment *parts);
+/* The bytes at the place that lie together, `most` at most: moves the place behind them.  Their
+ * number may be 0: most is, or there are no more. */
+struct batoni_segment
+batoni_list_next_part(const struct batoni_tensor_list *list,
+                      struct batoni_list_place *place, size_t most);
 
 /* Copy up to `most` bytes of a send to a receive that has met it, behind what was copied
  * before; returns how many. */

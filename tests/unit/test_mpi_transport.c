@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "mem.h"
@@ -68,6 +69,17 @@ MPI_Testsome(int n, MPI_Request *requests, int *done, int *indices,
 {
 	tested += (unsigned)n;
 	return PMPI_Testsome(n, requests, done, indices, statuses);
+}
+
+/* Derived types that the transport has made. */
+static unsigned types_made;
+
+int
+MPI_Type_create_hindexed(int n, const int *lengths, const MPI_Aint *places,
+                         MPI_Datatype type, MPI_Datatype *made_p)
+{
+	types_made++;
+	return PMPI_Type_create_hindexed(n, lengths, places, type, made_p);
 }
 
 /* Not NULL: the function of this name fails, and does nothing. */
@@ -1554,6 +1566,149 @@ START_TEST(a_list_in_many_pieces_to_oneself_arrives)
 }
 END_TEST
 
+/* Pass a list both ways, then one that the receive refuses. */
+static void
+exchange_list(size_t n, size_t bytes)
+{
+	for (int differs = 0; differs < 2; differs++) {
+		struct made out = make_list(n, bytes, world.rank, false);
+		struct made in = make_list(n, bytes, 77, differs);
+		struct op *recv, *send;
+
+		world.used = 0;
+		recv = issue_list(BATONI_RECV, &in.list, 3);
+		send = issue_list(BATONI_SEND, &out.list, 3);
+		finish(recv, differs ? BATON_ERR_MISMATCH : BATON_OK, n * bytes);
+		finish(send, BATON_OK, n * bytes);
+		check_message(in.data, n * bytes, differs ? 77 : world.peer);
+		free_list(&in);
+		free_list(&out);
+		barrier();
+	}
+}
+
+/* Cut by tensors, and by bytes; the longest that is short; more tensors than a derived type of a
+ * longer list has parts, with a list's header in two messages. */
+static const struct {
+	size_t n, bytes;
+} short_lists[] = {{8, 512}, {7, 1001}, {8, 2240}, {2, 8960}, {700, 3}};
+#define SHORT_LISTS (sizeof(short_lists) / sizeof(short_lists[0]))
+
+START_TEST(a_short_list_makes_no_derived_type)
+{
+	const unsigned before = types_made;
+
+	for (size_t i = 0; i < SHORT_LISTS; i++)
+		exchange_list(short_lists[i].n, short_lists[i].bytes);
+	exchange_list(1, 17920);
+	ck_assert_uint_eq(types_made, before);
+	ck_assert_uint_eq(world.mpi->free_buffers, UINT64_MAX);
+	/* It is counted. */
+	exchange_list(8, 2241);
+	ck_assert_uint_gt(types_made, before);
+	close_world();
+}
+END_TEST
+
+/* Neither rank has a free buffer, or only one. */
+START_TEST(a_short_list_arrives_where_no_buffer_is_free)
+{
+	for (int without = 1; without < 4; without++) {
+		bool none = without >> world.rank & 1;
+		const unsigned before = types_made;
+
+		world.mpi->free_buffers = none ? 0 : UINT64_MAX;
+		for (size_t i = 0; i < SHORT_LISTS; i++)
+			exchange_list(short_lists[i].n, short_lists[i].bytes);
+		ck_assert_uint_eq(world.mpi->free_buffers,
+		                  none ? 0 : UINT64_MAX);
+		ck_assert((types_made > before) == none);
+	}
+	close_world();
+}
+END_TEST
+
+/* More of them than there are buffers, and every one that waits for a grant has none. */
+START_TEST(short_lists_that_wait_have_no_buffer)
+{
+	enum { N = 80 };
+	struct made *outs = zeroed(N, sizeof(*outs));
+	struct op *sends[N];
+
+	have_few_tags(1);
+	world.used = 0;
+	for (int i = 0; i < N; i++) {
+		outs[i] = make_list(6, 700, i + world.rank, false);
+		sends[i] = issue_list(BATONI_SEND, &outs[i].list, i);
+	}
+	ck_assert_uint_gt(world.mpi->waiting, 64);
+	for (int i = 0; i < N; i++) {
+		const struct batoni_mpi_body *body = &world.mpi->bodies[i];
+
+		ck_assert(!body->waiting || !body->buffer);
+	}
+	await_arrival(N - 1);
+	for (int i = N; i-- > 0;) {
+		struct made in = make_list(6, 700, 77, false);
+
+		finish(issue_list(BATONI_RECV, &in.list, i), BATON_OK, 4200);
+		check_message(in.data, 4200, i + world.peer);
+		free_list(&in);
+	}
+	for (int i = 0; i < N; i++) {
+		finish(sends[i], BATON_OK, 4200);
+		free_list(&outs[i]);
+	}
+	ck_assert_uint_eq(world.mpi->free_buffers, UINT64_MAX);
+	free(outs);
+	barrier();
+	close_world();
+}
+END_TEST
+
+/* Receive the messages to oneself that nobody receives, until this send has ended. */
+static void
+receive_until_sent(struct op *send)
+{
+	static unsigned char bytes[BATONI_MPI_EAGER_BYTES];
+	MPI_Status status;
+	int here;
+
+	while (!send->ends) {
+		PMPI_Iprobe(world.rank, MPI_ANY_TAG, world.mpi->comm, &here,
+		            &status);
+		if (here)
+			PMPI_Recv(bytes, sizeof(bytes), MPI_BYTE, world.rank,
+			          status.MPI_TAG, world.mpi->comm, &status);
+		world.transport->messages.ops->test(&world.transport->messages);
+	}
+}
+
+START_TEST(the_buffer_of_a_list_that_failed_is_left_to_mpi)
+{
+	struct made out = make_list(3, 3000, 5, false);
+	struct made in = make_list(3, 3000, 6, false);
+	void *buffers = world.mpi->buffers;
+	struct op *recv, *send;
+
+	world.peer = world.rank;
+	recv = issue_list(BATONI_RECV, &in.list, 1);
+	send = issue_list(BATONI_SEND, &out.list, 1);
+	failing = "MPI_Irecv";
+	finish(recv, BATON_ERR_MPI, 0);
+	failing = NULL;
+	receive_until_sent(send);
+	check_message(in.data, 9000, 6);
+	ck_assert_uint_eq(world.mpi->count, 0);
+	ck_assert_uint_ne(world.mpi->free_buffers, UINT64_MAX);
+	world.transport->ops->close(world.transport, true);
+	ck_assert_int_eq(msync(buffers, 4096, MS_ASYNC), 0);
+	free_list(&in);
+	free_list(&out);
+	MPI_Comm_free(&world.side);
+}
+END_TEST
+
 static enum baton_status
 attach_with(uint32_t slots, uint32_t tags, struct batoni_mpi **mpi_p)
 {
@@ -2388,6 +2543,10 @@ run_all(void)
 		lists_of_every_form_arrive_or_are_drained,
 		lists_wait_for_grants_where_tags_are_few,
 		a_list_in_many_pieces_to_oneself_arrives,
+		a_short_list_makes_no_derived_type,
+		a_short_list_arrives_where_no_buffer_is_free,
+		short_lists_that_wait_have_no_buffer,
+		the_buffer_of_a_list_that_failed_is_left_to_mpi,
 		an_mpi_with_too_few_tags_is_refused,
 		an_exchange_waits_for_the_other_rank_and_gives_both,
 		exchanges_follow_one_another_between_messages,

@@ -33,8 +33,6 @@
 
 #include "mpi_transport.h"
 
-/* With Open MPI's own header it is below Open MPI's eager limit of 4 KiB. */
-#define EAGER_PIECE_BYTES ((size_t)3584)
 /* Bodies this short may be complete as soon as they are sent. */
 #define EAGER_MAX ((size_t)16 << 10)
 /* Bodies that are started in one pass. */
@@ -155,8 +153,8 @@ give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 static inline size_t
 piece_bytes(size_t length)
 {
-	return length <= 2 * EAGER_PIECE_BYTES ? EAGER_PIECE_BYTES
-	                                       : BATONI_MPI_PIECE_BYTES;
+	return length <= 2 * BATONI_MPI_EAGER_BYTES ? BATONI_MPI_EAGER_BYTES
+	                                            : BATONI_MPI_PIECE_BYTES;
 }
 
 /* Post as many pieces as may be active at a time. */
@@ -223,6 +221,8 @@ outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 		if (status != BATON_PENDING || body->active)
 			return status;
 	}
+	if (__builtin_expect(body->buffer != NULL, 0))
+		batoni_mpi_list_end(mpi, transfer, body);
 	batoni_transfer_moved(transfer, body->length);
 	if (__builtin_expect(body->verdict != BATON_OK, 0))
 		return verdict_of(body, transfer);
@@ -345,6 +345,7 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->active = 0;
 	body->drained = false;
 	body->pieces = 0;
+	body->buffer = NULL;
 	body->verdict = BATON_OK;
 	body->tag = 0;
 	if (__builtin_expect(list != NULL, 0))
@@ -403,6 +404,8 @@ begin_recv(struct batoni_mpi_body *body, const struct batoni_mpi_header *header,
 	body->pieces = 0;
 	body->drained = false;
 	body->describing = false;
+	body->is_short = false;
+	body->buffer = NULL;
 	body->tag_given_back = false;
 	body->verdict = BATON_OK;
 	body->tag = (int)header->body_tag;

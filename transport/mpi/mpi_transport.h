@@ -39,6 +39,9 @@
  * length of the drain buffer.  Two or three are under way at once, which is as fast as all
  * of them (measured from 1 MiB to 1 GiB). */
 #define BATONI_MPI_PIECE_BYTES ((size_t)16 << 20)
+/* Pieces of this length MPI sends eagerly: with Open MPI's own header it is below Open MPI's eager
+ * limit of 4 KiB. */
+#define BATONI_MPI_EAGER_BYTES ((size_t)3584)
 /* Requests that are tested by one call; a pass tests them all up to this number. */
 #define BATONI_MPI_WINDOW 64u
 /* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
@@ -93,6 +96,7 @@ struct batoni_mpi_follower {
 };
 
 struct batoni_mpi_card; /* peers.c's */
+struct batoni_mpi_buffers; /* lists.c's */
 
 /* What is at MPI of an exchange. */
 enum batoni_mpi_exchange {
@@ -134,6 +138,9 @@ struct batoni_mpi_body {
 	bool describing;
 	struct batoni_list_place place;
 	size_t rest;
+	/* A short list: `posted` counts.  Its buffer, or NULL. */
+	bool is_short;
+	unsigned char *buffer;
 	enum baton_status verdict; /* in which the transfer will end */
 };
 
@@ -182,6 +189,9 @@ struct batoni_mpi {
 	unsigned char *bounces;
 	uint32_t *bounce_stack;
 	uint32_t free_bounces, taken_bounces;
+	/* lists.c's buffers, and a bit for each that is free; NULL where lists go apart. */
+	struct batoni_mpi_buffers *buffers;
+	uint64_t free_buffers;
 	/* reach.c's: the device, if buffers may be its memory, else NULL.  Each message that
 	 * is received looks at it: it is beside what that reads anyway. */
 	struct batoni_device *device;
@@ -370,6 +380,9 @@ enum baton_status batoni_mpi_flush(struct batoni_mpi *mpi,
 bool batoni_mpi_end_copies(struct batoni_mpi *mpi);
 
 /* lists.c */
+/* Map the buffers of a transport that carries lists.  Any thread.  OK, NOMEM. */
+enum baton_status batoni_mpi_list_alloc(struct batoni_mpi *mpi);
+void batoni_mpi_list_free(struct batoni_mpi *mpi);
 /* Set up the body of a list that is to be sent, all but its tag. */
 void batoni_mpi_list_plan(const struct batoni_mpi *mpi,
                           struct batoni_mpi_body *body,
@@ -393,6 +406,10 @@ bool batoni_mpi_list_described(const struct batoni_mpi *mpi,
 enum baton_status batoni_mpi_list_post(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
                                        struct batoni_mpi_body *body);
+/* The body has left, or has come, and it has a buffer. */
+void batoni_mpi_list_end(struct batoni_mpi *mpi,
+                         struct batoni_transfer *transfer,
+                         struct batoni_mpi_body *body);
 
 /* follow.c */
 /* requests[count] has just been started, as the first part of this receive.  True: it

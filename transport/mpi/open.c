@@ -98,11 +98,13 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 		status = batoni_mpi_reach_alloc(mpi, config->until_ns);
 	else
 		mpi->bounces = map(slots + 1, BATONI_MPI_RAW_MAX);
+	if (status == BATON_OK && !mpi->apart)
+		status = batoni_mpi_list_alloc(mpi);
 	mpi->bounce_stack = batoni_alloc(slots + 1, sizeof(*mpi->bounce_stack));
 	if (!mpi->requests || !mpi->entries || !mpi->positions ||
 	    !mpi->bodies || !mpi->followers || !mpi->lasts || !mpi->tags ||
 	    !mpi->sent_to || !mpi->terms_buffer || !mpi->bounces || !mpi->bounce_stack ||
-	    batoni_mpi_drain_reserve() != BATON_OK) {
+	    status != BATON_OK || batoni_mpi_drain_reserve() != BATON_OK) {
 		batoni_mpi_free(mpi);
 		return status == BATON_OK ? BATON_ERR_NOMEM : status;
 	}
@@ -110,7 +112,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	return BATON_OK;
 }
 
-/* Free all memory but the bounce buffers, which MPI may still reach. */
+/* Free all memory but the bounce buffers and those of lists, which MPI may still reach. */
 static void
 free_tables(struct batoni_mpi *mpi)
 {
@@ -138,6 +140,7 @@ batoni_mpi_free(struct batoni_mpi *mpi)
 	else if (mpi->bounces)
 		munmap(mpi->bounces,
 		       ((size_t)mpi->base.slots + 1) * BATONI_MPI_RAW_MAX);
+	batoni_mpi_list_free(mpi);
 	free_tables(mpi);
 }
 
@@ -524,7 +527,7 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 		batoni_mpi_free(mpi);
 		return;
 	}
-	/* The bounce buffers stay mapped. */
+	/* The bounce buffers stay mapped, and those of lists. */
 	free_tables(mpi);
 }
 
