@@ -159,7 +159,7 @@ sum(const struct word *all, int size, int *rank_p)
 static enum baton_status
 fail(const struct batoni_collective *c, int rank, const struct word *word)
 {
-	const enum baton_status status = (enum baton_status)word->status;
+	const enum baton_status status = batoni_error_told(word->status);
 	char why[200];
 
 	snprintf(why, sizeof(why),

@@ -226,8 +226,10 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 
 /* Every rank is refused: with its own reason, or with that of the first refused rank. */
 static enum baton_status
-refuse_all(const struct batoni_collective *c, int rank, enum baton_status status)
+refuse_all(const struct batoni_collective *c, int rank, int64_t told)
 {
+	const enum baton_status status = batoni_error_told(told);
+
 	if (c->status != BATON_OK)
 		return batoni_refuse(c->status, "%s: %s", c->call, c->why);
 	return batoni_refuse(status, "%s: rank %d could not register: %s",
@@ -241,8 +243,7 @@ check_parts(const struct batoni_collective *c)
 
 	for (int i = 0; i < c->rma->size; i++) {
 		if (parts[i].status != BATON_OK)
-			return refuse_all(c, i,
-			                  (enum baton_status)parts[i].status);
+			return refuse_all(c, i, parts[i].status);
 	}
 	return BATON_OK;
 }
@@ -286,8 +287,7 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 		bool here = parts[i].host == parts[rma->rank].host;
 
 		if (all[i].status != BATON_OK)
-			return refuse_all(c, i,
-			                  (enum baton_status)all[i].status);
+			return refuse_all(c, i, all[i].status);
 		window->by_messages |= all[i].messages != 0;
 		window->listens |= (all[i].messages &
 		                    (here ? MESSAGES_HERE : MESSAGES_AWAY)) != 0;
@@ -350,8 +350,7 @@ tell_offers(struct batoni_collective *c, struct baton_window *window,
 	offers = rma->offers;
 	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
 		if (offers[i].status != BATON_OK)
-			status = refuse_all(c, i,
-			                    (enum baton_status)offers[i].status);
+			status = refuse_all(c, i, offers[i].status);
 	}
 	window->offered = status == BATON_OK;
 	return status;

@@ -22,4 +22,8 @@ void batoni_log(enum batoni_log_level level, const char *format, ...)
 enum baton_status batoni_refuse(enum baton_status status, const char *format,
                                 ...) __attribute__((format(printf, 2, 3)));
 
+/* The error that another rank tells as its reason: PEER, if it is none that there is.  Any
+ * thread. */
+enum baton_status batoni_error_told(int64_t number);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names, texts and sizes: what can be said without any state. */
 #include "datatype.h"
+#include "log.h"
 
 #define QUOTE(x) #x
 #define VERSION_TEXT(major, minor, patch)                                     \
@@ -30,6 +31,20 @@ baton_status_text(enum baton_status status)
 #undef TEXT_CASE
 	}
 	return "unknown status";
+}
+
+enum baton_status
+batoni_error_told(int64_t number)
+{
+	switch (number) {
+#define ERROR_CASE(name, value, text)                                         \
+	case value:                                                           \
+		return (value) < 0 ? name : BATON_ERR_PEER;
+		BATON_STATUS_MAP(ERROR_CASE)
+#undef ERROR_CASE
+	default:
+		return BATON_ERR_PEER;
+	}
 }
 
 const char *

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "baton.h"
+#include "log.h"
 #include "run_tests.h"
 
 static const struct {
@@ -78,6 +79,22 @@ START_TEST(a_number_that_is_no_status_is_unknown)
 }
 END_TEST
 
+/* What another rank tells may be any number. */
+START_TEST(an_error_that_is_told_is_one_that_there_is)
+{
+	static const int64_t others[] = {0, 1, 2, -7, -24, 99, INT64_MIN,
+	                                 INT64_MAX, ((int64_t)1 << 32) - 1};
+
+	for (size_t i = 0; i < STATUSES; i++) {
+		if (statuses[i].number < 0)
+			ck_assert_int_eq(batoni_error_told(statuses[i].number),
+			                 statuses[i].status);
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		ck_assert_int_eq(batoni_error_told(others[i]), BATON_ERR_PEER);
+}
+END_TEST
+
 START_TEST(datatypes_have_their_sizes)
 {
 	static const size_t sizes[] = {
@@ -126,6 +143,7 @@ main(void)
 		every_status_has_its_number_name_and_a_text_of_its_own,
 		no_status_is_missing_from_this_table,
 		a_number_that_is_no_status_is_unknown,
+		an_error_that_is_told_is_one_that_there_is,
 		datatypes_have_their_sizes,
 		what_is_no_datatype_has_size_0,
 		version_is_that_of_the_header,

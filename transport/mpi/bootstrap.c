@@ -406,7 +406,7 @@ refuse_worst(int64_t worst)
 	/* Ranks are 0 to 2^31 - 1: rounding down gives the status. */
 	int64_t bad = worst & (((int64_t)1 << 31) - 1);
 	enum baton_status status =
-		(enum baton_status)((worst - bad) / ((int64_t)1 << 31));
+		batoni_error_told((worst - bad) / ((int64_t)1 << 31));
 
 	return batoni_refuse(status,
 	                     "rank %d could not create its end of the "

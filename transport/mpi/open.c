@@ -375,7 +375,8 @@ judge(const struct terms *all)
 {
 	if (all->what != ~all->not_what || all->bytes != ~all->not_bytes)
 		return BATON_ERR_INVALID;
-	return (enum baton_status)all->status;
+	return all->status == BATON_OK ? BATON_OK
+	                               : batoni_error_told(all->status);
 }
 
 static enum baton_status

@@ -415,9 +415,7 @@ fill_word(const struct batoni_nccl *nccl, struct batoni_nccl_word *word)
 static enum baton_status
 refuse_failed(int rank, const struct batoni_nccl_word *word)
 {
-	const enum baton_status status = (enum baton_status)word->status;
-
-	return batoni_refuse(status,
+	return batoni_refuse(batoni_error_told(word->status),
 	                     "rank %d could not create its end of the NCCL "
 	                     "transport: %.*s",
 	                     rank, (int)sizeof(word->why), word->why);
@@ -430,7 +428,7 @@ judge(const struct batoni_nccl *nccl)
 	enum baton_status status = BATON_OK;
 
 	for (int i = 0; i < nccl->base.size; i++) {
-		if (nccl->words[i].status < BATON_OK)
+		if (batoni_nccl_has_failed(&nccl->words[i]))
 			return refuse_failed(i, &nccl->words[i]);
 		if (nccl->words[i].status == BATON_PENDING)
 			status = BATON_PENDING;

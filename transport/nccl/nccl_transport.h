@@ -65,6 +65,12 @@ struct batoni_nccl_word {
 	};
 };
 
+static inline bool
+batoni_nccl_has_failed(const struct batoni_nccl_word *word)
+{
+	return word->status != BATON_OK && word->status != BATON_PENDING;
+}
+
 /* What is agreed on, and in which order: nccl_open.c. */
 enum batoni_nccl_step {
 	BATONI_NCCL_HELLO,  /* versions and ids */

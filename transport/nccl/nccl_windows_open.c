@@ -257,7 +257,7 @@ keep_reason(struct batoni_nccl *nccl)
 {
 	const struct batoni_nccl_word *word = nccl->words;
 
-	while (word->status >= BATON_OK)
+	while (!batoni_nccl_has_failed(word))
 		word++;
 	snprintf(nccl->why_no_puts, sizeof(nccl->why_no_puts), "%.*s",
 	         (int)sizeof(word->why), word->why);

@@ -195,10 +195,10 @@ find_failed(const struct creation *creation)
 		if (offer->status == BATON_OK)
 			continue;
 		if (rank == creation->rank)
-			return batoni_refuse((enum baton_status)offer->status,
+			return batoni_refuse(batoni_error_told(offer->status),
 			                     "%.*s", (int)sizeof(offer->why) - 1,
 			                     offer->why);
-		return batoni_refuse((enum baton_status)offer->status,
+		return batoni_refuse(batoni_error_told(offer->status),
 		                     "rank %d could not create its end of the "
 		                     "communicator: %.*s",
 		                     rank, (int)sizeof(offer->why) - 1,
