@@ -133,6 +133,7 @@ find_locked(const struct batoni_mapping *like)
 
 		if (mapping->memory == like->memory &&
 		    mapping->device == like->device && !mapping->left &&
+		    mapping->bytes == like->bytes &&
 		    memcmp(&mapping->name, &like->name,
 		           sizeof(like->name)) == 0)
 			return mapping;
