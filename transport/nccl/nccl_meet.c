@@ -382,8 +382,8 @@ batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
 {
 	char text[80];
 
-	/* What was said before an abort is heard after it. */
-	if (checked->dropped || understand(checked, peer, record))
+	/* What was said before an abort, or before the communicator broke, is heard after it. */
+	if (checked->dropped || checked->failed || understand(checked, peer, record))
 		return;
 	snprintf(text, sizeof(text),
 	         "record %u of rank %d is not one of checked mode",

@@ -7,7 +7,9 @@
  * A receive for as many records as can ever wait is kept posted.  What is said while a
  * message is under way goes together in the next one, in its order.  So there is no pool to
  * run out, and no record waits for another peer.  How many records can wait for one peer is
- * bounded by the protocol (BATONI_NCCL_RECORDS).
+ * bounded by the protocol (BATONI_NCCL_RECORDS).  A peer that says more than the protocol allows
+ * (headers beyond BATONI_NCCL_AHEAD, answers to what it was not told) would exceed it, and breaks
+ * the communicator by PEER; so does a message that is not a number of whole records.
  *
  * The transport below calls `done` within its own slots, also within those of another rank
  * (local): the part is put in a list, and batoni_nccl_hear acts on it within a slot of this
@@ -15,7 +17,6 @@
  *
  * Threads: the driver alone.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,6 +121,16 @@ add_to_last(struct batoni_nccl_wire *wire,
 	return false;
 }
 
+/* The peer has said what the protocol does not allow. */
+static void
+blame(struct batoni_nccl_checked *checked, int peer, const char *what)
+{
+	char text[120];
+
+	snprintf(text, sizeof(text), "rank %d %s", peer, what);
+	batoni_nccl_fail(checked, BATON_ERR_PEER, "checked mode", 0, text);
+}
+
 void
 batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
                 const struct batoni_nccl_record *record)
@@ -128,7 +139,11 @@ batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
 
 	if (atomic_load(&checked->takes_back) || add_to_last(wire, record))
 		return;
-	assert(wire->said_n < BATONI_NCCL_RECORDS);
+	if (wire->said_n == BATONI_NCCL_RECORDS) {
+		blame(checked, peer,
+		      "has asked for more records than may wait for it");
+		return;
+	}
 	wire->said[wire->filling][wire->said_n++] = *record;
 	may_send(checked, wire);
 }
@@ -226,6 +241,8 @@ take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
 		may_send(checked, wire);
 		return;
 	}
+	if (part->transfer.done_bytes % sizeof(wire->arriving[0]) != 0)
+		blame(checked, peer, "has sent a part of a record");
 	for (size_t i = 0; i < n && part->status == BATON_OK; i++)
 		batoni_nccl_heard(checked, peer, &wire->arriving[i]);
 	listen_to(checked, wire);
