@@ -555,6 +555,32 @@ START_TEST(an_abandoned_send_is_met_or_withdrawn)
 }
 END_TEST
 
+/* Its error is that of its own end, whatever comes of its header later. */
+START_TEST(what_an_abandoned_send_tells_does_not_change)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 20};
+	struct baton_completion done;
+	char before[400], after[400];
+	baton_request send, get_it;
+
+	world_begin(2, true);
+	send = transfer(0, true, 1, 0, 100, BATON_UINT8, &soon);
+	ck_assert_int_eq(baton_wait(send, 20 * SECOND, &done),
+	                 BATON_ERR_TIMEOUT);
+	ck_assert_uint_eq(done.flags, BATON_COMPLETION_LENT);
+	ck_ok(baton_request_error(send, before, sizeof(before)));
+	get_it = get(1, 0, 0, 50);
+	world_finish(get_it, BATON_ERR_MISMATCH);
+	while (done.flags)
+		ck_assert_int_eq(baton_test(send, &done), BATON_ERR_TIMEOUT);
+	ck_ok(baton_request_error(send, after, sizeof(after)));
+	ck_assert_str_eq(after, before);
+	ck_ok(baton_release(&send));
+	world_destroy();
+}
+END_TEST
+
 static void *
 leaver_main(void *argument)
 {
@@ -778,6 +804,7 @@ main(void)
 		streams_that_wait_hold_up_no_launch,
 		a_recv_that_has_met_nothing_is_cancelled,
 		an_abandoned_send_is_met_or_withdrawn,
+		what_an_abandoned_send_tells_does_not_change,
 		a_send_is_withdrawn_from_a_peer_that_leaves,
 		a_deadline_ends_one_operation_alone,
 		an_abort_ends_what_is_deferred,

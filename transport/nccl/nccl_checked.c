@@ -236,6 +236,7 @@ withdraw(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	const struct batoni_nccl_record record = batoni_nccl_describe_op(
 		op, BATONI_NCCL_SAYS_WITHDRAW, op->transfer->slot);
 
+	op->withdrawn = true;
 	if (peer->headers_n > 0)
 		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_BOTH_SEND,
 		                    peer->headers[0].record.type,

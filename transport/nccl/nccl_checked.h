@@ -137,7 +137,9 @@ struct batoni_nccl_op {
 	 * asked for; and the bytes of the payload. */
 	size_t described, wanted, fetched, asked, payload;
 	size_t next; /* LAUNCHING, of a list: the segment that the next group begins with */
-	/* What `explain` tells: written before the transfer ends. */
+	bool withdrawn; /* a send: it was told, and the engine has ended it (lent) */
+	/* What `explain` tells: written before the transfer has ended for the engine; threads of
+	 * the program read it from then on. */
 	enum batoni_nccl_note note;
 	int their_type;
 	size_t their_bytes;

@@ -291,8 +291,9 @@ heard_answer(struct batoni_nccl_checked *checked, int rank,
 		batoni_transfer_moved(op->transfer, op->transfer->bytes);
 		batoni_nccl_op_end(checked, op, BATON_OK);
 	} else {
-		/* Of one that has ended before, what is told does not change. */
-		if (op->note == BATONI_NCCL_NOTE_NONE)
+		/* Of one that has ended before, what is told does not change: a thread of the
+		 * program may read it. */
+		if (!op->withdrawn)
 			batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS,
 			                    record->type,
 			                    (size_t)record->bytes);
