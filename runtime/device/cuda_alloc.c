@@ -279,6 +279,19 @@ free_job(struct job *job, bool with_block)
 	batoni_free(job);
 }
 
+/* A free has nobody whom it could tell: what fails in passing is tried again. */
+static bool
+enter(struct job *job, struct cuda_guard *guard)
+{
+	unsigned tries = job->frees ? CUDA_TRIES : 1;
+
+	job->call = "cuCtxPushCurrent";
+	do
+		job->result = batoni_cuda_enter(job->block->gpu, guard);
+	while (job->result != BATONI_CU_SUCCESS && --tries > 0);
+	return job->result == BATONI_CU_SUCCESS;
+}
+
 static void *
 job_main(void *argument)
 {
@@ -288,9 +301,7 @@ job_main(void *argument)
 	struct cuda_guard guard;
 	bool left, entered;
 
-	job->call = "cuCtxPushCurrent";
-	job->result = batoni_cuda_enter(gpu, &guard);
-	entered = job->result == BATONI_CU_SUCCESS;
+	entered = enter(job, &guard);
 	if (entered && job->frees)
 		give_back(block);
 	else if (entered)

@@ -647,10 +647,31 @@ START_TEST(child_of_fork_makes_no_driver_call)
 }
 END_TEST
 
+START_TEST(memory_of_windows_goes_although_a_call_of_the_driver_fails_in_passing)
+{
+	static const char *const calls[] = {"cuThreadExchangeStreamCaptureMode",
+	                                    "cuCtxGetCurrent",
+	                                    "cuCtxPushCurrent_v2"};
+	void *block;
+
+	cuda_world_open();
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		baton_ok(baton_mem_alloc(cw.comms[0], MIB, &block));
+		ck_assert_int_gt(cw.sim->sim_live("allocations"), 0);
+		ck_assert(cw.sim->sim_fail(calls[i], 1, 2, false));
+		baton_ok(baton_mem_free(cw.comms[0], block));
+		ck_assert_int_eq(cw.sim->sim_live("allocations"), 0);
+		ck_assert_int_eq(cw.sim->sim_live("reservations"), 0);
+	}
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		memory_of_windows_goes_although_a_call_of_the_driver_fails_in_passing,
 		sticky_error_ends_all_operations_and_says_why,
 		sticky_error_amid_a_message_ends_both_sides,
 		sticky_error_lets_waiting_threads_go,
