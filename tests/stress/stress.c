@@ -481,9 +481,10 @@ worker_main(void *arg)
 	struct worker *w = arg;
 
 	for (int round = 0; round < w->options->rounds; round++) {
+		if (round == 1 && w->number == 0 &&
+		    w->rank == w->options->fail)
+			fail(w, round, "a failure that was asked for");
 		run_round(w, round);
-		if (atomic_load(&w->failures))
-			return NULL;
 	}
 	check_counters(w);
 	return NULL;
@@ -552,10 +553,10 @@ run_all(struct worker *workers, struct worker *rank)
 		pthread_join(workers[i].thread, NULL);
 }
 
-int
+void
 stress_rank(struct baton_comm *comm, const struct stress_options *options)
 {
-	int n = options->workers + 1, failures = 0;
+	int n = options->workers + 1;
 	struct worker *workers = calloc((size_t)n, sizeof(*workers));
 	struct worker *rank = workers + options->workers;
 	struct windows windows;
@@ -566,16 +567,10 @@ stress_rank(struct baton_comm *comm, const struct stress_options *options)
 		worker_init(&workers[i], comm, options, &windows, i);
 	windows_open(rank, &windows);
 	run_all(workers, rank);
+	windows_close(rank, &windows);
 	for (int i = 0; i < n; i++)
-		failures += atomic_load(&workers[i].failures);
-	if (failures == 0)
-		windows_close(rank, &windows);
-	for (int i = 0; i < n && failures == 0; i++) {
 		worker_fini(&workers[i]);
-		failures += atomic_load(&workers[i].failures);
-	}
 	free(workers);
-	return failures;
 }
 
 struct baton_comm_options
@@ -594,11 +589,13 @@ stress_comm_options(const struct stress_options *options)
 struct stress_options
 stress_options(int argc, char **argv, int rounds)
 {
-	struct stress_options options = { 0, 4, rounds };
+	struct stress_options options = { .workers = 4, .rounds = rounds,
+		                          .fail = -1 };
 	const struct test_option known[] = {
 		{ .name = "--seed", .value = "N", .number = &options.seed },
 		{ .name = "--workers", .value = "N", .integer = &options.workers },
 		{ .name = "--rounds", .value = "N", .integer = &options.rounds },
+		{ .name = "--fail", .value = "RANK", .integer = &options.fail },
 		{ .name = NULL },
 	};
 	struct timespec now;

@@ -22,17 +22,19 @@ struct stress_options {
 	uint64_t seed;
 	int workers;
 	int rounds; /* of each worker */
+	int fail;   /* a worker of this rank fails, so that the end of the job is tested; -1: none */
+	void (*end_job)(void); /* all ranks, at once; main sets it */
 };
 
-/* --seed N, --workers N, --rounds N.  The seed is drawn when it is not given. */
+/* --seed N, --workers N, --rounds N, --fail RANK.  The seed is drawn when it is not given. */
 struct stress_options stress_options(int argc, char **argv, int rounds);
 
 /* What the communicator is to be created with. */
 struct baton_comm_options
 stress_comm_options(const struct stress_options *options);
 
-/* Run this rank's workers to their end.  Returns the number of failures; what
- * fails is printed, with what is needed to have it again. */
-int stress_rank(struct baton_comm *comm, const struct stress_options *options);
+/* Run this rank's workers to their end.  The first failure of any rank is printed, with what is needed
+ * to have it again, and ends the job. */
+void stress_rank(struct baton_comm *comm, const struct stress_options *options);
 
 #endif

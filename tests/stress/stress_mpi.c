@@ -5,13 +5,19 @@
 #include "baton_mpi.h"
 #include "stress.h"
 
+static void
+end_job(void)
+{
+	MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 int
 main(int argc, char **argv)
 {
 	struct stress_options options = stress_options(argc, argv, 40);
 	struct baton_comm_options comm_options;
 	struct baton_comm *comm = NULL;
-	int level, rank, failures, all;
+	int level, rank, failed, all;
 
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -32,15 +38,10 @@ main(int argc, char **argv)
 		printf("no communicator: %s\n", baton_last_error());
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
-	failures = stress_rank(comm, &options);
-	if (failures) {
-		/* The others wait for what this rank will not send. */
-		fflush(stdout);
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	}
-	if (baton_comm_destroy(comm) != BATON_OK)
-		failures++;
-	MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	options.end_job = end_job;
+	stress_rank(comm, &options);
+	failed = baton_comm_destroy(comm) != BATON_OK;
+	MPI_Allreduce(&failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)
 		printf("%s\n", all ? "FAILED" : "ok");
 	MPI_Finalize();

@@ -3,6 +3,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* ---- numbers ------------------------------------------------------------ */
 
@@ -56,17 +58,22 @@ any_stream(struct worker *w)
 void
 fail(struct worker *w, int round, const char *format, ...)
 {
+	static atomic_flag failed = ATOMIC_FLAG_INIT;
 	va_list arguments;
 	char text[300];
 
-	if (atomic_fetch_add(&w->failures, 1) > 5)
-		return;
+	/* Another worker ends the job. */
+	while (atomic_flag_test_and_set(&failed))
+		pause();
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	printf("seed %llu, rank %d, worker %d, round %d: %s (\"%s\")\n",
 	       (unsigned long long)w->options->seed, w->rank, w->number, round,
 	       text, baton_last_error());
+	fflush(stdout);
+	w->options->end_job();
+	abort();
 }
 
 void

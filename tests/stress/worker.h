@@ -65,7 +65,6 @@ struct worker {
 	struct baton_queue *queue;
 	unsigned char *in[BATCH], *out[BATCH];
 	struct onesided *onesided;
-	_Atomic int failures;
 };
 
 /* ---- worker.c ---- */
@@ -77,9 +76,9 @@ uint64_t mix(uint64_t seed, int a, int b, int c);
 size_t draw_bytes(uint64_t *state);
 baton_stream any_stream(struct worker *w);
 
-/* Count a failure; the first few are printed, with what is needed to have them
- * again. */
-__attribute__((format(printf, 3, 4))) void
+/* Print the failure, with what is needed to have it again, and end the job: the worker's peers would
+ * wait for what it does not do any more.  Does not return. */
+__attribute__((format(printf, 3, 4), noreturn)) void
 fail(struct worker *w, int round, const char *format, ...);
 
 void fill(unsigned char *buffer, size_t bytes, unsigned pattern);
