@@ -844,6 +844,7 @@ baton_comm_destroy(struct baton_comm *comm)
 	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns(), now_ns;
 	struct batoni_roll_call roll = {.called_ns = begun_ns};
 	const char *alive;
+	uint32_t alive_n;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_destroy");
@@ -851,27 +852,29 @@ baton_comm_destroy(struct baton_comm *comm)
 		return BATON_OK;
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_destroy", comm);
-	if (atomic_load(&comm->queues))
+	alive_n = atomic_load(&comm->queues);
+	if (alive_n)
 		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: %u queues of the "
-		                     "communicator are alive",
-		                     atomic_load(&comm->queues));
-	if (atomic_load(&comm->plans))
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %u queue%s (baton_queue_destroy)",
+		                     alive_n, batoni_s(alive_n));
+	alive_n = atomic_load(&comm->plans);
+	if (alive_n)
 		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: %u plans of the "
-		                     "communicator are alive",
-		                     atomic_load(&comm->plans));
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %u plan%s (baton_plan_destroy)",
+		                     alive_n, batoni_s(alive_n));
 	alive = comm->onesided ? comm->onesided->ops->alive(comm->onesided)
 	                       : NULL;
 	if (alive)
 		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: %s of the communicator "
-		                     "are alive",
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %s",
 		                     alive);
 	if (batoni_group_open(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_destroy was called inside a "
-		                     "group");
+		                     "baton_comm_destroy was called %s",
+		                     batoni_group_where(comm));
 	if (!comm->lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy: MPI runs at "

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "log.h"
 #include "plan.h"
 
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -37,6 +38,7 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 		view.bytes = LOAD(op->transfer.bytes);
 		view.stream = LOAD(op->transfer.stream);
 		view.buffer = LOAD(op->transfer.buffer);
+		view.place = LOAD(op->transfer.slot_direction);
 	}
 	if (view.kind == BATONI_KIND_PLAN) {
 		view.members = LOAD(op->plan.members);
@@ -81,6 +83,15 @@ batoni_kind_name(unsigned kind)
 	return "?";
 }
 
+/* The bytes of a receive of one say what its memory is worth, which is no message's length. */
+static bool
+is_list(const struct batoni_view *view)
+{
+	const struct batoni_transfer transfer = {.slot_direction = view->place};
+
+	return transfer.place == BATONI_PLACE_LIST;
+}
+
 static void
 transfer_what(const struct batoni_view *view, const char *details, char *text,
               size_t size)
@@ -89,15 +100,19 @@ transfer_what(const struct batoni_view *view, const char *details, char *text,
 	            view->kind == BATONI_KIND_WAIT;
 	bool message = view->kind == BATONI_KIND_SEND ||
 	               view->kind == BATONI_KIND_RECV;
-	char peer[32], place[24] = "", bytes[32] = "";
+	char peer[32], place[24] = "", bytes[56] = "";
 
 	snprintf(peer, sizeof(peer), "peer %d", view->peer);
 	if (message)
 		snprintf(place, sizeof(place), ", tag %d", view->tag);
 	else if (!details && view->kind != BATONI_KIND_WAIT)
 		snprintf(place, sizeof(place), ", context %d", view->tag);
-	if (message || view->kind == BATONI_KIND_PUT)
-		snprintf(bytes, sizeof(bytes), ", %zu bytes", view->bytes);
+	if (is_list(view) && from)
+		snprintf(bytes, sizeof(bytes), ", a list of tensors");
+	else if (message || view->kind == BATONI_KIND_PUT)
+		snprintf(bytes, sizeof(bytes), ", %s%zu byte%s",
+		         is_list(view) ? "a list of tensors, " : "",
+		         view->bytes, batoni_s(view->bytes));
 	snprintf(text, size, "%s %s %s%s%s%s%s", batoni_kind_name(view->kind),
 	         from ? "from" : "to",
 	         view->kind == BATONI_KIND_WAIT && view->peer < 0
@@ -113,10 +128,11 @@ batoni_view_what(const struct batoni_view *view, const char *details,
 	if (is_transfer(view))
 		transfer_what(view, details, text, size);
 	else if (view->kind == BATONI_KIND_GROUP)
-		snprintf(text, size, "group of %u operations", view->members);
+		snprintf(text, size, "group of %u operation%s", view->members,
+		         batoni_s(view->members));
 	else if (view->kind == BATONI_KIND_PLAN)
-		snprintf(text, size, "launch of a plan of %u operations",
-		         view->members);
+		snprintf(text, size, "launch of a plan of %u operation%s",
+		         view->members, batoni_s(view->members));
 	else if (view->kind == BATONI_KIND_RECORD &&
 	         view->flags & BATONI_FLAG_LOCAL)
 		snprintf(text, size, "stream_synchronize");
@@ -208,13 +224,15 @@ batoni_view_waits(const struct batoni_view *view, char *text, size_t size)
 	if (view->kind == BATONI_KIND_GROUP && view->state != BATONI_NEW &&
 	    view->state != BATONI_ENDED)
 		snprintf(text, size,
-		         "%u of its %u members, and %u streams to get there",
+		         "%u of its %u member%s, and %u stream%s to get there",
 		         view->members - view->ended, view->members,
-		         view->streams_left);
+		         batoni_s(view->members), view->streams_left,
+		         batoni_s(view->streams_left));
 	else if (view->kind == BATONI_KIND_PLAN &&
 	         view->state != BATONI_NEW && view->state != BATONI_ENDED)
-		snprintf(text, size, "%u of its %u operations",
-		         view->members - view->ended, view->members);
+		snprintf(text, size, "%u of its %u operation%s",
+		         view->members - view->ended, view->members,
+		         batoni_s(view->members));
 	else
 		snprintf(text, size, "%s", simple_waits(view));
 }

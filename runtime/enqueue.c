@@ -481,11 +481,14 @@ batoni_publish_record(struct batoni_op *op)
 }
 
 static enum baton_status
-publish(struct batoni_op *op)
+publish(const char *call, struct batoni_op *op)
 {
 	enum baton_status status = batoni_publish_record(op);
 
-	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
+	if (status == BATON_OK)
+		return BATON_OK;
+	batoni_refuse_named(call, status);
+	return batoni_unmake(op, status);
 }
 
 /* ---- checks ---- */
@@ -593,9 +596,9 @@ refuse_arguments(const char *call, const struct baton_comm *comm,
 		                     a->tag, comm->tag_max);
 	if (a->count > INT64_MAX / size)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: count is %zu elements of %zu bytes; the "
+		                     "%s: count is %zu elements of %zu byte%s; the "
 		                     "product must fit in 63 bits",
-		                     call, a->count, size);
+		                     call, a->count, size, batoni_s(size));
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "%s: buffer is NULL with count %zu; NULL is allowed "
 	                     "with count 0 only",
@@ -674,6 +677,14 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	return a->options ? batoni_apply_options(op, a->options) : BATON_OK;
 }
 
+static void
+refuse_place(const char *call, struct baton_comm *comm, enum baton_status status)
+{
+	if (status == BATON_ERR_CUDA)
+		batoni_refuse_device(comm, status);
+	batoni_refuse_named(call, status);
+}
+
 static enum baton_status
 look(const char *call, struct batoni_op *op)
 {
@@ -684,10 +695,8 @@ look(const char *call, struct batoni_op *op)
 
 	if (likely(status == BATON_OK))
 		op->transfer.place = place & 0x3fu;
-	else if (status == BATON_ERR_CUDA)
-		batoni_refuse_device(op->comm, status);
 	else
-		batoni_refuse_named(call, status);
+		refuse_place(call, op->comm, status);
 	return status;
 }
 
@@ -738,7 +747,9 @@ enqueue_made(const char *call, struct batoni_op *op,
 	struct batoni_op *group;
 	baton_request handle;
 
-	if (status == BATON_OK && bytes > 0 && batoni_place_counts(op->comm) &&
+	if (unlikely(status != BATON_OK))
+		return batoni_refuse_named(call, status);
+	if (bytes > 0 && batoni_place_counts(op->comm) &&
 	    op->transfer.place != BATONI_PLACE_LIST)
 		status = look(call, op);
 	if (status == BATON_OK)
@@ -750,9 +761,13 @@ enqueue_made(const char *call, struct batoni_op *op,
 					      &op->word, memory_order_relaxed));
 	group = batoni_group_open(op->comm);
 	status = group ? batoni_group_add(group, op) : batoni_publish_record(op);
-	if (status == BATON_OK && a->request_p)
+	if (unlikely(status != BATON_OK))
+		return status == BATONI_RECORDED
+		               ? status
+		               : batoni_refuse_named(call, status);
+	if (a->request_p)
 		*a->request_p = handle;
-	return status;
+	return BATON_OK;
 }
 
 static enum baton_status
@@ -915,11 +930,13 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 	if (options) {
 		status = batoni_apply_options(op, options);
 		op->timeout_ns = 0;
-		if (status != BATON_OK)
+		if (status != BATON_OK) {
+			batoni_refuse_named("baton_record", status);
 			return batoni_unmake(op, status);
+		}
 	}
 	handle = batoni_op_handle(op, atomic_load(&op->word));
-	status = publish(op);
+	status = publish("baton_record", op);
 	if (status == BATON_OK && request_p)
 		*request_p = handle;
 	return status;
@@ -955,7 +972,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	/* An asynchronous device makes its stream wait for the function by itself. */
 	if (!comm->in_engine)
 		op->item.word = NULL;
-	return publish(op);
+	return publish("baton_stream_launch", op);
 }
 
 /* Hold the record of a live handle by a join. */
@@ -1002,8 +1019,10 @@ join_mark(struct baton_comm *comm, baton_stream stream,
 	                                       &theirs->marks[2 * slot + 1],
 	                                       true);
 	pthread_mutex_unlock(&theirs->marks_lock);
-	if (status != BATON_OK && status != BATON_PENDING)
+	if (status != BATON_OK && status != BATON_PENDING) {
 		batoni_refuse_device(comm, status);
+		batoni_refuse_named("baton_stream_wait", status);
+	}
 	return status;
 }
 
@@ -1051,7 +1070,7 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 	op->item.flags = BATONI_ITEM_WAIT_FIRST;
 	op->item.word = &target->comm->pool.words[slot];
 	op->item.value = target->comm->pool.values[slot];
-	status = publish(op);
+	status = publish("baton_stream_wait", op);
 	if (status != BATON_OK)
 		batoni_op_unjoin(target);
 	return status;

@@ -41,6 +41,7 @@
 #include "mem.h"
 #include "plan.h"
 #include "queue.h"
+#include "stream.h"
 #include "wait.h"
 
 struct batoni_op *
@@ -216,7 +217,7 @@ check_member(const struct batoni_op *group, const struct batoni_op *op)
 {
 	if (group->group.refusal != BATON_OK)
 		return batoni_refuse(group->group.refusal,
-		                     "the group is void since an earlier call in "
+		                     "the group is void, since an earlier call in "
 		                     "it was refused (%s)",
 		                     baton_status_name(group->group.refusal));
 	if (group->group.head &&
@@ -676,6 +677,8 @@ baton_group_end(struct baton_comm *comm)
 	*link = group->group.outer;
 	refusal = group->group.refusal;
 	status = end_group(group);
+	if (unlikely(refusal == BATON_OK && status != BATON_OK))
+		batoni_refuse_named("baton_group_end", status);
 	if (unlikely(refusal != BATON_OK))
 		/* The record may be another's by now; its address is still the key. */
 		batoni_group_say("baton_group_end", group, refusal);
@@ -698,8 +701,9 @@ end_open_groups(void *arg)
 		}
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: a thread exits with a group of %u "
-		           "operations open: the group is void",
-		           group->comm->rank, group->group.members);
+		           "operation%s open: the group is void",
+		           group->comm->rank, group->group.members,
+		           batoni_s(group->group.members));
 		if (group->group.refusal == BATON_OK)
 			group->group.refusal = BATON_ERR_INVALID;
 		batoni_group_forget(group);

@@ -192,7 +192,7 @@ check_recorded(struct baton_plan *plan, const struct batoni_op *op)
 
 	if (refusal != BATON_OK)
 		return batoni_refuse(refusal,
-		                     "the plan is void since an earlier call in "
+		                     "the plan is void, since an earlier call in "
 		                     "it was refused (%s)",
 		                     baton_status_name(refusal));
 	if (atomic_load_explicit(&op->word, memory_order_relaxed) &
@@ -269,8 +269,9 @@ batoni_plan_abandon(struct batoni_op *recording)
 
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: a thread exits while it records a plan of %u "
-	           "operations: there is no plan",
-	           plan->comm->rank, plan->operations);
+	           "operation%s: there is no plan",
+	           plan->comm->rank, plan->operations,
+	           batoni_s(plan->operations));
 	plan_free(plan);
 }
 
@@ -289,10 +290,11 @@ check_plan(const struct baton_plan *plan)
 		                     "plan");
 	if (records > plan->comm->pool.size)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_plan_end: a launch of %u operations and "
-		                     "%u groups takes %llu requests, and the "
+		                     "baton_plan_end: a launch of %u operation%s and "
+		                     "%u group%s takes %llu requests, and the "
 		                     "communicator has %u (requests_max)",
-		                     plan->operations, plan->groups,
+		                     plan->operations, batoni_s(plan->operations),
+		                     plan->groups, batoni_s(plan->groups),
 		                     (unsigned long long)records,
 		                     plan->comm->pool.size);
 	return BATON_OK;

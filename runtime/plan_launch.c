@@ -39,6 +39,7 @@
 #include "plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "describe.h"
 #include "engine.h"
@@ -46,6 +47,7 @@
 #include "life.h"
 #include "log.h"
 #include "queue.h"
+#include "stream.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"
@@ -400,9 +402,9 @@ end_halfway(struct batoni_op *launch, const struct putting *putting,
 
 	unmake_from(putting->refused);
 	batoni_log(BATONI_LOG_WARN,
-	           "rank %d: a launch of a plan of %u operations was refused "
+	           "rank %d: a launch of a plan of %u operation%s was refused "
 	           "from operation %u on, when others were on their streams: %s",
-	           launch->comm->rank, members, putting->index,
+	           launch->comm->rank, members, batoni_s(members), putting->index,
 	           baton_last_error());
 	batoni_take();
 	note_failure(launch, putting->index, status, 0, &nothing);
@@ -493,6 +495,14 @@ launch_on(const struct baton_plan *plan, struct batoni_op *launch,
 	return BATON_OK;
 }
 
+/* What is replayed names the call; the device, a path and the queue do not. */
+static void
+name_call(enum baton_status status)
+{
+	if (strncmp(baton_last_error(), call, sizeof(call) - 1) != 0)
+		batoni_refuse_named(call, status);
+}
+
 enum baton_status
 baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
                   baton_request *request_p)
@@ -512,8 +522,10 @@ baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *option
 		return batoni_refuse_full(call, plan->comm);
 	handle = batoni_op_handle(launch, atomic_load(&launch->word));
 	status = launch_on(plan, launch, options);
-	if (status != BATON_OK)
+	if (status != BATON_OK) {
+		name_call(status);
 		return batoni_unmake(launch, status);
+	}
 	if (request_p)
 		*request_p = handle;
 	return BATON_OK;

@@ -844,8 +844,8 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		         native_call, transfer->native_code, library);
 	} else if (op->status == BATON_ERR_TRUNCATED) {
 		snprintf(native, sizeof(native),
-		         " (the message has %zu bytes, the buffer %zu)",
-		         came, transfer->bytes);
+		         " (the message has %zu byte%s, the buffer %zu)", came,
+		         batoni_s(came), transfer->bytes);
 	} else if (atomic_load(&comm->status) != BATON_OK) {
 		snprintf(native, sizeof(native), " (%s)",
 		         baton_comm_error(comm));

@@ -76,7 +76,7 @@ take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
 enum baton_status
 batoni_refuse_named(const char *call, enum baton_status status)
 {
-	char why[256];
+	char why[448];
 
 	snprintf(why, sizeof(why), "%s", baton_last_error());
 	return batoni_refuse(status, "%s: %s", call, why);

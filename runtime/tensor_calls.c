@@ -60,7 +60,7 @@ find_place(const char *call, struct baton_comm *comm, const void *data,
 		return BATON_OK;
 	status = batoni_place_find(comm, data, bytes, place_p);
 	if (status == BATON_ERR_CUDA)
-		return batoni_refuse_device(comm, status);
+		batoni_refuse_device(comm, status);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_refuse_named(call, status);
 }

@@ -353,7 +353,7 @@ check_source(struct baton_comm *comm, const struct batoni_arguments *a,
 		return BATON_OK;
 	status = batoni_place_find(comm, a->buffer, bytes, &place);
 	if (status == BATON_ERR_CUDA)
-		return batoni_refuse_device(comm, status);
+		batoni_refuse_device(comm, status);
 	if (status != BATON_OK)
 		return batoni_refuse_named("baton_put_signal", status);
 	if (batoni_place_is_host(place))

@@ -230,8 +230,8 @@ layer_alive(struct batoni_onesided *onesided)
 	if (windows + memories == 0)
 		return NULL;
 	snprintf(rma->alive_text, sizeof(rma->alive_text),
-	         "%u windows and %u blocks of baton_mem_alloc", windows,
-	         memories);
+	         "%u window%s and %u block%s of baton_mem_alloc", windows,
+	         batoni_s(windows), memories, batoni_s(memories));
 	return rma->alive_text;
 }
 

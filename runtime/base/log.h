@@ -14,6 +14,13 @@ enum batoni_log_level {
 	BATONI_LOG_DEBUG
 };
 
+/* The ending of a plural: "%zu byte%s". */
+static inline const char *
+batoni_s(unsigned long long n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* Write one line, in one write, prefixed with "baton: " and the level. */
 void batoni_log(enum batoni_log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "log.h"
 #include "tensors.h"
 
 static size_t
@@ -285,6 +286,12 @@ explain_tensor(const struct batoni_tensor_list *list, char *text, size_t size)
 	         list->fault_tensor, declared, came);
 }
 
+static const char *
+were(size_t n)
+{
+	return n == 1 ? " was" : "s were";
+}
+
 bool
 batoni_list_explain(const struct batoni_tensor_list *list, char *text,
                     size_t size)
@@ -294,26 +301,28 @@ batoni_list_explain(const struct batoni_tensor_list *list, char *text,
 		return false;
 	case BATONI_LIST_PLAIN:
 		snprintf(text, size,
-		         "%zu tensors were declared, a plain message of %zu "
-		         "bytes came",
-		         list->declared_n, list->fault_bytes);
+		         "%zu tensor%s declared, a plain message of %zu byte%s "
+		         "came",
+		         list->declared_n, were(list->declared_n),
+		         list->fault_bytes, batoni_s(list->fault_bytes));
 		return true;
 	case BATONI_LIST_HEADER:
 		snprintf(text, size, "the header of the message: %s",
 		         list->fault_text);
 		return true;
 	case BATONI_LIST_COUNT:
-		snprintf(text, size, "%s%zu tensors were declared, %zu came",
+		snprintf(text, size, "%s%zu tensor%s declared, %zu came",
 		         list->fewer ? "at most " : "", list->declared_n,
-		         list->fault_tensor);
+		         were(list->declared_n), list->fault_tensor);
 		return true;
 	case BATONI_LIST_TENSOR:
 		explain_tensor(list, text, size);
 		return true;
 	case BATONI_LIST_ARENA:
 		snprintf(text, size,
-		         "the arena has %zu bytes, the tensors need %zu",
-		         list->arena_bytes, list->fault_bytes);
+		         "the arena has %zu byte%s, the tensors need %zu",
+		         list->arena_bytes, batoni_s(list->arena_bytes),
+		         list->fault_bytes);
 		return true;
 	}
 	return false;

@@ -470,9 +470,9 @@ a_plan_goes_before_its_communicator(struct conform *c)
 	struct baton_plan *plan;
 
 	begin(c);
-	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "plans");
+	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "has 1 plan ");
 	plan = end(c);
-	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "plans");
+	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "has 1 plan ");
 	CHECK_OK(c, baton_group_begin(c->comm));
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_launch(plan, NULL, NULL),
 	              "inside a group");

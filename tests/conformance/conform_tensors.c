@@ -419,7 +419,7 @@ static const struct {
          2, "tensor 1: int8 [2, 1] was declared, int8 [2] came"},
 	{{{.rank = -1}, {.type = BATON_INT8, .rank = 0}},
          2, "tensor 1: int8 [] was declared, int8 [2] came"},
-	{{{.rank = -1}}, 1, "1 tensors were declared, 2 came"},
+	{{{.rank = -1}}, 1, "1 tensor was declared, 2 came"},
 	{{{.rank = -1}, {.rank = -1}, {.rank = -1}},
          3, "3 tensors were declared, 2 came"},
 	{{{.rank = 0}}, 0, "0 tensors were declared, 2 came"},

@@ -582,7 +582,7 @@ START_TEST(destroy_says_which_group_is_open)
 	ck_assert_int_eq(
 		pthread_create(&thread, NULL, open_a_group, &barrier), 0);
 	pthread_barrier_wait(&barrier);
-	assert_destroy_says("group of 1 operations");
+	assert_destroy_says("group of 1 operation,");
 	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
 	assert_destroy_says("baton_group_end of the thread that began it");
 	pthread_barrier_wait(&barrier);

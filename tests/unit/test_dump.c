@@ -100,7 +100,7 @@ START_TEST(what_is_no_transfer_has_a_line_too)
 	dump(comm);
 	assert_line(": record", "its stream to get there");
 	assert_line("stream_wait", "the record in slot");
-	assert_line(": group", "1 of its 1 members");
+	assert_line(": group", "1 of its 1 member, and 1 stream to get there");
 	assert_line("recv from peer 1, tag 5", "all streams of its group");
 	end_send(1, BATON_OK);
 	end_recv(5, BATON_OK);
@@ -361,6 +361,43 @@ keep_own(void)
 		abort();
 }
 
+/* The room that a receive has is no length of a message; and one byte is not "1 bytes". */
+START_TEST(lists_of_tensors_and_single_bytes_are_told_of_as_such)
+{
+	static char arena[5000], byte;
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor open = {.rank = -1};
+	struct baton_tensor one = {.data = &byte, .rank = 1, .shape = {1}};
+	struct baton_comm *own = NULL;
+
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &own), BATON_OK);
+	options.op.flags = BATON_OP_DETACHED;
+	ck_assert_int_eq(baton_send_tensors(&one, 1, 0, 1, own, NULL, &options,
+	                                    NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_send(&byte, 1, BATON_UINT8, 0, 3, own, NULL,
+	                            &options.op, NULL),
+	                 BATON_ERR_INVALID);
+	options.op.size = sizeof(options.op);
+	ck_assert_int_eq(baton_send(&byte, 1, BATON_UINT8, 0, 3, own, NULL,
+	                            &options.op, NULL),
+	                 BATON_OK);
+	options.op.size = sizeof(options);
+	options.arena = arena;
+	options.arena_bytes = sizeof(arena);
+	ck_assert_int_eq(baton_recv_tensors(&open, 1, 0, 2, own, NULL, &options,
+	                                    NULL),
+	                 BATON_OK);
+	dump(own);
+	assert_line("send to peer 0, tag 1,", ", a list of tensors, 1 byte,");
+	assert_line("recv from peer 0, tag 2,", ", a list of tensors, default");
+	assert_line("send to peer 0, tag 3,", ", 1 byte,");
+	ck_assert_ptr_null(strstr(text, "5000"));
+	ck_assert_int_eq(baton_comm_abort(own), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(own), BATON_OK);
+}
+END_TEST
+
 START_TEST(no_handler_is_installed_unless_asked_nor_over_the_programs)
 {
 	struct captured kept;
@@ -387,6 +424,7 @@ main(void)
 	const TTest *const alone[] = {
 		dumps_beside_traffic_tear_no_line,
 		sigusr2_dumps_all_if_it_was_asked_for,
+		lists_of_tensors_and_single_bytes_are_told_of_as_such,
 		no_handler_is_installed_unless_asked_nor_over_the_programs,
 	};
 

@@ -397,6 +397,54 @@ START_TEST(plan_of_another_communicator_is_launched_at_once)
 }
 END_TEST
 
+static void
+assert_voids(const struct baton_op_options *options, baton_request *request_p,
+             const char *why)
+{
+	struct baton_plan *plan = NULL;
+
+	begin();
+	ck_assert_int_eq(baton_recv(cell, 8, BATON_UINT8, 1, 0, comm, s, options,
+	                            request_p),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), why);
+	ck_assert_int_eq(baton_recv(cell, 8, BATON_UINT8, 1, 0, comm, s, NULL,
+	                            NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_recv: the plan is void, since an earlier call in it "
+	                 "was refused (BATON_ERR_INVALID)");
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_ERR_INVALID);
+}
+
+/* Each names the call, also where what is refused is found late in it. */
+START_TEST(refusals_name_the_call)
+{
+	struct baton_op_options queued = BATON_OP_OPTIONS_INIT;
+	struct baton_comm *other = NULL;
+	baton_request request;
+
+	assert_voids(NULL, &request,
+	             "baton_recv: request_p is not NULL in a plan; a launch has one "
+	             "request (baton_plan_launch)");
+	ck_assert_int_eq(baton_queue_create(comm, 1, &queued.queue), BATON_OK);
+	assert_voids(&queued, NULL,
+	             "baton_recv: options->queue is not NULL in a plan; a launch "
+	             "names the queue (baton_plan_launch)");
+	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_BUSY);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_comm_destroy: the communicator still has 1 queue "
+	                 "(baton_queue_destroy)");
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &other), BATON_OK);
+	ck_assert_int_eq(baton_record(other, NULL, &queued, NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), "baton_record: options->queue is of "
+	                                     "another communicator");
+	baton_queue_destroy(queued.queue);
+	ck_assert_int_eq(baton_comm_destroy(other), BATON_OK);
+}
+END_TEST
+
 /* The ends of the recording and of a group in it say the first one's sentence. */
 START_TEST(void_plan_ends_with_the_first_refusal_and_its_sentence)
 {
@@ -476,6 +524,7 @@ main(void)
 		launch_that_is_refused_gives_its_records_back,
 		recording_that_its_thread_leaves_open_is_no_plan,
 		plan_of_another_communicator_is_launched_at_once,
+		refusals_name_the_call,
 		void_plan_ends_with_the_first_refusal_and_its_sentence,
 		plans_without_memory_leave_nothing,
 	};
