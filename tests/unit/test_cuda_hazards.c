@@ -562,6 +562,73 @@ START_TEST(host_functions_that_wait_for_each_other_end_at_the_deadline)
 }
 END_TEST
 
+/* Two sends of one (peer, tag), on two streams; the stream of the second gets there first. */
+static void
+send_in_the_other_order(const struct baton_op_options *options,
+                        enum baton_status *statuses)
+{
+	baton_request sends[2], receives[2];
+	CUstream third;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	cuda_world_open();
+	/* For the test itself, which holds a stream up. */
+	ck_assert(cw.sim->sim_set("memops", 1));
+	third = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	for (int i = 0; i < 2; i++) {
+		struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+		detached.flags = BATON_OP_DETACHED;
+		baton_ok(baton_recv(cw.to + i, 1, BATON_UINT8, 0, 0, cw.comms[1],
+		                    third, &detached, &receives[i]));
+	}
+	cw.sim->sim_settle(true);
+	cuda_world_hold(cw.streams[0], 0);
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_send(cw.from + i, 1, BATON_UINT8, 1, 0,
+		                    cw.comms[0], cw.streams[i], options,
+		                    &sends[i]));
+	cw.sim->sim_settle(true);
+	cuda_world_let_go(0);
+	for (int i = 0; i < 2; i++)
+		statuses[i] = baton_finish(&sends[i], LONG_NS, NULL);
+	for (int i = 0; i < 2; i++) {
+		baton_cancel(receives[i]);
+		(void)baton_finish(&receives[i], LONG_NS, NULL);
+	}
+	for (int i = 0; i < 2; i++)
+		cu_ok(cw.sim->stream_synchronize(cw.streams[i]));
+	cuda_world_end();
+}
+
+/* Where streams cannot wait, the second holds up the trigger of the first, for whose turn it waits,
+ * until its deadline.  The first then goes its way. */
+START_TEST(one_channel_on_two_streams_stands_until_the_deadline)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	enum baton_status statuses[2];
+
+	options.timeout_ns = 200000000;
+	send_in_the_other_order(&options, statuses);
+	ck_assert_int_eq(statuses[1], BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(statuses[0], BATON_OK);
+}
+END_TEST
+
+/* They hold up nothing. */
+START_TEST(one_channel_on_two_streams_moves_detached)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	enum baton_status statuses[2];
+
+	options.flags = BATON_OP_DETACHED;
+	send_in_the_other_order(&options, statuses);
+	ck_assert_int_eq(statuses[0], BATON_OK);
+	ck_assert_int_eq(statuses[1], BATON_OK);
+}
+END_TEST
+
 /* The trigger of the second stream comes long after the first stream has passed its own: if that
  * one waited by then, in a host function, the second could never pass. */
 START_TEST(streams_of_a_group_wait_when_all_have_passed_their_triggers)
@@ -615,6 +682,8 @@ main(void)
 		host_function_that_blocks_holds_up_only_what_is_not_armed,
 		abort_beside_a_host_function_that_blocks_ends_everything,
 		host_functions_that_wait_for_each_other_end_at_the_deadline,
+		one_channel_on_two_streams_stands_until_the_deadline,
+		one_channel_on_two_streams_moves_detached,
 		streams_of_a_group_wait_when_all_have_passed_their_triggers,
 	};
 
