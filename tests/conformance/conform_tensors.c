@@ -1044,6 +1044,27 @@ a_false_input_signal_sends_nothing(struct conform *c)
 	pass_list(c, &one, 1, 3);
 }
 
+/* The call with this list, to or from the next rank, is INVALID, and its sentence has these words. */
+static void
+refuses_sent(struct conform *c, const struct baton_tensor *list, size_t count,
+             const struct baton_tensors_options *options, const char *words)
+{
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send_tensors(list, count, conform_next(c), 0, c->comm,
+	                                 c->stream, options, NULL),
+	              words);
+}
+
+static void
+refuses_received(struct conform *c, struct baton_tensor *list, size_t count,
+                 const struct baton_tensors_options *options, const char *words)
+{
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_recv_tensors(list, count, conform_next(c), 0, c->comm,
+	                                 c->stream, options, NULL),
+	              words);
+}
+
 /* ---- refusals ------------------------------------------------------------------ */
 
 static void
@@ -1079,57 +1100,35 @@ bad_lists_are_refused(struct conform *c)
 		struct baton_tensor list[2] = {
 			tensor(BATON_INT8, data, 1, 8, 0), wrong[i].one};
 
-		CHECK_REFUSED(c, BATON_ERR_INVALID,
-		              baton_send_tensors(list, 2, peer, 0, c->comm,
-		                                 c->stream, NULL, NULL),
-		              wrong[i].send);
-		CHECK_REFUSED(c, BATON_ERR_INVALID,
-		              baton_recv_tensors(list, 2, peer, 0, c->comm,
-		                                 c->stream, NULL, NULL),
-		              wrong[i].recv);
+		refuses_sent(c, list, 2, NULL, wrong[i].send);
+		refuses_received(c, list, 2, NULL, wrong[i].recv);
 	}
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(NULL, 1, peer, 0, c->comm, c->stream,
-	                                 NULL, NULL),
-	              "tensors NULL");
+	refuses_sent(c, NULL, 1, NULL, "tensors NULL");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_recv_tensors(NULL, 0, peer, -1, c->comm, c->stream,
 	                                 NULL, NULL),
 	              "tag");
 	options.op.size = sizeof(options.op);
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "size BATON_TENSORS_OPTIONS_INIT");
+	refuses_sent(c, NULL, 0, &options, "size BATON_TENSORS_OPTIONS_INIT");
 	options.op.size = sizeof(options);
 	options.flags = 2;
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "flags");
+	refuses_sent(c, NULL, 0, &options, "flags");
 }
 
 static void
 a_send_has_no_arena_and_no_count(struct conform *c)
 {
 	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
-	int peer = conform_next(c);
 	char arena[16];
 	size_t count;
 
 	options.arena = arena;
 	options.arena_bytes = sizeof(arena);
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "arena 16 receive");
+	refuses_sent(c, NULL, 0, &options, "arena 16 receive");
 	options.arena = NULL;
 	options.arena_bytes = 0;
 	options.count_p = &count;
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(NULL, 0, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "count_p receive");
+	refuses_sent(c, NULL, 0, &options, "count_p receive");
 }
 
 /* The engine's thread reads and writes these. */
@@ -1139,32 +1138,19 @@ signals_in_memory_of_a_device_are_refused(struct conform *c)
 	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
 	struct baton_tensor one = tensor(BATON_UINT8, NULL, 1, 300, 0);
 	void *away = conform_message(c, 64);
-	int peer = conform_next(c);
 
 	if (!c->memory || !c->memory->is_device(away))
 		return;
 	give_memory(c, &one, 1, 2, true);
 	options.input_signal = away;
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(&one, 1, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "input_signal host");
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_recv_tensors(&one, 1, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "input_signal host");
+	refuses_sent(c, &one, 1, &options, "input_signal host");
+	refuses_received(c, &one, 1, &options, "input_signal host");
 	options.input_signal = NULL;
 	options.output_signal = away;
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_send_tensors(&one, 1, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "output_signal host");
+	refuses_sent(c, &one, 1, &options, "output_signal host");
 	options.output_signal = NULL;
 	options.count_p = away;
-	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_recv_tensors(&one, 1, peer, 0, c->comm, c->stream,
-	                                 &options, NULL),
-	              "count_p host");
+	refuses_received(c, &one, 1, &options, "count_p host");
 }
 
 /* Receive lists of n open tensors until that is refused: AGAIN, or INVALID where not even one
