@@ -17,11 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "baton_mpi.h"
 #include "core.h"
-#include "cudasim.h"
+#include "mpi_device.h"
 #include "outlook.h"
-#include "program.h"
 
 /* The counters of a rank take some pages. */
 enum { ROOM = 1 << 20, WORDS = 8, SIGNALS = 300, LAST = SIGNALS - 1 };
@@ -37,22 +35,7 @@ static int rank;
 static bool
 holds(const unsigned char *at, size_t bytes, unsigned char value)
 {
-	static unsigned char view[ROOM];
-
-	sim->sim_peek(view, (CUdeviceptr)(uintptr_t)at, bytes);
-	for (size_t i = 0; i < bytes; i++)
-		if (view[i] != value)
-			return false;
-	return true;
-}
-
-static void
-set(unsigned char *at, size_t bytes, unsigned char value)
-{
-	static unsigned char content[ROOM];
-
-	memset(content, value, bytes);
-	sim->sim_poke((CUdeviceptr)(uintptr_t)at, content, bytes);
+	return device_holds(sim, at, bytes, value);
 }
 
 static void
@@ -133,8 +116,8 @@ make_memory(void)
 	part = (unsigned char *)(uintptr_t)memory;
 	data = part + ROOM;
 	words = memset(pinned, 0, WORDS * sizeof(uint64_t));
-	set(part, ROOM, 0);
-	set(data, ROOM, (unsigned char)(rank + 1));
+	device_set(sim, part, ROOM, 0);
+	device_set(sim, data, ROOM, (unsigned char)(rank + 1));
 }
 
 static void
@@ -346,11 +329,7 @@ survive(void)
 	CHECK(baton_window_deregister(window) == BATON_OK);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 	CHECK(sim->sim_violations() == 0);
-	printf("rank %d: %s\n", rank,
-	       failures ? "FAILED" : "left in order after a peer's death");
-	fflush(stdout);
-	/* MPI_Finalize would wait for the dead. */
-	_exit(exit_status());
+	device_survived(rank);
 }
 
 static void
@@ -377,13 +356,9 @@ main(int argc, char **argv)
 		{"refused", run_refused},
 		{"death", run_death},
 	};
-	int level;
 
-	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	sim = cudasim_load(NULL);
-	if (!sim || !sim->sim_peek)
+	sim = device_begin(argc, argv, &rank);
+	if (!sim)
 		return 77;
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
 		if (argc > 1 && strcmp(argv[1], runs[i].name) == 0)
