@@ -812,7 +812,8 @@ static enum baton_status
 note_message(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
              const struct batoni_arguments *a, size_t bytes)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_message};
+	static const struct batoni_note_ops ops = {.replay = replay_message,
+	                                           .message = true};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, kind, a, bytes);

@@ -66,8 +66,7 @@ plan_free(struct baton_plan *plan)
 	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
 		note = batoni_plan_at(plan, at);
 		if (note->ops && note->ops->forget)
-			note->ops->forget((const char *)note +
-			                  BATONI_NOTE_BYTES);
+			note->ops->forget(batoni_note_payload(note));
 	}
 	batoni_group_forget(&plan->recording);
 	batoni_free(plan->notes);
@@ -321,6 +320,7 @@ baton_plan_end(struct baton_comm *comm, struct baton_plan **plan_p)
 		plan_free(plan);
 		return status;
 	}
+	plan->direct = batoni_plan_is_direct(plan);
 	batoni_handle_start(&plan->handle);
 	*plan_p = plan;
 	return BATON_OK;

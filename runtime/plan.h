@@ -11,6 +11,8 @@ struct batoni_note_ops {
 	/* Enqueue it: as the call does, without the checks of what cannot change.  The
 	 * payload is as it was recorded. */
 	enum baton_status (*replay)(struct baton_comm *comm, const void *payload);
+	/* It is a send or receive, and the payload a batoni_recorded. */
+	bool message;
 	/* The plan is destroyed; NULL: nothing to do. */
 	void (*forget)(const void *payload);
 };
@@ -91,6 +93,7 @@ struct baton_plan {
 	unsigned char *notes;
 	size_t bytes, room;
 	uint32_t operations, groups;
+	bool direct; /* plan_direct.c */
 	/* Of the group that is open in the recording. */
 	uint32_t depth, members;
 	unsigned detached;
@@ -105,5 +108,21 @@ batoni_plan_at(const struct baton_plan *plan, size_t at)
 
 /* The payload of a note begins there. */
 #define BATONI_NOTE_BYTES ((sizeof(struct batoni_note) + 15) & ~(size_t)15)
+
+static inline const void *
+batoni_note_payload(const struct batoni_note *note)
+{
+	return (const char *)note + BATONI_NOTE_BYTES;
+}
+
+/* ---- plan_direct.c ---- */
+
+/* A plan that has been recorded: may its launches go the direct way? */
+bool batoni_plan_is_direct(const struct baton_plan *plan);
+/* Do all of the launch, but for its options, which it has.  False: nothing has been done. */
+bool batoni_launch_directly(struct batoni_op *launch,
+                            const struct baton_plan *plan);
+/* From here on the record is that of a launch of so many operations. */
+void batoni_launch_expects(struct batoni_op *launch, uint32_t members);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans: launching.  (plan.c records them.)
+ * Plans: launching.  (plan.c records them.  The usual launch of messages alone takes the way of
+ * plan_direct.c; this file does all others.)
  *
  * A launch has a record of its own, of kind PLAN, which the program's request names.  It is on
  * no stream and in no FIFO.  Its operations are records like any others, without a handle and
@@ -200,8 +201,8 @@ replay(struct batoni_op *launch, const struct baton_plan *plan)
 			                             false);
 		checked = note;
 		if (status == BATON_OK)
-			status = note->ops->replay(
-				comm, (const char *)note + BATONI_NOTE_BYTES);
+			status = note->ops->replay(comm,
+			                           batoni_note_payload(note));
 	}
 	return status;
 }
@@ -219,7 +220,6 @@ unmake_open_group(struct batoni_op *launch)
 	unmake_from(group);
 }
 
-/* Gather all records behind the launch.  OK: *first_p is the first, or NULL. */
 /* From here on it is a transfer, as far as completions read one.  A host that has a handle of this
  * record's life before may read some of it now (op.h, "Readers"). */
 static void
@@ -239,6 +239,16 @@ begin_transfer(struct batoni_op *launch)
 		batoni_pool_slot(&launch->comm->pool, launch) & 0xffffffu;
 }
 
+void
+batoni_launch_expects(struct batoni_op *launch, uint32_t members)
+{
+	launch->plan.members = members;
+	launch->plan.ended = 0;
+	launch->plan_end.failed = NONE_FAILED;
+	launch->plan_end.lent = 0;
+}
+
+/* Gather all records behind the launch.  OK: *first_p is the first, or NULL. */
 static enum baton_status
 build(struct batoni_op *launch, const struct baton_plan *plan,
       struct batoni_op **first_p)
@@ -265,10 +275,7 @@ build(struct batoni_op *launch, const struct baton_plan *plan,
 		return status;
 	}
 	begin_transfer(launch);
-	launch->plan.members = members;
-	launch->plan.ended = 0;
-	launch->plan_end.failed = NONE_FAILED;
-	launch->plan_end.lent = 0;
+	batoni_launch_expects(launch, members);
 	*first_p = first;
 	return BATON_OK;
 }
@@ -484,6 +491,8 @@ launch_on(const struct baton_plan *plan, struct batoni_op *launch,
 	launch->timeout_ns = 0;
 	if (options)
 		status = batoni_apply_options(launch, options);
+	if (status == BATON_OK && batoni_launch_directly(launch, plan))
+		return BATON_OK;
 	if (status == BATON_OK)
 		status = build(launch, plan, &first);
 	if (status != BATON_OK)

@@ -2,6 +2,7 @@
 /* Plans on the host device, over a transport that does as it is told. */
 #include <string.h>
 
+#include "core.h"
 #include "mem.h"
 #include "run_tests.h"
 #include "scripted_world.h"
@@ -314,6 +315,200 @@ START_TEST(launch_that_is_refused_gives_its_records_back)
 }
 END_TEST
 
+/* ---- the direct way ---- */
+
+/* Records that the engine has put on a host stream. */
+static unsigned put;
+static struct batoni_device_ops counting;
+static const struct batoni_device_ops *uncounted;
+
+static enum baton_status
+count_put(struct batoni_device *device, baton_stream stream,
+          struct batoni_stream_item *item)
+{
+	put++;
+	return uncounted->enqueue(device, stream, item);
+}
+
+static void
+begin_counting(void)
+{
+	put = 0;
+	uncounted = comm->device_ops;
+	counting = *uncounted;
+	counting.enqueue = count_put;
+	comm->device_ops = &counting;
+}
+
+static unsigned
+end_counting(void)
+{
+	comm->device_ops = uncounted;
+	return put;
+}
+
+/* s1, r2, s3, all detached. */
+static struct baton_plan *
+free_plan(void)
+{
+	struct baton_op_options free_one = detached();
+
+	begin();
+	note(true, s, 1, &free_one);
+	note(false, s, 2, &free_one);
+	note(true, t, 3, &free_one);
+	return end();
+}
+
+START_TEST(messages_on_idle_streams_are_never_put_on_them)
+{
+	struct baton_op_options options = within(100);
+	struct baton_plan *plan = free_plan();
+	struct baton_completion done;
+	baton_request request;
+
+	begin_counting();
+	request = launch(plan, NULL);
+	ck_assert_uint_eq(end_counting(), 0);
+	assert_log("s1 r2 s3 ");
+	end_send(3, BATON_OK);
+	end_send(1, BATON_OK);
+	scripted_assert_pending(request);
+	end_recv(2, BATON_OK);
+	ck_assert_int_eq(baton_test(request, &done), BATON_OK);
+	ck_assert_uint_eq(done.bytes, 24);
+	scripted_assert_ended(request, BATON_OK);
+	/* A deadline and a cancel end what has not ended. */
+	request = launch(plan, &options);
+	end_send(1, BATON_OK);
+	now += 100;
+	baton_progress(comm);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(done.tag, 2);
+	scripted_assert_ended(request, BATON_ERR_TIMEOUT);
+	request = launch(plan, NULL);
+	ck_assert_int_eq(baton_cancel(request), BATON_OK);
+	scripted_assert_ended(request, BATON_ERR_CANCELED);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+/* What is behind something, in its FIFO or on its stream, goes the usual way. */
+START_TEST(messages_behind_others_wait_for_them)
+{
+	struct baton_plan *plan = free_plan(), *held;
+	baton_request blocker = scripted_send(comm, t, 9, NULL);
+	baton_request request = launch(plan, NULL);
+
+	assert_log("s9 s1 r2 ");
+	end_send(9, BATON_OK);
+	assert_log("s9 s1 r2 s3 ");
+	scripted_assert_ended(blocker, BATON_OK);
+	ck_assert_int_eq(baton_cancel(request), BATON_OK);
+	scripted_assert_ended(request, BATON_ERR_CANCELED);
+	destroy(plan);
+	begin();
+	note(true, s, 1, NULL);
+	note(false, s, 2, NULL);
+	note(true, t, 2, NULL);
+	held = end();
+	transport.log[0] = '\0';
+	request = launch(held, NULL);
+	assert_log("s1 s2 ");
+	assert_streams(BATON_PENDING, BATON_PENDING);
+	end_send(1, BATON_OK);
+	assert_log("s1 s2 r2 ");
+	end_send(2, BATON_OK);
+	assert_streams(BATON_PENDING, BATON_OK);
+	end_recv(2, BATON_OK);
+	scripted_assert_ended(request, BATON_OK);
+	destroy(held);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(messages_that_end_at_once_end_the_launch_at_once)
+{
+	struct baton_plan *plan = free_plan();
+	struct baton_completion done;
+	baton_request request;
+
+	transport.issue = BATON_OK;
+	for (int i = 0; i < 20; i++) {
+		request = launch(plan, NULL);
+		ck_assert_int_eq(baton_test(request, &done), BATON_OK);
+		ck_assert_uint_eq(done.bytes, 24);
+		ck_assert_int_eq(baton_release(&request), BATON_OK);
+		ck_assert_int_eq(baton_plan_launch(plan, NULL, NULL), BATON_OK);
+	}
+	/* The second fails, and the others go on. */
+	transport.fail_at = 2;
+	transport.fail_with = BATON_ERR_PEER;
+	request = launch(plan, NULL);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_PEER);
+	ck_assert_int_eq(done.tag, 2);
+	scripted_assert_ended(request, BATON_ERR_PEER);
+	destroy(plan);
+	transport.issue = BATON_PENDING;
+	assert_all_free();
+}
+END_TEST
+
+/* 16 records: the fifth launch finds none, and says so. */
+START_TEST(messages_without_records_are_not_begun)
+{
+	struct baton_plan *plan = free_plan();
+	baton_request requests[4], none = 77;
+
+	for (int i = 0; i < 4; i++)
+		requests[i] = launch(plan, NULL);
+	transport.log[0] = '\0';
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, &none),
+	                 BATON_ERR_AGAIN);
+	ck_assert_uint_eq(none, 77);
+	assert_log("");
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	}
+	/* Free ones are in the driver's cache too. */
+	for (int i = 0; i < 4; i++)
+		requests[i] = launch(plan, NULL);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	}
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+static void
+break_it(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	if (transfer->tag == 2)
+		scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
+		                            "call", 5, "broken by the test");
+}
+
+START_TEST(a_communicator_that_breaks_amid_a_launch_ends_it)
+{
+	struct baton_plan *plan = free_plan();
+	struct baton_completion done;
+	baton_request request;
+
+	transport.on_issue = break_it;
+	request = launch(plan, NULL);
+	transport.on_issue = NULL;
+	baton_progress(comm);
+	ck_assert_int_eq(baton_test(request, &done), BATON_ERR_MPI);
+	ck_assert_int_eq(baton_release(&request), BATON_OK);
+	ck_assert_ptr_null(strstr(transport.log, "s3"));
+	destroy(plan);
+}
+END_TEST
+
 static void *
 record_and_exit(void *arg)
 {
@@ -522,6 +717,11 @@ main(void)
 		released_launch_leaves_its_error_to_the_stream,
 		the_first_of_the_plan_counts_not_the_first_in_time,
 		launch_that_is_refused_gives_its_records_back,
+		messages_on_idle_streams_are_never_put_on_them,
+		messages_behind_others_wait_for_them,
+		messages_that_end_at_once_end_the_launch_at_once,
+		messages_without_records_are_not_begun,
+		a_communicator_that_breaks_amid_a_launch_ends_it,
 		recording_that_its_thread_leaves_open_is_no_plan,
 		plan_of_another_communicator_is_launched_at_once,
 		refusals_name_the_call,

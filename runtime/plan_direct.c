@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans: the direct way of a launch, which is to a launch what direct.h is to a call.
+ *
+ * It is for plans of nothing but sends and receives, in no group, without deadlines, on a
+ * communicator that is `plain`.  Such a plan is direct, which is found once, at its end
+ * (batoni_plan_is_direct).  All that a replay of it would check was checked when it was recorded, but
+ * for its streams; so no operation of it can be refused once there are records for all.
+ *
+ * The launch takes the driver lock, and keeps it from its first operation to the last: that
+ * makes it one piece.  Each operation goes straight to the transport if its stream is idle and no
+ * operation is in a FIFO, as a call would; otherwise it is placed as any other record is.  What
+ * ends within issue was never on its stream and was never counted; the launch is told, and
+ * the record goes back.
+ *
+ * Anything in the way (another driver, a full pool, what is in the inbox, a stream that is refused) is
+ * found before the first operation.  Then this says false, nothing has happened, and the launch
+ * takes the way of plan_launch.c, which has the words for refusals.
+ *
+ * Threads: the enqueuing one, as the driver.
+ */
+#include "plan.h"
+
+#include "direct.h"
+#include "place.h"
+
+bool
+batoni_plan_is_direct(const struct baton_plan *plan)
+{
+	const struct batoni_recorded *recorded;
+	const struct batoni_note *note;
+
+	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
+		note = batoni_plan_at(plan, at);
+		if (!note->ops || !note->ops->message)
+			return false;
+		recorded = batoni_note_payload(note);
+		if (!recorded->a.buffer ||
+		    (recorded->optioned && recorded->options.timeout_ns > 0))
+			return false;
+	}
+	return plan->operations > 0 && plan->comm->plain;
+}
+
+static bool
+streams_are_fine(const struct baton_plan *plan)
+{
+	struct baton_comm *comm = plan->comm;
+	const struct batoni_note *note, *checked = NULL;
+
+	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
+		note = batoni_plan_at(plan, at);
+		if (checked && note->stream == checked->stream)
+			continue;
+		if (comm->device_ops->stream_check(comm->device, note->stream,
+		                                   false) != BATON_OK)
+			return false;
+		checked = note;
+	}
+	return true;
+}
+
+/* Nothing is before an operation that is armed now, and this thread may issue. */
+static inline bool
+may_issue(const struct baton_comm *comm)
+{
+	return likely(comm->fifos.live == 0 && comm->breaking == BATON_OK &&
+	              atomic_load_explicit(&comm->any_drives,
+	                                   memory_order_relaxed));
+}
+
+/* Take the driver lock, and records for all operations.  NULL: neither. */
+static struct batoni_op *
+begin(const struct baton_plan *plan)
+{
+	const struct batoni_engine *e = &batoni_engine;
+	struct baton_comm *comm = plan->comm;
+	struct batoni_op *first = NULL;
+
+	if (!batoni_try())
+		return NULL;
+	if (!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
+	    may_issue(comm))
+		first = batoni_pool_take_many(&comm->pool, plan->operations);
+	if (!first)
+		batoni_leave();
+	return first;
+}
+
+BATONI_ALWAYS_INLINE void
+fill(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
+     const struct batoni_recorded *recorded, bool now)
+{
+	bool detached = recorded->optioned && recorded->options.flags;
+	bool send = recorded->kind == BATONI_KIND_SEND;
+	struct baton_comm *comm = launch->comm;
+	uint32_t slot = batoni_pool_slot(&comm->pool, op);
+
+	/* A send's buffer is only read. */
+	op->transfer.buffer = (void *)(uintptr_t)recorded->a.buffer;
+	op->transfer.bytes = recorded->bytes;
+	op->transfer.native_code = 0;
+	batoni_set(op->transfer.peer, recorded->a.peer);
+	batoni_set(op->transfer.tag, recorded->a.tag);
+	batoni_op_begin(op, comm, recorded->kind,
+	                now ? BATONI_ISSUED : BATONI_NEW,
+	                BATONI_FLAG_PLANNED | (now ? BATONI_FLAG_REACHED : 0u) |
+	                        (detached ? BATONI_FLAG_DETACHED : 0u),
+	                BATONI_PATH_MESSAGES,
+	                slot | (uint32_t)(send ? BATONI_SEND : BATONI_RECV) << 24,
+	                recorded->a.stream, batoni_reached_inline,
+	                detached ? NULL : &comm->pool.words[slot],
+	                comm->pool.values[slot], now ? BATONI_ITEM_PASSED : 0, 0,
+	                0);
+	op->launch_slot = batoni_pool_slot(&comm->pool, launch);
+	op->plan_index = index;
+}
+
+/* The record's life begins for all but this thread. */
+static inline void
+make(struct batoni_op *op)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+
+	batoni_set(op->status, BATON_PENDING);
+	atomic_store_explicit(&op->word,
+	                      word | BATONI_OP_ENGINE | BATONI_OP_STREAM,
+	                      memory_order_release);
+}
+
+BATONI_ALWAYS_INLINE void
+issue(struct batoni_op *launch, struct batoni_op *op)
+{
+	struct baton_comm *comm = launch->comm;
+	struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+	enum baton_status status;
+
+	batoni_launch_armed(launch);
+	status = path->ops->issue(path, &op->transfer);
+	if (status == BATON_OK) {
+		batoni_op_close(op, BATON_OK);
+		batoni_launch_member_ended(op, BATON_OK, false);
+		batoni_pool_return_driving(&comm->pool, op);
+		return;
+	}
+	make(op);
+	batoni_op_place_direct(op);
+	if (unlikely(status != BATON_PENDING))
+		batoni_op_complete(op, status);
+}
+
+/* The launch may end with the last of them, and is not looked at after. */
+static void
+go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op)
+{
+	struct baton_comm *comm = plan->comm;
+	const struct batoni_note *note;
+	struct batoni_op *next;
+	uint32_t index = 0;
+
+	for (size_t at = 0; at < plan->bytes; at += note->bytes, op = next) {
+		const struct batoni_recorded *recorded;
+		bool now;
+
+		note = batoni_plan_at(plan, at);
+		recorded = batoni_note_payload(note);
+		next = op->next;
+		now = may_issue(comm) &&
+		      comm->device_ops->stream_idle(comm->device,
+		                                    note->stream) == BATON_OK;
+		fill(launch, op, index++, recorded, now);
+		if (likely(now)) {
+			issue(launch, op);
+		} else {
+			make(op);
+			batoni_op_place(op);
+		}
+	}
+}
+
+bool
+batoni_launch_directly(struct batoni_op *launch, const struct baton_plan *plan)
+{
+	struct batoni_op *first;
+
+	/* With a device's library in the process, buffers are looked at. */
+	if (!plan->direct || batoni_place_counts(plan->comm) ||
+	    !streams_are_fine(plan))
+		return false;
+	first = begin(plan);
+	if (!first)
+		return false;
+	batoni_launch_expects(launch, plan->operations);
+	batoni_op_place(launch);
+	go(launch, plan, first);
+	batoni_leave_enqueue();
+	return true;
+}
