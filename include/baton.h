@@ -545,7 +545,8 @@ struct baton_tensors_options {
 
 /*
  * Send count tensors to rank peer as one message that describes itself, or receive such a
- * message.  Enqueued as baton_send is, in one order with plain messages of the peer and tag.
+ * message.  Enqueued as baton_send is, in one order with plain messages of the peer and tag;
+ * on NCCL, unless in checked mode, in an order of lists alone.
  * No gaps between tensors are sent.  Needs BATON_CAP_TENSORS.
  *
  * tensors  up to BATON_TENSORS_MAX; NULL only with count 0, which is a message too.  The call

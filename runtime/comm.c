@@ -689,6 +689,11 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 			batoni_comm_add_path(comm, comm->hosts_path);
 		}
 	}
+	comm->lists_path = BATONI_PATH_MESSAGES;
+	if (transport->lists) {
+		comm->lists_path = comm->paths_count;
+		batoni_comm_add_path(comm, transport->lists);
+	}
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);

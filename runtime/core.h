@@ -36,7 +36,7 @@
 /* baton_comm.functions: it was left behind, and runs no more functions. */
 #define BATONI_GONE UINT32_MAX
 #define BATONI_NEVER UINT64_MAX
-#define BATONI_PATHS_MAX 4u
+#define BATONI_PATHS_MAX 5u
 /* The first two of each communicator: the messages of its transport, and the one-sided
  * layer, where there is one. */
 #define BATONI_PATH_MESSAGES 0u
@@ -61,6 +61,9 @@ struct baton_comm {
 	/* One of them: the messages of the transport that a native one lies over, for those
 	 * of the one-sided layer.  It is tested as the others are, and never chosen. */
 	struct batoni_path *hosts_path;
+	/* The index of the path of messages that are lists of tensors: that of all messages,
+	 * or one of their own. */
+	uint32_t lists_path;
 	struct batoni_pool pool;
 	uint32_t index;
 	int rank, size, tag_max;

@@ -722,7 +722,10 @@ accept(const char *call, struct batoni_op *op)
 static enum baton_status
 choose_path(const char *call, struct batoni_op *op)
 {
-	int path = batoni_choose_path(op->comm, op->kind, op->transfer.peer);
+	int path = likely(!batoni_op_list(op))
+	                   ? batoni_choose_path(op->comm, op->kind,
+	                                        op->transfer.peer)
+	                   : (int)op->comm->lists_path;
 
 	if (unlikely(path < 0))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,

@@ -11,6 +11,7 @@
  */
 #include "open_native.h"
 
+#include "config.h"
 #include "core.h"
 #include "registry.h"
 #include "thread.h"
@@ -35,6 +36,7 @@ batoni_comm_create_native(struct baton_comm *comm,
 		.slots = plan->requests_max,
 		.below_slot = batoni_comm_native_slot(plan),
 		.check = plan->check,
+		.no_lists = batoni_config()->nccl_no_lists,
 		.driver_take = batoni_take,
 		.driver_leave = driver_leave,
 	};

@@ -146,7 +146,8 @@ struct batoni_path;
 struct batoni_path_ops {
 	const char *name; /* in sentences: "the MPI transport" */
 	bool stream_issued;
-	/* What it can carry: 1 << BATON_OPERATION_*. */
+	/* What it can carry: 1 << BATON_OPERATION_*.  0: what it was made for alone, as lists
+	 * (transport.h). */
 	unsigned kinds;
 	/* Messages may be lists of tensors.  A message and a receive of which only one is a
 	 * list match, and the receive ends in MISMATCH. */

@@ -271,7 +271,7 @@ make_declared(const char *call, struct baton_comm *comm,
 bool
 batoni_tensors_served(const struct baton_comm *comm)
 {
-	return comm->paths[BATONI_PATH_MESSAGES]->ops->lists;
+	return comm->paths[comm->lists_path]->ops->lists;
 }
 
 static enum baton_status
@@ -357,11 +357,10 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 {
 	enum baton_status status =
 		batoni_check_target(call, comm, stream, false);
-	const struct batoni_path *path;
+	const char *why;
 
 	if (status != BATON_OK)
 		return status;
-	path = comm->paths[BATONI_PATH_MESSAGES];
 	if (!tensors && count > 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: tensors is NULL with count %zu; NULL is "
@@ -371,17 +370,15 @@ check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: count is %zu; a list has 0 to %u tensors",
 		                     call, count, BATON_TENSORS_MAX);
-	if (!batoni_tensors_served(comm))
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: %s carries no lists of tensors on the %s "
-		                     "device (BATON_CAP_TENSORS)%s",
-		                     call, path->ops->name,
-		                     comm->device_ops->name,
-		                     path->ops->stream_issued
-		                             ? "; in checked mode it does "
-		                               "(options->check)"
-		                             : "");
-	return BATON_OK;
+	if (batoni_tensors_served(comm))
+		return BATON_OK;
+	why = comm->transport->why_no_lists;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "%s: %s carries no lists of tensors on the %s device "
+	                     "(BATON_CAP_TENSORS)%s%s",
+	                     call, comm->paths[comm->lists_path]->ops->name,
+	                     comm->device_ops->name, why ? "; " : "",
+	                     why ? why : "");
 }
 
 /* The fast path (direct.h).  False: the operation was not begun. */

@@ -31,6 +31,7 @@ struct batoni_native_config {
 	 * are the one-sided layer's, and there is one if it is not 0. */
 	uint32_t below_slot;
 	bool check;     /* compare the two sides of a message before it travels */
+	bool no_lists;  /* it is to have no path of lists (transport.h), for their memory's sake */
 	/* Around calls of the transport below: they are the driver's. */
 	void (*driver_take)(void);
 	void (*driver_leave)(void);

@@ -181,6 +181,11 @@ struct batoni_transport {
 	 * text that stays says why, or is NULL where there is nothing to say. */
 	const struct batoni_native_puts_ops *puts;
 	const char *why_no_puts;
+	/* A host-issued path for messages that are lists of tensors, where `messages` carries
+	 * none; a list and a plain message then never match.  NULL: there is none, and a text
+	 * that stays says how to get one, or is NULL. */
+	struct batoni_path *lists;
+	const char *why_no_lists;
 };
 
 /* The transport by which the hosts of the ranks reach each other. */

@@ -152,6 +152,15 @@ set_nvtx(const char *value, const char *values)
 }
 
 static bool
+set_nccl_lists(const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	config.nccl_no_lists = i == 0;
+	return i >= 0;
+}
+
+static bool
 set_check(const char *value, const char *values)
 {
 	int i = choice(value, values);
@@ -302,14 +311,22 @@ distance(const char *a, const char *b)
 	return row[length];
 }
 
+/* What a name is short for is as near as what one change makes of it. */
+static size_t
+remoteness(const char *name, const char *known)
+{
+	return strncmp(known, name, strlen(name)) == 0 ? 1
+	                                               : distance(name, known);
+}
+
 static const char *
 nearest(const char *name)
 {
 	size_t best = 0;
 
 	for (size_t i = 1; i < VARIABLES; i++) {
-		if (distance(name, variables[i].name) <
-		    distance(name, variables[best].name))
+		if (remoteness(name, variables[i].name) <
+		    remoteness(name, variables[best].name))
 			best = i;
 	}
 	return variables[best].name;

@@ -2,17 +2,18 @@
 /*
  * NCCL over MPI, where ranks are processes, over simulators of NCCL and of the CUDA driver.
  *
- *   mpirun -n 3 mpi_nccl lanes|finalize|signals
- *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy|puts
+ *   mpirun -n 3 mpi_nccl lanes|finalize|signals|lists
+ *   mpirun --enable-recovery -n 3 mpi_nccl peer|deadline|destroy|puts|orphans
  *
  * lanes: ranks ask for other numbers of lanes.  finalize: the program finalises MPI, and NCCL
- * goes on; signals, which need MPI, are refused.  signals: the same where signals were used
- * before, and all ends.  peer: rank 1 is killed while the others send to it and receive from it with no
+ * goes on; signals and lists, which need MPI, are refused.  signals, lists: the same where such
+ * were used before, and all ends.  peer: rank 1 is killed while the others send to it and receive from it with no
  * deadline; then these make a communicator of their own.  deadline: the same, with one.
  * destroy: it is killed while they destroy the communicator, with no time limit.  puts: it is killed
- * while the others put into its window by NCCL's one-sided calls, and wait for its puts.
+ * while the others put into its window by NCCL's one-sided calls, and wait for its puts.  orphans: it
+ * is killed while they send lists to it and receive such from it, without a deadline.
  *
- * mpirun's exit status says nothing of the last four, so each survivor prints a line.
+ * mpirun's exit status says nothing of the last five, so each survivor prints a line.
  */
 #include <signal.h>
 #include <string.h>
@@ -78,6 +79,21 @@ move(struct baton_comm *comm, int peer, bool sends,
 	return request;
 }
 
+static baton_request
+move_list(struct baton_comm *comm, int peer, bool sends)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_tensor tensor = {sends ? out : in, BATON_UINT8, 1, {BYTES}};
+	baton_request request = 0;
+
+	options.op.flags = BATON_OP_DETACHED;
+	CHECK((sends ? baton_send_tensors(&tensor, 1, peer, 0, comm, NULL,
+	                                  &options, &request)
+	             : baton_recv_tensors(&tensor, 1, peer, 0, comm, NULL,
+	                                  &options, &request)) == BATON_OK);
+	return request;
+}
+
 static void
 finish(baton_request request, enum baton_status status)
 {
@@ -130,6 +146,9 @@ outlive_mpi(int rank)
 	CHECK(baton_signal(rank, 0, 0, 0, comm, NULL, NULL, NULL) ==
 	      BATON_ERR_ABORTED);
 	CHECK(strstr(baton_last_error(), "has finalised MPI"));
+	CHECK(baton_send_tensors(NULL, 0, rank, 0, comm, NULL, NULL, NULL) ==
+	      BATON_ERR_ABORTED);
+	CHECK(strstr(baton_last_error(), "has finalised the library"));
 	CHECK(baton_signal_count(comm, rank, 0, 0, &count) == BATON_OK);
 	CHECK(count == 0);
 	CHECK(baton_window_register(out, BYTES, comm, &window) ==
@@ -169,6 +188,24 @@ signals_end_with_mpi(int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+static void
+lists_end_with_mpi(int rank)
+{
+	struct baton_comm *comm = NULL;
+	baton_request pending, list;
+
+	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
+	if (!comm)
+		return;
+	pending = move(comm, (rank + 2) % 3, false, &detached);
+	list = move_list(comm, (rank + 1) % 3, true);
+	MPI_Finalize();
+	CHECK(baton_comm_status(comm) == BATON_ERR_ABORTED);
+	finish(list, BATON_ERR_ABORTED);
+	finish(pending, BATON_ERR_ABORTED);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 /* MPI knows that a process of its world is gone, and goes on without it. */
 static void
 shrink(int rank)
@@ -186,7 +223,24 @@ shrink(int rank)
 	if (!comm)
 		return;
 	exchange(comm, rank == 0 ? 1 : 0);
+	finish(move_list(comm, rank == 0 ? 1 : 0, rank == 0), BATON_OK);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+/* Nothing hangs. */
+static void
+survive_lists(struct baton_comm *comm, int rank)
+{
+	baton_request lists[] = {move_list(comm, 1, false),
+	                         move_list(comm, 1, true)};
+
+	for (int i = 0; i < 2; i++) {
+		enum baton_status status = baton_finish(&lists[i], -1, NULL);
+
+		CHECK(status == BATON_ERR_PEER || status == BATON_ERR_MPI);
+	}
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	shrink(rank);
 }
 
 static void
@@ -283,6 +337,8 @@ lose_a_rank(int rank, const char *how)
 		CHECK(baton_comm_destroy(comm) == BATON_OK);
 	else if (strcmp(how, "puts") == 0)
 		survive_puts(comm, rank);
+	else if (strcmp(how, "orphans") == 0)
+		survive_lists(comm, rank);
 	else
 		survive(comm, rank, &options);
 	printf("rank %d: %s\n", rank,
@@ -313,6 +369,10 @@ main(int argc, char **argv)
 	}
 	if (strcmp(how, "signals") == 0) {
 		signals_end_with_mpi(rank);
+		return exit_status();
+	}
+	if (strcmp(how, "lists") == 0) {
+		lists_end_with_mpi(rank);
 		return exit_status();
 	}
 	if (strcmp(how, "lanes") == 0)

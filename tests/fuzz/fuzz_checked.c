@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records of checked mode: transport/nccl/nccl_checked.c and the four that it names, as they are,
- * between a program, peers that say anything, and a library and a device that are stubs.
+ * Records of checked mode, and of lists in plain mode: transport/nccl/nccl_checked.c and the four
+ * that it names, as they are, between a program, peers that say anything, and a library and a device
+ * that are stubs.
  *
  * The input is a list of commands of six bytes.  Some are the program's (issue, take back), some
  * the device's (kernels end, NCCL is busy, its lock is taken); a delivery is a message of a peer,
@@ -72,7 +73,8 @@ static struct world {
 	struct batoni_transport below;
 	struct batoni_device device;
 	struct batoni_host host;
-	struct batoni_nccl_lane lanes[LANES_MAX];
+	/* Behind those of messages, that of puts and that of lists. */
+	struct batoni_nccl_lane lanes[LANES_MAX + 2];
 	struct batoni_transfer *posted[SIZE], *sending[SIZE];
 	uint64_t marked, passed; /* marks */
 	bool sends_end_at_once, in_progress, lock_taken;
@@ -93,7 +95,8 @@ static struct {
 static struct batoni_path *
 path(void)
 {
-	return &world.nccl.base.messages;
+	return world.nccl.has_lists ? &world.nccl.lists
+	                            : &world.nccl.base.messages;
 }
 
 static struct batoni_nccl_checked *
@@ -206,11 +209,13 @@ batoni_nccl_abort(struct batoni_path *aborted)
 /* NCCL reaches all bytes of the message, and no others. */
 void
 batoni_nccl_call(const struct batoni_nccl *nccl,
+                 const struct batoni_nccl_lane *lane,
                  const struct batoni_transfer *transfer, void *buffer,
                  size_t bytes, baton_stream stream)
 {
-	(void)nccl;
 	(void)stream;
+	CLAIM(nccl->has_lists ? lane == batoni_nccl_lane_of_lists(nccl)
+	                      : lane < nccl->lanes + nccl->lanes_n);
 	CLAIM(slots[transfer->slot].held);
 	CLAIM(&slots[transfer->slot].transfer == transfer);
 	if (bytes == 0)
@@ -382,9 +387,9 @@ broken(struct batoni_host *host, enum baton_status fatal, const char *call,
        int code, const char *text)
 {
 	(void)host;
-	(void)code;
 	CLAIM(!world.broken);
-	CLAIM(call != NULL && text[0] != '\0');
+	/* The library below returned nothing, so the text is a sentence. */
+	CLAIM((call != NULL || code == 0) && text[0] != '\0');
 	CLAIM(fatal == BATON_ERR_PEER || fatal == BATON_ERR_TRUNCATED);
 	world.broken = true;
 }
@@ -409,7 +414,10 @@ begin(uint8_t kind)
 	world.below.messages.ops = &below_ops;
 	world.device.ops = &device_ops;
 	nccl->base.messages.ops = &batoni_nccl_checked_ops;
-	nccl->base.messages.load.quiet = kind & 2;
+	nccl->lists.ops = &batoni_nccl_lists_ops;
+	nccl->has_lists = kind & 8;
+	nccl->config.check = !nccl->has_lists;
+	path()->load.quiet = kind & 2;
 	nccl->base.host = &world.host;
 	nccl->base.rank = RANK;
 	nccl->base.size = SIZE;
@@ -453,7 +461,7 @@ look(void)
 		      batoni_list_empty(&own->peers[i].receives));
 	}
 	CLAIM(own->withdrawn <= SIZE * BATONI_NCCL_AHEAD);
-	for (unsigned i = 0; i < world.nccl.lanes_n; i++) {
+	for (unsigned i = 0; i < own->lanes_n; i++) {
 		CLAIM(own->lanes[i].unacknowledged <= BATONI_NCCL_LED);
 		CLAIM(own->lanes[i].running_n <= RUNNING_MOST);
 	}
@@ -727,7 +735,7 @@ breaks_rules(const struct batoni_nccl_record *record)
 	case BATONI_NCCL_SAYS_WITHDRAW:
 		return false; /* one that has been answered meanwhile */
 	case BATONI_NCCL_SAYS_LAUNCHED:
-		return record->slot >= world.nccl.lanes_n;
+		return record->slot >= world.nccl.checked->lanes_n;
 	case BATONI_NCCL_SAYS_FETCH:
 		return record->slot >= SLOTS ||
 		       record->count > BATONI_NCCL_PIECES;
@@ -934,7 +942,7 @@ seeds(void)
 {
 	enum { SEND = 1, LIST = 2, HEADER_OF_LIST = 0x80 };
 
-	for (uint8_t kind = 0; kind < 8; kind++) {
+	for (uint8_t kind = 0; kind < 16; kind++) {
 		SEED(kind, {ISSUE, 0, 0, 3, 1, 0}, {DELIVER, 0, 1},
 		     {BATONI_NCCL_SAYS_HEADER, 0, 7, 0, 1, 3}, {TEST},
 		     {SENT, 0}, {DELIVER, 0, 1},

@@ -232,7 +232,8 @@ batoni_nccl_checked_done(struct batoni_nccl *nccl,
 	abort(); /* nothing is sent */
 }
 
-const struct batoni_path_ops batoni_nccl_checked_ops, batoni_nccl_path_ops;
+const struct batoni_path_ops batoni_nccl_checked_ops, batoni_nccl_lists_ops,
+	batoni_nccl_path_ops;
 const struct batoni_transport_ops batoni_nccl_transport_ops;
 
 /* ---- the library ---- */
@@ -549,6 +550,7 @@ create(uint8_t kind)
 		.slots = 8,
 		.below_slot = kind & 16 ? 8 : 0,
 		.check = kind & 32,
+		.no_lists = kind & 64,
 		.driver_take = driver_take,
 		.driver_leave = driver_leave,
 	};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NCCL transport by its own contract: what is discarded before it is open. */
+/* The NCCL transport by its own contract: what is discarded before it is open, and ranks of one
+ * process whose environments differ. */
+#include <string.h>
+
 #include "clock.h"
 #include "cudasim.h"
 #include "mem.h"
@@ -20,11 +23,12 @@ no_driver(void)
 }
 
 static struct batoni_native *
-create(void)
+create(int size, bool no_lists)
 {
 	const struct batoni_native_config config = {
 		.device = device,
-		.size = 1,
+		.size = size,
+		.no_lists = no_lists,
 		.timeout_ns = 10 * (int64_t)SECOND,
 		.slots = 16,
 		.driver_take = no_driver,
@@ -45,26 +49,33 @@ lock(struct batoni_native *native, bool take)
 	ck_assert_int_eq(batoni_nccl_lock(&it->base, take), BATON_OK);
 }
 
-/* NCCL has begun, and cannot be called: what it may still write stays, and nothing else. */
-START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
+static void
+load(void)
 {
 	const struct batoni_device_config where = {
 		.cuda_device = 0, .until_ns = batoni_real_ns() + 10 * SECOND};
-	const struct batoni_transport_config config = {.slots = 2,
-	                                               .slots_most = 2};
-	struct batoni_transport *below, *open;
-	struct batoni_native *native, *other;
-	long blocks;
 
 	nccl = ncclsim_load(NULL);
 	ck_assert_ptr_nonnull(nccl);
 	ck_assert_int_eq(
 		batoni_device_find(BATON_DEVICE_CUDA)->open(&where, &device),
 		BATON_OK);
+}
+
+/* NCCL has begun, and cannot be called: what it may still write stays, and nothing else. */
+START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
+{
+	const struct batoni_transport_config config = {.slots = 2,
+	                                               .slots_most = 2};
+	struct batoni_transport *below, *open;
+	struct batoni_native *native, *other;
+	long blocks;
+
+	load();
 	blocks = batoni_mem_blocks();
 	ck_assert_int_eq(batoni_local_open(1, &config, &below), BATON_OK);
-	native = create();
-	other = create();
+	native = create(1, false);
+	other = create(1, false);
 	while (nccl->sim_live("comms") == 0)
 		ck_assert_int_eq(batoni_native_ops.step(native, below, &open),
 		                 BATON_PENDING);
@@ -73,8 +84,52 @@ START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
 	batoni_native_ops.discard(native);
 	lock(other, false);
 	batoni_native_ops.discard(other);
-	ck_assert_int_eq(nccl->sim_live("comms"), 1);
+	/* That of the rank alone, and the one for lists. */
+	ck_assert_int_eq(nccl->sim_live("comms"), 2);
 	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+	device->ops->close(device);
+}
+END_TEST
+
+/* Of two ranks, one has BATON_NCCL_LISTS=0 in its environment. */
+START_TEST(ranks_that_differ_in_lists_are_refused)
+{
+	const struct batoni_transport_config config = {.slots = 4,
+	                                               .slots_most = 4};
+
+	load();
+	for (int without = 0; without < 2; without++) {
+		enum baton_status status[2] = {BATON_PENDING, BATON_PENDING};
+		struct batoni_transport *below[2], *open;
+		struct batoni_native *natives[2];
+		const char *words = without ? "rank 1 has BATON_NCCL_LISTS=0 in "
+					      "its environment, and rank 0 has "
+					      "not"
+		                            : "rank 0 has BATON_NCCL_LISTS=0 in "
+					      "its environment, and rank 1 has "
+					      "not";
+
+		ck_assert_int_eq(batoni_local_open(2, &config, below), BATON_OK);
+		for (int i = 0; i < 2; i++)
+			natives[i] = create(2, i == without);
+		while (status[0] == BATON_PENDING || status[1] == BATON_PENDING) {
+			for (int i = 0; i < 2; i++) {
+				if (status[i] != BATON_PENDING)
+					continue;
+				status[i] = batoni_native_ops.step(
+					natives[i], below[i], &open);
+				if (status[i] == BATON_ERR_INVALID)
+					ck_assert_msg(strstr(baton_last_error(),
+					                     words),
+					              "%s", baton_last_error());
+			}
+		}
+		for (int i = 0; i < 2; i++) {
+			ck_assert_int_eq(status[i], BATON_ERR_INVALID);
+			batoni_native_ops.discard(natives[i]);
+			below[i]->ops->close(below[i], true);
+		}
+	}
 	device->ops->close(device);
 }
 END_TEST
@@ -84,6 +139,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		a_discard_that_cannot_call_nccl_leaves_it_its_memory,
+		ranks_that_differ_in_lists_are_refused,
 	};
 
 	return RUN_TESTS("nccl_discard", tests);

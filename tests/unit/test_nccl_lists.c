@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lists of tensors over NCCL in checked mode (transport/nccl/nccl_lists.c): what the conformance
- * suite, which knows nothing of groups, lanes and headers in pieces, does not reach.
+ * suite, which knows nothing of groups, lanes and headers in pieces, does not reach.  Those of
+ * plain mode are in test_nccl_plain_lists.c.
  *
  * A list of LONG_N tensors of eight dimensions has a header of 4 KB, which is asked for six
  * times.  The tensors of a list lie one after the other in the memory of a rank.
@@ -80,25 +81,6 @@ check_a_list(int from, int to, size_t n, int value)
 }
 
 /* ---- what is refused ---- */
-
-START_TEST(lists_need_checked_mode)
-{
-	struct baton_comm_info info = {.size = sizeof(info)};
-	struct baton_tensor tensors[1];
-
-	world_begin(2, false);
-	ck_ok(baton_comm_query(world.ranks[0].comm, &info));
-	ck_assert_uint_eq(info.capabilities & BATON_CAP_TENSORS, 0);
-	describe(0, 0, tensors, 1);
-	ck_assert_int_eq(baton_send_tensors(tensors, 1, 1, 0,
-	                                    world.ranks[0].comm,
-	                                    world.ranks[0].streams[0], NULL,
-	                                    NULL),
-	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_ptr_nonnull(strstr(baton_last_error(), "in checked mode"));
-	world_destroy();
-}
-END_TEST
 
 static void
 check_refused(bool sends, struct baton_tensor *tensors, size_t n,
@@ -543,7 +525,6 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		lists_need_checked_mode,
 		memory_that_nccl_does_not_reach_is_named,
 		a_list_is_a_group_for_each_512_tensors,
 		the_longest_list_arrives,

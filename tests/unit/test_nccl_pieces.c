@@ -71,6 +71,7 @@ begin(void)
 	host = (struct batoni_host){.done = on_done, .broken = on_broken};
 	nccl.config.size = 2;
 	nccl.config.slots = SLOTS;
+	nccl.config.check = true;
 	nccl.bits = 1;
 	nccl.lanes_n = 3;
 	nccl.base.rank = 1;

@@ -47,14 +47,18 @@
  * enqueue that failed half way break the communicator, and so abort it.
  *
  * Refused, since NCCL cannot give it: tags other than 0, messages shorter than the receive,
- * truncation, the end of one operation alone (BATON_CAP_TAGS, _SHORT, _TRUNCATION, _CANCEL
- * are off); memory of the host that is not pinned, memory of another GPU; a message to the
+ * truncation, the end of one operation alone but of a list (BATON_CAP_TAGS, _SHORT, _TRUNCATION,
+ * _CANCEL are off); memory of the host that is not pinned, memory of another GPU; a message to the
  * rank itself whose ends have different lengths.
  *
  * Puts into windows, between ranks of different hosts, have a communicator of their own, behind the
  * lanes of messages (nccl_windows.c).
  *
- * In checked mode (nccl_checked.c) another path takes the place of this one.
+ * In checked mode (nccl_checked.c) another path takes the place of this one.  In plain mode that
+ * other one is beside it, for lists of tensors, with a lane of its own behind that of the puts.  A
+ * list is deferred: its stream waits for our word.  So a message behind it on its stream, and what
+ * was called later in that message's lane, wait for it, as they would for a signal; and it waits for
+ * no message but those before it on its stream.
  */
 #include <stdio.h>
 #include <string.h>
@@ -272,11 +276,10 @@ call(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
 
 void
 batoni_nccl_call(const struct batoni_nccl *nccl,
+                 const struct batoni_nccl_lane *lane,
                  const struct batoni_transfer *transfer, void *buffer,
                  size_t bytes, baton_stream stream)
 {
-	const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
-
 	call(nccl->api, transfer->direction, buffer, bytes,
 	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
@@ -345,7 +348,7 @@ put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 			continue;
 		batch->observe_p[i] = batch->on_lanes ? lane->stream
 		                                      : transfer->stream;
-		batoni_nccl_call(nccl, transfer, transfer->buffer,
+		batoni_nccl_call(nccl, lane, transfer, transfer->buffer,
 		                 transfer->bytes, batch->observe_p[i]);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode: a host-issued path, in place of the one of nccl.c.  The two hosts of a
+ * Checked mode: a host-issued path, in place of the one of nccl.c; in plain mode, beside it, that
+ * of lists (at the end of this note).  The two hosts of a
  * message compare what they know of it before NCCL is called; NCCL itself would hang, or
  * damage a later message.
  *
@@ -65,6 +66,19 @@
  * creation.
  *
  * Lists of tensors are messages too; nccl_lists.c has what differs.
+ *
+ * Plain mode.  There all of this is a second path of the transport, for lists alone
+ * (nccl->lists), beside the one of nccl.c.  What differs:
+ *   - It has one lane, a communicator of NCCL's that carries nothing else, in which all pairs are
+ *     connected.  That is "fewer lanes": the lower rank leads.  A list to oneself goes there as
+ *     well: in the lane of the rank alone it would stand behind messages of the program's streams,
+ *     which may stand behind it.
+ *   - Lists meet lists; a plain message and a list wait, each for its own kind.
+ *   - It is idle until this rank has a list: nothing is in flight, no receive is posted, and
+ *     records of peers wait below, where sends may stay (`unbuffered`) until then, or until this
+ *     rank leaves.
+ *   - If the library of the transport below is finalised, a communicator that has had a list
+ *     ends, and another one refuses lists (nccl->lists_used, lists_lost).
  */
 #include <stdio.h>
 
@@ -76,6 +90,9 @@
 static struct batoni_nccl_checked *
 to_checked(struct batoni_path *path)
 {
+	if (path->ops == &batoni_nccl_lists_ops)
+		return batoni_container_of(path, struct batoni_nccl, lists)
+		        ->checked;
 	return batoni_container_of(batoni_transport_of(path),
 	                           struct batoni_nccl, base)
 	        ->checked;
@@ -86,13 +103,14 @@ to_checked(struct batoni_path *path)
 static void
 count_load(struct batoni_nccl_checked *checked)
 {
-	struct batoni_load *load = &checked->nccl->base.messages.load;
+	struct batoni_load *load = &checked->path->load;
 	bool heard = !batoni_list_empty(&checked->ended);
 
 	load->in_flight = checked->begun + checked->sending + heard;
 	load->moving = (uint32_t)heard + batoni_nccl_any_may_launch(checked);
-	/* Elsewhere a send below ends within a call of its target. */
-	if (!load->quiet)
+	/* Where it is quiet a send below ends within a call of its target; where it is
+	 * unbuffered, when the target listens. */
+	if (!load->quiet && !checked->nccl->below->unbuffered)
 		load->moving += checked->sending;
 	/* Of the messages below, which the engine looks at where the one-sided layer has
 	 * some. */
@@ -282,12 +300,31 @@ checked_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
+/* In plain mode: as with the calls of the one-sided layer (lost_below in path.h). */
+static enum baton_status
+check_below(struct batoni_nccl *nccl)
+{
+	atomic_store(&nccl->lists_used, true);
+	if (!atomic_load(&nccl->lists_lost))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_ABORTED,
+	                     "the program has finalised the library of the %s "
+	                     "transport, by which the hosts of the ranks agree on "
+	                     "lists of tensors",
+	                     nccl->below->ops->name);
+}
+
 static enum baton_status
 checked_accepts(struct batoni_path *path,
                 const struct batoni_transfer *transfer)
 {
 	struct batoni_nccl_checked *checked = to_checked(path);
+	enum baton_status status = checked->nccl->config.check
+	                                   ? BATON_OK
+	                                   : check_below(checked->nccl);
 
+	if (status != BATON_OK)
+		return status;
 	if (!atomic_load(&checked->takes_back))
 		return batoni_transfer_list(transfer)
 		               ? batoni_nccl_check_list(checked->nccl, transfer)
@@ -337,6 +374,20 @@ const struct batoni_path_ops batoni_nccl_checked_ops = {
 	.take_back = checked_take_back,
 	.abort = batoni_nccl_abort,
 };
+
+/* The path of messages aborts, with the lane of this one. */
+const struct batoni_path_ops batoni_nccl_lists_ops = {
+	.name = "the NCCL transport's path of lists",
+	.lists = true,
+	.accepts = checked_accepts,
+	.explain = checked_explain,
+	.place = checked_place,
+	.unplace = checked_unplace,
+	.issue = checked_issue,
+	.test = checked_test,
+	.take_back = checked_take_back,
+};
+
 /* ---- creation and the end ---- */
 
 static void
@@ -349,7 +400,7 @@ init(struct batoni_nccl_checked *checked)
 		batoni_list_init(&checked->peers[i].receives);
 		batoni_list_init(&checked->peers[i].fetches);
 	}
-	for (unsigned i = 0; i < nccl->lanes_n; i++) {
+	for (unsigned i = 0; i < checked->lanes_n; i++) {
 		batoni_list_init(&checked->lanes[i].ready);
 		batoni_list_init(&checked->lanes[i].running);
 	}
@@ -366,11 +417,15 @@ batoni_nccl_checked_create(struct batoni_nccl *nccl)
 		return BATON_ERR_NOMEM;
 	nccl->checked = checked;
 	checked->nccl = nccl;
+	checked->path = nccl->has_lists ? &nccl->lists : &nccl->base.messages;
+	checked->nccls = nccl->has_lists ? batoni_nccl_lane_of_lists(nccl)
+	                                 : nccl->lanes;
+	checked->lanes_n = nccl->has_lists ? 1 : nccl->lanes_n;
 	checked->slots = nccl->config.slots;
 	checked->ops = batoni_alloc(checked->slots, sizeof(*checked->ops));
 	checked->peers = batoni_alloc(size, sizeof(*checked->peers));
 	checked->wires = batoni_alloc(size, sizeof(*checked->wires));
-	checked->lanes = batoni_alloc(nccl->lanes_n, sizeof(*checked->lanes));
+	checked->lanes = batoni_alloc(checked->lanes_n, sizeof(*checked->lanes));
 	if (!checked->ops || !checked->peers || !checked->wires ||
 	    !checked->lanes)
 		return BATON_ERR_NOMEM;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode, as its own files see it; the note at the top of nccl_checked.c has its rules.
+ * Checked mode, and lists in plain mode, as their own files see them; the note at the top of nccl_checked.c has its rules.
  *
  * nccl_checked.c: the path, creation.  nccl_meet.c: what meets, what peers say.  nccl_lists.c:
  * lists of tensors.  nccl_launch.c: when NCCL is called, and what has ended.  nccl_records.c: how
@@ -156,6 +156,10 @@ struct batoni_nccl_check_lane {
 
 struct batoni_nccl_checked {
 	struct batoni_nccl *nccl;
+	struct batoni_path *path; /* messages, or lists */
+	/* NCCL's lanes of it: those of messages, or the one for lists. */
+	struct batoni_nccl_lane *nccls;
+	unsigned lanes_n;
 	uint32_t slots;
 	struct batoni_nccl_op *ops;            /* by slot */
 	struct batoni_nccl_peer *peers;        /* by rank */

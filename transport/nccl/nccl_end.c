@@ -124,7 +124,7 @@ destroy_lanes(struct batoni_nccl *nccl)
 static bool
 is_awaiting(const struct batoni_nccl *nccl, const struct batoni_nccl_lane *lane)
 {
-	return lane == &nccl->lanes[nccl->lanes_n] &&
+	return lane == batoni_nccl_lane_of_puts(nccl) &&
 	       batoni_nccl_puts_awaited(nccl);
 }
 

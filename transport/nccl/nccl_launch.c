@@ -19,7 +19,8 @@ batoni_nccl_leads(const struct batoni_nccl_checked *checked,
                   const struct batoni_nccl_op *op)
 {
 	const struct batoni_nccl *nccl = checked->nccl;
-	bool all_lanes = nccl->lanes_n - 1 == 2 * nccl->bits;
+	bool all_lanes = nccl->config.check &&
+	                 nccl->lanes_n - 1 == 2 * nccl->bits;
 
 	return all_lanes ? !batoni_nccl_sends(op)
 	                 : nccl->base.rank < op->transfer->peer;
@@ -32,6 +33,8 @@ lane_of(const struct batoni_nccl_checked *checked,
 	const struct batoni_nccl *nccl = checked->nccl;
 	int rank = nccl->base.rank, peer = op->transfer->peer;
 
+	if (!nccl->config.check)
+		return 0;
 	return batoni_nccl_sends(op) ? batoni_nccl_lane_of(nccl, rank, peer)
 	                             : batoni_nccl_lane_of(nccl, peer, rank);
 }
@@ -71,7 +74,7 @@ batoni_nccl_any_may_launch(const struct batoni_nccl_checked *checked)
 {
 	bool any = checked->launching != NULL;
 
-	for (unsigned i = 0; i < checked->nccl->lanes_n && !any; i++)
+	for (unsigned i = 0; i < checked->lanes_n && !any; i++)
 		any = may_launch(&checked->lanes[i]);
 	return any && !checked->failed;
 }
@@ -82,11 +85,10 @@ static void
 fail_in_nccl(struct batoni_nccl_checked *checked, unsigned lane,
              const char *call, ncclResult_t result)
 {
-	const struct batoni_nccl *nccl = checked->nccl;
 	char text[256];
 
-	batoni_nccl_describe(nccl->api, nccl->lanes[lane].comm, result, text,
-	                     sizeof(text));
+	batoni_nccl_describe(checked->nccl->api, checked->nccls[lane].comm,
+	                     result, text, sizeof(text));
 	batoni_nccl_fail(checked, BATON_ERR_NCCL, call, (int)result, text);
 }
 
@@ -101,7 +103,7 @@ placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 	struct batoni_nccl_record record = {
 		.kind = BATONI_NCCL_SAYS_LAUNCHED, .slot = number, .count = 1};
 	enum baton_status status = nccl->device->ops->mark(
-		nccl->device, nccl->lanes[number].stream, &op->mark);
+		nccl->device, checked->nccls[number].stream, &op->mark);
 
 	if (status != BATON_OK)
 		batoni_nccl_fail(checked, status, "a mark on a stream", 0,
@@ -126,21 +128,23 @@ placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 /* The calls of a message that is no list. */
 static void
 call_plain(const struct batoni_nccl *nccl, const struct batoni_nccl_op *op,
-           baton_stream stream)
+           const struct batoni_nccl_lane *lane)
 {
 	const struct batoni_transfer *own = op->transfer;
 
 	if (op->partner)
-		batoni_nccl_call(nccl, op->partner->transfer,
+		batoni_nccl_call(nccl, lane, op->partner->transfer,
 		                 op->partner->transfer->buffer,
-		                 op->partner->transfer->bytes, stream);
-	batoni_nccl_call(nccl, own, own->buffer, own->bytes, stream);
+		                 op->partner->transfer->bytes, lane->stream);
+	batoni_nccl_call(nccl, lane, own, own->buffer, own->bytes,
+	                 lane->stream);
 }
 
 /* The calls for the next tensors of a list.  The two ends have the same ones. */
 static void
 call_tensors(const struct batoni_nccl *nccl, struct batoni_nccl_op *op,
-             const struct batoni_tensor_list *list, baton_stream stream)
+             const struct batoni_tensor_list *list,
+             const struct batoni_nccl_lane *lane)
 {
 	const struct batoni_tensor_list *partner =
 		op->partner ? batoni_transfer_list(op->partner->transfer) : NULL;
@@ -153,11 +157,11 @@ call_tensors(const struct batoni_nccl *nccl, struct batoni_nccl_op *op,
 		if (segment->bytes == 0)
 			continue;
 		if (partner)
-			batoni_nccl_call(nccl, op->partner->transfer,
+			batoni_nccl_call(nccl, lane, op->partner->transfer,
 			                 partner->segments[op->next].data,
-			                 segment->bytes, stream);
-		batoni_nccl_call(nccl, op->transfer, segment->data,
-		                 segment->bytes, stream);
+			                 segment->bytes, lane->stream);
+		batoni_nccl_call(nccl, lane, op->transfer, segment->data,
+		                 segment->bytes, lane->stream);
 		n++;
 	}
 	/* No group is empty. */
@@ -167,9 +171,10 @@ call_tensors(const struct batoni_nccl *nccl, struct batoni_nccl_op *op,
 
 static ncclResult_t
 call_group(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
-           unsigned lane, const char **call_p)
+           unsigned number, const char **call_p)
 {
 	const struct batoni_nccl *nccl = checked->nccl;
+	const struct batoni_nccl_lane *lane = &checked->nccls[number];
 	const struct batoni_tensor_list *list =
 		batoni_transfer_list(op->transfer);
 	ncclResult_t result;
@@ -179,9 +184,9 @@ call_group(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
 	if (list)
-		call_tensors(nccl, op, list, nccl->lanes[lane].stream);
+		call_tensors(nccl, op, list, lane);
 	else
-		call_plain(nccl, op, nccl->lanes[lane].stream);
+		call_plain(nccl, op, lane);
 	*call_p = "ncclGroupEnd";
 	return nccl->api->group_end();
 }
@@ -240,7 +245,7 @@ ask_launch(struct batoni_nccl_checked *checked)
 	unsigned lane = checked->launching_on;
 	ncclResult_t state = BATONI_NCCL_SUCCESS, result;
 
-	result = nccl->api->comm_error(nccl->lanes[lane].comm, &state);
+	result = nccl->api->comm_error(checked->nccls[lane].comm, &state);
 	if (result == BATONI_NCCL_SUCCESS)
 		result = state;
 	if (result == BATONI_NCCL_IN_PROGRESS &&
@@ -259,7 +264,7 @@ ask_launch(struct batoni_nccl_checked *checked)
 static size_t
 launch_locked(struct batoni_nccl_checked *checked)
 {
-	unsigned lanes_n = checked->nccl->lanes_n;
+	unsigned lanes_n = checked->lanes_n;
 	unsigned looked = 0;
 	size_t events = 0;
 
@@ -348,8 +353,7 @@ batoni_nccl_watch_all(struct batoni_nccl_checked *checked)
 {
 	size_t events = 0;
 
-	for (unsigned i = 0; i < checked->nccl->lanes_n && checked->running > 0;
-	     i++)
+	for (unsigned i = 0; i < checked->lanes_n && checked->running > 0; i++)
 		events += watch_lane(checked, &checked->lanes[i]);
 	return events;
 }

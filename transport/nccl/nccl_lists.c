@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode: messages that are lists of tensors (tensor_list.h).
+ * Messages that are lists of tensors (tensor_list.h), in checked mode, and in plain mode on a path
+ * of their own; the note at the top of nccl_checked.c has the rest.
  *
  * A list has its place in the FIFO of a peer as any message.  HEADER says how long the list's
  * own header is; nothing else of that is sent before a receive has met it.

@@ -322,7 +322,7 @@ heard_launched(struct batoni_nccl_checked *checked, int rank,
 {
 	struct batoni_nccl_check_lane *lane;
 
-	if (record->slot >= checked->nccl->lanes_n)
+	if (record->slot >= checked->lanes_n)
 		return false;
 	lane = &checked->lanes[record->slot];
 	if (record->count > lane->unacknowledged || lane->led != rank)
@@ -387,7 +387,7 @@ batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
 	if (checked->dropped || checked->failed || understand(checked, peer, record))
 		return;
 	snprintf(text, sizeof(text),
-	         "record %u of rank %d is not one of checked mode",
+	         "record %u of rank %d is not one of checked mode or of lists",
 	         record->kind, peer);
-	batoni_nccl_fail(checked, BATON_ERR_PEER, "checked mode", 0, text);
+	batoni_nccl_fail(checked, BATON_ERR_PEER, NULL, 0, text);
 }

@@ -7,6 +7,7 @@
  *            ids, one a lane
  *   MAKE     each rank creates its communicators, in one group
  *   CONNECT  each rank connects the pairs of all lanes, in one group
+ *   CONNECT_LISTS  the same of the lane for lists, where there is one
  *   PUTS_*   where ranks are on different hosts: what puts need (nccl_windows_open.c)
  *
  * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange
@@ -29,7 +30,7 @@
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
 
-/* The version of the records of checked mode; 0: it is off. */
+/* The version of the records of checked mode, and of lists in plain mode; 0: it is off. */
 #define CHECK_VERSION 2
 
 /* What the ranks tell each other first. */
@@ -39,14 +40,17 @@ struct batoni_nccl_hello {
 	int32_t lanes;
 	int32_t check; /* CHECK_VERSION, or 0 */
 	int32_t puts;  /* BATON_WINDOW_PATH forces those of the library */
+	int32_t lists; /* in plain mode: CHECK_VERSION, or 0 (BATON_NCCL_LISTS=0) */
 	struct batoni_nccl_card card;
-	ncclUniqueId ids[]; /* rank 0's, for as many lanes as there can be */
+	/* Rank 0's, for as many lanes as there can be, and behind them the one for lists. */
+	ncclUniqueId ids[];
 };
 
 /* The values of `what` in exchanges. */
 #define WHAT_HELLO ((uint64_t)0x6e63636c01)
 #define WHAT_MAKE ((uint64_t)0x6e63636c02)
 #define WHAT_CONNECT ((uint64_t)0x6e63636c03)
+#define WHAT_CONNECT_LISTS ((uint64_t)0x6e63636c09)
 
 ncclResult_t
 batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
@@ -79,7 +83,14 @@ static size_t
 hello_bytes(const struct batoni_nccl *nccl)
 {
 	return sizeof(struct batoni_nccl_hello) +
-	       (size_t)(2 * nccl->bits) * sizeof(ncclUniqueId);
+	       (size_t)(2 * nccl->bits + 1) * sizeof(ncclUniqueId);
+}
+
+/* Of the lane for lists. */
+static ncclUniqueId *
+lists_id(const struct batoni_nccl *nccl, struct batoni_nccl_hello *hello)
+{
+	return &hello->ids[2 * nccl->bits];
 }
 
 /* The hellos lie behind each other: ids are bytes. */
@@ -119,13 +130,13 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_free(nccl);
 }
 
-/* In checked mode streams of the program wait for words until its work is done. */
+/* apart: streams of the program wait for words until its work is done. */
 static enum baton_status
-make_stream(struct batoni_nccl *nccl, baton_stream *stream_p)
+make_stream(struct batoni_nccl *nccl, bool apart, baton_stream *stream_p)
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
 
-	return nccl->config.check && ops->stream_create_apart
+	return apart && ops->stream_create_apart
 	               ? ops->stream_create_apart(nccl->device, stream_p)
 	               : ops->stream_create(nccl->device, stream_p);
 }
@@ -143,12 +154,16 @@ make_parts(struct batoni_nccl *nccl, int size)
 	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->words)
 		return BATON_ERR_NOMEM;
 	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
-		status = make_stream(nccl, &nccl->lanes[i].stream);
+		status = make_stream(nccl, nccl->config.check,
+		                     &nccl->lanes[i].stream);
+	if (status == BATON_OK && nccl->has_lists)
+		status = make_stream(nccl, true,
+		                     &batoni_nccl_lane_of_lists(nccl)->stream);
 	if (status == BATON_OK)
 		status = batoni_nccl_peers_make(nccl, size);
 	if (status == BATON_OK)
 		status = batoni_nccl_self_make(nccl);
-	return status == BATON_OK && nccl->config.check
+	return status == BATON_OK && (nccl->config.check || nccl->has_lists)
 	               ? batoni_nccl_checked_create(nccl)
 	               : status;
 }
@@ -192,6 +207,7 @@ nccl_create(const struct batoni_native_config *config,
 	nccl->api = api;
 	nccl->device = config->device;
 	nccl->config = *config;
+	nccl->has_lists = !config->check && !config->no_lists;
 	nccl->patience_ns = config->timeout_ns > 0
 	                            ? (uint64_t)config->timeout_ns
 	                            : PATIENCE_NS;
@@ -235,8 +251,9 @@ leak_lanes(struct batoni_nccl *nccl)
 	leaked = nccl->lanes;
 	leaked->kept = nccl->puts;
 	pthread_mutex_unlock(&lock);
-	/* The array, and what streams are; that of puts is one more. */
+	/* The array, and what streams are; those of puts and lists are one more each. */
 	batoni_mem_keep(1 + (long)nccl->lanes_n + (nccl->puts ? 1 : 0) +
+	                (nccl->has_lists ? 1 : 0) +
 	                batoni_nccl_puts_blocks(nccl));
 	nccl->lanes = NULL;
 	nccl->puts = NULL;
@@ -287,7 +304,8 @@ note_timeout(struct batoni_nccl *nccl, const char *what)
 
 /* ---- exchanges ---- */
 
-/* The transport below has the messages of checked mode, and those of the one-sided layer. */
+/* The transport below has the records of nccl_records.c, and the messages of the one-sided
+ * layer. */
 static void
 below_done(struct batoni_host *host, struct batoni_transfer *transfer,
            enum baton_status status)
@@ -347,7 +365,8 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 		           text);
 }
 
-/* NCCL goes on without it, unless the hosts need it; leaving together is not possible any
+/* NCCL goes on without it, unless the hosts need it, for checked mode, or for lists, once there was
+ * one; leaving together is not possible any
  * more.  `ours` is set before the creation returns, and a program may not finalise the library
  * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
  * call of the transport below fails. */
@@ -357,9 +376,11 @@ below_lost(struct batoni_host *host, const char *why)
 	struct batoni_nccl *nccl =
 		batoni_container_of(host, struct batoni_nccl, below_host);
 	struct batoni_host *ours = nccl->base.host;
-	bool ended = nccl->checked != NULL;
+	bool ended;
 
-	if (ours && nccl->checked)
+	atomic_store(&nccl->lists_lost, true);
+	ended = nccl->config.check || atomic_load(&nccl->lists_used);
+	if (ours && ended)
 		ours->lost(ours, why);
 	else if (ours)
 		ended = ours->lost_below(ours, why);
@@ -447,12 +468,16 @@ fill_hello(struct batoni_nccl *nccl)
 	                     result == BATONI_NCCL_SUCCESS;
 	     i++)
 		result = nccl->api->get_unique_id(&nccl->hello->ids[i]);
+	if (nccl->has_lists && nccl->base.rank == 0 &&
+	    result == BATONI_NCCL_SUCCESS)
+		result = nccl->api->get_unique_id(lists_id(nccl, nccl->hello));
 	if (result != BATONI_NCCL_SUCCESS)
 		batoni_nccl_note(nccl, "ncclGetUniqueId", NULL, result);
 	fill_word(nccl, &nccl->hello->word);
 	nccl->hello->version = nccl->api->version;
 	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
 	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
+	nccl->hello->lists = nccl->has_lists ? CHECK_VERSION : 0;
 	nccl->hello->puts = nccl->config.below_slot &&
 	                    batoni_config()->window_path ==
 	                            BATON_WINDOW_PATH_NATIVE;
@@ -485,6 +510,24 @@ refuse_checks(struct batoni_nccl *nccl, int rank)
 	                     "same",
 	                     zero ? 0 : rank, zero ? rank : 0,
 	                     both ? "has that of another version" : "is not");
+}
+
+static enum baton_status
+refuse_lists(struct batoni_nccl *nccl, int rank)
+{
+	bool zero = hello_of(nccl, 0)->lists != 0;
+
+	if (zero && hello_of(nccl, rank)->lists != 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "ranks 0 and %d send lists of tensors in ways "
+		                     "that differ: all ranks need the same version "
+		                     "of Baton, or BATON_NCCL_LISTS=0 in their "
+		                     "environment",
+		                     rank);
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "rank %d has BATON_NCCL_LISTS=0 in its environment, "
+	                     "and rank %d has not: all ranks need the same",
+	                     zero ? rank : 0, zero ? 0 : rank);
 }
 
 /* Puts by the library are for ranks of different hosts, or forced.  All ranks decide alike. */
@@ -524,6 +567,8 @@ check_hellos(struct batoni_nccl *nccl)
 			return refuse_failed(i, &hello->word);
 		if (hello->check != first->check)
 			return refuse_checks(nccl, i);
+		if (hello->lists != first->lists)
+			return refuse_lists(nccl, i);
 		if (hello->version != first->version)
 			return refuse_versions(i, hello->version,
 			                       first->version);
@@ -557,7 +602,7 @@ step_hello(struct batoni_nccl *nccl)
 static ncclResult_t
 make_lanes(struct batoni_nccl *nccl)
 {
-	const struct batoni_nccl_hello *root = hello_of(nccl, 0);
+	struct batoni_nccl_hello *root = hello_of(nccl, 0);
 	const struct batoni_nccl_api *api = nccl->api;
 	struct batoni_nccl_config config;
 	ncclUniqueId alone;
@@ -578,10 +623,14 @@ make_lanes(struct batoni_nccl *nccl)
 		               self ? alone : root->ids[i],
 		               self ? 0 : nccl->base.rank, &config);
 	}
+	if (nccl->has_lists)
+		api->comm_init(&batoni_nccl_lane_of_lists(nccl)->comm,
+		               nccl->base.size, *lists_id(nccl, root),
+		               nccl->base.rank, &config);
 	return api->group_end();
 }
 
-/* The messages of a lane that this rank has with the peer: none, or an empty one. */
+/* An empty message in each direction; the rank alone has number 0 in its lane. */
 static void
 connect_peer(struct batoni_nccl *nccl, int peer)
 {
@@ -609,6 +658,25 @@ connect_lanes(struct batoni_nccl *nccl)
 	return nccl->api->group_end();
 }
 
+/* A lane that has all pairs.  In a group of its own: NCCL takes 2048 operations in one. */
+static ncclResult_t
+connect_lists(struct batoni_nccl *nccl)
+{
+	const struct batoni_nccl_lane *lane = batoni_nccl_lane_of_lists(nccl);
+	const struct batoni_nccl_api *api = nccl->api;
+	ncclResult_t result = api->group_start();
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	for (int peer = 0; peer < nccl->base.size; peer++) {
+		api->send(NULL, 0, BATONI_NCCL_INT8, peer, lane->comm,
+		          lane->stream);
+		api->recv(NULL, 0, BATONI_NCCL_INT8, peer, lane->comm,
+		          lane->stream);
+	}
+	return api->group_end();
+}
+
 enum baton_status
 batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
 {
@@ -628,26 +696,30 @@ batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
 /* NCCL has connected when its kernels are on their streams.  They have to be over before any
  * rank goes on: one that aborts then would leave them to its peers, in front of all messages. */
 static enum baton_status
-mark_lanes(struct batoni_nccl *nccl)
+await_lanes(struct batoni_nccl *nccl, struct batoni_nccl_lane *lanes, unsigned n)
 {
 	struct batoni_device *device = nccl->device;
 	enum baton_status status = BATON_OK;
 
-	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
-		status = device->ops->mark(device, nccl->lanes[i].stream,
-		                           &nccl->lanes[i].connected);
+	for (unsigned i = 0; i < n && !nccl->marked && status == BATON_OK; i++)
+		status = device->ops->mark(device, lanes[i].stream,
+		                           &lanes[i].connected);
 	nccl->marked = true;
+	for (unsigned i = 0; i < n && status == BATON_OK; i++)
+		status = batoni_nccl_await_lane(nccl, &lanes[i]);
 	return status;
 }
 
 static enum baton_status
 await_kernels(struct batoni_nccl *nccl)
 {
-	enum baton_status status = nccl->marked ? BATON_OK : mark_lanes(nccl);
+	return await_lanes(nccl, nccl->lanes, nccl->lanes_n);
+}
 
-	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
-		status = batoni_nccl_await_lane(nccl, &nccl->lanes[i]);
-	return status;
+static enum baton_status
+await_lists(struct batoni_nccl *nccl)
+{
+	return await_lanes(nccl, batoni_nccl_lane_of_lists(nccl), 1);
 }
 
 /* `mine` becomes PENDING: it goes on in NCCL; OK, or an error: it is over. */
@@ -719,6 +791,10 @@ take_step(struct batoni_nccl *nccl)
 	static const struct batoni_nccl_work connect = {
 		WHAT_CONNECT, connect_lanes, await_kernels,
 		"ncclGroupEnd of the connections", "connected the ranks"};
+	static const struct batoni_nccl_work lists = {
+		WHAT_CONNECT_LISTS, connect_lists, await_lists,
+		"ncclGroupEnd of the connections for lists",
+		"connected the ranks for lists"};
 
 	switch (nccl->step) {
 	case BATONI_NCCL_HELLO:
@@ -727,6 +803,9 @@ take_step(struct batoni_nccl *nccl)
 		return batoni_nccl_do_work(nccl, &make);
 	case BATONI_NCCL_CONNECT:
 		return batoni_nccl_do_work(nccl, &connect);
+	case BATONI_NCCL_CONNECT_LISTS:
+		return nccl->has_lists ? batoni_nccl_do_work(nccl, &lists)
+		                       : BATON_OK;
 	case BATONI_NCCL_PUTS_ID:
 	case BATONI_NCCL_PUTS_MAKE:
 	case BATONI_NCCL_PUTS_WINDOW:
@@ -744,7 +823,22 @@ describe(struct batoni_nccl *nccl)
 	batoni_nccl_version_text(nccl->api->version, version, sizeof(version));
 	snprintf(nccl->base.library, sizeof(nccl->base.library),
 	         "NCCL %s, %u lanes%s", version, nccl->lanes_n - 1,
-	         nccl->checked ? ", checked" : "");
+	         nccl->config.check ? ", checked" : "");
+}
+
+/* In plain mode. */
+static void
+offer_lists(struct batoni_nccl *nccl, const struct batoni_transport *below)
+{
+	if (nccl->has_lists) {
+		nccl->lists.ops = &batoni_nccl_lists_ops;
+		nccl->lists.load.quiet = below->messages.load.quiet;
+		nccl->base.lists = &nccl->lists;
+	} else if (!nccl->config.check) {
+		nccl->base.why_no_lists =
+			"BATON_NCCL_LISTS=0 in the environment says so; without "
+			"it, or in checked mode (options->check), it does";
+	}
 }
 
 static void
@@ -753,10 +847,11 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	struct batoni_transport *base = &nccl->base;
 
 	base->ops = &batoni_nccl_transport_ops;
-	base->messages.ops = nccl->checked ? &batoni_nccl_checked_ops
-	                                   : &batoni_nccl_path_ops;
+	base->messages.ops = nccl->config.check ? &batoni_nccl_checked_ops
+	                                        : &batoni_nccl_path_ops;
 	base->messages.load.quiet =
-		nccl->checked && below->messages.load.quiet;
+		nccl->config.check && below->messages.load.quiet;
+	offer_lists(nccl, below);
 	nccl->below = below;
 	nccl->below_host = (struct batoni_host){.done = below_done,
 	                                        .broken = below_broken,
@@ -773,9 +868,9 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 		base->capabilities |= below->capabilities & (BATON_CAP_SIGNALS |
 		                                             BATON_CAP_WINDOWS);
 	/* In checked mode NCCL is called for what has met. */
-	if (nccl->lanes_n - 1 == 2 * nccl->bits || nccl->checked)
+	if (nccl->lanes_n - 1 == 2 * nccl->bits || nccl->config.check)
 		base->capabilities |= BATON_CAP_DIRECTIONS;
-	if (nccl->checked)
+	if (nccl->config.check)
 		base->capabilities |= BATON_CAP_CANCEL;
 	base->lanes = (int)nccl->lanes_n - 1;
 	base->nccl_version = nccl->api->version;
@@ -789,7 +884,7 @@ static bool
 is_last(const struct batoni_nccl *nccl)
 {
 	return nccl->wants_puts ? nccl->step == BATONI_NCCL_PUTS_WARM
-	                        : nccl->step >= BATONI_NCCL_CONNECT;
+	                        : nccl->step >= BATONI_NCCL_CONNECT_LISTS;
 }
 
 static void
@@ -824,7 +919,7 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	return BATON_PENDING;
 }
 
-/* In checked mode, for each peer, what it says and what it is told. */
+/* Of nccl_records.c: for each peer, what it says and what it is told. */
 static uint32_t
 nccl_slots(int size)
 {

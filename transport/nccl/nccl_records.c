@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode: records between the hosts, over the messages of the transport below.
+ * Checked mode, and lists: records between the hosts, over the messages of the transport below.
  *
  * Each pair of ranks has a wire: in each direction one message below at a time, on tag 0.
  * The one-sided layer's messages have other slots and tags.
@@ -230,8 +230,7 @@ take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
 			checked->nccl->base.rank, peer);
 		batoni_nccl_fail(
 			checked, part->status,
-			part->transfer.native_call ? part->transfer.native_call
-						   : "checked mode",
+			part->transfer.native_call,
 			part->transfer.native_call ? part->transfer.native_code
 						   : 0,
 			text);

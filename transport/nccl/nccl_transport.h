@@ -5,8 +5,8 @@
  * nccl.c: the path and the transport.  nccl_self.c: messages to oneself.  nccl_lock.c: the
  * lock of a device.  nccl_open.c: creation.  nccl_peers.c: the other ranks' processes.
  * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
- * aborting, closing.  nccl_checked.c and the three that it names: the
- * path in checked mode.
+ * aborting, closing.  nccl_checked.c and those that it names: the path in checked mode, and that of
+ * lists in plain mode.
  */
 #ifndef BATONI_NCCL_TRANSPORT_H
 #define BATONI_NCCL_TRANSPORT_H
@@ -76,6 +76,7 @@ enum batoni_nccl_step {
 	BATONI_NCCL_HELLO,  /* versions and ids */
 	BATONI_NCCL_MAKE,   /* the communicators */
 	BATONI_NCCL_CONNECT, /* the pairs of each lane */
+	BATONI_NCCL_CONNECT_LISTS, /* those of the lane for lists, where there is one */
 	/* Where puts are wanted: */
 	BATONI_NCCL_PUTS_ID,     /* the id of their communicator */
 	BATONI_NCCL_PUTS_MAKE,   /* it */
@@ -104,14 +105,19 @@ struct batoni_nccl {
 	uint64_t patience_ns; /* for creation, and for one enqueue */
 	unsigned bits;        /* ranks have so many */
 	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
-	struct batoni_nccl_lane *lanes; /* these, and behind them the one for puts */
+	/* These, and behind them the one for puts and the one for lists. */
+	struct batoni_nccl_lane *lanes;
 	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_windows.c) */
 	char why_no_puts[200];
 	struct batoni_nccl_self *self;
 	struct batoni_peer *peers; /* where the transport below has none (nccl_peers.c) */
 	int peers_n;
 	struct batoni_nccl_lock *lock; /* of the device */
-	struct batoni_nccl_checked *checked; /* NULL: not in checked mode */
+	/* Of checked mode, or of lists in plain mode; NULL: plain mode without lists. */
+	struct batoni_nccl_checked *checked;
+	/* In plain mode: lists have a path, and a lane. */
+	bool has_lists;
+	struct batoni_path lists;
 
 	/* The creating thread. */
 	enum batoni_nccl_step step;
@@ -134,6 +140,9 @@ struct batoni_nccl {
 	/* Any thread. */
 	_Atomic bool aborting;
 	_Atomic bool below_lost; /* the library of the transport below is finalised */
+	/* In plain mode: a list was accepted; none is any more, since that library is being
+	 * finalised.  Each is written by one side before the other is read. */
+	_Atomic bool lists_used, lists_lost;
 
 	/* The thread that aborts or destroys, and those that wait for it. */
 	pthread_mutex_t end_lock;
@@ -169,9 +178,10 @@ batoni_nccl_check_memory(const struct batoni_nccl *nccl,
 enum baton_status
 batoni_nccl_check_list(const struct batoni_nccl *nccl,
                        const struct batoni_transfer *transfer);
-/* One message, within a group of NCCL: that of the transfer, but for its buffer.  An error makes
- * the group's end return it.  Under the lock of the device. */
+/* One message of the lane, within a group of NCCL: that of the transfer, but for its buffer.  An
+ * error makes the group's end return it.  Under the lock of the device. */
 void batoni_nccl_call(const struct batoni_nccl *nccl,
+                      const struct batoni_nccl_lane *lane,
                       const struct batoni_transfer *transfer, void *buffer,
                       size_t bytes, baton_stream stream);
 /* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
@@ -253,11 +263,21 @@ enum baton_status batoni_nccl_lock(struct batoni_transport *transport,
  * those in use, if asked.  Under the lock of the device. */
 ncclResult_t batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
                                struct batoni_nccl_lane **lane_p);
-/* The lanes of messages, and the one for puts; of some, comm is NULL. */
+/* The lanes of messages, the one for puts and the one for lists; of some, comm is NULL. */
 static inline unsigned
 batoni_nccl_lanes_all(const struct batoni_nccl *nccl)
 {
-	return nccl->lanes_n + 1;
+	return nccl->lanes_n + 2;
+}
+static inline struct batoni_nccl_lane *
+batoni_nccl_lane_of_puts(const struct batoni_nccl *nccl)
+{
+	return &nccl->lanes[nccl->lanes_n];
+}
+static inline struct batoni_nccl_lane *
+batoni_nccl_lane_of_lists(const struct batoni_nccl *nccl)
+{
+	return &nccl->lanes[nccl->lanes_n + 1];
 }
 /* Take part in a step of creation.  PENDING; OK; an error, with its sentence: `judged` says
  * whether all ranks have it, or the exchange has failed.  id: rank 0's, told with it; or NULL. */
@@ -297,9 +317,11 @@ void batoni_nccl_puts_drop_marks(struct batoni_nccl *nccl);
 /* The blocks of batoni_alloc that it has. */
 long batoni_nccl_puts_blocks(const struct batoni_nccl *nccl);
 
-/* ---- nccl_checked.c ---- */
+/* ---- nccl_checked.c: of checked mode, or of lists ---- */
 
 extern const struct batoni_path_ops batoni_nccl_checked_ops;
+/* In plain mode, of lists alone: nccl->lists. */
+extern const struct batoni_path_ops batoni_nccl_lists_ops;
 /* Allocate what it needs, in so many blocks.  OK; NOMEM: free it all the same. */
 #define BATONI_NCCL_CHECKED_BLOCKS 5
 enum baton_status batoni_nccl_checked_create(struct batoni_nccl *nccl);

@@ -80,7 +80,7 @@ prepare(struct batoni_nccl *nccl)
 
 	if (!puts)
 		return batoni_refuse(BATON_ERR_NOMEM, "no memory for puts");
-	puts->lane = &nccl->lanes[nccl->lanes_n];
+	puts->lane = batoni_nccl_lane_of_puts(nccl);
 	pthread_mutex_init(&puts->windows_lock, NULL);
 	batoni_list_init(&puts->windows);
 	nccl->puts = puts;
