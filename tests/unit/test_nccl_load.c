@@ -2,9 +2,10 @@
 /*
  * A random load over the NCCL transport: ranks are threads, each with a device.
  *
- * A seed is a list of messages.  Each rank makes its calls in the order of this list, so that no
+ * A seed is a list of messages, of which some are lists of tensors.  Each rank makes its calls in the order of this list, so that no
  * circle can come of them (docs/transports.md), on random streams, alone or in groups, detached or
- * not; in some programs a thread for the sends of a rank and one for its receives.  Some calls
+ * not; in some programs a thread for the sends of a rank and one for its receives.  Some programs run
+ * in checked mode.  Some calls
  * are refused, and the rank goes on.  At the end all bytes are compared, and the communicators
  * destroyed, or aborted in the middle.
  *
@@ -19,12 +20,13 @@
 #include "nccl_world.h"
 #include "run_tests.h"
 
-enum { MESSAGES_MAX = 120, MOST = 6000, STREAMS = 3, GROUP = 6 };
+enum { MESSAGES_MAX = 120, MOST = 6000, STREAMS = 3, GROUP = 6, TENSORS = 5 };
 
 struct message {
 	int from, to;
 	size_t bytes, at; /* of the memory of both */
 	unsigned char byte;
+	unsigned tensors; /* of a list; 0: it is a plain message */
 };
 
 static struct load {
@@ -32,6 +34,7 @@ static struct load {
 	int ranks, lanes;
 	bool split;  /* a thread for each direction */
 	bool aborts; /* in the middle */
+	bool check;
 	uint32_t requests_max;
 	enum baton_progress progress;
 	struct message messages[MESSAGES_MAX];
@@ -64,6 +67,7 @@ plan(uint64_t seed)
 	l.requests_max = !l.split && draw(&state) % 2 ? 16 : 0;
 	l.progress = draw(&state) % 3 ? BATON_PROGRESS_AUTO
 	                              : BATON_PROGRESS_CALLS;
+	l.check = draw(&state) % 6 == 0;
 	nccl->sim_set("slow", draw(&state) % 4 == 0);
 	l.bytes = 0;
 	for (int i = 0; i < l.n; i++) {
@@ -74,6 +78,10 @@ plan(uint64_t seed)
 			                          : 30 * (draw(&state) % MOST),
 			.at = l.bytes,
 			.byte = (unsigned char)(1 + draw(&state) % 255),
+			.tensors = draw(&state) % 3
+		                           ? 0
+		                           : 1 + (unsigned)(draw(&state) %
+		                                            TENSORS),
 		};
 		l.bytes += l.messages[i].bytes;
 	}
@@ -202,7 +210,12 @@ do_what_is_refused(struct worker *w)
 
 	if (w->in_group || w->gone)
 		return;
-	switch (draw(&w->state) % 4) {
+	switch (draw(&w->state) % 5) {
+	case 4:
+		status = baton_send_tensors(
+			&(struct baton_tensor){pageable, BATON_UINT8, 1, {8}}, 1,
+			0, 0, comm, stream, NULL, NULL);
+		break;
 	case 0:
 		status = baton_send(pageable, sizeof(pageable), BATON_UINT8, 0, 0,
 		                    comm, stream, NULL, NULL);
@@ -257,6 +270,32 @@ maybe_begin_group(struct worker *w)
 }
 
 static enum baton_status
+call_list(const struct worker *w, const struct message *m, bool sends,
+          CUstream stream, const struct baton_op_options *op,
+          baton_request *request_p)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	CUdeviceptr at = (sends ? l.out : l.in)[w->rank] + m->at;
+	struct baton_tensor tensors[TENSORS];
+
+	options.op.flags = op->flags;
+	for (size_t i = 0; i < m->tensors; i++) {
+		size_t from = m->bytes * i / m->tensors;
+		size_t to = m->bytes * (i + 1) / m->tensors;
+
+		tensors[i] = (struct baton_tensor){
+			(void *)(uintptr_t)(at + from), BATON_UINT8, 1,
+			{(int64_t)(to - from)}};
+	}
+	return sends ? baton_send_tensors(tensors, m->tensors, m->to, 0,
+	                                  comms[w->rank], stream, &options,
+	                                  request_p)
+	             : baton_recv_tensors(tensors, m->tensors, m->from, 0,
+	                                  comms[w->rank], stream, &options,
+	                                  request_p);
+}
+
+static enum baton_status
 call(struct worker *w, const struct message *m, bool sends, bool detached)
 {
 	const struct baton_op_options options = {
@@ -268,6 +307,8 @@ call(struct worker *w, const struct message *m, bool sends, bool detached)
 		l.streams[w->rank][first + draw(&w->state) % count];
 	baton_request *request_p = &w->requests[w->made];
 
+	if (m->tensors > 0)
+		return call_list(w, m, sends, stream, &options, request_p);
 	return sends ? baton_send((void *)(uintptr_t)(l.out[w->rank] + m->at),
 	                          m->bytes, BATON_UINT8, m->to, 0,
 	                          comms[w->rank], stream, &options, request_p)
@@ -376,6 +417,7 @@ run(uint64_t seed)
 		options[i].nccl_lanes = l.lanes;
 		options[i].requests_max = l.requests_max;
 		options[i].progress = l.progress;
+		options[i].check = l.check;
 	}
 	create_with(l.ranks, options);
 	for (int i = 0; i < l.ranks; i++)
