@@ -135,7 +135,8 @@ enum baton_transport {
 	BATON_TRANSPORT_NCCL /* over one of the others; memory of GPUs only */
 };
 
-/* Which thread makes progress while no thread of the program is inside Baton. */
+/* Which thread makes progress while no thread of the program is inside Baton.  (A function has the
+ * name too: in C++ the type is `enum baton_progress`.) */
 enum baton_progress {
 	/* The engine's thread where the transport allows it: local; MPI at
 	 * MPI_THREAD_MULTIPLE. */
@@ -276,7 +277,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  * device.
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
- * is BATON_OK too); BUSY, before any communication: it has a queue, a window or memory
+ * is BATON_OK too); BUSY, before any communication: it has a queue, a plan, a window or memory
  * of baton_mem_alloc; TIMEOUT: it is not freed, and may be destroyed again, or aborted
  * and destroyed (once all ranks have called, it takes no operations any more: INVALID);
  * INVALID.  No other call on it may run at the same time.
@@ -561,11 +562,11 @@ struct baton_tensors_options {
  *                  -1 leaves type and shape open.
  *
  * If any data is NULL, the receive writes data, types, ranks and shapes of what has come to
- * tensors when it ends in OK; tensors must stay valid until then, or until it is LENT no
- * more.  Memory that the same message is read from and written to must not overlap.
+ * tensors when it ends in OK, so they are open no more; tensors must stay valid until then, or until
+ * it is LENT no more.  Memory that the same message is read from and written to must not overlap.
  *
  * Returns as baton_send; INVALID also for a tensor that is none (negative dimension, type,
- * rank, more than 63 bits of bytes), data NULL without an arena, unknown flags, an arena or
+ * rank, more than 63 bits of bytes), data NULL of a tensor with elements without an arena, unknown flags, an arena or
  * count_p of a send, signals or count_p in memory of a device, more tensors than tensors_max;
  * AGAIN also if the lists that are pending leave no memory for it; NOMEM: the first call allocates;
  * UNSUPPORTED: device or transport carry no lists.  Ends as baton_send; INVALID (input_signal
@@ -639,7 +640,8 @@ BATON_API enum baton_status baton_window_register(void *base, size_t bytes,
  * End the window.  Collective, as registering, except that NULL does nothing and that it
  * is local on a broken communicator.  Puts that have ended at their source are applied
  * first.  Returns BATON_OK: any further use of the pointer is undefined; BUSY, on all
- * ranks (some rank has a put of its own into the window that has not ended), INVALID
+ * ranks (some rank has a put of its own into the window that has not ended, or a plan that
+ * names it), INVALID
  * (as registering) and NOMEM: the window is as before; TIMEOUT, PEER or another error
  * that broke the communicator during the call (ABORTED gives OK): call again.
  */
@@ -742,7 +744,7 @@ BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer
  * begin: BATON_OK, INVALID (also inside a group, or while a plan is recorded), NOMEM, the error
  * that broke comm.  end: BATON_OK; INVALID (this thread records no plan of comm); without a plan:
  * the first refusal (baton_last_error has that call's sentence again), INVALID (plan_p is NULL; a
- * group is open; a launch would take more than requests_max).
+ * group is open; a launch would take more than requests_max, tensors_max or a stream gives).
  */
 BATON_API enum baton_status baton_plan_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,

@@ -244,10 +244,6 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 
 /* ---- stream-issued: room and marks ---- */
 
-/* What a call of a path puts on a stream beside the marks of its transfers: a kernel, an edge or
- * two.  One half goes with the first mark before it, the other with the first behind it. */
-#define CALL_ENTRIES 3u
-
 /* Where streams[i], or the stream of transfer i, is. */
 static baton_stream
 stream_at(const struct baton_comm *comm, const baton_stream *streams, size_t i)
@@ -270,6 +266,7 @@ is_first_there(const struct baton_comm *comm, const baton_stream *streams, size_
 static enum baton_status
 check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
+	const struct batoni_need call = {.entries = 1};
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
@@ -277,7 +274,7 @@ check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 			break;
 		if (is_first_there(comm, NULL, i))
 			status = comm->device_ops->room(
-				comm->device, comm->scratch[i]->stream);
+				comm->device, comm->scratch[i]->stream, &call);
 	}
 	if (status != BATON_OK && status != BATON_ERR_AGAIN)
 		batoni_refuse_device(comm, status);
@@ -313,7 +310,7 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 		struct batoni_mark set = *mark;
 
 		set.entries = path->ops->lends                 ? 0
-		              : is_first_there(comm, streams, i) ? CALL_ENTRIES
+		              : is_first_there(comm, streams, i) ? BATONI_CALL_ENTRIES
 		                                                 : 1;
 		status = comm->device_ops->mark(
 			comm->device, stream_at(comm, streams, i), &set);

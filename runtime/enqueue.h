@@ -101,6 +101,10 @@ batoni_leave_enqueue(void)
 	batoni_leave();
 }
 
+/* What a call of a path that calls a library puts on a stream beside the marks of its transfers: a
+ * kernel, an edge or two.  One half goes with the first mark before it, the other with the first
+ * behind it.  Other marks are one entry each. */
+#define BATONI_CALL_ENTRIES 3u
 /* Publish one complete record, on any kind of device. */
 enum baton_status batoni_publish_record(struct batoni_op *op);
 /* Set the fields of a record that the options say.  OK, or the refusal. */

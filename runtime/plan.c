@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans: recording.  (plan_launch.c launches them.)
+ * Plans: recording.  (plan_need.c has what bounds them, plan_launch.c launches them.)
  *
  * A plan is a list of notes.  A note is a call: a function that makes it again, and a copy of its
  * arguments; or the beginning or end of a group.
@@ -70,6 +70,7 @@ plan_free(struct baton_plan *plan)
 	}
 	batoni_group_forget(&plan->recording);
 	batoni_free(plan->notes);
+	batoni_free(plan->streams);
 	atomic_fetch_sub(&plan->comm->plans, 1);
 	batoni_handle_retire(&handles, plan);
 }
@@ -157,6 +158,7 @@ batoni_plan_group_begin(struct batoni_op *recording)
 		return status;
 	if (plan->depth++ == 0) {
 		plan->groups++;
+		plan->calls++;
 		plan->members = 0;
 	}
 	return BATON_OK;
@@ -169,9 +171,11 @@ batoni_plan_group_end(struct batoni_op *recording)
 	enum baton_status status;
 
 	if (plan->depth == 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_group_end: no group is open in the "
-		                     "plan that is recorded");
+		return batoni_group_refuse(
+			plan->comm,
+			batoni_refuse(BATON_ERR_INVALID,
+		                      "baton_group_end: no group is open in the "
+		                      "plan that is recorded"));
 	if (--plan->depth > 0)
 		return BATON_OK;
 	status = note_group("baton_group_end", plan, false);
@@ -208,6 +212,9 @@ check_recorded(struct baton_plan *plan, const struct batoni_op *op)
 		                     "a group's operations are all "
 		                     "BATON_OP_DETACHED or none is");
 	plan->detached = detached;
+	plan->calls += plan->depth == 0;
+	if (!batoni_plan_count(plan, op))
+		return batoni_refuse(BATON_ERR_NOMEM, "no memory for the plan");
 	return BATONI_RECORDED;
 }
 
@@ -296,7 +303,7 @@ check_plan(const struct baton_plan *plan)
 		                     plan->groups, batoni_s(plan->groups),
 		                     (unsigned long long)records,
 		                     plan->comm->pool.size);
-	return BATON_OK;
+	return batoni_plan_fits("baton_plan_end", plan);
 }
 
 enum baton_status

@@ -75,13 +75,20 @@ void batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
 void batoni_launch_explain(const struct batoni_op *launch, char *text,
                            size_t size);
 
-/* ---- between plan.c and plan_launch.c ---- */
+/* ---- between plan.c, plan_need.c and plan_launch.c ---- */
 
 struct batoni_note {
 	const struct batoni_note_ops *ops; /* NULL: a group begins or ends */
 	baton_stream stream;
 	uint32_t bytes; /* of the note with its payload: a multiple of 16 */
 	bool begins;    /* a group */
+};
+
+/* What a launch puts on one stream (plan_need.c). */
+struct batoni_plan_stream {
+	baton_stream stream;
+	struct batoni_need need;
+	uint32_t item_of, call_of; /* the last group that has one there, by its number; 0: none */
 };
 
 struct baton_plan {
@@ -92,7 +99,11 @@ struct baton_plan {
 	/* From its end on it does not change. */
 	unsigned char *notes;
 	size_t bytes, room;
-	uint32_t operations, groups;
+	uint32_t operations, groups, calls; /* calls: operations in no group, and groups */
+	/* What a launch needs: on streams (of a device that is bounded), and for its lists. */
+	struct batoni_plan_stream *streams;
+	uint32_t streams_n;
+	uint64_t list_units;
 	bool direct; /* plan_direct.c */
 	/* Of the group that is open in the recording. */
 	uint32_t depth, members;
@@ -114,6 +125,17 @@ batoni_note_payload(const struct batoni_note *note)
 {
 	return (const char *)note + BATONI_NOTE_BYTES;
 }
+
+/* ---- plan_need.c ---- */
+
+/* The operation is in the recording from here on.  False: no memory. */
+bool batoni_plan_count(struct baton_plan *plan, const struct batoni_op *op);
+/* Can it be launched, when nothing else is pending?  OK, INVALID. */
+enum baton_status batoni_plan_fits(const char *call,
+                                   const struct baton_plan *plan);
+/* Is there room for a launch on all of its streams now?  Within batoni_enqueuing_begin and end.  OK,
+ * AGAIN, CUDA. */
+enum baton_status batoni_plan_room(const struct baton_plan *plan);
 
 /* ---- plan_direct.c ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans: launching.  (plan.c records them.  The usual launch of messages alone takes the way of
- * plan_direct.c; this file does all others.)
+ * Plans: launching.  (plan.c records them; plan_need.c has what bounds them.  The usual launch of
+ * messages alone takes the way of plan_direct.c; this file does all others.)
  *
  * A launch has a record of its own, of kind PLAN, which the program's request names.  It is on
  * no stream and in no FIFO.  Its operations are records like any others, without a handle and
@@ -15,10 +15,10 @@
  *
  * Publishing.  In-engine device: the launch's record and then all others, in the order of
  * the plan, by one thread that drives, or as one piece of the inbox.  It cannot fail.
- * Asynchronous device: all under comm->order.  So launches, and calls of other threads,
- * do not mix with a launch.  The device may refuse an operation after others are on their streams:
- * the operations from that one on are given back, the call returns OK, and
- * the launch ends in the refusal when the others have ended.
+ * Asynchronous device: all under comm->order, when all streams have room for it (plan_need.c).  So
+ * launches, and calls of other threads, do not mix with a launch.  The device may still refuse
+ * an operation after others are on their streams: the operations from that one on are given
+ * back, the call returns OK, and the launch ends in the refusal when the others have ended.
  *
  * The launch's record is placed before its operations, so no end comes too early.  It ends with
  * the last of them, before that one's stream goes on: a host that has seen the stream go on
@@ -422,7 +422,8 @@ end_halfway(struct batoni_op *launch, const struct putting *putting,
 }
 
 static enum baton_status
-publish_async(struct batoni_op *launch, struct batoni_op *first)
+publish_async(struct batoni_op *launch, const struct baton_plan *plan,
+              struct batoni_op *first)
 {
 	struct putting putting = {.launch = launch};
 	struct baton_comm *comm = launch->comm;
@@ -438,7 +439,12 @@ publish_async(struct batoni_op *launch, struct batoni_op *first)
 		unmake_from(first);
 		return status;
 	}
-	status = put_all(&putting, first);
+	putting.refused = first;
+	status = batoni_plan_room(plan);
+	if (status == BATON_OK)
+		status = put_all(&putting, first);
+	else if (status != BATON_ERR_AGAIN)
+		batoni_refuse_device(comm, status);
 	batoni_enqueuing_end(comm);
 	if (status == BATON_OK)
 		return BATON_OK;
@@ -498,7 +504,7 @@ launch_on(const struct baton_plan *plan, struct batoni_op *launch,
 	if (status != BATON_OK)
 		return status;
 	if (!launch->comm->in_engine)
-		return publish_async(launch, first);
+		return publish_async(launch, plan, first);
 	chain(launch, first);
 	batoni_publish_chain(launch);
 	return BATON_OK;

@@ -283,6 +283,11 @@ check_flags(const char *call, const struct baton_comm *comm, int peer,
 		                     "%s: options->op.size is %zu; this library's "
 		                     "is %zu (use BATON_TENSORS_OPTIONS_INIT)",
 		                     call, options->op.size, sizeof(*options));
+	if (options->op.flags & ~BATON_OP_DETACHED)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->op.flags is 0x%x; only "
+		                     "BATON_OP_DETACHED (0x%x) is known",
+		                     call, options->op.flags, BATON_OP_DETACHED);
 	if (options->flags & ~BATON_FORBID_SELF)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->flags is 0x%x; only "

@@ -331,6 +331,29 @@ batoni_list_take(const char *call, struct baton_comm *comm, size_t count,
 	return BATON_OK;
 }
 
+uint32_t
+batoni_list_units(struct batoni_tensor_list *list)
+{
+	return block_of(list)->units;
+}
+
+enum baton_status
+batoni_lists_fit(const char *call, struct baton_comm *comm, uint64_t units)
+{
+	struct batoni_tensor_store *store = units > 0 ? store_of(comm) : NULL;
+
+	if (!store || units <= store->units)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s: the lists of a launch take the memory of %llu "
+	                     "tensors, and the communicator has it for %u "
+	                     "(tensors_max; a list counts as the next multiple of "
+	                     "%u, and as %u at least)",
+	                     call, (unsigned long long)units * UNIT_TENSORS,
+	                     store->units * UNIT_TENSORS, UNIT_TENSORS,
+	                     UNIT_TENSORS);
+}
+
 void
 batoni_list_give(struct baton_comm *comm, struct batoni_tensor_list *list)
 {

@@ -11,6 +11,12 @@
 enum baton_status batoni_list_take(const char *call, struct baton_comm *comm,
                                    size_t count, bool declares,
                                    struct batoni_tensor_list **list_p);
+/* The memory of a list, in units of the store. */
+uint32_t batoni_list_units(struct batoni_tensor_list *list);
+/* Is there memory for lists of so many units together, when no others are pending?  OK; INVALID:
+ * batoni_refuse has said why.  Any thread. */
+enum baton_status batoni_lists_fit(const char *call, struct baton_comm *comm,
+                                   uint64_t units);
 /* Give it back; the driver, or the caller of an operation that was refused. */
 void batoni_list_give(struct baton_comm *comm, struct batoni_tensor_list *list);
 /* Its operation has ended, and the sentence why needs it: it stays until the record is used

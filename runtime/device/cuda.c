@@ -497,7 +497,8 @@ count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
 }
 
 static enum baton_status
-cuda_room(struct batoni_device *device, baton_stream handle)
+cuda_room(struct batoni_device *device, baton_stream handle,
+          const struct batoni_need *need)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	enum baton_status status = BATON_OK;
@@ -509,7 +510,7 @@ cuda_room(struct batoni_device *device, baton_stream handle)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	/* As count_mark. */
 	if (batoni_cuda_stream_use(gpu, handle, &stream) == BATON_OK) {
-		status = batoni_cuda_room(stream, handle);
+		status = batoni_cuda_room(stream, handle, need);
 		batoni_cuda_stream_leave(stream);
 	}
 	batoni_cuda_leave(gpu, &guard);
@@ -705,6 +706,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.words_alloc = cuda_words_alloc,
 	.words_free = cuda_words_free,
 	.room = cuda_room,
+	.holds = batoni_cuda_holds,
 	.mark = cuda_mark,
 	.mark_done = cuda_mark_done,
 	.mark_drop = cuda_mark_drop,

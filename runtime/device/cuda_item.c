@@ -567,17 +567,47 @@ set_point(struct cuda_stream *stream)
 	stream->point_follows = stream->follows;
 }
 
+static uint32_t
+least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Entries of so much, behind `left` others: puts are on the stream as long as it has room for them,
+ * and items behind that. */
+static uint64_t
+entries_of(const struct batoni_need *need, uint64_t left)
+{
+	uint32_t room = left < PUTS_ENTRIES_MAX
+	                        ? (uint32_t)(PUTS_ENTRIES_MAX - left)
+	                        : 0;
+	uint32_t puts = least(need->puts, room / PUT_ENTRIES);
+
+	return need->entries + (uint64_t)puts * PUT_ENTRIES +
+	       (uint64_t)(need->puts - puts) * BATONI_ITEM_ENTRIES;
+}
+
+static bool
+fits(const struct batoni_need *need, uint64_t left)
+{
+	return left + entries_of(need, left) <= ENTRIES_MAX;
+}
+
+/* An item, or a call of a library: the last one may go a little beyond the bound. */
+static const struct batoni_need one = {.entries = 1};
+
 /* Marks are passed before somebody looks at them, and a stream may just be about to.  So the
  * caller waits while it moves; where nothing has moved since it was last found still, not at
  * all. */
 static bool
-has_room_behind_marks(struct cuda_stream *stream, CUstream handle)
+has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
+                      const struct batoni_need *need)
 {
 	uint64_t left = entries_left(stream), before = left;
 	uint64_t since = batoni_real_ns();
 	bool still = false;
 
-	while (left >= ENTRIES_MAX && !still &&
+	while (!fits(need, left) && !still &&
 	       stream->gpu->api->stream_query(handle) != BATONI_CU_SUCCESS) {
 		still = (stream->still && left >= stream->still) ||
 		        batoni_real_ns() - since >= STILL_MARKED_NS;
@@ -587,7 +617,7 @@ has_room_behind_marks(struct cuda_stream *stream, CUstream handle)
 			since = batoni_real_ns();
 		before = left;
 	}
-	still &= left >= ENTRIES_MAX;
+	still &= !fits(need, left);
 	stream->still = still ? left : 0;
 	return !still;
 }
@@ -595,16 +625,17 @@ has_room_behind_marks(struct cuda_stream *stream, CUstream handle)
 /* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
  * and the caller waits. */
 static bool
-has_room(struct cuda_stream *stream, CUstream handle)
+has_room(struct cuda_stream *stream, CUstream handle,
+         const struct batoni_need *need)
 {
 	uint64_t left = entries_left(stream), before = left, since;
 
-	if (left < ENTRIES_MAX)
+	if (fits(need, left))
 		return true;
 	if (atomic_load(&stream->marked) > 0)
-		return has_room_behind_marks(stream, handle);
+		return has_room_behind_marks(stream, handle, need);
 	since = batoni_real_ns();
-	while (left >= ENTRIES_MAX && waits_left(stream) == 0 &&
+	while (!fits(need, left) && waits_left(stream) == 0 &&
 	       batoni_real_ns() - since < STILL_NS) {
 		sched_yield();
 		left = entries_left(stream);
@@ -612,7 +643,7 @@ has_room(struct cuda_stream *stream, CUstream handle)
 			since = batoni_real_ns();
 		before = left;
 	}
-	return left < ENTRIES_MAX;
+	return fits(need, left);
 }
 
 static enum baton_status
@@ -621,18 +652,34 @@ refuse_full(void)
 	return batoni_refuse(BATON_ERR_AGAIN,
 	                     "as many operations are on the stream as a CUDA "
 	                     "stream takes (%u entries: an operation that it waits "
-	                     "for takes 2, a put or signal of the stream's own %u, "
+	                     "for takes %u, a put or signal of the stream's own %u, "
 	                     "a call of NCCL %u); wait for some of them",
-	                     ENTRIES_MAX, PUT_ENTRIES, CALL_ENTRIES);
+	                     ENTRIES_MAX, BATONI_ITEM_ENTRIES, PUT_ENTRIES,
+	                     CALL_ENTRIES);
 }
 
 enum baton_status
-batoni_cuda_room(struct cuda_stream *stream, CUstream handle)
+batoni_cuda_holds(const struct batoni_need *need)
+{
+	if (fits(need, 0))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "puts %llu entries on one stream, and a CUDA stream "
+	                     "takes %u (an operation that it waits for is %u, a put "
+	                     "or signal of the stream's own %u, a call of NCCL %u; a "
+	                     "group is one operation on each of its streams)",
+	                     (unsigned long long)entries_of(need, 0), ENTRIES_MAX,
+	                     BATONI_ITEM_ENTRIES, PUT_ENTRIES, CALL_ENTRIES);
+}
+
+enum baton_status
+batoni_cuda_room(struct cuda_stream *stream, CUstream handle,
+                 const struct batoni_need *need)
 {
 	bool room;
 
 	pthread_mutex_lock(&stream->lock);
-	room = has_room(stream, handle);
+	room = has_room(stream, handle, need);
 	pthread_mutex_unlock(&stream->lock);
 	return room ? BATON_OK : refuse_full();
 }
@@ -664,7 +711,7 @@ batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
 	CUresult result;
 
 	pthread_mutex_lock(&stream->lock);
-	if (!has_room(stream, handle)) {
+	if (!has_room(stream, handle, &one)) {
 		pthread_mutex_unlock(&stream->lock);
 		return refuse_full();
 	}

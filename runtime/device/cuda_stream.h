@@ -94,7 +94,9 @@ enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handl
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
 /* Room for a call of another library, on a stream that the caller uses.  OK, AGAIN. */
-enum baton_status batoni_cuda_room(struct cuda_stream *stream, CUstream handle);
+enum baton_status batoni_cuda_room(struct cuda_stream *stream, CUstream handle,
+                                   const struct batoni_need *need);
+enum baton_status batoni_cuda_holds(const struct batoni_need *need);
 /* The event, just recorded on the stream, stands for so many entries there; and it does not any
  * more. */
 void batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,

@@ -91,6 +91,14 @@ struct batoni_stream_put {
 	uint64_t value;
 };
 
+/* What calls will put on a stream: so many entries, and puts, which take what the device needs
+ * for each, or an item's entries where there is no room for puts. */
+struct batoni_need {
+	uint32_t entries, puts;
+};
+/* Of an item: its trigger, and its wait if it has a word. */
+#define BATONI_ITEM_ENTRIES 2u
+
 struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
@@ -235,12 +243,16 @@ struct batoni_device_ops {
 	                               struct batoni_mark *mark);
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
-	/* Is there room on the stream for a call of the library below, and for its marks?  Where
-	 * a stream is full, such a call would block until the stream goes on.  A stream on which
-	 * nothing is left takes any call.  Caller: the enqueuing thread, under the order lock;
-	 * waits some ms for a full stream that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always
-	 * is. */
-	enum baton_status (*room)(struct batoni_device *device, baton_stream stream);
+	/* Is there room on the stream for so much?  Where a stream is full, a call of the library
+	 * below would block until the stream goes on; items are refused.  Of one entry, which stands
+	 * for a call of the library with its marks, a stream on which nothing is left takes any.
+	 * Caller: the enqueuing thread, under the order lock; waits some ms for a full stream
+	 * that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always is. */
+	enum baton_status (*room)(struct batoni_device *device, baton_stream stream,
+	                          const struct batoni_need *need);
+	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
+	 * has said why, in words that "a launch" goes before.  With `room`. */
+	enum baton_status (*holds)(const struct batoni_need *need);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
 	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
 	 * dropped meanwhile.  OK; PENDING: the mark is not set, or, if it is to be bounded,

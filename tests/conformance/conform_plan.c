@@ -443,8 +443,11 @@ wrong_ends_of_a_recording_leave_no_plan(struct conform *c)
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_group_end(c->comm), "group");
 	begin(c);
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_group_end(c->comm), "group");
-	/* That refusal concerns no operation. */
-	CHECK_OK(c, baton_plan_end(c->comm, &plan));
+	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_end(c->comm, &plan),
+	              "no group is open");
+	CHECK(c, plan == NULL);
+	begin(c);
+	plan = end(c);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_destroy(plan),
 	              "destroyed");
@@ -530,6 +533,99 @@ a_refused_launch_has_enqueued_nothing(struct conform *c)
 			CHECK_FILLED(c, in, 64, i == 0 ? 9 : 5);
 		}
 	}
+}
+
+/* Three receives a launch, until the stream takes no more (a device may hold only so many). */
+static void
+a_launch_goes_on_its_streams_whole(struct conform *c)
+{
+	unsigned char *last = conform_filled(c, 64, 9);
+	unsigned char *out = conform_filled(c, 64, 5);
+	unsigned char *in = conform_message(c, 64);
+	enum baton_status status = BATON_OK;
+	baton_request launches[160], request;
+	baton_stream other = conform_stream(c);
+	struct baton_plan *plan;
+	size_t n = 0;
+
+	begin(c);
+	for (int i = 0; i < 3; i++)
+		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
+	plan = end(c);
+	while (n < 160 && status == BATON_OK) {
+		status = baton_plan_launch(plan, NULL, &launches[n]);
+		n += status == BATON_OK;
+	}
+	CHECK(c, status == BATON_OK || status == BATON_ERR_AGAIN);
+	CHECK(c, n >= 20);
+	for (size_t i = 0; i < 3 * n; i++) {
+		request = SEND(c, out, 64, c->rank, 0, other, NULL);
+		FINISH(c, BATON_OK, &request);
+	}
+	FINISH_ALL(c, launches, n);
+	CHECK_FILLED(c, in, 64, 5);
+	request = RECV(c, in, 64, c->rank, 0, c->stream, NULL);
+	launches[0] = SEND(c, last, 64, c->rank, 0, other, NULL);
+	FINISH(c, BATON_OK, &request);
+	FINISH(c, BATON_OK, &launches[0]);
+	CHECK_FILLED(c, in, 64, 9);
+	CHECK_OK(c, baton_plan_destroy(plan));
+}
+
+/* More than the streams of a device may hold: then there is no plan.  A group is one operation. */
+static void
+a_plan_that_no_stream_takes_is_none(struct conform *c)
+{
+	/* A fake device says that it is CUDA, and has no bound. */
+	bool bounded = c->info.device == BATON_DEVICE_CUDA &&
+	               c->backend->queues > 0;
+	unsigned char *in = conform_message(c, 64);
+	struct baton_plan *plan = NULL;
+
+	begin(c);
+	for (int i = 0; i < 450; i++)
+		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
+	if (bounded)
+		CHECK_REFUSED(c, BATON_ERR_INVALID,
+		              baton_plan_end(c->comm, &plan),
+		              "baton_plan_end: a launch entries CUDA 800");
+	else
+		CHECK_OK(c, baton_plan_end(c->comm, &plan));
+	CHECK(c, bounded == !plan);
+	CHECK_OK(c, baton_plan_destroy(plan));
+	begin(c);
+	CHECK_OK(c, baton_group_begin(c->comm));
+	for (int i = 0; i < 450; i++)
+		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
+	CHECK_OK(c, baton_group_end(c->comm));
+	plan = end(c);
+	CHECK_OK(c, baton_plan_destroy(plan));
+	conform_sound(c);
+}
+
+/* Of one launch: what is pending beside it is asked for at the launch. */
+static void
+a_plan_has_memory_for_its_lists(struct conform *c)
+{
+	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
+	struct baton_comm_options small = BATON_COMM_OPTIONS_INIT;
+	struct baton_tensor tensors[16] = {{0}};
+	struct baton_plan *plan = NULL;
+	struct baton_comm *comm;
+
+	small.tensors_max = 16;
+	comm = conform_comm(c, &small);
+	for (int i = 0; i < 16; i++)
+		tensors[i] = (struct baton_tensor){.type = BATON_UINT8,
+			                           .rank = 1};
+	CHECK_OK(c, baton_plan_begin(comm));
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(c, baton_send_tensors(tensors, 16, c->rank, 0, comm,
+		                               c->stream, &options, NULL));
+	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_end(comm, &plan),
+	              "baton_plan_end lists 32 tensors 16 tensors_max");
+	CHECK(c, plan == NULL);
+	CHECK_OK(c, baton_comm_destroy(comm));
 }
 
 static void
@@ -769,6 +865,10 @@ const struct conform_case conform_plan[] = {
 	{ CASE(a_plan_goes_before_its_communicator) },
 	{ CASE(a_refused_launch_has_enqueued_nothing), .ranks_min = 2,
 	  .requests_max = 8 },
+	{ CASE(a_launch_goes_on_its_streams_whole), .streams = 2,
+	  .needs = BATON_CAP_SELF | BATON_CAP_CANCEL, .requests_max = 1024 },
+	{ CASE(a_plan_that_no_stream_takes_is_none), .requests_max = 1024 },
+	{ CASE(a_plan_has_memory_for_its_lists), .needs = BATON_CAP_TENSORS },
 	{ CASE(a_stream_that_is_gone_is_refused_at_the_launch),
 	  .flags = CONFORM_HOST_DEVICE },
 	{ CASE(a_launch_ends_as_the_first_operation_that_failed), .ranks_min = 2,

@@ -1116,7 +1116,10 @@ bad_lists_are_refused(struct conform *c)
 	refuses_sent(c, NULL, 0, &options, "size BATON_TENSORS_OPTIONS_INIT");
 	options.op.size = sizeof(options);
 	options.flags = 2;
-	refuses_sent(c, NULL, 0, &options, "flags");
+	refuses_sent(c, NULL, 0, &options, "options->flags 0x2 FORBID_SELF");
+	options.flags = 0;
+	options.op.flags = 2;
+	refuses_sent(c, NULL, 0, &options, "options->op.flags 0x2 DETACHED");
 }
 
 static void

@@ -402,12 +402,14 @@ static enum baton_status
 check_room(const struct batoni_nccl *nccl)
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
+	const struct batoni_need call = {.entries = 1};
 	enum baton_status status = BATON_OK;
 
 	for (unsigned i = 0; ops->room && i < nccl->lanes_n && status == BATON_OK;
 	     i++) {
 		if (nccl->lanes[i].used)
-			status = ops->room(nccl->device, nccl->lanes[i].stream);
+			status = ops->room(nccl->device, nccl->lanes[i].stream,
+			                   &call);
 	}
 	return status;
 }
