@@ -169,6 +169,8 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 		return BATON_ERR_ABORTED;
 	/* To a process that has ended it may be lent for ever. */
 	comm->leave_awaits = "the transport has buffers of operations that ended";
+	if (comm->lent && comm->transport_ops->settle)
+		comm->transport_ops->settle(comm->transport);
 	if (comm->lent)
 		return BATON_PENDING;
 	status = leave_together(comm);

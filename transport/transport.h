@@ -38,6 +38,10 @@ struct batoni_transport_ops {
 	                              uint64_t what, const void *mine,
 	                              size_t bytes, void *all);
 
+	/* The operations of this rank have ended, some are lent, and it is about to leave: give back
+	 * what can be, and tell the other ranks what they need for the same.  Driver, repeatedly; must
+	 * not block.  It may call host->done.  NULL: nothing of this rank's holds up another one. */
+	void (*settle)(struct batoni_transport *transport);
 	/* Leave the communicator together with all other ranks: PENDING until all have
 	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must
 	 * not block.  INVALID, on all ranks: other ranks called `exchange`; the caller may

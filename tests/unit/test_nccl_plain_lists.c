@@ -565,6 +565,32 @@ START_TEST(a_list_that_nobody_receives_is_withdrawn)
 }
 END_TEST
 
+/* Each rank has abandoned one, and is lent until the other answers, which neither receives. */
+START_TEST(lists_that_both_ranks_abandon_hold_up_no_destroy)
+{
+	baton_request sends[2];
+
+	for (int check = 0; check < 2; check++) {
+		world_load(2);
+		for (int rank = 0; rank < 2; rank++) {
+			world.ranks[rank].options.check = check;
+			world.ranks[rank].options.timeout_ns = 20 * SECOND;
+		}
+		world_create();
+		for (int rank = 0; rank < 2; rank++)
+			sends[rank] = list(rank, 0, true, 1 - rank, 0);
+		let_run();
+		for (int rank = 0; rank < 2; rank++) {
+			ck_ok(baton_cancel(sends[rank]));
+			ck_assert_int_eq(baton_wait(sends[rank], 20 * SECOND, NULL),
+			                 BATON_ERR_CANCELED);
+			ck_ok(baton_release(&sends[rank]));
+		}
+		world_destroy();
+	}
+}
+END_TEST
+
 /* Lists that wait, that are told, that run behind nothing, and plain messages. */
 START_TEST(an_abort_ends_lists_and_plain_messages)
 {
@@ -638,6 +664,7 @@ main(void)
 		the_deadline_of_a_list_leaves_the_communicator_whole,
 		a_list_is_cancelled_alone,
 		a_list_that_nobody_receives_is_withdrawn,
+		lists_that_both_ranks_abandon_hold_up_no_destroy,
 		an_abort_ends_lists_and_plain_messages,
 		a_list_that_nccl_refuses_breaks_the_communicator,
 	};

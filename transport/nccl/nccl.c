@@ -540,6 +540,16 @@ nccl_test(struct batoni_path *path)
 	return batoni_nccl_self_test(nccl) + batoni_nccl_look(nccl);
 }
 
+/* Sends that peers have abandoned are answered, which may be lent for that themselves. */
+static void
+nccl_settle(struct batoni_transport *transport)
+{
+	struct batoni_nccl *nccl = to_nccl(transport);
+
+	if (nccl->checked && !nccl->all_leave && !atomic_load(&nccl->below_lost))
+		batoni_nccl_checked_poll(nccl);
+}
+
 static enum baton_status
 nccl_leave(struct batoni_transport *transport)
 {
@@ -549,8 +559,7 @@ nccl_leave(struct batoni_transport *transport)
 
 	if (atomic_load(&nccl->below_lost))
 		return BATON_ERR_ABORTED;
-	if (nccl->checked && !nccl->all_leave)
-		batoni_nccl_checked_poll(nccl);
+	nccl_settle(transport);
 	if (!nccl->all_leave) {
 		enum baton_status status = below->ops->exchange(
 			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->words);
@@ -591,6 +600,7 @@ const struct batoni_path_ops batoni_nccl_path_ops = {
 const struct batoni_transport_ops batoni_nccl_transport_ops = {
 	.name = "nccl",
 	.id = BATON_TRANSPORT_NCCL,
+	.settle = nccl_settle,
 	.leave = nccl_leave,
 	.clear = batoni_nccl_clear,
 	.close = batoni_nccl_close,
