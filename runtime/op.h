@@ -118,6 +118,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */
 /* Of a launch: the operation that failed was on a list, which transfer.buffer is. */
 #define BATONI_FLAG_LISTED 4096u
+/* Of a launch: the operation that failed was a plain receive that a list has met. */
+#define BATONI_FLAG_MET_LIST 8192u
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
 struct baton_comm;

@@ -65,6 +65,7 @@ static inline bool
 may_issue(const struct baton_comm *comm)
 {
 	return likely(comm->fifos.live == 0 && comm->breaking == BATON_OK &&
+	              comm->peers_silent == 0 &&
 	              atomic_load_explicit(&comm->any_drives,
 	                                   memory_order_relaxed));
 }

@@ -320,6 +320,10 @@ struct putting {
 static enum baton_status
 put_one(struct putting *putting, struct batoni_op *op)
 {
+	/* Once its item is on a stream the driver changes its flags; a put that its path has left to
+	 * the one-sided layer has that one's path. */
+	bool issued = op->flags & BATONI_FLAG_STREAM_ISSUED;
+	unsigned path = op->path;
 	enum baton_status status;
 
 	if (op->kind == BATONI_KIND_GROUP)
@@ -328,7 +332,7 @@ put_one(struct putting *putting, struct batoni_op *op)
 	status = batoni_op_put(op);
 	if (status != BATON_OK)
 		return status;
-	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+	if (issued && op->path == path)
 		batoni_set(op->comm->pool.ops[op->launch_slot].path, op->path);
 	if (putting->launch)
 		batoni_publish(putting->launch);
@@ -377,13 +381,26 @@ note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
 	/* What was moved, and what there was memory for. */
 	launch->transfer.bytes = transfer->bytes;
 	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
-	launch->flags &= (uint16_t)~BATONI_FLAG_LISTED;
+	launch->flags &= (uint16_t)~(BATONI_FLAG_LISTED | BATONI_FLAG_MET_LIST);
 	batoni_set(launch->transfer.peer, transfer->peer);
 	/* What the completion of such an operation tells. */
 	batoni_set(launch->transfer.tag,
 	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
 	/* Hosts read it only when the launch has ended. */
 	batoni_set(launch->status, (int16_t)status);
+}
+
+/* It is the operation that failed, a plain one: does a list explain it?  A path that compares messages
+ * by itself has words for all else. */
+static bool
+has_met_list(const struct batoni_op *op, enum baton_status status)
+{
+	struct batoni_path *path = batoni_path_of(op);
+	char words[160];
+
+	return status == BATON_ERR_MISMATCH && path->ops->lists &&
+	       !(path->ops->explain && path->ops->explain(path, &op->transfer,
+	                                                  words, sizeof(words)));
 }
 
 /* It is the operation that failed: the sentence about its list stays. */
@@ -393,6 +410,8 @@ keep_list(struct batoni_op *launch, const struct batoni_op *op,
 {
 	struct batoni_tensor_list *list = batoni_op_list(op);
 
+	if (!list && has_met_list(op, status))
+		launch->flags |= BATONI_FLAG_MET_LIST;
 	if (!list || lent || !batoni_tensors_keep(status))
 		return;
 	launch->flags |= BATONI_FLAG_LISTED;

@@ -591,6 +591,15 @@ list_of(const struct batoni_op *op)
 	return op->flags & BATONI_FLAG_LISTED ? op->transfer.buffer : NULL;
 }
 
+/* It has no list, and ended in MISMATCH, for which its path has no words: has it met one? */
+static bool
+has_met(const struct batoni_op *op)
+{
+	return op->kind == BATONI_KIND_PLAN
+	               ? op->flags & BATONI_FLAG_MET_LIST
+	               : op->comm->paths[BATONI_PATH_MESSAGES]->ops->lists;
+}
+
 bool
 batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 {
@@ -603,8 +612,7 @@ batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 	if (list && (op->status == BATON_ERR_MISMATCH ||
 	             op->status == BATON_ERR_TRUNCATED))
 		return batoni_list_explain(list, text, size);
-	if (list || op->status != BATON_ERR_MISMATCH ||
-	    !op->comm->paths[BATONI_PATH_MESSAGES]->ops->lists)
+	if (list || op->status != BATON_ERR_MISMATCH || !has_met(op))
 		return false;
 	snprintf(text, size,
 	         "a list of tensors came, which baton_recv_tensors receives");

@@ -138,6 +138,30 @@ START_TEST(what_names_a_living_rank_goes_on)
 }
 END_TEST
 
+START_TEST(a_launch_that_names_a_silent_peer_ends_at_once)
+{
+	baton_request first = scripted_recv(comm, s, 0, NULL), request = 0;
+	struct baton_plan *plan = NULL;
+	size_t issues;
+	char byte = 0;
+
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+	ck_assert_int_eq(baton_send(&byte, 1, BATON_UINT8, 1, 5, comm, t, NULL,
+	                            NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
+	check();
+	make_passes(PASSES);
+	check();
+	scripted_assert_ended(first, BATON_ERR_PEER);
+	issues = transport.issues;
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, &request), BATON_OK);
+	scripted_assert_ended(request, BATON_ERR_PEER);
+	ck_assert_uint_eq(transport.issues, issues);
+	ck_assert_int_eq(baton_plan_destroy(plan), BATON_OK);
+}
+END_TEST
+
 /* The transport does not give it back: it has its message. */
 START_TEST(a_receive_whose_message_has_come_ends_with_it)
 {
@@ -193,6 +217,7 @@ main(void)
 	const TTest *const tests[] = {
 		operations_in_order_end_together_once_a_peer_is_silent,
 		what_names_a_living_rank_goes_on,
+		a_launch_that_names_a_silent_peer_ends_at_once,
 		a_receive_whose_message_has_come_ends_with_it,
 		a_peer_is_silent_only_when_the_messages_were_tested_often,
 	};

@@ -201,6 +201,35 @@ START_TEST(sides_that_differ_in_size_end_in_mismatch)
 }
 END_TEST
 
+/* Both are plain: a launch does not say that a list came. */
+START_TEST(a_launch_whose_receive_differs_names_no_list)
+{
+	struct nccl_rank *own;
+	struct baton_plan *plan = NULL;
+	baton_request send, request = 0;
+	char why[500];
+
+	world_begin(2, true);
+	own = &world.ranks[1];
+	ck_ok(baton_plan_begin(own->comm));
+	ck_ok(baton_recv(own->memory, 50, BATON_UINT8, 0, 0, own->comm,
+	                 own->streams[0], NULL, NULL));
+	ck_ok(baton_plan_end(own->comm, &plan));
+	send = put(0, 1, 0, 96);
+	ck_ok(baton_plan_launch(plan, NULL, &request));
+	ck_assert_int_eq(baton_wait(request, 20 * SECOND, NULL),
+	                 BATON_ERR_MISMATCH);
+	ck_ok(baton_request_error(request, why, sizeof(why)));
+	ck_assert_msg(strstr(why, "operation 0 of the plan, recv") &&
+	                      !strstr(why, "list"),
+	              "%s", why);
+	world_finish(request, BATON_ERR_MISMATCH);
+	world_finish(send, BATON_ERR_MISMATCH);
+	ck_ok(baton_plan_destroy(plan));
+	world_destroy();
+}
+END_TEST
+
 /* As many bytes; the receive is there first. */
 START_TEST(sides_that_differ_in_type_end_in_mismatch)
 {
@@ -788,6 +817,7 @@ main(void)
 		memory_that_nccl_does_not_reach_is_refused_at_the_call,
 		a_creation_without_memory_leaves_nothing,
 		sides_that_differ_in_size_end_in_mismatch,
+		a_launch_whose_receive_differs_names_no_list,
 		sides_that_differ_in_type_end_in_mismatch,
 		a_mismatch_uses_up_one_of_each_side,
 		both_sides_that_send_are_told_at_the_deadline,
