@@ -11,8 +11,8 @@
  *
  * What is counted, on the stream of an operation.  Carried out by the engine: an item, of which a
  * group has one on each stream.  Put there by a path that calls a library: the call with the first
- * mark before it and the first behind it, once for a group, and two marks for each other member; of
- * a plan that is one call only the first part, since such a call goes beyond the bound when it is
+ * mark before it and the first behind it, once for a group, and two marks for each other member
+ * (detached: those before only, since the ends are seen on streams of the path); of a plan that is one call only the first part, since such a call goes beyond the bound when it is
  * not recorded either.  Put there by a path that lends (puts): a put, if it is alone and not detached,
  * else it is the engine's.
  *
@@ -79,11 +79,12 @@ count(const struct baton_plan *plan, struct batoni_plan_stream *on,
 {
 	bool detached = op->flags & BATONI_FLAG_DETACHED;
 	bool issued = op->flags & BATONI_FLAG_STREAM_ISSUED;
+	uint32_t marks = detached ? 1 : 2;
 
 	if (issued && !batoni_path_of(op)->ops->lends)
 		on->need.entries += in_group(plan, &on->call_of)
-		                            ? 2
-		                            : 2 * BATONI_CALL_ENTRIES;
+		                            ? marks
+		                            : marks * BATONI_CALL_ENTRIES;
 	else if (issued && !detached && plan->depth == 0)
 		on->need.puts++;
 	else if (!in_group(plan, &on->item_of))

@@ -596,9 +596,15 @@ fits(const struct batoni_need *need, uint64_t left)
 /* An item, or a call of a library: the last one may go a little beyond the bound. */
 static const struct batoni_need one = {.entries = 1};
 
+static bool
+is_one(const struct batoni_need *need)
+{
+	return need->entries <= 1 && need->puts == 0;
+}
+
 /* Marks are passed before somebody looks at them, and a stream may just be about to.  So the
- * caller waits while it moves; where nothing has moved since it was last found still, not at
- * all. */
+ * caller waits while it moves (for more than one entry: for STILL_MARKED_NS in all); where nothing
+ * has moved since it was last found still, not at all. */
 static bool
 has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_need *need)
@@ -613,22 +619,23 @@ has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
 		        batoni_real_ns() - since >= STILL_MARKED_NS;
 		sched_yield();
 		left = entries_left(stream);
-		if (left < before)
+		if (left < before && is_one(need))
 			since = batoni_real_ns();
 		before = left;
 	}
 	still &= !fits(need, left);
-	stream->still = still ? left : 0;
+	stream->still = still && !fits(&one, left) ? left : 0;
 	return !still;
 }
 
 /* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
- * and the caller waits. */
+ * and the caller waits; for more than one entry not long, since much may have to end. */
 static bool
 has_room(struct cuda_stream *stream, CUstream handle,
          const struct batoni_need *need)
 {
 	uint64_t left = entries_left(stream), before = left, since;
+	uint64_t most = is_one(need) ? STILL_NS : STILL_MARKED_NS;
 
 	if (fits(need, left))
 		return true;
@@ -636,10 +643,10 @@ has_room(struct cuda_stream *stream, CUstream handle,
 		return has_room_behind_marks(stream, handle, need);
 	since = batoni_real_ns();
 	while (!fits(need, left) && waits_left(stream) == 0 &&
-	       batoni_real_ns() - since < STILL_NS) {
+	       batoni_real_ns() - since < most) {
 		sched_yield();
 		left = entries_left(stream);
-		if (left != before)
+		if (left != before && is_one(need))
 			since = batoni_real_ns();
 		before = left;
 	}

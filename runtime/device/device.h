@@ -244,14 +244,14 @@ struct batoni_device_ops {
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
 	/* Is there room on the stream for so much?  Where a stream is full, a call of the library
-	 * below would block until the stream goes on; items are refused.  Of one entry, which stands
-	 * for a call of the library with its marks, a stream on which nothing is left takes any.
+	 * below would block until the stream goes on; items are refused.  A need of one entry may stand
+	 * for a whole call of the library with its marks: an empty stream takes that, however long it is.
 	 * Caller: the enqueuing thread, under the order lock; waits some ms for a full stream
 	 * that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always is. */
 	enum baton_status (*room)(struct batoni_device *device, baton_stream stream,
 	                          const struct batoni_need *need);
 	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
-	 * has said why, in words that "a launch" goes before.  With `room`. */
+	 * has said why; the sentence goes on from "a launch".  With `room`. */
 	enum baton_status (*holds)(const struct batoni_need *need);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
 	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or

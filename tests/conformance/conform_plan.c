@@ -579,6 +579,7 @@ a_plan_that_no_stream_takes_is_none(struct conform *c)
 	/* A fake device says that it is CUDA, and has no bound. */
 	bool bounded = c->info.device == BATON_DEVICE_CUDA &&
 	               c->backend->queues > 0;
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	unsigned char *in = conform_message(c, 64);
 	struct baton_plan *plan = NULL;
 
@@ -598,6 +599,12 @@ a_plan_that_no_stream_takes_is_none(struct conform *c)
 	for (int i = 0; i < 450; i++)
 		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
 	CHECK_OK(c, baton_group_end(c->comm));
+	plan = end(c);
+	CHECK_OK(c, baton_plan_destroy(plan));
+	options.flags = BATON_OP_DETACHED;
+	begin(c);
+	for (int i = 0; i < 200; i++)
+		note_recv(c, in, 64, c->rank, 0, c->stream, &options);
 	plan = end(c);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	conform_sound(c);
