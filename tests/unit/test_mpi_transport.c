@@ -1591,7 +1591,7 @@ exchange_list(size_t n, size_t bytes)
  * longer list has parts, with a list's header in two messages. */
 static const struct {
 	size_t n, bytes;
-} short_lists[] = {{8, 512}, {7, 1001}, {8, 2240}, {2, 8960}, {700, 3}};
+} short_lists[] = {{8, 512}, {7, 1001}, {8, 1792}, {2, 7168}, {700, 3}};
 #define SHORT_LISTS (sizeof(short_lists) / sizeof(short_lists[0]))
 
 START_TEST(a_short_list_makes_no_derived_type)
@@ -1600,11 +1600,11 @@ START_TEST(a_short_list_makes_no_derived_type)
 
 	for (size_t i = 0; i < SHORT_LISTS; i++)
 		exchange_list(short_lists[i].n, short_lists[i].bytes);
-	exchange_list(1, 17920);
+	exchange_list(1, 14336);
 	ck_assert_uint_eq(types_made, before);
 	ck_assert_uint_eq(world.mpi->free_buffers, UINT64_MAX);
 	/* It is counted. */
-	exchange_list(8, 2241);
+	exchange_list(8, 1793);
 	ck_assert_uint_gt(types_made, before);
 	close_world();
 }

@@ -50,7 +50,7 @@
 #include "tensors.h"
 
 #define PARTS_MAX 256u
-#define SHORT_MAX (5 * BATONI_MPI_EAGER_BYTES)
+#define SHORT_MAX (4 * BATONI_MPI_EAGER_BYTES) /* no call copies more than 16 KiB */
 #define BUFFERS 64u /* the bits of free_buffers */
 static const struct batoni_list_cut cut = {
 	.alone = (size_t)128 << 10,

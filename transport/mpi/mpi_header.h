@@ -21,7 +21,7 @@
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
  * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 10u
+#define BATONI_MPI_WIRE_VERSION 11u
 
 #define BATONI_MPI_HEADER_BODY 1u  /* the body follows */
 #define BATONI_MPI_HEADER_WAITS 2u /* the body waits for a grant */
