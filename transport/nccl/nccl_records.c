@@ -128,7 +128,7 @@ blame(struct batoni_nccl_checked *checked, int peer, const char *what)
 	char text[120];
 
 	snprintf(text, sizeof(text), "rank %d %s", peer, what);
-	batoni_nccl_fail(checked, BATON_ERR_PEER, "checked mode", 0, text);
+	batoni_nccl_fail(checked, BATON_ERR_PEER, NULL, 0, text);
 }
 
 void

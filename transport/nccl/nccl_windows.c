@@ -681,7 +681,10 @@ puts_await(struct batoni_transport *transport, int source, uint64_t units)
 
 	while (side->reached < units && status == BATON_OK) {
 		if (side->call.state == BATONI_NCCL_CALL_NONE) {
-			status = begin_wait(nccl, source, units);
+			/* After a call that NCCL has refused the communicator breaks. */
+			status = side->asked > side->reached
+			                 ? refuse_aborted()
+			                 : begin_wait(nccl, source, units);
 			continue;
 		}
 		status = ask_call(nccl, &side->call);
