@@ -194,12 +194,11 @@ survive_in_order(struct baton_comm *comm)
 	CHECK(baton_finish(&requests[0], -1, NULL) == BATON_ERR_PEER);
 	checked_ns = batoni_engine.peers_checked_ns;
 	for (int i = 1; i < MANY - 1; i++)
-		CHECK(baton_test(requests[i], NULL) == BATON_ERR_PEER);
-	CHECK(batoni_engine.peers_checked_ns == checked_ns);
+		CHECK(baton_finish(&requests[i], -1, NULL) == BATON_ERR_PEER);
+	/* Two checks each would be 49 s. */
+	CHECK(batoni_engine.peers_checked_ns - checked_ns < 20000000000u);
 	CHECK(baton_finish(&requests[MANY - 1], -1, NULL) == BATON_OK);
 	CHECK(small[0] == 9);
-	for (int i = 1; i < MANY - 1; i++)
-		CHECK(baton_release(&requests[i]) == BATON_OK);
 	CHECK(baton_comm_abort(comm) == BATON_OK);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }

@@ -562,14 +562,17 @@ START_TEST(host_functions_that_wait_for_each_other_end_at_the_deadline)
 }
 END_TEST
 
-/* Two sends of one (peer, tag), on two streams; the stream of the second gets there first. */
+/* Two sends of one (peer, tag), on two streams; the stream of the second gets there first.  The second
+ * has the options, and the first has their flags. */
 static void
 send_in_the_other_order(const struct baton_op_options *options,
                         enum baton_status *statuses)
 {
+	struct baton_op_options first = BATON_OP_OPTIONS_INIT;
 	baton_request sends[2], receives[2];
 	CUstream third;
 
+	first.flags = options->flags;
 	cuda_world_load();
 	ck_assert(cw.sim->sim_set("memops", 0));
 	cuda_world_open();
@@ -587,8 +590,8 @@ send_in_the_other_order(const struct baton_op_options *options,
 	cuda_world_hold(cw.streams[0], 0);
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_send(cw.from + i, 1, BATON_UINT8, 1, 0,
-		                    cw.comms[0], cw.streams[i], options,
-		                    &sends[i]));
+		                    cw.comms[0], cw.streams[i],
+		                    i == 0 ? &first : options, &sends[i]));
 	cw.sim->sim_settle(true);
 	cuda_world_let_go(0);
 	for (int i = 0; i < 2; i++)
