@@ -194,7 +194,7 @@ struct baton_comm_options {
 	/* On BATON_TRANSPORT_NCCL, which does not compare the two sides of a message:
 	 * checked mode, in which Baton does, before it calls NCCL.  Sides that differ in size
 	 * or type end in MISMATCH, deadlines and baton_cancel end one operation alone, and lists
-	 * of tensors are carried.
+	 * of tensors and plain messages are in one order.
 	 * It costs a round trip of the hosts for each message.  All ranks or none; also by
 	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
 	bool check;
@@ -457,7 +457,8 @@ struct baton_op_options {
  * another thread has been in a call of NCCL for the GPU for timeout_ns of the options, or 60 s);
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
- * CANCELED, ABORTED, PEER, MPI, NCCL, CUDA, or, in checked mode, MISMATCH.
+ * CANCELED, ABORTED, PEER, MPI, NCCL, CUDA, or MISMATCH (a receive that meets a list of tensors; in
+ * checked mode).
  */
 BATON_API enum baton_status
 baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,

@@ -108,7 +108,7 @@ struct batoni_host {
 	/* The path is broken for good: every pending request will end with
 	 * `fatal`.  call, code and text come from the library below; without one call is
 	 * NULL, and text a sentence.  Call it only from within issue, test, flush,
-	 * take_back, and the transport's exchange, leave and clear. */
+	 * take_back, scrap, and the transport's exchange, leave and clear. */
 	void (*broken)(struct batoni_host *host,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);
