@@ -2,6 +2,7 @@
 /* Seeds: they are written to the folder FUZZ_SEEDS of the environment before libFuzzer reads
  * it. */
 #include "fuzz.h"
+#include "mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,33 @@ fuzz_copy(const uint8_t *bytes, size_t n)
 	if (!copy)
 		exit(EXIT_FAILURE);
 	return memcpy(copy, bytes, n);
+}
+
+void
+fuzz_seed_behind(uint8_t first, const void *bytes, size_t n)
+{
+	unsigned char *seed = malloc(1 + n);
+
+	if (!seed)
+		exit(EXIT_FAILURE);
+	*seed = first;
+	memcpy(seed + 1, bytes, n);
+	fuzz_seed(seed, 1 + n);
+	free(seed);
+}
+
+/* ---- the library's, for targets without its memory ---- */
+
+void *
+batoni_alloc(size_t count, size_t size)
+{
+	return calloc(count, size);
+}
+
+void
+batoni_free(void *memory)
+{
+	free(memory);
 }
 
 int

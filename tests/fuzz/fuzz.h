@@ -18,6 +18,14 @@ void fuzz_claim(bool holds, const char *claim);
 /* Write one seed.  Called within `seeds`. */
 void fuzz_seed(const void *bytes, size_t n);
 
+/* The same of one byte, and n behind it; of the target's struct unit. */
+void fuzz_seed_behind(uint8_t first, const void *bytes, size_t n);
+#define SEED(first, ...)                                                      \
+	do {                                                                  \
+		const struct unit units[] = {__VA_ARGS__};                    \
+		fuzz_seed_behind(first, units, sizeof(units));                \
+	} while (0)
+
 /* The first byte chooses one of several decoders: an exact copy of the others, on the heap.
  * The caller frees it. */
 unsigned char *fuzz_copy(const uint8_t *bytes, size_t n);

@@ -107,18 +107,6 @@ checked(void)
 
 /* ---- what checked mode needs of others ---- */
 
-void *
-batoni_alloc(size_t count, size_t size)
-{
-	return calloc(count, size);
-}
-
-void
-batoni_free(void *memory)
-{
-	free(memory);
-}
-
 void
 batoni_mem_keep(long change)
 {
@@ -920,21 +908,6 @@ carry_out(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 	}
 	return at;
 }
-
-static void
-seed(uint8_t kind, const struct unit *units, size_t n)
-{
-	unsigned char bytes[1 + 32 * sizeof(*units)] = {kind};
-
-	memcpy(bytes + 1, units, n * sizeof(*units));
-	fuzz_seed(bytes, 1 + n * sizeof(*units));
-}
-
-#define SEED(kind, ...)                                                       \
-	do {                                                                  \
-		const struct unit units[] = {__VA_ARGS__};                    \
-		seed(kind, units, sizeof(units) / sizeof(units[0]));          \
-	} while (0)
 
 /* Conversations as they should be, and the same of many slots at once. */
 void

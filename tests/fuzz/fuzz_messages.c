@@ -44,18 +44,6 @@ static struct world {
 
 /* ---- what message.c needs of others ---- */
 
-void *
-batoni_alloc(size_t count, size_t size)
-{
-	return calloc(count, size);
-}
-
-void
-batoni_free(void *memory)
-{
-	free(memory);
-}
-
 void
 batoni_log(enum batoni_log_level level, const char *format, ...)
 {

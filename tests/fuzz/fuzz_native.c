@@ -48,18 +48,6 @@ next(void)
 
 /* ---- what it needs of others ---- */
 
-void *
-batoni_alloc(size_t count, size_t size)
-{
-	return calloc(count, size);
-}
-
-void
-batoni_free(void *memory)
-{
-	free(memory);
-}
-
 void
 batoni_mem_keep(long change)
 {

@@ -56,18 +56,6 @@ struct unit {
 
 /* ---- what the channel needs of others ---- */
 
-void *
-batoni_alloc(size_t count, size_t size)
-{
-	return calloc(count, size);
-}
-
-void
-batoni_free(void *memory)
-{
-	free(memory);
-}
-
 int
 batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
 {
@@ -425,21 +413,6 @@ run_hub(const uint8_t *at, const uint8_t *end, uint8_t kind)
 }
 
 /* ---- input ---- */
-
-static void
-seed(uint8_t kind, const struct unit *units, size_t n)
-{
-	unsigned char bytes[1 + 16 * sizeof(*units)] = {kind};
-
-	memcpy(bytes + 1, units, n * sizeof(*units));
-	fuzz_seed(bytes, 1 + n * sizeof(*units));
-}
-
-#define SEED(kind, ...)                                                       \
-	do {                                                                  \
-		const struct unit units[] = {__VA_ARGS__};                    \
-		seed(kind, units, sizeof(units) / sizeof(units[0]));          \
-	} while (0)
 
 void
 seeds(void)

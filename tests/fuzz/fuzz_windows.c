@@ -72,18 +72,6 @@ next(void)
 
 /* ---- the base ---- */
 
-void *
-batoni_alloc(size_t count, size_t size)
-{
-	return calloc(count, size);
-}
-
-void
-batoni_free(void *memory)
-{
-	free(memory);
-}
-
 void
 batoni_mem_keep(long change)
 {

@@ -142,3 +142,14 @@ world_finish(baton_request request, enum baton_status status)
 	ck_assert_msg(baton_finish(&request, 0, NULL) == status, "not %s: %s",
 	              baton_status_name(status), why);
 }
+
+void
+world_finish_free(baton_request request, enum baton_status status)
+{
+	struct baton_completion done;
+
+	do
+		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &done), status);
+	while (done.flags & BATON_COMPLETION_LENT);
+	ck_ok(baton_release(&request));
+}

@@ -51,5 +51,7 @@ void world_destroy(void);
 void world_abort(void);
 /* Wait for its end, and release it. */
 void world_finish(baton_request request, enum baton_status status);
+/* The same, when its buffer is not lent any more. */
+void world_finish_free(baton_request request, enum baton_status status);
 
 #endif

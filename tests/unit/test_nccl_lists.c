@@ -351,18 +351,6 @@ END_TEST
 
 /* ---- early ends ---- */
 
-/* Until it is not lent any more. */
-static void
-await_free(baton_request request, enum baton_status status)
-{
-	struct baton_completion done;
-
-	do
-		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &done), status);
-	while (done.flags & BATON_COMPLETION_LENT);
-	ck_ok(baton_release(&request));
-}
-
 /* It has ended early, and its memory is not free. */
 static void
 check_lent(baton_request request, enum baton_status status)
@@ -449,8 +437,8 @@ START_TEST(what_has_met_goes_on_lent)
 	check_lent(recv, BATON_ERR_TIMEOUT);
 	cancel_lent(send);
 	release_nccl();
-	await_free(recv, BATON_ERR_TIMEOUT);
-	await_free(send, BATON_ERR_CANCELED);
+	world_finish_free(recv, BATON_ERR_TIMEOUT);
+	world_finish_free(send, BATON_ERR_CANCELED);
 	check_filled(1, 0, LONG_N, 6, 7);
 	check_a_list(0, 1, LONG_N, 8);
 	world_destroy();
@@ -467,7 +455,7 @@ START_TEST(an_abandoned_list_is_met_or_withdrawn)
 		cancel_lent(send);
 		if (met) {
 			world_finish(pass(1, false, 0, 0, LONG_N), BATON_OK);
-			await_free(send, BATON_ERR_CANCELED);
+			world_finish_free(send, BATON_ERR_CANCELED);
 		} else {
 			ck_ok(baton_release(&send));
 		}
@@ -512,10 +500,10 @@ START_TEST(an_abort_ends_lists_that_are_deferred)
 	for (int rank = 0; rank < 2; rank++)
 		pthread_join(threads[rank], NULL);
 	for (int i = 0; i < N; i++) {
-		await_free(sends[i], BATON_ERR_ABORTED);
-		await_free(recvs[i], BATON_ERR_ABORTED);
+		world_finish_free(sends[i], BATON_ERR_ABORTED);
+		world_finish_free(recvs[i], BATON_ERR_ABORTED);
 		if (i % 2)
-			await_free(theirs[i / 2], BATON_ERR_ABORTED);
+			world_finish_free(theirs[i / 2], BATON_ERR_ABORTED);
 	}
 	world_abort();
 }

@@ -496,17 +496,6 @@ END_TEST
 
 /* ---- early ends ---- */
 
-static void
-await_free(baton_request request, enum baton_status status)
-{
-	struct baton_completion done;
-
-	do
-		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &done), status);
-	while (done.flags & BATON_COMPLETION_LENT);
-	ck_ok(baton_release(&request));
-}
-
 /* Also of one that the peer has been told of, whose memory is lent until that receives it. */
 START_TEST(the_deadline_of_a_list_leaves_the_communicator_whole)
 {
@@ -525,7 +514,7 @@ START_TEST(the_deadline_of_a_list_leaves_the_communicator_whole)
 	ck_assert_uint_eq(done.flags, BATON_COMPLETION_LENT);
 	world_finish(list(1, 0, false, 0, 3), BATON_OK);
 	check_filled(1, 3, 6);
-	await_free(send, BATON_ERR_TIMEOUT);
+	world_finish_free(send, BATON_ERR_TIMEOUT);
 	for (int rank = 0; rank < 2; rank++)
 		ck_ok(baton_comm_status(world.ranks[rank].comm));
 	pass_list(1, 0, 7);
@@ -618,7 +607,7 @@ START_TEST(an_abort_ends_lists_and_plain_messages)
 
 			ck_assert(status == BATON_ERR_ABORTED ||
 			          status == BATON_OK);
-			await_free(requests[rank][i], status);
+			world_finish_free(requests[rank][i], status);
 		}
 	}
 	world_abort();
