@@ -38,6 +38,16 @@ batoni_is_usual(const struct baton_comm *comm,
 	                     options->timeout_ns == 0 && !options->queue));
 }
 
+/* Is nothing before an operation that is armed now, and may this thread issue it?  The driver. */
+BATONI_ALWAYS_INLINE bool
+batoni_direct_may_issue(const struct baton_comm *comm)
+{
+	return likely(comm->fifos.live == 0 && comm->breaking == BATON_OK &&
+	              comm->peers_silent == 0 &&
+	              atomic_load_explicit(&comm->any_drives,
+	                                   memory_order_relaxed));
+}
+
 /* Take the driver lock and a record, if the operation can be issued now.  NULL: neither
  * is held. */
 BATONI_ALWAYS_INLINE struct batoni_op *
@@ -51,10 +61,7 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 	    unlikely(!batoni_try()))
 		return NULL;
 	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
-	           comm->fifos.live == 0 && comm->breaking == BATON_OK &&
-	           comm->peers_silent == 0 &&
-	           atomic_load_explicit(&comm->any_drives,
-	                                memory_order_relaxed) &&
+	           batoni_direct_may_issue(comm) &&
 	           comm->device_ops->stream_idle(comm->device, stream) ==
 	                   BATON_OK))
 		op = batoni_pool_take_driving(&comm->pool);

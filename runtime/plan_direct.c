@@ -60,16 +60,6 @@ streams_are_fine(const struct baton_plan *plan)
 	return true;
 }
 
-/* Nothing is before an operation that is armed now, and this thread may issue. */
-static inline bool
-may_issue(const struct baton_comm *comm)
-{
-	return likely(comm->fifos.live == 0 && comm->breaking == BATON_OK &&
-	              comm->peers_silent == 0 &&
-	              atomic_load_explicit(&comm->any_drives,
-	                                   memory_order_relaxed));
-}
-
 /* Take the driver lock, and records for all operations.  NULL: neither. */
 static struct batoni_op *
 begin(const struct baton_plan *plan)
@@ -81,7 +71,7 @@ begin(const struct baton_plan *plan)
 	if (!batoni_try())
 		return NULL;
 	if (!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
-	    may_issue(comm))
+	    batoni_direct_may_issue(comm))
 		first = batoni_pool_take_many(&comm->pool, plan->operations);
 	if (!first)
 		batoni_leave();
@@ -166,7 +156,7 @@ go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op
 		note = batoni_plan_at(plan, at);
 		recorded = batoni_note_payload(note);
 		next = op->next;
-		now = may_issue(comm) &&
+		now = batoni_direct_may_issue(comm) &&
 		      comm->device_ops->stream_idle(comm->device,
 		                                    note->stream) == BATON_OK;
 		fill(launch, op, index++, recorded, now);

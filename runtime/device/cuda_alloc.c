@@ -279,7 +279,7 @@ free_job(struct job *job, bool with_block)
 	batoni_free(job);
 }
 
-/* A free has nobody whom it could tell: what fails in passing is tried again. */
+/* A free returns no error of the driver: what fails in passing is tried again. */
 static bool
 enter(struct job *job, struct cuda_guard *guard)
 {
