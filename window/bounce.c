@@ -15,6 +15,10 @@
  * A put that is to stop (it was taken back, or a copy failed) begins no further chunk, and
  * what comes out of the device is dropped.  It is over when the copies under way have ended.
  *
+ * A *trial* is one copy of a byte out of memory that this rank is about to put into, for which
+ * there is a word behind the chunks: does the driver take it?  There is one at a time.  It is waited for no
+ * longer than its caller likes; then it goes on, and the next one has to let it end first.
+ *
  * The memory is allocated when the communicator is created, and only where the device has
  * memory of its own.  It stays allocated if a copy has not ended at the close.
  *
@@ -29,6 +33,7 @@
 #define BOUNCES 4u
 #define CHUNKS 2u
 #define CHUNK_BYTES ((size_t)256 << 10)
+#define TRIAL_BYTES ((size_t)64)
 
 struct chunk {
 	unsigned char *memory;
@@ -58,6 +63,9 @@ struct batoni_bounces {
 	void *block;
 	struct batoni_list_node free;
 	struct batoni_bounce bounces[BOUNCES];
+	void *tried; /* where a trial copies to */
+	struct batoni_ticket trial;
+	bool trying; /* it has not ended */
 };
 
 enum baton_status
@@ -73,7 +81,8 @@ batoni_bounces_open(struct batoni_rma *rma, struct batoni_device *device,
 	all->device = device;
 	all->memory = device->ops->memory;
 	status = all->memory->pinned_alloc(
-		device, BOUNCES * CHUNKS * CHUNK_BYTES, until_ns, &all->block);
+		device, BOUNCES * CHUNKS * CHUNK_BYTES + TRIAL_BYTES, until_ns,
+		&all->block);
 	if (status != BATON_OK) {
 		batoni_free(all);
 		return status;
@@ -88,6 +97,7 @@ batoni_bounces_open(struct batoni_rma *rma, struct batoni_device *device,
 		for (unsigned j = 0; j < CHUNKS; j++, at += CHUNK_BYTES)
 			bounce->chunks[j].memory = at;
 	}
+	all->tried = at;
 	rma->bounces = all;
 	return BATON_OK;
 }
@@ -201,4 +211,32 @@ batoni_bounce_move(struct batoni_bounce *bounce, bool stop, size_t *budget_p)
 		return BATON_ERR_AGAIN;
 	batoni_list_append(&bounce->all->free, &bounce->link);
 	return bounce->failed;
+}
+
+/* ---- trials ---- */
+
+enum baton_status
+batoni_trial_start(struct batoni_rma *rma, const void *from)
+{
+	struct batoni_bounces *all = rma->bounces;
+	enum baton_status status;
+
+	if (all->trying)
+		return BATON_ERR_AGAIN;
+	status = all->memory->copy_start(all->device, all->tried, from, 1, -1,
+	                                 &all->trial);
+	all->trying = status == BATON_OK;
+	return status;
+}
+
+enum baton_status
+batoni_trial_test(struct batoni_rma *rma)
+{
+	struct batoni_bounces *all = rma->bounces;
+	enum baton_status status = BATON_OK;
+
+	if (all->trying)
+		status = all->memory->copy_test(all->device, &all->trial);
+	all->trying = status == BATON_PENDING;
+	return status;
 }

@@ -10,6 +10,10 @@
  *             ranks whose signals go by message
  *   message   everything else
  *
+ * That a device says that it reaches a part does not mean that its driver copies it (peers that are said to be,
+ * and a mapping that is made, where copies then fail).  So one is tried at registration: a byte out of the
+ * part, which changes nothing there.  What the driver refuses goes by message.
+ *
  * The path is that of this rank's puts to that peer; others may have others.  The reason why a
  * put does not go faster is kept for each peer (baton_window_why): a constant text, or one of the
  * window's own.  A peer that cannot be reached is no error, unless BATON_WINDOW_PATH forces a
@@ -25,12 +29,16 @@
 
 #include "config.h"
 #include "device.h"
+#include "engine.h"
 #include "mem.h"
 #include "native_path.h"
 #include "shared.h"
+#include "wait.h"
 
 /* Another process has so long to hand on a descriptor. */
 #define HANDOVER_NS UINT64_C(5000000000)
+/* A byte is copied in so long, or copies of the device stand still. */
+#define TRIAL_NS UINT64_C(5000000000)
 
 /* A text of the window's, why some puts do not go faster. */
 struct batoni_reason {
@@ -176,6 +184,66 @@ is_offered(const struct batoni_offer *offer, size_t bytes)
 	       bytes <= offer->bytes - offer->offset;
 }
 
+/* Copy a byte out of a part.  OK; PENDING: it has not ended in time, or the communicator breaks;
+ * CUDA: the device's `why` says why.  *stands_p: the copy goes on. */
+static enum baton_status
+try_copy(const struct batoni_collective *c, const void *from, bool *stands_p)
+{
+	struct batoni_rma *rma = c->rma;
+	uint64_t until_ns = batoni_real_ns() + TRIAL_NS;
+	enum baton_status status;
+	bool broken;
+
+	if (until_ns > c->limit_ns)
+		until_ns = c->limit_ns;
+	*stands_p = false;
+	for (unsigned tries = 0;; tries++) {
+		batoni_take();
+		batoni_pass();
+		status = batoni_trial_test(rma);
+		if (!*stands_p && status != BATON_PENDING) {
+			status = batoni_trial_start(rma, from);
+			*stands_p = status == BATON_OK;
+			if (*stands_p || status == BATON_ERR_AGAIN)
+				status = BATON_PENDING;
+		}
+		broken = rma->comm->breaking != BATON_OK;
+		batoni_leave();
+		*stands_p &= status == BATON_PENDING;
+		if (status != BATON_PENDING || broken ||
+		    batoni_real_ns() >= until_ns)
+			return status;
+		batoni_pause_between(tries);
+	}
+}
+
+/* Does the driver copy out of the part?  *stands_p: it has begun to, and has not ended. */
+static bool
+copies_work(struct batoni_collective *c, struct baton_window *window,
+            const struct told *told, struct batoni_window_peer *to,
+            bool *stands_p)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	const struct batoni_memory_ops *memory = comm->device_ops->memory;
+	enum baton_status status = try_copy(c, to->base, stands_p);
+	struct batoni_fault fault, health;
+	char why[160];
+
+	if (status == BATON_OK)
+		return true;
+	if (status == BATON_PENDING) {
+		to->why = "a copy out of its memory has not ended in time";
+		return false;
+	}
+	memory->why(comm->device, &fault);
+	snprintf(why, sizeof(why), "%s: %s", fault.call, fault.text);
+	to->why = keep_reason(window, "copies of its memory are refused", why);
+	if (memory->health(comm->device, &health) != BATON_OK)
+		batoni_object(c, BATON_ERR_CUDA, "the memory of rank %d: %s",
+		              told->peer, why);
+	return false;
+}
+
 /* The part is memory of a device of another process. */
 static bool
 map_device(struct batoni_collective *c, struct baton_window *window,
@@ -185,6 +253,7 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 	const struct batoni_memory_ops *memory = comm->device_ops->memory;
 	uint64_t until_ns = batoni_real_ns() + HANDOVER_NS;
 	enum baton_status status;
+	bool stands;
 
 	if (!told->offer) {
 		to->why = "its rank has not offered it";
@@ -207,15 +276,23 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 	                             until_ns < c->limit_ns ? until_ns
 	                                                    : c->limit_ns,
 	                             &to->mapping, &to->base);
-	if (status == BATON_OK) {
+	if (status != BATON_OK) {
+		to->why = keep_reason(window, "its memory could not be mapped",
+		                      baton_last_error());
+		if (status == BATON_ERR_CUDA)
+			batoni_object(c, status, "the memory of rank %d: %s",
+			              told->peer, baton_last_error());
+		return false;
+	}
+	if (copies_work(c, window, told, to, &stands)) {
 		to->place = (uint8_t)(BATONI_MEMORY_DEVICE + comm->device->number);
 		return true;
 	}
-	to->why = keep_reason(window, "its memory could not be mapped",
-	                      baton_last_error());
-	if (status == BATON_ERR_CUDA)
-		batoni_object(c, status, "the memory of rank %d: %s", told->peer,
-		              baton_last_error());
+	if (stands)
+		batoni_mapping_leave(to->mapping);
+	else
+		batoni_mapping_give(comm->device, to->mapping);
+	to->mapping = NULL;
 	return false;
 }
 
@@ -228,12 +305,14 @@ reaches_device(struct batoni_collective *c, struct baton_window *window,
 	const struct batoni_memory_ops *memory = comm->device_ops->memory;
 	int owner = batoni_place_owner(place_of(told->part));
 	enum baton_status status;
+	bool stands;
 
 	if (!to->device || owner < 0 || !memory->reaches)
 		return true;
 	status = memory->reaches(comm->device, to->base, owner);
 	if (status == BATON_OK)
-		return true;
+		return owner == comm->device->number ||
+		       copies_work(c, window, told, to, &stands);
 	to->why = keep_reason(window, "its memory is out of reach",
 	                      baton_last_error());
 	if (status != BATON_ERR_UNSUPPORTED)

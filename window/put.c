@@ -546,7 +546,7 @@ static bool
 test_copies(struct batoni_rma *rma)
 {
 	size_t budget = BATONI_PUT_SLICE_MAX;
-	bool copies = false;
+	bool copies = batoni_trial_test(rma) == BATON_PENDING;
 
 	for (struct batoni_list_node *at = rma->channels_active.next;
 	     at != &rma->channels_active; at = at->next) {

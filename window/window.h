@@ -466,6 +466,12 @@ struct batoni_bounce *batoni_bounce_take(struct batoni_rma *rma, char *to,
  * is over, and the bounce is free. */
 enum baton_status batoni_bounce_move(struct batoni_bounce *bounce, bool stop,
                                      size_t *budget_p);
+/* Copy a byte out of memory of a device, by this rank's own, to nowhere.  The driver.  start: OK: ask
+ * until the answer is not PENDING; AGAIN: the last one has not ended, or the device takes no copy
+ * now; CUDA (why() knows more): it does not take this one.  test: OK: it has ended, or there is none;
+ * CUDA. */
+enum baton_status batoni_trial_start(struct batoni_rma *rma, const void *from);
+enum baton_status batoni_trial_test(struct batoni_rma *rma);
 
 /* ---- message.c ---- */
 

@@ -3,14 +3,16 @@
  * Puts and signals on streams between processes of one host, into memory of a device, over the
  * simulator of the driver:
  *
- *   mpirun -n 2 mpi_mapped alone|abort|refused
+ *   mpirun -n 2 mpi_mapped alone|abort|refused|uncopied
  *   mpirun --enable-recovery -n 3 mpi_mapped death
  *
  * alone: rank 0 makes no progress, and its stream stands; when it goes on, data and count of a put
  * come to rank 1, in order, with no engine of rank 0's, and a wait there goes on.  abort: rank 0
  * aborts, deregisters and destroys while its stream stands in front of a put; then the stream goes
  * on, and writes where it was to.  refused: the driver of rank 0 registers no memory; its puts are
- * the engine's, with the reason, and rank 1's still go on streams.  death: rank 1 is killed while the
+ * the engine's, with the reason, and rank 1's still go on streams.  uncopied: each rank has a GPU
+ * of its own, and maps the other's memory, which its driver does not copy: puts go by message, with the reason,
+ * and nothing stays mapped.  death: rank 1 is killed while the
  * others' streams stand at copies to it.
  */
 #include <signal.h>
@@ -30,7 +32,7 @@ static struct baton_window *window;
 static unsigned char *part, *data; /* device memory */
 static CUstream stream;
 static _Atomic uint64_t *words; /* pinned: the stream waits for one of them */
-static int rank;
+static int rank, gpu;
 
 static bool
 holds(const unsigned char *at, size_t bytes, unsigned char value)
@@ -89,7 +91,7 @@ create(enum baton_progress progress)
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
 	options.device = BATON_DEVICE_CUDA;
-	options.cuda_device = 0;
+	options.cuda_device = gpu;
 	options.progress = progress;
 	options.signals_max = SIGNALS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) == BATON_OK);
@@ -104,7 +106,7 @@ make_memory(void)
 	CUcontext context;
 	void *pinned = NULL;
 
-	CHECK(sim->init(0) == 0 && sim->primary_retain(&context, 0) == 0 &&
+	CHECK(sim->init(0) == 0 && sim->primary_retain(&context, gpu) == 0 &&
 	      sim->context_push(context) == 0 &&
 	      sim->mem_alloc(&memory, 2 * (size_t)ROOM) == 0 &&
 	      sim->host_alloc(&pinned, WORDS * sizeof(uint64_t),
@@ -237,6 +239,41 @@ run_refused(void)
 	close_all();
 }
 
+/* ---- uncopied ---- */
+
+static void
+put_and_wait(void)
+{
+	struct baton_wait_signal_desc one = {1, 1 - rank, 0, 0};
+	baton_request request = 0, waited = 0;
+
+	for (unsigned i = 1; i <= 10; i++) {
+		put(1 - rank, ROOM / 4, (size_t)rank * ROOM / 2, 0, &request);
+		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
+		      BATON_OK);
+		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
+		CHECK(baton_finish(&request, -1, NULL) == BATON_OK);
+	}
+	CHECK(holds(part + (1 - rank) * ROOM / 2, ROOM / 4,
+	            (unsigned char)(2 - rank)));
+}
+
+static void
+run_uncopied(void)
+{
+	gpu = rank;
+	CHECK(sim->sim_set("devices", 2));
+	CHECK(sim->sim_set("peer_copies", 0));
+	create(BATON_PROGRESS_AUTO);
+	make_memory();
+	open_window();
+	CHECK(baton_window_path(window, 1 - rank) == BATON_WINDOW_PATH_MESSAGE);
+	CHECK(strstr(baton_window_why(window, 1 - rank), "cuMemcpyAsync"));
+	CHECK(sim->sim_live("opened") == 0);
+	put_and_wait();
+	close_all();
+}
+
 /* ---- abort ---- */
 
 static void
@@ -354,6 +391,7 @@ main(int argc, char **argv)
 		{"alone", run_alone},
 		{"abort", run_abort},
 		{"refused", run_refused},
+		{"uncopied", run_uncopied},
 		{"death", run_death},
 	};
 

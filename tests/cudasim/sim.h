@@ -75,6 +75,7 @@ enum sim_function {
 	X(alias, 0, 0, 1, false)                                              \
 	X(peer, 0, 0, 1, false)                                               \
 	X(peers, 1, 0, 1, false)                                              \
+	X(peer_copies, 1, 0, 1, false)                                        \
 	X(vmm, 1, 0, 1, false)                                                \
 	X(vmm_fd, 1, 0, 1, false)                                             \
 	X(vmm_rdma, 1, 0, 1, false)                                           \

@@ -19,6 +19,17 @@ be_pageable_locked(struct sim_call *call)
 	               : BATONI_CU_SUCCESS;
 }
 
+/* Memory of another device than the one that copies, where copies of that are refused. */
+static bool
+is_refused(const struct sim_call *call, const struct sim_block *block)
+{
+	if (sim.set.peer_copies || !block ||
+	    block->owner == call->context->device)
+		return false;
+	return block->memory == SIM_DEVICE || block->memory == SIM_MAPPING ||
+	       block->memory == SIM_OPENED || block->memory == SIM_POOL;
+}
+
 /* An entry, to be submitted or freed.  *pageable_p: a side is memory that is not pinned. */
 static CUresult
 make_locked(struct sim_call *call, CUdeviceptr to, CUdeviceptr from,
@@ -36,6 +47,9 @@ make_locked(struct sim_call *call, CUdeviceptr to, CUdeviceptr from,
 	if (bytes > 0 && result == BATONI_CU_SUCCESS)
 		result = sim_reach_locked(call->context, from, bytes, &source,
 		                          &entry->blocks[1]);
+	if (is_refused(call, entry->blocks[0]) ||
+	    is_refused(call, entry->blocks[1]))
+		result = BATONI_CU_NOT_SUPPORTED;
 	*pageable_p = bytes > 0 && (!entry->blocks[0] || !entry->blocks[1]);
 	for (int i = 0; i < 2; i++) {
 		if (entry->blocks[i])

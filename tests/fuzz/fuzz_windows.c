@@ -486,12 +486,42 @@ unmap(struct batoni_device *device, const struct batoni_memory_name *name,
 	world.blocks--;
 }
 
+static void
+why(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	(void)device;
+	*fault_p = (struct batoni_fault){.call = "a copy", .text = "refused"};
+}
+
+static enum baton_status
+health(struct batoni_device *device, struct batoni_fault *fault_p)
+{
+	why(device, fault_p);
+	return next() % 2 ? BATON_ERR_CUDA : BATON_OK;
+}
+
 static const struct batoni_memory_ops memory_ops = {
-	.share = share, .map = map, .unmap = unmap};
+	.share = share, .map = map, .unmap = unmap, .why = why, .health = health};
 static const struct batoni_memory_ops host_memory_ops = {.host_only = true};
 static const struct batoni_device_ops device_ops = {.memory = &memory_ops};
 static const struct batoni_device_ops host_ops = {.in_engine = true,
                                                   .memory = &host_memory_ops};
+
+/* It lies in what was mapped. */
+enum baton_status
+batoni_trial_start(struct batoni_rma *rma, const void *from)
+{
+	(void)rma;
+	(void)*(const volatile unsigned char *)from;
+	return next() % 4 == 3 ? BATON_ERR_CUDA : BATON_OK;
+}
+
+enum baton_status
+batoni_trial_test(struct batoni_rma *rma)
+{
+	(void)rma;
+	return BATON_OK;
+}
 
 /* ---- the native transport ---- */
 

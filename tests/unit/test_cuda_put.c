@@ -28,6 +28,7 @@ static struct side {
 static unsigned char *data; /* pinned */
 static bool by_message;
 static bool apart; /* neither device reaches the other's memory */
+static bool uncopied; /* it does, but its driver refuses copies of it */
 
 /* ---- both ranks ------------------------------------------------------------ */
 
@@ -82,6 +83,8 @@ open_sides(void)
 	ck_assert(cw.sim->sim_set("devices", 2));
 	ck_assert(cw.sim->sim_set("queues", 1));
 	ck_assert(cw.sim->sim_set("pageable", 2));
+	ck_assert(cw.sim->sim_set("peer", !apart));
+	ck_assert(cw.sim->sim_set("peer_copies", !uncopied));
 	cuda_world_begin();
 	for (int i = 0; i < 2 && apart; i++)
 		ck_assert(cw.sim->sim_peers(i, 1 - i, false));
@@ -108,8 +111,9 @@ open_sides(void)
 		sides[i].comm = comms[i];
 	both(register_part, BATON_OK);
 	ck_assert_uint_eq(baton_window_path(sides[0].window, 1),
-	                  by_message || apart ? BATON_WINDOW_PATH_MESSAGE
-	                                      : BATON_WINDOW_PATH_DIRECT);
+	                  by_message || apart || uncopied
+	                          ? BATON_WINDOW_PATH_MESSAGE
+	                          : BATON_WINDOW_PATH_DIRECT);
 }
 
 static void
@@ -408,6 +412,55 @@ START_TEST(a_part_that_the_device_does_not_reach_is_put_into_by_message)
 }
 END_TEST
 
+/* It could be reached, as far as the driver says; the copy that is tried shows that it is not. */
+START_TEST(a_part_that_the_driver_does_not_copy_is_put_into_by_message)
+{
+	baton_request request;
+
+	uncopied = true;
+	open_sides();
+	ck_assert_uint_eq(baton_window_path(sides[0].window, 0),
+	                  by_message ? BATON_WINDOW_PATH_MESSAGE
+	                             : BATON_WINDOW_PATH_DIRECT);
+	for (int i = 0; i < 2 && !by_message; i++)
+		cuda_world_has(
+			baton_window_why(sides[i].window, 1 - i),
+			(const char *const[]){"copies", "refused",
+		                              "cuMemcpyAsync",
+		                              "CUDA_ERROR_NOT_SUPPORTED", NULL});
+	request = put(sides[0].part, 70000, 100, -1);
+	cuda_world_finish(wait_for(1), BATON_OK);
+	cuda_world_finish(request, BATON_OK);
+	ck_assert_int_eq(baton_comm_status(sides[0].comm), BATON_OK);
+	close_sides();
+}
+END_TEST
+
+/* The copy that is tried stands behind a stream that waits: registering goes on without it. */
+START_TEST(a_copy_that_stands_holds_up_no_registration_for_long)
+{
+	open_sides();
+	both(deregister_part, BATON_OK);
+	hold_copies();
+	both(register_part, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	                  BATON_WINDOW_PATH_MESSAGE);
+	if (!by_message)
+		cuda_world_has(baton_window_why(sides[1].window, 0),
+		               (const char *const[]){"copy", "not ended", NULL});
+	cuda_world_let_go(0);
+	cuda_world_finish(put(sides[0].part, 70000, 100, -1), BATON_OK);
+	run_dry();
+	both(deregister_part, BATON_OK);
+	/* The next one lets it end first. */
+	both(register_part, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	                  by_message ? BATON_WINDOW_PATH_MESSAGE
+	                             : BATON_WINDOW_PATH_DIRECT);
+	close_sides();
+}
+END_TEST
+
 /* Memory of device 0 that a program has mapped for that device alone. */
 START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
 {
@@ -422,7 +475,6 @@ START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
 	CUdeviceptr memory;
 
 	open_sides();
-	ck_assert(cw.sim->sim_set("peer", 1));
 	cu_ok(cw.sim->vm_create(&handle, MAPPING, &properties, 0));
 	cu_ok(cw.sim->vm_reserve(&memory, MAPPING, 0, 0, 0));
 	cu_ok(cw.sim->vm_map(memory, MAPPING, 0, handle, 0));
@@ -475,6 +527,8 @@ main(void)
 	const TTest *const tests[] = {
 		a_source_that_only_its_own_device_reaches_is_put_by_that_device,
 		a_part_that_the_device_does_not_reach_is_put_into_by_message,
+		a_part_that_the_driver_does_not_copy_is_put_into_by_message,
+		a_copy_that_stands_holds_up_no_registration_for_long,
 		no_signal_is_seen_before_a_short_put_is_in_device_memory,
 		no_signal_is_seen_before_a_long_put_is_in_device_memory,
 		signals_behind_a_late_put_wait_for_it,
