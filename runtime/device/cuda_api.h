@@ -190,6 +190,8 @@ typedef struct CUuuid_st {
 	X(BATONI_CU_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED, 801)             \
 	X(BATONI_CU_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, 700)         \
 	X(BATONI_CU_CAPTURE_IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906) \
+	X(BATONI_CU_DEVICE_PROCESSORS,                                        \
+	  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                       \
 	X(BATONI_CU_DEVICE_UNIFIED_ADDRESSING,                                \
 	  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                         \
 	X(BATONI_CU_DEVICE_MEM_OPS_64,                                        \
@@ -364,6 +366,8 @@ enum {
 	X(mem_alloc, cuMemAlloc_v2, "cuMemAlloc", 3020,                       \
 	  (CUdeviceptr *, size_t))                                            \
 	X(mem_free, cuMemFree_v2, "cuMemFree", 3020, (CUdeviceptr))           \
+	X(mem_info, cuMemGetInfo_v2, "cuMemGetInfo", 3020,                    \
+	  (size_t *, size_t *))                                               \
 	X(set_bytes, cuMemsetD8Async, "cuMemsetD8Async", 3020,                \
 	  (CUdeviceptr, unsigned char, size_t, CUstream))                     \
 	X(address_range, cuMemGetAddressRange_v2, "cuMemGetAddressRange",     \

@@ -281,6 +281,11 @@ ask_attributes(struct cuda_gpu *gpu, int *unified_p)
 	if (result == BATONI_CU_SUCCESS)
 		result = ask_attribute(gpu, BATONI_CU_DEVICE_RDMA_ORDERING,
 		                       &ordering);
+	if (result == BATONI_CU_SUCCESS)
+		result = ask_attribute(gpu, BATONI_CU_DEVICE_PROCESSORS,
+		                       &gpu->open.processors);
+	if (result == BATONI_CU_SUCCESS)
+		result = gpu->api->driver_version(&gpu->open.driver_version);
 	gpu->flushes = (flushes & BATONI_CU_RDMA_FLUSH_BY_HOST) != 0 &&
 	               ordering < BATONI_CU_RDMA_ORDERED_FOR_OWNER;
 	return result;

@@ -293,7 +293,9 @@ struct batoni_device_ops {
 /* Must be first in every device. */
 struct batoni_device {
 	const struct batoni_device_ops *ops;
-	int number; /* CUDA devices: which one; set by open */
+	/* CUDA devices: which one; the driver's version, as cuDriverGetVersion has it; the
+	 * multiprocessors (0, both: not known).  Set by open. */
+	int number, driver_version, processors;
 };
 
 /* runtime/device/host.c */

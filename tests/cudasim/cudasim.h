@@ -163,6 +163,8 @@ struct cudasim_kernel {
  *               that writes without a stream, as a network card does.  NULL: they are none.
  *               The memory is in use until unreach gets what is left at *hold_p.
  *   unreach     the end of that.
+ *   use         another simulator takes so much of the device's memory, beside all blocks;
+ *               negative: it gives that back.  cuMemGetInfo tells of it.
  *   peers       whether the device can reach the other one's memory.  false: they are no
  *               pair of devices.
  *   lack        from now on the driver does (not) have the function: a look-up does not
@@ -188,6 +190,7 @@ struct cudasim_kernel {
 	X(unsigned char *, reach,                                             \
 	  (CUdeviceptr address, size_t bytes, void **hold_p))                 \
 	X(void, unreach, (void *hold))                                        \
+	X(void, use, (CUdevice device, long long bytes))                      \
 	X(bool, peers, (CUdevice device, CUdevice owner, bool can))           \
 	X(bool, lack, (const char *name, bool lacks))                         \
 	X(void, peek, (void *to, CUdeviceptr from, size_t bytes))             \

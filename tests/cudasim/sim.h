@@ -63,6 +63,8 @@ enum sim_function {
 	X(version, 13000, 12000, 99990, true)                                 \
 	X(devices, 2, 0, SIM_DEVICES_MAX, true)                               \
 	X(queues, 8, 1, SIM_QUEUES_MAX, true)                                 \
+	X(processors, 132, 1, 1024, false)                                    \
+	X(memory_mib, 81920, 1, 16777216, false)                              \
 	X(memops, 1, 0, 1, false)                                             \
 	X(depth, 0, 0, 1000000, false)                                        \
 	X(depth_lock, 0, 0, 1, false)                                         \
@@ -254,6 +256,7 @@ struct sim {
 	unsigned contexts_n;
 	struct sim_block *blocks;
 	struct sim_capture *captures;
+	size_t used[SIM_DEVICES_MAX]; /* by other simulators (cudasim_use) */
 	unsigned running;  /* queues that run an entry without the lock */
 	unsigned blocked;  /* calls */
 	unsigned long progress; /* entries that began or ended, and calls */

@@ -136,6 +136,9 @@ cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device
 	if (!sim_is_device(device))
 		return sim_leave(&call, BATONI_CU_INVALID_DEVICE);
 	switch (attribute) {
+	case BATONI_CU_DEVICE_PROCESSORS:
+		*value_p = (int)sim.set.processors;
+		break;
 	case BATONI_CU_DEVICE_UNIFIED_ADDRESSING:
 		*value_p = 1;
 		break;

@@ -86,6 +86,7 @@ END_TEST
 	PFN_cuMemHostGetDevicePointer_v3020
 #define PFN_cuMemAlloc_v2_v3020 PFN_cuMemAlloc_v3020
 #define PFN_cuMemFree_v2_v3020 PFN_cuMemFree_v3020
+#define PFN_cuMemGetInfo_v2_v3020 PFN_cuMemGetInfo_v3020
 #define PFN_cuMemGetAddressRange_v2_v3020 PFN_cuMemGetAddressRange_v3020
 #define PFN_cuMemHostRegister_v2_v6050 PFN_cuMemHostRegister_v6050
 #define PFN_cuIpcOpenMemHandle_v2_v11000 PFN_cuIpcOpenMemHandle_v11000
