@@ -30,7 +30,8 @@
  *   uses        calls of a function so far ("": of all; "job", "kernel"); of a name that
  *               is none: -1.
  *   live        "comms", "kernels" (launched, not gone), "windows", "blocks"
- *               (ncclMemAlloc), "delays" (how many there were).
+ *               (ncclMemAlloc), "bytes" (of device memory, of communicators and their
+ *               connections), "delays" (how many there were).
  *   violations  breaches of NCCL's rules so far; each was printed.
  */
 #define NCCLSIM_CONTROLS(X)                                                   \

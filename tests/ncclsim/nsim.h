@@ -80,6 +80,8 @@ enum nsim_function {
 	X(frees, 0, 0, 1)                                                     \
 	X(duplicates, 0, 0, 1)                                                \
 	X(threads, 0, 0, 1)                                                   \
+	X(order, 0, 0, 1)                                                     \
+	X(launches, 1, 0, 1)                                                  \
 	X(sockets, 0, 0, 1)                                                   \
 	X(abort, 0, 0, 1)
 
@@ -104,6 +106,8 @@ enum {
 	NSIM_ID = 64,
 	NSIM_PUTS = 16384, /* bytes of the ring for puts */
 	NSIM_SIGNALS = 16, /* contexts times indices */
+	NSIM_CTAS = 32, /* of a kernel, where nothing says less */
+	NSIM_CTAS_MAX = 64,
 };
 
 /* From one rank to one other, or to itself. */
@@ -173,6 +177,10 @@ struct ncclComm {
 	unsigned send_to, recv_from; /* connected, by peer's bit */
 	unsigned exchanges, shrinks;
 	uint64_t launched; /* kernels */
+	unsigned ctas;     /* of each kernel of messages */
+	bool ordered;      /* its kernels begin in the order of all launches of the device */
+	bool unseen;       /* a group that nothing has been asked of since */
+	long long bytes;   /* of the device's memory; nsim_lock */
 	/* IN_PROGRESS while work is done in the background; errors stay. */
 	_Atomic ncclResult_t result;
 	_Atomic bool working; /* there is such work */
@@ -209,6 +217,10 @@ ncclResult_t nsim_use(enum nsim_function function);
  * follows. */
 ncclResult_t nsim_enter(ncclComm_t comm, enum nsim_function function);
 void nsim_leave(ncclComm_t comm);
+/* The same of one that frees the communicator: it launches nothing, and other threads may be in
+ * calls for the device. */
+ncclResult_t nsim_enter_apart(ncclComm_t comm, enum nsim_function function);
+void nsim_leave_apart(ncclComm_t comm);
 /* A group holds the device of its calls from the first to its end. */
 void nsim_hold_device(int device);
 void nsim_release_device(int device);
@@ -314,6 +326,32 @@ void nsim_ring_put(unsigned char *ring, size_t size, uint64_t at,
                    const void *from, size_t n);
 void nsim_ring_get(const unsigned char *ring, size_t size, uint64_t at, void *to,
                    size_t n);
+
+/* ---- nsim_gpu.c ---- */
+
+/* What a kernel takes of its GPU beside its stream's turn. */
+struct nsim_share {
+	int device;
+	unsigned need, has, all; /* CTAs; of the device */
+	struct nsim_launch *own, *before; /* in the device's order; NULL: in none */
+};
+
+/* A new communicator: the members of the configuration, and the environment, which wins. */
+void nsim_gpu_configure(ncclComm_t comm, ncclComm_t parent,
+                        const struct batoni_nccl_config *config);
+/* So much more (less) of the device's memory is the communicator's. */
+void nsim_gpu_use(ncclComm_t comm, long long bytes);
+/* The bytes of one more connection. */
+long long nsim_gpu_connection(ncclComm_t comm, bool sends);
+long long nsim_gpu_bytes_locked(void); /* of all communicators */
+/* A driver of at least 12.5. */
+bool nsim_gpu_has_one_sided(void);
+/* At the launch, in its order. */
+void nsim_gpu_launch(struct nsim_share *share, ncclComm_t comm, bool one_sided);
+/* May the kernel begin?  Once true, it has all of its CTAs. */
+bool nsim_gpu_begins(struct nsim_share *share);
+/* It has ended, or is gone; may be called again. */
+void nsim_gpu_end(struct nsim_share *share);
 
 /* ---- nsim_signal.c ---- */
 

@@ -142,6 +142,7 @@ nsim_comm_new(ncclComm_t parent, const ncclConfig_t *config, ncclComm_t *comm_p)
 		free(comm);
 		return result;
 	}
+	nsim_gpu_configure(comm, parent, config);
 	pthread_mutex_lock(&nsim_lock);
 	comm->next = nsim_comms;
 	nsim_comms = comm;
@@ -158,6 +159,7 @@ nsim_comm_close(ncclComm_t comm)
 	if (comm->map)
 		nsim_map_close(comm->map, comm->ranks);
 	comm->map = NULL;
+	nsim_gpu_use(comm, -comm->bytes);
 	nsim_cuda->primary_release(comm->device);
 	pthread_mutex_lock(&nsim_lock);
 	comm->live = false;
@@ -408,7 +410,7 @@ ncclCommDestroy(ncclComm_t comm)
 
 	if (!comm)
 		return fault;
-	result = nsim_enter(comm, NSIM_ncclCommDestroy);
+	result = nsim_enter_apart(comm, NSIM_ncclCommDestroy);
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
 	while (atomic_load(&comm->working))
@@ -419,7 +421,7 @@ ncclCommDestroy(ncclComm_t comm)
 	await_idle(comm);
 	free_memory(comm);
 	nsim_comm_close(comm);
-	nsim_leave(comm);
+	nsim_leave_apart(comm);
 	return fault != BATONI_NCCL_SUCCESS ? fault : result;
 }
 
@@ -442,13 +444,13 @@ ncclCommAbort(ncclComm_t comm)
 
 	if (!comm)
 		return fault;
-	result = nsim_enter(comm, NSIM_ncclCommAbort);
+	result = nsim_enter_apart(comm, NSIM_ncclCommAbort);
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
 	atomic_store(&comm->stop, true);
 	nsim_cuda->sim_changed();
 	nsim_group_abort(comm);
-	nsim_leave(comm);
+	nsim_leave_apart(comm);
 	return fault;
 }
 
@@ -462,9 +464,16 @@ ncclCommRevoke(ncclComm_t comm, int flags)
 		result = nsim_enter(comm, NSIM_ncclCommRevoke);
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
-	result = nsim_comm_ready(comm);
-	if (flags != 0)
+	result = comm->unseen ? BATONI_NCCL_SUCCESS : nsim_comm_ready(comm);
+	if (flags != 0 || comm->revoked || comm->finalized)
 		result = BATONI_NCCL_INVALID_ARGUMENT;
+	/* NCCL lets go of the group twice. */
+	if (result == BATONI_NCCL_SUCCESS && comm->unseen) {
+		nsim_violation("ncclCommRevoke while a group is in progress (ask "
+		               "ncclCommGetAsyncError until it is over): use of "
+		               "freed memory");
+		result = BATONI_NCCL_INTERNAL_ERROR;
+	}
 	if (result == BATONI_NCCL_SUCCESS) {
 		comm->revoked = true;
 		atomic_store(&comm->stop, true);
@@ -534,6 +543,8 @@ ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result_p)
 	/* What is done in the background may have failed, but is not over. */
 	*result_p = atomic_load(&comm->working) ? BATONI_NCCL_IN_PROGRESS
 	                                        : atomic_load(&comm->result);
+	if (*result_p == BATONI_NCCL_SUCCESS)
+		comm->unseen = false;
 	nsim_leave(comm);
 	return BATONI_NCCL_SUCCESS;
 }

@@ -315,7 +315,7 @@ is_live_locked(ncclComm_t comm)
 }
 
 ncclResult_t
-nsim_enter(ncclComm_t comm, enum nsim_function function)
+nsim_enter_apart(ncclComm_t comm, enum nsim_function function)
 {
 	bool live, alone = true;
 
@@ -341,17 +341,32 @@ nsim_enter(ncclComm_t comm, enum nsim_function function)
 		nsim_violation("%s beside a call of another thread for the same "
 		               "communicator",
 		               symbols[function]);
-	nsim_hold_device(comm->device);
 	return BATONI_NCCL_SUCCESS;
+}
+
+ncclResult_t
+nsim_enter(ncclComm_t comm, enum nsim_function function)
+{
+	ncclResult_t result = nsim_enter_apart(comm, function);
+
+	if (result == BATONI_NCCL_SUCCESS)
+		nsim_hold_device(comm->device);
+	return result;
+}
+
+void
+nsim_leave_apart(ncclComm_t comm)
+{
+	pthread_mutex_lock(&nsim_lock);
+	comm->calls--;
+	pthread_mutex_unlock(&nsim_lock);
 }
 
 void
 nsim_leave(ncclComm_t comm)
 {
 	nsim_release_device(comm->device);
-	pthread_mutex_lock(&nsim_lock);
-	comm->calls--;
-	pthread_mutex_unlock(&nsim_lock);
+	nsim_leave_apart(comm);
 }
 
 /* ---- the test's controls ---- */
@@ -417,6 +432,8 @@ ncclsim_live(const char *what)
 		n = nsim_windows_live_locked();
 	else if (strcmp(what, "blocks") == 0)
 		n = nsim_blocks_live_locked();
+	else if (strcmp(what, "bytes") == 0)
+		n = (long)nsim_gpu_bytes_locked();
 	else if (strcmp(what, "delays") == 0)
 		n = delays;
 	pthread_mutex_unlock(&nsim_lock);

@@ -171,6 +171,9 @@ begin_to_connect(const struct nsim_plan *plan)
 			plan->comm->send_to |= 1u << op->peer;
 		else
 			plan->comm->recv_from |= 1u << op->peer;
+		nsim_gpu_use(plan->comm,
+		             nsim_gpu_connection(plan->comm,
+		                                 op->kind == NSIM_SEND));
 	}
 }
 
@@ -255,6 +258,7 @@ static void
 begin_background(ncclComm_t comm, unsigned unused)
 {
 	(void)unused;
+	comm->unseen = true;
 	atomic_store(&comm->result, BATONI_NCCL_IN_PROGRESS);
 	atomic_store(&comm->working, true);
 }
@@ -279,6 +283,8 @@ background_main(void *argument)
 
 	/* The program is to see that it is not over. */
 	nsim_maybe_nap(1);
+	while (work->plans && !nsim_set.launches && !is_stopped(work))
+		simulator_nap(100);
 	each_comm(work, end_background, run(work));
 	free_work(work);
 	free(work);
@@ -376,7 +382,8 @@ blocks(const struct work *work)
 
 	while (plan && !is_any_new(plan))
 		plan = plan->next;
-	return work->jobs || plan || (work->plans && nsim_set.slow);
+	return work->jobs || plan ||
+	       (work->plans && (nsim_set.slow || !nsim_set.launches));
 }
 
 static void
@@ -488,7 +495,6 @@ ncclResult_t
 nsim_group_abort(ncclComm_t comm)
 {
 	group.depth++;
-	hold(comm);
 	comm->next_aborted = group.aborted;
 	group.aborted = comm;
 	return end_group();

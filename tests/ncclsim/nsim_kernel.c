@@ -38,6 +38,7 @@ struct kernel {
 	ncclResult_t result; /* not SUCCESS: it never ends */
 	struct move *moves;
 	struct cudasim_buffer *buffers; /* one for each move */
+	struct nsim_share share;
 	size_t n;
 };
 
@@ -233,6 +234,7 @@ static enum cudasim_step
 end(struct kernel *kernel)
 {
 	kernel->ended = true;
+	nsim_gpu_end(&kernel->share);
 	atomic_store(&kernel->comm->ended, kernel->number);
 	return CUDASIM_ENDED;
 }
@@ -269,6 +271,8 @@ step(void *data)
 		return end(kernel);
 	if (atomic_load(&comm->ended) + 1 != kernel->number)
 		return CUDASIM_WAITS;
+	if (!kernel->begun && !nsim_gpu_begins(&kernel->share))
+		return CUDASIM_WAITS;
 	if (!kernel->begun) {
 		kernel->begun = true;
 		nsim_maybe_nap(KERNEL_ODDS);
@@ -283,6 +287,7 @@ step(void *data)
 static void
 free_kernel(struct kernel *kernel)
 {
+	nsim_gpu_end(&kernel->share);
 	free(kernel->moves);
 	free(kernel->buffers);
 	free(kernel);
@@ -381,6 +386,7 @@ launch_part(struct nsim_plan *plan, bool one_sided)
 		return BATONI_NCCL_SUCCESS;
 	}
 	kernel->result = nsim_use(NSIM_KERNEL);
+	nsim_gpu_launch(&kernel->share, comm, one_sided);
 	atomic_fetch_add(&comm->pending, 1);
 	result = launch_here(plan, kernel);
 	if (result == BATONI_NCCL_SUCCESS) {

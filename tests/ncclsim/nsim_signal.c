@@ -151,6 +151,9 @@ enter(ncclComm_t comm, enum nsim_function function)
 	if (result == BATONI_NCCL_SUCCESS && comm->revoked)
 		result = nsim_error(BATONI_NCCL_INVALID_USAGE,
 		                    "the communicator was revoked");
+	if (result == BATONI_NCCL_SUCCESS && !nsim_gpu_has_one_sided())
+		result = nsim_error(BATONI_NCCL_INVALID_USAGE,
+		                    "one-sided calls need a CUDA driver of 12.5");
 	if (result == BATONI_NCCL_SUCCESS && !comm->rma &&
 	    nsim_set.version >= 23100)
 		result = nsim_error(BATONI_NCCL_INVALID_USAGE,

@@ -13,6 +13,7 @@
 
 #define SECOND ((uint64_t)1000000000)
 
+static const struct cudasim *cuda;
 static const struct ncclsim *nccl;
 static struct batoni_device *device;
 
@@ -55,15 +56,19 @@ load(void)
 	const struct batoni_device_config where = {
 		.cuda_device = 0, .until_ns = batoni_real_ns() + 10 * SECOND};
 
+	cuda = cudasim_load(NULL);
 	nccl = ncclsim_load(NULL);
+	ck_assert_ptr_nonnull(cuda);
 	ck_assert_ptr_nonnull(nccl);
 	ck_assert_int_eq(
 		batoni_device_find(BATON_DEVICE_CUDA)->open(&where, &device),
 		BATON_OK);
 }
 
-/* NCCL has begun, and cannot be called: what it may still write stays, and nothing else. */
-START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
+/* NCCL has begun.  The GPU fails: what NCCL may still write stays, and nothing else.  Another
+ * thread is in a call of NCCL for it: all is freed. */
+static void
+discard_begun(bool fails)
 {
 	const struct batoni_transport_config config = {.slots = 2,
 	                                               .slots_most = 2};
@@ -79,15 +84,31 @@ START_TEST(a_discard_that_cannot_call_nccl_leaves_it_its_memory)
 	while (nccl->sim_live("comms") == 0)
 		ck_assert_int_eq(batoni_native_ops.step(native, below, &open),
 		                 BATON_PENDING);
-	lock(other, true);
 	below->ops->close(below, true);
+	if (fails)
+		cuda->sim_fail("cuCtxPushCurrent", 1, BATONI_CU_ILLEGAL_ADDRESS,
+		               true);
+	else
+		lock(other, true);
 	batoni_native_ops.discard(native);
-	lock(other, false);
+	if (!fails)
+		lock(other, false);
 	batoni_native_ops.discard(other);
 	/* That of the rank alone, and the one for lists. */
-	ck_assert_int_eq(nccl->sim_live("comms"), 2);
+	ck_assert_int_eq(nccl->sim_live("comms"), fails ? 2 : 0);
 	ck_assert_int_eq(batoni_mem_blocks(), blocks);
 	device->ops->close(device);
+}
+
+START_TEST(a_discard_on_a_gpu_that_failed_leaves_nccl_its_memory)
+{
+	discard_begun(true);
+}
+END_TEST
+
+START_TEST(a_discard_waits_for_no_other_call_of_nccl)
+{
+	discard_begun(false);
 }
 END_TEST
 
@@ -138,7 +159,8 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		a_discard_that_cannot_call_nccl_leaves_it_its_memory,
+		a_discard_on_a_gpu_that_failed_leaves_nccl_its_memory,
+		a_discard_waits_for_no_other_call_of_nccl,
 		ranks_that_differ_in_lists_are_refused,
 	};
 

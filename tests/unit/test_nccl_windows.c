@@ -935,7 +935,16 @@ START_TEST(windows_that_nccl_does_not_give_are_refused)
 {
 	create_native();
 	ck_assert(nccl->sim_set("sockets", 1));
-	check_without("no one-sided transfers");
+	check_without("no symmetric windows");
+}
+END_TEST
+
+START_TEST(old_drivers_have_none)
+{
+	setenv("CUDASIM_VERSION", "12040", 1);
+	create_native();
+	check_without("need a CUDA driver of 12.5 or later, and rank 0's is of "
+	              "12.4");
 }
 END_TEST
 
@@ -1005,6 +1014,7 @@ main(void)
 		creation_goes_on_without_puts,
 		over_sockets_there_are_none,
 		windows_that_nccl_does_not_give_are_refused,
+		old_drivers_have_none,
 		old_versions_have_none,
 		new_versions_have_them,
 		ranks_of_one_host_do_not_prepare_them,

@@ -37,7 +37,8 @@
  *   - test and clear, on the driver, only try it, and come back;
  *   - creation takes it for a call at a time, so that ranks of one process and one device can
  *     wait for each other;
- *   - what ends kernels by force, or frees, has a thread of its own (nccl_end.c).
+ *   - what ends kernels by force, or frees, has a thread of its own, and what frees is called
+ *     without the lock (nccl_end.c).
  * Order: comm->order, or the driver lock; then the lock of the device; then end_lock.  No
  * lock of the engine is taken under it.
  *
@@ -518,7 +519,10 @@ batoni_nccl_look(struct batoni_nccl *nccl)
 	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
 	nccl->looked_ns = now;
-	state = batoni_nccl_state(nccl, false, &lane);
+	/* An abort that came meanwhile has the lanes. */
+	state = atomic_load(&nccl->aborting)
+	                ? BATONI_NCCL_SUCCESS
+	                : batoni_nccl_state(nccl, false, &lane);
 	if (state != BATONI_NCCL_SUCCESS && state != BATONI_NCCL_IN_PROGRESS)
 		batoni_nccl_describe(nccl->api, lane->comm, state, text,
 		                     sizeof(text));

@@ -5,8 +5,11 @@
  * With all ranks: when all have said that they leave, each finalizes its communicators,
  * without blocking, and asks until NCCL says that all ranks have.  Then destroying them
  * waits for no rank.  But it frees memory of the device, for which CUDA waits until all
- * streams of the device are idle, and one of them may wait for a word of ours.  So the driver
- * does not make that call either: a thread of its own does, the ender.
+ * streams of the device are idle, and one of them may wait for a word of ours, or for a message
+ * of another communicator.  So the driver does not make that call either: a thread of its own
+ * does, the ender, and without the lock of the device.  NCCL takes one thread at a time for a
+ * communicator; that several threads may not call it for one device is for the sake of what they
+ * launch, and nothing is launched here.
  *
  * By force: ncclCommAbort ends the kernels of a communicator and waits until they have left,
  * those too that are behind other work of their streams.  That may be the kernels of another
@@ -16,12 +19,16 @@
  *   1. the engine has released its own words;
  *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
  *   3. the ender takes the lock of the device, tells all lanes to end, and says so; the
- *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock);
+ *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock).
+ *      NCCL may still be launching a lane's group, of which ncclCommRevoke frees what is used
+ *      later: the ender waits for it, GROUP_NS at most, and aborts the lane if it does not end;
  *   4. when the communicator is destroyed it aborts the lanes, which frees them.  It waits for
- *      those that were revoked first, without the lock: other communicators of the GPU go on,
- *      and another rank of the process may have to end what stands before their kernels.
+ *      those that were revoked first.
+ * From step 2 on nobody but the ender uses the lanes: who gets the lock of the device later sees
+ * `aborting`.  So it aborts without the lock: other communicators of the GPU go on, and another
+ * rank of the process may have to end what stands before the kernels.
  * The lane of puts is not aborted while a put that was announced to this rank has not come
- * (nccl_windows.c): ncclCommAbort would wait for it, with the lock, and it may be lost.  Where that
+ * (nccl_windows.c): ncclCommAbort would wait for it, and it may be lost.  Where that
  * lane cannot be revoked, being in error, it is left alone until then, or for ever.
  * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.
@@ -37,6 +44,8 @@
 #include "thread.h"
 
 #define STOP_NS ((uint64_t)1000000000)
+/* So long a group may be in progress before its lane is aborted, not revoked. */
+#define GROUP_NS ((uint64_t)250000000)
 /* The longest nap of the ender between two looks. */
 #define NAP_MAX_NS 100000000
 
@@ -74,6 +83,10 @@ finalize(struct batoni_nccl *nccl)
 
 	if (status != BATON_OK)
 		return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
+	if (atomic_load(&nccl->aborting)) {
+		batoni_nccl_leave(nccl, &guard);
+		return BATON_ERR_ABORTED;
+	}
 	if (!nccl->finalizing)
 		state = finalize_all(nccl);
 	nccl->finalizing = true;
@@ -141,23 +154,41 @@ batoni_nccl_abort_lanes(struct batoni_nccl *nccl)
 	batoni_nccl_puts_reclaim(nccl);
 }
 
-/* Tell the kernels of all lanes to end.  Those of a lane that NCCL does not revoke, because
- * it is in error, end with its abort. */
-static void
-stop_lanes(struct batoni_nccl *nccl)
+/* Tell the kernels of the lanes to end, under the lock of the device.  False: a lane has a group
+ * that NCCL is still launching, of which revoking would free what it uses. */
+static bool
+revoke_lanes(struct batoni_nccl *nccl)
 {
 	const struct batoni_nccl_api *api = nccl->api;
+	bool all = true;
 
 	for (unsigned i = 0;
 	     i < batoni_nccl_lanes_all(nccl) && api->comm_revoke; i++) {
-		ncclResult_t result = nccl->lanes[i].comm
-		                              ? api->comm_revoke(
-							nccl->lanes[i].comm, 0)
-		                              : BATONI_NCCL_SUCCESS;
+		struct batoni_nccl_lane *lane = &nccl->lanes[i];
+		ncclResult_t result, state = BATONI_NCCL_SUCCESS;
 
-		nccl->lanes[i].revoked = result == BATONI_NCCL_SUCCESS ||
-		                         result == BATONI_NCCL_IN_PROGRESS;
+		if (!lane->comm || lane->revoked)
+			continue;
+		result = api->comm_error(lane->comm, &state);
+		if (result == BATONI_NCCL_SUCCESS)
+			result = state;
+		all &= result != BATONI_NCCL_IN_PROGRESS;
+		if (result != BATONI_NCCL_SUCCESS)
+			continue;
+		result = api->comm_revoke(lane->comm, 0);
+		lane->revoked = result == BATONI_NCCL_SUCCESS ||
+		                result == BATONI_NCCL_IN_PROGRESS;
 	}
+	return all;
+}
+
+/* Those that NCCL does not revoke: they are in error, a group of theirs does not end, or the
+ * library cannot. */
+static void
+abort_unrevoked(struct batoni_nccl *nccl)
+{
+	const struct batoni_nccl_api *api = nccl->api;
+
 	api->group_start();
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
 		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked ||
@@ -167,6 +198,27 @@ stop_lanes(struct batoni_nccl *nccl)
 		nccl->lanes[i].comm = NULL;
 	}
 	api->group_end();
+}
+
+/* The lock of the device is to be had by then. */
+static void
+stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
+{
+	const struct timespec nap = {.tv_nsec = 100000};
+	uint64_t groups_until = batoni_real_ns() + GROUP_NS;
+	struct batoni_memory_guard guard;
+	bool all = false;
+
+	while (!all &&
+	       batoni_nccl_enter(nccl, &guard, until_ns) == BATON_OK) {
+		all = revoke_lanes(nccl) || batoni_real_ns() > groups_until;
+		batoni_nccl_leave(nccl, &guard);
+		if (!all)
+			nanosleep(&nap, NULL);
+	}
+	/* Else another thread is in a call of NCCL, or the device has failed. */
+	if (all)
+		batoni_nccl_do_apart(nccl, abort_unrevoked);
 }
 
 static void
@@ -243,7 +295,7 @@ aborter_main(void *argument)
 	struct timespec nap = {.tv_nsec = 500000};
 	struct batoni_nccl *nccl = argument;
 
-	batoni_nccl_do(nccl, stop_lanes, BATONI_NCCL_FOR_EVER);
+	stop_lanes(nccl, BATONI_NCCL_FOR_EVER);
 	say(nccl, &nccl->stopped);
 	await_closing(nccl);
 	/* It may be for ever. */
@@ -252,7 +304,7 @@ aborter_main(void *argument)
 		if (nap.tv_nsec < NAP_MAX_NS)
 			nap.tv_nsec += nap.tv_nsec / 8;
 	}
-	batoni_nccl_do(nccl, batoni_nccl_abort_lanes, BATONI_NCCL_FOR_EVER);
+	batoni_nccl_do_apart(nccl, batoni_nccl_abort_lanes);
 	say(nccl, &nccl->ended);
 	return NULL;
 }
@@ -280,7 +332,7 @@ batoni_nccl_abort(struct batoni_path *path)
 		return;
 	start_ender(nccl, aborter_main);
 	if (!nccl->ender_runs) {
-		batoni_nccl_do(nccl, stop_lanes, batoni_real_ns() + STOP_NS);
+		stop_lanes(nccl, batoni_real_ns() + STOP_NS);
 		return;
 	}
 	if (!await(nccl, &nccl->stopped, batoni_real_ns() + STOP_NS))
@@ -298,7 +350,7 @@ destroyer_main(void *argument)
 {
 	struct batoni_nccl *nccl = argument;
 
-	batoni_nccl_do(nccl, destroy_lanes, BATONI_NCCL_FOR_EVER);
+	batoni_nccl_do_apart(nccl, destroy_lanes);
 	say(nccl, &nccl->ended);
 	return NULL;
 }
@@ -352,10 +404,9 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 		return;
 	}
 	if (!nccl->ender_runs)
-		batoni_nccl_do(nccl,
-		               aborted ? batoni_nccl_abort_lanes : destroy_lanes,
-		               transport->patience->until_ns);
-	/* On a device that has failed, or is never free, they are out of reach. */
+		batoni_nccl_do_apart(nccl, aborted ? batoni_nccl_abort_lanes
+		                                   : destroy_lanes);
+	/* On a device that has failed they are out of reach. */
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++)
 		nccl->lanes[i].comm = NULL;
 	batoni_nccl_self_close(nccl);

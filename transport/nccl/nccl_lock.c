@@ -138,15 +138,15 @@ batoni_nccl_leave(struct batoni_nccl *nccl,
 }
 
 bool
-batoni_nccl_do(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *),
-               uint64_t until_ns)
+batoni_nccl_do_apart(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *))
 {
+	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
 	struct batoni_memory_guard guard;
 
-	if (batoni_nccl_enter(nccl, &guard, until_ns) != BATON_OK)
+	if (memory->enter(nccl->device, &guard) != BATON_OK)
 		return false;
 	fn(nccl);
-	batoni_nccl_leave(nccl, &guard);
+	memory->leave(nccl->device, &guard);
 	return true;
 }
 

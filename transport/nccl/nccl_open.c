@@ -22,29 +22,12 @@
 
 #include "clock.h"
 #include "cond.h"
-#include "config.h"
 #include "list.h"
 #include "log.h"
 #include "mem.h"
 #include "nccl_transport.h"
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
-
-/* The version of the records of checked mode, and of lists in plain mode; 0: it is off. */
-#define CHECK_VERSION 2
-
-/* What the ranks tell each other first. */
-struct batoni_nccl_hello {
-	struct batoni_nccl_word word;
-	int32_t version;
-	int32_t lanes;
-	int32_t check; /* CHECK_VERSION, or 0 */
-	int32_t puts;  /* BATON_WINDOW_PATH forces those of the library */
-	int32_t lists; /* in plain mode: CHECK_VERSION, or 0 (BATON_NCCL_LISTS=0) */
-	struct batoni_nccl_card card;
-	/* Rank 0's, for as many lanes as there can be, and behind them the one for lists. */
-	ncclUniqueId ids[];
-};
 
 /* The values of `what` in exchanges. */
 #define WHAT_HELLO ((uint64_t)0x6e63636c01)
@@ -78,29 +61,6 @@ batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
 }
 
 /* ---- creating, this rank alone ---- */
-
-static size_t
-hello_bytes(const struct batoni_nccl *nccl)
-{
-	return sizeof(struct batoni_nccl_hello) +
-	       (size_t)(2 * nccl->bits + 1) * sizeof(ncclUniqueId);
-}
-
-/* Of the lane for lists. */
-static ncclUniqueId *
-lists_id(const struct batoni_nccl *nccl, struct batoni_nccl_hello *hello)
-{
-	return &hello->ids[2 * nccl->bits];
-}
-
-/* The hellos lie behind each other: ids are bytes. */
-static struct batoni_nccl_hello *
-hello_of(struct batoni_nccl *nccl, int rank)
-{
-	char *all = (char *)nccl->hellos;
-
-	return (void *)(all + (size_t)rank * hello_bytes(nccl));
-}
 
 void
 batoni_nccl_free(struct batoni_nccl *nccl)
@@ -148,8 +108,9 @@ make_parts(struct batoni_nccl *nccl, int size)
 
 	nccl->lanes = batoni_alloc(batoni_nccl_lanes_all(nccl),
 	                           sizeof(*nccl->lanes));
-	nccl->hello = batoni_alloc(1, hello_bytes(nccl));
-	nccl->hellos = batoni_alloc((size_t)size, hello_bytes(nccl));
+	nccl->hello = batoni_alloc(1, batoni_nccl_hello_bytes(nccl));
+	nccl->hellos = batoni_alloc((size_t)size,
+	                            batoni_nccl_hello_bytes(nccl));
 	nccl->words = batoni_alloc((size_t)size, sizeof(*nccl->words));
 	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->words)
 		return BATON_ERR_NOMEM;
@@ -243,8 +204,7 @@ leak_lanes(struct batoni_nccl *nccl)
 
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: a creation that has failed leaves NCCL's communicators "
-	           "behind: GPU %d has failed, or another thread is in a call of "
-	           "NCCL for it",
+	           "behind: GPU %d has failed",
 	           nccl->base.rank, nccl->device->number);
 	pthread_mutex_lock(&lock);
 	nccl->lanes->leaked = leaked;
@@ -267,8 +227,7 @@ nccl_discard(struct batoni_native *native)
 
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++)
 		made |= nccl->lanes[i].comm != NULL;
-	if (made && !batoni_nccl_do(nccl, batoni_nccl_abort_lanes,
-	                            batoni_real_ns() + nccl->patience_ns))
+	if (made && !batoni_nccl_do_apart(nccl, batoni_nccl_abort_lanes))
 		leak_lanes(nccl);
 	batoni_nccl_free(nccl);
 }
@@ -423,18 +382,16 @@ exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 	return status;
 }
 
-/* What this rank is going to tell; in this thread its sentence is the last one. */
-static void
-fill_word(const struct batoni_nccl *nccl, struct batoni_nccl_word *word)
+void
+batoni_nccl_fill_word(const struct batoni_nccl *nccl, struct batoni_nccl_word *word)
 {
 	word->status = nccl->mine;
 	snprintf(word->why, sizeof(word->why), "%s",
 	         nccl->mine < BATON_OK ? baton_last_error() : "");
 }
 
-/* All ranks say the same: the status of the lowest one that has failed, and why. */
-static enum baton_status
-refuse_failed(int rank, const struct batoni_nccl_word *word)
+enum baton_status
+batoni_nccl_refuse_failed(int rank, const struct batoni_nccl_word *word)
 {
 	return batoni_refuse(batoni_error_told(word->status),
 	                     "rank %d could not create its end of the NCCL "
@@ -450,7 +407,7 @@ judge(const struct batoni_nccl *nccl)
 
 	for (int i = 0; i < nccl->base.size; i++) {
 		if (batoni_nccl_has_failed(&nccl->words[i]))
-			return refuse_failed(i, &nccl->words[i]);
+			return batoni_nccl_refuse_failed(i, &nccl->words[i]);
 		if (nccl->words[i].status == BATON_PENDING)
 			status = BATON_PENDING;
 	}
@@ -459,173 +416,56 @@ judge(const struct batoni_nccl *nccl)
 
 /* ---- the steps ---- */
 
-static void
-fill_hello(struct batoni_nccl *nccl)
-{
-	ncclResult_t result = BATONI_NCCL_SUCCESS;
-
-	for (unsigned i = 0; i + 1 < nccl->lanes_n && nccl->base.rank == 0 &&
-	                     result == BATONI_NCCL_SUCCESS;
-	     i++)
-		result = nccl->api->get_unique_id(&nccl->hello->ids[i]);
-	if (nccl->has_lists && nccl->base.rank == 0 &&
-	    result == BATONI_NCCL_SUCCESS)
-		result = nccl->api->get_unique_id(lists_id(nccl, nccl->hello));
-	if (result != BATONI_NCCL_SUCCESS)
-		batoni_nccl_note(nccl, "ncclGetUniqueId", NULL, result);
-	fill_word(nccl, &nccl->hello->word);
-	nccl->hello->version = nccl->api->version;
-	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
-	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
-	nccl->hello->lists = nccl->has_lists ? CHECK_VERSION : 0;
-	nccl->hello->puts = nccl->config.below_slot &&
-	                    batoni_config()->window_path ==
-	                            BATON_WINDOW_PATH_NATIVE;
-	nccl->hello->card.has_bell =
-		batoni_bell_name(&nccl->hello->card.bell);
-}
-
-static enum baton_status
-refuse_versions(int rank, int theirs, int first)
-{
-	char ours_text[32], theirs_text[32];
-
-	batoni_nccl_version_text(first, ours_text, sizeof(ours_text));
-	batoni_nccl_version_text(theirs, theirs_text, sizeof(theirs_text));
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "rank 0 has NCCL %s, and rank %d has %s: all ranks "
-	                     "need the same",
-	                     ours_text, rank, theirs_text);
-}
-
-static enum baton_status
-refuse_checks(struct batoni_nccl *nccl, int rank)
-{
-	bool zero = hello_of(nccl, 0)->check != 0;
-	bool both = zero && hello_of(nccl, rank)->check != 0;
-
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "rank %d is in checked mode (options->check, or "
-	                     "BATON_CHECK=1), and rank %d %s: all ranks need the "
-	                     "same",
-	                     zero ? 0 : rank, zero ? rank : 0,
-	                     both ? "has that of another version" : "is not");
-}
-
-static enum baton_status
-refuse_lists(struct batoni_nccl *nccl, int rank)
-{
-	bool zero = hello_of(nccl, 0)->lists != 0;
-
-	if (zero && hello_of(nccl, rank)->lists != 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "ranks 0 and %d send lists of tensors in ways "
-		                     "that differ: all ranks need the same version "
-		                     "of Baton, or BATON_NCCL_LISTS=0 in their "
-		                     "environment",
-		                     rank);
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "rank %d has BATON_NCCL_LISTS=0 in its environment, "
-	                     "and rank %d has not: all ranks need the same",
-	                     zero ? rank : 0, zero ? 0 : rank);
-}
-
-/* Puts by the library are for ranks of different hosts, or forced.  All ranks decide alike. */
-static void
-decide_on_puts(struct batoni_nccl *nccl)
-{
-	const struct batoni_nccl_hello *first = hello_of(nccl, 0);
-	const char *lacks = batoni_nccl_lacks_puts(nccl);
-	bool apart = false, forced = false;
-
-	for (int i = 0; i < nccl->base.size; i++) {
-		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
-
-		forced |= hello->puts;
-		apart |= !hello->card.has_bell || !first->card.has_bell ||
-		         memcmp(hello->card.bell.host, first->card.bell.host,
-		                sizeof(first->card.bell.host)) != 0;
-	}
-	nccl->wants_puts = nccl->config.below_slot && !lacks &&
-	                   (apart || forced);
-	if (!nccl->wants_puts)
-		snprintf(nccl->why_no_puts, sizeof(nccl->why_no_puts), "%s",
-		         lacks ? lacks
-		               : "all ranks are on one host, so that NCCL's "
-		                 "one-sided calls were not prepared");
-}
-
-static enum baton_status
-check_hellos(struct batoni_nccl *nccl)
-{
-	const struct batoni_nccl_hello *first = hello_of(nccl, 0);
-
-	for (int i = 0; i < nccl->base.size; i++) {
-		const struct batoni_nccl_hello *hello = hello_of(nccl, i);
-
-		if (hello->word.status != BATON_OK)
-			return refuse_failed(i, &hello->word);
-		if (hello->check != first->check)
-			return refuse_checks(nccl, i);
-		if (hello->lists != first->lists)
-			return refuse_lists(nccl, i);
-		if (hello->version != first->version)
-			return refuse_versions(i, hello->version,
-			                       first->version);
-		if (hello->lanes != first->lanes)
-			return batoni_refuse(
-				BATON_ERR_INVALID,
-				"options.nccl_lanes (or BATON_NCCL_LANES in the "
-				"environment) gives %d lanes on rank 0 and %d on "
-				"rank %d: all ranks need the same",
-				first->lanes, hello->lanes, i);
-		batoni_nccl_peer_meet(nccl, i, &hello->card);
-	}
-	decide_on_puts(nccl);
-	return BATON_OK;
-}
-
 static enum baton_status
 step_hello(struct batoni_nccl *nccl)
 {
 	enum baton_status status;
 
 	if (!nccl->begun)
-		fill_hello(nccl);
+		batoni_nccl_fill_hello(nccl);
 	nccl->begun = true;
-	status = exchange(nccl, WHAT_HELLO, nccl->hello, hello_bytes(nccl),
-	                  nccl->hellos);
-	return status == BATON_OK ? check_hellos(nccl) : status;
+	status = exchange(nccl, WHAT_HELLO, nccl->hello,
+	                  batoni_nccl_hello_bytes(nccl), nccl->hellos);
+	return status == BATON_OK ? batoni_nccl_check_hellos(nccl) : status;
+}
+
+void
+batoni_nccl_configure(const struct batoni_nccl *nccl,
+                      struct batoni_nccl_config *config)
+{
+	batoni_nccl_config_init(nccl->api, config);
+	config->blocking = 0;
+	if (nccl->ctas > 0)
+		config->maxCTAs = nccl->ctas;
+	/* An order of launches would have lanes wait for each other. */
+	if (BATONI_NCCL_CONFIG_HAS(config, launchOrderImplicit))
+		config->launchOrderImplicit = 0;
 }
 
 /* Under the lock of the device. */
 static ncclResult_t
 make_lanes(struct batoni_nccl *nccl)
 {
-	struct batoni_nccl_hello *root = hello_of(nccl, 0);
+	struct batoni_nccl_hello *root = batoni_nccl_hello_of(nccl, 0);
 	const struct batoni_nccl_api *api = nccl->api;
 	struct batoni_nccl_config config;
-	ncclUniqueId alone;
-	ncclResult_t result = api->get_unique_id(&alone);
+	ncclResult_t result = api->group_start();
 
 	if (result != BATONI_NCCL_SUCCESS)
 		return result;
-	batoni_nccl_config_init(api, &config);
-	config.blocking = 0;
-	result = api->group_start();
-	if (result != BATONI_NCCL_SUCCESS)
-		return result;
+	batoni_nccl_configure(nccl, &config);
 	for (unsigned i = 0; i < nccl->lanes_n; i++) {
 		bool self = i + 1 == nccl->lanes_n;
 
 		/* The group's end returns the error. */
 		api->comm_init(&nccl->lanes[i].comm, self ? 1 : nccl->base.size,
-		               self ? alone : root->ids[i],
+		               self ? nccl->alone : root->ids[i],
 		               self ? 0 : nccl->base.rank, &config);
 	}
 	if (nccl->has_lists)
 		api->comm_init(&batoni_nccl_lane_of_lists(nccl)->comm,
-		               nccl->base.size, *lists_id(nccl, root),
+		               nccl->base.size,
+		               *batoni_nccl_lists_id(nccl, root),
 		               nccl->base.rank, &config);
 	return api->group_end();
 }
@@ -761,7 +601,7 @@ batoni_nccl_tell(struct batoni_nccl *nccl, uint64_t what, const ncclUniqueId *id
 
 	/* In a round a rank says one thing. */
 	if (!nccl->in_round) {
-		fill_word(nccl, &nccl->says);
+		batoni_nccl_fill_word(nccl, &nccl->says);
 		if (id && nccl->mine == BATON_OK)
 			nccl->says.id = *id;
 	}

@@ -3,7 +3,7 @@
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
  * nccl.c: the path and the transport.  nccl_self.c: messages to oneself.  nccl_lock.c: the
- * lock of a device.  nccl_open.c: creation.  nccl_peers.c: the other ranks' processes.
+ * lock of a device.  nccl_open.c: creation; nccl_hello.c: what the ranks agree on.  nccl_peers.c: the other ranks' processes.
  * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
  * aborting, closing.  nccl_checked.c and those that it names: the path in checked mode, and that of
  * lists in plain mode.
@@ -71,6 +71,21 @@ batoni_nccl_has_failed(const struct batoni_nccl_word *word)
 	return word->status != BATON_OK && word->status != BATON_PENDING;
 }
 
+/* What the ranks tell each other first (nccl_hello.c). */
+struct batoni_nccl_hello {
+	struct batoni_nccl_word word;
+	int32_t version;
+	int32_t lanes;
+	int32_t check; /* the version of checked mode, or 0 */
+	int32_t puts;  /* BATON_WINDOW_PATH forces those of the library */
+	int32_t lists; /* in plain mode: the version of lists, or 0: there are none */
+	int32_t driver;     /* CUDA's, as cuDriverGetVersion has it; 0: not known */
+	int32_t processors; /* of its GPU; 0: not known */
+	struct batoni_nccl_card card;
+	/* Rank 0's, for as many lanes as there can be, and behind them the one for lists. */
+	ncclUniqueId ids[];
+};
+
 /* What is agreed on, and in which order: nccl_open.c. */
 enum batoni_nccl_step {
 	BATONI_NCCL_HELLO,  /* versions and ids */
@@ -105,6 +120,8 @@ struct batoni_nccl {
 	uint64_t patience_ns; /* for creation, and for one enqueue */
 	unsigned bits;        /* ranks have so many */
 	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
+	int ctas;             /* that a kernel of a lane has at most; 0: NCCL's default */
+	ncclUniqueId alone;   /* of the lane for the rank alone */
 	/* These, and behind them the one for puts and the one for lists. */
 	struct batoni_nccl_lane *lanes;
 	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_windows.c) */
@@ -250,14 +267,40 @@ enum baton_status batoni_nccl_try_enter(struct batoni_nccl *nccl,
                                         struct batoni_memory_guard *guard);
 void batoni_nccl_leave(struct batoni_nccl *nccl,
                        const struct batoni_memory_guard *guard);
-/* Enter, call, leave.  False: it was not called (the device has failed, or not by then). */
-bool batoni_nccl_do(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *),
-                    uint64_t until_ns);
+/* Make the device this thread's and call, without the lock: for calls of NCCL that free, during
+ * which CUDA may wait for all streams of the device.  Nobody else may use the communicators that
+ * they free.  False: it was not called, since the device has failed. */
+bool batoni_nccl_do_apart(struct batoni_nccl *nccl,
+                          void (*fn)(struct batoni_nccl *));
 /* The slot of the transport. */
 enum baton_status batoni_nccl_lock(struct batoni_transport *transport,
                                    bool take_it);
 
+/* ---- nccl_hello.c ---- */
+
+/* The thread that creates. */
+size_t batoni_nccl_hello_bytes(const struct batoni_nccl *nccl);
+struct batoni_nccl_hello *batoni_nccl_hello_of(struct batoni_nccl *nccl,
+                                               int rank);
+/* Of the lane for lists. */
+ncclUniqueId *batoni_nccl_lists_id(const struct batoni_nccl *nccl,
+                                   struct batoni_nccl_hello *hello);
+/* This rank's. */
+void batoni_nccl_fill_hello(struct batoni_nccl *nccl);
+/* All have come: OK, with all that follows from them; an error, with its sentence, on all ranks. */
+enum baton_status batoni_nccl_check_hellos(struct batoni_nccl *nccl);
+
 /* ---- nccl_open.c ---- */
+
+/* What every communicator of NCCL is created with. */
+void batoni_nccl_configure(const struct batoni_nccl *nccl,
+                           struct batoni_nccl_config *config);
+/* What this rank is going to tell; in this thread its sentence is the last one. */
+void batoni_nccl_fill_word(const struct batoni_nccl *nccl,
+                           struct batoni_nccl_word *word);
+/* All ranks say the same: the status of the lowest one that has failed, and why. */
+enum baton_status batoni_nccl_refuse_failed(int rank,
+                                            const struct batoni_nccl_word *word);
 
 /* The worst state of the lanes: SUCCESS, IN_PROGRESS, or an error (*lane_p has it).  Only
  * those in use, if asked.  Under the lock of the device. */
@@ -296,12 +339,10 @@ void batoni_nccl_free(struct batoni_nccl *nccl);
 
 /* ---- nccl_windows_open.c ---- */
 
-/* The thread that creates.  Why the library has no puts; NULL: it has them. */
-const char *batoni_nccl_lacks_puts(const struct batoni_nccl *nccl);
 /* A step of PUTS_*: PENDING (also when it goes on with the next), OK: all is over, and puts are
  * there or not. */
 enum baton_status batoni_nccl_puts_step(struct batoni_nccl *nccl);
-/* Behind destroying or aborting the lanes, under the lock of the device: free what is NCCL's. */
+/* Behind destroying or aborting the lanes: free what is NCCL's. */
 void batoni_nccl_puts_reclaim(struct batoni_nccl *nccl);
 void batoni_nccl_puts_free(struct batoni_nccl *nccl);
 
@@ -353,7 +394,7 @@ void batoni_nccl_peers_free(struct batoni_nccl *nccl);
 enum baton_status batoni_nccl_clear(struct batoni_transport *transport);
 void batoni_nccl_abort(struct batoni_path *path);
 void batoni_nccl_close(struct batoni_transport *transport, bool aborted);
-/* Abort all lanes; waits for NCCL.  Under the lock of the device. */
+/* Abort all lanes; waits for NCCL.  By batoni_nccl_do_apart. */
 void batoni_nccl_abort_lanes(struct batoni_nccl *nccl);
 
 #endif

@@ -283,7 +283,7 @@ puts_opened(struct batoni_transport *transport,
 	if (status != BATON_OK || window->handle)
 		return status;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "NCCL has no one-sided transfers between these "
+	                     "NCCL has no symmetric windows between these "
 	                     "ranks");
 }
 

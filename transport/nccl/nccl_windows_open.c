@@ -6,8 +6,9 @@
  *   PUTS_ID      rank 0 tells the id of a communicator of their own; each rank allocates
  *   PUTS_MAKE    each creates it, on the last lane
  *   PUTS_WINDOW  the memory that sources are staged in becomes a window.  Where NCCL has no
- *                one-sided transfers between the ranks (hosts connected by sockets) it says
- *                so here: success, with a window that is NULL
+ *                symmetric windows between the ranks, for whatever reason (hosts connected by
+ *                sockets, GPUs without peer access, cuMem or windows turned off), it says so
+ *                here: success, with a window that is NULL
  *   PUTS_WARM    each rank signals the next one: the first one-sided call of a communicator is a
  *                collective (before 2.31).  Nothing waits for that signal, since an abort would hang
  *                in a wait if a rank failed here; it is the first unit between the two
@@ -30,16 +31,6 @@
 #define WHAT_PUTS_MAKE ((uint64_t)0x6e63636c06)
 #define WHAT_PUTS_WINDOW ((uint64_t)0x6e63636c07)
 #define WHAT_PUTS_WARM ((uint64_t)0x6e63636c08)
-
-const char *
-batoni_nccl_lacks_puts(const struct batoni_nccl *nccl)
-{
-	const struct batoni_nccl_api *api = nccl->api;
-
-	if (api->put_signal && api->signal && api->wait_signal)
-		return NULL;
-	return "this NCCL has no one-sided calls, which came with 2.29.2";
-}
 
 /* ---- this rank alone ---- */
 
@@ -162,8 +153,7 @@ make(struct batoni_nccl *nccl)
 {
 	struct batoni_nccl_config config;
 
-	batoni_nccl_config_init(nccl->api, &config);
-	config.blocking = 0;
+	batoni_nccl_configure(nccl, &config);
 	return nccl->api->comm_init(&nccl->puts->lane->comm, nccl->base.size,
 	                            nccl->puts->id, nccl->base.rank, &config);
 }
@@ -185,8 +175,11 @@ check_window(struct batoni_nccl *nccl)
 	if (nccl->puts->staging_window)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "NCCL has no one-sided transfers between these "
-	                     "ranks: their hosts are connected by sockets");
+	                     "NCCL has no symmetric windows between these "
+	                     "ranks: their hosts are connected by sockets "
+	                     "alone, or GPUs of a host do not reach each "
+	                     "other, or NCCL_WIN_ENABLE or "
+	                     "NCCL_CUMEM_ENABLE is 0");
 }
 
 static int
@@ -263,7 +256,7 @@ keep_reason(struct batoni_nccl *nccl)
 	         (int)sizeof(word->why), word->why);
 }
 
-/* All ranks do so.  OK; AGAIN, CUDA: NCCL's part is out of reach, and creation fails. */
+/* All ranks do so.  OK; NCCL: its part is out of reach, and creation fails. */
 static enum baton_status
 give_up(struct batoni_nccl *nccl)
 {
@@ -275,8 +268,7 @@ give_up(struct batoni_nccl *nccl)
 	if (!nccl->puts)
 		return BATON_OK;
 	if ((nccl->puts->lane->comm || nccl->puts->staging) &&
-	    !batoni_nccl_do(nccl, abort_lane,
-	                    batoni_real_ns() + nccl->patience_ns))
+	    !batoni_nccl_do_apart(nccl, abort_lane))
 		return batoni_refuse(BATON_ERR_NCCL,
 		                     "NCCL's communicator for puts cannot be "
 		                     "ended: %s",

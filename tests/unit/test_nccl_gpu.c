@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the NCCL transport takes of a GPU and leaves to others, over both simulators: CTAs and
+ * memory, the order of launches, groups in progress, and the lock of the device while NCCL frees.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_world.h"
+#include "run_tests.h"
+
+/* Of a rank, with that to itself. */
+enum { LANES = 5 };
+
+static const struct baton_op_options detached = {
+	.size = sizeof(detached), .flags = BATON_OP_DETACHED};
+
+static void
+refused(enum baton_status status, const char *words)
+{
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == status &&
+		                      strstr(creators[i].why, words),
+		              "%d: %s", creators[i].status, creators[i].why);
+	await_no_comms();
+}
+
+/* ---- the order of launches ---- */
+
+/* NCCL's default, where it is 1: what the lanes are created with says otherwise. */
+START_TEST(a_message_that_is_not_begun_holds_up_no_other_lane)
+{
+	baton_request waits, sends, gets;
+
+	load();
+	ck_assert(nccl->sim_set("version", 23203));
+	ck_assert(nccl->sim_set("order", 1));
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	hold(0, others[0], 0);
+	ck_ok(move_on(others[0], 0, 1, false, 1, BYTES, NULL, &waits));
+	sends = move(0, 1, true, NULL);
+	gets = move(1, 0, false, NULL);
+	finish(sends, BATON_OK);
+	finish(gets, BATON_OK);
+	let_go(0);
+	gets = move(1, 0, true, NULL);
+	finish(waits, BATON_OK);
+	finish(gets, BATON_OK);
+	destroy_all();
+}
+END_TEST
+
+START_TEST(an_order_of_launches_in_the_environment_is_refused)
+{
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	load();
+	create(0, BATON_PROGRESS_AUTO);
+	refused(BATON_ERR_UNSUPPORTED, "NCCL_LAUNCH_ORDER_IMPLICIT=1");
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	destroy_all();
+}
+END_TEST
+
+/* ---- CTAs ---- */
+
+/* With NCCL's default, 32 for each, the receive would leave none for the send. */
+START_TEST(a_recv_that_waits_leaves_processors_to_a_send)
+{
+	baton_request waits, sends, gets;
+
+	load();
+	ck_assert(cuda->sim_set("processors", 40));
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	waits = move(1, 0, false, &detached);
+	cuda->sim_settle(false);
+	sends = move(1, 2, true, &detached);
+	gets = move(2, 1, false, NULL);
+	finish(sends, BATON_OK);
+	finish(gets, BATON_OK);
+	gets = move(0, 1, true, NULL);
+	finish(waits, BATON_OK);
+	finish(gets, BATON_OK);
+	destroy_all();
+}
+END_TEST
+
+/* ---- groups in progress ---- */
+
+static void *
+sender_main(void *unused)
+{
+	enum baton_status status;
+	baton_request request = 0;
+
+	(void)unused;
+	status = move_on(streams[0], 0, 1, true, 1, BYTES, NULL, &request);
+	ck_assert_int_ne(status, BATON_PENDING);
+	if (status == BATON_OK)
+		baton_release(&request);
+	return NULL;
+}
+
+/* A send of rank 0 is in NCCL, which does not launch it. */
+static pthread_t
+begin_send(void)
+{
+	long groups = nccl->sim_uses("ncclGroupEnd");
+	pthread_t sender;
+
+	ck_assert(nccl->sim_set("launches", 0));
+	ck_assert_int_eq(pthread_create(&sender, NULL, sender_main, NULL), 0);
+	while (nccl->sim_uses("ncclGroupEnd") == groups)
+		sched_yield();
+	return sender;
+}
+
+START_TEST(an_abort_beside_a_group_that_is_never_launched_breaks_no_rule)
+{
+	pthread_t sender;
+
+	create_all();
+	sender = begin_send();
+	ck_ok(baton_comm_abort(comms[0]));
+	pthread_join(sender, NULL);
+	abort_all();
+	await_no_comms();
+}
+END_TEST
+
+static void *
+aborter_main(void *comm)
+{
+	baton_comm_abort(comm);
+	return NULL;
+}
+
+START_TEST(an_abort_waits_for_a_group_that_is_launched_late)
+{
+	pthread_t sender, aborter;
+
+	create_all();
+	sender = begin_send();
+	ck_assert_int_eq(pthread_create(&aborter, NULL, aborter_main,
+	                                comms[0]),
+	                 0);
+	/* The abort takes it from the call. */
+	pthread_join(sender, NULL);
+	ck_assert(nccl->sim_set("launches", 1));
+	pthread_join(aborter, NULL);
+	abort_all();
+	await_no_comms();
+}
+END_TEST
+
+/* ---- freeing ---- */
+
+static struct baton_comm *first[RANKS];
+
+static void *
+first_destroyer_main(void *argument)
+{
+	return (void *)(intptr_t)baton_comm_destroy(first[*(int *)argument]);
+}
+
+/* NCCL frees the first communicator's memory, for which CUDA waits until all streams of the GPU
+ * are idle; one of them waits for what the second one has yet to be asked for. */
+START_TEST(memory_is_freed_without_the_lock_of_the_device)
+{
+	int ranks[RANKS] = {0, 1, 2};
+	baton_request waits, requests[2];
+	pthread_t threads[RANKS];
+
+	create_all();
+	memcpy(first, comms, sizeof(first));
+	create(5 * SECOND, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	ck_assert(nccl->sim_set("frees", 1));
+	ck_ok(move_on(streams[0], 0, 1, false, 1, BYTES, NULL, &waits));
+	cuda->sim_settle(false);
+	for (int i = 0; i < RANKS; i++)
+		pthread_create(&threads[i], NULL, first_destroyer_main,
+		               &ranks[i]);
+	/* All of the other ranks, and the first one here. */
+	while (nccl->sim_uses("ncclCommDestroy") <= (RANKS - 1) * LANES)
+		sched_yield();
+	while (cuda->sim_blocked() == 0)
+		sched_yield();
+	ck_ok(move_on(others[0], 0, 1, true, 0, BYTES, NULL, &requests[0]));
+	ck_ok(move_on(others[1], 1, 0, false, 0, BYTES, NULL, &requests[1]));
+	finish(requests[0], BATON_OK);
+	finish(requests[1], BATON_OK);
+	requests[0] = move(1, 0, true, NULL);
+	finish(waits, BATON_OK);
+	finish(requests[0], BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		void *status;
+
+		pthread_join(threads[i], &status);
+		ck_ok((enum baton_status)(intptr_t)status);
+	}
+	destroy_all();
+	ck_assert_int_eq(cuda->sim_violations(), 0);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		a_message_that_is_not_begun_holds_up_no_other_lane,
+		an_order_of_launches_in_the_environment_is_refused,
+		a_recv_that_waits_leaves_processors_to_a_send,
+		an_abort_beside_a_group_that_is_never_launched_breaks_no_rule,
+		an_abort_waits_for_a_group_that_is_launched_late,
+		memory_is_freed_without_the_lock_of_the_device,
+	};
+
+	return RUN_TESTS("nccl_gpu", tests);
+}
