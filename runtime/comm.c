@@ -441,14 +441,20 @@ keep_for_device(struct baton_comm *comm, enum batoni_log_level level)
 	batoni_leave();
 }
 
+static void
+drop_mark(struct baton_comm *comm, struct batoni_mark *mark)
+{
+	if (mark->object)
+		comm->device_ops->mark_drop(comm->device, mark);
+}
+
 /* Of operations that were aborted. */
 static void
 drop_marks(struct baton_comm *comm)
 {
-	for (size_t i = 0; comm->marks && i < (size_t)2 * comm->pool.size; i++) {
-		if (comm->marks[i].object)
-			comm->device_ops->mark_drop(comm->device,
-			                            &comm->marks[i]);
+	for (uint32_t i = 0; comm->marks && i < comm->pool.size; i++) {
+		drop_mark(comm, &comm->marks[i].armed);
+		drop_mark(comm, &comm->marks[i].ended);
 	}
 }
 
@@ -492,7 +498,7 @@ comm_free(struct baton_comm *comm)
 static enum baton_status
 alloc_marks(struct baton_comm *comm, uint32_t count)
 {
-	comm->marks = batoni_alloc((size_t)2 * count, sizeof(*comm->marks));
+	comm->marks = batoni_alloc(count, sizeof(*comm->marks));
 	comm->observe = batoni_alloc(count, sizeof(*comm->observe));
 	comm->follow = batoni_alloc(count, sizeof(*comm->follow));
 	comm->scratch = batoni_alloc(count, sizeof(*comm->scratch));

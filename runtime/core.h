@@ -45,6 +45,13 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* Of a stream-issued operation: where it is armed and where it has ended, and its link of
+ * comm->marked.  That is not op->next, since what is lent may be in its queue too. */
+struct batoni_marks {
+	struct batoni_mark armed, ended;
+	struct batoni_op *next;
+};
+
 struct baton_comm {
 	/* Immutable after start. */
 	struct batoni_device *device;
@@ -122,15 +129,14 @@ struct baton_comm {
 	/* On the list engine.deferred: its messages are to be flushed. */
 	bool deferred;
 	struct baton_comm *deferred_next;
-	/* Asynchronous devices: where stream-issued operations are armed and done, by
-	 * slot. */
-	struct batoni_mark *marks;
+	/* Asynchronous devices: by slot. */
+	struct batoni_marks *marks;
 	/* Guards the marks of ends against streams that join them: any thread holds it in
 	 * the device's mark_follow; the driver only tries it. */
 	pthread_mutex_t marks_lock;
 	baton_stream *observe, *follow; /* scratch of publishing, under order */
 	struct batoni_transfer **scratch;
-	struct batoni_op *marked, **marked_tail;
+	struct batoni_op *marked, **marked_tail; /* sweep.c */
 	enum baton_status breaking; /* a fatal error, or OK */
 	/* `breaking` has been applied: to what is host-issued, then to the rest, once no
 	 * enqueue runs. */

@@ -117,7 +117,7 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
 		else
 			batoni_pool_return_driving(&comm->pool, op);
 	} else {
-		batoni_set(op->status, (int16_t)status);
+		batoni_set(op->status, (int8_t)status);
 		atomic_store_explicit(&op->word,
 		                      word | wanted | BATONI_OP_ENGINE |
 		                              BATONI_OP_STREAM,

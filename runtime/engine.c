@@ -110,6 +110,7 @@ tell_driver(void)
 void
 batoni_inbox_push(struct batoni_op *op)
 {
+	batoni_op_list_in(op, BATONI_IN_INBOX);
 	push(&batoni_engine.inbox, op, &op->next);
 	tell_driver();
 }
@@ -122,6 +123,7 @@ batoni_inbox_push_chain(struct batoni_op *first)
 
 	for (op = first; op; op = next) {
 		next = op->next;
+		batoni_op_list_in(op, BATONI_IN_INBOX);
 		op->next = newest;
 		newest = op;
 	}
@@ -191,6 +193,7 @@ batoni_place_inbox(void)
 	for (op = take_inbox(); op; events++) {
 		struct batoni_op *next = op->next;
 
+		batoni_op_list_out(op, BATONI_IN_INBOX);
 		batoni_op_place(op);
 		op = next;
 	}
@@ -358,6 +361,7 @@ batoni_end_and_issue(void)
 			e->finish = op->next;
 			if (!e->finish)
 				e->finish_tail = &e->finish;
+			batoni_op_list_out(op, BATONI_IN_FINISH);
 			if (op->kind == BATONI_KIND_GROUP)
 				batoni_group_finish(op);
 			else if (op->kind == BATONI_KIND_PLAN)

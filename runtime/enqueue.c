@@ -287,7 +287,7 @@ drop_marks(struct baton_comm *comm, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct batoni_mark *mark =
-			&comm->marks[2 * comm->scratch[i]->slot];
+			&comm->marks[comm->scratch[i]->slot].armed;
 
 		pthread_mutex_lock(&comm->marks_lock);
 		if (mark->object)
@@ -296,17 +296,17 @@ drop_marks(struct baton_comm *comm, size_t n)
 	}
 }
 
-/* Record where each of the n transfers is armed (0) or ends (1), on streams[i]. */
+/* Record where each of the n transfers is armed, or ends, on streams[i]. */
 static enum baton_status
 mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
-         unsigned which, const baton_stream *streams)
+         bool ends, const baton_stream *streams)
 {
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
 		const struct batoni_transfer *transfer = comm->scratch[i];
-		struct batoni_mark *mark =
-			&comm->marks[2 * transfer->slot + which];
+		struct batoni_marks *marks = &comm->marks[transfer->slot];
+		struct batoni_mark *mark = ends ? &marks->ended : &marks->armed;
 		struct batoni_mark set = *mark;
 
 		set.entries = path->ops->lends                 ? 0
@@ -328,11 +328,11 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 static enum baton_status
 mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
-	enum baton_status status = mark_all(comm, path, n, 1, comm->observe);
+	enum baton_status status = mark_all(comm, path, n, true, comm->observe);
 
 	for (unsigned i = 1;
 	     path->ops->lends && i < MARK_TRIES && status != BATON_OK; i++)
-		status = mark_all(comm, path, n, 1, comm->observe);
+		status = mark_all(comm, path, n, true, comm->observe);
 	return status;
 }
 
@@ -367,7 +367,7 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 	status = check_room(comm, path, n);
 	if (status != BATON_OK)
 		return status;
-	status = mark_all(comm, path, n, 0, NULL);
+	status = mark_all(comm, path, n, false, NULL);
 	if (status == BATON_OK)
 		status = path->ops->enqueue(path, comm->scratch, n,
 		                            detached ? &follow : NULL,
@@ -1017,7 +1017,7 @@ join_mark(struct baton_comm *comm, baton_stream stream,
 		return BATON_PENDING;
 	pthread_mutex_lock(&theirs->marks_lock);
 	status = comm->device_ops->mark_follow(comm->device, stream,
-	                                       &theirs->marks[2 * slot + 1],
+	                                       &theirs->marks[slot].ended,
 	                                       true);
 	pthread_mutex_unlock(&theirs->marks_lock);
 	if (status != BATON_OK && status != BATON_PENDING) {

@@ -81,6 +81,7 @@ batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
 
 	if (!fifo)
 		fifo = fifo_new(table, key);
+	batoni_op_list_in(op, BATONI_IN_FIFO);
 	op->next = NULL;
 	if (fifo->tail)
 		fifo->tail->next = op;
@@ -99,6 +100,7 @@ batoni_fifo_pop(struct batoni_fifo *fifo)
 	fifo->head = op->next;
 	if (!fifo->head)
 		fifo->tail = NULL;
+	batoni_op_list_out(op, BATONI_IN_FIFO);
 	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
 	return op;
 }
@@ -117,6 +119,7 @@ batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op)
 	before->next = op->next;
 	if (fifo->tail == op)
 		fifo->tail = before;
+	batoni_op_list_out(op, BATONI_IN_FIFO);
 	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
 }
 

@@ -23,17 +23,25 @@ enum baton_status batoni_op_observe(struct batoni_op *op,
 /* It has ended, and everybody has been told; the record may be another's. */
 void batoni_op_observe_left(struct baton_comm *comm, uint32_t slot);
 
-/* The driver, or the enqueuer of a record that is not made yet.  A thread that holds
- * the record and loads its state (acquire) sees the fields that were filled in
- * before.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the
- * operation is stream-issued and cannot end alone, breaks its communicator. */
+/* A thread that holds the record and loads its state (acquire) sees the fields that were
+ * filled in before. */
 static inline enum baton_status
-batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
+batoni_op_enter(struct batoni_op *op, enum batoni_op_state state)
 {
 	__atomic_store_n(&op->state, (uint8_t)state, __ATOMIC_RELEASE);
 	if (likely(!batoni_get(op->comm)->observed))
 		return BATON_OK;
 	return batoni_op_observe(op, state);
+}
+
+/* The driver.  States follow in their order, of which some may be left out; what has ended stays
+ * so.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the operation is
+ * stream-issued and cannot end alone, breaks its communicator. */
+static inline enum baton_status
+batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
+{
+	assert(op->state < state);
+	return batoni_op_enter(op, state);
 }
 
 /* Fill in all that the caller does not: it sets the transfer's buffer, bytes, peer and tag
@@ -64,14 +72,16 @@ batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
 	op->timeout_ns = timeout_ns;
 	op->queue = NULL;
 	batoni_set(op->group_of, NULL);
-	batoni_op_move(op, state);
+	batoni_op_enter(op, state);
 }
 
-/* It has ended in `status`; the word, which tells others, comes after. */
+/* It has ended in `status`; the word, which tells others, comes after.  It waits in no list for what
+ * ends it. */
 static inline void
 batoni_op_close(struct batoni_op *op, enum baton_status status)
 {
-	batoni_set(op->status, (int16_t)status);
+	assert(op->listed == BATONI_UNLISTED);
+	batoni_set(op->status, (int8_t)status);
 	batoni_op_move(op, BATONI_ENDED);
 }
 
@@ -100,6 +110,8 @@ void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
 void batoni_op_passed(struct batoni_op *op);
 /* Start its deadline and take its time stamp. */
 void batoni_op_start_clock(struct batoni_op *op);
+/* It has no deadline from here on. */
+void batoni_op_stop_clock(struct batoni_op *op);
 
 /* What was lent is free, and the record is its other holders'. */
 void batoni_op_give_back(struct batoni_op *op);

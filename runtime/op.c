@@ -111,6 +111,8 @@ batoni_op_end_later(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
 
+	assert(op->state != BATONI_ENDED);
+	batoni_op_list_in(op, BATONI_IN_FINISH);
 	op->next = NULL;
 	*e->finish_tail = op;
 	e->finish_tail = &op->next;
@@ -137,6 +139,15 @@ batoni_op_start_clock(struct batoni_op *op)
 		comm->deadline_next = (uint64_t)op->timeout_ns;
 		batoni_comm_set_busy(comm);
 	}
+}
+
+void
+batoni_op_stop_clock(struct batoni_op *op)
+{
+	if (likely(!(op->flags & BATONI_FLAG_DEADLINE)))
+		return;
+	op->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
+	batoni_list_remove(&op->deadline);
 }
 
 void
@@ -519,6 +530,8 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 	uint32_t slot;
 
+	/* The engine lets go of what no list of it names. */
+	assert(lent || !(op->flags & BATONI_FLAG_MARKED));
 	/* What is lent on a stream keeps what its path has for it. */
 	if (!lent || !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		forget_placed(op);
@@ -529,8 +542,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	if (unlikely(batoni_op_list(op)))
 		batoni_tensors_ended(op, status, lent);
 	batoni_op_close(op, status);
-	if (unlikely(op->flags & BATONI_FLAG_DEADLINE))
-		batoni_list_remove(&op->deadline);
+	batoni_op_stop_clock(op);
 	if (lent)
 		comm->lent++;
 	else
@@ -579,6 +591,7 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 	struct baton_comm *comm = op->comm;
 	uint32_t slot;
 
+	assert(!(op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_MARKED)));
 	forget_placed(op);
 	if (op->kind != BATONI_KIND_GROUP && batoni_op_list(op))
 		batoni_list_give(op->comm, batoni_op_list(op));
@@ -726,6 +739,7 @@ batoni_op_give_back(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 
 	assert(op->state == BATONI_ENDED && comm->lent > 0);
+	assert(!(op->flags & BATONI_FLAG_MARKED));
 	forget_placed(op);
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
 		batoni_launch_given_back(batoni_launch_of(op));

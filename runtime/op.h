@@ -120,7 +120,20 @@ enum batoni_op_state {
 #define BATONI_FLAG_LISTED 4096u
 /* Of a launch: the operation that failed was a plain receive that a list has met. */
 #define BATONI_FLAG_MET_LIST 8192u
+#define BATONI_FLAG_MARKED 0x4000u /* it is on its communicator's list `marked` (sweep.c) */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
+
+/* The lists that `next` links: a record is in one of them at most.  (The other lists have links of
+ * their own: design.md, "Lists".) */
+enum batoni_listed {
+	BATONI_UNLISTED,
+	BATONI_IN_LAUNCH, /* of a plan: taken for it, or gathered behind it */
+	BATONI_IN_INBOX,
+	BATONI_IN_FIFO,
+	BATONI_IN_FINISH, /* engine.finish */
+	BATONI_IN_QUEUE,  /* a completion queue */
+	BATONI_IN_CACHE   /* the pool's */
+};
 
 struct baton_comm;
 struct baton_queue;
@@ -146,7 +159,8 @@ struct batoni_op {
 		} group;
 	};
 	struct batoni_stream_item item;
-	int16_t status; /* enum baton_status */
+	int8_t status;  /* enum baton_status */
+	uint8_t listed; /* enum batoni_listed; where assertions are compiled in */
 	uint8_t path;   /* a transfer's: index in comm->paths */
 	uint8_t kind;   /* enum batoni_op_kind */
 	uint8_t state;  /* enum batoni_op_state */
@@ -162,7 +176,7 @@ struct batoni_op {
 		};
 	};
 	int64_t timeout_ns;       /* then, from arming on, the deadline */
-	struct batoni_op *next;   /* inbox, FIFO, queue: one at a time */
+	struct batoni_op *next;   /* enum batoni_listed: one list at a time */
 	union {
 		struct batoni_op *posted; /* reached on another thread: MPSC link */
 		/* Of a launch of a plan, which is on no stream: its operations, and
@@ -185,6 +199,32 @@ struct batoni_op {
 };
 
 static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
+
+/* Whoever links a record into a list, or takes it off one, says so: that it is in no other list is
+ * checked where assertions are compiled in.  The byte is written by the thread that may write `next`. */
+static inline void
+batoni_op_list_in(struct batoni_op *op, enum batoni_listed list)
+{
+#ifndef NDEBUG
+	assert(op->listed == BATONI_UNLISTED);
+	op->listed = (uint8_t)list;
+#else
+	(void)op;
+	(void)list;
+#endif
+}
+
+static inline void
+batoni_op_list_out(struct batoni_op *op, enum batoni_listed list)
+{
+#ifndef NDEBUG
+	assert(op->listed == list);
+	op->listed = BATONI_UNLISTED;
+#else
+	(void)op;
+	(void)list;
+#endif
+}
 
 /* A reader (see above): is what it has loaded since it loaded `word` the
  * operation's own? */

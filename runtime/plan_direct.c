@@ -156,6 +156,7 @@ go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op
 		note = batoni_plan_at(plan, at);
 		recorded = batoni_note_payload(note);
 		next = op->next;
+		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		now = batoni_direct_may_issue(comm) &&
 		      comm->device_ops->stream_idle(comm->device,
 		                                    note->stream) == BATON_OK;

@@ -62,6 +62,7 @@ static const char call[] = "baton_plan_launch";
 void
 batoni_launch_append(struct batoni_op *launch, struct batoni_op *op)
 {
+	batoni_op_list_in(op, BATONI_IN_LAUNCH);
 	op->next = NULL;
 	if (launch->group.tail)
 		launch->group.tail->next = op;
@@ -99,6 +100,7 @@ batoni_launch_reserved(const struct baton_comm *comm)
 		return NULL;
 	op = launch->group.failed;
 	batoni_set(launch->group.failed, op->next);
+	batoni_op_list_out(op, BATONI_IN_LAUNCH);
 	return op;
 }
 
@@ -120,6 +122,7 @@ return_reserved(struct batoni_op *launch)
 
 	for (op = launch->group.failed; op; op = next) {
 		next = op->next;
+		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		batoni_pool_return(&launch->comm->pool, op);
 	}
 }
@@ -147,6 +150,7 @@ unmake_from(struct batoni_op *op)
 
 	for (; op; op = next) {
 		next = op->next;
+		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		if (op->kind != BATONI_KIND_GROUP) {
 			unmake(op);
 			n++;
@@ -216,6 +220,7 @@ unmake_open_group(struct batoni_op *launch)
 	if (group == launch)
 		return;
 	batoni_thread.groups = group->group.outer;
+	batoni_op_list_in(group, BATONI_IN_LAUNCH);
 	group->next = NULL;
 	unmake_from(group);
 }
@@ -292,6 +297,7 @@ chain(struct batoni_op *launch, struct batoni_op *first)
 
 	for (op = first; op; op = next) {
 		next = op->next;
+		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		if (op->kind == BATONI_KIND_GROUP) {
 			batoni_set(op->group.failed, op->group.head);
 			for (struct batoni_op *member = op->group.head; member;
@@ -358,9 +364,12 @@ put_all(struct putting *putting, struct batoni_op *first)
 		/* Published, it may end and be used again. */
 		next = op->next;
 		putting->index = first_index(op);
+		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		status = put_one(putting, op);
 		if (status != BATON_OK) {
 			putting->refused = putting->void_group ? next : op;
+			if (!putting->void_group)
+				batoni_op_list_in(op, BATONI_IN_LAUNCH);
 			break;
 		}
 	}
@@ -387,7 +396,7 @@ note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
 	batoni_set(launch->transfer.tag,
 	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
 	/* Hosts read it only when the launch has ended. */
-	batoni_set(launch->status, (int16_t)status);
+	batoni_set(launch->status, (int8_t)status);
 }
 
 /* It is the operation that failed, a plain one: does a list explain it?  A path that compares messages
@@ -629,10 +638,7 @@ batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
 	struct baton_comm *comm = launch->comm;
 	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
 
-	if (launch->flags & BATONI_FLAG_DEADLINE) {
-		batoni_list_remove(&launch->deadline);
-		launch->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
-	}
+	batoni_op_stop_clock(launch);
 	if (status == BATON_ERR_TIMEOUT)
 		launch->flags |= BATONI_FLAG_EXPIRED;
 	launch->plan.members++;

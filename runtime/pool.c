@@ -128,6 +128,7 @@ batoni_pool_take_many(struct batoni_pool *pool, uint32_t n)
 	at = INDEX(head);
 	for (uint32_t i = 0; i < n; i++) {
 		*tail = &pool->ops[at - 1];
+		batoni_op_list_in(*tail, BATONI_IN_LAUNCH);
 		tail = &(*tail)->next;
 		pool->values[at - 1]++;
 		at = atomic_load_explicit(&pool->next_free[at - 1],

@@ -54,12 +54,14 @@ void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
 
 #define BATONI_POOL_CACHE 16u
 
+/* The record is in no list. */
 static inline void
 batoni_pool_next_generation(struct batoni_op *op)
 {
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
 	uint32_t generation = (uint32_t)(word >> 32) + 1;
 
+	assert(op->listed == BATONI_UNLISTED && batoni_list_empty(&op->deadline));
 	/* Generation 0 would make a null handle look alive. */
 	atomic_store_explicit(&op->word,
 	                      (uint64_t)(generation ? generation : 1) << 32,
@@ -85,6 +87,7 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 	if (!op)
 		return batoni_pool_take(pool);
 	pool->cache = op->next;
+	batoni_op_list_out(op, BATONI_IN_CACHE);
 	batoni_pool_set_cached(pool, -1);
 	pool->values[op - pool->ops]++;
 	batoni_fence(memory_order_release);
@@ -100,6 +103,7 @@ batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
 		return;
 	}
 	batoni_pool_next_generation(op);
+	batoni_op_list_in(op, BATONI_IN_CACHE);
 	op->next = pool->cache;
 	pool->cache = op;
 	batoni_pool_set_cached(pool, 1);

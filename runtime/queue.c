@@ -4,7 +4,8 @@
  *
  * An operation that names a queue reserves an entry at the call and keeps it until it is
  * polled, so its completion always has an entry.  Completed records are linked into the
- * queue through `next`; nothing is copied or allocated.
+ * queue through `next`; nothing is copied or allocated.  A record that is lent may be in the queue
+ * while its transport or its stream still has it, so nothing of those is linked through `next`.
  *
  * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd.
  * Arming empties it, and the first delivery after that writes it once.
@@ -229,6 +230,7 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 		give_up_entries(queue, 1);
 		return;
 	}
+	batoni_op_list_in(op, BATONI_IN_QUEUE);
 	op->next = NULL;
 	if (queue->tail)
 		queue->tail->next = op;
@@ -257,6 +259,7 @@ pop_locked(struct baton_queue *queue)
 	queue->head = op->next;
 	if (!queue->head)
 		queue->tail = NULL;
+	batoni_op_list_out(op, BATONI_IN_QUEUE);
 	return op;
 }
 

@@ -62,6 +62,22 @@ end_host_issued(struct baton_comm *comm)
 			node, struct batoni_op, deadline));
 }
 
+static struct batoni_marks *
+marks_of(const struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
+	return &comm->marks[batoni_pool_slot(&comm->pool, op)];
+}
+
+/* Take it off the list `marked`, in which *link names it. */
+static void
+unmark(struct batoni_op *op, struct batoni_op **link)
+{
+	*link = marks_of(op)->next;
+	op->flags &= (uint16_t)~BATONI_FLAG_MARKED;
+}
+
 /* May the operation end before its mark is done? */
 static bool
 is_lending(const struct batoni_op *op)
@@ -77,9 +93,9 @@ keep_lending(struct baton_comm *comm)
 
 	while ((op = *link)) {
 		if (is_lending(op))
-			link = &op->next;
+			link = &marks_of(op)->next;
 		else
-			*link = op->next;
+			unmark(op, link);
 	}
 	comm->marked_tail = link;
 }
@@ -232,8 +248,7 @@ expire_issued(struct batoni_op *op)
 	         "communicator with it (is its other end there, of the same size? "
 	         "BATON_CHECK=1 compares them)",
 	         what);
-	batoni_list_remove(&op->deadline);
-	op->flags &= (uint16_t)~BATONI_FLAG_DEADLINE;
+	batoni_op_stop_clock(op);
 	batoni_set(op->status, BATON_ERR_TIMEOUT);
 	if (comm->breaking == BATON_OK)
 		batoni_log(BATONI_LOG_WARN, "rank %d: %s", comm->rank, why);
@@ -305,9 +320,11 @@ batoni_comm_mark(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	op->next = NULL;
+	assert(!(op->flags & BATONI_FLAG_MARKED));
+	op->flags |= BATONI_FLAG_MARKED;
+	marks_of(op)->next = NULL;
 	*comm->marked_tail = op;
-	comm->marked_tail = &op->next;
+	comm->marked_tail = &marks_of(op)->next;
 }
 
 /* Test the operation's marks: PENDING, OK, or the device's error. */
@@ -315,12 +332,11 @@ static enum baton_status
 look_at_marks(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
-	struct batoni_mark *marks =
-		&comm->marks[2 * batoni_pool_slot(&comm->pool, op)];
+	struct batoni_marks *marks = marks_of(op);
 	enum baton_status status;
 
 	if (!(op->flags & BATONI_FLAG_ARMED)) {
-		status = comm->device_ops->mark_done(comm->device, &marks[0]);
+		status = comm->device_ops->mark_done(comm->device, &marks->armed);
 		if (status != BATON_OK)
 			return status;
 		op->flags |= BATONI_FLAG_ARMED;
@@ -334,9 +350,10 @@ look_at_marks(struct batoni_op *op)
 	if (pthread_mutex_trylock(&comm->marks_lock) != 0)
 		return BATON_PENDING;
 	/* The device may have refused it, of a communicator that broke for that. */
-	status = marks[1].object ? comm->device_ops->mark_done(comm->device,
-	                                                       &marks[1])
-	                         : BATON_PENDING;
+	status = marks->ended.object
+	                 ? comm->device_ops->mark_done(comm->device,
+	                                               &marks->ended)
+	                 : BATON_PENDING;
 	pthread_mutex_unlock(&comm->marks_lock);
 	return status;
 }
@@ -353,7 +370,8 @@ look_at_all(struct baton_comm *comm)
 		bool skipped = false;
 
 		again = false;
-		for (struct batoni_op *op = comm->marked; op; op = op->next) {
+		for (struct batoni_op *op = comm->marked; op;
+		     op = marks_of(op)->next) {
 			enum baton_status status;
 
 			if (op->flags & BATONI_FLAG_SEEN)
@@ -398,7 +416,8 @@ batoni_comm_watch(struct baton_comm *comm)
 
 	if (status != BATON_OK && comm->aborted) {
 		/* What is lent stays so. */
-		comm->marked = NULL;
+		while (comm->marked)
+			unmark(comm->marked, &comm->marked);
 		comm->marked_tail = &comm->marked;
 		return 0;
 	}
@@ -408,10 +427,10 @@ batoni_comm_watch(struct baton_comm *comm)
 	}
 	while ((op = *link)) {
 		if (!(op->flags & BATONI_FLAG_SEEN)) {
-			link = &op->next;
+			link = &marks_of(op)->next;
 			continue;
 		}
-		*link = op->next;
+		unmark(op, link);
 		events++;
 		if (op->state == BATONI_ENDED) {
 			batoni_op_give_back(op);

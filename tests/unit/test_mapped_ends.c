@@ -6,6 +6,7 @@
  *
  * A stream that is held passes marks: what is first on it is armed.
  */
+#include <poll.h>
 #include <string.h>
 
 #include "baton.h"
@@ -15,6 +16,7 @@
 #include "testing.h"
 
 #define LONG_NS INT64_C(60000000000)
+enum { RECORDS = 16 };
 #define ok(call) ck_assert_int_eq((call), BATON_OK)
 
 static struct baton_comm *comms[2];
@@ -25,7 +27,7 @@ open_ranks(int64_t timeout_ns)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
-	options.requests_max = 16;
+	options.requests_max = RECORDS;
 	options.timeout_ns = timeout_ns;
 	options.progress = BATON_PROGRESS_CALLS;
 	ok(batoni_comm_create_local_with(&batoni_fake_device_ops, 2, &options,
@@ -57,6 +59,43 @@ signal_within(int64_t timeout_ns)
 	options.timeout_ns = timeout_ns;
 	ok(baton_signal(1, 0, 0, 0, comms[0], stream, &options, &request));
 	return request;
+}
+
+/* The same, whose end is told by the queue alone. */
+static void
+signal_for(struct baton_queue *queue, uint64_t user_data, int64_t timeout_ns)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+
+	options.timeout_ns = timeout_ns;
+	options.queue = queue;
+	options.user_data = user_data;
+	ok(baton_signal(1, 0, 0, 0, comms[0], stream, &options, NULL));
+}
+
+/* The next completion of the queue is that of this one, and tells this. */
+static void
+await_completion(struct baton_queue *queue, uint64_t user_data,
+                 enum baton_status expected)
+{
+	struct baton_completion done = {0};
+
+	while (baton_queue_poll(queue, &done, 1) == 0)
+		;
+	ck_assert_uint_eq(done.user_data, user_data);
+	ck_assert_int_eq(done.status, expected);
+}
+
+/* Something has come to the queue, which is not polled. */
+static void
+await_descriptor(struct baton_queue *queue)
+{
+	struct pollfd descriptor = {.fd = baton_queue_fd(queue),
+	                            .events = POLLIN};
+
+	ok(baton_queue_arm(queue));
+	while (poll(&descriptor, 1, 0) == 0)
+		(void)baton_progress(comms[0]);
 }
 
 static uint64_t
@@ -153,6 +192,101 @@ START_TEST(lent_put_keeps_its_place)
 	ck_assert_uint_eq(count(), 2);
 	await_end_of_loan(late, BATON_ERR_TIMEOUT);
 	ok(baton_stream_destroy(comms[0], other));
+	ok(baton_stream_destroy(comms[0], stream));
+	close_ranks();
+}
+END_TEST
+
+/* All of the pool's records are free, once what was lent is. */
+static void
+await_all_free(void)
+{
+	baton_request requests[RECORDS];
+	int taken = 0;
+
+	while (taken < RECORDS) {
+		enum baton_status status = baton_record(comms[0], stream, NULL,
+		                                        &requests[taken]);
+
+		if (status == BATON_OK)
+			taken++;
+		else
+			ck_assert_int_eq(status, BATON_ERR_AGAIN);
+		(void)baton_progress(comms[0]);
+	}
+	while (taken-- > 0)
+		ok(baton_finish(&requests[taken], LONG_NS, NULL));
+}
+
+/* It waits for its mark, and is in its queue: what is behind it in either is not lost. */
+START_TEST(lent_put_is_in_its_queue_and_keeps_its_mark)
+{
+	struct baton_queue *queue;
+	baton_request next;
+
+	open_ranks(0);
+	ok(baton_queue_create(comms[0], 8, &queue));
+	signal_for(queue, 1, 1000000);
+	next = signal_within(-1);
+	signal_for(queue, 2, -1);
+	await_completion(queue, 1, BATON_ERR_TIMEOUT);
+	fake_device_run(stream);
+	ok(baton_finish(&next, LONG_NS, NULL));
+	await_completion(queue, 2, BATON_OK);
+	ck_assert_uint_eq(count(), 3);
+	await_all_free();
+	baton_queue_destroy(queue);
+	ok(baton_stream_destroy(comms[0], stream));
+	close_ranks();
+}
+END_TEST
+
+/* Others come to the queue while it is there, and its loan ends while it is. */
+START_TEST(lent_put_that_is_not_polled_yet_keeps_its_mark)
+{
+	struct baton_queue *queue;
+	baton_request record = BATON_REQUEST_NULL;
+
+	open_ranks(0);
+	ok(baton_queue_create(comms[0], 8, &queue));
+	for (uint64_t i = 1; i <= 4; i++)
+		signal_for(queue, i, i == 1 ? 1000000 : -1);
+	await_descriptor(queue);
+	fake_device_run(stream);
+	ok(baton_record(comms[0], stream, NULL, &record));
+	ok(baton_finish(&record, LONG_NS, NULL));
+	for (int i = 0; i < 100; i++)
+		(void)baton_progress(comms[0]);
+	await_completion(queue, 1, BATON_ERR_TIMEOUT);
+	await_completion(queue, 2, BATON_OK);
+	await_completion(queue, 3, BATON_OK);
+	await_completion(queue, 4, BATON_OK);
+	await_all_free();
+	baton_queue_destroy(queue);
+	ok(baton_stream_destroy(comms[0], stream));
+	close_ranks();
+}
+END_TEST
+
+START_TEST(abort_lends_puts_that_have_a_queue)
+{
+	struct baton_queue *queue;
+	baton_request requests[3];
+
+	open_ranks(0);
+	ok(baton_queue_create(comms[0], 8, &queue));
+	for (uint64_t i = 0; i < 3; i++) {
+		requests[i] = signal_within(-1);
+		signal_for(queue, i, -1);
+	}
+	ok(baton_comm_abort(comms[0]));
+	for (uint64_t i = 0; i < 3; i++)
+		await_completion(queue, i, BATON_ERR_ABORTED);
+	fake_device_run(stream);
+	for (int i = 0; i < 3; i++)
+		await_end_of_loan(requests[i], BATON_ERR_ABORTED);
+	ck_assert_uint_eq(count(), 6);
+	baton_queue_destroy(queue);
 	ok(baton_stream_destroy(comms[0], stream));
 	close_ranks();
 }
@@ -272,6 +406,9 @@ main(void)
 		deadline_ends_a_put_alone_and_lends_it,
 		put_that_is_not_armed_has_no_deadline,
 		lent_put_keeps_its_place,
+		lent_put_is_in_its_queue_and_keeps_its_mark,
+		lent_put_that_is_not_polled_yet_keeps_its_mark,
+		abort_lends_puts_that_have_a_queue,
 		abort_lends_what_is_on_a_stream,
 		destroy_leaves_a_stream_that_stands,
 		destroy_waits_for_the_stream,
