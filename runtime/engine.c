@@ -366,7 +366,7 @@ batoni_end_and_issue(void)
 				batoni_group_finish(op);
 			else if (op->kind == BATONI_KIND_PLAN)
 				batoni_launch_settle(op);
-			else if (op->state != BATONI_ENDED)
+			else
 				complete_point(op);
 			events++;
 		}

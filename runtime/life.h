@@ -118,7 +118,8 @@ void batoni_op_give_back(struct batoni_op *op);
 
 /* The FIFO's head is armed: batoni_end_and_issue issues it. */
 void batoni_fifo_make_ready(struct batoni_fifo *fifo);
-/* Put the record on the engine's finish list: batoni_end_and_issue ends it. */
+/* Put the record on the engine's finish list: batoni_end_and_issue ends it, and until then nothing
+ * else may. */
 void batoni_op_end_later(struct batoni_op *op);
 /* End the record without a completion: a group's record, a member of a void group. */
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);

@@ -631,13 +631,16 @@ batoni_launch_given_back(struct batoni_op *launch)
 		batoni_op_give_back(launch);
 }
 
-/* It cannot end before the scan is over, and so keeps its slot. */
+/* It cannot end before the scan is over, and so keeps its slot.  One of no operations is about to end,
+ * as it was placed (engine.finish). */
 void
 batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
 {
 	struct baton_comm *comm = launch->comm;
 	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
 
+	if (launch->plan.members == 0)
+		return;
 	batoni_op_stop_clock(launch);
 	if (status == BATON_ERR_TIMEOUT)
 		launch->flags |= BATONI_FLAG_EXPIRED;

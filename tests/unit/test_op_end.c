@@ -3,6 +3,7 @@
  * communicator; and errors that nobody sees. */
 #include <string.h>
 
+#include "core.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 
@@ -149,6 +150,48 @@ START_TEST(taking_one_back_may_end_the_next_to_expire)
 	scripted_assert_ended(requests[1], BATON_OK);
 	scripted_assert_ended(requests[2], BATON_ERR_TIMEOUT);
 	assert_log("r1 r2 r3 -r1 -r3 ");
+	assert_all_free();
+}
+END_TEST
+
+/* ---- ends that meet ---- */
+
+/* The launch of an empty plan, with a queue, cancelled as the driver places it: this thread holds the
+ * lock, so that both are found together. */
+static baton_request
+launch_and_cancel_an_empty_plan(const struct baton_op_options *options)
+{
+	baton_request request = BATON_REQUEST_NULL;
+	struct baton_plan *plan = NULL;
+
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
+	batoni_take();
+	ck_assert_int_eq(baton_plan_launch(plan, options, &request), BATON_OK);
+	ck_assert_int_eq(baton_cancel(request), BATON_OK);
+	batoni_leave();
+	ck_assert_int_eq(baton_plan_destroy(plan), BATON_OK);
+	return request;
+}
+
+START_TEST(empty_launch_that_is_cancelled_at_once_ends_once)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct baton_completion done[4];
+	struct baton_queue *queue;
+	baton_request request;
+
+	scripted_assert_ended(launch_and_cancel_an_empty_plan(NULL), BATON_OK);
+	ck_assert_int_eq(baton_queue_create(comm, 4, &queue), BATON_OK);
+	options.queue = queue;
+	request = launch_and_cancel_an_empty_plan(&options);
+	for (int i = 0; i < 3; i++)
+		baton_progress(comm);
+	ck_assert_uint_eq(baton_queue_poll(queue, done, 4), 1);
+	ck_assert_int_eq(done[0].status, BATON_OK);
+	ck_assert_uint_eq(done[0].request, request);
+	ck_assert_uint_eq(baton_queue_poll(queue, done, 4), 0);
+	baton_queue_destroy(queue);
 	assert_all_free();
 }
 END_TEST
@@ -437,6 +480,7 @@ main(void)
 		deadline_beyond_all_time_is_none,
 		communicator_gives_a_deadline_that_an_operation_may_refuse,
 		taking_one_back_may_end_the_next_to_expire,
+		empty_launch_that_is_cancelled_at_once_ends_once,
 		broken_transport_ends_everything_with_its_error,
 		the_first_error_is_the_one_that_is_kept,
 		transport_may_break_within_issue,
