@@ -8,7 +8,8 @@
  *   cuda_pinned.c     its pinned blocks
  *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions
  *   cuda_item.c       how an item is put on a stream
- *   cuda_memory.c     the second table: memory and copies
+ *   cuda_memory.c     the second table: memory
+ *   cuda_copy.c       and its copies
  *
  * Each call of the contract makes its driver calls between batoni_cuda_enter and _leave, so
  * that the caller's current context and capture mode stay as they were.

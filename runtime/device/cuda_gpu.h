@@ -177,7 +177,19 @@ void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);
 struct cuda_block *batoni_cuda_block_of(struct cuda_gpu *gpu,
                                         const void *pointer);
 
-/* cuda_share.c: slots of the memory's table. */
+/* cuda_copy.c: slots of the memory's table. */
+enum baton_status batoni_cuda_copy_start(struct batoni_device *device, void *to,
+                                         const void *from, size_t bytes,
+                                         int owner,
+                                         struct batoni_ticket *ticket_p);
+enum baton_status batoni_cuda_copies_start(struct batoni_device *device,
+                                           const struct batoni_copy *copies,
+                                           size_t n, int owner,
+                                           struct batoni_ticket *ticket_p,
+                                           size_t *started_p);
+enum baton_status batoni_cuda_copy_test(struct batoni_device *device,
+                                        struct batoni_ticket *ticket);
+/* cuda_share.c: the same. */
 enum baton_status batoni_cuda_reaches(struct batoni_device *device,
                                       const void *pointer, int owner);
 enum baton_status batoni_cuda_share(struct batoni_device *device,
