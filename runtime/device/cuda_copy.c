@@ -4,48 +4,67 @@
  *
  * Copies run on internal streams of the GPU that has the memory, one for each direction, so
  * that a copy in and a copy out overlap.  The direction is known from the pinned block, which is
- * ours.  The ticket is an event behind the copy; if none could be recorded, the ticket is the
- * stream itself, which is idle when the copy has ended.
+ * ours.
  *
- * Several copies are one call, cuMemcpyBatchAsync, with one event behind it.  A driver of
+ * Copies are numbered, for each of these streams by itself, and behind each the stream writes its
+ * number into a pinned word of its own (the write makes the copy visible first: cuda_item.c).
+ * Numbers end in order, so a ticket is stream and number, and to ask it is a load.  Where the
+ * write is refused, or there are no words (no memory operations; a GPU on which no communicator
+ * is), the ticket is an event behind the copy; if none could be recorded either, the stream
+ * itself, which is idle when the copy has ended.
+ *
+ * A stream that is sick writes nothing.  So a ticket that has not ended asks the driver every
+ * ASK_NS, or each time where the GPU is known to be sick.  A stream that is idle then has ended
+ * the copy, whatever the word says.
+ *
+ * Several copies are one call, cuMemcpyBatchAsync, with one write behind it.  A driver of
  * CUDA before 12.8 has no such call, and one that has it may refuse it.  Then they are
- * single calls on the same stream, still with one event.  A call that was refused has
+ * single calls on the same stream, still with one write.  A call that was refused has
  * started none of its copies, or those before the one that is wrong.  The single calls copy
  * the same bytes again, later in the stream, and say which is wrong.  After NOT_SUPPORTED,
  * or CUDA_TRIES refusals in a row, the call is not made again.  It takes neither the legacy
  * default stream nor one that is captured; the internal streams are not of these.
  * BATON_CUDA_COPIES=single does without the call.
  *
- * A copy has ended only when the driver says so.  A query that fails while the device is well
- * is asked again; a device that fails CUDA_TRIES times in a row is sick.
+ * A copy has ended only when the stream or the driver says so.  A query that fails while the
+ * device is well is made again; a device that fails CUDA_TRIES times in a row is sick.
  */
 #include "cuda_gpu.h"
 
+#include "clock.h"
 #include "config.h"
 
-/* A ticket: the event (0: none could be recorded), where the copies run, and how often asking
- * has failed. */
-enum { TICKET_EVENT, TICKET_PLACE, TICKET_FAILURES };
+#define ASK_NS 100000000u
 
-/* Where a copy runs: a stream of the GPU that has the memory. */
+/* A ticket: where the copies run; the number of the last one, or the event (0: none could be
+ * recorded); of a number, when the driver was last asked. */
+enum { TICKET_PLACE, TICKET_END, TICKET_ASKED };
+
+/* Where a copy runs: a stream of the GPU that has the memory; and whether its end is a number. */
 struct place {
 	struct cuda_gpu *gpu;
 	unsigned stream;
+	bool numbered;
 };
+
+#define NUMBERED 32u
 
 /* GPUs are aligned to 64 bytes. */
 static uint64_t
 place_to_word(struct place place)
 {
-	return (uint64_t)(uintptr_t)place.gpu | place.stream;
+	return (uint64_t)(uintptr_t)place.gpu |
+	       (place.numbered ? NUMBERED : 0) | place.stream;
 }
 
 static struct place
 place_of_word(uint64_t word)
 {
-	return (struct place){(struct cuda_gpu *)(uintptr_t)(word &
-	                                                     ~UINT64_C(63)),
-	                      (unsigned)(word & 63)};
+	return (struct place){
+		.gpu = (struct cuda_gpu *)(uintptr_t)(word & ~UINT64_C(63)),
+		.stream = (unsigned)word & (NUMBERED - 1),
+		.numbered = word & NUMBERED,
+	};
 }
 
 /* owner: see copy_start.  `look` has set that GPU up. */
@@ -61,12 +80,40 @@ choose_place(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 		stream = CUDA_COPIES_IN;
 	if (owner >= 0 && owner != gpu->number)
 		home = batoni_cuda_gpu_find(owner);
-	return (struct place){home ? home : gpu, stream};
+	return (struct place){.gpu = home ? home : gpu, .stream = stream};
 }
 
-/* Of all that the stream has got.  Between enter and leave of that GPU. */
-static struct batoni_ticket
-make_ticket(struct place place)
+/* NULL: the stream writes none. */
+static const _Atomic uint64_t *
+word_of(struct place place)
+{
+	const _Atomic uint64_t *words = atomic_load_explicit(
+		&place.gpu->copied, memory_order_acquire);
+
+	return words ? &words[place.stream * CUDA_LINE_WORDS] : NULL;
+}
+
+/* Behind all that the stream has got.  Between enter and leave of that GPU.  False: the number
+ * was not put there; no copy gets it, in case it was, by a call that has failed. */
+static bool
+put_number(struct place place)
+{
+	const _Atomic uint64_t *word = word_of(place);
+	struct cuda_gpu *gpu = place.gpu;
+	CUstreamBatchMemOpParams write = {.writeValue = {
+		.operation = BATONI_CU_OP_WRITE_64,
+		.address = (CUdeviceptr)(uintptr_t)word,
+		.value64 = ++gpu->numbers[place.stream],
+	}};
+
+	return word &&
+	       gpu->api->stream_memory_ops(gpu->copies[place.stream], 1, &write,
+	                                   0) == BATONI_CU_SUCCESS;
+}
+
+/* In the same place.  NULL: no event was recorded. */
+static struct cuda_event *
+put_event(struct place place)
 {
 	struct cuda_gpu *gpu = place.gpu;
 	CUresult result;
@@ -78,13 +125,27 @@ make_ticket(struct place place)
 		batoni_cuda_event_give(gpu, event);
 		event = NULL;
 	}
-	return (struct batoni_ticket){{
-		[TICKET_EVENT] = (uint64_t)(uintptr_t)event,
-		[TICKET_PLACE] = place_to_word(place),
-	}};
+	return event;
 }
 
-/* Likewise. */
+/* In the same place. */
+static struct batoni_ticket
+make_ticket(struct place place)
+{
+	struct batoni_ticket ticket = {{0}};
+
+	place.numbered = put_number(place);
+	ticket.words[TICKET_PLACE] = place_to_word(place);
+	if (place.numbered) {
+		ticket.words[TICKET_END] = place.gpu->numbers[place.stream];
+		ticket.words[TICKET_ASKED] = batoni_coarse_ns();
+	} else {
+		ticket.words[TICKET_END] = (uint64_t)(uintptr_t)put_event(place);
+	}
+	return ticket;
+}
+
+/* Between enter and leave. */
 static CUresult
 start_one(struct place place, void *to, const void *from, size_t bytes)
 {
@@ -207,42 +268,101 @@ batoni_cuda_copies_start(struct batoni_device *device,
 	                                   : batoni_cuda_note(gpu, call, result);
 }
 
+/* Of the event, or of all that the stream has got.  SUCCESS, NOT_READY; any other: the GPU is
+ * sick. */
 static CUresult
-query(struct place place, const struct cuda_event *event)
+query(const struct cuda_gpu *gpu, unsigned stream, const struct cuda_event *event)
 {
-	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(place.gpu, &guard);
+	CUresult result = BATONI_CU_SUCCESS;
 
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	result = event ? place.gpu->api->event_query(event->event)
-	               : place.gpu->api->stream_query(
-				 place.gpu->copies[place.stream]);
-	batoni_cuda_leave(place.gpu, &guard);
+	for (unsigned i = 0; i < CUDA_TRIES; i++) {
+		struct cuda_guard guard;
+
+		result = batoni_cuda_enter(gpu, &guard);
+		if (result != BATONI_CU_SUCCESS)
+			continue;
+		result = event ? gpu->api->event_query(event->event)
+		               : gpu->api->stream_query(gpu->copies[stream]);
+		batoni_cuda_leave(gpu, &guard);
+		if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_READY)
+			break;
+	}
 	return result;
+}
+
+CUresult
+batoni_cuda_copies_query(const struct cuda_gpu *gpu)
+{
+	return query(gpu, CUDA_COPIES_OTHER, NULL);
+}
+
+/* It is not known whether the copy goes on. */
+static enum baton_status
+fail(struct batoni_device *device, struct place place, const char *call,
+     CUresult result)
+{
+	batoni_cuda_fail(place.gpu, call, result);
+	return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
+}
+
+static bool
+has_ended(struct place place, uint64_t number)
+{
+	/* The stream has written it behind the copy, which is visible then. */
+	uint64_t last =
+		atomic_load_explicit(word_of(place), memory_order_acquire);
+
+	return (int64_t)(last - number) >= 0;
+}
+
+static enum baton_status
+test_number(struct batoni_device *device, struct place place,
+            struct batoni_ticket *ticket)
+{
+	uint64_t now;
+	CUresult result;
+
+	if (has_ended(place, ticket->words[TICKET_END]))
+		return BATON_OK;
+	now = batoni_coarse_ns();
+	if (now - ticket->words[TICKET_ASKED] < ASK_NS &&
+	    !atomic_load(&place.gpu->sick))
+		return BATON_PENDING;
+	ticket->words[TICKET_ASKED] = now;
+	result = query(place.gpu, place.stream, NULL);
+	if (result == BATONI_CU_NOT_READY)
+		return BATON_PENDING;
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : fail(device, place, "cuStreamQuery", result);
+}
+
+static enum baton_status
+test_event(struct batoni_device *device, struct place place,
+           struct cuda_event *event)
+{
+	CUresult result = query(place.gpu, place.stream, event);
+
+	if (result == BATONI_CU_NOT_READY)
+		return BATON_PENDING;
+	if (result != BATONI_CU_SUCCESS) {
+		if (event)
+			batoni_cuda_event_lose(place.gpu, event);
+		return fail(device, place,
+		            event ? "cuEventQuery" : "cuStreamQuery", result);
+	}
+	if (event)
+		batoni_cuda_event_give(place.gpu, event);
+	return BATON_OK;
 }
 
 enum baton_status
 batoni_cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 {
 	struct place place = place_of_word(ticket->words[TICKET_PLACE]);
-	struct cuda_event *event =
-		(struct cuda_event *)(uintptr_t)ticket->words[TICKET_EVENT];
-	const char *call = event ? "cuEventQuery" : "cuStreamQuery";
-	CUresult result = query(place, event);
+	uintptr_t end = (uintptr_t)ticket->words[TICKET_END];
 
-	if (result == BATONI_CU_NOT_READY)
-		return BATON_PENDING;
-	if (result != BATONI_CU_SUCCESS) {
-		if (++ticket->words[TICKET_FAILURES] < CUDA_TRIES)
-			return BATON_PENDING;
-		/* It is not known whether the copy goes on. */
-		if (event)
-			batoni_cuda_event_lose(place.gpu, event);
-		batoni_cuda_fail(place.gpu, call, result);
-		return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
-	}
-	if (event)
-		batoni_cuda_event_give(place.gpu, event);
-	return BATON_OK;
+	return place.numbered
+	               ? test_number(device, place, ticket)
+	               : test_event(device, place, (struct cuda_event *)end);
 }

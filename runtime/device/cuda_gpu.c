@@ -365,6 +365,9 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		                   : "");
 }
 
+/* Of one GPU: four for each place, one for each stream of copies. */
+#define WORDS (4 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
+
 /* False: it has words already. */
 static bool
 set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
@@ -378,6 +381,8 @@ set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 		gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
 		gpu->written = gpu->returned + CUDA_STREAMS_MAX;
 		gpu->stored = gpu->written + CUDA_STREAMS_MAX;
+		if (gpu->memory_ops)
+			atomic_store(&gpu->copied, gpu->stored + CUDA_STREAMS_MAX);
 	}
 	pthread_mutex_unlock(&gpu->lock);
 	return sets;
@@ -394,8 +399,7 @@ make_words(struct cuda_gpu *gpu, uint64_t until_ns)
 	if (!set_words(gpu, NULL))
 		return BATON_OK;
 	status = batoni_cuda_block_take(
-		gpu, 4 * CUDA_STREAMS_MAX * sizeof(gpu->passed[0]), false,
-		until_ns, &words);
+		gpu, WORDS * sizeof(gpu->passed[0]), false, until_ns, &words);
 	if (status != BATON_OK)
 		return status;
 	if (set_words(gpu, words))

@@ -33,6 +33,7 @@
 /* Internal streams for copies: into the device's memory, out of it, and the rest. */
 enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 
+#define CUDA_LINE_WORDS 8u     /* words of a cache line */
 #define CUDA_STREAMS_MAX 1024u /* streams with work of ours, at a time */
 /* So often is a call made whose failure cannot be told by refusing: only a device that is
  * sick fails each time. */
@@ -82,6 +83,12 @@ struct cuda_gpu {
 	 * CUDA_TRIES: it is not made any more.  The thread that drives. */
 	unsigned packs_refused;
 	CUstream copies[CUDA_COPY_STREAMS];
+	/* How many of the copies on each of these have a number (cuda_copy.c).  The thread that
+	 * drives. */
+	uint64_t numbers[CUDA_COPY_STREAMS];
+	/* Pinned words, one for each of these, a line apart: the number of the last copy that
+	 * has ended.  NULL: streams write none.  Set by an open. */
+	_Atomic(_Atomic uint64_t *) copied;
 	int priority; /* of these: the highest */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the numbers of
@@ -189,6 +196,8 @@ enum baton_status batoni_cuda_copies_start(struct batoni_device *device,
                                            size_t *started_p);
 enum baton_status batoni_cuda_copy_test(struct batoni_device *device,
                                         struct batoni_ticket *ticket);
+/* Is a stream of copies idle?  SUCCESS, NOT_READY; any other result: the GPU is sick. */
+CUresult batoni_cuda_copies_query(const struct cuda_gpu *gpu);
 /* cuda_share.c: the same. */
 enum baton_status batoni_cuda_reaches(struct batoni_device *device,
                                       const void *pointer, int owner);

@@ -193,28 +193,6 @@ cuda_pinned_free(struct batoni_device *device, void *memory)
 
 /* ---- health --------------------------------------------------------------- */
 
-/* A stream of ours tells of sticky errors; one that is not sticky is not repeated. */
-static CUresult
-ask(struct cuda_gpu *gpu)
-{
-	CUresult result = BATONI_CU_SUCCESS;
-
-	for (unsigned i = 0; i < CUDA_TRIES; i++) {
-		struct cuda_guard guard;
-
-		result = batoni_cuda_enter(gpu, &guard);
-		if (result == BATONI_CU_SUCCESS) {
-			result = gpu->api->stream_query(
-				gpu->copies[CUDA_COPIES_OTHER]);
-			batoni_cuda_leave(gpu, &guard);
-		}
-		if (result == BATONI_CU_SUCCESS ||
-		    result == BATONI_CU_NOT_READY)
-			return BATONI_CU_SUCCESS;
-	}
-	return result;
-}
-
 static enum baton_status
 cuda_health(struct batoni_device *device, struct batoni_fault *fault_p)
 {
@@ -222,8 +200,10 @@ cuda_health(struct batoni_device *device, struct batoni_fault *fault_p)
 	CUresult result;
 
 	if (!atomic_load(&gpu->sick)) {
-		result = ask(gpu);
-		if (result == BATONI_CU_SUCCESS)
+		/* A stream of ours tells of sticky errors. */
+		result = batoni_cuda_copies_query(gpu);
+		if (result == BATONI_CU_SUCCESS ||
+		    result == BATONI_CU_NOT_READY)
 			return BATON_OK;
 		batoni_cuda_fail(gpu, "cuStreamQuery", result);
 	}
