@@ -38,12 +38,6 @@ struct created {
 	CUstream handle;
 };
 
-static bool
-is_default(CUstream handle)
-{
-	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_PER_THREAD_VALUE;
-}
-
 /* ---- opens --------------------------------------------------------------- */
 
 /* All opens of one GPU are the same object: an open that is left behind, on a device that
@@ -286,6 +280,19 @@ start_worker(struct cuda_gpu *gpu, CUstream handle)
 	return status;
 }
 
+/* One of this GPU that is not captured, by two questions.  Nothing is said of any other. */
+static bool
+is_known(struct cuda_gpu *gpu, CUstream handle)
+{
+	CUstreamCaptureStatus capture = BATONI_CU_CAPTURE_NONE;
+
+	return !batoni_cuda_is_default(handle) &&
+	       batoni_cuda_stream_find(gpu, handle) &&
+	       gpu->api->stream_capturing(handle, &capture) ==
+	               BATONI_CU_SUCCESS &&
+	       capture == BATONI_CU_CAPTURE_NONE;
+}
+
 static enum baton_status
 cuda_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
@@ -296,10 +303,12 @@ cuda_stream_check(struct batoni_device *device, baton_stream handle,
 	CUresult result;
 	BATONI_UNCANCELLED;
 
-	if (is_default(handle))
+	if (batoni_cuda_is_default(handle))
 		status = check_default(gpu);
 	if (status != BATON_OK)
 		return status;
+	if (!launching && is_known(gpu, handle))
+		return BATON_OK;
 	result = batoni_cuda_enter(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);

@@ -18,6 +18,11 @@ struct cuda_worker {
 	atomic_bool stop;
 };
 
+/* What this thread has found by batoni_cuda_stream_find: the check of a call is followed by its
+ * uses.  A record that has got another stream meanwhile has another handle. */
+static _Thread_local struct cuda_stream *found_here
+	__attribute__((tls_model("initial-exec")));
+
 static void
 run(struct cuda_stream *stream, struct batoni_stream_item *item)
 {
@@ -207,9 +212,8 @@ warn_of_priority(const struct cuda_gpu *gpu, CUstream handle)
 	           (void *)handle);
 }
 
-enum baton_status
-batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
-                       struct cuda_stream **stream_p)
+static enum baton_status
+look_up(struct cuda_gpu *gpu, CUstream handle, struct cuda_stream **stream_p)
 {
 	enum baton_status status = BATON_OK;
 	struct cuda_worker *worker = NULL;
@@ -233,8 +237,10 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 	} else if (!stream) {
 		status = BATON_ERR_AGAIN;
 	}
-	if (stream)
+	if (stream) {
 		stream->users++;
+		stream->handle = batoni_cuda_is_default(handle) ? NULL : handle;
+	}
 	pthread_mutex_unlock(&gpu->lock);
 	if (is_new)
 		warn_of_priority(gpu, handle);
@@ -249,6 +255,51 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 		                     CUDA_STREAMS_MAX);
 	*stream_p = stream;
 	return BATON_OK;
+}
+
+bool
+batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle)
+{
+	unsigned long long id = 0;
+
+	found_here = NULL;
+	if (gpu->api->stream_id(handle, &id) != BATONI_CU_SUCCESS)
+		return false;
+	pthread_mutex_lock(&gpu->lock);
+	found_here = find_locked(gpu, id);
+	pthread_mutex_unlock(&gpu->lock);
+	return found_here != NULL;
+}
+
+/* NULL: it was not found. */
+static struct cuda_stream *
+use_found(struct cuda_gpu *gpu, CUstream handle)
+{
+	struct cuda_stream *stream = found_here;
+
+	found_here = NULL;
+	if (!stream || stream->gpu != gpu)
+		return NULL;
+	pthread_mutex_lock(&gpu->lock);
+	if (stream->handle == handle)
+		stream->users++;
+	else
+		stream = NULL;
+	pthread_mutex_unlock(&gpu->lock);
+	return stream;
+}
+
+enum baton_status
+batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
+                       struct cuda_stream **stream_p)
+{
+	struct cuda_stream *known = use_found(gpu, handle);
+
+	if (known) {
+		*stream_p = known;
+		return BATON_OK;
+	}
+	return look_up(gpu, handle, stream_p);
 }
 
 void

@@ -22,6 +22,7 @@ struct cuda_stream {
 	unsigned place;       /* in gpu->streams */
 	/* Of the stream that has the place.  Under gpu->lock. */
 	unsigned long long id;
+	CUstream handle; /* NULL: a default stream's */
 	unsigned users;       /* threads that enqueue on it now */
 	/* Set under `lock`; taken away under gpu->lock, while nobody uses the place. */
 	struct cuda_worker *worker;
@@ -61,6 +62,18 @@ struct cuda_stream {
 /* cuda_item.c.  `unreached` and `collect` of the device's table. */
 uint32_t batoni_cuda_unreached(struct batoni_device *device);
 size_t batoni_cuda_collect(struct batoni_device *device);
+
+/* The handle means another stream for each thread or context. */
+static inline bool
+batoni_cuda_is_default(CUstream handle)
+{
+	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_PER_THREAD_VALUE;
+}
+
+/* Has the stream, not a default one, a record?  Then it is one of this GPU's context, and the
+ * thread's next batoni_cuda_stream_use of this handle does not ask the driver.  Needs no enter; a
+ * driver that thinks otherwise makes it false. */
+bool batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle);
 
 /* Between enter and leave of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
  * places are taken; NOMEM, CUDA.  batoni_refuse has said why. */
