@@ -8,7 +8,8 @@
  *
  * Threads, all detached, made when they are first needed:
  *   - one for each hardware queue (sim_queue.c), which runs the entries of its streams in
- *     the order of their submission;
+ *     the order of their submission.  Where copies have queues of their own, a stream is in two,
+ *     and an entry of one waits at the head for the stream's earlier ones in the other;
  *   - one for each context, which calls host functions.
  * They run copies, kernels and host functions without the lock.  A queue whose head waits for a
  * word looks at it, in naps.
@@ -65,8 +66,11 @@ enum sim_function {
 	X(queues, 8, 1, SIM_QUEUES_MAX, true)                                 \
 	X(processors, 132, 1, 1024, false)                                    \
 	X(memory_mib, 81920, 1, 16777216, false)                              \
+	X(copy_queues, 0, 0, SIM_QUEUES_MAX, true)                            \
+	X(levels, 1, 0, 1, true)                                              \
 	X(memops, 1, 0, 1, false)                                             \
 	X(depth, 0, 0, 1000000, false)                                        \
+	X(queue_depth, 0, 0, 1000000, false)                                  \
 	X(depth_lock, 0, 0, 1, false)                                         \
 	X(implicit, 1, 0, 2, false)                                           \
 	X(pageable, 0, 0, 2, false)                                           \
@@ -186,6 +190,7 @@ struct sim_entry {
 struct sim_queue {
 	struct sim_context *context;
 	struct sim_entry *head, *tail;
+	uint64_t entries; /* between these */
 	pthread_cond_t work; /* entries, exit */
 	bool started;
 };
@@ -201,7 +206,7 @@ struct sim_capture {
 struct sim_stream {
 	struct sim_stream *next; /* of its context */
 	struct sim_context *context;
-	struct sim_queue *queue;
+	struct sim_queue *queue, *copies; /* of copies; may be the same */
 	unsigned long long id;
 	unsigned refs;
 	bool blocking; /* synchronises with the legacy default stream */
@@ -222,6 +227,7 @@ struct sim_context {
 	struct sim_stream legacy;
 	struct sim_stream *streams; /* the legacy one too */
 	struct sim_queue queues[SIM_PRIORITIES][SIM_QUEUES_MAX];
+	struct sim_queue copies[SIM_PRIORITIES][SIM_QUEUES_MAX];
 	unsigned next_queue[SIM_PRIORITIES];
 	/* host functions */
 	struct sim_entry *calls_head, *calls_tail;
@@ -331,9 +337,13 @@ CUcontext sim_handle_of(struct sim_context *context);
 /* ---- sim_queue.c ---- */
 
 void sim_queues_init(struct sim_context *context);
-/* The next queue of this priority level (0: the least). */
-struct sim_queue *sim_queue_take_locked(struct sim_context *context,
-                                        unsigned level);
+/* The process exits, or the context is in error. */
+void sim_queues_wake_locked(struct sim_context *context);
+/* Give the stream the next queues of this priority level (0: the least). */
+void sim_queue_take_locked(struct sim_stream *stream, unsigned level);
+/* The one that the entry of the stream belongs in. */
+struct sim_queue *sim_queue_of(const struct sim_stream *stream,
+                               const struct sim_entry *entry);
 CUresult sim_queue_put_locked(struct sim_entry *entry);
 bool sim_reached_locked(struct sim_position position);
 /* Frees what the entry owns, and itself. */

@@ -164,11 +164,7 @@ begin_exit(void)
 	pthread_cond_broadcast(&sim_changed);
 	for (unsigned i = 0; i < sim.contexts_n; i++) {
 		pthread_cond_signal(&sim.contexts[i]->calls);
-		for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
-			for (unsigned q = 0; q < SIM_QUEUES_MAX; q++)
-				pthread_cond_signal(
-					&sim.contexts[i]->queues[p][q].work);
-		}
+		sim_queues_wake_locked(sim.contexts[i]);
 	}
 	while (sim.running > 0 && sim_now_ns() < until)
 		sim_await_change_locked(until);
@@ -240,10 +236,7 @@ sim_break_locked(struct sim_context *context, CUresult result)
 		context->error = result;
 	pthread_cond_broadcast(&sim_changed);
 	pthread_cond_signal(&context->calls);
-	for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
-		for (unsigned q = 0; q < SIM_QUEUES_MAX; q++)
-			pthread_cond_signal(&context->queues[p][q].work);
-	}
+	sim_queues_wake_locked(context);
 }
 
 /* The state of the process forbids every call. */

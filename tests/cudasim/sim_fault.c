@@ -114,11 +114,20 @@ read_lacks(const char *text)
 void
 sim_environment_read(void)
 {
-	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	static const struct {
+		const char *theirs, *ours;
+	} cuda[] = {
+		{"CUDA_DEVICE_MAX_CONNECTIONS", "queues"},
+		{"CUDA_DEVICE_MAX_COPY_CONNECTIONS", "copy_queues"},
+	};
+	const char *text;
 	char name[64], *end;
 
-	if (text)
-		set_locked("queues", strtol(text, NULL, 10));
+	for (size_t i = 0; i < sizeof(cuda) / sizeof(cuda[0]); i++) {
+		text = getenv(cuda[i].theirs);
+		if (text)
+			set_locked(cuda[i].ours, strtol(text, NULL, 10));
+	}
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		simulator_variable(&sim_simulator, settings[i].name, name,
 		                   sizeof(name));

@@ -13,23 +13,54 @@ enum { NAP_MIN = 5000, NAP_MAX = 500000 };
 /* One entry or copy of so many is late, if delays are asked for. */
 enum { ENTRY_ODDS = 4 };
 
+static void
+init_queue(struct sim_context *context, struct sim_queue *queue)
+{
+	queue->context = context;
+	pthread_cond_init(&queue->work, NULL);
+}
+
 void
 sim_queues_init(struct sim_context *context)
 {
 	for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
 		for (unsigned q = 0; q < SIM_QUEUES_MAX; q++) {
-			context->queues[p][q].context = context;
-			pthread_cond_init(&context->queues[p][q].work, NULL);
+			init_queue(context, &context->queues[p][q]);
+			init_queue(context, &context->copies[p][q]);
 		}
 	}
 }
 
-struct sim_queue *
-sim_queue_take_locked(struct sim_context *context, unsigned level)
+void
+sim_queues_wake_locked(struct sim_context *context)
 {
-	unsigned next = context->next_queue[level]++;
+	for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
+		for (unsigned q = 0; q < SIM_QUEUES_MAX; q++) {
+			pthread_cond_signal(&context->queues[p][q].work);
+			pthread_cond_signal(&context->copies[p][q].work);
+		}
+	}
+}
 
-	return &context->queues[level][next % (unsigned)sim.set.queues];
+void
+sim_queue_take_locked(struct sim_stream *stream, unsigned level)
+{
+	struct sim_context *context = stream->context;
+	unsigned of = sim.set.levels ? level : 0;
+	unsigned next = context->next_queue[of]++;
+
+	stream->queue = &context->queues[of][next % (unsigned)sim.set.queues];
+	stream->copies = stream->queue;
+	if (sim.set.copy_queues > 0)
+		stream->copies =
+			&context->copies[of][next %
+	                                     (unsigned)sim.set.copy_queues];
+}
+
+struct sim_queue *
+sim_queue_of(const struct sim_stream *stream, const struct sim_entry *entry)
+{
+	return entry->kind == SIM_COPY ? stream->copies : stream->queue;
 }
 
 bool
@@ -203,9 +234,12 @@ nap_locked(struct sim_entry *entry)
 	sim_await_change_locked(now + nap);
 }
 
+/* After what its stream was given before it, in the queue of copies too. */
 static bool
 may_begin_locked(const struct sim_entry *entry)
 {
+	if (entry->stream->ended + 1 < entry->seq)
+		return false;
 	for (size_t i = 0; i < entry->after_n; i++) {
 		if (!sim_reached_locked(entry->after[i]))
 			return false;
@@ -257,7 +291,10 @@ pop_locked(struct sim_queue *queue)
 	struct sim_entry *entry = queue->head;
 
 	queue->head = entry->next;
-	entry->stream->ended = entry->seq;
+	queue->entries--;
+	/* Those of a context in error are dropped in any order. */
+	if (entry->stream->ended < entry->seq)
+		entry->stream->ended = entry->seq;
 	sim.progress++;
 	pthread_cond_broadcast(&sim_changed);
 	if (!entry->handed || entry->over) {
@@ -338,7 +375,7 @@ start_locked(struct sim_queue *queue, const struct sim_entry *entry)
 CUresult
 sim_queue_put_locked(struct sim_entry *entry)
 {
-	struct sim_queue *queue = entry->stream->queue;
+	struct sim_queue *queue = sim_queue_of(entry->stream, entry);
 	CUresult result = start_locked(queue, entry);
 
 	if (result != BATONI_CU_SUCCESS)
@@ -349,6 +386,7 @@ sim_queue_put_locked(struct sim_entry *entry)
 	else
 		queue->head = entry;
 	queue->tail = entry;
+	queue->entries++;
 	pthread_cond_signal(&queue->work);
 	return BATONI_CU_SUCCESS;
 }
@@ -384,6 +422,8 @@ sim_is_settled_locked(bool in_functions)
 		for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
 			for (unsigned q = 0; q < SIM_QUEUES_MAX; q++) {
 				if (!is_still_locked(&context->queues[p][q],
+				                     in_functions) ||
+				    !is_still_locked(&context->copies[p][q],
 				                     in_functions))
 					return false;
 			}
@@ -397,7 +437,8 @@ is_drained_locked(const struct sim_context *context)
 {
 	for (unsigned p = 0; p < SIM_PRIORITIES; p++) {
 		for (unsigned q = 0; q < SIM_QUEUES_MAX; q++) {
-			if (context->queues[p][q].head)
+			if (context->queues[p][q].head ||
+			    context->copies[p][q].head)
 				return false;
 		}
 	}

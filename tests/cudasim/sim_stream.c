@@ -24,12 +24,12 @@ sim_stream_init_locked(struct sim_context *context, struct sim_stream *stream,
 	*stream = (struct sim_stream){
 		.next = context->streams,
 		.context = context,
-		.queue = sim_queue_take_locked(context, level),
 		.id = ++sim.next_id,
 		.refs = 1,
 		.blocking = blocking,
 		.priority = -(int)level,
 	};
+	sim_queue_take_locked(stream, level);
 	context->streams = stream;
 }
 
@@ -323,30 +323,41 @@ order_legacy_locked(struct sim_stream *stream, struct sim_entry *entry)
 	}
 }
 
-static bool
-is_full(const struct sim_stream *stream)
+/* What has to end before the stream, or its queue, takes the entry; NULL stream: nothing. */
+static struct sim_position
+find_full(struct sim_stream *stream, const struct sim_entry *entry)
 {
-	return sim.set.depth > 0 && stream->submitted - stream->ended >=
-	                                    (uint64_t)sim.set.depth;
+	const struct sim_queue *queue = sim_queue_of(stream, entry);
+
+	if (sim.set.depth > 0 &&
+	    stream->submitted - stream->ended >= (uint64_t)sim.set.depth)
+		return (struct sim_position){stream, stream->ended + 1};
+	if (sim.set.queue_depth > 0 &&
+	    queue->entries >= (uint64_t)sim.set.queue_depth)
+		return (struct sim_position){queue->head->stream,
+		                             queue->head->seq};
+	return (struct sim_position){NULL, 0};
 }
 
-/* Block while the stream is full. */
+/* Block while the stream, or its queue, is full. */
 static CUresult
-await_space_locked(struct sim_stream *stream)
+await_space_locked(struct sim_stream *stream, const struct sim_entry *entry)
 {
 	struct sim_context *context = stream->context;
+	struct sim_position first = find_full(stream, entry);
 	CUresult result = BATONI_CU_SUCCESS;
 
-	if (!is_full(stream))
+	if (!first.stream)
 		return BATONI_CU_SUCCESS;
 	if (sim.set.depth_lock)
 		context->holder = sim_thread();
 	sim_stream_ref_locked(stream);
-	while (result == BATONI_CU_SUCCESS && is_full(stream)) {
-		struct sim_position first = {stream, stream->ended + 1};
-
+	while (result == BATONI_CU_SUCCESS && first.stream) {
+		sim_stream_ref_locked(first.stream);
 		result = sim_await_position_locked(
 			context, first, "a call behind a full stream", true);
+		sim_position_drop_locked(&first);
+		first = find_full(stream, entry);
 	}
 	sim_stream_unref_locked(stream);
 	if (context->holder == sim_thread()) {
@@ -365,7 +376,7 @@ sim_submit_locked(struct sim_call *call, struct sim_stream *stream,
 	CUresult result = sim_capture_takes_locked(stream, &captured);
 
 	if (result == BATONI_CU_SUCCESS && !captured)
-		result = await_space_locked(stream);
+		result = await_space_locked(stream, entry);
 	if (result != BATONI_CU_SUCCESS || captured) {
 		sim_entry_free_locked(entry);
 		return result;

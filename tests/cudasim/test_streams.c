@@ -201,92 +201,6 @@ START_TEST(a_driver_call_in_a_host_function_fails_and_is_a_violation)
 }
 END_TEST
 
-/* ---- hardware queues ---- */
-
-START_TEST(a_wait_holds_up_streams_that_share_its_queue)
-{
-	CUstream a, b, urgent;
-	struct probe behind, beside;
-	int least, greatest;
-
-	world_load();
-	ck_assert(w.sim->sim_set("queues", 1));
-	world_begin();
-	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	ck_success(w.sim->priority_range(&least, &greatest));
-	ck_assert_int_lt(greatest, least);
-	ck_success(w.sim->stream_create(&urgent, BATONI_CU_STREAM_NON_BLOCKING,
-	                                greatest));
-	world_wait(a, 0, 1);
-	world_probe(b, &behind);
-	world_probe(urgent, &beside);
-	w.sim->sim_settle(false);
-	ck_assert_int_eq(world_calls(&behind), 0);
-	ck_assert_int_eq(world_calls(&beside), 1);
-	world_store(0, 1);
-	w.sim->sim_settle(false);
-	ck_assert_int_eq(world_calls(&behind), 1);
-	world_end();
-}
-END_TEST
-
-START_TEST(a_host_function_that_blocks_holds_up_its_queue_too)
-{
-	CUstream a, b;
-	struct gate gate;
-
-	world_load();
-	ck_assert(w.sim->sim_set("queues", 1));
-	world_begin();
-	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	world_gate(a, &gate);
-	world_write(b, 0, 1);
-	w.sim->sim_settle(true);
-	ck_assert_uint_eq(world_load_word(0), 0);
-	world_open(&gate);
-	ck_success(w.sim->stream_synchronize(b));
-	ck_assert_uint_eq(world_load_word(0), 1);
-	world_end();
-}
-END_TEST
-
-START_TEST(queues_are_as_many_as_connections)
-{
-	CUstream a, b;
-	struct probe probe;
-
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-	world_begin();
-	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	world_wait(a, 0, 1);
-	world_probe(b, &probe);
-	w.sim->sim_settle(false);
-	ck_assert_int_eq(world_calls(&probe), 0);
-	world_store(0, 1);
-	world_end();
-}
-END_TEST
-
-START_TEST(streams_with_queues_of_their_own_do_not_hold_each_other_up)
-{
-	CUstream a, b;
-	struct probe probe;
-
-	world_begin();
-	a = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	b = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
-	world_wait(a, 0, 1);
-	world_probe(b, &probe);
-	w.sim->sim_settle(false);
-	ck_assert_int_eq(world_calls(&probe), 1);
-	world_store(0, 1);
-	world_end();
-}
-END_TEST
-
 /* ---- default streams ---- */
 
 START_TEST(legacy_default_stream_waits_for_blocking_streams_and_they_for_it)
@@ -471,10 +385,6 @@ main(void)
 		memory_operations_can_be_switched_off,
 		host_functions_run_one_at_a_time,
 		a_driver_call_in_a_host_function_fails_and_is_a_violation,
-		a_wait_holds_up_streams_that_share_its_queue,
-		a_host_function_that_blocks_holds_up_its_queue_too,
-		queues_are_as_many_as_connections,
-		streams_with_queues_of_their_own_do_not_hold_each_other_up,
 		legacy_default_stream_waits_for_blocking_streams_and_they_for_it,
 		special_handles_have_ids_of_their_own,
 		handles_are_used_again_and_ids_are_not,
