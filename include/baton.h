@@ -369,6 +369,13 @@ struct baton_comm_info {
 	/* One sentence on why no stream carries out puts and signals by itself, and the engine
 	 * all of them; "" where streams carry out those that they can. */
 	const char *why_engine_puts;
+	/* On BATON_DEVICE_CUDA: streams of the GPU that Baton knows of in this process (its own, NCCL's,
+	 * a default one, and those of the program with operations on them), and the hardware
+	 * queues that all streams share, for kernels and waits, and for copies.  With more
+	 * streams than queues one that waits may hold up another.  0 on the host. */
+	int cuda_streams;
+	int cuda_queues;
+	int cuda_copy_queues;
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */

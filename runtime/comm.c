@@ -21,6 +21,7 @@
 
 #include "announce.h"
 #include "config.h"
+#include "crowd.h"
 #include "dump.h"
 #include "engine.h"
 #include "engine_thread.h"
@@ -708,6 +709,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->onesided->ops->start(comm->onesided, comm);
 	batoni_dump_start();
 	batoni_announce(comm);
+	batoni_crowd_warn(comm);
 }
 
 void
@@ -1126,6 +1128,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		info_p->signal_paths = comm->onesided->signal_paths;
 		info_p->window_paths = atomic_load(&comm->onesided->window_paths);
 	}
+	batoni_crowd_query(comm, info_p);
 	return BATON_OK;
 }
 

@@ -148,7 +148,7 @@ struct baton_comm {
 	/* What a destroy waits for when nothing of this rank is in its way, or NULL
 	 * (leave.c). */
 	const char *leave_awaits;
-	char error[256];            /* written once, before status */
+	char error[480];            /* written once, before status */
 	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */
 	struct batoni_list_node locals;
 

@@ -32,6 +32,7 @@
 
 #include "config.h"
 #include "core.h"
+#include "crowd.h"
 #include "describe.h"
 #include "log.h"
 #include "mem.h"
@@ -44,6 +45,7 @@
 struct dump {
 	struct baton_comm *comm;
 	bool locked;    /* the driver's lock was available so far */
+	bool crowded;   /* streams may stand behind each other */
 	uint32_t slot;  /* where the scan goes on */
 	uint32_t lines; /* operations written so far */
 	size_t used;
@@ -141,6 +143,15 @@ add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
 		snprintf(text, size, "the end of its group (baton_group_end)");
 }
 
+/* Its stream has not got there; or what moves it is on streams. */
+static bool
+stands_on_stream(const struct batoni_view *seen)
+{
+	return seen->state == BATONI_QUEUED ||
+	       (seen->flags & BATONI_FLAG_STREAM_ISSUED &&
+	        seen->state != BATONI_ENDED);
+}
+
 static void
 add_line(struct dump *dump, const struct batoni_view *seen)
 {
@@ -150,8 +161,11 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 	add_what(dump, seen, what, sizeof(what));
 	add_waits(dump, seen, waits, sizeof(waits));
 	batoni_view_line(seen, what, waits, line, sizeof(line));
-	add(dump, "baton dump: rank %d: slot %u: %s%s%s\n", comm->rank,
+	add(dump, "baton dump: rank %d: slot %u: %s%s%s%s\n", comm->rank,
 	    batoni_pool_slot(&comm->pool, seen->op), line,
+	    dump->crowded && stands_on_stream(seen)
+	            ? " (it may stand behind another stream)"
+	            : "",
 	    comm->breaking != BATON_OK ? " (the communicator is broken)" : "",
 	    dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
@@ -206,6 +220,7 @@ static void
 add_head(struct dump *dump)
 {
 	const struct baton_comm *comm = dump->comm;
+	char crowd[BATONI_CROWD_BYTES];
 
 	add(dump,
 	    "baton dump: rank %d of %d, communicator %u, process %ld, baton %s, "
@@ -215,6 +230,9 @@ add_head(struct dump *dump)
 	    comm->transport->library, comm->device_ops->name,
 	    baton_comm_status(comm) == BATON_OK ? "sound"
 	                                        : baton_comm_error(comm));
+	dump->crowded = batoni_crowd_describe(comm, crowd, sizeof(crowd));
+	if (dump->crowded)
+		add(dump, "baton dump: rank %d: %s\n", comm->rank, crowd);
 }
 
 static void

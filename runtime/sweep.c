@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 
+#include "crowd.h"
 #include "describe.h"
 #include "engine.h"
 #include "leave.h"
@@ -241,13 +242,20 @@ expire_issued(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 	char what[BATONI_DESCRIBE_BYTES], why[sizeof(comm->error)];
+	char crowd[BATONI_CROWD_BYTES];
+	bool crowded;
 
 	batoni_op_describe(op, what, sizeof(what));
+	crowded = batoni_crowd_describe(comm, crowd, sizeof(crowd));
 	snprintf(why, sizeof(why),
 	         "%.96s passed its deadline and cannot end alone: it takes the "
-	         "communicator with it (is its other end there, of the same size? "
-	         "BATON_CHECK=1 compares them)",
-	         what);
+	         "communicator with it (%s%.160s%s its other end there, of the "
+	         "same size? BATON_CHECK=1 compares them)",
+	         what,
+	         crowded ? "its stream, or its peer's, may stand behind another "
+	                   "one: "
+	                 : "",
+	         crowd, crowded ? ". Else: is" : "is");
 	batoni_op_stop_clock(op);
 	batoni_set(op->status, BATON_ERR_TIMEOUT);
 	if (comm->breaking == BATON_OK)

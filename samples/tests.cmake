@@ -42,7 +42,7 @@ endif()
 
 # Over NCCL, between two simulated GPUs.
 set(nccl BATON_TRANSPORT=nccl BATON_CUDA_LIBRARY=$<TARGET_FILE:cudasim>
-	CUDASIM_ABORT=1 CUDASIM_DEVICES=2 CUDASIM_QUEUES=32
+	CUDASIM_ABORT=1 CUDASIM_DEVICES=2 CUDA_DEVICE_MAX_CONNECTIONS=32
 	BATON_NCCL_LIBRARY=$<TARGET_FILE:ncclsim> NCCLSIM_ABORT=1)
 baton_mpi_test(sample.host_poll.nccl RANKS 2 TARGET host_poll LABELS sample
 	ARGS --messages 200 --outstanding 8 ENV ${nccl})

@@ -6,6 +6,7 @@
  *   cuda_api.[ch]     the driver's functions, loaded at run time
  *   cuda_gpu.[ch]     one GPU: context, internal streams, events
  *   cuda_pinned.c     its pinned blocks
+ *   cuda_queues.c     how many streams there are for its hardware queues
  *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions
  *   cuda_item.c       how an item is put on a stream
  *   cuda_memory.c     the second table: memory
@@ -32,12 +33,6 @@
 
 #define PASS_NS 1000000000u /* for a stream to pass what is released, beside a load too */
 
-/* A stream of stream_create. */
-struct created {
-	struct batoni_list_node link;
-	CUstream handle;
-};
-
 /* ---- opens --------------------------------------------------------------- */
 
 /* All opens of one GPU are the same object: an open that is left behind, on a device that
@@ -63,7 +58,7 @@ cuda_close(struct batoni_device *device)
 /* ---- streams ------------------------------------------------------------- */
 
 static void
-keep_created(struct cuda_gpu *gpu, struct created *created)
+keep_created(struct cuda_gpu *gpu, struct cuda_created *created)
 {
 	pthread_mutex_lock(&gpu->lock);
 	batoni_list_append(&gpu->created, &created->link);
@@ -74,7 +69,7 @@ static enum baton_status
 create_stream(struct batoni_device *device, int priority, baton_stream *stream_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct created *created = batoni_alloc(1, sizeof(*created));
+	struct cuda_created *created = batoni_alloc(1, sizeof(*created));
 	const char *call = "cuCtxPushCurrent";
 	struct cuda_guard guard;
 	CUresult result;
@@ -87,6 +82,9 @@ create_stream(struct batoni_device *device, int priority, baton_stream *stream_p
 		result = gpu->api->stream_create(&created->handle,
 		                                 BATONI_CU_STREAM_NON_BLOCKING,
 		                                 priority);
+		/* Without it the stream may be counted twice (cuda_queues.c). */
+		if (result == BATONI_CU_SUCCESS)
+			gpu->api->stream_id(created->handle, &created->id);
 		batoni_cuda_leave(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS) {
@@ -114,17 +112,27 @@ cuda_stream_create_apart(struct batoni_device *device, baton_stream *stream_p)
 	                     stream_p);
 }
 
+/* Where there are three levels, on the one between the program's and that of copies. */
+static enum baton_status
+cuda_stream_create_waiting(struct batoni_device *device, baton_stream *stream_p)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	bool has_one = gpu->priority != INT_MIN && gpu->priority < -1;
+
+	return create_stream(device, has_one ? -1 : 0, stream_p);
+}
+
 /* Take it out of the list, so that one of two threads that destroy it gets it. */
-static struct created *
+static struct cuda_created *
 take_created(struct cuda_gpu *gpu, CUstream handle)
 {
-	struct created *found = NULL;
+	struct cuda_created *found = NULL;
 
 	pthread_mutex_lock(&gpu->lock);
 	for (struct batoni_list_node *at = gpu->created.next;
 	     at != &gpu->created && !found; at = at->next) {
-		struct created *created =
-			batoni_container_of(at, struct created, link);
+		struct cuda_created *created =
+			batoni_container_of(at, struct cuda_created, link);
 
 		if (created->handle == handle)
 			found = created;
@@ -168,7 +176,7 @@ destroy_idle(const struct cuda_gpu *gpu, CUstream handle)
 }
 
 static enum baton_status
-destroy_created(struct cuda_gpu *gpu, struct created *created)
+destroy_created(struct cuda_gpu *gpu, struct cuda_created *created)
 {
 	const char *call = "cuCtxPushCurrent";
 	struct cuda_guard guard;
@@ -193,7 +201,7 @@ static enum baton_status
 cuda_stream_destroy(struct batoni_device *device, baton_stream handle)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct created *created = take_created(gpu, handle);
+	struct cuda_created *created = take_created(gpu, handle);
 
 	if (!created)
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -702,6 +710,9 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.close = cuda_close,
 	.stream_create = cuda_stream_create,
 	.stream_create_apart = cuda_stream_create_apart,
+	.stream_create_waiting = cuda_stream_create_waiting,
+	.crowd = batoni_cuda_crowd,
+	.foreign_streams = batoni_cuda_foreign_streams,
 	.stream_destroy = cuda_stream_destroy,
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,

@@ -344,14 +344,6 @@ make_streams(struct cuda_gpu *gpu)
 static void
 warn_of_limits(const struct cuda_gpu *gpu)
 {
-	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-
-	if (connections && strtol(connections, NULL, 10) == 1)
-		batoni_log(BATONI_LOG_WARN,
-		           "CUDA_DEVICE_MAX_CONNECTIONS is 1: all streams share "
-		           "one hardware queue, so a stream that waits for a "
-		           "message can hold up the compute of others; set it to "
-		           "8 or more");
 	if (!gpu->memory_ops)
 		batoni_log(BATONI_LOG_WARN,
 		           "CUDA device %d (%s) has no 64-bit stream memory "
@@ -478,6 +470,7 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 	}
 	batoni_mem_keep(1);
 	gpu->writes = gpu->memory_ops && batoni_config()->cuda_writes;
+	batoni_cuda_queues_read(gpu);
 	gpu->next = atomic_load(&gpus);
 	while (!atomic_compare_exchange_weak(&gpus, &gpu->next, gpu))
 		;

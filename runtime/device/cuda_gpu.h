@@ -67,6 +67,13 @@ struct cuda_block {
 	const char *call;
 };
 
+/* A stream of stream_create. */
+struct cuda_created {
+	struct batoni_list_node link;
+	CUstream handle;
+	unsigned long long id;
+};
+
 struct cuda_gpu {
 	struct batoni_device open; /* what every open of it gets */
 	const struct batoni_cuda_api *api;
@@ -90,6 +97,8 @@ struct cuda_gpu {
 	 * has ended.  NULL: streams write none.  Set by an open. */
 	_Atomic(_Atomic uint64_t *) copied;
 	int priority; /* of these: the highest */
+	uint32_t queues, copy_queues; /* of the hardware, that streams share */
+	_Atomic uint32_t foreign;     /* streams that libraries have */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the numbers of
 	 * the last trigger that was written and of the last put that was passed.  Set under
@@ -134,6 +143,9 @@ struct cuda_guard {
 };
 CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
 void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
+
+/* cuda_queues.c: while it is set up. */
+void batoni_cuda_queues_read(struct cuda_gpu *gpu);
 
 /* `current` of the device's table. */
 enum baton_status batoni_cuda_current(int *number_p);

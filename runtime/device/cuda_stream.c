@@ -130,6 +130,12 @@ is_free_locked(const struct cuda_stream *stream)
 	       atomic_load(&stream->marked) == 0;
 }
 
+bool
+batoni_cuda_stream_works_locked(const struct cuda_stream *stream)
+{
+	return !is_free_locked(stream);
+}
+
 static struct cuda_stream *
 find_locked(struct cuda_gpu *gpu, unsigned long long id)
 {

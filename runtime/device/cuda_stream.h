@@ -81,6 +81,8 @@ enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                                          struct cuda_stream **stream_p);
 void batoni_cuda_stream_leave(struct cuda_stream *stream);
 
+/* The stream has work of ours.  Under gpu->lock. */
+bool batoni_cuda_stream_works_locked(const struct cuda_stream *stream);
 /* No stream has work of ours, nor is any being put on one. */
 bool batoni_cuda_streams_passed(struct cuda_gpu *gpu);
 
@@ -122,6 +124,9 @@ enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle
 /* `stream_put` of the device's table, of a stream that the caller uses: OK, PENDING. */
 enum baton_status batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
                                   const struct batoni_stream_put *put);
+/* cuda_queues.c: slots of the device's table. */
+void batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p);
+void batoni_cuda_foreign_streams(struct batoni_device *device, int more);
 /* A word has grown: wake the host functions that wait for one, on any GPU. */
 void batoni_cuda_released(void);
 

@@ -99,6 +99,22 @@ struct batoni_need {
 /* Of an item: its trigger, and its wait if it has a word. */
 #define BATONI_ITEM_ENTRIES 2u
 
+/* Streams that share what runs them: one that waits may hold up the others of its queue. */
+struct batoni_crowd {
+	uint32_t streams; /* that are known: a program may have more */
+	uint32_t working; /* of these: with operations on them now */
+	uint32_t queues, copy_queues;
+	uint32_t advised; /* so many queues would be enough, or are the most that there can be */
+	char advice[80];  /* what to set for that: "CUDA_DEVICE_MAX_CONNECTIONS=32" */
+};
+
+static inline bool
+batoni_is_crowded(const struct batoni_crowd *crowd)
+{
+	return crowd->streams > crowd->queues ||
+	       crowd->streams > crowd->copy_queues;
+}
+
 struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
@@ -147,6 +163,15 @@ struct batoni_device_ops {
 	 * may be waiting for.  As stream_create.  NULL: a stream holds up no other. */
 	enum baton_status (*stream_create_apart)(struct batoni_device *device,
 	                                         baton_stream *stream_p);
+	/* A stream that waits for peers, and for streams of the program.  Where the device
+	 * can, it holds up neither those nor streams of the kind above.  The rest as above. */
+	enum baton_status (*stream_create_waiting)(struct batoni_device *device,
+	                                           baton_stream *stream_p);
+	/* How crowded its queues are; and a library that works on the device tells that it has so
+	 * many streams more, or fewer.  Any thread; may not block.  NULL, both: a stream holds up
+	 * no other. */
+	void (*crowd)(struct batoni_device *device, struct batoni_crowd *crowd_p);
+	void (*foreign_streams)(struct batoni_device *device, int more);
 	/* Caller: any thread, before every enqueue; must not block on the stream.
 	 * launching: an item that runs a function will follow; allocate its thread.
 	 * OK; INVALID: no stream that this device takes; UNSUPPORTED: one that it does not

@@ -1022,7 +1022,8 @@ START_TEST(one_hardware_queue_is_warned_about_once)
 	struct captured captured = capture("warn", share_one_queue);
 
 	ck_assert_int_eq(times(captured.text,
-	                       "CUDA_DEVICE_MAX_CONNECTIONS is 1"),
+	                       "in 1 hardware queue (1 for copies); to part them: "
+	                       "CUDA_DEVICE_MAX_CONNECTIONS=8\n"),
 	                 1);
 	ck_assert_int_eq(times(captured.text, "default stream"), 0);
 }

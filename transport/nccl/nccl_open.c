@@ -29,6 +29,10 @@
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000u)
 
+/* Streams that one of NCCL's communicators has: for its buffers and for host functions (init.cc of
+ * 2.28 to 2.30), and one for copies or puts where it makes these by the copy engines. */
+#define COMM_STREAMS 3u
+
 /* The values of `what` in exchanges. */
 #define WHAT_HELLO ((uint64_t)0x6e63636c01)
 #define WHAT_MAKE ((uint64_t)0x6e63636c02)
@@ -62,11 +66,25 @@ batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
 
 /* ---- creating, this rank alone ---- */
 
+/* There will be so many communicators more. */
+static void
+tell_streams(struct batoni_nccl *nccl, unsigned comms)
+{
+	struct batoni_device *device = nccl->device;
+
+	nccl->foreign += comms * COMM_STREAMS;
+	if (device->ops->foreign_streams)
+		device->ops->foreign_streams(device,
+		                             (int)(comms * COMM_STREAMS));
+}
+
 void
 batoni_nccl_free(struct batoni_nccl *nccl)
 {
 	struct batoni_device *device = nccl->device;
 
+	if (device->ops->foreign_streams)
+		device->ops->foreign_streams(device, -(int)nccl->foreign);
 	for (unsigned i = 0; nccl->lanes && i < batoni_nccl_lanes_all(nccl);
 	     i++) {
 		assert(!nccl->lanes[i].comm);
@@ -90,15 +108,17 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_free(nccl);
 }
 
-/* apart: streams of the program wait for words until its work is done. */
-static enum baton_status
-make_stream(struct batoni_nccl *nccl, bool apart, baton_stream *stream_p)
+enum baton_status
+batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
+                        baton_stream *stream_p)
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
 
-	return apart && ops->stream_create_apart
-	               ? ops->stream_create_apart(nccl->device, stream_p)
-	               : ops->stream_create(nccl->device, stream_p);
+	if (apart && ops->stream_create_apart)
+		return ops->stream_create_apart(nccl->device, stream_p);
+	if (!apart && ops->stream_create_waiting)
+		return ops->stream_create_waiting(nccl->device, stream_p);
+	return ops->stream_create(nccl->device, stream_p);
 }
 
 static enum baton_status
@@ -115,11 +135,11 @@ make_parts(struct batoni_nccl *nccl, int size)
 	if (!nccl->lanes || !nccl->hello || !nccl->hellos || !nccl->words)
 		return BATON_ERR_NOMEM;
 	for (unsigned i = 0; i < nccl->lanes_n && status == BATON_OK; i++)
-		status = make_stream(nccl, nccl->config.check,
-		                     &nccl->lanes[i].stream);
+		status = batoni_nccl_stream_make(nccl, nccl->config.check,
+		                                 &nccl->lanes[i].stream);
 	if (status == BATON_OK && nccl->has_lists)
-		status = make_stream(nccl, true,
-		                     &batoni_nccl_lane_of_lists(nccl)->stream);
+		status = batoni_nccl_stream_make(
+			nccl, true, &batoni_nccl_lane_of_lists(nccl)->stream);
 	if (status == BATON_OK)
 		status = batoni_nccl_peers_make(nccl, size);
 	if (status == BATON_OK)
@@ -148,6 +168,24 @@ check_device(const struct batoni_device *device)
 	                     "below %d; this is device %d, %s",
 	                     BATONI_NCCL_DEVICES, device->number,
 	                     device->ops->name);
+}
+
+/* With one queue the kernels that connect the ranks would stand behind each other. */
+static enum baton_status
+check_queues(struct batoni_device *device)
+{
+	struct batoni_crowd crowd = {.queues = 2};
+
+	if (device->ops->crowd)
+		device->ops->crowd(device, &crowd);
+	if (crowd.queues > 1)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "device %d has one hardware queue: in NCCL a send that "
+	                     "waits for its peer would hold up all receives, and "
+	                     "receives all sends; start the program with %s (or use "
+	                     "another transport)",
+	                     device->number, crowd.advice);
 }
 
 static enum baton_status
@@ -179,7 +217,10 @@ nccl_create(const struct batoni_native_config *config,
 		nccl->lanes_n = (unsigned)config->lanes + 1;
 	nccl->lock = batoni_nccl_lock_of(config->device->number);
 	init_end(nccl);
-	status = make_parts(nccl, config->size);
+	tell_streams(nccl, nccl->lanes_n + (nccl->has_lists ? 1 : 0));
+	status = check_queues(config->device);
+	if (status == BATON_OK)
+		status = make_parts(nccl, config->size);
 	if (status != BATON_OK) {
 		batoni_nccl_free(nccl);
 		return status;
@@ -750,6 +791,7 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 		return status;
 	if (is_last(nccl)) {
 		offer_puts(nccl);
+		tell_streams(nccl, nccl->puts ? 1 : 0);
 		*transport_p = &nccl->base;
 		return BATON_OK;
 	}

@@ -85,9 +85,10 @@ batoni_nccl_self_make(struct batoni_nccl *nccl)
 	nccl->self = batoni_alloc(1, sizeof(*nccl->self));
 	if (!nccl->self)
 		return BATON_ERR_NOMEM;
-	status = ops->stream_create(nccl->device, &nccl->self->gather);
+	status = batoni_nccl_stream_make(nccl, false, &nccl->self->gather);
 	if (status == BATON_OK)
-		status = ops->stream_create(nccl->device, &nccl->self->waits);
+		status = batoni_nccl_stream_make(nccl, false,
+		                                 &nccl->self->waits);
 	if (status == BATON_OK)
 		status = ops->words_alloc(nccl->device, 1,
 		                          nccl->config.until_ns,

@@ -119,6 +119,7 @@ struct batoni_nccl {
 	struct batoni_native_config config;
 	uint64_t patience_ns; /* for creation, and for one enqueue */
 	unsigned bits;        /* ranks have so many */
+	unsigned foreign;     /* so many streams of NCCL's were told to the device */
 	unsigned lanes_n;     /* two for each bit, or fewer, and one for the rank alone */
 	int ctas;             /* that a kernel of a lane has at most; 0: NCCL's default */
 	ncclUniqueId alone;   /* of the lane for the rank alone */
@@ -334,6 +335,10 @@ void batoni_nccl_note(struct batoni_nccl *nccl, const char *call,
 /* PENDING, OK, or an error: what the marks of these lanes, behind what was put there, say. */
 enum baton_status batoni_nccl_await_lane(struct batoni_nccl *nccl,
                                          struct batoni_nccl_lane *lane);
+/* A stream of the transport's.  apart: streams of the program wait for words until its work is
+ * done.  Else: its work waits for peers.  OK, NOMEM, CUDA. */
+enum baton_status batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
+                                          baton_stream *stream_p);
 /* Free all but the lanes' communicators, which are gone. */
 void batoni_nccl_free(struct batoni_nccl *nccl);
 

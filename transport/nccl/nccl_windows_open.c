@@ -64,7 +64,6 @@ allocate_staging(struct batoni_nccl *nccl)
 static enum baton_status
 prepare(struct batoni_nccl *nccl)
 {
-	const struct batoni_device_ops *ops = nccl->device->ops;
 	size_t sides = (size_t)nccl->base.size * sizeof(struct batoni_nccl_side);
 	struct batoni_nccl_puts *puts = batoni_alloc(1, sizeof(*puts) + sides);
 	enum baton_status status;
@@ -76,11 +75,7 @@ prepare(struct batoni_nccl *nccl)
 	batoni_list_init(&puts->windows);
 	nccl->puts = puts;
 	/* Streams of the program wait for what puts bring. */
-	status = ops->stream_create_apart
-	                 ? ops->stream_create_apart(nccl->device,
-	                                            &puts->lane->stream)
-	                 : ops->stream_create(nccl->device,
-	                                      &puts->lane->stream);
+	status = batoni_nccl_stream_make(nccl, true, &puts->lane->stream);
 	return status == BATON_OK ? allocate_staging(nccl) : status;
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams that share the queues of a device: what the engine says of it. */
+#ifndef BATONI_CROWD_H
+#define BATONI_CROWD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "baton.h"
+#include "device.h"
+
+/* Of a description. */
+#define BATONI_CROWD_BYTES 200u
+
+/* Any thread.  A stream of the device may stand behind another one.  text: how many there are and
+ * what to set; "" if not. */
+bool batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size);
+/* Fill in what a query says of them. */
+void batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info);
+/* The communicator has just been started: warn, once for what is to be set. */
+void batoni_crowd_warn(const struct baton_comm *comm);
+
+#endif
