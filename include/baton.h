@@ -191,12 +191,16 @@ struct baton_comm_options {
 	 * are of use.  With fewer than that, sends and receives wait for each other
 	 * (BATON_CAP_DIRECTIONS is off). */
 	int nccl_lanes;
-	/* On BATON_TRANSPORT_NCCL, which does not compare the two sides of a message:
-	 * checked mode, in which Baton does, before it calls NCCL.  Sides that differ in size
-	 * or type end in MISMATCH, deadlines and baton_cancel end one operation alone, and lists
-	 * of tensors and plain messages are in one order.
-	 * It costs a round trip of the hosts for each message.  All ranks or none; also by
-	 * BATON_CHECK=1 in the environment.  The other transports need none, and ignore it. */
+	/* Checked mode: the types of the two sides of each send and receive are compared, and a
+	 * receive of another type than the message's ends in MISMATCH, with nothing written; its
+	 * send ends in OK.  Without it, types only say how long elements are: 2 of int32 receive
+	 * 1 of float64.  Lengths are compared alike in both: a message may be shorter than its
+	 * receive, and a longer one ends in TRUNCATED.  Lists of tensors are always compared.
+	 * On BATON_TRANSPORT_NCCL nothing is compared without it, and with it lengths are too, before
+	 * NCCL is called: where type or length differ both sides end in MISMATCH.  Deadlines and
+	 * baton_cancel then end one operation alone, and lists of tensors and plain messages are
+	 * in one order, at the cost of a round trip of the hosts for each message.
+	 * All ranks or none; also by BATON_CHECK=1 in the environment. */
 	bool check;
 	/* Memory for lists of tensors that are sent or received: as many tensors may be
 	 * pending, of all lists together.  Both this number and the tensors of each list
@@ -354,6 +358,7 @@ struct baton_comm_info {
 	unsigned capabilities;
 	uint32_t requests_max;
 	bool engine_thread; /* the engine's own thread makes progress here */
+	bool check;         /* checked mode: options.check, or BATON_CHECK=1 */
 	int signals_max;
 	int contexts_max;
 	/* BATON_WINDOW_PATH_*, or'ed: the paths of signals without data to all
@@ -465,7 +470,7 @@ struct baton_op_options {
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
  * CANCELED, ABORTED, PEER, MPI, NCCL, CUDA, or MISMATCH (a receive that meets a list of tensors; in
- * checked mode).
+ * checked mode one of another type, over NCCL both sides).
  */
 BATON_API enum baton_status
 baton_send(const void *buffer, size_t count, enum baton_datatype type, int peer,

@@ -97,6 +97,7 @@ batoni_announce(const struct baton_comm *comm)
 	           comm->tag_max, comm->pool.stamps ? "kept" : "not kept",
 	           comm->plain ? "the direct way"
 	                       : "the general way (a default deadline, time "
-	                         "stamps, or MPI's thread level)");
+	                         "stamps, checked mode, or MPI's thread "
+	                         "level)");
 	announce_paths(comm);
 }

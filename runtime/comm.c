@@ -311,6 +311,8 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 	struct batoni_transport_config config = {
 		.device = comm->device,
 		.apart = plan->apart,
+		/* A native one's own messages, and those below it, are none of the program's. */
+		.check = plan->check && !is_native(plan),
 		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
 		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
 		.until_ns = comm->patience.until_ns,
@@ -606,6 +608,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->collects = plan->device_ops->collect != NULL;
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
+	comm->checked = plan->check;
 	pthread_mutex_init(&comm->order, NULL);
 	pthread_mutex_init(&comm->marks_lock, NULL);
 	comm->index = take_index(&generation);
@@ -676,7 +679,8 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
 	batoni_observe_comm(comm);
 	comm->plain = comm->any_drives && comm->in_engine &&
-	              comm->timeout_ns == 0 && !comm->observed && !comm->looks;
+	              comm->timeout_ns == 0 && !comm->observed && !comm->looks &&
+	              !comm->checked;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
@@ -1114,6 +1118,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		                                             : 0u),
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->thread_drives,
+		.check = comm->checked,
 		.nccl_version = comm->transport->nccl_version,
 		.nccl_lanes = comm->transport->lanes,
 		.why_not_nccl = why_not_nccl(comm),

@@ -284,7 +284,10 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	         theirs->progress != plan->progress ||
 	         theirs->timestamps != plan->timestamps ||
 	         theirs->nccl_lanes != plan->nccl_lanes ||
-	         theirs->transport != plan->transport)
+	         theirs->transport != plan->transport ||
+	         /* The ranks of a native one compare it by themselves, and name one. */
+	         (theirs->check != plan->check &&
+	          plan->transport != BATON_TRANSPORT_NCCL))
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "baton_comm_create_id: the options differ "
 		                       "from those of another rank of this id");

@@ -229,6 +229,7 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 		return status;
 	batoni_comm_plan_on(&plan, device);
 	plan.onesided = !transports[0]->messages.ops->stream_issued;
+	plan.check = false; /* these transports were opened without */
 	/* A stream-issued transport reaches memory of the device. */
 	plan.stages &= plan.onesided;
 	plan.size = transports[0]->size;

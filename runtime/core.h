@@ -79,12 +79,13 @@ struct baton_comm {
 	bool thread_drives; /* the engine's thread may drive it, and does */
 	bool collects; /* the device may have triggers to be looked for */
 	bool direct; /* the library below reaches the device's memory by itself */
+	bool checked; /* the two sides of a message are compared */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */
 	bool plain; /* direct.h applies: in-engine, memory of the host, any thread drives,
 	               no default deadline, nothing observes the life of its
-	               operations */
+	               operations, and nothing asks for their types */
 	enum batoni_drivers drivers;
 	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
@@ -321,6 +322,15 @@ batoni_op_list(const struct batoni_op *op)
 	                       op->kind > BATONI_KIND_RECV
 	               ? NULL
 	               : (struct batoni_tensor_list *)op->transfer.buffer;
+}
+
+/* In checked mode: the type of the message that the receive, or of a launch of a plan the operation
+ * that failed, was refused for.  -1: there was none. */
+static inline int
+batoni_op_refused_type(const struct batoni_op *op)
+{
+	return op->comm->checked ? batoni_transfer_refused_type(&op->transfer)
+	                         : -1;
 }
 
 /* The path of a transfer. */

@@ -61,7 +61,10 @@ struct batoni_transfer {
 	 * string constant) and its code. */
 	const char *native_call;
 	union {
-		int type; /* in, of a message: enum baton_datatype */
+		/* In, of a message: enum baton_datatype; the fast path of calls leaves it out,
+		 * which communicators in checked mode do not take.  Out, of a receive that
+		 * batoni_transfer_compare has refused: what that says. */
+		int type;
 		int native_code;
 	};
 	int peer; /* of a wait: the only rank that it names, or -1 */
@@ -89,6 +92,30 @@ batoni_transfer_list(const struct batoni_transfer *transfer)
 	return __builtin_expect(transfer->place == BATONI_PLACE_LIST, 0)
 	               ? (struct batoni_tensor_list *)transfer->buffer
 	               : NULL;
+}
+
+/* In checked mode: may this receive take a message of this type?  OK; MISMATCH, in which it is
+ * to end, once: its type then has that of the message too. */
+static inline enum baton_status
+batoni_transfer_compare(struct batoni_transfer *receive, int type)
+{
+	if (receive->type == type)
+		return BATON_OK;
+	receive->type |= (type + 1) << 8;
+	return BATON_ERR_MISMATCH;
+}
+
+/* The type of the message that the receive was refused for; -1: it was not. */
+static inline int
+batoni_transfer_refused_type(const struct batoni_transfer *receive)
+{
+	return (receive->type >> 8) - 1;
+}
+
+static inline int
+batoni_transfer_own_type(const struct batoni_transfer *receive)
+{
+	return receive->type & 0xff;
 }
 
 /* Report how many bytes were sent or have arrived. */

@@ -399,8 +399,8 @@ note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
 	batoni_set(launch->status, (int8_t)status);
 }
 
-/* It is the operation that failed, a plain one: does a list explain it?  A path that compares messages
- * by itself has words for all else. */
+/* It is the operation that failed, a plain one: does a list explain it?  In checked mode, and of a
+ * path that compares messages by itself, there are words for all else. */
 static bool
 has_met_list(const struct batoni_op *op, enum baton_status status)
 {
@@ -408,6 +408,7 @@ has_met_list(const struct batoni_op *op, enum baton_status status)
 	char words[160];
 
 	return status == BATON_ERR_MISMATCH && path->ops->lists &&
+	       batoni_op_refused_type(op) < 0 &&
 	       !(path->ops->explain && path->ops->explain(path, &op->transfer,
 	                                                  words, sizeof(words)));
 }

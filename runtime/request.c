@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "datatype.h"
 #include "describe.h"
 #include "engine.h"
 #include "log.h"
@@ -786,6 +787,27 @@ baton_test_some(const baton_request *requests, size_t count, size_t *indices,
 
 /* ---- error texts ---- */
 
+/* In checked mode: it is the receive, or the launch of one, whose type is not the message's, of so many
+ * bytes. */
+static bool
+explain_type(const struct batoni_op *op, size_t came, char *text, size_t size)
+{
+	const struct batoni_transfer *receive = &op->transfer;
+	int theirs = op->status == BATON_ERR_MISMATCH
+	                     ? batoni_op_refused_type(op)
+	                     : -1;
+
+	if (theirs < 0)
+		return false;
+	snprintf(text, size,
+	         "rank %d receives %zu bytes of %s, and rank %d sends %zu bytes "
+	         "of %s",
+	         op->comm->rank, receive->bytes,
+	         batoni_datatype_name(batoni_transfer_own_type(receive)),
+	         receive->peer, came, batoni_datatype_name(theirs));
+	return true;
+}
+
 /* The caller holds the record. */
 static void
 explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
@@ -814,6 +836,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	      op->status == BATON_ERR_TIMEOUT) &&
 	     path->ops->explain &&
 	     path->ops->explain(path, transfer, why, sizeof(why))) ||
+	    explain_type(op, came, why, sizeof(why)) ||
 	    batoni_tensors_explain(op, why, sizeof(why))) {
 		snprintf(native, sizeof(native), " (%s)", why);
 	} else if (native_call && op->status == BATON_ERR_CUDA) {

@@ -27,7 +27,7 @@ struct batoni_comm_plan {
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	bool timestamps;
-	bool check; /* a native transport compares the two sides of a message */
+	bool check; /* the two sides of a message are compared */
 	/* Agreed on by all ranks before any prepares, because the format of what travels
 	 * follows from it.  `plan` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the

@@ -29,6 +29,9 @@
  * of the send where it is; then the copy goes from segment to segment.  If they do not
  * agree, or one is no list, both ends are over at once, the send in OK.
  *
+ * Checked mode: a path of its own, whose issue looks at the types of what would meet, before anything
+ * else does.  Where they differ, both ends are over at once too.
+ *
  * Closing.  A rank may close while it has transfers (an abort).  Its waiting nodes leave
  * their queues.  A copy that it sends is completed first; of a copy that it receives, the
  * rest is dropped, since nothing will read it.  In both cases the peer's node becomes OVER:
@@ -422,6 +425,38 @@ local_issue(struct batoni_path *path,
 	return BATON_PENDING;
 }
 
+/* Would these two plain messages of the program meet, and differ in type? */
+static bool
+differ(const struct local *local, const struct batoni_transfer *transfer,
+       const struct batoni_transfer *other)
+{
+	return other->direction != transfer->direction &&
+	       transfer->tag <= local->base.tag_max &&
+	       !batoni_transfer_list(transfer) && !batoni_transfer_list(other) &&
+	       other->type != transfer->type;
+}
+
+static enum baton_status
+checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct local *local = to_local(batoni_transport_of(path));
+	struct node *front = find_front(local->shared, key_of(local, transfer));
+	bool sends = transfer->direction == BATONI_SEND;
+	struct batoni_transfer *from, *to;
+	enum baton_status status;
+
+	if (!front || !differ(local, transfer, front->transfer))
+		return local_issue(path, transfer);
+	from = sends ? transfer : front->transfer;
+	to = sends ? front->transfer : transfer;
+	status = batoni_transfer_compare(to, from->type);
+	batoni_transfer_moved(from, from->bytes);
+	batoni_transfer_moved(to, from->bytes);
+	leave_queue(front);
+	report_as(front, sends ? status : BATON_OK);
+	return sends ? BATON_OK : status;
+}
+
 /* Move bytes of the copy, or report its end; returns the bytes moved. */
 static size_t
 work_on(struct node *node, size_t budget, size_t *events)
@@ -653,6 +688,15 @@ static const struct batoni_path_ops messages_ops = {
 	.take_back = local_take_back,
 };
 
+static const struct batoni_path_ops checked_ops = {
+	.name = "the local transport",
+	.kinds = BATONI_MESSAGES,
+	.lists = true,
+	.issue = checked_issue,
+	.test = local_test,
+	.take_back = local_take_back,
+};
+
 static const struct batoni_transport_ops local_ops = {
 	.name = "local",
 	.id = BATON_TRANSPORT_LOCAL,
@@ -754,7 +798,7 @@ describe(struct batoni_transport *base, int rank, const struct shared *shared,
          const struct batoni_transport_config *config)
 {
 	base->ops = &local_ops;
-	base->messages.ops = &messages_ops;
+	base->messages.ops = config->check ? &checked_ops : &messages_ops;
 	base->rank = rank;
 	base->size = shared->size;
 	base->slots = config->slots;

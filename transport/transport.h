@@ -215,6 +215,9 @@ struct batoni_transport_config {
 	struct batoni_device *device;
 	/* The same for some rank, on all ranks: tensors of a list are not sent together. */
 	bool apart;
+	/* On all ranks: checked mode.  A plain receive on a tag of the program's compares its
+	 * type with the message's (batoni_transfer_compare). */
+	bool check;
 	uint32_t slots;
 	uint32_t slots_most; /* of all ranks */
 	int hidden_tags;

@@ -50,8 +50,8 @@
 	  "lists of tensors, and have one communicator of NCCL less. The "    \
 	  "same on all ranks. Not set: they do")                              \
 	X(check, BATON_CHECK, "0, 1",                                         \
-	  "1: communicators on NCCL are in checked mode, as with the option " \
-	  "check. Not set: those that ask for it")                            \
+	  "1: communicators are in checked mode, as with the option check. The " \
+	  "same on all ranks. Not set: those that ask for it")                            \
 	X(nvtx, BATON_NVTX, "0, 1",                                           \
 	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, if " \
 	  "Baton was built with -DBATON_WITH_NVTX=ON. Not set: none are")     \

@@ -577,7 +577,7 @@ START_TEST(ranks_that_disagree_are_all_told)
 	struct baton_unique_id id;
 	struct rank a, b;
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
 		start(&a, &id, 2, 0);
 		start(&b, &id, 2, 1);
@@ -591,6 +591,8 @@ START_TEST(ranks_that_disagree_are_all_told)
 			b.options.progress = BATON_PROGRESS_AUTO;
 		if (i == 4)
 			b.options.timestamps = true;
+		if (i == 5)
+			b.options.check = true;
 		assert_disagreement(&a, &b);
 	}
 }
