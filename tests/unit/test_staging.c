@@ -758,6 +758,25 @@ START_TEST(a_copy_that_fails_breaks_its_rank)
 }
 END_TEST
 
+START_TEST(a_header_without_a_type_breaks_a_rank_in_checked_mode)
+{
+	/* Either has one that the other has not. */
+	for (int checked = 0; checked < 2; checked++) {
+		struct world world;
+
+		open_world(&world, "dd", false);
+		stage_of(&world, checked)->check = true;
+		start_recv(&world, 1, 0, 0, 0, EAGER, false);
+		start_send(&world, 0, 0, 1, 0, EAGER, 4, false);
+		run(&world);
+		assert_ended(&world, 1, 0, BATON_ERR_PEER, 0);
+		assert_content(&world, 1, 0, 0, 4);
+		ck_assert_int_eq(world.ranks[1].broken, BATON_ERR_PEER);
+		close_world(&world);
+	}
+}
+END_TEST
+
 /* As the engine does: a path is tested while it has something in flight. */
 static void
 step_in_flight(struct world *world, int rank)
@@ -958,6 +977,7 @@ main(void)
 		a_rank_may_abort_in_any_phase,
 		what_was_scrapped_is_not_written,
 		a_copy_that_fails_breaks_its_rank,
+		a_header_without_a_type_breaks_a_rank_in_checked_mode,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_device_that_takes_no_more_copies_now_is_asked_again,
 		creation_without_memory_leaves_none,

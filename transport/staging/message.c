@@ -23,6 +23,9 @@
  *
  * A list of tensors has headers of its own kinds (lists.c).
  *
+ * In checked mode the header of a plain message has its type.  A receive of another type declines, as one
+ * that is too short does.
+ *
  * A side whose buffer is host memory takes part in the same way, but sends and receives in
  * place; its chunks are only places at the transport below.
  *
@@ -259,6 +262,8 @@ header_of(const struct batoni_staging *stage,
 		header.kind = message->eager || message->length == 0
 		                      ? HEADER_EAGER
 		                      : HEADER_ASKS;
+		if (stage_has_type(stage, message->transfer->tag))
+			header.type = (uint32_t)message->transfer->type + 1;
 	}
 	header.length = message->length;
 	header.piece = stage_piece_max(stage, message->host);
@@ -557,22 +562,49 @@ batoni_stage_decline(struct batoni_staging *stage,
 	batoni_stage_over(stage, message, status);
 }
 
+/* May the receive take the message?  OK; the status in which it declines. */
+static enum baton_status
+judge_plain(const struct stage_message *message,
+            const struct stage_header *header)
+{
+	enum baton_status status = BATON_OK;
+
+	if (message->list)
+		return batoni_list_meet_plain(message->list, message->length);
+	if (header->type > 0)
+		status = batoni_transfer_compare(message->transfer,
+		                                 (int)header->type - 1);
+	if (status == BATON_OK && message->length > message->transfer->bytes)
+		status = BATON_ERR_TRUNCATED;
+	return status;
+}
+
 static void
 matched_plain(struct batoni_staging *stage, struct stage_message *message,
               const struct stage_header *header, const unsigned char *bytes)
 {
 	bool asks = header->kind == HEADER_ASKS;
+	enum baton_status status = judge_plain(message, header);
 
-	if (message->list)
-		batoni_stage_decline(stage, message, asks,
-		                     batoni_list_meet_plain(message->list,
-		                                            message->length));
-	else if (message->length > message->transfer->bytes)
-		batoni_stage_decline(stage, message, asks, BATON_ERR_TRUNCATED);
+	if (status != BATON_OK)
+		batoni_stage_decline(stage, message, asks, status);
 	else if (asks)
 		matched_asking(stage, message, header);
 	else
 		matched_eager(stage, message, bytes);
+}
+
+static bool
+decode(const struct batoni_staging *stage, const struct stage_message *message,
+       struct stage_header *header)
+{
+	return batoni_stage_header_decode(message->first.transfer.buffer,
+	                                  message->first.transfer.done_bytes,
+	                                  stage->size, stage->slots_most,
+	                                  header) &&
+	       (header->type > 0) ==
+	               (header->list_bytes == 0 &&
+	                stage_has_type(stage, message->transfer->tag));
 }
 
 /* The header has come. */
@@ -582,10 +614,7 @@ matched(struct batoni_staging *stage, struct stage_message *message)
 	const unsigned char *bounce = message->first.transfer.buffer;
 	struct stage_header header;
 
-	if (!batoni_stage_header_decode(bounce,
-	                                message->first.transfer.done_bytes,
-	                                stage->size, stage->slots_most,
-	                                &header)) {
+	if (!decode(stage, message, &header)) {
 		batoni_stage_refuse(stage, message, "a message's header");
 		return;
 	}

@@ -41,6 +41,7 @@ below(const struct batoni_transport_config *above,
 	struct batoni_transport_config config = *above;
 
 	config.device = NULL; /* it sees pinned memory, and the host's */
+	config.check = false; /* the types are in our headers */
 	/* The creator of the communicator has found that they fit. */
 	config.slots = (uint32_t)batoni_staging_slots(above->slots, staging);
 	config.slots_most = (uint32_t)batoni_staging_slots(above->slots_most,
@@ -154,6 +155,7 @@ create(const struct batoni_transport_config *above,
 	stage->device = above->device;
 	stage->memory = above->device->ops->memory;
 	stage->config = *config;
+	stage->check = above->check;
 	stage->size = size;
 	stage->slots = above->slots;
 	stage->slots_most = above->slots_most;

@@ -143,6 +143,7 @@ struct batoni_staging {
 	const struct batoni_memory_ops *memory;
 	struct batoni_staging_config config;
 	int size;
+	bool check; /* checked mode */
 	uint32_t slots, slots_most;
 	int grant_tag, body_tag; /* and one more for each slot */
 	struct stage_message *messages; /* by slot */
@@ -208,6 +209,14 @@ stage_piece_max(const struct batoni_staging *stage, bool host)
 	if (!host)
 		return stage->config.chunk_bytes;
 	return stage->config.whole_max ? stage->config.whole_max : UINT64_MAX;
+}
+
+/* Checked mode: does a plain message on this tag have a type?  Those of the one-sided layer, which are
+ * on hidden tags, have none. */
+static inline bool
+stage_has_type(const struct batoni_staging *stage, int tag)
+{
+	return stage->check && tag <= stage->base.tag_max;
 }
 
 /* ---- message.c ---- */

@@ -7,7 +7,7 @@
 #include "tensors.h"
 
 #define MAGIC 0x67617473u /* "stag" */
-#define VERSION 2u
+#define VERSION 3u
 
 void
 batoni_stage_header_init(struct stage_header *header)
@@ -48,7 +48,8 @@ batoni_stage_header_decode(const void *bytes, size_t n, int size,
 	if (header->magic != MAGIC || header->version != VERSION ||
 	    header->source >= (uint32_t)size || header->slot >= slots ||
 	    header->piece == 0 || header->length > INT64_MAX ||
-	    header->host > 1)
+	    header->host > 1 || header->type > BATON_DATATYPE_COUNT ||
+	    (header->type > 0 && header->list_bytes > 0))
 		return false;
 	return is_followed(header, n - sizeof(*header));
 }

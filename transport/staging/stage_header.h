@@ -24,7 +24,9 @@ struct stage_header {
 	uint64_t piece; /* the longest piece that the sender can send */
 	uint32_t source; /* the sender's rank */
 	uint32_t slot;   /* of the send */
-	uint64_t host;   /* the sender's buffer is host memory */
+	uint32_t host;   /* the sender's buffer is host memory */
+	/* In checked mode, of a plain message of the program: its type, plus one.  Else 0. */
+	uint32_t type;
 	/* The length of the list's own header: it begins behind this one, and what is left of it
 	 * comes in front of the pieces' bytes.  0: a plain message. */
 	uint64_t list_bytes;
