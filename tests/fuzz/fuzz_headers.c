@@ -43,6 +43,8 @@ seeds(void)
 	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
 	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_WAITS, LENGTH, 5);
 	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
+	mpi.type = BATON_FLOAT64 + 1;
+	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
 	for (unsigned kind = BATONI_MPI_HEADER_LIST;
 	     kind <= BATONI_MPI_HEADER_LIST_WAITS; kind++) {
 		const struct baton_tensor one = {
@@ -68,6 +70,10 @@ seeds(void)
 	header.length = 7;
 	memcpy(eager, &header, sizeof(header));
 	seed(STAGE_HEADER, eager, sizeof(eager));
+	header.type = BATON_FLOAT64 + 1;
+	memcpy(eager, &header, sizeof(header));
+	seed(STAGE_HEADER, eager, sizeof(eager));
+	header.type = 0;
 	header.kind = HEADER_LIST_ASKS;
 	header.list_bytes = BATONI_TENSORS_FIXED_BYTES + 16;
 	header.length = LENGTH;
@@ -88,6 +94,7 @@ mpi_header(const unsigned char *bytes, size_t n)
 	if (!batoni_mpi_header_decode(bytes, n, tags, &header))
 		return;
 	CLAIM(header.length <= INT64_MAX);
+	CLAIM(header.type <= BATON_DATATYPE_COUNT);
 	CLAIM(header.kind == BATONI_MPI_HEADER_WAITS ||
 	      (header.body_tag >= FIRST_TAG && header.body_tag < END_TAG));
 }
@@ -137,6 +144,8 @@ stage_header(const unsigned char *bytes, size_t n)
 	CLAIM(header.source < SIZE && header.slot < SLOTS);
 	CLAIM(header.length <= INT64_MAX);
 	CLAIM(header.piece > 0);
+	CLAIM(header.type <= BATON_DATATYPE_COUNT);
+	CLAIM(header.type == 0 || header.list_bytes == 0);
 	if (header.kind == HEADER_EAGER || header.kind == HEADER_LIST)
 		CLAIM(header.list_bytes + header.length == n - sizeof(header));
 	else

@@ -48,12 +48,30 @@ START_TEST(each_fixed_byte_of_an_mpi_header_counts)
 
 		batoni_mpi_header_make(&header, BATONI_MPI_HEADER_BODY, 5, 1024);
 		*byte ^= 0x80;
-		/* The low bytes of a length and of a tag may be others. */
+		/* The low bytes of a length and of a tag may be others.  (A type has its
+		 * own test.) */
 		ck_assert_int_eq(
 			batoni_mpi_header_decode(&header,
 		                                 BATONI_MPI_HEADER_BYTES, tags,
 		                                 &got),
 			(i >= 8 && i < 15) || i == 16);
+	}
+}
+END_TEST
+
+START_TEST(an_mpi_header_has_a_type_that_there_is)
+{
+	struct batoni_mpi_header header, got;
+
+	batoni_mpi_header_make(&header, BATONI_MPI_HEADER_BODY, 5, 1024);
+	ck_assert_uint_eq(header.type, 0);
+	for (uint32_t type = 0; type < 300; type++) {
+		header.type = type;
+		ck_assert_int_eq(
+			batoni_mpi_header_decode(&header,
+		                                 BATONI_MPI_HEADER_BYTES, tags,
+		                                 &got),
+			type <= BATON_DATATYPE_COUNT);
 	}
 }
 END_TEST
@@ -210,6 +228,26 @@ START_TEST(a_staged_header_is_of_a_rank_and_a_slot)
 }
 END_TEST
 
+START_TEST(a_staged_header_has_a_type_that_there_is)
+{
+	struct stage_header header = eager_header();
+
+	header.type = BATON_DATATYPE_COUNT;
+	ck_assert(passes(&header, EAGER));
+	header.type++;
+	ck_assert(!passes(&header, EAGER));
+	header.type = UINT32_MAX;
+	ck_assert(!passes(&header, EAGER));
+	/* A list has those of its tensors. */
+	header.type = 1;
+	header.kind = HEADER_LIST;
+	header.list_bytes = 40;
+	ck_assert(!passes(&header, 40 + EAGER));
+	header.type = 0;
+	ck_assert(passes(&header, 40 + EAGER));
+}
+END_TEST
+
 /* The list's header is there whole; or some of it, and it or the payload goes on in pieces. */
 START_TEST(a_staged_list_has_the_bytes_that_its_header_says)
 {
@@ -296,11 +334,13 @@ main(void)
 #ifdef BATONI_WITH_MPI
 		an_mpi_header_names_a_tag_of_a_body,
 		each_fixed_byte_of_an_mpi_header_counts,
+		an_mpi_header_has_a_type_that_there_is,
 		the_first_part_of_a_list_has_what_it_says,
 		an_mpi_grant_names_a_slot_and_a_tag,
 #endif
 		a_staged_message_has_the_bytes_that_its_header_says,
 		a_staged_header_is_of_a_rank_and_a_slot,
+		a_staged_header_has_a_type_that_there_is,
 		a_staged_list_has_the_bytes_that_its_header_says,
 		a_staged_grant_is_for_pieces_that_there_are,
 	};

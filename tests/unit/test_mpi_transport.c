@@ -39,6 +39,7 @@ struct op {
 static struct world {
 	MPI_Comm side; /* for the test's own barriers */
 	int rank, peer;
+	int type; /* of messages that are issued */
 	struct batoni_mpi *mpi;
 	struct batoni_transport *transport;
 	struct batoni_host host;
@@ -307,6 +308,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 	op->transfer.tag = tag;
 	op->transfer.slot = world.used++ & 0xffffffu;
 	op->transfer.direction = (unsigned)direction & 3u;
+	op->transfer.type = world.type;
 	op->transfer.done_bytes = SIZE_MAX;
 	op->status = world.transport->messages.ops->issue(&world.transport->messages,
 	                                         &op->transfer);
@@ -1360,6 +1362,109 @@ START_TEST(a_message_left_unreceived_holds_up_no_other)
 	free(out);
 	free(in);
 	free(kept);
+	close_world();
+}
+END_TEST
+
+/* ---- checked mode ---- */
+
+static void
+open_checked(void)
+{
+	struct batoni_transport_config checked = config;
+
+	close_world();
+	checked.check = true;
+	open_with(&checked);
+}
+
+/* Short ones and empty ones have headers too, and some wait for grants. */
+START_TEST(messages_of_a_type_meet_in_checked_mode_where_tags_are_few)
+{
+	static const size_t of[] = {0, 8, 2048, 0, 2056, 61, 4096, 100000};
+	enum { N = 48, EACH = sizeof(of) / sizeof(of[0]) };
+	unsigned char *outs[N], *ins[N];
+	struct op *sends[N], *recvs[N];
+
+	open_checked();
+	for (int turn = 0; turn < 3; turn++) {
+		have_few_tags(turn == 0 ? 1000 : 1);
+		world.used = 0;
+		for (int i = 0; i < N; i++) {
+			outs[i] = message(of[i % EACH], i + world.rank);
+			ins[i] = room(of[i % EACH]);
+			world.type = i % 3;
+			sends[i] = sent(outs[i], of[i % EACH], world.peer,
+			                i / 8);
+		}
+		await_arrival(N / 8 - 1);
+		for (int i = 0; i < N; i++) {
+			world.type = i % 5 ? i % 3 : 7;
+			recvs[i] = post(ins[i], of[i % EACH], world.peer,
+			                i / 8);
+		}
+		for (int i = N; i-- > 0;) {
+			size_t bytes = of[i % EACH];
+
+			finish(recvs[i], i % 5 ? BATON_OK : BATON_ERR_MISMATCH,
+			       bytes);
+			if (i % 5)
+				check_message(ins[i], bytes, i + world.peer);
+			check_guard(ins[i], i % 5 ? bytes : 0, bytes);
+			ck_assert_int_eq(batoni_transfer_refused_type(
+						 &recvs[i]->transfer),
+			                 i % 5 ? -1 : i % 3);
+			finish(sends[i], BATON_OK, bytes);
+			free(outs[i]);
+			free(ins[i]);
+		}
+		ck_assert_uint_eq(world.mpi->waiting, 0);
+		barrier();
+	}
+	close_world();
+}
+END_TEST
+
+static void
+assert_refused(const void *content, size_t bytes)
+{
+	unsigned char in[100];
+	struct op *op = post(in, sizeof(in), world.peer, 9);
+	unsigned before = world.broken;
+
+	MPI_Send(content, (int)bytes, MPI_BYTE, world.peer, 9, world.mpi->comm);
+	while (!op->ends)
+		world.transport->messages.ops->test(&world.transport->messages);
+	ck_assert_int_eq(op->status, BATON_ERR_MPI);
+	ck_assert_uint_eq(world.broken, before + 1);
+	ck_assert_ptr_nonnull(strstr(world.broken_text, "header"));
+	barrier();
+}
+
+START_TEST(what_has_no_type_in_checked_mode_breaks_the_transport)
+{
+	struct batoni_mpi_header header;
+
+	batoni_mpi_header_make(&header, BATONI_MPI_HEADER_BODY, 8,
+	                       (uint32_t)world.mpi->body_tag_base);
+	header.type = 1;
+	assert_refused(&header, BATONI_MPI_HEADER_BYTES);
+	open_checked();
+	header.type = 0;
+	assert_refused(&header, BATONI_MPI_HEADER_BYTES);
+	assert_refused("raw", 4);
+	/* The one-sided layer's have none, and short ones are raw. */
+	{
+		unsigned char in[4] = {0};
+		struct op *receive = post(in, 4, world.peer,
+		                          world.transport->hidden_tag);
+		struct op *send = sent("raw", 4, world.peer,
+		                       world.transport->hidden_tag);
+
+		finish(receive, BATON_OK, 4);
+		finish(send, BATON_OK, 4);
+		ck_assert_str_eq((char *)in, "raw");
+	}
 	close_world();
 }
 END_TEST
@@ -2540,6 +2645,8 @@ run_all(void)
 		bodies_are_not_mixed_up_where_tags_are_few,
 		a_message_left_unreceived_holds_up_no_other,
 		hundreds_end_once_where_tags_are_few,
+		messages_of_a_type_meet_in_checked_mode_where_tags_are_few,
+		what_has_no_type_in_checked_mode_breaks_the_transport,
 		lists_of_every_form_arrive_or_are_drained,
 		lists_wait_for_grants_where_tags_are_few,
 		a_list_in_many_pieces_to_oneself_arrives,

@@ -21,6 +21,9 @@
  * grant with a tag that belongs to that receive's slot.  So no two bodies ever share a
  * tag, and a message that stays unreceived delays no other one.
  *
+ * In checked mode short messages come this way too, without bytes as well, and the header has the type.
+ * A body whose type is not that of its receive is drained, as one that does not fit.
+ *
  * A body that does not fit is received piece by piece into the drain buffer.  There is
  * one for the process; several drains may overwrite it at a time, since nothing reads
  * it.  An announced body is always received, even when its receive has ended early (its
@@ -296,6 +299,8 @@ send_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	                             : BATONI_MPI_HEADER_BODY,
 	                       body->length,
 	                       waits ? transfer->slot : (uint32_t)body->tag);
+	if (batoni_mpi_has_type(mpi, transfer->tag))
+		header.type = (uint32_t)transfer->type + 1;
 	return send_small(mpi, transfer, body, &header, BATONI_MPI_HEADER_BYTES,
 	                  transfer->tag);
 }
@@ -368,7 +373,7 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		                                      body->pieces == 0
 		                              ? mpi->count
 		                              : first + 1);
-	if (status == BATON_PENDING)
+	if (status == BATON_PENDING && !body->waiting)
 		status = outcome(mpi, body, transfer);
 	mpi->base.messages.load.moving += status == BATON_PENDING;
 	return status;
@@ -384,8 +389,9 @@ segments_of(const struct batoni_mpi *mpi)
 		first, first + BATONI_MPI_SEGMENTS * mpi->segment_tags};
 }
 
-static enum baton_status
-refuse_header(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
+enum baton_status
+batoni_mpi_refuse_header(struct batoni_mpi *mpi,
+                         struct batoni_transfer *transfer)
 {
 	return batoni_mpi_fail(
 		mpi, transfer, "MPI_Irecv", MPI_ERR_OTHER,
@@ -435,24 +441,40 @@ receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
 
+/* May the receive take a plain message? */
+static inline enum baton_status
+judge_plain(struct batoni_transfer *transfer,
+            const struct batoni_mpi_header *header)
+{
+	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+	enum baton_status status = BATON_OK;
+
+	if (__builtin_expect(list != NULL, 0))
+		return batoni_list_meet_plain(list, header->length);
+	if (__builtin_expect(header->type > 0, 0))
+		status = batoni_transfer_compare(transfer,
+		                                 (int)header->type - 1);
+	if (status == BATON_OK && header->length > transfer->bytes)
+		status = BATON_ERR_TRUNCATED;
+	return status;
+}
+
 enum baton_status
 batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                      const void *bytes, int source)
 {
 	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
-	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	struct batoni_mpi_header header;
 
 	if (__builtin_expect(!batoni_mpi_header_decode(bytes,
 	                                               BATONI_MPI_HEADER_BYTES,
-	                                               segments_of(mpi), &header),
+	                                               segments_of(mpi), &header) ||
+	                             (header.type > 0) !=
+	                                     batoni_mpi_has_type(mpi, transfer->tag),
 	                     0))
-		return refuse_header(mpi, transfer);
+		return batoni_mpi_refuse_header(mpi, transfer);
 	begin_recv(body, &header, source);
-	if (__builtin_expect(list != NULL, 0))
-		body->verdict = batoni_list_meet_plain(list, body->length);
-	else if (body->length > transfer->bytes)
-		body->verdict = BATON_ERR_TRUNCATED;
+	body->verdict = judge_plain(transfer, &header);
 	body->drained = body->verdict != BATON_OK;
 	return receive(mpi, transfer, body,
 	               header.kind == BATONI_MPI_HEADER_WAITS);
@@ -468,14 +490,14 @@ batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 
 	if (!batoni_mpi_list_decode(bytes, n, segments_of(mpi), &header,
 	                            &described))
-		return refuse_header(mpi, transfer);
+		return batoni_mpi_refuse_header(mpi, transfer);
 	begin_recv(body, &header, source);
 	body->posted = body->length;
 	body->pieces = header.pieces;
 	if (!batoni_mpi_list_came(mpi, body, transfer,
 	                          bytes + batoni_mpi_list_front(header.kind),
 	                          described))
-		return refuse_header(mpi, transfer);
+		return batoni_mpi_refuse_header(mpi, transfer);
 	if (header.kind == BATONI_MPI_HEADER_LIST) {
 		batoni_transfer_moved(transfer, body->length);
 		return verdict_of(body, transfer);
@@ -495,7 +517,7 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 		return BATON_PENDING; /* that was the header */
 	if (__builtin_expect(body->describing && body->active == 0, 0) &&
 	    !batoni_mpi_list_described(mpi, body, transfer))
-		return refuse_header(mpi, transfer);
+		return batoni_mpi_refuse_header(mpi, transfer);
 	status = post_pieces(mpi, transfer, body);
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
@@ -529,6 +551,9 @@ start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,
 	batoni_mpi_body_forget(mpi, transfer);
 	body->tag = (int)grant->tag;
 	status = post_pieces(mpi, transfer, body);
+	/* Without bytes, its header may have been all. */
+	if (status == BATON_PENDING)
+		status = outcome(mpi, body, transfer);
 	if (status == BATON_PENDING)
 		return;
 	mpi->base.messages.load.moving--;

@@ -344,6 +344,7 @@ enum compared {
 	SIGNALS,
 	CONTEXTS,
 	TRANSPORT,
+	CHECK,
 	ALIKE,
 	STAGES = ALIKE, /* the device's memory is not the host's */
 	REQUESTS,
@@ -362,6 +363,7 @@ static const char *const alike_names[ALIKE] = {
 	[SIGNALS] = "options.signals_max",
 	[CONTEXTS] = "options.contexts_max",
 	[TRANSPORT] = "options.transport",
+	[CHECK] = "options.check (or BATON_CHECK)",
 };
 
 /* What is reduced, by MPI_MIN: the minimum of a value, and that of its negative, which is its
@@ -391,6 +393,8 @@ fill(struct record *record, const struct batoni_comm_plan *plan, int rank)
 	record->least[CONTEXTS] = plan->contexts_max;
 	record->least[TRANSPORT] = is_native(plan) ? plan->transport
 	                                           : BATON_TRANSPORT_MPI;
+	/* The ranks of a native one compare it by themselves, and name one. */
+	record->least[CHECK] = plan->check && !is_native(plan);
 	record->least[STAGES] = plan->stages;
 	record->least[REQUESTS] = plan->requests_max;
 	record->least[UNABLE] = reach == BATONI_MPI_STAGES ? rank : NO_RANK;

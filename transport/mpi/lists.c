@@ -65,7 +65,7 @@ static const struct batoni_list_cut cut_apart = {
 	.parts_max = 1,
 };
 
-static_assert(offsetof(struct batoni_mpi_header, spare) <=
+static_assert(offsetof(struct batoni_mpi_header, type) <=
                               BATONI_MPI_HEADER_BYTES &&
                       BATONI_MPI_HEADER_BYTES + BATONI_MPI_LIST_ROOM <=
                               BATONI_MPI_RAW_MAX,
@@ -224,7 +224,7 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 	                       body->waiting ? transfer->slot
 	                                     : (uint32_t)body->tag);
 	header.pieces = body->pieces;
-	memcpy(at, &header, offsetof(struct batoni_mpi_header, spare));
+	memcpy(at, &header, offsetof(struct batoni_mpi_header, type));
 	at += batoni_mpi_list_front(kind);
 	memcpy(at, list->header, described);
 	at += described;

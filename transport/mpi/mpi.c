@@ -33,6 +33,9 @@
  * has exactly one, there or as a follower; in_flight counts transfers, moving those of them
  * that are not receives waiting for their first part.
  *
+ * Checked mode: a path of its own, with another issue.  No message of the program is raw there: the
+ * header has its type, and a short message is a header and a body.  What comes raw is refused.
+ *
  * Where MPI reaches the memory of a device, reach.c stands before these slots.
  *
  * Threads: the driver alone, see transport.h.  No locks, no allocation.
@@ -158,8 +161,9 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-static enum baton_status
-issue(struct batoni_path *path, struct batoni_transfer *transfer)
+/* checked: a constant, for each of the two paths. */
+static inline __attribute__((always_inline)) enum baton_status
+issue_as(struct batoni_path *path, struct batoni_transfer *transfer, bool checked)
 {
 	struct batoni_transport *transport = batoni_transport_of(path);
 	struct batoni_mpi *mpi = batoni_mpi_of(transport);
@@ -168,7 +172,8 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	batoni_transfer_moved(transfer, 0);
 	if (transfer->direction == BATONI_RECV)
 		status = recv_first(mpi, transfer);
-	else if (is_raw(transfer))
+	else if (is_raw(transfer) &&
+	         !(checked && batoni_mpi_has_type(mpi, transfer->tag)))
 		status = send_raw(mpi, transfer);
 	else
 		status = batoni_mpi_body_send(mpi, transfer);
@@ -180,6 +185,39 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	else if (status != BATON_OK)
 		batoni_mpi_tell_failure(mpi);
 	return status;
+}
+
+static enum baton_status
+issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	return issue_as(path, transfer, false);
+}
+
+static enum baton_status
+issue_checked(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	return issue_as(path, transfer, true);
+}
+
+/* A raw message has come where MPI reaches a device, or in checked mode, which has none but those of the
+ * one-sided layer. */
+static __attribute__((noinline)) enum baton_status
+raw_looked_at(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+              const void *bounce)
+{
+	if (batoni_mpi_has_type(mpi, transfer->tag))
+		return batoni_mpi_refuse_header(mpi, transfer);
+	if (transfer->place == BATONI_PLACE_LIST)
+		return batoni_list_meet_plain(batoni_transfer_list(transfer),
+		                              transfer->done_bytes);
+	if (transfer->done_bytes > transfer->bytes)
+		return BATON_ERR_TRUNCATED;
+	if (transfer->done_bytes == 0)
+		return BATON_OK;
+	if (mpi->device)
+		return batoni_mpi_copy_in(mpi, transfer, bounce);
+	memcpy(transfer->buffer, bounce, transfer->done_bytes);
+	return BATON_OK;
 }
 
 /* A message has matched the receive.  PENDING: the message is a header, and the body is
@@ -206,13 +244,13 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		return body;
 	}
 	batoni_transfer_moved(transfer, (size_t)length);
+	if (__builtin_expect(mpi->looks, 0))
+		return raw_looked_at(mpi, transfer, bounce);
 	if (__builtin_expect(transfer->place == BATONI_PLACE_LIST, 0))
 		return batoni_list_meet_plain(batoni_transfer_list(transfer),
 		                              (size_t)length);
 	if (transfer->done_bytes > transfer->bytes)
 		return BATON_ERR_TRUNCATED;
-	if (__builtin_expect(mpi->device != NULL, 0) && length > 0)
-		return batoni_mpi_copy_in(mpi, transfer, bounce);
 	if (length > 0)
 		memcpy(transfer->buffer, bounce, transfer->done_bytes);
 	return BATON_OK;
@@ -587,6 +625,15 @@ const struct batoni_path_ops batoni_mpi_messages_ops = {
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
 	.issue = issue,
+	.test = test,
+	.take_back = take_back,
+};
+
+const struct batoni_path_ops batoni_mpi_checked_ops = {
+	.name = "the mpi transport",
+	.kinds = BATONI_MESSAGES,
+	.lists = true,
+	.issue = issue_checked,
 	.test = test,
 	.take_back = take_back,
 };

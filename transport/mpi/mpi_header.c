@@ -53,7 +53,7 @@ batoni_mpi_header_decode(const void *bytes, size_t n,
 {
 	*header = (struct batoni_mpi_header){0};
 	if (n != BATONI_MPI_HEADER_BYTES || !read_header(bytes, n, header) ||
-	    header->pieces != 0 ||
+	    header->pieces != 0 || header->type > BATON_DATATYPE_COUNT ||
 	    memcmp(header->spare, zeros, sizeof(zeros)) != 0)
 		return false;
 	/* The slot is the sender's: it goes back to it, and no other rank uses it. */

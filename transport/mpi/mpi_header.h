@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Odd, so that no array of a wider type has this length. */
+/* Odd, so that no array of a wider type has this length.  (In checked mode any message of the
+ * program has a header.) */
 #define BATONI_MPI_HEADER_BYTES 61
 /* The first part of a list of tensors is longer, and has a length that is this much above a
  * multiple of 64, too: what its kind needs of a header, then what there is room for. */
@@ -21,7 +22,7 @@
  * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
  * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
  * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 11u
+#define BATONI_MPI_WIRE_VERSION 12u
 
 #define BATONI_MPI_HEADER_BODY 1u  /* the body follows */
 #define BATONI_MPI_HEADER_WAITS 2u /* the body waits for a grant */
@@ -39,7 +40,10 @@ struct batoni_mpi_header {
 	/* BATONI_MPI_HEADER_LIST has none of what follows. */
 	uint32_t body_tag; /* BATONI_MPI_HEADER_WAITS: the slot of the send */
 	uint32_t pieces; /* of a list's body: its messages */
-	unsigned char spare[40]; /* zero; for a description of the content */
+	/* The first part of a list ends here at the latest.  In checked mode, of a plain message of
+	 * the program: its type, plus one.  Else 0. */
+	uint32_t type;
+	unsigned char spare[36]; /* zero */
 };
 
 struct batoni_mpi_grant {
@@ -66,7 +70,7 @@ batoni_mpi_list_front(unsigned kind)
 {
 	return kind == BATONI_MPI_HEADER_LIST
 	               ? offsetof(struct batoni_mpi_header, body_tag)
-	               : offsetof(struct batoni_mpi_header, spare);
+	               : offsetof(struct batoni_mpi_header, type);
 }
 
 /* The length of a first part that has to have so many bytes. */

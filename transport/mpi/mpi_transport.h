@@ -196,6 +196,8 @@ struct batoni_mpi {
 	 * is received looks at it: it is beside what that reads anyway. */
 	struct batoni_device *device;
 	bool apart; /* some rank has a device so: lists.c */
+	bool check; /* checked mode */
+	bool looks; /* one of both: what comes raw is looked at (first_done) */
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
 	 * for each segment; grant_tag; and farewell_tag. */
@@ -335,9 +337,18 @@ batoni_mpi_is_copying(const struct batoni_mpi *mpi,
 	       mpi->copies[transfer->slot].transfer == transfer;
 }
 
+/* Checked mode: does a plain message on this tag have a type, and a header for it?  Those of the
+ * one-sided layer, which are on hidden tags, have none. */
+static inline bool
+batoni_mpi_has_type(const struct batoni_mpi *mpi, int tag)
+{
+	return mpi->check && tag <= mpi->base.tag_max;
+}
+
 /* mpi.c */
 extern const struct batoni_transport_ops batoni_mpi_ops;
 extern const struct batoni_path_ops batoni_mpi_messages_ops;
+extern const struct batoni_path_ops batoni_mpi_checked_ops;
 /* This call has failed with this code.  The transfer ends in BATON_ERR_MPI (returned), and
  * the transport is broken: the slot function that is running tells the engine after it has
  * counted the transfer.  text NULL: MPI's own. */
@@ -443,6 +454,9 @@ enum baton_status batoni_mpi_list_recv(struct batoni_mpi *mpi,
 enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
                                        const void *header, int source);
+/* What has come is no header.  The transfer ends in BATON_ERR_MPI, as of batoni_mpi_fail. */
+enum baton_status batoni_mpi_refuse_header(struct batoni_mpi *mpi,
+                                           struct batoni_transfer *transfer);
 /* A request other than a first part is done. */
 enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);

@@ -74,6 +74,8 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 		return BATON_ERR_NOMEM;
 	mpi->device = config->device;
 	mpi->apart = config->apart;
+	mpi->check = config->check;
+	mpi->looks = config->check || config->device;
 	batoni_list_init(&mpi->copying);
 	while (slots >> bits)
 		bits++;
@@ -280,8 +282,9 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	MPI_Comm_size(comm, &base->size);
 	base->ops = mpi->device ? &batoni_mpi_reaching_transport_ops
 	                        : &batoni_mpi_ops;
-	base->messages.ops = mpi->device ? &batoni_mpi_reaching_ops
-	                                 : &batoni_mpi_messages_ops;
+	base->messages.ops = mpi->device  ? &batoni_mpi_reaching_ops
+	                     : mpi->check ? &batoni_mpi_checked_ops
+	                                  : &batoni_mpi_messages_ops;
 	base->any_peer = MPI_ANY_SOURCE;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |

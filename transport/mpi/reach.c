@@ -330,10 +330,11 @@ leave(const struct entered *entered)
 static enum baton_status
 reach_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	const struct entered entered =
-		enter(batoni_mpi_of(batoni_transport_of(path)));
-	enum baton_status status =
-		batoni_mpi_messages_ops.issue(path, transfer);
+	const struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	const struct batoni_path_ops *ops =
+		mpi->check ? &batoni_mpi_checked_ops : &batoni_mpi_messages_ops;
+	const struct entered entered = enter(mpi);
+	enum baton_status status = ops->issue(path, transfer);
 
 	leave(&entered);
 	return status;
