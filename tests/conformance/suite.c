@@ -21,6 +21,7 @@ const struct conform_list conform_suite[] = {
 	{ "tensors", conform_tensors },
 	{ "plan", conform_plan },
 	{ "plan_onesided", conform_plan_onesided },
+	{ "check", conform_check },
 	{ NULL, NULL },
 };
 
@@ -41,6 +42,7 @@ const struct conform_list conform_messages[] = {
 	{ "tensors", conform_tensors },
 	{ "memory", conform_memory },
 	{ "plan", conform_plan },
+	{ "check", conform_check },
 	{ NULL, NULL },
 };
 

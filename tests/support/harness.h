@@ -369,6 +369,7 @@ extern const struct conform_case conform_programs[];
 extern const struct conform_case conform_tensors[];
 extern const struct conform_case conform_plan[];
 extern const struct conform_case conform_plan_onesided[];
+extern const struct conform_case conform_check[];
 /* Not of the suite: for backends with a memory. */
 extern const struct conform_case conform_memory[];
 /* The fake device's own. */
