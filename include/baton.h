@@ -454,7 +454,8 @@ struct baton_op_options {
  * order.  Returns at once, without waiting for a peer or the device.  Messages match in
  * the order of the calls on each (communicator, peer, tag, direction).
  *
- * buffer      of the host, pinned or managed; of a device only on BATON_DEVICE_CUDA.
+ * buffer      of the host, pinned or managed; of a device only on BATON_DEVICE_CUDA, where one
+ *             that runs past its allocation (or what is mapped side by side) is INVALID.
  *             Must stay valid until the operation ends or, if its completion says
  *             BATON_COMPLETION_LENT, until that bit is cleared.  The program may
  *             read a send's buffer meanwhile, not write it.  NULL only with count 0.

@@ -531,8 +531,7 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 
 	if (unlikely(status != BATON_OK))
 		return status;
-	status = comm->device_ops->stream_check(comm->device, stream,
-	                                        launching);
+	status = batoni_stream_check(comm, stream, launching);
 	if (unlikely(status != BATON_OK))
 		return batoni_refuse_named(call, status);
 	return likely(!comm->direct) ? BATON_OK

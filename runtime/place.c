@@ -84,7 +84,8 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
 	*place_p = BATONI_MEMORY_HOST;
 	if (!comm->looks)
 		return check_foreign(pointer);
-	status = comm->device_ops->memory->look(comm->device, pointer, &memory);
+	status = comm->device_ops->memory->look(comm->device, pointer, bytes,
+	                                        &memory);
 	if (status != BATON_OK)
 		return status;
 	if (memory.kind != BATONI_MEMORY_REGISTERED ||

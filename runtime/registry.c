@@ -136,6 +136,17 @@ batoni_device_find(enum baton_device id)
 	return missing ? NULL : device;
 }
 
+const struct batoni_device_ops *
+batoni_device_of_stream(baton_stream stream)
+{
+	for (size_t i = 0; devices[i]; i++) {
+		if (devices[i]->stream_is_ours &&
+		    devices[i]->stream_is_ours(stream))
+			return devices[i];
+	}
+	return NULL;
+}
+
 const struct batoni_memory_ops *
 batoni_memory_present(void)
 {

@@ -21,6 +21,10 @@ void batoni_device_put(const struct batoni_device_ops *device_or_null);
  * complete.  Any thread. */
 const char *batoni_device_missing(const struct batoni_device_ops *ops);
 
+/* The device in this process whose stream the handle is or was, by its value alone; NULL: it cannot
+ * be told.  Any thread. */
+const struct batoni_device_ops *batoni_device_of_stream(baton_stream stream);
+
 /* The memory of a device whose library is in this process (memory.h), or NULL. */
 const struct batoni_memory_ops *batoni_memory_present(void);
 

@@ -16,6 +16,7 @@
 #include "group.h"
 #include "leave.h"
 #include "log.h"
+#include "registry.h"
 #include "stream.h"
 #include "wait.h"
 
@@ -82,6 +83,26 @@ batoni_refuse_named(const char *call, enum baton_status status)
 	return batoni_refuse(status, "%s: %s", call, why);
 }
 
+enum baton_status
+batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
+                    bool launching)
+{
+	const struct batoni_device_ops *ops = comm->device_ops, *other;
+
+	/* In-engine devices look at the handle alone. */
+	if (!comm->in_engine && stream) {
+		other = batoni_device_of_stream(stream);
+		if (unlikely(other && other != ops))
+			return batoni_refuse(
+				BATON_ERR_INVALID,
+				"stream %p is a stream of the %s device, and "
+				"this rank of the communicator is on the %s "
+				"device",
+				(void *)stream, other->name, ops->name);
+	}
+	return ops->stream_check(comm->device, stream, launching);
+}
+
 /* batoni_check_target for calls that also work on a broken communicator. */
 static enum baton_status
 check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
@@ -91,7 +112,7 @@ check_stream(const char *call, struct baton_comm *comm, baton_stream stream)
 	BATONI_ENTER(call);
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
-	status = comm->device_ops->stream_check(comm->device, stream, false);
+	status = batoni_stream_check(comm, stream, false);
 	return status == BATON_OK
 	               ? BATON_OK
 	               : batoni_refuse_named(call, status);

@@ -15,4 +15,9 @@ bool batoni_stream_error_note(const struct batoni_op *op,
 enum baton_status batoni_refuse_named(const char *call,
                                        enum baton_status status);
 
+/* The check of a stream that a call names, of the device's table: a stream of another device does
+ * not get there.  Returns as stream_check. */
+enum baton_status batoni_stream_check(const struct baton_comm *comm,
+                                      baton_stream stream, bool launching);
+
 #endif

@@ -9,12 +9,31 @@
 
 /* ---- what a pointer is ---------------------------------------------------- */
 
+/*
+ * A buffer must not run past its allocation: the driver would refuse its copies later, and the
+ * communicator break.  So the call that names it is refused, for memory of a device.  What the driver
+ * says of an address is its *range*: of cuMemAlloc the allocation, of virtual memory management the
+ * reserved addresses, whatever of them is mapped (PyTorch's expandable segments reserve more
+ * than the GPU has, and map pieces of 2 or 20 MiB side by side).
+ *
+ *   - Bytes behind the range: the next address is asked, and so on.  Adjacent ranges of one GPU may
+ *     hold a buffer together.
+ *   - The range may have holes where it is not an allocation that has an IPC handle, which no mapping has.
+ *     Then the last byte is asked too, unless it is in the first one's page: the driver maps no less.
+ *
+ * One call in the usual case.  Refused is only what the driver says is no memory of that GPU; a
+ * range that it does not know, or that the address is not in, refuses nothing.  Managed memory is
+ * treated so, behind its range alone.  Of pinned memory the host may use what is beside it (place.c).
+ */
+#define PAGE ((CUdeviceptr)65536)
+
 /* What the driver says of a pointer. */
 struct answer {
 	unsigned type, managed;
 	int ordinal;
-	CUdeviceptr base;
+	CUdeviceptr base; /* of the range */
 	size_t bytes;
+	int mapped, ipc_capable;
 };
 
 static void
@@ -38,21 +57,23 @@ describe(struct batoni_memory_info *memory, const struct answer *answer)
 }
 
 static CUresult
-ask_pointer(const struct cuda_gpu *gpu, const void *pointer,
+ask_pointer(const struct cuda_gpu *gpu, CUdeviceptr pointer,
             struct answer *answer)
 {
 	CUpointer_attribute attributes[] = {
 		BATONI_CU_POINTER_MEMORY_TYPE, BATONI_CU_POINTER_IS_MANAGED,
 		BATONI_CU_POINTER_DEVICE_ORDINAL,
-		BATONI_CU_POINTER_RANGE_START, BATONI_CU_POINTER_RANGE_SIZE};
+		BATONI_CU_POINTER_RANGE_START, BATONI_CU_POINTER_RANGE_SIZE,
+		BATONI_CU_POINTER_MAPPED, BATONI_CU_POINTER_IS_IPC_CAPABLE};
 	void *values[] = {&answer->type, &answer->managed, &answer->ordinal,
-	                  &answer->base, &answer->bytes};
+	                  &answer->base, &answer->bytes, &answer->mapped,
+	                  &answer->ipc_capable};
 	CUresult result;
 
 	*answer = (struct answer){.ordinal = -1};
 	result = gpu->api->pointer_attributes(
 		sizeof(attributes) / sizeof(attributes[0]), attributes, values,
-		(CUdeviceptr)(uintptr_t)pointer);
+		pointer);
 	/* An address that the driver has never seen. */
 	if (result == BATONI_CU_INVALID_VALUE) {
 		*answer = (struct answer){.ordinal = -1};
@@ -64,27 +85,139 @@ ask_pointer(const struct cuda_gpu *gpu, const void *pointer,
 /* One call of the driver.  It needs no current context, and no capture forbids it; a driver
  * that thinks otherwise is asked again with both in order. */
 static enum baton_status
-cuda_look(struct batoni_device *device, const void *pointer,
+ask_anyhow(const struct cuda_gpu *gpu, CUdeviceptr pointer, struct answer *answer)
+{
+	CUresult result = ask_pointer(gpu, pointer, answer);
+	struct cuda_guard guard;
+
+	if (result != BATONI_CU_SUCCESS &&
+	    batoni_cuda_enter(gpu, &guard) == BATONI_CU_SUCCESS) {
+		result = ask_pointer(gpu, pointer, answer);
+		batoni_cuda_leave(gpu, &guard);
+	}
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, "cuPointerGetAttributes",
+	                                    result);
+}
+
+/* How many bytes of its range are from there on; 0: the driver does not say. */
+static size_t
+left_in_range(const struct answer *answer, CUdeviceptr pointer)
+{
+	CUdeviceptr offset = pointer - answer->base;
+
+	return answer->base != 0 && offset < answer->bytes
+	               ? answer->bytes - (size_t)offset
+	               : 0;
+}
+
+/* Is the other address memory of the same GPU, or managed as well? */
+static bool
+is_alike(const struct answer *first, const struct answer *other)
+{
+	if ((first->managed | other->managed) & 1u)
+		return (first->managed & other->managed & 1u) != 0;
+	return other->type == first->type &&
+	       other->ordinal == first->ordinal &&
+	       (!first->mapped || other->mapped);
+}
+
+static enum baton_status
+refuse_buffer(CUdeviceptr pointer, size_t bytes, const struct answer *first,
+              CUdeviceptr end)
+{
+	return batoni_refuse(
+		BATON_ERR_INVALID,
+		"the buffer of %zu bytes at %#llx runs past its memory: the "
+		"allocation, or what is mapped side by side, is of %zu bytes, of "
+		"which %zu are behind that address",
+		bytes, (unsigned long long)pointer, (size_t)(end - first->base),
+		(size_t)(end - pointer));
+}
+
+static enum baton_status
+refuse_hole(CUdeviceptr pointer, size_t bytes, const struct answer *first)
+{
+	return batoni_refuse(
+		BATON_ERR_INVALID,
+		"the buffer of %zu bytes at %#llx runs past its memory: at its "
+		"last byte nothing of that GPU is mapped, in a range of %zu bytes "
+		"that is reserved (cuMemAddressReserve), of which %zu are behind "
+		"that address",
+		bytes, (unsigned long long)pointer, first->bytes,
+		left_in_range(first, pointer));
+}
+
+/* The bytes go on behind the range.  *last_p: what the driver says of the last range that was
+ * asked for. */
+static enum baton_status
+follow_ranges(const struct cuda_gpu *gpu, CUdeviceptr pointer, size_t bytes,
+              const struct answer *first, struct answer *last_p)
+{
+	size_t left = left_in_range(first, pointer), covered = left;
+	enum baton_status status;
+
+	*last_p = *first;
+	while (left > 0 && covered < bytes) {
+		status = ask_anyhow(gpu, pointer + covered, last_p);
+		if (status != BATON_OK)
+			return status;
+		if (!is_alike(first, last_p))
+			return refuse_buffer(pointer, bytes, first,
+			                     pointer + covered);
+		left = left_in_range(last_p, pointer + covered);
+		covered += left;
+	}
+	return BATON_OK;
+}
+
+/* Memory of a device, or managed: does it end before these bytes do? */
+static enum baton_status
+check_end(const struct cuda_gpu *gpu, CUdeviceptr pointer, size_t bytes,
+          const struct answer *first)
+{
+	CUdeviceptr end = pointer + (bytes - 1);
+	struct answer last = *first;
+	enum baton_status status = BATON_OK;
+
+	if (left_in_range(first, pointer) < bytes)
+		status = follow_ranges(gpu, pointer, bytes, first, &last);
+	if (status != BATON_OK || last.ipc_capable || last.managed & 1u ||
+	    pointer / PAGE == end / PAGE)
+		return status;
+	status = ask_anyhow(gpu, end, &last);
+	return status != BATON_OK || is_alike(first, &last)
+	               ? status
+	               : refuse_hole(pointer, bytes, first);
+}
+
+static enum baton_status
+cuda_look(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
 	struct answer answer;
-	struct cuda_guard guard;
-	CUresult result;
+	enum baton_status status;
 	BATONI_UNCANCELLED;
 
-	result = ask_pointer(gpu, pointer, &answer);
-	if (result != BATONI_CU_SUCCESS &&
-	    batoni_cuda_enter(gpu, &guard) == BATONI_CU_SUCCESS) {
-		result = ask_pointer(gpu, pointer, &answer);
-		batoni_cuda_leave(gpu, &guard);
-	}
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, "cuPointerGetAttributes", result);
+	status = ask_anyhow(gpu, address, &answer);
+	if (status != BATON_OK)
+		return status;
 	describe(memory_p, &answer);
-	if (memory_p->kind == BATONI_MEMORY_DEVICE)
-		return batoni_cuda_gpu_prepare(gpu, memory_p->owner);
-	return BATON_OK;
+	if (memory_p->kind >= BATONI_MEMORY_MANAGED)
+		status = check_end(gpu, address, bytes, &answer);
+	else if (memory_p->kind == BATONI_MEMORY_HOST &&
+	         left_in_range(&answer, address) > 0 && !answer.mapped)
+		status = batoni_refuse(
+			BATON_ERR_INVALID,
+			"at %p nothing is mapped, in a range of %zu bytes that "
+			"is reserved (cuMemAddressReserve)",
+			pointer, answer.bytes);
+	if (status == BATON_OK && memory_p->kind == BATONI_MEMORY_DEVICE)
+		status = batoni_cuda_gpu_prepare(gpu, memory_p->owner);
+	return status;
 }
 
 /* A driver that is not initialised, or gone, has no memory. */

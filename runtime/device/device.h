@@ -185,6 +185,11 @@ struct batoni_device_ops {
 	enum baton_status (*stream_idle)(struct batoni_device *device,
 	                                 baton_stream stream);
 
+	/* Is the handle a stream of this device, or was it one, by its value alone?  Any thread.
+	 * Devices whose streams are of this process; such a handle is given to no slot of another device,
+	 * whose library may look where it points to.  NULL: it cannot be told. */
+	bool (*stream_is_ours)(baton_stream stream);
+
 	/* While this stream waits, streams of the program or of a library may stand too
 	 * (CUDA's legacy default stream).  It is refused where a library is to reach the
 	 * device's memory.  Any thread.  NULL: there is no such stream. */

@@ -334,6 +334,17 @@ refuse_stream(baton_stream handle)
 	                     (void *)handle);
 }
 
+/* The default stream is NULL, which every device has. */
+static bool
+host_stream_is_ours(baton_stream handle)
+{
+	const struct stream *first =
+		atomic_load_explicit(&range, memory_order_acquire);
+
+	return first && (uintptr_t)handle - (uintptr_t)first <
+	                        STREAMS_MAX * sizeof(*first);
+}
+
 static enum baton_status
 host_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
@@ -511,6 +522,7 @@ const struct batoni_device_ops batoni_device_host_ops = {
 	.stream_destroy = host_stream_destroy,
 	.stream_check = host_stream_check,
 	.stream_idle = host_stream_idle,
+	.stream_is_ours = host_stream_is_ours,
 	.enqueue = host_enqueue,
 	.release = host_release,
 	.launch_waits = host_launch_waits,

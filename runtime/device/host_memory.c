@@ -17,11 +17,12 @@
 enum { TO, FROM, LEFT };
 
 static enum baton_status
-host_look(struct batoni_device *device, const void *pointer,
+host_look(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	(void)device;
 	(void)pointer;
+	(void)bytes;
 	*memory_p = (struct batoni_memory_info){
 		.kind = BATONI_MEMORY_HOST,
 		.owner = -1,

@@ -118,14 +118,16 @@ struct batoni_memory_ops {
 	/* Every pointer is host memory, and `look` says nothing else. */
 	bool host_only;
 
-	/* What is the memory at `pointer`?  Memory of another device is made ready for
+	/* What is the memory at `pointer`, of which a call names `bytes` (1 or more)?  Memory of
+	 * another device is made ready for
 	 * copies.  Caller: a thread of the program, within the call that names the memory;
 	 * may block, but not for what is on a stream.  OK (memory that the device does not
-	 * know is HOST); UNSUPPORTED (memory of a device that cannot be used, or whose
+	 * know is HOST; that more than its allocation is named is noticed where `bytes` of the answer
+	 * says so); INVALID (memory of a device, which ends before these bytes do); UNSUPPORTED (memory of a device that cannot be used, or whose
 	 * number is not below BATONI_PLACE_OWNERS), NOMEM, CUDA: batoni_refuse has said
 	 * why. */
 	enum baton_status (*look)(struct batoni_device *device,
-	                          const void *pointer,
+	                          const void *pointer, size_t bytes,
 	                          struct batoni_memory_info *memory_p);
 
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a

@@ -122,7 +122,7 @@ enum sim_memory {
 };
 
 struct sim_allocation;
-
+struct sim_reservation;
 
 struct sim_block {
 	struct sim_block *next;
@@ -134,6 +134,7 @@ struct sim_block {
 	struct sim_context *context; /* NULL: it belongs to none */
 	CUdevice owner;              /* that has the bytes, or whose context it is */
 	struct sim_allocation *allocation; /* of a mapping, else NULL */
+	struct sim_reservation *range;     /* that it lies in, likewise */
 	unsigned access;                   /* to a mapping: a bit for each device */
 	int fd; /* the memfd of memory of the device or opened */
 	/* opened: how often, from which process, and the file there */
@@ -179,10 +180,10 @@ struct sim_entry {
 	/* memory operations */
 	struct sim_op *ops;
 	size_t ops_n, ops_done;
+	struct sim_block **reached; /* that it names, beside those */
+	size_t reached_n;
 	/* kernel */
 	struct cudasim_kernel kernel;
-	struct sim_block **reached;
-	size_t reached_n;
 	bool stuck;         /* its last step waited, */
 	unsigned long seen; /* at this progress or later */
 };
@@ -418,8 +419,8 @@ bool sim_peer_is_enabled_locked(const struct sim_context *context,
 
 /* ---- sim_vmm.c ---- */
 
-/* A mapping of it has gone. */
-void sim_allocation_unmapped_locked(struct sim_allocation *allocation);
+/* A mapping has gone. */
+void sim_unmapped_locked(const struct sim_block *block);
 /* As what it may be exported: a bit for each type of handle. */
 unsigned sim_allocation_types_locked(const struct sim_allocation *allocation);
 bool sim_is_reserved_locked(CUdeviceptr pointer);
@@ -444,6 +445,8 @@ sim_is_in(CUdeviceptr pointer, CUdeviceptr base, size_t bytes)
 
 /* The block that the pointer is in, by its address for the device or for the host. */
 struct sim_block *sim_block_find_locked(CUdeviceptr pointer);
+/* Was memory there that has been freed? */
+bool sim_is_grave_locked(CUdeviceptr pointer);
 /* Where in its block the pointer is. */
 size_t sim_block_offset(const struct sim_block *block, CUdeviceptr pointer);
 /* context NULL: the owner is set already. */
@@ -462,13 +465,19 @@ struct sim_block *sim_block_of_file(int fd, size_t mapped);
 /* Take the memory away, and keep the addresses. */
 void sim_bury_locked(void *at, size_t bytes);
 
-/* Where the simulator reaches bytes of the program's pointer, for work on a device. */
+/* Where the simulator reaches bytes of the program's pointer, for work on a device.  They may go on in
+ * mappings that lie behind the block. */
 CUresult sim_reach_locked(struct sim_context *context, CUdeviceptr pointer,
                           size_t bytes, unsigned char **reach_p,
                           struct sim_block **block_p);
 /* The word of a memory operation. */
 CUresult sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
                          struct sim_op *op);
+/* The entry names the block: it is held until the entry ends. */
+void sim_hold_locked(struct sim_entry *entry, struct sim_block *block);
+/* The same for those that the bytes go on in, behind the first one. */
+void sim_hold_rest_locked(struct sim_entry *entry, const struct sim_block *first,
+                          CUdeviceptr pointer, size_t bytes);
 void sim_block_release_locked(struct sim_block *block);
 void sim_blocks_close_locked(struct sim_context *context);
 long sim_blocks_live_locked(enum sim_memory memory, bool bytes);

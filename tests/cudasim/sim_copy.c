@@ -54,6 +54,9 @@ make_locked(struct sim_call *call, CUdeviceptr to, CUdeviceptr from,
 	for (int i = 0; i < 2; i++) {
 		if (entry->blocks[i])
 			entry->blocks[i]->entries++;
+		if (entry->blocks[i] && result == BATONI_CU_SUCCESS)
+			sim_hold_rest_locked(entry, entry->blocks[i],
+			                     i ? from : to, bytes);
 	}
 	entry->from = source;
 	entry->bytes = bytes;
@@ -328,6 +331,8 @@ cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
 		result = BATONI_CU_INVALID_VALUE;
 	if (entry->blocks[0])
 		entry->blocks[0]->entries++;
+	if (entry->blocks[0] && result == BATONI_CU_SUCCESS)
+		sim_hold_rest_locked(entry, entry->blocks[0], to, bytes);
 	if (result == BATONI_CU_SUCCESS)
 		result = sim_submit_locked(&call, stream, entry, false, NULL);
 	else

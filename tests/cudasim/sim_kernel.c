@@ -28,8 +28,8 @@ reach_locked(struct sim_call *call, struct sim_entry *entry,
 		              buffer->address, buffer->bytes);
 		return BATONI_CU_ILLEGAL_ADDRESS;
 	}
-	block->entries++;
-	entry->reached[entry->reached_n++] = block;
+	sim_hold_locked(entry, block);
+	sim_hold_rest_locked(entry, block, buffer->address, buffer->bytes);
 	return BATONI_CU_SUCCESS;
 }
 
@@ -82,7 +82,6 @@ launch_locked(struct sim_call *call, const CUstream *handles, size_t n,
 
 	entry->kind = SIM_KERNEL;
 	entry->kernel = *kernel;
-	entry->reached = sim_alloc(kernel->buffers_n, sizeof(*entry->reached));
 	result = order_locked(call, handles, n, entry);
 	for (size_t i = 0;
 	     i < kernel->buffers_n && result == BATONI_CU_SUCCESS; i++)

@@ -68,8 +68,8 @@ sim_block_offset(const struct sim_block *block, CUdeviceptr pointer)
 	               : pointer - (uintptr_t)block->host;
 }
 
-static bool
-is_grave_locked(CUdeviceptr pointer)
+bool
+sim_is_grave_locked(CUdeviceptr pointer)
 {
 	for (struct sim_block *at = leaving; at; at = at->next) {
 		if (sim_is_in(pointer, at->device, at->bytes))
@@ -237,7 +237,7 @@ unmap_locked(struct sim_block *block)
 	*at = block->next;
 	if (block->memory == SIM_MAPPING) {
 		/* The addresses stay reserved. */
-		sim_allocation_unmapped_locked(block->allocation);
+		sim_unmapped_locked(block);
 		free(block);
 		return;
 	}
@@ -310,82 +310,6 @@ sim_blocks_close_locked(struct sim_context *context)
 		if (at->context == context)
 			sim_block_free_locked(at, "the end of a context");
 	}
-}
-
-/* ---- what a pointer is for a call ---- */
-
-/* The context's device reaches the block. */
-static bool
-may_reach_locked(const struct sim_context *context,
-                 const struct sim_block *block)
-{
-	switch (block->memory) {
-	case SIM_DEVICE:
-		return sim.set.peer || block->owner == context->device ||
-		       sim_peer_is_enabled_locked(context, block->context);
-	case SIM_OPENED:
-		return sim.set.peer || block->context->device == context->device;
-	case SIM_POOL:
-		return sim.set.peer || block->owner == context->device;
-	case SIM_MAPPING:
-		if (block->access & 1u << context->device)
-			return true;
-		sim_violation("device %d has no access to the mapping at %#llx",
-		              context->device, block->device);
-		return false;
-	case SIM_MANAGED:
-	case SIM_PINNED:
-	case SIM_REGISTERED:
-		break;
-	}
-	return true;
-}
-
-CUresult
-sim_reach_locked(struct sim_context *context, CUdeviceptr pointer, size_t bytes,
-                 unsigned char **reach_p, struct sim_block **block_p)
-{
-	struct sim_block *block = sim_block_find_locked(pointer);
-	size_t offset;
-
-	*block_p = NULL;
-	if (!block) {
-		*reach_p = (unsigned char *)(uintptr_t)pointer;
-		return pointer == 0 || is_grave_locked(pointer) ||
-		                       sim_is_reserved_locked(pointer)
-		               ? BATONI_CU_INVALID_VALUE
-		               : BATONI_CU_SUCCESS;
-	}
-	offset = sim_block_offset(block, pointer);
-	if (bytes > block->bytes - offset)
-		return BATONI_CU_INVALID_VALUE;
-	if (!may_reach_locked(context, block))
-		return BATONI_CU_INVALID_VALUE;
-	*reach_p = block->reach + offset;
-	*block_p = block;
-	return BATONI_CU_SUCCESS;
-}
-
-CUresult
-sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
-                struct sim_op *op)
-{
-	struct sim_block *block = sim_block_find_locked(pointer);
-
-	if (!block || pointer % sizeof(uint64_t) != 0 ||
-	    (block->memory != SIM_PINNED && block->memory != SIM_REGISTERED) ||
-	    !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED) ||
-	    !sim_is_in(pointer, block->device, block->bytes) ||
-	    block->bytes - (pointer - block->device) < sizeof(uint64_t))
-		return BATONI_CU_INVALID_VALUE;
-	if (block->context != context &&
-	    !(block->flags & BATONI_CU_HOST_ALLOC_PORTABLE))
-		return BATONI_CU_INVALID_VALUE;
-	op->word = (_Atomic uint64_t *)(void *)(block->reach +
-	                                        (pointer - block->device));
-	op->block = block;
-	block->entries++;
-	return BATONI_CU_SUCCESS;
 }
 
 /* ---- allocation ---- */
@@ -580,16 +504,24 @@ cuModuleLoadData(CUmodule *module_p, const void *image)
 static void
 touch(CUdeviceptr pointer, void *to, const void *from, size_t bytes)
 {
-	struct sim_block *block;
-
 	pthread_mutex_lock(&sim_lock);
-	block = sim_block_find_locked(pointer);
-	if (!block || bytes > block->bytes - sim_block_offset(block, pointer))
-		sim_violation("cudasim_peek or cudasim_poke outside all blocks");
-	else if (to)
-		memcpy(to, block->reach + sim_block_offset(block, pointer), bytes);
-	else
-		memcpy(block->reach + sim_block_offset(block, pointer), from, bytes);
+	for (size_t at = 0, n; at < bytes; at += n) {
+		struct sim_block *block = sim_block_find_locked(pointer + at);
+		size_t offset;
+
+		if (!block || (at > 0 && block->memory != SIM_MAPPING)) {
+			sim_violation("cudasim_peek or cudasim_poke outside all "
+			              "blocks");
+			break;
+		}
+		offset = sim_block_offset(block, pointer + at);
+		n = block->bytes - offset < bytes - at ? block->bytes - offset
+		                                       : bytes - at;
+		if (to)
+			memcpy((char *)to + at, block->reach + offset, n);
+		else
+			memcpy(block->reach + offset, (const char *)from + at, n);
+	}
 	pthread_mutex_unlock(&sim_lock);
 }
 

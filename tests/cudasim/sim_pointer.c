@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the driver says of pointers. */
+/* What the driver says of pointers, and what they are for work on a device. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
@@ -29,7 +30,6 @@ cuMemHostGetDevicePointer_v2(CUdeviceptr *pointer_p, void *host,
 enum {
 	POINTER_DEVICE_POINTER = 3,
 	POINTER_HOST_POINTER = 4,
-	POINTER_MAPPED = 13,
 	POINTER_MAPPING_BYTES = 18,
 	POINTER_MAPPING_BASE = 19,
 };
@@ -69,8 +69,8 @@ answer(const struct sim_block *block, CUdeviceptr pointer,
 	void *host = block && block->host ? block->host + offset : NULL;
 	unsigned long long id = block ? block->id : 0;
 
-	/* The range of an address in a reservation is all of the reservation. */
-	if (block && block->memory == SIM_MAPPING)
+	/* The range of an address in a reservation is all of the reservation, mapped or not. */
+	if (!block || block->memory == SIM_MAPPING)
 		sim_reservation_of_locked(pointer, &start, &range);
 	switch (attribute) {
 	case BATONI_CU_POINTER_CONTEXT:
@@ -97,7 +97,7 @@ answer(const struct sim_block *block, CUdeviceptr pointer,
 		return put(to, &types, sizeof(types));
 	case BATONI_CU_POINTER_POOL:
 		return put(to, &pool, sizeof(pool));
-	case POINTER_MAPPED:
+	case BATONI_CU_POINTER_MAPPED:
 		return put(to, &mapped, sizeof(mapped));
 	case POINTER_MAPPING_BYTES:
 		return put(to, &bytes, sizeof(bytes));
@@ -147,4 +147,131 @@ cuMemGetAddressRange_v2(CUdeviceptr *base_p, size_t *bytes_p,
 	if (bytes_p)
 		*bytes_p = block->bytes;
 	return sim_leave(&call, BATONI_CU_SUCCESS);
+}
+
+/* ---- what a pointer is for a call ---- */
+
+/* The context's device reaches the block. */
+static bool
+may_reach_locked(const struct sim_context *context,
+                 const struct sim_block *block)
+{
+	switch (block->memory) {
+	case SIM_DEVICE:
+		return sim.set.peer || block->owner == context->device ||
+		       sim_peer_is_enabled_locked(context, block->context);
+	case SIM_OPENED:
+		return sim.set.peer || block->context->device == context->device;
+	case SIM_POOL:
+		return sim.set.peer || block->owner == context->device;
+	case SIM_MAPPING:
+		if (block->access & 1u << context->device)
+			return true;
+		sim_violation("device %d has no access to the mapping at %#llx",
+		              context->device, block->device);
+		return false;
+	case SIM_MANAGED:
+	case SIM_PINNED:
+	case SIM_REGISTERED:
+		break;
+	}
+	return true;
+}
+
+/* Of the bytes from the pointer on, which is in the block, so many more lie in mappings behind it. */
+static bool
+goes_on_locked(const struct sim_context *context, const struct sim_block *first,
+               CUdeviceptr pointer, size_t bytes)
+{
+	CUdeviceptr at = first->device + first->bytes, end = pointer + bytes;
+
+	if (first->memory != SIM_MAPPING)
+		return false;
+	while (at < end) {
+		const struct sim_block *block = sim_block_find_locked(at);
+
+		if (!block || block->memory != SIM_MAPPING ||
+		    block->range != first->range ||
+		    !may_reach_locked(context, block))
+			return false;
+		at = block->device + block->bytes;
+	}
+	return true;
+}
+
+void
+sim_hold_locked(struct sim_entry *entry, struct sim_block *block)
+{
+	size_t n = entry->reached_n + 1;
+	struct sim_block **held = sim_alloc(n, sizeof(*held));
+
+	for (size_t i = 0; i < entry->reached_n; i++)
+		held[i] = entry->reached[i];
+	free(entry->reached);
+	held[n - 1] = block;
+	block->entries++;
+	entry->reached = held;
+	entry->reached_n = n;
+}
+
+void
+sim_hold_rest_locked(struct sim_entry *entry, const struct sim_block *first,
+                     CUdeviceptr pointer, size_t bytes)
+{
+	CUdeviceptr at = first->device + first->bytes, end = pointer + bytes;
+
+	while (first->memory == SIM_MAPPING && at < end) {
+		struct sim_block *block = sim_block_find_locked(at);
+
+		sim_hold_locked(entry, block);
+		at = block->device + block->bytes;
+	}
+}
+
+CUresult
+sim_reach_locked(struct sim_context *context, CUdeviceptr pointer, size_t bytes,
+                 unsigned char **reach_p, struct sim_block **block_p)
+{
+	struct sim_block *block = sim_block_find_locked(pointer);
+	size_t offset;
+
+	*block_p = NULL;
+	if (!block) {
+		*reach_p = (unsigned char *)(uintptr_t)pointer;
+		return pointer == 0 || sim_is_grave_locked(pointer) ||
+		                       sim_is_reserved_locked(pointer)
+		               ? BATONI_CU_INVALID_VALUE
+		               : BATONI_CU_SUCCESS;
+	}
+	offset = sim_block_offset(block, pointer);
+	if (!may_reach_locked(context, block))
+		return BATONI_CU_INVALID_VALUE;
+	if (bytes > block->bytes - offset &&
+	    !goes_on_locked(context, block, pointer, bytes))
+		return BATONI_CU_INVALID_VALUE;
+	*reach_p = block->reach + offset;
+	*block_p = block;
+	return BATONI_CU_SUCCESS;
+}
+
+CUresult
+sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
+                struct sim_op *op)
+{
+	struct sim_block *block = sim_block_find_locked(pointer);
+
+	if (!block || pointer % sizeof(uint64_t) != 0 ||
+	    (block->memory != SIM_PINNED && block->memory != SIM_REGISTERED) ||
+	    !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED) ||
+	    !sim_is_in(pointer, block->device, block->bytes) ||
+	    block->bytes - (pointer - block->device) < sizeof(uint64_t))
+		return BATONI_CU_INVALID_VALUE;
+	if (block->context != context &&
+	    !(block->flags & BATONI_CU_HOST_ALLOC_PORTABLE))
+		return BATONI_CU_INVALID_VALUE;
+	op->word = (_Atomic uint64_t *)(void *)(block->reach +
+	                                        (pointer - block->device));
+	op->block = block;
+	block->entries++;
+	return BATONI_CU_SUCCESS;
 }

@@ -13,7 +13,9 @@
  * /proc/<pid>/fd is of another open file, has the offset 0, and is refused: a GPU's would be
  * another opening of the device.
  *
- * A reservation is a range without rights, for the host always.  A mapping is a block
+ * A reservation is a range without rights, for the host always, and another one of the same length through
+ * which the simulator reaches the bytes: mappings that lie side by side do so there too, and one copy may
+ * run over several.  A mapping is a block
  * (sim_memory.c) that belongs to no context; its bytes are the allocation's.  No device
  * reaches it before cuMemSetAccess.  The reservation's addresses stay until
  * cuMemAddressFree, and are then kept as those of freed memory are.
@@ -48,18 +50,19 @@ struct sim_allocation {
 	CUmemAllocationProp properties;
 	size_t bytes;
 	int fd;
-	unsigned char *reach;
 	unsigned handles, mappings;
 };
 
-struct reservation {
-	struct reservation *next;
-	unsigned char *base;
+struct sim_reservation {
+	struct sim_reservation *next;
+	unsigned char *base, *reach;
 	size_t bytes;
+	unsigned mappings; /* those that are gone for the program, and still used, too */
+	bool freed;
 };
 
 static struct sim_allocation *allocations;
-static struct reservation *reservations;
+static struct sim_reservation *reservations;
 
 /* ---- small things ---- */
 
@@ -118,16 +121,28 @@ end_if_unused_locked(struct sim_allocation *allocation)
 	while (*at != allocation)
 		at = &(*at)->next;
 	*at = allocation->next;
-	munmap(allocation->reach, allocation->bytes);
 	close(allocation->fd);
 	free(allocation);
 }
 
-void
-sim_allocation_unmapped_locked(struct sim_allocation *allocation)
+static void
+end_reservation_if_unused_locked(struct sim_reservation *range)
 {
-	allocation->mappings--;
-	end_if_unused_locked(allocation);
+	if (!range->freed || range->mappings > 0)
+		return;
+	munmap(range->reach, range->bytes);
+	free(range);
+}
+
+void
+sim_unmapped_locked(const struct sim_block *block)
+{
+	block->allocation->mappings--;
+	end_if_unused_locked(block->allocation);
+	mmap(block->reach, block->bytes, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	block->range->mappings--;
+	end_reservation_if_unused_locked(block->range);
 }
 
 /* Takes the descriptor, whatever comes. */
@@ -135,15 +150,8 @@ static CUresult
 add_locked(int fd, const struct label *label,
            CUmemGenericAllocationHandle *handle_p)
 {
-	struct sim_allocation *allocation;
-	void *reach = mmap(NULL, label->bytes, PROT_READ | PROT_WRITE,
-	                   MAP_SHARED, fd, 0);
+	struct sim_allocation *allocation = sim_alloc(1, sizeof(*allocation));
 
-	if (reach == MAP_FAILED) {
-		close(fd);
-		return BATONI_CU_OUT_OF_MEMORY;
-	}
-	allocation = sim_alloc(1, sizeof(*allocation));
 	/* No handle is used again, and none looks like another number. */
 	allocation->handle = ++sim.next_id << 8 | 0xa5;
 	allocation->properties = (CUmemAllocationProp){
@@ -154,7 +162,6 @@ add_locked(int fd, const struct label *label,
 	};
 	allocation->bytes = label->bytes;
 	allocation->fd = fd;
-	allocation->reach = reach;
 	allocation->handles = 1;
 	allocation->next = allocations;
 	allocations = allocation;
@@ -381,10 +388,10 @@ cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_p,
 
 /* ---- addresses ---- */
 
-static struct reservation *
+static struct sim_reservation *
 reservation_of_locked(CUdeviceptr pointer)
 {
-	struct reservation *at = reservations;
+	struct sim_reservation *at = reservations;
 
 	while (at && !sim_is_in(pointer, (uintptr_t)at->base, at->bytes))
 		at = at->next;
@@ -401,7 +408,7 @@ bool
 sim_reservation_of_locked(CUdeviceptr pointer, CUdeviceptr *base_p,
                           size_t *bytes_p)
 {
-	const struct reservation *found = reservation_of_locked(pointer);
+	const struct sim_reservation *found = reservation_of_locked(pointer);
 
 	if (!found)
 		return false;
@@ -415,18 +422,26 @@ sim_reservations_live_locked(void)
 {
 	long n = 0;
 
-	for (struct reservation *at = reservations; at; at = at->next)
+	for (struct sim_reservation *at = reservations; at; at = at->next)
 		n++;
 	return n;
 }
 
-/* Addresses without rights; NULL. */
+/* Addresses without rights, at the hint if nothing is there; NULL. */
 static unsigned char *
-reserve(size_t bytes, size_t alignment)
+reserve(size_t bytes, size_t alignment, CUdeviceptr hint)
 {
 	unsigned char *whole, *base;
 	size_t before;
 
+	base = hint && hint % alignment == 0
+	               ? mmap((void *)(uintptr_t)hint, bytes, PROT_NONE,
+	                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                              MAP_FIXED_NOREPLACE,
+	                      -1, 0)
+	               : MAP_FAILED;
+	if (base != MAP_FAILED)
+		return base;
 	whole = mmap(NULL, bytes + alignment, PROT_NONE,
 	             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (whole == MAP_FAILED)
@@ -439,7 +454,6 @@ reserve(size_t bytes, size_t alignment)
 	return base;
 }
 
-/* The hint is not taken. */
 CUresult
 cuMemAddressReserve(CUdeviceptr *pointer_p, size_t bytes, size_t alignment,
                     CUdeviceptr hint, unsigned long long flags)
@@ -447,8 +461,8 @@ cuMemAddressReserve(CUdeviceptr *pointer_p, size_t bytes, size_t alignment,
 	struct sim_call call;
 	CUresult result = enter(&call, SIM_cuMemAddressReserve, SIM_UNSAFE);
 	size_t least = (size_t)sim.set.granularity;
-	struct reservation *made;
-	unsigned char *base;
+	struct sim_reservation *made;
+	unsigned char *base, *reach;
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
@@ -459,11 +473,16 @@ cuMemAddressReserve(CUdeviceptr *pointer_p, size_t bytes, size_t alignment,
 		alignment = least;
 	if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4)
 		return sim_leave(&call, BATONI_CU_OUT_OF_MEMORY);
-	base = reserve(bytes, alignment);
-	if (!base)
+	base = reserve(bytes, alignment, hint);
+	reach = base ? reserve(bytes, least, 0) : NULL;
+	if (!reach) {
+		if (base)
+			munmap(base, bytes);
 		return sim_leave(&call, BATONI_CU_OUT_OF_MEMORY);
+	}
 	made = sim_alloc(1, sizeof(*made));
 	made->base = base;
+	made->reach = reach;
 	made->bytes = bytes;
 	made->next = reservations;
 	reservations = made;
@@ -488,7 +507,7 @@ cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 	struct sim_call call;
 	CUresult result =
 		enter(&call, SIM_cuMemAddressFree, SIM_UNSAFE | SIM_DESTROYS);
-	struct reservation **at = &reservations, *found;
+	struct sim_reservation **at = &reservations, *found;
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
@@ -505,7 +524,8 @@ cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 	}
 	*at = found->next;
 	sim_bury_locked(found->base, found->bytes);
-	free(found);
+	found->freed = true;
+	end_reservation_if_unused_locked(found);
 	return sim_leave(&call, BATONI_CU_SUCCESS);
 }
 
@@ -519,8 +539,9 @@ cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
 	struct sim_call call;
 	CUresult result = enter(&call, SIM_cuMemMap, SIM_UNSAFE);
 	struct sim_allocation *allocation;
-	const struct reservation *range;
+	struct sim_reservation *range;
 	struct sim_block *block;
+	unsigned char *reach;
 
 	if (result != BATONI_CU_SUCCESS)
 		return result;
@@ -531,11 +552,17 @@ cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
 	    range->bytes - (pointer - (uintptr_t)range->base) < bytes ||
 	    has_mappings_locked(pointer, bytes))
 		return sim_leave(&call, BATONI_CU_INVALID_VALUE);
+	reach = range->reach + (pointer - (uintptr_t)range->base);
+	if (mmap(reach, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+	         allocation->fd, 0) == MAP_FAILED)
+		return sim_leave(&call, BATONI_CU_OUT_OF_MEMORY);
 	block = sim_alloc(1, sizeof(*block));
 	block->memory = SIM_MAPPING;
 	block->device = pointer;
 	block->bytes = block->mapped = bytes;
-	block->reach = allocation->reach;
+	block->reach = reach;
+	block->range = range;
+	range->mappings++;
 	block->owner = allocation->properties.location.id;
 	block->allocation = allocation;
 	allocation->mappings++;

@@ -180,37 +180,44 @@ START_TEST(a_range_is_the_reservation_and_an_address_range_the_mapping)
 		BATONI_CU_POINTER_MEMORY_TYPE, BATONI_CU_POINTER_CONTEXT,
 		BATONI_CU_POINTER_DEVICE_ORDINAL, BATONI_CU_POINTER_RANGE_START,
 		BATONI_CU_POINTER_RANGE_SIZE, BATONI_CU_POINTER_IS_IPC_CAPABLE,
-		BATONI_CU_POINTER_HANDLE_TYPES,
+		BATONI_CU_POINTER_HANDLE_TYPES, BATONI_CU_POINTER_MAPPED,
 	};
 	unsigned memory = 9;
-	int device = 9, legacy = 9;
+	int device = 9, legacy = 9, mapped = 9;
 	CUcontext context = w.context;
 	CUdeviceptr pointer, start, base;
 	uint64_t types = 9;
 	size_t range, bytes;
 	void *data[] = {&memory, &context, &device, &start, &range, &legacy,
-	                &types};
+	                &types, &mapped};
 	handle made;
 
 	world_begin();
 	pointer = reserve(3 * (size_t)UNIT);
 	made = create(1, UNIT);
 	ck_success(w.sim->vm_map(pointer + UNIT, UNIT, 0, made, 0));
-	ck_success(w.sim->pointer_attributes(7, which, data, pointer + UNIT + 9));
+	ck_success(w.sim->pointer_attributes(8, which, data, pointer + UNIT + 9));
 	ck_assert_uint_eq(memory, BATONI_CU_MEMORY_DEVICE);
 	ck_assert_ptr_null(context);
 	ck_assert_int_eq(device, 1);
 	ck_assert_uint_eq(start, pointer);
 	ck_assert_uint_eq(range, 3 * (size_t)UNIT);
 	ck_assert_int_eq(legacy, 0);
+	ck_assert_int_eq(mapped, 1);
 	ck_assert_uint_eq(types, BATONI_CU_HANDLE_FD);
+	/* Where nothing is mapped, too. */
+	ck_success(w.sim->pointer_attributes(8, which, data, pointer + 9));
+	ck_assert_uint_eq(start, pointer);
+	ck_assert_uint_eq(range, 3 * (size_t)UNIT);
+	ck_assert_int_eq(mapped, 0);
+	ck_assert_uint_eq(memory, 0);
 	ck_success(w.sim->address_range(&base, &bytes, pointer + UNIT + 9));
 	ck_assert_uint_eq(base, pointer + UNIT);
 	ck_assert_uint_eq(bytes, UNIT);
 	ck_assert_uint_eq(w.sim->address_range(&base, &bytes, pointer),
 	                  BATONI_CU_NOT_FOUND);
 	ck_success(w.sim->mem_alloc(&pointer, 100));
-	ck_success(w.sim->pointer_attributes(7, which, data, pointer + 9));
+	ck_success(w.sim->pointer_attributes(8, which, data, pointer + 9));
 	ck_assert_ptr_eq(context, w.context);
 	ck_assert_uint_eq(range, 100);
 	ck_assert_int_eq(legacy, 1);
@@ -446,6 +453,7 @@ START_TEST(mappings_side_by_side_are_given_access_and_unmapped_together)
 {
 	CUdeviceptr pointer;
 	handle first, second;
+	char got[8];
 
 	world_begin();
 	pointer = reserve(2 * (size_t)UNIT);
@@ -456,10 +464,24 @@ START_TEST(mappings_side_by_side_are_given_access_and_unmapped_together)
 	ck_success(set_access(pointer, 2 * (size_t)UNIT, 0,
 	                      BATONI_CU_ACCESS_READ_WRITE));
 	ck_success(w.sim->copy(pointer + UNIT, world_address(0), 8, NULL));
-	/* A copy names one mapping. */
-	ck_assert_uint_eq(w.sim->copy(pointer + UNIT - 4, world_address(0), 8,
-	                              NULL),
+	w.sim->sim_settle(false);
+	/* A copy may run over both, and not past them. */
+	w.sim->sim_poke(pointer + UNIT - 4, "abcdefgh", 8);
+	ck_success(w.sim->copy(pointer + 8, pointer + UNIT - 4, 8, NULL));
+	ck_assert_uint_eq(w.sim->copy(pointer + 2 * UNIT - 4, world_address(0),
+	                              8, NULL),
 	                  BATONI_CU_INVALID_VALUE);
+	w.sim->sim_settle(false);
+	w.sim->sim_peek(got, pointer + 8, 8);
+	ck_assert_mem_eq(got, "abcdefgh", 8);
+	/* Both are held until it has ended. */
+	ck_assert(w.sim->sim_set("copies", 0));
+	ck_success(w.sim->copy(pointer + UNIT - 4, world_address(0), 8, NULL));
+	ck_assert_uint_eq(set_access(pointer + UNIT, UNIT, 0,
+	                             BATONI_CU_ACCESS_NONE),
+	                  BATONI_CU_INVALID_VALUE);
+	w.violations = 1;
+	ck_assert(w.sim->sim_set("copies", 1));
 	w.sim->sim_settle(false);
 	ck_success(w.sim->vm_unmap(pointer, 2 * (size_t)UNIT));
 	ck_success(w.sim->vm_release(first));

@@ -461,7 +461,7 @@ fake_memory_pinned_holds_locked(const void *pointer, size_t bytes)
 }
 
 static enum baton_status
-fake_look(struct batoni_device *device, const void *pointer,
+fake_look(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	const struct block *block;
@@ -469,6 +469,7 @@ fake_look(struct batoni_device *device, const void *pointer,
 	enum baton_status status;
 
 	(void)device;
+	(void)bytes;
 	fake_enter("look");
 	status = fake_fault_locked(FAKE_LOOK);
 	block = block_of_locked(pointer);

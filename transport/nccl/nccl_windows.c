@@ -142,7 +142,8 @@ puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
 	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
 	struct batoni_memory_shared shared;
 	struct batoni_memory_info info;
-	enum baton_status status = memory->look(nccl->device, base, &info);
+	enum baton_status status =
+		memory->look(nccl->device, base, bytes, &info);
 
 	if (status == BATON_OK && (info.kind != BATONI_MEMORY_DEVICE ||
 	                           info.owner != nccl->device->number))
