@@ -57,7 +57,8 @@
  * NCCL is called by `test`, on the driver, under the lock of the device, which it only
  * tries; the work goes on at a later test if the lock is taken.  One launch of the transport
  * is with NCCL at a time (`launching`): until NCCL says that its kernel is on the stream,
- * each test asks.
+ * each test asks.  One that an abort interrupts, or that NCCL refuses, may be on the stream in part:
+ * its buffer is lent until the lanes are stopped and a mark on the stream behind that is passed.
  *
  * nccl_meet.c has what meets, and what peers say; nccl_launch.c the launches and their ends;
  * this file the slots, and creation; nccl_lists.c lists.
@@ -116,7 +117,8 @@ count_load(struct batoni_nccl_checked *checked)
 	 * some. */
 	if (checked->nccl->config.below_slot)
 		load->standing = checked->posted;
-	load->polled = checked->running;
+	/* After an abort the ender has what is with NCCL. */
+	load->polled = checked->running + (checked->launching != NULL);
 }
 
 void

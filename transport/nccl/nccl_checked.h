@@ -173,7 +173,8 @@ struct batoni_nccl_checked {
 	uint32_t running; /* marks to be asked for */
 	uint32_t withdrawn; /* headers */
 	unsigned turn;    /* the lane that is looked at first */
-	struct batoni_nccl_op *launching; /* of `launching_on`; NULL: none */
+	/* NCCL has it, or has refused it: of `launching_on`.  NULL: none. */
+	struct batoni_nccl_op *launching;
 	unsigned launching_on;
 	uint64_t launching_limit_ns;
 	bool listens;     /* receives are posted */

@@ -200,8 +200,8 @@ abort_unrevoked(struct batoni_nccl *nccl)
 	api->group_end();
 }
 
-/* The lock of the device is to be had by then. */
-static void
+/* The lock of the device is to be had by then.  False: it was not, or the device has failed. */
+static bool
 stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
@@ -216,9 +216,9 @@ stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
 		if (!all)
 			nanosleep(&nap, NULL);
 	}
-	/* Else another thread is in a call of NCCL, or the device has failed. */
 	if (all)
 		batoni_nccl_do_apart(nccl, abort_unrevoked);
+	return all;
 }
 
 static void
@@ -248,6 +248,17 @@ await(struct batoni_nccl *nccl, const bool *flag, uint64_t until_ns)
 	said = *flag;
 	pthread_mutex_unlock(&nccl->end_lock);
 	return said;
+}
+
+bool
+batoni_nccl_is_stopped(struct batoni_nccl *nccl)
+{
+	bool stopped;
+
+	pthread_mutex_lock(&nccl->end_lock);
+	stopped = nccl->stopped;
+	pthread_mutex_unlock(&nccl->end_lock);
+	return stopped;
 }
 
 static void
@@ -332,7 +343,8 @@ batoni_nccl_abort(struct batoni_path *path)
 		return;
 	start_ender(nccl, aborter_main);
 	if (!nccl->ender_runs) {
-		stop_lanes(nccl, batoni_real_ns() + STOP_NS);
+		if (stop_lanes(nccl, batoni_real_ns() + STOP_NS))
+			say(nccl, &nccl->stopped);
 		return;
 	}
 	if (!await(nccl, &nccl->stopped, batoni_real_ns() + STOP_NS))

@@ -74,9 +74,11 @@ batoni_nccl_any_may_launch(const struct batoni_nccl_checked *checked)
 {
 	bool any = checked->launching != NULL;
 
+	if (checked->failed || atomic_load(&checked->nccl->aborting))
+		return false;
 	for (unsigned i = 0; i < checked->lanes_n && !any; i++)
 		any = may_launch(&checked->lanes[i]);
-	return any && !checked->failed;
+	return any;
 }
 
 /* ---- launching, under the lock of the device ---- */
@@ -92,28 +94,38 @@ fail_in_nccl(struct batoni_nccl_checked *checked, unsigned lane,
 	batoni_nccl_fail(checked, BATON_ERR_NCCL, call, (int)result, text);
 }
 
+/* All of it that will ever be on its stream is there: mark its end. */
+static void
+mark_running(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+             unsigned number)
+{
+	struct batoni_nccl_check_lane *lane = &checked->lanes[number];
+	struct batoni_device *device = checked->nccl->device;
+	enum baton_status status = device->ops->mark(
+		device, checked->nccls[number].stream, &op->mark);
+
+	op->state = BATONI_NCCL_RUNNING;
+	if (status != BATON_OK) {
+		batoni_nccl_fail(checked, status, "a mark on a stream", 0,
+		                 baton_last_error());
+		return;
+	}
+	batoni_list_append(&lane->running, &op->link);
+	lane->running_n++;
+	checked->running++;
+}
+
 /* It is on its stream: its end is marked, and the peer is told. */
 static void
 placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
        unsigned number)
 {
-	struct batoni_nccl *nccl = checked->nccl;
 	struct batoni_nccl_check_lane *lane = &checked->lanes[number];
 	int peer = op->transfer->peer;
 	struct batoni_nccl_record record = {
 		.kind = BATONI_NCCL_SAYS_LAUNCHED, .slot = number, .count = 1};
-	enum baton_status status = nccl->device->ops->mark(
-		nccl->device, checked->nccls[number].stream, &op->mark);
 
-	if (status != BATON_OK)
-		batoni_nccl_fail(checked, status, "a mark on a stream", 0,
-		                 baton_last_error());
-	op->state = BATONI_NCCL_RUNNING;
-	if (status == BATON_OK) {
-		batoni_list_append(&lane->running, &op->link);
-		lane->running_n++;
-		checked->running++;
-	}
+	mark_running(checked, op, number);
 	if (op->partner)
 		return;
 	if (op->leads) {
@@ -212,16 +224,16 @@ launch_groups(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 	do
 		result = call_group(checked, op, lane, &failed);
 	while (result == BATONI_NCCL_SUCCESS && has_more(op));
-	if (result == BATONI_NCCL_IN_PROGRESS) {
-		checked->launching = op;
-		checked->launching_on = lane;
-		checked->launching_limit_ns =
-			batoni_real_ns() + checked->nccl->patience_ns;
-	} else if (result == BATONI_NCCL_SUCCESS) {
+	if (result == BATONI_NCCL_SUCCESS) {
 		placed(checked, op, lane);
-	} else {
-		fail_in_nccl(checked, lane, failed, result);
+		return;
 	}
+	checked->launching = op;
+	checked->launching_on = lane;
+	checked->launching_limit_ns =
+		batoni_real_ns() + checked->nccl->patience_ns;
+	if (result != BATONI_NCCL_IN_PROGRESS)
+		fail_in_nccl(checked, lane, failed, result);
 }
 
 static void
@@ -251,13 +263,15 @@ ask_launch(struct batoni_nccl_checked *checked)
 	if (result == BATONI_NCCL_IN_PROGRESS &&
 	    batoni_real_ns() <= checked->launching_limit_ns)
 		return 0;
-	checked->launching = NULL;
-	if (result == BATONI_NCCL_SUCCESS && has_more(op))
-		launch_groups(checked, op, lane);
-	else if (result == BATONI_NCCL_SUCCESS)
-		placed(checked, op, lane);
-	else
+	if (result != BATONI_NCCL_SUCCESS) {
 		fail_in_nccl(checked, lane, "ncclGroupEnd", result);
+		return 1;
+	}
+	checked->launching = NULL;
+	if (has_more(op))
+		launch_groups(checked, op, lane);
+	else
+		placed(checked, op, lane);
 	return 1;
 }
 
@@ -268,7 +282,7 @@ launch_locked(struct batoni_nccl_checked *checked)
 	unsigned looked = 0;
 	size_t events = 0;
 
-	if (checked->launching)
+	if (checked->launching && !checked->failed)
 		events += ask_launch(checked);
 	while (!checked->launching && !checked->failed && looked < lanes_n &&
 	       events < LAUNCHES_MAX) {
@@ -285,6 +299,20 @@ launch_locked(struct batoni_nccl_checked *checked)
 	return events;
 }
 
+/* After an abort.  A launch that was with NCCL, or that NCCL refused, may be on its stream in part:
+ * the buffer is free when what is there has ended. */
+static size_t
+stop_launch(struct batoni_nccl_checked *checked)
+{
+	struct batoni_nccl_op *op = checked->launching;
+
+	if (!op || !batoni_nccl_is_stopped(checked->nccl))
+		return 0;
+	checked->launching = NULL;
+	mark_running(checked, op, checked->launching_on);
+	return 1;
+}
+
 size_t
 batoni_nccl_launch_all(struct batoni_nccl_checked *checked)
 {
@@ -292,8 +320,9 @@ batoni_nccl_launch_all(struct batoni_nccl_checked *checked)
 	struct batoni_memory_guard guard;
 	size_t events = 0;
 
+	if (atomic_load(&nccl->aborting))
+		return stop_launch(checked);
 	if (!batoni_nccl_any_may_launch(checked) ||
-	    atomic_load(&nccl->aborting) ||
 	    batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
 	/* An abort that came meanwhile has the lanes. */

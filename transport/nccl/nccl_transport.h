@@ -398,6 +398,8 @@ void batoni_nccl_peers_free(struct batoni_nccl *nccl);
 
 enum baton_status batoni_nccl_clear(struct batoni_transport *transport);
 void batoni_nccl_abort(struct batoni_path *path);
+/* After an abort: NCCL puts nothing more on the streams of lanes. */
+bool batoni_nccl_is_stopped(struct batoni_nccl *nccl);
 void batoni_nccl_close(struct batoni_transport *transport, bool aborted);
 /* Abort all lanes; waits for NCCL.  By batoni_nccl_do_apart. */
 void batoni_nccl_abort_lanes(struct batoni_nccl *nccl);
