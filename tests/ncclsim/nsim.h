@@ -75,10 +75,12 @@ enum nsim_function {
 	X(seed, 0, 0, 2147483647)                                             \
 	X(delay_us, 0, 0, 1000000)                                            \
 	X(eager, 0, 0, 1)                                                     \
-	X(slow, 0, 0, 1)                                                      \
+	X(slow, 1, 0, 1)                                                      \
 	X(notice, 0, 0, 1)                                                    \
 	X(frees, 0, 0, 1)                                                     \
 	X(duplicates, 0, 0, 1)                                                \
+	X(room, 0, 0, 1000000)                                                \
+	X(per_thread, 0, 0, 1)                                                \
 	X(threads, 0, 0, 1)                                                   \
 	X(order, 0, 0, 1)                                                     \
 	X(launches, 1, 0, 1)                                                  \

@@ -517,6 +517,9 @@ nsim_group_op(ncclComm_t comm, const struct nsim_op *op, CUstream stream)
 
 	if (count_ops() == OPS_MAX)
 		return nsim_group_refuse(BATONI_NCCL_INVALID_USAGE);
+	/* What it was compiled for. */
+	if (!stream && nsim_set.per_thread)
+		stream = (CUstream)(uintptr_t)BATONI_CU_STREAM_PER_THREAD_VALUE;
 	group.depth++;
 	hold(comm);
 	plan = plan_for(comm);

@@ -357,6 +357,17 @@ launch_here(struct nsim_plan *plan, struct kernel *kernel)
 	                            "Cuda failure %u: launch", result);
 }
 
+/* As a launch on a full stream, which an abort does not interrupt. */
+static void
+await_room(ncclComm_t comm)
+{
+	for (unsigned us = 20;
+	     nsim_set.room > 0 &&
+	     atomic_load(&comm->pending) >= (unsigned long)nsim_set.room;
+	     us = us < 500 ? us * 2 : us)
+		simulator_nap(us);
+}
+
 /* Those of the plan's operations that are one-sided, or those that are not. */
 static struct kernel *
 new_kernel(const struct nsim_plan *plan, bool one_sided)
@@ -385,6 +396,7 @@ launch_part(struct nsim_plan *plan, bool one_sided)
 		free_kernel(kernel);
 		return BATONI_NCCL_SUCCESS;
 	}
+	await_room(comm);
 	kernel->result = nsim_use(NSIM_KERNEL);
 	nsim_gpu_launch(&kernel->share, comm, one_sided);
 	atomic_fetch_add(&comm->pending, 1);

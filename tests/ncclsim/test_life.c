@@ -228,23 +228,78 @@ START_TEST(work_in_progress_is_not_on_the_stream)
 	world_await();
 	world_settle();
 	ck_assert(world_is_done(0) && world_is_done(1));
-	/* Connected: at once. */
-	ck_nccl(world_recv(0, 1, 10));
+	/* Connected, too. */
+	ck_assert_uint_eq(world_recv(0, 1, 10), BATONI_NCCL_IN_PROGRESS);
+	world_await();
 	world_settle();
 	ck_assert(!world_is_done(0));
+	ck_assert_uint_eq(world_send(1, 0, 10), BATONI_NCCL_IN_PROGRESS);
+	world_await();
+	world_end();
+}
+END_TEST
+
+START_TEST(quick_communicator_launches_in_the_caller)
+{
+	world_load();
+	ck_assert(nw.nccl->sim_set("slow", 0));
+	world_begin(2, false);
+	world_connect();
+	ck_nccl(world_recv(0, 1, 10));
 	ck_nccl(world_send(1, 0, 10));
 	world_end();
 }
 END_TEST
 
-START_TEST(slow_communicator_is_always_in_progress)
+/* Rank 0 sends on the handle of its thread's own stream, which waits. */
+static void
+send_on_own_stream(bool blocking)
 {
-	world_load();
-	ck_assert(nw.nccl->sim_set("slow", 1));
+	CUstream own =
+		(CUstream)(uintptr_t)BATONI_CU_STREAM_PER_THREAD_VALUE;
+	struct rank *r = &nw.rank[0];
+
+	world_begin(2, blocking);
+	world_connect();
+	world_recv(1, 0, 10);
+	world_hold(0, own, 0);
+	nw.nccl->send((void *)(uintptr_t)r->out, 10, BATONI_NCCL_UINT8, 1,
+	              r->comm, own);
+	world_await();
+	world_settle();
+	ck_assert_int_eq(world_is_done(1), !blocking);
+	world_let_go(0);
+	world_use(0);
+	ck_cuda(nw.cuda->stream_synchronize(own));
+	world_end();
+}
+
+START_TEST(own_stream_of_the_caller_is_meant_if_the_caller_launches)
+{
+	send_on_own_stream(true);
+}
+END_TEST
+
+START_TEST(own_stream_of_nccls_thread_is_meant_if_that_launches)
+{
+	send_on_own_stream(false);
+}
+END_TEST
+
+START_TEST(launch_blocks_when_so_many_are_there)
+{
 	world_begin(2, false);
 	world_connect();
+	ck_assert(nw.nccl->sim_set("room", 1));
 	ck_assert_uint_eq(world_recv(0, 1, 10), BATONI_NCCL_IN_PROGRESS);
-	ck_assert_uint_eq(world_send(1, 0, 10), BATONI_NCCL_IN_PROGRESS);
+	world_await();
+	ck_assert_uint_eq(world_recv(0, 1, 10), BATONI_NCCL_IN_PROGRESS);
+	stays_in_progress(0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_eq(world_send(1, 0, 10),
+		                  BATONI_NCCL_IN_PROGRESS);
+		world_await_one(1);
+	}
 	world_await();
 	world_end();
 }
@@ -504,7 +559,10 @@ main(void)
 		two_ranks_of_a_device_are_refused_unless_allowed,
 		first_use_of_a_peer_blocks_the_host_until_it_joins,
 		work_in_progress_is_not_on_the_stream,
-		slow_communicator_is_always_in_progress,
+		quick_communicator_launches_in_the_caller,
+		own_stream_of_the_caller_is_meant_if_the_caller_launches,
+		own_stream_of_nccls_thread_is_meant_if_that_launches,
+		launch_blocks_when_so_many_are_there,
 		connection_that_fails_leaves_nothing_on_the_stream,
 		abort_ends_a_connection_that_waits,
 		finalize_is_over_when_all_ranks_are_at_the_end,

@@ -179,11 +179,11 @@ END_TEST
 
 START_TEST(other_communicator_goes_on)
 {
-	ncclComm_t first[2];
+	ncclComm_t first[2], second[2];
 
 	begin(2);
-	first[0] = nw.rank[0].comm;
-	first[1] = nw.rank[1].comm;
+	for (int i = 0; i < 2; i++)
+		first[i] = nw.rank[i].comm;
 	ck_nccl(world_recv(1, 0, 100));
 	ck_nccl(world_create(2, true));
 	/* On the other streams, which no kernel is in. */
@@ -197,10 +197,14 @@ START_TEST(other_communicator_goes_on)
 	world_use(1);
 	ck_cuda(nw.cuda->stream_query(nw.rank[1].other));
 	ck_assert(!world_is_done(1));
-	abort_all();
-	nw.rank[0].comm = first[0];
-	nw.rank[1].comm = first[1];
+	for (int i = 0; i < 2; i++) {
+		second[i] = nw.rank[i].comm;
+		nw.rank[i].comm = first[i];
+	}
 	ck_nccl(world_send(0, 1, 100));
+	/* It frees memory, for which it waits for all streams. */
+	for (int i = 0; i < 2; i++)
+		ck_nccl(nw.nccl->comm_abort(second[i]));
 	world_end();
 }
 END_TEST

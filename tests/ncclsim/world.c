@@ -84,16 +84,21 @@ world_create(int ranks, bool blocking)
 }
 
 void
+world_await_one(int rank)
+{
+	ncclResult_t state = BATONI_NCCL_IN_PROGRESS;
+
+	while (nw.rank[rank].comm && state == BATONI_NCCL_IN_PROGRESS) {
+		ck_nccl(nw.nccl->comm_error(nw.rank[rank].comm, &state));
+		usleep(50);
+	}
+}
+
+void
 world_await(void)
 {
-	for (int i = 0; i < nw.ranks; i++) {
-		ncclResult_t state = BATONI_NCCL_IN_PROGRESS;
-
-		while (nw.rank[i].comm && state == BATONI_NCCL_IN_PROGRESS) {
-			ck_nccl(nw.nccl->comm_error(nw.rank[i].comm, &state));
-			usleep(50);
-		}
-	}
+	for (int i = 0; i < nw.ranks; i++)
+		world_await_one(i);
 }
 
 void

@@ -53,7 +53,8 @@ void world_use(int rank);
 struct batoni_nccl_config world_config(bool blocking);
 /* All ranks in one group, by this thread; on failure what ncclGroupEnd returned. */
 ncclResult_t world_create(int ranks, bool blocking);
-/* Until no communicator is IN_PROGRESS. */
+/* Until this rank's communicator is not IN_PROGRESS; until none is. */
+void world_await_one(int rank);
 void world_await(void);
 /* Every pair in both directions. */
 void world_connect(void);

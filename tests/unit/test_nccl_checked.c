@@ -756,7 +756,6 @@ START_TEST(launches_that_are_in_progress_keep_their_order)
 	baton_request requests[2][N];
 
 	world_begin(2, true);
-	ck_assert(world.nccl->sim_set("slow", 1));
 	for (int i = 0; i < N; i++) {
 		fill(0, (size_t)i * 64, 64, i);
 		requests[0][i] = put(0, 1, (size_t)i * 64, 64);
@@ -767,7 +766,6 @@ START_TEST(launches_that_are_in_progress_keep_their_order)
 		world_finish(requests[1][i], BATON_OK);
 		ck_assert(is_filled(1, (size_t)i * 64, 64, i));
 	}
-	ck_assert(world.nccl->sim_set("slow", 0));
 	world_destroy();
 }
 END_TEST

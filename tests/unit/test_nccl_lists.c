@@ -196,7 +196,6 @@ START_TEST(groups_that_are_in_progress_keep_their_order)
 	baton_request requests[2][N];
 
 	world_begin(2, true);
-	ck_assert(world.nccl->sim_set("slow", 1));
 	for (size_t i = 0; i < N; i++) {
 		size_t n = i % 2 ? 3 : MANY_N;
 
@@ -210,7 +209,6 @@ START_TEST(groups_that_are_in_progress_keep_their_order)
 		world_finish(requests[1][i], BATON_OK);
 		check_filled(1, i * bytes, i % 2 ? 3 : MANY_N, (int)i, 255);
 	}
-	ck_assert(world.nccl->sim_set("slow", 0));
 	world_destroy();
 }
 END_TEST

@@ -478,7 +478,7 @@ START_TEST(many_lists_go_beside_plain_messages)
 }
 END_TEST
 
-/* In one lane of messages, and driven by calls alone; NCCL is slow. */
+/* In one lane of messages, and driven by calls alone. */
 START_TEST(the_same_driven_by_calls)
 {
 	world_load(2);
@@ -487,9 +487,7 @@ START_TEST(the_same_driven_by_calls)
 		world.ranks[i].options.nccl_lanes = 2;
 	}
 	world_create();
-	ck_assert(world.nccl->sim_set("slow", 1));
 	exchange_all();
-	ck_assert(world.nccl->sim_set("slow", 0));
 	world_destroy();
 }
 END_TEST

@@ -537,7 +537,10 @@ START_TEST(an_asynchronous_error_ends_what_is_pending)
 
 	create_all();
 	ck_assert(nccl->sim_fail("kernel", 1, BATONI_NCCL_REMOTE_ERROR));
+	/* It begins when the call has returned. */
+	hold(1, streams[1], 0);
 	recv = move(1, 0, false, NULL);
+	let_go(0);
 	ck_assert_int_eq(baton_wait(recv, 20 * SECOND, &completion),
 	                 BATON_ERR_NCCL);
 	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[1]),
@@ -767,7 +770,6 @@ START_TEST(a_call_returns_when_its_work_is_on_the_stream)
 	CUcontext popped;
 
 	create_all();
-	ck_assert(nccl->sim_set("slow", 1));
 	requests[0] = move(1, 0, false, NULL);
 	ck_cuda(cuda->context_push(contexts[1]));
 	ck_assert_uint_eq(cuda->stream_query(streams[1]), BATONI_CU_NOT_READY);
@@ -775,7 +777,6 @@ START_TEST(a_call_returns_when_its_work_is_on_the_stream)
 	requests[1] = move(0, 1, true, NULL);
 	finish(requests[0], BATON_OK);
 	finish(requests[1], BATON_OK);
-	ck_assert(nccl->sim_set("slow", 0));
 	destroy_all();
 }
 END_TEST

@@ -326,7 +326,6 @@ START_TEST(windows_come_and_go_beside_puts)
 	int n = sizeof(requests) / sizeof(requests[0]);
 
 	begin();
-	ck_assert(nccl->sim_set("slow", 1));
 	ck_assert(nccl->sim_set("delay_us", 20000));
 	for (int i = 0; i < n; i++)
 		requests[i] = put(0, 1, into(0, 0), BYTES, 0, i % 4, &detached);
@@ -338,7 +337,6 @@ START_TEST(windows_come_and_go_beside_puts)
 	give_parts();
 	memcpy(parts, before, sizeof(parts));
 	ck_assert(nccl->sim_set("delay_us", 0));
-	ck_assert(nccl->sim_set("slow", 0));
 	for (int i = 0; i < n; i++)
 		finish(requests[i], BATON_OK);
 	for (int i = 0; i < 4; i++)
