@@ -395,6 +395,18 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 	batoni_cuda_stream_leave(stream);
 }
 
+/* NULL is the legacy default stream here; for a library, what it was compiled for. */
+static bool
+cuda_names(baton_stream handle, baton_stream *name_p)
+{
+	uintptr_t number = (uintptr_t)(void *)handle;
+
+	*name_p = handle;
+	if (number < BATONI_CU_STREAM_LEGACY_VALUE)
+		*name_p = (baton_stream)BATONI_CU_STREAM_LEGACY_VALUE;
+	return number != BATONI_CU_STREAM_PER_THREAD_VALUE;
+}
+
 /* Between enter and leave. */
 static CUresult
 put_behind(struct cuda_gpu *gpu, CUstream handle, CUstream other, const char **call_p)
@@ -717,6 +729,7 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,
 	.stops_others = cuda_stops_others,
+	.names = cuda_names,
 	.enqueue = cuda_enqueue,
 	.wait = cuda_wait,
 	.behind = cuda_behind,

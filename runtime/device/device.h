@@ -194,6 +194,11 @@ struct batoni_device_ops {
 	 * (CUDA's legacy default stream).  It is refused where a library is to reach the
 	 * device's memory.  Any thread.  NULL: there is no such stream. */
 	bool (*stops_others)(baton_stream stream);
+	/* The handle by which a library names, on a thread of its own, the stream that this one
+	 * means for the calling thread.  False: there is none (CUDA's per-thread default
+	 * stream), and the library is to be given a stream that follows it.  Any thread; only
+	 * looks.  NULL: handles mean the same everywhere. */
+	bool (*names)(baton_stream stream, baton_stream *name_p);
 
 	/* Put the item on the stream.  Caller: see the two kinds above; must not
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has

@@ -23,6 +23,12 @@
  * of that is by event edges of the device (`follow`), not by words of ours, and needs no
  * look of the host.
  *
+ * Default streams.  NCCL launches each group of a non-blocking communicator on a thread of its
+ * own, where the handle of the per-thread default stream means another stream: neither would
+ * the kernel wait for the program's work, nor that for the kernel.  So a call with this
+ * handle goes on the lanes' streams too, with edges that the caller's thread takes.  NULL is
+ * given to NCCL as the legacy handle (`names` of the device).
+ *
  * The end of an operation is seen by the engine's marks (pooled events without timing) on
  * the stream that `enqueue` names.  A join of a stream to an operation waits for the
  * operation's word, which the driver releases at its next look.
@@ -154,6 +160,7 @@ struct batch {
 	const struct batoni_follow *follow; /* NULL: they are not detached */
 	baton_stream *observe_p;
 	struct batoni_nccl_match self;
+	/* NCCL is given the streams of the lanes, and not those of the transfers. */
 	bool on_lanes;
 	const char *failed; /* the call that has failed */
 };
@@ -336,6 +343,29 @@ put(struct batoni_nccl *nccl, struct batch *batch,
 	return result == BATONI_NCCL_IN_PROGRESS ? await(nccl) : result;
 }
 
+/* Can NCCL's thread name the stream? */
+static bool
+find_name(const struct batoni_nccl *nccl, baton_stream stream,
+          baton_stream *name_p)
+{
+	const struct batoni_device_ops *ops = nccl->device->ops;
+
+	*name_p = stream;
+	return !ops->names || ops->names(stream, name_p);
+}
+
+static bool
+have_names(const struct batoni_nccl *nccl, const struct batch *batch)
+{
+	baton_stream name;
+	size_t i = 0;
+
+	while (i < batch->n &&
+	       find_name(nccl, batch->transfers[i]->stream, &name))
+		i++;
+	return i == batch->n;
+}
+
 static void
 put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 {
@@ -344,13 +374,15 @@ put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct batoni_transfer *transfer = batch->transfers[i];
 		const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
+		baton_stream stream = lane->stream;
 
 		if (role_of(nccl, batch, i, to_self) != BATONI_NCCL_CALLED)
 			continue;
-		batch->observe_p[i] = batch->on_lanes ? lane->stream
-		                                      : transfer->stream;
+		if (!batch->on_lanes)
+			find_name(nccl, transfer->stream, &stream);
+		batch->observe_p[i] = stream;
 		batoni_nccl_call(nccl, lane, transfer, transfer->buffer,
-		                 transfer->bytes, batch->observe_p[i]);
+		                 transfer->bytes, stream);
 	}
 }
 
@@ -424,7 +456,7 @@ enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
 	enum baton_status status = BATON_OK;
 
 	batch->on_lanes = lanes > 1 || batch->follow || batch->self.takes > 0 ||
-	                  batch->self.left > 0;
+	                  batch->self.left > 0 || !have_names(nccl, batch);
 	if (batch->on_lanes)
 		status = check_room(nccl);
 	if (batch->on_lanes && status == BATON_OK)
