@@ -159,6 +159,7 @@ enum baton_progress {
 #define BATON_CONTEXTS_MAX_DEFAULT 4
 #define BATON_CONTEXTS_LIMIT 64
 #define BATON_NCCL_LANES_LIMIT 64
+#define BATON_NCCL_CTAS_LIMIT 64
 #define BATON_TENSORS_MAX_DEFAULT 4096u
 #define BATON_TENSORS_LIMIT 65536u
 
@@ -207,12 +208,21 @@ struct baton_comm_options {
 	 * count as the next multiple of 8.  1 to BATON_TENSORS_LIMIT, 0 for the default.  224
 	 * bytes for each, taken by the first call. */
 	uint32_t tensors_max;
+	/* On BATON_TRANSPORT_NCCL: the most CTAs of a kernel of each lane, 1 to
+	 * BATON_NCCL_CTAS_LIMIT, the same on all ranks; NCCL takes the next power of two.
+	 * More move large messages faster; each takes a multiprocessor while its kernel waits,
+	 * and memory for each peer.  0: all lanes together keep at most half of the GPU's. */
+	int nccl_ctas;
+	/* On BATON_TRANSPORT_NCCL, without `check`: lists of tensors, which need one more
+	 * communicator of NCCL, connected to all ranks.  All ranks or none; also by
+	 * BATON_NCCL_LISTS=1 in the environment.  Elsewhere lists need nothing. */
+	bool nccl_lists;
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
 	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1, 0, \
-	  false, 0 }
+	  false, 0, 0, false }
 /* clang-format on */
 
 /*
@@ -381,6 +391,11 @@ struct baton_comm_info {
 	int cuda_streams;
 	int cuda_queues;
 	int cuda_copy_queues;
+	/* CTAs that a kernel of a lane has at most; 0: NCCL moves nothing here, or decides. */
+	int nccl_ctas;
+	/* By how much the GPU's free memory fell while NCCL's communicators were made and
+	 * connected; what others took or gave back meanwhile is in it. */
+	uint64_t nccl_bytes;
 };
 
 /* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */
@@ -583,7 +598,7 @@ struct baton_tensors_options {
  * rank, more than 63 bits of bytes), data NULL of a tensor with elements without an arena, unknown flags, an arena or
  * count_p of a send, signals or count_p in memory of a device, more tensors than tensors_max;
  * AGAIN also if the lists that are pending leave no memory for it; NOMEM: the first call allocates;
- * UNSUPPORTED: device or transport carry no lists.  Ends as baton_send; INVALID (input_signal
+ * UNSUPPORTED: device or transport carry no lists (NCCL: options.nccl_lists).  Ends as baton_send; INVALID (input_signal
  * was false); MISMATCH: another number of tensors came, another tensor, a plain message, or a
  * header that is none (baton_request_error names the tensor, what was declared and what
  * came); TRUNCATED: the arena is too small, and the completion's bytes are what it needs.  After

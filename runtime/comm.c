@@ -224,6 +224,11 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		                     "%d, or 0 for as many as are of use",
 		                     options->nccl_lanes,
 		                     BATON_NCCL_LANES_LIMIT);
+	if (options->nccl_ctas < 0 || options->nccl_ctas > BATON_NCCL_CTAS_LIMIT)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->nccl_ctas is %d; it takes 1 to "
+		                     "%d, or 0 for half of the GPU among all lanes",
+		                     options->nccl_ctas, BATON_NCCL_CTAS_LIMIT);
 	*plan_p = (struct batoni_comm_plan){
 		.transport = options->transport,
 		.requests_max = options->requests_max
@@ -238,6 +243,10 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.nccl_lanes = options->nccl_lanes
 		                      ? options->nccl_lanes
 		                      : (int)batoni_config()->nccl_lanes,
+		.nccl_ctas = options->nccl_ctas
+		                     ? options->nccl_ctas
+		                     : (int)batoni_config()->nccl_ctas,
+		.nccl_lists = options->nccl_lists || batoni_config()->nccl_lists,
 		.tensors_max = options->tensors_max
 		                       ? options->tensors_max
 		                       : BATON_TENSORS_MAX_DEFAULT,
@@ -1121,6 +1130,8 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.check = comm->checked,
 		.nccl_version = comm->transport->nccl_version,
 		.nccl_lanes = comm->transport->lanes,
+		.nccl_ctas = comm->transport->ctas,
+		.nccl_bytes = comm->transport->device_bytes,
 		.why_not_nccl = why_not_nccl(comm),
 		.why_engine_puts = batoni_why_engine_puts(comm),
 		.cuda_device = comm->device_ops->id == BATON_DEVICE_CUDA

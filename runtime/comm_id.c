@@ -284,6 +284,8 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	         theirs->progress != plan->progress ||
 	         theirs->timestamps != plan->timestamps ||
 	         theirs->nccl_lanes != plan->nccl_lanes ||
+	         theirs->nccl_ctas != plan->nccl_ctas ||
+	         theirs->nccl_lists != plan->nccl_lists ||
 	         theirs->transport != plan->transport ||
 	         /* The ranks of a native one compare it by themselves, and name one. */
 	         (theirs->check != plan->check &&

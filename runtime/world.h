@@ -24,6 +24,8 @@ struct batoni_comm_plan {
 	int signals_max, contexts_max;
 	uint32_t tensors_max;
 	int nccl_lanes;     /* 0: as many as are of use */
+	int nccl_ctas;      /* 0: half of the GPU among them */
+	bool nccl_lists;    /* NCCL is to carry lists */
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	bool timestamps;

@@ -24,6 +24,7 @@ struct batoni_native_config {
 	struct batoni_device *device; /* outlives the transport */
 	int size;                     /* of the communicator */
 	int lanes;          /* at most so many, the same on all ranks; 0: as it likes */
+	int ctas;           /* of a lane's kernels, likewise */
 	uint64_t until_ns;  /* for the device, as words_alloc */
 	int64_t timeout_ns; /* how long opening may wait for peers; 0: the default */
 	uint32_t slots; /* transfers have slots below this */
@@ -31,7 +32,7 @@ struct batoni_native_config {
 	 * are the one-sided layer's, and there is one if it is not 0. */
 	uint32_t below_slot;
 	bool check;     /* compare the two sides of a message before it travels */
-	bool no_lists;  /* it is to have no path of lists (transport.h), for their memory's sake */
+	bool lists;     /* it is to have a path of lists (transport.h); checked mode needs none */
 	/* Around calls of the transport below: they are the driver's. */
 	void (*driver_take)(void);
 	void (*driver_leave)(void);

@@ -156,6 +156,8 @@ struct batoni_transport {
 	/* For baton_comm_query. */
 	char library[128];
 	int lanes;        /* NCCL's; 0: it has none */
+	int ctas;         /* of a lane's kernels, at most; 0: not known */
+	uint64_t device_bytes; /* of its device's memory, that were taken at creation */
 	int nccl_version; /* as NCCL has it; 0: it is another library */
 	/* The transport writes these; the engine reads them between calls (driver). */
 	/* Slots of transfers are 0 to slots-1.  Requests use those below requests_max;

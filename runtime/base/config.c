@@ -156,7 +156,7 @@ set_nccl_lists(const char *value, const char *values)
 {
 	int i = choice(value, values);
 
-	config.nccl_no_lists = i == 0;
+	config.nccl_lists = i == 1;
 	return i >= 0;
 }
 
@@ -244,6 +244,12 @@ static bool
 set_nccl_lanes(const char *value, const char *values)
 {
 	return set_number(value, values, &config.nccl_lanes);
+}
+
+static bool
+set_nccl_ctas(const char *value, const char *values)
+{
+	return set_number(value, values, &config.nccl_ctas);
 }
 
 static bool

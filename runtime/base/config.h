@@ -45,10 +45,13 @@
 	X(nccl_lanes, BATON_NCCL_LANES, "1 to 64",                            \
 	  "options.nccl_lanes of communicators that do not say. Not set: as " \
 	  "many as are of use")                                               \
+	X(nccl_ctas, BATON_NCCL_CTAS, "1 to 64",                              \
+	  "options.nccl_ctas of communicators that do not say. Not set: all " \
+	  "lanes together keep at most half of the GPU's multiprocessors")    \
 	X(nccl_lists, BATON_NCCL_LISTS, "0, 1",                               \
-	  "0: communicators on NCCL that are not in checked mode carry no "   \
-	  "lists of tensors, and have one communicator of NCCL less. The "    \
-	  "same on all ranks. Not set: they do")                              \
+	  "1: communicators on NCCL carry lists of tensors, as with the "     \
+	  "option nccl_lists. The same on all ranks. Not set: those that "    \
+	  "ask for it")                                                       \
 	X(check, BATON_CHECK, "0, 1",                                         \
 	  "1: communicators are in checked mode, as with the option check. The " \
 	  "same on all ranks. Not set: those that ask for it")                            \
@@ -99,7 +102,8 @@ struct batoni_config {
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	uint32_t nccl_lanes; /* 0: not set */
-	bool nccl_no_lists; /* BATON_NCCL_LISTS=0 */
+	uint32_t nccl_ctas; /* 0: not set */
+	bool nccl_lists; /* BATON_NCCL_LISTS=1 */
 	bool check; /* BATON_CHECK=1 */
 	bool nvtx;  /* BATON_NVTX=1 */
 	char interface[BATONI_CONFIG_FILE_BYTES];

@@ -363,6 +363,22 @@ cuda_error_text(struct batoni_device *device, int code, char *text, size_t size)
 	                     size);
 }
 
+static uint64_t
+cuda_available(struct batoni_device *device)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	size_t left = 0, all;
+	struct cuda_guard guard;
+
+	if (!gpu->api->mem_info ||
+	    batoni_cuda_enter(gpu, &guard) != BATONI_CU_SUCCESS)
+		return 0;
+	if (gpu->api->mem_info(&left, &all) != BATONI_CU_SUCCESS)
+		left = 0;
+	batoni_cuda_leave(gpu, &guard);
+	return left;
+}
+
 const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.host_only = false,
 	.look = cuda_look,
@@ -377,6 +393,7 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,
+	.available = cuda_available,
 	.reaches = batoni_cuda_reaches,
 	.share = batoni_cuda_share,
 	.map = batoni_cuda_map,

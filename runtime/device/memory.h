@@ -186,6 +186,10 @@ struct batoni_memory_ops {
 	enum baton_status (*health)(struct batoni_device *device,
 	                            struct batoni_fault *fault_p);
 
+	/* How many bytes of the device's memory nobody has taken.  Any thread; may block, but not
+	 * for a stream.  0: it does not say.  NULL: as 0. */
+	uint64_t (*available)(struct batoni_device *device);
+
 	/* These two may be NULL, both: the host may touch the device's memory.  For
 	 * communicators on the host.
 	 * present: is the device's library in this process?  It is not loaded for the

@@ -60,6 +60,7 @@ create(MPI_Comm parent, int lanes, struct baton_comm **comm_p)
 	options.device = BATON_DEVICE_CUDA;
 	options.transport = BATON_TRANSPORT_NCCL;
 	options.nccl_lanes = lanes;
+	options.nccl_lists = true;
 	MPI_Comm_rank(MPI_COMM_WORLD, &options.cuda_device);
 	return baton_comm_create_mpi(parent, &options, comm_p);
 }

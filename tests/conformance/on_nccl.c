@@ -233,6 +233,7 @@ on_nccl_options(const struct baton_comm_options *options_or_null)
 		options = *options_or_null;
 	options.device = BATON_DEVICE_CUDA;
 	options.transport = BATON_TRANSPORT_NCCL;
+	options.nccl_lists = true;
 	return options;
 }
 

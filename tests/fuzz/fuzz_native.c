@@ -536,7 +536,7 @@ create(uint8_t kind)
 		.slots = 8,
 		.below_slot = kind & 16 ? 8 : 0,
 		.check = kind & 32,
-		.no_lists = kind & 64,
+		.lists = !(kind & 64),
 		.driver_take = driver_take,
 		.driver_leave = driver_leave,
 	};

@@ -30,6 +30,7 @@ load_rank(struct nccl_rank *rank, int number)
 	rank->options.device = BATON_DEVICE_CUDA;
 	rank->options.transport = BATON_TRANSPORT_NCCL;
 	rank->options.cuda_device = number;
+	rank->options.nccl_lists = true; /* checked mode does not look */
 }
 
 void

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The NCCL transport by its own contract: what is discarded before it is open, and ranks of one
  * process whose environments differ. */
+#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -24,12 +25,12 @@ no_driver(void)
 }
 
 static struct batoni_native *
-create(int size, bool no_lists)
+create(int size, bool lists)
 {
 	const struct batoni_native_config config = {
 		.device = device,
 		.size = size,
-		.no_lists = no_lists,
+		.lists = lists,
 		.timeout_ns = 10 * (int64_t)SECOND,
 		.slots = 16,
 		.driver_take = no_driver,
@@ -79,8 +80,8 @@ discard_begun(bool fails)
 	load();
 	blocks = batoni_mem_blocks();
 	ck_assert_int_eq(batoni_local_open(1, &config, &below), BATON_OK);
-	native = create(1, false);
-	other = create(1, false);
+	native = create(1, true);
+	other = create(1, true);
 	while (nccl->sim_live("comms") == 0)
 		ck_assert_int_eq(batoni_native_ops.step(native, below, &open),
 		                 BATON_PENDING);
@@ -112,27 +113,27 @@ START_TEST(a_discard_waits_for_no_other_call_of_nccl)
 }
 END_TEST
 
-/* Of two ranks, one has BATON_NCCL_LISTS=0 in its environment. */
+/* Of two ranks, one asks for lists. */
 START_TEST(ranks_that_differ_in_lists_are_refused)
 {
 	const struct batoni_transport_config config = {.slots = 4,
 	                                               .slots_most = 4};
 
 	load();
-	for (int without = 0; without < 2; without++) {
+	for (int with = 0; with < 2; with++) {
 		enum baton_status status[2] = {BATON_PENDING, BATON_PENDING};
 		struct batoni_transport *below[2], *open;
 		struct batoni_native *natives[2];
-		const char *words = without ? "rank 1 has BATON_NCCL_LISTS=0 in "
-					      "its environment, and rank 0 has "
-					      "not"
-		                            : "rank 0 has BATON_NCCL_LISTS=0 in "
-					      "its environment, and rank 1 has "
-					      "not";
+		char words[160];
 
+		snprintf(words, sizeof(words),
+		         "rank %d asks for lists of tensors (options.nccl_lists, "
+		         "or BATON_NCCL_LISTS=1 in the environment), and rank %d "
+		         "does not",
+		         with, !with);
 		ck_assert_int_eq(batoni_local_open(2, &config, below), BATON_OK);
 		for (int i = 0; i < 2; i++)
-			natives[i] = create(2, i == without);
+			natives[i] = create(2, i == with);
 		while (status[0] == BATON_PENDING || status[1] == BATON_PENDING) {
 			for (int i = 0; i < 2; i++) {
 				if (status[i] != BATON_PENDING)

@@ -95,6 +95,131 @@ START_TEST(a_recv_that_waits_leaves_processors_to_a_send)
 }
 END_TEST
 
+static void
+create_with_ctas(int ctas, bool lists)
+{
+	struct baton_comm_options options[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].nccl_ctas = ctas;
+		options[i].nccl_lists = lists;
+	}
+	create_with(RANKS, options);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+}
+
+static int
+ctas_of(const struct baton_comm *comm)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	ck_ok(baton_comm_query(comm, &info));
+	return info.nccl_ctas;
+}
+
+/* Of three ranks: four lanes, that of the rank alone, and that of lists. */
+static void
+keep(long processors, int plain, int with_lists)
+{
+	load();
+	ck_assert(cuda->sim_set("processors", processors));
+	create_with_ctas(0, false);
+	ck_assert_int_eq(ctas_of(comms[1]), plain);
+	destroy_all();
+	create_with_ctas(0, true);
+	ck_assert_int_eq(ctas_of(comms[1]), with_lists);
+	destroy_all();
+}
+
+START_TEST(all_lanes_together_keep_half_of_the_processors)
+{
+	keep(132, 8, 8);
+}
+END_TEST
+
+START_TEST(ctas_are_a_power_of_two)
+{
+	keep(80, 8, 4);
+}
+END_TEST
+
+START_TEST(each_lane_has_at_least_one)
+{
+	keep(11, 1, 1);
+}
+END_TEST
+
+START_TEST(no_lane_has_more_than_nccl_would_take)
+{
+	keep(1024, 32, 32);
+}
+END_TEST
+
+START_TEST(ctas_are_those_that_are_asked_for)
+{
+	struct baton_comm_options options[RANKS];
+
+	load();
+	create_with_ctas(2, false);
+	ck_assert_int_eq(ctas_of(comms[0]), 2);
+	destroy_all();
+	/* The environment wins, as with NCCL. */
+	setenv("NCCL_MAX_CTAS", "6", 1);
+	create_with_ctas(2, false);
+	ck_assert_int_eq(ctas_of(comms[0]), 6);
+	destroy_all();
+	unsetenv("NCCL_MAX_CTAS");
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].nccl_ctas = 65;
+	}
+	create_with(RANKS, options);
+	refused(BATON_ERR_INVALID, "options->nccl_ctas is 65");
+	for (int i = 0; i < RANKS; i++) {
+		options[i] = nccl_options();
+		options[i].nccl_ctas = i + 1;
+	}
+	create_with(RANKS, options);
+	refused(BATON_ERR_INVALID, "");
+}
+END_TEST
+
+/* ---- memory ---- */
+
+static uint64_t
+bytes_of(int ctas, bool lists)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	uint64_t all = 0;
+
+	create_with_ctas(ctas, lists);
+	for (int i = 0; i < RANKS; i++) {
+		ck_ok(baton_comm_query(comms[i], &info));
+		all += info.nccl_bytes;
+	}
+	ck_assert_uint_eq(all, (uint64_t)nccl->sim_live("bytes"));
+	destroy_all();
+	return all;
+}
+
+/* Each pair is connected once in each direction, of which the lane for lists has all again. */
+START_TEST(a_query_tells_the_memory_that_nccl_took)
+{
+	const uint64_t mib = 1 << 20, pairs = (uint64_t)RANKS * (RANKS - 1);
+	uint64_t two, four, lists;
+
+	load();
+	two = bytes_of(2, false);
+	four = bytes_of(4, false);
+	lists = bytes_of(4, true);
+	ck_assert_uint_eq(four - two, 2 * 12 * mib * pairs);
+	ck_assert_uint_eq(lists - four, 4 * 12 * mib * pairs + 4 * mib * RANKS);
+}
+END_TEST
+
 /* ---- groups in progress ---- */
 
 static void *
@@ -223,6 +348,12 @@ main(void)
 		a_message_that_is_not_begun_holds_up_no_other_lane,
 		an_order_of_launches_in_the_environment_is_refused,
 		a_recv_that_waits_leaves_processors_to_a_send,
+		all_lanes_together_keep_half_of_the_processors,
+		ctas_are_a_power_of_two,
+		each_lane_has_at_least_one,
+		no_lane_has_more_than_nccl_would_take,
+		ctas_are_those_that_are_asked_for,
+		a_query_tells_the_memory_that_nccl_took,
 		an_abort_beside_a_group_that_is_never_launched_breaks_no_rule,
 		an_abort_waits_for_a_group_that_is_launched_late,
 		memory_is_freed_without_the_lock_of_the_device,

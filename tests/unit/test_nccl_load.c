@@ -415,6 +415,7 @@ run(uint64_t seed)
 	for (int i = 0; i < l.ranks; i++) {
 		options[i] = nccl_options();
 		options[i].nccl_lanes = l.lanes;
+		options[i].nccl_lists = true;
 		options[i].requests_max = l.requests_max;
 		options[i].progress = l.progress;
 		options[i].check = l.check;

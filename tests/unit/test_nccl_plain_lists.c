@@ -149,20 +149,35 @@ START_TEST(lists_have_a_communicator_of_nccl_of_their_own)
 }
 END_TEST
 
-START_TEST(the_environment_leaves_it_out)
+START_TEST(without_the_option_there_is_none)
 {
 	struct nccl_rank *own = &world.ranks[0];
 
-	setenv("BATON_NCCL_LISTS", "0", 1);
-	world_begin(2, false);
+	world_load(2);
+	for (int i = 0; i < 2; i++)
+		world.ranks[i].options.nccl_lists = false;
+	world_create();
 	ck_assert_uint_eq(capabilities() & BATON_CAP_TENSORS, 0);
 	ck_assert_int_eq(world.nccl->sim_live("comms"), 2 * 3);
 	ck_assert_int_eq(baton_send_tensors(NULL, 0, 1, 0, own->comm,
 	                                    own->streams[0], NULL, NULL),
 	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_msg(strstr(baton_last_error(), "BATON_NCCL_LISTS=0"), "%s",
+	ck_assert_msg(strstr(baton_last_error(), "options.nccl_lists, or "
+	                                         "BATON_NCCL_LISTS=1"), "%s",
 	              baton_last_error());
 	pass_plain(0, 1, 2);
+	world_destroy();
+}
+END_TEST
+
+START_TEST(the_environment_asks_for_it)
+{
+	setenv("BATON_NCCL_LISTS", "1", 1);
+	world_load(2);
+	for (int i = 0; i < 2; i++)
+		world.ranks[i].options.nccl_lists = false;
+	world_create();
+	pass_list(0, 1, 1);
 	world_destroy();
 }
 END_TEST
@@ -170,7 +185,6 @@ END_TEST
 /* Checked mode has its own way. */
 START_TEST(checked_mode_does_not_need_it)
 {
-	setenv("BATON_NCCL_LISTS", "0", 1);
 	world_begin(2, true);
 	ck_assert_int_eq(world.nccl->sim_live("comms"), 2 * 3);
 	pass_list(0, 1, 1);
@@ -636,7 +650,8 @@ main(void)
 {
 	const TTest *const tests[] = {
 		lists_have_a_communicator_of_nccl_of_their_own,
-		the_environment_leaves_it_out,
+		without_the_option_there_is_none,
+		the_environment_asks_for_it,
 		checked_mode_does_not_need_it,
 		a_connection_for_lists_that_fails_is_named,
 		a_rank_without_a_list_looks_for_none,

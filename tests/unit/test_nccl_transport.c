@@ -94,8 +94,7 @@ START_TEST(a_query_names_the_library_and_what_it_cannot)
 	ck_assert_ptr_nonnull(strstr(info.library, "4 lanes"));
 	ck_assert_uint_eq(info.capabilities,
 	                  BATON_CAP_DIRECTIONS | BATON_CAP_SELF |
-	                          BATON_CAP_SIGNALS | BATON_CAP_WINDOWS |
-	                          BATON_CAP_TENSORS);
+	                          BATON_CAP_SIGNALS | BATON_CAP_WINDOWS);
 	ck_assert_int_eq(info.nccl_version, 23007);
 	ck_assert_int_eq(info.nccl_lanes, 4);
 	ck_assert_str_eq(info.why_not_nccl, "");

@@ -93,6 +93,7 @@ batoni_nccl_fill_hello(struct batoni_nccl *nccl)
 	                    batoni_config()->window_path ==
 	                            BATON_WINDOW_PATH_NATIVE;
 	nccl->hello->driver = nccl->device->driver_version;
+	nccl->hello->ctas = nccl->config.ctas;
 	nccl->hello->processors = nccl->device->processors;
 	nccl->hello->card.has_bell =
 		batoni_bell_name(&nccl->hello->card.bell);
@@ -136,13 +137,14 @@ refuse_lists(struct batoni_nccl *nccl, int rank)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "ranks 0 and %d send lists of tensors in ways "
 		                     "that differ: all ranks need the same version "
-		                     "of Baton, or BATON_NCCL_LISTS=0 in their "
-		                     "environment",
+		                     "of Baton, or none may ask for them",
 		                     rank);
 	return batoni_refuse(BATON_ERR_INVALID,
-	                     "rank %d has BATON_NCCL_LISTS=0 in its environment, "
-	                     "and rank %d has not: all ranks need the same",
-	                     zero ? rank : 0, zero ? 0 : rank);
+	                     "rank %d asks for lists of tensors "
+	                     "(options.nccl_lists, or BATON_NCCL_LISTS=1 in the "
+	                     "environment), and rank %d does not: all ranks need "
+	                     "the same",
+	                     zero ? 0 : rank, zero ? rank : 0);
 }
 
 /* Why the ranks have no puts by the library: "", they have them. */
@@ -209,6 +211,8 @@ decide_on_ctas(struct batoni_nccl *nccl)
 	int ctas = 1;
 
 	nccl->ctas = (int)from_environment("NCCL_MAX_CTAS");
+	if (nccl->ctas <= 0)
+		nccl->ctas = nccl->config.ctas;
 	if (nccl->ctas > 0)
 		return;
 	for (int i = 0; i < nccl->base.size; i++) {
@@ -247,6 +251,13 @@ batoni_nccl_check_hellos(struct batoni_nccl *nccl)
 				"environment) gives %d lanes on rank 0 and %d on "
 				"rank %d: all ranks need the same",
 				first->lanes, hello->lanes, i);
+		if (hello->ctas != first->ctas)
+			return batoni_refuse(
+				BATON_ERR_INVALID,
+				"options.nccl_ctas (or BATON_NCCL_CTAS in the "
+				"environment) is %d on rank 0 and %d on rank %d: "
+				"all ranks need the same",
+				first->ctas, hello->ctas, i);
 		batoni_nccl_peer_meet(nccl, i, &hello->card);
 	}
 	decide_on_puts(nccl);

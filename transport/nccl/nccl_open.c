@@ -206,7 +206,7 @@ nccl_create(const struct batoni_native_config *config,
 	nccl->api = api;
 	nccl->device = config->device;
 	nccl->config = *config;
-	nccl->has_lists = !config->check && !config->no_lists;
+	nccl->has_lists = !config->check && config->lists;
 	nccl->patience_ns = config->timeout_ns > 0
 	                            ? (uint64_t)config->timeout_ns
 	                            : PATIENCE_NS;
@@ -717,8 +717,9 @@ offer_lists(struct batoni_nccl *nccl, const struct batoni_transport *below)
 		nccl->base.lists = &nccl->lists;
 	} else if (!nccl->config.check) {
 		nccl->base.why_no_lists =
-			"BATON_NCCL_LISTS=0 in the environment says so; without "
-			"it, or in checked mode (options->check), it does";
+			"options.nccl_lists, or BATON_NCCL_LISTS=1 in the "
+			"environment of all ranks, makes at creation what they "
+			"need; checked mode (options.check) has it";
 	}
 }
 
@@ -768,6 +769,24 @@ is_last(const struct batoni_nccl *nccl)
 	                        : nccl->step >= BATONI_NCCL_CONNECT_LISTS;
 }
 
+static uint64_t
+available(const struct batoni_nccl *nccl)
+{
+	const struct batoni_memory_ops *ops = nccl->device->ops->memory;
+
+	return ops->available ? ops->available(nccl->device) : 0;
+}
+
+static void
+offer_figures(struct batoni_nccl *nccl)
+{
+	uint64_t now = available(nccl);
+
+	nccl->base.ctas = nccl->ctas;
+	nccl->base.device_bytes =
+		now > 0 && now < nccl->before ? nccl->before - now : 0;
+}
+
 static void
 offer_puts(struct batoni_nccl *nccl)
 {
@@ -792,9 +811,12 @@ nccl_step(struct batoni_native *native, struct batoni_transport *below,
 	if (is_last(nccl)) {
 		offer_puts(nccl);
 		tell_streams(nccl, nccl->puts ? 1 : 0);
+		offer_figures(nccl);
 		*transport_p = &nccl->base;
 		return BATON_OK;
 	}
+	if (nccl->step == BATONI_NCCL_HELLO)
+		nccl->before = available(nccl);
 	nccl->step++;
 	nccl->begun = nccl->marked = false;
 	nccl->limit_ns = 0;

@@ -81,6 +81,7 @@ struct batoni_nccl_hello {
 	int32_t lists; /* in plain mode: the version of lists, or 0: there are none */
 	int32_t driver;     /* CUDA's, as cuDriverGetVersion has it; 0: not known */
 	int32_t processors; /* of its GPU; 0: not known */
+	int32_t ctas;       /* that are asked for; 0: none are */
 	struct batoni_nccl_card card;
 	/* Rank 0's, for as many lanes as there can be, and behind them the one for lists. */
 	ncclUniqueId ids[];
@@ -140,6 +141,7 @@ struct batoni_nccl {
 	/* The creating thread. */
 	enum batoni_nccl_step step;
 	uint64_t limit_ns, exchange_limit_ns; /* 0: not begun */
+	uint64_t before;           /* bytes of the device that were free, before MAKE */
 	bool marked;               /* the lanes, behind what connects them */
 	bool begun;                /* what this step waits for was begun */
 	bool in_round;             /* an exchange of `says` is under way */

@@ -55,6 +55,8 @@ enum compared {
 	PROGRESS,
 	TIMESTAMPS,
 	LANES,
+	CTAS,
+	LISTS,
 	COMPARED
 };
 
@@ -68,6 +70,8 @@ static const char *const names[COMPARED] = {
 	[PROGRESS] = "options.progress",
 	[TIMESTAMPS] = "options.timestamps",
 	[LANES] = "options.nccl_lanes",
+	[CTAS] = "options.nccl_ctas",
+	[LISTS] = "options.nccl_lists",
 };
 
 struct offer {
@@ -101,6 +105,8 @@ fill(struct creation *creation)
 	values[PROGRESS] = plan->progress;
 	values[TIMESTAMPS] = plan->timestamps;
 	values[LANES] = plan->nccl_lanes;
+	values[CTAS] = plan->nccl_ctas;
+	values[LISTS] = plan->nccl_lists;
 }
 
 /* This rank has failed, and the sentence is in baton_last_error. */
