@@ -581,6 +581,36 @@ START_TEST(an_abort_ends_all_lanes_together)
 }
 END_TEST
 
+/* NCCL refuses to begin the group of the aborts; to end one that was not begun is a violation. */
+static void
+abort_without_a_group(long refusals)
+{
+	baton_request requests[2];
+
+	create_all();
+	requests[0] = move(1, 0, false, NULL);
+	requests[1] = move(1, 2, true, NULL);
+	for (long i = 1; i <= refusals; i++)
+		ck_assert(nccl->sim_fail("ncclGroupStart", i,
+		                         BATONI_NCCL_SYSTEM_ERROR));
+	ck_ok(baton_comm_abort(comms[1]));
+	finish(requests[0], BATON_ERR_ABORTED);
+	finish(requests[1], BATON_ERR_ABORTED);
+	abort_all();
+}
+
+START_TEST(aborts_whose_group_is_refused_once_are_made_together)
+{
+	abort_without_a_group(1);
+}
+END_TEST
+
+START_TEST(aborts_whose_group_is_refused_are_made_alone)
+{
+	abort_without_a_group(3);
+}
+END_TEST
+
 /* Rank 2 is gone, and NCCL says so. */
 START_TEST(survivors_make_a_communicator_of_their_own)
 {
@@ -803,6 +833,8 @@ main(void)
 		a_long_group_is_taken_by_a_stream_that_is_empty,
 		an_asynchronous_error_ends_what_is_pending,
 		an_abort_ends_all_lanes_together,
+		aborts_whose_group_is_refused_once_are_made_together,
+		aborts_whose_group_is_refused_are_made_alone,
 		survivors_make_a_communicator_of_their_own,
 		a_destroy_alone_ends_in_timeout,
 		a_destroy_holds_up_nobody_while_nccl_waits_for_streams,

@@ -48,6 +48,7 @@
 #define GROUP_NS ((uint64_t)250000000)
 /* The longest nap of the ender between two looks. */
 #define NAP_MAX_NS 100000000
+#define GROUP_TRIES 3u
 
 static struct batoni_nccl *
 to_nccl(struct batoni_transport *transport)
@@ -141,16 +142,42 @@ is_awaiting(const struct batoni_nccl *nccl, const struct batoni_nccl_lane *lane)
 	       batoni_nccl_puts_awaited(nccl);
 }
 
+/* NCCL may refuse a group.  Asked again it has taken it; without one, an abort waits for its lane alone,
+ * which may wait for another one. */
+static bool
+begin_group(const struct batoni_nccl *nccl)
+{
+	ncclResult_t result = BATONI_NCCL_SYSTEM_ERROR;
+
+	for (unsigned i = 0; i < GROUP_TRIES && result != BATONI_NCCL_SUCCESS;
+	     i++)
+		result = nccl->api->group_start();
+	return result == BATONI_NCCL_SUCCESS;
+}
+
+/* Together.  not_revoked: only those that were not, and for which ncclCommAbort would not wait. */
+static void
+abort_some(struct batoni_nccl *nccl, bool not_revoked)
+{
+	bool grouped = begin_group(nccl);
+
+	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
+		struct batoni_nccl_lane *lane = &nccl->lanes[i];
+
+		if (!lane->comm ||
+		    (not_revoked && (lane->revoked || is_awaiting(nccl, lane))))
+			continue;
+		nccl->api->comm_abort(lane->comm);
+		lane->comm = NULL;
+	}
+	if (grouped)
+		nccl->api->group_end();
+}
+
 void
 batoni_nccl_abort_lanes(struct batoni_nccl *nccl)
 {
-	nccl->api->group_start();
-	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
-		if (nccl->lanes[i].comm)
-			nccl->api->comm_abort(nccl->lanes[i].comm);
-		nccl->lanes[i].comm = NULL;
-	}
-	nccl->api->group_end();
+	abort_some(nccl, false);
 	batoni_nccl_puts_reclaim(nccl);
 }
 
@@ -187,17 +214,7 @@ revoke_lanes(struct batoni_nccl *nccl)
 static void
 abort_unrevoked(struct batoni_nccl *nccl)
 {
-	const struct batoni_nccl_api *api = nccl->api;
-
-	api->group_start();
-	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
-		if (!nccl->lanes[i].comm || nccl->lanes[i].revoked ||
-		    is_awaiting(nccl, &nccl->lanes[i]))
-			continue;
-		api->comm_abort(nccl->lanes[i].comm);
-		nccl->lanes[i].comm = NULL;
-	}
-	api->group_end();
+	abort_some(nccl, true);
 }
 
 /* The lock of the device is to be had by then.  False: it was not, or the device has failed. */
