@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "random.h"
 #include "stress.h"
 
 enum {
@@ -13,7 +14,6 @@ enum {
 	STREAMS = 3,   /* of a worker */
 	TAGS_EACH = 4, /* of a worker, for what is answered */
 	LIST_MAX = 6,  /* tensors of a message that is a list */
-	BYTES_MAX = 200000,
 	UNTOUCHED = 0xd7 /* memory that nobody has put into */
 };
 
@@ -69,11 +69,6 @@ struct worker {
 
 /* ---- worker.c ---- */
 
-/* A number of the sequence, and where a sequence begins. */
-uint32_t draw(uint64_t *state);
-uint64_t mix(uint64_t seed, int a, int b, int c);
-/* Mostly small, sometimes at the steps of a protocol, sometimes long. */
-size_t draw_bytes(uint64_t *state);
 baton_stream any_stream(struct worker *w);
 
 /* Print the failure, with what is needed to have it again, and end the job: the worker's peers would
@@ -81,7 +76,6 @@ baton_stream any_stream(struct worker *w);
 __attribute__((format(printf, 3, 4), noreturn)) void
 fail(struct worker *w, int round, const char *format, ...);
 
-void fill(unsigned char *buffer, size_t bytes, unsigned pattern);
 void check_filled(struct worker *w, int round, const unsigned char *buffer,
                   size_t bytes, unsigned pattern);
 
