@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The mixed load where ranks are threads: over the local transport and NCCL.  The devices are those of
+ * the environment (BATON_DEVICE, BATON_TRANSPORT).
+ *
+ * With --faults each run is a process of its own, since a driver's sticky error stays.
+ */
+#include "mixed.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct mixed_job *job; /* shared with the processes of runs: they count */
+
+/* ---- agreeing ----------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	int come, most, result;
+	unsigned round;
+} meeting = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int
+agree(int rank, int value, struct baton_comm *comm_or_null)
+{
+	unsigned round;
+	bool over;
+	int result;
+
+	(void)rank;
+	pthread_mutex_lock(&meeting.lock);
+	round = meeting.round;
+	if (meeting.come == 0 || value > meeting.most)
+		meeting.most = value;
+	if (++meeting.come == job->options.ranks) {
+		meeting.come = 0;
+		meeting.result = meeting.most;
+		meeting.round++;
+	}
+	do {
+		/* A rank cannot be two rounds ahead: the result is that of this one. */
+		over = meeting.round != round;
+		result = meeting.result;
+		pthread_mutex_unlock(&meeting.lock);
+		if (over)
+			break;
+		if (comm_or_null)
+			(void)baton_progress(comm_or_null);
+		sched_yield();
+		pthread_mutex_lock(&meeting.lock);
+	} while (true);
+	return result;
+}
+
+static void
+end_job(void)
+{
+	_exit(1);
+}
+
+/* ---- a run -------------------------------------------------------------- */
+
+struct part {
+	pthread_t thread;
+	struct baton_comm *comm;
+	uint64_t seed;
+};
+
+static void *
+part_main(void *argument)
+{
+	struct part *part = argument;
+
+	mixed_rank(job, part->seed, part->comm);
+	return NULL;
+}
+
+/* Returns 0, 1, or 77. */
+static int
+run(uint64_t seed)
+{
+	struct baton_comm_options options = mixed_comm_options(seed);
+	struct baton_comm *comms[RANKS_MAX] = {NULL};
+	struct part parts[RANKS_MAX];
+	enum baton_status status;
+
+	if (job->options.faults)
+		memory_fail(seed);
+	status = baton_comm_create_local(job->options.ranks, &options, comms);
+	if (status != BATON_OK && job->options.faults)
+		return 0;
+	if (status != BATON_OK) {
+		printf("no communicator: %s\n", baton_last_error());
+		return 1;
+	}
+	for (int i = 0; i < job->options.ranks; i++) {
+		parts[i] = (struct part){.comm = comms[i], .seed = seed};
+		if (pthread_create(&parts[i].thread, NULL, part_main, &parts[i]))
+			abort();
+	}
+	for (int i = 0; i < job->options.ranks; i++)
+		pthread_join(parts[i].thread, NULL);
+	if (!memory_is_well()) {
+		printf("FAILED: run of seed %llu: rules were broken\n",
+		       (unsigned long long)seed);
+		return 1;
+	}
+	return 0;
+}
+
+static int
+begin_and_run(uint64_t seed)
+{
+	static bool begun;
+
+	if (!begun && !memory_begin(0, job->options.ranks)) {
+		printf("SKIP: the driver is no simulator\n");
+		return 77;
+	}
+	begun = true;
+	return run(seed);
+}
+
+static int
+run_apart(uint64_t seed)
+{
+	pid_t child;
+	int status;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		status = begin_and_run(seed);
+		fflush(stdout);
+		_exit(status);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		abort();
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	printf("FAILED: run of seed %llu: signal %d\n", (unsigned long long)seed,
+	       WTERMSIG(status));
+	return 1;
+}
+
+int
+main(int argc, char **argv)
+{
+	time_t begun = time(NULL);
+	int result = 0, i = 0;
+
+	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE,
+	           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (job == MAP_FAILED)
+		abort();
+	job->options = mixed_options(argc, argv, 3);
+	job->agree = agree;
+	job->end_job = end_job;
+	printf("seed %llu: %d ranks, %d steps\n",
+	       (unsigned long long)job->options.seed, job->options.ranks,
+	       job->options.steps);
+	for (; result == 0; i++) {
+		uint64_t seed = mixed_seed(&job->options, i);
+
+		if ((job->options.runs > 0 && i == job->options.runs) ||
+		    (job->options.seconds > 0 &&
+		     time(NULL) - begun >= job->options.seconds))
+			break;
+		if (job->options.talks)
+			printf("run %d, seed %llu\n", i, (unsigned long long)seed);
+		fflush(stdout);
+		result = job->options.faults ? run_apart(seed)
+		                            : begin_and_run(seed);
+	}
+	printf("%d runs, %llu operations, %llu completions (%llu lent), %llu "
+	       "aborts: %s\n",
+	       i, (unsigned long long)job->operations,
+	       (unsigned long long)job->completions,
+	       (unsigned long long)job->lent, (unsigned long long)job->aborted,
+	       result == 0    ? "ok"
+	       : result == 77 ? "skipped"
+	                      : "FAILED");
+	return result;
+}
