@@ -308,8 +308,10 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
-/* BATON_OK, or the error that broke the communicator: ABORTED; TIMEOUT (of a collective call
- * for windows); PEER (a rank is gone); one of transport or device.  INVALID for NULL. */
+/* BATON_OK, or what broke the communicator: ABORTED (by baton_comm_abort, or because MPI was
+ * finalised); TIMEOUT (the deadline of an operation that cannot end alone, or of a
+ * collective call for windows); PEER (a rank is gone); an error of transport or device.
+ * What was pending ends with the same status.  INVALID for NULL. */
 BATON_API enum baton_status baton_comm_status(const struct baton_comm *comm);
 
 /* What broke it: native call, code and text; "" if nothing did.  Valid until destroy. */

@@ -183,6 +183,14 @@ publish_async(struct batoni_op *op)
 
 /* ---- stream-issued paths ---- */
 
+static enum baton_status
+refuse_broken(const struct baton_comm *comm)
+{
+	return batoni_refuse((enum baton_status)atomic_load(&comm->status),
+	                     "the communicator is broken: %s",
+	                     baton_comm_error(comm));
+}
+
 enum baton_status
 batoni_enqueuing_begin(struct baton_comm *comm)
 {
@@ -195,8 +203,7 @@ batoni_enqueuing_begin(struct baton_comm *comm)
 	if (status == BATON_OK)
 		return BATON_OK;
 	batoni_enqueuing_end(comm);
-	return batoni_refuse(status, "the communicator is broken: %s",
-	                     baton_comm_error(comm));
+	return refuse_broken(comm);
 }
 
 void
@@ -223,8 +230,8 @@ batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
 }
 
 /* The path failed half way through an enqueue of transfers, and has said where in the
- * first. */
-static void
+ * first.  Returns what the communicator is broken with, which may be something earlier. */
+static enum baton_status
 break_on_path(struct baton_comm *comm, const struct batoni_path *path,
               const struct batoni_transfer *first)
 {
@@ -239,7 +246,12 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 	         "%s failed half way through an enqueue: %s returned %d%s%s",
 	         path->ops->name, first->native_call, first->native_code,
 	         *text ? ": " : "", text);
-	batoni_break_halfway(comm, BATON_ERR_ABORTED, why);
+	/* Without a code it was the device. */
+	batoni_break_halfway(comm,
+	                     first->native_code ? path->ops->fails_in
+	                                        : BATON_ERR_CUDA,
+	                     why);
+	return refuse_broken(comm);
 }
 
 /* ---- stream-issued: room and marks ---- */
@@ -372,14 +384,15 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 		status = path->ops->enqueue(path, comm->scratch, n,
 		                            detached ? &follow : NULL,
 		                            comm->observe);
-	if (status == BATON_ERR_BUSY) {
-		break_on_path(comm, path, comm->scratch[0]);
-		return BATON_ERR_ABORTED;
-	}
-	if (status != BATON_OK) {
+	if (status == BATON_ERR_BUSY)
+		return break_on_path(comm, path, comm->scratch[0]);
+	if (status != BATON_OK)
 		drop_marks(comm, n);
+	/* The communicator broke meanwhile. */
+	if (status == BATON_ERR_ABORTED && atomic_load(&comm->status))
+		return refuse_broken(comm);
+	if (status != BATON_OK)
 		return status;
-	}
 	if (mark_ends(comm, path, n) != BATON_OK)
 		/* They are on their streams, and nothing shows their end. */
 		batoni_break_halfway(comm, BATON_ERR_CUDA,

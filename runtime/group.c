@@ -382,12 +382,14 @@ enqueue_issued(struct batoni_op *group, unsigned *taken_p)
 		if (status == BATON_OK) {
 			*taken_p |= 1u << op->path;
 		} else if (*taken_p) {
-			/* What another path has taken cannot be taken back. */
-			batoni_break_halfway(comm, BATON_ERR_ABORTED,
+			/* What another path has taken cannot be taken back.  AGAIN
+			 * would ask the program to retry. */
+			if (status == BATON_ERR_AGAIN)
+				status = BATON_ERR_UNSUPPORTED;
+			batoni_break_halfway(comm, status,
 			                     "a path refused its part of a "
 			                     "group of which another has "
 			                     "taken its part");
-			status = BATON_ERR_ABORTED;
 		}
 	}
 	return status;

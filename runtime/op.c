@@ -665,10 +665,6 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		end(op, status, false);
 		return;
 	}
-	/* Of the stream-issued ones that end together, one may be the cause. */
-	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    op->status == BATON_ERR_TIMEOUT)
-		status = BATON_ERR_TIMEOUT;
 	how = take_back(op);
 	if (how == BATON_ERR_CANCELED)
 		end(op, status, false);

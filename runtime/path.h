@@ -173,6 +173,9 @@ struct batoni_path;
 struct batoni_path_ops {
 	const char *name; /* in sentences: "the MPI transport" */
 	bool stream_issued;
+	/* Stream-issued: how the communicator breaks when the library below fails half way
+	 * through an `enqueue` (BUSY). */
+	enum baton_status fails_in;
 	/* What it can carry: 1 << BATON_OPERATION_*.  0: what it was made for alone, as lists
 	 * (transport.h). */
 	unsigned kinds;
@@ -258,7 +261,7 @@ struct batoni_path_ops {
 	 * native_code: it failed half way, so some may be on their streams, and the
 	 * engine breaks the communicator.  PENDING: nothing was enqueued, and it is as if
 	 * `takes` had returned false.  Anything else: nothing was enqueued.  UNSUPPORTED, AGAIN,
-	 * NOMEM, NCCL, CUDA. */
+	 * NOMEM, NCCL, CUDA; ABORTED (of a path that is aborted beside the call). */
 	enum baton_status (*enqueue)(struct batoni_path *path,
 	                             struct batoni_transfer *const *transfers,
 	                             size_t n, const struct batoni_follow *follow,

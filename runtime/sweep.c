@@ -257,10 +257,7 @@ expire_issued(struct batoni_op *op)
 	                 : "",
 	         crowd, crowded ? ". Else: is" : "is");
 	batoni_op_stop_clock(op);
-	batoni_set(op->status, BATON_ERR_TIMEOUT);
-	if (comm->breaking == BATON_OK)
-		batoni_log(BATONI_LOG_WARN, "rank %d: %s", comm->rank, why);
-	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
+	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
 	batoni_comm_end_all(comm);
 }
 

@@ -320,6 +320,7 @@ close_path(struct batoni_path *path, bool aborted)
 static const struct batoni_path_ops path_ops = {
 	.name = "the mapped path",
 	.stream_issued = true,
+	.fails_in = BATON_ERR_CUDA,
 	.lends = true,
 	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL,
 	.serves = serves,

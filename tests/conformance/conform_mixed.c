@@ -161,6 +161,7 @@ deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
 	baton_stream other = conform_stream(c);
 	struct baton_wait_signal_desc desc = { 1, 0, 0, 0 };
 	baton_request wait = 0, recv;
+	char text[400];
 
 	limited.timeout_ns = 5 * MS;
 	comm = conform_exchange(c, NULL);
@@ -168,8 +169,19 @@ deadline_of_a_stream_issued_wait_breaks_the_communicator(struct conform *c)
 	                       c->stream, NULL, &recv));
 	CHECK_OK(c, baton_wait_signal(1, &desc, comm, other, &limited, &wait));
 	FINISH(c, BATON_ERR_TIMEOUT, &wait);
-	FINISH(c, BATON_ERR_ABORTED, &recv);
-	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_comm_status(comm));
+	/* It says whose deadline it was. */
+	CHECK_STATUS(c, BATON_ERR_TIMEOUT,
+	             baton_wait(recv, conform_patience(c), NULL));
+	CHECK_OK(c, baton_request_error(recv, text, sizeof(text)));
+	CHECK(c, strstr(text, "recv from peer") &&
+	                 strstr(text, "(wait_signal from peer 0 passed its deadline"));
+	CHECK_OK(c, baton_release(&recv));
+	CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_status(comm));
+	CHECK(c, strstr(baton_comm_error(comm), "passed its deadline"));
+	CHECK_REFUSED(c, BATON_ERR_TIMEOUT,
+	              baton_recv(NULL, 0, BATON_UINT8, c->rank, 0, comm,
+	                         c->stream, NULL, &recv),
+	              "passed its deadline");
 	CHECK_OK(c, baton_comm_destroy(comm));
 	CHECK_OK(c, baton_stream_synchronize(c->comm, other));
 	conform_sound(c);
@@ -229,10 +241,10 @@ enqueue_that_fails_half_way_breaks_the_communicator(struct conform *c)
 	                       c->stream, NULL, &recv));
 	if (c->rank == 0) {
 		fake_path_fail(FAKE_PATH_HALFWAY, 1);
-		CHECK_STATUS(c, BATON_ERR_ABORTED,
+		CHECK_STATUS(c, BATON_ERR_CUDA,
 		             baton_signal(0, 0, 0, 0, comm, c->stream, NULL,
 		                          NULL));
-		FINISH(c, BATON_ERR_ABORTED, &recv);
+		FINISH(c, BATON_ERR_CUDA, &recv);
 		CHECK(c, strstr(baton_comm_error(comm),
 		                "the fake path failed half way") &&
 		                 strstr(baton_comm_error(comm),
@@ -259,7 +271,7 @@ idle_communicator_that_breaks_is_aborted(struct conform *c)
 		for (int i = 0; i < 2; i++)
 			CHECK_OK(c, baton_wait_signal(1, &desc, comm, c->stream,
 			                              NULL, NULL));
-		CHECK_STATUS(c, BATON_ERR_ABORTED, baton_group_end(comm));
+		CHECK_STATUS(c, BATON_ERR_CUDA, baton_group_end(comm));
 		/* Half of it is on the stream. */
 		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	} else {

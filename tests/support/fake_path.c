@@ -425,6 +425,7 @@ fake_close(struct batoni_path *base, bool aborted)
 static const struct batoni_path_ops path_ops = {
 	.name = "the fake path",
 	.stream_issued = true,
+	.fails_in = BATON_ERR_CUDA,
 	.kinds = BATONI_ONESIDED,
 	.place = fake_place,
 	.unplace = fake_unplace,

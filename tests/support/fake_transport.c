@@ -408,6 +408,7 @@ static const struct batoni_path_ops messages_ops = {
 	.name = "the fake transport",
 	.kinds = BATONI_MESSAGES,
 	.stream_issued = true,
+	.fails_in = BATON_ERR_NCCL,
 	.enqueue = fake_enqueue,
 	.abort = fake_abort,
 };

@@ -625,6 +625,7 @@ nccl_error_text(struct batoni_transport *transport, int code, char *text,
 const struct batoni_path_ops batoni_nccl_path_ops = {
 	.name = "the NCCL transport",
 	.stream_issued = true,
+	.fails_in = BATON_ERR_NCCL,
 	.kinds = BATONI_MESSAGES,
 	.place = nccl_place,
 	.unplace = nccl_unplace,
