@@ -29,6 +29,7 @@
 #include "leave.h"
 #include "life.h"
 #include "liveness.h"
+#include "log.h"
 #include "outlook.h"
 #include "plan.h"
 #include "sweep.h"
@@ -594,6 +595,8 @@ void
 batoni_left(void)
 {
 	struct batoni_engine *e = &batoni_engine;
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
 
 	while (batoni_work_left() &&
 	       atomic_load(&e->wanted) < BATONI_TAKER && batoni_try_long()) {
@@ -604,6 +607,7 @@ batoni_left(void)
 		batoni_end_and_issue();
 		atomic_store(&e->driver, NULL);
 	}
+	batoni_sentence_back(kept);
 	if (atomic_load(&e->wanted) >= BATONI_TAKER) {
 		/* If another thread gets the lock first, its release comes through here
 		 * too. */

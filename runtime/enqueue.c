@@ -212,11 +212,15 @@ batoni_enqueuing_end(struct baton_comm *comm)
 	atomic_store(&comm->enqueuing, false);
 	pthread_mutex_unlock(&comm->order);
 	if (unlikely(atomic_load(&comm->status) != BATON_OK)) {
+		char scratch[BATONI_SENTENCE_BYTES];
+		char *kept = batoni_sentence_aside(scratch);
+
 		/* The driver may have left the abort of the paths for now. */
 		batoni_take();
 		batoni_comm_end_all(comm);
 		batoni_end_and_issue();
 		batoni_leave();
+		batoni_sentence_back(kept);
 	}
 }
 

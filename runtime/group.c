@@ -295,6 +295,8 @@ forget_described(struct batoni_op *op)
 static void
 unmake_all(struct batoni_op *first, enum baton_status refusal)
 {
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
 	struct batoni_op *op, *next;
 
 	batoni_take();
@@ -315,6 +317,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 	}
 	batoni_end_and_issue();
 	batoni_leave();
+	batoni_sentence_back(kept);
 }
 
 /* All members are of one stream-issued path: it takes the whole group.  If it refuses
@@ -469,18 +472,26 @@ enqueue_carriers(struct batoni_op *group)
 void
 batoni_group_settle(void)
 {
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
+
 	batoni_take();
 	batoni_place_inbox();
 	batoni_end_and_issue();
 	batoni_leave();
+	batoni_sentence_back(kept);
 }
 
 static void
 void_async(struct batoni_op *group, enum baton_status refusal)
 {
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
+
 	drop_handles(group);
 	group->group.refusal = refusal;
 	batoni_publish(group);
+	batoni_sentence_back(kept);
 }
 
 static enum baton_status
@@ -600,6 +611,8 @@ put_issued_group(struct batoni_op *group, struct batoni_op **first_p)
 static void
 void_put(struct batoni_op *group, enum baton_status refusal)
 {
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
 	struct batoni_op *op, *next;
 
 	batoni_take();
@@ -613,6 +626,7 @@ void_put(struct batoni_op *group, enum baton_status refusal)
 	}
 	group->group.refusal = refusal;
 	batoni_publish(group);
+	batoni_sentence_back(kept);
 }
 
 /* The members are published behind the carriers' items here; a trigger that fires in between

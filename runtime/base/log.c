@@ -11,7 +11,7 @@
 
 #include "config.h"
 
-#define LINE_MAX_BYTES 512
+#define LINE_MAX_BYTES BATONI_SENTENCE_BYTES
 
 /* One per thread: allocated by its first refusal, freed when the thread exits. */
 static _Thread_local char *last_error
@@ -86,6 +86,22 @@ batoni_refuse(enum baton_status status, const char *format, ...)
 	vsnprintf(last_error, LINE_MAX_BYTES, format, arguments);
 	va_end(arguments);
 	return status;
+}
+
+char *
+batoni_sentence_aside(char scratch[BATONI_SENTENCE_BYTES])
+{
+	char *kept = last_error;
+
+	scratch[0] = '\0';
+	last_error = scratch;
+	return kept;
+}
+
+void
+batoni_sentence_back(char *kept)
+{
+	last_error = kept;
 }
 
 const char *

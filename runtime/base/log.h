@@ -29,6 +29,13 @@ void batoni_log(enum batoni_log_level level, const char *format, ...)
 enum baton_status batoni_refuse(enum baton_status status, const char *format,
                                 ...) __attribute__((format(printf, 2, 3)));
 
+#define BATONI_SENTENCE_BYTES 512
+
+/* Around driving within a call that has been refused or may be: until batoni_sentence_back, to
+ * which the result goes, what else is refused on this thread goes to `scratch`. */
+char *batoni_sentence_aside(char scratch[BATONI_SENTENCE_BYTES]);
+void batoni_sentence_back(char *kept);
+
 /* The error that another rank tells as its reason: PEER, if it is none that there is.  Any
  * thread. */
 enum baton_status batoni_error_told(int64_t number);

@@ -17,6 +17,7 @@
 #include "fake_device.h"
 #include "fake_parts.h"
 #include "list.h"
+#include "log.h"
 
 #define TARGETS_MAX 64
 
@@ -324,7 +325,8 @@ fake_enqueue(struct batoni_path *base, struct batoni_transfer *const *transfers,
 		be_stuck();
 		break;
 	case FAKE_PATH_REFUSES:
-		return BATON_ERR_AGAIN;
+		return batoni_refuse(BATON_ERR_AGAIN,
+		                     "the fake path refuses it");
 	case FAKE_PATH_HALFWAY:
 		if (n > 1)
 			launch(path, transfers, n / 2, follow, observe_p);

@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core.h"
+#include "fake_device.h"
+#include "fake_path.h"
+#include "log.h"
 #include "mem.h"
 #include "run_tests.h"
 #include "scripted_world.h"
@@ -340,6 +344,87 @@ START_TEST(member_cancelled_in_an_open_group_is_delivered_at_its_end)
 }
 END_TEST
 
+/* ---- the sentence of a group that is refused at its end ---- */
+
+/* What is issued from now on says something of its own on the thread that drives. */
+static enum baton_status
+say_at_issue(void *context, const struct batoni_op *op, unsigned state)
+{
+	unsigned *issues = context;
+
+	(void)op;
+	if (state == BATONI_ISSUED && ++*issues)
+		return batoni_refuse(BATON_OK, "said by what was issued");
+	return BATON_OK;
+}
+
+static void *
+recv_behind(void *arg)
+{
+	struct baton_op_options options = detached();
+	struct baton_comm *on_device = arg;
+	baton_request passed;
+
+	if (baton_recv(NULL, 0, BATON_UINT8, 0, 1, on_device, NULL, &options,
+	               NULL) != BATON_OK ||
+	    baton_record(on_device, NULL, NULL, &passed) != BATON_OK ||
+	    baton_finish(&passed, -1, NULL) != BATON_OK)
+		return arg;
+	return NULL;
+}
+
+/* Clearing the group away issues what had waited behind a member. */
+static void
+refuse_at_the_end(bool with_message)
+{
+	unsigned issues = 0;
+	const struct batoni_observer observer = {.moved = say_at_issue,
+	                                         .context = &issues};
+	const struct baton_wait_signal_desc desc = {1, 0, 0, 0};
+	struct baton_comm_options options = scripted_options();
+	struct baton_comm *on_device;
+	baton_stream stream;
+	pthread_t thread;
+	void *failed;
+
+	batoni_observer_set(&observer);
+	ck_assert_int_eq(batoni_comm_create_local_with(&batoni_fake_device_ops,
+	                                               1, &options, &on_device),
+	                 BATON_OK);
+	batoni_observer_set(NULL);
+	ck_assert_int_eq(fake_path_add(on_device), BATON_OK);
+	ck_assert_int_eq(baton_stream_create(on_device, &stream), BATON_OK);
+	ck_assert_int_eq(baton_group_begin(on_device), BATON_OK);
+	if (with_message)
+		ck_assert_int_eq(baton_recv(NULL, 0, BATON_UINT8, 0, 1,
+		                            on_device, stream, NULL, NULL),
+		                 BATON_OK);
+	ck_assert_int_eq(baton_wait_signal(1, &desc, on_device, stream, NULL,
+	                                   NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(pthread_create(&thread, NULL, recv_behind, on_device),
+	                 0);
+	pthread_join(thread, &failed);
+	ck_assert_ptr_null(failed);
+	issues = 0;
+	fake_path_fail(FAKE_PATH_REFUSES, 1);
+	ck_assert_int_eq(baton_group_end(on_device), BATON_ERR_AGAIN);
+	ck_assert_uint_eq(issues, with_message);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_group_end: the fake path refuses it");
+	ck_assert_int_eq(baton_comm_abort(on_device), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(on_device, stream), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(on_device), BATON_OK);
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+
+START_TEST(group_refused_at_its_end_returns_its_own_sentence)
+{
+	refuse_at_the_end(true);
+	refuse_at_the_end(false);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -356,6 +441,7 @@ main(void)
 		streams_that_wait_for_void_members_go_on,
 		void_group_delivers_no_completion_of_a_cancelled_member,
 		member_cancelled_in_an_open_group_is_delivered_at_its_end,
+		group_refused_at_its_end_returns_its_own_sentence,
 	};
 
 	return RUN_TESTS_WITH("group_void", tests, world_setup, world_teardown);
