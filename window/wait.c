@@ -238,6 +238,7 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
 	pending->wait.sleep = BATONI_WAIT_FRESH;
+	pending->wait.doubted = false;
 	return BATON_OK;
 }
 
@@ -419,17 +420,36 @@ all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
 	return i == 0;
 }
 
+/* May streams of the source's device still signal, although the source is gone?  They go on
+ * where it has lost MPI alone, and for a moment after its process. */
+static bool
+may_still_store(const struct batoni_rma *rma, const struct batoni_wait_node *node)
+{
+	const struct batoni_peer *peer =
+		&rma->transport->peers[node->counter->channel->peer];
+
+	return peer->streams_here && !peer->silent;
+}
+
 /* Is any unmet node's source gone, not only the first one's?  Such a wait can never be met,
  * even if the first node never is either.  The counter is loaded after the check of the
- * process, because the process may have signaled just before it ended. */
+ * process, because the process may have signaled just before it ended.  What its streams have
+ * under way gets until the next check. */
 static bool
-any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
+any_gone(const struct batoni_rma *rma, struct batoni_pending *pending,
          struct survey *survey)
 {
-	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next)
-		if (source_gone(rma, batoni_node_at(rma, i), survey) &&
-		    !is_met(batoni_node_at(rma, i)))
+	bool doubted = pending->wait.doubted;
+
+	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next) {
+		const struct batoni_wait_node *node = batoni_node_at(rma, i);
+
+		if (!source_gone(rma, node, survey) || is_met(node))
+			continue;
+		if (doubted || !may_still_store(rma, node))
 			return true;
+		pending->wait.doubted = true;
+	}
 	return false;
 }
 
@@ -444,7 +464,8 @@ is_known_gone(const struct batoni_rma *rma, const struct batoni_pending *pending
 		const struct batoni_wait_node *node = batoni_node_at(rma, i);
 
 		if (peers[node->counter->channel->peer].gone &&
-		    stores_only(rma, node) && !is_met(node))
+		    stores_only(rma, node) && !may_still_store(rma, node) &&
+		    !is_met(node))
 			return true;
 	}
 	return false;
@@ -502,7 +523,7 @@ survey_begin(struct batoni_rma *rma)
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) +
 	         (uint64_t)now.tv_nsec;
-	if (now_ns - rma->peers_looked_ns >= PEERS_LOOK_NS) {
+	if (now_ns >= rma->peers_looked_ns + PEERS_LOOK_NS) {
 		rma->peers_looked_ns = now_ns;
 		survey.due = true;
 	}
@@ -562,6 +583,7 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		node->slot = transfer->slot;
 		pending->wait.nodes = pending->wait.unmet = first;
 		pending->wait.sleep = BATONI_WAIT_FRESH;
+		pending->wait.doubted = false;
 	} else if (batoni_wait_describe(rma, transfer->slot, 1, desc) !=
 	           BATON_OK) {
 		return BATON_ERR_AGAIN;

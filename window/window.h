@@ -167,6 +167,7 @@ struct batoni_pending {
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */
+			bool doubted; /* a check has found a source gone */
 		} wait;
 	};
 };

@@ -569,6 +569,43 @@ START_TEST(wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look)
 }
 END_TEST
 
+/* Streams of its device may go on: what they have under way gets time. */
+START_TEST(wait_for_streams_of_a_process_that_is_gone_has_a_second_look)
+{
+	struct batoni_farewell *farewell = world.peers[2].segment;
+
+	atomic_store(&farewell->away, 1);
+	world.peers[2].gone = true;
+	world.peers[2].streams_here = true;
+	world.peers[2].within = false;
+	for (uint32_t slot = 0; slot < 2; slot++) {
+		place(slot, 1, 2);
+		ck_assert_int_eq(issue(slot), BATON_PENDING);
+	}
+	for (int i = 0; i < 2; i++) {
+		/* The second look is the first check. */
+		world.rma.peers_looked_ns = i == 0 ? UINT64_MAX / 2 : 0;
+		ck_assert_uint_eq(test(), 0);
+	}
+	/* A stream goes on. */
+	signal_from(&world, 2, 0, 0);
+	world.rma.peers_looked_ns = UINT64_MAX / 2;
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	world.rma.peers_looked_ns = 0;
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 1, BATON_ERR_PEER);
+	/* It has been gone for long. */
+	world.peers[2].silent = true;
+	world.rma.peers_looked_ns = UINT64_MAX / 2;
+	place(2, 1, 2);
+	ck_assert_int_eq(issue(2), BATON_PENDING);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 2, BATON_ERR_PEER);
+	assert_over();
+}
+END_TEST
+
 /* ---- everything, against a model ---------------------------------------- */
 
 #define STEPS 20000
@@ -762,6 +799,7 @@ main(void)
 		signals_ring_from_the_wanted_count_on,
 		wait_for_a_process_that_is_gone_ends_in_peer,
 		wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look,
+		wait_for_streams_of_a_process_that_is_gone_has_a_second_look,
 		any_sequence_does_as_the_model_says,
 	};
 
