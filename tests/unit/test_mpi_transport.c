@@ -1337,6 +1337,72 @@ START_TEST(bodies_are_not_mixed_up_where_tags_are_few)
 }
 END_TEST
 
+/* Both ranks are broken, and sends are left to MPI. */
+static void
+close_broken(const char *text)
+{
+	ck_assert_uint_eq(world.broken, 1);
+	ck_assert_int_eq(world.broken_status, BATON_ERR_MPI);
+	ck_assert_ptr_nonnull(strstr(world.broken_text, text));
+	barrier();
+	world.transport->ops->close(world.transport, true);
+	MPI_Comm_free(&world.side);
+}
+
+/* Longer than a grant: it is not received into one. */
+START_TEST(a_grant_of_another_length_breaks_the_transport)
+{
+	static unsigned char out[4096];
+	const char garbage[100] = {0};
+
+	have_few_tags(1);
+	for (int i = 0; world.mpi->waiting == 0; i++)
+		sent(out, sizeof(out), world.peer, i);
+	MPI_Send(garbage, (int)sizeof(garbage), MPI_BYTE, world.peer,
+	         world.mpi->grant_tag, world.mpi->comm);
+	await_arrival(world.mpi->grant_tag);
+	world.transport->messages.ops->test(&world.transport->messages);
+	close_broken("is no grant");
+}
+END_TEST
+
+START_TEST(a_release_that_is_not_empty_breaks_the_transport)
+{
+	static unsigned char out[4096];
+	const char garbage[100] = {0};
+
+	have_few_tags(1);
+	for (unsigned i = 0; i < BATONI_MPI_SEGMENTS; i++)
+		MPI_Send(garbage, (int)sizeof(garbage), MPI_BYTE, world.peer,
+		         world.mpi->release_tag + (int)i, world.mpi->comm);
+	for (unsigned i = 0; i < BATONI_MPI_SEGMENTS; i++)
+		await_arrival(world.mpi->release_tag + (int)i);
+	for (int i = 0; i <= (int)BATONI_MPI_SEGMENTS && !world.broken; i++)
+		sent(out, sizeof(out), world.peer, i);
+	ck_assert_uint_ge(world.broken, 1);
+	world.broken = 1;
+	close_broken("is no release of tags");
+}
+END_TEST
+
+/* It does not fit where such messages go. */
+START_TEST(what_is_discarded_and_too_long_breaks_the_transport)
+{
+	const size_t bytes = BATONI_MPI_PIECE_BYTES + 1;
+	unsigned char *out = message(bytes, 1);
+	MPI_Request request;
+
+	MPI_Isend(out, (int)bytes, MPI_BYTE, world.peer, 9, world.mpi->comm,
+	          &request);
+	await_arrival(9);
+	ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
+	ck_assert_int_eq(whole(world.transport->ops->clear), BATON_ERR_MPI);
+	close_broken("and none has more than");
+	/* `out` and the request are left to MPI. */
+	MPI_Request_free(&request);
+}
+END_TEST
+
 START_TEST(a_message_left_unreceived_holds_up_no_other)
 {
 	unsigned char *out = message(4096, 1), *in = room(4096);
@@ -2641,6 +2707,9 @@ run_all(void)
 		what_was_not_received_is_not_in_the_next_communicator,
 		clearing_waits_for_the_other_rank,
 		a_message_of_another_protocol_breaks_the_transport,
+		a_grant_of_another_length_breaks_the_transport,
+		a_release_that_is_not_empty_breaks_the_transport,
+		what_is_discarded_and_too_long_breaks_the_transport,
 		a_call_that_mpi_refuses_breaks_the_transport_with_its_words,
 		bodies_are_not_mixed_up_where_tags_are_few,
 		a_message_left_unreceived_holds_up_no_other,

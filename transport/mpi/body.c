@@ -70,21 +70,52 @@ batoni_mpi_drain(void)
 	return drain_buffer;
 }
 
+/* ---- control messages ---- */
+
+/* Receive a control message of `bytes` bytes, which is eager: once it has come, MPI_Recv does
+ * not wait.  Its length is looked at before, since some MPIs write past the end of a receive
+ * that is too short.  False: none is here, or the transport is broken, by MPI or by a
+ * message that is no `what`. */
+static bool
+recv_control(struct batoni_mpi *mpi, int peer, int tag, void *buffer, int bytes,
+             const char *what, int *source_p)
+{
+	char text[80];
+	MPI_Status status;
+	int here = 0, length = 0;
+	int code = MPI_Iprobe(peer, tag, mpi->comm, &here, &status);
+
+	if (code != MPI_SUCCESS) {
+		batoni_mpi_break(mpi, "MPI_Iprobe", code);
+		return false;
+	}
+	if (!here)
+		return false;
+	*source_p = status.MPI_SOURCE;
+	MPI_Get_count(&status, MPI_BYTE, &length);
+	if (length != bytes) {
+		snprintf(text, sizeof(text), "what rank %d sent is no %s",
+		         status.MPI_SOURCE, what);
+		batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
+		return false;
+	}
+	code = MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, tag,
+	                mpi->comm, MPI_STATUS_IGNORE);
+	if (code != MPI_SUCCESS)
+		batoni_mpi_break(mpi, "MPI_Recv", code);
+	return code == MPI_SUCCESS;
+}
+
 /* ---- tags ---- */
 
-/* Has the peer released the segment? */
+/* Has the peer released the segment?  The message is empty. */
 static bool
 is_released(struct batoni_mpi *mpi, int peer, unsigned segment)
 {
 	int tag = mpi->release_tag + (int)segment;
-	int here = 0;
+	int source;
 
-	/* The message is empty and has come: MPI_Recv does not wait. */
-	return MPI_Iprobe(peer, tag, mpi->comm, &here, MPI_STATUS_IGNORE) ==
-	               MPI_SUCCESS &&
-	       here &&
-	       MPI_Recv(NULL, 0, MPI_BYTE, peer, tag, mpi->comm,
-	                MPI_STATUS_IGNORE) == MPI_SUCCESS;
+	return recv_control(mpi, peer, tag, NULL, 0, "release of tags", &source);
 }
 
 /* All tags of the segment have been used.  False: no other segment is free. */
@@ -561,51 +592,36 @@ start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,
 	mpi->base.host->done(mpi->base.host, transfer, status);
 }
 
-/* A grant that is none: the peer's message would never come. */
 static void
-refuse_grant(struct batoni_mpi *mpi, int peer)
-{
-	char text[80];
-
-	snprintf(text, sizeof(text), "what rank %d sent is no grant", peer);
-	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, "MPI_Recv",
-	                       MPI_ERR_OTHER, text);
-}
-
-static void
-heard_grant(struct batoni_mpi *mpi, const void *bytes, const MPI_Status *status)
+heard_grant(struct batoni_mpi *mpi, const void *bytes, size_t length, int peer)
 {
 	const struct batoni_mpi_range slots = {0, mpi->base.slots};
 	const struct batoni_mpi_range tags = {(uint32_t)mpi->granted_tag,
 	                                      (uint32_t)mpi->release_tag};
 	struct batoni_mpi_grant grant;
-	int length = 0;
+	char text[80];
 
-	MPI_Get_count(status, MPI_BYTE, &length);
-	if (batoni_mpi_grant_decode(bytes, (size_t)length, tags, slots, &grant))
-		start_granted(mpi, &grant, status->MPI_SOURCE);
-	else
-		refuse_grant(mpi, status->MPI_SOURCE);
+	if (batoni_mpi_grant_decode(bytes, length, tags, slots, &grant)) {
+		start_granted(mpi, &grant, peer);
+		return;
+	}
+	/* The peer's message would never come. */
+	snprintf(text, sizeof(text), "what rank %d sent is no grant", peer);
+	batoni_mpi_break_saying(mpi, "MPI_Recv", text);
 }
 
 size_t
 batoni_mpi_body_granted(struct batoni_mpi *mpi)
 {
 	unsigned char grant[sizeof(struct batoni_mpi_grant)];
-	MPI_Status status;
 	size_t events;
-	int here = 0;
+	int source;
 
-	/* A grant that has come is eager: MPI_Recv does not wait. */
 	for (events = 0; events < GRANTS_MAX && mpi->waiting; events++) {
-		if (MPI_Iprobe(MPI_ANY_SOURCE, mpi->grant_tag, mpi->comm, &here,
-		               &status) != MPI_SUCCESS ||
-		    !here ||
-		    MPI_Recv(grant, (int)sizeof(grant), MPI_BYTE,
-		             status.MPI_SOURCE, mpi->grant_tag, mpi->comm,
-		             &status) != MPI_SUCCESS)
+		if (!recv_control(mpi, MPI_ANY_SOURCE, mpi->grant_tag, grant,
+		                  (int)sizeof(grant), "grant", &source))
 			break;
-		heard_grant(mpi, grant, &status);
+		heard_grant(mpi, grant, sizeof(grant), source);
 	}
 	return events;
 }

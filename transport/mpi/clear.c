@@ -22,6 +22,7 @@
  * Threads: the driver alone.
  */
 #include <assert.h>
+#include <stdio.h>
 
 #include "mpi_transport.h"
 
@@ -29,6 +30,18 @@
 #define DISCARDS_MAX 64u
 /* Farewells that are at MPI at a time. */
 #define FAREWELLS_MAX BATONI_MPI_WINDOW
+
+/* There is no buffer for it, and no rank of Baton's sends such. */
+static enum baton_status
+refuse_length(struct batoni_mpi *mpi, int peer, int bytes)
+{
+	char text[96];
+
+	snprintf(text, sizeof(text),
+	         "rank %d sent a message of %d bytes, and none has more than %zu",
+	         peer, bytes, BATONI_MPI_PIECE_BYTES);
+	return batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
+}
 
 /* Discard some of what has come.  OK: no more was there. */
 static enum baton_status
@@ -50,8 +63,10 @@ discard(struct batoni_mpi *mpi)
 			return batoni_mpi_break(mpi, "MPI_Iprobe", code);
 		if (!done)
 			return BATON_OK;
+		/* A count that is no int is MPI_UNDEFINED. */
 		MPI_Get_count(&status, MPI_BYTE, &bytes);
-		assert((size_t)bytes <= BATONI_MPI_PIECE_BYTES);
+		if (bytes < 0 || (size_t)bytes > BATONI_MPI_PIECE_BYTES)
+			return refuse_length(mpi, status.MPI_SOURCE, bytes);
 		code = MPI_Irecv(batoni_mpi_drain(), bytes, MPI_BYTE,
 		                 status.MPI_SOURCE, status.MPI_TAG, mpi->comm,
 		                 &mpi->discarded);

@@ -372,6 +372,15 @@ batoni_mpi_break(struct batoni_mpi *mpi, const char *call, int code)
 	return BATON_ERR_MPI;
 }
 
+enum baton_status
+batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
+                        const char *text)
+{
+	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call,
+	                       MPI_ERR_OTHER, text);
+	return BATON_ERR_MPI;
+}
+
 /* What follows the receives among these entries: places, n of them. */
 struct behind {
 	uint32_t n;

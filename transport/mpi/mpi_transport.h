@@ -360,6 +360,9 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
  * with MPI's text.  Returns BATON_ERR_MPI. */
 enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
                                    int code);
+/* The same where the call has brought something that no rank of this version sends. */
+enum baton_status batoni_mpi_break_saying(struct batoni_mpi *mpi,
+                                          const char *call, const char *text);
 
 /* Tell the engine of a failure, if there was one. */
 void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
