@@ -23,6 +23,7 @@ struct late {
 	struct held *held;
 	uint32_t count;
 	unsigned seed;
+	unsigned fail_at; /* the n-th receive as long as a piece; 0: none */
 };
 
 static struct late *
@@ -35,6 +36,11 @@ static void
 hold(struct late *late, struct batoni_transfer *transfer,
      enum baton_status status)
 {
+	if (transfer->direction == BATONI_RECV && transfer->bytes == CHUNK &&
+	    late->fail_at > 0 && --late->fail_at == 0) {
+		transfer->native_call = "MPI_Irecv";
+		status = BATON_ERR_MPI;
+	}
 	late->held[late->count++] = (struct held){transfer, status};
 }
 
@@ -323,6 +329,12 @@ stage_of(const struct world *world, int rank)
 {
 	return batoni_container_of(world->ranks[rank].transport,
 	                           struct batoni_staging, base);
+}
+
+void
+fail_piece_below(struct world *world, int rank, unsigned n)
+{
+	to_late(&stage_of(world, rank)->below->messages)->fail_at = n;
 }
 
 /* ---- transfers ---------------------------------------------------------------- */

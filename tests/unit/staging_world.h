@@ -68,6 +68,10 @@ enum baton_status start_send(struct world *world, int rank, uint32_t slot,
 enum baton_status start_recv(struct world *world, int rank, uint32_t slot,
                              int peer, int tag, size_t bytes, bool host);
 
+/* In a late world: the transport below of this rank ends the n-th receive of a piece from now
+ * on in MPI. */
+void fail_piece_below(struct world *world, int rank, unsigned n);
+
 /* Issue a list, which the caller keeps until it has ended. */
 enum baton_status start_list(struct world *world, int rank, uint32_t slot,
                              enum batoni_direction direction, int peer, int tag,

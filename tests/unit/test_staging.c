@@ -822,6 +822,60 @@ START_TEST(what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at)
 }
 END_TEST
 
+/* One of its pieces fails, while others are being received into its buffer. */
+START_TEST(a_failed_receive_is_not_written_after_its_end)
+{
+	for (unsigned n = 1; n <= 9; n++) {
+		unsigned char before[9 * CHUNK];
+		const unsigned char *buffer;
+		struct world world;
+
+		open_world(&world, "dh", true);
+		fail_piece_below(&world, 1, n);
+		start_recv(&world, 1, 0, 0, 0, 9 * CHUNK, true);
+		start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
+		for (int i = 0; !world.ranks[1].ended[0]; i++)
+			test_once(&world, i % 2);
+		ck_assert_int_eq(world.ranks[1].status[0], BATON_ERR_MPI);
+		buffer = world.ranks[1].buffers[0];
+		memcpy(before, buffer, sizeof(before));
+		run(&world);
+		ck_assert_mem_eq(buffer, before, sizeof(before));
+		close_world(&world);
+	}
+}
+END_TEST
+
+/* The engine, which breaks the communicator, is told that the buffer is in use. */
+START_TEST(a_failed_receive_is_lent_while_its_pieces_are_below)
+{
+	unsigned lent = 0;
+
+	for (unsigned n = 1; n <= 9; n++) {
+		const struct stage_message *message;
+		struct world world;
+
+		open_world(&world, "dh", true);
+		fail_piece_below(&world, 1, n);
+		start_recv(&world, 1, 0, 0, 0, 9 * CHUNK, true);
+		start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
+		message = &stage_of(&world, 1)->messages[0];
+		for (int i = 0; !message->failed; i++)
+			test_once(&world, i % 2);
+		if (!world.ranks[1].ended[0]) {
+			lent++;
+			ck_assert_int_eq(take_back(&world, 1, 0),
+			                 BATON_ERR_BUSY);
+		}
+		for (int i = 0; !world.ranks[1].ended[0]; i++)
+			test_once(&world, i % 2);
+		ck_assert_int_eq(world.ranks[1].status[0], BATON_ERR_MPI);
+		close_world(&world);
+	}
+	ck_assert_uint_gt(lent, 0);
+}
+END_TEST
+
 START_TEST(a_device_that_takes_no_more_copies_now_is_asked_again)
 {
 	struct world world;
@@ -979,6 +1033,8 @@ main(void)
 		a_copy_that_fails_breaks_its_rank,
 		a_header_without_a_type_breaks_a_rank_in_checked_mode,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
+		a_failed_receive_is_not_written_after_its_end,
+		a_failed_receive_is_lent_while_its_pieces_are_below,
 		a_device_that_takes_no_more_copies_now_is_asked_again,
 		creation_without_memory_leaves_none,
 		any_traffic_arrives_in_order,

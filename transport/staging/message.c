@@ -40,7 +40,9 @@
  * send stays with its last grant: only a communicator that is broken scraps.
  *
  * A failure of the device's memory breaks the communicator: the peer has been promised
- * bytes that will not come.
+ * bytes that will not come.  A message that has failed ends although parts of it are below,
+ * which may never end; but not while one of them lies in memory of the program, which the
+ * transport below may still write or read.  The engine then lends the buffer, as it breaks.
  */
 #include <stdio.h>
 #include <string.h>
@@ -135,11 +137,40 @@ finish(struct batoni_staging *stage, struct stage_message *message)
 		                       message->outcome);
 }
 
+/* Has the transport below a part of the message that lies in memory of the program? */
+static bool
+is_below_in_place(const struct batoni_staging *stage,
+                  const struct stage_message *message)
+{
+	if (message->state == STAGE_DIRECT &&
+	    (message->transfer->direction == BATONI_SEND
+	             ? message->control.below
+	             : message->first.below))
+		return true;
+	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
+		const struct stage_token *token = &stage->tokens[i];
+
+		if (token->message == message && token->part.below &&
+		    token->content != token->memory)
+			return true;
+	}
+	return false;
+}
+
+/* What is below of a message that has failed may never end.  It is not waited for, where it
+ * lies in memory of this transport's. */
+static bool
+is_over(const struct batoni_staging *stage, const struct stage_message *message)
+{
+	return message->over && message->copies == 0 &&
+	       (message->parts == 0 ||
+	        (message->failed && !is_below_in_place(stage, message)));
+}
+
 static void
 finish_if_over(struct batoni_staging *stage, struct stage_message *message)
 {
-	if (message->transfer && message->over && message->copies == 0 &&
-	    (message->parts == 0 || message->failed))
+	if (message->transfer && is_over(stage, message))
 		finish(stage, message);
 }
 
@@ -158,6 +189,51 @@ batoni_stage_over(struct batoni_staging *stage, struct stage_message *message,
 	finish_if_over(stage, message);
 }
 
+/* ---- parts ---- */
+
+static void
+part_ended(struct batoni_staging *stage, struct stage_part *part,
+           enum baton_status status)
+{
+	part->status = status;
+	batoni_list_append(&stage->ended, &part->link);
+}
+
+static enum baton_status
+take_part_back(struct batoni_staging *stage, struct stage_part *part)
+{
+	struct batoni_path *below = &stage->below->messages;
+	enum baton_status status;
+
+	/* It has ended, if it is in stage->ended. */
+	if (!part->below || !batoni_list_empty(&part->link))
+		return BATON_ERR_BUSY;
+	status = below->ops->take_back(below, &part->transfer);
+	if (status != BATON_ERR_BUSY)
+		part_ended(stage, part, status);
+	part->asked = status == BATON_ERR_BUSY;
+	return status;
+}
+
+/* ---- failures ---- */
+
+/* No more of it is to be moved to or from memory of the program. */
+static void
+take_places_back(struct batoni_staging *stage, struct stage_message *message)
+{
+	if (message->state == STAGE_DIRECT)
+		take_part_back(stage,
+		               message->transfer->direction == BATONI_SEND
+		                       ? &message->control
+		                       : &message->first);
+	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
+		struct stage_token *token = &stage->tokens[i];
+
+		if (token->message == message && token->content != token->memory)
+			take_part_back(stage, &token->part);
+	}
+}
+
 static void
 fail(struct batoni_staging *stage, struct stage_message *message,
      const char *call, int code, enum baton_status status)
@@ -166,6 +242,7 @@ fail(struct batoni_staging *stage, struct stage_message *message,
 	if (message->transfer) {
 		message->transfer->native_call = call;
 		message->transfer->native_code = code;
+		take_places_back(stage, message);
 	}
 	batoni_stage_over(stage, message, status);
 }
@@ -180,16 +257,6 @@ batoni_stage_fault(struct batoni_staging *stage, struct stage_message *message,
 		stage->memory->health(stage->device, &stage->fault);
 	}
 	fail(stage, message, stage->fault.call, stage->fault.code, status);
-}
-
-/* ---- parts ---- */
-
-static void
-part_ended(struct batoni_staging *stage, struct stage_part *part,
-           enum baton_status status)
-{
-	part->status = status;
-	batoni_list_append(&stage->ended, &part->link);
 }
 
 void
@@ -834,20 +901,6 @@ flush(struct batoni_path *path)
 		batoni_stage_start(stage, FLUSH_BYTES);
 	tell_engine(stage);
 	return collected;
-}
-
-static enum baton_status
-take_part_back(struct batoni_staging *stage, struct stage_part *part)
-{
-	struct batoni_path *below = &stage->below->messages;
-	enum baton_status status = BATON_ERR_BUSY;
-
-	if (part->below)
-		status = below->ops->take_back(below, &part->transfer);
-	if (status != BATON_ERR_BUSY)
-		part_ended(stage, part, status);
-	part->asked = status == BATON_ERR_BUSY && part->below;
-	return status;
 }
 
 /* What is received in place.  OK, PENDING, BUSY: as scrap. */

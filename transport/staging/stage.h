@@ -86,7 +86,7 @@ struct stage_message {
 	enum baton_status outcome;
 	bool host;    /* the buffer is host memory */
 	bool moves;   /* counted in stage->moving */
-	bool failed;  /* what is below will never end */
+	bool failed;  /* what is below may never end */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */
 	struct stage_part first, control;
