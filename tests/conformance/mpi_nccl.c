@@ -159,11 +159,34 @@ outlive_mpi(int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* Rank 0 finalises MPI first, with operations that name rank 1.  Those of the others name rank 0,
+ * and these wait until they have seen its end, which breaks the communicator.  What was first
+ * stays. */
+static void
+finalize_in_order(int rank, const struct baton_comm *comm, baton_request a,
+                  baton_request b)
+{
+	enum baton_status status = rank == 0 ? BATON_ERR_ABORTED
+	                                     : BATON_ERR_PEER;
+
+	if (rank > 0) {
+		CHECK(baton_wait(a, -1, NULL) == status);
+		CHECK(baton_wait(b, -1, NULL) == status);
+	}
+	MPI_Finalize();
+	finish(a, status);
+	finish(b, status);
+	CHECK(baton_comm_status(comm) == status);
+	CHECK(strstr(baton_comm_error(comm),
+	             rank == 0 ? "the program has called MPI_Finalize"
+	                       : "rank 0 has finalised MPI"));
+}
+
 static void
 signals_end_with_mpi(int rank)
 {
 	const struct baton_wait_signal_desc next = {.op_count = 1,
-	                                            .peer = (rank + 1) % 3};
+	                                            .peer = rank == 0};
 	struct baton_comm *comm = NULL;
 	struct baton_window *window = NULL;
 	baton_request pending, wait = 0;
@@ -175,13 +198,10 @@ signals_end_with_mpi(int rank)
 		return;
 	CHECK(baton_mem_alloc(comm, BYTES, &memory) == BATON_OK);
 	CHECK(baton_window_register(memory, BYTES, comm, &window) == BATON_OK);
-	pending = move(comm, (rank + 2) % 3, false, &detached);
+	pending = move(comm, rank == 0, false, &detached);
 	CHECK(baton_wait_signal(1, &next, comm, NULL, &detached, &wait) ==
 	      BATON_OK);
-	MPI_Finalize();
-	CHECK(baton_comm_status(comm) == BATON_ERR_ABORTED);
-	finish(wait, BATON_ERR_ABORTED);
-	finish(pending, BATON_ERR_ABORTED);
+	finalize_in_order(rank, comm, pending, wait);
 	CHECK(baton_signal_count(comm, rank, 0, 0, &count) == BATON_OK);
 	CHECK(count == 0);
 	CHECK(baton_window_deregister(window) == BATON_OK);
@@ -198,12 +218,9 @@ lists_end_with_mpi(int rank)
 	CHECK(create(MPI_COMM_WORLD, 0, &comm) == BATON_OK);
 	if (!comm)
 		return;
-	pending = move(comm, (rank + 2) % 3, false, &detached);
-	list = move_list(comm, (rank + 1) % 3, true);
-	MPI_Finalize();
-	CHECK(baton_comm_status(comm) == BATON_ERR_ABORTED);
-	finish(list, BATON_ERR_ABORTED);
-	finish(pending, BATON_ERR_ABORTED);
+	pending = move(comm, rank == 0, false, &detached);
+	list = move_list(comm, rank == 0, false);
+	finalize_in_order(rank, comm, pending, list);
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
