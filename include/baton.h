@@ -228,8 +228,9 @@ struct baton_comm_options {
 /*
  * Create this process's rank of a communicator over all processes of the job.  options may
  * be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the program has
- * not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it at exit (in the
- * same process only, and not after an abort).  Without MPI, RANK, WORLD_SIZE and
+ * not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it at exit, in the
+ * same process, unless a peer's process has died, MPI has failed, or the exit status is not 0
+ * after an abort or a break (docs/semantics.md, "Lifetimes").  Without MPI, RANK, WORLD_SIZE and
  * MASTER_ADDR of the environment, with BATON_PORT and BATON_SECRET, name the job
  * (BATON_DEVICE_CUDA and NCCL alone).  A process started alone is a world of one on the
  * local transport.  Collective over the job; blocks until all ranks have called.  Returns
@@ -302,8 +303,9 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  * Local.  Before it returns, every pending operation of this rank ends in ABORTED and the
  * streams that wait for them go on.  Launched functions still run, and a baton_stream_wait
  * for another communicator's request still waits.  Later operations are refused with
- * ABORTED.  Peers are not told; their operations end by their own deadlines (between
- * processes without MPI, in PEER, when this rank is destroyed).  Returns BATON_OK (also if
+ * ABORTED.  Peers are not told; their operations end by their own deadlines (in PEER:
+ * between processes without MPI, when this rank is destroyed; on one host over MPI, when it
+ * finalises MPI, at exit too).  Returns BATON_OK (also if
  * it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);

@@ -981,12 +981,6 @@ baton_comm_abort(struct baton_comm *comm)
 
 /* ---- what worlds get ---- */
 
-static bool
-is_broken(const struct baton_comm *comm)
-{
-	return baton_comm_status(comm) != BATON_OK;
-}
-
 static void
 driver_leave(void)
 {
@@ -1006,7 +1000,7 @@ const struct batoni_builder batoni_builder = {
 	.open_native = open_native,
 	.start = batoni_comm_start,
 	.discard = batoni_comm_discard,
-	.is_broken = is_broken,
+	.status = baton_comm_status,
 	.driver_take = batoni_take,
 	.driver_leave = driver_leave,
 	.driver_yield = driver_yield,

@@ -71,8 +71,8 @@ struct batoni_builder {
 	 * an `exchange` may be under way.  Close it before `discard`. */
 	enum baton_status (*open_native)(struct baton_comm *comm,
 	                                 struct batoni_transport **transport_p);
-	/* Has the communicator broken, or been aborted?  Any thread. */
-	bool (*is_broken)(const struct baton_comm *comm);
+	/* BATON_OK, or what broke the communicator.  Any thread. */
+	enum baton_status (*status)(const struct baton_comm *comm);
 
 	/* The driver lock, for a library that only one thread at a time may call.
 	 * Hold it around calls of that library, never across a wait for a peer.

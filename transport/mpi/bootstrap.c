@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators over MPI, and starting and finalising MPI.
+ * Communicators over MPI, and starting MPI (finish.c has its end).
  *
  * Creation.  All ranks duplicate the parent and agree, by one reduction on the duplicate, on
  * their plans: whether any was refused, what must be the same, and what follows from all of
@@ -11,17 +11,7 @@
  * that below MPI_THREAD_MULTIPLE no two threads are in MPI, and do not block, so that other
  * threads can drive while this rank waits for its peers.
  *
- * Finalising, by the program: a callback on an attribute of MPI_COMM_SELF, which
- * MPI_Finalize deletes before anything else, takes every live transport from the
- * engine; nothing calls MPI afterwards.  By Baton, when it has initialised MPI:
- * at exit, in the same process only (a child of fork has no MPI), and not after
- * the abort of a communicator, since MPI_Finalize waits for all ranks and some
- * may be gone.  The process then exits without MPI_Finalize, which launchers treat as a
- * failure: mpirun ends the other ranks and returns an error, unless an option forbids it
- * (Open MPI: --enable-recovery; MPICH: mpiexec.gforker, docs/transports.md).
- *
- * Locks: `lock` guards the statics below.  It is not held across the engine,
- * whose driver's lock is taken first where both are (close).
+ * Locks: start_lock, so that one thread starts MPI.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -39,113 +29,7 @@
 
 /* The engine's functions; set by the first call that creates, before anything uses it. */
 static const struct batoni_builder *builder;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
-static bool watching;   /* MPI_COMM_SELF has our attribute */
-static bool aborted;    /* some transport was closed after an abort */
-static pid_t starter;   /* the process in which Baton initialised MPI, or 0 */
-
-/* ---- the end of MPI ---- */
-
-/* A transport is closing; the driver. */
-static void
-forget(struct batoni_mpi *mpi, bool was_aborted)
-{
-	pthread_mutex_lock(&lock);
-	batoni_list_remove(&mpi->live);
-	aborted |= was_aborted;
-	pthread_mutex_unlock(&lock);
-}
-
-static struct batoni_mpi *
-take_live(void)
-{
-	struct batoni_mpi *mpi = NULL;
-
-	pthread_mutex_lock(&lock);
-	if (!batoni_list_empty(&live)) {
-		mpi = batoni_container_of(live.next, struct batoni_mpi, live);
-		batoni_list_remove(&mpi->live);
-	}
-	pthread_mutex_unlock(&lock);
-	return mpi;
-}
-
-static bool at_exit; /* MPI is finalised by finalize_at_exit, not by the program */
-
-/* MPI_Finalize has begun.  (A communicator that is destroyed by another thread
- * meanwhile is an error of the program: destroying calls MPI.) */
-static int
-finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
-{
-	struct batoni_mpi *mpi;
-
-	(void)comm;
-	(void)keyval;
-	(void)attribute;
-	(void)extra;
-	while ((mpi = take_live())) {
-		mpi->base.host->lost(mpi->base.host,
-		                     at_exit ? "the process exits"
-		                             : "the program has called "
-		                               "MPI_Finalize");
-		batoni_mpi_abandon(mpi);
-		mpi->lost = true;
-	}
-	return MPI_SUCCESS;
-}
-
-/* Once for the process.  OK, or MPI's error. */
-static int
-watch_finalize(void)
-{
-	int code = MPI_SUCCESS;
-	int keyval;
-
-	pthread_mutex_lock(&lock);
-	if (!watching) {
-		code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalizing,
-		                              &keyval, NULL);
-		if (code == MPI_SUCCESS)
-			code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
-		watching = code == MPI_SUCCESS;
-	}
-	pthread_mutex_unlock(&lock);
-	return code;
-}
-
-static bool
-any_aborted(void)
-{
-	struct batoni_list_node *node;
-	bool any;
-
-	pthread_mutex_lock(&lock);
-	any = aborted;
-	for (node = live.next; node != &live; node = node->next) {
-		const struct batoni_mpi *mpi = batoni_container_of(
-			node, struct batoni_mpi, live);
-
-		any |= builder->is_broken(mpi->owner);
-	}
-	pthread_mutex_unlock(&lock);
-	return any;
-}
-
-static void
-finalize_at_exit(void)
-{
-	int finalized = 1;
-
-	if (getpid() != starter)
-		return;
-	if (!builder->engine_stop())
-		return;
-	MPI_Finalized(&finalized);
-	at_exit = true;
-	if (!finalized && !any_aborted())
-		MPI_Finalize();
-}
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the start of MPI ---- */
 
@@ -231,7 +115,7 @@ start_mpi(void)
 	int provided, code;
 	sigset_t mask;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&start_lock);
 	if (finalized()) {
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "MPI has been finalised in this process "
@@ -247,11 +131,10 @@ start_mpi(void)
 			status = batoni_refuse(BATON_ERR_MPI,
 			                       "MPI_Init_thread failed");
 		} else {
-			starter = getpid();
-			atexit(finalize_at_exit);
+			batoni_mpi_finish_at_exit(builder);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&start_lock);
 	return status;
 }
 
@@ -496,11 +379,8 @@ static void
 start(struct offer *offer)
 {
 	offer->mpi->owner = offer->comm;
-	offer->mpi->forget = forget;
 	builder->start(offer->comm, offer->transport);
-	pthread_mutex_lock(&lock);
-	batoni_list_append(&live, &offer->mpi->live);
-	pthread_mutex_unlock(&lock);
+	batoni_mpi_finish_add(offer->mpi);
 }
 
 /* May this thread call MPI?  Below MPI_THREAD_SERIALIZED only the thread that initialised
@@ -530,7 +410,7 @@ duplicate(MPI_Comm parent, MPI_Comm *comm_p)
 	int code;
 
 	*comm_p = MPI_COMM_NULL;
-	code = watch_finalize();
+	code = batoni_mpi_finish_watch(builder);
 	if (code == MPI_SUCCESS)
 		code = MPI_Comm_idup(parent, comm_p, &request);
 	if (code == MPI_SUCCESS)

@@ -11,7 +11,8 @@
  * peers.c     the memory that ranks of one host share
  * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
- * bootstrap.c communicators over it, starting and finalising MPI
+ * bootstrap.c communicators over it, starting MPI
+ * finish.c    finalising MPI, by whom and when
  * family.c    one MPI for the program, Baton and the process
  *
  * Everything here belongs to the thread that drives the engine, except where a
@@ -238,7 +239,7 @@ struct batoni_mpi {
 	struct batoni_mpi_text texts[BATONI_MPI_TEXTS];
 	_Atomic uint32_t text_count;
 	bool lost; /* the program has finalised MPI: call it no more */
-	/* bootstrap.c's: called when the transport is closed. */
+	/* finish.c's: called when the transport is closed. */
 	void (*forget)(struct batoni_mpi *mpi, bool aborted);
 	struct baton_comm *owner;
 	struct batoni_list_node live;
@@ -522,6 +523,15 @@ void batoni_mpi_peers_free(struct batoni_mpi *mpi);
  * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with
  * batoni_refuse called. */
 enum baton_status batoni_mpi_check_library(void);
+
+/* finish.c */
+struct batoni_builder;
+/* Once for the process: from now on the end of MPI is seen.  OK, or MPI's error code. */
+int batoni_mpi_finish_watch(const struct batoni_builder *builder);
+/* Its communicator, `owner`, has started. */
+void batoni_mpi_finish_add(struct batoni_mpi *mpi);
+/* Baton has initialised MPI in this process, and finalises it at exit, where that is safe. */
+void batoni_mpi_finish_at_exit(const struct batoni_builder *builder);
 
 /* An MPI call of a creation has failed: call batoni_refuse with MPI's text.  Returns
  * BATON_ERR_MPI. */
