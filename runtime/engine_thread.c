@@ -305,6 +305,7 @@ thread_main(void *unused)
 
 	(void)unused;
 	batoni_thread.engine = true;
+	batoni_thread.stays = true;
 	atomic_store(&e->thread, batoni_this_thread());
 	prctl(PR_SET_NAME, "baton-engine", 0, 0, 0);
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);

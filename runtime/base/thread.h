@@ -20,6 +20,7 @@ struct batoni_thread {
 	struct batoni_refusal *refusals; /* of void ones: sentences (group.c) */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread, or a stream's */
+	bool stays; /* the engine's own: nothing of the program runs on it */
 	bool running;             /* a stream's: counted in batoni_engine.running */
 	bool must_drive;          /* some communicator has no other driver */
 	bool waits;               /* it is in a wait that sleeps or drives for long */

@@ -594,12 +594,14 @@ cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_event *event = mark->object;
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
+	CUresult result;
 
-	if (result == BATONI_CU_SUCCESS) {
+	do {
+		result = batoni_cuda_enter(gpu, &guard);
+		if (result != BATONI_CU_SUCCESS)
+			break;
 		result = gpu->api->event_query(event->event);
-		batoni_cuda_leave(gpu, &guard);
-	}
+	} while (batoni_cuda_leave_or_retry(gpu, &guard, result));
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	if (result != BATONI_CU_SUCCESS)

@@ -162,17 +162,20 @@ batoni_cuda_copy_start(struct batoni_device *device, void *to, const void *from,
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct place place = choose_place(gpu, to, from, owner);
-	const char *call = "cuCtxPushCurrent";
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(place.gpu, &guard);
+	const char *call;
+	CUresult result;
 
-	if (result == BATONI_CU_SUCCESS) {
+	do {
+		call = "cuCtxPushCurrent";
+		result = batoni_cuda_enter(place.gpu, &guard);
+		if (result != BATONI_CU_SUCCESS)
+			break;
 		call = "cuMemcpyAsync";
 		result = start_one(place, to, from, bytes);
 		if (result == BATONI_CU_SUCCESS)
 			*ticket_p = make_ticket(place);
-		batoni_cuda_leave(place.gpu, &guard);
-	}
+	} while (batoni_cuda_leave_or_retry(place.gpu, &guard, result));
 	return result == BATONI_CU_SUCCESS ? BATON_OK
 	                                   : batoni_cuda_note(gpu, call, result);
 }
@@ -252,18 +255,24 @@ batoni_cuda_copies_start(struct batoni_device *device,
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct place place =
 		choose_place(gpu, copies[0].to, copies[0].from, owner);
-	const char *call = "cuCtxPushCurrent";
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(place.gpu, &guard);
+	const char *call;
+	CUresult result;
+	bool fails;
 
 	*started_p = 0;
-	if (result == BATONI_CU_SUCCESS) {
+	do {
+		call = "cuCtxPushCurrent";
+		result = batoni_cuda_enter(place.gpu, &guard);
+		if (result != BATONI_CU_SUCCESS)
+			break;
 		call = "cuMemcpyAsync";
 		result = start_several(place, copies, n, started_p);
-		if (*started_p > 0)
+		fails = *started_p == 0;
+		if (!fails)
 			*ticket_p = make_ticket(place);
-		batoni_cuda_leave(place.gpu, &guard);
-	}
+	} while (batoni_cuda_leave_or_retry(
+		place.gpu, &guard, fails ? result : BATONI_CU_SUCCESS));
 	return result == BATONI_CU_SUCCESS ? BATON_OK
 	                                   : batoni_cuda_note(gpu, call, result);
 }
@@ -283,7 +292,7 @@ query(const struct cuda_gpu *gpu, unsigned stream, const struct cuda_event *even
 			continue;
 		result = event ? gpu->api->event_query(event->event)
 		               : gpu->api->stream_query(gpu->copies[stream]);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_leave_or_retry(gpu, &guard, result);
 		if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_READY)
 			break;
 	}

@@ -67,29 +67,90 @@ restore_mode(const struct batoni_cuda_api *api, CUstreamCaptureMode mode)
 		api->capture_mode(&mode);
 }
 
-CUresult
-batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
+/* The GPU in whose context the engine's thread is, with capture mode RELAXED; NULL: it is not
+ * known.  That thread's.  GPUs are kept for good, and one that was reset is another one. */
+static const struct cuda_gpu *stays_in;
+
+/* Of the thread that stays, which is not known to be in a context. */
+static CUresult
+look_round(const struct cuda_gpu *gpu, CUcontext *current_p)
+{
+	CUstreamCaptureMode mode = BATONI_CU_CAPTURE_RELAXED;
+	CUresult result = gpu->api->capture_mode(&mode);
+
+	return result == BATONI_CU_SUCCESS
+	               ? gpu->api->context_current(current_p)
+	               : result;
+}
+
+/* The stack of contexts does not grow.  Where nothing can be popped, the context is gone. */
+static CUresult
+exchange_context(const struct cuda_gpu *gpu, bool pops)
+{
+	CUcontext popped;
+
+	if (pops)
+		gpu->api->context_pop(&popped);
+	return gpu->api->context_push(gpu->context);
+}
+
+static CUresult
+stay(const struct cuda_gpu *gpu)
+{
+	const struct cuda_gpu *before = stays_in;
+	CUresult result = BATONI_CU_SUCCESS;
+	CUcontext current = NULL;
+
+	if (before == gpu)
+		return result;
+	stays_in = NULL;
+	if (!before)
+		result = look_round(gpu, &current);
+	if (result == BATONI_CU_SUCCESS && (before || current != gpu->context))
+		result = exchange_context(gpu, before || current);
+	if (result == BATONI_CU_SUCCESS)
+		stays_in = gpu;
+	return result;
+}
+
+void
+batoni_cuda_doubt(void)
+{
+	if (batoni_thread.stays)
+		stays_in = NULL;
+}
+
+static CUresult
+visit(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 {
 	CUcontext current = NULL;
-	CUresult result;
+	CUresult result = gpu->api->capture_mode(&guard->mode);
 
-	guard->mode = BATONI_CU_CAPTURE_RELAXED;
-	guard->pushed = false;
-	guard->cancel_state = batoni_cancel_state_off();
-	result = gpu->api->capture_mode(&guard->mode);
-	if (result != BATONI_CU_SUCCESS) {
-		batoni_cancel_state_restore(&guard->cancel_state);
+	if (result != BATONI_CU_SUCCESS)
 		return result;
-	}
 	result = gpu->api->context_current(&current);
 	if (result == BATONI_CU_SUCCESS && current != gpu->context) {
 		result = gpu->api->context_push(gpu->context);
 		guard->pushed = result == BATONI_CU_SUCCESS;
 	}
-	if (result != BATONI_CU_SUCCESS) {
+	if (result != BATONI_CU_SUCCESS)
 		restore_mode(gpu->api, guard->mode);
+	return result;
+}
+
+CUresult
+batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
+{
+	CUresult result;
+
+	*guard = (struct cuda_guard){
+		.mode = BATONI_CU_CAPTURE_RELAXED,
+		.stayed = batoni_thread.stays && stays_in == gpu,
+		.cancel_state = batoni_cancel_state_off(),
+	};
+	result = batoni_thread.stays ? stay(gpu) : visit(gpu, guard);
+	if (result != BATONI_CU_SUCCESS)
 		batoni_cancel_state_restore(&guard->cancel_state);
-	}
 	return result;
 }
 
@@ -100,8 +161,22 @@ batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
-	restore_mode(gpu->api, guard->mode);
+	if (!batoni_thread.stays)
+		restore_mode(gpu->api, guard->mode);
 	batoni_cancel_state_restore(&guard->cancel_state);
+}
+
+bool
+batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
+                           const struct cuda_guard *guard, CUresult result)
+{
+	bool failed = result != BATONI_CU_SUCCESS &&
+	              result != BATONI_CU_NOT_READY;
+
+	batoni_cuda_leave(gpu, guard);
+	if (failed)
+		batoni_cuda_doubt();
+	return failed && guard->stayed;
 }
 
 static enum baton_status

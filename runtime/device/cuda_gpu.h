@@ -135,14 +135,25 @@ batoni_cuda_gpu(struct batoni_device *device)
  * locks of ours held.
  * leave restores what was.  enter: the driver's result; after an error there is nothing to
  * leave.
+ *
+ * The engine's thread stays where it is, as nothing of the program runs there: enter is no call of
+ * the driver until another GPU is needed, and leave is none.
  */
 struct cuda_guard {
 	CUstreamCaptureMode mode;
 	bool pushed;
+	bool stayed; /* the engine's thread was taken to be in the context */
 	int cancel_state;
 };
 CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
 void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
+/* Leave, behind calls that have returned the result.  True: they failed on the engine's thread,
+ * which was taken to be in the context: a library may have changed that.  Enter anew, which looks,
+ * and make them once more. */
+bool batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
+                                const struct cuda_guard *guard, CUresult result);
+/* A library that changes contexts has had, or gets, this thread: the next enter looks. */
+void batoni_cuda_doubt(void);
 
 /* cuda_queues.c: while it is set up. */
 void batoni_cuda_queues_read(struct cuda_gpu *gpu);

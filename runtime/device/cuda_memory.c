@@ -249,8 +249,10 @@ cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
+	CUresult result;
 
+	batoni_cuda_doubt();
+	result = batoni_cuda_enter(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
 	guard_p->words[GUARD_MODE] = guard.mode;
@@ -269,6 +271,7 @@ cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard
 	};
 
 	batoni_cuda_leave(batoni_cuda_gpu(device), &left);
+	batoni_cuda_doubt();
 }
 
 /* By the GPU that has the memory. */

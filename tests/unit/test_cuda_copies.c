@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the ends of copies are seen: by numbers that streams write, by events where they write
- * none, and by the driver where a GPU is sick.
+ * What staged messages cost in calls of the driver.  How the ends of copies are seen: by numbers
+ * that streams write, by events where they write none, and by the driver where a GPU is sick.
+ * Which context the engine's thread is in.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_world.h"
+#include "thread.h"
 
 static baton_request sender, receiver;
 
@@ -145,14 +148,239 @@ START_TEST(a_copy_of_another_device_without_communicators_that_fails_ends)
 }
 END_TEST
 
+/* ---- counts ---------------------------------------------------------------- */
+
+static long
+uses_of(const char *const names[])
+{
+	long n = 0;
+
+	for (; *names; names++) {
+		ck_assert_int_ge(cw.sim->sim_uses(*names), 0);
+		n += cw.sim->sim_uses(*names);
+	}
+	return n;
+}
+
+/* Calls of the driver, by what they are for. */
+struct calls {
+	long puts;     /* work on streams, the program's and ours */
+	long asks;     /* what is: contexts, captures, streams, ends */
+	long modes;    /* the capture mode of a thread */
+	long contexts; /* its current context */
+};
+
+static struct calls
+count_calls(void)
+{
+	return (struct calls){
+		uses_of((const char *const[]){
+			"cuLaunchHostFunc", "cuStreamBatchMemOp",
+			"cuStreamWriteValue64", "cuStreamWaitValue64",
+			"cuMemcpyAsync", "cuMemcpyBatchAsync",
+			"cuMemcpyBatchAsync_v2", "cuEventRecord",
+			"cuStreamWaitEvent", NULL}),
+		uses_of((const char *const[]){
+			"cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
+			"cuStreamIsCapturing", "cuStreamGetId",
+			"cuStreamGetPriority", "cuEventQuery", "cuStreamQuery",
+			NULL}),
+		cw.sim->sim_uses("cuThreadExchangeStreamCaptureMode"),
+		uses_of((const char *const[]){"cuCtxPushCurrent",
+	                                      "cuCtxPopCurrent", NULL}),
+	};
+}
+
+/* A send and a receive of 8 bytes, which the engine's thread carries out: the program waits by
+ * the driver.  The streams are of the contexts of these communicators. */
+static void
+pass_by_thread(struct baton_comm *const comms[2], const CUstream streams[2],
+               unsigned char *from, unsigned char *to,
+               const struct baton_op_options *sending)
+{
+	baton_request sent, received;
+
+	baton_ok(baton_recv(to, 8, BATON_UINT8, 0, 0, comms[1], streams[0], NULL,
+	                    &received));
+	baton_ok(baton_send(from, 8, BATON_UINT8, 1, 0, comms[0], streams[1],
+	                    sending, &sent));
+	for (int i = 0; i < 2; i++)
+		cu_ok(cw.sim->stream_synchronize(streams[i]));
+	baton_ok(baton_release(&sent));
+	baton_ok(baton_release(&received));
+}
+
+/* Of both together.  The engine's thread asks now and then whether the GPU is well: the least of
+ * some. */
+static void
+expect_calls(const struct baton_op_options *sending, struct calls expected)
+{
+	struct calls least = {1000, 1000, 1000, 1000};
+
+	for (unsigned i = 0; i < 12; i++) {
+		struct calls before = count_calls(), after;
+
+		cuda_world_fill(cw.from, 8, i);
+		pass_by_thread(cw.comms, cw.streams, cw.from, cw.to, sending);
+		cuda_world_expect(cw.to, 8, i);
+		/* One that is detached may end after the receive. */
+		cw.sim->sim_settle(false);
+		after = count_calls();
+		if (after.puts + after.asks - before.puts - before.asks <
+		    least.puts + least.asks)
+			least = (struct calls){after.puts - before.puts,
+			                       after.asks - before.asks,
+			                       after.modes - before.modes,
+			                       after.contexts -
+			                               before.contexts};
+	}
+	ck_assert_int_eq(least.puts, expected.puts);
+	ck_assert_int_eq(least.asks, expected.asks);
+	ck_assert_int_eq(least.modes, expected.modes);
+	ck_assert_int_eq(least.contexts, expected.contexts);
+}
+
+/* Each: [trigger] [wait] on its stream; [copy] [number] on ours.  The call asks for the thread's
+ * context, the stream's capture and its number; the thread that drives asks nothing. */
+START_TEST(a_message_is_four_calls_that_put_and_three_that_ask_on_each_side)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+	open_world(BATON_PROGRESS_AUTO);
+	expect_calls(NULL, (struct calls){4 + 4, 3 + 3, 2 + 2, 0});
+	detached.flags = BATON_OP_DETACHED;
+	expect_calls(&detached, (struct calls){3 + 4, 3 + 3, 2 + 2, 0});
+	cuda_world_end();
+}
+END_TEST
+
+/* Trigger and wait are one. */
+START_TEST(a_message_is_three_calls_that_put_where_triggers_are_written)
+{
+	setenv("BATON_CUDA_TRIGGER", "write", 1);
+	open_world(BATON_PROGRESS_AUTO);
+	expect_calls(NULL, (struct calls){3 + 3, 3 + 3, 2 + 2, 0});
+	cuda_world_end();
+}
+END_TEST
+
+/* ---- the engine's thread --------------------------------------------------- */
+
+/* The second GPU of a process: what the test needs there. */
+static struct {
+	CUcontext context;
+	struct baton_comm *comms[2];
+	CUstream streams[2];
+	unsigned char *from, *to;
+} second;
+
+static void
+open_second(void)
+{
+	struct baton_comm_options options = cuda_world_options();
+	CUdeviceptr memory;
+	CUcontext popped;
+
+	cu_ok(cw.sim->primary_retain(&second.context, 1));
+	cu_ok(cw.sim->context_push(second.context));
+	cu_ok(cw.sim->mem_alloc(&memory, 4096));
+	second.from = (void *)(uintptr_t)memory;
+	second.to = second.from + 2048;
+	for (int i = 0; i < 2; i++)
+		second.streams[i] =
+			cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+	cu_ok(cw.sim->context_pop(&popped));
+	options.cuda_device = 1;
+	baton_ok(baton_comm_create_local(2, &options, second.comms));
+}
+
+static void
+pass_on_second(unsigned seed)
+{
+	CUcontext popped;
+
+	cuda_world_fill(second.from, 8, seed);
+	cu_ok(cw.sim->context_push(second.context));
+	pass_by_thread(second.comms, second.streams, second.from, second.to,
+	               NULL);
+	cu_ok(cw.sim->context_pop(&popped));
+	cuda_world_expect(second.to, 8, seed);
+}
+
+/* More often than a stack of contexts is deep. */
+START_TEST(the_engines_thread_goes_from_one_device_to_another)
+{
+	open_world(BATON_PROGRESS_AUTO);
+	open_second();
+	for (unsigned i = 0; i < 40; i++) {
+		pass_on_second(i);
+		cuda_world_fill(cw.from, 8, i + 1);
+		pass_by_thread(cw.comms, cw.streams, cw.from, cw.to, NULL);
+		cuda_world_expect(cw.to, 8, i + 1);
+	}
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(second.comms[i]));
+	cuda_world_end();
+}
+END_TEST
+
+/* The thread is in the context that is reset, and in another one. */
+START_TEST(the_engines_thread_leaves_a_context_that_was_reset)
+{
+	open_world(BATON_PROGRESS_AUTO);
+	for (unsigned i = 0; i < 6; i++) {
+		open_second();
+		pass_on_second(i);
+		for (int j = 0; j < 2; j++)
+			baton_ok(baton_comm_destroy(second.comms[j]));
+		if (i % 2)
+			pass_by_thread(cw.comms, cw.streams, cw.from, cw.to,
+			               NULL);
+		cu_ok(cw.sim->primary_reset(1));
+	}
+	pass_by_thread(cw.comms, cw.streams, cw.from, cw.to, NULL);
+	cuda_world_end();
+}
+END_TEST
+
+/* This thread stands for the engine's, on which a library below has changed the context, or
+ * taken it away. */
+START_TEST(a_context_that_a_library_has_changed_is_found)
+{
+	CUcontext other, popped;
+
+	open_world(BATON_PROGRESS_CALLS);
+	cu_ok(cw.sim->primary_retain(&other, 1));
+	batoni_thread.stays = true;
+	for (unsigned i = 0; i < 9; i++) {
+		cuda_world_fill(cw.from, 8, i);
+		make_ready(cw.from, cw.to);
+		if (i % 3 == 1)
+			cu_ok(cw.sim->context_set(other));
+		if (i % 3 == 2)
+			cu_ok(cw.sim->context_pop(&popped));
+		finish(BATON_OK);
+		cuda_world_expect(cw.to, 8, i);
+	}
+	/* It was this one's when the test began. */
+	batoni_thread.stays = false;
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_message_is_four_calls_that_put_and_three_that_ask_on_each_side,
+		a_message_is_three_calls_that_put_where_triggers_are_written,
 		to_ask_a_copy_is_no_call,
 		a_copy_whose_number_is_refused_ends_by_what_the_driver_says,
 		a_copy_of_another_device_that_fails_ends,
 		a_copy_of_another_device_without_communicators_that_fails_ends,
+		the_engines_thread_goes_from_one_device_to_another,
+		the_engines_thread_leaves_a_context_that_was_reset,
+		a_context_that_a_library_has_changed_is_found,
 	};
 
 	return RUN_TESTS("cuda_copies", tests);
