@@ -8,6 +8,7 @@
 
 #include "config.h"
 #include "core.h"
+#include "crowd.h"
 #include "log.h"
 
 static const char *
@@ -100,4 +101,5 @@ batoni_announce(const struct baton_comm *comm)
 	                         "stamps, checked mode, or MPI's thread "
 	                         "level)");
 	announce_paths(comm);
+	batoni_crowd_announce(comm);
 }

@@ -63,6 +63,25 @@ batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info)
 }
 
 void
+batoni_crowd_announce(const struct baton_comm *comm)
+{
+	struct batoni_crowd crowd;
+
+	if (!comm->device_ops->crowd)
+		return;
+	comm->device_ops->crowd(comm->device, &crowd);
+	batoni_log(BATONI_LOG_DEBUG,
+	           "rank %d: device %d has %u known streams in %u hardware "
+	           "queues (%u for copies); a stream takes %u entries of "
+	           "Baton's%s",
+	           comm->rank, comm->device->number, crowd.streams, crowd.queues,
+	           crowd.copy_queues, crowd.entries,
+	           crowd.blocking ? "; CUDA_LAUNCH_BLOCKING is set: a launch "
+	                            "behind a wait blocks its thread"
+	                          : "");
+}
+
+void
 batoni_crowd_warn(const struct baton_comm *comm)
 {
 	struct batoni_crowd crowd;

@@ -17,6 +17,8 @@
 bool batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size);
 /* Fill in what a query says of them. */
 void batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info);
+/* Log, at the level debug, what the streams of the device have. */
+void batoni_crowd_announce(const struct baton_comm *comm);
 /* The communicator has just been started: warn, once for what is to be set. */
 void batoni_crowd_warn(const struct baton_comm *comm);
 

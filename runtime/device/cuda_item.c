@@ -39,7 +39,8 @@
  *
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
  * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
- * entries, and beside them waits for FOLLOWS_MAX events of joins.  More joins are items.
+ * entries, and beside them waits for FOLLOWS_MAX events of joins, each scaled as the queue is
+ * (CUDA_SCALE_LAUNCH_QUEUES).  More joins are items.
  *
  * What another library puts there by itself (NCCL) counts too: the engine tells by the
  * marks around it for how many entries it stands.  Nobody hears when such a mark is passed,
@@ -55,7 +56,8 @@
 #include "log.h"
 #include "mem.h"
 
-#define ENTRIES_MAX 800u /* of about 1,000 that CUDA has */
+/* Those that batoni_cuda_scaled changes: of about 1,000 entries that CUDA has by default. */
+#define ENTRIES_MAX 800u
 #define CALL_ENTRIES 6u  /* of a call of NCCL with its marks, as the engine counts it */
 #define FOLLOWS_MAX 100u
 /* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
@@ -573,14 +575,19 @@ least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+uint32_t
+batoni_cuda_entries(void)
+{
+	return batoni_cuda_scaled(ENTRIES_MAX);
+}
+
 /* Entries of so much, behind `left` others: puts are on the stream as long as it has room for them,
  * and items behind that. */
 static uint64_t
 entries_of(const struct batoni_need *need, uint64_t left)
 {
-	uint32_t room = left < PUTS_ENTRIES_MAX
-	                        ? (uint32_t)(PUTS_ENTRIES_MAX - left)
-	                        : 0;
+	uint32_t most = batoni_cuda_scaled(PUTS_ENTRIES_MAX);
+	uint32_t room = left < most ? (uint32_t)(most - left) : 0;
 	uint32_t puts = least(need->puts, room / PUT_ENTRIES);
 
 	return need->entries + (uint64_t)puts * PUT_ENTRIES +
@@ -590,7 +597,7 @@ entries_of(const struct batoni_need *need, uint64_t left)
 static bool
 fits(const struct batoni_need *need, uint64_t left)
 {
-	return left + entries_of(need, left) <= ENTRIES_MAX;
+	return left + entries_of(need, left) <= batoni_cuda_entries();
 }
 
 /* An item, or a call of a library: the last one may go a little beyond the bound. */
@@ -661,8 +668,8 @@ refuse_full(void)
 	                     "stream takes (%u entries: an operation that it waits "
 	                     "for takes %u, a put or signal of the stream's own %u, "
 	                     "a call of NCCL %u); wait for some of them",
-	                     ENTRIES_MAX, BATONI_ITEM_ENTRIES, PUT_ENTRIES,
-	                     CALL_ENTRIES);
+	                     batoni_cuda_entries(), BATONI_ITEM_ENTRIES,
+	                     PUT_ENTRIES, CALL_ENTRIES);
 }
 
 enum baton_status
@@ -675,7 +682,8 @@ batoni_cuda_holds(const struct batoni_need *need)
 	                     "takes %u (an operation that it waits for is %u, a put "
 	                     "or signal of the stream's own %u, a call of NCCL %u; a "
 	                     "group is one operation on each of its streams)",
-	                     (unsigned long long)entries_of(need, 0), ENTRIES_MAX,
+	                     (unsigned long long)entries_of(need, 0),
+	                     batoni_cuda_entries(),
 	                     BATONI_ITEM_ENTRIES, PUT_ENTRIES, CALL_ENTRIES);
 }
 
@@ -735,11 +743,13 @@ batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
 static bool
 may_follow(struct cuda_stream *stream, CUstream handle)
 {
+	uint32_t most = batoni_cuda_scaled(FOLLOWS_MAX);
+
 	see_point(stream);
-	if (stream->follows - stream->follows_passed >= FOLLOWS_MAX &&
+	if (stream->follows - stream->follows_passed >= most &&
 	    stream->gpu->api->stream_query(handle) == BATONI_CU_SUCCESS)
 		stream->follows_passed = stream->follows;
-	return stream->follows - stream->follows_passed < FOLLOWS_MAX;
+	return stream->follows - stream->follows_passed < most;
 }
 
 enum baton_status
@@ -818,7 +828,8 @@ batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
 	enum baton_status status = BATON_PENDING;
 
 	pthread_mutex_lock(&stream->lock);
-	if (entries_left(stream) + PUT_ENTRIES <= PUTS_ENTRIES_MAX)
+	if (entries_left(stream) + PUT_ENTRIES <=
+	    batoni_cuda_scaled(PUTS_ENTRIES_MAX))
 		status = put_both_parts(stream, handle, put);
 	pthread_mutex_unlock(&stream->lock);
 	return status;

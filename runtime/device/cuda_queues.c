@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many streams there are for how many hardware queues.
+ * How many streams there are for how many hardware queues, and how much a stream takes.
  *
  * CUDA maps the streams of a context to queues, of which CUDA_DEVICE_MAX_CONNECTIONS says how
  * many there are: for kernels and waits, and for copies, unless CUDA_DEVICE_MAX_COPY_CONNECTIONS
@@ -8,13 +8,19 @@
  * is whether each may have one of its own.  The driver reads the variables when it starts; they
  * are read here when the GPU is set up, since nothing else tells them.
  *
+ * CUDA_SCALE_LAUNCH_QUEUES (0.25x, 0.5x, 2x, 4x) scales how many entries the driver takes before a call
+ * blocks.  What is put on a stream is bounded in the same proportion (cuda_item.c).  Whether that is a queue's or a
+ * stream's is not known; streams that share a queue may find it full earlier than the bound says.
+ *
  * Counted are the streams that are known: those for copies, those of stream_create, those that a
  * library has told of, those of the program with operations on them now, and one default stream.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_stream.h"
+#include "log.h"
 
 /* What CUDA takes, and what it has where nothing is set. */
 #define QUEUES_MAX 32u
@@ -33,11 +39,60 @@ read_variable(const char *name, uint32_t otherwise)
 	                                                 : otherwise;
 }
 
+/* Of the usual depth, in quarters; what the driver does not know it does not heed. */
+static uint32_t
+read_depth(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t quarters;
+	} depths[] = {{"0.25x", 1}, {"0.5x", 2}, {"2x", 8}, {"4x", 16}};
+	const char *text = getenv("CUDA_SCALE_LAUNCH_QUEUES");
+
+	for (size_t i = 0; text && i < sizeof(depths) / sizeof(depths[0]); i++) {
+		if (strcmp(text, depths[i].text) == 0)
+			return depths[i].quarters;
+	}
+	return 4;
+}
+
+static _Atomic uint32_t quarters = 4;
+
+uint32_t
+batoni_cuda_scaled(uint32_t entries)
+{
+	return entries *
+	       atomic_load_explicit(&quarters, memory_order_relaxed) / 4;
+}
+
+static bool
+launches_block(void)
+{
+	const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+
+	return text && strtol(text, NULL, 10) != 0;
+}
+
+static void
+warn_of_blocking(void)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (launches_block() && !atomic_flag_test_and_set(&warned))
+		batoni_log(BATONI_LOG_WARN,
+		           "CUDA_LAUNCH_BLOCKING is set: a kernel that is launched "
+		           "on a stream that waits for a message blocks its "
+		           "thread until the message has come, and for ever if "
+		           "that thread has still to send it; unset it");
+}
+
 void
 batoni_cuda_queues_read(struct cuda_gpu *gpu)
 {
 	gpu->queues = read_variable(CONNECTIONS, QUEUES_USUAL);
 	gpu->copy_queues = read_variable(COPY_CONNECTIONS, gpu->queues);
+	atomic_store_explicit(&quarters, read_depth(), memory_order_relaxed);
+	warn_of_blocking();
 }
 
 static bool
@@ -95,6 +150,8 @@ batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p)
 	struct batoni_crowd crowd = {
 		.queues = gpu->queues,
 		.copy_queues = gpu->copy_queues,
+		.entries = batoni_cuda_entries(),
+		.blocking = launches_block(),
 	};
 
 	pthread_mutex_lock(&gpu->lock);

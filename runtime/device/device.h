@@ -106,6 +106,8 @@ struct batoni_crowd {
 	uint32_t queues, copy_queues;
 	uint32_t advised; /* so many queues would be enough, or are the most that there can be */
 	char advice[80];  /* what to set for that: "CUDA_DEVICE_MAX_CONNECTIONS=32" */
+	uint32_t entries; /* so many the engine puts on one stream at a time */
+	bool blocking;    /* a launch behind a wait blocks its thread */
 };
 
 static inline bool

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a call on the CUDA device is refused for before the driver is given it, over the simulator: a
- * stream of the host, and a buffer that runs past its memory.  And what is not: memory that is mapped
+ * stream of the host, a buffer that runs past its memory, and more than a stream takes.  And what is not: memory that is mapped
  * in pieces, side by side, as PyTorch's expandable segments are.
  */
 #include <pthread.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "captured.h"
 #include "cuda_world.h"
 
 /* The least that is mapped. */
@@ -525,10 +526,120 @@ START_TEST(the_driver_is_asked_once_and_of_long_mapped_memory_twice)
 }
 END_TEST
 
+/* ---- how much a stream takes -------------------------------------------------- */
+
+enum { RECORDS = 4096 };
+
+/* Records on a stream that waits, until one is refused. */
+static unsigned
+fill_stream(baton_request *requests)
+{
+	unsigned n = 0;
+
+	cuda_world_hold(cw.streams[0], 0);
+	while (n < RECORDS && baton_record(cw.comms[0], cw.streams[0], NULL,
+	                                   &requests[n]) == BATON_OK)
+		n++;
+	return n;
+}
+
+/* A call on a stream that is full blocks; none does. */
+static void
+fills(const char *scale, long depth, unsigned entries)
+{
+	struct baton_comm_options options = cuda_world_options();
+	baton_request *requests = calloc(RECORDS, sizeof(*requests));
+	char said[32];
+	unsigned n;
+
+	setenv("CUDA_SCALE_LAUNCH_QUEUES", scale, 1);
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("depth", depth));
+	ck_assert(cw.sim->sim_set("limit_ms", 5000));
+	cuda_world_begin();
+	options.requests_max = RECORDS;
+	cuda_world_comms(&options);
+	n = fill_stream(requests);
+	snprintf(said, sizeof(said), "(%u entries", entries);
+	assert_said("baton_record", said);
+	ck_assert_uint_le(n, entries);
+	ck_assert_uint_ge(n, entries / 2);
+	cuda_world_let_go(0);
+	for (unsigned i = 0; i < n; i++)
+		cuda_world_finish(requests[i], BATON_OK);
+	cuda_world_end();
+	free(requests);
+}
+
+START_TEST(a_queue_that_is_scaled_down_is_not_overfilled)
+{
+	fills("0.25x", 250, 200);
+}
+END_TEST
+
+START_TEST(a_queue_that_is_scaled_up_takes_more)
+{
+	fills("2x", 2000, 1600);
+}
+END_TEST
+
+START_TEST(a_scale_that_the_driver_does_not_know_is_none)
+{
+	fills("0.1x", 1000, 800);
+}
+END_TEST
+
+/* ---- launches that block ------------------------------------------------------ */
+
+static void
+open_blocking(void)
+{
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	setenv("CUDA_SCALE_LAUNCH_QUEUES", "0.5x", 1);
+	cuda_world_open();
+	cuda_world_destroy();
+}
+
+static void
+open_twice(void)
+{
+	open_blocking();
+	cuda_world_comms(NULL);
+	cuda_world_destroy();
+}
+
+static unsigned
+times(const char *text, const char *what)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, what))) {
+		text += strlen(what);
+		n++;
+	}
+	return n;
+}
+
+START_TEST(launches_that_block_are_warned_of_once_and_told_of)
+{
+	struct captured warned = capture("warn", open_twice);
+	struct captured told = capture("debug", open_blocking);
+
+	ck_assert_uint_eq(times(warned.text, "CUDA_LAUNCH_BLOCKING is set"), 1);
+	/* The warning, and each rank. */
+	ck_assert_uint_eq(times(told.text, "CUDA_LAUNCH_BLOCKING is set"), 3);
+	ck_assert_uint_eq(times(told.text, "takes 400 entries"), 2);
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_queue_that_is_scaled_down_is_not_overfilled,
+		a_queue_that_is_scaled_up_takes_more,
+		a_scale_that_the_driver_does_not_know_is_none,
+		launches_that_block_are_warned_of_once_and_told_of,
 		a_stream_of_the_host_gets_to_no_driver,
 		a_buffer_that_runs_past_its_allocation_is_refused,
 		managed_memory_ends_too,
