@@ -3,10 +3,25 @@
  * The lists of cuda_api.h, beside a real <cuda.h>: every type, member, constant and
  * function.  cudaTypedefs.h has a type for each version of each function, by which the
  * versions that cuGetProcAddress is asked for are checked too.
+ *
+ * Copies by one call came with CUDA 12.8.  A header that is older does not know what they need: it is
+ * declared here, so that the rest compiles and is compared.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <string.h>
+
+#if CUDA_VERSION < 12080
+typedef struct {
+	unsigned int srcAccessOrder;
+	CUmemLocation srcLocHint, dstLocHint;
+	unsigned int flags;
+} CUmemcpyAttributes;
+enum {
+	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+	CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1,
+};
+#endif
 
 #define BATONI_CUDA_TYPES_GIVEN
 #include "cuda_api.h"
@@ -53,6 +68,7 @@ START_TEST(functions_have_their_prototypes)
 END_TEST
 
 /* A header declares the newest form of a function, under the name without its version too. */
+#if CUDA_VERSION >= 12080
 START_TEST(copies_have_their_prototypes)
 {
 	int seen = 0;
@@ -74,6 +90,7 @@ START_TEST(copies_have_their_prototypes)
 #endif
 }
 END_TEST
+#endif
 
 /* The types are named by what cuGetProcAddress is asked for. */
 #define PFN_cuCtxPushCurrent_v2_v4000 PFN_cuCtxPushCurrent_v4000
@@ -92,10 +109,14 @@ END_TEST
 #define PFN_cuIpcOpenMemHandle_v2_v11000 PFN_cuIpcOpenMemHandle_v11000
 #define PFN_cuDeviceGetUuid_v2_v11040 PFN_cuDeviceGetUuid_v11040
 #define PFN_cuGetProcAddress_v2_v12000 PFN_cuGetProcAddress_v12000
+/* Where these are not known: as we have them. */
+#if CUDA_VERSION < 12080
+#define PFN_cuMemcpyBatchAsync_v12080                                         \
+	__typeof__(((struct batoni_cuda_api *)0)->copies_first)
+#endif
 #if CUDA_VERSION >= 13000
 #define PFN_cuMemcpyBatchAsync_v2_v13000 PFN_cuMemcpyBatchAsync_v13000
 #else
-/* Not known there: as we have it. */
 #define PFN_cuMemcpyBatchAsync_v2_v13000                                      \
 	__typeof__(((struct batoni_cuda_api *)0)->copies)
 #endif
@@ -142,7 +163,9 @@ main(void)
 		members_are_where_they_are,
 		constants_have_their_values,
 		functions_have_their_prototypes,
+#if CUDA_VERSION >= 12080
 		copies_have_their_prototypes,
+#endif
 		functions_are_asked_for_at_their_versions,
 		functions_are_asked_for_by_the_name_without_its_version,
 	};
