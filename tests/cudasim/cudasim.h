@@ -91,6 +91,10 @@ enum {
 	  (CUdeviceptr, const void *, size_t))                                \
 	X(copy_out, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020,                    \
 	  (void *, CUdeviceptr, size_t))                                      \
+	X(copy_in_later, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020,     \
+	  (CUdeviceptr, const void *, size_t, CUstream))                      \
+	X(copy_out_later, cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020,    \
+	  (void *, CUdeviceptr, size_t, CUstream))                            \
 	X(copy_now, cuMemcpy, "cuMemcpy", 4000,                               \
 	  (CUdeviceptr, CUdeviceptr, size_t))                                 \
 	X(module_load, cuModuleLoadData, "cuModuleLoadData", 2000,            \

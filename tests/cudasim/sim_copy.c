@@ -81,11 +81,12 @@ copy_locked(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
 	return result;
 }
 
-CUresult
-cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+static CUresult
+copy_later(enum sim_function function, CUdeviceptr to, CUdeviceptr from,
+           size_t bytes, CUstream handle)
 {
 	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuMemcpyAsync, SIM_CONTEXT);
+	CUresult result = sim_enter(&call, function, SIM_CONTEXT);
 	struct sim_stream *stream;
 
 	if (result != BATONI_CU_SUCCESS)
@@ -94,6 +95,27 @@ cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
 	if (result == BATONI_CU_SUCCESS)
 		result = copy_locked(&call, stream, to, from, bytes, false);
 	return sim_leave(&call, result);
+}
+
+CUresult
+cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+{
+	return copy_later(SIM_cuMemcpyAsync, to, from, bytes, handle);
+}
+
+CUresult
+cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                     CUstream handle)
+{
+	return copy_later(SIM_cuMemcpyHtoDAsync_v2, to, (uintptr_t)from, bytes,
+	                  handle);
+}
+
+CUresult
+cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
+{
+	return copy_later(SIM_cuMemcpyDtoHAsync_v2, (uintptr_t)to, from, bytes,
+	                  handle);
 }
 
 /* ---- several in one call ---- */

@@ -291,6 +291,38 @@ START_TEST(memory_of_another_device_needs_its_own_context)
 }
 END_TEST
 
+/* Behind what the stream waits for. */
+START_TEST(copies_in_and_out_come_in_stream_order)
+{
+	CUdeviceptr device;
+	CUstream stream;
+	uint64_t *word;
+	unsigned char *there;
+	void *pinned;
+
+	world_begin();
+	device = device_memory(64);
+	ck_success(w.sim->host_alloc(&pinned, 4096,
+	                             BATONI_CU_HOST_ALLOC_PORTABLE |
+	                                     BATONI_CU_HOST_ALLOC_MAPPED));
+	word = memset(pinned, 0, 4096);
+	there = (unsigned char *)pinned + 64;
+	memset(there, 5, 64);
+	ck_success(w.sim->stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING,
+	                                0));
+	ck_success(w.sim->wait_value(stream, (uintptr_t)word, 1,
+	                             BATONI_CU_WAIT_GEQ));
+	ck_success(w.sim->copy_in_later(device, there, 64, stream));
+	ck_success(w.sim->copy_out_later(there + 64, device, 64, stream));
+	w.sim->sim_settle(false);
+	ck_assert_int_eq(there[64], 0);
+	__atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+	ck_success(w.sim->stream_synchronize(stream));
+	ck_assert_mem_eq(there, there + 64, 64);
+	world_end();
+}
+END_TEST
+
 START_TEST(synchronous_copies_are_over_when_they_return)
 {
 	unsigned char here[64], there[64] = {0};
@@ -516,6 +548,7 @@ main(void)
 		a_copy_of_pinned_memory_reads_when_the_stream_gets_there,
 		copies_past_the_end_of_a_block_are_refused,
 		memory_of_another_device_needs_its_own_context,
+		copies_in_and_out_come_in_stream_order,
 		synchronous_copies_are_over_when_they_return,
 		a_copy_of_pageable_memory_blocks_until_it_is_over,
 		a_copy_of_pageable_memory_may_wait_for_other_streams,
