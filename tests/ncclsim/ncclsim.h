@@ -25,10 +25,11 @@
  *               Names beside the exported ones: "" any function; "job": what NCCL does
  *               in the background, or while the host blocks (a creation, a connection),
  *               fails; "kernel": the n-th kernel never ends, and its communicator has the
- *               result as its asynchronous error.  n 0: forget.
+ *               result as its asynchronous error; "thread": NCCL gets no thread for a
+ *               group (ncclSystemError, whatever the result is).  n 0: forget.
  *   break       the communicator has an asynchronous error from now on.
- *   uses        calls of a function so far ("": of all; "job", "kernel"); of a name that
- *               is none: -1.
+ *   uses        calls of a function so far ("": of all; "job", "kernel", "thread"); of a
+ *               name that is none: -1.
  *   live        "comms", "kernels" (launched, not gone), "windows", "blocks"
  *               (ncclMemAlloc), "bytes" (of device memory, of communicators and their
  *               connections), "delays" (how many there were).

@@ -64,6 +64,7 @@ enum nsim_function {
 #undef NSIM_NUMBER
 	NSIM_JOB,
 	NSIM_KERNEL,
+	NSIM_THREAD,
 	NSIM_FUNCTIONS_N
 };
 

@@ -50,6 +50,7 @@ static const char *const symbols[] = {
 #undef SYMBOL
 	"job",
 	"kernel",
+	"thread",
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

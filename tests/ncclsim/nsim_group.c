@@ -10,6 +10,7 @@
  * and its communicators are IN_PROGRESS until that is over.  An abort of one of them ends that
  * for all.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -295,6 +296,7 @@ static ncclResult_t
 run_in_background(const struct work *from)
 {
 	struct work *work = nsim_alloc(1, sizeof(*work));
+	ncclResult_t fault = nsim_use(NSIM_THREAD);
 	pthread_attr_t attributes;
 	sigset_t all, before;
 	pthread_t thread;
@@ -307,7 +309,10 @@ run_in_background(const struct work *from)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attributes, background_main, work);
+	error = fault == BATONI_NCCL_SUCCESS
+	                ? pthread_create(&thread, &attributes, background_main,
+	                                 work)
+	                : EAGAIN;
 	pthread_attr_destroy(&attributes);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!error)
