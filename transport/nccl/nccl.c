@@ -75,8 +75,6 @@
 #include "log.h"
 #include "nccl_transport.h"
 
-#include <time.h>
-
 #define LOOK_NS ((uint64_t)1000000) /* between two looks for asynchronous errors */
 #define WHAT_LEAVE ((uint64_t)0x6e63636c04)
 
@@ -292,25 +290,6 @@ batoni_nccl_call(const struct batoni_nccl *nccl,
 	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
-/* NCCL puts the work on the streams in the background.  SUCCESS: it is there. */
-static ncclResult_t
-await(struct batoni_nccl *nccl)
-{
-	const struct timespec nap = {.tv_nsec = 20000};
-	uint64_t limit = batoni_real_ns() + nccl->patience_ns;
-	struct batoni_nccl_lane *lane;
-	ncclResult_t state;
-
-	for (;;) {
-		state = batoni_nccl_state(nccl, true, &lane);
-		if (state != BATONI_NCCL_IN_PROGRESS)
-			return state;
-		if (atomic_load(&nccl->aborting) || batoni_real_ns() > limit)
-			return state;
-		nanosleep(&nap, NULL);
-	}
-}
-
 /* To oneself: what becomes of each.  Else CALLED. */
 static enum batoni_nccl_role
 role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
@@ -340,7 +319,8 @@ put(struct batoni_nccl *nccl, struct batch *batch,
 	put_fn(nccl, batch, i);
 	batch->failed = "ncclGroupEnd";
 	result = nccl->api->group_end();
-	return result == BATONI_NCCL_IN_PROGRESS ? await(nccl) : result;
+	return result == BATONI_NCCL_IN_PROGRESS ? batoni_nccl_await(nccl)
+	                                         : result;
 }
 
 /* Can NCCL's thread name the stream? */

@@ -2,8 +2,9 @@
 /*
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
- * nccl.c: the path and the transport.  nccl_self.c: messages to oneself.  nccl_lock.c: the
- * lock of a device.  nccl_open.c: creation; nccl_hello.c: what the ranks agree on.  nccl_peers.c: the other ranks' processes.
+ * nccl.c: the path and the transport.  nccl_await.c: the wait for NCCL's thread.  nccl_self.c:
+ * messages to oneself.  nccl_lock.c: the lock of a device.  nccl_open.c: creation; nccl_hello.c:
+ * what the ranks agree on.  nccl_peers.c: the other ranks' processes.
  * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
  * aborting, closing.  nccl_checked.c and those that it names: the path in checked mode, and that of
  * lists in plain mode.
@@ -206,6 +207,13 @@ void batoni_nccl_call(const struct batoni_nccl *nccl,
                       size_t bytes, baton_stream stream);
 /* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
 size_t batoni_nccl_look(struct batoni_nccl *nccl);
+
+/* ---- nccl_await.c ---- */
+
+/* NCCL puts the work of a call on the streams in the background, in the lanes that are `used`.
+ * SUCCESS: it is there.  IN_PROGRESS: it was not within the transport's patience, or an abort
+ * has come.  Under the lock of the device. */
+ncclResult_t batoni_nccl_await(struct batoni_nccl *nccl);
 
 /* ---- nccl_self.c ---- */
 
