@@ -11,6 +11,9 @@
  * nccl_self_stream: 16 such groups, until the stream is done; us a group.
  * nccl_call_self: the host's time for the calls of a group, in batches of 64, drained outside
  * the clock.
+ * nccl_thread_self: what such a group costs in a non-blocking communicator of raw NCCL, until that
+ * says that it is on its stream, against a blocking one: the cost of NCCL's thread, which is
+ * part of nccl_call_self.
  *
  * Between the ranks:
  * nccl_call_send, nccl_call_recv: the host's time for one call of 8 bytes, as above.
@@ -24,8 +27,10 @@
  * NCCL takes one thread at a time for a GPU, so the raw side has Baton's lock of it, for a
  * block at a time: nothing of Baton's is pending then.
  *
- * Over the simulators the figures mean nothing: they are not printed, and sizes are small.
+ * Over the simulators the figures mean nothing: they are not printed, and sizes are small.  What is
+ * printed are counts: the calls and the threads of NCCL for a group.
  */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "baton_mpi.h"
@@ -73,6 +78,32 @@ raw_group(const struct task *t)
 	raw_send(t);
 	raw_recv(t);
 	NCCL(group_end());
+}
+
+/* Until it is on its stream. */
+static void
+raw_await(ncclComm_t comm)
+{
+	ncclResult_t state = BATONI_NCCL_IN_PROGRESS;
+
+	while (state == BATONI_NCCL_IN_PROGRESS)
+		NCCL(comm_error(comm, &state));
+	bench_must(state == BATONI_NCCL_SUCCESS);
+}
+
+static void
+raw_group_in_thread(const struct task *t)
+{
+	ncclComm_t comm = t->pair->in_thread;
+	ncclResult_t result;
+
+	NCCL(group_start());
+	NCCL(send(t->out, t->bytes, BATONI_NCCL_UINT8, 0, comm, t->stream));
+	NCCL(recv(t->in, t->bytes, BATONI_NCCL_UINT8, 0, comm, t->stream));
+	result = bench_nccl->group_end();
+	bench_must(result == BATONI_NCCL_SUCCESS ||
+	           result == BATONI_NCCL_IN_PROGRESS);
+	raw_await(comm);
 }
 
 static void
@@ -186,9 +217,9 @@ baton_self_stream(struct bench *b, void *arg, int rounds)
 }
 
 static double
-raw_call_self(struct bench *b, void *arg, int rounds)
+call_self(struct bench *b, const struct task *t, int rounds,
+          void (*group)(const struct task *t))
 {
-	const struct task *t = arg;
 	uint64_t spent = 0;
 
 	for (int i = 0; i < rounds && b->rank == 0; i++) {
@@ -197,7 +228,7 @@ raw_call_self(struct bench *b, void *arg, int rounds)
 		bench_nccl_begin(t);
 		start = bench_now();
 		for (int k = 0; k < BENCH_WINDOW; k++)
-			raw_group(t);
+			group(t);
 		spent += bench_now() - start;
 		bench_nccl_end(t);
 		bench_gpu_enter();
@@ -205,6 +236,18 @@ raw_call_self(struct bench *b, void *arg, int rounds)
 		bench_gpu_leave();
 	}
 	return (double)spent / ((double)rounds * BENCH_WINDOW);
+}
+
+static double
+raw_call_self(struct bench *b, void *arg, int rounds)
+{
+	return call_self(b, arg, rounds, raw_group);
+}
+
+static double
+raw_thread_self(struct bench *b, void *arg, int rounds)
+{
+	return call_self(b, arg, rounds, raw_group_in_thread);
 }
 
 static double
@@ -384,12 +427,40 @@ bench_nccl_measure(struct bench *b, struct task *t, const struct pair *pair,
 			measure(b, t, pair, &rows[i]);
 }
 
+/* Of a group of Baton's, over the simulators: its calls of NCCL, but for the questions whether it
+ * is on its stream. */
+static void
+count_calls(const struct bench *b, const struct task *t)
+{
+	static const char *const names[] = {"thread",   "ncclGroupStart",
+	                                    "ncclSend", "ncclRecv",
+	                                    "ncclGroupEnd"};
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	baton_request requests[2];
+	long counts[NAMES], calls = 0;
+
+	if (!bench_gpu.simulated || b->rank != 0)
+		return;
+	for (int i = 0; i < NAMES; i++)
+		counts[i] = bench_nccl->sim_uses(names[i]);
+	baton_group(t, requests);
+	drain(requests, 2);
+	for (int i = 0; i < NAMES; i++)
+		counts[i] = bench_nccl->sim_uses(names[i]) - counts[i];
+	for (int i = 1; i < NAMES; i++)
+		calls += counts[i];
+	printf("of nccl_call_self: %ld calls and %ld thread of NCCL\n", calls,
+	       counts[0]);
+}
+
 static void
 measure_self(struct bench *b, struct task *t, const struct pair *self)
 {
 	static const struct row rows[] = {
 		{"nccl_call_self", "ns", 8, 1e3, false, raw_call_self,
 		 baton_call_self},
+		{"nccl_thread_self", "ns", 8, 0, false, raw_call_self,
+		 raw_thread_self},
 		{"nccl_self", "us", 8, 1, false, raw_self, baton_self},
 		{"nccl_self", "us", 65536, 1, false, raw_self, baton_self},
 		{"nccl_self", "us", 1 << 20, 1, false, raw_self, baton_self},
@@ -403,6 +474,7 @@ measure_self(struct bench *b, struct task *t, const struct pair *self)
 	};
 
 	bench_nccl_measure(b, t, self, rows, sizeof(rows) / sizeof(rows[0]));
+	count_calls(b, t);
 }
 
 static void
@@ -456,6 +528,33 @@ raw_open(MPI_Comm parent, struct pair *pair)
 	bench_gpu_leave();
 }
 
+/* One more for this rank alone, whose groups NCCL launches in threads.  Behind raw_open. */
+static void
+raw_open_in_thread(struct pair *self)
+{
+	struct batoni_nccl_config config = {
+		.size = offsetof(struct batoni_nccl_config, graphUsageMode),
+		.magic = BATONI_NCCL_CONFIG_MAGIC,
+		.version = 22800,
+#define UNSET(type, member, unset) .member = (unset),
+		BATONI_NCCL_CONFIG_2_28(UNSET)
+#undef UNSET
+	};
+	ncclResult_t result;
+	ncclUniqueId id;
+
+	config.blocking = 0;
+	bench_gpu_enter();
+	BATON(baton_comm_lock_device(self->comm));
+	NCCL(get_unique_id(&id));
+	result = bench_nccl->comm_init(&self->in_thread, 1, id, 0, &config);
+	bench_must(result == BATONI_NCCL_SUCCESS ||
+	           result == BATONI_NCCL_IN_PROGRESS);
+	raw_await(self->in_thread);
+	BATON(baton_comm_unlock_device(self->comm));
+	bench_gpu_leave();
+}
+
 /* Without the lock: nothing of Baton's is pending. */
 static void
 pair_close(struct pair *pair)
@@ -463,6 +562,7 @@ pair_close(struct pair *pair)
 	BATON(baton_comm_destroy(pair->comm));
 	bench_gpu_enter();
 	NCCL(comm_destroy(pair->raw));
+	NCCL(comm_destroy(pair->in_thread));
 	bench_gpu_leave();
 }
 
@@ -499,6 +599,7 @@ main(int argc, char **argv)
 	}
 	task_open(&t, self.comm);
 	raw_open(MPI_COMM_SELF, &self);
+	raw_open_in_thread(&self);
 	measure_self(&b, &t, &self);
 	if (baton_open(b.raw, &both) == BATON_OK) {
 		raw_open(b.raw, &both);

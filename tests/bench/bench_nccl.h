@@ -15,6 +15,7 @@ extern const struct ncclsim *bench_nccl;
 struct pair {
 	struct baton_comm *comm;
 	ncclComm_t raw;
+	ncclComm_t in_thread; /* of a rank alone, non-blocking; NULL: of two */
 	int peer;
 };
 
