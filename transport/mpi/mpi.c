@@ -161,27 +161,15 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-/* checked: a constant, for each of the two paths. */
-static inline __attribute__((always_inline)) enum baton_status
-issue_as(struct batoni_path *path, struct batoni_transfer *transfer, bool checked)
+/* The transfer was handed to MPI, or has ended. */
+static inline enum baton_status
+begun(struct batoni_mpi *mpi, enum baton_status status)
 {
-	struct batoni_transport *transport = batoni_transport_of(path);
-	struct batoni_mpi *mpi = batoni_mpi_of(transport);
-	enum baton_status status;
-
-	batoni_transfer_moved(transfer, 0);
-	if (transfer->direction == BATONI_RECV)
-		status = recv_first(mpi, transfer);
-	else if (is_raw(transfer) &&
-	         !(checked && batoni_mpi_has_type(mpi, transfer->tag)))
-		status = send_raw(mpi, transfer);
-	else
-		status = batoni_mpi_body_send(mpi, transfer);
 	/* Counted apart from `moving`: a compiler that sees both counts change
 	 * in one place joins them in one load, which then waits for the two
 	 * stores of the last change (10 ns). */
 	if (status == BATON_PENDING)
-		transport->messages.load.in_flight++;
+		mpi->base.messages.load.in_flight++;
 	else if (status != BATON_OK)
 		batoni_mpi_tell_failure(mpi);
 	return status;
@@ -190,13 +178,29 @@ issue_as(struct batoni_path *path, struct batoni_transfer *transfer, bool checke
 static enum baton_status
 issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	return issue_as(path, transfer, false);
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	enum baton_status status;
+
+	batoni_transfer_moved(transfer, 0);
+	if (transfer->direction == BATONI_RECV)
+		status = recv_first(mpi, transfer);
+	else if (is_raw(transfer))
+		status = send_raw(mpi, transfer);
+	else
+		status = batoni_mpi_body_send(mpi, transfer);
+	return begun(mpi, status);
 }
 
 static enum baton_status
 issue_checked(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	return issue_as(path, transfer, true);
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+
+	if (transfer->direction == BATONI_RECV ||
+	    !batoni_mpi_has_type(mpi, transfer->tag))
+		return issue(path, transfer);
+	batoni_transfer_moved(transfer, 0);
+	return begun(mpi, batoni_mpi_body_send(mpi, transfer));
 }
 
 /* A raw message has come where MPI reaches a device, or in checked mode, which has none but those of the
