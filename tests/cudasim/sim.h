@@ -208,6 +208,7 @@ struct sim_stream {
 	struct sim_stream *next; /* of its context */
 	struct sim_context *context;
 	struct sim_queue *queue, *copies; /* of copies; may be the same */
+	struct sim_queue *last; /* of these two, that has its last entry */
 	unsigned long long id;
 	unsigned refs;
 	bool blocking; /* synchronises with the legacy default stream */

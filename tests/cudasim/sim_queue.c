@@ -50,17 +50,31 @@ sim_queue_take_locked(struct sim_stream *stream, unsigned level)
 	unsigned next = context->next_queue[of]++;
 
 	stream->queue = &context->queues[of][next % (unsigned)sim.set.queues];
-	stream->copies = stream->queue;
+	stream->copies = stream->last = stream->queue;
 	if (sim.set.copy_queues > 0)
 		stream->copies =
 			&context->copies[of][next %
 	                                     (unsigned)sim.set.copy_queues];
 }
 
+/* Records and writes wait for nothing: they are where their stream was last. */
+static bool
+only_notes(const struct sim_entry *entry)
+{
+	for (size_t i = 0; i < entry->ops_n; i++) {
+		if (entry->ops[i].waits)
+			return false;
+	}
+	return entry->kind == SIM_OPS ||
+	       (entry->kind == SIM_MARK && entry->after_n == 0);
+}
+
 struct sim_queue *
 sim_queue_of(const struct sim_stream *stream, const struct sim_entry *entry)
 {
-	return entry->kind == SIM_COPY ? stream->copies : stream->queue;
+	if (entry->kind == SIM_COPY)
+		return stream->copies;
+	return only_notes(entry) ? stream->last : stream->queue;
 }
 
 bool
@@ -387,6 +401,7 @@ sim_queue_put_locked(struct sim_entry *entry)
 		queue->head = entry;
 	queue->tail = entry;
 	queue->entries++;
+	entry->stream->last = queue;
 	pthread_cond_signal(&queue->work);
 	return BATONI_CU_SUCCESS;
 }
