@@ -332,7 +332,7 @@ const struct conform_case conform_abort[] = {
 	  .needs = BATON_CAP_DIRECTIONS },
 	{ CASE(an_aborted_communicator_refuses_operations) },
 	{ CASE(abort_releases_the_streams), .ranks_min = 2 },
-	{ CASE(abort_touches_no_other_communicator), .ranks_min = 2 },
+	{ CASE(abort_touches_no_other_communicator), .comms = 2, .ranks_min = 2 },
 	{ CASE(peers_of_an_aborted_rank_end_by_their_deadlines),
 	  .ranks_min = 2, .flags = CONFORM_HOST_ISSUED },
 	{ CASE(abort_ends_the_waits_of_other_threads), .ranks_min = 2 },

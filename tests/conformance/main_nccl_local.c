@@ -32,12 +32,14 @@ main(int argc, char **argv)
 				.memory = &on_cuda_memory,
 				.traits = CONFORM_HOST_BUFFERS,
 				.queues = on_cuda_queues(),
+				.streams = on_nccl_streams,
 				.devices = on_cuda_devices() },
 			nccl_open, lists, argc - 1, argv + 1));
 	return on_nccl_end(conform_threads_on(
 		(struct conform_backend){ .name = "nccl-local",
 		                          .memory = &on_cuda_memory,
 		                          .queues = on_cuda_queues(),
+		                          .streams = on_nccl_streams,
 		                          .devices = on_cuda_devices() },
 		nccl_open, lists, argc, argv));
 }

@@ -24,6 +24,7 @@ run(int argc, char **argv)
 		.name = "nccl-mpi",
 		.memory = &on_cuda_memory,
 		.queues = on_cuda_queues(),
+		.streams = on_nccl_streams,
 		.create = nccl_create,
 	};
 

@@ -32,6 +32,7 @@ run(int argc, char **argv)
 		.name = "nccl-tcp",
 		.memory = &on_cuda_memory,
 		.queues = on_cuda_queues(),
+		.streams = on_nccl_streams,
 	};
 
 	return conform_forked_rank(backend, on_nccl_options, lists, argc, argv);

@@ -246,3 +246,13 @@ on_nccl_end(int result)
 	printf("not ok  NCCL's rules were broken\n");
 	return 1;
 }
+
+unsigned
+on_nccl_streams(int ranks)
+{
+	unsigned bits = 0;
+
+	while (1 << bits < ranks)
+		bits++;
+	return 2 * bits + 3;
+}

@@ -18,6 +18,8 @@ int on_nccl_run(int (*run)(int argc, char **argv), int argc, char **argv);
 /* The same options, or the default ones, for this transport. */
 struct baton_comm_options
 on_nccl_options(const struct baton_comm_options *options_or_null);
+/* `streams` of a backend: those of the lanes, and two for messages to oneself. */
+unsigned on_nccl_streams(int ranks);
 
 /* As on_cuda_end, for both. */
 int on_nccl_end(int result);

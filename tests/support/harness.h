@@ -77,6 +77,7 @@ struct conform_case {
 	/* The most streams of a rank; 0: CONFORM_STREAMS_USUAL.  They count where ranks share
 	 * a device: no stream of one may hold up one of another. */
 	unsigned makes;
+	unsigned comms; /* with streams of their own that may wait at one time; 0: one */
 	size_t memory;            /* free bytes that all ranks need together */
 	uint32_t requests_max;    /* 0: the default */
 	int64_t timeout_ns;       /* of its communicator */
@@ -126,6 +127,8 @@ struct conform_backend {
 	unsigned traits; /* CONFORM_THREADS ... that cases may ask for */
 	/* Streams of one device that do not hold each other up; 0: all. */
 	unsigned queues;
+	/* Streams of its own that a communicator of so many ranks has; NULL: none. */
+	unsigned (*streams)(int ranks);
 	/* Devices that ranks take in turn and share, as threads of one process do; 0: each
 	 * rank has its own. */
 	unsigned devices;

@@ -221,6 +221,9 @@ lacks_queues(const struct conform *c, const struct conform_case *one)
 	streams = sharing > 1        ? streams_made(one)
 	          : one->streams > 0 ? one->streams
 	                             : 1;
+	if (backend->streams && one->comms > 1 &&
+	    one->comms * backend->streams(c->size) > backend->queues / sharing)
+		return true;
 	return streams > backend->queues / sharing;
 }
 

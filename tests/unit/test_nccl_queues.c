@@ -191,9 +191,9 @@ create_and_destroy(void)
 	destroy_all();
 }
 
-/* Three ranks: 5 lanes and 2 more streams, one for lists, 6 communicators of NCCL; of the GPU
- * three for copies and the default one. */
-#define KNOWN "30 known streams"
+/* Three ranks: 5 lanes and 2 more streams, 5 communicators of NCCL; of the GPU three for copies and
+ * the default one. */
+#define KNOWN "26 known streams"
 
 START_TEST(too_few_queues_are_told_once_with_what_to_set)
 {
@@ -239,7 +239,7 @@ START_TEST(a_query_tells_of_streams_and_queues)
 	setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "12", 1);
 	create_all();
 	ck_ok(baton_comm_query(comms[0], &info));
-	ck_assert_int_eq(info.cuda_streams, 30);
+	ck_assert_int_eq(info.cuda_streams, 26);
 	ck_assert_int_eq(info.cuda_queues, 16);
 	ck_assert_int_eq(info.cuda_copy_queues, 12);
 	/* One of the program's, with an operation on it. */
@@ -247,7 +247,7 @@ START_TEST(a_query_tells_of_streams_and_queues)
 	ck_ok(baton_stream_launch(comms[0], streams[0], copy_slot,
 	                          &stages[0].slots[0]));
 	ck_ok(baton_comm_query(comms[0], &info));
-	ck_assert_int_eq(info.cuda_streams, 31);
+	ck_assert_int_eq(info.cuda_streams, 27);
 	stages[0].slots[0].stage = &stages[0];
 	stages[0].copies = others[0];
 	let_go(0);
@@ -307,12 +307,12 @@ START_TEST(a_deadline_and_a_dump_tell_of_shared_queues)
 
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
 	await_nothing(why, sizeof(why), dumped, sizeof(dumped));
-	ck_assert_msg(strstr(why, "behind another one: device 0 has 32 known"),
+	ck_assert_msg(strstr(why, "behind another one: device 0 has 28 known"),
 	              "%s", why);
 	ck_assert_ptr_nonnull(strstr(why, "CUDA_DEVICE_MAX_CONNECTIONS=32"));
 	ck_assert_ptr_nonnull(strstr(why, "of the same size?"));
 	/* With that of the receive. */
-	ck_assert_msg(strstr(dumped, "device 0 has 31 known streams in 8 hardware "
+	ck_assert_msg(strstr(dumped, "device 0 has 27 known streams in 8 hardware "
 	                             "queues"),
 	              "%s", dumped);
 	ck_assert_ptr_nonnull(strstr(dumped, "(it may stand behind another stream)"));
