@@ -8,7 +8,7 @@
  *   mpirun --enable-recovery -n 3 mpi_break gone
  *
  * abort: both abort with messages of all kinds under way, and destroy.  live: they do not
- * destroy.  one: rank 0 aborts, destroys and exits; rank 1, which waits for it without a
+ * destroy, and exit with 256, which is 0 for mpirun.  one: rank 0 aborts, destroys and exits; rank 1, which waits for it without a
  * deadline, ends in PEER.  nccl: a deadline breaks the communicator of both.  status: rank 0
  * aborts, and exits with 3; rank 1 waits for it and is ended by mpirun.  gone: rank 1 is killed;
  * the others have what it breaks, and exit without waiting for it.
@@ -188,5 +188,7 @@ main(int argc, char **argv)
 		break_nccl();
 	else
 		lose_one();
+	if (strcmp(how, "live") == 0 && failures == 0)
+		exit(256);
 	return exit_status();
 }

@@ -261,8 +261,9 @@ may_finalize(int exit_status)
 
 	pthread_mutex_lock(&lock);
 	look_at_live_locked();
+	/* Launchers see its last eight bits. */
 	may = !departed.failed && !departed.died &&
-	      !(departed.any && exit_status != 0);
+	      !(departed.any && (exit_status & 0xff) != 0);
 	pthread_mutex_unlock(&lock);
 	return may;
 }
