@@ -71,7 +71,17 @@ open_window(struct rank *rank, int i, uint64_t *draws)
 
 	if (!memory_is_there(place) || rank->nccl)
 		place = rank->nccl ? DEVICE : PAGEABLE;
-	part = memory_take(place, rank->rank, WINDOW_BYTES);
+	if (draw(draws) % 2) {
+		void *ours = NULL;
+
+		if (baton_mem_alloc(rank->comm, WINDOW_BYTES, &ours) != BATON_OK &&
+		    !may_fail(rank))
+			mixed_fail(rank, "mem_alloc");
+		part = ours;
+	}
+	rank->parts_ours[i] = part != NULL;
+	if (!part)
+		part = memory_take(place, rank->rank, WINDOW_BYTES);
 	if (!part)
 		part = memory_take(place = PAGEABLE, rank->rank, WINDOW_BYTES);
 	rank->parts[i] = part;
@@ -118,6 +128,7 @@ rank_begin(struct rank *rank)
 	rank->sound = draw(&common) % 2 && !rank->faults;
 	rank->aborts = !rank->sound &&
 	               (int)(draw(&common) % (uint32_t)rank->size) == rank->rank;
+	rank->over_mpi = strstr(rank->info.library, "MPI");
 	rank->nccl = rank->info.transport == BATON_TRANSPORT_NCCL;
 	rank->fixed = !(rank->info.capabilities & BATON_CAP_CANCEL);
 	rank->onesided = rank->info.capabilities & BATON_CAP_SIGNALS;
@@ -251,6 +262,9 @@ close_windows(struct rank *rank, bool aborted)
 			mixed_fail(rank, "window_deregister%s: %s",
 			           aborted ? ", aborted" : "",
 			           baton_status_name(status));
+		if (rank->parts_ours[i] &&
+		    baton_mem_free(rank->comm, rank->parts[i]) != BATON_OK)
+			mixed_fail(rank, "mem_free");
 	}
 }
 
@@ -322,7 +336,7 @@ rank_end(struct rank *rank)
 		aborted = agree(rank, is_lent(rank), true);
 	if (aborted && rank->sound)
 		end_by_abort(rank);
-	leaks = aborted && strstr(rank->info.library, "MPI");
+	leaks = aborted && rank->over_mpi;
 	(void)agree(rank, 0, true);
 	close_rank(rank, aborted);
 	for (int i = 0; i < THREADS; i++)
@@ -333,7 +347,7 @@ rank_end(struct rank *rank)
 		memory_give(rank->hands[i].plan_place, rank->rank,
 		            rank->hands[i].plan_memory);
 	for (int i = 0; i < WINDOWS && !leaks; i++)
-		if (rank->parts[i])
+		if (!rank->parts_ours[i] && rank->parts[i])
 			memory_give(rank->part_places[i], rank->rank,
 			            rank->parts[i]);
 	pthread_rwlock_destroy(&rank->queues_lock);

@@ -131,6 +131,7 @@ struct slot {
 	bool timed, cancelled; /* it may end in TIMEOUT, CANCELED */
 	bool refused_go;       /* in INVALID: input_signal is false */
 	bool any_end;          /* a launch of a plan ends as one of its operations */
+	bool lost_sight;       /* UNSEEN: it was lent when a queue told of it */
 	bool seen;             /* its request has told of an end, in this status: */
 	enum baton_status status;
 	enum place place;
@@ -164,6 +165,7 @@ struct rank {
 	bool sound;   /* nobody aborts in this run */
 	bool aborts;  /* this rank does, at a step of its first thread */
 	bool faults;
+	bool over_mpi;
 	bool nccl;    /* no pageable memory */
 	bool fixed;   /* NCCL, not checked: the sides of a message are of one length, and all meet */
 	bool onesided;
@@ -177,6 +179,7 @@ struct rank {
 	struct baton_window *windows[WINDOWS];
 	unsigned char *parts[WINDOWS];
 	enum place part_places[WINDOWS];
+	bool parts_ours[WINDOWS]; /* of baton_mem_alloc */
 };
 
 /* Print the failure, with what is needed to have it again, and end the job. */

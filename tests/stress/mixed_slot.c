@@ -355,7 +355,8 @@ look_at_told(struct hand *hand, struct slot *slot)
 	if (slot->request && baton_test(slot->request, NULL) != BATON_ERR_STALE)
 		mixed_fail(hand->rank, "a request that was polled is not stale");
 	slot->request = BATON_REQUEST_NULL;
-	if (slot->end.flags & BATON_COMPLETION_LENT)
+	slot->lost_sight = slot->end.flags & BATON_COMPLETION_LENT;
+	if (slot->lost_sight)
 		slot->state = UNSEEN;
 	else
 		over(hand, slot);
@@ -476,8 +477,10 @@ slots_are_lent(const struct hand *hand)
 {
 	bool lent = false;
 
+	/* What MPI has it may have for good; anything else is given back soon. */
 	for (unsigned i = 0; i < SLOTS; i++)
-		lent |= hand->slots[i].state == LENT;
+		lent |= hand->slots[i].state == LENT ||
+		        (hand->rank->over_mpi && hand->slots[i].lost_sight);
 	return lent;
 }
 

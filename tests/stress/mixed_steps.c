@@ -2,7 +2,9 @@
 /* What a thread of the mixed load does: one step at a time, each drawn. */
 #include "mixed.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of the plan's memory, for one operation; receives have theirs in the second half, since launches may be
  * under way together. */
@@ -313,7 +315,7 @@ forget_plan(struct hand *hand)
 }
 
 static enum baton_status
-record_one(struct hand *hand, unsigned i)
+record_one(struct hand *hand, unsigned i, bool detached)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	struct call call = any_call(hand);
@@ -323,6 +325,7 @@ record_one(struct hand *hand, unsigned i)
 		return BATON_OK;
 	if (call.bytes > PLAN_PART)
 		call.bytes = PLAN_PART;
+	options.flags = detached ? BATON_OP_DETACHED : 0;
 	/* What a stream carries out cannot be cancelled, nor can the launch then. */
 	options.timeout_ns = 1 + draw(&hand->draws) % 20000000;
 	at = (size_t)i * PLAN_PART;
@@ -337,6 +340,7 @@ step_plan(struct hand *hand)
 {
 	unsigned n = draw(&hand->draws) % MEMBERS_MAX;
 	unsigned grouped = draw(&hand->draws) % MEMBERS_MAX;
+	bool detached = one_in(hand, 3);
 	struct rank *rank = hand->rank;
 	enum baton_status status;
 
@@ -346,7 +350,7 @@ step_plan(struct hand *hand)
 	for (unsigned i = 0; i < n; i++) {
 		if (i == grouped)
 			(void)baton_group_begin(rank->comm);
-		(void)record_one(hand, i);
+		(void)record_one(hand, i, detached);
 	}
 	if (grouped < n)
 		(void)baton_group_end(rank->comm);
@@ -457,6 +461,30 @@ step_arm(struct hand *hand)
 	pthread_rwlock_unlock(&rank->queues_lock);
 }
 
+/* Handles of streams are used again. */
+static void
+step_stream(struct hand *hand)
+{
+	baton_stream *stream_p =
+		&hand->streams[1 + draw(&hand->draws) % (STREAMS - 1)];
+	struct baton_comm *comm = hand->rank->comm;
+
+	/* A plan names it. */
+	if (hand->plan || baton_stream_destroy(comm, *stream_p) != BATON_OK)
+		return;
+	if (baton_stream_create(comm, stream_p) != BATON_OK)
+		*stream_p = hand->streams[0];
+}
+
+static void
+step_dump(struct hand *hand)
+{
+	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	(void)baton_comm_dump(hand->rank->comm, fd);
+	close(fd);
+}
+
 void
 hand_step(struct hand *hand)
 {
@@ -484,7 +512,13 @@ hand_step(struct hand *hand)
 		step_queue(hand);
 	else if (what < 80)
 		step_arm(hand);
-	else if (what < 82)
+	else if (what < 81)
+		step_stream(hand);
+	else if (what < 82 && one_in(hand, 4))
+		step_dump(hand);
+	else if (what < 84)
+		(void)baton_progress(hand->rank->comm);
+	else if (what < 85)
 		(void)baton_stream_query(hand->rank->comm, any_stream(hand));
 	else if (what < 90)
 		queues_poll(hand->rank);
