@@ -23,7 +23,7 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 
 	view.word = atomic_load_explicit(&op->word, memory_order_acquire);
 	view.kind = LOAD(op->kind);
-	view.state = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
+	view.state = batoni_op_state(op);
 	view.flags = LOAD(op->flags);
 	view.group_of = LOAD(op->group_of);
 	view.placed_ms = LOAD(op->item.note);

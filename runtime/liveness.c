@@ -222,16 +222,12 @@ is_armed(const struct batoni_op *op)
 	                         op->state == BATONI_ISSUED;
 }
 
-/* Does the operation wait for a process that has ended?  The driver may read the state
- * only while the engine holds the record. */
+/* Does the operation wait for a process that has ended? */
 static bool
 is_orphan(const struct batoni_op *op)
 {
-	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
-
-	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
-	       op->state != BATONI_NEW && op->state != BATONI_ENDED &&
-	       batoni_is_transfer(op) && op->kind != BATONI_KIND_WAIT &&
+	return batoni_is_pending(op) && batoni_is_transfer(op) &&
+	       op->kind != BATONI_KIND_WAIT &&
 	       is_armed(op) &&
 	       op->comm->transport->peers[op->transfer.peer].gone;
 }

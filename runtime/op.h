@@ -226,6 +226,15 @@ batoni_op_list_out(struct batoni_op *op, enum batoni_listed list)
 #endif
 }
 
+/* Its state, for those that do not know whether it is still the operation that they have seen: another
+ * thread may begin it anew. */
+static inline enum batoni_op_state
+batoni_op_state(const struct batoni_op *op)
+{
+	return (enum batoni_op_state)__atomic_load_n(&op->state,
+	                                             __ATOMIC_ACQUIRE);
+}
+
 /* A reader (see above): is what it has loaded since it loaded `word` the
  * operation's own? */
 static inline bool

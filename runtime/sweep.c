@@ -31,9 +31,13 @@ bool
 batoni_is_pending(const struct batoni_op *op)
 {
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
+	enum batoni_op_state state;
 
-	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT) &&
-	       op->state != BATONI_NEW && op->state != BATONI_ENDED;
+	if (!(word & BATONI_OP_ENGINE) || (word & BATONI_OP_LENT))
+		return false;
+	/* A call that was refused may have given it back meanwhile: then it is NEW again. */
+	state = batoni_op_state(op);
+	return state != BATONI_NEW && state != BATONI_ENDED;
 }
 
 /* The records of BATONI_KIND_RECORD end before transfers: the end of a transfer would let
