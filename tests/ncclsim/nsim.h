@@ -78,7 +78,7 @@ enum nsim_function {
 	X(eager, 0, 0, 1)                                                     \
 	X(slow, 1, 0, 1)                                                      \
 	X(notice, 0, 0, 1)                                                    \
-	X(frees, 0, 0, 1)                                                     \
+	X(frees, 1, 0, 1)                                                     \
 	X(duplicates, 0, 0, 1)                                                \
 	X(room, 0, 0, 1000000)                                                \
 	X(per_thread, 0, 0, 1)                                                \

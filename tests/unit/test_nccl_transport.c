@@ -681,7 +681,6 @@ START_TEST(a_destroy_holds_up_nobody_while_nccl_waits_for_streams)
 	load();
 	create(0, BATON_PROGRESS_AUTO);
 	create_beside();
-	ck_assert(nccl->sim_set("frees", 1));
 	ck_assert(cuda->sim_set("limit_ms", 10000));
 	ck_ok(baton_recv(at(0, 0), BYTES, BATON_UINT8, 0, 0, beside[1],
 	                 streams[0], NULL, &requests[1]));
