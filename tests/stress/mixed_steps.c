@@ -139,12 +139,16 @@ make_put(struct hand *hand, const struct call *call, const void *from,
          const struct baton_op_options *options, baton_request *request_p)
 {
 	const struct rank *rank = hand->rank;
-	size_t room = WINDOW_BYTES - call->bytes;
+	int context = (int)(draw(&hand->draws) % CONTEXTS);
+	/* The puts of one source in one context are in order; others must not write there. */
+	size_t area = WINDOW_BYTES / (size_t)(rank->size * CONTEXTS);
+	size_t at = area * (size_t)(rank->rank * CONTEXTS + context);
+	size_t bytes = call->bytes < area ? call->bytes : area;
 
-	return baton_put_signal(from, call->bytes, BATON_UINT8, call->peer,
-	                        any_window(hand), draw(&hand->draws) % room,
-	                        (int)(draw(&hand->draws) % INDICES),
-	                        (int)(draw(&hand->draws) % CONTEXTS), 0,
+	return baton_put_signal(from, bytes, BATON_UINT8, call->peer,
+	                        any_window(hand),
+	                        at + draw(&hand->draws) % (area - bytes + 1),
+	                        (int)(draw(&hand->draws) % INDICES), context, 0,
 	                        rank->comm, call->stream, options, request_p);
 }
 
