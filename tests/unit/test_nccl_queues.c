@@ -103,8 +103,6 @@ make_stage(int rank)
 
 	stage->rank = rank;
 	ck_cuda(cuda->context_push(contexts[rank]));
-	ck_cuda(cuda->stream_create(&stage->copies,
-	                            BATONI_CU_STREAM_NON_BLOCKING, 0));
 	for (int i = 0; i < slots_n; i++) {
 		stage->slots[i] = (struct slot){.stage = stage,
 		                                .number = i,
@@ -112,6 +110,10 @@ make_stage(int rank)
 		ck_cuda(cuda->stream_create(&stage->slots[i].stream,
 		                            BATONI_CU_STREAM_NON_BLOCKING, 0));
 	}
+	/* Behind those: with one slot its turn is that of the first lane, if both take turns for the
+	 * same eight queues. */
+	ck_cuda(cuda->stream_create(&stage->copies,
+	                            BATONI_CU_STREAM_NON_BLOCKING, 0));
 	ck_cuda(cuda->context_pop(&popped));
 }
 
