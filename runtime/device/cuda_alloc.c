@@ -252,9 +252,14 @@ allocate(struct job *job)
 {
 	struct block *block = job->block;
 	const struct batoni_cuda_api *api = block->gpu->api;
-	CUresult result = create(job);
 	bool writes = false;
+	CUresult result;
 
+	/* A driver may lack them, as far as the look-up is concerned. */
+	job->call = "cuMemAlloc";
+	if (!api->mem_alloc || !api->mem_free || !api->set_bytes)
+		return BATONI_CU_NOT_SUPPORTED;
+	result = create(job);
 	if (result == BATONI_CU_NOT_SUPPORTED) {
 		job->call = "cuMemAlloc";
 		result = api->mem_alloc(&block->base, block->bytes);

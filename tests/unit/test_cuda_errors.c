@@ -667,11 +667,26 @@ START_TEST(memory_of_windows_goes_although_a_call_of_the_driver_fails_in_passing
 }
 END_TEST
 
+START_TEST(memory_of_windows_is_refused_where_the_driver_lacks_a_function)
+{
+	void *block;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_lack("cuMemsetD8Async", true));
+	cuda_world_open();
+	ck_assert_int_eq(baton_mem_alloc(cw.comms[0], MIB, &block),
+	                 BATON_ERR_CUDA);
+	assert_said("cuMemAlloc", "801");
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
 		memory_of_windows_goes_although_a_call_of_the_driver_fails_in_passing,
+		memory_of_windows_is_refused_where_the_driver_lacks_a_function,
 		sticky_error_ends_all_operations_and_says_why,
 		sticky_error_amid_a_message_ends_both_sides,
 		sticky_error_lets_waiting_threads_go,
