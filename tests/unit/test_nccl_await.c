@@ -124,7 +124,7 @@ START_TEST(a_launch_that_blocks_breaks_its_communicator_in_time)
 	ck_ok(baton_release(&(baton_request){move(1, 0, false, &endless)}));
 	ck_assert_int_eq(move_on(streams[1], 1, 0, false, 0, BYTES, &endless,
 	                         &request),
-	                 BATON_ERR_ABORTED);
+	                 BATON_ERR_NCCL);
 	ck_assert_ptr_nonnull(strstr(baton_comm_error(comms[1]),
 	                             "ncclGroupEnd returned 7"));
 	ck_ok(baton_comm_lock_device(comms[1]));

@@ -148,6 +148,7 @@ try_with(const struct way *way, int target, bool check)
 	struct baton_comm_options options[2] = {nccl_options(), nccl_options()};
 
 	options[0].check = options[1].check = check;
+	options[0].nccl_lists = options[1].nccl_lists = true;
 	load();
 	/* NULL is the legacy default stream, whatever NCCL was compiled for. */
 	ck_assert(nccl->sim_set("per_thread", 1));
