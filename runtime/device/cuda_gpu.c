@@ -71,6 +71,9 @@ restore_mode(const struct batoni_cuda_api *api, CUstreamCaptureMode mode)
  * known.  That thread's.  GPUs are kept for good, and one that was reset is another one. */
 static const struct cuda_gpu *stays_in;
 
+/* The GPU in whose context a library has the engine's thread; NULL: none has it. */
+static const struct cuda_gpu *lent_in;
+
 /* Of the thread that stays, which is not known to be in a context. */
 static CUresult
 look_round(const struct cuda_gpu *gpu, CUcontext *current_p)
@@ -120,6 +123,21 @@ batoni_cuda_doubt(void)
 		stays_in = NULL;
 }
 
+void
+batoni_cuda_lend(const struct cuda_gpu *gpu)
+{
+	if (batoni_thread.stays)
+		lent_in = gpu;
+}
+
+/* The thread that stays.  If it cannot go back, what the library calls next says so. */
+static void
+go_back(void)
+{
+	if (lent_in && stays_in != lent_in)
+		stay(lent_in);
+}
+
 static CUresult
 visit(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 {
@@ -161,7 +179,9 @@ batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
-	if (!batoni_thread.stays)
+	if (batoni_thread.stays)
+		go_back();
+	else
 		restore_mode(gpu->api, guard->mode);
 	batoni_cancel_state_restore(&guard->cancel_state);
 }

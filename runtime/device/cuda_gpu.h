@@ -137,7 +137,7 @@ batoni_cuda_gpu(struct batoni_device *device)
  * leave.
  *
  * The engine's thread stays where it is, as nothing of the program runs there: enter is no call of
- * the driver until another GPU is needed, and leave is none.
+ * the driver until another GPU is needed, and leave is none, unless it was lent to a library.
  */
 struct cuda_guard {
 	CUstreamCaptureMode mode;
@@ -154,6 +154,9 @@ bool batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
                                 const struct cuda_guard *guard, CUresult result);
 /* A library that changes contexts has had, or gets, this thread: the next enter looks. */
 void batoni_cuda_doubt(void);
+/* It has this thread from here on, in the context of the GPU, to which calls that are made meanwhile
+ * for another GPU go back; NULL: no more. */
+void batoni_cuda_lend(const struct cuda_gpu *gpu);
 
 /* cuda_queues.c: while it is set up. */
 void batoni_cuda_queues_read(struct cuda_gpu *gpu);

@@ -255,6 +255,7 @@ cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 	result = batoni_cuda_enter(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_note(gpu, "cuCtxPushCurrent", result);
+	batoni_cuda_lend(gpu);
 	guard_p->words[GUARD_MODE] = guard.mode;
 	guard_p->words[GUARD_PUSHED] = guard.pushed;
 	guard_p->words[GUARD_CANCEL] = (uint64_t)guard.cancel_state;
@@ -270,6 +271,7 @@ cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard
 		.cancel_state = (int)guard->words[GUARD_CANCEL],
 	};
 
+	batoni_cuda_lend(NULL);
 	batoni_cuda_leave(batoni_cuda_gpu(device), &left);
 	batoni_cuda_doubt();
 }

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
 #include "cuda_world.h"
+#include "device.h"
+#include "memory.h"
 #include "thread.h"
 
 static baton_request sender, receiver;
@@ -371,6 +374,37 @@ START_TEST(a_context_that_a_library_has_changed_is_found)
 }
 END_TEST
 
+/* As a CUDA-aware MPI has it, of whose messages one has come for another GPU. */
+START_TEST(a_library_keeps_its_context_when_another_device_copies)
+{
+	struct batoni_device *device;
+	const struct batoni_memory_ops *memory;
+	struct batoni_memory_guard guard;
+	struct batoni_ticket ticket;
+	CUcontext current;
+
+	open_world(BATON_PROGRESS_CALLS);
+	open_second();
+	device = cw.comms[0]->device;
+	memory = device->ops->memory;
+	batoni_thread.stays = true;
+	baton_ok(memory->enter(device, &guard));
+	baton_ok(memory->copy_start(device, second.to, second.from, 8, 1,
+	                            &ticket));
+	cu_ok(cw.sim->context_current(&current));
+	ck_assert_ptr_eq(current, cw.context);
+	while (memory->copy_test(device, &ticket) == BATON_PENDING)
+		;
+	cu_ok(cw.sim->context_current(&current));
+	ck_assert_ptr_eq(current, cw.context);
+	memory->leave(device, &guard);
+	batoni_thread.stays = false;
+	for (int i = 0; i < 2; i++)
+		baton_ok(baton_comm_destroy(second.comms[i]));
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -384,6 +418,7 @@ main(void)
 		the_engines_thread_goes_from_one_device_to_another,
 		the_engines_thread_leaves_a_context_that_was_reset,
 		a_context_that_a_library_has_changed_is_found,
+		a_library_keeps_its_context_when_another_device_copies,
 	};
 
 	return RUN_TESTS("cuda_copies", tests);
