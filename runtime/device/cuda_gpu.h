@@ -98,6 +98,8 @@ struct cuda_gpu {
 	_Atomic(_Atomic uint64_t *) copied;
 	int priority; /* of these: the highest */
 	uint32_t queues, copy_queues; /* of the hardware, that streams share */
+	bool copy_queues_set; /* by a variable of their own */
+	bool blocking; /* launches block (CUDA_LAUNCH_BLOCKING) */
 	_Atomic uint32_t foreign;     /* streams that libraries have */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the numbers of

@@ -6,7 +6,8 @@
  * many there are: for kernels and waits, and for copies, unless CUDA_DEVICE_MAX_COPY_CONNECTIONS
  * says how many of these.  Nothing tells which stream is in which queue, so all that can be said
  * is whether each may have one of its own.  The driver reads the variables when it starts; they
- * are read here when the GPU is set up, since nothing else tells them.
+ * are read here when the GPU is set up, since nothing else tells them, and not later: the program may be
+ * changing its environment while the engine's thread asks how crowded the queues are.
  *
  * CUDA_SCALE_LAUNCH_QUEUES (0.25x, 0.5x, 2x, 4x) scales how many entries the driver takes before a call
  * blocks.  What is put on a stream is bounded in the same proportion (cuda_item.c).  Whether that is a queue's or a
@@ -74,11 +75,11 @@ launches_block(void)
 }
 
 static void
-warn_of_blocking(void)
+warn_of_blocking(const struct cuda_gpu *gpu)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-	if (launches_block() && !atomic_flag_test_and_set(&warned))
+	if (gpu->blocking && !atomic_flag_test_and_set(&warned))
 		batoni_log(BATONI_LOG_WARN,
 		           "CUDA_LAUNCH_BLOCKING is set: a kernel that is launched "
 		           "on a stream that waits for a message blocks its "
@@ -91,8 +92,10 @@ batoni_cuda_queues_read(struct cuda_gpu *gpu)
 {
 	gpu->queues = read_variable(CONNECTIONS, QUEUES_USUAL);
 	gpu->copy_queues = read_variable(COPY_CONNECTIONS, gpu->queues);
+	gpu->copy_queues_set = getenv(COPY_CONNECTIONS) != NULL;
+	gpu->blocking = launches_block();
 	atomic_store_explicit(&quarters, read_depth(), memory_order_relaxed);
-	warn_of_blocking();
+	warn_of_blocking(gpu);
 }
 
 static bool
@@ -128,12 +131,12 @@ static void
 advise(const struct cuda_gpu *gpu, struct batoni_crowd *crowd)
 {
 	uint32_t advised = QUEUES_USUAL;
-	bool copies = getenv(COPY_CONNECTIONS) != NULL;
 
 	while (advised < crowd->streams && advised < QUEUES_MAX)
 		advised *= 2;
 	crowd->advised = advised;
-	if (gpu->queues < advised && copies && gpu->copy_queues < advised)
+	if (gpu->queues < advised && gpu->copy_queues_set &&
+	    gpu->copy_queues < advised)
 		snprintf(crowd->advice, sizeof(crowd->advice),
 		         CONNECTIONS "=%u and " COPY_CONNECTIONS "=%u", advised,
 		         advised);
@@ -151,7 +154,7 @@ batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p)
 		.queues = gpu->queues,
 		.copy_queues = gpu->copy_queues,
 		.entries = batoni_cuda_entries(),
-		.blocking = launches_block(),
+		.blocking = gpu->blocking,
 	};
 
 	pthread_mutex_lock(&gpu->lock);

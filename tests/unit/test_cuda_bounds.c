@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 
 #include "captured.h"
+#include "core.h"
 #include "cuda_world.h"
+#include "device.h"
 
 /* The least that is mapped. */
 #define UNIT (2 * MIB)
@@ -632,6 +634,28 @@ START_TEST(launches_that_block_are_warned_of_once_and_told_of)
 }
 END_TEST
 
+/* The driver has read them, and the program may be changing its environment just now. */
+START_TEST(the_environment_is_read_when_the_gpu_is_set_up)
+{
+	struct batoni_device *device;
+	struct batoni_crowd crowd;
+
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+	setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "2", 1);
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	cuda_world_open();
+	unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	unsetenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
+	unsetenv("CUDA_LAUNCH_BLOCKING");
+	device = cw.comms[0]->device;
+	device->ops->crowd(device, &crowd);
+	ck_assert(crowd.blocking);
+	ck_assert_str_eq(crowd.advice, "CUDA_DEVICE_MAX_CONNECTIONS=8 and "
+	                               "CUDA_DEVICE_MAX_COPY_CONNECTIONS=8");
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -640,6 +664,7 @@ main(void)
 		a_queue_that_is_scaled_up_takes_more,
 		a_scale_that_the_driver_does_not_know_is_none,
 		launches_that_block_are_warned_of_once_and_told_of,
+		the_environment_is_read_when_the_gpu_is_set_up,
 		a_stream_of_the_host_gets_to_no_driver,
 		a_buffer_that_runs_past_its_allocation_is_refused,
 		managed_memory_ends_too,
