@@ -19,7 +19,8 @@ struct cuda_worker {
 };
 
 /* What this thread has found by batoni_cuda_stream_find: the check of a call is followed by its
- * uses.  A record that has got another stream meanwhile has another handle. */
+ * uses.  A record that has got another stream meanwhile has another handle, or NULL: a default
+ * one's, which is never found so. */
 static _Thread_local struct cuda_stream *found_here
 	__attribute__((tls_model("initial-exec")));
 
@@ -284,7 +285,7 @@ use_found(struct cuda_gpu *gpu, CUstream handle)
 	struct cuda_stream *stream = found_here;
 
 	found_here = NULL;
-	if (!stream || stream->gpu != gpu)
+	if (!stream || stream->gpu != gpu || batoni_cuda_is_default(handle))
 		return NULL;
 	pthread_mutex_lock(&gpu->lock);
 	if (stream->handle == handle)

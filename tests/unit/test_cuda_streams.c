@@ -4,12 +4,14 @@
  * streams, many streams, and streams and memory that the program takes away.
  */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cuda_world.h"
 #include "core.h"
+#include "cuda_stream.h"
 #include "device.h"
 #include "mem.h"
 #include "testing.h"
@@ -603,6 +605,68 @@ START_TEST(launch_finds_its_thread_though_the_place_was_taken)
 }
 END_TEST
 
+static struct {
+	sem_t asked, told, ended;
+	unsigned place; /* where the record of its default stream is to be */
+} thread;
+
+/* Has operations on its own default stream. */
+static void *
+per_thread_main(void *unused)
+{
+	CUstream own = (CUstream)(uintptr_t)BATONI_CU_STREAM_PER_THREAD_VALUE;
+	unsigned long long id = 0;
+	baton_request request;
+
+	(void)unused;
+	cu_ok(cw.sim->context_push(cw.context));
+	cu_ok(cw.sim->stream_id(own, &id));
+	thread.place = (unsigned)(id % PLACES);
+	sem_post(&thread.told);
+	sem_wait(&thread.asked);
+	baton_ok(baton_record(cw.comms[0], own, NULL, &request));
+	cuda_world_finish(request, BATON_OK);
+	sem_post(&thread.told);
+	sem_wait(&thread.ended);
+	return NULL;
+}
+
+/* A call has found a record that then became that of another thread's default stream. */
+START_TEST(a_default_stream_does_not_get_what_was_found_for_another_one)
+{
+	const struct cuda_gpu *gpu;
+	uint64_t triggers;
+	baton_request request;
+	pthread_t other;
+
+	sem_init(&thread.asked, 0, 0);
+	sem_init(&thread.told, 0, 0);
+	sem_init(&thread.ended, 0, 0);
+	cuda_world_open();
+	gpu = batoni_cuda_gpu(batoni_comm_device(cw.comms[0]));
+	for (int i = 0; i < PLACES; i++) {
+		CUstream s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
+
+		baton_ok(baton_record(cw.comms[0], s, NULL, &request));
+		cuda_world_finish(request, BATON_OK);
+	}
+	ck_assert_int_eq(pthread_create(&other, NULL, per_thread_main, NULL), 0);
+	sem_wait(&thread.told);
+	baton_ok(baton_stream_query(cw.comms[0],
+	                            gpu->streams[thread.place]->handle));
+	sem_post(&thread.asked);
+	sem_wait(&thread.told);
+	ck_assert_ptr_null(gpu->streams[thread.place]->handle);
+	triggers = gpu->streams[thread.place]->triggers;
+	baton_ok(baton_record(cw.comms[0], NULL, NULL, &request));
+	cuda_world_finish(request, BATON_OK);
+	ck_assert_uint_eq(gpu->streams[thread.place]->triggers, triggers);
+	sem_post(&thread.ended);
+	pthread_join(other, NULL);
+	cuda_world_end();
+}
+END_TEST
+
 /* ---- what the program takes away ------------------------------------------ */
 
 START_TEST(stream_destroyed_under_an_operation_harms_no_other)
@@ -718,6 +782,7 @@ main(void)
 		more_streams_than_places_one_after_the_other,
 		more_streams_than_places_at_a_time_are_refused,
 		launch_finds_its_thread_though_the_place_was_taken,
+		a_default_stream_does_not_get_what_was_found_for_another_one,
 		stream_destroyed_under_an_operation_harms_no_other,
 		memory_freed_under_a_receive_harms_no_other_communicator,
 	};
