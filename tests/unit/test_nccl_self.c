@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages of a rank to itself over NCCL, whose two ends come in calls of their own. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
@@ -265,6 +266,47 @@ START_TEST(as_many_ends_as_there_is_room_for_are_kept)
 }
 END_TEST
 
+/* Of so many sends to itself; nothing of it is enqueued. */
+static void
+refuse_group(int members, enum baton_status expected)
+{
+	baton_request request = 0;
+
+	ck_ok(baton_group_begin(comms[0]));
+	for (int i = 0; i < members; i++)
+		ck_ok(move_on(streams[0], 0, 0, true, 0, BYTES, &detached,
+		              &request));
+	ck_assert_int_eq(baton_group_end(comms[0]), expected);
+	ck_ok(baton_comm_status(comms[0]));
+}
+
+/* There is room for the first ones of its ends. */
+START_TEST(a_group_for_which_the_stream_has_no_room_is_refused_whole)
+{
+	enum { MOST = 128, MEMBERS = 8 };
+	baton_request requests[MOST];
+	int n = 0;
+
+	setenv("CUDA_SCALE_LAUNCH_QUEUES", "0.25x", 1);
+	create_one();
+	while (n < MOST && move_on(streams[0], 0, 0, true, 0, BYTES, &detached,
+	                           &requests[n]) == BATON_OK)
+		n++;
+	ck_assert_int_lt(n, MOST);
+	/* Of the first one the stream has passed all. */
+	finish(end(streams[0], false, 1, &detached), BATON_OK);
+	finish(requests[0], BATON_OK);
+	refuse_group(MEMBERS, BATON_ERR_AGAIN);
+	for (int i = 1; i < n; i++) {
+		finish(end(streams[0], false, 1, &detached), BATON_OK);
+		finish(requests[i], BATON_OK);
+	}
+	/* More than it ever has. */
+	refuse_group(MOST, BATON_ERR_UNSUPPORTED);
+	destroy_some(1);
+}
+END_TEST
+
 /* As a put does whose message MPI does not take. */
 static enum baton_status
 fail_in_mpi(void *context, const struct batoni_op *op, unsigned state)
@@ -314,6 +356,7 @@ main(void)
 		an_abort_lets_streams_go_on,
 		a_deadline_ends_an_end_without_its_other,
 		as_many_ends_as_there_is_room_for_are_kept,
+		a_group_for_which_the_stream_has_no_room_is_refused_whole,
 	};
 
 	return RUN_TESTS("nccl_self", tests);

@@ -393,14 +393,36 @@ keep(struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 	return status;
 }
 
+/* Does `waits` take the items of all that are left?  The one behind the first could not be refused. */
+static enum baton_status
+check_room(const struct batoni_nccl *nccl, size_t left)
+{
+	const struct batoni_device_ops *ops = nccl->device->ops;
+	const struct batoni_need need = {
+		.entries = BATONI_ITEM_ENTRIES * (uint32_t)left};
+
+	if (left < 2 || !ops->room)
+		return BATON_OK;
+	if (ops->holds(&need) != BATON_OK)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%zu messages to the rank itself that have "
+		                     "not their other ends are more than a stream "
+		                     "takes in one group",
+		                     left);
+	return ops->room(nccl->device, nccl->self->waits, &need);
+}
+
 enum baton_status
 batoni_nccl_self_keep(struct batoni_nccl *nccl,
                       const struct batoni_nccl_match *match,
                       struct batoni_transfer *const *transfers, size_t n,
                       baton_stream *observe_p)
 {
+	enum baton_status room = check_room(nccl, match->left);
 	size_t index = 0, kept = 0;
 
+	if (room != BATON_OK)
+		return room;
 	for (size_t i = 0; i < n && kept < match->left; i++) {
 		enum baton_status status;
 
