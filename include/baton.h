@@ -328,11 +328,12 @@ BATON_API enum baton_status baton_comm_dump(struct baton_comm *comm, int fd);
 
 /* For a program that calls NCCL itself on the GPU of a communicator with the NCCL transport:
  * NCCL takes one thread at a time for a GPU.  lock: until unlock, Baton makes no call of NCCL
- * for that GPU; it waits for one that is under way.  Between the two, on one thread, make
- * whole groups of NCCL, no call that waits for the GPU, and none of Baton that enqueues or
- * waits.  Returns BATON_OK; INVALID (unlock: this thread has not the lock; lock: it has it);
- * AGAIN (another thread has it, and has not given it back within the communicator's timeout_ns, or
- * 60 s); UNSUPPORTED (another transport). */
+ * for that GPU but those that free communicators, which launch nothing; it waits for one that
+ * is under way.  Between the two, on one thread, make whole groups of NCCL, no call that waits
+ * for the GPU, and none of Baton that enqueues or waits.  Returns BATON_OK; INVALID (unlock:
+ * this thread has not the lock; lock: it has it); AGAIN (another thread has it, and has not
+ * given it back within the communicator's timeout_ns, or 60 s); UNSUPPORTED (another
+ * transport). */
 BATON_API enum baton_status baton_comm_lock_device(struct baton_comm *comm);
 BATON_API enum baton_status baton_comm_unlock_device(struct baton_comm *comm);
 
