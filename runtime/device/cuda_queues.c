@@ -57,7 +57,8 @@ read_depth(void)
 	return 4;
 }
 
-static _Atomic uint32_t quarters = 4;
+/* Of the first GPU that was set up: one driver serves all.  0: none was. */
+static _Atomic uint32_t quarters;
 
 uint32_t
 batoni_cuda_scaled(uint32_t entries)
@@ -90,11 +91,13 @@ warn_of_blocking(const struct cuda_gpu *gpu)
 void
 batoni_cuda_queues_read(struct cuda_gpu *gpu)
 {
+	uint32_t not_read = 0;
+
 	gpu->queues = read_variable(CONNECTIONS, QUEUES_USUAL);
 	gpu->copy_queues = read_variable(COPY_CONNECTIONS, gpu->queues);
 	gpu->copy_queues_set = getenv(COPY_CONNECTIONS) != NULL;
 	gpu->blocking = launches_block();
-	atomic_store_explicit(&quarters, read_depth(), memory_order_relaxed);
+	atomic_compare_exchange_strong(&quarters, &not_read, read_depth());
 	warn_of_blocking(gpu);
 }
 

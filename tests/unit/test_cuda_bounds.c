@@ -591,6 +591,29 @@ START_TEST(a_scale_that_the_driver_does_not_know_is_none)
 }
 END_TEST
 
+/* The driver has read the scale, whatever becomes of it before the next GPU is used. */
+START_TEST(all_gpus_have_the_scale_of_the_first)
+{
+	struct baton_comm_options options = cuda_world_options();
+	struct baton_comm *other;
+	struct batoni_device *device;
+	struct batoni_crowd crowd;
+
+	setenv("CUDA_SCALE_LAUNCH_QUEUES", "0.25x", 1);
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("devices", 2));
+	cuda_world_open();
+	unsetenv("CUDA_SCALE_LAUNCH_QUEUES");
+	options.cuda_device = 1;
+	baton_ok(baton_comm_create_local(1, &options, &other));
+	device = cw.comms[0]->device;
+	device->ops->crowd(device, &crowd);
+	ck_assert_uint_eq(crowd.entries, 200);
+	baton_ok(baton_comm_destroy(other));
+	cuda_world_end();
+}
+END_TEST
+
 /* ---- launches that block ------------------------------------------------------ */
 
 static void
@@ -663,6 +686,7 @@ main(void)
 		a_queue_that_is_scaled_down_is_not_overfilled,
 		a_queue_that_is_scaled_up_takes_more,
 		a_scale_that_the_driver_does_not_know_is_none,
+		all_gpus_have_the_scale_of_the_first,
 		launches_that_block_are_warned_of_once_and_told_of,
 		the_environment_is_read_when_the_gpu_is_set_up,
 		a_stream_of_the_host_gets_to_no_driver,
