@@ -24,6 +24,7 @@ struct batoni_collective {
 	bool missing;  /* some rank was gone at the last check */
 	const char *late; /* what has not happened, for the text of a TIMEOUT */
 	uint64_t limit_ns;
+	uint64_t trials_until_ns; /* paths.c; 0: no copy was tried yet */
 	const void *mine; /* this rank's bytes of the exchange under way */
 	size_t bytes;
 	void *all;

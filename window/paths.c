@@ -37,7 +37,8 @@
 
 /* Another process has so long to hand on a descriptor. */
 #define HANDOVER_NS UINT64_C(5000000000)
-/* A byte is copied in so long, or copies of the device stand still. */
+/* The bytes of all parts are copied in so long, or in half of the time that is left, or copies of the
+ * device stand still: what is left is for the other steps of the call. */
 #define TRIAL_NS UINT64_C(5000000000)
 
 /* A text of the window's, why some puts do not go faster. */
@@ -184,18 +185,28 @@ is_offered(const struct batoni_offer *offer, size_t bytes)
 	       bytes <= offer->bytes - offer->offset;
 }
 
+/* Until then the copies of this call are waited for. */
+static uint64_t
+end_of_trials(struct batoni_collective *c)
+{
+	uint64_t now = batoni_real_ns();
+	uint64_t half = c->limit_ns > now ? (c->limit_ns - now) / 2 : 0;
+
+	if (c->trials_until_ns == 0)
+		c->trials_until_ns = now + (half < TRIAL_NS ? half : TRIAL_NS);
+	return c->trials_until_ns;
+}
+
 /* Copy a byte out of a part.  OK; PENDING: it has not ended in time, or the communicator breaks;
  * CUDA: the device's `why` says why.  *stands_p: the copy goes on. */
 static enum baton_status
-try_copy(const struct batoni_collective *c, const void *from, bool *stands_p)
+try_copy(struct batoni_collective *c, const void *from, bool *stands_p)
 {
+	uint64_t until_ns = end_of_trials(c);
 	struct batoni_rma *rma = c->rma;
-	uint64_t until_ns = batoni_real_ns() + TRIAL_NS;
 	enum baton_status status;
 	bool broken;
 
-	if (until_ns > c->limit_ns)
-		until_ns = c->limit_ns;
 	*stands_p = false;
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();

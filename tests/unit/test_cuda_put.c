@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "clock.h"
 #include "cuda_world.h"
 
 enum { ROOM = 1 << 20, MAPPING = 2 << 20 };
@@ -29,6 +30,7 @@ static unsigned char *data; /* pinned */
 static bool by_message;
 static bool apart; /* neither device reaches the other's memory */
 static bool uncopied; /* it does, but its driver refuses copies of it */
+static int64_t limit_ns; /* of the communicator */
 
 /* ---- both ranks ------------------------------------------------------------ */
 
@@ -105,6 +107,7 @@ open_sides(void)
 	cu_ok(cw.sim->context_pop(&popped));
 	options.cuda_device = -1;
 	options.requests_max = 256;
+	options.timeout_ns = limit_ns;
 	baton_ok(baton_comm_create_local(2, &options, comms));
 	cu_ok(cw.sim->context_push(popped));
 	for (int i = 0; i < 2; i++)
@@ -461,6 +464,33 @@ START_TEST(a_copy_that_stands_holds_up_no_registration_for_long)
 }
 END_TEST
 
+/* Rank 0 is the first to call, and so the first whose time is over. */
+static void *
+register_in_turn(void *argument)
+{
+	uint64_t later = batoni_real_ns() + 100000000;
+
+	while (argument == &sides[1] && batoni_real_ns() < later)
+		(void)baton_progress(sides[1].comm);
+	return register_part(argument);
+}
+
+/* Nor does it take all the time that the call has. */
+START_TEST(a_copy_that_stands_leaves_time_for_the_registration)
+{
+	limit_ns = 4000000000;
+	open_sides();
+	both(deregister_part, BATON_OK);
+	hold_copies();
+	both(register_in_turn, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	                  BATON_WINDOW_PATH_MESSAGE);
+	cuda_world_let_go(0);
+	run_dry();
+	close_sides();
+}
+END_TEST
+
 /* Memory of device 0 that a program has mapped for that device alone. */
 START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
 {
@@ -529,6 +559,7 @@ main(void)
 		a_part_that_the_device_does_not_reach_is_put_into_by_message,
 		a_part_that_the_driver_does_not_copy_is_put_into_by_message,
 		a_copy_that_stands_holds_up_no_registration_for_long,
+		a_copy_that_stands_leaves_time_for_the_registration,
 		no_signal_is_seen_before_a_short_put_is_in_device_memory,
 		no_signal_is_seen_before_a_long_put_is_in_device_memory,
 		signals_behind_a_late_put_wait_for_it,
