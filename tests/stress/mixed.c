@@ -317,6 +317,15 @@ close_rank(struct rank *rank, bool aborted)
 }
 
 static void
+end_memory(struct rank *rank, enum place place, unsigned char *memory, bool leaks)
+{
+	if (leaks)
+		memory_leave(place, memory);
+	else
+		memory_give(place, rank->rank, memory);
+}
+
+static void
 rank_end(struct rank *rank)
 {
 	bool aborted = !rank->sound;
@@ -343,13 +352,13 @@ rank_end(struct rank *rank)
 		slots_end(&rank->hands[i], leaks);
 	/* Others may put into it until they are gone. */
 	(void)agree(rank, 0, false);
-	for (int i = 0; i < THREADS && !leaks; i++)
-		memory_give(rank->hands[i].plan_place, rank->rank,
-		            rank->hands[i].plan_memory);
-	for (int i = 0; i < WINDOWS && !leaks; i++)
+	for (int i = 0; i < THREADS; i++)
+		end_memory(rank, rank->hands[i].plan_place,
+		           rank->hands[i].plan_memory, leaks);
+	for (int i = 0; i < WINDOWS; i++)
 		if (!rank->parts_ours[i] && rank->parts[i])
-			memory_give(rank->part_places[i], rank->rank,
-			            rank->parts[i]);
+			end_memory(rank, rank->part_places[i], rank->parts[i],
+			           leaks);
 	pthread_rwlock_destroy(&rank->queues_lock);
 	pthread_mutex_destroy(&rank->lock);
 }

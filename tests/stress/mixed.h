@@ -98,6 +98,8 @@ bool memory_is_there(enum place place);
 /* For this rank's GPU, up to WINDOW_BYTES; NULL: none is left there. */
 unsigned char *memory_take(enum place place, int rank, size_t bytes);
 void memory_give(enum place place, int rank, unsigned char *memory);
+/* Somebody may use it for as long as the process lives. */
+void memory_leave(enum place place, unsigned char *memory);
 void memory_write(enum place place, unsigned char *to, const unsigned char *from,
                   size_t bytes);
 void memory_read(enum place place, unsigned char *to, const unsigned char *from,

@@ -499,11 +499,13 @@ slots_end(struct hand *hand, bool leaks)
 		    baton_test(slot->request, NULL) != BATON_ERR_STALE)
 			mixed_fail(hand->rank,
 			           "a request outlives its communicator");
-		if (in_use && leaks)
+		if (in_use && leaks) {
+			memory_leave(slot->place, slot->memory);
 			slot->memory = NULL;
-		else if (slot->state == WATCHED && slot->memory)
+		} else if (slot->state == WATCHED && slot->memory) {
 			check_untouched(hand, slot, 0,
 			                "after its operation's end");
+		}
 		give_memory(hand, slot);
 	}
 }
