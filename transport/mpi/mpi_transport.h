@@ -12,7 +12,7 @@
  * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
  * bootstrap.c communicators over it, starting MPI
- * finish.c    finalising MPI, by whom and when
+ * finish.c    the end of MPI: by the program or by Baton, and when
  * family.c    one MPI for the program, Baton and the process
  *
  * Everything here belongs to the thread that drives the engine, except where a

@@ -24,7 +24,7 @@
  *      later: the ender waits for it, GROUP_NS at most, and aborts the lane if it does not end;
  *   4. when the communicator is destroyed it aborts the lanes, which frees them.  It waits for
  *      those that were revoked first.
- * From step 2 on nobody but the ender uses the lanes: who gets the lock of the device later sees
+ * From step 2 on only the ender uses the lanes: a thread that gets the lock of the device later sees
  * `aborting`.  So it aborts without the lock: other communicators of the GPU go on, and another
  * rank of the process may have to end what stands before the kernels.
  * The lane of puts is not aborted while a put that was announced to this rank has not come
