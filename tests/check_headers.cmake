@@ -25,8 +25,10 @@ file(MAKE_DIRECTORY ${WORK})
 set(c11 ${CC} -x c -std=c11 ${strict} -I${ROOT}/include)
 set(cxx17 ${CXX} -x c++ -std=c++17 ${strict} -I${ROOT}/include)
 set(internal ${CC} -x c -std=c11 -D_GNU_SOURCE ${strict} -I${ROOT}/include
-             -I${ROOT}/runtime/base -I${ROOT}/runtime/device -I${ROOT}/runtime
-             -I${ROOT}/transport -I${ROOT}/transport/mpi -I${ROOT}/window)
+             -I${ROOT}/runtime/base -I${ROOT}/runtime/contract -I${ROOT}/runtime/core
+             -I${ROOT}/runtime/ops -I${ROOT}/runtime/comm -I${ROOT}/runtime/diag
+             -I${ROOT}/runtime/device/host -I${ROOT}/runtime/device/cuda
+             -I${ROOT}/transport/local -I${ROOT}/transport/mpi -I${ROOT}/window)
 set(mpi)
 string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
 foreach(dir IN LISTS MPI_INCLUDES)

@@ -4,35 +4,28 @@
 # include, by the library that they name, and by the symbols that their objects need.
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
-#   base <- contracts <- engine <- window
-#   leaves (runtime/device/*.c, transport/) see base and contracts.  The engine sees
-#   no leaf; runtime/registry.c is where it gets their tables from.
+#   base <- contract <- engine (core, ops, comm, diag) <- window
+#   leaves (runtime/device/<name>/, transport/<name>/) see base and contract.  The engine
+#   sees no leaf; runtime/comm/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
 
-# The headers that are contracts.
-set(contracts runtime/path.h runtime/load.h runtime/device/device.h
-    runtime/device/memory.h
-    transport/transport.h transport/staging.h transport/native.h
-    transport/native_puts.h transport/side.h transport/stores.h
-    runtime/onesided.h runtime/world.h)
-
-# room_of: the room of a file, in room_p.
+# room_of: the room of a file, in room_p; "" if it lies in none.
 function(room_of file room_p)
-	set(room engine)
-	if(file IN_LIST contracts)
-		set(room contract)
-	elseif(file MATCHES "^runtime/registry\\.[ch]$")
+	set(room)
+	if(file MATCHES "^runtime/comm/registry\\.[ch]$")
 		set(room registry)
-	elseif(file MATCHES "^runtime/base/")
-		set(room base)
-	elseif(file MATCHES "^runtime/device/([a-z]+)[a-z_]*\\.[ch]$")
+	elseif(file MATCHES "^runtime/(base|contract)/")
+		set(room ${CMAKE_MATCH_1})
+	elseif(file MATCHES "^runtime/(core|ops|comm|diag)/")
+		set(room engine)
+	elseif(file MATCHES "^runtime/device/([a-z]+)/")
 		set(room device-${CMAKE_MATCH_1})
-	elseif(file MATCHES "^transport/([a-z]+)(/|\\.[ch]$)")
+	elseif(file MATCHES "^transport/([a-z]+)/")
 		set(room transport-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/")
 		set(room window)
 	endif()
-	set(${room_p} ${room} PARENT_SCOPE)
+	set(${room_p} "${room}" PARENT_SCOPE)
 endfunction()
 
 # The rooms whose headers a room may include, and whose symbols its objects may need.
@@ -43,9 +36,10 @@ set(sees_engine base contract engine registry)
 set(sees_registry base contract registry)
 set(sees_window base contract engine window)
 set(needs_base base)
-set(needs_leaf base)
-set(needs_engine base engine registry)
-set(needs_window base engine window)
+set(needs_contract base contract)
+set(needs_leaf base contract)
+set(needs_engine base contract engine registry)
+set(needs_window base contract engine window)
 
 # allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
 # itself too, and the registry needs every leaf.
@@ -109,6 +103,10 @@ function(check_source file)
 	check_library(${file} "${code}" "${includes}" NVTX "nvtx"
 	              "nvtx3/" "nvtx[A-Z][A-Za-z]*|NVTX_[A-Z]+")
 	room_of(${file} room)
+	if(NOT room)
+		complain(${file} "lies in no room")
+		return()
+	endif()
 	allowed(sees ${room} seen)
 	foreach(include IN LISTS includes)
 		if(NOT include MATCHES "^\"(.*)\"$")

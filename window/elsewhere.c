@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts, signals and waits that another path carries (runtime/path.h): copies and waits that
+ * Puts, signals and waits that another path carries (runtime/contract/path.h): copies and waits that
  * live on a device's streams.  The layer has checked and described the operation as it does
  * its own.  It tells the path where the bytes go and which counters are meant, and keeps the
  * window, and the nodes of a wait, until the operation has ended.  A wait that is carried

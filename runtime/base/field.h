@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fields of a record that a host may read while the record is used again
- * (runtime/op.h, "Readers").  Writers and such readers go through these; they are
+ * (runtime/core/op.h, "Readers").  Writers and such readers go through these; they are
  * plain moves.  Whoever holds the record may read them plainly.
  */
 #ifndef BATONI_FIELD_H

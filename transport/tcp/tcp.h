@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel's own header.  What it is for: transport/side.h.
+ * The side channel's own header.  What it is for: runtime/contract/side.h.
  *
  *   proof.c      SHA-256 and HMAC
  *   wire.c       the bytes of each header

@@ -269,7 +269,7 @@ struct batoni_memory_ops {
 	void (*unpin)(struct batoni_device *device, void *base);
 };
 
-/* runtime/device/host_memory.c */
+/* runtime/device/host/host_memory.c */
 extern const struct batoni_memory_ops batoni_host_memory_ops;
 
 #endif

@@ -9,7 +9,7 @@ extern const struct batoni_world batoni_world_mpi;
 /* transport/tcp/bootstrap.c */
 extern const struct batoni_world batoni_world_tcp;
 
-/* runtime/device/cuda.c */
+/* runtime/device/cuda/cuda.c */
 extern const struct batoni_device_ops batoni_device_cuda_ops;
 
 static const struct batoni_device_ops *const devices[] = {

@@ -2,7 +2,7 @@
 /*
  * What a path has to have looked at: its load.  A path is one way of carrying out
  * operations: the messages of a transport, the one-sided layer.  Each counts its own load;
- * runtime/outlook.c adds up those of a communicator and says when to look again.
+ * runtime/core/outlook.c adds up those of a communicator and says when to look again.
  */
 #ifndef BATONI_LOAD_H
 #define BATONI_LOAD_H
