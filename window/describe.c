@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A placed operation of this layer in words, for a dump. */
-#include "window.h"
+#include "rma.h"
 
 #include <stdio.h>
 #include <string.h>

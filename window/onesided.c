@@ -11,7 +11,7 @@
  * Leaving: receives stay posted until the transport has left, and are taken back
  * then.  So a destroy that is refused changes nothing (message.c).
  */
-#include "window.h"
+#include "rma.h"
 
 #include <stdio.h>
 

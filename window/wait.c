@@ -39,7 +39,7 @@
  * until its record is published, then to the driver.  The driver keeps one spare node, so
  * that successive waits for one counter take no lock.
  */
-#include "window.h"
+#include "rma.h"
 
 #include <time.h>
 
@@ -283,7 +283,7 @@ is_met(const struct batoni_wait_node *node)
 {
 	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
 	 * acquire would do.  It is sequentially consistent because it may be the last
-	 * look before a sleep (window.h): an acquire load could be ordered before the
+	 * look before a sleep (rma.h): an acquire load could be ordered before the
 	 * store that announces the sleeper. */
 	return atomic_load(node->counter->value) >= node->target;
 }

@@ -18,7 +18,7 @@
  * call (or at the end of a group), on the enqueuing thread, in the order of the calls.  The
  * engine watches the streams with the device's marks and ends the transfers itself.  Such
  * a path of one-sided operations may share them with the layer's own, which is host-issued:
- * it then says for each whether it takes it, and the layer has the others (window/mapped.c).
+ * it then says for each whether it takes it, and the layer has the others (window/paths/mapped.c).
  *
  * Slots whose comment names no thread are called by the driver, and must not block.  The
  * process has one driver at a time, so a path needs no locks for them.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts and signals that come by message: the target's side, window/message.c as it is, over a
+ * Puts and signals that come by message: the target's side, window/paths/message.c as it is, over a
  * transport that delivers any bytes.  A rank has a window, an announcement's receive and channels
  * from two ranks.  The input is a list of deliveries: the channel, or the announcement's receive; a
  * length; that many bytes.  A payload that was asked for gets bytes at once, as many or fewer.

@@ -4,7 +4,7 @@
 #ifndef RMA_WORLD_H
 #define RMA_WORLD_H
 
-#include "window.h"
+#include "rma.h"
 
 #define RANKS 3
 #define ME 0

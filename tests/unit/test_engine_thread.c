@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "window.h"
+#include "rma.h"
 
 #include "run_tests.h"
 #include "scripted_world.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* window/put.c: the order of a channel, its paths, its accounting. */
+/* window/paths/put.c: the order of a channel, its paths, its accounting. */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>

@@ -16,7 +16,7 @@
  *
  * Any thread creates them and publishes them by a compare-and-swap (release); readers load
  * with acquire.  They stay until the communicator is freed.  Their contents belong to the
- * driver, except the fields that window.h names.
+ * driver, except the fields that rma.h names.
  *
  * Segments are sparse.  The counters of one source take a block of 64 bytes or more of
  * the target's segment, and the block's pages come into being when either side makes its

@@ -9,7 +9,7 @@
 #include <assert.h>
 
 #include "life.h"
-#include "window.h"
+#include "rma.h"
 
 #define BATONI_ALL_LANES UINT32_MAX
 /* Bytes of one message: the most that the MPI transport sends without an announcement. */

@@ -15,7 +15,7 @@
 #ifndef BATONI_COLLECTIVE_H
 #define BATONI_COLLECTIVE_H
 
-#include "window.h"
+#include "rma.h"
 
 struct batoni_collective {
 	struct batoni_rma *rma;

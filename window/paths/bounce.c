@@ -24,7 +24,7 @@
  *
  * Threads.  The driver only, except open and close.
  */
-#include "window.h"
+#include "rma.h"
 
 #include <string.h>
 
