@@ -4,7 +4,7 @@
 # include, by the library that they name, and by the symbols that their objects need.
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
-#   base <- contract <- engine (core, ops, comm, diag) <- window
+#   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
 #   leaves (runtime/device/<name>/, transport/<name>/) see base and contract.  The engine
 #   sees no leaf; runtime/comm/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
@@ -22,6 +22,8 @@ function(room_of file room_p)
 		set(room device-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^transport/([a-z]+)/")
 		set(room transport-${CMAKE_MATCH_1})
+	elseif(file MATCHES "^window/(base|paths)/")
+		set(room window-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/")
 		set(room window)
 	endif()
@@ -34,12 +36,16 @@ set(sees_contract base contract)
 set(sees_leaf base contract)
 set(sees_engine base contract engine registry)
 set(sees_registry base contract registry)
-set(sees_window base contract engine window)
+set(sees_window-base base contract engine window-base)
+set(sees_window-paths ${sees_window-base} window-paths)
+set(sees_window ${sees_window-paths} window)
 set(needs_base base)
 set(needs_contract base contract)
 set(needs_leaf base contract)
 set(needs_engine base contract engine registry)
-set(needs_window base contract engine window)
+set(needs_window-base base contract engine window-base)
+set(needs_window-paths ${needs_window-base} window-paths)
+set(needs_window ${needs_window-paths} window)
 
 # allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
 # itself too, and the registry needs every leaf.

@@ -8,7 +8,7 @@
  * enqueues as a send does (enqueue.c).  What an operation needs beyond its transfer is
  * filled into pending[slot] before the record is published.
  */
-#include "rma.h"
+#include "window.h"
 
 #include <stdio.h>
 

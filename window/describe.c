@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A placed operation of this layer in words, for a dump. */
-#include "rma.h"
+#include "window.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #include "device.h"
 #include "mem.h"
 #include "stream.h"
-#include "rma.h"
+#include "window.h"
 
 /* A driver has so long for a block where the communicator has no timeout_ns. */
 #define PATIENCE_NS UINT64_C(30000000000)

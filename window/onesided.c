@@ -11,7 +11,7 @@
  * Leaving: receives stay posted until the transport has left, and are taken back
  * then.  So a destroy that is refused changes nothing (message.c).
  */
-#include "rma.h"
+#include "window.h"
 
 #include <stdio.h>
 
@@ -59,7 +59,7 @@ layer_open(const struct batoni_onesided_plan *plan,
 	if (!rma->pending || !rma->signal_path ||
 	    batoni_links_open(rma) != BATON_OK)
 		goto free_layer;
-	if (batoni_waits_open(rma) != BATON_OK)
+	if (batoni_nodes_open(rma) != BATON_OK)
 		goto free_layer;
 	if (batoni_messages_open(rma) != BATON_OK)
 		goto close_waits;
@@ -73,7 +73,7 @@ layer_open(const struct batoni_onesided_plan *plan,
 close_messages:
 	batoni_messages_close(rma, false);
 close_waits:
-	batoni_waits_close(rma);
+	batoni_nodes_close(rma);
 free_layer:
 	layer_free(rma);
 	return status;
@@ -256,7 +256,7 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 		batoni_puts_close(rma);
 	batoni_bounces_close(rma, rma->comm && rma->comm->patience.copies_left);
 	batoni_messages_close(rma, aborted);
-	batoni_waits_close(rma);
+	batoni_nodes_close(rma);
 	layer_free(rma);
 }
 

@@ -27,12 +27,13 @@
  * more exchange tells that all have: the owner may free it afterwards.  After an abort no rank
  * waits for another, and the owner's driver decides what a mapping is that outlives its block.
  */
-#include "collective.h"
+#include "window.h"
 
 #include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "collective.h"
 #include "config.h"
 #include "engine.h"
 #include "leave.h"
@@ -649,20 +650,6 @@ baton_window_why(const struct baton_window *window, int peer)
 	    peer < window->rma->size)
 		why = window->peers[peer].why;
 	return why ? why : "";
-}
-
-struct baton_window *
-batoni_window_find(struct batoni_rma *rma, uint64_t id)
-{
-	for (struct batoni_list_node *node = rma->windows.next;
-	     node != &rma->windows; node = node->next) {
-		struct baton_window *window = batoni_container_of(
-			node, struct baton_window, link);
-
-		if (window->id == id)
-			return window;
-	}
-	return NULL;
 }
 
 /* ---- the layer's ---- */

@@ -127,14 +127,6 @@ batoni_link_make(struct batoni_rma *rma, int peer)
 	return batoni_link_of(rma, peer);
 }
 
-struct batoni_wire *
-batoni_wire_make(struct batoni_rma *rma, struct batoni_channel *channel)
-{
-	if (!atomic_load(&channel->wire))
-		atomic_store(&channel->wire, batoni_wire_new(rma, channel));
-	return atomic_load(&channel->wire);
-}
-
 /* ---- the transport ---- */
 
 static int

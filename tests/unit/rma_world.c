@@ -87,7 +87,7 @@ open_layer(struct rma_world *world)
 	batoni_list_init(&rma->windows);
 	for (int rank = 0; rank < RANKS; rank++)
 		rma->signal_path[rank] = BATON_WINDOW_PATH_DIRECT;
-	ck_assert_int_eq(batoni_waits_open(rma), BATON_OK);
+	ck_assert_int_eq(batoni_nodes_open(rma), BATON_OK);
 	ck_assert_int_eq(batoni_messages_open(rma), BATON_OK);
 	batoni_messages_start(rma);
 	/* The calls make these. */
@@ -174,7 +174,7 @@ rma_world_close(struct rma_world *world)
 	}
 	/* Receives may have been left with the transport; it is gone. */
 	batoni_messages_close(rma, true);
-	batoni_waits_close(rma);
+	batoni_nodes_close(rma);
 	batoni_free(rma->pending);
 	batoni_links_close(rma);
 	batoni_free(rma->signal_path);

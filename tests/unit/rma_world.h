@@ -4,7 +4,7 @@
 #ifndef RMA_WORLD_H
 #define RMA_WORLD_H
 
-#include "rma.h"
+#include "window.h"
 
 #define RANKS 3
 #define ME 0

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "rma.h"
+#include "window.h"
 
 #include "run_tests.h"
 #include "scripted_world.h"

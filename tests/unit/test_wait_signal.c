@@ -361,15 +361,15 @@ START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
 	rma.base.signals_max = SIGNALS;
 	rma.base.contexts_max = CONTEXTS;
 	batoni_mem_fail_at(0);
-	ck_assert_int_eq(batoni_waits_open(&rma), BATON_OK);
+	ck_assert_int_eq(batoni_nodes_open(&rma), BATON_OK);
 	allocations = batoni_mem_fail_at(0);
 	ck_assert_uint_ge(allocations, 1);
-	batoni_waits_close(&rma);
+	batoni_nodes_close(&rma);
 	for (n = 1; n <= allocations; n++) {
 		batoni_mem_fail_at(n);
-		ck_assert_int_eq(batoni_waits_open(&rma), BATON_ERR_NOMEM);
+		ck_assert_int_eq(batoni_nodes_open(&rma), BATON_ERR_NOMEM);
 		ck_assert_int_eq(batoni_mem_blocks(), blocks);
-		batoni_waits_close(&rma);
+		batoni_nodes_close(&rma);
 	}
 	batoni_mem_fail_at(0);
 }

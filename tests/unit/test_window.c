@@ -12,7 +12,7 @@
 #include "core.h"
 #include "mem.h"
 #include "run_tests.h"
-#include "rma.h"
+#include "window.h"
 
 #define RANKS 3
 #define PART 4096

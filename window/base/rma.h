@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of window/ share.
+ * The state of the one-sided layer of a communicator, which all rooms of window/ share.
  *
+ *   base/         this state
+ *     link.c        the part of it for a peer that this rank talks to
+ *     nodes.c       one for each counter that a wait names
+ *     collective.c  how all ranks get the same result (collective.h)
+ *   paths/        what carries out puts and signals (carry.h)
+ *     paths.c       the path of puts to each peer of a window (paths.h)
+ *     put.c         channels: the order of puts to one (peer, context), and the paths on
+ *                   which this rank writes itself (direct, vmwrite)
+ *     bounce.c      puts between a device's memory and pageable memory
+ *     message.c     the path by messages, both of its ends (message.h)
+ *     message_put.c the sender's end of it
+ *     mapped.c      puts and signals on the program's stream
+ *     elsewhere.c   operations that another path carries
+ *     native_path.c puts by a native transport's one-sided transfers (native_path.h)
+ *     shared.c      device memory of other processes (shared.h)
+ *     handover.c    descriptors between processes (handover.h)
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
- *   link.c        the state of a peer that this rank talks to
  *   wait.c        counters, and the waits that are given units of them
- *   put.c         channels: the order of puts to one (peer, context), and the paths on
- *                 which this rank writes itself (direct, vmwrite)
- *   bounce.c      puts between a device's memory and pageable memory
- *   message.c     the path by messages, both of its ends (message.h)
- *   message_put.c the sender's end of it
  *   window.c      registering and deregistering
- *   paths.c       the path of puts to each peer of a window (paths.h)
- *   collective.c  how all ranks get the same result (collective.h)
  *   memory.c      memory for windows
- *   shared.c      device memory of other processes (shared.h)
- *   elsewhere.c   operations that another path carries
- *   mapped.c      such a path: puts and signals on the program's stream
- *   native_path.c puts by a native transport's one-sided transfers (native_path.h)
  *   describe.c    an operation in words, for a dump
  *   calls.c       the public calls that enqueue, and the count
+ *
+ * A room sees itself and those above it in this list.
  *
  * The layer is above the engine.  Everything here belongs to the driver, the thread that
  * holds the driver's lock, unless a comment says otherwise.
@@ -28,8 +34,8 @@
  * beyond its transfer.  The enqueuing thread fills that in before it publishes the
  * record; after that it belongs to the driver.
  */
-#ifndef BATONI_WINDOW_H
-#define BATONI_WINDOW_H
+#ifndef BATONI_RMA_H
+#define BATONI_RMA_H
 
 #include "core.h"
 #include "onesided.h"
@@ -363,13 +369,10 @@ batoni_signal_ring(const struct batoni_rma *rma, int peer, int signal_index,
 enum baton_status batoni_links_open(struct batoni_rma *rma);
 /* Frees all links and wires; fine without open. */
 void batoni_links_close(struct batoni_rma *rma);
-/* The peer's link, or the channel's wire, created if there is none; NULL: no memory.  Any
- * thread. */
+/* The peer's link, created if there is none; NULL: no memory.  Any thread. */
 struct batoni_link *batoni_link_make(struct batoni_rma *rma, int peer);
-struct batoni_wire *batoni_wire_make(struct batoni_rma *rma,
-                                     struct batoni_channel *channel);
 
-/* ---- wait.c ---- */
+/* ---- nodes.c ---- */
 
 /* The size of the first array of nodes.  Index 0 is no node.  At open the last one is the
  * driver's spare; later any node may be. */
@@ -389,8 +392,8 @@ batoni_node_at(const struct batoni_rma *rma, uint32_t i)
 }
 
 /* OK, NOMEM. */
-enum baton_status batoni_waits_open(struct batoni_rma *rma);
-void batoni_waits_close(struct batoni_rma *rma);
+enum baton_status batoni_nodes_open(struct batoni_rma *rma);
+void batoni_nodes_close(struct batoni_rma *rma);
 /* Take the nodes that the wait of this slot needs and fill them in; a counter that is named
  * several times gets one node.  The arguments have been checked.  Caller: the enqueuing
  * thread.  OK; AGAIN: other waits hold too many of the nodes; INVALID: there are not that
@@ -400,143 +403,13 @@ enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
                                        const struct baton_wait_signal_desc *descs);
 /* Give them back, because the call is refused.  Caller: the enqueuing thread. */
 void batoni_wait_forget(struct batoni_rma *rma, uint32_t slot);
-/* Can messages end this wait? */
-bool batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot);
-void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
-/* Also gives the nodes back. */
-void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
-enum baton_status batoni_wait_issue(struct batoni_rma *rma,
-                                    struct batoni_transfer *transfer);
-enum baton_status batoni_wait_start(struct batoni_rma *rma,
-                                    struct batoni_transfer *transfer);
-/* The driver: a wait for one counter, described, placed and issued.  OK, PENDING;
- * AGAIN: no node is free or there is no link, and nothing was done. */
-enum baton_status
-batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
-                      const struct baton_wait_signal_desc *desc);
-enum baton_status batoni_wait_take_back(struct batoni_rma *rma,
-                                        struct batoni_transfer *transfer);
-size_t batoni_waits_test(struct batoni_rma *rma);
+/* The driver gives the nodes of a wait that has ended back; one stays as its spare. */
+void batoni_nodes_return(struct batoni_rma *rma, uint32_t first);
 
-/* ---- put.c ---- */
-
-/* Count a put into its window, if it has one.  place does the same for a put that the
- * call has announced in `entering`. */
-void batoni_put_count(struct batoni_rma *rma,
-                      const struct batoni_transfer *transfer);
-void batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
-void batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
-enum baton_status batoni_put_issue(struct batoni_rma *rma,
-                                   struct batoni_transfer *transfer);
-/* The same, and it moves at a test, when nothing of its channel is on a stream. */
-enum baton_status batoni_put_issue_behind(struct batoni_rma *rma,
-                                          struct batoni_transfer *transfer);
-/* Nothing of the channel is on a stream any more: its queue moves at the next test. */
-void batoni_puts_let_move(struct batoni_rma *rma, struct batoni_channel *channel);
-enum baton_status batoni_put_take_back(struct batoni_rma *rma,
-                                       struct batoni_transfer *transfer);
-/* Moves on the first put of each active channel; returns events. */
-size_t batoni_puts_test(struct batoni_rma *rma);
-/* Does the device copy a put of this rank into its own part of the window? */
-bool batoni_puts_copy_here(const struct batoni_rma *rma,
-                           const struct baton_window *window);
-/* The layer is being closed: wait for copies that a device makes, until the grace of the
- * destroy is over.  The thread that destroys; the operations' records must still be there. */
-void batoni_puts_close(struct batoni_rma *rma);
-/* A put that was handed over to messages has ended: account for it and tell the engine.
- * Caller: message.c, from within message_done. */
-void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
-                      enum baton_status status);
-
-/* ---- bounce.c ---- */
-
-/* The pinned memory.  The device stays the caller's.  OK, NOMEM, what the device's pinned_alloc
- * returns. */
-enum baton_status batoni_bounces_open(struct batoni_rma *rma,
-                                      struct batoni_device *device,
-                                      uint64_t until_ns);
-/* Fine without open.  copies_left: some have not ended, and the pinned memory stays. */
-void batoni_bounces_close(struct batoni_rma *rma, bool copies_left);
-/* For a put of this length, between the host's memory and that of device `owner` (as for
- * copy_start); out: from the device's memory, else into it.  NULL: all are in use. */
-struct batoni_bounce *batoni_bounce_take(struct batoni_rma *rma, char *to,
-                                         const char *from, size_t bytes,
-                                         int owner, bool out);
-/* Move on, and let the host copy about *budget_p bytes (1 or more), of which what is left is
- * written back.  stop: begin nothing more.  AGAIN: ask again.  OK, CUDA (why() knows more): it
- * is over, and the bounce is free. */
-enum baton_status batoni_bounce_move(struct batoni_bounce *bounce, bool stop,
-                                     size_t *budget_p);
-/* Copy a byte out of memory of a device, by this rank's own, to nowhere.  The driver.  start: OK: ask
- * until the answer is not PENDING; AGAIN: the last one has not ended, or the device takes no copy
- * now; CUDA (why() knows more): it does not take this one.  test: OK: it has ended, or there is none;
- * CUDA. */
-enum baton_status batoni_trial_start(struct batoni_rma *rma, const void *from);
-enum baton_status batoni_trial_test(struct batoni_rma *rma);
-
-/* ---- message.c ---- */
-
-/* OK, NOMEM. */
-enum baton_status batoni_messages_open(struct batoni_rma *rma);
-void batoni_messages_start(struct batoni_rma *rma);
-/* Test for messages, also while the engine does not.  PENDING; OK: all messages of this
- * rank have been sent. */
-enum baton_status batoni_messages_drain(struct batoni_rma *rma);
-/* No rank will send any more.  PENDING; OK: the transport has no message of the layer. */
-enum baton_status batoni_messages_leave(struct batoni_rma *rma);
-/* The communicator is broken and this memory is to be freed: apply no message from now on,
- * and let no receive write there.  OK; PENDING: a copy is under way, ask again; BUSY: the
- * library below may write there until it likes to end. */
-enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
-                                         const void *base, size_t bytes);
-/* Is there a receive that may write there? */
-bool batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
-                              size_t bytes);
-/* aborted: memory that the transport may still write to stays allocated. */
-void batoni_messages_close(struct batoni_rma *rma, bool aborted);
-/* Hand the put of this slot over: a header that includes a small payload, or a header and
- * then the payload from the user's buffer.  with_data false: the data has been written
- * already (or there is none), and only the signal goes.  PENDING: batoni_put_ended will be
- * called.  AGAIN: no lane is free; ask again at a later test.  MPI, ...: it failed. */
-enum baton_status batoni_message_put(struct batoni_rma *rma, uint32_t slot,
-                                     bool with_data);
-/* Apply what has arrived and post the next receives; returns events. */
-size_t batoni_messages_test(struct batoni_rma *rma);
-void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
-                         enum baton_status status);
-/* change 1: from now on peers may send messages that are to be applied without a call of
- * this rank's program, so the engine keeps testing the communicator.  change -1 takes that
- * back.  A wait that messages can end, and a count, only need receives to be posted. */
-void batoni_messages_listen(struct batoni_rma *rma, int change);
-void batoni_messages_post(struct batoni_rma *rma);
-/* Have receives been posted?  Then messages may come, whatever the path of this rank's own
- * puts.  Any thread. */
-bool batoni_messages_posted(const struct batoni_rma *rma);
-/* The messages ever handed over to that peer, and ever applied from it. */
-uint64_t batoni_messages_sent(const struct batoni_rma *rma, int peer);
-uint64_t batoni_messages_applied(const struct batoni_rma *rma, int peer);
-
-/* ---- memory.c ---- */
-
-/* The communicator has no one-sided layer, UNSUPPORTED; or the transport for its messages is
- * gone, ABORTED. */
-enum baton_status batoni_refuse_onesided(const char *call,
-                                         const struct baton_comm *comm);
-enum baton_status batoni_refuse_lost(const char *call);
-/* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED, ABORTED. */
-enum baton_status batoni_check_windows(const char *call,
-                                       const struct baton_comm *comm);
-/* A memory that contains some of these bytes (1 or more, within the address space), or NULL;
- * *all_p: it contains all of them.  Caller holds memories_lock. */
-struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
-                                         size_t bytes, bool *all_p);
-
-/* ---- window.c ---- */
+/* ---- rma.c ---- */
 
 /* The window with this id, or NULL.  Caller: message.c. */
 struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
-/* No window is registered any more; frees what is left. */
-void batoni_windows_close(struct batoni_rma *rma);
 
 /* ---- counters of messages ---- */
 
@@ -551,37 +424,5 @@ batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, i
 	                 1);
 	link->channels[context].heard = true;
 }
-
-/* ---- mapped.c ---- */
-
-/* Give the communicator its path, if its device and its peers allow for that.  From start. */
-void batoni_mapped_start(struct batoni_rma *rma);
-/* A put that is not on a stream has ended, or its call was refused: what it stored or sent was
- * before.  The driver; of a refused call, its thread. */
-void batoni_mapped_host_ended(struct batoni_rma *rma,
-                              const struct batoni_transfer *transfer);
-/* Does a stream carry out a put of this rank into its own part of the window?  The driver. */
-bool batoni_mapped_copies_here(const struct baton_window *window);
-
-/* ---- describe.c ---- */
-
-/* ---- elsewhere.c: slots of batoni_onesided_ops ---- */
-
-size_t batoni_elsewhere_targets(struct batoni_onesided *onesided,
-                                const struct batoni_transfer *transfer,
-                                struct batoni_target *targets, size_t max);
-void batoni_elsewhere_signal(struct batoni_onesided *onesided,
-                             const struct batoni_target *target);
-void batoni_elsewhere_forget(struct batoni_onesided *onesided,
-                             struct batoni_transfer *transfer);
-void batoni_elsewhere_hold(struct batoni_onesided *onesided,
-                           struct batoni_transfer *transfer);
-void batoni_elsewhere_drop(struct batoni_onesided *onesided,
-                           struct batoni_transfer *transfer);
-
-/* Slot `describe` of batoni_onesided_ops.  Caller: the driver. */
-void batoni_rma_describe(struct batoni_onesided *onesided,
-                         const struct batoni_transfer *transfer, char *text,
-                         size_t size);
 
 #endif

@@ -24,7 +24,7 @@
  *
  * Threads.  The driver only, except open and close.
  */
-#include "rma.h"
+#include "carry.h"
 
 #include <string.h>
 

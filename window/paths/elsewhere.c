@@ -6,7 +6,7 @@
  * window, and the nodes of a wait, until the operation has ended.  A wait that is carried
  * elsewhere gets its units from its path, so all waits of a communicator go one way.
  */
-#include "rma.h"
+#include "carry.h"
 
 static size_t
 target_of_put(const struct batoni_rma *rma,

@@ -90,7 +90,7 @@
  *
  * Threads.  takes and enqueue: the enqueuing thread, under comm->order.  The rest: the driver.
  */
-#include "rma.h"
+#include "carry.h"
 
 #include "clock.h"
 #include "life.h"

@@ -162,8 +162,8 @@ batoni_messages_start(struct batoni_rma *rma)
 	messages->mail.header.tag = batoni_mail_tag(rma);
 }
 
-struct batoni_wire *
-batoni_wire_new(struct batoni_rma *rma, const struct batoni_channel *channel)
+static struct batoni_wire *
+wire_new(struct batoni_rma *rma, const struct batoni_channel *channel)
 {
 	struct batoni_wire *wire = batoni_alloc(1, sizeof(*wire));
 	uint32_t slot = 2 * BATONI_ONESIDED_LANES + 1 +
@@ -195,6 +195,22 @@ batoni_wire_new(struct batoni_rma *rma, const struct batoni_channel *channel)
 	wire->hello_transfer.peer = channel->peer;
 	wire->hello_transfer.tag = batoni_mail_tag(rma);
 	return wire;
+}
+
+struct batoni_wire *
+batoni_wire_make(struct batoni_rma *rma, struct batoni_channel *channel)
+{
+	struct batoni_wire *wire = batoni_wire_of(channel), *other = NULL;
+
+	if (wire)
+		return wire;
+	wire = wire_new(rma, channel);
+	if (!wire)
+		return NULL;
+	if (atomic_compare_exchange_strong(&channel->wire, &other, wire))
+		return wire;
+	batoni_free(wire);
+	return other;
 }
 
 /* The wire of channel i, or NULL. */

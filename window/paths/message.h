@@ -9,7 +9,7 @@
 #include <assert.h>
 
 #include "life.h"
-#include "rma.h"
+#include "carry.h"
 
 #define BATONI_ALL_LANES UINT32_MAX
 /* Bytes of one message: the most that the MPI transport sends without an announcement. */
@@ -143,12 +143,6 @@ batoni_mail_tag(const struct batoni_rma *rma)
 {
 	return rma->transport->hidden_tag + 2 * rma->base.contexts_max;
 }
-
-/* ---- message.c ---- */
-
-/* A new wire for this channel, not published; NULL: no memory.  Any thread. */
-struct batoni_wire *batoni_wire_new(struct batoni_rma *rma,
-                                    const struct batoni_channel *channel);
 
 /* ---- message_put.c ---- */
 

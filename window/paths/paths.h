@@ -3,6 +3,7 @@
 #ifndef BATONI_PATHS_H
 #define BATONI_PATHS_H
 
+#include "carry.h"
 #include "collective.h"
 
 /* A rank's description of its part, for the first exchange. */

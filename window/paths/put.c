@@ -88,7 +88,7 @@
  * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
  * before it published the record.
  */
-#include "rma.h"
+#include "carry.h"
 
 #include <errno.h>
 #include <string.h>

@@ -24,7 +24,7 @@
  * which it reads.  batoni_shm_populate does that and says when there is no memory; a
  * store into a page that is not there could kill the process (SIGBUS).
  */
-#include "message.h"
+#include "rma.h"
 
 #include "mem.h"
 
@@ -99,22 +99,6 @@ batoni_link_make(struct batoni_rma *rma, int peer)
 	if (atomic_compare_exchange_strong(&rma->links[peer], &other, link))
 		return link;
 	batoni_free(link);
-	return other;
-}
-
-struct batoni_wire *
-batoni_wire_make(struct batoni_rma *rma, struct batoni_channel *channel)
-{
-	struct batoni_wire *wire = batoni_wire_of(channel), *other = NULL;
-
-	if (wire)
-		return wire;
-	wire = batoni_wire_new(rma, channel);
-	if (!wire)
-		return NULL;
-	if (atomic_compare_exchange_strong(&channel->wire, &other, wire))
-		return wire;
-	batoni_free(wire);
 	return other;
 }
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of window/ offer to each other: waits, memory, registration, words. */
+#ifndef BATONI_WINDOW_H
+#define BATONI_WINDOW_H
+
+#include "carry.h"
+
+/* ---- wait.c ---- */
+
+/* Can messages end this wait? */
+bool batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot);
+void batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
+/* Also gives the nodes back. */
+void batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer);
+enum baton_status batoni_wait_issue(struct batoni_rma *rma,
+                                    struct batoni_transfer *transfer);
+enum baton_status batoni_wait_start(struct batoni_rma *rma,
+                                    struct batoni_transfer *transfer);
+/* The driver: a wait for one counter, described, placed and issued.  OK, PENDING;
+ * AGAIN: no node is free or there is no link, and nothing was done. */
+enum baton_status
+batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
+                      const struct baton_wait_signal_desc *desc);
+enum baton_status batoni_wait_take_back(struct batoni_rma *rma,
+                                        struct batoni_transfer *transfer);
+size_t batoni_waits_test(struct batoni_rma *rma);
+
+/* ---- memory.c ---- */
+
+/* The communicator has no one-sided layer, UNSUPPORTED; or the transport for its messages is
+ * gone, ABORTED. */
+enum baton_status batoni_refuse_onesided(const char *call,
+                                         const struct baton_comm *comm);
+enum baton_status batoni_refuse_lost(const char *call);
+/* Does the communicator live and have windows?  OK, INVALID, UNSUPPORTED, ABORTED. */
+enum baton_status batoni_check_windows(const char *call,
+                                       const struct baton_comm *comm);
+/* A memory that contains some of these bytes (1 or more, within the address space), or NULL;
+ * *all_p: it contains all of them.  Caller holds memories_lock. */
+struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *base,
+                                         size_t bytes, bool *all_p);
+
+/* ---- window.c ---- */
+
+/* No window is registered any more; frees what is left. */
+void batoni_windows_close(struct batoni_rma *rma);
+
+/* ---- describe.c ---- */
+
+/* Slot `describe` of batoni_onesided_ops.  Caller: the driver. */
+void batoni_rma_describe(struct batoni_onesided *onesided,
+                         const struct batoni_transfer *transfer, char *text,
+                         size_t size);
+
+#endif
