@@ -28,7 +28,9 @@ set(internal ${CC} -x c -std=c11 -D_GNU_SOURCE ${strict} -I${ROOT}/include
              -I${ROOT}/runtime/base -I${ROOT}/runtime/contract -I${ROOT}/runtime/core
              -I${ROOT}/runtime/ops -I${ROOT}/runtime/comm -I${ROOT}/runtime/diag
              -I${ROOT}/runtime/device/host -I${ROOT}/runtime/device/cuda
-             -I${ROOT}/transport/local -I${ROOT}/transport/mpi -I${ROOT}/window/base
+             -I${ROOT}/transport/local -I${ROOT}/transport/mpi
+             -I${ROOT}/transport/bootstrap/mpi -I${ROOT}/transport/bootstrap/socket
+             -I${ROOT}/window/base
              -I${ROOT}/window/paths -I${ROOT}/window)
 set(mpi)
 string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
@@ -58,7 +60,8 @@ endif()
 
 file(GLOB headers RELATIVE ${ROOT} 
      ${ROOT}/runtime/*.h ${ROOT}/runtime/*/*.h
-     ${ROOT}/transport/*.h ${ROOT}/transport/*/*.h ${ROOT}/window/*.h)
+     ${ROOT}/transport/*.h ${ROOT}/transport/*/*.h ${ROOT}/transport/*/*/*.h
+     ${ROOT}/window/*.h)
 foreach(header IN LISTS headers)
 	set(flags)
 	if(header MATCHES "mpi")

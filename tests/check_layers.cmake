@@ -5,7 +5,8 @@
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
 #   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
-#   leaves (runtime/device/<name>/, transport/<name>/) see base and contract.  The engine
+#   leaves (runtime/device/<name>/, transport/<name>/) see base and contract; a
+#   bootstrap (transport/bootstrap/<name>/) is of the room of the transport <name>.  The engine
 #   sees no leaf; runtime/comm/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
 
@@ -20,8 +21,8 @@ function(room_of file room_p)
 		set(room engine)
 	elseif(file MATCHES "^runtime/device/([a-z]+)/")
 		set(room device-${CMAKE_MATCH_1})
-	elseif(file MATCHES "^transport/([a-z]+)/")
-		set(room transport-${CMAKE_MATCH_1})
+	elseif(file MATCHES "^transport/(bootstrap/)?([a-z]+)/")
+		set(room transport-${CMAKE_MATCH_2})
 	elseif(file MATCHES "^window/(base|paths)/")
 		set(room window-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/")

@@ -91,7 +91,7 @@ foreach(file runtime/core/engine.c runtime/core/engine.h runtime/core/op.h runti
         runtime/contract/device.h runtime/contract/memory.h
         runtime/device/host/host.c runtime/contract/transport.h
         transport/local/local.c transport/mpi/mpi.c transport/mpi/mpi_private.h
-        transport/mpi/bootstrap.c runtime/comm/registry.h runtime/contract/world.h
+        transport/bootstrap/mpi/bootstrap.c runtime/comm/registry.h runtime/contract/world.h
         runtime/comm/comm.h window/window.h window/window.c window/paths/put.c)
 	file(WRITE ${WORK}/${file} "#include \"baton.h\"\n")
 endforeach()
@@ -111,8 +111,8 @@ plant(transport/local/local.c "#include \"engine.h\"")
 plant(transport/local/local.c "#include \"op.h\"")
 plant(transport/local/local.c "#include \"mpi_private.h\"")
 plant(transport/mpi/mpi.c "#include \"comm.h\"")
-plant(transport/mpi/bootstrap.c "#include \"comm.h\"")
-plant(transport/mpi/bootstrap.c "#include \"registry.h\"")
+plant(transport/bootstrap/mpi/bootstrap.c "#include \"comm.h\"")
+plant(transport/bootstrap/mpi/bootstrap.c "#include \"registry.h\"")
 plant(runtime/device/host/host.c "#include \"op.h\"")
 plant(runtime/core/engine.c "#include \"mpi_private.h\"")
 plant(runtime/core/engine.c "#include \"../transport/local.h\"")
@@ -128,7 +128,7 @@ plant(include/baton_mpi.h "#include <stdio.h>")
 
 accept(transport/mpi/more.c "#include <mpi.h>\n#include \"mpi_private.h\"")
 accept(transport/local/local.c "#include \"memory.h\"")
-accept(transport/mpi/bootstrap.c "#include \"world.h\"\n#include \"log.h\"")
+accept(transport/bootstrap/mpi/bootstrap.c "#include \"world.h\"\n#include \"log.h\"")
 accept(window/window.c "#include \"op.h\"\n#include \"window.h\"")
 accept(runtime/core/new.c "/* MPI_Isend */ // cuInit\nchar *s = \"MPI_Isend\";")
 accept(runtime/core/new.c "int a = BATON_ERR_MPI, b = BATON_TRANSPORT_NCCL;")

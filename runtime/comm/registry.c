@@ -3,10 +3,10 @@
 
 #include "log.h"
 
-/* transport/mpi/bootstrap.c */
+/* transport/bootstrap/mpi/bootstrap.c */
 extern const struct batoni_world batoni_world_mpi;
 
-/* transport/tcp/bootstrap.c */
+/* transport/bootstrap/socket/bootstrap.c */
 extern const struct batoni_world batoni_world_tcp;
 
 /* runtime/device/cuda/cuda.c */

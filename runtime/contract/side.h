@@ -97,7 +97,7 @@ struct batoni_side_ops {
 	                            struct baton_comm **comm_p);
 };
 
-/* transport/tcp/ */
+/* transport/bootstrap/socket/ */
 extern const struct batoni_side_ops batoni_side_ops;
 
 /* A creation that waits says so after this time, and after each that is twice as long. */

@@ -107,7 +107,7 @@ struct batoni_world {
 	                                 struct baton_comm **comm_p);
 };
 
-/* transport/mpi/bootstrap.c, where MPI is built in */
+/* transport/bootstrap/mpi/bootstrap.c, where MPI is built in */
 extern const struct batoni_world batoni_world_mpi;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel after its creation: a rank's end (transport/tcp/tcp.c, message.c) or the hub
- * (hub.c), with link.c and wire.c, as they are, over socket pairs.  The first bit of the input
- * says which; the target is at the other ends of the sockets.
+ * The side channel after its creation (transport/bootstrap/socket/): a rank's end (tcp.c,
+ * message.c) or the hub (hub.c), with link.c and wire.c, as they are, over socket pairs.  The first
+ * bit of the input says which; the target is at the other ends of the sockets.
  *
  * The input is a list of commands of six bytes.  A rank's end is also told to issue, to take back,
  * and to exchange, as what lies over it would; the other end says records whose numbers are small
