@@ -39,6 +39,10 @@
 # they compute; a test whose ranks are threads takes two, one under mpirun, where
 # ranks poll, one more than its ranks.
 
+# Each test has a row in tests/tiers, which says in which build it runs when.
+
+include(${CMAKE_CURRENT_LIST_DIR}/baton_tiers.cmake)
+
 set(BATON_TEST_TIMEOUT 60)
 set(BATON_TEST_TIMEOUT_MPI 120)
 set(BATON_TEST_SCALE 1)
@@ -120,10 +124,13 @@ function(baton_share_object name_p source)
 	set(${name_p} ${name} PARENT_SCOPE)
 endfunction()
 
-# The properties that all tests have.
+# The properties that all tests have.  PROGRAMS: targets that it runs; ARGS: what may name
+# others by $<TARGET_FILE:...>.
 function(baton_test_properties name)
 	cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MPI" "TIMEOUT;PROCESSORS"
-	                      "LABELS;ENV")
+	                      "LABELS;ENV;PROGRAMS;ARGS")
+	baton_tier(${name} tier PROGRAMS ${arg_PROGRAMS}
+		TEXT ${arg_ARGS} ${arg_ENV})
 	if(NOT arg_LABELS)
 		string(REGEX REPLACE "\\..*" "" arg_LABELS ${name})
 	endif()
@@ -141,11 +148,15 @@ function(baton_test_properties name)
 		set(arg_PROCESSORS 1)
 	endif()
 	set_tests_properties(${name} PROPERTIES
-		LABELS "${arg_LABELS}"
+		LABELS "${arg_LABELS};${tier}"
 		TIMEOUT ${arg_TIMEOUT}
 		PROCESSORS ${arg_PROCESSORS}
 		SKIP_RETURN_CODE 77
 		ENVIRONMENT "${environment}")
+	# What finds most faults comes first where others run, too.
+	if(tier STREQUAL "first")
+		set_tests_properties(${name} PROPERTIES COST 1000)
+	endif()
 endfunction()
 
 # Check's own time limit for one test function is 4 s, too short on a busy
@@ -170,6 +181,7 @@ function(baton_run_test name)
 	baton_test_properties(${name} ${no_mpi} TIMEOUT ${timeout}
 		PROCESSORS ${arg_PROCESSORS}
 		LABELS ${arg_LABELS}
+		PROGRAMS ${arg_TARGET} ARGS ${arg_ARGS}
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${arg_ENV})
 endfunction()
 
@@ -235,6 +247,7 @@ function(baton_mpi_test name)
 	baton_test_properties(${name} TIMEOUT ${ctest_timeout}
 		PROCESSORS ${slots}
 		LABELS ${arg_LABELS} mpi
+		PROGRAMS ${arg_TARGET} ARGS ${arg_ARGS}
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${BATON_MPI_ENVIRONMENT}
 			${arg_ENV})
 	if(arg_EXPECT)

@@ -54,8 +54,8 @@ need_packages() {
 		die "apt-get could not install ${missing[*]}"
 }
 
-# configure PRESET [cmake's options]: Ninja where it is there, unless the folder
-# has been configured with something else before.
+# configure PRESET [cmake's options]: Ninja and ccache where they are there, unless the
+# folder has been configured with something else before.
 configure() {
 	local version
 
@@ -65,6 +65,10 @@ configure() {
 	fi
 	if command -v ninja >/dev/null; then
 		export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
+	fi
+	if command -v ccache >/dev/null; then
+		export CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER-ccache}
+		export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
 	fi
 	(cd "$root" && cmake --preset "$@")
 }

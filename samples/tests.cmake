@@ -65,6 +65,7 @@ if(TARGET sample_cuda_overlap)
 		*) false ;;
 		esac]] sh ${cuda_overlap})
 	baton_test_properties(sample.cuda_overlap.no_gpu TIMEOUT 60
+		PROGRAMS sample_cuda_overlap
 		ENV CUDA_VISIBLE_DEVICES= BATON_CUDA_LIBRARY=)
 endif()
 
@@ -154,7 +155,7 @@ elseif(TARGET onnx_pipeline AND EXISTS ${models}/whole.onnx)
 		*) false ;;
 		esac]] sh $<TARGET_FILE:onnx_pipeline>)
 	baton_test_properties(sample.onnx_pipeline.other_weight TIMEOUT 60
-		PROCESSORS 2)
+		PROCESSORS 2 PROGRAMS onnx_pipeline)
 	set_tests_properties(sample.onnx_pipeline.no_halves PROPERTIES
 		PASS_REGULAR_EXPRESSION
 		"BATON_ERR_MISMATCH.*4 tensors were declared, 2 came")
@@ -232,8 +233,10 @@ if(BATON_HAVE_MPI)
 			Python3::Interpreter -c
 			"import sys, xml.dom.minidom as x; x.parse(sys.argv[1])"
 			${timeline})
+		baton_test_properties(sample.pipeline.timeline_is_xml TIMEOUT 60
+			PROGRAMS pipeline)
 		set_tests_properties(sample.pipeline.timeline_is_xml PROPERTIES
-			LABELS sample FIXTURES_REQUIRED timeline)
+			FIXTURES_REQUIRED timeline)
 	endif()
 	baton_mpi_test(sample.pipeline.bad_timeline RANKS 2 TARGET pipeline
 		LABELS sample ARGS --epochs 1 --hidden 128 --no-verify

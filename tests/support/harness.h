@@ -41,8 +41,8 @@
 #endif
 
 /* CONFORM_SHORT=1 in the environment: loops that only repeat take a tenth of their turns, and
- * the cases of more than 2 GiB are skipped.  tests/run sets it for all runs but one of each
- * kind in preset dev, unless it runs --all.  What does not only repeat asks for conform_short
+ * the cases of more than 2 GiB are skipped.  tests/run sets it unless it runs --all; with --ci
+ * one run of each kind in preset dev is not short.  What does not only repeat asks for conform_short
  * and keeps its kinds: a large message stays larger than any chunk or eager limit. */
 bool conform_short(void);
 /* n, or a tenth of it. */
