@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The processes of the ranks of this host, so that the engine notices when one ends
- * (runtime/comm/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
+ * (runtime/core/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
  *
  * Each rank's hello has the name of its process's bell, which says host and process.
  * A transport below that shares memory between ranks (local, MPI) knows them, and then its
