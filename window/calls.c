@@ -16,10 +16,10 @@
 #include "engine.h"
 #include "enqueue.h"
 #include "group.h"
+#include "health.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
-#include "stream.h"
 
 static enum baton_status
 check_layer(const char *call, const struct baton_comm *comm)

@@ -15,8 +15,9 @@
  * are not collective use.  It is a leaf.
  */
 #include "device.h"
+#include "health.h"
+#include "log.h"
 #include "mem.h"
-#include "stream.h"
 #include "window.h"
 
 /* A driver has so long for a block where the communicator has no timeout_ns. */

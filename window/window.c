@@ -36,7 +36,7 @@
 #include "collective.h"
 #include "config.h"
 #include "engine.h"
-#include "leave.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 #include "native_path.h"

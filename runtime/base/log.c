@@ -88,6 +88,15 @@ batoni_refuse(enum baton_status status, const char *format, ...)
 	return status;
 }
 
+enum baton_status
+batoni_refuse_named(const char *call, enum baton_status status)
+{
+	char why[BATONI_SENTENCE_BYTES - 64];
+
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	return batoni_refuse(status, "%s: %s", call, why);
+}
+
 char *
 batoni_sentence_aside(char scratch[BATONI_SENTENCE_BYTES])
 {

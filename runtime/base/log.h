@@ -29,6 +29,11 @@ void batoni_log(enum batoni_log_level level, const char *format, ...)
 enum baton_status batoni_refuse(enum baton_status status, const char *format,
                                 ...) __attribute__((format(printf, 2, 3)));
 
+/* What was called has refused with this status: put the call before its sentence.  Returns the
+ * status. */
+enum baton_status batoni_refuse_named(const char *call,
+                                      enum baton_status status);
+
 #define BATONI_SENTENCE_BYTES 512
 
 /* Around driving within a call that has been refused or may be: until batoni_sentence_back, to

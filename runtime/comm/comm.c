@@ -26,6 +26,7 @@
 #include "engine.h"
 #include "engine_thread.h"
 #include "group.h"
+#include "health.h"
 #include "launcher.h"
 #include "leave.h"
 #include "life.h"
@@ -1008,32 +1009,6 @@ const struct batoni_builder batoni_builder = {
 };
 
 /* ---- queries ---- */
-
-enum baton_status
-batoni_refuse_comm(const char *call, const struct baton_comm *comm)
-{
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "%s: comm is %s", call,
-	                     comm ? "of a communicator that was destroyed"
-	                          : "NULL");
-}
-
-enum baton_status
-baton_comm_status(const struct baton_comm *comm)
-{
-	if (!batoni_comm_lives(comm))
-		return BATON_ERR_INVALID;
-	return (enum baton_status)atomic_load_explicit(&comm->status,
-	                                               memory_order_acquire);
-}
-
-const char *
-baton_comm_error(const struct baton_comm *comm)
-{
-	return batoni_comm_lives(comm) && baton_comm_status(comm) != BATON_OK
-	               ? comm->error
-	               : "";
-}
 
 int
 baton_comm_rank(const struct baton_comm *comm)

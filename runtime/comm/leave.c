@@ -12,13 +12,9 @@
  */
 #include "describe.h"
 
+#include "health.h"
 #include "leave.h"
 #include "log.h"
-#include "sweep.h"
-
-/* How long the destroy of a broken communicator waits for an asynchronous device that
- * reports no fault. */
-#define GRACE_NS INT64_C(1000000000)
 
 /* Does the engine have the record?  It has pending operations and open groups. */
 static bool
@@ -88,17 +84,6 @@ any_in_use(const struct baton_comm *comm)
 }
 
 /* ---- devices that do not go on ---- */
-
-int64_t
-batoni_comm_grace_ns(const struct baton_comm *comm)
-{
-	struct batoni_fault fault;
-
-	if (comm->device_ops->memory->health(comm->device, &fault) != BATON_OK)
-		return 0;
-	return comm->timeout_ns && comm->timeout_ns < GRACE_NS ? comm->timeout_ns
-	                                                       : GRACE_NS;
-}
 
 bool
 batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns)
@@ -180,18 +165,6 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 		batoni_comm_break(comm, status,
 		                  "the ranks could not leave it together");
 	return status;
-}
-
-enum baton_status
-batoni_check_left(const char *call, const struct baton_comm *comm)
-{
-	if (!atomic_load_explicit(&comm->left, memory_order_relaxed))
-		return BATON_OK;
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "%s: the communicator has been left by a "
-	                     "baton_comm_destroy, which timed out after that; "
-	                     "destroy it again, or abort it first",
-	                     call);
 }
 
 enum baton_status

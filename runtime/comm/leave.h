@@ -5,8 +5,6 @@
 
 #include "core.h"
 
-/* How long a broken communicator still waits for an asynchronous device.  Any thread. */
-int64_t batoni_comm_grace_ns(const struct baton_comm *comm);
 /* The communicator is broken, and a destroy has waited so long for its asynchronous
  * device.  True: long enough; the communicator can be closed, although items of it may be
  * on streams. */
@@ -26,9 +24,5 @@ batoni_comm_is_gone(const struct baton_comm *comm)
 enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);
 /* TIMEOUT; the sentence for baton_last_error names what is still in use. */
 enum baton_status batoni_comm_refuse_to_leave(const struct baton_comm *comm);
-/* OK, or INVALID with a sentence: a destroy has left the communicator, and timed out after
- * that.  Any thread.  (The fast path need not ask: what it serves has no time-out.) */
-enum baton_status batoni_check_left(const char *call,
-                                    const struct baton_comm *comm);
 
 #endif

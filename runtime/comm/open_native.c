@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "core.h"
+#include "health.h"
 #include "registry.h"
 #include "thread.h"
 #include "wait.h"

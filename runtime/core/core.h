@@ -13,7 +13,7 @@
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.
  *   driver lock
- *   queue->lock, table_lock (comm.c), errors_lock (stream.c), comm->marks_lock,
+ *   queue->lock, table_lock (comm.c), errors_lock (unobserved.c), comm->marks_lock,
  *                 the lock of a communicator's lists of tensors (tensor_store.c)
  *                 leaves: nothing is taken under them.
  */
@@ -438,8 +438,5 @@ batoni_comm_lives(const struct baton_comm *comm)
 {
 	return comm && batoni_is_alive(&comm->handle);
 }
-
-enum baton_status batoni_refuse_comm(const char *call,
-                                     const struct baton_comm *comm);
 
 #endif

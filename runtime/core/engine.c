@@ -26,6 +26,7 @@
 #include "engine.h"
 #include "engine_thread.h"
 #include "group.h"
+#include "health.h"
 #include "leave.h"
 #include "life.h"
 #include "liveness.h"

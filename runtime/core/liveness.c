@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Liveness: when the process of a peer dies, end the operations that name it; when an
- * asynchronous device has a sticky error, break its communicators.
+ * Liveness: when the process of a peer dies, end the operations that name it.  Its check looks at
+ * asynchronous devices too, which may have a sticky error (health.c).
  *
  * A transport keeps descriptors of the processes of this host (batoni_peer.pidfd).
  * The driver polls them every CHECK_NS while its communicators have something pending,
@@ -51,6 +51,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "health.h"
 #include "life.h"
 #include "liveness.h"
 #include "log.h"
@@ -268,33 +269,6 @@ end_orphans(struct baton_comm *comm)
 		batoni_op_end_early(op, BATON_ERR_PEER);
 	}
 	return events;
-}
-
-/* A device with a sticky error calls no trigger and takes no work any more. */
-size_t
-batoni_check_device(struct baton_comm *comm)
-{
-	enum baton_status status;
-	struct batoni_fault fault;
-	char why[256];
-
-	if (comm->in_engine || comm->breaking != BATON_OK)
-		return 0;
-	status = comm->device_ops->memory->health(comm->device, &fault);
-	if (status == BATON_OK)
-		return 0;
-	snprintf(why, sizeof(why), "the %s device: %s returned %d: %s",
-	         comm->device_ops->name, fault.call, fault.code, fault.text);
-	batoni_comm_break(comm, status, why);
-	return 1;
-}
-
-void
-batoni_ask_device(struct baton_comm *comm)
-{
-	batoni_take();
-	batoni_check_device(comm);
-	batoni_leave();
 }
 
 static size_t

@@ -5,17 +5,10 @@
 
 #include "core.h"
 
-/* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
- * Returns events. */
-size_t batoni_check_device(struct baton_comm *comm);
-
 /* Liveness check: end the operations that wait for a peer whose process has ended.  Does
  * nothing if the last check was a moment ago.  The driver, within a pass.  Returns
  * events. */
 size_t batoni_check_peers(void);
-
-/* A call of the device failed: look at its health now.  Any thread but the driver. */
-void batoni_ask_device(struct baton_comm *comm);
 
 /* For a destroy that waits for the other ranks: begin with {now}. */
 struct batoni_roll_call {

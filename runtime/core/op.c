@@ -21,14 +21,15 @@
 #include "describe.h"
 #include "engine.h"
 #include "group.h"
+#include "health.h"
 #include "liveness.h"
 #include "log.h"
 #include "plan.h"
 #include "queue.h"
-#include "stream.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"
+#include "unobserved.h"
 #include "wait.h"
 
 static struct batoni_op *

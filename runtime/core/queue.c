@@ -31,11 +31,12 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 #include "queue.h"
 #include "request.h"
-#include "stream.h"
+#include "unobserved.h"
 
 #define ENTRIES_MAX ((size_t)1 << 20)
 #define TIMER_NS 1000000

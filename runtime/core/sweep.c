@@ -19,8 +19,7 @@
 #include "crowd.h"
 #include "describe.h"
 #include "engine.h"
-#include "leave.h"
-#include "liveness.h"
+#include "health.h"
 #include "log.h"
 #include "sweep.h"
 #include "wait.h"
@@ -198,46 +197,6 @@ batoni_comm_attend(struct baton_comm *comm)
 	if (atomic_load(&comm->cancels) == 0)
 		return events;
 	return events + end_cancelled(comm);
-}
-
-/* An abort is the program's wish.  So is the end of the process, from which on a device may
- * take no call. */
-static enum batoni_log_level
-level_of_break(struct baton_comm *comm, enum baton_status status)
-{
-	struct batoni_fault fault;
-
-	if (status == BATON_ERR_ABORTED)
-		return BATONI_LOG_DEBUG;
-	if (!comm->in_engine &&
-	    comm->device_ops->memory->health(comm->device, &fault) !=
-	            BATON_OK &&
-	    fault.exiting)
-		return BATONI_LOG_DEBUG;
-	return BATONI_LOG_ERROR;
-}
-
-void
-batoni_comm_break(struct baton_comm *comm, enum baton_status status,
-                  const char *why)
-{
-	uint32_t operations = comm->active - comm->held;
-	char with[40] = "";
-
-	if (comm->breaking != BATON_OK)
-		return;
-	if (operations)
-		snprintf(with, sizeof(with), ", %u operation%s with it", operations,
-		         operations == 1 ? " ends" : "s end");
-	snprintf(comm->error, sizeof(comm->error), "%s", why);
-	comm->breaking = status;
-	atomic_store(&comm->status, (int)status);
-	/* It is attended although nothing may be pending. */
-	batoni_comm_set_busy(comm);
-	batoni_log(level_of_break(comm, status),
-	           "rank %d: communicator broken (%s)%s: %s", comm->rank,
-	           baton_status_name(status), with, why);
-	atomic_store(&batoni_engine.attention, 1);
 }
 
 /* A stream-issued operation cannot end alone: its deadline breaks the communicator. */

@@ -26,9 +26,5 @@ size_t batoni_comm_watch(struct baton_comm *comm);
 size_t batoni_watch_all(void);
 /* Test the marks of this stream-issued operation from now on. */
 void batoni_comm_mark(struct batoni_op *op);
-/* Break the communicator.  The first status and reason are kept; the next pass ends what
- * is pending. */
-void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
-                       const char *why);
 
 #endif

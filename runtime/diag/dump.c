@@ -34,6 +34,7 @@
 #include "core.h"
 #include "crowd.h"
 #include "describe.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 

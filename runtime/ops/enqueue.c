@@ -22,15 +22,14 @@
 #include "engine.h"
 #include "enqueue.h"
 #include "group.h"
+#include "health.h"
 #include "launch.h"
-#include "leave.h"
-#include "liveness.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
 #include "queue.h"
+#include "registry.h"
 #include "request.h"
-#include "stream.h"
 #include "sweep.h"
 
 /* Only a device that is sick refuses a mark so often. */
@@ -522,6 +521,26 @@ batoni_check_comm(const char *call, const struct baton_comm *comm)
 		return batoni_refuse(status, "%s: the communicator is broken: %s",
 		                     call, baton_comm_error(comm));
 	return batoni_check_left(call, comm);
+}
+
+enum baton_status
+batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
+                    bool launching)
+{
+	const struct batoni_device_ops *ops = comm->device_ops, *other;
+
+	/* In-engine devices look at the handle alone. */
+	if (!comm->in_engine && stream) {
+		other = batoni_device_of_stream(stream);
+		if (unlikely(other && other != ops))
+			return batoni_refuse(
+				BATON_ERR_INVALID,
+				"stream %p is a stream of the %s device, and "
+				"this rank of the communicator is on the %s "
+				"device",
+				(void *)stream, other->name, ops->name);
+	}
+	return ops->stream_check(comm->device, stream, launching);
 }
 
 /* The library below may use streams of its own to copy, which this one would stop. */

@@ -124,6 +124,10 @@ enum baton_status batoni_refuse_device(struct baton_comm *comm,
 /* The `reached` of items: inline on the driver, posted on a thread of the device. */
 void batoni_reached_inline(struct batoni_stream_item *item);
 void batoni_reached_posted(struct batoni_stream_item *item);
+/* The check of a stream that a call names, of the device's table: a stream of another device does
+ * not get there.  Returns as stream_check. */
+enum baton_status batoni_stream_check(const struct baton_comm *comm,
+                                      baton_stream stream, bool launching);
 /* Checks that all enqueuing calls share: of the caller and the communicator; of the stream
  * too. */
 enum baton_status batoni_check_comm(const char *call,

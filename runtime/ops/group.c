@@ -41,7 +41,6 @@
 #include "mem.h"
 #include "plan.h"
 #include "queue.h"
-#include "stream.h"
 #include "wait.h"
 
 struct batoni_op *

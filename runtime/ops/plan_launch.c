@@ -48,7 +48,6 @@
 #include "life.h"
 #include "log.h"
 #include "queue.h"
-#include "stream.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"

@@ -1,107 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The public stream calls, on any device.  This file also keeps the errors of operations
- * that no request observes, for the next synchronize of their stream.  The table of
- * errors has a fixed size.  When it is full, a new error overwrites the oldest one,
- * which has been logged.
- */
+/* The public stream calls, on any device. */
 #include "life.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
 #include "engine.h"
 #include "enqueue.h"
 #include "group.h"
-#include "leave.h"
+#include "health.h"
 #include "log.h"
-#include "registry.h"
-#include "stream.h"
+#include "unobserved.h"
 #include "wait.h"
 
-#define ERRORS_MAX 64u
 #define LET_PASS_NS 10000000u
-
-static pthread_mutex_t errors_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-	baton_stream stream;
-	enum baton_status status; /* BATON_OK: free */
-	char what[BATONI_END_BYTES];
-} errors[ERRORS_MAX];
-static unsigned errors_next; /* the oldest, when all are taken */
-
-bool
-batoni_stream_error_note(const struct batoni_op *op, enum baton_status status)
-{
-	baton_stream stream = op->transfer.stream;
-	unsigned at = ERRORS_MAX;
-
-	pthread_mutex_lock(&errors_lock);
-	for (unsigned i = 0; i < ERRORS_MAX; i++) {
-		if (errors[i].status == BATON_OK) {
-			at = i;
-		} else if (errors[i].stream == stream) {
-			/* Synchronize reports the first error of the stream. */
-			pthread_mutex_unlock(&errors_lock);
-			return false;
-		}
-	}
-	if (at == ERRORS_MAX)
-		at = errors_next++ % ERRORS_MAX;
-	errors[at].stream = stream;
-	errors[at].status = status;
-	batoni_op_describe_end(op, errors[at].what, sizeof(errors[at].what));
-	pthread_mutex_unlock(&errors_lock);
-	return true;
-}
-
-static enum baton_status
-take_error(baton_stream stream, char what[static sizeof(errors[0].what)])
-{
-	enum baton_status status = BATON_OK;
-
-	pthread_mutex_lock(&errors_lock);
-	for (unsigned i = 0; i < ERRORS_MAX; i++) {
-		if (errors[i].status != BATON_OK &&
-		    errors[i].stream == stream) {
-			status = errors[i].status;
-			memcpy(what, errors[i].what, sizeof(errors[i].what));
-			errors[i].status = BATON_OK;
-		}
-	}
-	pthread_mutex_unlock(&errors_lock);
-	return status;
-}
-
-enum baton_status
-batoni_refuse_named(const char *call, enum baton_status status)
-{
-	char why[448];
-
-	snprintf(why, sizeof(why), "%s", baton_last_error());
-	return batoni_refuse(status, "%s: %s", call, why);
-}
-
-enum baton_status
-batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
-                    bool launching)
-{
-	const struct batoni_device_ops *ops = comm->device_ops, *other;
-
-	/* In-engine devices look at the handle alone. */
-	if (!comm->in_engine && stream) {
-		other = batoni_device_of_stream(stream);
-		if (unlikely(other && other != ops))
-			return batoni_refuse(
-				BATON_ERR_INVALID,
-				"stream %p is a stream of the %s device, and "
-				"this rank of the communicator is on the %s "
-				"device",
-				(void *)stream, other->name, ops->name);
-	}
-	return ops->stream_check(comm->device, stream, launching);
-}
 
 /* batoni_check_target for calls that also work on a broken communicator. */
 static enum baton_status
@@ -143,7 +55,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		check_stream("baton_stream_destroy", comm, stream);
-	char what[sizeof(errors[0].what)];
+	char what[BATONI_END_BYTES];
 	BATONI_UNCANCELLED;
 
 	if (status != BATON_OK)
@@ -166,7 +78,7 @@ baton_stream_destroy(struct baton_comm *comm, baton_stream stream)
 		return batoni_refuse(BATON_ERR_BUSY,
 		                     "baton_stream_destroy: work is on the "
 		                     "stream; synchronize it first");
-	take_error(stream, what);
+	batoni_stream_error_take(stream, what);
 	return status;
 }
 
@@ -331,7 +243,7 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		check_stream("baton_stream_synchronize", comm, stream);
-	char what[sizeof(errors[0].what)];
+	char what[BATONI_END_BYTES];
 
 	if (status != BATON_OK)
 		return status;
@@ -345,7 +257,7 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 	                         : await_device(comm, stream);
 	if (status != BATON_OK)
 		return status;
-	status = take_error(stream, what);
+	status = batoni_stream_error_take(stream, what);
 	if (status == BATON_OK)
 		return BATON_OK;
 	return batoni_refuse(status,

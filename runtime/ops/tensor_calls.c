@@ -26,7 +26,6 @@
 #include "log.h"
 #include "place.h"
 #include "plan.h"
-#include "stream.h"
 #include "tensor_store.h"
 #include "tensors.h"
 

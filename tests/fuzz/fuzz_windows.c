@@ -20,14 +20,13 @@
 #include "collective.h"
 #include "config.h"
 #include "fuzz.h"
-#include "leave.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 #include "native_puts.h"
 #include "paths.h"
 #include "place.h"
 #include "shared.h"
-#include "sweep.h"
 #include "wait.h"
 
 enum {

@@ -9,9 +9,8 @@
 
 #include "engine.h"
 #include "group.h"
-#include "leave.h"
+#include "health.h"
 #include "liveness.h"
-#include "sweep.h"
 #include "wait.h"
 
 /* Tries of a collective call between two liveness checks: 0.2 s when it naps between

@@ -42,10 +42,9 @@
 #include "clock.h"
 #include "config.h"
 #include "engine.h"
-#include "leave.h"
+#include "health.h"
 #include "mem.h"
 #include "native_puts.h"
-#include "sweep.h"
 #include "wait.h"
 
 /* What a rank tells of its part. */
