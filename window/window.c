@@ -43,7 +43,7 @@
 #include "paths.h"
 #include "place.h"
 #include "shared.h"
-#include "wait.h"
+#include "wake.h"
 
 /* The contributions to the exchanges that agree: a status and flags when registering, three
  * numbers when deregistering. */

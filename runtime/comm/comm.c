@@ -41,7 +41,7 @@
 #include "tensor_calls.h"
 #include "tensor_store.h"
 #include "testing.h"
-#include "wait.h"
+#include "wake.h"
 
 /* How long a creation waits for what is on streams, if its options name no limit. */
 #define PATIENCE_NS INT64_C(10000000000)

@@ -16,7 +16,7 @@
 #include "health.h"
 #include "registry.h"
 #include "thread.h"
-#include "wait.h"
+#include "wake.h"
 
 static void
 driver_leave(void)

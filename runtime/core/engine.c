@@ -24,7 +24,6 @@
 #include <sched.h>
 
 #include "engine.h"
-#include "engine_thread.h"
 #include "group.h"
 #include "health.h"
 #include "leave.h"
@@ -34,15 +33,12 @@
 #include "outlook.h"
 #include "plan.h"
 #include "sweep.h"
-#include "wait.h"
+#include "wake.h"
 
 /* How often the clock is read to decide whether to check the peers: in passes, and in
  * polls, which make one pass each. */
 #define PASSES_A_CHECK 128u
 #define POLLS_A_CHECK 8u
-
-struct batoni_engine batoni_engine;
-_Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
 /* ---- handing over work ---- */
 
@@ -145,14 +141,6 @@ batoni_post(struct batoni_op *op)
 		batoni_ring();
 	else if ((dozing & BATONI_DOZE_THREAD) && !atomic_load(&e->driver))
 		batoni_ring_thread();
-}
-
-void
-batoni_tick(void)
-{
-	atomic_store_explicit(&batoni_engine.clock_ms,
-	                      (uint32_t)(batoni_coarse_ns() / 1000000u),
-	                      memory_order_relaxed);
 }
 
 void
@@ -544,18 +532,6 @@ batoni_pass(void)
 	return events;
 }
 
-void
-batoni_count_host_pass(void)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	atomic_store_explicit(&e->host_passes,
-	                      atomic_load_explicit(&e->host_passes,
-	                                           memory_order_relaxed) +
-	                              1,
-	                      memory_order_relaxed);
-}
-
 size_t
 batoni_poll(const struct baton_comm *comm_or_null)
 {
@@ -671,11 +647,4 @@ batoni_take_within(uint64_t wait_ns)
 	if (!taken)
 		batoni_cancel_restore();
 	return taken;
-}
-
-__attribute__((constructor)) static void
-engine_init(void)
-{
-	batoni_engine.finish_tail = &batoni_engine.finish;
-	batoni_engine.ready_tail = &batoni_engine.ready;
 }

@@ -27,6 +27,8 @@ void batoni_post(struct batoni_op *op);
 void batoni_post_to_driver(struct batoni_op *op);
 /* `attention` was set: process it here if the lock is free, else wake the driver. */
 void batoni_nudge(void);
+/* Is there work for a driver that no transport reports: inbox, posted, attention? */
+bool batoni_work_left(void);
 /* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
 void batoni_count_host_pass(void);
 /* Poll: make one pass, unless another driver already serves the communicator. */

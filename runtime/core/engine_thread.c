@@ -50,11 +50,9 @@
 #include "log.h"
 #include "outlook.h"
 #include "pace.h"
-#include "wait.h"
+#include "wake.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
-#define NAP_LISTENING_NS 2000000000u
-#define NAP_DEVICE_NS 250000000u /* the same, where a device may fail meanwhile */
 #define LINGER_TICKS 20u
 #define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
 #define SLICE_NS 100000u /* the shortest that Linux gives */
@@ -131,24 +129,6 @@ thread_drive(struct batoni_pace *pace, struct nap *nap)
 		listen_napping(nap);
 }
 
-void
-batoni_ring_thread(void)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	atomic_fetch_add(&e->thread_rung, 1);
-	batoni_futex_wake(&e->thread_rung);
-	if (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD)
-		batoni_ring();
-}
-
-void
-batoni_wake_thread(void)
-{
-	atomic_store(&batoni_engine.deep, false);
-	batoni_ring_thread();
-}
-
 /* No wake-up is lost.  The producer pushes, then loads `dozing`; this thread stores
  * `dozing`, then loads the queues; both seq_cst, so one of them sees the other. */
 static bool
@@ -183,14 +163,6 @@ take_nap(const struct nap *nap)
 	renounce();
 	if (nap->listens)
 		batoni_unlisten(BATONI_DOZE_THREAD);
-}
-
-uint64_t
-batoni_nap_most(bool parked, bool devices)
-{
-	if (devices)
-		return NAP_DEVICE_NS;
-	return parked ? NAP_LISTENING_NS : BATONI_NEVER;
 }
 
 /* The caller holds the driver lock and has set `deep`.  An enqueuer that leaves something

@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 
-#include "engine.h"
 #include "life.h"
 #include "log.h"
 

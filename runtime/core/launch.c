@@ -30,7 +30,6 @@
 #include "engine.h"
 #include "launch.h"
 #include "outlook.h"
-#include "wait.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */
 #define LOCK_SPINS 100u /* looks for a lock that another thread holds */

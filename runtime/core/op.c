@@ -30,7 +30,7 @@
 #include "tensor_calls.h"
 #include "tensor_store.h"
 #include "unobserved.h"
-#include "wait.h"
+#include "wake.h"
 
 static struct batoni_op *
 op_of(struct batoni_transfer *transfer)

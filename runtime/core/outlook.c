@@ -11,6 +11,8 @@
 #define TICK_MORE_NS 2000000u
 #define TICK_MANY_NS 2500000u
 #define TESTS_MANY 128u
+#define NAP_LISTENING_NS 2000000000u
+#define NAP_DEVICE_NS 250000000u /* the same, where a device may fail meanwhile */
 
 /* sum->quiet is that of the transport whose messages the one-sided layer uses. */
 static void
@@ -108,4 +110,24 @@ batoni_look_ahead(void)
 		outlook.parked_on_others |= sum.parked > 0 && !sum.quiet;
 	}
 	return outlook;
+}
+
+/* Is anything pending of a device whose health is to be looked at? */
+bool
+batoni_awaits_devices(void)
+{
+	for (struct baton_comm *comm = batoni_engine.working; comm;
+	     comm = comm->working_next) {
+		if (!comm->in_engine)
+			return true;
+	}
+	return false;
+}
+
+uint64_t
+batoni_nap_most(bool parked, bool devices)
+{
+	if (devices)
+		return NAP_DEVICE_NS;
+	return parked ? NAP_LISTENING_NS : BATONI_NEVER;
 }

@@ -23,4 +23,12 @@ struct batoni_outlook {
 
 struct batoni_outlook batoni_look_ahead(void);
 
+/* Is there a working communicator of an asynchronous device, whose health has to be asked
+ * for? */
+bool batoni_awaits_devices(void);
+/* How long the engine's thread may sleep while it listens, whatever the deadlines: for the
+ * processes of peers whose signals are awaited (parked), and for the health of devices.  Any
+ * thread. */
+uint64_t batoni_nap_most(bool parked, bool devices);
+
 #endif

@@ -22,7 +22,7 @@
 #include "health.h"
 #include "log.h"
 #include "sweep.h"
-#include "wait.h"
+#include "wake.h"
 
 /* ---- abort, cancel ---- */
 

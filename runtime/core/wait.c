@@ -7,7 +7,7 @@
  * lock from the engine's thread, which makes no second pass while a host wants the lock.
  * It takes the lock from another host only if this thread alone may drive some
  * communicator (must_drive: FUNNELED).  All other waiters sleep, each on a futex word
- * of its own (struct sleeper).  A waiter whose request only the main thread can drive
+ * of its own (struct batoni_sleeper).  A waiter whose request only the main thread can drive
  * is *passive*: it sleeps even if the lock is free.
  *
  * A sleeper wakes for one of three reasons:
@@ -36,17 +36,11 @@
  * for takers after each pass and releases the lock.  The releasing thread hands the lock
  * over (batoni_left), so that no enqueuer or poller gets it before a taker does.
  *
- * `sleepers.lock` guards the lists and is a leaf.  The thread that wakes a sleeper takes
- * it off the lists.  Its store to the futex word is its last access to the sleeper.
+ * The lists of sleepers are in wake.c.
  */
 #include "core.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "engine.h"
 #include "launch.h"
@@ -66,234 +60,6 @@
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
 #define DOZE_WORK_MAX_NS 800000u /* the same, where a device alone works */
-#define BUCKETS 64u
-
-/* ---- sleeping and waking ---- */
-
-void
-batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
-{
-	struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u),
-	                       .tv_nsec = (long)(nap_ns % 1000000000u)};
-
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
-	        nap_ns == BATONI_NEVER ? NULL : &nap, NULL, 0);
-}
-
-void
-batoni_futex_wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-void
-batoni_ring(void)
-{
-	batoni_bell_ring(batoni_bell());
-}
-
-uint32_t
-batoni_rung(void)
-{
-	return atomic_load(&batoni_bell()->doorbell);
-}
-
-void
-batoni_listen(unsigned who)
-{
-	atomic_fetch_or(&batoni_bell()->listening, who);
-}
-
-void
-batoni_unlisten(unsigned who)
-{
-	atomic_fetch_and(&batoni_bell()->listening, ~who);
-}
-
-bool
-batoni_work_left(void)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	return atomic_load(&e->inbox) || atomic_load(&e->posted) ||
-	       atomic_load(&e->attention);
-}
-
-/* ---- sleepers ---- */
-
-struct sleeper {
-	struct batoni_awaited *awaited;
-	/* Under sleepers.lock while `woken` is 0. */
-	struct batoni_list_node awaiting; /* in a bucket, or in `several` */
-	struct batoni_list_node driving;  /* in `heirs`, unless passive */
-	uint64_t key;
-	bool heir; /* chosen, and the role is not passed on yet */
-	_Atomic uint32_t woken; /* futex */
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct batoni_list_node buckets[BUCKETS]; /* by key: one request */
-	struct batoni_list_node several;
-	struct batoni_list_node heirs; /* the longest sleep first */
-	atomic_bool heir; /* one has been woken to drive */
-} sleepers = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-__attribute__((constructor)) static void
-sleepers_init(void)
-{
-	for (unsigned i = 0; i < BUCKETS; i++)
-		batoni_list_init(&sleepers.buckets[i]);
-	batoni_list_init(&sleepers.several);
-	batoni_list_init(&sleepers.heirs);
-}
-
-static struct batoni_list_node *
-bucket_of(uint64_t key)
-{
-	return &sleepers.buckets[(key ^ key >> 8) % BUCKETS];
-}
-
-static void
-unlist_locked(struct sleeper *sleeper)
-{
-	batoni_list_remove(&sleeper->awaiting);
-	if (batoni_list_empty(&sleeper->driving))
-		return;
-	batoni_list_remove(&sleeper->driving);
-	atomic_fetch_sub(&batoni_engine.wanted, BATONI_SLEEPER);
-}
-
-/* Releases sleepers.lock. */
-static void
-wake_locked(struct sleeper *sleeper)
-{
-	_Atomic uint32_t *word = &sleeper->woken;
-
-	unlist_locked(sleeper);
-	atomic_store(word, 1);
-	pthread_mutex_unlock(&sleepers.lock);
-	/* The sleeper may have returned: only its address is used, not its memory. */
-	batoni_futex_wake(word);
-}
-
-void
-batoni_wake_heir(void)
-{
-	struct sleeper *sleeper;
-
-	if (atomic_load(&sleepers.heir))
-		return;
-	pthread_mutex_lock(&sleepers.lock);
-	if (batoni_list_empty(&sleepers.heirs) ||
-	    atomic_exchange(&sleepers.heir, true)) {
-		pthread_mutex_unlock(&sleepers.lock);
-		return;
-	}
-	sleeper = batoni_container_of(sleepers.heirs.next, struct sleeper,
-	                              driving);
-	sleeper->heir = true;
-	wake_locked(sleeper);
-}
-
-/* The heir drives, sleeps again, or returns from its wait.  A thread that released the
- * lock in the meantime has woken no second heir, so wake one here if the lock is free. */
-static void
-pass_on(struct sleeper *sleeper)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	if (!sleeper->heir)
-		return;
-	sleeper->heir = false;
-	atomic_store(&sleepers.heir, false);
-	if (!atomic_load(&e->driver) && atomic_load(&e->wanted) % BATONI_TAKER)
-		batoni_wake_heir();
-}
-
-static bool
-waits_for(const struct batoni_awaited *awaited, baton_request request)
-{
-	for (size_t i = 0; i < awaited->count; i++) {
-		if (awaited->requests[i] == request)
-			return true;
-	}
-	return false;
-}
-
-/* A sleeper that waits for the request with this key, or NULL. */
-static struct sleeper *
-find_locked(uint64_t key)
-{
-	struct batoni_list_node *bucket = bucket_of(key), *node;
-
-	for (node = bucket->next; node != bucket; node = node->next) {
-		struct sleeper *sleeper = batoni_container_of(
-			node, struct sleeper, awaiting);
-
-		if (sleeper->key == key)
-			return sleeper;
-	}
-	for (node = sleepers.several.next; node != &sleepers.several;
-	     node = node->next) {
-		struct sleeper *sleeper = batoni_container_of(
-			node, struct sleeper, awaiting);
-
-		if (waits_for(sleeper->awaited, key))
-			return sleeper;
-	}
-	return NULL;
-}
-
-void
-batoni_wake_waiters(baton_request request)
-{
-	struct sleeper *sleeper;
-
-	for (;;) {
-		pthread_mutex_lock(&sleepers.lock);
-		sleeper = find_locked(request);
-		if (!sleeper)
-			break;
-		wake_locked(sleeper);
-	}
-	pthread_mutex_unlock(&sleepers.lock);
-}
-
-static void
-enlist(struct sleeper *sleeper)
-{
-	const struct batoni_awaited *awaited = sleeper->awaited;
-	struct batoni_list_node *list = &sleepers.several;
-
-	atomic_store_explicit(&sleeper->woken, 0, memory_order_relaxed);
-	batoni_list_init(&sleeper->driving);
-	if (awaited->local) {
-		sleeper->key = (uintptr_t)awaited->local;
-		list = bucket_of(sleeper->key);
-	} else if (awaited->count == 1) {
-		sleeper->key = awaited->requests[0];
-		list = bucket_of(sleeper->key);
-	}
-	pthread_mutex_lock(&sleepers.lock);
-	batoni_list_append(list, &sleeper->awaiting);
-	if (!awaited->passive) {
-		batoni_list_append(&sleepers.heirs, &sleeper->driving);
-		atomic_fetch_add(&batoni_engine.wanted, BATONI_SLEEPER);
-	}
-	pthread_mutex_unlock(&sleepers.lock);
-}
-
-static void
-unlist(struct sleeper *sleeper)
-{
-	if (atomic_load(&sleeper->woken))
-		return;
-	pthread_mutex_lock(&sleepers.lock);
-	if (!atomic_load(&sleeper->woken))
-		unlist_locked(sleeper);
-	pthread_mutex_unlock(&sleepers.lock);
-}
 
 /* Make the end of each awaited operation wake this sleeper.  The caller must check once
  * more, after this, whether they have ended. */
@@ -309,26 +75,6 @@ mark_waited(const struct batoni_awaited *awaited)
 }
 
 /* ---- hosts that wait ---- */
-
-uint64_t
-batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
-{
-	if (then <= now)
-		return 0;
-	return then - now < most ? then - now : most;
-}
-
-/* Is anything pending of a device whose health is to be looked at? */
-bool
-batoni_awaits_devices(void)
-{
-	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (!comm->in_engine)
-			return true;
-	}
-	return false;
-}
 
 static void
 doze(uint32_t rung, uint64_t nap_ns)
@@ -444,15 +190,15 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 
 /* Sleep until an awaited operation ends, this sleeper becomes heir, or time is up. */
 static bool
-sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_ns)
+sleep_behind_driver(struct batoni_sleeper *sleeper, bool behind_launch, uint64_t limit_ns)
 {
 	struct batoni_awaited *awaited = sleeper->awaited;
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t nap = DOZE_MAX_NS;
 	bool ready;
 
-	pass_on(sleeper);
-	enlist(sleeper);
+	batoni_sleeper_pass_on(sleeper);
+	batoni_sleeper_enlist(sleeper);
 	mark_waited(awaited);
 	ready = awaited->ready(awaited, false);
 	/* `ready` may have moved on to another request than the one that the sleeper is
@@ -466,7 +212,7 @@ sleep_behind_driver(struct sleeper *sleeper, bool behind_launch, uint64_t limit_
 			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
 		batoni_futex_wait(&sleeper->woken, 0, nap);
 	}
-	unlist(sleeper);
+	batoni_sleeper_unlist(sleeper);
 	return ready;
 }
 
@@ -487,19 +233,8 @@ take_turn(const struct batoni_awaited *awaited)
 	return true;
 }
 
-void
-batoni_pause_between(unsigned tries)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	if (tries < 1000)
-		sched_yield();
-	else
-		nanosleep(&nap, NULL);
-}
-
 static bool
-wait_long(struct sleeper *sleeper, uint64_t limit_ns)
+wait_long(struct batoni_sleeper *sleeper, uint64_t limit_ns)
 {
 	struct batoni_awaited *awaited = sleeper->awaited;
 	enum baton_status status;
@@ -508,7 +243,7 @@ wait_long(struct sleeper *sleeper, uint64_t limit_ns)
 		bool behind_launch = false;
 
 		if (take_turn(awaited)) {
-			pass_on(sleeper);
+			batoni_sleeper_pass_on(sleeper);
 			status = drive(awaited, limit_ns);
 			behind_launch = status == BATON_ERR_BUSY;
 			if (behind_launch)
@@ -543,7 +278,7 @@ bool
 batoni_wait_until(struct batoni_awaited *awaited,
                   const struct baton_comm *comm, int64_t timeout_ns)
 {
-	struct sleeper sleeper = {.awaited = awaited};
+	struct batoni_sleeper sleeper = {.awaited = awaited};
 	uint64_t limit_ns = BATONI_NEVER;
 	bool ready;
 
@@ -557,7 +292,7 @@ batoni_wait_until(struct batoni_awaited *awaited,
 		limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 	batoni_thread.waits = true;
 	ready = wait_long(&sleeper, limit_ns);
-	pass_on(&sleeper);
+	batoni_sleeper_pass_on(&sleeper);
 	batoni_thread.waits = false;
 	return ready;
 }

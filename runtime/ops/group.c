@@ -41,7 +41,7 @@
 #include "mem.h"
 #include "plan.h"
 #include "queue.h"
-#include "wait.h"
+#include "wake.h"
 
 struct batoni_op *
 batoni_group_open(const struct baton_comm *comm)

@@ -47,7 +47,6 @@
 #include "enqueue.h"
 #include "life.h"
 #include "log.h"
-#include "queue.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"

@@ -27,7 +27,7 @@
 #include "paths.h"
 #include "place.h"
 #include "shared.h"
-#include "wait.h"
+#include "wake.h"
 
 enum {
 	RANK = 1,

@@ -11,7 +11,7 @@
 #include "group.h"
 #include "health.h"
 #include "liveness.h"
-#include "wait.h"
+#include "wake.h"
 
 /* Tries of a collective call between two liveness checks: 0.2 s when it naps between
  * tries. */

@@ -93,10 +93,8 @@
 #include "carry.h"
 
 #include "clock.h"
-#include "life.h"
 #include "mem.h"
 #include "sweep.h"
-#include "wait.h"
 
 struct batoni_mapped {
 	struct batoni_path base; /* must be first */

@@ -45,7 +45,7 @@
 #include "health.h"
 #include "mem.h"
 #include "native_puts.h"
-#include "wait.h"
+#include "wake.h"
 
 /* What a rank tells of its part. */
 struct word {

@@ -33,7 +33,7 @@
 #include "mem.h"
 #include "native_path.h"
 #include "shared.h"
-#include "wait.h"
+#include "wake.h"
 
 /* Another process has so long to hand on a descriptor. */
 #define HANDOVER_NS UINT64_C(5000000000)

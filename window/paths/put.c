@@ -95,7 +95,7 @@
 
 #include "clock.h"
 #include "native_path.h"
-#include "wait.h"
+#include "wake.h"
 
 /* Of one channel, in one test. */
 #define PUTS_MAX 64

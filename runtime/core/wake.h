@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads that sleep, and what wakes them. */
+#ifndef BATONI_WAKE_H
+#define BATONI_WAKE_H
+
+#include "core.h"
+
+/* Sleep on a word of this process if it still holds `value`; NEVER: without limit.
+ * batoni_futex_wake wakes all its sleepers. */
+void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
+void batoni_futex_wake(_Atomic uint32_t *word);
+/* Wake the dozing driver. */
+void batoni_ring(void);
+/* Wake the engine's thread from a nap; from deep sleep. */
+void batoni_ring_thread(void);
+void batoni_wake_thread(void);
+/* The doorbell's value.  A sleeper reads it before its last check for work. */
+uint32_t batoni_rung(void);
+/* The driver: ask peers to wake this thread when they signal.  Make one more batoni_pass
+ * before the nap, and call batoni_unlisten after it. */
+void batoni_listen(unsigned who);
+void batoni_unlisten(unsigned who);
+/* Nanoseconds from `now` until `then`, capped at `most`. */
+uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
+/* A call that retries something under the lock pauses here, without the lock, so that
+ * other threads get it.  The first 1000 pauses yield the core; later ones sleep 50 us. */
+void batoni_pause_between(unsigned tries);
+
+/* ---- waiters that sleep ---- */
+
+/* What a host waits for. */
+struct batoni_awaited {
+	/* Is the wait over?  Called by the waiting thread; `driving`: it holds the driver
+	 * lock.  Not called again after it has returned true. */
+	bool (*ready)(struct batoni_awaited *awaited, bool driving);
+	/* The end of any of these requests is a reason to call `ready`, which may change
+	 * the list.  BATON_REQUEST_NULL entries do not count. */
+	const baton_request *requests;
+	size_t count;
+	/* Instead of requests: a record on this thread's stack. */
+	struct batoni_op *local;
+	/* Only another thread can drive the awaited operations. */
+	bool passive;
+};
+
+struct batoni_sleeper {
+	struct batoni_awaited *awaited;
+	/* Under sleepers.lock while `woken` is 0. */
+	struct batoni_list_node awaiting; /* in a bucket, or in `several` */
+	struct batoni_list_node driving;  /* in `heirs`, unless passive */
+	uint64_t key;
+	bool heir; /* chosen, and the role is not passed on yet */
+	_Atomic uint32_t woken; /* futex */
+};
+
+/* List the sleeper, before it looks for the last time and sleeps on `woken`; and take it off the
+ * lists, unless the thread that woke it has. */
+void batoni_sleeper_enlist(struct batoni_sleeper *sleeper);
+void batoni_sleeper_unlist(struct batoni_sleeper *sleeper);
+/* The heir drives, sleeps again, or returns from its wait: the role is free. */
+void batoni_sleeper_pass_on(struct batoni_sleeper *sleeper);
+/* Wake one of the sleepers to drive. */
+void batoni_wake_heir(void);
+/* The record with this handle has ended, or its handle was released: wake its
+ * waiters. */
+void batoni_wake_waiters(baton_request request);
+
+#endif
