@@ -39,31 +39,6 @@
 #define WHAT_CONNECT ((uint64_t)0x6e63636c03)
 #define WHAT_CONNECT_LISTS ((uint64_t)0x6e63636c09)
 
-ncclResult_t
-batoni_nccl_state(struct batoni_nccl *nccl, bool used_only,
-                  struct batoni_nccl_lane **lane_p)
-{
-	ncclResult_t worst = BATONI_NCCL_SUCCESS;
-
-	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++) {
-		struct batoni_nccl_lane *lane = &nccl->lanes[i];
-		ncclResult_t state, result;
-
-		if (!lane->comm || (used_only && !lane->used))
-			continue;
-		result = nccl->api->comm_error(lane->comm, &state);
-		if (result == BATONI_NCCL_SUCCESS)
-			result = state;
-		if (result == BATONI_NCCL_SUCCESS)
-			continue;
-		*lane_p = lane;
-		worst = result;
-		if (result != BATONI_NCCL_IN_PROGRESS)
-			break;
-	}
-	return worst;
-}
-
 /* ---- creating, this rank alone ---- */
 
 /* There will be so many communicators more. */
@@ -106,19 +81,6 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_free(nccl->hello);
 	batoni_free(nccl->lanes);
 	batoni_free(nccl);
-}
-
-enum baton_status
-batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
-                        baton_stream *stream_p)
-{
-	const struct batoni_device_ops *ops = nccl->device->ops;
-
-	if (apart && ops->stream_create_apart)
-		return ops->stream_create_apart(nccl->device, stream_p);
-	if (!apart && ops->stream_create_waiting)
-		return ops->stream_create_waiting(nccl->device, stream_p);
-	return ops->stream_create(nccl->device, stream_p);
 }
 
 static enum baton_status
@@ -273,35 +235,6 @@ nccl_discard(struct batoni_native *native)
 	batoni_nccl_free(nccl);
 }
 
-/* ---- what fails ---- */
-
-void
-batoni_nccl_note(struct batoni_nccl *nccl, const char *call,
-                 const struct batoni_nccl_lane *lane, ncclResult_t result)
-{
-	char text[256];
-
-	batoni_nccl_describe(nccl->api, lane ? lane->comm : NULL, result, text,
-	                     sizeof(text));
-	/* Its words for two ranks on one GPU do not say what to do. */
-	nccl->mine = batoni_refuse(BATON_ERR_NCCL, "%s: %s%s", call, text,
-	                           result == BATONI_NCCL_INVALID_USAGE
-	                                   ? " (each rank needs a GPU of its "
-	                                     "own: options.cuda_device)"
-	                                   : "");
-}
-
-static void
-note_timeout(struct batoni_nccl *nccl, const char *what)
-{
-	nccl->mine = batoni_refuse(BATON_ERR_TIMEOUT,
-	                           "NCCL had not %s after %llu ms: a rank is "
-	                           "missing, or its GPU is busy",
-	                           what,
-	                           (unsigned long long)(nccl->patience_ns /
-	                                                1000000));
-}
-
 /* ---- exchanges ---- */
 
 /* The transport below has the records of nccl_records.c, and the messages of the one-sided
@@ -391,70 +324,6 @@ below_lost(struct batoni_host *host, const char *why)
 	           nccl->base.rank, why,
 	           ended ? "has ended what was pending" : "goes on");
 }
-
-/* PENDING, OK, or an error, with its sentence: the exchange has failed, and no other is
- * possible. */
-static enum baton_status
-exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
-         size_t bytes, void *all)
-{
-	struct batoni_transport *below = nccl->below;
-	uint64_t now = batoni_real_ns();
-	enum baton_status status;
-
-	if (nccl->exchange_limit_ns == 0)
-		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
-	nccl->config.driver_take();
-	status = below->ops->exchange(below, what, mine, bytes, all);
-	nccl->config.driver_leave();
-	if (status == BATON_OK)
-		nccl->exchange_limit_ns = 0;
-	if (status == BATON_PENDING && now > nccl->exchange_limit_ns)
-		return batoni_refuse(BATON_ERR_TIMEOUT,
-		                     "rank %d: another rank did not come to create "
-		                     "the NCCL transport",
-		                     below->rank);
-	if (status != BATON_OK && status != BATON_PENDING)
-		batoni_refuse(status,
-		              "rank %d: the %s transport could not carry what the "
-		              "ranks tell each other: %s",
-		              below->rank, below->ops->name,
-		              baton_status_text(status));
-	return status;
-}
-
-void
-batoni_nccl_fill_word(const struct batoni_nccl *nccl, struct batoni_nccl_word *word)
-{
-	word->status = nccl->mine;
-	snprintf(word->why, sizeof(word->why), "%s",
-	         nccl->mine < BATON_OK ? baton_last_error() : "");
-}
-
-enum baton_status
-batoni_nccl_refuse_failed(int rank, const struct batoni_nccl_word *word)
-{
-	return batoni_refuse(batoni_error_told(word->status),
-	                     "rank %d could not create its end of the NCCL "
-	                     "transport: %.*s",
-	                     rank, (int)sizeof(word->why), word->why);
-}
-
-/* What a round has brought: OK, all ranks are done; PENDING; an error. */
-static enum baton_status
-judge(const struct batoni_nccl *nccl)
-{
-	enum baton_status status = BATON_OK;
-
-	for (int i = 0; i < nccl->base.size; i++) {
-		if (batoni_nccl_has_failed(&nccl->words[i]))
-			return batoni_nccl_refuse_failed(i, &nccl->words[i]);
-		if (nccl->words[i].status == BATON_PENDING)
-			status = BATON_PENDING;
-	}
-	return status;
-}
-
 /* ---- the steps ---- */
 
 static enum baton_status
@@ -465,22 +334,10 @@ step_hello(struct batoni_nccl *nccl)
 	if (!nccl->begun)
 		batoni_nccl_fill_hello(nccl);
 	nccl->begun = true;
-	status = exchange(nccl, WHAT_HELLO, nccl->hello,
-	                  batoni_nccl_hello_bytes(nccl), nccl->hellos);
+	status = batoni_nccl_exchange(nccl, WHAT_HELLO, nccl->hello,
+	                              batoni_nccl_hello_bytes(nccl),
+	                              nccl->hellos);
 	return status == BATON_OK ? batoni_nccl_check_hellos(nccl) : status;
-}
-
-void
-batoni_nccl_configure(const struct batoni_nccl *nccl,
-                      struct batoni_nccl_config *config)
-{
-	batoni_nccl_config_init(nccl->api, config);
-	config->blocking = 0;
-	if (nccl->ctas > 0)
-		config->maxCTAs = nccl->ctas;
-	/* An order of launches would have lanes wait for each other. */
-	if (BATONI_NCCL_CONFIG_HAS(config, launchOrderImplicit))
-		config->launchOrderImplicit = 0;
 }
 
 /* Under the lock of the device. */
@@ -558,22 +415,6 @@ connect_lists(struct batoni_nccl *nccl)
 	return api->group_end();
 }
 
-enum baton_status
-batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
-{
-	struct batoni_device *device = nccl->device;
-	enum baton_status status;
-
-	if (!lane->connected.object)
-		return BATON_OK;
-	nccl->config.driver_take();
-	status = device->ops->mark_done(device, &lane->connected);
-	if (status != BATON_OK && status != BATON_PENDING)
-		batoni_refuse(status, "GPU %d cannot be used", device->number);
-	nccl->config.driver_leave();
-	return status;
-}
-
 /* NCCL has connected when its kernels are on their streams.  They have to be over before any
  * rank goes on: one that aborts then would leave them to its peers, in front of all messages. */
 static enum baton_status
@@ -601,66 +442,6 @@ static enum baton_status
 await_lists(struct batoni_nccl *nccl)
 {
 	return await_lanes(nccl, batoni_nccl_lane_of_lists(nccl), 1);
-}
-
-/* `mine` becomes PENDING: it goes on in NCCL; OK, or an error: it is over. */
-static void
-look_at_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
-{
-	struct batoni_nccl_lane *lane = NULL;
-	struct batoni_memory_guard guard;
-	ncclResult_t result = BATONI_NCCL_SUCCESS;
-
-	if (nccl->limit_ns == 0)
-		nccl->limit_ns = batoni_real_ns() + nccl->patience_ns;
-	nccl->mine = batoni_nccl_enter(nccl, &guard, nccl->limit_ns);
-	if (nccl->mine == BATON_ERR_AGAIN)
-		note_timeout(nccl, work->done);
-	if (nccl->mine != BATON_OK)
-		return;
-	if (!nccl->begun) {
-		nccl->begun = true;
-		result = work->begin(nccl);
-	}
-	if (result == BATONI_NCCL_SUCCESS || result == BATONI_NCCL_IN_PROGRESS)
-		result = batoni_nccl_state(nccl, false, &lane);
-	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
-		batoni_nccl_note(nccl, work->call, lane, result);
-	batoni_nccl_leave(nccl, &guard);
-	if (result == BATONI_NCCL_IN_PROGRESS)
-		nccl->mine = BATON_PENDING;
-	else if (result == BATONI_NCCL_SUCCESS && work->end)
-		nccl->mine = work->end(nccl);
-	if (nccl->mine == BATON_PENDING && batoni_real_ns() > nccl->limit_ns)
-		note_timeout(nccl, work->done);
-}
-
-enum baton_status
-batoni_nccl_tell(struct batoni_nccl *nccl, uint64_t what, const ncclUniqueId *id)
-{
-	enum baton_status status;
-
-	/* In a round a rank says one thing. */
-	if (!nccl->in_round) {
-		batoni_nccl_fill_word(nccl, &nccl->says);
-		if (id && nccl->mine == BATON_OK)
-			nccl->says.id = *id;
-	}
-	nccl->in_round = true;
-	status = exchange(nccl, what, &nccl->says, sizeof(nccl->says),
-	                  nccl->words);
-	nccl->in_round = status == BATON_PENDING;
-	nccl->judged = status == BATON_OK;
-	return status == BATON_OK ? judge(nccl) : status;
-}
-
-enum baton_status
-batoni_nccl_do_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
-{
-
-	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
-		look_at_work(nccl, work);
-	return batoni_nccl_tell(nccl, work->what, NULL);
 }
 
 static enum baton_status

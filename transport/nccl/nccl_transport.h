@@ -3,8 +3,8 @@
  * The NCCL transport's own header; the note at the top of nccl.c has its rules.
  *
  * nccl.c: the path and the transport.  nccl_await.c: the wait for NCCL's thread.  nccl_self.c:
- * messages to oneself.  nccl_lock.c: the lock of a device.  nccl_open.c: creation; nccl_hello.c:
- * what the ranks agree on.  nccl_peers.c: the other ranks' processes.
+ * messages to oneself.  nccl_lock.c: the lock of a device.  nccl_open.c: creation; nccl_rounds.c: what
+ * its steps are made of; nccl_hello.c: what the ranks agree on.  nccl_peers.c: the other ranks' processes.
  * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
  * aborting, closing.  nccl_checked.c and those that it names: the path in checked mode, and that of
  * lists in plain mode.
@@ -303,6 +303,11 @@ enum baton_status batoni_nccl_check_hellos(struct batoni_nccl *nccl);
 
 /* ---- nccl_open.c ---- */
 
+/* Free all but the lanes' communicators, which are gone. */
+void batoni_nccl_free(struct batoni_nccl *nccl);
+
+/* ---- nccl_rounds.c ---- */
+
 /* What every communicator of NCCL is created with. */
 void batoni_nccl_configure(const struct batoni_nccl *nccl,
                            struct batoni_nccl_config *config);
@@ -333,6 +338,11 @@ batoni_nccl_lane_of_lists(const struct batoni_nccl *nccl)
 {
 	return &nccl->lanes[nccl->lanes_n + 1];
 }
+/* An exchange over the transport below.  PENDING, OK, or an error, with its sentence: it has
+ * failed, and no other is possible. */
+enum baton_status batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what,
+                                       const void *mine, size_t bytes,
+                                       void *all);
 /* Take part in a step of creation.  PENDING; OK; an error, with its sentence: `judged` says
  * whether all ranks have it, or the exchange has failed.  id: rank 0's, told with it; or NULL. */
 enum baton_status batoni_nccl_do_work(struct batoni_nccl *nccl,
@@ -349,8 +359,6 @@ enum baton_status batoni_nccl_await_lane(struct batoni_nccl *nccl,
  * done.  Else: its work waits for peers.  OK, NOMEM, CUDA. */
 enum baton_status batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
                                           baton_stream *stream_p);
-/* Free all but the lanes' communicators, which are gone. */
-void batoni_nccl_free(struct batoni_nccl *nccl);
 
 /* ---- nccl_windows_open.c ---- */
 

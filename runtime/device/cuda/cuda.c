@@ -42,7 +42,8 @@ cuda_open(const struct batoni_device_config *config,
           struct batoni_device **device_p)
 {
 	struct cuda_gpu *gpu;
-	enum baton_status status = batoni_cuda_gpu_open(config, &gpu);
+	enum baton_status status = batoni_cuda_gpu_open(
+		config, &batoni_device_cuda_ops, &gpu);
 
 	if (status == BATON_OK)
 		*device_p = &gpu->open;

@@ -533,7 +533,6 @@ new_gpu(const struct batoni_cuda_api *api, CUdevice number)
 	gpu->api = api;
 	gpu->number = number;
 	gpu->retained = 1;
-	gpu->open.ops = &batoni_device_cuda_ops;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
 	batoni_cond_init(&gpu->pinned);
@@ -661,6 +660,7 @@ find_or_set_up(const struct batoni_cuda_api *api, CUdevice number,
 
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
+                     const struct batoni_device_ops *ops,
                      struct cuda_gpu **gpu_p)
 {
 	const struct batoni_cuda_api *api;
@@ -674,6 +674,9 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	atomic_fetch_add(&opens, 1);
 	begin_setup(number);
 	status = find_or_set_up(api, number, gpu_p);
+	/* Written once, and read by those that have opened it. */
+	if (status == BATON_OK && !(*gpu_p)->open.ops)
+		(*gpu_p)->open.ops = ops;
 	end_setup(number);
 	return status == BATON_OK ? make_words(*gpu_p, config->until_ns)
 	                          : status;

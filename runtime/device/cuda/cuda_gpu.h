@@ -166,10 +166,11 @@ void batoni_cuda_queues_read(struct cuda_gpu *gpu);
 /* `current` of the device's table. */
 enum baton_status batoni_cuda_current(int *number_p);
 
-/* The GPU that is meant, set up, and in its present context.  OK, INVALID, UNSUPPORTED,
+/* The GPU that is meant, set up, and in its present context; ops is the device's table.  OK, INVALID, UNSUPPORTED,
  * NOMEM, CUDA, and what batoni_cuda_block_take returns; batoni_refuse has said why. */
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
+                     const struct batoni_device_ops *ops,
                      struct cuda_gpu **gpu_p);
 
 /* The GPU as it was last set up, or NULL. */
