@@ -277,8 +277,11 @@ close_hand(struct hand *hand, bool aborted)
 		enum baton_status status = baton_stream_synchronize(
 			rank->comm, hand->streams[i]);
 
-		if (aborted)
+		/* One that still stands stays. */
+		if (aborted) {
+			(void)baton_stream_destroy(rank->comm, hand->streams[i]);
 			continue;
+		}
 		/* The errors of what nothing tells of, which ends later where it is detached. */
 		for (int n = 0; n < SLOTS && status != BATON_OK; n++)
 			status = baton_stream_synchronize(rank->comm,

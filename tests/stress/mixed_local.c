@@ -3,10 +3,13 @@
  * The mixed load where ranks are threads: over the local transport and NCCL.  The devices are those of
  * the environment (BATON_DEVICE, BATON_TRANSPORT).
  *
- * With --faults each run is a process of its own, since a driver's sticky error stays.
+ * With --faults each run is a process of its own, since a driver's sticky error stays.  Where the load
+ * goes on for long, RUNS_APART runs are one: what an aborted communicator leaves (memory that other
+ * ranks of the process may still write) stays for the life of the process.
  */
 #include "mixed.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct mixed_job *job; /* shared with the processes of runs: they count */
+#define RUNS_APART 50
+#define SECONDS_APART 60
+
+/* Shared with the processes of runs: they count. */
+static struct mixed_job *job;
+static struct {
+	int runs; /* that have ended well */
+	uint64_t seed; /* of the last one */
+} *done;
 
 /* ---- agreeing ----------------------------------------------------------- */
 
@@ -127,8 +138,37 @@ begin_and_run(uint64_t seed)
 	return run(seed);
 }
 
+/* Is there no other run? */
+static bool
+is_over(time_t begun)
+{
+	const struct mixed_options *options = &job->options;
+
+	return (options->runs > 0 && done->runs == options->runs) ||
+	       (options->seconds > 0 && time(NULL) - begun >= options->seconds);
+}
+
+/* Up to n. */
 static int
-run_apart(uint64_t seed)
+some_runs(int n, time_t begun)
+{
+	int result = 0;
+
+	while (result == 0 && n-- > 0 && !is_over(begun)) {
+		done->seed = mixed_seed(&job->options, done->runs);
+		if (job->options.talks)
+			printf("run %d, seed %llu\n", done->runs,
+			       (unsigned long long)done->seed);
+		fflush(stdout);
+		result = begin_and_run(done->seed);
+		done->runs += result == 0;
+	}
+	return result;
+}
+
+/* In a process of their own. */
+static int
+runs_apart(int n, time_t begun)
 {
 	pid_t child;
 	int status;
@@ -136,51 +176,69 @@ run_apart(uint64_t seed)
 	fflush(stdout);
 	child = fork();
 	if (child == 0) {
-		status = begin_and_run(seed);
+		status = some_runs(n, begun);
 		fflush(stdout);
-		_exit(status);
+		/* Behind a fault nobody looks for leaks. */
+		if (job->options.faults)
+			_exit(status);
+		exit(status);
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		abort();
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	printf("FAILED: run of seed %llu: signal %d\n", (unsigned long long)seed,
-	       WTERMSIG(status));
+	printf("FAILED: run of seed %llu: signal %d\n",
+	       (unsigned long long)done->seed, WTERMSIG(status));
 	return 1;
+}
+
+/* How many runs are a process; 0: all are this one. */
+static int
+runs_of_process(void)
+{
+	const struct mixed_options *options = &job->options;
+	bool is_long = options->runs == 0 || options->runs > RUNS_APART;
+
+	if (options->faults)
+		return 1;
+	if (options->seconds > 0)
+		is_long = options->seconds > SECONDS_APART;
+	return is_long ? RUNS_APART : 0;
+}
+
+static void *
+share(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		abort();
+	return memory;
 }
 
 int
 main(int argc, char **argv)
 {
 	time_t begun = time(NULL);
-	int result = 0, i = 0;
+	int result = 0, apart;
 
-	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE,
-	           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (job == MAP_FAILED)
-		abort();
+	job = share(sizeof(*job));
+	done = share(sizeof(*done));
 	job->options = mixed_options(argc, argv, 3);
 	job->agree = agree;
 	job->end_job = end_job;
 	printf("seed %llu: %d ranks, %d steps\n",
 	       (unsigned long long)job->options.seed, job->options.ranks,
 	       job->options.steps);
-	for (; result == 0; i++) {
-		uint64_t seed = mixed_seed(&job->options, i);
-
-		if ((job->options.runs > 0 && i == job->options.runs) ||
-		    (job->options.seconds > 0 &&
-		     time(NULL) - begun >= job->options.seconds))
-			break;
-		if (job->options.talks)
-			printf("run %d, seed %llu\n", i, (unsigned long long)seed);
-		fflush(stdout);
-		result = job->options.faults ? run_apart(seed)
-		                            : begin_and_run(seed);
-	}
+	apart = runs_of_process();
+	if (apart == 0)
+		result = some_runs(INT_MAX, begun);
+	while (apart > 0 && result == 0 && !is_over(begun))
+		result = runs_apart(apart, begun);
 	printf("%d runs, %llu operations, %llu completions (%llu lent), %llu "
 	       "aborts: %s\n",
-	       i, (unsigned long long)job->operations,
+	       done->runs, (unsigned long long)job->operations,
 	       (unsigned long long)job->completions,
 	       (unsigned long long)job->lent, (unsigned long long)job->aborted,
 	       result == 0    ? "ok"
