@@ -254,23 +254,43 @@ sim_reach_locked(struct sim_context *context, CUdeviceptr pointer, size_t bytes,
 	return BATONI_CU_SUCCESS;
 }
 
+/* Memory of the host, by a word that both sides reach. */
+static bool
+is_host_word(const struct sim_context *context, const struct sim_block *block,
+             CUdeviceptr pointer)
+{
+	return (block->memory == SIM_PINNED || block->memory == SIM_REGISTERED) &&
+	       (block->flags & BATONI_CU_HOST_ALLOC_MAPPED) &&
+	       sim_is_in(pointer, block->device, block->bytes) &&
+	       (block->context == context ||
+	        (block->flags & BATONI_CU_HOST_ALLOC_PORTABLE));
+}
+
+/* Memory of the device itself. */
+static bool
+is_device_word(const struct sim_context *context, const struct sim_block *block)
+{
+	return (block->memory == SIM_DEVICE || block->memory == SIM_POOL ||
+	        block->memory == SIM_MAPPING) &&
+	       block->owner == context->device &&
+	       may_reach_locked(context, block);
+}
+
 CUresult
 sim_word_locked(struct sim_context *context, CUdeviceptr pointer,
                 struct sim_op *op)
 {
 	struct sim_block *block = sim_block_find_locked(pointer);
+	size_t offset;
 
 	if (!block || pointer % sizeof(uint64_t) != 0 ||
-	    (block->memory != SIM_PINNED && block->memory != SIM_REGISTERED) ||
-	    !(block->flags & BATONI_CU_HOST_ALLOC_MAPPED) ||
-	    !sim_is_in(pointer, block->device, block->bytes) ||
-	    block->bytes - (pointer - block->device) < sizeof(uint64_t))
+	    (!is_host_word(context, block, pointer) &&
+	     (op->waits || !is_device_word(context, block))))
 		return BATONI_CU_INVALID_VALUE;
-	if (block->context != context &&
-	    !(block->flags & BATONI_CU_HOST_ALLOC_PORTABLE))
+	offset = sim_block_offset(block, pointer);
+	if (block->bytes - offset < sizeof(uint64_t))
 		return BATONI_CU_INVALID_VALUE;
-	op->word = (_Atomic uint64_t *)(void *)(block->reach +
-	                                        (pointer - block->device));
+	op->word = (_Atomic uint64_t *)(void *)(block->reach + offset);
 	op->block = block;
 	block->entries++;
 	return BATONI_CU_SUCCESS;

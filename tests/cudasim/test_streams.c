@@ -137,6 +137,36 @@ START_TEST(memory_operations_are_checked)
 }
 END_TEST
 
+/* Of the stream's own device, which the simulator lets it write only. */
+START_TEST(memory_of_the_device_can_be_written)
+{
+	const uint64_t value = UINT64_C(0x0123456789abcdef);
+	CUdeviceptr own, others;
+	CUcontext other, popped;
+	uint64_t read = 0;
+	CUstream stream;
+
+	world_begin();
+	stream = world_stream(0);
+	ck_success(w.sim->mem_alloc(&own, 64));
+	ck_success(w.sim->write_value(stream, own + 8, value, 0));
+	ck_success(w.sim->stream_synchronize(stream));
+	w.sim->sim_peek(&read, own + 8, sizeof(read));
+	ck_assert_uint_eq(read, value);
+	ck_assert_uint_eq(w.sim->write_value(stream, own + 4, value, 0),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(w.sim->write_value(stream, own + 64, value, 0),
+	                  BATONI_CU_INVALID_VALUE);
+	ck_success(w.sim->primary_retain(&other, 1));
+	ck_success(w.sim->context_push(other));
+	ck_success(w.sim->mem_alloc(&others, 64));
+	ck_success(w.sim->context_pop(&popped));
+	ck_assert_uint_eq(w.sim->write_value(stream, others, value, 0),
+	                  BATONI_CU_INVALID_VALUE);
+	world_end();
+}
+END_TEST
+
 START_TEST(memory_operations_can_be_switched_off)
 {
 	CUstream stream;
@@ -382,6 +412,7 @@ main(void)
 		a_stream_destroyed_does_the_work_that_it_has,
 		batch_runs_its_operations_in_order,
 		memory_operations_are_checked,
+		memory_of_the_device_can_be_written,
 		memory_operations_can_be_switched_off,
 		host_functions_run_one_at_a_time,
 		a_driver_call_in_a_host_function_fails_and_is_a_violation,

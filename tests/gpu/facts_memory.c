@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Facts on memory and contexts: what the driver says of pointers, mappings side by side,
- * registered pages, a call of several copies in which one is wrong, ids of contexts.
+ * registered pages, a call of several copies in which one is wrong, words that a stream writes into
+ * memory of the device, ids of contexts.
  */
 #include "facts.h"
 
@@ -199,7 +200,30 @@ facts_context(struct gpu *gpu)
 	say_reset(gpu, before);
 }
 
-/* ---- several copies -------------------------------------------------------- */
+/* ---- several copies, and words that are written ------------------------------ */
+
+/* As a receive of 8 bytes (cuda_copy.c). */
+static void
+say_value(struct gpu *gpu, CUstream stream)
+{
+	const uint64_t value = UINT64_C(0x0123456789abcdef);
+	CUstreamBatchMemOpParams operation;
+	uint64_t read = 0;
+	CUresult result;
+
+	memset(&operation, 0, sizeof(operation));
+	operation.writeValue.operation = BATONI_CU_OP_WRITE_64;
+	operation.writeValue.address = gpu->memory + 64;
+	operation.writeValue.value64 = value;
+	result = gpu->api->stream_memory_ops(stream, 1, &operation, 0);
+	MUST(gpu, gpu->api->copy((CUdeviceptr)(uintptr_t)gpu->data,
+	                         gpu->memory + 64, sizeof(read), stream));
+	while (gpu->api->stream_query(stream) == BATONI_CU_NOT_READY)
+		sleep_ms(1);
+	memcpy(&read, gpu->data, sizeof(read));
+	fact("batch.value_to_device: %s (%s)",
+	     read == value ? "written" : "not written", gpu_name(gpu, result));
+}
 
 void
 facts_batch(struct gpu *gpu)
@@ -214,6 +238,7 @@ facts_batch(struct gpu *gpu)
 
 	memset(&attributes, 0, sizeof(attributes));
 	attributes.srcAccessOrder = BATONI_CU_SOURCE_IN_ORDER;
+	say_value(gpu, stream);
 	memset(gpu->data, 1, 8192);
 	MUST(gpu, gpu->api->set_bytes(gpu->memory, 2, DATA_BYTES, stream));
 	if (gpu->api->copies)

@@ -246,26 +246,81 @@ expect_calls(const struct baton_op_options *sending, struct calls expected)
 	ck_assert_int_eq(least.contexts, expected.contexts);
 }
 
-/* Each: [trigger] [wait] on its stream; [copy] [number] on ours.  The call asks for the thread's
- * context, the stream's capture and its number; the thread that drives asks nothing. */
-START_TEST(a_message_is_four_calls_that_put_and_three_that_ask_on_each_side)
+/* Each: [trigger] [wait] on its stream; on ours [copy] [number], or, of the receive, [value and
+ * number].  The call asks for the thread's context, the stream's capture and its number; the thread that
+ * drives asks nothing. */
+START_TEST(a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 
 	open_world(BATON_PROGRESS_AUTO);
-	expect_calls(NULL, (struct calls){4 + 4, 3 + 3, 2 + 2, 0});
+	expect_calls(NULL, (struct calls){4 + 3, 3 + 3, 2 + 2, 0});
 	detached.flags = BATON_OP_DETACHED;
-	expect_calls(&detached, (struct calls){3 + 4, 3 + 3, 2 + 2, 0});
+	expect_calls(&detached, (struct calls){3 + 3, 3 + 3, 2 + 2, 0});
 	cuda_world_end();
 }
 END_TEST
 
 /* Trigger and wait are one. */
-START_TEST(a_message_is_three_calls_that_put_where_triggers_are_written)
+START_TEST(a_message_is_a_call_less_on_each_side_where_triggers_are_written)
 {
 	setenv("BATON_CUDA_TRIGGER", "write", 1);
 	open_world(BATON_PROGRESS_AUTO);
-	expect_calls(NULL, (struct calls){3 + 3, 3 + 3, 2 + 2, 0});
+	expect_calls(NULL, (struct calls){3 + 2, 3 + 3, 2 + 2, 0});
+	cuda_world_end();
+}
+END_TEST
+
+/* How many copies a receive makes; each call sends other bytes. */
+static long
+copies_of_receive(unsigned char *to, size_t bytes)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	long before = cw.sim->sim_uses("cuMemcpyAsync");
+	static unsigned seed;
+
+	detached.flags = BATON_OP_DETACHED;
+	cuda_world_fill(cw.from, bytes, ++seed);
+	cuda_world_fill(to - 8, 8, 98);
+	cuda_world_fill(to + bytes, 8, 99);
+	baton_ok(baton_recv(to, bytes, BATON_UINT8, 0, 0, cw.comms[1],
+	                    cw.streams[0], &detached, &receiver));
+	baton_ok(baton_send(cw.from, bytes, BATON_UINT8, 1, 0, cw.comms[0],
+	                    cw.streams[1], &detached, &sender));
+	finish(BATON_OK);
+	cuda_world_expect(to - 8, 8, 98);
+	cuda_world_expect(to, bytes, seed);
+	cuda_world_expect(to + bytes, 8, 99);
+	/* The send makes one. */
+	return cw.sim->sim_uses("cuMemcpyAsync") - before - 1;
+}
+
+START_TEST(a_receive_of_8_bytes_of_the_devices_is_written)
+{
+	CUdeviceptr managed;
+	unsigned char *to;
+
+	open_world(BATON_PROGRESS_CALLS);
+	ck_assert_int_eq(copies_of_receive(cw.to + 8, 8), 0);
+	ck_assert_int_eq(copies_of_receive(cw.to + 12, 8), 1);
+	ck_assert_int_eq(copies_of_receive(cw.to + 8, 7), 1);
+	ck_assert_int_eq(copies_of_receive(cw.to + 8, 16), 1);
+	cu_ok(cw.sim->managed_alloc(&managed, 4096, 1));
+	to = (unsigned char *)(uintptr_t)managed;
+	ck_assert_int_eq(copies_of_receive(to + 8, 8), 1);
+	cuda_world_end();
+}
+END_TEST
+
+/* The first batch is the number of the send's copy. */
+START_TEST(a_value_that_the_driver_refuses_is_copied)
+{
+	open_world(BATON_PROGRESS_CALLS);
+	ck_assert(cw.sim->sim_fail("cuStreamBatchMemOp_v2", 2,
+	                           BATONI_CU_NOT_SUPPORTED, false));
+	ck_assert_int_eq(copies_of_receive(cw.to + 8, 8), 1);
+	ck_assert_int_eq(cw.sim->sim_uses("cuEventRecord"), 0);
+	ck_assert_int_eq(copies_of_receive(cw.to + 8, 8), 0);
 	cuda_world_end();
 }
 END_TEST
@@ -409,8 +464,10 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		a_message_is_four_calls_that_put_and_three_that_ask_on_each_side,
-		a_message_is_three_calls_that_put_where_triggers_are_written,
+		a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask,
+		a_message_is_a_call_less_on_each_side_where_triggers_are_written,
+		a_receive_of_8_bytes_of_the_devices_is_written,
+		a_value_that_the_driver_refuses_is_copied,
 		to_ask_a_copy_is_no_call,
 		a_copy_whose_number_is_refused_ends_by_what_the_driver_says,
 		a_copy_of_another_device_that_fails_ends,

@@ -13,6 +13,12 @@
  * is), the ticket is an event behind the copy; if none could be recorded either, the stream
  * itself, which is idle when the copy has ended.
  *
+ * A copy of 8 bytes into memory of the stream's own GPU is no copy: the stream writes them as it
+ * writes the number, in the same call and in front of it.  They are read here, at the call.  Managed
+ * memory cannot be written so.  Where the driver refuses, they are copied: whatever of that call was
+ * carried out has written the same bytes.  No call copies out of the GPU and writes a word, so the other
+ * direction stays two calls.
+ *
  * A stream that is sick writes nothing.  So a ticket that has not ended asks the driver every
  * ASK_NS, or each time where the GPU is known to be sick.  A stream that is idle then has ended
  * the copy, whatever the word says.
@@ -30,6 +36,8 @@
  * device is well is made again; a device that fails CUDA_TRIES times in a row is sick.
  */
 #include "cuda_gpu.h"
+
+#include <string.h>
 
 #include "clock.h"
 #include "config.h"
@@ -93,21 +101,32 @@ word_of(struct place place)
 	return words ? &words[place.stream * CUDA_LINE_WORDS] : NULL;
 }
 
-/* Behind all that the stream has got.  Between enter and leave of that GPU.  False: the number
- * was not put there; no copy gets it, in case it was, by a call that has failed. */
+static CUstreamBatchMemOpParams
+write_of(const volatile void *to, uint64_t value)
+{
+	return (CUstreamBatchMemOpParams){.writeValue = {
+		.operation = BATONI_CU_OP_WRITE_64,
+		.address = (CUdeviceptr)(uintptr_t)to,
+		.value64 = value,
+	}};
+}
+
+/* Behind all that the stream has got, and behind the write of *first (NULL: there is none).  Between
+ * enter and leave of that GPU.  False: the number was not put there; no copy gets it, in case it
+ * was, by a call that has failed. */
 static bool
-put_number(struct place place)
+put_number(struct place place, const CUstreamBatchMemOpParams *first)
 {
 	const _Atomic uint64_t *word = word_of(place);
 	struct cuda_gpu *gpu = place.gpu;
-	CUstreamBatchMemOpParams write = {.writeValue = {
-		.operation = BATONI_CU_OP_WRITE_64,
-		.address = (CUdeviceptr)(uintptr_t)word,
-		.value64 = ++gpu->numbers[place.stream],
-	}};
+	CUstreamBatchMemOpParams writes[2];
+	unsigned n = 0;
 
+	if (first)
+		writes[n++] = *first;
+	writes[n++] = write_of(word, ++gpu->numbers[place.stream]);
 	return word &&
-	       gpu->api->stream_memory_ops(gpu->copies[place.stream], 1, &write,
+	       gpu->api->stream_memory_ops(gpu->copies[place.stream], n, writes,
 	                                   0) == BATONI_CU_SUCCESS;
 }
 
@@ -128,21 +147,55 @@ put_event(struct place place)
 	return event;
 }
 
+/* The number has just been put there. */
+static struct batoni_ticket
+number_ticket(struct place place)
+{
+	struct batoni_ticket ticket = {{0}};
+
+	place.numbered = true;
+	ticket.words[TICKET_PLACE] = place_to_word(place);
+	ticket.words[TICKET_END] = place.gpu->numbers[place.stream];
+	ticket.words[TICKET_ASKED] = batoni_coarse_ns();
+	return ticket;
+}
+
 /* In the same place. */
 static struct batoni_ticket
 make_ticket(struct place place)
 {
 	struct batoni_ticket ticket = {{0}};
 
-	place.numbered = put_number(place);
+	if (put_number(place, NULL))
+		return number_ticket(place);
 	ticket.words[TICKET_PLACE] = place_to_word(place);
-	if (place.numbered) {
-		ticket.words[TICKET_END] = place.gpu->numbers[place.stream];
-		ticket.words[TICKET_ASKED] = batoni_coarse_ns();
-	} else {
-		ticket.words[TICKET_END] = (uint64_t)(uintptr_t)put_event(place);
-	}
+	ticket.words[TICKET_END] = (uint64_t)(uintptr_t)put_event(place);
 	return ticket;
+}
+
+/* May the stream write the bytes, which are in a block of ours?  owner: see copy_start. */
+static bool
+is_value(struct place place, const void *to, size_t bytes, int owner)
+{
+	return bytes == sizeof(uint64_t) &&
+	       (uintptr_t)to % sizeof(uint64_t) == 0 &&
+	       place.stream == CUDA_COPIES_IN && owner == place.gpu->number;
+}
+
+/* Between enter and leave.  False: nothing was started that counts. */
+static bool
+start_value(struct place place, const void *to, const void *from,
+            struct batoni_ticket *ticket_p)
+{
+	CUstreamBatchMemOpParams write;
+	uint64_t value;
+
+	memcpy(&value, from, sizeof(value));
+	write = write_of(to, value);
+	if (!put_number(place, &write))
+		return false;
+	*ticket_p = number_ticket(place);
+	return true;
 }
 
 /* Between enter and leave. */
@@ -172,6 +225,9 @@ batoni_cuda_copy_start(struct batoni_device *device, void *to, const void *from,
 		if (result != BATONI_CU_SUCCESS)
 			break;
 		call = "cuMemcpyAsync";
+		if (is_value(place, to, bytes, owner) &&
+		    start_value(place, to, from, ticket_p))
+			continue;
 		result = start_one(place, to, from, bytes);
 		if (result == BATONI_CU_SUCCESS)
 			*ticket_p = make_ticket(place);
