@@ -49,6 +49,28 @@ batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size)
 	return true;
 }
 
+bool
+batoni_crowd_is(const struct baton_comm *comm)
+{
+	struct batoni_crowd crowd;
+
+	return look(comm, &crowd);
+}
+
+/* Streams of the program count while they have operations, so there may be fewer by now. */
+void
+batoni_crowd_explain(const struct baton_comm *comm, char *text, size_t size)
+{
+	char now[BATONI_CROWD_BYTES];
+
+	if (!batoni_crowd_describe(comm, now, sizeof(now)))
+		snprintf(now, sizeof(now),
+		         "device %d had more known streams than hardware queues",
+		         comm->device->number);
+	snprintf(text, size, "its peer's stream may stand behind another one: %s",
+	         now);
+}
+
 void
 batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info)
 {

@@ -15,6 +15,10 @@
 /* Any thread.  A stream of the device may stand behind another one.  text: how many there are and
  * what to set; "" if not. */
 bool batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size);
+/* The same, without the words. */
+bool batoni_crowd_is(const struct baton_comm *comm);
+/* Why an operation may have ended in TIMEOUT that found it so: the peer's stream. */
+void batoni_crowd_explain(const struct baton_comm *comm, char *text, size_t size);
 /* Fill in what a query says of them. */
 void batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info);
 /* Log, at the level debug, what the streams of the device have. */

@@ -118,6 +118,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */
 /* Of a launch: the operation that failed was on a list, which transfer.buffer is. */
 #define BATONI_FLAG_LISTED 4096u
+/* Of a host-issued transfer: at its deadline streams could stand behind each other (crowd.c). */
+#define BATONI_FLAG_CROWDED BATONI_FLAG_LISTED
 /* Of a launch: the operation that failed was a plain receive that a list has met. */
 #define BATONI_FLAG_MET_LIST 8192u
 #define BATONI_FLAG_MARKED 0x4000u /* it is on its communicator's list `marked` (sweep.c) */

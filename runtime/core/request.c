@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "crowd.h"
 #include "datatype.h"
 #include "describe.h"
 #include "engine.h"
@@ -869,6 +870,10 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		snprintf(native, sizeof(native),
 		         " (the message has %zu byte%s, the buffer %zu)", came,
 		         batoni_s(came), transfer->bytes);
+	} else if (op->status == BATON_ERR_TIMEOUT && !launch &&
+	           op->flags & BATONI_FLAG_CROWDED) {
+		batoni_crowd_explain(comm, why, sizeof(why));
+		snprintf(native, sizeof(native), " (%s)", why);
 	} else if (atomic_load(&comm->status) != BATON_OK) {
 		snprintf(native, sizeof(native), " (%s)",
 		         baton_comm_error(comm));

@@ -234,6 +234,19 @@ batoni_comm_end_one(struct batoni_op *op, enum baton_status status)
 		batoni_op_end_early(op, status);
 }
 
+/* Of a transfer that the host issues, whose stream has got there: that of its peer may not have.  Ask once
+ * for all that end together: it changes when they have ended. */
+static void
+note_crowd(struct batoni_op *op, int *crowded_p)
+{
+	if (!batoni_is_transfer(op) || op->flags & BATONI_FLAG_STREAM_ISSUED)
+		return;
+	if (*crowded_p < 0)
+		*crowded_p = batoni_crowd_is(op->comm);
+	if (*crowded_p)
+		op->flags |= BATONI_FLAG_CROWDED;
+}
+
 /* Move the deadlines that have passed from the communicator's list to *passed, and
  * note the earliest of the others. */
 static void
@@ -263,6 +276,7 @@ batoni_comm_expire(struct baton_comm *comm)
 {
 	uint64_t now = batoni_now_ns();
 	struct batoni_list_node passed;
+	int crowded = -1; /* not asked yet */
 	size_t events = 0;
 
 	if (now < comm->deadline_next)
@@ -276,6 +290,7 @@ batoni_comm_expire(struct baton_comm *comm)
 			passed.next, struct batoni_op, deadline);
 
 		events++;
+		note_crowd(op, &crowded);
 		batoni_comm_end_one(op, BATON_ERR_TIMEOUT);
 	}
 	return events;
