@@ -248,19 +248,17 @@ may_still_store(const struct batoni_rma *rma, const struct batoni_wait_node *nod
  * process, because the process may have signaled just before it ended.  What its streams have
  * under way gets until the next check. */
 static bool
-any_gone(const struct batoni_rma *rma, struct batoni_pending *pending,
+any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
          struct survey *survey)
 {
-	bool doubted = pending->wait.doubted;
-
 	for (uint32_t i = pending->wait.unmet; i; i = batoni_node_at(rma, i)->next) {
-		const struct batoni_wait_node *node = batoni_node_at(rma, i);
+		struct batoni_wait_node *node = batoni_node_at(rma, i);
 
 		if (!source_gone(rma, node, survey) || is_met(node))
 			continue;
-		if (doubted || !may_still_store(rma, node))
+		if (node->doubted || !may_still_store(rma, node))
 			return true;
-		pending->wait.doubted = true;
+		node->doubted = true;
 	}
 	return false;
 }
@@ -288,12 +286,15 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
      struct survey *survey)
 {
 	const struct batoni_wait_node *unmet;
+	bool due = survey->due;
 
 	do {
 		if (all_met(rma, pending))
 			return MET;
-		if (survey->due && any_gone(rma, pending, survey))
+		if (due && any_gone(rma, pending, survey))
 			return GONE;
+		/* One check asks once: what it has doubted gets until the next one. */
+		due = false;
 		if (pending->wait.sleep == BATONI_WAIT_FRESH &&
 		    is_known_gone(rma, pending))
 			return GONE;
@@ -393,9 +394,9 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		node->units = units;
 		node->counter = counter;
 		node->slot = transfer->slot;
+		node->doubted = false;
 		pending->wait.nodes = pending->wait.unmet = first;
 		pending->wait.sleep = BATONI_WAIT_FRESH;
-		pending->wait.doubted = false;
 	} else if (batoni_wait_describe(rma, transfer->slot, 1, desc) !=
 	           BATON_OK) {
 		return BATON_ERR_AGAIN;

@@ -569,15 +569,22 @@ START_TEST(wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look)
 }
 END_TEST
 
+/* Of peer 1 or 2: its process has ended, or lost MPI; its device's streams go on. */
+static void
+leave_streams(int peer)
+{
+	struct batoni_farewell *farewell = world.peers[peer].segment;
+
+	atomic_store(&farewell->away, 1);
+	world.peers[peer].streams_here = true;
+	world.peers[peer].within = false;
+}
+
 /* Streams of its device may go on: what they have under way gets time. */
 START_TEST(wait_for_streams_of_a_process_that_is_gone_has_a_second_look)
 {
-	struct batoni_farewell *farewell = world.peers[2].segment;
-
-	atomic_store(&farewell->away, 1);
+	leave_streams(2);
 	world.peers[2].gone = true;
-	world.peers[2].streams_here = true;
-	world.peers[2].within = false;
 	for (uint32_t slot = 0; slot < 2; slot++) {
 		place(slot, 1, 2);
 		ck_assert_int_eq(issue(slot), BATON_PENDING);
@@ -602,6 +609,72 @@ START_TEST(wait_for_streams_of_a_process_that_is_gone_has_a_second_look)
 	ck_assert_int_eq(issue(2), BATON_PENDING);
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 2, BATON_ERR_PEER);
+	assert_over();
+}
+END_TEST
+
+/* Each source: what another one's had is not its own. */
+START_TEST(each_source_that_is_gone_has_a_second_look)
+{
+	struct baton_wait_signal_desc descs[2] = {desc(1, 1, 0, 0),
+	                                          desc(1, 2, 0, 0)};
+
+	leave_streams(1);
+	describe(0, 2, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	world.rma.peers_looked_ns = 0;
+	ck_assert_uint_eq(test(), 0);
+	/* Its streams have gone on; now the other one goes. */
+	signal_from(&world, 1, 0, 0);
+	leave_streams(2);
+	world.rma.peers_looked_ns = 0;
+	ck_assert_uint_eq(test(), 0);
+	world.rma.peers_looked_ns = 0;
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_ERR_PEER);
+	assert_over();
+}
+END_TEST
+
+/* This peer signals while the other one is asked of.  -1: none. */
+static int signals_meanwhile = -1;
+
+bool __real_batoni_peer_is_gone(const struct batoni_peer *peer);
+bool __wrap_batoni_peer_is_gone(const struct batoni_peer *peer);
+
+bool
+__wrap_batoni_peer_is_gone(const struct batoni_peer *peer)
+{
+	int signals = signals_meanwhile;
+
+	if (signals >= 0 && peer != &world.peers[signals]) {
+		signals_meanwhile = -1;
+		signal_from(&world, signals, 0, 0);
+	}
+	return __real_batoni_peer_is_gone(peer);
+}
+
+/* A thread that is about to sleep looks again where a counter has grown.  That is no second check. */
+START_TEST(a_second_look_is_the_next_check)
+{
+	struct baton_wait_signal_desc descs[2] = {desc(1, 1, 0, 0),
+	                                          desc(1, 2, 0, 0)};
+
+	atomic_store(&batoni_bell()->listening, BATONI_DOZE_THREAD);
+	leave_streams(2);
+	describe(0, 2, descs);
+	batoni_wait_place(&world.rma, &world.transfers[0]);
+	ck_assert_int_eq(issue(0), BATON_PENDING);
+	world.rma.peers_looked_ns = 0;
+	signals_meanwhile = 1;
+	ck_assert_uint_eq(test(), 0);
+	ck_assert_int_eq(signals_meanwhile, -1);
+	/* What was under way has come. */
+	signal_from(&world, 2, 0, 0);
+	ck_assert_uint_eq(test(), 1);
+	assert_ended(&world, 0, BATON_OK);
+	atomic_store(&batoni_bell()->listening, 0);
 	assert_over();
 }
 END_TEST
@@ -800,6 +873,8 @@ main(void)
 		wait_for_a_process_that_is_gone_ends_in_peer,
 		wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look,
 		wait_for_streams_of_a_process_that_is_gone_has_a_second_look,
+		each_source_that_is_gone_has_a_second_look,
+		a_second_look_is_the_next_check,
 		any_sequence_does_as_the_model_says,
 	};
 

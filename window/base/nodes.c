@@ -128,6 +128,7 @@ node_for_locked(struct batoni_rma *rma, struct batoni_counter *of,
 	rma->free_node = node->next;
 	node->counter = of;
 	node->units = 0;
+	node->doubted = false;
 	node->next = 0;
 	batoni_node_at(rma, *last_p)->next = i;
 	*last_p = i;
@@ -186,7 +187,6 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
 	pending->wait.sleep = BATONI_WAIT_FRESH;
-	pending->wait.doubted = false;
 	return BATON_OK;
 }
 

@@ -117,6 +117,7 @@ struct batoni_wait_node {
 	struct batoni_counter *counter;
 	uint32_t slot;    /* the wait's */
 	uint32_t next;    /* of the same wait or of the free list; 0 ends it */
+	bool doubted;     /* a check has found its source gone; streams may go on */
 };
 
 /* One counter of this rank. */
@@ -173,7 +174,6 @@ struct batoni_pending {
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */
-			bool doubted; /* a check has found a source gone */
 		} wait;
 	};
 };
