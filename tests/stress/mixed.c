@@ -132,6 +132,7 @@ rank_begin(struct rank *rank)
 	rank->nccl = rank->info.transport == BATON_TRANSPORT_NCCL;
 	rank->fixed = !(rank->info.capabilities & BATON_CAP_CANCEL);
 	rank->onesided = rank->info.capabilities & BATON_CAP_SIGNALS;
+	rank->joins = memory_streams_wait();
 	pthread_mutex_init(&rank->lock, NULL);
 	pthread_rwlock_init(&rank->queues_lock, NULL);
 	for (int i = 0; i < WINDOWS; i++)

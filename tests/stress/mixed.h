@@ -94,6 +94,8 @@ bool memory_begin(int first, int ranks);
 bool memory_is_well(void);
 /* Let the n-th call from now fail, of the driver's or of NCCL's. */
 void memory_fail(uint64_t seed);
+/* Can streams wait for words by themselves, and not in host functions? */
+bool memory_streams_wait(void);
 bool memory_is_there(enum place place);
 /* For this rank's GPU, up to WINDOW_BYTES; NULL: none is left there. */
 unsigned char *memory_take(enum place place, int rank, size_t bytes);
@@ -171,6 +173,7 @@ struct rank {
 	bool nccl;    /* no pageable memory */
 	bool fixed;   /* NCCL, not checked: the sides of a message are of one length, and all meet */
 	bool onesided;
+	bool joins; /* a join that stands holds up no trigger */
 	_Atomic bool aborted;
 	pthread_mutex_t lock;
 	struct hand hands[THREADS];

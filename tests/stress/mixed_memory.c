@@ -109,6 +109,16 @@ memory_fail(uint64_t seed)
 }
 
 bool
+memory_streams_wait(void)
+{
+	int can = 1;
+
+	if (cuda)
+		MUST(device_attribute(&can, BATONI_CU_DEVICE_MEM_OPS_64, 0));
+	return can;
+}
+
+bool
 memory_is_there(enum place place)
 {
 	return place == PAGEABLE || cuda;

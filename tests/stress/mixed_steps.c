@@ -416,7 +416,7 @@ step_join(struct hand *hand)
 {
 	const struct slot *slot = any_slot(hand);
 
-	if (slot->request)
+	if (slot->request && hand->rank->joins)
 		(void)baton_stream_wait(hand->rank->comm, any_stream(hand),
 		                        slot->request);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Streams of the CUDA device that stand behind each other in a hardware queue: what an operation says
- * whose deadline ends it.
+ * whose deadline ends it.  And where host functions wait: a join that holds up what it waits for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +126,31 @@ START_TEST(streams_count_that_had_operations_at_the_deadline)
 }
 END_TEST
 
+/* Streams cannot wait: the function of the join holds up that of the record. */
+START_TEST(a_join_that_is_reached_first_stands_until_the_abort)
+{
+	baton_request record;
+
+	cuda_world_load();
+	ck_assert(cw.sim->sim_set("memops", 0));
+	cuda_world_open();
+	/* For the test itself, which holds a stream up. */
+	ck_assert(cw.sim->sim_set("memops", 1));
+	cuda_world_hold(cw.streams[0], 0);
+	baton_ok(baton_record(cw.comms[0], cw.streams[0], NULL, &record));
+	baton_ok(baton_stream_wait(cw.comms[0], cw.streams[1], record));
+	cw.sim->sim_settle(true);
+	cuda_world_let_go(0);
+	cw.sim->sim_settle(true);
+	ck_assert_int_eq(baton_wait(record, 20000000, NULL), BATON_PENDING);
+	baton_ok(baton_comm_abort(cw.comms[0]));
+	cuda_world_finish(record, BATON_ERR_ABORTED);
+	for (int i = 0; i < 2; i++)
+		cu_ok(cw.sim->stream_synchronize(cw.streams[i]));
+	cuda_world_end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -134,6 +159,7 @@ main(void)
 		a_wait_for_signals_says_so_too,
 		a_deadline_says_nothing_of_streams_that_share_no_queue,
 		streams_count_that_had_operations_at_the_deadline,
+		a_join_that_is_reached_first_stands_until_the_abort,
 	};
 
 	return RUN_TESTS("cuda_queues", tests);
