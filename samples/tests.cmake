@@ -186,15 +186,15 @@ foreach(ranks 2 4)
 	baton_mpi_test(sample.pipeline.${ranks} RANKS ${ranks} TARGET pipeline
 		LABELS sample ARGS ${small} ENV ${one_thread})
 endforeach()
+set(tiny --batch 128 --micro-batches 2 --hidden 64 --layers 3 --epochs 12
+	--progress plain)
 baton_mpi_test(sample.pipeline.cuda.2 RANKS 2 TARGET pipeline LABELS sample
-	ARGS ${small} ENV ${one_thread} ${cuda})
+	ARGS ${tiny} ENV ${one_thread} ${cuda})
 if(BATON_HAVE_MPI)
 	set_tests_properties(sample.pipeline.cuda.2 PROPERTIES
 		FAIL_REGULAR_EXPRESSION "host device;baton: warning")
 endif()
 # The products by cuBLAS, in whose place a part of the simulator is; and without it.
-set(tiny --batch 128 --micro-batches 2 --hidden 64 --layers 3 --epochs 12
-	--progress plain)
 baton_mpi_test(sample.pipeline.cublas.2 RANKS 2 TARGET pipeline LABELS sample
 	ARGS ${tiny} --cublas $<TARGET_FILE:cudasim-cublas>
 	ENV ${one_thread} ${cuda})
@@ -212,6 +212,18 @@ baton_mpi_test(sample.pipeline.nccl RANKS 2 TARGET pipeline LABELS sample
 if(BATON_HAVE_MPI)
 	set_tests_properties(sample.pipeline.nccl PROPERTIES
 		FAIL_REGULAR_EXPRESSION "mpi transport;baton: warning")
+endif()
+# What overlap gains is told where the machine was quiet; any is quiet enough for 0, and none
+# for 1000.
+baton_mpi_test(sample.pipeline.quiet RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${tiny} --quiet 0 ENV ${one_thread} EXPECT
+	"as fast as without .median of 12 quiet epochs of 12(.|\n)*passed")
+baton_mpi_test(sample.pipeline.busy RANKS 2 TARGET pipeline LABELS sample
+	ARGS ${tiny} --quiet 1000 ENV ${one_thread} EXPECT
+	"TOO BUSY TO TELL(.|\n)*0 of 12 epochs(.|\n)*results are right")
+if(BATON_HAVE_MPI)
+	set_tests_properties(sample.pipeline.busy PROPERTIES
+		FAIL_REGULAR_EXPRESSION "as fast as without|passed")
 endif()
 # Fewer micro-batches than stages, and a stage for each layer.
 baton_mpi_test(sample.pipeline.short RANKS 4 TARGET pipeline LABELS sample

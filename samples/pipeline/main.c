@@ -101,7 +101,7 @@ static void step_time(struct run *run)
 
 /* Collective; what was measured is printed.  False: no picture was written. */
 static bool report(struct run *runs, int count, const struct baseline *baseline,
-                   const struct options *options)
+                   const struct options *options, struct gain *gain_p)
 {
 	int ranks = runs[0].stage.ranks;
 	struct stage_times *times;
@@ -111,9 +111,13 @@ static bool report(struct run *runs, int count, const struct baseline *baseline,
 	for (int i = 0; i < count; i++)
 		step_time(&runs[i]);
 	times = times_gather(baseline, runs, count);
+	if (count == 2)
+		*gain_p = gain_gather(baseline, runs, options);
 	if (times != NULL) {
 		best_init(&best, times, ranks, options);
 		report_times(runs, count, times, &best, options);
+		if (count == 2)
+			report_gain(gain_p);
 	}
 	if (options->timeline != NULL)
 		good = timeline_write(runs, count, &best, options);
@@ -126,7 +130,8 @@ static bool report(struct run *runs, int count, const struct baseline *baseline,
 }
 
 static bool train(struct run *runs, int count, const struct comms *comms,
-                  const struct options *options, const struct data *data)
+                  const struct options *options, const struct data *data,
+                  struct gain *gain_p)
 {
 	struct progress progress;
 	struct baseline baseline;
@@ -142,7 +147,8 @@ static bool train(struct run *runs, int count, const struct comms *comms,
 		for (int i = 0; i < count; i++)
 			train_epoch(&runs[i], &progress, epoch);
 	}
-	good = report(runs, count, &baseline, options);
+	baseline_measure(&baseline);
+	good = report(runs, count, &baseline, options, gain_p);
 	for (int i = 0; i < count; i++) {
 		runs[i].weights = weights_gather(&runs[i].stage);
 		stage_fini(&runs[i].stage);
@@ -204,7 +210,8 @@ static bool verify(const struct run *runs, int count,
 }
 
 static bool judge(const struct run *runs, int count,
-                  const struct options *options, const struct data *data)
+                  const struct options *options, const struct data *data,
+                  const struct gain *gain)
 {
 	bool good = true;
 
@@ -212,7 +219,11 @@ static bool judge(const struct run *runs, int count,
 		good = verify(runs, count, options, data);
 	for (int i = 0; i < count; i++)
 		good = accurate(&runs[i]) && good;
-	printf("%s\n", good ? "passed" : "FAILED");
+	if (good && !gain->told)
+		printf("the results are right; what overlap gains this machine was "
+		       "too busy to tell\n");
+	else
+		printf("%s\n", good ? "passed" : "FAILED");
 	fflush(stdout);
 	return good;
 }
@@ -274,6 +285,7 @@ static bool run_all(const struct comms *comms, const struct options *options,
                     const struct data *data)
 {
 	struct run runs[2] = { 0 };
+	struct gain gain = { .told = true }; /* of one schedule there is none */
 	bool good;
 	int count = 0;
 
@@ -283,9 +295,9 @@ static bool run_all(const struct comms *comms, const struct options *options,
 	if (options->wait)
 		runs[count++] = (struct run){ .name = "wait",
 			                      .schedule = schedule_wait };
-	good = train(runs, count, comms, options, data);
+	good = train(runs, count, comms, options, data, &gain);
 	if (baton_comm_rank(comms->host) == 0)
-		good = judge(runs, count, options, data) && good;
+		good = judge(runs, count, options, data, &gain) && good;
 	for (int i = 0; i < count; i++)
 		weights_free(runs[i].weights, options->layers);
 	return verdict_share(comms->host, good);

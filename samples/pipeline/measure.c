@@ -72,9 +72,11 @@ static void leave_neighbours(struct stage *stage)
 void baseline_init(struct baseline *baseline, const struct comms *comms,
                    const struct options *options, const struct data *data)
 {
-	int samples = SAMPLES * options->epochs;
+	int samples = SAMPLES * (options->epochs + 1);
 
 	baseline->count = 0;
+	baseline->measured = 0;
+	baseline->share = allocate((size_t)options->epochs + 1, sizeof(double));
 	baseline->moving_ns = allocate((size_t)samples, sizeof(double));
 	stage_init(&baseline->computing, comms, options, data, samples);
 	leave_neighbours(&baseline->computing);
@@ -88,6 +90,7 @@ void baseline_fini(struct baseline *baseline)
 	stage_fini(&baseline->computing);
 	stage_fini(&baseline->moving);
 	free(baseline->moving_ns);
+	free(baseline->share);
 }
 
 /* All messages of a step; returns when this rank's have ended. */
@@ -113,15 +116,34 @@ static void move_all(struct stage *stage)
 	link_drain(&stage->gradient_out);
 }
 
+/* What this thread has had of a processor. */
+static uint64_t processor_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
 void baseline_measure(struct baseline *baseline)
 {
 	struct baton_comm *comm = baseline->moving.comm;
+	double used_ns = 0.0, took_ns = 0.0;
 	uint64_t start_ns;
 
 	for (int i = 0; i < SAMPLES; i++) {
+		uint64_t before_ns;
+
 		meet(comm);
+		start_ns = now_ns();
+		before_ns = processor_ns();
 		stage_step(&baseline->computing, schedule_overlap, 0, true);
+		used_ns += (double)(processor_ns() - before_ns);
+		took_ns += (double)(now_ns() - start_ns);
 	}
+	/* On a GPU the thread may sleep while a product is computed. */
+	baseline->share[baseline->measured++] =
+		baseline->computing.device != NULL ? 1.0 : used_ns / took_ns;
 	for (int i = 0; i < SAMPLES; i++) {
 		meet(comm);
 		start_ns = now_ns();
@@ -184,6 +206,66 @@ struct stage_times *times_gather(const struct baseline *baseline,
 		transfer(alone->comm, rank, TAG_TIMES, true, &times[rank],
 		         sizeof(*times));
 	return times;
+}
+
+/* ---- what overlap gains ------------------------------------------------- */
+
+/* All ranks' least share, before each epoch and behind the last, on rank 0. */
+static void share_gather(const struct baseline *baseline, double *least)
+{
+	size_t count = baseline->measured, bytes = count * sizeof(double);
+	const struct stage *stage = &baseline->computing;
+	double *theirs;
+
+	memcpy(least, baseline->share, bytes);
+	if (stage->rank != 0) {
+		transfer(stage->comm, 0, TAG_TIMES, false, least, bytes);
+		return;
+	}
+	theirs = allocate(count, sizeof(*theirs));
+	for (int rank = 1; rank < stage->ranks; rank++) {
+		transfer(stage->comm, rank, TAG_TIMES, true, theirs, bytes);
+		for (size_t i = 0; i < count; i++)
+			least[i] = theirs[i] < least[i] ? theirs[i] : least[i];
+	}
+	free(theirs);
+}
+
+/* Median of the steps of an epoch. */
+static double epoch_step(const struct stage *stage, int epoch)
+{
+	size_t steps = stage->steps_count / (size_t)stage->options->epochs;
+	double *values = allocate(steps, sizeof(*values));
+	double result;
+
+	for (size_t i = 0; i < steps; i++)
+		values[i] = span_ns(stage->steps[(size_t)epoch * steps + i]);
+	result = median(values, steps);
+	free(values);
+	return result;
+}
+
+struct gain gain_gather(const struct baseline *baseline, const struct run *runs,
+                        const struct options *options)
+{
+	struct gain gain = { .epochs = options->epochs };
+	double *share = allocate(baseline->measured, sizeof(*share));
+	double *faster = allocate((size_t)gain.epochs, sizeof(*faster));
+
+	share_gather(baseline, share);
+	for (int i = 0; i < gain.epochs; i++) {
+		if (share[i + 1] < share[i])
+			share[i] = share[i + 1];
+		if (100.0 * share[i] >= options->quiet)
+			faster[gain.quiet++] = epoch_step(&runs[1].stage, i) /
+			                       epoch_step(&runs[0].stage, i);
+	}
+	gain.faster = median(faster, (size_t)gain.quiet);
+	gain.share = median(share, (size_t)gain.epochs);
+	gain.told = gain.quiet > 0 && gain.quiet >= gain.epochs / 4;
+	free(share);
+	free(faster);
+	return gain;
 }
 
 /* ---- the best possible -------------------------------------------------- */

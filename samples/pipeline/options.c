@@ -27,6 +27,7 @@ enum option_id {
 	OPTION_TIMELINE,
 	OPTION_LINK_NAME,
 	OPTION_PRETEND_LINK,
+	OPTION_QUIET,
 	OPTION_CUBLAS,
 	OPTION_HELP
 };
@@ -58,6 +59,8 @@ static const char help_text[] =
 	"  --link-name TEXT     how the report names the network between the stages\n"
 	"  --pretend-link MBIT  delay received messages as a link of this many\n"
 	"                       Mbit/s in each direction would\n"
+	"  --quiet PERCENT      an epoch counts for what overlap gains when its\n"
+	"                       computations got this much of a processor (default %d)\n"
 	"  --cublas FILE        on a CUDA device: the library of the matrix products;\n"
 	"                       none: OpenBLAS, on the host (default: libcublas.so.13\n"
 	"                       or .12 where there is one, and OpenBLAS elsewhere)\n"
@@ -77,6 +80,7 @@ static const struct options defaults = {
 	.verify = true,
 	.seed = 1,
 	.data = PIPELINE_DATA,
+	.quiet = 90,
 	.progress = PROGRESS_AUTO,
 };
 
@@ -84,7 +88,7 @@ static void help(void)
 {
 	printf(help_text, defaults.epochs, defaults.batch, MICRO_BATCHES_MAX,
 	       defaults.micro_batches, defaults.hidden, defaults.layers,
-	       (int)defaults.seed, defaults.data);
+	       (int)defaults.seed, defaults.data, defaults.quiet);
 }
 
 static bool number(const char *name, const char *text, long long min,
@@ -182,6 +186,11 @@ static bool take(int option, const char *name, struct options *options,
 			return false;
 		options->pretend_mbit = (double)value;
 		return true;
+	case OPTION_QUIET:
+		if (!number(name, optarg, 0, 1000, &value, talk))
+			return false;
+		options->quiet = (int)value;
+		return true;
 	case OPTION_VERIFY:
 	case OPTION_NO_VERIFY:
 		options->verify = option == OPTION_VERIFY;
@@ -216,6 +225,7 @@ enum options_result options_parse(int argc, char **argv, bool talk,
 		{ "link-name", required_argument, NULL, OPTION_LINK_NAME },
 		{ "pretend-link", required_argument, NULL,
 		  OPTION_PRETEND_LINK },
+		{ "quiet", required_argument, NULL, OPTION_QUIET },
 		{ "cublas", required_argument, NULL, OPTION_CUBLAS },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ NULL, 0, NULL, 0 },

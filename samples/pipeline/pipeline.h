@@ -74,6 +74,7 @@ struct options {
 	const char *link_name; /* of the network, for the report; or NULL */
 	const char *cublas;    /* its library, or "none"; NULL: the usual one */
 	double pretend_mbit;   /* rate of the pretended link; 0: none */
+	int quiet;             /* percent of a processor that a quiet epoch has */
 	enum progress_style progress;
 };
 
@@ -359,12 +360,28 @@ struct baseline {
 	struct stage moving;    /* never computes */
 	double *moving_ns;      /* [sample], this rank's */
 	size_t count;
+	double *share;          /* [epoch], and one behind the last: of the processor */
+	size_t measured;        /* of those */
 };
 
 void baseline_init(struct baseline *baseline, const struct comms *comms,
                    const struct options *options, const struct data *data);
 void baseline_fini(struct baseline *baseline);
 void baseline_measure(struct baseline *baseline); /* collective */
+
+/* How much faster steps are with overlap than without, as far as the machine let us
+ * tell: other load takes the processor from computations and transfers alike, and then
+ * there is nothing to be hidden behind. */
+struct gain {
+	double faster;     /* median over the quiet epochs: without / with */
+	int quiet, epochs; /* epochs that were quiet, and all */
+	double share;      /* median over epochs: what computations got of the processor */
+	bool told;         /* enough were quiet */
+};
+
+/* Collective; the result is rank 0's.  Runs: with overlap and without. */
+struct gain gain_gather(const struct baseline *baseline, const struct run *runs,
+                        const struct options *options);
 
 /* Medians of one stage.  Doubles only: it is sent as it is. */
 struct stage_times {
@@ -406,6 +423,8 @@ void progress_show(struct progress *progress, const char *name, int epoch,
 void report_times(const struct run *runs, int count,
                   const struct stage_times *times, const struct best *best,
                   const struct options *options);
+/* On rank 0: what overlap gains, or that the machine was too busy to tell. */
+void report_gain(const struct gain *gain);
 
 /* ---- timeline.c --------------------------------------------------------- */
 

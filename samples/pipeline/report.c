@@ -117,9 +117,21 @@ static void report_steps(const struct run *runs, int count,
 		printf("\nThe transfers are too short for overlap to matter: "
 		       "%.0f %% of the computations.\n",
 		       100.0 * moving_ns / computing_ns);
-	if (count == 2)
-		printf("\nA step takes %.2f x as long with overlap as without.\n",
-		       runs[0].step_ns / runs[1].step_ns);
+}
+
+void report_gain(const struct gain *gain)
+{
+	if (gain->told)
+		printf("\nWith overlap a step is %.2f x as fast as without "
+		       "(median of %d quiet epochs of %d).\n",
+		       gain->faster, gain->quiet, gain->epochs);
+	else
+		printf("\nTHE MACHINE WAS TOO BUSY TO TELL what overlap gains: "
+		       "computations got %.0f %% of\na processor, and %d of %d "
+		       "epochs were quiet.  The times above are those of a busy\n"
+		       "machine.\n", 100.0 * gain->share, gain->quiet,
+		       gain->epochs);
+	fflush(stdout);
 }
 
 void report_times(const struct run *runs, int count,
