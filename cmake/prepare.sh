@@ -25,6 +25,14 @@ die() {
 	exit 1
 }
 
+# answer_help FILE ARGUMENT...: --help prints what is at the top of the script, and ends it.
+answer_help() {
+	if [[ ${2-} == -h || ${2-} == --help ]]; then
+		sed -n '4,/^set /s/^# \{0,1\}//p' "$1"
+		exit
+	fi
+}
+
 have_package() {
 	[[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == *" installed" ]]
 }

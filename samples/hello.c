@@ -3,6 +3,7 @@
 #include <baton.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { COUNT = 1 << 20 };
 static float mine[COUNT], theirs[COUNT];
@@ -23,12 +24,16 @@ static void fill(void *rank) /* runs on the stream, before the exchange */
 		mine[i] = (float)(*(int *)rank + 1);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	baton_stream stream;
 	baton_request requests[2];
 	char why[200] = "";
 
+	if (argc > 1) {
+		printf("usage: mpirun -np 2 %s\n", argv[0]);
+		return strcmp(argv[1], "--help") != 0;
+	}
 	check(baton_comm_create(NULL, &comm));
 	check(baton_stream_create(comm, &stream));
 	int rank = baton_comm_rank(comm);

@@ -14,6 +14,9 @@ import csv
 import gzip
 import sys
 
+if sys.argv[1:] == ["--help"]:
+    sys.exit(print(__doc__))
+
 SPELLING = "0123456789abcdefg"  # 0 to 16
 
 HEADER = """\

@@ -20,6 +20,9 @@ Needs the package onnx, and numpy, which comes with it.
 import os
 import sys
 
+if sys.argv[1:] == ["--help"]:  # before what may be missing
+    sys.exit(print(__doc__))
+
 import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper

@@ -88,21 +88,27 @@ print_header(void)
 	fflush(stdout);
 }
 
-static void
-parse(struct bench *b, int argc, char **argv)
+/* Before MPI is started: --help ends the program. */
+static const char *
+parse(struct bench *b, bool *bare_p, int argc, char **argv)
 {
 	const char *json = NULL;
-	bool bare = false;
 	const struct test_option options[] = {
 		{.name = "--quick", .flag = &b->quick},
-		{.name = "--no-header", .flag = &bare},
+		{.name = "--no-header", .flag = bare_p},
 		{.name = "--json", .value = "FILE", .text = &json},
 		{.name = "--only", .value = "NAMES", .text = &b->only},
 		{.name = NULL},
 	};
 
 	if (options_read(options, NULL, argc, argv) < 0)
-		MPI_Abort(MPI_COMM_WORLD, 2);
+		exit(2);
+	return json;
+}
+
+static void
+open_output(struct bench *b, const char *json, bool bare)
+{
 	if (json && b->rank == 0) {
 		b->json = fopen(json, "a");
 		bench_must(b->json != NULL);
@@ -114,9 +120,12 @@ parse(struct bench *b, int argc, char **argv)
 void
 bench_init_pairs(struct bench *b, int *argc, char ***argv)
 {
+	const char *json;
+	bool bare = false;
 	int level, size;
 
 	*b = (struct bench){0};
+	json = parse(b, &bare, *argc, *argv);
 	MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level);
 	bench_must(level == MPI_THREAD_MULTIPLE);
 	MPI_Comm_dup(MPI_COMM_WORLD, &b->raw);
@@ -128,7 +137,7 @@ bench_init_pairs(struct bench *b, int *argc, char ***argv)
 	b->pairs = size / 2;
 	b->sends = b->rank < b->pairs;
 	b->peer = (b->rank + b->pairs) % size;
-	parse(b, *argc, *argv);
+	open_output(b, json, bare);
 }
 
 void

@@ -318,6 +318,7 @@ main(int count, char **arguments)
 		{"nccl", facts_nccl, false},
 	};
 	const size_t n = sizeof(parts) / sizeof(parts[0]);
+	bool help = count == 2 && strcmp(arguments[1], "--help") == 0;
 	struct gpu gpu = {0};
 
 	for (size_t i = 0; count == 2 && i < n; i++) {
@@ -328,9 +329,11 @@ main(int count, char **arguments)
 		parts[i].run(&gpu);
 		return 0;
 	}
-	fputs("usage: gpu_facts SUBCOMMAND, one of:", stderr);
+	FILE *to = help ? stdout : stderr;
+
+	fputs("usage: gpu_facts SUBCOMMAND, one of:", to);
 	for (size_t i = 0; i < n; i++)
-		fprintf(stderr, " %s", parts[i].name);
-	fputs("\n", stderr);
-	return 2;
+		fprintf(to, " %s", parts[i].name);
+	fputs("\n", to);
+	return help ? 0 : 2;
 }

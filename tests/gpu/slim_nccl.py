@@ -9,6 +9,9 @@ small once it is compressed.  tests/gpu/run --fetch uses it.
 import struct
 import sys
 
+if sys.argv[1:] == ["--help"]:
+    sys.exit(print(__doc__))
+
 MAGIC = 0xBA55ED50  # of a fatbin: magic, version, bytes of the head, bytes of the entries
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 

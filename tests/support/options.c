@@ -7,20 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void
+print_usage(FILE *to, const struct test_option *options, const char *rest,
+            const char *program)
+{
+	fprintf(to, "usage: %s", program);
+	for (; options->name; options++) {
+		fprintf(to, " [%s", options->name);
+		if (options->value)
+			fprintf(to, " %s", options->value);
+		fputc(']', to);
+	}
+	if (rest)
+		fprintf(to, " [%s]...", rest);
+	fputc('\n', to);
+}
+
 static int
 refuse(const struct test_option *options, const char *rest, const char *program)
 {
-	fprintf(stderr, "usage: %s", program);
-	for (; options->name; options++) {
-		fprintf(stderr, " [%s", options->name);
-		if (options->value)
-			fprintf(stderr, " %s", options->value);
-		fputc(']', stderr);
-	}
-	if (rest)
-		fprintf(stderr, " [%s]...", rest);
-	fputc('\n', stderr);
+	print_usage(stderr, options, rest, program);
 	return -1;
+}
+
+static bool
+is_help(const char *argument)
+{
+	return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
 /* Digits, all of it. */
@@ -61,6 +74,10 @@ options_read(const struct test_option *options, const char *rest, int argc,
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		const struct test_option *option = options;
 
+		if (is_help(argv[i])) {
+			print_usage(stdout, options, rest, argv[0]);
+			exit(0);
+		}
 		while (option->name && strcmp(option->name, argv[i]) != 0)
 			option++;
 		if (!option->name)

@@ -19,7 +19,8 @@ struct test_option {
 
 /* options ends with an empty one.  Returns where the arguments begin that are no options:
  * rest is what the usage line calls them, and NULL if there may be none.  -1: the
- * arguments are wrong, and the usage line was printed. */
+ * arguments are wrong, and the usage line was printed.  --help prints it, too, and ends the
+ * program, with status 0: so a program that starts MPI reads its options before. */
 int options_read(const struct test_option *options, const char *rest, int argc,
                  char **argv);
 
