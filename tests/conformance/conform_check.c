@@ -283,15 +283,16 @@ static void
 a_message_to_oneself_is_compared(struct conform *c)
 {
 	static const size_t counts[] = {1, 500, 20000};
+	baton_stream first = c->stream, second;
 	struct mode mode;
 
 	if (!begin(c, &mode))
 		return;
+	second = conform_stream(c);
 	for (size_t i = 0; i < 2 * sizeof(counts) / sizeof(*counts); i++) {
 		size_t n = counts[i / 2];
 		unsigned char *out = conform_filled(c, 8 * n, 5);
 		unsigned char *in = untouched(c, 8 * n);
-		baton_stream first = c->stream;
 		baton_request send, receive;
 
 		/* What comes second is on a stream that does not wait for the first. */
@@ -299,7 +300,7 @@ a_message_to_oneself_is_compared(struct conform *c)
 			send = send_as(c, out, n, BATON_FLOAT64, c->rank);
 		else
 			receive = recv_as(c, in, 2 * n, BATON_INT32, c->rank);
-		c->stream = conform_stream(c);
+		c->stream = second;
 		if (i % 2 == 0)
 			receive = recv_as(c, in, 2 * n, BATON_INT32, c->rank);
 		else
@@ -442,8 +443,7 @@ const struct conform_case conform_check[] = {
 	{CASE(every_type_meets_itself_alone), .ranks_min = 2},
 	{CASE(lengths_are_as_without_it), .ranks_min = 2},
 	{CASE(the_next_message_of_the_tag_is_right), .ranks_min = 2},
-	{CASE(a_message_to_oneself_is_compared), .streams = 2,
-	 .makes = 7},
+	{CASE(a_message_to_oneself_is_compared), .streams = 2},
 	{CASE(a_group_ends_with_its_mismatch), .ranks_min = 2},
 	{CASE(a_launch_tells_its_mismatch), .ranks_min = 2},
 	{CASE(a_canceled_receive_compares_nothing), .ranks_min = 2},
