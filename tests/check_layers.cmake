@@ -5,8 +5,8 @@
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
 #   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
-#   leaves (runtime/device/<name>/, transport/<name>/) see base and contract; a
-#   bootstrap (transport/bootstrap/<name>/) is of the room of the transport <name>.  The engine
+#   leaves (runtime/device/<name>/, transport/<name>/,
+#   transport/bootstrap/<name>/) see base and contract; a transport <name> also the bootstrap <name>.  The engine
 #   sees no leaf; runtime/comm/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
 
@@ -21,8 +21,10 @@ function(room_of file room_p)
 		set(room engine)
 	elseif(file MATCHES "^runtime/device/([a-z]+)/")
 		set(room device-${CMAKE_MATCH_1})
-	elseif(file MATCHES "^transport/(bootstrap/)?([a-z]+)/")
-		set(room transport-${CMAKE_MATCH_2})
+	elseif(file MATCHES "^transport/bootstrap/([a-z]+)/")
+		set(room bootstrap-${CMAKE_MATCH_1})
+	elseif(file MATCHES "^transport/([a-z]+)/")
+		set(room transport-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/(base|paths)/")
 		set(room window-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/")
@@ -51,7 +53,9 @@ set(needs_window ${needs_window-paths} window)
 # allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
 # itself too, and the registry needs every leaf.
 function(allowed kind room list_p)
-	if(room MATCHES "^(device|transport)-")
+	if(room MATCHES "^transport-(.*)")
+		set(list ${${kind}_leaf} ${room} bootstrap-${CMAKE_MATCH_1})
+	elseif(room MATCHES "^(device|bootstrap)-")
 		set(list ${${kind}_leaf} ${room})
 	else()
 		set(list ${${kind}_${room}})

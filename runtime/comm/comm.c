@@ -21,6 +21,7 @@
 
 #include "announce.h"
 #include "config.h"
+#include "creation.h"
 #include "crowd.h"
 #include "dump.h"
 #include "engine.h"
@@ -63,30 +64,6 @@ batoni_comm_plan_on(struct batoni_comm_plan *plan,
 	plan->device = device->id;
 	plan->device_ops = device;
 	plan->stages = !device->memory->host_only;
-}
-
-void
-batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n)
-{
-	uint32_t requests_most = 0;
-	bool stages = false;
-
-	for (int i = 0; i < n; i++) {
-		/* A native transport reaches the memory of its device; puts go by message
-		 * in one process only if that is forced, or if their source is pageable and
-		 * the native path is. */
-		stages |= plans[i].stages &&
-		          (plans[i].transport != BATON_TRANSPORT_NCCL ||
-		           (batoni_config()->window_path &
-		            (BATON_WINDOW_PATH_MESSAGE |
-		             BATON_WINDOW_PATH_NATIVE)));
-		if (plans[i].requests_max > requests_most)
-			requests_most = plans[i].requests_max;
-	}
-	for (int i = 0; i < n; i++) {
-		plans[i].stages = stages;
-		plans[i].requests_most = requests_most;
-	}
 }
 
 /* The device that the thread works on, unless the options name one. */
@@ -268,12 +245,6 @@ batoni_comm_plan(const struct baton_comm_options *options,
 
 /* ---- building ---- */
 
-static bool
-is_native(const struct batoni_comm_plan *plan)
-{
-	return plan->transport == BATON_TRANSPORT_NCCL;
-}
-
 /* Those of requests, which the one-sided layer's follow, and its own. */
 static uint64_t
 layer_slots(const struct batoni_comm_plan *plan, uint32_t requests)
@@ -285,7 +256,7 @@ layer_slots(const struct batoni_comm_plan *plan, uint32_t requests)
 static uint64_t
 upper_slots(const struct batoni_comm_plan *plan, uint32_t requests)
 {
-	if (is_native(plan))
+	if (batoni_plan_is_native(plan))
 		return (plan->onesided ? layer_slots(plan, requests) : 0) +
 		       batoni_native_layer()->slots(plan->size);
 	return plan->onesided ? layer_slots(plan, requests) : requests;
@@ -322,7 +293,7 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 		.device = comm->device,
 		.apart = plan->apart,
 		/* A native one's own messages, and those below it, are none of the program's. */
-		.check = plan->check && !is_native(plan),
+		.check = plan->check && !batoni_plan_is_native(plan),
 		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
 		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
 		.until_ns = comm->patience.until_ns,
@@ -348,7 +319,7 @@ staging_config(const struct batoni_comm_plan *plan)
 	const struct batoni_config *environment = batoni_config();
 
 	/* Puts by message alone go this way. */
-	if (is_native(plan))
+	if (batoni_plan_is_native(plan))
 		config.chunks = NATIVE_CHUNKS;
 	if (environment->staging_chunk)
 		config.chunk_bytes = environment->staging_chunk;
@@ -370,7 +341,7 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 	if (plan->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
 	/* What a native one lies over sees memory of the host. */
-	if (is_native(plan) || comm->device_ops->memory->host_only)
+	if (batoni_plan_is_native(plan) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
 }
@@ -549,7 +520,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)
 		status = create_staging(comm, plan);
-	if (status == BATON_OK && is_native(plan))
+	if (status == BATON_OK && batoni_plan_is_native(plan))
 		status = batoni_comm_create_native(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
@@ -749,6 +720,22 @@ warn_alone(void)
 		                  "BATON_TRANSPORT_LOCAL)");
 }
 
+/* plan NULL: it was refused on this rank, which only tells the others. */
+static enum baton_status
+create_in_world(const struct batoni_world *world,
+                const struct batoni_comm_plan *plan, enum baton_status refused,
+                struct baton_comm **comm_p)
+{
+	struct batoni_creation creation;
+	enum baton_status status;
+
+	batoni_creation_begin(&creation, plan, refused);
+	status = world->join(&batoni_engine_calls, plan ? plan->timeout_ns : 0,
+	                     &creation.bootstrap);
+	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
+	                          : batoni_creation_missed(&creation, status);
+}
+
 enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p)
@@ -764,12 +751,10 @@ baton_comm_create(const struct baton_comm_options *options,
 		                     "baton_comm_create: comm_p is NULL");
 	status = batoni_comm_plan(options, &plan);
 	if (status != BATON_OK) {
-		/* The other ranks wait for this one in the collective creation.  A NULL
-		 * plan tells them that it refuses. */
+		/* The other ranks wait for this one in the collective creation. */
 		world = batoni_world_present();
-		if (world)
-			world->create(&batoni_builder, NULL, comm_p);
-		return status;
+		return world ? create_in_world(world, NULL, status, comm_p)
+		             : status;
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
@@ -777,11 +762,8 @@ baton_comm_create(const struct baton_comm_options *options,
 	world = plan.transport == BATON_TRANSPORT_MPI
 	                ? batoni_world_of(plan.transport)
 	                : batoni_world_present();
-	if (world) {
-		if (plan.transport == BATON_TRANSPORT_AUTO)
-			plan.transport = world->id;
-		return world->create(&batoni_builder, &plan, comm_p);
-	}
+	if (world)
+		return create_in_world(world, &plan, BATON_OK, comm_p);
 	if (plan.transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options->transport is BATON_TRANSPORT_MPI: "
@@ -804,10 +786,8 @@ batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
 
 	if (status != BATON_OK || !world)
 		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
-	if (plan.transport == BATON_TRANSPORT_AUTO)
-		plan.transport = world->id;
 	batoni_comm_plan_on(&plan, device);
-	return world->create(&batoni_builder, &plan, comm_p);
+	return create_in_world(world, &plan, BATON_OK, comm_p);
 }
 
 /* ---- destroy and abort ---- */
@@ -979,34 +959,6 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_leave();
 	return BATON_OK;
 }
-
-/* ---- what worlds get ---- */
-
-static void
-driver_leave(void)
-{
-	batoni_leave();
-}
-
-static enum baton_status
-open_native(struct baton_comm *comm, struct batoni_transport **transport_p)
-{
-	return batoni_comm_open_native(&comm, transport_p, 1);
-}
-
-const struct batoni_builder batoni_builder = {
-	.plan = batoni_comm_plan,
-	.transport_config = batoni_comm_transport_config,
-	.prepare = batoni_comm_prepare,
-	.open_native = open_native,
-	.start = batoni_comm_start,
-	.discard = batoni_comm_discard,
-	.status = baton_comm_status,
-	.driver_take = batoni_take,
-	.driver_leave = driver_leave,
-	.driver_yield = driver_yield,
-	.engine_stop = batoni_engine_stop,
-};
 
 /* ---- queries ---- */
 

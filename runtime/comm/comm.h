@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making communicators from a device and an opened transport: the engine's functions of
- * the contract with worlds (world.h), for the engine's own files. */
+/* Making a communicator from a plan and an opened transport: the steps of one rank's creation
+ * (creation.c). */
 #ifndef BATONI_COMM_H
 #define BATONI_COMM_H
 
-#include "world.h"
+#include "opening.h"
 
-/* What worlds get. */
-extern const struct batoni_builder batoni_builder;
-
+/* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID, UNSUPPORTED (with a
+ * sentence by batoni_refuse). */
 enum baton_status
 batoni_comm_plan(const struct baton_comm_options *options,
                  struct batoni_comm_plan *plan_p);
 /* Put the plan on this device, instead of the one that the options chose. */
 void batoni_comm_plan_on(struct batoni_comm_plan *plan,
                          const struct batoni_device_ops *device);
-/* The plan is one of n that all ranks of a communicator have; or all have this one. */
-void batoni_comm_plans_agree(struct batoni_comm_plan plans[], int n);
+/* Everything that can fail on this rank alone: table entry, pool, device, engine thread, staging,
+ * one-sided layer for plan->size ranks.  OK, NOMEM, AGAIN, SYSTEM, INVALID, UNSUPPORTED, CUDA. */
 enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,
                                       struct baton_comm **comm_p);
+/* The configuration of the transport for this communicator, which was prepared from the plan. */
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_plan *plan,
                              const struct baton_comm *comm);
 /* The first slot, of the transport below, of a native transport's own. */
 uint32_t batoni_comm_native_slot(const struct batoni_comm_plan *plan);
+/* Takes the transport over, and cannot fail. */
 void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);

@@ -8,18 +8,16 @@
  * first rank that calls opens a meeting (a rendezvous); its thread is the *keeper*, which
  * attends to the door, if the id has one.  Ranks of other processes knock there.
  *
- *   COMING --> MAKING --> OVER         all ranks are of this process
- *          --> SEATING --> LINKED      some are not
- *   and from each of them, when it fails: --> OVER
+ *   COMING --> MAKING               all ranks are of this process
+ *          --> SEATING --> LINKED   some are not
+ *   and when it fails before: --> OVER
  *
- * MAKING: each rank prepares its own communicator on its own thread, beside the others: opening
- * a device may take seconds, and what it does to its thread belongs there.  The last one that
- * is ready starts them all and wakes the others.  SEATING: the keeper gives each rank of this
- * process its link; LINKED: each makes its communicator by the side channel's `create`, as
- * those in other processes do, and they tell each other how it went.
+ * MAKING: the ranks have a room (bootstrap.h).  SEATING: the keeper gives each rank of this
+ * process its link to those of other processes.  From either each joins its bootstrap, and creates
+ * its communicator over it on its own thread, beside the others (creation.c): opening a device
+ * may take seconds, and what it does to its thread belongs there.
  *
- * If a rank times out, gives different options or cannot prepare, the meeting fails on all
- * ranks.  So it does where a rank's options are refused: a rank of another process knocks
+ * If a rank times out or gives different options, the meeting fails on all ranks.  So it does where a rank's options are refused: a rank of another process knocks
  * all the same, and tells the others; one of this process ends the meeting, or spends the
  * id where there is none yet, so that nobody waits at the door.  The last rank to leave
  * frees it.  The ids of the last SPENT_MAX meetings are kept as tombstones, so that a late
@@ -43,6 +41,7 @@
 
 #include "comm_local.h"
 #include "cond.h"
+#include "creation.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -69,17 +68,15 @@ enum stage {
 struct meeting {
 	struct meeting *next;
 	struct token token;
-	int size, came, made, inside;
+	int size, came, inside;
 	int guests; /* of those that came: ranks of other processes */
 	enum stage stage;
 	enum baton_status status; /* OK, or why it fails */
-	char why[256];            /* the sentence of the rank that could not prepare */
-	int failed;               /* that rank; -1: all of them are told `why` */
+	char why[256];            /* what all are told */
 	struct batoni_comm_plan first; /* of the rank that opened it */
 	struct batoni_door *door;      /* or NULL */
-	/* By rank; of those in this process, but for `here`. */
-	struct batoni_comm_plan *plans;
-	struct baton_comm **comms; /* each is its rank's until all are made */
+	struct batoni_room *room;      /* MAKING */
+	/* By rank. */
 	bool *here; /* has it called? */
 	struct batoni_side_link *links; /* fd 0: it is of this process; -1: not */
 };
@@ -164,8 +161,6 @@ baton_unique_id_create(struct baton_unique_id *id_p)
 static void
 meeting_free(struct meeting *meeting)
 {
-	batoni_free(meeting->plans);
-	batoni_free(meeting->comms);
 	batoni_free(meeting->here);
 	batoni_free(meeting->links);
 	batoni_free(meeting);
@@ -192,21 +187,18 @@ meeting_new(const struct token *token, int size,
 
 	if (!meeting)
 		return NULL;
-	meeting->plans = batoni_alloc((size_t)size, sizeof(*meeting->plans));
-	meeting->comms = batoni_alloc((size_t)size, sizeof(*meeting->comms));
 	meeting->here = batoni_alloc((size_t)size, sizeof(*meeting->here));
 	meeting->links = batoni_alloc((size_t)size, sizeof(*meeting->links));
 	meeting->token = *token;
 	meeting->size = size;
-	if (!meeting->plans || !meeting->comms || !meeting->here ||
-	    !meeting->links || open_door(meeting) != BATON_OK) {
+	if (!meeting->here || !meeting->links ||
+	    open_door(meeting) != BATON_OK) {
 		meeting_free(meeting);
 		return NULL;
 	}
 	for (int rank = 0; rank < size; rank++)
 		meeting->links[rank].fd = -1;
 	meeting->first = *plan;
-	meeting->failed = -1;
 	meeting->next = meetings;
 	meetings = meeting;
 	return meeting;
@@ -239,13 +231,12 @@ meeting_close_locked(struct meeting *meeting, enum stage stage)
 
 /* The first failure is what all ranks are told. */
 static void
-meeting_fail_locked(struct meeting *meeting, enum baton_status status, int failed,
+meeting_fail_locked(struct meeting *meeting, enum baton_status status,
                     const char *why)
 {
 	if (meeting->status != BATON_OK)
 		return;
 	meeting->status = status;
-	meeting->failed = failed;
 	snprintf(meeting->why, sizeof(meeting->why), "%s", why);
 }
 
@@ -255,16 +246,20 @@ meeting_look_locked(struct meeting *meeting)
 {
 	if (meeting->came < meeting->size)
 		return;
-	if (meeting->guests == 0)
-		batoni_local_agree(meeting->plans, meeting->size);
-	meeting_close_locked(meeting, meeting->guests ? SEATING : MAKING);
+	if (meeting->guests == 0 &&
+	    batoni_threads_layer()->open(meeting->size, &meeting->room) !=
+	            BATON_OK)
+		meeting_fail_locked(meeting, BATON_ERR_NOMEM, "out of memory");
+	meeting_close_locked(meeting, meeting->guests               ? SEATING
+	                              : meeting->status == BATON_OK ? MAKING
+	                                                            : OVER);
 }
 
 static enum baton_status
 meeting_join_locked(struct meeting *meeting, int size, int rank,
                     const struct batoni_comm_plan *plan)
 {
-	const struct batoni_comm_plan *theirs = &meeting->first;
+	const char *differs = batoni_plans_differ(&meeting->first, plan);
 	enum baton_status status = BATON_OK;
 
 	if (rank < meeting->size && meeting->here[rank])
@@ -277,24 +272,13 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 		                       "baton_comm_create_id: size is %d; "
 		                       "another rank of this id said %d",
 		                       size, meeting->size);
-	else if (theirs->requests_max != plan->requests_max ||
-	         theirs->signals_max != plan->signals_max ||
-	         theirs->contexts_max != plan->contexts_max ||
-	         theirs->timeout_ns != plan->timeout_ns ||
-	         theirs->progress != plan->progress ||
-	         theirs->timestamps != plan->timestamps ||
-	         theirs->nccl_lanes != plan->nccl_lanes ||
-	         theirs->nccl_ctas != plan->nccl_ctas ||
-	         theirs->nccl_lists != plan->nccl_lists ||
-	         theirs->transport != plan->transport ||
-	         /* The ranks of a native one compare it by themselves, and name one. */
-	         (theirs->check != plan->check &&
-	          plan->transport != BATON_TRANSPORT_NCCL))
+	else if (differs)
 		status = batoni_refuse(BATON_ERR_INVALID,
-		                       "baton_comm_create_id: the options differ "
-		                       "from those of another rank of this id");
+		                       "baton_comm_create_id: %s is not that of "
+		                       "another rank of this id",
+		                       differs);
 	if (status != BATON_OK) {
-		meeting_fail_locked(meeting, status, -1,
+		meeting_fail_locked(meeting, status,
 		                    "the ranks disagree on the size or the "
 		                    "options");
 		meeting_close_locked(meeting, OVER);
@@ -302,7 +286,6 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	}
 	meeting->here[rank] = true;
 	meeting->links[rank].fd = 0;
-	meeting->plans[rank] = *plan;
 	meeting->inside++;
 	meeting->came++;
 	meeting_look_locked(meeting);
@@ -319,7 +302,7 @@ meeting_late_locked(struct meeting *meeting, uint64_t waited_ns)
 	batoni_side_late(meeting->here, meeting->size, waited_ns, why, sizeof(why));
 	if (meeting->door)
 		side()->describe(meeting->door, why, sizeof(why));
-	meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, -1, why);
+	meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, why);
 	meeting_close_locked(meeting, OVER);
 }
 
@@ -338,7 +321,7 @@ meeting_admit_locked(struct meeting *meeting)
 		meeting_look_locked(meeting);
 		return;
 	}
-	meeting_fail_locked(meeting, status, -1, why);
+	meeting_fail_locked(meeting, status, why);
 	meeting_close_locked(meeting, OVER);
 }
 
@@ -349,7 +332,7 @@ meeting_seat_locked(struct meeting *meeting, int home)
 		side()->seat(meeting->door, home, meeting->links);
 
 	if (status != BATON_OK)
-		meeting_fail_locked(meeting, status, -1,
+		meeting_fail_locked(meeting, status,
 		                    "no memory or no descriptors to connect the "
 		                    "ranks");
 	meeting->stage = status == BATON_OK ? LINKED : OVER;
@@ -433,99 +416,66 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 
 /* ---- making the communicators ---- */
 
-/* All communicators are prepared, or some rank has failed.  Only this thread touches the
- * meeting meanwhile. */
-static void
-meeting_start(struct meeting *meeting)
+/* All are of this process. */
+static enum baton_status
+make(struct batoni_room *room, int rank, const struct batoni_comm_plan *plan,
+     struct baton_comm **comm_p)
 {
-	enum baton_status status = meeting->status;
+	struct batoni_creation creation;
 
-	if (status == BATON_OK) {
-		pthread_mutex_unlock(&meetings_lock);
-		status = batoni_local_start(meeting->plans, meeting->size,
-		                            meeting->comms);
-		pthread_mutex_lock(&meetings_lock);
-		/* This thread did it for all. */
-		if (status != BATON_OK)
-			meeting_fail_locked(meeting, status, -1,
-			                    baton_last_error());
-	}
-	meeting->stage = OVER;
-	pthread_cond_broadcast(&meetings_changed);
+	batoni_creation_begin(&creation, plan, BATON_OK);
+	creation.call = "baton_comm_create_id";
+	batoni_threads_layer()->join(room, rank, &creation.bootstrap);
+	return batoni_creation_run(&creation, comm_p);
 }
 
-/* All are of this process: prepare this rank's communicator, and wait until the others have
- * theirs.  Gives up meetings_lock meanwhile. */
-static void
-meeting_make(struct meeting *meeting, int rank)
+/* Some are not.  `within` ranks are of this process, and so many of them come before this one.
+ * `refused`: OK, or the plan was refused, with a sentence. */
+static enum baton_status
+make_linked(const struct batoni_side_link *link, int rank, int before, int within,
+            const struct batoni_comm_plan *plan, enum baton_status refused,
+            struct baton_comm **comm_p)
 {
-	struct baton_comm **comm_p = &meeting->comms[rank];
+	struct batoni_creation creation;
 	enum baton_status status;
 
-	pthread_mutex_unlock(&meetings_lock);
-	status = batoni_comm_prepare(&meeting->plans[rank], comm_p);
-	pthread_mutex_lock(&meetings_lock);
+	batoni_creation_begin(&creation, plan, refused);
+	status = side()->join(plan->size, rank, link, plan->timeout_ns,
+	                      &creation.bootstrap);
 	if (status != BATON_OK)
-		meeting_fail_locked(meeting, status, rank, baton_last_error());
-	if (++meeting->made == meeting->size)
-		meeting_start(meeting);
-	while (meeting->stage != OVER)
-		pthread_cond_wait(&meetings_changed, &meetings_lock);
-	if (meeting->status != BATON_OK && status == BATON_OK) {
-		pthread_mutex_unlock(&meetings_lock);
-		batoni_comm_discard(*comm_p);
-		pthread_mutex_lock(&meetings_lock);
-	}
+		return batoni_creation_missed(&creation, status);
+	creation.bootstrap.before = before;
+	creation.bootstrap.within = within;
+	return batoni_creation_run(&creation, comm_p);
 }
 
-/* Some are not of this process: make this rank's communicator with them, as `asked`.  Gives up
- * meetings_lock meanwhile. */
+/* All have come, or it has failed.  `asked`: by the options.  Gives up meetings_lock
+ * meanwhile. */
 static enum baton_status
-meeting_link(struct meeting *meeting, int rank, enum baton_transport asked)
+meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
+            enum baton_transport asked, struct baton_comm **comm_p)
 {
 	const struct batoni_side_link link = meeting->links[rank];
-	struct batoni_comm_plan plan = meeting->plans[rank];
-	int *host_rank = &plan.device_config.host_rank;
+	struct batoni_room *room = meeting->room;
 	int before = 0, within = meeting->size - meeting->guests;
+	enum stage stage = meeting->stage;
 	enum baton_status status;
 
-	for (int i = 0; i < rank; i++)
-		before += meeting->links[i].fd >= 0;
-	/* The processes of this host are taken to have as many ranks each. */
-	if (*host_rank >= 0)
-		*host_rank = *host_rank * within + before;
-	plan.transport = asked;
-	pthread_mutex_unlock(&meetings_lock);
-	status = side()->create(&batoni_builder, &plan, BATON_OK, rank, &link,
-	                        &meeting->comms[rank]);
-	pthread_mutex_lock(&meetings_lock);
-	return status;
-}
-
-/* The meeting has failed: its status, with a sentence. */
-static enum baton_status
-meeting_refuse(const struct meeting *meeting, int rank)
-{
-	if (meeting->failed < 0)
+	if (stage == OVER)
 		return batoni_refuse(meeting->status, "baton_comm_create_id: %s",
 		                     meeting->why);
-	if (meeting->failed == rank)
-		return batoni_refuse(meeting->status, "%s", meeting->why);
-	return batoni_refuse(meeting->status,
-	                     "baton_comm_create_id: rank %d has failed: %s",
-	                     meeting->failed, meeting->why);
-}
-
-/* All have come, or it has failed. */
-static enum baton_status
-meeting_end(struct meeting *meeting, int rank, enum baton_transport asked)
-{
-	if (meeting->stage == LINKED)
-		return meeting_link(meeting, rank, asked);
-	if (meeting->stage == MAKING)
-		meeting_make(meeting, rank);
-	return meeting->status == BATON_OK ? BATON_OK
-	                                   : meeting_refuse(meeting, rank);
+	for (int i = 0; i < rank; i++)
+		before += meeting->links[i].fd >= 0;
+	pthread_mutex_unlock(&meetings_lock);
+	if (stage == LINKED) {
+		plan.transport = asked;
+		status = make_linked(&link, rank, before, within, &plan,
+		                     BATON_OK, comm_p);
+	} else {
+		status = make(room, rank, &plan, comm_p);
+	}
+	pthread_mutex_lock(&meetings_lock);
+	return status;
 }
 
 static struct meeting *
@@ -548,7 +498,7 @@ tell_refused(const struct token *token, enum baton_status refused)
 	pthread_mutex_lock(&meetings_lock);
 	meeting = meeting_find_locked(token);
 	if (meeting) {
-		meeting_fail_locked(meeting, refused, -1,
+		meeting_fail_locked(meeting, refused,
 		                    "the options of another rank were refused");
 		meeting_close_locked(meeting, OVER);
 	} else if (!is_spent_locked(token)) {
@@ -589,9 +539,7 @@ meet(int size, int rank, const struct token *token,
 		meeting_keep_locked(meeting, rank, plan->timeout_ns);
 	else
 		meeting_wait_locked(meeting, plan->timeout_ns);
-	status = meeting_end(meeting, rank, asked);
-	if (status == BATON_OK)
-		*comm_p = meeting->comms[rank];
+	status = meeting_end(meeting, rank, *plan, asked, comm_p);
 	if (--meeting->inside == 0)
 		meeting_free(meeting);
 	return status;
@@ -606,7 +554,7 @@ visit(int size, int rank, const struct token *token,
 {
 	struct batoni_side_link link;
 	enum baton_status status;
-	char why[256];
+	char why[BATONI_SENTENCE_BYTES];
 
 	if (token->key.address.family == 0)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -621,8 +569,7 @@ visit(int size, int rank, const struct token *token,
 		batoni_refuse(refused, "%s", why);
 	if (status != BATON_OK)
 		return refused != BATON_OK ? refused : status;
-	return side()->create(&batoni_builder, plan, refused, rank, &link,
-	                      comm_p);
+	return make_linked(&link, rank, 0, 1, plan, refused, comm_p);
 }
 
 enum baton_status

@@ -8,40 +8,16 @@
 #include <string.h>
 
 #include "comm_local.h"
-#include "config.h"
+#include "creation.h"
 #include "log.h"
 #include "mem.h"
-#include "open_native.h"
 #include "registry.h"
 #include "testing.h"
+#include "wake.h"
 
 #define SIZE_MAX_LOCAL ((int)BATONI_COMMS_MAX - 1)
 
 /* ---- all at once ---- */
-
-static void
-discard_all(int n, struct baton_comm *comms[])
-{
-	while (n-- > 0)
-		batoni_comm_discard(comms[n]);
-}
-
-/* plans: by rank. */
-static enum baton_status
-prepare_all(const struct batoni_comm_plan plans[], int size,
-            struct baton_comm *comms[])
-{
-	enum baton_status status = BATON_OK;
-	int n = 0;
-
-	while (n < size && status == BATON_OK) {
-		status = batoni_comm_prepare(&plans[n], &comms[n]);
-		n += status == BATON_OK;
-	}
-	if (status != BATON_OK)
-		discard_all(n, comms);
-	return status;
-}
 
 static enum baton_status
 refuse_memory(int size)
@@ -50,97 +26,73 @@ refuse_memory(int size)
 	                     size);
 }
 
-/* The processes of this host are taken to have as many ranks each. */
-static void
-number_on_host(struct batoni_comm_plan plans[], int size)
+/* All ranks by turns, until all are over.  An error: the one to tell of, which is that of the
+ * rank where it has failed, or the first one; and it is among `creations`. */
+static struct batoni_creation *
+run_all(struct batoni_creation creations[], int size)
 {
-	int process = plans[0].device_config.host_rank;
+	struct batoni_creation *failed = NULL;
+	int over;
 
-	for (int i = 0; i < size; i++)
-		plans[i].device_config.host_rank =
-			(process < 0 ? 0 : process) * size + i;
+	for (unsigned tries = 0;; tries++) {
+		over = 0;
+		for (int i = 0; i < size; i++) {
+			struct batoni_creation *creation = &creations[i];
+			bool was = creation->state == BATONI_CREATION_OVER;
+			enum baton_status status = batoni_creation_step(creation);
+
+			over += status != BATON_PENDING;
+			if (was || status == BATON_PENDING || status == BATON_OK)
+				continue;
+			if (!failed || (creation->ours && !failed->ours))
+				failed = creation;
+		}
+		if (over == size)
+			return failed;
+		batoni_pause_between(tries);
+	}
 }
 
-void
-batoni_local_agree(struct batoni_comm_plan plans[], int size)
+/* Some ranks have failed, and others may have started. */
+static enum baton_status
+refuse_all(const struct batoni_creation *failed,
+           struct batoni_creation creations[], int size)
 {
-	batoni_comm_plans_agree(plans, size);
-	number_on_host(plans, size);
-}
-
-/* They were opened for communicators that do not start. */
-static void
-close_all(int size, struct batoni_transport *transports[])
-{
-	batoni_take();
-	for (int i = 0; i < size; i++)
-		transports[i]->ops->close(transports[i], true);
-	batoni_leave();
-}
-
-/* A device whose streams are to store into the segments, or NULL.  Its pinned memory is that of
- * all devices of its kind. */
-static struct batoni_device *
-find_storing(int size, struct baton_comm *comms[])
-{
-	if (batoni_config()->engine_puts)
-		return NULL;
 	for (int i = 0; i < size; i++) {
-		const struct batoni_device_ops *ops = comms[i]->device_ops;
-
-		if (ops->stream_put && !ops->why_no_puts(comms[i]->device))
-			return comms[i]->device;
+		if (creations[i].comm) {
+			baton_comm_abort(creations[i].comm);
+			baton_comm_destroy(creations[i].comm);
+		}
 	}
-	return NULL;
-}
-
-enum baton_status
-batoni_local_start(const struct batoni_comm_plan plans[], int size,
-                   struct baton_comm *comms[])
-{
-	struct batoni_transport **transports =
-		batoni_alloc((size_t)size, sizeof(*transports));
-	/* The same for all ranks: staging hides their devices. */
-	struct batoni_transport_config config =
-		batoni_comm_transport_config(&plans[0], comms[0]);
-	enum baton_status status = BATON_OK;
-
-	config.until_ns = comms[0]->patience.until_ns;
-	config.stores = find_storing(size, comms);
-	if (!transports ||
-	    batoni_open_local(size, &config, transports) != BATON_OK)
-		status = refuse_memory(size);
-	if (status == BATON_OK && plans[0].transport == BATON_TRANSPORT_NCCL) {
-		status = batoni_comm_open_native(comms, transports, size);
-		if (status != BATON_OK)
-			close_all(size, transports);
-	}
-	for (int i = 0; i < size && status == BATON_OK; i++)
-		batoni_comm_start(comms[i], transports[i]);
-	batoni_free(transports);
-	return status;
+	return batoni_refuse(failed->status, "%s", failed->why);
 }
 
 /* plans: by rank.  Writes comms on success only. */
 static enum baton_status
-build_local(struct batoni_comm_plan plans[], int size,
+build_local(const struct batoni_comm_plan plans[], int size,
             struct baton_comm *comms[])
 {
-	struct baton_comm **built = batoni_alloc((size_t)size, sizeof(*built));
-	enum baton_status status;
+	struct batoni_creation *creations =
+		batoni_alloc((size_t)size, sizeof(*creations));
+	enum baton_status status = BATON_OK;
+	struct batoni_creation *failed;
+	struct batoni_room *room;
 
-	if (!built)
+	if (!creations ||
+	    batoni_threads_layer()->open(size, &room) != BATON_OK) {
+		batoni_free(creations);
 		return refuse_memory(size);
-	batoni_local_agree(plans, size);
-	status = prepare_all(plans, size, built);
-	if (status == BATON_OK) {
-		status = batoni_local_start(plans, size, built);
-		if (status == BATON_OK)
-			memcpy(comms, built, (size_t)size * sizeof(*built));
-		else
-			discard_all(size, built);
 	}
-	batoni_free(built);
+	for (int i = 0; i < size; i++) {
+		batoni_creation_begin(&creations[i], &plans[i], BATON_OK);
+		batoni_threads_layer()->join(room, i, &creations[i].bootstrap);
+	}
+	failed = run_all(creations, size);
+	if (failed)
+		status = refuse_all(failed, creations, size);
+	for (int i = 0; i < size && !failed; i++)
+		comms[i] = creations[i].comm;
+	batoni_free(creations);
 	return status;
 }
 
@@ -238,8 +190,8 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
 		status = batoni_comm_prepare(&plan, &comms[n]);
 		n += status == BATON_OK;
 	}
-	if (status != BATON_OK)
-		discard_all(n, comms);
+	while (status != BATON_OK && n > 0)
+		batoni_comm_discard(comms[--n]);
 	for (int i = 0; i < size && status == BATON_OK; i++)
 		batoni_comm_start(comms[i], transports[i]);
 	return status;

@@ -13,11 +13,5 @@ enum baton_status batoni_local_size(const char *call, int size);
 enum baton_status batoni_local_plan(const char *call, int size,
                                     const struct baton_comm_options *options,
                                     struct batoni_comm_plan *plan);
-/* The plans of all ranks, by rank: what follows from all of them. */
-void batoni_local_agree(struct batoni_comm_plan plans[], int size);
-/* Connect and start communicators that were prepared from these plans; by rank.  OK, or an
- * error: none has started. */
-enum baton_status batoni_local_start(const struct batoni_comm_plan plans[], int size,
-                                     struct baton_comm *comms[]);
 
 #endif

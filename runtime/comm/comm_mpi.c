@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public call that names an MPI type: the rest is the MPI transport's. */
+/* The public call that names an MPI type: the rest is that of all creations. */
 #include "baton_mpi.h"
 #include "comm.h"
+#include "creation.h"
 #include "registry.h"
 #include "thread.h"
+
+/* A NULL comm_p is told to the others, as refused options are. */
+static enum baton_status
+plan_for(const struct baton_comm_options *options, struct baton_comm **comm_p,
+         struct batoni_comm_plan *plan)
+{
+	if (!comm_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "comm_p is NULL: it must point to where "
+		                     "the communicator goes");
+	return batoni_comm_plan(options, plan);
+}
 
 enum baton_status
 (baton_comm_create_mpi)(MPI_Comm parent,
@@ -11,8 +24,18 @@ enum baton_status
                         struct baton_comm **comm_p)
 {
 	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
+	struct batoni_creation creation;
+	struct batoni_comm_plan plan;
+	enum baton_status status;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_mpi");
-	return world->create_over(&batoni_builder, &parent, options, comm_p);
+	status = plan_for(options, comm_p, &plan);
+	batoni_creation_begin(&creation, status == BATON_OK ? &plan : NULL,
+	                      status);
+	/* What it refuses, it refuses on this rank alone. */
+	status = world->join_over(&batoni_engine_calls, &parent,
+	                          &creation.bootstrap);
+	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
+	                          : status;
 }

@@ -16,7 +16,6 @@
 #include "health.h"
 #include "registry.h"
 #include "thread.h"
-#include "wake.h"
 
 static void
 driver_leave(void)
@@ -54,57 +53,27 @@ batoni_comm_discard_native(struct baton_comm *comm)
 	comm->native = NULL;
 }
 
-/* One step of each that is not open yet.  PENDING: some are not. */
-static enum baton_status
-step_all(struct baton_comm *comms[], struct batoni_transport *below[],
-         struct batoni_transport *opened[], int n)
+struct batoni_transport *
+batoni_comm_below_native(struct baton_comm *comm,
+                         struct batoni_transport *transport)
 {
-	enum baton_status result = BATON_OK;
-
-	for (int i = 0; i < n; i++) {
-		enum baton_status status;
-
-		if (opened[i])
-			continue;
-		status = batoni_native_layer()->step(comms[i]->native,
-		                                     below[i], &opened[i]);
-		if (status != BATON_OK && status != BATON_PENDING)
-			return status;
-		if (status == BATON_PENDING)
-			result = BATON_PENDING;
-	}
-	return result;
+	return comm->staging ? batoni_staging_layer()->start(comm->staging,
+	                                                     transport)
+	                     : transport;
 }
 
 enum baton_status
-batoni_comm_open_native(struct baton_comm *comms[],
-                        struct batoni_transport *transports[], int n)
+batoni_comm_step_native(struct baton_comm *comm, struct batoni_transport *below,
+                        struct batoni_transport **transport_p)
 {
-	struct batoni_transport **opened =
-		batoni_alloc((size_t)n * 2, sizeof(*opened));
-	struct batoni_transport **below = opened + n;
-	enum baton_status status = BATON_PENDING;
+	enum baton_status status = batoni_native_layer()->step(
+		comm->native, below, transport_p);
 
-	if (!opened)
-		return batoni_refuse(BATON_ERR_NOMEM, "no memory for %d ranks",
-		                     n);
-	for (int i = 0; i < n; i++)
-		below[i] = comms[i]->staging
-		                   ? batoni_staging_layer()->start(
-					     comms[i]->staging, transports[i])
-		                   : transports[i];
-	for (unsigned tries = 0; status == BATON_PENDING; tries++) {
-		status = step_all(comms, below, opened, n);
-		if (status == BATON_PENDING)
-			batoni_pause_between(tries);
+	/* Until it is open, both are discarded with the communicator. */
+	if (status == BATON_OK) {
+		comm->native = NULL;
+		comm->staging = NULL; /* of the transport below */
 	}
-	/* Until all are open, each is discarded with its communicator. */
-	for (int i = 0; i < n && status == BATON_OK; i++) {
-		transports[i] = opened[i];
-		comms[i]->native = NULL;
-		comms[i]->staging = NULL; /* of the transport below */
-	}
-	batoni_free(opened);
 	return status;
 }
 

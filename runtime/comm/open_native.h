@@ -10,12 +10,16 @@ enum baton_status batoni_comm_create_native(struct baton_comm *comm,
 /* Nothing, if it was opened. */
 void batoni_comm_discard_native(struct baton_comm *comm);
 
-/* Open the native transports of n communicators that were prepared from plans that ask for
- * them, over transports[0..n-1]; by the thread that creates, without the driver lock.  OK:
- * transports has the native ones.  An error: it is unchanged, and they are to be closed as
- * aborted. */
-enum baton_status batoni_comm_open_native(struct baton_comm *comms[],
-                                          struct batoni_transport *transports[],
-                                          int n);
+/* What the native transport of a prepared communicator is to lie over, when `transport` is open:
+ * it, or staging over it. */
+struct batoni_transport *
+batoni_comm_below_native(struct baton_comm *comm,
+                         struct batoni_transport *transport);
+/* One step of opening it over that; by the thread that creates, without the driver lock.  PENDING;
+ * OK: *transport_p is open.  An error, on all ranks, with a sentence: `transport` is to be closed
+ * as aborted. */
+enum baton_status batoni_comm_step_native(struct baton_comm *comm,
+                                          struct batoni_transport *below,
+                                          struct batoni_transport **transport_p);
 
 #endif

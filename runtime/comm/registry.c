@@ -193,10 +193,18 @@ batoni_staging_layer(void)
 	return &batoni_staging_ops;
 }
 
+static const struct batoni_native_ops *put_native; /* a test's, or NULL */
+
+void
+batoni_native_put(const struct batoni_native_ops *native_or_null)
+{
+	put_native = native_or_null;
+}
+
 const struct batoni_native_ops *
 batoni_native_layer(void)
 {
-	return &batoni_native_ops;
+	return put_native ? put_native : &batoni_native_ops;
 }
 
 const struct batoni_side_ops *
@@ -205,9 +213,22 @@ batoni_side_layer(void)
 	return &batoni_side_ops;
 }
 
-enum baton_status
-batoni_open_local(int size, const struct batoni_transport_config *config,
-                  struct batoni_transport *transports[])
+const struct batoni_threads_ops *
+batoni_threads_layer(void)
 {
-	return batoni_local_open(size, config, transports);
+	return &batoni_threads_ops;
+}
+
+const struct batoni_opening_ops *
+batoni_opening_of(enum batoni_bootstrap_kind kind)
+{
+	static const struct batoni_opening_ops *const openings[] = {
+		[BATONI_BOOTSTRAP_THREADS] = &batoni_opening_local_ops,
+#ifdef BATONI_WITH_MPI
+		[BATONI_BOOTSTRAP_MPI] = &batoni_opening_mpi_ops,
+#endif
+		[BATONI_BOOTSTRAP_SOCKET] = &batoni_opening_tcp_ops,
+	};
+
+	return openings[kind];
 }

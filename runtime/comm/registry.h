@@ -8,9 +8,9 @@
 
 #include "native.h"
 #include "onesided.h"
+#include "opening.h"
 #include "side.h"
 #include "staging.h"
-#include "world.h"
 
 /* The device, or NULL: not in this build, or its tables are not complete (which is
  * logged). */
@@ -41,13 +41,16 @@ const struct batoni_staging_ops *batoni_staging_layer(void);
 
 /* The transport by the device's own library, over another one. */
 const struct batoni_native_ops *batoni_native_layer(void);
+/* For tests: that one from now on; NULL: the build's. */
+void batoni_native_put(const struct batoni_native_ops *native_or_null);
 
 /* The side channel between processes, where there is no MPI. */
 const struct batoni_side_ops *batoni_side_layer(void);
 
-/* Open the transport within the process (batoni_local_open). */
-enum baton_status
-batoni_open_local(int size, const struct batoni_transport_config *config,
-                  struct batoni_transport *transports[]);
+/* The bootstrap of ranks of this process. */
+const struct batoni_threads_ops *batoni_threads_layer(void);
+
+/* What opens the transport over a bootstrap. */
+const struct batoni_opening_ops *batoni_opening_of(enum batoni_bootstrap_kind kind);
 
 #endif

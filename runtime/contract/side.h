@@ -6,9 +6,9 @@
  * One process listens, for one id (a *key*): this is the *door*.  Ranks of other processes
  * *knock*: they connect, and both sides prove that they know the key's secret.  The listening
  * process has one rank at least, whose thread attends to the door.  When all ranks have come,
- * of either kind, each has a *link*, a descriptor, and `create` makes its communicator.
+ * of either kind, each has a *link*, a descriptor, and `join` makes its bootstrap (bootstrap.h).
  *
- * The engine gets the table from runtime/comm/registry.h; runtime/comm/comm_local.c uses it for ids.
+ * The engine gets the table from runtime/comm/registry.h; runtime/comm/comm_id.c uses it for ids.
  */
 #ifndef BATONI_SIDE_H
 #define BATONI_SIDE_H
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "world.h"
+#include "bootstrap.h"
 
 struct batoni_door;
 
@@ -38,7 +38,7 @@ struct batoni_side_key {
 	struct batoni_side_address address;
 };
 
-/* One rank's end of what `seat` and `knock` have made.  `create` takes the descriptor over. */
+/* One rank's end of what `seat` and `knock` have made.  `join` takes the descriptor over. */
 struct batoni_side_link {
 	int fd;   /* -1: none */
 	int home; /* a rank of the process that relays */
@@ -87,14 +87,13 @@ struct batoni_side_ops {
 	enum baton_status (*knock)(const struct batoni_side_key *key, int size, int rank,
 	                           int64_t timeout_ns,
 	                           struct batoni_side_link *link_p);
-	/* Make the communicator of this rank.  Takes the link over.  `refused` is not OK: this
-	 * rank's options were refused with `why`; it only tells the others, and returns that.
-	 * The thread that creates; waits for the others, for plan->timeout_ns or a default. */
-	enum baton_status (*create)(const struct batoni_builder *builder,
-	                            const struct batoni_comm_plan *plan,
-	                            enum baton_status refused, int rank,
-	                            const struct batoni_side_link *link,
-	                            struct baton_comm **comm_p);
+	/* The bootstrap of this rank, of `size`.  Takes the link over in any case.  timeout_ns: of
+	 * each exchange; 0: a default.  The thread that creates.  OK; NOMEM: batoni_refuse has
+	 * said so. */
+	enum baton_status (*join)(int size, int rank,
+	                          const struct batoni_side_link *link,
+	                          int64_t timeout_ns,
+	                          struct batoni_bootstrap *bootstrap);
 };
 
 /* transport/bootstrap/socket/ */

@@ -64,18 +64,21 @@ batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
 
 /* No memory is shared: there are no segments. */
 enum baton_status
-batoni_tcp_peers_make(struct batoni_tcp *tcp,
-                      const struct batoni_transport_config *config)
+batoni_near_make(struct batoni_near *near, struct batoni_transport *transport,
+                 int size, const struct batoni_transport_config *config)
 {
-	(void)tcp;
-	(void)config;
-	abort();
+	(void)near;
+	(void)transport;
+	(void)size;
+	CLAIM(config->segment_bytes == 0);
+	return BATON_OK;
 }
 
 void
-batoni_tcp_peers_free(struct batoni_tcp *tcp)
+batoni_near_free(struct batoni_near *near, struct batoni_transport *transport)
 {
-	(void)tcp;
+	(void)near;
+	(void)transport;
 }
 
 /* ---- the other ends ---- */

@@ -19,6 +19,7 @@
 
 #include "baton_mpi.h"
 #include "comm.h"
+#include "creation.h"
 #include "fake_device.h"
 #include "mem.h"
 #include "mpi_transport.h"
@@ -330,53 +331,83 @@ END_TEST
 
 /* ---- a transport over this one ---- */
 
+static uint32_t
+no_slots(int ranks)
+{
+	(void)ranks;
+	return 0;
+}
+
+static struct batoni_native {
+	int n;
+} unopened;
+
+static enum baton_status
+create_unopened(const struct batoni_native_config *native,
+                struct batoni_native **native_p)
+{
+	(void)native;
+	unopened.n++;
+	*native_p = &unopened;
+	return BATON_OK;
+}
+
+static void
+discard_unopened(struct batoni_native *native)
+{
+	native->n--;
+}
+
 /* It does not open: both ranks give up an exchange.  Rank 1 begins its own when the creation of
  * rank 0 is over. */
 static enum baton_status
-give_an_exchange_up(struct baton_comm *comm,
+give_an_exchange_up(struct batoni_native *native, struct batoni_transport *mpi,
                     struct batoni_transport **transport_p)
 {
-	struct batoni_transport *mpi = *transport_p;
 	int32_t mine = 0, all[2];
 	enum baton_status status;
 
-	(void)comm;
+	(void)native;
+	(void)transport_p;
 	if (rank == 1)
 		MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD,
 		         MPI_STATUS_IGNORE);
-	batoni_builder.driver_take();
+	batoni_engine_calls.driver_take();
 	status = mpi->ops->exchange(mpi, 1, &mine, sizeof(mine), all);
-	batoni_builder.driver_leave();
+	batoni_engine_calls.driver_leave();
 	ck_assert_int_eq(status, BATON_PENDING);
-	return BATON_ERR_TIMEOUT;
-}
-
-static enum baton_status
-prepare_without_it(const struct batoni_comm_plan *plan,
-                   struct baton_comm **comm_p)
-{
-	struct batoni_comm_plan mpi = *plan;
-
-	mpi.transport = BATON_TRANSPORT_MPI;
-	return batoni_builder.prepare(&mpi, comm_p);
+	return batoni_refuse(BATON_ERR_TIMEOUT, "it has waited");
 }
 
 START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 {
-	struct batoni_builder builder = batoni_builder;
+	const struct batoni_native_ops native = {
+		.slots = no_slots,
+		.create = create_unopened,
+		.discard = discard_unopened,
+		.step = give_an_exchange_up,
+	};
+	struct batoni_creation creation;
 	struct baton_comm *comm = NULL;
 	struct batoni_comm_plan plan;
 	long blocks;
 
-	builder.open_native = give_an_exchange_up;
-	builder.prepare = prepare_without_it;
 	start_mpi(MPI_THREAD_MULTIPLE);
-	ck_assert_int_eq(batoni_builder.plan(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
 	plan.transport = BATON_TRANSPORT_NCCL;
 	plan.onesided = false;
 	blocks = batoni_mem_blocks();
-	ck_assert_int_eq(batoni_world_mpi.create(&builder, &plan, &comm),
+	batoni_native_put(&native);
+	batoni_creation_begin(&creation, &plan, BATON_OK);
+	ck_assert_int_eq(batoni_world_of(BATON_TRANSPORT_MPI)
+	                         ->join(&batoni_engine_calls, 0,
+	                                &creation.bootstrap),
+	                 BATON_OK);
+	ck_assert_int_eq(batoni_creation_run(&creation, &comm),
 	                 BATON_ERR_TIMEOUT);
+	ck_assert_str_eq(baton_last_error(), "it has waited");
+	batoni_native_put(NULL);
+	ck_assert_int_eq(unopened.n, 0);
 	ck_assert_ptr_null(comm);
 	/* What MPI reduces into, and nothing else.  On rank 1 MPI may have it done. */
 	if (rank == 0) {

@@ -232,10 +232,19 @@ static const struct batoni_transport_config config = {
 	.segment_bytes = SEGMENT_BYTES,
 };
 
-static int
-wait_for(MPI_Request *request)
+/* What the creation does between the steps of opening. */
+static void
+meet(struct batoni_mpi *mpi, MPI_Comm comm)
 {
-	return MPI_Wait(request, MPI_STATUS_IGNORE);
+	struct batoni_near_card mine, cards[2];
+	const struct batoni_cards all = {(const void *)cards, sizeof(mine)};
+
+	batoni_near_write_card(&mpi->near, &mine);
+	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, cards,
+	              (int)sizeof(mine), MPI_BYTE, comm);
+	batoni_near_meet(&mpi->near, &mpi->base, &all);
+	MPI_Barrier(comm);
+	batoni_near_met(&mpi->near, &mpi->base);
 }
 
 static void
@@ -254,13 +263,13 @@ open_with(const struct batoni_transport_config *opened)
 	MPI_Comm_rank(comm, &world.rank);
 	world.peer = 1 - world.rank;
 	ck_assert_int_eq(batoni_mpi_alloc(opened, 2, &world.mpi), BATON_OK);
-	ck_assert_int_eq(batoni_mpi_peers_make(world.mpi, 2, &shared), BATON_OK);
+	ck_assert_int_eq(batoni_near_make(&world.mpi->near, &world.mpi->base, 2,
+	                                  &shared),
+	                 BATON_OK);
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
 	                                   BATON_PROGRESS_AUTO),
 	                 BATON_OK);
-	ck_assert_int_eq(batoni_mpi_peers_meet(world.mpi, wait_for), BATON_OK);
-	batoni_mpi_peers_store(world.mpi);
-	ck_assert_int_eq(batoni_mpi_peers_tell(world.mpi, wait_for), BATON_OK);
+	meet(world.mpi, world.side);
 	world.transport = &world.mpi->base;
 	world.transport->host = &world.host;
 }
@@ -2200,7 +2209,8 @@ START_TEST(opening_survives_any_allocation_that_fails)
 		mpi = NULL;
 		status = batoni_mpi_alloc(&config, 2, &mpi);
 		if (status == BATON_OK)
-			status = batoni_mpi_peers_make(mpi, 2, &shared);
+			status = batoni_near_make(&mpi->near, &mpi->base, 2,
+			                          &shared);
 		if (status == BATON_OK)
 			break;
 		if (mpi)

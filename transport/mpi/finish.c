@@ -6,11 +6,8 @@
  * before anything else, takes every live transport from the engine; nothing calls MPI
  * afterwards.
  *
- * By Baton, when it has initialised MPI: at exit, in the same process only (a child of fork
- * has no MPI).  Launchers take a process that exits without MPI_Finalize for a failure: mpirun
- * then ends the other ranks and returns an error, unless an option forbids it (Open MPI:
- * --enable-recovery; MPICH: mpiexec.gforker, docs/transports.md).  But MPI_Finalize waits for
- * all ranks.  So at exit it is
+ * By Baton, when it has initialised MPI, at exit (transport/bootstrap/mpi/start.c).  MPI_Finalize
+ * waits for all ranks.  So at exit it is
  *
  *   - not called if a process of this host that had a communicator with this one has ended
  *     without it: MPI_Finalize may wait for ever, and the job has failed in any case;
@@ -30,14 +27,12 @@
  */
 #include <assert.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "list.h"
 #include "mem.h"
 #include "mpi_transport.h"
-#include "world.h"
 
 #define PAGE_BYTES 4096u
 
@@ -48,12 +43,10 @@ struct page {
 	struct batoni_farewell *farewell;
 };
 
-static const struct batoni_builder *builder;
+static const struct batoni_engine_calls *engine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
 static bool watching; /* MPI_COMM_SELF has our attribute */
-static bool at_exit;  /* MPI is finalised by finalize_at_exit, not by the program */
-static pid_t starter; /* the process in which Baton initialised MPI, or 0 */
 
 /* Of communicators that were closed after an abort, or broken. */
 static struct {
@@ -91,7 +84,7 @@ any_died(const struct batoni_mpi *mpi)
 static bool
 has_failed(struct batoni_mpi *mpi)
 {
-	return builder->status(mpi->owner) == BATON_ERR_MPI ||
+	return engine->status(mpi->owner) == BATON_ERR_MPI ||
 	       atomic_load(&mpi->text_count) > 0;
 }
 
@@ -125,13 +118,13 @@ keep_farewell_locked(const struct batoni_mpi *mpi)
 	struct page *page;
 	void *base;
 
-	if (!mpi->segment.base)
+	if (!mpi->near.segment.base)
 		return;
 	page = batoni_alloc(1, sizeof(*page));
 	if (!page)
 		return;
 	base = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-	            mpi->segment.fd, 0);
+	            mpi->near.segment.fd, 0);
 	if (base == MAP_FAILED) {
 		batoni_free(page);
 		return;
@@ -205,7 +198,8 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	(void)extra;
 	while ((mpi = take_live())) {
 		mpi->base.host->lost(mpi->base.host,
-		                     at_exit ? "the process exits"
+		                     batoni_mpi_is_at_exit()
+		                             ? "the process exits"
 		                             : "the program has called "
 		                               "MPI_Finalize");
 		batoni_mpi_abandon(mpi);
@@ -213,25 +207,6 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	}
 	say_farewells();
 	return MPI_SUCCESS;
-}
-
-int
-batoni_mpi_finish_watch(const struct batoni_builder *engine)
-{
-	int code = MPI_SUCCESS;
-	int keyval;
-
-	pthread_mutex_lock(&lock);
-	builder = engine;
-	if (!watching) {
-		code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalizing,
-		                              &keyval, NULL);
-		if (code == MPI_SUCCESS)
-			code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
-		watching = code == MPI_SUCCESS;
-	}
-	pthread_mutex_unlock(&lock);
-	return code;
 }
 
 /* ---- at exit ---- */
@@ -245,7 +220,7 @@ look_at_live_locked(void)
 		struct batoni_mpi *mpi = batoni_container_of(
 			node, struct batoni_mpi, live);
 
-		departed.any |= builder->status(mpi->owner) != BATON_OK;
+		departed.any |= engine->status(mpi->owner) != BATON_OK;
 		departed.failed |= has_failed(mpi);
 		departed.died |= any_died(mpi);
 	}
@@ -268,39 +243,22 @@ may_finalize(int exit_status)
 	return may;
 }
 
-static void
-finalize_at_exit(int exit_status, void *unused)
+int
+batoni_mpi_finish_watch(const struct batoni_engine_calls *calls)
 {
-	int finalized = 1;
+	int code = MPI_SUCCESS;
+	int keyval;
 
-	(void)unused;
-	if (getpid() != starter)
-		return;
-	if (!builder->engine_stop())
-		return;
-	MPI_Finalized(&finalized);
-	at_exit = true;
-	if (!finalized && may_finalize(exit_status))
-		MPI_Finalize();
-}
-
-#ifndef __GLIBC__
-/* The C library does not tell the status. */
-static void
-finalize_at_some_exit(void)
-{
-	finalize_at_exit(-1, NULL);
-}
-#endif
-
-void
-batoni_mpi_finish_at_exit(const struct batoni_builder *engine)
-{
-	builder = engine;
-	starter = getpid();
-#ifdef __GLIBC__
-	on_exit(finalize_at_exit, NULL);
-#else
-	atexit(finalize_at_some_exit);
-#endif
+	pthread_mutex_lock(&lock);
+	engine = calls;
+	batoni_mpi_ask_at_exit(may_finalize);
+	if (!watching) {
+		code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalizing,
+		                              &keyval, NULL);
+		if (code == MPI_SUCCESS)
+			code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+		watching = code == MPI_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return code;
 }

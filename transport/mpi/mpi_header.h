@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mpi_version.h"
+
 /* Odd, so that no array of a wider type has this length.  (In checked mode any message of the
  * program has a header.) */
 #define BATONI_MPI_HEADER_BYTES 61
@@ -18,12 +20,6 @@
  * multiple of 64, too: what its kind needs of a header, then what there is room for. */
 #define BATONI_MPI_LIST_STEP 64u
 #define BATONI_MPI_LIST_ROOM (31 * (size_t)BATONI_MPI_LIST_STEP)
-/* Ranks with different versions refuse each other at creation.  The version changes with
- * the format of what travels: raw messages, headers, bodies, grants, cards, terms,
- * farewells, and the one-sided layer's messages.  The record that contains it at creation has the same
- * format in all versions. */
-#define BATONI_MPI_WIRE_VERSION 12u
-
 #define BATONI_MPI_HEADER_BODY 1u  /* the body follows */
 #define BATONI_MPI_HEADER_WAITS 2u /* the body waits for a grant */
 /* In the first part of a list of tensors; the length is that of the payload.  Behind it

@@ -8,12 +8,10 @@
  * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
  * clear.c     receives what nobody has received, before the communicator is freed
- * peers.c     the memory that ranks of one host share
  * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
- * bootstrap.c communicators over it, starting MPI
+ * opening.c   opening it over MPI's bootstrap (transport/bootstrap/mpi/)
  * finish.c    the end of MPI: by the program or by Baton, and when
- * family.c    one MPI for the program, Baton and the process
  *
  * Everything here belongs to the thread that drives the engine, except where a
  * function says otherwise.
@@ -27,8 +25,9 @@
 
 #include "device.h"
 #include "list.h"
+#include "mpi_bootstrap.h"
 #include "mpi_header.h"
-#include "stores.h"
+#include "near.h"
 #include "transport.h"
 
 /* Messages up to this length travel as they are, unless they are exactly as long
@@ -48,8 +47,6 @@
 /* Requests that one transfer may have at MPI: a header or a grant and two pieces, or
  * three pieces. */
 #define BATONI_MPI_ACTIVE_MAX 3u
-/* The record of creation has a status, and the minimum and the maximum of this many values. */
-#define BATONI_MPI_ALIKE_MAX 16
 
 /*
  * Every first part is received into a bounce buffer of BATONI_MPI_RAW_MAX bytes, and a
@@ -96,7 +93,6 @@ struct batoni_mpi_follower {
 	uint32_t before, next;
 };
 
-struct batoni_mpi_card; /* peers.c's */
 struct batoni_mpi_buffers; /* lists.c's */
 
 /* What is at MPI of an exchange. */
@@ -223,11 +219,7 @@ struct batoni_mpi {
 	/* reach.c's: copies by slot, and those that have not ended. */
 	struct batoni_mpi_copy *copies;
 	struct batoni_list_node copying;
-	/* peers.c's: this rank's segment, and memory that only meeting needs. */
-	struct batoni_shm segment;
-	struct batoni_stores stores;
-	struct batoni_mpi_card *cards;
-	unsigned char *mapped;
+	struct batoni_near near;
 	/* Why the transport is broken, until the engine has been told. */
 	enum baton_status failed_status;
 	const char *failed_call;
@@ -372,12 +364,7 @@ void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 extern const struct batoni_path_ops batoni_mpi_reaching_ops;
 extern const struct batoni_transport_ops batoni_mpi_reaching_transport_ops;
 /* What MPI does with memory of this rank's device.  MPI runs; any thread. */
-enum batoni_mpi_reach {
-	BATONI_MPI_STAGES,  /* it reaches memory of the host only */
-	BATONI_MPI_REACHES, /* it reaches the device's, or there is none */
-	BATONI_MPI_FORCED   /* the program says that it does */
-};
-enum batoni_mpi_reach batoni_mpi_reach(const struct batoni_device_ops *device);
+enum batoni_reach batoni_mpi_reach(const struct batoni_device_ops *device);
 /* Take what a transport needs whose buffers may be memory of mpi->device.  OK; NOMEM, CUDA
  * (batoni_refuse has said why), and what else pinned_alloc returns. */
 enum baton_status batoni_mpi_reach_alloc(struct batoni_mpi *mpi, uint64_t until_ns);
@@ -491,8 +478,6 @@ enum baton_status batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm,
 /* Which threads may drive the communicator at this thread level of MPI. */
 enum batoni_drivers batoni_mpi_drivers(int thread_level,
                                        enum baton_progress progress);
-/* "MPI_THREAD_MULTIPLE". */
-const char *batoni_mpi_level_name(int thread_level);
 /* Free the memory of a transport with nothing in flight. */
 void batoni_mpi_free(struct batoni_mpi *mpi);
 /* Take back the receives that can be taken back, without communication; MPI keeps the
@@ -500,43 +485,11 @@ void batoni_mpi_free(struct batoni_mpi *mpi);
  * transport up. */
 void batoni_mpi_abandon(struct batoni_mpi *mpi);
 
-/* peers.c */
-/* Make this rank's segment and the memory for meeting; nothing if there are to be no segments.
- * Any thread.  OK; NOMEM and SYSTEM, with batoni_refuse called. */
-enum baton_status
-batoni_mpi_peers_make(struct batoni_mpi *mpi, int size,
-                      const struct batoni_transport_config *config);
-/* These three once, in this order, on all ranks, after all have attached and made their
- * segments.  meet: map each other's segments, where possible.  store: let streams store into
- * them; it may block for a while, without the driver's lock.  tell: what this rank has reached.
- * wait() returns when the request is done, with MPI's code.  meet and tell are collective, of the
- * driver.  OK; MPI, with batoni_refuse called. */
-enum baton_status batoni_mpi_peers_meet(struct batoni_mpi *mpi,
-                                        int (*wait)(MPI_Request *request));
-void batoni_mpi_peers_store(struct batoni_mpi *mpi);
-enum baton_status batoni_mpi_peers_tell(struct batoni_mpi *mpi,
-                                        int (*wait)(MPI_Request *request));
-/* Free all of it. */
-void batoni_mpi_peers_free(struct batoni_mpi *mpi);
-
-/* family.c: is the MPI of this process the one that Baton was compiled with?  Call it
- * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with
- * batoni_refuse called. */
-enum baton_status batoni_mpi_check_library(void);
-
 /* finish.c */
-struct batoni_builder;
 /* Once for the process: from now on the end of MPI is seen.  OK, or MPI's error code. */
-int batoni_mpi_finish_watch(const struct batoni_builder *builder);
+int batoni_mpi_finish_watch(const struct batoni_engine_calls *calls);
 /* Its communicator, `owner`, has started. */
 void batoni_mpi_finish_add(struct batoni_mpi *mpi);
-/* Baton has initialised MPI in this process, and finalises it at exit, where that is safe. */
-void batoni_mpi_finish_at_exit(const struct batoni_builder *builder);
-
-/* An MPI call of a creation has failed: call batoni_refuse with MPI's text.  Returns
- * BATON_ERR_MPI. */
-enum baton_status batoni_mpi_refuse(const char *call, int code);
-
 /* Keep the text of an error, so that batoni_mpi_error_text, which any thread may call,
  * calls no MPI.  text NULL: MPI's own.  The driver. */
 void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);

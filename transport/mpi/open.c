@@ -118,7 +118,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 static void
 free_tables(struct batoni_mpi *mpi)
 {
-	batoni_mpi_peers_free(mpi);
+	batoni_near_free(&mpi->near, &mpi->base);
 	batoni_free(mpi->requests);
 	batoni_free(mpi->entries);
 	batoni_free(mpi->positions);
@@ -206,17 +206,6 @@ batoni_mpi_drivers(int thread_level, enum baton_progress progress)
 		               ? BATONI_DRIVERS_ANY
 		               : BATONI_DRIVERS_CALLERS;
 	return BATONI_DRIVERS_MAIN;
-}
-
-const char *
-batoni_mpi_level_name(int thread_level)
-{
-	if (thread_level == MPI_THREAD_MULTIPLE)
-		return "MPI_THREAD_MULTIPLE";
-	if (thread_level == MPI_THREAD_SERIALIZED)
-		return "MPI_THREAD_SERIALIZED";
-	return thread_level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-	                                           : "MPI_THREAD_SINGLE";
 }
 
 /* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used.  The
@@ -533,17 +522,6 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	}
 	/* The bounce buffers stay mapped, and those of lists. */
 	free_tables(mpi);
-}
-
-enum baton_status
-batoni_mpi_refuse(const char *call, int code)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int length;
-
-	MPI_Error_string(code, text, &length);
-	return batoni_refuse(BATON_ERR_MPI, "%s returned %d: %s", call, code,
-	                     text);
 }
 
 static const struct batoni_mpi_text *

@@ -4,7 +4,7 @@
  *
  * Whether it does, MPI says by MPIX_Query_cuda_support, an extension of Open MPI and MPICH that
  * is looked up at run time; BATON_MPI_CUDA in the environment may say otherwise.  All ranks
- * agree on it at creation (bootstrap.c), since staging has a protocol of its own.
+ * agree on it at creation (opening.c), since staging has a protocol of its own.
  *
  * The protocol is that of host memory.  Sends give the program's pointer to MPI, and so do
  * the bodies of receives; behind a body the device is flushed, since a network card may have
@@ -80,25 +80,25 @@ warn_of_force(void)
 		           "device memory");
 }
 
-enum batoni_mpi_reach
+enum batoni_reach
 batoni_mpi_reach(const struct batoni_device_ops *device)
 {
 	if (device->memory->host_only)
-		return BATONI_MPI_REACHES;
+		return BATONI_REACH_ALL;
 	if (!device->memory->enter)
-		return BATONI_MPI_STAGES;
+		return BATONI_REACH_STAGES;
 	switch (batoni_config()->mpi_cuda) {
 	case BATONI_MPI_CUDA_STAGED:
-		return BATONI_MPI_STAGES;
+		return BATONI_REACH_STAGES;
 	case BATONI_MPI_CUDA_DIRECT:
 		warn_of_force();
-		return BATONI_MPI_FORCED;
+		return BATONI_REACH_FORCED;
 	case BATONI_MPI_CUDA_AUTO:
 		break;
 	}
 	return device->id == BATON_DEVICE_CUDA && ask_mpi() == 1
-	               ? BATONI_MPI_REACHES
-	               : BATONI_MPI_STAGES;
+	               ? BATONI_REACH_ALL
+	               : BATONI_REACH_STAGES;
 }
 
 /* ---- memory ---------------------------------------------------------------- */

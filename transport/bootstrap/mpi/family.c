@@ -13,7 +13,7 @@
 
 #include "baton_mpi.h"
 #include "log.h"
-#include "mpi_transport.h"
+#include "mpi_bootstrap.h"
 
 /* Enough for the text of every MPI, not only of the one whose headers these are. */
 #define VERSION_BYTES 8192

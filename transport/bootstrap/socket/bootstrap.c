@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Creation over the side channel, and the world of RANK and WORLD_SIZE.
+ * The bootstrap by sockets, and the world of RANK and WORLD_SIZE.
  *
- * Creation.  All ranks have links (door.c, knock.c).  Each opens its transport and tells
- * the others its plan, or why its options were refused; each compares them all.  Then each
- * prepares its communicator, and tells the others whether it has it.  Then each maps the
- * memory of the others on its host (peers.c), and the native transport is opened over this
- * one.  A failure on one rank is so told to all, with its sentence.  Exchanges are polled
- * without the driver lock between two looks, and have a time limit.  A rank that gives up
- * closes its link, which the hub tells the others.
- *
- * What a communicator moves has to go by NCCL: plans of the host, and of another transport,
- * are refused here.
+ * The bootstrap.  All ranks have links (door.c, knock.c).  An exchange is one of the side channel
+ * (tcp.c), whose object is the bootstrap until the transport is open over it (opening.c).  A rank
+ * that gives up closes its link, which the hub tells the others.
  *
  * The world.  RANK and WORLD_SIZE, which launchers set (torchrun, Kubernetes' training
  * operators), say which rank of how many this process is.  Rank 0 listens at BATON_PORT: on
@@ -32,332 +25,96 @@
 #include "config.h"
 #include "log.h"
 #include "mem.h"
-#include "tcp.h"
+#include "rank.h"
 
-#define WHAT_PLAN ((uint64_t)0x7463700001)
-#define WHAT_MADE ((uint64_t)0x7463700002)
-#define WHAT_CARD ((uint64_t)0x7463700003)
-#define WHAT_MAPPED ((uint64_t)0x7463700004)
 #define ADDRESSES_MAX 16
 #define SECRET_LEAST 16
 #define SIZE_LIMIT 4096
 
-/* ---- creation ---- */
+/* ---- the bootstrap ---- */
 
-/* What the ranks compare; the names are for messages. */
-enum compared {
-	VERSION,
-	TRANSPORT,
-	SIGNALS,
-	CONTEXTS,
-	REQUESTS,
-	TIMEOUT,
-	PROGRESS,
-	TIMESTAMPS,
-	LANES,
-	CTAS,
-	LISTS,
-	COMPARED
+struct batoni_tcp *
+batoni_tcp_of(struct batoni_bootstrap *bootstrap)
+{
+	struct batoni_tcp **own = (void *)bootstrap->own.bytes;
+
+	return *own;
+}
+
+static void
+set_tcp(struct batoni_bootstrap *bootstrap, struct batoni_tcp *tcp)
+{
+	struct batoni_tcp **own = (void *)bootstrap->own.bytes;
+
+	*own = tcp;
+}
+
+void
+batoni_tcp_hand_over(struct batoni_bootstrap *bootstrap)
+{
+	set_tcp(bootstrap, NULL);
+}
+
+static const char *
+why(const struct batoni_bootstrap *bootstrap)
+{
+	struct batoni_tcp *const *own = (const void *)bootstrap->own.bytes;
+
+	return *own ? (*own)->why : "";
+}
+
+static enum baton_status
+exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
+         const void **all_p)
+{
+	enum baton_status status = batoni_tcp_exchange_records(
+		batoni_tcp_of(bootstrap), mine, bytes, all_p);
+
+	return status == BATON_OK || status == BATON_PENDING
+	               ? status
+	               : batoni_refuse(status,
+	                               "rank %d: the creation has failed: %s",
+	                               bootstrap->rank,
+	                               baton_status_text(status));
+}
+
+static void
+leave(struct batoni_bootstrap *bootstrap)
+{
+	struct batoni_tcp *tcp = batoni_tcp_of(bootstrap);
+
+	if (tcp)
+		tcp->base.ops->close(&tcp->base, true);
+}
+
+static const struct batoni_bootstrap_ops ops = {
+	.name = "socket",
+	.exchange = exchange,
+	.why = why,
+	.close = leave,
 };
 
-static const char *const names[COMPARED] = {
-	[VERSION] = "the version of Baton (the number is its wire format's)",
-	[TRANSPORT] = "options.transport",
-	[SIGNALS] = "options.signals_max",
-	[CONTEXTS] = "options.contexts_max",
-	[REQUESTS] = "options.requests_max",
-	[TIMEOUT] = "options.timeout_ns",
-	[PROGRESS] = "options.progress",
-	[TIMESTAMPS] = "options.timestamps",
-	[LANES] = "options.nccl_lanes",
-	[CTAS] = "options.nccl_ctas",
-	[LISTS] = "options.nccl_lists",
-};
-
-struct offer {
-	int64_t status;
-	int64_t values[COMPARED];
-	char why[BATONI_SIDE_WHY_BYTES];
-};
-
-struct creation {
-	const struct batoni_builder *builder;
-	struct batoni_comm_plan plan;
-	int rank;
+static enum baton_status
+join_link(int size, int rank, const struct batoni_side_link *link,
+          int64_t timeout_ns, struct batoni_bootstrap *bootstrap)
+{
 	struct batoni_tcp *tcp;
-	struct baton_comm *comm;
-	uint64_t patience_ns, limit_ns;
-	struct offer mine, *all;
-};
 
-static void
-fill(struct creation *creation)
-{
-	const struct batoni_comm_plan *plan = &creation->plan;
-	int64_t *values = creation->mine.values;
-
-	values[VERSION] = BATONI_TCP_VERSION;
-	values[TRANSPORT] = plan->transport;
-	values[SIGNALS] = plan->signals_max;
-	values[CONTEXTS] = plan->contexts_max;
-	values[REQUESTS] = plan->requests_max;
-	values[TIMEOUT] = plan->timeout_ns;
-	values[PROGRESS] = plan->progress;
-	values[TIMESTAMPS] = plan->timestamps;
-	values[LANES] = plan->nccl_lanes;
-	values[CTAS] = plan->nccl_ctas;
-	values[LISTS] = plan->nccl_lists;
-}
-
-/* This rank has failed, and the sentence is in baton_last_error. */
-static void
-note(struct creation *creation, enum baton_status status)
-{
-	creation->mine.status = status;
-	snprintf(creation->mine.why, sizeof(creation->mine.why), "%s",
-	         baton_last_error());
-}
-
-/* One exchange; `all` NULL: no memory for it.  OK, or why there was none. */
-static enum baton_status
-exchange_bytes(struct creation *creation, uint64_t what, const void *mine,
-               size_t bytes, void *all)
-{
-	const struct batoni_builder *builder = creation->builder;
-	struct batoni_transport *transport = batoni_tcp_transport(creation->tcp);
-	enum baton_status status = BATON_PENDING;
-
-	creation->limit_ns = batoni_real_ns() + creation->patience_ns;
-	builder->driver_take();
-	for (unsigned tries = 0;; tries++) {
-		status = transport->ops->exchange(transport, what, mine, bytes,
-		                                  all);
-		if (status != BATON_PENDING ||
-		    batoni_real_ns() >= creation->limit_ns)
-			break;
-		builder->driver_yield(tries);
-	}
-	builder->driver_leave();
-	if (status == BATON_PENDING)
-		return batoni_refuse(BATON_ERR_TIMEOUT,
-		                     "rank %d: the other ranks came, but one of "
-		                     "them has not gone on for %llu ms",
-		                     creation->rank,
-		                     (unsigned long long)(creation->patience_ns /
-		                                          1000000));
-	if (status != BATON_OK)
-		batoni_refuse(status, "rank %d: the creation has failed: %s",
-		              creation->rank,
-		              *batoni_tcp_why(creation->tcp)
-		                      ? batoni_tcp_why(creation->tcp)
-		                      : baton_status_text(status));
-	return status;
-}
-
-static enum baton_status
-exchange(struct creation *creation, uint64_t what)
-{
-	return exchange_bytes(creation, what, &creation->mine,
-	                      sizeof(creation->mine), creation->all);
-}
-
-/* The memory that the ranks share. */
-static enum baton_status
-meet(struct creation *creation)
-{
-	const size_t size = (size_t)creation->plan.size;
-	struct batoni_tcp_card *card, *cards;
-	unsigned char *mapped;
-	enum baton_status status;
-	size_t bytes;
-
-	if (!batoni_tcp_shares(creation->tcp))
-		return BATON_OK;
-	bytes = batoni_tcp_card(creation->tcp, &card);
-	cards = card ? batoni_alloc(size, bytes) : NULL;
-	mapped = cards ? batoni_alloc(size + 1, size) : NULL;
-	status = exchange_bytes(creation, WHAT_CARD, card, bytes,
-	                        mapped ? cards : NULL);
-	if (status == BATON_OK) {
-		batoni_tcp_meet(creation->tcp, cards, mapped);
-		status = exchange_bytes(creation, WHAT_MAPPED, mapped, size,
-		                        mapped + size);
-	}
-	if (status == BATON_OK)
-		batoni_tcp_met(creation->tcp, mapped + size);
-	batoni_free(mapped);
-	batoni_free(cards);
-	batoni_free(card);
-	return status;
-}
-
-/* The lowest rank that has failed is what all are told. */
-static enum baton_status
-find_failed(const struct creation *creation)
-{
-	for (int rank = 0; rank < creation->plan.size; rank++) {
-		const struct offer *offer = &creation->all[rank];
-
-		if (offer->status == BATON_OK)
-			continue;
-		if (rank == creation->rank)
-			return batoni_refuse(batoni_error_told(offer->status),
-			                     "%.*s", (int)sizeof(offer->why) - 1,
-			                     offer->why);
-		return batoni_refuse(batoni_error_told(offer->status),
-		                     "rank %d could not create its end of the "
-		                     "communicator: %.*s",
-		                     rank, (int)sizeof(offer->why) - 1,
-		                     offer->why);
-	}
+	if (batoni_tcp_new(rank, size, link, &tcp) != BATON_OK)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no memory for the side channel");
+	*bootstrap = (struct batoni_bootstrap){
+		.ops = &ops,
+		.kind = BATONI_BOOTSTRAP_SOCKET,
+		.rank = rank,
+		.size = size,
+		.within = 1,
+		.strict = true,
+		.patience_ns = timeout_ns > 0 ? (uint64_t)timeout_ns
+		                              : (uint64_t)BATONI_TCP_PATIENCE_NS,
+	};
+	set_tcp(bootstrap, tcp);
 	return BATON_OK;
-}
-
-static enum baton_status
-compare(struct creation *creation)
-{
-	const struct offer *first = &creation->all[0];
-	enum baton_status status;
-
-	/* Of another version, the other values may be anything. */
-	for (int i = 0; i < COMPARED; i++) {
-		for (int rank = 1; rank < creation->plan.size; rank++) {
-			const struct offer *offer = &creation->all[rank];
-
-			if (offer->values[i] == first->values[i] ||
-			    offer->status != BATON_OK ||
-			    first->status != BATON_OK)
-				continue;
-			return batoni_refuse(BATON_ERR_INVALID,
-			                     "%s is not the same on all ranks: "
-			                     "%lld on rank 0, %lld on rank %d",
-			                     names[i],
-			                     (long long)first->values[i],
-			                     (long long)offer->values[i], rank);
-		}
-		status = i == VERSION ? find_failed(creation) : BATON_OK;
-		if (status != BATON_OK)
-			return status;
-	}
-	return BATON_OK;
-}
-
-/* What can fail on this rank. */
-static void
-prepare(struct creation *creation)
-{
-	const struct batoni_builder *builder = creation->builder;
-	enum baton_status status;
-
-	creation->plan.requests_most = creation->plan.requests_max;
-	creation->plan.stages = creation->plan.onesided;
-	creation->plan.direct = false;
-	creation->plan.message_max = BATONI_TCP_MESSAGE_MAX;
-	status = builder->prepare(&creation->plan, &creation->comm);
-	if (status == BATON_OK) {
-		const struct batoni_transport_config config =
-			builder->transport_config(&creation->plan,
-			                          creation->comm);
-
-		status = batoni_tcp_alloc(creation->tcp, &config);
-		if (status != BATON_OK)
-			batoni_refuse(status,
-			              "no memory for the side channel of %d "
-			              "ranks",
-			              creation->plan.size);
-	}
-	if (status != BATON_OK)
-		note(creation, status);
-}
-
-static enum baton_status
-make(struct creation *creation, struct baton_comm **comm_p)
-{
-	const struct batoni_builder *builder = creation->builder;
-	struct batoni_transport *transport = batoni_tcp_transport(creation->tcp);
-	enum baton_status status = exchange(creation, WHAT_PLAN);
-
-	if (status == BATON_OK)
-		status = compare(creation);
-	if (status == BATON_OK) {
-		prepare(creation);
-		status = exchange(creation, WHAT_MADE);
-	}
-	if (status == BATON_OK)
-		status = find_failed(creation);
-	if (status == BATON_OK)
-		status = meet(creation);
-	if (status == BATON_OK)
-		status = builder->open_native(creation->comm, &transport);
-	if (status == BATON_OK) {
-		builder->start(creation->comm, transport);
-		*comm_p = creation->comm;
-		return BATON_OK;
-	}
-	if (status == BATON_ERR_PEER && *batoni_tcp_why(creation->tcp))
-		batoni_refuse(status, "rank %d: the creation has failed: %s",
-		              creation->rank, batoni_tcp_why(creation->tcp));
-	transport = batoni_tcp_transport(creation->tcp);
-	builder->driver_take();
-	transport->ops->close(transport, true);
-	builder->driver_leave();
-	if (creation->comm)
-		builder->discard(creation->comm);
-	return status;
-}
-
-/* Only NCCL moves anything here. */
-static enum baton_status
-check_plan(struct batoni_comm_plan *plan)
-{
-	if (plan->device == BATON_DEVICE_CUDA &&
-	    (plan->transport == BATON_TRANSPORT_AUTO ||
-	     plan->transport == BATON_TRANSPORT_NCCL)) {
-		plan->transport = BATON_TRANSPORT_NCCL;
-		return BATON_OK;
-	}
-	if (plan->device == BATON_DEVICE_CUDA)
-		return batoni_refuse(
-			BATON_ERR_UNSUPPORTED,
-			"the ranks are in several processes without MPI: messages "
-			"go by BATON_TRANSPORT_NCCL (or _AUTO) alone; with MPI they "
-			"go by BATON_TRANSPORT_MPI");
-	return batoni_refuse(
-		BATON_ERR_UNSUPPORTED,
-		"the ranks are in several processes without MPI, which carries "
-		"memory of the host between them: start the program by mpirun, or "
-		"use BATON_DEVICE_CUDA, whose memory NCCL carries");
-}
-
-static enum baton_status
-tcp_create(const struct batoni_builder *builder,
-           const struct batoni_comm_plan *plan, enum baton_status refused,
-           int rank, const struct batoni_side_link *link,
-           struct baton_comm **comm_p)
-{
-	struct creation creation = {.builder = builder,
-	                            .plan = *plan,
-	                            .rank = rank,
-	                            .mine.status = refused};
-	enum baton_status status;
-
-	if (refused == BATON_OK)
-		refused = check_plan(&creation.plan);
-	if (refused != BATON_OK)
-		note(&creation, refused);
-	fill(&creation);
-	creation.patience_ns = plan->timeout_ns > 0
-	                               ? (uint64_t)plan->timeout_ns
-	                               : (uint64_t)BATONI_TCP_PATIENCE_NS;
-	if (creation.plan.device_config.host_rank < 0)
-		creation.plan.device_config.host_rank = rank;
-	status = batoni_tcp_new(rank, plan->size, link, &creation.tcp);
-	if (status != BATON_OK)
-		return batoni_refuse(status, "no memory for the side channel");
-	creation.all = batoni_alloc((size_t)plan->size, sizeof(*creation.all));
-	status = make(&creation, comm_p);
-	batoni_free(creation.all);
-	return status;
 }
 
 const struct batoni_side_ops batoni_side_ops = {
@@ -371,7 +128,7 @@ const struct batoni_side_ops batoni_side_ops = {
 	.describe = batoni_tcp_describe,
 	.close = batoni_tcp_close,
 	.knock = batoni_tcp_knock,
-	.create = tcp_create,
+	.join = join_link,
 };
 
 /* ---- the world ---- */
@@ -637,55 +394,29 @@ hold_door(const struct job *job, int64_t timeout_ns,
 	return status;
 }
 
-/* plan NULL: the options were refused on this rank, with the sentence in baton_last_error. */
 static enum baton_status
-create_world(const struct batoni_builder *builder,
-             const struct batoni_comm_plan *plan, struct baton_comm **comm_p)
+join_world(const struct batoni_engine_calls *engine, int64_t timeout_ns,
+           struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_comm_plan sized = {.size = 0};
-	char why[BATONI_SIDE_WHY_BYTES];
 	struct batoni_side_link link;
-	enum baton_status status;
 	struct job job = {.rank = 0};
+	enum baton_status status = read_job(&job);
 
-	snprintf(why, sizeof(why), "%s", baton_last_error());
-	status = read_job(&job);
-	if (plan)
-		sized = *plan;
-	sized.size = job.size;
+	(void)engine;
 	if (status == BATON_OK)
 		status = job.rank == 0
-		                 ? hold_door(&job, sized.timeout_ns, &link)
+		                 ? hold_door(&job, timeout_ns, &link)
 		                 : batoni_tcp_knock_at(
 					   &job.key, job.addresses,
 					   job.addresses_n, job.size, job.rank,
-					   sized.timeout_ns, true, &link);
-	if (!plan) {
-		batoni_refuse(BATON_ERR_INVALID, "%s", why);
-		if (status != BATON_OK)
-			return BATON_ERR_INVALID;
-	} else if (status != BATON_OK) {
-		return status;
-	}
-	return tcp_create(builder, &sized, plan ? BATON_OK : BATON_ERR_INVALID,
-	                  job.rank, &link, comm_p);
-}
-
-static enum baton_status
-create_over(const struct batoni_builder *builder, const void *parent,
-            const struct baton_comm_options *options, struct baton_comm **comm_p)
-{
-	(void)builder;
-	(void)parent;
-	(void)options;
-	(void)comm_p;
-	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "the side channel makes no communicator over another");
+					   timeout_ns, true, &link);
+	return status == BATON_OK ? join_link(job.size, job.rank, &link,
+	                                      timeout_ns, bootstrap)
+	                          : status;
 }
 
 const struct batoni_world batoni_world_tcp = {
 	.id = BATON_TRANSPORT_NCCL,
 	.present = present,
-	.create = create_world,
-	.create_over = create_over,
+	.join = join_world,
 };

@@ -3,8 +3,7 @@
 #ifndef BATONI_TCP_RANK_H
 #define BATONI_TCP_RANK_H
 
-#include "shm.h"
-#include "stores.h"
+#include "near.h"
 #include "tcp.h"
 
 enum batoni_tcp_state {
@@ -44,13 +43,6 @@ struct batoni_tcp_any {
 	enum baton_status status;
 };
 
-/* What a rank tells of its memory, and of its process (peers.c). */
-struct batoni_tcp_card {
-	struct batoni_shm_name segment, bell;
-	int32_t has_bell;
-	int32_t spare;
-};
-
 struct batoni_tcp {
 	struct batoni_transport base; /* must be first */
 	struct batoni_tcp_link link;
@@ -64,10 +56,10 @@ struct batoni_tcp {
 	struct batoni_tcp_peer *peers; /* by rank */
 	struct batoni_list_node over;
 	struct batoni_tcp_any any;
-	struct batoni_shm segment; /* this rank's; no bytes: there are no segments */
-	struct batoni_stores stores;
+	struct batoni_near near;
 	unsigned char body[BATONI_TCP_MESSAGE_MAX];
-	/* The exchange. */
+	/* The exchange; `rounds` are those of creation that are over. */
+	uint64_t rounds;
 	bool brought, came;
 	enum baton_status outcome;
 	size_t part_bytes;
@@ -85,14 +77,15 @@ void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_record *rec
                      const void *bytes);
 /* Write and read what goes now; returns how many records came. */
 size_t batoni_tcp_pump(struct batoni_tcp *tcp);
+/* An exchange of the creation, as a bootstrap's, but without a sentence. */
+enum baton_status batoni_tcp_exchange_records(struct batoni_tcp *tcp, const void *mine,
+                                              size_t bytes, const void **all_p);
 
-/* ---- peers.c ---- */
+/* ---- bootstrap.c ---- */
 
-/* base.peers, and this rank's segment.  OK; NOMEM, SYSTEM: batoni_refuse has said why. */
-enum baton_status
-batoni_tcp_peers_make(struct batoni_tcp *tcp,
-                      const struct batoni_transport_config *config);
-void batoni_tcp_peers_free(struct batoni_tcp *tcp);
+/* NULL: the transport has taken it over. */
+struct batoni_tcp *batoni_tcp_of(struct batoni_bootstrap *bootstrap);
+void batoni_tcp_hand_over(struct batoni_bootstrap *bootstrap);
 
 /* ---- message.c ---- */
 

@@ -31,6 +31,9 @@
 #include "mem.h"
 #include "rank.h"
 
+/* The `what` of a creation's first exchange; the others follow. */
+#define WHAT_RECORDS ((uint64_t)0x7463700001)
+
 static struct batoni_tcp *
 to_tcp(struct batoni_transport *transport)
 {
@@ -95,7 +98,7 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 	else
 		snprintf(why, sizeof(why), "rank %u is gone: %s", first,
 		         reason_of(record->status));
-	batoni_farewell_note(tcp->segment.base, (int)first);
+	batoni_farewell_note(tcp->near.segment.base, (int)first);
 	batoni_tcp_break(tcp, why);
 }
 
@@ -103,7 +106,7 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 static uint32_t
 first_gone(const struct batoni_tcp *tcp)
 {
-	struct batoni_farewell *farewell = tcp->segment.base;
+	struct batoni_farewell *farewell = tcp->near.segment.base;
 
 	return farewell ? atomic_load(&farewell->after) : 0;
 }
@@ -218,6 +221,13 @@ batoni_tcp_pump(struct batoni_tcp *tcp)
 
 /* ---- exchanges ---- */
 
+static void
+end_exchange(struct batoni_tcp *tcp)
+{
+	batoni_free(tcp->all);
+	tcp->all = NULL;
+}
+
 /* This rank's part.  Without memory it tells the others so. */
 static void
 bring(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
@@ -234,6 +244,7 @@ bring(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
 	tcp->brought = true;
 	tcp->came = false;
 	tcp->part_bytes = bytes;
+	end_exchange(tcp);
 	if (bytes && able)
 		tcp->all = batoni_alloc((size_t)tcp->base.size, bytes);
 	if (bytes && !tcp->all) {
@@ -243,26 +254,47 @@ bring(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
 	batoni_tcp_post(tcp, &record, mine);
 }
 
+/* One step of an exchange.  OK: tcp->all has what all have brought, until end_exchange or the
+ * next one; or an outcome that all have. */
 static enum baton_status
-exchange(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
-         void *all)
+step_exchange(struct batoni_tcp *tcp, uint64_t what, const void *mine,
+              size_t bytes, bool able)
 {
-	enum baton_status status;
-
 	if (!tcp->brought)
-		bring(tcp, what, mine, bytes, all != NULL);
+		bring(tcp, what, mine, bytes, able);
 	batoni_tcp_pump(tcp);
 	if (!tcp->came) {
 		batoni_tcp_tell(tcp);
 		return tcp->why[0] || tcp->left >= 0 ? BATON_ERR_PEER
 		                                     : BATON_PENDING;
 	}
-	status = tcp->outcome;
+	tcp->brought = tcp->came = false;
+	return tcp->outcome;
+}
+
+static enum baton_status
+exchange(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
+         void *all)
+{
+	enum baton_status status = step_exchange(tcp, what, mine, bytes,
+	                                         all != NULL);
+
 	if (status == BATON_OK && bytes)
 		memcpy(all, tcp->all, (size_t)tcp->base.size * bytes);
-	batoni_free(tcp->all);
-	tcp->all = NULL;
-	tcp->brought = tcp->came = false;
+	if (!tcp->brought)
+		end_exchange(tcp);
+	return status;
+}
+
+enum baton_status
+batoni_tcp_exchange_records(struct batoni_tcp *tcp, const void *mine, size_t bytes,
+                            const void **all_p)
+{
+	enum baton_status status = step_exchange(
+		tcp, WHAT_RECORDS + tcp->rounds, mine, bytes, true);
+
+	*all_p = tcp->all;
+	tcp->rounds += status == BATON_OK;
 	return status;
 }
 
@@ -295,7 +327,7 @@ static void
 free_tcp(struct batoni_tcp *tcp)
 {
 	batoni_tcp_forget(tcp);
-	batoni_tcp_peers_free(tcp);
+	batoni_near_free(&tcp->near, &tcp->base);
 	batoni_tcp_link_fini(&tcp->link);
 	batoni_free(tcp->all);
 	batoni_free(tcp->nodes);
@@ -408,19 +440,13 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 	if (config->hidden_tags > 0)
 		tcp->base.hidden_tag = tcp->base.tag_max + 1;
 	tcp->nodes = nodes;
-	return config->segment_bytes
-	               ? batoni_tcp_peers_make(tcp, config)
-	               : BATON_OK;
+	if (config->segment_bytes)
+		tcp->base.capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
+	return batoni_near_make(&tcp->near, &tcp->base, tcp->base.size, config);
 }
 
 struct batoni_transport *
 batoni_tcp_transport(struct batoni_tcp *tcp)
 {
 	return &tcp->base;
-}
-
-const char *
-batoni_tcp_why(const struct batoni_tcp *tcp)
-{
-	return tcp->why;
 }

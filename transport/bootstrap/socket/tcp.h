@@ -11,8 +11,8 @@
  *   hub.c        the thread that relays
  *   tcp.c        the transport of one rank (rank.h)
  *   message.c    its small messages
- *   peers.c      the memory that ranks of one host share
- *   bootstrap.c  the creation of a communicator over it, and the world of RANK and WORLD_SIZE
+ *   bootstrap.c  the bootstrap that it is, and the world of RANK and WORLD_SIZE
+ *   opening.c    opening the transport over the bootstrap
  *
  * Topology: a star.  Each rank has one connection, to the *hub*: a thread in the listening
  * process, whose own ranks have a socket pair to it.  Reasons:
@@ -52,6 +52,7 @@
 
 #include "list.h"
 #include "side.h"
+#include "transport.h"
 
 /* ---- proof.c ---- */
 
@@ -66,7 +67,7 @@ bool batoni_tcp_same(const unsigned char *a, const unsigned char *b, size_t byte
 /* ---- wire.c: all numbers little-endian ---- */
 
 /* Of everything that is sent; others are refused. */
-#define BATONI_TCP_VERSION 3u
+#define BATONI_TCP_VERSION 4u
 
 #define BATONI_TCP_HELLO_BYTES 56
 #define BATONI_TCP_REPLY_BYTES 64
@@ -304,21 +305,5 @@ enum baton_status batoni_tcp_new(int rank, int size,
 enum baton_status batoni_tcp_alloc(struct batoni_tcp *tcp,
                                    const struct batoni_transport_config *config);
 struct batoni_transport *batoni_tcp_transport(struct batoni_tcp *tcp);
-
-/* ---- peers.c: during creation, all ranks ---- */
-
-struct batoni_tcp_card;
-
-/* Does it have segments? */
-bool batoni_tcp_shares(const struct batoni_tcp *tcp);
-/* This rank's card, of so many bytes; then those of all, by rank: mapped[rank] is what of
- * this rank reaches that one's segment; it may block for a while.  Then what all say of it, by rank
- * and rank. */
-size_t batoni_tcp_card(const struct batoni_tcp *tcp, struct batoni_tcp_card **card_p);
-void batoni_tcp_meet(struct batoni_tcp *tcp, const struct batoni_tcp_card *cards,
-                     unsigned char *mapped);
-void batoni_tcp_met(struct batoni_tcp *tcp, const unsigned char *mapped);
-/* The sentence of what broke it; "" while it is sound. */
-const char *batoni_tcp_why(const struct batoni_tcp *tcp);
 
 #endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The creation of a communicator, on one rank, over any bootstrap.
+ *
+ *   PLANS --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
+ *
+ * PLANS: the ranks exchange their plans; all compare them, and take what follows from them.  Then
+ * each prepares its communicator, and makes the first step of opening its transport.  OPENS: they
+ * exchange how the step went, and the cards that it has written; then comes the next step, until
+ * the transport is open.  NATIVE: where the plan asks for a native transport, that is opened over
+ * it.  At last the communicator starts, which cannot fail.
+ *
+ * A rank that fails in PLANS or OPENS takes part in the next exchange with its error.  So all fail
+ * there, with the same status: that of the lowest rank that has failed, and with its
+ * sentence.  From a native transport's steps on, that transport tells the others.
+ *
+ * No step waits for a peer: one thread can create all ranks of a process by turns.  The bootstrap
+ * is called with the driver lock held, because MPI below MPI_THREAD_MULTIPLE needs that; other
+ * threads drive between two steps.  An exchange has the time that the bootstrap gives it.
+ *
+ * The thread that creates; no locks.
+ */
+#include "creation.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "core.h"
+#include "engine.h"
+#include "engine_thread.h"
+#include "open_native.h"
+#include "wake.h"
+
+static_assert(sizeof(struct batoni_offer) <= BATONI_RECORD_MAX &&
+              sizeof(struct batoni_report) <= BATONI_RECORD_MAX,
+              "both are records");
+
+/* ---- what ranks compare ---- */
+
+enum compared {
+	TRANSPORT,
+	SIGNALS,
+	CONTEXTS,
+	CHECK,
+	/* The others only where all options have to be the same. */
+	STRICT,
+	REQUESTS = STRICT,
+	TIMEOUT,
+	PROGRESS,
+	TIMESTAMPS,
+	LANES,
+	CTAS,
+	LISTS,
+	COMPARED
+};
+
+static_assert(COMPARED == BATONI_COMPARED, "the record has a value for each");
+
+static const char *const names[COMPARED] = {
+	[TRANSPORT] = "options.transport",
+	[SIGNALS] = "options.signals_max",
+	[CONTEXTS] = "options.contexts_max",
+	[CHECK] = "options.check (or BATON_CHECK)",
+	[REQUESTS] = "options.requests_max",
+	[TIMEOUT] = "options.timeout_ns",
+	[PROGRESS] = "options.progress",
+	[TIMESTAMPS] = "options.timestamps",
+	[LANES] = "options.nccl_lanes",
+	[CTAS] = "options.nccl_ctas",
+	[LISTS] = "options.nccl_lists",
+};
+
+static void
+fill_values(const struct batoni_comm_plan *plan, int64_t values[COMPARED])
+{
+	values[TRANSPORT] = plan->transport;
+	values[SIGNALS] = plan->signals_max;
+	values[CONTEXTS] = plan->contexts_max;
+	/* The ranks of a native one compare it by themselves, and name one. */
+	values[CHECK] = plan->check && !batoni_plan_is_native(plan);
+	values[REQUESTS] = plan->requests_max;
+	values[TIMEOUT] = plan->timeout_ns;
+	values[PROGRESS] = plan->progress;
+	values[TIMESTAMPS] = plan->timestamps;
+	values[LANES] = plan->nccl_lanes;
+	values[CTAS] = plan->nccl_ctas;
+	values[LISTS] = plan->nccl_lists;
+}
+
+const char *
+batoni_plans_differ(const struct batoni_comm_plan *one,
+                    const struct batoni_comm_plan *other)
+{
+	int64_t first[COMPARED], second[COMPARED];
+
+	fill_values(one, first);
+	fill_values(other, second);
+	for (int i = 0; i < COMPARED; i++) {
+		if (first[i] != second[i])
+			return names[i];
+	}
+	return NULL;
+}
+
+/* Of the ranks' values of one kind, those with the least and with the largest. */
+static enum baton_status
+compare_value(int i, const struct batoni_offer offers[], int size)
+{
+	int least = 0, most = 0;
+
+	for (int rank = 1; rank < size; rank++) {
+		if (offers[rank].values[i] < offers[least].values[i])
+			least = rank;
+		if (offers[rank].values[i] > offers[most].values[i])
+			most = rank;
+	}
+	if (least == most)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "%s is not the same on all ranks: %lld to %lld "
+	                     "(ranks %d and %d)",
+	                     names[i], (long long)offers[least].values[i],
+	                     (long long)offers[most].values[i], least, most);
+}
+
+/* ---- how it goes on this rank ---- */
+
+/* This rank has failed: `status`, and the sentence in baton_last_error. */
+static void
+note(struct batoni_creation *creation, enum baton_status status)
+{
+	creation->status = status;
+	creation->ours = true;
+	snprintf(creation->why, sizeof(creation->why), "%s", baton_last_error());
+}
+
+/* As the others are to be told. */
+static void
+report(const struct batoni_creation *creation, struct batoni_outcome *outcome)
+{
+	memset(outcome, 0, sizeof(*outcome));
+	outcome->status = creation->status;
+	if (creation->status != BATON_OK)
+		snprintf(outcome->why, sizeof(outcome->why), "%.*s",
+		         (int)sizeof(outcome->why) - 1, creation->why);
+}
+
+/* The sentence for a rank that has failed: here, or on another rank. */
+static enum baton_status
+refuse(const struct batoni_creation *creation, int rank,
+       const struct batoni_outcome *outcome)
+{
+	enum baton_status status = batoni_error_told(outcome->status);
+	const int most = (int)sizeof(outcome->why) - 1;
+
+	if (rank == creation->bootstrap.rank)
+		return batoni_refuse(status, "%s", creation->why);
+	if (creation->call)
+		return batoni_refuse(status, "%s: rank %d has failed: %.*s",
+		                     creation->call, rank, most, outcome->why);
+	return batoni_refuse(status,
+	                     "rank %d could not create its end of the "
+	                     "communicator: %.*s",
+	                     rank, most, outcome->why);
+}
+
+/* The lowest rank that has failed is what all are told. */
+static enum baton_status
+find_failed(struct batoni_creation *creation, const void *all, size_t stride)
+{
+	for (int rank = 0; rank < creation->bootstrap.size; rank++) {
+		const struct batoni_outcome *outcome =
+			(const void *)((const char *)all + (size_t)rank * stride);
+
+		if (outcome->status == BATON_OK)
+			continue;
+		creation->ours = rank == creation->bootstrap.rank;
+		return refuse(creation, rank, outcome);
+	}
+	return BATON_OK;
+}
+
+/* It is over, with an error and a sentence. */
+static enum baton_status
+give_up(struct batoni_creation *creation, enum baton_status status)
+{
+	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+
+	creation->status = status;
+	creation->state = BATONI_CREATION_OVER;
+	snprintf(creation->why, sizeof(creation->why), "%s", baton_last_error());
+	if (creation->opening.own)
+		creation->ops->give_up(&creation->opening);
+	batoni_take();
+	bootstrap->ops->close(bootstrap);
+	batoni_leave();
+	if (creation->comm)
+		batoni_comm_discard(creation->comm);
+	creation->comm = NULL;
+	return status;
+}
+
+/* What the bootstrap knows of it says more. */
+static enum baton_status
+say_broken(struct batoni_creation *creation, enum baton_status status)
+{
+	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+	const char *why = bootstrap->ops->why ? bootstrap->ops->why(bootstrap)
+	                                      : "";
+
+	return *why ? batoni_refuse(status, "rank %d: the creation has failed: %s",
+	                            bootstrap->rank, why)
+	            : status;
+}
+
+/* ---- exchanges ---- */
+
+static enum baton_status
+exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
+{
+	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+	enum baton_status status;
+
+	if (creation->begun_ns == 0)
+		creation->begun_ns = batoni_real_ns();
+	batoni_take();
+	status = bootstrap->ops->exchange(bootstrap, &creation->mine, bytes,
+	                                  all_p);
+	batoni_leave();
+	if (status == BATON_PENDING && bootstrap->patience_ns != 0 &&
+	    batoni_real_ns() - creation->begun_ns >= bootstrap->patience_ns)
+		return batoni_refuse(BATON_ERR_TIMEOUT,
+		                     "rank %d: the other ranks came, but one of "
+		                     "them has not gone on for %llu ms",
+		                     bootstrap->rank,
+		                     (unsigned long long)(bootstrap->patience_ns /
+		                                          1000000));
+	if (status != BATON_PENDING)
+		creation->begun_ns = 0;
+	if (status == BATON_OK || status == BATON_PENDING)
+		return status;
+	/* Its own reason is older. */
+	return creation->status == BATON_OK
+	               ? say_broken(creation, status)
+	               : batoni_refuse(creation->status, "%s", creation->why);
+}
+
+/* ---- the plans ---- */
+
+static void
+make_offer(struct batoni_creation *creation)
+{
+	struct batoni_offer *offer = &creation->mine.offer;
+	struct batoni_comm_plan *plan = &creation->plan;
+
+	memset(offer, 0, sizeof(*offer));
+	report(creation, &offer->outcome);
+	if (creation->status != BATON_OK)
+		return;
+	fill_values(plan, offer->values);
+	offer->stages = plan->stages;
+	offer->requests = plan->requests_max;
+	offer->reach = creation->ops->reach(plan->device_ops);
+}
+
+/* The bootstrap is joined: what this rank brings. */
+static void
+begin(struct batoni_creation *creation)
+{
+	const struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+	struct batoni_comm_plan *plan = &creation->plan;
+	int *host_rank = &plan->device_config.host_rank;
+	enum baton_status status;
+
+	creation->ops = batoni_opening_of(bootstrap->kind);
+	plan->size = bootstrap->size;
+	/* The processes of this host are taken to have as many ranks each. */
+	*host_rank = *host_rank >= 0
+	                     ? *host_rank * bootstrap->within + bootstrap->before
+	                     : bootstrap->rank;
+	if (creation->status == BATON_OK) {
+		status = creation->ops->check(bootstrap, plan);
+		if (status != BATON_OK)
+			note(creation, status);
+	}
+	make_offer(creation);
+}
+
+/* What follows from all plans. */
+static enum baton_status
+conclude(struct batoni_creation *creation, const struct batoni_offer offers[])
+{
+	struct batoni_accord accord = {.unable = -1, .forced = -1};
+	struct batoni_comm_plan *plan = &creation->plan;
+
+	for (int rank = creation->bootstrap.size - 1; rank >= 0; rank--) {
+		const struct batoni_offer *offer = &offers[rank];
+
+		accord.stages |= offer->stages != 0;
+		if (offer->reach == BATONI_REACH_STAGES)
+			accord.unable = rank;
+		if (offer->reach == BATONI_REACH_FORCED)
+			accord.forced = rank;
+		if (offer->requests > plan->requests_most)
+			plan->requests_most = (uint32_t)offer->requests;
+	}
+	return creation->ops->agree(&accord, plan);
+}
+
+static enum baton_status
+judge_plans(struct batoni_creation *creation, const struct batoni_offer offers[])
+{
+	const int compared = creation->bootstrap.strict ? COMPARED : STRICT;
+	enum baton_status status = find_failed(creation, offers, sizeof(*offers));
+
+	for (int i = 0; i < compared && status == BATON_OK; i++)
+		status = compare_value(i, offers, creation->bootstrap.size);
+	return status == BATON_OK ? conclude(creation, offers) : status;
+}
+
+/* ---- opening ---- */
+
+static void
+start(struct batoni_creation *creation, struct batoni_transport *transport)
+{
+	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+
+	batoni_comm_start(creation->comm, transport);
+	creation->ops->started(&creation->opening, creation->comm);
+	batoni_take();
+	bootstrap->ops->close(bootstrap);
+	batoni_leave();
+	creation->state = BATONI_CREATION_OVER;
+}
+
+/* The transport over the bootstrap is open. */
+static enum baton_status
+go_on(struct batoni_creation *creation)
+{
+	if (!batoni_plan_is_native(&creation->plan)) {
+		start(creation, creation->opening.transport);
+		return BATON_OK;
+	}
+	creation->below = batoni_comm_below_native(creation->comm,
+	                                           creation->opening.transport);
+	creation->state = BATONI_CREATION_NATIVE;
+	return BATON_PENDING;
+}
+
+/* One step; what comes of it is to be told. */
+static enum baton_status
+open_further(struct batoni_creation *creation, const struct batoni_cards *cards)
+{
+	struct batoni_opening *opening = &creation->opening;
+	struct batoni_report *mine = &creation->mine.report;
+	enum baton_status status = creation->ops->step(opening, cards);
+
+	if (status == BATON_OK)
+		return go_on(creation);
+	opening->round++;
+	if (status != BATON_PENDING)
+		note(creation, status);
+	report(creation, &mine->outcome);
+	memcpy(mine->card, opening->card, sizeof(mine->card));
+	return BATON_PENDING;
+}
+
+/* What can fail on this rank alone. */
+static void
+prepare(struct batoni_creation *creation)
+{
+	struct batoni_opening *opening = &creation->opening;
+	enum baton_status status = batoni_comm_prepare(&creation->plan,
+	                                               &creation->comm);
+
+	creation->state = BATONI_CREATION_OPENS;
+	memset(&creation->mine.report, 0, sizeof(creation->mine.report));
+	if (status != BATON_OK) {
+		note(creation, status);
+		report(creation, &creation->mine.report.outcome);
+		return;
+	}
+	*opening = (struct batoni_opening){
+		.engine = &batoni_engine_calls,
+		.bootstrap = &creation->bootstrap,
+		.plan = &creation->plan,
+		.device = creation->comm->device,
+		.config = batoni_comm_transport_config(&creation->plan,
+		                                       creation->comm),
+	};
+	status = open_further(creation, NULL);
+	assert(status == BATON_PENDING);
+	(void)status;
+}
+
+static enum baton_status
+step_plans(struct batoni_creation *creation)
+{
+	enum baton_status status;
+	const void *all;
+
+	if (!creation->ops)
+		begin(creation);
+	status = exchange(creation, sizeof(creation->mine.offer), &all);
+	if (status == BATON_PENDING)
+		return status;
+	if (status == BATON_OK)
+		status = judge_plans(creation, all);
+	if (status != BATON_OK)
+		return give_up(creation, status);
+	prepare(creation);
+	return BATON_PENDING;
+}
+
+static enum baton_status
+step_opens(struct batoni_creation *creation)
+{
+	struct batoni_cards cards = {.stride = sizeof(struct batoni_report)};
+	const void *all;
+	enum baton_status status =
+		exchange(creation, sizeof(creation->mine.report), &all);
+
+	if (status == BATON_PENDING)
+		return status;
+	if (status == BATON_OK)
+		status = find_failed(creation, all, cards.stride);
+	if (status != BATON_OK)
+		return give_up(creation, status);
+	cards.first = (const unsigned char *)all +
+	              offsetof(struct batoni_report, card);
+	return open_further(creation, &cards);
+}
+
+static enum baton_status
+step_native(struct batoni_creation *creation)
+{
+	struct batoni_transport *opened = NULL;
+	enum baton_status status = batoni_comm_step_native(
+		creation->comm, creation->below, &opened);
+
+	if (status == BATON_PENDING)
+		return status;
+	if (status == BATON_OK) {
+		start(creation, opened);
+		return BATON_OK;
+	}
+	creation->ours = true;
+	if (status == BATON_ERR_PEER)
+		status = say_broken(creation, status);
+	return give_up(creation, status);
+}
+
+enum baton_status
+batoni_creation_step(struct batoni_creation *creation)
+{
+	switch (creation->state) {
+	case BATONI_CREATION_PLANS:
+		return step_plans(creation);
+	case BATONI_CREATION_OPENS:
+		return step_opens(creation);
+	case BATONI_CREATION_NATIVE:
+		return step_native(creation);
+	case BATONI_CREATION_OVER:
+		break;
+	}
+	return creation->status;
+}
+
+/* ---- from the beginning to the end ---- */
+
+void
+batoni_creation_begin(struct batoni_creation *creation,
+                      const struct batoni_comm_plan *plan,
+                      enum baton_status refused)
+{
+	memset(creation, 0, sizeof(*creation));
+	if (plan)
+		creation->plan = *plan;
+	if (refused != BATON_OK)
+		note(creation, refused);
+}
+
+enum baton_status
+batoni_creation_missed(const struct batoni_creation *creation,
+                       enum baton_status status)
+{
+	return creation->status == BATON_OK
+	               ? status
+	               : batoni_refuse(creation->status, "%s", creation->why);
+}
+
+enum baton_status
+batoni_creation_run(struct batoni_creation *creation, struct baton_comm **comm_p)
+{
+	enum batoni_creation_state state = creation->state;
+	enum baton_status status;
+
+	for (unsigned tries = 0;; tries++) {
+		status = batoni_creation_step(creation);
+		if (status != BATON_PENDING)
+			break;
+		if (creation->state != state)
+			tries = 0;
+		state = creation->state;
+		batoni_pause_between(tries);
+	}
+	if (status != BATON_OK)
+		return batoni_refuse(status, "%s", creation->why);
+	*comm_p = creation->comm;
+	return BATON_OK;
+}
+
+static void
+driver_leave(void)
+{
+	batoni_leave();
+}
+
+const struct batoni_engine_calls batoni_engine_calls = {
+	.driver_take = batoni_take,
+	.driver_leave = driver_leave,
+	.status = baton_comm_status,
+	.stop = batoni_engine_stop,
+};

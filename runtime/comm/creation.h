@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Creation over a bootstrap: all ways of creating a communicator end here. */
+#ifndef BATONI_CREATION_H
+#define BATONI_CREATION_H
+
+#include "log.h"
+#include "registry.h"
+
+#define BATONI_WHY_BYTES 200
+
+/* How it went on one rank, as the others are told. */
+struct batoni_outcome {
+	int64_t status;
+	char why[BATONI_WHY_BYTES];
+};
+
+#define BATONI_COMPARED 11
+
+/* The first record: the plan. */
+struct batoni_offer {
+	struct batoni_outcome outcome;
+	int64_t values[BATONI_COMPARED];
+	int64_t stages, requests, reach;
+};
+
+/* Those after it, one for each step of opening the transport. */
+struct batoni_report {
+	struct batoni_outcome outcome;
+	alignas(8) unsigned char card[BATONI_CARD_BYTES];
+};
+
+enum batoni_creation_state {
+	BATONI_CREATION_PLANS,  /* the ranks tell each other their plans */
+	BATONI_CREATION_OPENS,  /* and how a step went */
+	BATONI_CREATION_NATIVE, /* a native transport is opened over the transport */
+	BATONI_CREATION_OVER
+};
+
+/* Of one rank.  It does not move once its bootstrap is joined. */
+struct batoni_creation {
+	struct batoni_bootstrap bootstrap; /* the caller joins it */
+	const char *call; /* for the others' sentence, or NULL */
+	enum batoni_creation_state state;
+	struct batoni_comm_plan plan;
+	const struct batoni_opening_ops *ops; /* of the transport over the bootstrap */
+	struct batoni_opening opening;
+	struct baton_comm *comm;
+	union {
+		struct batoni_offer offer;
+		struct batoni_report report;
+	} mine;
+	uint64_t begun_ns; /* the exchange that is under way; 0: none is */
+	/* A native one's. */
+	struct batoni_transport *below;
+	/* When it is over, or when this rank alone has failed. */
+	enum baton_status status;
+	bool ours; /* what failed was on this rank */
+	char why[BATONI_SENTENCE_BYTES];
+};
+
+/* What bootstraps and transports get. */
+extern const struct batoni_engine_calls batoni_engine_calls;
+
+/* Before the bootstrap is joined.  `refused`: OK, or the plan (which may be NULL) was refused on
+ * this rank with the sentence in baton_last_error; the others are told. */
+void batoni_creation_begin(struct batoni_creation *creation,
+                           const struct batoni_comm_plan *plan,
+                           enum baton_status refused);
+/* The bootstrap was not joined, with this error and a sentence.  Returns what the creation
+ * returns: it, or the refusal that is older. */
+enum baton_status batoni_creation_missed(const struct batoni_creation *creation,
+                                         enum baton_status status);
+/* One step, which waits for no peer; the bootstrap is joined.  PENDING, or the status in which it
+ * is over; `comm` is the communicator if that is OK, and `why` the sentence if it is not. */
+enum baton_status batoni_creation_step(struct batoni_creation *creation);
+/* All steps, until it is over.  An error: batoni_refuse has said why; *comm_p is unchanged. */
+enum baton_status batoni_creation_run(struct batoni_creation *creation,
+                                      struct baton_comm **comm_p);
+
+/* The first value that two plans differ in and ranks with all options alike may not, by name;
+ * NULL: there is none. */
+const char *batoni_plans_differ(const struct batoni_comm_plan *one,
+                                const struct batoni_comm_plan *other);
+
+#endif

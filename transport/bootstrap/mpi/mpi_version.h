@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The version of all that ranks tell each other over MPI. */
+#ifndef BATONI_MPI_VERSION_H
+#define BATONI_MPI_VERSION_H
+
+/* Ranks with different versions refuse each other at creation.  The version changes with
+ * the format of what travels: raw messages, headers, bodies, grants, records and cards of creation,
+ * terms, farewells, and the one-sided layer's messages.  The terms that contain it at creation have
+ * the same format in all versions. */
+#define BATONI_MPI_WIRE_VERSION 13u
+
+#endif

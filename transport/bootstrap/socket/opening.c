@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening the side channel's transport over its bootstrap (opening.h): both are one object, which
+ * the transport takes over.
+ *
+ * What a communicator moves has to go by NCCL: plans of the host, and of another transport,
+ * are refused here.
+ */
+#include "log.h"
+#include "rank.h"
+
+static enum baton_status
+check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
+{
+	(void)bootstrap;
+	if (plan->device == BATON_DEVICE_CUDA &&
+	    (plan->transport == BATON_TRANSPORT_AUTO ||
+	     plan->transport == BATON_TRANSPORT_NCCL)) {
+		plan->transport = BATON_TRANSPORT_NCCL;
+		return BATON_OK;
+	}
+	if (plan->device == BATON_DEVICE_CUDA)
+		return batoni_refuse(
+			BATON_ERR_UNSUPPORTED,
+			"the ranks are in several processes without MPI: messages "
+			"go by BATON_TRANSPORT_NCCL (or _AUTO) alone; with MPI they "
+			"go by BATON_TRANSPORT_MPI");
+	return batoni_refuse(
+		BATON_ERR_UNSUPPORTED,
+		"the ranks are in several processes without MPI, which carries "
+		"memory of the host between them: start the program by mpirun, or "
+		"use BATON_DEVICE_CUDA, whose memory NCCL carries");
+}
+
+static enum batoni_reach
+reach(const struct batoni_device_ops *device)
+{
+	(void)device;
+	return BATONI_REACH_STAGES;
+}
+
+static enum baton_status
+agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
+{
+	(void)accord;
+	plan->stages = plan->onesided;
+	plan->direct = false;
+	plan->message_max = BATONI_TCP_MESSAGE_MAX;
+	return BATON_OK;
+}
+
+static enum baton_status
+begin(struct batoni_opening *opening)
+{
+	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
+
+	if (batoni_tcp_alloc(tcp, &opening->config) != BATON_OK)
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no memory for the side channel of %d ranks",
+		                     opening->bootstrap->size);
+	if (tcp->base.peers)
+		batoni_near_write_card(&tcp->near, (void *)opening->card);
+	return BATON_PENDING;
+}
+
+static enum baton_status
+step(struct batoni_opening *opening, const struct batoni_cards *cards)
+{
+	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
+
+	if (opening->round == 0)
+		return begin(opening);
+	if (opening->round == 1 && tcp->base.peers) {
+		batoni_near_meet(&tcp->near, &tcp->base, cards);
+		return BATON_PENDING;
+	}
+	batoni_near_met(&tcp->near, &tcp->base);
+	opening->own = tcp;
+	opening->transport = &tcp->base;
+	batoni_tcp_hand_over(opening->bootstrap);
+	return BATON_OK;
+}
+
+static void
+started(struct batoni_opening *opening, struct baton_comm *comm)
+{
+	(void)opening;
+	(void)comm;
+}
+
+/* The transport is open: only then has it anything of its own. */
+static void
+give_up(struct batoni_opening *opening)
+{
+	opening->engine->driver_take();
+	opening->transport->ops->close(opening->transport, true);
+	opening->engine->driver_leave();
+}
+
+const struct batoni_opening_ops batoni_opening_tcp_ops = {
+	.check = check,
+	.reach = reach,
+	.agree = agree,
+	.step = step,
+	.started = started,
+	.give_up = give_up,
+};

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening the MPI transport over MPI's bootstrap (opening.h), whose duplicate it takes over.
+ *
+ * First each rank takes its memory, makes its segment, and gives the transport the duplicate;
+ * then it maps the others' segments (near.h).  All MPI calls are made with the driver's lock held.
+ */
+#include <stdatomic.h>
+
+#include "log.h"
+#include "mpi_transport.h"
+#include "opening.h"
+
+/* ---- plans ---- */
+
+/* The engine's thread may not call MPI, and the program has not asked for
+ * BATON_PROGRESS_CALLS. */
+static bool
+lacks_thread(int level, enum baton_progress progress)
+{
+	return batoni_mpi_drivers(level, progress) != BATONI_DRIVERS_ANY &&
+	       progress != BATON_PROGRESS_CALLS;
+}
+
+static void
+warn_of_level(int level, enum baton_progress progress)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (!lacks_thread(level, progress) ||
+	    atomic_flag_test_and_set(&warned))
+		return;
+	batoni_log(BATONI_LOG_WARN,
+	           "MPI runs at %s, so nothing moves while no thread is inside "
+	           "Baton: start MPI by MPI_Init_thread with MPI_THREAD_MULTIPLE, "
+	           "or let Baton start it (options.progress = "
+	           "BATON_PROGRESS_CALLS says that it is meant so)",
+	           batoni_mpi_level_name(level));
+}
+
+static int
+level_of(const struct batoni_bootstrap *bootstrap)
+{
+	const struct batoni_mpi_boot *boot = (const void *)bootstrap->own.bytes;
+
+	return boot->level;
+}
+
+static enum baton_status
+check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
+{
+	int level = level_of(bootstrap);
+
+	if (plan->transport == BATON_TRANSPORT_AUTO)
+		plan->transport = BATON_TRANSPORT_MPI;
+	if (plan->transport != BATON_TRANSPORT_MPI && !batoni_plan_is_native(plan))
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "options.transport is %d: a communicator "
+		                     "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
+		                     "or _NCCL",
+		                     (int)plan->transport);
+	if (!plan->device_ops->needs_thread ||
+	    !lacks_thread(level, plan->progress))
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "MPI runs at %s, so the engine's thread may not move "
+	                     "transfers, and a call of the %s device that waits "
+	                     "for a stream would never return: start MPI by "
+	                     "MPI_Init_thread with MPI_THREAD_MULTIPLE, or let "
+	                     "Baton start it (options.progress = "
+	                     "BATON_PROGRESS_CALLS: the program waits by calls "
+	                     "of Baton only)",
+	                     batoni_mpi_level_name(level),
+	                     plan->device_ops->name);
+}
+
+/* The ranks stage, if some rank has a device and some MPI does not reach its memory. */
+static enum baton_status
+agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
+{
+	bool reached = accord->unable < 0, mine = plan->stages;
+
+	/* What a native one's hosts send each other is small, but for puts by message,
+	 * which are staged. */
+	if (batoni_plan_is_native(plan)) {
+		plan->direct = plan->apart = false;
+		plan->stages = plan->onesided;
+		return BATON_OK;
+	}
+	if (!reached && accord->forced >= 0)
+		return batoni_refuse(
+			BATON_ERR_INVALID,
+			"BATON_MPI_CUDA is direct on rank %d, and on rank %d it is "
+			"staged, or not set where MPI does not say that it is "
+			"CUDA-aware: set it alike on all ranks",
+			accord->forced, accord->unable);
+	plan->direct = reached && mine;
+	plan->apart = reached && accord->stages;
+	plan->stages = !reached && accord->stages;
+	return BATON_OK;
+}
+
+/* ---- steps ---- */
+
+/* What can fail on this rank alone. */
+static enum baton_status
+make(struct batoni_opening *opening)
+{
+	const struct batoni_transport_config *config = &opening->config;
+	int size = opening->bootstrap->size;
+	enum baton_status status;
+	struct batoni_mpi *mpi;
+
+	status = batoni_mpi_alloc(config, size, &mpi);
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status,
+		                     "no memory for the MPI transport: "
+		                     "requests_max is %u, %d ranks",
+		                     opening->plan->requests_max, size);
+	if (status != BATON_OK)
+		return status;
+	opening->own = mpi;
+	return batoni_near_make(&mpi->near, &mpi->base, size, config);
+}
+
+/* The driver. */
+static enum baton_status
+attach(struct batoni_opening *opening)
+{
+	const struct batoni_mpi_boot *boot = batoni_mpi_boot_of(opening->bootstrap);
+	int code = batoni_mpi_finish_watch(opening->engine);
+
+	if (code != MPI_SUCCESS)
+		return batoni_mpi_refuse("MPI_Comm_set_attr", code);
+	return batoni_mpi_attach(opening->own, boot->comm, boot->level,
+	                         opening->plan->progress);
+}
+
+static enum baton_status
+begin(struct batoni_opening *opening)
+{
+	enum baton_status status = make(opening);
+	struct batoni_mpi *mpi = opening->own;
+
+	if (status != BATON_OK)
+		return status;
+	opening->engine->driver_take();
+	status = attach(opening);
+	opening->engine->driver_leave();
+	if (status != BATON_OK)
+		return status;
+	if (mpi->base.peers)
+		batoni_near_write_card(&mpi->near, (void *)opening->card);
+	return BATON_PENDING;
+}
+
+static enum baton_status
+end(struct batoni_opening *opening)
+{
+	struct batoni_mpi *mpi = opening->own;
+
+	batoni_near_met(&mpi->near, &mpi->base);
+	batoni_mpi_boot_of(opening->bootstrap)->comm = MPI_COMM_NULL;
+	opening->transport = &mpi->base;
+	return BATON_OK;
+}
+
+static enum baton_status
+step(struct batoni_opening *opening, const struct batoni_cards *cards)
+{
+	struct batoni_mpi *mpi = opening->own;
+
+	if (opening->round == 0)
+		return begin(opening);
+	if (opening->round == 1 && mpi->base.peers) {
+		batoni_near_meet(&mpi->near, &mpi->base, cards);
+		return BATON_PENDING;
+	}
+	return end(opening);
+}
+
+static void
+started(struct batoni_opening *opening, struct baton_comm *comm)
+{
+	struct batoni_mpi *mpi = opening->own;
+
+	mpi->owner = comm;
+	batoni_mpi_finish_add(mpi);
+	warn_of_level(level_of(opening->bootstrap), opening->plan->progress);
+}
+
+/* The transport over this one may have left an exchange under way, for which MPI has memory of
+ * ours and the duplicate: they stay, as after an abort. */
+static void
+give_up(struct batoni_opening *opening)
+{
+	struct batoni_mpi *mpi = opening->own;
+	bool exchanging = mpi->exchanging != BATONI_MPI_NO_EXCHANGE;
+
+	opening->engine->driver_take();
+	if (exchanging)
+		mpi->base.ops->close(&mpi->base, true);
+	else if (opening->transport)
+		MPI_Comm_free(&mpi->comm);
+	opening->engine->driver_leave();
+	if (!exchanging)
+		batoni_mpi_free(mpi);
+}
+
+const struct batoni_opening_ops batoni_opening_mpi_ops = {
+	.check = check,
+	.reach = batoni_mpi_reach,
+	.agree = agree,
+	.step = step,
+	.started = started,
+	.give_up = give_up,
+};
