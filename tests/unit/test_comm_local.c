@@ -130,6 +130,79 @@ START_TEST(creation_without_memory_writes_nothing_and_leaves_nothing)
 }
 END_TEST
 
+/* ---- a native transport that one rank cannot open ---- */
+
+static uint32_t
+no_slots(int size)
+{
+	(void)size;
+	return 0;
+}
+
+/* One for each rank, in the order of their creation. */
+static struct batoni_native {
+	bool alive;
+} natives[3];
+static int natives_n;
+
+static enum baton_status
+create_native(const struct batoni_native_config *config,
+              struct batoni_native **native_p)
+{
+	(void)config;
+	natives[natives_n].alive = true;
+	*native_p = &natives[natives_n++];
+	return BATON_OK;
+}
+
+static void
+discard_native(struct batoni_native *native)
+{
+	native->alive = false;
+}
+
+/* Rank 1 fails when rank 0 has its own, which is the transport below. */
+static enum baton_status
+open_native(struct batoni_native *native, struct batoni_transport *below,
+            struct batoni_transport **transport_p)
+{
+	if (native == &natives[1])
+		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
+	*transport_p = below;
+	native->alive = false;
+	return BATON_OK;
+}
+
+START_TEST(native_transport_that_one_rank_cannot_open_fails_all)
+{
+	const struct batoni_native_ops native = {
+		.slots = no_slots,
+		.create = create_native,
+		.discard = discard_native,
+		.step = open_native,
+	};
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comms[3] = {0};
+
+	batoni_device_put(&batoni_fake_device_ops);
+	batoni_native_put(&native);
+	options.device = BATON_DEVICE_CUDA;
+	options.transport = BATON_TRANSPORT_NCCL;
+	ck_assert_int_eq(baton_comm_create_local(3, &options, comms),
+	                 BATON_ERR_CUDA);
+	ck_assert_str_eq(baton_last_error(), "it has no fan");
+	batoni_native_put(NULL);
+	batoni_device_put(NULL);
+	ck_assert_int_eq(natives_n, 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(!natives[i].alive);
+		ck_assert_ptr_null(comms[i]);
+	}
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+END_TEST
+
 START_TEST(create_alone_is_a_world_of_one)
 {
 	struct baton_comm_options options = by_calls();
@@ -810,6 +883,7 @@ main(void)
 		ranks_are_numbered_and_connected,
 		sizes_out_of_range_and_other_transports_are_refused,
 		creation_without_memory_writes_nothing_and_leaves_nothing,
+		native_transport_that_one_rank_cannot_open_fails_all,
 		create_alone_is_a_world_of_one,
 		ids_differ,
 		threads_meet_by_an_id,
