@@ -12,7 +12,9 @@
  *     from a function launched on a stream it is refused (BATON_ERR_INVALID);
  *   - a call that returns an error has enqueued nothing and has written no
  *     output; baton_last_error() says in one sentence what was wrong;
- *   - times are nanoseconds, sizes are bytes, counts are elements.
+ *   - times are nanoseconds, sizes are bytes, counts are elements;
+ *   - reserved fields of what the program passes are 0 (the initialisers see to it), and of
+ *     what the library fills, too.
  */
 #ifndef BATON_H
 #define BATON_H
@@ -170,28 +172,38 @@ struct baton_comm_options {
 	/* Size of the request pool: operations that are pending, or whose request
 	 * is not released.  1 to BATON_REQUESTS_MAX_LIMIT, 0 for the default. */
 	uint32_t requests_max;
+	enum baton_progress progress;
 	/* Default deadline of operations, counted from arming.  Also the time
 	 * limit of baton_comm_destroy, baton_comm_create_id,
 	 * baton_window_register and baton_window_deregister, and of a creation's wait
 	 * for the CUDA driver (10 s if not given; not less than half a second).  0 or
 	 * negative: no limit. */
 	int64_t timeout_ns;
-	enum baton_progress progress;
 	/* Signal indices and contexts: 1 to BATON_SIGNALS_LIMIT and 1 to
 	 * BATON_CONTEXTS_LIMIT, 0 for the default.  The same on all ranks.  Each
 	 * (rank, index, context) has a counter, of 56 bytes. */
 	int signals_max;
 	int contexts_max;
-	bool timestamps; /* fill the *_ns fields of completions */
 	/* On BATON_DEVICE_CUDA: which device, by the CUDA driver's numbers.  -1: the
 	 * one of the calling thread's current context; without one, this rank's number
 	 * on its host modulo the number of devices.  Ranks may differ. */
 	int cuda_device;
+	/* Memory for lists of tensors that are sent or received: as many tensors may be
+	 * pending, of all lists together.  Both this number and the tensors of each list
+	 * count as the next multiple of 8.  1 to BATON_TENSORS_LIMIT, 0 for the default.  224
+	 * bytes for each, taken by the first call. */
+	uint32_t tensors_max;
 	/* On BATON_TRANSPORT_NCCL: the most communicators of NCCL for messages between
 	 * ranks (lanes), 1 to BATON_NCCL_LANES_LIMIT, the same on all ranks.  0: as many as
 	 * are of use.  With fewer than that, sends and receives wait for each other
 	 * (BATON_CAP_DIRECTIONS is off). */
 	int nccl_lanes;
+	/* On BATON_TRANSPORT_NCCL: the most CTAs of a kernel of each lane, 1 to
+	 * BATON_NCCL_CTAS_LIMIT, the same on all ranks; NCCL takes the next power of two.
+	 * More move large messages faster; each takes a multiprocessor while its kernel waits,
+	 * and memory for each peer.  0: all lanes together keep at most half of the GPU's. */
+	int nccl_ctas;
+	bool timestamps; /* fill the *_ns fields of completions */
 	/* Checked mode: the types of the two sides of each send and receive are compared, and a
 	 * receive of another type than the message's ends in MISMATCH, with nothing written; its
 	 * send ends in OK.  Without it, types only say how long elements are: 2 of int32 receive
@@ -203,26 +215,17 @@ struct baton_comm_options {
 	 * in one order, at the cost of a round trip of the hosts for each message.
 	 * All ranks or none; also by BATON_CHECK=1 in the environment. */
 	bool check;
-	/* Memory for lists of tensors that are sent or received: as many tensors may be
-	 * pending, of all lists together.  Both this number and the tensors of each list
-	 * count as the next multiple of 8.  1 to BATON_TENSORS_LIMIT, 0 for the default.  224
-	 * bytes for each, taken by the first call. */
-	uint32_t tensors_max;
-	/* On BATON_TRANSPORT_NCCL: the most CTAs of a kernel of each lane, 1 to
-	 * BATON_NCCL_CTAS_LIMIT, the same on all ranks; NCCL takes the next power of two.
-	 * More move large messages faster; each takes a multiprocessor while its kernel waits,
-	 * and memory for each peer.  0: all lanes together keep at most half of the GPU's. */
-	int nccl_ctas;
 	/* On BATON_TRANSPORT_NCCL, without `check`: lists of tensors, which need one more
 	 * communicator of NCCL, connected to all ranks.  All ranks or none; also by
 	 * BATON_NCCL_LISTS=1 in the environment.  Elsewhere lists need nothing. */
 	bool nccl_lists;
+	unsigned char reserved[5];
 };
 /* clang-format off */
 #define BATON_COMM_OPTIONS_INIT                                               \
 	{ sizeof(struct baton_comm_options), BATON_DEVICE_AUTO,               \
-	  BATON_TRANSPORT_AUTO, 0, 0, BATON_PROGRESS_AUTO, 0, 0, false, -1, 0, \
-	  false, 0, 0, false }
+	  BATON_TRANSPORT_AUTO, 0, BATON_PROGRESS_AUTO, 0, 0, 0, -1, 0, 0, 0, \
+	  false, false, false, { 0 } }
 /* clang-format on */
 
 /*
@@ -374,6 +377,7 @@ struct baton_comm_info {
 	uint32_t requests_max;
 	bool engine_thread; /* the engine's own thread makes progress here */
 	bool check;         /* checked mode: options.check, or BATON_CHECK=1 */
+	unsigned char reserved[2];
 	int signals_max;
 	int contexts_max;
 	/* BATON_WINDOW_PATH_*, or'ed: the paths of signals without data to all
@@ -384,6 +388,8 @@ struct baton_comm_info {
 	int cuda_device; /* the CUDA driver's number of the device; -1 on the host */
 	int nccl_version; /* as NCCL has it: 23007 is 2.30.7; 0: NCCL moves nothing here */
 	int nccl_lanes;   /* communicators of NCCL for messages between ranks */
+	/* CTAs that a kernel of a lane has at most; 0: NCCL moves nothing here, or decides. */
+	int nccl_ctas;
 	/* One sentence on why NCCL does not move the messages; "" where it does. */
 	const char *why_not_nccl;
 	/* One sentence on why no stream carries out puts and signals by itself, and the engine
@@ -396,8 +402,7 @@ struct baton_comm_info {
 	int cuda_streams;
 	int cuda_queues;
 	int cuda_copy_queues;
-	/* CTAs that a kernel of a lane has at most; 0: NCCL moves nothing here, or decides. */
-	int nccl_ctas;
+	uint32_t reserved_more;
 	/* By how much the GPU's free memory fell while NCCL's communicators were made and
 	 * connected; what others took or gave back meanwhile is in it. */
 	uint64_t nccl_bytes;
@@ -457,16 +462,19 @@ BATON_API enum baton_status baton_stream_query(struct baton_comm *comm,
 struct baton_op_options {
 	size_t size;    /* of this struct; the initialiser sets it */
 	unsigned flags; /* BATON_OP_* */
+	uint32_t reserved;
 	/* Deadline, counted from the moment of arming.  0: the communicator's;
 	 * negative: none. */
 	int64_t timeout_ns;
 	uint64_t user_data; /* comes back in the completion */
 	/* Deliver the completion here.  The call reserves an entry. */
 	struct baton_queue *queue;
+	/* The struct lies in baton_tensors_options: it never grows. */
+	uint64_t reserved_more[3];
 };
 /* clang-format off */
 #define BATON_OP_OPTIONS_INIT                                                 \
-	{ sizeof(struct baton_op_options), 0, 0, 0, NULL }
+	{ sizeof(struct baton_op_options), 0, 0, 0, 0, NULL, { 0 } }
 /* clang-format on */
 
 /*
@@ -558,6 +566,7 @@ BATON_API size_t baton_tensors_layout(const struct baton_tensor *tensors,
 struct baton_tensors_options {
 	struct baton_op_options op; /* op.size is that of this struct */
 	unsigned flags;             /* BATON_FORBID_SELF */
+	uint32_t reserved;
 	/* Memory of the host, or NULL.  input_signal is read once the operation is armed: if it is
 	 * false, the operation ends in INVALID, and nothing is sent or received.  *output_signal
 	 * becomes true when the operation has ended in OK, and is left alone otherwise.  Both
@@ -574,8 +583,8 @@ struct baton_tensors_options {
 };
 /* clang-format off */
 #define BATON_TENSORS_OPTIONS_INIT                                            \
-	{ { sizeof(struct baton_tensors_options), 0, 0, 0, NULL }, 0, NULL,   \
-	  NULL, NULL, 0, NULL }
+	{ { sizeof(struct baton_tensors_options), 0, 0, 0, 0, NULL, { 0 } },  \
+	  0, 0, NULL, NULL, NULL, 0, NULL }
 /* clang-format on */
 
 /*
@@ -835,12 +844,15 @@ struct baton_completion {
 	enum baton_status status; /* how it ended, or BATON_PENDING */
 	int peer;                 /* -1 for a record, and a wait for several */
 	int tag;                  /* of a send or receive, else -1 */
+	int op;                   /* enum baton_operation */
 	size_t bytes; /* sent or put, or what arrived (TRUNCATED: its length) */
 	uint64_t user_data;
-	int op;         /* enum baton_operation */
 	unsigned flags; /* BATON_COMPLETION_* */
+	uint32_t reserved;
 	/* CLOCK_MONOTONIC; 0 unless the communicator keeps timestamps. */
 	uint64_t enqueued_ns, armed_ns, completed_ns;
+	/* The struct lies in the program's arrays: it never grows. */
+	uint64_t reserved_more[3];
 };
 
 /*

@@ -18,7 +18,8 @@ struct conform_block {
 };
 
 const struct baton_op_options conform_detached = {
-	sizeof(struct baton_op_options), BATON_OP_DETACHED, 0, 0, NULL
+	.size = sizeof(struct baton_op_options),
+	.flags = BATON_OP_DETACHED,
 };
 
 /* The line that the running check stands on, for threads of one case too. */

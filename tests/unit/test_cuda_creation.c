@@ -89,8 +89,8 @@ send_to_self(struct baton_comm *comm)
 	baton_ok(baton_stream_create(comm, &stream));
 	baton_ok(baton_recv(cw.to, 8, BATON_UINT8, 0, 0, comm, stream,
 	                    &(struct baton_op_options){
-				    sizeof(struct baton_op_options),
-				    BATON_OP_DETACHED, 0, 0, NULL},
+				    .size = sizeof(struct baton_op_options),
+				    .flags = BATON_OP_DETACHED},
 	                    &requests[0]));
 	baton_ok(baton_send(cw.from, 8, BATON_UINT8, 0, 0, comm, stream, NULL,
 	                    &requests[1]));
