@@ -13,8 +13,15 @@
  *   - a call that returns an error has enqueued nothing and has written no
  *     output; baton_last_error() says in one sentence what was wrong;
  *   - times are nanoseconds, sizes are bytes, counts are elements;
- *   - reserved fields of what the program passes are 0 (the initialisers see to it), and of
- *     what the library fills, too.
+ *   - reserved fields of what the program passes are 0, else INVALID: the initialisers see
+ *     to it.  The library sets those of what it fills to 0.
+ *
+ * A program runs with every library of its minor version, earlier and later ones.  A struct
+ * that begins with `size` may be longer in one than in the other.  Options that the program's
+ * struct does not have take their defaults.  Those that the library's does not have must be 0,
+ * their default, else the call is INVALID.  Of an info struct, what both have is written, and
+ * the rest of the program's is set to 0.  All other structs keep their size
+ * (docs/design.md, "Structs of the interface").
  */
 #ifndef BATON_H
 #define BATON_H
@@ -408,7 +415,8 @@ struct baton_comm_info {
 	uint64_t nccl_bytes;
 };
 
-/* Fill *info_p.  Returns BATON_OK, INVALID (NULL, or an unknown size). */
+/* Fill *info_p, as far as both its size and the library's go, and the rest of its size with 0.
+ * Returns BATON_OK, INVALID (NULL; a size that no version of the struct has). */
 BATON_API enum baton_status baton_comm_query(const struct baton_comm *comm,
                                              struct baton_comm_info *info_p);
 

@@ -275,9 +275,9 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
              const struct baton_op_options *options, baton_request *request_p)
 {
 	const struct put_more more = {NULL, 0, signal_index};
-	const struct batoni_arguments a = {NULL,    0,       BATON_UINT8,
-	                                   peer,    context, stream,
-	                                   options, request_p};
+	struct batoni_arguments a = {NULL,   0,       BATON_UINT8, peer,
+	                             context, stream, options,     request_p};
+	struct baton_op_options room;
 	enum baton_status status;
 
 	if (likely(batoni_is_usual(comm, options) &&
@@ -296,6 +296,9 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 		                       "baton_signal: flags is 0x%x; it must "
 		                       "be 0",
 		                       flags);
+	if (status == BATON_OK)
+		status = batoni_take_options("baton_signal", &a.options, &room,
+		                             false);
 	if (status == BATON_OK)
 		status = enqueue_put("baton_signal", BATONI_KIND_SIGNAL, comm,
 		                     &a, 0, &more);
@@ -432,9 +435,9 @@ baton_put_signal(const void *local_buffer, size_t count,
 {
 	const struct put_more more = {peer_window, peer_window_offset_bytes,
 	                              signal_index};
-	const struct batoni_arguments a = {local_buffer, count,   type,
-	                                   peer,         context, stream,
-	                                   options,      request_p};
+	struct batoni_arguments a = {local_buffer, count,  type,    peer,
+	                             context,      stream, options, request_p};
+	struct baton_op_options room;
 	enum baton_status status;
 	size_t bytes = 0;
 
@@ -452,6 +455,9 @@ baton_put_signal(const void *local_buffer, size_t count,
 		status = check_put(comm, &a, &more, flags, &bytes);
 	if (status == BATON_OK)
 		status = check_source(comm, &a, &more, bytes);
+	if (status == BATON_OK)
+		status = batoni_take_options("baton_put_signal", &a.options,
+		                             &room, false);
 	if (status == BATON_OK)
 		status = enqueue_put("baton_put_signal", BATONI_KIND_PUT, comm,
 		                     &a, bytes, &more);
@@ -619,6 +625,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 	                             .stream = stream,
 	                             .options = options,
 	                             .request_p = request_p};
+	struct baton_op_options room;
 	enum baton_status status;
 
 	if (likely(batoni_is_usual(comm, options) && desc_count == 1 && descs &&
@@ -633,6 +640,9 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 		status = check_layer("baton_wait_signal", comm);
 	if (status == BATON_OK)
 		status = check_descs(comm, desc_count, descs);
+	if (status == BATON_OK)
+		status = batoni_take_options("baton_wait_signal", &a.options,
+		                             &room, false);
 	if (status == BATON_OK) {
 		a.peer = common_peer(desc_count, descs);
 		status = batoni_enqueue_onesided("baton_wait_signal",

@@ -38,6 +38,7 @@
 #include "open_native.h"
 #include "place.h"
 #include "registry.h"
+#include "sized.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"
@@ -141,21 +142,29 @@ check_transport(const struct batoni_comm_plan *plan)
 	                     (int)plan->transport);
 }
 
+static const struct baton_comm_options defaults = BATON_COMM_OPTIONS_INIT;
+
+static const struct batoni_sized sized_options = {
+	.name = "options",
+	.size_name = "options->size",
+	.advice = "use BATON_COMM_OPTIONS_INIT",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_comm_options, timeout_ns),
+	.bytes = sizeof(struct baton_comm_options),
+	.defaults = &defaults,
+	.reserved = {BATONI_RESERVED(struct baton_comm_options, reserved)},
+};
+
 enum baton_status
 batoni_comm_plan(const struct baton_comm_options *options,
                  struct batoni_comm_plan *plan_p)
 {
-	static const struct baton_comm_options defaults =
-		BATON_COMM_OPTIONS_INIT;
+	struct baton_comm_options room;
 	enum baton_status status;
 
+	options = options ? batoni_sized_take(&sized_options, NULL, options, &room)
+	                  : &defaults;
 	if (!options)
-		options = &defaults;
-	if (options->size != sizeof(*options))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->size is %zu; this library's is %zu "
-		                     "(use BATON_COMM_OPTIONS_INIT)",
-		                     options->size, sizeof(*options));
+		return BATON_ERR_INVALID;
 	if (options->requests_max > BATON_REQUESTS_MAX_LIMIT)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->requests_max is %u; it takes 1 to "
@@ -1019,22 +1028,27 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 	return "there was no pinned memory for the counters";
 }
 
+static const struct batoni_sized sized_info = {
+	.name = "info_p",
+	.size_name = "info_p->size",
+	.advice = "set it to sizeof(*info_p)",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_comm_info, library),
+	.bytes = sizeof(struct baton_comm_info),
+};
+
 enum baton_status
 baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 {
+	struct baton_comm_info info;
+
 	BATONI_ENTER("baton_comm_query");
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_query", comm);
 	if (!info_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_query: info_p is NULL");
-	if (info_p->size != sizeof(*info_p))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_query: info_p->size is %zu; this "
-		                     "library's is %zu",
-		                     info_p->size, sizeof(*info_p));
-	*info_p = (struct baton_comm_info){
-		.size = sizeof(*info_p),
+	info = (struct baton_comm_info){
+		.size = sizeof(info),
 		.rank = comm->rank,
 		.ranks = comm->size,
 		.device = comm->device_ops->id,
@@ -1060,13 +1074,13 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		                       : -1,
 	};
 	if (comm->onesided) {
-		info_p->signals_max = comm->onesided->signals_max;
-		info_p->contexts_max = comm->onesided->contexts_max;
-		info_p->signal_paths = comm->onesided->signal_paths;
-		info_p->window_paths = atomic_load(&comm->onesided->window_paths);
+		info.signals_max = comm->onesided->signals_max;
+		info.contexts_max = comm->onesided->contexts_max;
+		info.signal_paths = comm->onesided->signal_paths;
+		info.window_paths = atomic_load(&comm->onesided->window_paths);
 	}
-	batoni_crowd_query(comm, info_p);
-	return BATON_OK;
+	batoni_crowd_query(comm, &info);
+	return batoni_sized_give(&sized_info, "baton_comm_query", &info, info_p);
 }
 
 size_t

@@ -16,8 +16,8 @@ enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
                const struct baton_op_options *options,
                baton_request *request_p)
 {
-	const struct batoni_arguments a = {buffer, count,  type,    peer,
-	                                   tag,    stream, options, request_p};
+	struct batoni_arguments a = {buffer, count,  type,    peer,
+	                             tag,    stream, options, request_p};
 
 	return batoni_enqueue(kind == BATONI_KIND_SEND ? "baton_send"
 	                                               : "baton_recv",

@@ -22,6 +22,18 @@
 #include "enqueue.h"
 #include "life.h"
 
+/* In one test for all that has to be 0. */
+BATONI_ALWAYS_INLINE bool
+batoni_options_are_usual(const struct baton_op_options *options)
+{
+	const uint64_t *more = options->reserved_more;
+
+	return options->size == sizeof(*options) &&
+	       !((options->flags & ~BATON_OP_DETACHED) | options->reserved |
+	         (uint64_t)options->timeout_ns | (uintptr_t)options->queue |
+	         more[0] | more[1] | more[2]);
+}
+
 /* Do the communicator and the options allow the fast path, for any kind of operation?  (One
  * that a destroy has left is refused on the slow path: only a time limit ends a destroy there,
  * and a communicator that has one is not plain.) */
@@ -33,9 +45,7 @@ batoni_is_usual(const struct baton_comm *comm,
 	       !batoni_thread.groups &&
 	       atomic_load_explicit(&comm->status, memory_order_relaxed) ==
 	               BATON_OK &&
-	       (!options || (options->size == sizeof(*options) &&
-	                     !(options->flags & ~BATON_OP_DETACHED) &&
-	                     options->timeout_ns == 0 && !options->queue));
+	       (!options || batoni_options_are_usual(options));
 }
 
 /* Is nothing before an operation that is armed now, and may this thread issue it?  The driver. */

@@ -30,6 +30,7 @@
 #include "queue.h"
 #include "registry.h"
 #include "request.h"
+#include "sized.h"
 #include "sweep.h"
 
 /* Only a device that is sick refuses a mark so often. */
@@ -574,15 +575,31 @@ batoni_check_target(const char *call, const struct baton_comm *comm,
 	                             : check_direct(call, comm, stream);
 }
 
+static const struct baton_op_options defaults = BATON_OP_OPTIONS_INIT;
+
+static const struct batoni_sized sized_options = {
+	.name = "options",
+	.size_name = "options->size",
+	.advice = "use BATON_OP_OPTIONS_INIT",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_op_options, queue),
+	.bytes = sizeof(struct baton_op_options),
+	.defaults = &defaults,
+	.reserved = {BATONI_RESERVED(struct baton_op_options, reserved),
+                     BATONI_RESERVED(struct baton_op_options, reserved_more)},
+};
+
 enum baton_status
-batoni_check_options(const char *call, const struct baton_op_options *options,
-              bool record)
+batoni_take_options(const char *call, const struct baton_op_options **options_p,
+                    struct baton_op_options *room, bool record)
 {
-	if (options->size != sizeof(*options))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: options->size is %zu; this library's "
-		                     "is %zu (use BATON_OP_OPTIONS_INIT)",
-		                     call, options->size, sizeof(*options));
+	const struct baton_op_options *options = *options_p;
+
+	if (!options)
+		return BATON_OK;
+	options = batoni_sized_take(&sized_options, call, options, room);
+	if (!options)
+		return BATON_ERR_INVALID;
+	*options_p = options;
 	if (options->flags & ~BATON_OP_DETACHED)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->flags is 0x%x; only "
@@ -858,8 +875,9 @@ note_message(const char *call, enum batoni_op_kind kind, struct baton_comm *comm
 
 enum baton_status
 batoni_enqueue(const char *call, enum batoni_op_kind kind,
-               struct baton_comm *comm, const struct batoni_arguments *a)
+               struct baton_comm *comm, struct batoni_arguments *a)
 {
+	struct baton_op_options room;
 	enum baton_status status;
 	size_t bytes = 0;
 
@@ -868,8 +886,8 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 	    (!arguments_fine(comm, a) ||
 	     !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
 		status = refuse_arguments(call, comm, a);
-	if (status == BATON_OK && a->options)
-		status = batoni_check_options(call, a->options, false);
+	if (status == BATON_OK)
+		status = batoni_take_options(call, &a->options, &room, false);
 	if (status == BATON_OK)
 		status = enqueue(call, kind, comm, a, bytes);
 	if (unlikely(status == BATONI_RECORDED))
@@ -887,9 +905,6 @@ batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
 
 	if (!arguments_fine(comm, a))
 		return refuse_arguments(call, comm, a);
-	status = batoni_check_options(call, a->options, false);
-	if (status != BATON_OK)
-		return status;
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
 		return batoni_refuse_full(call, comm);
@@ -910,11 +925,6 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
 	enum baton_status status;
 	struct batoni_op *op;
 
-	if (a->options) {
-		status = batoni_check_options(call, a->options, false);
-		if (status != BATON_OK)
-			return status;
-	}
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
 		return batoni_refuse_full(call, comm);
@@ -946,6 +956,7 @@ baton_record(struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p)
 {
 	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
+	struct baton_op_options room;
 	enum baton_status status;
 	struct batoni_op *op;
 	baton_request handle;
@@ -953,8 +964,9 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 	status = batoni_check_target("baton_record", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_record", comm);
-	if (status == BATON_OK && options)
-		status = batoni_check_options("baton_record", options, true);
+	if (status == BATON_OK)
+		status = batoni_take_options("baton_record", &options, &room,
+		                             true);
 	if (status != BATON_OK)
 		return status;
 	op = batoni_op_new(comm, BATONI_KIND_RECORD, stream,

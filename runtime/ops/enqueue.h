@@ -67,17 +67,17 @@ batoni_recorded_arguments(const struct batoni_recorded *recorded)
 	return a;
 }
 
-/* Any send or receive, with all checks. */
+/* Any send or receive, with all checks.  It may change a->options. */
 enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
                                  struct baton_comm *comm,
-                                 const struct batoni_arguments *a);
-/* Any send or receive of a list, which is a->buffer; the caller has checked all but the options,
- * the peer and the tag.  a->count is the bytes, of a type of 1.  Anything but OK: the list is
+                                 struct batoni_arguments *a);
+/* Any send or receive of a list, which is a->buffer; the caller has checked all but the
+ * peer and the tag.  a->count is the bytes, of a type of 1.  Anything but OK: the list is
  * still the caller's. */
 enum baton_status batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
                                       struct baton_comm *comm,
                                       const struct batoni_arguments *a);
-/* Any one-sided operation; the caller has checked its own arguments.  a->tag is the
+/* Any one-sided operation; the caller has checked its own arguments and the options.  a->tag is the
  * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
  * It returns OK, or the refusal, and then it keeps nothing.  The layer's slot `forget`
  * undoes it if the call is refused later. */
@@ -110,9 +110,11 @@ enum baton_status batoni_publish_record(struct batoni_op *op);
 /* Set the fields of a record that the options say.  OK, or the refusal. */
 enum baton_status batoni_apply_options(struct batoni_op *op,
                                        const struct baton_op_options *options);
-enum baton_status batoni_check_options(const char *call,
-                                       const struct baton_op_options *options,
-                                       bool record);
+/* Check the options of a call, NULL too, and have them point to what the rest of it may read:
+ * the program's own, or *room, if its struct is older or later than ours.  INVALID. */
+enum baton_status
+batoni_take_options(const char *call, const struct baton_op_options **options_p,
+                    struct baton_op_options *room, bool record);
 enum baton_status batoni_refuse_full(const char *call,
                                      const struct baton_comm *comm);
 /* Return a record to the pool when its call is refused late; returns status. */

@@ -489,8 +489,10 @@ publish_async(struct batoni_op *launch, const struct baton_plan *plan,
 
 static enum baton_status
 check_launch(const struct baton_plan *plan,
-             const struct baton_op_options *options)
+             const struct baton_op_options **options_p,
+             struct baton_op_options *room)
 {
+	const struct baton_op_options *options;
 	enum baton_status status;
 
 	if (!plan || !batoni_is_alive(&plan->handle))
@@ -502,8 +504,9 @@ check_launch(const struct baton_plan *plan,
 			plan->comm,
 			batoni_refuse(BATON_ERR_INVALID, "%s was called %s",
 		                      call, batoni_group_where(plan->comm)));
-	if (status == BATON_OK && options)
-		status = batoni_check_options(call, options, false);
+	if (status == BATON_OK)
+		status = batoni_take_options(call, options_p, room, false);
+	options = *options_p;
 	if (status == BATON_OK && options && options->flags)
 		status = batoni_refuse(BATON_ERR_INVALID,
 		                       "%s: options->flags is 0x%x; a launch takes "
@@ -549,12 +552,13 @@ enum baton_status
 baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
                   baton_request *request_p)
 {
+	struct baton_op_options room;
 	enum baton_status status;
 	struct batoni_op *launch;
 	baton_request handle;
 
 	BATONI_ENTER(call);
-	status = check_launch(plan, options);
+	status = check_launch(plan, &options, &room);
 	if (status != BATON_OK)
 		return status;
 	launch = batoni_op_new(plan->comm, BATONI_KIND_PLAN, NULL,

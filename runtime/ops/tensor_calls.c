@@ -26,6 +26,7 @@
 #include "log.h"
 #include "place.h"
 #include "plan.h"
+#include "sized.h"
 #include "tensor_store.h"
 #include "tensors.h"
 
@@ -277,11 +278,6 @@ static enum baton_status
 check_flags(const char *call, const struct baton_comm *comm, int peer,
             const struct baton_tensors_options *options)
 {
-	if (options->op.size != sizeof(*options))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: options->op.size is %zu; this library's "
-		                     "is %zu (use BATON_TENSORS_OPTIONS_INIT)",
-		                     call, options->op.size, sizeof(*options));
 	if (options->op.flags & ~BATON_OP_DETACHED)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->op.flags is 0x%x; only "
@@ -324,12 +320,39 @@ check_reached(const char *call, struct baton_comm *comm, const char *name,
 	                     call, name, pointer);
 }
 
+static const struct baton_tensors_options defaults = BATON_TENSORS_OPTIONS_INIT;
+
+/* The smallest is longer than baton_op_options, whose size is there by mistake only. */
+static const struct batoni_sized sized_options = {
+	.name = "options",
+	.size_name = "options->op.size",
+	.advice = "use BATON_TENSORS_OPTIONS_INIT",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_tensors_options,
+	                               output_signal),
+	.bytes = sizeof(struct baton_tensors_options),
+	.defaults = &defaults,
+	.reserved = {BATONI_RESERVED(struct baton_tensors_options, op.reserved),
+                     BATONI_RESERVED(struct baton_tensors_options,
+	                             op.reserved_more),
+                     BATONI_RESERVED(struct baton_tensors_options, reserved)},
+};
+
+/* Check the options, NULL too, and have them point to what the rest of the call may read. */
 static enum baton_status
 check_options(const char *call, struct baton_comm *comm, int peer,
-              const struct baton_tensors_options *options, bool receive)
+              const struct baton_tensors_options **options_p,
+              struct baton_tensors_options *room, bool receive)
 {
-	enum baton_status status = check_flags(call, comm, peer, options);
+	const struct baton_tensors_options *options = &defaults;
+	enum baton_status status;
 
+	if (*options_p)
+		options = batoni_sized_take(&sized_options, call, *options_p,
+		                            room);
+	if (!options)
+		return BATON_ERR_INVALID;
+	*options_p = options;
+	status = check_flags(call, comm, peer, options);
 	if (status != BATON_OK)
 		return status;
 	if (!receive && (options->arena || options->arena_bytes > 0))
@@ -497,8 +520,6 @@ note(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	                        &r, sizeof(r), tensors, count * sizeof(*tensors));
 }
 
-static const struct baton_tensors_options defaults = BATON_TENSORS_OPTIONS_INIT;
-
 enum baton_status
 baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
                    int tag, struct baton_comm *comm, baton_stream stream,
@@ -507,12 +528,13 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 {
 	const char *call = "baton_send_tensors";
 	struct batoni_tensor_list *list = NULL;
+	struct baton_tensors_options room;
 	enum baton_status status;
 
-	options = options ? options : &defaults;
 	status = check_call(call, comm, stream, tensors, count);
 	if (status == BATON_OK)
-		status = check_options(call, comm, peer, options, false);
+		status = check_options(call, comm, peer, &options, &room,
+		                       false);
 	if (status == BATON_OK)
 		status = make_sent(call, comm, tensors, count, &list);
 	if (status == BATON_OK)
@@ -533,12 +555,13 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 {
 	const char *call = "baton_recv_tensors";
 	struct batoni_tensor_list *list = NULL;
+	struct baton_tensors_options room;
 	enum baton_status status;
 
-	options = options ? options : &defaults;
 	status = check_call(call, comm, stream, tensors, count);
 	if (status == BATON_OK)
-		status = check_options(call, comm, peer, options, true);
+		status = check_options(call, comm, peer, &options, &room,
+		                       true);
 	if (status == BATON_OK)
 		status = make_declared(call, comm, tensors, count, options,
 		                       &list);
