@@ -276,10 +276,9 @@ baton_queue_poll(struct baton_queue *queue,
 	batoni_poll(queue->comm);
 	pthread_mutex_lock(&queue->lock);
 	while (n < max && (op = pop_locked(queue))) {
-		batoni_completion_fill(
-			op,
-			atomic_load_explicit(&op->word, memory_order_acquire),
-			&completions[n++]);
+		completions[n++] = batoni_completion_at(
+			op, atomic_load_explicit(&op->word,
+		                                 memory_order_acquire));
 		batoni_op_drop(op, BATONI_OP_QUEUE | BATONI_OP_HANDLE);
 	}
 	queue->held -= n;

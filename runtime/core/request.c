@@ -8,54 +8,13 @@
  * release the handle in the meantime, and the record may be reused.  What was read of
  * the record is valid only if the word still has its generation (op.h, "Readers").
  */
-#include "core.h"
+#include "request.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "crowd.h"
-#include "datatype.h"
-#include "describe.h"
 #include "engine.h"
 #include "log.h"
-#include "plan.h"
-#include "request.h"
-#include "tensor_calls.h"
 #include "wait.h"
 
 #define BRIEF_PASSES 100u /* some microseconds */
-
-struct batoni_op *
-batoni_request_find(baton_request request, uint64_t *word_p)
-{
-	uint32_t slot = (uint32_t)request & 0xfffffu;
-	struct baton_comm *comm = atomic_load_explicit(
-		&batoni_comms[(request >> 20) & (BATONI_COMMS_MAX - 1)],
-		memory_order_acquire);
-	struct batoni_op *op;
-
-	if (unlikely(!comm || slot >= comm->pool.size))
-		return NULL;
-	op = &comm->pool.ops[slot];
-	*word_p = atomic_load_explicit(&op->word, memory_order_acquire);
-	if (unlikely(*word_p >> 32 != request >> 32 ||
-	             !(*word_p & BATONI_OP_HANDLE)))
-		return NULL;
-	return op;
-}
-
-/* The slow path: say why the look-up failed. */
-static enum baton_status
-refuse_handle(const char *call, baton_request request)
-{
-	if (request == BATON_REQUEST_NULL)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: request is BATON_REQUEST_NULL", call);
-	return batoni_refuse(BATON_ERR_STALE,
-	                     "%s: request 0x%llx was released, or its "
-	                     "communicator is gone",
-	                     call, (unsigned long long)request);
-}
 
 /* Is the record a member of a group that this thread has not ended?  A wait for it would
  * never return. */
@@ -78,7 +37,7 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	BATONI_ENTER(call);
 	*op_p = batoni_request_find(request, word_p);
 	if (unlikely(!*op_p))
-		return refuse_handle(call, request);
+		return batoni_refuse_handle(call, request);
 	if (unlikely(batoni_thread.groups && !(*word_p & BATONI_OP_DONE) &&
 	             in_open_group(*op_p) &&
 	             batoni_op_is_still(*op_p, *word_p)))
@@ -87,49 +46,6 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 		                     "this thread has not ended",
 		                     call);
 	return BATON_OK;
-}
-
-/* The completion of the record as of `word`.  By value, so that it stays in registers
- * until the caller has checked that it is valid. */
-static inline struct baton_completion
-completion_at(const struct batoni_op *op, uint64_t word)
-{
-	const struct batoni_pool *pool = &batoni_get(op->comm)->pool;
-	bool done = word & BATONI_OP_DONE;
-	enum baton_status status = done ? batoni_get(op->status) : BATON_PENDING;
-	uint8_t kind = batoni_get(op->kind);
-	struct baton_completion completion = {
-		.request = batoni_op_handle(op, word),
-		.status = status,
-		.peer = batoni_get(op->transfer.peer),
-		.tag = batoni_is_onesided_kind(kind)
-	                       ? -1
-	                       : batoni_get(op->transfer.tag),
-		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED ||
-		                         (done && kind == BATONI_KIND_PLAN)
-	                         ? batoni_get(op->transfer.done_bytes)
-	                         : 0,
-		.user_data = batoni_get(op->user_data),
-		.op = kind,
-		.flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0,
-	};
-
-	if (unlikely(done && pool->stamps)) {
-		const struct batoni_stamps *stamps =
-			&pool->stamps[batoni_pool_slot(pool, op)];
-
-		completion.enqueued_ns = batoni_get(stamps->enqueued_ns);
-		completion.armed_ns = batoni_get(stamps->armed_ns);
-		completion.completed_ns = batoni_get(stamps->completed_ns);
-	}
-	return completion;
-}
-
-void
-batoni_completion_fill(const struct batoni_op *op, uint64_t word,
-                       struct baton_completion *completion)
-{
-	*completion = completion_at(op, word);
 }
 
 /* Returns the operation's status, or PENDING, and fills the completion.  STALE: the
@@ -144,7 +60,7 @@ report(const struct batoni_op *op, uint64_t word,
 	struct baton_completion completion;
 
 	if (completion_p)
-		completion = completion_at(op, word);
+		completion = batoni_completion_at(op, word);
 	if (unlikely(!batoni_op_is_still(op, word)))
 		return BATON_ERR_STALE;
 	if (completion_p)
@@ -171,7 +87,7 @@ test_slowly(baton_request request, struct baton_completion *completion_p)
 	if (op)
 		status = report(op, word, completion_p);
 	if (!op || status == BATON_ERR_STALE)
-		return refuse_handle("baton_test", request);
+		return batoni_refuse_handle("baton_test", request);
 	return status;
 }
 
@@ -198,21 +114,6 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	return likely(status != BATON_ERR_STALE)
 	               ? status
 	               : test_slowly(request, completion_p);
-}
-
-void
-batoni_request_mark_waited(baton_request request)
-{
-	uint64_t word = 0;
-	struct batoni_op *op = request ? batoni_request_find(request, &word)
-	                               : NULL;
-
-	while (op && !(word & (BATONI_OP_DONE | BATONI_OP_WAITED)) &&
-	       !atomic_compare_exchange_weak(&op->word, &word,
-	                                     word | BATONI_OP_WAITED)) {
-		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
-			return;
-	}
 }
 
 /* A pending request was released: its waiters must see that the handle is stale. */
@@ -262,7 +163,7 @@ report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
 	struct baton_completion completion;
 
 	if (completion_p)
-		completion = completion_at(op, word);
+		completion = batoni_completion_at(op, word);
 	/* If this succeeds, the handle held the record until here, and the completion
 	 * is valid. */
 	if (unlikely(!drop_handle(op, word, driving)))
@@ -336,7 +237,7 @@ wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 		                         word & ~(uint64_t)BATONI_OP_DONE,
 		                         waiting->completion_p);
 	if (unlikely(waiting->status == BATON_ERR_STALE))
-		return refuse_handle(call, waiting->request);
+		return batoni_refuse_handle(call, waiting->request);
 	return waiting->status;
 }
 
@@ -433,7 +334,7 @@ baton_release(baton_request *request_p)
 		return BATON_OK;
 	op = batoni_request_find(*request_p, &word);
 	if (!op || !drop_handle(op, word, false))
-		return refuse_handle("baton_release", *request_p);
+		return batoni_refuse_handle("baton_release", *request_p);
 	*request_p = BATON_REQUEST_NULL;
 	return BATON_OK;
 }
@@ -484,12 +385,12 @@ baton_cancel(baton_request request)
 	BATONI_ENTER("baton_cancel");
 	op = batoni_request_find(request, &word);
 	if (!op)
-		return refuse_handle("baton_cancel", request);
+		return batoni_refuse_handle("baton_cancel", request);
 	comm = batoni_get(op->comm);
 	kind = batoni_get(op->kind);
 	path = comm->paths[batoni_get(op->path)]->ops;
 	if (!batoni_op_is_still(op, word))
-		return refuse_handle("baton_cancel", request);
+		return batoni_refuse_handle("baton_cancel", request);
 	if (word & BATONI_OP_DONE)
 		return BATON_OK;
 	if (kind == BATONI_KIND_RECORD)
@@ -509,7 +410,7 @@ baton_cancel(baton_request request)
 		                     path->name);
 	if (!mark_cancelled(comm, op, &word))
 		return word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE)
-		               ? refuse_handle("baton_cancel", request)
+		               ? batoni_refuse_handle("baton_cancel", request)
 		               : BATON_OK;
 	list_cancelled(comm, batoni_pool_slot(&comm->pool, op));
 	atomic_store(&batoni_engine.attention, 1);
@@ -707,7 +608,7 @@ baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
 	if (op)
 		status = report(op, word, completion_p);
 	if (!op || status == BATON_ERR_STALE)
-		return refuse_handle("baton_wait_any", requests[many.index]);
+		return batoni_refuse_handle("baton_wait_any", requests[many.index]);
 	return status;
 }
 
@@ -726,7 +627,7 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 		/* Report a stale request at once, wherever it is in the array. */
 		for (size_t i = many.index + 1; i < count; i++) {
 			if (look(requests[i]) < 0)
-				return refuse_handle("baton_wait_all",
+				return batoni_refuse_handle("baton_wait_all",
 				                     requests[i]);
 		}
 		await_many(&many, all_over, 1);
@@ -737,7 +638,7 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 		seen = many.stale ? -1 : 1;
 	}
 	if (seen < 0)
-		return refuse_handle("baton_wait_all", requests[many.index]);
+		return batoni_refuse_handle("baton_wait_all", requests[many.index]);
 	return many.status;
 }
 
@@ -754,7 +655,7 @@ collect(const baton_request *requests, size_t count, size_t *indices,
 		if (seen < 0) {
 			indices[0] = i;
 			*done_p = 0;
-			return refuse_handle("baton_test_some", requests[i]);
+			return batoni_refuse_handle("baton_test_some", requests[i]);
 		}
 		pending |= seen == 0;
 		if (seen == 1)
@@ -784,129 +685,4 @@ baton_test_some(const baton_request *requests, size_t count, size_t *indices,
 		return status;
 	batoni_poll(comm_to_drive(requests, count));
 	return collect(requests, count, indices, indices_max, done_p);
-}
-
-/* ---- error texts ---- */
-
-/* In checked mode: it is the receive, or the launch of one, whose type is not the message's, of so many
- * bytes. */
-static bool
-explain_type(const struct batoni_op *op, size_t came, char *text, size_t size)
-{
-	const struct batoni_transfer *receive = &op->transfer;
-	int theirs = op->status == BATON_ERR_MISMATCH
-	                     ? batoni_op_refused_type(op)
-	                     : -1;
-
-	if (theirs < 0)
-		return false;
-	snprintf(text, size,
-	         "rank %d receives %zu bytes of %s, and rank %d sends %zu bytes "
-	         "of %s",
-	         op->comm->rank, receive->bytes,
-	         batoni_datatype_name(batoni_transfer_own_type(receive)),
-	         receive->peer, came, batoni_datatype_name(theirs));
-	return true;
-}
-
-/* The caller holds the record. */
-static void
-explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
-{
-	const struct batoni_transfer *transfer = &op->transfer;
-	struct baton_comm *comm = op->comm;
-	/* While the record is lent, the transport may still write these fields. */
-	const char *native_call = word & BATONI_OP_LENT ? NULL
-	                                                : transfer->native_call;
-	struct batoni_path *path = comm->paths[op->path];
-	/* A launch of a plan has kept this of the operation that failed. */
-	bool launch = op->kind == BATONI_KIND_PLAN;
-	unsigned kind = launch ? op->failed_kind : op->kind;
-	size_t came = launch ? (size_t)(uintptr_t)transfer->buffer
-	                     : transfer->done_bytes;
-	char native[448] = "", why[432];
-	char what[96], which[96] = "";
-
-	batoni_op_describe(op, what, sizeof(what));
-	if (launch)
-		batoni_launch_explain(op, which, sizeof(which));
-	/* The error code of a failed put is errno's, or the transport's if messages
-	 * carried the put; or it is the device's. */
-	if ((!launch &&
-	     (op->status == BATON_ERR_MISMATCH ||
-	      op->status == BATON_ERR_TIMEOUT) &&
-	     path->ops->explain &&
-	     path->ops->explain(path, transfer, why, sizeof(why))) ||
-	    explain_type(op, came, why, sizeof(why)) ||
-	    batoni_tensors_explain(op, why, sizeof(why))) {
-		snprintf(native, sizeof(native), " (%s)", why);
-	} else if (native_call && op->status == BATON_ERR_CUDA) {
-		char device[128] = "";
-
-		comm->device_ops->memory->error_text(comm->device,
-		                                     transfer->native_code,
-		                                     device, sizeof(device));
-		snprintf(native, sizeof(native), " (%s returned %d: %s)",
-		         native_call, transfer->native_code, device);
-	} else if (native_call && batoni_is_onesided_kind(kind) &&
-	    op->status != BATON_ERR_MPI) {
-		snprintf(native, sizeof(native), " (%s: %s)",
-		         native_call,
-		         strerror(transfer->native_code));
-	} else if (native_call) {
-		/* The one-sided layer's messages go over that by which the hosts talk. */
-		struct batoni_transport *by =
-			batoni_is_onesided_kind(kind) &&
-					op->status == BATON_ERR_MPI
-				? batoni_hosts_of(comm->transport)
-				: comm->transport;
-		char library[128] = "";
-
-		by->ops->error_text(by, transfer->native_code, library,
-		                    sizeof(library));
-		snprintf(native, sizeof(native), " (%s returned %d: %s)",
-		         native_call, transfer->native_code, library);
-	} else if (op->status == BATON_ERR_TRUNCATED) {
-		snprintf(native, sizeof(native),
-		         " (the message has %zu byte%s, the buffer %zu)", came,
-		         batoni_s(came), transfer->bytes);
-	} else if (op->status == BATON_ERR_TIMEOUT && !launch &&
-	           op->flags & BATONI_FLAG_CROWDED) {
-		batoni_crowd_explain(comm, why, sizeof(why));
-		snprintf(native, sizeof(native), " (%s)", why);
-	} else if (atomic_load(&comm->status) != BATON_OK) {
-		snprintf(native, sizeof(native), " (%s)",
-		         baton_comm_error(comm));
-	}
-	snprintf(text, size, "%s%s: %s: %s%s", what, which,
-	         baton_status_name(op->status), baton_status_text(op->status),
-	         native);
-}
-
-enum baton_status
-baton_request_error(baton_request request, char *text, size_t size)
-{
-	enum baton_status status = BATON_ERR_STALE;
-	struct batoni_op *op;
-	uint64_t word;
-
-	BATONI_ENTER("baton_request_error");
-	if (!text || size == 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_request_error: %s",
-		                     text ? "size is 0" : "text is NULL");
-	op = batoni_request_find(request, &word);
-	if (op)
-		status = batoni_op_hold(op, &word, BATONI_OP_HANDLE);
-	if (status == BATON_ERR_AGAIN)
-		return batoni_refuse(status,
-		                     "baton_request_error: 65535 streams wait for "
-		                     "this request; let some go on");
-	if (status != BATON_OK)
-		return refuse_handle("baton_request_error", request);
-	text[0] = '\0';
-	if ((word & BATONI_OP_DONE) && op->status != BATON_OK)
-		explain(op, word, text, size);
-	batoni_op_unjoin(op);
-	return BATON_OK;
 }

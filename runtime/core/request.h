@@ -6,12 +6,62 @@
 #include "core.h"
 
 /* The record of a live handle, with its word; NULL: stale. */
-struct batoni_op *batoni_request_find(baton_request request,
-                                      uint64_t *word_p);
-/* Make the end of a pending request, or the release of its handle, call
- * batoni_wake_waiters. */
-void batoni_request_mark_waited(baton_request request);
-void batoni_completion_fill(const struct batoni_op *op, uint64_t word,
-                            struct baton_completion *completion);
+static inline struct batoni_op *
+batoni_request_find(baton_request request, uint64_t *word_p)
+{
+	uint32_t slot = (uint32_t)request & 0xfffffu;
+	struct baton_comm *comm = atomic_load_explicit(
+		&batoni_comms[(request >> 20) & (BATONI_COMMS_MAX - 1)],
+		memory_order_acquire);
+	struct batoni_op *op;
+
+	if (unlikely(!comm || slot >= comm->pool.size))
+		return NULL;
+	op = &comm->pool.ops[slot];
+	*word_p = atomic_load_explicit(&op->word, memory_order_acquire);
+	if (unlikely(*word_p >> 32 != request >> 32 ||
+	             !(*word_p & BATONI_OP_HANDLE)))
+		return NULL;
+	return op;
+}
+
+/* The completion of the record as of `word`.  By value, so that it stays in registers
+ * until the caller has checked that it is valid. */
+static inline struct baton_completion
+batoni_completion_at(const struct batoni_op *op, uint64_t word)
+{
+	const struct batoni_pool *pool = &batoni_get(op->comm)->pool;
+	bool done = word & BATONI_OP_DONE;
+	enum baton_status status = done ? batoni_get(op->status) : BATON_PENDING;
+	uint8_t kind = batoni_get(op->kind);
+	struct baton_completion completion = {
+		.request = batoni_op_handle(op, word),
+		.status = status,
+		.peer = batoni_get(op->transfer.peer),
+		.tag = batoni_is_onesided_kind(kind)
+	                       ? -1
+	                       : batoni_get(op->transfer.tag),
+		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED ||
+		                         (done && kind == BATONI_KIND_PLAN)
+	                         ? batoni_get(op->transfer.done_bytes)
+	                         : 0,
+		.user_data = batoni_get(op->user_data),
+		.op = kind,
+		.flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0,
+	};
+
+	if (unlikely(done && pool->stamps)) {
+		const struct batoni_stamps *stamps =
+			&pool->stamps[batoni_pool_slot(pool, op)];
+
+		completion.enqueued_ns = batoni_get(stamps->enqueued_ns);
+		completion.armed_ns = batoni_get(stamps->armed_ns);
+		completion.completed_ns = batoni_get(stamps->completed_ns);
+	}
+	return completion;
+}
+
+/* The look-up of a handle has failed: returns why, with a sentence. */
+enum baton_status batoni_refuse_handle(const char *call, baton_request request);
 
 #endif

@@ -61,6 +61,22 @@
 #define DOZE_MESSAGES_MAX_NS 6400000u
 #define DOZE_WORK_MAX_NS 800000u /* the same, where a device alone works */
 
+/* Make the end of a pending request, or the release of its handle, call batoni_wake_waiters. */
+static void
+mark_waited_one(baton_request request)
+{
+	uint64_t word = 0;
+	struct batoni_op *op = request ? batoni_request_find(request, &word)
+	                               : NULL;
+
+	while (op && !(word & (BATONI_OP_DONE | BATONI_OP_WAITED)) &&
+	       !atomic_compare_exchange_weak(&op->word, &word,
+	                                     word | BATONI_OP_WAITED)) {
+		if (word >> 32 != request >> 32 || !(word & BATONI_OP_HANDLE))
+			return;
+	}
+}
+
 /* Make the end of each awaited operation wake this sleeper.  The caller must check once
  * more, after this, whether they have ended. */
 static void
@@ -71,7 +87,7 @@ mark_waited(const struct batoni_awaited *awaited)
 		return;
 	}
 	for (size_t i = 0; i < awaited->count; i++)
-		batoni_request_mark_waited(awaited->requests[i]);
+		mark_waited_one(awaited->requests[i]);
 }
 
 /* ---- hosts that wait ---- */
