@@ -17,7 +17,7 @@ struct batoni_refusal;
  * share. */
 struct batoni_thread {
 	struct batoni_op *groups; /* open groups, innermost communicator first */
-	struct batoni_refusal *refusals; /* of void ones: sentences (group.c) */
+	struct batoni_refusal *refusals; /* of void ones: sentences (refusal.c) */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread, or a stream's */
 	bool stays; /* the engine's own: nothing of the program runs on it */

@@ -90,6 +90,16 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                                                   const void *more),
                         const void *more);
 
+/* An operation that was not placed: the one-sided layer keeps nothing for it any more. */
+static inline void
+batoni_forget_described(struct batoni_op *op)
+{
+	struct batoni_onesided *layer = op->comm->onesided;
+
+	if (batoni_is_onesided_kind(op->kind))
+		layer->ops->forget(layer, &op->transfer);
+}
+
 /* An enqueuer releases the driver lock. */
 static inline void
 batoni_leave_enqueue(void)

@@ -13,10 +13,6 @@
  * a carrier, until its stream has passed it.  The group's record is returned when its
  * word is released, all members have ended and all carriers have been reached.
  *
- * Refusals.  The first one voids the group (group.refusal).  Its sentence is kept in memory of
- * its own, on a list of the thread, until the end of the group or plan, which returns that status and
- * so says that sentence, whatever the thread was refused since.
- *
  * A void group places nothing on streams.  Its members leave their FIFOs without a
  * completion, and their words are released for other streams that wait for them.
  * Completions of members that end while the group is open are delivered when the group
@@ -40,96 +36,13 @@
 #include "log.h"
 #include "mem.h"
 #include "plan.h"
-#include "queue.h"
 #include "wake.h"
-
-struct batoni_op *
-batoni_group_open(const struct baton_comm *comm)
-{
-	struct batoni_op *group = batoni_thread.groups;
-
-	while (group && group->comm != comm)
-		group = group->group.outer;
-	return group;
-}
 
 const char *
 batoni_group_where(const struct baton_comm *comm)
 {
 	return batoni_plan_recorded(comm) ? "within the recording of a plan"
 	                                  : "inside a group";
-}
-
-/* ---- the first refusal ---- */
-
-struct batoni_refusal {
-	struct batoni_refusal *next;
-	const struct batoni_op *group;
-	char why[];
-};
-
-/* Without memory for it the end says less. */
-static void
-keep_sentence(const struct batoni_op *group)
-{
-	size_t bytes = strlen(baton_last_error()) + 1;
-	struct batoni_refusal *refusal =
-		batoni_alloc(1, sizeof(*refusal) + bytes);
-
-	if (!refusal)
-		return;
-	refusal->group = group;
-	memcpy(refusal->why, baton_last_error(), bytes);
-	refusal->next = batoni_thread.refusals;
-	batoni_thread.refusals = refusal;
-}
-
-enum baton_status
-batoni_group_refuse(const struct baton_comm *comm, enum baton_status status)
-{
-	struct batoni_op *group = batoni_thread.groups && comm
-	                                  ? batoni_group_open(comm)
-	                                  : NULL;
-
-	if (group && group->group.refusal == BATON_OK) {
-		group->group.refusal = status;
-		keep_sentence(group);
-	}
-	return status;
-}
-
-static struct batoni_refusal **
-find_sentence(const struct batoni_op *group)
-{
-	struct batoni_refusal **link = &batoni_thread.refusals;
-
-	while (*link && (*link)->group != group)
-		link = &(*link)->next;
-	return link;
-}
-
-enum baton_status
-batoni_group_say(const char *call, const struct batoni_op *group,
-                 enum baton_status refusal)
-{
-	const struct batoni_refusal *kept = *find_sentence(group);
-
-	if (kept)
-		return batoni_refuse(refusal, "%s", kept->why);
-	return batoni_refuse(refusal, "%s: an earlier call in it was refused (%s)",
-	                     call, baton_status_name(refusal));
-}
-
-void
-batoni_group_forget(const struct batoni_op *group)
-{
-	struct batoni_refusal **link = find_sentence(group);
-	struct batoni_refusal *kept = *link;
-
-	if (!kept)
-		return;
-	*link = kept->next;
-	batoni_free(kept);
 }
 
 static void end_open_groups(void *arg);
@@ -279,16 +192,6 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 
 /* ---- the end, on the enqueuing thread ---- */
 
-/* A member that was not placed: the one-sided layer keeps nothing for it any more. */
-static void
-forget_described(struct batoni_op *op)
-{
-	struct batoni_onesided *layer = op->comm->onesided;
-
-	if (batoni_is_onesided_kind(op->kind))
-		layer->ops->forget(layer, &op->transfer);
-}
-
 /* Return members that were never placed.  Other threads may know their handles: streams
  * that wait for a member continue, and waiting hosts wake and find the handle stale. */
 static void
@@ -311,7 +214,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 		op->comm->device_ops->release(op->comm->device,
 		                              &pool->words[slot],
 		                              pool->values[slot]);
-		forget_described(op);
+		batoni_forget_described(op);
 		batoni_unmake(op, refusal);
 	}
 	batoni_end_and_issue();
@@ -724,188 +627,4 @@ end_open_groups(void *arg)
 		batoni_group_forget(group);
 		end_group(group);
 	}
-}
-
-/* ---- on the driver ---- */
-
-static bool
-is_released(const struct batoni_op *group)
-{
-	return group->flags & BATONI_FLAG_REACHED;
-}
-
-static void
-retire(struct batoni_op *group)
-{
-	if (is_released(group) && group->group.streams_left == 0 &&
-	    group->group.ended == group->group.members)
-		batoni_op_vanish(group, BATONI_OP_ENGINE);
-}
-
-static void
-release_streams(struct batoni_op *group)
-{
-	struct baton_comm *comm = group->comm;
-
-	group->flags |= BATONI_FLAG_REACHED;
-	comm->device_ops->release(comm->device, group->item.word,
-	                          group->item.value);
-}
-
-/* The streams have reached all carriers: arm the members, and keep only the carriers on
- * the list. */
-static void
-arm(struct batoni_op *group)
-{
-	struct batoni_op *op, *next, **keep = &group->group.head;
-
-	for (op = group->group.head; op; op = next) {
-		next = op->group_next;
-		if (op->item.flags & BATONI_ITEM_CARRIER) {
-			*keep = op;
-			keep = &op->group_next;
-			if (op->state == BATONI_QUEUED)
-				batoni_op_arm(op);
-		} else if (op->state == BATONI_QUEUED) {
-			batoni_op_passed(op);
-			batoni_op_arm(op);
-		} else {
-			batoni_op_passed(op);
-		}
-	}
-	*keep = NULL;
-	if (group->flags & BATONI_FLAG_DETACHED)
-		batoni_op_end_later(group);
-}
-
-void
-batoni_group_finish(struct batoni_op *group)
-{
-	struct batoni_op *op, *next;
-
-	release_streams(group);
-	for (op = group->group.head; op; op = next) {
-		next = op->group_next;
-		if (op->flags & BATONI_FLAG_HELD)
-			batoni_op_passed(op);
-		else if (!(op->item.flags & BATONI_ITEM_CARRIER))
-			batoni_op_passed(op); /* never armed */
-	}
-	retire(group);
-}
-
-void
-batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier)
-{
-	group->group.streams_left--;
-	if (is_released(group))
-		batoni_op_passed(carrier);
-	else
-		carrier->flags |= BATONI_FLAG_HELD;
-	if (group->state == BATONI_NEW)
-		return; /* batoni_group_place continues */
-	if (group->group.streams_left == 0 && !is_released(group) &&
-	    group->group.ended < group->group.members)
-		arm(group);
-	retire(group);
-}
-
-void
-batoni_group_member_ended(struct batoni_op *group)
-{
-	group->group.ended++;
-	if (group->state == BATONI_NEW ||
-	    group->group.ended < group->group.members)
-		return;
-	if (is_released(group))
-		retire(group);
-	else if (!(group->flags & BATONI_FLAG_DETACHED) ||
-	         group->group.streams_left > 0)
-		batoni_op_end_later(group);
-}
-
-/* End the members without a completion.  Carriers that are on a stream stay until it has
- * reached them. */
-static void
-place_void(struct batoni_op *group)
-{
-	struct baton_comm *comm = group->comm;
-	struct batoni_op *op, *next;
-	bool on_stream = group->group.failed != group->group.head;
-
-	group->group.members = group->group.ended = 0;
-	release_streams(group);
-	for (op = group->group.head; op; op = next) {
-		bool carrier = op->item.flags & BATONI_ITEM_CARRIER;
-		bool held = op->flags & BATONI_FLAG_HELD;
-
-		next = op->group_next;
-		if (op == group->group.failed)
-			on_stream = false;
-		if (carrier && !on_stream)
-			group->group.streams_left--;
-		batoni_op_leave_fifo(op);
-		if (op->queue)
-			batoni_queue_unreserve(op->queue);
-		/* It was not published: it is not counted yet. */
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
-			batoni_comm_count(comm, 1);
-			forget_described(op);
-		}
-		if (op->state == BATONI_ENDED) {
-			batoni_op_drop(op, BATONI_OP_QUEUE |
-			                           (!carrier || !on_stream ||
-			                                            held
-			                                    ? BATONI_OP_STREAM
-			                                    : 0));
-			continue;
-		}
-		batoni_op_vanish(op, BATONI_OP_ENGINE | BATONI_OP_QUEUE |
-		                             (carrier && on_stream && !held
-		                                      ? 0
-		                                      : BATONI_OP_STREAM));
-	}
-	retire(group);
-}
-
-/* Deliver members that were cancelled while the group was open.  They had to wait until
- * here, since a void group delivers no completion. */
-static void
-deliver_early_ends(struct batoni_op *group)
-{
-	struct batoni_op *op;
-
-	for (op = group->group.head; op; op = op->group_next) {
-		if (op->state == BATONI_ENDED && op->queue)
-			batoni_queue_deliver(op->queue, op);
-	}
-}
-
-void
-batoni_group_place(struct batoni_op *group)
-{
-	struct baton_comm *comm = group->comm;
-	struct batoni_op *op, *next;
-	uint32_t carriers = group->group.streams_left;
-
-	if (group->group.refusal != BATON_OK) {
-		batoni_op_move(group, BATONI_QUEUED);
-		place_void(group);
-		return;
-	}
-	if (group->group.ended > 0)
-		deliver_early_ends(group);
-	for (op = group->group.head; comm->in_engine && carriers; op = next) {
-		next = op->group_next;
-		if (op->item.flags & BATONI_ITEM_CARRIER) {
-			carriers--;
-			comm->device_ops->enqueue(
-				comm->device, op->transfer.stream, &op->item);
-		}
-	}
-	batoni_op_move(group, BATONI_QUEUED);
-	if (group->group.ended == group->group.members)
-		batoni_op_end_later(group);
-	else if (group->group.streams_left == 0)
-		arm(group);
 }

@@ -6,7 +6,15 @@
 #include "core.h"
 
 /* The group of this thread on comm, or NULL. */
-struct batoni_op *batoni_group_open(const struct baton_comm *comm);
+static inline struct batoni_op *
+batoni_group_open(const struct baton_comm *comm)
+{
+	struct batoni_op *group = batoni_thread.groups;
+
+	while (group && group->comm != comm)
+		group = group->group.outer;
+	return group;
+}
 /* "inside a group", or "within the recording of a plan": what this thread has open on comm. */
 const char *batoni_group_where(const struct baton_comm *comm);
 /* Make it this thread's innermost group. */

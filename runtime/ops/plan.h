@@ -75,7 +75,14 @@ void batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
 void batoni_launch_explain(const struct batoni_op *launch, char *text,
                            size_t size);
 
-/* ---- between plan.c, plan_need.c and plan_launch.c ---- */
+/* ---- between plan.c, plan_need.c, plan_launch.c and plan_drive.c ---- */
+
+#define BATONI_NONE_FAILED UINT32_MAX
+
+/* This operation of the launch has failed; the first of the plan is kept.  The driver. */
+void batoni_launch_note_failure(struct batoni_op *launch, uint32_t index,
+                                enum baton_status status, unsigned kind,
+                                const struct batoni_transfer *transfer);
 
 struct batoni_note {
 	const struct batoni_note_ops *ops; /* NULL: a group begins or ends */

@@ -42,16 +42,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
 #include "engine.h"
 #include "enqueue.h"
 #include "life.h"
 #include "log.h"
-#include "sweep.h"
-#include "tensor_calls.h"
 #include "tensor_store.h"
-
-#define NONE_FAILED UINT32_MAX
 
 static const char call[] = "baton_plan_launch";
 
@@ -131,9 +126,7 @@ unmake(struct batoni_op *op)
 {
 	struct batoni_tensor_list *list = batoni_op_list(op);
 
-	if (batoni_is_onesided_kind(op->kind))
-		op->comm->onesided->ops->forget(op->comm->onesided,
-		                                &op->transfer);
+	batoni_forget_described(op);
 	if (list)
 		batoni_list_give(op->comm, list);
 	batoni_unmake(op, BATON_OK);
@@ -247,7 +240,7 @@ batoni_launch_expects(struct batoni_op *launch, uint32_t members)
 {
 	launch->plan.members = members;
 	launch->plan.ended = 0;
-	launch->plan_end.failed = NONE_FAILED;
+	launch->plan_end.failed = BATONI_NONE_FAILED;
 	launch->plan_end.lent = 0;
 }
 
@@ -374,59 +367,6 @@ put_all(struct putting *putting, struct batoni_op *first)
 	return status;
 }
 
-static void
-note_failure(struct batoni_op *launch, uint32_t index, enum baton_status status,
-             unsigned kind, const struct batoni_transfer *transfer)
-{
-	if (index >= launch->plan_end.failed)
-		return;
-	launch->plan_end.failed = index;
-	launch->failed_kind = (uint8_t)kind;
-	launch->transfer.stream = transfer->stream;
-	launch->transfer.native_call = transfer->native_call;
-	launch->transfer.native_code = transfer->native_code;
-	/* What was moved, and what there was memory for. */
-	launch->transfer.bytes = transfer->bytes;
-	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
-	launch->flags &= (uint16_t)~(BATONI_FLAG_LISTED | BATONI_FLAG_MET_LIST);
-	batoni_set(launch->transfer.peer, transfer->peer);
-	/* What the completion of such an operation tells. */
-	batoni_set(launch->transfer.tag,
-	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
-	/* Hosts read it only when the launch has ended. */
-	batoni_set(launch->status, (int8_t)status);
-}
-
-/* It is the operation that failed, a plain one: does a list explain it?  In checked mode, and of a
- * path that compares messages by itself, there are words for all else. */
-static bool
-has_met_list(const struct batoni_op *op, enum baton_status status)
-{
-	struct batoni_path *path = batoni_path_of(op);
-	char words[160];
-
-	return status == BATON_ERR_MISMATCH && path->ops->lists &&
-	       batoni_op_refused_type(op) < 0 &&
-	       !(path->ops->explain && path->ops->explain(path, &op->transfer,
-	                                                  words, sizeof(words)));
-}
-
-/* It is the operation that failed: the sentence about its list stays. */
-static void
-keep_list(struct batoni_op *launch, const struct batoni_op *op,
-          enum baton_status status, bool lent)
-{
-	struct batoni_tensor_list *list = batoni_op_list(op);
-
-	if (!list && has_met_list(op, status))
-		launch->flags |= BATONI_FLAG_MET_LIST;
-	if (!list || lent || !batoni_tensors_keep(status))
-		return;
-	launch->flags |= BATONI_FLAG_LISTED;
-	launch->transfer.buffer = list;
-	batoni_list_keep(launch, list);
-}
-
 /* The rest was refused when a part was on its streams.  It ends in the refusal. */
 static void
 end_halfway(struct batoni_op *launch, const struct putting *putting,
@@ -441,7 +381,7 @@ end_halfway(struct batoni_op *launch, const struct putting *putting,
 	           launch->comm->rank, members, batoni_s(members), putting->index,
 	           baton_last_error());
 	batoni_take();
-	note_failure(launch, putting->index, status, 0, &nothing);
+	batoni_launch_note_failure(launch, putting->index, status, 0, &nothing);
 	launch->plan.ended += members - putting->index;
 	batoni_launch_settle(launch);
 	batoni_end_and_issue();
@@ -575,114 +515,4 @@ baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *option
 	if (request_p)
 		*request_p = handle;
 	return BATON_OK;
-}
-
-/* ---- on the driver ---- */
-
-void
-batoni_launch_place(struct batoni_op *launch)
-{
-	batoni_op_move(launch, BATONI_QUEUED);
-	if (launch->plan.members == 0)
-		batoni_op_end_later(launch);
-}
-
-void
-batoni_launch_armed(struct batoni_op *launch)
-{
-	if (launch->state != BATONI_QUEUED)
-		return;
-	batoni_op_move(launch, BATONI_ARMED);
-	batoni_op_start_clock(launch);
-}
-
-void
-batoni_launch_settle(struct batoni_op *launch)
-{
-	if (launch->plan.ended == launch->plan.members)
-		batoni_op_end_launch(launch,
-		                     launch->status == BATON_PENDING
-		                             ? BATON_OK
-		                             : launch->status,
-		                     launch->plan_end.lent > 0);
-}
-
-void
-batoni_launch_member_ended(const struct batoni_op *op,
-                           enum baton_status status, bool lent)
-{
-	struct batoni_op *launch = batoni_launch_of(op);
-
-	launch->plan_end.lent += lent;
-	if (status == BATON_OK)
-		batoni_transfer_moved(&launch->transfer,
-		                      launch->transfer.done_bytes +
-		                              op->transfer.done_bytes);
-	else
-		note_failure(launch, op->plan_index, status, op->kind,
-		             &op->transfer);
-	if (unlikely(launch->plan_end.failed == op->plan_index))
-		keep_list(launch, op, status, lent);
-	launch->plan.ended++;
-	batoni_launch_settle(launch);
-}
-
-void
-batoni_launch_given_back(struct batoni_op *launch)
-{
-	if (--launch->plan_end.lent == 0 && launch->state == BATONI_ENDED)
-		batoni_op_give_back(launch);
-}
-
-/* It cannot end before the scan is over, and so keeps its slot.  One of no operations is about to end,
- * as it was placed (engine.finish). */
-void
-batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
-{
-	struct baton_comm *comm = launch->comm;
-	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
-
-	if (launch->plan.members == 0)
-		return;
-	batoni_op_stop_clock(launch);
-	if (status == BATON_ERR_TIMEOUT)
-		launch->flags |= BATONI_FLAG_EXPIRED;
-	launch->plan.members++;
-	for (uint32_t i = 0; i < comm->pool.size; i++) {
-		struct batoni_op *op = &comm->pool.ops[i];
-
-		if (batoni_is_pending(op) &&
-		    (op->flags & BATONI_FLAG_PLANNED) &&
-		    op->launch_slot == slot)
-			batoni_comm_end_one(op, status);
-	}
-	launch->plan.members--;
-	batoni_launch_settle(launch);
-}
-
-/* ---- words ---- */
-
-void
-batoni_launch_explain(const struct batoni_op *launch, char *text, size_t size)
-{
-	const struct batoni_transfer *transfer = &launch->transfer;
-	bool message = launch->failed_kind == BATONI_KIND_SEND ||
-	               launch->failed_kind == BATONI_KIND_RECV;
-	char where[48] = "";
-
-	if (launch->plan_end.failed == NONE_FAILED) {
-		*text = '\0';
-		return;
-	}
-	if (launch->failed_kind == 0)
-		snprintf(where, sizeof(where), ", which was refused");
-	else if (message)
-		snprintf(where, sizeof(where), ", peer %d, tag %d",
-		         transfer->peer, transfer->tag);
-	else
-		snprintf(where, sizeof(where), ", peer %d", transfer->peer);
-	snprintf(text, size, ", operation %u of the plan%s%s%s",
-	         launch->plan_end.failed, launch->failed_kind ? ", " : "",
-	         launch->failed_kind ? batoni_kind_name(launch->failed_kind) : "",
-	         where);
 }
