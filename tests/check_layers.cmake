@@ -7,13 +7,13 @@
 #   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
 #   leaves (runtime/device/<name>/, transport/<name>/,
 #   transport/bootstrap/<name>/) see base and contract; a transport <name> also the bootstrap <name>.  The engine
-#   sees no leaf; runtime/comm/registry.c is where it gets their tables from.
+#   sees no leaf; runtime/contract/registry.c is where it gets their tables from.
 cmake_minimum_required(VERSION 3.25)
 
 # room_of: the room of a file, in room_p; "" if it lies in none.
 function(room_of file room_p)
 	set(room)
-	if(file MATCHES "^runtime/comm/registry\\.[ch]$")
+	if(file MATCHES "^runtime/contract/registry\\.[ch]$")
 		set(room registry)
 	elseif(file MATCHES "^runtime/(base|contract)/")
 		set(room ${CMAKE_MATCH_1})

@@ -91,7 +91,7 @@ foreach(file runtime/core/engine.c runtime/core/engine.h runtime/core/op.h runti
         runtime/contract/device.h runtime/contract/memory.h
         runtime/device/host/host.c runtime/contract/transport.h
         transport/local/local.c transport/mpi/mpi.c transport/mpi/mpi_private.h
-        transport/bootstrap/mpi/bootstrap.c runtime/comm/registry.h runtime/contract/bootstrap.h
+        transport/bootstrap/mpi/bootstrap.c runtime/contract/registry.h runtime/contract/bootstrap.h
         runtime/comm/comm.h window/window.h window/window.c window/paths/put.c)
 	file(WRITE ${WORK}/${file} "#include \"baton.h\"\n")
 endforeach()
@@ -145,7 +145,7 @@ refuse_call(runtime/core/engine.c transport/local/local.c)
 refuse_call(runtime/core/engine.c window/paths/put.c)
 refuse_call(runtime/base/log.c runtime/core/op.c)
 accept_call(runtime/core/engine.c runtime/base/log.c)
-accept_call(runtime/comm/registry.c transport/local/local.c)
+accept_call(runtime/contract/registry.c transport/local/local.c)
 refuse_call(window/paths/put.c window/wait.c)
 refuse_call(window/base/link.c window/paths/put.c)
 accept_call(window/wait.c window/paths/put.c)
