@@ -7,14 +7,14 @@
 #   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
 #   leaves (runtime/device/<name>/, transport/<name>/,
 #   transport/bootstrap/<name>/) see base and contract; a transport <name> also the bootstrap <name>.  The engine
-#   sees no leaf; runtime/contract/registry.c is where it gets their tables from.
+#   sees no leaf: runtime/parts.c, which all may need, has their tables.
 cmake_minimum_required(VERSION 3.25)
 
 # room_of: the room of a file, in room_p; "" if it lies in none.
 function(room_of file room_p)
 	set(room)
-	if(file MATCHES "^runtime/contract/registry\\.[ch]$")
-		set(room registry)
+	if(file STREQUAL "runtime/parts.c")
+		set(room parts)
 	elseif(file MATCHES "^runtime/(base|contract)/")
 		set(room ${CMAKE_MATCH_1})
 	elseif(file MATCHES "^runtime/(core|ops|comm|diag)/")
@@ -37,21 +37,21 @@ endfunction()
 set(sees_base base)
 set(sees_contract base contract)
 set(sees_leaf base contract)
-set(sees_engine base contract engine registry)
-set(sees_registry base contract registry)
+set(sees_engine base contract engine)
+set(sees_parts base contract)
 set(sees_window-base base contract engine window-base)
 set(sees_window-paths ${sees_window-base} window-paths)
 set(sees_window ${sees_window-paths} window)
 set(needs_base base)
-set(needs_contract base contract)
+set(needs_contract base contract parts)
 set(needs_leaf base contract)
-set(needs_engine base contract engine registry)
+set(needs_engine base contract engine parts)
 set(needs_window-base base contract engine window-base)
 set(needs_window-paths ${needs_window-base} window-paths)
 set(needs_window ${needs_window-paths} window)
 
 # allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
-# itself too, and the registry needs every leaf.
+# itself too, and the list of parts needs every leaf.
 function(allowed kind room list_p)
 	if(room MATCHES "^transport-(.*)")
 		set(list ${${kind}_leaf} ${room} bootstrap-${CMAKE_MATCH_1})
@@ -182,7 +182,7 @@ function(check_objects)
 	foreach(object IN LISTS ARGN)
 		source_of(${object} source)
 		room_of(${source} room)
-		if(room STREQUAL "registry")
+		if(room STREQUAL "parts")
 			continue()
 		endif()
 		allowed(needs ${room} rooms)

@@ -137,7 +137,7 @@ struct batoni_device_ops {
 	const struct batoni_memory_ops *memory;
 
 	/* Every slot is set, except where its comment says otherwise: see
-	 * batoni_device_missing (runtime/contract/registry.h). */
+	 * batoni_device_missing (registry.h). */
 
 	/* The number of the device that the calling thread works on now (CUDA: of its
 	 * current context), or -1.  It is used where the options name none.  Caller: the

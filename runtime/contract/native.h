@@ -10,7 +10,7 @@
  * of that transport too: it is their `hosts` (transport.h).  The native transport passes
  * their ends on to its host; the engine tests them.
  *
- * The engine gets it from runtime/contract/registry.h, and drives its opening in runtime/comm/open_native.c.
+ * The engine gets it from registry.h, and drives its opening in runtime/comm/open_native.c.
  */
 #ifndef BATONI_NATIVE_H
 #define BATONI_NATIVE_H

@@ -3,29 +3,6 @@
 
 #include "log.h"
 
-/* transport/bootstrap/mpi/bootstrap.c */
-extern const struct batoni_world batoni_world_mpi;
-
-/* transport/bootstrap/socket/bootstrap.c */
-extern const struct batoni_world batoni_world_tcp;
-
-/* runtime/device/cuda/cuda.c */
-extern const struct batoni_device_ops batoni_device_cuda_ops;
-
-static const struct batoni_device_ops *const devices[] = {
-	&batoni_device_host_ops,
-	&batoni_device_cuda_ops,
-	NULL,
-};
-
-static const struct batoni_world *const worlds[] = {
-#ifdef BATONI_WITH_MPI
-	&batoni_world_mpi,
-#endif
-	&batoni_world_tcp,
-	NULL,
-};
-
 struct slot {
 	const char *name;
 	bool set;
@@ -121,9 +98,9 @@ batoni_device_find(enum baton_device id)
 	const struct batoni_device_ops *device = NULL;
 	const char *missing;
 
-	for (size_t i = 0; devices[i] && !device; i++) {
-		if (devices[i]->id == id)
-			device = devices[i];
+	for (size_t i = 0; batoni_parts.devices[i] && !device; i++) {
+		if (batoni_parts.devices[i]->id == id)
+			device = batoni_parts.devices[i];
 	}
 	if (put && put->id == id)
 		device = put;
@@ -139,10 +116,10 @@ batoni_device_find(enum baton_device id)
 const struct batoni_device_ops *
 batoni_device_of_stream(baton_stream stream)
 {
-	for (size_t i = 0; devices[i]; i++) {
-		if (devices[i]->stream_is_ours &&
-		    devices[i]->stream_is_ours(stream))
-			return devices[i];
+	for (size_t i = 0; batoni_parts.devices[i]; i++) {
+		if (batoni_parts.devices[i]->stream_is_ours &&
+		    batoni_parts.devices[i]->stream_is_ours(stream))
+			return batoni_parts.devices[i];
 	}
 	return NULL;
 }
@@ -150,10 +127,10 @@ batoni_device_of_stream(baton_stream stream)
 const struct batoni_memory_ops *
 batoni_memory_present(void)
 {
-	for (size_t i = 0; devices[i]; i++) {
-		bool replaced = put && put->id == devices[i]->id;
+	for (size_t i = 0; batoni_parts.devices[i]; i++) {
+		bool replaced = put && put->id == batoni_parts.devices[i]->id;
 		const struct batoni_memory_ops *memory =
-			(replaced ? put : devices[i])->memory;
+			(replaced ? put : batoni_parts.devices[i])->memory;
 
 		if (memory->present && memory->present())
 			return memory;
@@ -164,9 +141,9 @@ batoni_memory_present(void)
 const struct batoni_world *
 batoni_world_present(void)
 {
-	for (size_t i = 0; worlds[i]; i++) {
-		if (worlds[i]->present())
-			return worlds[i];
+	for (size_t i = 0; batoni_parts.worlds[i]; i++) {
+		if (batoni_parts.worlds[i]->present())
+			return batoni_parts.worlds[i];
 	}
 	return NULL;
 }
@@ -176,21 +153,9 @@ batoni_world_of(enum baton_transport id)
 {
 	size_t i = 0;
 
-	while (worlds[i] && worlds[i]->id != id)
+	while (batoni_parts.worlds[i] && batoni_parts.worlds[i]->id != id)
 		i++;
-	return worlds[i];
-}
-
-const struct batoni_onesided_ops *
-batoni_onesided_layer(void)
-{
-	return &batoni_onesided_ops;
-}
-
-const struct batoni_staging_ops *
-batoni_staging_layer(void)
-{
-	return &batoni_staging_ops;
+	return batoni_parts.worlds[i];
 }
 
 static const struct batoni_native_ops *put_native; /* a test's, or NULL */
@@ -204,31 +169,5 @@ batoni_native_put(const struct batoni_native_ops *native_or_null)
 const struct batoni_native_ops *
 batoni_native_layer(void)
 {
-	return put_native ? put_native : &batoni_native_ops;
-}
-
-const struct batoni_side_ops *
-batoni_side_layer(void)
-{
-	return &batoni_side_ops;
-}
-
-const struct batoni_threads_ops *
-batoni_threads_layer(void)
-{
-	return &batoni_threads_ops;
-}
-
-const struct batoni_opening_ops *
-batoni_opening_of(enum batoni_bootstrap_kind kind)
-{
-	static const struct batoni_opening_ops *const openings[] = {
-		[BATONI_BOOTSTRAP_THREADS] = &batoni_opening_local_ops,
-#ifdef BATONI_WITH_MPI
-		[BATONI_BOOTSTRAP_MPI] = &batoni_opening_mpi_ops,
-#endif
-		[BATONI_BOOTSTRAP_SOCKET] = &batoni_opening_tcp_ops,
-	};
-
-	return openings[kind];
+	return put_native ? put_native : batoni_parts.native;
 }

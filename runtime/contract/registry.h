@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The leaves of this build: devices, transports, and the one-sided layer.  registry.c is
- * the one file of the engine that names them; a new leaf is a line there.
- */
+/* The leaves of this build by name: what is asked of the list in parts.h. */
 #ifndef BATONI_REGISTRY_H
 #define BATONI_REGISTRY_H
 
-#include "native.h"
-#include "onesided.h"
-#include "opening.h"
-#include "side.h"
-#include "staging.h"
+#include "parts.h"
 
 /* The device, or NULL: not in this build, or its tables are not complete (which is
  * logged). */
@@ -33,24 +26,42 @@ const struct batoni_world *batoni_world_of(enum baton_transport id);
 /* The first world that this process is part of, or NULL. */
 const struct batoni_world *batoni_world_present(void);
 
-/* The one-sided layer. */
-const struct batoni_onesided_ops *batoni_onesided_layer(void);
+/* The one-sided layer; staging; the side channel (parts.h). */
+static inline const struct batoni_onesided_ops *
+batoni_onesided_layer(void)
+{
+	return batoni_parts.onesided;
+}
 
-/* Staging, for devices whose memory the host cannot touch. */
-const struct batoni_staging_ops *batoni_staging_layer(void);
+static inline const struct batoni_staging_ops *
+batoni_staging_layer(void)
+{
+	return batoni_parts.staging;
+}
 
 /* The transport by the device's own library, over another one. */
 const struct batoni_native_ops *batoni_native_layer(void);
 /* For tests: that one from now on; NULL: the build's. */
 void batoni_native_put(const struct batoni_native_ops *native_or_null);
 
-/* The side channel between processes, where there is no MPI. */
-const struct batoni_side_ops *batoni_side_layer(void);
+static inline const struct batoni_side_ops *
+batoni_side_layer(void)
+{
+	return batoni_parts.side;
+}
 
 /* The bootstrap of ranks of this process. */
-const struct batoni_threads_ops *batoni_threads_layer(void);
+static inline const struct batoni_threads_ops *
+batoni_threads_layer(void)
+{
+	return batoni_parts.threads;
+}
 
 /* What opens the transport over a bootstrap. */
-const struct batoni_opening_ops *batoni_opening_of(enum batoni_bootstrap_kind kind);
+static inline const struct batoni_opening_ops *
+batoni_opening_of(enum batoni_bootstrap_kind kind)
+{
+	return batoni_parts.openings[kind];
+}
 
 #endif

@@ -8,7 +8,7 @@
  * process has one rank at least, whose thread attends to the door.  When all ranks have come,
  * of either kind, each has a *link*, a descriptor, and `join` makes its bootstrap (bootstrap.h).
  *
- * The engine gets the table from runtime/contract/registry.h; runtime/comm/comm_id.c uses it for ids.
+ * The engine gets the table from registry.h; runtime/comm/comm_id.c uses it for ids.
  */
 #ifndef BATONI_SIDE_H
 #define BATONI_SIDE_H

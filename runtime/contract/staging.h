@@ -9,7 +9,7 @@
  * of a communicator stage or none does; a rank whose memory is all the host's may be among
  * those that do.
  *
- * transport/staging/ implements it; the engine gets it from runtime/contract/registry.h.
+ * transport/staging/ implements it; the engine gets it from registry.h.
  */
 #ifndef BATONI_STAGING_H
 #define BATONI_STAGING_H

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * THE LIST of parts: the one file of the engine that names the leaves and the layers over it.  A
+ * new one is a line here.  The rooms reach them through these tables alone.
+ */
+#include "parts.h"
+
+/* transport/bootstrap/mpi/bootstrap.c */
+extern const struct batoni_world batoni_world_mpi;
+
+/* transport/bootstrap/socket/bootstrap.c */
+extern const struct batoni_world batoni_world_tcp;
+
+/* runtime/device/cuda/cuda.c */
+extern const struct batoni_device_ops batoni_device_cuda_ops;
+
+static const struct batoni_device_ops *const devices[] = {
+	&batoni_device_host_ops,
+	&batoni_device_cuda_ops,
+	NULL,
+};
+
+static const struct batoni_world *const worlds[] = {
+#ifdef BATONI_WITH_MPI
+	&batoni_world_mpi,
+#endif
+	&batoni_world_tcp,
+	NULL,
+};
+
+static const struct batoni_opening_ops *const openings[] = {
+	[BATONI_BOOTSTRAP_THREADS] = &batoni_opening_local_ops,
+#ifdef BATONI_WITH_MPI
+	[BATONI_BOOTSTRAP_MPI] = &batoni_opening_mpi_ops,
+#endif
+	[BATONI_BOOTSTRAP_SOCKET] = &batoni_opening_tcp_ops,
+};
+
+const struct batoni_parts batoni_parts = {
+	.devices = devices,
+	.worlds = worlds,
+	.threads = &batoni_threads_ops,
+	.openings = openings,
+	.native = &batoni_native_ops,
+	.staging = &batoni_staging_ops,
+	.side = &batoni_side_ops,
+	.onesided = &batoni_onesided_ops,
+};
