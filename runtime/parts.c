@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * THE LIST of parts: the one file of the engine that names the leaves and the layers over it.  A
- * new one is a line here.  The rooms reach them through these tables alone.
+ * new one is a line here; a new kind of operation, one of kinds.h.  The rooms reach them through
+ * these tables alone.
  */
 #include "parts.h"
+
+#include "kinds.h"
 
 /* transport/bootstrap/mpi/bootstrap.c */
 extern const struct batoni_world batoni_world_mpi;
@@ -45,4 +48,9 @@ const struct batoni_parts batoni_parts = {
 	.staging = &batoni_staging_ops,
 	.side = &batoni_side_ops,
 	.onesided = &batoni_onesided_ops,
+};
+
+#define TABLE(kind, number, table) [number] = &(table),
+const struct batoni_kind *const batoni_kinds[BATONI_KINDS_MAX] = {
+	BATONI_KINDS(TABLE)
 };

@@ -61,7 +61,7 @@ find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
 		age = batoni_op_age_ms(op);
 		/* A group is begun before its members are enqueued. */
 		if (!oldest || age > age_ns ||
-		    (age == age_ns && op->kind == BATONI_KIND_GROUP)) {
+		    (age == age_ns && batoni_kind_of(op)->members)) {
 			oldest = op;
 			age_ns = age;
 		}
@@ -94,18 +94,6 @@ batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns)
 	       waited_ns >= (uint64_t)batoni_comm_grace_ns(comm) &&
 	       atomic_compare_exchange_strong(&comm->functions, &none,
 	                                      BATONI_GONE);
-}
-
-void
-batoni_op_reached_late(struct batoni_op *op)
-{
-	if (op->kind == BATONI_KIND_JOIN) {
-		batoni_op_unjoin(op->transfer.buffer);
-	} else if (op->flags & BATONI_FLAG_LOCAL) {
-		batoni_list_remove(&op->deadline);
-		batoni_op_drop_local(op, BATONI_OP_STREAM);
-		batoni_mem_keep(-1);
-	}
 }
 
 /* What comes after this rank's operations have ended, each step together with the other

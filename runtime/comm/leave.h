@@ -9,16 +9,6 @@
  * device.  True: long enough; the communicator can be closed, although items of it may be
  * on streams. */
 bool batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns);
-/* A trigger of a communicator that was left behind. */
-void batoni_op_reached_late(struct batoni_op *op);
-
-static inline bool
-batoni_comm_is_gone(const struct baton_comm *comm)
-{
-	return atomic_load_explicit(&comm->functions, memory_order_relaxed) ==
-	       BATONI_GONE;
-}
-
 /* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a
  * different collective call.  Any other error has broken the communicator. */
 enum baton_status batoni_comm_try_to_leave(struct baton_comm *comm);

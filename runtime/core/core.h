@@ -26,6 +26,7 @@
 #include "comm.h"
 #include "fifo.h"
 #include "handle.h"
+#include "kind.h"
 #include "mem.h"
 #include "native.h"
 #include "onesided.h"
@@ -319,7 +320,7 @@ static inline struct batoni_tensor_list *
 batoni_op_list(const struct batoni_op *op)
 {
 	return likely(op->transfer.place != BATONI_PLACE_LIST) ||
-	                       op->kind > BATONI_KIND_RECV
+	                       !(BATONI_MESSAGES >> op->kind & 1u)
 	               ? NULL
 	               : (struct batoni_tensor_list *)op->transfer.buffer;
 }
@@ -333,6 +334,13 @@ batoni_op_refused_type(const struct batoni_op *op)
 	                         : -1;
 }
 
+/* The record that answers for an operation that is PLANNED. */
+static inline struct batoni_op *
+batoni_launch_of(const struct batoni_op *op)
+{
+	return &op->comm->pool.ops[op->launch_slot];
+}
+
 /* The path of a transfer. */
 static inline struct batoni_path *
 batoni_path_of(const struct batoni_op *op)
@@ -342,8 +350,7 @@ batoni_path_of(const struct batoni_op *op)
 
 /* Choose the path of an operation: its index, or -1 if none carries it. */
 static inline int
-batoni_choose_path(const struct baton_comm *comm, enum batoni_op_kind kind,
-                   int peer)
+batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
 {
 	for (uint32_t i = comm->paths_count; i-- > 0;) {
 		struct batoni_path *path = comm->paths[i];

@@ -19,7 +19,7 @@ struct batoni_view {
 	void *buffer;
 	const struct batoni_op *group_of;
 	uint32_t placed_ms; /* or, before it was placed, made */
-	uint32_t members, ended, streams_left; /* of a group */
+	uint32_t members, ended, streams_left; /* of a group or a launch */
 };
 
 /* Fill *view_p.  A caller that does not hold the record (batoni_op_hold, or by its part in
@@ -27,18 +27,22 @@ struct batoni_view {
  * state is NEW may still be written, unless the caller does that. */
 void batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p);
 
+/* A field, by one load. */
+#define BATONI_VIEW_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+/* The fields of a transfer, for kinds that have more. */
+void batoni_view_transfer(const struct batoni_op *op, struct batoni_view *view);
+
 /* What it is: "send to peer 1, tag 3, 64 bytes".  details, or NULL: what the one-sided layer
  * says of it. */
 void batoni_view_what(const struct batoni_view *view, const char *details,
                       char *text, size_t size);
-/* What it waits for: "a message of that peer and tag, or its bytes to move". */
-void batoni_view_waits(const struct batoni_view *view, char *text, size_t size);
+/* What it waits for: "a message of that peer and tag, or its bytes to move".  held: the caller
+ * drives, and what the record names is there. */
+void batoni_view_waits(const struct batoni_view *view, bool held, char *text,
+                       size_t size);
 /* All of it: "WHAT, stream 0x7f02, issued, age 5.021 s, waits for WAITS". */
 void batoni_view_line(const struct batoni_view *view, const char *what,
                       const char *waits, char *text, size_t size);
-/* "send", "recv", ... */
-const char *batoni_kind_name(unsigned kind);
-
 /* The caller holds the record.  What it is; and all of it. */
 void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 #define BATONI_END_BYTES 192u

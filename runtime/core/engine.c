@@ -24,14 +24,11 @@
 #include <sched.h>
 
 #include "engine.h"
-#include "group.h"
 #include "health.h"
-#include "leave.h"
 #include "life.h"
 #include "liveness.h"
 #include "log.h"
 #include "outlook.h"
-#include "plan.h"
 #include "sweep.h"
 #include "wake.h"
 
@@ -191,6 +188,16 @@ batoni_place_inbox(void)
 	return events;
 }
 
+/* A trigger of a communicator that was left behind. */
+static void
+reached_late(struct batoni_op *op)
+{
+	const struct batoni_kind *kind = batoni_kind_of(op);
+
+	if (kind->left_behind)
+		kind->left_behind(op);
+}
+
 static __attribute__((noinline)) size_t
 collect_posted(void)
 {
@@ -205,7 +212,7 @@ collect_posted(void)
 		struct batoni_op *next = op->posted;
 
 		if (unlikely(batoni_comm_is_gone(op->comm)))
-			batoni_op_reached_late(op);
+			reached_late(op);
 		else
 			batoni_op_reached(op);
 		op = next;
@@ -307,11 +314,17 @@ issue_ready(void)
 	return events;
 }
 
-/* A stream has reached a record.  What is stream-issued before it has passed its marks: a host
- * that sees the record ended finds that ended too. */
+/* It was taken from the list.  Of a point, what is stream-issued before it has passed its marks: a
+ * host that sees the point ended finds that ended too. */
 static void
-complete_point(struct batoni_op *op)
+finish(struct batoni_op *op)
 {
+	const struct batoni_kind *kind = batoni_kind_of(op);
+
+	if (kind->finish) {
+		kind->finish(op);
+		return;
+	}
 	if (unlikely(!op->comm->in_engine))
 		batoni_watch_all();
 	batoni_op_complete(op, BATON_OK);
@@ -352,12 +365,7 @@ batoni_end_and_issue(void)
 			if (!e->finish)
 				e->finish_tail = &e->finish;
 			batoni_op_list_out(op, BATONI_IN_FINISH);
-			if (op->kind == BATONI_KIND_GROUP)
-				batoni_group_finish(op);
-			else if (op->kind == BATONI_KIND_PLAN)
-				batoni_launch_settle(op);
-			else
-				complete_point(op);
+			finish(op);
 			events++;
 		}
 		if (e->ready)

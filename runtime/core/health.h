@@ -12,6 +12,14 @@ enum baton_status batoni_refuse_comm(const char *call,
  * that.  Any thread.  (The fast path need not ask: what it serves has no time-out.) */
 enum baton_status batoni_check_left(const char *call,
                                     const struct baton_comm *comm);
+/* It was left behind (leave.c), and items of it may be on streams. */
+static inline bool
+batoni_comm_is_gone(const struct baton_comm *comm)
+{
+	return atomic_load_explicit(&comm->functions, memory_order_relaxed) ==
+	       BATONI_GONE;
+}
+
 /* Break the communicator.  The first status and reason are kept; the next pass ends what
  * is pending.  The driver. */
 void batoni_comm_break(struct baton_comm *comm, enum baton_status status,

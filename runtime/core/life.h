@@ -48,7 +48,7 @@ batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
  * before, and the holders after.  word: on which its stream waits, or NULL. */
 BATONI_ALWAYS_INLINE void
 batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
-                enum batoni_op_kind kind, enum batoni_op_state state,
+                unsigned kind, enum batoni_op_state state,
                 unsigned flags, uint8_t path, uint32_t slot_direction,
                 baton_stream stream,
                 void (*reached)(struct batoni_stream_item *item),
@@ -97,11 +97,15 @@ void batoni_op_place(struct batoni_op *op);
 void batoni_op_place_direct(struct batoni_op *op);
 /* The stream has reached the record's item. */
 void batoni_op_reached(struct batoni_op *op);
+/* The same two for a point: a record on a stream that is no transfer, and ends when its stream gets
+ * there (kind.h). */
+void batoni_point_place(struct batoni_op *op);
+void batoni_point_reached(struct batoni_op *op);
 void batoni_op_arm(struct batoni_op *op);
 void batoni_op_issue(struct batoni_op *op);
 /* The only function that completes operations. */
 void batoni_op_complete(struct batoni_op *op, enum baton_status status);
-/* The same for a launch of a plan, whose operations have all ended. */
+/* The same for a record that answers for operations that have all ended. */
 void batoni_op_end_launch(struct batoni_op *launch, enum baton_status status,
                           bool lent);
 /* End the operation early, with status unless it has already ended by itself. */

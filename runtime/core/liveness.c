@@ -228,7 +228,7 @@ static bool
 is_orphan(const struct batoni_op *op)
 {
 	return batoni_is_pending(op) && batoni_is_transfer(op) &&
-	       op->kind != BATONI_KIND_WAIT &&
+	       op->transfer.direction != BATONI_WAIT &&
 	       is_armed(op) &&
 	       op->comm->transport->peers[op->transfer.peer].gone;
 }

@@ -20,15 +20,11 @@
 
 #include "describe.h"
 #include "engine.h"
-#include "group.h"
 #include "health.h"
 #include "liveness.h"
 #include "log.h"
-#include "plan.h"
 #include "queue.h"
 #include "sweep.h"
-#include "tensor_calls.h"
-#include "tensor_store.h"
 #include "unobserved.h"
 #include "wake.h"
 
@@ -127,7 +123,8 @@ batoni_op_start_clock(struct batoni_op *op)
 	uint64_t now;
 
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
-		batoni_launch_armed(batoni_launch_of(op));
+		batoni_kind_of(batoni_launch_of(op))
+			->launch->armed(batoni_launch_of(op));
 	if (likely(op->timeout_ns <= 0))
 		return;
 	now = batoni_now_ns();
@@ -188,34 +185,26 @@ transfer_reached(struct batoni_op *op)
 }
 
 void
+batoni_point_reached(struct batoni_op *op)
+{
+	op->flags |= BATONI_FLAG_REACHED;
+	if (op->state == BATONI_QUEUED)
+		batoni_op_end_later(op);
+	else if (op->state == BATONI_ENDED)
+		batoni_op_drop(op, BATONI_OP_STREAM);
+}
+
+void
 batoni_op_reached(struct batoni_op *op)
 {
-	switch ((enum batoni_op_kind)op->kind) {
-	case BATONI_KIND_SEND:
-	case BATONI_KIND_RECV:
-	case BATONI_KIND_SIGNAL:
-	case BATONI_KIND_PUT:
-	case BATONI_KIND_WAIT:
-		if (op->group_of && (op->item.flags & BATONI_ITEM_CARRIER))
-			batoni_group_reached(op->group_of, op);
-		else
-			transfer_reached(op);
-		break;
-	case BATONI_KIND_JOIN:
-		batoni_op_unjoin(op->transfer.buffer);
-		/* fall through */
-	case BATONI_KIND_RECORD:
-	case BATONI_KIND_LAUNCH:
-		op->flags |= BATONI_FLAG_REACHED;
-		if (op->state == BATONI_QUEUED)
-			batoni_op_end_later(op);
-		else if (op->state == BATONI_ENDED)
-			batoni_op_drop(op, BATONI_OP_STREAM);
-		break;
-	case BATONI_KIND_PLAN:
-	case BATONI_KIND_GROUP:
-		break;
-	}
+	struct batoni_op *group = op->group_of;
+
+	if (!batoni_is_transfer(op))
+		batoni_kind_of(op)->reached(op);
+	else if (group && (op->item.flags & BATONI_ITEM_CARRIER))
+		batoni_kind_of(group)->members->reached(group, op);
+	else
+		transfer_reached(op);
 }
 
 static void
@@ -300,54 +289,36 @@ is_too_late(const struct batoni_op *op)
 	       (batoni_launch_of(op)->flags & BATONI_FLAG_EXPIRED);
 }
 
-void
-batoni_op_place(struct batoni_op *op)
+/* It was enqueued while the communicator broke. */
+static void
+place_broken(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	assert(op->state == BATONI_NEW);
-	count_active(comm, 1);
-	note_age(op);
-	/* Its path has put it on its stream: no item of ours is there, unless its group
-	 * has one. */
-	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) && !op->group_of)
-		op->flags |= BATONI_FLAG_REACHED;
-	if (op->kind == BATONI_KIND_GROUP) {
-		batoni_group_place(op);
+	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
+	    (!comm->aborted || batoni_path_of(op)->ops->lends)) {
+		place_issued(op);
+		if (comm->aborted)
+			batoni_op_end_early(op, comm->breaking);
 		return;
 	}
-	if (unlikely(op->kind == BATONI_KIND_PLAN)) {
-		batoni_launch_place(op);
-		return;
-	}
-	if (unlikely(is_too_late(op))) {
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 		tell_place(op);
-		end(op, BATON_ERR_TIMEOUT, false);
-		return;
-	}
+	else if (!op->group_of)
+		place_on_stream(op);
+	end(op, comm->breaking, false);
+}
+
+void
+batoni_point_place(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+
 	if (unlikely(comm->breaking != BATON_OK) &&
-	    op->kind < BATONI_KIND_PLAN &&
+	    batoni_kind_of(op)->ends_broken &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
-		/* It was enqueued while the communicator broke. */
-		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-		    (!comm->aborted || batoni_path_of(op)->ops->lends)) {
-			place_issued(op);
-			if (comm->aborted)
-				batoni_op_end_early(op, comm->breaking);
-			return;
-		}
-		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
-			tell_place(op);
-		else if (!op->group_of)
-			place_on_stream(op);
+		place_on_stream(op);
 		end(op, comm->breaking, false);
-		return;
-	}
-	if (likely(batoni_is_transfer(op))) {
-		if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED))
-			place_issued(op);
-		else
-			place_transfer(op);
 		return;
 	}
 	if (!comm->in_engine && (op->flags & BATONI_FLAG_LOCAL))
@@ -356,6 +327,32 @@ batoni_op_place(struct batoni_op *op)
 	batoni_op_move(op, BATONI_QUEUED);
 	if (op->flags & BATONI_FLAG_REACHED)
 		batoni_op_end_later(op);
+}
+
+void
+batoni_op_place(struct batoni_op *op)
+{
+	assert(op->state == BATONI_NEW);
+	count_active(op->comm, 1);
+	note_age(op);
+	if (unlikely(!batoni_is_transfer(op))) {
+		batoni_kind_of(op)->place(op);
+		return;
+	}
+	/* Its path has put it on its stream: no item of ours is there, unless its group
+	 * has one. */
+	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) && !op->group_of)
+		op->flags |= BATONI_FLAG_REACHED;
+	if (unlikely(is_too_late(op))) {
+		tell_place(op);
+		end(op, BATON_ERR_TIMEOUT, false);
+	} else if (unlikely(op->comm->breaking != BATON_OK)) {
+		place_broken(op);
+	} else if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED)) {
+		place_issued(op);
+	} else {
+		place_transfer(op);
+	}
 }
 
 void
@@ -374,7 +371,8 @@ batoni_op_place_direct(struct batoni_op *op)
 static bool
 names_silent(const struct batoni_op *op)
 {
-	return op->comm->peers_silent > 0 && op->kind != BATONI_KIND_WAIT &&
+	return op->comm->peers_silent > 0 &&
+	       op->transfer.direction != BATONI_WAIT &&
 	       op->comm->transport->peers[op->transfer.peer].silent;
 }
 
@@ -404,12 +402,13 @@ batoni_op_issue(struct batoni_op *op)
 		end(op, comm->breaking, false);
 		return;
 	}
-	if (unlikely(batoni_op_list(op)) && !batoni_tensors_may_go(op)) {
+	if (unlikely(batoni_op_list(op)) &&
+	    !batoni_kind_of(op)->list->may_issue(op)) {
 		end(op, BATON_ERR_INVALID, false);
 		return;
 	}
 	silent = unlikely(names_silent(op));
-	if (silent && op->kind != BATONI_KIND_RECV) {
+	if (silent && op->transfer.direction != BATONI_RECV) {
 		end(op, BATON_ERR_PEER, false);
 		return;
 	}
@@ -541,7 +540,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		batoni_check_device(comm);
 	/* Before anybody sees the end. */
 	if (unlikely(batoni_op_list(op)))
-		batoni_tensors_ended(op, status, lent);
+		batoni_kind_of(op)->list->ended(op, status, lent);
 	batoni_op_close(op, status);
 	batoni_op_stop_clock(op);
 	if (lent)
@@ -553,7 +552,8 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 		return;
 	}
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
-		batoni_launch_member_ended(op, status, lent);
+		batoni_kind_of(batoni_launch_of(op))
+			->launch->ends(op, status, lent);
 	/* DONE before the release: a host that has seen the stream go on must find
 	 * the operation ended.  If release lets nothing go on, the word is changed
 	 * once, below. */
@@ -565,10 +565,10 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	release_word(op);
 	if (op->flags & BATONI_FLAG_REACHED)
 		drop |= BATONI_OP_STREAM;
-	/* A launch of a plan answers for its operations. */
+	/* A launch answers for its operations. */
 	if (unlikely(status != BATON_OK) &&
 	    !(op->flags & BATONI_FLAG_PLANNED) &&
-	    (batoni_is_transfer(op) || op->kind == BATONI_KIND_PLAN)) {
+	    (batoni_is_transfer(op) || batoni_kind_of(op)->launch)) {
 		if (!seen)
 			seen = atomic_load(&op->word);
 		if (!(seen & (BATONI_OP_HANDLE | BATONI_OP_QUEUE)))
@@ -581,7 +581,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	if (queue && likely(!group || group->state != BATONI_NEW))
 		batoni_queue_deliver(queue, op);
 	if (unlikely(group != NULL))
-		batoni_group_member_ended(group);
+		batoni_kind_of(group)->members->ended(group);
 	if (unlikely(comm->observed))
 		batoni_op_observe_left(comm, slot);
 }
@@ -594,13 +594,13 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 
 	assert(!(op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_MARKED)));
 	forget_placed(op);
-	if (op->kind != BATONI_KIND_GROUP && batoni_op_list(op))
-		batoni_list_give(op->comm, batoni_op_list(op));
+	if (batoni_op_list(op))
+		batoni_kind_of(op)->list->give(op);
 	batoni_op_move(op, BATONI_ENDED);
 	count_active(op->comm, -1);
 	/* Other streams may wait for a member by its handle; its group has
 	 * released the group's own word. */
-	if (op->kind != BATONI_KIND_GROUP)
+	if (!batoni_kind_of(op)->members)
 		release_word(op);
 	slot = batoni_pool_slot(&comm->pool, op);
 	change_word(op, 0, drop);
@@ -655,10 +655,11 @@ take_back(struct batoni_op *op)
 void
 batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 {
+	const struct batoni_kind *kind = batoni_kind_of(op);
 	enum baton_status how;
 
-	if (unlikely(op->kind == BATONI_KIND_PLAN)) {
-		batoni_launch_end_early(op, status);
+	if (unlikely(kind->end_early != NULL)) {
+		kind->end_early(op, status);
 		return;
 	}
 	if (op->state != BATONI_ISSUED) {
@@ -696,7 +697,7 @@ end_simply(struct batoni_op *op)
 	                     BATONI_FLAG_REACHED))
 		return false;
 	if (unlikely(batoni_op_list(op)))
-		batoni_tensors_ended(op, BATON_OK, false);
+		batoni_kind_of(op)->list->ended(op, BATON_OK, false);
 	batoni_op_close(op, BATON_OK);
 	comm->active--;
 	if (op->item.word) {
@@ -739,11 +740,12 @@ batoni_op_give_back(struct batoni_op *op)
 	assert(!(op->flags & BATONI_FLAG_MARKED));
 	forget_placed(op);
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
-		batoni_launch_given_back(batoni_launch_of(op));
+		batoni_kind_of(batoni_launch_of(op))
+			->launch->given_back(batoni_launch_of(op));
 	comm->lent--;
 	count_active(comm, -1);
 	if (unlikely(batoni_op_list(op)))
-		batoni_list_give(comm, batoni_op_list(op));
+		batoni_kind_of(op)->list->give(op);
 	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
 }
 

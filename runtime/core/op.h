@@ -82,19 +82,6 @@
 	(BATONI_OP_JOINS | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
 	 BATONI_OP_QUEUE | BATONI_OP_CANCEL)
 
-enum batoni_op_kind {
-	BATONI_KIND_SEND = BATON_OPERATION_SEND,
-	BATONI_KIND_RECV = BATON_OPERATION_RECV,
-	BATONI_KIND_RECORD = BATON_OPERATION_RECORD,
-	BATONI_KIND_SIGNAL = BATON_OPERATION_SIGNAL,
-	BATONI_KIND_PUT = BATON_OPERATION_PUT_SIGNAL,
-	BATONI_KIND_WAIT = BATON_OPERATION_WAIT_SIGNAL,
-	BATONI_KIND_PLAN = BATON_OPERATION_PLAN, /* a launch of a plan */
-	BATONI_KIND_LAUNCH, /* a function on the stream */
-	BATONI_KIND_JOIN,   /* a stream waits for another record's word */
-	BATONI_KIND_GROUP   /* the common word of a group's members */
-};
-
 enum batoni_op_state {
 	BATONI_NEW,
 	BATONI_QUEUED,
@@ -164,7 +151,7 @@ struct batoni_op {
 	int8_t status;  /* enum baton_status */
 	uint8_t listed; /* enum batoni_listed; where assertions are compiled in */
 	uint8_t path;   /* a transfer's: index in comm->paths */
-	uint8_t kind;   /* enum batoni_op_kind */
+	uint8_t kind;   /* kind.h */
 	uint8_t state;  /* enum batoni_op_state */
 	uint8_t failed_kind; /* of a launch of a plan: the kind of operation `failed` */
 	uint16_t flags;

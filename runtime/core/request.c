@@ -393,10 +393,9 @@ baton_cancel(baton_request request)
 		return batoni_refuse_handle("baton_cancel", request);
 	if (word & BATONI_OP_DONE)
 		return BATON_OK;
-	if (kind == BATONI_KIND_RECORD)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "baton_cancel: a record ends when its "
-		                     "stream gets there");
+	if (batoni_kinds[kind]->why_no_cancel)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED, "baton_cancel: %s",
+		                     batoni_kinds[kind]->why_no_cancel);
 	if (path->lends)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: the put is on its stream (%s) "

@@ -42,7 +42,7 @@ batoni_completion_at(const struct batoni_op *op, uint64_t word)
 	                       ? -1
 	                       : batoni_get(op->transfer.tag),
 		.bytes = status == BATON_OK || status == BATON_ERR_TRUNCATED ||
-		                         (done && kind == BATONI_KIND_PLAN)
+		                         (done && batoni_kinds[kind]->launch)
 	                         ? batoni_get(op->transfer.done_bytes)
 	                         : 0,
 		.user_data = batoni_get(op->user_data),

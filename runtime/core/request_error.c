@@ -9,8 +9,6 @@
 #include "datatype.h"
 #include "describe.h"
 #include "log.h"
-#include "plan.h"
-#include "tensor_calls.h"
 
 /* The slow path: say why the look-up failed. */
 enum baton_status
@@ -56,26 +54,23 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	struct batoni_path *path = comm->paths[op->path];
-	/* A launch of a plan has kept this of the operation that failed. */
-	bool launch = op->kind == BATONI_KIND_PLAN;
-	unsigned kind = launch ? op->failed_kind : op->kind;
-	size_t came = launch ? (size_t)(uintptr_t)transfer->buffer
-	                     : transfer->done_bytes;
-	char native[448] = "", why[432];
-	char what[96], which[96] = "";
+	const struct batoni_kind *kind = batoni_kind_of(op);
+	struct batoni_failed failed = {.kind = op->kind,
+	                               .came = transfer->done_bytes};
+	char native[448] = "", why[432], what[96];
 
 	batoni_op_describe(op, what, sizeof(what));
-	if (launch)
-		batoni_launch_explain(op, which, sizeof(which));
+	if (kind->failed)
+		kind->failed(op, &failed);
 	/* The error code of a failed put is errno's, or the transport's if messages
 	 * carried the put; or it is the device's. */
-	if ((!launch &&
+	if ((!kind->launch &&
 	     (op->status == BATON_ERR_MISMATCH ||
 	      op->status == BATON_ERR_TIMEOUT) &&
 	     path->ops->explain &&
 	     path->ops->explain(path, transfer, why, sizeof(why))) ||
-	    explain_type(op, came, why, sizeof(why)) ||
-	    batoni_tensors_explain(op, why, sizeof(why))) {
+	    explain_type(op, failed.came, why, sizeof(why)) ||
+	    (kind->explain && kind->explain(op, why, sizeof(why)))) {
 		snprintf(native, sizeof(native), " (%s)", why);
 	} else if (native_call && op->status == BATON_ERR_CUDA) {
 		char device[128] = "";
@@ -85,7 +80,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		                                     device, sizeof(device));
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
 		         native_call, transfer->native_code, device);
-	} else if (native_call && batoni_is_onesided_kind(kind) &&
+	} else if (native_call && batoni_is_onesided_kind(failed.kind) &&
 	    op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         native_call,
@@ -93,7 +88,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	} else if (native_call) {
 		/* The one-sided layer's messages go over that by which the hosts talk. */
 		struct batoni_transport *by =
-			batoni_is_onesided_kind(kind) &&
+			batoni_is_onesided_kind(failed.kind) &&
 					op->status == BATON_ERR_MPI
 				? batoni_hosts_of(comm->transport)
 				: comm->transport;
@@ -105,9 +100,9 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		         native_call, transfer->native_code, library);
 	} else if (op->status == BATON_ERR_TRUNCATED) {
 		snprintf(native, sizeof(native),
-		         " (the message has %zu byte%s, the buffer %zu)", came,
-		         batoni_s(came), transfer->bytes);
-	} else if (op->status == BATON_ERR_TIMEOUT && !launch &&
+		         " (the message has %zu byte%s, the buffer %zu)",
+		         failed.came, batoni_s(failed.came), transfer->bytes);
+	} else if (op->status == BATON_ERR_TIMEOUT && !kind->launch &&
 	           op->flags & BATONI_FLAG_CROWDED) {
 		batoni_crowd_explain(comm, why, sizeof(why));
 		snprintf(native, sizeof(native), " (%s)", why);
@@ -115,7 +110,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		snprintf(native, sizeof(native), " (%s)",
 		         baton_comm_error(comm));
 	}
-	snprintf(text, size, "%s%s: %s: %s%s", what, which,
+	snprintf(text, size, "%s%s: %s: %s%s", what, failed.which,
 	         baton_status_name(op->status), baton_status_text(op->status),
 	         native);
 }

@@ -39,16 +39,16 @@ batoni_is_pending(const struct batoni_op *op)
 	return state != BATONI_NEW && state != BATONI_ENDED;
 }
 
-/* The records of BATONI_KIND_RECORD end before transfers: the end of a transfer would let
- * its stream reach them.  One that was reached has ended in OK.  Launched functions and
- * joins are left to finish. */
+/* Points that end with their communicator (records) end before transfers: the end of a transfer
+ * would let its stream reach them.  One that was reached has ended in OK.  Others (launched
+ * functions, joins) are left to finish. */
 static void
 end_host_issued(struct baton_comm *comm)
 {
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
-		if (batoni_is_pending(op) && op->kind == BATONI_KIND_RECORD &&
+		if (batoni_is_pending(op) && batoni_kind_of(op)->ends_broken &&
 		    !(op->flags & BATONI_FLAG_REACHED))
 			batoni_op_end_early(op, comm->breaking);
 	}

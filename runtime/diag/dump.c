@@ -123,21 +123,10 @@ static void
 add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
           size_t size)
 {
-	/* Of a stream_wait: its stream holds it until it has passed. */
-	const struct batoni_op *other = seen->buffer;
-
-	batoni_view_waits(seen, text, size);
+	batoni_view_waits(seen, dump->locked, text, size);
 	if (!dump->locked || seen->word & BATONI_OP_LENT)
 		return;
-	if (seen->kind == BATONI_KIND_JOIN && other &&
-	    seen->state != BATONI_NEW && seen->state != BATONI_ENDED)
-		snprintf(text, size,
-		         "its stream to get there, then the %s in slot %u of "
-		         "communicator %u",
-		         batoni_kind_name(other->kind),
-		         batoni_pool_slot(&other->comm->pool, other),
-		         other->comm->index);
-	else if (seen->state == BATONI_ARMED && batoni_is_transfer(seen->op))
+	if (seen->state == BATONI_ARMED && batoni_is_transfer(seen->op))
 		snprintf(text, size, "%s", waits_for_turn(dump, seen));
 	else if (seen->state == BATONI_QUEUED && seen->group_of &&
 	         seen->group_of->state == BATONI_NEW)

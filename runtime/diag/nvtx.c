@@ -33,7 +33,6 @@
 #include "core.h"
 #include "log.h"
 #include "mem.h"
-#include "plan.h"
 
 #ifdef BATONI_WITH_NVTX
 
@@ -59,32 +58,6 @@ create_domain(void)
 	domain = nvtxDomainCreateA("baton");
 }
 
-static const char *
-name_of(unsigned kind)
-{
-	switch ((enum batoni_op_kind)kind) {
-	case BATONI_KIND_SEND:
-		return "Send";
-	case BATONI_KIND_RECV:
-		return "Recv";
-	case BATONI_KIND_SIGNAL:
-		return "Signal";
-	case BATONI_KIND_PUT:
-		return "Put";
-	case BATONI_KIND_WAIT:
-		return "Wait";
-	case BATONI_KIND_RECORD:
-		return "Record";
-	case BATONI_KIND_PLAN:
-		return "Plan";
-	case BATONI_KIND_LAUNCH:
-	case BATONI_KIND_JOIN:
-	case BATONI_KIND_GROUP:
-		break;
-	}
-	return NULL;
-}
-
 static uint64_t
 batch_of(const struct batoni_op *op)
 {
@@ -100,10 +73,10 @@ start(const struct batoni_op *op, const char *before, const char *after)
 
 	if (op->transfer.peer >= 0)
 		snprintf(peer, sizeof(peer), "-%d", op->transfer.peer);
-	else if (op->kind == BATONI_KIND_WAIT)
+	else if (op->transfer.direction == BATONI_WAIT)
 		snprintf(peer, sizeof(peer), "-several");
 	snprintf(name, sizeof(name), "Batch-%llu %s%s%s%s",
-	         (unsigned long long)batch_of(op), before, name_of(op->kind),
+	         (unsigned long long)batch_of(op), before, batoni_kind_of(op)->trace,
 	         after, peer);
 	attributes.version = NVTX_VERSION;
 	attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
@@ -171,7 +144,7 @@ moved(void *context, const struct batoni_op *op, unsigned state)
 
 	(void)context;
 	if (state == BATONI_NEW || (op->flags & BATONI_FLAG_LOCAL) ||
-	    !name_of(op->kind))
+	    !batoni_kind_of(op)->trace)
 		return BATON_OK;
 	ranges = ranges_of(op);
 	if (batoni_is_transfer(op))

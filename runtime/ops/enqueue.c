@@ -297,16 +297,9 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 	op->transfer.bytes = bytes;
 	batoni_set(op->transfer.peer, a->peer);
 	batoni_set(op->transfer.tag, a->tag);
-	if (op->kind == BATONI_KIND_SEND || op->kind == BATONI_KIND_RECV) {
-		op->transfer.direction = op->kind == BATONI_KIND_SEND
-		                                 ? BATONI_SEND
-		                                 : BATONI_RECV;
+	op->transfer.direction = batoni_kind_of(op)->direction & 3u;
+	if (BATONI_MESSAGES >> op->kind & 1u)
 		op->transfer.type = (int)a->type;
-	} else {
-		op->transfer.direction = op->kind == BATONI_KIND_WAIT
-		                                 ? BATONI_WAIT
-		                                 : BATONI_PUT;
-	}
 	return a->options ? batoni_apply_options(op, a->options) : BATON_OK;
 }
 

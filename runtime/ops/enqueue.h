@@ -5,6 +5,7 @@
 
 #include "core.h"
 #include "engine.h"
+#include "kinds.h"
 
 /* A record with its common fields set, or NULL when the pool is empty. */
 struct batoni_op *batoni_op_new(struct baton_comm *comm,

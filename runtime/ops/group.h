@@ -42,10 +42,5 @@ void batoni_group_forget(const struct batoni_op *group);
 /* Make the record a member.  OK, or the refusal (the record is returned). */
 enum baton_status batoni_group_add(struct batoni_op *group,
                                    struct batoni_op *op);
-/* These four: the driver. */
-void batoni_group_place(struct batoni_op *group);
-void batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier);
-void batoni_group_finish(struct batoni_op *group);
-void batoni_group_member_ended(struct batoni_op *group);
 
 #endif

@@ -5,8 +5,11 @@
  */
 #include "life.h"
 
+#include <stdio.h>
+
+#include "describe.h"
 #include "enqueue.h"
-#include "group.h"
+#include "log.h"
 #include "queue.h"
 
 static bool
@@ -59,8 +62,8 @@ arm(struct batoni_op *group)
 		batoni_op_end_later(group);
 }
 
-void
-batoni_group_finish(struct batoni_op *group)
+static void
+finish(struct batoni_op *group)
 {
 	struct batoni_op *op, *next;
 
@@ -75,8 +78,8 @@ batoni_group_finish(struct batoni_op *group)
 	retire(group);
 }
 
-void
-batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier)
+static void
+carrier_reached(struct batoni_op *group, struct batoni_op *carrier)
 {
 	group->group.streams_left--;
 	if (is_released(group))
@@ -84,15 +87,15 @@ batoni_group_reached(struct batoni_op *group, struct batoni_op *carrier)
 	else
 		carrier->flags |= BATONI_FLAG_HELD;
 	if (group->state == BATONI_NEW)
-		return; /* batoni_group_place continues */
+		return; /* place continues */
 	if (group->group.streams_left == 0 && !is_released(group) &&
 	    group->group.ended < group->group.members)
 		arm(group);
 	retire(group);
 }
 
-void
-batoni_group_member_ended(struct batoni_op *group)
+static void
+member_ended(struct batoni_op *group)
 {
 	group->group.ended++;
 	if (group->state == BATONI_NEW ||
@@ -162,8 +165,8 @@ deliver_early_ends(struct batoni_op *group)
 	}
 }
 
-void
-batoni_group_place(struct batoni_op *group)
+static void
+place(struct batoni_op *group)
 {
 	struct baton_comm *comm = group->comm;
 	struct batoni_op *op, *next;
@@ -190,3 +193,55 @@ batoni_group_place(struct batoni_op *group)
 	else if (group->group.streams_left == 0)
 		arm(group);
 }
+
+/* ---- in words ---- */
+
+__attribute__((no_sanitize("thread"))) static void
+view_group(const struct batoni_op *op, struct batoni_view *view)
+{
+	view->members = BATONI_VIEW_LOAD(op->group.members);
+	view->ended = BATONI_VIEW_LOAD(op->group.ended);
+	view->streams_left = BATONI_VIEW_LOAD(op->group.streams_left);
+}
+
+static void
+what(const struct batoni_view *view, const char *details, char *text, size_t size)
+{
+	(void)details;
+	snprintf(text, size, "group of %u operation%s", view->members,
+	         batoni_s(view->members));
+}
+
+static bool
+waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	if (view->state == BATONI_ENDED)
+		return false;
+	if (view->state == BATONI_NEW)
+		snprintf(text, size,
+		         "baton_group_end of the thread that began it");
+	else
+		snprintf(text, size,
+		         "%u of its %u member%s, and %u stream%s to get there",
+		         view->members - view->ended, view->members,
+		         batoni_s(view->members), view->streams_left,
+		         batoni_s(view->streams_left));
+	return true;
+}
+
+static const struct batoni_members_kind members = {
+	.reached = carrier_reached,
+	.ended = member_ended,
+};
+
+const struct batoni_kind batoni_kind_group = {
+	.name = "group",
+	.off_stream = true,
+	.place = place,
+	.finish = finish,
+	.view = view_group,
+	.what = what,
+	.waits = waits,
+	.members = &members,
+};

@@ -52,13 +52,6 @@ enum baton_status batoni_plan_group_end(struct batoni_op *recording);
 void batoni_plan_abandon(struct batoni_op *recording);
 
 /* These: the driver. */
-/* The launch of an operation that is PLANNED. */
-static inline struct batoni_op *
-batoni_launch_of(const struct batoni_op *op)
-{
-	return &op->comm->pool.ops[op->launch_slot];
-}
-void batoni_launch_place(struct batoni_op *launch);
 /* One of its operations is armed. */
 void batoni_launch_armed(struct batoni_op *launch);
 /* End it if all of its operations have ended. */
@@ -66,14 +59,6 @@ void batoni_launch_settle(struct batoni_op *launch);
 /* One of its operations ends.  If it is the last, the launch ends. */
 void batoni_launch_member_ended(const struct batoni_op *op,
                                 enum baton_status status, bool lent);
-/* What was lent by one of its operations, which has ended, is given back. */
-void batoni_launch_given_back(struct batoni_op *launch);
-/* End its operations early.  It ends with the last of them. */
-void batoni_launch_end_early(struct batoni_op *launch, enum baton_status status);
-
-/* The operation that failed, in words; the caller holds the launch. */
-void batoni_launch_explain(const struct batoni_op *launch, char *text,
-                           size_t size);
 
 /* ---- between plan.c, plan_need.c, plan_launch.c and plan_drive.c ---- */
 

@@ -9,6 +9,7 @@
 
 #include "describe.h"
 #include "life.h"
+#include "log.h"
 #include "sweep.h"
 #include "tensor_calls.h"
 #include "tensor_store.h"
@@ -67,8 +68,8 @@ keep_list(struct batoni_op *launch, const struct batoni_op *op,
 	batoni_list_keep(launch, list);
 }
 
-void
-batoni_launch_place(struct batoni_op *launch)
+static void
+place(struct batoni_op *launch)
 {
 	batoni_op_move(launch, BATONI_QUEUED);
 	if (launch->plan.members == 0)
@@ -115,8 +116,8 @@ batoni_launch_member_ended(const struct batoni_op *op,
 	batoni_launch_settle(launch);
 }
 
-void
-batoni_launch_given_back(struct batoni_op *launch)
+static void
+given_back(struct batoni_op *launch)
 {
 	if (--launch->plan_end.lent == 0 && launch->state == BATONI_ENDED)
 		batoni_op_give_back(launch);
@@ -124,8 +125,8 @@ batoni_launch_given_back(struct batoni_op *launch)
 
 /* It cannot end before the scan is over, and so keeps its slot.  One of no operations is about to end,
  * as it was placed (engine.finish). */
-void
-batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
+static void
+end_early(struct batoni_op *launch, enum baton_status status)
 {
 	struct baton_comm *comm = launch->comm;
 	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
@@ -150,18 +151,18 @@ batoni_launch_end_early(struct batoni_op *launch, enum baton_status status)
 
 /* ---- words ---- */
 
-void
-batoni_launch_explain(const struct batoni_op *launch, char *text, size_t size)
+/* Which operation of the plan failed. */
+static void
+failed(const struct batoni_op *launch, struct batoni_failed *failed_p)
 {
 	const struct batoni_transfer *transfer = &launch->transfer;
-	bool message = launch->failed_kind == BATONI_KIND_SEND ||
-	               launch->failed_kind == BATONI_KIND_RECV;
+	bool message = BATONI_MESSAGES >> launch->failed_kind & 1u;
 	char where[48] = "";
 
-	if (launch->plan_end.failed == BATONI_NONE_FAILED) {
-		*text = '\0';
+	failed_p->kind = launch->failed_kind;
+	failed_p->came = (size_t)(uintptr_t)transfer->buffer;
+	if (launch->plan_end.failed == BATONI_NONE_FAILED)
 		return;
-	}
 	if (launch->failed_kind == 0)
 		snprintf(where, sizeof(where), ", which was refused");
 	else if (message)
@@ -169,8 +170,59 @@ batoni_launch_explain(const struct batoni_op *launch, char *text, size_t size)
 		         transfer->peer, transfer->tag);
 	else
 		snprintf(where, sizeof(where), ", peer %d", transfer->peer);
-	snprintf(text, size, ", operation %u of the plan%s%s%s",
-	         launch->plan_end.failed, launch->failed_kind ? ", " : "",
-	         launch->failed_kind ? batoni_kind_name(launch->failed_kind) : "",
+	snprintf(failed_p->which, sizeof(failed_p->which),
+	         ", operation %u of the plan%s%s%s", launch->plan_end.failed,
+	         launch->failed_kind ? ", " : "",
+	         launch->failed_kind ? batoni_kinds[launch->failed_kind]->name
+	                             : "",
 	         where);
 }
+
+__attribute__((no_sanitize("thread"))) static void
+view_launch(const struct batoni_op *op, struct batoni_view *view)
+{
+	batoni_view_transfer(op, view);
+	view->members = BATONI_VIEW_LOAD(op->plan.members);
+	view->ended = BATONI_VIEW_LOAD(op->plan.ended);
+}
+
+static void
+what(const struct batoni_view *view, const char *details, char *text, size_t size)
+{
+	(void)details;
+	snprintf(text, size, "launch of a plan of %u operation%s",
+	         view->members, batoni_s(view->members));
+}
+
+static bool
+waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	if (view->state == BATONI_NEW || view->state == BATONI_ENDED)
+		return false;
+	snprintf(text, size, "%u of its %u operation%s",
+	         view->members - view->ended, view->members,
+	         batoni_s(view->members));
+	return true;
+}
+
+static const struct batoni_launch_kind launch = {
+	.armed = batoni_launch_armed,
+	.ends = batoni_launch_member_ended,
+	.given_back = given_back,
+};
+
+const struct batoni_kind batoni_kind_plan = {
+	.name = "plan",
+	.trace = "Plan",
+	.off_stream = true,
+	.place = place,
+	.finish = batoni_launch_settle,
+	.end_early = end_early,
+	.view = view_launch,
+	.what = what,
+	.waits = waits,
+	.failed = failed,
+	.explain = batoni_tensors_explain,
+	.launch = &launch,
+};

@@ -6,10 +6,14 @@
  */
 #include "life.h"
 
+#include <stdio.h>
+
+#include "describe.h"
 #include "enqueue.h"
 #include "group.h"
 #include "launch.h"
 #include "log.h"
+#include "mem.h"
 #include "request.h"
 
 static enum baton_status
@@ -208,3 +212,103 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 		batoni_op_unjoin(target);
 	return status;
 }
+
+/* ---- their kinds ---- */
+
+/* A record of baton_stream_synchronize is its waiter's and its stream's. */
+static void
+record_left_behind(struct batoni_op *op)
+{
+	if (!(op->flags & BATONI_FLAG_LOCAL))
+		return;
+	batoni_list_remove(&op->deadline);
+	batoni_op_drop_local(op, BATONI_OP_STREAM);
+	batoni_mem_keep(-1);
+}
+
+static void
+record_what(const struct batoni_view *view, const char *details, char *text,
+            size_t size)
+{
+	(void)details;
+	snprintf(text, size, "%s",
+	         view->flags & BATONI_FLAG_LOCAL ? "stream_synchronize"
+	                                         : "record");
+}
+
+const struct batoni_kind batoni_kind_record = {
+	.name = "record",
+	.trace = "Record",
+	.why_no_cancel = "a record ends when its stream gets there",
+	.ends_broken = true,
+	.place = batoni_point_place,
+	.reached = batoni_point_reached,
+	.left_behind = record_left_behind,
+	.what = record_what,
+};
+
+static bool
+waits_on_stream(const struct batoni_view *view)
+{
+	return view->state != BATONI_NEW && view->state != BATONI_ENDED;
+}
+
+static bool
+launch_waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	if (!waits_on_stream(view))
+		return false;
+	snprintf(text, size,
+	         "its stream to get there, or its function to return");
+	return true;
+}
+
+const struct batoni_kind batoni_kind_launch = {
+	.name = "launched function",
+	.place = batoni_point_place,
+	.reached = batoni_point_reached,
+	.waits = launch_waits,
+};
+
+static void
+join_left_behind(struct batoni_op *op)
+{
+	batoni_op_unjoin(op->transfer.buffer);
+}
+
+static void
+join_reached(struct batoni_op *op)
+{
+	batoni_op_unjoin(op->transfer.buffer);
+	batoni_point_reached(op);
+}
+
+/* Its stream holds the other record until it has passed. */
+static bool
+join_waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	const struct batoni_op *other = held ? view->buffer : NULL;
+
+	if (!waits_on_stream(view))
+		return false;
+	if (!other)
+		snprintf(text, size,
+		         "its stream to get there, then another request");
+	else
+		snprintf(text, size,
+		         "its stream to get there, then the %s in slot %u of "
+		         "communicator %u",
+		         batoni_kind_of(other)->name,
+		         batoni_pool_slot(&other->comm->pool, other),
+		         other->comm->index);
+	return true;
+}
+
+const struct batoni_kind batoni_kind_join = {
+	.name = "stream_wait",
+	.place = batoni_point_place,
+	.reached = join_reached,
+	.left_behind = join_left_behind,
+	.waits = join_waits,
+};

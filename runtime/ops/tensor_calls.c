@@ -577,8 +577,8 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 
 /* ---- the life of the operation ---- */
 
-bool
-batoni_tensors_may_go(const struct batoni_op *op)
+static bool
+may_issue(const struct batoni_op *op)
 {
 	const struct batoni_tensor_list *list = batoni_op_list(op);
 
@@ -603,6 +603,18 @@ batoni_tensors_ended(struct batoni_op *op, enum baton_status status, bool lent)
 	else
 		batoni_list_give(op->comm, list);
 }
+
+static void
+give(struct batoni_op *op)
+{
+	batoni_list_give(op->comm, batoni_op_list(op));
+}
+
+const struct batoni_list_kind batoni_tensors_kind = {
+	.may_issue = may_issue,
+	.ended = batoni_tensors_ended,
+	.give = give,
+};
 
 /* Of a launch of a plan: that of the operation that failed. */
 static const struct batoni_tensor_list *

@@ -7,8 +7,8 @@
 
 /* Does the communicator carry lists (BATON_CAP_TENSORS)?  Any thread. */
 bool batoni_tensors_served(const struct baton_comm *comm);
-/* The driver, of an operation that has a list, which is armed: may it be issued? */
-bool batoni_tensors_may_go(const struct batoni_op *op);
+/* What the core asks of an operation that has a list. */
+extern const struct batoni_list_kind batoni_tensors_kind;
 /* The driver: it ends in this status, and nobody has seen that yet.  lent: the transport still
  * has the list. */
 void batoni_tensors_ended(struct batoni_op *op, enum baton_status status,

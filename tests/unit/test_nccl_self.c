@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "kinds.h"
 #include "nccl_world.h"
 #include "op.h"
 #include "run_tests.h"

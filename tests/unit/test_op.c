@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "kinds.h"
 #include "request.h"
 #include "run_tests.h"
 #include "scripted_world.h"
