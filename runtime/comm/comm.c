@@ -667,7 +667,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
 	comm->thread_drives =
 		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
-	batoni_observe_comm(comm);
+	batoni_observe_comm(comm, batoni_nvtx_observer);
 	comm->plain = comm->any_drives && comm->in_engine &&
 	              comm->timeout_ns == 0 && !comm->observed && !comm->looks &&
 	              !comm->checked;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "life.h"
 
-#include "nvtx.h"
-#include "testing.h"
+#include "observer.h"
 
 /* Of the communicators that are made now. */
 static _Atomic(const struct batoni_observer *) current;
@@ -27,11 +26,13 @@ host_copying(struct batoni_host *host, const struct batoni_transfer *transfer,
 }
 
 void
-batoni_observe_comm(struct baton_comm *comm)
+batoni_observe_comm(struct baton_comm *comm,
+                    const struct batoni_observer *(*trace)(
+			    struct baton_comm *comm))
 {
 	comm->observer = atomic_load(&current);
 	if (!comm->observer)
-		comm->observer = batoni_nvtx_observer(comm);
+		comm->observer = trace(comm);
 	comm->observed = comm->pool.stamps || comm->observer;
 	if (comm->observer && comm->observer->copying)
 		comm->host.copying = host_copying;

@@ -85,8 +85,11 @@ batoni_op_close(struct batoni_op *op, enum baton_status status)
 	batoni_op_move(op, BATONI_ENDED);
 }
 
-/* Set what watches the communicator's operations. */
-void batoni_observe_comm(struct baton_comm *comm);
+/* Set what watches the communicator's operations: what a test has set, else what `trace` returns, or
+ * NULL. */
+void batoni_observe_comm(struct baton_comm *comm,
+                         const struct batoni_observer *(*trace)(
+				 struct baton_comm *comm));
 
 /* ---- op.c; the driver, unless said ---- */
 

@@ -3,7 +3,7 @@
 #ifndef BATONI_NVTX_H
 #define BATONI_NVTX_H
 
-#include "testing.h"
+#include "observer.h"
 
 struct baton_comm;
 struct batoni_trace;
