@@ -2,23 +2,26 @@
 #
 # The layer rule of docs/design.md: which room may see which, by what its files
 # include, by the library that they name, and by the symbols that their objects need.
+# And the circles of calls within a room: no more files than `circle_max` in one.
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
-#   base <- contract <- engine (core, ops, comm, diag) <- window (base <- paths <- the rest)
-#   leaves (runtime/device/<name>/, transport/<name>/,
-#   transport/bootstrap/<name>/) see base and contract; a transport <name> also the bootstrap <name>.  The engine
-#   sees no leaf: runtime/parts.c, which all may need, has their tables.
+#   floors, each above the one before: base, contract, core, diag, ops, comm,
+#   window/base, window/paths, window; a room sees itself and what is beneath.
+#   leaves (runtime/device/<name>/, transport/<name>/, transport/bootstrap/<name>/) see base
+#   and contract; a transport <name> also the bootstrap <name>.  No room sees a leaf:
+#   runtime/parts.c lists them, and the rooms from contract on need its tables.
 cmake_minimum_required(VERSION 3.25)
+
+set(floors base contract core diag ops comm window-base window-paths window)
+set(circle_max 9)
 
 # room_of: the room of a file, in room_p; "" if it lies in none.
 function(room_of file room_p)
 	set(room)
 	if(file STREQUAL "runtime/parts.c")
 		set(room parts)
-	elseif(file MATCHES "^runtime/(base|contract)/")
+	elseif(file MATCHES "^runtime/(base|contract|core|diag|ops|comm)/")
 		set(room ${CMAKE_MATCH_1})
-	elseif(file MATCHES "^runtime/(core|ops|comm|diag)/")
-		set(room engine)
 	elseif(file MATCHES "^runtime/device/([a-z]+)/")
 		set(room device-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^transport/bootstrap/([a-z]+)/")
@@ -34,21 +37,16 @@ function(room_of file room_p)
 endfunction()
 
 # The rooms whose headers a room may include, and whose symbols its objects may need.
-set(sees_base base)
-set(sees_contract base contract)
-set(sees_leaf base contract)
-set(sees_engine base contract engine)
-set(sees_parts base contract engine)
-set(sees_window-base base contract engine window-base)
-set(sees_window-paths ${sees_window-base} window-paths)
-set(sees_window ${sees_window-paths} window)
+set(below)
+foreach(room IN LISTS floors)
+	list(APPEND below ${room})
+	set(sees_${room} ${below})
+	set(needs_${room} ${below} parts)
+endforeach()
 set(needs_base base)
-set(needs_contract base contract parts)
+set(sees_parts base contract core ops)
+set(sees_leaf base contract)
 set(needs_leaf base contract)
-set(needs_engine base contract engine parts)
-set(needs_window-base base contract engine parts window-base)
-set(needs_window-paths ${needs_window-base} window-paths)
-set(needs_window ${needs_window-paths} window)
 
 # allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
 # itself too, and the list of parts needs every leaf.
@@ -155,7 +153,7 @@ endfunction()
 function(symbols_of object letters symbols_p)
 	execute_process(COMMAND ${NM} ${object} OUTPUT_VARIABLE lines
 	                COMMAND_ERROR_IS_FATAL ANY)
-	string(REGEX MATCHALL " ${letters} batoni_[A-Za-z0-9_]+" symbols "${lines}")
+	string(REGEX MATCHALL " ${letters} batoni?_[A-Za-z0-9_]+" symbols "${lines}")
 	list(TRANSFORM symbols REPLACE "^ . " "")
 	set(${symbols_p} ${symbols} PARENT_SCOPE)
 endfunction()
@@ -166,6 +164,14 @@ function(source_of object source_p)
 	set(${source_p} ${source} PARENT_SCOPE)
 endfunction()
 
+# A file of the same room that another one calls, once.
+function(note_call source callee)
+	get_property(callees GLOBAL PROPERTY callees_${source})
+	if(NOT callee STREQUAL source AND NOT callee IN_LIST callees)
+		set_property(GLOBAL APPEND PROPERTY callees_${source} ${callee})
+	endif()
+endfunction()
+
 function(check_objects)
 	foreach(object IN LISTS ARGN)
 		source_of(${object} source)
@@ -174,9 +180,8 @@ function(check_objects)
 			continue()
 		endif()
 		symbols_of(${object} "[BDRTVWCG]" defined)
-		room_of(${source} room)
 		foreach(symbol IN LISTS defined)
-			set(room_of_${symbol} ${room})
+			set(source_of_${symbol} ${source})
 		endforeach()
 	endforeach()
 	foreach(object IN LISTS ARGN)
@@ -188,13 +193,65 @@ function(check_objects)
 		allowed(needs ${room} rooms)
 		symbols_of(${object} "U" needed)
 		foreach(symbol IN LISTS needed)
-			if(NOT room_of_${symbol} IN_LIST rooms)
-				complain(${source} "needs ${symbol} of "
-				         "${room_of_${symbol}}, which the room "
-				         "${room} does not see")
+			set(of)
+			if(source_of_${symbol})
+				room_of(${source_of_${symbol}} of)
+			endif()
+			if(of STREQUAL room)
+				note_call(${source} ${source_of_${symbol}})
+			endif()
+			if(NOT of IN_LIST rooms)
+				complain(${source} "needs ${symbol} of ${of}, which "
+				         "the room ${room} does not see")
 			endif()
 		endforeach()
 	endforeach()
+endfunction()
+
+# ---- circles of calls ----
+
+# The files of its room that a file reaches by calls, in files_p.
+function(reached_from source files_p)
+	set(reached)
+	set(open ${source})
+	while(open)
+		list(POP_FRONT open file)
+		get_property(callees GLOBAL PROPERTY callees_${file})
+		list(REMOVE_ITEM callees ${reached} "")
+		list(APPEND reached ${callees})
+		list(APPEND open ${callees})
+	endwhile()
+	set(${files_p} ${reached} PARENT_SCOPE)
+endfunction()
+
+# The length of the longest circle, in longest_p.
+function(check_circles longest_p)
+	set(longest 0)
+	set(sources)
+	foreach(object IN LISTS ARGN)
+		source_of(${object} source)
+		list(APPEND sources ${source})
+		reached_from("${source}" reached_${source})
+	endforeach()
+	foreach(source IN LISTS sources)
+		set(circle)
+		foreach(file IN LISTS reached_${source})
+			if(source IN_LIST reached_${file})
+				list(APPEND circle ${file})
+			endif()
+		endforeach()
+		list(LENGTH circle length)
+		if(length GREATER longest)
+			set(longest ${length})
+		endif()
+		if(length GREATER circle_max)
+			list(SORT circle)
+			list(JOIN circle " " files)
+			complain(${source} "is in a circle of calls of ${length} "
+			         "files, more than ${circle_max}: ${files}")
+		endif()
+	endforeach()
+	set(${longest_p} ${longest} PARENT_SCOPE)
 endfunction()
 
 check_public(include/baton.h "<stdbool.h>" "<stddef.h>" "<stdint.h>")
@@ -214,6 +271,8 @@ foreach(file IN LISTS files)
 endforeach()
 string(REPLACE "," ";" objects "${OBJECTS}")
 check_objects(${objects})
+check_circles(longest ${objects})
 list(LENGTH files count)
 list(LENGTH objects count_objects)
-message(STATUS "looked at ${count} files of ${ROOT}, and ${count_objects} objects")
+message(STATUS "looked at ${count} files of ${ROOT}, and ${count_objects} objects; the longest "
+               "circle of calls has ${longest} files")

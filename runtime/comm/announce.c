@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm.h"
 #include "config.h"
 #include "core.h"
 #include "crowd.h"

@@ -36,7 +36,4 @@ void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
 /* baton_comm_info.why_engine_puts. */
 const char *batoni_why_engine_puts(const struct baton_comm *comm);
 
-/* engine_thread.c */
-bool batoni_engine_stop(void);
-
 #endif

@@ -23,7 +23,6 @@
 #include <pthread.h>
 
 #include "clock.h"
-#include "comm.h"
 #include "fifo.h"
 #include "handle.h"
 #include "kind.h"

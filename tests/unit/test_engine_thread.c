@@ -9,6 +9,7 @@
 
 #include "window.h"
 
+#include "engine_thread.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 

@@ -93,6 +93,7 @@
 #include "carry.h"
 
 #include "clock.h"
+#include "comm.h"
 #include "mem.h"
 #include "sweep.h"
 
