@@ -80,7 +80,7 @@ START_TEST(to_ask_a_copy_is_no_call)
 }
 END_TEST
 
-/* The write behind the copy is refused, and then the event too. */
+/* The write behind the copy of the send is refused, and then the event too. */
 START_TEST(a_copy_whose_number_is_refused_ends_by_what_the_driver_says)
 {
 	open_world(BATON_PROGRESS_CALLS);
@@ -88,10 +88,11 @@ START_TEST(a_copy_whose_number_is_refused_ends_by_what_the_driver_says)
 		long before = cw.sim->sim_uses("cuEventQuery");
 
 		cuda_world_fill(cw.from, 8, (unsigned)events);
-		make_ready(cw.from, cw.to);
+		/* Before: the call of the send may start its copy. */
 		ck_assert(cw.sim->sim_fail("cuStreamBatchMemOp_v2", 1, 2, false));
 		if (events == 0)
 			ck_assert(cw.sim->sim_fail("cuEventRecord", 1, 2, false));
+		make_ready(cw.from, cw.to);
 		finish(BATON_OK);
 		cuda_world_expect(cw.to, 8, (unsigned)events);
 		ck_assert_int_eq(cw.sim->sim_uses("cuEventQuery") > before,
