@@ -140,7 +140,10 @@ void batoni_comm_hold(struct baton_comm *comm, bool hold);
 /* Mark the communicator busy, so that drivers poll it even if no operation is
  * pending. */
 void batoni_comm_set_busy(struct baton_comm *comm);
-/* Set up the callbacks for paths. */
+/* What paths call when a transfer has ended (path.h). */
+void batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
+                      enum baton_status status);
+/* Set up the callbacks for paths (host_calls.c). */
 void batoni_host_init(struct baton_comm *comm);
 
 #endif

@@ -16,12 +16,9 @@
  */
 #include "life.h"
 
-#include <stdio.h>
-
 #include "describe.h"
 #include "engine.h"
 #include "health.h"
-#include "liveness.h"
 #include "log.h"
 #include "queue.h"
 #include "sweep.h"
@@ -725,12 +722,6 @@ end_simply(struct batoni_op *op)
 	return true;
 }
 
-static struct baton_comm *
-comm_of(struct batoni_host *host)
-{
-	return batoni_container_of(host, struct baton_comm, host);
-}
-
 void
 batoni_op_give_back(struct batoni_op *op)
 {
@@ -749,11 +740,12 @@ batoni_op_give_back(struct batoni_op *op)
 	batoni_op_drop(op, BATONI_OP_ENGINE | BATONI_OP_LENT);
 }
 
-static void
-host_done(struct batoni_host *host, struct batoni_transfer *transfer,
-          enum baton_status status)
+void
+batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
+                 enum baton_status status)
 {
-	struct baton_comm *comm = comm_of(host);
+	struct baton_comm *comm =
+		batoni_container_of(host, struct baton_comm, host);
 	struct batoni_op *op = op_of(transfer);
 
 	if (unlikely(transfer->slot >= comm->pool.size)) {
@@ -770,81 +762,4 @@ host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 		return;
 	}
 	batoni_op_give_back(op);
-}
-
-static void
-host_broken(struct batoni_host *host, enum baton_status fatal,
-            const char *call, int code, const char *text)
-{
-	char why[256];
-
-	if (call)
-		snprintf(why, sizeof(why), "%s returned %d: %s", call, code,
-		         text);
-	else
-		snprintf(why, sizeof(why), "%s", text);
-	batoni_comm_break(comm_of(host), fatal, why);
-}
-
-static void
-host_deferred(struct batoni_host *host)
-{
-	struct batoni_engine *e = &batoni_engine;
-	struct baton_comm *comm = comm_of(host);
-
-	if (comm->deferred)
-		return;
-	comm->deferred = true;
-	comm->deferred_next = e->deferred;
-	e->deferred = comm;
-}
-
-static void
-host_moves(struct batoni_host *host)
-{
-	batoni_comm_set_busy(comm_of(host));
-}
-
-static void
-host_lost(struct batoni_host *host, const char *why)
-{
-	struct baton_comm *comm = comm_of(host);
-
-	batoni_take();
-	batoni_place_inbox();
-	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
-	batoni_comm_end_all_now(comm);
-	batoni_comm_attend(comm);
-	batoni_end_and_issue();
-	batoni_say_away(comm);
-	atomic_store(&comm->lost, true);
-	atomic_store(&comm->any_drives, false);
-	batoni_leave();
-}
-
-/* A call that finds `lost_below` false has set `used` before, so either this sees that, or
- * the call is refused. */
-static bool
-host_lost_below(struct batoni_host *host, const char *why)
-{
-	struct baton_comm *comm = comm_of(host);
-
-	atomic_store(&comm->lost_below, true);
-	if (!comm->onesided || !atomic_load(&comm->onesided->used))
-		return false;
-	host_lost(host, why);
-	return true;
-}
-
-void
-batoni_host_init(struct baton_comm *comm)
-{
-	comm->host = (struct batoni_host){
-		.done = host_done,
-		.broken = host_broken,
-		.deferred = host_deferred,
-		.moves = host_moves,
-		.lost = host_lost,
-		.lost_below = host_lost_below,
-	};
 }
