@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm.h"
 #include "core.h"
 #include "fake_device.h"
 #include "fake_parts.h"
