@@ -63,7 +63,7 @@ batoni_check_windows(const char *call, const struct baton_comm *comm)
 static bool
 has_blocks(const struct baton_comm *comm)
 {
-	return comm->device_ops->memory->block_alloc != NULL;
+	return comm->device_ops->memory->blocks != NULL;
 }
 
 static enum baton_status
@@ -73,7 +73,7 @@ memory_make(struct baton_comm *comm, size_t bytes, struct batoni_memory *memory)
 
 	memory->bytes = bytes;
 	if (has_blocks(comm))
-		return comm->device_ops->memory->block_alloc(
+		return comm->device_ops->memory->blocks->block_alloc(
 			comm->device, bytes,
 			batoni_real_ns() + (comm->timeout_ns
 		                                    ? (uint64_t)comm->timeout_ns
@@ -181,7 +181,8 @@ memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 	else if (memory->shm.base)
 		batoni_shm_destroy(&memory->shm);
 	else
-		comm->device_ops->memory->block_free(comm->device, memory->base);
+		comm->device_ops->memory->blocks->block_free(comm->device,
+		                                             memory->base);
 	batoni_free(memory);
 }
 

@@ -71,7 +71,7 @@ batoni_comm_plan_on(struct batoni_comm_plan *plan,
 static enum baton_status
 plan_number(struct batoni_comm_plan *plan)
 {
-	if (plan->device_config.cuda_device >= 0 || !plan->device_ops->current)
+	if (plan->device_config.cuda_device >= 0)
 		return BATON_OK;
 	return plan->device_ops->current(&plan->device_config.cuda_device);
 }
@@ -287,8 +287,8 @@ find_storing(const struct baton_comm *comm)
 
 	if (batoni_config()->engine_puts ||
 	    batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE ||
-	    !ops->stream_put || !ops->memory->pin ||
-	    ops->why_no_puts(comm->device))
+	    !ops->puts || !ops->memory->pins ||
+	    ops->puts->why_no_puts(comm->device))
 		return NULL;
 	return comm->device;
 }
@@ -438,7 +438,7 @@ static void
 drop_mark(struct baton_comm *comm, struct batoni_mark *mark)
 {
 	if (mark->object)
-		comm->device_ops->mark_drop(comm->device, mark);
+		comm->device_ops->marks->mark_drop(comm->device, mark);
 }
 
 /* Of operations that were aborted. */
@@ -512,7 +512,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	                          comm->patience.until_ns);
 	if (status == BATON_OK)
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
-	if (status == BATON_OK && !comm->in_engine)
+	if (status == BATON_OK && plan->device_ops->marks)
 		status = alloc_marks(comm, count);
 	if (status == BATON_OK && plan->onesided)
 		status = batoni_onesided_layer()->open(
@@ -594,8 +594,8 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	if (!comm)
 		goto no_memory;
 	comm->device_ops = plan->device_ops;
-	comm->in_engine = plan->device_ops->in_engine;
-	comm->collects = plan->device_ops->collect != NULL;
+	comm->in_engine = plan->device_ops->in_engine != NULL;
+	comm->collects = plan->device_ops->triggers != NULL;
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;
@@ -1012,9 +1012,9 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 		return "the device is the host, whose streams are the engine's";
 	if (batoni_config()->engine_puts)
 		return "BATON_PUTS=engine says so";
-	if (!ops->stream_put)
+	if (!ops->puts)
 		return "streams of the device cannot store a signal";
-	why = ops->why_no_puts(comm->device);
+	why = ops->puts->why_no_puts(comm->device);
 	if (why)
 		return why;
 	if (batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE)
@@ -1022,7 +1022,7 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 	hosts = batoni_hosts_of(comm->transport);
 	if (hosts->why_no_streams)
 		return hosts->why_no_streams;
-	if (!ops->memory->pin)
+	if (!ops->memory->pins)
 		return "streams of the device store into memory of this process "
 		       "alone";
 	return "there was no pinned memory for the counters";

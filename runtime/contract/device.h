@@ -124,10 +124,13 @@ struct batoni_device_config {
 	uint64_t until_ns; /* as words_alloc */
 };
 
+/* ---- the table ---- */
+
+/* Required of every device: each slot is set.  A table that it points to is there whole, or
+ * its pointer is NULL (tables.h). */
 struct batoni_device_ops {
 	const char *name;
 	enum baton_device id;
-	bool in_engine;
 	/* Programs also wait for its streams by calls of the device, in which Baton makes
 	 * no progress (cudaStreamSynchronize): a communicator is refused where the
 	 * engine's thread may not drive it, unless the program has asked for
@@ -136,13 +139,28 @@ struct batoni_device_ops {
 	/* The device's memory; not NULL. */
 	const struct batoni_memory_ops *memory;
 
-	/* Every slot is set, except where its comment says otherwise: see
-	 * batoni_device_missing (registry.h). */
+	/* NULL: the device is asynchronous. */
+	const struct batoni_in_engine_ops *in_engine;
+	/* NULL: `reached` is called for all items. */
+	const struct batoni_trigger_ops *triggers;
+	/* NULL: stream-issued transports are refused. */
+	const struct batoni_mark_ops *marks;
+	/* NULL: there are no such waits: native transports are refused, and joins wait for
+	 * words. */
+	const struct batoni_event_ops *events;
+	/* NULL: there always is room. */
+	const struct batoni_bound_ops *bounds;
+	/* NULL: a stream holds up no other, and WAITS_LATER is not used. */
+	const struct batoni_shared_queue_ops *shared_queues;
+	/* NULL: handles mean the same everywhere, and a stream stops no other. */
+	const struct batoni_handle_ops *handles;
+	/* NULL: streams do not store, and the engine carries out all puts. */
+	const struct batoni_stream_put_ops *puts;
 
 	/* The number of the device that the calling thread works on now (CUDA: of its
-	 * current context), or -1.  It is used where the options name none.  Caller: the
-	 * thread of the rank, before `open`; may block.  OK; UNSUPPORTED, CUDA
-	 * (batoni_refuse has said why).  NULL: devices have no numbers. */
+	 * current context), or -1, also where devices have no numbers.  It is used where the
+	 * options name none.  Caller: the thread of the rank, before `open`; may block.  OK;
+	 * UNSUPPORTED, CUDA (batoni_refuse has said why). */
 	enum baton_status (*current)(int *number_p);
 	/* Caller: the thread that creates a communicator, which may be another rank's;
 	 * may block.  One open
@@ -161,19 +179,10 @@ struct batoni_device_ops {
 	                                   baton_stream *stream_p);
 	enum baton_status (*stream_destroy)(struct batoni_device *device,
 	                                    baton_stream stream);
-	/* A stream that no wait of a stream of the program holds up: for what such a stream
-	 * may be waiting for.  As stream_create.  NULL: a stream holds up no other. */
-	enum baton_status (*stream_create_apart)(struct batoni_device *device,
-	                                         baton_stream *stream_p);
-	/* A stream that waits for peers, and for streams of the program.  Where the device
-	 * can, it holds up neither those nor streams of the kind above.  The rest as above. */
-	enum baton_status (*stream_create_waiting)(struct batoni_device *device,
-	                                           baton_stream *stream_p);
-	/* How crowded its queues are; and a library that works on the device tells that it has so
-	 * many streams more, or fewer.  Any thread; may not block.  NULL, both: a stream holds up
-	 * no other. */
-	void (*crowd)(struct batoni_device *device, struct batoni_crowd *crowd_p);
-	void (*foreign_streams)(struct batoni_device *device, int more);
+	/* Is the handle a stream of this device, or was it one, by its value alone?  Any thread.
+	 * True only of devices whose streams are of this process; such a handle is given to no slot
+	 * of another device, whose library may look where it points to.  False: it cannot be told. */
+	bool (*stream_is_ours)(baton_stream stream);
 	/* Caller: any thread, before every enqueue; must not block on the stream.
 	 * launching: an item that runs a function will follow; allocate its thread.
 	 * OK; INVALID: no stream that this device takes; UNSUPPORTED: one that it does not
@@ -187,21 +196,6 @@ struct batoni_device_ops {
 	enum baton_status (*stream_idle)(struct batoni_device *device,
 	                                 baton_stream stream);
 
-	/* Is the handle a stream of this device, or was it one, by its value alone?  Any thread.
-	 * Devices whose streams are of this process; such a handle is given to no slot of another device,
-	 * whose library may look where it points to.  NULL: it cannot be told. */
-	bool (*stream_is_ours)(baton_stream stream);
-
-	/* While this stream waits, streams of the program or of a library may stand too
-	 * (CUDA's legacy default stream).  It is refused where a library is to reach the
-	 * device's memory.  Any thread.  NULL: there is no such stream. */
-	bool (*stops_others)(baton_stream stream);
-	/* The handle by which a library names, on a thread of its own, the stream that this one
-	 * means for the calling thread.  False: there is none (CUDA's per-thread default
-	 * stream), and the library is to be given a stream that follows it.  Any thread; only
-	 * looks.  NULL: handles mean the same everywhere. */
-	bool (*names)(baton_stream stream, baton_stream *name_p);
-
 	/* Put the item on the stream.  Caller: see the two kinds above; must not
 	 * block on a peer or on the engine.  OK: `reached` will be called (or has
 	 * been); the item belongs to the device until then and, when it waits
@@ -211,45 +205,11 @@ struct batoni_device_ops {
 	enum baton_status (*enqueue)(struct batoni_device *device,
 	                             baton_stream stream,
 	                             struct batoni_stream_item *item);
-	/* Triggers that the device leaves to be looked for, in place of calling `reached` on
-	 * a thread of its own.  unreached: how many items are on streams whose triggers are
-	 * such, and were not found yet; any thread, may not block.  collect: call `reached`
-	 * for those that streams have come to, and return how many; the driver.  The engine
-	 * does not sleep for long while there are some.  NULL, both: there are none. */
-	uint32_t (*unreached)(struct batoni_device *device);
-	size_t (*collect)(struct batoni_device *device);
-	/* Put the wait of an item on its stream, behind the trigger that `enqueue` has put
-	 * there WAITS_LATER.  The triggers of a group go before its waits, so that streams
-	 * that share a hardware queue do not hold up each other's triggers.  Caller: as
-	 * enqueue, right after.  It does not fail: a device that cannot is sick.  NULL:
-	 * no stream holds up another, and WAITS_LATER is not used. */
-	void (*wait)(struct batoni_device *device, baton_stream stream,
-	             struct batoni_stream_item *item);
-	/* From now on what is put on `stream` runs only behind what is on `other`.  For the
-	 * streams of a group, between the triggers and the waits, of a device whose waits
-	 * can hold up the triggers of other streams although these come first.  Caller and
-	 * failure: as wait.  NULL: there is no such wait. */
-	void (*behind)(struct batoni_device *device, baton_stream stream,
-	               baton_stream other);
-	/* From now on what is put on `stream` runs only behind what is on `other` now: an
-	 * event between the two, no word of ours.  For paths that have streams of their own
-	 * beside those of the program.  Caller: the enqueuing thread, under the order lock;
-	 * must not block.  OK; NOMEM, CUDA: batoni_refuse has said why.  NULL: a native
-	 * transport is refused on this device. */
-	enum baton_status (*follow)(struct batoni_device *device,
-	                            baton_stream stream, baton_stream other);
 	/* Store value in the word, so that every stream that waits for it continues.
 	 * Caller: the thread that drives; must not block.  Called once for each
 	 * value of a word, even if no stream waits. */
 	void (*release)(struct batoni_device *device, _Atomic uint64_t *word,
 	                uint64_t value);
-
-	/* In-engine devices only; NULL on the others.  Does the thread that runs the stream's functions
-	 * have another item to run?  *ends_p: it has none and was asked to stop.
-	 * Caller: that thread, in `reached` of a LAUNCH item, after the function has
-	 * returned, when it may drive the engine. */
-	bool (*launch_waits)(struct batoni_device *device, baton_stream stream,
-	                     bool *ends_p);
 
 	/* count words, zeroed, that streams of this device can wait for.
 	 * Caller: the thread that creates; may block, until until_ns as pinned_alloc.  OK,
@@ -265,50 +225,135 @@ struct batoni_device_ops {
 	 * Caller: the thread that destroys; must not wait for a stream. */
 	enum baton_status (*words_free)(struct batoni_device *device,
 	                                _Atomic uint64_t *words);
+};
 
-	/* mark: record the stream's current end.  mark_done: has the stream passed
-	 * it?  Only for stream-issued transports.  mark: the enqueuing thread, under
-	 * the order lock; OK; UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said why).
-	 * mark_done: the thread that drives;
-	 * OK (once; it releases what the mark holds), PENDING, CUDA.  mark_drop: the
-	 * thread that destroys; nobody asks for the mark any more, which was never seen
-	 * done; releases what it holds, and must not wait for the stream. */
+/* ---- what a device may have besides ---- */
+
+/* Of an in-engine device. */
+struct batoni_in_engine_ops {
+	/* Does the thread that runs the stream's functions have another item to run?
+	 * *ends_p: it has none and was asked to stop.
+	 * Caller: that thread, in `reached` of a LAUNCH item, after the function has
+	 * returned, when it may drive the engine. */
+	bool (*launch_waits)(struct batoni_device *device, baton_stream stream,
+	                     bool *ends_p);
+};
+
+/* Triggers that the device leaves to be looked for, in place of calling `reached` on a thread of
+ * its own.  The engine does not sleep for long while there are some. */
+struct batoni_trigger_ops {
+	/* How many items are on streams whose triggers are such, and were not found yet.  Any
+	 * thread; may not block. */
+	uint32_t (*unreached)(struct batoni_device *device);
+	/* Call `reached` for those that streams have come to, and return how many.  The
+	 * driver. */
+	size_t (*collect)(struct batoni_device *device);
+};
+
+/* Positions in streams, for stream-issued transports. */
+struct batoni_mark_ops {
+	/* Record the stream's current end.  The enqueuing thread, under the order lock; OK;
+	 * UNSUPPORTED, NOMEM, CUDA (batoni_refuse has said why). */
 	enum baton_status (*mark)(struct batoni_device *device,
 	                          baton_stream stream,
 	                          struct batoni_mark *mark_p);
+	/* Has the stream passed it?  The thread that drives; OK (once; it releases what the
+	 * mark holds), PENDING, CUDA. */
 	enum baton_status (*mark_done)(struct batoni_device *device,
 	                               struct batoni_mark *mark);
+	/* The thread that destroys; nobody asks for the mark any more, which was never seen
+	 * done; releases what it holds, and must not wait for the stream. */
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
-	/* Is there room on the stream for so much?  Where a stream is full, a call of the library
-	 * below would block until the stream goes on; items are refused.  A need of one entry may stand
-	 * for a whole call of the library with its marks: an empty stream takes that, however long it is.
-	 * Caller: the enqueuing thread, under the order lock; waits some ms for a full stream
-	 * that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why.  NULL: there always is. */
-	enum baton_status (*room)(struct batoni_device *device, baton_stream stream,
-	                          const struct batoni_need *need);
-	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
-	 * has said why; the sentence goes on from "a launch".  With `room`. */
-	enum baton_status (*holds)(const struct batoni_need *need);
+};
+
+/* Streams wait for each other by events of the device, without a word of ours. */
+struct batoni_event_ops {
+	/* From now on what is put on `stream` runs only behind what is on `other` now.  For
+	 * paths that have streams of their own beside those of the program.  Caller: the
+	 * enqueuing thread, under the order lock; must not block.  OK; NOMEM, CUDA:
+	 * batoni_refuse has said why. */
+	enum baton_status (*follow)(struct batoni_device *device,
+	                            baton_stream stream, baton_stream other);
 	/* From now on what is put on `stream`, of any open of this device, runs only behind
-	 * the mark: an event, no word.  Caller: any thread; the mark is not set, asked for or
+	 * the mark.  Caller: any thread; the mark is not set, asked for or
 	 * dropped meanwhile.  OK; PENDING: the mark is not set, or, if it is to be bounded,
-	 * the stream has many such waits; CUDA: batoni_refuse has said why.  NULL: there is
-	 * no such wait, and joins wait for words. */
+	 * the stream has many such waits; CUDA: batoni_refuse has said why. */
 	enum baton_status (*mark_follow)(struct batoni_device *device,
 	                                 baton_stream stream,
 	                                 const struct batoni_mark *mark,
 	                                 bool bounded);
+};
 
-	/* These three may be NULL, all together: streams do not store, and the engine carries
-	 * out all puts.
-	 * why_no_puts: why the streams of this device do not store, in words that stay for as
-	 * long as the process; NULL: they do.  Any thread; must not block.
-	 * stream_number: the number of the stream that the handle means now, for the calling
+/* Streams take so many entries.  Where a stream is full, a call of the library below would block
+ * until the stream goes on; items are refused. */
+struct batoni_bound_ops {
+	/* Is there room on the stream for so much?  A need of one entry may stand
+	 * for a whole call of the library with its marks: an empty stream takes that, however long it is.
+	 * Caller: the enqueuing thread, under the order lock; waits some ms for a full stream
+	 * that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why. */
+	enum baton_status (*room)(struct batoni_device *device, baton_stream stream,
+	                          const struct batoni_need *need);
+	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
+	 * has said why; the sentence goes on from "a launch". */
+	enum baton_status (*holds)(const struct batoni_need *need);
+};
+
+/* Streams share hardware queues: one that waits may hold up the others of its queue. */
+struct batoni_shared_queue_ops {
+	/* A stream that no wait of a stream of the program holds up: for what such a stream
+	 * may be waiting for.  As stream_create. */
+	enum baton_status (*stream_create_apart)(struct batoni_device *device,
+	                                         baton_stream *stream_p);
+	/* A stream that waits for peers, and for streams of the program.  Where the device
+	 * can, it holds up neither those nor streams of the kind above.  The rest as above. */
+	enum baton_status (*stream_create_waiting)(struct batoni_device *device,
+	                                           baton_stream *stream_p);
+	/* How crowded its queues are.  Any thread; may not block. */
+	void (*crowd)(struct batoni_device *device, struct batoni_crowd *crowd_p);
+	/* A library that works on the device tells that it has so many streams more, or fewer.
+	 * Any thread; may not block. */
+	void (*foreign_streams)(struct batoni_device *device, int more);
+	/* Put the wait of an item on its stream, behind the trigger that `enqueue` has put
+	 * there WAITS_LATER.  The triggers of a group go before its waits, so that streams
+	 * that share a hardware queue do not hold up each other's triggers.  Caller: as
+	 * enqueue, right after.  It does not fail: a device that cannot is sick. */
+	void (*wait)(struct batoni_device *device, baton_stream stream,
+	             struct batoni_stream_item *item);
+	/* From now on what is put on `stream` runs only behind what is on `other`.  For the
+	 * streams of a group, between the triggers and the waits: these could hold up the
+	 * triggers of other streams although those come first.  Caller and failure: as
+	 * wait. */
+	void (*behind)(struct batoni_device *device, baton_stream stream,
+	               baton_stream other);
+};
+
+/* Some handles have a meaning of their own (CUDA's default streams).  Any thread; these only
+ * look. */
+struct batoni_handle_ops {
+	/* While this stream waits, streams of the program or of a library may stand too
+	 * (CUDA's legacy default stream).  It is refused where a library is to reach the
+	 * device's memory. */
+	bool (*stops_others)(baton_stream stream);
+	/* The handle by which a library names, on a thread of its own, the stream that this one
+	 * means for the calling thread.  False: there is none (CUDA's per-thread default
+	 * stream), and the library is to be given a stream that follows it. */
+	bool (*names)(baton_stream stream, baton_stream *name_p);
+};
+
+/* Streams carry out puts. */
+struct batoni_stream_put_ops {
+	/* Why the streams of this device do not store, in words that stay for as
+	 * long as the process; NULL: they do.  Any thread; must not block. */
+	const char *(*why_no_puts)(struct batoni_device *device);
+	/* The number of the stream that the handle means now, for the calling
 	 * thread: the stream's own, of all that there ever are on the device, where handles are
 	 * used again and a default handle means a stream for each thread.  Caller: as enqueue;
-	 * must not block.  OK; CUDA: batoni_refuse has said why.
-	 * stream_put: put the copy, and behind it the store, on the stream.  Both sides of the
+	 * must not block.  OK; CUDA: batoni_refuse has said why. */
+	enum baton_status (*stream_number)(struct batoni_device *device,
+	                                   baton_stream stream,
+	                                   uint64_t *number_p);
+	/* Put the copy, and behind it the store, on the stream.  Both sides of the
 	 * copy are memory of devices of this kind, or pinned; the word is in a block of
 	 * pinned_alloc, of any open of such a device, or in a mapping of pin.  What reads the value
 	 * (a host, another device, a stream that is let go after the value was read) also sees
@@ -318,10 +363,6 @@ struct batoni_device_ops {
 	 * engine is to carry it out: as much is on the stream as may be, or the library below
 	 * has refused it (memory of another device, that this one does not reach).  CUDA,
 	 * NOMEM: nothing was put there, and batoni_refuse has said why. */
-	const char *(*why_no_puts)(struct batoni_device *device);
-	enum baton_status (*stream_number)(struct batoni_device *device,
-	                                   baton_stream stream,
-	                                   uint64_t *number_p);
 	enum baton_status (*stream_put)(struct batoni_device *device,
 	                                baton_stream stream,
 	                                const struct batoni_stream_put *put);
@@ -330,8 +371,8 @@ struct batoni_device_ops {
 /* Must be first in every device. */
 struct batoni_device {
 	const struct batoni_device_ops *ops;
-	/* CUDA devices: which one; the driver's version, as cuDriverGetVersion has it; the
-	 * multiprocessors (0, both: not known).  Set by open. */
+	/* Which one; -1: devices of this kind have no numbers.  The driver's version, as
+	 * cuDriverGetVersion has it; the multiprocessors (0, both: not known).  Set by open. */
 	int number, driver_version, processors;
 };
 

@@ -114,9 +114,27 @@ struct batoni_fault {
 	char text[120];
 };
 
+/* Required of every device, but for the tables that it points to: each of these is there whole, or
+ * its pointer is NULL. */
 struct batoni_memory_ops {
 	/* Every pointer is host memory, and `look` says nothing else. */
 	bool host_only;
+
+	/* NULL: copies are started one by one. */
+	const struct batoni_batch_ops *batches;
+	/* NULL: no library reaches the device's memory, and its messages are staged. */
+	const struct batoni_library_ops *library;
+	/* NULL: the host may touch the device's memory. */
+	const struct batoni_presence_ops *presence;
+	/* NULL: the device's memory cannot be mapped by other processes. */
+	const struct batoni_sharing_ops *sharing;
+	/* NULL: streams and copies of a device reach the memory of all devices of the
+	 * process. */
+	const struct batoni_reach_ops *reach;
+	/* NULL: memory for windows is shared memory of the host. */
+	const struct batoni_block_ops *blocks;
+	/* NULL: streams of the device store into memory of pinned_alloc alone. */
+	const struct batoni_pin_ops *pins;
 
 	/* What is the memory at `pointer`, of which a call names `bytes` (1 or more)?  Memory of
 	 * another device is made ready for
@@ -153,20 +171,7 @@ struct batoni_memory_ops {
 	enum baton_status (*copy_start)(struct batoni_device *device, void *to,
 	                                const void *from, size_t bytes, int owner,
 	                                struct batoni_ticket *ticket_p);
-	/* May be NULL: the caller starts them one by one.
-	 * Start n copies (2 to BATONI_COPIES_MAX) by as few calls of the library below as it
-	 * has for this.  They end together, by one ticket, and run in no order: none may write
-	 * what another one reads or writes.  On one side of each is memory of the device
-	 * `owner`, of the kind DEVICE; on the other, the same in all of them, a block of
-	 * pinned_alloc.
-	 * *started_p: so many have been started, the first ones; if it is not 0, the ticket is
-	 * theirs.  OK: all.  Any other status is that of the next one, as copy_start would
-	 * have returned it; none behind it was started.  Else as copy_start. */
-	enum baton_status (*copies_start)(struct batoni_device *device,
-	                                  const struct batoni_copy *copies,
-	                                  size_t n, int owner,
-	                                  struct batoni_ticket *ticket_p,
-	                                  size_t *started_p);
+
 	/* Has the copy ended (of several: have all)?  The driver; must not block, and copies
 	 * at most 1 MiB itself.  PENDING: ask again.  OK and CUDA (once): it has ended, and
 	 * the ticket is void. */
@@ -185,87 +190,113 @@ struct batoni_memory_ops {
 	 * *fault_p says why, and no later call will succeed. */
 	enum baton_status (*health)(struct batoni_device *device,
 	                            struct batoni_fault *fault_p);
+};
 
-	/* How many bytes of the device's memory nobody has taken.  Any thread; may block, but not
-	 * for a stream.  0: it does not say.  NULL: as 0. */
-	uint64_t (*available)(struct batoni_device *device);
+/* ---- what a device may have besides ---- */
 
-	/* These two may be NULL, both: the host may touch the device's memory.  For
-	 * communicators on the host.
-	 * present: is the device's library in this process?  It is not loaded for the
-	 * question.  The thread that creates a communicator or registers a window; may
-	 * block.
-	 * owner: the number of the device whose memory the pointer is, if the host must not
-	 * touch it; else -1.  Any thread, after `present` has returned true; must not
-	 * block. */
-	bool (*present)(void);
-	int (*owner)(const void *pointer);
+/* Several copies by one call. */
+struct batoni_batch_ops {
+	/* Start n copies (2 to BATONI_COPIES_MAX) by as few calls of the library below as it
+	 * has for this.  They end together, by one ticket, and run in no order: none may write
+	 * what another one reads or writes.  On one side of each is memory of the device
+	 * `owner`, of the kind DEVICE; on the other, the same in all of them, a block of
+	 * pinned_alloc.
+	 * *started_p: so many have been started, the first ones; if it is not 0, the ticket is
+	 * theirs.  OK: all.  Any other status is that of the next one, as copy_start would
+	 * have returned it; none behind it was started.  Else as copy_start. */
+	enum baton_status (*copies_start)(struct batoni_device *device,
+	                                  const struct batoni_copy *copies,
+	                                  size_t n, int owner,
+	                                  struct batoni_ticket *ticket_p,
+	                                  size_t *started_p);
+};
 
-	/* These three may be NULL, all together: no library reaches the device's memory, and
-	 * its messages are staged.
-	 * enter, leave: around the calls of a library that does (a CUDA-aware MPI): the
-	 * device is the calling thread's meanwhile, which is not cancelled.  flush: what the
-	 * library says that it has written into memory of the device `owner` (-1: of this one)
-	 * is visible to what the caller then lets a stream of the device do.  The driver; short.
+/* A library that reaches the device's memory by itself (a CUDA-aware MPI, NCCL). */
+struct batoni_library_ops {
+	/* enter, leave: around the calls of the library: the
+	 * device is the calling thread's meanwhile, which is not cancelled.  The driver; short.
 	 * OK, CUDA: there is nothing to leave. */
 	enum baton_status (*enter)(struct batoni_device *device,
 	                           struct batoni_memory_guard *guard_p);
 	void (*leave)(struct batoni_device *device,
 	              const struct batoni_memory_guard *guard);
+	/* What the library says that it has written into memory of the device `owner` (-1: of
+	 * this one) is visible to what the caller then lets a stream of the device do.  As
+	 * enter. */
 	enum baton_status (*flush)(struct batoni_device *device, int owner);
+	/* How many bytes of the device's memory nobody has taken.  Any thread; may block, but
+	 * not for a stream.  0: it does not say. */
+	uint64_t (*available)(struct batoni_device *device);
+};
 
-	/* These three may be NULL, all together: the device's memory cannot be mapped by
-	 * other processes.
-	 * share: the block that has all these bytes, memory of the device.  map: a block of
-	 * another process, whole, once at a time; fd: a descriptor of what share's is, which
-	 * stays the caller's, or -1.  It is memory of this device then, for copies.  unmap: what
-	 * map returned, with its name; no copy from it or to it may be under way.  The other process frees
-	 * the block after that.  The thread that registers or deregisters a window;
-	 * may block.  OK; UNSUPPORTED: others, or this one, cannot map it; NOMEM, CUDA.
-	 * Unless OK, batoni_refuse has said why. */
+/* For communicators on the host: the host must not touch the device's memory. */
+struct batoni_presence_ops {
+	/* Is the device's library in this process?  It is not loaded for the
+	 * question.  The thread that creates a communicator or registers a window; may
+	 * block. */
+	bool (*present)(void);
+	/* The number of the device whose memory the pointer is, if the host must not
+	 * touch it; else -1.  Any thread, after `present` has returned true; must not
+	 * block. */
+	int (*owner)(const void *pointer);
+};
+
+/* Other processes of the host map the device's memory.  The thread that registers or deregisters
+ * a window; may block.  OK; UNSUPPORTED: others, or this one, cannot map it; NOMEM, CUDA.  Unless
+ * OK, batoni_refuse has said why. */
+struct batoni_sharing_ops {
+	/* The block that has all these bytes, memory of the device. */
 	enum baton_status (*share)(struct batoni_device *device,
 	                           const void *pointer, size_t bytes,
 	                           struct batoni_memory_shared *shared_p);
+	/* A block of another process, whole, once at a time; fd: a descriptor of what share's is,
+	 * which stays the caller's, or -1.  It is memory of this device then, for copies. */
 	enum baton_status (*map)(struct batoni_device *device,
 	                         const struct batoni_memory_name *name, int fd,
 	                         size_t bytes, void **base_p);
+	/* What map returned, with its name; no copy from it or to it may be under way.  The other
+	 * process frees the block after that. */
 	void (*unmap)(struct batoni_device *device,
 	              const struct batoni_memory_name *name, void *base,
 	              size_t bytes);
+};
 
-	/* May be NULL: streams and copies of a device reach the memory of all devices of the
-	 * process.
-	 * Do this one's reach memory of the device `owner`, of the kind DEVICE?  The thread that
-	 * registers a window; may block.  OK; UNSUPPORTED: no; NOMEM, CUDA: it is not known.
-	 * Unless OK, batoni_refuse has said why. */
+/* Not every device of the process reaches the memory of every other one. */
+struct batoni_reach_ops {
+	/* Do streams and copies of this device reach memory of the device `owner`, of the kind
+	 * DEVICE?  The thread that registers a window; may block.  OK; UNSUPPORTED: no; NOMEM,
+	 * CUDA: it is not known.  Unless OK, batoni_refuse has said why. */
 	enum baton_status (*reaches)(struct batoni_device *device,
 	                             const void *pointer, int owner);
+};
 
-	/* These two may be NULL, both: memory for windows is shared memory of the host.
-	 * A zeroed block of the device's memory, aligned to 4096 bytes, which the device shares
+/* Memory for windows. */
+struct batoni_block_ops {
+	/* A zeroed block of the device's memory, aligned to 4096 bytes, which the device shares
 	 * if it can.  A thread of the program, that holds no lock; may block, but for what is on
 	 * a stream only until until_ns (batoni_real_ns), or for a moment if that has passed.
-	 * Freed: nothing uses it any more.  OK, NOMEM, SYSTEM, CUDA, TIMEOUT: batoni_refuse has
-	 * said why. */
+	 * OK, NOMEM, SYSTEM, CUDA, TIMEOUT: batoni_refuse has said why. */
 	enum baton_status (*block_alloc)(struct batoni_device *device,
 	                                 size_t bytes, uint64_t until_ns,
 	                                 void **block_p);
+	/* Nothing uses it any more.  As block_alloc. */
 	void (*block_free)(struct batoni_device *device, void *block);
+};
 
-	/* These two may be NULL, both: streams of the device store into memory of pinned_alloc
-	 * alone.
-	 * pin: let streams store (stream_put) into a mapping of shared memory that batoni_shm_map
+/* Streams of the device store (stream_put) into shared memory. */
+struct batoni_pin_ops {
+	/* Let streams store into a mapping of shared memory that batoni_shm_map
 	 * has made, of which other processes have theirs, at its address and with these lengths.
 	 * The mapping is the device's from this call on, whatever is returned: unless OK, the
 	 * device unmaps it, perhaps later, and the caller does not touch it any more.  The thread
 	 * that creates, which holds no lock that others may want; may block as pinned_alloc.
-	 * OK, UNSUPPORTED, NOMEM, SYSTEM, CUDA, TIMEOUT: unless OK, batoni_refuse has said why.
-	 * unpin: what pin has returned OK for.  Neither the host nor a stream stores there any
+	 * OK, UNSUPPORTED, NOMEM, SYSTEM, CUDA, TIMEOUT: unless OK, batoni_refuse has said why. */
+	enum baton_status (*pin)(struct batoni_device *device, void *base,
+	                         size_t bytes, uint64_t until_ns);
+	/* What pin has returned OK for.  Neither the host nor a stream stores there any
 	 * more.  It is unmapped when the device has let go of it.  The thread that destroys; does
 	 * not wait for a stream.  Not called where a stream may still store: the mapping then
 	 * stays for good. */
-	enum baton_status (*pin)(struct batoni_device *device, void *base,
-	                         size_t bytes, uint64_t until_ns);
 	void (*unpin)(struct batoni_device *device, void *base);
 };
 

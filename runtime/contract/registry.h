@@ -5,15 +5,11 @@
 
 #include "parts.h"
 
-/* The device, or NULL: not in this build, or its tables are not complete (which is
- * logged). */
+/* The device, or NULL: not in this build, or its tables are not complete (tables.h;
+ * which is logged). */
 const struct batoni_device_ops *batoni_device_find(enum baton_device id);
 /* For tests: the device that is found from now on under its id; NULL: those of the build. */
 void batoni_device_put(const struct batoni_device_ops *device_or_null);
-/* The first slot of its two tables that is NULL and may not be, by name; NULL: they are
- * complete.  Any thread. */
-const char *batoni_device_missing(const struct batoni_device_ops *ops);
-
 /* The device in this process whose stream the handle is or was, by its value alone; NULL: it cannot
  * be told.  Any thread. */
 const struct batoni_device_ops *batoni_device_of_stream(baton_stream stream);

@@ -86,7 +86,7 @@ batoni_stores_reach(struct batoni_stores *stores,
 		return;
 	if (batoni_shm_map(segment, at, stores->part_bytes, &base) != BATON_OK)
 		batoni_stores_refused(stores, transport, "they cannot be mapped");
-	else if (stores->device->ops->memory->pin(
+	else if (stores->device->ops->memory->pins->pin(
 			 stores->device, base, stores->part_bytes,
 			 stores->until_ns) != BATON_OK)
 		batoni_stores_refused(stores, transport, baton_last_error());
@@ -107,8 +107,8 @@ batoni_stores_end(const struct batoni_stores *stores,
 		struct batoni_peer *peer = &transport->peers[rank];
 
 		if (peer->streams && !(patience && patience->copies_left))
-			stores->device->ops->memory->unpin(stores->device,
-			                                   peer->streams + at);
+			stores->device->ops->memory->pins->unpin(
+				stores->device, peer->streams + at);
 		peer->streams = NULL;
 	}
 }

@@ -15,9 +15,9 @@ static _Atomic uint32_t told[DEVICES];
 static bool
 look(const struct baton_comm *comm, struct batoni_crowd *crowd)
 {
-	if (!comm->device_ops->crowd)
+	if (!comm->device_ops->shared_queues)
 		return false;
-	comm->device_ops->crowd(comm->device, crowd);
+	comm->device_ops->shared_queues->crowd(comm->device, crowd);
 	return batoni_is_crowded(crowd);
 }
 
@@ -76,9 +76,9 @@ batoni_crowd_query(const struct baton_comm *comm, struct baton_comm_info *info)
 {
 	struct batoni_crowd crowd;
 
-	if (!comm->device_ops->crowd)
+	if (!comm->device_ops->shared_queues)
 		return;
-	comm->device_ops->crowd(comm->device, &crowd);
+	comm->device_ops->shared_queues->crowd(comm->device, &crowd);
 	info->cuda_streams = (int)crowd.streams;
 	info->cuda_queues = (int)crowd.queues;
 	info->cuda_copy_queues = (int)crowd.copy_queues;
@@ -89,9 +89,9 @@ batoni_crowd_announce(const struct baton_comm *comm)
 {
 	struct batoni_crowd crowd;
 
-	if (!comm->device_ops->crowd)
+	if (!comm->device_ops->shared_queues)
 		return;
-	comm->device_ops->crowd(comm->device, &crowd);
+	comm->device_ops->shared_queues->crowd(comm->device, &crowd);
 	batoni_log(BATONI_LOG_DEBUG,
 	           "rank %d: device %d has %u known streams in %u hardware "
 	           "queues (%u for copies); a stream takes %u entries of "

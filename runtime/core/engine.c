@@ -225,8 +225,8 @@ collect_posted(void)
 static size_t
 collect_triggers(struct baton_comm *comm)
 {
-	if (comm->device_ops->unreached(comm->device) == 0 ||
-	    comm->device_ops->collect(comm->device) == 0)
+	if (comm->device_ops->triggers->unreached(comm->device) == 0 ||
+	    comm->device_ops->triggers->collect(comm->device) == 0)
 		return 0;
 	return collect_posted();
 }

@@ -94,7 +94,7 @@ drive(const struct batoni_device_ops *ops, struct batoni_device *device,
 		if (batoni_pass())
 			idle = 0;
 		batoni_count_host_pass();
-		if (ops->launch_waits(device, stream, &ends))
+		if (ops->in_engine->launch_waits(device, stream, &ends))
 			return true;
 		if (ends)
 			return false;
@@ -136,7 +136,7 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 	bool ends = false;
 
 	for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
-		if (ops->launch_waits(device, stream, &ends))
+		if (ops->in_engine->launch_waits(device, stream, &ends))
 			return;
 		/* It leaves `running` before its stream goes. */
 		if (ends)

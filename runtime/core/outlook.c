@@ -45,7 +45,8 @@ batoni_comm_load(const struct baton_comm *comm)
 	sum.awaiting += comm->held;
 	sum.polled += comm->marked != NULL;
 	if (comm->collects)
-		sum.polled += comm->device_ops->unreached(comm->device);
+		sum.polled +=
+			comm->device_ops->triggers->unreached(comm->device);
 	/* All operations have ended; what moves may only give lent buffers back. */
 	if (comm->aborted)
 		sum.moving = 0;

@@ -40,7 +40,7 @@ find_owner(const void *pointer)
 	const struct batoni_memory_ops *memory =
 		atomic_load_explicit(&foreign, memory_order_acquire);
 
-	return memory ? memory->owner(pointer) : -1;
+	return memory ? memory->presence->owner(pointer) : -1;
 }
 
 bool

@@ -319,7 +319,8 @@ look_at_marks(struct batoni_op *op)
 	enum baton_status status;
 
 	if (!(op->flags & BATONI_FLAG_ARMED)) {
-		status = comm->device_ops->mark_done(comm->device, &marks->armed);
+		status = comm->device_ops->marks->mark_done(comm->device,
+		                                            &marks->armed);
 		if (status != BATON_OK)
 			return status;
 		op->flags |= BATONI_FLAG_ARMED;
@@ -333,10 +334,9 @@ look_at_marks(struct batoni_op *op)
 	if (pthread_mutex_trylock(&comm->marks_lock) != 0)
 		return BATON_PENDING;
 	/* The device may have refused it, of a communicator that broke for that. */
-	status = marks->ended.object
-	                 ? comm->device_ops->mark_done(comm->device,
-	                                               &marks->ended)
-	                 : BATON_PENDING;
+	status = marks->ended.object ? comm->device_ops->marks->mark_done(
+					       comm->device, &marks->ended)
+	                             : BATON_PENDING;
 	pthread_mutex_unlock(&comm->marks_lock);
 	return status;
 }

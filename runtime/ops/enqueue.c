@@ -132,8 +132,8 @@ batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
 static enum baton_status
 check_direct(const char *call, const struct baton_comm *comm, baton_stream stream)
 {
-	if (!comm->device_ops->stops_others ||
-	    !comm->device_ops->stops_others(stream))
+	if (!comm->device_ops->handles ||
+	    !comm->device_ops->handles->stops_others(stream))
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%s: the stream is the legacy default one, and MPI "

@@ -313,14 +313,16 @@ gather(struct baton_comm *comm, struct batoni_op *first, const struct batoni_op 
 		if (!(op->item.flags & BATONI_ITEM_WAITS_LATER))
 			continue;
 		if (last)
-			ops->behind(comm->device, op->transfer.stream,
-			            last->transfer.stream);
+			ops->shared_queues->behind(comm->device,
+			                           op->transfer.stream,
+			                           last->transfer.stream);
 		last = op;
 	}
 	for (op = first; last && op != last; op = op->group_next) {
 		if (op->item.flags & BATONI_ITEM_WAITS_LATER)
-			ops->behind(comm->device, op->transfer.stream,
-			            last->transfer.stream);
+			ops->shared_queues->behind(comm->device,
+			                           op->transfer.stream,
+			                           last->transfer.stream);
 	}
 }
 
@@ -337,7 +339,7 @@ put_carriers(struct baton_comm *comm, struct batoni_op *first,
 	for (op = first; op; op = op->group_next) {
 		if (!(op->item.flags & BATONI_ITEM_CARRIER))
 			continue;
-		if (ops->wait && op->item.word)
+		if (ops->shared_queues && op->item.word)
 			op->item.flags |= BATONI_ITEM_WAITS_LATER;
 		status = ops->enqueue(comm->device, op->transfer.stream,
 		                      &op->item);
@@ -345,11 +347,12 @@ put_carriers(struct baton_comm *comm, struct batoni_op *first,
 			break;
 	}
 	*refused_p = op;
-	if (ops->behind)
+	if (ops->shared_queues)
 		gather(comm, first, *refused_p);
 	for (op = first; op != *refused_p; op = op->group_next) {
 		if (op->item.flags & BATONI_ITEM_WAITS_LATER)
-			ops->wait(comm->device, op->transfer.stream, &op->item);
+			ops->shared_queues->wait(
+				comm->device, op->transfer.stream, &op->item);
 	}
 	return status;
 }

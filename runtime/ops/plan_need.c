@@ -99,7 +99,7 @@ batoni_plan_count(struct baton_plan *plan, const struct batoni_op *op)
 
 	if (list)
 		plan->list_units += batoni_list_units(list);
-	if (!op->comm->device_ops->room)
+	if (!op->comm->device_ops->bounds)
 		return true;
 	on = find_stream(plan, op->transfer.stream);
 	if (on)
@@ -129,7 +129,7 @@ batoni_plan_fits(const char *call, const struct baton_plan *plan)
 	for (uint32_t i = 0; i < plan->streams_n && status == BATON_OK; i++) {
 		const struct batoni_need need = need_on(plan, i);
 
-		status = ops->holds(&need);
+		status = ops->bounds->holds(&need);
 		if (status == BATON_OK)
 			continue;
 		snprintf(why, sizeof(why), "%s", baton_last_error());
@@ -147,7 +147,7 @@ batoni_plan_room(const struct baton_plan *plan)
 	for (uint32_t i = 0; i < plan->streams_n && status == BATON_OK; i++) {
 		const struct batoni_need need = need_on(plan, i);
 
-		status = comm->device_ops->room(
+		status = comm->device_ops->bounds->room(
 			comm->device, plan->streams[i].stream, &need);
 	}
 	return status;

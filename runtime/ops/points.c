@@ -148,13 +148,12 @@ join_mark(struct baton_comm *comm, baton_stream stream,
 	uint32_t slot = batoni_pool_slot(&theirs->pool, target);
 	enum baton_status status;
 
-	if (!theirs->marks || !comm->device_ops->mark_follow ||
+	if (!theirs->marks || !comm->device_ops->events ||
 	    comm->device->number != theirs->device->number)
 		return BATON_PENDING;
 	pthread_mutex_lock(&theirs->marks_lock);
-	status = comm->device_ops->mark_follow(comm->device, stream,
-	                                       &theirs->marks[slot].ended,
-	                                       true);
+	status = comm->device_ops->events->mark_follow(
+		comm->device, stream, &theirs->marks[slot].ended, true);
 	pthread_mutex_unlock(&theirs->marks_lock);
 	if (status != BATON_OK && status != BATON_PENDING) {
 		batoni_refuse_device(comm, status);

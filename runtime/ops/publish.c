@@ -210,10 +210,10 @@ check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		if (path->ops->lends || !comm->device_ops->room)
+		if (path->ops->lends || !comm->device_ops->bounds)
 			break;
 		if (is_first_there(comm, NULL, i))
-			status = comm->device_ops->room(
+			status = comm->device_ops->bounds->room(
 				comm->device, comm->scratch[i]->stream, &call);
 	}
 	if (status != BATON_OK && status != BATON_ERR_AGAIN)
@@ -231,7 +231,7 @@ drop_marks(struct baton_comm *comm, size_t n)
 
 		pthread_mutex_lock(&comm->marks_lock);
 		if (mark->object)
-			comm->device_ops->mark_drop(comm->device, mark);
+			comm->device_ops->marks->mark_drop(comm->device, mark);
 		pthread_mutex_unlock(&comm->marks_lock);
 	}
 }
@@ -252,7 +252,7 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 		set.entries = path->ops->lends                 ? 0
 		              : is_first_there(comm, streams, i) ? BATONI_CALL_ENTRIES
 		                                                 : 1;
-		status = comm->device_ops->mark(
+		status = comm->device_ops->marks->mark(
 			comm->device, stream_at(comm, streams, i), &set);
 		/* The call may block: not under the lock, which the driver tries. */
 		pthread_mutex_lock(&comm->marks_lock);

@@ -279,11 +279,13 @@ mark_drop(struct batoni_device *device, struct batoni_mark *mark_p)
 	mark_p->object = NULL;
 }
 
-static const struct batoni_device_ops device_ops = {
+static const struct batoni_mark_ops marks = {
 	.mark = mark,
 	.mark_done = mark_done,
 	.mark_drop = mark_drop,
 };
+
+static const struct batoni_device_ops device_ops = {.marks = &marks};
 
 /* ---- the transport below ---- */
 

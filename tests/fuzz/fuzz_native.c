@@ -421,17 +421,25 @@ enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 	abort(); /* batoni_nccl_enter is a stub */
 }
 
-static const struct batoni_memory_ops memory_ops = {.enter = enter};
+static const struct batoni_library_ops library_ops = {.enter = enter};
+
+static const struct batoni_memory_ops memory_ops = {.library = &library_ops};
+
+static const struct batoni_mark_ops marks = {
+	.mark = mark,
+	.mark_done = mark_done,
+	.mark_drop = mark_drop,
+};
+
+static const struct batoni_event_ops events = {.follow = follow};
 
 static const struct batoni_device_ops device_ops = {
 	.name = "a stub",
 	.memory = &memory_ops,
 	.stream_create = stream_create,
 	.stream_destroy = stream_destroy,
-	.follow = follow,
-	.mark = mark,
-	.mark_done = mark_done,
-	.mark_drop = mark_drop,
+	.marks = &marks,
+	.events = &events,
 };
 
 /* ---- the transport below ---- */

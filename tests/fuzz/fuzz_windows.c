@@ -499,11 +499,14 @@ health(struct batoni_device *device, struct batoni_fault *fault_p)
 	return next() % 2 ? BATON_ERR_CUDA : BATON_OK;
 }
 
+static const struct batoni_sharing_ops sharing_ops = {
+	.share = share, .map = map, .unmap = unmap};
 static const struct batoni_memory_ops memory_ops = {
-	.share = share, .map = map, .unmap = unmap, .why = why, .health = health};
+	.sharing = &sharing_ops, .why = why, .health = health};
 static const struct batoni_memory_ops host_memory_ops = {.host_only = true};
 static const struct batoni_device_ops device_ops = {.memory = &memory_ops};
-static const struct batoni_device_ops host_ops = {.in_engine = true,
+static const struct batoni_in_engine_ops in_engine_ops = {0};
+static const struct batoni_device_ops host_ops = {.in_engine = &in_engine_ops,
                                                   .memory = &host_memory_ops};
 
 /* It lies in what was mapped. */
@@ -615,7 +618,7 @@ begin(uint8_t kind)
 	world.device.number = GPU;
 	world.comm.device = &world.device;
 	world.comm.device_ops = kind % 4 ? &device_ops : &host_ops;
-	world.comm.in_engine = world.comm.device_ops->in_engine;
+	world.comm.in_engine = world.comm.device_ops->in_engine != NULL;
 	world.comm.onesided = &rma->base;
 	world.comm.transport = &world.transport;
 	world.transport.peers = kind & 4 ? world.peers : NULL;

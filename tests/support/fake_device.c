@@ -105,6 +105,14 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 	                               why_not(status));
 }
 
+/* They lie in memory of malloc: it cannot be told. */
+static bool
+fake_stream_is_ours(baton_stream handle)
+{
+	(void)handle;
+	return false;
+}
+
 static enum baton_status
 fake_stream_idle(struct batoni_device *device, baton_stream handle)
 {
@@ -579,12 +587,25 @@ fake_stream_put(struct batoni_device *device, baton_stream handle,
 	return status;
 }
 
+static const struct batoni_mark_ops marks = {
+	.mark = fake_mark,
+	.mark_done = fake_mark_done,
+	.mark_drop = fake_mark_drop,
+};
+
+static const struct batoni_stream_put_ops stream_puts = {
+	.why_no_puts = fake_why_no_puts,
+	.stream_number = fake_stream_number,
+	.stream_put = fake_stream_put,
+};
+
 const struct batoni_device_ops batoni_fake_device_ops = {
 	.name = "fake",
 	.id = BATON_DEVICE_CUDA,
-	.in_engine = false,
 	.needs_thread = true,
 	.memory = &batoni_fake_memory_ops,
+	.marks = &marks,
+	.puts = &stream_puts,
 	.current = fake_current,
 	.open = fake_open,
 	.close = fake_close,
@@ -592,14 +613,9 @@ const struct batoni_device_ops batoni_fake_device_ops = {
 	.stream_destroy = fake_stream_destroy,
 	.stream_check = fake_stream_check,
 	.stream_idle = fake_stream_idle,
+	.stream_is_ours = fake_stream_is_ours,
 	.enqueue = fake_enqueue,
 	.release = fake_release,
 	.words_alloc = fake_words_alloc,
 	.words_free = fake_words_free,
-	.mark = fake_mark,
-	.mark_done = fake_mark_done,
-	.mark_drop = fake_mark_drop,
-	.why_no_puts = fake_why_no_puts,
-	.stream_number = fake_stream_number,
-	.stream_put = fake_stream_put,
 };

@@ -870,17 +870,25 @@ fake_unmap(struct batoni_device *device, const struct batoni_memory_name *name,
 	fake_leave();
 }
 
+static const struct batoni_batch_ops batches = {
+	.copies_start = fake_copies_start,
+};
+
+static const struct batoni_sharing_ops sharing = {
+	.share = fake_share,
+	.map = fake_map,
+	.unmap = fake_unmap,
+};
+
 const struct batoni_memory_ops batoni_fake_memory_ops = {
+	.batches = &batches,
+	.sharing = &sharing,
 	.look = fake_look,
 	.pinned_alloc = fake_pinned_alloc,
 	.pinned_free = fake_pinned_free,
 	.copy_start = fake_copy_start,
-	.copies_start = fake_copies_start,
 	.copy_test = fake_copy_test,
 	.why = fake_why,
 	.error_text = fake_error_text,
 	.health = fake_health,
-	.share = fake_share,
-	.map = fake_map,
-	.unmap = fake_unmap,
 };

@@ -123,7 +123,7 @@ START_TEST(device_that_lacks_a_slot_is_refused)
 	struct batoni_device_ops partial = batoni_fake_device_ops;
 	struct baton_comm *comm = NULL;
 
-	partial.mark = NULL;
+	partial.release = NULL;
 	batoni_device_put(&partial);
 	ck_assert_int_eq(baton_comm_create_local(1, &options, &comm),
 	                 BATON_ERR_UNSUPPORTED);

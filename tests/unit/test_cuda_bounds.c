@@ -607,7 +607,7 @@ START_TEST(all_gpus_have_the_scale_of_the_first)
 	options.cuda_device = 1;
 	baton_ok(baton_comm_create_local(1, &options, &other));
 	device = cw.comms[0]->device;
-	device->ops->crowd(device, &crowd);
+	device->ops->shared_queues->crowd(device, &crowd);
 	ck_assert_uint_eq(crowd.entries, 200);
 	baton_ok(baton_comm_destroy(other));
 	cuda_world_end();
@@ -671,7 +671,7 @@ START_TEST(the_environment_is_read_when_the_gpu_is_set_up)
 	unsetenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
 	unsetenv("CUDA_LAUNCH_BLOCKING");
 	device = cw.comms[0]->device;
-	device->ops->crowd(device, &crowd);
+	device->ops->shared_queues->crowd(device, &crowd);
 	ck_assert(crowd.blocking);
 	ck_assert_str_eq(crowd.advice, "CUDA_DEVICE_MAX_CONNECTIONS=8 and "
 	                               "CUDA_DEVICE_MAX_COPY_CONNECTIONS=8");

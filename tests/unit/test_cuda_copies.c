@@ -444,7 +444,7 @@ START_TEST(a_library_keeps_its_context_when_another_device_copies)
 	device = cw.comms[0]->device;
 	memory = device->ops->memory;
 	batoni_thread.stays = true;
-	baton_ok(memory->enter(device, &guard));
+	baton_ok(memory->library->enter(device, &guard));
 	baton_ok(memory->copy_start(device, second.to, second.from, 8, 1,
 	                            &ticket));
 	cu_ok(cw.sim->context_current(&current));
@@ -453,7 +453,7 @@ START_TEST(a_library_keeps_its_context_when_another_device_copies)
 		;
 	cu_ok(cw.sim->context_current(&current));
 	ck_assert_ptr_eq(current, cw.context);
-	memory->leave(device, &guard);
+	memory->library->leave(device, &guard);
 	batoni_thread.stays = false;
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_comm_destroy(second.comms[i]));

@@ -61,7 +61,7 @@ await_unmapped(void *at)
 static enum baton_status
 pin(void *at, uint64_t ns)
 {
-	return memory->pin(device, at, PART_BYTES, batoni_real_ns() + ns);
+	return memory->pins->pin(device, at, PART_BYTES, batoni_real_ns() + ns);
 }
 
 static void
@@ -80,7 +80,7 @@ store(CUstream stream, void *word, uint64_t value)
 		.value = value,
 	};
 
-	baton_ok(device->ops->stream_put(device, stream, &put));
+	baton_ok(device->ops->puts->stream_put(device, stream, &put));
 }
 
 START_TEST(stream_stores_into_shared_memory)
@@ -99,7 +99,7 @@ START_TEST(stream_stores_into_shared_memory)
 	there = (void *)((unsigned char *)shared.base + PART_AT);
 	ck_assert_uint_eq(atomic_load(there), 7);
 	ck_assert_uint_eq(atomic_load(there + PART_BYTES / 8 - 1), 9);
-	memory->unpin(device, part);
+	memory->pins->unpin(device, part);
 	await_unmapped(part);
 	close_shared();
 }
@@ -115,13 +115,13 @@ START_TEST(two_mappings_of_the_same_pages_are_pinned)
 		parts[i] = map_part();
 		baton_ok(pin(parts[i], LONG_NS));
 	}
-	memory->unpin(device, parts[0]);
+	memory->pins->unpin(device, parts[0]);
 	while (is_mapped(parts[0]))
 		sched_yield();
 	store(cw.streams[0], parts[1], 5);
 	cu_ok(cw.sim->stream_synchronize(cw.streams[0]));
 	ck_assert_uint_eq(*(uint64_t *)parts[1], 5);
-	memory->unpin(device, parts[1]);
+	memory->pins->unpin(device, parts[1]);
 	await_unmapped(parts[1]);
 	close_shared();
 }
@@ -196,7 +196,7 @@ START_TEST(call_that_fails_leaves_nothing)
 		/* The next one is pinned. */
 		part = map_part();
 		baton_ok(pin(part, LONG_NS));
-		memory->unpin(device, part);
+		memory->pins->unpin(device, part);
 		await_unmapped(part);
 	}
 	close_shared();
@@ -216,7 +216,7 @@ START_TEST(memory_that_the_driver_has_let_go_of_is_unmapped)
 		baton_ok(pin(part, LONG_NS));
 		ck_assert(cw.sim->sim_fail("cuMemHostUnregister", 1, results[i],
 		                           false));
-		memory->unpin(device, part);
+		memory->pins->unpin(device, part);
 		await_unmapped(part);
 	}
 	close_shared();
@@ -236,7 +236,7 @@ START_TEST(driver_that_waits_for_a_stream_is_left_to_itself)
 	late = map_part();
 	ck_assert_int_eq(pin(late, 1), BATON_ERR_TIMEOUT);
 	assert_said("cuMemHostRegister", "streams");
-	memory->unpin(device, part);
+	memory->pins->unpin(device, part);
 	while (cw.sim->sim_blocked() != 2)
 		sched_yield();
 	ck_assert(is_mapped(late) && is_mapped(part));

@@ -61,7 +61,8 @@ alloc(size_t bytes)
 {
 	void *block = NULL;
 
-	baton_ok(memory_ops->block_alloc(device, bytes, soon(), &block));
+	baton_ok(
+		memory_ops->blocks->block_alloc(device, bytes, soon(), &block));
 	ck_assert_ptr_nonnull(block);
 	return block;
 }
@@ -133,7 +134,7 @@ START_TEST(a_block_is_an_allocation_that_can_be_exported)
 	baton_ok(memory_ops->look(device, (char *)block + 5, 1, &info));
 	ck_assert_int_eq(info.kind, BATONI_MEMORY_DEVICE);
 	ck_assert_int_eq(info.owner, 0);
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	end();
 }
 END_TEST
@@ -149,7 +150,7 @@ START_TEST(without_virtual_memory_management_it_is_of_cuMemAlloc)
 	ck_assert(is_zero(block, BYTES));
 	ck_assert_int_eq(cw.sim->sim_live("device"), 2);
 	ck_assert_int_eq(cw.sim->sim_live("reservations"), 0);
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	end();
 }
 END_TEST
@@ -166,8 +167,9 @@ START_TEST(an_allocation_beside_a_stream_that_waits_is_bounded)
 	blocks = batoni_mem_blocks();
 	ck_assert(cw.sim->sim_set("implicit", 2));
 	cuda_world_hold(cw.streams[0], 0);
-	ck_assert_int_eq(memory_ops->block_alloc(device, BYTES, 0, &block),
-	                 BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(
+		memory_ops->blocks->block_alloc(device, BYTES, 0, &block),
+		BATON_ERR_TIMEOUT);
 	assert_said("no device memory", "stream", "device 0");
 	ck_assert_ptr_null(block);
 	cuda_world_let_go(0);
@@ -177,7 +179,7 @@ START_TEST(an_allocation_beside_a_stream_that_waits_is_bounded)
 	while (cw.sim->sim_live("device") != 1)
 		usleep(1000);
 	block = alloc(BYTES);
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	while (batoni_mem_blocks() != blocks)
 		usleep(1000);
 	end();
@@ -189,18 +191,19 @@ START_TEST(a_block_that_there_is_no_memory_for_is_refused)
 	void *block = NULL;
 
 	begin();
-	ck_assert_int_eq(memory_ops->block_alloc(device, SIZE_MAX - 5, soon(),
-	                                         &block),
+	ck_assert_int_eq(memory_ops->blocks->block_alloc(device, SIZE_MAX - 5,
+	                                                 soon(), &block),
 	                 BATON_ERR_NOMEM);
 	assert_said("cuMemCreate, not called", "CUDA_ERROR_OUT_OF_MEMORY");
 	cw.sim->sim_fail("cuMemCreate", 1, BATONI_CU_OUT_OF_MEMORY, false);
-	ck_assert_int_eq(memory_ops->block_alloc(device, 8, soon(), &block),
-	                 BATON_ERR_NOMEM);
+	ck_assert_int_eq(
+		memory_ops->blocks->block_alloc(device, 8, soon(), &block),
+		BATON_ERR_NOMEM);
 	assert_said("cuMemCreate", "CUDA_ERROR_OUT_OF_MEMORY");
 	for (unsigned long n = 1; n <= 2; n++) {
 		batoni_mem_fail_at(n);
-		ck_assert_int_eq(memory_ops->block_alloc(device, 8, soon(),
-		                                         &block),
+		ck_assert_int_eq(memory_ops->blocks->block_alloc(
+					 device, 8, soon(), &block),
 		                 BATON_ERR_NOMEM);
 	}
 	batoni_mem_fail_at(0);
@@ -216,8 +219,9 @@ ck_unshared(const void *pointer, size_t bytes, const char *why)
 {
 	struct batoni_memory_shared shared;
 
-	ck_assert_int_eq(memory_ops->share(device, pointer, bytes, &shared),
-	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(
+		memory_ops->sharing->share(device, pointer, bytes, &shared),
+		BATON_ERR_UNSUPPORTED);
 	assert_said(why);
 }
 
@@ -228,22 +232,23 @@ START_TEST(a_name_is_that_of_one_block)
 
 	begin();
 	block = alloc(BYTES);
-	baton_ok(memory_ops->share(device, block + 24, BYTES - 24, &one));
-	baton_ok(memory_ops->share(device, block, 1, &same));
+	baton_ok(memory_ops->sharing->share(device, block + 24, BYTES - 24,
+	                                    &one));
+	baton_ok(memory_ops->sharing->share(device, block, 1, &same));
 	ck_assert_mem_eq(&one.name, &same.name, sizeof(one.name));
 	ck_assert_uint_eq(one.offset, 24);
 	ck_assert_uint_eq(one.bytes, UNIT);
 	ck_assert_int_ge(one.fd, 0);
 	close(one.fd);
 	close(same.fd);
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	/* Perhaps at the same address. */
 	block = alloc(BYTES);
-	baton_ok(memory_ops->share(device, block, 1, &other));
+	baton_ok(memory_ops->sharing->share(device, block, 1, &other));
 	ck_assert_mem_ne(&one.name, &other.name, sizeof(one.name));
 	close(other.fd);
-	memory_ops->block_free(device, block);
-	baton_ok(memory_ops->share(device, cw.to, 8, &one));
+	memory_ops->blocks->block_free(device, block);
+	baton_ok(memory_ops->sharing->share(device, cw.to, 8, &one));
 	ck_assert_int_eq(one.fd, -1);
 	ck_assert_uint_eq(one.offset, CUDA_WORLD_BYTES);
 	ck_assert_uint_eq(one.bytes, 2 * CUDA_WORLD_BYTES);
@@ -289,7 +294,7 @@ START_TEST(a_call_that_fails_leaves_nothing)
 	long blocks;
 
 	begin();
-	memory_ops->block_free(device, alloc(1)); /* events, threads */
+	memory_ops->blocks->block_free(device, alloc(1)); /* events, threads */
 	descriptors = count_descriptors();
 	blocks = batoni_mem_blocks();
 	for (long n = 1; failed; n++) {
@@ -299,11 +304,13 @@ START_TEST(a_call_that_fails_leaves_nothing)
 
 		ck_assert_int_lt(n, 200);
 		cw.sim->sim_fail("", n, BATONI_CU_ILLEGAL_ADDRESS, false);
-		status = memory_ops->block_alloc(device, BYTES, soon(), &block);
+		status = memory_ops->blocks->block_alloc(device, BYTES, soon(),
+		                                         &block);
 		if (status != BATON_OK)
 			assert_said("cu", "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
 		else
-			status = memory_ops->share(device, block, 8, &shared);
+			status = memory_ops->sharing->share(device, block, 8,
+			                                    &shared);
 		failed = status != BATON_OK;
 		if (failed) {
 			ck_assert_int_eq(status, BATON_ERR_CUDA);
@@ -316,7 +323,7 @@ START_TEST(a_call_that_fails_leaves_nothing)
 		}
 		cw.sim->sim_fail("", 0, 0, false);
 		if (block)
-			memory_ops->block_free(device, block);
+			memory_ops->blocks->block_free(device, block);
 		nothing_left();
 		ck_assert_int_eq(count_descriptors(), descriptors);
 		ck_assert_int_eq(batoni_mem_blocks(), blocks);
@@ -358,8 +365,8 @@ map(struct batoni_device *own, const struct told *told)
 	if (told->shared.fd >= 0)
 		CHECK(batoni_handover_fetch(&told->descriptor, -1, soon(),
 		                            &fd) == BATON_OK);
-	CHECK(memory_ops->map(own, &told->shared.name, fd, told->shared.bytes,
-	                      &base) == BATON_OK);
+	CHECK(memory_ops->sharing->map(own, &told->shared.name, fd,
+	                               told->shared.bytes, &base) == BATON_OK);
 	if (fd >= 0)
 		close(fd);
 	return base;
@@ -400,8 +407,8 @@ child_maps(int number)
 			CHECK(pinned[i] == 7);
 		memset(pinned, 9, 4096);
 		copy(own, (char *)base + told.shared.offset, pinned, 4096);
-		memory_ops->unmap(own, &told.shared.name, base,
-		                  told.shared.bytes);
+		memory_ops->sharing->unmap(own, &told.shared.name, base,
+		                           told.shared.bytes);
 		CHECK(cw.sim->sim_live("allocations") == 0);
 		CHECK(cw.sim->sim_live("reservations") == 0);
 		CHECK(cw.sim->sim_live("opened") == 0);
@@ -444,8 +451,8 @@ child_fails(void)
 		void *base = NULL;
 
 		cw.sim->sim_fail("", n, BATONI_CU_ILLEGAL_ADDRESS, false);
-		status = memory_ops->map(own, &told.shared.name, fd,
-		                         told.shared.bytes, &base);
+		status = memory_ops->sharing->map(own, &told.shared.name, fd,
+		                                  told.shared.bytes, &base);
 		cw.sim->sim_fail("", 0, 0, false);
 		failed = status != BATON_OK;
 		CHECK(!failed || status == BATON_ERR_CUDA);
@@ -453,8 +460,8 @@ child_fails(void)
 		/* What gives the context back may fail unseen. */
 		failed |= n < 12;
 		if (base)
-			memory_ops->unmap(own, &told.shared.name, base,
-			                  told.shared.bytes);
+			memory_ops->sharing->unmap(own, &told.shared.name, base,
+			                           told.shared.bytes);
 		CHECK(cw.sim->sim_live("allocations") == 0);
 		CHECK(cw.sim->sim_live("reservations") == 0);
 		CHECK(cw.sim->sim_live("opened") == 0);
@@ -481,8 +488,9 @@ child_does_not_reach(void)
 	if (told.shared.fd >= 0)
 		CHECK(batoni_handover_fetch(&told.descriptor, -1, soon(),
 		                            &fd) == BATON_OK);
-	CHECK(memory_ops->map(own, &told.shared.name, fd, told.shared.bytes,
-	                      &base) == BATON_ERR_UNSUPPORTED);
+	CHECK(memory_ops->sharing->map(own, &told.shared.name, fd,
+	                               told.shared.bytes,
+	                               &base) == BATON_ERR_UNSUPPORTED);
 	CHECK(strstr(baton_last_error(), "cannot reach"));
 	CHECK(!base);
 	answer();
@@ -512,9 +520,9 @@ child_may_not_map(void)
 		CHECK(cw.sim->sim_fail(fd < 0 ? "cuIpcOpenMemHandle_v2"
 		                              : "cuMemSetAccess",
 		                       1, answers[i], false));
-		CHECK(memory_ops->map(own, &told.shared.name, fd,
-		                      told.shared.bytes,
-		                      &base) == BATON_ERR_UNSUPPORTED);
+		CHECK(memory_ops->sharing->map(own, &told.shared.name, fd,
+		                               told.shared.bytes,
+		                               &base) == BATON_ERR_UNSUPPORTED);
 		cw.sim->sim_fail("", 0, 0, false);
 	}
 	CHECK(!base);
@@ -547,7 +555,8 @@ share_with_child(const void *pointer)
 	char byte;
 
 	memset(&told, 0, sizeof(told));
-	baton_ok(memory_ops->share(device, pointer, 4096, &told.shared));
+	baton_ok(memory_ops->sharing->share(device, pointer, 4096,
+	                                    &told.shared));
 	if (told.shared.fd >= 0)
 		baton_ok(batoni_handover_open(told.shared.fd, &handover,
 		                              &told.descriptor));
@@ -592,7 +601,7 @@ two_processes(void (*main)(void))
 		ck_assert_mem_eq(seen, nines, 4096);
 	}
 	end_child();
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	end();
 }
 
@@ -622,7 +631,7 @@ one_answer(void (*main)(void), bool ipc)
 	block = alloc(BYTES);
 	share_with_child(ipc ? cw.to : block);
 	end_child();
-	memory_ops->block_free(device, block);
+	memory_ops->blocks->block_free(device, block);
 	end();
 }
 

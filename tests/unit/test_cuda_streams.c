@@ -454,19 +454,19 @@ START_TEST(marks_that_are_dropped_leave_nothing)
 	device = cw.comms[0]->device;
 	cuda_world_hold(cw.streams[0], 0);
 	for (int i = 0; i < 100; i++) {
-		baton_ok(ops->mark(device, cw.streams[i % 2], &mark));
-		ops->mark_drop(device, &mark);
+		baton_ok(ops->marks->mark(device, cw.streams[i % 2], &mark));
+		ops->marks->mark_drop(device, &mark);
 		ck_assert_ptr_null(mark.object);
 		if (i == 0)
 			events = cw.sim->sim_live("events");
 	}
 	ck_assert_int_eq(cw.sim->sim_live("events"), events);
 	/* An event that was dropped before its stream had passed it works. */
-	baton_ok(ops->mark(device, cw.streams[0], &mark));
-	ck_assert_int_eq(ops->mark_done(device, &mark), BATON_PENDING);
+	baton_ok(ops->marks->mark(device, cw.streams[0], &mark));
+	ck_assert_int_eq(ops->marks->mark_done(device, &mark), BATON_PENDING);
 	cuda_world_let_go(0);
 	cw.sim->sim_settle(false);
-	baton_ok(ops->mark_done(device, &mark));
+	baton_ok(ops->marks->mark_done(device, &mark));
 	cuda_world_end();
 }
 END_TEST

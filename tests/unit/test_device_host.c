@@ -503,17 +503,6 @@ START_TEST(streams_run_out_in_order)
 }
 END_TEST
 
-START_TEST(marks_are_not_for_this_device)
-{
-	struct batoni_mark mark = {0};
-
-	ck_assert_int_eq(ops->mark(device(), NULL, &mark),
-	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_int_eq(ops->mark_done(device(), &mark),
-	                 BATON_ERR_UNSUPPORTED);
-}
-END_TEST
-
 int
 main(void)
 {
@@ -536,7 +525,6 @@ main(void)
 		busy_stream_is_not_destroyed,
 		handle_of_a_destroyed_stream_fits_no_other_soon,
 		streams_run_out_in_order,
-		marks_are_not_for_this_device,
 	};
 
 	return RUN_TESTS_WITH("device_host", tests, setup, teardown);

@@ -433,19 +433,21 @@ START_TEST(mark_is_done_when_the_stream_has_got_there)
 
 	setup(&b);
 	put(&b, &operation, &b.words[0], 1, 0);
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark), BATON_OK);
 	put(&b, &later, &b.words[1], 1, 0);
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &after), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &after),
+	                 BATON_OK);
 	fake_device_step(b.stream, 0);
-	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_PENDING);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &mark), BATON_PENDING);
 	ops->release(b.device, &b.words[0], 1);
 	fake_device_step(b.stream, 0);
-	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_OK);
-	ck_assert_int_eq(ops->mark_done(b.device, &after), BATON_PENDING);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &after),
+	                 BATON_PENDING);
 	ck_assert_uint_eq(fake_device_marks(), 1);
 	ops->release(b.device, &b.words[1], 1);
 	fake_device_step(b.stream, 0);
-	ck_assert_int_eq(ops->mark_done(b.device, &after), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &after), BATON_OK);
 	teardown(&b);
 }
 END_TEST
@@ -458,17 +460,18 @@ START_TEST(mark_outlives_its_stream_and_is_seen_done_or_dropped)
 	setup(&b);
 	other = b;
 	ck_assert_int_eq(ops->stream_create(b.device, &other.stream), BATON_OK);
-	ck_assert_int_eq(ops->mark(b.device, other.stream, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, other.stream, &mark),
+	                 BATON_OK);
 	fake_device_step(other.stream, 0);
 	ck_assert_int_eq(ops->stream_destroy(b.device, other.stream), BATON_OK);
-	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &mark), BATON_OK);
 	/* One that is set again goes, and one that is dropped, wherever its stream is. */
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark), BATON_OK);
 	fake_device_hold(NULL);
 	ck_assert_int_eq(fake_device_copy(NULL, &b, &b, 0), BATON_OK);
-	ck_assert_int_eq(ops->mark(b.device, NULL, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, NULL, &mark), BATON_OK);
 	ck_assert_uint_eq(fake_device_marks(), 1);
-	ops->mark_drop(b.device, &mark);
+	ops->marks->mark_drop(b.device, &mark);
 	ck_assert_ptr_null(mark.object);
 	ck_assert_uint_eq(fake_device_marks(), 0);
 	teardown(&b);
@@ -483,7 +486,7 @@ START_TEST(mark_that_is_left_is_a_violation)
 
 	setup(&b);
 	before = fake_device_violations();
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark), BATON_OK);
 	ops->words_free(b.device, b.words);
 	ops->stream_destroy(b.device, b.stream);
 	ops->close(b.device);
@@ -527,14 +530,16 @@ START_TEST(the_nth_call_fails_once_and_nothing_was_taken)
 	ck_assert_int_eq(ops->words_alloc(b.device, 1, 0, &words),
 	                 BATON_ERR_NOMEM);
 	fake_device_fail_at(FAKE_MARK, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_ERR_CUDA);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark),
+	                 BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_STREAM_IDLE, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(ops->stream_idle(b.device, b.stream), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_MARK_DONE, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(ops->mark(b.device, b.stream, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark), BATON_OK);
 	fake_device_step(b.stream, 0);
-	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_ERR_CUDA);
-	ck_assert_int_eq(ops->mark_done(b.device, &mark), BATON_OK);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &mark),
+	                 BATON_ERR_CUDA);
+	ck_assert_int_eq(ops->marks->mark_done(b.device, &mark), BATON_OK);
 	teardown(&b);
 }
 END_TEST

@@ -48,7 +48,8 @@ unmap(struct batoni_device *mine, const struct batoni_memory_name *name, void *b
 	sem_wait(&may_return);
 }
 
-static const struct batoni_memory_ops memory = {.map = map, .unmap = unmap};
+static const struct batoni_sharing_ops sharing = {.map = map, .unmap = unmap};
+static const struct batoni_memory_ops memory = {.sharing = &sharing};
 
 static void
 begin(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory contract: which slots must be filled, the host's table, and the fake's, which
- * notices code that breaks the contract. */
+/* The memory contract: the host's table, and the fake's, which notices code that breaks the
+ * contract. */
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,7 +10,6 @@
 #include "fake_memory.h"
 #include "handover.h"
 #include "mem.h"
-#include "registry.h"
 #include "run_tests.h"
 
 #define MIB ((size_t)1 << 20)
@@ -28,91 +27,6 @@ pattern(size_t bytes, unsigned seed)
 		block[i] = (unsigned char)((131 * seed + i) % 251);
 	return block;
 }
-
-/* ---- complete tables ------------------------------------------------------- */
-
-START_TEST(the_devices_of_this_build_and_the_fake_are_complete)
-{
-	ck_assert_ptr_null(batoni_device_missing(&batoni_device_host_ops));
-	ck_assert_ptr_null(batoni_device_missing(&batoni_fake_device_ops));
-	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_HOST),
-	                 &batoni_device_host_ops);
-	ck_assert_ptr_nonnull(batoni_device_find(BATON_DEVICE_CUDA));
-}
-END_TEST
-
-#define ASSERT_NEEDED(slot)                                                   \
-	do {                                                                  \
-		struct batoni_device_ops ops = batoni_device_host_ops;        \
-                                                                              \
-		ops.slot = NULL;                                              \
-		ck_assert_str_eq(batoni_device_missing(&ops), #slot);         \
-	} while (0)
-
-#define ASSERT_MEMORY_NEEDED(slot)                                            \
-	do {                                                                  \
-		struct batoni_memory_ops memory = batoni_fake_memory_ops;     \
-		struct batoni_device_ops ops = batoni_fake_device_ops;        \
-                                                                              \
-		ops.memory = &memory;                                         \
-		memory.slot = NULL;                                           \
-		ck_assert_str_eq(batoni_device_missing(&ops), #slot);         \
-	} while (0)
-
-START_TEST(a_slot_that_may_not_be_null_is_named)
-{
-	ASSERT_NEEDED(name);
-	ASSERT_NEEDED(memory);
-	ASSERT_NEEDED(open);
-	ASSERT_NEEDED(close);
-	ASSERT_NEEDED(stream_create);
-	ASSERT_NEEDED(stream_destroy);
-	ASSERT_NEEDED(stream_check);
-	ASSERT_NEEDED(stream_idle);
-	ASSERT_NEEDED(enqueue);
-	ASSERT_NEEDED(release);
-	ASSERT_NEEDED(launch_waits);
-	ASSERT_NEEDED(words_alloc);
-	ASSERT_NEEDED(words_free);
-	ASSERT_NEEDED(mark);
-	ASSERT_NEEDED(mark_done);
-	ASSERT_NEEDED(mark_drop);
-	ASSERT_MEMORY_NEEDED(look);
-	ASSERT_MEMORY_NEEDED(pinned_alloc);
-	ASSERT_MEMORY_NEEDED(pinned_free);
-	ASSERT_MEMORY_NEEDED(copy_start);
-	ASSERT_MEMORY_NEEDED(copy_test);
-	ASSERT_MEMORY_NEEDED(why);
-	ASSERT_MEMORY_NEEDED(error_text);
-	ASSERT_MEMORY_NEEDED(health);
-}
-END_TEST
-
-static enum baton_status
-share(struct batoni_device *device, const void *pointer, size_t bytes,
-      struct batoni_memory_shared *shared_p)
-{
-	(void)device;
-	(void)pointer;
-	(void)bytes;
-	(void)shared_p;
-	return BATON_ERR_UNSUPPORTED;
-}
-
-START_TEST(sharing_is_all_of_its_slots_or_none)
-{
-	struct batoni_memory_ops memory = batoni_host_memory_ops;
-	struct batoni_device_ops ops = batoni_device_host_ops;
-
-	ops.memory = &memory;
-	ck_assert_ptr_null(batoni_device_missing(&ops));
-	memory.share = share;
-	ck_assert_str_eq(batoni_device_missing(&ops), "map");
-	memory = batoni_host_memory_ops;
-	memory.block_free = host->pinned_free;
-	ck_assert_str_eq(batoni_device_missing(&ops), "block_alloc");
-}
-END_TEST
 
 /* ---- the host's ------------------------------------------------------------ */
 
@@ -338,8 +252,9 @@ START_TEST(copies_that_are_started_together_have_one_ticket)
 	calls = fake_memory_starts();
 	/* The third cannot be started now. */
 	fake_device_fail_at(FAKE_COPY_START, 3, BATON_ERR_AGAIN);
-	ck_assert_int_eq(fake->copies_start(device, copies, 4, 0, &ticket, &n),
-	                 BATON_ERR_AGAIN);
+	ck_assert_int_eq(
+		fake->batches->copies_start(device, copies, 4, 0, &ticket, &n),
+		BATON_ERR_AGAIN);
 	ck_assert_uint_eq(n, 2);
 	ck_assert_uint_eq(fake_memory_starts(), calls + 1);
 	ck_assert_uint_eq(fake_memory_copies(), 2);
@@ -348,29 +263,33 @@ START_TEST(copies_that_are_started_together_have_one_ticket)
 	fake_memory_end(0);
 	wait_for(device, &ticket);
 	ck_assert_mem_eq(to, from, 2);
-	ck_assert_int_eq(fake->copies_start(device, copies + 2, 2, 0, &ticket,
-	                                    &n),
+	ck_assert_int_eq(fake->batches->copies_start(device, copies + 2, 2, 0,
+	                                             &ticket, &n),
 	                 BATON_OK);
 	ck_assert_uint_eq(n, 2);
 	fake_memory_hold(false);
 	wait_for(device, &ticket);
 	ck_assert_mem_eq(to, from, 4);
 	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->copies_start(device, copies, 4, 0, &ticket, &n),
-	                 BATON_ERR_CUDA);
+	ck_assert_int_eq(
+		fake->batches->copies_start(device, copies, 4, 0, &ticket, &n),
+		BATON_ERR_CUDA);
 	ck_assert_uint_eq(n, 0);
 	ck_assert_uint_eq(fake_memory_copies(), 0);
 	/* The same target twice, two directions, one alone: counted. */
 	copies[1].to = copies[0].to;
-	ck_assert_int_eq(fake->copies_start(device, copies, 2, 0, &ticket, &n),
-	                 BATON_OK);
+	ck_assert_int_eq(
+		fake->batches->copies_start(device, copies, 2, 0, &ticket, &n),
+		BATON_OK);
 	wait_for(device, &ticket);
 	copies[1] = (struct batoni_copy){there + 1, &to[1], 1};
-	ck_assert_int_eq(fake->copies_start(device, copies, 2, 0, &ticket, &n),
-	                 BATON_OK);
+	ck_assert_int_eq(
+		fake->batches->copies_start(device, copies, 2, 0, &ticket, &n),
+		BATON_OK);
 	wait_for(device, &ticket);
-	ck_assert_int_eq(fake->copies_start(device, copies, 1, 0, &ticket, &n),
-	                 BATON_OK);
+	ck_assert_int_eq(
+		fake->batches->copies_start(device, copies, 1, 0, &ticket, &n),
+		BATON_OK);
 	wait_for(device, &ticket);
 	fake_memory_free(there);
 	fake->pinned_free(device, to);
@@ -459,8 +378,8 @@ use_named(const struct told *told)
 	if (batoni_handover_fetch(&told->descriptor, -1, UINT64_MAX, &fd) !=
 	    BATON_OK)
 		return 10;
-	if (fake->map(device, &told->shared.name, fd, told->shared.bytes,
-	              &base) != BATON_OK)
+	if (fake->sharing->map(device, &told->shared.name, fd,
+	                       told->shared.bytes, &base) != BATON_OK)
 		return 2;
 	close(fd);
 	if (fake->look(device, (char *)base + 9, 1, &memory) != BATON_OK ||
@@ -478,7 +397,7 @@ use_named(const struct told *told)
 	if (fake->copy_start(device, base, to, 5000, -1, &ticket) != BATON_OK)
 		return 7;
 	wait_for(device, &ticket);
-	fake->unmap(device, &told->shared.name, base, 5000);
+	fake->sharing->unmap(device, &told->shared.name, base, 5000);
 	if (fake->look(device, base, 1, &memory) != BATON_OK ||
 	    memory.kind != BATONI_MEMORY_HOST)
 		return 8;
@@ -523,12 +442,14 @@ START_TEST(another_process_maps_a_block_by_its_name)
 	there = fake_memory_alloc(5000);
 	fake_memory_copy(there, from, 5000);
 	memset(&told, 0, sizeof(told));
-	ck_assert_int_eq(fake->share(device, from, 1, &told.shared),
+	ck_assert_int_eq(fake->sharing->share(device, from, 1, &told.shared),
 	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_int_eq(fake->share(device, there + 1, 5000, &told.shared),
-	                 BATON_ERR_UNSUPPORTED);
-	ck_assert_int_eq(fake->share(device, there + 1, 4999, &told.shared),
-	                 BATON_OK);
+	ck_assert_int_eq(
+		fake->sharing->share(device, there + 1, 5000, &told.shared),
+		BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(
+		fake->sharing->share(device, there + 1, 4999, &told.shared),
+		BATON_OK);
 	ck_assert_uint_eq(told.shared.offset, 1);
 	ck_assert_uint_eq(told.shared.bytes, 5000);
 	ck_assert_int_eq(batoni_handover_open(told.shared.fd, &handover,
@@ -557,14 +478,18 @@ START_TEST(a_name_fails_with_another_descriptor)
 	void *base = NULL;
 
 	fake_device_fail_at(FAKE_SHARE, 1, BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_OK);
+	ck_assert_int_eq(fake->sharing->share(device, there, 64, &shared),
+	                 BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->sharing->share(device, there, 64, &shared),
+	                 BATON_OK);
 	fake_memory_free(there);
 	fake_device_fail_at(FAKE_MAP, 1, BATON_ERR_NOMEM);
-	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 64, &base),
-	                 BATON_ERR_NOMEM);
-	ck_assert_int_eq(fake->map(device, &shared.name, -1, 64, &base),
-	                 BATON_ERR_CUDA);
+	ck_assert_int_eq(
+		fake->sharing->map(device, &shared.name, shared.fd, 64, &base),
+		BATON_ERR_NOMEM);
+	ck_assert_int_eq(
+		fake->sharing->map(device, &shared.name, -1, 64, &base),
+		BATON_ERR_CUDA);
 	ck_assert_ptr_null(base);
 	close(shared.fd);
 	/* And it was of this process. */
@@ -581,10 +506,13 @@ START_TEST(not_every_block_can_be_shared)
 
 	for (int i = 0; i < N; i++)
 		blocks[i] = fake_memory_alloc(1);
-	ck_assert_int_eq(fake->share(device, blocks[N - 2], 1, &shared), BATON_OK);
+	ck_assert_int_eq(
+		fake->sharing->share(device, blocks[N - 2], 1, &shared),
+		BATON_OK);
 	close(shared.fd);
-	ck_assert_int_eq(fake->share(device, blocks[N - 1], 1, &shared),
-	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(
+		fake->sharing->share(device, blocks[N - 1], 1, &shared),
+		BATON_ERR_UNSUPPORTED);
 	for (int i = 0; i < N; i++)
 		fake_memory_free(blocks[i]);
 	close_fake(device, 0);
@@ -599,16 +527,21 @@ START_TEST(a_mapping_is_ended_once_and_before_the_device_closes)
 	void *base = NULL;
 	int seen = 0;
 
-	ck_assert_int_eq(fake->share(device, there, 64, &shared), BATON_OK);
-	fake->unmap(device, &shared.name, there, 64);
+	ck_assert_int_eq(fake->sharing->share(device, there, 64, &shared),
+	                 BATON_OK);
+	fake->sharing->unmap(device, &shared.name, there, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* not mapped */
-	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 64, &base), BATON_OK);
+	ck_assert_int_eq(
+		fake->sharing->map(device, &shared.name, shared.fd, 64, &base),
+		BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* its own */
-	fake->unmap(device, &shared.name, base, 64);
+	fake->sharing->unmap(device, &shared.name, base, 64);
 	ck_assert_int_eq(fake_device_violations(), seen);
-	fake->unmap(device, &shared.name, base, 64);
+	fake->sharing->unmap(device, &shared.name, base, 64);
 	ck_assert_int_eq(fake_device_violations(), ++seen); /* twice */
-	ck_assert_int_eq(fake->map(device, &shared.name, shared.fd, 65, &base), BATON_OK);
+	ck_assert_int_eq(
+		fake->sharing->map(device, &shared.name, shared.fd, 65, &base),
+		BATON_OK);
 	seen += 2;
 	ck_assert_int_eq(fake_device_violations(), seen); /* and too long */
 	close(shared.fd);
@@ -659,9 +592,6 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		the_devices_of_this_build_and_the_fake_are_complete,
-		a_slot_that_may_not_be_null_is_named,
-		sharing_is_all_of_its_slots_or_none,
 		all_memory_is_the_hosts,
 		a_host_copy_is_made_in_slices,
 		pinned_host_memory_is_aligned_and_can_run_out,

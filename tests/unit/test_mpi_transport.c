@@ -2473,15 +2473,18 @@ device_flush(struct batoni_device *unused, int owner)
 	return BATON_OK;
 }
 
+static const struct batoni_library_ops device_library = {
+	.enter = device_enter,
+	.leave = device_leave,
+	.flush = device_flush,
+};
 static const struct batoni_memory_ops device_memory = {
+	.library = &device_library,
 	.pinned_alloc = device_alloc,
 	.pinned_free = device_free,
 	.copy_start = device_copy,
 	.copy_test = device_test,
 	.health = device_health,
-	.enter = device_enter,
-	.leave = device_leave,
-	.flush = device_flush,
 };
 static const struct batoni_device_ops device_ops = {.memory = &device_memory};
 

@@ -336,7 +336,7 @@ START_TEST(a_device_that_cannot_start_several_copies_one_after_the_other)
 {
 	struct batoni_memory_ops single = batoni_fake_memory_ops;
 
-	single.copies_start = NULL;
+	single.batches = NULL;
 	open_world(&world, "dd", false);
 	for (int i = 0; i < 2; i++)
 		stage_of(&world, i)->memory = &single;

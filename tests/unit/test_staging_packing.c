@@ -213,7 +213,7 @@ START_TEST(a_device_that_cannot_start_several_gets_one_after_the_other)
 	size_t before;
 
 	open_gathering("dd");
-	single.copies_start = NULL;
+	single.batches = NULL;
 	for (int i = 0; i < 2; i++)
 		stage_of(&world, i)->memory = &single;
 	before = fake_memory_starts();

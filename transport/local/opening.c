@@ -72,8 +72,8 @@ storing(struct batoni_device *device)
 {
 	const struct batoni_device_ops *ops = device->ops;
 
-	return !batoni_config()->engine_puts && ops->stream_put &&
-	                       !ops->why_no_puts(device)
+	return !batoni_config()->engine_puts && ops->puts &&
+	                       !ops->puts->why_no_puts(device)
 	               ? device
 	               : NULL;
 }

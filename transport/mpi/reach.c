@@ -85,7 +85,7 @@ batoni_mpi_reach(const struct batoni_device_ops *device)
 {
 	if (device->memory->host_only)
 		return BATONI_REACH_ALL;
-	if (!device->memory->enter)
+	if (!device->memory->library)
 		return BATONI_REACH_STAGES;
 	switch (batoni_config()->mpi_cuda) {
 	case BATONI_MPI_CUDA_STAGED:
@@ -268,8 +268,8 @@ flush(struct batoni_mpi *mpi, unsigned place)
 {
 	return batoni_place_is_host(place)
 	               ? BATON_OK
-	               : memory_of(mpi)->flush(mpi->device,
-	                                       batoni_place_owner(place));
+	               : memory_of(mpi)->library->flush(
+				 mpi->device, batoni_place_owner(place));
 }
 
 /* A device that has several of the tensors is flushed once for those behind each other. */
@@ -314,7 +314,8 @@ enter(const struct batoni_mpi *mpi)
 {
 	struct entered entered = {.device = mpi->device};
 
-	if (memory_of(mpi)->enter(mpi->device, &entered.guard) != BATON_OK)
+	if (memory_of(mpi)->library->enter(mpi->device, &entered.guard) !=
+	    BATON_OK)
 		entered.device = NULL;
 	return entered;
 }
@@ -323,8 +324,8 @@ static void
 leave(const struct entered *entered)
 {
 	if (entered->device)
-		entered->device->ops->memory->leave(entered->device,
-		                                    &entered->guard);
+		entered->device->ops->memory->library->leave(entered->device,
+		                                             &entered->guard);
 }
 
 static enum baton_status

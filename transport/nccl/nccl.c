@@ -222,9 +222,9 @@ join_lanes(struct batoni_nccl *nccl, const struct batch *batch,
 
 		if (!lane->used)
 			continue;
-		status = ops->follow(nccl->device,
-		                     lanes_follow ? lane->stream : stream,
-		                     lanes_follow ? stream : lane->stream);
+		status = ops->events->follow(
+			nccl->device, lanes_follow ? lane->stream : stream,
+			lanes_follow ? stream : lane->stream);
 	}
 	if (status != BATON_OK || batch->self.left == 0)
 		return status;
@@ -331,7 +331,7 @@ find_name(const struct batoni_nccl *nccl, baton_stream stream,
 	const struct batoni_device_ops *ops = nccl->device->ops;
 
 	*name_p = stream;
-	return !ops->names || ops->names(stream, name_p);
+	return !ops->handles || ops->handles->names(stream, name_p);
 }
 
 static bool
@@ -418,11 +418,11 @@ check_room(const struct batoni_nccl *nccl)
 	const struct batoni_need call = {.entries = 1};
 	enum baton_status status = BATON_OK;
 
-	for (unsigned i = 0; ops->room && i < nccl->lanes_n && status == BATON_OK;
-	     i++) {
+	for (unsigned i = 0;
+	     ops->bounds && i < nccl->lanes_n && status == BATON_OK; i++) {
 		if (nccl->lanes[i].used)
-			status = ops->room(nccl->device, nccl->lanes[i].stream,
-			                   &call);
+			status = ops->bounds->room(
+				nccl->device, nccl->lanes[i].stream, &call);
 	}
 	return status;
 }

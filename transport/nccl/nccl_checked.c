@@ -492,7 +492,7 @@ batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl)
 		struct batoni_mark *mark = &checked->ops[i].mark;
 
 		if (mark->object)
-			nccl->device->ops->mark_drop(nccl->device, mark);
+			nccl->device->ops->marks->mark_drop(nccl->device, mark);
 	}
 }
 

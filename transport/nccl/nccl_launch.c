@@ -101,7 +101,7 @@ mark_running(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 {
 	struct batoni_nccl_check_lane *lane = &checked->lanes[number];
 	struct batoni_device *device = checked->nccl->device;
-	enum baton_status status = device->ops->mark(
+	enum baton_status status = device->ops->marks->mark(
 		device, checked->nccls[number].stream, &op->mark);
 
 	op->state = BATONI_NCCL_RUNNING;
@@ -364,7 +364,7 @@ watch_lane(struct batoni_nccl_checked *checked,
 		struct batoni_nccl_op *op =
 			batoni_nccl_to_op(lane->running.next);
 
-		status = device->ops->mark_done(device, &op->mark);
+		status = device->ops->marks->mark_done(device, &op->mark);
 		if (status == BATON_OK) {
 			run_over(checked, lane, op);
 			events++;

@@ -90,7 +90,7 @@ static enum baton_status
 enter_locked(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 {
 	enum baton_status status =
-		nccl->device->ops->memory->enter(nccl->device, guard);
+		nccl->device->ops->memory->library->enter(nccl->device, guard);
 
 	if (status == BATON_OK)
 		return BATON_OK;
@@ -133,7 +133,7 @@ void
 batoni_nccl_leave(struct batoni_nccl *nccl,
                   const struct batoni_memory_guard *guard)
 {
-	nccl->device->ops->memory->leave(nccl->device, guard);
+	nccl->device->ops->memory->library->leave(nccl->device, guard);
 	give(nccl->lock);
 }
 
@@ -143,10 +143,10 @@ batoni_nccl_do_apart(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *))
 	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
 	struct batoni_memory_guard guard;
 
-	if (memory->enter(nccl->device, &guard) != BATON_OK)
+	if (memory->library->enter(nccl->device, &guard) != BATON_OK)
 		return false;
 	fn(nccl);
-	memory->leave(nccl->device, &guard);
+	memory->library->leave(nccl->device, &guard);
 	return true;
 }
 

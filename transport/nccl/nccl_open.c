@@ -48,9 +48,9 @@ tell_streams(struct batoni_nccl *nccl, unsigned comms)
 	struct batoni_device *device = nccl->device;
 
 	nccl->foreign += comms * COMM_STREAMS;
-	if (device->ops->foreign_streams)
-		device->ops->foreign_streams(device,
-		                             (int)(comms * COMM_STREAMS));
+	if (device->ops->shared_queues)
+		device->ops->shared_queues->foreign_streams(
+			device, (int)(comms * COMM_STREAMS));
 }
 
 void
@@ -58,14 +58,15 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 {
 	struct batoni_device *device = nccl->device;
 
-	if (device->ops->foreign_streams)
-		device->ops->foreign_streams(device, -(int)nccl->foreign);
+	if (device->ops->shared_queues)
+		device->ops->shared_queues->foreign_streams(
+			device, -(int)nccl->foreign);
 	for (unsigned i = 0; nccl->lanes && i < batoni_nccl_lanes_all(nccl);
 	     i++) {
 		assert(!nccl->lanes[i].comm);
 		if (nccl->lanes[i].connected.object)
-			device->ops->mark_drop(device,
-			                       &nccl->lanes[i].connected);
+			device->ops->marks->mark_drop(
+				device, &nccl->lanes[i].connected);
 		if (nccl->lanes[i].stream)
 			device->ops->stream_destroy(device,
 			                            nccl->lanes[i].stream);
@@ -122,8 +123,8 @@ init_end(struct batoni_nccl *nccl)
 static enum baton_status
 check_device(const struct batoni_device *device)
 {
-	if (device->ops->memory->enter && device->ops->follow &&
-	    device->number < BATONI_NCCL_DEVICES)
+	if (device->ops->memory->library && device->ops->events &&
+	    device->ops->marks && device->number < BATONI_NCCL_DEVICES)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "the NCCL transport needs a CUDA device with a number "
@@ -138,8 +139,8 @@ check_queues(struct batoni_device *device)
 {
 	struct batoni_crowd crowd = {.queues = 2};
 
-	if (device->ops->crowd)
-		device->ops->crowd(device, &crowd);
+	if (device->ops->shared_queues)
+		device->ops->shared_queues->crowd(device, &crowd);
 	if (crowd.queues > 1)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -424,8 +425,8 @@ await_lanes(struct batoni_nccl *nccl, struct batoni_nccl_lane *lanes, unsigned n
 	enum baton_status status = BATON_OK;
 
 	for (unsigned i = 0; i < n && !nccl->marked && status == BATON_OK; i++)
-		status = device->ops->mark(device, lanes[i].stream,
-		                           &lanes[i].connected);
+		status = device->ops->marks->mark(device, lanes[i].stream,
+		                                  &lanes[i].connected);
 	nccl->marked = true;
 	for (unsigned i = 0; i < n && status == BATON_OK; i++)
 		status = batoni_nccl_await_lane(nccl, &lanes[i]);
@@ -555,7 +556,7 @@ available(const struct batoni_nccl *nccl)
 {
 	const struct batoni_memory_ops *ops = nccl->device->ops->memory;
 
-	return ops->available ? ops->available(nccl->device) : 0;
+	return ops->library ? ops->library->available(nccl->device) : 0;
 }
 
 static void

@@ -44,10 +44,12 @@ batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
 
-	if (apart && ops->stream_create_apart)
-		return ops->stream_create_apart(nccl->device, stream_p);
-	if (!apart && ops->stream_create_waiting)
-		return ops->stream_create_waiting(nccl->device, stream_p);
+	if (apart && ops->shared_queues)
+		return ops->shared_queues->stream_create_apart(nccl->device,
+		                                               stream_p);
+	if (!apart && ops->shared_queues)
+		return ops->shared_queues->stream_create_waiting(nccl->device,
+		                                                 stream_p);
 	return ops->stream_create(nccl->device, stream_p);
 }
 
@@ -73,7 +75,7 @@ batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
 	if (!lane->connected.object)
 		return BATON_OK;
 	nccl->config.driver_take();
-	status = device->ops->mark_done(device, &lane->connected);
+	status = device->ops->marks->mark_done(device, &lane->connected);
 	if (status != BATON_OK && status != BATON_PENDING)
 		batoni_refuse(status, "GPU %d cannot be used", device->number);
 	nccl->config.driver_leave();

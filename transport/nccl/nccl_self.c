@@ -103,8 +103,8 @@ has_passed_all(const struct batoni_nccl *nccl)
 	const struct batoni_device_ops *ops = nccl->device->ops;
 	const struct batoni_nccl_self *self = nccl->self;
 
-	if (ops->unreached && ops->unreached(nccl->device) > 0)
-		ops->collect(nccl->device);
+	if (ops->triggers && ops->triggers->unreached(nccl->device) > 0)
+		ops->triggers->collect(nccl->device);
 	return atomic_load(&self->passed) == atomic_load(&self->kept);
 }
 
@@ -150,9 +150,11 @@ batoni_nccl_self_free(struct batoni_nccl *nccl)
 	nccl->self = NULL;
 	for (unsigned i = 0; i < KEPT_MAX; i++) {
 		if (self->ring[i].armed.object)
-			ops->mark_drop(nccl->device, &self->ring[i].armed);
+			ops->marks->mark_drop(nccl->device,
+			                      &self->ring[i].armed);
 		if (self->ring[i].done.object)
-			ops->mark_drop(nccl->device, &self->ring[i].done);
+			ops->marks->mark_drop(nccl->device,
+			                      &self->ring[i].done);
 	}
 	if (self->word)
 		ops->words_free(nccl->device, self->word);
@@ -312,15 +314,15 @@ batoni_nccl_self_role(const struct batoni_nccl_match *match,
 enum baton_status
 batoni_nccl_self_gather(struct batoni_nccl *nccl, baton_stream stream)
 {
-	return nccl->device->ops->follow(nccl->device, nccl->self->gather,
-	                                 stream);
+	return nccl->device->ops->events->follow(nccl->device,
+	                                         nccl->self->gather, stream);
 }
 
 enum baton_status
 batoni_nccl_self_hold(struct batoni_nccl *nccl, baton_stream stream)
 {
-	return nccl->device->ops->follow(nccl->device, stream,
-	                                 nccl->self->waits);
+	return nccl->device->ops->events->follow(nccl->device, stream,
+	                                         nccl->self->waits);
 }
 
 enum baton_status
@@ -330,8 +332,8 @@ batoni_nccl_self_take(struct batoni_nccl *nccl, baton_stream lane)
 		kept_of(nccl->self, nccl->self->matched + 1);
 
 	/* Ends that are kept are few: KEPT_MAX. */
-	return nccl->device->ops->mark_follow(nccl->device, lane, &kept->armed,
-	                                      false);
+	return nccl->device->ops->events->mark_follow(nccl->device, lane,
+	                                              &kept->armed, false);
 }
 
 void
@@ -349,7 +351,7 @@ enum baton_status
 batoni_nccl_self_launched(struct batoni_nccl *nccl, baton_stream lane)
 {
 	struct batoni_nccl_self *self = nccl->self;
-	enum baton_status status = nccl->device->ops->mark(
+	enum baton_status status = nccl->device->ops->marks->mark(
 		nccl->device, lane, &kept_of(self, self->matched + 1)->done);
 
 	if (status == BATON_OK)
@@ -374,7 +376,7 @@ keep(struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 	uint64_t number = atomic_load(&self->kept) + 1;
 	struct kept *kept = kept_of(self, number);
 	enum baton_status status =
-		ops->mark(nccl->device, self->gather, &kept->armed);
+		ops->marks->mark(nccl->device, self->gather, &kept->armed);
 
 	if (status != BATON_OK)
 		return status;
@@ -401,15 +403,15 @@ check_room(const struct batoni_nccl *nccl, size_t left)
 	const struct batoni_need need = {
 		.entries = BATONI_ITEM_ENTRIES * (uint32_t)left};
 
-	if (left < 2 || !ops->room)
+	if (left < 2 || !ops->bounds)
 		return BATON_OK;
-	if (ops->holds(&need) != BATON_OK)
+	if (ops->bounds->holds(&need) != BATON_OK)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%zu messages to the rank itself that have "
 		                     "not their other ends are more than a stream "
 		                     "takes in one group",
 		                     left);
-	return ops->room(nccl->device, nccl->self->waits, &need);
+	return ops->bounds->room(nccl->device, nccl->self->waits, &need);
 }
 
 enum baton_status
@@ -454,7 +456,8 @@ batoni_nccl_self_test(struct batoni_nccl *nccl)
 
 	/* A device that cannot tell is asked again; if it has failed, the engine sees that. */
 	while (number < launched &&
-	       ops->mark_done(nccl->device, &kept_of(self, number + 1)->done) ==
+	       ops->marks->mark_done(nccl->device,
+	                             &kept_of(self, number + 1)->done) ==
 	               BATON_OK)
 		number++;
 	if (number == before)

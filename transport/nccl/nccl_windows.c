@@ -150,11 +150,12 @@ puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                       "it is not memory of GPU %d",
 		                       nccl->device->number);
-	if (status == BATON_OK && !memory->share)
+	if (status == BATON_OK && !memory->sharing)
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                       "the device does not say what its memory is");
 	if (status == BATON_OK)
-		status = memory->share(nccl->device, base, bytes, &shared);
+		status = memory->sharing->share(nccl->device, base, bytes,
+		                                &shared);
 	if (status != BATON_OK)
 		return status;
 	status = check_block(nccl, base, &shared);
@@ -391,8 +392,8 @@ place_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 
 	if (call->lost || atomic_load(&nccl->aborting))
 		return;
-	status = nccl->device->ops->mark(nccl->device, nccl->puts->lane->stream,
-	                                 &call->mark);
+	status = nccl->device->ops->marks->mark(
+		nccl->device, nccl->puts->lane->stream, &call->mark);
 	if (status == BATON_OK)
 		call->state = BATONI_NCCL_CALL_RUNNING;
 	else if (++call->refused == MARK_TRIES)
@@ -482,7 +483,7 @@ ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 		place_mark(nccl, call);
 	if (call->state != BATONI_NCCL_CALL_RUNNING)
 		return status;
-	status = nccl->device->ops->mark_done(nccl->device, &call->mark);
+	status = nccl->device->ops->marks->mark_done(nccl->device, &call->mark);
 	if (status == BATON_OK)
 		call->state = BATONI_NCCL_CALL_NONE;
 	else if (status != BATON_PENDING)
@@ -762,7 +763,7 @@ static void
 drop_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
 	if (call->mark.object)
-		nccl->device->ops->mark_drop(nccl->device, &call->mark);
+		nccl->device->ops->marks->mark_drop(nccl->device, &call->mark);
 	call->mark.object = NULL;
 }
 

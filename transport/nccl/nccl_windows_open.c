@@ -202,8 +202,8 @@ await_warm(struct batoni_nccl *nccl)
 	enum baton_status status = BATON_OK;
 
 	if (!nccl->marked)
-		status = device->ops->mark(device, lane->stream,
-		                           &lane->connected);
+		status = device->ops->marks->mark(device, lane->stream,
+		                                  &lane->connected);
 	nccl->marked = true;
 	return status == BATON_OK ? batoni_nccl_await_lane(nccl, lane) : status;
 }
@@ -269,8 +269,8 @@ give_up(struct batoni_nccl *nccl)
 		                     "ended: %s",
 		                     nccl->why_no_puts);
 	if (nccl->puts->lane->connected.object)
-		nccl->device->ops->mark_drop(nccl->device,
-		                             &nccl->puts->lane->connected);
+		nccl->device->ops->marks->mark_drop(
+			nccl->device, &nccl->puts->lane->connected);
 	nccl->puts->lane->connected.object = NULL;
 	batoni_nccl_puts_free(nccl);
 	return BATON_OK;

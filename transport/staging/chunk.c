@@ -197,7 +197,7 @@ owner_of(const struct stage_token *token)
 static bool
 packs(const struct batoni_staging *stage, const struct stage_token *token)
 {
-	return stage->memory->copies_start &&
+	return stage->memory->batches &&
 	       token->copy.bytes <= stage->config.eager_bytes &&
 	       owner_of(token) >= 0;
 }
@@ -279,9 +279,9 @@ start_several(struct batoni_staging *stage,
 
 	for (size_t i = 0; i < n; i++)
 		copies[i] = tokens[i]->copy;
-	status = stage->memory->copies_start(stage->device, copies, n,
-	                                     owner_of(first), &first->ticket,
-	                                     &started);
+	status = stage->memory->batches->copies_start(stage->device, copies, n,
+	                                              owner_of(first),
+	                                              &first->ticket, &started);
 	if (started > 0)
 		copy_started(stage, first);
 	for (size_t i = 1; i < started; i++) {

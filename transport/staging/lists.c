@@ -148,7 +148,7 @@ add_copy(const struct batoni_staging *stage, const struct stage_token *token,
 	if (token->direction == RECVS)
 		copy = (struct batoni_copy){part->data, cursor->at, part->bytes};
 	if (batch->n > 0 &&
-	    (!stage->memory->copies_start || owner < 0 || owner != batch->owner ||
+	    (!stage->memory->batches || owner < 0 || owner != batch->owner ||
 	     batch->n == BATONI_COPIES_MAX ||
 	     (token->direction == RECVS && overlaps(batch, &copy))))
 		return false;
@@ -202,7 +202,7 @@ start(struct batoni_staging *stage, struct stage_token *token,
 	size_t started = 0;
 
 	if (batch->n > 1) {
-		status = stage->memory->copies_start(
+		status = stage->memory->batches->copies_start(
 			stage->device, batch->copies, batch->n, batch->owner,
 			&token->ticket, &started);
 	} else {

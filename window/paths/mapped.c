@@ -191,8 +191,9 @@ takes(struct batoni_path *path, const struct batoni_transfer *transfer, bool alo
 
 	/* A device that cannot say which stream it is refuses the engine's item too. */
 	if (alone && is_reached(rma, transfer) &&
-	    comm->device_ops->stream_number(comm->device, transfer->stream,
-	                                    &mapped->number) == BATON_OK &&
+	    comm->device_ops->puts->stream_number(
+		    comm->device, transfer->stream, &mapped->number) ==
+	            BATON_OK &&
 	    is_free_for(channel_of(rma, transfer), mapped->number))
 		return true;
 	leave_to_engine(rma, transfer);
@@ -241,8 +242,8 @@ enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 			rma->rank, target.signal_index, target.context),
 		.value = (count > *written_p ? count : *written_p) + 1,
 	};
-	status = comm->device_ops->stream_put(comm->device, transfer->stream,
-	                                      &put);
+	status = comm->device_ops->puts->stream_put(comm->device,
+	                                            transfer->stream, &put);
 	if (status == BATON_PENDING)
 		leave_to_engine(rma, transfer);
 	if (status != BATON_OK)
@@ -349,8 +350,8 @@ batoni_mapped_start(struct batoni_rma *rma)
 		reached |= peers[peer].streams != NULL;
 		rma->base.path.load.unrung |= peers[peer].streams_here;
 	}
-	if (!reached || !ops->stream_put ||
-	    ops->why_no_puts(rma->comm->device) ||
+	if (!reached || !ops->puts ||
+	    ops->puts->why_no_puts(rma->comm->device) ||
 	    !(rma->base.signal_paths & BATON_WINDOW_PATH_DIRECT))
 		return;
 	mapped = batoni_alloc(1, sizeof(*mapped));

@@ -278,7 +278,7 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 		to->why = keep_reason(window, "its memory cannot be mapped", why);
 		return false;
 	}
-	if (!memory->map) {
+	if (!memory->sharing) {
 		to->why = "this rank's device maps no memory of others";
 		return false;
 	}
@@ -318,9 +318,9 @@ reaches_device(struct batoni_collective *c, struct baton_window *window,
 	enum baton_status status;
 	bool stands;
 
-	if (!to->device || owner < 0 || !memory->reaches)
+	if (!to->device || owner < 0 || !memory->reach)
 		return true;
-	status = memory->reaches(comm->device, to->base, owner);
+	status = memory->reach->reaches(comm->device, to->base, owner);
 	if (status == BATON_OK)
 		return owner == comm->device->number ||
 		       copies_work(c, window, told, to, &stands);

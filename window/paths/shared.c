@@ -97,11 +97,11 @@ batoni_offer_make(struct batoni_collective *c, const struct baton_window *window
 	offer->descriptor.fd = -1;
 	if (window->place < BATONI_MEMORY_DEVICE) {
 		say_why(offer, "it is not memory of one device");
-	} else if (!memory->share) {
+	} else if (!memory->sharing) {
 		say_why(offer, "the device shares no memory between processes");
 	} else {
-		status = memory->share(comm->device, window->base,
-		                       window->bytes, &shared);
+		status = memory->sharing->share(comm->device, window->base,
+		                                window->bytes, &shared);
 		if (status == BATON_OK)
 			hand_on(&shared, offering, offer);
 		else
@@ -199,8 +199,8 @@ map(struct batoni_mapping *mapping, struct batoni_device *device,
 		                               until_ns, &fd);
 	if (status != BATON_OK)
 		return status;
-	status = mapping->memory->map(device, &mapping->name, fd,
-	                              mapping->bytes, &mapping->base);
+	status = mapping->memory->sharing->map(device, &mapping->name, fd,
+	                                       mapping->bytes, &mapping->base);
 	if (fd >= 0)
 		close(fd);
 	return status;
@@ -275,8 +275,8 @@ batoni_mapping_give(struct batoni_device *device, struct batoni_mapping *mapping
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
-	mapping->memory->unmap(device, &mapping->name, mapping->base,
-	                       mapping->bytes);
+	mapping->memory->sharing->unmap(device, &mapping->name, mapping->base,
+	                                mapping->bytes);
 	drop(mapping);
 }
 

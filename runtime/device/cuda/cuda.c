@@ -328,6 +328,14 @@ cuda_stream_check(struct batoni_device *device, baton_stream handle,
 	return status;
 }
 
+/* A handle is a pointer of the driver's: it cannot be told. */
+static bool
+cuda_stream_is_ours(baton_stream handle)
+{
+	(void)handle;
+	return false;
+}
+
 static enum baton_status
 cuda_stream_idle(struct batoni_device *device, baton_stream handle)
 {
@@ -714,41 +722,69 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 
+static const struct batoni_trigger_ops triggers = {
+	.unreached = batoni_cuda_unreached,
+	.collect = batoni_cuda_collect,
+};
+
+static const struct batoni_mark_ops marks = {
+	.mark = cuda_mark,
+	.mark_done = cuda_mark_done,
+	.mark_drop = cuda_mark_drop,
+};
+
+static const struct batoni_event_ops events = {
+	.follow = cuda_follow,
+	.mark_follow = cuda_mark_follow,
+};
+
+static const struct batoni_bound_ops bounds = {
+	.room = cuda_room,
+	.holds = batoni_cuda_holds,
+};
+
+static const struct batoni_shared_queue_ops shared_queues = {
+	.stream_create_apart = cuda_stream_create_apart,
+	.stream_create_waiting = cuda_stream_create_waiting,
+	.crowd = batoni_cuda_crowd,
+	.foreign_streams = batoni_cuda_foreign_streams,
+	.wait = cuda_wait,
+	.behind = cuda_behind,
+};
+
+static const struct batoni_handle_ops handles = {
+	.stops_others = cuda_stops_others,
+	.names = cuda_names,
+};
+
+static const struct batoni_stream_put_ops stream_puts = {
+	.why_no_puts = cuda_why_no_puts,
+	.stream_number = cuda_stream_number,
+	.stream_put = cuda_stream_put,
+};
+
 const struct batoni_device_ops batoni_device_cuda_ops = {
 	.name = "cuda",
 	.id = BATON_DEVICE_CUDA,
-	.in_engine = false,
+	.triggers = &triggers,
+	.marks = &marks,
+	.events = &events,
+	.bounds = &bounds,
+	.shared_queues = &shared_queues,
+	.handles = &handles,
+	.puts = &stream_puts,
 	.needs_thread = true,
 	.memory = &batoni_cuda_memory_ops,
 	.current = batoni_cuda_current,
 	.open = cuda_open,
 	.close = cuda_close,
 	.stream_create = cuda_stream_create,
-	.stream_create_apart = cuda_stream_create_apart,
-	.stream_create_waiting = cuda_stream_create_waiting,
-	.crowd = batoni_cuda_crowd,
-	.foreign_streams = batoni_cuda_foreign_streams,
 	.stream_destroy = cuda_stream_destroy,
 	.stream_check = cuda_stream_check,
 	.stream_idle = cuda_stream_idle,
-	.stops_others = cuda_stops_others,
-	.names = cuda_names,
 	.enqueue = cuda_enqueue,
-	.wait = cuda_wait,
-	.behind = cuda_behind,
-	.follow = cuda_follow,
-	.unreached = batoni_cuda_unreached,
-	.collect = batoni_cuda_collect,
+	.stream_is_ours = cuda_stream_is_ours,
 	.release = cuda_release,
 	.words_alloc = cuda_words_alloc,
 	.words_free = cuda_words_free,
-	.room = cuda_room,
-	.holds = batoni_cuda_holds,
-	.mark = cuda_mark,
-	.mark_done = cuda_mark_done,
-	.mark_drop = cuda_mark_drop,
-	.mark_follow = cuda_mark_follow,
-	.why_no_puts = cuda_why_no_puts,
-	.stream_number = cuda_stream_number,
-	.stream_put = cuda_stream_put,
 };

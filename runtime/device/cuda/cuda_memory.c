@@ -384,29 +384,57 @@ cuda_available(struct batoni_device *device)
 	return left;
 }
 
+static const struct batoni_batch_ops batches = {
+	.copies_start = batoni_cuda_copies_start,
+};
+
+static const struct batoni_library_ops library = {
+	.enter = cuda_enter,
+	.leave = cuda_leave,
+	.flush = cuda_flush,
+	.available = cuda_available,
+};
+
+static const struct batoni_presence_ops presence = {
+	.present = batoni_cuda_present,
+	.owner = cuda_owner,
+};
+
+static const struct batoni_sharing_ops sharing = {
+	.share = batoni_cuda_share,
+	.map = batoni_cuda_map,
+	.unmap = batoni_cuda_unmap,
+};
+
+static const struct batoni_reach_ops reach = {
+	.reaches = batoni_cuda_reaches,
+};
+
+static const struct batoni_block_ops blocks = {
+	.block_alloc = batoni_cuda_block_alloc,
+	.block_free = batoni_cuda_block_free,
+};
+
+static const struct batoni_pin_ops pins = {
+	.pin = batoni_cuda_pin,
+	.unpin = batoni_cuda_unpin,
+};
+
 const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.host_only = false,
+	.batches = &batches,
+	.library = &library,
+	.presence = &presence,
+	.sharing = &sharing,
+	.reach = &reach,
+	.blocks = &blocks,
+	.pins = &pins,
 	.look = cuda_look,
 	.pinned_alloc = cuda_pinned_alloc,
 	.pinned_free = cuda_pinned_free,
 	.copy_start = batoni_cuda_copy_start,
-	.copies_start = batoni_cuda_copies_start,
 	.copy_test = batoni_cuda_copy_test,
-	.enter = cuda_enter,
-	.leave = cuda_leave,
-	.flush = cuda_flush,
 	.why = cuda_why,
 	.error_text = cuda_error_text,
 	.health = cuda_health,
-	.available = cuda_available,
-	.reaches = batoni_cuda_reaches,
-	.share = batoni_cuda_share,
-	.map = batoni_cuda_map,
-	.unmap = batoni_cuda_unmap,
-	.block_alloc = batoni_cuda_block_alloc,
-	.block_free = batoni_cuda_block_free,
-	.pin = batoni_cuda_pin,
-	.unpin = batoni_cuda_unpin,
-	.present = batoni_cuda_present,
-	.owner = cuda_owner,
 };

@@ -61,7 +61,8 @@ struct host_device {
 	struct batoni_device base; /* must be first */
 };
 
-static struct host_device host = {.base = {.ops = &batoni_device_host_ops}};
+static struct host_device host = {
+	.base = {.ops = &batoni_device_host_ops, .number = -1}};
 static struct stream default_stream = {.live = true};
 static struct stream *blocked[BLOCKED_BUCKETS]; /* driver */
 
@@ -450,6 +451,13 @@ host_stream_destroy(struct batoni_device *device, baton_stream handle)
 /* ---- opening ---- */
 
 static enum baton_status
+host_current(int *number_p)
+{
+	*number_p = -1;
+	return BATON_OK;
+}
+
+static enum baton_status
 host_open(const struct batoni_device_config *config,
           struct batoni_device **device_p)
 {
@@ -486,36 +494,16 @@ host_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 	return BATON_OK;
 }
 
-static enum baton_status
-host_mark(struct batoni_device *device, baton_stream stream,
-          struct batoni_mark *mark_p)
-{
-	(void)device;
-	(void)stream;
-	(void)mark_p;
-	return BATON_ERR_UNSUPPORTED;
-}
-
-static enum baton_status
-host_mark_done(struct batoni_device *device, struct batoni_mark *mark)
-{
-	(void)device;
-	(void)mark;
-	return BATON_ERR_UNSUPPORTED;
-}
-
-static void
-host_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
-{
-	(void)device;
-	(void)mark;
-}
+static const struct batoni_in_engine_ops in_engine = {
+	.launch_waits = host_launch_waits,
+};
 
 const struct batoni_device_ops batoni_device_host_ops = {
 	.name = "host",
 	.id = BATON_DEVICE_HOST,
-	.in_engine = true,
+	.in_engine = &in_engine,
 	.memory = &batoni_host_memory_ops,
+	.current = host_current,
 	.open = host_open,
 	.close = host_close,
 	.stream_create = host_stream_create,
@@ -525,10 +513,6 @@ const struct batoni_device_ops batoni_device_host_ops = {
 	.stream_is_ours = host_stream_is_ours,
 	.enqueue = host_enqueue,
 	.release = host_release,
-	.launch_waits = host_launch_waits,
 	.words_alloc = host_words_alloc,
 	.words_free = host_words_free,
-	.mark = host_mark,
-	.mark_done = host_mark_done,
-	.mark_drop = host_mark_drop,
 };

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables of the contracts: a slot that is NULL and may not be is found by its name, in every
+ * table; and an optional table is there whole or not at all. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_device.h"
+#include "registry.h"
+#include "run_tests.h"
+#include "tables.h"
+
+/* runtime/device/cuda/cuda.c: it has all tables but one. */
+extern const struct batoni_device_ops batoni_device_cuda_ops;
+
+/* A copy of the CUDA device's tables, with that one, whose slots can be unset. */
+static struct {
+	struct batoni_device_ops ops;
+	struct batoni_in_engine_ops in_engine;
+	struct batoni_trigger_ops triggers;
+	struct batoni_mark_ops marks;
+	struct batoni_event_ops events;
+	struct batoni_bound_ops bounds;
+	struct batoni_shared_queue_ops shared_queues;
+	struct batoni_handle_ops handles;
+	struct batoni_stream_put_ops puts;
+	struct batoni_memory_ops memory;
+	struct batoni_batch_ops batches;
+	struct batoni_library_ops library;
+	struct batoni_presence_ops presence;
+	struct batoni_sharing_ops sharing;
+	struct batoni_reach_ops reach;
+	struct batoni_block_ops blocks;
+	struct batoni_pin_ops pins;
+} full;
+
+#define COPY(from, part)                                                      \
+	do {                                                                  \
+		full.part = *(from)->part;                                    \
+		(from)->part = &full.part;                                    \
+	} while (0)
+
+static void
+setup(void)
+{
+	struct batoni_device_ops *ops = &full.ops;
+	struct batoni_memory_ops *memory = &full.memory;
+
+	*ops = batoni_device_cuda_ops;
+	ops->in_engine = batoni_device_host_ops.in_engine;
+	COPY(ops, in_engine);
+	COPY(ops, triggers);
+	COPY(ops, marks);
+	COPY(ops, events);
+	COPY(ops, bounds);
+	COPY(ops, shared_queues);
+	COPY(ops, handles);
+	COPY(ops, puts);
+	COPY(ops, memory);
+	COPY(memory, batches);
+	COPY(memory, library);
+	COPY(memory, presence);
+	COPY(memory, sharing);
+	COPY(memory, reach);
+	COPY(memory, blocks);
+	COPY(memory, pins);
+}
+
+static const char *
+missing(void)
+{
+	return batoni_table_missing(&batoni_device_table, &full.ops);
+}
+
+static void **
+pointer_at(void *ops, const struct batoni_slot *slot)
+{
+	return (void **)(void *)((char *)ops + slot->at);
+}
+
+/* The name that the check gives when this pointer alone is NULL. */
+static const char *
+without(void *ops, const struct batoni_slot *slot)
+{
+	void **pointer = pointer_at(ops, slot);
+	void *kept = *pointer;
+	const char *name;
+
+	ck_assert_ptr_nonnull(kept);
+	*pointer = NULL;
+	name = missing();
+	*pointer = kept;
+	return name;
+}
+
+/* Unset each slot in turn; how many there are. */
+static size_t
+unset_each(const struct batoni_table *table, void *ops)
+{
+	size_t n = table->slots_n;
+
+	for (size_t i = 0; i < table->slots_n; i++)
+		ck_assert_pstr_eq(without(ops, &table->slots[i]),
+		                  table->slots[i].name);
+	for (size_t i = 0; i < table->parts_n; i++)
+		n += unset_each(table->parts[i].table,
+		                *pointer_at(ops, &table->parts[i].pointer));
+	return n;
+}
+
+START_TEST(the_devices_of_this_build_and_the_fake_are_complete)
+{
+	ck_assert_ptr_null(batoni_table_missing(&batoni_device_table,
+	                                        &batoni_device_host_ops));
+	ck_assert_ptr_null(batoni_table_missing(&batoni_device_table,
+	                                        &batoni_device_cuda_ops));
+	ck_assert_ptr_null(batoni_table_missing(&batoni_device_table,
+	                                        &batoni_fake_device_ops));
+	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_HOST),
+	                 &batoni_device_host_ops);
+	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_CUDA),
+	                 &batoni_device_cuda_ops);
+}
+END_TEST
+
+START_TEST(each_slot_that_is_unset_is_found_by_name)
+{
+	ck_assert_ptr_null(missing());
+	ck_assert_uint_eq(unset_each(&batoni_device_table, &full.ops), 56);
+	ck_assert_ptr_null(missing());
+	full.shared_queues.behind = NULL;
+	ck_assert_str_eq(missing(), "shared_queues.behind");
+	setup();
+	full.memory.sharing = NULL;
+	full.sharing.map = NULL;
+	ck_assert_ptr_null(missing());
+	full.memory.health = NULL;
+	ck_assert_str_eq(missing(), "memory.health");
+}
+END_TEST
+
+/* The memory table is required; every other one may be left out, with what needs it. */
+START_TEST(an_optional_table_may_be_left_out_whole)
+{
+	for (size_t i = 0; i < batoni_device_table.parts_n; i++) {
+		const struct batoni_part *part = &batoni_device_table.parts[i];
+		const char *name = without(&full.ops, &part->pointer);
+
+		if (part->required || part->pointer.at ==
+		                              offsetof(struct batoni_device_ops,
+		                                       marks))
+			ck_assert_pstr_eq(name, part->pointer.name);
+		else
+			ck_assert_ptr_null(name);
+	}
+	full.ops.events = NULL;
+	full.ops.puts = NULL;
+	full.ops.marks = NULL;
+	ck_assert_ptr_null(missing());
+}
+END_TEST
+
+START_TEST(half_an_optional_table_is_refused)
+{
+	struct batoni_memory_ops memory = batoni_host_memory_ops;
+	struct batoni_device_ops ops = batoni_device_host_ops;
+	struct batoni_sharing_ops sharing = {.share = full.sharing.share};
+
+	ops.memory = &memory;
+	memory.sharing = &sharing;
+	ck_assert_str_eq(batoni_table_missing(&batoni_device_table, &ops),
+	                 "memory.sharing.map");
+	sharing = full.sharing;
+	ck_assert_ptr_null(batoni_table_missing(&batoni_device_table, &ops));
+}
+END_TEST
+
+START_TEST(a_device_whose_tables_are_not_complete_is_not_found)
+{
+	batoni_device_put(&full.ops);
+	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_CUDA), &full.ops);
+	full.pins.unpin = NULL;
+	ck_assert_ptr_null(batoni_device_find(BATON_DEVICE_CUDA));
+	batoni_device_put(NULL);
+}
+END_TEST
+
+int
+main(void)
+{
+	const TTest *const tests[] = {
+		the_devices_of_this_build_and_the_fake_are_complete,
+		each_slot_that_is_unset_is_found_by_name,
+		an_optional_table_may_be_left_out_whole,
+		half_an_optional_table_is_refused,
+		a_device_whose_tables_are_not_complete_is_not_found,
+	};
+
+	return RUN_TESTS_WITH("tables", tests, setup, NULL);
+}
