@@ -95,28 +95,27 @@ set_dump_on_signal(const char *value, const char *values)
 	return config.dump_on_signal;
 }
 
+/* One of the values, as it is. */
+static bool
+set_word(char word[BATONI_CONFIG_WORD_BYTES], const char *value,
+         const char *values)
+{
+	if (choice(value, values) < 0)
+		return false;
+	snprintf(word, BATONI_CONFIG_WORD_BYTES, "%s", value);
+	return true;
+}
+
 static bool
 set_device(const char *value, const char *values)
 {
-	static const enum baton_device devices[] = {BATON_DEVICE_HOST,
-	                                            BATON_DEVICE_CUDA};
-	int i = choice(value, values);
-
-	if (i >= 0)
-		config.device = devices[i];
-	return i >= 0;
+	return set_word(config.device, value, values);
 }
 
 static bool
 set_transport(const char *value, const char *values)
 {
-	static const enum baton_transport transports[] = {BATON_TRANSPORT_AUTO,
-	                                                  BATON_TRANSPORT_NCCL};
-	int i = choice(value, values);
-
-	if (i >= 0)
-		config.transport = transports[i];
-	return i >= 0;
+	return set_word(config.transport, value, values);
 }
 
 static bool
@@ -382,10 +381,6 @@ read_environment(void)
 {
 	for (size_t i = 0; i < VARIABLES; i++)
 		read_variable(&variables[i]);
-	/* NCCL has no other device: asking for it means this one. */
-	if (config.transport == BATON_TRANSPORT_NCCL &&
-	    config.device == BATON_DEVICE_AUTO)
-		config.device = BATON_DEVICE_CUDA;
 	look_for_unknown();
 }
 

@@ -84,7 +84,7 @@
 	X(staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",                  \
 	  "chunks of a communicator for each direction. Not set: 16")
 
-enum { BATONI_CONFIG_FILE_BYTES = 4096 };
+enum { BATONI_CONFIG_FILE_BYTES = 4096, BATONI_CONFIG_WORD_BYTES = 16 };
 
 enum batoni_mpi_cuda {
 	BATONI_MPI_CUDA_AUTO,
@@ -97,8 +97,8 @@ struct batoni_config {
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
 	bool engine_puts; /* BATON_PUTS=engine */
 	bool dump_on_signal;
-	enum baton_device device; /* AUTO: not set */
-	enum baton_transport transport; /* AUTO or NCCL */
+	char device[BATONI_CONFIG_WORD_BYTES]; /* "": not set */
+	char transport[BATONI_CONFIG_WORD_BYTES];
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	uint32_t nccl_lanes; /* 0: not set */

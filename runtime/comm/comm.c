@@ -76,70 +76,84 @@ plan_number(struct batoni_comm_plan *plan)
 	return plan->device_ops->current(&plan->device_config.cuda_device);
 }
 
+/* What the environment says that AUTO is. */
+static const struct batoni_device_ops *
+default_device(void)
+{
+	const struct batoni_native_ops *native = batoni_native_layer();
+	const struct batoni_config *config = batoni_config();
+
+	if (*config->device)
+		return batoni_device_named(config->device);
+	/* Asking for a native transport means its device. */
+	if (strcmp(config->transport, native->name) == 0)
+		return batoni_device_of_native(native->id);
+	return batoni_device_find(BATON_DEVICE_HOST);
+}
+
 static enum baton_status
 plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 {
-	const struct batoni_device_ops *ops;
+	const struct batoni_device_ops *ops =
+		asked == BATON_DEVICE_AUTO ? default_device()
+	                                   : batoni_device_find(asked);
+	char list[160];
 
-	switch (asked == BATON_DEVICE_AUTO ? batoni_config()->device : asked) {
-	case BATON_DEVICE_AUTO:
-	case BATON_DEVICE_HOST:
-		batoni_comm_plan_on(plan, batoni_device_find(BATON_DEVICE_HOST));
-		return BATON_OK;
-	case BATON_DEVICE_CUDA:
-		ops = batoni_device_find(BATON_DEVICE_CUDA);
-		if (ops) {
-			batoni_comm_plan_on(plan, ops);
-			return plan_number(plan);
-		}
+	if (!ops) {
+		batoni_device_list(list, sizeof(list));
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->device is %d; it takes "
+		                     "BATON_DEVICE_AUTO (0), %s",
+		                     (int)asked, list);
+	}
+	if (!batoni_device_is_whole(ops))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s: the CUDA device of this build of Baton "
+		                     "%s%s: the %s device of this build of Baton "
 		                     "%s is not complete (the log says what it "
 		                     "lacks); use BATON_DEVICE_HOST",
-		                     asked == BATON_DEVICE_CUDA
-		                             ? "options->device is BATON_DEVICE_CUDA"
-		                             : "the environment has BATON_DEVICE=cuda "
-		                               "or BATON_TRANSPORT=nccl",
-		                     baton_version());
-	}
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "options->device is %d; it takes BATON_DEVICE_AUTO, "
-	                     "_HOST or _CUDA (0 to 2)",
-	                     (int)asked);
+		                     asked == BATON_DEVICE_AUTO
+		                             ? "the environment asks for "
+		                             : "options->device is ",
+		                     ops->constant, ops->name, baton_version());
+	batoni_comm_plan_on(plan, ops);
+	return plan_number(plan);
 }
 
 /* What the environment says holds for AUTO, on the device that it is about. */
 static void
 plan_transport(struct batoni_comm_plan *plan)
 {
+	const struct batoni_native_ops *native = batoni_native_layer();
+
 	if (plan->transport == BATON_TRANSPORT_AUTO &&
-	    plan->device == BATON_DEVICE_CUDA)
-		plan->transport = batoni_config()->transport;
+	    plan->device_ops->native == native->id &&
+	    strcmp(batoni_config()->transport, native->name) == 0)
+		plan->transport = native->id;
 	plan->onesided = true;
 }
 
 static enum baton_status
 check_transport(const struct batoni_comm_plan *plan)
 {
-	switch (plan->transport) {
-	case BATON_TRANSPORT_AUTO:
-	case BATON_TRANSPORT_LOCAL:
-	case BATON_TRANSPORT_MPI:
+	const struct batoni_native_ops *native = batoni_native_layer();
+
+	if (plan->transport == BATON_TRANSPORT_AUTO ||
+	    plan->transport == BATON_TRANSPORT_LOCAL ||
+	    plan->transport == BATON_TRANSPORT_MPI ||
+	    batoni_plan_is_native(plan))
 		return BATON_OK;
-	case BATON_TRANSPORT_NCCL:
-		if (plan->device == BATON_DEVICE_CUDA)
-			return BATON_OK;
+	if (plan->transport == native->id)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "options->transport is BATON_TRANSPORT_NCCL, "
-		                     "which moves memory of GPUs: it needs "
-		                     "options->device BATON_DEVICE_CUDA (or "
-		                     "BATON_DEVICE=cuda in the environment)");
-	}
+		                     "options->transport is %s, which moves %s: "
+		                     "it needs %s",
+		                     native->constant, native->moves,
+		                     native->needs);
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->transport is %d; it takes "
-	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI or _NCCL (0 to "
-	                     "3)",
-	                     (int)plan->transport);
+	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI (0 to 2) or "
+	                     "%s (%d)",
+	                     (int)plan->transport, native->constant,
+	                     (int)native->id);
 }
 
 static const struct baton_comm_options defaults = BATON_COMM_OPTIONS_INIT;
@@ -767,7 +781,7 @@ baton_comm_create(const struct baton_comm_options *options,
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
-	/* NCCL has no way to find the other ranks: any world is good. */
+	/* A native transport has no way to find the other ranks: any world is good. */
 	world = plan.transport == BATON_TRANSPORT_MPI
 	                ? batoni_world_of(plan.transport)
 	                : batoni_world_present();
@@ -984,15 +998,14 @@ baton_comm_size(const struct baton_comm *comm)
 }
 
 static const char *
-why_not_nccl(const struct baton_comm *comm)
+why_not_native(const struct baton_comm *comm)
 {
-	if (comm->transport_ops->id == BATON_TRANSPORT_NCCL)
+	const struct batoni_native_ops *native = batoni_native_layer();
+
+	if (comm->transport_ops->id == native->id)
 		return "";
-	return comm->device_ops->id == BATON_DEVICE_CUDA
-	               ? "it was not asked for (options.transport "
-			 "BATON_TRANSPORT_NCCL): it has no tags"
-	               : "NCCL moves memory of GPUs, and the device is not CUDA "
-			 "(options.device BATON_DEVICE_CUDA)";
+	return comm->device_ops->native == native->id ? native->why_not_asked
+	                                              : native->why_no_device;
 }
 
 const char *
@@ -1067,11 +1080,9 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.nccl_lanes = comm->transport->lanes,
 		.nccl_ctas = comm->transport->ctas,
 		.nccl_bytes = comm->transport->device_bytes,
-		.why_not_nccl = why_not_nccl(comm),
+		.why_not_nccl = why_not_native(comm),
 		.why_engine_puts = batoni_why_engine_puts(comm),
-		.cuda_device = comm->device_ops->id == BATON_DEVICE_CUDA
-		                       ? comm->device->number
-		                       : -1,
+		.cuda_device = comm->device->number,
 	};
 	if (comm->onesided) {
 		info.signals_max = comm->onesided->signals_max;

@@ -140,8 +140,8 @@ batoni_local_plan(const char *call, int size,
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: options->transport is "
 		                     "BATON_TRANSPORT_MPI; the ranks of one process "
-		                     "meet on BATON_TRANSPORT_LOCAL or _NCCL",
-		                     call);
+		                     "meet on BATON_TRANSPORT_LOCAL or %s",
+		                     call, batoni_native_layer()->constant);
 	if (plan->transport == BATON_TRANSPORT_AUTO)
 		plan->transport = BATON_TRANSPORT_LOCAL;
 	plan->size = size;

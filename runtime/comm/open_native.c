@@ -85,8 +85,9 @@ lock_device(const char *call, struct baton_comm *comm, bool take)
 	if (!comm->transport_ops->lock)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: the %s transport has no lock of its "
-		                     "device; BATON_TRANSPORT_NCCL has",
-		                     call, comm->transport_ops->name);
+		                     "device; %s has",
+		                     call, comm->transport_ops->name,
+		                     batoni_native_layer()->constant);
 	return comm->transport_ops->lock(comm->transport, take);
 }
 

@@ -107,7 +107,9 @@ struct batoni_crowd {
 	uint32_t advised; /* so many queues would be enough, or are the most that there can be */
 	char advice[80];  /* what to set for that: "CUDA_DEVICE_MAX_CONNECTIONS=32" */
 	uint32_t entries; /* so many the engine puts on one stream at a time */
-	bool blocking;    /* a launch behind a wait blocks its thread */
+	/* Why a launch behind a wait blocks its thread, as the end of a sentence; NULL: it does
+	 * not. */
+	const char *blocking;
 };
 
 static inline bool
@@ -129,8 +131,12 @@ struct batoni_device_config {
 /* Required of every device: each slot is set.  A table that it points to is there whole, or
  * its pointer is NULL (tables.h). */
 struct batoni_device_ops {
-	const char *name;
+	const char *name; /* in the environment, and in sentences */
 	enum baton_device id;
+	const char *constant; /* that of `id`, in sentences */
+	const char *unit;     /* one of them: "memory of GPU 3" */
+	/* The native transport that moves its memory; AUTO: there is none. */
+	enum baton_transport native;
 	/* Programs also wait for its streams by calls of the device, in which Baton makes
 	 * no progress (cudaStreamSynchronize): a communicator is refused where the
 	 * engine's thread may not drive it, unless the program has asked for

@@ -39,6 +39,14 @@ struct batoni_native_config {
 };
 
 struct batoni_native_ops {
+	enum baton_transport id;
+	/* In sentences, and in the environment. */
+	const char *name, *constant;
+	/* What it moves, and what a communicator needs for that. */
+	const char *moves, *needs;
+	/* For baton_comm_query, of a communicator on another transport: why, where the device
+	 * is the one that it takes, and where it is another. */
+	const char *why_not_asked, *why_no_device;
 	/* The slots that it needs of the transport below: the same on all ranks.  Any thread. */
 	uint32_t (*slots)(int size);
 	/* Take everything that can fail on this rank alone.  The thread that creates; may

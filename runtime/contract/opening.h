@@ -48,7 +48,8 @@ struct batoni_comm_plan {
 static inline bool
 batoni_plan_is_native(const struct batoni_comm_plan *plan)
 {
-	return plan->transport == BATON_TRANSPORT_NCCL;
+	return plan->transport != BATON_TRANSPORT_AUTO &&
+	       plan->transport == plan->device_ops->native;
 }
 
 /* What the transport does with memory of a rank's device. */

@@ -5,17 +5,25 @@
 
 #include "parts.h"
 
-/* The device, or NULL: not in this build, or its tables are not complete (tables.h;
- * which is logged). */
+/* The device, or NULL: not in this build. */
 const struct batoni_device_ops *batoni_device_find(enum baton_device id);
-/* For tests: the device that is found from now on under its id; NULL: those of the build. */
+const struct batoni_device_ops *batoni_device_named(const char *name);
+/* The device whose memory this native transport moves. */
+const struct batoni_device_ops *
+batoni_device_of_native(enum baton_transport id);
+/* "BATON_DEVICE_HOST (1), ...": all devices. */
+void batoni_device_list(char *text, size_t size);
+/* Are its tables complete (tables.h)?  If not, the slot that it lacks is logged. */
+bool batoni_device_is_whole(const struct batoni_device_ops *device);
+/* For tests: the device that is found from now on under its id, which may be one that no other
+ * has; NULL: those of the build. */
 void batoni_device_put(const struct batoni_device_ops *device_or_null);
 /* The device in this process whose stream the handle is or was, by its value alone; NULL: it cannot
  * be told.  Any thread. */
 const struct batoni_device_ops *batoni_device_of_stream(baton_stream stream);
 
-/* The memory of a device whose library is in this process (memory.h), or NULL. */
-const struct batoni_memory_ops *batoni_memory_present(void);
+/* A device whose library is in this process (memory.h), or NULL. */
+const struct batoni_device_ops *batoni_device_present(void);
 
 /* The world of this transport, or NULL: not in this build. */
 const struct batoni_world *batoni_world_of(enum baton_transport id);

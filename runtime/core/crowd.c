@@ -98,9 +98,7 @@ batoni_crowd_announce(const struct baton_comm *comm)
 	           "Baton's%s",
 	           comm->rank, comm->device->number, crowd.streams, crowd.queues,
 	           crowd.copy_queues, crowd.entries,
-	           crowd.blocking ? "; CUDA_LAUNCH_BLOCKING is set: a launch "
-	                            "behind a wait blocks its thread"
-	                          : "");
+	           crowd.blocking ? crowd.blocking : "");
 }
 
 void

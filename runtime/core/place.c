@@ -15,20 +15,20 @@
 #include "registry.h"
 
 /* The memory of a device whose library is loaded; NULL: none is known to be.  Any thread. */
-static _Atomic(const struct batoni_memory_ops *) foreign;
+static _Atomic(const struct batoni_device_ops *) foreign;
 
 void
 batoni_place_watch(void)
 {
-	const struct batoni_memory_ops *memory;
+	const struct batoni_device_ops *device;
 
 	if (atomic_load(&foreign))
 		return;
-	memory = batoni_memory_present();
-	if (!memory)
+	device = batoni_device_present();
+	if (!device)
 		return;
 	/* Release, pairs with the acquire in find_owner. */
-	atomic_store_explicit(&foreign, memory, memory_order_release);
+	atomic_store_explicit(&foreign, device, memory_order_release);
 	atomic_store_explicit(&batoni_engine.foreign, true,
 	                      memory_order_relaxed);
 }
@@ -37,10 +37,10 @@ batoni_place_watch(void)
 static int
 find_owner(const void *pointer)
 {
-	const struct batoni_memory_ops *memory =
+	const struct batoni_device_ops *device =
 		atomic_load_explicit(&foreign, memory_order_acquire);
 
-	return memory ? memory->presence->owner(pointer) : -1;
+	return device ? device->memory->presence->owner(pointer) : -1;
 }
 
 bool
@@ -52,16 +52,19 @@ batoni_place_is_foreign(const void *pointer)
 static enum baton_status
 check_foreign(const void *pointer)
 {
+	const struct batoni_device_ops *device;
 	int owner = find_owner(pointer);
 
 	if (owner < 0)
 		return BATON_OK;
+	device = atomic_load_explicit(&foreign, memory_order_acquire);
 	return batoni_refuse(BATON_ERR_INVALID,
-	                     "%p is memory of GPU %d, and this rank of the "
+	                     "%p is memory of %s %d, and this rank of the "
 	                     "communicator is on the host; create it on "
-	                     "BATON_DEVICE_CUDA (options->device, or "
-	                     "BATON_DEVICE=cuda), or copy to memory of the host",
-	                     pointer, owner);
+	                     "%s (options->device, or BATON_DEVICE=%s), or copy "
+	                     "to memory of the host",
+	                     pointer, device->unit, owner, device->constant,
+	                     device->name);
 }
 
 /* Are all the bytes in the allocation that was reported?  Unknown: yes. */

@@ -174,12 +174,37 @@ START_TEST(half_an_optional_table_is_refused)
 }
 END_TEST
 
-START_TEST(a_device_whose_tables_are_not_complete_is_not_found)
+START_TEST(a_device_whose_tables_are_not_complete_is_refused)
 {
-	batoni_device_put(&full.ops);
-	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_CUDA), &full.ops);
+	ck_assert(batoni_device_is_whole(&full.ops));
 	full.pins.unpin = NULL;
-	ck_assert_ptr_null(batoni_device_find(BATON_DEVICE_CUDA));
+	ck_assert(!batoni_device_is_whole(&full.ops));
+}
+END_TEST
+
+START_TEST(a_device_is_found_by_what_its_table_says)
+{
+	char list[160];
+
+	ck_assert_ptr_eq(batoni_device_named("host"), &batoni_device_host_ops);
+	ck_assert_ptr_eq(batoni_device_named("cuda"), &batoni_device_cuda_ops);
+	ck_assert_ptr_null(batoni_device_named("abacus"));
+	ck_assert_ptr_eq(batoni_device_of_native(BATON_TRANSPORT_NCCL),
+	                 &batoni_device_cuda_ops);
+	ck_assert_ptr_null(batoni_device_of_native(BATON_TRANSPORT_MPI));
+	full.ops.id = 7;
+	full.ops.name = "abacus";
+	full.ops.constant = "ABACUS";
+	ck_assert_ptr_null(batoni_device_find(7));
+	batoni_device_put(&full.ops);
+	ck_assert_ptr_eq(batoni_device_find(7), &full.ops);
+	ck_assert_ptr_eq(batoni_device_named("abacus"), &full.ops);
+	ck_assert_ptr_eq(batoni_device_named("cuda"), &batoni_device_cuda_ops);
+	batoni_device_list(list, sizeof(list));
+	ck_assert_str_eq(list, "BATON_DEVICE_HOST (1), BATON_DEVICE_CUDA (2), "
+	                       "ABACUS (7)");
+	full.ops.id = BATON_DEVICE_CUDA;
+	ck_assert_ptr_eq(batoni_device_find(BATON_DEVICE_CUDA), &full.ops);
 	batoni_device_put(NULL);
 }
 END_TEST
@@ -192,7 +217,8 @@ main(void)
 		each_slot_that_is_unset_is_found_by_name,
 		an_optional_table_may_be_left_out_whole,
 		half_an_optional_table_is_refused,
-		a_device_whose_tables_are_not_complete_is_not_found,
+		a_device_whose_tables_are_not_complete_is_refused,
+		a_device_is_found_by_what_its_table_says,
 	};
 
 	return RUN_TESTS_WITH("tables", tests, setup, NULL);

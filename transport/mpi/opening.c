@@ -57,7 +57,7 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options.transport is %d: a communicator "
 		                     "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
-		                     "or _NCCL",
+		                     "or the device's own",
 		                     (int)plan->transport);
 	if (!plan->device_ops->needs_thread ||
 	    !lacks_thread(level, plan->progress))

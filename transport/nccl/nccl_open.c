@@ -613,6 +613,16 @@ nccl_slots(int size)
 }
 
 const struct batoni_native_ops batoni_native_ops = {
+	.id = BATON_TRANSPORT_NCCL,
+	.name = "nccl",
+	.constant = "BATON_TRANSPORT_NCCL",
+	.moves = "memory of GPUs",
+	.needs = "options->device BATON_DEVICE_CUDA (or BATON_DEVICE=cuda in "
+		 "the environment)",
+	.why_not_asked = "it was not asked for (options.transport "
+			 "BATON_TRANSPORT_NCCL): it has no tags",
+	.why_no_device = "NCCL moves memory of GPUs, and the device is not CUDA "
+			 "(options.device BATON_DEVICE_CUDA)",
 	.slots = nccl_slots,
 	.create = nccl_create,
 	.discard = nccl_discard,

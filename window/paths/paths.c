@@ -432,7 +432,7 @@ refuse_forced(struct batoni_collective *c, const struct baton_window *window,
 		              "reach rank %d: %s",
 		              peer,
 		              why_not ? why_not
-		                      : "it takes the NCCL transport");
+		                      : "it takes the device's own transport");
 	else if (batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT)
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces direct, which does not "

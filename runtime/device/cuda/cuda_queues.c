@@ -157,7 +157,10 @@ batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p)
 		.queues = gpu->queues,
 		.copy_queues = gpu->copy_queues,
 		.entries = batoni_cuda_entries(),
-		.blocking = gpu->blocking,
+		.blocking = gpu->blocking ? "; CUDA_LAUNCH_BLOCKING is set: a "
+					    "launch behind a wait blocks its "
+					    "thread"
+					  : NULL,
 	};
 
 	pthread_mutex_lock(&gpu->lock);

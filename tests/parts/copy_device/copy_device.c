@@ -363,7 +363,9 @@ copy_close(struct batoni_device *device)
 
 const struct batoni_device_ops copy_device_ops = {
 	.name = "copy",
-	.id = BATON_DEVICE_CUDA,
+	.id = COPY_DEVICE_ID,
+	.constant = "COPY_DEVICE_ID",
+	.unit = "copy device",
 	.memory = &copy_memory_ops,
 	.current = copy_current,
 	.open = copy_open,

@@ -16,6 +16,8 @@
 
 #include "device.h"
 
+#define COPY_DEVICE_ID ((enum baton_device)7)
+
 extern const struct batoni_device_ops copy_device_ops;
 extern const struct batoni_memory_ops copy_memory_ops;
 

@@ -3,8 +3,8 @@
  * Opening the side channel's transport over its bootstrap (opening.h): both are one object, which
  * the transport takes over.
  *
- * What a communicator moves has to go by NCCL: plans of the host, and of another transport,
- * are refused here.
+ * What a communicator moves has to go by the device's own transport: plans of a device
+ * without one, and of another transport, are refused here.
  */
 #include "log.h"
 #include "rank.h"
@@ -12,24 +12,24 @@
 static enum baton_status
 check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 {
+	enum baton_transport native = plan->device_ops->native;
+
 	(void)bootstrap;
-	if (plan->device == BATON_DEVICE_CUDA &&
-	    (plan->transport == BATON_TRANSPORT_AUTO ||
-	     plan->transport == BATON_TRANSPORT_NCCL)) {
-		plan->transport = BATON_TRANSPORT_NCCL;
-		return BATON_OK;
-	}
-	if (plan->device == BATON_DEVICE_CUDA)
+	if (native == BATON_TRANSPORT_AUTO)
+		return batoni_refuse(
+			BATON_ERR_UNSUPPORTED,
+			"the ranks are in several processes without MPI, which "
+			"carries memory of the host between them: start the "
+			"program by mpirun, or use a device that has a transport "
+			"of its own");
+	if (plan->transport != BATON_TRANSPORT_AUTO && plan->transport != native)
 		return batoni_refuse(
 			BATON_ERR_UNSUPPORTED,
 			"the ranks are in several processes without MPI: messages "
-			"go by BATON_TRANSPORT_NCCL (or _AUTO) alone; with MPI they "
-			"go by BATON_TRANSPORT_MPI");
-	return batoni_refuse(
-		BATON_ERR_UNSUPPORTED,
-		"the ranks are in several processes without MPI, which carries "
-		"memory of the host between them: start the program by mpirun, or "
-		"use BATON_DEVICE_CUDA, whose memory NCCL carries");
+			"go by the device's own transport (or BATON_TRANSPORT_AUTO) "
+			"alone; with MPI they go by BATON_TRANSPORT_MPI");
+	plan->transport = native;
+	return BATON_OK;
 }
 
 static enum batoni_reach

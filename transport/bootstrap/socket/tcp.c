@@ -367,7 +367,7 @@ tcp_error_text(struct batoni_transport *transport, int code, char *text,
 
 static const struct batoni_transport_ops tcp_ops = {
 	.name = "tcp",
-	.id = BATON_TRANSPORT_NCCL, /* what lies over it; programs do not see this one */
+	.id = BATON_TRANSPORT_AUTO, /* programs see what lies over it */
 	.exchange = tcp_exchange,
 	.leave = tcp_leave,
 	.close = tcp_close,
