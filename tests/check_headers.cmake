@@ -58,10 +58,8 @@ if(MPI_INCLUDES)
 	         ${cxx17} ${mpi})
 endif()
 
-file(GLOB headers RELATIVE ${ROOT} 
-     ${ROOT}/runtime/*.h ${ROOT}/runtime/*/*.h
-     ${ROOT}/transport/*.h ${ROOT}/transport/*/*.h ${ROOT}/transport/*/*/*.h
-     ${ROOT}/window/*.h)
+file(GLOB_RECURSE headers RELATIVE ${ROOT} ${ROOT}/runtime/*.h
+     ${ROOT}/transport/*.h ${ROOT}/window/*.h)
 foreach(header IN LISTS headers)
 	set(flags)
 	if(header MATCHES "mpi")
@@ -70,7 +68,8 @@ foreach(header IN LISTS headers)
 		endif()
 		set(flags ${mpi})
 	endif()
-	compiles("${header}" "#include \"${ROOT}/${header}\"\n"
+	# One that has macros alone would be an empty translation unit.
+	compiles("${header}" "#include \"${ROOT}/${header}\"\nextern int more;\n"
 	         ${internal} ${flags})
 endforeach()
 list(LENGTH headers count)

@@ -26,12 +26,8 @@
 BATONI_ALWAYS_INLINE bool
 batoni_options_are_usual(const struct baton_op_options *options)
 {
-	const uint64_t *more = options->reserved_more;
-
-	return options->size == sizeof(*options) &&
-	       !((options->flags & ~BATON_OP_DETACHED) | options->reserved |
-	         (uint64_t)options->timeout_ns | (uintptr_t)options->queue |
-	         more[0] | more[1] | more[2]);
+	return batoni_options_are_ours(
+		options, (uint64_t)options->timeout_ns | (uintptr_t)options->queue);
 }
 
 /* Do the communicator and the options allow the fast path, for any kind of operation?  (One
