@@ -421,7 +421,15 @@ enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 	abort(); /* batoni_nccl_enter is a stub */
 }
 
-static const struct batoni_library_ops library_ops = {.enter = enter};
+static uint64_t
+available(struct batoni_device *device)
+{
+	(void)device;
+	return 0; /* it does not say */
+}
+
+static const struct batoni_library_ops library_ops = {.enter = enter,
+                                                      .available = available};
 
 static const struct batoni_memory_ops memory_ops = {.library = &library_ops};
 
