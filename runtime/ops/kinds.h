@@ -8,6 +8,11 @@
 
 #include "kind.h"
 
+/* Lines of a program that has kinds of its own, and links a parts.c with them (tests/parts). */
+#ifndef BATONI_KINDS_MORE
+#define BATONI_KINDS_MORE(KIND)
+#endif
+
 #define BATONI_KINDS(KIND)                                                    \
 	KIND(SEND, BATON_OPERATION_SEND, batoni_kind_send)                    \
 	KIND(RECV, BATON_OPERATION_RECV, batoni_kind_recv)                    \
@@ -20,7 +25,8 @@
 	 * word; the common word of a group's members. */                     \
 	KIND(LAUNCH, BATON_OPERATION_PLAN + 1, batoni_kind_launch)            \
 	KIND(JOIN, BATON_OPERATION_PLAN + 2, batoni_kind_join)                \
-	KIND(GROUP, BATON_OPERATION_PLAN + 3, batoni_kind_group)
+	KIND(GROUP, BATON_OPERATION_PLAN + 3, batoni_kind_group)              \
+	BATONI_KINDS_MORE(KIND)
 
 #define BATONI_KIND_NUMBER(kind, number, table) BATONI_KIND_##kind = (number),
 enum batoni_op_kind { BATONI_KINDS(BATONI_KIND_NUMBER) };
