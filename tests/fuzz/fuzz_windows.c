@@ -25,6 +25,7 @@
 #include "mem.h"
 #include "native_puts.h"
 #include "paths.h"
+#include "registry.h"
 #include "place.h"
 #include "shared.h"
 #include "wake.h"
@@ -281,6 +282,14 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
 	(void)bytes;
 	*place_p = world.place;
 	return BATON_OK;
+}
+
+const struct batoni_native_ops *
+batoni_native_layer(void)
+{
+	static const struct batoni_native_ops native = {.constant = "NATIVE"};
+
+	return &native;
 }
 
 enum baton_status

@@ -32,6 +32,7 @@
 #include "engine.h"
 #include "mem.h"
 #include "native_path.h"
+#include "registry.h"
 #include "shared.h"
 #include "wake.h"
 
@@ -429,10 +430,9 @@ refuse_forced(struct batoni_collective *c, const struct baton_window *window,
 	if (batoni_config()->window_path == BATON_WINDOW_PATH_NATIVE)
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces native, which does not "
-		              "reach rank %d: %s",
-		              peer,
-		              why_not ? why_not
-		                      : "it takes the device's own transport");
+		              "reach rank %d: %s%s",
+		              peer, why_not ? why_not : "it takes ",
+		              why_not ? "" : batoni_native_layer()->constant);
 	else if (batoni_config()->window_path == BATON_WINDOW_PATH_DIRECT)
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces direct, which does not "

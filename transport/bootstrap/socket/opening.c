@@ -8,11 +8,13 @@
  */
 #include "log.h"
 #include "rank.h"
+#include "registry.h"
 
 static enum baton_status
 check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 {
 	enum baton_transport native = plan->device_ops->native;
+	const struct batoni_native_ops *layer = batoni_native_layer();
 
 	(void)bootstrap;
 	if (native == BATON_TRANSPORT_AUTO)
@@ -20,14 +22,15 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 			BATON_ERR_UNSUPPORTED,
 			"the ranks are in several processes without MPI, which "
 			"carries memory of the host between them: start the "
-			"program by mpirun, or use a device that has a transport "
-			"of its own");
+			"program by mpirun, or move %s by %s, which needs %s",
+			layer->moves, layer->constant, layer->needs);
 	if (plan->transport != BATON_TRANSPORT_AUTO && plan->transport != native)
 		return batoni_refuse(
 			BATON_ERR_UNSUPPORTED,
 			"the ranks are in several processes without MPI: messages "
-			"go by the device's own transport (or BATON_TRANSPORT_AUTO) "
-			"alone; with MPI they go by BATON_TRANSPORT_MPI");
+			"go by %s (or BATON_TRANSPORT_AUTO) alone; with MPI they go "
+			"by BATON_TRANSPORT_MPI",
+			layer->constant);
 	plan->transport = native;
 	return BATON_OK;
 }
