@@ -26,7 +26,7 @@ check_layer(const char *call, const struct baton_comm *comm)
 {
 	if (!comm->onesided)
 		return batoni_refuse_onesided(call, comm);
-	return atomic_load(&comm->lost_below) ? batoni_refuse_lost(call) : BATON_OK;
+	return atomic_load(&comm->driving.lost_below) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
 /* `where` goes in front of the arguments' names: "", or the descriptor that has them. */
@@ -211,7 +211,7 @@ replay_put(struct baton_comm *comm, const void *payload)
 	const struct recorded_put *put = payload;
 	const struct batoni_arguments a = batoni_recorded_arguments(&put->call);
 
-	if (atomic_load(&comm->lost_below))
+	if (atomic_load(&comm->driving.lost_below))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", put->call.kind, comm,
 	                               &a, put->call.bytes, fill_put,
@@ -581,7 +581,7 @@ replay_wait(struct baton_comm *comm, const void *payload)
 	struct batoni_arguments none = a;
 
 	none.count = 0;
-	if (atomic_load(&comm->lost_below))
+	if (atomic_load(&comm->driving.lost_below))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_WAIT,
 	                               comm, &none, 0, fill_wait, &more);
@@ -668,8 +668,8 @@ look_for_messages(struct batoni_rma *rma)
 			return;
 		batoni_take();
 	}
-	if (batoni_may_drive(comm) && comm->breaking == BATON_OK &&
-	    !atomic_load(&comm->lost_below)) {
+	if (batoni_may_drive(comm) && comm->fault.status == BATON_OK &&
+	    !atomic_load(&comm->driving.lost_below)) {
 		batoni_messages_post(rma);
 		rma->transport->messages.ops->test(&rma->transport->messages);
 		comm->onesided->path.ops->test(&comm->onesided->path);

@@ -163,7 +163,7 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	/* The call came before. */
-	if (unlikely(atomic_load_explicit(&rma->comm->lost_below,
+	if (unlikely(atomic_load_explicit(&rma->comm->driving.lost_below,
 	                                  memory_order_relaxed)))
 		return BATON_ERR_ABORTED;
 	if (transfer->direction == BATONI_WAIT)

@@ -156,7 +156,7 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 	struct batoni_list_node *at = node->link.next;
 
 	counter->given -= node->units;
-	if (rma->comm->breaking != BATON_OK)
+	if (rma->comm->fault.status != BATON_OK)
 		at = &counter->nodes;
 	for (; at != &counter->nodes; at = at->next) {
 		struct batoni_wait_node *later = batoni_container_of(

@@ -313,7 +313,7 @@ stop_messages(struct baton_window *window)
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		/* Lost: MPI is finalised, and writes nothing more. */
-		status = rma->comm->lost
+		status = rma->comm->driving.lost
 		                 ? BATON_OK
 		                 : batoni_messages_let_go(rma, window->base,
 		                                          window->bytes);
@@ -489,7 +489,7 @@ static void
 apply_messages(struct batoni_rma *rma)
 {
 	batoni_take();
-	if (rma->comm->breaking == BATON_OK) {
+	if (rma->comm->fault.status == BATON_OK) {
 		batoni_messages_post(rma);
 		batoni_messages_drain(rma);
 		batoni_end_and_issue();

@@ -15,12 +15,12 @@
 static const char *
 who_drives(const struct baton_comm *comm)
 {
-	if (comm->thread_drives)
+	if (comm->driving.by_engine)
 		return "the engine's thread, or a thread inside Baton";
 	if (comm->progress == BATON_PROGRESS_CALLS)
 		return "threads inside Baton alone (options.progress is "
 		       "BATON_PROGRESS_CALLS)";
-	if (comm->drivers == BATONI_DRIVERS_MAIN)
+	if (comm->driving.drivers == BATONI_DRIVERS_MAIN)
 		return "the thread that started MPI alone, inside Baton (MPI's "
 		       "thread level)";
 	return "threads inside Baton alone (MPI's thread level)";

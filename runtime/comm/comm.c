@@ -435,7 +435,7 @@ keep_for_device(struct baton_comm *comm, enum batoni_log_level level)
 	           comm->rank, comm->device_ops->name, comm->pool.size);
 	atomic_store(&comm->handle.alive, 0);
 	pthread_mutex_lock(&table_lock);
-	comm->working_next = kept;
+	comm->work.next = kept;
 	kept = comm;
 	pthread_mutex_unlock(&table_lock);
 	/* The communicator, three or four arrays of its pool, and its locals. */
@@ -459,9 +459,9 @@ drop_mark(struct baton_comm *comm, struct batoni_mark *mark)
 static void
 drop_marks(struct baton_comm *comm)
 {
-	for (uint32_t i = 0; comm->marks && i < comm->pool.size; i++) {
-		drop_mark(comm, &comm->marks[i].armed);
-		drop_mark(comm, &comm->marks[i].ended);
+	for (uint32_t i = 0; comm->marks.by_slot && i < comm->pool.size; i++) {
+		drop_mark(comm, &comm->marks.by_slot[i].armed);
+		drop_mark(comm, &comm->marks.by_slot[i].ended);
 	}
 }
 
@@ -475,7 +475,7 @@ comm_free(struct baton_comm *comm)
 	drop_marks(comm);
 	if (comm->onesided)
 		comm->onesided->ops->close(comm->onesided,
-		                           comm->breaking != BATON_OK);
+		                           comm->fault.status != BATON_OK);
 	if (!batoni_comm_is_gone(comm) && !comm->patience.copies_left)
 		freed = free_pool(comm);
 	if (comm->staging)
@@ -483,10 +483,10 @@ comm_free(struct baton_comm *comm)
 	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_lists_close(comm);
-	batoni_free(comm->marks);
-	batoni_free(comm->observe);
-	batoni_free(comm->follow);
-	batoni_free(comm->scratch);
+	batoni_free(comm->marks.by_slot);
+	batoni_free(comm->order.observe);
+	batoni_free(comm->order.follow);
+	batoni_free(comm->order.transfers);
 	batoni_nvtx_close(comm->trace);
 	comm->trace = NULL;
 	give_index(comm->index, generation);
@@ -497,19 +497,19 @@ comm_free(struct baton_comm *comm)
 		return;
 	}
 	comm->device_ops->close(comm->device);
-	pthread_mutex_destroy(&comm->marks_lock);
-	pthread_mutex_destroy(&comm->order);
+	pthread_mutex_destroy(&comm->marks.lock);
+	pthread_mutex_destroy(&comm->order.lock);
 	batoni_handle_retire(&handles, comm);
 }
 
 static enum baton_status
 alloc_marks(struct baton_comm *comm, uint32_t count)
 {
-	comm->marks = batoni_alloc(count, sizeof(*comm->marks));
-	comm->observe = batoni_alloc(count, sizeof(*comm->observe));
-	comm->follow = batoni_alloc(count, sizeof(*comm->follow));
-	comm->scratch = batoni_alloc(count, sizeof(*comm->scratch));
-	return comm->marks && comm->observe && comm->follow && comm->scratch
+	comm->marks.by_slot = batoni_alloc(count, sizeof(*comm->marks.by_slot));
+	comm->order.observe = batoni_alloc(count, sizeof(*comm->order.observe));
+	comm->order.follow = batoni_alloc(count, sizeof(*comm->order.follow));
+	comm->order.transfers = batoni_alloc(count, sizeof(*comm->order.transfers));
+	return comm->marks.by_slot && comm->order.observe && comm->order.follow && comm->order.transfers
 	               ? BATON_OK
 	               : BATON_ERR_NOMEM;
 }
@@ -550,10 +550,10 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	comm->timeout_ns = plan->timeout_ns;
 	comm->tensors_max = plan->tensors_max;
 	comm->progress = plan->progress;
-	batoni_list_init(&comm->deadlines);
+	batoni_list_init(&comm->deadlines.list);
 	batoni_list_init(&comm->locals);
-	comm->deadline_next = BATONI_NEVER;
-	comm->marked_tail = &comm->marked;
+	comm->deadlines.next_ns = BATONI_NEVER;
+	comm->marks.issued_tail = &comm->marks.issued;
 	batoni_host_init(comm);
 	return status;
 }
@@ -613,8 +613,8 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;
-	pthread_mutex_init(&comm->order, NULL);
-	pthread_mutex_init(&comm->marks_lock, NULL);
+	pthread_mutex_init(&comm->order.lock, NULL);
+	pthread_mutex_init(&comm->marks.lock, NULL);
 	comm->index = take_index(&generation);
 	if (comm->index == 0) {
 		status = batoni_refuse(BATON_ERR_AGAIN,
@@ -639,8 +639,8 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		return status;
 	goto no_memory;
 free_comm:
-	pthread_mutex_destroy(&comm->marks_lock);
-	pthread_mutex_destroy(&comm->order);
+	pthread_mutex_destroy(&comm->marks.lock);
+	pthread_mutex_destroy(&comm->order.lock);
 	batoni_handle_retire(&handles, comm);
 	if (status != BATON_ERR_NOMEM)
 		return status;
@@ -655,7 +655,7 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 {
 	assert(comm->paths_count < BATONI_PATHS_MAX);
 	/* Its marks are the device's. */
-	assert(!path->ops->stream_issued || comm->marks);
+	assert(!path->ops->stream_issued || comm->marks.by_slot);
 	path->host = &comm->host;
 	comm->paths[comm->paths_count++] = path;
 	/* The fast way knows the first two. */
@@ -676,13 +676,13 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->rank = transport->rank;
 	comm->size = transport->size;
 	comm->tag_max = transport->tag_max;
-	comm->drivers = transport->drivers;
-	comm->main_thread = transport->main_thread;
-	comm->any_drives = transport->drivers == BATONI_DRIVERS_ANY;
-	comm->thread_drives =
-		comm->any_drives && comm->progress != BATON_PROGRESS_CALLS;
+	comm->driving.drivers = transport->drivers;
+	comm->driving.main_thread = transport->main_thread;
+	comm->driving.by_any = transport->drivers == BATONI_DRIVERS_ANY;
+	comm->driving.by_engine =
+		comm->driving.by_any && comm->progress != BATON_PROGRESS_CALLS;
 	batoni_observe_comm(comm, batoni_nvtx_observer);
-	comm->plain = comm->any_drives && comm->in_engine &&
+	comm->plain = comm->driving.by_any && comm->in_engine &&
 	              comm->timeout_ns == 0 && !comm->observed && !comm->looks &&
 	              !comm->checked;
 	/* The thread that creates such a communicator is the one that drives it. */
@@ -826,8 +826,8 @@ close_paths(struct baton_comm *comm, bool aborted)
 	}
 	comm->paths_count = 0;
 	/* What they have left on streams is not looked at any more. */
-	comm->marked = NULL;
-	comm->marked_tail = &comm->marked;
+	comm->marks.issued = NULL;
+	comm->marks.issued_tail = &comm->marks.issued;
 }
 
 static void
@@ -835,12 +835,12 @@ leave_deferred(struct baton_comm *comm)
 {
 	struct baton_comm **link = &batoni_engine.deferred;
 
-	if (!comm->deferred)
+	if (!comm->work.deferred)
 		return;
 	while (*link != comm)
-		link = &(*link)->deferred_next;
-	*link = comm->deferred_next;
-	comm->deferred = false;
+		link = &(*link)->work.deferred_next;
+	*link = comm->work.deferred_next;
+	comm->work.deferred = false;
 }
 
 static void
@@ -850,11 +850,11 @@ leave_working(struct baton_comm *comm)
 	struct baton_comm **link = &e->working;
 
 	leave_deferred(comm);
-	if (!comm->working)
+	if (!comm->work.listed)
 		return;
 	while (*link != comm)
-		link = &(*link)->working_next;
-	*link = comm->working_next;
+		link = &(*link)->work.next;
+	*link = comm->work.next;
 	batoni_comm_rest(comm);
 }
 
@@ -905,7 +905,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy was called %s",
 		                     batoni_group_where(comm));
-	if (!comm->lost && !batoni_may_drive(comm))
+	if (!comm->driving.lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy: MPI runs at "
 		                     "MPI_THREAD_FUNNELED; call it on the main "
@@ -916,7 +916,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		batoni_take();
 		batoni_pass();
 		batoni_check_device(comm);
-		if (comm->breaking != BATON_OK)
+		if (comm->fault.status != BATON_OK)
 			batoni_comm_end_all(comm);
 		batoni_end_and_issue();
 		status = batoni_comm_try_to_leave(comm);
@@ -1074,7 +1074,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
 		                                             : 0u),
 		.requests_max = comm->pool.size,
-		.engine_thread = comm->thread_drives,
+		.engine_thread = comm->driving.by_engine,
 		.check = comm->checked,
 		.nccl_version = comm->transport->nccl_version,
 		.nccl_lanes = comm->transport->lanes,

@@ -90,7 +90,7 @@ batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns)
 {
 	uint32_t none = 0;
 
-	return !comm->in_engine && comm->broken &&
+	return !comm->in_engine && comm->fault.host_ended &&
 	       waited_ns >= (uint64_t)batoni_comm_grace_ns(comm) &&
 	       atomic_compare_exchange_strong(&comm->functions, &none,
 	                                      BATONI_GONE);
@@ -135,16 +135,16 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 
 	comm->leave_awaits = NULL;
 	/* Windows, which hold it too, are gone. */
-	if (comm->active != comm->lent + comm->held || atomic_load(&comm->joins) ||
+	if (comm->work.active != comm->work.lent + comm->work.held || atomic_load(&comm->joins) ||
 	    any_in_use(comm))
 		return BATON_PENDING;
-	if (comm->breaking != BATON_OK)
+	if (comm->fault.status != BATON_OK)
 		return BATON_ERR_ABORTED;
 	/* To a process that has ended it may be lent for ever. */
 	comm->leave_awaits = "the transport has buffers of operations that ended";
-	if (comm->lent && comm->transport_ops->settle)
+	if (comm->work.lent && comm->transport_ops->settle)
 		comm->transport_ops->settle(comm->transport);
-	if (comm->lent)
+	if (comm->work.lent)
 		return BATON_PENDING;
 	status = leave_together(comm);
 	/* The transport may have said more. */

@@ -8,12 +8,12 @@
  * state of in-engine devices.  No other lock is held across MPI.  Enqueuing calls only
  * try the driver lock; if it is taken, they push the record to the inbox.
  *
- *   comm->order   held by enqueuers on asynchronous devices around {enqueue on
+ *   comm->order.lock   held by enqueuers on asynchronous devices around {enqueue on
  *                 the device, push to the inbox}, so that the order of a stream
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.
  *   driver lock
- *   queue->lock, table_lock (comm.c), errors_lock (unobserved.c), comm->marks_lock,
+ *   queue->lock, table_lock (comm.c), errors_lock (unobserved.c), comm->marks.lock,
  *                 the lock of a communicator's lists of tensors (tensor_store.c)
  *                 leaves: nothing is taken under them.
  */
@@ -23,6 +23,7 @@
 #include <pthread.h>
 
 #include "clock.h"
+#include "comm_parts.h"
 #include "fifo.h"
 #include "handle.h"
 #include "kind.h"
@@ -45,13 +46,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Of a stream-issued operation: where it is armed and where it has ended, and its link of
- * comm->marked.  That is not op->next, since what is lent may be in its queue too. */
-struct batoni_marks {
-	struct batoni_mark armed, ended;
-	struct batoni_op *next;
-};
-
+/* A communicator; its parts are in comm_parts.h. */
 struct baton_comm {
 	/* Immutable after start. */
 	struct batoni_device *device;
@@ -76,7 +71,6 @@ struct baton_comm {
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
 	bool looks;         /* the device is asked what each buffer is */
-	bool thread_drives; /* the engine's thread may drive it, and does */
 	bool collects; /* the device may have triggers to be looked for */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
@@ -86,30 +80,20 @@ struct baton_comm {
 	bool plain; /* direct.h applies: in-engine, memory of the host, any thread drives,
 	               no default deadline, nothing observes the life of its
 	               operations, and nothing asks for their types */
-	enum batoni_drivers drivers;
-	pthread_t main_thread;
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	struct batoni_host host;
+	struct batoni_comm_driving driving;
 	uint32_t tensors_max;
 	/* Memory of lists (tensor_store.c), from the first call that needs it. */
 	_Atomic(struct batoni_tensor_store *) tensors;
-	pthread_mutex_t order;
-	atomic_bool enqueuing; /* a path's enqueue runs, under order */
+	struct batoni_comm_order order;
 
 	/* Any thread, atomic. */
 	_Atomic int status; /* enum baton_status */
-	/* Cancels that the driver has not processed: how many were announced, and a list
-	 * of their records (slot + 1).  The list is linked by pool.next_free, which
-	 * otherwise links free records only. */
-	_Atomic uint32_t cancels, cancelled;
+	struct batoni_comm_cancels cancels;
 	_Atomic uint32_t queues;  /* alive */
 	_Atomic uint32_t plans;   /* recorded, or being recorded */
-	_Atomic bool any_drives;  /* `drivers` is ANY, and `lost` is false */
-	_Atomic bool lost; /* the transport may not be called any more */
-	/* The one that a native one lies over may not; the program had used no signals and
-	 * windows, and calls that need them are refused. */
-	_Atomic bool lost_below;
 	/* A destroy has left it, together with the other ranks where the transport asks
 	 * them: it takes no operations any more. */
 	_Atomic bool left;
@@ -117,39 +101,15 @@ struct baton_comm {
 
 	/* Driver. */
 	struct batoni_fifo_table fifos;
-	uint32_t peers_silent; /* of peers_gone (liveness.c): operations with them may end at once */
-	struct batoni_list_node deadlines;
-	uint64_t deadline_next; /* no deadline is earlier; NEVER: none */
-	uint32_t active;        /* placed and not ended */
-	uint32_t lent;          /* ended, but the transport still uses their buffers */
-	uint32_t held;          /* of active: no operations, but batoni_comm_hold */
-	bool working;           /* on the list engine.working */
-	bool busy; /* working, and to be looked at before the bell rings: it counts in
-	              thread_working */
-	struct baton_comm *working_next;
-	/* On the list engine.deferred: its messages are to be flushed. */
-	bool deferred;
-	struct baton_comm *deferred_next;
-	/* Asynchronous devices: by slot. */
-	struct batoni_marks *marks;
-	/* Guards the marks of ends against streams that join them: any thread holds it in
-	 * the device's mark_follow; the driver only tries it. */
-	pthread_mutex_t marks_lock;
-	baton_stream *observe, *follow; /* scratch of publishing, under order */
-	struct batoni_transfer **scratch;
-	struct batoni_op *marked, **marked_tail; /* sweep.c */
-	enum baton_status breaking; /* a fatal error, or OK */
-	/* `breaking` has been applied: to what is host-issued, then to the rest, once no
-	 * enqueue runs. */
-	bool broken, aborted;
-	uint64_t broken_ns; /* when it was applied to the first */
+	struct batoni_comm_work work;
+	struct batoni_comm_deadlines deadlines;
+	struct batoni_comm_liveness liveness;
+	struct batoni_comm_marks marks; /* asynchronous devices */
+	struct batoni_comm_fault fault;
 	struct batoni_patience patience; /* of the creation, then the destroy, with its device */
-	uint32_t peers_gone; /* peers whose processes were seen to have ended */
-	uint32_t tests_checked; /* path.tests of the messages at the last liveness check */
 	/* What a destroy waits for when nothing of this rank is in its way, or NULL
 	 * (leave.c). */
 	const char *leave_awaits;
-	char error[480];            /* written once, before status */
 	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */
 	struct batoni_list_node locals;
 
@@ -183,7 +143,7 @@ struct batoni_engine {
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
 	struct baton_comm *deferred; /* communicators whose messages put something off */
-	_Atomic uint32_t thread_working; /* busy communicators with thread_drives */
+	_Atomic uint32_t thread_working; /* busy communicators with driving.by_engine */
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the
@@ -294,14 +254,14 @@ batoni_engine_drives(void)
 static inline bool
 batoni_may_drive(const struct baton_comm *comm)
 {
-	if (likely(atomic_load_explicit(&comm->any_drives,
+	if (likely(atomic_load_explicit(&comm->driving.by_any,
 	                                memory_order_relaxed)))
-		return !batoni_thread.engine || comm->thread_drives;
-	if (atomic_load_explicit(&comm->lost, memory_order_relaxed) ||
+		return !batoni_thread.engine || comm->driving.by_engine;
+	if (atomic_load_explicit(&comm->driving.lost, memory_order_relaxed) ||
 	    batoni_thread.engine)
 		return false;
-	return comm->drivers != BATONI_DRIVERS_MAIN ||
-	       pthread_equal(pthread_self(), comm->main_thread);
+	return comm->driving.drivers != BATONI_DRIVERS_MAIN ||
+	       pthread_equal(pthread_self(), comm->driving.main_thread);
 }
 
 /* Another thread holds the lock.  True: that thread may not drive the communicator and
@@ -309,9 +269,9 @@ batoni_may_drive(const struct baton_comm *comm)
 static inline bool
 batoni_is_left_to_us(const struct baton_comm *comm)
 {
-	if (likely(comm->thread_drives) || !batoni_may_drive(comm))
+	if (likely(comm->driving.by_engine) || !batoni_may_drive(comm))
 		return false;
-	return comm->drivers == BATONI_DRIVERS_MAIN || batoni_engine_drives();
+	return comm->driving.drivers == BATONI_DRIVERS_MAIN || batoni_engine_drives();
 }
 
 /* The list that the operation sends or receives, or NULL. */

@@ -342,8 +342,8 @@ flush_deferred(void)
 			comm->hosts_path ? comm->hosts_path
 					 : comm->paths[BATONI_PATH_MESSAGES];
 
-		e->deferred = comm->deferred_next;
-		comm->deferred = false;
+		e->deferred = comm->work.deferred_next;
+		comm->work.deferred = false;
 		events += path->ops->flush(path);
 	}
 	return events;
@@ -386,7 +386,7 @@ attend(void)
 
 	atomic_store(&e->attention, 0);
 	for (struct baton_comm *comm = e->working; comm;
-	     comm = comm->working_next)
+	     comm = comm->work.next)
 		if (batoni_may_drive(comm))
 			events += batoni_comm_attend(comm);
 	return events;
@@ -402,9 +402,9 @@ serve(struct baton_comm *comm)
 	if (unlikely(comm->collects))
 		events += collect_triggers(comm);
 	/* A thread that may not drive this communicator left these behind. */
-	if (unlikely(atomic_load_explicit(&comm->cancels,
+	if (unlikely(atomic_load_explicit(&comm->cancels.announced,
 	                                  memory_order_relaxed) ||
-	             comm->breaking != BATON_OK))
+	             comm->fault.status != BATON_OK))
 		events += batoni_comm_attend(comm);
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
@@ -414,9 +414,9 @@ serve(struct baton_comm *comm)
 			events += path->ops->test(path);
 		}
 	}
-	if (unlikely(comm->marked))
+	if (unlikely(comm->marks.issued))
 		events += batoni_comm_watch(comm);
-	if (unlikely(comm->deadline_next != BATONI_NEVER))
+	if (unlikely(comm->deadlines.next_ns != BATONI_NEVER))
 		events += batoni_comm_expire(comm);
 	return events;
 }
@@ -436,10 +436,10 @@ any_parked(const struct baton_comm *comm)
 static void
 stop_being_busy(struct baton_comm *comm)
 {
-	if (!comm->busy)
+	if (!comm->work.busy)
 		return;
-	comm->busy = false;
-	if (comm->thread_drives)
+	comm->work.busy = false;
+	if (comm->driving.by_engine)
 		atomic_fetch_sub(&batoni_engine.thread_working, 1);
 }
 
@@ -455,15 +455,15 @@ may_rest(const struct baton_comm *comm)
 	struct batoni_engine *e = &batoni_engine;
 
 	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG ||
-	    (comm->breaking != BATON_OK && !comm->aborted))
+	    (comm->fault.status != BATON_OK && !comm->fault.aborted))
 		return false;
 	if (!atomic_load(&e->deep) ||
 	    atomic_load(&e->thread) == batoni_this_thread())
 		return true;
-	if (!sum.parked && comm->deadline_next == BATONI_NEVER && comm->in_engine)
+	if (!sum.parked && comm->deadlines.next_ns == BATONI_NEVER && comm->in_engine)
 		return true;
 	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
-	       comm->deadline_next >= e->thread_wakes &&
+	       comm->deadlines.next_ns >= e->thread_wakes &&
 	       batoni_nap_most(sum.parked > 0, !comm->in_engine) >=
 	               e->thread_naps_ns;
 }
@@ -482,7 +482,7 @@ is_left_with_work(const struct baton_comm *comm)
 void
 batoni_comm_rest(struct baton_comm *comm)
 {
-	comm->working = false;
+	comm->work.listed = false;
 	stop_being_busy(comm);
 }
 
@@ -517,15 +517,15 @@ batoni_pass(void)
 		/* Test before serving: a communicator whose next operation is
 		 * enqueued while it is served stays on the list.  Serving may
 		 * also insert other communicators before this one. */
-		if (unlikely(comm->active == 0) && !is_left_with_work(comm) &&
-		    (comm->breaking == BATON_OK || comm->aborted) &&
-		    !atomic_load(&comm->cancels)) {
-			*link = comm->working_next;
+		if (unlikely(comm->work.active == 0) && !is_left_with_work(comm) &&
+		    (comm->fault.status == BATON_OK || comm->fault.aborted) &&
+		    !atomic_load(&comm->cancels.announced)) {
+			*link = comm->work.next;
 			batoni_comm_rest(comm);
 			continue;
 		}
 		events += serve(comm);
-		if (unlikely(!comm->busy) || any_parked(comm) || may_all_rest) {
+		if (unlikely(!comm->work.busy) || any_parked(comm) || may_all_rest) {
 			if (may_rest(comm))
 				stop_being_busy(comm);
 			else
@@ -533,7 +533,7 @@ batoni_pass(void)
 				 * thread does not know of it yet. */
 				batoni_comm_set_busy(comm);
 		}
-		link = &comm->working_next;
+		link = &comm->work.next;
 	}
 	if (e->finish || e->ready || e->deferred)
 		events += batoni_end_and_issue();

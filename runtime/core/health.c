@@ -41,7 +41,7 @@ const char *
 baton_comm_error(const struct baton_comm *comm)
 {
 	return batoni_comm_lives(comm) && baton_comm_status(comm) != BATON_OK
-	               ? comm->error
+	               ? comm->fault.text
 	               : "";
 }
 
@@ -80,16 +80,16 @@ void
 batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                   const char *why)
 {
-	uint32_t operations = comm->active - comm->held;
+	uint32_t operations = comm->work.active - comm->work.held;
 	char with[40] = "";
 
-	if (comm->breaking != BATON_OK)
+	if (comm->fault.status != BATON_OK)
 		return;
 	if (operations)
 		snprintf(with, sizeof(with), ", %u operation%s with it", operations,
 		         operations == 1 ? " ends" : "s end");
-	snprintf(comm->error, sizeof(comm->error), "%s", why);
-	comm->breaking = status;
+	snprintf(comm->fault.text, sizeof(comm->fault.text), "%s", why);
+	comm->fault.status = status;
 	atomic_store(&comm->status, (int)status);
 	/* It is attended although nothing may be pending. */
 	batoni_comm_set_busy(comm);
@@ -109,7 +109,7 @@ batoni_check_device(struct baton_comm *comm)
 	struct batoni_fault fault;
 	char why[256];
 
-	if (comm->in_engine || comm->breaking != BATON_OK)
+	if (comm->in_engine || comm->fault.status != BATON_OK)
 		return 0;
 	status = comm->device_ops->memory->health(comm->device, &fault);
 	if (status == BATON_OK)

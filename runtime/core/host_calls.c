@@ -36,10 +36,10 @@ host_deferred(struct batoni_host *host)
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm *comm = comm_of(host);
 
-	if (comm->deferred)
+	if (comm->work.deferred)
 		return;
-	comm->deferred = true;
-	comm->deferred_next = e->deferred;
+	comm->work.deferred = true;
+	comm->work.deferred_next = e->deferred;
 	e->deferred = comm;
 }
 
@@ -61,8 +61,8 @@ host_lost(struct batoni_host *host, const char *why)
 	batoni_comm_attend(comm);
 	batoni_end_and_issue();
 	batoni_say_away(comm);
-	atomic_store(&comm->lost, true);
-	atomic_store(&comm->any_drives, false);
+	atomic_store(&comm->driving.lost, true);
+	atomic_store(&comm->driving.by_any, false);
 	batoni_leave();
 }
 
@@ -73,7 +73,7 @@ host_lost_below(struct batoni_host *host, const char *why)
 {
 	struct baton_comm *comm = comm_of(host);
 
-	atomic_store(&comm->lost_below, true);
+	atomic_store(&comm->driving.lost_below, true);
 	if (!comm->onesided || !atomic_load(&comm->onesided->used))
 		return false;
 	host_lost(host, why);

@@ -19,7 +19,7 @@
  * it, and then loads `driver` and `wanted`.  All of it is sequentially consistent: the
  * worker sees the sleeper, or the sleeper sees that nobody will drive.
  *
- * A worker drives only what the engine's thread may drive (thread_drives).  If only callers
+ * A worker drives only what the engine's thread may drive (driving.by_engine).  If only callers
  * may drive some communicator that has operations pending, the worker leaves the lock to
  * them.
  */
@@ -39,8 +39,8 @@ static bool
 may_drive_all(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (!comm->thread_drives)
+	     comm = comm->work.next) {
+		if (!comm->driving.by_engine)
 			return false;
 	}
 	return true;
@@ -55,8 +55,8 @@ batoni_is_left_to_launches(void)
 		return false;
 	/* The operation with this deadline may have ended. */
 	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (!batoni_list_empty(&comm->deadlines))
+	     comm = comm->work.next) {
+		if (!batoni_list_empty(&comm->deadlines.list))
 			return false;
 	}
 	outlook = batoni_look_ahead();
@@ -200,7 +200,7 @@ batoni_reached_launch(struct batoni_stream_item *item)
 	const struct batoni_device_ops *ops = op->comm->device_ops;
 	struct batoni_device *device = op->comm->device;
 	baton_stream stream = op->transfer.stream;
-	bool drives = op->comm->in_engine && op->comm->thread_drives;
+	bool drives = op->comm->in_engine && op->comm->driving.by_engine;
 
 	if (!op->comm->in_engine) {
 		stop_running();

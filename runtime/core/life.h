@@ -132,7 +132,7 @@ void batoni_op_end_later(struct batoni_op *op);
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
 /* Remove the record from the FIFO that it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
-/* Count a record in or out of comm->active. */
+/* Count a record in or out of comm->work.active. */
 void batoni_comm_count(struct baton_comm *comm, int change);
 /* hold: keep polling the communicator, at a slow rate, even without operations.  Not
  * hold: stop that. */

@@ -150,7 +150,7 @@ note_gone(struct baton_comm *comm, int rank)
 	batoni_note_first_gone(comm, rank);
 	batoni_tell_gone(comm, rank, what, sizeof(what));
 	peer->gone = true;
-	comm->peers_gone++;
+	comm->liveness.gone++;
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: %s (pid %d); operations that name it end in "
 	           "BATON_ERR_PEER",
@@ -192,15 +192,15 @@ static void
 note_silence(struct baton_comm *comm)
 {
 	uint32_t all = comm->paths[BATONI_PATH_MESSAGES]->tests;
-	uint32_t tests = all - comm->tests_checked;
+	uint32_t tests = all - comm->liveness.tests;
 	struct batoni_peer *peers = comm->transport->peers;
 
-	comm->tests_checked = all;
-	if (comm->peers_gone == comm->peers_silent || tests < TESTS_BETWEEN ||
+	comm->liveness.tests = all;
+	if (comm->liveness.gone == comm->liveness.silent || tests < TESTS_BETWEEN ||
 	    comm->hosts_path)
 		return;
 	for (int rank = 0; rank < comm->size; rank++) {
-		comm->peers_silent += peers[rank].gone && !peers[rank].silent;
+		comm->liveness.silent += peers[rank].gone && !peers[rank].silent;
 		peers[rank].silent = peers[rank].gone;
 	}
 }
@@ -274,12 +274,12 @@ end_orphans(struct baton_comm *comm)
 static size_t
 check_comm(struct baton_comm *comm)
 {
-	if (!comm->transport->peers || comm->lost ||
-	    comm->breaking != BATON_OK || !batoni_may_drive(comm) ||
-	    comm->active <= comm->lent + comm->held)
+	if (!comm->transport->peers || comm->driving.lost ||
+	    comm->fault.status != BATON_OK || !batoni_may_drive(comm) ||
+	    comm->work.active <= comm->work.lent + comm->work.held)
 		return 0;
 	check_processes(comm);
-	return comm->peers_gone ? end_orphans(comm) : 0;
+	return comm->liveness.gone ? end_orphans(comm) : 0;
 }
 
 /* Some rank whose process has ended, or -1. */
@@ -300,14 +300,14 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
 	bool again = roll->missing;
 	char what[GONE_BYTES], why[GONE_BYTES + 40];
 
-	if (!comm->transport->peers || comm->lost ||
+	if (!comm->transport->peers || comm->driving.lost ||
 	    ++roll->tries < TRIES_BETWEEN ||
 	    now_ns - roll->called_ns < CHECK_NS)
 		return;
 	roll->called_ns = now_ns;
 	roll->tries = 0;
 	check_processes(comm);
-	roll->missing = comm->peers_gone > 0;
+	roll->missing = comm->liveness.gone > 0;
 	if (!again || !roll->missing)
 		return;
 	batoni_tell_gone(comm, find_gone(comm), what, sizeof(what));
@@ -326,7 +326,7 @@ batoni_check_peers(void)
 		return 0;
 	e->peers_checked_ns = now;
 	for (struct baton_comm *comm = e->working; comm;
-	     comm = comm->working_next)
+	     comm = comm->work.next)
 		events += check_comm(comm) + batoni_check_device(comm);
 	return events;
 }

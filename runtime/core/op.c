@@ -41,18 +41,18 @@ count_active(struct baton_comm *comm, int change)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	comm->active += (uint32_t)change;
-	if (likely(comm->busy))
+	comm->work.active += (uint32_t)change;
+	if (likely(comm->work.busy))
 		return;
-	comm->busy = true;
+	comm->work.busy = true;
 	/* The engine's thread may have slept. */
 	batoni_tick();
-	if (comm->thread_drives)
+	if (comm->driving.by_engine)
 		atomic_fetch_add(&e->thread_working, 1);
-	if (comm->working)
+	if (comm->work.listed)
 		return;
-	comm->working = true;
-	comm->working_next = e->working;
+	comm->work.listed = true;
+	comm->work.next = e->working;
 	e->working = comm;
 }
 
@@ -60,7 +60,7 @@ count_active(struct baton_comm *comm, int change)
 static inline void
 note_age(struct batoni_op *op)
 {
-	if (unlikely(!op->comm->thread_drives))
+	if (unlikely(!op->comm->driving.by_engine))
 		batoni_tick();
 	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                     memory_order_relaxed);
@@ -81,7 +81,7 @@ batoni_comm_set_busy(struct baton_comm *comm)
 void
 batoni_comm_hold(struct baton_comm *comm, bool hold)
 {
-	comm->held += hold ? 1u : (uint32_t)-1;
+	comm->work.held += hold ? 1u : (uint32_t)-1;
 	count_active(comm, hold ? 1 : -1);
 }
 
@@ -129,9 +129,9 @@ batoni_op_start_clock(struct batoni_op *op)
 	                           &op->timeout_ns))
 		op->timeout_ns = INT64_MAX;
 	op->flags |= BATONI_FLAG_DEADLINE;
-	batoni_list_append(&comm->deadlines, &op->deadline);
-	if ((uint64_t)op->timeout_ns < comm->deadline_next) {
-		comm->deadline_next = (uint64_t)op->timeout_ns;
+	batoni_list_append(&comm->deadlines.list, &op->deadline);
+	if ((uint64_t)op->timeout_ns < comm->deadlines.next_ns) {
+		comm->deadlines.next_ns = (uint64_t)op->timeout_ns;
 		batoni_comm_set_busy(comm);
 	}
 }
@@ -293,17 +293,17 @@ place_broken(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 
 	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    (!comm->aborted || batoni_path_of(op)->ops->lends)) {
+	    (!comm->fault.aborted || batoni_path_of(op)->ops->lends)) {
 		place_issued(op);
-		if (comm->aborted)
-			batoni_op_end_early(op, comm->breaking);
+		if (comm->fault.aborted)
+			batoni_op_end_early(op, comm->fault.status);
 		return;
 	}
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 		tell_place(op);
 	else if (!op->group_of)
 		place_on_stream(op);
-	end(op, comm->breaking, false);
+	end(op, comm->fault.status, false);
 }
 
 void
@@ -311,11 +311,11 @@ batoni_point_place(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	if (unlikely(comm->breaking != BATON_OK) &&
+	if (unlikely(comm->fault.status != BATON_OK) &&
 	    batoni_kind_of(op)->ends_broken &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		place_on_stream(op);
-		end(op, comm->breaking, false);
+		end(op, comm->fault.status, false);
 		return;
 	}
 	if (!comm->in_engine && (op->flags & BATONI_FLAG_LOCAL))
@@ -343,7 +343,7 @@ batoni_op_place(struct batoni_op *op)
 	if (unlikely(is_too_late(op))) {
 		tell_place(op);
 		end(op, BATON_ERR_TIMEOUT, false);
-	} else if (unlikely(op->comm->breaking != BATON_OK)) {
+	} else if (unlikely(op->comm->fault.status != BATON_OK)) {
 		place_broken(op);
 	} else if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED)) {
 		place_issued(op);
@@ -368,7 +368,7 @@ batoni_op_place_direct(struct batoni_op *op)
 static bool
 names_silent(const struct batoni_op *op)
 {
-	return op->comm->peers_silent > 0 &&
+	return op->comm->liveness.silent > 0 &&
 	       op->transfer.direction != BATONI_WAIT &&
 	       op->comm->transport->peers[op->transfer.peer].silent;
 }
@@ -395,8 +395,8 @@ batoni_op_issue(struct batoni_op *op)
 	bool silent;
 
 	assert(op->state == BATONI_ARMED);
-	if (unlikely(comm->breaking != BATON_OK)) {
-		end(op, comm->breaking, false);
+	if (unlikely(comm->fault.status != BATON_OK)) {
+		end(op, comm->fault.status, false);
 		return;
 	}
 	if (unlikely(batoni_op_list(op)) &&
@@ -533,7 +533,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	if (!lent || !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		forget_placed(op);
 	/* A host that sees this status finds the communicator broken by it. */
-	if (unlikely(status == BATON_ERR_CUDA) && comm->breaking == BATON_OK)
+	if (unlikely(status == BATON_ERR_CUDA) && comm->fault.status == BATON_OK)
 		batoni_check_device(comm);
 	/* Before anybody sees the end. */
 	if (unlikely(batoni_op_list(op)))
@@ -541,7 +541,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	batoni_op_close(op, status);
 	batoni_op_stop_clock(op);
 	if (lent)
-		comm->lent++;
+		comm->work.lent++;
 	else
 		count_active(comm, -1);
 	if (op->flags & BATONI_FLAG_LOCAL) {
@@ -696,7 +696,7 @@ end_simply(struct batoni_op *op)
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, BATON_OK, false);
 	batoni_op_close(op, BATON_OK);
-	comm->active--;
+	comm->work.active--;
 	if (op->item.word) {
 		/* A join that comes from here on finds the word released. */
 		release_word(op);
@@ -727,13 +727,13 @@ batoni_op_give_back(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	assert(op->state == BATONI_ENDED && comm->lent > 0);
+	assert(op->state == BATONI_ENDED && comm->work.lent > 0);
 	assert(!(op->flags & BATONI_FLAG_MARKED));
 	forget_placed(op);
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
 		batoni_kind_of(batoni_launch_of(op))
 			->launch->given_back(batoni_launch_of(op));
-	comm->lent--;
+	comm->work.lent--;
 	count_active(comm, -1);
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->give(op);

@@ -41,14 +41,14 @@ batoni_comm_load(const struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++)
 		add(&sum, &comm->paths[i]->load);
 	/* A hold is for messages that may come. */
-	sum.in_flight += comm->held;
-	sum.awaiting += comm->held;
-	sum.polled += comm->marked != NULL;
+	sum.in_flight += comm->work.held;
+	sum.awaiting += comm->work.held;
+	sum.polled += comm->marks.issued != NULL;
 	if (comm->collects)
 		sum.polled +=
 			comm->device_ops->triggers->unreached(comm->device);
 	/* All operations have ended; what moves may only give lent buffers back. */
-	if (comm->aborted)
+	if (comm->fault.aborted)
 		sum.moving = 0;
 	return sum;
 }
@@ -97,15 +97,15 @@ batoni_look_ahead(void)
 	struct batoni_outlook outlook = {.deadline = BATONI_NEVER};
 
 	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
+	     comm = comm->work.next) {
 		struct batoni_load sum;
 
 		if (!batoni_may_drive(comm))
 			continue;
 		sum = batoni_comm_load(comm);
 		outlook.look = soonest(outlook.look, batoni_load_look(&sum));
-		if (comm->deadline_next < outlook.deadline)
-			outlook.deadline = comm->deadline_next;
+		if (comm->deadlines.next_ns < outlook.deadline)
+			outlook.deadline = comm->deadlines.next_ns;
 		outlook.more_tests += sum.more_tests;
 		outlook.parked |= sum.parked > 0;
 		outlook.parked_on_others |= sum.parked > 0 && !sum.quiet;
@@ -118,7 +118,7 @@ bool
 batoni_awaits_devices(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
+	     comm = comm->work.next) {
 		if (!comm->in_engine)
 			return true;
 	}

@@ -61,7 +61,7 @@ static struct batoni_handles handles = BATONI_HANDLES(baton_queue);
 static bool
 needs_timer(const struct baton_comm *comm)
 {
-	return !comm->thread_drives && comm->progress != BATON_PROGRESS_CALLS;
+	return !comm->driving.by_engine && comm->progress != BATON_PROGRESS_CALLS;
 }
 
 static bool

@@ -212,7 +212,7 @@ is_main_threads(const struct batoni_op *op)
 {
 	const struct baton_comm *comm = batoni_get(op->comm);
 
-	return unlikely(comm->drivers == BATONI_DRIVERS_MAIN) &&
+	return unlikely(comm->driving.drivers == BATONI_DRIVERS_MAIN) &&
 	       batoni_is_transfer(op) && !batoni_may_drive(comm);
 }
 
@@ -350,14 +350,14 @@ mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)
 
 	/* Counted before the bit is set: the driver keeps a communicator with cancels on
 	 * engine.working (sweep.c). */
-	atomic_fetch_add(&comm->cancels, 1);
+	atomic_fetch_add(&comm->cancels.announced, 1);
 	while (!marked && word >> 32 == generation &&
 	       (word & BATONI_OP_HANDLE) &&
 	       !(word & (BATONI_OP_DONE | BATONI_OP_CANCEL)))
 		marked = atomic_compare_exchange_weak(&op->word, &word,
 		                                      word | BATONI_OP_CANCEL);
 	if (!marked)
-		atomic_fetch_sub(&comm->cancels, 1);
+		atomic_fetch_sub(&comm->cancels.announced, 1);
 	*word_p = word;
 	return marked;
 }
@@ -365,12 +365,12 @@ mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)
 static void
 list_cancelled(struct baton_comm *comm, uint32_t slot)
 {
-	uint32_t head = atomic_load(&comm->cancelled);
+	uint32_t head = atomic_load(&comm->cancels.slots);
 
 	do
 		atomic_store_explicit(&comm->pool.next_free[slot], head,
 		                      memory_order_relaxed);
-	while (!atomic_compare_exchange_weak(&comm->cancelled, &head, slot + 1));
+	while (!atomic_compare_exchange_weak(&comm->cancels.slots, &head, slot + 1));
 }
 
 enum baton_status

@@ -4,10 +4,10 @@
  * the marks of stream-issued operations.  All of it runs on the driver.
  *
  * Deadlines: a record with a deadline is on its communicator's list from arming to its
- * end.  deadline_next is a lower bound of them, so that a pass without an expiry costs
+ * end.  `next_ns` is a lower bound of them, so that a pass without an expiry costs
  * one compare.  When that time is reached, a scan makes it exact.
  *
- * Marks: stream-issued operations are on the list `marked`.  The
+ * Marks: stream-issued operations are on the list `marks.issued`.  The
  * driver asks the device for each whether its stream has reached it (then its deadline
  * starts) and has passed it (then it has ended; or, if its deadline, a peer's end or an abort
  * has ended it before, and its path lends, its buffer is free).
@@ -50,14 +50,14 @@ end_host_issued(struct baton_comm *comm)
 
 		if (batoni_is_pending(op) && batoni_kind_of(op)->ends_broken &&
 		    !(op->flags & BATONI_FLAG_REACHED))
-			batoni_op_end_early(op, comm->breaking);
+			batoni_op_end_early(op, comm->fault.status);
 	}
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
 		if (batoni_is_pending(op) && batoni_is_transfer(op) &&
 		    !(op->flags & BATONI_FLAG_STREAM_ISSUED))
-			batoni_op_end_early(op, comm->breaking);
+			batoni_op_end_early(op, comm->fault.status);
 	}
 	/* Threads in baton_stream_synchronize wait for a while longer at most. */
 	for (struct batoni_list_node *node = comm->locals.next;
@@ -71,7 +71,7 @@ marks_of(const struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	return &comm->marks[batoni_pool_slot(&comm->pool, op)];
+	return &comm->marks.by_slot[batoni_pool_slot(&comm->pool, op)];
 }
 
 /* Take it off the list `marked`, in which *link names it. */
@@ -93,7 +93,7 @@ is_lending(const struct batoni_op *op)
 static void
 keep_lending(struct baton_comm *comm)
 {
-	struct batoni_op *op, **link = &comm->marked;
+	struct batoni_op *op, **link = &comm->marks.issued;
 
 	while ((op = *link)) {
 		if (is_lending(op))
@@ -101,13 +101,13 @@ keep_lending(struct baton_comm *comm)
 		else
 			unmark(op, link);
 	}
-	comm->marked_tail = link;
+	comm->marks.issued_tail = link;
 }
 
 static void
 end_stream_issued(struct baton_comm *comm)
 {
-	for (uint32_t i = 0; i < comm->paths_count && !comm->lost; i++) {
+	for (uint32_t i = 0; i < comm->paths_count && !comm->driving.lost; i++) {
 		struct batoni_path *path = comm->paths[i];
 
 		if (path->ops->abort)
@@ -118,7 +118,7 @@ end_stream_issued(struct baton_comm *comm)
 		struct batoni_op *op = &comm->pool.ops[i];
 
 		if (batoni_is_pending(op) && batoni_is_transfer(op))
-			batoni_op_end_early(op, comm->breaking);
+			batoni_op_end_early(op, comm->fault.status);
 	}
 }
 
@@ -130,22 +130,22 @@ end_stream_issued(struct baton_comm *comm)
 bool
 batoni_comm_end_all(struct baton_comm *comm)
 {
-	if (!comm->broken) {
-		comm->broken = true;
-		comm->broken_ns = batoni_real_ns();
+	if (!comm->fault.host_ended) {
+		comm->fault.host_ended = true;
+		comm->fault.since_ns = batoni_real_ns();
 		/* A thread that pushes from here on sees `status`. */
 		batoni_place_inbox();
 		end_host_issued(comm);
 	}
-	if (comm->aborted)
+	if (comm->fault.aborted)
 		return true;
-	if (atomic_load(&comm->enqueuing) &&
-	    batoni_real_ns() - comm->broken_ns <
+	if (atomic_load(&comm->order.enqueuing) &&
+	    batoni_real_ns() - comm->fault.since_ns <
 	            (uint64_t)batoni_comm_grace_ns(comm))
 		return false;
 	/* What was enqueued last. */
 	batoni_place_inbox();
-	comm->aborted = true;
+	comm->fault.aborted = true;
 	end_stream_issued(comm);
 	return true;
 }
@@ -166,7 +166,7 @@ batoni_comm_end_all_now(struct baton_comm *comm)
 static size_t
 end_cancelled(struct baton_comm *comm)
 {
-	uint32_t link = atomic_exchange(&comm->cancelled, 0);
+	uint32_t link = atomic_exchange(&comm->cancels.slots, 0);
 	size_t events = 0;
 
 	/* Listed records were pushed to the inbox earlier.  Place the inbox after taking
@@ -182,7 +182,7 @@ end_cancelled(struct baton_comm *comm)
 			events++;
 		}
 		batoni_op_drop(op, BATONI_OP_CANCEL);
-		atomic_fetch_sub(&comm->cancels, 1);
+		atomic_fetch_sub(&comm->cancels.announced, 1);
 	}
 	return events;
 }
@@ -192,9 +192,9 @@ batoni_comm_attend(struct baton_comm *comm)
 {
 	size_t events = 0;
 
-	if (comm->breaking != BATON_OK && !comm->aborted)
+	if (comm->fault.status != BATON_OK && !comm->fault.aborted)
 		events += batoni_comm_end_all(comm);
-	if (atomic_load(&comm->cancels) == 0)
+	if (atomic_load(&comm->cancels.announced) == 0)
 		return events;
 	return events + end_cancelled(comm);
 }
@@ -204,7 +204,7 @@ static void
 expire_issued(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
-	char what[BATONI_DESCRIBE_BYTES], why[sizeof(comm->error)];
+	char what[BATONI_DESCRIBE_BYTES], why[sizeof(comm->fault.text)];
 	char crowd[BATONI_CROWD_BYTES];
 	bool crowded;
 
@@ -254,8 +254,8 @@ sort_out(struct baton_comm *comm, uint64_t now, struct batoni_list_node *passed)
 {
 	struct batoni_list_node *node, *next;
 
-	comm->deadline_next = BATONI_NEVER;
-	for (node = comm->deadlines.next; node != &comm->deadlines;
+	comm->deadlines.next_ns = BATONI_NEVER;
+	for (node = comm->deadlines.list.next; node != &comm->deadlines.list;
 	     node = next) {
 		const struct batoni_op *op = batoni_container_of(
 			node, struct batoni_op, deadline);
@@ -265,8 +265,8 @@ sort_out(struct baton_comm *comm, uint64_t now, struct batoni_list_node *passed)
 		if (deadline <= now) {
 			batoni_list_remove(node);
 			batoni_list_append(passed, node);
-		} else if (deadline < comm->deadline_next) {
-			comm->deadline_next = deadline;
+		} else if (deadline < comm->deadlines.next_ns) {
+			comm->deadlines.next_ns = deadline;
 		}
 	}
 }
@@ -279,7 +279,7 @@ batoni_comm_expire(struct baton_comm *comm)
 	int crowded = -1; /* not asked yet */
 	size_t events = 0;
 
-	if (now < comm->deadline_next)
+	if (now < comm->deadlines.next_ns)
 		return 0;
 	batoni_list_init(&passed);
 	sort_out(comm, now, &passed);
@@ -306,8 +306,8 @@ batoni_comm_mark(struct batoni_op *op)
 	assert(!(op->flags & BATONI_FLAG_MARKED));
 	op->flags |= BATONI_FLAG_MARKED;
 	marks_of(op)->next = NULL;
-	*comm->marked_tail = op;
-	comm->marked_tail = &marks_of(op)->next;
+	*comm->marks.issued_tail = op;
+	comm->marks.issued_tail = &marks_of(op)->next;
 }
 
 /* Test the operation's marks: PENDING, OK, or the device's error. */
@@ -331,13 +331,13 @@ look_at_marks(struct batoni_op *op)
 			batoni_op_start_clock(op);
 	}
 	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
-	if (pthread_mutex_trylock(&comm->marks_lock) != 0)
+	if (pthread_mutex_trylock(&comm->marks.lock) != 0)
 		return BATON_PENDING;
 	/* The device may have refused it, of a communicator that broke for that. */
 	status = marks->ended.object ? comm->device_ops->marks->mark_done(
 					       comm->device, &marks->ended)
 	                             : BATON_PENDING;
-	pthread_mutex_unlock(&comm->marks_lock);
+	pthread_mutex_unlock(&comm->marks.lock);
 	return status;
 }
 
@@ -353,7 +353,7 @@ look_at_all(struct baton_comm *comm)
 		bool skipped = false;
 
 		again = false;
-		for (struct batoni_op *op = comm->marked; op;
+		for (struct batoni_op *op = comm->marks.issued; op;
 		     op = marks_of(op)->next) {
 			enum baton_status status;
 
@@ -393,15 +393,15 @@ size_t
 batoni_comm_watch(struct baton_comm *comm)
 {
 	enum baton_status status = look_at_all(comm);
-	struct batoni_op **link = &comm->marked;
+	struct batoni_op **link = &comm->marks.issued;
 	struct batoni_op *op;
 	size_t events = 0;
 
-	if (status != BATON_OK && comm->aborted) {
+	if (status != BATON_OK && comm->fault.aborted) {
 		/* What is lent stays so. */
-		while (comm->marked)
-			unmark(comm->marked, &comm->marked);
-		comm->marked_tail = &comm->marked;
+		while (comm->marks.issued)
+			unmark(comm->marks.issued, &comm->marks.issued);
+		comm->marks.issued_tail = &comm->marks.issued;
 		return 0;
 	}
 	if (status != BATON_OK) {
@@ -422,7 +422,7 @@ batoni_comm_watch(struct baton_comm *comm)
 		batoni_transfer_moved(&op->transfer, op->transfer.bytes);
 		batoni_op_complete(op, BATON_OK);
 	}
-	comm->marked_tail = link;
+	comm->marks.issued_tail = link;
 	return events;
 }
 
@@ -432,8 +432,8 @@ batoni_watch_all(void)
 	size_t events = 0;
 
 	for (struct baton_comm *comm = batoni_engine.working; comm;
-	     comm = comm->working_next) {
-		if (comm->marked && batoni_may_drive(comm))
+	     comm = comm->work.next) {
+		if (comm->marks.issued && batoni_may_drive(comm))
 			events += batoni_comm_watch(comm);
 	}
 	return events;

@@ -113,7 +113,7 @@ waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 	                        batoni_fifo_key(&seen->op->transfer));
 	if (fifo && fifo->head && fifo->head != seen->op)
 		return "an earlier operation of the same peer, tag and direction";
-	return dump->comm->drivers == BATONI_DRIVERS_MAIN
+	return dump->comm->driving.drivers == BATONI_DRIVERS_MAIN
 	               ? "the thread that started MPI to call Baton"
 	               : "a thread that drives";
 }
@@ -156,7 +156,7 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 	    dump->crowded && stands_on_stream(seen)
 	            ? " (it may stand behind another stream)"
 	            : "",
-	    comm->breaking != BATON_OK ? " (the communicator is broken)" : "",
+	    comm->fault.status != BATON_OK ? " (the communicator is broken)" : "",
 	    dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
 }

@@ -48,9 +48,9 @@ batoni_is_usual(const struct baton_comm *comm,
 BATONI_ALWAYS_INLINE bool
 batoni_direct_may_issue(const struct baton_comm *comm)
 {
-	return likely(comm->fifos.live == 0 && comm->breaking == BATON_OK &&
-	              comm->peers_silent == 0 &&
-	              atomic_load_explicit(&comm->any_drives,
+	return likely(comm->fifos.live == 0 && comm->fault.status == BATON_OK &&
+	              comm->liveness.silent == 0 &&
+	              atomic_load_explicit(&comm->driving.by_any,
 	                                   memory_order_relaxed));
 }
 

@@ -10,7 +10,7 @@
  * messages bypasses this file: direct.h.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
- * and pushes the record to the inbox, both under comm->order, so that the order
+ * and pushes the record to the inbox, both under comm->order.lock, so that the order
  * on the stream and the order of matching agree.  If the trigger fires in between,
  * batoni_op_place finds the record already reached.
  */

@@ -19,7 +19,7 @@ void batoni_publish_chain(struct batoni_op *first);
 /* Put one record, in no group, on its asynchronous stream; under the order lock.  The caller
  * publishes it. */
 enum baton_status batoni_op_put(struct batoni_op *op);
-/* Around what hands transfers to stream-issued paths: takes comm->order, and keeps the
+/* Around what hands transfers to stream-issued paths: takes comm->order.lock, and keeps the
  * paths from being aborted.  OK, or the status of the communicator, which has broken; then
  * there is nothing to end. */
 enum baton_status batoni_enqueuing_begin(struct baton_comm *comm);

@@ -147,9 +147,9 @@ ask_path(struct batoni_op *op)
 	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
 	    !batoni_path_of(op)->ops->takes)
 		return;
-	pthread_mutex_lock(&op->comm->order);
+	pthread_mutex_lock(&op->comm->order.lock);
 	batoni_path_takes(op, false);
-	pthread_mutex_unlock(&op->comm->order);
+	pthread_mutex_unlock(&op->comm->order.lock);
 }
 
 enum baton_status

@@ -15,7 +15,7 @@
  *
  * Publishing.  In-engine device: the launch's record and then all others, in the order of
  * the plan, by one thread that drives, or as one piece of the inbox.  It cannot fail.
- * Asynchronous device: all under comm->order, when all streams have room for it (plan_need.c).  So
+ * Asynchronous device: all under comm->order.lock, when all streams have room for it (plan_need.c).  So
  * launches, and calls of other threads, do not mix with a launch.  The device may still refuse
  * an operation after others are on their streams: the operations from that one on are given
  * back, the call returns OK, and the launch ends in the refusal when the others have ended.

@@ -148,13 +148,13 @@ join_mark(struct baton_comm *comm, baton_stream stream,
 	uint32_t slot = batoni_pool_slot(&theirs->pool, target);
 	enum baton_status status;
 
-	if (!theirs->marks || !comm->device_ops->events ||
+	if (!theirs->marks.by_slot || !comm->device_ops->events ||
 	    comm->device->number != theirs->device->number)
 		return BATON_PENDING;
-	pthread_mutex_lock(&theirs->marks_lock);
+	pthread_mutex_lock(&theirs->marks.lock);
 	status = comm->device_ops->events->mark_follow(
-		comm->device, stream, &theirs->marks[slot].ended, true);
-	pthread_mutex_unlock(&theirs->marks_lock);
+		comm->device, stream, &theirs->marks.by_slot[slot].ended, true);
+	pthread_mutex_unlock(&theirs->marks.lock);
 	if (status != BATON_OK && status != BATON_PENDING) {
 		batoni_refuse_device(comm, status);
 		batoni_refuse_named("baton_stream_wait", status);

@@ -95,12 +95,12 @@ publish_async(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 	enum baton_status status;
 
-	pthread_mutex_lock(&comm->order);
+	pthread_mutex_lock(&comm->order.lock);
 	status = comm->device_ops->enqueue(comm->device, op->transfer.stream,
 	                                   &op->item);
 	if (status == BATON_OK)
 		batoni_publish(op);
-	pthread_mutex_unlock(&comm->order);
+	pthread_mutex_unlock(&comm->order.lock);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_refuse_device(comm, status);
 }
@@ -120,9 +120,9 @@ batoni_enqueuing_begin(struct baton_comm *comm)
 {
 	enum baton_status status;
 
-	pthread_mutex_lock(&comm->order);
+	pthread_mutex_lock(&comm->order.lock);
 	/* Then `status`, see batoni_comm_end_all. */
-	atomic_store(&comm->enqueuing, true);
+	atomic_store(&comm->order.enqueuing, true);
 	status = (enum baton_status)atomic_load(&comm->status);
 	if (status == BATON_OK)
 		return BATON_OK;
@@ -133,8 +133,8 @@ batoni_enqueuing_begin(struct baton_comm *comm)
 void
 batoni_enqueuing_end(struct baton_comm *comm)
 {
-	atomic_store(&comm->enqueuing, false);
-	pthread_mutex_unlock(&comm->order);
+	atomic_store(&comm->order.enqueuing, false);
+	pthread_mutex_unlock(&comm->order.lock);
 	if (unlikely(atomic_load(&comm->status) != BATON_OK)) {
 		char scratch[BATONI_SENTENCE_BYTES];
 		char *kept = batoni_sentence_aside(scratch);
@@ -188,7 +188,7 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 static baton_stream
 stream_at(const struct baton_comm *comm, const baton_stream *streams, size_t i)
 {
-	return streams ? streams[i] : comm->scratch[i]->stream;
+	return streams ? streams[i] : comm->order.transfers[i]->stream;
 }
 
 /* Is transfer i the first of the call on its stream? */
@@ -214,7 +214,7 @@ check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 			break;
 		if (is_first_there(comm, NULL, i))
 			status = comm->device_ops->bounds->room(
-				comm->device, comm->scratch[i]->stream, &call);
+				comm->device, comm->order.transfers[i]->stream, &call);
 	}
 	if (status != BATON_OK && status != BATON_ERR_AGAIN)
 		batoni_refuse_device(comm, status);
@@ -227,12 +227,12 @@ drop_marks(struct baton_comm *comm, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct batoni_mark *mark =
-			&comm->marks[comm->scratch[i]->slot].armed;
+			&comm->marks.by_slot[comm->order.transfers[i]->slot].armed;
 
-		pthread_mutex_lock(&comm->marks_lock);
+		pthread_mutex_lock(&comm->marks.lock);
 		if (mark->object)
 			comm->device_ops->marks->mark_drop(comm->device, mark);
-		pthread_mutex_unlock(&comm->marks_lock);
+		pthread_mutex_unlock(&comm->marks.lock);
 	}
 }
 
@@ -244,8 +244,8 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		const struct batoni_transfer *transfer = comm->scratch[i];
-		struct batoni_marks *marks = &comm->marks[transfer->slot];
+		const struct batoni_transfer *transfer = comm->order.transfers[i];
+		struct batoni_marks *marks = &comm->marks.by_slot[transfer->slot];
 		struct batoni_mark *mark = ends ? &marks->ended : &marks->armed;
 		struct batoni_mark set = *mark;
 
@@ -255,9 +255,9 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 		status = comm->device_ops->marks->mark(
 			comm->device, stream_at(comm, streams, i), &set);
 		/* The call may block: not under the lock, which the driver tries. */
-		pthread_mutex_lock(&comm->marks_lock);
+		pthread_mutex_lock(&comm->marks.lock);
 		*mark = set;
-		pthread_mutex_unlock(&comm->marks_lock);
+		pthread_mutex_unlock(&comm->marks.lock);
 		if (status != BATON_OK)
 			batoni_refuse_device(comm, status);
 	}
@@ -268,11 +268,11 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 static enum baton_status
 mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
-	enum baton_status status = mark_all(comm, path, n, true, comm->observe);
+	enum baton_status status = mark_all(comm, path, n, true, comm->order.observe);
 
 	for (unsigned i = 1;
 	     path->ops->lends && i < MARK_TRIES && status != BATON_OK; i++)
-		status = mark_all(comm, path, n, true, comm->observe);
+		status = mark_all(comm, path, n, true, comm->order.observe);
 	return status;
 }
 
@@ -293,27 +293,27 @@ enum baton_status
 batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
                        struct batoni_op *first, bool detached)
 {
-	struct batoni_follow follow = {.streams = comm->follow};
+	struct batoni_follow follow = {.streams = comm->order.follow};
 	struct batoni_path *path = comm->paths[index];
 	enum baton_status status;
 	size_t n = 0;
 
 	for (struct batoni_op *op = first; op; op = op->group_next) {
 		if (op->path == index)
-			comm->scratch[n++] = &op->transfer;
+			comm->order.transfers[n++] = &op->transfer;
 		if (detached)
-			note_stream(&follow, comm->follow, op->transfer.stream);
+			note_stream(&follow, comm->order.follow, op->transfer.stream);
 	}
 	status = check_room(comm, path, n);
 	if (status != BATON_OK)
 		return status;
 	status = mark_all(comm, path, n, false, NULL);
 	if (status == BATON_OK)
-		status = path->ops->enqueue(path, comm->scratch, n,
+		status = path->ops->enqueue(path, comm->order.transfers, n,
 		                            detached ? &follow : NULL,
-		                            comm->observe);
+		                            comm->order.observe);
 	if (status == BATON_ERR_BUSY)
-		return break_on_path(comm, path, comm->scratch[0]);
+		return break_on_path(comm, path, comm->order.transfers[0]);
 	if (status != BATON_OK)
 		drop_marks(comm, n);
 	/* The communicator broke meanwhile. */

@@ -258,7 +258,7 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                   const char *why)
 {
 	CLAIM(status == batoni_error_told(status) && why[0] != '\0');
-	comm->breaking = status;
+	comm->fault.status = status;
 	atomic_store(&comm->status, status);
 }
 

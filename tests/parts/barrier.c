@@ -135,8 +135,8 @@ place(struct batoni_op *op)
 	if (comm->in_engine)
 		comm->device_ops->enqueue(comm->device, op->transfer.stream,
 		                          &op->item);
-	if (comm->breaking != BATON_OK) {
-		batoni_op_complete(op, comm->breaking);
+	if (comm->fault.status != BATON_OK) {
+		batoni_op_complete(op, comm->fault.status);
 	} else if (op->flags & BATONI_FLAG_REACHED) {
 		op->flags &= (uint16_t)~BATONI_FLAG_REACHED;
 		arrive(op);

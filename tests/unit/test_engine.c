@@ -298,9 +298,9 @@ START_TEST(cancels_asked_for_while_another_drives_end_all_of_them)
 		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
 	/* Once more: it is listed once. */
 	ck_assert_int_eq(baton_cancel(requests[3]), BATON_OK);
-	ck_assert_uint_eq(atomic_load(&comm->cancels), 16);
+	ck_assert_uint_eq(atomic_load(&comm->cancels.announced), 16);
 	open_gate(driver);
-	ck_assert_uint_eq(atomic_load(&comm->cancels), 0);
+	ck_assert_uint_eq(atomic_load(&comm->cancels.announced), 0);
 	for (int i = 0; i < 16; i++)
 		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
 	assert_all_free();
@@ -329,8 +329,8 @@ START_TEST(operation_that_ends_before_its_cancel_is_seen_gives_its_record_back)
 	ck_assert_int_eq(baton_release(&a), BATON_OK);
 	open_gate(driver);
 	baton_progress(comm);
-	ck_assert_uint_eq(atomic_load(&comm->cancels), 0);
-	ck_assert(!comm->working);
+	ck_assert_uint_eq(atomic_load(&comm->cancels.announced), 0);
+	ck_assert(!comm->work.listed);
 	assert_all_free();
 }
 END_TEST

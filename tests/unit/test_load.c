@@ -120,11 +120,11 @@ load(struct loaded *loaded, const struct row *row)
 	                 .paths = {&loaded->transport.messages,
 	                           &loaded->onesided.path},
 	                 .paths_count = 2,
-	                 .any_drives = true,
-	                 .deadline_next = BATONI_NEVER,
-	                 .held = row->held,
-	                 .aborted = row->is == ABORTED,
-	                 .marked = row->is == MARKED ? &loaded->marked : NULL},
+	                 .driving.by_any = true,
+	                 .deadlines.next_ns = BATONI_NEVER,
+	                 .work.held = row->held,
+	                 .fault.aborted = row->is == ABORTED,
+	                 .marks.issued = row->is == MARKED ? &loaded->marked : NULL},
 		.transport = {.messages = {.load = row->transport}},
 		.onesided = {.path = {.load = row->onesided}},
 	};
@@ -169,7 +169,7 @@ START_TEST(many_requests_are_looked_at_less_often)
 	load(&first, &(struct row){.transport = {.in_flight = 900,
 	                                         .more_tests = 7}});
 	load(&second, &(struct row){.transport = {.in_flight = 1}});
-	first.comm.working_next = &second.comm;
+	first.comm.work.next = &second.comm;
 	batoni_engine.working = &first.comm;
 	outlook = batoni_look_ahead();
 	batoni_engine.working = NULL;
@@ -189,9 +189,9 @@ START_TEST(soonest_of_all_communicators_counts)
 
 	load(&first, &(struct row){.transport = {.in_flight = 1}});
 	load(&second, &parked);
-	first.comm.deadline_next = 70;
-	second.comm.deadline_next = 50;
-	first.comm.working_next = &second.comm;
+	first.comm.deadlines.next_ns = 70;
+	second.comm.deadlines.next_ns = 50;
+	first.comm.work.next = &second.comm;
 	batoni_engine.working = &first.comm;
 	outlook = batoni_look_ahead();
 	ck_assert_int_eq((int)outlook.look, BATONI_LOOK_PENDING);
@@ -213,7 +213,7 @@ START_TEST(device_of_one_and_peer_of_another_are_looked_at_without_a_pause)
 
 	load(&first, &(struct row){.transport = {.in_flight = 1}});
 	load(&second, &(struct row){.is = MARKED});
-	first.comm.working_next = &second.comm;
+	first.comm.work.next = &second.comm;
 	batoni_engine.working = &first.comm;
 	outlook = batoni_look_ahead();
 	batoni_engine.working = NULL;
@@ -243,9 +243,9 @@ START_TEST(communicators_of_other_threads_do_not_count)
 
 	load(&loaded, &(struct row){.transport = {.in_flight = 1, .moving = 1},
 	                            .onesided = parked.onesided});
-	loaded.comm.deadline_next = 50;
-	loaded.comm.any_drives = false;
-	loaded.comm.lost = true;
+	loaded.comm.deadlines.next_ns = 50;
+	loaded.comm.driving.by_any = false;
+	loaded.comm.driving.lost = true;
 	batoni_engine.working = &loaded.comm;
 	outlook = batoni_look_ahead();
 	batoni_engine.working = NULL;

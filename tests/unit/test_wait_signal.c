@@ -225,9 +225,9 @@ START_TEST(wait_that_units_given_back_meet_is_to_be_looked_at)
 	ck_assert_int_eq(issue(1), BATON_PENDING);
 	test();
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
-	ck_assert(!world.comm.busy);
+	ck_assert(!world.comm.work.busy);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
-	ck_assert(world.comm.busy);
+	ck_assert(world.comm.work.busy);
 	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	ck_assert_uint_eq(test(), 1);
@@ -245,7 +245,7 @@ START_TEST(giving_back_what_meets_nobody_wakes_nobody)
 	test();
 	signal_from(&world, 1, 0, 1);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
-	ck_assert(!world.comm.busy);
+	ck_assert(!world.comm.work.busy);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
 	assert_over();
@@ -261,7 +261,7 @@ START_TEST(units_that_an_abort_gives_back_meet_nobody)
 	signal_from(&world, 2, 0, 0);
 	for (uint32_t slot = 0; slot < 2; slot++)
 		ck_assert_int_eq(issue(slot), BATON_PENDING);
-	world.comm.breaking = BATON_ERR_ABORTED;
+	world.comm.fault.status = BATON_ERR_ABORTED;
 	for (uint32_t slot = 0; slot < 2; slot++)
 		ck_assert_int_eq(take_back(slot), BATON_ERR_CANCELED);
 	/* This one has had its signal before. */

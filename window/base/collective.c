@@ -170,7 +170,7 @@ batoni_collective_drive(struct batoni_collective *c,
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
-		broken = comm->breaking;
+		broken = comm->fault.status;
 		status = broken == BATON_OK ? take_step(c, step) : broken;
 		batoni_leave();
 		if (status == BATON_OK)
@@ -215,7 +215,7 @@ batoni_check_collective(const char *call, const struct baton_comm *comm)
 		                     "%s was called %s; the other ranks are "
 		                     "not told",
 		                     call, batoni_group_where(comm));
-	if (!comm->lost && !batoni_may_drive(comm))
+	if (!comm->driving.lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "
 		                     "it on the main thread (the other ranks are "

@@ -131,7 +131,7 @@ struct batoni_counter {
 	uint64_t described;
 	uint32_t described_node;
 	/* The other direction: the last count that a stream was told to write into the peer's
-	 * counter of these numbers (mapped.c).  Under comm->order. */
+	 * counter of these numbers (mapped.c).  Under comm->order.lock. */
 	uint64_t written;
 };
 
@@ -196,7 +196,7 @@ struct batoni_channel {
 	 * message.  Later ones will too, so a wait for them may not be parked. */
 	bool heard;
 	/* mapped.c: puts that are put.c's, puts on a stream, and its number (under
-	 * comm->order).  Where there is no such path, these stay 0. */
+	 * comm->order.lock).  Where there is no such path, these stay 0. */
 	_Atomic uint32_t hosted, streamed;
 	uint64_t stream;
 	/* Puts of the queue that count as awaiting, since some before them are on a stream. */

@@ -12,7 +12,7 @@
  * between those of one host each rank has its part of the other's segment pinned
  * (stores.h), or else puts to that one are the engine's.
  *
- * What carries out a put is decided at its call, under comm->order, for its channel (peer,
+ * What carries out a put is decided at its call, under comm->order.lock, for its channel (peer,
  * context):
  *
  *   hosted    the engine's puts of the channel that are called and have not ended
@@ -30,7 +30,7 @@
  *   - any other put is the engine's.  put.c moves it, in its channel's order, when streamed is 0,
  *     and its own stream waits for its word.
  *
- * hosted and streamed grow under comm->order only, and are lowered by the driver only.
+ * hosted and streamed grow under comm->order.lock only, and are lowered by the driver only.
  * While one of them is above 0, the other does not grow from 0, but for a put of the
  * engine's behind streamed ones, which does nothing before these have ended.
  *
@@ -88,7 +88,7 @@
  * Full streams.  stream_put does not block: it answers PENDING where much is on the stream,
  * or where the driver refuses the copy, and then the put is the engine's.
  *
- * Threads.  takes and enqueue: the enqueuing thread, under comm->order.  The rest: the driver.
+ * Threads.  takes and enqueue: the enqueuing thread, under comm->order.lock.  The rest: the driver.
  */
 #include "carry.h"
 
@@ -100,7 +100,7 @@
 struct batoni_mapped {
 	struct batoni_path base; /* must be first */
 	struct batoni_rma *rma;
-	uint64_t number; /* of the stream that takes has found; under comm->order */
+	uint64_t number; /* of the stream that takes has found; under comm->order.lock */
 };
 
 static struct batoni_mapped *

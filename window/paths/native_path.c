@@ -235,7 +235,7 @@ await_reads(const struct baton_window *window)
 	for (unsigned tries = 0;; tries++) {
 		batoni_take();
 		batoni_pass();
-		well = rma->comm->breaking == BATON_OK && !rma->comm->lost;
+		well = rma->comm->fault.status == BATON_OK && !rma->comm->driving.lost;
 		free = well && ops_of(rma)->let_go(rma->native, window->native);
 		batoni_leave();
 		if (free || !well || batoni_real_ns() >= limit_ns)

@@ -219,7 +219,7 @@ try_copy(struct batoni_collective *c, const void *from, bool *stands_p)
 			if (*stands_p || status == BATON_ERR_AGAIN)
 				status = BATON_PENDING;
 		}
-		broken = rma->comm->breaking != BATON_OK;
+		broken = rma->comm->fault.status != BATON_OK;
 		batoni_leave();
 		*stands_p &= status == BATON_PENDING;
 		if (status != BATON_PENDING || broken ||

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of a communicator (struct baton_comm, core.h), each with the file whose rules
+ * hold for it.  What lies above the core keeps its own behind a pointer: the memory of lists
+ * (ops/tensor_store.c), a trace (diag/nvtx.c).
+ */
+#ifndef BATONI_COMM_PARTS_H
+#define BATONI_COMM_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "device.h"
+#include "list.h"
+#include "path.h"
+#include "transport.h"
+
+struct batoni_op;
+
+/* Who may drive it (core.h, batoni_may_drive). */
+struct batoni_comm_driving {
+	/* Immutable after start. */
+	enum batoni_drivers drivers;
+	bool by_engine; /* the engine's thread may, and does */
+	pthread_t main_thread;
+	/* Any thread, atomic. */
+	_Atomic bool by_any; /* `drivers` is ANY, and `lost` is false */
+	_Atomic bool lost;   /* the transport may not be called any more */
+	/* The one that a native one lies over may not; the program had used no signals and
+	 * windows, and calls that need them are refused. */
+	_Atomic bool lost_below;
+};
+
+/* The order of enqueuing calls on an asynchronous device (ops/publish.c). */
+struct batoni_comm_order {
+	pthread_mutex_t lock;  /* comm->order of core.h */
+	atomic_bool enqueuing; /* a path's enqueue runs, under the lock */
+	/* Scratch of publishing, under the lock. */
+	baton_stream *observe, *follow;
+	struct batoni_transfer **transfers;
+};
+
+/* Cancels that the driver has not processed (sweep.c): how many were announced, and a list of
+ * their records (slot + 1).  The list is linked by pool.next_free, which otherwise links free
+ * records only.  Any thread. */
+struct batoni_comm_cancels {
+	_Atomic uint32_t announced, slots;
+};
+
+/* What there is to do (engine.c).  Driver. */
+struct batoni_comm_work {
+	uint32_t active; /* placed and not ended */
+	uint32_t lent;   /* ended, but the transport still uses their buffers */
+	uint32_t held;   /* of active: no operations, but batoni_comm_hold */
+	bool listed;     /* on the list engine.working */
+	bool busy; /* listed, and to be looked at before the bell rings: it counts in
+	              thread_working */
+	bool deferred; /* on the list engine.deferred: its messages are to be flushed */
+	struct baton_comm *next, *deferred_next;
+};
+
+/* Records with a deadline (sweep.c).  Driver. */
+struct batoni_comm_deadlines {
+	struct batoni_list_node list;
+	uint64_t next_ns; /* no deadline is earlier; NEVER: none */
+};
+
+/* The processes of its peers (liveness.c).  Driver. */
+struct batoni_comm_liveness {
+	uint32_t gone;   /* peers whose processes were seen to have ended */
+	uint32_t silent; /* of gone: operations with them may end at once */
+	uint32_t tests;  /* path.tests of the messages at the last check */
+};
+
+/* Of a stream-issued operation: where it is armed and where it has ended, and its link of
+ * the issued ones.  That is not op->next, since what is lent may be in its queue too. */
+struct batoni_marks {
+	struct batoni_mark armed, ended;
+	struct batoni_op *next;
+};
+
+/* The marks of stream-issued operations (sweep.c).  Driver. */
+struct batoni_comm_marks {
+	struct batoni_marks *by_slot;
+	struct batoni_op *issued, **issued_tail;
+	/* Guards the marks of ends against streams that join them: any thread holds it in
+	 * the device's mark_follow; the driver only tries it. */
+	pthread_mutex_t lock;
+};
+
+/* Why it is broken (sweep.c).  Driver, but for the text. */
+struct batoni_comm_fault {
+	enum baton_status status; /* a fatal error, or OK */
+	/* It has been applied: to what is host-issued, then to the rest, once no enqueue
+	 * runs. */
+	bool host_ended, aborted;
+	uint64_t since_ns; /* when it was applied to the first */
+	char text[480];    /* written once, before comm->status */
+};
+
+#endif
