@@ -176,6 +176,9 @@ open_native(struct batoni_native *native, struct batoni_transport *below,
 START_TEST(native_transport_that_one_rank_cannot_open_fails_all)
 {
 	const struct batoni_native_ops native = {
+		.id = BATON_TRANSPORT_NCCL,
+		.name = "nccl",
+		.constant = "BATON_TRANSPORT_NCCL",
 		.slots = no_slots,
 		.create = create_native,
 		.discard = discard_native,

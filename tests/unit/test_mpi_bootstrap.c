@@ -382,6 +382,9 @@ give_an_exchange_up(struct batoni_native *native, struct batoni_transport *mpi,
 START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 {
 	const struct batoni_native_ops native = {
+		.id = BATON_TRANSPORT_NCCL,
+		.name = "nccl",
+		.constant = "BATON_TRANSPORT_NCCL",
 		.slots = no_slots,
 		.create = create_unopened,
 		.discard = discard_unopened,
@@ -394,6 +397,8 @@ START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 
 	start_mpi(MPI_THREAD_MULTIPLE);
 	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	/* Whose memory that transport moves. */
+	batoni_comm_plan_on(&plan, &batoni_fake_device_ops);
 	plan.transport = BATON_TRANSPORT_NCCL;
 	plan.onesided = false;
 	blocks = batoni_mem_blocks();
