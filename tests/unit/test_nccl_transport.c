@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
@@ -145,6 +146,45 @@ START_TEST(a_query_says_why_it_is_not_nccl)
 	ck_ok(baton_comm_query(comms[0], &info));
 	ck_assert_ptr_nonnull(strstr(info.why_not_nccl, "not CUDA"));
 	ck_ok(baton_comm_destroy(comms[0]));
+}
+END_TEST
+
+/* Where a communicator of its own is, whose options leave it all to the environment. */
+static void
+assert_place(enum baton_device device, enum baton_transport transport)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	load();
+	ck_ok(baton_comm_create_local(1, &options, comms));
+	ck_ok(baton_comm_query(comms[0], &info));
+	ck_assert_int_eq(info.device, device);
+	ck_assert_int_eq(info.transport, transport);
+	ck_ok(baton_comm_destroy(comms[0]));
+}
+
+START_TEST(asking_for_nccl_alone_means_its_device)
+{
+	unsetenv("BATON_DEVICE");
+	setenv("BATON_TRANSPORT", "nccl", 1);
+	assert_place(BATON_DEVICE_CUDA, BATON_TRANSPORT_NCCL);
+}
+END_TEST
+
+START_TEST(asking_for_nccl_and_the_host_stays_on_the_host)
+{
+	setenv("BATON_DEVICE", "host", 1);
+	setenv("BATON_TRANSPORT", "nccl", 1);
+	assert_place(BATON_DEVICE_HOST, BATON_TRANSPORT_LOCAL);
+}
+END_TEST
+
+START_TEST(asking_for_cuda_alone_means_no_nccl)
+{
+	setenv("BATON_DEVICE", "cuda", 1);
+	unsetenv("BATON_TRANSPORT");
+	assert_place(BATON_DEVICE_CUDA, BATON_TRANSPORT_LOCAL);
 }
 END_TEST
 
@@ -832,6 +872,9 @@ main(void)
 		a_query_names_the_library_and_what_it_cannot,
 		signals_go_by_streams_alone,
 		a_query_says_why_it_is_not_nccl,
+		asking_for_nccl_alone_means_its_device,
+		asking_for_nccl_and_the_host_stays_on_the_host,
+		asking_for_cuda_alone_means_no_nccl,
 		fewer_lanes_carry_all_messages,
 		ranks_with_other_lanes_are_refused,
 		memory_that_nccl_does_not_reach_is_refused,
