@@ -202,27 +202,43 @@ facts_context(struct gpu *gpu)
 
 /* ---- several copies, and words that are written ------------------------------ */
 
-/* As a receive of 8 bytes (cuda_copy.c). */
+static CUstreamBatchMemOpParams
+write_of(CUdeviceptr address, uint64_t value)
+{
+	CUstreamBatchMemOpParams operation;
+
+	memset(&operation, 0, sizeof(operation));
+	operation.writeValue.operation = BATONI_CU_OP_WRITE_64;
+	operation.writeValue.address = address;
+	operation.writeValue.value64 = value;
+	return operation;
+}
+
+/* As a receive of 8 bytes (cuda_copy.c): one call writes them, and then a pinned word.  They are
+ * read on another stream once the host has seen the word. */
 static void
 say_value(struct gpu *gpu, CUstream stream)
 {
 	const uint64_t value = UINT64_C(0x0123456789abcdef);
-	CUstreamBatchMemOpParams operation;
+	CUstream reader = gpu_stream(gpu, BATONI_CU_STREAM_NON_BLOCKING, 0);
+	CUstreamBatchMemOpParams writes[2];
 	uint64_t read = 0;
 	CUresult result;
+	bool done;
 
-	memset(&operation, 0, sizeof(operation));
-	operation.writeValue.operation = BATONI_CU_OP_WRITE_64;
-	operation.writeValue.address = gpu->memory + 64;
-	operation.writeValue.value64 = value;
-	result = gpu->api->stream_memory_ops(stream, 1, &operation, 0);
+	gpu->turn++;
+	writes[0] = write_of(gpu->memory + 64, value);
+	writes[1] = write_of(gpu->done_device, gpu->turn);
+	result = gpu->api->stream_memory_ops(stream, 2, writes, 0);
+	done = result == BATONI_CU_SUCCESS && gpu_is_done(gpu, gpu->turn, 1000);
 	MUST(gpu, gpu->api->copy((CUdeviceptr)(uintptr_t)gpu->data,
-	                         gpu->memory + 64, sizeof(read), stream));
-	while (gpu->api->stream_query(stream) == BATONI_CU_NOT_READY)
+	                         gpu->memory + 64, sizeof(read), reader));
+	while (gpu->api->stream_query(reader) == BATONI_CU_NOT_READY)
 		sleep_ms(1);
 	memcpy(&read, gpu->data, sizeof(read));
-	fact("batch.value_to_device: %s (%s)",
-	     read == value ? "written" : "not written", gpu_name(gpu, result));
+	fact("batch.value_to_device: %s (%s; the word behind it was %s)",
+	     read == value ? "written" : "not written", gpu_name(gpu, result),
+	     done ? "written" : "not written");
 }
 
 void
