@@ -392,7 +392,8 @@ struct baton_comm_info {
 	 * (baton_window_path tells of one window and peer). */
 	unsigned signal_paths;
 	unsigned window_paths;
-	int cuda_device; /* the CUDA driver's number of the device; -1 on the host */
+	int cuda_device; /* on BATON_DEVICE_CUDA: the CUDA driver's number of it; on another device
+	                  * its own number, or -1 where it has none, as the host */
 	int nccl_version; /* as NCCL has it: 23007 is 2.30.7; 0: NCCL moves nothing here */
 	int nccl_lanes;   /* communicators of NCCL for messages between ranks */
 	/* CTAs that a kernel of a lane has at most; 0: NCCL moves nothing here, or decides. */
