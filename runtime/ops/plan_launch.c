@@ -26,8 +26,8 @@
  * did not end in OK.  If operations are lent, so is the launch, until all are given back.  It
  * keeps its record until then, so the slot that they have stays its own.
  *
- * What it says of that operation (batoni_launch_explain) is kept in its transfer, since the operation's
- * record is used again.  A list that did not agree is kept for the launch's record then (LISTED).
+ * What it says of that operation (the slot `failed`, plan_drive.c) is kept in its transfer, since the
+ * operation's record is used again.  A list that did not agree is kept for the launch's record then (LISTED).
  *
  * Its deadline counts from the moment when the first of its operations is armed.  Deadline
  * and cancel end all operations that have not ended.  Operations that are placed after its
