@@ -6,7 +6,7 @@
  * record as soon as the item has nothing left to wait for.
  *
  * `lock` guards all streams, and no code of others runs under it.  `changed` is broadcast for
- * every item, word and end: the waiters look again.  The default stream's thread lives from
+ * every item, its beginning and end, and every word: the waiters look again.  The default stream's thread lives from
  * the first open to the last close.
  */
 #include "copy_device.h"
@@ -71,6 +71,8 @@ run_head_locked(struct stream *stream)
 	stream->launches = item->flags & BATONI_ITEM_LAUNCH;
 	stream->word = item->word;
 	stream->value = item->value;
+	/* It may be settled now, which a destroy waits for. */
+	pthread_cond_broadcast(&changed);
 	if (waits_first)
 		await_word_locked(stream);
 	pthread_mutex_unlock(&lock);
