@@ -52,8 +52,9 @@ struct batoni_bootstrap_ops {
 	enum baton_status (*exchange)(struct batoni_bootstrap *bootstrap,
 	                              const void *mine, size_t bytes,
 	                              const void **all_p);
-	/* The sentence of what broke it, "" while it is sound.  NULL: nothing breaks it that
-	 * `exchange` does not tell. */
+	/* The sentence of what broke it, "" while it is sound.  Also where a transport has taken
+	 * it over, as long as that is not closed.  NULL: nothing breaks it that `exchange` does
+	 * not tell. */
 	const char *(*why)(const struct batoni_bootstrap *bootstrap);
 	/* Free what no transport has taken over; ranks that wait in an exchange get an error.
 	 * With the driver lock; does not wait for a peer. */

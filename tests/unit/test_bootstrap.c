@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bootstrap of ranks in one process (transport/bootstrap/threads/), by turns. */
+/*
+ * The bootstrap of ranks in one process (transport/bootstrap/threads/), by turns; and creations over
+ * it, and over the one by sockets, likewise.
+ */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
-#include "bootstrap.h"
+#include "clock.h"
+#include "comm.h"
+#include "creation.h"
+#include "fake_device.h"
 #include "mem.h"
 #include "run_tests.h"
+#include "tcp.h"
+
+/* Only a hang reaches it. */
+#define LIMIT_NS UINT64_C(40000000000)
 
 enum { RANKS = 3 };
 
@@ -157,6 +169,163 @@ START_TEST(a_room_without_memory_leaves_nothing)
 }
 END_TEST
 
+/* ---- by sockets ---- */
+
+/* Rank i's link to the hub. */
+static void
+open_links(struct batoni_side_link links[RANKS])
+{
+	int ends[RANKS];
+	bool local[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		int pair[2];
+
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		ends[i] = pair[0];
+		links[i] = (struct batoni_side_link){.fd = pair[1], .home = 0};
+		local[i] = true;
+	}
+	ck_assert_int_eq(batoni_tcp_hub_start(RANKS, 0, ends, local), BATON_OK);
+}
+
+static void
+await_no_hub(void)
+{
+	uint64_t limit = batoni_real_ns() + LIMIT_NS;
+
+	while (batoni_tcp_hubs() > 0) {
+		ck_assert_uint_lt(batoni_real_ns(), limit);
+		sched_yield();
+	}
+}
+
+static uint32_t
+no_slots(int size)
+{
+	(void)size;
+	return 0;
+}
+
+static struct batoni_native {
+	int n;
+} unopened;
+
+static enum baton_status
+create_unopened(const struct batoni_native_config *config,
+                struct batoni_native **native_p)
+{
+	(void)config;
+	unopened.n++;
+	*native_p = &unopened;
+	return BATON_OK;
+}
+
+static void
+discard_unopened(struct batoni_native *native)
+{
+	native->n--;
+}
+
+static void
+on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+          int code, const char *text)
+{
+	(void)host;
+	(void)call;
+	(void)code;
+	(void)text;
+	ck_assert_int_eq(fatal, BATON_ERR_PEER);
+}
+
+/* The last rank fails, and the others wait for it in an exchange. */
+static enum baton_status
+wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
+                  struct batoni_transport **transport_p)
+{
+	static struct batoni_host host = {.broken = on_broken};
+	int mine = 0, all[RANKS];
+	enum baton_status status;
+
+	(void)native;
+	(void)transport_p;
+	below->host = below->messages.host = &host;
+	if (below->rank == RANKS - 1)
+		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
+	batoni_engine_calls.driver_take();
+	status = below->ops->exchange(below, 1, &mine, sizeof(mine), all);
+	batoni_engine_calls.driver_leave();
+	return status;
+}
+
+static struct batoni_creation creations[RANKS];
+
+/* All ranks by turns, until all are over. */
+static void
+step_all(enum baton_status statuses[RANKS])
+{
+	uint64_t limit = batoni_real_ns() + LIMIT_NS;
+	int left = RANKS;
+
+	for (int i = 0; i < RANKS; i++)
+		statuses[i] = BATON_PENDING;
+	while (left > 0) {
+		for (int i = 0; i < RANKS; i++) {
+			if (statuses[i] != BATON_PENDING)
+				continue;
+			statuses[i] = batoni_creation_step(&creations[i]);
+			left -= statuses[i] != BATON_PENDING;
+		}
+		ck_assert_uint_lt(batoni_real_ns(), limit);
+		sched_yield();
+	}
+}
+
+/* Also once the transport has taken the side channel over. */
+START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
+{
+	const struct batoni_native_ops native = {
+		.slots = no_slots,
+		.create = create_unopened,
+		.discard = discard_unopened,
+		.step = wait_for_the_last,
+	};
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	struct batoni_side_link links[RANKS];
+	enum baton_status statuses[RANKS];
+	struct batoni_comm_plan plan;
+
+	batoni_device_put(&batoni_fake_device_ops);
+	batoni_native_put(&native);
+	options.device = BATON_DEVICE_CUDA;
+	options.transport = BATON_TRANSPORT_NCCL;
+	options.progress = BATON_PROGRESS_CALLS;
+	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	open_links(links);
+	for (int i = 0; i < RANKS; i++) {
+		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		ck_assert_int_eq(batoni_side_ops.join(RANKS, i, &links[i], 0,
+		                                      &creations[i].bootstrap),
+		                 BATON_OK);
+	}
+	step_all(statuses);
+	batoni_native_put(NULL);
+	batoni_device_put(NULL);
+	ck_assert_int_eq(statuses[RANKS - 1], BATON_ERR_CUDA);
+	ck_assert_str_eq(creations[RANKS - 1].why, "it has no fan");
+	for (int i = 0; i < RANKS - 1; i++) {
+		ck_assert_int_eq(statuses[i], BATON_ERR_PEER);
+		ck_assert_msg(strstr(creations[i].why,
+		                     "the creation has failed: rank 2 is gone"),
+		              "%s", creations[i].why);
+	}
+	ck_assert_int_eq(unopened.n, 0);
+	await_no_hub();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+	ck_assert_int_eq(fake_device_violations(), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -166,6 +335,7 @@ main(void)
 		a_rank_that_closes_ends_the_wait_of_the_others,
 		a_round_that_is_complete_is_had_by_all,
 		a_room_without_memory_leaves_nothing,
+		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 	};
 
 	return RUN_TESTS("bootstrap", tests);

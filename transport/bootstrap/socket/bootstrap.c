@@ -33,34 +33,38 @@
 
 /* ---- the bootstrap ---- */
 
+/* What the bootstrap has of its own. */
+struct own {
+	struct batoni_tcp *tcp;
+	bool handed_over; /* the transport's owner closes it */
+};
+
+_Static_assert(sizeof(struct own) <= BATONI_BOOTSTRAP_BYTES, "it fits");
+
+static struct own *
+own_of(struct batoni_bootstrap *bootstrap)
+{
+	return (void *)bootstrap->own.bytes;
+}
+
 struct batoni_tcp *
 batoni_tcp_of(struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_tcp **own = (void *)bootstrap->own.bytes;
-
-	return *own;
-}
-
-static void
-set_tcp(struct batoni_bootstrap *bootstrap, struct batoni_tcp *tcp)
-{
-	struct batoni_tcp **own = (void *)bootstrap->own.bytes;
-
-	*own = tcp;
+	return own_of(bootstrap)->tcp;
 }
 
 void
 batoni_tcp_hand_over(struct batoni_bootstrap *bootstrap)
 {
-	set_tcp(bootstrap, NULL);
+	own_of(bootstrap)->handed_over = true;
 }
 
 static const char *
 why(const struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_tcp *const *own = (const void *)bootstrap->own.bytes;
+	const struct own *own = (const void *)bootstrap->own.bytes;
 
-	return *own ? (*own)->why : "";
+	return own->tcp->why;
 }
 
 static enum baton_status
@@ -81,10 +85,10 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 static void
 leave(struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_tcp *tcp = batoni_tcp_of(bootstrap);
+	const struct own *own = own_of(bootstrap);
 
-	if (tcp)
-		tcp->base.ops->close(&tcp->base, true);
+	if (!own->handed_over)
+		own->tcp->base.ops->close(&own->tcp->base, true);
 }
 
 static const struct batoni_bootstrap_ops ops = {
@@ -113,7 +117,7 @@ join_link(int size, int rank, const struct batoni_side_link *link,
 		.patience_ns = timeout_ns > 0 ? (uint64_t)timeout_ns
 		                              : (uint64_t)BATONI_TCP_PATIENCE_NS,
 	};
-	set_tcp(bootstrap, tcp);
+	*own_of(bootstrap) = (struct own){.tcp = tcp};
 	return BATON_OK;
 }
 

@@ -83,8 +83,8 @@ enum baton_status batoni_tcp_exchange_records(struct batoni_tcp *tcp, const void
 
 /* ---- bootstrap.c ---- */
 
-/* NULL: the transport has taken it over. */
 struct batoni_tcp *batoni_tcp_of(struct batoni_bootstrap *bootstrap);
+/* The transport is open, and its owner closes it; until then the bootstrap tells what broke it. */
 void batoni_tcp_hand_over(struct batoni_bootstrap *bootstrap);
 
 /* ---- message.c ---- */
