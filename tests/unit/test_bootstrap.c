@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "clock.h"
@@ -326,6 +327,51 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 }
 END_TEST
 
+/* The first step of opening is refused: with the status, and these words. */
+static void
+assert_unopened(struct batoni_bootstrap *bootstrap, enum baton_status status,
+                const char *words)
+{
+	struct batoni_opening opening = {
+		.engine = &batoni_engine_calls,
+		.bootstrap = bootstrap,
+		.config = {.slots = 4,
+		           .slots_most = 4,
+		           .segment_bytes = BATONI_FAREWELL_BYTES},
+	};
+
+	ck_assert_int_eq(batoni_opening_tcp_ops.step(&opening, NULL), status);
+	ck_assert_msg(strstr(baton_last_error(), words), "%s",
+	              baton_last_error());
+}
+
+START_TEST(what_the_side_channel_lacks_is_named)
+{
+	struct batoni_side_link links[RANKS];
+	struct rlimit before, few;
+
+	open_links(links);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(batoni_side_ops.join(RANKS, i, &links[i], 0,
+		                                      &ranks[i]),
+		                 BATON_OK);
+	batoni_mem_fail_at(1);
+	assert_unopened(&ranks[0], BATON_ERR_NOMEM,
+	                "no memory for the side channel of 3 ranks");
+	batoni_mem_fail_at(0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_unopened(&ranks[1], BATON_ERR_SYSTEM, "memfd_create");
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	for (int i = 0; i < RANKS; i++)
+		ranks[i].ops->close(&ranks[i]);
+	await_no_hub();
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -336,6 +382,7 @@ main(void)
 		a_round_that_is_complete_is_had_by_all,
 		a_room_without_memory_leaves_nothing,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
+		what_the_side_channel_lacks_is_named,
 	};
 
 	return RUN_TESTS("bootstrap", tests);

@@ -56,11 +56,10 @@ static enum baton_status
 begin(struct batoni_opening *opening)
 {
 	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
+	enum baton_status status = batoni_tcp_alloc(tcp, &opening->config);
 
-	if (batoni_tcp_alloc(tcp, &opening->config) != BATON_OK)
-		return batoni_refuse(BATON_ERR_NOMEM,
-		                     "no memory for the side channel of %d ranks",
-		                     opening->bootstrap->size);
+	if (status != BATON_OK)
+		return status;
 	if (tcp->base.peers)
 		batoni_near_write_card(&tcp->near, (void *)opening->card);
 	return BATON_PENDING;

@@ -425,7 +425,9 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 		batoni_free(nodes);
 		batoni_free(tcp->peers);
 		tcp->peers = NULL;
-		return BATON_ERR_NOMEM;
+		return batoni_refuse(BATON_ERR_NOMEM,
+		                     "no memory for the side channel of %d ranks",
+		                     tcp->base.size);
 	}
 	for (int rank = 0; rank < tcp->base.size; rank++) {
 		batoni_list_init(&tcp->peers[rank].sends);

@@ -301,7 +301,7 @@ struct batoni_tcp;
 enum baton_status batoni_tcp_new(int rank, int size,
                                  const struct batoni_side_link *link,
                                  struct batoni_tcp **tcp_p);
-/* Memory for transfers.  OK, NOMEM. */
+/* Memory for transfers, and the segment.  OK; NOMEM, SYSTEM, with a sentence. */
 enum baton_status batoni_tcp_alloc(struct batoni_tcp *tcp,
                                    const struct batoni_transport_config *config);
 struct batoni_transport *batoni_tcp_transport(struct batoni_tcp *tcp);
