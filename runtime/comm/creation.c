@@ -217,6 +217,23 @@ say_broken(struct batoni_creation *creation, enum baton_status status)
 
 /* ---- exchanges ---- */
 
+/* PENDING, or TIMEOUT: the others have been waited for too long. */
+static enum baton_status
+check_patience(const struct batoni_creation *creation)
+{
+	const struct batoni_bootstrap *bootstrap = &creation->bootstrap;
+
+	if (bootstrap->patience_ns == 0 ||
+	    batoni_real_ns() - creation->begun_ns < bootstrap->patience_ns)
+		return BATON_PENDING;
+	return batoni_refuse(BATON_ERR_TIMEOUT,
+	                     "rank %d: the other ranks came, but one of them has "
+	                     "not gone on for %llu ms",
+	                     bootstrap->rank,
+	                     (unsigned long long)(bootstrap->patience_ns /
+	                                          1000000));
+}
+
 static enum baton_status
 exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 {
@@ -229,22 +246,15 @@ exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 	status = bootstrap->ops->exchange(bootstrap, &creation->mine, bytes,
 	                                  all_p);
 	batoni_leave();
-	if (status == BATON_PENDING && bootstrap->patience_ns != 0 &&
-	    batoni_real_ns() - creation->begun_ns >= bootstrap->patience_ns)
-		return batoni_refuse(BATON_ERR_TIMEOUT,
-		                     "rank %d: the other ranks came, but one of "
-		                     "them has not gone on for %llu ms",
-		                     bootstrap->rank,
-		                     (unsigned long long)(bootstrap->patience_ns /
-		                                          1000000));
-	if (status != BATON_PENDING)
-		creation->begun_ns = 0;
-	if (status == BATON_OK || status == BATON_PENDING)
+	if (status == BATON_PENDING)
+		status = check_patience(creation);
+	else if (status != BATON_OK)
+		status = say_broken(creation, status);
+	if (status == BATON_PENDING)
 		return status;
-	/* Its own reason is older. */
-	return creation->status == BATON_OK
-	               ? say_broken(creation, status)
-	               : batoni_refuse(creation->status, "%s", creation->why);
+	creation->begun_ns = 0;
+	return status == BATON_OK ? status
+	                          : batoni_creation_missed(creation, status);
 }
 
 /* ---- the plans ---- */

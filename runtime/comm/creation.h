@@ -66,8 +66,8 @@ extern const struct batoni_engine_calls batoni_engine_calls;
 void batoni_creation_begin(struct batoni_creation *creation,
                            const struct batoni_comm_plan *plan,
                            enum baton_status refused);
-/* The bootstrap was not joined, with this error and a sentence.  Returns what the creation
- * returns: it, or the refusal that is older. */
+/* The bootstrap was not joined, or an exchange has failed, with this error and a sentence.  Returns
+ * what the creation returns: it, or this rank's own refusal, which is older. */
 enum baton_status batoni_creation_missed(const struct batoni_creation *creation,
                                          enum baton_status status);
 /* One step, which waits for no peer; the bootstrap is joined.  PENDING, or the status in which it

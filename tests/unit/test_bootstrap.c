@@ -170,6 +170,47 @@ START_TEST(a_room_without_memory_leaves_nothing)
 }
 END_TEST
 
+/* ---- creations ---- */
+
+static struct batoni_creation creations[RANKS];
+
+/* One rank alone, whose patience is short.  What was refused there is older than its end. */
+static void
+assert_impatient(const struct batoni_comm_plan *plan, enum baton_status refused,
+                 enum baton_status status, const char *words)
+{
+	struct batoni_creation *creation = &creations[0];
+	uint64_t limit = batoni_real_ns() + LIMIT_NS;
+	struct batoni_room *room;
+	enum baton_status got;
+
+	batoni_creation_begin(creation, plan, refused);
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
+	batoni_threads_ops.join(room, 0, &creation->bootstrap);
+	creation->bootstrap.patience_ns = 1;
+	while ((got = batoni_creation_step(creation)) == BATON_PENDING)
+		ck_assert_uint_lt(batoni_real_ns(), limit);
+	ck_assert_int_eq(got, status);
+	ck_assert_msg(strstr(creation->why, words), "%s", creation->why);
+	for (int i = 1; i < RANKS; i++) {
+		batoni_threads_ops.join(room, i, &ranks[i]);
+		ranks[i].ops->close(&ranks[i]);
+	}
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+START_TEST(a_rank_that_is_refused_says_why_though_nobody_comes)
+{
+	struct batoni_comm_plan plan;
+
+	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	assert_impatient(&plan, BATON_OK, BATON_ERR_TIMEOUT,
+	                 "one of them has not gone on");
+	assert_impatient(NULL, batoni_refuse(BATON_ERR_INVALID, "no, thanks"),
+	                 BATON_ERR_INVALID, "no, thanks");
+}
+END_TEST
+
 /* ---- by sockets ---- */
 
 /* Rank i's link to the hub. */
@@ -258,8 +299,6 @@ wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
 	batoni_engine_calls.driver_leave();
 	return status;
 }
-
-static struct batoni_creation creations[RANKS];
 
 /* All ranks by turns, until all are over. */
 static void
@@ -382,6 +421,7 @@ main(void)
 		a_round_that_is_complete_is_had_by_all,
 		a_room_without_memory_leaves_nothing,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
+		a_rank_that_is_refused_says_why_though_nobody_comes,
 		what_the_side_channel_lacks_is_named,
 	};
 
