@@ -272,7 +272,9 @@ make_offer(struct batoni_creation *creation)
 	fill_values(plan, offer->values);
 	offer->stages = plan->stages;
 	offer->requests = plan->requests_max;
+	batoni_take();
 	offer->reach = creation->ops->reach(plan->device_ops);
+	batoni_leave();
 }
 
 /* The bootstrap is joined: what this rank brings. */

@@ -99,6 +99,7 @@ struct batoni_opening_ops {
 	 * that is AUTO.  OK; UNSUPPORTED, with a sentence.  The driver lock is not held. */
 	enum baton_status (*check)(const struct batoni_bootstrap *bootstrap,
 	                           struct batoni_comm_plan *plan);
+	/* With the driver lock: it may ask the library below. */
 	enum batoni_reach (*reach)(const struct batoni_device_ops *device);
 	/* Set `stages`, `direct`, `apart` and message_max of the plan.  OK; INVALID, on all
 	 * ranks, with a sentence. */

@@ -19,6 +19,7 @@
 
 #include "baton_mpi.h"
 #include "comm.h"
+#include "core.h"
 #include "creation.h"
 #include "fake_device.h"
 #include "mem.h"
@@ -621,7 +622,7 @@ START_TEST(cuda_needs_the_engines_thread)
 }
 END_TEST
 
-/* What MPI says, in place of the library's own function. */
+/* What MPI says, in place of the library's own function, which no other call overlaps. */
 static int cuda_aware;
 
 int MPIX_Query_cuda_support(void);
@@ -629,6 +630,8 @@ int MPIX_Query_cuda_support(void);
 int
 MPIX_Query_cuda_support(void)
 {
+	ck_assert_ptr_eq(atomic_load(&batoni_engine.driver),
+	                 batoni_this_thread());
 	return cuda_aware;
 }
 

@@ -363,7 +363,7 @@ void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 /* reach.c */
 extern const struct batoni_path_ops batoni_mpi_reaching_ops;
 extern const struct batoni_transport_ops batoni_mpi_reaching_transport_ops;
-/* What MPI does with memory of this rank's device.  MPI runs; any thread. */
+/* What MPI does with memory of this rank's device.  MPI runs; with the driver lock. */
 enum batoni_reach batoni_mpi_reach(const struct batoni_device_ops *device);
 /* Take what a transport needs whose buffers may be memory of mpi->device.  OK; NOMEM, CUDA
  * (batoni_refuse has said why), and what else pinned_alloc returns. */

@@ -16,7 +16,7 @@
  * MPI is called with the device entered: it may look at the thread's current context, which
  * the engine's thread has not got otherwise.
  *
- * Threads: the driver alone, except batoni_mpi_reach.  No locks.
+ * Threads: the driver alone, and creations with the driver lock (batoni_mpi_reach).  No locks.
  */
 #include <assert.h>
 #include <dlfcn.h>
