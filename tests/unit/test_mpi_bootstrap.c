@@ -474,14 +474,29 @@ START_TEST(ranks_are_those_of_the_parent)
 }
 END_TEST
 
+/* This thread may not call MPI beyond its questions about threads. */
+static _Thread_local bool is_elsewhere;
+
+/* Instead of MPI's. */
+int
+MPI_Comm_size(MPI_Comm comm, int *size)
+{
+	ck_assert(!is_elsewhere);
+	return PMPI_Comm_size(comm, size);
+}
+
 static void *
 create_elsewhere(void *arg)
 {
-	struct baton_comm *comm;
+	struct baton_comm *comm = NULL;
 
 	(void)arg;
+	is_elsewhere = true;
 	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID,
 	        "MPI_THREAD_FUNNELED");
+	ck_assert_int_eq(baton_comm_create(NULL, &comm), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(),
+	                             "MPI_THREAD_FUNNELED"));
 	return NULL;
 }
 

@@ -306,11 +306,8 @@ present(void)
 
 /* A launcher of another MPI starts every rank as a world of one. */
 static void
-check_launcher(void)
+check_launcher(int size)
 {
-	int size = 0;
-
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (size == 1)
 		batoni_warn_alone("MPI has started a world of one",
 		                  "start it by this MPI's own mpirun, or by srun "
@@ -330,10 +327,10 @@ join_world(const struct batoni_engine_calls *engine, int64_t timeout_ns,
 		status = batoni_mpi_start(engine);
 	if (status != BATON_OK)
 		return status;
-	check_launcher();
 	if (check_thread(&level) != BATON_OK)
 		return BATON_ERR_INVALID;
 	join_ranks(engine, MPI_COMM_WORLD, level, bootstrap);
+	check_launcher(bootstrap->size);
 	return BATON_OK;
 }
 
