@@ -120,8 +120,8 @@ struct batoni_opening_ops {
 	void (*give_up)(struct batoni_opening *opening);
 };
 
-/* Over each kind of bootstrap: transport/local/open.c, transport/mpi/opening.c (where MPI is
- * built in), transport/bootstrap/socket/opening.c */
+/* Over each kind of bootstrap: transport/local/opening.c, transport/mpi/opening.c (where MPI
+ * is built in), transport/bootstrap/socket/opening.c */
 extern const struct batoni_opening_ops batoni_opening_local_ops;
 extern const struct batoni_opening_ops batoni_opening_mpi_ops;
 extern const struct batoni_opening_ops batoni_opening_tcp_ops;
