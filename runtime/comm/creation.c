@@ -147,7 +147,8 @@ report(const struct batoni_creation *creation, struct batoni_outcome *outcome)
 		         (int)sizeof(outcome->why) - 1, creation->why);
 }
 
-/* The sentence for a rank that has failed: here, or on another rank. */
+/* The sentence for a rank that has failed: here, or on another rank.  Where this one has failed in the
+ * same way it has the whole of it. */
 static enum baton_status
 refuse(const struct batoni_creation *creation, int rank,
        const struct batoni_outcome *outcome)
@@ -155,7 +156,8 @@ refuse(const struct batoni_creation *creation, int rank,
 	enum baton_status status = batoni_error_told(outcome->status);
 	const int most = (int)sizeof(outcome->why) - 1;
 
-	if (rank == creation->bootstrap.rank)
+	if (rank == creation->bootstrap.rank ||
+	    (creation->ours && creation->status == outcome->status))
 		return batoni_refuse(status, "%s", creation->why);
 	if (creation->call)
 		return batoni_refuse(status, "%s: rank %d has failed: %.*s",

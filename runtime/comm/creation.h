@@ -6,7 +6,7 @@
 #include "log.h"
 #include "registry.h"
 
-#define BATONI_WHY_BYTES 200
+#define BATONI_WHY_BYTES 296
 
 /* How it went on one rank, as the others are told. */
 struct batoni_outcome {
