@@ -22,14 +22,6 @@
 #include "enqueue.h"
 #include "life.h"
 
-/* In one test for all that has to be 0. */
-BATONI_ALWAYS_INLINE bool
-batoni_options_are_usual(const struct baton_op_options *options)
-{
-	return batoni_options_are_ours(
-		options, (uint64_t)options->timeout_ns | (uintptr_t)options->queue);
-}
-
 /* Do the communicator and the options allow the fast path, for any kind of operation?  (One
  * that a destroy has left is refused on the slow path: only a time limit ends a destroy there,
  * and a communicator that has one is not plain.) */
@@ -41,7 +33,7 @@ batoni_is_usual(const struct baton_comm *comm,
 	       !batoni_thread.groups &&
 	       atomic_load_explicit(&comm->status, memory_order_relaxed) ==
 	               BATON_OK &&
-	       (!options || batoni_options_are_usual(options));
+	       (!options || batoni_options_are_ours(options, true));
 }
 
 /* Is nothing before an operation that is armed now, and may this thread issue it?  The driver. */

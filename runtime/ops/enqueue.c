@@ -178,7 +178,7 @@ batoni_take_options(const char *call, const struct baton_op_options **options_p,
 {
 	const struct baton_op_options *options = *options_p;
 
-	if (!options || (!record && batoni_options_are_ours(options, 0)))
+	if (!options || (!record && batoni_options_are_ours(options, false)))
 		return BATON_OK;
 	options = batoni_sized_take(&sized_options, call, options, room);
 	if (!options)

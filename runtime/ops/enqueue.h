@@ -121,16 +121,19 @@ enum baton_status batoni_publish_record(struct batoni_op *op);
 /* Set the fields of a record that the options say.  OK, or the refusal. */
 enum baton_status batoni_apply_options(struct batoni_op *op,
                                        const struct baton_op_options *options);
-/* The program's struct is of this library's version and asks for nothing unknown; also, in
- * the same test: zero is 0. */
+/* The program's struct is of this library's version and asks for nothing unknown; usual: nor for
+ * a deadline or a queue.  One test; nothing behind the size is read of a shorter struct. */
 static inline bool
-batoni_options_are_ours(const struct baton_op_options *options, uint64_t zero)
+batoni_options_are_ours(const struct baton_op_options *options, bool usual)
 {
 	const uint64_t *more = options->reserved_more;
 
 	return options->size == sizeof(*options) &&
 	       !((options->flags & ~BATON_OP_DETACHED) | options->reserved |
-	         more[0] | more[1] | more[2] | zero);
+	         more[0] | more[1] | more[2] |
+	         (usual ? (uint64_t)options->timeout_ns |
+	                          (uintptr_t)options->queue
+	                : 0));
 }
 
 /* Check the options of a call, NULL too, and have them point to what the rest of it may read:
