@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: options, the two steps of building one, destroy and abort.
+ * Communicators: the two steps of building one, destroy and abort.
  *
  * destroy drains: it waits for this rank's operations, then leaves the transport
  * together with the other ranks.  It retries each step under the driver lock until the
@@ -17,18 +17,15 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "announce.h"
 #include "config.h"
-#include "creation.h"
 #include "crowd.h"
 #include "dump.h"
 #include "engine.h"
 #include "engine_thread.h"
 #include "group.h"
 #include "health.h"
-#include "launcher.h"
 #include "leave.h"
 #include "life.h"
 #include "liveness.h"
@@ -38,11 +35,8 @@
 #include "open_native.h"
 #include "place.h"
 #include "registry.h"
-#include "sized.h"
 #include "sweep.h"
-#include "tensor_calls.h"
 #include "tensor_store.h"
-#include "testing.h"
 #include "wake.h"
 
 /* How long a creation waits for what is on streams, if its options name no limit. */
@@ -55,216 +49,6 @@ static bool taken[BATONI_COMMS_MAX];           /* under table_lock */
 static uint32_t generations[BATONI_COMMS_MAX]; /* under table_lock */
 static struct batoni_handles handles = BATONI_HANDLES(baton_comm);
 static struct baton_comm *kept; /* under table_lock: see keep_for_device */
-
-/* ---- options ---- */
-
-void
-batoni_comm_plan_on(struct batoni_comm_plan *plan,
-                    const struct batoni_device_ops *device)
-{
-	plan->device = device->id;
-	plan->device_ops = device;
-	plan->stages = !device->memory->host_only;
-}
-
-/* The device that the thread works on, unless the options name one. */
-static enum baton_status
-plan_number(struct batoni_comm_plan *plan)
-{
-	if (plan->device_config.cuda_device >= 0)
-		return BATON_OK;
-	return plan->device_ops->current(&plan->device_config.cuda_device);
-}
-
-/* What the environment says that AUTO is. */
-static const struct batoni_device_ops *
-default_device(void)
-{
-	const struct batoni_native_ops *native = batoni_native_layer();
-	const struct batoni_config *config = batoni_config();
-
-	if (*config->device)
-		return batoni_device_named(config->device);
-	/* Asking for a native transport means its device. */
-	if (strcmp(config->transport, native->name) == 0)
-		return batoni_device_of_native(native->id);
-	return batoni_device_find(BATON_DEVICE_HOST);
-}
-
-static enum baton_status
-plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
-{
-	const struct batoni_device_ops *ops =
-		asked == BATON_DEVICE_AUTO ? default_device()
-	                                   : batoni_device_find(asked);
-	char list[160];
-
-	if (!ops) {
-		batoni_device_list(list, sizeof(list));
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->device is %d; it takes "
-		                     "BATON_DEVICE_AUTO (0), %s",
-		                     (int)asked, list);
-	}
-	if (!batoni_device_is_whole(ops))
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "%s%s: the %s device of this build of Baton "
-		                     "%s is not complete (the log says what it "
-		                     "lacks); use BATON_DEVICE_HOST",
-		                     asked == BATON_DEVICE_AUTO
-		                             ? "the environment asks for "
-		                             : "options->device is ",
-		                     ops->constant, ops->name, baton_version());
-	batoni_comm_plan_on(plan, ops);
-	return plan_number(plan);
-}
-
-/* What the environment says holds for AUTO, on the device that it is about. */
-static void
-plan_transport(struct batoni_comm_plan *plan)
-{
-	const struct batoni_native_ops *native = batoni_native_layer();
-
-	if (plan->transport == BATON_TRANSPORT_AUTO &&
-	    plan->device_ops->native == native->id &&
-	    strcmp(batoni_config()->transport, native->name) == 0)
-		plan->transport = native->id;
-	plan->onesided = true;
-}
-
-static enum baton_status
-check_transport(const struct batoni_comm_plan *plan)
-{
-	const struct batoni_native_ops *native = batoni_native_layer();
-
-	if (plan->transport == BATON_TRANSPORT_AUTO ||
-	    plan->transport == BATON_TRANSPORT_LOCAL ||
-	    plan->transport == BATON_TRANSPORT_MPI ||
-	    batoni_plan_is_native(plan))
-		return BATON_OK;
-	if (plan->transport == native->id)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "options->transport is %s, which moves %s: "
-		                     "it needs %s",
-		                     native->constant, native->moves,
-		                     native->needs);
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "options->transport is %d; it takes "
-	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI (0 to 2) or "
-	                     "%s (%d)",
-	                     (int)plan->transport, native->constant,
-	                     (int)native->id);
-}
-
-static const struct baton_comm_options defaults = BATON_COMM_OPTIONS_INIT;
-
-static const struct batoni_sized sized_options = {
-	.name = "options",
-	.size_name = "options->size",
-	.advice = "use BATON_COMM_OPTIONS_INIT",
-	.smallest = BATONI_SIZED_UNTIL(struct baton_comm_options, timeout_ns),
-	.bytes = sizeof(struct baton_comm_options),
-	.defaults = &defaults,
-	.reserved = {BATONI_RESERVED(struct baton_comm_options, reserved)},
-};
-
-enum baton_status
-batoni_comm_plan(const struct baton_comm_options *options,
-                 struct batoni_comm_plan *plan_p)
-{
-	struct baton_comm_options room;
-	enum baton_status status;
-
-	options = options ? batoni_sized_take(&sized_options, NULL, options, &room)
-	                  : &defaults;
-	if (!options)
-		return BATON_ERR_INVALID;
-	if (options->requests_max > BATON_REQUESTS_MAX_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->requests_max is %u; it takes 1 to "
-		                     "%u, or 0 for %u",
-		                     options->requests_max,
-		                     BATON_REQUESTS_MAX_LIMIT,
-		                     BATON_REQUESTS_MAX_DEFAULT);
-	if (options->signals_max < 0 ||
-	    options->signals_max > BATON_SIGNALS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->signals_max is %d; it takes 1 to "
-		                     "%d, or 0 for %d",
-		                     options->signals_max, BATON_SIGNALS_LIMIT,
-		                     BATON_SIGNALS_MAX_DEFAULT);
-	if (options->contexts_max < 0 ||
-	    options->contexts_max > BATON_CONTEXTS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->contexts_max is %d; it takes 1 to "
-		                     "%d, or 0 for %d",
-		                     options->contexts_max,
-		                     BATON_CONTEXTS_LIMIT,
-		                     BATON_CONTEXTS_MAX_DEFAULT);
-	if (options->tensors_max > BATON_TENSORS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->tensors_max is %u; it takes 1 to "
-		                     "%u, or 0 for %u",
-		                     options->tensors_max, BATON_TENSORS_LIMIT,
-		                     BATON_TENSORS_MAX_DEFAULT);
-	if (options->cuda_device < -1)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->cuda_device is %d; it takes the "
-		                     "number of a device, or -1",
-		                     options->cuda_device);
-	if ((unsigned)options->progress > BATON_PROGRESS_CALLS)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->progress is %d; it takes "
-		                     "BATON_PROGRESS_AUTO, _THREAD or _CALLS (0 "
-		                     "to 2)",
-		                     (int)options->progress);
-	if (options->nccl_lanes < 0 ||
-	    options->nccl_lanes > BATON_NCCL_LANES_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->nccl_lanes is %d; it takes 1 to "
-		                     "%d, or 0 for as many as are of use",
-		                     options->nccl_lanes,
-		                     BATON_NCCL_LANES_LIMIT);
-	if (options->nccl_ctas < 0 || options->nccl_ctas > BATON_NCCL_CTAS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->nccl_ctas is %d; it takes 1 to "
-		                     "%d, or 0 for half of the GPU among all lanes",
-		                     options->nccl_ctas, BATON_NCCL_CTAS_LIMIT);
-	*plan_p = (struct batoni_comm_plan){
-		.transport = options->transport,
-		.requests_max = options->requests_max
-		                        ? options->requests_max
-		                        : BATON_REQUESTS_MAX_DEFAULT,
-		.signals_max = options->signals_max
-		                       ? options->signals_max
-		                       : BATON_SIGNALS_MAX_DEFAULT,
-		.contexts_max = options->contexts_max
-		                        ? options->contexts_max
-		                        : BATON_CONTEXTS_MAX_DEFAULT,
-		.nccl_lanes = options->nccl_lanes
-		                      ? options->nccl_lanes
-		                      : (int)batoni_config()->nccl_lanes,
-		.nccl_ctas = options->nccl_ctas
-		                     ? options->nccl_ctas
-		                     : (int)batoni_config()->nccl_ctas,
-		.nccl_lists = options->nccl_lists || batoni_config()->nccl_lists,
-		.tensors_max = options->tensors_max
-		                       ? options->tensors_max
-		                       : BATON_TENSORS_MAX_DEFAULT,
-		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
-		.progress = options->progress,
-		.timestamps = options->timestamps,
-		.check = options->check || batoni_config()->check,
-		.device_config = {.cuda_device = options->cuda_device,
-		                  .host_rank = batoni_launcher_host_rank()},
-	};
-	plan_p->requests_most = plan_p->requests_max;
-	status = plan_device(options->device, plan_p);
-	if (status != BATON_OK)
-		return status;
-	plan_transport(plan_p);
-	return check_transport(plan_p);
-}
 
 /* ---- building ---- */
 
@@ -726,93 +510,6 @@ batoni_comm_discard(struct baton_comm *comm)
 	comm_free(comm);
 }
 
-/* No transport of this build has found its launcher.  Warns if the environment names
- * one. */
-static void
-warn_alone(void)
-{
-	if (batoni_world_of(BATON_TRANSPORT_MPI))
-		batoni_warn_alone("it was started without PMI, so MPI cannot "
-		                  "find the others",
-		                  "start it by this MPI's mpirun, or by srun "
-		                  "--mpi=pmix (srun --mpi=list names others)");
-	else
-		batoni_warn_alone("this build of Baton has no MPI",
-		                  "install an MPI and build Baton again with "
-		                  "-DBATON_WITH_MPI=ON (or ask for "
-		                  "BATON_TRANSPORT_LOCAL)");
-}
-
-/* plan NULL: it was refused on this rank, which only tells the others. */
-static enum baton_status
-create_in_world(const struct batoni_world *world,
-                const struct batoni_comm_plan *plan, enum baton_status refused,
-                struct baton_comm **comm_p)
-{
-	struct batoni_creation creation;
-	enum baton_status status;
-
-	batoni_creation_begin(&creation, plan, refused);
-	status = world->join(&batoni_engine_calls, plan ? plan->timeout_ns : 0,
-	                     &creation.bootstrap);
-	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
-	                          : batoni_creation_missed(&creation, status);
-}
-
-enum baton_status
-baton_comm_create(const struct baton_comm_options *options,
-                  struct baton_comm **comm_p)
-{
-	const struct batoni_world *world;
-	struct batoni_comm_plan plan;
-	enum baton_status status;
-	BATONI_UNCANCELLED;
-
-	BATONI_ENTER("baton_comm_create");
-	if (!comm_p)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_create: comm_p is NULL");
-	status = batoni_comm_plan(options, &plan);
-	if (status != BATON_OK) {
-		/* The other ranks wait for this one in the collective creation. */
-		world = batoni_world_present();
-		return world ? create_in_world(world, NULL, status, comm_p)
-		             : status;
-	}
-	if (plan.transport == BATON_TRANSPORT_LOCAL)
-		return baton_comm_create_local(1, options, comm_p);
-	/* A native transport has no way to find the other ranks: any world is good. */
-	world = plan.transport == BATON_TRANSPORT_MPI
-	                ? batoni_world_of(plan.transport)
-	                : batoni_world_present();
-	if (world)
-		return create_in_world(world, &plan, BATON_OK, comm_p);
-	if (plan.transport == BATON_TRANSPORT_MPI)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "options->transport is BATON_TRANSPORT_MPI: "
-		                     "this build of Baton has no MPI; install one "
-		                     "(Debian: libopenmpi-dev, openmpi-bin) and "
-		                     "build again with -DBATON_WITH_MPI=ON");
-	/* No launcher: a world of one rank. */
-	warn_alone();
-	return baton_comm_create_local(1, options, comm_p);
-}
-
-enum baton_status
-batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
-                            const struct baton_comm_options *options,
-                            struct baton_comm **comm_p)
-{
-	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
-	struct batoni_comm_plan plan;
-	enum baton_status status = batoni_comm_plan(options, &plan);
-
-	if (status != BATON_OK || !world)
-		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
-	batoni_comm_plan_on(&plan, device);
-	return create_in_world(world, &plan, BATON_OK, comm_p);
-}
-
 /* ---- destroy and abort ---- */
 
 static void
@@ -981,129 +678,4 @@ baton_comm_abort(struct baton_comm *comm)
 	batoni_end_and_issue();
 	batoni_leave();
 	return BATON_OK;
-}
-
-/* ---- queries ---- */
-
-int
-baton_comm_rank(const struct baton_comm *comm)
-{
-	return batoni_comm_lives(comm) ? comm->rank : -1;
-}
-
-int
-baton_comm_size(const struct baton_comm *comm)
-{
-	return batoni_comm_lives(comm) ? comm->size : -1;
-}
-
-static const char *
-why_not_native(const struct baton_comm *comm)
-{
-	const struct batoni_native_ops *native = batoni_native_layer();
-
-	if (comm->transport_ops->id == native->id)
-		return "";
-	return comm->device_ops->native == native->id ? native->why_not_asked
-	                                              : native->why_no_device;
-}
-
-const char *
-batoni_why_engine_puts(const struct baton_comm *comm)
-{
-	const struct batoni_device_ops *ops = comm->device_ops;
-	const struct batoni_transport *hosts;
-	const char *why = "";
-
-	for (uint32_t i = 0; i < comm->paths_count; i++) {
-		if (comm->paths[i]->ops->takes)
-			return "";
-	}
-	if (!comm->onesided)
-		return "the transport has no signals";
-	if (comm->in_engine)
-		return "the device is the host, whose streams are the engine's";
-	if (batoni_config()->engine_puts)
-		return "BATON_PUTS=engine says so";
-	if (!ops->puts)
-		return "streams of the device cannot store a signal";
-	why = ops->puts->why_no_puts(comm->device);
-	if (why)
-		return why;
-	if (batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE)
-		return "BATON_WINDOW_PATH=message says that all go by message";
-	hosts = batoni_hosts_of(comm->transport);
-	if (hosts->why_no_streams)
-		return hosts->why_no_streams;
-	if (!ops->memory->pins)
-		return "streams of the device store into memory of this process "
-		       "alone";
-	return "there was no pinned memory for the counters";
-}
-
-static const struct batoni_sized sized_info = {
-	.name = "info_p",
-	.size_name = "info_p->size",
-	.advice = "set it to sizeof(*info_p)",
-	.smallest = BATONI_SIZED_UNTIL(struct baton_comm_info, library),
-	.bytes = sizeof(struct baton_comm_info),
-};
-
-enum baton_status
-baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
-{
-	struct baton_comm_info info;
-
-	BATONI_ENTER("baton_comm_query");
-	if (!batoni_comm_lives(comm))
-		return batoni_refuse_comm("baton_comm_query", comm);
-	if (!info_p)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_query: info_p is NULL");
-	info = (struct baton_comm_info){
-		.size = sizeof(info),
-		.rank = comm->rank,
-		.ranks = comm->size,
-		.device = comm->device_ops->id,
-		.transport = comm->transport_ops->id,
-		.device_name = comm->device_ops->name,
-		.transport_name = comm->transport_ops->name,
-		.library = comm->transport->library,
-		.tag_max = comm->tag_max,
-		.capabilities = comm->transport->capabilities |
-		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
-		                                             : 0u),
-		.requests_max = comm->pool.size,
-		.engine_thread = comm->driving.by_engine,
-		.check = comm->checked,
-		.nccl_version = comm->transport->nccl_version,
-		.nccl_lanes = comm->transport->lanes,
-		.nccl_ctas = comm->transport->ctas,
-		.nccl_bytes = comm->transport->device_bytes,
-		.why_not_nccl = why_not_native(comm),
-		.why_engine_puts = batoni_why_engine_puts(comm),
-		.cuda_device = comm->device->number,
-	};
-	if (comm->onesided) {
-		info.signals_max = comm->onesided->signals_max;
-		info.contexts_max = comm->onesided->contexts_max;
-		info.signal_paths = comm->onesided->signal_paths;
-		info.window_paths = atomic_load(&comm->onesided->window_paths);
-	}
-	batoni_crowd_query(comm, &info);
-	return batoni_sized_give(&sized_info, "baton_comm_query", &info, info_p);
-}
-
-size_t
-baton_progress(struct baton_comm *comm)
-{
-	if (!batoni_comm_lives(comm) || !batoni_may_call())
-		return 0;
-	return batoni_poll(comm);
-}
-
-struct batoni_device *
-batoni_comm_device(struct baton_comm *comm)
-{
-	return comm->device;
 }
