@@ -213,6 +213,9 @@ struct batoni_batch_ops {
 
 /* A library that reaches the device's memory by itself (a CUDA-aware MPI, NCCL). */
 struct batoni_library_ops {
+	/* The function by which an MPI says that it reaches this memory by itself; NULL: there
+	 * is none. */
+	const char *mpi_query;
 	/* enter, leave: around the calls of the library: the
 	 * device is the calling thread's meanwhile, which is not cancelled.  The driver; short.
 	 * OK, CUDA: there is nothing to leave. */

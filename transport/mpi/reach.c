@@ -2,8 +2,8 @@
 /*
  * The MPI transport: buffers in memory of a device that MPI reaches by itself.
  *
- * Whether it does, MPI says by MPIX_Query_cuda_support, an extension of Open MPI and MPICH that
- * is looked up at run time; BATON_MPI_CUDA in the environment may say otherwise.  All ranks
+ * Whether it does, MPI says by an extension that the device's table names (for CUDA that of Open
+ * MPI and MPICH), and which is looked up at run time; BATON_MPI_CUDA in the environment may say otherwise.  All ranks
  * agree on it at creation (opening.c), since staging has a protocol of its own.
  *
  * The protocol is that of host memory.  Sends give the program's pointer to MPI, and so do
@@ -37,9 +37,8 @@ static_assert(sizeof(int (*)(void)) == sizeof(void *),
 /* The library of MPI need not be among those whose symbols the process shares: then it is
  * found by one of its functions. */
 static void *
-find_query(void)
+find_query(const char *name)
 {
-	static const char name[] = "MPIX_Query_cuda_support";
 	int (*function)(int *) = MPI_Initialized;
 	void *query = dlsym(RTLD_DEFAULT, name), *library, *address;
 	Dl_info info;
@@ -57,9 +56,10 @@ find_query(void)
 
 /* 1: yes; 0: no; -1: it cannot be asked. */
 static int
-ask_mpi(void)
+ask_mpi(const struct batoni_library_ops *library)
 {
-	void *found = find_query();
+	void *found = library->mpi_query ? find_query(library->mpi_query)
+	                                 : NULL;
 	int (*query)(void);
 
 	if (!found)
@@ -69,11 +69,11 @@ ask_mpi(void)
 }
 
 static void
-warn_of_force(void)
+warn_of_force(const struct batoni_library_ops *library)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-	if (ask_mpi() == 0 && !atomic_flag_test_and_set(&warned))
+	if (ask_mpi(library) == 0 && !atomic_flag_test_and_set(&warned))
 		batoni_log(BATONI_LOG_WARN,
 		           "BATON_MPI_CUDA is direct, and MPI says that it is not "
 		           "CUDA-aware: if that is so, it fails or crashes with "
@@ -83,22 +83,22 @@ warn_of_force(void)
 enum batoni_reach
 batoni_mpi_reach(const struct batoni_device_ops *device)
 {
+	const struct batoni_library_ops *library = device->memory->library;
+
 	if (device->memory->host_only)
 		return BATONI_REACH_ALL;
-	if (!device->memory->library)
+	if (!library)
 		return BATONI_REACH_STAGES;
 	switch (batoni_config()->mpi_cuda) {
 	case BATONI_MPI_CUDA_STAGED:
 		return BATONI_REACH_STAGES;
 	case BATONI_MPI_CUDA_DIRECT:
-		warn_of_force();
+		warn_of_force(library);
 		return BATONI_REACH_FORCED;
 	case BATONI_MPI_CUDA_AUTO:
 		break;
 	}
-	return device->id == BATON_DEVICE_CUDA && ask_mpi() == 1
-	               ? BATONI_REACH_ALL
-	               : BATONI_REACH_STAGES;
+	return ask_mpi(library) == 1 ? BATONI_REACH_ALL : BATONI_REACH_STAGES;
 }
 
 /* ---- memory ---------------------------------------------------------------- */

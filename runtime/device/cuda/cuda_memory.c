@@ -389,6 +389,7 @@ static const struct batoni_batch_ops batches = {
 };
 
 static const struct batoni_library_ops library = {
+	.mpi_query = "MPIX_Query_cuda_support",
 	.enter = cuda_enter,
 	.leave = cuda_leave,
 	.flush = cuda_flush,
