@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The contract of a bootstrap: who the ranks of a communicator are, and how they tell each
- * other what a creation needs, before there is a transport.
+ * The contract of a bootstrap: it knows the ranks of a communicator, and carries what they tell
+ * each other during a creation, before there is a transport.
  *
  * There are three (transport/bootstrap/): threads of one process, MPI, and sockets.  Each offers
  * one `exchange`.  The engine's creation (runtime/comm/creation.c) is the same over all of them,

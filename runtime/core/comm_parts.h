@@ -17,7 +17,7 @@
 
 struct batoni_op;
 
-/* Who may drive it (core.h, batoni_may_drive). */
+/* Which threads may drive it (core.h, batoni_may_drive). */
 struct batoni_comm_driving {
 	/* Immutable after start. */
 	enum batoni_drivers drivers;
@@ -33,7 +33,7 @@ struct batoni_comm_driving {
 
 /* The order of enqueuing calls on an asynchronous device (ops/publish.c). */
 struct batoni_comm_order {
-	pthread_mutex_t lock;  /* comm->order of core.h */
+	pthread_mutex_t lock;  /* its place among the locks: core.h */
 	atomic_bool enqueuing; /* a path's enqueue runs, under the lock */
 	/* Scratch of publishing, under the lock. */
 	baton_stream *observe, *follow;

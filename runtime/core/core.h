@@ -8,7 +8,8 @@
  * state of in-engine devices.  No other lock is held across MPI.  Enqueuing calls only
  * try the driver lock; if it is taken, they push the record to the inbox.
  *
- *   comm->order.lock   held by enqueuers on asynchronous devices around {enqueue on
+ *   comm->order.lock
+ *                 held by enqueuers on asynchronous devices around {enqueue on
  *                 the device, push to the inbox}, so that the order of a stream
  *                 and the order of matching agree.  Taken first, never by the
  *                 driver.

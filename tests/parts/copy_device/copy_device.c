@@ -6,8 +6,8 @@
  * record as soon as the item has nothing left to wait for.
  *
  * `lock` guards all streams, and no code of others runs under it.  `changed` is broadcast for
- * every item, its beginning and end, and every word: the waiters look again.  The default stream's thread lives from
- * the first open to the last close.
+ * every item, its beginning and end, and every word: the waiters look again.  The default
+ * stream's thread lives from the first open to the last close.
  */
 #include "copy_device.h"
 
