@@ -63,7 +63,7 @@ file(READ ${WORK}/tree/docs/from-it.md text)
 string(REPLACE "@" ";" text "${text}")
 file(WRITE ${WORK}/tree/docs/from-it.md "${text}")
 file(WRITE ${WORK}/tree/runtime/base/config.h "#define BATONI_VARIABLES(X) \\
-	X(log, BATON_LOG, \"none, all\", \\
+	X(choice, log, BATON_LOG, \"none, all\", \\
 	  \"what is written. \" \\
 	  \"Not set: all\")
 ")

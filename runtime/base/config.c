@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,9 @@
 
 struct variable {
 	const char *name, *values;
-	/* Take the value over.  False: it is not allowed. */
-	bool (*set)(const char *value, const char *values);
+	size_t at; /* of its field in batoni_config */
+	/* Store the value in the field.  False: it is not allowed. */
+	bool (*store)(void *field, const char *value, const char *values);
 };
 
 static struct batoni_config config = {.log_level = BATONI_LOG_WARN};
@@ -55,221 +57,113 @@ choice(const char *value, const char *values)
 	}
 }
 
-static bool
-set_log_level(const char *value, const char *values)
+bool
+batoni_number_read(const char *text, unsigned long least, unsigned long most,
+                   uint32_t *number_p)
 {
-	int i = choice(value, values);
+	unsigned long number;
 
-	if (i >= 0)
-		config.log_level = (enum batoni_log_level)i;
-	return i >= 0;
-}
-
-static bool
-set_window_path(const char *value, const char *values)
-{
-	static const unsigned paths[] = {BATON_WINDOW_PATH_DIRECT,
-	                                 BATON_WINDOW_PATH_VMWRITE,
-	                                 BATON_WINDOW_PATH_MESSAGE,
-	                                 BATON_WINDOW_PATH_NATIVE};
-	int i = choice(value, values);
-
-	if (i >= 0)
-		config.window_path = paths[i];
-	return i >= 0;
-}
-
-static bool
-set_puts(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.engine_puts = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_dump_on_signal(const char *value, const char *values)
-{
-	config.dump_on_signal = choice(value, values) >= 0;
-	return config.dump_on_signal;
-}
-
-/* One of the values, as it is. */
-static bool
-set_word(char word[BATONI_CONFIG_WORD_BYTES], const char *value,
-         const char *values)
-{
-	if (choice(value, values) < 0)
-		return false;
-	snprintf(word, BATONI_CONFIG_WORD_BYTES, "%s", value);
-	return true;
-}
-
-static bool
-set_device(const char *value, const char *values)
-{
-	return set_word(config.device, value, values);
-}
-
-static bool
-set_transport(const char *value, const char *values)
-{
-	return set_word(config.transport, value, values);
-}
-
-static bool
-set_file(char *file, const char *value)
-{
-	if (strlen(value) >= BATONI_CONFIG_FILE_BYTES)
-		return false;
-	strcpy(file, value);
-	return true;
-}
-
-static bool
-set_cuda_library(const char *value, const char *values)
-{
-	(void)values;
-	return set_file(config.cuda_library, value);
-}
-
-static bool
-set_nccl_library(const char *value, const char *values)
-{
-	(void)values;
-	return set_file(config.nccl_library, value);
-}
-
-static bool
-set_nvtx(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.nvtx = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_nccl_lists(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.nccl_lists = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_check(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.check = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_interface(const char *value, const char *values)
-{
-	(void)values;
-	return set_file(config.interface, value);
-}
-
-/* Its length is looked at where it is needed, since a value that is refused is written out.
- * One that is too long becomes one that is too short. */
-static bool
-set_secret(const char *value, const char *values)
-{
-	(void)values;
-	if (!set_file(config.secret, value))
-		strcpy(config.secret, "-");
-	return true;
-}
-
-static bool
-set_cuda_trigger(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.cuda_writes = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_cuda_copies(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	config.cuda_single = i == 1;
-	return i >= 0;
-}
-
-static bool
-set_mpi_cuda(const char *value, const char *values)
-{
-	int i = choice(value, values);
-
-	if (i >= 0)
-		config.mpi_cuda = (enum batoni_mpi_cuda)i;
-	return i >= 0;
-}
-
-/* A decimal number within the bounds, which are "4096 to 67108864". */
-static bool
-set_number(const char *value, const char *bounds, uint32_t *number_p)
-{
-	unsigned long least, most, number;
-	char *end;
-
-	least = strtoul(bounds, &end, 10);
-	most = strtoul(end + strlen(" to "), NULL, 10);
-	if (strspn(value, "0123456789") != strlen(value))
+	if (!*text || strspn(text, "0123456789") != strlen(text))
 		return false;
 	errno = 0;
-	number = strtoul(value, NULL, 10);
+	number = strtoul(text, NULL, 10);
 	if (errno || number < least || number > most)
 		return false;
 	*number_p = (uint32_t)number;
 	return true;
 }
 
+/* ---- how a value is stored, by the kind that BATONI_VARIABLES names ---- */
+
+/* The index of the value, in an enum or unsigned. */
 static bool
-set_port(const char *value, const char *values)
+store_choice(void *field, const char *value, const char *values)
 {
-	return set_number(value, values, &config.port);
+	int i = choice(value, values);
+	unsigned index = (unsigned)i;
+
+	if (i >= 0)
+		memcpy(field, &index, sizeof(index));
+	return i >= 0;
+}
+
+/* A mask with the bit of the value's index. */
+static bool
+store_bit(void *field, const char *value, const char *values)
+{
+	int i = choice(value, values);
+
+	if (i >= 0)
+		*(unsigned *)field = 1u << i;
+	return i >= 0;
+}
+
+/* True for the last of the values. */
+static bool
+store_flag(void *field, const char *value, const char *values)
+{
+	int i = choice(value, values);
+	const char *last = strrchr(values, ' ');
+
+	*(bool *)field = i >= 0 && strcmp(value, last ? last + 1 : values) == 0;
+	return i >= 0;
+}
+
+/* The value itself, one of the values. */
+static bool
+store_word(void *field, const char *value, const char *values)
+{
+	if (choice(value, values) < 0)
+		return false;
+	snprintf(field, BATONI_CONFIG_WORD_BYTES, "%s", value);
+	return true;
 }
 
 static bool
-set_nccl_lanes(const char *value, const char *values)
+store_text(void *field, const char *value, const char *values)
 {
-	return set_number(value, values, &config.nccl_lanes);
+	(void)values;
+	if (strlen(value) >= BATONI_CONFIG_FILE_BYTES)
+		return false;
+	strcpy(field, value);
+	return true;
 }
 
+/* Its length is checked where it is needed, since the warning about a value that is refused shows
+ * it.  A value that is too long becomes one that is too short. */
 static bool
-set_nccl_ctas(const char *value, const char *values)
+store_secret(void *field, const char *value, const char *values)
 {
-	return set_number(value, values, &config.nccl_ctas);
+	if (!store_text(field, value, values))
+		strcpy(field, "-");
+	return true;
 }
 
+/* A number within the bounds, which are "4096 to 67108864". */
 static bool
-set_staging_chunk(const char *value, const char *values)
+store_number(void *field, const char *value, const char *bounds)
 {
-	return set_number(value, values, &config.staging_chunk);
+	char *end;
+	unsigned long least = strtoul(bounds, &end, 10);
+	unsigned long most = strtoul(end + strlen(" to "), NULL, 10);
+
+	return batoni_number_read(value, least, most, field);
 }
 
-static bool
-set_staging_chunks(const char *value, const char *values)
-{
-	return set_number(value, values, &config.staging_chunks);
-}
+/* ---- the table ---- */
 
-#define FITS(field, name, values, meaning)                                     \
+#define FITS(kind, field, name, values, meaning)                               \
 	static_assert(sizeof(#name) <= NAME_MAX_BYTES, #name);
 BATONI_VARIABLES(FITS)
 #undef FITS
 
+static_assert(sizeof(enum batoni_log_level) == sizeof(unsigned) &&
+                      sizeof(enum batoni_mpi_cuda) == sizeof(unsigned),
+              "store_choice stores an unsigned");
+
 static const struct variable variables[] = {
-#define VARIABLE(field, name, values, meaning) {#name, values, set_##field},
+#define VARIABLE(kind, field, name, values, meaning)                           \
+	{#name, values, offsetof(struct batoni_config, field), store_##kind},
 	BATONI_VARIABLES(VARIABLE)
 #undef VARIABLE
 };
@@ -281,7 +175,9 @@ read_variable(const struct variable *variable)
 {
 	const char *value = getenv(variable->name);
 
-	if (value && *value && !variable->set(value, variable->values))
+	if (value && *value &&
+	    !variable->store((char *)&config + variable->at, value,
+	                     variable->values))
 		warn("%s is \"%.100s\"; it takes %s", variable->name, value,
 		     variable->values);
 }

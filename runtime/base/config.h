@@ -14,74 +14,75 @@
 
 #include "log.h"
 
-/* X(field of batoni_config, name, values allowed, meaning).  The first is read first: it
- * says whether the others' warnings are written. */
+/* X(kind, field of batoni_config, name, values allowed, meaning).  The kind says how the value
+ * is stored (store_* in config.c).  The first is read first: it says whether the others' warnings
+ * are written. */
 #define BATONI_VARIABLES(X)                                                   \
-	X(log_level, BATON_LOG, "none, error, warning, info, debug",          \
+	X(choice, log_level, BATON_LOG, "none, error, warning, info, debug",  \
 	  "what is written to standard error. Not set: warning")              \
-	X(window_path, BATON_WINDOW_PATH, "direct, vmwrite, message, native", \
+	X(bit, window_path, BATON_WINDOW_PATH, "direct, vmwrite, message, native", \
 	  "the only path of puts and signals, the same in all processes. "    \
 	  "Not set: the best path to each peer")                              \
-	X(puts, BATON_PUTS, "auto, engine",                                   \
+	X(flag, engine_puts, BATON_PUTS, "auto, engine",                      \
 	  "what carries out puts and signals of streams to memory that these " \
-	  "reach: the stream itself where it can, or always the engine. Not "  \
+	  "reach: the stream itself where it can, or always the engine. Not " \
 	  "set: auto")                                                        \
-	X(dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                           \
+	X(flag, dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                     \
 	  "the signal that dumps every communicator to standard error. "      \
 	  "Not set: none does")                                               \
-	X(device, BATON_DEVICE, "host, cuda",                                 \
+	X(word, device, BATON_DEVICE, "host, cuda",                           \
 	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
 	  "Not set: host")                                                    \
-	X(transport, BATON_TRANSPORT, "auto, nccl",                           \
+	X(word, transport, BATON_TRANSPORT, "auto, nccl",                     \
 	  "what moves messages of communicators that ask for "                \
 	  "BATON_TRANSPORT_AUTO, on the CUDA device: MPI or the local "       \
-	  "transport, or NCCL. With nccl and no BATON_DEVICE, the device of "   \
+	  "transport, or NCCL. With nccl and no BATON_DEVICE, the device of " \
 	  "BATON_DEVICE_AUTO is cuda. Not set: auto")                         \
-	X(cuda_library, BATON_CUDA_LIBRARY, "a file",                         \
-	  "the library of the CUDA driver. Not set: libcuda.so.1")             \
-	X(nccl_library, BATON_NCCL_LIBRARY, "a file",                         \
+	X(text, cuda_library, BATON_CUDA_LIBRARY, "a file",                   \
+	  "the library of the CUDA driver. Not set: libcuda.so.1")            \
+	X(text, nccl_library, BATON_NCCL_LIBRARY, "a file",                   \
 	  "the library of NCCL. Not set: the one that the program has loaded, " \
 	  "else libnccl.so.2")                                                \
-	X(nccl_lanes, BATON_NCCL_LANES, "1 to 64",                            \
+	X(number, nccl_lanes, BATON_NCCL_LANES, "1 to 64",                    \
 	  "options.nccl_lanes of communicators that do not say. Not set: as " \
 	  "many as are of use")                                               \
-	X(nccl_ctas, BATON_NCCL_CTAS, "1 to 64",                              \
+	X(number, nccl_ctas, BATON_NCCL_CTAS, "1 to 64",                      \
 	  "options.nccl_ctas of communicators that do not say. Not set: all " \
 	  "lanes together keep at most half of the GPU's multiprocessors")    \
-	X(nccl_lists, BATON_NCCL_LISTS, "0, 1",                               \
+	X(flag, nccl_lists, BATON_NCCL_LISTS, "0, 1",                         \
 	  "1: communicators on NCCL carry lists of tensors, as with the "     \
 	  "option nccl_lists. The same on all ranks. Not set: those that "    \
 	  "ask for it")                                                       \
-	X(check, BATON_CHECK, "0, 1",                                         \
+	X(flag, check, BATON_CHECK, "0, 1",                                   \
 	  "1: communicators are in checked mode, as with the option check. The " \
-	  "same on all ranks. Not set: those that ask for it")                            \
-	X(nvtx, BATON_NVTX, "0, 1",                                           \
+	  "same on all ranks. Not set: those that ask for it")                \
+	X(flag, nvtx, BATON_NVTX, "0, 1",                                     \
 	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, if " \
 	  "Baton was built with -DBATON_WITH_NVTX=ON. Not set: none are")     \
-	X(interface, BATON_INTERFACE, "an interface, or an address",          \
+	X(text, interface, BATON_INTERFACE, "an interface, or an address",    \
 	  "where a process listens for ranks of other processes, without "    \
 	  "MPI. Not set: MASTER_ADDR, or the first interface that is up, "    \
 	  "loopback last")                                                    \
-	X(port, BATON_PORT, "1 to 65535",                                     \
+	X(number, port, BATON_PORT, "1 to 65535",                             \
 	  "the port of rank 0 at MASTER_ADDR, with RANK and WORLD_SIZE. Not " \
 	  "set: none")                                                        \
-	X(secret, BATON_SECRET, "16 to 4095 characters",                      \
+	X(secret, secret, BATON_SECRET, "16 to 4095 characters",              \
 	  "what the ranks of such a job prove to each other. Not set: none")  \
-	X(cuda_trigger, BATON_CUDA_TRIGGER, "host_function, write",           \
+	X(flag, cuda_writes, BATON_CUDA_TRIGGER, "host_function, write",      \
 	  "how CUDA streams tell that they have come to an operation: they "  \
 	  "call a function on the host, or write a word that the engine "     \
 	  "looks at. Not set: host_function")                                 \
-	X(cuda_copies, BATON_CUDA_COPIES, "together, single",                 \
+	X(flag, cuda_single, BATON_CUDA_COPIES, "together, single",           \
 	  "whether short copies that are ready together are one call of the " \
 	  "CUDA driver, where it has that, or each is one. Not set: together") \
-	X(mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",                   \
+	X(choice, mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",           \
 	  "whether device memory goes to MPI as it is (direct) or through "   \
 	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
 	  "is CUDA-aware")                                                    \
-	X(staging_chunk, BATON_STAGING_CHUNK, "4096 to 67108864",             \
-	  "bytes of a chunk of pinned memory, through which device memory is "\
+	X(number, staging_chunk, BATON_STAGING_CHUNK, "4096 to 67108864",     \
+	  "bytes of a chunk of pinned memory, through which device memory is " \
 	  "staged. Not set: 524288")                                          \
-	X(staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",                  \
+	X(number, staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",          \
 	  "chunks of a communicator for each direction. Not set: 16")
 
 enum { BATONI_CONFIG_FILE_BYTES = 4096, BATONI_CONFIG_WORD_BYTES = 16 };
@@ -117,5 +118,10 @@ struct batoni_config {
 
 /* Any thread. */
 const struct batoni_config *batoni_config(void);
+
+/* Read a decimal number, of digits alone, from `least` to `most`.  False: the text is none, and
+ * *number_p unchanged. */
+bool batoni_number_read(const char *text, unsigned long least,
+                        unsigned long most, uint32_t *number_p);
 
 #endif

@@ -5,6 +5,9 @@
  */
 #include "comm.h"
 
+#include <assert.h>
+#include <limits.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "config.h"
@@ -123,97 +126,121 @@ static const struct batoni_sized sized_options = {
 	.reserved = {BATONI_RESERVED(struct baton_comm_options, reserved)},
 };
 
+/* ---- numbers of the options ---- */
+
+/* Fields of 32 bits of the options, and of the plan. */
+static const struct number {
+	const char *name;
+	size_t at, to; /* in the options; in the plan */
+	bool is_unsigned;
+	int64_t least, most, initial; /* instead of 0; 0: the environment's, if it has one */
+	const char *takes; /* NULL: 1 to `most`, or 0 for `initial` */
+} numbers[] = {
+#define TEXT(number) TEXT_OF(number)
+#define TEXT_OF(number) #number
+#define NUMBER(field, plan_field)                                              \
+	#field, offsetof(struct baton_comm_options, field),                    \
+		offsetof(struct batoni_comm_plan, plan_field)
+	{NUMBER(requests_max, requests_max), true, 0, BATON_REQUESTS_MAX_LIMIT,
+         BATON_REQUESTS_MAX_DEFAULT, NULL},
+	{NUMBER(signals_max, signals_max), false, 0, BATON_SIGNALS_LIMIT,
+         BATON_SIGNALS_MAX_DEFAULT, NULL},
+	{NUMBER(contexts_max, contexts_max), false, 0, BATON_CONTEXTS_LIMIT,
+         BATON_CONTEXTS_MAX_DEFAULT, NULL},
+	{NUMBER(tensors_max, tensors_max), true, 0, BATON_TENSORS_LIMIT,
+         BATON_TENSORS_MAX_DEFAULT, NULL},
+	{NUMBER(cuda_device, device_config.cuda_device), false, -1, INT_MAX, 0,
+         "the number of a device, or -1"},
+	{NUMBER(progress, progress), false, 0, BATON_PROGRESS_CALLS,
+         BATON_PROGRESS_AUTO,
+         "BATON_PROGRESS_AUTO, _THREAD or _CALLS (0 to 2)"},
+	{NUMBER(nccl_lanes, nccl_lanes), false, 0, BATON_NCCL_LANES_LIMIT, 0,
+         "1 to " TEXT(BATON_NCCL_LANES_LIMIT) ", or 0 for as many as are of use"},
+	{NUMBER(nccl_ctas, nccl_ctas), false, 0, BATON_NCCL_CTAS_LIMIT, 0,
+         "1 to " TEXT(BATON_NCCL_CTAS_LIMIT)
+         ", or 0 for half of the GPU among all lanes"},
+#undef NUMBER
+#undef TEXT_OF
+#undef TEXT
+};
+
+static_assert(sizeof(enum baton_progress) == sizeof(uint32_t),
+              "a number of the options");
+
+static enum baton_status
+refuse_number(const struct number *number, int64_t value)
+{
+	if (number->takes)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "options->%s is %lld; it takes %s",
+		                     number->name, (long long)value,
+		                     number->takes);
+	return batoni_refuse(BATON_ERR_INVALID,
+	                     "options->%s is %lld; it takes 1 to %lld, or 0 for "
+	                     "%lld",
+	                     number->name, (long long)value,
+	                     (long long)number->most, (long long)number->initial);
+}
+
+static enum baton_status
+take_number(const struct number *number,
+            const struct baton_comm_options *options,
+            struct batoni_comm_plan *plan)
+{
+	uint32_t word;
+	int64_t value;
+
+	memcpy(&word, (const char *)options + number->at, sizeof(word));
+	value = number->is_unsigned ? (int64_t)word : (int32_t)word;
+	if (value < number->least || value > number->most)
+		return refuse_number(number, value);
+	if (value == 0)
+		word = (uint32_t)number->initial;
+	memcpy((char *)plan + number->to, &word, sizeof(word));
+	return BATON_OK;
+}
+
+static enum baton_status
+take_numbers(const struct baton_comm_options *options,
+             struct batoni_comm_plan *plan)
+{
+	enum baton_status status = BATON_OK;
+
+	for (size_t i = 0;
+	     i < sizeof(numbers) / sizeof(numbers[0]) && status == BATON_OK; i++)
+		status = take_number(&numbers[i], options, plan);
+	if (!plan->nccl_lanes)
+		plan->nccl_lanes = (int)batoni_config()->nccl_lanes;
+	if (!plan->nccl_ctas)
+		plan->nccl_ctas = (int)batoni_config()->nccl_ctas;
+	return status;
+}
+
 enum baton_status
 batoni_comm_plan(const struct baton_comm_options *options,
                  struct batoni_comm_plan *plan_p)
 {
 	struct baton_comm_options room;
+	struct batoni_comm_plan plan;
 	enum baton_status status;
 
 	options = options ? batoni_sized_take(&sized_options, NULL, options, &room)
 	                  : &defaults;
 	if (!options)
 		return BATON_ERR_INVALID;
-	if (options->requests_max > BATON_REQUESTS_MAX_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->requests_max is %u; it takes 1 to "
-		                     "%u, or 0 for %u",
-		                     options->requests_max,
-		                     BATON_REQUESTS_MAX_LIMIT,
-		                     BATON_REQUESTS_MAX_DEFAULT);
-	if (options->signals_max < 0 ||
-	    options->signals_max > BATON_SIGNALS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->signals_max is %d; it takes 1 to "
-		                     "%d, or 0 for %d",
-		                     options->signals_max, BATON_SIGNALS_LIMIT,
-		                     BATON_SIGNALS_MAX_DEFAULT);
-	if (options->contexts_max < 0 ||
-	    options->contexts_max > BATON_CONTEXTS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->contexts_max is %d; it takes 1 to "
-		                     "%d, or 0 for %d",
-		                     options->contexts_max,
-		                     BATON_CONTEXTS_LIMIT,
-		                     BATON_CONTEXTS_MAX_DEFAULT);
-	if (options->tensors_max > BATON_TENSORS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->tensors_max is %u; it takes 1 to "
-		                     "%u, or 0 for %u",
-		                     options->tensors_max, BATON_TENSORS_LIMIT,
-		                     BATON_TENSORS_MAX_DEFAULT);
-	if (options->cuda_device < -1)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->cuda_device is %d; it takes the "
-		                     "number of a device, or -1",
-		                     options->cuda_device);
-	if ((unsigned)options->progress > BATON_PROGRESS_CALLS)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->progress is %d; it takes "
-		                     "BATON_PROGRESS_AUTO, _THREAD or _CALLS (0 "
-		                     "to 2)",
-		                     (int)options->progress);
-	if (options->nccl_lanes < 0 ||
-	    options->nccl_lanes > BATON_NCCL_LANES_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->nccl_lanes is %d; it takes 1 to "
-		                     "%d, or 0 for as many as are of use",
-		                     options->nccl_lanes,
-		                     BATON_NCCL_LANES_LIMIT);
-	if (options->nccl_ctas < 0 || options->nccl_ctas > BATON_NCCL_CTAS_LIMIT)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "options->nccl_ctas is %d; it takes 1 to "
-		                     "%d, or 0 for half of the GPU among all lanes",
-		                     options->nccl_ctas, BATON_NCCL_CTAS_LIMIT);
-	*plan_p = (struct batoni_comm_plan){
+	plan = (struct batoni_comm_plan){
 		.transport = options->transport,
-		.requests_max = options->requests_max
-		                        ? options->requests_max
-		                        : BATON_REQUESTS_MAX_DEFAULT,
-		.signals_max = options->signals_max
-		                       ? options->signals_max
-		                       : BATON_SIGNALS_MAX_DEFAULT,
-		.contexts_max = options->contexts_max
-		                        ? options->contexts_max
-		                        : BATON_CONTEXTS_MAX_DEFAULT,
-		.nccl_lanes = options->nccl_lanes
-		                      ? options->nccl_lanes
-		                      : (int)batoni_config()->nccl_lanes,
-		.nccl_ctas = options->nccl_ctas
-		                     ? options->nccl_ctas
-		                     : (int)batoni_config()->nccl_ctas,
 		.nccl_lists = options->nccl_lists || batoni_config()->nccl_lists,
-		.tensors_max = options->tensors_max
-		                       ? options->tensors_max
-		                       : BATON_TENSORS_MAX_DEFAULT,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
-		.progress = options->progress,
 		.timestamps = options->timestamps,
 		.check = options->check || batoni_config()->check,
-		.device_config = {.cuda_device = options->cuda_device,
-		                  .host_rank = batoni_launcher_host_rank()},
+		.device_config.host_rank = batoni_launcher_host_rank(),
 	};
-	plan_p->requests_most = plan_p->requests_max;
+	status = take_numbers(options, &plan);
+	if (status != BATON_OK)
+		return status;
+	plan.requests_most = plan.requests_max;
+	*plan_p = plan;
 	status = plan_device(options->device, plan_p);
 	if (status != BATON_OK)
 		return status;

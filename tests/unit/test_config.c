@@ -130,7 +130,7 @@ takes_anything(const char *values)
 /* The value of each variable, as what the warning about a wrong one says of it. */
 START_TEST(every_variable_tells_what_it_takes)
 {
-#define WRONG(field, name, values, meaning)                                   \
+#define WRONG(kind, field, name, values, meaning)                             \
 	if (!takes_anything(values)) {                                        \
 		struct captured out;                                          \
                                                                               \

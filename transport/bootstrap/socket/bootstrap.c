@@ -29,7 +29,7 @@
 
 #define ADDRESSES_MAX 16
 #define SECRET_LEAST 16
-#define SIZE_LIMIT 4096
+#define SIZE_MOST 4095
 
 /* ---- the bootstrap ---- */
 
@@ -137,22 +137,6 @@ const struct batoni_side_ops batoni_side_ops = {
 
 /* ---- the world ---- */
 
-/* False: it is no decimal number below the limit. */
-static bool
-number(const char *text, long limit, int *number_p)
-{
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(text, &end, 10);
-	if (!*text || *end || errno || value < 0 || value >= limit ||
-	    strspn(text, "0123456789") != strlen(text))
-		return false;
-	*number_p = (int)value;
-	return true;
-}
-
 static const char *
 variable(const char *name)
 {
@@ -185,6 +169,7 @@ static enum baton_status
 read_names(struct job *job)
 {
 	const char *rank = variable("RANK"), *size = variable("WORLD_SIZE");
+	uint32_t number;
 
 	if (!*rank || !*size)
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -193,16 +178,18 @@ read_names(struct job *job)
 		                     "- 1) and WORLD_SIZE (how many processes)",
 		                     *rank ? "RANK" : "WORLD_SIZE",
 		                     *rank ? "WORLD_SIZE" : "RANK");
-	if (!number(size, SIZE_LIMIT, &job->size) || job->size == 0)
+	if (!batoni_number_read(size, 1, SIZE_MOST, &number))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "WORLD_SIZE is \"%.40s\" in the environment; "
 		                     "it takes 1 to %d",
-		                     size, SIZE_LIMIT - 1);
-	if (!number(rank, job->size, &job->rank))
+		                     size, SIZE_MOST);
+	job->size = (int)number;
+	if (!batoni_number_read(rank, 0, (unsigned long)job->size - 1, &number))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "RANK is \"%.40s\" in the environment; with "
 		                     "WORLD_SIZE %d it takes 0 to %d",
 		                     rank, job->size, job->size - 1);
+	job->rank = (int)number;
 	return BATON_OK;
 }
 
