@@ -72,9 +72,6 @@
 	  "how CUDA streams tell that they have come to an operation: they "  \
 	  "call a function on the host, or write a word that the engine "     \
 	  "looks at. Not set: host_function")                                 \
-	X(flag, cuda_single, BATON_CUDA_COPIES, "together, single",           \
-	  "whether short copies that are ready together are one call of the " \
-	  "CUDA driver, where it has that, or each is one. Not set: together") \
 	X(choice, mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",           \
 	  "whether device memory goes to MPI as it is (direct) or through "   \
 	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
@@ -111,7 +108,6 @@ struct batoni_config {
 	uint32_t port; /* 0: not set */
 	char secret[BATONI_CONFIG_FILE_BYTES];
 	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */
-	bool cuda_single; /* BATON_CUDA_COPIES=single */
 	enum batoni_mpi_cuda mpi_cuda;
 	uint32_t staging_chunk, staging_chunks; /* 0: not set */
 };

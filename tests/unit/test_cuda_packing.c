@@ -139,15 +139,6 @@ START_TEST(an_older_driver_copies_one_by_one)
 }
 END_TEST
 
-START_TEST(the_environment_can_do_without_the_call)
-{
-	setenv("BATON_CUDA_COPIES", "single", 1);
-	open_world(13000);
-	assert_calls(pass(MANY), 0, 0, 2 * MANY);
-	cuda_world_end();
-}
-END_TEST
-
 START_TEST(a_message_that_is_alone_is_an_ordinary_copy)
 {
 	open_world(13000);
@@ -377,7 +368,6 @@ main(void)
 		messages_of_one_pass_are_one_call_in_each_direction,
 		a_driver_of_cuda_12_8_has_the_first_form_of_the_call,
 		an_older_driver_copies_one_by_one,
-		the_environment_can_do_without_the_call,
 		a_message_that_is_alone_is_an_ordinary_copy,
 		no_message_waits_for_a_later_pass,
 		what_is_issued_outside_a_pass_begins_there,

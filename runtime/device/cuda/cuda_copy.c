@@ -29,8 +29,8 @@
  * started none of its copies, or those before the one that is wrong.  The single calls copy
  * the same bytes again, later in the stream, and say which is wrong.  After NOT_SUPPORTED,
  * or CUDA_TRIES refusals in a row, the call is not made again.  It takes neither the legacy
- * default stream nor one that is captured; the internal streams are not of these.
- * BATON_CUDA_COPIES=single does without the call.
+ * default stream nor one that is captured; the internal streams are not of these.  A copy by
+ * itself is a list of one.
  *
  * A copy has ended only when the stream or the driver says so.  A query that fails while the
  * device is well is made again; a device that fails CUDA_TRIES times in a row is sick.
@@ -40,7 +40,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "config.h"
 
 #define ASK_NS 100000000u
 
@@ -175,23 +174,23 @@ make_ticket(struct place place)
 
 /* May the stream write the bytes, which are in a block of ours?  owner: see copy_start. */
 static bool
-is_value(struct place place, const void *to, size_t bytes, int owner)
+is_value(struct place place, const struct batoni_copy *copy, int owner)
 {
-	return bytes == sizeof(uint64_t) &&
-	       (uintptr_t)to % sizeof(uint64_t) == 0 &&
+	return copy->bytes == sizeof(uint64_t) &&
+	       (uintptr_t)copy->to % sizeof(uint64_t) == 0 &&
 	       place.stream == CUDA_COPIES_IN && owner == place.gpu->number;
 }
 
 /* Between enter and leave.  False: nothing was started that counts. */
 static bool
-start_value(struct place place, const void *to, const void *from,
+start_value(struct place place, const struct batoni_copy *copy,
             struct batoni_ticket *ticket_p)
 {
 	CUstreamBatchMemOpParams write;
 	uint64_t value;
 
-	memcpy(&value, from, sizeof(value));
-	write = write_of(to, value);
+	memcpy(&value, copy->from, sizeof(value));
+	write = write_of(copy->to, value);
 	if (!put_number(place, &write))
 		return false;
 	*ticket_p = number_ticket(place);
@@ -200,40 +199,13 @@ start_value(struct place place, const void *to, const void *from,
 
 /* Between enter and leave. */
 static CUresult
-start_one(struct place place, void *to, const void *from, size_t bytes)
+start_one(struct place place, const struct batoni_copy *copy)
 {
 	const struct cuda_gpu *gpu = place.gpu;
 
-	return gpu->api->copy((CUdeviceptr)(uintptr_t)to,
-	                      (CUdeviceptr)(uintptr_t)from, bytes,
+	return gpu->api->copy((CUdeviceptr)(uintptr_t)copy->to,
+	                      (CUdeviceptr)(uintptr_t)copy->from, copy->bytes,
 	                      gpu->copies[place.stream]);
-}
-
-enum baton_status
-batoni_cuda_copy_start(struct batoni_device *device, void *to, const void *from,
-                       size_t bytes, int owner, struct batoni_ticket *ticket_p)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct place place = choose_place(gpu, to, from, owner);
-	struct cuda_guard guard;
-	const char *call;
-	CUresult result;
-
-	do {
-		call = "cuCtxPushCurrent";
-		result = batoni_cuda_enter(place.gpu, &guard);
-		if (result != BATONI_CU_SUCCESS)
-			break;
-		call = "cuMemcpyAsync";
-		if (is_value(place, to, bytes, owner) &&
-		    start_value(place, to, from, ticket_p))
-			continue;
-		result = start_one(place, to, from, bytes);
-		if (result == BATONI_CU_SUCCESS)
-			*ticket_p = make_ticket(place);
-	} while (batoni_cuda_leave_or_retry(place.gpu, &guard, result));
-	return result == BATONI_CU_SUCCESS ? BATON_OK
-	                                   : batoni_cuda_note(gpu, call, result);
 }
 
 /* One call for all.  Each has pinned memory on one side and a device's on the other, so there is
@@ -261,12 +233,11 @@ start_together(struct place place, const struct batoni_copy *copies, size_t n)
 	                         stream);
 }
 
-/* Has the driver the call, does it take it, and is it wanted? */
+/* Has the driver the call, and does it take it? */
 static bool
 packs(const struct cuda_gpu *gpu)
 {
-	return !batoni_config()->cuda_single &&
-	       (gpu->api->copies || gpu->api->copies_first) &&
+	return (gpu->api->copies || gpu->api->copies_first) &&
 	       gpu->packs_refused < CUDA_TRIES;
 }
 
@@ -287,7 +258,7 @@ start_several(struct place place, const struct batoni_copy *copies, size_t n,
 {
 	CUresult result = BATONI_CU_NOT_SUPPORTED;
 
-	if (packs(place.gpu)) {
+	if (n > 1 && packs(place.gpu)) {
 		result = start_together(place, copies, n);
 		note_packed(place.gpu, result);
 	}
@@ -295,11 +266,9 @@ start_several(struct place place, const struct batoni_copy *copies, size_t n,
 		*started_p = n;
 		return result;
 	}
-	do {
-		const struct batoni_copy *copy = &copies[*started_p];
-
-		result = start_one(place, copy->to, copy->from, copy->bytes);
-	} while (result == BATONI_CU_SUCCESS && ++*started_p < n);
+	do
+		result = start_one(place, &copies[*started_p]);
+	while (result == BATONI_CU_SUCCESS && ++*started_p < n);
 	return result;
 }
 
@@ -314,7 +283,6 @@ batoni_cuda_copies_start(struct batoni_device *device,
 	struct cuda_guard guard;
 	const char *call;
 	CUresult result;
-	bool fails;
 
 	*started_p = 0;
 	do {
@@ -323,14 +291,31 @@ batoni_cuda_copies_start(struct batoni_device *device,
 		if (result != BATONI_CU_SUCCESS)
 			break;
 		call = "cuMemcpyAsync";
+		if (n == 1 && is_value(place, copies, owner) &&
+		    start_value(place, copies, ticket_p)) {
+			*started_p = 1;
+			continue;
+		}
 		result = start_several(place, copies, n, started_p);
-		fails = *started_p == 0;
-		if (!fails)
+		if (*started_p > 0)
 			*ticket_p = make_ticket(place);
 	} while (batoni_cuda_leave_or_retry(
-		place.gpu, &guard, fails ? result : BATONI_CU_SUCCESS));
+		place.gpu, &guard,
+		*started_p == 0 ? result : BATONI_CU_SUCCESS));
 	return result == BATONI_CU_SUCCESS ? BATON_OK
 	                                   : batoni_cuda_note(gpu, call, result);
+}
+
+/* A list of one. */
+enum baton_status
+batoni_cuda_copy_start(struct batoni_device *device, void *to, const void *from,
+                       size_t bytes, int owner, struct batoni_ticket *ticket_p)
+{
+	const struct batoni_copy copy = {.to = to, .from = from, .bytes = bytes};
+	size_t started;
+
+	return batoni_cuda_copies_start(device, &copy, 1, owner, ticket_p,
+	                                &started);
 }
 
 /* Of the event, or of all that the stream has got.  SUCCESS, NOT_READY; any other: the GPU is
