@@ -68,10 +68,6 @@
 	  "set: none")                                                        \
 	X(secret, secret, BATON_SECRET, "16 to 4095 characters",              \
 	  "what the ranks of such a job prove to each other. Not set: none")  \
-	X(flag, cuda_writes, BATON_CUDA_TRIGGER, "host_function, write",      \
-	  "how CUDA streams tell that they have come to an operation: they "  \
-	  "call a function on the host, or write a word that the engine "     \
-	  "looks at. Not set: host_function")                                 \
 	X(choice, mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",           \
 	  "whether device memory goes to MPI as it is (direct) or through "   \
 	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
@@ -107,7 +103,6 @@ struct batoni_config {
 	char interface[BATONI_CONFIG_FILE_BYTES];
 	uint32_t port; /* 0: not set */
 	char secret[BATONI_CONFIG_FILE_BYTES];
-	bool cuda_writes; /* BATON_CUDA_TRIGGER=write */
 	enum batoni_mpi_cuda mpi_cuda;
 	uint32_t staging_chunk, staging_chunks; /* 0: not set */
 };

@@ -393,7 +393,6 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		goto no_memory;
 	comm->device_ops = plan->device_ops;
 	comm->in_engine = plan->device_ops->in_engine != NULL;
-	comm->collects = plan->device_ops->triggers != NULL;
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;

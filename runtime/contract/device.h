@@ -147,8 +147,6 @@ struct batoni_device_ops {
 
 	/* NULL: the device is asynchronous. */
 	const struct batoni_in_engine_ops *in_engine;
-	/* NULL: `reached` is called for all items. */
-	const struct batoni_trigger_ops *triggers;
 	/* NULL: stream-issued transports are refused. */
 	const struct batoni_mark_ops *marks;
 	/* NULL: there are no such waits: native transports are refused, and joins wait for
@@ -243,17 +241,6 @@ struct batoni_in_engine_ops {
 	 * returned, when it may drive the engine. */
 	bool (*launch_waits)(struct batoni_device *device, baton_stream stream,
 	                     bool *ends_p);
-};
-
-/* Triggers that the device leaves to be looked for, in place of calling `reached` on a thread of
- * its own.  The engine does not sleep for long while there are some. */
-struct batoni_trigger_ops {
-	/* How many items are on streams whose triggers are such, and were not found yet.  Any
-	 * thread; may not block. */
-	uint32_t (*unreached)(struct batoni_device *device);
-	/* Call `reached` for those that streams have come to, and return how many.  The
-	 * driver. */
-	size_t (*collect)(struct batoni_device *device);
 };
 
 /* Positions in streams, for stream-issued transports. */

@@ -28,7 +28,7 @@ struct batoni_load {
 	/* Receives that this path keeps posted on another one, for messages that may
 	 * come.  No reason to look unless an operation is awaiting. */
 	uint32_t standing;
-	/* What the device does not report: marks, and triggers that must be polled for. */
+	/* What the device does not report: marks. */
 	uint32_t polled;
 	/* A test looks at only a part of what is in flight; so many more look at the
 	 * rest. */

@@ -122,13 +122,6 @@ static const struct batoni_slot in_engine_slots[] = {
 
 LEAF(batoni_in_engine_ops, in_engine, launch_waits);
 
-static const struct batoni_slot triggers_slots[] = {
-	SLOT(batoni_trigger_ops, "triggers.", unreached),
-	SLOT(batoni_trigger_ops, "triggers.", collect),
-};
-
-LEAF(batoni_trigger_ops, triggers, unreached);
-
 static const struct batoni_slot marks_slots[] = {
 	SLOT(batoni_mark_ops, "marks.", mark),
 	SLOT(batoni_mark_ops, "marks.", mark_done),
@@ -199,7 +192,6 @@ ALL(batoni_device_ops, device, current);
 static const struct batoni_part device_parts[] = {
 	{SLOT(batoni_device_ops, "", memory), true, NULL, &memory},
 	{SLOT(batoni_device_ops, "", in_engine), false, NULL, &in_engine},
-	{SLOT(batoni_device_ops, "", triggers), false, NULL, &triggers},
 	{SLOT(batoni_device_ops, "", marks), false, NULL, &marks},
 	{SLOT(batoni_device_ops, "", events), false, "marks", &events},
 	{SLOT(batoni_device_ops, "", bounds), false, NULL, &bounds},

@@ -72,7 +72,6 @@ struct baton_comm {
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
 	bool looks;         /* the device is asked what each buffer is */
-	bool collects; /* the device may have triggers to be looked for */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */

@@ -221,24 +221,13 @@ collect_posted(void)
 	return events;
 }
 
-/* Triggers that the device does not post by itself. */
-static size_t
-collect_triggers(struct baton_comm *comm)
-{
-	if (comm->device_ops->triggers->unreached(comm->device) == 0 ||
-	    comm->device_ops->triggers->collect(comm->device) == 0)
-		return 0;
-	return collect_posted();
-}
-
 enum baton_status
 batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 {
 	struct batoni_engine *e = &batoni_engine;
 	enum baton_status status;
 
-	/* An idle asynchronous stream has posted all its triggers, or left them to be
-	 * collected. */
+	/* An idle asynchronous stream has posted all its triggers. */
 	if (!comm->in_engine) {
 		status = comm->device_ops->stream_idle(comm->device, stream);
 		if (status == BATON_ERR_CUDA)
@@ -253,8 +242,6 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	    atomic_load(&e->in_hand) || !comm->in_engine) {
 		batoni_take();
 		batoni_place_inbox();
-		if (comm->collects)
-			collect_triggers(comm);
 		collect_posted();
 		batoni_watch_all();
 		batoni_end_and_issue();
@@ -399,8 +386,6 @@ serve(struct baton_comm *comm)
 
 	if (!batoni_may_drive(comm))
 		return 0;
-	if (unlikely(comm->collects))
-		events += collect_triggers(comm);
 	/* A thread that may not drive this communicator left these behind. */
 	if (unlikely(atomic_load_explicit(&comm->cancels.announced,
 	                                  memory_order_relaxed) ||
@@ -468,8 +453,7 @@ may_rest(const struct baton_comm *comm)
 	               e->thread_naps_ns;
 }
 
-/* Without an operation.  Messages of a path may be left; or triggers, of operations that
- * have ended, whose records are needed again. */
+/* Without an operation.  Messages of a path may be left, or marks of what is lent. */
 static bool
 is_left_with_work(const struct baton_comm *comm)
 {

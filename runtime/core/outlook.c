@@ -44,9 +44,6 @@ batoni_comm_load(const struct baton_comm *comm)
 	sum.in_flight += comm->work.held;
 	sum.awaiting += comm->work.held;
 	sum.polled += comm->marks.issued != NULL;
-	if (comm->collects)
-		sum.polled +=
-			comm->device_ops->triggers->unreached(comm->device);
 	/* All operations have ended; what moves may only give lent buffers back. */
 	if (comm->fault.aborted)
 		sum.moving = 0;

@@ -5,7 +5,8 @@
  * cuda_trigger: from when a stream may go on until the engine knows that it has reached an
  * operation (armed_ns of a record), against a host function alone, which notes the time.
  * cuda_trigger_write: the same for a stream's write of a word at which the host looks,
- * alone: what another kind of trigger could reach.
+ * alone: what another kind of trigger could reach.  (Baton has none; its call of the driver would
+ * be one with that of the wait.)
  * cuda_wait: from when an operation has ended (completed_ns of a receive) until the
  * stream goes on and writes a word at which the host looks, against a stream that waits
  * for a word of the host's.

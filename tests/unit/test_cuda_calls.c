@@ -586,99 +586,6 @@ START_TEST(an_operation_is_one_call_where_streams_cannot_wait)
 }
 END_TEST
 
-START_TEST(an_operation_is_one_call_where_its_trigger_is_written)
-{
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	cuda_world_open();
-	calls_of_operations(1, 1);
-	ck_assert_int_eq(cw.sim->sim_uses("cuLaunchHostFunc"), 0);
-	/* A launched function has a thread to wake. */
-	baton_ok(baton_stream_launch(cw.comms[0], cw.streams[0], nothing, NULL));
-	baton_ok(baton_stream_synchronize(cw.comms[0], cw.streams[0]));
-	ck_assert_int_eq(cw.sim->sim_uses("cuLaunchHostFunc"), 1);
-	cuda_world_end();
-}
-END_TEST
-
-/* The program waits by the driver's calls alone. */
-START_TEST(written_triggers_are_found_while_no_thread_calls)
-{
-	baton_request requests[2];
-
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	cuda_world_open();
-	cuda_world_hold(cw.streams[0], 0);
-	cuda_world_fill(cw.from, 8, 1);
-	requests[0] = cuda_world_recv(cw.to, 8, 0, cw.streams[0]);
-	requests[1] = cuda_world_send(cw.from, 8, 0, cw.streams[1]);
-	cuda_world_let_go(0);
-	cu_ok(cw.sim->stream_synchronize(cw.streams[0]));
-	cuda_world_expect(cw.to, 8, 1);
-	cu_ok(cw.sim->stream_synchronize(cw.streams[1]));
-	for (int i = 0; i < 2; i++)
-		cuda_world_finish(requests[i], BATON_OK);
-	cuda_world_end();
-}
-END_TEST
-
-/* Cancelled while their stream stands: all have ended, and each record is free again when the
- * stream has come to it, though nothing is pending then. */
-START_TEST(records_come_back_when_written_triggers_of_ended_operations_are_found)
-{
-	struct baton_comm_options options = cuda_world_options();
-	baton_request requests[8], more = BATON_REQUEST_NULL;
-	enum baton_status status;
-
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	options.requests_max = 8;
-	cuda_world_begin();
-	cuda_world_comms(&options);
-	cuda_world_hold(cw.streams[0], 0);
-	for (int i = 0; i < 8; i++)
-		requests[i] = cuda_world_recv(cw.to, 8, i, cw.streams[0]);
-	for (int i = 0; i < 8; i++) {
-		baton_ok(baton_cancel(requests[i]));
-		cuda_world_finish(requests[i], BATON_ERR_CANCELED);
-	}
-	ck_assert_int_eq(baton_recv(cw.to, 8, BATON_UINT8, 0, 0, cw.comms[1],
-	                            cw.streams[1], NULL, &more),
-	                 BATON_ERR_AGAIN);
-	cuda_world_let_go(0);
-	do {
-		baton_progress(cw.comms[1]);
-		status = baton_recv(cw.to, 8, BATON_UINT8, 0, 0, cw.comms[1],
-		                    cw.streams[1], NULL, &more);
-	} while (status == BATON_ERR_AGAIN);
-	baton_ok(status);
-	cuda_world_finish(cuda_world_send(cw.from, 8, 0, cw.streams[0]), BATON_OK);
-	cuda_world_finish(more, BATON_OK);
-	cuda_world_end();
-}
-END_TEST
-
-/* Nobody looks for triggers while these calls are made. */
-START_TEST(triggers_that_are_not_looked_for_in_time_call_functions)
-{
-	enum { RECORDS = 1500 };
-	static baton_request requests[RECORDS];
-	struct baton_comm_options options = cuda_world_options();
-
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	options.progress = BATON_PROGRESS_CALLS;
-	options.requests_max = RECORDS;
-	cuda_world_begin();
-	cuda_world_comms(&options);
-	for (int i = 0; i < RECORDS; i++)
-		baton_ok(baton_record(cw.comms[0], cw.streams[0], NULL,
-		                      &requests[i]));
-	ck_assert_int_eq(cw.sim->sim_uses("cuStreamBatchMemOp"), 1024);
-	ck_assert_int_eq(cw.sim->sim_uses("cuLaunchHostFunc"), RECORDS - 1024);
-	for (int i = 0; i < RECORDS; i++)
-		cuda_world_finish(requests[i], BATON_OK);
-	cuda_world_end();
-}
-END_TEST
-
 /* The driver's calls within one send, while all streams stand still.  The engine's thread may
  * ask whether the device is well in between: the least of a few is the call's own. */
 static long
@@ -1114,10 +1021,6 @@ main(void)
 		global_capture_is_not_disturbed_by_any_call_or_thread,
 		an_operation_is_two_calls_on_its_stream_and_a_detached_one_is_one,
 		an_operation_is_one_call_where_streams_cannot_wait,
-		an_operation_is_one_call_where_its_trigger_is_written,
-		written_triggers_are_found_while_no_thread_calls,
-		records_come_back_when_written_triggers_of_ended_operations_are_found,
-		triggers_that_are_not_looked_for_in_time_call_functions,
 		a_send_is_eight_calls_in_all,
 		a_group_is_two_calls_on_each_of_its_streams,
 		device_that_is_not_there_is_refused,

@@ -262,16 +262,6 @@ START_TEST(a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask)
 }
 END_TEST
 
-/* Trigger and wait are one. */
-START_TEST(a_message_is_a_call_less_on_each_side_where_triggers_are_written)
-{
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	open_world(BATON_PROGRESS_AUTO);
-	expect_calls(NULL, (struct calls){3 + 2, 3 + 3, 2 + 2, 0});
-	cuda_world_end();
-}
-END_TEST
-
 /* How many copies a receive makes; each call sends other bytes. */
 static long
 copies_of_receive(unsigned char *to, size_t bytes)
@@ -466,7 +456,6 @@ main(void)
 {
 	const TTest *const tests[] = {
 		a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask,
-		a_message_is_a_call_less_on_each_side_where_triggers_are_written,
 		a_receive_of_8_bytes_of_the_devices_is_written,
 		a_value_that_the_driver_refuses_is_copied,
 		to_ask_a_copy_is_no_call,

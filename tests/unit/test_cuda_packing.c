@@ -183,22 +183,6 @@ START_TEST(what_is_issued_outside_a_pass_begins_there)
 }
 END_TEST
 
-/* Their triggers are found when the pass has issued what it knew. */
-START_TEST(what_is_issued_last_in_a_pass_begins_in_it)
-{
-	struct calls before;
-
-	setenv("BATON_CUDA_TRIGGER", "write", 1);
-	open_world(13000);
-	make_ready(MANY);
-	before = count();
-	baton_progress(cw.comms[0]);
-	ck_assert_int_eq(count().together, before.together + 1);
-	finish(MANY);
-	cuda_world_end();
-}
-END_TEST
-
 START_TEST(members_of_a_group_are_copied_together)
 {
 	baton_request in[4];
@@ -371,7 +355,6 @@ main(void)
 		a_message_that_is_alone_is_an_ordinary_copy,
 		no_message_waits_for_a_later_pass,
 		what_is_issued_outside_a_pass_begins_there,
-		what_is_issued_last_in_a_pass_begins_in_it,
 		members_of_a_group_are_copied_together,
 		a_driver_that_does_not_support_the_call_is_asked_once,
 		a_call_that_fails_once_is_made_again,

@@ -94,12 +94,12 @@ static const struct row rows[] = {
 	 BATONI_LOOK_MOVING},
 	{"a put that is behind what is on a stream", {0},
 	 {.in_flight = 1, .awaiting = 1}, 0, MARKED, BATONI_LOOK_DEVICE},
-	{"a trigger that must be polled for", {.polled = 1}, {0}, 0, PLAIN,
+	{"a mark of the path's own", {.polled = 1}, {0}, 0, PLAIN,
 	 BATONI_LOOK_DEVICE},
-	{"such a trigger, of a quiet transport",
+	{"such a mark, of a quiet transport",
 	 {.in_flight = 1, .polled = 1, .quiet = true}, {0}, 0, PLAIN,
 	 BATONI_LOOK_DEVICE},
-	{"such a trigger, of the one-sided layer", {0}, {.polled = 1}, 0, PLAIN,
+	{"such a mark, of the one-sided layer", {0}, {.polled = 1}, 0, PLAIN,
 	 BATONI_LOOK_DEVICE},
 };
 

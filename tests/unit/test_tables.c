@@ -16,7 +16,6 @@ extern const struct batoni_device_ops batoni_device_cuda_ops;
 static struct {
 	struct batoni_device_ops ops;
 	struct batoni_in_engine_ops in_engine;
-	struct batoni_trigger_ops triggers;
 	struct batoni_mark_ops marks;
 	struct batoni_event_ops events;
 	struct batoni_bound_ops bounds;
@@ -48,7 +47,6 @@ setup(void)
 	*ops = batoni_device_cuda_ops;
 	ops->in_engine = batoni_device_host_ops.in_engine;
 	COPY(ops, in_engine);
-	COPY(ops, triggers);
 	COPY(ops, marks);
 	COPY(ops, events);
 	COPY(ops, bounds);
@@ -125,7 +123,7 @@ END_TEST
 START_TEST(each_slot_that_is_unset_is_found_by_name)
 {
 	ck_assert_ptr_null(missing());
-	ck_assert_uint_eq(unset_each(&batoni_device_table, &full.ops), 56);
+	ck_assert_uint_eq(unset_each(&batoni_device_table, &full.ops), 54);
 	ck_assert_ptr_null(missing());
 	full.shared_queues.behind = NULL;
 	ck_assert_str_eq(missing(), "shared_queues.behind");

@@ -96,18 +96,6 @@ batoni_nccl_self_make(struct batoni_nccl *nccl)
 	return status;
 }
 
-/* Some triggers are left to the driver to find. */
-static bool
-has_passed_all(const struct batoni_nccl *nccl)
-{
-	const struct batoni_device_ops *ops = nccl->device->ops;
-	const struct batoni_nccl_self *self = nccl->self;
-
-	if (ops->triggers && ops->triggers->unreached(nccl->device) > 0)
-		ops->triggers->collect(nccl->device);
-	return atomic_load(&self->passed) == atomic_load(&self->kept);
-}
-
 /* The device is done with the word and the ends. */
 static bool
 is_free(struct batoni_nccl *nccl)
@@ -116,7 +104,7 @@ is_free(struct batoni_nccl *nccl)
 	struct batoni_nccl_self *self = nccl->self;
 	enum baton_status status;
 
-	if (!has_passed_all(nccl))
+	if (atomic_load(&self->passed) != atomic_load(&self->kept))
 		return false;
 	status = self->word ? ops->words_free(nccl->device, self->word)
 	                    : BATON_OK;

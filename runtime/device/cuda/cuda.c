@@ -722,11 +722,6 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 
-static const struct batoni_trigger_ops triggers = {
-	.unreached = batoni_cuda_unreached,
-	.collect = batoni_cuda_collect,
-};
-
 static const struct batoni_mark_ops marks = {
 	.mark = cuda_mark,
 	.mark_done = cuda_mark_done,
@@ -769,7 +764,6 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.constant = "BATON_DEVICE_CUDA",
 	.unit = "GPU",
 	.native = BATON_TRANSPORT_NCCL,
-	.triggers = &triggers,
 	.marks = &marks,
 	.events = &events,
 	.bounds = &bounds,

@@ -445,15 +445,12 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		           "operations: streams wait in host functions, of which "
 		           "the driver may run one at a time; two streams that "
 		           "wait for each other's operations then deadlock until "
-		           "their deadlines%s",
-		           gpu->number, gpu->name,
-		           batoni_config()->cuda_writes
-		                   ? "; BATON_CUDA_TRIGGER=write has no effect"
-		                   : "");
+		           "their deadlines",
+		           gpu->number, gpu->name);
 }
 
-/* Of one GPU: four for each place, one for each stream of copies. */
-#define WORDS (4 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
+/* Of one GPU: three for each place, one for each stream of copies. */
+#define WORDS (3 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
 
 /* False: it has words already. */
 static bool
@@ -466,8 +463,7 @@ set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 	if (sets && words) {
 		gpu->passed = (_Atomic uint64_t *)(void *)words->base;
 		gpu->returned = gpu->passed + CUDA_STREAMS_MAX;
-		gpu->written = gpu->returned + CUDA_STREAMS_MAX;
-		gpu->stored = gpu->written + CUDA_STREAMS_MAX;
+		gpu->stored = gpu->returned + CUDA_STREAMS_MAX;
 		if (gpu->memory_ops)
 			atomic_store(&gpu->copied, gpu->stored + CUDA_STREAMS_MAX);
 	}
@@ -563,7 +559,6 @@ set_up(const struct batoni_cuda_api *api, CUdevice number,
 		return status;
 	}
 	batoni_mem_keep(1);
-	gpu->writes = gpu->memory_ops && batoni_config()->cuda_writes;
 	batoni_cuda_queues_read(gpu);
 	gpu->next = atomic_load(&gpus);
 	while (!atomic_compare_exchange_weak(&gpus, &gpu->next, gpu))

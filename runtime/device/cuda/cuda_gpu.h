@@ -102,15 +102,9 @@ struct cuda_gpu {
 	bool blocking; /* launches block (CUDA_LAUNCH_BLOCKING) */
 	_Atomic uint32_t foreign;     /* streams that libraries have */
 	/* Pinned words, one for each place of `streams`: the number of the last wait
-	 * that was passed, how many launched functions have returned, and the numbers of
-	 * the last trigger that was written and of the last put that was passed.  Set under
-	 * `lock`, by an open. */
-	_Atomic uint64_t *passed, *returned, *written, *stored;
-	/* Triggers are written (cuda_item.c).  Of those: how many items were not found
-	 * reached, and a bit for each place that has some. */
-	bool writes;
-	_Atomic uint32_t unreached;
-	_Atomic uint64_t writing[CUDA_STREAMS_MAX / 64];
+	 * that was passed, how many launched functions have returned, and the number of the
+	 * last put that was passed.  Set under `lock`, by an open. */
+	_Atomic uint64_t *passed, *returned, *stored;
 
 	pthread_mutex_t lock;
 	struct cuda_event *events; /* free */

@@ -14,13 +14,6 @@
  * asking the driver and without a handle, which the program may have destroyed: words are
  * used again only when no stream waits for them, and a place when nothing of ours is left.
  *
- * With BATON_CUDA_TRIGGER=write the stream calls no function.  It writes the number of the
- * trigger into another word of its place, in the same batch as the wait and the note, and the
- * item goes into a ring, where the engine's driver finds it when the word has grown
- * (collect).  Where the ring is full, a function is called as ever: the two kinds need no
- * order among each other, since the engine takes whatever has been reached.  Launched
- * functions are woken by a function in any case.
- *
  * Where the device cannot wait for a word, a host function waits: then an operation is one
  * host function.  Streams may then hold each other up, as the driver may run one host
  * function at a time.
@@ -63,7 +56,6 @@
 /* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
 #define PUT_ENTRIES 5u
 #define PUTS_ENTRIES_MAX 600u
-#define RING 1024u /* items of a stream with written triggers */
 #define STILL_MARKED_NS 50000000u
 #define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
@@ -257,113 +249,6 @@ put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
 	return put_batch(stream, handle, &batch);
 }
 
-/* ---- triggers that are written ---------------------------------------------- */
-
-/* May this item's trigger be written? */
-static bool
-may_write(struct cuda_stream *stream, const struct batoni_stream_item *item)
-{
-	if (!stream->gpu->writes || (item->flags & BATONI_ITEM_LAUNCH))
-		return false;
-	if (!stream->items) {
-		stream->items = batoni_alloc(RING, sizeof(stream->items[0]));
-		batoni_mem_keep(stream->items ? 1 : 0);
-	}
-	return stream->items && atomic_load(&stream->writes) -
-	                                        atomic_load(&stream->seen) <
-	                                RING;
-}
-
-static _Atomic uint64_t *
-bits_of(const struct cuda_stream *stream, uint64_t *bit_p)
-{
-	*bit_p = UINT64_C(1) << stream->place % 64;
-	return &stream->gpu->writing[stream->place / 64];
-}
-
-/* The trigger, and the wait if there is one, before or behind it. */
-static CUresult
-put_written(struct cuda_stream *stream, CUstream handle,
-            struct batoni_stream_item *item, struct word_wait wait)
-{
-	bool first = item->flags & BATONI_ITEM_WAIT_FIRST;
-	struct cuda_gpu *gpu = stream->gpu;
-	uint64_t before = atomic_load(&stream->writes), bit;
-	_Atomic uint64_t *bits = bits_of(stream, &bit);
-	struct batch batch = {.n = 0};
-	CUresult result;
-
-	atomic_store(&stream->items[before % RING], item);
-	/* The driver of the engine may find it from here on: see collect_stream. */
-	atomic_store(&stream->writes, before + 1);
-	atomic_fetch_or(bits, bit);
-	atomic_fetch_add(&gpu->unreached, 1);
-	if (wait.word && first)
-		add_wait(&batch, stream, wait);
-	add_write(&batch, &gpu->written[stream->place], before + 1);
-	if (wait.word && !first)
-		add_wait(&batch, stream, wait);
-	result = put_batch(stream, handle, &batch);
-	if (result != BATONI_CU_SUCCESS) {
-		atomic_store(&stream->writes, before);
-		atomic_fetch_sub(&gpu->unreached, 1);
-	}
-	return result;
-}
-
-/* No bit is lost: an enqueuer counts the item, then sets the bit; this thread clears the bit,
- * then loads the count; all seq_cst. */
-static size_t
-collect_stream(struct cuda_stream *stream)
-{
-	struct cuda_gpu *gpu = stream->gpu;
-	uint64_t written = atomic_load(&gpu->written[stream->place]);
-	uint64_t seen = atomic_load(&stream->seen), bit;
-	_Atomic uint64_t *bits = bits_of(stream, &bit);
-	size_t n = 0;
-
-	for (; seen < written; n++) {
-		struct batoni_stream_item *item =
-			atomic_load(&stream->items[seen % RING]);
-
-		item->reached(item);
-		atomic_store(&stream->seen, ++seen);
-	}
-	atomic_fetch_sub(&gpu->unreached, (uint32_t)n);
-	if (seen == atomic_load(&stream->writes)) {
-		atomic_fetch_and(bits, ~bit);
-		if (seen != atomic_load(&stream->writes))
-			atomic_fetch_or(bits, bit);
-	}
-	return n;
-}
-
-uint32_t
-batoni_cuda_unreached(struct batoni_device *device)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-
-	/* A device that is sick reaches nothing any more. */
-	return atomic_load(&gpu->sick) ? 0 : atomic_load(&gpu->unreached);
-}
-
-size_t
-batoni_cuda_collect(struct batoni_device *device)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	size_t n = 0;
-
-	for (unsigned i = 0; i < CUDA_STREAMS_MAX / 64; i++) {
-		uint64_t bits = atomic_load(&gpu->writing[i]);
-
-		for (; bits; bits &= bits - 1)
-			n += collect_stream(
-				gpu->streams[64 * i +
-			                     (unsigned)__builtin_ctzll(bits)]);
-	}
-	return n;
-}
-
 /* ---- the driver's calls for an item ------------------------------------------ */
 
 /* Behind a trigger, which cannot be taken back. */
@@ -493,26 +378,18 @@ put_item(struct cuda_stream *stream, CUstream handle,
 {
 	struct word_wait wait = {item->word, item->value};
 	bool launch = item->flags & BATONI_ITEM_LAUNCH;
-	bool written = may_write(stream, item);
 	struct wait_number number;
 	CUresult result;
 
-	*call_p = written ? "cuStreamBatchMemOp" : "cuLaunchHostFunc";
+	*call_p = "cuLaunchHostFunc";
 	if (launch)
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->place],
 			stream->launches + 1};
 	if (!wait.word || (item->flags & BATONI_ITEM_WAITS_LATER))
-		return written ? put_written(stream, handle, item,
-		                             (struct word_wait){NULL, 0})
-		               : put_function(stream, handle, on_trigger, item);
+		return put_function(stream, handle, on_trigger, item);
 	number_wait(stream, wait.word, &number);
-	if (written) {
-		result = put_written(stream, handle, item, wait);
-		stream->waits -= result != BATONI_CU_SUCCESS;
-	} else {
-		result = put_both(stream, handle, item, wait, call_p);
-	}
+	result = put_both(stream, handle, item, wait, call_p);
 	forget_wait(stream, &number);
 	if (launch && result == BATONI_CU_SUCCESS)
 		stream->launches++;
@@ -531,8 +408,6 @@ static uint64_t
 entries_left(const struct cuda_stream *stream)
 {
 	return stream->triggers - atomic_load(&stream->fired) +
-	       atomic_load(&stream->writes) -
-	       atomic_load(&stream->gpu->written[stream->place]) +
 	       PUT_ENTRIES *
 	               (stream->puts -
 	                atomic_load(&stream->gpu->stored[stream->place])) +
@@ -543,8 +418,7 @@ entries_left(const struct cuda_stream *stream)
 static uint64_t
 entries_put(const struct cuda_stream *stream)
 {
-	return stream->triggers + atomic_load(&stream->writes) +
-	       PUT_ENTRIES * stream->puts + stream->waits;
+	return stream->triggers + PUT_ENTRIES * stream->puts + stream->waits;
 }
 
 /* Where the stream has passed the entries of `point`, it has passed what was before them. */

@@ -34,12 +34,6 @@ struct cuda_stream {
 	uint64_t waits;    /* so many waits were put on the streams of this place */
 	uint64_t triggers; /* likewise host functions */
 	uint64_t launches; /* likewise launched functions */
-	/* Triggers that are written: a ring of their items, by number, made when the first
-	 * is put on a stream; how many were put on the streams of this place (changed under
-	 * `lock`), and how many were found reached (changed by the driver of the
-	 * engine). */
-	_Atomic(struct batoni_stream_item *) *items;
-	_Atomic uint64_t writes, seen;
 	/* Host functions that have run. */
 	_Atomic uint64_t fired;
 	/* Under `lock`: so many events were they told to wait for by joins; of these, so many are
@@ -55,13 +49,8 @@ struct cuda_stream {
 	uint64_t still;
 	uint64_t puts; /* under `lock`: so many were put on the streams of this place */
 	/* gpu->passed[place]: the number of the last wait that was passed.
-	 * gpu->written[place]: that of the last trigger that was written.
 	 * gpu->stored[place]: that of the last put that was passed. */
 };
-
-/* cuda_item.c.  `unreached` and `collect` of the device's table. */
-uint32_t batoni_cuda_unreached(struct batoni_device *device);
-size_t batoni_cuda_collect(struct batoni_device *device);
 
 /* The handle means another stream for each thread or context. */
 static inline bool
