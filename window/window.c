@@ -43,6 +43,7 @@
 #include "paths.h"
 #include "place.h"
 #include "shared.h"
+#include "wait.h"
 #include "wake.h"
 
 /* The contributions to the exchanges that agree: a status and flags when registering, three
@@ -296,6 +297,18 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 	return BATON_OK;
 }
 
+/* Lost: MPI is finalised, and writes nothing more. */
+static enum baton_status
+let_messages_go(void *argument)
+{
+	struct baton_window *window = argument;
+	struct batoni_rma *rma = window->rma;
+
+	return rma->comm->driving.lost
+	               ? BATON_OK
+	               : batoni_messages_let_go(rma, window->base, window->bytes);
+}
+
 /* The communicator broke: after this no message writes into the window, except by a library that
  * cannot be stopped (MPI), and by a copy of a device that stands still.  Copies under way are waited
  * for: those of the host end; a device has as long as one that stands still. */
@@ -304,26 +317,14 @@ stop_messages(struct baton_window *window)
 {
 	struct batoni_rma *rma = window->rma;
 	uint64_t limit_ns = rma->comm->in_engine
-	                            ? UINT64_MAX
+	                            ? BATONI_NEVER
 	                            : batoni_real_ns() +
 	                                      (uint64_t)batoni_comm_grace_ns(
 						      rma->comm);
-	enum baton_status status;
 
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		/* Lost: MPI is finalised, and writes nothing more. */
-		status = rma->comm->driving.lost
-		                 ? BATON_OK
-		                 : batoni_messages_let_go(rma, window->base,
-		                                          window->bytes);
-		batoni_leave();
-		if (status != BATON_PENDING)
-			return;
-		if (batoni_real_ns() >= limit_ns)
-			break;
-		batoni_pause_between(tries);
-	}
+	if (batoni_drive_until(let_messages_go, window, limit_ns) !=
+	    BATON_PENDING)
+		return;
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: a window goes while the device still copies into its "
 	           "%zu bytes at %p: memory of the program's must stay until that "
@@ -516,26 +517,26 @@ agree_to_end(struct batoni_collective *c, const struct baton_window *window)
 	return status;
 }
 
+static enum baton_status
+end_own_copies(void *argument)
+{
+	const struct baton_window *window = argument;
+
+	return batoni_puts_copy_here(window->rma, window) ||
+	                       batoni_mapped_copies_here(window)
+	               ? BATON_PENDING
+	               : BATON_OK;
+}
+
 /* The communicator is broken, and puts have ended, but a device may still copy one of this
  * rank's into its own part.  It is waited for, as long as for a device that stands still. */
 static void
-await_own_copies(const struct baton_window *window)
+await_own_copies(struct baton_window *window)
 {
-	const struct batoni_rma *rma = window->rma;
-	uint64_t limit_ns = batoni_real_ns() +
-	                    (uint64_t)batoni_comm_grace_ns(rma->comm);
-	bool copies;
+	uint64_t grace_ns = (uint64_t)batoni_comm_grace_ns(window->rma->comm);
 
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		copies = batoni_puts_copy_here(rma, window) ||
-		         batoni_mapped_copies_here(window);
-		batoni_leave();
-		if (!copies || batoni_real_ns() >= limit_ns)
-			return;
-		batoni_pause_between(tries);
-	}
+	(void)batoni_drive_until(end_own_copies, window,
+	                         batoni_real_ns() + grace_ns);
 }
 
 /* The communicator is broken: this rank deregisters alone. */

@@ -526,51 +526,11 @@ close_paths(struct baton_comm *comm, bool aborted)
 	comm->marks.issued_tail = &comm->marks.issued;
 }
 
-static void
-leave_deferred(struct baton_comm *comm)
-{
-	struct baton_comm **link = &batoni_engine.deferred;
-
-	if (!comm->work.deferred)
-		return;
-	while (*link != comm)
-		link = &(*link)->work.deferred_next;
-	*link = comm->work.deferred_next;
-	comm->work.deferred = false;
-}
-
-static void
-leave_working(struct baton_comm *comm)
-{
-	struct batoni_engine *e = &batoni_engine;
-	struct baton_comm **link = &e->working;
-
-	leave_deferred(comm);
-	if (!comm->work.listed)
-		return;
-	while (*link != comm)
-		link = &(*link)->work.next;
-	*link = comm->work.next;
-	batoni_comm_rest(comm);
-}
-
-/* The driver gives the others a turn. */
-static void
-driver_yield(unsigned tries)
-{
-	batoni_leave();
-	batoni_pause_between(tries);
-	batoni_take();
-}
-
 enum baton_status
 baton_comm_destroy(struct baton_comm *comm)
 {
 	enum baton_status status;
-	uint64_t limit_ns = BATONI_NEVER, begun_ns = batoni_real_ns(), now_ns;
-	struct batoni_roll_call roll = {.called_ns = begun_ns};
-	const char *alive;
-	uint32_t alive_n;
+	bool gone;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_destroy");
@@ -578,84 +538,17 @@ baton_comm_destroy(struct baton_comm *comm)
 		return BATON_OK;
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_destroy", comm);
-	alive_n = atomic_load(&comm->queues);
-	if (alive_n)
-		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: the communicator still "
-		                     "has %u queue%s (baton_queue_destroy)",
-		                     alive_n, batoni_s(alive_n));
-	alive_n = atomic_load(&comm->plans);
-	if (alive_n)
-		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: the communicator still "
-		                     "has %u plan%s (baton_plan_destroy)",
-		                     alive_n, batoni_s(alive_n));
-	alive = comm->onesided ? comm->onesided->ops->alive(comm->onesided)
-	                       : NULL;
-	if (alive)
-		return batoni_refuse(BATON_ERR_BUSY,
-		                     "baton_comm_destroy: the communicator still "
-		                     "has %s",
-		                     alive);
-	if (batoni_group_open(comm))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_destroy was called %s",
-		                     batoni_group_where(comm));
-	if (!comm->driving.lost && !batoni_may_drive(comm))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_comm_destroy: MPI runs at "
-		                     "MPI_THREAD_FUNNELED; call it on the main "
-		                     "thread");
-	if (comm->timeout_ns)
-		limit_ns = begun_ns + (uint64_t)comm->timeout_ns;
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		batoni_check_device(comm);
-		if (comm->fault.status != BATON_OK)
-			batoni_comm_end_all(comm);
-		batoni_end_and_issue();
-		status = batoni_comm_try_to_leave(comm);
-		if (status == BATON_ERR_INVALID) {
-			batoni_leave();
-			return batoni_refuse(status,
-			                     "baton_comm_destroy: other ranks "
-			                     "make another collective call; the "
-			                     "communicator is still there");
-		}
-		/* One look at the clock: what may be left behind is not refused. */
-		now_ns = batoni_real_ns();
-		if (status == BATON_PENDING &&
-		    batoni_comm_leave_behind(comm, now_ns - begun_ns))
-			status = BATON_ERR_ABORTED;
-		if (status != BATON_PENDING)
-			break;
-		if (comm->leave_awaits)
-			batoni_check_ranks(comm, &roll, now_ns);
-		/* Under the lock, so that what still blocks the destroy can be
-		 * named. */
-		if (now_ns >= limit_ns)
-			status = batoni_comm_refuse_to_leave(comm);
-		batoni_leave();
-		if (status != BATON_PENDING)
-			return status;
-		batoni_pause_between(tries);
-	}
-	comm->patience.yield = driver_yield;
-	/* One grace in all: a broken communicator has waited for its device alone. */
-	comm->patience.until_ns = (status == BATON_OK ? now_ns : begun_ns) +
-	                          (uint64_t)batoni_comm_grace_ns(comm);
-	leave_working(comm);
-	atomic_store(&batoni_comms[comm->index], NULL);
+	status = batoni_comm_leave(comm, &gone);
+	if (!gone)
+		return status;
 	/* A dump may be writing to a slow terminal: wait for it without the lock. */
-	batoni_leave();
 	batoni_dump_await();
 	batoni_take();
 	close_paths(comm, status != BATON_OK);
 	comm->transport->patience = &comm->patience;
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	/* Other ranks' calls, and the close, may have told that something moves. */
-	leave_working(comm);
+	batoni_comm_unlist(comm);
 	batoni_leave();
 	comm_free(comm);
 	return BATON_OK;

@@ -13,7 +13,6 @@
 #include "mem.h"
 #include "registry.h"
 #include "testing.h"
-#include "wake.h"
 
 #define SIZE_MAX_LOCAL ((int)BATONI_COMMS_MAX - 1)
 
@@ -24,33 +23,6 @@ refuse_memory(int size)
 {
 	return batoni_refuse(BATON_ERR_NOMEM, "no memory for %d local ranks",
 	                     size);
-}
-
-/* All ranks by turns, until all are over.  An error: the one to tell of, which is that of the
- * rank where it has failed, or the first one; and it is among `creations`. */
-static struct batoni_creation *
-run_all(struct batoni_creation creations[], int size)
-{
-	struct batoni_creation *failed = NULL;
-	int over;
-
-	for (unsigned tries = 0;; tries++) {
-		over = 0;
-		for (int i = 0; i < size; i++) {
-			struct batoni_creation *creation = &creations[i];
-			bool was = creation->state == BATONI_CREATION_OVER;
-			enum baton_status status = batoni_creation_step(creation);
-
-			over += status != BATON_PENDING;
-			if (was || status == BATON_PENDING || status == BATON_OK)
-				continue;
-			if (!failed || (creation->ours && !failed->ours))
-				failed = creation;
-		}
-		if (over == size)
-			return failed;
-		batoni_pause_between(tries);
-	}
 }
 
 /* Some ranks have failed, and others may have started. */
@@ -87,7 +59,7 @@ build_local(const struct batoni_comm_plan plans[], int size,
 		batoni_creation_begin(&creations[i], &plans[i], BATON_OK);
 		batoni_threads_layer()->join(room, i, &creations[i].bootstrap);
 	}
-	failed = run_all(creations, size);
+	failed = batoni_creation_run_all(creations, size);
 	if (failed)
 		status = refuse_all(failed, creations, size);
 	for (int i = 0; i < size && !failed; i++)

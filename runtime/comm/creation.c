@@ -505,23 +505,46 @@ batoni_creation_missed(const struct batoni_creation *creation,
 	               : batoni_refuse(creation->status, "%s", creation->why);
 }
 
-enum baton_status
-batoni_creation_run(struct batoni_creation *creation, struct baton_comm **comm_p)
+/* The next step of one of several, unless it is over.  True: it has got further. */
+static bool
+step_one(struct batoni_creation *creation, struct batoni_creation **failed_p)
 {
 	enum batoni_creation_state state = creation->state;
 	enum baton_status status;
 
+	if (state == BATONI_CREATION_OVER)
+		return false;
+	status = batoni_creation_step(creation);
+	if (status != BATON_PENDING && status != BATON_OK &&
+	    (!*failed_p || (creation->ours && !(*failed_p)->ours)))
+		*failed_p = creation;
+	return creation->state != state;
+}
+
+struct batoni_creation *
+batoni_creation_run_all(struct batoni_creation creations[], int size)
+{
+	struct batoni_creation *failed = NULL;
+
 	for (unsigned tries = 0;; tries++) {
-		status = batoni_creation_step(creation);
-		if (status != BATON_PENDING)
-			break;
-		if (creation->state != state)
-			tries = 0;
-		state = creation->state;
+		int over = 0;
+
+		for (int i = 0; i < size; i++) {
+			if (step_one(&creations[i], &failed))
+				tries = 0;
+			over += creations[i].state == BATONI_CREATION_OVER;
+		}
+		if (over == size)
+			return failed;
 		batoni_pause_between(tries);
 	}
-	if (status != BATON_OK)
-		return batoni_refuse(status, "%s", creation->why);
+}
+
+enum baton_status
+batoni_creation_run(struct batoni_creation *creation, struct baton_comm **comm_p)
+{
+	if (batoni_creation_run_all(creation, 1))
+		return batoni_refuse(creation->status, "%s", creation->why);
 	*comm_p = creation->comm;
 	return BATON_OK;
 }

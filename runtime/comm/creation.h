@@ -73,7 +73,11 @@ enum baton_status batoni_creation_missed(const struct batoni_creation *creation,
 /* One step, which waits for no peer; the bootstrap is joined.  PENDING, or the status in which it
  * is over; `comm` is the communicator if that is OK, and `why` the sentence if it is not. */
 enum baton_status batoni_creation_step(struct batoni_creation *creation);
-/* All steps, until it is over.  An error: batoni_refuse has said why; *comm_p is unchanged. */
+/* All steps of several by turns, until all are over.  Returns NULL; or the one whose error is to be
+ * told: that of the rank where it has failed, or the first one. */
+struct batoni_creation *
+batoni_creation_run_all(struct batoni_creation creations[], int size);
+/* All steps of one.  An error: batoni_refuse has said why; *comm_p is unchanged. */
 enum baton_status batoni_creation_run(struct batoni_creation *creation,
                                       struct baton_comm **comm_p);
 

@@ -12,9 +12,14 @@
  */
 #include "describe.h"
 
+#include "engine.h"
+#include "group.h"
 #include "health.h"
 #include "leave.h"
+#include "liveness.h"
 #include "log.h"
+#include "sweep.h"
+#include "wait.h"
 
 /* Does the engine have the record?  It has pending operations and open groups. */
 static bool
@@ -85,8 +90,10 @@ any_in_use(const struct baton_comm *comm)
 
 /* ---- devices that do not go on ---- */
 
-bool
-batoni_comm_leave_behind(struct baton_comm *comm, uint64_t waited_ns)
+/* The communicator is broken, and a destroy has waited so long for its asynchronous device.  True:
+ * long enough; the communicator can be closed, although items of it may be on streams. */
+static bool
+leave_behind(struct baton_comm *comm, uint64_t waited_ns)
 {
 	uint32_t none = 0;
 
@@ -128,8 +135,10 @@ leave_together(struct baton_comm *comm)
 	return comm->transport_ops->clear(comm->transport);
 }
 
-enum baton_status
-batoni_comm_try_to_leave(struct baton_comm *comm)
+/* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a different
+ * collective call.  Any other error has broken the communicator. */
+static enum baton_status
+try_to_leave(struct baton_comm *comm)
 {
 	enum baton_status status;
 
@@ -155,8 +164,9 @@ batoni_comm_try_to_leave(struct baton_comm *comm)
 	return status;
 }
 
-enum baton_status
-batoni_comm_refuse_to_leave(const struct baton_comm *comm)
+/* TIMEOUT; the sentence for baton_last_error names what is still in use. */
+static enum baton_status
+refuse_to_leave(const struct baton_comm *comm)
 {
 	static const struct {
 		bool (*is)(uint64_t word);
@@ -195,4 +205,145 @@ batoni_comm_refuse_to_leave(const struct baton_comm *comm)
 			: "still there",
 		comm->leave_awaits ? comm->leave_awaits
 				   : "what was in the way has ended just now");
+}
+
+/* ---- until it can be closed ---- */
+
+static void
+leave_deferred(struct baton_comm *comm)
+{
+	struct baton_comm **link = &batoni_engine.deferred;
+
+	if (!comm->work.deferred)
+		return;
+	while (*link != comm)
+		link = &(*link)->work.deferred_next;
+	*link = comm->work.deferred_next;
+	comm->work.deferred = false;
+}
+
+void
+batoni_comm_unlist(struct baton_comm *comm)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm **link = &e->working;
+
+	leave_deferred(comm);
+	if (!comm->work.listed)
+		return;
+	while (*link != comm)
+		link = &(*link)->work.next;
+	*link = comm->work.next;
+	batoni_comm_rest(comm);
+}
+
+/* May the program destroy it now?  Refuses if not. */
+static enum baton_status
+check_destroy(const struct baton_comm *comm)
+{
+	uint32_t queues = atomic_load(&comm->queues);
+	uint32_t plans = atomic_load(&comm->plans);
+	const char *alive = comm->onesided
+	                            ? comm->onesided->ops->alive(comm->onesided)
+	                            : NULL;
+
+	if (queues)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %u queue%s (baton_queue_destroy)",
+		                     queues, batoni_s(queues));
+	if (plans)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %u plan%s (baton_plan_destroy)",
+		                     plans, batoni_s(plans));
+	if (alive)
+		return batoni_refuse(BATON_ERR_BUSY,
+		                     "baton_comm_destroy: the communicator still "
+		                     "has %s",
+		                     alive);
+	if (batoni_group_open(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_destroy was called %s",
+		                     batoni_group_where(comm));
+	if (!comm->driving.lost && !batoni_may_drive(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_comm_destroy: MPI runs at "
+		                     "MPI_THREAD_FUNNELED; call it on the main "
+		                     "thread");
+	return BATON_OK;
+}
+
+/* A destroy that waits until the communicator can be closed. */
+struct leaving {
+	struct baton_comm *comm;
+	uint64_t begun_ns, limit_ns;
+	struct batoni_roll_call roll;
+	bool gone; /* nobody reaches it any more */
+};
+
+/* No pass and no call reaches it from here on.  Closing has one grace in all: a broken
+ * communicator has waited for its device alone. */
+static void
+take_out(struct leaving *d, enum baton_status status, uint64_t now_ns)
+{
+	struct baton_comm *comm = d->comm;
+
+	comm->patience.yield = batoni_yield_driver;
+	comm->patience.until_ns = (status == BATON_OK ? now_ns : d->begun_ns) +
+	                          (uint64_t)batoni_comm_grace_ns(comm);
+	batoni_comm_unlist(comm);
+	atomic_store(&batoni_comms[comm->index], NULL);
+	d->gone = true;
+}
+
+/* OK, or why it is to be closed as aborted, if it is gone; else why it is still there. */
+static enum baton_status
+leave_further(void *argument)
+{
+	struct leaving *d = argument;
+	struct baton_comm *comm = d->comm;
+	enum baton_status status;
+	uint64_t now_ns;
+
+	batoni_check_device(comm);
+	if (comm->fault.status != BATON_OK)
+		batoni_comm_end_all(comm);
+	batoni_end_and_issue();
+	status = try_to_leave(comm);
+	if (status == BATON_ERR_INVALID)
+		return batoni_refuse(status,
+		                     "baton_comm_destroy: other ranks make "
+		                     "another collective call; the communicator "
+		                     "is still there");
+	/* One look at the clock: what may be left behind is not refused. */
+	now_ns = batoni_real_ns();
+	if (status == BATON_PENDING &&
+	    leave_behind(comm, now_ns - d->begun_ns))
+		status = BATON_ERR_ABORTED;
+	if (status != BATON_PENDING) {
+		take_out(d, status, now_ns);
+		return status;
+	}
+	if (comm->leave_awaits)
+		batoni_check_ranks(comm, &d->roll, now_ns);
+	/* Under the lock, so that what still blocks the destroy can be named. */
+	return now_ns >= d->limit_ns ? refuse_to_leave(comm) : status;
+}
+
+enum baton_status
+batoni_comm_leave(struct baton_comm *comm, bool *gone_p)
+{
+	struct leaving d = {.comm = comm,
+	                    .begun_ns = batoni_real_ns(),
+	                    .limit_ns = BATONI_NEVER};
+	enum baton_status status = check_destroy(comm);
+
+	d.roll.called_ns = d.begun_ns;
+	if (comm->timeout_ns)
+		d.limit_ns = d.begun_ns + (uint64_t)comm->timeout_ns;
+	if (status == BATON_OK)
+		status = batoni_drive_until(leave_further, &d, BATONI_NEVER);
+	*gone_p = d.gone;
+	return status;
 }

@@ -37,8 +37,9 @@
  * and messages name the rank at which these notes begin.
  *
  * A destroy that only waits for the other ranks, or for what is lent, checks too: a process
- * that has ended will not leave.  The rank may have left and ended in order just now, and this
- * rank may see its consent in the next passes.  So here, too, the second check ends the wait,
+ * that has ended will not leave.  So does a collective call of the one-sided layer, which such a
+ * process will not make.  The rank may have ended in order just after it left or called, and
+ * this rank may see that in the next passes.  So here, too, the second check ends the wait,
  * TRIES_BETWEEN tries later at least: the communicator breaks.
  *
  * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
@@ -106,15 +107,17 @@ find_first(const struct baton_comm *comm, int peer)
 	return peer;
 }
 
-void
-batoni_note_first_gone(const struct baton_comm *comm, int peer)
+/* This rank has seen that the peer is gone: it tells so ranks that find it gone itself. */
+static void
+note_first_gone(const struct baton_comm *comm, int peer)
 {
 	batoni_farewell_note(farewell_of(comm, comm->rank),
 	                     find_first(comm, peer));
 }
 
-void
-batoni_tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
+/* In words: this peer is gone, or which one was before it. */
+static void
+tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 {
 	int first = find_first(comm, peer);
 
@@ -147,8 +150,8 @@ note_gone(struct baton_comm *comm, int rank)
 	struct batoni_peer *peer = &comm->transport->peers[rank];
 	char what[GONE_BYTES];
 
-	batoni_note_first_gone(comm, rank);
-	batoni_tell_gone(comm, rank, what, sizeof(what));
+	note_first_gone(comm, rank);
+	tell_gone(comm, rank, what, sizeof(what));
 	peer->gone = true;
 	comm->liveness.gone++;
 	batoni_log(BATONI_LOG_WARN,
@@ -239,7 +242,7 @@ break_for(struct batoni_op *op)
 {
 	char what[GONE_BYTES], why[GONE_BYTES + 80];
 
-	batoni_tell_gone(op->comm, op->transfer.peer, what, sizeof(what));
+	tell_gone(op->comm, op->transfer.peer, what, sizeof(what));
 	snprintf(why, sizeof(why),
 	         "%s, and an operation that names rank %d is on its stream", what,
 	         op->transfer.peer);
@@ -310,8 +313,11 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
 	roll->missing = comm->liveness.gone > 0;
 	if (!again || !roll->missing)
 		return;
-	batoni_tell_gone(comm, find_gone(comm), what, sizeof(what));
-	snprintf(why, sizeof(why), "%s: not all ranks have left", what);
+	tell_gone(comm, find_gone(comm), what, sizeof(what));
+	if (roll->call)
+		snprintf(why, sizeof(why), "%s: %s", roll->call, what);
+	else
+		snprintf(why, sizeof(why), "%s: not all ranks have left", what);
 	batoni_comm_break(comm, BATON_ERR_PEER, why);
 }
 

@@ -10,8 +10,10 @@
  * events. */
 size_t batoni_check_peers(void);
 
-/* For a destroy that waits for the other ranks: begin with {now}. */
+/* Of a call that waits for the other ranks: destroy, or a collective call of the one-sided layer.  It
+ * begins with the call's name and the time. */
 struct batoni_roll_call {
+	const char *call; /* with which the sentence begins; NULL: destroy */
 	uint64_t called_ns; /* batoni_real_ns */
 	unsigned tries;     /* since then */
 	bool missing;       /* the process of some rank had ended then */
@@ -20,18 +22,11 @@ struct batoni_roll_call {
 /* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
 bool batoni_peer_is_gone(const struct batoni_peer *peer);
 
-/* This rank has seen that the peer is gone: it tells so ranks that find it gone itself. */
-void batoni_note_first_gone(const struct baton_comm *comm, int peer);
-
-/* In words: this peer is gone, or which one was before it. */
-void batoni_tell_gone(const struct baton_comm *comm, int peer, char *text,
-                      size_t size);
-
 /* This rank takes no part in anything any more: it tells ranks that share memory with it. */
 void batoni_say_away(const struct baton_comm *comm);
 
 /* Break the communicator if the process of a rank has ended, and had at the last check of this
- * destroy.  Does nothing if that was a moment ago.  The driver. */
+ * call.  Does nothing if that was a moment ago.  The driver. */
 void batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
                         uint64_t now_ns);
 

@@ -22,7 +22,7 @@
 #include "health.h"
 #include "log.h"
 #include "sweep.h"
-#include "wake.h"
+#include "wait.h"
 
 /* ---- abort, cancel ---- */
 
@@ -155,9 +155,7 @@ batoni_comm_end_all_now(struct baton_comm *comm)
 {
 	for (unsigned tries = 0; !batoni_comm_end_all(comm); tries++) {
 		batoni_end_and_issue();
-		batoni_leave();
-		batoni_pause_between(tries);
-		batoni_take();
+		batoni_yield_driver(tries);
 	}
 }
 

@@ -37,6 +37,10 @@
  * over (batoni_left), so that no enqueuer or poller gets it before a taker does.
  *
  * The lists of sleepers are in wake.c.
+ *
+ * Calls that wait for something else than requests (destroy, the collective calls of
+ * the one-sided layer and what these wait for) drive in steps, and sleep without the lock
+ * (batoni_drive_until).
  */
 #include "core.h"
 
@@ -311,4 +315,29 @@ batoni_wait_until(struct batoni_awaited *awaited,
 	batoni_sleeper_pass_on(&sleeper);
 	batoni_thread.waits = false;
 	return ready;
+}
+
+void
+batoni_yield_driver(unsigned tries)
+{
+	batoni_leave();
+	batoni_pause_between(tries);
+	batoni_take();
+}
+
+enum baton_status
+batoni_drive_until(enum baton_status (*step)(void *argument), void *argument,
+                   uint64_t limit_ns)
+{
+	for (unsigned tries = 0;; tries++) {
+		enum baton_status status;
+
+		batoni_take();
+		batoni_pass();
+		status = step(argument);
+		batoni_leave();
+		if (status != BATON_PENDING || batoni_real_ns() >= limit_ns)
+			return status;
+		batoni_pause_between(tries);
+	}
 }

@@ -246,6 +246,18 @@ batoni_pause_between(unsigned tries)
 	(void)tries;
 }
 
+enum baton_status
+batoni_drive_until(enum baton_status (*step)(void *argument), void *argument,
+                   uint64_t limit_ns)
+{
+	enum baton_status status;
+
+	do
+		status = step(argument);
+	while (status == BATON_PENDING && batoni_real_ns() < limit_ns);
+	return status;
+}
+
 int64_t
 batoni_comm_grace_ns(const struct baton_comm *comm)
 {

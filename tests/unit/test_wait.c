@@ -595,6 +595,39 @@ START_TEST(thread_of_a_stream_that_is_gone_is_not_counted)
 }
 END_TEST
 
+struct countdown {
+	unsigned left, taken;
+	enum baton_status end;
+};
+
+static enum baton_status
+count_down(void *argument)
+{
+	struct countdown *countdown = argument;
+
+	ck_assert_ptr_eq(atomic_load(&batoni_engine.driver),
+	                 batoni_this_thread());
+	countdown->taken++;
+	return countdown->left-- > 0 ? BATON_PENDING : countdown->end;
+}
+
+START_TEST(steps_are_driven_until_one_ends_or_time_is_up)
+{
+	struct countdown steps = {.left = 5, .end = BATON_ERR_INVALID};
+
+	ck_assert_int_eq(batoni_drive_until(count_down, &steps, BATONI_NEVER),
+	                 BATON_ERR_INVALID);
+	ck_assert_uint_eq(steps.taken, 6);
+	/* One step is taken in any case. */
+	steps = (struct countdown){.left = 5, .end = BATON_OK};
+	ck_assert_int_eq(batoni_drive_until(count_down, &steps, 0),
+	                 BATON_PENDING);
+	ck_assert_uint_eq(steps.taken, 1);
+	ck_assert_ptr_ne(atomic_load(&batoni_engine.driver),
+	                 batoni_this_thread());
+}
+END_TEST
+
 int
 main(void)
 {
@@ -615,6 +648,7 @@ main(void)
 		sleepers_drive_one_after_another,
 		thread_of_a_stream_that_is_gone_is_not_counted,
 		thread_is_not_cancelled_while_it_has_a_lock,
+		steps_are_driven_until_one_ends_or_time_is_up,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);

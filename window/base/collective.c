@@ -11,11 +11,7 @@
 #include "group.h"
 #include "health.h"
 #include "liveness.h"
-#include "wake.h"
-
-/* Tries of a collective call between two liveness checks: 0.2 s when it naps between
- * tries. */
-#define LOOK_EVERY 2000u
+#include "wait.h"
 
 enum baton_status
 batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
@@ -26,6 +22,8 @@ batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
 	*c = (struct batoni_collective){.rma = rma,
 	                                .call = call,
 	                                .late = "not all ranks have called",
+	                                .roll = {.call = call,
+	                                         .called_ns = batoni_real_ns()},
 	                                .limit_ns = BATONI_NEVER};
 	if (atomic_exchange(&rma->collective, true))
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -124,68 +122,38 @@ take_step(struct batoni_collective *c,
 	return status;
 }
 
-/* The lowest rank that is gone; -1: none. */
-static int
-find_gone(const struct batoni_rma *rma)
-{
-	const struct batoni_peer *peers = rma->transport->peers;
-
-	for (int i = 0; peers && i < rma->size; i++) {
-		if (batoni_peer_is_gone(&peers[i]))
-			return i;
-	}
-	return -1;
-}
-
-/* A liveness check.  If some rank is gone, the communicator breaks, since that rank will
- * never call.  Without a deadline nothing else would end the wait.  It may have called, and what it
- * has told be on its way: so the second check that finds one gone breaks it. */
 static enum baton_status
-look_for_ranks(struct batoni_collective *c)
+step_once(void *argument)
 {
-	const struct batoni_rma *rma = c->rma;
-	bool again = c->missing;
-	int gone = find_gone(rma);
-	char what[120], why[sizeof(c->why)];
+	struct batoni_collective *c = argument;
+	struct baton_comm *comm = c->rma->comm;
+	enum baton_status status;
 
-	c->missing = gone >= 0;
-	if (!again || gone < 0)
-		return BATON_PENDING;
-	batoni_note_first_gone(rma->comm, gone);
-	batoni_tell_gone(rma->comm, gone, what, sizeof(what));
-	snprintf(why, sizeof(why), "%s: %s", c->call, what);
-	batoni_take();
-	batoni_comm_break(rma->comm, BATON_ERR_PEER, why);
-	batoni_leave();
-	return batoni_refuse(BATON_ERR_PEER, "%s", why);
+	if (comm->fault.status != BATON_OK)
+		return comm->fault.status;
+	status = take_step(c, c->step);
+	c->told = is_told(status);
+	if (status != BATON_PENDING)
+		return status;
+	/* Without a deadline nothing else would end the wait for a rank that never calls. */
+	batoni_check_ranks(comm, &c->roll, batoni_real_ns());
+	return comm->fault.status != BATON_OK ? comm->fault.status
+	                                      : BATON_PENDING;
 }
 
 enum baton_status
 batoni_collective_drive(struct batoni_collective *c,
                         enum baton_status (*step)(struct batoni_collective *c))
 {
-	struct baton_comm *comm = c->rma->comm;
-	enum baton_status broken, status;
+	enum baton_status status;
 
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		broken = comm->fault.status;
-		status = broken == BATON_OK ? take_step(c, step) : broken;
-		batoni_leave();
-		if (status == BATON_OK)
-			return status;
-		if (broken == BATON_OK && is_told(status))
-			return refuse_told(c, status);
-		if (status != BATON_PENDING)
-			return batoni_refuse_broken(c, status);
-		if (batoni_real_ns() >= c->limit_ns)
-			return batoni_collective_late(c);
-		if (tries % LOOK_EVERY == LOOK_EVERY - 1 &&
-		    look_for_ranks(c) != BATON_PENDING)
-			return BATON_ERR_PEER;
-		batoni_pause_between(tries);
-	}
+	c->step = step;
+	status = batoni_drive_until(step_once, c, c->limit_ns);
+	if (status == BATON_OK)
+		return status;
+	if (status == BATON_PENDING)
+		return batoni_collective_late(c);
+	return c->told ? refuse_told(c, status) : batoni_refuse_broken(c, status);
 }
 
 static enum baton_status

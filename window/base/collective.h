@@ -15,13 +15,16 @@
 #ifndef BATONI_COLLECTIVE_H
 #define BATONI_COLLECTIVE_H
 
+#include "liveness.h"
 #include "rma.h"
 
 struct batoni_collective {
 	struct batoni_rma *rma;
 	const char *call;
 	uint64_t what; /* call and window, the same on all ranks; set by the call */
-	bool missing;  /* some rank was gone at the last check */
+	struct batoni_roll_call roll;
+	enum baton_status (*step)(struct batoni_collective *c); /* that is driven */
+	bool told; /* all ranks get the status of the last step */
 	const char *late; /* what has not happened, for the text of a TIMEOUT */
 	uint64_t limit_ns;
 	uint64_t trials_until_ns; /* paths.c; 0: no copy was tried yet */

@@ -45,6 +45,7 @@
 #include "health.h"
 #include "mem.h"
 #include "native_puts.h"
+#include "wait.h"
 #include "wake.h"
 
 /* What a rank tells of its part. */
@@ -222,26 +223,28 @@ batoni_native_register(struct batoni_collective *c, struct baton_window *window)
 	return make_window(c, window);
 }
 
+/* ABORTED: it never will be, as far as this rank can tell. */
+static enum baton_status
+let_go(void *argument)
+{
+	struct baton_window *window = argument;
+	struct batoni_rma *rma = window->rma;
+
+	if (rma->comm->fault.status != BATON_OK || rma->comm->driving.lost)
+		return BATON_ERR_ABORTED;
+	return ops_of(rma)->let_go(rma->native, window->native) ? BATON_OK
+	                                                        : BATON_PENDING;
+}
+
 /* Puts from this rank's part into another window may be under way.  They need no peer.  False:
  * something stands, and the window is left to NCCL's communicator. */
 static bool
-await_reads(const struct baton_window *window)
+await_reads(struct baton_window *window)
 {
-	struct batoni_rma *rma = window->rma;
-	uint64_t limit_ns = batoni_real_ns() +
-	                    (uint64_t)batoni_comm_grace_ns(rma->comm);
-	bool well, free;
+	uint64_t grace_ns = (uint64_t)batoni_comm_grace_ns(window->rma->comm);
 
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		well = rma->comm->fault.status == BATON_OK && !rma->comm->driving.lost;
-		free = well && ops_of(rma)->let_go(rma->native, window->native);
-		batoni_leave();
-		if (free || !well || batoni_real_ns() >= limit_ns)
-			return free;
-		batoni_pause_between(tries);
-	}
+	return batoni_drive_until(let_go, window,
+	                          batoni_real_ns() + grace_ns) == BATON_OK;
 }
 
 void

@@ -34,7 +34,7 @@
 #include "native_path.h"
 #include "registry.h"
 #include "shared.h"
-#include "wake.h"
+#include "wait.h"
 
 /* Another process has so long to hand on a descriptor. */
 #define HANDOVER_NS UINT64_C(5000000000)
@@ -198,35 +198,43 @@ end_of_trials(struct batoni_collective *c)
 	return c->trials_until_ns;
 }
 
+struct trial {
+	struct batoni_rma *rma;
+	const void *from;
+	bool stands; /* the copy has begun */
+	enum baton_status status;
+};
+
+/* OK: the trial is over. */
+static enum baton_status
+try_further(void *argument)
+{
+	struct trial *trial = argument;
+	struct batoni_rma *rma = trial->rma;
+
+	trial->status = batoni_trial_test(rma);
+	if (!trial->stands && trial->status != BATON_PENDING) {
+		trial->status = batoni_trial_start(rma, trial->from);
+		trial->stands = trial->status == BATON_OK;
+		if (trial->stands || trial->status == BATON_ERR_AGAIN)
+			trial->status = BATON_PENDING;
+	}
+	return trial->status != BATON_PENDING ||
+	                       rma->comm->fault.status != BATON_OK
+	               ? BATON_OK
+	               : BATON_PENDING;
+}
+
 /* Copy a byte out of a part.  OK; PENDING: it has not ended in time, or the communicator breaks;
  * CUDA: the device's `why` says why.  *stands_p: the copy goes on. */
 static enum baton_status
 try_copy(struct batoni_collective *c, const void *from, bool *stands_p)
 {
-	uint64_t until_ns = end_of_trials(c);
-	struct batoni_rma *rma = c->rma;
-	enum baton_status status;
-	bool broken;
+	struct trial trial = {.rma = c->rma, .from = from};
 
-	*stands_p = false;
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		batoni_pass();
-		status = batoni_trial_test(rma);
-		if (!*stands_p && status != BATON_PENDING) {
-			status = batoni_trial_start(rma, from);
-			*stands_p = status == BATON_OK;
-			if (*stands_p || status == BATON_ERR_AGAIN)
-				status = BATON_PENDING;
-		}
-		broken = rma->comm->fault.status != BATON_OK;
-		batoni_leave();
-		*stands_p &= status == BATON_PENDING;
-		if (status != BATON_PENDING || broken ||
-		    batoni_real_ns() >= until_ns)
-			return status;
-		batoni_pause_between(tries);
-	}
+	(void)batoni_drive_until(try_further, &trial, end_of_trials(c));
+	*stands_p = trial.stands && trial.status == BATON_PENDING;
+	return trial.status;
 }
 
 /* Does the driver copy out of the part?  *stands_p: it has begun to, and has not ended. */

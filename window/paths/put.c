@@ -95,7 +95,7 @@
 
 #include "clock.h"
 #include "native_path.h"
-#include "wake.h"
+#include "wait.h"
 
 /* Of one channel, in one test. */
 #define PUTS_MAX 64
@@ -562,23 +562,21 @@ test_copies(struct batoni_rma *rma)
 	return copies;
 }
 
+static enum baton_status
+end_copies(void *argument)
+{
+	return test_copies(argument) ? BATON_PENDING : BATON_OK;
+}
+
 /* The copies that the device makes must end before the buffers go; a device that is not
  * well may never end them. */
 void
 batoni_puts_close(struct batoni_rma *rma)
 {
 	struct batoni_patience *patience = &rma->comm->patience;
-	bool copies;
 
-	for (unsigned tries = 0;; tries++) {
-		batoni_take();
-		copies = test_copies(rma);
-		batoni_leave();
-		if (!copies || batoni_real_ns() >= patience->until_ns)
-			break;
-		batoni_pause_between(tries);
-	}
-	if (copies)
+	if (batoni_drive_until(end_copies, rma, patience->until_ns) ==
+	    BATON_PENDING)
 		patience->copies_left = true;
 }
 
