@@ -162,22 +162,31 @@ a_local_rank_is_destroyed_on_its_own(struct conform *c)
 	}
 }
 
-static void
-destroy_times_out_over_a_pending_operation(struct conform *c)
+/* A destroy that waits for a receive until its deadline.  False: it ended otherwise. */
+static bool
+destroy_times_out(struct conform *c, struct baton_comm **mine_p,
+                  baton_request *request_p)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_op_options never = BATON_OP_OPTIONS_INIT;
-	baton_request request = 0;
-	unsigned char data[8];
-	struct baton_comm *mine;
+	unsigned char *data = conform_alloc(c, 8);
 
 	options.timeout_ns = 5 * MS;
 	never.timeout_ns = -1;
 	never.flags = BATON_OP_DETACHED;
-	mine = conform_comm(c, &options);
-	CHECK_OK(c, baton_recv(data, 8, BATON_UINT8, c->rank, 0, mine, NULL,
-	                       &never, &request));
-	if (!CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_destroy(mine)))
+	*mine_p = conform_comm(c, &options);
+	CHECK_OK(c, baton_recv(data, 8, BATON_UINT8, c->rank, 0, *mine_p, NULL,
+	                       &never, request_p));
+	return CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_destroy(*mine_p));
+}
+
+static void
+destroy_times_out_over_a_pending_operation(struct conform *c)
+{
+	struct baton_comm *mine;
+	baton_request request = 0;
+
+	if (!destroy_times_out(c, &mine, &request))
 		return;
 	CHECK_STATUS(c, BATON_PENDING, baton_test(request, NULL));
 	CHECK_OK(c, baton_cancel(request));
@@ -188,19 +197,10 @@ destroy_times_out_over_a_pending_operation(struct conform *c)
 static void
 abort_and_destroy_end_a_destroy_that_timed_out(struct conform *c)
 {
-	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_op_options never = BATON_OP_OPTIONS_INIT;
-	baton_request request = 0;
-	unsigned char data[8];
 	struct baton_comm *mine;
+	baton_request request = 0;
 
-	options.timeout_ns = 3 * MS;
-	never.timeout_ns = -1;
-	never.flags = BATON_OP_DETACHED;
-	mine = conform_comm(c, &options);
-	CHECK_OK(c, baton_recv(data, 8, BATON_UINT8, c->rank, 0, mine, NULL,
-	                       &never, &request));
-	if (!CHECK_STATUS(c, BATON_ERR_TIMEOUT, baton_comm_destroy(mine)))
+	if (!destroy_times_out(c, &mine, &request))
 		return;
 	CHECK_OK(c, baton_comm_abort(mine));
 	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_test(request, NULL));

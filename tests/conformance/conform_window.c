@@ -223,6 +223,27 @@ work_behind_a_wait_sees_the_data(struct conform *c)
 	CLOSE(c, &part);
 }
 
+/* A put that is drawn: from and into a share. */
+struct drawn {
+	uint32_t kind;
+	size_t from, at, bytes;
+};
+
+static struct drawn
+draw_put(uint64_t *state, size_t share)
+{
+	struct drawn put = { .kind = conform_random(state) % 4 };
+
+	put.from = conform_random(state) % share;
+	put.at = conform_random(state) % share;
+	put.bytes = conform_random(state) % (put.kind == 0 ? share : 300);
+	if (put.bytes > share - put.from)
+		put.bytes = share - put.from;
+	if (put.bytes > share - put.at)
+		put.bytes = share - put.at;
+	return put;
+}
+
 /* Every rank puts at random into its own share of every part, and knows, as its
  * target does, what must be there at the end. */
 static void
@@ -246,21 +267,13 @@ random_puts_make_what_a_model_makes(struct conform *c)
 		uint64_t state = (uint64_t)(c->rank * 64 + to);
 
 		for (size_t i = 0; i < steps; i++) {
-			uint32_t kind = conform_random(&state) % 4;
-			size_t from = conform_random(&state) % share;
-			size_t at = conform_random(&state) % share;
-			size_t bytes = conform_random(&state) %
-			               (kind == 0 ? share : 300);
+			struct drawn put = draw_put(&state, share);
 
-			if (bytes > share - from)
-				bytes = share - from;
-			if (bytes > share - at)
-				bytes = share - at;
 			/* One context, so that they land in this order. */
-			requests[i] = PUT(c, source + from, bytes, to,
+			requests[i] = PUT(c, source + put.from, put.bytes, to,
 			                  part.window,
-			                  share * (size_t)c->rank + at,
-			                  (int)kind, 1, streams[i % 3],
+			                  share * (size_t)c->rank + put.at,
+			                  (int)put.kind, 1, streams[i % 3],
 			                  &conform_detached);
 		}
 		FINISH_ALL(c, requests, steps);
@@ -271,18 +284,10 @@ random_puts_make_what_a_model_makes(struct conform *c)
 
 		memset(model, 0, share);
 		for (size_t i = 0; i < steps; i++) {
-			uint32_t kind = conform_random(&state) % 4;
-			size_t from = conform_random(&state) % share;
-			size_t at = conform_random(&state) % share;
-			size_t bytes = conform_random(&state) %
-			               (kind == 0 ? share : 300);
+			struct drawn put = draw_put(&state, share);
 
-			if (bytes > share - from)
-				bytes = share - from;
-			if (bytes > share - at)
-				bytes = share - at;
-			memcpy(model + at, filled + from, bytes);
-			kinds[kind]++;
+			memcpy(model + put.at, filled + put.from, put.bytes);
+			kinds[put.kind]++;
 		}
 		for (int kind = 0; kind < 4; kind++)
 			if (kinds[kind])

@@ -101,6 +101,15 @@ address(const void *pointer)
 	return (CUdeviceptr)(uintptr_t)pointer;
 }
 
+/* What the driver has too. */
+#define FORWARD(name, parameters, call)                                       \
+	EXPORT cudaError_t name parameters                                    \
+	{                                                                     \
+		CUresult result = enter();                                    \
+		return ended(result == BATONI_CU_SUCCESS ? driver->call       \
+		                                         : result);           \
+	}
+
 /* ---- devices ---------------------------------------------------------------- */
 
 EXPORT cudaError_t
@@ -142,14 +151,7 @@ cudaGetDevice(int *device_p)
 	return ended(result);
 }
 
-EXPORT cudaError_t
-cudaDeviceSynchronize(void)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->context_synchronize()
-	                                         : result);
-}
+FORWARD(cudaDeviceSynchronize, (void), context_synchronize())
 
 /* ---- errors ----------------------------------------------------------------- */
 
@@ -216,15 +218,8 @@ cudaGetErrorString(cudaError_t error)
 
 /* ---- streams ---------------------------------------------------------------- */
 
-EXPORT cudaError_t
-cudaStreamCreateWithFlags(cudaStream_t *stream_p, unsigned int flags)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS
-	                     ? driver->plain_stream_create(stream_p, flags)
-	                     : result);
-}
+FORWARD(cudaStreamCreateWithFlags, (cudaStream_t *stream_p, unsigned int flags),
+        plain_stream_create(stream_p, flags))
 
 EXPORT cudaError_t
 cudaStreamCreate(cudaStream_t *stream_p)
@@ -232,55 +227,17 @@ cudaStreamCreate(cudaStream_t *stream_p)
 	return cudaStreamCreateWithFlags(stream_p, cudaStreamDefault);
 }
 
-EXPORT cudaError_t
-cudaStreamDestroy(cudaStream_t stream)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->stream_destroy(stream)
-	                                         : result);
-}
-
-EXPORT cudaError_t
-cudaStreamQuery(cudaStream_t stream)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->stream_query(stream)
-	                                         : result);
-}
-
-EXPORT cudaError_t
-cudaStreamSynchronize(cudaStream_t stream)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS
-	                     ? driver->stream_synchronize(stream)
-	                     : result);
-}
-
-EXPORT cudaError_t
-cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS
-	                     ? driver->stream_wait_event(stream, event, flags)
-	                     : result);
-}
+FORWARD(cudaStreamDestroy, (cudaStream_t stream), stream_destroy(stream))
+FORWARD(cudaStreamQuery, (cudaStream_t stream), stream_query(stream))
+FORWARD(cudaStreamSynchronize, (cudaStream_t stream),
+        stream_synchronize(stream))
+FORWARD(cudaStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned int flags),
+        stream_wait_event(stream, event, flags))
 
 /* ---- events ----------------------------------------------------------------- */
 
-EXPORT cudaError_t
-cudaEventCreateWithFlags(cudaEvent_t *event_p, unsigned int flags)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS
-	                     ? driver->event_create(event_p, flags)
-	                     : result);
-}
+FORWARD(cudaEventCreateWithFlags, (cudaEvent_t *event_p, unsigned int flags),
+        event_create(event_p, flags))
 
 EXPORT cudaError_t
 cudaEventCreate(cudaEvent_t *event_p)
@@ -288,42 +245,11 @@ cudaEventCreate(cudaEvent_t *event_p)
 	return cudaEventCreateWithFlags(event_p, cudaEventDefault);
 }
 
-EXPORT cudaError_t
-cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS
-	                     ? driver->event_record(event, stream)
-	                     : result);
-}
-
-EXPORT cudaError_t
-cudaEventQuery(cudaEvent_t event)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->event_query(event)
-	                                         : result);
-}
-
-EXPORT cudaError_t
-cudaEventSynchronize(cudaEvent_t event)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->event_synchronize(event)
-	                                         : result);
-}
-
-EXPORT cudaError_t
-cudaEventDestroy(cudaEvent_t event)
-{
-	CUresult result = enter();
-
-	return ended(result == BATONI_CU_SUCCESS ? driver->event_destroy(event)
-	                                         : result);
-}
+FORWARD(cudaEventRecord, (cudaEvent_t event, cudaStream_t stream),
+        event_record(event, stream))
+FORWARD(cudaEventQuery, (cudaEvent_t event), event_query(event))
+FORWARD(cudaEventSynchronize, (cudaEvent_t event), event_synchronize(event))
+FORWARD(cudaEventDestroy, (cudaEvent_t event), event_destroy(event))
 
 /* ---- memory ----------------------------------------------------------------- */
 

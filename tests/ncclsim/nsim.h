@@ -256,6 +256,9 @@ void nsim_comm_close(ncclComm_t comm);
 void nsim_comm_reclaim(ncclComm_t comm);
 /* Its state allows a call.  SUCCESS, or what the call returns. */
 ncclResult_t nsim_comm_ready(ncclComm_t comm);
+/* Begins an operation: counts the use, enters, and checks the state.  SUCCESS: nsim_leave
+ * follows.  Anything else: the group is told, and the call returns it. */
+ncclResult_t nsim_comm_begin(ncclComm_t comm, enum nsim_function function);
 /* Its asynchronous error from now on, if it has none yet. */
 void nsim_comm_fail(ncclComm_t comm, ncclResult_t result);
 

@@ -589,11 +589,9 @@ ncclCommUserRank(const ncclComm_t comm, int *rank_p)
 
 /* ---- operations ---------------------------------------------------------- */
 
-static ncclResult_t
-operate(ncclComm_t comm, enum nsim_function function, struct nsim_op *op,
-        size_t count, ncclDataType_t type, CUstream stream)
+ncclResult_t
+nsim_comm_begin(ncclComm_t comm, enum nsim_function function)
 {
-	size_t bytes = nsim_type_bytes(type);
 	ncclResult_t result = nsim_use(function);
 
 	if (result == BATONI_NCCL_SUCCESS)
@@ -604,9 +602,24 @@ operate(ncclComm_t comm, enum nsim_function function, struct nsim_op *op,
 	if (result == BATONI_NCCL_SUCCESS && comm->revoked)
 		result = nsim_error(BATONI_NCCL_INVALID_USAGE,
 		                    "the communicator was revoked");
-	if (result == BATONI_NCCL_SUCCESS &&
-	    (op->peer < 0 || op->peer >= comm->ranks || bytes == 0 ||
-	     (count > 0 && !op->at)))
+	if (result != BATONI_NCCL_SUCCESS) {
+		nsim_group_refuse(result);
+		nsim_leave(comm);
+	}
+	return result;
+}
+
+static ncclResult_t
+operate(ncclComm_t comm, enum nsim_function function, struct nsim_op *op,
+        size_t count, ncclDataType_t type, CUstream stream)
+{
+	size_t bytes = nsim_type_bytes(type);
+	ncclResult_t result = nsim_comm_begin(comm, function);
+
+	if (result != BATONI_NCCL_SUCCESS)
+		return result;
+	if (op->peer < 0 || op->peer >= comm->ranks || bytes == 0 ||
+	    (count > 0 && !op->at))
 		result = nsim_error(BATONI_NCCL_INVALID_ARGUMENT,
 		                    "peer %d, type %u, or no buffer", op->peer,
 		                    type);

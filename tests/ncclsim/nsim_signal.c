@@ -141,17 +141,11 @@ nsim_agent_end(ncclComm_t comm)
 static ncclResult_t
 enter(ncclComm_t comm, enum nsim_function function)
 {
-	ncclResult_t result = nsim_use(function);
+	ncclResult_t result = nsim_comm_begin(comm, function);
 
-	if (result == BATONI_NCCL_SUCCESS)
-		result = nsim_enter(comm, function);
 	if (result != BATONI_NCCL_SUCCESS)
-		return nsim_group_refuse(result);
-	result = nsim_comm_ready(comm);
-	if (result == BATONI_NCCL_SUCCESS && comm->revoked)
-		result = nsim_error(BATONI_NCCL_INVALID_USAGE,
-		                    "the communicator was revoked");
-	if (result == BATONI_NCCL_SUCCESS && !nsim_gpu_has_one_sided())
+		return result;
+	if (!nsim_gpu_has_one_sided())
 		result = nsim_error(BATONI_NCCL_INVALID_USAGE,
 		                    "one-sided calls need a CUDA driver of 12.5");
 	if (result == BATONI_NCCL_SUCCESS && !comm->rma &&

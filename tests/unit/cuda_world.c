@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cuda_world.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -155,6 +156,59 @@ cuda_world_finish(baton_request request, enum baton_status expected)
 	ck_assert_int_eq(baton_finish(&request, LONG_NS, NULL), expected);
 }
 
+void
+cuda_world_parts(void *base_0, void *base_1, size_t bytes)
+{
+	for (int i = 0; i < 2; i++)
+		cw.parts[i] = (struct cuda_world_part){
+			.comm = cw.comms[i],
+			.base = i ? base_1 : base_0,
+			.bytes = bytes,
+		};
+}
+
+static void *
+call_with(void *argument)
+{
+	struct cuda_world_part *part = argument;
+
+	part->status = part->call(part);
+	snprintf(part->why, sizeof(part->why), "%s", baton_last_error());
+	return NULL;
+}
+
+void
+cuda_world_both(enum baton_status (*call)(struct cuda_world_part *part),
+                enum baton_status expected)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++) {
+		cw.parts[i].call = call;
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, call_with,
+		                                &cw.parts[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 2; i++)
+		ck_assert_msg(cw.parts[i].status == expected, "rank %d: %s, %s", i,
+		              baton_status_name(cw.parts[i].status),
+		              cw.parts[i].why);
+}
+
+enum baton_status
+cuda_world_register(struct cuda_world_part *part)
+{
+	return baton_window_register(part->base, part->bytes, part->comm,
+	                             &part->window);
+}
+
+enum baton_status
+cuda_world_deregister(struct cuda_world_part *part)
+{
+	return baton_window_deregister(part->window);
+}
+
 static unsigned char
 byte_at(size_t i, unsigned seed)
 {
@@ -183,6 +237,18 @@ cuda_world_expect(const void *at, size_t bytes, unsigned seed)
 			ck_abort_msg("byte %zu of %zu is %u, not %u", i, bytes,
 			             values[i], byte_at(i, seed));
 	free(values);
+}
+
+long
+cuda_world_uses(const char *const names[])
+{
+	long n = 0;
+
+	for (size_t i = 0; names[i]; i++) {
+		ck_assert_int_ge(cw.sim->sim_uses(names[i]), 0);
+		n += cw.sim->sim_uses(names[i]);
+	}
+	return n;
 }
 
 void

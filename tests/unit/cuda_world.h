@@ -19,6 +19,17 @@
 #define LONG_NS INT64_C(60000000000)
 enum { CUDA_WORLD_WORDS = 64 };
 
+/* What a rank registers as its part of a window, and how its last collective call ended. */
+struct cuda_world_part {
+	struct baton_comm *comm;
+	void *base;
+	size_t bytes;
+	struct baton_window *window;
+	enum baton_status (*call)(struct cuda_world_part *part);
+	enum baton_status status;
+	char why[300];
+};
+
 struct cuda_world {
 	const struct cudasim *sim;
 	CUcontext context; /* device 0's primary one; current */
@@ -26,6 +37,7 @@ struct cuda_world {
 	CUstream streams[2];     /* non-blocking */
 	unsigned char *from, *to; /* memory of device 0 */
 	_Atomic uint64_t *words; /* pinned, mapped, zero: they hold streams up */
+	struct cuda_world_part parts[2];
 	int violations;          /* that the test expects */
 };
 
@@ -63,9 +75,22 @@ baton_request cuda_world_recv(void *to, size_t bytes, int tag, CUstream stream);
 /* Wait until it has ended so; release it. */
 void cuda_world_finish(baton_request request, enum baton_status expected);
 
+/* The parts of cw.comms. */
+void cuda_world_parts(void *base_0, void *base_1, size_t bytes);
+/* A collective call: each rank makes it on a thread, with its part; both end in `expected`. */
+void cuda_world_both(enum baton_status (*call)(struct cuda_world_part *part),
+                     enum baton_status expected);
+enum baton_status cuda_world_register(struct cuda_world_part *part);
+enum baton_status cuda_world_deregister(struct cuda_world_part *part);
+
 /* Device memory, beside all streams: set it, and what it holds. */
 void cuda_world_fill(void *at, size_t bytes, unsigned seed);
 void cuda_world_expect(const void *at, size_t bytes, unsigned seed);
+
+/* How often the functions were called, together; the names end with NULL. */
+#define uses_of(...) \
+	cuda_world_uses((const char *const[]){__VA_ARGS__, NULL})
+long cuda_world_uses(const char *const names[]);
 
 /* The library's last refusal has all these words. */
 #define assert_said(...) \

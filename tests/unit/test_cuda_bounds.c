@@ -4,7 +4,6 @@
  * stream of the host, a buffer that runs past its memory, and more than a stream takes.  And what is not: memory that is mapped
  * in pieces, side by side, as PyTorch's expandable segments are.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -171,67 +170,6 @@ ck_buffer_refused(enum baton_status status, const char *call, size_t bytes,
 	assert_said(call, named, has, "runs past its memory");
 }
 
-struct part {
-	struct baton_comm *comm;
-	void *base;
-	size_t bytes;
-	struct baton_window *window;
-	enum baton_status status;
-	char why[300];
-};
-
-static void *
-register_part(void *argument)
-{
-	struct part *part = argument;
-
-	part->status = baton_window_register(part->base, part->bytes, part->comm,
-	                                     &part->window);
-	snprintf(part->why, sizeof(part->why), "%s", baton_last_error());
-	return NULL;
-}
-
-static void *
-deregister_part(void *argument)
-{
-	struct part *part = argument;
-
-	part->status = baton_window_deregister(part->window);
-	return NULL;
-}
-
-static struct part parts[2];
-
-static void
-both(void *(*call)(void *))
-{
-	pthread_t thread;
-
-	pthread_create(&thread, NULL, call, &parts[0]);
-	call(&parts[1]);
-	pthread_join(thread, NULL);
-}
-
-static void
-register_both(void *base, size_t bytes)
-{
-	for (int i = 0; i < 2; i++)
-		parts[i] = (struct part){
-			.comm = cw.comms[i],
-			.base = i ? base : cw.to,
-			.bytes = i ? bytes : CUDA_WORLD_BYTES,
-		};
-	both(register_part);
-}
-
-static void
-deregister_both(void)
-{
-	both(deregister_part);
-	for (int i = 0; i < 2; i++)
-		baton_ok(parts[i].status);
-}
-
 /* The last `left` bytes of an allocation, and one more. */
 static void
 messages_refuse(const unsigned char *tail, size_t left, size_t allocation)
@@ -280,21 +218,21 @@ windows_refuse(unsigned char *tail, size_t left, size_t allocation)
 {
 	char has[32];
 
-	register_both(tail, left + 1);
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(parts[i].status, BATON_ERR_INVALID);
+	cuda_world_parts(cw.to, tail, left + 1);
+	cw.parts[0].bytes = CUDA_WORLD_BYTES;
+	cuda_world_both(cuda_world_register, BATON_ERR_INVALID);
 	snprintf(has, sizeof(has), " %zu bytes", allocation);
-	cuda_world_has(parts[1].why,
+	cuda_world_has(cw.parts[1].why,
 	               (const char *const[]){"baton_window_register: base",
 	                                     "runs past its memory", has, NULL});
-	register_both(tail, left);
-	baton_ok(parts[1].status);
+	cw.parts[1].bytes = left;
+	cuda_world_both(cuda_world_register, BATON_OK);
 	ck_buffer_refused(baton_put_signal(tail, left + 1, BATON_UINT8, 0,
-	                                   parts[1].window, 0, 0, 0, 0,
+	                                   cw.parts[1].window, 0, 0, 0, 0,
 	                                   cw.comms[1], cw.streams[1], NULL,
 	                                   NULL),
 	                  "baton_put_signal", left + 1, allocation);
-	deregister_both();
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 }
 
 /* All of these bytes can be sent and received. */

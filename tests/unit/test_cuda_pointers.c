@@ -5,7 +5,6 @@
  * refused where the program has loaded CUDA.
  */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -69,80 +68,15 @@ START_TEST(what_a_buffer_is_is_asked_once_and_at_the_call)
 }
 END_TEST
 
-struct registering {
-	pthread_t thread;
-	struct baton_comm *comm;
-	void *base;
-	size_t bytes;
-	struct baton_window *window;
-	enum baton_status status;
-	char why[300];
-};
-
-static void *
-register_part(void *argument)
-{
-	struct registering *r = argument;
-
-	r->status = baton_window_register(r->base, r->bytes, r->comm, &r->window);
-	snprintf(r->why, sizeof(r->why), "%s", baton_last_error());
-	return NULL;
-}
-
-static struct registering parts[2];
-
-static void
-register_both(void *base_0, void *base_1, size_t bytes)
-{
-	for (int i = 0; i < 2; i++) {
-		parts[i] = (struct registering){
-			.comm = cw.comms[i],
-			.base = i ? base_1 : base_0,
-			.bytes = bytes,
-		};
-		pthread_create(&parts[i].thread, NULL, register_part, &parts[i]);
-	}
-	for (int i = 0; i < 2; i++)
-		pthread_join(parts[i].thread, NULL);
-}
-
-/* Both ranks; bases are their parts. */
-static void
-register_window(void *const bases[2], size_t bytes, struct baton_window *windows[2])
-{
-	register_both(bases[0], bases[1], bytes);
-	for (int i = 0; i < 2; i++) {
-		ck_assert_msg(parts[i].status == BATON_OK, "%s", parts[i].why);
-		windows[i] = parts[i].window;
-	}
-}
-
-static void *
-deregister_part(void *window)
-{
-	return (void *)(intptr_t)baton_window_deregister(window);
-}
-
-static void
-deregister_window(struct baton_window *windows[2])
-{
-	pthread_t thread;
-	void *status;
-
-	pthread_create(&thread, NULL, deregister_part, windows[0]);
-	baton_ok(baton_window_deregister(windows[1]));
-	pthread_join(thread, &status);
-	ck_assert_int_eq((int)(intptr_t)status, BATON_OK);
-}
-
 /* Rank 0 puts into the part of rank 1. */
 static void
-put(const void *from, size_t bytes, struct baton_window *window)
+put(const void *from, size_t bytes)
 {
 	baton_request request;
 
-	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, window, 0, 0, 0, 0,
-	                          cw.comms[0], cw.streams[0], NULL, &request));
+	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, cw.parts[0].window,
+	                          0, 0, 0, 0, cw.comms[0], cw.streams[0], NULL,
+	                          &request));
 	cuda_world_finish(request, BATON_OK);
 }
 
@@ -158,7 +92,7 @@ await_put(void)
 }
 
 static void
-puts_ask_once(struct baton_window *window)
+puts_ask_once(void)
 {
 	static const size_t lengths[] = {0, 8, 100 * 1024, 4 * MIB};
 
@@ -166,7 +100,7 @@ puts_ask_once(struct baton_window *window)
 		long before = looks();
 
 		cuda_world_fill(cw.from, 4 * MIB, (unsigned)i);
-		put(cw.from, lengths[i], window);
+		put(cw.from, lengths[i]);
 		await_put();
 		ck_assert_int_eq(looks() - before, lengths[i] > 0);
 		cuda_world_expect(cw.to, lengths[i], (unsigned)i);
@@ -176,7 +110,6 @@ puts_ask_once(struct baton_window *window)
 START_TEST(puts_ask_once_on_each_path)
 {
 	static const char *const paths[] = {"", "message"};
-	struct baton_window *windows[2];
 	void *bases[2];
 
 	for (int i = 0; i < 2; i++) {
@@ -189,9 +122,10 @@ START_TEST(puts_ask_once_on_each_path)
 			cuda_world_open();
 			bases[0] = cw.from;
 			bases[1] = cw.to;
-			register_window(bases, 4 * MIB, windows);
-			puts_ask_once(windows[0]);
-			deregister_window(windows);
+			cuda_world_parts(bases[0], bases[1], 4 * MIB);
+			cuda_world_both(cuda_world_register, BATON_OK);
+			puts_ask_once();
+			cuda_world_both(cuda_world_deregister, BATON_OK);
 			cuda_world_end();
 			_exit(0);
 		}
@@ -258,10 +192,9 @@ START_TEST(device_that_cannot_be_set_up_is_refused_and_tried_once)
 	recv_refused(there, BATON_ERR_NOMEM);
 	retains = cw.sim->sim_uses("cuDevicePrimaryCtxRetain");
 	recv_refused(there, BATON_ERR_NOMEM);
-	register_both(there, cw.to, 8 * MIB);
-	ck_assert_int_eq(parts[0].status, BATON_ERR_NOMEM);
-	ck_assert_int_eq(parts[1].status, BATON_ERR_NOMEM);
-	ck_assert_ptr_nonnull(strstr(parts[0].why, "memory of CUDA device 1"));
+	cuda_world_parts(there, cw.to, 8 * MIB);
+	cuda_world_both(cuda_world_register, BATON_ERR_NOMEM);
+	ck_assert_ptr_nonnull(strstr(cw.parts[0].why, "memory of CUDA device 1"));
 	ck_assert_int_eq(cw.sim->sim_uses("cuDevicePrimaryCtxRetain"), retains);
 	/* The next communicator tries again. */
 	baton_ok(baton_comm_create_local(1, &options, &another));
@@ -277,7 +210,6 @@ END_TEST
 START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
 {
 	struct baton_comm_options options = cuda_world_options();
-	struct baton_window *windows[2];
 	CUcontext other;
 	unsigned char *there;
 	void *bases[2];
@@ -294,17 +226,18 @@ START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
 	options.cuda_device = 1;
 	cuda_world_comms(&options);
 	bases[0] = bases[1] = calloc(1, 4 * MIB);
-	register_window(bases, 4 * MIB, windows);
+	cuda_world_parts(bases[0], bases[1], 4 * MIB);
+	cuda_world_both(cuda_world_register, BATON_OK);
 	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
 		unsigned char *got = bases[1], want[8];
 
 		cuda_world_fill(there, 4 * MIB, 5);
-		put(there, bytes, windows[0]);
+		put(there, bytes);
 		await_put();
 		cw.sim->sim_peek(want, cuda_world_address(there + bytes - 8), 8);
 		ck_assert_mem_eq(got + bytes - 8, want, 8);
 	}
-	deregister_window(windows);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	cuda_world_end();
 	free(bases[0]);
 }
@@ -315,7 +248,6 @@ END_TEST
 static void
 puts_reach_the_other_device(const char *path, bool peer, bool both)
 {
-	struct baton_window *windows[2];
 	unsigned char *there, *here = malloc(4 * MIB);
 	void *bases[2];
 
@@ -327,21 +259,22 @@ puts_reach_the_other_device(const char *path, bool peer, bool both)
 	there = memory_of_device_1(4 * MIB);
 	bases[0] = cw.to;
 	bases[1] = there;
-	register_window(bases, 4 * MIB, windows);
+	cuda_world_parts(bases[0], bases[1], 4 * MIB);
+	cuda_world_both(cuda_world_register, BATON_OK);
 	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
 		cuda_world_fill(cw.from, bytes, 3);
 		cw.sim->sim_peek(here, cuda_world_address(cw.from), bytes);
-		put(here, bytes, windows[0]);
+		put(here, bytes);
 		await_put();
 		cuda_world_expect(there, bytes, 3);
 		if (!both)
 			continue;
 		cuda_world_fill(cw.from, bytes, 4);
-		put(cw.from, bytes, windows[0]);
+		put(cw.from, bytes);
 		await_put();
 		cuda_world_expect(there, bytes, 4);
 	}
-	deregister_window(windows);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	cuda_world_end();
 	free(here);
 }
@@ -373,13 +306,14 @@ kernel_writes(void)
 }
 
 static void
-put_is_refused(const void *from, struct baton_window *window)
+put_is_refused(const void *from)
 {
 	baton_request request = BATON_REQUEST_NULL;
 
-	ck_assert_int_eq(baton_put_signal(from, 8, BATON_UINT8, 1, window, 0, 0,
-	                                  0, 0, cw.comms[0], cw.streams[0],
-	                                  NULL, &request),
+	ck_assert_int_eq(baton_put_signal(from, 8, BATON_UINT8, 1,
+	                                  cw.parts[0].window, 0, 0, 0, 0,
+	                                  cw.comms[0], cw.streams[0], NULL,
+	                                  &request),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert(request == BATON_REQUEST_NULL);
 	assert_said("baton_put_signal: local_buffer", "memory of a device",
@@ -389,7 +323,6 @@ put_is_refused(const void *from, struct baton_window *window)
 /* The kernel does not read it. */
 START_TEST(put_from_a_device_is_refused_where_vmwrite_is_forced)
 {
-	struct baton_window *windows[2];
 	CUdeviceptr managed;
 	int64_t here = 5;
 	void *bases[2];
@@ -402,15 +335,16 @@ START_TEST(put_from_a_device_is_refused_where_vmwrite_is_forced)
 	cuda_world_open();
 	cu_ok(cw.sim->managed_alloc(&managed, 4096, 1));
 	bases[0] = bases[1] = calloc(1, 4096);
-	register_window(bases, 4096, windows);
-	put_is_refused(cw.from, windows[0]);
-	put_is_refused((void *)(uintptr_t)managed, windows[0]);
-	put(cw.from, 0, windows[0]);
+	cuda_world_parts(bases[0], bases[1], 4096);
+	cuda_world_both(cuda_world_register, BATON_OK);
+	put_is_refused(cw.from);
+	put_is_refused((void *)(uintptr_t)managed);
+	put(cw.from, 0);
 	await_put();
-	put(&here, 8, windows[0]);
+	put(&here, 8);
 	await_put();
 	ck_assert_mem_eq(bases[1], &here, 8);
-	deregister_window(windows);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	cuda_world_end();
 	free(bases[0]);
 }
@@ -548,26 +482,25 @@ END_TEST
 
 START_TEST(host_refuses_windows_and_puts_of_device_memory)
 {
-	struct baton_window *windows[2];
 	void *bases[2] = {calloc(1, 4096), calloc(1, 4096)};
 
 	open_on_the_host();
-	register_both(bases[0], cw.to, 4096);
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(parts[i].status, BATON_ERR_INVALID);
-	cuda_world_has(parts[1].why,
+	cuda_world_parts(bases[0], cw.to, 4096);
+	cuda_world_both(cuda_world_register, BATON_ERR_INVALID);
+	cuda_world_has(cw.parts[1].why,
 	               (const char *const[]){"baton_window_register", "base",
 	                                     "memory of GPU 0", "is on the host",
 	                                     NULL});
-	register_window(bases, 4096, windows);
-	host_refuses(baton_put_signal(cw.from, 8, BATON_UINT8, 1, windows[0], 0, 0,
+	cuda_world_parts(bases[0], bases[1], 4096);
+	cuda_world_both(cuda_world_register, BATON_OK);
+	host_refuses(baton_put_signal(cw.from, 8, BATON_UINT8, 1, cw.parts[0].window, 0, 0,
 	                              0, 0, cw.comms[0], cw.streams[0], NULL, NULL),
 	             "baton_put_signal", "memory of GPU 0");
 	memset(bases[0], 7, 4096);
-	put(bases[0], 4096, windows[0]);
+	put(bases[0], 4096);
 	await_put();
 	ck_assert_mem_eq(bases[0], bases[1], 4096);
-	deregister_window(windows);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	close_on_the_host();
 	free(bases[0]);
 	free(bases[1]);

@@ -9,7 +9,6 @@
  *
  * The path is that of BATON_WINDOW_PATH, or the one that Baton chooses: each test runs on both.
  */
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
@@ -23,8 +22,6 @@ static struct side {
 	CUstream stream, urgent;
 	unsigned char *part; /* device memory */
 	struct baton_comm *comm;
-	struct baton_window *window;
-	enum baton_status status;
 } sides[2];
 static unsigned char *data; /* pinned */
 static bool by_message;
@@ -33,39 +30,6 @@ static bool uncopied; /* it does, but its driver refuses copies of it */
 static int64_t limit_ns; /* of the communicator */
 
 /* ---- both ranks ------------------------------------------------------------ */
-
-static void *
-register_part(void *argument)
-{
-	struct side *side = argument;
-
-	side->status = baton_window_register(side->part, ROOM, side->comm,
-	                                     &side->window);
-	return NULL;
-}
-
-static void *
-deregister_part(void *argument)
-{
-	struct side *side = argument;
-
-	side->status = baton_window_deregister(side->window);
-	return NULL;
-}
-
-/* A collective call of both; it ends in `expected` on both. */
-static void
-both(void *(*call)(void *), enum baton_status expected)
-{
-	pthread_t threads[2];
-
-	for (int i = 0; i < 2; i++)
-		pthread_create(&threads[i], NULL, call, &sides[i]);
-	for (int i = 0; i < 2; i++) {
-		pthread_join(threads[i], NULL);
-		ck_assert_int_eq(sides[i].status, expected);
-	}
-}
 
 static void
 open_sides(void)
@@ -110,10 +74,14 @@ open_sides(void)
 	options.timeout_ns = limit_ns;
 	baton_ok(baton_comm_create_local(2, &options, comms));
 	cu_ok(cw.sim->context_push(popped));
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		sides[i].comm = comms[i];
-	both(register_part, BATON_OK);
-	ck_assert_uint_eq(baton_window_path(sides[0].window, 1),
+		cw.parts[i] = (struct cuda_world_part){.comm = comms[i],
+		                                       .base = sides[i].part,
+		                                       .bytes = ROOM};
+	}
+	cuda_world_both(cuda_world_register, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(cw.parts[0].window, 1),
 	                  by_message || apart || uncopied
 	                          ? BATON_WINDOW_PATH_MESSAGE
 	                          : BATON_WINDOW_PATH_DIRECT);
@@ -122,7 +90,7 @@ open_sides(void)
 static void
 close_sides(void)
 {
-	both(deregister_part, BATON_OK);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_comm_destroy(sides[i].comm));
 	cuda_world_end();
@@ -175,7 +143,7 @@ put(const void *from, size_t bytes, size_t offset, int64_t timeout_ns)
 
 	options.timeout_ns = timeout_ns;
 	options.flags = BATON_OP_DETACHED;
-	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, sides[0].window,
+	baton_ok(baton_put_signal(from, bytes, BATON_UINT8, 1, cw.parts[0].window,
 	                          offset, 0, 0, 0, sides[0].comm,
 	                          sides[0].stream, &options, &request));
 	return request;
@@ -339,7 +307,7 @@ end_early(bool cancel)
 	lent = done.flags & BATON_COMPLETION_LENT;
 	ck_assert(lent || (!cancel && copies() == before));
 	if (lent)
-		both(deregister_part, BATON_ERR_BUSY);
+		cuda_world_both(cuda_world_deregister, BATON_ERR_BUSY);
 	cuda_world_let_go(0);
 	while (done.flags & BATON_COMPLETION_LENT)
 		(void)baton_test(request, &done);
@@ -387,7 +355,7 @@ START_TEST(put_whose_copy_fails_does_not_signal)
 	status = baton_finish(&request, LONG_NS, NULL);
 	ck_assert(status == BATON_OK || status == BATON_ERR_ABORTED ||
 	          status == BATON_ERR_CUDA);
-	both(deregister_part, BATON_OK);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_comm_destroy(sides[i].comm));
 }
@@ -400,11 +368,11 @@ START_TEST(a_part_that_the_device_does_not_reach_is_put_into_by_message)
 
 	apart = true;
 	open_sides();
-	ck_assert_uint_eq(baton_window_path(sides[0].window, 0),
+	ck_assert_uint_eq(baton_window_path(cw.parts[0].window, 0),
 	                  by_message ? BATON_WINDOW_PATH_MESSAGE
 	                             : BATON_WINDOW_PATH_DIRECT);
 	if (!by_message)
-		cuda_world_has(baton_window_why(sides[0].window, 1),
+		cuda_world_has(baton_window_why(cw.parts[0].window, 1),
 		               (const char *const[]){"out of reach",
 	                                             "CUDA device 0",
 	                                             "device 1", NULL});
@@ -422,12 +390,12 @@ START_TEST(a_part_that_the_driver_does_not_copy_is_put_into_by_message)
 
 	uncopied = true;
 	open_sides();
-	ck_assert_uint_eq(baton_window_path(sides[0].window, 0),
+	ck_assert_uint_eq(baton_window_path(cw.parts[0].window, 0),
 	                  by_message ? BATON_WINDOW_PATH_MESSAGE
 	                             : BATON_WINDOW_PATH_DIRECT);
 	for (int i = 0; i < 2 && !by_message; i++)
 		cuda_world_has(
-			baton_window_why(sides[i].window, 1 - i),
+			baton_window_why(cw.parts[i].window, 1 - i),
 			(const char *const[]){"copies", "refused",
 		                              "cuMemcpyAsync",
 		                              "CUDA_ERROR_NOT_SUPPORTED", NULL});
@@ -443,21 +411,21 @@ END_TEST
 START_TEST(a_copy_that_stands_holds_up_no_registration_for_long)
 {
 	open_sides();
-	both(deregister_part, BATON_OK);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	hold_copies();
-	both(register_part, BATON_OK);
-	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	cuda_world_both(cuda_world_register, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(cw.parts[1].window, 0),
 	                  BATON_WINDOW_PATH_MESSAGE);
 	if (!by_message)
-		cuda_world_has(baton_window_why(sides[1].window, 0),
+		cuda_world_has(baton_window_why(cw.parts[1].window, 0),
 		               (const char *const[]){"copy", "not ended", NULL});
 	cuda_world_let_go(0);
 	cuda_world_finish(put(sides[0].part, 70000, 100, -1), BATON_OK);
 	run_dry();
-	both(deregister_part, BATON_OK);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	/* The next one lets it end first. */
-	both(register_part, BATON_OK);
-	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	cuda_world_both(cuda_world_register, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(cw.parts[1].window, 0),
 	                  by_message ? BATON_WINDOW_PATH_MESSAGE
 	                             : BATON_WINDOW_PATH_DIRECT);
 	close_sides();
@@ -465,14 +433,14 @@ START_TEST(a_copy_that_stands_holds_up_no_registration_for_long)
 END_TEST
 
 /* Rank 0 is the first to call, and so the first whose time is over. */
-static void *
-register_in_turn(void *argument)
+static enum baton_status
+register_in_turn(struct cuda_world_part *part)
 {
 	uint64_t later = batoni_real_ns() + 100000000;
 
-	while (argument == &sides[1] && batoni_real_ns() < later)
-		(void)baton_progress(sides[1].comm);
-	return register_part(argument);
+	while (part == &cw.parts[1] && batoni_real_ns() < later)
+		(void)baton_progress(part->comm);
+	return cuda_world_register(part);
 }
 
 /* Nor does it take all the time that the call has. */
@@ -480,10 +448,10 @@ START_TEST(a_copy_that_stands_leaves_time_for_the_registration)
 {
 	limit_ns = 4000000000;
 	open_sides();
-	both(deregister_part, BATON_OK);
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	hold_copies();
-	both(register_in_turn, BATON_OK);
-	ck_assert_uint_eq(baton_window_path(sides[1].window, 0),
+	cuda_world_both(register_in_turn, BATON_OK);
+	ck_assert_uint_eq(baton_window_path(cw.parts[1].window, 0),
 	                  BATON_WINDOW_PATH_MESSAGE);
 	cuda_world_let_go(0);
 	run_dry();
@@ -529,8 +497,8 @@ START_TEST(pieces_that_come_behind_a_window_write_nothing)
 	apart = true;
 	open_sides();
 	for (int i = 0; i < 2; i++)
-		gone[i] = sides[i].window;
-	both(register_part, BATON_OK);
+		gone[i] = cw.parts[i].window;
+	cuda_world_both(cuda_world_register, BATON_OK);
 	hold_copies_of(0);
 	baton_ok(baton_put_signal(sides[0].part, 400000, BATON_UINT8, 1, gone[0],
 	                          0, 0, 0, 0, sides[0].comm, sides[0].stream,

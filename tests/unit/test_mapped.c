@@ -15,50 +15,6 @@
 #include "cuda_world.h"
 #include "outlook.h"
 
-static struct baton_window *windows[2];
-
-struct part {
-	pthread_t thread;
-	int rank;
-	void *base;
-	enum baton_status status;
-};
-
-static void *
-register_part(void *argument)
-{
-	struct part *part = argument;
-
-	part->status = baton_window_register(part->base, CUDA_WORLD_BYTES,
-	                                     cw.comms[part->rank],
-	                                     &windows[part->rank]);
-	return NULL;
-}
-
-static void *
-deregister_part(void *argument)
-{
-	struct part *part = argument;
-
-	part->status = baton_window_deregister(windows[part->rank]);
-	return NULL;
-}
-
-/* Both ranks at once.  Returns rank 0's status. */
-static enum baton_status
-both(void *(*call)(void *), void *base)
-{
-	struct part parts[2] = {{.rank = 0, .base = base},
-	                        {.rank = 1, .base = base}};
-
-	for (int i = 0; i < 2; i++)
-		pthread_create(&parts[i].thread, NULL, call, &parts[i]);
-	for (int i = 0; i < 2; i++)
-		pthread_join(parts[i].thread, NULL);
-	ck_assert_int_eq(parts[0].status, parts[1].status);
-	return parts[0].status;
-}
-
 static struct baton_comm_options
 silent(void)
 {
@@ -70,19 +26,26 @@ silent(void)
 }
 
 static void
+register_both(void)
+{
+	cuda_world_parts(cw.to, cw.to, CUDA_WORLD_BYTES);
+	cuda_world_both(cuda_world_register, BATON_OK);
+}
+
+static void
 open_silent(void)
 {
 	struct baton_comm_options options = silent();
 
 	cuda_world_begin();
 	cuda_world_comms(&options);
-	baton_ok(both(register_part, cw.to));
+	register_both();
 }
 
 static void
 end(void)
 {
-	baton_ok(both(deregister_part, NULL));
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	cuda_world_end();
 }
 
@@ -106,7 +69,7 @@ put(size_t bytes, size_t at, int index, CUstream stream,
 {
 	baton_request request = BATON_REQUEST_NULL;
 
-	baton_ok(baton_put_signal(cw.from, bytes, BATON_UINT8, 1, windows[0], at,
+	baton_ok(baton_put_signal(cw.from, bytes, BATON_UINT8, 1, cw.parts[0].window, at,
 	                          index, 0, 0, cw.comms[0], stream, options,
 	                          &request));
 	return request;
@@ -174,7 +137,7 @@ START_TEST(streams_alone_change_memory_and_counter)
 	cuda_world_hold(cw.streams[0], 0);
 	request = put(MIB, 64, 3, cw.streams[0], NULL);
 	ck_assert_uint_eq(count(3), 0);
-	ck_assert_int_eq(both(deregister_part, NULL), BATON_ERR_BUSY);
+	cuda_world_both(cuda_world_deregister, BATON_ERR_BUSY);
 	cuda_world_let_go(0);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(3), 1);
@@ -209,14 +172,14 @@ START_TEST(stream_that_waits_goes_on_with_the_data)
 	options.progress = BATON_PROGRESS_AUTO;
 	cuda_world_begin();
 	cuda_world_comms(&options);
-	baton_ok(both(register_part, cw.to));
+	register_both();
 	cw.sim->sim_set("seed", 7);
 	copy = cuda_world_address(cw.from + 8 * MIB);
 	cuda_world_fill(cw.from, MIB, 9);
 	baton_ok(baton_wait_signal(1, &one, cw.comms[1], cw.streams[1], NULL,
 	                           NULL));
 	cu_ok(cw.sim->copy(copy, cuda_world_address(cw.to), MIB, cw.streams[1]));
-	baton_ok(baton_put_signal(cw.from, MIB, BATON_UINT8, 1, windows[0], 0, 0,
+	baton_ok(baton_put_signal(cw.from, MIB, BATON_UINT8, 1, cw.parts[0].window, 0, 0,
 	                          0, 0, cw.comms[0], cw.streams[0], NULL, NULL));
 	run_out(cw.streams[1]);
 	cuda_world_expect(cw.from + 8 * MIB, MIB, 9);
@@ -460,7 +423,7 @@ START_TEST(counts_are_right_after_stores_and_writes)
 			                                  cw.streams[1]));
 		}
 	}
-	baton_ok(both(deregister_part, NULL));
+	cuda_world_both(cuda_world_deregister, BATON_OK);
 	while (count(0) + count(1) + count(2) < 600)
 		progress(1);
 	for (int index = 0; index < 3; index++)
@@ -487,7 +450,7 @@ START_TEST(streams_of_another_gpu_put_too)
 	cu_ok(cw.sim->stream_create(&stream, BATONI_CU_STREAM_NON_BLOCKING, 0));
 	options.cuda_device = 1;
 	cuda_world_comms(&options);
-	baton_ok(both(register_part, cw.to));
+	register_both();
 	cuda_world_fill(cw.from, 4096, 2);
 	request = put(4096, 0, 0, stream, NULL);
 	run_out(stream);
@@ -560,7 +523,7 @@ START_TEST(write_that_is_never_taken_breaks_the_communicator)
 
 	open_silent();
 	ck_assert(cw.sim->sim_fail("cuStreamBatchMemOp", 1, 700, true));
-	(void)baton_put_signal(cw.from, 4096, BATON_UINT8, 1, windows[0], 0, 0, 0,
+	(void)baton_put_signal(cw.from, 4096, BATON_UINT8, 1, cw.parts[0].window, 0, 0, 0,
 	                       0, cw.comms[0], cw.streams[0], NULL, &request);
 	if (request != BATON_REQUEST_NULL)
 		ck_assert_int_eq(baton_wait(request, LONG_NS, NULL),
@@ -572,7 +535,7 @@ START_TEST(write_that_is_never_taken_breaks_the_communicator)
 	ck_assert_uint_eq(count(0), 0);
 	baton_ok(baton_comm_abort(cw.comms[1]));
 	for (int i = 0; i < 2; i++)
-		baton_ok(baton_window_deregister(windows[i]));
+		baton_ok(baton_window_deregister(cw.parts[i].window));
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_comm_destroy(cw.comms[i]));
 }
@@ -657,7 +620,7 @@ START_TEST(launch_of_the_engines_puts_is_cancelled)
 		for (int i = 0; i < 2; i++)
 			baton_ok(baton_put_signal(
 				i < streams ? (void *)cw.from : pageable, 64,
-				BATON_UINT8, 1, windows[0], 0, i, i, 0,
+				BATON_UINT8, 1, cw.parts[0].window, 0, i, i, 0,
 				cw.comms[0], cw.streams[i], NULL, NULL));
 		baton_ok(baton_plan_end(cw.comms[0], &plan));
 		for (int i = 0; i < 2; i++)
@@ -685,7 +648,7 @@ START_TEST(pageable_source_is_the_engines)
 	open_silent();
 	ck_assert(cw.sim->sim_set("pageable", 2));
 	baton_ok(baton_put_signal(pageable, sizeof(pageable), BATON_UINT8, 1,
-	                          windows[0], 0, 0, 0, 0, cw.comms[0],
+	                          cw.parts[0].window, 0, 0, 0, 0, cw.comms[0],
 	                          cw.streams[0], NULL, &request));
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
