@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct fuzz_input fuzz_input;
+
 static const char *folder;
 static unsigned written;
 

@@ -30,6 +30,18 @@ void fuzz_seed_behind(uint8_t first, const void *bytes, size_t n);
  * The caller frees it. */
 unsigned char *fuzz_copy(const uint8_t *bytes, size_t n);
 
+/* What a target is told by the bytes, one at a time: 0 when they are at an end. */
+struct fuzz_input {
+	const uint8_t *at, *end;
+};
+extern struct fuzz_input fuzz_input;
+
+static inline uint8_t
+fuzz_next(void)
+{
+	return fuzz_input.at < fuzz_input.end ? *fuzz_input.at++ : 0;
+}
+
 /* The target's. */
 void seeds(void);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

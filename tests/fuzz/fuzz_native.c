@@ -33,18 +33,11 @@ static struct world {
 	struct batoni_patience patience;
 	struct batoni_nccl_api api;
 	struct batoni_nccl *nccl;
-	const uint8_t *at, *end;
 	uint64_t now_ns;
 	uint64_t asked[SIZE], said[SIZE];
 	int busy;
 	bool in_driver, entered;
 } world;
-
-static uint8_t
-next(void)
-{
-	return world.at < world.end ? *world.at++ : 0;
-}
 
 /* ---- what it needs of others ---- */
 
@@ -309,7 +302,7 @@ window_register(ncclComm_t comm, void *base, size_t bytes, ncclWindow_t *window_
 	(void)bytes;
 	(void)flags;
 	CLAIM(comm && base);
-	*window_p = next() % 8 ? (ncclWindow_t)&world : NULL;
+	*window_p = fuzz_next() % 8 ? (ncclWindow_t)&world : NULL;
 	return works();
 }
 
@@ -401,7 +394,7 @@ mark_done(struct batoni_device *device, struct batoni_mark *mark_p)
 {
 	(void)device;
 	CLAIM(mark_p->object == &world);
-	if (next() % 4 == 3)
+	if (fuzz_next() % 4 == 3)
 		return BATON_PENDING;
 	mark_p->object = NULL;
 	return BATON_OK;
@@ -456,24 +449,24 @@ static const struct batoni_device_ops device_ops = {
 static void
 fill_part(unsigned char *part, size_t bytes)
 {
-	uint8_t what = next();
+	uint8_t what = fuzz_next();
 	int8_t status;
 
 	switch (what % 4) {
 	case 1:
 		for (int i = 0; i <= what / 4 % PATCHES_MOST; i++) {
-			size_t to = (size_t)next() | (size_t)next() << 8;
+			size_t to = (size_t)fuzz_next() | (size_t)fuzz_next() << 8;
 
-			part[to % bytes] = next();
+			part[to % bytes] = fuzz_next();
 		}
 		break;
 	case 2:
-		for (size_t i = 0; i < bytes && world.at < world.end; i++)
-			part[i] = next();
+		for (size_t i = 0; i < bytes && fuzz_input.at < fuzz_input.end; i++)
+			part[i] = fuzz_next();
 		break;
 	case 3:
 		/* A word begins with its status. */
-		status = (int8_t)next();
+		status = (int8_t)fuzz_next();
 		memcpy(part, &(int32_t){status}, sizeof(int32_t));
 		break;
 	default:
@@ -485,7 +478,7 @@ static enum baton_status
 exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
          size_t bytes, void *all)
 {
-	uint8_t first = next();
+	uint8_t first = fuzz_next();
 
 	(void)what;
 	CLAIM(world.in_driver && bytes >= sizeof(int32_t));
@@ -529,8 +522,7 @@ static void
 begin(const uint8_t *bytes, size_t n)
 {
 	memset(&world, 0, sizeof(world));
-	world.at = bytes + 1;
-	world.end = bytes + n;
+	fuzz_input = (struct fuzz_input){bytes + 1, bytes + n};
 	world.api = stubs;
 	if (bytes[0] & 4)
 		world.api.put_signal = NULL;
@@ -566,9 +558,9 @@ create(uint8_t kind)
 static void
 await_units(struct batoni_transport *transport)
 {
-	int source = next() % SIZE;
-	unsigned shift = next() % 64;
-	uint64_t units = (uint64_t)next() << shift;
+	int source = fuzz_next() % SIZE;
+	unsigned shift = fuzz_next() % 64;
+	uint64_t units = (uint64_t)fuzz_next() << shift;
 	enum baton_status status;
 
 	if (!transport->puts->may_come(transport, source, units))
@@ -592,7 +584,7 @@ use(struct batoni_transport *transport)
 	CLAIM(transport->rank == world.below.rank && transport->size == SIZE);
 	transport->patience = &world.patience;
 	CLAIM(!transport->why_no_puts || !transport->puts);
-	while (world.at < world.end && transport->puts)
+	while (fuzz_input.at < fuzz_input.end && transport->puts)
 		await_units(transport);
 	batoni_nccl_puts_end((struct batoni_nccl *)(void *)transport);
 	batoni_nccl_puts_drop_marks((struct batoni_nccl *)(void *)transport);

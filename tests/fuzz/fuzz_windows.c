@@ -50,7 +50,6 @@ static struct world {
 	struct batoni_peer peers[RANKS];
 	unsigned char signal_path[RANKS];
 	struct batoni_config config;
-	const uint8_t *at, *end;
 	uint64_t now_ns;
 	unsigned place;
 	int listens, shms, blocks;
@@ -63,12 +62,6 @@ static char part[PART_BYTES];
 _Thread_local struct batoni_thread batoni_thread;
 atomic_bool batoni_forked;
 struct batoni_engine batoni_engine;
-
-static uint8_t
-next(void)
-{
-	return world.at < world.end ? *world.at++ : 0;
-}
 
 /* ---- the base ---- */
 
@@ -206,7 +199,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 	(void)pidfd;
 	CLAIM(until_ns < UINT64_MAX);
 	*fd_p = -1;
-	return next() % 2 ? BATON_OK
+	return fuzz_next() % 2 ? BATON_OK
 	                  : batoni_refuse(BATON_ERR_UNSUPPORTED, "not handed on");
 }
 
@@ -418,23 +411,23 @@ batoni_collective_late(const struct batoni_collective *c)
 static void
 fill(unsigned char *bytes, size_t n)
 {
-	uint8_t what = next();
+	uint8_t what = fuzz_next();
 
 	switch (what % 4) {
 	case 1:
 		for (int i = 0; i <= what / 4 % PATCHES_MOST; i++) {
-			size_t to = next();
+			size_t to = fuzz_next();
 
-			bytes[to % n] = next();
+			bytes[to % n] = fuzz_next();
 		}
 		break;
 	case 2:
-		for (size_t i = 0; i < n && world.at < world.end; i++)
-			bytes[i] = next();
+		for (size_t i = 0; i < n && fuzz_input.at < fuzz_input.end; i++)
+			bytes[i] = fuzz_next();
 		break;
 	case 3:
 		/* Each begins with its status; of numbers that add up, with one of these. */
-		memcpy(bytes, &(int32_t){(int8_t)next()}, sizeof(int32_t));
+		memcpy(bytes, &(int32_t){(int8_t)fuzz_next()}, sizeof(int32_t));
 		break;
 	default:
 		break;
@@ -445,7 +438,7 @@ enum baton_status
 batoni_collect(struct batoni_collective *c, const void *mine, size_t bytes,
                void *all)
 {
-	uint8_t first = next();
+	uint8_t first = fuzz_next();
 
 	CLAIM(bytes >= sizeof(int64_t) && all);
 	if (first == 255)
@@ -517,7 +510,7 @@ static enum baton_status
 health(struct batoni_device *device, struct batoni_fault *fault_p)
 {
 	why(device, fault_p);
-	return next() % 2 ? BATON_ERR_CUDA : BATON_OK;
+	return fuzz_next() % 2 ? BATON_ERR_CUDA : BATON_OK;
 }
 
 static const struct batoni_sharing_ops sharing_ops = {
@@ -536,7 +529,7 @@ batoni_trial_start(struct batoni_rma *rma, const void *from)
 {
 	(void)rma;
 	(void)*(const volatile unsigned char *)from;
-	return next() % 4 == 3 ? BATON_ERR_CUDA : BATON_OK;
+	return fuzz_next() % 4 == 3 ? BATON_ERR_CUDA : BATON_OK;
 }
 
 enum baton_status
@@ -574,7 +567,7 @@ static enum baton_status
 native_opened(struct batoni_transport *transport,
               struct batoni_native_window *window)
 {
-	uint8_t how = next() % 8;
+	uint8_t how = fuzz_next() % 8;
 
 	(void)transport;
 	CLAIM(window != NULL);
@@ -785,10 +778,9 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	if (n < 1)
 		return 0;
 	begin(bytes[0]);
-	world.at = bytes + 1;
-	world.end = bytes + n;
+	fuzz_input = (struct fuzz_input){bytes + 1, bytes + n};
 	windows[0] = enter(PART_BYTES);
-	windows[1] = enter(next() % 2 ? 0 : PART_BYTES);
+	windows[1] = enter(fuzz_next() % 2 ? 0 : PART_BYTES);
 	for (int i = 0; i < 2; i++)
 		if (windows[i])
 			leave(windows[i]);

@@ -18,23 +18,15 @@
 void
 mixed_fail(const struct rank *rank, const char *format, ...)
 {
-	static atomic_flag failed = ATOMIC_FLAG_INIT;
 	va_list arguments;
-	char text[300];
+	char where[400];
 
-	/* Another thread ends the job. */
-	while (atomic_flag_test_and_set(&failed))
-		pause();
+	snprintf(where, sizeof(where), "FAILED: run of seed %llu (%s, \"%s\"), rank %d",
+	         (unsigned long long)rank->seed, rank->sound ? "sound" : "aborts",
+	         baton_comm_error(rank->comm), rank->rank);
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	end_in_failure(rank->job->end_job, where, format, arguments);
 	va_end(arguments);
-	printf("FAILED: run of seed %llu (%s), rank %d: %s (\"%s\", \"%s\")\n",
-	       (unsigned long long)rank->seed, rank->sound ? "sound" : "aborts",
-	       rank->rank, text, baton_last_error(),
-	       baton_comm_error(rank->comm));
-	fflush(stdout);
-	rank->job->end_job();
-	abort();
 }
 
 static uint64_t

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "random.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "baton.h"
+
 uint32_t
 draw(uint64_t *state)
 {
@@ -45,4 +52,21 @@ fill(unsigned char *buffer, size_t bytes, unsigned pattern)
 {
 	for (size_t i = 0; i < bytes; i++)
 		buffer[i] = (unsigned char)(pattern + i * 7 + (i >> 8));
+}
+
+void
+end_in_failure(void (*end_job)(void), const char *where, const char *format,
+               va_list arguments)
+{
+	static atomic_flag failed = ATOMIC_FLAG_INIT;
+	char text[300];
+
+	/* Another thread ends the job. */
+	while (atomic_flag_test_and_set(&failed))
+		pause();
+	vsnprintf(text, sizeof(text), format, arguments);
+	printf("%s: %s (\"%s\")\n", where, text, baton_last_error());
+	fflush(stdout);
+	end_job();
+	abort();
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What random loads draw: numbers, lengths, payloads. */
+/* What random loads have in common: numbers, lengths and payloads that they draw, and the end of the job
+ * at the first failure. */
 #ifndef STRESS_RANDOM_H
 #define STRESS_RANDOM_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,5 +17,11 @@ uint64_t mix(uint64_t seed, int a, int b, int c);
 size_t draw_bytes(uint64_t *state);
 
 void fill(unsigned char *buffer, size_t bytes, unsigned pattern);
+
+/* The first failure of this process: prints "where: text", with the last error, and ends the job by
+ * end_job.  A thread that comes later waits for the end. */
+_Noreturn void end_in_failure(void (*end_job)(void), const char *where,
+                              const char *format, va_list arguments)
+	__attribute__((format(printf, 3, 0)));
 
 #endif

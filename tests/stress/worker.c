@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 baton_stream
 any_stream(struct worker *w)
@@ -15,22 +14,14 @@ any_stream(struct worker *w)
 void
 fail(struct worker *w, int round, const char *format, ...)
 {
-	static atomic_flag failed = ATOMIC_FLAG_INIT;
 	va_list arguments;
-	char text[300];
+	char where[100];
 
-	/* Another worker ends the job. */
-	while (atomic_flag_test_and_set(&failed))
-		pause();
+	snprintf(where, sizeof(where), "seed %llu, rank %d, worker %d, round %d",
+	         (unsigned long long)w->options->seed, w->rank, w->number, round);
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	end_in_failure(w->options->end_job, where, format, arguments);
 	va_end(arguments);
-	printf("seed %llu, rank %d, worker %d, round %d: %s (\"%s\")\n",
-	       (unsigned long long)w->options->seed, w->rank, w->number, round,
-	       text, baton_last_error());
-	fflush(stdout);
-	w->options->end_job();
-	abort();
 }
 
 void

@@ -13,6 +13,7 @@
 #include "comm.h"
 #include "creation.h"
 #include "fake_device.h"
+#include "fake_native.h"
 #include "mem.h"
 #include "run_tests.h"
 #include "tcp.h"
@@ -242,33 +243,6 @@ await_no_hub(void)
 	}
 }
 
-static uint32_t
-no_slots(int size)
-{
-	(void)size;
-	return 0;
-}
-
-static struct batoni_native {
-	int n;
-} unopened;
-
-static enum baton_status
-create_unopened(const struct batoni_native_config *config,
-                struct batoni_native **native_p)
-{
-	(void)config;
-	unopened.n++;
-	*native_p = &unopened;
-	return BATON_OK;
-}
-
-static void
-discard_unopened(struct batoni_native *native)
-{
-	native->n--;
-}
-
 static void
 on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
           int code, const char *text)
@@ -324,12 +298,7 @@ step_all(enum baton_status statuses[RANKS])
 /* Also once the transport has taken the side channel over. */
 START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 {
-	const struct batoni_native_ops native = {
-		.slots = no_slots,
-		.create = create_unopened,
-		.discard = discard_unopened,
-		.step = wait_for_the_last,
-	};
+	const struct batoni_native_ops native = fake_native_ops(wait_for_the_last);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct batoni_side_link links[RANKS];
 	enum baton_status statuses[RANKS];
@@ -359,7 +328,7 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 		                     "the creation has failed: rank 2 is gone"),
 		              "%s", creations[i].why);
 	}
-	ck_assert_int_eq(unopened.n, 0);
+	ck_assert_int_eq(fake_natives_alive(), 0);
 	await_no_hub();
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 	ck_assert_int_eq(fake_device_violations(), 0);

@@ -10,6 +10,7 @@
 
 #include "baton.h"
 #include "fake_memory.h"
+#include "fake_native.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -132,41 +133,12 @@ END_TEST
 
 /* ---- a native transport that one rank cannot open ---- */
 
-static uint32_t
-no_slots(int size)
-{
-	(void)size;
-	return 0;
-}
-
-/* One for each rank, in the order of their creation. */
-static struct batoni_native {
-	bool alive;
-} natives[3];
-static int natives_n;
-
-static enum baton_status
-create_native(const struct batoni_native_config *config,
-              struct batoni_native **native_p)
-{
-	(void)config;
-	natives[natives_n].alive = true;
-	*native_p = &natives[natives_n++];
-	return BATON_OK;
-}
-
-static void
-discard_native(struct batoni_native *native)
-{
-	native->alive = false;
-}
-
 /* Rank 1 fails when rank 0 has its own, which is the transport below. */
 static enum baton_status
 open_native(struct batoni_native *native, struct batoni_transport *below,
             struct batoni_transport **transport_p)
 {
-	if (native == &natives[1])
+	if (native == &fake_natives[1])
 		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
 	*transport_p = below;
 	native->alive = false;
@@ -175,15 +147,7 @@ open_native(struct batoni_native *native, struct batoni_transport *below,
 
 START_TEST(native_transport_that_one_rank_cannot_open_fails_all)
 {
-	const struct batoni_native_ops native = {
-		.id = BATON_TRANSPORT_NCCL,
-		.name = "nccl",
-		.constant = "BATON_TRANSPORT_NCCL",
-		.slots = no_slots,
-		.create = create_native,
-		.discard = discard_native,
-		.step = open_native,
-	};
+	const struct batoni_native_ops native = fake_native_ops(open_native);
 	struct baton_comm_options options = by_calls();
 	struct baton_comm *comms[3] = {0};
 
@@ -196,11 +160,10 @@ START_TEST(native_transport_that_one_rank_cannot_open_fails_all)
 	ck_assert_str_eq(baton_last_error(), "it has no fan");
 	batoni_native_put(NULL);
 	batoni_device_put(NULL);
-	ck_assert_int_eq(natives_n, 3);
-	for (int i = 0; i < 3; i++) {
-		ck_assert(!natives[i].alive);
+	ck_assert_int_eq(fake_natives_created(), 3);
+	ck_assert_int_eq(fake_natives_alive(), 0);
+	for (int i = 0; i < 3; i++)
 		ck_assert_ptr_null(comms[i]);
-	}
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 	ck_assert_int_eq(fake_device_violations(), 0);
 }

@@ -22,6 +22,7 @@
 #include "core.h"
 #include "creation.h"
 #include "fake_device.h"
+#include "fake_native.h"
 #include "mem.h"
 #include "mpi_transport.h"
 #include "registry.h"
@@ -332,33 +333,6 @@ END_TEST
 
 /* ---- a transport over this one ---- */
 
-static uint32_t
-no_slots(int ranks)
-{
-	(void)ranks;
-	return 0;
-}
-
-static struct batoni_native {
-	int n;
-} unopened;
-
-static enum baton_status
-create_unopened(const struct batoni_native_config *native,
-                struct batoni_native **native_p)
-{
-	(void)native;
-	unopened.n++;
-	*native_p = &unopened;
-	return BATON_OK;
-}
-
-static void
-discard_unopened(struct batoni_native *native)
-{
-	native->n--;
-}
-
 /* It does not open: both ranks give up an exchange.  Rank 1 begins its own when the creation of
  * rank 0 is over. */
 static enum baton_status
@@ -382,15 +356,8 @@ give_an_exchange_up(struct batoni_native *native, struct batoni_transport *mpi,
 
 START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 {
-	const struct batoni_native_ops native = {
-		.id = BATON_TRANSPORT_NCCL,
-		.name = "nccl",
-		.constant = "BATON_TRANSPORT_NCCL",
-		.slots = no_slots,
-		.create = create_unopened,
-		.discard = discard_unopened,
-		.step = give_an_exchange_up,
-	};
+	const struct batoni_native_ops native =
+		fake_native_ops(give_an_exchange_up);
 	struct batoni_creation creation;
 	struct baton_comm *comm = NULL;
 	struct batoni_comm_plan plan;
@@ -413,7 +380,7 @@ START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 	                 BATON_ERR_TIMEOUT);
 	ck_assert_str_eq(baton_last_error(), "it has waited");
 	batoni_native_put(NULL);
-	ck_assert_int_eq(unopened.n, 0);
+	ck_assert_int_eq(fake_natives_alive(), 0);
 	ck_assert_ptr_null(comm);
 	/* What MPI reduces into, and nothing else.  On rank 1 MPI may have it done. */
 	if (rank == 0) {
