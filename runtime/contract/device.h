@@ -78,7 +78,7 @@ struct batoni_mark {
 	void *object;
 	uint64_t value;
 	/* Set by the engine before `mark`: so many entries of its stream it stands for, its own
-	 * included, until it is seen done or dropped (`room`); 0: they are counted elsewhere. */
+	 * included, until it is seen done or dropped (`begin`); 0: they are counted elsewhere. */
 	uint32_t entries;
 };
 
@@ -281,12 +281,21 @@ struct batoni_event_ops {
 /* Streams take so many entries.  Where a stream is full, a call of the library below would block
  * until the stream goes on; items are refused. */
 struct batoni_bound_ops {
-	/* Is there room on the stream for so much?  A need of one entry may stand
+	/* Begin a transaction: up to `commit` this thread puts on the stream what belongs to one
+	 * call, by slots of this device and by a library (`enter` of the memory's table).  The device
+	 * is entered, and the stream looked up, once for all of these.  A thread may begin others
+	 * meanwhile, on other streams of the device.  An item that WAITS_LATER and its wait are in
+	 * one transaction, or in none.
+	 * Is there room on the stream for so much?  A need of one entry may stand
 	 * for a whole call of the library with its marks: an empty stream takes that, however long it is.
+	 * One of nothing is met on any stream.
 	 * Caller: the enqueuing thread, under the order lock; waits some ms for a full stream
-	 * that may be moving.  OK; AGAIN, CUDA: batoni_refuse has said why. */
-	enum baton_status (*room)(struct batoni_device *device, baton_stream stream,
-	                          const struct batoni_need *need);
+	 * that may be moving.  OK; AGAIN, CUDA: there is nothing to commit, and batoni_refuse has said
+	 * why. */
+	enum baton_status (*begin)(struct batoni_device *device, baton_stream stream,
+	                           const struct batoni_need *need);
+	/* End a transaction, what came of it or not.  The same thread, once for each. */
+	void (*commit)(struct batoni_device *device);
 	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
 	 * has said why; the sentence goes on from "a launch". */
 	enum baton_status (*holds)(const struct batoni_need *need);
@@ -368,6 +377,19 @@ struct batoni_device {
 	 * cuDriverGetVersion has it; the multiprocessors (0, both: not known).  Set by open. */
 	int number, driver_version, processors;
 };
+
+/* Of a device with bounds: is there room for so much?  As `begin`. */
+static inline enum baton_status
+batoni_device_ask_room(struct batoni_device *device, baton_stream stream,
+                       const struct batoni_need *need)
+{
+	const struct batoni_bound_ops *bounds = device->ops->bounds;
+	enum baton_status status = bounds->begin(device, stream, need);
+
+	if (status == BATON_OK)
+		bounds->commit(device);
+	return status;
+}
 
 /* runtime/device/host/host.c */
 extern const struct batoni_device_ops batoni_device_host_ops;

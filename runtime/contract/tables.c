@@ -138,11 +138,12 @@ static const struct batoni_slot events_slots[] = {
 LEAF(batoni_event_ops, events, follow);
 
 static const struct batoni_slot bounds_slots[] = {
-	SLOT(batoni_bound_ops, "bounds.", room),
+	SLOT(batoni_bound_ops, "bounds.", begin),
+	SLOT(batoni_bound_ops, "bounds.", commit),
 	SLOT(batoni_bound_ops, "bounds.", holds),
 };
 
-LEAF(batoni_bound_ops, bounds, room);
+LEAF(batoni_bound_ops, bounds, begin);
 
 static const struct batoni_slot shared_queues_slots[] = {
 	SLOT(batoni_shared_queue_ops, "shared_queues.", stream_create_apart),

@@ -147,7 +147,7 @@ batoni_plan_room(const struct baton_plan *plan)
 	for (uint32_t i = 0; i < plan->streams_n && status == BATON_OK; i++) {
 		const struct batoni_need need = need_on(plan, i);
 
-		status = comm->device_ops->bounds->room(
+		status = batoni_device_ask_room(
 			comm->device, plan->streams[i].stream, &need);
 	}
 	return status;

@@ -182,7 +182,7 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 	return refuse_broken(comm);
 }
 
-/* ---- stream-issued: room and marks ---- */
+/* ---- stream-issued: transactions and marks ---- */
 
 /* Where streams[i], or the stream of transfer i, is. */
 static baton_stream
@@ -202,23 +202,34 @@ is_first_there(const struct baton_comm *comm, const baton_stream *streams, size_
 	return i == j;
 }
 
-/* Is there room for the call on each stream?  Paths that lend count by themselves. */
+/* Begin a transaction on each stream of the call, with room for it; *begun_p: on so many.  Paths that
+ * lend count by themselves. */
 static enum baton_status
-check_room(struct baton_comm *comm, const struct batoni_path *path, size_t n)
+begin_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
+          size_t *begun_p)
 {
-	const struct batoni_need call = {.entries = 1};
+	const struct batoni_bound_ops *bounds = comm->device_ops->bounds;
+	const struct batoni_need call = {.entries = !path->ops->lends};
 	enum baton_status status = BATON_OK;
 
-	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		if (path->ops->lends || !comm->device_ops->bounds)
-			break;
-		if (is_first_there(comm, NULL, i))
-			status = comm->device_ops->bounds->room(
-				comm->device, comm->order.transfers[i]->stream, &call);
+	*begun_p = 0;
+	for (size_t i = 0; bounds && i < n && status == BATON_OK; i++) {
+		if (!is_first_there(comm, NULL, i))
+			continue;
+		status = bounds->begin(comm->device,
+		                       comm->order.transfers[i]->stream, &call);
+		*begun_p += status == BATON_OK;
 	}
 	if (status != BATON_OK && status != BATON_ERR_AGAIN)
 		batoni_refuse_device(comm, status);
 	return status;
+}
+
+static void
+commit_all(const struct baton_comm *comm, size_t begun)
+{
+	for (; begun > 0; begun--)
+		comm->device_ops->bounds->commit(comm->device);
 }
 
 /* Nothing of the call is on its streams. */
@@ -289,6 +300,24 @@ note_stream(struct batoni_follow *follow, baton_stream *streams,
 		follow->count++;
 }
 
+/* What the path puts on the streams, and the marks before and behind it.  *lost_p: it is there, and
+ * nothing shows its end. */
+static enum baton_status
+put_between_marks(struct baton_comm *comm, struct batoni_path *path, size_t n,
+                  const struct batoni_follow *follow, bool *lost_p)
+{
+	enum baton_status status = mark_all(comm, path, n, false, NULL);
+
+	if (status == BATON_OK)
+		status = path->ops->enqueue(path, comm->order.transfers, n,
+		                            follow, comm->order.observe);
+	if (status == BATON_OK)
+		*lost_p = mark_ends(comm, path, n) != BATON_OK;
+	else if (status != BATON_ERR_BUSY)
+		drop_marks(comm, n);
+	return status;
+}
+
 enum baton_status
 batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
                        struct batoni_op *first, bool detached)
@@ -296,7 +325,8 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 	struct batoni_follow follow = {.streams = comm->order.follow};
 	struct batoni_path *path = comm->paths[index];
 	enum baton_status status;
-	size_t n = 0;
+	size_t n = 0, begun;
+	bool lost = false;
 
 	for (struct batoni_op *op = first; op; op = op->group_next) {
 		if (op->path == index)
@@ -304,28 +334,21 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 		if (detached)
 			note_stream(&follow, comm->order.follow, op->transfer.stream);
 	}
-	status = check_room(comm, path, n);
-	if (status != BATON_OK)
-		return status;
-	status = mark_all(comm, path, n, false, NULL);
+	status = begin_all(comm, path, n, &begun);
 	if (status == BATON_OK)
-		status = path->ops->enqueue(path, comm->order.transfers, n,
-		                            detached ? &follow : NULL,
-		                            comm->order.observe);
+		status = put_between_marks(comm, path, n,
+		                           detached ? &follow : NULL, &lost);
+	commit_all(comm, begun);
 	if (status == BATON_ERR_BUSY)
 		return break_on_path(comm, path, comm->order.transfers[0]);
-	if (status != BATON_OK)
-		drop_marks(comm, n);
 	/* The communicator broke meanwhile. */
 	if (status == BATON_ERR_ABORTED && atomic_load(&comm->status))
 		return refuse_broken(comm);
-	if (status != BATON_OK)
-		return status;
-	if (mark_ends(comm, path, n) != BATON_OK)
-		/* They are on their streams, and nothing shows their end. */
+	if (lost)
 		batoni_break_halfway(comm, BATON_ERR_CUDA,
-		              "the device could not mark the end of an operation");
-	return BATON_OK;
+		                     "the device could not mark the end of an "
+		                     "operation");
+	return status;
 }
 
 static void

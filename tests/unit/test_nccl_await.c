@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a call of NCCL's costs beside the call: a thread of NCCL's, and the wait for it, over both
- * simulators.  The program's nanosleep is this file's, which notes what this thread does.
+ * What a call of NCCL's costs beside the call: calls of the driver, a thread of NCCL's, and the wait
+ * for it, over both simulators.  The program's nanosleep is this file's, which notes what this thread does.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -133,10 +133,71 @@ START_TEST(a_launch_that_blocks_breaks_its_communicator_in_time)
 }
 END_TEST
 
+/* Calls of the driver.  Only one thread makes any. */
+struct calls {
+	long modes, contexts; /* what the thread is in: asked, changed */
+	long streams;         /* questions of the stream */
+	long marks, buffers;
+};
+
+static struct calls
+count_calls(void)
+{
+	return (struct calls){
+		cuda->sim_uses("cuThreadExchangeStreamCaptureMode"),
+		cuda->sim_uses("cuCtxGetCurrent"),
+		cuda->sim_uses("cuStreamGetId") +
+			cuda->sim_uses("cuStreamIsCapturing") +
+			cuda->sim_uses("cuStreamGetCtx"),
+		cuda->sim_uses("cuEventRecord") +
+			cuda->sim_uses("cuEventCreate"),
+		cuda->sim_uses("cuPointerGetAttributes"),
+	};
+}
+
+static void
+expect_calls(struct calls before, struct calls expected)
+{
+	struct calls after = count_calls();
+
+	ck_assert_int_eq(after.modes - before.modes, expected.modes);
+	ck_assert_int_eq(after.contexts - before.contexts, expected.contexts);
+	ck_assert_int_eq(after.streams - before.streams, expected.streams);
+	ck_assert_int_eq(after.marks - before.marks, expected.marks);
+	ck_assert_int_eq(after.buffers - before.buffers, expected.buffers);
+}
+
+/* One transaction: the stream's number is asked for by the check of the call, and then no more; the
+ * device is entered once. */
+START_TEST(a_send_enters_the_device_once)
+{
+	enum { WARM = 3 };
+	baton_request requests[2];
+	struct calls before;
+	CUcontext popped;
+
+	load();
+	create(0, BATON_PROGRESS_CALLS);
+	for (int i = 0; i <= WARM; i++) {
+		ck_cuda(cuda->context_push(contexts[0]));
+		before = count_calls();
+		requests[0] = move(0, 1, true, NULL);
+		if (i == WARM)
+			expect_calls(before, (struct calls){2, 1, 2, 2, 1});
+		ck_cuda(cuda->context_pop(&popped));
+		requests[1] = move(1, 0, false, NULL);
+		for (int j = 0; j < 2; j++)
+			finish(requests[j], BATON_OK);
+	}
+	destroy_all();
+}
+END_TEST
+
 int
 main(void)
 {
 	const TTest *const tests[] = {
+		a_send_enters_the_device_once,
 		a_call_costs_one_thread_of_nccls,
 		a_call_asks_for_a_while_before_it_naps_without_slack,
 		a_launch_that_blocks_breaks_its_communicator_in_time,

@@ -414,14 +414,14 @@ put_all(struct batoni_nccl *nccl, struct batch *batch,
 static enum baton_status
 check_room(const struct batoni_nccl *nccl)
 {
-	const struct batoni_device_ops *ops = nccl->device->ops;
 	const struct batoni_need call = {.entries = 1};
+	bool bounded = nccl->device->ops->bounds != NULL;
 	enum baton_status status = BATON_OK;
 
-	for (unsigned i = 0;
-	     ops->bounds && i < nccl->lanes_n && status == BATON_OK; i++) {
+	for (unsigned i = 0; bounded && i < nccl->lanes_n && status == BATON_OK;
+	     i++) {
 		if (nccl->lanes[i].used)
-			status = ops->bounds->room(
+			status = batoni_device_ask_room(
 				nccl->device, nccl->lanes[i].stream, &call);
 	}
 	return status;

@@ -399,7 +399,7 @@ check_room(const struct batoni_nccl *nccl, size_t left)
 		                     "not their other ends are more than a stream "
 		                     "takes in one group",
 		                     left);
-	return ops->bounds->room(nccl->device, nccl->self->waits, &need);
+	return batoni_device_ask_room(nccl->device, nccl->self->waits, &need);
 }
 
 enum baton_status

@@ -535,27 +535,6 @@ count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
 	batoni_cuda_stream_leave(stream);
 }
 
-static enum baton_status
-cuda_room(struct batoni_device *device, baton_stream handle,
-          const struct batoni_need *need)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	enum baton_status status = BATON_OK;
-	struct cuda_stream *stream;
-	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
-
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
-	/* As count_mark. */
-	if (batoni_cuda_stream_use(gpu, handle, &stream) == BATON_OK) {
-		status = batoni_cuda_room(stream, handle, need);
-		batoni_cuda_stream_leave(stream);
-	}
-	batoni_cuda_leave(gpu, &guard);
-	return status;
-}
-
 /* Nobody asks for the mark any more. */
 static void
 give_mark(struct cuda_gpu *gpu, struct batoni_mark *mark)
@@ -734,7 +713,8 @@ static const struct batoni_event_ops events = {
 };
 
 static const struct batoni_bound_ops bounds = {
-	.room = cuda_room,
+	.begin = batoni_cuda_begin,
+	.commit = batoni_cuda_commit,
 	.holds = batoni_cuda_holds,
 };
 

@@ -156,11 +156,17 @@ visit(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 	return result;
 }
 
+_Thread_local const struct cuda_gpu *batoni_cuda_inside
+	__attribute__((tls_model("initial-exec")));
+
 CUresult
 batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 {
 	CUresult result;
 
+	*guard = (struct cuda_guard){.stayed = false};
+	if (gpu == batoni_cuda_inside)
+		return BATONI_CU_SUCCESS;
 	*guard = (struct cuda_guard){
 		.mode = BATONI_CU_CAPTURE_RELAXED,
 		.stayed = batoni_thread.stays && stays_in == gpu,
@@ -177,6 +183,8 @@ batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 {
 	CUcontext popped;
 
+	if (gpu == batoni_cuda_inside)
+		return;
 	if (guard->pushed)
 		gpu->api->context_pop(&popped);
 	if (batoni_thread.stays)

@@ -134,6 +134,8 @@ batoni_cuda_gpu(struct batoni_device *device)
  *
  * The engine's thread stays where it is, as nothing of the program runs there: enter is no call of
  * the driver until another GPU is needed, and leave is none, unless it was lent to a library.
+ *
+ * Within a transaction of this thread (cuda_stream.c) both do nothing, for the GPU of that.
  */
 struct cuda_guard {
 	CUstreamCaptureMode mode;
@@ -148,6 +150,9 @@ void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guar
  * and make them once more. */
 bool batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
                                 const struct cuda_guard *guard, CUresult result);
+/* The GPU of this thread's transaction, in which the thread is; NULL: there is none. */
+extern _Thread_local const struct cuda_gpu *batoni_cuda_inside
+	__attribute__((tls_model("initial-exec")));
 /* A library that changes contexts has had, or gets, this thread: the next enter looks. */
 void batoni_cuda_doubt(void);
 /* It has this thread from here on, in the context of the GPU, to which calls that are made meanwhile

@@ -24,6 +24,15 @@ struct cuda_worker {
 static _Thread_local struct cuda_stream *found_here
 	__attribute__((tls_model("initial-exec")));
 
+/* This thread's, on batoni_cuda_inside: how that was entered; the stream that was begun first (NULL: it
+ * has no place), which counts as one use until the end; so many have begun and not ended. */
+static _Thread_local struct transaction {
+	struct cuda_guard guard;
+	struct cuda_stream *stream;
+	CUstream handle;
+	unsigned depth;
+} transaction __attribute__((tls_model("initial-exec")));
+
 static void
 run(struct cuda_stream *stream, struct batoni_stream_item *item)
 {
@@ -277,6 +286,15 @@ batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle)
 	return found_here != NULL;
 }
 
+/* Of this thread's transaction.  NULL: it is another stream. */
+static struct cuda_stream *
+stream_inside(const struct cuda_gpu *gpu, CUstream handle)
+{
+	return batoni_cuda_inside == gpu && transaction.handle == handle
+	               ? transaction.stream
+	               : NULL;
+}
+
 /* NULL: it was not found. */
 static struct cuda_stream *
 use_found(struct cuda_gpu *gpu, CUstream handle)
@@ -299,21 +317,63 @@ enum baton_status
 batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                        struct cuda_stream **stream_p)
 {
-	struct cuda_stream *known = use_found(gpu, handle);
-
-	if (known) {
-		*stream_p = known;
-		return BATON_OK;
-	}
-	return look_up(gpu, handle, stream_p);
+	*stream_p = stream_inside(gpu, handle);
+	if (!*stream_p)
+		*stream_p = use_found(gpu, handle);
+	return *stream_p ? BATON_OK : look_up(gpu, handle, stream_p);
 }
 
 void
 batoni_cuda_stream_leave(struct cuda_stream *stream)
 {
+	if (stream == transaction.stream)
+		return;
 	pthread_mutex_lock(&stream->gpu->lock);
 	stream->users--;
 	pthread_mutex_unlock(&stream->gpu->lock);
+}
+
+enum baton_status
+batoni_cuda_begin(struct batoni_device *device, CUstream handle,
+                  const struct batoni_need *need)
+{
+	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	enum baton_status status = BATON_OK;
+	struct cuda_stream *stream;
+	struct cuda_guard guard;
+	CUresult result = batoni_cuda_enter(gpu, &guard);
+
+	if (result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	/* A stream that has no place is not bounded. */
+	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
+		stream = NULL;
+	else if (need->entries + need->puts > 0)
+		status = batoni_cuda_room(stream, handle, need);
+	if (status == BATON_OK && !batoni_cuda_inside) {
+		transaction = (struct transaction){guard, stream, handle, 1};
+		batoni_cuda_inside = gpu;
+		return status;
+	}
+	transaction.depth += status == BATON_OK;
+	if (stream)
+		batoni_cuda_stream_leave(stream);
+	batoni_cuda_leave(gpu, &guard);
+	return status;
+}
+
+void
+batoni_cuda_commit(struct batoni_device *device)
+{
+	struct cuda_stream *stream = transaction.stream;
+
+	if (--transaction.depth > 0)
+		return;
+	batoni_cuda_inside = NULL;
+	transaction.stream = NULL;
+	if (stream)
+		batoni_cuda_stream_leave(stream);
+	batoni_cuda_leave(batoni_cuda_gpu(device), &transaction.guard);
 }
 
 bool

@@ -75,6 +75,11 @@ bool batoni_cuda_stream_works_locked(const struct cuda_stream *stream);
 /* No stream has work of ours, nor is any being put on one. */
 bool batoni_cuda_streams_passed(struct cuda_gpu *gpu);
 
+/* Slots of the device's table.  Within a transaction `use` asks the driver nothing of its stream. */
+enum baton_status batoni_cuda_begin(struct batoni_device *device, CUstream handle,
+                                    const struct batoni_need *need);
+void batoni_cuda_commit(struct batoni_device *device);
+
 /* Does the block have a word that some stream may still look at? */
 bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
                               const struct cuda_block *block);
