@@ -38,6 +38,30 @@ batoni_now_ns(void)
 }
 
 void
+batoni_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+bool
+batoni_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	if (until_ns == UINT64_MAX)
+		return pthread_cond_wait(cond, lock) == 0;
+	return pthread_cond_timedwait(cond, lock, &until) == 0;
+}
+
+void
 batoni_clock_set(uint64_t (*now_ns)(void))
 {
 	atomic_store(&injected, now_ns);

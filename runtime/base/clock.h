@@ -4,6 +4,8 @@
 #ifndef BATONI_CLOCK_H
 #define BATONI_CLOCK_H
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* CLOCK_MONOTONIC, or the clock that a test has set (testing.h). */
@@ -12,6 +14,13 @@ uint64_t batoni_now_ns(void);
 uint64_t batoni_real_ns(void);
 /* The same to some milliseconds, for the price of a load. */
 uint64_t batoni_coarse_ns(void);
+
+/* A condition variable that is waited for with a limit.  False: until_ns (batoni_real_ns;
+ * UINT64_MAX: no limit) has passed.  As pthread_cond_wait, it may return early, and is a
+ * cancellation point. */
+void batoni_cond_init(pthread_cond_t *cond);
+bool batoni_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                      uint64_t until_ns);
 
 /* For tests: deadlines and time stamps come from now_ns; NULL restores the clock. */
 void batoni_clock_set(uint64_t (*now_ns)(void));

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "clock.h"
+
 _Thread_local struct batoni_thread batoni_thread
 	__attribute__((tls_model("initial-exec")));
 atomic_bool batoni_forked;
@@ -50,6 +52,97 @@ batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return error;
 }
+
+/* ---- jobs ---- */
+
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t job_ended; /* some job has */
+static pthread_once_t job_once = PTHREAD_ONCE_INIT;
+
+static void
+init_jobs(void)
+{
+	batoni_cond_init(&job_ended);
+}
+
+static void *
+job_main(void *argument)
+{
+	struct batoni_job *job = argument;
+	bool left;
+
+	job->run(job);
+	pthread_mutex_lock(&jobs_lock);
+	job->done = true;
+	left = job->left;
+	pthread_cond_broadcast(&job_ended);
+	pthread_mutex_unlock(&jobs_lock);
+	/* Unless it is left, it is the caller's from here on. */
+	if (left)
+		job->leave(job);
+	return NULL;
+}
+
+int
+batoni_job_start(struct batoni_job *job)
+{
+	pthread_t thread;
+	int error;
+
+	pthread_once(&job_once, init_jobs);
+	error = batoni_thread_start(&thread, job_main, job);
+	if (!error)
+		pthread_detach(thread);
+	return error;
+}
+
+static bool
+await_locked(struct batoni_job *job, uint64_t until_ns)
+{
+	bool waits = until_ns > 0;
+
+	while (!job->done && waits)
+		waits = batoni_cond_wait(&job_ended, &jobs_lock, until_ns);
+	return job->done;
+}
+
+bool
+batoni_job_await(struct batoni_job *job, uint64_t until_ns)
+{
+	bool done;
+
+	pthread_mutex_lock(&jobs_lock);
+	done = await_locked(job, until_ns);
+	pthread_mutex_unlock(&jobs_lock);
+	return done;
+}
+
+bool
+batoni_job_finish(struct batoni_job *job, uint64_t until_ns)
+{
+	bool done;
+
+	pthread_mutex_lock(&jobs_lock);
+	done = await_locked(job, until_ns);
+	job->left = !done;
+	pthread_mutex_unlock(&jobs_lock);
+	return done;
+}
+
+bool
+batoni_job_take_up(struct batoni_job *job)
+{
+	bool done;
+
+	pthread_mutex_lock(&jobs_lock);
+	done = job->done;
+	if (!done)
+		job->left = false;
+	pthread_mutex_unlock(&jobs_lock);
+	return !done;
+}
+
+/* ---- cancellation, and forks ---- */
 
 void
 batoni_cancel_off(void)

@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Per-thread state, and the check whether a thread may call Baton. */
+/*
+ * Per-thread state, the check whether a thread may call Baton, and jobs.
+ *
+ * A job is a call of another library that may block for as long as something else stands (a stream
+ * that waits, a lane of NCCL's), and for which nobody can wait without a limit.  A thread of its own
+ * makes it, and the caller waits for the job's end until a deadline.  Ownership of the record
+ * that the job is embedded in, and of what the call leaves behind:
+ *
+ *   started            the job's; the caller may wait (batoni_job_await)
+ *   it has ended       the caller's: what the call has made is taken or undone there
+ *   it is given up     the job's for good: when `run` has returned, `leave` undoes what the call
+ *                      has made, and frees the record, on the same thread, on which that
+ *                      may block too.  It can be taken up again until then.
+ *
+ * A job is given up at its deadline (batoni_job_finish), or was never waited for (`left` from the
+ * start).  Its thread blocks signals, and is never joined or cancelled.
+ */
 #ifndef BATONI_THREAD_H
 #define BATONI_THREAD_H
 
@@ -83,6 +99,23 @@ void batoni_signals_block(sigset_t *before_p);
  * raise, so that the program's signals go to the program's threads.  0, or an errno
  * code. */
 int batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg);
+
+struct batoni_job {
+	void (*run)(struct batoni_job *job);
+	void (*leave)(struct batoni_job *job);
+	bool done, left; /* under the lock of jobs, a leaf; false at first, but see above */
+};
+
+/* 0, or an errno code: there is no thread, and the job is the caller's. */
+int batoni_job_start(struct batoni_job *job);
+/* Wait for its end until until_ns (batoni_real_ns; 0: ask; UINT64_MAX: no limit).  False: it has not
+ * ended. */
+bool batoni_job_await(struct batoni_job *job, uint64_t until_ns);
+/* The same, and give it up if it has not ended. */
+bool batoni_job_finish(struct batoni_job *job, uint64_t until_ns);
+/* Of one that was given up, and is known not to be freed: wait for it again.  False: it has ended, and
+ * leaves. */
+bool batoni_job_take_up(struct batoni_job *job);
 
 /* Disable cancellation (pthread_cancel) of this thread; restore the program's state. */
 void batoni_cancel_off(void);

@@ -40,7 +40,7 @@
 #include <unistd.h>
 
 #include "comm_local.h"
-#include "cond.h"
+#include "clock.h"
 #include "creation.h"
 #include "log.h"
 #include "mem.h"
@@ -392,24 +392,14 @@ meeting_keep_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
 static void
 meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 {
-	struct timespec limit;
+	const uint64_t limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 
-	clock_gettime(CLOCK_MONOTONIC, &limit);
-	limit.tv_sec += (time_t)(timeout_ns / 1000000000);
-	limit.tv_nsec += (long)(timeout_ns % 1000000000);
-	if (limit.tv_nsec >= 1000000000) {
-		limit.tv_nsec -= 1000000000;
-		limit.tv_sec++;
-	}
 	while (meeting->stage == COMING || meeting->stage == SEATING) {
-		int error = 0;
+		bool limited = timeout_ns && !meeting->door;
 
-		if (timeout_ns && !meeting->door)
-			error = pthread_cond_timedwait(
-				&meetings_changed, &meetings_lock, &limit);
-		else
-			pthread_cond_wait(&meetings_changed, &meetings_lock);
-		if (error == ETIMEDOUT && meeting->stage == COMING)
+		if (!batoni_cond_wait(&meetings_changed, &meetings_lock,
+		                      limited ? limit_ns : UINT64_MAX) &&
+		    meeting->stage == COMING)
 			meeting_late_locked(meeting, (uint64_t)timeout_ns);
 	}
 }

@@ -72,6 +72,22 @@ batoni_mem_keep(long change)
 	abort(); /* nothing is left behind */
 }
 
+void
+batoni_cond_init(pthread_cond_t *cond)
+{
+	(void)cond;
+}
+
+/* There is one thread. */
+bool
+batoni_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+{
+	(void)cond;
+	(void)lock;
+	(void)until_ns;
+	return false;
+}
+
 uint64_t
 batoni_real_ns(void)
 {

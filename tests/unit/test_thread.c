@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <semaphore.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "baton.h"
+#include "clock.h"
 #include "run_tests.h"
 #include "thread.h"
 
@@ -67,6 +69,86 @@ START_TEST(launched_function_may_not_call)
 }
 END_TEST
 
+/* ---- jobs ---- */
+
+static struct held {
+	struct batoni_job job;
+	sem_t begun, may_end, has_left;
+	pthread_t ran, left;
+} held;
+
+static void
+run_held(struct batoni_job *job)
+{
+	struct held *h = (struct held *)(void *)job;
+
+	h->ran = pthread_self();
+	sem_post(&h->begun);
+	sem_wait(&h->may_end);
+}
+
+static void
+leave_held(struct batoni_job *job)
+{
+	struct held *h = (struct held *)(void *)job;
+
+	h->left = pthread_self();
+	sem_post(&h->has_left);
+}
+
+static void
+start_held(bool left)
+{
+	memset(&held, 0, sizeof(held));
+	sem_init(&held.begun, 0, 0);
+	sem_init(&held.may_end, 0, 0);
+	sem_init(&held.has_left, 0, 0);
+	held.job.run = run_held;
+	held.job.leave = leave_held;
+	held.job.left = left;
+	ck_assert_int_eq(batoni_job_start(&held.job), 0);
+	sem_wait(&held.begun);
+	ck_assert(!pthread_equal(held.ran, pthread_self()));
+}
+
+START_TEST(job_that_ends_in_time_is_the_callers)
+{
+	start_held(false);
+	ck_assert(!batoni_job_await(&held.job, 0));
+	ck_assert(!batoni_job_await(&held.job, batoni_real_ns() + 1000));
+	sem_post(&held.may_end);
+	ck_assert(batoni_job_await(&held.job, UINT64_MAX));
+	ck_assert(batoni_job_finish(&held.job, 0));
+	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+}
+END_TEST
+
+START_TEST(job_that_is_given_up_is_left_by_its_own_thread)
+{
+	start_held(false);
+	ck_assert(!batoni_job_finish(&held.job, batoni_real_ns() + 1000));
+	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+	sem_post(&held.may_end);
+	sem_wait(&held.has_left);
+	ck_assert(pthread_equal(held.left, held.ran));
+	ck_assert(!batoni_job_take_up(&held.job));
+	start_held(true);
+	sem_post(&held.may_end);
+	sem_wait(&held.has_left);
+}
+END_TEST
+
+START_TEST(job_that_is_taken_up_again_is_the_callers)
+{
+	start_held(false);
+	ck_assert(!batoni_job_finish(&held.job, 0));
+	ck_assert(batoni_job_take_up(&held.job));
+	sem_post(&held.may_end);
+	ck_assert(batoni_job_finish(&held.job, UINT64_MAX));
+	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -74,6 +156,9 @@ main(void)
 		child_of_a_process_that_never_used_baton_may_call,
 		child_of_a_process_that_used_baton_may_not,
 		launched_function_may_not_call,
+		job_that_ends_in_time_is_the_callers,
+		job_that_is_given_up_is_left_by_its_own_thread,
+		job_that_is_taken_up_again_is_the_callers,
 	};
 
 	return RUN_TESTS("thread", tests);

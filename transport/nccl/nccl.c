@@ -43,10 +43,10 @@
  *   - test and clear, on the driver, only try it, and come back;
  *   - creation takes it for a call at a time, so that ranks of one process and one device can
  *     wait for each other;
- *   - what ends kernels by force, or frees, has a thread of its own, and what frees is called
+ *   - what ends kernels by force, or frees, is a job (thread.h), and what frees is called
  *     without the lock (nccl_end.c).
- * Order: comm->order, or the driver lock; then the lock of the device; then end_lock.  No
- * lock of the engine is taken under it.
+ * Order: comm->order, or the driver lock; then the lock of the device.  No lock of the engine is
+ * taken under it.
  *
  * States.  Creating (nccl_open.c) -> open -> leaving (all ranks have said so) -> finalizing
  * (NCCL's, of all ranks; polled) -> closed.  Or: open -> aborting (abort: kernels end, and

@@ -6,25 +6,25 @@
  * without blocking, and asks until NCCL says that all ranks have.  Then destroying them
  * waits for no rank.  But it frees memory of the device, for which CUDA waits until all
  * streams of the device are idle, and one of them may wait for a word of ours, or for a message
- * of another communicator.  So the driver does not make that call either: a thread of its own
- * does, the ender, and without the lock of the device.  NCCL takes one thread at a time for a
+ * of another communicator.  So the driver does not make that call either: a job (thread.h) does,
+ * the ender, and without the lock of the device.  NCCL takes one thread at a time for a
  * communicator; that several threads may not call it for one device is for the sake of what they
  * launch, and nothing is launched here.
  *
  * By force: ncclCommAbort ends the kernels of a communicator and waits until they have left,
  * those too that are behind other work of their streams.  That may be the kernels of another
  * lane, so all are told to end before any is waited for (ncclCommRevoke; where the library
- * has none, all aborts are in one group).  It may be work of the program, so the ender, which
- * the abort starts, makes these calls.  The order:
+ * has none, all aborts are in one group).  It may be work of the program, so two jobs make
+ * these calls, the stopper and the ender.  The order:
  *   1. the engine has released its own words;
  *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
- *   3. the ender takes the lock of the device, tells all lanes to end, and says so; the
- *      abort waits for that, STOP_NS at most (an enqueue that hangs inside NCCL has the lock).
+ *   3. the stopper takes the lock of the device and tells all lanes to end; the abort waits for
+ *      its end, STOP_NS at most (an enqueue that hangs inside NCCL has the lock).
  *      NCCL may still be launching a lane's group, of which ncclCommRevoke frees what is used
- *      later: the ender waits for it, GROUP_NS at most, and aborts the lane if it does not end;
- *   4. when the communicator is destroyed it aborts the lanes, which frees them.  It waits for
- *      those that were revoked first.
- * From step 2 on only the ender uses the lanes: a thread that gets the lock of the device later sees
+ *      later: the stopper waits for it, GROUP_NS at most, and aborts the lane if it does not end;
+ *   4. when the communicator is destroyed the ender waits for the stopper, and then aborts the
+ *      lanes, which frees them.  It waits for those that were revoked first.
+ * From step 2 on only these two use the lanes: a thread that gets the lock of the device later sees
  * `aborting`.  So it aborts without the lock: other communicators of the GPU go on, and another
  * rank of the process may have to end what stands before the kernels.
  * The lane of puts is not aborted while a put that was announced to this rank has not come
@@ -33,7 +33,6 @@
  * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.
  */
-#include <errno.h>
 #include <time.h>
 
 #include "clock.h"
@@ -238,53 +237,10 @@ stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
 	return all;
 }
 
-static void
-say(struct batoni_nccl *nccl, bool *flag)
-{
-	pthread_mutex_lock(&nccl->end_lock);
-	*flag = true;
-	pthread_cond_broadcast(&nccl->end_changed);
-	pthread_mutex_unlock(&nccl->end_lock);
-}
-
-/* False: it was not said by then. */
-static bool
-await(struct batoni_nccl *nccl, const bool *flag, uint64_t until_ns)
-{
-	const struct timespec until = {
-		.tv_sec = (time_t)(until_ns / 1000000000u),
-		.tv_nsec = (long)(until_ns % 1000000000u),
-	};
-	int error = 0;
-	bool said;
-
-	pthread_mutex_lock(&nccl->end_lock);
-	while (!*flag && error == 0)
-		error = pthread_cond_timedwait(&nccl->end_changed,
-		                               &nccl->end_lock, &until);
-	said = *flag;
-	pthread_mutex_unlock(&nccl->end_lock);
-	return said;
-}
-
 bool
 batoni_nccl_is_stopped(struct batoni_nccl *nccl)
 {
-	bool stopped;
-
-	pthread_mutex_lock(&nccl->end_lock);
-	stopped = nccl->stopped;
-	pthread_mutex_unlock(&nccl->end_lock);
-	return stopped;
-}
-
-static void
-await_closing(struct batoni_nccl *nccl)
-{
-	pthread_mutex_lock(&nccl->end_lock);
-	while (!nccl->closing)
-		pthread_cond_wait(&nccl->end_changed, &nccl->end_lock);
-	pthread_mutex_unlock(&nccl->end_lock);
+	return batoni_job_await(&nccl->stopper, 0);
 }
 
 /* May the lane be aborted?  NCCL says of one that was revoked when its kernels have left. */
@@ -316,37 +272,65 @@ may_abort_all(struct batoni_nccl *nccl)
 	return may;
 }
 
-/* The ender, by force. */
-static void *
-aborter_main(void *argument)
-{
-	struct timespec nap = {.tv_nsec = 500000};
-	struct batoni_nccl *nccl = argument;
+/* ---- the jobs ---- */
 
-	stop_lanes(nccl, BATONI_NCCL_FOR_EVER);
-	say(nccl, &nccl->stopped);
-	await_closing(nccl);
-	/* It may be for ever. */
+static void
+run_stop(struct batoni_job *job)
+{
+	stop_lanes(batoni_container_of(job, struct batoni_nccl, stopper),
+	           BATONI_NCCL_FOR_EVER);
+}
+
+static struct batoni_nccl *
+of_ender(struct batoni_job *job)
+{
+	return batoni_container_of(job, struct batoni_nccl, ender);
+}
+
+/* With all ranks. */
+static void
+run_destroy(struct batoni_job *job)
+{
+	batoni_nccl_do_apart(of_ender(job), destroy_lanes);
+}
+
+/* By force.  It may take for ever. */
+static void
+run_abort(struct batoni_job *job)
+{
+	struct batoni_nccl *nccl = of_ender(job);
+	struct timespec nap = {.tv_nsec = 500000};
+
+	if (nccl->stopper_runs)
+		batoni_job_await(&nccl->stopper, UINT64_MAX);
 	while (!may_abort_all(nccl)) {
 		nanosleep(&nap, NULL);
 		if (nap.tv_nsec < NAP_MAX_NS)
 			nap.tv_nsec += nap.tv_nsec / 8;
 	}
 	batoni_nccl_do_apart(nccl, batoni_nccl_abort_lanes);
-	say(nccl, &nccl->ended);
-	return NULL;
 }
 
+/* The transport stays for good. */
 static void
-start_ender(struct batoni_nccl *nccl, void *(*main)(void *))
+leave_nothing(struct batoni_job *job)
 {
-	int error = batoni_thread_start(&nccl->ender, main, nccl);
+	(void)job;
+}
 
-	nccl->ender_runs = error == 0;
+static bool
+start_job(struct batoni_nccl *nccl, struct batoni_job *job,
+          void (*run)(struct batoni_job *))
+{
+	int error;
+
+	*job = (struct batoni_job){.run = run, .leave = leave_nothing};
+	error = batoni_job_start(job);
 	if (error)
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: no thread to end NCCL with (%d)",
 		           nccl->base.rank, error);
+	return error == 0;
 }
 
 void
@@ -356,15 +340,15 @@ batoni_nccl_abort(struct batoni_path *path)
 
 	atomic_store(&nccl->aborting, true);
 	batoni_nccl_self_end(nccl);
-	if (nccl->ender_runs)
+	if (nccl->stopper_runs)
 		return;
-	start_ender(nccl, aborter_main);
-	if (!nccl->ender_runs) {
-		if (stop_lanes(nccl, batoni_real_ns() + STOP_NS))
-			say(nccl, &nccl->stopped);
+	nccl->stopper_runs = start_job(nccl, &nccl->stopper, run_stop);
+	if (!nccl->stopper_runs) {
+		nccl->stopper.done =
+			stop_lanes(nccl, batoni_real_ns() + STOP_NS);
 		return;
 	}
-	if (!await(nccl, &nccl->stopped, batoni_real_ns() + STOP_NS))
+	if (!batoni_job_await(&nccl->stopper, batoni_real_ns() + STOP_NS))
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: NCCL has not taken the abort after %llu ms",
 		           nccl->base.rank,
@@ -373,30 +357,30 @@ batoni_nccl_abort(struct batoni_path *path)
 
 /* ---- closing ---- */
 
-/* The ender, with all ranks. */
-static void *
-destroyer_main(void *argument)
-{
-	struct batoni_nccl *nccl = argument;
-
-	batoni_nccl_do_apart(nccl, destroy_lanes);
-	say(nccl, &nccl->ended);
-	return NULL;
-}
-
 /* The ender ends the lanes.  False: it goes on without us. */
 static bool
 await_ender(struct batoni_nccl *nccl)
 {
 	struct batoni_patience *patience = nccl->base.patience;
 
-	say(nccl, &nccl->closing);
-	for (unsigned tries = 0; !await(nccl, &nccl->ended, 0); tries++) {
+	for (unsigned tries = 0; !batoni_job_await(&nccl->ender, 0); tries++) {
 		if (batoni_real_ns() >= patience->until_ns)
-			return false;
+			return batoni_job_finish(&nccl->ender, 0);
 		patience->yield(tries);
 	}
-	pthread_join(nccl->ender, NULL);
+	return true;
+}
+
+/* False: the stopper or the ender goes on without us. */
+static bool
+end_lanes(struct batoni_nccl *nccl, bool aborted)
+{
+	if (start_job(nccl, &nccl->ender, aborted ? run_abort : run_destroy))
+		return await_ender(nccl);
+	if (nccl->stopper_runs && !batoni_nccl_is_stopped(nccl))
+		return false;
+	batoni_nccl_do_apart(nccl, aborted ? batoni_nccl_abort_lanes
+	                                   : destroy_lanes);
 	return true;
 }
 
@@ -407,7 +391,6 @@ leave_to_ender(struct batoni_nccl *nccl)
 	           "rank %d: communicator destroyed, but NCCL waits for what is on "
 	           "streams of GPU %d: its communicators and the device stay open",
 	           nccl->base.rank, nccl->device->number);
-	pthread_detach(nccl->ender);
 	nccl->base.patience->copies_left = true;
 	/* The transport and its arrays. */
 	batoni_mem_keep((nccl->checked ? 7 + BATONI_NCCL_CHECKED_BLOCKS : 7) +
@@ -425,16 +408,11 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	batoni_nccl_puts_end(nccl);
 	if (aborted)
 		batoni_nccl_abort(&transport->messages);
-	else
-		start_ender(nccl, destroyer_main);
-	if (nccl->ender_runs && !await_ender(nccl)) {
+	if (!end_lanes(nccl, aborted)) {
 		leave_to_ender(nccl);
 		below->ops->close(below, aborted);
 		return;
 	}
-	if (!nccl->ender_runs)
-		batoni_nccl_do_apart(nccl, aborted ? batoni_nccl_abort_lanes
-		                                   : destroy_lanes);
 	/* On a device that has failed they are out of reach. */
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl); i++)
 		nccl->lanes[i].comm = NULL;

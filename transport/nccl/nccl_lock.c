@@ -12,11 +12,8 @@
  *
  * `mutex` guards `held` only and is a leaf: nothing is called under it.
  */
-#include <errno.h>
-#include <time.h>
 
 #include "clock.h"
-#include "cond.h"
 #include "list.h"
 #include "log.h"
 #include "nccl_transport.h"
@@ -54,21 +51,13 @@ batoni_nccl_lock_of(int device)
 static bool
 take(struct batoni_nccl_lock *lock, uint64_t until_ns)
 {
-	const struct timespec until = {
-		.tv_sec = (time_t)(until_ns / 1000000000u),
-		.tv_nsec = (long)(until_ns % 1000000000u),
-	};
-	int error = 0;
-	bool taken;
+	bool waits = until_ns > 0, taken;
 	BATONI_UNCANCELLED;
 
 	pthread_mutex_lock(&lock->mutex);
 	lock->waiting++;
-	while (lock->held && error == 0 && until_ns > 0)
-		error = until_ns == BATONI_NCCL_FOR_EVER
-		                ? pthread_cond_wait(&lock->given, &lock->mutex)
-		                : pthread_cond_timedwait(&lock->given,
-		                                         &lock->mutex, &until);
+	while (lock->held && waits)
+		waits = batoni_cond_wait(&lock->given, &lock->mutex, until_ns);
 	lock->waiting--;
 	taken = !lock->held;
 	lock->held = true;

@@ -20,8 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
-#include "cond.h"
 #include "list.h"
 #include "log.h"
 #include "mem.h"
@@ -75,8 +73,6 @@ batoni_nccl_free(struct batoni_nccl *nccl)
 	batoni_nccl_peers_free(nccl);
 	batoni_nccl_checked_free(nccl);
 	batoni_nccl_puts_free(nccl);
-	pthread_cond_destroy(&nccl->end_changed);
-	pthread_mutex_destroy(&nccl->end_lock);
 	batoni_free(nccl->words);
 	batoni_free(nccl->hellos);
 	batoni_free(nccl->hello);
@@ -110,14 +106,6 @@ make_parts(struct batoni_nccl *nccl, int size)
 	return status == BATON_OK && (nccl->config.check || nccl->has_lists)
 	               ? batoni_nccl_checked_create(nccl)
 	               : status;
-}
-
-static void
-init_end(struct batoni_nccl *nccl)
-{
-
-	pthread_mutex_init(&nccl->end_lock, NULL);
-	batoni_cond_init(&nccl->end_changed);
 }
 
 static enum baton_status
@@ -179,7 +167,6 @@ nccl_create(const struct batoni_native_config *config,
 	if (config->lanes > 0 && (unsigned)config->lanes < nccl->lanes_n - 1)
 		nccl->lanes_n = (unsigned)config->lanes + 1;
 	nccl->lock = batoni_nccl_lock_of(config->device->number);
-	init_end(nccl);
 	tell_streams(nccl, nccl->lanes_n + (nccl->has_lists ? 1 : 0));
 	status = check_queues(config->device);
 	if (status == BATON_OK)

@@ -17,6 +17,7 @@
 
 #include "native.h"
 #include "nccl_api.h"
+#include "thread.h"
 
 struct batoni_nccl;
 struct batoni_nccl_checked;
@@ -165,14 +166,10 @@ struct batoni_nccl {
 	 * finalised.  Each is written by one side before the other is read. */
 	_Atomic bool lists_used, lists_lost;
 
-	/* The thread that aborts or destroys, and those that wait for it. */
-	pthread_mutex_t end_lock;
-	pthread_cond_t end_changed; /* on CLOCK_MONOTONIC */
-	pthread_t ender;
-	bool ender_runs;         /* the driver: it was started */
-	bool stopped;            /* end_lock: kernels have been told to end */
-	bool closing;            /* end_lock: nothing else uses the lanes */
-	bool ended;              /* end_lock: the lanes are gone */
+	/* nccl_end.c: what tells kernels to end, and what ends the lanes when nothing else uses
+	 * them. */
+	struct batoni_job stopper, ender;
+	bool stopper_runs; /* the driver: it was started */
 };
 
 /* ---- nccl.c ---- */

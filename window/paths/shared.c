@@ -23,11 +23,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "cond.h"
 #include "device.h"
 #include "mem.h"
 #include "shm.h"
@@ -152,8 +150,6 @@ make_changed(void)
 static struct batoni_mapping *
 hold(struct batoni_mapping *fresh, uint64_t until_ns)
 {
-	const struct timespec until = {(time_t)(until_ns / 1000000000u),
-	                               (long)(until_ns % 1000000000u)};
 	struct batoni_mapping *mapping;
 	bool late = false;
 
@@ -161,8 +157,7 @@ hold(struct batoni_mapping *fresh, uint64_t until_ns)
 	pthread_mutex_lock(&lock);
 	while ((mapping = find_locked(fresh)) && mapping->state != MAPPED &&
 	       !late) {
-		pthread_cond_timedwait(&changed, &lock, &until);
-		late = batoni_real_ns() >= until_ns;
+		late = !batoni_cond_wait(&changed, &lock, until_ns);
 	}
 	if (!mapping) {
 		mapping = fresh;

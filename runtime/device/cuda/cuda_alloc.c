@@ -10,14 +10,13 @@
  *
  * The calls of virtual memory management wait for no stream, as far as is known; cuMemAlloc and
  * cuMemFree may wait for every stream of the context, and one of them may wait for something that
- * the caller does later.  So each of these calls is made by a thread of its own, a *job*, which
- * the caller waits for until its time is over.  A block that comes too late is freed by its job.  A
- * block that is freed goes when the driver lets it, if that takes longer than FREE_NS.
+ * the caller does later.  So each of these calls is a job (thread.h), for which the caller waits until
+ * its time is over.  A block that comes too late is freed by its job.  A block that is freed goes when
+ * the driver lets it, if that takes longer than FREE_NS.
  *
  * Memory is zeroed by the GPU on an internal stream, which no stream of the program holds up.
  *
- * Locks.  `lock` guards the list of blocks, and a job's `done` and `left`.  No driver call is made
- * under it.
+ * Locks.  `lock` guards the list of blocks.  No driver call is made under it.
  */
 #include "cuda_gpu.h"
 
@@ -25,41 +24,27 @@
 #include <time.h>
 
 #include "clock.h"
-#include "cond.h"
 #include "mem.h"
 #include "thread.h"
 
-#define LEAST_NS 500000000u
 #define FREE_NS 1000000000u
 #define NAP_NS 20000
 #define ACCESSES_MAX 64
 
 struct block {
+	struct batoni_job job;        /* that allocates or frees it */
 	struct batoni_list_node link; /* of blocks, while it is the caller's */
 	struct cuda_gpu *gpu;
 	CUdeviceptr base;
 	size_t bytes; /* rounded up */
 	bool mapped;  /* else of cuMemAlloc */
-};
-
-struct job {
-	struct block *block;
-	bool frees;
-	CUresult result; /* of an allocation */
+	/* How the allocation ended. */
+	CUresult result;
 	const char *call;
-	bool done, left; /* the caller waits no more: the job frees itself */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended; /* CLOCK_MONOTONIC */
-static pthread_once_t ended_once = PTHREAD_ONCE_INIT;
 static struct batoni_list_node blocks = {&blocks, &blocks};
-
-static void
-make_ended(void)
-{
-	batoni_cond_init(&ended);
-}
 
 /* ---- virtual memory management ---- */
 
@@ -108,24 +93,23 @@ list_accesses(const struct cuda_gpu *gpu, CUmemAccessDesc accesses[])
 
 /* The block's addresses.  After an error none are left. */
 static CUresult
-map_block(struct job *job, CUmemGenericAllocationHandle handle,
+map_block(struct block *block, CUmemGenericAllocationHandle handle,
           size_t granularity)
 {
-	struct block *block = job->block;
 	const struct batoni_cuda_api *api = block->gpu->api;
 	CUmemAccessDesc accesses[ACCESSES_MAX];
 	size_t n = list_accesses(block->gpu, accesses);
 	CUresult result;
 
-	job->call = "cuMemAddressReserve";
+	block->call = "cuMemAddressReserve";
 	result = api->vm_reserve(&block->base, block->bytes, granularity, 0, 0);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	job->call = "cuMemMap";
+	block->call = "cuMemMap";
 	result = api->vm_map(block->base, block->bytes, 0, handle, 0);
 	if (result != BATONI_CU_SUCCESS)
 		goto unreserve;
-	job->call = "cuMemSetAccess";
+	block->call = "cuMemSetAccess";
 	result = api->vm_access(block->base, block->bytes, accesses, n);
 	/* A peer that the driver does not take is reached by other ways. */
 	if (result != BATONI_CU_SUCCESS && n > 1)
@@ -140,9 +124,8 @@ unreserve:
 
 /* NOT_SUPPORTED: there is no such memory. */
 static CUresult
-create(struct job *job)
+create(struct block *block)
 {
-	struct block *block = job->block;
 	const struct cuda_gpu *gpu = block->gpu;
 	CUmemAllocationProp properties = {
 		.type = BATONI_CU_ALLOCATION_PINNED,
@@ -158,22 +141,22 @@ create(struct job *job)
 		return BATONI_CU_NOT_SUPPORTED;
 	properties.allocFlags.gpuDirectRDMACapable =
 		says(gpu, BATONI_CU_DEVICE_VMM_RDMA);
-	job->call = "cuMemGetAllocationGranularity";
+	block->call = "cuMemGetAllocationGranularity";
 	result = gpu->api->vm_granularity(&granularity, &properties,
 	                                  BATONI_CU_GRANULARITY_BEST);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	/* More than any driver gives; rounded up, it would be little. */
-	job->call = "cuMemCreate, not called with more than there are addresses";
+	block->call = "cuMemCreate, not called with more than there are addresses";
 	if (block->bytes > SIZE_MAX - granularity)
 		return BATONI_CU_OUT_OF_MEMORY;
 	block->bytes = (block->bytes + granularity - 1) / granularity *
 	               granularity;
-	job->call = "cuMemCreate";
+	block->call = "cuMemCreate";
 	result = gpu->api->vm_create(&handle, block->bytes, &properties, 0);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	result = map_block(job, handle, granularity);
+	result = map_block(block, handle, granularity);
 	/* The mapping keeps the memory. */
 	gpu->api->vm_release(handle);
 	block->mapped = result == BATONI_CU_SUCCESS;
@@ -218,16 +201,15 @@ await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 
 /* Between enter and leave.  *writes_p: the GPU may still write there. */
 static CUresult
-zero(struct job *job, bool *writes_p)
+zero(struct block *block, bool *writes_p)
 {
-	struct cuda_gpu *gpu = job->block->gpu;
+	struct cuda_gpu *gpu = block->gpu;
 	CUstream stream = gpu->copies[CUDA_COPIES_OTHER];
 	struct cuda_event *event;
 	CUresult result;
 
-	job->call = "cuMemsetD8Async";
-	result = gpu->api->set_bytes(job->block->base, 0, job->block->bytes,
-	                             stream);
+	block->call = "cuMemsetD8Async";
+	result = gpu->api->set_bytes(block->base, 0, block->bytes, stream);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	event = batoni_cuda_event_take(gpu, &result);
@@ -236,7 +218,7 @@ zero(struct job *job, bool *writes_p)
 		batoni_cuda_event_give(gpu, event);
 		event = NULL;
 	}
-	job->call = event ? "cuEventQuery" : "cuStreamQuery";
+	block->call = event ? "cuEventQuery" : "cuStreamQuery";
 	result = await_stream(gpu, event);
 	*writes_p = result != BATONI_CU_SUCCESS;
 	if (event && *writes_p)
@@ -248,25 +230,24 @@ zero(struct job *job, bool *writes_p)
 
 /* Between enter and leave. */
 static CUresult
-allocate(struct job *job)
+allocate(struct block *block)
 {
-	struct block *block = job->block;
 	const struct batoni_cuda_api *api = block->gpu->api;
 	bool writes = false;
 	CUresult result;
 
 	/* A driver may lack them, as far as the look-up is concerned. */
-	job->call = "cuMemAlloc";
+	block->call = "cuMemAlloc";
 	if (!api->mem_alloc || !api->mem_free || !api->set_bytes)
 		return BATONI_CU_NOT_SUPPORTED;
-	result = create(job);
+	result = create(block);
 	if (result == BATONI_CU_NOT_SUPPORTED) {
-		job->call = "cuMemAlloc";
+		block->call = "cuMemAlloc";
 		result = api->mem_alloc(&block->base, block->bytes);
 	}
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	result = zero(job, &writes);
+	result = zero(block, &writes);
 	/* Memory that a sick GPU may still write is never given back. */
 	if (result != BATONI_CU_SUCCESS && !writes)
 		give_back(block);
@@ -275,88 +256,71 @@ allocate(struct job *job)
 
 /* ---- jobs ---- */
 
-static void
-free_job(struct job *job, bool with_block)
+static struct block *
+to_block(struct batoni_job *job)
 {
-	batoni_mem_keep(with_block ? -2 : -1);
-	if (with_block)
-		batoni_free(job->block);
-	batoni_free(job);
+	return batoni_container_of(job, struct block, job);
+}
+
+static void
+run_alloc(struct batoni_job *job)
+{
+	struct block *block = to_block(job);
+	struct cuda_guard guard;
+
+	block->call = "cuCtxPushCurrent";
+	block->result = batoni_cuda_enter(block->gpu, &guard);
+	if (block->result != BATONI_CU_SUCCESS)
+		return;
+	block->result = allocate(block);
+	batoni_cuda_leave(block->gpu, &guard);
 }
 
 /* A free returns no error of the driver: what fails in passing is tried again. */
-static bool
-enter(struct job *job, struct cuda_guard *guard)
+static void
+run_free(struct batoni_job *job)
 {
-	unsigned tries = job->frees ? CUDA_TRIES : 1;
-
-	job->call = "cuCtxPushCurrent";
-	do
-		job->result = batoni_cuda_enter(job->block->gpu, guard);
-	while (job->result != BATONI_CU_SUCCESS && --tries > 0);
-	return job->result == BATONI_CU_SUCCESS;
-}
-
-static void *
-job_main(void *argument)
-{
-	struct job *job = argument;
-	struct block *block = job->block;
-	const struct cuda_gpu *gpu = block->gpu;
+	struct block *block = to_block(job);
+	unsigned tries = CUDA_TRIES;
 	struct cuda_guard guard;
-	bool left, entered;
+	CUresult result;
 
-	entered = enter(job, &guard);
-	if (entered && job->frees)
-		give_back(block);
-	else if (entered)
-		job->result = allocate(job);
-	pthread_mutex_lock(&lock);
-	left = job->left;
-	job->done = true;
-	pthread_cond_broadcast(&ended);
-	pthread_mutex_unlock(&lock);
-	/* Unless it is left, job and block are the caller's from here on. */
-	if (left && !job->frees && job->result == BATONI_CU_SUCCESS)
-		give_back(block);
-	if (entered)
-		batoni_cuda_leave(gpu, &guard);
-	if (left)
-		free_job(job, true);
-	return NULL;
+	do
+		result = batoni_cuda_enter(block->gpu, &guard);
+	while (result != BATONI_CU_SUCCESS && --tries > 0);
+	if (result != BATONI_CU_SUCCESS)
+		return;
+	give_back(block);
+	batoni_cuda_leave(block->gpu, &guard);
 }
 
-/* False: it goes on by itself, and is not the caller's any more. */
-static bool
-await(struct job *job, uint64_t until_ns)
+/* A block counts as kept for good while a job has it. */
+static void
+free_block(struct batoni_job *job)
 {
-	const struct timespec time = {(time_t)(until_ns / 1000000000u),
-	                              (long)(until_ns % 1000000000u)};
-	bool done;
-
-	pthread_mutex_lock(&lock);
-	while (!job->done && batoni_real_ns() < until_ns)
-		pthread_cond_timedwait(&ended, &lock, &time);
-	done = job->done;
-	job->left = !done;
-	pthread_mutex_unlock(&lock);
-	return done;
+	batoni_mem_keep(-1);
+	batoni_free(to_block(job));
 }
 
-/* A thread for the job.  Job and block count as kept for good while it runs. */
-static bool
-start(struct job *job)
+/* It has come too late. */
+static void
+leave_alloc(struct batoni_job *job)
 {
-	pthread_t thread;
+	if (to_block(job)->result == BATONI_CU_SUCCESS)
+		run_free(job);
+	free_block(job);
+}
 
-	pthread_once(&ended_once, make_ended);
-	batoni_mem_keep(2);
-	if (batoni_thread_start(&thread, job_main, job)) {
-		batoni_mem_keep(-2);
-		return false;
-	}
-	pthread_detach(thread);
-	return true;
+static bool
+start_job(struct block *block, void (*run)(struct batoni_job *),
+          void (*leave)(struct batoni_job *))
+{
+	block->job = (struct batoni_job){.run = run, .leave = leave};
+	batoni_mem_keep(1);
+	if (batoni_job_start(&block->job) == 0)
+		return true;
+	batoni_mem_keep(-1);
+	return false;
 }
 
 /* ---- the slots ---- */
@@ -374,47 +338,34 @@ refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns)
 		gpu->number);
 }
 
-/* What is not NULL is freed. */
-static enum baton_status
-refuse_memory(struct job *job, struct block *block)
-{
-	batoni_free(job);
-	batoni_free(block);
-	return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
-}
-
 enum baton_status
 batoni_cuda_block_alloc(struct batoni_device *device, size_t bytes,
                         uint64_t until_ns, void **block_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct job *job = batoni_alloc(1, sizeof(*job));
 	struct block *block = batoni_alloc(1, sizeof(*block));
 	uint64_t begun_ns = batoni_real_ns();
 	enum baton_status status;
 
-	if (!job || !block)
-		return refuse_memory(job, block);
+	if (!block)
+		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
 	block->gpu = gpu;
 	block->bytes = bytes;
 	batoni_list_init(&block->link);
-	job->block = block;
-	if (!start(job)) {
-		(void)refuse_memory(job, block);
+	if (!start_job(block, run_alloc, leave_alloc)) {
+		batoni_free(block);
 		return batoni_refuse(BATON_ERR_SYSTEM,
 		                     "no thread to allocate device memory on");
 	}
-	if (until_ns < begun_ns + LEAST_NS)
-		until_ns = begun_ns + LEAST_NS;
-	if (!await(job, until_ns))
+	if (!batoni_job_finish(&block->job,
+	                       batoni_cuda_until(begun_ns, until_ns)))
 		return refuse_late(gpu, begun_ns);
-	if (job->result != BATONI_CU_SUCCESS) {
-		status = batoni_cuda_refuse(gpu, job->call, job->result);
-		free_job(job, true);
+	if (block->result != BATONI_CU_SUCCESS) {
+		status = batoni_cuda_refuse(gpu, block->call, block->result);
+		free_block(&block->job);
 		return status;
 	}
 	batoni_mem_keep(-1);
-	free_job(job, false);
 	pthread_mutex_lock(&lock);
 	batoni_list_append(&blocks, &block->link);
 	pthread_mutex_unlock(&lock);
@@ -446,22 +397,12 @@ void
 batoni_cuda_block_free(struct batoni_device *device, void *at)
 {
 	struct block *block = take_block(at);
-	struct job *job;
 
 	(void)device;
 	if (!block)
 		return;
-	job = batoni_alloc(1, sizeof(*job));
-	if (job) {
-		job->block = block;
-		job->frees = true;
-	}
-	if (job && start(job)) {
-		if (await(job, batoni_real_ns() + FREE_NS))
-			free_job(job, true);
-		return;
-	}
-	/* Without a thread the memory stays. */
-	batoni_free(job);
-	batoni_free(block);
+	if (!start_job(block, run_free, free_block))
+		batoni_free(block); /* without a thread the memory stays */
+	else if (batoni_job_finish(&block->job, batoni_real_ns() + FREE_NS))
+		free_block(&block->job);
 }

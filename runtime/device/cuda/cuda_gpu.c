@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cond.h"
 #include "config.h"
 #include "log.h"
 #include "mem.h"
@@ -539,7 +538,6 @@ new_gpu(const struct batoni_cuda_api *api, CUdevice number)
 	gpu->retained = 1;
 	gpu->open.number = number;
 	pthread_mutex_init(&gpu->lock, NULL);
-	batoni_cond_init(&gpu->pinned);
 	batoni_list_init(&gpu->blocks);
 	batoni_list_init(&gpu->spare);
 	batoni_list_init(&gpu->coming);

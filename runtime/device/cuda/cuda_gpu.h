@@ -29,6 +29,7 @@
 #include "cuda_api.h"
 #include "device.h"
 #include "list.h"
+#include "thread.h"
 
 /* Internal streams for copies: into the device's memory, out of it, and the rest. */
 enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
@@ -38,6 +39,18 @@ enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 /* So often is a call made whose failure cannot be told by refusing: only a device that is
  * sick fails each time. */
 #define CUDA_TRIES 3u
+
+/* A call of the driver that may wait for streams takes milliseconds by itself, and longer on a busy
+ * machine.  Before so long it is not taken to wait for one, whatever the options say. */
+#define CUDA_LEAST_NS 500000000u
+
+/* Until then the caller waits for such a call. */
+static inline uint64_t
+batoni_cuda_until(uint64_t begun_ns, uint64_t until_ns)
+{
+	return until_ns < begun_ns + CUDA_LEAST_NS ? begun_ns + CUDA_LEAST_NS
+	                                           : until_ns;
+}
 
 struct cuda_stream;
 
@@ -58,9 +71,9 @@ struct cuda_block {
 	 * wait there for one of its words.  NULL for other blocks. */
 	_Atomic uint64_t *last_wait;
 	struct cuda_gpu *gpu;
-	/* Under gpu->lock until it has come: a creator waits for it; it is for the reserve; it is
-	 * pinned, or could not be. */
-	bool wanted, spares, come;
+	struct batoni_job job; /* that pins it */
+	/* Under gpu->lock: a creator waits for it, or has it; it comes for the reserve. */
+	bool wanted, spares;
 	/* What came of it: the device has it at another address; the last call. */
 	bool elsewhere;
 	CUresult result;
@@ -110,7 +123,6 @@ struct cuda_gpu {
 	struct cuda_event *events; /* free */
 	struct cuda_event *lost;   /* behind copies that may go on for ever */
 	struct batoni_list_node blocks, spare, coming; /* cuda_pinned.c's */
-	pthread_cond_t pinned; /* one has come; CLOCK_MONOTONIC */
 	struct cuda_stream *streams[CUDA_STREAMS_MAX]; /* cuda_stream.c's */
 	struct batoni_list_node created; /* by stream_create; cuda.c's */
 	struct batoni_fault fault;       /* if `sick` */

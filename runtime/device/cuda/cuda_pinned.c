@@ -9,9 +9,8 @@
  * program alone waits are not known here, and a stream may begin to wait while the driver
  * pins.  So:
  *
- *   - a thread of its own pins each block, and the creator waits for it until its time is
- *     over.  Then the creation is refused, and the block becomes a spare one when the driver
- *     is done with it;
+ *   - a job (thread.h) pins each block, and the creator waits for it until its time is over.  Then
+ *     the creation is refused, and the block becomes a spare one when the driver is done with it;
  *   - nothing is ever unpinned, which would wait too: a block that is given back is *spare*,
  *     and used again;
  *   - *reserve*: a creation beside which no stream has work of ours pins more, until there are
@@ -24,26 +23,27 @@
  * next creation that needs one like it, so there are never more threads that pin than
  * creations and kinds of blocks.
  *
- * To pin takes milliseconds by itself, and longer on a busy machine.  Before LEAST_NS have passed
- * the driver is not taken to wait for a stream, whatever the options say.
- *
- * Locks.  gpu->lock guards the lists, and what is said of a block while it is coming;
- * gpu->pinned is signalled when one has come.  No driver call is made under the lock.
+ * Locks.  gpu->lock guards the lists, and whether a block is wanted: its job is given up, and taken
+ * up again, under it.  No driver call is made under the lock.
  */
 #include "cuda_stream.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "mem.h"
 #include "thread.h"
 
 #define RESERVE_BYTES ((size_t)64 << 20)
-#define LEAST_NS 500000000u
 #define LOOK_NS 1000000u /* between two looks whether a stream has work of ours */
 
 /* ---- one block ------------------------------------------------------------ */
+
+static struct cuda_block *
+block_of(struct batoni_job *job)
+{
+	return batoni_container_of(job, struct cuda_block, job);
+}
 
 static long
 heap_blocks(const struct cuda_block *block)
@@ -90,8 +90,9 @@ is_pinned(const struct cuda_block *block)
 
 /* Pin the block's memory. */
 static void
-pin(struct cuda_block *block)
+pin(struct batoni_job *job)
 {
+	struct cuda_block *block = block_of(job);
 	const struct cuda_gpu *gpu = block->gpu;
 	CUdeviceptr on_device = 0;
 	struct cuda_guard guard;
@@ -143,26 +144,21 @@ refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns)
 
 /* ---- blocks that come ------------------------------------------------------ */
 
-static void *
-pinning_main(void *argument)
+/* It has come too late for the creator that wanted it. */
+static void
+leave_pinned(struct batoni_job *job)
 {
-	struct cuda_block *block = argument;
+	struct cuda_block *block = block_of(job);
 	struct cuda_gpu *gpu = block->gpu;
-	bool drops;
+	const bool pinned = is_pinned(block);
 
-	pin(block);
 	pthread_mutex_lock(&gpu->lock);
 	batoni_list_remove(&block->link);
-	block->come = true;
-	drops = !block->wanted && !is_pinned(block);
-	if (!block->wanted && !drops)
+	if (pinned)
 		batoni_list_append(&gpu->spare, &block->link);
-	pthread_cond_broadcast(&gpu->pinned);
 	pthread_mutex_unlock(&gpu->lock);
-	/* The GPU stays for good, a block that is wanted is not this thread's any more. */
-	if (drops)
+	if (!pinned)
 		free_block(block);
-	return NULL;
 }
 
 /* It is in `coming`, and wanted.  False: it is gone. */
@@ -170,26 +166,15 @@ static bool
 start_pinning(struct cuda_block *block)
 {
 	struct cuda_gpu *gpu = block->gpu;
-	pthread_t thread;
 
-	if (batoni_thread_start(&thread, pinning_main, block)) {
-		pthread_mutex_lock(&gpu->lock);
-		batoni_list_remove(&block->link);
-		pthread_mutex_unlock(&gpu->lock);
-		free_block(block);
-		return false;
-	}
-	pthread_detach(thread);
-	return true;
-}
-
-static void
-await_change_locked(struct cuda_gpu *gpu, uint64_t until_ns)
-{
-	const struct timespec time = {(time_t)(until_ns / 1000000000u),
-	                              (long)(until_ns % 1000000000u)};
-
-	pthread_cond_timedwait(&gpu->pinned, &gpu->lock, &time);
+	block->job = (struct batoni_job){.run = pin, .leave = leave_pinned};
+	if (batoni_job_start(&block->job) == 0)
+		return true;
+	pthread_mutex_lock(&gpu->lock);
+	batoni_list_remove(&block->link);
+	pthread_mutex_unlock(&gpu->lock);
+	free_block(block);
+	return false;
 }
 
 /* Wait for a block that the caller wants, and append it to the list.  gives_way: no longer than
@@ -199,21 +184,18 @@ await(struct cuda_block *block, struct batoni_list_node *list, uint64_t until_ns
       bool gives_way)
 {
 	struct cuda_gpu *gpu = block->gpu;
-	bool waits = true, come;
+	bool come;
 
+	if (!gives_way)
+		batoni_job_await(&block->job, until_ns);
+	while (gives_way && batoni_real_ns() < until_ns &&
+	       !batoni_job_await(&block->job, batoni_real_ns() + LOOK_NS))
+		gives_way = batoni_cuda_streams_passed(gpu);
 	pthread_mutex_lock(&gpu->lock);
-	while (!block->come && waits && batoni_real_ns() < until_ns) {
-		if (!gives_way) {
-			await_change_locked(gpu, until_ns);
-			continue;
-		}
-		await_change_locked(gpu, batoni_real_ns() + LOOK_NS);
-		pthread_mutex_unlock(&gpu->lock);
-		waits = batoni_cuda_streams_passed(gpu);
-		pthread_mutex_lock(&gpu->lock);
-	}
-	come = block->come;
+	come = batoni_job_finish(&block->job, 0);
 	block->wanted = come && list != &gpu->spare;
+	if (come)
+		batoni_list_remove(&block->link);
 	if (come && is_pinned(block))
 		batoni_list_append(list, &block->link);
 	pthread_mutex_unlock(&gpu->lock);
@@ -260,6 +242,10 @@ find(struct cuda_gpu *gpu, size_t bytes, bool words)
 		batoni_list_remove(&found->link);
 	else
 		found = find_locked(&gpu->coming, bytes, words);
+	/* One that has come just now is about to be spare. */
+	if (found && !batoni_list_empty(&found->link) &&
+	    !batoni_job_take_up(&found->job))
+		found = NULL;
 	if (found) {
 		found->wanted = true;
 		found->spares = false;
@@ -293,8 +279,7 @@ batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
 	uint64_t begun_ns = batoni_real_ns();
 	enum baton_status status = BATON_OK;
 
-	if (until_ns < begun_ns + LEAST_NS)
-		until_ns = begun_ns + LEAST_NS;
+	until_ns = batoni_cuda_until(begun_ns, until_ns);
 	if (!block)
 		status = make(gpu, bytes, words, &block);
 	if (status != BATON_OK)
@@ -344,8 +329,8 @@ batoni_cuda_block_of(struct cuda_gpu *gpu, const void *pointer)
 /* Blocks of this kind in a list, and the bytes of all in it; not those that a creator waits
  * for. */
 static unsigned
-count_locked(struct batoni_list_node *list, const struct cuda_block *like,
-             size_t *bytes_p)
+count_locked(struct cuda_gpu *gpu, struct batoni_list_node *list,
+             const struct cuda_block *like, size_t *bytes_p)
 {
 	unsigned n = 0;
 
@@ -353,7 +338,7 @@ count_locked(struct batoni_list_node *list, const struct cuda_block *like,
 	     at = at->next) {
 		const struct cuda_block *block = to_block(at);
 
-		if (block->wanted && !block->come && !block->spares)
+		if (list == &gpu->coming && block->wanted && !block->spares)
 			continue;
 		n += block->bytes == like->bytes &&
 		     (block->last_wait != NULL) == (like->last_wait != NULL);
@@ -378,10 +363,10 @@ static bool
 is_enough_locked(struct cuda_gpu *gpu, const struct cuda_block *like)
 {
 	size_t used_bytes = 0, spare_bytes = 0;
-	unsigned spare = count_locked(&gpu->spare, like, &spare_bytes) +
-	                 count_locked(&gpu->coming, like, &spare_bytes);
+	unsigned spare = count_locked(gpu, &gpu->spare, like, &spare_bytes) +
+	                 count_locked(gpu, &gpu->coming, like, &spare_bytes);
 
-	return spare >= count_locked(&gpu->blocks, like, &used_bytes) ||
+	return spare >= count_locked(gpu, &gpu->blocks, like, &used_bytes) ||
 	       spare_bytes + like->bytes > RESERVE_BYTES;
 }
 
@@ -414,7 +399,8 @@ pin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 	struct cuda_block *block = begin_spare(gpu, like);
 	bool pinned;
 
-	if (!block || !await(block, &gpu->spare, batoni_real_ns() + LEAST_NS, true))
+	if (!block || !await(block, &gpu->spare,
+	                     batoni_real_ns() + CUDA_LEAST_NS, true))
 		return false;
 	pinned = is_pinned(block);
 	if (!pinned)

@@ -3,15 +3,14 @@
  * Shared memory of the host that streams store into: mappings, registered with the driver.
  *
  * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of
- * pinned memory (cuda_pinned.c), and so is cuMemHostUnregister.  So a thread of its own
- * makes each of these calls.  Whoever pins waits for its thread until its time is over;
- * nobody waits for the other call.
+ * pinned memory (cuda_pinned.c), and so is cuMemHostUnregister.  So each of these calls is a job
+ * (thread.h).  Who pins waits for it until its time is over; nobody waits for the other call.
  *
  * A mapping is this file's from the call that pins it until it is unmapped:
  *
- *   COMING   its thread registers it.  The caller waits, or has left it: then the thread goes on to GOING.
+ *   COMING   its job registers it.  If the caller gives it up, the job goes on to GOING.
  *   PINNED   streams store into it
- *   GOING    its thread takes it from the driver, unmaps it, and frees the record.
+ *   GOING    a job takes it from the driver, unmaps it, and frees the record.
  *
  * What the driver refuses to register is unmapped at once.  What it refuses to give back (a
  * sick device) stays mapped for good, and so does what nobody unpins, since a stream may
@@ -20,47 +19,33 @@
  * Memory that the GPU has at another address than the host is refused, as pinned memory is.  Two ranks of a
  * process may map the same pages: then these are registered twice, at two addresses.
  *
- * Locks.  `lock` guards the list, and what is said of a mapping while it is COMING.  No driver call
- * is made under it.
+ * Locks.  `lock` guards the list.  No driver call is made under it.
  */
 #include "cuda_gpu.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "cond.h"
 #include "log.h"
 #include "mem.h"
 #include "shm.h"
 #include "thread.h"
 
-#define LEAST_NS 500000000u
-
 struct mapping {
+	struct batoni_job job;
 	struct batoni_list_node link; /* of mappings, while it is PINNED */
 	struct cuda_gpu *gpu;
 	void *base; /* as it came from batoni_shm_map */
 	size_t bytes;
-	/* COMING: its thread is done; the caller waits no more. */
-	bool done, left;
 	/* How the registration ended. */
 	bool elsewhere;
-	CUresult result;
+	CUresult result; /* and of the other call */
 	const char *call;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* CLOCK_MONOTONIC */
-static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
 static struct batoni_list_node mappings = {&mappings, &mappings};
-
-static void
-make_changed(void)
-{
-	batoni_cond_init(&changed);
-}
 
 /* ---- the driver's calls --------------------------------------------------- */
 
@@ -81,9 +66,16 @@ is_registered(const struct mapping *mapping)
 	return mapping->result == BATONI_CU_SUCCESS && !mapping->elsewhere;
 }
 
-static void
-do_register(struct mapping *mapping)
+static struct mapping *
+to_mapping(struct batoni_job *job)
 {
+	return batoni_container_of(job, struct mapping, job);
+}
+
+static void
+do_register(struct batoni_job *job)
+{
+	struct mapping *mapping = to_mapping(job);
 	const struct batoni_cuda_api *api = mapping->gpu->api;
 	CUdeviceptr on_device = 0;
 	struct cuda_guard guard;
@@ -108,19 +100,19 @@ do_register(struct mapping *mapping)
 	batoni_cuda_leave(mapping->gpu, &guard);
 }
 
-static CUresult
-do_unregister(const struct mapping *mapping)
+static void
+do_unregister(struct batoni_job *job)
 {
+	struct mapping *mapping = to_mapping(job);
 	struct cuda_guard guard;
 	size_t bytes;
 	unsigned char *at = first_page(mapping, &bytes);
-	CUresult result = batoni_cuda_enter(mapping->gpu, &guard);
 
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	result = mapping->gpu->api->host_unregister(at);
+	mapping->result = batoni_cuda_enter(mapping->gpu, &guard);
+	if (mapping->result != BATONI_CU_SUCCESS)
+		return;
+	mapping->result = mapping->gpu->api->host_unregister(at);
 	batoni_cuda_leave(mapping->gpu, &guard);
-	return result;
 }
 
 /* ---- records -------------------------------------------------------------- */
@@ -133,10 +125,21 @@ drop(struct mapping *mapping)
 	batoni_free(mapping);
 }
 
+/* In the list, where leak checkers find it too. */
 static void
-take_from_driver(struct mapping *mapping)
+keep_listed(struct mapping *mapping)
 {
-	CUresult result = do_unregister(mapping);
+	pthread_mutex_lock(&lock);
+	batoni_list_append(&mappings, &mapping->link);
+	pthread_mutex_unlock(&lock);
+}
+
+/* The job that takes it from the driver has ended. */
+static void
+leave_unregistered(struct batoni_job *job)
+{
+	struct mapping *mapping = to_mapping(job);
+	CUresult result = mapping->result;
 
 	/* A reset of the GPU has let go of it, or the driver's end in a process that exits. */
 	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED ||
@@ -148,65 +151,19 @@ take_from_driver(struct mapping *mapping)
 	           "CUDA device %d: shared memory stays pinned: "
 	           "cuMemHostUnregister failed with %u",
 	           mapping->gpu->number, result);
-	/* In the list, so that leak checkers find it. */
-	pthread_mutex_lock(&lock);
-	batoni_list_append(&mappings, &mapping->link);
-	pthread_mutex_unlock(&lock);
+	keep_listed(mapping);
 }
 
-static void *
-register_main(void *argument)
+/* The job that registers it has ended, too late. */
+static void
+leave_registered(struct batoni_job *job)
 {
-	struct mapping *mapping = argument;
-	bool left;
-
-	do_register(mapping);
-	pthread_mutex_lock(&lock);
-	mapping->done = true;
-	left = mapping->left;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
-	/* Unless it is left, it is the caller's from here on. */
-	if (left && is_registered(mapping))
-		take_from_driver(mapping);
-	else if (left)
-		drop(mapping);
-	return NULL;
-}
-
-static void *
-unregister_main(void *argument)
-{
-	take_from_driver(argument);
-	return NULL;
-}
-
-static bool
-start(void *(*main)(void *), struct mapping *mapping)
-{
-	pthread_t thread;
-
-	if (batoni_thread_start(&thread, main, mapping))
-		return false;
-	pthread_detach(thread);
-	return true;
-}
-
-/* False: its thread goes on, and it is not the caller's any more. */
-static bool
-await(struct mapping *mapping, uint64_t until_ns)
-{
-	const struct timespec time = {(time_t)(until_ns / 1000000000u),
-	                              (long)(until_ns % 1000000000u)};
-	bool done;
-
-	pthread_mutex_lock(&lock);
-	while (!mapping->done && batoni_real_ns() < until_ns)
-		pthread_cond_timedwait(&changed, &lock, &time);
-	done = mapping->done;
-	mapping->left = !done;
-	pthread_mutex_unlock(&lock);
-	return done;
+	if (!is_registered(to_mapping(job))) {
+		drop(to_mapping(job));
+		return;
+	}
+	do_unregister(job);
+	leave_unregistered(job);
 }
 
 /* ---- the slots ------------------------------------------------------------ */
@@ -247,7 +204,6 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 		return refuse_at_once(BATON_ERR_UNSUPPORTED,
 		                      "the driver has no cuMemHostRegister", base,
 		                      bytes);
-	pthread_once(&changed_once, make_changed);
 	mapping = batoni_alloc(1, sizeof(*mapping));
 	if (!mapping)
 		return refuse_at_once(BATON_ERR_NOMEM, "out of memory", base,
@@ -255,16 +211,17 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 	mapping->gpu = gpu;
 	mapping->base = base;
 	mapping->bytes = bytes;
+	mapping->job.run = do_register;
+	mapping->job.leave = leave_registered;
 	batoni_list_init(&mapping->link);
 	batoni_mem_keep(1);
-	if (!start(register_main, mapping)) {
+	if (batoni_job_start(&mapping->job)) {
 		drop(mapping);
 		return batoni_refuse(BATON_ERR_SYSTEM,
 		                     "no thread to register memory on");
 	}
-	if (until_ns < begun_ns + LEAST_NS)
-		until_ns = begun_ns + LEAST_NS;
-	if (!await(mapping, until_ns))
+	if (!batoni_job_finish(&mapping->job,
+	                       batoni_cuda_until(begun_ns, until_ns)))
 		return batoni_refuse(
 			BATON_ERR_TIMEOUT,
 			"cuMemHostRegister has not returned after %llu ms: the "
@@ -275,9 +232,7 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 			gpu->number);
 	if (!is_registered(mapping))
 		return refuse(mapping);
-	pthread_mutex_lock(&lock);
-	batoni_list_append(&mappings, &mapping->link);
-	pthread_mutex_unlock(&lock);
+	keep_listed(mapping);
 	return BATON_OK;
 }
 
@@ -307,10 +262,14 @@ batoni_cuda_unpin(struct batoni_device *device, void *base)
 	struct mapping *mapping = take_pinned(base);
 
 	(void)device;
+	if (!mapping)
+		return;
+	mapping->job = (struct batoni_job){
+		.run = do_unregister,
+		.leave = leave_unregistered,
+		.left = true,
+	};
 	/* Without a thread it stays. */
-	if (mapping && !start(unregister_main, mapping)) {
-		pthread_mutex_lock(&lock);
-		batoni_list_append(&mappings, &mapping->link);
-		pthread_mutex_unlock(&lock);
-	}
+	if (batoni_job_start(&mapping->job))
+		keep_listed(mapping);
 }
