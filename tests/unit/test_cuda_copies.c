@@ -154,18 +154,6 @@ END_TEST
 
 /* ---- counts ---------------------------------------------------------------- */
 
-static long
-uses_of(const char *const names[])
-{
-	long n = 0;
-
-	for (; *names; names++) {
-		ck_assert_int_ge(cw.sim->sim_uses(*names), 0);
-		n += cw.sim->sim_uses(*names);
-	}
-	return n;
-}
-
 /* Calls of the driver, by what they are for. */
 struct calls {
 	long puts;     /* work on streams, the program's and ours */
@@ -179,18 +167,15 @@ static struct calls
 count_calls(void)
 {
 	return (struct calls){
-		uses_of((const char *const[]){
-			"cuLaunchHostFunc", "cuStreamBatchMemOp",
-			"cuStreamWriteValue64", "cuMemcpyAsync",
-			"cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2",
-			"cuEventRecord", "cuStreamWaitEvent", NULL}),
-		uses_of((const char *const[]){
-			"cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
-			"cuStreamIsCapturing", "cuStreamGetId",
-			"cuStreamGetPriority", "cuEventQuery", NULL}),
-		cw.sim->sim_uses("cuThreadExchangeStreamCaptureMode"),
-		uses_of((const char *const[]){"cuCtxPushCurrent",
-	                                      "cuCtxPopCurrent", NULL}),
+		uses_of("cuLaunchHostFunc", "cuStreamBatchMemOp",
+		        "cuStreamWriteValue64", "cuMemcpyAsync",
+		        "cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2",
+		        "cuEventRecord", "cuStreamWaitEvent"),
+		uses_of("cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
+		        "cuStreamIsCapturing", "cuStreamGetId",
+		        "cuStreamGetPriority", "cuEventQuery"),
+		uses_of("cuThreadExchangeStreamCaptureMode"),
+		uses_of("cuCtxPushCurrent", "cuCtxPopCurrent"),
 	};
 }
 
