@@ -247,6 +247,49 @@ START_TEST(a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask)
 }
 END_TEST
 
+/* One that is refused; then two that nest, and one that is refused within them.  The thread has no
+ * context, and a mode of its own. */
+START_TEST(transactions_enter_once_and_leave_the_thread_as_it_was)
+{
+	const struct batoni_need one = {.entries = 1}, much = {.entries = 100000};
+	CUstreamCaptureMode mode = CUDASIM_CAPTURE_THREAD_LOCAL;
+	struct batoni_mark marks[2] = {{.entries = 3}, {.entries = 3}};
+	const struct batoni_device_ops *ops;
+	struct batoni_device *device;
+	CUcontext popped, current;
+	struct calls before, after;
+
+	open_world(BATON_PROGRESS_CALLS);
+	ops = cw.comms[0]->device_ops;
+	device = cw.comms[0]->device;
+	cu_ok(cw.sim->capture_mode(&mode));
+	cu_ok(cw.sim->context_pop(&popped));
+	ck_assert_int_eq(ops->bounds->begin(device, cw.streams[0], &much),
+	                 BATON_ERR_AGAIN);
+	before = count_calls();
+	for (int i = 0; i < 2; i++)
+		baton_ok(ops->bounds->begin(device, cw.streams[i], &one));
+	ck_assert_int_eq(ops->bounds->begin(device, cw.streams[1], &much),
+	                 BATON_ERR_AGAIN);
+	for (int i = 0; i < 2; i++)
+		baton_ok(ops->marks->mark(device, cw.streams[i], &marks[i]));
+	for (int i = 0; i < 2; i++)
+		ops->bounds->commit(device);
+	after = count_calls();
+	ck_assert_int_eq(after.modes - before.modes, 2);
+	ck_assert_int_eq(after.contexts - before.contexts, 2);
+	cu_ok(cw.sim->context_current(&current));
+	ck_assert_ptr_null(current);
+	cu_ok(cw.sim->capture_mode(&mode));
+	ck_assert_int_eq(mode, CUDASIM_CAPTURE_THREAD_LOCAL);
+	cu_ok(cw.sim->context_push(popped));
+	cw.sim->sim_settle(false);
+	for (int i = 0; i < 2; i++)
+		baton_ok(ops->marks->mark_done(device, &marks[i]));
+	cuda_world_end();
+}
+END_TEST
+
 /* How many copies a receive makes; each call sends other bytes. */
 static long
 copies_of_receive(unsigned char *to, size_t bytes)
@@ -441,6 +484,7 @@ main(void)
 {
 	const TTest *const tests[] = {
 		a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask,
+		transactions_enter_once_and_leave_the_thread_as_it_was,
 		a_receive_of_8_bytes_of_the_devices_is_written,
 		a_value_that_the_driver_refuses_is_copied,
 		to_ask_a_copy_is_no_call,
