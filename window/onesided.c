@@ -263,23 +263,31 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 static const struct batoni_path_ops path_ops = {
 	.name = "the one-sided layer",
 	.kinds = BATONI_ONESIDED,
-	.place = layer_place,
-	.unplace = layer_unplace,
-	.issue = layer_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = layer_issue,
+		.take_back = layer_take_back,
+	},
+	.placing = &(const struct batoni_placing_ops){
+		.place = layer_place,
+		.unplace = layer_unplace,
+	},
 	.test = layer_test,
-	.take_back = layer_take_back,
+};
+
+static const struct batoni_beside_ops beside = {
+	.targets = batoni_elsewhere_targets,
+	.signal = batoni_elsewhere_signal,
+	.hold = batoni_elsewhere_hold,
+	.drop = batoni_elsewhere_drop,
 };
 
 const struct batoni_onesided_ops batoni_onesided_ops = {
+	.beside = &beside,
 	.open = layer_open,
 	.start = layer_start,
 	.describe = batoni_rma_describe,
 	.message_done = layer_message_done,
-	.targets = batoni_elsewhere_targets,
-	.signal = batoni_elsewhere_signal,
 	.forget = batoni_elsewhere_forget,
-	.hold = batoni_elsewhere_hold,
-	.drop = batoni_elsewhere_drop,
 	.alive = layer_alive,
 	.drain = layer_drain,
 	.leave = layer_leave,

@@ -36,6 +36,7 @@
 #include "place.h"
 #include "registry.h"
 #include "sweep.h"
+#include "tables.h"
 #include "tensor_store.h"
 #include "wake.h"
 
@@ -437,6 +438,7 @@ void
 batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 {
 	assert(comm->paths_count < BATONI_PATHS_MAX);
+	assert(!batoni_table_missing(&batoni_path_table, path->ops));
 	/* Its marks are the device's. */
 	assert(!path->ops->stream_issued || comm->marks.by_slot);
 	path->host = &comm->host;
@@ -454,6 +456,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		                                          transport);
 		comm->staging = NULL; /* the transport has it */
 	}
+	assert(!batoni_table_missing(&batoni_transport_table, transport->ops));
 	comm->transport = transport;
 	comm->transport_ops = transport->ops;
 	comm->rank = transport->rank;
@@ -517,8 +520,8 @@ close_paths(struct baton_comm *comm, bool aborted)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->ops->close)
-			path->ops->close(path, aborted);
+		if (path->ops->closing)
+			path->ops->closing->close(path, aborted);
 	}
 	comm->paths_count = 0;
 	/* What they have left on streams is not looked at any more. */

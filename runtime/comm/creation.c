@@ -209,8 +209,8 @@ static enum baton_status
 say_broken(struct batoni_creation *creation, enum baton_status status)
 {
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
-	const char *why = bootstrap->ops->why ? bootstrap->ops->why(bootstrap)
-	                                      : "";
+	const struct batoni_breaking_ops *breaking = bootstrap->ops->breaking;
+	const char *why = breaking ? breaking->why(bootstrap) : "";
 
 	return *why ? batoni_refuse(status, "rank %d: the creation has failed: %s",
 	                            bootstrap->rank, why)
@@ -342,7 +342,9 @@ start(struct batoni_creation *creation, struct batoni_transport *transport)
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 
 	batoni_comm_start(creation->comm, transport);
-	creation->ops->started(&creation->opening, creation->comm);
+	if (creation->ops->starting)
+		creation->ops->starting->started(&creation->opening,
+		                                 creation->comm);
 	batoni_take();
 	bootstrap->ops->close(bootstrap);
 	batoni_leave();

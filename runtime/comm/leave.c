@@ -128,11 +128,11 @@ leave_together(struct baton_comm *comm)
 			     "and puts arrive";
 	if (comm->onesided)
 		status = comm->onesided->ops->leave(comm->onesided);
-	if (status != BATON_OK || !comm->transport_ops->clear)
+	if (status != BATON_OK || !comm->transport_ops->clearing)
 		return status;
 	comm->leave_awaits = "another rank has left too, but does not receive "
 			     "what was sent to it, as its own destroy does";
-	return comm->transport_ops->clear(comm->transport);
+	return comm->transport_ops->clearing->clear(comm->transport);
 }
 
 /* PENDING, or the communicator can be closed now.  INVALID: other ranks are in a different
@@ -151,8 +151,8 @@ try_to_leave(struct baton_comm *comm)
 		return BATON_ERR_ABORTED;
 	/* To a process that has ended it may be lent for ever. */
 	comm->leave_awaits = "the transport has buffers of operations that ended";
-	if (comm->work.lent && comm->transport_ops->settle)
-		comm->transport_ops->settle(comm->transport);
+	if (comm->work.lent && comm->transport_ops->settling)
+		comm->transport_ops->settling->settle(comm->transport);
 	if (comm->work.lent)
 		return BATON_PENDING;
 	status = leave_together(comm);

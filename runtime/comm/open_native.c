@@ -82,13 +82,13 @@ lock_device(const char *call, struct baton_comm *comm, bool take)
 {
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
-	if (!comm->transport_ops->lock)
+	if (!comm->transport_ops->locking)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: the %s transport has no lock of its "
 		                     "device; %s has",
 		                     call, comm->transport_ops->name,
 		                     batoni_native_layer()->constant);
-	return comm->transport_ops->lock(comm->transport, take);
+	return comm->transport_ops->locking->lock(comm->transport, take);
 }
 
 enum baton_status

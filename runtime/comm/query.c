@@ -44,7 +44,7 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 	const char *why = "";
 
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
-		if (comm->paths[i]->ops->takes)
+		if (comm->paths[i]->ops->shared)
 			return "";
 	}
 	if (!comm->onesided)

@@ -41,8 +41,17 @@ struct batoni_engine_calls {
 /* What a bootstrap may have of its own. */
 #define BATONI_BOOTSTRAP_BYTES 768u
 
+/* It may break otherwise than `exchange` tells. */
+struct batoni_breaking_ops {
+	/* The sentence of what broke it, "" while it is sound.  Also where a transport has taken
+	 * it over, as long as that is not closed. */
+	const char *(*why)(const struct batoni_bootstrap *bootstrap);
+};
+
 struct batoni_bootstrap_ops {
 	const char *name;
+	const struct batoni_breaking_ops *breaking; /* or NULL */
+
 	/* An all-gather.  Each rank brings `bytes` (1 to BATONI_RECORD_MAX), the same number
 	 * on all ranks.  PENDING until all have brought theirs: repeat the call with the same
 	 * arguments.  OK: *all_p has those of all ranks, by rank, until the next exchange or
@@ -52,10 +61,6 @@ struct batoni_bootstrap_ops {
 	enum baton_status (*exchange)(struct batoni_bootstrap *bootstrap,
 	                              const void *mine, size_t bytes,
 	                              const void **all_p);
-	/* The sentence of what broke it, "" while it is sound.  Also where a transport has taken
-	 * it over, as long as that is not closed.  NULL: nothing breaks it that `exchange` does
-	 * not tell. */
-	const char *(*why)(const struct batoni_bootstrap *bootstrap);
 	/* Free what no transport has taken over; ranks that wait in an exchange get an error.
 	 * With the driver lock; does not wait for a peer. */
 	void (*close)(struct batoni_bootstrap *bootstrap);

@@ -43,7 +43,28 @@ struct batoni_target {
 	void *data;                /* of a put; NULL: it has no bytes */
 };
 
+/* For paths beside the layer's own, which carry some of its operations (path.h, `shared`). */
+struct batoni_beside_ops {
+	/* Where the operation goes: one target for a put or signal, those of
+	 * a wait; at most `max` are written.  Returns how many there are; 0: the peer's
+	 * memory is not mapped here.  Caller: the path's enqueue. */
+	size_t (*targets)(struct batoni_onesided *onesided,
+	                  const struct batoni_transfer *transfer,
+	                  struct batoni_target *targets, size_t max);
+	/* Add 1 to the counter, and wake the threads that sleep for it.  Any thread. */
+	void (*signal)(struct batoni_onesided *onesided,
+	               const struct batoni_target *target);
+	/* From such a path's place and unplace: what the layer keeps for the operation
+	 * stays until `drop`. */
+	void (*hold)(struct batoni_onesided *onesided,
+	             struct batoni_transfer *transfer);
+	void (*drop)(struct batoni_onesided *onesided,
+	             struct batoni_transfer *transfer);
+};
+
 struct batoni_onesided_ops {
+	const struct batoni_beside_ops *beside;
+
 	/* Allocate the memory of one rank.  Caller: the thread that creates the
 	 * communicator.  OK; NOMEM; what the device's pinned_alloc returns.  close frees it,
 	 * also without start. */
@@ -64,25 +85,10 @@ struct batoni_onesided_ops {
 	                 const struct batoni_transfer *transfer, char *text,
 	                 size_t size);
 
-	/* For paths beside the layer's own.  targets: one for a put or signal, those of
-	 * a wait; at most `max` are written.  Returns how many there are; 0: the peer's
-	 * memory is not mapped here.  Caller: the path's enqueue. */
-	size_t (*targets)(struct batoni_onesided *onesided,
-	                  const struct batoni_transfer *transfer,
-	                  struct batoni_target *targets, size_t max);
-	/* Add 1 to the counter, and wake the threads that sleep for it.  Any thread. */
-	void (*signal)(struct batoni_onesided *onesided,
-	               const struct batoni_target *target);
 	/* The operation was described, and no path will have it: its call, or its group,
 	 * was refused. */
 	void (*forget)(struct batoni_onesided *onesided,
 	               struct batoni_transfer *transfer);
-	/* From such a path's place and unplace: what the layer keeps for the operation
-	 * stays until `drop`. */
-	void (*hold)(struct batoni_onesided *onesided,
-	             struct batoni_transfer *transfer);
-	void (*drop)(struct batoni_onesided *onesided,
-	             struct batoni_transfer *transfer);
 
 	/* What prevents the destruction of the communicator, as text ("2 windows"),
 	 * or NULL.  Caller: any thread that may destroy. */

@@ -94,7 +94,15 @@ struct batoni_opening {
 	alignas(8) unsigned char card[BATONI_CARD_BYTES];
 };
 
+/* The transport needs to know its communicator. */
+struct batoni_starting_ops {
+	/* The communicator has started. */
+	void (*started)(struct batoni_opening *opening, struct baton_comm *comm);
+};
+
 struct batoni_opening_ops {
+	const struct batoni_starting_ops *starting; /* or NULL */
+
 	/* May this rank's plan be carried out over the bootstrap?  Fills in plan->transport if
 	 * that is AUTO.  OK; UNSUPPORTED, with a sentence.  The driver lock is not held. */
 	enum baton_status (*check)(const struct batoni_bootstrap *bootstrap,
@@ -113,8 +121,6 @@ struct batoni_opening_ops {
 	 * block, but not for a peer. */
 	enum baton_status (*step)(struct batoni_opening *opening,
 	                          const struct batoni_cards *cards);
-	/* The communicator has started. */
-	void (*started)(struct batoni_opening *opening, struct baton_comm *comm);
 	/* Close what was opened, as after an abort, or free what was taken; nothing, if no step was
 	 * made.  Without the driver lock. */
 	void (*give_up)(struct batoni_opening *opening);

@@ -170,56 +170,14 @@ struct batoni_follow {
 
 struct batoni_path;
 
-struct batoni_path_ops {
-	const char *name; /* in sentences: "the MPI transport" */
-	bool stream_issued;
-	/* Stream-issued: how the communicator breaks when the library below fails half way
-	 * through an `enqueue` (BUSY). */
-	enum baton_status fails_in;
-	/* What it can carry: 1 << BATON_OPERATION_*.  0: what it was made for alone, as lists
-	 * (transport.h). */
-	unsigned kinds;
-	/* Messages may be lists of tensors.  A message and a receive of which only one is a
-	 * list match, and the receive ends in MISMATCH. */
-	bool lists;
-	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
-	 * several.  Any thread.  NULL: to all peers. */
-	bool (*serves)(struct batoni_path *path, int kind, int peer);
-	/* Is this one of those that it carries?  It was chosen for the transfer.  Any thread,
-	 * at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
-	 * said why, and the call is refused.
-	 * NULL: all are, or enqueue says so. */
-	enum baton_status (*accepts)(struct batoni_path *path,
-	                             const struct batoni_transfer *transfer);
-	/* Why the transfer ended in MISMATCH or TIMEOUT, in words that the status has not, from
-	 * what was stored before it ended; false: there are none.  Any thread that holds its
-	 * record.  NULL: there are never any. */
-	bool (*explain)(struct batoni_path *path,
-	                const struct batoni_transfer *transfer, char *text,
-	                size_t size);
+/* ---- the tables of a path; a table that is there has all its slots ---- */
 
-	/* ---- any kind; both or none may be NULL ---- */
-
-	/* The operation has its place in the order of the calls (a wait gets its
-	 * units).  Called once, before issue; on a stream-issued path after enqueue. */
-	void (*place)(struct batoni_path *path, struct batoni_transfer *transfer);
-	/* It was placed, and has ended without issue; on a stream-issued path it has
-	 * ended.  What place did is undone. */
-	void (*unplace)(struct batoni_path *path,
-	                struct batoni_transfer *transfer);
-
-	/* ---- host-issued ---- */
-
+struct batoni_host_issued_ops {
 	/* Start the transfer; copy at most 16 KiB.  PENDING: host->done will end it.
 	 * Any other status: the transfer has ended in it (done_bytes is set), and the
 	 * path holds nothing. */
 	enum baton_status (*issue)(struct batoni_path *path,
 	                           struct batoni_transfer *transfer);
-	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
-	 * tests).  Returns the number of events (transfers ended, phases entered).
-	 * Stream-issued: NULL, or what makes the library below progress and shows its
-	 * asynchronous errors, which go to host->broken. */
-	size_t (*test)(struct batoni_path *path);
 	/* End an issued transfer early.
 	 * CANCELED: taken back; the peer has seen nothing of it, and the path holds
 	 * nothing.  OK, TRUNCATED or an error: it has just ended in that status,
@@ -227,31 +185,16 @@ struct batoni_path_ops {
 	 * stays lent until the path calls host->done. */
 	enum baton_status (*take_back)(struct batoni_path *path,
 	                               struct batoni_transfer *transfer);
+};
 
-	/* The buffer of a receive that take_back has left BUSY is about to go: what still comes
-	 * of it is dropped.  OK: nothing writes there from now on; host->done ends the transfer
-	 * as before, or has, or never will, where its peer sends no more.  PENDING: a copy of this
-	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the library
-	 * below may still write.  NULL: as batoni_path_scrap says. */
-	enum baton_status (*scrap)(struct batoni_path *path,
-	                           struct batoni_transfer *transfer);
-
-	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
-	 * Returns the number of events.  NULL: the path puts nothing off. */
-	size_t (*flush)(struct batoni_path *path);
-
-	/* ---- stream-issued ---- */
-
+struct batoni_stream_issued_ops {
+	/* How the communicator breaks when the library below fails half way through an
+	 * `enqueue` (BUSY). */
+	enum baton_status fails_in;
 	/* Its transfers end without a peer, and each by itself: a deadline, a peer's end or an
 	 * abort ends the operation, whose buffer stays lent until its mark is done.  Otherwise
 	 * these end the communicator. */
 	bool lends;
-	/* Will it put this transfer on its stream?  False: the one-sided layer's own path has
-	 * it from here on, and `forget`, or that path, tells when it has ended.  alone: the
-	 * operation is in no group and is not detached; others are never taken.  The enqueuing
-	 * thread, under the communicator's order lock.  NULL: it takes all. */
-	bool (*takes)(struct batoni_path *path,
-	              const struct batoni_transfer *transfer, bool alone);
 	/* Put n transfers (one, or a group's, in call order) on their streams.
 	 * follow: not on those, but on streams of the path's own, each of which begins
 	 * when all of these streams have got here.
@@ -266,20 +209,115 @@ struct batoni_path_ops {
 	                             struct batoni_transfer *const *transfers,
 	                             size_t n, const struct batoni_follow *follow,
 	                             baton_stream *observe_p);
-	/* ---- stream-issued; of host-issued ones, where a device carries transfers out ---- */
+};
 
-	/* End everything that is on the streams, so that they continue.  The engine has
+/* A path that carries some of the one-sided layer's operations, beside the layer's own.
+ * Stream-issued. */
+struct batoni_shared_kinds_ops {
+	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
+	 * several.  Any thread. */
+	bool (*serves)(struct batoni_path *path, int kind, int peer);
+	/* Will it put this transfer on its stream?  False: the one-sided layer's own path has
+	 * it from here on, and `forget`, or that path, tells when it has ended.  alone: the
+	 * operation is in no group and is not detached; others are never taken.  The enqueuing
+	 * thread, under the communicator's order lock. */
+	bool (*takes)(struct batoni_path *path,
+	              const struct batoni_transfer *transfer, bool alone);
+};
+
+/* The path looks into what it carries. */
+struct batoni_checking_ops {
+	/* Is this one of those that it carries?  It was chosen for the transfer.  Any thread,
+	 * at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
+	 * said why, and the call is refused. */
+	enum baton_status (*accepts)(struct batoni_path *path,
+	                             const struct batoni_transfer *transfer);
+	/* Why the transfer ended in MISMATCH or TIMEOUT, in words that the status has not, from
+	 * what was stored before it ended; false: there are none.  Any thread that holds its
+	 * record. */
+	bool (*explain)(struct batoni_path *path,
+	                const struct batoni_transfer *transfer, char *text,
+	                size_t size);
+};
+
+/* Operations have a place in the order of the calls. */
+struct batoni_placing_ops {
+	/* The operation has its place (a wait gets its units).  Called once, before issue; on
+	 * a stream-issued path after enqueue. */
+	void (*place)(struct batoni_path *path, struct batoni_transfer *transfer);
+	/* It was placed, and has ended without issue; on a stream-issued path it has
+	 * ended.  What place did is undone. */
+	void (*unplace)(struct batoni_path *path,
+	                struct batoni_transfer *transfer);
+};
+
+/* Host-issued: receives that cannot be taken back can be given up. */
+struct batoni_scrapping_ops {
+	/* The buffer of a receive that take_back has left BUSY is about to go: what still comes
+	 * of it is dropped.  OK: nothing writes there from now on; host->done ends the transfer
+	 * as before, or has, or never will, where its peer sends no more.  PENDING: a copy of this
+	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the library
+	 * below may still write. */
+	enum baton_status (*scrap)(struct batoni_path *path,
+	                           struct batoni_transfer *transfer);
+};
+
+/* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */
+struct batoni_deferring_ops {
+	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
+	 * Returns the number of events. */
+	size_t (*flush)(struct batoni_path *path);
+};
+
+/* What is on streams (of a host-issued path: where a device carries transfers out) has to be
+ * ended for the streams to continue. */
+struct batoni_aborting_ops {
+	/* End everything that is on the streams.  The engine has
 	 * released its own words before.  An `enqueue` may run on another thread only if
 	 * it has not returned for a second.  When abort has returned, and such an enqueue
 	 * too, the path touches no buffer any more.  Afterwards only place, unplace and
 	 * close are called.  Host-issued: take_back has been called for all; for those that
 	 * it left BUSY, `test` is called until host->done has ended them, or close. */
 	void (*abort)(struct batoni_path *path);
+};
 
+/* The path has memory of its own; that of others is freed by their transport or by the
+ * one-sided layer. */
+struct batoni_closing_ops {
 	/* The communicator goes: free the path.  aborted: it was aborted or is broken.
-	 * Called before the transport and the one-sided layer close.  NULL: they free
-	 * it. */
+	 * Called before the transport and the one-sided layer close. */
 	void (*close)(struct batoni_path *path, bool aborted);
+};
+
+struct batoni_path_ops {
+	const char *name; /* in sentences: "the MPI transport" */
+	/* What it can carry: 1 << BATON_OPERATION_*.  0: what it was made for alone, as lists
+	 * (transport.h). */
+	unsigned kinds;
+	/* Messages may be lists of tensors.  A message and a receive of which only one is a
+	 * list match, and the receive ends in MISMATCH. */
+	bool lists;
+
+	/* One of these two. */
+	const struct batoni_host_issued_ops *host_issued;
+	const struct batoni_stream_issued_ops *stream_issued;
+
+	/* NULL: it carries its kinds to all peers, and all of them. */
+	const struct batoni_shared_kinds_ops *shared;
+	/* NULL: it accepts all, or enqueue says what not; and there is nothing to explain. */
+	const struct batoni_checking_ops *checking;
+	const struct batoni_placing_ops *placing;
+	/* NULL: as batoni_path_scrap says. */
+	const struct batoni_scrapping_ops *scrapping;
+	const struct batoni_deferring_ops *deferring;
+	const struct batoni_aborting_ops *aborting;
+	const struct batoni_closing_ops *closing;
+
+	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
+	 * tests).  Returns the number of events (transfers ended, phases entered).
+	 * Stream-issued: makes the library below progress, and shows its asynchronous errors,
+	 * which go to host->broken; where there is no such library, does nothing. */
+	size_t (*test)(struct batoni_path *path);
 };
 
 /* The leaf or layer sets it, but for `host`, which the engine sets. */
@@ -290,13 +328,33 @@ struct batoni_path {
 	uint32_t tests; /* written by the engine: how often it has called `test` in a pass */
 };
 
+static inline enum baton_status
+batoni_path_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	return path->ops->host_issued->issue(path, transfer);
+}
+
+static inline enum baton_status
+batoni_path_take_back(struct batoni_path *path,
+                      struct batoni_transfer *transfer)
+{
+	return path->ops->host_issued->take_back(path, transfer);
+}
+
+/* Stream-issued, and each of its transfers ends by itself (`lends`)? */
+static inline bool
+batoni_path_lends(const struct batoni_path *path)
+{
+	return path->ops->stream_issued && path->ops->stream_issued->lends;
+}
+
 /* Scrap a receive.  Where a path has no slot for it, its receives are written until they end:
  * on a quiet one soon, by calls of this process; else nobody knows when. */
 static inline enum baton_status
 batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	if (path->ops->scrap)
-		return path->ops->scrap(path, transfer);
+	if (path->ops->scrapping)
+		return path->ops->scrapping->scrap(path, transfer);
 	return path->load.quiet ? BATON_PENDING : BATON_ERR_BUSY;
 }
 

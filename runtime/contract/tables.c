@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "device.h"
+#include "onesided.h"
+#include "opening.h"
 
 typedef void (*slot_fn)(void);
 
@@ -24,6 +26,13 @@ static_assert(sizeof(slot_fn) == sizeof(void *), "a slot is as long as a pointer
 	              "a slot of " #type " is not described");                \
 	static_assert(COUNT(name##_slots) <= BATONI_SLOTS_MOST,               \
 	              #type " has too many slots")
+
+#define TABLE(name)                                                           \
+	const struct batoni_table batoni_##name##_table = {                   \
+		.slots = name##_slots,                                        \
+		.slots_n = COUNT(name##_slots),                               \
+		.parts = name##_parts,                                        \
+		.parts_n = COUNT(name##_parts)}
 
 #define LEAF(type, name, first)                                               \
 	ALL(type, name, first);                                               \
@@ -98,13 +107,13 @@ static const struct batoni_slot memory_slots[] = {
 ALL(batoni_memory_ops, memory, look);
 
 static const struct batoni_part memory_parts[] = {
-	{SLOT(batoni_memory_ops, "memory.", batches), false, NULL, &batches},
-	{SLOT(batoni_memory_ops, "memory.", library), false, NULL, &library},
-	{SLOT(batoni_memory_ops, "memory.", presence), false, NULL, &presence},
-	{SLOT(batoni_memory_ops, "memory.", sharing), false, NULL, &sharing},
-	{SLOT(batoni_memory_ops, "memory.", reach), false, NULL, &reach},
-	{SLOT(batoni_memory_ops, "memory.", blocks), false, NULL, &blocks},
-	{SLOT(batoni_memory_ops, "memory.", pins), false, NULL, &pins},
+	{SLOT(batoni_memory_ops, "memory.", batches), BATONI_PART_MAY, NULL, &batches},
+	{SLOT(batoni_memory_ops, "memory.", library), BATONI_PART_MAY, NULL, &library},
+	{SLOT(batoni_memory_ops, "memory.", presence), BATONI_PART_MAY, NULL, &presence},
+	{SLOT(batoni_memory_ops, "memory.", sharing), BATONI_PART_MAY, NULL, &sharing},
+	{SLOT(batoni_memory_ops, "memory.", reach), BATONI_PART_MAY, NULL, &reach},
+	{SLOT(batoni_memory_ops, "memory.", blocks), BATONI_PART_MAY, NULL, &blocks},
+	{SLOT(batoni_memory_ops, "memory.", pins), BATONI_PART_MAY, NULL, &pins},
 };
 
 static const struct batoni_table memory = {
@@ -191,22 +200,220 @@ static const struct batoni_slot device_slots[] = {
 ALL(batoni_device_ops, device, current);
 
 static const struct batoni_part device_parts[] = {
-	{SLOT(batoni_device_ops, "", memory), true, NULL, &memory},
-	{SLOT(batoni_device_ops, "", in_engine), false, NULL, &in_engine},
-	{SLOT(batoni_device_ops, "", marks), false, NULL, &marks},
-	{SLOT(batoni_device_ops, "", events), false, "marks", &events},
-	{SLOT(batoni_device_ops, "", bounds), false, NULL, &bounds},
-	{SLOT(batoni_device_ops, "", shared_queues), false, NULL, &shared_queues},
-	{SLOT(batoni_device_ops, "", handles), false, NULL, &handles},
-	{SLOT(batoni_device_ops, "", puts), false, "marks", &stream_puts},
+	{SLOT(batoni_device_ops, "", memory), BATONI_PART_MUST, NULL, &memory},
+	{SLOT(batoni_device_ops, "", in_engine), BATONI_PART_MAY, NULL, &in_engine},
+	{SLOT(batoni_device_ops, "", marks), BATONI_PART_MAY, NULL, &marks},
+	{SLOT(batoni_device_ops, "", events), BATONI_PART_WITH, "marks", &events},
+	{SLOT(batoni_device_ops, "", bounds), BATONI_PART_MAY, NULL, &bounds},
+	{SLOT(batoni_device_ops, "", shared_queues), BATONI_PART_MAY, NULL, &shared_queues},
+	{SLOT(batoni_device_ops, "", handles), BATONI_PART_MAY, NULL, &handles},
+	{SLOT(batoni_device_ops, "", puts), BATONI_PART_WITH, "marks", &stream_puts},
 };
 
-const struct batoni_table batoni_device_table = {
-	.slots = device_slots,
-	.slots_n = COUNT(device_slots),
-	.parts = device_parts,
-	.parts_n = COUNT(device_parts),
+TABLE(device);
+
+/* ---- what a path table points to ---- */
+
+static const struct batoni_slot host_issued_slots[] = {
+	SLOT(batoni_host_issued_ops, "path.host_issued.", issue),
+	SLOT(batoni_host_issued_ops, "path.host_issued.", take_back),
 };
+
+LEAF(batoni_host_issued_ops, host_issued, issue);
+
+static const struct batoni_slot stream_issued_slots[] = {
+	SLOT(batoni_stream_issued_ops, "path.stream_issued.", enqueue),
+};
+
+LEAF(batoni_stream_issued_ops, stream_issued, enqueue);
+
+static const struct batoni_slot shared_slots[] = {
+	SLOT(batoni_shared_kinds_ops, "path.shared.", serves),
+	SLOT(batoni_shared_kinds_ops, "path.shared.", takes),
+};
+
+LEAF(batoni_shared_kinds_ops, shared, serves);
+
+static const struct batoni_slot checking_slots[] = {
+	SLOT(batoni_checking_ops, "path.checking.", accepts),
+	SLOT(batoni_checking_ops, "path.checking.", explain),
+};
+
+LEAF(batoni_checking_ops, checking, accepts);
+
+static const struct batoni_slot placing_slots[] = {
+	SLOT(batoni_placing_ops, "path.placing.", place),
+	SLOT(batoni_placing_ops, "path.placing.", unplace),
+};
+
+LEAF(batoni_placing_ops, placing, place);
+
+static const struct batoni_slot scrapping_slots[] = {
+	SLOT(batoni_scrapping_ops, "path.scrapping.", scrap),
+};
+
+LEAF(batoni_scrapping_ops, scrapping, scrap);
+
+static const struct batoni_slot deferring_slots[] = {
+	SLOT(batoni_deferring_ops, "path.deferring.", flush),
+};
+
+LEAF(batoni_deferring_ops, deferring, flush);
+
+static const struct batoni_slot aborting_slots[] = {
+	SLOT(batoni_aborting_ops, "path.aborting.", abort),
+};
+
+LEAF(batoni_aborting_ops, aborting, abort);
+
+static const struct batoni_slot closing_slots[] = {
+	SLOT(batoni_closing_ops, "path.closing.", close),
+};
+
+LEAF(batoni_closing_ops, closing, close);
+
+/* ---- a path ---- */
+
+static const struct batoni_slot path_slots[] = {
+	SLOT(batoni_path_ops, "path.", test),
+};
+
+ALL(batoni_path_ops, path, test);
+
+static const struct batoni_part path_parts[] = {
+	{SLOT(batoni_path_ops, "path.", host_issued), BATONI_PART_UNLESS, "path.stream_issued",
+	 &host_issued},
+	{SLOT(batoni_path_ops, "path.", stream_issued), BATONI_PART_UNLESS, "path.host_issued",
+	 &stream_issued},
+	{SLOT(batoni_path_ops, "path.", shared), BATONI_PART_WITH, "path.stream_issued", &shared},
+	{SLOT(batoni_path_ops, "path.", checking), BATONI_PART_MAY, NULL, &checking},
+	{SLOT(batoni_path_ops, "path.", placing), BATONI_PART_MAY, NULL, &placing},
+	{SLOT(batoni_path_ops, "path.", scrapping), BATONI_PART_WITH, "path.host_issued",
+	 &scrapping},
+	{SLOT(batoni_path_ops, "path.", deferring), BATONI_PART_WITH, "path.host_issued",
+	 &deferring},
+	{SLOT(batoni_path_ops, "path.", aborting), BATONI_PART_MAY, NULL, &aborting},
+	{SLOT(batoni_path_ops, "path.", closing), BATONI_PART_MAY, NULL, &closing},
+};
+
+TABLE(path);
+
+/* ---- a transport ---- */
+
+static const struct batoni_slot exchanging_slots[] = {
+	SLOT(batoni_exchanging_ops, "exchanging.", exchange),
+};
+
+LEAF(batoni_exchanging_ops, exchanging, exchange);
+
+static const struct batoni_slot settling_slots[] = {
+	SLOT(batoni_settling_ops, "settling.", settle),
+};
+
+LEAF(batoni_settling_ops, settling, settle);
+
+static const struct batoni_slot clearing_slots[] = {
+	SLOT(batoni_clearing_ops, "clearing.", clear),
+};
+
+LEAF(batoni_clearing_ops, clearing, clear);
+
+static const struct batoni_slot locking_slots[] = {
+	SLOT(batoni_locking_ops, "locking.", lock),
+};
+
+LEAF(batoni_locking_ops, locking, lock);
+
+static const struct batoni_slot transport_slots[] = {
+	SLOT(batoni_transport_ops, "", leave),
+	SLOT(batoni_transport_ops, "", close),
+	SLOT(batoni_transport_ops, "", error_text),
+};
+
+ALL(batoni_transport_ops, transport, leave);
+
+static const struct batoni_part transport_parts[] = {
+	{SLOT(batoni_transport_ops, "", exchanging), BATONI_PART_MAY, NULL, &exchanging},
+	{SLOT(batoni_transport_ops, "", settling), BATONI_PART_MAY, NULL, &settling},
+	{SLOT(batoni_transport_ops, "", clearing), BATONI_PART_MAY, NULL, &clearing},
+	{SLOT(batoni_transport_ops, "", locking), BATONI_PART_MAY, NULL, &locking},
+};
+
+TABLE(transport);
+
+/* ---- the one-sided layer ---- */
+
+static const struct batoni_slot beside_slots[] = {
+	SLOT(batoni_beside_ops, "beside.", targets),
+	SLOT(batoni_beside_ops, "beside.", signal),
+	SLOT(batoni_beside_ops, "beside.", hold),
+	SLOT(batoni_beside_ops, "beside.", drop),
+};
+
+LEAF(batoni_beside_ops, beside, targets);
+
+static const struct batoni_slot onesided_slots[] = {
+	SLOT(batoni_onesided_ops, "", open),
+	SLOT(batoni_onesided_ops, "", start),
+	SLOT(batoni_onesided_ops, "", message_done),
+	SLOT(batoni_onesided_ops, "", describe),
+	SLOT(batoni_onesided_ops, "", forget),
+	SLOT(batoni_onesided_ops, "", alive),
+	SLOT(batoni_onesided_ops, "", drain),
+	SLOT(batoni_onesided_ops, "", leave),
+	SLOT(batoni_onesided_ops, "", close),
+};
+
+ALL(batoni_onesided_ops, onesided, open);
+
+static const struct batoni_part onesided_parts[] = {
+	{SLOT(batoni_onesided_ops, "", beside), BATONI_PART_MUST, NULL, &beside},
+};
+
+TABLE(onesided);
+
+/* ---- creation ---- */
+
+static const struct batoni_slot starting_slots[] = {
+	SLOT(batoni_starting_ops, "starting.", started),
+};
+
+LEAF(batoni_starting_ops, starting, started);
+
+static const struct batoni_slot opening_slots[] = {
+	SLOT(batoni_opening_ops, "", check),
+	SLOT(batoni_opening_ops, "", reach),
+	SLOT(batoni_opening_ops, "", agree),
+	SLOT(batoni_opening_ops, "", step),
+	SLOT(batoni_opening_ops, "", give_up),
+};
+
+ALL(batoni_opening_ops, opening, check);
+
+static const struct batoni_part opening_parts[] = {
+	{SLOT(batoni_opening_ops, "", starting), BATONI_PART_MAY, NULL, &starting},
+};
+
+TABLE(opening);
+
+static const struct batoni_slot breaking_slots[] = {
+	SLOT(batoni_breaking_ops, "breaking.", why),
+};
+
+LEAF(batoni_breaking_ops, breaking, why);
+
+static const struct batoni_slot bootstrap_slots[] = {
+	SLOT(batoni_bootstrap_ops, "", exchange),
+	SLOT(batoni_bootstrap_ops, "", close),
+};
+
+ALL(batoni_bootstrap_ops, bootstrap, exchange);
+
+static const struct batoni_part bootstrap_parts[] = {
+	{SLOT(batoni_bootstrap_ops, "", breaking), BATONI_PART_MAY, NULL, &breaking},
+};
+
+TABLE(bootstrap);
 
 /* ---- the check ---- */
 
@@ -236,13 +443,19 @@ static const char *
 part_missing(const struct batoni_table *table, const struct batoni_part *part,
              const void *ops)
 {
-	const void *other = pointer_at(ops, &part->pointer);
+	const void *at = pointer_at(ops, &part->pointer);
 
-	if (!other)
-		return part->required ? part->pointer.name : NULL;
-	if (part->with && !has_part(table, ops, part->with))
-		return part->with;
-	return batoni_table_missing(part->table, other);
+	bool has_other = part->other && has_part(table, ops, part->other);
+
+	if (!at && part->needed == BATONI_PART_MUST)
+		return part->pointer.name;
+	if (!at && part->needed == BATONI_PART_UNLESS && !has_other)
+		return part->pointer.name;
+	if (!at)
+		return NULL;
+	if (part->needed == BATONI_PART_WITH && !has_other)
+		return part->other;
+	return batoni_table_missing(part->table, at);
 }
 
 const char *

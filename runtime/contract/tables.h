@@ -20,12 +20,18 @@ struct batoni_slot {
 	size_t at;        /* of the pointer, in the table */
 };
 
+enum batoni_part_needed {
+	BATONI_PART_MAY,    /* it may be left out */
+	BATONI_PART_MUST,   /* it may not */
+	BATONI_PART_UNLESS, /* it may, where `other` is there */
+	BATONI_PART_WITH    /* it may; where it is there, so must `other` be */
+};
+
 /* Another table, that a table points to. */
 struct batoni_part {
 	struct batoni_slot pointer;
-	bool required;
-	/* It needs this one beside it, which is optional too.  NULL: none. */
-	const char *with;
+	enum batoni_part_needed needed;
+	const char *other; /* as `needed` says; of the same table */
 	const struct batoni_table *table;
 };
 
@@ -41,7 +47,12 @@ struct batoni_table {
 const char *batoni_table_missing(const struct batoni_table *table,
                                  const void *ops);
 
-/* struct batoni_device_ops, and the tables that it points to. */
+/* struct batoni_device_ops, and the tables that it points to; and so on. */
 extern const struct batoni_table batoni_device_table;
+extern const struct batoni_table batoni_path_table;
+extern const struct batoni_table batoni_transport_table;
+extern const struct batoni_table batoni_onesided_table;
+extern const struct batoni_table batoni_opening_table;
+extern const struct batoni_table batoni_bootstrap_table;
 
 #endif

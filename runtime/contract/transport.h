@@ -21,11 +21,9 @@ struct batoni_device;
 struct batoni_native_puts_ops;
 struct batoni_transport;
 
-struct batoni_transport_ops {
-	const char *name;
-	enum baton_transport id;
-
-	/* Host-issued only: an all-gather.  Each rank contributes `bytes` (1 to INT_MAX)
+/* Host-issued only. */
+struct batoni_exchanging_ops {
+	/* An all-gather.  Each rank contributes `bytes` (1 to INT_MAX)
 	 * and receives those of all ranks, by rank, in `all`; `what` (below 2^63) names
 	 * the purpose.  PENDING until all ranks have called, then OK.  The engine repeats
 	 * the call with the same arguments until then, one exchange at a time.  Driver;
@@ -37,32 +35,54 @@ struct batoni_transport_ops {
 	enum baton_status (*exchange)(struct batoni_transport *transport,
 	                              uint64_t what, const void *mine,
 	                              size_t bytes, void *all);
+};
 
+/* What this rank leaves behind may hold up another one. */
+struct batoni_settling_ops {
 	/* The operations of this rank have ended, some are lent, and it is about to leave: give back
 	 * what can be, and tell the other ranks what they need for the same.  Driver, repeatedly; must
-	 * not block.  It may call host->done.  NULL: nothing of this rank's holds up another one. */
+	 * not block.  It may call host->done. */
 	void (*settle)(struct batoni_transport *transport);
+};
+
+/* Messages may be left that nobody has received. */
+struct batoni_clearing_ops {
+	/* All ranks have left, and nothing of this rank is in flight: receive and discard
+	 * what was sent over this communicator and not received, so that no other
+	 * communicator meets it.  PENDING until that is done on all ranks, then OK; an
+	 * error as of `leave`.  Driver, repeatedly; must not block. */
+	enum baton_status (*clear)(struct batoni_transport *transport);
+};
+
+/* There is a lock under which it calls the library below. */
+struct batoni_locking_ops {
+	/* For the program's own calls of the library below: take, or give back, the lock under
+	 * which this transport calls it.  Any thread of the program; taking waits for such
+	 * calls.  OK, INVALID (batoni_refuse has said why). */
+	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
+};
+
+struct batoni_transport_ops {
+	const char *name;
+	enum baton_transport id;
+
+	/* NULL, each: it is not so. */
+	const struct batoni_exchanging_ops *exchanging;
+	const struct batoni_settling_ops *settling;
+	const struct batoni_clearing_ops *clearing;
+	const struct batoni_locking_ops *locking;
+
 	/* Leave the communicator together with all other ranks: PENDING until all have
 	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must
 	 * not block.  INVALID, on all ranks: other ranks called `exchange`; the caller may
 	 * retry.  Any other error makes leaving impossible; host->broken has told more, if
 	 * the library below did. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
-	/* All ranks have left, and nothing of this rank is in flight: receive and discard
-	 * what was sent over this communicator and not received, so that no other
-	 * communicator meets it.  PENDING until that is done on all ranks, then OK; an
-	 * error as of `leave`.  Driver, repeatedly; must not block.  NULL: nothing can be left. */
-	enum baton_status (*clear)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, holding the driver lock; it waits
 	 * for nothing but copies (struct batoni_patience).
 	 * aborted: the communicator was aborted or is broken; the transport must not
 	 * communicate, and transfers may still be lent. */
 	void (*close)(struct batoni_transport *transport, bool aborted);
-
-	/* For the program's own calls of the library below: take, or give back, the lock under
-	 * which this transport calls it.  Any thread of the program; taking waits for such
-	 * calls.  OK, INVALID (batoni_refuse has said why).  NULL: there is no such lock. */
-	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
 
 	/* The library's text for native_code, truncated to size.  Any thread. */
 	void (*error_text)(struct batoni_transport *transport, int code,

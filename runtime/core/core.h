@@ -315,8 +315,8 @@ batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
 		struct batoni_path *path = comm->paths[i];
 
 		if (path->ops->kinds >> kind & 1u && path != comm->hosts_path &&
-		    (!path->ops->serves ||
-		     path->ops->serves(path, (int)kind, peer)))
+		    (!path->ops->shared ||
+		     path->ops->shared->serves(path, (int)kind, peer)))
 			return (int)i;
 	}
 	return -1;

@@ -331,7 +331,7 @@ flush_deferred(void)
 
 		e->deferred = comm->work.deferred_next;
 		comm->work.deferred = false;
-		events += path->ops->flush(path);
+		events += path->ops->deferring->flush(path);
 	}
 	return events;
 }
@@ -394,7 +394,7 @@ serve(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->load.in_flight && path->ops->test) {
+		if (path->load.in_flight) {
 			path->tests++;
 			events += path->ops->test(path);
 		}

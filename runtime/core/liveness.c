@@ -265,7 +265,7 @@ end_orphans(struct baton_comm *comm)
 		}
 		events++;
 		if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-		    !batoni_path_of(op)->ops->lends) {
+		    !batoni_path_lends(batoni_path_of(op))) {
 			break_for(op);
 			break;
 		}

@@ -231,9 +231,9 @@ tell_place(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	if (likely(!path->ops->place))
+	if (likely(!path->ops->placing))
 		return;
-	path->ops->place(path, &op->transfer);
+	path->ops->placing->place(path, &op->transfer);
 	op->flags |= BATONI_FLAG_PLACED;
 }
 
@@ -293,7 +293,7 @@ place_broken(struct batoni_op *op)
 	struct baton_comm *comm = op->comm;
 
 	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    (!comm->fault.aborted || batoni_path_of(op)->ops->lends)) {
+	    (!comm->fault.aborted || batoni_path_lends(batoni_path_of(op)))) {
 		place_issued(op);
 		if (comm->fault.aborted)
 			batoni_op_end_early(op, comm->fault.status);
@@ -415,7 +415,7 @@ batoni_op_issue(struct batoni_op *op)
 		return;
 	}
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-	status = path->ops->issue(path, &op->transfer);
+	status = batoni_path_issue(path, &op->transfer);
 	if (status == BATON_PENDING)
 		batoni_comm_set_busy(comm);
 	else
@@ -436,7 +436,7 @@ forget_placed(struct batoni_op *op)
 		return;
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
 	path = batoni_path_of(op);
-	path->ops->unplace(path, &op->transfer);
+	path->ops->placing->unplace(path, &op->transfer);
 }
 
 static void
@@ -643,10 +643,10 @@ take_back(struct batoni_op *op)
 
 	/* It ends with its communicator, whose path has let go of the streams; or lends. */
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
-		return path->ops->lends ? BATON_ERR_BUSY : BATON_ERR_CANCELED;
+		return batoni_path_lends(path) ? BATON_ERR_BUSY : BATON_ERR_CANCELED;
 	if (!batoni_may_drive(op->comm))
 		return BATON_ERR_BUSY;
-	return path->ops->take_back(path, &op->transfer);
+	return batoni_path_take_back(path, &op->transfer);
 }
 
 void

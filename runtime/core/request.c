@@ -396,7 +396,7 @@ baton_cancel(baton_request request)
 	if (batoni_kinds[kind]->why_no_cancel)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED, "baton_cancel: %s",
 		                     batoni_kinds[kind]->why_no_cancel);
-	if (path->lends)
+	if (path->stream_issued && path->stream_issued->lends)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "baton_cancel: the put is on its stream (%s) "
 		                     "and cannot be taken back; a deadline "

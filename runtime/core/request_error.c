@@ -67,8 +67,8 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	if ((!kind->launch &&
 	     (op->status == BATON_ERR_MISMATCH ||
 	      op->status == BATON_ERR_TIMEOUT) &&
-	     path->ops->explain &&
-	     path->ops->explain(path, transfer, why, sizeof(why))) ||
+	     path->ops->checking &&
+	     path->ops->checking->explain(path, transfer, why, sizeof(why))) ||
 	    explain_type(op, failed.came, why, sizeof(why)) ||
 	    (kind->explain && kind->explain(op, why, sizeof(why)))) {
 		snprintf(native, sizeof(native), " (%s)", why);

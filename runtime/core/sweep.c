@@ -86,7 +86,7 @@ unmark(struct batoni_op *op, struct batoni_op **link)
 static bool
 is_lending(const struct batoni_op *op)
 {
-	return batoni_path_of(op)->ops->lends;
+	return batoni_path_lends(batoni_path_of(op));
 }
 
 /* Of the marked operations, only those that are lent when they end are watched further. */
@@ -110,8 +110,8 @@ end_stream_issued(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count && !comm->driving.lost; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->ops->abort)
-			path->ops->abort(path);
+		if (path->ops->aborting)
+			path->ops->aborting->abort(path);
 	}
 	keep_lending(comm);
 	for (uint32_t i = 0; i < comm->pool.size; i++) {

@@ -61,7 +61,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   comm, stream, options);
 	path = comm->paths[BATONI_PATH_MESSAGES];
-	status = path->ops->issue(path, &op->transfer);
+	status = batoni_path_issue(path, &op->transfer);
 	*request_p = batoni_direct_end(op, status, true);
 	return BATON_OK;
 }

@@ -339,7 +339,7 @@ static enum baton_status
 accept(const char *call, struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
-	enum baton_status status = path->ops->accepts(path, &op->transfer);
+	enum baton_status status = path->ops->checking->accepts(path, &op->transfer);
 
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_refuse_named(call, status);
@@ -361,7 +361,7 @@ choose_path(const char *call, struct batoni_op *op)
 	batoni_set(op->path, (uint8_t)path);
 	if (unlikely(op->comm->paths[path]->ops->stream_issued))
 		op->flags |= BATONI_FLAG_STREAM_ISSUED;
-	return likely(!op->comm->paths[path]->ops->accepts)
+	return likely(!op->comm->paths[path]->ops->checking)
 	               ? BATON_OK
 	               : accept(call, op);
 }

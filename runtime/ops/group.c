@@ -145,7 +145,7 @@ static void
 ask_path(struct batoni_op *op)
 {
 	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
-	    !batoni_path_of(op)->ops->takes)
+	    !batoni_path_of(op)->ops->shared)
 		return;
 	pthread_mutex_lock(&op->comm->order.lock);
 	batoni_path_takes(op, false);

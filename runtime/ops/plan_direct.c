@@ -127,7 +127,7 @@ issue(struct batoni_op *launch, struct batoni_op *op)
 	enum baton_status status;
 
 	batoni_launch_armed(launch);
-	status = path->ops->issue(path, &op->transfer);
+	status = batoni_path_issue(path, &op->transfer);
 	if (status == BATON_OK) {
 		batoni_op_close(op, BATON_OK);
 		batoni_launch_member_ended(op, BATON_OK, false);

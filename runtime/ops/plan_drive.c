@@ -48,7 +48,7 @@ has_met_list(const struct batoni_op *op, enum baton_status status)
 
 	return status == BATON_ERR_MISMATCH && path->ops->lists &&
 	       batoni_op_refused_type(op) < 0 &&
-	       !(path->ops->explain && path->ops->explain(path, &op->transfer,
+	       !(path->ops->checking && path->ops->checking->explain(path, &op->transfer,
 	                                                  words, sizeof(words)));
 }
 

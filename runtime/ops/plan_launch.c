@@ -72,7 +72,7 @@ batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
 	op->plan_index = launch->group.members++;
 	/* A cancel asks the path of the launch. */
 	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    !batoni_path_of(op)->ops->takes)
+	    !batoni_path_of(op)->ops->shared)
 		batoni_set(launch->path, op->path);
 	else if (op->plan_index == 0)
 		batoni_set(launch->path,

@@ -81,7 +81,7 @@ count(const struct baton_plan *plan, struct batoni_plan_stream *on,
 	bool issued = op->flags & BATONI_FLAG_STREAM_ISSUED;
 	uint32_t marks = detached ? 1 : 2;
 
-	if (issued && !batoni_path_of(op)->ops->lends)
+	if (issued && !batoni_path_lends(batoni_path_of(op)))
 		on->need.entries += in_group(plan, &on->call_of)
 		                            ? marks
 		                            : marks * BATONI_CALL_ENTRIES;

@@ -176,7 +176,7 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 	         *text ? ": " : "", text);
 	/* Without a code it was the device. */
 	batoni_break_halfway(comm,
-	                     first->native_code ? path->ops->fails_in
+	                     first->native_code ? path->ops->stream_issued->fails_in
 	                                        : BATON_ERR_CUDA,
 	                     why);
 	return refuse_broken(comm);
@@ -209,7 +209,7 @@ begin_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
           size_t *begun_p)
 {
 	const struct batoni_bound_ops *bounds = comm->device_ops->bounds;
-	const struct batoni_need call = {.entries = !path->ops->lends};
+	const struct batoni_need call = {.entries = !batoni_path_lends(path)};
 	enum baton_status status = BATON_OK;
 
 	*begun_p = 0;
@@ -260,7 +260,7 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 		struct batoni_mark *mark = ends ? &marks->ended : &marks->armed;
 		struct batoni_mark set = *mark;
 
-		set.entries = path->ops->lends                 ? 0
+		set.entries = batoni_path_lends(path)            ? 0
 		              : is_first_there(comm, streams, i) ? BATONI_CALL_ENTRIES
 		                                                 : 1;
 		status = comm->device_ops->marks->mark(
@@ -282,7 +282,7 @@ mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 	enum baton_status status = mark_all(comm, path, n, true, comm->order.observe);
 
 	for (unsigned i = 1;
-	     path->ops->lends && i < MARK_TRIES && status != BATON_OK; i++)
+	     batoni_path_lends(path) && i < MARK_TRIES && status != BATON_OK; i++)
 		status = mark_all(comm, path, n, true, comm->order.observe);
 	return status;
 }
@@ -309,7 +309,7 @@ put_between_marks(struct baton_comm *comm, struct batoni_path *path, size_t n,
 	enum baton_status status = mark_all(comm, path, n, false, NULL);
 
 	if (status == BATON_OK)
-		status = path->ops->enqueue(path, comm->order.transfers, n,
+		status = path->ops->stream_issued->enqueue(path, comm->order.transfers, n,
 		                            follow, comm->order.observe);
 	if (status == BATON_OK)
 		*lost_p = mark_ends(comm, path, n) != BATON_OK;
@@ -363,7 +363,8 @@ batoni_path_takes(struct batoni_op *op, bool alone)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	if (!path->ops->takes || path->ops->takes(path, &op->transfer, alone))
+	if (!path->ops->shared ||
+	    path->ops->shared->takes(path, &op->transfer, alone))
 		return true;
 	leave_to_layer(op);
 	return false;

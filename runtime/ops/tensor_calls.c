@@ -434,7 +434,7 @@ enqueue_directly(enum batoni_op_kind kind, struct baton_comm *comm,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   comm, stream, options);
 	op->transfer.place = BATONI_PLACE_LIST;
-	status = path->ops->issue(path, &op->transfer);
+	status = batoni_path_issue(path, &op->transfer);
 	if (status == BATON_OK)
 		batoni_tensors_ended(op, status, false);
 	*request_p = batoni_direct_end(op, status, true);

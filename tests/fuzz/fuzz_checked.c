@@ -335,8 +335,10 @@ below_take_back(struct batoni_path *of, struct batoni_transfer *transfer)
 }
 
 static const struct batoni_path_ops below_ops = {
-	.issue = below_issue,
-	.take_back = below_take_back,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = below_issue,
+		.take_back = below_take_back,
+	},
 };
 
 static void
@@ -570,8 +572,8 @@ issue_one(const struct unit *unit)
 	else
 		fill_plain(slot, bytes_of(unit->c));
 	slot->held = true;
-	batoni_nccl_checked_ops.place(path(), &slot->transfer);
-	status = batoni_nccl_checked_ops.issue(path(), &slot->transfer);
+	batoni_nccl_checked_ops.placing->place(path(), &slot->transfer);
+	status = batoni_nccl_checked_ops.host_issued->issue(path(), &slot->transfer);
 	if (status != BATON_PENDING)
 		done(&world.host, &slot->transfer, status);
 }
@@ -591,7 +593,7 @@ explain(const struct batoni_transfer *transfer)
 {
 	char text[300];
 
-	if (batoni_nccl_checked_ops.explain(path(), transfer, text, sizeof(text)))
+	if (batoni_nccl_checked_ops.checking->explain(path(), transfer, text, sizeof(text)))
 		CLAIM(text[0] != '\0');
 }
 
@@ -603,7 +605,7 @@ take_back(unsigned number)
 
 	if (!slot->held || slot->lent)
 		return;
-	status = batoni_nccl_checked_ops.take_back(path(), &slot->transfer);
+	status = batoni_nccl_checked_ops.host_issued->take_back(path(), &slot->transfer);
 	CLAIM(status == BATON_ERR_BUSY || status == BATON_ERR_CANCELED);
 	explain(&slot->transfer);
 	if (status == BATON_ERR_BUSY)

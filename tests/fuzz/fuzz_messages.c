@@ -148,7 +148,9 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-static const struct batoni_path_ops messages_ops = {.issue = issue};
+static const struct batoni_path_ops messages_ops = {
+	.host_issued = &(const struct batoni_host_issued_ops){.issue = issue},
+};
 
 /* ---- a world ---- */
 

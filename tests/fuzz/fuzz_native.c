@@ -499,7 +499,7 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 
 static const struct batoni_transport_ops below_ops = {
 	.name = "stub",
-	.exchange = exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = exchange},
 };
 
 static void

@@ -234,7 +234,7 @@ issue(const struct unit *unit)
 	transfer->bytes = any ? 12 : unit->length % (BYTES_MOST + 1);
 	transfer->buffer = calloc(1, transfer->bytes ? transfer->bytes : 1);
 	rank.held[slot] = true;
-	status = ops()->issue(&rank.transport->messages, transfer);
+	status = batoni_path_issue(&rank.transport->messages, transfer);
 	if (status != BATON_PENDING)
 		forget(transfer, status);
 }
@@ -247,7 +247,7 @@ take_back(uint32_t slot)
 	if (!rank.held[slot] || rank.asked[slot])
 		return;
 	rank.asked[slot] = true;
-	status = ops()->take_back(&rank.transport->messages,
+	status = batoni_path_take_back(&rank.transport->messages,
 	                          &rank.transfers[slot]);
 	if (status != BATON_ERR_BUSY)
 		forget(&rank.transfers[slot], status);
@@ -261,7 +261,7 @@ exchange(void)
 
 	if (rank.leaving)
 		return;
-	status = rank.transport->ops->exchange(rank.transport, 1, rank.mine,
+	status = rank.transport->ops->exchanging->exchange(rank.transport, 1, rank.mine,
 	                                       sizeof(rank.mine), rank.all);
 	CLAIM(status == BATON_OK || status == BATON_PENDING ||
 	      status == batoni_error_told(status));

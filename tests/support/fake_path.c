@@ -156,7 +156,7 @@ step_locked(struct fake_path *path, struct move *move)
 		return;
 	if (move->targets[0].data)
 		memcpy(move->targets[0].data, move->from, move->bytes);
-	path->layer->ops->signal(path->layer, &move->targets[0]);
+	path->layer->ops->beside->signal(path->layer, &move->targets[0]);
 	path->done[move->channel]++;
 	move->over = true;
 	fake_device_kick();
@@ -219,7 +219,7 @@ static enum baton_status
 fill_move(struct fake_path *path, struct move *move,
           const struct batoni_transfer *transfer)
 {
-	move->n = path->layer->ops->targets(path->layer, transfer,
+	move->n = path->layer->ops->beside->targets(path->layer, transfer,
 	                                    move->targets, TARGETS_MAX);
 	if (move->n == 0 || move->n > TARGETS_MAX)
 		return BATON_ERR_UNSUPPORTED;
@@ -354,7 +354,7 @@ fake_place(struct batoni_path *base, struct batoni_transfer *transfer)
 	struct fake_path *path = to_fake(base);
 
 	base->load.in_flight++;
-	path->layer->ops->hold(path->layer, transfer);
+	path->layer->ops->beside->hold(path->layer, transfer);
 }
 
 static void
@@ -363,7 +363,7 @@ fake_unplace(struct batoni_path *base, struct batoni_transfer *transfer)
 	struct fake_path *path = to_fake(base);
 
 	base->load.in_flight--;
-	path->layer->ops->drop(path->layer, transfer);
+	path->layer->ops->beside->drop(path->layer, transfer);
 }
 
 static size_t
@@ -427,15 +427,18 @@ fake_close(struct batoni_path *base, bool aborted)
 
 static const struct batoni_path_ops path_ops = {
 	.name = "the fake path",
-	.stream_issued = true,
-	.fails_in = BATON_ERR_CUDA,
 	.kinds = BATONI_ONESIDED,
-	.place = fake_place,
-	.unplace = fake_unplace,
+	.stream_issued = &(const struct batoni_stream_issued_ops){
+		.fails_in = BATON_ERR_CUDA,
+		.enqueue = fake_enqueue,
+	},
+	.placing = &(const struct batoni_placing_ops){
+		.place = fake_place,
+		.unplace = fake_unplace,
+	},
+	.aborting = &(const struct batoni_aborting_ops){.abort = fake_abort},
+	.closing = &(const struct batoni_closing_ops){.close = fake_close},
 	.test = fake_test,
-	.enqueue = fake_enqueue,
-	.abort = fake_abort,
-	.close = fake_close,
 };
 
 enum baton_status

@@ -404,13 +404,23 @@ fake_error_text(struct batoni_transport *transport, int code, char *text,
 		text[0] = '\0';
 }
 
+/* What is on streams ends by itself. */
+static size_t
+fake_test(struct batoni_path *path)
+{
+	(void)path;
+	return 0;
+}
+
 static const struct batoni_path_ops messages_ops = {
 	.name = "the fake transport",
 	.kinds = BATONI_MESSAGES,
-	.stream_issued = true,
-	.fails_in = BATON_ERR_NCCL,
-	.enqueue = fake_enqueue,
-	.abort = fake_abort,
+	.stream_issued = &(const struct batoni_stream_issued_ops){
+		.fails_in = BATON_ERR_NCCL,
+		.enqueue = fake_enqueue,
+	},
+	.aborting = &(const struct batoni_aborting_ops){.abort = fake_abort},
+	.test = fake_test,
 };
 
 static const struct batoni_transport_ops fake_ops = {

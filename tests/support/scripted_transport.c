@@ -116,20 +116,6 @@ scripted_take_back(struct batoni_path *path,
 }
 
 static enum baton_status
-scripted_enqueue(struct batoni_path *path,
-                 struct batoni_transfer *const *transfers, size_t n,
-                 const struct batoni_follow *follow,
-                 baton_stream *observe_p)
-{
-	(void)path;
-	(void)transfers;
-	(void)n;
-	(void)follow;
-	(void)observe_p;
-	return BATON_ERR_UNSUPPORTED;
-}
-
-static enum baton_status
 scripted_leave(struct batoni_transport *transport)
 {
 	struct scripted *s = to_scripted(transport);
@@ -171,17 +157,18 @@ scripted_error_text(struct batoni_transport *transport, int code, char *text,
 static const struct batoni_path_ops messages_ops = {
 	.name = "the scripted transport",
 	.kinds = BATONI_MESSAGES,
-	.issue = scripted_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = scripted_issue,
+		.take_back = scripted_take_back,
+	},
 	.test = scripted_test,
-	.take_back = scripted_take_back,
-	.enqueue = scripted_enqueue,
 };
 
 static const struct batoni_transport_ops scripted_ops = {
 	.name = "scripted",
 	.id = BATON_TRANSPORT_LOCAL,
 	.leave = scripted_leave,
-	.clear = scripted_clear,
+	.clearing = &(const struct batoni_clearing_ops){.clear = scripted_clear},
 	.close = scripted_transport_close,
 	.error_text = scripted_error_text,
 };

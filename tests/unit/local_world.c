@@ -72,7 +72,7 @@ issue(struct world *world, int rank, struct batoni_transfer *transfer)
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->messages.ops->issue(&transport->messages, transfer);
+	return batoni_path_issue(&transport->messages, transfer);
 }
 
 size_t
@@ -88,7 +88,7 @@ take_back(struct world *world, int rank, struct batoni_transfer *transfer)
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->messages.ops->take_back(&transport->messages, transfer);
+	return batoni_path_take_back(&transport->messages, transfer);
 }
 
 struct batoni_transfer

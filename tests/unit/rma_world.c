@@ -53,7 +53,7 @@ record_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 static const struct batoni_path_ops messages_ops = {
 	.name = "the recording transport",
 	.kinds = BATONI_MESSAGES,
-	.issue = record_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){.issue = record_issue},
 };
 
 static const struct batoni_transport_ops recording_ops = {

@@ -64,8 +64,7 @@ static enum baton_status
 late_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct late *late = to_late(path);
-	enum baton_status status = late->below->messages.ops->issue(
-		&late->below->messages, transfer);
+	enum baton_status status = batoni_path_issue(&late->below->messages, transfer);
 
 	if (status != BATON_PENDING)
 		hold(late, transfer, status);
@@ -103,7 +102,7 @@ late_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 			return BATON_ERR_BUSY;
 	if (transfer->direction == BATONI_SEND)
 		return BATON_ERR_BUSY;
-	status = late->below->messages.ops->take_back(&late->below->messages,
+	status = batoni_path_take_back(&late->below->messages,
 	                                              transfer);
 	/* As MPI: asked, and told later. */
 	if (status == BATON_ERR_CANCELED && rand_r(&late->seed) % 2) {
@@ -133,9 +132,11 @@ static const struct batoni_transport_ops late_ops = {
 static const struct batoni_path_ops late_messages = {
 	.name = "late",
 	.kinds = BATONI_MESSAGES,
-	.issue = late_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = late_issue,
+		.take_back = late_take_back,
+	},
 	.test = late_test,
-	.take_back = late_take_back,
 };
 
 static struct batoni_transport *
@@ -348,7 +349,7 @@ flush(struct world *world)
 		if (!r->transport || !r->deferred)
 			continue;
 		r->deferred = false;
-		r->transport->messages.ops->flush(&r->transport->messages);
+		r->transport->messages.ops->deferring->flush(&r->transport->messages);
 	}
 }
 
@@ -371,7 +372,7 @@ issue(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
 
 	t.slot = slot & 0xffffff;
 	r->transfers[slot] = t;
-	status = r->transport->messages.ops->issue(&r->transport->messages,
+	status = batoni_path_issue(&r->transport->messages,
 	                                           &r->transfers[slot]);
 	if (status != BATON_PENDING)
 		record_done(&r->host, &r->transfers[slot], status);
@@ -502,8 +503,7 @@ enum baton_status
 take_back(struct world *world, int rank, uint32_t slot)
 {
 	struct rank *r = &world->ranks[rank];
-	enum baton_status status = r->transport->messages.ops->take_back(
-		&r->transport->messages, &r->transfers[slot]);
+	enum baton_status status = batoni_path_take_back(&r->transport->messages, &r->transfers[slot]);
 
 	if (status != BATON_ERR_BUSY)
 		record_done(&r->host, &r->transfers[slot], status);

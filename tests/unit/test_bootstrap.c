@@ -269,7 +269,7 @@ wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
 	if (below->rank == RANKS - 1)
 		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
 	batoni_engine_calls.driver_take();
-	status = below->ops->exchange(below, 1, &mine, sizeof(mine), all);
+	status = below->ops->exchanging->exchange(below, 1, &mine, sizeof(mine), all);
 	batoni_engine_calls.driver_leave();
 	return status;
 }

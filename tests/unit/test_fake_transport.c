@@ -103,7 +103,7 @@ enqueue(struct batoni_transport *transport,
 		streams[at] = list[i]->stream;
 		follow.count += at == follow.count;
 	}
-	return transport->messages.ops->enqueue(&transport->messages, list, n,
+	return transport->messages.ops->stream_issued->enqueue(&transport->messages, list, n,
 	                                        detached ? &follow : NULL,
 	                                        observe);
 }
@@ -111,7 +111,7 @@ enqueue(struct batoni_transport *transport,
 static void
 abort_rank(struct batoni_transport *transport)
 {
-	transport->messages.ops->abort(&transport->messages);
+	transport->messages.ops->aborting->abort(&transport->messages);
 }
 
 /* Enqueue one int on the rank's stream; returns where it is to be observed. */

@@ -161,7 +161,7 @@ exchange(struct world *world, int rank, int mine, int all[])
 {
 	struct batoni_transport *transport = world->transports[rank];
 
-	return transport->ops->exchange(transport, 5, &mine, sizeof(mine),
+	return transport->ops->exchanging->exchange(transport, 5, &mine, sizeof(mine),
 	                                all);
 }
 
@@ -261,7 +261,7 @@ exchange_of(struct world *world, int rank, uint64_t what, size_t bytes)
 	struct batoni_transport *transport = world->transports[rank];
 	static char mine[8], all[3 * 8];
 
-	return transport->ops->exchange(transport, what, mine, bytes, all);
+	return transport->ops->exchanging->exchange(transport, what, mine, bytes, all);
 }
 
 START_TEST(an_exchange_that_ranks_mean_differently_is_refused_on_all)

@@ -89,15 +89,17 @@ pretend_close(struct batoni_transport *transport, bool aborted)
 static const struct batoni_path_ops messages_ops = {
 	.name = "the pretended transport",
 	.kinds = BATONI_MESSAGES,
-	.issue = pretend_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = pretend_issue,
+		.take_back = pretend_take_back,
+	},
 	.test = pretend_test,
-	.take_back = pretend_take_back,
 };
 
 static const struct batoni_transport_ops pretend_ops = {
 	.name = "pretended",
 	.id = BATON_TRANSPORT_LOCAL,
-	.exchange = pretend_exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = pretend_exchange},
 	.leave = pretend_leave,
 	.close = pretend_close,
 };

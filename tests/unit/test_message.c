@@ -261,7 +261,8 @@ greet(int from, int to, int context)
 	struct batoni_transport *transport = ranks[from].rma.transport;
 	struct batoni_wire *wire = wire_of(from, to, context);
 
-	ck_assert_int_eq(transport->messages.ops->issue(&transport->messages, &wire->hello_transfer),
+	ck_assert_int_eq(batoni_path_issue(&transport->messages,
+	                                   &wire->hello_transfer),
 	                 BATON_OK);
 	wire->greeted = true;
 	run();
@@ -759,7 +760,7 @@ forge(int tag_offset, void *message, size_t bytes)
 
 	transfer.slot = 50;
 	transfer.direction = BATONI_SEND;
-	ck_assert_int_eq(transport->messages.ops->issue(&transport->messages, &transfer), BATON_OK);
+	ck_assert_int_eq(batoni_path_issue(&transport->messages, &transfer), BATON_OK);
 }
 
 static void
@@ -937,24 +938,27 @@ failing_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 		transfer->native_code = 17;
 		return BATON_ERR_MPI;
 	}
-	return real_ops->issue(path, transfer);
+	return real_ops->host_issued->issue(path, transfer);
 }
 
 static enum baton_status
 failing_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	return busy ? BATON_ERR_BUSY : real_ops->take_back(path, transfer);
+	return busy ? BATON_ERR_BUSY : real_ops->host_issued->take_back(path, transfer);
 }
 
 static void
 make_failing(struct batoni_transport *transport)
 {
+	static const struct batoni_host_issued_ops failing = {
+		.issue = failing_issue,
+		.take_back = failing_take_back,
+	};
 	static struct batoni_path_ops ops;
 
 	real_ops = transport->messages.ops;
 	ops = *real_ops;
-	ops.issue = failing_issue;
-	ops.take_back = failing_take_back;
+	ops.host_issued = &failing;
 	transport->messages.ops = &ops;
 }
 

@@ -348,7 +348,7 @@ give_an_exchange_up(struct batoni_native *native, struct batoni_transport *mpi,
 		MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD,
 		         MPI_STATUS_IGNORE);
 	batoni_engine_calls.driver_take();
-	status = mpi->ops->exchange(mpi, 1, &mine, sizeof(mine), all);
+	status = mpi->ops->exchanging->exchange(mpi, 1, &mine, sizeof(mine), all);
 	batoni_engine_calls.driver_leave();
 	ck_assert_int_eq(status, BATON_PENDING);
 	return batoni_refuse(BATON_ERR_TIMEOUT, "it has waited");

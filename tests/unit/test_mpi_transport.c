@@ -298,7 +298,7 @@ close_world(void)
 	ck_assert_uint_eq(world.transport->messages.load.moving, 0);
 	ck_assert_uint_eq(world.mpi->count, 0);
 	ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
-	ck_assert_int_eq(whole(world.transport->ops->clear), BATON_OK);
+	ck_assert_int_eq(whole(world.transport->ops->clearing->clear), BATON_OK);
 	world.transport->ops->close(world.transport, false);
 	MPI_Comm_free(&world.side);
 }
@@ -319,7 +319,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 	op->transfer.direction = (unsigned)direction & 3u;
 	op->transfer.type = world.type;
 	op->transfer.done_bytes = SIZE_MAX;
-	op->status = world.transport->messages.ops->issue(&world.transport->messages,
+	op->status = batoni_path_issue(&world.transport->messages,
 	                                         &op->transfer);
 	if (op->status != BATON_PENDING)
 		op->ends++;
@@ -366,7 +366,7 @@ finish(struct op *op, enum baton_status status, size_t bytes)
 static enum baton_status
 take_back(struct op *op)
 {
-	return world.transport->messages.ops->take_back(&world.transport->messages, &op->transfer);
+	return batoni_path_take_back(&world.transport->messages, &op->transfer);
 }
 
 /* All that have not ended; nothing has come for them. */
@@ -1235,15 +1235,15 @@ START_TEST(clearing_waits_for_the_other_rank)
 	if (world.rank == 0) {
 		for (int i = 0; i < 100; i++)
 			ck_assert_int_eq(
-				world.transport->ops->clear(world.transport),
+				world.transport->ops->clearing->clear(world.transport),
 				BATON_PENDING);
 		/* There is no way back. */
-		ck_assert_int_eq(world.transport->ops->exchange(world.transport, 5,
+		ck_assert_int_eq(world.transport->ops->exchanging->exchange(world.transport, 5,
 		                                                &word, 8, &word),
 		                 BATON_ERR_PEER);
 	}
 	barrier();
-	ck_assert_int_eq(whole(world.transport->ops->clear), BATON_OK);
+	ck_assert_int_eq(whole(world.transport->ops->clearing->clear), BATON_OK);
 	world.transport->ops->close(world.transport, false);
 	MPI_Comm_free(&world.side);
 }
@@ -1405,7 +1405,7 @@ START_TEST(what_is_discarded_and_too_long_breaks_the_transport)
 	          world.mpi->comm, &request);
 	await_arrival(9);
 	ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
-	ck_assert_int_eq(whole(world.transport->ops->clear), BATON_ERR_MPI);
+	ck_assert_int_eq(whole(world.transport->ops->clearing->clear), BATON_ERR_MPI);
 	close_broken("and none has more than");
 	/* `out` and the request are left to MPI. */
 	MPI_Request_free(&request);
@@ -1654,8 +1654,7 @@ issue_list(enum batoni_direction direction, struct batoni_tensor_list *list,
 	op->transfer.slot = world.used++ & 0xffffffu;
 	op->transfer.direction = (unsigned)direction & 3u;
 	op->transfer.place = BATONI_PLACE_LIST;
-	op->status = world.transport->messages.ops->issue(
-		&world.transport->messages, &op->transfer);
+	op->status = batoni_path_issue(&world.transport->messages, &op->transfer);
 	op->ends = op->status != BATON_PENDING;
 	return op;
 }
@@ -1937,7 +1936,7 @@ END_TEST
 static enum baton_status
 exchange(const void *mine, size_t bytes, void *all)
 {
-	return world.transport->ops->exchange(world.transport, 5, mine, bytes,
+	return world.transport->ops->exchanging->exchange(world.transport, 5, mine, bytes,
 	                                      all);
 }
 
@@ -1948,7 +1947,7 @@ exchange_for(uint64_t what, const void *mine, size_t bytes, void *all)
 
 	do {
 		sched_yield();
-		status = world.transport->ops->exchange(world.transport, what,
+		status = world.transport->ops->exchanging->exchange(world.transport, what,
 		                                        mine, bytes, all);
 	} while (status == BATON_PENDING);
 	return status;
@@ -2290,7 +2289,7 @@ exchange_word(struct batoni_transport *transport)
 {
 	static const uint64_t mine = 1;
 
-	return transport->ops->exchange(transport, 5, &mine, sizeof(mine),
+	return transport->ops->exchanging->exchange(transport, 5, &mine, sizeof(mine),
 	                                exchanged_words);
 }
 
@@ -2353,7 +2352,7 @@ START_TEST(engine_is_told_which_call_of_a_collective_step_has_failed)
 		finish(sent(&unreceived, sizeof(unreceived), world.peer, 3),
 		       BATON_OK, sizeof(unreceived));
 		ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
-		fail_in(world.transport->ops->clear, of_clear[i]);
+		fail_in(world.transport->ops->clearing->clear, of_clear[i]);
 	}
 }
 END_TEST
@@ -2366,7 +2365,7 @@ START_TEST(an_aborted_close_stops_clearing)
 
 	finish(sent(&out, sizeof(out), world.peer, 3), BATON_OK, sizeof(out));
 	ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
-	ck_assert_int_eq(world.transport->ops->clear(world.transport),
+	ck_assert_int_eq(world.transport->ops->clearing->clear(world.transport),
 	                 BATON_PENDING);
 	world.transport->ops->close(world.transport, true);
 	ck_assert_int_eq(batoni_mem_blocks(), blocks - BLOCKS);
@@ -2602,7 +2601,7 @@ START_TEST(an_exchange_of_a_reaching_transport_enters_the_device)
 
 	open_reaching();
 	do {
-		status = world.transport->ops->exchange(
+		status = world.transport->ops->exchanging->exchange(
 			world.transport, 7, &mine, sizeof(mine), all);
 	} while (status == BATON_PENDING);
 	ck_assert_int_eq(status, BATON_OK);

@@ -39,7 +39,9 @@ below_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return BATON_OK;
 }
 
-static const struct batoni_path_ops below_ops = {.issue = below_issue};
+static const struct batoni_path_ops below_ops = {
+	.host_issued = &(const struct batoni_host_issued_ops){.issue = below_issue},
+};
 
 static void
 on_done(struct batoni_host *of, struct batoni_transfer *transfer,
@@ -161,7 +163,7 @@ issue(uint32_t slot, bool sends, struct list *list)
 	transfer->slot = slot & 0xffffff;
 	transfer->direction = sends ? BATONI_SEND : BATONI_RECV;
 	transfer->place = list ? BATONI_PLACE_LIST : BATONI_MEMORY_DEVICE;
-	return batoni_nccl_checked_ops.issue(&nccl.base.messages, transfer);
+	return batoni_nccl_checked_ops.host_issued->issue(&nccl.base.messages, transfer);
 }
 
 /* The header of rank 0's send in slot THEIRS, of this list. */
@@ -244,7 +246,7 @@ START_TEST(a_header_is_asked_for_and_compared)
 		say(&header);
 		ck_assert_int_eq(op_of(2)->state, BATONI_NCCL_FETCHING);
 		/* It has met: it is not given back. */
-		ck_assert_int_eq(batoni_nccl_checked_ops.take_back(
+		ck_assert_int_eq(batoni_nccl_checked_ops.host_issued->take_back(
 					 &nccl.base.messages, &transfers[2]),
 		                 BATON_ERR_BUSY);
 		answer_fetches(&theirs, 2);

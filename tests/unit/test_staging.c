@@ -674,7 +674,7 @@ scrap(struct world *world, int rank, uint32_t slot)
 	struct batoni_path *path = &r->transport->messages;
 	enum baton_status status;
 
-	while ((status = path->ops->scrap(path, &r->transfers[slot])) ==
+	while ((status = path->ops->scrapping->scrap(path, &r->transfers[slot])) ==
 	       BATON_PENDING) {
 		if (fake_memory_copies() > 0)
 			fake_memory_end(0);

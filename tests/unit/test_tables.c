@@ -32,6 +32,10 @@ static struct {
 	struct batoni_pin_ops pins;
 } full;
 
+/* A table that is looked at, with tables of its own, and its description. */
+static const struct batoni_table *table;
+static const void *looked_at;
+
 #define COPY(from, part)                                                      \
 	do {                                                                  \
 		full.part = *(from)->part;                                    \
@@ -61,12 +65,14 @@ setup(void)
 	COPY(memory, reach);
 	COPY(memory, blocks);
 	COPY(memory, pins);
+	table = &batoni_device_table;
+	looked_at = &full.ops;
 }
 
 static const char *
 missing(void)
 {
-	return batoni_table_missing(&batoni_device_table, &full.ops);
+	return batoni_table_missing(table, looked_at);
 }
 
 static void **
@@ -92,17 +98,37 @@ without(void *ops, const struct batoni_slot *slot)
 
 /* Unset each slot in turn; how many there are. */
 static size_t
-unset_each(const struct batoni_table *table, void *ops)
+unset_each(const struct batoni_table *of, void *ops)
 {
-	size_t n = table->slots_n;
+	size_t n = of->slots_n;
 
-	for (size_t i = 0; i < table->slots_n; i++)
-		ck_assert_pstr_eq(without(ops, &table->slots[i]),
-		                  table->slots[i].name);
-	for (size_t i = 0; i < table->parts_n; i++)
-		n += unset_each(table->parts[i].table,
-		                *pointer_at(ops, &table->parts[i].pointer));
+	for (size_t i = 0; i < of->slots_n; i++)
+		ck_assert_pstr_eq(without(ops, &of->slots[i]), of->slots[i].name);
+	for (size_t i = 0; i < of->parts_n; i++)
+		n += unset_each(of->parts[i].table,
+		                *pointer_at(ops, &of->parts[i].pointer));
 	return n;
+}
+
+/* Tables whose slots are all the same address, which nobody calls. */
+static void *slots_of[BATONI_SLOTS_MOST][BATONI_SLOTS_MOST];
+
+static void
+fill(const struct batoni_table *of, void *ops)
+{
+	for (size_t i = 0; i < of->slots_n; i++)
+		*pointer_at(ops, &of->slots[i]) = ops;
+	for (size_t i = 0; i < of->parts_n; i++) {
+		const struct batoni_table *part = of->parts[i].table;
+
+		ck_assert_uint_eq(part->parts_n, 0);
+		ck_assert_uint_le(part->slots[part->slots_n - 1].at,
+		                  sizeof(slots_of[i]) - sizeof(void *));
+		*pointer_at(ops, &of->parts[i].pointer) = slots_of[i];
+		fill(part, slots_of[i]);
+	}
+	table = of;
+	looked_at = ops;
 }
 
 START_TEST(the_devices_of_this_build_and_the_fake_are_complete)
@@ -143,9 +169,8 @@ START_TEST(an_optional_table_may_be_left_out_whole)
 		const struct batoni_part *part = &batoni_device_table.parts[i];
 		const char *name = without(&full.ops, &part->pointer);
 
-		if (part->required || part->pointer.at ==
-		                              offsetof(struct batoni_device_ops,
-		                                       marks))
+		if (part->needed == BATONI_PART_MUST ||
+		    part->pointer.at == offsetof(struct batoni_device_ops, marks))
 			ck_assert_pstr_eq(name, part->pointer.name);
 		else
 			ck_assert_ptr_null(name);
@@ -169,6 +194,60 @@ START_TEST(half_an_optional_table_is_refused)
 	                 "memory.sharing.map");
 	sharing = full.sharing;
 	ck_assert_ptr_null(batoni_table_missing(&batoni_device_table, &ops));
+}
+END_TEST
+
+START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
+{
+	struct batoni_path_ops path;
+	struct batoni_transport_ops transport;
+	struct batoni_onesided_ops onesided;
+	struct batoni_opening_ops opening;
+	struct batoni_bootstrap_ops bootstrap;
+
+	fill(&batoni_path_table, &path);
+	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 14);
+	fill(&batoni_transport_table, &transport);
+	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 7);
+	fill(&batoni_onesided_table, &onesided);
+	ck_assert_uint_eq(unset_each(&batoni_onesided_table, &onesided), 13);
+	fill(&batoni_opening_table, &opening);
+	ck_assert_uint_eq(unset_each(&batoni_opening_table, &opening), 6);
+	fill(&batoni_bootstrap_table, &bootstrap);
+	ck_assert_uint_eq(unset_each(&batoni_bootstrap_table, &bootstrap), 3);
+}
+END_TEST
+
+START_TEST(a_path_is_issued_by_the_host_or_by_streams)
+{
+	struct batoni_path_ops path;
+
+	fill(&batoni_path_table, &path);
+	path.host_issued = NULL;
+	ck_assert_str_eq(missing(), "path.host_issued");
+	path.scrapping = NULL;
+	path.deferring = NULL;
+	ck_assert_ptr_null(missing());
+	path.stream_issued = NULL;
+	ck_assert_str_eq(missing(), "path.host_issued");
+	fill(&batoni_path_table, &path);
+	path.stream_issued = NULL;
+	ck_assert_str_eq(missing(), "path.stream_issued");
+	path.shared = NULL;
+	ck_assert_ptr_null(missing());
+}
+END_TEST
+
+START_TEST(the_parts_of_this_build_are_complete)
+{
+	ck_assert_ptr_null(batoni_table_missing(&batoni_onesided_table,
+	                                        batoni_parts.onesided));
+	for (int i = 0; i <= BATONI_BOOTSTRAP_SOCKET; i++) {
+		const void *opening = batoni_parts.openings[i];
+
+		ck_assert(!opening || !batoni_table_missing(&batoni_opening_table,
+		                                            opening));
+	}
 }
 END_TEST
 
@@ -214,6 +293,9 @@ main(void)
 		the_devices_of_this_build_and_the_fake_are_complete,
 		each_slot_that_is_unset_is_found_by_name,
 		an_optional_table_may_be_left_out_whole,
+		each_slot_of_the_other_contracts_is_found_by_name,
+		a_path_is_issued_by_the_host_or_by_streams,
+		the_parts_of_this_build_are_complete,
 		half_an_optional_table_is_refused,
 		a_device_whose_tables_are_not_complete_is_refused,
 		a_device_is_found_by_what_its_table_says,

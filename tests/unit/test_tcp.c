@@ -170,7 +170,7 @@ issue(int rank, unsigned direction, int peer, int tag, unsigned slot,
 	                                     .slot = slot & 0xffffffu,
 	                                     .direction = direction & 3u};
 	ranks[rank].ended[slot] = false;
-	status = transport->messages.ops->issue(&transport->messages, transfer);
+	status = batoni_path_issue(&transport->messages, transfer);
 	if (status != BATON_PENDING) {
 		ranks[rank].ended[slot] = true;
 		ranks[rank].status[slot] = status;
@@ -210,7 +210,7 @@ exchange_all(const uint64_t whats[RANKS], size_t bytes,
 			if (over[i])
 				continue;
 			memset(mine[i], 10 + i, sizeof(mine[i]));
-			status = bytes ? t->ops->exchange(t, whats[i], mine[i],
+			status = bytes ? t->ops->exchanging->exchange(t, whats[i], mine[i],
 			                                  bytes, all[i])
 			               : t->ops->leave(t);
 			if (status == BATON_PENDING)
@@ -260,7 +260,7 @@ START_TEST(a_leave_beside_an_exchange_is_told_to_all)
 			if (status[i] != BATON_PENDING)
 				continue;
 			status[i] = i == 1 ? t->ops->leave(t)
-			                   : t->ops->exchange(t, 3, "abcd", 4,
+			                   : t->ops->exchanging->exchange(t, 3, "abcd", 4,
 			                                      all);
 		}
 		pause_until(limit);
@@ -359,8 +359,7 @@ take_back(int rank, unsigned slot)
 {
 	struct batoni_transport *transport = ranks[rank].transport;
 
-	return transport->messages.ops->take_back(
-		&transport->messages, &ranks[rank].transfers[slot]);
+	return batoni_path_take_back(&transport->messages, &ranks[rank].transfers[slot]);
 }
 
 START_TEST(transfers_are_taken_back)
@@ -397,7 +396,7 @@ START_TEST(a_scrapped_receive_is_not_written)
 	await_end(0, 0, BATON_OK, 1);
 	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 1, "new", 3), BATON_OK);
 	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
-	ck_assert_int_eq(path->ops->scrap(path, &ranks[1].transfers[0]),
+	ck_assert_int_eq(path->ops->scrapping->scrap(path, &ranks[1].transfers[0]),
 	                 BATON_OK);
 	await_end(1, 0, BATON_OK, 3);
 	ck_assert_str_eq(in, "old");
@@ -499,7 +498,7 @@ START_TEST(a_death_is_told_to_all_with_the_rank)
 	close(fds[2]);
 	await_broken(0, "rank 2 is gone: its process has ended");
 	await_broken(1, "rank 2 is gone: its process has ended");
-	ck_assert_int_eq(ranks[0].transport->ops->exchange(
+	ck_assert_int_eq(ranks[0].transport->ops->exchanging->exchange(
 				 ranks[0].transport, 1, "a", 1, all),
 	                 BATON_ERR_PEER);
 	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 0, all, 1),
@@ -551,7 +550,7 @@ START_TEST(one_that_has_left_breaks_nothing)
 	make_ranks(-1);
 	close_rank(1, false);
 	while (status == BATON_PENDING) {
-		status = ranks[0].transport->ops->exchange(ranks[0].transport, 1,
+		status = ranks[0].transport->ops->exchanging->exchange(ranks[0].transport, 1,
 		                                           "a", 1, all);
 		pause_until(limit);
 	}

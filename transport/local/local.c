@@ -683,24 +683,28 @@ static const struct batoni_path_ops messages_ops = {
 	.name = "the local transport",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.issue = local_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = local_issue,
+		.take_back = local_take_back,
+	},
 	.test = local_test,
-	.take_back = local_take_back,
 };
 
 static const struct batoni_path_ops checked_ops = {
 	.name = "the local transport",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.issue = checked_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = checked_issue,
+		.take_back = local_take_back,
+	},
 	.test = local_test,
-	.take_back = local_take_back,
 };
 
 static const struct batoni_transport_ops local_ops = {
 	.name = "local",
 	.id = BATON_TRANSPORT_LOCAL,
-	.exchange = local_exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = local_exchange},
 	.leave = local_leave,
 	.close = local_close,
 	.error_text = local_error_text,

@@ -128,13 +128,6 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 }
 
 static void
-started(struct batoni_opening *opening, struct baton_comm *comm)
-{
-	(void)opening;
-	(void)comm;
-}
-
-static void
 give_up(struct batoni_opening *opening)
 {
 	struct ends *ends = opening->own;
@@ -156,6 +149,5 @@ const struct batoni_opening_ops batoni_opening_local_ops = {
 	.reach = reach,
 	.agree = agree,
 	.step = step,
-	.started = started,
 	.give_up = give_up,
 };

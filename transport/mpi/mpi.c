@@ -637,26 +637,30 @@ const struct batoni_path_ops batoni_mpi_messages_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.issue = issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = issue,
+		.take_back = take_back,
+	},
 	.test = test,
-	.take_back = take_back,
 };
 
 const struct batoni_path_ops batoni_mpi_checked_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.issue = issue_checked,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = issue_checked,
+		.take_back = take_back,
+	},
 	.test = test,
-	.take_back = take_back,
 };
 
 const struct batoni_transport_ops batoni_mpi_ops = {
 	.name = "mpi",
 	.id = BATON_TRANSPORT_MPI,
-	.exchange = batoni_mpi_exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = batoni_mpi_exchange},
 	.leave = batoni_mpi_leave,
-	.clear = batoni_mpi_clear,
+	.clearing = &(const struct batoni_clearing_ops){.clear = batoni_mpi_clear},
 	.close = batoni_mpi_close,
 	.error_text = batoni_mpi_error_text,
 };

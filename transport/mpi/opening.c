@@ -212,6 +212,6 @@ const struct batoni_opening_ops batoni_opening_mpi_ops = {
 	.reach = batoni_mpi_reach,
 	.agree = agree,
 	.step = step,
-	.started = started,
+	.starting = &(const struct batoni_starting_ops){.started = started},
 	.give_up = give_up,
 };

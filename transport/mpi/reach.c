@@ -335,7 +335,7 @@ reach_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	const struct batoni_path_ops *ops =
 		mpi->check ? &batoni_mpi_checked_ops : &batoni_mpi_messages_ops;
 	const struct entered entered = enter(mpi);
-	enum baton_status status = ops->issue(path, transfer);
+	enum baton_status status = ops->host_issued->issue(path, transfer);
 
 	leave(&entered);
 	return status;
@@ -363,7 +363,7 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	enum baton_status status =
 		batoni_mpi_is_copying(mpi, transfer)
 			? BATON_ERR_BUSY
-			: batoni_mpi_messages_ops.take_back(path, transfer);
+			: batoni_mpi_messages_ops.host_issued->take_back(path, transfer);
 
 	leave(&entered);
 	return status;
@@ -373,9 +373,11 @@ const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.issue = reach_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = reach_issue,
+		.take_back = reach_take_back,
+	},
 	.test = reach_test,
-	.take_back = reach_take_back,
 };
 
 /* In each call MPI may go on with messages that are under way. */
@@ -423,9 +425,9 @@ reach_close(struct batoni_transport *transport, bool aborted)
 const struct batoni_transport_ops batoni_mpi_reaching_transport_ops = {
 	.name = "mpi",
 	.id = BATON_TRANSPORT_MPI,
-	.exchange = reach_exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = reach_exchange},
 	.leave = reach_leave,
-	.clear = reach_clear,
+	.clearing = &(const struct batoni_clearing_ops){.clear = reach_clear},
 	.close = reach_close,
 	.error_text = batoni_mpi_error_text,
 };

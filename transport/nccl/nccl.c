@@ -577,7 +577,7 @@ nccl_leave(struct batoni_transport *transport)
 		return BATON_ERR_ABORTED;
 	nccl_settle(transport);
 	if (!nccl->all_leave) {
-		enum baton_status status = below->ops->exchange(
+		enum baton_status status = below->ops->exchanging->exchange(
 			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->words);
 
 		if (status != BATON_OK)
@@ -604,23 +604,26 @@ nccl_error_text(struct batoni_transport *transport, int code, char *text,
 
 const struct batoni_path_ops batoni_nccl_path_ops = {
 	.name = "the NCCL transport",
-	.stream_issued = true,
-	.fails_in = BATON_ERR_NCCL,
 	.kinds = BATONI_MESSAGES,
-	.place = nccl_place,
-	.unplace = nccl_unplace,
+	.stream_issued = &(const struct batoni_stream_issued_ops){
+		.fails_in = BATON_ERR_NCCL,
+		.enqueue = nccl_enqueue,
+	},
+	.placing = &(const struct batoni_placing_ops){
+		.place = nccl_place,
+		.unplace = nccl_unplace,
+	},
+	.aborting = &(const struct batoni_aborting_ops){.abort = batoni_nccl_abort},
 	.test = nccl_test,
-	.enqueue = nccl_enqueue,
-	.abort = batoni_nccl_abort,
 };
 
 const struct batoni_transport_ops batoni_nccl_transport_ops = {
 	.name = "nccl",
 	.id = BATON_TRANSPORT_NCCL,
-	.settle = nccl_settle,
+	.settling = &(const struct batoni_settling_ops){.settle = nccl_settle},
 	.leave = nccl_leave,
-	.clear = batoni_nccl_clear,
+	.clearing = &(const struct batoni_clearing_ops){.clear = batoni_nccl_clear},
 	.close = batoni_nccl_close,
-	.lock = batoni_nccl_lock,
+	.locking = &(const struct batoni_locking_ops){.lock = batoni_nccl_lock},
 	.error_text = nccl_error_text,
 };

@@ -363,31 +363,40 @@ checked_explain(struct batoni_path *path,
 	return true;
 }
 
+static const struct batoni_host_issued_ops host_issued = {
+	.issue = checked_issue,
+	.take_back = checked_take_back,
+};
+
+static const struct batoni_checking_ops checking = {
+	.accepts = checked_accepts,
+	.explain = checked_explain,
+};
+
+static const struct batoni_placing_ops placing = {
+	.place = checked_place,
+	.unplace = checked_unplace,
+};
+
 const struct batoni_path_ops batoni_nccl_checked_ops = {
 	.name = "the NCCL transport in checked mode",
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
-	.accepts = checked_accepts,
-	.explain = checked_explain,
-	.place = checked_place,
-	.unplace = checked_unplace,
-	.issue = checked_issue,
+	.host_issued = &host_issued,
+	.checking = &checking,
+	.placing = &placing,
+	.aborting = &(const struct batoni_aborting_ops){.abort = batoni_nccl_abort},
 	.test = checked_test,
-	.take_back = checked_take_back,
-	.abort = batoni_nccl_abort,
 };
 
 /* The path of messages aborts, with the lane of this one. */
 const struct batoni_path_ops batoni_nccl_lists_ops = {
 	.name = "the NCCL transport's path of lists",
 	.lists = true,
-	.accepts = checked_accepts,
-	.explain = checked_explain,
-	.place = checked_place,
-	.unplace = checked_unplace,
-	.issue = checked_issue,
+	.host_issued = &host_issued,
+	.checking = &checking,
+	.placing = &placing,
 	.test = checked_test,
-	.take_back = checked_take_back,
 };
 
 /* ---- creation and the end ---- */

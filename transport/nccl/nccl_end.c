@@ -115,9 +115,9 @@ batoni_nccl_clear(struct batoni_transport *transport)
 	batoni_nccl_look_below(nccl);
 	status = nccl->finalized ? BATON_OK : finalize(nccl);
 
-	if (status != BATON_OK || !below->ops->clear)
+	if (status != BATON_OK || !below->ops->clearing)
 		return status;
-	return below->ops->clear(below);
+	return below->ops->clearing->clear(below);
 }
 
 static void

@@ -87,7 +87,7 @@ post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
 	part->transfer.done_bytes = 0;
 	part->transfer.native_call = NULL;
 	part->below = true;
-	status = path->ops->issue(path, &part->transfer);
+	status = batoni_path_issue(path, &part->transfer);
 	if (status != BATON_PENDING)
 		part_ended(checked, part, status);
 }
@@ -269,7 +269,7 @@ batoni_nccl_hear(struct batoni_nccl_checked *checked)
 		return 0;
 	if (!checked->listens)
 		listen_to_all(checked);
-	if (path->load.in_flight > 0 && path->ops->test)
+	if (path->load.in_flight > 0)
 		path->ops->test(path);
 	while (!batoni_list_empty(&checked->ended)) {
 		struct batoni_nccl_part *part = batoni_container_of(
@@ -294,7 +294,7 @@ take_part_back(struct batoni_nccl_checked *checked,
 	if (!part->below || part->asked || !batoni_list_empty(&part->link))
 		return;
 	part->asked = true;
-	status = path->ops->take_back(path, &part->transfer);
+	status = batoni_path_take_back(path, &part->transfer);
 	if (status != BATON_ERR_BUSY)
 		part_ended(checked, part, status);
 }

@@ -124,7 +124,7 @@ batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 	if (nccl->exchange_limit_ns == 0)
 		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
 	nccl->config.driver_take();
-	status = below->ops->exchange(below, what, mine, bytes, all);
+	status = below->ops->exchanging->exchange(below, what, mine, bytes, all);
 	nccl->config.driver_leave();
 	if (status == BATON_OK)
 		nccl->exchange_limit_ns = 0;

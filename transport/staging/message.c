@@ -208,7 +208,7 @@ take_part_back(struct batoni_staging *stage, struct stage_part *part)
 	/* It has ended, if it is in stage->ended. */
 	if (!part->below || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
-	status = below->ops->take_back(below, &part->transfer);
+	status = batoni_path_take_back(below, &part->transfer);
 	if (status != BATON_ERR_BUSY)
 		part_ended(stage, part, status);
 	part->asked = status == BATON_ERR_BUSY;
@@ -307,7 +307,7 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 	part->below = true;
 	part->asked = false;
 	owner_of(stage, part, &token)->parts++;
-	status = stage->below->messages.ops->issue(&stage->below->messages,
+	status = batoni_path_issue(&stage->below->messages,
 	                                           transfer);
 	if (status != BATON_PENDING)
 		part_ended(stage, part, status);
@@ -1025,6 +1025,15 @@ scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
+static const struct batoni_host_issued_ops host_issued = {
+	.issue = issue,
+	.take_back = take_back,
+};
+
+static const struct batoni_scrapping_ops scrapping = {.scrap = scrap};
+
+static const struct batoni_deferring_ops deferring = {.flush = flush};
+
 void
 batoni_stage_messages(struct batoni_staging *stage)
 {
@@ -1032,11 +1041,10 @@ batoni_stage_messages(struct batoni_staging *stage)
 		.name = stage->below->messages.ops->name,
 		.kinds = BATONI_MESSAGES,
 		.lists = true,
-		.issue = issue,
+		.host_issued = &host_issued,
+		.scrapping = &scrapping,
+		.deferring = &deferring,
 		.test = test,
-		.take_back = take_back,
-		.scrap = scrap,
-		.flush = flush,
 	};
 	stage->base.messages.ops = &stage->messages_ops;
 }

@@ -219,8 +219,10 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 {
 	struct batoni_transport *under = below_of(transport);
 
-	return under->ops->exchange(under, what, mine, bytes, all);
+	return under->ops->exchanging->exchange(under, what, mine, bytes, all);
 }
+
+static const struct batoni_exchanging_ops exchanging = {.exchange = exchange};
 
 static enum baton_status
 leave(struct batoni_transport *transport)
@@ -235,8 +237,10 @@ clear(struct batoni_transport *transport)
 {
 	struct batoni_transport *under = below_of(transport);
 
-	return under->ops->clear(under);
+	return under->ops->clearing->clear(under);
 }
+
+static const struct batoni_clearing_ops clearing = {.clear = clear};
 
 static void
 error_text(struct batoni_transport *transport, int code, char *text, size_t size)
@@ -345,9 +349,9 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 	stage->ops = (struct batoni_transport_ops){
 		.name = transport->ops->name,
 		.id = transport->ops->id,
-		.exchange = exchange,
+		.exchanging = &exchanging,
+		.clearing = transport->ops->clearing ? &clearing : NULL,
 		.leave = leave,
-		.clear = transport->ops->clear ? clear : NULL,
 		.close = close_both,
 		.error_text = error_text,
 	};

@@ -161,7 +161,7 @@ exchange_step(struct batoni_collective *c)
 {
 	struct batoni_transport *transport = c->rma->transport;
 
-	return transport->ops->exchange(transport, c->what, c->mine, c->bytes,
+	return transport->ops->exchanging->exchange(transport, c->what, c->mine, c->bytes,
 	                                c->all);
 }
 

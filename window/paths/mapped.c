@@ -317,18 +317,32 @@ close_path(struct batoni_path *path, bool aborted)
 	batoni_free(mapped);
 }
 
+/* What is on streams ends by itself. */
+static size_t
+test(struct batoni_path *path)
+{
+	(void)path;
+	return 0;
+}
+
 static const struct batoni_path_ops path_ops = {
 	.name = "the mapped path",
-	.stream_issued = true,
-	.fails_in = BATON_ERR_CUDA,
-	.lends = true,
 	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL,
-	.serves = serves,
-	.takes = takes,
-	.place = place,
-	.unplace = unplace,
-	.enqueue = enqueue,
-	.close = close_path,
+	.stream_issued = &(const struct batoni_stream_issued_ops){
+		.fails_in = BATON_ERR_CUDA,
+		.lends = true,
+		.enqueue = enqueue,
+	},
+	.shared = &(const struct batoni_shared_kinds_ops){
+		.serves = serves,
+		.takes = takes,
+	},
+	.placing = &(const struct batoni_placing_ops){
+		.place = place,
+		.unplace = unplace,
+	},
+	.closing = &(const struct batoni_closing_ops){.close = close_path},
+	.test = test,
 };
 
 bool

@@ -260,7 +260,7 @@ post(struct batoni_rma *rma, struct batoni_source *source,
 	rma->messages->lent++;
 	if (state == BATONI_SOURCE_HEADER)
 		rma->base.path.load.standing++;
-	status = rma->transport->messages.ops->issue(&rma->transport->messages, receive);
+	status = batoni_path_issue(&rma->transport->messages, receive);
 	if (status != BATON_PENDING)
 		receive_ended(rma, source, status);
 }
@@ -643,7 +643,7 @@ take_back(struct batoni_rma *rma, struct batoni_source *source)
 	                                          ? &source->header
 	                                          : &source->payload;
 	enum baton_status status =
-		rma->transport->messages.ops->take_back(&rma->transport->messages, receive);
+		batoni_path_take_back(&rma->transport->messages, receive);
 
 	if (status == BATON_ERR_BUSY)
 		source->asked = true;

@@ -71,7 +71,7 @@ greet(struct batoni_rma *rma, struct batoni_wire *wire)
 		return BATON_OK;
 	messages->lent++;
 	messages->busy++;
-	status = rma->transport->messages.ops->issue(&rma->transport->messages,
+	status = batoni_path_issue(&rma->transport->messages,
 	                                    &wire->hello_transfer);
 	wire->greeted = status == BATON_PENDING || status == BATON_OK;
 	if (status == BATON_PENDING)
@@ -102,7 +102,7 @@ send_part(struct batoni_rma *rma, struct batoni_lane *lane,
 	part->native_code = 0;
 	lane->parts++;
 	rma->messages->lent++;
-	status = rma->transport->messages.ops->issue(&rma->transport->messages, part);
+	status = batoni_path_issue(&rma->transport->messages, part);
 	if (status == BATON_PENDING)
 		return BATON_OK;
 	rma->messages->lent--;

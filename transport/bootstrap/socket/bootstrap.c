@@ -94,7 +94,7 @@ leave(struct batoni_bootstrap *bootstrap)
 static const struct batoni_bootstrap_ops ops = {
 	.name = "socket",
 	.exchange = exchange,
-	.why = why,
+	.breaking = &(const struct batoni_breaking_ops){.why = why},
 	.close = leave,
 };
 

@@ -549,10 +549,12 @@ tcp_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 const struct batoni_path_ops batoni_tcp_messages_ops = {
 	.name = "the side channel",
 	.kinds = BATONI_MESSAGES,
-	.issue = tcp_issue,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = tcp_issue,
+		.take_back = tcp_take_back,
+	},
+	.scrapping = &(const struct batoni_scrapping_ops){.scrap = tcp_scrap},
 	.test = tcp_test,
-	.take_back = tcp_take_back,
-	.scrap = tcp_scrap,
 };
 
 void

@@ -83,13 +83,6 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 	return BATON_OK;
 }
 
-static void
-started(struct batoni_opening *opening, struct baton_comm *comm)
-{
-	(void)opening;
-	(void)comm;
-}
-
 /* The transport is open: only then has it anything of its own. */
 static void
 give_up(struct batoni_opening *opening)
@@ -104,6 +97,5 @@ const struct batoni_opening_ops batoni_opening_tcp_ops = {
 	.reach = reach,
 	.agree = agree,
 	.step = step,
-	.started = started,
 	.give_up = give_up,
 };

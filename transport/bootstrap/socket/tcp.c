@@ -368,7 +368,7 @@ tcp_error_text(struct batoni_transport *transport, int code, char *text,
 static const struct batoni_transport_ops tcp_ops = {
 	.name = "tcp",
 	.id = BATON_TRANSPORT_AUTO, /* programs see what lies over it */
-	.exchange = tcp_exchange,
+	.exchanging = &(const struct batoni_exchanging_ops){.exchange = tcp_exchange},
 	.leave = tcp_leave,
 	.close = tcp_close,
 	.error_text = tcp_error_text,
