@@ -9,12 +9,6 @@
 #include "log.h"
 #include "tensors.h"
 
-static size_t
-min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* ---- matching ---- */
 
 static enum baton_status
@@ -126,88 +120,47 @@ batoni_list_meet_long(struct batoni_tensor_list *list, size_t count)
 
 /* ---- bytes ---- */
 
-/* To the next byte of the payload.  Returns how many are left of its tensor; 0: there is
- * none. */
-static size_t
-skip_to_bytes(const struct batoni_tensor_list *list,
-              struct batoni_list_place *place)
-{
-	while (place->segment < list->count &&
-	       place->at == list->segments[place->segment].bytes) {
-		place->segment++;
-		place->at = 0;
-	}
-	return place->segment < list->count
-	               ? list->segments[place->segment].bytes - place->at
-	               : 0;
-}
-
-static void
-take_part(const struct batoni_tensor_list *list, struct batoni_list_place *place,
-          size_t bytes, struct batoni_segment *part)
-{
-	if (part)
-		*part = (struct batoni_segment){
-			list->segments[place->segment].data + place->at, bytes};
-	place->at += bytes;
-}
-
 size_t
-batoni_list_next_piece(const struct batoni_tensor_list *list,
-                       const struct batoni_list_cut *cut,
-                       struct batoni_list_place *place,
-                       struct batoni_segment *parts)
+batoni_cursor_next_piece(const struct batoni_tensor_list *list,
+                         const struct batoni_list_cut *cut,
+                         struct batoni_list_cursor *cursor,
+                         struct batoni_segment *parts)
 {
-	size_t left = skip_to_bytes(list, place);
+	struct batoni_segment part = batoni_cursor_peek(list, cursor, cut->most);
 	size_t sum = 0, n = 0;
 
-	if (left >= cut->alone) {
-		take_part(list, place, min_size(left, cut->most), parts);
+	if (part.bytes >= cut->alone) {
+		if (parts)
+			parts[0] = part;
+		cursor->at += part.bytes;
 		return 1;
 	}
-	while (left > 0 && left < cut->alone && n < cut->parts_max &&
-	       sum + left <= cut->together) {
-		take_part(list, place, left, parts ? &parts[n] : NULL);
-		sum += left;
+	while (part.bytes > 0 && part.bytes < cut->alone &&
+	       n < cut->parts_max && sum + part.bytes <= cut->together) {
+		if (parts)
+			parts[n] = part;
+		cursor->at += part.bytes;
+		sum += part.bytes;
 		n++;
-		left = skip_to_bytes(list, place);
+		part = batoni_cursor_peek(list, cursor, cut->most);
 	}
 	return n;
-}
-
-struct batoni_segment
-batoni_list_next_part(const struct batoni_tensor_list *list,
-                      struct batoni_list_place *place, size_t most)
-{
-	size_t n = min_size(skip_to_bytes(list, place), most);
-	struct batoni_segment part = {NULL, 0};
-
-	if (n > 0)
-		take_part(list, place, n, &part);
-	return part;
 }
 
 size_t
 batoni_list_move(const struct batoni_tensor_list *from,
                  struct batoni_tensor_list *to, size_t most)
 {
+	struct batoni_list_cursor *cursor = &to->moved;
+	struct batoni_segment part;
 	size_t left = most;
 
-	while (left > 0 && to->move_segment < to->count) {
-		const struct batoni_segment *source =
-			&from->segments[to->move_segment];
-		struct batoni_segment *target = &to->segments[to->move_segment];
-		size_t n = min_size(left, target->bytes - to->move_at);
-
-		if (n > 0)
-			memmove(target->data + to->move_at,
-			        source->data + to->move_at, n);
-		to->move_at += n;
-		left -= n;
-		if (to->move_at == target->bytes) {
-			to->move_segment++;
-			to->move_at = 0;
-		}
+	while ((part = batoni_cursor_peek(to, cursor, left)).bytes > 0) {
+		memmove(part.data,
+		        from->segments[cursor->segment].data + cursor->at,
+		        part.bytes);
+		cursor->at += part.bytes;
+		left -= part.bytes;
 	}
 	return most - left;
 }

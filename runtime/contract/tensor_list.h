@@ -18,7 +18,7 @@
  * streams, and wants both lengths at the call) needs nothing else of this file: the sender hands
  * the header_bytes of `header` to the receiver beside it, the receiver meets them and answers with
  * the verdict, and after OK both know payload_bytes and all segments.  Where the payload has to lie
- * together, batoni_list_next_piece cuts it alike on both sides into parts to be copied, and
+ * together, batoni_cursor_next_piece cuts it alike on both sides into parts to be copied, and
  * batoni_list_memory says what the memory of each segment is.  After another verdict nothing of the
  * payload is moved; the send ends in OK.
  */
@@ -31,6 +31,12 @@
 struct batoni_segment {
 	char *data;
 	size_t bytes;
+};
+
+/* A cursor over the payload of a list: the tensor, by its index, and the byte of it that is next.
+ * Zeros are before the first byte. */
+struct batoni_list_cursor {
+	size_t segment, at;
 };
 
 /* Why a receive has ended in MISMATCH or TRUNCATED. */
@@ -74,7 +80,7 @@ struct batoni_tensor_list {
 	const char *fault_text; /* a string constant */
 	struct baton_tensor came; /* BATONI_LIST_TENSOR */
 	/* Where batoni_list_move goes on, of a receive. */
-	size_t move_segment, move_at;
+	struct batoni_list_cursor moved;
 };
 
 /* A receive has matched this header, of n bytes: any bytes, which may be those of its own
@@ -97,28 +103,51 @@ batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
 	return list->places ? list->places[segment] : 0;
 }
 
-/* A place in the payload of a list. */
-struct batoni_list_place {
-	size_t segment, at;
-};
+/* The bytes at the cursor that lie together, `most` at most.  The cursor passes tensors that are
+ * over, so cursor->segment is theirs, and a caller who takes n of them adds n to cursor->at.  Their
+ * number may be 0: most is, or there are no more (cursor->segment is list->count). */
+static inline struct batoni_segment
+batoni_cursor_peek(const struct batoni_tensor_list *list,
+                   struct batoni_list_cursor *cursor, size_t most)
+{
+	const struct batoni_segment *segment = &list->segments[cursor->segment];
+	size_t left;
+
+	while (cursor->segment < list->count && cursor->at == segment->bytes) {
+		segment++;
+		cursor->segment++;
+		cursor->at = 0;
+	}
+	if (cursor->segment == list->count)
+		return (struct batoni_segment){NULL, 0};
+	left = segment->bytes - cursor->at;
+	return (struct batoni_segment){segment->data + cursor->at,
+	                               left < most ? left : most};
+}
+
+/* The same bytes; the cursor is behind them afterwards. */
+static inline struct batoni_segment
+batoni_cursor_next(const struct batoni_tensor_list *list,
+                   struct batoni_list_cursor *cursor, size_t most)
+{
+	struct batoni_segment part = batoni_cursor_peek(list, cursor, most);
+
+	cursor->at += part.bytes;
+	return part;
+}
 
 /* How a payload is cut into pieces for transports that cannot send it at once: both ranks cut
- * alike.  The piece that begins at the place is `alone` or more bytes of one tensor, and
+ * alike.  The piece that begins at the cursor is `alone` or more bytes of one tensor, and
  * `most` at most; or tensors one after the other of which less than `alone` bytes are left,
  * `together` bytes or parts_max of them at most.  Writes its parts, unless parts is NULL, moves
- * the place behind it and returns how many parts it has; 0: there are no more bytes. */
+ * the cursor behind it and returns how many parts it has; 0: there are no more bytes. */
 struct batoni_list_cut {
 	size_t alone, together, most, parts_max;
 };
-size_t batoni_list_next_piece(const struct batoni_tensor_list *list,
-                              const struct batoni_list_cut *cut,
-                              struct batoni_list_place *place,
-                              struct batoni_segment *parts);
-/* The bytes at the place that lie together, `most` at most: moves the place behind them.  Their
- * number may be 0: most is, or there are no more. */
-struct batoni_segment
-batoni_list_next_part(const struct batoni_tensor_list *list,
-                      struct batoni_list_place *place, size_t most);
+size_t batoni_cursor_next_piece(const struct batoni_tensor_list *list,
+                                const struct batoni_list_cut *cut,
+                                struct batoni_list_cursor *cursor,
+                                struct batoni_segment *parts);
 
 /* Copy up to `most` bytes of a send to a receive that has met it, behind what was copied
  * before; returns how many. */

@@ -11,7 +11,7 @@
  *
  * A short payload, of SHORT_MAX bytes at most, is cut into messages that MPI sends eagerly,
  * wherever its tensors begin and end.
- * A longer one is cut by its tensors (batoni_list_next_piece with the numbers below, which
+ * A longer one is cut by its tensors (batoni_cursor_next_piece with the numbers below, which
  * are part of the wire format).  A long tensor goes in messages of its own, from where it lies
  * to where it is to be.  Short ones go together as one message of a derived type, so that
  * MPI gathers and scatters them, and Baton copies nothing.  The header says how many messages
@@ -140,10 +140,10 @@ here(size_t described)
 
 static size_t
 next_piece(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list,
-           struct batoni_list_place *place, struct batoni_segment *parts)
+           struct batoni_list_cursor *cursor, struct batoni_segment *parts)
 {
-	return batoni_list_next_piece(list, mpi->apart ? &cut_apart : &cut,
-	                              place, parts);
+	return batoni_cursor_next_piece(list, mpi->apart ? &cut_apart : &cut,
+	                                cursor, parts);
 }
 
 static bool
@@ -155,14 +155,14 @@ is_short(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 static uint32_t
 count_pieces(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 {
-	struct batoni_list_place place = {0, 0};
+	struct batoni_list_cursor cursor = {0, 0};
 	uint32_t n = 0;
 
 	if (is_short(mpi, list))
 		return (uint32_t)((list->payload_bytes +
 		                   BATONI_MPI_EAGER_BYTES - 1) /
 		                  BATONI_MPI_EAGER_BYTES);
-	while (next_piece(mpi, list, &place, NULL) > 0)
+	while (next_piece(mpi, list, &cursor, NULL) > 0)
 		n++;
 	return n;
 }
@@ -196,7 +196,7 @@ batoni_mpi_list_plan(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 	body->length = list->payload_bytes;
 	body->posted = body->length;
 	body->describing = false;
-	body->place = (struct batoni_list_place){0, 0};
+	body->cursor = (struct batoni_list_cursor){0, 0};
 	body->rest = list->header_bytes - here(list->header_bytes);
 	body->pieces = 0;
 	if (fits_in_first(mpi, list->header_bytes, list->payload_bytes))
@@ -266,7 +266,7 @@ batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	bool whole = described <= BATONI_MPI_LIST_ROOM;
 
-	body->place = (struct batoni_list_place){0, 0};
+	body->cursor = (struct batoni_list_cursor){0, 0};
 	body->rest = 0;
 	body->drained = true;
 	body->verdict = BATON_ERR_MISMATCH;
@@ -383,9 +383,9 @@ choose_buffer(struct batoni_mpi *mpi, const struct batoni_transfer *transfer,
               struct batoni_mpi_body *body)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-	struct batoni_list_place place = body->place;
+	struct batoni_list_cursor cursor = body->cursor;
 
-	if (batoni_list_next_part(list, &place, body->length).bytes ==
+	if (batoni_cursor_peek(list, &cursor, body->length).bytes ==
 	    body->length)
 		return;
 	body->buffer = take_buffer(mpi);
@@ -412,7 +412,7 @@ post_eager(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		return post_plain(mpi, transfer, body, body->buffer + at,
 		                  bytes);
 	for (; bytes > 0; bytes -= part.bytes) {
-		part = batoni_list_next_part(list, &body->place, bytes);
+		part = batoni_cursor_next(list, &body->cursor, bytes);
 		note_part(mpi, n++, part);
 	}
 	return n == 1 ? post_plain(mpi, transfer, body, part.data, part.bytes)
@@ -444,7 +444,7 @@ post_piece(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		                  BATONI_MPI_PIECE_BYTES);
 	if (body->is_short)
 		return post_eager(mpi, transfer, body);
-	n = next_piece(mpi, batoni_transfer_list(transfer), &body->place, parts);
+	n = next_piece(mpi, batoni_transfer_list(transfer), &body->cursor, parts);
 	assert(n > 0);
 	for (size_t i = 0; n > 1 && i < n; i++)
 		note_part(mpi, i, parts[i]);

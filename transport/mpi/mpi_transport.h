@@ -133,7 +133,7 @@ struct batoni_mpi_body {
 	 * it has the header, and posts nothing behind it. */
 	uint32_t pieces;
 	bool describing;
-	struct batoni_list_place place;
+	struct batoni_list_cursor cursor;
 	size_t rest;
 	/* A short list: `posted` counts.  Its buffer, or NULL. */
 	bool is_short;

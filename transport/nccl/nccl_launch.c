@@ -160,25 +160,21 @@ call_tensors(const struct batoni_nccl *nccl, struct batoni_nccl_op *op,
 {
 	const struct batoni_tensor_list *partner =
 		op->partner ? batoni_transfer_list(op->partner->transfer) : NULL;
+	struct batoni_segment tensor =
+		batoni_cursor_peek(list, &op->next, SIZE_MAX);
 
-	for (unsigned n = 0; op->next < list->count && n < BATONI_NCCL_GROUP;
-	     op->next++) {
-		const struct batoni_segment *segment =
-			&list->segments[op->next];
-
-		if (segment->bytes == 0)
-			continue;
+	for (unsigned n = 0; tensor.bytes > 0 && n < BATONI_NCCL_GROUP; n++) {
 		if (partner)
-			batoni_nccl_call(nccl, lane, op->partner->transfer,
-			                 partner->segments[op->next].data,
-			                 segment->bytes, lane->stream);
-		batoni_nccl_call(nccl, lane, op->transfer, segment->data,
-		                 segment->bytes, lane->stream);
-		n++;
+			batoni_nccl_call(
+				nccl, lane, op->partner->transfer,
+				partner->segments[op->next.segment].data,
+				tensor.bytes, lane->stream);
+		batoni_nccl_call(nccl, lane, op->transfer, tensor.data,
+		                 tensor.bytes, lane->stream);
+		op->next.at += tensor.bytes;
+		/* Behind tensors without bytes too: no group is empty. */
+		tensor = batoni_cursor_peek(list, &op->next, SIZE_MAX);
 	}
-	/* No group is empty. */
-	while (op->next < list->count && list->segments[op->next].bytes == 0)
-		op->next++;
 }
 
 static ncclResult_t
@@ -210,7 +206,7 @@ has_more(const struct batoni_nccl_op *op)
 	const struct batoni_tensor_list *list =
 		batoni_transfer_list(op->transfer);
 
-	return list && op->next < list->count;
+	return list && op->next.segment < list->count;
 }
 
 /* Its groups, until NCCL is busy with one. */
@@ -244,7 +240,7 @@ launch(struct batoni_nccl_checked *checked, unsigned lane)
 
 	batoni_list_remove(&op->link);
 	op->state = BATONI_NCCL_LAUNCHING;
-	op->next = 0;
+	op->next = (struct batoni_list_cursor){0, 0};
 	launch_groups(checked, op, lane);
 }
 

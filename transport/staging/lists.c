@@ -38,41 +38,15 @@
 #include "stage.h"
 #include "tensors.h"
 
-/* Bytes of a tensor that lie together. */
-struct part {
-	char *data;
-	size_t bytes;
-	unsigned place; /* what their memory is */
-};
-
-/* The next bytes of the payload, `most` at most; the place is set to where they are. */
-static struct part
-next_part(const struct batoni_tensor_list *list, struct batoni_list_place *place,
-          size_t most)
-{
-	const struct batoni_segment *segment = &list->segments[place->segment];
-
-	while (place->at == segment->bytes) {
-		segment++;
-		place->segment++;
-		place->at = 0;
-	}
-	assert(place->segment < list->count);
-	return (struct part){
-		.data = segment->data + place->at,
-		.bytes = stage_min(segment->bytes - place->at, most),
-		.place = batoni_list_memory(list, place->segment),
-	};
-}
-
 static void
-skip(const struct batoni_tensor_list *list, struct batoni_list_place *place,
+skip(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
      size_t bytes)
 {
 	while (bytes > 0) {
-		struct part part = next_part(list, place, bytes);
+		struct batoni_segment part =
+			batoni_cursor_next(list, cursor, bytes);
 
-		place->at += part.bytes;
+		assert(part.bytes > 0);
 		bytes -= part.bytes;
 	}
 }
@@ -80,14 +54,13 @@ skip(const struct batoni_tensor_list *list, struct batoni_list_place *place,
 /* Where these bytes are, if they are in one tensor of the host; else NULL. */
 static void *
 in_one_place(const struct batoni_tensor_list *list,
-             struct batoni_list_place place, size_t bytes)
+             struct batoni_list_cursor cursor, size_t bytes)
 {
-	struct part part;
+	struct batoni_segment part = batoni_cursor_peek(list, &cursor, bytes);
 
-	if (bytes == 0)
-		return NULL;
-	part = next_part(list, &place, bytes);
-	return part.bytes == bytes && batoni_place_is_host(part.place)
+	return bytes > 0 && part.bytes == bytes &&
+	                       batoni_place_is_host(
+				       batoni_list_memory(list, cursor.segment))
 	               ? part.data
 	               : NULL;
 }
@@ -116,7 +89,7 @@ struct batch {
 static void
 advance(struct stage_cursor *cursor, size_t bytes)
 {
-	cursor->place.at += bytes;
+	cursor->list.at += bytes;
 	cursor->at += bytes;
 	cursor->left -= bytes;
 }
@@ -136,14 +109,16 @@ overlaps(const struct batch *batch, const struct batoni_copy *a)
 	return false;
 }
 
-/* Add the part that the cursor is at.  False: it has to come after the others. */
+/* Add the part that the cursor is at, in memory of this kind.  False: it has to come after the
+ * others. */
 static bool
 add_copy(const struct batoni_staging *stage, const struct stage_token *token,
-         const struct part *part, struct batch *batch)
+         const struct batoni_segment *part, unsigned place,
+         struct batch *batch)
 {
 	const struct stage_cursor *cursor = &token->cursor;
 	struct batoni_copy copy = {cursor->at, part->data, part->bytes};
-	int owner = batoni_place_owner(part->place);
+	int owner = batoni_place_owner(place);
 
 	if (token->direction == RECVS)
 		copy = (struct batoni_copy){part->data, cursor->at, part->bytes};
@@ -159,7 +134,7 @@ add_copy(const struct batoni_staging *stage, const struct stage_token *token,
 }
 
 static void
-copy_by_host(const struct stage_token *token, const struct part *part)
+copy_by_host(const struct stage_token *token, const struct batoni_segment *part)
 {
 	if (token->direction == SENDS)
 		memcpy(token->cursor.at, part->data, part->bytes);
@@ -176,16 +151,19 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 	struct stage_cursor *cursor = &token->cursor;
 
 	while (cursor->left > 0) {
-		struct part part =
-			next_part(list, &cursor->place, cursor->left);
+		struct batoni_segment part =
+			batoni_cursor_peek(list, &cursor->list, cursor->left);
+		unsigned place =
+			batoni_list_memory(list, cursor->list.segment);
 
-		if (batoni_place_is_host(part.place)) {
+		assert(part.bytes > 0);
+		if (batoni_place_is_host(place)) {
 			part.bytes = stage_min(part.bytes, *most_p);
 			if (part.bytes == 0)
 				return;
 			copy_by_host(token, &part);
 			*most_p -= part.bytes;
-		} else if (!add_copy(stage, token, &part, batch)) {
+		} else if (!add_copy(stage, token, &part, place, batch)) {
 			return;
 		}
 		advance(cursor, part.bytes);
@@ -362,14 +340,14 @@ place_payload(struct stage_message *message, struct stage_token *token)
 	void *data = NULL;
 
 	token->cursor = (struct stage_cursor){
-		.place = message->place,
+		.list = message->cursor,
 		.at = token->memory + head,
 		.left = token->bytes - head,
 	};
 	token->content = token->memory;
 	if (head == 0)
-		data = in_one_place(message->list, message->place, token->bytes);
-	skip(message->list, &message->place, token->bytes - head);
+		data = in_one_place(message->list, message->cursor, token->bytes);
+	skip(message->list, &message->cursor, token->bytes - head);
 	if (!data)
 		return;
 	token->content = data;
@@ -556,7 +534,7 @@ described_all(struct batoni_staging *stage, struct stage_message *message,
 			batoni_stage_list_refused(stage, message);
 		return;
 	}
-	skip(list, &message->place, begun - message->rest);
+	skip(list, &message->cursor, begun - message->rest);
 	message->limit = message->pieces;
 	if (message->begun < message->pieces)
 		batoni_stage_want(stage, message);
