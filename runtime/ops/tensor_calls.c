@@ -30,49 +30,60 @@
 #include "tensor_store.h"
 #include "tensors.h"
 
+/* One of the two calls, with its arguments; a replay of a plan is one too. */
+struct list_call {
+	const char *name;
+	enum batoni_op_kind kind;
+	struct baton_comm *comm;
+	baton_stream stream;
+	struct baton_tensor *tensors; /* a send's are only read */
+	size_t count;
+	int peer, tag;
+	const struct baton_tensors_options *options;
+};
+
 static enum baton_status
-refuse_tensor(const char *call, size_t tensor, const char *wrong)
+refuse_tensor(const struct list_call *call, size_t tensor, const char *wrong)
 {
-	return batoni_refuse(BATON_ERR_INVALID, "%s: tensor %zu: %s", call,
-	                     tensor, wrong);
+	return batoni_refuse(BATON_ERR_INVALID, "%s: tensor %zu: %s",
+	                     call->name, tensor, wrong);
 }
 
-/* Its type, its rank or a dimension is wrong.  open: a receive may leave them open. */
+/* The type, the rank or a dimension of a tensor is wrong.  A receive may leave them open. */
 static enum baton_status
-refuse_shape(const char *call, size_t i, const struct baton_tensor *tensor,
-             bool open)
+refuse_shape(const struct list_call *call, size_t i)
 {
 	char why[256];
 
-	batoni_tensor_explain(tensor, open, why, sizeof(why));
+	batoni_tensor_explain(&call->tensors[i], call->kind == BATONI_KIND_RECV,
+	                      why, sizeof(why));
 	return refuse_tensor(call, i, why);
 }
 
 /* What is the memory?  OK, and *place_p is written if it is not memory of the host; what a plain
  * call's buffer is refused with. */
 static enum baton_status
-find_place(const char *call, struct baton_comm *comm, const void *data,
-           size_t bytes, unsigned *place_p)
+find_place(const struct list_call *call, const void *data, size_t bytes,
+           unsigned *place_p)
 {
 	enum baton_status status;
 
-	if (bytes == 0 || likely(!batoni_place_counts(comm)))
+	if (bytes == 0 || likely(!batoni_place_counts(call->comm)))
 		return BATON_OK;
-	status = batoni_place_find(comm, data, bytes, place_p);
+	status = batoni_place_find(call->comm, data, bytes, place_p);
 	if (status == BATON_ERR_CUDA)
-		batoni_refuse_device(comm, status);
+		batoni_refuse_device(call->comm, status);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_refuse_named(call, status);
+	                          : batoni_refuse_named(call->name, status);
 }
 
 /* The same for a tensor of the list. */
 static enum baton_status
-note_place(const char *call, struct baton_comm *comm,
-           struct batoni_tensor_list *list, size_t i, const void *data,
-           size_t bytes)
+note_place(const struct list_call *call, struct batoni_tensor_list *list,
+           size_t i, const void *data, size_t bytes)
 {
 	unsigned place = BATONI_MEMORY_HOST;
-	enum baton_status status = find_place(call, comm, data, bytes, &place);
+	enum baton_status status = find_place(call, data, bytes, &place);
 
 	if (unlikely(list->places != NULL))
 		list->places[i] = (unsigned char)place;
@@ -83,9 +94,9 @@ note_place(const char *call, struct baton_comm *comm,
 
 /* Check the tensors, and fill in where they are. */
 static enum baton_status
-fill_sent(const char *call, struct baton_comm *comm,
-          const struct baton_tensor *tensors, struct batoni_tensor_list *list)
+fill_sent(const struct list_call *call, struct batoni_tensor_list *list)
 {
+	const struct baton_tensor *tensors = call->tensors;
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
@@ -93,7 +104,7 @@ fill_sent(const char *call, struct baton_comm *comm,
 		enum baton_status status;
 
 		if (batoni_tensor_bytes(&tensors[i], &segment->bytes))
-			return refuse_shape(call, i, &tensors[i], false);
+			return refuse_shape(call, i);
 		segment->data = tensors[i].data;
 		/* Both are below 2^63. */
 		sum += segment->bytes;
@@ -105,7 +116,7 @@ fill_sent(const char *call, struct baton_comm *comm,
 			return refuse_tensor(call, i,
 			                     "its data is NULL; NULL is allowed "
 			                     "without elements only");
-		status = note_place(call, comm, list, i, segment->data,
+		status = note_place(call, list, i, segment->data,
 		                    segment->bytes);
 		if (status != BATON_OK)
 			return status;
@@ -114,27 +125,19 @@ fill_sent(const char *call, struct baton_comm *comm,
 	return BATON_OK;
 }
 
+/* What is to be sent, of a list that was taken for it. */
 static enum baton_status
-make_sent(const char *call, struct baton_comm *comm,
-          const struct baton_tensor *tensors, size_t count,
-          struct batoni_tensor_list **list_p)
+describe_sent(const struct list_call *call, struct batoni_tensor_list *list)
 {
-	struct batoni_tensor_list *list;
 	enum baton_status status;
 
-	status = batoni_list_take(call, comm, count, false, &list);
-	if (status != BATON_OK)
-		return status;
-	list->count = count;
-	status = fill_sent(call, comm, tensors, list);
-	if (status != BATON_OK) {
-		batoni_list_give(comm, list);
-		return status;
-	}
-	list->header_bytes = batoni_tensors_encode(
-		tensors, count, list->payload_bytes, list->header);
-	*list_p = list;
-	return BATON_OK;
+	list->count = call->count;
+	status = fill_sent(call, list);
+	if (status == BATON_OK)
+		list->header_bytes =
+			batoni_tensors_encode(call->tensors, call->count,
+		                              list->payload_bytes, list->header);
+	return status;
 }
 
 /* ---- receiving ---- */
@@ -160,14 +163,15 @@ check_shape(const struct baton_tensor *declared, bool *open_p, size_t *bytes_p)
 }
 
 static enum baton_status
-check_declared(const char *call, size_t i, const struct baton_tensor *declared,
-               bool arena, size_t *bytes_p)
+check_declared(const struct list_call *call, size_t i, bool arena,
+               size_t *bytes_p)
 {
+	const struct baton_tensor *declared = &call->tensors[i];
 	bool open;
 
 	*bytes_p = 0;
 	if (check_shape(declared, &open, bytes_p))
-		return refuse_shape(call, i, declared, true);
+		return refuse_shape(call, i);
 	if (open && declared->data)
 		return refuse_tensor(call, i,
 		                     "its data is given, and its length is not "
@@ -182,14 +186,11 @@ check_declared(const char *call, size_t i, const struct baton_tensor *declared,
 
 /* Of each tensor's own memory, and of the arena, which has the others. */
 static enum baton_status
-note_declared(const char *call, struct baton_comm *comm,
-              struct batoni_tensor_list *list,
-              const struct baton_tensors_options *options)
+note_declared(const struct list_call *call, struct batoni_tensor_list *list)
 {
 	unsigned arena = BATONI_MEMORY_HOST;
 	enum baton_status status =
-		find_place(call, comm, options->arena,
-	                   options->arena ? options->arena_bytes : 0, &arena);
+		find_place(call, list->arena, list->arena_bytes, &arena);
 
 	for (size_t i = 0; i < list->declared_n && status == BATON_OK; i++) {
 		const struct baton_tensor *declared = &list->declared[i];
@@ -197,7 +198,7 @@ note_declared(const char *call, struct baton_comm *comm,
 
 		if (declared->data) {
 			batoni_tensor_bytes(declared, &bytes);
-			status = note_place(call, comm, list, i, declared->data,
+			status = note_place(call, list, i, declared->data,
 			                    bytes);
 		} else if (list->places) {
 			list->places[i] = (unsigned char)arena;
@@ -208,15 +209,15 @@ note_declared(const char *call, struct baton_comm *comm,
 
 /* Check the declaration, and fill in where what it closes goes. */
 static enum baton_status
-fill_declared(const char *call, struct baton_tensor *tensors,
-              struct batoni_tensor_list *list)
+fill_declared(const struct list_call *call, struct batoni_tensor_list *list)
 {
+	struct baton_tensor *tensors = call->tensors;
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < list->declared_n; i++) {
 		struct batoni_segment *segment = &list->segments[i];
-		enum baton_status status = check_declared(
-			call, i, &tensors[i], list->arena, &segment->bytes);
+		enum baton_status status =
+			check_declared(call, i, list->arena, &segment->bytes);
 
 		if (status != BATON_OK)
 			return status;
@@ -237,32 +238,25 @@ fill_declared(const char *call, struct baton_tensor *tensors,
 	return BATON_OK;
 }
 
+/* What may be received, of a list that was taken for it. */
 static enum baton_status
-make_declared(const char *call, struct baton_comm *comm,
-              struct baton_tensor *tensors, size_t count,
-              const struct baton_tensors_options *options,
-              struct batoni_tensor_list **list_p)
+describe_declared(const struct list_call *call, struct batoni_tensor_list *list)
 {
-	struct batoni_tensor_list *list;
+	const struct baton_tensors_options *options = call->options;
+	size_t count = call->count;
 	enum baton_status status;
 
-	status = batoni_list_take(call, comm, count, true, &list);
-	if (status != BATON_OK)
-		return status;
 	list->declared_n = count;
 	list->fewer = options->count_p != NULL;
 	list->count_p = options->count_p;
 	list->arena = options->arena;
 	list->arena_bytes = options->arena ? options->arena_bytes : 0;
-	status = fill_declared(call, tensors, list);
+	status = fill_declared(call, list);
 	if (status == BATON_OK && count > 0)
-		memcpy(list->declared, tensors, count * sizeof(*tensors));
-	if (status == BATON_OK && unlikely(batoni_place_counts(comm)))
-		status = note_declared(call, comm, list, options);
-	if (status == BATON_OK)
-		*list_p = list;
-	else
-		batoni_list_give(comm, list);
+		memcpy(list->declared, call->tensors,
+		       count * sizeof(*call->tensors));
+	if (status == BATON_OK && unlikely(batoni_place_counts(call->comm)))
+		status = note_declared(call, list);
 	return status;
 }
 
@@ -275,30 +269,33 @@ batoni_tensors_served(const struct baton_comm *comm)
 }
 
 static enum baton_status
-check_flags(const char *call, const struct baton_comm *comm, int peer,
+check_flags(const struct list_call *call,
             const struct baton_tensors_options *options)
 {
 	if (options->op.flags & ~BATON_OP_DETACHED)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->op.flags is 0x%x; only "
 		                     "BATON_OP_DETACHED (0x%x) is known",
-		                     call, options->op.flags, BATON_OP_DETACHED);
+		                     call->name, options->op.flags,
+		                     BATON_OP_DETACHED);
 	if (options->flags & ~BATON_FORBID_SELF)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: options->flags is 0x%x; only "
 		                     "BATON_FORBID_SELF (0x%x) is known",
-		                     call, options->flags, BATON_FORBID_SELF);
-	if ((options->flags & BATON_FORBID_SELF) && peer == comm->rank)
+		                     call->name, options->flags,
+		                     BATON_FORBID_SELF);
+	if ((options->flags & BATON_FORBID_SELF) &&
+	    call->peer == call->comm->rank)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: peer is %d, which is this rank; "
 		                     "BATON_FORBID_SELF forbids it",
-		                     call, peer);
+		                     call->name, call->peer);
 	return BATON_OK;
 }
 
 /* The engine reads or writes it, on a thread of the host. */
 static enum baton_status
-check_reached(const char *call, struct baton_comm *comm, const char *name,
+check_reached(const struct list_call *call, const char *name,
               const void *pointer, size_t bytes)
 {
 	unsigned place = BATONI_MEMORY_HOST;
@@ -306,18 +303,18 @@ check_reached(const char *call, struct baton_comm *comm, const char *name,
 
 	if (!pointer)
 		return BATON_OK;
-	if (!comm->looks) {
+	if (!call->comm->looks) {
 		if (!batoni_place_is_foreign(pointer))
 			return BATON_OK;
 	} else {
-		status = find_place(call, comm, pointer, bytes, &place);
+		status = find_place(call, pointer, bytes, &place);
 		if (status != BATON_OK || batoni_place_is_host(place))
 			return status;
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "%s: options->%s is %p, memory of a device; it has "
 	                     "to be memory of the host",
-	                     call, name, pointer);
+	                     call->name, name, pointer);
 }
 
 static const struct baton_tensors_options defaults = BATON_TENSORS_OPTIONS_INIT;
@@ -337,102 +334,136 @@ static const struct batoni_sized sized_options = {
                      BATONI_RESERVED(struct baton_tensors_options, reserved)},
 };
 
+static enum baton_status
+check_of_receive(const struct list_call *call,
+                 const struct baton_tensors_options *options)
+{
+	if (call->kind == BATONI_KIND_RECV)
+		return BATON_OK;
+	if (options->arena || options->arena_bytes > 0)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->arena is %p, of %zu bytes; only "
+		                     "a receive has an arena",
+		                     call->name, options->arena,
+		                     options->arena_bytes);
+	if (options->count_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: options->count_p is not NULL; only a "
+		                     "receive tells how many tensors came",
+		                     call->name);
+	return BATON_OK;
+}
+
 /* Check the options, NULL too, and have them point to what the rest of the call may read. */
 static enum baton_status
-check_options(const char *call, struct baton_comm *comm, int peer,
-              const struct baton_tensors_options **options_p,
-              struct baton_tensors_options *room, bool receive)
+check_options(struct list_call *call, struct baton_tensors_options *room)
 {
 	const struct baton_tensors_options *options = &defaults;
 	enum baton_status status;
 
-	if (*options_p)
-		options = batoni_sized_take(&sized_options, call, *options_p,
-		                            room);
+	if (call->options)
+		options = batoni_sized_take(&sized_options, call->name,
+		                            call->options, room);
 	if (!options)
 		return BATON_ERR_INVALID;
-	*options_p = options;
-	status = check_flags(call, comm, peer, options);
-	if (status != BATON_OK)
-		return status;
-	if (!receive && (options->arena || options->arena_bytes > 0))
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: options->arena is %p, of %zu bytes; only "
-		                     "a receive has an arena",
-		                     call, options->arena, options->arena_bytes);
-	if (!receive && options->count_p)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: options->count_p is not NULL; only a "
-		                     "receive tells how many tensors came",
-		                     call);
-	if (likely(!batoni_place_counts(comm)))
-		return BATON_OK;
-	status = check_reached(call, comm, "input_signal",
-	                       options->input_signal, sizeof(bool));
+	call->options = options;
+	status = check_flags(call, options);
 	if (status == BATON_OK)
-		status = check_reached(call, comm, "output_signal",
+		status = check_of_receive(call, options);
+	if (status != BATON_OK || likely(!batoni_place_counts(call->comm)))
+		return status;
+	status = check_reached(call, "input_signal", options->input_signal,
+	                       sizeof(bool));
+	if (status == BATON_OK)
+		status = check_reached(call, "output_signal",
 		                       options->output_signal, sizeof(bool));
 	if (status == BATON_OK)
-		status = check_reached(call, comm, "count_p", options->count_p,
+		status = check_reached(call, "count_p", options->count_p,
 		                       sizeof(size_t));
 	return status;
 }
 
 static enum baton_status
-check_call(const char *call, const struct baton_comm *comm, baton_stream stream,
-           const struct baton_tensor *tensors, size_t count)
+check_call(const struct list_call *call)
 {
+	const struct baton_comm *comm = call->comm;
 	enum baton_status status =
-		batoni_check_target(call, comm, stream, false);
+		batoni_check_target(call->name, comm, call->stream, false);
 	const char *why;
 
 	if (status != BATON_OK)
 		return status;
-	if (!tensors && count > 0)
+	if (!call->tensors && call->count > 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: tensors is NULL with count %zu; NULL is "
 		                     "allowed with count 0 only",
-		                     call, count);
-	if (count > BATON_TENSORS_MAX)
+		                     call->name, call->count);
+	if (call->count > BATON_TENSORS_MAX)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: count is %zu; a list has 0 to %u tensors",
-		                     call, count, BATON_TENSORS_MAX);
+		                     call->name, call->count, BATON_TENSORS_MAX);
 	if (batoni_tensors_served(comm))
 		return BATON_OK;
 	why = comm->transport->why_no_lists;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%s: %s carries no lists of tensors on the %s device "
 	                     "(BATON_CAP_TENSORS)%s%s",
-	                     call, comm->paths[comm->lists_path]->ops->name,
+	                     call->name,
+	                     comm->paths[comm->lists_path]->ops->name,
 	                     comm->device_ops->name, why ? "; " : "",
 	                     why ? why : "");
 }
 
+/* The list of the call, with all that the program has described. */
+static enum baton_status
+describe(const struct list_call *call, struct batoni_tensor_list **list_p)
+{
+	bool receive = call->kind == BATONI_KIND_RECV;
+	struct batoni_tensor_list *list;
+	enum baton_status status = batoni_list_take(
+		call->name, call->comm, call->count, receive, &list);
+
+	if (status != BATON_OK)
+		return status;
+	status = receive ? describe_declared(call, list)
+	                 : describe_sent(call, list);
+	if (status != BATON_OK) {
+		batoni_list_give(call->comm, list);
+		return status;
+	}
+	list->input_signal = call->options->input_signal;
+	list->output_signal = call->options->output_signal;
+	*list_p = list;
+	return BATON_OK;
+}
+
 /* The fast path (direct.h).  False: the operation was not begun. */
 static bool
-enqueue_directly(enum batoni_op_kind kind, struct baton_comm *comm,
-                 baton_stream stream, struct batoni_tensor_list *list, int peer,
-                 int tag, const struct baton_op_options *options,
+enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
+                 const struct baton_op_options *options,
                  baton_request *request_p)
 {
+	struct baton_comm *comm = call->comm;
 	struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+	enum batoni_op_kind kind = call->kind;
 	enum baton_status status;
 	struct batoni_op *op;
 
 	if (!batoni_is_usual(comm, options) || !request_p ||
-	    list->input_signal || (unsigned)peer >= (unsigned)comm->size ||
-	    (unsigned)tag > (unsigned)comm->tag_max)
+	    list->input_signal ||
+	    (unsigned)call->peer >= (unsigned)comm->size ||
+	    (unsigned)call->tag > (unsigned)comm->tag_max)
 		return false;
-	op = batoni_direct_begin(comm, stream);
+	op = batoni_direct_begin(comm, call->stream);
 	if (!op)
 		return false;
 	op->transfer.buffer = list;
 	op->transfer.bytes = list->payload_bytes + list->arena_bytes;
-	batoni_set(op->transfer.peer, peer);
-	batoni_set(op->transfer.tag, tag);
+	batoni_set(op->transfer.peer, call->peer);
+	batoni_set(op->transfer.tag, call->tag);
 	batoni_direct_fill(op, kind, BATONI_PATH_MESSAGES,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
-	                   comm, stream, options);
+	                   comm, call->stream, options);
 	op->transfer.place = BATONI_PLACE_LIST;
 	status = batoni_path_issue(path, &op->transfer);
 	if (status == BATON_OK)
@@ -442,37 +473,29 @@ enqueue_directly(enum batoni_op_kind kind, struct baton_comm *comm,
 }
 
 static enum baton_status
-enqueue(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
-        baton_stream stream, struct batoni_tensor_list *list, int peer, int tag,
-        const struct baton_tensors_options *options, baton_request *request_p)
+enqueue(const struct list_call *call, struct batoni_tensor_list *list,
+        baton_request *request_p)
 {
-	struct baton_op_options op = options->op;
+	struct baton_op_options op = call->options->op;
 	const struct batoni_arguments a = {
 		list,         list->payload_bytes + list->arena_bytes,
-		BATON_UINT8,  peer,
-		tag,          stream,
+		BATON_UINT8,  call->peer,
+		call->tag,    call->stream,
 		&op,          request_p};
 	enum baton_status status;
 
 	op.size = sizeof(op);
-	list->input_signal = options->input_signal;
-	list->output_signal = options->output_signal;
-	if (enqueue_directly(kind, comm, stream, list, peer, tag, &op,
-	                     request_p))
+	if (enqueue_directly(call, list, &op, request_p))
 		return BATON_OK;
-	status = batoni_enqueue_list(call, kind, comm, &a);
+	status = batoni_enqueue_list(call->name, call->kind, call->comm, &a);
 	if (status != BATON_OK)
-		batoni_list_give(comm, list);
+		batoni_list_give(call->comm, list);
 	return status;
 }
 
 /* What a plan keeps of a call; a copy of the tensors lies behind it. */
 struct recorded {
-	enum batoni_op_kind kind;
-	struct baton_tensor *tensors; /* the program's */
-	size_t count;
-	int peer, tag;
-	baton_stream stream;
+	struct list_call call; /* its tensors are the program's */
 	struct baton_tensors_options options;
 };
 
@@ -480,44 +503,52 @@ static enum baton_status
 replay(struct baton_comm *comm, const void *payload)
 {
 	const struct recorded *r = payload;
-	/* Of a receive, which takes memory that it may write: it writes to the program's. */
-	struct baton_tensor *tensors = (struct baton_tensor *)(uintptr_t)
-		batoni_note_more(payload, sizeof(*r));
+	struct list_call call = r->call;
 	struct batoni_tensor_list *list = NULL;
-	const char *call = "baton_plan_launch";
 	enum baton_status status;
 
-	status = r->kind == BATONI_KIND_SEND
-	                 ? make_sent(call, comm, tensors, r->count, &list)
-	                 : make_declared(call, comm, tensors, r->count,
-	                                 &r->options, &list);
+	call.name = "baton_plan_launch";
+	call.comm = comm;
+	call.options = &r->options;
+	/* Of a receive, which takes memory that it may write: it writes to the program's. */
+	call.tensors = (struct baton_tensor *)(uintptr_t)batoni_note_more(
+		payload, sizeof(*r));
+	status = describe(&call, &list);
 	if (status != BATON_OK)
 		return status;
 	if (list->results)
-		list->results = r->tensors;
-	return enqueue(call, r->kind, comm, r->stream, list, r->peer, r->tag,
-	               &r->options, NULL);
+		list->results = r->call.tensors;
+	return enqueue(&call, list, NULL);
 }
 
 static enum baton_status
-note(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
-     baton_stream stream, const struct baton_tensor *tensors, size_t count,
-     int peer, int tag, const struct baton_tensors_options *options)
+note(const struct list_call *call)
 {
 	static const struct batoni_note_ops ops = {.replay = replay};
-	const struct recorded r = {
-		kind,
-		/* A send only reads them. */
-		(struct baton_tensor *)(uintptr_t)tensors,
-		count,
-		peer,
-		tag,
-		stream,
-		*options,
-	};
+	const struct recorded r = {*call, *call->options};
 
-	return batoni_plan_note(call, batoni_plan_recorded(comm), &ops, stream,
-	                        &r, sizeof(r), tensors, count * sizeof(*tensors));
+	return batoni_plan_note(call->name, batoni_plan_recorded(call->comm),
+	                        &ops, call->stream, &r, sizeof(r), call->tensors,
+	                        call->count * sizeof(*call->tensors));
+}
+
+static enum baton_status
+call_list(struct list_call *call, baton_request *request_p)
+{
+	struct batoni_tensor_list *list = NULL;
+	struct baton_tensors_options room;
+	enum baton_status status = check_call(call);
+
+	if (status == BATON_OK)
+		status = check_options(call, &room);
+	if (status == BATON_OK)
+		status = describe(call, &list);
+	if (status == BATON_OK)
+		status = enqueue(call, list, request_p);
+	if (unlikely(status == BATONI_RECORDED))
+		status = note(call);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_group_refuse(call->comm, status);
 }
 
 enum baton_status
@@ -526,25 +557,20 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
                    const struct baton_tensors_options *options,
                    baton_request *request_p)
 {
-	const char *call = "baton_send_tensors";
-	struct batoni_tensor_list *list = NULL;
-	struct baton_tensors_options room;
-	enum baton_status status;
+	struct list_call call = {
+		"baton_send_tensors",
+		BATONI_KIND_SEND,
+		comm,
+		stream,
+		/* A send only reads them. */
+		(struct baton_tensor *)(uintptr_t)tensors,
+		count,
+		peer,
+		tag,
+		options,
+	};
 
-	status = check_call(call, comm, stream, tensors, count);
-	if (status == BATON_OK)
-		status = check_options(call, comm, peer, &options, &room,
-		                       false);
-	if (status == BATON_OK)
-		status = make_sent(call, comm, tensors, count, &list);
-	if (status == BATON_OK)
-		status = enqueue(call, BATONI_KIND_SEND, comm, stream, list,
-		                 peer, tag, options, request_p);
-	if (unlikely(status == BATONI_RECORDED))
-		status = note(call, BATONI_KIND_SEND, comm, stream, tensors,
-		              count, peer, tag, options);
-	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	return call_list(&call, request_p);
 }
 
 enum baton_status
@@ -553,26 +579,12 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
                    const struct baton_tensors_options *options,
                    baton_request *request_p)
 {
-	const char *call = "baton_recv_tensors";
-	struct batoni_tensor_list *list = NULL;
-	struct baton_tensors_options room;
-	enum baton_status status;
+	struct list_call call = {
+		"baton_recv_tensors", BATONI_KIND_RECV, comm, stream,  tensors,
+		count,                peer,             tag,  options,
+	};
 
-	status = check_call(call, comm, stream, tensors, count);
-	if (status == BATON_OK)
-		status = check_options(call, comm, peer, &options, &room,
-		                       true);
-	if (status == BATON_OK)
-		status = make_declared(call, comm, tensors, count, options,
-		                       &list);
-	if (status == BATON_OK)
-		status = enqueue(call, BATONI_KIND_RECV, comm, stream, list,
-		                 peer, tag, options, request_p);
-	if (unlikely(status == BATONI_RECORDED))
-		status = note(call, BATONI_KIND_RECV, comm, stream, tensors,
-		              count, peer, tag, options);
-	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	return call_list(&call, request_p);
 }
 
 /* ---- the life of the operation ---- */
