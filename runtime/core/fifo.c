@@ -7,22 +7,16 @@ enum baton_status
 batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
                        struct baton_comm *comm)
 {
-	uint32_t buckets = 16;
-
-	while (buckets < count)
-		buckets *= 2;
-	table->buckets = batoni_alloc(buckets, sizeof(*table->buckets));
 	table->fifos = batoni_alloc(count, sizeof(*table->fifos));
-	if (!table->buckets || !table->fifos) {
+	if (!batoni_hash_init(&table->by_key, count) || !table->fifos) {
 		batoni_fifo_table_fini(table);
 		return BATON_ERR_NOMEM;
 	}
-	table->mask = buckets - 1;
 	table->live = 0;
 	table->free = NULL;
 	for (uint32_t i = count; i-- > 0;) {
 		table->fifos[i].comm = comm;
-		table->fifos[i].chain = table->free;
+		table->fifos[i].ready_next = table->free;
 		table->free = &table->fifos[i];
 	}
 	return BATON_OK;
@@ -31,44 +25,31 @@ batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
 void
 batoni_fifo_table_fini(struct batoni_fifo_table *table)
 {
-	batoni_free(table->buckets);
+	batoni_hash_fini(&table->by_key);
 	batoni_free(table->fifos);
-	table->buckets = NULL;
 	table->fifos = NULL;
-}
-
-static struct batoni_fifo **
-bucket_of(const struct batoni_fifo_table *table, uint64_t key)
-{
-	/* Fibonacci hashing: tags and peers are mostly small and dense. */
-	uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &table->buckets[(uint32_t)(hash >> 32) & table->mask];
 }
 
 struct batoni_fifo *
 batoni_fifo_find(const struct batoni_fifo_table *table, uint64_t key)
 {
-	struct batoni_fifo *fifo = *bucket_of(table, key);
+	static_assert(offsetof(struct batoni_fifo, by_key) == 0,
+	              "no node is no FIFO");
 
-	while (fifo && fifo->key != key)
-		fifo = fifo->chain;
-	return fifo;
+	return batoni_container_of(batoni_hash_find(&table->by_key, key),
+	                           struct batoni_fifo, by_key);
 }
 
 static struct batoni_fifo *
 fifo_new(struct batoni_fifo_table *table, uint64_t key)
 {
-	struct batoni_fifo **bucket = bucket_of(table, key);
 	struct batoni_fifo *fifo = table->free;
 
 	assert(fifo); /* as many as there are requests */
-	table->free = fifo->chain;
-	fifo->key = key;
+	table->free = fifo->ready_next;
 	fifo->head = fifo->tail = NULL;
 	fifo->ready = false;
-	fifo->chain = *bucket;
-	*bucket = fifo;
+	batoni_hash_add(&table->by_key, &fifo->by_key, key);
 	table->live++;
 	return fifo;
 }
@@ -126,14 +107,10 @@ batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op)
 void
 batoni_fifo_retire(struct batoni_fifo_table *table, struct batoni_fifo *fifo)
 {
-	struct batoni_fifo **link = bucket_of(table, fifo->key);
-
 	if (fifo->head || fifo->ready)
 		return;
-	while (*link != fifo)
-		link = &(*link)->chain;
-	*link = fifo->chain;
-	fifo->chain = table->free;
+	batoni_hash_remove(&fifo->by_key);
+	fifo->ready_next = table->free;
 	table->free = fifo;
 	table->live--;
 }

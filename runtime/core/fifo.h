@@ -10,22 +10,21 @@
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H
 
+#include "list.h"
 #include "op.h"
 
 struct batoni_fifo {
-	uint64_t key;
+	struct batoni_hash_node by_key; /* must be first */
 	struct batoni_op *head, *tail;
-	struct batoni_fifo *chain; /* next in the bucket, or on the free list */
 	struct baton_comm *comm;
-	struct batoni_fifo *ready_next;
+	struct batoni_fifo *ready_next; /* or the next that is free */
 	bool ready; /* on the engine's ready list */
 };
 
 struct batoni_fifo_table {
-	struct batoni_fifo **buckets;
+	struct batoni_hash by_key;
 	struct batoni_fifo *fifos;
 	struct batoni_fifo *free;
-	uint32_t mask;
 	uint32_t live; /* FIFOs that exist now */
 };
 

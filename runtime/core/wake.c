@@ -18,7 +18,7 @@
 
 #include "list.h"
 
-#define BUCKETS 64u
+#define CHAINS_LOG2 6u
 
 /* ---- words and bells ---- */
 
@@ -101,33 +101,33 @@ batoni_pause_between(unsigned tries)
 
 /* ---- sleepers ---- */
 
+static struct batoni_hash_node *chains[(size_t)1 << CHAINS_LOG2];
+
 static struct {
 	pthread_mutex_t lock;
-	struct batoni_list_node buckets[BUCKETS]; /* by key: one request */
-	struct batoni_list_node several;
+	struct batoni_hash one;                   /* by key: of one request */
+	struct batoni_list_node several;          /* of more */
 	struct batoni_list_node heirs; /* the longest sleep first */
 	atomic_bool heir; /* one has been woken to drive */
-} sleepers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} sleepers = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.one = {chains, 64 - CHAINS_LOG2},
+};
 
 __attribute__((constructor)) static void
 sleepers_init(void)
 {
-	for (unsigned i = 0; i < BUCKETS; i++)
-		batoni_list_init(&sleepers.buckets[i]);
 	batoni_list_init(&sleepers.several);
 	batoni_list_init(&sleepers.heirs);
-}
-
-static struct batoni_list_node *
-bucket_of(uint64_t key)
-{
-	return &sleepers.buckets[(key ^ key >> 8) % BUCKETS];
 }
 
 static void
 unlist_locked(struct batoni_sleeper *sleeper)
 {
-	batoni_list_remove(&sleeper->awaiting);
+	if (sleeper->one)
+		batoni_hash_remove(&sleeper->by_key);
+	else
+		batoni_list_remove(&sleeper->several);
 	if (batoni_list_empty(&sleeper->driving))
 		return;
 	batoni_list_remove(&sleeper->driving);
@@ -195,19 +195,15 @@ waits_for(const struct batoni_awaited *awaited, baton_request request)
 static struct batoni_sleeper *
 find_locked(uint64_t key)
 {
-	struct batoni_list_node *bucket = bucket_of(key), *node;
+	struct batoni_hash_node *one = batoni_hash_find(&sleepers.one, key);
+	struct batoni_list_node *node;
 
-	for (node = bucket->next; node != bucket; node = node->next) {
-		struct batoni_sleeper *sleeper = batoni_container_of(
-			node, struct batoni_sleeper, awaiting);
-
-		if (sleeper->key == key)
-			return sleeper;
-	}
+	if (one)
+		return batoni_container_of(one, struct batoni_sleeper, by_key);
 	for (node = sleepers.several.next; node != &sleepers.several;
 	     node = node->next) {
 		struct batoni_sleeper *sleeper = batoni_container_of(
-			node, struct batoni_sleeper, awaiting);
+			node, struct batoni_sleeper, several);
 
 		if (waits_for(sleeper->awaited, key))
 			return sleeper;
@@ -234,19 +230,19 @@ void
 batoni_sleeper_enlist(struct batoni_sleeper *sleeper)
 {
 	const struct batoni_awaited *awaited = sleeper->awaited;
-	struct batoni_list_node *list = &sleepers.several;
 
 	atomic_store_explicit(&sleeper->woken, 0, memory_order_relaxed);
 	batoni_list_init(&sleeper->driving);
-	if (awaited->local) {
+	sleeper->one = awaited->local || awaited->count == 1;
+	if (awaited->local)
 		sleeper->key = (uintptr_t)awaited->local;
-		list = bucket_of(sleeper->key);
-	} else if (awaited->count == 1) {
+	else if (sleeper->one)
 		sleeper->key = awaited->requests[0];
-		list = bucket_of(sleeper->key);
-	}
 	pthread_mutex_lock(&sleepers.lock);
-	batoni_list_append(list, &sleeper->awaiting);
+	if (sleeper->one)
+		batoni_hash_add(&sleepers.one, &sleeper->by_key, sleeper->key);
+	else
+		batoni_list_append(&sleepers.several, &sleeper->several);
 	if (!awaited->passive) {
 		batoni_list_append(&sleepers.heirs, &sleeper->driving);
 		atomic_fetch_add(&batoni_engine.wanted, BATONI_SLEEPER);

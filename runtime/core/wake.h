@@ -46,7 +46,11 @@ struct batoni_awaited {
 struct batoni_sleeper {
 	struct batoni_awaited *awaited;
 	/* Under sleepers.lock while `woken` is 0. */
-	struct batoni_list_node awaiting; /* in a bucket, or in `several` */
+	bool one; /* it waits for one request or record */
+	union {
+		struct batoni_hash_node by_key;
+		struct batoni_list_node several;
+	};
 	struct batoni_list_node driving;  /* in `heirs`, unless passive */
 	uint64_t key;
 	bool heir; /* chosen, and the role is not passed on yet */

@@ -165,7 +165,7 @@ START_TEST(retire_keeps_fifos_that_are_used_or_ready)
 
 	open_table(&table, 1);
 	fifo = fill(&table, 1);
-	key = fifo->key;
+	key = fifo->by_key.key;
 	batoni_fifo_retire(&table, fifo);
 	ck_assert_ptr_eq(batoni_fifo_find(&table, key), fifo);
 	batoni_fifo_pop(fifo);

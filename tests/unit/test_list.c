@@ -93,6 +93,63 @@ START_TEST(list_is_empty_when_all_are_gone)
 }
 END_TEST
 
+/* ---- hash tables ---- */
+
+struct keyed {
+	char digit;
+	struct batoni_hash_node node;
+};
+
+static struct keyed *
+find(const struct batoni_hash *hash, uint64_t key)
+{
+	struct batoni_hash_node *node = batoni_hash_find(hash, key);
+
+	return node ? batoni_container_of(node, struct keyed, node) : NULL;
+}
+
+START_TEST(nodes_of_a_table_are_found_by_their_keys)
+{
+	static struct keyed nodes[1000];
+	struct batoni_hash hash;
+
+	/* More than it is made for: chains are long. */
+	ck_assert(batoni_hash_init(&hash, 20));
+	ck_assert_uint_eq(hash.shift, 64 - 5);
+	for (unsigned i = 0; i < 1000; i++)
+		batoni_hash_add(&hash, &nodes[i].node, (uint64_t)i << (i % 50));
+	for (unsigned i = 1; i < 1000; i += 2)
+		batoni_hash_remove(&nodes[i].node);
+	for (unsigned i = 0; i < 1000; i += 2) {
+		const struct keyed *found = find(&hash, nodes[i].node.key);
+
+		ck_assert_ptr_nonnull(found);
+		ck_assert_uint_eq(found->node.key, nodes[i].node.key);
+	}
+	ck_assert_ptr_null(find(&hash, 3));
+	batoni_hash_fini(&hash);
+}
+END_TEST
+
+START_TEST(of_nodes_with_one_key_the_last_is_found_first)
+{
+	struct keyed a, b, c;
+	struct batoni_hash hash;
+
+	ck_assert(batoni_hash_init(&hash, 1));
+	batoni_hash_add(&hash, &a.node, 7);
+	batoni_hash_add(&hash, &b.node, 7);
+	batoni_hash_add(&hash, &c.node, 7);
+	ck_assert_ptr_eq(find(&hash, 7), &c);
+	batoni_hash_remove(&b.node);
+	batoni_hash_remove(&c.node);
+	ck_assert_ptr_eq(find(&hash, 7), &a);
+	batoni_hash_remove(&a.node);
+	ck_assert_ptr_null(find(&hash, 7));
+	batoni_hash_fini(&hash);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -101,6 +158,8 @@ main(void)
 		any_node_can_be_removed,
 		node_in_no_list_knows_it_and_may_be_removed_again,
 		list_is_empty_when_all_are_gone,
+		nodes_of_a_table_are_found_by_their_keys,
+		of_nodes_with_one_key_the_last_is_found_first,
 	};
 
 	return RUN_TESTS("list", tests);

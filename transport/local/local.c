@@ -9,10 +9,10 @@
  *
  * Matching.  Each transfer has a node, found by its slot.  Unmatched nodes wait in
  * queues, one for each (destination, source, tag).  A queue holds receives or sends, never
- * both, because those would have matched.  The front node of a queue is in a bucket of a
+ * both, because those would have matched.  The front node of a queue is in a chain of a
  * hash table that all ranks share; the others follow it in a ring (list.h).  Matching,
  * appending and removing from the middle therefore take constant time, however many tags
- * and messages wait.  The table has a bucket for each possible node.  All memory is
+ * and messages wait.  The table has a chain for each possible node.  All memory is
  * allocated at open.
  *
  * Moving.  A match of at most INLINE_MAX bytes is copied where it is found, in
@@ -63,11 +63,10 @@
 
 #define INLINE_MAX ((size_t)16 << 10)
 #define SLICE_MAX ((size_t)1 << 20)
-#define BUCKETS_MIN_LOG2 4u
 
 enum node_state {
 	FREE,
-	FRONT,  /* waits at the front of its queue; in a bucket */
+	FRONT,  /* waits at the front of its queue; in the hash table */
 	BEHIND, /* waits further back */
 	MOVING, /* has a partner, and their copy is under way */
 	OVER    /* moved; its partner has closed; to be reported */
@@ -81,8 +80,7 @@ struct node {
 	struct local *local;
 	union {
 		struct { /* FRONT, BEHIND */
-			uint64_t key;
-			struct node *below, **above; /* FRONT: in the bucket */
+			struct batoni_hash_node by_key; /* FRONT: in `fronts` */
 		};
 		struct { /* MOVING, OVER */
 			struct node *partner;
@@ -106,8 +104,7 @@ struct table {
 
 /* What the ranks of one communicator share; the last rank to close frees it. */
 struct shared {
-	struct node **buckets;
-	unsigned shift; /* from a 64-bit hash to a bucket */
+	struct batoni_hash fronts;
 	int size;
 	int open;    /* ranks that have not closed */
 	struct table tables[2]; /* of the even and the odd rounds */
@@ -160,49 +157,27 @@ key_of(const struct local *local, const struct batoni_transfer *transfer)
 	return to << 48 | from << 32 | (uint32_t)transfer->tag;
 }
 
-static struct node **
-bucket_of(const struct shared *shared, uint64_t key)
-{
-	/* Multiplicative hashing: the upper bits depend on all of the key. */
-	return &shared->buckets[(key * 0x9e3779b97f4a7c15u) >> shared->shift];
-}
-
 static struct node *
 find_front(const struct shared *shared, uint64_t key)
 {
-	struct node *node = *bucket_of(shared, key);
+	struct batoni_hash_node *node = batoni_hash_find(&shared->fronts, key);
 
-	while (node && node->key != key)
-		node = node->below;
-	return node;
+	return node ? batoni_container_of(node, struct node, by_key) : NULL;
 }
 
 static void
-put_in_bucket(struct node *node)
+put_in_front(struct node *node)
 {
-	struct node **bucket = bucket_of(node->local->shared, node->key);
-
 	node->state = FRONT;
-	node->below = *bucket;
-	node->above = bucket;
-	if (node->below)
-		node->below->above = &node->below;
-	*bucket = node;
-}
-
-static void
-take_from_bucket(struct node *node)
-{
-	*node->above = node->below;
-	if (node->below)
-		node->below->above = node->above;
+	batoni_hash_add(&node->local->shared->fronts, &node->by_key,
+	                node->by_key.key);
 }
 
 static void
 enter_queue(struct node *node, struct node *front)
 {
 	if (!front) {
-		put_in_bucket(node);
+		put_in_front(node);
 		return;
 	}
 	node->state = BEHIND;
@@ -214,9 +189,9 @@ static void
 leave_queue(struct node *node)
 {
 	if (node->state == FRONT) {
-		take_from_bucket(node);
+		batoni_hash_remove(&node->by_key);
 		if (!batoni_list_empty(&node->link))
-			put_in_bucket(to_node(node->link.next));
+			put_in_front(to_node(node->link.next));
 	}
 	batoni_list_remove(&node->link);
 	node->state = FREE;
@@ -419,7 +394,7 @@ local_issue(struct batoni_path *path,
 	batoni_list_init(&node->link);
 	if (front && front->transfer->direction != transfer->direction)
 		return meet(node, front);
-	node->key = key;
+	node->by_key.key = key;
 	enter_queue(node, front);
 	local->base.messages.load.in_flight++;
 	return BATON_PENDING;
@@ -643,7 +618,7 @@ shared_free(struct shared *shared)
 	for (int i = 0; i < 2; i++)
 		batoni_free(shared->tables[i].all);
 	batoni_free(shared->peers);
-	batoni_free(shared->buckets);
+	batoni_hash_fini(&shared->fronts);
 	if (segments_free(shared))
 		batoni_free(shared);
 }
@@ -777,18 +752,12 @@ shared_create(int size, const struct batoni_transport_config *config)
 {
 	struct shared *shared = batoni_alloc(1, sizeof(*shared));
 	uint64_t nodes = (uint64_t)size * config->slots;
-	unsigned log2 = BUCKETS_MIN_LOG2;
 
 	if (!shared)
 		return NULL;
-	while ((uint64_t)1 << log2 < nodes)
-		log2++;
-	shared->shift = 64 - log2;
 	shared->size = size;
 	shared->rounds = UINT64_MAX;
-	shared->buckets = batoni_alloc((size_t)1 << log2,
-	                               sizeof(*shared->buckets));
-	if (!shared->buckets ||
+	if (!batoni_hash_init(&shared->fronts, nodes) ||
 	    (config->segment_bytes > 0 &&
 	     make_peers(shared, config) != BATON_OK)) {
 		shared_free(shared);

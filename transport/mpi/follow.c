@@ -38,9 +38,7 @@ find_last(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
 	uint64_t key = (uint64_t)(uint32_t)transfer->peer << 32 |
 	               (uint32_t)transfer->tag;
 
-	/* Multiplied, so that tags in turn get places that lie apart. */
-	return &mpi->lasts[key * UINT64_C(0x9e3779b97f4a7c15) >>
-	                   mpi->lasts_shift];
+	return &mpi->lasts[batoni_hash_index(key, mpi->lasts_shift)];
 }
 
 /* The receive of this place that waits for its first part, or NULL. */
