@@ -4,7 +4,7 @@
  * new one is a line here; a new kind of operation, one of kinds.h.  The rooms reach them through
  * these tables alone.
  */
-#include "parts.h"
+#include "registry.h"
 
 #include "kinds.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What BATON_LOG=debug logs of a new communicator: what an engineer asks first. */
-#include "announce.h"
 
 #include <stdio.h>
 #include <string.h>

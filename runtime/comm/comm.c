@@ -18,21 +18,18 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "announce.h"
+#include "comm.h"
 #include "config.h"
 #include "crowd.h"
 #include "dump.h"
 #include "engine.h"
-#include "engine_thread.h"
 #include "group.h"
 #include "health.h"
-#include "leave.h"
 #include "life.h"
 #include "liveness.h"
 #include "log.h"
 #include "mem.h"
 #include "nvtx.h"
-#include "open_native.h"
 #include "place.h"
 #include "registry.h"
 #include "sweep.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making a communicator from a plan and an opened transport: the steps of one rank's creation
- * (creation.c). */
+ * (creation.c).  And what else the files of this room offer to each other. */
 #ifndef BATONI_COMM_H
 #define BATONI_COMM_H
 
@@ -35,5 +35,47 @@ void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
 
 /* baton_comm_info.why_engine_puts. */
 const char *batoni_why_engine_puts(const struct baton_comm *comm);
+
+/* ---- ranks of one process (comm_local.c), made all at once or one by one (comm_id.c) ---- */
+
+/* How many ranks a communicator may have.  OK, INVALID. */
+enum baton_status batoni_local_size(const char *call, int size);
+/* Check size and options for `call`, and fill in *plan.  OK, INVALID, UNSUPPORTED, with a
+ * sentence. */
+enum baton_status batoni_local_plan(const char *call, int size,
+                                    const struct baton_comm_options *options,
+                                    struct batoni_comm_plan *plan);
+
+/* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */
+
+enum baton_status batoni_comm_create_native(struct baton_comm *comm,
+                                            const struct batoni_comm_plan *plan);
+/* Nothing, if it was opened. */
+void batoni_comm_discard_native(struct baton_comm *comm);
+
+/* What the native transport of a prepared communicator is to lie over, when `transport` is open:
+ * it, or staging over it. */
+struct batoni_transport *
+batoni_comm_below_native(struct baton_comm *comm,
+                         struct batoni_transport *transport);
+/* One step of opening it over that; by the thread that creates, without the driver lock.  PENDING;
+ * OK: *transport_p is open.  An error, on all ranks, with a sentence: `transport` is to be closed
+ * as aborted. */
+enum baton_status batoni_comm_step_native(struct baton_comm *comm,
+                                          struct batoni_transport *below,
+                                          struct batoni_transport **transport_p);
+
+/* ---- its start and its end (announce.c, leave.c) ---- */
+
+/* The communicator has just been started: log what it is, at level debug. */
+void batoni_announce(const struct baton_comm *comm);
+
+/* For a destroy: check whether the program may make it, and drive until the communicator can be
+ * closed, which no pass and no call reaches then (*gone_p).  Returns OK, or, if it is gone, the error
+ * for which it is closed as an aborted one; if not, why it is still there: BUSY, INVALID,
+ * TIMEOUT, with a sentence.  Without the lock. */
+enum baton_status batoni_comm_leave(struct baton_comm *comm, bool *gone_p);
+/* Take it off the engine's lists.  The driver. */
+void batoni_comm_unlist(struct baton_comm *comm);
 
 #endif

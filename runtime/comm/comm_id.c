@@ -39,8 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm_local.h"
 #include "clock.h"
+#include "comm.h"
 #include "creation.h"
 #include "log.h"
 #include "mem.h"

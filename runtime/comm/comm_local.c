@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "comm_local.h"
+#include "comm.h"
 #include "creation.h"
 #include "log.h"
 #include "mem.h"

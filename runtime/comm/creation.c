@@ -27,10 +27,9 @@
 #include <string.h>
 
 #include "clock.h"
+#include "comm.h"
 #include "core.h"
 #include "engine.h"
-#include "engine_thread.h"
-#include "open_native.h"
 #include "wake.h"
 
 static_assert(sizeof(struct batoni_offer) <= BATONI_RECORD_MAX &&

@@ -12,10 +12,10 @@
  */
 #include "describe.h"
 
+#include "comm.h"
 #include "engine.h"
 #include "group.h"
 #include "health.h"
-#include "leave.h"
 #include "liveness.h"
 #include "log.h"
 #include "sweep.h"

@@ -9,7 +9,7 @@
  * the two transports.  It starts here.  Until all is open, each transport below, whose host is
  * the staging's then, is closed by the caller, and the staging discarded with its communicator.
  */
-#include "open_native.h"
+#include "comm.h"
 
 #include "config.h"
 #include "core.h"

@@ -1,9 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The leaves of this build by name: what is asked of the list in parts.h. */
+/* The leaves of this build: their list, and what is asked of it by name. */
 #ifndef BATONI_REGISTRY_H
 #define BATONI_REGISTRY_H
 
-#include "parts.h"
+#include "native.h"
+#include "onesided.h"
+#include "opening.h"
+#include "side.h"
+#include "staging.h"
+
+/* What Baton is made of beside its engine: the leaves, as runtime/parts.c lists them. */
+struct batoni_parts {
+	/* Both end with NULL; the first that applies is taken. */
+	const struct batoni_device_ops *const *devices;
+	const struct batoni_world *const *worlds;
+	/* The bootstrap of ranks of this process. */
+	const struct batoni_threads_ops *threads;
+	/* What opens the transport over a bootstrap, by its kind (enum batoni_bootstrap_kind). */
+	const struct batoni_opening_ops *const *openings;
+	/* The transport by the device's own library, over another one. */
+	const struct batoni_native_ops *native;
+	/* For devices whose memory the host cannot touch. */
+	const struct batoni_staging_ops *staging;
+	/* The side channel between processes, where there is no MPI. */
+	const struct batoni_side_ops *side;
+	const struct batoni_onesided_ops *onesided;
+};
+
+extern const struct batoni_parts batoni_parts;
 
 /* The device, or NULL: not in this build. */
 const struct batoni_device_ops *batoni_device_find(enum baton_device id);
@@ -30,7 +54,7 @@ const struct batoni_world *batoni_world_of(enum baton_transport id);
 /* The first world that this process is part of, or NULL. */
 const struct batoni_world *batoni_world_present(void);
 
-/* The one-sided layer; staging; the side channel (parts.h). */
+/* The one-sided layer; staging; the side channel. */
 static inline const struct batoni_onesided_ops *
 batoni_onesided_layer(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Passes, and handing work to the driver. */
+/* Passes, and handing work to the driver; launched functions; the engine's own thread. */
 #ifndef BATONI_ENGINE_H
 #define BATONI_ENGINE_H
 
@@ -36,5 +36,22 @@ size_t batoni_poll(const struct baton_comm *comm_or_null);
 /* Is the stream without work, inbox included?  Any thread. */
 enum baton_status batoni_stream_state(struct baton_comm *comm,
                                       baton_stream stream);
+
+/* ---- launched functions, and streams' threads that drive after them (launch.c) ---- */
+
+/* `reached` of a launch: runs the function, on a thread of the device. */
+void batoni_reached_launch(struct batoni_stream_item *item);
+/* The driver: is there nothing to poll until a launched function returns, whose thread
+ * then drives, or another thread calls? */
+bool batoni_is_left_to_launches(void);
+/* Release the lock; if the above holds, without waking an heir. */
+void batoni_leave_to_launches(void);
+
+/* ---- the engine's own thread (engine_thread.c) ---- */
+
+/* Start the engine's thread if it does not run.  OK, SYSTEM. */
+enum baton_status batoni_engine_start(void);
+/* Stop it for good, at the end of the process.  False: it did not stop in time. */
+bool batoni_engine_stop(void);
 
 #endif

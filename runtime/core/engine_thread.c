@@ -44,8 +44,6 @@
 #include <unistd.h>
 
 #include "engine.h"
-#include "engine_thread.h"
-#include "launch.h"
 #include "liveness.h"
 #include "log.h"
 #include "outlook.h"

@@ -28,7 +28,6 @@
 #include <sched.h>
 
 #include "engine.h"
-#include "launch.h"
 #include "outlook.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */

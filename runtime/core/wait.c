@@ -47,7 +47,6 @@
 #include <sched.h>
 
 #include "engine.h"
-#include "launch.h"
 #include "liveness.h"
 #include "outlook.h"
 #include "request.h"

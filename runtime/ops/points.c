@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #include "describe.h"
+#include "engine.h"
 #include "enqueue.h"
 #include "group.h"
-#include "launch.h"
 #include "log.h"
 #include "mem.h"
 #include "request.h"

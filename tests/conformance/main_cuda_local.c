@@ -6,7 +6,7 @@
 
 #include "cuda_gpu.h"
 #include "on_cuda.h"
-#include "ranks.h"
+#include "runner.h"
 #include "testing.h"
 
 static enum baton_status

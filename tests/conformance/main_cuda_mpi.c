@@ -5,7 +5,7 @@
 
 #include "cuda_gpu.h"
 #include "on_cuda.h"
-#include "processes.h"
+#include "runner.h"
 #include "testing.h"
 
 static enum baton_status

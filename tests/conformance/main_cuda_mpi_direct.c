@@ -8,7 +8,7 @@
 #include "cuda_aware_mpi.h"
 #include "cuda_gpu.h"
 #include "on_cuda.h"
-#include "processes.h"
+#include "runner.h"
 #include "testing.h"
 
 static bool on_device; /* this process has a rank on the CUDA device */

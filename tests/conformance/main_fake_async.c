@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The suite over the local transport on the fake asynchronous device. */
 #include "on_fake_device.h"
-#include "ranks.h"
+#include "runner.h"
 
 int
 main(int argc, char **argv)

@@ -5,7 +5,7 @@
 
 #include "fake_memory.h"
 #include "on_fake_device.h"
-#include "ranks.h"
+#include "runner.h"
 
 /* Detached, so that the engine has them.  4096: the device copies the put in one piece,
  * from its own memory.  LONG: from pageable memory, a chunk at a time. */

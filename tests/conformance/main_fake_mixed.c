@@ -3,7 +3,7 @@
  * host-issued (the local transport), signals, puts and waits are stream-issued. */
 #include "fake_path.h"
 #include "on_fake_device.h"
-#include "ranks.h"
+#include "runner.h"
 
 static enum baton_status
 open_all(int size, const struct baton_comm_options *options,

@@ -3,7 +3,7 @@
 #include "fake_device.h"
 #include "fake_transport.h"
 #include "on_fake_device.h"
-#include "ranks.h"
+#include "runner.h"
 #include "testing.h"
 
 static enum baton_status

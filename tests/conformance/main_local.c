@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The suite over the local transport on the host device. */
-#include "ranks.h"
+#include "runner.h"
 
 int
 main(int argc, char **argv)

@@ -2,7 +2,7 @@
 /* The suite over MPI on the host device, with the cases of MPI alone.  The
  * program starts MPI itself and synchronises its ranks by it, beside Baton. */
 #include "baton_mpi.h"
-#include "processes.h"
+#include "runner.h"
 
 extern const struct conform_case conform_mpi[];
 

@@ -6,7 +6,7 @@
 
 #include "fake_memory.h"
 #include "on_fake_device.h"
-#include "processes.h"
+#include "runner.h"
 #include "shared.h"
 #include "testing.h"
 

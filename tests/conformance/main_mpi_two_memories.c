@@ -3,7 +3,7 @@
  * messages are in device memory that faults when the host, and so MPI, touches it. */
 #include "fake_memory.h"
 #include "on_fake_device.h"
-#include "processes.h"
+#include "runner.h"
 #include "testing.h"
 
 /* Ranks with different requests_max agree on the tags of the protocol. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "on_nccl.h"
-#include "ranks.h"
+#include "runner.h"
 
 static enum baton_status
 nccl_open(int size, const struct baton_comm_options *options,

@@ -2,7 +2,7 @@
 /* The NCCL transport over MPI: ranks are processes.  Over the simulators each has a device of
  * its own; on a machine with one GPU they share it, as tests/gpu/run has it. */
 #include "on_nccl.h"
-#include "processes.h"
+#include "runner.h"
 
 static enum baton_status
 nccl_create(struct conform *c, const struct baton_comm_options *options,

@@ -2,8 +2,8 @@
 /* The NCCL transport between processes without MPI, which meet by ids. */
 #include <string.h>
 
-#include "forked.h"
 #include "on_nccl.h"
+#include "runner.h"
 
 /* The ranks reach each other's counters over the side channel's shared memory. */
 static void

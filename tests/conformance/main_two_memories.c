@@ -2,7 +2,7 @@
 /* Ranks on the host device, and ranks whose messages are in device memory that faults when the
  * host touches it, in one communicator of the local transport. */
 #include "on_fake_device.h"
-#include "ranks.h"
+#include "runner.h"
 
 int
 main(int argc, char **argv)

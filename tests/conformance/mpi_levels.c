@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "baton_mpi.h"
-#include "mpi_watch.h"
 #include "program.h"
 
 /* ---- what works ---- */

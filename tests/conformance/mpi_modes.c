@@ -21,7 +21,6 @@
 
 #include "baton_mpi.h"
 #include "cudasim.h"
-#include "mpi_watch.h"
 #include "program.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "mpi_watch.h"
+#include "program.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "forked.h"
+#include "runner.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "processes.h"
+#include "runner.h"
 
 #include <stdio.h>
 

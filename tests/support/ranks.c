@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks that are threads share the barrier, a table of values to agree on, and
  * the communicators that rank 0 creates for all. */
-#include "ranks.h"
+#include "runner.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 
 #include "window.h"
 
-#include "engine_thread.h"
+#include "engine.h"
 #include "run_tests.h"
 #include "scripted_world.h"
 

@@ -2,8 +2,8 @@
 /* The conformance suite over the local transport on the copy device, whose memory messages, puts
  * and windows are in. */
 #include "copy_device.h"
-#include "ranks.h"
 #include "registry.h"
+#include "runner.h"
 
 static void *
 alloc(enum conform_kind kind, size_t bytes)
