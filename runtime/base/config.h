@@ -46,9 +46,6 @@
 	X(number, nccl_lanes, BATON_NCCL_LANES, "1 to 64",                    \
 	  "options.nccl_lanes of communicators that do not say. Not set: as " \
 	  "many as are of use")                                               \
-	X(number, nccl_ctas, BATON_NCCL_CTAS, "1 to 64",                      \
-	  "options.nccl_ctas of communicators that do not say. Not set: all " \
-	  "lanes together keep at most half of the GPU's multiprocessors")    \
 	X(flag, nccl_lists, BATON_NCCL_LISTS, "0, 1",                         \
 	  "1: communicators on NCCL carry lists of tensors, as with the "     \
 	  "option nccl_lists. The same on all ranks. Not set: those that "    \
@@ -96,7 +93,6 @@ struct batoni_config {
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	uint32_t nccl_lanes; /* 0: not set */
-	uint32_t nccl_ctas; /* 0: not set */
 	bool nccl_lists; /* BATON_NCCL_LISTS=1 */
 	bool check; /* BATON_CHECK=1 */
 	bool nvtx;  /* BATON_NVTX=1 */

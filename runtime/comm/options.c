@@ -211,8 +211,6 @@ take_numbers(const struct baton_comm_options *options,
 		status = take_number(&numbers[i], options, plan);
 	if (!plan->nccl_lanes)
 		plan->nccl_lanes = (int)batoni_config()->nccl_lanes;
-	if (!plan->nccl_ctas)
-		plan->nccl_ctas = (int)batoni_config()->nccl_ctas;
 	return status;
 }
 

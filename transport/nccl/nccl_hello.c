@@ -254,9 +254,8 @@ batoni_nccl_check_hellos(struct batoni_nccl *nccl)
 		if (hello->ctas != first->ctas)
 			return batoni_refuse(
 				BATON_ERR_INVALID,
-				"options.nccl_ctas (or BATON_NCCL_CTAS in the "
-				"environment) is %d on rank 0 and %d on rank %d: "
-				"all ranks need the same",
+				"options.nccl_ctas is %d on rank 0 and %d on "
+				"rank %d: all ranks need the same",
 				first->ctas, hello->ctas, i);
 		batoni_nccl_peer_meet(nccl, i, &hello->card);
 	}
