@@ -246,11 +246,11 @@ all_pairs_exchange_in_one_group(struct conform *c)
 		             (unsigned)((int)peer * 10 + c->rank));
 }
 
-/* Both send first and receive afterwards, on one stream. */
+/* Both send first and receive afterwards. */
 static void
-head_to_head_detached_sends_of_many_mib_complete(struct conform *c)
+head_to_head(struct conform *c, size_t bytes, baton_stream receives,
+             const struct baton_op_options *options)
 {
-	const size_t bytes = (conform_short() ? 16 : 64) * MIB;
 	baton_request requests[2];
 	unsigned char *in, *out;
 	int other = conform_partner(c);
@@ -259,30 +259,23 @@ head_to_head_detached_sends_of_many_mib_complete(struct conform *c)
 		return;
 	in = conform_message(c, bytes);
 	out = conform_filled(c, bytes, (unsigned)c->rank);
-	requests[0] = SEND(c, out, bytes, other, 0, c->stream,
-	                   &conform_detached);
-	requests[1] = RECV(c, in, bytes, other, 0, c->stream, NULL);
+	requests[0] = SEND(c, out, bytes, other, 0, c->stream, options);
+	requests[1] = RECV(c, in, bytes, other, 0, receives, NULL);
 	FINISH_ALL(c, requests, 2);
 	CHECK_FILLED(c, in, bytes, (unsigned)other);
 }
 
 static void
+head_to_head_detached_sends_of_many_mib_complete(struct conform *c)
+{
+	head_to_head(c, (conform_short() ? 16 : 64) * MIB, c->stream,
+	             &conform_detached);
+}
+
+static void
 head_to_head_on_two_streams_completes(struct conform *c)
 {
-	const size_t bytes = 8 * MIB;
-	baton_stream second = conform_stream(c);
-	baton_request requests[2];
-	unsigned char *in, *out;
-	int other = conform_partner(c);
-
-	if (other < 0)
-		return;
-	in = conform_message(c, bytes);
-	out = conform_filled(c, bytes, (unsigned)c->rank);
-	requests[0] = SEND(c, out, bytes, other, 0, c->stream, NULL);
-	requests[1] = RECV(c, in, bytes, other, 0, second, NULL);
-	FINISH_ALL(c, requests, 2);
-	CHECK_FILLED(c, in, bytes, (unsigned)other);
+	head_to_head(c, 8 * MIB, conform_stream(c), NULL);
 }
 
 static void

@@ -263,10 +263,21 @@ START_TEST(error_text_is_cut_and_always_terminated)
 }
 END_TEST
 
+static void
+assert_stamps(baton_request request, uint64_t enqueued_ns, uint64_t armed_ns,
+              uint64_t completed_ns)
+{
+	struct baton_completion completion = {.armed_ns = 1};
+
+	ck_assert_int_eq(baton_test(request, &completion), BATON_OK);
+	ck_assert_uint_eq(completion.enqueued_ns, enqueued_ns);
+	ck_assert_uint_eq(completion.armed_ns, armed_ns);
+	ck_assert_uint_eq(completion.completed_ns, completed_ns);
+}
+
 START_TEST(stamps_are_those_of_the_injected_clock)
 {
 	struct baton_comm_options options = scripted_options();
-	struct baton_completion completion;
 	struct scripted timed_transport;
 	struct baton_comm *timed;
 	baton_request a, b;
@@ -282,41 +293,28 @@ START_TEST(stamps_are_those_of_the_injected_clock)
 	             scripted_live(&timed_transport, BATONI_RECV, 1), 8,
 	             BATON_OK);
 	baton_progress(timed);
-	ck_assert_int_eq(baton_test(a, &completion), BATON_OK);
-	ck_assert_uint_eq(completion.enqueued_ns, 1000);
-	ck_assert_uint_eq(completion.armed_ns, 1000);
-	ck_assert_uint_eq(completion.completed_ns, 3000);
+	assert_stamps(a, 1000, 1000, 3000);
 	now = 4000;
 	scripted_end(&timed_transport,
 	             scripted_live(&timed_transport, BATONI_RECV, 2), 8,
 	             BATON_OK);
 	baton_progress(timed);
-	ck_assert_int_eq(baton_test(b, &completion), BATON_OK);
-	ck_assert_uint_eq(completion.enqueued_ns, 2000);
-	ck_assert_uint_eq(completion.armed_ns, 3000);
-	ck_assert_uint_eq(completion.completed_ns, 4000);
+	assert_stamps(b, 2000, 3000, 4000);
 	/* One that ends within the call has them too. */
 	timed_transport.issue = BATON_OK;
 	a = scripted_send(timed, s, 1, NULL);
-	ck_assert_int_eq(baton_test(a, &completion), BATON_OK);
-	ck_assert_uint_eq(completion.enqueued_ns, 4000);
-	ck_assert_uint_eq(completion.armed_ns, 4000);
-	ck_assert_uint_eq(completion.completed_ns, 4000);
+	assert_stamps(a, 4000, 4000, 4000);
 	scripted_close(&timed_transport, timed);
 }
 END_TEST
 
 START_TEST(without_the_option_there_are_no_stamps)
 {
-	struct baton_completion completion = {.armed_ns = 1};
 	baton_request a;
 
 	pend(&a, 1);
 	end(0, BATON_OK);
-	ck_assert_int_eq(baton_test(a, &completion), BATON_OK);
-	ck_assert_uint_eq(completion.enqueued_ns, 0);
-	ck_assert_uint_eq(completion.armed_ns, 0);
-	ck_assert_uint_eq(completion.completed_ns, 0);
+	assert_stamps(a, 0, 0, 0);
 }
 END_TEST
 
