@@ -125,6 +125,54 @@ batoni_transfer_moved(struct batoni_transfer *transfer, size_t bytes)
 	batoni_set(transfer->done_bytes, bytes);
 }
 
+/* ---- what a receive has met: by these, on every transport ---- */
+
+/* A plain message of this length; type: its enum baton_datatype, or -1 where messages have none.  The
+ * status in which the receive is to end: OK, TRUNCATED, MISMATCH. */
+static inline enum baton_status
+batoni_transfer_meet_plain(struct batoni_transfer *receive, size_t length,
+                           int type)
+{
+	struct batoni_tensor_list *list = batoni_transfer_list(receive);
+	enum baton_status status = BATON_OK;
+
+	if (__builtin_expect(list != NULL, 0))
+		return batoni_list_meet_plain(list, length);
+	if (__builtin_expect(type >= 0, 0))
+		status = batoni_transfer_compare(receive, type);
+	return status == BATON_OK && length > receive->bytes
+	               ? BATON_ERR_TRUNCATED
+	               : status;
+}
+
+/* A list with a payload of this length, whose header has `whole` bytes, any bytes; the first of
+ * them are there: BATONI_TENSORS_FIXED_BYTES or more.  The status in which the receive is to end: OK,
+ * TRUNCATED, MISMATCH.  PENDING: they may agree, and what is there has been copied to the
+ * list's header; when the rest is behind that, the receive meets list->header.  PEER: what has come
+ * contradicts itself. */
+enum baton_status
+batoni_transfer_meet_list(struct batoni_transfer *receive,
+                          const unsigned char *header, size_t there,
+                          size_t whole, size_t length);
+
+/* A send of this process, by its transfer; one of the two is a list at least.  As of
+ * batoni_transfer_meet_list, never PENDING; it reports the bytes of both. */
+enum baton_status batoni_transfer_meet_send(struct batoni_transfer *receive,
+                                            struct batoni_transfer *send);
+
+/* Report the bytes of a receive that has met a message of this length, and ends in this status:
+ * an arena that is too small tells what it needs. */
+static inline void
+batoni_transfer_arrived(struct batoni_transfer *receive,
+                        enum baton_status status, size_t length)
+{
+	const struct batoni_tensor_list *list = batoni_transfer_list(receive);
+
+	batoni_transfer_moved(receive, list && status == BATON_ERR_TRUNCATED
+	                                       ? list->fault_bytes
+	                                       : length);
+}
+
 /* The engine's callbacks for a path, and for the transport that has it. */
 struct batoni_host {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "path.h"
 #include "tensors.h"
 
 /* ---- matching ---- */
@@ -94,7 +95,6 @@ batoni_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
 	if (list->fault_text)
 		return differ(list, BATONI_LIST_HEADER);
 	list->fault_tensor = came.count;
-	/* header_max is enough for as many tensors of any rank. */
 	if (came.count > list->declared_n ||
 	    (came.count < list->declared_n && !list->fewer))
 		return differ(list, BATONI_LIST_COUNT);
@@ -112,10 +112,49 @@ batoni_list_meet_plain(struct batoni_tensor_list *list, size_t bytes)
 }
 
 enum baton_status
-batoni_list_meet_long(struct batoni_tensor_list *list, size_t count)
+batoni_transfer_meet_list(struct batoni_transfer *receive,
+                          const unsigned char *header, size_t there,
+                          size_t whole, size_t length)
 {
-	list->fault_tensor = count;
-	return differ(list, BATONI_LIST_COUNT);
+	struct batoni_tensor_list *list = batoni_transfer_list(receive);
+	enum baton_status status;
+
+	if (!list)
+		return BATON_ERR_MISMATCH;
+	/* header_max is enough for as many tensors as were declared, of any rank. */
+	if (whole > list->header_max) {
+		list->fault_tensor = batoni_tensors_stated_count(header);
+		return differ(list, BATONI_LIST_COUNT);
+	}
+	if (there < whole) {
+		memcpy(list->header, header, there);
+		list->header_bytes = whole;
+		return BATON_PENDING;
+	}
+	status = batoni_list_meet(list, header, whole);
+	return status == BATON_OK && (list->payload_bytes != length ||
+	                              list->header_bytes != whole)
+	               ? BATON_ERR_PEER
+	               : status;
+}
+
+enum baton_status
+batoni_transfer_meet_send(struct batoni_transfer *receive,
+                          struct batoni_transfer *send)
+{
+	const struct batoni_tensor_list *list = batoni_transfer_list(send);
+	size_t length = list ? list->payload_bytes : send->bytes;
+	enum baton_status status;
+
+	if (list)
+		status = batoni_transfer_meet_list(receive, list->header,
+		                                   list->header_bytes,
+		                                   list->header_bytes, length);
+	else
+		status = batoni_transfer_meet_plain(receive, length, -1);
+	batoni_transfer_arrived(receive, status, length);
+	batoni_transfer_moved(send, length);
+	return status;
 }
 
 /* ---- bytes ---- */

@@ -7,8 +7,9 @@
  * of the transfer.  From issue on it belongs to the driver.  A transport sends the header and the
  * payload, which is the bytes of all segments one after the other, or receives them:
  *
- *   1. It brings the header of the message that has matched to batoni_list_meet (or says that
- *      a plain message has: batoni_list_meet_plain).
+ *   1. It brings the header of the message that has matched to batoni_transfer_meet_list, or
+ *      says that a plain message has: batoni_transfer_meet_plain (path.h).  Where the header
+ *      comes in several parts, it does so with the first, and again when all are there.
  *   2. OK: segments say where the payload goes.  Anything else: the receive ends in that
  *      status, and the payload is not written anywhere.
  *   3. When the payload is there, the receive ends in OK.  Then the engine writes what the
@@ -90,11 +91,6 @@ enum baton_status batoni_list_meet(struct batoni_tensor_list *list,
 /* It has matched a plain message of this length: MISMATCH. */
 enum baton_status batoni_list_meet_plain(struct batoni_tensor_list *list,
                                          size_t bytes);
-
-/* It has matched a message whose header, of so many tensors, is longer than header_max:
- * MISMATCH. */
-enum baton_status batoni_list_meet_long(struct batoni_tensor_list *list,
-                                        size_t count);
 
 /* What the memory of a segment is. */
 static inline unsigned

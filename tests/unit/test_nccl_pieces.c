@@ -456,27 +456,51 @@ START_TEST(a_piece_too_many_breaks_the_communicator)
 }
 END_TEST
 
-START_TEST(a_payload_of_two_lengths_breaks_the_communicator)
+/* The list's own header is not what the record says of it. */
+static void
+expect_broken_by(const struct list *theirs,
+                 const struct batoni_nccl_record *header)
 {
-	static struct list theirs, ours;
-	struct batoni_nccl_record header, piece;
+	static struct list ours;
+	struct batoni_nccl_record piece;
 	size_t from = 0;
 
-	begin();
-	make(&theirs, 1, true);
 	make(&ours, 1, false);
-	header = header_of(&theirs);
-	header.bytes = 1000;
 	ck_assert_int_eq(issue(2, false, &ours), BATON_PENDING);
-	say(&header);
-	while (from < theirs.list.header_bytes) {
+	say(header);
+	while (from < theirs->list.header_bytes) {
 		ck_assert(!broken);
-		piece = piece_of(&theirs, 2, from);
+		piece = piece_of(theirs, 2, from);
 		from += piece.used;
 		say(&piece);
 	}
 	ck_assert(broken);
 	finish();
+}
+
+START_TEST(a_payload_of_two_lengths_breaks_the_communicator)
+{
+	static struct list theirs;
+	struct batoni_nccl_record header;
+
+	begin();
+	make(&theirs, 1, true);
+	header = header_of(&theirs);
+	header.bytes = 1000;
+	expect_broken_by(&theirs, &header);
+}
+END_TEST
+
+START_TEST(a_header_of_two_lengths_breaks_the_communicator)
+{
+	static struct list theirs;
+	struct batoni_nccl_record header;
+
+	begin();
+	make(&theirs, 1, true);
+	theirs.list.header_bytes += 8;
+	header = header_of(&theirs);
+	expect_broken_by(&theirs, &header);
 }
 END_TEST
 
@@ -492,6 +516,7 @@ main(void)
 		a_header_asked_for_too_soon_breaks_the_communicator,
 		a_piece_too_many_breaks_the_communicator,
 		a_payload_of_two_lengths_breaks_the_communicator,
+		a_header_of_two_lengths_breaks_the_communicator,
 	};
 
 	return RUN_TESTS("nccl_pieces", tests);

@@ -306,25 +306,6 @@ start_copy(struct node *node, struct node *front, size_t length)
 	node->local->base.messages.load.in_flight++;
 }
 
-/* At least one is a list: how the receive stands. */
-static enum baton_status
-judge(const struct batoni_transfer *from, struct batoni_transfer *to)
-{
-	struct batoni_tensor_list *source = batoni_transfer_list(from);
-	struct batoni_tensor_list *target = batoni_transfer_list(to);
-	enum baton_status status = BATON_ERR_MISMATCH;
-
-	batoni_transfer_moved(to, from->bytes);
-	if (target && source)
-		status = batoni_list_meet(target, source->header,
-		                          source->header_bytes);
-	else if (target)
-		status = batoni_list_meet_plain(target, from->bytes);
-	if (status == BATON_ERR_TRUNCATED)
-		batoni_transfer_moved(to, target->fault_bytes);
-	return status;
-}
-
 /* As meet, where at least one is a list. */
 static __attribute__((noinline)) enum baton_status
 meet_list(struct node *node, struct node *front)
@@ -332,7 +313,7 @@ meet_list(struct node *node, struct node *front)
 	bool sends = node->transfer->direction == BATONI_SEND;
 	struct batoni_transfer *from = (sends ? node : front)->transfer;
 	struct batoni_transfer *to = (sends ? front : node)->transfer;
-	enum baton_status status = judge(from, to);
+	enum baton_status status = batoni_transfer_meet_send(to, from);
 	size_t length = from->bytes;
 
 	leave_queue(front);
@@ -343,7 +324,6 @@ meet_list(struct node *node, struct node *front)
 	if (status == BATON_OK)
 		batoni_list_move(batoni_transfer_list(from),
 		                 batoni_transfer_list(to), length);
-	batoni_transfer_moved(from, length);
 	node->transfer = NULL;
 	report_as(front, sends ? status : BATON_OK);
 	return sends ? BATON_OK : status;

@@ -228,18 +228,6 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
-/* A receive ends in it.  An arena that is too small tells what it needs. */
-static enum baton_status
-verdict_of(const struct batoni_mpi_body *body,
-           struct batoni_transfer *transfer)
-{
-	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-
-	if (list && body->verdict == BATON_ERR_TRUNCATED)
-		batoni_transfer_moved(transfer, list->fault_bytes);
-	return body->verdict;
-}
-
 /* How the transfer stands. */
 static enum baton_status
 outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
@@ -257,9 +245,11 @@ outcome(struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 	}
 	if (__builtin_expect(body->buffer != NULL, 0))
 		batoni_mpi_list_end(mpi, transfer, body);
+	if (__builtin_expect(body->verdict != BATON_OK, 0)) {
+		batoni_transfer_arrived(transfer, body->verdict, body->length);
+		return body->verdict;
+	}
 	batoni_transfer_moved(transfer, body->length);
-	if (__builtin_expect(body->verdict != BATON_OK, 0))
-		return verdict_of(body, transfer);
 	if (__builtin_expect(mpi->device != NULL, 0) &&
 	    transfer->direction == BATONI_RECV)
 		return batoni_mpi_flush(mpi, transfer);
@@ -472,24 +462,6 @@ receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
 
-/* May the receive take a plain message? */
-static inline enum baton_status
-judge_plain(struct batoni_transfer *transfer,
-            const struct batoni_mpi_header *header)
-{
-	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-	enum baton_status status = BATON_OK;
-
-	if (__builtin_expect(list != NULL, 0))
-		return batoni_list_meet_plain(list, header->length);
-	if (__builtin_expect(header->type > 0, 0))
-		status = batoni_transfer_compare(transfer,
-		                                 (int)header->type - 1);
-	if (status == BATON_OK && header->length > transfer->bytes)
-		status = BATON_ERR_TRUNCATED;
-	return status;
-}
-
 enum baton_status
 batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                      const void *bytes, int source)
@@ -505,7 +477,8 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	                     0))
 		return batoni_mpi_refuse_header(mpi, transfer);
 	begin_recv(body, &header, source);
-	body->verdict = judge_plain(transfer, &header);
+	body->verdict = batoni_transfer_meet_plain(transfer, header.length,
+	                                           (int)header.type - 1);
 	body->drained = body->verdict != BATON_OK;
 	return receive(mpi, transfer, body,
 	               header.kind == BATONI_MPI_HEADER_WAITS);
@@ -530,8 +503,8 @@ batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	                          described))
 		return batoni_mpi_refuse_header(mpi, transfer);
 	if (header.kind == BATONI_MPI_HEADER_LIST) {
-		batoni_transfer_moved(transfer, body->length);
-		return verdict_of(body, transfer);
+		batoni_transfer_arrived(transfer, body->verdict, body->length);
+		return body->verdict;
 	}
 	return receive(mpi, transfer, body,
 	               header.kind == BATONI_MPI_HEADER_LIST_WAITS);

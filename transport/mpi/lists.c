@@ -240,18 +240,24 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 
 /* ---- a receive meets it ---- */
 
-/* The list's header is there, whole.  False: the body is another than that of such a list. */
+/* The receive meets the list, of whose header so much is there.  False: what has come
+ * contradicts itself, or the body is another than that of such a list. */
 static bool
-meet(const struct batoni_mpi *mpi, struct batoni_mpi_body *body, struct batoni_tensor_list *list,
-     const unsigned char *header, size_t n)
+meet(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
+     struct batoni_transfer *transfer, const unsigned char *header,
+     size_t there, size_t whole)
 {
-	body->describing = false;
-	body->verdict = batoni_list_meet(list, header, n);
+	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+	enum baton_status status = batoni_transfer_meet_list(
+		transfer, header, there, whole, body->length);
+
+	body->describing = status == BATON_PENDING;
+	body->verdict = body->describing ? BATON_OK : status;
 	body->drained = body->verdict != BATON_OK;
-	if (body->drained)
-		return true;
-	if (list->payload_bytes != body->length)
+	if (status == BATON_ERR_PEER)
 		return false;
+	if (status != BATON_OK)
+		return true;
 	if (body->pieces == 0)
 		return !mpi->apart || body->length == 0;
 	begin_payload(mpi, body, list);
@@ -263,32 +269,17 @@ batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
                      struct batoni_transfer *transfer,
                      const unsigned char *behind, size_t described)
 {
-	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-	bool whole = described <= BATONI_MPI_LIST_ROOM;
+	size_t there = here(described);
 
 	body->cursor = (struct batoni_list_cursor){0, 0};
 	body->rest = 0;
-	body->drained = true;
-	body->verdict = BATON_ERR_MISMATCH;
-	if (!list)
-		return true;
-	if (described > list->header_max) {
-		batoni_list_meet_long(list, batoni_tensors_stated_count(behind));
-		return true;
-	}
-	if (!whole) {
-		memcpy(list->header, behind, BATONI_MPI_LIST_ROOM);
-		list->header_bytes = described;
-		body->rest = described - BATONI_MPI_LIST_ROOM;
-		body->describing = true;
-		body->drained = false;
-		body->verdict = BATON_OK;
-		return true;
-	}
-	if (!meet(mpi, body, list, behind, described))
+	if (!meet(mpi, body, transfer, behind, there, described))
 		return false;
-	if (body->pieces == 0 && body->verdict == BATON_OK)
-		batoni_list_scatter(list, behind + described);
+	if (body->describing)
+		body->rest = described - there;
+	else if (body->pieces == 0 && body->verdict == BATON_OK)
+		batoni_list_scatter(batoni_transfer_list(transfer),
+		                    behind + described);
 	return true;
 }
 
@@ -299,7 +290,8 @@ batoni_mpi_list_described(const struct batoni_mpi *mpi,
 {
 	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
-	return meet(mpi, body, list, list->header, list->header_bytes) &&
+	return meet(mpi, body, transfer, list->header, list->header_bytes,
+	            list->header_bytes) &&
 	       (body->drained || count_pieces(mpi, list) == body->pieces);
 }
 

@@ -209,15 +209,13 @@ static __attribute__((noinline)) enum baton_status
 raw_looked_at(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
               const void *bounce)
 {
+	enum baton_status verdict;
+
 	if (batoni_mpi_has_type(mpi, transfer->tag))
 		return batoni_mpi_refuse_header(mpi, transfer);
-	if (transfer->place == BATONI_PLACE_LIST)
-		return batoni_list_meet_plain(batoni_transfer_list(transfer),
-		                              transfer->done_bytes);
-	if (transfer->done_bytes > transfer->bytes)
-		return BATON_ERR_TRUNCATED;
-	if (transfer->done_bytes == 0)
-		return BATON_OK;
+	verdict = batoni_transfer_meet_plain(transfer, transfer->done_bytes, -1);
+	if (verdict != BATON_OK || transfer->done_bytes == 0)
+		return verdict;
 	if (mpi->device)
 		return batoni_mpi_copy_in(mpi, transfer, bounce);
 	memcpy(transfer->buffer, bounce, transfer->done_bytes);
@@ -230,6 +228,7 @@ static inline enum baton_status
 first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            const void *bounce, int code, const MPI_Status *status)
 {
+	enum baton_status verdict;
 	int length;
 
 	if (__builtin_expect(code != MPI_SUCCESS, 0))
@@ -250,14 +249,10 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	batoni_transfer_moved(transfer, (size_t)length);
 	if (__builtin_expect(mpi->looks, 0))
 		return raw_looked_at(mpi, transfer, bounce);
-	if (__builtin_expect(transfer->place == BATONI_PLACE_LIST, 0))
-		return batoni_list_meet_plain(batoni_transfer_list(transfer),
-		                              (size_t)length);
-	if (transfer->done_bytes > transfer->bytes)
-		return BATON_ERR_TRUNCATED;
-	if (length > 0)
-		memcpy(transfer->buffer, bounce, transfer->done_bytes);
-	return BATON_OK;
+	verdict = batoni_transfer_meet_plain(transfer, (size_t)length, -1);
+	if (verdict == BATON_OK && length > 0)
+		memcpy(transfer->buffer, bounce, (size_t)length);
+	return verdict;
 }
 
 /* A first part that MPI was asked to cancel is done: canceled or received. */

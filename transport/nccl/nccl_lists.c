@@ -198,21 +198,17 @@ batoni_nccl_meet_list(struct batoni_nccl_checked *checked,
 static enum baton_status
 compare(struct batoni_nccl_op *op)
 {
-	struct batoni_tensor_list *list = batoni_transfer_list(op->transfer);
-	enum baton_status status;
+	const struct batoni_tensor_list *list =
+		batoni_transfer_list(op->transfer);
+	enum baton_status status = batoni_transfer_meet_list(
+		op->transfer, list->header, op->wanted, op->described,
+		op->payload);
 
-	if (op->described > list->header_max)
-		status = batoni_list_meet_long(
-			list, batoni_tensors_stated_count(list->header));
-	else
-		status = batoni_list_meet(list, list->header, op->wanted);
-	batoni_transfer_moved(op->transfer, status == BATON_ERR_TRUNCATED
-	                                            ? list->fault_bytes
-	                                            : op->payload);
+	batoni_transfer_arrived(op->transfer, status, op->payload);
 	return status;
 }
 
-/* False: what the two records say of the payload differs. */
+/* False: the list's header is not what the records say of it. */
 static bool
 fetched(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
@@ -222,8 +218,7 @@ fetched(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	batoni_list_remove(&op->link);
 	if (!batoni_list_empty(&peer->fetches))
 		fetch(checked, batoni_nccl_to_op(peer->fetches.next));
-	if (status == BATON_OK &&
-	    batoni_nccl_payload(op->transfer) != op->payload)
+	if (status == BATON_ERR_PEER)
 		return false;
 	if (status == BATON_OK && op->payload > 0) {
 		batoni_nccl_agree(checked, op, op->other);
@@ -264,20 +259,6 @@ batoni_nccl_meets_itself(struct batoni_nccl_op *send,
                          struct batoni_nccl_op *receive,
                          enum baton_status *status_p)
 {
-	struct batoni_transfer *from = send->transfer, *to = receive->transfer;
-	struct batoni_tensor_list *source = batoni_transfer_list(from);
-	struct batoni_tensor_list *target = batoni_transfer_list(to);
-	size_t bytes = batoni_nccl_payload(from);
-
-	*status_p = BATON_ERR_MISMATCH;
-	batoni_transfer_moved(from, bytes);
-	batoni_transfer_moved(to, bytes);
-	if (source && target)
-		*status_p = batoni_list_meet(target, source->header,
-		                             source->header_bytes);
-	else if (target)
-		batoni_list_meet_plain(target, bytes);
-	if (*status_p == BATON_ERR_TRUNCATED)
-		batoni_transfer_moved(to, target->fault_bytes);
-	return *status_p == BATON_OK && bytes > 0;
+	*status_p = batoni_transfer_meet_send(receive->transfer, send->transfer);
+	return *status_p == BATON_OK && batoni_nccl_payload(send->transfer) > 0;
 }

@@ -394,18 +394,18 @@ batoni_stage_list_piece(struct batoni_staging *stage,
 		batoni_list_append(&stage->telling, &message->tell);
 }
 
-/* The list's header is there.  False: it is not that of this message. */
+/* The receive meets the list, of whose header so much is there: message->verdict, PENDING where more
+ * is to come.  False: the header is not that of this message. */
 static bool
-meet(struct stage_message *message, const unsigned char *header, size_t n)
+meet(struct stage_message *message, const unsigned char *header, size_t there,
+     size_t whole)
 {
-	struct batoni_tensor_list *list = message->list;
-
-	message->verdict = batoni_list_meet(list, header, n);
-	if (message->verdict == BATON_ERR_TRUNCATED)
-		batoni_transfer_moved(message->transfer, list->fault_bytes);
-	return message->verdict != BATON_OK ||
-	       (list->payload_bytes == message->length &&
-	        list->header_bytes == n);
+	message->verdict =
+		batoni_transfer_meet_list(message->transfer, header, there,
+	                                  whole, message->length);
+	batoni_transfer_arrived(message->transfer, message->verdict,
+	                        message->length);
+	return message->verdict != BATON_ERR_PEER;
 }
 
 static void
@@ -457,30 +457,6 @@ receive_pieces(struct batoni_staging *stage, struct stage_message *message,
 	batoni_stage_want(stage, message);
 }
 
-/* What is there of the list's header says how the receive stands: in message->verdict, PENDING
- * where more is to come.  False: the header is not that of this message. */
-static bool
-judge(struct stage_message *message, const unsigned char *behind, size_t whole,
-      size_t there)
-{
-	struct batoni_tensor_list *list = message->list;
-
-	if (list && whole == there)
-		return meet(message, behind, whole);
-	message->verdict = BATON_ERR_MISMATCH;
-	if (!list)
-		return true;
-	if (whole > list->header_max) {
-		batoni_list_meet_long(list, batoni_tensors_stated_count(behind));
-		return true;
-	}
-	memcpy(list->header, behind, there);
-	list->header_bytes = whole;
-	message->rest = message->rest_left = whole - there;
-	message->verdict = BATON_PENDING;
-	return true;
-}
-
 void
 batoni_stage_list_matched(struct batoni_staging *stage,
                           struct stage_message *message,
@@ -489,8 +465,12 @@ batoni_stage_list_matched(struct batoni_staging *stage,
 {
 	bool asks = header->kind == HEADER_LIST_ASKS;
 	size_t whole = (size_t)header->list_bytes;
+	size_t there = asks ? n : whole;
+	bool agrees = meet(message, behind, there, whole);
 
-	if (!judge(message, behind, whole, asks ? n : whole))
+	if (message->verdict == BATON_PENDING)
+		message->rest = message->rest_left = whole - there;
+	if (!agrees)
 		batoni_stage_refuse(stage, message, "the header of a list");
 	else if (message->verdict != BATON_OK &&
 	         message->verdict != BATON_PENDING)
@@ -519,7 +499,8 @@ described_all(struct batoni_staging *stage, struct stage_message *message,
 	size_t begun = stage_min((size_t)message->limit * message->piece,
 	                         message->stream);
 
-	if (!meet(message, list->header, list->header_bytes)) {
+	if (!meet(message, list->header, list->header_bytes,
+	          list->header_bytes)) {
 		if (token)
 			batoni_stage_give(stage, token);
 		batoni_stage_refuse(stage, message, "the header of a list");

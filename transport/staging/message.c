@@ -629,29 +629,13 @@ batoni_stage_decline(struct batoni_staging *stage,
 	batoni_stage_over(stage, message, status);
 }
 
-/* May the receive take the message?  OK; the status in which it declines. */
-static enum baton_status
-judge_plain(const struct stage_message *message,
-            const struct stage_header *header)
-{
-	enum baton_status status = BATON_OK;
-
-	if (message->list)
-		return batoni_list_meet_plain(message->list, message->length);
-	if (header->type > 0)
-		status = batoni_transfer_compare(message->transfer,
-		                                 (int)header->type - 1);
-	if (status == BATON_OK && message->length > message->transfer->bytes)
-		status = BATON_ERR_TRUNCATED;
-	return status;
-}
-
 static void
 matched_plain(struct batoni_staging *stage, struct stage_message *message,
               const struct stage_header *header, const unsigned char *bytes)
 {
 	bool asks = header->kind == HEADER_ASKS;
-	enum baton_status status = judge_plain(message, header);
+	enum baton_status status = batoni_transfer_meet_plain(
+		message->transfer, message->length, (int)header->type - 1);
 
 	if (status != BATON_OK)
 		batoni_stage_decline(stage, message, asks, status);
