@@ -167,8 +167,6 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
              size_t bytes, const struct put_more *more, struct baton_comm *comm)
 {
 	struct batoni_rma *rma = batoni_rma_of(comm);
-	enum baton_status status;
-	baton_request request;
 	struct batoni_op *op;
 
 	if (unlikely(!is_linked(rma, a->peer, a->tag, more)))
@@ -183,18 +181,13 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 		batoni_direct_undo(comm, op);
 		return BATON_ERR_AGAIN;
 	}
-	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
-	op->transfer.bytes = bytes;
-	batoni_set(op->transfer.peer, a->peer);
-	batoni_set(op->transfer.tag, a->tag);
-	batoni_direct_fill(op, kind, BATONI_PATH_ONESIDED, BATONI_PUT, comm,
-	                   a->stream, a->options);
+	batoni_op_name(op, a->buffer, bytes, a->peer, a->tag);
+	batoni_direct_fill(op, comm, kind, BATONI_PATH_ONESIDED, BATONI_PUT,
+	                   a->stream, batoni_direct_flags(a->options),
+	                   a->options ? a->options->user_data : 0);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
-	status = batoni_put_issue(rma, &op->transfer);
-	request = batoni_direct_end(op, status, a->request_p != NULL);
-	if (a->request_p)
-		*a->request_p = request;
+	batoni_direct_end(op, batoni_put_issue(rma, &op->transfer), a->request_p);
 	return BATON_OK;
 }
 
@@ -548,24 +541,19 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 {
 	struct batoni_op *op = batoni_direct_begin(comm, stream);
 	enum baton_status status;
-	baton_request request;
 
 	if (unlikely(!op))
 		return BATON_ERR_AGAIN;
-	op->transfer.buffer = NULL;
-	op->transfer.bytes = 0;
-	batoni_set(op->transfer.peer, desc->peer);
-	batoni_set(op->transfer.tag, 0);
-	batoni_direct_fill(op, BATONI_KIND_WAIT, BATONI_PATH_ONESIDED,
-	                   BATONI_WAIT, comm, stream, options);
+	batoni_op_name(op, NULL, 0, desc->peer, 0);
+	batoni_direct_fill(op, comm, BATONI_KIND_WAIT, BATONI_PATH_ONESIDED,
+	                   BATONI_WAIT, stream, batoni_direct_flags(options),
+	                   options ? options->user_data : 0);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
 		batoni_direct_undo(comm, op);
 		return status;
 	}
-	request = batoni_direct_end(op, status, request_p != NULL);
-	if (request_p)
-		*request_p = request;
+	batoni_direct_end(op, status, request_p);
 	return BATON_OK;
 }
 

@@ -43,7 +43,6 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
         baton_request *request_p)
 {
 	struct batoni_path *path;
-	enum baton_status status;
 	struct batoni_op *op;
 
 	if (unlikely(!is_usual(comm, buffer, count, type, peer, tag,
@@ -52,17 +51,13 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	             !(op = batoni_direct_begin(comm, stream))))
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
-	/* The cast takes const away: a send only reads its buffer. */
-	op->transfer.buffer = (void *)(uintptr_t)buffer;
-	op->transfer.bytes = count * batoni_datatype_sizes[type];
-	batoni_set(op->transfer.peer, peer);
-	batoni_set(op->transfer.tag, tag);
-	batoni_direct_fill(op, kind, BATONI_PATH_MESSAGES,
+	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type], peer, tag);
+	batoni_direct_fill(op, comm, kind, BATONI_PATH_MESSAGES,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
-	                   comm, stream, options);
+	                   stream, batoni_direct_flags(options),
+	                   options ? options->user_data : 0);
 	path = comm->paths[BATONI_PATH_MESSAGES];
-	status = batoni_path_issue(path, &op->transfer);
-	*request_p = batoni_direct_end(op, status, true);
+	batoni_direct_end(op, batoni_path_issue(path, &op->transfer), request_p);
 	return BATON_OK;
 }
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fast path of the enqueuing calls.  If the host stream is idle, no operation
- * is before this one in its FIFO and no other thread drives, the call hands the
- * operation straight to the transport (direct.c) or to the one-sided layer
- * (window/calls.c).  enqueue.c does the same for all other cases, refusals included.
- * The code is inlined here because a small message has 20 ns for both its ends.
+ * The fast path of the enqueuing calls: one condition and one set of steps, for sends and
+ * receives (direct.c), lists (tensor_calls.c), puts, signals and waits (window/calls.c), and
+ * launches of plans (plan_direct.c).  If the host stream is idle, no operation is before this
+ * one in its FIFO and no other thread drives, the call hands the operation straight to its
+ * path.  enqueue.c does the same for all other cases, refusals included.
+ * The code is inlined because a small message has 20 ns for both its ends.
  *
  *   if (batoni_is_usual(...) && (op = batoni_direct_begin(comm, stream))) {
- *           op->transfer.buffer = ..., bytes; batoni_set(peer and tag);
+ *           batoni_op_name(op, buffer, bytes, peer, tag);
  *           batoni_direct_fill(op, ...);
- *           request = batoni_direct_end(op, status of issue, ...);
+ *           batoni_direct_end(op, status of issue, request_p);
  *   }
  *
- * The driver lock is held from begin to end.  An operation that ends within issue
- * was never on its stream, was never counted, and no other thread knows it: its word
- * is written once, by a plain store.
+ * The driver lock is held from begin to end.  A launch takes the lock once for all of its
+ * operations (batoni_direct_enter), and ends each of them by itself.  An operation that ends
+ * within issue was never on its stream, was never counted, and no other thread knows it: its
+ * word is written once, by a plain store.
  */
 #ifndef BATONI_DIRECT_H
 #define BATONI_DIRECT_H
@@ -46,45 +48,65 @@ batoni_direct_may_issue(const struct baton_comm *comm)
 	                                   memory_order_relaxed));
 }
 
+/* Take the driver lock, if this thread may issue now.  False: it is not held. */
+BATONI_ALWAYS_INLINE bool
+batoni_direct_enter(const struct baton_comm *comm)
+{
+	const struct batoni_engine *e = &batoni_engine;
+
+	if (unlikely(!batoni_try()))
+		return false;
+	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
+	           batoni_direct_may_issue(comm)))
+		return true;
+	batoni_leave();
+	return false;
+}
+
 /* Take the driver lock and a record, if the operation can be issued now.  NULL: neither
  * is held. */
 BATONI_ALWAYS_INLINE struct batoni_op *
 batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 {
-	const struct batoni_engine *e = &batoni_engine;
 	struct batoni_op *op = NULL;
 
 	if (unlikely(comm->device_ops->stream_check(comm->device, stream,
 	                                            false) != BATON_OK) ||
-	    unlikely(!batoni_try()))
+	    unlikely(!batoni_direct_enter(comm)))
 		return NULL;
-	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
-	           batoni_direct_may_issue(comm) &&
-	           comm->device_ops->stream_idle(comm->device, stream) ==
-	                   BATON_OK))
+	if (likely(comm->device_ops->stream_idle(comm->device, stream) ==
+	           BATON_OK))
 		op = batoni_pool_take_driving(&comm->pool);
 	if (unlikely(!op))
 		batoni_leave();
 	return op;
 }
 
-BATONI_ALWAYS_INLINE void
-batoni_direct_fill(struct batoni_op *op, enum batoni_op_kind kind,
-                   uint8_t path, enum batoni_direction direction,
-                   struct baton_comm *comm, baton_stream stream,
-                   const struct baton_op_options *options)
+/* The flags of an operation with these options that is issued now. */
+BATONI_ALWAYS_INLINE unsigned
+batoni_direct_flags(const struct baton_op_options *options)
 {
-	bool detached = options && options->flags;
+	return BATONI_FLAG_REACHED |
+	       (options && options->flags ? BATONI_FLAG_DETACHED : 0u);
+}
+
+/* flags: DETACHED, PLANNED; REACHED: it is issued now, else it is placed. */
+BATONI_ALWAYS_INLINE void
+batoni_direct_fill(struct batoni_op *op, struct baton_comm *comm,
+                   enum batoni_op_kind kind, uint8_t path,
+                   enum batoni_direction direction, baton_stream stream,
+                   unsigned flags, uint64_t user_data)
+{
+	bool now = flags & BATONI_FLAG_REACHED;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
-	batoni_op_begin(op, comm, kind, BATONI_ISSUED,
-	                BATONI_FLAG_REACHED |
-	                        (detached ? BATONI_FLAG_DETACHED : 0u),
+	batoni_op_begin(op, comm, kind, now ? BATONI_ISSUED : BATONI_NEW, flags,
 	                path, slot | (uint32_t)direction << 24, stream,
 	                batoni_reached_inline,
-	                detached ? NULL : &comm->pool.words[slot],
-	                comm->pool.values[slot], BATONI_ITEM_PASSED,
-	                options ? options->user_data : 0, 0);
+	                flags & BATONI_FLAG_DETACHED ? NULL
+	                                             : &comm->pool.words[slot],
+	                comm->pool.values[slot], now ? BATONI_ITEM_PASSED : 0,
+	                user_data, 0);
 }
 
 /* Leave the fast path before anything was issued.  op->comm may not be set yet. */
@@ -95,37 +117,55 @@ batoni_direct_undo(struct baton_comm *comm, struct batoni_op *op)
 	batoni_leave();
 }
 
-/* `status` is what issue has returned.  Releases the lock.  Returns the handle, or
- * the null handle if the program did not ask for one. */
-BATONI_ALWAYS_INLINE baton_request
-batoni_direct_end(struct batoni_op *op, enum baton_status status, bool handle)
+/* The record's life begins for all but this thread.  holders: HANDLE, or none; the
+ * engine and the stream hold it in any case. */
+BATONI_ALWAYS_INLINE void
+batoni_direct_make(struct batoni_op *op, enum baton_status status,
+                   uint64_t holders)
 {
-	struct baton_comm *comm = op->comm;
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
-	uint64_t wanted = handle ? BATONI_OP_HANDLE : 0;
-	baton_request request = handle ? batoni_op_handle(op, word)
-	                               : BATON_REQUEST_NULL;
 
+	batoni_set(op->status, (int8_t)status);
+	atomic_store_explicit(&op->word,
+	                      word | holders | BATONI_OP_ENGINE |
+	                              BATONI_OP_STREAM,
+	                      memory_order_release);
+}
+
+/* Issue has returned this status, which is not OK: the record goes on as any other does. */
+BATONI_ALWAYS_INLINE void
+batoni_direct_keep(struct batoni_op *op, enum baton_status status,
+                   uint64_t holders)
+{
+	batoni_direct_make(op, status, holders);
+	batoni_op_place_direct(op);
+	if (unlikely(status != BATON_PENDING))
+		batoni_op_complete(op, status);
+}
+
+/* `status` is what issue has returned.  Releases the lock.  *request_p becomes the handle;
+ * NULL: the program did not ask for one. */
+BATONI_ALWAYS_INLINE void
+batoni_direct_end(struct batoni_op *op, enum baton_status status,
+                  baton_request *request_p)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
+	uint64_t holders = request_p ? BATONI_OP_HANDLE : 0;
+
+	if (request_p)
+		*request_p = batoni_op_handle(op, word);
 	if (likely(status == BATON_OK)) {
 		batoni_op_close(op, BATON_OK);
-		if (handle)
+		if (request_p)
 			atomic_store_explicit(&op->word,
-			                      word | wanted | BATONI_OP_DONE,
+			                      word | holders | BATONI_OP_DONE,
 			                      memory_order_release);
 		else
-			batoni_pool_return_driving(&comm->pool, op);
+			batoni_pool_return_driving(&op->comm->pool, op);
 	} else {
-		batoni_set(op->status, (int8_t)status);
-		atomic_store_explicit(&op->word,
-		                      word | wanted | BATONI_OP_ENGINE |
-		                              BATONI_OP_STREAM,
-		                      memory_order_release);
-		batoni_op_place_direct(op);
-		if (unlikely(status != BATON_PENDING))
-			batoni_op_complete(op, status);
+		batoni_direct_keep(op, status, holders);
 	}
 	batoni_leave_enqueue();
-	return request;
 }
 
 #endif

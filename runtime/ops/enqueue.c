@@ -39,11 +39,8 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 	uint64_t word;
 
-	op->transfer.buffer = NULL;
-	op->transfer.bytes = 0;
+	batoni_op_name(op, NULL, 0, -1, -1);
 	op->transfer.native_code = 0;
-	batoni_set(op->transfer.peer, -1);
-	batoni_set(op->transfer.tag, -1);
 	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
 	                                     memory_order_relaxed);
 	batoni_set(op->status, BATON_PENDING);
@@ -292,11 +289,7 @@ batoni_refuse_full(const char *call, const struct baton_comm *comm)
 static inline enum baton_status
 init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t bytes)
 {
-	/* A send's buffer is only read. */
-	op->transfer.buffer = (void *)(uintptr_t)a->buffer;
-	op->transfer.bytes = bytes;
-	batoni_set(op->transfer.peer, a->peer);
-	batoni_set(op->transfer.tag, a->tag);
+	batoni_op_name(op, a->buffer, bytes, a->peer, a->tag);
 	op->transfer.direction = batoni_kind_of(op)->direction & 3u;
 	if (BATONI_MESSAGES >> op->kind & 1u)
 		op->transfer.type = (int)a->type;

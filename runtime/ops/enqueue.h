@@ -91,6 +91,18 @@ batoni_enqueue_onesided(const char *call, enum batoni_op_kind kind,
                                                   const void *more),
                         const void *more);
 
+/* The fields of a transfer that its call names. */
+static inline void
+batoni_op_name(struct batoni_op *op, const void *buffer, size_t bytes, int peer,
+               int tag)
+{
+	/* The cast takes const away: a send only reads its buffer. */
+	op->transfer.buffer = (void *)(uintptr_t)buffer;
+	op->transfer.bytes = bytes;
+	batoni_set(op->transfer.peer, peer);
+	batoni_set(op->transfer.tag, tag);
+}
+
 /* An operation that was not placed: the one-sided layer keeps nothing for it any more. */
 static inline void
 batoni_forget_described(struct batoni_op *op)

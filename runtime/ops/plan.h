@@ -131,7 +131,7 @@ enum baton_status batoni_plan_room(const struct baton_plan *plan);
 
 /* ---- plan_direct.c ---- */
 
-/* A plan that has been recorded: may its launches go the direct way? */
+/* A plan that has been recorded: may its launches take the fast path? */
 bool batoni_plan_is_direct(const struct baton_plan *plan);
 /* Do all of the launch, but for its options, which it has.  False: nothing has been done. */
 bool batoni_launch_directly(struct batoni_op *launch,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans: the direct way of a launch, which is to a launch what direct.h is to a call.
+ * Plans: launches by the fast path (direct.h).
  *
- * It is for plans of nothing but sends and receives, in no group, without deadlines, on a
+ * They are for plans of nothing but sends and receives, in no group, without deadlines, on a
  * communicator that is `plain`.  Such a plan is direct, which is found once, at its end
  * (batoni_plan_is_direct).  All that a replay of it would check was checked when it was recorded, but
  * for its streams; so no operation of it can be refused once there are records for all.
  *
  * The launch takes the driver lock, and keeps it from its first operation to the last: that
- * makes it one piece.  Each operation goes straight to the transport if its stream is idle and no
- * operation is in a FIFO, as a call would; otherwise it is placed as any other record is.  What
- * ends within issue was never on its stream and was never counted; the launch is told, and
- * the record goes back.
+ * makes it one piece.  For each operation the steps are those of a call, but for the lock.  One whose
+ * stream is not idle, or that has another before it, is placed as any other record is.  Of what ends
+ * within issue the launch is told, and the record goes back.
  *
  * Anything in the way (another driver, a full pool, what is in the inbox, a stream that is refused) is
  * found before the first operation.  Then this says false, nothing has happened, and the launch
@@ -64,15 +63,12 @@ streams_are_fine(const struct baton_plan *plan)
 static struct batoni_op *
 begin(const struct baton_plan *plan)
 {
-	const struct batoni_engine *e = &batoni_engine;
 	struct baton_comm *comm = plan->comm;
-	struct batoni_op *first = NULL;
+	struct batoni_op *first;
 
-	if (!batoni_try())
+	if (!batoni_direct_enter(comm))
 		return NULL;
-	if (!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
-	    batoni_direct_may_issue(comm))
-		first = batoni_pool_take_many(&comm->pool, plan->operations);
+	first = batoni_pool_take_many(&comm->pool, plan->operations);
 	if (!first)
 		batoni_leave();
 	return first;
@@ -82,41 +78,21 @@ BATONI_ALWAYS_INLINE void
 fill(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
      const struct batoni_recorded *recorded, bool now)
 {
+	const struct batoni_arguments *a = &recorded->a;
 	bool detached = recorded->optioned && recorded->options.flags;
-	bool send = recorded->kind == BATONI_KIND_SEND;
 	struct baton_comm *comm = launch->comm;
-	uint32_t slot = batoni_pool_slot(&comm->pool, op);
 
-	/* A send's buffer is only read. */
-	op->transfer.buffer = (void *)(uintptr_t)recorded->a.buffer;
-	op->transfer.bytes = recorded->bytes;
+	batoni_op_name(op, a->buffer, recorded->bytes, a->peer, a->tag);
 	op->transfer.native_code = 0;
-	batoni_set(op->transfer.peer, recorded->a.peer);
-	batoni_set(op->transfer.tag, recorded->a.tag);
-	batoni_op_begin(op, comm, recorded->kind,
-	                now ? BATONI_ISSUED : BATONI_NEW,
-	                BATONI_FLAG_PLANNED | (now ? BATONI_FLAG_REACHED : 0u) |
-	                        (detached ? BATONI_FLAG_DETACHED : 0u),
-	                BATONI_PATH_MESSAGES,
-	                slot | (uint32_t)(send ? BATONI_SEND : BATONI_RECV) << 24,
-	                recorded->a.stream, batoni_reached_inline,
-	                detached ? NULL : &comm->pool.words[slot],
-	                comm->pool.values[slot], now ? BATONI_ITEM_PASSED : 0, 0,
-	                0);
+	batoni_direct_fill(op, comm, recorded->kind, BATONI_PATH_MESSAGES,
+	                   recorded->kind == BATONI_KIND_SEND ? BATONI_SEND
+	                                                      : BATONI_RECV,
+	                   a->stream,
+	                   BATONI_FLAG_PLANNED | (now ? BATONI_FLAG_REACHED : 0u) |
+	                           (detached ? BATONI_FLAG_DETACHED : 0u),
+	                   0);
 	op->launch_slot = batoni_pool_slot(&comm->pool, launch);
 	op->plan_index = index;
-}
-
-/* The record's life begins for all but this thread. */
-static inline void
-make(struct batoni_op *op)
-{
-	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
-
-	batoni_set(op->status, BATON_PENDING);
-	atomic_store_explicit(&op->word,
-	                      word | BATONI_OP_ENGINE | BATONI_OP_STREAM,
-	                      memory_order_release);
 }
 
 BATONI_ALWAYS_INLINE void
@@ -128,16 +104,13 @@ issue(struct batoni_op *launch, struct batoni_op *op)
 
 	batoni_launch_armed(launch);
 	status = batoni_path_issue(path, &op->transfer);
-	if (status == BATON_OK) {
-		batoni_op_close(op, BATON_OK);
-		batoni_launch_member_ended(op, BATON_OK, false);
-		batoni_pool_return_driving(&comm->pool, op);
+	if (unlikely(status != BATON_OK)) {
+		batoni_direct_keep(op, status, 0);
 		return;
 	}
-	make(op);
-	batoni_op_place_direct(op);
-	if (unlikely(status != BATON_PENDING))
-		batoni_op_complete(op, status);
+	batoni_op_close(op, BATON_OK);
+	batoni_launch_member_ended(op, BATON_OK, false);
+	batoni_pool_return_driving(&comm->pool, op);
 }
 
 /* The launch may end with the last of them, and is not looked at after. */
@@ -164,7 +137,7 @@ go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op
 		if (likely(now)) {
 			issue(launch, op);
 		} else {
-			make(op);
+			batoni_direct_make(op, BATON_PENDING, 0);
 			batoni_op_place(op);
 		}
 	}

@@ -457,18 +457,17 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
 	op = batoni_direct_begin(comm, call->stream);
 	if (!op)
 		return false;
-	op->transfer.buffer = list;
-	op->transfer.bytes = list->payload_bytes + list->arena_bytes;
-	batoni_set(op->transfer.peer, call->peer);
-	batoni_set(op->transfer.tag, call->tag);
-	batoni_direct_fill(op, kind, BATONI_PATH_MESSAGES,
+	batoni_op_name(op, list, list->payload_bytes + list->arena_bytes, call->peer,
+	               call->tag);
+	batoni_direct_fill(op, comm, kind, BATONI_PATH_MESSAGES,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
-	                   comm, call->stream, options);
+	                   call->stream, batoni_direct_flags(options),
+	                   options ? options->user_data : 0);
 	op->transfer.place = BATONI_PLACE_LIST;
 	status = batoni_path_issue(path, &op->transfer);
 	if (status == BATON_OK)
 		batoni_tensors_ended(op, status, false);
-	*request_p = batoni_direct_end(op, status, true);
+	batoni_direct_end(op, status, request_p);
 	return true;
 }
 
