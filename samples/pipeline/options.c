@@ -71,7 +71,7 @@ static const char help_text[] =
 
 static const struct options defaults = {
 	.epochs = 24,
-	.batch = 256,
+	.batch = 192,
 	.micro_batches = 16,
 	.hidden = 512,
 	.layers = 8,
