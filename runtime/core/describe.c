@@ -22,6 +22,13 @@ batoni_view_transfer(const struct batoni_op *op, struct batoni_view *view)
 	view->place = BATONI_VIEW_LOAD(op->transfer.slot_direction);
 }
 
+__attribute__((no_sanitize("thread"))) void
+batoni_view_tally(const struct batoni_op *op, struct batoni_view *view)
+{
+	view->members = BATONI_VIEW_LOAD(op->tally.members);
+	view->ended = BATONI_VIEW_LOAD(op->tally.ended);
+}
+
 /* The word first, and each field by one load, since a dump may read beside the threads that
  * write. */
 __attribute__((no_sanitize("thread"))) void

@@ -31,6 +31,8 @@ void batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p);
 #define BATONI_VIEW_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 /* The fields of a transfer, for kinds that have more. */
 void batoni_view_transfer(const struct batoni_op *op, struct batoni_view *view);
+/* The members of a group or launch. */
+void batoni_view_tally(const struct batoni_op *op, struct batoni_view *view);
 
 /* What it is: "send to peer 1, tag 3, 64 bytes".  details, or NULL: what the one-sided layer
  * says of it. */

@@ -128,6 +128,12 @@ struct baton_comm;
 struct baton_queue;
 struct batoni_fifo;
 
+/* Of a record that answers for others, its members, and is on no stream: a group, or a launch of a
+ * plan.  `members` is the enqueuer's until the record is published; then both are the driver's. */
+struct batoni_tally {
+	uint32_t members, ended;
+};
+
 struct batoni_op {
 	_Atomic uint64_t word;
 	struct baton_comm *comm;
@@ -141,8 +147,6 @@ struct batoni_op {
 			struct batoni_op *outer;       /* open on this thread */
 			enum baton_status refusal; /* not OK: it is void */
 			uint32_t depth;
-			uint32_t members; /* enqueuer, until it is published */
-			uint32_t ended;   /* driver */
 			uint32_t streams_left;
 			struct batoni_op *failed; /* the first not on its stream */
 		} group;
@@ -168,11 +172,7 @@ struct batoni_op {
 	struct batoni_op *next;   /* enum batoni_listed: one list at a time */
 	union {
 		struct batoni_op *posted; /* reached on another thread: MPSC link */
-		/* Of a launch of a plan, which is on no stream: its operations, and
-		 * how many of them have ended. */
-		struct {
-			uint32_t members, ended;
-		} plan;
+		struct batoni_tally tally; /* of a group or launch */
 	};
 	struct batoni_list_node deadline;
 	struct baton_queue *queue;
@@ -213,6 +213,13 @@ batoni_op_list_out(struct batoni_op *op, enum batoni_listed list)
 	(void)op;
 	(void)list;
 #endif
+}
+
+/* Have all members of the group or launch ended? */
+static inline bool
+batoni_op_is_settled(const struct batoni_op *op)
+{
+	return op->tally.ended == op->tally.members;
 }
 
 /* Its state, for those that do not know whether it is still the operation that they have seen: another

@@ -90,7 +90,7 @@ batoni_group_open_new(const char *call, struct baton_comm *comm)
 	group->group.head = group->group.tail = NULL;
 	group->group.refusal = BATON_OK;
 	group->group.depth = 1;
-	group->group.members = group->group.ended = 0;
+	group->tally.members = group->tally.ended = 0;
 	group->group.streams_left = 0;
 	batoni_group_push(group);
 	return BATON_OK;
@@ -184,7 +184,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 	else
 		group->group.head = op;
 	group->group.tail = op;
-	group->group.members++;
+	group->tally.members++;
 	if (!(op->flags & (BATONI_FLAG_STREAM_ISSUED | BATONI_FLAG_PLANNED)))
 		batoni_publish(op);
 	return BATON_OK;
@@ -623,8 +623,8 @@ end_open_groups(void *arg)
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: a thread exits with a group of %u "
 		           "operation%s open: the group is void",
-		           group->comm->rank, group->group.members,
-		           batoni_s(group->group.members));
+		           group->comm->rank, group->tally.members,
+		           batoni_s(group->tally.members));
 		if (group->group.refusal == BATON_OK)
 			group->group.refusal = BATON_ERR_INVALID;
 		batoni_group_forget(group);

@@ -22,7 +22,7 @@ static void
 retire(struct batoni_op *group)
 {
 	if (is_released(group) && group->group.streams_left == 0 &&
-	    group->group.ended == group->group.members)
+	    batoni_op_is_settled(group))
 		batoni_op_vanish(group, BATONI_OP_ENGINE);
 }
 
@@ -89,7 +89,7 @@ carrier_reached(struct batoni_op *group, struct batoni_op *carrier)
 	if (group->state == BATONI_NEW)
 		return; /* place continues */
 	if (group->group.streams_left == 0 && !is_released(group) &&
-	    group->group.ended < group->group.members)
+	    !batoni_op_is_settled(group))
 		arm(group);
 	retire(group);
 }
@@ -97,9 +97,8 @@ carrier_reached(struct batoni_op *group, struct batoni_op *carrier)
 static void
 member_ended(struct batoni_op *group)
 {
-	group->group.ended++;
-	if (group->state == BATONI_NEW ||
-	    group->group.ended < group->group.members)
+	group->tally.ended++;
+	if (group->state == BATONI_NEW || !batoni_op_is_settled(group))
 		return;
 	if (is_released(group))
 		retire(group);
@@ -117,7 +116,7 @@ place_void(struct batoni_op *group)
 	struct batoni_op *op, *next;
 	bool on_stream = group->group.failed != group->group.head;
 
-	group->group.members = group->group.ended = 0;
+	group->tally.members = group->tally.ended = 0;
 	release_streams(group);
 	for (op = group->group.head; op; op = next) {
 		bool carrier = op->item.flags & BATONI_ITEM_CARRIER;
@@ -177,7 +176,7 @@ place(struct batoni_op *group)
 		place_void(group);
 		return;
 	}
-	if (group->group.ended > 0)
+	if (group->tally.ended > 0)
 		deliver_early_ends(group);
 	for (op = group->group.head; comm->in_engine && carriers; op = next) {
 		next = op->group_next;
@@ -188,7 +187,7 @@ place(struct batoni_op *group)
 		}
 	}
 	batoni_op_move(group, BATONI_QUEUED);
-	if (group->group.ended == group->group.members)
+	if (batoni_op_is_settled(group))
 		batoni_op_end_later(group);
 	else if (group->group.streams_left == 0)
 		arm(group);
@@ -199,8 +198,7 @@ place(struct batoni_op *group)
 __attribute__((no_sanitize("thread"))) static void
 view_group(const struct batoni_op *op, struct batoni_view *view)
 {
-	view->members = BATONI_VIEW_LOAD(op->group.members);
-	view->ended = BATONI_VIEW_LOAD(op->group.ended);
+	batoni_view_tally(op, view);
 	view->streams_left = BATONI_VIEW_LOAD(op->group.streams_left);
 }
 

@@ -136,7 +136,8 @@ bool batoni_plan_is_direct(const struct baton_plan *plan);
 /* Do all of the launch, but for its options, which it has.  False: nothing has been done. */
 bool batoni_launch_directly(struct batoni_op *launch,
                             const struct baton_plan *plan);
-/* From here on the record is that of a launch of so many operations. */
+/* From here on the record is that of a launch of so many operations; those that are adopted later
+ * are counted there. */
 void batoni_launch_expects(struct batoni_op *launch, uint32_t members);
 
 #endif

@@ -72,7 +72,7 @@ static void
 place(struct batoni_op *launch)
 {
 	batoni_op_move(launch, BATONI_QUEUED);
-	if (launch->plan.members == 0)
+	if (launch->tally.members == 0)
 		batoni_op_end_later(launch);
 }
 
@@ -88,7 +88,7 @@ batoni_launch_armed(struct batoni_op *launch)
 void
 batoni_launch_settle(struct batoni_op *launch)
 {
-	if (launch->plan.ended == launch->plan.members)
+	if (batoni_op_is_settled(launch))
 		batoni_op_end_launch(launch,
 		                     launch->status == BATON_PENDING
 		                             ? BATON_OK
@@ -112,7 +112,7 @@ batoni_launch_member_ended(const struct batoni_op *op,
 		                           op->kind, &op->transfer);
 	if (unlikely(launch->plan_end.failed == op->plan_index))
 		keep_list(launch, op, status, lent);
-	launch->plan.ended++;
+	launch->tally.ended++;
 	batoni_launch_settle(launch);
 }
 
@@ -131,12 +131,12 @@ end_early(struct batoni_op *launch, enum baton_status status)
 	struct baton_comm *comm = launch->comm;
 	uint32_t slot = batoni_pool_slot(&comm->pool, launch);
 
-	if (launch->plan.members == 0)
+	if (launch->tally.members == 0)
 		return;
 	batoni_op_stop_clock(launch);
 	if (status == BATON_ERR_TIMEOUT)
 		launch->flags |= BATONI_FLAG_EXPIRED;
-	launch->plan.members++;
+	launch->tally.members++;
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
@@ -145,7 +145,7 @@ end_early(struct batoni_op *launch, enum baton_status status)
 		    op->launch_slot == slot)
 			batoni_comm_end_one(op, status);
 	}
-	launch->plan.members--;
+	launch->tally.members--;
 	batoni_launch_settle(launch);
 }
 
@@ -182,8 +182,7 @@ __attribute__((no_sanitize("thread"))) static void
 view_launch(const struct batoni_op *op, struct batoni_view *view)
 {
 	batoni_view_transfer(op, view);
-	view->members = BATONI_VIEW_LOAD(op->plan.members);
-	view->ended = BATONI_VIEW_LOAD(op->plan.ended);
+	batoni_view_tally(op, view);
 }
 
 static void

@@ -69,7 +69,7 @@ batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
 {
 	op->flags |= BATONI_FLAG_PLANNED;
 	op->launch_slot = batoni_pool_slot(&launch->comm->pool, launch);
-	op->plan_index = launch->group.members++;
+	op->plan_index = launch->tally.members++;
 	/* A cancel asks the path of the launch. */
 	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
 	    !batoni_path_of(op)->ops->shared)
@@ -238,8 +238,8 @@ begin_transfer(struct batoni_op *launch)
 void
 batoni_launch_expects(struct batoni_op *launch, uint32_t members)
 {
-	launch->plan.members = members;
-	launch->plan.ended = 0;
+	launch->tally.members = members;
+	launch->tally.ended = 0;
 	launch->plan_end.failed = BATONI_NONE_FAILED;
 	launch->plan_end.lent = 0;
 }
@@ -251,11 +251,10 @@ build(struct batoni_op *launch, const struct baton_plan *plan,
 {
 	enum baton_status status;
 	struct batoni_op *first;
-	uint32_t members;
 
 	launch->group.head = launch->group.tail = NULL;
 	launch->group.refusal = BATON_OK;
-	launch->group.members = 0;
+	batoni_launch_expects(launch, 0);
 	reserve(launch, plan);
 	batoni_set(launch->group.outer, batoni_thread.groups);
 	batoni_thread.groups = launch;
@@ -264,14 +263,12 @@ build(struct batoni_op *launch, const struct baton_plan *plan,
 		unmake_open_group(launch);
 	batoni_thread.groups = launch->group.outer;
 	first = launch->group.head;
-	members = launch->group.members;
 	return_reserved(launch);
 	if (status != BATON_OK) {
 		unmake_from(first);
 		return status;
 	}
 	begin_transfer(launch);
-	batoni_launch_expects(launch, members);
 	*first_p = first;
 	return BATON_OK;
 }
@@ -382,7 +379,7 @@ end_halfway(struct batoni_op *launch, const struct putting *putting,
 	           baton_last_error());
 	batoni_take();
 	batoni_launch_note_failure(launch, putting->index, status, 0, &nothing);
-	launch->plan.ended += members - putting->index;
+	launch->tally.ended += members - putting->index;
 	batoni_launch_settle(launch);
 	batoni_end_and_issue();
 	batoni_leave();
@@ -394,7 +391,7 @@ publish_async(struct batoni_op *launch, const struct baton_plan *plan,
 {
 	struct putting putting = {.launch = launch};
 	struct baton_comm *comm = launch->comm;
-	uint32_t members = launch->plan.members;
+	uint32_t members = launch->tally.members;
 	enum baton_status status;
 
 	if (!first) {
