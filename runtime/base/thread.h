@@ -28,9 +28,9 @@
 struct batoni_op;
 struct batoni_refusal;
 
-/* The library's thread-local storage, here and in log.c, stays below 64 bytes: with the
- * initial-exec model it comes from a small reserve that all libraries of a process
- * share. */
+/* The library's thread-local storage, here, in log.c and in the leaves, stays below 128 bytes: with the
+ * initial-exec model it comes from a reserve that all libraries of a process share that are loaded
+ * late (glibc: 512 bytes, the tunable glibc.rtld.optional_static_tls). */
 struct batoni_thread {
 	struct batoni_op *groups; /* open groups, innermost communicator first */
 	struct batoni_refusal *refusals; /* of void ones: sentences (refusal.c) */
