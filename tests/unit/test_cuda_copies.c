@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "cuda_stream.h"
 #include "cuda_world.h"
 #include "device.h"
 #include "memory.h"
@@ -290,6 +291,31 @@ START_TEST(transactions_enter_once_and_leave_the_thread_as_it_was)
 }
 END_TEST
 
+/* NULL and 1 are two handles of the legacy default stream. */
+START_TEST(a_transaction_counts_a_stream_of_two_handles_once)
+{
+	const struct batoni_need one = {.entries = 1};
+	CUstream const handles[] = {NULL, (CUstream)BATONI_CU_STREAM_LEGACY_VALUE};
+	const struct batoni_device_ops *ops;
+	struct batoni_device *device;
+
+	open_world(BATON_PROGRESS_CALLS);
+	ops = cw.comms[0]->device_ops;
+	device = cw.comms[0]->device;
+	for (int i = 0; i < 4; i++) {
+		struct batoni_mark mark = {.entries = 3};
+
+		baton_ok(ops->bounds->begin(device, handles[i / 2], &one));
+		baton_ok(ops->marks->mark(device, handles[i % 2], &mark));
+		ops->bounds->commit(device);
+		cw.sim->sim_settle(false);
+		baton_ok(ops->marks->mark_done(device, &mark));
+	}
+	ck_assert(batoni_cuda_streams_passed(batoni_cuda_gpu(device)));
+	cuda_world_end();
+}
+END_TEST
+
 /* How many copies a receive makes; each call sends other bytes. */
 static long
 copies_of_receive(unsigned char *to, size_t bytes)
@@ -485,6 +511,7 @@ main(void)
 	const TTest *const tests[] = {
 		a_send_is_four_calls_that_put_and_a_receive_three_and_three_ask,
 		transactions_enter_once_and_leave_the_thread_as_it_was,
+		a_transaction_counts_a_stream_of_two_handles_once,
 		a_receive_of_8_bytes_of_the_devices_is_written,
 		a_value_that_the_driver_refuses_is_copied,
 		to_ask_a_copy_is_no_call,

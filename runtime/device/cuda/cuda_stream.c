@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cuda_stream.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -313,14 +314,33 @@ use_found(struct cuda_gpu *gpu, CUstream handle)
 	return stream;
 }
 
+/* A use of the transaction's stream by another handle: NULL and the legacy stream's are one stream.  It
+ * counts as little as by the same handle. */
+static void
+uncount_inside(struct cuda_stream *stream)
+{
+	if (stream != transaction.stream)
+		return;
+	pthread_mutex_lock(&stream->gpu->lock);
+	stream->users--;
+	pthread_mutex_unlock(&stream->gpu->lock);
+}
+
 enum baton_status
 batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                        struct cuda_stream **stream_p)
 {
+	enum baton_status status = BATON_OK;
+
 	*stream_p = stream_inside(gpu, handle);
+	if (*stream_p)
+		return BATON_OK;
+	*stream_p = use_found(gpu, handle);
 	if (!*stream_p)
-		*stream_p = use_found(gpu, handle);
-	return *stream_p ? BATON_OK : look_up(gpu, handle, stream_p);
+		status = look_up(gpu, handle, stream_p);
+	if (status == BATON_OK)
+		uncount_inside(*stream_p);
+	return status;
 }
 
 void
@@ -343,6 +363,7 @@ batoni_cuda_begin(struct batoni_device *device, CUstream handle,
 	struct cuda_guard guard;
 	CUresult result = batoni_cuda_enter(gpu, &guard);
 
+	assert(!batoni_cuda_inside || batoni_cuda_inside == gpu);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	/* A stream that has no place is not bounded. */
