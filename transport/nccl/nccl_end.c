@@ -258,14 +258,15 @@ may_abort(const struct batoni_nccl *nccl, const struct batoni_nccl_lane *lane)
 	return state != BATONI_NCCL_IN_PROGRESS && !is_awaiting(nccl, lane);
 }
 
+/* The lock of the device is to be had by then; else the device has failed. */
 static bool
-may_abort_all(struct batoni_nccl *nccl)
+may_abort_all(struct batoni_nccl *nccl, uint64_t until_ns)
 {
 	struct batoni_memory_guard guard;
 	bool may = true;
 
-	if (batoni_nccl_enter(nccl, &guard, BATONI_NCCL_FOR_EVER) != BATON_OK)
-		return true; /* the device has failed */
+	if (batoni_nccl_enter(nccl, &guard, until_ns) != BATON_OK)
+		return until_ns == BATONI_NCCL_FOR_EVER;
 	for (unsigned i = 0; i < batoni_nccl_lanes_all(nccl) && may; i++)
 		may = may_abort(nccl, &nccl->lanes[i]);
 	batoni_nccl_leave(nccl, &guard);
@@ -303,7 +304,9 @@ run_abort(struct batoni_job *job)
 
 	if (nccl->stopper_runs)
 		batoni_job_await(&nccl->stopper, UINT64_MAX);
-	while (!may_abort_all(nccl)) {
+	else if (!nccl->stopper.done)
+		stop_lanes(nccl, BATONI_NCCL_FOR_EVER);
+	while (!may_abort_all(nccl, BATONI_NCCL_FOR_EVER)) {
 		nanosleep(&nap, NULL);
 		if (nap.tv_nsec < NAP_MAX_NS)
 			nap.tv_nsec += nap.tv_nsec / 8;
@@ -378,6 +381,9 @@ end_lanes(struct batoni_nccl *nccl, bool aborted)
 	if (start_job(nccl, &nccl->ender, aborted ? run_abort : run_destroy))
 		return await_ender(nccl);
 	if (nccl->stopper_runs && !batoni_nccl_is_stopped(nccl))
+		return false;
+	/* This thread has the driver lock: it may not wait for the program's work. */
+	if (aborted && !may_abort_all(nccl, batoni_real_ns() + STOP_NS))
 		return false;
 	batoni_nccl_do_apart(nccl, aborted ? batoni_nccl_abort_lanes
 	                                   : destroy_lanes);
