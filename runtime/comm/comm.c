@@ -454,6 +454,8 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->staging = NULL; /* the transport has it */
 	}
 	assert(!batoni_table_missing(&batoni_transport_table, transport->ops));
+	assert(!batoni_table_missing(&batoni_transport_table,
+	                             batoni_hosts_of(transport)->ops));
 	comm->transport = transport;
 	comm->transport_ops = transport->ops;
 	comm->rank = transport->rank;

@@ -30,6 +30,7 @@
 #include "comm.h"
 #include "core.h"
 #include "engine.h"
+#include "tables.h"
 #include "wake.h"
 
 static_assert(sizeof(struct batoni_offer) <= BATONI_RECORD_MAX &&
@@ -288,6 +289,8 @@ begin(struct batoni_creation *creation)
 	enum baton_status status;
 
 	creation->ops = batoni_opening_of(bootstrap->kind);
+	assert(!batoni_table_missing(&batoni_bootstrap_table, bootstrap->ops));
+	assert(!batoni_table_missing(&batoni_opening_table, creation->ops));
 	plan->size = bootstrap->size;
 	/* The processes of this host are taken to have as many ranks each. */
 	*host_rank = *host_rank >= 0

@@ -23,7 +23,7 @@ struct batoni_slot {
 enum batoni_part_needed {
 	BATONI_PART_MAY,    /* it may be left out */
 	BATONI_PART_MUST,   /* it may not */
-	BATONI_PART_UNLESS, /* it may, where `other` is there */
+	BATONI_PART_UNLESS, /* it may, where `other` is there (that both are is not found) */
 	BATONI_PART_WITH    /* it may; where it is there, so must `other` be */
 };
 
