@@ -71,8 +71,8 @@ static const char help_text[] =
 
 static const struct options defaults = {
 	.epochs = 24,
-	.batch = 192,
-	.micro_batches = 16,
+	.batch = 256,
+	.micro_batches = 8,
 	.hidden = 512,
 	.layers = 8,
 	.overlap = true,
