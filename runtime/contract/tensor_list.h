@@ -99,9 +99,10 @@ batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
 	return list->places ? list->places[segment] : 0;
 }
 
-/* The bytes at the cursor that lie together, `most` at most.  The cursor passes tensors that are
- * over, so cursor->segment is theirs, and a caller who takes n of them adds n to cursor->at.  Their
- * number may be 0: most is, or there are no more (cursor->segment is list->count). */
+/* The bytes at the cursor that lie together, `most` at most.  The cursor moves on from a tensor whose
+ * end it has reached, so cursor->segment is the tensor that these bytes are of.  A caller who takes n of
+ * the bytes adds n to cursor->at.  There are 0 bytes if `most` is 0, or behind the last tensor
+ * (cursor->segment is list->count). */
 static inline struct batoni_segment
 batoni_cursor_peek(const struct batoni_tensor_list *list,
                    struct batoni_list_cursor *cursor, size_t most)

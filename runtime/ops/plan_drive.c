@@ -48,8 +48,9 @@ has_met_list(const struct batoni_op *op, enum baton_status status)
 
 	return status == BATON_ERR_MISMATCH && path->ops->lists &&
 	       batoni_op_refused_type(op) < 0 &&
-	       !(path->ops->checking && path->ops->checking->explain(path, &op->transfer,
-	                                                  words, sizeof(words)));
+	       !(path->ops->checking &&
+	         path->ops->checking->explain(path, &op->transfer, words,
+	                                      sizeof(words)));
 }
 
 /* It is the operation that failed: the sentence about its list stays. */

@@ -309,8 +309,9 @@ put_between_marks(struct baton_comm *comm, struct batoni_path *path, size_t n,
 	enum baton_status status = mark_all(comm, path, n, false, NULL);
 
 	if (status == BATON_OK)
-		status = path->ops->stream_issued->enqueue(path, comm->order.transfers, n,
-		                            follow, comm->order.observe);
+		status = path->ops->stream_issued->enqueue(
+			path, comm->order.transfers, n, follow,
+			comm->order.observe);
 	if (status == BATON_OK)
 		*lost_p = mark_ends(comm, path, n) != BATON_OK;
 	else if (status != BATON_ERR_BUSY)

@@ -307,8 +307,7 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 	part->below = true;
 	part->asked = false;
 	owner_of(stage, part, &token)->parts++;
-	status = batoni_path_issue(&stage->below->messages,
-	                                           transfer);
+	status = batoni_path_issue(&stage->below->messages, transfer);
 	if (status != BATON_PENDING)
 		part_ended(stage, part, status);
 }

@@ -72,7 +72,7 @@ greet(struct batoni_rma *rma, struct batoni_wire *wire)
 	messages->lent++;
 	messages->busy++;
 	status = batoni_path_issue(&rma->transport->messages,
-	                                    &wire->hello_transfer);
+	                           &wire->hello_transfer);
 	wire->greeted = status == BATON_PENDING || status == BATON_OK;
 	if (status == BATON_PENDING)
 		return BATON_OK;

@@ -4,7 +4,8 @@
  *
  * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of
  * pinned memory (cuda_pinned.c), and so is cuMemHostUnregister.  So each of these calls is a job
- * (thread.h).  Who pins waits for it until its time is over; nobody waits for the other call.
+ * (thread.h).  The thread that pins waits for that job until its deadline; no thread waits for the
+ * job that unpins.
  *
  * A mapping is this file's from the call that pins it until it is unmapped:
  *

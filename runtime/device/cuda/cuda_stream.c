@@ -314,13 +314,9 @@ use_found(struct cuda_gpu *gpu, CUstream handle)
 	return stream;
 }
 
-/* A use of the transaction's stream by another handle: NULL and the legacy stream's are one stream.  It
- * counts as little as by the same handle. */
 static void
-uncount_inside(struct cuda_stream *stream)
+drop_use(struct cuda_stream *stream)
 {
-	if (stream != transaction.stream)
-		return;
 	pthread_mutex_lock(&stream->gpu->lock);
 	stream->users--;
 	pthread_mutex_unlock(&stream->gpu->lock);
@@ -338,19 +334,18 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 	*stream_p = use_found(gpu, handle);
 	if (!*stream_p)
 		status = look_up(gpu, handle, stream_p);
-	if (status == BATON_OK)
-		uncount_inside(*stream_p);
+	/* The transaction's, by its other handle (NULL, or the legacy stream's): no use of that counts
+	 * until the end. */
+	if (status == BATON_OK && *stream_p == transaction.stream)
+		drop_use(*stream_p);
 	return status;
 }
 
 void
 batoni_cuda_stream_leave(struct cuda_stream *stream)
 {
-	if (stream == transaction.stream)
-		return;
-	pthread_mutex_lock(&stream->gpu->lock);
-	stream->users--;
-	pthread_mutex_unlock(&stream->gpu->lock);
+	if (stream != transaction.stream)
+		drop_use(stream);
 }
 
 enum baton_status
