@@ -126,8 +126,8 @@ START_TEST(kernel_that_waits_for_ctas_holds_its_queue_up)
 	/* One is in the queue of the kernel that waits for its send, one in that of the other. */
 	world_use(0);
 	for (int i = 0; i < 2; i++)
-		ck_cuda(nw.cuda->set_bytes(nw.rank[0].in + 500, 1, 1,
-		                           beside[i]));
+		ck_cuda(nw.cuda->set_bytes(
+			nw.rank[0].in + 500 + (CUdeviceptr)i, 1, 1, beside[i]));
 	world_settle();
 	world_use(0);
 	for (int i = 0; i < 2; i++)
