@@ -53,39 +53,43 @@ push(_Atomic(struct batoni_op *) *list, struct batoni_op *op,
 	while (!atomic_compare_exchange_weak(list, &head, op));
 }
 
-/* Drain an MPSC list and return it oldest first. */
-static struct batoni_op *
-take_inbox(void)
+static struct batoni_op **
+inbox_link(struct batoni_op *op)
 {
-	struct batoni_op *op =
-		atomic_exchange(&batoni_engine.inbox, NULL);
-	struct batoni_op *oldest = NULL;
-
-	while (op) {
-		struct batoni_op *older = op->next;
-
-		op->next = oldest;
-		oldest = op;
-		op = older;
-	}
-	return oldest;
+	return &op->next;
 }
 
-static struct batoni_op *
-take_posted(void)
+static struct batoni_op **
+posted_link(struct batoni_op *op)
 {
-	struct batoni_op *op =
-		atomic_exchange(&batoni_engine.posted, NULL);
-	struct batoni_op *oldest = NULL;
+	return &op->posted;
+}
 
-	while (op) {
-		struct batoni_op *older = op->posted;
+/* Empty an MPSC list and serve its records, oldest first.  Returns how many.  Inline: no call of
+ * link or serve goes through a pointer. */
+BATONI_ALWAYS_INLINE size_t
+drain(_Atomic(struct batoni_op *) *list,
+      struct batoni_op **(*link)(struct batoni_op *),
+      void (*serve)(struct batoni_op *))
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct batoni_op *op, *other, *oldest = NULL;
+	size_t events = 0;
 
-		op->posted = oldest;
+	/* batoni_stream_state loads this: records have left the inbox but have no
+	 * place yet. */
+	atomic_store(&e->in_hand, 1);
+	for (op = atomic_exchange(list, NULL); op; op = other) {
+		other = *link(op);
+		*link(op) = oldest;
 		oldest = op;
-		op = older;
 	}
-	return oldest;
+	for (op = oldest; op; op = other, events++) {
+		other = *link(op);
+		serve(op);
+	}
+	atomic_store(&e->in_hand, 0);
+	return events;
 }
 
 /* A record was pushed to the inbox. */
@@ -167,25 +171,17 @@ batoni_nudge(void)
 	}
 }
 
+static void
+place_one(struct batoni_op *op)
+{
+	batoni_op_list_out(op, BATONI_IN_INBOX);
+	batoni_op_place(op);
+}
+
 __attribute__((noinline)) size_t
 batoni_place_inbox(void)
 {
-	struct batoni_engine *e = &batoni_engine;
-	struct batoni_op *op;
-	size_t events = 0;
-
-	/* batoni_stream_state loads this: records have left the inbox but have no
-	 * place yet. */
-	atomic_store(&e->in_hand, 1);
-	for (op = take_inbox(); op; events++) {
-		struct batoni_op *next = op->next;
-
-		batoni_op_list_out(op, BATONI_IN_INBOX);
-		batoni_op_place(op);
-		op = next;
-	}
-	atomic_store(&e->in_hand, 0);
-	return events;
+	return drain(&batoni_engine.inbox, inbox_link, place_one);
 }
 
 /* A trigger of a communicator that was left behind. */
@@ -198,27 +194,21 @@ reached_late(struct batoni_op *op)
 		kind->left_behind(op);
 }
 
+/* The enqueuer pushes a record to the inbox before or after the device posts it.  If after,
+ * batoni_op_place finds the record already reached. */
+static void
+collect_one(struct batoni_op *op)
+{
+	if (unlikely(batoni_comm_is_gone(op->comm)))
+		reached_late(op);
+	else
+		batoni_op_reached(op);
+}
+
 static __attribute__((noinline)) size_t
 collect_posted(void)
 {
-	struct batoni_engine *e = &batoni_engine;
-	struct batoni_op *op;
-	size_t events = 0;
-
-	atomic_store(&e->in_hand, 1);
-	/* The enqueuer pushes a record to the inbox before or after the device posts
-	 * it.  If after, batoni_op_place finds the record already reached. */
-	for (op = take_posted(); op; events++) {
-		struct batoni_op *next = op->posted;
-
-		if (unlikely(batoni_comm_is_gone(op->comm)))
-			reached_late(op);
-		else
-			batoni_op_reached(op);
-		op = next;
-	}
-	atomic_store(&e->in_hand, 0);
-	return events;
+	return drain(&batoni_engine.posted, posted_link, collect_one);
 }
 
 enum baton_status

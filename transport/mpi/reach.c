@@ -23,8 +23,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
 #include "config.h"
+#include "copies.h"
 #include "log.h"
 #include "mem.h"
 #include "mpi_transport.h"
@@ -241,24 +241,14 @@ test_copies(struct batoni_mpi *mpi)
 bool
 batoni_mpi_end_copies(struct batoni_mpi *mpi)
 {
-	const struct batoni_patience *patience = mpi->base.patience;
-	struct batoni_fault fault;
-	unsigned tries = 0;
-
 	while (!batoni_list_empty(&mpi->copying)) {
 		struct batoni_mpi_copy *copy = batoni_container_of(
 			mpi->copying.next, struct batoni_mpi_copy, link);
 
-		if (!copy->started ||
-		    memory_of(mpi)->copy_test(mpi->device, &copy->ticket) !=
-		            BATON_PENDING)
-			batoni_list_remove(&copy->link);
-		else if (batoni_real_ns() >= patience->until_ns ||
-		         memory_of(mpi)->health(mpi->device, &fault) !=
-		                 BATON_OK)
+		if (copy->started && !batoni_copy_await(mpi->device, &copy->ticket,
+		                                        mpi->base.patience))
 			return false;
-		else
-			patience->yield(tries++);
+		batoni_list_remove(&copy->link);
 	}
 	return true;
 }

@@ -53,6 +53,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "copies.h"
 #include "log.h"
 #include "mem.h"
 
@@ -721,41 +722,23 @@ const struct batoni_native_puts_ops batoni_nccl_puts_ops = {
 
 /* ---- the end ---- */
 
-/* Ask the copies into chunks; true: some have not ended. */
-static bool
-copies_run(struct batoni_nccl *nccl)
-{
-	const struct batoni_memory_ops *memory = nccl->device->ops->memory;
-	bool run = false;
-
-	for (unsigned i = 0; i < BATONI_NCCL_PUTS; i++) {
-		struct batoni_nccl_put *put = &nccl->puts->puts[i];
-
-		if (put->state != BATONI_NCCL_PUT_COPYING)
-			continue;
-		if (memory->copy_test(nccl->device, &put->ticket) ==
-		    BATON_PENDING)
-			run = true;
-		else
-			put->state = BATONI_NCCL_PUT_READY;
-	}
-	return run;
-}
-
+/* Wait for the copies into chunks. */
 void
 batoni_nccl_puts_end(struct batoni_nccl *nccl)
 {
 	struct batoni_patience *patience = nccl->base.patience;
 
-	if (!nccl->puts)
-		return;
-	for (unsigned tries = 0; copies_run(nccl); tries++) {
-		if (batoni_real_ns() >= patience->until_ns) {
+	for (unsigned i = 0; nccl->puts && i < BATONI_NCCL_PUTS; i++) {
+		struct batoni_nccl_put *put = &nccl->puts->puts[i];
+
+		if (put->state != BATONI_NCCL_PUT_COPYING)
+			continue;
+		if (!batoni_copy_await(nccl->device, &put->ticket, patience)) {
 			patience->copies_left = true;
 			nccl->puts->staging = NULL; /* it stays */
 			return;
 		}
-		patience->yield(tries);
+		put->state = BATONI_NCCL_PUT_READY;
 	}
 }
 

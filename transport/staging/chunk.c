@@ -40,6 +40,7 @@
  */
 #include <string.h>
 
+#include "copies.h"
 #include "stage.h"
 
 static struct stage_token *
@@ -227,21 +228,14 @@ start_one(struct batoni_staging *stage, struct stage_token *token)
 	return true;
 }
 
-/* Does it write where one of the n does?  Eager buffers of sends are of one copy each; but a
- * program may name one buffer in several receives. */
+/* Does it write where one of the n does?  Eager buffers of sends are of one copy each. */
 static bool
 overlaps(const struct stage_token *token, struct stage_token *const tokens[],
          size_t n)
 {
-	const struct batoni_copy *a = &token->copy;
-
-	for (size_t i = 0; i < n && token->direction == RECVS; i++) {
-		const struct batoni_copy *b = &tokens[i]->copy;
-
-		if ((uintptr_t)a->to < (uintptr_t)b->to + b->bytes &&
-		    (uintptr_t)b->to < (uintptr_t)a->to + a->bytes)
+	for (size_t i = 0; i < n && token->direction == RECVS; i++)
+		if (batoni_copies_overlap(&token->copy, &tokens[i]->copy))
 			return true;
-	}
 	return false;
 }
 

@@ -35,6 +35,7 @@
  */
 #include <string.h>
 
+#include "copies.h"
 #include "stage.h"
 #include "tensors.h"
 
@@ -94,18 +95,12 @@ advance(struct stage_cursor *cursor, size_t bytes)
 	cursor->left -= bytes;
 }
 
-/* Do two receives of tensors lie over each other?  A program may say so, and copies that are
- * started together have no order. */
 static bool
-overlaps(const struct batch *batch, const struct batoni_copy *a)
+overlaps(const struct batch *batch, const struct batoni_copy *copy)
 {
-	for (size_t i = 0; i < batch->n; i++) {
-		const struct batoni_copy *b = &batch->copies[i];
-
-		if ((uintptr_t)a->to < (uintptr_t)b->to + b->bytes &&
-		    (uintptr_t)b->to < (uintptr_t)a->to + a->bytes)
+	for (size_t i = 0; i < batch->n; i++)
+		if (batoni_copies_overlap(&batch->copies[i], copy))
 			return true;
-	}
 	return false;
 }
 

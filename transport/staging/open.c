@@ -20,7 +20,7 @@
  */
 #include <string.h>
 
-#include "clock.h"
+#include "copies.h"
 #include "mem.h"
 #include "stage.h"
 
@@ -257,23 +257,14 @@ error_text(struct batoni_transport *transport, int code, char *text, size_t size
 static bool
 end_copies(struct batoni_staging *stage)
 {
-	const struct batoni_patience *patience = stage->base.patience;
-	struct batoni_fault fault;
-	unsigned tries = 0;
-
 	while (!batoni_list_empty(&stage->copies)) {
 		struct stage_token *token = batoni_container_of(
 			stage->copies.next, struct stage_token, copying);
 
-		if (stage->memory->copy_test(stage->device, &token->ticket) !=
-		    BATON_PENDING)
-			batoni_list_remove(&token->copying);
-		else if (batoni_real_ns() >= patience->until_ns ||
-		         stage->memory->health(stage->device, &fault) !=
-		                 BATON_OK)
+		if (!batoni_copy_await(stage->device, &token->ticket,
+		                       stage->base.patience))
 			return false;
-		else
-			patience->yield(tries++);
+		batoni_list_remove(&token->copying);
 	}
 	return true;
 }

@@ -325,19 +325,6 @@ start_job(struct block *block, void (*run)(struct batoni_job *),
 
 /* ---- the slots ---- */
 
-static enum baton_status
-refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns)
-{
-	return batoni_refuse(
-		BATON_ERR_TIMEOUT,
-		"no device memory after %llu ms: the driver does not return, as a "
-		"stream of CUDA device %d waits for an operation, or for something "
-		"of the program's own; allocate before streams wait, or let them "
-		"go on first",
-		(unsigned long long)((batoni_real_ns() - begun_ns) / 1000000u),
-		gpu->number);
-}
-
 enum baton_status
 batoni_cuda_block_alloc(struct batoni_device *device, size_t bytes,
                         uint64_t until_ns, void **block_p)
@@ -359,7 +346,8 @@ batoni_cuda_block_alloc(struct batoni_device *device, size_t bytes,
 	}
 	if (!batoni_job_finish(&block->job,
 	                       batoni_cuda_until(begun_ns, until_ns)))
-		return refuse_late(gpu, begun_ns);
+		return batoni_cuda_refuse_late(gpu, begun_ns, "no device memory",
+		                               "allocate");
 	if (block->result != BATONI_CU_SUCCESS) {
 		status = batoni_cuda_refuse(gpu, block->call, block->result);
 		free_block(&block->job);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "clock.h"
 #include "config.h"
 #include "log.h"
 #include "mem.h"
@@ -222,6 +223,21 @@ enum baton_status
 batoni_cuda_refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
 {
 	return refuse(gpu->api, call, result);
+}
+
+enum baton_status
+batoni_cuda_refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns,
+                        const char *what, const char *before)
+{
+	return batoni_refuse(
+		BATON_ERR_TIMEOUT,
+		"%s after %llu ms: the driver waits for the streams of CUDA "
+		"device %d, and one of them waits for an operation, or for "
+		"something of the program's own; %s before streams wait, or let "
+		"them go on first",
+		what,
+		(unsigned long long)((batoni_real_ns() - begun_ns) / 1000000u),
+		gpu->number, before);
 }
 
 static struct batoni_fault

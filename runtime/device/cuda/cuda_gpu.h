@@ -62,6 +62,13 @@ struct cuda_event {
 	uint32_t entries;
 };
 
+/* What came of a job that pins memory of the host. */
+struct cuda_pinning {
+	bool elsewhere;   /* the device has it at another address */
+	CUresult result;  /* of the last call */
+	const char *call; /* the last one of those that pin */
+};
+
 /* Pinned memory, mapped into the device at the same address. */
 struct cuda_block {
 	struct batoni_list_node link; /* of gpu->blocks, or of gpu->spare */
@@ -74,10 +81,7 @@ struct cuda_block {
 	struct batoni_job job; /* that pins it */
 	/* Under gpu->lock: a creator waits for it, or has it; it comes for the reserve. */
 	bool wanted, spares;
-	/* What came of it: the device has it at another address; the last call. */
-	bool elsewhere;
-	CUresult result;
-	const char *call;
+	struct cuda_pinning pinning;
 };
 
 /* A stream of stream_create. */
@@ -195,6 +199,11 @@ enum baton_status batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu,
 /* Refuse a call of the program because the driver's call failed: NOMEM or CUDA. */
 enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,
                                      const char *call, CUresult result);
+/* Refuse a call of the program that has waited for the driver since begun_ns: TIMEOUT.  what: "no
+ * device memory"; before: what the program should do before streams wait. */
+enum baton_status batoni_cuda_refuse_late(const struct cuda_gpu *gpu,
+                                          uint64_t begun_ns, const char *what,
+                                          const char *before);
 /* No later call will succeed: keep the first reason. */
 void batoni_cuda_fail(struct cuda_gpu *gpu, const char *call, CUresult result);
 /* A call of the memory's failed, and this is why. */
@@ -209,7 +218,22 @@ void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
 /* It is not known whether the stream will pass it. */
 void batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event);
 
-/* cuda_pinned.c.  A zeroed block, a spare one if there is one.  The thread that creates, which
+/* cuda_pinned.c.  Is it pinned, and at its own address? */
+static inline bool
+batoni_cuda_is_pinned(const struct cuda_pinning *pinning)
+{
+	return pinning->result == BATONI_CU_SUCCESS && !pinning->elsewhere;
+}
+/* Behind the call that has pinned the memory at `at`, between enter and leave: does the device
+ * have it there?  False: the caller gives it back. */
+bool batoni_cuda_pinned_in_place(const struct cuda_gpu *gpu, void *at,
+                                 struct cuda_pinning *pinning);
+/* It is not pinned: refuse the call that wanted it.  NOMEM, CUDA, UNSUPPORTED. */
+enum baton_status
+batoni_cuda_refuse_pinning(const struct cuda_gpu *gpu,
+                           const struct cuda_pinning *pinning);
+
+/* A zeroed block, a spare one if there is one.  The thread that creates, which
  * holds no lock that others may want.  OK, NOMEM, UNSUPPORTED, SYSTEM, CUDA; TIMEOUT, at
  * until_ns (batoni_real_ns), or a moment later: the driver does not return, since streams wait.
  * batoni_refuse has said why. */

@@ -37,6 +37,32 @@
 #define RESERVE_BYTES ((size_t)64 << 20)
 #define LOOK_NS 1000000u /* between two looks whether a stream has work of ours */
 
+/* ---- pinning ---- */
+
+bool
+batoni_cuda_pinned_in_place(const struct cuda_gpu *gpu, void *at,
+                            struct cuda_pinning *pinning)
+{
+	CUdeviceptr on_device = 0;
+
+	pinning->call = "cuMemHostGetDevicePointer";
+	pinning->result = gpu->api->host_device_pointer(&on_device, at, 0);
+	pinning->elsewhere = on_device != (CUdeviceptr)(uintptr_t)at;
+	return batoni_cuda_is_pinned(pinning);
+}
+
+enum baton_status
+batoni_cuda_refuse_pinning(const struct cuda_gpu *gpu,
+                           const struct cuda_pinning *pinning)
+{
+	if (pinning->result != BATONI_CU_SUCCESS)
+		return batoni_cuda_refuse(gpu, pinning->call, pinning->result);
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "CUDA device %d has pinned memory at another "
+	                     "address than the host",
+	                     gpu->number);
+}
+
 /* ---- one block ------------------------------------------------------------ */
 
 static struct cuda_block *
@@ -82,64 +108,27 @@ new_block(struct cuda_gpu *gpu, size_t bytes, bool words)
 	return block;
 }
 
-static bool
-is_pinned(const struct cuda_block *block)
-{
-	return block->result == BATONI_CU_SUCCESS && !block->elsewhere;
-}
-
 /* Pin the block's memory. */
 static void
 pin(struct batoni_job *job)
 {
 	struct cuda_block *block = block_of(job);
 	const struct cuda_gpu *gpu = block->gpu;
-	CUdeviceptr on_device = 0;
+	struct cuda_pinning *pinning = &block->pinning;
 	struct cuda_guard guard;
 
-	block->call = "cuCtxPushCurrent";
-	block->result = batoni_cuda_enter(gpu, &guard);
-	if (block->result != BATONI_CU_SUCCESS)
+	pinning->call = "cuCtxPushCurrent";
+	pinning->result = batoni_cuda_enter(gpu, &guard);
+	if (pinning->result != BATONI_CU_SUCCESS)
 		return;
-	block->call = "cuMemHostAlloc";
-	block->result = gpu->api->host_alloc(
+	pinning->call = "cuMemHostAlloc";
+	pinning->result = gpu->api->host_alloc(
 		(void **)&block->base, block->bytes,
 		BATONI_CU_HOST_ALLOC_PORTABLE | BATONI_CU_HOST_ALLOC_MAPPED);
-	if (block->result == BATONI_CU_SUCCESS) {
-		block->call = "cuMemHostGetDevicePointer";
-		block->result = gpu->api->host_device_pointer(
-			&on_device, block->base, 0);
-		block->elsewhere =
-			on_device != (CUdeviceptr)(uintptr_t)block->base;
-		if (!is_pinned(block))
-			gpu->api->host_free(block->base);
-	}
+	if (pinning->result == BATONI_CU_SUCCESS &&
+	    !batoni_cuda_pinned_in_place(gpu, block->base, pinning))
+		gpu->api->host_free(block->base);
 	batoni_cuda_leave(gpu, &guard);
-}
-
-static enum baton_status
-refuse(const struct cuda_block *block)
-{
-	if (block->result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(block->gpu, block->call,
-		                          block->result);
-	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "CUDA device %d has pinned memory at another "
-	                     "address than the host",
-	                     block->gpu->number);
-}
-
-static enum baton_status
-refuse_late(const struct cuda_gpu *gpu, uint64_t begun_ns)
-{
-	return batoni_refuse(
-		BATON_ERR_TIMEOUT,
-		"cuMemHostAlloc has not returned after %llu ms: the driver waits "
-		"for the streams of CUDA device %d, and one of them waits for an "
-		"operation, or for something of the program's own; create "
-		"communicators before streams wait, or let the streams go on first",
-		(unsigned long long)((batoni_real_ns() - begun_ns) / 1000000u),
-		gpu->number);
 }
 
 /* ---- blocks that come ------------------------------------------------------ */
@@ -150,7 +139,7 @@ leave_pinned(struct batoni_job *job)
 {
 	struct cuda_block *block = block_of(job);
 	struct cuda_gpu *gpu = block->gpu;
-	const bool pinned = is_pinned(block);
+	const bool pinned = batoni_cuda_is_pinned(&block->pinning);
 
 	pthread_mutex_lock(&gpu->lock);
 	batoni_list_remove(&block->link);
@@ -196,7 +185,7 @@ await(struct cuda_block *block, struct batoni_list_node *list, uint64_t until_ns
 	block->wanted = come && list != &gpu->spare;
 	if (come)
 		batoni_list_remove(&block->link);
-	if (come && is_pinned(block))
+	if (come && batoni_cuda_is_pinned(&block->pinning))
 		batoni_list_append(list, &block->link);
 	pthread_mutex_unlock(&gpu->lock);
 	return come;
@@ -285,9 +274,11 @@ batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
 	if (status != BATON_OK)
 		return status;
 	if (!await(block, &gpu->blocks, until_ns, false))
-		return refuse_late(gpu, begun_ns);
-	if (!is_pinned(block)) {
-		status = refuse(block);
+		return batoni_cuda_refuse_late(
+			gpu, begun_ns, "cuMemHostAlloc has not returned",
+			"create communicators");
+	if (!batoni_cuda_is_pinned(&block->pinning)) {
+		status = batoni_cuda_refuse_pinning(gpu, &block->pinning);
 		free_block(block);
 		return status;
 	}
@@ -402,7 +393,7 @@ pin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 	if (!block || !await(block, &gpu->spare,
 	                     batoni_real_ns() + CUDA_LEAST_NS, true))
 		return false;
-	pinned = is_pinned(block);
+	pinned = batoni_cuda_is_pinned(&block->pinning);
 	if (!pinned)
 		free_block(block);
 	return pinned;

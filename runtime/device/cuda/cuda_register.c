@@ -39,10 +39,7 @@ struct mapping {
 	struct cuda_gpu *gpu;
 	void *base; /* as it came from batoni_shm_map */
 	size_t bytes;
-	/* How the registration ended. */
-	bool elsewhere;
-	CUresult result; /* and of the other call */
-	const char *call;
+	struct cuda_pinning pinning; /* its result is that of the unregistration too */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,12 +58,6 @@ first_page(const struct mapping *mapping, size_t *bytes_p)
 	return (unsigned char *)mapping->base - before;
 }
 
-static bool
-is_registered(const struct mapping *mapping)
-{
-	return mapping->result == BATONI_CU_SUCCESS && !mapping->elsewhere;
-}
-
 static struct mapping *
 to_mapping(struct batoni_job *job)
 {
@@ -78,26 +69,22 @@ do_register(struct batoni_job *job)
 {
 	struct mapping *mapping = to_mapping(job);
 	const struct batoni_cuda_api *api = mapping->gpu->api;
-	CUdeviceptr on_device = 0;
+	struct cuda_pinning *pinning = &mapping->pinning;
 	struct cuda_guard guard;
 	size_t bytes;
 	unsigned char *at = first_page(mapping, &bytes);
 
-	mapping->call = "cuCtxPushCurrent";
-	mapping->result = batoni_cuda_enter(mapping->gpu, &guard);
-	if (mapping->result != BATONI_CU_SUCCESS)
+	pinning->call = "cuCtxPushCurrent";
+	pinning->result = batoni_cuda_enter(mapping->gpu, &guard);
+	if (pinning->result != BATONI_CU_SUCCESS)
 		return;
-	mapping->call = "cuMemHostRegister";
-	mapping->result = api->host_register(
+	pinning->call = "cuMemHostRegister";
+	pinning->result = api->host_register(
 		at, bytes,
 		BATONI_CU_HOST_REGISTER_PORTABLE | BATONI_CU_HOST_REGISTER_MAPPED);
-	if (mapping->result == BATONI_CU_SUCCESS) {
-		mapping->call = "cuMemHostGetDevicePointer";
-		mapping->result = api->host_device_pointer(&on_device, at, 0);
-		mapping->elsewhere = on_device != (CUdeviceptr)(uintptr_t)at;
-		if (!is_registered(mapping))
-			api->host_unregister(at);
-	}
+	if (pinning->result == BATONI_CU_SUCCESS &&
+	    !batoni_cuda_pinned_in_place(mapping->gpu, at, pinning))
+		api->host_unregister(at);
 	batoni_cuda_leave(mapping->gpu, &guard);
 }
 
@@ -109,10 +96,10 @@ do_unregister(struct batoni_job *job)
 	size_t bytes;
 	unsigned char *at = first_page(mapping, &bytes);
 
-	mapping->result = batoni_cuda_enter(mapping->gpu, &guard);
-	if (mapping->result != BATONI_CU_SUCCESS)
+	mapping->pinning.result = batoni_cuda_enter(mapping->gpu, &guard);
+	if (mapping->pinning.result != BATONI_CU_SUCCESS)
 		return;
-	mapping->result = mapping->gpu->api->host_unregister(at);
+	mapping->pinning.result = mapping->gpu->api->host_unregister(at);
 	batoni_cuda_leave(mapping->gpu, &guard);
 }
 
@@ -140,7 +127,7 @@ static void
 leave_unregistered(struct batoni_job *job)
 {
 	struct mapping *mapping = to_mapping(job);
-	CUresult result = mapping->result;
+	CUresult result = mapping->pinning.result;
 
 	/* A reset of the GPU has let go of it, or the driver's end in a process that exits. */
 	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED ||
@@ -159,7 +146,7 @@ leave_unregistered(struct batoni_job *job)
 static void
 leave_registered(struct batoni_job *job)
 {
-	if (!is_registered(to_mapping(job))) {
+	if (!batoni_cuda_is_pinned(&to_mapping(job)->pinning)) {
 		drop(to_mapping(job));
 		return;
 	}
@@ -180,17 +167,11 @@ refuse_at_once(enum baton_status status, const char *why, void *base, size_t byt
 static enum baton_status
 refuse(struct mapping *mapping)
 {
-	const struct cuda_gpu *gpu = mapping->gpu;
-	CUresult result = mapping->result;
-	const char *call = mapping->call;
+	enum baton_status status =
+		batoni_cuda_refuse_pinning(mapping->gpu, &mapping->pinning);
 
 	drop(mapping);
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, call, result);
-	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "CUDA device %d has registered memory at another "
-	                     "address than the host",
-	                     gpu->number);
+	return status;
 }
 
 enum baton_status
@@ -223,15 +204,10 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 	}
 	if (!batoni_job_finish(&mapping->job,
 	                       batoni_cuda_until(begun_ns, until_ns)))
-		return batoni_refuse(
-			BATON_ERR_TIMEOUT,
-			"cuMemHostRegister has not returned after %llu ms: the "
-			"driver waits for the streams of CUDA device %d, and one "
-			"of them waits; create communicators before streams wait",
-			(unsigned long long)((batoni_real_ns() - begun_ns) /
-		                             1000000u),
-			gpu->number);
-	if (!is_registered(mapping))
+		return batoni_cuda_refuse_late(
+			gpu, begun_ns, "cuMemHostRegister has not returned",
+			"create communicators");
+	if (!batoni_cuda_is_pinned(&mapping->pinning))
 		return refuse(mapping);
 	keep_listed(mapping);
 	return BATON_OK;
