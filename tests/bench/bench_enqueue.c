@@ -23,30 +23,60 @@
 
 static uint64_t cells[BENCH_WINDOW];
 
+/* A library under test, and which of its calls are timed. */
+struct calls {
+	uint64_t (*make)(struct bench *b, bool send); /* a batch of them, timed */
+	/* Rank `from` tells the other that its calls are made. */
+	void (*ready)(struct bench *b, int from);
+	void (*drain)(void);
+	bool sends;
+};
+
+/* The side that receives always posts first. */
+static double
+block(struct bench *b, void *arg, int rounds)
+{
+	const struct calls *calls = arg;
+	uint64_t spent = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		bool send = (b->rank == 0) == calls->sends;
+
+		if (send)
+			calls->ready(b, b->peer);
+		spent += calls->make(b, send);
+		if (!send)
+			calls->ready(b, b->rank);
+		calls->drain();
+	}
+	return (double)spent / ((double)rounds * BENCH_WINDOW);
+}
+
 /* ---- raw ---------------------------------------------------------------- */
 
+static MPI_Request raw_requests[BENCH_WINDOW];
+
 static uint64_t
-raw_calls(struct bench *b, bool send, MPI_Request *requests)
+raw_calls(struct bench *b, bool send)
 {
 	uint64_t start = bench_now();
 
 	for (int k = 0; k < BENCH_WINDOW; k++)
 		if (send)
 			MPI_Isend(&cells[k], 8, MPI_BYTE, b->peer, TAG, b->raw,
-			          &requests[k]);
+			          &raw_requests[k]);
 		else
 			MPI_Irecv(&cells[k], 8, MPI_BYTE, b->peer, TAG, b->raw,
-			          &requests[k]);
+			          &raw_requests[k]);
 	return bench_now() - start;
 }
 
 static void
-raw_drain(MPI_Request *requests)
+raw_drain(void)
 {
-	MPI_Waitall(BENCH_WINDOW, requests, MPI_STATUSES_IGNORE);
+	MPI_Waitall(BENCH_WINDOW, raw_requests, MPI_STATUSES_IGNORE);
 }
 
-/* Rank `from` tells the other that its calls are made. */
 static void
 raw_ready(struct bench *b, int from)
 {
@@ -59,31 +89,12 @@ raw_ready(struct bench *b, int from)
 		         MPI_STATUS_IGNORE);
 }
 
-static double
-raw_block(struct bench *b, void *arg, int rounds)
-{
-	const bool *timed_send = arg;
-	MPI_Request requests[BENCH_WINDOW];
-	uint64_t spent = 0;
-
-	/* The side that receives always posts first. */
-	for (int i = 0; i < rounds; i++) {
-		bool send = (b->rank == 0) == *timed_send;
-
-		if (send)
-			raw_ready(b, b->peer);
-		spent += raw_calls(b, send, requests);
-		if (!send)
-			raw_ready(b, b->rank);
-		raw_drain(requests);
-	}
-	return (double)spent / ((double)rounds * BENCH_WINDOW);
-}
-
 /* ---- Baton -------------------------------------------------------------- */
 
+static baton_request requests[BENCH_WINDOW];
+
 static uint64_t
-baton_calls(struct bench *b, bool send, baton_request *requests)
+baton_calls(struct bench *b, bool send)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 	enum baton_status failed = BATON_OK;
@@ -111,7 +122,7 @@ baton_calls(struct bench *b, bool send, baton_request *requests)
 }
 
 static void
-baton_drain(baton_request *requests)
+baton_drain(void)
 {
 	for (int k = 0; k < BENCH_WINDOW; k++)
 		bench_must(baton_finish(&requests[k], -1, NULL) == BATON_OK);
@@ -134,31 +145,12 @@ baton_ready(struct bench *b, int from)
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
-static double
-baton_block(struct bench *b, void *arg, int rounds)
-{
-	const bool *timed_send = arg;
-	baton_request requests[BENCH_WINDOW];
-	uint64_t spent = 0;
-
-	for (int i = 0; i < rounds; i++) {
-		bool send = (b->rank == 0) == *timed_send;
-
-		if (send)
-			baton_ready(b, b->peer);
-		spent += baton_calls(b, send, requests);
-		if (!send)
-			baton_ready(b, b->rank);
-		baton_drain(requests);
-	}
-	return (double)spent / ((double)rounds * BENCH_WINDOW);
-}
-
 static void
 measure_enqueue(struct bench *b, bool send)
 {
-	const struct bench_side sides[] = {{raw_block, &send},
-	                                   {baton_block, &send}};
+	struct calls raw = {raw_calls, raw_ready, raw_drain, send};
+	struct calls ours = {baton_calls, baton_ready, baton_drain, send};
+	const struct bench_side sides[] = {{block, &raw}, {block, &ours}};
 	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
 	                          .block_ns = 4000000};
 	struct bench_stat stats[2];

@@ -141,6 +141,24 @@ bench_nccl_us(uint64_t start, int rounds)
 	return (double)(bench_now() - start) / (1e3 * rounds);
 }
 
+double
+bench_nccl_raw(const struct bench *b, const struct task *t, int rounds, int n,
+               void (*calls)(const struct bench *b, const struct task *t))
+{
+	uint64_t start;
+	double us;
+
+	bench_nccl_begin(t);
+	start = bench_now();
+	for (int i = 0; i < rounds; i++) {
+		calls(b, t);
+		CUDA(stream_synchronize(t->stream));
+	}
+	us = bench_nccl_us(start, rounds * n);
+	bench_nccl_end(t);
+	return us;
+}
+
 /* ---- to oneself ------------------------------------------------------------- */
 
 static double
@@ -181,25 +199,18 @@ baton_self(struct bench *b, void *arg, int rounds)
 	return bench_nccl_us(start, rounds);
 }
 
+static void
+raw_groups(const struct bench *b, const struct task *t)
+{
+	(void)b;
+	for (int k = 0; k < ROW; k++)
+		raw_group(t);
+}
+
 static double
 raw_self_stream(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t start;
-	double us;
-
-	if (b->rank != 0)
-		return 0;
-	bench_nccl_begin(t);
-	start = bench_now();
-	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < ROW; k++)
-			raw_group(t);
-		CUDA(stream_synchronize(t->stream));
-	}
-	us = bench_nccl_us(start, rounds * ROW);
-	bench_nccl_end(t);
-	return us;
+	return b->rank == 0 ? bench_nccl_raw(b, arg, rounds, ROW, raw_groups) : 0;
 }
 
 static double
@@ -318,23 +329,17 @@ baton_call(struct bench *b, void *arg, int rounds)
 	return (double)spent / ((double)rounds * BENCH_WINDOW);
 }
 
+static void
+raw_there_and_back(const struct bench *b, const struct task *t)
+{
+	(b->rank == 0 ? raw_send : raw_recv)(t);
+	(b->rank == 0 ? raw_recv : raw_send)(t);
+}
+
 static double
 raw_latency(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t start;
-	double us;
-
-	bench_nccl_begin(t);
-	start = bench_now();
-	for (int i = 0; i < rounds; i++) {
-		(b->rank == 0 ? raw_send : raw_recv)(t);
-		(b->rank == 0 ? raw_recv : raw_send)(t);
-		CUDA(stream_synchronize(t->stream));
-	}
-	us = bench_nccl_us(start, 2 * rounds);
-	bench_nccl_end(t);
-	return us;
+	return bench_nccl_raw(b, arg, rounds, 2, raw_there_and_back);
 }
 
 static double
@@ -353,23 +358,17 @@ baton_latency(struct bench *b, void *arg, int rounds)
 	return bench_nccl_us(start, 2 * rounds);
 }
 
+static void
+raw_one_way(const struct bench *b, const struct task *t)
+{
+	for (int k = 0; k < WINDOW; k++)
+		(b->rank == 0 ? raw_send : raw_recv)(t);
+}
+
 static double
 raw_window(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t start;
-	double us;
-
-	bench_nccl_begin(t);
-	start = bench_now();
-	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < WINDOW; k++)
-			(b->rank == 0 ? raw_send : raw_recv)(t);
-		CUDA(stream_synchronize(t->stream));
-	}
-	us = bench_nccl_us(start, rounds * WINDOW);
-	bench_nccl_end(t);
-	return us;
+	return bench_nccl_raw(b, arg, rounds, WINDOW, raw_one_way);
 }
 
 static double

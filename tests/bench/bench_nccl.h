@@ -43,6 +43,9 @@ void bench_nccl_begin(const struct task *t);
 void bench_nccl_end(const struct task *t);
 /* What rounds since then took, each. */
 double bench_nccl_us(uint64_t start, int rounds);
+/* Rounds of raw calls, each of n, with a wait for their stream: what one of them took, in us. */
+double bench_nccl_raw(const struct bench *b, const struct task *t, int rounds, int n,
+                      void (*calls)(const struct bench *b, const struct task *t));
 
 /* The rows, but for sizes over the largest and what is not wanted. */
 void bench_nccl_measure(struct bench *b, struct task *t, const struct pair *pair,

@@ -42,51 +42,39 @@ raw_wait(const struct task *t, int count)
 	NCCL(wait_signal(1, &desc, t->pair->raw, t->stream));
 }
 
+static void
+raw_pingpong(const struct bench *b, const struct task *t)
+{
+	for (int k = 0; k < BENCH_PUTS_ROUNDS; k++) {
+		if (b->rank != 0)
+			raw_wait(t, 1);
+		raw_put(t);
+		if (b->rank == 0)
+			raw_wait(t, 1);
+	}
+}
+
 static double
 raw_latency(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t start;
-	double us;
+	return bench_nccl_raw(b, arg, rounds, 2 * BENCH_PUTS_ROUNDS,
+	                      raw_pingpong);
+}
 
-	bench_nccl_begin(t);
-	start = bench_now();
-	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < BENCH_PUTS_ROUNDS; k++) {
-			if (b->rank != 0)
-				raw_wait(t, 1);
-			raw_put(t);
-			if (b->rank == 0)
-				raw_wait(t, 1);
-		}
-		CUDA(stream_synchronize(t->stream));
-	}
-	us = bench_nccl_us(start, 2 * rounds * BENCH_PUTS_ROUNDS);
-	bench_nccl_end(t);
-	return us;
+static void
+raw_puts(const struct bench *b, const struct task *t)
+{
+	for (int k = 0; k < COUNT && b->rank == 0; k++)
+		raw_put(t);
+	raw_wait(t, b->rank == 0 ? 1 : COUNT);
+	if (b->rank != 0)
+		NCCL(signal(t->pair->peer, 0, 0, 0, t->pair->raw, t->stream));
 }
 
 static double
 raw_row(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t start;
-	double us;
-
-	bench_nccl_begin(t);
-	start = bench_now();
-	for (int i = 0; i < rounds; i++) {
-		for (int k = 0; k < COUNT && b->rank == 0; k++)
-			raw_put(t);
-		raw_wait(t, b->rank == 0 ? 1 : COUNT);
-		if (b->rank != 0)
-			NCCL(signal(t->pair->peer, 0, 0, 0, t->pair->raw,
-			            t->stream));
-		CUDA(stream_synchronize(t->stream));
-	}
-	us = bench_nccl_us(start, rounds * COUNT);
-	bench_nccl_end(t);
-	return us;
+	return bench_nccl_raw(b, arg, rounds, COUNT, raw_puts);
 }
 
 /* ---- Baton ------------------------------------------------------------------ */

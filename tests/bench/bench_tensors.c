@@ -93,30 +93,8 @@ list_recv(struct bench *b, struct lists *m, baton_request *request)
 	                              b->stream, NULL, request) == BATON_OK);
 }
 
-static double
-list_block(struct bench *b, void *arg, int rounds)
-{
-	uint64_t start = bench_now();
-
-	for (int i = 0; i < rounds; i++) {
-		baton_request out, in;
-
-		if (b->rank == 0) {
-			list_send(b, arg, &out);
-			list_recv(b, arg, &in);
-			finish(&in);
-		} else {
-			list_recv(b, arg, &in);
-			finish(&in);
-			list_send(b, arg, &out);
-		}
-		finish(&out);
-	}
-	return bench_half_us(start, rounds);
-}
-
 static void
-plain_send(struct bench *b, const struct lists *m, baton_request *request)
+plain_send(struct bench *b, struct lists *m, baton_request *request)
 {
 	bench_must(baton_send(m->plain.out, m->plain.bytes, BATON_UINT8, b->peer,
 	                      TAG, b->comm, b->stream, NULL,
@@ -124,33 +102,45 @@ plain_send(struct bench *b, const struct lists *m, baton_request *request)
 }
 
 static void
-plain_recv(struct bench *b, const struct lists *m, baton_request *request)
+plain_recv(struct bench *b, struct lists *m, baton_request *request)
 {
 	bench_must(baton_recv(m->plain.in, m->plain.bytes, BATON_UINT8, b->peer,
 	                      TAG, b->comm, b->stream, NULL,
 	                      request) == BATON_OK);
 }
 
+/* The order of the calls: that of one stream, each request finished. */
 static double
-plain_block(struct bench *b, void *arg, int rounds)
+pingpong(struct bench *b, struct lists *m, int rounds,
+         void (*send)(struct bench *b, struct lists *m, baton_request *request),
+         void (*recv)(struct bench *b, struct lists *m, baton_request *request))
 {
 	uint64_t start = bench_now();
 
 	for (int i = 0; i < rounds; i++) {
 		baton_request out, in;
 
-		if (b->rank == 0) {
-			plain_send(b, arg, &out);
-			plain_recv(b, arg, &in);
-			finish(&in);
-		} else {
-			plain_recv(b, arg, &in);
-			finish(&in);
-			plain_send(b, arg, &out);
-		}
+		if (b->rank == 0)
+			send(b, m, &out);
+		recv(b, m, &in);
+		finish(&in);
+		if (b->rank != 0)
+			send(b, m, &out);
 		finish(&out);
 	}
 	return bench_half_us(start, rounds);
+}
+
+static double
+list_block(struct bench *b, void *arg, int rounds)
+{
+	return pingpong(b, arg, rounds, list_send, list_recv);
+}
+
+static double
+plain_block(struct bench *b, void *arg, int rounds)
+{
+	return pingpong(b, arg, rounds, plain_send, plain_recv);
 }
 
 static void

@@ -53,6 +53,7 @@ struct helper {
 	int peer;
 	bool sends;
 	_Atomic bool over;
+	pthread_t thread;
 };
 
 /* A thread that may not drive MPI enqueues; the main thread's calls do it. */
@@ -72,19 +73,30 @@ enqueue(void *arg)
 	return NULL;
 }
 
+/* 5000 bytes from rank 0 to rank 1.  False: this rank is neither. */
+static bool
+start_helper(struct helper *helper, struct baton_comm *comm,
+             void *(*main)(void *), unsigned char value)
+{
+	int rank = baton_comm_rank(comm);
+
+	if (rank > 1 || baton_comm_size(comm) < 2)
+		return false;
+	*helper = (struct helper){ .comm = comm, .peer = rank ^ 1,
+		                   .sends = rank == 0, .data = in };
+	memset(in, rank == 0 ? value : 0, 5000);
+	CHECK(pthread_create(&helper->thread, NULL, main, helper) == 0);
+	return true;
+}
+
 static void
 enqueue_elsewhere(struct baton_comm *comm)
 {
-	int rank = baton_comm_rank(comm);
-	struct helper helper = { .comm = comm, .peer = rank ^ 1,
-		                 .sends = rank == 0, .data = in };
-	pthread_t thread;
+	struct helper helper;
 
-	if (rank > 1 || baton_comm_size(comm) < 2)
+	if (!start_helper(&helper, comm, enqueue, 9))
 		return;
-	memset(in, rank == 0 ? 9 : 0, 5000);
-	CHECK(pthread_create(&thread, NULL, enqueue, &helper) == 0);
-	pthread_join(thread, NULL);
+	pthread_join(helper.thread, NULL);
 	CHECK(baton_finish(&helper.request, -1, NULL) == BATON_OK);
 	CHECK(in[0] == 9 && in[4999] == 9);
 }
@@ -104,19 +116,14 @@ wait_elsewhere(void *arg)
 static void
 serve_a_waiting_thread(struct baton_comm *comm)
 {
-	int rank = baton_comm_rank(comm);
-	struct helper helper = { .comm = comm, .peer = rank ^ 1,
-		                 .sends = rank == 0, .data = out };
-	pthread_t thread;
+	struct helper helper;
 
-	if (rank > 1 || baton_comm_size(comm) < 2)
+	if (!start_helper(&helper, comm, wait_elsewhere, 4))
 		return;
-	memset(out, rank == 0 ? 4 : 0, 5000);
-	CHECK(pthread_create(&thread, NULL, wait_elsewhere, &helper) == 0);
 	while (!atomic_load(&helper.over))
 		(void)baton_progress(comm);
-	pthread_join(thread, NULL);
-	CHECK(out[0] == 4 && out[4999] == 4);
+	pthread_join(helper.thread, NULL);
+	CHECK(in[0] == 4 && in[4999] == 4);
 }
 
 /* A thread that polls a receive and so drives, where it may. */

@@ -515,11 +515,12 @@ cuStreamSynchronize(CUstream handle)
 	return sim_leave(&call, result);
 }
 
-CUresult
-cuStreamGetPriority(CUstream handle, int *priority_p)
+/* What a stream is; no context needs to be current. */
+static CUresult
+read_stream(enum sim_function function, CUstream handle, struct sim_stream *stream_p)
 {
 	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuStreamGetPriority, 0);
+	CUresult result = sim_enter(&call, function, 0);
 	struct sim_stream *stream;
 
 	if (result != BATONI_CU_SUCCESS)
@@ -527,40 +528,41 @@ cuStreamGetPriority(CUstream handle, int *priority_p)
 	call.context = sim_current();
 	result = sim_stream_of_locked(&call, handle, false, &stream);
 	if (result == BATONI_CU_SUCCESS)
-		*priority_p = stream->priority;
+		*stream_p = *stream;
 	return sim_leave(&call, result);
+}
+
+CUresult
+cuStreamGetPriority(CUstream handle, int *priority_p)
+{
+	struct sim_stream stream;
+	CUresult result = read_stream(SIM_cuStreamGetPriority, handle, &stream);
+
+	if (result == BATONI_CU_SUCCESS)
+		*priority_p = stream.priority;
+	return result;
 }
 
 CUresult
 cuStreamGetCtx(CUstream handle, CUcontext *context_p)
 {
-	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuStreamGetCtx, 0);
-	struct sim_stream *stream;
+	struct sim_stream stream;
+	CUresult result = read_stream(SIM_cuStreamGetCtx, handle, &stream);
 
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	call.context = sim_current();
-	result = sim_stream_of_locked(&call, handle, false, &stream);
 	if (result == BATONI_CU_SUCCESS)
-		*context_p = sim_handle_of(stream->context);
-	return sim_leave(&call, result);
+		*context_p = sim_handle_of(stream.context);
+	return result;
 }
 
 CUresult
 cuStreamGetId(CUstream handle, unsigned long long *id_p)
 {
-	struct sim_call call;
-	CUresult result = sim_enter(&call, SIM_cuStreamGetId, 0);
-	struct sim_stream *stream;
+	struct sim_stream stream;
+	CUresult result = read_stream(SIM_cuStreamGetId, handle, &stream);
 
-	if (result != BATONI_CU_SUCCESS)
-		return result;
-	call.context = sim_current();
-	result = sim_stream_of_locked(&call, handle, false, &stream);
 	if (result == BATONI_CU_SUCCESS)
-		*id_p = stream->id;
-	return sim_leave(&call, result);
+		*id_p = stream.id;
+	return result;
 }
 
 CUresult

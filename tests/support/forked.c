@@ -38,10 +38,7 @@ forked_agree(struct conform *c, int value)
 
 	shared->values[c->rank] = value;
 	forked_sync(c);
-	most = shared->values[0];
-	for (int i = 1; i < c->size; i++)
-		if (shared->values[i] > most)
-			most = shared->values[i];
+	most = conform_most(shared->values, c->size);
 	forked_sync(c);
 	return most;
 }

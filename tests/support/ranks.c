@@ -38,10 +38,7 @@ threads_agree(struct conform *c, int value)
 
 	ranks->values[c->rank] = value;
 	threads_sync(c);
-	most = ranks->values[0];
-	for (int i = 1; i < c->size; i++)
-		if (ranks->values[i] > most)
-			most = ranks->values[i];
+	most = conform_most(ranks->values, c->size);
 	threads_sync(c);
 	return most;
 }

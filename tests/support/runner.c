@@ -165,6 +165,17 @@ conform_fini(struct conform *c)
 	pthread_mutex_destroy(&c->lock);
 }
 
+int
+conform_most(const int values[], int size)
+{
+	int most = values[0];
+
+	for (int i = 1; i < size; i++)
+		if (values[i] > most)
+			most = values[i];
+	return most;
+}
+
 /* The free memory of the machine or of this container; 0: unknown. */
 static size_t
 memory_free(void)

@@ -42,6 +42,9 @@ void conform_fini(struct conform *c);
 int conform_run(struct conform *c, const struct conform_list *const lists[],
                 const struct conform_arguments *arguments);
 
+/* What the ranks agree on: the largest of their values. */
+int conform_most(const int values[], int size);
+
 /* ---- ranks that are threads of this process (ranks.c) ---- */
 
 /* All ranks' communicators at once. */

@@ -7,6 +7,17 @@
 #include "run_tests.h"
 #include "scripted_world.h"
 
+/* Those that are left are cancelled; then nothing is held. */
+static void
+cancel_all(const baton_request requests[], size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
+		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
+	}
+	scripted_assert_free(comm, 16);
+}
+
 START_TEST(what_is_enqueued_while_another_drives_keeps_its_order)
 {
 	struct baton_op_options options = detached();
@@ -27,11 +38,7 @@ START_TEST(what_is_enqueued_while_another_drives_keeps_its_order)
 	/* It was placed by the driver on its way out. */
 	ck_assert_str_eq(transport.log, "r9 s1 s2 s3 s4 s5 ");
 	ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
-	for (int i = 0; i < 6; i++) {
-		ck_assert_int_eq(baton_cancel(requests[i]), BATON_OK);
-		scripted_assert_ended(requests[i], BATON_ERR_CANCELED);
-	}
-	scripted_assert_free(comm, 16);
+	cancel_all(requests, 6);
 }
 END_TEST
 
@@ -82,13 +89,7 @@ START_TEST(group_may_be_enqueued_while_another_drives)
 	ck_assert_str_eq(transport.log, "r9 ");
 	open_gate(driver);
 	ck_assert_str_eq(transport.log, "r9 s1 r2 ");
-	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	ck_assert_int_eq(baton_cancel(b), BATON_OK);
-	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
-	scripted_assert_ended(a, BATON_ERR_CANCELED);
-	scripted_assert_ended(b, BATON_ERR_CANCELED);
-	scripted_assert_ended(blocker, BATON_ERR_CANCELED);
-	scripted_assert_free(comm, 16);
+	cancel_all((const baton_request[]){a, b, blocker}, 3);
 }
 END_TEST
 
@@ -105,11 +106,7 @@ START_TEST(one_that_is_cancelled_in_the_inbox_is_never_issued)
 	open_gate(driver);
 	scripted_assert_ended(a, BATON_ERR_CANCELED);
 	scripted_assert_pending(b);
-	ck_assert_int_eq(baton_cancel(b), BATON_OK);
-	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
-	scripted_assert_ended(b, BATON_ERR_CANCELED);
-	scripted_assert_ended(blocker, BATON_ERR_CANCELED);
-	scripted_assert_free(comm, 16);
+	cancel_all((const baton_request[]){b, blocker}, 2);
 }
 END_TEST
 
@@ -133,11 +130,7 @@ START_TEST(cancel_is_seen_although_the_inbox_was_emptied_just_before)
 	baton_progress(comm);
 	scripted_assert_ended(b, BATON_ERR_CANCELED);
 	ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
-	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
-	scripted_assert_ended(a, BATON_ERR_CANCELED);
-	scripted_assert_ended(blocker, BATON_ERR_CANCELED);
-	scripted_assert_free(comm, 16);
+	cancel_all((const baton_request[]){a, blocker}, 2);
 }
 END_TEST
 
@@ -238,9 +231,7 @@ START_TEST(launched_function_is_refused_everything)
 	ck_assert_ptr_null(inside.queue);
 	scripted_assert_pending(a);
 	ck_assert_int_eq(baton_comm_status(comm), BATON_OK);
-	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	scripted_assert_ended(a, BATON_ERR_CANCELED);
-	scripted_assert_free(comm, 16);
+	cancel_all(&a, 1);
 }
 END_TEST
 

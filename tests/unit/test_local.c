@@ -293,47 +293,42 @@ END_TEST
 
 /* ---- small messages ----------------------------------------------------- */
 
-START_TEST(send_that_finds_its_receive_ends_both_at_once)
+/* A message from rank 0 to rank 1, whose first side waits for the other one. */
+static void
+meet(bool send_first)
 {
 	struct world world;
 	char from[] = "hello", to[6] = "";
 	struct batoni_transfer r = transfer(BATONI_RECV, 3, 0, 5, to, 6);
 	struct batoni_transfer s = transfer(BATONI_SEND, 2, 1, 5, from, 6);
+	struct batoni_transfer *first = send_first ? &s : &r;
+	struct batoni_transfer *second = send_first ? &r : &s;
+	int waits = send_first ? 0 : 1;
 
 	open_world(&world, 2, 8);
-	ck_assert_int_eq(issue(&world, 1, &r), BATON_PENDING);
-	ck_assert_uint_eq(world.transports[1]->messages.load.in_flight, 1);
-	ck_assert_uint_eq(world.transports[1]->messages.load.moving, 0);
-	ck_assert_int_eq(issue(&world, 0, &s), BATON_OK);
+	ck_assert_int_eq(issue(&world, waits, first), BATON_PENDING);
+	ck_assert_uint_eq(world.transports[waits]->messages.load.in_flight, 1);
+	ck_assert_uint_eq(world.transports[waits]->messages.load.moving, 0);
+	ck_assert_int_eq(issue(&world, !waits, second), BATON_OK);
 	ck_assert_uint_eq(s.done_bytes, 6);
-	assert_last(&world, 1, &r, BATON_OK);
 	ck_assert_uint_eq(r.done_bytes, 6);
 	ck_assert_str_eq(to, "hello");
-	ck_assert_uint_eq(world.recorders[0].count, 0);
+	assert_last(&world, waits, first, BATON_OK);
+	ck_assert_uint_eq(world.recorders[!waits].count, 0);
 	assert_idle(&world, 0);
 	assert_idle(&world, 1);
 	close_world(&world);
+}
+
+START_TEST(send_that_finds_its_receive_ends_both_at_once)
+{
+	meet(false);
 }
 END_TEST
 
 START_TEST(receive_that_finds_its_send_ends_both_at_once)
 {
-	struct world world;
-	char from[] = "hello", to[6] = "";
-	struct batoni_transfer r = transfer(BATONI_RECV, 3, 0, 5, to, 6);
-	struct batoni_transfer s = transfer(BATONI_SEND, 2, 1, 5, from, 6);
-
-	open_world(&world, 2, 8);
-	ck_assert_int_eq(issue(&world, 0, &s), BATON_PENDING);
-	ck_assert_uint_eq(world.transports[0]->messages.load.in_flight, 1);
-	ck_assert_int_eq(issue(&world, 1, &r), BATON_OK);
-	ck_assert_uint_eq(r.done_bytes, 6);
-	ck_assert_str_eq(to, "hello");
-	assert_last(&world, 0, &s, BATON_OK);
-	ck_assert_uint_eq(world.recorders[1].count, 0);
-	assert_idle(&world, 0);
-	assert_idle(&world, 1);
-	close_world(&world);
+	meet(true);
 }
 END_TEST
 

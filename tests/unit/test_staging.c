@@ -272,6 +272,16 @@ START_TEST(sends_that_one_peer_does_not_receive_hold_up_no_other)
 }
 END_TEST
 
+/* Nine chunks each way between rank 0 and the peer, in slots a and b of both, and of that content. */
+static void
+start_both_ways(struct world *world, int peer, uint32_t a, uint32_t b)
+{
+	start_send(world, 0, a, peer, 0, 9 * CHUNK, a, false);
+	start_recv(world, peer, a, 0, 0, 9 * CHUNK, false);
+	start_send(world, peer, b, 0, 0, 9 * CHUNK, b, false);
+	start_recv(world, 0, b, peer, 0, 9 * CHUNK, false);
+}
+
 START_TEST(a_peer_that_makes_no_progress_has_its_share_and_no_more)
 {
 	struct world world;
@@ -287,10 +297,7 @@ START_TEST(a_peer_that_makes_no_progress_has_its_share_and_no_more)
 	step(&world, 1);
 	step(&world, 0);
 	step(&world, 1);
-	start_send(&world, 0, 10, 2, 0, 9 * CHUNK, 10, false);
-	start_recv(&world, 2, 10, 0, 0, 9 * CHUNK, false);
-	start_send(&world, 2, 11, 0, 0, 9 * CHUNK, 11, false);
-	start_recv(&world, 0, 11, 2, 0, 9 * CHUNK, false);
+	start_both_ways(&world, 2, 10, 11);
 	while (!world.ranks[2].ended[10] || !world.ranks[0].ended[11]) {
 		step(&world, 0);
 		step(&world, 2);
@@ -330,10 +337,7 @@ START_TEST(peers_that_make_no_progress_leave_a_chunk_for_each_other_peer)
 	step(&world, 2);
 	step(&world, 0);
 	step(&world, 0);
-	start_send(&world, 0, 40, 3, 0, 9 * CHUNK, 40, false);
-	start_recv(&world, 3, 40, 0, 0, 9 * CHUNK, false);
-	start_send(&world, 3, 41, 0, 0, 9 * CHUNK, 41, false);
-	start_recv(&world, 0, 41, 3, 0, 9 * CHUNK, false);
+	start_both_ways(&world, 3, 40, 41);
 	while (!world.ranks[3].ended[40] || !world.ranks[0].ended[41]) {
 		test_once(&world, 0);
 		test_once(&world, 3);
