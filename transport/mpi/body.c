@@ -213,7 +213,8 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			code = batoni_mpi_isend(mpi, piece, (int)bytes,
 			                        body->peer, body->tag);
 		else
-			code = MPI_Irecv(body->drained ? drain_buffer : piece,
+			code = MPI_Irecv(body->verdict == BATON_OK ? piece
+			                                           : drain_buffer,
 			                 (int)bytes, MPI_BYTE, body->peer,
 			                 body->tag, mpi->comm,
 			                 &mpi->requests[mpi->count]);
@@ -287,18 +288,14 @@ test_started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
-/* Send a header or a grant, from a bounce buffer, which it has until it has left. */
+/* Send what is in a bounce buffer, which it has until it has left. */
 static inline enum baton_status
-send_small(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-           struct batoni_mpi_body *body, const void *content, int bytes,
-           int tag)
+send_bounce(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+            struct batoni_mpi_body *body, uint32_t bounce, size_t bytes, int tag)
 {
-	uint32_t bounce = batoni_mpi_bounce_take(mpi);
-	unsigned char *copy = batoni_mpi_bounce(mpi, bounce);
-	int code;
+	int code = batoni_mpi_isend(mpi, batoni_mpi_bounce(mpi, bounce),
+	                            (int)bytes, body->peer, tag);
 
-	memcpy(copy, content, (size_t)bytes);
-	code = batoni_mpi_isend(mpi, copy, bytes, body->peer, tag);
 	if (code != MPI_SUCCESS) {
 		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
@@ -306,6 +303,18 @@ send_small(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	batoni_mpi_track(mpi, transfer, BATONI_MPI_HEADER, bounce);
 	body->active++;
 	return BATON_PENDING;
+}
+
+/* Send a header or a grant. */
+static inline enum baton_status
+send_small(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           struct batoni_mpi_body *body, const void *content, size_t bytes,
+           int tag)
+{
+	uint32_t bounce = batoni_mpi_bounce_take(mpi);
+
+	memcpy(batoni_mpi_bounce(mpi, bounce), content, bytes);
+	return send_bounce(mpi, transfer, body, bounce, bytes, tag);
 }
 
 static enum baton_status
@@ -333,7 +342,7 @@ send_grant(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 {
 	struct batoni_mpi_grant grant = {.slot = slot, .tag = (uint32_t)body->tag};
 
-	return send_small(mpi, transfer, body, &grant, (int)sizeof(grant),
+	return send_small(mpi, transfer, body, &grant, sizeof(grant),
 	                  mpi->grant_tag);
 }
 
@@ -343,18 +352,10 @@ send_list_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                 struct batoni_mpi_body *body)
 {
 	uint32_t bounce = batoni_mpi_bounce_take(mpi);
-	unsigned char *bytes = batoni_mpi_bounce(mpi, bounce);
-	size_t n = batoni_mpi_list_first(body, transfer, bytes);
-	int code = batoni_mpi_isend(mpi, bytes, (int)n, body->peer,
-	                            transfer->tag);
+	size_t n = batoni_mpi_list_first(body, transfer,
+	                                 batoni_mpi_bounce(mpi, bounce));
 
-	if (code != MPI_SUCCESS) {
-		batoni_mpi_bounce_return(mpi, bounce);
-		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
-	}
-	batoni_mpi_track(mpi, transfer, BATONI_MPI_HEADER, bounce);
-	body->active++;
-	return BATON_PENDING;
+	return send_bounce(mpi, transfer, body, bounce, n, transfer->tag);
 }
 
 enum baton_status
@@ -369,7 +370,6 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->length = transfer->bytes;
 	body->posted = 0;
 	body->active = 0;
-	body->drained = false;
 	body->pieces = 0;
 	body->buffer = NULL;
 	body->verdict = BATON_OK;
@@ -429,8 +429,6 @@ begin_recv(struct batoni_mpi_body *body, const struct batoni_mpi_header *header,
 	body->posted = 0;
 	body->active = 0;
 	body->pieces = 0;
-	body->drained = false;
-	body->describing = false;
 	body->is_short = false;
 	body->buffer = NULL;
 	body->tag_given_back = false;
@@ -457,7 +455,7 @@ receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	/* Not if there is more to post, or a list to be looked at: a request must remain for
 	 * the next test to find, and three pieces are too much to copy at once. */
 	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES &&
-	    body->pieces == 0 && !body->describing)
+	    body->pieces == 0 && body->verdict != BATON_PENDING)
 		status = test_started(mpi, transfer, body, first, mpi->count);
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
@@ -479,7 +477,6 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	begin_recv(body, &header, source);
 	body->verdict = batoni_transfer_meet_plain(transfer, header.length,
 	                                           (int)header.type - 1);
-	body->drained = body->verdict != BATON_OK;
 	return receive(mpi, transfer, body,
 	               header.kind == BATONI_MPI_HEADER_WAITS);
 }
@@ -519,7 +516,8 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	body->active--;
 	if (__builtin_expect(body->waiting != NULL, 0))
 		return BATON_PENDING; /* that was the header */
-	if (__builtin_expect(body->describing && body->active == 0, 0) &&
+	if (__builtin_expect(body->verdict == BATON_PENDING && body->active == 0,
+	                     0) &&
 	    !batoni_mpi_list_described(mpi, body, transfer))
 		return batoni_mpi_refuse_header(mpi, transfer);
 	status = post_pieces(mpi, transfer, body);

@@ -195,7 +195,6 @@ batoni_mpi_list_plan(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 {
 	body->length = list->payload_bytes;
 	body->posted = body->length;
-	body->describing = false;
 	body->cursor = (struct batoni_list_cursor){0, 0};
 	body->rest = list->header_bytes - here(list->header_bytes);
 	body->pieces = 0;
@@ -248,15 +247,12 @@ meet(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
      size_t there, size_t whole)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-	enum baton_status status = batoni_transfer_meet_list(
-		transfer, header, there, whole, body->length);
 
-	body->describing = status == BATON_PENDING;
-	body->verdict = body->describing ? BATON_OK : status;
-	body->drained = body->verdict != BATON_OK;
-	if (status == BATON_ERR_PEER)
+	body->verdict = batoni_transfer_meet_list(transfer, header, there, whole,
+	                                          body->length);
+	if (body->verdict == BATON_ERR_PEER)
 		return false;
-	if (status != BATON_OK)
+	if (body->verdict != BATON_OK)
 		return true;
 	if (body->pieces == 0)
 		return !mpi->apart || body->length == 0;
@@ -275,7 +271,7 @@ batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 	body->rest = 0;
 	if (!meet(mpi, body, transfer, behind, there, described))
 		return false;
-	if (body->describing)
+	if (body->verdict == BATON_PENDING)
 		body->rest = described - there;
 	else if (body->pieces == 0 && body->verdict == BATON_OK)
 		batoni_list_scatter(batoni_transfer_list(transfer),
@@ -292,7 +288,8 @@ batoni_mpi_list_described(const struct batoni_mpi *mpi,
 
 	return meet(mpi, body, transfer, list->header, list->header_bytes,
 	            list->header_bytes) &&
-	       (body->drained || count_pieces(mpi, list) == body->pieces);
+	       (body->verdict != BATON_OK ||
+	        count_pieces(mpi, list) == body->pieces);
 }
 
 /* ---- the body ---- */
@@ -431,7 +428,7 @@ post_piece(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	struct batoni_segment parts[PARTS_MAX];
 	size_t n;
 
-	if (body->drained)
+	if (body->verdict != BATON_OK)
 		return post_plain(mpi, transfer, body, batoni_mpi_drain(),
 		                  BATONI_MPI_PIECE_BYTES);
 	if (body->is_short)
@@ -462,7 +459,7 @@ batoni_mpi_list_post(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			status = post_plain(mpi, transfer, body,
 			                    list->header + BATONI_MPI_LIST_ROOM,
 			                    rest);
-		} else if (body->describing) {
+		} else if (body->verdict == BATON_PENDING) {
 			break;
 		} else {
 			status = post_piece(mpi, transfer, body);

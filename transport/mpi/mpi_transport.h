@@ -125,20 +125,19 @@ struct batoni_mpi_body {
 	size_t posted;   /* of it, handed to MPI */
 	uint32_t active; /* requests at MPI, the header's included */
 	int peer, tag;
-	bool drained; /* it does not fit */
 	bool tag_given_back; /* by a receive: the body has come */
 	/* lists.c's.  `posted` is the length from the beginning; instead, how many messages are
 	 * not handed to MPI, where they go on, and the bytes of the list's header that
-	 * the body begins with and that are not handed to MPI.  A receive is `describing` until
-	 * it has the header, and posts nothing behind it. */
+	 * the body begins with and that are not handed to MPI. */
 	uint32_t pieces;
-	bool describing;
 	struct batoni_list_cursor cursor;
 	size_t rest;
 	/* A short list: `posted` counts.  Its buffer, or NULL. */
 	bool is_short;
 	unsigned char *buffer;
-	enum baton_status verdict; /* in which the transfer will end */
+	/* In which the transfer will end; unless OK, its bytes are drained.  PENDING: a receive has not
+	 * all of the list's header, and posts nothing behind it. */
+	enum baton_status verdict;
 };
 
 /* The copy of a message from its bounce buffer into memory of a device; reach.c. */
@@ -394,8 +393,8 @@ size_t batoni_mpi_list_first(const struct batoni_mpi_body *body,
                              const struct batoni_transfer *transfer,
                              unsigned char *bytes);
 /* The first part has come, with a header of so many bytes, of which some are behind it:
- * what becomes of the receive.  body->verdict, and drained or not; or describing.  False:
- * what has come does not agree with itself. */
+ * body->verdict says what becomes of the receive.  False: what has come does not agree with
+ * itself. */
 bool batoni_mpi_list_came(const struct batoni_mpi *mpi,
                           struct batoni_mpi_body *body,
                           struct batoni_transfer *transfer,
