@@ -324,10 +324,15 @@ static const struct batoni_slot locking_slots[] = {
 
 LEAF(batoni_locking_ops, locking, lock);
 
+static const struct batoni_slot texts_slots[] = {
+	SLOT(batoni_text_ops, "texts.", error_text),
+};
+
+LEAF(batoni_text_ops, texts, error_text);
+
 static const struct batoni_slot transport_slots[] = {
 	SLOT(batoni_transport_ops, "", leave),
 	SLOT(batoni_transport_ops, "", close),
-	SLOT(batoni_transport_ops, "", error_text),
 };
 
 ALL(batoni_transport_ops, transport, leave);
@@ -337,6 +342,7 @@ static const struct batoni_part transport_parts[] = {
 	{SLOT(batoni_transport_ops, "", settling), BATONI_PART_MAY, NULL, &settling},
 	{SLOT(batoni_transport_ops, "", clearing), BATONI_PART_MAY, NULL, &clearing},
 	{SLOT(batoni_transport_ops, "", locking), BATONI_PART_MAY, NULL, &locking},
+	{SLOT(batoni_transport_ops, "", texts), BATONI_PART_MAY, NULL, &texts},
 };
 
 TABLE(transport);

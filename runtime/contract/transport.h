@@ -62,6 +62,13 @@ struct batoni_locking_ops {
 	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
 };
 
+/* The library below has words for its codes. */
+struct batoni_text_ops {
+	/* The text for native_code, truncated to size.  Any thread. */
+	void (*error_text)(struct batoni_transport *transport, int code,
+	                   char *text, size_t size);
+};
+
 struct batoni_transport_ops {
 	const char *name;
 	enum baton_transport id;
@@ -71,6 +78,7 @@ struct batoni_transport_ops {
 	const struct batoni_settling_ops *settling;
 	const struct batoni_clearing_ops *clearing;
 	const struct batoni_locking_ops *locking;
+	const struct batoni_text_ops *texts;
 
 	/* Leave the communicator together with all other ranks: PENDING until all have
 	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must
@@ -83,10 +91,6 @@ struct batoni_transport_ops {
 	 * aborted: the communicator was aborted or is broken; the transport must not
 	 * communicate, and transfers may still be lent. */
 	void (*close)(struct batoni_transport *transport, bool aborted);
-
-	/* The library's text for native_code, truncated to size.  Any thread. */
-	void (*error_text)(struct batoni_transport *transport, int code,
-	                   char *text, size_t size);
 };
 
 /* Which threads may call issue, test, take_back, leave and clear. */

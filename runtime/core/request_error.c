@@ -94,8 +94,9 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 				: comm->transport;
 		char library[128] = "";
 
-		by->ops->error_text(by, transfer->native_code, library,
-		                    sizeof(library));
+		if (by->ops->texts)
+			by->ops->texts->error_text(by, transfer->native_code,
+			                           library, sizeof(library));
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
 		         native_call, transfer->native_code, library);
 	} else if (op->status == BATON_ERR_TRUNCATED) {

@@ -166,10 +166,11 @@ break_on_path(struct baton_comm *comm, const struct batoni_path *path,
 	char why[256], text[96] = "";
 
 	/* Other paths have no words for their codes. */
-	if (path == &comm->transport->messages && first->native_code != 0)
-		comm->transport_ops->error_text(comm->transport,
-		                                first->native_code, text,
-		                                sizeof(text));
+	if (path == &comm->transport->messages && first->native_code != 0 &&
+	    comm->transport_ops->texts)
+		comm->transport_ops->texts->error_text(comm->transport,
+		                                       first->native_code, text,
+		                                       sizeof(text));
 	snprintf(why, sizeof(why),
 	         "%s failed half way through an enqueue: %s returned %d%s%s",
 	         path->ops->name, first->native_call, first->native_code,

@@ -394,16 +394,6 @@ fake_close(struct batoni_transport *transport, bool aborted)
 	let_go(world);
 }
 
-static void
-fake_error_text(struct batoni_transport *transport, int code, char *text,
-                size_t size)
-{
-	(void)transport;
-	(void)code;
-	if (size > 0)
-		text[0] = '\0';
-}
-
 /* What is on streams ends by itself. */
 static size_t
 fake_test(struct batoni_path *path)
@@ -428,7 +418,6 @@ static const struct batoni_transport_ops fake_ops = {
 	.id = BATON_TRANSPORT_NCCL,
 	.leave = fake_leave,
 	.close = fake_close,
-	.error_text = fake_error_text,
 };
 
 static struct batoni_transport *

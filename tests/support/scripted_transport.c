@@ -170,7 +170,7 @@ static const struct batoni_transport_ops scripted_ops = {
 	.leave = scripted_leave,
 	.clearing = &(const struct batoni_clearing_ops){.clear = scripted_clear},
 	.close = scripted_transport_close,
-	.error_text = scripted_error_text,
+	.texts = &(const struct batoni_text_ops){.error_text = scripted_error_text},
 };
 
 /* ---- for tests ---- */

@@ -40,20 +40,6 @@ START_TEST(every_rank_has_all_capabilities_and_any_driver)
 }
 END_TEST
 
-START_TEST(error_text_is_empty)
-{
-	struct world world;
-	char text[4] = "abc";
-
-	open_world(&world, 1, 1);
-	world.transports[0]->ops->error_text(world.transports[0], 7, text, 0);
-	ck_assert_str_eq(text, "abc");
-	world.transports[0]->ops->error_text(world.transports[0], 7, text, 4);
-	ck_assert_str_eq(text, "");
-	close_world(&world);
-}
-END_TEST
-
 START_TEST(every_failed_allocation_of_open_is_nomem_and_leaks_nothing)
 {
 	const struct batoni_transport_config config = {
@@ -618,7 +604,6 @@ main(void)
 {
 	const TTest *const tests[] = {
 		every_rank_has_all_capabilities_and_any_driver,
-		error_text_is_empty,
 		every_failed_allocation_of_open_is_nomem_and_leaks_nothing,
 		without_segments_there_are_no_peers,
 		segments_are_zeroed_apart_and_seen_by_all_until_the_last_closes,

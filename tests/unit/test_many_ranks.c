@@ -87,15 +87,6 @@ pretend_close(struct batoni_transport *transport, bool aborted)
 	ck_assert(aborted || transport->messages.load.in_flight == 0);
 }
 
-/* It is given no code. */
-static void
-pretend_error_text(struct batoni_transport *transport, int code, char *text,
-                   size_t size)
-{
-	(void)transport;
-	snprintf(text, size, "pretended error %d", code);
-}
-
 static const struct batoni_path_ops messages_ops = {
 	.name = "the pretended transport",
 	.kinds = BATONI_MESSAGES,
@@ -112,7 +103,6 @@ static const struct batoni_transport_ops pretend_ops = {
 	.exchanging = &(const struct batoni_exchanging_ops){.exchange = pretend_exchange},
 	.leave = pretend_leave,
 	.close = pretend_close,
-	.error_text = pretend_error_text,
 };
 
 static void

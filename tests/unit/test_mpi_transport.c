@@ -1279,13 +1279,12 @@ START_TEST(a_call_that_mpi_refuses_breaks_the_transport_with_its_words)
 	ck_assert_uint_eq(world.broken, 2);
 	/* Any thread may ask for the text, also one that may not call MPI. */
 	texts_asked = 0;
-	world.transport->ops->error_text(world.transport,
-	                                 op->transfer.native_code, text,
-	                                 sizeof(text));
+	world.transport->ops->texts->error_text(
+		world.transport, op->transfer.native_code, text, sizeof(text));
 	ck_assert_int_eq(texts_asked, 0);
 	ck_assert_ptr_nonnull(strstr(text, "rank"));
-	world.transport->ops->error_text(world.transport, 12345, text,
-	                                 sizeof(text));
+	world.transport->ops->texts->error_text(world.transport, 12345, text,
+	                                        sizeof(text));
 	ck_assert_str_eq(text, "MPI error 12345");
 	close_world();
 }

@@ -623,17 +623,6 @@ local_close(struct batoni_transport *transport, bool aborted)
 		shared_free(shared);
 }
 
-static void
-local_error_text(struct batoni_transport *transport, int code, char *text,
-                 size_t size)
-{
-	(void)transport;
-	(void)code;
-	/* There is no library below. */
-	if (size > 0)
-		text[0] = '\0';
-}
-
 static const struct batoni_path_ops messages_ops = {
 	.name = "the local transport",
 	.kinds = BATONI_MESSAGES,
@@ -662,7 +651,6 @@ static const struct batoni_transport_ops local_ops = {
 	.exchanging = &(const struct batoni_exchanging_ops){.exchange = local_exchange},
 	.leave = local_leave,
 	.close = local_close,
-	.error_text = local_error_text,
 };
 
 /* Segments that streams reach; NULL: there is no such memory. */

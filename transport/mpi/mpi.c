@@ -657,5 +657,5 @@ const struct batoni_transport_ops batoni_mpi_ops = {
 	.leave = batoni_mpi_leave,
 	.clearing = &(const struct batoni_clearing_ops){.clear = batoni_mpi_clear},
 	.close = batoni_mpi_close,
-	.error_text = batoni_mpi_error_text,
+	.texts = &batoni_mpi_texts,
 };

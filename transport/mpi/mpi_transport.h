@@ -502,5 +502,6 @@ enum baton_status batoni_mpi_leave(struct batoni_transport *transport);
 void batoni_mpi_close(struct batoni_transport *transport, bool aborted);
 void batoni_mpi_error_text(struct batoni_transport *transport, int code,
                            char *text, size_t size);
+extern const struct batoni_text_ops batoni_mpi_texts;
 
 #endif

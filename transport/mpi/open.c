@@ -565,3 +565,7 @@ batoni_mpi_error_text(struct batoni_transport *transport, int code, char *text,
 	else
 		snprintf(text, size, "MPI error %d", code);
 }
+
+const struct batoni_text_ops batoni_mpi_texts = {
+	.error_text = batoni_mpi_error_text,
+};

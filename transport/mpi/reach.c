@@ -419,5 +419,5 @@ const struct batoni_transport_ops batoni_mpi_reaching_transport_ops = {
 	.leave = reach_leave,
 	.clearing = &(const struct batoni_clearing_ops){.clear = reach_clear},
 	.close = reach_close,
-	.error_text = batoni_mpi_error_text,
+	.texts = &batoni_mpi_texts,
 };

@@ -625,5 +625,5 @@ const struct batoni_transport_ops batoni_nccl_transport_ops = {
 	.clearing = &(const struct batoni_clearing_ops){.clear = batoni_nccl_clear},
 	.close = batoni_nccl_close,
 	.locking = &(const struct batoni_locking_ops){.lock = batoni_nccl_lock},
-	.error_text = nccl_error_text,
+	.texts = &(const struct batoni_text_ops){.error_text = nccl_error_text},
 };

@@ -247,8 +247,10 @@ error_text(struct batoni_transport *transport, int code, char *text, size_t size
 {
 	struct batoni_transport *under = below_of(transport);
 
-	under->ops->error_text(under, code, text, size);
+	under->ops->texts->error_text(under, code, text, size);
 }
+
+static const struct batoni_text_ops texts = {.error_text = error_text};
 
 /* ---- starting and closing ---- */
 
@@ -344,7 +346,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 		.clearing = transport->ops->clearing ? &clearing : NULL,
 		.leave = leave,
 		.close = close_both,
-		.error_text = error_text,
+		.texts = transport->ops->texts ? &texts : NULL,
 	};
 	*base = *transport;
 	base->ops = &stage->ops;

@@ -354,24 +354,12 @@ tcp_close(struct batoni_transport *transport, bool aborted)
 	free_tcp(tcp);
 }
 
-static void
-tcp_error_text(struct batoni_transport *transport, int code, char *text,
-               size_t size)
-{
-	(void)transport;
-	(void)code;
-	/* There is no library below. */
-	if (size > 0)
-		text[0] = '\0';
-}
-
 static const struct batoni_transport_ops tcp_ops = {
 	.name = "tcp",
 	.id = BATON_TRANSPORT_AUTO, /* programs see what lies over it */
 	.exchanging = &(const struct batoni_exchanging_ops){.exchange = tcp_exchange},
 	.leave = tcp_leave,
 	.close = tcp_close,
-	.error_text = tcp_error_text,
 };
 
 static void
