@@ -587,8 +587,6 @@ static int
 run_ends(void)
 {
 	Suite *suite = suite_create("cudasim_ends");
-	SRunner *runner;
-	int failed;
 
 	add(suite, "setting", settings_that_are_not_understood_end_the_program,
 	    0, 2);
@@ -596,11 +594,7 @@ run_ends(void)
 	    2);
 	add(suite, "lack", a_function_that_is_none_cannot_be_lacking, 0, 2);
 	add(suite, "abort", a_violation_can_abort_the_program, SIGABRT, 0);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed;
+	return run_suite(suite);
 }
 
 int
@@ -629,7 +623,5 @@ main(void)
 	};
 	int failed = run_ends();
 
-	return RUN_TESTS("cudasim_calls", tests) != EXIT_SUCCESS || failed
-	               ? EXIT_FAILURE
-	               : EXIT_SUCCESS;
+	return RUN_TESTS("cudasim_calls", tests) || failed;
 }

@@ -564,17 +564,11 @@ main(void)
 	};
 	Suite *suite = suite_create("cudasim_memory_faults");
 	TCase *tcase = tcase_create("faults");
-	SRunner *runner;
 	int failed;
 
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		tcase_add_test_raise_signal(tcase, faults[i], SIGSEGV);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return RUN_TESTS("cudasim_memory", tests) != EXIT_SUCCESS || failed
-	               ? EXIT_FAILURE
-	               : EXIT_SUCCESS;
+	failed = run_suite(suite);
+	return RUN_TESTS("cudasim_memory", tests) || failed;
 }

@@ -720,17 +720,11 @@ main(void)
 	};
 	Suite *suite = suite_create("cudasim_vmm_faults");
 	TCase *tcase = tcase_create("faults");
-	SRunner *runner;
 	int failed;
 
 	tcase_add_test_raise_signal(tcase, the_host_cannot_touch_a_mapping,
 	                            SIGSEGV);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return RUN_TESTS("cudasim_vmm", tests) != EXIT_SUCCESS || failed
-	               ? EXIT_FAILURE
-	               : EXIT_SUCCESS;
+	failed = run_suite(suite);
+	return RUN_TESTS("cudasim_vmm", tests) || failed;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "shared_memory.h"
 
 #define BATCH 500
 /* Longer than a call of replay.c has patience, so that it can say what it waits for. */
@@ -71,15 +72,12 @@ static uint64_t
 run_batch(uint64_t first, uint64_t end, enum replay_mode mode)
 {
 	static struct program program;
-	void *shared = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE,
-	                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *shared = shared_alloc(sizeof(uint64_t));
 	volatile uint64_t *at = shared;
 	uint64_t seed = 0;
 	int status = 0;
 	pid_t pid;
 
-	if (shared == MAP_FAILED)
-		abort();
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {

@@ -14,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "shared_memory.h"
 
 #define RUNS_APART 50
 #define SECONDS_APART 60
@@ -206,25 +207,14 @@ runs_of_process(void)
 	return is_long ? RUNS_APART : 0;
 }
 
-static void *
-share(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-	                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		abort();
-	return memory;
-}
-
 int
 main(int argc, char **argv)
 {
 	time_t begun = time(NULL);
 	int result = 0, apart;
 
-	job = share(sizeof(*job));
-	done = share(sizeof(*done));
+	job = shared_alloc(sizeof(*job));
+	done = shared_alloc(sizeof(*done));
 	job->options = mixed_options(argc, argv, 3);
 	job->agree = agree;
 	job->end_job = end_job;

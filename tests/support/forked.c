@@ -5,10 +5,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "shared_memory.h"
 
 #define RANKS_MAX 16
 
@@ -66,16 +67,8 @@ forked_create(struct conform *c, const struct baton_comm_options *options,
 static void
 make_shared(int size)
 {
-	pthread_barrierattr_t attributes;
-
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-	              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		abort();
-	pthread_barrierattr_init(&attributes);
-	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&shared->barrier, &attributes, (unsigned)size);
-	pthread_barrierattr_destroy(&attributes);
+	shared = shared_alloc(sizeof(*shared));
+	shared_barrier(&shared->barrier, size);
 }
 
 /* The worst exit status.  One that dies does not come to the barriers: so all others go. */

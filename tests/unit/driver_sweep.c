@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda_world.h"
+#include "shared_memory.h"
 
 enum { FUNCTIONS_MAX = 128, LIVE_MAX = 16, LIMIT_S = 120 };
 
@@ -101,9 +101,7 @@ driver_sweep_check_live(const char *what, long more)
 void
 driver_sweep_begin(void (*child)(void))
 {
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
-	            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert(told != MAP_FAILED);
+	told = shared_alloc(sizeof(*told));
 	program = child;
 }
 

@@ -668,8 +668,6 @@ main(void)
 	};
 	Suite *suite = suite_create("cuda_share");
 	TCase *tcase = tcase_create("cuda_share");
-	SRunner *runner;
-	int failed;
 
 	for (int i = 0; tests[i]; i++)
 		tcase_add_test(tcase, tests[i]);
@@ -679,9 +677,5 @@ main(void)
 		0, 2);
 	tcase_add_loop_test(tcase, a_mapping_that_fails_leaves_nothing, 0, 2);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

@@ -19,14 +19,20 @@ static struct scripted busy;
 static struct baton_comm *busy_comm;
 
 static void
-keep_thread_busy(void)
+open_busy(void)
 {
 	struct baton_comm_options options = scripted_options();
 
 	options.progress = BATON_PROGRESS_AUTO;
-	scripted_init(&busy);
 	busy.signals = true;
 	busy_comm = scripted_comm(&busy, &options);
+}
+
+static void
+keep_thread_busy(void)
+{
+	scripted_init(&busy);
+	open_busy();
 	scripted_recv(busy_comm, NULL, 1, NULL);
 }
 
@@ -149,12 +155,8 @@ await_deep_sleep(void)
 
 START_TEST(enqueue_wakes_the_engine_thread)
 {
-	struct baton_comm_options options = scripted_options();
-
-	options.progress = BATON_PROGRESS_AUTO;
 	scripted_init(&busy);
-	busy.signals = true;
-	busy_comm = scripted_comm(&busy, &options);
+	open_busy();
 	await_deep_sleep();
 	scripted_recv(busy_comm, NULL, 1, NULL);
 	await_tests(3);
@@ -164,14 +166,11 @@ END_TEST
 
 START_TEST(enqueue_wakes_the_engine_thread_even_if_another_places_it)
 {
-	struct baton_comm_options options = scripted_options();
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 	pthread_t driver;
 
-	options.progress = BATON_PROGRESS_AUTO;
 	scripted_init(&busy);
-	busy.signals = true;
-	busy_comm = scripted_comm(&busy, &options);
+	open_busy();
 	await_deep_sleep();
 	transport.on_test = stop_at_gate;
 	driver = drive_into_gate(comm);
@@ -189,13 +188,9 @@ END_TEST
 static void
 open_quiet(void)
 {
-	struct baton_comm_options options = scripted_options();
-
-	options.progress = BATON_PROGRESS_AUTO;
 	scripted_init(&busy);
 	busy.base.messages.load.quiet = true;
-	busy.signals = true;
-	busy_comm = scripted_comm(&busy, &options);
+	open_busy();
 }
 
 START_TEST(receive_of_a_quiet_transport_lets_the_engine_thread_sleep)

@@ -20,6 +20,7 @@
 #include "handover.h"
 #include "mem.h"
 #include "run_tests.h"
+#include "shared_memory.h"
 #include "shm.h"
 
 #define LONG_NS UINT64_C(60000000000)
@@ -31,16 +32,6 @@ struct meeting {
 	struct batoni_handover_name name;
 	_Atomic int given;
 };
-
-static struct meeting *
-meet(void)
-{
-	void *page = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE,
-	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	ck_assert_ptr_ne(page, MAP_FAILED);
-	return page;
-}
 
 static uint64_t
 in(uint64_t ns)
@@ -323,7 +314,7 @@ give_in_child(struct meeting *meeting, bool ends)
 
 START_TEST(a_giver_that_has_ended_is_told_of)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	pid_t child = give_in_child(meeting, true);
 	int pidfd = batoni_pidfd_open(child), fd = -1;
 
@@ -347,7 +338,7 @@ kill_it(void *argument)
 /* It stands when it is asked, and dies while an answer is waited for. */
 START_TEST(a_giver_that_stands_holds_nobody_up)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	pid_t child = give_in_child(meeting, false);
 	int pidfd = batoni_pidfd_open(child), fd = -1, status;
 	pthread_t killer;

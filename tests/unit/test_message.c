@@ -4,7 +4,6 @@
  * by hand.  What the one-sided layer calls around them (the end of a put, the finding
  * of a window, the hold of a communicator) is the test's own and keeps records.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include "mem.h"
 #include "message.h"
 #include "native_path.h"
+#include "run_tests.h"
 
 #define RANKS 2
 #define CONTEXTS 2
@@ -1225,8 +1225,6 @@ main(void)
 	Suite *suite = suite_create("message");
 	TCase *puts = tcase_create("puts");
 	TCase *abort_case = tcase_create("abort");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(puts, setup, teardown);
 	tcase_add_test(puts, signal_alone_is_counted_once_where_it_belongs);
@@ -1277,9 +1275,5 @@ main(void)
 		aborted_memory_is_kept_while_something_may_write_to_it, 0, 2);
 	suite_add_tcase(suite, puts);
 	suite_add_tcase(suite, abort_case);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

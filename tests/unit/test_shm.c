@@ -18,6 +18,7 @@
 
 #include "mem.h"
 #include "run_tests.h"
+#include "shared_memory.h"
 #include "shm.h"
 
 #define BYTES ((size_t)10000)
@@ -29,16 +30,6 @@ struct meeting {
 	int matches;
 	char room[64];
 };
-
-static struct meeting *
-meet(void)
-{
-	void *page = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE,
-	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	ck_assert_ptr_ne(page, MAP_FAILED);
-	return page;
-}
 
 static void
 await(pid_t child)
@@ -205,7 +196,7 @@ END_TEST
 /* The child was forked before the memory was made: it has only the name. */
 START_TEST(another_process_maps_by_the_name_alone)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	struct batoni_shm shm;
 	int go[2];
 	pid_t child;
@@ -243,7 +234,7 @@ static char target[3 * 4096];
 
 START_TEST(a_child_is_written_into_whole_or_not_at_all)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	char from[sizeof(target)];
 	int go[2];
 	pid_t child;
@@ -356,7 +347,7 @@ drop_privileges(void)
 /* A process that may not be traced (as by yama, or other users'). */
 START_TEST(a_process_that_may_not_be_looked_into_is_unsupported)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	int told[2], over[2];
 	pid_t hidden, looker;
 	char byte = 0;
@@ -404,7 +395,7 @@ END_TEST
 /* A chroot, or a container without it: nobody can be told to be of this host. */
 START_TEST(without_proc_nobody_is_here)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	struct batoni_shm shm;
 	pid_t child;
 
@@ -477,7 +468,7 @@ END_TEST
 
 START_TEST(a_ring_wakes_a_thread_of_another_process)
 {
-	struct meeting *meeting = meet();
+	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	struct batoni_bell *bell = (struct batoni_bell *)(void *)meeting->room;
 	pid_t child = fork();
 

@@ -15,35 +15,7 @@
 #include "rank.h"
 #include "run_tests.h"
 #include "tcp.h"
-
-#define SECOND ((uint64_t)1000000000)
-#define LIMIT_NS (40 * SECOND)
-
-static void
-pause_until(uint64_t limit_ns)
-{
-	ck_assert_uint_lt(batoni_real_ns(), limit_ns);
-	sched_yield();
-}
-
-static void
-send_raw(int fd, const void *bytes, size_t n)
-{
-	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-
-	while (send(fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n)
-		pause_until(limit);
-}
-
-static void
-await_no_hub(void)
-{
-	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-
-	while (batoni_tcp_hubs() > 0)
-		pause_until(limit);
-	ck_assert_int_eq(batoni_mem_blocks(), 0);
-}
+#include "tcp_world.h"
 
 enum { RANKS = 3, SLOTS = 8 };
 
@@ -94,18 +66,8 @@ make_ranks(int raw)
 		.slots_most = SLOTS,
 		.segment_bytes = BATONI_FAREWELL_BYTES,
 	};
-	int ends[RANKS];
-	bool local[RANKS];
 
-	for (int i = 0; i < RANKS; i++) {
-		int pair[2];
-
-		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-		ends[i] = pair[0];
-		fds[i] = pair[1];
-		local[i] = i == 0;
-	}
-	ck_assert_int_eq(batoni_tcp_hub_start(RANKS, 0, ends, local), BATON_OK);
+	start_hub(RANKS, 1, fds);
 	for (int i = 0; i < RANKS; i++) {
 		unsigned char go[BATONI_TCP_VERDICT_BYTES];
 		const struct batoni_side_link link = {.fd = fds[i], .home = 0};
@@ -113,7 +75,7 @@ make_ranks(int raw)
 
 		*rank = (struct rank){
 			.host = {.done = on_done, .broken = on_broken}};
-		if (!local[i])
+		if (i != 0)
 			ck_assert_int_eq(recv(fds[i], go, sizeof(go), MSG_WAITALL),
 			                 sizeof(go));
 		if (i == raw)
@@ -685,17 +647,9 @@ START_TEST(a_rank_that_stands_still_holds_up_no_others)
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
 	size_t least = batoni_mem_bytes();
-	int ends[RANKS], mine[RANKS], full = 0;
-	bool local[RANKS] = {true, true, true};
+	int mine[RANKS], full = 0;
 
-	for (int i = 0; i < RANKS; i++) {
-		int pair[2];
-
-		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-		ends[i] = pair[0];
-		mine[i] = pair[1];
-	}
-	ck_assert_int_eq(batoni_tcp_hub_start(RANKS, 0, ends, local), BATON_OK);
+	start_hub(RANKS, RANKS, mine);
 	least = batoni_mem_bytes();
 	batoni_tcp_record_encode(&ready, bytes);
 	/* Until the hub takes no more, though it goes on: it has served rank 0 meanwhile. */

@@ -15,16 +15,7 @@
 #include "mem.h"
 #include "run_tests.h"
 #include "tcp.h"
-
-#define SECOND ((uint64_t)1000000000)
-#define LIMIT_NS (40 * SECOND)
-
-static void
-pause_until(uint64_t limit_ns)
-{
-	ck_assert_uint_lt(batoni_real_ns(), limit_ns);
-	sched_yield();
-}
+#include "tcp_world.h"
 
 /* ---- the proof ---- */
 
@@ -325,15 +316,6 @@ connect_raw(void)
 }
 
 static void
-send_raw(int fd, const void *bytes, size_t n)
-{
-	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-
-	while (send(fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n)
-		pause_until(limit);
-}
-
-static void
 receive_raw(int fd, void *bytes, size_t n)
 {
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
@@ -420,16 +402,6 @@ seat_and_close(struct batoni_side_link links[], int size)
 		links[i].fd = i == 0 ? 0 : -1;
 	ck_assert_int_eq(batoni_tcp_seat(door, 0, links), BATON_OK);
 	batoni_tcp_close(door, BATON_OK, "");
-}
-
-static void
-await_no_hub(void)
-{
-	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-
-	while (batoni_tcp_hubs() > 0)
-		pause_until(limit);
-	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 
 /* As a rank of ours does, up to SEATED. */

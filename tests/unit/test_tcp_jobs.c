@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "cudasim.h"
 #include "mem.h"
 #include "run_tests.h"
+#include "shared_memory.h"
 #include "tcp.h"
 
 enum { RANKS_MAX = 4, BYTES = 256 };
@@ -150,16 +150,9 @@ find_port(void)
 static void
 start(int n, void (*child)(int rank))
 {
-	pthread_barrierattr_t attributes;
-
 	size = n;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-	              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(shared, MAP_FAILED);
-	pthread_barrierattr_init(&attributes);
-	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&shared->barrier, &attributes, (unsigned)n);
-	pthread_barrierattr_destroy(&attributes);
+	shared = shared_alloc(sizeof(*shared));
+	shared_barrier(&shared->barrier, n);
 	find_port();
 	setenv("BATON_INTERFACE", "lo", 1);
 	fflush(stdout);
