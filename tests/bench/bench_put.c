@@ -88,7 +88,7 @@ put_plan(const struct put_bench *p)
 }
 
 void
-put_report(struct put_bench *p, struct bench_row *row,
+put_report(struct put_bench *p, const struct bench_row *row,
 	   const struct bench_stat *value, const char *baseline,
 	   const struct bench_stat *base)
 {
@@ -107,6 +107,19 @@ put_report(struct put_bench *p, struct bench_row *row,
 	if (p->path != BATON_WINDOW_PATH_DIRECT)
 		shown.kind = BENCH_REPORT;
 	bench_report(p->b, &shown);
+}
+
+void
+put_measure(struct put_bench *p, const struct bench_row *row,
+	    double (*block)(struct bench *b, void *arg, int rounds),
+	    const char *baseline, const struct bench_side *base)
+{
+	const struct bench_side sides[] = {*base, {block, p}};
+	struct bench_plan plan = put_plan(p);
+	struct bench_stat stats[2];
+
+	bench_compare(p->b, sides, 2, &plan, stats);
+	put_report(p, row, &stats[1], baseline, &stats[0]);
 }
 
 /* ---- latency ------------------------------------------------------------ */
@@ -162,17 +175,13 @@ measure_latency(struct put_bench *p)
 static void
 measure_copy(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{bench_bare_latency, &p->bare},
-	                                   {latency_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {bench_bare_latency, &p->bare};
 	struct bench_row row = {.bench = "put_copy", .bytes = 65536,
 	                        .unit = "us", .kind = BENCH_RATIO_MAX,
 	                        .bar = 1.3};
 
 	p->bytes = p->bare.put_bytes = row.bytes;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "copy and flag", &stats[0]);
+	put_measure(p, &row, latency_block, "copy and flag", &base);
 }
 
 /* ---- streams of puts ---------------------------------------------------- */
@@ -216,18 +225,14 @@ bandwidth_block(struct bench *b, void *arg, int rounds)
 static void
 measure_bandwidth(struct put_bench *p, size_t bytes)
 {
-	const struct bench_side sides[] = {{bench_bare_bandwidth, &p->bare},
-	                                   {bandwidth_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {bench_bare_bandwidth, &p->bare};
 	struct bench_row row = {.bench = "put_bandwidth", .bytes = bytes,
 	                        .unit = "GB/s", .kind = BENCH_RATIO_MIN,
 	                        .bar = 0.9};
 
 	p->bytes = p->bare.put_bytes = bytes;
 	p->puts = p->bare.puts = PUT_WINDOW_BYTES / bytes;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "copy and flag", &stats[0]);
+	put_measure(p, &row, bandwidth_block, "copy and flag", &base);
 }
 
 static double
@@ -240,16 +245,12 @@ rate_block(struct bench *b, void *arg, int rounds)
 static void
 measure_rate(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{bench_raw_rate, &p->raw},
-	                                   {rate_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {bench_raw_rate, &p->raw};
 	struct bench_row row = {.bench = "put_rate", .bytes = 8, .unit = "M/s"};
 
 	p->bytes = p->raw.bytes = row.bytes;
 	p->puts = BENCH_WINDOW;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "raw MPI", &stats[0]);
+	put_measure(p, &row, rate_block, "raw MPI", &base);
 }
 
 /* ---- start and end ------------------------------------------------------ */

@@ -38,9 +38,13 @@ void put_answer(struct put_bench *p);
 
 /* Report under the name, with the path after it unless that is direct; then no bar
  * holds, since all of them are for direct puts.  baseline NULL: base is not read. */
-void put_report(struct put_bench *p, struct bench_row *row,
+void put_report(struct put_bench *p, const struct bench_row *row,
                 const struct bench_stat *value, const char *baseline,
                 const struct bench_stat *base);
+/* Compare the block, whose argument is p, with the baseline, and report. */
+void put_measure(struct put_bench *p, const struct bench_row *row,
+                 double (*block)(struct bench *b, void *arg, int rounds),
+                 const char *baseline, const struct bench_side *base);
 struct bench_plan put_plan(const struct put_bench *p);
 
 /* bench_signal.c */

@@ -89,15 +89,11 @@ pingpong_block(struct bench *b, void *arg, int rounds)
 static void
 measure_pingpong(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{bench_bare_latency, &p->bare},
-	                                   {pingpong_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {bench_bare_latency, &p->bare};
 	struct bench_row row = {.bench = "signal_pingpong", .unit = "us"};
 
 	p->bare.put_bytes = 0;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "flag", &stats[0]);
+	put_measure(p, &row, pingpong_block, "flag", &base);
 }
 
 static double
@@ -127,15 +123,11 @@ rate_block(struct bench *b, void *arg, int rounds)
 static void
 measure_rate(struct put_bench *p)
 {
-	const struct bench_side sides[] = {{bench_raw_rate, &p->raw},
-	                                   {rate_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {bench_raw_rate, &p->raw};
 	struct bench_row row = {.bench = "signal_rate", .unit = "M/s"};
 
 	p->raw.bytes = 0;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "raw MPI", &stats[0]);
+	put_measure(p, &row, rate_block, "raw MPI", &base);
 }
 
 /* ---- all to all --------------------------------------------------------- */
@@ -192,16 +184,12 @@ alltoall_block(struct bench *b, void *arg, int rounds)
 static void
 measure_alltoall(struct put_bench *p, size_t bytes)
 {
-	const struct bench_side sides[] = {{raw_alltoall_block, p},
-	                                   {alltoall_block, p}};
-	struct bench_plan plan = put_plan(p);
-	struct bench_stat stats[2];
+	const struct bench_side base = {raw_alltoall_block, p};
 	struct bench_row row = {.bench = "put_alltoall", .bytes = bytes,
 	                        .unit = "us"};
 
 	p->bytes = bytes;
-	bench_compare(p->b, sides, 2, &plan, stats);
-	put_report(p, &row, &stats[1], "MPI_Alltoall", &stats[0]);
+	put_measure(p, &row, alltoall_block, "MPI_Alltoall", &base);
 }
 
 /* ---- wake --------------------------------------------------------------- */

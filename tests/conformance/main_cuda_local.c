@@ -20,10 +20,6 @@ cuda_open(int size, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
-
 	if (!on_cuda_begin())
 		return 77;
 	if (argc > 1 && !strcmp(argv[1], "host")) {
@@ -45,5 +41,5 @@ main(int argc, char **argv)
 		                          .traits = CONFORM_HOST_ISSUED,
 		                          .queues = on_cuda_queues(),
 		                          .devices = on_cuda_devices() },
-		cuda_open, lists, argc, argv));
+		cuda_open, conform_on_memory, argc, argv));
 }

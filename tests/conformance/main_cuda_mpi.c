@@ -20,9 +20,6 @@ cuda_create(struct conform *c, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "cuda-mpi",
 		.memory = &on_cuda_memory,
@@ -34,5 +31,5 @@ main(int argc, char **argv)
 	setenv("BATON_MPI_CUDA", "staged", 0);
 	if (!on_cuda_begin())
 		return 77;
-	return on_cuda_end(conform_processes(backend, lists, argc, argv));
+	return on_cuda_end(conform_processes(backend, conform_on_memory, argc, argv));
 }

@@ -34,9 +34,6 @@ cuda_create(struct conform *c, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "cuda-mpi-direct",
 		.memory = &on_cuda_memory,
@@ -56,7 +53,7 @@ main(int argc, char **argv)
 		return 77;
 	}
 	cuda_aware_mpi_begin(sim, true);
-	result = conform_processes(backend, lists, argc, argv);
+	result = conform_processes(backend, conform_on_memory, argc, argv);
 	if (result == 0 && on_device && cuda_aware_mpi_messages() == 0) {
 		printf("not ok  no message was passed to MPI from the device\n");
 		result = 1;

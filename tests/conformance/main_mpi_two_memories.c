@@ -24,9 +24,6 @@ mpi_create(struct conform *c, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "mpi-two-memories",
 		.memory = &on_fake_memory,
@@ -36,5 +33,5 @@ main(int argc, char **argv)
 
 	fake_memory_forgive();
 	return on_fake_device_end(
-		conform_processes(backend, lists, argc, argv));
+		conform_processes(backend, conform_on_memory, argc, argv));
 }

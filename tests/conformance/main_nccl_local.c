@@ -19,10 +19,6 @@ nccl_open(int size, const struct baton_comm_options *options,
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
-
 	if (!on_nccl_begin())
 		return 77;
 	if (argc > 1 && !strcmp(argv[1], "pinned"))
@@ -34,12 +30,12 @@ main(int argc, char **argv)
 				.queues = on_cuda_queues(),
 				.streams = on_nccl_streams,
 				.devices = on_cuda_devices() },
-			nccl_open, lists, argc - 1, argv + 1));
+			nccl_open, conform_on_memory, argc - 1, argv + 1));
 	return on_nccl_end(conform_threads_on(
 		(struct conform_backend){ .name = "nccl-local",
 		                          .memory = &on_cuda_memory,
 		                          .queues = on_cuda_queues(),
 		                          .streams = on_nccl_streams,
 		                          .devices = on_cuda_devices() },
-		nccl_open, lists, argc, argv));
+		nccl_open, conform_on_memory, argc, argv));
 }

@@ -17,9 +17,6 @@ nccl_create(struct conform *c, const struct baton_comm_options *options,
 static int
 run(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
 	const struct conform_backend backend = {
 		.name = "nccl-mpi",
 		.memory = &on_cuda_memory,
@@ -28,7 +25,7 @@ run(int argc, char **argv)
 		.create = nccl_create,
 	};
 
-	return conform_processes(backend, lists, argc, argv);
+	return conform_processes(backend, conform_on_memory, argc, argv);
 }
 
 int

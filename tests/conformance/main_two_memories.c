@@ -7,9 +7,6 @@
 int
 main(int argc, char **argv)
 {
-	static const struct conform_list *const lists[] = { conform_messages,
-		                                            conform_onesided,
-		                                            NULL };
 
 	return on_fake_device_end(conform_threads_on(
 		(struct conform_backend){
@@ -17,5 +14,5 @@ main(int argc, char **argv)
 			.memory = &on_fake_memory,
 			.traits = CONFORM_HOST_ISSUED | CONFORM_TWO_DEVICES,
 		},
-		on_two_devices_open, lists, argc, argv));
+		on_two_devices_open, conform_on_memory, argc, argv));
 }

@@ -53,3 +53,6 @@ const struct conform_list conform_onesided[] = {
 	{ "plan_onesided", conform_plan_onesided },
 	{ NULL, NULL },
 };
+
+const struct conform_list *const conform_on_memory[] = { conform_messages, conform_onesided,
+	                                           NULL };

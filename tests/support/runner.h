@@ -18,6 +18,8 @@ extern const struct conform_list conform_suite[];
 extern const struct conform_list conform_messages[];
 /* Those of signals and windows, which they run too (CMakeLists.txt has them in runs apart). */
 extern const struct conform_list conform_onesided[];
+/* Both. */
+extern const struct conform_list *const conform_on_memory[];
 
 struct conform_arguments {
 	int ranks; /* --ranks N, where ranks are threads */
