@@ -227,24 +227,27 @@ baton_self_stream(struct bench *b, void *arg, int rounds)
 	return bench_nccl_us(start, rounds * ROW);
 }
 
+/* Batches of calls, without what they start. */
 static double
-call_self(struct bench *b, const struct task *t, int rounds,
-          void (*group)(const struct task *t))
+raw_calls(struct bench *b, const struct task *t, int rounds,
+          void (*call)(const struct task *t))
 {
 	uint64_t spent = 0;
 
-	for (int i = 0; i < rounds && b->rank == 0; i++) {
+	for (int i = 0; i < rounds; i++) {
 		uint64_t start;
 
 		bench_nccl_begin(t);
 		start = bench_now();
 		for (int k = 0; k < BENCH_WINDOW; k++)
-			group(t);
+			call(t);
 		spent += bench_now() - start;
 		bench_nccl_end(t);
 		bench_gpu_enter();
 		CUDA(stream_synchronize(t->stream));
 		bench_gpu_leave();
+		if (t->pair->peer != b->rank)
+			bench_meet(b);
 	}
 	return (double)spent / ((double)rounds * BENCH_WINDOW);
 }
@@ -252,13 +255,13 @@ call_self(struct bench *b, const struct task *t, int rounds,
 static double
 raw_call_self(struct bench *b, void *arg, int rounds)
 {
-	return call_self(b, arg, rounds, raw_group);
+	return b->rank == 0 ? raw_calls(b, arg, rounds, raw_group) : 0;
 }
 
 static double
 raw_thread_self(struct bench *b, void *arg, int rounds)
 {
-	return call_self(b, arg, rounds, raw_group_in_thread);
+	return b->rank == 0 ? raw_calls(b, arg, rounds, raw_group_in_thread) : 0;
 }
 
 static double
@@ -290,24 +293,7 @@ sends(const struct bench *b, const struct task *t)
 static double
 raw_call(struct bench *b, void *arg, int rounds)
 {
-	const struct task *t = arg;
-	uint64_t spent = 0;
-
-	for (int i = 0; i < rounds; i++) {
-		uint64_t start;
-
-		bench_nccl_begin(t);
-		start = bench_now();
-		for (int k = 0; k < BENCH_WINDOW; k++)
-			(sends(b, t) ? raw_send : raw_recv)(t);
-		spent += bench_now() - start;
-		bench_nccl_end(t);
-		bench_gpu_enter();
-		CUDA(stream_synchronize(t->stream));
-		bench_gpu_leave();
-		bench_meet(b);
-	}
-	return (double)spent / ((double)rounds * BENCH_WINDOW);
+	return raw_calls(b, arg, rounds, sends(b, arg) ? raw_send : raw_recv);
 }
 
 static double

@@ -528,6 +528,42 @@ conform_sound(struct conform *c)
 	}
 }
 
+void
+conform_lose_unissued(struct conform *c, const struct baton_op_options *options)
+{
+	baton_stream gated = conform_stream(c);
+	struct baton_completion done = { 0 };
+	baton_request requests[3] = { 0 };
+	int values[3] = { 1, 2, 3 };
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		requests[0] = SEND(c, &values[0], sizeof(int), 1, 0, gated, NULL);
+		requests[1] = SEND(c, &values[1], sizeof(int), 1, 0, c->stream,
+		                   options);
+		requests[2] = SEND(c, &values[2], sizeof(int), 1, 0, c->stream,
+		                   NULL);
+		if (!options)
+			CHECK_OK(c, baton_cancel(requests[1]));
+		FINISH_AS(c, options ? BATON_ERR_TIMEOUT : BATON_ERR_CANCELED,
+		          &requests[1], &done);
+		CHECK_EQ(c, done.flags, 0);
+		conform_gate_open(c, 0);
+	} else if (c->rank == 1) {
+		memset(values, 0, sizeof(values));
+		requests[0] = RECV(c, &values[0], sizeof(int), 0, 0, c->stream,
+		                   NULL);
+		requests[2] = RECV(c, &values[2], sizeof(int), 0, 0, c->stream,
+		                   NULL);
+	}
+	FINISH(c, BATON_OK, &requests[0]);
+	FINISH(c, BATON_OK, &requests[2]);
+	if (c->rank == 1) {
+		CHECK_EQ(c, values[0], 1);
+		CHECK_EQ(c, values[2], 3);
+	}
+}
+
 struct baton_comm *
 conform_comm(struct conform *c, const struct baton_comm_options *options)
 {

@@ -292,6 +292,11 @@ void conform_sync(struct conform *c);
 /* Exchange a few bytes with every other rank: the communicator works. */
 void conform_sound(struct conform *c);
 
+/* Rank 0 makes three sends to rank 1, of which the second ends before it is issued and never
+ * arrives: by its deadline, which these options have; NULL: canceled. */
+void conform_lose_unissued(struct conform *c,
+                           const struct baton_op_options *options);
+
 /* Another communicator of all ranks; the caller destroys it.  Collective. */
 struct baton_comm *conform_comm(struct conform *c,
                                 const struct baton_comm_options *options);
