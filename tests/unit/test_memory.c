@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "copies.h"
 #include "fake_memory.h"
 #include "handover.h"
 #include "mem.h"
@@ -550,6 +551,86 @@ START_TEST(a_mapping_is_ended_once_and_before_the_device_closes)
 }
 END_TEST
 
+/* ---- what transports share (copies.h) --------------------------------------- */
+
+START_TEST(copies_overlap_where_both_write)
+{
+	char to[100];
+	const struct batoni_copy copy = {to + 20, NULL, 10};
+	static const struct {
+		size_t at, bytes;
+		bool overlaps;
+	} others[] = {
+		{0, 20, false}, {0, 21, true},  {29, 1, true},   {30, 10, false},
+		{22, 2, true},  {0, 100, true}, {20, 10, true},
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		const struct batoni_copy other = {to + others[i].at, NULL,
+		                                  others[i].bytes};
+
+		ck_assert_int_eq(batoni_copies_overlap(&copy, &other),
+		                 others[i].overlaps);
+		ck_assert_int_eq(batoni_copies_overlap(&other, &copy),
+		                 others[i].overlaps);
+	}
+}
+END_TEST
+
+static unsigned yields, ends_at; /* 0: the copy does not end */
+
+static void
+yield(unsigned tries)
+{
+	ck_assert_uint_eq(tries, yields);
+	if (++yields == ends_at)
+		fake_memory_end(0);
+}
+
+START_TEST(a_copy_is_awaited_until_it_ends_or_the_time_or_the_device_is_over)
+{
+	static const struct {
+		unsigned ends_at;
+		uint64_t until_ns;
+		unsigned health; /* it fails when asked so often; 0: never */
+		bool ended;
+		unsigned yields;
+	} cases[] = {
+		{3, UINT64_MAX, 0, true, 3},
+		{0, 1, 0, false, 0},
+		{0, UINT64_MAX, 2, false, 1},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct batoni_patience patience = {
+			.until_ns = cases[i].until_ns, .yield = yield};
+		struct batoni_device *device = open_fake();
+		unsigned char *there = fake_memory_alloc(8);
+		struct batoni_ticket ticket;
+		char *here = pin(device, 8);
+
+		yields = 0;
+		ends_at = cases[i].ends_at;
+		fake_memory_hold(true);
+		ck_assert_int_eq(fake->copy_start(device, here, there, 8, -1,
+		                                  &ticket),
+		                 BATON_OK);
+		if (cases[i].health > 0)
+			fake_device_fail_at(FAKE_HEALTH, cases[i].health,
+			                    BATON_ERR_CUDA);
+		ck_assert_int_eq(batoni_copy_await(device, &ticket, &patience),
+		                 cases[i].ended);
+		ck_assert_uint_eq(yields, cases[i].yields);
+		fake_memory_hold(false);
+		if (!cases[i].ended)
+			wait_for(device, &ticket);
+		fake_memory_free(there);
+		fake->pinned_free(device, here);
+		close_fake(device, 0);
+	}
+}
+END_TEST
+
 START_TEST(who_breaks_the_contract_is_counted)
 {
 	struct batoni_device *device = open_fake();
@@ -605,6 +686,8 @@ main(void)
 		a_name_fails_with_another_descriptor,
 		not_every_block_can_be_shared,
 		a_mapping_is_ended_once_and_before_the_device_closes,
+		copies_overlap_where_both_write,
+		a_copy_is_awaited_until_it_ends_or_the_time_or_the_device_is_over,
 		who_breaks_the_contract_is_counted,
 	};
 
