@@ -41,6 +41,7 @@ struct batoni_thread {
 	bool must_drive;          /* some communicator has no other driver */
 	bool waits;               /* it is in a wait that sleeps or drives for long */
 	bool uncancellable;       /* until it releases the driver lock */
+	bool in_region;           /* of BATONI_UNCANCELLED */
 	int cancel_state;         /* while uncancellable: the program's state */
 };
 
@@ -70,17 +71,25 @@ batoni_may_call(void)
 /* The last declaration of a public function that waits, opens, joins or writes: the thread is
  * not cancelled (pthread_cancel) within it, where it could leave a lock or half an object
  * behind.  Calls that only enqueue or ask have no cancellation points of their own; a device
- * whose library may have some disables cancellation around its calls. */
-#define BATONI_UNCANCELLED                                                    \
+ * whose library may have some disables cancellation around its calls, and an operation that is
+ * enqueued on such a device once for all of them (_IF).
+ * Regions nest: one that begins within another, or while the thread is `uncancellable`, changes
+ * nothing. */
+#define BATONI_UNCANCELLED BATONI_UNCANCELLED_IF(true)
+#define BATONI_UNCANCELLED_IF(condition)                                      \
 	__attribute__((cleanup(batoni_cancel_state_restore),                  \
 	               unused)) const int cancel_state_before =               \
-		batoni_cancel_state_off()
+		(condition) ? batoni_cancel_state_off() : BATONI_CANCEL_NESTED
+#define BATONI_CANCEL_NESTED (-1)
 
 static inline int
 batoni_cancel_state_off(void)
 {
 	int before;
 
+	if (batoni_thread.uncancellable || batoni_thread.in_region)
+		return BATONI_CANCEL_NESTED;
+	batoni_thread.in_region = true;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	return before;
 }
@@ -88,6 +97,9 @@ batoni_cancel_state_off(void)
 static inline void
 batoni_cancel_state_restore(const int *before_p)
 {
+	if (*before_p == BATONI_CANCEL_NESTED)
+		return;
+	batoni_thread.in_region = false;
 	pthread_setcancelstate(*before_p, NULL);
 }
 

@@ -450,6 +450,7 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 	struct baton_op_options room;
 	enum baton_status status;
 	size_t bytes = 0;
+	BATONI_UNCANCELLED_IF(comm && !comm->in_engine);
 
 	status = batoni_check_target(call, comm, a->stream, false);
 	if (status == BATON_OK &&

@@ -69,6 +69,63 @@ START_TEST(launched_function_may_not_call)
 }
 END_TEST
 
+/* ---- cancellation ---- */
+
+static void
+pass_a_region(void)
+{
+	BATONI_UNCANCELLED;
+
+	pthread_testcancel();
+}
+
+static void
+pass_nested_regions(void)
+{
+	BATONI_UNCANCELLED;
+
+	pass_a_region();
+	pthread_testcancel();
+}
+
+static void
+pass_a_region_with_the_lock(void)
+{
+	batoni_cancel_off();
+	pass_a_region();
+	pthread_testcancel();
+	batoni_cancel_restore();
+}
+
+/* *(int *)steps_p: how far it came. */
+static void *
+cancelled_main(void *steps_p)
+{
+	int *steps = steps_p;
+
+	pthread_cancel(pthread_self());
+	pass_nested_regions();
+	++*steps;
+	pass_a_region_with_the_lock();
+	++*steps;
+	pthread_testcancel();
+	++*steps;
+	return NULL;
+}
+
+START_TEST(thread_is_cancelled_behind_the_outermost_region)
+{
+	pthread_t thread;
+	int steps = 0;
+	void *result;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, cancelled_main, &steps), 0);
+	pthread_join(thread, &result);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert_int_eq(steps, 2);
+}
+END_TEST
+
 /* ---- jobs ---- */
 
 static struct held {
@@ -156,6 +213,7 @@ main(void)
 		child_of_a_process_that_never_used_baton_may_call,
 		child_of_a_process_that_used_baton_may_not,
 		launched_function_may_not_call,
+		thread_is_cancelled_behind_the_outermost_region,
 		job_that_ends_in_time_is_the_callers,
 		job_that_is_given_up_is_left_by_its_own_thread,
 		job_that_is_taken_up_again_is_the_callers,
