@@ -102,11 +102,13 @@ batoni_device_is_whole(const struct batoni_device_ops *device)
 }
 
 const struct batoni_device_ops *
-batoni_device_of_stream(baton_stream stream)
+batoni_device_other(const struct batoni_device_ops *own, baton_stream stream)
 {
-	for (size_t i = 0; batoni_parts.devices[i]; i++) {
-		if (batoni_parts.devices[i]->stream_is_ours(stream))
-			return batoni_parts.devices[i];
+	const struct batoni_device_ops *device;
+
+	for (size_t i = 0; (device = batoni_parts.devices[i]); i++) {
+		if (device != own && device->stream_is_ours(stream))
+			return device;
 	}
 	return NULL;
 }

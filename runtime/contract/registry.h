@@ -42,9 +42,10 @@ bool batoni_device_is_whole(const struct batoni_device_ops *device);
 /* For tests: the device that is found from now on under its id, which may be one that no other
  * has; NULL: those of the build. */
 void batoni_device_put(const struct batoni_device_ops *device_or_null);
-/* The device in this process whose stream the handle is or was, by its value alone; NULL: it cannot
- * be told.  Any thread. */
-const struct batoni_device_ops *batoni_device_of_stream(baton_stream stream);
+/* The device in this process, other than this one, whose stream the handle is or was, by its value
+ * alone; NULL: there is none, or it cannot be told.  Any thread. */
+const struct batoni_device_ops *
+batoni_device_other(const struct batoni_device_ops *own, baton_stream stream);
 
 /* A device whose library is in this process (memory.h), or NULL. */
 const struct batoni_device_ops *batoni_device_present(void);

@@ -113,8 +113,8 @@ batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
 
 	/* In-engine devices look at the handle alone. */
 	if (!comm->in_engine && stream) {
-		other = batoni_device_of_stream(stream);
-		if (unlikely(other && other != ops))
+		other = batoni_device_other(ops, stream);
+		if (unlikely(other != NULL))
 			return batoni_refuse(
 				BATON_ERR_INVALID,
 				"stream %p is a stream of the %s device, and "
