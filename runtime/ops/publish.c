@@ -233,45 +233,65 @@ commit_all(const struct baton_comm *comm, size_t begun)
 		comm->device_ops->bounds->commit(comm->device);
 }
 
+static struct batoni_marks *
+marks_at(const struct baton_comm *comm, size_t i)
+{
+	return &comm->marks.by_slot[comm->order.transfers[i]->slot];
+}
+
 /* Nothing of the call is on its streams. */
 static void
 drop_marks(struct baton_comm *comm, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct batoni_mark *mark =
-			&comm->marks.by_slot[comm->order.transfers[i]->slot].armed;
+		struct batoni_mark *mark = &marks_at(comm, i)->armed;
 
-		pthread_mutex_lock(&comm->marks.lock);
 		if (mark->object)
 			comm->device_ops->marks->mark_drop(comm->device, mark);
-		pthread_mutex_unlock(&comm->marks.lock);
 	}
 }
 
-/* Record where each of the n transfers is armed, or ends, on streams[i]. */
+/* Record a mark of transfer i on streams[i], or on its own. */
 static enum baton_status
-mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
-         bool ends, const baton_stream *streams)
+set_mark(struct baton_comm *comm, const struct batoni_path *path,
+         const baton_stream *streams, size_t i, struct batoni_mark *mark)
+{
+	enum baton_status status;
+
+	mark->entries = batoni_path_lends(path)            ? 0
+	                : is_first_there(comm, streams, i) ? BATONI_CALL_ENTRIES
+	                                                   : 1;
+	status = comm->device_ops->marks->mark(
+		comm->device, stream_at(comm, streams, i), mark);
+	if (status != BATON_OK)
+		batoni_refuse_device(comm, status);
+	return status;
+}
+
+static enum baton_status
+mark_armed(struct baton_comm *comm, const struct batoni_path *path, size_t n)
+{
+	enum baton_status status = BATON_OK;
+
+	for (size_t i = 0; i < n && status == BATON_OK; i++)
+		status = set_mark(comm, path, NULL, i, &marks_at(comm, i)->armed);
+	return status;
+}
+
+/* On `observe`.  A thread may ask for the mark of a member of a group, which it joins. */
+static enum baton_status
+mark_ended(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < n && status == BATON_OK; i++) {
-		const struct batoni_transfer *transfer = comm->order.transfers[i];
-		struct batoni_marks *marks = &comm->marks.by_slot[transfer->slot];
-		struct batoni_mark *mark = ends ? &marks->ended : &marks->armed;
-		struct batoni_mark set = *mark;
+		struct batoni_mark *mark = &marks_at(comm, i)->ended, set = *mark;
 
-		set.entries = batoni_path_lends(path)            ? 0
-		              : is_first_there(comm, streams, i) ? BATONI_CALL_ENTRIES
-		                                                 : 1;
-		status = comm->device_ops->marks->mark(
-			comm->device, stream_at(comm, streams, i), &set);
 		/* The call may block: not under the lock, which the driver tries. */
+		status = set_mark(comm, path, comm->order.observe, i, &set);
 		pthread_mutex_lock(&comm->marks.lock);
 		*mark = set;
 		pthread_mutex_unlock(&comm->marks.lock);
-		if (status != BATON_OK)
-			batoni_refuse_device(comm, status);
 	}
 	return status;
 }
@@ -280,11 +300,11 @@ mark_all(struct baton_comm *comm, const struct batoni_path *path, size_t n,
 static enum baton_status
 mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
-	enum baton_status status = mark_all(comm, path, n, true, comm->order.observe);
+	enum baton_status status = mark_ended(comm, path, n);
 
 	for (unsigned i = 1;
 	     batoni_path_lends(path) && i < MARK_TRIES && status != BATON_OK; i++)
-		status = mark_all(comm, path, n, true, comm->order.observe);
+		status = mark_ended(comm, path, n);
 	return status;
 }
 
@@ -307,7 +327,7 @@ static enum baton_status
 put_between_marks(struct baton_comm *comm, struct batoni_path *path, size_t n,
                   const struct batoni_follow *follow, bool *lost_p)
 {
-	enum baton_status status = mark_all(comm, path, n, false, NULL);
+	enum baton_status status = mark_armed(comm, path, n);
 
 	if (status == BATON_OK)
 		status = path->ops->stream_issued->enqueue(
