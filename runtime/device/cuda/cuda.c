@@ -557,10 +557,11 @@ cuda_mark(struct batoni_device *device, baton_stream handle,
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, call, result);
 	call = "cuEventCreate";
-	if (!event)
+	if (event)
+		batoni_cuda_uncount(event);
+	else
 		event = batoni_cuda_event_take(gpu, &result);
 	if (event) {
-		batoni_cuda_uncount(event);
 		call = "cuEventRecord";
 		result = gpu->api->event_record(event->event, handle);
 	}

@@ -725,7 +725,7 @@ prepare(const struct batoni_cuda_api *api, CUdevice number)
 enum baton_status
 batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 {
-	const struct cuda_gpu *other = batoni_cuda_gpu_find(number);
+	const struct cuda_gpu *other;
 	enum baton_status status;
 
 	if (number < 0 || number >= BATONI_PLACE_OWNERS)
@@ -735,6 +735,7 @@ batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 		                     number, BATONI_PLACE_OWNERS - 1);
 	if (number == gpu->number)
 		return BATON_OK;
+	other = batoni_cuda_gpu_find(number);
 	if (other && !atomic_load(&other->sick) &&
 	    atomic_load(&other->checked) == atomic_load(&opens))
 		return BATON_OK;

@@ -136,7 +136,7 @@ has_passed_all(const struct cuda_stream *stream)
 static bool
 is_free_locked(const struct cuda_stream *stream)
 {
-	return stream->users == 0 && has_passed_all(stream) &&
+	return atomic_load(&stream->users) == 0 && has_passed_all(stream) &&
 	       atomic_load(&stream->marked) == 0;
 }
 
@@ -254,7 +254,7 @@ look_up(struct cuda_gpu *gpu, CUstream handle, struct cuda_stream **stream_p)
 		status = BATON_ERR_AGAIN;
 	}
 	if (stream) {
-		stream->users++;
+		atomic_fetch_add(&stream->users, 1);
 		stream->handle = batoni_cuda_is_default(handle) ? NULL : handle;
 	}
 	pthread_mutex_unlock(&gpu->lock);
@@ -307,7 +307,7 @@ use_found(struct cuda_gpu *gpu, CUstream handle)
 		return NULL;
 	pthread_mutex_lock(&gpu->lock);
 	if (stream->handle == handle)
-		stream->users++;
+		atomic_fetch_add(&stream->users, 1);
 	else
 		stream = NULL;
 	pthread_mutex_unlock(&gpu->lock);
@@ -317,9 +317,7 @@ use_found(struct cuda_gpu *gpu, CUstream handle)
 static void
 drop_use(struct cuda_stream *stream)
 {
-	pthread_mutex_lock(&stream->gpu->lock);
-	stream->users--;
-	pthread_mutex_unlock(&stream->gpu->lock);
+	atomic_fetch_sub(&stream->users, 1);
 }
 
 enum baton_status
@@ -400,7 +398,7 @@ batoni_cuda_streams_passed(struct cuda_gpu *gpu)
 	pthread_mutex_lock(&gpu->lock);
 	for (unsigned at = 0; at < CUDA_STREAMS_MAX && passed; at++)
 		passed = !gpu->streams[at] ||
-		         (gpu->streams[at]->users == 0 &&
+		         (atomic_load(&gpu->streams[at]->users) == 0 &&
 		          has_passed_all(gpu->streams[at]));
 	pthread_mutex_unlock(&gpu->lock);
 	return passed;

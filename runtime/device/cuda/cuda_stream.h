@@ -23,7 +23,7 @@ struct cuda_stream {
 	/* Of the stream that has the place.  Under gpu->lock. */
 	unsigned long long id;
 	CUstream handle; /* NULL: a default stream's */
-	unsigned users;       /* threads that enqueue on it now */
+	_Atomic unsigned users; /* threads that enqueue on it now; grows under the lock */
 	/* Set under `lock`; taken away under gpu->lock, while nobody uses the place. */
 	struct cuda_worker *worker;
 
