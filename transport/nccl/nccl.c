@@ -297,7 +297,7 @@ role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
 {
 	const struct batoni_transfer *transfer = batch->transfers[i];
 
-	if (lane_of(nccl, transfer) != alone(nccl))
+	if (!batoni_nccl_is_self(nccl, transfer))
 		return BATONI_NCCL_CALLED;
 	return batoni_nccl_self_role(&batch->self, transfer,
 	                             to_self[transfer->direction]++);
@@ -323,27 +323,20 @@ put(struct batoni_nccl *nccl, struct batch *batch,
 	                                         : result;
 }
 
-/* Can NCCL's thread name the stream? */
+/* observe_p: what NCCL's thread names the streams.  False: one has no name there. */
 static bool
-find_name(const struct batoni_nccl *nccl, baton_stream stream,
-          baton_stream *name_p)
+name_streams(const struct batoni_nccl *nccl, const struct batch *batch)
 {
-	const struct batoni_device_ops *ops = nccl->device->ops;
+	const struct batoni_handle_ops *handles = nccl->device->ops->handles;
+	bool named = true;
 
-	*name_p = stream;
-	return !ops->handles || ops->handles->names(stream, name_p);
-}
+	for (size_t i = 0; i < batch->n && named; i++) {
+		baton_stream stream = batch->transfers[i]->stream;
 
-static bool
-have_names(const struct batoni_nccl *nccl, const struct batch *batch)
-{
-	baton_stream name;
-	size_t i = 0;
-
-	while (i < batch->n &&
-	       find_name(nccl, batch->transfers[i]->stream, &name))
-		i++;
-	return i == batch->n;
+		batch->observe_p[i] = stream;
+		named = !handles || handles->names(stream, &batch->observe_p[i]);
+	}
+	return named;
 }
 
 static void
@@ -353,16 +346,15 @@ put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 
 	for (size_t i = 0; i < n; i++) {
 		const struct batoni_transfer *transfer = batch->transfers[i];
-		const struct batoni_nccl_lane *lane = lane_of(nccl, transfer);
-		baton_stream stream = lane->stream;
+		const struct batoni_nccl_lane *lane;
 
 		if (role_of(nccl, batch, i, to_self) != BATONI_NCCL_CALLED)
 			continue;
-		if (!batch->on_lanes)
-			find_name(nccl, transfer->stream, &stream);
-		batch->observe_p[i] = stream;
+		lane = lane_of(nccl, transfer);
+		if (batch->on_lanes)
+			batch->observe_p[i] = lane->stream;
 		batoni_nccl_call(nccl, lane, transfer, transfer->buffer,
-		                 transfer->bytes, stream);
+		                 transfer->bytes, batch->observe_p[i]);
 	}
 }
 
@@ -436,7 +428,7 @@ enqueue_locked(struct batoni_nccl *nccl, struct batch *batch)
 	enum baton_status status = BATON_OK;
 
 	batch->on_lanes = lanes > 1 || batch->follow || batch->self.takes > 0 ||
-	                  batch->self.left > 0 || !have_names(nccl, batch);
+	                  batch->self.left > 0 || !name_streams(nccl, batch);
 	if (batch->on_lanes)
 		status = check_room(nccl);
 	if (batch->on_lanes && status == BATON_OK)

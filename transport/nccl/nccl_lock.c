@@ -29,7 +29,7 @@ struct batoni_nccl_lock {
 static struct batoni_nccl_lock locks[BATONI_NCCL_DEVICES];
 static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
 /* Devices whose lock the program has taken on this thread, a bit for each. */
-static _Thread_local uint64_t lent;
+static _Thread_local uint64_t lent __attribute__((tls_model("initial-exec")));
 
 static void
 make_locks(void)

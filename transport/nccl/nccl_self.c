@@ -71,12 +71,6 @@ kept_of(struct batoni_nccl_self *self, uint64_t number)
 	return &self->ring[(number - 1) % KEPT_MAX];
 }
 
-static bool
-is_self(const struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
-{
-	return transfer->peer == nccl->base.rank;
-}
-
 /* ---- life ---- */
 
 enum baton_status
@@ -210,7 +204,7 @@ next_end(const struct batoni_nccl *nccl, struct batoni_transfer *const *transfer
 		const struct batoni_transfer *transfer =
 			transfers[cursor->at++];
 
-		if (!is_self(nccl, transfer) ||
+		if (!batoni_nccl_is_self(nccl, transfer) ||
 		    transfer->direction != cursor->direction)
 			continue;
 		*bytes_p = transfer->bytes;
@@ -244,7 +238,7 @@ has_self(const struct batoni_nccl *nccl,
 {
 	size_t i = 0;
 
-	while (i < n && !is_self(nccl, transfers[i]))
+	while (i < n && !batoni_nccl_is_self(nccl, transfers[i]))
 		i++;
 	return i < n;
 }
@@ -255,14 +249,16 @@ batoni_nccl_self_match(const struct batoni_nccl *nccl,
                        struct batoni_nccl_match *match)
 {
 	struct batoni_nccl_self *self = nccl->self;
-	struct cursor sends = cursor_of(self, BATONI_SEND);
-	struct cursor recvs = cursor_of(self, BATONI_RECV);
-	uint64_t before = atomic_load(&self->kept) - self->matched;
 	size_t sent, received, pairs = 0, left = 0;
+	struct cursor sends, recvs;
+	uint64_t before;
 
 	*match = (struct batoni_nccl_match){.from = self->direction};
 	if (!has_self(nccl, transfers, n))
 		return BATON_OK;
+	sends = cursor_of(self, BATONI_SEND);
+	recvs = cursor_of(self, BATONI_RECV);
+	before = atomic_load(&self->kept) - self->matched;
 	for (;;) {
 		bool has_send = next_end(nccl, transfers, n, &sends, &sent);
 		bool has_recv = next_end(nccl, transfers, n, &recvs, &received);
@@ -419,7 +415,7 @@ batoni_nccl_self_keep(struct batoni_nccl *nccl,
 	for (size_t i = 0; i < n && kept < match->left; i++) {
 		enum baton_status status;
 
-		if (!is_self(nccl, transfers[i]) ||
+		if (!batoni_nccl_is_self(nccl, transfers[i]) ||
 		    transfers[i]->direction != match->keeps ||
 		    batoni_nccl_self_role(match, transfers[i], index++) !=
 		            BATONI_NCCL_KEPT)

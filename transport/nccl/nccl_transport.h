@@ -172,6 +172,14 @@ struct batoni_nccl {
 	bool stopper_runs; /* the driver: it was started */
 };
 
+/* Is the message one to the rank itself? */
+static inline bool
+batoni_nccl_is_self(const struct batoni_nccl *nccl,
+                    const struct batoni_transfer *transfer)
+{
+	return transfer->peer == nccl->base.rank;
+}
+
 /* ---- nccl.c ---- */
 
 /* The lane of a message from source to target. */
