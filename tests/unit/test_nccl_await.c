@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a call of NCCL's costs beside the call: calls of the driver, a thread of NCCL's, and the wait
- * for it, over both simulators.  The program's nanosleep is this file's, which notes what this thread does.
+ * for it, over both simulators.  The program's nanosleep and pthread_setcancelstate are this file's,
+ * which note what this thread does.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -39,6 +41,18 @@ nanosleep(const struct timespec *time, struct timespec *left)
 		return 0;
 	errno = error;
 	return -1;
+}
+
+static _Thread_local int cancel_changes;
+
+int
+pthread_setcancelstate(int state, int *before)
+{
+	int (*next)(int state, int *before);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_setcancelstate");
+	cancel_changes++;
+	return next(state, before);
 }
 
 START_TEST(a_call_costs_one_thread_of_nccls)
@@ -168,7 +182,7 @@ expect_calls(struct calls before, struct calls expected)
 }
 
 /* One transaction: the stream's number is asked for by the check of the call, and then no more; the
- * device is entered once. */
+ * device is entered once.  The thread is not cancelled from the check to the end, nor while it drives. */
 START_TEST(a_send_enters_the_device_once)
 {
 	enum { WARM = 3 };
@@ -181,13 +195,20 @@ START_TEST(a_send_enters_the_device_once)
 	for (int i = 0; i <= WARM; i++) {
 		ck_cuda(cuda->context_push(contexts[0]));
 		before = count_calls();
+		cancel_changes = 0;
 		requests[0] = move(0, 1, true, NULL);
 		if (i == WARM)
 			expect_calls(before, (struct calls){2, 1, 2, 2, 1});
+		ck_assert_int_eq(cancel_changes, 2);
 		ck_cuda(cuda->context_pop(&popped));
 		requests[1] = move(1, 0, false, NULL);
 		for (int j = 0; j < 2; j++)
+			ck_assert(is_idle(j, streams[j]));
+		for (int j = 0; j < 2; j++) {
+			cancel_changes = 0;
 			finish(requests[j], BATON_OK);
+			ck_assert_int_le(cancel_changes, 2);
+		}
 	}
 	destroy_all();
 }
