@@ -15,11 +15,11 @@
 #include "direct.h"
 #include "engine.h"
 #include "enqueue.h"
-#include "group.h"
 #include "health.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
+#include "scope.h"
 
 static enum baton_status
 check_layer(const char *call, const struct baton_comm *comm)
@@ -296,7 +296,7 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 		status = enqueue_put("baton_signal", BATONI_KIND_SIGNAL, comm,
 		                     &a, 0, &more);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	                          : batoni_scope_refuse(comm, status);
 }
 
 static enum baton_status
@@ -455,7 +455,7 @@ baton_put_signal(const void *local_buffer, size_t count,
 		status = enqueue_put("baton_put_signal", BATONI_KIND_PUT, comm,
 		                     &a, bytes, &more);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	                          : batoni_scope_refuse(comm, status);
 }
 
 /* ---- waits -------------------------------------------------------------- */
@@ -640,7 +640,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 	if (unlikely(status == BATONI_RECORDED))
 		status = note_wait(comm, &a, &more);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	                          : batoni_scope_refuse(comm, status);
 }
 
 /* ---- the count ---------------------------------------------------------- */

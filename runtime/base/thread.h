@@ -25,15 +25,15 @@
 
 #include "log.h"
 
-struct batoni_op;
 struct batoni_refusal;
+struct batoni_scope;
 
 /* The library's thread-local storage, here, in log.c and in the leaves, stays below 128 bytes: with the
  * initial-exec model it comes from a reserve that all libraries of a process share that are loaded
  * late (glibc: 512 bytes, the tunable glibc.rtld.optional_static_tls). */
 struct batoni_thread {
-	struct batoni_op *groups; /* open groups, innermost communicator first */
-	struct batoni_refusal *refusals; /* of void ones: sentences (refusal.c) */
+	struct batoni_scope *scopes; /* what it has open, the latest first (op.h) */
+	struct batoni_refusal *refusals; /* of void ones: sentences (scope.c) */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread, or a stream's */
 	bool stays; /* the engine's own: nothing of the program runs on it */

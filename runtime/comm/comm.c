@@ -23,7 +23,6 @@
 #include "crowd.h"
 #include "dump.h"
 #include "engine.h"
-#include "group.h"
 #include "health.h"
 #include "life.h"
 #include "liveness.h"

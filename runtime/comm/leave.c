@@ -14,10 +14,10 @@
 
 #include "comm.h"
 #include "engine.h"
-#include "group.h"
 #include "health.h"
 #include "liveness.h"
 #include "log.h"
+#include "scope.h"
 #include "sweep.h"
 #include "wait.h"
 
@@ -262,10 +262,10 @@ check_destroy(const struct baton_comm *comm)
 		                     "baton_comm_destroy: the communicator still "
 		                     "has %s",
 		                     alive);
-	if (batoni_group_open(comm))
+	if (batoni_scope_of(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy was called %s",
-		                     batoni_group_where(comm));
+		                     batoni_scope_where(comm));
 	if (!comm->driving.lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_destroy: MPI runs at "

@@ -41,7 +41,7 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 	view.kind = BATONI_VIEW_LOAD(op->kind);
 	view.state = batoni_op_state(op);
 	view.flags = BATONI_VIEW_LOAD(op->flags);
-	view.group_of = BATONI_VIEW_LOAD(op->group_of);
+	view.group_of = batoni_op_group(op);
 	view.placed_ms = BATONI_VIEW_LOAD(op->item.note);
 	kind = batoni_kinds[view.kind];
 	/* A record that was never used has none. */

@@ -194,12 +194,10 @@ batoni_point_reached(struct batoni_op *op)
 void
 batoni_op_reached(struct batoni_op *op)
 {
-	struct batoni_op *group = op->group_of;
-
 	if (!batoni_is_transfer(op))
 		batoni_kind_of(op)->reached(op);
-	else if (group && (op->item.flags & BATONI_ITEM_CARRIER))
-		batoni_kind_of(group)->members->reached(group, op);
+	else if (op->group_of && (op->item.flags & BATONI_ITEM_CARRIER))
+		batoni_kind_of(op->group_of)->members->reached(op->group_of, op);
 	else
 		transfer_reached(op);
 }
@@ -521,7 +519,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 {
 	struct baton_comm *comm = op->comm;
 	struct baton_queue *queue = op->queue;
-	struct batoni_op *group = op->group_of;
+	struct batoni_op *group = batoni_op_group(op);
 	uint64_t set = BATONI_OP_DONE | (lent ? BATONI_OP_LENT : 0);
 	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
 	uint64_t seen = 0;

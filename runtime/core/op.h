@@ -62,6 +62,7 @@
 
 #include <assert.h>
 #include <stdalign.h>
+#include <stddef.h>
 
 #include "datatype.h"
 #include "device.h"
@@ -103,10 +104,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
 #define BATONI_FLAG_EXPIRED 2048u /* a launch whose deadline has passed */
-/* Of a launch: the operation that failed was on a list, which transfer.buffer is. */
-#define BATONI_FLAG_LISTED 4096u
 /* Of a host-issued transfer: at its deadline streams could stand behind each other (crowd.c). */
-#define BATONI_FLAG_CROWDED BATONI_FLAG_LISTED
+#define BATONI_FLAG_CROWDED 4096u
 /* Of a launch: the operation that failed was a plain receive that a list has met. */
 #define BATONI_FLAG_MET_LIST 8192u
 #define BATONI_FLAG_MARKED 0x4000u /* it is on its communicator's list `marked` (sweep.c) */
@@ -121,6 +120,7 @@ enum batoni_listed {
 	BATONI_IN_FIFO,
 	BATONI_IN_FINISH, /* engine.finish */
 	BATONI_IN_QUEUE,  /* a completion queue */
+	BATONI_IN_KIND,   /* a list of its kind's own */
 	BATONI_IN_CACHE   /* the pool's */
 };
 
@@ -128,28 +128,79 @@ struct baton_comm;
 struct baton_queue;
 struct batoni_fifo;
 
+struct batoni_op;
+struct batoni_scope;
+
+/* What differs between the three scopes below. */
+struct batoni_scope_kind {
+	const char *where; /* "inside a group" */
+	/* The operation is complete, and would be published now.  OK: the scope has it.  Anything
+	 * else: the call returns that, and gives the record back. */
+	enum baton_status (*add)(struct batoni_scope *scope, struct batoni_op *op);
+	/* A record for the next operation, or NULL: the pool is asked.  NULL slot: the same. */
+	struct batoni_op *(*record)(struct batoni_scope *scope);
+	/* baton_group_begin and baton_group_end.  These two, and the next one, are NULL for a scope
+	 * that is closed before its call returns. */
+	enum baton_status (*group_begin)(struct batoni_scope *scope);
+	enum baton_status (*group_end)(struct batoni_scope *scope);
+	/* The thread exits.  The scope is off its list. */
+	void (*abandon)(struct batoni_scope *scope);
+};
+
+/* What a thread has open on a communicator: a group (the scope is in the group's record), the
+ * recording of a plan (in the plan), or a launch while it is built (on the stack of its call).
+ * Operations that the thread enqueues there go to the scope.  A thread has one for each
+ * communicator at most.  Only that thread touches it, until it is closed (scope.c). */
+struct batoni_scope {
+	struct batoni_scope *outer; /* opened before it, of another communicator */
+	struct baton_comm *comm;
+	const struct batoni_scope_kind *kind;
+	uint32_t depth; /* groups begun in it, one in another, and not ended */
+	enum baton_status refusal; /* of the first call that was refused: it is void */
+};
+
+/* A group, in the place of a transfer. */
+struct batoni_group {
+	struct batoni_op *head, *tail; /* members, then carriers */
+	struct batoni_op *failed;      /* the first not on its stream */
+	struct batoni_scope scope;     /* closed: its refusal alone counts */
+};
+
+/* Hosts may still read done_bytes, peer and tag of the record's life before ("Readers" above). */
+static_assert(sizeof(struct batoni_group) <= sizeof(struct batoni_transfer) &&
+                      offsetof(struct batoni_group, failed) ==
+                              offsetof(struct batoni_transfer, done_bytes) &&
+                      offsetof(struct batoni_group, scope.kind) + 4 ==
+                              offsetof(struct batoni_transfer, peer) &&
+                      offsetof(struct batoni_group, scope.depth) ==
+                              offsetof(struct batoni_transfer, tag),
+              "failed, scope.kind and scope.depth are written by batoni_set");
+
 /* Of a record that answers for others, its members, and is on no stream: a group, or a launch of a
  * plan.  `members` is the enqueuer's until the record is published; then both are the driver's. */
 struct batoni_tally {
 	uint32_t members, ended;
 };
 
+/* Of a launch of a plan; the driver.  Its transfer has what else is known of the operation that
+ * failed. */
+struct batoni_launched {
+	uint32_t failed; /* its number in the plan, or BATONI_NONE_FAILED */
+	uint32_t lent;   /* operations that have ended and are lent */
+	size_t came;     /* done_bytes of the one that failed; by batoni_set: it is where group_of is */
+};
+
 struct batoni_op {
 	_Atomic uint64_t word;
 	struct baton_comm *comm;
+	/* By kind: a group has no transfer. */
 	union {
-		/* Transfers; of the others only the stream counts, and the
-		 * buffer: a launch's argument, the record that a join waits
-		 * for. */
+		/* Of points only the stream counts, and the buffer: a launched
+		 * function's argument, the record that a join waits for.  That of
+		 * a launch of a plan is a copy of the one that failed, but for
+		 * done_bytes, which is the sum of those that did not. */
 		struct batoni_transfer transfer;
-		struct {
-			struct batoni_op *head, *tail; /* members, then carriers */
-			struct batoni_op *outer;       /* open on this thread */
-			enum baton_status refusal; /* not OK: it is void */
-			uint32_t depth;
-			uint32_t streams_left;
-			struct batoni_op *failed; /* the first not on its stream */
-		} group;
+		struct batoni_group group;
 	};
 	struct batoni_stream_item item;
 	int8_t status;  /* enum baton_status */
@@ -170,24 +221,31 @@ struct batoni_op {
 	};
 	int64_t timeout_ns;       /* then, from arming on, the deadline */
 	struct batoni_op *next;   /* enum batoni_listed: one list at a time */
-	union {
-		struct batoni_op *posted; /* reached on another thread: MPSC link */
-		struct batoni_tally tally; /* of a group or launch */
-	};
 	struct batoni_list_node deadline;
 	struct baton_queue *queue;
-	struct batoni_op *group_of; /* the group record, or NULL */
+	/* By kind: what answers for others is on no stream and in no group (off_stream). */
 	union {
-		struct batoni_op *group_next;
-		/* Of a launch of a plan, which is in no group: the first operation
-		 * of the plan that failed, and how many are lent. */
 		struct {
-			uint32_t failed, lent;
-		} plan_end;
+			/* Reached on another thread: MPSC link. */
+			struct batoni_op *posted;
+			struct batoni_op *group_next;
+			struct batoni_op *group_of; /* the group's record, or NULL */
+		};
+		struct {
+			struct batoni_tally tally;
+			union {
+				/* Of a group: carriers not yet reached. */
+				uint32_t streams_left;
+				struct batoni_launched launched;
+			};
+		};
 	};
 };
 
-static_assert(sizeof(struct batoni_op) <= 192, "requests stay small");
+static_assert(sizeof(struct batoni_op) <= 192 &&
+                      offsetof(struct batoni_op, launched.came) ==
+                              offsetof(struct batoni_op, group_of),
+              "requests stay small");
 
 /* Whoever links a record into a list, or takes it off one, says so: that it is in no other list is
  * checked where assertions are compiled in.  The byte is written by the thread that may write `next`. */
@@ -215,6 +273,25 @@ batoni_op_list_out(struct batoni_op *op, enum batoni_listed list)
 #endif
 }
 
+/* Communication: what is armed, issued and ended through a table.  The others are
+ * points on streams. */
+static inline bool
+batoni_is_transfer(const struct batoni_op *op)
+{
+	return (BATONI_MESSAGES | BATONI_ONESIDED) >> batoni_get(op->kind) & 1u;
+}
+
+/* The group that the record is a member of, or NULL. */
+static inline struct batoni_op *
+batoni_op_group(const struct batoni_op *op)
+{
+	struct batoni_op *group = batoni_get(op->group_of);
+
+	/* A launch has a number there. */
+	return __builtin_expect(!group, 1) || batoni_is_transfer(op) ? group
+	                                                             : NULL;
+}
+
 /* Have all members of the group or launch ended? */
 static inline bool
 batoni_op_is_settled(const struct batoni_op *op)
@@ -239,14 +316,6 @@ batoni_op_is_still(const struct batoni_op *op, uint64_t word)
 	batoni_fence(memory_order_acquire);
 	return ((atomic_load_explicit(&op->word, memory_order_relaxed) ^ word) >>
 	        32) == 0;
-}
-
-/* Communication: what is armed, issued and ended through a table.  The others are
- * points on streams. */
-static inline bool
-batoni_is_transfer(const struct batoni_op *op)
-{
-	return (BATONI_MESSAGES | BATONI_ONESIDED) >> batoni_get(op->kind) & 1u;
 }
 
 /* Signals, puts and waits: the one-sided layer's. */

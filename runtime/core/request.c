@@ -21,13 +21,12 @@
 static bool
 in_open_group(const struct batoni_op *op)
 {
-	const struct batoni_op *group = batoni_thread.groups;
+	const struct batoni_scope *scope = batoni_thread.scopes;
+	const struct batoni_op *group = batoni_op_group(op);
 
-	const struct batoni_op *group_of = batoni_get(op->group_of);
-
-	while (group && group != group_of)
-		group = group->group.outer;
-	return group != NULL;
+	while (group && scope && scope != &group->group.scope)
+		scope = scope->outer;
+	return group && scope;
 }
 
 static enum baton_status
@@ -38,7 +37,7 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	*op_p = batoni_request_find(request, word_p);
 	if (unlikely(!*op_p))
 		return batoni_refuse_handle(call, request);
-	if (unlikely(batoni_thread.groups && !(*word_p & BATONI_OP_DONE) &&
+	if (unlikely(batoni_thread.scopes && !(*word_p & BATONI_OP_DONE) &&
 	             in_open_group(*op_p) &&
 	             batoni_op_is_still(*op_p, *word_p)))
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -105,7 +104,7 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
 		           BATONI_OP_DONE))
 			status = report(op, word, completion_p);
-		else if (!batoni_thread.groups &&
+		else if (!batoni_thread.scopes &&
 		         atomic_load_explicit(&batoni_engine.driver,
 		                              memory_order_relaxed) &&
 		         !batoni_is_left_to_us(batoni_get(op->comm)))
@@ -299,7 +298,7 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 	bool driving = false;
 	uint64_t word = 0;
 
-	if (likely(request_p && batoni_may_call() && !batoni_thread.groups))
+	if (likely(request_p && batoni_may_call() && !batoni_thread.scopes))
 		op = batoni_request_find(*request_p, &word);
 	if (unlikely(!op))
 		return finish_slowly(request_p, timeout_ns, completion_p);
@@ -563,7 +562,7 @@ check_many(const char *call, const baton_request *requests, size_t count)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: requests is NULL with count %zu", call,
 		                     count);
-	for (size_t i = 0; batoni_thread.groups && i < count; i++) {
+	for (size_t i = 0; batoni_thread.scopes && i < count; i++) {
 		uint64_t word;
 		struct batoni_op *op =
 			requests[i] ? batoni_request_find(requests[i], &word)

@@ -32,7 +32,7 @@ batoni_is_usual(const struct baton_comm *comm,
                 const struct baton_op_options *options)
 {
 	return comm && comm->plain && batoni_may_call() &&
-	       !batoni_thread.groups &&
+	       !batoni_thread.scopes &&
 	       atomic_load_explicit(&comm->status, memory_order_relaxed) ==
 	               BATON_OK &&
 	       (!options || batoni_options_are_ours(options, true));

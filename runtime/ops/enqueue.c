@@ -20,7 +20,6 @@
 #include <stdio.h>
 
 #include "enqueue.h"
-#include "group.h"
 #include "health.h"
 #include "log.h"
 #include "place.h"
@@ -28,6 +27,7 @@
 #include "queue.h"
 #include "registry.h"
 #include "request.h"
+#include "scope.h"
 #include "sized.h"
 
 /* Set the fields of all kinds.  The holders are stored last, with release: a scan by the
@@ -72,10 +72,12 @@ struct batoni_op *
 batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
               baton_stream stream, uint64_t holders)
 {
-	struct batoni_op *op = likely(!batoni_thread.groups)
-	                               ? NULL
-	                               : batoni_launch_reserved(comm);
+	struct batoni_scope *scope = batoni_thread.scopes;
+	struct batoni_op *op = NULL;
 
+	/* A launch that is being built is the latest. */
+	if (unlikely(scope && scope->kind->record && scope->comm == comm))
+		op = scope->kind->record(scope);
 	if (likely(!op))
 		op = batoni_pool_take(&comm->pool);
 	if (unlikely(!op))
@@ -366,7 +368,7 @@ enqueue_made(const char *call, struct batoni_op *op,
              const struct batoni_arguments *a, size_t bytes)
 {
 	enum baton_status status = init_transfer(op, a, bytes);
-	struct batoni_op *group;
+	struct batoni_scope *scope;
 	baton_request handle;
 
 	if (unlikely(status != BATON_OK))
@@ -381,8 +383,8 @@ enqueue_made(const char *call, struct batoni_op *op,
 	/* Read the handle now: a published record may end and be returned. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
-	group = batoni_group_open(op->comm);
-	status = group ? batoni_group_add(group, op) : batoni_publish_record(op);
+	scope = batoni_scope_of(op->comm);
+	status = scope ? scope->kind->add(scope, op) : batoni_publish_record(op);
 	if (unlikely(status != BATON_OK))
 		return status == BATONI_RECORDED
 		               ? status
@@ -464,7 +466,7 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 	if (unlikely(status == BATONI_RECORDED))
 		return note_message(call, kind, comm, a, bytes);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(comm, status);
+	                          : batoni_scope_refuse(comm, status);
 }
 
 enum baton_status

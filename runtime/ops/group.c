@@ -2,7 +2,8 @@
 /*
  * Groups: operations that are armed together.
  *
- * A group has a record of its own (no handle).  Each call inside the group puts its
+ * A group has a record of its own (no handle).  While it is open, it is what its thread has open on
+ * the communicator (a scope, embedded in the record).  Each call inside the group puts its
  * member into the member's FIFO, unarmed, on no stream.  The first member on each stream
  * is that stream's *carrier*: at the end of the group its item goes on the stream and
  * waits there for the group's word.  When the streams have reached all carriers, the
@@ -34,83 +35,56 @@
 #include "enqueue.h"
 #include "group.h"
 #include "log.h"
-#include "mem.h"
-#include "plan.h"
+#include "scope.h"
 #include "wake.h"
 
-const char *
-batoni_group_where(const struct baton_comm *comm)
+static const struct batoni_scope_kind group_scope;
+
+static struct batoni_op *
+record_of(struct batoni_scope *scope)
 {
-	return batoni_plan_recorded(comm) ? "within the recording of a plan"
-	                                  : "inside a group";
+	assert(scope->kind == &group_scope);
+	return batoni_container_of(scope, struct batoni_op, group.scope);
 }
 
-static void end_open_groups(void *arg);
-
-static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
-static pthread_key_t exit_key;
-static bool exit_watched;
-
-static void
-make_exit_key(void)
-{
-	exit_watched = pthread_key_create(&exit_key, end_open_groups) == 0;
-}
-
-/* Make the exit of this thread void the groups that it leaves open. */
-static void
-watch_exit(void)
-{
-	pthread_once(&exit_once, make_exit_key);
-	if (exit_watched)
-		pthread_setspecific(exit_key, &exit_key);
-}
-
-void
-batoni_group_push(struct batoni_op *group)
-{
-	if (!batoni_thread.groups)
-		watch_exit();
-	batoni_set(group->group.outer, batoni_thread.groups);
-	batoni_thread.groups = group;
-}
-
-enum baton_status
-batoni_group_open_new(const char *call, struct baton_comm *comm)
+struct batoni_op *
+batoni_group_new(const char *call, struct baton_comm *comm)
 {
 	struct batoni_op *group = batoni_op_new(comm, BATONI_KIND_GROUP, NULL,
 	                                        BATONI_OP_ENGINE);
 
-	if (!group)
-		return batoni_refuse(BATON_ERR_AGAIN,
-		                     "%s: all %u requests of the communicator "
-		                     "are taken; a group needs one",
-		                     call, comm->pool.size);
+	if (!group) {
+		batoni_refuse(BATON_ERR_AGAIN,
+		              "%s: all %u requests of the communicator are "
+		              "taken; a group needs one",
+		              call, comm->pool.size);
+		return NULL;
+	}
 	group->timeout_ns = 0;
 	group->group.head = group->group.tail = NULL;
-	group->group.refusal = BATON_OK;
-	group->group.depth = 1;
 	group->tally.members = group->tally.ended = 0;
-	group->group.streams_left = 0;
-	batoni_group_push(group);
-	return BATON_OK;
+	group->streams_left = 0;
+	batoni_scope_init(&group->group.scope, &group_scope, comm, 1);
+	return group;
 }
 
 enum baton_status
 baton_group_begin(struct baton_comm *comm)
 {
+	struct batoni_scope *scope;
 	struct batoni_op *group;
 	enum baton_status status;
 
 	status = batoni_check_comm("baton_group_begin", comm);
 	if (status != BATON_OK)
 		return status;
-	group = batoni_group_open(comm);
+	scope = batoni_scope_of(comm);
+	if (scope)
+		return scope->kind->group_begin(scope);
+	group = batoni_group_new("baton_group_begin", comm);
 	if (!group)
-		return batoni_group_open_new("baton_group_begin", comm);
-	if (group->kind == BATONI_KIND_PLAN)
-		return batoni_plan_group_begin(group);
-	group->group.depth++;
+		return BATON_ERR_AGAIN;
+	batoni_scope_open(&group->group.scope);
 	return BATON_OK;
 }
 
@@ -127,11 +101,11 @@ has_carrier(const struct batoni_op *group, baton_stream stream)
 static enum baton_status
 check_member(const struct batoni_op *group, const struct batoni_op *op)
 {
-	if (group->group.refusal != BATON_OK)
-		return batoni_refuse(group->group.refusal,
+	if (group->group.scope.refusal != BATON_OK)
+		return batoni_refuse(group->group.scope.refusal,
 		                     "the group is void, since an earlier call in "
 		                     "it was refused (%s)",
-		                     baton_status_name(group->group.refusal));
+		                     baton_status_name(group->group.scope.refusal));
 	if (group->group.head &&
 	    (group->flags ^ op->flags) & BATONI_FLAG_DETACHED)
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -152,23 +126,14 @@ ask_path(struct batoni_op *op)
 	pthread_mutex_unlock(&op->comm->order.lock);
 }
 
-enum baton_status
-batoni_group_add(struct batoni_op *group, struct batoni_op *op)
+BATONI_ALWAYS_INLINE enum baton_status
+take(struct batoni_op *group, struct batoni_op *op)
 {
-	const struct batoni_op *outer;
-	enum baton_status status;
+	enum baton_status status = check_member(group, op);
 
-	if (unlikely(group->kind == BATONI_KIND_PLAN))
-		return batoni_plan_add(group, op);
-	status = check_member(group, op);
-	if (status != BATON_OK)
+	if (unlikely(status != BATON_OK))
 		return status;
 	ask_path(op);
-	/* In a launch it is the launch that publishes. */
-	outer = group->group.outer;
-	if (outer && outer->kind == BATONI_KIND_PLAN &&
-	    outer->comm == group->comm)
-		batoni_launch_adopt(group->group.outer, op);
 	if (!group->group.head)
 		group->flags |= op->flags & BATONI_FLAG_DETACHED;
 	batoni_set(op->group_of, group);
@@ -177,7 +142,7 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		op->item.flags |= BATONI_ITEM_CARRIER;
 		op->item.word = group->item.word;
 		op->item.value = group->item.value;
-		group->group.streams_left++;
+		group->streams_left++;
 	}
 	if (group->group.tail)
 		group->group.tail->group_next = op;
@@ -185,9 +150,13 @@ batoni_group_add(struct batoni_op *group, struct batoni_op *op)
 		group->group.head = op;
 	group->group.tail = op;
 	group->tally.members++;
-	if (!(op->flags & (BATONI_FLAG_STREAM_ISSUED | BATONI_FLAG_PLANNED)))
-		batoni_publish(op);
 	return BATON_OK;
+}
+
+enum baton_status
+batoni_group_take(struct batoni_op *group, struct batoni_op *op)
+{
+	return take(group, op);
 }
 
 /* ---- the end, on the enqueuing thread ---- */
@@ -394,7 +363,7 @@ void_async(struct batoni_op *group, enum baton_status refusal)
 	char *kept = batoni_sentence_aside(scratch);
 
 	drop_handles(group);
-	group->group.refusal = refusal;
+	group->group.scope.refusal = refusal;
 	batoni_publish(group);
 	batoni_sentence_back(kept);
 }
@@ -529,7 +498,7 @@ void_put(struct batoni_op *group, enum baton_status refusal)
 		if (!is_stream_issued(op))
 			batoni_publish(op);
 	}
-	group->group.refusal = refusal;
+	group->group.scope.refusal = refusal;
 	batoni_publish(group);
 	batoni_sentence_back(kept);
 }
@@ -566,7 +535,7 @@ batoni_group_put(struct batoni_op *group, struct batoni_op **first_p, bool *void
 static enum baton_status
 end_group(struct batoni_op *group)
 {
-	enum baton_status refusal = group->group.refusal;
+	enum baton_status refusal = group->group.scope.refusal;
 
 	if (is_placed(group))
 		return end_placed(group, refusal);
@@ -579,55 +548,76 @@ end_group(struct batoni_op *group)
 enum baton_status
 baton_group_end(struct baton_comm *comm)
 {
-	struct batoni_op **link = &batoni_thread.groups;
-	enum baton_status refusal, status;
-	struct batoni_op *group;
+	struct batoni_scope *scope;
 
 	BATONI_ENTER("baton_group_end");
-	while (*link && (*link)->comm != comm)
-		link = &(*link)->group.outer;
-	group = *link;
-	if (group && group->kind == BATONI_KIND_PLAN)
-		return batoni_plan_group_end(group);
-	if (!group)
+	scope = batoni_scope_of(comm);
+	if (!scope)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_group_end: no group of this "
 		                     "communicator is open on this thread");
-	if (--group->group.depth > 0)
+	return scope->kind->group_end(scope);
+}
+
+/* ---- the scope ---- */
+
+static enum baton_status
+add(struct batoni_scope *scope, struct batoni_op *op)
+{
+	enum baton_status status = take(record_of(scope), op);
+
+	if (status == BATON_OK && !(op->flags & BATONI_FLAG_STREAM_ISSUED))
+		batoni_publish(op);
+	return status;
+}
+
+static enum baton_status
+begin_another(struct batoni_scope *scope)
+{
+	batoni_set(scope->depth, scope->depth + 1);
+	return BATON_OK;
+}
+
+static enum baton_status
+end_one(struct batoni_scope *scope)
+{
+	enum baton_status refusal = scope->refusal, status;
+
+	if (scope->depth > 1) {
+		batoni_set(scope->depth, scope->depth - 1);
 		return BATON_OK;
-	*link = group->group.outer;
-	refusal = group->group.refusal;
-	status = end_group(group);
+	}
+	batoni_scope_close(scope);
+	status = end_group(record_of(scope));
 	if (unlikely(refusal == BATON_OK && status != BATON_OK))
 		batoni_refuse_named("baton_group_end", status);
 	if (unlikely(refusal != BATON_OK))
 		/* The record may be another's by now; its address is still the key. */
-		batoni_group_say("baton_group_end", group, refusal);
-	batoni_group_forget(group);
+		batoni_scope_say("baton_group_end", scope, refusal);
+	batoni_scope_forget(scope);
 	return status;
 }
 
-/* The destructor of exit_key: runs when a thread that has begun groups exits. */
 static void
-end_open_groups(void *arg)
+abandon(struct batoni_scope *scope)
 {
-	(void)arg;
-	while (batoni_may_call() && batoni_thread.groups) {
-		struct batoni_op *group = batoni_thread.groups;
+	struct batoni_op *group = record_of(scope);
 
-		batoni_thread.groups = group->group.outer;
-		if (group->kind == BATONI_KIND_PLAN) {
-			batoni_plan_abandon(group);
-			continue;
-		}
-		batoni_log(BATONI_LOG_WARN,
-		           "rank %d: a thread exits with a group of %u "
-		           "operation%s open: the group is void",
-		           group->comm->rank, group->tally.members,
-		           batoni_s(group->tally.members));
-		if (group->group.refusal == BATON_OK)
-			group->group.refusal = BATON_ERR_INVALID;
-		batoni_group_forget(group);
-		end_group(group);
-	}
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a thread exits with a group of %u operation%s open: "
+	           "the group is void",
+	           scope->comm->rank, group->tally.members,
+	           batoni_s(group->tally.members));
+	if (scope->refusal == BATON_OK)
+		scope->refusal = BATON_ERR_INVALID;
+	batoni_scope_forget(scope);
+	end_group(group);
 }
+
+static const struct batoni_scope_kind group_scope = {
+	.where = "inside a group",
+	.add = add,
+	.group_begin = begin_another,
+	.group_end = end_one,
+	.abandon = abandon,
+};

@@ -21,7 +21,7 @@ is_released(const struct batoni_op *group)
 static void
 retire(struct batoni_op *group)
 {
-	if (is_released(group) && group->group.streams_left == 0 &&
+	if (is_released(group) && group->streams_left == 0 &&
 	    batoni_op_is_settled(group))
 		batoni_op_vanish(group, BATONI_OP_ENGINE);
 }
@@ -81,14 +81,14 @@ finish(struct batoni_op *group)
 static void
 carrier_reached(struct batoni_op *group, struct batoni_op *carrier)
 {
-	group->group.streams_left--;
+	group->streams_left--;
 	if (is_released(group))
 		batoni_op_passed(carrier);
 	else
 		carrier->flags |= BATONI_FLAG_HELD;
 	if (group->state == BATONI_NEW)
 		return; /* place continues */
-	if (group->group.streams_left == 0 && !is_released(group) &&
+	if (group->streams_left == 0 && !is_released(group) &&
 	    !batoni_op_is_settled(group))
 		arm(group);
 	retire(group);
@@ -103,7 +103,7 @@ member_ended(struct batoni_op *group)
 	if (is_released(group))
 		retire(group);
 	else if (!(group->flags & BATONI_FLAG_DETACHED) ||
-	         group->group.streams_left > 0)
+	         group->streams_left > 0)
 		batoni_op_end_later(group);
 }
 
@@ -126,7 +126,7 @@ place_void(struct batoni_op *group)
 		if (op == group->group.failed)
 			on_stream = false;
 		if (carrier && !on_stream)
-			group->group.streams_left--;
+			group->streams_left--;
 		batoni_op_leave_fifo(op);
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
@@ -169,9 +169,9 @@ place(struct batoni_op *group)
 {
 	struct baton_comm *comm = group->comm;
 	struct batoni_op *op, *next;
-	uint32_t carriers = group->group.streams_left;
+	uint32_t carriers = group->streams_left;
 
-	if (group->group.refusal != BATON_OK) {
+	if (group->group.scope.refusal != BATON_OK) {
 		batoni_op_move(group, BATONI_QUEUED);
 		place_void(group);
 		return;
@@ -189,7 +189,7 @@ place(struct batoni_op *group)
 	batoni_op_move(group, BATONI_QUEUED);
 	if (batoni_op_is_settled(group))
 		batoni_op_end_later(group);
-	else if (group->group.streams_left == 0)
+	else if (group->streams_left == 0)
 		arm(group);
 }
 
@@ -199,7 +199,7 @@ __attribute__((no_sanitize("thread"))) static void
 view_group(const struct batoni_op *op, struct batoni_view *view)
 {
 	batoni_view_tally(op, view);
-	view->streams_left = BATONI_VIEW_LOAD(op->group.streams_left);
+	view->streams_left = BATONI_VIEW_LOAD(op->streams_left);
 }
 
 static void

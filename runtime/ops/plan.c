@@ -5,16 +5,16 @@
  * A plan is a list of notes.  A note is a call: a function that makes it again, and a copy of its
  * arguments; or the beginning or end of a group.
  *
- * States.  Recording: the plan belongs to the thread that began it, and its embedded record
- * is on that thread's list of open groups, so that all calls of the thread on the communicator
- * find it where they look for a group.  Void: a call was refused; the plan stays on the list
- * until its end, which says so and frees it.  Ready: recorded; it does not change any more.
+ * States.  Recording: the plan is what the thread that began it has open on the communicator
+ * (`recording`, a scope), so all calls of the thread there go to it.  Void: a call was refused; the
+ * plan stays open until its end, which says so and frees it.  Ready: recorded; it does not change
+ * any more.
  * Destroyed: a tombstone (handle.h).  There is no state "launched": a launch copies all that it
  * needs into records of its own, so the plan may be launched again, or destroyed, while
  * operations of it are pending.
  *
  * A call that is recorded goes the whole way of a call: its checks, a record from the pool,
- * the place of its buffer, its path, up to where it would be published (batoni_plan_add).
+ * the place of its buffer, its path, up to where it would be published (`add`).
  * There it is refused with BATONI_RECORDED, so that everything is given back, and then it is
  * noted.  So a plan has only calls that would have been accepted.
  *
@@ -36,24 +36,21 @@
 
 static struct batoni_handles handles = BATONI_HANDLES(baton_plan);
 
-static bool
-is_recording(const struct batoni_op *op)
-{
-	return op->kind == BATONI_KIND_PLAN && (op->flags & BATONI_FLAG_LOCAL);
-}
+static const struct batoni_scope_kind recording_scope;
 
 static struct baton_plan *
-plan_of(struct batoni_op *recording)
+plan_of(struct batoni_scope *scope)
 {
-	return batoni_container_of(recording, struct baton_plan, recording);
+	assert(scope->kind == &recording_scope);
+	return batoni_container_of(scope, struct baton_plan, recording);
 }
 
 struct baton_plan *
 batoni_plan_recorded(const struct baton_comm *comm)
 {
-	struct batoni_op *op = batoni_group_open(comm);
+	struct batoni_scope *scope = batoni_scope_of(comm);
 
-	return op && is_recording(op) ? plan_of(op) : NULL;
+	return scope && scope->kind == &recording_scope ? plan_of(scope) : NULL;
 }
 
 /* ---- memory ---- */
@@ -68,7 +65,7 @@ plan_free(struct baton_plan *plan)
 		if (note->ops && note->ops->forget)
 			note->ops->forget(batoni_note_payload(note));
 	}
-	batoni_group_forget(&plan->recording);
+	batoni_scope_forget(&plan->recording);
 	batoni_free(plan->notes);
 	batoni_free(plan->streams);
 	atomic_fetch_sub(&plan->comm->plans, 1);
@@ -102,7 +99,7 @@ reserve(struct baton_plan *plan, size_t n)
 static enum baton_status
 refuse_memory(const char *call, struct baton_plan *plan)
 {
-	return batoni_group_refuse(
+	return batoni_scope_refuse(
 		plan->comm, batoni_refuse(BATON_ERR_NOMEM,
 	                                  "%s: no memory for the plan", call));
 }
@@ -146,51 +143,14 @@ note_group(const char *call, struct baton_plan *plan, bool begins)
 	return BATON_OK;
 }
 
-enum baton_status
-batoni_plan_group_begin(struct batoni_op *recording)
-{
-	struct baton_plan *plan = plan_of(recording);
-	enum baton_status status = BATON_OK;
+/* ---- the scope ---- */
 
-	if (plan->depth == 0)
-		status = note_group("baton_group_begin", plan, true);
-	if (status != BATON_OK)
-		return status;
-	if (plan->depth++ == 0) {
-		plan->groups++;
-		plan->calls++;
-		plan->members = 0;
-	}
-	return BATON_OK;
-}
-
-enum baton_status
-batoni_plan_group_end(struct batoni_op *recording)
-{
-	struct baton_plan *plan = plan_of(recording);
-	enum baton_status status;
-
-	if (plan->depth == 0)
-		return batoni_group_refuse(
-			plan->comm,
-			batoni_refuse(BATON_ERR_INVALID,
-		                      "baton_group_end: no group is open in the "
-		                      "plan that is recorded"));
-	if (--plan->depth > 0)
-		return BATON_OK;
-	status = note_group("baton_group_end", plan, false);
-	return recording->group.refusal != BATON_OK
-	               ? batoni_group_say("baton_group_end", recording,
-	                                  recording->group.refusal)
-	               : status;
-}
-
-/* ---- what may be recorded ---- */
-
+/* What may be recorded? */
 static enum baton_status
-check_recorded(struct baton_plan *plan, const struct batoni_op *op)
+add(struct batoni_scope *scope, struct batoni_op *op)
 {
-	enum baton_status refusal = plan->recording.group.refusal;
+	struct baton_plan *plan = plan_of(scope);
+	enum baton_status refusal = scope->refusal;
 	unsigned detached = op->flags & BATONI_FLAG_DETACHED;
 
 	if (refusal != BATON_OK)
@@ -207,26 +167,75 @@ check_recorded(struct baton_plan *plan, const struct batoni_op *op)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "options->queue is not NULL in a plan; a launch "
 		                     "names the queue (baton_plan_launch)");
-	if (plan->depth > 0 && plan->members > 0 && detached != plan->detached)
+	if (scope->depth > 0 && plan->members > 0 && detached != plan->detached)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "a group's operations are all "
 		                     "BATON_OP_DETACHED or none is");
 	plan->detached = detached;
-	plan->calls += plan->depth == 0;
+	plan->calls += scope->depth == 0;
 	if (!batoni_plan_count(plan, op))
 		return batoni_refuse(BATON_ERR_NOMEM, "no memory for the plan");
 	return BATONI_RECORDED;
 }
 
-enum baton_status
-batoni_plan_add(struct batoni_op *plan, struct batoni_op *op)
+static enum baton_status
+group_begin(struct batoni_scope *scope)
 {
-	if (is_recording(plan))
-		return check_recorded(plan_of(plan), op);
-	batoni_launch_adopt(plan, op);
-	batoni_launch_append(plan, op);
+	struct baton_plan *plan = plan_of(scope);
+	enum baton_status status = BATON_OK;
+
+	if (scope->depth == 0)
+		status = note_group("baton_group_begin", plan, true);
+	if (status != BATON_OK)
+		return status;
+	if (scope->depth++ == 0) {
+		plan->groups++;
+		plan->calls++;
+		plan->members = 0;
+	}
 	return BATON_OK;
 }
+
+static enum baton_status
+group_end(struct batoni_scope *scope)
+{
+	enum baton_status status;
+
+	if (scope->depth == 0)
+		return batoni_scope_refuse(
+			scope->comm,
+			batoni_refuse(BATON_ERR_INVALID,
+		                      "baton_group_end: no group is open in the "
+		                      "plan that is recorded"));
+	if (--scope->depth > 0)
+		return BATON_OK;
+	status = note_group("baton_group_end", plan_of(scope), false);
+	return scope->refusal != BATON_OK
+	               ? batoni_scope_say("baton_group_end", scope,
+	                                  scope->refusal)
+	               : status;
+}
+
+static void
+abandon(struct batoni_scope *scope)
+{
+	struct baton_plan *plan = plan_of(scope);
+
+	batoni_log(BATONI_LOG_WARN,
+	           "rank %d: a thread exits while it records a plan of %u "
+	           "operation%s: there is no plan",
+	           plan->comm->rank, plan->operations,
+	           batoni_s(plan->operations));
+	plan_free(plan);
+}
+
+static const struct batoni_scope_kind recording_scope = {
+	.where = "within the recording of a plan",
+	.add = add,
+	.group_begin = group_begin,
+	.group_end = group_end,
+	.abandon = abandon,
+};
 
 /* ---- the calls ---- */
 
@@ -238,47 +247,20 @@ baton_plan_begin(struct baton_comm *comm)
 
 	if (status != BATON_OK)
 		return status;
-	if (batoni_group_open(comm))
-		return batoni_group_refuse(
+	if (batoni_scope_of(comm))
+		return batoni_scope_refuse(
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_plan_begin was called %s",
-		                            batoni_group_where(comm)));
+		                            batoni_scope_where(comm)));
 	plan = batoni_handle_new(&handles);
 	if (!plan)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_plan_begin: out of memory");
 	plan->comm = comm;
-	plan->recording.comm = comm;
-	plan->recording.kind = BATONI_KIND_PLAN;
-	plan->recording.flags = BATONI_FLAG_LOCAL;
-	plan->recording.group.refusal = BATON_OK;
+	batoni_scope_init(&plan->recording, &recording_scope, comm, 0);
 	atomic_fetch_add(&comm->plans, 1);
-	batoni_group_push(&plan->recording);
+	batoni_scope_open(&plan->recording);
 	return BATON_OK;
-}
-
-/* Take it off the thread's list, where it is the only one of its communicator. */
-static void
-unlink_recording(struct baton_plan *plan)
-{
-	struct batoni_op **link = &batoni_thread.groups;
-
-	while (*link != &plan->recording)
-		link = &(*link)->group.outer;
-	*link = plan->recording.group.outer;
-}
-
-void
-batoni_plan_abandon(struct batoni_op *recording)
-{
-	struct baton_plan *plan = plan_of(recording);
-
-	batoni_log(BATONI_LOG_WARN,
-	           "rank %d: a thread exits while it records a plan of %u "
-	           "operation%s: there is no plan",
-	           plan->comm->rank, plan->operations,
-	           batoni_s(plan->operations));
-	plan_free(plan);
 }
 
 /* Can it be launched at all? */
@@ -287,10 +269,10 @@ check_plan(const struct baton_plan *plan)
 {
 	uint64_t records = (uint64_t)plan->operations + plan->groups + 1;
 
-	if (plan->recording.group.refusal != BATON_OK)
-		return batoni_group_say("baton_plan_end", &plan->recording,
-		                        plan->recording.group.refusal);
-	if (plan->depth > 0)
+	if (plan->recording.refusal != BATON_OK)
+		return batoni_scope_say("baton_plan_end", &plan->recording,
+		                        plan->recording.refusal);
+	if (plan->recording.depth > 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_plan_end: a group is open; there is no "
 		                     "plan");
@@ -317,7 +299,7 @@ baton_plan_end(struct baton_comm *comm, struct baton_plan **plan_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_plan_end: this thread records no plan "
 		                     "of this communicator");
-	unlink_recording(plan);
+	batoni_scope_close(&plan->recording);
 	status = check_plan(plan);
 	if (status == BATON_OK && !plan_p)
 		status = batoni_refuse(BATON_ERR_INVALID,

@@ -4,7 +4,7 @@
 #define BATONI_PLAN_H
 
 #include "core.h"
-#include "group.h"
+#include "scope.h"
 
 /* What a recorded call is made of. */
 struct batoni_note_ops {
@@ -34,22 +34,6 @@ batoni_note_more(const void *payload, size_t n)
 /* What a call returns within, whose operation would be enqueued now, but is recorded: its record
  * is given back as if it had been refused.  No call of the program returns it. */
 #define BATONI_RECORDED BATON_PENDING
-
-/* The operation is good, and its communicator's innermost "group" is a plan: BATONI_RECORDED
- * while one is recorded, or the refusal; OK while one is launched, which has it now. */
-enum baton_status batoni_plan_add(struct batoni_op *plan, struct batoni_op *op);
-/* A record for what this thread's launch on comm replays, if it has reserved any, or NULL. */
-struct batoni_op *batoni_launch_reserved(const struct baton_comm *comm);
-/* Add an operation, or a group, behind those of a launch. */
-void batoni_launch_append(struct batoni_op *launch, struct batoni_op *op);
-/* In a group of a launch: its member. */
-void batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op);
-
-/* Groups in a plan that is recorded. */
-enum baton_status batoni_plan_group_begin(struct batoni_op *recording);
-enum baton_status batoni_plan_group_end(struct batoni_op *recording);
-/* The thread that records it exits. */
-void batoni_plan_abandon(struct batoni_op *recording);
 
 /* These: the driver. */
 /* One of its operations is armed. */
@@ -85,9 +69,7 @@ struct batoni_plan_stream {
 
 struct baton_plan {
 	struct baton_comm *comm;
-	/* While it is recorded it is on the recording thread's list of groups: kind PLAN,
-	 * LOCAL. */
-	struct batoni_op recording;
+	struct batoni_scope recording; /* of the thread that records it, until its end */
 	/* From its end on it does not change. */
 	unsigned char *notes;
 	size_t bytes, room;
@@ -98,7 +80,7 @@ struct baton_plan {
 	uint64_t list_units;
 	bool direct; /* plan_direct.c */
 	/* Of the group that is open in the recording. */
-	uint32_t depth, members;
+	uint32_t members;
 	unsigned detached;
 	struct batoni_handle handle;
 };

@@ -19,17 +19,19 @@ batoni_launch_note_failure(struct batoni_op *launch, uint32_t index,
                            enum baton_status status, unsigned kind,
                            const struct batoni_transfer *transfer)
 {
-	if (index >= launch->plan_end.failed)
+	if (index >= launch->launched.failed)
 		return;
-	launch->plan_end.failed = index;
+	launch->launched.failed = index;
 	launch->failed_kind = (uint8_t)kind;
 	launch->transfer.stream = transfer->stream;
 	launch->transfer.native_call = transfer->native_call;
 	launch->transfer.native_code = transfer->native_code;
 	/* What was moved, and what there was memory for. */
 	launch->transfer.bytes = transfer->bytes;
-	launch->transfer.buffer = (void *)(uintptr_t)transfer->done_bytes;
-	launch->flags &= (uint16_t)~(BATONI_FLAG_LISTED | BATONI_FLAG_MET_LIST);
+	batoni_set(launch->launched.came, transfer->done_bytes);
+	/* It has no list, unless keep_list says so. */
+	launch->transfer.place = 0;
+	launch->flags &= (uint16_t)~BATONI_FLAG_MET_LIST;
 	batoni_set(launch->transfer.peer, transfer->peer);
 	/* What the completion of such an operation tells. */
 	batoni_set(launch->transfer.tag,
@@ -64,7 +66,7 @@ keep_list(struct batoni_op *launch, const struct batoni_op *op,
 		launch->flags |= BATONI_FLAG_MET_LIST;
 	if (!list || lent || !batoni_tensors_keep(status))
 		return;
-	launch->flags |= BATONI_FLAG_LISTED;
+	launch->transfer.place = BATONI_PLACE_LIST;
 	launch->transfer.buffer = list;
 	batoni_list_keep(launch, list);
 }
@@ -94,7 +96,7 @@ batoni_launch_settle(struct batoni_op *launch)
 		                     launch->status == BATON_PENDING
 		                             ? BATON_OK
 		                             : launch->status,
-		                     launch->plan_end.lent > 0);
+		                     launch->launched.lent > 0);
 }
 
 void
@@ -103,7 +105,7 @@ batoni_launch_member_ended(const struct batoni_op *op,
 {
 	struct batoni_op *launch = batoni_launch_of(op);
 
-	launch->plan_end.lent += lent;
+	launch->launched.lent += lent;
 	if (status == BATON_OK)
 		batoni_transfer_moved(&launch->transfer,
 		                      launch->transfer.done_bytes +
@@ -111,7 +113,7 @@ batoni_launch_member_ended(const struct batoni_op *op,
 	else
 		batoni_launch_note_failure(launch, op->plan_index, status,
 		                           op->kind, &op->transfer);
-	if (unlikely(launch->plan_end.failed == op->plan_index))
+	if (unlikely(launch->launched.failed == op->plan_index))
 		keep_list(launch, op, status, lent);
 	launch->tally.ended++;
 	batoni_launch_settle(launch);
@@ -120,7 +122,7 @@ batoni_launch_member_ended(const struct batoni_op *op,
 static void
 given_back(struct batoni_op *launch)
 {
-	if (--launch->plan_end.lent == 0 && launch->state == BATONI_ENDED)
+	if (--launch->launched.lent == 0 && launch->state == BATONI_ENDED)
 		batoni_op_give_back(launch);
 }
 
@@ -161,8 +163,8 @@ failed(const struct batoni_op *launch, struct batoni_failed *failed_p)
 	char where[48] = "";
 
 	failed_p->kind = launch->failed_kind;
-	failed_p->came = (size_t)(uintptr_t)transfer->buffer;
-	if (launch->plan_end.failed == BATONI_NONE_FAILED)
+	failed_p->came = launch->launched.came;
+	if (launch->launched.failed == BATONI_NONE_FAILED)
 		return;
 	if (launch->failed_kind == 0)
 		snprintf(where, sizeof(where), ", which was refused");
@@ -172,7 +174,7 @@ failed(const struct batoni_op *launch, struct batoni_failed *failed_p)
 	else
 		snprintf(where, sizeof(where), ", peer %d", transfer->peer);
 	snprintf(failed_p->which, sizeof(failed_p->which),
-	         ", operation %u of the plan%s%s%s", launch->plan_end.failed,
+	         ", operation %u of the plan%s%s%s", launch->launched.failed,
 	         launch->failed_kind ? ", " : "",
 	         launch->failed_kind ? batoni_kinds[launch->failed_kind]->name
 	                             : "",

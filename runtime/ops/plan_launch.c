@@ -8,9 +8,9 @@
  * without a queue; they are PLANNED, and know the launch by its slot.  Groups of the plan
  * are groups.
  *
- * Building, on the enqueuing thread: the notes are replayed.  What they enqueue is not
- * published; it is gathered behind the launch's record, which is on the thread's list of open
- * groups meanwhile.  If a replay is refused, all records are given back, and the call returns the
+ * Building, on the enqueuing thread: the notes are replayed.  Meanwhile the launch is what the thread
+ * has open on the communicator (a scope, `struct building`), which gathers what they enqueue; none of
+ * it is published.  If a replay is refused, all records are given back, and the call returns the
  * refusal: nothing was enqueued.
  *
  * Publishing.  In-engine device: the launch's record and then all others, in the order of
@@ -27,7 +27,7 @@
  * keeps its record until then, so the slot that they have stays its own.
  *
  * What it says of that operation (the slot `failed`, plan_drive.c) is kept in its transfer, since the
- * operation's record is used again.  A list that did not agree is kept for the launch's record then (LISTED).
+ * operation's record is used again.  A list that did not agree is kept for the launch's record then.
  *
  * Its deadline counts from the moment when the first of its operations is armed.  Deadline
  * and cancel end all operations that have not ended.  Operations that are placed after its
@@ -44,6 +44,7 @@
 
 #include "engine.h"
 #include "enqueue.h"
+#include "group.h"
 #include "life.h"
 #include "log.h"
 #include "tensor_store.h"
@@ -52,20 +53,36 @@ static const char call[] = "baton_plan_launch";
 
 /* ---- building ---- */
 
-void
-batoni_launch_append(struct batoni_op *launch, struct batoni_op *op)
+/* A launch that is being built, on the stack of its call. */
+struct building {
+	struct batoni_scope scope;
+	struct batoni_op *launch;
+	struct batoni_op *group; /* that the replay has open, or NULL */
+	/* By `next`: its operations and groups, and free records. */
+	struct batoni_op *first, *last, *reserved;
+};
+
+static struct building *
+building_of(struct batoni_scope *scope)
+{
+	return batoni_container_of(scope, struct building, scope);
+}
+
+/* Add an operation, or a group, behind the others. */
+static void
+append(struct building *building, struct batoni_op *op)
 {
 	batoni_op_list_in(op, BATONI_IN_LAUNCH);
 	op->next = NULL;
-	if (launch->group.tail)
-		launch->group.tail->next = op;
+	if (building->last)
+		building->last->next = op;
 	else
-		launch->group.head = op;
-	launch->group.tail = op;
+		building->first = op;
+	building->last = op;
 }
 
-void
-batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
+static void
+adopt(struct batoni_op *launch, struct batoni_op *op)
 {
 	op->flags |= BATONI_FLAG_PLANNED;
 	op->launch_slot = batoni_pool_slot(&launch->comm->pool, launch);
@@ -81,43 +98,50 @@ batoni_launch_adopt(struct batoni_op *launch, struct batoni_op *op)
 		                   : op->path);
 }
 
-struct batoni_op *
-batoni_launch_reserved(const struct baton_comm *comm)
+static enum baton_status
+add(struct batoni_scope *scope, struct batoni_op *op)
 {
-	struct batoni_op *launch = batoni_thread.groups, *op;
+	struct building *building = building_of(scope);
+	enum baton_status status = BATON_OK;
 
-	if (launch->kind == BATONI_KIND_GROUP && launch->group.outer)
-		launch = launch->group.outer;
-	if (launch->comm != comm || launch->kind != BATONI_KIND_PLAN ||
-	    !launch->group.failed)
+	if (building->group)
+		status = batoni_group_take(building->group, op);
+	if (status != BATON_OK)
+		return status;
+	adopt(building->launch, op);
+	if (!building->group)
+		append(building, op);
+	return BATON_OK;
+}
+
+static struct batoni_op *
+take_reserved(struct batoni_scope *scope)
+{
+	struct building *building = building_of(scope);
+	struct batoni_op *op = building->reserved;
+
+	if (!op)
 		return NULL;
-	op = launch->group.failed;
-	batoni_set(launch->group.failed, op->next);
+	building->reserved = op->next;
 	batoni_op_list_out(op, BATONI_IN_LAUNCH);
 	return op;
 }
 
-/* Take the records of a launch together: one step for all. */
-static void
-reserve(struct batoni_op *launch, const struct baton_plan *plan)
-{
-	uint32_t n = plan->operations + plan->groups;
-
-	batoni_set(launch->group.failed,
-	           n > 0 ? batoni_pool_take_many(&launch->comm->pool, n) : NULL);
-}
+/* It is open within one call, which calls nothing of the program's. */
+static const struct batoni_scope_kind launch_scope = {
+	.where = "within a launch",
+	.add = add,
+	.record = take_reserved,
+};
 
 /* Those that a refused replay has left. */
 static void
-return_reserved(struct batoni_op *launch)
+return_reserved(struct building *building)
 {
-	struct batoni_op *op, *next;
+	struct batoni_op *op;
 
-	for (op = launch->group.failed; op; op = next) {
-		next = op->next;
-		batoni_op_list_out(op, BATONI_IN_LAUNCH);
-		batoni_pool_return(&launch->comm->pool, op);
-	}
+	while ((op = take_reserved(&building->scope)))
+		batoni_pool_return(&building->scope.comm->pool, op);
 }
 
 /* Give back a record that was not published. */
@@ -160,26 +184,26 @@ unmake_from(struct batoni_op *op)
 }
 
 static enum baton_status
-replay_group(struct batoni_op *launch, const struct batoni_note *note)
+replay_group(struct building *building, const struct batoni_note *note)
 {
-	struct batoni_op *group = batoni_thread.groups;
-	enum baton_status status = BATON_OK;
+	struct batoni_op *group = building->group;
 
-	if (note->begins)
-		return batoni_group_open_new(call, launch->comm);
-	batoni_thread.groups = group->group.outer;
-	if (!group->group.head) {
-		batoni_op_drop(group, BATONI_OP_ENGINE);
-		return BATON_OK;
+	if (note->begins) {
+		building->group = batoni_group_new(call, building->scope.comm);
+		return building->group ? BATON_OK : BATON_ERR_AGAIN;
 	}
-	batoni_launch_append(launch, group);
-	return status;
+	building->group = NULL;
+	if (group->group.head)
+		append(building, group);
+	else
+		batoni_op_drop(group, BATONI_OP_ENGINE);
+	return BATON_OK;
 }
 
 static enum baton_status
-replay(struct batoni_op *launch, const struct baton_plan *plan)
+replay(struct building *building, const struct baton_plan *plan)
 {
-	struct baton_comm *comm = launch->comm;
+	struct baton_comm *comm = plan->comm;
 	enum baton_status status = BATON_OK;
 	const struct batoni_note *note, *checked = NULL;
 
@@ -187,7 +211,7 @@ replay(struct batoni_op *launch, const struct baton_plan *plan)
 	     at += note->bytes) {
 		note = batoni_plan_at(plan, at);
 		if (!note->ops) {
-			status = replay_group(launch, note);
+			status = replay_group(building, note);
 			continue;
 		}
 		/* What may have changed: the stream, and what the replay asks for. */
@@ -202,75 +226,43 @@ replay(struct batoni_op *launch, const struct baton_plan *plan)
 	return status;
 }
 
-/* A group that a refused replay has left open. */
-static void
-unmake_open_group(struct batoni_op *launch)
-{
-	struct batoni_op *group = batoni_thread.groups;
-
-	if (group == launch)
-		return;
-	batoni_thread.groups = group->group.outer;
-	batoni_op_list_in(group, BATONI_IN_LAUNCH);
-	group->next = NULL;
-	unmake_from(group);
-}
-
-/* From here on it is a transfer, as far as completions read one.  A host that has a handle of this
- * record's life before may read some of it now (op.h, "Readers"). */
-static void
-begin_transfer(struct batoni_op *launch)
-{
-	struct batoni_transfer *transfer = &launch->transfer;
-
-	transfer->buffer = NULL;
-	transfer->bytes = 0;
-	batoni_transfer_moved(transfer, 0);
-	transfer->stream = NULL;
-	transfer->native_call = NULL;
-	transfer->native_code = 0;
-	batoni_set(transfer->peer, -1);
-	batoni_set(transfer->tag, -1);
-	transfer->slot_direction =
-		batoni_pool_slot(&launch->comm->pool, launch) & 0xffffffu;
-}
-
 void
 batoni_launch_expects(struct batoni_op *launch, uint32_t members)
 {
 	launch->tally.members = members;
 	launch->tally.ended = 0;
-	launch->plan_end.failed = BATONI_NONE_FAILED;
-	launch->plan_end.lent = 0;
+	launch->launched.failed = BATONI_NONE_FAILED;
+	launch->launched.lent = 0;
+	batoni_set(launch->launched.came, 0);
 }
 
-/* Gather all records behind the launch.  OK: *first_p is the first, or NULL. */
+/* Gather all records of the launch.  OK: *first_p is the first, or NULL. */
 static enum baton_status
 build(struct batoni_op *launch, const struct baton_plan *plan,
       struct batoni_op **first_p)
 {
+	uint32_t records = plan->operations + plan->groups;
+	struct building building = {.launch = launch};
 	enum baton_status status;
-	struct batoni_op *first;
 
-	launch->group.head = launch->group.tail = NULL;
-	launch->group.refusal = BATON_OK;
 	batoni_launch_expects(launch, 0);
-	reserve(launch, plan);
-	batoni_set(launch->group.outer, batoni_thread.groups);
-	batoni_thread.groups = launch;
-	status = replay(launch, plan);
-	if (status != BATON_OK)
-		unmake_open_group(launch);
-	batoni_thread.groups = launch->group.outer;
-	first = launch->group.head;
-	return_reserved(launch);
-	if (status != BATON_OK) {
-		unmake_from(first);
-		return status;
+	/* All together: one step. */
+	if (records > 0)
+		building.reserved =
+			batoni_pool_take_many(&launch->comm->pool, records);
+	batoni_scope_init(&building.scope, &launch_scope, launch->comm, 0);
+	batoni_scope_push(&building.scope);
+	status = replay(&building, plan);
+	batoni_scope_close(&building.scope);
+	return_reserved(&building);
+	if (status == BATON_OK) {
+		*first_p = building.first;
+		return BATON_OK;
 	}
-	begin_transfer(launch);
-	*first_p = first;
-	return BATON_OK;
+	if (building.group)
+		append(&building, building.group);
+	unmake_from(building.first);
+	return status;
 }
 
 /* ---- publishing, in-engine ---- */
@@ -436,11 +428,11 @@ check_launch(const struct baton_plan *plan,
 		return batoni_refuse(BATON_ERR_INVALID, "%s: plan %s", call,
 		                     plan ? "was destroyed" : "is NULL");
 	status = batoni_check_comm(call, plan->comm);
-	if (status == BATON_OK && batoni_group_open(plan->comm))
-		status = batoni_group_refuse(
+	if (status == BATON_OK && batoni_scope_of(plan->comm))
+		status = batoni_scope_refuse(
 			plan->comm,
 			batoni_refuse(BATON_ERR_INVALID, "%s was called %s",
-		                      call, batoni_group_where(plan->comm)));
+		                      call, batoni_scope_where(plan->comm)));
 	if (status == BATON_OK)
 		status = batoni_take_options(call, options_p, room, false);
 	options = *options_p;

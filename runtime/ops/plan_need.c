@@ -67,9 +67,9 @@ find_stream(struct baton_plan *plan, baton_stream stream)
 static bool
 in_group(const struct baton_plan *plan, uint32_t *group_p)
 {
-	bool was = plan->depth > 0 && *group_p == plan->groups;
+	bool was = plan->recording.depth > 0 && *group_p == plan->groups;
 
-	*group_p = plan->depth > 0 ? plan->groups : 0;
+	*group_p = plan->recording.depth > 0 ? plan->groups : 0;
 	return was;
 }
 
@@ -85,7 +85,7 @@ count(const struct baton_plan *plan, struct batoni_plan_stream *on,
 		on->need.entries += in_group(plan, &on->call_of)
 		                            ? marks
 		                            : marks * BATONI_CALL_ENTRIES;
-	else if (issued && !detached && plan->depth == 0)
+	else if (issued && !detached && plan->recording.depth == 0)
 		on->need.puts++;
 	else if (!in_group(plan, &on->item_of))
 		on->need.entries += detached ? 1 : BATONI_ITEM_ENTRIES;

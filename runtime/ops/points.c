@@ -11,10 +11,10 @@
 #include "describe.h"
 #include "engine.h"
 #include "enqueue.h"
-#include "group.h"
 #include "log.h"
 #include "mem.h"
 #include "request.h"
+#include "scope.h"
 
 static enum baton_status
 publish(const char *call, struct batoni_op *op)
@@ -31,13 +31,13 @@ publish(const char *call, struct batoni_op *op)
 static enum baton_status
 check_ungrouped(const char *call, const struct baton_comm *comm)
 {
-	if (!batoni_thread.groups || !batoni_group_open(comm))
+	if (!batoni_scope_of(comm))
 		return BATON_OK;
-	return batoni_group_refuse(
+	return batoni_scope_refuse(
 		comm, batoni_refuse(BATON_ERR_INVALID,
 	                            "%s was called %s, which takes communication "
 	                            "only",
-	                            call, batoni_group_where(comm)));
+	                            call, batoni_scope_where(comm)));
 }
 
 enum baton_status

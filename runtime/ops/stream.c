@@ -7,9 +7,9 @@
 
 #include "engine.h"
 #include "enqueue.h"
-#include "group.h"
 #include "health.h"
 #include "log.h"
+#include "scope.h"
 #include "unobserved.h"
 #include "wait.h"
 
@@ -247,12 +247,12 @@ baton_stream_synchronize(struct baton_comm *comm, baton_stream stream)
 
 	if (status != BATON_OK)
 		return status;
-	if (batoni_thread.groups && batoni_group_open(comm))
-		return batoni_group_refuse(
+	if (batoni_scope_of(comm))
+		return batoni_scope_refuse(
 			comm, batoni_refuse(BATON_ERR_INVALID,
 		                            "baton_stream_synchronize was called "
 		                            "%s",
-		                            batoni_group_where(comm)));
+		                            batoni_scope_where(comm)));
 	status = comm->in_engine ? await_in_engine(comm, stream)
 	                         : await_device(comm, stream);
 	if (status != BATON_OK)

@@ -22,10 +22,10 @@
 
 #include "direct.h"
 #include "enqueue.h"
-#include "group.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
+#include "scope.h"
 #include "sized.h"
 #include "tensor_store.h"
 #include "tensors.h"
@@ -547,7 +547,7 @@ call_list(struct list_call *call, baton_request *request_p)
 	if (unlikely(status == BATONI_RECORDED))
 		status = note(call);
 	return status == BATON_OK ? BATON_OK
-	                          : batoni_group_refuse(call->comm, status);
+	                          : batoni_scope_refuse(call->comm, status);
 }
 
 enum baton_status
@@ -627,15 +627,6 @@ const struct batoni_list_kind batoni_tensors_kind = {
 	.give = give,
 };
 
-/* Of a launch of a plan: that of the operation that failed. */
-static const struct batoni_tensor_list *
-list_of(const struct batoni_op *op)
-{
-	if (op->kind != BATONI_KIND_PLAN)
-		return batoni_op_list(op);
-	return op->flags & BATONI_FLAG_LISTED ? op->transfer.buffer : NULL;
-}
-
 /* It has no list, and ended in MISMATCH, for which its path has no words: has it met one? */
 static bool
 has_met(const struct batoni_op *op)
@@ -648,7 +639,8 @@ has_met(const struct batoni_op *op)
 bool
 batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 {
-	const struct batoni_tensor_list *list = list_of(op);
+	/* Of a launch of a plan: that of the operation that failed. */
+	const struct batoni_tensor_list *list = batoni_transfer_list(&op->transfer);
 
 	if (list && op->status == BATON_ERR_INVALID) {
 		snprintf(text, size, "its input_signal was false");

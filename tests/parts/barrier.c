@@ -16,9 +16,9 @@
 
 #include "describe.h"
 #include "enqueue.h"
-#include "group.h"
 #include "life.h"
 #include "log.h"
+#include "scope.h"
 
 /* ---- the call ---- */
 
@@ -28,12 +28,12 @@ check(struct baton_comm *comm, baton_stream stream)
 	enum baton_status status =
 		batoni_check_target("test_barrier", comm, stream, false);
 
-	if (status != BATON_OK || !batoni_group_open(comm))
+	if (status != BATON_OK || !batoni_scope_of(comm))
 		return status;
-	return batoni_group_refuse(
+	return batoni_scope_refuse(
 		comm, batoni_refuse(BATON_ERR_INVALID,
 	                            "test_barrier was called %s",
-	                            batoni_group_where(comm)));
+	                            batoni_scope_where(comm)));
 }
 
 static enum baton_status
@@ -97,7 +97,8 @@ meet(struct test_meeting *meeting)
 	for (int i = 0; i < meeting->ranks; i++) {
 		struct batoni_op *op = meeting->waiting[i];
 
-		meeting->waiting[i] = op->group_next;
+		meeting->waiting[i] = op->next;
+		batoni_op_list_out(op, BATONI_IN_KIND);
 		batoni_op_stop_clock(op);
 		op->flags |= BATONI_FLAG_REACHED;
 		batoni_op_end_later(op);
@@ -112,8 +113,9 @@ arrive(struct batoni_op *op)
 	batoni_op_move(op, BATONI_ARMED);
 	batoni_op_start_clock(op);
 	while (*link)
-		link = &(*link)->group_next;
-	op->group_next = NULL;
+		link = &(*link)->next;
+	batoni_op_list_in(op, BATONI_IN_KIND);
+	op->next = NULL;
 	*link = op;
 	meet(op->transfer.buffer);
 }
@@ -154,8 +156,9 @@ end_early(struct batoni_op *op, enum baton_status status)
 		return; /* it has met the others */
 	if (op->state == BATONI_ARMED) {
 		while (*link != op)
-			link = &(*link)->group_next;
-		*link = op->group_next;
+			link = &(*link)->next;
+		*link = op->next;
+		batoni_op_list_out(op, BATONI_IN_KIND);
 		op->flags |= BATONI_FLAG_REACHED;
 	}
 	batoni_op_complete(op, status);

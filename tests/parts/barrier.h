@@ -17,7 +17,7 @@
 struct test_meeting {
 	int ranks;
 	/* Driver: by rank, the barriers that wait for other ranks, in the order in which
-	 * their streams got there (group_next). */
+	 * their streams got there. */
 	struct batoni_op *waiting[TEST_BARRIER_RANKS];
 };
 

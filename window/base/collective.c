@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "engine.h"
-#include "group.h"
 #include "health.h"
 #include "liveness.h"
+#include "scope.h"
 #include "wait.h"
 
 enum baton_status
@@ -178,11 +178,11 @@ batoni_collect(struct batoni_collective *c, const void *mine, size_t bytes,
 enum baton_status
 batoni_check_collective(const char *call, const struct baton_comm *comm)
 {
-	if (batoni_group_open(comm))
+	if (batoni_scope_of(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s was called %s; the other ranks are "
 		                     "not told",
-		                     call, batoni_group_where(comm));
+		                     call, batoni_scope_where(comm));
 	if (!comm->driving.lost && !batoni_may_drive(comm))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call "
