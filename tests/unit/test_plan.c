@@ -315,6 +315,93 @@ START_TEST(launch_that_is_refused_gives_its_records_back)
 }
 END_TEST
 
+/* It was refused within a group of the plan. */
+START_TEST(refused_launch_leaves_its_thread_nothing_open)
+{
+	struct baton_plan *plan = usual(), *next;
+	baton_request a, b;
+
+	scripted_stream_close(t);
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, NULL), BATON_ERR_INVALID);
+	ck_assert_ptr_null(batoni_thread.scopes);
+	ck_assert_int_eq(baton_group_end(comm), BATON_ERR_INVALID);
+	transport.issue = BATON_OK;
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	a = scripted_send(comm, s, 5, NULL);
+	b = scripted_recv(comm, s, 6, NULL);
+	assert_log("");
+	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
+	assert_log("s5 r6 ");
+	scripted_assert_ended(a, BATON_OK);
+	scripted_assert_ended(b, BATON_OK);
+	begin();
+	note(true, s, 7, NULL);
+	next = end();
+	scripted_assert_ended(launch(next, NULL), BATON_OK);
+	assert_log("s5 r6 s7 ");
+	transport.issue = BATON_PENDING;
+	t = NULL;
+	destroy(next);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+/* While this thread drives, what it launches is in the inbox. */
+START_TEST(empty_launch_may_be_cancelled_before_it_is_placed)
+{
+	struct baton_plan *plan;
+	baton_request request;
+
+	begin();
+	plan = end();
+	ck_assert(batoni_try());
+	request = launch(plan, NULL);
+	ck_assert_int_eq(baton_cancel(request), BATON_OK);
+	batoni_leave();
+	scripted_assert_ended(request, BATON_OK);
+	destroy(plan);
+	assert_all_free();
+}
+END_TEST
+
+/* A launch tells of its first failure, and of the bytes of all that was moved. */
+START_TEST(launch_says_what_was_truncated)
+{
+	struct baton_plan *plan = NULL;
+	struct baton_completion done;
+	struct baton_comm *alone;
+	char in[4], out[9] = {0}, text[512];
+	baton_request request = 0;
+
+	ck_assert_int_eq(baton_comm_create_local(1, NULL, &alone), BATON_OK);
+	ck_assert_int_eq(baton_plan_begin(alone), BATON_OK);
+	ck_assert_int_eq(baton_group_begin(alone), BATON_OK);
+	ck_assert_int_eq(baton_recv(in, 4, BATON_UINT8, 0, 3, alone, NULL, NULL,
+	                            NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_send(out, 9, BATON_UINT8, 0, 3, alone, NULL, NULL,
+	                            NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_group_end(alone), BATON_OK);
+	ck_assert_int_eq(baton_plan_end(alone, &plan), BATON_OK);
+	ck_assert_int_eq(baton_plan_launch(plan, NULL, &request), BATON_OK);
+	ck_assert_int_eq(baton_wait(request, -1, &done), BATON_ERR_TRUNCATED);
+	ck_assert_uint_eq(done.bytes, 9);
+	ck_assert_int_eq(done.tag, 3);
+	ck_assert_int_eq(baton_request_error(request, text, sizeof(text)),
+	                 BATON_OK);
+	ck_assert_ptr_nonnull(strstr(text, "launch of a plan of 2 operations, "
+	                                   "operation 0 of the plan, recv, peer 0, "
+	                                   "tag 3: "));
+	ck_assert_ptr_nonnull(
+		strstr(text, "(the message has 9 bytes, the buffer 4)"));
+	ck_assert_int_eq(baton_release(&request), BATON_OK);
+	destroy(plan);
+	ck_assert_int_eq(baton_comm_destroy(alone), BATON_OK);
+}
+END_TEST
+
 /* ---- the direct way ---- */
 
 /* Records that the engine has put on a host stream. */
@@ -526,7 +613,74 @@ START_TEST(recording_that_its_thread_leaves_open_is_no_plan)
 }
 END_TEST
 
-/* Each allocation fails in turn: the plan is void, or there is none, and nothing is left. */
+/* A group within the recording, and one of another communicator around it; both are void. */
+static void *
+leave_all_open(void *other)
+{
+	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
+	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
+	scripted_send(other, s, 1, NULL);
+	begin();
+	ck_assert_int_eq(baton_group_begin(comm), BATON_OK);
+	note(true, s, 1, NULL);
+	ck_assert_int_eq(baton_record(other, s, NULL, NULL), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
+	return NULL;
+}
+
+START_TEST(thread_that_exits_leaves_nothing_open)
+{
+	long blocks = batoni_mem_blocks();
+	struct scripted other_transport;
+	struct baton_comm *other;
+
+	scripted_init(&other_transport);
+	other = scripted_comm(&other_transport, NULL);
+	pthread_join(thread_of(leave_all_open, other), NULL);
+	ck_assert_str_eq(other_transport.log, "");
+	scripted_assert_free(other, 16);
+	assert_all_free();
+	scripted_close(&other_transport, other);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks);
+}
+END_TEST
+
+/* Each end is its own communicator's, in any order. */
+START_TEST(recording_and_group_of_two_communicators_may_overlap)
+{
+	struct baton_plan *plan, *pending = usual();
+	baton_request a, b = launch(pending, NULL);
+	struct scripted other_transport;
+	struct baton_comm *other;
+
+	scripted_init(&other_transport);
+	other = scripted_comm(&other_transport, NULL);
+	begin();
+	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
+	note(true, s, 7, NULL);
+	a = scripted_send(other, NULL, 8, NULL);
+	plan = end();
+	ck_assert_int_eq(baton_group_end(comm), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no group of this "
+	                                                 "communicator is open"));
+	/* A launch is a member of no group. */
+	ck_assert_int_eq(baton_test(b, NULL), BATON_PENDING);
+	ck_assert_int_eq(baton_test(a, NULL), BATON_ERR_INVALID);
+	other_transport.issue = BATON_OK;
+	ck_assert_int_eq(baton_group_end(other), BATON_OK);
+	ck_assert_ptr_null(batoni_thread.scopes);
+	scripted_assert_ended(a, BATON_OK);
+	ck_assert_str_eq(other_transport.log, "s8 ");
+	transport.take_back = BATON_ERR_CANCELED;
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	scripted_assert_ended(b, BATON_ERR_CANCELED);
+	destroy(pending);
+	destroy(plan);
+	assert_all_free();
+	scripted_close(&other_transport, other);
+}
+END_TEST
+
 /* A recording, and a group, are their communicator's: a launch with another one is neither recorded
  * nor refused, and its own refusal voids nothing of them. */
 START_TEST(plan_of_another_communicator_is_launched_at_once)
@@ -669,6 +823,7 @@ START_TEST(void_plan_ends_with_the_first_refusal_and_its_sentence)
 }
 END_TEST
 
+/* Each allocation fails in turn: the plan is void, or there is none, and nothing is left. */
 START_TEST(plans_without_memory_leave_nothing)
 {
 	struct baton_plan *plan = NULL;
@@ -717,12 +872,17 @@ main(void)
 		released_launch_leaves_its_error_to_the_stream,
 		the_first_of_the_plan_counts_not_the_first_in_time,
 		launch_that_is_refused_gives_its_records_back,
+		refused_launch_leaves_its_thread_nothing_open,
+		empty_launch_may_be_cancelled_before_it_is_placed,
+		launch_says_what_was_truncated,
 		messages_on_idle_streams_are_never_put_on_them,
 		messages_behind_others_wait_for_them,
 		messages_that_end_at_once_end_the_launch_at_once,
 		messages_without_records_are_not_begun,
 		a_communicator_that_breaks_amid_a_launch_ends_it,
 		recording_that_its_thread_leaves_open_is_no_plan,
+		thread_that_exits_leaves_nothing_open,
+		recording_and_group_of_two_communicators_may_overlap,
 		plan_of_another_communicator_is_launched_at_once,
 		refusals_name_the_call,
 		void_plan_ends_with_the_first_refusal_and_its_sentence,
