@@ -97,7 +97,7 @@ leave_behind(struct baton_comm *comm, uint64_t waited_ns)
 {
 	uint32_t none = 0;
 
-	return !comm->in_engine && comm->fault.host_ended &&
+	return !comm->in_engine && comm->fault.aborted &&
 	       waited_ns >= (uint64_t)batoni_comm_grace_ns(comm) &&
 	       atomic_compare_exchange_strong(&comm->functions, &none,
 	                                      BATONI_GONE);
@@ -282,6 +282,15 @@ struct leaving {
 	bool gone; /* nobody reaches it any more */
 };
 
+/* From when on a broken communicator's device is waited for: the destroy's begin, or the break. */
+static uint64_t
+broken_since_ns(const struct leaving *d)
+{
+	uint64_t broken_ns = d->comm->fault.since_ns;
+
+	return broken_ns > d->begun_ns ? broken_ns : d->begun_ns;
+}
+
 /* No pass and no call reaches it from here on.  Closing has one grace in all: a broken
  * communicator has waited for its device alone. */
 static void
@@ -290,7 +299,8 @@ take_out(struct leaving *d, enum baton_status status, uint64_t now_ns)
 	struct baton_comm *comm = d->comm;
 
 	comm->patience.yield = batoni_yield_driver;
-	comm->patience.until_ns = (status == BATON_OK ? now_ns : d->begun_ns) +
+	comm->patience.until_ns = (status == BATON_OK ? now_ns
+	                                              : broken_since_ns(d)) +
 	                          (uint64_t)batoni_comm_grace_ns(comm);
 	batoni_comm_unlist(comm);
 	atomic_store(&batoni_comms[comm->index], NULL);
@@ -319,7 +329,7 @@ leave_further(void *argument)
 	/* One look at the clock: what may be left behind is not refused. */
 	now_ns = batoni_real_ns();
 	if (status == BATON_PENDING &&
-	    leave_behind(comm, now_ns - d->begun_ns))
+	    leave_behind(comm, now_ns - broken_since_ns(d)))
 		status = BATON_ERR_ABORTED;
 	if (status != BATON_PENDING) {
 		take_out(d, status, now_ns);

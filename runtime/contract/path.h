@@ -241,7 +241,7 @@ struct batoni_stream_issued_ops {
 	enum baton_status fails_in;
 	/* Its transfers end without a peer, and each by itself: a deadline, a peer's end or an
 	 * abort ends the operation, whose buffer stays lent until its mark is done.  Otherwise
-	 * these end the communicator. */
+	 * these end the communicator, and only then a buffer may stay lent (abort). */
 	bool lends;
 	/* Put n transfers (one, or a group's, in call order) on their streams.
 	 * follow: not on those, but on streams of the path's own, each of which begins
@@ -320,13 +320,15 @@ struct batoni_deferring_ops {
 /* What is on streams (of a host-issued path: where a device carries transfers out) has to be
  * ended for the streams to continue. */
 struct batoni_aborting_ops {
-	/* End everything that is on the streams.  The engine has
+	/* Tell everything that is on the streams to end.  True: all has been told, and what has
+	 * begun ends soon.  False: ask again, as the engine does for a grace period.  The engine
+	 * looks at the marks: an operation ends when it has left its buffer, or LENT, where its
+	 * stream has not come to it or the grace period is over.  The engine has
 	 * released its own words before.  An `enqueue` may run on another thread only if
-	 * it has not returned for a second.  When abort has returned, and such an enqueue
-	 * too, the path touches no buffer any more.  Afterwards only place, unplace and
-	 * close are called.  Host-issued: take_back has been called for all; for those that
+	 * it has not returned for a second; it is told too.  Afterwards only place, unplace,
+	 * abort, close and, without an effect, test are called.  Host-issued: take_back has been called for all; for those that
 	 * it left BUSY, `test` is called until host->done has ended them, or close. */
-	void (*abort)(struct batoni_path *path);
+	bool (*abort)(struct batoni_path *path);
 };
 
 /* The path has memory of its own; that of others is freed by their transport or by the

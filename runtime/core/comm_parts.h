@@ -91,10 +91,10 @@ struct batoni_comm_marks {
 /* Why it is broken (sweep.c).  Driver, but for the text. */
 struct batoni_comm_fault {
 	enum baton_status status; /* a fatal error, or OK */
-	/* It has been applied: to what is host-issued, then to the rest, once no enqueue
-	 * runs. */
-	bool host_ended, aborted;
-	uint64_t since_ns; /* when it was applied to the first */
+	/* It has been applied to what is host-issued; what is on streams is told to end, once no
+	 * enqueue runs; it has been applied to all. */
+	bool host_ended, stopping, aborted;
+	uint64_t since_ns; /* when the last of these steps was begun */
 	char text[480];    /* written once, before comm->status */
 };
 

@@ -290,16 +290,13 @@ place_broken(struct batoni_op *op)
 {
 	struct baton_comm *comm = op->comm;
 
-	if ((op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    (!comm->fault.aborted || batoni_path_lends(batoni_path_of(op)))) {
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
 		place_issued(op);
 		if (comm->fault.aborted)
 			batoni_op_end_early(op, comm->fault.status);
 		return;
 	}
-	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
-		tell_place(op);
-	else if (!op->group_of)
+	if (!op->group_of)
 		place_on_stream(op);
 	end(op, comm->fault.status, false);
 }
@@ -639,9 +636,13 @@ take_back(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	/* It ends with its communicator, whose path has let go of the streams; or lends. */
+	/* Of a path that does not lend it ends with its communicator, and is marked still where
+	 * its stream has not passed it. */
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
-		return batoni_path_lends(path) ? BATON_ERR_BUSY : BATON_ERR_CANCELED;
+		return batoni_path_lends(path) ||
+		                       op->flags & BATONI_FLAG_MARKED
+		               ? BATON_ERR_BUSY
+		               : BATON_ERR_CANCELED;
 	if (!batoni_may_drive(op->comm))
 		return BATON_ERR_BUSY;
 	return batoni_path_take_back(path, &op->transfer);

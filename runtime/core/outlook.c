@@ -38,8 +38,14 @@ batoni_comm_load(const struct baton_comm *comm)
 		comm->hosts_path ? comm->hosts_path : &comm->transport->messages;
 	struct batoni_load sum = {.quiet = messages->load.quiet};
 
-	for (uint32_t i = 0; i < comm->paths_count; i++)
-		add(&sum, &comm->paths[i]->load);
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_load load = comm->paths[i]->load;
+
+		/* What is lent still is looked at by its marks alone. */
+		if (comm->fault.aborted && comm->paths[i]->ops->stream_issued)
+			load.in_flight = 0;
+		add(&sum, &load);
+	}
 	/* A hold is for messages that may come. */
 	sum.in_flight += comm->work.held;
 	sum.awaiting += comm->work.held;

@@ -11,6 +11,17 @@
  * driver asks the device for each whether its stream has reached it (then its deadline
  * starts) and has passed it (then it has ended; or, if its deadline, a peer's end or an abort
  * has ended it before, and its path lends, its buffer is free).
+ *
+ * Breaks and aborts go step by step, each asked for again until it is done:
+ *   1. what the host issues ends, and the engine's words are released (`host_ended`);
+ *   2. no enqueue runs any more;
+ *   3. the paths tell what is on their streams to end (`stopping`), and what has begun there leaves
+ *      its buffer and ends, as its mark tells.  From here on a mark that is done does not say that the
+ *      operation was carried out;
+ *   4. the others end (`aborted`).  Those whose marks are not done end LENT: their streams have
+ *      not come to them, and what NCCL launched for them may find its bytes there before it
+ *      looks whether it is to end.
+ * Steps 2 and 3 have a grace period each: an enqueue or a device that hangs holds up nothing.
  */
 #include "life.h"
 
@@ -89,14 +100,103 @@ is_lending(const struct batoni_op *op)
 	return batoni_path_lends(batoni_path_of(op));
 }
 
-/* Of the marked operations, only those that are lent when they end are watched further. */
+/* Test the operation's marks: PENDING, OK, or the device's error. */
+static enum baton_status
+look_at_marks(struct batoni_op *op)
+{
+	struct baton_comm *comm = op->comm;
+	struct batoni_marks *marks = marks_of(op);
+	enum baton_status status;
+
+	if (!(op->flags & BATONI_FLAG_ARMED)) {
+		status = comm->device_ops->marks->mark_done(comm->device,
+		                                            &marks->armed);
+		if (status != BATON_OK)
+			return status;
+		op->flags |= BATONI_FLAG_ARMED;
+		/* Its state is ISSUED already; or it has ended, and is lent. */
+		if (op->state == BATONI_ISSUED && comm->observed)
+			batoni_op_observe(op, BATONI_ARMED);
+		if (op->state == BATONI_ISSUED)
+			batoni_op_start_clock(op);
+	}
+	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
+	if (pthread_mutex_trylock(&comm->marks.lock) != 0)
+		return BATON_PENDING;
+	/* The device may have refused it, of a communicator that broke for that. */
+	status = marks->ended.object ? comm->device_ops->marks->mark_done(
+					       comm->device, &marks->ended)
+	                             : BATON_PENDING;
+	pthread_mutex_unlock(&comm->marks.lock);
+	return status;
+}
+
+static bool
+has_buffer(const struct batoni_op *op)
+{
+	return op->transfer.bytes > 0 && !(op->flags & BATONI_FLAG_SEEN);
+}
+
+/* The operation has begun on its stream and has not ended there.  A device that cannot tell has
+ * failed: it carries out nothing. */
+static bool
+is_under_way(struct batoni_op *op)
+{
+	enum baton_status status;
+
+	if (is_lending(op) || !has_buffer(op))
+		return false;
+	status = look_at_marks(op);
+	if (status == BATON_OK)
+		op->flags |= BATONI_FLAG_SEEN;
+	return status == BATON_PENDING && (op->flags & BATONI_FLAG_ARMED);
+}
+
+/* Tell what is on streams to end.  True: it has been told, and none is under way. */
+static bool
+stop_streams(struct baton_comm *comm)
+{
+	struct batoni_op *op = comm->marks.issued;
+	bool told = true;
+
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (path->ops->aborting)
+			told &= path->ops->aborting->abort(path);
+	}
+	while (op && !is_under_way(op))
+		op = marks_of(op)->next;
+	return told && !op;
+}
+
+/* The same, for the grace period of a sick device at most. */
+static bool
+have_streams_stopped(struct baton_comm *comm)
+{
+	uint64_t now = batoni_real_ns();
+
+	if (comm->driving.lost)
+		return true;
+	if (!comm->fault.stopping)
+		comm->fault.since_ns = now;
+	comm->fault.stopping = true;
+	return stop_streams(comm) ||
+	       now - comm->fault.since_ns >=
+	               (uint64_t)batoni_comm_grace_ns(comm);
+}
+
+/* Of the marked operations, only those that are lent when they end are watched further: of a path
+ * that lends, all; of another one those that have not ended on their streams, whose buffers
+ * what was told to end may still touch. */
 static void
-keep_lending(struct baton_comm *comm)
+keep_lent(struct baton_comm *comm)
 {
 	struct batoni_op *op, **link = &comm->marks.issued;
 
 	while ((op = *link)) {
-		if (is_lending(op))
+		if (is_lending(op) ||
+		    (has_buffer(op) && look_at_marks(op) == BATON_PENDING))
 			link = &marks_of(op)->next;
 		else
 			unmark(op, link);
@@ -107,13 +207,7 @@ keep_lending(struct baton_comm *comm)
 static void
 end_stream_issued(struct baton_comm *comm)
 {
-	for (uint32_t i = 0; i < comm->paths_count && !comm->driving.lost; i++) {
-		struct batoni_path *path = comm->paths[i];
-
-		if (path->ops->aborting)
-			path->ops->aborting->abort(path);
-	}
-	keep_lending(comm);
+	keep_lent(comm);
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 
@@ -140,11 +234,14 @@ batoni_comm_end_all(struct baton_comm *comm)
 	if (comm->fault.aborted)
 		return true;
 	if (atomic_load(&comm->order.enqueuing) &&
+	    !comm->fault.stopping &&
 	    batoni_real_ns() - comm->fault.since_ns <
 	            (uint64_t)batoni_comm_grace_ns(comm))
 		return false;
 	/* What was enqueued last. */
 	batoni_place_inbox();
+	if (!have_streams_stopped(comm))
+		return false;
 	comm->fault.aborted = true;
 	end_stream_issued(comm);
 	return true;
@@ -308,37 +405,6 @@ batoni_comm_mark(struct batoni_op *op)
 	comm->marks.issued_tail = &marks_of(op)->next;
 }
 
-/* Test the operation's marks: PENDING, OK, or the device's error. */
-static enum baton_status
-look_at_marks(struct batoni_op *op)
-{
-	struct baton_comm *comm = op->comm;
-	struct batoni_marks *marks = marks_of(op);
-	enum baton_status status;
-
-	if (!(op->flags & BATONI_FLAG_ARMED)) {
-		status = comm->device_ops->marks->mark_done(comm->device,
-		                                            &marks->armed);
-		if (status != BATON_OK)
-			return status;
-		op->flags |= BATONI_FLAG_ARMED;
-		/* Its state is ISSUED already; or it has ended, and is lent. */
-		if (op->state == BATONI_ISSUED && comm->observed)
-			batoni_op_observe(op, BATONI_ARMED);
-		if (op->state == BATONI_ISSUED)
-			batoni_op_start_clock(op);
-	}
-	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
-	if (pthread_mutex_trylock(&comm->marks.lock) != 0)
-		return BATON_PENDING;
-	/* The device may have refused it, of a communicator that broke for that. */
-	status = marks->ended.object ? comm->device_ops->marks->mark_done(
-					       comm->device, &marks->ended)
-	                             : BATON_PENDING;
-	pthread_mutex_unlock(&comm->marks.lock);
-	return status;
-}
-
 /* Flag those whose marks the device has passed.  A stream goes on while its marks are
  * tested: where one was passed behind one that was not yet, all are tested again, so that
  * what is before it on its stream is found too.  OK, or the device's error. */
@@ -395,6 +461,9 @@ batoni_comm_watch(struct baton_comm *comm)
 	struct batoni_op *op;
 	size_t events = 0;
 
+	if (status != BATON_OK && comm->fault.stopping &&
+	    !comm->fault.aborted)
+		return 0;
 	if (status != BATON_OK && comm->fault.aborted) {
 		/* What is lent stays so. */
 		while (comm->marks.issued)
@@ -415,6 +484,11 @@ batoni_comm_watch(struct baton_comm *comm)
 		events++;
 		if (op->state == BATONI_ENDED) {
 			batoni_op_give_back(op);
+			continue;
+		}
+		/* It has left its buffer, told to or not. */
+		if (comm->fault.stopping && !is_lending(op)) {
+			batoni_op_complete(op, comm->fault.status);
 			continue;
 		}
 		batoni_transfer_moved(&op->transfer, op->transfer.bytes);

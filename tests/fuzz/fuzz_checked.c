@@ -187,11 +187,12 @@ batoni_nccl_look(struct batoni_nccl *nccl)
 	return 0;
 }
 
-void
+bool
 batoni_nccl_abort(struct batoni_path *aborted)
 {
 	(void)aborted;
 	atomic_store(&world.nccl.aborting, true);
+	return true;
 }
 
 bool

@@ -30,9 +30,10 @@
  *   break       the communicator has an asynchronous error from now on.
  *   uses        calls of a function so far ("": of all; "job", "kernel", "thread"); of a
  *               name that is none: -1.
- *   live        "comms", "kernels" (launched, not gone), "windows", "blocks"
- *               (ncclMemAlloc), "bytes" (of device memory, of communicators and their
- *               connections), "delays" (how many there were).
+ *   live        "comms", "kernels" (launched, not gone), "running" (those of them that
+ *               have begun and not ended), "windows", "blocks" (ncclMemAlloc), "bytes" (of
+ *               device memory, of communicators and their connections), "delays" (how many
+ *               there were).
  *   violations  breaches of NCCL's rules so far; each was printed.
  */
 #define NCCLSIM_CONTROLS(X)                                                   \

@@ -85,6 +85,7 @@ enum nsim_function {
 	X(threads, 0, 0, 1)                                                   \
 	X(order, 0, 0, 1)                                                     \
 	X(launches, 1, 0, 1)                                                  \
+	X(linger, 0, 0, 100000000)                                            \
 	X(sockets, 0, 0, 1)                                                   \
 	X(abort, 0, 0, 1)
 
@@ -190,6 +191,7 @@ struct ncclComm {
 	_Atomic bool stop;    /* kernels and jobs end where they are */
 	_Atomic uint64_t ended; /* kernels, in order */
 	_Atomic unsigned pending; /* kernels launched and not gone */
+	_Atomic unsigned running; /* of these, begun and not ended */
 	/* one-sided */
 	bool rma;           /* its collective has been made, or is being */
 	int signals, contexts;

@@ -418,17 +418,20 @@ ncclsim_uses(const char *name)
 long
 ncclsim_live(const char *what)
 {
-	long comms = 0, kernels = 0, n = -1;
+	long comms = 0, kernels = 0, running = 0, n = -1;
 
 	pthread_mutex_lock(&nsim_lock);
 	for (struct ncclComm *at = nsim_comms; at; at = at->next) {
 		comms += at->live;
 		kernels += atomic_load(&at->pending);
+		running += atomic_load(&at->running);
 	}
 	if (strcmp(what, "comms") == 0)
 		n = comms;
 	else if (strcmp(what, "kernels") == 0)
 		n = kernels;
+	else if (strcmp(what, "running") == 0)
+		n = running;
 	else if (strcmp(what, "windows") == 0)
 		n = nsim_windows_live_locked();
 	else if (strcmp(what, "blocks") == 0)

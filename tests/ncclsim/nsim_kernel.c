@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nsim.h"
 
@@ -35,6 +36,7 @@ struct kernel {
 	ncclComm_t comm;
 	uint64_t number; /* of the communicator's */
 	bool begun, ended, waits;
+	uint64_t told_ns; /* when it found that it is to end; 0: not yet */
 	ncclResult_t result; /* not SUCCESS: it never ends */
 	struct move *moves;
 	struct cudasim_buffer *buffers; /* one for each move */
@@ -234,6 +236,8 @@ static enum cudasim_step
 end(struct kernel *kernel)
 {
 	kernel->ended = true;
+	if (kernel->begun)
+		atomic_fetch_sub(&kernel->comm->running, 1);
 	nsim_gpu_end(&kernel->share);
 	atomic_store(&kernel->comm->ended, kernel->number);
 	return CUDASIM_ENDED;
@@ -261,13 +265,29 @@ move_all(struct kernel *kernel)
 	return moved ? CUDASIM_MOVED : CUDASIM_WAITS;
 }
 
+/* Told to end, one that has begun goes on for a while: it looks at its flag when it waits. */
+static bool
+lingers(struct kernel *kernel)
+{
+	struct timespec at;
+	uint64_t now;
+
+	if (!kernel->begun || nsim_set.linger == 0)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	now = (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
+	if (kernel->told_ns == 0)
+		kernel->told_ns = now;
+	return now - kernel->told_ns < (uint64_t)nsim_set.linger * 1000;
+}
+
 static enum cudasim_step
 step(void *data)
 {
 	struct kernel *kernel = data;
 	ncclComm_t comm = kernel->comm;
 
-	if (atomic_load(&comm->stop) && !kernel->waits)
+	if (atomic_load(&comm->stop) && !kernel->waits && !lingers(kernel))
 		return end(kernel);
 	if (atomic_load(&comm->ended) + 1 != kernel->number)
 		return CUDASIM_WAITS;
@@ -275,6 +295,7 @@ step(void *data)
 		return CUDASIM_WAITS;
 	if (!kernel->begun) {
 		kernel->begun = true;
+		atomic_fetch_add(&comm->running, 1);
 		nsim_maybe_nap(KERNEL_ODDS);
 		if (kernel->result != BATONI_NCCL_SUCCESS)
 			nsim_comm_fail(comm, kernel->result);
@@ -301,6 +322,8 @@ gone(void *data)
 
 	/* Dropped: what comes after it can never be right. */
 	if (!kernel->ended) {
+		if (kernel->begun)
+			atomic_fetch_sub(&comm->running, 1);
 		nsim_comm_fail(comm, BATONI_NCCL_CUDA_ERROR);
 		atomic_store(&comm->stop, true);
 	}

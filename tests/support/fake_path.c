@@ -382,7 +382,7 @@ fake_test(struct batoni_path *base)
 	return failed;
 }
 
-static void
+static bool
 fake_abort(struct batoni_path *base)
 {
 	struct fake_path *path = to_fake(base);
@@ -391,6 +391,7 @@ fake_abort(struct batoni_path *base)
 	path->aborted = true;
 	fake_device_kick();
 	pthread_mutex_unlock(&path->lock);
+	return true;
 }
 
 static void

@@ -337,7 +337,7 @@ fake_enqueue(struct batoni_path *path,
 
 /* ---- ending ------------------------------------------------------------- */
 
-static void
+static bool
 fake_abort(struct batoni_path *path)
 {
 	struct batoni_transport *transport = batoni_transport_of(path);
@@ -353,6 +353,7 @@ fake_abort(struct batoni_path *path)
 	}
 	fake_device_kick();
 	pthread_mutex_unlock(&world->lock);
+	return true;
 }
 
 static enum baton_status

@@ -103,6 +103,11 @@ static const struct row rows[] = {
 	 BATONI_LOOK_DEVICE},
 };
 
+static const struct batoni_stream_issued_ops on_streams;
+static const struct batoni_path_ops issued_by_hosts, issued_by_streams = {
+	.stream_issued = &on_streams,
+};
+
 /* A communicator with the load of a row. */
 struct loaded {
 	struct baton_comm comm;
@@ -125,8 +130,10 @@ load(struct loaded *loaded, const struct row *row)
 	                 .work.held = row->held,
 	                 .fault.aborted = row->is == ABORTED,
 	                 .marks.issued = row->is == MARKED ? &loaded->marked : NULL},
-		.transport = {.messages = {.load = row->transport}},
-		.onesided = {.path = {.load = row->onesided}},
+		.transport = {.messages = {.ops = &issued_by_hosts,
+	                                   .load = row->transport}},
+		.onesided = {.path = {.ops = &issued_by_hosts,
+	                              .load = row->onesided}},
 	};
 }
 
@@ -154,6 +161,21 @@ START_TEST(communicator_without_the_one_sided_layer_has_a_load)
 	loaded.comm.paths_count = 1;
 	sum = batoni_comm_load(&loaded.comm);
 	ck_assert_int_eq((int)batoni_load_look(&sum), BATONI_LOOK_PENDING);
+}
+END_TEST
+
+/* Its marks alone are looked at. */
+START_TEST(what_is_lent_on_streams_after_an_abort_is_looked_at_by_its_marks)
+{
+	const struct row row = {.transport = {.in_flight = 1}, .is = ABORTED};
+	struct loaded loaded;
+	struct batoni_load sum;
+
+	load(&loaded, &row);
+	loaded.transport.messages.ops = &issued_by_streams;
+	loaded.comm.marks.issued = &loaded.marked;
+	sum = batoni_comm_load(&loaded.comm);
+	ck_assert_int_eq((int)batoni_load_look(&sum), BATONI_LOOK_DEVICE);
 }
 END_TEST
 
@@ -261,6 +283,7 @@ main(void)
 	const TTest *const tests[] = {
 		each_load_has_its_answer,
 		communicator_without_the_one_sided_layer_has_a_load,
+		what_is_lent_on_streams_after_an_abort_is_looked_at_by_its_marks,
 		many_requests_are_looked_at_less_often,
 		soonest_of_all_communicators_counts,
 		device_of_one_and_peer_of_another_are_looked_at_without_a_pause,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem.h"
 #include "nccl_world.h"
 #include "run_tests.h"
 
@@ -288,6 +289,158 @@ START_TEST(an_abort_waits_for_a_group_that_is_launched_late)
 }
 END_TEST
 
+/* ---- kernels that leave late ---- */
+
+static bool
+is_lent(baton_request request, enum baton_status status)
+{
+	struct baton_completion completion;
+
+	ck_assert_int_eq(baton_test(request, &completion), status);
+	return completion.flags & BATON_COMPLETION_LENT;
+}
+
+/* A receive of rank 0 that waits for its send in a kernel, which leaves late when it is told. */
+static baton_request
+recv_that_lingers(long us, const struct baton_op_options *options)
+{
+	baton_request recv = move(0, 1, false, options);
+
+	while (nccl->sim_live("running") == 0)
+		sched_yield();
+	ck_assert(nccl->sim_set("linger", us));
+	return recv;
+}
+
+/* At the end of the operation its buffer is the program's: the kernel has left it. */
+START_TEST(an_abort_ends_what_runs_when_it_has_left)
+{
+	baton_request recv, send;
+
+	create_all();
+	recv = recv_that_lingers(200000, NULL);
+	fill(0, 1, 1);
+	ck_ok(baton_comm_abort(comms[0]));
+	ck_assert(is_lent(recv, BATON_ERR_ABORTED) ||
+	          nccl->sim_live("running") == 0);
+	ck_ok(baton_release(&recv));
+	while (nccl->sim_live("running") > 0)
+		sched_yield();
+	send = move(1, 0, true, NULL);
+	cuda->sim_settle(false);
+	ck_assert(is_filled(0, 1, 1));
+	ck_ok(baton_comm_abort(comms[1]));
+	finish(send, BATON_ERR_ABORTED);
+	abort_all();
+}
+END_TEST
+
+START_TEST(a_deadline_ends_what_runs_when_it_has_left)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 50};
+	baton_request recv;
+
+	create_all();
+	recv = recv_that_lingers(200000, &soon);
+	ck_assert_int_eq(baton_wait(recv, 20 * SECOND, NULL), BATON_ERR_TIMEOUT);
+	ck_assert(is_lent(recv, BATON_ERR_TIMEOUT) ||
+	          nccl->sim_live("running") == 0);
+	ck_ok(baton_release(&recv));
+	abort_all();
+}
+END_TEST
+
+/* What another stream of the communicator waited for has its end before that stream goes on: a
+ * synchronize of one says that its receive has failed, while the kernel of the other one is there. */
+START_TEST(a_stream_that_goes_on_at_a_deadline_says_so)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = SECOND / 50};
+	baton_request recv;
+
+	create_all();
+	recv = recv_that_lingers(300000, NULL);
+	ck_ok(move_on(others[0], 0, 2, false, 2, BYTES, &soon, NULL));
+	ck_assert_int_eq(baton_stream_synchronize(comms[0], others[0]),
+	                 BATON_ERR_TIMEOUT);
+	finish(recv, BATON_ERR_TIMEOUT);
+	abort_all();
+}
+END_TEST
+
+/* What is allocated after rank 0 was destroyed while a receive waited for so long. */
+static size_t
+bytes_after_a_destroy(int64_t timeout_ns)
+{
+	const struct baton_op_options soon = {.size = sizeof(soon),
+	                                      .timeout_ns = timeout_ns};
+
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_ok(creators[i].status);
+	ck_ok(move_on(streams[0], 0, 1, false, 1, BYTES, &soon, NULL));
+	ck_ok(baton_comm_destroy(comms[0]));
+	for (int i = 1; i < RANKS; i++) {
+		baton_comm_abort(comms[i]);
+		ck_ok(baton_comm_destroy(comms[i]));
+	}
+	await_no_comms();
+	return batoni_mem_bytes();
+}
+
+/* A destroy that has waited for longer than for a broken communicator, when the deadline of what it
+ * waits for passes, still ends that, and frees its requests. */
+START_TEST(a_deadline_within_a_destroy_ends_its_operation)
+{
+	size_t bytes;
+
+	create_all();
+	destroy_all();
+	bytes = bytes_after_a_destroy(SECOND / 50);
+	/* The requests alone of a communicator that is left behind are 800 KiB. */
+	ck_assert_uint_lt(bytes_after_a_destroy(SECOND * 3 / 2),
+	                  bytes + 100000);
+}
+END_TEST
+
+/* One that hangs is waited for as a sick device is, for a second; then its buffer is lent. */
+START_TEST(an_abort_does_not_wait_for_a_kernel_that_hangs)
+{
+	baton_request recv;
+
+	create_all();
+	recv = recv_that_lingers(60000000, NULL);
+	ck_ok(baton_comm_abort(comms[0]));
+	ck_assert_int_eq(nccl->sim_live("running"), 1);
+	ck_assert(is_lent(recv, BATON_ERR_ABORTED));
+	ck_assert(nccl->sim_set("linger", 0));
+	while (is_lent(recv, BATON_ERR_ABORTED))
+		sched_yield();
+	ck_assert_int_eq(nccl->sim_live("running"), 0);
+	ck_ok(baton_release(&recv));
+	abort_all();
+}
+END_TEST
+
+/* A kernel that begins after the abort may find its message there before it looks for the abort. */
+START_TEST(an_abort_lends_what_its_stream_has_not_come_to)
+{
+	baton_request recv;
+
+	create_all();
+	hold(0, streams[0], 0);
+	recv = move(0, 1, false, NULL);
+	ck_ok(baton_comm_abort(comms[0]));
+	ck_assert(is_lent(recv, BATON_ERR_ABORTED));
+	let_go(0);
+	while (is_lent(recv, BATON_ERR_ABORTED))
+		sched_yield();
+	ck_ok(baton_release(&recv));
+	abort_all();
+}
+END_TEST
+
 /* ---- freeing ---- */
 
 static struct baton_comm *first[RANKS];
@@ -356,6 +509,12 @@ main(void)
 		a_query_tells_the_memory_that_nccl_took,
 		an_abort_beside_a_group_that_is_never_launched_breaks_no_rule,
 		an_abort_waits_for_a_group_that_is_launched_late,
+		an_abort_ends_what_runs_when_it_has_left,
+		a_deadline_ends_what_runs_when_it_has_left,
+		a_stream_that_goes_on_at_a_deadline_says_so,
+		a_deadline_within_a_destroy_ends_its_operation,
+		an_abort_does_not_wait_for_a_kernel_that_hangs,
+		an_abort_lends_what_its_stream_has_not_come_to,
 		memory_is_freed_without_the_lock_of_the_device,
 	};
 

@@ -18,12 +18,16 @@
  * these calls, the stopper and the ender.  The order:
  *   1. the engine has released its own words;
  *   2. `aborting` is set: enqueue refuses from now on, and one that waits for NCCL returns;
- *   3. the stopper takes the lock of the device and tells all lanes to end; the abort waits for
- *      its end, STOP_NS at most (an enqueue that hangs inside NCCL has the lock).
+ *   3. the stopper takes the lock of the device and tells all lanes to end; the engine asks for
+ *      its end, for a grace period at most (an enqueue that hangs inside NCCL has the lock).
  *      NCCL may still be launching a lane's group, of which ncclCommRevoke frees what is used
  *      later: the stopper waits for it, GROUP_NS at most, and aborts the lane if it does not end;
  *   4. when the communicator is destroyed the ender waits for the stopper, and then aborts the
  *      lanes, which frees them.  It waits for those that were revoked first.
+ * Not ended so: a group of several lanes whose launch blocks on a full stream, where that is full of
+ * kernels of one of these lanes that wait for their peers.  ncclCommAbort of the first lane joins the
+ * launch before the other lane is told.  Then the stopper stays in it, the operations end LENT after the
+ * grace period, and closing leaves the transport to the ender.
  * From step 2 on only these two use the lanes: a thread that gets the lock of the device later sees
  * `aborting`.  So it aborts without the lock: other communicators of the GPU go on, and another
  * rank of the process may have to end what stands before the kernels.
@@ -42,6 +46,7 @@
 #include "nccl_transport.h"
 #include "thread.h"
 
+/* So long the driver waits for the lock of the device, where there is no thread for a job. */
 #define STOP_NS ((uint64_t)1000000000)
 /* So long a group may be in progress before its lane is aborted, not revoked. */
 #define GROUP_NS ((uint64_t)250000000)
@@ -336,26 +341,27 @@ start_job(struct batoni_nccl *nccl, struct batoni_job *job,
 	return error == 0;
 }
 
-void
+/* Begin to stop the lanes, once. */
+static void
+begin_to_stop(struct batoni_nccl *nccl)
+{
+	atomic_store(&nccl->aborting, true);
+	nccl->stopper_runs = start_job(nccl, &nccl->stopper, run_stop);
+	if (!nccl->stopper_runs)
+		nccl->stopper.done =
+			stop_lanes(nccl, batoni_real_ns() + STOP_NS);
+}
+
+bool
 batoni_nccl_abort(struct batoni_path *path)
 {
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
 
-	atomic_store(&nccl->aborting, true);
+	if (!atomic_load(&nccl->aborting))
+		begin_to_stop(nccl);
+	/* A call that was under way may have kept one more. */
 	batoni_nccl_self_end(nccl);
-	if (nccl->stopper_runs)
-		return;
-	nccl->stopper_runs = start_job(nccl, &nccl->stopper, run_stop);
-	if (!nccl->stopper_runs) {
-		nccl->stopper.done =
-			stop_lanes(nccl, batoni_real_ns() + STOP_NS);
-		return;
-	}
-	if (!batoni_job_await(&nccl->stopper, batoni_real_ns() + STOP_NS))
-		batoni_log(BATONI_LOG_WARN,
-		           "rank %d: NCCL has not taken the abort after %llu ms",
-		           nccl->base.rank,
-		           (unsigned long long)(STOP_NS / 1000000));
+	return !nccl->stopper_runs || batoni_nccl_is_stopped(nccl);
 }
 
 /* ---- closing ---- */

@@ -29,7 +29,8 @@
  * `waits` has passed it.
  *
  * By force: the word grows to the last number, so that all streams go on.  What was launched
- * is ended with the lane; what was not, never is.
+ * is ended with the lane; what was not, never is.  So the mark of a kept end does not say that the
+ * group has left its buffer: it is not lent (semantics.md).
  *
  * Why not a copy of the device in place of NCCL's group: a copy that is on a stream cannot be taken back,
  * and once an abort has returned, the path touches no buffer (path.h).  All but the group would stay.

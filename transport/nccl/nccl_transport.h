@@ -420,7 +420,8 @@ void batoni_nccl_peers_free(struct batoni_nccl *nccl);
 /* ---- nccl_end.c ---- */
 
 enum baton_status batoni_nccl_clear(struct batoni_transport *transport);
-void batoni_nccl_abort(struct batoni_path *path);
+/* False: the stopper has not told all lanes yet. */
+bool batoni_nccl_abort(struct batoni_path *path);
 /* After an abort: NCCL puts nothing more on the streams of lanes. */
 bool batoni_nccl_is_stopped(struct batoni_nccl *nccl);
 void batoni_nccl_close(struct batoni_transport *transport, bool aborted);
