@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "core.h"
 #include "kinds.h"
 #include "nccl_world.h"
@@ -342,6 +343,32 @@ START_TEST(a_signal_that_fails_below_is_not_explained_by_nccl)
 }
 END_TEST
 
+/* The first end's stream goes on when the kernel that has both ends has left: here one that fails, which
+ * breaks the communicator, and leaves late. */
+START_TEST(an_end_that_was_kept_ends_when_its_kernel_has_left)
+{
+	baton_request first;
+	uint64_t begun;
+	bool left;
+
+	create_one();
+	first = end(streams[0], false, 1, NULL);
+	ck_assert(nccl->sim_set("linger", 100000));
+	ck_assert(nccl->sim_fail("kernel", 1, BATONI_NCCL_SYSTEM_ERROR));
+	ck_ok(move_on(others[0], 0, 0, true, 0, BYTES, NULL, NULL));
+	while (baton_comm_status(comms[0]) == BATON_OK)
+		baton_test(first, NULL);
+	begun = batoni_real_ns();
+	ck_assert_int_eq(baton_wait(first, 20 * SECOND, NULL), BATON_ERR_NCCL);
+	left = nccl->sim_live("running") == 0;
+	/* On a slow machine the abort may have gone on without it. */
+	ck_assert(left || batoni_real_ns() - begun > SECOND / 5);
+	ck_ok(baton_release(&first));
+	ck_ok(baton_comm_destroy(comms[0]));
+	await_no_comms();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -355,6 +382,7 @@ main(void)
 		members_of_a_group_take_ends_that_wait_for_each_other,
 		an_end_waits_for_its_stream_and_not_for_later_ends,
 		an_abort_lets_streams_go_on,
+		an_end_that_was_kept_ends_when_its_kernel_has_left,
 		a_deadline_ends_an_end_without_its_other,
 		as_many_ends_as_there_is_room_for_are_kept,
 		a_group_for_which_the_stream_has_no_room_is_refused_whole,

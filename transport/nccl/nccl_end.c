@@ -48,7 +48,8 @@
 
 /* So long the driver waits for the lock of the device, where there is no thread for a job. */
 #define STOP_NS ((uint64_t)1000000000)
-/* So long a group may be in progress before its lane is aborted, not revoked. */
+/* So long a group may be in progress before its lane is aborted, not revoked; and, below a grace
+ * period, messages to oneself may take that were launched. */
 #define GROUP_NS ((uint64_t)250000000)
 /* The longest nap of the ender between two looks. */
 #define NAP_MAX_NS 100000000
@@ -345,7 +346,11 @@ start_job(struct batoni_nccl *nccl, struct batoni_job *job,
 static void
 begin_to_stop(struct batoni_nccl *nccl)
 {
+	uint64_t half = nccl->patience_ns / 2;
+
 	atomic_store(&nccl->aborting, true);
+	nccl->stop_until_ns = batoni_real_ns() +
+	                      (half < GROUP_NS ? half : GROUP_NS);
 	nccl->stopper_runs = start_job(nccl, &nccl->stopper, run_stop);
 	if (!nccl->stopper_runs)
 		nccl->stopper.done =
@@ -357,11 +362,12 @@ batoni_nccl_abort(struct batoni_path *path)
 {
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
 
+	bool told;
+
 	if (!atomic_load(&nccl->aborting))
 		begin_to_stop(nccl);
-	/* A call that was under way may have kept one more. */
-	batoni_nccl_self_end(nccl);
-	return !nccl->stopper_runs || batoni_nccl_is_stopped(nccl);
+	told = !nccl->stopper_runs || batoni_nccl_is_stopped(nccl);
+	return batoni_nccl_self_stop(nccl, nccl->stop_until_ns) && told;
 }
 
 /* ---- closing ---- */

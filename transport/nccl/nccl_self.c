@@ -28,9 +28,10 @@
  * up to `launched`.  The device: `passed`.  An end's place in the ring is used again when
  * `waits` has passed it.
  *
- * By force: the word grows to the last number, so that all streams go on.  What was launched
- * is ended with the lane; what was not, never is.  So the mark of a kept end does not say that the
- * group has left its buffer: it is not lent (semantics.md).
+ * By force: the word grows to the last number, so that all streams go on; what was not launched
+ * never is.  What was launched is ended with the lane, and first the word waits for it, for the time that
+ * the abort gives.  A group that is over by then has left its buffers; of one that is behind work of the
+ * program the kept end's mark does not say that: that end is not lent (semantics.md).
  *
  * Why not a copy of the device in place of NCCL's group: a copy that is on a stream cannot be taken back,
  * and once an abort has returned, the path touches no buffer (path.h).  All but the group would stay.
@@ -113,8 +114,9 @@ is_free(struct batoni_nccl *nccl)
 	return true;
 }
 
-void
-batoni_nccl_self_end(struct batoni_nccl *nccl)
+/* Let all streams go on. */
+static void
+let_all_go(struct batoni_nccl *nccl)
 {
 	struct batoni_nccl_self *self = nccl->self;
 	uint64_t last = atomic_load(&self->kept);
@@ -156,7 +158,7 @@ batoni_nccl_self_close(struct batoni_nccl *nccl)
 {
 	struct batoni_patience *patience = nccl->base.patience;
 
-	batoni_nccl_self_end(nccl);
+	let_all_go(nccl);
 	for (unsigned tries = 0; !is_free(nccl); tries++) {
 		if (batoni_real_ns() >= patience->until_ns) {
 			patience->copies_left = true;
@@ -453,4 +455,17 @@ batoni_nccl_self_test(struct batoni_nccl *nccl)
 	atomic_store(&self->released, number);
 	ops->release(nccl->device, self->word, number);
 	return 1;
+}
+
+bool
+batoni_nccl_self_stop(struct batoni_nccl *nccl, uint64_t until_ns)
+{
+	struct batoni_nccl_self *self = nccl->self;
+
+	batoni_nccl_self_test(nccl);
+	if (atomic_load(&self->released) < atomic_load(&self->launched) &&
+	    batoni_real_ns() < until_ns)
+		return false;
+	let_all_go(nccl);
+	return true;
 }

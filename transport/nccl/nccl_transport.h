@@ -170,6 +170,7 @@ struct batoni_nccl {
 	 * them. */
 	struct batoni_job stopper, ender;
 	bool stopper_runs; /* the driver: it was started */
+	uint64_t stop_until_ns; /* so long messages to oneself are waited for */
 };
 
 /* Is the message one to the rank itself? */
@@ -228,8 +229,9 @@ enum baton_status batoni_nccl_self_make(struct batoni_nccl *nccl);
 void batoni_nccl_self_free(struct batoni_nccl *nccl);
 /* The driver, at the close: wait for the device, within the transport's patience, and free it. */
 void batoni_nccl_self_close(struct batoni_nccl *nccl);
-/* The driver: let all streams go on that wait for a message to oneself. */
-void batoni_nccl_self_end(struct batoni_nccl *nccl);
+/* The driver, at an abort: let all streams go on that wait for a message to oneself.  False: some
+ * that were launched are not done, and it is not that late; ask again. */
+bool batoni_nccl_self_stop(struct batoni_nccl *nccl, uint64_t until_ns);
 /* The driver: let those go on whose message is done.  Returns events. */
 size_t batoni_nccl_self_test(struct batoni_nccl *nccl);
 
