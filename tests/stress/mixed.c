@@ -2,6 +2,7 @@
 /* A run of the mixed load: one rank, from the creation of its communicator to the destroy. */
 #include "mixed.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -321,6 +322,20 @@ end_memory(struct rank *rank, enum place place, unsigned char *memory, bool leak
 		memory_give(place, rank->rank, memory);
 }
 
+/* All communicators are gone, and NCCL's kernels have been told to end: on a machine that has no time
+ * for it one may be in the middle of a copy, into what was lent. */
+static void
+await_kernels(struct rank *rank)
+{
+	uint64_t limit_ns = now_ns() + LIMIT_NS;
+
+	(void)agree(rank, 0, false);
+	while (memory_is_used() && now_ns() < limit_ns)
+		sched_yield();
+	if (memory_is_used())
+		mixed_fail(rank, "a kernel outlives its communicator");
+}
+
 static void
 rank_end(struct rank *rank)
 {
@@ -344,6 +359,7 @@ rank_end(struct rank *rank)
 	leaks = aborted && rank->over_mpi;
 	(void)agree(rank, 0, true);
 	close_rank(rank, aborted);
+	await_kernels(rank);
 	for (int i = 0; i < THREADS; i++)
 		slots_end(&rank->hands[i], leaks);
 	/* Others may put into it until they are gone. */

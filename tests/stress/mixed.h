@@ -97,6 +97,8 @@ void memory_fail(uint64_t seed);
 /* Can streams wait for words by themselves, and not in host functions? */
 bool memory_streams_wait(void);
 bool memory_is_there(enum place place);
+/* A kernel of NCCL's runs, in which lent buffers may be used. */
+bool memory_is_used(void);
 /* For this rank's GPU, up to WINDOW_BYTES; NULL: none is left there. */
 unsigned char *memory_take(enum place place, int rank, size_t bytes);
 void memory_give(enum place place, int rank, unsigned char *memory);

@@ -124,6 +124,12 @@ memory_is_there(enum place place)
 	return place == PAGEABLE || cuda;
 }
 
+bool
+memory_is_used(void)
+{
+	return nccl && nccl->sim_live("running") > 0;
+}
+
 unsigned char *
 memory_take(enum place place, int rank, size_t bytes)
 {
