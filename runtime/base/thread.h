@@ -71,8 +71,8 @@ batoni_may_call(void)
 /* The last declaration of a public function that waits, opens, joins or writes: the thread is
  * not cancelled (pthread_cancel) within it, where it could leave a lock or half an object
  * behind.  Calls that only enqueue or ask have no cancellation points of their own; a device
- * whose library may have some disables cancellation around its calls, and an operation that is
- * enqueued on such a device once for all of them (_IF).
+ * whose library may have some disables cancellation around its calls, and a send or receive that
+ * is enqueued on such a device once for all of them (_IF).
  * Regions nest: one that begins within another, or while the thread is `uncancellable`, changes
  * nothing. */
 #define BATONI_UNCANCELLED BATONI_UNCANCELLED_IF(true)

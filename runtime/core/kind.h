@@ -48,7 +48,7 @@ struct batoni_members_kind {
 	void (*ended)(struct batoni_op *group);
 };
 
-/* Of a kind whose record answers for operations that are PLANNED (batoni_op_launch): it has the
+/* Of a kind whose record answers for operations that are PLANNED (batoni_launch_of): it has the
  * handle, the deadline and the status, and counts the bytes. */
 struct batoni_launch_kind {
 	/* One of them is armed. */
