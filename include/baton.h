@@ -311,7 +311,8 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
 
 /*
  * Local.  Before it returns, every pending operation of this rank ends in ABORTED and the
- * streams that wait for them go on.  Launched functions still run, and a baton_stream_wait
+ * streams that wait for them go on (NCCL: those that wait for one that is LENT, when its
+ * stream has passed it).  Launched functions still run, and a baton_stream_wait
  * for another communicator's request still waits.  Later operations are refused with
  * ABORTED.  Peers are not told; their operations end by their own deadlines (in PEER:
  * between processes without MPI, when this rank is destroyed; on one host over MPI, when it

@@ -983,6 +983,36 @@ START_TEST(ranks_of_one_host_do_not_prepare_them)
 }
 END_TEST
 
+/* ---- without NCCL's puts ---- */
+
+/* GPUs of one process that do not reach each other's memory, or whose copies are refused or too late. */
+START_TEST(gpus_out_of_reach_have_puts_by_staged_messages)
+{
+	baton_request sent, waited;
+
+	load();
+	ck_assert(cuda->sim_set("peer_copies", 0));
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	make_windows();
+	ck_assert_int_eq(baton_window_path(parts[0].window, 1),
+	                 BATON_WINDOW_PATH_MESSAGE);
+	for (size_t bytes = 8; bytes <= PART; bytes *= PART / 8) {
+		set(0, into(0, 0), 5, bytes);
+		waited = wait_on(comms[1], 1, 0, 1, 0);
+		sent = put(0, 1, into(0, 0), bytes, 0, 0, NULL);
+		finish(sent, BATON_OK);
+		finish(waited, BATON_OK);
+		ck_assert_uint_eq(count(into(1, 0), 5, bytes), bytes);
+	}
+	on_all(deregister_main);
+	give_parts();
+	destroy_all();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -1019,6 +1049,7 @@ main(void)
 		old_versions_have_none,
 		new_versions_have_them,
 		ranks_of_one_host_do_not_prepare_them,
+		gpus_out_of_reach_have_puts_by_staged_messages,
 	};
 
 	return RUN_TESTS("nccl_windows", tests);

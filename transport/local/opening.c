@@ -40,13 +40,10 @@ reach(const struct batoni_device_ops *device)
 static enum baton_status
 agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 {
-	/* A native transport reaches the memory of its device; puts go by message in one
-	 * process only if that is forced, or if their source is pageable and the native path
-	 * is. */
+	/* A native transport reaches the memory of its device.  Puts go by message where a GPU does
+	 * not reach, or copy, the other one's memory, which only registering finds. */
 	plan->stages = accord->stages &&
-	               (!batoni_plan_is_native(plan) ||
-	                (batoni_config()->window_path &
-	                 (BATON_WINDOW_PATH_MESSAGE | BATON_WINDOW_PATH_NATIVE)));
+	               (!batoni_plan_is_native(plan) || plan->onesided);
 	return BATON_OK;
 }
 
