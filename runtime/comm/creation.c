@@ -322,6 +322,10 @@ conclude(struct batoni_creation *creation, const struct batoni_offer offers[])
 		if (offer->requests > plan->requests_most)
 			plan->requests_most = (uint32_t)offer->requests;
 	}
+	/* A native transport reaches the memory of its device; puts by message do not, and that there
+	 * are any only registering a window finds. */
+	if (batoni_plan_is_native(plan))
+		accord.stages = plan->onesided;
 	return creation->ops->agree(&accord, plan);
 }
 

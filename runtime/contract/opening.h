@@ -61,7 +61,9 @@ enum batoni_reach {
 
 /* What follows from all ranks' plans. */
 struct batoni_accord {
-	bool stages;       /* the memory of some rank's device is not the host's */
+	/* Messages may have memory of some rank's device that is not the host's: what does not reach
+	 * it is staged. */
+	bool stages;
 	int unable;        /* the lowest rank with BATONI_REACH_STAGES, or -1 */
 	int forced;        /* likewise, BATONI_REACH_FORCED */
 };

@@ -323,10 +323,10 @@ struct batoni_aborting_ops {
 	/* Tell everything that is on the streams to end.  True: all has been told, and what has
 	 * begun ends soon.  False: ask again, as the engine does for a grace period.  The engine
 	 * looks at the marks: an operation ends when it has left its buffer, or LENT, where its
-	 * stream has not come to it or the grace period is over.  The engine has
-	 * released its own words before.  An `enqueue` may run on another thread only if
-	 * it has not returned for a second; it is told too.  Afterwards only place, unplace,
-	 * abort, close and, without an effect, test are called.  Host-issued: take_back has been called for all; for those that
+	 * stream has not come to it or the grace period is over.  The engine has released its own
+	 * words before.  An `enqueue` may run on another thread only if it has not returned for a
+	 * second; it is told too.  Afterwards only place, unplace, abort, close and, without an
+	 * effect, test are called.  Host-issued: take_back has been called for all; for those that
 	 * it left BUSY, `test` is called until host->done has ended them, or close. */
 	bool (*abort)(struct batoni_path *path);
 };

@@ -100,7 +100,7 @@ batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
 }
 
 /* The bytes at the cursor that lie together, `most` at most.  The cursor moves on from a tensor whose
- * end it has reached, so cursor->segment is the tensor that these bytes are of.  A caller who takes n of
+ * end it has reached, so cursor->segment is the tensor that these bytes are of.  A caller that takes n of
  * the bytes adds n to cursor->at.  There are 0 bytes if `most` is 0, or behind the last tensor
  * (cursor->segment is list->count). */
 static inline struct batoni_segment

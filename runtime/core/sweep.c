@@ -461,9 +461,6 @@ batoni_comm_watch(struct baton_comm *comm)
 	struct batoni_op *op;
 	size_t events = 0;
 
-	if (status != BATON_OK && comm->fault.stopping &&
-	    !comm->fault.aborted)
-		return 0;
 	if (status != BATON_OK && comm->fault.aborted) {
 		/* What is lent stays so. */
 		while (comm->marks.issued)

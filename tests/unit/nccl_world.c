@@ -16,6 +16,8 @@ struct baton_comm *comms[RANKS_MAX];
 CUcontext contexts[RANKS_MAX];
 CUstream streams[RANKS_MAX], others[RANKS_MAX];
 struct creator creators[RANKS_MAX];
+const struct baton_op_options in_20_ms = {.size = sizeof(in_20_ms),
+                                          .timeout_ns = SECOND / 50};
 static CUdeviceptr memory[RANKS_MAX];
 static _Atomic uint64_t *words;
 

@@ -32,6 +32,9 @@ struct creator {
 
 extern struct creator creators[RANKS_MAX];
 
+/* A deadline that passes while a test waits for it. */
+extern const struct baton_op_options in_20_ms;
+
 #define ck_cuda(call) ck_assert_uint_eq((call), BATONI_CU_SUCCESS)
 #define ck_ok(call) ck_assert_int_eq((call), BATON_OK)
 

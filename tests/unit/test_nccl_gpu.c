@@ -337,12 +337,10 @@ END_TEST
 
 START_TEST(a_deadline_ends_what_runs_when_it_has_left)
 {
-	const struct baton_op_options soon = {.size = sizeof(soon),
-	                                      .timeout_ns = SECOND / 50};
 	baton_request recv;
 
 	create_all();
-	recv = recv_that_lingers(200000, &soon);
+	recv = recv_that_lingers(200000, &in_20_ms);
 	ck_assert_int_eq(baton_wait(recv, 20 * SECOND, NULL), BATON_ERR_TIMEOUT);
 	ck_assert(is_lent(recv, BATON_ERR_TIMEOUT) ||
 	          nccl->sim_live("running") == 0);
@@ -355,13 +353,11 @@ END_TEST
  * synchronize of one says that its receive has failed, while the kernel of the other one is there. */
 START_TEST(a_stream_that_goes_on_at_a_deadline_says_so)
 {
-	const struct baton_op_options soon = {.size = sizeof(soon),
-	                                      .timeout_ns = SECOND / 50};
 	baton_request recv;
 
 	create_all();
 	recv = recv_that_lingers(300000, NULL);
-	ck_ok(move_on(others[0], 0, 2, false, 2, BYTES, &soon, NULL));
+	ck_ok(move_on(others[0], 0, 2, false, 2, BYTES, &in_20_ms, NULL));
 	ck_assert_int_eq(baton_stream_synchronize(comms[0], others[0]),
 	                 BATON_ERR_TIMEOUT);
 	finish(recv, BATON_ERR_TIMEOUT);

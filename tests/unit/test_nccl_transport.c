@@ -780,13 +780,11 @@ END_TEST
 
 START_TEST(a_deadline_ends_in_timeout)
 {
-	const struct baton_op_options soon = {.size = sizeof(soon),
-	                                      .timeout_ns = SECOND / 50};
 	baton_request recv, other;
 	char text[400];
 
 	create_all();
-	recv = move(1, 0, false, &soon);
+	recv = move(1, 0, false, &in_20_ms);
 	other = move(1, 2, false, NULL);
 	finish(recv, BATON_ERR_TIMEOUT);
 	/* What ends with it says whose deadline it was; nobody has aborted. */
@@ -808,15 +806,13 @@ END_TEST
 /* NCCL does not say that a rank has aborted. */
 START_TEST(a_rank_that_aborts_leaves_the_others_to_their_deadlines)
 {
-	const struct baton_op_options soon = {.size = sizeof(soon),
-	                                      .timeout_ns = SECOND / 50};
 	baton_request recv;
 
 	create_all();
-	finish(move(0, 2, true, &soon), BATON_ERR_TIMEOUT);
+	finish(move(0, 2, true, &in_20_ms), BATON_ERR_TIMEOUT);
 	ck_ok(baton_comm_abort(comms[1]));
 	ck_ok(baton_comm_destroy(comms[1]));
-	recv = move(2, 1, false, &soon);
+	recv = move(2, 1, false, &in_20_ms);
 	finish(recv, BATON_ERR_TIMEOUT);
 	for (int i = 0; i < RANKS; i += 2)
 		ck_ok(baton_comm_destroy(comms[i]));

@@ -40,10 +40,7 @@ reach(const struct batoni_device_ops *device)
 static enum baton_status
 agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 {
-	/* A native transport reaches the memory of its device.  Puts go by message where a GPU does
-	 * not reach, or copy, the other one's memory, which only registering finds. */
-	plan->stages = accord->stages &&
-	               (!batoni_plan_is_native(plan) || plan->onesided);
+	plan->stages = accord->stages;
 	return BATON_OK;
 }
 

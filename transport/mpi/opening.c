@@ -84,7 +84,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 	 * which are staged. */
 	if (batoni_plan_is_native(plan)) {
 		plan->direct = plan->apart = false;
-		plan->stages = plan->onesided;
+		plan->stages = accord->stages;
 		return BATON_OK;
 	}
 	if (!reached && accord->forced >= 0)

@@ -361,7 +361,6 @@ bool
 batoni_nccl_abort(struct batoni_path *path)
 {
 	struct batoni_nccl *nccl = to_nccl(batoni_transport_of(path));
-
 	bool told;
 
 	if (!atomic_load(&nccl->aborting))

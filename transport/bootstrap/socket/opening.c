@@ -45,8 +45,7 @@ reach(const struct batoni_device_ops *device)
 static enum baton_status
 agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 {
-	(void)accord;
-	plan->stages = plan->onesided;
+	plan->stages = accord->stages;
 	plan->direct = false;
 	plan->message_max = BATONI_TCP_MESSAGE_MAX;
 	return BATON_OK;
