@@ -7,13 +7,10 @@
  * One engine drives all ranks of all local communicators.  Every function here therefore
  * runs on the driver's thread, and needs no locks and no atomics.
  *
- * Matching.  Each transfer has a node, found by its slot.  Unmatched nodes wait in
- * queues, one for each (destination, source, tag).  A queue holds receives or sends, never
- * both, because those would have matched.  The front node of a queue is in a chain of a
- * hash table that all ranks share; the others follow it in a ring (list.h).  Matching,
- * appending and removing from the middle therefore take constant time, however many tags
- * and messages wait.  The table has a chain for each possible node.  All memory is
- * allocated at open.
+ * Matching (match.h).  Each transfer has a node, found by its slot.  Unmatched nodes wait in
+ * queues, one for each (destination, source, tag), in a table that all ranks share.  A queue holds
+ * receives or sends, never both, because those would have matched.  The table is made for as many
+ * nodes as there can be.  All memory is allocated at open.
  *
  * Moving.  A match of at most INLINE_MAX bytes is copied where it is found, in
  * issue.  A longer one becomes a copy: both nodes are MOVING, name each other as
@@ -22,8 +19,7 @@
  * communicator is broken does not hold up its peer.  A copy is never aborted: take_back
  * returns BUSY for both ends, and the copy completes.
  *
- * Buffers may overlap in a message to oneself.  The result is that of memmove: if the
- * destination is behind the source, the copy runs from its end to its beginning.
+ * Buffers may overlap in a message to oneself.  The result is that of memmove.
  *
  * Lists of tensors (tensor_list.h) match as other messages do.  The receive reads the header
  * of the send where it is; then the copy goes from segment to segment.  If they do not
@@ -58,6 +54,7 @@
 #include "device.h"
 #include "list.h"
 #include "log.h"
+#include "match.h"
 #include "mem.h"
 #include "transport.h"
 
@@ -66,28 +63,25 @@
 
 enum node_state {
 	FREE,
-	FRONT,  /* waits at the front of its queue; in the hash table */
-	BEHIND, /* waits further back */
-	MOVING, /* has a partner, and their copy is under way */
-	OVER    /* moved; its partner has closed; to be reported */
+	WAITING, /* in its queue */
+	MOVING,  /* has a partner, and their copy is under way */
+	OVER     /* moved; its partner has closed; to be reported */
 };
 
 struct local;
 
 struct node {
-	struct batoni_list_node link; /* of its queue, or of local->copies */
-	struct batoni_transfer *transfer;
-	struct local *local;
 	union {
-		struct { /* FRONT, BEHIND */
-			struct batoni_hash_node by_key; /* FRONT: in `fronts` */
-		};
+		struct batoni_match_node waiting; /* WAITING */
 		struct { /* MOVING, OVER */
+			struct batoni_list_node link; /* of local->copies */
 			struct node *partner;
 			size_t length; /* of the message */
 			size_t moved;  /* the receive's counts */
 		};
 	};
+	struct batoni_transfer *transfer;
+	struct local *local;
 	enum node_state state;
 };
 
@@ -104,7 +98,7 @@ struct table {
 
 /* What the ranks of one communicator share; the last rank to close frees it. */
 struct shared {
-	struct batoni_hash fronts;
+	struct batoni_match match;
 	int size;
 	int open;    /* ranks that have not closed */
 	struct table tables[2]; /* of the even and the odd rounds */
@@ -160,40 +154,23 @@ key_of(const struct local *local, const struct batoni_transfer *transfer)
 static struct node *
 find_front(const struct shared *shared, uint64_t key)
 {
-	struct batoni_hash_node *node = batoni_hash_find(&shared->fronts, key);
+	struct batoni_match_node *front = batoni_match_find(&shared->match, key);
 
-	return node ? batoni_container_of(node, struct node, by_key) : NULL;
+	return front ? batoni_container_of(front, struct node, waiting) : NULL;
 }
 
 static void
-put_in_front(struct node *node)
+enter_queue(struct node *node, uint64_t key, struct node *front)
 {
-	node->state = FRONT;
-	batoni_hash_add(&node->local->shared->fronts, &node->by_key,
-	                node->by_key.key);
-}
-
-static void
-enter_queue(struct node *node, struct node *front)
-{
-	if (!front) {
-		put_in_front(node);
-		return;
-	}
-	node->state = BEHIND;
-	/* The node before the front in the ring is the end of the queue. */
-	batoni_list_append(&front->link, &node->link);
+	node->state = WAITING;
+	batoni_match_enter(&node->local->shared->match, &node->waiting, key,
+	                   front ? &front->waiting : NULL);
 }
 
 static void
 leave_queue(struct node *node)
 {
-	if (node->state == FRONT) {
-		batoni_hash_remove(&node->by_key);
-		if (!batoni_list_empty(&node->link))
-			put_in_front(to_node(node->link.next));
-	}
-	batoni_list_remove(&node->link);
+	batoni_match_leave(&node->local->shared->match, &node->waiting);
 	node->state = FREE;
 }
 
@@ -269,18 +246,15 @@ move_slice(struct node *receive, size_t most)
 	const struct batoni_transfer *from = receive->partner->transfer;
 	const struct batoni_transfer *to = receive->transfer;
 	size_t total = moved_in_all(receive);
-	size_t n = min_size(total - receive->moved, most);
-	size_t at = receive->moved;
+	size_t n;
 
-	if (batoni_transfer_list(to)) {
+	if (batoni_transfer_list(to))
 		n = batoni_list_move(batoni_transfer_list(from),
-		                     batoni_transfer_list(to), n);
-		receive->moved += n;
-		return n;
-	}
-	if ((uintptr_t)to->buffer > (uintptr_t)from->buffer)
-		at = total - receive->moved - n;
-	memmove((char *)to->buffer + at, (const char *)from->buffer + at, n);
+		                     batoni_transfer_list(to),
+		                     min_size(total - receive->moved, most));
+	else
+		n = batoni_match_move(to->buffer, from->buffer, total,
+		                      receive->moved, most);
 	receive->moved += n;
 	return n;
 }
@@ -371,11 +345,9 @@ local_issue(struct batoni_path *path,
 	assert(transfer->peer >= 0 && transfer->peer < local->base.size);
 	node->transfer = transfer;
 	node->local = local;
-	batoni_list_init(&node->link);
 	if (front && front->transfer->direction != transfer->direction)
 		return meet(node, front);
-	node->by_key.key = key;
-	enter_queue(node, front);
+	enter_queue(node, key, front);
 	local->base.messages.load.in_flight++;
 	return BATON_PENDING;
 }
@@ -461,8 +433,7 @@ local_take_back(struct batoni_path *path,
 
 	assert(node->state != FREE && node->transfer == transfer);
 	switch (node->state) {
-	case FRONT:
-	case BEHIND:
+	case WAITING:
 		leave_queue(node);
 		local->base.messages.load.in_flight--;
 		node->transfer = NULL;
@@ -547,8 +518,7 @@ static void
 detach(struct node *node)
 {
 	switch (node->state) {
-	case FRONT:
-	case BEHIND:
+	case WAITING:
 		leave_queue(node);
 		return;
 	case MOVING:
@@ -598,7 +568,7 @@ shared_free(struct shared *shared)
 	for (int i = 0; i < 2; i++)
 		batoni_free(shared->tables[i].all);
 	batoni_free(shared->peers);
-	batoni_hash_fini(&shared->fronts);
+	batoni_match_fini(&shared->match);
 	if (segments_free(shared))
 		batoni_free(shared);
 }
@@ -725,7 +695,7 @@ shared_create(int size, const struct batoni_transport_config *config)
 		return NULL;
 	shared->size = size;
 	shared->rounds = UINT64_MAX;
-	if (!batoni_hash_init(&shared->fronts, nodes) ||
+	if (!batoni_match_init(&shared->match, nodes) ||
 	    (config->segment_bytes > 0 &&
 	     make_peers(shared, config) != BATON_OK)) {
 		shared_free(shared);
