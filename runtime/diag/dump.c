@@ -156,7 +156,8 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 	    dump->crowded && stands_on_stream(seen)
 	            ? " (it may stand behind another stream)"
 	            : "",
-	    comm->fault.status != BATON_OK ? " (the communicator is broken)" : "",
+	    atomic_load(&comm->status) != BATON_OK ? " (the communicator is broken)"
+						  : "",
 	    dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a dump tells of operations, while others drive, hang, or are elsewhere. */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,59 @@ START_TEST(a_dump_does_not_wait_for_a_driver_that_hangs)
 	ck_assert_ptr_null(strstr(text, "out of date"));
 	end_recv(7, BATON_OK);
 	scripted_assert_ended(recv, BATON_OK);
+}
+END_TEST
+
+/* Of two threads that nothing orders, for ThreadSanitizer to see what the dump reads. */
+static atomic_int stage;
+
+static void
+reach(int to)
+{
+	atomic_store_explicit(&stage, to, memory_order_relaxed);
+}
+
+static void
+await(int from)
+{
+	while (atomic_load_explicit(&stage, memory_order_relaxed) < from)
+		sched_yield();
+}
+
+static void
+break_and_stay(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	if (atomic_load_explicit(&stage, memory_order_relaxed) > 0)
+		return;
+	reach(1);
+	await(2);
+	scripted->base.host->broken(scripted->base.host, BATON_ERR_PEER, NULL, 0,
+	                            "it is broken");
+	reach(3);
+	await(4);
+}
+
+START_TEST(a_dump_that_does_not_wait_tells_of_a_break)
+{
+	baton_request recv = scripted_recv(comm, s, 7, NULL);
+	pthread_t driver;
+
+	reach(0);
+	transport.on_test = break_and_stay;
+	driver = thread_of(one_pass, comm);
+	await(1);
+	dump(comm);
+	ck_assert_ptr_null(strstr(text, "is broken"));
+	reach(2);
+	await(3);
+	dump(comm);
+	assert_line("recv from peer 1, tag 7", "(the communicator is broken)");
+	assert_line("recv from peer 1, tag 7", "[may be out of date]");
+	reach(4);
+	pthread_join(driver, NULL);
+	transport.on_test = NULL;
+	scripted_assert_ended(recv, BATON_ERR_PEER);
 }
 END_TEST
 
@@ -416,6 +470,7 @@ main(void)
 		an_armed_one_says_what_is_before_it,
 		a_lent_one_is_told_of,
 		a_dump_does_not_wait_for_a_driver_that_hangs,
+		a_dump_that_does_not_wait_tells_of_a_break,
 		arguments_are_checked,
 	};
 	const TTest *const alone[] = {
