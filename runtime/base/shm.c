@@ -9,6 +9,11 @@
  * before its name arrives.  So a name contains the inode too, and what was opened is
  * compared with it.
  *
+ * Whoever can map a memfd can also truncate it, and then every access to the bytes behind the new end is a
+ * SIGBUS, in all processes.  So the length is sealed, by the creator, before anybody has the name, and
+ * memory that is not sealed against shrinking is not mapped.  Freeing pages (FALLOC_FL_PUNCH_HOLE) is still
+ * permitted: they read as zeros, and a store allocates them again.
+ *
  * Processes are of one host when they have the same boot id and the same pid namespace: a
  * container with a pid namespace of its own counts as another host.
  *
@@ -162,6 +167,14 @@ extend(int fd, size_t bytes, bool sparse)
 	return failed;
 }
 
+/* The length stays.  F_SEAL_SEAL: nobody can forbid others to map it for writing
+ * (F_SEAL_FUTURE_WRITE).  -1: errno is set. */
+static int
+seal(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
 /* Returns the call that failed, with errno set, or NULL. */
 static const char *
 make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
@@ -170,11 +183,14 @@ make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 	struct batoni_shm shm = {.bytes = bytes};
 	int error;
 
-	shm.fd = memfd_create("baton", MFD_CLOEXEC);
+	shm.fd = memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (shm.fd < 0)
 		return call;
 	call = extend(shm.fd, bytes, sparse);
 	if (call)
+		goto close_fd;
+	call = "fcntl(F_ADD_SEALS)";
+	if (seal(shm.fd) != 0)
 		goto close_fd;
 	call = "mmap";
 	shm.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm.fd,
@@ -301,6 +317,15 @@ batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 	name_p->inode = file.st_ino;
 }
 
+/* Can nobody make it shorter?  Files that know no seals cannot tell. */
+static bool
+is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK);
+}
+
 /* A descriptor of the memory with this name, or -1 with errno set. */
 static int
 open_named(const struct batoni_shm_name *name)
@@ -315,7 +340,8 @@ open_named(const struct batoni_shm_name *name)
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &file) == 0 && file.st_dev == name->device &&
+	/* The seal first: the length that is read behind it is there for good. */
+	if (is_sealed(fd) && fstat(fd, &file) == 0 && file.st_dev == name->device &&
 	    file.st_ino == name->inode && file.st_size >= 0 &&
 	    (uint64_t)file.st_size == name->bytes)
 		return fd;

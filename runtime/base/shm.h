@@ -17,7 +17,8 @@
 /* ---- shared memory ---- */
 
 /* A memfd: zeroed, mapped, aligned to a page.  All of it is allocated at creation; otherwise
- * a store could kill the process by SIGBUS when the kernel has no memory left. */
+ * a store could kill the process by SIGBUS when the kernel has no memory left.  Its length is
+ * sealed: no process can change it. */
 struct batoni_shm {
 	void *base; /* NULL: none */
 	size_t bytes;
@@ -50,8 +51,9 @@ void batoni_shm_destroy(struct batoni_shm *shm);
 void batoni_shm_abandon(struct batoni_shm *shm);
 void batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p);
 /* Map bytes, from any offset, of shared memory that another process or this one has created.
- * (The mapping begins at the page of the offset.)  OK; UNSUPPORTED: it is not of this host, or
- * this process may not map it (no message is written); NOMEM. */
+ * (The mapping begins at the page of the offset.)  OK; UNSUPPORTED: it is not of this host,
+ * this process may not map it, or a process could make it shorter while it is mapped (no message is
+ * written); NOMEM. */
 enum baton_status batoni_shm_map(const struct batoni_shm_name *name,
                                  size_t offset, size_t bytes, void **base_p);
 /* base and bytes are those of batoni_shm_map, whatever the offset was. */

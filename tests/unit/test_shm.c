@@ -228,6 +228,126 @@ START_TEST(another_process_maps_by_the_name_alone)
 }
 END_TEST
 
+/* ---- seals ---- */
+
+/* As a peer that has the name alone. */
+static int
+open_as_peer(const struct batoni_shm_name *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid, (int)name->fd);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static bool
+is_refused(int failed)
+{
+	return failed == -1 && errno == EPERM;
+}
+
+/* Everything that could take the memory, or others' mapping of it, away. */
+START_TEST(no_process_changes_the_length_of_memory_that_is_mapped)
+{
+	struct batoni_shm shm;
+	struct batoni_shm_name name;
+	void *mapped = NULL;
+	pid_t child;
+
+	ck_assert_int_eq(batoni_shm_create(BYTES, &shm), BATON_OK);
+	batoni_shm_name(&shm, &name);
+	ck_assert_int_eq(batoni_shm_map(&name, 0, BYTES, &mapped), BATON_OK);
+	memset(shm.base, 7, BYTES);
+	child = fork();
+	if (child == 0) {
+		int fd = open_as_peer(&name);
+
+		if (fd < 0 || !is_refused(ftruncate(fd, 0)))
+			_exit(1);
+		if (!is_refused(ftruncate(fd, BYTES - 1)))
+			_exit(2);
+		if (!is_refused(ftruncate(fd, 2 * BYTES)))
+			_exit(3);
+		_exit(is_refused(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE)) ? 0 : 4);
+	}
+	await(child);
+	for (size_t i = 0; i < BYTES; i++) {
+		ck_assert_int_eq(((char *)shm.base)[i], 7);
+		ck_assert_int_eq(((char *)mapped)[i], 7);
+	}
+	batoni_shm_unmap(mapped, BYTES);
+	ck_assert_int_eq(batoni_shm_map(&name, 0, BYTES, &mapped), BATON_OK);
+	batoni_shm_unmap(mapped, BYTES);
+	batoni_shm_destroy(&shm);
+}
+END_TEST
+
+START_TEST(sparse_memory_and_the_bell_are_sealed_too)
+{
+	struct batoni_shm shm;
+	struct batoni_shm_name name;
+	bool sparse;
+	int fd;
+
+	ck_assert_int_eq(batoni_shm_create_sparse(BYTES, &shm, &sparse), BATON_OK);
+	ck_assert(is_refused(ftruncate(shm.fd, 0)));
+	ck_assert(batoni_shm_populate(shm.base, BYTES));
+	batoni_shm_destroy(&shm);
+	ck_assert_ptr_nonnull(batoni_bell());
+	ck_assert(batoni_bell_name(&name));
+	fd = open_as_peer(&name);
+	ck_assert_int_ge(fd, 0);
+	ck_assert(is_refused(ftruncate(fd, 0)));
+	close(fd);
+}
+END_TEST
+
+/* Try to map it by a name that is right; closes it. */
+static enum baton_status
+map_file(int fd)
+{
+	const struct batoni_shm file = {.bytes = BYTES, .fd = fd};
+	struct batoni_shm_name name;
+	enum baton_status status;
+	void *mapped = NULL;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, BYTES), 0);
+	batoni_shm_name(&file, &name);
+	status = batoni_shm_map(&name, 0, BYTES, &mapped);
+	if (status == BATON_OK)
+		batoni_shm_unmap(mapped, BYTES);
+	close(fd);
+	return status;
+}
+
+static int
+memfd_with(int seals)
+{
+	int fd = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, BYTES), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+START_TEST(memory_that_could_shrink_is_not_mapped)
+{
+	FILE *plain = tmpfile();
+
+	ck_assert_ptr_nonnull(plain);
+	ck_assert_int_eq(map_file(dup(fileno(plain))), BATON_ERR_UNSUPPORTED);
+	fclose(plain);
+	ck_assert_int_eq(map_file(memfd_create("unsealed", MFD_CLOEXEC)),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(map_file(memfd_with(0)), BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(map_file(memfd_with(F_SEAL_GROW | F_SEAL_SEAL)),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(map_file(memfd_with(F_SEAL_SHRINK)), BATON_OK);
+}
+END_TEST
+
 /* ---- other processes ---- */
 
 static char target[3 * 4096];
@@ -506,6 +626,9 @@ main(void)
 		memory_that_cannot_be_had_is_nomem,
 		signals_that_never_rest_do_not_hinder_it,
 		another_process_maps_by_the_name_alone,
+		no_process_changes_the_length_of_memory_that_is_mapped,
+		sparse_memory_and_the_bell_are_sealed_too,
+		memory_that_could_shrink_is_not_mapped,
 		a_child_is_written_into_whole_or_not_at_all,
 		a_write_beyond_the_memory_is_invalid,
 		the_end_of_a_process_is_noticed,
