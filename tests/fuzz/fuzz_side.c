@@ -64,10 +64,11 @@ batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg)
 
 /* No memory is shared: there are no segments. */
 enum baton_status
-batoni_near_make(struct batoni_near *near, struct batoni_transport *transport,
-                 int size, const struct batoni_transport_config *config)
+batoni_segments_make(struct batoni_segments *segments,
+                     struct batoni_transport *transport, int size,
+                     const struct batoni_transport_config *config)
 {
-	(void)near;
+	(void)segments;
 	(void)transport;
 	(void)size;
 	CLAIM(config->segment_bytes == 0);
@@ -75,9 +76,10 @@ batoni_near_make(struct batoni_near *near, struct batoni_transport *transport,
 }
 
 void
-batoni_near_free(struct batoni_near *near, struct batoni_transport *transport)
+batoni_segments_free(struct batoni_segments *segments,
+                     struct batoni_transport *transport)
 {
-	(void)near;
+	(void)segments;
 	(void)transport;
 }
 

@@ -236,15 +236,15 @@ static const struct batoni_transport_config config = {
 static void
 meet(struct batoni_mpi *mpi, MPI_Comm comm)
 {
-	struct batoni_near_card mine, cards[2];
+	struct batoni_segments_card mine, cards[2];
 	const struct batoni_cards all = {(const void *)cards, sizeof(mine)};
 
-	batoni_near_write_card(&mpi->near, &mine);
+	batoni_segments_write_card(&mpi->segments, &mine);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, cards,
 	              (int)sizeof(mine), MPI_BYTE, comm);
-	batoni_near_meet(&mpi->near, &mpi->base, &all);
+	batoni_segments_meet(&mpi->segments, &mpi->base, &all);
 	MPI_Barrier(comm);
-	batoni_near_met(&mpi->near, &mpi->base);
+	batoni_segments_met(&mpi->segments, &mpi->base);
 }
 
 static void
@@ -263,8 +263,8 @@ open_with(const struct batoni_transport_config *opened)
 	MPI_Comm_rank(comm, &world.rank);
 	world.peer = 1 - world.rank;
 	ck_assert_int_eq(batoni_mpi_alloc(opened, 2, &world.mpi), BATON_OK);
-	ck_assert_int_eq(batoni_near_make(&world.mpi->near, &world.mpi->base, 2,
-	                                  &shared),
+	ck_assert_int_eq(batoni_segments_make(&world.mpi->segments,
+	                                      &world.mpi->base, 2, &shared),
 	                 BATON_OK);
 	ck_assert_int_eq(batoni_mpi_attach(world.mpi, comm, MPI_THREAD_MULTIPLE,
 	                                   BATON_PROGRESS_AUTO),
@@ -2204,8 +2204,9 @@ START_TEST(opening_survives_any_allocation_that_fails)
 		mpi = NULL;
 		status = batoni_mpi_alloc(&config, 2, &mpi);
 		if (status == BATON_OK)
-			status = batoni_near_make(&mpi->near, &mpi->base, 2,
-			                          &shared);
+			status = batoni_segments_make(&mpi->segments,
+			                              &mpi->base, 2,
+			                              &shared);
 		if (status == BATON_OK)
 			break;
 		if (mpi)

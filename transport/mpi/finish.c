@@ -118,13 +118,13 @@ keep_farewell_locked(const struct batoni_mpi *mpi)
 	struct page *page;
 	void *base;
 
-	if (!mpi->near.segment.base)
+	if (!mpi->segments.segment.base)
 		return;
 	page = batoni_alloc(1, sizeof(*page));
 	if (!page)
 		return;
 	base = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-	            mpi->near.segment.fd, 0);
+	            mpi->segments.segment.fd, 0);
 	if (base == MAP_FAILED) {
 		batoni_free(page);
 		return;

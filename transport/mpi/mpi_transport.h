@@ -27,7 +27,7 @@
 #include "list.h"
 #include "mpi_bootstrap.h"
 #include "mpi_header.h"
-#include "near.h"
+#include "segments.h"
 #include "transport.h"
 
 /* Messages up to this length travel as they are, unless they are exactly as long
@@ -218,7 +218,7 @@ struct batoni_mpi {
 	/* reach.c's: copies by slot, and those that have not ended. */
 	struct batoni_mpi_copy *copies;
 	struct batoni_list_node copying;
-	struct batoni_near near;
+	struct batoni_segments segments;
 	/* Why the transport is broken, until the engine has been told. */
 	enum baton_status failed_status;
 	const char *failed_call;

@@ -118,7 +118,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 static void
 free_tables(struct batoni_mpi *mpi)
 {
-	batoni_near_free(&mpi->near, &mpi->base);
+	batoni_segments_free(&mpi->segments, &mpi->base);
 	batoni_free(mpi->requests);
 	batoni_free(mpi->entries);
 	batoni_free(mpi->positions);

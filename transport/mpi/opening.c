@@ -3,7 +3,7 @@
  * Opening the MPI transport over MPI's bootstrap (opening.h), whose duplicate it takes over.
  *
  * First each rank takes its memory, makes its segment, and gives the transport the duplicate;
- * then it maps the others' segments (near.h).  All MPI calls are made with the driver's lock held.
+ * then it maps the others' segments (segments.h).  All MPI calls are made with the driver's lock held.
  */
 #include <stdatomic.h>
 
@@ -120,7 +120,7 @@ make(struct batoni_opening *opening)
 	if (status != BATON_OK)
 		return status;
 	opening->own = mpi;
-	return batoni_near_make(&mpi->near, &mpi->base, size, config);
+	return batoni_segments_make(&mpi->segments, &mpi->base, size, config);
 }
 
 /* The driver. */
@@ -150,7 +150,7 @@ begin(struct batoni_opening *opening)
 	if (status != BATON_OK)
 		return status;
 	if (mpi->base.peers)
-		batoni_near_write_card(&mpi->near, (void *)opening->card);
+		batoni_segments_write_card(&mpi->segments, (void *)opening->card);
 	return BATON_PENDING;
 }
 
@@ -159,7 +159,7 @@ end(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
 
-	batoni_near_met(&mpi->near, &mpi->base);
+	batoni_segments_met(&mpi->segments, &mpi->base);
 	batoni_mpi_boot_of(opening->bootstrap)->comm = MPI_COMM_NULL;
 	opening->transport = &mpi->base;
 	return BATON_OK;
@@ -173,7 +173,7 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 	if (opening->round == 0)
 		return begin(opening);
 	if (opening->round == 1 && mpi->base.peers) {
-		batoni_near_meet(&mpi->near, &mpi->base, cards);
+		batoni_segments_meet(&mpi->segments, &mpi->base, cards);
 		return BATON_PENDING;
 	}
 	return end(opening);

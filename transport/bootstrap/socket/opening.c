@@ -60,7 +60,7 @@ begin(struct batoni_opening *opening)
 	if (status != BATON_OK)
 		return status;
 	if (tcp->base.peers)
-		batoni_near_write_card(&tcp->near, (void *)opening->card);
+		batoni_segments_write_card(&tcp->segments, (void *)opening->card);
 	return BATON_PENDING;
 }
 
@@ -72,10 +72,10 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 	if (opening->round == 0)
 		return begin(opening);
 	if (opening->round == 1 && tcp->base.peers) {
-		batoni_near_meet(&tcp->near, &tcp->base, cards);
+		batoni_segments_meet(&tcp->segments, &tcp->base, cards);
 		return BATON_PENDING;
 	}
-	batoni_near_met(&tcp->near, &tcp->base);
+	batoni_segments_met(&tcp->segments, &tcp->base);
 	opening->own = tcp;
 	opening->transport = &tcp->base;
 	batoni_tcp_hand_over(opening->bootstrap);

@@ -3,7 +3,7 @@
 #ifndef BATONI_TCP_RANK_H
 #define BATONI_TCP_RANK_H
 
-#include "near.h"
+#include "segments.h"
 #include "tcp.h"
 
 enum batoni_tcp_state {
@@ -56,7 +56,7 @@ struct batoni_tcp {
 	struct batoni_tcp_peer *peers; /* by rank */
 	struct batoni_list_node over;
 	struct batoni_tcp_any any;
-	struct batoni_near near;
+	struct batoni_segments segments;
 	unsigned char body[BATONI_TCP_MESSAGE_MAX];
 	/* The exchange; `rounds` are those of creation that are over. */
 	uint64_t rounds;

@@ -98,7 +98,7 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 	else
 		snprintf(why, sizeof(why), "rank %u is gone: %s", first,
 		         reason_of(record->status));
-	batoni_farewell_note(tcp->near.segment.base, (int)first);
+	batoni_farewell_note(tcp->segments.segment.base, (int)first);
 	batoni_tcp_break(tcp, why);
 }
 
@@ -106,7 +106,7 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 static uint32_t
 first_gone(const struct batoni_tcp *tcp)
 {
-	struct batoni_farewell *farewell = tcp->near.segment.base;
+	struct batoni_farewell *farewell = tcp->segments.segment.base;
 
 	return farewell ? atomic_load(&farewell->after) : 0;
 }
@@ -327,7 +327,7 @@ static void
 free_tcp(struct batoni_tcp *tcp)
 {
 	batoni_tcp_forget(tcp);
-	batoni_near_free(&tcp->near, &tcp->base);
+	batoni_segments_free(&tcp->segments, &tcp->base);
 	batoni_tcp_link_fini(&tcp->link);
 	batoni_free(tcp->all);
 	batoni_free(tcp->nodes);
@@ -432,7 +432,8 @@ batoni_tcp_alloc(struct batoni_tcp *tcp,
 	tcp->nodes = nodes;
 	if (config->segment_bytes)
 		tcp->base.capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
-	return batoni_near_make(&tcp->near, &tcp->base, tcp->base.size, config);
+	return batoni_segments_make(&tcp->segments, &tcp->base, tcp->base.size,
+	                            config);
 }
 
 struct batoni_transport *

@@ -15,39 +15,43 @@
  *
  * The thread that creates, and the one that destroys; no locks.
  */
-#ifndef BATONI_NEAR_H
-#define BATONI_NEAR_H
+#ifndef BATONI_SEGMENTS_H
+#define BATONI_SEGMENTS_H
 
 #include "opening.h"
 #include "shm.h"
 #include "stores.h"
 
 /* Plain bytes; ranks of other hosts read the host only. */
-struct batoni_near_card {
+struct batoni_segments_card {
 	struct batoni_shm_name segment, bell;
 	int32_t has_bell;
 	int32_t pid;
 };
 
-struct batoni_near {
+struct batoni_segments {
 	struct batoni_shm segment; /* this rank's; no base: there are no segments */
 	struct batoni_stores stores;
 	size_t flags_at; /* the ranks' bytes in a segment */
 };
 
 /* transport->peers, and this rank's segment; nothing if there are to be no segments.  OK; NOMEM,
- * SYSTEM: batoni_refuse has said why, and batoni_near_free is due. */
-enum baton_status batoni_near_make(struct batoni_near *near,
-                                   struct batoni_transport *transport, int size,
-                                   const struct batoni_transport_config *config);
-void batoni_near_write_card(const struct batoni_near *near,
-                            struct batoni_near_card *card);
+ * SYSTEM: batoni_refuse has said why, and batoni_segments_free is due. */
+enum baton_status
+batoni_segments_make(struct batoni_segments *segments,
+                     struct batoni_transport *transport, int size,
+                     const struct batoni_transport_config *config);
+void batoni_segments_write_card(const struct batoni_segments *segments,
+                                struct batoni_segments_card *card);
 /* These two in this order, on all ranks, the second when all have done the first; with rank and
  * size of the transport set.  The first may block for a while. */
-void batoni_near_meet(struct batoni_near *near, struct batoni_transport *transport,
-                      const struct batoni_cards *cards);
-void batoni_near_met(struct batoni_near *near, struct batoni_transport *transport);
+void batoni_segments_meet(struct batoni_segments *segments,
+                          struct batoni_transport *transport,
+                          const struct batoni_cards *cards);
+void batoni_segments_met(struct batoni_segments *segments,
+                         struct batoni_transport *transport);
 /* Free all of it. */
-void batoni_near_free(struct batoni_near *near, struct batoni_transport *transport);
+void batoni_segments_free(struct batoni_segments *segments,
+                          struct batoni_transport *transport);
 
 #endif

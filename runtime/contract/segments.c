@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "near.h"
+#include "segments.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -13,37 +13,41 @@
 /* What of a rank reaches the segment of another. */
 enum { HOSTS = 1, STREAMS = 2 };
 
-static_assert(sizeof(struct batoni_near_card) <= BATONI_CARD_BYTES, "it is a card");
+static_assert(sizeof(struct batoni_segments_card) <= BATONI_CARD_BYTES,
+              "it is a card");
 
 /* In the segment of a rank, the byte of another. */
 static _Atomic unsigned char *
-flag_of(const struct batoni_near *near, void *segment, int rank)
+flag_of(const struct batoni_segments *segments, void *segment, int rank)
 {
-	return (_Atomic unsigned char *)((char *)segment + near->flags_at) + rank;
+	return (_Atomic unsigned char *)((char *)segment + segments->flags_at) + rank;
 }
 
 enum baton_status
-batoni_near_make(struct batoni_near *near, struct batoni_transport *transport,
-                 int size, const struct batoni_transport_config *config)
+batoni_segments_make(struct batoni_segments *segments,
+                     struct batoni_transport *transport, int size,
+                     const struct batoni_transport_config *config)
 {
 	size_t ranks = (size_t)size;
 	enum baton_status status;
 
 	if (config->segment_bytes == 0)
 		return BATON_OK;
-	batoni_stores_init(&near->stores, config);
+	batoni_stores_init(&segments->stores, config);
 	transport->peers = batoni_alloc(ranks, sizeof(*transport->peers));
 	if (!transport->peers)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "no memory for what %d ranks share", size);
 	for (size_t rank = 0; rank < ranks; rank++)
 		transport->peers[rank].pidfd = -1;
-	near->flags_at = (config->segment_bytes + 63) / 64 * 64;
-	status = batoni_shm_create_sparse(near->flags_at + ranks, &near->segment,
+	segments->flags_at = (config->segment_bytes + 63) / 64 * 64;
+	status = batoni_shm_create_sparse(segments->flags_at + ranks,
+	                                  &segments->segment,
 	                                  &transport->sparse_segments);
 	/* The others write there before they look. */
 	if (status == BATON_OK && transport->sparse_segments &&
-	    !batoni_shm_populate((char *)near->segment.base + near->flags_at,
+	    !batoni_shm_populate((char *)segments->segment.base +
+	                                 segments->flags_at,
 	                         ranks))
 		status = batoni_refuse(BATON_ERR_NOMEM,
 		                       "no shared memory for what %d ranks tell "
@@ -53,18 +57,18 @@ batoni_near_make(struct batoni_near *near, struct batoni_transport *transport,
 }
 
 void
-batoni_near_write_card(const struct batoni_near *near,
-                       struct batoni_near_card *card)
+batoni_segments_write_card(const struct batoni_segments *segments,
+                           struct batoni_segments_card *card)
 {
 	memset(card, 0, sizeof(*card));
-	batoni_shm_name(&near->segment, &card->segment);
+	batoni_shm_name(&segments->segment, &card->segment);
 	card->has_bell = batoni_bell_name(&card->bell);
 	card->pid = (int32_t)getpid();
 }
 
 /* The segment and the bell, or neither. */
 static void
-map_peer(struct batoni_peer *peer, const struct batoni_near_card *card,
+map_peer(struct batoni_peer *peer, const struct batoni_segments_card *card,
          size_t segment_bytes)
 {
 	void *base, *bell = batoni_bell();
@@ -82,14 +86,15 @@ map_peer(struct batoni_peer *peer, const struct batoni_near_card *card,
 }
 
 static void
-meet_peer(struct batoni_near *near, struct batoni_transport *transport, int rank,
-          const struct batoni_near_card *card)
+meet_peer(struct batoni_segments *segments,
+          struct batoni_transport *transport, int rank,
+          const struct batoni_segments_card *card)
 {
 	struct batoni_peer *peer = &transport->peers[rank];
 
 	if (rank == transport->rank) {
 		*peer = (struct batoni_peer){
-			.segment = near->segment.base,
+			.segment = segments->segment.base,
 			.bell = batoni_bell(),
 			.pid = getpid(),
 			.pidfd = -1,
@@ -106,41 +111,43 @@ meet_peer(struct batoni_near *near, struct batoni_transport *transport, int rank
 	if (peer->within || peer->pidfd >= 0)
 		peer->pid = card->pid;
 	if (batoni_config()->window_path != BATON_WINDOW_PATH_MESSAGE)
-		map_peer(peer, card, near->segment.bytes);
+		map_peer(peer, card, segments->segment.bytes);
 }
 
 void
-batoni_near_meet(struct batoni_near *near, struct batoni_transport *transport,
-                 const struct batoni_cards *cards)
+batoni_segments_meet(struct batoni_segments *segments,
+                     struct batoni_transport *transport,
+                     const struct batoni_cards *cards)
 {
 	if (!transport->peers)
 		return;
-	batoni_stores_begin(&near->stores);
+	batoni_stores_begin(&segments->stores);
 	for (int rank = 0; rank < transport->size; rank++) {
-		const struct batoni_near_card *card = batoni_card_of(cards, rank);
+		const struct batoni_segments_card *card = batoni_card_of(cards, rank);
 		struct batoni_peer *peer = &transport->peers[rank];
 		unsigned char reached;
 
-		meet_peer(near, transport, rank, card);
-		batoni_stores_reach(&near->stores, transport, rank,
+		meet_peer(segments, transport, rank, card);
+		batoni_stores_reach(&segments->stores, transport, rank,
 		                    &card->segment);
 		reached = (unsigned char)((peer->segment ? HOSTS : 0) |
 		                          (peer->streams ? STREAMS : 0));
 		if (peer->segment)
-			atomic_store(flag_of(near, peer->segment,
+			atomic_store(flag_of(segments, peer->segment,
 			                     transport->rank),
 			             reached);
 	}
 }
 
 void
-batoni_near_met(struct batoni_near *near, struct batoni_transport *transport)
+batoni_segments_met(struct batoni_segments *segments,
+                    struct batoni_transport *transport)
 {
 	if (!transport->peers)
 		return;
 	for (int rank = 0; rank < transport->size; rank++) {
 		unsigned char reached = atomic_load(
-			flag_of(near, near->segment.base, rank));
+			flag_of(segments, segments->segment.base, rank));
 
 		transport->peers[rank].reaches_us = reached & HOSTS;
 		transport->peers[rank].streams_here = reached & STREAMS;
@@ -157,19 +164,20 @@ unmap_peer(struct batoni_peer *peer, size_t segment_bytes)
 }
 
 void
-batoni_near_free(struct batoni_near *near, struct batoni_transport *transport)
+batoni_segments_free(struct batoni_segments *segments,
+                     struct batoni_transport *transport)
 {
 	struct batoni_peer *peers = transport->peers;
 
 	/* The transport's size is 0 until its ranks are known, and nothing mapped. */
 	if (peers)
-		batoni_stores_end(&near->stores, transport);
+		batoni_stores_end(&segments->stores, transport);
 	for (int rank = 0; peers && rank < transport->size; rank++) {
 		if (rank != transport->rank)
-			unmap_peer(&peers[rank], near->segment.bytes);
+			unmap_peer(&peers[rank], segments->segment.bytes);
 		batoni_pidfd_close(peers[rank].pidfd);
 	}
-	batoni_shm_destroy(&near->segment);
+	batoni_shm_destroy(&segments->segment);
 	batoni_free(peers);
 	transport->peers = NULL;
 }
