@@ -147,8 +147,18 @@ report(const struct batoni_creation *creation, struct batoni_outcome *outcome)
 		         (int)sizeof(outcome->why) - 1, creation->why);
 }
 
-/* The sentence for a rank that has failed: here, or on another rank.  Where this one has failed in the
- * same way it has the whole of it. */
+/* Has this rank failed with the same sentence, of which the others have as much as there is room
+ * for? */
+static bool
+has_failed_alike(const struct batoni_creation *creation,
+                 const struct batoni_outcome *outcome)
+{
+	return creation->status == outcome->status &&
+	       strncmp(creation->why, outcome->why, sizeof(outcome->why) - 1) ==
+	               0;
+}
+
+/* The sentence for a rank that has failed: here, or on another rank. */
 static enum baton_status
 refuse(const struct batoni_creation *creation, int rank,
        const struct batoni_outcome *outcome)
@@ -157,7 +167,7 @@ refuse(const struct batoni_creation *creation, int rank,
 	const int most = (int)sizeof(outcome->why) - 1;
 
 	if (rank == creation->bootstrap.rank ||
-	    (creation->ours && creation->status == outcome->status))
+	    has_failed_alike(creation, outcome))
 		return batoni_refuse(status, "%s", creation->why);
 	if (creation->call)
 		return batoni_refuse(status, "%s: rank %d has failed: %.*s",

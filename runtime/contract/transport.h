@@ -107,9 +107,13 @@ enum batoni_drivers {
 struct batoni_peer {
 	/* The rank's segment, mapped into this process; of this rank, its own.  Zeroed
 	 * at first, aligned to 64 bytes.  It begins with a struct batoni_farewell; the one-sided
-	 * layer defines its length and the rest.  NULL: not reachable. */
+	 * layer defines its length and the rest.  NULL: not reachable, or BATON_WINDOW_PATH says
+	 * that nothing is to be stored there. */
 	void *segment;
-	/* The bell on which threads of the rank's process sleep; not NULL if segment is
+	/* The area of the messages between pairs of ranks in that segment (pairs.h), as mapped here;
+	 * of this rank, its own.  NULL: not mapped, or there are no such areas. */
+	char *pairs;
+	/* The bell on which threads of the rank's process sleep; not NULL if segment or pairs is
 	 * not. */
 	struct batoni_bell *bell;
 	pid_t pid;  /* the rank's process, if it is on this host and `within` or held
@@ -247,7 +251,14 @@ struct batoni_transport_config {
 	uint32_t slots;
 	uint32_t slots_most; /* of all ranks */
 	int hidden_tags;
-	size_t segment_bytes; /* of each rank; 0: no segments, and no peers */
+	/* The one-sided layer's, in each rank's segment; 0: there is no such layer. */
+	size_t segment_bytes;
+	/* The area of messages between pairs of ranks (pairs.h), in each rank's segment, likewise the
+	 * same on all ranks; 0: there are no such areas.  The first pairs_control bytes are allocated at
+	 * once.  Without either there are no segments, and no peers.  For transports between
+	 * processes, which refuse to open where some pair has no such areas. */
+	size_t pairs_bytes, pairs_control;
+	uint32_t pairs_format;
 	uint64_t until_ns;    /* as the memory table's pinned_alloc */
 	/* A device whose streams are to store into segments: this rank's (of local ranks, one
 	 * for all).  NULL: none are.  Of each segment they store into the part of their rank r:

@@ -171,6 +171,26 @@ END_TEST
 
 static struct batoni_creation creations[RANKS];
 
+/* All ranks by turns, until all are over. */
+static void
+step_all(enum baton_status statuses[RANKS])
+{
+	uint64_t limit = batoni_real_ns() + LIMIT_NS;
+	int left = RANKS;
+
+	for (int i = 0; i < RANKS; i++)
+		statuses[i] = BATON_PENDING;
+	while (left > 0) {
+		for (int i = 0; i < RANKS; i++) {
+			if (statuses[i] != BATON_PENDING)
+				continue;
+			statuses[i] = batoni_creation_step(&creations[i]);
+			left -= statuses[i] != BATON_PENDING;
+		}
+		pause_until(limit);
+	}
+}
+
 /* One rank alone, whose patience is short.  What was refused there is older than its end. */
 static void
 assert_impatient(const struct batoni_comm_plan *plan, enum baton_status refused,
@@ -205,6 +225,31 @@ START_TEST(a_rank_that_is_refused_says_why_though_nobody_comes)
 	                 "one of them has not gone on");
 	assert_impatient(NULL, batoni_refuse(BATON_ERR_INVALID, "no, thanks"),
 	                 BATON_ERR_INVALID, "no, thanks");
+}
+END_TEST
+
+/* No rank is told of another one's failure, which is its own. */
+START_TEST(ranks_that_fail_alike_have_the_same_sentence)
+{
+	enum baton_status statuses[RANKS];
+	struct batoni_comm_plan plan;
+	struct batoni_room *room;
+
+	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	plan.contexts_max = 1 << 21; /* more slots than there can be */
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		batoni_threads_ops.join(room, i, &creations[i].bootstrap);
+	}
+	step_all(statuses);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert_int_eq(statuses[i], BATON_ERR_UNSUPPORTED);
+		ck_assert_str_eq(creations[i].why, creations[0].why);
+		ck_assert_msg(strncmp(creations[i].why, "3 ranks with", 12) == 0,
+		              "%s", creations[i].why);
+	}
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 END_TEST
 
@@ -250,26 +295,6 @@ wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
 	status = below->ops->exchanging->exchange(below, 1, &mine, sizeof(mine), all);
 	batoni_engine_calls.driver_leave();
 	return status;
-}
-
-/* All ranks by turns, until all are over. */
-static void
-step_all(enum baton_status statuses[RANKS])
-{
-	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-	int left = RANKS;
-
-	for (int i = 0; i < RANKS; i++)
-		statuses[i] = BATON_PENDING;
-	while (left > 0) {
-		for (int i = 0; i < RANKS; i++) {
-			if (statuses[i] != BATON_PENDING)
-				continue;
-			statuses[i] = batoni_creation_step(&creations[i]);
-			left -= statuses[i] != BATON_PENDING;
-		}
-		pause_until(limit);
-	}
 }
 
 /* Also once the transport has taken the side channel over. */
@@ -364,6 +389,7 @@ main(void)
 		a_rank_that_closes_ends_the_wait_of_the_others,
 		a_round_that_is_complete_is_had_by_all,
 		a_room_without_memory_leaves_nothing,
+		ranks_that_fail_alike_have_the_same_sentence,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 		a_rank_that_is_refused_says_why_though_nobody_comes,
 		what_the_side_channel_lacks_is_named,

@@ -278,7 +278,7 @@ batoni_mpi_attach(struct batoni_mpi *mpi, MPI_Comm comm, int thread_level,
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
 	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
-	if (base->peers)
+	if (mpi->segments.onesided)
 		base->capabilities |= BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
 	base->drivers = batoni_mpi_drivers(thread_level, progress);
 	base->main_thread = pthread_self();

@@ -159,7 +159,6 @@ end(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
 
-	batoni_segments_met(&mpi->segments, &mpi->base);
 	batoni_mpi_boot_of(opening->bootstrap)->comm = MPI_COMM_NULL;
 	opening->transport = &mpi->base;
 	return BATON_OK;
@@ -169,14 +168,15 @@ static enum baton_status
 step(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	struct batoni_mpi *mpi = opening->own;
+	enum baton_status status;
 
 	if (opening->round == 0)
 		return begin(opening);
-	if (opening->round == 1 && mpi->base.peers) {
-		batoni_segments_meet(&mpi->segments, &mpi->base, cards);
-		return BATON_PENDING;
-	}
-	return end(opening);
+	status = batoni_segments_step(&mpi->segments, &mpi->base, opening,
+	                              cards, "BATON_MESSAGE_PATH=near asks for "
+	                              "messages through memory of one host; "
+	                              "without it MPI carries them");
+	return status == BATON_OK ? end(opening) : status;
 }
 
 static void

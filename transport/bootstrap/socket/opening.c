@@ -68,14 +68,16 @@ static enum baton_status
 step(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
+	enum baton_status status;
 
 	if (opening->round == 0)
 		return begin(opening);
-	if (opening->round == 1 && tcp->base.peers) {
-		batoni_segments_meet(&tcp->segments, &tcp->base, cards);
-		return BATON_PENDING;
-	}
-	batoni_segments_met(&tcp->segments, &tcp->base);
+	status = batoni_segments_step(&tcp->segments, &tcp->base, opening,
+	                              cards, "messages without MPI go between "
+	                              "processes of one host; start the program "
+	                              "by mpirun");
+	if (status != BATON_OK)
+		return status;
 	opening->own = tcp;
 	opening->transport = &tcp->base;
 	batoni_tcp_hand_over(opening->bootstrap);
