@@ -439,7 +439,7 @@ may_rest(const struct baton_comm *comm)
 		return true;
 	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
 	       comm->deadlines.next_ns >= e->thread_wakes &&
-	       batoni_nap_most(sum.parked > 0, !comm->in_engine) >=
+	       batoni_nap_most(sum.parked > 0, batoni_comm_awaits_health(comm)) >=
 	               e->thread_naps_ns;
 }
 

@@ -172,24 +172,26 @@ sleep_idle(uint32_t rung)
 	uint64_t nap_ns = BATONI_NEVER;
 	uint32_t bell = batoni_rung();
 	struct batoni_outlook outlook = batoni_look_ahead();
-	bool listens = outlook.parked || batoni_awaits_devices() ||
+	bool listens = outlook.parked || batoni_awaits_health() ||
 	               outlook.deadline != BATONI_NEVER;
+	size_t events = 0;
 	bool idle;
 
 	if (listens) {
 		batoni_listen(BATONI_DOZE_THREAD);
 		batoni_check_peers_soon();
-		batoni_pass();
+		events = batoni_pass();
 		outlook = batoni_look_ahead();
 		e->thread_wakes = outlook.deadline;
 		e->thread_naps_ns = batoni_nap_most(outlook.parked,
-		                                    batoni_awaits_devices());
+		                                    batoni_awaits_health());
 		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
 		                          e->thread_naps_ns);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_leave();
-	if (idle && nap_ns && announce() && atomic_load(&e->deep)) {
+	/* A pass with events may have left some. */
+	if (idle && nap_ns && !events && announce() && atomic_load(&e->deep)) {
 		if (listens)
 			batoni_bell_sleep(batoni_bell(), bell, nap_ns);
 		else

@@ -11,8 +11,8 @@
 #define TICK_MORE_NS 2000000u
 #define TICK_MANY_NS 2500000u
 #define TESTS_MANY 128u
-#define NAP_LISTENING_NS 2000000000u
-#define NAP_DEVICE_NS 250000000u /* the same, where a device may fail meanwhile */
+#define NAP_LISTENING_NS 1000000000u
+#define NAP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
 
 /* sum->quiet is that of the transport whose messages the one-sided layer uses. */
 static void
@@ -116,22 +116,27 @@ batoni_look_ahead(void)
 	return outlook;
 }
 
-/* Is anything pending of a device whose health is to be looked at? */
 bool
-batoni_awaits_devices(void)
+batoni_comm_awaits_health(const struct baton_comm *comm)
+{
+	return !comm->in_engine || comm->liveness.gone > comm->liveness.silent;
+}
+
+bool
+batoni_awaits_health(void)
 {
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->work.next) {
-		if (!comm->in_engine)
+		if (batoni_comm_awaits_health(comm))
 			return true;
 	}
 	return false;
 }
 
 uint64_t
-batoni_nap_most(bool parked, bool devices)
+batoni_nap_most(bool parked, bool health)
 {
-	if (devices)
-		return NAP_DEVICE_NS;
+	if (health)
+		return NAP_HEALTH_NS;
 	return parked ? NAP_LISTENING_NS : BATONI_NEVER;
 }

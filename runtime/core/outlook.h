@@ -24,11 +24,13 @@ struct batoni_outlook {
 struct batoni_outlook batoni_look_ahead(void);
 
 /* Is there a working communicator of an asynchronous device, whose health has to be asked
- * for? */
-bool batoni_awaits_devices(void);
+ * for, or one with peers that are gone, which liveness.c looks at for the second time?  Is this such
+ * a communicator? */
+bool batoni_awaits_health(void);
+bool batoni_comm_awaits_health(const struct baton_comm *comm);
 /* How long the engine's thread may sleep while it listens, whatever the deadlines: for the
- * processes of peers whose signals are awaited (parked), and for the health of devices.  Any
+ * processes of peers whose signals are awaited (parked), and for health.  Any
  * thread. */
-uint64_t batoni_nap_most(bool parked, bool devices);
+uint64_t batoni_nap_most(bool parked, bool health);
 
 #endif

@@ -57,8 +57,8 @@
 #define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the doze */
 #define YIELD_PASSES 10000u
 #define TAKER_YIELDS 100u
-#define DOZE_MAX_NS 2000000000u /* also the period of the peers' liveness check */
-#define DOZE_DEVICE_NS 250000000u /* the period of its health check */
+#define DOZE_MAX_NS 1000000000u /* also the period of the peers' liveness check */
+#define DOZE_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
 /* Back-off where signals may arrive as messages; each nap is twice the last one. */
 #define DOZE_MESSAGES_MIN_NS 100000u
 #define DOZE_MESSAGES_MAX_NS 6400000u
@@ -100,8 +100,8 @@ doze(uint32_t rung, uint64_t nap_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (nap_ns > DOZE_DEVICE_NS && batoni_awaits_devices())
-		nap_ns = DOZE_DEVICE_NS;
+	if (nap_ns > DOZE_HEALTH_NS && batoni_awaits_health())
+		nap_ns = DOZE_HEALTH_NS;
 	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
 	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_TAKER &&
 	    !atomic_load(&e->stopping))
@@ -158,8 +158,11 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 		return idle;
 	}
 	if (outlook.look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
-	    outlook.parked_on_others)
+	    outlook.parked_on_others) {
+		/* Who is to ring may need this processor. */
+		sched_yield();
 		return idle;
+	}
 	if (watches) {
 		most_ns = *nap_ns;
 		if (*nap_ns < DOZE_MESSAGES_MAX_NS)
