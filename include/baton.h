@@ -136,19 +136,22 @@ enum baton_device {
 
 /* What moves the bytes. */
 enum baton_transport {
-	/* MPI under a launcher or beside MPI, else local.  On BATON_DEVICE_CUDA with
-	 * BATON_TRANSPORT=nccl in the environment: NCCL over that. */
+	/* MPI under a launcher or beside MPI, else local; between processes without MPI, near, or
+	 * NCCL on BATON_DEVICE_CUDA.  On that device with BATON_TRANSPORT=nccl in the environment:
+	 * NCCL over any of them. */
 	BATON_TRANSPORT_AUTO,
 	BATON_TRANSPORT_LOCAL, /* ranks are threads of one process */
 	BATON_TRANSPORT_MPI,
-	BATON_TRANSPORT_NCCL /* over one of the others; memory of GPUs only */
+	BATON_TRANSPORT_NCCL, /* over one of the others; memory of GPUs only */
+	/* Ranks are processes of one host without MPI, or threads of such: memory that they share. */
+	BATON_TRANSPORT_NEAR
 };
 
 /* Which thread makes progress while no thread of the program is inside Baton.  (A function has the
  * name too: in C++ the type is `enum baton_progress`.) */
 enum baton_progress {
-	/* The engine's thread where the transport allows it: local; MPI at
-	 * MPI_THREAD_MULTIPLE. */
+	/* The engine's thread where the transport allows it: everywhere, but over MPI
+	 * only at MPI_THREAD_MULTIPLE. */
 	BATON_PROGRESS_AUTO,
 	/* As AUTO.  The program also promises to make no MPI calls while
 	 * operations are pending; MPI_THREAD_SERIALIZED then suffices. */
@@ -240,14 +243,18 @@ struct baton_comm_options {
  * be NULL.  Under mpirun, or srun with PMI, the job is the MPI world.  If the program has
  * not initialised MPI, Baton does, at MPI_THREAD_MULTIPLE, and finalises it at exit, in the
  * same process, unless a peer's process has died, MPI has failed, or the exit status is not 0
- * after an abort or a break (docs/semantics.md, "Lifetimes").  Without MPI, RANK, WORLD_SIZE and
- * MASTER_ADDR of the environment, with BATON_PORT and BATON_SECRET, name the job
- * (BATON_DEVICE_CUDA and NCCL alone).  A process started alone is a world of one on the
- * local transport.  Collective over the job; blocks until all ranks have called.  Returns
- * BATON_OK; INVALID (options; if the ranks disagree, on all ranks); UNSUPPORTED (the device
- * or transport is missing: baton_last_error says how to get it); NOMEM; AGAIN (4095
- * communicators exist); MPI; NCCL; CUDA; SYSTEM; TIMEOUT (CUDA); without MPI also TIMEOUT,
- * PEER.
+ * after an abort or a break (docs/semantics.md, "Lifetimes").
+ *
+ * Without MPI, RANK, WORLD_SIZE and MASTER_ADDR of the environment, with BATON_PORT and
+ * BATON_SECRET, name the job.  Its messages go through memory that the ranks share, so all are
+ * of one host (BATON_TRANSPORT_NEAR); on BATON_DEVICE_CUDA they go by NCCL, unless that
+ * transport is asked for.  A process started alone is a world of one on the local transport.
+ *
+ * Collective over the job; blocks until all ranks have called.  Returns BATON_OK; INVALID
+ * (options; if the ranks disagree, on all ranks); UNSUPPORTED (the device or transport is
+ * missing; on all ranks, if some cannot share memory: baton_last_error says what to do); NOMEM;
+ * AGAIN (4095 communicators exist); MPI; NCCL; CUDA; SYSTEM; TIMEOUT (CUDA); without MPI also
+ * TIMEOUT, PEER.
  */
 BATON_API enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
@@ -277,16 +284,17 @@ baton_unique_id_create(struct baton_unique_id *id_p);
 
 /*
  * Create rank `rank` of `size` of the communicator that *id identifies.  The ranks are
- * threads, of the process that made the id (one at least) and of others; in several
- * processes they need BATON_DEVICE_CUDA and NCCL.  Each calls once with its own rank; the
- * call blocks until all have called, for at most the options' timeout_ns (or five minutes,
- * once one of another process has).  An id serves one communicator.  Returns BATON_OK;
- * INVALID (arguments; a rank given twice; ranks that disagree on the size or the options,
- * but for device and cuda_device; options that are refused on one rank end the creation on
- * all, and the id is spent); UNSUPPORTED (as the others; several processes on another
- * device or transport); TIMEOUT (a rank did not call; all waiting ranks return it, and the
- * id cannot be used again; CUDA); PEER (a rank of another process has ended, or nobody
- * listens for the id); NCCL; NOMEM; AGAIN; CUDA; SYSTEM.
+ * threads, of the process that made the id (one at least) and of others.  In several
+ * processes their messages go as without MPI above: through memory that they share, on one
+ * host, or by NCCL.  Each calls once with its own rank; the call blocks until all have called,
+ * for at most the options' timeout_ns (or five minutes, once one of another process has).  An
+ * id serves one communicator.  Returns BATON_OK; INVALID (arguments; a rank given twice; ranks
+ * that disagree on the size or the options, but for device and cuda_device; options that are
+ * refused on one rank end the creation on all, and the id is spent); UNSUPPORTED (as
+ * baton_comm_create; BATON_TRANSPORT_MPI, and BATON_TRANSPORT_LOCAL in several processes);
+ * TIMEOUT (a rank did not call; all waiting ranks return it, and the id cannot be used again;
+ * CUDA); PEER (a rank of another process has ended, or nobody listens for the id); NCCL; NOMEM;
+ * AGAIN; CUDA; SYSTEM.
  */
 BATON_API enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
@@ -369,6 +377,10 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_WINDOW_PATH_MESSAGE (1u << 2) /* messages, applied by the target */
 #define BATON_WINDOW_PATH_NATIVE (1u << 3)  /* NCCL's one-sided calls, then a message */
 
+/* What carries messages. */
+#define BATON_MESSAGE_PATH_TRANSPORT (1u << 0) /* local, MPI or NCCL */
+#define BATON_MESSAGE_PATH_NEAR (1u << 1)      /* memory that the ranks share */
+
 struct baton_comm_info {
 	size_t size; /* of this struct; set before the call */
 	int rank;
@@ -376,7 +388,7 @@ struct baton_comm_info {
 	enum baton_device device;
 	enum baton_transport transport;
 	const char *device_name;    /* "host", "cuda" */
-	const char *transport_name; /* "local", "mpi", "nccl" */
+	const char *transport_name; /* "local", "mpi", "nccl", "near" */
 	/* Of the transport, with version and thread level: "Open MPI v4.1.4,
 	 * MPI_THREAD_MULTIPLE".  Valid as long as the communicator. */
 	const char *library;
@@ -411,7 +423,7 @@ struct baton_comm_info {
 	int cuda_streams;
 	int cuda_queues;
 	int cuda_copy_queues;
-	uint32_t reserved_more;
+	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed: of messages to all ranks */
 	/* By how much the GPU's free memory fell while NCCL's communicators were made and
 	 * connected; what others took or gave back meanwhile is in it. */
 	uint64_t nccl_bytes;

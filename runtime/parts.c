@@ -46,6 +46,7 @@ const struct batoni_parts batoni_parts = {
 	.openings = openings,
 	.native = &batoni_native_ops,
 	.staging = &batoni_staging_ops,
+	.pairs = &batoni_near_ops,
 	.side = &batoni_side_ops,
 	.onesided = &batoni_onesided_ops,
 };

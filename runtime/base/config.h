@@ -33,11 +33,16 @@
 	X(word, device, BATON_DEVICE, "host, cuda",                           \
 	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
 	  "Not set: host")                                                    \
-	X(word, transport, BATON_TRANSPORT, "auto, nccl",                     \
+	X(word, transport, BATON_TRANSPORT, "auto, nccl, near",               \
 	  "what moves messages of communicators that ask for "                \
-	  "BATON_TRANSPORT_AUTO, on the CUDA device: MPI or the local "       \
-	  "transport, or NCCL. With nccl and no BATON_DEVICE, the device of " \
+	  "BATON_TRANSPORT_AUTO. nccl, on the CUDA device: NCCL, over MPI or " \
+	  "the local transport. near, between processes without MPI: memory " \
+	  "that they share. With nccl and no BATON_DEVICE, the device of "    \
 	  "BATON_DEVICE_AUTO is cuda. Not set: auto")                         \
+	X(choice, message_path, BATON_MESSAGE_PATH, "auto, near, mpi",        \
+	  "what carries messages between processes: memory that they share, " \
+	  "which all ranks must be able to (near), or MPI. The same on all "  \
+	  "ranks. Not set: auto, which is MPI where there is MPI")            \
 	X(text, cuda_library, BATON_CUDA_LIBRARY, "a file",                   \
 	  "the library of the CUDA driver. Not set: libcuda.so.1")            \
 	X(text, nccl_library, BATON_NCCL_LIBRARY, "a file",                   \
@@ -83,6 +88,12 @@ enum batoni_mpi_cuda {
 	BATONI_MPI_CUDA_DIRECT
 };
 
+enum batoni_message_path {
+	BATONI_MESSAGE_PATH_AUTO,
+	BATONI_MESSAGE_PATH_NEAR,
+	BATONI_MESSAGE_PATH_MPI
+};
+
 struct batoni_config {
 	enum batoni_log_level log_level;
 	unsigned window_path; /* a BATON_WINDOW_PATH_* bit; 0: not set */
@@ -90,6 +101,7 @@ struct batoni_config {
 	bool dump_on_signal;
 	char device[BATONI_CONFIG_WORD_BYTES]; /* "": not set */
 	char transport[BATONI_CONFIG_WORD_BYTES];
+	enum batoni_message_path message_path;
 	char cuda_library[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
 	char nccl_library[BATONI_CONFIG_FILE_BYTES];
 	uint32_t nccl_lanes; /* 0: not set */

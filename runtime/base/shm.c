@@ -407,22 +407,22 @@ vm_status(int error)
 	return error == EFAULT ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED;
 }
 
-enum baton_status
-batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
+typedef ssize_t vm_call(pid_t pid, const struct iovec *local, unsigned long locals,
+                        const struct iovec *remote, unsigned long remotes,
+                        unsigned long flags);
+
+static enum baton_status
+vm_copy(vm_call *call, pid_t pid, uint64_t address, char *here, size_t bytes)
 {
-	union { /* an iovec is for reading and for writing */
-		const void *read;
-		char *bytes;
-	} source = {.read = from};
 	size_t done = 0;
 
 	while (done < bytes) {
 		size_t piece = bytes - done < PIECE_MAX ? bytes - done
 		                                        : PIECE_MAX;
-		struct iovec local = {source.bytes + done, piece};
+		struct iovec local = {here + done, piece};
 		struct iovec remote = {(void *)(uintptr_t)(address + done),
 		                       piece};
-		ssize_t n = process_vm_writev(pid, &local, 1, &remote, 1, 0);
+		ssize_t n = call(pid, &local, 1, &remote, 1, 0);
 
 		if (n < 0)
 			return vm_status(errno);
@@ -432,6 +432,38 @@ batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
 		done += (size_t)n;
 	}
 	return BATON_OK;
+}
+
+enum baton_status
+batoni_vm_write(pid_t pid, uint64_t address, const void *from, size_t bytes)
+{
+	union { /* an iovec is for reading and for writing */
+		const void *read;
+		char *bytes;
+	} source = {.read = from};
+
+	return vm_copy(process_vm_writev, pid, address, source.bytes, bytes);
+}
+
+enum baton_status
+batoni_vm_read(pid_t pid, uint64_t address, void *to, size_t bytes)
+{
+	return vm_copy(process_vm_readv, pid, address, to, bytes);
+}
+
+enum baton_status
+batoni_vm_read_parts(pid_t pid, const struct iovec *from, const struct iovec *to,
+                     size_t n)
+{
+	ssize_t done = process_vm_readv(pid, to, n, from, n, 0);
+	size_t bytes = 0;
+
+	if (done < 0)
+		return vm_status(errno);
+	for (size_t i = 0; i < n; i++)
+		bytes += to[i].iov_len;
+	/* It copies less where the mapped memory ends. */
+	return (size_t)done == bytes ? BATON_OK : BATON_ERR_INVALID;
 }
 
 /* Caller holds the lock.  An entry whose process has ended does not count: another process may

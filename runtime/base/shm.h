@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "baton.h"
 
@@ -69,6 +70,11 @@ bool batoni_shm_is_here(const struct batoni_shm_name *name);
  * UNSUPPORTED: the kernel does not permit it; INVALID: the address is not mapped there. */
 enum baton_status batoni_vm_write(pid_t pid, uint64_t address, const void *from,
                                   size_t bytes);
+/* The same out of it, in one call of the kernel for each piece. */
+enum baton_status batoni_vm_read(pid_t pid, uint64_t address, void *to, size_t bytes);
+/* The same, of n parts, IOV_MAX at most, which are as long on both sides, and 2 GiB at most. */
+enum baton_status batoni_vm_read_parts(pid_t pid, const struct iovec *from,
+                                       const struct iovec *to, size_t n);
 /* A pidfd of the process, or -1 if the kernel gives none.  All callers that open a process
  * share one descriptor: close it by batoni_pidfd_close, never by close. */
 int batoni_pidfd_open(pid_t pid);

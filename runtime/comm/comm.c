@@ -135,9 +135,9 @@ staging_config(const struct batoni_comm_plan *plan)
 	return config;
 }
 
-struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan,
-                             const struct baton_comm *comm)
+/* Of the one below staging, where there is that. */
+static struct batoni_transport_config
+unstaged_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 {
 	const struct batoni_staging_config staging = staging_config(plan);
 	struct batoni_transport_config upper = upper_config(plan, comm);
@@ -148,6 +148,31 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 	if (batoni_plan_is_native(plan) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
+}
+
+struct batoni_transport_config
+batoni_comm_transport_config(const struct batoni_comm_plan *plan,
+                             const struct baton_comm *comm)
+{
+	const struct batoni_transport_config above = unstaged_config(plan, comm);
+	const struct batoni_pairs_ops *pairs = batoni_pairs_layer();
+	struct batoni_transport_config config;
+
+	if (!plan->near)
+		return above;
+	config = pairs->below(&above);
+	config.pairs_bytes = pairs->area_bytes(plan->size, above.slots_most);
+	config.pairs_control = pairs->control_bytes(plan->size);
+	config.pairs_format = pairs->format;
+	return config;
+}
+
+static enum baton_status
+create_pairs(struct baton_comm *comm, const struct batoni_comm_plan *plan)
+{
+	const struct batoni_transport_config config = unstaged_config(plan, comm);
+
+	return batoni_pairs_layer()->create(&config, plan->size, &comm->pairs);
 }
 
 static enum baton_status
@@ -261,6 +286,8 @@ comm_free(struct baton_comm *comm)
 		freed = free_pool(comm);
 	if (comm->staging)
 		batoni_staging_layer()->discard(comm->staging);
+	if (comm->pairs)
+		batoni_pairs_layer()->discard(comm->pairs);
 	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_lists_close(comm);
@@ -324,6 +351,8 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 			&comm->onesided);
 	if (status == BATON_OK && plan->stages)
 		status = create_staging(comm, plan);
+	if (status == BATON_OK && plan->near)
+		status = create_pairs(comm, plan);
 	if (status == BATON_OK && batoni_plan_is_native(plan))
 		status = batoni_comm_create_native(comm, plan);
 	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
@@ -393,6 +422,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;
+	comm->near = plan->near;
 	pthread_mutex_init(&comm->order.lock, NULL);
 	pthread_mutex_init(&comm->marks.lock, NULL);
 	comm->index = take_index(&generation);
@@ -447,6 +477,10 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
+	if (comm->pairs) {
+		transport = batoni_pairs_layer()->start(comm->pairs, transport);
+		comm->pairs = NULL;
+	}
 	if (comm->staging) {
 		transport = batoni_staging_layer()->start(comm->staging,
 		                                          transport);

@@ -40,11 +40,10 @@ const char *batoni_why_engine_puts(const struct baton_comm *comm);
 
 /* How many ranks a communicator may have.  OK, INVALID. */
 enum baton_status batoni_local_size(const char *call, int size);
-/* Check size and options for `call`, and fill in *plan.  OK, INVALID, UNSUPPORTED, with a
- * sentence. */
-enum baton_status batoni_local_plan(const char *call, int size,
-                                    const struct baton_comm_options *options,
-                                    struct batoni_comm_plan *plan);
+/* The plan, of `call` with so many ranks, is for the local transport from now on, where that is
+ * not another one than it names.  OK; UNSUPPORTED, with a sentence. */
+enum baton_status batoni_local_transport(const char *call, int size,
+                                         struct batoni_comm_plan *plan);
 
 /* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */
 

@@ -439,7 +439,7 @@ make_linked(const struct batoni_side_link *link, int rank, int before, int withi
 	return batoni_creation_run(&creation, comm_p);
 }
 
-/* All have come, or it has failed.  `asked`: by the options.  Gives up meetings_lock
+/* All have come, or it has failed.  `asked`: by the options or the environment.  Gives up meetings_lock
  * meanwhile. */
 static enum baton_status
 meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
@@ -570,6 +570,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 	struct batoni_comm_plan plan = {.size = 0};
 	enum baton_status status;
 	struct token token;
+	enum baton_transport asked;
 	bool ours;
 	BATONI_UNCANCELLED;
 
@@ -593,20 +594,20 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 		                     "baton_unique_id_create");
 	pthread_once(&meetings_once, meetings_init);
 	ours = memcmp(token.maker, maker, sizeof(maker)) == 0;
-	if (!ours) {
-		status = batoni_comm_plan(options, &plan);
-		plan.size = size;
+	status = batoni_comm_plan(options, &plan);
+	plan.size = size;
+	if (!ours)
 		return visit(size, rank, &token, &plan, status, comm_p);
-	}
-	status = batoni_local_plan("baton_comm_create_id", size, options, &plan);
+	asked = plan.transport;
+	if (status == BATON_OK)
+		status = batoni_local_transport("baton_comm_create_id", size,
+		                                &plan);
 	if (status != BATON_OK) {
 		tell_refused(&token, status);
 		return status;
 	}
 	pthread_mutex_lock(&meetings_lock);
-	status = meet(size, rank, &token, &plan,
-	              options ? options->transport : BATON_TRANSPORT_AUTO,
-	              comm_p);
+	status = meet(size, rank, &token, &plan, asked, comm_p);
 	pthread_mutex_unlock(&meetings_lock);
 	return status;
 }

@@ -97,27 +97,32 @@ batoni_local_size(const char *call, int size)
 }
 
 enum baton_status
-batoni_local_plan(const char *call, int size,
-                  const struct baton_comm_options *options,
-                  struct batoni_comm_plan *plan)
+batoni_local_transport(const char *call, int size, struct batoni_comm_plan *plan)
 {
-	enum baton_status status = batoni_local_size(call, size);
-
-	if (status != BATON_OK)
-		return status;
-	status = batoni_comm_plan(options, plan);
-	if (status != BATON_OK)
-		return status;
 	if (plan->transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: options->transport is "
 		                     "BATON_TRANSPORT_MPI; the ranks of one process "
 		                     "meet on BATON_TRANSPORT_LOCAL or %s",
 		                     call, batoni_native_layer()->constant);
-	if (plan->transport == BATON_TRANSPORT_AUTO)
+	/* Between ranks of one process, near is nothing else. */
+	if (plan->transport == BATON_TRANSPORT_AUTO ||
+	    plan->transport == BATON_TRANSPORT_NEAR)
 		plan->transport = BATON_TRANSPORT_LOCAL;
 	plan->size = size;
 	return BATON_OK;
+}
+
+static enum baton_status
+plan_local(const char *call, int size, const struct baton_comm_options *options,
+           struct batoni_comm_plan *plan)
+{
+	enum baton_status status = batoni_local_size(call, size);
+
+	if (status == BATON_OK)
+		status = batoni_comm_plan(options, plan);
+	return status == BATON_OK ? batoni_local_transport(call, size, plan)
+	                          : status;
 }
 
 enum baton_status
@@ -132,7 +137,7 @@ baton_comm_create_local(int size, const struct baton_comm_options *options,
 	if (!comms)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_local: comms is NULL");
-	status = batoni_local_plan("baton_comm_create_local", size, options, &plan);
+	status = plan_local("baton_comm_create_local", size, options, &plan);
 	return status == BATON_OK ? build_alike(&plan, size, comms) : status;
 }
 
@@ -177,7 +182,7 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
 	struct batoni_comm_plan plan;
 	enum baton_status status;
 
-	status = batoni_local_plan("batoni_comm_create_local_with", size, options,
+	status = plan_local("batoni_comm_create_local_with", size, options,
 	                    &plan);
 	if (status != BATON_OK)
 		return status;
@@ -196,7 +201,7 @@ batoni_comm_create_local_mixed(const struct batoni_device_ops *const devices[],
 	enum baton_status status = plans ? BATON_OK : BATON_ERR_NOMEM;
 
 	for (int i = 0; i < size && status == BATON_OK; i++) {
-		status = batoni_local_plan("batoni_comm_create_local_mixed", size,
+		status = plan_local("batoni_comm_create_local_mixed", size,
 		                    options, &plans[i]);
 		if (status == BATON_OK)
 			batoni_comm_plan_on(&plans[i], devices[i]);

@@ -28,6 +28,7 @@
 
 #include "clock.h"
 #include "comm.h"
+#include "config.h"
 #include "core.h"
 #include "engine.h"
 #include "tables.h"
@@ -44,6 +45,7 @@ enum compared {
 	SIGNALS,
 	CONTEXTS,
 	CHECK,
+	MESSAGE_PATH,
 	/* The others only where all options have to be the same. */
 	STRICT,
 	REQUESTS = STRICT,
@@ -63,6 +65,7 @@ static const char *const names[COMPARED] = {
 	[SIGNALS] = "options.signals_max",
 	[CONTEXTS] = "options.contexts_max",
 	[CHECK] = "options.check (or BATON_CHECK)",
+	[MESSAGE_PATH] = "BATON_MESSAGE_PATH",
 	[REQUESTS] = "options.requests_max",
 	[TIMEOUT] = "options.timeout_ns",
 	[PROGRESS] = "options.progress",
@@ -80,6 +83,7 @@ fill_values(const struct batoni_comm_plan *plan, int64_t values[COMPARED])
 	values[CONTEXTS] = plan->contexts_max;
 	/* The ranks of a native one compare it by themselves, and name one. */
 	values[CHECK] = plan->check && !batoni_plan_is_native(plan);
+	values[MESSAGE_PATH] = batoni_config()->message_path;
 	values[REQUESTS] = plan->requests_max;
 	values[TIMEOUT] = plan->timeout_ns;
 	values[PROGRESS] = plan->progress;
@@ -289,6 +293,23 @@ make_offer(struct batoni_creation *creation)
 	batoni_leave();
 }
 
+/* May this rank's plan be carried out over the bootstrap?  OK; UNSUPPORTED, with a sentence. */
+static enum baton_status
+check_plan(const struct batoni_creation *creation, struct batoni_comm_plan *plan)
+{
+	enum baton_status status =
+		creation->ops->check(&creation->bootstrap, plan);
+
+	if (status != BATON_OK || !batoni_plan_is_native(plan) ||
+	    batoni_config()->message_path != BATONI_MESSAGE_PATH_NEAR)
+		return status;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED,
+	                     "BATON_MESSAGE_PATH is near: %s carries the messages "
+	                     "of this communicator by itself; unset "
+	                     "BATON_MESSAGE_PATH, or use another transport",
+	                     batoni_native_layer()->constant);
+}
+
 /* The bootstrap is joined: what this rank brings. */
 static void
 begin(struct batoni_creation *creation)
@@ -307,7 +328,7 @@ begin(struct batoni_creation *creation)
 	                     ? *host_rank * bootstrap->within + bootstrap->before
 	                     : bootstrap->rank;
 	if (creation->status == BATON_OK) {
-		status = creation->ops->check(bootstrap, plan);
+		status = check_plan(creation, plan);
 		if (status != BATON_OK)
 			note(creation, status);
 	}

@@ -14,7 +14,7 @@ struct batoni_outcome {
 	char why[BATONI_WHY_BYTES];
 };
 
-#define BATONI_COMPARED 11
+#define BATONI_COMPARED 12
 
 /* The first record: the plan. */
 struct batoni_offer {

@@ -82,11 +82,14 @@ static void
 plan_transport(struct batoni_comm_plan *plan)
 {
 	const struct batoni_native_ops *native = batoni_native_layer();
+	const char *word = batoni_config()->transport;
 
 	if (plan->transport == BATON_TRANSPORT_AUTO &&
 	    plan->device_ops->native == native->id &&
-	    strcmp(batoni_config()->transport, native->name) == 0)
+	    strcmp(word, native->name) == 0)
 		plan->transport = native->id;
+	if (plan->transport == BATON_TRANSPORT_AUTO && strcmp(word, "near") == 0)
+		plan->transport = BATON_TRANSPORT_NEAR;
 	plan->onesided = true;
 }
 
@@ -98,6 +101,7 @@ check_transport(const struct batoni_comm_plan *plan)
 	if (plan->transport == BATON_TRANSPORT_AUTO ||
 	    plan->transport == BATON_TRANSPORT_LOCAL ||
 	    plan->transport == BATON_TRANSPORT_MPI ||
+	    plan->transport == BATON_TRANSPORT_NEAR ||
 	    batoni_plan_is_native(plan))
 		return BATON_OK;
 	if (plan->transport == native->id)
@@ -108,10 +112,10 @@ check_transport(const struct batoni_comm_plan *plan)
 		                     native->needs);
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "options->transport is %d; it takes "
-	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI (0 to 2) or "
-	                     "%s (%d)",
-	                     (int)plan->transport, native->constant,
-	                     (int)native->id);
+	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI (0 to 2), "
+	                     "_NEAR (%d) or %s (%d)",
+	                     (int)plan->transport, (int)BATON_TRANSPORT_NEAR,
+	                     native->constant, (int)native->id);
 }
 
 static const struct baton_comm_options defaults = BATON_COMM_OPTIONS_INIT;

@@ -111,6 +111,8 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.why_not_nccl = why_not_native(comm),
 		.why_engine_puts = batoni_why_engine_puts(comm),
 		.cuda_device = comm->device->number,
+		.message_paths = comm->near ? BATON_MESSAGE_PATH_NEAR
+		                            : BATON_MESSAGE_PATH_TRANSPORT,
 	};
 	if (comm->onesided) {
 		info.signals_max = comm->onesided->signals_max;

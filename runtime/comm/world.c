@@ -42,6 +42,21 @@ create_in_world(const struct batoni_world *world,
 	                          : batoni_creation_missed(&creation, status);
 }
 
+/* That of the transport that is asked for, or NULL: this process is part of none. */
+static const struct batoni_world *
+find_world(enum baton_transport asked)
+{
+	const struct batoni_world *world = batoni_world_of(asked);
+
+	if (asked == BATON_TRANSPORT_MPI)
+		return world;
+	/* MPI's refuses near, on all ranks.  A native transport has no way to find the other ranks:
+	 * any world is good. */
+	return asked == BATON_TRANSPORT_NEAR && world->present()
+	               ? world
+	               : batoni_world_present();
+}
+
 enum baton_status
 baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p)
@@ -64,10 +79,7 @@ baton_comm_create(const struct baton_comm_options *options,
 	}
 	if (plan.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
-	/* A native transport has no way to find the other ranks: any world is good. */
-	world = plan.transport == BATON_TRANSPORT_MPI
-	                ? batoni_world_of(plan.transport)
-	                : batoni_world_present();
+	world = find_world(plan.transport);
 	if (world)
 		return create_in_world(world, &plan, BATON_OK, comm_p);
 	if (plan.transport == BATON_TRANSPORT_MPI)

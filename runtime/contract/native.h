@@ -4,8 +4,8 @@
  * the device's own, on its streams.
  *
  * Such a library cannot find the other ranks by itself.  So a native transport lies over
- * another one (local, MPI), which knows them: it uses that one's `exchange`, `leave`,
- * `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
+ * another one (local, MPI, the side channel), which knows them: it uses that one's `exchange`,
+ * `leave`, `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
  * each other while it is open.  The one-sided layer's messages, if there is one, are transfers
  * of that transport too: it is their `hosts` (transport.h).  The native transport passes
  * their ends on to its host; the engine tests them.

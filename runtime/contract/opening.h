@@ -33,6 +33,8 @@ struct batoni_comm_plan {
 	enum baton_progress progress;
 	bool timestamps;
 	bool check; /* the two sides of a message are compared */
+	bool near;  /* messages go through memory that the ranks share (pairs.h): `check` of the
+	             * opening sets it, on all ranks or none */
 	/* Agreed on by all ranks before any prepares, because the format of what travels
 	 * follows from it.  `plan` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the

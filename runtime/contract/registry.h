@@ -6,6 +6,7 @@
 #include "native.h"
 #include "onesided.h"
 #include "opening.h"
+#include "pairs.h"
 #include "side.h"
 #include "staging.h"
 
@@ -22,6 +23,8 @@ struct batoni_parts {
 	const struct batoni_native_ops *native;
 	/* For devices whose memory the host cannot touch. */
 	const struct batoni_staging_ops *staging;
+	/* Messages between ranks of one host, over the transport that knows them. */
+	const struct batoni_pairs_ops *pairs;
 	/* The side channel between processes, where there is no MPI. */
 	const struct batoni_side_ops *side;
 	const struct batoni_onesided_ops *onesided;
@@ -55,7 +58,7 @@ const struct batoni_world *batoni_world_of(enum baton_transport id);
 /* The first world that this process is part of, or NULL. */
 const struct batoni_world *batoni_world_present(void);
 
-/* The one-sided layer; staging; the side channel. */
+/* The one-sided layer; staging; messages through shared memory; the side channel. */
 static inline const struct batoni_onesided_ops *
 batoni_onesided_layer(void)
 {
@@ -66,6 +69,12 @@ static inline const struct batoni_staging_ops *
 batoni_staging_layer(void)
 {
 	return batoni_parts.staging;
+}
+
+static inline const struct batoni_pairs_ops *
+batoni_pairs_layer(void)
+{
+	return batoni_parts.pairs;
 }
 
 /* The transport by the device's own library, over another one. */

@@ -154,6 +154,7 @@ map_peer(const struct batoni_segments *segments, struct batoni_peer *peer,
 	if (segments->pairs_at)
 		peer->pairs = (char *)base + segments->pairs_at;
 	peer->bell = bell;
+	peer->farewell = base;
 	return BATONI_LACK_NOTHING;
 }
 
@@ -289,8 +290,8 @@ tell_lack(uint32_t lack, int rank, int other, char *text, size_t size)
 	case BATONI_LACK_RIGHT:
 		snprintf(text, size,
 		         "rank %d may not map the memory of rank %d, which is on "
-		         "the same host: another user, a container, or "
-		         "kernel.yama.ptrace_scope",
+		         "the same host: another user, a container, or a "
+		         "process that may not be dumped",
 		         rank, other);
 		return;
 	case BATONI_LACK_NOTHING:

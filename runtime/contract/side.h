@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The contract of the side channel: how ranks in several processes find each other where
- * there is no MPI, and the transport that they then have for a native one to lie over.
+ * there is no MPI, and the transport that they then have, over which near (pairs.h) or a native
+ * one lies.
  *
  * One process listens, for one id (a *key*): this is the *door*.  Ranks of other processes
  * *knock*: they connect, and both sides prove that they know the key's secret.  The listening

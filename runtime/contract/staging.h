@@ -4,7 +4,7 @@
  * may be memory that the host cannot touch.
  *
  * The engine sees one host-issued transport.  Below it is one that moves bytes between
- * host memory only (local, MPI), which staging uses by its contract alone.  In between are
+ * host memory only (local, near, MPI), which staging uses by its contract alone.  In between are
  * bounded pools of pinned memory, and the copies of the device's memory table.  All ranks
  * of a communicator stage or none does; a rank whose memory is all the host's may be among
  * those that do.

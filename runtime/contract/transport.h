@@ -4,7 +4,7 @@
  *
  * A transport carries the messages of a communicator (its path `messages`; path.h says
  * what a path does), and what all ranks do together: exchanges, and leaving.  Transports
- * of either kind of path exist: host-issued (local, MPI) and stream-issued (NCCL).
+ * of either kind of path exist: host-issued (local, near, MPI) and stream-issued (NCCL).
  *
  * Only the engine completes requests.  A path reports the end of a transfer exactly once:
  * by the status that `issue` or `take_back` returns, or by host->done.
@@ -110,6 +110,8 @@ struct batoni_peer {
 	 * layer defines its length and the rest.  NULL: not reachable, or BATON_WINDOW_PATH says
 	 * that nothing is to be stored there. */
 	void *segment;
+	/* Where the segment is mapped, but not for the one-sided layer: its beginning. */
+	struct batoni_farewell *farewell;
 	/* The area of the messages between pairs of ranks in that segment (pairs.h), as mapped here;
 	 * of this rank, its own.  NULL: not mapped, or there are no such areas. */
 	char *pairs;
@@ -137,7 +139,7 @@ struct batoni_peer {
 /* The first cache line of a segment: what its rank tells ranks that find it gone.  Only the rank
  * writes it, its engine or its transport. */
 struct batoni_farewell {
-	/* 1: it takes no part in anything any more; its process may live. */
+	/* BATONI_AWAY_*: it takes no part in anything any more; its process may live.  0: it does. */
 	_Atomic uint32_t away;
 	/* The rank whose end it was the first to see, plus one: if this rank goes, it may be
 	 * because of that.  0: it has seen none. */
@@ -145,6 +147,18 @@ struct batoni_farewell {
 };
 
 #define BATONI_FAREWELL_BYTES 64u
+
+enum {
+	BATONI_AWAY_FINALISED = 1, /* the library below, with the communicator alive */
+	BATONI_AWAY_CLOSED         /* after an abort or an error */
+};
+
+/* Of a rank whose segment this process has mapped; else NULL. */
+static inline struct batoni_farewell *
+batoni_farewell_of(const struct batoni_peer *peer)
+{
+	return peer->farewell ? peer->farewell : peer->segment;
+}
 
 /* The owner of the segment has seen the end of a rank; the first one stays. */
 static inline void

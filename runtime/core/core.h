@@ -56,6 +56,7 @@ struct baton_comm {
 	const struct batoni_transport_ops *transport_ops;
 	struct batoni_onesided *onesided; /* NULL: no signals, no windows */
 	struct batoni_staging *staging; /* until start gives it to the transport */
+	struct batoni_pairs *pairs;     /* likewise */
 	struct batoni_native *native;   /* until its transport is open */
 	/* How operations run (path.h).  The last path that carries an operation is
 	 * chosen for it. */
@@ -74,6 +75,7 @@ struct baton_comm {
 	bool looks;         /* the device is asked what each buffer is */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
+	bool near;    /* messages go through memory that the ranks share */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */

@@ -73,13 +73,13 @@ farewell_of(const struct baton_comm *comm, int rank)
 {
 	const struct batoni_peer *peers = comm->transport->peers;
 
-	return peers ? peers[rank].segment : NULL;
+	return peers ? batoni_farewell_of(&peers[rank]) : NULL;
 }
 
 static bool
 is_away(const struct batoni_peer *peer)
 {
-	struct batoni_farewell *farewell = peer->segment;
+	struct batoni_farewell *farewell = batoni_farewell_of(peer);
 
 	return farewell && !peer->within && atomic_load(&farewell->away);
 }
@@ -120,8 +120,14 @@ static void
 tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 {
 	int first = find_first(comm, peer);
+	bool away = is_away(&comm->transport->peers[first]);
 
-	if (is_away(&comm->transport->peers[first]))
+	if (away && atomic_load(&farewell_of(comm, first)->away) ==
+	                    BATONI_AWAY_CLOSED)
+		snprintf(text, size,
+		         "rank %d has destroyed its end after an abort or an error",
+		         first);
+	else if (away)
 		snprintf(text, size,
 		         "rank %d has finalised MPI without destroying the "
 		         "communicator",
@@ -139,7 +145,7 @@ batoni_say_away(const struct baton_comm *comm)
 	struct batoni_farewell *farewell = farewell_of(comm, comm->rank);
 
 	if (farewell)
-		atomic_store(&farewell->away, 1);
+		atomic_store(&farewell->away, BATONI_AWAY_FINALISED);
 }
 
 /* ---- the check ---- */

@@ -336,6 +336,56 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 }
 END_TEST
 
+/* What becomes of a plan for a device with or without a transport of its own. */
+START_TEST(the_side_channel_takes_near_and_native_plans)
+{
+	static const struct {
+		bool native;
+		enum baton_transport asked;
+		enum baton_status status;
+		enum baton_transport taken;
+		const char *words;
+	} cases[] = {
+		{false, BATON_TRANSPORT_AUTO, BATON_OK, BATON_TRANSPORT_NEAR, ""},
+		{false, BATON_TRANSPORT_NEAR, BATON_OK, BATON_TRANSPORT_NEAR, ""},
+		{false, BATON_TRANSPORT_LOCAL, BATON_ERR_UNSUPPORTED,
+	         BATON_TRANSPORT_LOCAL,
+	         "messages go by BATON_TRANSPORT_NEAR (or BATON_TRANSPORT_AUTO) "
+	         "alone"},
+		{false, BATON_TRANSPORT_MPI, BATON_ERR_UNSUPPORTED,
+	         BATON_TRANSPORT_MPI, "BATON_TRANSPORT_NEAR"},
+		{true, BATON_TRANSPORT_AUTO, BATON_OK, BATON_TRANSPORT_NCCL, ""},
+		{true, BATON_TRANSPORT_NCCL, BATON_OK, BATON_TRANSPORT_NCCL, ""},
+		{true, BATON_TRANSPORT_NEAR, BATON_OK, BATON_TRANSPORT_NEAR, ""},
+		{true, BATON_TRANSPORT_MPI, BATON_ERR_UNSUPPORTED,
+	         BATON_TRANSPORT_MPI,
+	         "messages go by BATON_TRANSPORT_NCCL, BATON_TRANSPORT_NEAR (or "},
+	};
+	const struct batoni_opening_ops *ops = &batoni_opening_tcp_ops;
+	const struct batoni_accord accord = {.stages = true, .unable = 0};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct batoni_comm_plan plan;
+
+		ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+		if (cases[i].native)
+			batoni_comm_plan_on(&plan, &batoni_fake_device_ops);
+		plan.transport = cases[i].asked;
+		ck_assert_int_eq(ops->check(&ranks[0], &plan), cases[i].status);
+		ck_assert_int_eq(plan.transport, cases[i].taken);
+		ck_assert(cases[i].status == BATON_OK ||
+		          strstr(baton_last_error(), cases[i].words));
+		ck_assert_int_eq(plan.near, cases[i].status == BATON_OK &&
+		                                    cases[i].taken ==
+		                                            BATON_TRANSPORT_NEAR);
+		/* Only what near does not carry is bounded. */
+		ck_assert_int_eq(ops->agree(&accord, &plan), BATON_OK);
+		ck_assert_int_eq(plan.message_max == 0, plan.near);
+		ck_assert(plan.stages);
+	}
+}
+END_TEST
+
 /* The first step of opening is refused: with the status, and these words. */
 static void
 assert_unopened(struct batoni_bootstrap *bootstrap, enum baton_status status,
@@ -392,6 +442,7 @@ main(void)
 		ranks_that_fail_alike_have_the_same_sentence,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 		a_rank_that_is_refused_says_why_though_nobody_comes,
+		the_side_channel_takes_near_and_native_plans,
 		what_the_side_channel_lacks_is_named,
 	};
 

@@ -117,7 +117,7 @@ START_TEST(options_out_of_range_are_refused_by_name)
 	         "options->progress is 3; it takes BATON_PROGRESS_AUTO, _THREAD "
 	         "or _CALLS (0 to 2)"},
 		{{.device = (enum baton_device)3}, BATON_ERR_INVALID, "device"},
-		{{.transport = (enum baton_transport)4},
+		{{.transport = (enum baton_transport)5},
 	         BATON_ERR_INVALID,
 	         "transport"},
 		{{.cuda_device = -2}, BATON_ERR_INVALID, "cuda_device is -2"},
@@ -154,6 +154,7 @@ START_TEST(query_says_what_there_is)
 	ck_assert_uint_eq(info.capabilities, BATON_CAP_TAGS | BATON_CAP_CANCEL);
 	ck_assert_uint_eq(info.requests_max, 16);
 	ck_assert(!info.engine_thread);
+	ck_assert_uint_eq(info.message_paths, BATON_MESSAGE_PATH_TRANSPORT);
 	info.size--;
 	ck_assert_int_eq(baton_comm_query(comm, &info), BATON_ERR_INVALID);
 	ck_assert_int_eq(baton_comm_query(comm, NULL), BATON_ERR_INVALID);

@@ -182,6 +182,27 @@ START_TEST(create_alone_is_a_world_of_one)
 }
 END_TEST
 
+/* Ranks of one process meet on the local transport. */
+START_TEST(near_in_one_process_is_local)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_comm_options options = by_calls();
+	struct baton_comm *comms[2] = {0};
+
+	options.transport = BATON_TRANSPORT_NEAR;
+	ck_assert_int_eq(baton_comm_create_local(2, &options, comms), BATON_OK);
+	ck_assert_int_eq(baton_comm_query(comms[0], &info), BATON_OK);
+	ck_assert_int_eq(info.transport, BATON_TRANSPORT_LOCAL);
+	ck_assert_uint_eq(info.message_paths, BATON_MESSAGE_PATH_TRANSPORT);
+	assert_connected(comms, 2);
+	destroy_all(comms, 2);
+	/* Nobody has started this process with others. */
+	ck_assert_int_eq(baton_comm_create(&options, &comms[0]), BATON_OK);
+	assert_connected(comms, 1);
+	destroy_all(comms, 1);
+}
+END_TEST
+
 /* ---- one by one ---- */
 
 struct rank {
@@ -851,6 +872,7 @@ main(void)
 		creation_without_memory_writes_nothing_and_leaves_nothing,
 		native_transport_that_one_rank_cannot_open_fails_all,
 		create_alone_is_a_world_of_one,
+		near_in_one_process_is_local,
 		ids_differ,
 		threads_meet_by_an_id,
 		ranks_that_meet_may_be_on_different_devices,

@@ -96,6 +96,30 @@ START_TEST(value_that_is_no_path_is_told_and_leaves_the_choice)
 END_TEST
 
 static void
+print_message_path(void)
+{
+	fprintf(stderr, "%d", (int)batoni_config()->message_path);
+}
+
+START_TEST(environment_names_the_path_of_messages)
+{
+	static const struct {
+		const char *value, *path;
+	} cases[] = {{"auto", "0"}, {"near", "1"}, {"mpi", "2"}, {"", "0"}};
+	struct captured out;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("BATON_MESSAGE_PATH", cases[i].value, 1);
+		ck_assert_str_eq(capture(NULL, print_message_path).text,
+		                 cases[i].path);
+	}
+	setenv("BATON_MESSAGE_PATH", "far", 1);
+	out = capture(NULL, print_message_path);
+	ck_assert_ptr_nonnull(strstr(out.text, "it takes auto, near, mpi\n0"));
+}
+END_TEST
+
+static void
 read_all(void)
 {
 	batoni_config();
@@ -227,7 +251,8 @@ print_places(void)
 START_TEST(environment_names_device_and_transport)
 {
 	static const char *const words[][2] = {
-		{"", ""}, {"cuda", "auto"}, {"", "nccl"}, {"host", "nccl"}};
+		{"", ""}, {"cuda", "auto"}, {"", "nccl"}, {"host", "nccl"},
+		{"host", "near"}};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		char text[32];
@@ -318,6 +343,7 @@ main(void)
 		value_that_is_no_level_is_told_once_and_leaves_the_default,
 		environment_names_the_path_of_windows,
 		value_that_is_no_path_is_told_and_leaves_the_choice,
+		environment_names_the_path_of_messages,
 		every_variable_tells_what_it_takes,
 		unknown_names_are_told_once_with_the_nearest_known_one,
 		several_unknown_names_are_all_told,

@@ -222,6 +222,11 @@ START_TEST(a_rank_that_is_refused_tells_the_others)
 	options.requests_max = 16;
 	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
 	        rank == 0 ? "NCCL" : "rank 0");
+	options.transport = BATON_TRANSPORT_NEAR;
+	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_UNSUPPORTED,
+	        "BATON_MESSAGE_PATH=near in the environment");
+	ck_assert_int_eq(baton_comm_create(&options, &comm),
+	                 BATON_ERR_UNSUPPORTED);
 	options.transport = BATON_TRANSPORT_AUTO;
 	options.requests_max = rank == 1 ? BATON_REQUESTS_MAX_LIMIT + 1 : 16;
 	ck_assert_int_eq(baton_comm_create(&options, &comm), BATON_ERR_INVALID);

@@ -309,7 +309,7 @@ static const struct {
                     "could wake it"},
 	{hide_memory, "rank 0 may not map the memory of rank 2, which is on the "
                       "same host: another user, a container, or "
-                      "kernel.yama.ptrace_scope"},
+                      "a process that may not be dumped"},
 };
 
 /* The last step: every rank has the sentence, and what to do instead. */

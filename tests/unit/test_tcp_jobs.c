@@ -264,7 +264,7 @@ unlike(int rank)
 	struct baton_comm_options options = on_nccl(LONG);
 	struct baton_comm *comm = NULL;
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 4; i++) {
 		share_id(rank);
 		options = on_nccl(LONG);
 		if (rank == 1 && i == 0)
@@ -273,9 +273,7 @@ unlike(int rank)
 			options.timeout_ns++;
 		if (rank == 1 && i == 2)
 			options.size = 1;
-		if (i == 3)
-			options.device = BATON_DEVICE_HOST;
-		if (rank == 0 && i == 4)
+		if (rank == 0 && i == 3)
 			options.transport = BATON_TRANSPORT_LOCAL;
 		CHECK(baton_comm_create_id(size, rank, &shared->id, &options,
 		                           &comm) ==
@@ -283,8 +281,7 @@ unlike(int rank)
 		CHECK(i != 0 || says("signals_max is not the same"));
 		CHECK(i != 1 || says("timeout_ns is not the same"));
 		CHECK(i != 2 || says("options->size is 1"));
-		CHECK(i != 3 || says("mpirun"));
-		CHECK(i != 4 || says("BATON_TRANSPORT_NCCL"));
+		CHECK(i != 3 || says("BATON_TRANSPORT_NCCL, BATON_TRANSPORT_NEAR"));
 		CHECK(comm == NULL);
 		meet();
 	}
@@ -600,18 +597,132 @@ refused_by_names(int rank)
 	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_INVALID);
 	CHECK(says("options->signals_max is -1"));
 	CHECK(rank == 1 || says("rank 1 could not create"));
-	/* On the host there is nothing that carries messages. */
-	options = (struct baton_comm_options)BATON_COMM_OPTIONS_INIT;
-	options.device = BATON_DEVICE_HOST;
-	options.timeout_ns = LONG;
-	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_UNSUPPORTED);
-	CHECK(says("mpirun"));
 }
 
 START_TEST(a_refusal_is_told_to_all)
 {
 	start(2, refused_by_names);
 	finish(-1);
+}
+END_TEST
+
+static struct baton_comm_options
+on_host(void)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+
+	options.device = BATON_DEVICE_HOST;
+	return options;
+}
+
+static void
+assert_near(struct baton_comm *comm)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	CHECK(baton_comm_query(comm, &info) == BATON_OK);
+	CHECK(info.message_paths == BATON_MESSAGE_PATH_NEAR);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
+static void
+near_on_host(int rank)
+{
+	struct baton_comm_options options = on_host();
+	struct baton_comm *comm;
+
+	name_job(rank, "a secret of this test");
+	CHECK(baton_comm_create(&options, &comm) == BATON_OK);
+	assert_near(comm);
+	options.transport = BATON_TRANSPORT_NEAR;
+	CHECK(baton_comm_create(&options, &comm) == BATON_OK);
+	assert_near(comm);
+	share_id(rank);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	assert_near(comm);
+}
+
+START_TEST(memory_of_the_host_goes_near)
+{
+	start(2, near_on_host);
+	finish(-1);
+}
+END_TEST
+
+/* On the process that has made the id and on the other. */
+static void
+near_by_environment(int rank)
+{
+	struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm *comm;
+
+	setenv("BATON_TRANSPORT", "near", 1);
+	share_id(rank);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	assert_near(comm);
+}
+
+START_TEST(the_environment_asks_for_near)
+{
+	start(2, near_by_environment);
+	finish(-1);
+}
+END_TEST
+
+static void
+refused_on_path(int rank, const char *path,
+                const struct baton_comm_options *options,
+                enum baton_status status, const char *words)
+{
+	struct baton_comm *comm = NULL;
+
+	setenv("BATON_MESSAGE_PATH", path, 1);
+	share_id(rank);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, options, &comm) ==
+	      status);
+	CHECK(says(words) && !comm);
+}
+
+static void
+unlike_paths(int rank)
+{
+	const struct baton_comm_options options = on_host();
+
+	refused_on_path(rank, rank ? "near" : "auto", &options,
+	                BATON_ERR_INVALID,
+	                "BATON_MESSAGE_PATH is not the same on all ranks");
+}
+
+static void
+mpi_without_mpi(int rank)
+{
+	const struct baton_comm_options options = on_host();
+
+	refused_on_path(rank, "mpi", &options, BATON_ERR_UNSUPPORTED,
+	                "BATON_MESSAGE_PATH is mpi");
+}
+
+static void
+nccl_by_near(int rank)
+{
+	const struct baton_comm_options options = on_nccl(LONG);
+
+	refused_on_path(rank, "near", &options, BATON_ERR_UNSUPPORTED,
+	                "BATON_MESSAGE_PATH is near: BATON_TRANSPORT_NCCL carries "
+	                "the messages");
+}
+
+START_TEST(a_path_of_messages_that_cannot_be_is_refused_on_all)
+{
+	static void (*const mains[])(int) = {unlike_paths, mpi_without_mpi,
+	                                     nccl_by_near};
+
+	for (size_t i = 0; i < sizeof(mains) / sizeof(mains[0]); i++) {
+		start(2, mains[i]);
+		finish(-1);
+	}
 }
 END_TEST
 
@@ -627,6 +738,7 @@ without_memory(int rank)
 		enum baton_status status;
 
 		options.device = BATON_DEVICE_HOST;
+		options.transport = BATON_TRANSPORT_LOCAL;
 		options.timeout_ns = LONG;
 		share_id(rank);
 		if (rank == 0)
@@ -675,6 +787,9 @@ main(void)
 		another_secret_is_told,
 		what_is_missing_is_named,
 		a_refusal_is_told_to_all,
+		memory_of_the_host_goes_near,
+		the_environment_asks_for_near,
+		a_path_of_messages_that_cannot_be_is_refused_on_all,
 		a_creation_without_memory_is_told_to_all,
 	};
 

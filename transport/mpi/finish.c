@@ -181,7 +181,7 @@ say_farewells(void)
 {
 	pthread_mutex_lock(&lock);
 	for (struct page *page = departed.pages; page; page = page->next)
-		atomic_store(&page->farewell->away, 1);
+		atomic_store(&page->farewell->away, BATONI_AWAY_FINALISED);
 	pthread_mutex_unlock(&lock);
 }
 

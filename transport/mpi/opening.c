@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 
+#include "config.h"
 #include "log.h"
 #include "mpi_transport.h"
 #include "opening.h"
@@ -53,12 +54,21 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 
 	if (plan->transport == BATON_TRANSPORT_AUTO)
 		plan->transport = BATON_TRANSPORT_MPI;
+	if (plan->transport == BATON_TRANSPORT_NEAR)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the transport is BATON_TRANSPORT_NEAR, which "
+		                     "is for ranks without MPI: over MPI, "
+		                     "BATON_MESSAGE_PATH=near in the environment "
+		                     "lets messages go through memory that the "
+		                     "ranks share");
 	if (plan->transport != BATON_TRANSPORT_MPI && !batoni_plan_is_native(plan))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options.transport is %d: a communicator "
 		                     "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
 		                     "or the device's own",
 		                     (int)plan->transport);
+	plan->near = !batoni_plan_is_native(plan) &&
+	             batoni_config()->message_path == BATONI_MESSAGE_PATH_NEAR;
 	if (!plan->device_ops->needs_thread ||
 	    !lacks_thread(level, plan->progress))
 		return BATON_OK;
@@ -81,8 +91,8 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 	bool reached = accord->unable < 0, mine = plan->stages;
 
 	/* What a native one's hosts send each other is small, but for puts by message,
-	 * which are staged. */
-	if (batoni_plan_is_native(plan)) {
+	 * which are staged.  Near reaches memory of the host only. */
+	if (batoni_plan_is_native(plan) || plan->near) {
 		plan->direct = plan->apart = false;
 		plan->stages = accord->stages;
 		return BATON_OK;

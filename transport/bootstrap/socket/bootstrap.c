@@ -407,7 +407,7 @@ join_world(const struct batoni_engine_calls *engine, int64_t timeout_ns,
 }
 
 const struct batoni_world batoni_world_tcp = {
-	.id = BATON_TRANSPORT_AUTO, /* the device's own */
+	.id = BATON_TRANSPORT_NEAR, /* or the device's own */
 	.present = present,
 	.join = join_world,
 };

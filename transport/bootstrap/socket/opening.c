@@ -3,35 +3,50 @@
  * Opening the side channel's transport over its bootstrap (opening.h): both are one object, which
  * the transport takes over.
  *
- * What a communicator moves has to go by the device's own transport: plans of a device
- * without one, and of another transport, are refused here.
+ * What a communicator moves has to go by the device's own transport, or through memory that the
+ * ranks share (near), which lies over this one: plans of another transport are refused here.
  */
+#include "config.h"
 #include "log.h"
 #include "rank.h"
 #include "registry.h"
+
+/* Of the device that has none of its own, BATON_TRANSPORT_AUTO. */
+static enum baton_status
+refuse_transport(enum baton_transport native)
+{
+	bool has_native = native != BATON_TRANSPORT_AUTO;
+
+	return batoni_refuse(
+		BATON_ERR_UNSUPPORTED,
+		"the ranks are in several processes without MPI: messages go by "
+		"%s%sBATON_TRANSPORT_NEAR (or BATON_TRANSPORT_AUTO) alone; with "
+		"MPI they go by BATON_TRANSPORT_MPI",
+		has_native ? batoni_native_layer()->constant : "",
+		has_native ? ", " : "");
+}
 
 static enum baton_status
 check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 {
 	enum baton_transport native = plan->device_ops->native;
-	const struct batoni_native_ops *layer = batoni_native_layer();
 
 	(void)bootstrap;
-	if (native == BATON_TRANSPORT_AUTO)
+	if (plan->transport == BATON_TRANSPORT_AUTO)
+		plan->transport = native != BATON_TRANSPORT_AUTO
+		                          ? native
+		                          : BATON_TRANSPORT_NEAR;
+	if (batoni_plan_is_native(plan))
+		return BATON_OK;
+	if (plan->transport != BATON_TRANSPORT_NEAR)
+		return refuse_transport(native);
+	if (batoni_config()->message_path == BATONI_MESSAGE_PATH_MPI)
 		return batoni_refuse(
 			BATON_ERR_UNSUPPORTED,
-			"the ranks are in several processes without MPI, which "
-			"carries memory of the host between them: start the "
-			"program by mpirun, or move %s by %s, which needs %s",
-			layer->moves, layer->constant, layer->needs);
-	if (plan->transport != BATON_TRANSPORT_AUTO && plan->transport != native)
-		return batoni_refuse(
-			BATON_ERR_UNSUPPORTED,
-			"the ranks are in several processes without MPI: messages "
-			"go by %s (or BATON_TRANSPORT_AUTO) alone; with MPI they go "
-			"by BATON_TRANSPORT_MPI",
-			layer->constant);
-	plan->transport = native;
+			"BATON_MESSAGE_PATH is mpi, and the ranks are in several "
+			"processes without MPI: start the program by mpirun, or "
+			"unset BATON_MESSAGE_PATH");
+	plan->near = true;
 	return BATON_OK;
 }
 
@@ -47,7 +62,8 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 {
 	plan->stages = accord->stages;
 	plan->direct = false;
-	plan->message_max = BATONI_TCP_MESSAGE_MAX;
+	/* Near carries messages of any length, and none of them goes this way. */
+	plan->message_max = plan->near ? 0 : BATONI_TCP_MESSAGE_MAX;
 	return BATON_OK;
 }
 

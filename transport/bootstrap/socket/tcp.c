@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel's transport: one rank's end of the star (tcp.h).  A native transport lies
+ * The side channel's transport: one rank's end of the star (tcp.h).  Near or a native transport lies
  * over it and uses `exchange`, `leave`, `close`, and may use its small messages; the program's
  * data does not go here.
  *

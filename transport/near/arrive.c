@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes to a rank: messages meet receives, in the order of their keys (match.h), or become
+ * arrivals.
+ *
+ * An arrival has its bytes, of which the sender's credit bounds how many there are; or it is an
+ * announcement.  There is one for each source and slot at most: a send that was taken back and announced
+ * again takes the place of its old one.  So taking back in a loop costs the receiver no memory.
+ *
+ * Memory of arrivals is kept for others of their class until the communicator closes.
+ */
+#include "near.h"
+
+#include <assert.h>
+
+static const size_t rooms[NEAR_ROOMS] = {64, 512, 2048, NEAR_SHORT_MAX};
+
+/* It has its bytes with it. */
+static bool
+is_whole(const struct batoni_ring_head *head)
+{
+	return head->kind == BATONI_RING_SHORT || head->kind == BATONI_RING_LIST;
+}
+
+/* ---- arrivals ---- */
+
+static struct near_arrival *
+new_arrival(struct batoni_pairs *near, size_t bytes)
+{
+	unsigned room = 0;
+	struct near_arrival *arrival;
+
+	while (rooms[room] < bytes)
+		room++;
+	arrival = near->free[room];
+	if (arrival) {
+		near->free[room] = arrival->next_free;
+		return arrival;
+	}
+	arrival = batoni_alloc(1, sizeof(*arrival) + rooms[room]);
+	if (arrival) {
+		arrival->end.is_arrival = true;
+		arrival->room = room;
+		batoni_list_append(&near->arrivals, &arrival->all);
+	}
+	return arrival;
+}
+
+static void
+free_arrival(struct batoni_pairs *near, struct near_arrival *arrival)
+{
+	arrival->next_free = near->free[arrival->room];
+	near->free[arrival->room] = arrival;
+}
+
+static uint64_t
+slot_key(int from, uint32_t slot)
+{
+	return (uint64_t)(uint32_t)from << 32 | slot;
+}
+
+/* Take it out of its queue. */
+static void
+leave(struct batoni_pairs *near, struct near_arrival *arrival)
+{
+	batoni_match_leave(&near->match, &arrival->end.match);
+	if (!is_whole(&arrival->head))
+		batoni_hash_remove(&arrival->by_slot);
+}
+
+void
+batoni_near_free_arrivals(struct batoni_pairs *near)
+{
+	while (!batoni_list_empty(&near->arrivals)) {
+		struct near_arrival *arrival = batoni_container_of(
+			near->arrivals.next, struct near_arrival, all);
+
+		batoni_list_remove(&arrival->all);
+		batoni_free(arrival);
+	}
+}
+
+/* ---- a receive meets a message ---- */
+
+static int
+type_of(const struct batoni_ring_head *head)
+{
+	return head->type - 1;
+}
+
+/* A message with its bytes: in the ring, or in an arrival.  How the receive ends. */
+static enum baton_status
+meet_plain(struct batoni_pairs *near, struct batoni_transfer *transfer, int from,
+           const struct batoni_ring_head *head, const unsigned char *bytes_or_null)
+{
+	struct near_peer *peer = &near->peers[from];
+	size_t length = (size_t)head->length;
+	enum baton_status status = batoni_transfer_meet_plain(transfer, length,
+	                                                      type_of(head));
+
+	if (status == BATON_OK && length > 0) {
+		if (bytes_or_null)
+			memcpy(transfer->buffer, bytes_or_null, length);
+		else
+			batoni_ring_copy_out(&peer->in, 0, transfer->buffer,
+			                     length);
+	}
+	batoni_transfer_arrived(transfer, status, length);
+	return status;
+}
+
+static enum baton_status
+meet_whole(struct batoni_pairs *near, struct batoni_transfer *transfer, int from,
+           const struct batoni_ring_head *head, const unsigned char *bytes_or_null)
+{
+	enum baton_status status;
+
+	if (head->kind == BATONI_RING_LIST)
+		status = batoni_near_meet_list(near, transfer, from, head,
+		                               bytes_or_null);
+	else
+		status = meet_plain(near, transfer, from, head, bytes_or_null);
+	batoni_ring_met(&near->peers[from].in, head->cells);
+	return status;
+}
+
+/* The front of the queue of such messages, or NULL. */
+static struct near_end *
+find_front(struct batoni_pairs *near, uint64_t key)
+{
+	struct batoni_match_node *front = batoni_match_find(&near->match, key);
+
+	return front ? batoni_container_of(front, struct near_end, match) : NULL;
+}
+
+/* A receive that was posted ends, unless it is PENDING. */
+static void
+end_posted(struct batoni_pairs *near, struct near_node *node,
+           enum baton_status status)
+{
+	if (status != BATON_PENDING)
+		batoni_near_end(near, node, status);
+}
+
+/* The message at the head of the ring becomes an arrival.  False: there is no memory. */
+static bool
+keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
+           uint64_t key, struct near_end *front)
+{
+	struct near_arrival *arrival = new_arrival(near, (size_t)head->length);
+
+	if (!arrival)
+		return false;
+	arrival->from = from;
+	arrival->head = *head;
+	batoni_ring_copy_out(&near->peers[from].in, 0, arrival->bytes,
+	                     (size_t)head->length);
+	batoni_match_enter(&near->match, &arrival->end.match, key,
+	                   front ? &front->match : NULL);
+	return true;
+}
+
+static bool
+arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
+{
+	uint64_t key = batoni_near_key(near, from, head->tag);
+	struct near_end *front = find_front(near, key);
+	struct near_node *node;
+
+	if (!front || front->is_arrival)
+		return keep_whole(near, from, head, key, front);
+	node = (struct near_node *)front;
+	batoni_match_leave(&near->match, &front->match);
+	end_posted(near, node,
+	           meet_whole(near, node->transfer, from, head, NULL));
+	return true;
+}
+
+static bool
+keep_announced(struct batoni_pairs *near, int from,
+               const struct batoni_ring_head *head,
+               const struct near_announcement *what, uint64_t key)
+{
+	uint64_t by_slot = slot_key(from, what->slot);
+	struct batoni_hash_node *old = batoni_hash_find(&near->announced, by_slot);
+	struct near_arrival *arrival;
+	struct near_end *front;
+
+	if (old) {
+		arrival = batoni_container_of(old, struct near_arrival, by_slot);
+		leave(near, arrival);
+	} else {
+		arrival = new_arrival(near, 0);
+		if (!arrival)
+			return false;
+	}
+	arrival->from = from;
+	arrival->head = *head;
+	arrival->what = *what;
+	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
+	front = find_front(near, key);
+	batoni_match_enter(&near->match, &arrival->end.match, key,
+	                   front ? &front->match : NULL);
+	return true;
+}
+
+static bool
+arrive_announced(struct batoni_pairs *near, int from,
+                 const struct batoni_ring_head *head)
+{
+	uint64_t key = batoni_near_key(near, from, head->tag);
+	struct near_end *front = find_front(near, key);
+	struct near_announcement what = {.slot = 0};
+	struct near_node *node;
+
+	batoni_ring_copy_out(&near->peers[from].in, 0, &what,
+	                     head->cells == 1 ? BATONI_RING_FIRST : sizeof(what));
+	if (what.slot >= near->slots_most) {
+		batoni_near_break(near, from, "a slot");
+		return true;
+	}
+	if (!front || front->is_arrival)
+		return keep_announced(near, from, head, &what, key);
+	if (!batoni_near_claim(near, from, &what))
+		return true;
+	node = (struct near_node *)front;
+	batoni_match_leave(&near->match, &front->match);
+	end_posted(near, node,
+	           batoni_near_fetch(near, node, from, head, &what));
+	return true;
+}
+
+static bool
+arrive_done(struct batoni_pairs *near, int from)
+{
+	uint32_t what[2];
+
+	batoni_ring_copy_out(&near->peers[from].in, 0, what, sizeof(what));
+	return batoni_near_done(near, from, what[0], what[1]);
+}
+
+static bool
+arrive_grant(struct batoni_pairs *near, int from)
+{
+	uint32_t what[4];
+	uint64_t most;
+
+	batoni_ring_copy_out(&near->peers[from].in, 0, what, sizeof(what));
+	batoni_ring_copy_out(&near->peers[from].in, sizeof(what), &most,
+	                     sizeof(most));
+	return batoni_near_granted(near, from, what[0], what[1], what[2], what[3],
+	                           most);
+}
+
+bool
+batoni_near_arrive(struct batoni_pairs *near, int peer,
+                   const struct batoni_ring_head *head)
+{
+	bool sound = true;
+
+	switch ((enum batoni_ring_kind)head->kind) {
+	case BATONI_RING_SHORT:
+	case BATONI_RING_LIST:
+		return arrive_whole(near, peer, head);
+	case BATONI_RING_ANNOUNCE:
+	case BATONI_RING_LIST_ANNOUNCE:
+		return arrive_announced(near, peer, head);
+	case BATONI_RING_DONE:
+		sound = arrive_done(near, peer);
+		break;
+	case BATONI_RING_GRANT:
+		sound = arrive_grant(near, peer);
+		break;
+	case BATONI_RING_CHUNK:
+		sound = batoni_near_chunk(near, peer, head);
+		break;
+	case BATONI_RING_NONE:
+	case BATONI_RING_KINDS:
+		sound = false;
+	}
+	if (!sound)
+		batoni_near_break(near, peer, "the end of a message");
+	return true;
+}
+
+/* ---- receives ---- */
+
+/* The receive meets the arrival at the front, which goes.  AGAIN: it is no more. */
+static enum baton_status
+meet_arrival(struct batoni_pairs *near, struct near_node *node,
+             struct batoni_transfer *transfer, struct near_arrival *arrival)
+{
+	enum baton_status status = BATON_ERR_AGAIN;
+
+	leave(near, arrival);
+	if (is_whole(&arrival->head)) {
+		status = meet_whole(near, transfer, arrival->from, &arrival->head,
+		                    arrival->bytes);
+	} else if (batoni_near_claim(near, arrival->from, &arrival->what)) {
+		batoni_near_begin(near, node, transfer, NEAR_POSTED);
+		status = batoni_near_fetch(near, node, arrival->from,
+		                           &arrival->head, &arrival->what);
+		if (status != BATON_PENDING)
+			batoni_near_finish(near, node);
+	}
+	free_arrival(near, arrival);
+	return status;
+}
+
+/* Post it, and take what is in the peer's ring: a message that is there ends it within the call. */
+static enum baton_status
+post(struct batoni_pairs *near, struct near_node *node,
+     struct batoni_transfer *transfer, uint64_t key, struct near_end *front)
+{
+	batoni_near_begin(near, node, transfer, NEAR_POSTED);
+	batoni_match_enter(&near->match, &node->end.match, key,
+	                   front ? &front->match : NULL);
+	if (front)
+		return BATON_PENDING;
+	near->issuing = node;
+	near->issued = BATON_PENDING;
+	batoni_near_drain(near, transfer->peer, NEAR_TAKE_MAX);
+	near->issuing = NULL;
+	return near->issued;
+}
+
+enum baton_status
+batoni_near_receive(struct batoni_pairs *near, struct batoni_transfer *transfer)
+{
+	struct near_node *node = &near->nodes[transfer->slot];
+	uint64_t key = batoni_near_key(near, transfer->peer, (uint32_t)transfer->tag);
+	struct near_end *front = find_front(near, key);
+	enum baton_status status;
+
+	while (front && front->is_arrival) {
+		status = meet_arrival(near, node, transfer,
+		                      (struct near_arrival *)front);
+		if (status != BATON_ERR_AGAIN)
+			return status;
+		front = find_front(near, key);
+	}
+	return post(near, node, transfer, key, front);
+}

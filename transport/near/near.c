@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Near's path: the slots of path.h, and looking at rings (near.h, ring.h).
+ *
+ * A pass looks at the bits of this rank's area, one load for 64 ranks, and at the warm rings.  A ring whose
+ * bit was set becomes warm, and replaces the one that was warmed first if NEAR_WARM_MAX are.  To
+ * cool a ring is to store COLD, a fence, and one more look at it.  While a thread of this process
+ * listens on the bell, each pass leaves all rings cold behind it.
+ */
+#include "near.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "log.h"
+
+/* The transport below has nothing of a message, but may have to tell that it is broken. */
+#define TESTS_A_LOOK_BELOW 256u
+
+void
+batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
+{
+	char why[160];
+
+	if (near->broken)
+		return;
+	near->broken = true;
+	snprintf(why, sizeof(why),
+	         "rank %d has written what no Baton writes into the memory that it "
+	         "shares with rank %d: %s",
+	         peer, near->base.rank, what);
+	near->base.host->broken(near->base.host, BATON_ERR_PEER, NULL, 0, why);
+}
+
+enum baton_status
+batoni_near_connect(struct batoni_pairs *near, int peer)
+{
+	struct near_peer *to = &near->peers[peer];
+	const struct batoni_ring_layout *layout = &near->layout;
+
+	if (__builtin_expect(to->connected, 1))
+		return BATON_OK;
+	/* Elsewhere all of it is there from creation on. */
+	if (!near->base.sparse_segments) {
+		to->connected = true;
+		return BATON_OK;
+	}
+	if (!near->states_there &&
+	    !batoni_shm_populate(near->area + layout->states_at,
+	                         layout->rings_at - layout->states_at))
+		return BATON_ERR_NOMEM;
+	near->states_there = true;
+	if (!batoni_shm_populate(to->out.cells, BATONI_RING_BYTES) ||
+	    !batoni_shm_populate(to->in.cells, BATONI_RING_BYTES))
+		return BATON_ERR_NOMEM;
+	to->connected = true;
+	return BATON_OK;
+}
+
+/* ---- load ---- */
+
+void
+batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
+                       bool moving)
+{
+	struct batoni_load *load = &near->base.messages.load;
+
+	if (node->moving == moving)
+		return;
+	node->moving = moving;
+	load->moving += moving ? 1 : -1u;
+	load->parked -= moving ? 1 : -1u;
+}
+
+void
+batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
+                  struct batoni_transfer *transfer, enum near_state state)
+{
+	node->transfer = transfer;
+	node->state = state;
+	node->peer = transfer->peer;
+	node->moving = node->scrapped = false;
+	near->base.messages.load.in_flight++;
+	near->base.messages.load.parked++;
+}
+
+void
+batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
+{
+	batoni_list_remove(&node->link);
+	batoni_near_set_moving(near, node, false);
+	near->base.messages.load.in_flight--;
+	near->base.messages.load.parked--;
+	node->state = NEAR_IDLE;
+	node->transfer = NULL;
+}
+
+void
+batoni_near_end(struct batoni_pairs *near, struct near_node *node,
+                enum baton_status status)
+{
+	struct batoni_transfer *transfer = node->transfer;
+
+	batoni_near_finish(near, node);
+	if (node == near->issuing)
+		near->issued = status;
+	else
+		near->base.host->done(near->base.host, transfer, status);
+}
+
+bool
+batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells)
+{
+	struct batoni_ring_out *out = &near->peers[peer].out;
+	bool broken;
+
+	if (batoni_ring_has_room(out, cells))
+		return true;
+	if (batoni_ring_starve(out, cells, &broken))
+		return true;
+	if (broken)
+		batoni_near_break(near, peer, "a count of cells");
+	return false;
+}
+
+/* ---- looking ---- */
+
+/* This rank looks at the ring again in its next pass. */
+static void
+call_later(struct batoni_pairs *near, int peer)
+{
+	atomic_fetch_or(batoni_ring_bits(near->area, peer),
+	                UINT64_C(1) << peer % 64);
+}
+
+size_t
+batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
+{
+	struct near_peer *from = &near->peers[peer];
+	struct batoni_ring_head head;
+	enum batoni_ring_look look = BATONI_RING_EMPTY;
+	size_t n;
+
+	for (n = 0; n < most && !near->broken; n++) {
+		look = batoni_ring_peek(&from->in, &head);
+		if (look != BATONI_RING_HERE)
+			break;
+		/* Without memory for it the engine may not sleep: nobody would tell when there is. */
+		if (!batoni_near_arrive(near, peer, &head)) {
+			call_later(near, peer);
+			return n + 1;
+		}
+		if (batoni_ring_take(&from->in, head.cells))
+			batoni_ring_call(&from->out);
+	}
+	if (look == BATONI_RING_BROKEN)
+		batoni_near_break(near, peer, "a header");
+	else if (look == BATONI_RING_HERE && !near->broken &&
+	         !batoni_ring_is_empty(&from->in))
+		call_later(near, peer);
+	return n;
+}
+
+static void
+set_look(struct batoni_pairs *near, int peer, uint32_t look)
+{
+	struct batoni_ring_in *in = &near->peers[peer].in;
+
+	in->warm = look == BATONI_RING_WARM;
+	atomic_store_explicit(&in->control->look, look, memory_order_relaxed);
+}
+
+/* Cool it; what came meanwhile is taken. */
+static size_t
+cool(struct batoni_pairs *near, int peer)
+{
+	set_look(near, peer, BATONI_RING_COLD);
+	batoni_ring_fence();
+	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+}
+
+/* The rank's own look comes behind it. */
+static size_t
+warm(struct batoni_pairs *near, int peer)
+{
+	size_t events = 0;
+
+	if (near->peers[peer].in.warm)
+		return 0;
+	if (near->warm_n < NEAR_WARM_MAX) {
+		near->warm[near->warm_n++] = peer;
+	} else {
+		int *place = &near->warm[near->turn++ % NEAR_WARM_MAX];
+
+		events = cool(near, *place);
+		*place = peer;
+	}
+	set_look(near, peer, BATONI_RING_WARM);
+	return events;
+}
+
+/* The rank has called: its ring, room in the ring to it, and what it has copied. */
+static size_t
+answer(struct batoni_pairs *near, int peer, bool may_warm)
+{
+	struct batoni_ring_control *control = near->peers[peer].in.control;
+	size_t events = 0;
+
+	if (atomic_load(&control->scan) && atomic_exchange(&control->scan, 0))
+		events += batoni_near_scan(near, peer);
+	/* The pages of the ring: as in a call that names the rank. */
+	if (batoni_near_connect(near, peer) != BATON_OK) {
+		call_later(near, peer);
+		return events;
+	}
+	if (may_warm)
+		events += warm(near, peer);
+	events += batoni_near_feed(near, peer);
+	return events + batoni_near_drain(near, peer,
+	                                  may_warm ? NEAR_TAKE_MAX
+	                                           : BATONI_RING_CELLS);
+}
+
+static size_t
+answer_all(struct batoni_pairs *near, bool may_warm)
+{
+	size_t events = 0;
+
+	for (size_t word = 0; word < near->words; word++) {
+		_Atomic uint64_t *at = batoni_ring_bits(near->area,
+		                                        (int)word * 64);
+		uint64_t bits;
+
+		if (__builtin_expect(atomic_load_explicit(at, memory_order_relaxed) ==
+		                             0,
+		                     1))
+			continue;
+		bits = atomic_exchange(at, 0);
+		while (bits && !near->broken) {
+			int peer = (int)word * 64 + __builtin_ctzll(bits);
+
+			bits &= bits - 1;
+			if (peer < near->base.size)
+				events += answer(near, peer, may_warm);
+		}
+	}
+	return events;
+}
+
+/* S1 to S4 (ring.h).  What is there is taken, however much: the engine may sleep behind it. */
+static size_t
+cool_all(struct batoni_pairs *near)
+{
+	unsigned n = near->warm_n;
+	size_t events = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		set_look(near, near->warm[i], BATONI_RING_COLD);
+	batoni_ring_fence();
+	near->warm_n = 0;
+	for (unsigned i = 0; i < n && !near->broken; i++)
+		events += batoni_near_drain(near, near->warm[i],
+		                            BATONI_RING_CELLS);
+	return events + answer_all(near, false);
+}
+
+static size_t
+near_test(struct batoni_path *path)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	struct batoni_path *below = &near->below->messages;
+	bool listening = atomic_load(&batoni_bell()->listening) != 0;
+	size_t events = 0;
+
+	if (__builtin_expect(near->broken, 0))
+		return 0;
+	near->budget = NEAR_PASS_MAX;
+	if (!listening)
+		events += answer_all(near, true);
+	for (unsigned i = 0; i < near->warm_n && !near->broken; i++)
+		events += batoni_near_drain(near, near->warm[i], NEAR_TAKE_MAX);
+	if (listening)
+		events += cool_all(near);
+	if (!batoni_list_empty(&near->copies))
+		events += batoni_near_copy(near);
+	if (__builtin_expect(++near->tests % TESTS_A_LOOK_BELOW == 0 || listening, 0) &&
+	    below->load.in_flight) {
+		near->testing = true;
+		below->ops->test(below);
+		near->testing = false;
+	}
+	return events;
+}
+
+/* ---- transfers ---- */
+
+static enum baton_status
+near_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	enum baton_status status = batoni_near_connect(near, transfer->peer);
+
+	assert(transfer->slot < near->base.slots);
+	assert(near->nodes[transfer->slot].state == NEAR_IDLE);
+	if (__builtin_expect(status != BATON_OK, 0))
+		return status;
+	near->budget = NEAR_INLINE_MAX;
+	return transfer->direction == BATONI_SEND
+	               ? batoni_near_send(near, transfer)
+	               : batoni_near_receive(near, transfer);
+}
+
+/* The engine may not have seen it yet (peer->gone): the side channel may tell first. */
+bool
+batoni_near_is_gone(const struct batoni_pairs *near, int peer)
+{
+	const struct batoni_peer *there = &near->base.peers[peer];
+	struct batoni_farewell *farewell = batoni_farewell_of(there);
+
+	return there->gone || batoni_pidfd_gone(there->pidfd) ||
+	       (farewell && atomic_load(&farewell->away));
+}
+
+/* What is broken copies nothing any more. */
+static enum baton_status
+near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	struct near_node *node = &near->nodes[transfer->slot];
+
+	assert(node->state != NEAR_IDLE && node->transfer == transfer);
+	switch (node->state) {
+	case NEAR_POSTED:
+		batoni_match_leave(&near->match, &node->end.match);
+		break;
+	case NEAR_STARVED:
+		break;
+	case NEAR_ANNOUNCED:
+		return batoni_near_unsend(near, node);
+	case NEAR_CHUNKING:
+	case NEAR_GRANTING:
+	case NEAR_CHUNKED:
+		if (!near->broken && !batoni_near_is_gone(near, node->peer))
+			return BATON_ERR_BUSY;
+		break;
+	case NEAR_FETCHING:
+		if (!near->broken)
+			return BATON_ERR_BUSY;
+		break;
+	case NEAR_IDLE:
+		return BATON_ERR_BUSY;
+	}
+	batoni_near_finish(near, node);
+	return BATON_ERR_CANCELED;
+}
+
+/* This process alone writes its buffer. */
+static enum baton_status
+near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	batoni_near_of(path)->nodes[transfer->slot].scrapped = true;
+	return BATON_OK;
+}
+
+const struct batoni_path_ops batoni_near_messages_ops = {
+	.name = "the memory that the ranks share",
+	.kinds = BATONI_MESSAGES,
+	.lists = true,
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = near_issue,
+		.take_back = near_take_back,
+	},
+	.scrapping = &(const struct batoni_scrapping_ops){.scrap = near_scrap},
+	.test = near_test,
+};

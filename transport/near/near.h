@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Near: messages between ranks of one host, through memory that they share.
+ *
+ *   ring.[ch]   rings: cells, room, wake-ups
+ *   near.c      the path: issue, test, take_back, scrap; looking at rings
+ *   send.c      short and announced sends; those that wait for room
+ *   arrive.c    what comes: meeting receives, arrivals
+ *   fetch.c     announced messages: the receiver's copy, and chunks
+ *   lists.c     what lists of tensors have of their own in each of these
+ *   open.c      the layer: its area, start, close
+ *
+ * Near is a transport over another one, as staging is (runtime/contract/pairs.h): all ranks are of one
+ * host and reach each other's segments; what they do together (exchanges, leaving) the one below
+ * does, and messages are near's.  Each segment has an *area* of near's (ring.h).
+ *
+ * A message of up to SHORT_MAX bytes goes through the ring with its bytes, copied at the call while
+ * there is room and credit; its send has ended then.  Any other is *announced*: the ring gets its
+ * length and address, and a word of the sender's area, by its slot, has its state:
+ *
+ *     WAITING -> MATCHED   the receiver, by compare-and-swap with the announcement's generation
+ *     WAITING -> TAKEN     the sender: cancel, deadline, abort
+ *     MATCHED -> COPIED    the receiver, behind its copy and before the receive ends
+ *     MATCHED -> REVOKED   the sender: its communicator is broken, it closes after an abort, or the
+ *                          receiver is gone
+ *
+ * The receiver copies: from the address itself where the sender is in this process, else by
+ * process_vm_readv; where the kernel does not let it, the sender sends CHUNKs through the ring, which
+ * the receiver asks for (GRANT).  No process writes into memory of another one but into areas.
+ * A receive ends in OK only if MATCHED -> COPIED succeeds: a sender that gives its buffer up
+ * makes the receive end in PEER, never in OK with other bytes.
+ *
+ * Order is that of the ring: one for all tags of a pair and direction.  Sends that find no room wait in
+ * a list of the pair, and others go behind them.  The receiver takes everything out of a ring,
+ * whatever is matched: what meets no receive is an *arrival*, kept with its bytes, for which
+ * the sender has credit.  So no tag holds up another one.
+ *
+ * Load.  An operation that only a peer ends counts as parked: the peer's driver calls (ring.h) when it has
+ * published.  One that copies counts as moving.  A ring that a pass has not emptied has its bit set
+ * again by this rank.
+ *
+ * Everything that is read from an area is copied once, then checked; what cannot be breaks the
+ * communicator.
+ *
+ * Threads: the driver alone.  No locks.
+ */
+#ifndef BATONI_NEAR_H
+#define BATONI_NEAR_H
+
+#include "list.h"
+#include "match.h"
+#include "pairs.h"
+#include "ring.h"
+#include "transport.h"
+
+#define NEAR_SHORT_MAX ((size_t)8192)
+#define NEAR_CHUNK_MAX ((size_t)8192)
+/* Of copying: within a call, and in a pass. */
+#define NEAR_INLINE_MAX ((size_t)16 << 10)
+#define NEAR_PASS_MAX ((size_t)1 << 20)
+/* Rings that are warm at most; messages taken from one ring in a pass. */
+#define NEAR_WARM_MAX 8
+#define NEAR_TAKE_MAX 64
+
+/* The low byte of a state; the generation is above it. */
+enum near_word { NEAR_FREE, NEAR_WAITING, NEAR_MATCHED, NEAR_COPIED, NEAR_TAKEN, NEAR_REVOKED };
+
+enum near_state {
+	NEAR_IDLE,
+	/* sends */
+	NEAR_STARVED,   /* not announced: in peer->starved */
+	NEAR_ANNOUNCED,
+	NEAR_CHUNKING,  /* sends chunks: in near->copies, or, without room, in peer->starved */
+	/* receives */
+	NEAR_POSTED,    /* in near->match */
+	NEAR_FETCHING,  /* copies: in near->copies */
+	NEAR_GRANTING,  /* has to say GRANT: in peer->starved */
+	NEAR_CHUNKED    /* waits for chunks */
+};
+
+/* What near->match has: a receive, or an arrival. */
+struct near_end {
+	struct batoni_match_node match;
+	bool is_arrival;
+};
+
+/* An announced message, by its source. */
+struct near_announcement {
+	uint32_t slot, generation;
+	uint64_t address; /* of the bytes; of a list: of its header */
+	/* Of a list; else 0. */
+	uint32_t header_bytes, count;
+	uint64_t segments; /* the address of so many struct batoni_segment */
+};
+
+/* Of a transfer, by its slot. */
+struct near_node {
+	struct near_end end; /* must be first: POSTED */
+	enum near_state state;
+	bool moving;   /* it counts in load.moving, else in load.parked */
+	bool scrapped; /* its buffer is not written any more */
+	uint32_t generation; /* of its announcement, or of its chunks */
+	struct batoni_transfer *transfer;
+	struct batoni_list_node link; /* near->copies or peer->starved */
+	/* The other end, once it is known, and its rank.  FETCHING, GRANTING, CHUNKED: the send.
+	 * CHUNKING: slot and generation of the receive. */
+	int peer;
+	struct near_announcement what;
+	/* The bytes to move, and those that were; by chunks, a list's header is among them. */
+	uint64_t length, moved;
+	struct batoni_list_cursor cursor; /* of a list: where its payload goes on */
+	enum baton_status verdict; /* of a list by chunks: how it ends, or PENDING */
+};
+
+/* A message that has met no receive. */
+struct near_arrival {
+	struct near_end end; /* must be first */
+	int from;
+	struct batoni_ring_head head;
+	/* ANNOUNCE: its node in near->announced, by source and slot. */
+	struct batoni_hash_node by_slot;
+	struct near_announcement what;
+	unsigned room; /* the class of its memory */
+	struct near_arrival *next_free;
+	struct batoni_list_node all; /* near->arrivals */
+	unsigned char bytes[];
+};
+
+#define NEAR_ROOMS 4
+
+struct near_peer {
+	struct batoni_ring_out out;
+	struct batoni_ring_in in;
+	char *area;     /* of the peer, as mapped here */
+	bool connected; /* the pages of both rings are there */
+	bool unread;    /* the kernel does not let this process read that one's memory */
+	struct batoni_list_node starved; /* nodes that wait for room in `out`, in order */
+};
+
+struct batoni_pairs {
+	struct batoni_transport base; /* must be first */
+	struct batoni_transport_ops ops;
+	struct batoni_transport *below;
+	struct batoni_host below_host;
+	struct batoni_ring_layout layout;
+	char *area; /* this rank's */
+	size_t words; /* of its bits */
+	uint32_t slots_most; /* of all ranks */
+	bool check;
+	bool states_there; /* the pages of this rank's states */
+	bool broken;
+	bool testing; /* the transport below, within a test of this one */
+	unsigned tests;
+	size_t budget; /* bytes of copying that this call, or pass, may still do */
+	struct near_node *nodes; /* by slot */
+	struct near_peer *peers; /* by rank */
+	struct batoni_match match;
+	struct batoni_hash announced;
+	struct batoni_list_node copies;
+	/* The receive that is being issued, and how it has ended: its issue returns that. */
+	struct near_node *issuing;
+	enum baton_status issued;
+	int warm[NEAR_WARM_MAX]; /* ranks, the one that was warmed first at turn */
+	unsigned warm_n, turn;
+	unsigned char *scratch; /* BATONI_TENSORS_HEADER_MAX bytes */
+	struct near_arrival *free[NEAR_ROOMS];
+	struct batoni_list_node arrivals; /* all there are, free or not */
+};
+
+static inline struct batoni_pairs *
+batoni_near_of(struct batoni_path *path)
+{
+	return (struct batoni_pairs *)(void *)batoni_transport_of(path);
+}
+
+static inline struct near_node *
+batoni_near_node(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct near_node, link);
+}
+
+/* The receives of a tag of one source; on the last hidden tag, of any. */
+static inline uint64_t
+batoni_near_key(const struct batoni_pairs *near, int from, uint32_t tag)
+{
+	bool any = near->base.hidden_tags &&
+	           tag == (uint32_t)(near->base.hidden_tag - 1 +
+	                             near->base.hidden_tags);
+
+	return (uint64_t)(any ? UINT32_MAX : (uint32_t)from) << 32 | tag;
+}
+
+/* ---- near.c ---- */
+
+extern const struct batoni_path_ops batoni_near_messages_ops;
+
+/* What a peer has written cannot be: the communicator breaks. */
+void batoni_near_break(struct batoni_pairs *near, int peer, const char *what);
+/* Make the pages of the rings between this rank and that one.  Once; OK, NOMEM. */
+enum baton_status batoni_near_connect(struct batoni_pairs *near, int peer);
+/* The operation begins: it waits for a peer, or (moving) it copies. */
+void batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
+                       struct batoni_transfer *transfer, enum near_state state);
+void batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
+                            bool moving);
+/* It has ended, in a slot that returns its status; or the engine is told, or the issue that is under
+ * way. */
+void batoni_near_finish(struct batoni_pairs *near, struct near_node *node);
+void batoni_near_end(struct batoni_pairs *near, struct near_node *node,
+                     enum baton_status status);
+/* Take up to `most` messages out of a ring.  Returns how many. */
+size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
+/* Its process has ended, or its communicator is closed after an abort: it copies nothing any more. */
+bool batoni_near_is_gone(const struct batoni_pairs *near, int peer);
+/* There is room for so many cells in the ring to the peer; or not yet, and the peer will call. */
+bool batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells);
+
+/* ---- send.c ---- */
+
+enum baton_status batoni_near_send(struct batoni_pairs *near,
+                                   struct batoni_transfer *transfer);
+/* Take a send back: as take_back. */
+enum baton_status batoni_near_unsend(struct batoni_pairs *near, struct near_node *node);
+/* There may be room again for what waits for it.  Returns the number of events. */
+size_t batoni_near_feed(struct batoni_pairs *near, int peer);
+/* DONE: the send in this slot has been copied.  False: there cannot be such a slot. */
+bool batoni_near_done(struct batoni_pairs *near, int peer, uint32_t slot,
+                      uint32_t generation);
+/* The same without a message: all that were announced to the peer are looked at. */
+size_t batoni_near_scan(struct batoni_pairs *near, int peer);
+
+/* ---- arrive.c ---- */
+
+/* The message at the head of the ring from this peer.  False: there is no memory for it, and it stays
+ * there. */
+bool batoni_near_arrive(struct batoni_pairs *near, int peer,
+                        const struct batoni_ring_head *head);
+enum baton_status batoni_near_receive(struct batoni_pairs *near,
+                                      struct batoni_transfer *transfer);
+void batoni_near_free_arrivals(struct batoni_pairs *near);
+
+/* ---- fetch.c ---- */
+
+/* The message is this rank's from here on.  False: it is no more. */
+bool batoni_near_claim(struct batoni_pairs *near, int from,
+                       const struct near_announcement *what);
+/* The receive, which has begun and is in no queue, has met a message that was claimed.  PENDING: its
+ * bytes are copied; else how it ends. */
+enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node *node,
+                                    int from, const struct batoni_ring_head *head,
+                                    const struct near_announcement *what);
+/* Read the memory of a rank: OK; PEER, UNSUPPORTED, INVALID as of batoni_vm_read. */
+enum baton_status batoni_near_read(struct batoni_pairs *near, int from,
+                                   uint64_t address, void *to, size_t bytes);
+/* What a read has returned, in what it means for the message: PEER only if the process has ended. */
+enum baton_status batoni_near_judge(struct batoni_pairs *near, int from,
+                                    enum baton_status status);
+/* Copy on, near->budget bytes at most.  Returns the number of events. */
+size_t batoni_near_copy(struct batoni_pairs *near);
+/* GRANT has come.  False: it cannot be. */
+bool batoni_near_granted(struct batoni_pairs *near, int peer, uint32_t slot,
+                         uint32_t generation, uint32_t theirs,
+                         uint32_t their_generation, uint64_t most);
+/* A CHUNK at the head of the ring.  False: it cannot be. */
+bool batoni_near_chunk(struct batoni_pairs *near, int peer,
+                       const struct batoni_ring_head *head);
+/* Send what the node has to, and there is room for: a GRANT, or chunks, of up to *budget bytes.
+ * False: there is no more room. */
+bool batoni_near_grant(struct batoni_pairs *near, struct near_node *node);
+bool batoni_near_send_chunks(struct batoni_pairs *near, struct near_node *node,
+                             size_t *budget);
+
+
+/* ---- lists.c ---- */
+
+/* What a list has in the ring if it goes there whole. */
+size_t batoni_near_list_bytes(const struct batoni_tensor_list *list);
+void batoni_near_put_list(const struct batoni_ring_out *out,
+                          const struct batoni_tensor_list *list);
+void batoni_near_announce_list(const struct batoni_tensor_list *list,
+                               struct near_announcement *what);
+/* A receive meets a list with its bytes: in the ring, or in an arrival.  How it ends. */
+enum baton_status batoni_near_meet_list(struct batoni_pairs *near,
+                                        struct batoni_transfer *transfer, int from,
+                                        const struct batoni_ring_head *head,
+                                        const unsigned char *bytes_or_null);
+/* A receive, which is a list, meets an announced one: its header is read.  OK, or how it ends;
+ * UNSUPPORTED, INVALID: the header cannot be read. */
+enum baton_status batoni_near_meet_far_list(struct batoni_pairs *near,
+                                            struct near_node *node);
+/* Copy up to *budget bytes of its payload.  OK; as of batoni_vm_read. */
+enum baton_status batoni_near_copy_list(struct batoni_pairs *near,
+                                        struct near_node *node, size_t *budget);
+/* By chunks: the next n bytes, of a send into the ring behind `at` bytes of payload; of a receive out of
+ * it.  False: they are no list. */
+void batoni_near_put_part(const struct batoni_ring_out *out, struct near_node *node,
+                          size_t at, size_t n);
+bool batoni_near_take_part(struct batoni_pairs *near, struct near_node *node,
+                           size_t at, size_t n);
+
+#endif

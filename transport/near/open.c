@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Near's layer (pairs.h): what it takes, start and close.
+ *
+ * Exchanges, leaving and clearing are those of the transport below, passed through; so is what breaks
+ * it or takes its library away.  Of a transport below that breaks because a rank has gone, near first takes
+ * what that rank and others have published: it has arrived.
+ *
+ * Close.  What this rank has announced and nobody has copied is given up by its state, so that no
+ * receiver ends in OK with bytes of memory that is somebody else's by then; and after an abort the
+ * rank says in its segment that it is away.  The segment itself stays mapped by the others, as long
+ * as they live.
+ */
+#include "near.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "tensors.h"
+
+static size_t
+area_bytes(int size, uint32_t slots_most)
+{
+	struct batoni_ring_layout layout;
+
+	batoni_ring_lay_out(size, slots_most, &layout);
+	return layout.bytes;
+}
+
+static size_t
+control_bytes(int size)
+{
+	struct batoni_ring_layout layout;
+
+	batoni_ring_lay_out(size, 0, &layout);
+	return layout.states_at;
+}
+
+/* The transport below has exchanges alone, and the segments. */
+static struct batoni_transport_config
+below(const struct batoni_transport_config *above)
+{
+	struct batoni_transport_config config = *above;
+
+	config.device = NULL;
+	config.apart = config.check = false;
+	config.slots = config.slots_most = 1;
+	config.hidden_tags = 0;
+	return config;
+}
+
+static void
+discard(struct batoni_pairs *near)
+{
+	batoni_near_free_arrivals(near);
+	batoni_hash_fini(&near->announced);
+	batoni_match_fini(&near->match);
+	batoni_free(near->scratch);
+	batoni_free(near->peers);
+	batoni_free(near->nodes);
+	batoni_free(near);
+}
+
+static enum baton_status
+create(const struct batoni_transport_config *above, int size,
+       struct batoni_pairs **near_p)
+{
+	struct batoni_pairs *near = batoni_alloc(1, sizeof(*near));
+	bool made;
+
+	if (!near)
+		return BATON_ERR_NOMEM;
+	near->base.size = size;
+	near->base.slots = above->slots;
+	near->base.hidden_tags = above->hidden_tags;
+	near->slots_most = above->slots_most;
+	near->check = above->check;
+	near->words = ((size_t)size + 63) / 64;
+	batoni_ring_lay_out(size, above->slots_most, &near->layout);
+	batoni_list_init(&near->copies);
+	batoni_list_init(&near->arrivals);
+	near->nodes = batoni_alloc(above->slots, sizeof(*near->nodes));
+	near->peers = batoni_alloc((size_t)size, sizeof(*near->peers));
+	near->scratch = batoni_alloc(1, BATONI_TENSORS_HEADER_MAX);
+	/* Receives, and as many arrivals. */
+	made = batoni_match_init(&near->match, 2 * (uint64_t)above->slots) &&
+	       batoni_hash_init(&near->announced, above->slots);
+	if (!near->nodes || !near->peers || !near->scratch || !made) {
+		discard(near);
+		return BATON_ERR_NOMEM;
+	}
+	for (uint32_t i = 0; i < above->slots; i++)
+		batoni_list_init(&near->nodes[i].link);
+	*near_p = near;
+	return BATON_OK;
+}
+
+/* ---- passed through ---- */
+
+static struct batoni_pairs *
+to_near(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct batoni_pairs, base);
+}
+
+static enum baton_status
+exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
+         size_t bytes, void *all)
+{
+	struct batoni_transport *under = to_near(transport)->below;
+
+	return under->ops->exchanging->exchange(under, what, mine, bytes, all);
+}
+
+static enum baton_status
+leave(struct batoni_transport *transport)
+{
+	struct batoni_transport *under = to_near(transport)->below;
+
+	return under->ops->leave(under);
+}
+
+static enum baton_status
+clear(struct batoni_transport *transport)
+{
+	struct batoni_transport *under = to_near(transport)->below;
+
+	return under->ops->clearing->clear(under);
+}
+
+static enum baton_status
+lock(struct batoni_transport *transport, bool take)
+{
+	struct batoni_transport *under = to_near(transport)->below;
+
+	return under->ops->locking->lock(under, take);
+}
+
+static void
+error_text(struct batoni_transport *transport, int code, char *text, size_t size)
+{
+	struct batoni_transport *under = to_near(transport)->below;
+
+	under->ops->texts->error_text(under, code, text, size);
+}
+
+static const struct batoni_exchanging_ops exchanging = {.exchange = exchange};
+static const struct batoni_clearing_ops clearing = {.clear = clear};
+static const struct batoni_locking_ops locking = {.lock = lock};
+static const struct batoni_text_ops texts = {.error_text = error_text};
+
+static struct batoni_pairs *
+of_host(struct batoni_host *host)
+{
+	return batoni_container_of(host, struct batoni_pairs, below_host);
+}
+
+/* It has no transfers. */
+static void
+below_done(struct batoni_host *host, struct batoni_transfer *transfer,
+           enum baton_status status)
+{
+	(void)host;
+	(void)transfer;
+	(void)status;
+	assert(!"a transfer that nobody has issued");
+}
+
+static void
+below_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+             int code, const char *text)
+{
+	struct batoni_pairs *near = of_host(host);
+
+	/* A ring has at most as many messages as cells.  (Within an exchange nothing may end.) */
+	for (int rank = 0; near->testing && rank < near->base.size && !near->broken;
+	     rank++)
+		if (near->peers[rank].connected)
+			batoni_near_drain(near, rank, BATONI_RING_CELLS);
+	/* By what was in a ring; its host knows. */
+	if (near->broken)
+		return;
+	near->broken = true;
+	near->base.host->broken(near->base.host, fatal, call, code, text);
+}
+
+static void
+below_moves(struct batoni_host *host)
+{
+	struct batoni_host *above = of_host(host)->base.host;
+
+	above->moves(above);
+}
+
+static void
+below_lost(struct batoni_host *host, const char *why)
+{
+	struct batoni_host *above = of_host(host)->base.host;
+
+	above->lost(above, why);
+}
+
+/* ---- start and close ---- */
+
+static void
+give_up_sends(struct batoni_pairs *near)
+{
+	for (uint32_t slot = 0; slot < near->base.slots; slot++) {
+		struct near_node *node = &near->nodes[slot];
+		_Atomic uint64_t *state;
+		uint64_t word = (uint64_t)node->generation << 8;
+		uint64_t was;
+
+		if (node->state != NEAR_ANNOUNCED && node->state != NEAR_CHUNKING)
+			continue;
+		state = batoni_ring_state(&near->layout, near->area, slot);
+		was = word | NEAR_WAITING;
+		if (atomic_compare_exchange_strong(state, &was,
+		                                   word | NEAR_TAKEN))
+			continue;
+		was = word | NEAR_MATCHED;
+		atomic_compare_exchange_strong(state, &was, word | NEAR_REVOKED);
+	}
+}
+
+static void
+near_close(struct batoni_transport *transport, bool aborted)
+{
+	struct batoni_pairs *near = to_near(transport);
+	struct batoni_transport *under = near->below;
+	struct batoni_farewell *farewell =
+		batoni_farewell_of(&transport->peers[transport->rank]);
+
+	assert(aborted || transport->messages.load.in_flight == 0);
+	give_up_sends(near);
+	if (aborted && farewell)
+		atomic_store(&farewell->away, BATONI_AWAY_CLOSED);
+	under->patience = transport->patience;
+	under->ops->close(under, aborted);
+	discard(near);
+}
+
+/* The two ends of this rank's rings with that one. */
+static void
+meet(struct batoni_pairs *near, int rank)
+{
+	const struct batoni_ring_layout *layout = &near->layout;
+	const struct batoni_peer *there = &near->base.peers[rank];
+	struct near_peer *peer = &near->peers[rank];
+	int me = near->base.rank;
+
+	peer->area = there->pairs;
+	peer->out = (struct batoni_ring_out){
+		.cells = batoni_ring_cells_of(layout, peer->area, me),
+		.control = batoni_ring_control(layout, peer->area, me),
+		.bits = batoni_ring_bits(peer->area, me),
+		.bit = UINT64_C(1) << me % 64,
+		.bell = there->bell,
+	};
+	peer->in = (struct batoni_ring_in){
+		.cells = batoni_ring_cells_of(layout, near->area, rank),
+		.control = batoni_ring_control(layout, near->area, rank),
+	};
+	batoni_list_init(&peer->starved);
+}
+
+static struct batoni_transport *
+start(struct batoni_pairs *near, struct batoni_transport *under)
+{
+	const struct batoni_transport_ops *ops = under->ops;
+	struct batoni_transport *base = &near->base;
+	uint32_t slots = base->slots;
+	int hidden_tags = base->hidden_tags;
+
+	assert(under->size == near->layout.size);
+	near->below = under;
+	near->below_host = (struct batoni_host){
+		.done = below_done,
+		.broken = below_broken,
+		.moves = below_moves,
+		.lost = below_lost,
+	};
+	near->ops = (struct batoni_transport_ops){
+		.name = under->ops->id == BATON_TRANSPORT_AUTO ? "near" : ops->name,
+		.id = ops->id == BATON_TRANSPORT_AUTO ? BATON_TRANSPORT_NEAR
+		                                      : ops->id,
+		.exchanging = &exchanging,
+		.clearing = ops->clearing ? &clearing : NULL,
+		.locking = ops->locking ? &locking : NULL,
+		.texts = ops->texts ? &texts : NULL,
+		.leave = leave,
+		.close = near_close,
+	};
+	*base = *under;
+	base->ops = &near->ops;
+	base->messages = (struct batoni_path){.ops = &batoni_near_messages_ops};
+	base->slots = slots;
+	base->hidden_tags = hidden_tags;
+	base->tag_max = INT_MAX - hidden_tags;
+	base->hidden_tag = hidden_tags ? base->tag_max + 1 : 0;
+	base->any_peer = base->rank;
+	base->capabilities = (under->capabilities &
+	                      (BATON_CAP_SIGNALS | BATON_CAP_WINDOWS)) |
+	                     BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
+	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
+	                     BATON_CAP_CANCEL | BATON_CAP_SELF;
+	/* Beyond room and credit. */
+	base->unbuffered = true;
+	base->lets_go = true;
+	base->lists = NULL;
+	if (ops->id == BATON_TRANSPORT_AUTO)
+		snprintf(base->library, sizeof(base->library), "shared memory");
+	near->area = base->peers[base->rank].pairs;
+	for (int rank = 0; rank < base->size; rank++)
+		meet(near, rank);
+	under->host = under->messages.host = &near->below_host;
+	return base;
+}
+
+const struct batoni_pairs_ops batoni_near_ops = {
+	.format = BATONI_RING_FORMAT,
+	.area_bytes = area_bytes,
+	.control_bytes = control_bytes,
+	.below = below,
+	.create = create,
+	.discard = discard,
+	.start = start,
+};
