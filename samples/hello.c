@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ranks exchange a million floats: mpirun -np 2 ./hello */
+/* Two ranks exchange a million floats: mpirun -np 2 ./hello, or without MPI (README.md) */
 #include <baton.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 	char why[200] = "";
 
 	if (argc > 1) {
-		printf("usage: mpirun -np 2 %s\n", argv[0]);
+		printf("usage: mpirun -np 2 %s (or without MPI: README.md)\n", argv[0]);
 		return strcmp(argv[1], "--help") != 0;
 	}
 	check(baton_comm_create(NULL, &comm));

@@ -2,7 +2,7 @@
 /*
  * One host loop, many outstanding operations.
  *
- *   mpirun -np 2 host_poll           between processes
+ *   mpirun -np 2 host_poll           between processes (or without MPI: README.md)
  *   host_poll --ranks 4              alone: the ranks are threads
  *
  * The ranks form a ring.  Each keeps --outstanding receives from the previous
@@ -493,7 +493,7 @@ static void run(struct baton_comm **comms, int count,
 /* ---- options ------------------------------------------------------------ */
 
 static const char help_text[] =
-	"usage: [mpirun -np N] host_poll [options]\n"
+	"usage: [mpirun -np N] host_poll [options]   (without MPI: README.md)\n"
 	"\n"
 	"Ranks in a ring, each serving many outstanding sends and receives from\n"
 	"one loop; every message is checked.\n"

@@ -2,7 +2,7 @@
 /*
  * Producers put items into rings in the consumer's memory.
  *
- *   mpirun -np 4 producer_consumer
+ *   mpirun -np 4 producer_consumer   (or without MPI: README.md)
  *
  * Rank 0 is the consumer, the others are producers.  The consumer's part of the
  * window holds one ring of slots for each producer.  Two signal counters manage a
@@ -641,7 +641,7 @@ static bool consume_all(struct baton_comm *comm, const struct options *options,
 /* ---- options ------------------------------------------------------------ */
 
 static const char help_text[] =
-	"usage: mpirun -np N producer_consumer [options]\n"
+	"usage: mpirun -np N producer_consumer [options]      (without MPI: README.md)\n"
 	"\n"
 	"Rank 0 consumes what the other 1 to 7 ranks put into its memory; every\n"
 	"item is checked.\n"
@@ -760,7 +760,7 @@ int main(int argc, char **argv)
 		good = run(comm, &options);
 	else if (baton_comm_rank(comm) == 0)
 		fprintf(stderr, "producer_consumer: started as %d ranks, must "
-		        "be 2 to %d (mpirun -np 2 ...)\n",
+		        "be 2 to %d (mpirun -np 2 ..., or see README.md)\n",
 		        baton_comm_size(comm), RANKS_MAX);
 	CHECK(comm, baton_comm_destroy(comm));
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;

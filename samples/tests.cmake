@@ -17,6 +17,34 @@ baton_mpi_test(sample.host_poll.mpi.2 RANKS 2 TARGET host_poll LABELS sample
 baton_mpi_test(sample.host_poll.mpi.2.long RANKS 2 TARGET host_poll
 	LABELS sample ARGS --messages 1000 --bytes 65536)
 
+# Without MPI, by RANK and WORLD_SIZE.  Were the ranks not to find each other's names, each would be
+# a world of one.
+function(sample_near_test name)
+	cmake_parse_arguments(PARSE_ARGV 1 arg "" "TARGET;RANKS" "ARGS;ENV")
+	add_test(NAME ${name} COMMAND sh -c
+		[[ranks=$1; shift
+		export WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1
+		export BATON_PORT=$((20000 + $$ % 10000)) BATON_SECRET=sample_without_mpi_$$
+		rank=1 pids=
+		while [ $rank -lt $ranks ]; do
+			RANK=$rank "$@" & pids="$pids $!"
+			rank=$((rank + 1))
+		done
+		RANK=0 "$@"; status=$?
+		for pid in $pids; do wait $pid || status=$?; done
+		exit $status]] sh ${arg_RANKS} $<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
+	baton_test_properties(${name} TIMEOUT 120 PROCESSORS ${arg_RANKS}
+		LABELS sample PROGRAMS ${arg_TARGET} ARGS ${arg_ARGS}
+		ENV ${arg_ENV})
+	set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION
+		"baton: warning;local transport;rank 0 received 1 ")
+endfunction()
+sample_near_test(sample.hello.near TARGET hello RANKS 2)
+sample_near_test(sample.host_poll.near.3 TARGET host_poll RANKS 3
+	ARGS ${few})
+sample_near_test(sample.producer_consumer.near.3 TARGET producer_consumer
+	RANKS 3 ARGS --items 500)
+
 # The same programs on the CUDA device, over the simulator of the driver.
 set(cuda BATON_DEVICE=cuda BATON_CUDA_LIBRARY=$<TARGET_FILE:cudasim>
 	CUDASIM_ABORT=1)
@@ -124,6 +152,8 @@ if(BATON_SANITIZE)
 elseif(TARGET onnx_pipeline AND EXISTS ${models}/whole.onnx)
 	baton_run_test(sample.onnx_pipeline.local TARGET onnx_pipeline
 		LABELS sample ARGS --batches 24 PROCESSORS 2)
+	sample_near_test(sample.onnx_pipeline.near TARGET onnx_pipeline RANKS 2
+		ARGS --batches 24)
 	baton_mpi_test(sample.onnx_pipeline.mpi RANKS 2 TARGET onnx_pipeline
 		LABELS sample ARGS --batches 24)
 	# More in flight than there are batches, and then one at a time.
@@ -213,6 +243,8 @@ if(BATON_HAVE_MPI)
 	set_tests_properties(sample.pipeline.nccl PROPERTIES
 		FAIL_REGULAR_EXPRESSION "mpi transport;baton: warning")
 endif()
+sample_near_test(sample.pipeline.near.2 TARGET pipeline RANKS 2
+	ARGS ${tiny} ENV ${one_thread})
 # What overlap gains is told where the machine was quiet; any is quiet enough for 0, and none
 # for 1000.
 baton_mpi_test(sample.pipeline.quiet RANKS 2 TARGET pipeline LABELS sample

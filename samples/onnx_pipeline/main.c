@@ -3,7 +3,8 @@
  * A model of ONNX Runtime in two halves, each on a rank, with Baton's lists of tensors
  * across the cut.
  *
- *   mpirun -np 2 onnx_pipeline        or alone: the ranks are two threads
+ *   mpirun -np 2 onnx_pipeline        or without MPI (../README.md), or alone: the ranks are
+ *                                     two threads
  *
  * It does what ONNX Runtime's own Send and Recv operators are for, with calls between two
  * sessions instead of operators in a graph.  Rank 1 then runs the unsplit model on the

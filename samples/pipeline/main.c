@@ -2,7 +2,8 @@
 /*
  * Pipeline-parallel training of a multilayer perceptron on handwritten digits.
  *
- *   mpirun -np 2 pipeline            (pipeline --help lists the options)
+ *   mpirun -np 2 pipeline            (pipeline --help lists the options;
+ *                                     without MPI: ../README.md)
  *
  * The ranks are the stages.  They train once under each schedule, from the same
  * first weights; the schedules take turns, an epoch each, so that other load on
