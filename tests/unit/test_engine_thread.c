@@ -656,6 +656,56 @@ START_TEST(engine_thread_sleeps_while_a_stream_waits_and_goes_on_with_it)
 }
 END_TEST
 
+/* ---- a pass behind which it may sleep ------------------------------------- */
+
+enum { PARTS = 200 };
+
+static atomic_int parts; /* that are left */
+
+static void
+park(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	scripted->base.messages.load.parked = 1;
+}
+
+/* Each test has one part, and leaves the others where they are; the last one ends the receive. */
+static void
+take_part(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	(void)transfer;
+	if (atomic_load(&parts) == 0 || atomic_fetch_sub(&parts, 1) > 1)
+		return;
+	scripted->test_events = 0;
+	scripted->base.messages.load.parked = 0;
+	scripted_end(scripted, scripted_live(scripted, BATONI_RECV, 1), 8,
+	             BATON_OK);
+}
+
+START_TEST(engine_thread_does_not_sleep_behind_a_pass_with_events)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	struct pollfd readable;
+
+	scripted_init(&busy);
+	busy.on_issue = park;
+	busy.on_test = take_part;
+	open_busy();
+	readable = open_queue(&options);
+	scripted_recv(busy_comm, NULL, 1, &options);
+	await_listening();
+	batoni_take();
+	busy.test_events = 1;
+	atomic_store(&parts, PARTS);
+	batoni_leave();
+	batoni_bell_ring(batoni_bell());
+	/* Nobody rings or calls any more; a nap for each part takes longer than a test may. */
+	ck_assert_int_eq(poll(&readable, 1, -1), 1);
+	baton_queue_destroy(options.queue);
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -672,6 +722,7 @@ main(void)
 		engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone,
 		death_of_a_peer_is_noticed_while_only_a_far_deadline_was_pending,
 		wait_that_needs_a_message_after_a_store_is_not_slept_on,
+		engine_thread_does_not_sleep_behind_a_pass_with_events,
 		host_that_goes_leaves_parked_waits_to_the_engine_thread,
 		wait_that_another_host_parks_is_left_to_the_engine_thread,
 		wait_that_a_count_has_looked_at_is_not_slept_on,
