@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +41,16 @@ close_world(bool aborted)
 {
 	near_close_all(&world, aborted);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+
+static unsigned char *
+map_pages(size_t bytes)
+{
+	void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(pages, MAP_FAILED);
+	return pages;
 }
 
 static enum baton_status
@@ -446,6 +457,30 @@ START_TEST(a_rank_that_closes_gives_up_its_sends)
 	near_run(&world);
 	ck_assert_int_eq(end_of(1, 2), BATON_PENDING);
 	ck_assert_int_eq(near_take(&world, 1, 2), BATON_ERR_CANCELED);
+	close_world(true);
+}
+END_TEST
+
+/* What is copied from the address itself: the buffer may be freed when its rank has closed. */
+START_TEST(what_a_rank_of_this_process_gave_up_is_not_read_any_more)
+{
+	const size_t bytes = (size_t)4 << 20;
+	unsigned char *source = map_pages(bytes), *target = map_pages(bytes);
+
+	memset(source, 7, bytes);
+	open_world(NEAR_WITHIN);
+	near_recv(&world, 1, 1, 0, 3, target, bytes);
+	near_send(&world, 0, 0, 1, 3, source, bytes);
+	near_pass(&world, 1);
+	ck_assert_uint_eq(near_node_of(&world, 1, 1)->moved, NEAR_PASS_MAX);
+	near_close_rank(&world, 0, true);
+	ck_assert_int_eq(mprotect(source, bytes, PROT_NONE), 0);
+	near_pass(&world, 1);
+	ck_assert_int_eq(end_of(1, 1), BATON_ERR_PEER);
+	ck_assert_int_eq(target[NEAR_PASS_MAX - 1], 7);
+	ck_assert_int_eq(target[NEAR_PASS_MAX], 0);
+	munmap(source, bytes);
+	munmap(target, bytes);
 	close_world(true);
 }
 END_TEST
@@ -900,6 +935,8 @@ main(void)
 	tcase_add_test(tcase, the_last_hidden_tag_is_received_from_any_rank);
 	tcase_add_test(tcase, types_are_compared_in_checked_mode);
 	tcase_add_loop_test(tcase, a_rank_that_closes_gives_up_its_sends, 0, 3);
+	tcase_add_test(tcase,
+	               what_a_rank_of_this_process_gave_up_is_not_read_any_more);
 	tcase_add_loop_test(tcase,
 	                    what_a_reader_that_closed_had_matched_is_taken_back,
 	                    0, 3);
