@@ -146,6 +146,71 @@ START_TEST(truncation_writes_nothing_and_ends_the_send_well)
 }
 END_TEST
 
+/* ---- how much is copied ---- */
+
+enum { MANY = 200 };
+
+/* Of the receives in the slots from 0 on. */
+static size_t
+copied_bytes(void)
+{
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i < MANY; i++)
+		bytes += end_of(1, i) == BATON_OK
+		                 ? world.ranks[1].transfers[i].done_bytes
+		                 : near_node_of(&world, 1, i)->moved;
+	return bytes;
+}
+
+/* To receives that are posted: messages of the longest that a call copies. */
+static void
+announce_many(void)
+{
+	for (uint32_t i = 0; i < MANY; i++)
+		near_recv(&world, 1, i, 0, (int)i, to, NEAR_INLINE_MAX);
+	for (uint32_t i = 0; i < MANY; i++)
+		near_send(&world, 0, i, 1, (int)i, from, NEAR_INLINE_MAX);
+	ck_assert_uint_eq(copied_bytes(), 0);
+}
+
+static void
+assert_many_arrive(void)
+{
+	near_run(&world);
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_arrived(1, i, NEAR_INLINE_MAX);
+	ck_assert(memcmp(to, from, NEAR_INLINE_MAX) == 0);
+}
+
+START_TEST(a_call_copies_no_more_than_one_message)
+{
+	open_world((enum near_reach)_i);
+	announce_many();
+	ck_assert_int_eq(near_recv(&world, 1, MANY, 0, MANY, to, 1),
+	                 BATON_PENDING);
+	ck_assert_uint_eq(copied_bytes(), NEAR_INLINE_MAX);
+	assert_many_arrive();
+	near_take(&world, 1, MANY);
+	assert_idle();
+	close_world(false);
+}
+END_TEST
+
+START_TEST(a_pass_copies_no_more_than_its_share)
+{
+	open_world((enum near_reach)_i);
+	announce_many();
+	near_pass(&world, 1);
+	ck_assert_uint_eq(copied_bytes(), NEAR_PASS_MAX);
+	near_pass(&world, 1);
+	ck_assert_uint_eq(copied_bytes(), 2 * NEAR_PASS_MAX);
+	assert_many_arrive();
+	assert_idle();
+	close_world(false);
+}
+END_TEST
+
 /* ---- taking back ---- */
 
 START_TEST(taking_back_in_a_loop_costs_the_receiver_no_memory)
@@ -919,6 +984,8 @@ main(void)
 	tcase_add_loop_test(tcase,
 	                    truncation_writes_nothing_and_ends_the_send_well, 0,
 	                    3);
+	tcase_add_loop_test(tcase, a_call_copies_no_more_than_one_message, 0, 2);
+	tcase_add_loop_test(tcase, a_pass_copies_no_more_than_its_share, 0, 2);
 	tcase_add_test(tcase, taking_back_in_a_loop_costs_the_receiver_no_memory);
 	tcase_add_loop_test(tcase, a_match_wins_against_a_take_back, 0, 3);
 	tcase_add_test(tcase,
