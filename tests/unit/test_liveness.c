@@ -211,6 +211,53 @@ START_TEST(a_peer_is_silent_only_when_the_messages_were_tested_often)
 }
 END_TEST
 
+/* Rank 1 has left, and its process lives.  Nothing is stored into its segment, but its farewell is
+ * mapped. */
+static void
+leave_peer(uint32_t away)
+{
+	batoni_pidfd_close(peers[1].pidfd);
+	peers[1].pidfd = -1;
+	peers[1].segment = NULL;
+	peers[1].farewell = &farewells[1];
+	farewells[1].away = away;
+	ck_assert(batoni_peer_is_gone(&peers[1]));
+}
+
+/* Until rank 1 has been missed twice. */
+static void
+call_roll(void)
+{
+	struct batoni_roll_call roll = {.called_ns = 0};
+
+	batoni_take();
+	for (uint64_t second = 1;
+	     second < 1000 && baton_comm_status(comm) == BATON_OK; second++)
+		batoni_check_ranks(comm, &roll, second * UINT64_C(1000000000));
+	batoni_leave();
+	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_PEER);
+}
+
+START_TEST(a_rank_that_has_finalised_is_told_so)
+{
+	leave_peer(BATONI_AWAY_FINALISED);
+	call_roll();
+	ck_assert_str_eq(baton_comm_error(comm),
+	                 "rank 1 has finalised MPI without destroying the "
+	                 "communicator: not all ranks have left");
+}
+END_TEST
+
+START_TEST(a_rank_that_has_closed_is_told_so)
+{
+	leave_peer(BATONI_AWAY_CLOSED);
+	call_roll();
+	ck_assert_str_eq(baton_comm_error(comm),
+	                 "rank 1 has destroyed its end after an abort or an "
+	                 "error: not all ranks have left");
+}
+END_TEST
+
 int
 main(void)
 {
@@ -220,6 +267,8 @@ main(void)
 		a_launch_that_names_a_silent_peer_ends_at_once,
 		a_receive_whose_message_has_come_ends_with_it,
 		a_peer_is_silent_only_when_the_messages_were_tested_often,
+		a_rank_that_has_finalised_is_told_so,
+		a_rank_that_has_closed_is_told_so,
 	};
 
 	return RUN_TESTS_WITH("liveness", tests, setup, teardown);
