@@ -231,6 +231,28 @@ START_TEST(puts_by_message_alone_leave_the_areas)
 }
 END_TEST
 
+/* Whether or not puts are to go there. */
+START_TEST(a_farewell_is_read_by_all_ranks)
+{
+	if (_i)
+		setenv("BATON_WINDOW_PATH", "message", 1);
+	open_all(SEGMENT_BYTES);
+	for (int i = 0; i < RANKS; i++) {
+		atomic_store(&batoni_farewell_of(peer_of(i, i))->away,
+		             10 + (uint32_t)i);
+		for (int j = 0; j < RANKS; j++) {
+			struct batoni_farewell *farewell =
+				batoni_farewell_of(peer_of(j, i));
+
+			ck_assert_ptr_nonnull(farewell);
+			ck_assert_uint_eq(atomic_load(&farewell->away),
+			                  10 + (uint32_t)i);
+		}
+	}
+	close_all();
+}
+END_TEST
+
 START_TEST(without_areas_there_is_no_further_round)
 {
 	join(SEGMENT_BYTES, 0);
@@ -427,6 +449,7 @@ main(void)
 	               the_control_is_allocated_and_the_rest_of_an_area_is_not);
 	tcase_add_test(tcase, areas_need_no_one_sided_layer);
 	tcase_add_test(tcase, puts_by_message_alone_leave_the_areas);
+	tcase_add_loop_test(tcase, a_farewell_is_read_by_all_ranks, 0, 2);
 	tcase_add_test(tcase, without_areas_there_is_no_further_round);
 	tcase_add_loop_test(tcase, all_ranks_are_refused_alike_where_two_are_not_near,
 	                    0, (int)(sizeof(changes) / sizeof(changes[0])));
