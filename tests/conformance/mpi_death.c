@@ -5,7 +5,7 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
@@ -14,7 +14,9 @@
  * deregister a window, as in `register`.  peer: the same while they send to it and receive from it with no
  * deadline; calls: with no thread of the engine.  order: the same with many in order on one stream,
  * which need no more checks of the processes than one does.  destroy: the same while they destroy the
- * communicator, with no time limit; a send of one of them to it is lent.
+ * communicator, with no time limit; a send of one of them to it is lent.  close: messages go through
+ * shared memory, and rank 1 is not killed: it has met what they send, and then aborts and destroys the
+ * communicator.
  *
  * mpirun's exit status says nothing here, so each survivor prints a line and the
  * test looks for both.  The stopped rank is killed by its neighbour at the end.
@@ -310,6 +312,43 @@ survive_destroying(struct baton_comm *comm, int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* What rank 1 meets it has not copied: it drives within calls alone. */
+static void
+meet_and_close(struct baton_comm *comm)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+	detached.flags = BATON_OP_DETACHED;
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int peer = 0; peer < 3; peer += 2)
+		CHECK(baton_recv(large, sizeof(large), BATON_UINT8, peer, 0,
+		                 comm, NULL, &detached, NULL) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	MPI_Barrier(MPI_COMM_WORLD);
+	_exit(exit_status());
+}
+
+static void
+survive_closing(struct baton_comm *comm)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	struct baton_window *window = NULL;
+	baton_request send = 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	CHECK(baton_send(large, sizeof(large), BATON_UINT8, 1, 0, comm, NULL,
+	                 &detached, &send) == BATON_OK);
+	MPI_Barrier(MPI_COMM_WORLD);
+	CHECK(baton_finish(&send, 20000 * MS, NULL) == BATON_ERR_PEER);
+	CHECK(baton_window_register(small, sizeof(small), comm, &window) ==
+	      BATON_ERR_PEER);
+	CHECK(strstr(baton_last_error(),
+	             "rank 1 has destroyed its end after an abort or an error"));
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void
 signal_and_die(struct baton_comm *comm)
 {
@@ -330,6 +369,7 @@ main(int argc, char **argv)
 	bool destroying = argc > 1 && strcmp(argv[1], "destroy") == 0;
 	bool calls = argc > 1 && strcmp(argv[1], "calls") == 0;
 	bool in_order = argc > 1 && strcmp(argv[1], "order") == 0;
+	bool closing = argc > 1 && strcmp(argv[1], "close") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -343,7 +383,7 @@ main(int argc, char **argv)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
 	              MPI_BYTE, MPI_COMM_WORLD);
-	if (calls || in_order)
+	if (calls || in_order || closing)
 		options.progress = BATON_PROGRESS_CALLS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
 	      BATON_OK);
@@ -353,6 +393,8 @@ main(int argc, char **argv)
 		signal_and_die(comm);
 	if (rank == 1 && (sending || in_order))
 		send_and_die(comm, in_order ? MANY - 1 : 9);
+	if (rank == 1 && closing)
+		meet_and_close(comm);
 	if (rank == 1 && !finalizing) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
@@ -367,6 +409,8 @@ main(int argc, char **argv)
 		survive_registering(comm, rank, pids[0]);
 	else if (finalizing)
 		survive_finalizing(comm, rank, pids[0]);
+	else if (closing)
+		survive_closing(comm);
 	else if (destroying)
 		survive_destroying(comm, rank);
 	else
