@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that only compute, with messages through shared memory
+ * (transport/near/).
+ *
+ *   near_modes MODE
+ *
+ * The two ranks are processes, which meet by an id.
+ *
+ *   signals   rank 1 computes and makes no call, while rank 0 sends it more signals, as messages, than a
+ *             ring has cells; all end, and both destroy the communicator
+ */
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "program.h"
+#include "shared_memory.h"
+
+#define MS INT64_C(1000000)
+#define SECOND (1000 * MS)
+/* For a loaded machine. */
+#define LATEST (30 * SECOND)
+
+enum { RANKS = 2, SIGNALS = 5000 };
+
+static struct shared {
+	struct baton_unique_id id;
+	_Atomic int has_id;
+	_Atomic int done;
+} *shared;
+
+static int rank;
+static struct baton_comm *comm;
+
+static void
+pause_ms(void)
+{
+	const struct timespec t = { 0, MS };
+
+	nanosleep(&t, NULL);
+}
+
+static void
+create(void)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+
+	options.requests_max = 2 * SIGNALS;
+	options.timeout_ns = LATEST;
+	if (rank == 0) {
+		CHECK(baton_unique_id_create(&shared->id) == BATON_OK);
+		atomic_store(&shared->has_id, 1);
+	}
+	while (!atomic_load(&shared->has_id))
+		pause_ms();
+	CHECK(baton_comm_create_id(RANKS, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	if (!comm)
+		_exit(exit_status());
+}
+
+/* ---- signals ---- */
+
+static void
+send_signals(void)
+{
+	static baton_request requests[SIGNALS];
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+
+	detached.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < SIGNALS; i++)
+		CHECK(baton_signal(1, 0, 0, 0, comm, NULL, &detached,
+		                   &requests[i]) == BATON_OK);
+	for (int i = 0; i < SIGNALS && failures == 0; i++)
+		CHECK(baton_finish(&requests[i], LATEST, NULL) == BATON_OK);
+	atomic_store(&shared->done, 1);
+}
+
+static void
+compute(void)
+{
+	uint64_t count = 0;
+
+	while (!atomic_load(&shared->done))
+		pause_ms();
+	CHECK(baton_signal_count(comm, 0, 0, 0, &count) == BATON_OK);
+	CHECK(count == SIGNALS);
+}
+
+static int
+signal_one_that_computes(void)
+{
+	create();
+	if (rank == 0)
+		send_signals();
+	else
+		compute();
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	return exit_status();
+}
+
+/* ---- ranks ---- */
+
+static int
+run_ranks(int (*be_rank)(void))
+{
+	int worst = 0;
+
+	for (rank = 0; rank < RANKS; rank++) {
+		pid_t child = fork();
+
+		if (child < 0)
+			abort();
+		if (child == 0) {
+			/* A rank that hangs dies of it. */
+			alarm(120);
+			exit(be_rank());
+		}
+	}
+	for (int i = 0; i < RANKS; i++) {
+		int status;
+
+		wait(&status);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			worst = 1;
+	}
+	return worst;
+}
+
+int
+main(int argc, char **argv)
+{
+	shared = shared_alloc(sizeof(*shared));
+	if (argc > 1 && strcmp(argv[1], "signals") == 0) {
+		setenv("BATON_WINDOW_PATH", "message", 1);
+		return run_ranks(signal_one_that_computes);
+	}
+	return 2;
+}
