@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that only compute, with messages through shared memory
+ * Ranks that only compute, or whose main thread has ended, with messages through shared memory
  * (transport/near/).
  *
  *   near_modes MODE
@@ -9,8 +9,13 @@
  *
  *   signals   rank 1 computes and makes no call, while rank 0 sends it more signals, as messages, than a
  *             ring has cells; all end, and both destroy the communicator
+ *   main      the main thread of rank 1 ends (pthread_exit) when another thread of it has created the
+ *             communicator: nobody can read the process's memory then, and its long messages arrive
  */
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +28,7 @@
 /* For a loaded machine. */
 #define LATEST (30 * SECOND)
 
-enum { RANKS = 2, SIGNALS = 5000 };
+enum { RANKS = 2, SIGNALS = 5000, LONG = 5 << 20 };
 
 static struct shared {
 	struct baton_unique_id id;
@@ -33,6 +38,8 @@ static struct shared {
 
 static int rank;
 static struct baton_comm *comm;
+static sem_t created;
+static unsigned char from[LONG], to[LONG];
 
 static void
 pause_ms(void)
@@ -101,6 +108,73 @@ signal_one_that_computes(void)
 	return exit_status();
 }
 
+/* ---- main ---- */
+
+/* Until the main thread has ended: the kernel then reads no memory of this process for anybody. */
+static void
+await_unread(void)
+{
+	char byte = 0, copy = 0;
+	const struct iovec source = { &byte, 1 }, target = { &copy, 1 };
+
+	while (process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1)
+		pause_ms();
+}
+
+static void
+fill(unsigned char *bytes, int of)
+{
+	for (size_t i = 0; i < LONG; i++)
+		bytes[i] = (unsigned char)(i * 7 + i / 256 + (size_t)of);
+}
+
+static void
+exchange(void)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	baton_request in = 0, out = 0;
+
+	detached.flags = BATON_OP_DETACHED;
+	fill(from, rank);
+	CHECK(baton_send(from, LONG, BATON_UINT8, 1 - rank, 0, comm, NULL,
+	                 &detached, &out) == BATON_OK);
+	CHECK(baton_recv(to, LONG, BATON_UINT8, 1 - rank, 0, comm, NULL,
+	                 &detached, &in) == BATON_OK);
+	CHECK(baton_finish(&in, LATEST, NULL) == BATON_OK);
+	CHECK(baton_finish(&out, LATEST, NULL) == BATON_OK);
+	fill(from, 1 - rank);
+	CHECK(memcmp(from, to, LONG) == 0);
+}
+
+static void *
+be_rank_1(void *unused)
+{
+	create();
+	sem_post(&created);
+	await_unread();
+	exchange();
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	exit(exit_status());
+	return unused;
+}
+
+static int
+exchange_with_one_without_main_thread(void)
+{
+	pthread_t thread;
+
+	if (rank == 1) {
+		sem_init(&created, 0, 0);
+		CHECK(pthread_create(&thread, NULL, be_rank_1, NULL) == 0);
+		sem_wait(&created);
+		pthread_exit(NULL);
+	}
+	create();
+	exchange();
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	return exit_status();
+}
+
 /* ---- ranks ---- */
 
 static int
@@ -137,5 +211,7 @@ main(int argc, char **argv)
 		setenv("BATON_WINDOW_PATH", "message", 1);
 		return run_ranks(signal_one_that_computes);
 	}
+	if (argc > 1 && strcmp(argv[1], "main") == 0)
+		return run_ranks(exchange_with_one_without_main_thread);
 	return 2;
 }
