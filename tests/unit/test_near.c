@@ -303,8 +303,9 @@ START_TEST(a_scrapped_receive_is_not_written_any_more)
 	near_run(&world);
 	assert_arrived(0, 0, HUGE_BYTES);
 	ck_assert_int_ne(end_of(1, 1), BATON_PENDING);
-	for (size_t i = 0; i < sizeof(to); i++)
-		ck_assert_int_eq(to[i], 0x77);
+	/* Each byte is as the one before it. */
+	ck_assert_int_eq(to[0], 0x77);
+	ck_assert(memcmp(to, to + 1, sizeof(to) - 1) == 0);
 	assert_idle();
 	close_world(false);
 }
