@@ -92,7 +92,11 @@ compute(void)
 
 	while (!atomic_load(&shared->done))
 		pause_ms();
-	CHECK(baton_signal_count(comm, 0, 0, 0, &count) == BATON_OK);
+	/* They have ended where they came from, and are on their way. */
+	for (int64_t waited = 0; count < SIGNALS && waited < LATEST; waited += MS) {
+		CHECK(baton_signal_count(comm, 0, 0, 0, &count) == BATON_OK);
+		pause_ms();
+	}
 	CHECK(count == SIGNALS);
 }
 
