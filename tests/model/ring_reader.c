@@ -226,7 +226,7 @@ reader_sleeps(const struct rules *rules, struct state *s, unsigned choice)
 		read_to(s, begin_s4(rules));
 		return rules->omission == S2 || ring_fence(s, READER);
 	case R_S2:
-		s->r.step = begin_s4(rules);
+		s->r.step = (uint8_t)(begin_s4(rules));
 		return rules->omission == S2 || ring_fence(s, READER);
 	case R_S4_LOAD:
 		if (!ring_load(rules, s, READER, BITS, RELAXED, choice, &value))
