@@ -17,7 +17,7 @@
  * health of a device to be looked at, or a wait for a signal is *parked* (only the store of a
  * peer ends it), the thread listens: the peer that signals rings the bell (shm.h).  It wakes
  * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
- * still exist, and every NAP_DEVICE_NS for devices.
+ * still exist, and every NAP_HEALTH_NS for devices and for peers that are gone.
  *
  * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps
  * too: counts that streams write come without a ring, but the engine of their source rings

@@ -159,7 +159,7 @@ rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
 	}
 	if (outlook.look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
 	    outlook.parked_on_others) {
-		/* Who is to ring may need this processor. */
+		/* The process that is to ring may need this processor. */
 		sched_yield();
 		return idle;
 	}

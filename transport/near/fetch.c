@@ -33,10 +33,7 @@ static bool
 exchange_state(struct batoni_pairs *near, int from, uint32_t slot,
                uint32_t generation, enum near_word was, enum near_word is)
 {
-	uint64_t word = (uint64_t)generation << 8 | was;
-
-	return atomic_compare_exchange_strong(state_of(near, from, slot), &word,
-	                                      (uint64_t)generation << 8 | is);
+	return batoni_near_exchange(state_of(near, from, slot), generation, was, is);
 }
 
 bool
@@ -167,7 +164,7 @@ static bool
 is_matched(struct batoni_pairs *near, const struct near_node *node)
 {
 	return atomic_load(state_of(near, node->peer, node->what.slot)) ==
-	       ((uint64_t)node->what.generation << 8 | NEAR_MATCHED);
+	       batoni_near_word(node->what.generation, NEAR_MATCHED);
 }
 
 /* Copy up to *budget bytes.  PENDING: there are more, or they come by chunks now. */

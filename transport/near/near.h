@@ -53,7 +53,7 @@
 #include "ring.h"
 #include "transport.h"
 
-#define NEAR_SHORT_MAX ((size_t)8192)
+#define NEAR_SHORT_MAX BATONI_RING_WHOLE_MAX
 #define NEAR_CHUNK_MAX ((size_t)8192)
 /* Of copying: within a call, and in a pass. */
 #define NEAR_INLINE_MAX ((size_t)16 << 10)
@@ -64,6 +64,23 @@
 
 /* The low byte of a state; the generation is above it. */
 enum near_word { NEAR_FREE, NEAR_WAITING, NEAR_MATCHED, NEAR_COPIED, NEAR_TAKEN, NEAR_REVOKED };
+
+static inline uint64_t
+batoni_near_word(uint32_t generation, enum near_word word)
+{
+	return (uint64_t)generation << 8 | word;
+}
+
+/* False: its state was another one, or that of another announcement. */
+static inline bool
+batoni_near_exchange(_Atomic uint64_t *state, uint32_t generation, enum near_word was,
+                     enum near_word is)
+{
+	uint64_t word = batoni_near_word(generation, was);
+
+	return atomic_compare_exchange_strong(state, &word,
+	                                      batoni_near_word(generation, is));
+}
 
 enum near_state {
 	NEAR_IDLE,
@@ -221,6 +238,8 @@ enum baton_status batoni_near_send(struct batoni_pairs *near,
                                    struct batoni_transfer *transfer);
 /* Take a send back: as take_back. */
 enum baton_status batoni_near_unsend(struct batoni_pairs *near, struct near_node *node);
+/* All that was announced and not copied is given up by its state. */
+void batoni_near_give_up(struct batoni_pairs *near);
 /* There may be room again for what waits for it.  Returns the number of events. */
 size_t batoni_near_feed(struct batoni_pairs *near, int peer);
 /* DONE: the send in this slot has been copied.  False: there cannot be such a slot. */
@@ -269,7 +288,6 @@ bool batoni_near_chunk(struct batoni_pairs *near, int peer,
 bool batoni_near_grant(struct batoni_pairs *near, struct near_node *node);
 bool batoni_near_send_chunks(struct batoni_pairs *near, struct near_node *node,
                              size_t *budget);
-
 
 /* ---- lists.c ---- */
 

@@ -204,27 +204,6 @@ below_lost(struct batoni_host *host, const char *why)
 /* ---- start and close ---- */
 
 static void
-give_up_sends(struct batoni_pairs *near)
-{
-	for (uint32_t slot = 0; slot < near->base.slots; slot++) {
-		struct near_node *node = &near->nodes[slot];
-		_Atomic uint64_t *state;
-		uint64_t word = (uint64_t)node->generation << 8;
-		uint64_t was;
-
-		if (node->state != NEAR_ANNOUNCED && node->state != NEAR_CHUNKING)
-			continue;
-		state = batoni_ring_state(&near->layout, near->area, slot);
-		was = word | NEAR_WAITING;
-		if (atomic_compare_exchange_strong(state, &was,
-		                                   word | NEAR_TAKEN))
-			continue;
-		was = word | NEAR_MATCHED;
-		atomic_compare_exchange_strong(state, &was, word | NEAR_REVOKED);
-	}
-}
-
-static void
 near_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_pairs *near = to_near(transport);
@@ -233,7 +212,7 @@ near_close(struct batoni_transport *transport, bool aborted)
 		batoni_farewell_of(&transport->peers[transport->rank]);
 
 	assert(aborted || transport->messages.load.in_flight == 0);
-	give_up_sends(near);
+	batoni_near_give_up(near);
 	if (aborted && farewell)
 		atomic_store(&farewell->away, BATONI_AWAY_CLOSED);
 	under->patience = transport->patience;

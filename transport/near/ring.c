@@ -71,10 +71,10 @@ batoni_ring_is_sound(const struct batoni_ring_head *head)
 {
 	switch (head->kind) {
 	case BATONI_RING_SHORT:
-		return head->length <= 8192 &&
+		return head->length <= BATONI_RING_WHOLE_MAX &&
 		       head->cells == batoni_ring_cells(head->length);
 	case BATONI_RING_LIST:
-		return head->length >= 8 && head->length <= 8192 &&
+		return head->length >= 8 && head->length <= BATONI_RING_WHOLE_MAX &&
 		       head->cells == batoni_ring_cells(head->length);
 	case BATONI_RING_ANNOUNCE:
 		return head->cells == 1;

@@ -75,8 +75,9 @@
 #define BATONI_RING_CELL 32u
 #define BATONI_RING_CELLS 2048u
 #define BATONI_RING_BYTES ((size_t)BATONI_RING_CELL * BATONI_RING_CELLS)
-/* Of a payload; 258 cells at most. */
-#define BATONI_RING_PAYLOAD_MAX ((size_t)8192 + 16)
+/* Of a message that goes with its bytes, and of any payload; 258 cells at most. */
+#define BATONI_RING_WHOLE_MAX ((size_t)8192)
+#define BATONI_RING_PAYLOAD_MAX (BATONI_RING_WHOLE_MAX + 16)
 /* So many bytes of the payload are in the first cell. */
 #define BATONI_RING_FIRST 16u
 #define BATONI_RING_TELL (BATONI_RING_CELLS / 8)
@@ -202,13 +203,20 @@ batoni_ring_has_credit(const struct batoni_ring_out *out, uint32_t cells)
  * `broken`: what it tells cannot be. */
 bool batoni_ring_starve(struct batoni_ring_out *out, uint32_t cells, bool *broken);
 
+/* Where in the ring this byte lies of the payload of the message that begins at the cell. */
+static inline size_t
+batoni_ring_place(uint32_t cell, size_t at)
+{
+	return ((size_t)(cell % BATONI_RING_CELLS) * BATONI_RING_CELL +
+	        BATONI_RING_FIRST + at) %
+	       BATONI_RING_BYTES;
+}
+
 static inline void
 batoni_ring_copy_in(const struct batoni_ring_out *out, size_t at, const void *from,
                     size_t bytes)
 {
-	size_t begin = ((size_t)(out->next % BATONI_RING_CELLS) * BATONI_RING_CELL +
-	                BATONI_RING_FIRST + at) %
-	               BATONI_RING_BYTES;
+	size_t begin = batoni_ring_place(out->next, at);
 	size_t first = BATONI_RING_BYTES - begin;
 
 	if (__builtin_expect(first >= bytes, 1)) {
@@ -317,9 +325,7 @@ static inline void
 batoni_ring_copy_out(const struct batoni_ring_in *in, size_t at, void *to,
                      size_t bytes)
 {
-	size_t begin = ((size_t)(in->next % BATONI_RING_CELLS) * BATONI_RING_CELL +
-	                BATONI_RING_FIRST + at) %
-	               BATONI_RING_BYTES;
+	size_t begin = batoni_ring_place(in->next, at);
 	size_t first = BATONI_RING_BYTES - begin;
 
 	if (__builtin_expect(first >= bytes, 1)) {

@@ -25,17 +25,14 @@ state_of(const struct batoni_pairs *near, const struct near_node *node)
 static uint64_t
 word_of(const struct near_node *node, enum near_word word)
 {
-	return (uint64_t)node->generation << 8 | word;
+	return batoni_near_word(node->generation, word);
 }
 
 static bool
 exchange_state(const struct batoni_pairs *near, const struct near_node *node,
                enum near_word was, enum near_word is)
 {
-	uint64_t word = word_of(node, was);
-
-	return atomic_compare_exchange_strong(state_of(near, node), &word,
-	                                      word_of(node, is));
+	return batoni_near_exchange(state_of(near, node), node->generation, was, is);
 }
 
 static uint8_t
@@ -177,6 +174,19 @@ batoni_near_unsend(struct batoni_pairs *near, struct near_node *node)
 	batoni_transfer_moved(transfer, transfer->bytes);
 	batoni_near_finish(near, node);
 	return BATON_OK;
+}
+
+void
+batoni_near_give_up(struct batoni_pairs *near)
+{
+	for (uint32_t slot = 0; slot < near->base.slots; slot++) {
+		const struct near_node *node = &near->nodes[slot];
+
+		if ((node->state == NEAR_ANNOUNCED ||
+		     node->state == NEAR_CHUNKING) &&
+		    !exchange_state(near, node, NEAR_WAITING, NEAR_TAKEN))
+			exchange_state(near, node, NEAR_MATCHED, NEAR_REVOKED);
+	}
 }
 
 /* ---- what has been copied ---- */
