@@ -129,14 +129,6 @@ clear(struct batoni_transport *transport)
 	return under->ops->clearing->clear(under);
 }
 
-static enum baton_status
-lock(struct batoni_transport *transport, bool take)
-{
-	struct batoni_transport *under = to_near(transport)->below;
-
-	return under->ops->locking->lock(under, take);
-}
-
 static void
 error_text(struct batoni_transport *transport, int code, char *text, size_t size)
 {
@@ -147,7 +139,6 @@ error_text(struct batoni_transport *transport, int code, char *text, size_t size
 
 static const struct batoni_exchanging_ops exchanging = {.exchange = exchange};
 static const struct batoni_clearing_ops clearing = {.clear = clear};
-static const struct batoni_locking_ops locking = {.lock = lock};
 static const struct batoni_text_ops texts = {.error_text = error_text};
 
 static struct batoni_pairs *
@@ -261,12 +252,11 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 		.lost = below_lost,
 	};
 	near->ops = (struct batoni_transport_ops){
-		.name = under->ops->id == BATON_TRANSPORT_AUTO ? "near" : ops->name,
+		.name = ops->id == BATON_TRANSPORT_AUTO ? "near" : ops->name,
 		.id = ops->id == BATON_TRANSPORT_AUTO ? BATON_TRANSPORT_NEAR
 		                                      : ops->id,
 		.exchanging = &exchanging,
 		.clearing = ops->clearing ? &clearing : NULL,
-		.locking = ops->locking ? &locking : NULL,
 		.texts = ops->texts ? &texts : NULL,
 		.leave = leave,
 		.close = near_close,
