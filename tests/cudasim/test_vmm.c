@@ -269,6 +269,9 @@ START_TEST(no_device_reaches_a_mapping_before_it_has_access)
 	ck_success(w.sim->primary_retain(&second, 1));
 	ck_success(w.sim->context_push(second));
 	ck_success(w.sim->copy(pointer, world_address(0), 8, NULL));
+	/* Nothing orders the next copy behind this one: its NULL stream is of
+	   the other device. */
+	w.sim->sim_settle(false);
 	ck_success(w.sim->context_pop(&second));
 	ck_success(set_access(pointer, UNIT, 0, BATONI_CU_ACCESS_READ_WRITE));
 	ck_success(w.sim->copy(pointer, world_address(0), 8, NULL));
