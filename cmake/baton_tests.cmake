@@ -249,7 +249,7 @@ function(baton_mpi_test name)
 		LABELS ${arg_LABELS} mpi
 		PROGRAMS ${arg_TARGET} ARGS ${arg_ARGS}
 		ENV CK_DEFAULT_TIMEOUT=${timeout} ${BATON_MPI_ENVIRONMENT}
-			${arg_ENV})
+			BATON_MESSAGE_PATH=mpi ${arg_ENV})
 	if(arg_EXPECT)
 		set_tests_properties(${name} PROPERTIES
 			PASS_REGULAR_EXPRESSION "${arg_EXPECT}")

@@ -427,6 +427,9 @@ struct baton_comm_info {
 	/* By how much the GPU's free memory fell while NCCL's communicators were made and
 	 * connected; what others took or gave back meanwhile is in it. */
 	uint64_t nccl_bytes;
+	/* One sentence on why some messages, or all, do not go through memory that the ranks share; ""
+	 * where all do. */
+	const char *why_not_near;
 };
 
 /* Fill *info_p, as far as both its size and the library's go, and the rest of its size with 0.

@@ -251,15 +251,21 @@ try_to_populate(void)
 	munmap(page, page_bytes());
 }
 
+bool
+batoni_shm_is_sparse(void)
+{
+	pthread_once(&populate_once, try_to_populate);
+	return can_populate;
+}
+
 enum baton_status
 batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p, bool *sparse_p)
 {
 	enum baton_status status;
 
-	pthread_once(&populate_once, try_to_populate);
-	*sparse_p = can_populate;
-	status = create(bytes, can_populate, shm_p);
-	if (status != BATON_OK || !can_populate ||
+	*sparse_p = batoni_shm_is_sparse();
+	status = create(bytes, *sparse_p, shm_p);
+	if (status != BATON_OK || !*sparse_p ||
 	    batoni_shm_populate(shm_p->base, 1))
 		return status;
 	batoni_shm_destroy(shm_p);

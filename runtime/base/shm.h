@@ -42,6 +42,8 @@ enum baton_status batoni_shm_create(size_t bytes, struct batoni_shm *shm_p);
  * is allocated. */
 enum baton_status batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p,
                                            bool *sparse_p);
+/* Can the kernel do that? */
+bool batoni_shm_is_sparse(void);
 /* Allocate the pages of these bytes, for all processes that have them mapped.  False: there
  * is no memory. */
 bool batoni_shm_populate(void *from, size_t bytes);

@@ -160,7 +160,8 @@ batoni_comm_transport_config(const struct batoni_comm_plan *plan,
 
 	if (!plan->near)
 		return above;
-	config = pairs->below(&above);
+	/* It may have to carry the messages. */
+	config = plan->near_only ? pairs->below(&above) : above;
 	config.pairs_bytes = pairs->area_bytes(plan->size, above.slots_most);
 	config.pairs_control = pairs->control_bytes(plan->size);
 	config.pairs_format = pairs->format;
@@ -422,7 +423,6 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm->looks = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;
-	comm->near = plan->near;
 	pthread_mutex_init(&comm->order.lock, NULL);
 	pthread_mutex_init(&comm->marks.lock, NULL);
 	comm->index = take_index(&generation);
@@ -477,10 +477,13 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
-	if (comm->pairs) {
+	comm->near = comm->pairs && transport->all_near;
+	comm->why_not_near = transport->why_not_near;
+	if (comm->near)
 		transport = batoni_pairs_layer()->start(comm->pairs, transport);
-		comm->pairs = NULL;
-	}
+	else if (comm->pairs)
+		batoni_pairs_layer()->discard(comm->pairs);
+	comm->pairs = NULL;
 	if (comm->staging) {
 		transport = batoni_staging_layer()->start(comm->staging,
 		                                          transport);

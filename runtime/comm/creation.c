@@ -288,6 +288,7 @@ make_offer(struct batoni_creation *creation)
 	fill_values(plan, offer->values);
 	offer->stages = plan->stages;
 	offer->requests = plan->requests_max;
+	offer->near = plan->near;
 	batoni_take();
 	offer->reach = creation->ops->reach(plan->device_ops);
 	batoni_leave();
@@ -346,6 +347,7 @@ conclude(struct batoni_creation *creation, const struct batoni_offer offers[])
 		const struct batoni_offer *offer = &offers[rank];
 
 		accord.stages |= offer->stages != 0;
+		plan->near &= offer->near != 0;
 		if (offer->reach == BATONI_REACH_STAGES)
 			accord.unable = rank;
 		if (offer->reach == BATONI_REACH_FORCED)

@@ -20,7 +20,7 @@ struct batoni_outcome {
 struct batoni_offer {
 	struct batoni_outcome outcome;
 	int64_t values[BATONI_COMPARED];
-	int64_t stages, requests, reach;
+	int64_t stages, requests, reach, near;
 };
 
 /* Those after it, one for each step of opening the transport. */

@@ -69,6 +69,18 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 	return "there was no pinned memory for the counters";
 }
 
+static const char *
+why_not_near(const struct baton_comm *comm)
+{
+	const struct batoni_native_ops *native = batoni_native_layer();
+
+	if (comm->transport_ops->id == native->id)
+		return native->why_not_near;
+	if (comm->transport_ops->id == BATON_TRANSPORT_LOCAL)
+		return "the ranks are threads of one process";
+	return comm->why_not_near;
+}
+
 static const struct batoni_sized sized_info = {
 	.name = "info_p",
 	.size_name = "info_p->size",
@@ -113,6 +125,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.cuda_device = comm->device->number,
 		.message_paths = comm->near ? BATON_MESSAGE_PATH_NEAR
 		                            : BATON_MESSAGE_PATH_TRANSPORT,
+		.why_not_near = why_not_near(comm),
 	};
 	if (comm->onesided) {
 		info.signals_max = comm->onesided->signals_max;

@@ -47,6 +47,8 @@ struct batoni_native_ops {
 	/* For baton_comm_query, of a communicator on another transport: why, where the device
 	 * is the one that it takes, and where it is another. */
 	const char *why_not_asked, *why_no_device;
+	/* Why messages of its communicators do not go through memory that the ranks share. */
+	const char *why_not_near;
 	/* The slots that it needs of the transport below: the same on all ranks.  Any thread. */
 	uint32_t (*slots)(int size);
 	/* Take everything that can fail on this rank alone.  The thread that creates; may

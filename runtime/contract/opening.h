@@ -33,8 +33,10 @@ struct batoni_comm_plan {
 	enum baton_progress progress;
 	bool timestamps;
 	bool check; /* the two sides of a message are compared */
-	bool near;  /* messages go through memory that the ranks share (pairs.h): `check` of the
-	             * opening sets it, on all ranks or none */
+	/* Messages may go through memory that the ranks share (pairs.h).  `check` of the opening sets
+	 * what this rank alone would have; the ranks have it if all of them would. */
+	bool near;
+	bool near_only; /* and no others: pairs of ranks that cannot are refused */
 	/* Agreed on by all ranks before any prepares, because the format of what travels
 	 * follows from it.  `plan` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the

@@ -196,11 +196,11 @@ meet_peer(const struct batoni_segments *segments, struct batoni_peer *peer,
 /* Tell the rank what of this one reaches its segment. */
 static void
 write_flag(const struct batoni_segments *segments,
-           const struct batoni_peer *peer, int rank, bool near)
+           const struct batoni_peer *peer, int rank)
 {
 	char *mapping = mapping_of(segments, peer);
 	int reached = (peer->segment ? HOSTS : 0) |
-	              (peer->streams ? STREAMS : 0) | (near ? PAIRS : 0);
+	              (peer->streams ? STREAMS : 0) | (peer->near ? PAIRS : 0);
 
 	if (mapping)
 		atomic_store(flag_of(segments, mapping, rank),
@@ -229,8 +229,8 @@ batoni_segments_meet(struct batoni_segments *segments,
 			lack = meet_peer(segments, peer, card);
 		batoni_stores_reach(&segments->stores, transport, rank,
 		                    &card->segment);
-		write_flag(segments, peer, transport->rank,
-		           segments->pairs_at && lack == BATONI_LACK_NOTHING);
+		peer->near = segments->pairs_at && lack == BATONI_LACK_NOTHING;
+		write_flag(segments, peer, transport->rank);
 		if (lack != BATONI_LACK_NOTHING && verdict->rank < 0)
 			*verdict = (struct batoni_segments_verdict){rank, lack};
 	}
@@ -250,6 +250,7 @@ batoni_segments_met(struct batoni_segments *segments,
 
 		transport->peers[rank].reaches_us = reached & HOSTS;
 		transport->peers[rank].streams_here = reached & STREAMS;
+		transport->peers[rank].near &= (reached & PAIRS) != 0;
 		if (segments->pairs_at && !(reached & PAIRS) &&
 		    (verdict->rank < 0 || rank < verdict->rank))
 			*verdict = (struct batoni_segments_verdict){
@@ -304,27 +305,33 @@ tell_lack(uint32_t lack, int rank, int other, char *text, size_t size)
 
 /* The cards are verdicts.  Where it is the other one that lacks something, that one knows what. */
 static enum baton_status
-agree(const struct batoni_cards *cards, int size, const char *instead)
+agree(struct batoni_transport *transport, const struct batoni_cards *cards,
+      const char *instead_or_null)
 {
 	const struct batoni_segments_verdict *verdict = NULL, *theirs;
+	const size_t most = sizeof(transport->why_not_near);
+	const int size = transport->size;
+	char *text = transport->why_not_near;
 	int rank = 0;
-	char text[200];
 
 	for (; rank < size; rank++) {
 		verdict = batoni_card_of(cards, rank);
 		if (verdict->rank >= 0)
 			break;
 	}
-	if (rank == size)
+	transport->all_near = rank == size;
+	if (transport->all_near)
 		return BATON_OK;
 	theirs = verdict->rank < size ? batoni_card_of(cards, verdict->rank)
 	                              : verdict;
 	if (verdict->lack == BATONI_LACK_RETURN && theirs->rank == rank)
-		tell_lack(theirs->lack, verdict->rank, rank, text, sizeof(text));
+		tell_lack(theirs->lack, verdict->rank, rank, text, most);
 	else
-		tell_lack(verdict->lack, rank, verdict->rank, text,
-		          sizeof(text));
-	return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s: %s", text, instead);
+		tell_lack(verdict->lack, rank, verdict->rank, text, most);
+	if (!instead_or_null)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s: %s", text,
+	                     instead_or_null);
 }
 
 enum baton_status
@@ -346,7 +353,8 @@ batoni_segments_step(struct batoni_segments *segments,
 		*verdict = segments->verdict;
 		return segments->pairs_at ? BATON_PENDING : BATON_OK;
 	}
-	return agree(cards, transport->size, instead);
+	return agree(transport, cards,
+	             opening->plan->near_only ? instead : NULL);
 }
 
 /* ---- the end ---- */

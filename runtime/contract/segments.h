@@ -17,8 +17,8 @@
  *
  * Where there are areas of pairs, two ranks are *near* if each has mapped the other's segment and
  * bell, and both know the same format: both bytes say so.  Then a second card tells the lowest rank
- * that this one is not near to, and why.  All ranks read all of them, and so agree: all are near,
- * or the opening is refused, with the same sentence.
+ * that this one is not near to, and why.  All ranks read all of them, and so agree whether all are near,
+ * and if not, on the sentence that says why.
  *
  * (A missing process descriptor is no failure: the end of that process is then not noticed.)
  *
@@ -82,8 +82,9 @@ void batoni_segments_meet(struct batoni_segments *segments,
 void batoni_segments_met(struct batoni_segments *segments,
                          struct batoni_transport *transport);
 /* The steps of opening behind the one that has written the card: both of these, and, if there are
- * areas of pairs, one more, after which all ranks are near.  PENDING, or OK; UNSUPPORTED, on all
- * ranks, with a sentence of what is in the way and `instead`, what the program can do. */
+ * areas of pairs, one more, which sets all_near and why_not_near of the transport.  PENDING, or OK;
+ * UNSUPPORTED, on all ranks, where plan->near_only and not all are near: with a sentence of what is in
+ * the way and `instead`, what the program can do. */
 enum baton_status batoni_segments_step(struct batoni_segments *segments,
                                        struct batoni_transport *transport,
                                        struct batoni_opening *opening,

@@ -115,6 +115,8 @@ struct batoni_peer {
 	/* The area of the messages between pairs of ranks in that segment (pairs.h), as mapped here;
 	 * of this rank, its own.  NULL: not mapped, or there are no such areas. */
 	char *pairs;
+	/* This rank and that one know each other's areas: both say so, or neither does. */
+	bool near;
 	/* The bell on which threads of the rank's process sleep; not NULL if segment or pairs is
 	 * not. */
 	struct batoni_bell *bell;
@@ -218,6 +220,10 @@ struct batoni_transport {
 	bool lets_go;
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
+	/* There are areas of pairs (pairs.h), and all ranks are near to each other.  If not, and there
+	 * are such areas: of the lowest rank that is not near to another one, why; on all ranks alike. */
+	bool all_near;
+	char why_not_near[200];
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	/* Why streams do not store into the segment of some peer whose segment is there, in
 	 * words that stay until close.  NULL: they do, or were not meant to. */
@@ -270,7 +276,7 @@ struct batoni_transport_config {
 	/* The area of messages between pairs of ranks (pairs.h), in each rank's segment, likewise the
 	 * same on all ranks; 0: there are no such areas.  The first pairs_control bytes are allocated at
 	 * once.  Without either there are no segments, and no peers.  For transports between
-	 * processes, which refuse to open where some pair has no such areas. */
+	 * processes. */
 	size_t pairs_bytes, pairs_control;
 	uint32_t pairs_format;
 	uint64_t until_ns;    /* as the memory table's pinned_alloc */

@@ -76,6 +76,7 @@ struct baton_comm {
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
 	bool near;    /* messages go through memory that the ranks share */
+	const char *why_not_near; /* some of them, or all, do not */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What only MPI has: communicators of the program, and its own traffic. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "baton_mpi.h"
@@ -53,6 +54,22 @@ a_duplicate_may_be_freed_at_once(struct conform *c)
 	MPI_Comm_free(&twin);
 	ring(c, comm, c->rank, c->size);
 	CHECK_OK(c, baton_comm_destroy(comm));
+}
+
+/* By default near does where all ranks are of this host. */
+static void
+the_query_tells_what_carries_messages(struct conform *c)
+{
+	struct baton_comm_info info = { .size = sizeof(info) };
+	const char *path = getenv("BATON_MESSAGE_PATH");
+	unsigned paths = path && strcmp(path, "mpi") == 0
+	                         ? BATON_MESSAGE_PATH_TRANSPORT
+	                         : BATON_MESSAGE_PATH_NEAR;
+
+	CHECK_OK(c, baton_comm_query(c->comm, &info));
+	CHECK_EQ(c, info.message_paths, paths);
+	CHECK_EQ(c, info.why_not_near[0] == '\0',
+	         paths == BATON_MESSAGE_PATH_NEAR);
 }
 
 static void
@@ -298,6 +315,7 @@ what_was_not_received_is_not_in_the_next_communicator(struct conform *c)
 const struct conform_case conform_mpi[] = {
 	{ CASE(a_communicator_has_the_ranks_of_its_parent) },
 	{ CASE(a_duplicate_may_be_freed_at_once) },
+	{ CASE(the_query_tells_what_carries_messages) },
 	{ CASE(a_communicator_of_self_has_one_rank) },
 	{ CASE(a_part_of_the_ranks_may_make_one), .ranks_min = 2 },
 	{ CASE(an_intercommunicator_is_refused), .ranks_min = 2 },

@@ -88,6 +88,7 @@ static const struct field {
 	FIELD(V0_1_0, baton_comm_info, cuda_copy_queues, 120, 4),
 	FIELD(V0_1_0, baton_comm_info, message_paths, 124, 4),
 	FIELD(V0_1_0, baton_comm_info, nccl_bytes, 128, 8),
+	FIELD(V0_1_0, baton_comm_info, why_not_near, 136, 8),
 
 	FIELD(V0_1_0, baton_completion, request, 0, 8),
 	FIELD(V0_1_0, baton_completion, status, 8, 4),
@@ -125,7 +126,7 @@ static const struct size {
 	SIZE(V0_1_0, baton_comm_options, 64),
 	SIZE(V0_1_0, baton_op_options, 64), /* never grows */
 	SIZE(V0_1_0, baton_tensors_options, 112),
-	SIZE(V0_1_0, baton_comm_info, 136),
+	SIZE(V0_1_0, baton_comm_info, 144),
 	SIZE(V0_1_0, baton_completion, 96),      /* never grows */
 	SIZE(V0_1_0, baton_tensor, 80),          /* never grows */
 	SIZE(V0_1_0, baton_wait_signal_desc, 16), /* never grows */

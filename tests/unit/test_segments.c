@@ -26,6 +26,7 @@ enum { RANKS = 3, SLOTS = 4, SEGMENT_BYTES = 192, FORMAT = 7 };
 static struct batoni_bootstrap bootstraps[RANKS];
 static struct batoni_opening openings[RANKS];
 static struct rlimit limit; /* of descriptors */
+static struct batoni_comm_plan plan;
 
 /* With this part of the one-sided layer, and areas of so many bytes. */
 static void
@@ -33,6 +34,7 @@ join(size_t segment_bytes, size_t pairs_bytes)
 {
 	int fds[RANKS];
 
+	plan.near = plan.near_only = true;
 	start_hub(RANKS, RANKS, fds);
 	for (int i = 0; i < RANKS; i++) {
 		const struct batoni_side_link link = {.fd = fds[i], .home = 0};
@@ -43,6 +45,7 @@ join(size_t segment_bytes, size_t pairs_bytes)
 		openings[i] = (struct batoni_opening){
 			.engine = &batoni_engine_calls,
 			.bootstrap = &bootstraps[i],
+			.plan = &plan,
 			.config = {.slots = SLOTS,
 			           .slots_most = SLOTS,
 			           .segment_bytes = segment_bytes,
@@ -112,6 +115,10 @@ open_all(size_t segment_bytes)
 	for (int i = 0; i < 3; i++)
 		step_all(BATON_PENDING);
 	step_all(BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert(openings[i].transport->all_near);
+		ck_assert_str_eq(openings[i].transport->why_not_near, "");
+	}
 }
 
 /* ---- areas ---- */
@@ -320,16 +327,17 @@ move_two_away(void)
 
 static const struct {
 	void (*change)(void);
+	unsigned apart; /* 1 << rank: these are not near to any other */
 	const char *words;
 } changes[] = {
-	{move_away, "rank 2 is on another host than rank 0 (or in a container, "
+	{move_away, 1 << 2, "rank 2 is on another host than rank 0 (or in a container, "
                     "which counts as one)"},
-	{move_two_away, "rank 1 is on another host than rank 0 "},
-	{change_format, "rank 1 runs another version of Baton than rank 0"},
-	{change_length, "rank 1 runs another version of Baton than rank 0"},
-	{take_bell, "the process of rank 2 has no shared memory by which rank 0 "
+	{move_two_away, 1 << 1 | 1 << 2, "rank 1 is on another host than rank 0 "},
+	{change_format, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
+	{change_length, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
+	{take_bell, 1 << 2, "the process of rank 2 has no shared memory by which rank 0 "
                     "could wake it"},
-	{hide_memory, "rank 0 may not map the memory of rank 2, which is on the "
+	{hide_memory, 1 << 2, "rank 0 may not map the memory of rank 2, which is on the "
                       "same host: another user, a container, or "
                       "a process that may not be dumped"},
 };
@@ -369,6 +377,36 @@ START_TEST(all_ranks_are_refused_alike_where_two_are_not_near)
 	step_all(BATON_PENDING);
 	step_all(BATON_PENDING);
 	refuse_all(changes[_i].words);
+	close_all();
+}
+END_TEST
+
+START_TEST(pairs_are_near_where_both_ranks_are_able_to)
+{
+	const char *words = changes[_i].words;
+
+	join(SEGMENT_BYTES, AREA_BYTES);
+	plan.near_only = false;
+	step_all(BATON_PENDING);
+	changes[_i].change();
+	step_all(BATON_PENDING);
+	step_all(BATON_PENDING);
+	step_all(BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		const struct batoni_transport *transport = openings[i].transport;
+
+		ck_assert(!transport->all_near);
+		ck_assert_str_eq(transport->why_not_near,
+		                 openings[0].transport->why_not_near);
+		ck_assert_int_eq(strncmp(transport->why_not_near, words,
+		                         strlen(words)), 0);
+		for (int j = 0; j < RANKS; j++) {
+			unsigned pair = 1u << i | 1u << j;
+
+			ck_assert_int_eq(peer_of(i, j)->near,
+			                 i == j || !(pair & changes[_i].apart));
+		}
+	}
 	close_all();
 }
 END_TEST
@@ -452,6 +490,8 @@ main(void)
 	tcase_add_loop_test(tcase, a_farewell_is_read_by_all_ranks, 0, 2);
 	tcase_add_test(tcase, without_areas_there_is_no_further_round);
 	tcase_add_loop_test(tcase, all_ranks_are_refused_alike_where_two_are_not_near,
+	                    0, (int)(sizeof(changes) / sizeof(changes[0])));
+	tcase_add_loop_test(tcase, pairs_are_near_where_both_ranks_are_able_to,
 	                    0, (int)(sizeof(changes) / sizeof(changes[0])));
 	tcase_add_test(tcase, the_rank_that_lacks_something_says_what);
 	tcase_add_test(tcase, any_verdict_is_read);

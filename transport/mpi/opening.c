@@ -6,11 +6,15 @@
  * then it maps the others' segments (segments.h).  All MPI calls are made with the driver's lock held.
  */
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "config.h"
 #include "log.h"
 #include "mpi_transport.h"
 #include "opening.h"
+
+/* With more, each rank's address space would have gigabytes of rings that are never used. */
+#define NEAR_RANKS_MAX 1024
 
 /* ---- plans ---- */
 
@@ -47,6 +51,20 @@ level_of(const struct batoni_bootstrap *bootstrap)
 	return boot->level;
 }
 
+/* Near is the choice where it costs nothing that nobody uses. */
+static void
+choose_near(struct batoni_comm_plan *plan)
+{
+	enum batoni_message_path path = batoni_config()->message_path;
+
+	if (batoni_plan_is_native(plan))
+		return;
+	plan->near_only = path == BATONI_MESSAGE_PATH_NEAR;
+	plan->near = plan->near_only ||
+	             (path == BATONI_MESSAGE_PATH_AUTO &&
+	              plan->size <= NEAR_RANKS_MAX && batoni_shm_is_sparse());
+}
+
 static enum baton_status
 check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 {
@@ -67,8 +85,7 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 		                     "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
 		                     "or the device's own",
 		                     (int)plan->transport);
-	plan->near = !batoni_plan_is_native(plan) &&
-	             batoni_config()->message_path == BATONI_MESSAGE_PATH_NEAR;
+	choose_near(plan);
 	if (!plan->device_ops->needs_thread ||
 	    !lacks_thread(level, plan->progress))
 		return BATON_OK;
@@ -92,7 +109,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 
 	/* What a native one's hosts send each other is small, but for puts by message,
 	 * which are staged.  Near reaches memory of the host only. */
-	if (batoni_plan_is_native(plan) || plan->near) {
+	if (batoni_plan_is_native(plan) || plan->near_only) {
 		plan->direct = plan->apart = false;
 		plan->stages = accord->stages;
 		return BATON_OK;
@@ -104,6 +121,8 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 			"staged, or not set where MPI does not say that it is "
 			"CUDA-aware: set it alike on all ranks",
 			accord->forced, accord->unable);
+	/* One copy by MPI is fewer than two of staging's. */
+	plan->near &= !reached || !accord->stages;
 	plan->direct = reached && mine;
 	plan->apart = reached && accord->stages;
 	plan->stages = !reached && accord->stages;
@@ -164,10 +183,29 @@ begin(struct batoni_opening *opening)
 	return BATON_PENDING;
 }
 
+/* Why there are no areas of pairs, for baton_comm_query. */
+static void
+tell_why_not_near(const struct batoni_comm_plan *plan,
+                  struct batoni_transport *base)
+{
+	const char *why = "a rank's kernel is older than Linux 5.14";
+
+	if (batoni_config()->message_path == BATONI_MESSAGE_PATH_MPI)
+		why = "BATON_MESSAGE_PATH=mpi says that MPI carries the messages";
+	else if (plan->apart)
+		why = "MPI reaches the memory of the ranks' devices by itself";
+	else if (plan->size > NEAR_RANKS_MAX)
+		why = "there are more than 1024 ranks";
+	snprintf(base->why_not_near, sizeof(base->why_not_near), "%s", why);
+}
+
 static enum baton_status
 end(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
+
+	if (!opening->plan->near)
+		tell_why_not_near(opening->plan, &mpi->base);
 
 	batoni_mpi_boot_of(opening->bootstrap)->comm = MPI_COMM_NULL;
 	opening->transport = &mpi->base;

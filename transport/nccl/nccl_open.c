@@ -606,6 +606,7 @@ const struct batoni_native_ops batoni_native_ops = {
 	.moves = "memory of GPUs",
 	.needs = "options->device BATON_DEVICE_CUDA (or BATON_DEVICE=cuda in "
 		 "the environment)",
+	.why_not_near = "NCCL carries the messages",
 	.why_not_asked = "it was not asked for (options.transport "
 			 "BATON_TRANSPORT_NCCL): it has no tags",
 	.why_no_device = "NCCL moves memory of GPUs, and the device is not CUDA "

@@ -46,7 +46,7 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 			"BATON_MESSAGE_PATH is mpi, and the ranks are in several "
 			"processes without MPI: start the program by mpirun, or "
 			"unset BATON_MESSAGE_PATH");
-	plan->near = true;
+	plan->near = plan->near_only = true;
 	return BATON_OK;
 }
 
