@@ -243,6 +243,33 @@ near_recv(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
 	                                      .direction = BATONI_RECV});
 }
 
+static enum baton_status
+issue_list(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
+           struct batoni_tensor_list *list, enum batoni_direction direction)
+{
+	return issue(world, rank, slot,
+	             (struct batoni_transfer){.buffer = list,
+	                                      .bytes = list->payload_bytes,
+	                                      .peer = peer,
+	                                      .tag = tag,
+	                                      .place = BATONI_PLACE_LIST,
+	                                      .direction = direction & 3u});
+}
+
+enum baton_status
+near_send_list(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
+               struct batoni_tensor_list *list)
+{
+	return issue_list(world, rank, slot, peer, tag, list, BATONI_SEND);
+}
+
+enum baton_status
+near_recv_list(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
+               struct batoni_tensor_list *list)
+{
+	return issue_list(world, rank, slot, peer, tag, list, BATONI_RECV);
+}
+
 enum baton_status
 near_take(struct near_world *world, int rank, uint32_t slot)
 {

@@ -50,6 +50,11 @@ enum baton_status near_send(struct near_world *world, int rank, uint32_t slot, i
                             int tag, const void *from, size_t bytes);
 enum baton_status near_recv(struct near_world *world, int rank, uint32_t slot, int peer,
                             int tag, void *to, size_t bytes);
+/* The same of a list of tensors, as the engine describes it. */
+enum baton_status near_send_list(struct near_world *world, int rank, uint32_t slot,
+                                 int peer, int tag, struct batoni_tensor_list *list);
+enum baton_status near_recv_list(struct near_world *world, int rank, uint32_t slot,
+                                 int peer, int tag, struct batoni_tensor_list *list);
 enum baton_status near_take(struct near_world *world, int rank, uint32_t slot);
 enum baton_status near_scrap(struct near_world *world, int rank, uint32_t slot);
 /* One pass of a rank; passes of all until nothing moves. */

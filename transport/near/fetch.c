@@ -160,8 +160,8 @@ copy_plain(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 	return status;
 }
 
-static bool
-is_matched(struct batoni_pairs *near, const struct near_node *node)
+bool
+batoni_near_is_matched(const struct batoni_pairs *near, const struct near_node *node)
 {
 	return atomic_load(state_of(near, node->peer, node->what.slot)) ==
 	       batoni_near_word(node->what.generation, NEAR_MATCHED);
@@ -176,7 +176,8 @@ copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 	if (node->scrapped)
 		return end_fetch(near, node);
 	/* A rank of this process that has given its buffer up may have freed it. */
-	if (near->base.peers[node->peer].within && !is_matched(near, node))
+	if (near->base.peers[node->peer].within &&
+	    !batoni_near_is_matched(near, node))
 		return BATON_ERR_PEER;
 	status = batoni_transfer_list(node->transfer)
 	                 ? batoni_near_copy_list(near, node, budget)

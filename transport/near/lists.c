@@ -84,6 +84,8 @@ batoni_near_meet_list(struct batoni_pairs *near, struct batoni_transfer *transfe
 	at += words[0];
 	status = batoni_transfer_meet_list(transfer, near->scratch, words[0],
 	                                   words[0], length);
+	if (status == BATON_ERR_PEER)
+		batoni_near_break(near, from, "a list of tensors");
 	for (size_t i = 0; status == BATON_OK && i < list->count; i++) {
 		const struct batoni_segment *segment = &list->segments[i];
 
@@ -106,6 +108,17 @@ batoni_near_announce_list(const struct batoni_tensor_list *list,
 	what->segments = (uintptr_t)list->segments;
 }
 
+/* What was read of a sender contradicts itself.  One that gives its memory up says so before, and of one
+ * that has ended it may be another process's. */
+static enum baton_status
+contradict(struct batoni_pairs *near, const struct near_node *node)
+{
+	if (batoni_near_is_matched(near, node) &&
+	    !batoni_pidfd_gone(near->base.peers[node->peer].pidfd))
+		batoni_near_break(near, node->peer, "a list of tensors");
+	return BATON_ERR_PEER;
+}
+
 enum baton_status
 batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node)
 {
@@ -114,7 +127,8 @@ batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node)
 	enum baton_status status;
 
 	if (what->header_bytes < BATONI_TENSORS_FIXED_BYTES ||
-	    what->header_bytes > BATONI_TENSORS_HEADER_MAX) {
+	    what->header_bytes > BATONI_TENSORS_HEADER_MAX ||
+	    node->length > INT64_MAX) {
 		batoni_near_break(near, node->peer, "a list of tensors");
 		return BATON_ERR_PEER;
 	}
@@ -122,12 +136,17 @@ batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node)
 	                          what->header_bytes);
 	if (status != BATON_OK)
 		return status;
+	/* What it says may end the receive at once (fetch.c, end_fetch). */
+	if (batoni_pidfd_gone(near->base.peers[node->peer].pidfd))
+		return BATON_ERR_PEER;
 	status = batoni_transfer_meet_list(node->transfer, near->scratch,
 	                                   what->header_bytes, what->header_bytes,
 	                                   (size_t)node->length);
 	list = batoni_transfer_list(node->transfer);
-	return status == BATON_OK && list->count != what->count ? BATON_ERR_PEER
-	                                                        : status;
+	if (status == BATON_ERR_PEER ||
+	    (status == BATON_OK && list->count != what->count))
+		return contradict(near, node);
+	return status;
 }
 
 /* Where the next bytes lie, on both sides: parts of up to `most` bytes in all. */
@@ -204,10 +223,8 @@ batoni_near_copy_list(struct batoni_pairs *near, struct near_node *node,
 		                          theirs, n * sizeof(theirs[0]));
 		if (status != BATON_OK)
 			return status;
-		if (!cut(list, &node->cursor, theirs, n, *budget, &parts)) {
-			batoni_near_break(near, node->peer, "a list of tensors");
-			return BATON_ERR_PEER;
-		}
+		if (!cut(list, &node->cursor, theirs, n, *budget, &parts))
+			return contradict(near, node);
 		status = move(near, node->peer, &parts);
 		if (status != BATON_OK)
 			return status;

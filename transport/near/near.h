@@ -39,8 +39,8 @@
  * published.  One that copies counts as moving.  A ring that a pass has not emptied has its bit set
  * again by this rank.
  *
- * Everything that is read from an area is copied once, then checked; what cannot be breaks the
- * communicator.
+ * Everything that is read from an area or from a sender is copied once, then checked; what cannot be
+ * breaks the communicator, but for what was read of a sender that has given it up.
  *
  * Threads: the driver alone.  No locks.
  */
@@ -268,6 +268,9 @@ bool batoni_near_claim(struct batoni_pairs *near, int from,
 enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node *node,
                                     int from, const struct batoni_ring_head *head,
                                     const struct near_announcement *what);
+/* FETCHING: its sender has not given the message up. */
+bool batoni_near_is_matched(const struct batoni_pairs *near,
+                            const struct near_node *node);
 /* Read the memory of a rank: OK; PEER, UNSUPPORTED, INVALID as of batoni_vm_read. */
 enum baton_status batoni_near_read(struct batoni_pairs *near, int from,
                                    uint64_t address, void *to, size_t bytes);
