@@ -566,6 +566,37 @@ START_TEST(what_a_reader_that_closed_had_matched_is_taken_back)
 }
 END_TEST
 
+/* The engine asks for it once. */
+START_TEST(what_is_lent_comes_back_when_its_peer_has_gone)
+{
+	open_world((enum near_reach)_i);
+	near_recv(&world, 1, 1, 0, 3, to, HUGE_BYTES);
+	near_send(&world, 0, 0, 1, 3, from, HUGE_BYTES);
+	near_pass(&world, 1);
+	near_pass(&world, 0);
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_BUSY);
+	near_pairs(&world, 0)->tests = UINT_MAX;
+	near_pass(&world, 0);
+	ck_assert_int_eq(end_of(0, 0), BATON_PENDING);
+	near_close_rank(&world, 1, true);
+	near_pairs(&world, 0)->tests = UINT_MAX;
+	near_pass(&world, 0);
+	ck_assert_int_eq(end_of(0, 0), BATON_ERR_PEER);
+	/* The same of a receive that waits for chunks. */
+	near_recv(&world, 0, 0, 2, 3, to, HUGE_BYTES);
+	near_send(&world, 2, 0, 0, 3, from, HUGE_BYTES);
+	near_pass(&world, 0);
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_BUSY);
+	near_close_rank(&world, 2, true);
+	near_pairs(&world, 0)->tests = UINT_MAX;
+	near_run(&world);
+	ck_assert_int_eq(end_of(0, 0), BATON_ERR_PEER);
+	ck_assert_uint_eq(near_pairs(&world, 0)->asked, 0);
+	ck_assert_uint_eq(world.ranks[0].transport->messages.load.in_flight, 0);
+	close_world(true);
+}
+END_TEST
+
 /* The transport below breaks in its test, as the side channel does when a rank is gone. */
 static size_t
 break_below(struct batoni_path *path)
@@ -1007,6 +1038,8 @@ main(void)
 	               what_a_rank_of_this_process_gave_up_is_not_read_any_more);
 	tcase_add_loop_test(tcase,
 	                    what_a_reader_that_closed_had_matched_is_taken_back,
+	                    0, 3);
+	tcase_add_loop_test(tcase, what_is_lent_comes_back_when_its_peer_has_gone,
 	                    0, 3);
 	tcase_add_test(
 		tcase,

@@ -6,6 +6,9 @@
  * bit was set becomes warm, and replaces the one that was warmed first if NEAR_WARM_MAX are.  To
  * cool a ring is to store COLD, a fence, and one more look at it.  While a thread of this process
  * listens on the bell, each pass leaves all rings cold behind it.
+ *
+ * What is lent (take_back has returned BUSY) the engine asks for once.  If its peer goes before it has
+ * copied, nothing comes of it any more: passes ask again now and then.
  */
 #include "near.h"
 
@@ -14,8 +17,9 @@
 
 #include "log.h"
 
-/* The transport below has nothing of a message, but may have to tell that it is broken. */
-#define TESTS_A_LOOK_BELOW 256u
+/* The transport below has nothing of a message, but may have to tell that it is broken; and peers of
+ * what is lent may be gone. */
+#define TESTS_A_LOOK 256u
 
 void
 batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
@@ -79,7 +83,7 @@ batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
 	node->transfer = transfer;
 	node->state = state;
 	node->peer = transfer->peer;
-	node->moving = node->scrapped = false;
+	node->moving = node->scrapped = node->asked = false;
 	near->base.messages.load.in_flight++;
 	near->base.messages.load.parked++;
 }
@@ -91,6 +95,8 @@ batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
 	batoni_near_set_moving(near, node, false);
 	near->base.messages.load.in_flight--;
 	near->base.messages.load.parked--;
+	near->asked -= node->asked;
+	node->asked = false;
 	node->state = NEAR_IDLE;
 	node->transfer = NULL;
 }
@@ -264,34 +270,6 @@ cool_all(struct batoni_pairs *near)
 	return events + answer_all(near, false);
 }
 
-static size_t
-near_test(struct batoni_path *path)
-{
-	struct batoni_pairs *near = batoni_near_of(path);
-	struct batoni_path *below = &near->below->messages;
-	bool listening = atomic_load(&batoni_bell()->listening) != 0;
-	size_t events = 0;
-
-	if (__builtin_expect(near->broken, 0))
-		return 0;
-	near->budget = NEAR_PASS_MAX;
-	if (!listening)
-		events += answer_all(near, true);
-	for (unsigned i = 0; i < near->warm_n && !near->broken; i++)
-		events += batoni_near_drain(near, near->warm[i], NEAR_TAKE_MAX);
-	if (listening)
-		events += cool_all(near);
-	if (!batoni_list_empty(&near->copies))
-		events += batoni_near_copy(near);
-	if (__builtin_expect(++near->tests % TESTS_A_LOOK_BELOW == 0 || listening, 0) &&
-	    below->load.in_flight) {
-		near->testing = true;
-		below->ops->test(below);
-		near->testing = false;
-	}
-	return events;
-}
-
 /* ---- transfers ---- */
 
 static enum baton_status
@@ -323,12 +301,8 @@ batoni_near_is_gone(const struct batoni_pairs *near, int peer)
 
 /* What is broken copies nothing any more. */
 static enum baton_status
-near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+take_back(struct batoni_pairs *near, struct near_node *node)
 {
-	struct batoni_pairs *near = batoni_near_of(path);
-	struct near_node *node = &near->nodes[transfer->slot];
-
-	assert(node->state != NEAR_IDLE && node->transfer == transfer);
 	switch (node->state) {
 	case NEAR_POSTED:
 		batoni_match_leave(&near->match, &node->end.match);
@@ -354,12 +328,90 @@ near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return BATON_ERR_CANCELED;
 }
 
+static enum baton_status
+near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	struct near_node *node = &near->nodes[transfer->slot];
+	enum baton_status status;
+
+	assert(node->state != NEAR_IDLE && node->transfer == transfer);
+	status = take_back(near, node);
+	if (status == BATON_ERR_BUSY) {
+		near->asked += !node->asked;
+		node->asked = true;
+	}
+	return status;
+}
+
 /* This process alone writes its buffer. */
 static enum baton_status
 near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	batoni_near_of(path)->nodes[transfer->slot].scrapped = true;
 	return BATON_OK;
+}
+
+/* ---- passes ---- */
+
+/* What was in progress with a peer that is gone by now.  Returns the number of events. */
+static size_t
+ask_again(struct batoni_pairs *near)
+{
+	struct batoni_host *host = near->base.host;
+	size_t events = 0;
+
+	for (uint32_t slot = 0; slot < near->base.slots && near->asked > 0; slot++) {
+		struct near_node *node = &near->nodes[slot];
+		struct batoni_transfer *transfer = node->transfer;
+		enum baton_status status = BATON_ERR_BUSY;
+
+		if (node->asked)
+			status = take_back(near, node);
+		if (status == BATON_ERR_BUSY)
+			continue;
+		host->done(host, transfer,
+		           status == BATON_ERR_CANCELED ? BATON_ERR_PEER : status);
+		events++;
+	}
+	return events;
+}
+
+static size_t
+look_around(struct batoni_pairs *near)
+{
+	struct batoni_path *below = &near->below->messages;
+	size_t events = near->asked > 0 ? ask_again(near) : 0;
+
+	if (!below->load.in_flight)
+		return events;
+	near->testing = true;
+	below->ops->test(below);
+	near->testing = false;
+	return events;
+}
+
+static size_t
+near_test(struct batoni_path *path)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	bool listening = atomic_load(&batoni_bell()->listening) != 0;
+	size_t events = 0;
+
+	if (__builtin_expect(near->broken, 0))
+		return 0;
+	near->budget = NEAR_PASS_MAX;
+	if (!listening)
+		events += answer_all(near, true);
+	for (unsigned i = 0; i < near->warm_n && !near->broken; i++)
+		events += batoni_near_drain(near, near->warm[i], NEAR_TAKE_MAX);
+	if (listening)
+		events += cool_all(near);
+	if (!batoni_list_empty(&near->copies))
+		events += batoni_near_copy(near);
+	if (__builtin_expect(++near->tests % TESTS_A_LOOK == 0 || listening, 0))
+		events += look_around(near);
+	return events;
 }
 
 const struct batoni_path_ops batoni_near_messages_ops = {

@@ -116,6 +116,7 @@ struct near_node {
 	enum near_state state;
 	bool moving;   /* it counts in load.moving, else in load.parked */
 	bool scrapped; /* its buffer is not written any more */
+	bool asked;    /* take_back has left it in progress: it may be lent */
 	uint32_t generation; /* of its announcement, or of its chunks */
 	struct batoni_transfer *transfer;
 	struct batoni_list_node link; /* near->copies or peer->starved */
@@ -168,6 +169,7 @@ struct batoni_pairs {
 	bool broken;
 	bool testing; /* the transport below, within a test of this one */
 	unsigned tests;
+	uint32_t asked; /* nodes that are */
 	size_t budget; /* bytes of copying that this call, or pass, may still do */
 	struct near_node *nodes; /* by slot */
 	struct near_peer *peers; /* by rank */
