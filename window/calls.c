@@ -331,7 +331,7 @@ goes_elsewhere(const struct baton_comm *comm, int peer)
 	int path = batoni_choose_path(comm, BATONI_KIND_PUT, peer);
 
 	return path != BATONI_PATH_ONESIDED &&
-	       (path < 0 || !comm->paths[path]->ops->shared);
+	       (path < 0 || !comm->paths[path]->ops->taking);
 }
 
 /* The kernel reads the memory of the host alone.  Where puts may come from a device, vmwrite is a

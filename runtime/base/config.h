@@ -42,8 +42,8 @@
 	X(choice, message_path, BATON_MESSAGE_PATH, "auto, near, mpi",        \
 	  "what carries messages between processes: memory that they share, " \
 	  "which all ranks must be able to (near), or MPI. The same on all "  \
-	  "ranks. Not set: auto, which is near where all ranks of an MPI job " \
-	  "are of one host, else MPI")                                        \
+	  "ranks. Not set: auto, which is near between ranks of one host, else " \
+	  "MPI")                                                              \
 	X(text, cuda_library, BATON_CUDA_LIBRARY, "a file",                   \
 	  "the library of the CUDA driver. Not set: libcuda.so.1")            \
 	X(text, nccl_library, BATON_NCCL_LIBRARY, "a file",                   \

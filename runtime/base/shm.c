@@ -104,6 +104,13 @@ batoni_shm_host(struct batoni_shm_name *name_p)
 	memcpy(name_p->host, host.id, sizeof(host.id));
 }
 
+void
+batoni_shm_pretend_host(unsigned char number)
+{
+	pthread_once(&host_once, find_host);
+	host.id[0] ^= number;
+}
+
 bool
 batoni_shm_is_here(const struct batoni_shm_name *name)
 {

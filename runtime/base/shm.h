@@ -63,6 +63,9 @@ enum baton_status batoni_shm_map(const struct batoni_shm_name *name,
 void batoni_shm_unmap(void *base, size_t bytes);
 /* Fill in `host`, and nothing else. */
 void batoni_shm_host(struct batoni_shm_name *name_p);
+/* For tests: this process says from now on that it is of another host, by this number.  Before it
+ * creates anything here. */
+void batoni_shm_pretend_host(unsigned char number);
 /* Is it of this host?  (Mapping it may still fail.) */
 bool batoni_shm_is_here(const struct batoni_shm_name *name);
 

@@ -292,6 +292,7 @@ comm_free(struct baton_comm *comm)
 	batoni_comm_discard_native(comm);
 	batoni_fifo_table_fini(&comm->fifos);
 	batoni_lists_close(comm);
+	batoni_free(comm->message_path);
 	batoni_free(comm->marks.by_slot);
 	batoni_free(comm->order.observe);
 	batoni_free(comm->order.follow);
@@ -335,6 +336,10 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 	                          comm->patience.until_ns);
 	if (status == BATON_OK)
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
+	comm->message_path = batoni_alloc((size_t)plan->size,
+	                                  sizeof(*comm->message_path));
+	if (!comm->message_path)
+		status = BATON_ERR_NOMEM;
 	if (status == BATON_OK && plan->device_ops->marks)
 		status = alloc_marks(comm, count);
 	if (status == BATON_OK && plan->onesided)
@@ -460,6 +465,28 @@ no_memory:
 	                     plan->requests_max);
 }
 
+/* Does direct.h know such a path? */
+static bool
+is_plain(const struct baton_comm *comm, const struct batoni_path *path)
+{
+	const struct batoni_path_ops *ops = path->ops;
+
+	if (comm->onesided && path == &comm->onesided->path)
+		return true;
+	return ops->kinds == BATONI_MESSAGES && path != comm->hosts_path &&
+	       ops->host_issued && !ops->checking;
+}
+
+static bool
+has_near_peer(const struct batoni_transport *transport)
+{
+	for (int rank = 0; rank < transport->size; rank++) {
+		if (rank != transport->rank && transport->peers[rank].near)
+			return true;
+	}
+	return false;
+}
+
 void
 batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 {
@@ -469,21 +496,54 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 	assert(!path->ops->stream_issued || comm->marks.by_slot);
 	path->host = &comm->host;
 	comm->paths[comm->paths_count++] = path;
-	/* The fast way knows the first two. */
-	if (comm->paths_count > BATONI_PATH_ONESIDED + 1)
-		comm->plain = false;
+	comm->plain &= is_plain(comm, path);
+}
+
+/* Put near between the engine and the transport, where all ranks are near; or make it a path of its
+ * own, which is returned, where some are.  Messages that are staged are MPI's then. */
+static struct batoni_path *
+start_pairs(struct baton_comm *comm, struct batoni_transport **transport)
+{
+	const struct batoni_pairs_ops *layer = batoni_pairs_layer();
+	struct batoni_pairs *pairs = comm->pairs;
+
+	comm->pairs = NULL;
+	comm->why_not_near = (*transport)->why_not_near;
+	comm->message_paths = BATON_MESSAGE_PATH_TRANSPORT;
+	if (pairs && (*transport)->all_near) {
+		comm->message_paths = BATON_MESSAGE_PATH_NEAR;
+		*transport = layer->start(pairs, *transport);
+	} else if (pairs && !comm->staging && has_near_peer(*transport)) {
+		comm->message_paths |= BATON_MESSAGE_PATH_NEAR;
+		return layer->beside(pairs, *transport);
+	} else if (pairs) {
+		layer->discard(pairs);
+	}
+	return NULL;
+}
+
+void
+batoni_comm_choose_message_paths(struct baton_comm *comm)
+{
+	comm->lists = true;
+	for (int rank = 0; rank < comm->size; rank++) {
+		int i = batoni_choose_path(comm, BATON_OPERATION_SEND, rank);
+		const struct batoni_path_ops *ops = comm->paths[i]->ops;
+
+		assert(i == batoni_choose_path(comm, BATON_OPERATION_RECV, rank));
+		atomic_init(&comm->message_path[rank],
+		            ops->serving ? BATONI_PATH_NONE : (uint8_t)i);
+		comm->lists &= ops->lists;
+	}
+	if (comm->lists_path != BATONI_PATH_NONE)
+		comm->lists = comm->paths[comm->lists_path]->ops->lists;
 }
 
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
-	comm->near = comm->pairs && transport->all_near;
-	comm->why_not_near = transport->why_not_near;
-	if (comm->near)
-		transport = batoni_pairs_layer()->start(comm->pairs, transport);
-	else if (comm->pairs)
-		batoni_pairs_layer()->discard(comm->pairs);
-	comm->pairs = NULL;
+	struct batoni_path *near = start_pairs(comm, &transport);
+
 	if (comm->staging) {
 		transport = batoni_staging_layer()->start(comm->staging,
 		                                          transport);
@@ -525,11 +585,14 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 			batoni_comm_add_path(comm, comm->hosts_path);
 		}
 	}
-	comm->lists_path = BATONI_PATH_MESSAGES;
+	comm->lists_path = BATONI_PATH_NONE;
 	if (transport->lists) {
-		comm->lists_path = comm->paths_count;
+		comm->lists_path = (uint8_t)comm->paths_count;
 		batoni_comm_add_path(comm, transport->lists);
 	}
+	if (near)
+		batoni_comm_add_path(comm, near);
+	batoni_comm_choose_message_paths(comm);
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);

@@ -32,6 +32,9 @@ void batoni_comm_discard(struct baton_comm *comm);
 /* One more way to carry out operations, preferred to those before it.  Before the
  * communicator's first operation; at most BATONI_PATHS_MAX. */
 void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
+/* All paths of messages have been added: choose one for each rank.  Likewise before the first
+ * operation. */
+void batoni_comm_choose_message_paths(struct baton_comm *comm);
 
 /* baton_comm_info.why_engine_puts. */
 const char *batoni_why_engine_puts(const struct baton_comm *comm);

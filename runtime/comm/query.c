@@ -44,7 +44,7 @@ batoni_why_engine_puts(const struct baton_comm *comm)
 	const char *why = "";
 
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
-		if (comm->paths[i]->ops->shared)
+		if (comm->paths[i]->ops->taking)
 			return "";
 	}
 	if (!comm->onesided)
@@ -123,8 +123,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.why_not_nccl = why_not_native(comm),
 		.why_engine_puts = batoni_why_engine_puts(comm),
 		.cuda_device = comm->device->number,
-		.message_paths = comm->near ? BATON_MESSAGE_PATH_NEAR
-		                            : BATON_MESSAGE_PATH_TRANSPORT,
+		.message_paths = comm->message_paths,
 		.why_not_near = why_not_near(comm),
 	};
 	if (comm->onesided) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The contract of a transport over another transport that carries the messages between pairs of
- * ranks itself, through memory that they share.
+ * The contract of what carries the messages between pairs of ranks through memory that they
+ * share.  The transport that knows the ranks (MPI, the side channel) makes an area in the segment
+ * of each (batoni_peer.pairs), and lets the ranks agree which pairs are near (segments.h).
  *
- * The engine sees one host-issued transport.  Below it is one between processes (MPI, the side
- * channel), whose exchanges and leave it uses, and whose peers have an area each in their
- * segment (batoni_peer.pairs).  That one makes the areas, and lets the ranks agree that all
- * pairs have them (segments.h); so all ranks of a communicator have such a transport or none does.
+ * Where all are, it is a transport over that one, whose exchanges and leave it uses: the engine sees one
+ * host-issued transport.  Where some are, it is a path beside the messages of that one, to near peers,
+ * and the one-sided layer's messages are the other one's.  All ranks of a communicator choose alike
+ * (batoni_transport.all_near).
  *
  * transport/near/ implements it.
  */
@@ -42,6 +43,10 @@ struct batoni_pairs_ops {
 	 * both and frees the pairs. */
 	struct batoni_transport *(*start)(struct batoni_pairs *pairs,
 	                                  struct batoni_transport *below);
+	/* The path for the engine, beside the messages of `transport`: it serves near peers.  Closing
+	 * it frees the pairs. */
+	struct batoni_path *(*beside)(struct batoni_pairs *pairs,
+	                              const struct batoni_transport *transport);
 };
 
 /* transport/near/ */

@@ -259,12 +259,23 @@ struct batoni_stream_issued_ops {
 	                             baton_stream *observe_p);
 };
 
-/* A path that carries some of the one-sided layer's operations, beside the layer's own.
- * Stream-issued. */
-struct batoni_shared_kinds_ops {
+/* The path carries its kinds to some peers, beside another path that carries them to the others;
+ * or it has to connect to each peer first. */
+struct batoni_serving_ops {
 	/* Does it carry this kind to this peer?  peer: -1 for a wait that names
-	 * several.  Any thread. */
+	 * several.  Of messages both ranks say the same, always; and a path that serves the messages
+	 * of a peer serves those of both directions.  Any thread. */
 	bool (*serves)(struct batoni_path *path, int kind, int peer);
+	/* A message to or from this peer, which the path serves, is about to be enqueued: take what
+	 * that needs.  Any thread, several at once, and again after it was refused.  OK: it is never
+	 * asked again for this peer, though threads that ask now get their answers.  NOMEM:
+	 * batoni_refuse has said why, and the call is refused. */
+	enum baton_status (*connect)(struct batoni_path *path, int peer);
+};
+
+/* The path carries some of the one-sided layer's operations, beside the layer's own.
+ * Stream-issued, with a table `serving`. */
+struct batoni_taking_ops {
 	/* Will it put this transfer on its stream?  False: the one-sided layer's own path has
 	 * it from here on, and `forget`, or that path, tells when it has ended.  alone: the
 	 * operation is in no group and is not detached; others are never taken.  The enqueuing
@@ -352,8 +363,10 @@ struct batoni_path_ops {
 	const struct batoni_host_issued_ops *host_issued;
 	const struct batoni_stream_issued_ops *stream_issued;
 
-	/* NULL: it carries its kinds to all peers, and all of them. */
-	const struct batoni_shared_kinds_ops *shared;
+	/* NULL: it carries its kinds to all peers. */
+	const struct batoni_serving_ops *serving;
+	/* NULL: it carries all operations that it serves. */
+	const struct batoni_taking_ops *taking;
 	/* NULL: it accepts all, or enqueue says what not; and there is nothing to explain. */
 	const struct batoni_checking_ops *checking;
 	const struct batoni_placing_ops *placing;

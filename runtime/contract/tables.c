@@ -227,12 +227,18 @@ static const struct batoni_slot stream_issued_slots[] = {
 
 LEAF(batoni_stream_issued_ops, stream_issued, enqueue);
 
-static const struct batoni_slot shared_slots[] = {
-	SLOT(batoni_shared_kinds_ops, "path.shared.", serves),
-	SLOT(batoni_shared_kinds_ops, "path.shared.", takes),
+static const struct batoni_slot serving_slots[] = {
+	SLOT(batoni_serving_ops, "path.serving.", serves),
+	SLOT(batoni_serving_ops, "path.serving.", connect),
 };
 
-LEAF(batoni_shared_kinds_ops, shared, serves);
+LEAF(batoni_serving_ops, serving, serves);
+
+static const struct batoni_slot taking_slots[] = {
+	SLOT(batoni_taking_ops, "path.taking.", takes),
+};
+
+LEAF(batoni_taking_ops, taking, takes);
 
 static const struct batoni_slot checking_slots[] = {
 	SLOT(batoni_checking_ops, "path.checking.", accepts),
@@ -285,7 +291,9 @@ static const struct batoni_part path_parts[] = {
 	 &host_issued},
 	{SLOT(batoni_path_ops, "path.", stream_issued), BATONI_PART_UNLESS, "path.host_issued",
 	 &stream_issued},
-	{SLOT(batoni_path_ops, "path.", shared), BATONI_PART_WITH, "path.stream_issued", &shared},
+	{SLOT(batoni_path_ops, "path.", serving), BATONI_PART_MAY, NULL, &serving},
+	{SLOT(batoni_path_ops, "path.", taking), BATONI_PART_WITH, "path.stream_issued", &taking},
+	{SLOT(batoni_path_ops, "path.", taking), BATONI_PART_WITH, "path.serving", &taking},
 	{SLOT(batoni_path_ops, "path.", checking), BATONI_PART_MAY, NULL, &checking},
 	{SLOT(batoni_path_ops, "path.", placing), BATONI_PART_MAY, NULL, &placing},
 	{SLOT(batoni_path_ops, "path.", scrapping), BATONI_PART_WITH, "path.host_issued",

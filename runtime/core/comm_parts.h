@@ -15,6 +15,8 @@
 #include "path.h"
 #include "transport.h"
 
+#define BATONI_PATHS_MAX 5u
+
 struct batoni_op;
 
 /* Which threads may drive it (core.h, batoni_may_drive). */
@@ -69,7 +71,7 @@ struct batoni_comm_deadlines {
 struct batoni_comm_liveness {
 	uint32_t gone;   /* peers whose processes were seen to have ended */
 	uint32_t silent; /* of gone: operations with them may end at once */
-	uint32_t tests;  /* path.tests of the messages at the last check */
+	uint32_t tests[BATONI_PATHS_MAX]; /* path.tests at the last check */
 };
 
 /* Of a stream-issued operation: where it is armed and where it has ended, and its link of

@@ -38,11 +38,13 @@
 /* baton_comm.functions: it was left behind, and runs no more functions. */
 #define BATONI_GONE UINT32_MAX
 #define BATONI_NEVER UINT64_MAX
-#define BATONI_PATHS_MAX 5u
 /* The first two of each communicator: the messages of its transport, and the one-sided
  * layer, where there is one. */
 #define BATONI_PATH_MESSAGES 0u
 #define BATONI_PATH_ONESIDED 1u
+/* No index: the path of messages of a rank that no call has named (message_path); the one of the
+ * peer (lists_path). */
+#define BATONI_PATH_NONE UINT8_MAX
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -65,9 +67,14 @@ struct baton_comm {
 	/* One of them: the messages of the transport that a native one lies over, for those
 	 * of the one-sided layer.  It is tested as the others are, and never chosen. */
 	struct batoni_path *hosts_path;
-	/* The index of the path of messages that are lists of tensors: that of all messages,
-	 * or one of their own. */
-	uint32_t lists_path;
+	/* By rank, the index of the path of messages to and from it.  Atomic: NONE, where that path has
+	 * to be connected (batoni_serving_ops), until a call that names the rank has done so; else it
+	 * never changes. */
+	_Atomic uint8_t *message_path;
+	/* The index of the path of messages that are lists of tensors, where they have one of their
+	 * own; NONE: they go where the peer's other messages go. */
+	uint8_t lists_path;
+	bool lists; /* messages may be lists */
 	struct batoni_pool pool;
 	uint32_t index;
 	int rank, size, tag_max;
@@ -75,12 +82,13 @@ struct baton_comm {
 	bool looks;         /* the device is asked what each buffer is */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
-	bool near;    /* messages go through memory that the ranks share */
-	const char *why_not_near; /* some of them, or all, do not */
+	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed */
+	const char *why_not_near; /* do not some messages, or all, go through shared memory */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */
-	bool plain; /* direct.h applies: in-engine, memory of the host, any thread drives,
+	bool plain; /* direct.h applies: in-engine, memory of the host, messages that are
+	               host-issued and not checked by their path, any thread drives,
 	               no default deadline, nothing observes the life of its
 	               operations, and nothing asks for their types */
 	int64_t timeout_ns; /* 0: none */
@@ -310,6 +318,14 @@ batoni_path_of(const struct batoni_op *op)
 	return op->comm->paths[op->path];
 }
 
+/* That of messages to and from a rank, or BATONI_PATH_NONE. */
+static inline uint8_t
+batoni_message_path(const struct baton_comm *comm, int peer)
+{
+	return atomic_load_explicit(&comm->message_path[peer],
+	                            memory_order_relaxed);
+}
+
 /* Choose the path of an operation: its index, or -1 if none carries it. */
 static inline int
 batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
@@ -318,8 +334,8 @@ batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
 		struct batoni_path *path = comm->paths[i];
 
 		if (path->ops->kinds >> kind & 1u && path != comm->hosts_path &&
-		    (!path->ops->shared ||
-		     path->ops->shared->serves(path, (int)kind, peer)))
+		    (!path->ops->serving ||
+		     path->ops->serving->serves(path, (int)kind, peer)))
 			return (int)i;
 	}
 	return -1;

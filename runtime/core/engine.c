@@ -315,13 +315,14 @@ flush_deferred(void)
 	size_t events = 0;
 
 	while ((comm = e->deferred)) {
-		struct batoni_path *path =
-			comm->hosts_path ? comm->hosts_path
-					 : comm->paths[BATONI_PATH_MESSAGES];
-
 		e->deferred = comm->work.deferred_next;
 		comm->work.deferred = false;
-		events += path->ops->deferring->flush(path);
+		for (uint32_t i = 0; i < comm->paths_count; i++) {
+			struct batoni_path *path = comm->paths[i];
+
+			if (path->ops->deferring)
+				events += path->ops->deferring->flush(path);
+		}
 	}
 	return events;
 }

@@ -42,22 +42,24 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
         baton_stream stream, const struct baton_op_options *options,
         baton_request *request_p)
 {
-	struct batoni_path *path;
 	struct batoni_op *op;
+	uint8_t path;
 
 	if (unlikely(!is_usual(comm, buffer, count, type, peer, tag,
 	                       options) ||
+	             (path = batoni_message_path(comm, peer)) ==
+	                     BATONI_PATH_NONE ||
 	             !request_p || !batoni_place_is_ours(buffer, count) ||
 	             !(op = batoni_direct_begin(comm, stream))))
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
 	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type], peer, tag);
-	batoni_direct_fill(op, comm, kind, BATONI_PATH_MESSAGES,
+	batoni_direct_fill(op, comm, kind, path,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   stream, batoni_direct_flags(options),
 	                   options ? options->user_data : 0);
-	path = comm->paths[BATONI_PATH_MESSAGES];
-	batoni_direct_end(op, batoni_path_issue(path, &op->transfer), request_p);
+	batoni_direct_end(op, batoni_path_issue(comm->paths[path], &op->transfer),
+	                  request_p);
 	return BATON_OK;
 }
 

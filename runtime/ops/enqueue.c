@@ -340,14 +340,51 @@ accept(const char *call, struct batoni_op *op)
 	                          : batoni_refuse_named(call, status);
 }
 
+/* This is the first call that names the rank.  The index of the path of its messages, or -1: the
+ * call is refused with *status_p. */
+static __attribute__((noinline)) int
+connect_path(const char *call, struct baton_comm *comm, int peer,
+             enum baton_status *status_p)
+{
+	int index = batoni_choose_path(comm, BATONI_KIND_SEND, peer);
+	struct batoni_path *path = comm->paths[index];
+
+	*status_p = path->ops->serving->connect(path, peer);
+	if (*status_p != BATON_OK) {
+		batoni_refuse_named(call, *status_p);
+		return -1;
+	}
+	atomic_store_explicit(&comm->message_path[peer], (uint8_t)index,
+	                      memory_order_relaxed);
+	return index;
+}
+
+/* Of a message. */
+static int
+find_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
+{
+	const struct baton_comm *comm = op->comm;
+	uint8_t path = likely(!batoni_op_list(op)) ||
+	                               comm->lists_path == BATONI_PATH_NONE
+	                       ? batoni_message_path(comm, op->transfer.peer)
+	                       : comm->lists_path;
+
+	return likely(path != BATONI_PATH_NONE)
+	               ? path
+	               : connect_path(call, op->comm, op->transfer.peer, status_p);
+}
+
 static enum baton_status
 choose_path(const char *call, struct batoni_op *op)
 {
-	int path = likely(!batoni_op_list(op))
-	                   ? batoni_choose_path(op->comm, op->kind,
-	                                        op->transfer.peer)
-	                   : (int)op->comm->lists_path;
+	enum baton_status status = BATON_OK;
+	int path = BATONI_MESSAGES >> op->kind & 1u
+	                   ? find_path(call, op, &status)
+	                   : batoni_choose_path(op->comm, op->kind,
+	                                        op->transfer.peer);
 
+	if (unlikely(status != BATON_OK))
+		return status;
 	if (unlikely(path < 0))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: no path of the communicator carries it "

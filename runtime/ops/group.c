@@ -119,7 +119,7 @@ static void
 ask_path(struct batoni_op *op)
 {
 	if (!(op->flags & BATONI_FLAG_STREAM_ISSUED) ||
-	    !batoni_path_of(op)->ops->shared)
+	    !batoni_path_of(op)->ops->taking)
 		return;
 	pthread_mutex_lock(&op->comm->order.lock);
 	batoni_path_takes(op, false);

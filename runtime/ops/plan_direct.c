@@ -84,7 +84,9 @@ fill(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
 
 	batoni_op_name(op, a->buffer, recorded->bytes, a->peer, a->tag);
 	op->transfer.native_code = 0;
-	batoni_direct_fill(op, comm, recorded->kind, BATONI_PATH_MESSAGES,
+	/* The call that was recorded has connected it. */
+	batoni_direct_fill(op, comm, recorded->kind,
+	                   batoni_message_path(comm, a->peer),
 	                   recorded->kind == BATONI_KIND_SEND ? BATONI_SEND
 	                                                      : BATONI_RECV,
 	                   a->stream,
@@ -99,7 +101,7 @@ BATONI_ALWAYS_INLINE void
 issue(struct batoni_op *launch, struct batoni_op *op)
 {
 	struct baton_comm *comm = launch->comm;
-	struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
+	struct batoni_path *path = batoni_path_of(op);
 	enum baton_status status;
 
 	batoni_launch_armed(launch);

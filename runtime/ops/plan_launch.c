@@ -89,7 +89,7 @@ adopt(struct batoni_op *launch, struct batoni_op *op)
 	op->plan_index = launch->tally.members++;
 	/* A cancel asks the path of the launch. */
 	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) &&
-	    !batoni_path_of(op)->ops->shared)
+	    !batoni_path_of(op)->ops->taking)
 		batoni_set(launch->path, op->path);
 	else if (op->plan_index == 0)
 		batoni_set(launch->path,

@@ -385,8 +385,8 @@ batoni_path_takes(struct batoni_op *op, bool alone)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	if (!path->ops->shared ||
-	    path->ops->shared->takes(path, &op->transfer, alone))
+	if (!path->ops->taking ||
+	    path->ops->taking->takes(path, &op->transfer, alone))
 		return true;
 	leave_to_layer(op);
 	return false;

@@ -265,7 +265,7 @@ describe_declared(const struct list_call *call, struct batoni_tensor_list *list)
 bool
 batoni_tensors_served(const struct baton_comm *comm)
 {
-	return comm->paths[comm->lists_path]->ops->lists;
+	return comm->lists;
 }
 
 static enum baton_status
@@ -409,7 +409,7 @@ check_call(const struct list_call *call)
 	                     "%s: %s carries no lists of tensors on the %s device "
 	                     "(BATON_CAP_TENSORS)%s%s",
 	                     call->name,
-	                     comm->paths[comm->lists_path]->ops->name,
+	                     comm->transport->messages.ops->name,
 	                     comm->device_ops->name, why ? "; " : "",
 	                     why ? why : "");
 }
@@ -444,27 +444,30 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
                  baton_request *request_p)
 {
 	struct baton_comm *comm = call->comm;
-	struct batoni_path *path = comm->paths[BATONI_PATH_MESSAGES];
 	enum batoni_op_kind kind = call->kind;
 	enum baton_status status;
 	struct batoni_op *op;
+	uint8_t path;
 
 	if (!batoni_is_usual(comm, options) || !request_p ||
 	    list->input_signal ||
 	    (unsigned)call->peer >= (unsigned)comm->size ||
 	    (unsigned)call->tag > (unsigned)comm->tag_max)
 		return false;
+	path = batoni_message_path(comm, call->peer);
+	if (path == BATONI_PATH_NONE)
+		return false;
 	op = batoni_direct_begin(comm, call->stream);
 	if (!op)
 		return false;
 	batoni_op_name(op, list, list->payload_bytes + list->arena_bytes, call->peer,
 	               call->tag);
-	batoni_direct_fill(op, comm, kind, BATONI_PATH_MESSAGES,
+	batoni_direct_fill(op, comm, kind, path,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   call->stream, batoni_direct_flags(options),
 	                   options ? options->user_data : 0);
 	op->transfer.place = BATONI_PLACE_LIST;
-	status = batoni_path_issue(path, &op->transfer);
+	status = batoni_path_issue(comm->paths[path], &op->transfer);
 	if (status == BATON_OK)
 		batoni_tensors_ended(op, status, false);
 	batoni_direct_end(op, status, request_p);
@@ -633,7 +636,7 @@ has_met(const struct batoni_op *op)
 {
 	return op->kind == BATONI_KIND_PLAN
 	               ? op->flags & BATONI_FLAG_MET_LIST
-	               : op->comm->paths[BATONI_PATH_MESSAGES]->ops->lists;
+	               : batoni_path_of(op)->ops->lists;
 }
 
 bool

@@ -213,12 +213,13 @@ a_send_that_times_out_unissued_is_never_sent(struct conform *c)
 	conform_lose_unissued(c, &soon);
 }
 
-/* Its peer is of this process, or shares memory with it; what is staged may be under way. */
+/* Its peer is of this process, or shares memory with it, as all do where there are no other messages; what
+ * is staged may be under way. */
 static bool
 takes_sends_back(const struct conform *c)
 {
 	return c->info.transport == BATON_TRANSPORT_LOCAL ||
-	       ((c->info.message_paths & BATON_MESSAGE_PATH_NEAR) &&
+	       (c->info.message_paths == BATON_MESSAGE_PATH_NEAR &&
 	        c->info.device == BATON_DEVICE_HOST);
 }
 

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks as processes of a job of MPI.
+ *
+ * CONFORM_FAR=1 in the environment: ranks of odd numbers say that they are of another host than
+ * those of even ones.
+ */
 #include "runner.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <mpi.h>
+
+#include "shm.h"
 
 /* Baton's calls come here first.  No message may be left in a communicator that is freed:
  * MPICH gives its context to the next one, where the message would match. */
@@ -55,6 +64,8 @@ conform_processes(struct conform_backend backend,
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (getenv("CONFORM_FAR"))
+		batoni_shm_pretend_host(rank % 2 != 0);
 	if (level < MPI_THREAD_MULTIPLE) {
 		printf("SKIP: this MPI has no MPI_THREAD_MULTIPLE\n");
 		MPI_Finalize();

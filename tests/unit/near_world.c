@@ -119,12 +119,29 @@ describe(struct near_world *world, int me, enum near_reach reach)
 			.pid = reach == NEAR_READ ? getpid() : 0,
 			.pidfd = -1,
 			.within = reach == NEAR_WITHIN || i == me,
+			.near = true,
 			.reaches_us = true,
 		};
 }
 
-void
-near_open(struct near_world *world, enum near_reach reach, bool check)
+static void
+start(struct near_rank *rank, struct batoni_pairs *pairs, bool beside)
+{
+	struct batoni_path *path;
+
+	if (beside) {
+		path = batoni_near_ops.beside(pairs, &rank->below);
+		rank->transport = batoni_transport_of(path);
+	} else {
+		rank->transport = batoni_near_ops.start(pairs, &rank->below);
+		rank->transport->host = &rank->host;
+	}
+	rank->transport->messages.host = &rank->host;
+	rank->transport->patience = &rank->patience;
+}
+
+static void
+open_all(struct near_world *world, enum near_reach reach, bool check, bool beside)
 {
 	const struct batoni_transport_config above = config(check);
 	size_t bytes = batoni_near_ops.area_bytes(NEAR_RANKS, NEAR_SLOTS);
@@ -142,13 +159,25 @@ near_open(struct near_world *world, enum near_reach reach, bool check)
 		struct batoni_pairs *pairs;
 
 		describe(world, i, reach);
+		for (int j = 0; beside && j < NEAR_RANKS; j++)
+			rank->peers[j].near = i == j || (i != NEAR_RANKS - 1 &&
+			                                 j != NEAR_RANKS - 1);
 		if (batoni_near_ops.create(&above, NEAR_RANKS, &pairs) != BATON_OK)
 			abort();
-		rank->transport = batoni_near_ops.start(pairs, &rank->below);
-		rank->transport->host = rank->transport->messages.host =
-			&rank->host;
-		rank->transport->patience = &rank->patience;
+		start(rank, pairs, beside);
 	}
+}
+
+void
+near_open(struct near_world *world, enum near_reach reach, bool check)
+{
+	open_all(world, reach, check, false);
+}
+
+void
+near_open_beside(struct near_world *world, enum near_reach reach)
+{
+	open_all(world, reach, false, true);
 }
 
 void
@@ -156,9 +185,15 @@ near_close_rank(struct near_world *world, int rank, bool aborted)
 {
 	struct near_rank *me = &world->ranks[rank];
 
-	me->transport->ops->close(me->transport, aborted);
+	struct batoni_path *path = &me->transport->messages;
+	bool beside = path->ops->closing != NULL;
+
+	if (beside)
+		path->ops->closing->close(path, aborted);
+	else
+		me->transport->ops->close(me->transport, aborted);
 	me->transport = NULL;
-	assert(me->below_closed);
+	assert(me->below_closed == !beside);
 }
 
 void

@@ -41,6 +41,8 @@ struct near_world {
 };
 
 void near_open(struct near_world *world, enum near_reach reach, bool check);
+/* Beside the messages of what else is below; the last rank is near to itself alone. */
+void near_open_beside(struct near_world *world, enum near_reach reach);
 /* All ranks that are not closed yet. */
 void near_close_all(struct near_world *world, bool aborted);
 void near_close_rank(struct near_world *world, int rank, bool aborted);

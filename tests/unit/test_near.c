@@ -951,7 +951,79 @@ START_TEST(any_word_in_a_state_loses_the_message_alone)
 }
 END_TEST
 
+/* ---- beside another transport's messages ---- */
+
+START_TEST(beside_another_transport_it_serves_near_peers)
+{
+	const struct batoni_serving_ops *serving;
+	struct batoni_path *path;
+	uint64_t bit = UINT64_C(1) << 2;
+
+	near_open_beside(&world, (enum near_reach)_i);
+	path = &world.ranks[0].transport->messages;
+	serving = path->ops->serving;
+	ck_assert(serving->serves(path, BATON_OPERATION_SEND, 0));
+	ck_assert(serving->serves(path, BATON_OPERATION_RECV, 1));
+	ck_assert(!serving->serves(path, BATON_OPERATION_SEND, 2));
+	/* No rank that it serves may send it to the ring of one that it does not. */
+	atomic_fetch_or(batoni_ring_bits(world.ranks[0].area, 2), bit);
+	for (size_t n = 8; n <= HUGE_BYTES; n += HUGE_BYTES - 8) {
+		memset(to, 0, sizeof(to));
+		near_send(&world, 0, 0, 1, 3, from, n);
+		near_recv(&world, 1, 1, 0, 3, to, sizeof(to));
+		near_run(&world);
+		assert_arrived(0, 0, n);
+		assert_arrived(1, 1, n);
+		ck_assert(memcmp(to, from, n) == 0);
+	}
+	assert_idle();
+	close_world(false);
+}
+END_TEST
+
+START_TEST(closing_a_path_after_an_abort_gives_up_what_it_announced)
+{
+	near_open_beside(&world, NEAR_READ);
+	near_send(&world, 0, 0, 1, 3, from, LONG);
+	near_close_rank(&world, 0, true);
+	ck_assert_uint_eq(atomic_load(&world.ranks[0].segment.away),
+	                  BATONI_AWAY_CLOSED);
+	near_recv(&world, 1, 1, 0, 3, to, LONG);
+	near_run(&world);
+	/* The message is no more. */
+	ck_assert_int_eq(end_of(1, 1), BATON_PENDING);
+	ck_assert_int_eq(to[1], 0);
+	near_take(&world, 1, 1);
+	close_world(true);
+}
+END_TEST
+
 /* ---- memory ---- */
+
+START_TEST(a_peer_without_memory_for_the_rings_is_refused_until_there_is)
+{
+	struct batoni_path *path;
+	char *cells;
+
+	if (!batoni_shm_is_sparse())
+		return;
+	open_world(NEAR_WITHIN);
+	path = &world.ranks[0].transport->messages;
+	world.ranks[0].transport->sparse_segments = true;
+	cells = batoni_ring_cells_of(&world.layout, world.ranks[1].area, 0);
+	/* As if there were no page. */
+	ck_assert_int_eq(mprotect(cells, BATONI_RING_BYTES, PROT_READ), 0);
+	ck_assert_int_eq(path->ops->serving->connect(path, 1), BATON_ERR_NOMEM);
+	ck_assert_str_eq(baton_last_error(), "no shared memory for the rings "
+	                                     "between ranks 0 and 1");
+	ck_assert_int_eq(near_send(&world, 0, 0, 1, 3, from, 8), BATON_ERR_NOMEM);
+	ck_assert_int_eq(mprotect(cells, BATONI_RING_BYTES,
+	                          PROT_READ | PROT_WRITE), 0);
+	ck_assert_int_eq(path->ops->serving->connect(path, 1), BATON_OK);
+	ck_assert_int_eq(near_send(&world, 0, 0, 1, 3, from, 8), BATON_OK);
+	close_world(false);
+}
+END_TEST
 
 START_TEST(creation_without_memory_keeps_nothing)
 {
@@ -1051,6 +1123,13 @@ main(void)
 	tcase_add_test(tcase, chunks_within_its_call_end_a_receive_there);
 	tcase_add_test(tcase, what_comes_late_is_dropped);
 	tcase_add_test(tcase, any_word_in_a_state_loses_the_message_alone);
+	tcase_add_loop_test(tcase, beside_another_transport_it_serves_near_peers, 0,
+	                    3);
+	tcase_add_test(tcase,
+	               closing_a_path_after_an_abort_gives_up_what_it_announced);
+	tcase_add_test(
+		tcase,
+		a_peer_without_memory_for_the_rings_is_refused_until_there_is);
 	tcase_add_test(tcase, creation_without_memory_keeps_nothing);
 	tcase_add_loop_test(tcase, arrivals_without_memory_stay_in_the_ring, 0, 2);
 	suite_add_tcase(suite, tcase);

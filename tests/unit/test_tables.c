@@ -206,7 +206,7 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	struct batoni_bootstrap_ops bootstrap;
 
 	fill(&batoni_path_table, &path);
-	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 14);
+	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 16);
 	fill(&batoni_transport_table, &transport);
 	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 7);
 	fill(&batoni_onesided_table, &onesided);
@@ -233,7 +233,21 @@ START_TEST(a_path_is_issued_by_the_host_or_by_streams)
 	fill(&batoni_path_table, &path);
 	path.stream_issued = NULL;
 	ck_assert_str_eq(missing(), "path.stream_issued");
-	path.shared = NULL;
+	path.taking = NULL;
+	ck_assert_ptr_null(missing());
+	path.serving = NULL;
+	ck_assert_ptr_null(missing());
+}
+END_TEST
+
+START_TEST(a_path_takes_what_it_serves)
+{
+	struct batoni_path_ops path;
+
+	fill(&batoni_path_table, &path);
+	path.serving = NULL;
+	ck_assert_str_eq(missing(), "path.serving");
+	path.taking = NULL;
 	ck_assert_ptr_null(missing());
 }
 END_TEST
@@ -295,6 +309,7 @@ main(void)
 		an_optional_table_may_be_left_out_whole,
 		each_slot_of_the_other_contracts_is_found_by_name,
 		a_path_is_issued_by_the_host_or_by_streams,
+		a_path_takes_what_it_serves,
 		the_parts_of_this_build_are_complete,
 		half_an_optional_table_is_refused,
 		a_device_whose_tables_are_not_complete_is_refused,

@@ -33,7 +33,7 @@ batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
 	         "rank %d has written what no Baton writes into the memory that it "
 	         "shares with rank %d: %s",
 	         peer, near->base.rank, what);
-	near->base.host->broken(near->base.host, BATON_ERR_PEER, NULL, 0, why);
+	near->base.messages.host->broken(near->base.messages.host, BATON_ERR_PEER, NULL, 0, why);
 }
 
 enum baton_status
@@ -42,22 +42,24 @@ batoni_near_connect(struct batoni_pairs *near, int peer)
 	struct near_peer *to = &near->peers[peer];
 	const struct batoni_ring_layout *layout = &near->layout;
 
-	if (__builtin_expect(to->connected, 1))
+	if (__builtin_expect(atomic_load_explicit(&to->connected,
+	                                          memory_order_relaxed),
+	                     1))
 		return BATON_OK;
 	/* Elsewhere all of it is there from creation on. */
 	if (!near->base.sparse_segments) {
-		to->connected = true;
+		atomic_store(&to->connected, true);
 		return BATON_OK;
 	}
-	if (!near->states_there &&
+	if (!atomic_load(&near->states_there) &&
 	    !batoni_shm_populate(near->area + layout->states_at,
 	                         layout->rings_at - layout->states_at))
 		return BATON_ERR_NOMEM;
-	near->states_there = true;
+	atomic_store(&near->states_there, true);
 	if (!batoni_shm_populate(to->out.cells, BATONI_RING_BYTES) ||
 	    !batoni_shm_populate(to->in.cells, BATONI_RING_BYTES))
 		return BATON_ERR_NOMEM;
-	to->connected = true;
+	atomic_store(&to->connected, true);
 	return BATON_OK;
 }
 
@@ -111,7 +113,7 @@ batoni_near_end(struct batoni_pairs *near, struct near_node *node,
 	if (node == near->issuing)
 		near->issued = status;
 	else
-		near->base.host->done(near->base.host, transfer, status);
+		near->base.messages.host->done(near->base.messages.host, transfer, status);
 }
 
 bool
@@ -246,7 +248,7 @@ answer_all(struct batoni_pairs *near, bool may_warm)
 			int peer = (int)word * 64 + __builtin_ctzll(bits);
 
 			bits &= bits - 1;
-			if (peer < near->base.size)
+			if (peer < near->base.size && near->peers[peer].area)
 				events += answer(near, peer, may_warm);
 		}
 	}
@@ -358,7 +360,7 @@ near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 static size_t
 ask_again(struct batoni_pairs *near)
 {
-	struct batoni_host *host = near->base.host;
+	struct batoni_host *host = near->base.messages.host;
 	size_t events = 0;
 
 	for (uint32_t slot = 0; slot < near->base.slots && near->asked > 0; slot++) {
@@ -380,10 +382,10 @@ ask_again(struct batoni_pairs *near)
 static size_t
 look_around(struct batoni_pairs *near)
 {
-	struct batoni_path *below = &near->below->messages;
+	struct batoni_path *below = near->below ? &near->below->messages : NULL;
 	size_t events = near->asked > 0 ? ask_again(near) : 0;
 
-	if (!below->load.in_flight)
+	if (!below || !below->load.in_flight)
 		return events;
 	near->testing = true;
 	below->ops->test(below);
@@ -414,14 +416,51 @@ near_test(struct batoni_path *path)
 	return events;
 }
 
-const struct batoni_path_ops batoni_near_messages_ops = {
-	.name = "the memory that the ranks share",
-	.kinds = BATONI_MESSAGES,
-	.lists = true,
-	.host_issued = &(const struct batoni_host_issued_ops){
-		.issue = near_issue,
-		.take_back = near_take_back,
-	},
-	.scrapping = &(const struct batoni_scrapping_ops){.scrap = near_scrap},
-	.test = near_test,
+static bool
+near_serves(struct batoni_path *path, int kind, int peer)
+{
+	(void)kind;
+	return batoni_near_of(path)->peers[peer].area != NULL;
+}
+
+static enum baton_status
+near_connect(struct batoni_path *path, int peer)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+
+	if (batoni_near_connect(near, peer) == BATON_OK)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_NOMEM,
+	                     "no shared memory for the rings between ranks %d "
+	                     "and %d",
+	                     near->base.rank, peer);
+}
+
+static void
+near_close_path(struct batoni_path *path, bool aborted)
+{
+	batoni_near_close(batoni_near_of(path), aborted);
+}
+
+#define MESSAGES_OPS                                                          \
+	.name = "the memory that the ranks share", .kinds = BATONI_MESSAGES,  \
+	.lists = true,                                                        \
+	.host_issued =                                                        \
+		&(const struct batoni_host_issued_ops){                       \
+			.issue = near_issue,                                  \
+			.take_back = near_take_back,                          \
+		},                                                            \
+	.serving =                                                            \
+		&(const struct batoni_serving_ops){                           \
+			.serves = near_serves,                                \
+			.connect = near_connect,                              \
+		},                                                            \
+	.scrapping = &(const struct batoni_scrapping_ops){.scrap = near_scrap}, \
+	.test = near_test
+
+const struct batoni_path_ops batoni_near_messages_ops = {MESSAGES_OPS};
+
+const struct batoni_path_ops batoni_near_beside_ops = {
+	MESSAGES_OPS,
+	.closing = &(const struct batoni_closing_ops){.close = near_close_path},
 };

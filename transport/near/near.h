@@ -8,11 +8,12 @@
  *   arrive.c    what comes: meeting receives, arrivals
  *   fetch.c     announced messages: the receiver's copy, and chunks
  *   lists.c     what lists of tensors have of their own in each of these
- *   open.c      the layer: its area, start, close
+ *   open.c      its area, start, close
  *
- * Near is a transport over another one, as staging is (runtime/contract/pairs.h): all ranks are of one
- * host and reach each other's segments; what they do together (exchanges, leaving) the one below
- * does, and messages are near's.  Each segment has an *area* of near's (ring.h).
+ * Where all ranks are of one host and reach each other's segments, near is a transport over another one, as
+ * staging is (runtime/contract/pairs.h): what the ranks do together (exchanges, leaving) the one below
+ * does, and messages are near's.  Where some are, it is a path beside the messages of that one, to those
+ * peers and to itself.  Each segment has an *area* of near's (ring.h).
  *
  * A message of up to SHORT_MAX bytes goes through the ring with its bytes, copied at the call while
  * there is room and credit; its send has ended then.  Any other is *announced*: the ring gets its
@@ -42,7 +43,7 @@
  * Everything that is read from an area or from a sender is copied once, then checked; what cannot be
  * breaks the communicator, but for what was read of a sender that has given it up.
  *
- * Threads: the driver alone.  No locks.
+ * Threads: the driver alone; `connect` any.  No locks.
  */
 #ifndef BATONI_NEAR_H
 #define BATONI_NEAR_H
@@ -149,23 +150,26 @@ struct near_arrival {
 struct near_peer {
 	struct batoni_ring_out out;
 	struct batoni_ring_in in;
-	char *area;     /* of the peer, as mapped here */
-	bool connected; /* the pages of both rings are there */
+	char *area; /* of the peer, as mapped here; NULL: it is not near */
+	/* The pages of both rings are there.  Any thread, atomic: several may make them at once. */
+	_Atomic bool connected;
 	bool unread;    /* the kernel does not let this process read that one's memory */
 	struct batoni_list_node starved; /* nodes that wait for room in `out`, in order */
 };
 
 struct batoni_pairs {
-	struct batoni_transport base; /* must be first */
+	/* Must be first.  Of a path beside another transport's messages the path alone, the ranks and
+	 * their peers. */
+	struct batoni_transport base;
 	struct batoni_transport_ops ops;
-	struct batoni_transport *below;
+	struct batoni_transport *below; /* NULL: it is beside that one's messages */
 	struct batoni_host below_host;
 	struct batoni_ring_layout layout;
 	char *area; /* this rank's */
 	size_t words; /* of its bits */
 	uint32_t slots_most; /* of all ranks */
 	bool check;
-	bool states_there; /* the pages of this rank's states */
+	_Atomic bool states_there; /* the pages of this rank's states; as `connected` */
 	bool broken;
 	bool testing; /* the transport below, within a test of this one */
 	unsigned tests;
@@ -211,11 +215,13 @@ batoni_near_key(const struct batoni_pairs *near, int from, uint32_t tag)
 
 /* ---- near.c ---- */
 
+/* Over another transport, and beside its messages. */
 extern const struct batoni_path_ops batoni_near_messages_ops;
+extern const struct batoni_path_ops batoni_near_beside_ops;
 
 /* What a peer has written cannot be: the communicator breaks. */
 void batoni_near_break(struct batoni_pairs *near, int peer, const char *what);
-/* Make the pages of the rings between this rank and that one.  Once; OK, NOMEM. */
+/* Make the pages of the rings between this rank and that one.  Any thread; OK, NOMEM. */
 enum baton_status batoni_near_connect(struct batoni_pairs *near, int peer);
 /* The operation begins: it waits for a peer, or (moving) it copies. */
 void batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
@@ -233,6 +239,11 @@ size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
 bool batoni_near_is_gone(const struct batoni_pairs *near, int peer);
 /* There is room for so many cells in the ring to the peer; or not yet, and the peer will call. */
 bool batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells);
+
+/* ---- open.c ---- */
+
+/* Give up what this rank has announced, say that it is away if it is aborted, and free near. */
+void batoni_near_close(struct batoni_pairs *near, bool aborted);
 
 /* ---- send.c ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Near's layer (pairs.h): what it takes, start and close.
+ * Near over another transport, or beside its messages (pairs.h): what it takes, start and close.
  *
- * Exchanges, leaving and clearing are those of the transport below, passed through; so is what breaks
+ * Over another one exchanges, leaving and clearing are that one's, passed through; so is what breaks
  * it or takes its library away.  Of a transport below that breaks because a rank has gone, near first takes
  * what that rank and others have published: it has arrived.
  *
@@ -173,13 +173,13 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 	if (near->broken)
 		return;
 	near->broken = true;
-	near->base.host->broken(near->base.host, fatal, call, code, text);
+	near->base.messages.host->broken(near->base.messages.host, fatal, call, code, text);
 }
 
 static void
 below_moves(struct batoni_host *host)
 {
-	struct batoni_host *above = of_host(host)->base.host;
+	struct batoni_host *above = of_host(host)->base.messages.host;
 
 	above->moves(above);
 }
@@ -187,28 +187,35 @@ below_moves(struct batoni_host *host)
 static void
 below_lost(struct batoni_host *host, const char *why)
 {
-	struct batoni_host *above = of_host(host)->base.host;
+	struct batoni_host *above = of_host(host)->base.messages.host;
 
 	above->lost(above, why);
 }
 
 /* ---- start and close ---- */
 
-static void
-near_close(struct batoni_transport *transport, bool aborted)
+void
+batoni_near_close(struct batoni_pairs *near, bool aborted)
 {
-	struct batoni_pairs *near = to_near(transport);
-	struct batoni_transport *under = near->below;
+	struct batoni_transport *base = &near->base, *under = near->below;
 	struct batoni_farewell *farewell =
-		batoni_farewell_of(&transport->peers[transport->rank]);
+		batoni_farewell_of(&base->peers[base->rank]);
 
-	assert(aborted || transport->messages.load.in_flight == 0);
+	assert(aborted || base->messages.load.in_flight == 0);
 	batoni_near_give_up(near);
 	if (aborted && farewell)
 		atomic_store(&farewell->away, BATONI_AWAY_CLOSED);
-	under->patience = transport->patience;
-	under->ops->close(under, aborted);
+	if (under) {
+		under->patience = base->patience;
+		under->ops->close(under, aborted);
+	}
 	discard(near);
+}
+
+static void
+near_close(struct batoni_transport *transport, bool aborted)
+{
+	batoni_near_close(to_near(transport), aborted);
 }
 
 /* The two ends of this rank's rings with that one. */
@@ -220,6 +227,9 @@ meet(struct batoni_pairs *near, int rank)
 	struct near_peer *peer = &near->peers[rank];
 	int me = near->base.rank;
 
+	batoni_list_init(&peer->starved);
+	if (!there->near)
+		return;
 	peer->area = there->pairs;
 	peer->out = (struct batoni_ring_out){
 		.cells = batoni_ring_cells_of(layout, peer->area, me),
@@ -232,7 +242,17 @@ meet(struct batoni_pairs *near, int rank)
 		.cells = batoni_ring_cells_of(layout, near->area, rank),
 		.control = batoni_ring_control(layout, near->area, rank),
 	};
-	batoni_list_init(&peer->starved);
+}
+
+static void
+meet_all(struct batoni_pairs *near)
+{
+	struct batoni_transport *base = &near->base;
+
+	assert(base->size == near->layout.size);
+	near->area = base->peers[base->rank].pairs;
+	for (int rank = 0; rank < base->size; rank++)
+		meet(near, rank);
 }
 
 static struct batoni_transport *
@@ -243,7 +263,6 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 	uint32_t slots = base->slots;
 	int hidden_tags = base->hidden_tags;
 
-	assert(under->size == near->layout.size);
 	near->below = under;
 	near->below_host = (struct batoni_host){
 		.done = below_done,
@@ -280,11 +299,24 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 	base->lists = NULL;
 	if (ops->id == BATON_TRANSPORT_AUTO)
 		snprintf(base->library, sizeof(base->library), "shared memory");
-	near->area = base->peers[base->rank].pairs;
-	for (int rank = 0; rank < base->size; rank++)
-		meet(near, rank);
+	meet_all(near);
 	under->host = under->messages.host = &near->below_host;
 	return base;
+}
+
+static struct batoni_path *
+beside(struct batoni_pairs *near, const struct batoni_transport *transport)
+{
+	struct batoni_transport *base = &near->base;
+
+	base->rank = transport->rank;
+	base->peers = transport->peers;
+	base->sparse_segments = transport->sparse_segments;
+	/* The one-sided layer's messages are the other one's. */
+	base->hidden_tags = 0;
+	base->messages = (struct batoni_path){.ops = &batoni_near_beside_ops};
+	meet_all(near);
+	return &base->messages;
 }
 
 const struct batoni_pairs_ops batoni_near_ops = {
@@ -295,4 +327,5 @@ const struct batoni_pairs_ops batoni_near_ops = {
 	.create = create,
 	.discard = discard,
 	.start = start,
+	.beside = beside,
 };

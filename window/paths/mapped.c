@@ -317,6 +317,15 @@ close_path(struct batoni_path *path, bool aborted)
 	batoni_free(mapped);
 }
 
+/* It carries no messages. */
+static enum baton_status
+connect_none(struct batoni_path *path, int peer)
+{
+	(void)path;
+	(void)peer;
+	return BATON_OK;
+}
+
 /* What is on streams ends by itself. */
 static size_t
 test(struct batoni_path *path)
@@ -333,10 +342,11 @@ static const struct batoni_path_ops path_ops = {
 		.lends = true,
 		.enqueue = enqueue,
 	},
-	.shared = &(const struct batoni_shared_kinds_ops){
+	.serving = &(const struct batoni_serving_ops){
 		.serves = serves,
-		.takes = takes,
+		.connect = connect_none,
 	},
+	.taking = &(const struct batoni_taking_ops){.takes = takes},
 	.placing = &(const struct batoni_placing_ops){
 		.place = place,
 		.unplace = unplace,
