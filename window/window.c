@@ -4,7 +4,7 @@
  *
  * Registering takes two exchanges among all ranks.  In the first each rank sends the
  * description of its part: length, address, and the shared memory that contains it, if any.
- * If some part is memory of a device, an exchange of offers follows (shared.c): what the others
+ * If some part is memory of a device, an exchange of offers follows (contract/shared.c): what the others
  * need to map it.
  * If the communicator has native puts, those of native_path.c follow.
  * Each rank then chooses the path of its own puts for every peer (paths.c).  The last exchange tells
@@ -332,6 +332,26 @@ stop_messages(struct baton_window *window)
 	           rma->rank, window->bytes, window->base);
 }
 
+/* The offer of this rank's part.  Errors go into c. */
+static void
+make_offer(struct batoni_collective *c, const struct baton_window *window,
+           struct batoni_offering *offering, struct batoni_offer *offer)
+{
+	const struct baton_comm *comm = c->rma->comm;
+	enum baton_status status = BATON_OK;
+
+	if (window->place < BATONI_MEMORY_DEVICE)
+		batoni_offer_nothing(offer, "it is not memory of one device");
+	else
+		status = batoni_offer_make(comm->device,
+		                           comm->device_ops->memory,
+		                           window->base, window->bytes, offering,
+		                           offer);
+	if (status == BATON_ERR_CUDA)
+		batoni_object(c, status, "base: %s", baton_last_error());
+	offer->status = c->status;
+}
+
 /* The exchange of offers, where some part is memory of a device. */
 static enum baton_status
 tell_offers(struct batoni_collective *c, struct baton_window *window,
@@ -344,7 +364,7 @@ tell_offers(struct batoni_collective *c, struct baton_window *window,
 
 	if (!batoni_parts_want_offers(rma))
 		return BATON_OK;
-	batoni_offer_make(c, window, offering, &mine);
+	make_offer(c, window, offering, &mine);
 	/* NULL: the exchange fails on all ranks. */
 	if (!rma->offers)
 		rma->offers = batoni_alloc((size_t)rma->size, sizeof(mine));

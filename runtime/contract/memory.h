@@ -97,7 +97,7 @@ struct batoni_memory_shared {
 	size_t bytes;  /* of the block */
 	size_t offset; /* in it, of what was asked for */
 	/* What `map` needs in the other process: a descriptor, which must be handed on
-	 * (base/handover.h) and which the caller closes; -1: nothing. */
+	 * (handover.h) and which the caller closes; -1: nothing. */
 	int fd;
 };
 

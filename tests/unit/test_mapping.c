@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mappings of other processes' device memory (window/paths/shared.c), on a memory table of the
+ * Mappings of other processes' device memory (runtime/contract/shared.c), on a memory table of the
  * test's whose map stands until the test lets it go.
  */
 #include <pthread.h>

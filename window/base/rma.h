@@ -16,8 +16,6 @@
  *     mapped.c      puts and signals on the program's stream
  *     elsewhere.c   operations that another path carries
  *     native_path.c puts by a native transport's one-sided transfers (native_path.h)
- *     shared.c      device memory of other processes (shared.h)
- *     handover.c    descriptors between processes (handover.h)
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
  *   wait.c        counters, and the waits that are given units of them
  *   window.c      registering and deregistering
@@ -47,7 +45,7 @@
 struct batoni_rma;
 struct batoni_bounce;  /* bounce.c */
 struct batoni_bounces; /* bounce.c */
-struct batoni_mapping; /* shared.h */
+struct batoni_mapping; /* contract/shared.h */
 struct batoni_wire;    /* message.h */
 struct batoni_mapped;  /* mapped.c */
 struct batoni_native_window; /* native_puts.h */

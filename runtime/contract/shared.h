@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory of other processes of the host, for windows (shared.c). */
+/* Device memory of other processes of the host, for windows and for messages (shared.c). */
 #ifndef BATONI_SHARED_H
 #define BATONI_SHARED_H
 
-#include "collective.h"
+#include "device.h"
 #include "handover.h"
 
 /* A block of another process, mapped here. */
 struct batoni_mapping;
 
-/* What a rank tells the others of its part, in the exchange that follows that of the parts where
- * one of them is memory of a device. */
+/* What a rank tells others of bytes of its device: of its part of a window, in the exchange that
+ * follows that of the parts where one of them is memory of a device. */
 struct batoni_offer {
-	int32_t status;  /* not OK: the rank is refused */
+	int32_t status;  /* of a window, not OK: the rank is refused */
 	uint32_t offered; /* 0: nothing to map, and `why` says why not */
 	uint64_t bytes;  /* of the block */
-	uint64_t offset; /* of the part, in it */
+	uint64_t offset; /* of the bytes, in it */
 	union {
 		struct batoni_memory_name name;
 		char why[sizeof(struct batoni_memory_name)];
@@ -32,17 +32,22 @@ struct batoni_offering {
 	int fd; /* -1: none */
 };
 
-/* Fill in the offer of this rank's part.  Errors go into c.  close: when no rank fetches any
- * more; fine after an error, and without an offer. */
-void batoni_offer_make(struct batoni_collective *c,
-                       const struct baton_window *window,
-                       struct batoni_offering *offering,
-                       struct batoni_offer *offer);
+/* Offer nothing, for this reason. */
+void batoni_offer_nothing(struct batoni_offer *offer, const char *why);
+/* Offer these bytes, memory of the device; blocks for calls of the device.  OK, also where it does not
+ * share them, and the offer says why; CUDA, NOMEM: batoni_refuse has said why, and the offer is of
+ * nothing.  close: when no process fetches any more; fine after an error, and without an
+ * offer. */
+enum baton_status batoni_offer_make(struct batoni_device *device,
+                                    const struct batoni_memory_ops *memory,
+                                    const void *pointer, size_t bytes,
+                                    struct batoni_offering *offering,
+                                    struct batoni_offer *offer);
 void batoni_offering_close(struct batoni_offering *offering);
 
 /* Map the block that a rank of another process offers; a block that this process has mapped
  * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for its own
- * calls of the device.  OK: *base_p is where the rank's part is; UNSUPPORTED, NOMEM, CUDA, and what
+ * calls of the device.  OK: *base_p is where the bytes are; UNSUPPORTED, NOMEM, CUDA, and what
  * batoni_handover_fetch returns: batoni_refuse has said why. */
 enum baton_status batoni_mapping_take(struct batoni_device *device,
                                       const struct batoni_memory_ops *memory,

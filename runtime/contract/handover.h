@@ -4,7 +4,7 @@
  * cannot be opened again as /proc/<pid>/fd/<fd>: an open there makes a new file of a
  * device, not another descriptor of the same one.
  *
- * Base layer: it knows nothing of what the descriptor is.
+ * It knows nothing of what the descriptor is.
  */
 #ifndef BATONI_HANDOVER_H
 #define BATONI_HANDOVER_H
@@ -23,7 +23,7 @@ struct batoni_handover_name {
 	unsigned char host[16]; /* the boot id and the pid namespace */
 	int32_t pid, fd;        /* in the giver's process */
 	uint64_t device, inode; /* what the descriptor is open on */
-	uint64_t door;          /* in the name of a socket; 0: there is none */
+	uint64_t door;          /* in the name of its process's socket; 0: there is none */
 	unsigned char secret[16];
 };
 
@@ -34,8 +34,8 @@ static_assert(sizeof(struct batoni_handover_name) == 64, "it has no padding");
 enum baton_status batoni_handover_open(int fd,
                                        struct batoni_handover **handover_p,
                                        struct batoni_handover_name *name_p);
-/* NULL is allowed.  Returns when the handover's thread has ended, which waits for no other
- * process. */
+/* NULL is allowed.  Returns when no answer is being sent; that of the last one of the process when the
+ * thread that sends them has ended, which waits for no other process. */
 void batoni_handover_close(struct batoni_handover *handover);
 
 /* Get a descriptor of one's own.  pidfd: of the giver's process; -1: none is known.  Any

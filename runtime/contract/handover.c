@@ -5,12 +5,12 @@
  *   - the process that wants it takes it out of the giver's, by pidfd_getfd.  The kernel
  *     permits that as it permits to trace the process (not under yama's ptrace_scope, nor in
  *     most containers);
- *   - the giver sends it (SCM_RIGHTS) as the answer to a request.  For this it has an abstract
- *     datagram socket, whose name ends with the process, and a thread that answers while the
- *     handover is open.  Both processes must then be of one network namespace.
+ *   - the giver sends it (SCM_RIGHTS) as the answer to a request.  For this a process has one
+ *     abstract datagram socket, its *door*, whose name ends with the process, and a thread that
+ *     answers, while any handover is open.  Both processes must then be of one network namespace.
  *
  * Every process of the host can see the names of abstract sockets.  So a request must have
- * the secret, which travels in the handover's name alone, and come from the same user; an
+ * the secret of a handover, which travels in that one's name alone, and come from the same user; an
  * answer is taken from the giver's process only.  The kernel says which process and user a
  * datagram is from (SCM_CREDENTIALS).  The number of a descriptor may be that of another file
  * by the time its name arrives; so what was fetched is compared with the name.
@@ -20,7 +20,10 @@
  * the giver has ended.  It repeats its request every REPEAT_NS, as an answer may fail for want
  * of descriptors.
  *
- * Threads.  All fields are constant once the thread runs.  Writing `stop` ends it.
+ * Locks.  `door_lock` is held while the door is opened and closed, and guards the number of its
+ * handovers; the door's fields are constant while its thread runs, which writing `stop` ends.
+ * `lock`, a leaf, guards the list of handovers; an answer is sent under it, so a
+ * descriptor is not closed meanwhile.  Order: door_lock, lock.
  */
 #include "handover.h"
 
@@ -38,6 +41,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "list.h"
 #include "mem.h"
 #include "shm.h"
 #include "thread.h"
@@ -45,11 +49,22 @@
 #define REPEAT_NS 50000000u
 
 struct batoni_handover {
-	int fd; /* the caller's */
-	int socket, stop;
+	struct batoni_list_node link; /* of handovers, if it is at the door */
+	int fd;                       /* the caller's */
 	unsigned char secret[16];
-	pthread_t thread;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct batoni_list_node handovers = {&handovers, &handovers};
+
+/* Of this process. */
+static pthread_mutex_t door_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	unsigned uses; /* handovers; 0: it is closed */
+	uint64_t number;
+	int socket, stop;
+	pthread_t thread;
+} door;
 
 /* A request, and the body of its answer. */
 struct note {
@@ -63,7 +78,7 @@ static const unsigned char magic_bytes[8] = {'b', 'a', 't', 'o', 'n', 'f', 'd', 
 
 /* Length of the address. */
 static socklen_t
-address_of(uint64_t door, struct sockaddr_un *address)
+address_of(uint64_t number, struct sockaddr_un *address)
 {
 	int n;
 
@@ -71,7 +86,7 @@ address_of(uint64_t door, struct sockaddr_un *address)
 	address->sun_family = AF_UNIX;
 	/* The first byte of the name stays 0. */
 	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-	             "baton-%016llx", (unsigned long long)door);
+	             "baton-%016llx", (unsigned long long)number);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
 	                   (size_t)n);
 }
@@ -144,10 +159,9 @@ read_control(struct msghdr *message, struct arrival *arrival)
 /* Receive one note.  False: nothing has come (errno is EAGAIN), or it is none.  A descriptor
  * is the caller's in either case. */
 static bool
-receive(int socket_fd, const unsigned char secret[16], struct arrival *arrival)
+receive(int socket_fd, struct note *note, struct arrival *arrival)
 {
-	struct note note = {{0}, {0}};
-	struct iovec body = {&note, sizeof(note)};
+	struct iovec body = {note, sizeof(*note)};
 	union control control;
 	struct msghdr message = {
 		.msg_name = &arrival->from,
@@ -165,15 +179,34 @@ receive(int socket_fd, const unsigned char secret[16], struct arrival *arrival)
 		return false;
 	arrival->from_bytes = message.msg_namelen;
 	read_control(&message, arrival);
-	return n == (ssize_t)sizeof(note) &&
-	       memcmp(note.magic, magic_bytes, sizeof(note.magic)) == 0 &&
-	       memcmp(note.secret, secret, sizeof(note.secret)) == 0;
+	return n == (ssize_t)sizeof(*note) &&
+	       memcmp(note->magic, magic_bytes, sizeof(note->magic)) == 0;
+}
+
+static bool
+is_secret(const struct note *note, const unsigned char secret[16])
+{
+	return memcmp(note->secret, secret, sizeof(note->secret)) == 0;
 }
 
 /* ---- the giver ---- */
 
+static const struct batoni_handover *
+find_locked(const struct note *asks)
+{
+	for (struct batoni_list_node *at = handovers.next; at != &handovers;
+	     at = at->next) {
+		const struct batoni_handover *handover = batoni_container_of(
+			at, struct batoni_handover, link);
+
+		if (is_secret(asks, handover->secret))
+			return handover;
+	}
+	return NULL;
+}
+
 static void
-answer(const struct batoni_handover *handover, struct arrival *to)
+send_locked(const struct batoni_handover *handover, struct arrival *to)
 {
 	struct note note;
 	struct iovec body = {&note, sizeof(note)};
@@ -198,62 +231,119 @@ answer(const struct batoni_handover *handover, struct arrival *to)
 	part->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(part), &handover->fd, sizeof(int));
 	/* If it fails, the asker repeats its request. */
-	(void)sendmsg(handover->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)sendmsg(door.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void
+answer(const struct note *asks, struct arrival *to)
+{
+	const struct batoni_handover *handover;
+
+	pthread_mutex_lock(&lock);
+	handover = find_locked(asks);
+	if (handover)
+		send_locked(handover, to);
+	pthread_mutex_unlock(&lock);
 }
 
 static void *
 giver_main(void *argument)
 {
-	const struct batoni_handover *handover = argument;
-	struct pollfd looks[] = {{.fd = handover->stop, .events = POLLIN},
-	                         {.fd = handover->socket, .events = POLLIN}};
+	struct pollfd looks[] = {{.fd = door.stop, .events = POLLIN},
+	                         {.fd = door.socket, .events = POLLIN}};
 
+	(void)argument;
 	for (;;) {
 		struct arrival asks;
+		struct note note;
 
 		if (poll(looks, 2, -1) < 0 && errno != EINTR)
 			return NULL;
 		if (looks[0].revents)
 			return NULL;
-		if (receive(handover->socket, handover->secret, &asks) &&
+		if (receive(door.socket, &note, &asks) &&
 		    asks.sender.pid != 0 && asks.sender.uid == geteuid())
-			answer(handover, &asks);
+			answer(&note, &asks);
 		if (asks.fd >= 0)
 			close(asks.fd);
 	}
 }
 
-/* False: descriptors can be taken by pidfd_getfd alone.  That is no error: only a process
- * that may not do that asks the socket. */
+/* False: it stays closed. */
 static bool
-open_door(struct batoni_handover *handover, uint64_t *door_p)
+open_door(void)
 {
 	struct sockaddr_un address;
-	uint64_t door = 0;
 
-	if (getrandom(&door, sizeof(door), 0) != (ssize_t)sizeof(door) ||
-	    getrandom(handover->secret, sizeof(handover->secret), 0) !=
-	            (ssize_t)sizeof(handover->secret) ||
-	    door == 0)
+	if (getrandom(&door.number, sizeof(door.number), 0) !=
+	            (ssize_t)sizeof(door.number) ||
+	    door.number == 0)
 		return false;
-	handover->socket = make_socket();
-	if (handover->socket < 0)
+	door.socket = make_socket();
+	if (door.socket < 0)
 		return false;
-	handover->stop = eventfd(0, EFD_CLOEXEC);
-	if (handover->stop < 0 ||
-	    bind(handover->socket, (struct sockaddr *)&address,
-	         address_of(door, &address)) != 0 ||
-	    batoni_thread_start(&handover->thread, giver_main, handover))
+	door.stop = eventfd(0, EFD_CLOEXEC);
+	if (door.stop < 0 ||
+	    bind(door.socket, (struct sockaddr *)&address,
+	         address_of(door.number, &address)) != 0 ||
+	    batoni_thread_start(&door.thread, giver_main, NULL))
 		goto close_fds;
-	*door_p = door;
 	return true;
 
 close_fds:
-	if (handover->stop >= 0)
-		close(handover->stop);
-	close(handover->socket);
-	handover->socket = -1;
+	if (door.stop >= 0)
+		close(door.stop);
+	close(door.socket);
 	return false;
+}
+
+static void
+close_door(void)
+{
+	const uint64_t one = 1;
+	/* An eventfd that nobody has written takes 1. */
+	ssize_t written = write(door.stop, &one, sizeof(one));
+
+	assert(written == (ssize_t)sizeof(one));
+	(void)written;
+	pthread_join(door.thread, NULL);
+	close(door.stop);
+	close(door.socket);
+}
+
+/* Answer requests for it.  False: its descriptor can be taken by pidfd_getfd alone.  That is no error:
+ * only a process that may not do that asks at the door. */
+static bool
+put_at_door(struct batoni_handover *handover, uint64_t *number_p)
+{
+	bool open;
+
+	if (getrandom(handover->secret, sizeof(handover->secret), 0) !=
+	    (ssize_t)sizeof(handover->secret))
+		return false;
+	pthread_mutex_lock(&door_lock);
+	open = door.uses > 0 || open_door();
+	door.uses += open;
+	*number_p = door.number;
+	pthread_mutex_unlock(&door_lock);
+	if (!open)
+		return false;
+	pthread_mutex_lock(&lock);
+	batoni_list_append(&handovers, &handover->link);
+	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+static void
+take_from_door(struct batoni_handover *handover)
+{
+	pthread_mutex_lock(&lock);
+	batoni_list_remove(&handover->link);
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&door_lock);
+	if (--door.uses == 0)
+		close_door();
+	pthread_mutex_unlock(&door_lock);
 }
 
 enum baton_status
@@ -263,6 +353,7 @@ batoni_handover_open(int fd, struct batoni_handover **handover_p,
 	struct batoni_handover *handover = batoni_alloc(1, sizeof(*handover));
 	struct batoni_shm_name here;
 	struct stat file;
+	uint64_t number;
 
 	if (!handover)
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");
@@ -280,10 +371,12 @@ batoni_handover_open(int fd, struct batoni_handover **handover_p,
 	name_p->device = file.st_dev;
 	name_p->inode = file.st_ino;
 	handover->fd = fd;
-	handover->socket = -1;
-	if (open_door(handover, &name_p->door))
+	batoni_list_init(&handover->link);
+	if (put_at_door(handover, &number)) {
+		name_p->door = number;
 		memcpy(name_p->secret, handover->secret,
 		       sizeof(name_p->secret));
+	}
 	*handover_p = handover;
 	return BATON_OK;
 }
@@ -291,20 +384,10 @@ batoni_handover_open(int fd, struct batoni_handover **handover_p,
 void
 batoni_handover_close(struct batoni_handover *handover)
 {
-	const uint64_t one = 1;
-
 	if (!handover)
 		return;
-	if (handover->socket >= 0) {
-		/* An eventfd that nobody has written takes 1. */
-		ssize_t written = write(handover->stop, &one, sizeof(one));
-
-		assert(written == (ssize_t)sizeof(one));
-		(void)written;
-		pthread_join(handover->thread, NULL);
-		close(handover->stop);
-		close(handover->socket);
-	}
+	if (!batoni_list_empty(&handover->link))
+		take_from_door(handover);
 	batoni_free(handover);
 }
 
@@ -383,7 +466,9 @@ static enum baton_status
 take_answer(const struct batoni_handover_name *name, int socket_fd, int *fd_p)
 {
 	struct arrival arrival;
-	bool is_answer = receive(socket_fd, name->secret, &arrival);
+	struct note note;
+	bool is_answer = receive(socket_fd, &note, &arrival) &&
+	                 is_secret(&note, name->secret);
 
 	if (is_answer && arrival.fd >= 0 && arrival.sender.pid == name->pid &&
 	    is_named(name, arrival.fd)) {

@@ -2,13 +2,13 @@
 /*
  * Device memory between processes of one host.
  *
- * A rank whose part of a window is memory of a device offers it: the device names the block that
- * contains the part (memory.h), and may give a descriptor, which is handed on to the ranks of
- * other processes (base/handover.h) until all have told that they have found their paths.  A
- * part that cannot be offered is no error: puts into it go by message, and the offer says why.
+ * A rank offers bytes of its device, its part of a window or the buffer of a send: the device names
+ * the block that contains them (memory.h), and may give a descriptor, which is handed on to the
+ * processes that ask (handover.h) while the offering is open.  Bytes that cannot be offered are no
+ * error: they go by message, or in pieces, and the offer says why.
  *
  * A block is mapped once in a process for each device of its own, by the device's number, whatever
- * the number of windows, ranks and communicators that reach it.  The process keeps a list of its mappings; each counts its holders.
+ * the number of windows, messages, ranks and communicators that reach it.  The process keeps a list of its mappings; each counts its holders.
  * A mapping is COMING while the thread that found it missing fetches the descriptor and maps the
  * block, then MAPPED, and GOING while the last holder's thread unmaps it.  The lock is not held in
  * these calls: another thread that wants the same block waits for their end, for as long as its
@@ -27,6 +27,8 @@
 
 #include "clock.h"
 #include "device.h"
+#include "list.h"
+#include "log.h"
 #include "mem.h"
 #include "shm.h"
 
@@ -51,9 +53,11 @@ static struct batoni_list_node mappings = {&mappings, &mappings};
 
 /* ---- the owner ---- */
 
-static void
-say_why(struct batoni_offer *offer, const char *why)
+void
+batoni_offer_nothing(struct batoni_offer *offer, const char *why)
 {
+	memset(offer, 0, sizeof(*offer));
+	offer->descriptor.fd = -1;
 	snprintf(offer->why, sizeof(offer->why), "%s", why);
 }
 
@@ -70,44 +74,33 @@ hand_on(const struct batoni_memory_shared *shared,
 	offer->offered = 1;
 	batoni_shm_host(&here);
 	memcpy(offer->descriptor.host, here.host, sizeof(here.host));
-	offer->descriptor.fd = -1;
 	offering->fd = shared->fd;
-	if (shared->fd < 0)
-		return;
-	if (batoni_handover_open(shared->fd, &offering->handover,
-	                         &offer->descriptor) == BATON_OK)
-		return;
-	offer->offered = 0;
-	say_why(offer, baton_last_error());
+	if (shared->fd >= 0 &&
+	    batoni_handover_open(shared->fd, &offering->handover,
+	                         &offer->descriptor) != BATON_OK)
+		batoni_offer_nothing(offer, baton_last_error());
 }
 
-void
-batoni_offer_make(struct batoni_collective *c, const struct baton_window *window,
-                  struct batoni_offering *offering, struct batoni_offer *offer)
+enum baton_status
+batoni_offer_make(struct batoni_device *device,
+                  const struct batoni_memory_ops *memory, const void *pointer,
+                  size_t bytes, struct batoni_offering *offering,
+                  struct batoni_offer *offer)
 {
-	const struct baton_comm *comm = c->rma->comm;
-	const struct batoni_memory_ops *memory = comm->device_ops->memory;
 	struct batoni_memory_shared shared;
-	enum baton_status status;
+	enum baton_status status = BATON_ERR_UNSUPPORTED;
 
 	*offering = (struct batoni_offering){.fd = -1};
-	memset(offer, 0, sizeof(*offer));
-	offer->descriptor.fd = -1;
-	if (window->place < BATONI_MEMORY_DEVICE) {
-		say_why(offer, "it is not memory of one device");
-	} else if (!memory->sharing) {
-		say_why(offer, "the device shares no memory between processes");
-	} else {
-		status = memory->sharing->share(comm->device, window->base,
-		                                window->bytes, &shared);
+	batoni_offer_nothing(offer,
+	                     "the device shares no memory between processes");
+	if (memory->sharing) {
+		status = memory->sharing->share(device, pointer, bytes, &shared);
 		if (status == BATON_OK)
 			hand_on(&shared, offering, offer);
 		else
-			say_why(offer, baton_last_error());
-		if (status == BATON_ERR_CUDA)
-			batoni_object(c, status, "base: %s", baton_last_error());
+			batoni_offer_nothing(offer, baton_last_error());
 	}
-	offer->status = c->status;
+	return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
 void
