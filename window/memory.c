@@ -18,6 +18,7 @@
 #include "health.h"
 #include "log.h"
 #include "mem.h"
+#include "shared.h"
 #include "window.h"
 
 /* A driver has so long for a block where the communicator has no timeout_ns. */
@@ -167,6 +168,15 @@ still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
 	return written;
 }
 
+/* Of the device.  Messages may have offered it to other processes. */
+static void
+free_block(const struct baton_comm *comm, const struct batoni_memory *memory)
+{
+	batoni_offerings_withdraw(memory->base, memory->bytes);
+	comm->device_ops->memory->blocks->block_free(comm->device,
+	                                             memory->base);
+}
+
 static void
 memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 {
@@ -181,8 +191,7 @@ memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 	else if (memory->shm.base)
 		batoni_shm_destroy(&memory->shm);
 	else
-		comm->device_ops->memory->blocks->block_free(comm->device,
-		                                             memory->base);
+		free_block(comm, memory);
 	batoni_free(memory);
 }
 

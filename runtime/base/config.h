@@ -79,7 +79,12 @@
 	  "bytes of a chunk of pinned memory, through which device memory is " \
 	  "staged. Not set: 524288")                                          \
 	X(number, staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",          \
-	  "chunks of a communicator for each direction. Not set: 16")
+	  "chunks of a communicator for each direction. Not set: 16")         \
+	X(choice, staging_maps, BATON_STAGING_MAPS, "kept, all, none",        \
+	  "which device memory long messages to processes of the same host " \
+	  "leave by one copy: what may be freed while the peer has it mapped " \
+	  "(kept), or also that of cuMemAlloc, which the program then frees only " \
+	  "behind the communicator (all). Not set: kept")
 
 enum { BATONI_CONFIG_FILE_BYTES = 4096, BATONI_CONFIG_WORD_BYTES = 16 };
 
@@ -87,6 +92,12 @@ enum batoni_mpi_cuda {
 	BATONI_MPI_CUDA_AUTO,
 	BATONI_MPI_CUDA_STAGED,
 	BATONI_MPI_CUDA_DIRECT
+};
+
+enum batoni_staging_maps {
+	BATONI_STAGING_MAPS_KEPT,
+	BATONI_STAGING_MAPS_ALL,
+	BATONI_STAGING_MAPS_NONE
 };
 
 enum batoni_message_path {
@@ -114,6 +125,7 @@ struct batoni_config {
 	char secret[BATONI_CONFIG_FILE_BYTES];
 	enum batoni_mpi_cuda mpi_cuda;
 	uint32_t staging_chunk, staging_chunks; /* 0: not set */
+	enum batoni_staging_maps staging_maps;
 };
 
 /* Any thread. */

@@ -129,6 +129,9 @@ staging_config(const struct batoni_comm_plan *plan)
 		config.chunk_bytes = environment->staging_chunk;
 	if (environment->staging_chunks)
 		config.chunks = environment->staging_chunks;
+	config.maps = environment->staging_maps != BATONI_STAGING_MAPS_NONE &&
+	              !batoni_plan_is_native(plan);
+	config.maps_all = environment->staging_maps == BATONI_STAGING_MAPS_ALL;
 	config.whole_max = plan->message_max;
 	if (plan->message_max && config.chunk_bytes > plan->message_max)
 		config.chunk_bytes = plan->message_max;

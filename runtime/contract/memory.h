@@ -99,6 +99,16 @@ struct batoni_memory_shared {
 	/* What `map` needs in the other process: a descriptor, which must be handed on
 	 * (handover.h) and which the caller closes; -1: nothing. */
 	int fd;
+	/* A mapping keeps the memory, also when its owner frees it.  False: the owner must not free it
+	 * while it is mapped elsewhere. */
+	bool kept;
+};
+
+/* Which memory an address is in. */
+struct batoni_memory_block {
+	uint64_t number; /* of the memory in this process; no later memory has it; not 0 */
+	const char *base;
+	size_t bytes;
 };
 
 /* What a device has put in place for the calls of a library. */
@@ -244,10 +254,15 @@ struct batoni_presence_ops {
 	int (*owner)(const void *pointer);
 };
 
-/* Other processes of the host map the device's memory.  The thread that registers or deregisters
- * a window; may block.  OK; UNSUPPORTED: others, or this one, cannot map it; NOMEM, CUDA.  Unless
- * OK, batoni_refuse has said why. */
+/* Other processes of the host map the device's memory.  But for `identify`: the thread that registers or
+ * deregisters a window, or a job (thread.h); may block.  OK; UNSUPPORTED: others, or this one, cannot
+ * map it; NOMEM, CUDA.  Unless OK, batoni_refuse has said why. */
 struct batoni_sharing_ops {
+	/* The block that has all these bytes, memory of the device: the one that `share` would name.  The
+	 * driver; must not block.  Its answers are as above. */
+	enum baton_status (*identify)(struct batoni_device *device,
+	                              const void *pointer, size_t bytes,
+	                              struct batoni_memory_block *block_p);
 	/* The block that has all these bytes, memory of the device. */
 	enum baton_status (*share)(struct batoni_device *device,
 	                           const void *pointer, size_t bytes,

@@ -17,7 +17,12 @@
  * A mapping whose copies may never end (a device that is not well, when its communicator is
  * destroyed) is *left*: it stays mapped, and nothing new uses it, since the device may be reset.
  *
- * Lock: `lock` guards the list and the mappings' states and counts; a leaf.
+ * Offerings of messages outlast the call that needs them, and perhaps their memory.  They are in a list, so
+ * that who frees memory finds them (batoni_offerings_withdraw): a descriptor that is still open
+ * would keep it.
+ *
+ * Locks: `lock` guards the list and the mappings' states and counts; `offerings_lock` the other list,
+ * and what a withdrawal takes out of an offering.  Both are leaves.
  */
 #include "shared.h"
 
@@ -27,7 +32,6 @@
 
 #include "clock.h"
 #include "device.h"
-#include "list.h"
 #include "log.h"
 #include "mem.h"
 #include "shm.h"
@@ -50,6 +54,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* on CLOCK_MONOTONIC */
 static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
 static struct batoni_list_node mappings = {&mappings, &mappings};
+
+static pthread_mutex_t offerings_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct batoni_list_node offerings = {&offerings, &offerings};
+static _Atomic uint64_t withdrawals;
 
 /* ---- the owner ---- */
 
@@ -75,6 +83,7 @@ hand_on(const struct batoni_memory_shared *shared,
 	batoni_shm_host(&here);
 	memcpy(offer->descriptor.host, here.host, sizeof(here.host));
 	offering->fd = shared->fd;
+	offering->kept = shared->kept;
 	if (shared->fd >= 0 &&
 	    batoni_handover_open(shared->fd, &offering->handover,
 	                         &offer->descriptor) != BATON_OK)
@@ -103,13 +112,82 @@ batoni_offer_make(struct batoni_device *device,
 	return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
+static void
+close_what(struct batoni_handover *handover, int fd)
+{
+	batoni_handover_close(handover);
+	if (fd >= 0)
+		close(fd);
+}
+
+void
+batoni_offering_list(struct batoni_offering *offering,
+                     const struct batoni_memory_block *block)
+{
+	offering->base = block->base;
+	offering->bytes = block->bytes;
+	pthread_mutex_lock(&offerings_lock);
+	batoni_list_append(&offerings, &offering->link);
+	pthread_mutex_unlock(&offerings_lock);
+}
+
 void
 batoni_offering_close(struct batoni_offering *offering)
 {
-	batoni_handover_close(offering->handover);
-	if (offering->fd >= 0)
-		close(offering->fd);
+	if (offering->base) {
+		pthread_mutex_lock(&offerings_lock);
+		batoni_list_remove(&offering->link);
+		pthread_mutex_unlock(&offerings_lock);
+	}
+	close_what(offering->handover, offering->fd);
 	*offering = (struct batoni_offering){.fd = -1};
+}
+
+/* Take one that has some of these bytes out of its offering.  False: there is none. */
+static bool
+withdraw_one(uintptr_t from, uintptr_t end, struct batoni_handover **handover_p,
+             int *fd_p)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&offerings_lock);
+	for (struct batoni_list_node *at = offerings.next;
+	     at != &offerings && !found; at = at->next) {
+		struct batoni_offering *offering = batoni_container_of(
+			at, struct batoni_offering, link);
+		uintptr_t base = (uintptr_t)offering->base;
+
+		found = base < end && from < base + offering->bytes &&
+		        !atomic_load(&offering->withdrawn);
+		if (!found)
+			continue;
+		*handover_p = offering->handover;
+		*fd_p = offering->fd;
+		offering->handover = NULL;
+		offering->fd = -1;
+		atomic_store(&offering->withdrawn, true);
+	}
+	pthread_mutex_unlock(&offerings_lock);
+	return found;
+}
+
+void
+batoni_offerings_withdraw(const void *base, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)base;
+	struct batoni_handover *handover;
+	int fd;
+
+	/* An offering that is put in the list later finds another number. */
+	atomic_fetch_add(&withdrawals, 1);
+	while (withdraw_one(from, from + bytes, &handover, &fd))
+		close_what(handover, fd);
+}
+
+uint64_t
+batoni_withdrawals(void)
+{
+	return atomic_load(&withdrawals);
 }
 
 /* ---- mappings ---- */

@@ -3,8 +3,11 @@
 #ifndef BATONI_SHARED_H
 #define BATONI_SHARED_H
 
+#include <stdatomic.h>
+
 #include "device.h"
 #include "handover.h"
+#include "list.h"
 
 /* A block of another process, mapped here. */
 struct batoni_mapping;
@@ -29,7 +32,13 @@ static_assert(sizeof(struct batoni_offer) == 216, "so many bytes of each rank");
 /* What this rank keeps while the others may fetch from it. */
 struct batoni_offering {
 	struct batoni_handover *handover;
-	int fd; /* -1: none */
+	int fd;    /* -1: none */
+	bool kept; /* memory.h */
+	/* ---- those of messages, whose memory may be freed meanwhile ---- */
+	struct batoni_list_node link; /* of all of the process; guarded by the list's lock */
+	const char *base;             /* NULL: it is in no list */
+	size_t bytes;
+	_Atomic bool withdrawn;
 };
 
 /* Offer nothing, for this reason. */
@@ -44,6 +53,17 @@ enum baton_status batoni_offer_make(struct batoni_device *device,
                                     struct batoni_offering *offering,
                                     struct batoni_offer *offer);
 void batoni_offering_close(struct batoni_offering *offering);
+
+/* The offering is of this block, whose memory may be freed before it is closed.  It is not moved from
+ * here on.  Any thread. */
+void batoni_offering_list(struct batoni_offering *offering,
+                          const struct batoni_memory_block *block);
+/* This memory is about to be freed: nobody fetches it any more, and offerings of it that are in the list
+ * are `withdrawn`.  Who makes one looks at the number of withdrawals before it is shared, and when it is
+ * in the list: if they differ, it may be of memory that is gone.  Any thread; blocks as
+ * batoni_handover_close. */
+void batoni_offerings_withdraw(const void *base, size_t bytes);
+uint64_t batoni_withdrawals(void);
 
 /* Map the block that a rank of another process offers; a block that this process has mapped
  * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for its own

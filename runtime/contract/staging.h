@@ -35,6 +35,9 @@ struct batoni_staging_config {
 	 * longer, and longer messages go in pieces between any memory.  0: there is no such
 	 * bound. */
 	size_t whole_max;
+	/* Long messages of device memory between processes of one host go by one copy, where that
+	 * works; also out of memory that must not be freed while it is mapped (`kept` in memory.h). */
+	bool maps, maps_all;
 };
 
 /* The slots that it needs of the transport below: two for each message, and one for each

@@ -64,12 +64,13 @@ static const struct batoni_slot presence_slots[] = {
 LEAF(batoni_presence_ops, presence, present);
 
 static const struct batoni_slot sharing_slots[] = {
+	SLOT(batoni_sharing_ops, "memory.sharing.", identify),
 	SLOT(batoni_sharing_ops, "memory.sharing.", share),
 	SLOT(batoni_sharing_ops, "memory.sharing.", map),
 	SLOT(batoni_sharing_ops, "memory.sharing.", unmap),
 };
 
-LEAF(batoni_sharing_ops, sharing, share);
+LEAF(batoni_sharing_ops, sharing, identify);
 
 static const struct batoni_slot reach_slots[] = {
 	SLOT(batoni_reach_ops, "memory.reach.", reaches),

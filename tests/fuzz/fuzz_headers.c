@@ -37,8 +37,12 @@ seeds(void)
 	unsigned char eager[sizeof(struct stage_header) + 7] = {0};
 	unsigned char list[sizeof(struct stage_header) +
 	                   BATONI_TENSORS_FIXED_BYTES + 16] = {0};
+	unsigned char asks[sizeof(struct stage_header) +
+	                   sizeof(struct stage_offer)] = {0};
 	struct stage_header header;
+	struct stage_offer offer;
 
+	memset(&offer, 0, sizeof(offer));
 	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_BODY, LENGTH, FIRST_TAG);
 	seed(MPI_HEADER, &mpi, BATONI_MPI_HEADER_BYTES);
 	batoni_mpi_header_make(&mpi, BATONI_MPI_HEADER_WAITS, LENGTH, 5);
@@ -66,6 +70,17 @@ seeds(void)
 	header.length = LENGTH;
 	header.piece = CHUNK;
 	seed(STAGE_HEADER, &header, sizeof(header));
+	memcpy(asks, &header, sizeof(header));
+	offer.block.offered = 1;
+	offer.block.bytes = 2 * LENGTH;
+	offer.block.offset = LENGTH;
+	offer.number = 3;
+	memcpy(asks + sizeof(header), &offer, sizeof(offer));
+	seed(STAGE_HEADER, asks, sizeof(asks));
+	memset(&offer, 0, sizeof(offer));
+	offer.gone = 3;
+	memcpy(asks + sizeof(header), &offer, sizeof(offer));
+	seed(STAGE_HEADER, asks, sizeof(asks));
 	header.kind = HEADER_EAGER;
 	header.length = 7;
 	memcpy(eager, &header, sizeof(header));
@@ -134,6 +149,23 @@ mpi_grant(const unsigned char *bytes, size_t n)
 	CLAIM(grant.tag >= FIRST_TAG && grant.tag < END_TAG);
 }
 
+/* What a receive copies is in the block that the sender says it has. */
+static void
+stage_offer(const unsigned char *bytes, size_t n, uint64_t length)
+{
+	struct stage_offer offer;
+
+	if (!batoni_stage_offer_decode(bytes, n, length, &offer))
+		return;
+	CLAIM(n == sizeof(offer));
+	CLAIM(offer.block.offered <= 1 && (offer.block.offered || offer.gone));
+	if (!offer.block.offered)
+		return;
+	CLAIM(offer.number > 0);
+	CLAIM(offer.block.offset + length >= length &&
+	      offer.block.offset + length <= offer.block.bytes);
+}
+
 static void
 stage_header(const unsigned char *bytes, size_t n)
 {
@@ -146,7 +178,13 @@ stage_header(const unsigned char *bytes, size_t n)
 	CLAIM(header.piece > 0);
 	CLAIM(header.type <= BATON_DATATYPE_COUNT);
 	CLAIM(header.type == 0 || header.list_bytes == 0);
-	if (header.kind == HEADER_EAGER || header.kind == HEADER_LIST)
+	if (header.kind == HEADER_ASKS)
+		CLAIM(n == sizeof(header) ||
+		      n == sizeof(header) + sizeof(struct stage_offer));
+	if (header.kind == HEADER_ASKS)
+		stage_offer(bytes + sizeof(header), n - sizeof(header),
+		            header.length);
+	else if (header.kind == HEADER_EAGER || header.kind == HEADER_LIST)
 		CLAIM(header.list_bytes + header.length == n - sizeof(header));
 	else
 		CLAIM(header.list_bytes + header.length > n - sizeof(header));
@@ -162,8 +200,10 @@ stage_header(const unsigned char *bytes, size_t n)
 static void
 stage_grants(const unsigned char *bytes, size_t n)
 {
-	struct stage_terms terms = {
-		.slots = SLOTS, .length = LENGTH, .most = CHUNK};
+	struct stage_terms terms = {.slots = SLOTS,
+	                            .length = LENGTH,
+	                            .most = CHUNK,
+	                            .offered = n % 2 == 0};
 	uint64_t pieces;
 
 	for (struct stage_grant grant; n >= sizeof(grant);
@@ -172,6 +212,8 @@ stage_grants(const unsigned char *bytes, size_t n)
 		if (!batoni_stage_grant_check(&grant, sizeof(grant), &terms))
 			return;
 		CLAIM(grant.slot < SLOTS);
+		CLAIM(grant.kind != GRANT_MAPPED ||
+		      (terms.offered && terms.piece == 0));
 		if (grant.kind != GRANT_PIECES)
 			return;
 		CLAIM(grant.piece > 0 && grant.piece <= CHUNK);

@@ -778,7 +778,35 @@ share_locked(const void *pointer, size_t bytes,
 	shared_p->bytes = block->bytes;
 	shared_p->offset = at;
 	shared_p->fd = dup(block->fd);
+	shared_p->kept = true;
 	return BATON_OK;
+}
+
+static enum baton_status
+fake_identify(struct batoni_device *device, const void *pointer, size_t bytes,
+              struct batoni_memory_block *block_p)
+{
+	enum baton_status status = BATON_ERR_UNSUPPORTED;
+	const struct block *block;
+	struct stat about;
+
+	(void)device;
+	fake_enter("identify");
+	block = block_of_locked(pointer);
+	if (block && !block->foreign && block->fd >= 0 &&
+	    bytes <= block->bytes -
+	                     (size_t)((const unsigned char *)pointer - block->view) &&
+	    !fstat(block->fd, &about)) {
+		block_p->number = about.st_ino;
+		block_p->base = (const char *)block->view;
+		block_p->bytes = block->bytes;
+		status = BATON_OK;
+	}
+	fake_leave();
+	return status == BATON_OK
+	               ? status
+	               : batoni_refuse(status,
+	                               "the fake does not share this memory");
 }
 
 static enum baton_status
@@ -875,6 +903,7 @@ static const struct batoni_batch_ops batches = {
 };
 
 static const struct batoni_sharing_ops sharing = {
+	.identify = fake_identify,
 	.share = fake_share,
 	.map = fake_map,
 	.unmap = fake_unmap,

@@ -282,6 +282,36 @@ START_TEST(a_staged_list_has_the_bytes_that_its_header_says)
 }
 END_TEST
 
+START_TEST(an_offer_is_of_bytes_in_its_block)
+{
+	struct stage_offer offer, out;
+
+	memset(&offer, 0, sizeof(offer));
+	/* Neither a block nor one that is no more. */
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	offer.gone = 7;
+	ck_assert(batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	ck_assert_uint_eq(out.gone, 7);
+	offer.block.offered = 1;
+	offer.block.bytes = 1000;
+	offer.block.offset = 900;
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	offer.number = 3;
+	ck_assert(batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 101, &out));
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer) - 1, 100,
+	                                     &out));
+	offer.block.offset = UINT64_MAX - 50;
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	offer.block.offset = 0;
+	offer.block.offered = 2;
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+	offer.block.offered = 1;
+	offer.block.status = BATON_ERR_CUDA;
+	ck_assert(!batoni_stage_offer_decode(&offer, sizeof(offer), 100, &out));
+}
+END_TEST
+
 START_TEST(a_staged_grant_is_for_pieces_that_there_are)
 {
 	static const struct {
@@ -289,29 +319,36 @@ START_TEST(a_staged_grant_is_for_pieces_that_there_are)
 		struct stage_terms terms;
 		bool passes;
 	} cases[] = {
-		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, false, false}, true},
-		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 40, 2, false, false}, true},
-		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false}, true},
-		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, true, false}, true},
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, false, false, false}, true},
+		{{GRANT_PIECES, 5, 40, 3}, {SLOTS, 100, 64, 40, 2, false, false, false}, true},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false, false}, true},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, true, false, false}, true},
 		/* More pieces than there are, none more, none at all. */
-		{{GRANT_PIECES, 5, 40, 4}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		{{GRANT_PIECES, 5, 40, 4}, {SLOTS, 100, 64, 0, 0, false, false, false}, false},
 		{{GRANT_PIECES, 5, 40, 2},
-		 {SLOTS, 100, 64, 40, 2, false, false}, false},
-		{{GRANT_PIECES, 5, 0, 1}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		 {SLOTS, 100, 64, 40, 2, false, false, false}, false},
+		{{GRANT_PIECES, 5, 0, 1}, {SLOTS, 100, 64, 0, 0, false, false, false}, false},
 		/* Longer than a chunk; another length than before. */
-		{{GRANT_PIECES, 5, 65, 1}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		{{GRANT_PIECES, 5, 65, 1}, {SLOTS, 100, 64, 0, 0, false, false, false}, false},
 		{{GRANT_PIECES, 5, 41, 3},
-		 {SLOTS, 100, 64, 40, 2, false, false}, false},
+		 {SLOTS, 100, 64, 40, 2, false, false, false}, false},
 		/* In place, from memory that the transport does not reach. */
-		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false}, false},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 0, 0, false, false, false}, false},
 		/* A list is declined after pieces; nothing else is. */
-		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, false, true}, true},
-		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, true}, false},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, false, true, false}, true},
+		{{GRANT_DIRECT, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, true, false}, false},
 		/* Another kind in the middle. */
-		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, false}, false},
+		{{GRANT_DROPS, 5, 0, 0}, {SLOTS, 100, 64, 40, 2, true, false, false}, false},
 		{{GRANT_DROPS, SLOTS, 0, 0},
-		 {SLOTS, 100, 64, 0, 0, true, false}, false},
-		{{0, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, true, false}, false},
+		 {SLOTS, 100, 64, 0, 0, true, false, false}, false},
+		/* One copy has ended: of what was offered, and has no pieces. */
+		{{GRANT_MAPPED, 5, 0, 0},
+		 {SLOTS, 100, 64, 0, 0, false, false, true}, true},
+		{{GRANT_MAPPED, 5, 0, 0},
+		 {SLOTS, 100, 64, 0, 0, false, false, false}, false},
+		{{GRANT_MAPPED, 5, 0, 0},
+		 {SLOTS, 100, 64, 40, 2, false, false, true}, false},
+		{{0, 5, 40, 3}, {SLOTS, 100, 64, 0, 0, true, false, false}, false},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -342,6 +379,7 @@ main(void)
 		a_staged_header_is_of_a_rank_and_a_slot,
 		a_staged_header_has_a_type_that_there_is,
 		a_staged_list_has_the_bytes_that_its_header_says,
+		an_offer_is_of_bytes_in_its_block,
 		a_staged_grant_is_for_pieces_that_there_are,
 	};
 

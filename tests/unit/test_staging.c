@@ -199,7 +199,7 @@ static void
 assert_holds_nothing(const struct world *world, int rank)
 {
 	for (unsigned direction = 0; direction < DIRECTIONS; direction++)
-		for (unsigned kind = 0; kind < KINDS; kind++)
+		for (unsigned kind = 0; kind <= EAGERS; kind++)
 			ck_assert_uint_eq(in_use(world, rank, direction, kind),
 			                  0);
 }

@@ -158,8 +158,8 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 	       batoni_list_empty(&token->packed));
 	batoni_list_remove(&token->link);
 	batoni_list_append(&stage->free[direction][token->kind], &token->link);
-	if (token->kind == EAGERS) {
-		peer->eager -= direction == SENDS;
+	if (token->kind != CHUNKS) {
+		peer->eager -= token->kind == EAGERS && direction == SENDS;
 		return;
 	}
 	stage->held[direction]--;
@@ -176,7 +176,7 @@ batoni_stage_copy_failed(struct batoni_staging *stage, struct stage_token *token
 	batoni_list_remove(&token->copying);
 	batoni_stage_copy_ends(stage, token->message);
 	/* Others are given back with their message. */
-	if (token->kind == CHUNKS && token->direction == RECVS)
+	if (token->kind != EAGERS && token->direction == RECVS)
 		batoni_stage_give(stage, token);
 	batoni_stage_fault(stage, token->message, status);
 }
@@ -198,7 +198,7 @@ owner_of(const struct stage_token *token)
 static bool
 packs(const struct batoni_staging *stage, const struct stage_token *token)
 {
-	return stage->memory->batches &&
+	return stage->memory->batches && token->kind != COPIES &&
 	       token->copy.bytes <= stage->config.eager_bytes &&
 	       owner_of(token) >= 0;
 }
@@ -337,7 +337,7 @@ drop_from(struct batoni_staging *stage, struct batoni_list_node *queue,
 		batoni_list_remove(&token->copying);
 		batoni_stage_copy_ends(stage, message);
 		/* An eager buffer is given back with its message. */
-		if (token->kind == CHUNKS)
+		if (token->kind != EAGERS)
 			batoni_stage_give(stage, token);
 	}
 }
@@ -413,10 +413,12 @@ void
 batoni_stage_want(struct batoni_staging *stage, struct stage_message *message)
 {
 	struct batoni_list_node *queue =
-		message->state == STAGE_EAGER
-			? &stage->eager_wanting
-			: &stage->wanting[message->transfer->direction];
+		&stage->wanting[message->transfer->direction];
 
+	if (message->state == STAGE_EAGER)
+		queue = &stage->eager_wanting;
+	else if (message->state == STAGE_MAPPED)
+		queue = &stage->copy_wanting;
 	if (batoni_list_empty(&message->turn))
 		batoni_list_append(queue, &message->turn);
 }
@@ -523,19 +525,36 @@ hand_out_chunks(struct batoni_staging *stage, unsigned direction)
 	}
 }
 
+/* The front of those that want a token of this kind, and its token in *token_p; NULL: there is none
+ * of both. */
+static struct stage_message *
+next_waiter(struct batoni_staging *stage, struct batoni_list_node *wanting,
+            unsigned kind, struct stage_token **token_p)
+{
+	struct stage_message *message;
+
+	if (batoni_list_empty(wanting) ||
+	    batoni_list_empty(&stage->free[RECVS][kind]))
+		return NULL;
+	message = to_waiter(wanting->next);
+	batoni_list_remove(&message->turn);
+	*token_p = batoni_stage_take(stage, message, RECVS, kind);
+	return message;
+}
+
 void
 batoni_stage_hand_out(struct batoni_staging *stage)
 {
-	struct batoni_list_node *wanting = &stage->eager_wanting;
+	struct stage_message *message;
+	struct stage_token *token;
 
-	while (!batoni_list_empty(wanting) &&
-	       !batoni_list_empty(&stage->free[RECVS][EAGERS])) {
-		struct stage_message *message = to_waiter(wanting->next);
-
-		batoni_list_remove(&message->turn);
-		copy_eager(stage, message,
-		           batoni_stage_take(stage, message, RECVS, EAGERS));
-	}
+	while ((message = next_waiter(stage, &stage->eager_wanting, EAGERS,
+	                              &token)))
+		copy_eager(stage, message, token);
+	while ((message = next_waiter(stage, &stage->copy_wanting, COPIES,
+	                              &token)))
+		batoni_stage_copy(stage, token, message->transfer->buffer,
+		                  message->source, message->length);
 	hand_out_chunks(stage, SENDS);
 	hand_out_chunks(stage, RECVS);
 }

@@ -21,7 +21,8 @@
  * has left.  Pieces of different messages, and copies and messages of different pieces, go
  * on at the same time.
  *
- * A list of tensors has headers of its own kinds (lists.c).
+ * A list of tensors has headers of its own kinds (lists.c).  Between processes of one host a message may
+ * go by one copy of the receiver's device instead (mapped.c).
  *
  * In checked mode the header of a plain message has its type.  A receive of another type declines, as one
  * that is too short does.
@@ -113,6 +114,8 @@ give_back(struct batoni_staging *stage, struct stage_message *message)
 		batoni_stage_give(stage, message->eager);
 	if (message->held)
 		batoni_stage_give(stage, message->held);
+	if (message->mapped)
+		batoni_stage_unmap(stage, message);
 	while (!batoni_list_empty(&message->pieces_ready))
 		batoni_stage_give(stage,
 		                  batoni_container_of(message->pieces_ready.next,
@@ -339,6 +342,25 @@ header_of(const struct batoni_staging *stage,
 	return header;
 }
 
+/* Of a plain send that asks: the header, with an offer behind it if there is one. */
+static void *
+asking_header(struct batoni_staging *stage, struct stage_message *message,
+              size_t *bytes_p)
+{
+	unsigned char *bounce =
+		stage->bounces +
+		message->transfer->slot * (BATONI_STAGING_HEADER_BYTES +
+	                                   stage->config.eager_bytes);
+	struct stage_offer offer;
+
+	if (!batoni_stage_offer(stage, message, &offer))
+		return &message->header;
+	memcpy(bounce, &message->header, *bytes_p);
+	memcpy(bounce + *bytes_p, &offer, sizeof(offer));
+	*bytes_p += sizeof(offer);
+	return bounce;
+}
+
 /* Send the header, and what goes with it. */
 static void
 send_first(struct batoni_staging *stage, struct stage_message *message)
@@ -356,6 +378,8 @@ send_first(struct batoni_staging *stage, struct stage_message *message)
 		buffer = message->eager->memory;
 		memcpy(buffer, &message->header, bytes);
 		bytes += message->length;
+	} else if (message->stream > 0) {
+		buffer = asking_header(stage, message, &bytes);
 	}
 	if (message->stream > 0) {
 		message->state = STAGE_ASKED;
@@ -492,6 +516,7 @@ granted(struct batoni_staging *stage, struct stage_message *message)
 		.granted = message->granted,
 		.host = message->host,
 		.list = message->list != NULL,
+		.offered = message->offered,
 	};
 
 	if (!batoni_stage_grant_check(&message->grant,
@@ -500,7 +525,9 @@ granted(struct batoni_staging *stage, struct stage_message *message)
 		batoni_stage_refuse(stage, message, "a grant");
 		return;
 	}
-	if (message->grant.kind == GRANT_DROPS) {
+	batoni_stage_told(stage, message);
+	if (message->grant.kind == GRANT_DROPS ||
+	    message->grant.kind == GRANT_MAPPED) {
 		message->state = STAGE_DROPPED;
 		batoni_transfer_moved(message->transfer, message->length);
 		batoni_stage_over(stage, message, BATON_OK);
@@ -593,12 +620,37 @@ matched_eager(struct batoni_staging *stage, struct stage_message *message,
 	batoni_stage_over(stage, message, BATON_OK);
 }
 
+/* What is behind the header of a message that asks.  False: it is no offer, which is the end of the
+ * message. */
+static bool
+hear_offer(struct batoni_staging *stage, struct stage_message *message,
+           const unsigned char *behind, struct stage_offer *offer)
+{
+	size_t n = message->first.transfer.done_bytes - BATONI_STAGING_HEADER_BYTES;
+
+	memset(offer, 0, sizeof(*offer));
+	if (n == 0)
+		return true;
+	if (!batoni_stage_offer_decode(behind, n, message->length, offer)) {
+		batoni_stage_refuse(stage, message, "an offer of memory");
+		return false;
+	}
+	batoni_stage_hear(stage, message, offer);
+	return true;
+}
+
 static void
 matched_asking(struct batoni_staging *stage, struct stage_message *message,
-               const struct stage_header *header)
+               const struct stage_header *header,
+               const struct stage_offer *offer)
 {
 	uint64_t mine = stage_piece_max(stage, message->host);
 
+	if (batoni_stage_map(stage, message, offer)) {
+		message->state = STAGE_MAPPED;
+		batoni_stage_want(stage, message);
+		return;
+	}
 	if (message->host && header->host && message->length <= mine) {
 		message->state = STAGE_DIRECT;
 		batoni_stage_post(stage, &message->first, BATONI_RECV,
@@ -635,11 +687,14 @@ matched_plain(struct batoni_staging *stage, struct stage_message *message,
 	bool asks = header->kind == HEADER_ASKS;
 	enum baton_status status = batoni_transfer_meet_plain(
 		message->transfer, message->length, (int)header->type - 1);
+	struct stage_offer offer;
 
+	if (asks && !hear_offer(stage, message, bytes, &offer))
+		return;
 	if (status != BATON_OK)
 		batoni_stage_decline(stage, message, asks, status);
 	else if (asks)
-		matched_asking(stage, message, header);
+		matched_asking(stage, message, header, &offer);
 	else
 		matched_eager(stage, message, bytes);
 }
@@ -749,8 +804,11 @@ batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token)
 	struct stage_message *message = token->message;
 	bool sends = token->direction == SENDS;
 
-	if (token->kind == CHUNKS && message->over) {
+	if (token->kind != EAGERS && message->over) {
 		batoni_stage_give(stage, token);
+	} else if (token->kind == COPIES) {
+		batoni_stage_give(stage, token);
+		batoni_stage_mapped_copied(stage, message);
 	} else if (token->kind == CHUNKS && sends) {
 		token->ready = true;
 		batoni_stage_send_ready(stage, message);
@@ -868,6 +926,8 @@ test(struct batoni_path *path)
 	if (below->load.in_flight > 0)
 		below->ops->test(below);
 	events += batoni_stage_poll(stage);
+	if (stage->maps)
+		events += batoni_stage_maps_test(stage);
 	events += settle(stage);
 	batoni_stage_start(stage, TEST_BYTES);
 	tell_engine(stage);
@@ -955,6 +1015,7 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	case STAGE_FREE:
 	case STAGE_PIECES:
 	case STAGE_DIRECT:
+	case STAGE_MAPPED:
 	case STAGE_DROPPED:
 		break;
 	}

@@ -16,7 +16,8 @@
  * `patience` says.  Other threads drive meanwhile.  Ranks of this process may end parts of
  * this one then, which only lists them (batoni_stage_done).  A transport below that is
  * more than this process may still reach the buffers of parts that it has: then the memory
- * of the staging is leaked on purpose, pinned memory only if such a part is in it.
+ * of the staging is leaked on purpose, pinned memory only if such a part is in it.  What is
+ * mapped of other processes goes when no copy reads it; in order, before the ranks have left.
  */
 #include <string.h>
 
@@ -29,6 +30,10 @@
 #define EAGER_BYTES(config)                                                   \
 	ROUNDED(BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes)
 #define CHUNK_BYTES(config) ROUNDED((config)->chunk_bytes)
+
+/* Receives that copy out of mapped memory at a time; others wait. */
+#define COPIES_MAX 64u
+#define SCRATCH_BYTES 1 /* mapped.c */
 
 /* What was leaked, so that leak checkers find it.  The thread that destroys, with the
  * driver lock. */
@@ -67,6 +72,7 @@ init_lists(struct batoni_staging *stage)
 		}
 	}
 	batoni_list_init(&stage->eager_wanting);
+	batoni_list_init(&stage->copy_wanting);
 	batoni_list_init(&stage->waiting);
 	batoni_list_init(&stage->copies);
 	batoni_list_init(&stage->listed);
@@ -104,12 +110,42 @@ init_tokens(struct batoni_staging *stage, struct stage_token *token,
 	return token;
 }
 
+/* Are messages mapped where that works?  An offer has to fit where an eager message does. */
+static bool
+maps(const struct batoni_staging *stage)
+{
+	return stage->config.maps && stage->memory->sharing &&
+	       stage->config.eager_bytes >= sizeof(struct stage_offer);
+}
+
+static size_t
+count_tokens(const struct batoni_staging *stage)
+{
+	return DIRECTIONS * ((size_t)stage->config.chunks +
+	                     stage->config.eager_slots);
+}
+
+/* Copies of receives that are mapped: these tokens have no buffer. */
+static void
+init_copies(struct batoni_staging *stage, struct stage_token *token)
+{
+	for (unsigned i = 0; i < COPIES_MAX; i++, token++) {
+		token->direction = RECVS;
+		token->kind = COPIES;
+		batoni_list_init(&token->copying);
+		batoni_list_init(&token->packed);
+		batoni_list_init(&token->part.link);
+		batoni_list_append(&stage->free[RECVS][COPIES], &token->link);
+	}
+}
+
 static enum baton_status
 alloc_pinned(struct batoni_staging *stage, uint64_t until_ns)
 {
 	const struct batoni_staging_config *config = &stage->config;
 	size_t bytes = DIRECTIONS * (config->chunks * CHUNK_BYTES(config) +
-	                             config->eager_slots * EAGER_BYTES(config));
+	                             config->eager_slots * EAGER_BYTES(config)) +
+	               ROUNDED(SCRATCH_BYTES);
 	struct stage_token *token = stage->tokens;
 	unsigned char *at;
 	void *block;
@@ -124,8 +160,11 @@ alloc_pinned(struct batoni_staging *stage, uint64_t until_ns)
 	token = init_tokens(stage, token, SENDS, CHUNKS, &at);
 	token = init_tokens(stage, token, RECVS, CHUNKS, &at);
 	token = init_tokens(stage, token, SENDS, EAGERS, &at);
-	init_tokens(stage, token, RECVS, EAGERS, &at);
-	return BATON_OK;
+	token = init_tokens(stage, token, RECVS, EAGERS, &at);
+	if (!maps(stage))
+		return BATON_OK;
+	init_copies(stage, token);
+	return batoni_stage_maps_create(stage, at);
 }
 
 static void
@@ -133,6 +172,7 @@ discard(struct batoni_staging *stage)
 {
 	if (stage->pinned)
 		stage->memory->pinned_free(stage->device, stage->pinned);
+	batoni_free(stage->maps);
 	batoni_free(stage->messages);
 	batoni_free(stage->bounces);
 	batoni_free(stage->tokens);
@@ -146,8 +186,6 @@ create(const struct batoni_transport_config *above,
        struct batoni_staging **staging_p)
 {
 	struct batoni_staging *stage = batoni_alloc(1, sizeof(*stage));
-	size_t tokens = DIRECTIONS *
-	                ((size_t)config->chunks + config->eager_slots);
 	enum baton_status status = BATON_ERR_NOMEM;
 
 	if (!stage)
@@ -164,7 +202,8 @@ create(const struct batoni_transport_config *above,
 	stage->bounces = batoni_alloc(stage->slots,
 	                              BATONI_STAGING_HEADER_BYTES +
 	                                      config->eager_bytes);
-	stage->tokens = batoni_alloc(tokens, sizeof(*stage->tokens));
+	stage->tokens = batoni_alloc(count_tokens(stage) + COPIES_MAX,
+	                             sizeof(*stage->tokens));
 	stage->peers = batoni_alloc((size_t)size, sizeof(*stage->peers));
 	if (stage->messages && stage->bounces && stage->tokens && stage->peers) {
 		init_lists(stage);
@@ -227,8 +266,13 @@ static const struct batoni_exchanging_ops exchanging = {.exchange = exchange};
 static enum baton_status
 leave(struct batoni_transport *transport)
 {
-	struct batoni_transport *under = below_of(transport);
+	struct batoni_staging *stage =
+		batoni_container_of(transport, struct batoni_staging, base);
+	struct batoni_transport *under = stage->below;
 
+	/* When all have left, each may free what others had mapped. */
+	if (stage->maps && !batoni_stage_maps_leave(stage))
+		return BATON_PENDING;
 	return under->ops->leave(under);
 }
 
@@ -275,10 +319,7 @@ end_copies(struct batoni_staging *stage)
 static bool
 has_pinned(const struct batoni_staging *stage)
 {
-	uint32_t n = DIRECTIONS *
-	             (stage->config.chunks + stage->config.eager_slots);
-
-	for (uint32_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < count_tokens(stage); i++) {
 		const struct stage_token *token = &stage->tokens[i];
 		const struct stage_message *message = token->message;
 
@@ -308,9 +349,12 @@ close_both(struct batoni_transport *transport, bool aborted)
 	struct batoni_transport *under = stage->below;
 	bool ours = under->lets_go || under->messages.load.in_flight == 0;
 	bool pinned = !ours && has_pinned(stage);
+	bool ended = end_copies(stage);
 
 	assert(aborted || stage->begun == 0);
-	if (!end_copies(stage)) {
+	if (!batoni_stage_maps_close(stage, !ended))
+		transport->patience->copies_left = true;
+	if (!ended) {
 		transport->patience->copies_left = true;
 		ours = false;
 		pinned = true;

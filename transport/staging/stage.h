@@ -6,6 +6,8 @@
  * message.c  issue, test, take_back: the protocol
  * chunk.c    pinned memory, copies, and whose turn it is
  * lists.c    messages that are lists of tensors
+ * mapped.c   messages by one copy, out of memory of another process
+ * stage_blocks.c  that memory, and what is offered of this one's
  * stage_header.c  what is read from a peer
  *
  * Everything here belongs to the thread that drives the engine, except open.c's create
@@ -20,8 +22,10 @@
 #include "stage_header.h"
 
 enum { SENDS = BATONI_SEND, RECVS = BATONI_RECV, DIRECTIONS };
-enum { CHUNKS, EAGERS, KINDS };
+enum { CHUNKS, EAGERS, COPIES, KINDS };
 
+struct stage_block;
+struct stage_maps;
 struct stage_message;
 
 /* A transfer of the transport below. */
@@ -42,7 +46,8 @@ struct stage_cursor {
 };
 
 /* A pinned buffer: a chunk with a place at the transport below, or an eager buffer, which
- * travels in the place of its message. */
+ * travels in the place of its message.  Or, without a buffer, the copy of a receive out of memory
+ * that is mapped. */
 struct stage_token {
 	struct batoni_list_node link;    /* free, or of a send's pieces in their order */
 	/* Of stage->waiting, stage->copies, or `packed` of another token. */
@@ -74,6 +79,7 @@ enum stage_state {
 	STAGE_FIRST,  /* a receive: not matched */
 	STAGE_PIECES, /* in pieces */
 	STAGE_DIRECT, /* as one message, from host memory to host memory */
+	STAGE_MAPPED, /* a receive: by one copy out of memory that is mapped */
 	STAGE_DROPPED /* the receive is too short */
 };
 
@@ -107,6 +113,11 @@ struct stage_message {
 	uint64_t granted, begun, ended, told;
 	struct stage_header header; /* of a send that asks */
 	struct stage_grant grant;   /* received, or being sent */
+	/* ---- mapped.c ---- */
+	bool offered;               /* a send: its header has an offer */
+	uint64_t tells;             /* peer->told_gone, when it is answered */
+	struct stage_block *mapped; /* a receive: what it copies out of, or NULL; */
+	const char *source;         /* from here */
 	/* ---- lists.c ---- */
 	struct batoni_tensor_list *list; /* NULL: the transfer is a plain one */
 	/* Of the list's header, what is behind the first message, and what of that has not
@@ -130,6 +141,7 @@ struct stage_share {
 struct stage_peer {
 	struct stage_share shares[DIRECTIONS];
 	uint32_t eager; /* eager buffers of sends to it */
+	uint64_t told_gone; /* blocks that are no more, of which it was told (mapped.c) */
 };
 
 struct batoni_staging {
@@ -152,9 +164,10 @@ struct batoni_staging {
 	unsigned char *pinned;
 	struct stage_peer *peers;
 	struct batoni_list_node free[DIRECTIONS][KINDS];
-	/* Messages that want a chunk; receives that want an eager buffer. */
+	/* Messages that want a chunk; receives that want an eager buffer; or a copy. */
 	struct batoni_list_node wanting[DIRECTIONS];
-	struct batoni_list_node eager_wanting;
+	struct batoni_list_node eager_wanting, copy_wanting;
+	struct stage_maps *maps; /* NULL: nothing is mapped */
 	struct batoni_list_node crowd[DIRECTIONS]; /* shares with parked messages */
 	uint32_t held[DIRECTIONS];    /* chunks in use */
 	uint32_t holders[DIRECTIONS]; /* peers that have some */
@@ -276,7 +289,7 @@ void batoni_stage_drop(struct batoni_staging *stage,
                        struct stage_message *message);
 /* Ask all copies under way.  Returns how many have ended. */
 size_t batoni_stage_poll(struct batoni_staging *stage);
-/* The message wants chunks (a receive in STAGE_EAGER: an eager buffer). */
+/* The message wants chunks (a receive in STAGE_EAGER: an eager buffer; in STAGE_MAPPED: its copy). */
 void batoni_stage_want(struct batoni_staging *stage,
                        struct stage_message *message);
 /* Give out what is free, in turn. */
@@ -287,6 +300,42 @@ void batoni_stage_send_ready(struct batoni_staging *stage,
 /* The transport below has done with the piece. */
 void batoni_stage_piece_done(struct batoni_staging *stage,
                              struct stage_token *token);
+
+/* ---- stage_blocks.c ---- */
+
+/* Room for what is mapped.  scratch: a byte of pinned memory.  OK, NOMEM. */
+enum baton_status batoni_stage_maps_create(struct batoni_staging *stage,
+                                           unsigned char *scratch);
+/* Nothing is copied any more, or (read) copies go on that have not ended in time.  False: what is
+ * under way goes on, and needs the device. */
+bool batoni_stage_maps_close(struct batoni_staging *stage, bool read);
+/* No message is left: unmap all.  False: ask again. */
+bool batoni_stage_maps_leave(struct batoni_staging *stage);
+/* Go on with what is being made.  Returns the number of events. */
+size_t batoni_stage_maps_test(struct batoni_staging *stage);
+/* ---- mapped.c ---- */
+
+/* A send asks.  True: this goes behind its header. */
+bool batoni_stage_offer(struct batoni_staging *stage,
+                        struct stage_message *message,
+                        struct stage_offer *offer);
+/* The send was answered. */
+void batoni_stage_told(struct batoni_staging *stage,
+                       const struct stage_message *message);
+/* A receive has met a message that asks, with an offer: what its sender tells. */
+void batoni_stage_hear(struct batoni_staging *stage,
+                       const struct stage_message *message,
+                       const struct stage_offer *offer);
+/* The receive takes the message.  True: it copies from message->source, and
+ * has message->mapped until unmap. */
+bool batoni_stage_map(struct batoni_staging *stage,
+                      struct stage_message *message,
+                      const struct stage_offer *offer);
+void batoni_stage_unmap(struct batoni_staging *stage,
+                        struct stage_message *message);
+/* That copy has ended. */
+void batoni_stage_mapped_copied(struct batoni_staging *stage,
+                                struct stage_message *message);
 
 /* ---- lists.c ---- */
 

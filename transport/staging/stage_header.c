@@ -7,7 +7,7 @@
 #include "tensors.h"
 
 #define MAGIC 0x67617473u /* "stag" */
-#define VERSION 3u
+#define VERSION 4u
 
 void
 batoni_stage_header_init(struct stage_header *header)
@@ -27,7 +27,8 @@ is_followed(const struct stage_header *header, uint64_t behind)
 	case HEADER_EAGER:
 		return list == 0 && behind == header->length;
 	case HEADER_ASKS:
-		return list == 0 && header->length > 0 && behind == 0;
+		return list == 0 && header->length > 0 &&
+		       (behind == 0 || behind == sizeof(struct stage_offer));
 	case HEADER_LIST:
 		return described && behind == list + header->length;
 	case HEADER_LIST_ASKS:
@@ -55,6 +56,23 @@ batoni_stage_header_decode(const void *bytes, size_t n, int size,
 }
 
 bool
+batoni_stage_offer_decode(const void *bytes, size_t n, uint64_t length,
+                          struct stage_offer *offer)
+{
+	const struct batoni_offer *block = &offer->block;
+
+	if (n != sizeof(*offer))
+		return false;
+	memcpy(offer, bytes, sizeof(*offer));
+	if (block->status != BATON_OK || block->offered > 1)
+		return false;
+	if (!block->offered)
+		return offer->gone != 0;
+	return offer->number != 0 && block->offset <= block->bytes &&
+	       length <= block->bytes - block->offset;
+}
+
+bool
 batoni_stage_grant_check(const struct stage_grant *grant, size_t n,
                          const struct stage_terms *terms)
 {
@@ -63,6 +81,8 @@ batoni_stage_grant_check(const struct stage_grant *grant, size_t n,
 		return false;
 	if (grant->kind == GRANT_DROPS)
 		return terms->piece == 0 || terms->list;
+	if (grant->kind == GRANT_MAPPED)
+		return terms->piece == 0 && terms->offered;
 	if (grant->kind == GRANT_DIRECT)
 		return terms->piece == 0 && terms->host;
 	if (grant->kind != GRANT_PIECES || grant->piece == 0 ||

@@ -9,11 +9,12 @@
 
 #include <assert.h>
 
+#include "shared.h"
 #include "staging.h"
 
 /* Of a plain message, and of a list of tensors. */
 enum { HEADER_EAGER = 1, HEADER_ASKS, HEADER_LIST, HEADER_LIST_ASKS };
-enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS };
+enum { GRANT_PIECES = 1, GRANT_DIRECT, GRANT_DROPS, GRANT_MAPPED };
 
 /* At the front of every message. */
 struct stage_header {
@@ -32,6 +33,16 @@ struct stage_header {
 	uint64_t list_bytes;
 };
 
+/* Behind the header of a plain message that asks, between processes of one host (mapped.c). */
+struct stage_offer {
+	/* Where its bytes are; `offered` may be 0. */
+	struct batoni_offer block;
+	uint64_t number; /* of that block in its process */
+	uint64_t gone;   /* that of a block of the sender that is no more; 0: none */
+};
+
+static_assert(sizeof(struct stage_offer) == 232, "the wire format");
+
 /* What a receiver answers, as often as needed, on the tag of the send's slot. */
 struct stage_grant {
 	uint32_t kind; /* GRANT_* */
@@ -49,6 +60,10 @@ void batoni_stage_header_init(struct stage_header *header);
  * are no header, or not followed by as many bytes as it says. */
 bool batoni_stage_header_decode(const void *bytes, size_t n, int size,
                                 uint32_t slots, struct stage_header *header);
+/* n bytes are behind a header that was accepted, of a message of `length` bytes.  False: they are no
+ * offer of as many. */
+bool batoni_stage_offer_decode(const void *bytes, size_t n, uint64_t length,
+                               struct stage_offer *offer);
 /* What a grant has to agree with. */
 struct stage_terms {
 	uint32_t slots;   /* at staging, of the rank that has most */
@@ -58,6 +73,7 @@ struct stage_terms {
 	uint64_t granted; /* pieces, before */
 	bool host;        /* this rank's buffer is host memory */
 	bool list;        /* the peer may take no more after some pieces */
+	bool offered;     /* the peer may have mapped this rank's buffer */
 };
 
 /* n bytes have come.  False: they are no grant of more. */

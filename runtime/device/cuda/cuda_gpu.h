@@ -265,6 +265,9 @@ CUresult batoni_cuda_copies_query(const struct cuda_gpu *gpu);
 /* cuda_share.c: the same. */
 enum baton_status batoni_cuda_reaches(struct batoni_device *device,
                                       const void *pointer, int owner);
+enum baton_status batoni_cuda_identify(struct batoni_device *device,
+                                       const void *pointer, size_t bytes,
+                                       struct batoni_memory_block *block_p);
 enum baton_status batoni_cuda_share(struct batoni_device *device,
                                     const void *pointer, size_t bytes,
                                     struct batoni_memory_shared *shared_p);

@@ -402,6 +402,7 @@ static const struct batoni_presence_ops presence = {
 };
 
 static const struct batoni_sharing_ops sharing = {
+	.identify = batoni_cuda_identify,
 	.share = batoni_cuda_share,
 	.map = batoni_cuda_map,
 	.unmap = batoni_cuda_unmap,

@@ -197,11 +197,6 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 	CUresult result = BATONI_CU_NOT_FOUND;
 	const char *call = "";
 
-	if (memory->pool)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "memory of a pool (cuMemAllocAsync) is not "
-		                     "shared with other processes; that of "
-		                     "baton_mem_alloc and cuMemAlloc is");
 	if (has_descriptors(api))
 		result = export(api, memory, fd_p, &call);
 	if (result == BATONI_CU_SUCCESS) {
@@ -229,24 +224,43 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 	return BATON_OK;
 }
 
+/* What may be shared.  Between enter and leave. */
+static enum baton_status
+find_memory(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
+            struct memory *memory, size_t *offset_p)
+{
+	const char *call;
+	CUresult result = ask(gpu->api, pointer, memory, &call);
+	size_t offset;
+
+	if (result != BATONI_CU_SUCCESS)
+		return refuse(gpu, call, result);
+	offset = (size_t)((CUdeviceptr)(uintptr_t)pointer - memory->base);
+	if (offset > memory->bytes || bytes > memory->bytes - offset)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "it lies in more than one allocation");
+	if (memory->pool)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "memory of a pool (cuMemAllocAsync) is not "
+		                     "shared with other processes; that of "
+		                     "baton_mem_alloc and cuMemAlloc is");
+	*offset_p = offset;
+	return BATON_OK;
+}
+
 /* Between enter and leave. */
 static enum baton_status
 share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
       struct batoni_memory_shared *shared_p)
 {
-	const char *call;
 	struct memory memory;
-	CUresult result = ask(gpu->api, pointer, &memory, &call);
 	struct name name = {0};
 	enum baton_status status;
-	size_t offset;
+	CUresult result;
 
-	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, call, result);
-	offset = (size_t)((CUdeviceptr)(uintptr_t)pointer - memory.base);
-	if (offset > memory.bytes || bytes > memory.bytes - offset)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "it lies in more than one allocation");
+	status = find_memory(gpu, pointer, bytes, &memory, &shared_p->offset);
+	if (status != BATON_OK)
+		return status;
 	result = gpu->api->device_uuid(&name.uuid, memory.device);
 	if (result != BATONI_CU_SUCCESS)
 		return refuse(gpu, "cuDeviceGetUuid", result);
@@ -255,11 +269,50 @@ share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
 	name.device = memory.device;
 	name.buffer = memory.buffer;
 	shared_p->bytes = memory.bytes;
-	shared_p->offset = offset;
 	shared_p->fd = -1;
 	status = name_memory(gpu, &memory, &name, &shared_p->fd);
+	/* What cuMemFree does to a block that is open elsewhere is undefined. */
+	shared_p->kept = name.kind == KIND_DESCRIPTOR;
 	memset(&shared_p->name, 0, sizeof(shared_p->name));
 	memcpy(&shared_p->name, &name, sizeof(name));
+	return status;
+}
+
+/* OK: the caller leaves. */
+static enum baton_status
+enter_sharing(const struct cuda_gpu *gpu, struct cuda_guard *guard)
+{
+	CUresult result;
+
+	if (!gpu->api->address_range || !gpu->api->device_uuid)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the driver lacks the calls to share memory");
+	result = batoni_cuda_enter(gpu, guard);
+	return result == BATONI_CU_SUCCESS
+	               ? BATON_OK
+	               : batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+}
+
+enum baton_status
+batoni_cuda_identify(struct batoni_device *device, const void *pointer,
+                     size_t bytes, struct batoni_memory_block *block_p)
+{
+	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
+	struct memory memory;
+	struct cuda_guard guard;
+	enum baton_status status = enter_sharing(gpu, &guard);
+	size_t offset;
+
+	if (status != BATON_OK)
+		return status;
+	status = find_memory(gpu, pointer, bytes, &memory, &offset);
+	batoni_cuda_leave(gpu, &guard);
+	if (status == BATON_OK)
+		*block_p = (struct batoni_memory_block){
+			.number = memory.buffer,
+			.base = (const char *)(uintptr_t)memory.base,
+			.bytes = memory.bytes,
+		};
 	return status;
 }
 
@@ -270,15 +323,10 @@ batoni_cuda_share(struct batoni_device *device, const void *pointer,
 	const struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	struct batoni_memory_shared shared;
 	struct cuda_guard guard;
-	enum baton_status status;
-	CUresult result;
+	enum baton_status status = enter_sharing(gpu, &guard);
 
-	if (!gpu->api->address_range || !gpu->api->device_uuid)
-		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "the driver lacks the calls to share memory");
-	result = batoni_cuda_enter(gpu, &guard);
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
+	if (status != BATON_OK)
+		return status;
 	status = share(gpu, pointer, bytes, &shared);
 	batoni_cuda_leave(gpu, &guard);
 	if (status == BATON_OK)
