@@ -9,6 +9,8 @@
  * buffers of the host.
  * cuda_bandwidth: one-way windows of messages against the slower of raw MPI between buffers
  * of the host and a bare copy (rank 0 out of the device, rank 1 into it).
+ * cuda_mapped_latency, _bandwidth: the same from memory of baton_mem_alloc, out of which rank 1's GPU
+ * copies once, against a bare copy within the device.
  * cuda_trigger, cuda_trigger_write, cuda_wait: bench_cuda_stream.c.
  * cuda_overlap_send, _recv: bench_cuda_overlap.c.
  * cuda_put_latency, cuda_put_bandwidth: bench_cuda_put.c.
@@ -79,6 +81,43 @@ bare_copies(struct bench *b, void *arg, int rounds)
 	}
 	bench_gpu_leave();
 	return gigabytes(m, rounds, start);
+}
+
+/* From one half of the memory to the other; of both ranks, at the same time where they share a GPU. */
+static double
+copy_within(const struct bench_memory *m, int rounds)
+{
+	CUdeviceptr device = (CUdeviceptr)(uintptr_t)m->on_device;
+	size_t all = m->bytes * m->window;
+	uint64_t start = bench_now();
+
+	bench_gpu_enter();
+	for (int i = 0; i < rounds; i++) {
+		for (size_t k = 0; k < m->window; k++)
+			CUDA(copy(device + all + k * m->bytes,
+			          device + k * m->bytes, m->bytes,
+			          bench_gpu.copies));
+		CUDA(stream_synchronize(bench_gpu.copies));
+	}
+	bench_gpu_leave();
+	return (double)(bench_now() - start);
+}
+
+static double
+copies_within(struct bench *b, void *arg, int rounds)
+{
+	const struct bench_memory *m = arg;
+
+	(void)b;
+	return (double)m->bytes * (double)m->window * rounds /
+	       copy_within(m, rounds);
+}
+
+static double
+copy_within_us(struct bench *b, void *arg, int rounds)
+{
+	(void)b;
+	return copy_within(arg, rounds) / rounds / 1000;
 }
 
 static double
@@ -267,6 +306,52 @@ measure_bandwidth(struct bench *b, struct bench_memory *m, size_t bytes)
 	bench_gpu_report(b, &row);
 }
 
+/* A row of memory of baton_mem_alloc, against the bare copy. */
+static void
+compare_mapped(struct bench *b, struct bench_memory *m, bool latency)
+{
+	const struct bench_side sides[] = {
+		{latency ? copy_within_us : copies_within, m},
+		{latency ? baton_latency : baton_messages, m}};
+	const struct bench_plan plan = {.blocks = b->quick ? 3 : 15,
+	                                .block_ns = 20000000};
+	struct bench_stat stats[2];
+	struct bench_row row = {
+		.bench = latency ? "cuda_mapped_latency"
+		                 : "cuda_mapped_bandwidth",
+		.bytes = m->bytes,
+		.unit = latency ? "us" : "GB/s",
+		.baseline = "bare copy within the device",
+	};
+
+	bench_compare(b, sides, 2, &plan, stats);
+	row.base = stats[0];
+	row.value = stats[1];
+	bench_gpu_report(b, &row);
+}
+
+/* The first messages of a block go in pieces, while it is mapped. */
+static void
+measure_mapped(struct bench *b, size_t largest)
+{
+	struct bench_memory m = {.bytes = largest};
+	void *memory = NULL;
+
+	bench_must(baton_mem_alloc(b->comm, 8 * largest, &memory) == BATON_OK);
+	m.on_device = memory;
+	m.window = 1;
+	baton_latency(b, &m, 20);
+	for (m.bytes = 4096; m.bytes <= largest; m.bytes *= 16) {
+		m.window = 1;
+		if (bench_wants(b, "cuda_mapped_latency"))
+			compare_mapped(b, &m, true);
+		m.window = 4;
+		if (bench_wants(b, "cuda_mapped_bandwidth"))
+			compare_mapped(b, &m, false);
+	}
+	bench_must(baton_mem_free(b->comm, memory) == BATON_OK);
+}
+
 static void
 open_cuda(struct bench *b, size_t largest, struct bench_memory *m)
 {
@@ -311,6 +396,10 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		if (sizes[i] <= largest && bench_wants(&b, "cuda_bandwidth"))
 			measure_bandwidth(&b, &m, sizes[i]);
+	if (bench_wants(&b, "cuda_mapped_latency") ||
+	    bench_wants(&b, "cuda_mapped_bandwidth"))
+		measure_mapped(&b, bench_gpu.simulated ? LARGEST_SIM
+		                                       : UINT64_C(16) << 20);
 	bench_cuda_stream(&b);
 	bench_cuda_overlap(&b, &m);
 	bench_cuda_put(&b);
