@@ -60,15 +60,16 @@ static struct {
 
 /* ---- communicators that end ---- */
 
-/* Has its process ended without leaving MPI? */
+/* Has its process ended without leaving MPI?  (It may have closed the communicator before.) */
 static bool
 has_died(const struct batoni_peer *peer)
 {
 	const struct batoni_farewell *farewell =
-		peer->within ? NULL : peer->segment;
+		peer->within ? NULL : batoni_farewell_of(peer);
 
 	return peer->pidfd >= 0 && batoni_pidfd_gone(peer->pidfd) &&
-	       !(farewell && atomic_load(&farewell->away));
+	       !(farewell &&
+	         atomic_load(&farewell->away) == BATONI_AWAY_FINALISED);
 }
 
 static bool
