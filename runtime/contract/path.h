@@ -389,6 +389,9 @@ struct batoni_path {
 	struct batoni_host *host;
 	struct batoni_load load;
 	uint32_t tests; /* written by the engine: how often it has called `test` in a pass */
+	/* Written by the engine: the communicator is broken, and all that is issued is being taken
+	 * back. */
+	bool ending;
 };
 
 static inline enum baton_status

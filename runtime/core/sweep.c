@@ -56,6 +56,8 @@ batoni_is_pending(const struct batoni_op *op)
 static void
 end_host_issued(struct baton_comm *comm)
 {
+	for (uint32_t i = 0; i < comm->paths_count; i++)
+		comm->paths[i]->ending = true;
 	for (uint32_t i = 0; i < comm->pool.size; i++) {
 		struct batoni_op *op = &comm->pool.ops[i];
 

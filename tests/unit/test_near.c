@@ -640,6 +640,38 @@ START_TEST(what_had_arrived_ends_well_when_the_transport_below_breaks)
 }
 END_TEST
 
+/* What comes behind it does not take its place: the receiver may not know of the end yet. */
+START_TEST(what_is_taken_back_at_the_end_of_a_rank_keeps_its_place)
+{
+	bool is_posted = _i % 2, breaks = _i / 2;
+
+	open_world(NEAR_WITHIN);
+	if (is_posted)
+		near_recv(&world, 1, 1, 0, 3, to, LONG);
+	ck_assert_int_eq(near_send(&world, 0, 0, 1, 3, from, LONG), BATON_PENDING);
+	ck_assert_int_eq(near_send(&world, 0, 1, 1, 3, from, 1), BATON_OK);
+	ck_assert_int_eq(near_send(&world, 0, 2, 1, 4, from, 1), BATON_OK);
+	if (breaks)
+		break_in_a_test(0);
+	else
+		world.ranks[0].transport->messages.ending = true;
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_CANCELED);
+	near_pass(&world, 1);
+	if (!is_posted)
+		near_recv(&world, 1, 1, 0, 3, to, LONG);
+	near_recv(&world, 1, 2, 0, 3, to, LONG);
+	near_pass(&world, 1);
+	for (uint32_t slot = 1; slot <= 2; slot++) {
+		ck_assert_int_eq(end_of(1, slot), BATON_PENDING);
+		ck_assert_int_eq(near_take(&world, 1, slot), BATON_ERR_CANCELED);
+	}
+	/* Other tags are not barred. */
+	near_recv(&world, 1, 3, 0, 4, to, LONG);
+	assert_arrived(1, 3, 1);
+	close_world(true);
+}
+END_TEST
+
 /* A process that has ended, where the engine has not seen it yet. */
 START_TEST(a_process_that_has_ended_lends_nothing)
 {
@@ -1116,6 +1148,9 @@ main(void)
 	tcase_add_test(
 		tcase,
 		what_had_arrived_ends_well_when_the_transport_below_breaks);
+	tcase_add_loop_test(tcase,
+	                    what_is_taken_back_at_the_end_of_a_rank_keeps_its_place, 0,
+	                    4);
 	tcase_add_test(tcase, it_breaks_once_and_for_the_first_reason);
 	tcase_add_test(tcase, a_process_that_has_ended_lends_nothing);
 	tcase_add_loop_test(tcase, what_no_baton_writes_breaks_the_communicator, 0,

@@ -204,6 +204,21 @@ keep_announced(struct batoni_pairs *near, int from,
 	return true;
 }
 
+/* The receives of this key, which are posted, meet nothing any more; nor do later ones. */
+static bool
+bar(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
+    const struct near_announcement *what, uint64_t key)
+{
+	struct near_end *front;
+
+	/* It is at the front where a receive was. */
+	while ((front = find_front(near, key)) && !front->is_arrival) {
+		batoni_match_leave(&near->match, &front->match);
+		((struct near_node *)front)->state = NEAR_BARRED;
+	}
+	return keep_announced(near, from, head, what, key);
+}
+
 static bool
 arrive_announced(struct batoni_pairs *near, int from,
                  const struct batoni_ring_head *head)
@@ -211,6 +226,7 @@ arrive_announced(struct batoni_pairs *near, int from,
 	uint64_t key = batoni_near_key(near, from, head->tag);
 	struct near_end *front = find_front(near, key);
 	struct near_announcement what = {.slot = 0};
+	enum baton_status status;
 	struct near_node *node;
 
 	batoni_ring_copy_out(&near->peers[from].in, 0, &what,
@@ -221,7 +237,10 @@ arrive_announced(struct batoni_pairs *near, int from,
 	}
 	if (!front || front->is_arrival)
 		return keep_announced(near, from, head, &what, key);
-	if (!batoni_near_claim(near, from, &what))
+	status = batoni_near_claim(near, from, &what);
+	if (status == BATON_ERR_ABORTED)
+		return bar(near, from, head, &what, key);
+	if (status != BATON_OK)
 		return true;
 	node = (struct near_node *)front;
 	batoni_match_leave(&near->match, &front->match);
@@ -285,23 +304,32 @@ batoni_near_arrive(struct batoni_pairs *near, int peer,
 
 /* ---- receives ---- */
 
-/* The receive meets the arrival at the front, which goes.  AGAIN: it is no more. */
+/* The receive meets the arrival at the front, which goes, unless it bars.  AGAIN: it is no more. */
 static enum baton_status
 meet_arrival(struct batoni_pairs *near, struct near_node *node,
              struct batoni_transfer *transfer, struct near_arrival *arrival)
 {
-	enum baton_status status = BATON_ERR_AGAIN;
+	bool whole = is_whole(&arrival->head);
+	enum baton_status status =
+		whole ? BATON_OK
+		      : batoni_near_claim(near, arrival->from, &arrival->what);
 
+	if (status == BATON_ERR_ABORTED) {
+		batoni_near_begin(near, node, transfer, NEAR_BARRED);
+		return BATON_PENDING;
+	}
 	leave(near, arrival);
-	if (is_whole(&arrival->head)) {
+	if (whole) {
 		status = meet_whole(near, transfer, arrival->from, &arrival->head,
 		                    arrival->bytes);
-	} else if (batoni_near_claim(near, arrival->from, &arrival->what)) {
+	} else if (status == BATON_OK) {
 		batoni_near_begin(near, node, transfer, NEAR_POSTED);
 		status = batoni_near_fetch(near, node, arrival->from,
 		                           &arrival->head, &arrival->what);
 		if (status != BATON_PENDING)
 			batoni_near_finish(near, node);
+	} else {
+		status = BATON_ERR_AGAIN;
 	}
 	free_arrival(near, arrival);
 	return status;

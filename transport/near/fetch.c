@@ -36,12 +36,17 @@ exchange_state(struct batoni_pairs *near, int from, uint32_t slot,
 	return batoni_near_exchange(state_of(near, from, slot), generation, was, is);
 }
 
-bool
+enum baton_status
 batoni_near_claim(struct batoni_pairs *near, int from,
                   const struct near_announcement *what)
 {
-	return exchange_state(near, from, what->slot, what->generation,
-	                      NEAR_WAITING, NEAR_MATCHED);
+	if (exchange_state(near, from, what->slot, what->generation, NEAR_WAITING,
+	                   NEAR_MATCHED))
+		return BATON_OK;
+	return atomic_load(state_of(near, from, what->slot)) ==
+	                       batoni_near_word(what->generation, NEAR_REVOKED)
+	               ? BATON_ERR_ABORTED
+	               : BATON_ERR_CANCELED;
 }
 
 /* The message's bytes are not needed any more.  False: its sender has given it up before. */

@@ -309,6 +309,7 @@ take_back(struct batoni_pairs *near, struct near_node *node)
 	case NEAR_POSTED:
 		batoni_match_leave(&near->match, &node->end.match);
 		break;
+	case NEAR_BARRED:
 	case NEAR_STARVED:
 		break;
 	case NEAR_ANNOUNCED:

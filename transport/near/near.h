@@ -20,7 +20,11 @@
  * length and address, and a word of the sender's area, by its slot, has its state:
  *
  *     WAITING -> MATCHED   the receiver, by compare-and-swap with the announcement's generation
- *     WAITING -> TAKEN     the sender: cancel, deadline, abort
+ *     WAITING -> TAKEN     the sender: cancel, deadline.  The next message takes its place
+ *     WAITING -> REVOKED   the sender: its communicator is broken or aborted.  Nothing takes its place:
+ *                          it bars the receives of its tag, which end by a deadline, or with the
+ *                          peer's end.  Were they to meet what is behind it in the ring, a rank that
+ *                          knows nothing of the break yet would have other bytes in OK
  *     MATCHED -> COPIED    the receiver, behind its copy and before the receive ends
  *     MATCHED -> REVOKED   the sender: its communicator is broken, it closes after an abort, or the
  *                          receiver is gone
@@ -91,6 +95,7 @@ enum near_state {
 	NEAR_CHUNKING,  /* sends chunks: in near->copies, or, without room, in peer->starved */
 	/* receives */
 	NEAR_POSTED,    /* in near->match */
+	NEAR_BARRED,    /* behind what its sender gave up at its end: meets nothing */
 	NEAR_FETCHING,  /* copies: in near->copies */
 	NEAR_GRANTING,  /* has to say GRANT: in peer->starved */
 	NEAR_CHUNKED    /* waits for chunks */
@@ -273,9 +278,10 @@ void batoni_near_free_arrivals(struct batoni_pairs *near);
 
 /* ---- fetch.c ---- */
 
-/* The message is this rank's from here on.  False: it is no more. */
-bool batoni_near_claim(struct batoni_pairs *near, int from,
-                       const struct near_announcement *what);
+/* OK: the message is this rank's from here on.  CANCELED: it is no more.  ABORTED: nor is it, and it
+ * bars its tag. */
+enum baton_status batoni_near_claim(struct batoni_pairs *near, int from,
+                                    const struct near_announcement *what);
 /* The receive, which has begun and is in no queue, has met a message that was claimed.  PENDING: its
  * bytes are copied; else how it ends. */
 enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node *node,

@@ -158,12 +158,23 @@ batoni_near_send(struct batoni_pairs *near, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
+/* What is taken back leaves its place to the next message; at the end of the rank a message of the
+ * program's does not. */
+static enum near_word
+word_of_end(const struct batoni_pairs *near, const struct near_node *node)
+{
+	return (near->broken || near->base.messages.ending) &&
+	                       node->transfer->tag <= near->base.tag_max
+	               ? NEAR_REVOKED
+	               : NEAR_TAKEN;
+}
+
 enum baton_status
 batoni_near_unsend(struct batoni_pairs *near, struct near_node *node)
 {
 	struct batoni_transfer *transfer = node->transfer;
 
-	if (exchange_state(near, node, NEAR_WAITING, NEAR_TAKEN) ||
+	if (exchange_state(near, node, NEAR_WAITING, word_of_end(near, node)) ||
 	    ((near->broken || batoni_near_is_gone(near, transfer->peer)) &&
 	     exchange_state(near, node, NEAR_MATCHED, NEAR_REVOKED))) {
 		batoni_near_finish(near, node);
