@@ -67,14 +67,16 @@ bench_raw_latency(struct bench *b, void *arg, int rounds)
 }
 
 double
-bench_raw_stream(struct bench *b, char *buffer, size_t bytes, int rounds)
+bench_raw_stream(struct bench *b, char *buffer, size_t bytes, size_t depth,
+                 int rounds)
 {
 	MPI_Request requests[BENCH_WINDOW];
 	uint64_t start = bench_now();
 	char ack = 0;
 
+	bench_must(depth <= BENCH_WINDOW);
 	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < BENCH_WINDOW; k++) {
+		for (size_t k = 0; k < depth; k++) {
 			char *place = buffer + k * bytes;
 
 			if (b->rank == 0)
@@ -84,7 +86,7 @@ bench_raw_stream(struct bench *b, char *buffer, size_t bytes, int rounds)
 				MPI_Irecv(place, (int)bytes, MPI_BYTE, b->peer,
 				          TAG_STREAM, b->raw, &requests[k]);
 		}
-		MPI_Waitall(BENCH_WINDOW, requests, MPI_STATUSES_IGNORE);
+		MPI_Waitall((int)depth, requests, MPI_STATUSES_IGNORE);
 		if (b->rank == 0)
 			MPI_Recv(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw,
 			         MPI_STATUS_IGNORE);
@@ -99,5 +101,6 @@ bench_raw_rate(struct bench *b, void *arg, int rounds)
 {
 	const struct bench_raw *m = arg;
 
-	return bench_rate(bench_raw_stream(b, m->out, m->bytes, rounds), rounds);
+	return bench_rate(bench_raw_stream(b, m->out, m->bytes, BENCH_WINDOW, rounds),
+	                  rounds);
 }

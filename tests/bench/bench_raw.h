@@ -24,9 +24,10 @@ double bench_half_us(uint64_t start, int rounds);
 /* Millions a second of BENCH_WINDOW operations in each round of what took ns. */
 double bench_rate(double ns, int rounds);
 
-/* Nanoseconds for `rounds` times BENCH_WINDOW messages from rank 0 to rank 1, each
+/* Nanoseconds for `rounds` times `depth` messages (BENCH_WINDOW at most) from rank 0 to rank 1, each
  * with a buffer of its own, MPI_Waitall, and one small message back. */
-double bench_raw_stream(struct bench *b, char *buffer, size_t bytes, int rounds);
+double bench_raw_stream(struct bench *b, char *buffer, size_t bytes, size_t depth,
+                        int rounds);
 /* bench_side.block, arg a struct bench_raw: the rate of these messages, from out, which
  * has room for BENCH_WINDOW of them. */
 double bench_raw_rate(struct bench *b, void *arg, int rounds);
