@@ -81,8 +81,15 @@ memory_make(struct baton_comm *comm, size_t bytes, struct batoni_memory *memory)
 		                                    : PATIENCE_NS),
 			&memory->base);
 	status = batoni_shm_create(bytes, &memory->shm);
+	if (status != BATON_OK)
+		return status;
+	status = batoni_shm_block_add(&memory->block, &memory->shm);
+	if (status != BATON_OK) {
+		batoni_shm_destroy(&memory->shm);
+		return batoni_refuse(status, "no memory");
+	}
 	memory->base = memory->shm.base;
-	return status;
+	return BATON_OK;
 }
 
 enum baton_status
@@ -177,6 +184,17 @@ free_block(const struct baton_comm *comm, const struct batoni_memory *memory)
 	                                             memory->base);
 }
 
+/* Those that have it mapped for messages are told that it goes. */
+static void
+unname(struct batoni_memory *memory)
+{
+	if (!batoni_shm_block_remove(&memory->block))
+		return;
+	batoni_take();
+	batoni_shm_block_say_gone(memory->block.name.serial);
+	batoni_leave();
+}
+
 static void
 memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 {
@@ -184,6 +202,8 @@ memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 	bool written = baton_comm_status(comm) != BATON_OK &&
 	               still_written(rma, memory);
 
+	if (memory->shm.base)
+		unname(memory);
 	if (written && memory->shm.base)
 		batoni_shm_abandon(&memory->shm);
 	else if (written)

@@ -341,7 +341,7 @@ is_sealed(int fd)
 
 /* A descriptor of the memory with this name, or -1 with errno set. */
 static int
-open_named(const struct batoni_shm_name *name)
+open_named(const struct batoni_shm_name *name, int access)
 {
 	char path[64];
 	struct stat file;
@@ -350,7 +350,7 @@ open_named(const struct batoni_shm_name *name)
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid,
 	         (int)name->fd);
 	/* The descriptor may be a pipe or a terminal by now. */
-	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = open(path, access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -1;
 	/* The seal first: the length that is read behind it is there for good. */
@@ -363,9 +363,9 @@ open_named(const struct batoni_shm_name *name)
 	return -1;
 }
 
-enum baton_status
-batoni_shm_map(const struct batoni_shm_name *name, size_t offset, size_t bytes,
-               void **base_p)
+static enum baton_status
+map_named(const struct batoni_shm_name *name, size_t offset, size_t bytes, bool to_read,
+          void **base_p)
 {
 	size_t before = offset % page_bytes();
 	void *map;
@@ -375,19 +375,32 @@ batoni_shm_map(const struct batoni_shm_name *name, size_t offset, size_t bytes,
 	if (!batoni_shm_is_here(name) || offset > name->bytes ||
 	    bytes > name->bytes - offset)
 		return BATON_ERR_UNSUPPORTED;
-	fd = open_named(name);
+	fd = open_named(name, to_read ? O_RDONLY : O_RDWR);
 	if (fd < 0)
 		return errno == ENOMEM || errno == EMFILE || errno == ENFILE
 		               ? BATON_ERR_NOMEM
 		               : BATON_ERR_UNSUPPORTED;
-	map = mmap(NULL, before + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-	           (off_t)(offset - before));
+	map = mmap(NULL, before + bytes, to_read ? PROT_READ : PROT_READ | PROT_WRITE,
+	           MAP_SHARED, fd, (off_t)(offset - before));
 	close(fd);
 	if (map == MAP_FAILED)
 		return errno == ENOMEM ? BATON_ERR_NOMEM
 		                       : BATON_ERR_UNSUPPORTED;
 	*base_p = (char *)map + before;
 	return BATON_OK;
+}
+
+enum baton_status
+batoni_shm_map(const struct batoni_shm_name *name, size_t offset, size_t bytes,
+               void **base_p)
+{
+	return map_named(name, offset, bytes, false, base_p);
+}
+
+enum baton_status
+batoni_shm_map_to_read(const struct batoni_shm_name *name, void **base_p)
+{
+	return map_named(name, 0, (size_t)name->bytes, true, base_p);
 }
 
 void

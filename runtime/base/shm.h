@@ -59,6 +59,9 @@ void batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_
  * written); NOMEM. */
 enum baton_status batoni_shm_map(const struct batoni_shm_name *name,
                                  size_t offset, size_t bytes, void **base_p);
+/* The same of all of it (name->bytes is not 0), for reading alone. */
+enum baton_status batoni_shm_map_to_read(const struct batoni_shm_name *name,
+                                         void **base_p);
 /* base and bytes are those of batoni_shm_map, whatever the offset was. */
 void batoni_shm_unmap(void *base, size_t bytes);
 /* Fill in `host`, and nothing else. */

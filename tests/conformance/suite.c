@@ -19,6 +19,7 @@ const struct conform_list conform_suite[] = {
 	{ "window", conform_window },
 	{ "program", conform_programs },
 	{ "tensors", conform_tensors },
+	{ "blocks", conform_blocks },
 	{ "plan", conform_plan },
 	{ "plan_onesided", conform_plan_onesided },
 	{ "check", conform_check },

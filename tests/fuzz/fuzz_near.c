@@ -6,21 +6,34 @@
  * control, a state, the bits or the cells of any area.  The other ranks are told to do the same, so that
  * what is written meets transfers under way, by reading and by chunks.
  *
+ * What rank 1 and the others send from lies in blocks, every second time, which receivers map: a mapping is a
+ * copy that ends where the block does, and stays when its owner frees it.
+ *
  * Nothing is written outside of a receive's buffer, which AddressSanitizer sees; each transfer ends
  * once; load and in-flight counts agree; a communicator breaks once, with PEER; every call returns;
  * and what is broken gives everything back but what a peer says it is reading.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../unit/near_world.h"
+#include "block.h"
 #include "fuzz.h"
+#include "thread.h"
 
 enum {
 	FUZZ_SLOTS = 8,
 	LONGEST = 40000, /* of messages */
-	COMMANDS_MOST = 300
+	COMMANDS_MOST = 300,
+	/* Of unit.kind: in numbers of announcements that name a block. */
+	BLOCK_BIT = 64,
+	NAMES_BLOCK = 7 * (BATONI_RING_KINDS + 1)
 };
+
+static_assert((NAMES_BLOCK & BLOCK_BIT) &&
+                      ((NAMES_BLOCK + BATONI_RING_KINDS) & BLOCK_BIT),
+              "all kinds behind it name one");
 
 enum command {
 	SEND,
@@ -46,7 +59,10 @@ static struct near_world world;
 static struct slot {
 	unsigned char *buffer; /* NULL: it is free */
 	size_t bytes;
+	struct batoni_shm_block block; /* if it lies in one */
+	bool in_block;
 } slots[NEAR_RANKS][FUZZ_SLOTS];
+static unsigned jobs; /* every fifth one has no thread */
 
 /* ---- what near needs of others ---- */
 
@@ -77,6 +93,85 @@ batoni_shm_populate(void *at, size_t bytes)
 	(void)at;
 	(void)bytes;
 	return true;
+}
+
+void
+batoni_shm_host(struct batoni_shm_name *name_p)
+{
+	(void)name_p;
+}
+
+void
+batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
+{
+	*name_p = (struct batoni_shm_name){.bytes = shm->bytes, .fd = shm->fd};
+}
+
+/* By the descriptor: a rank and a slot. */
+enum baton_status
+batoni_shm_map_to_read(const struct batoni_shm_name *name, void **base_p)
+{
+	int rank = name->fd / FUZZ_SLOTS;
+	const struct slot *slot;
+
+	CLAIM(name->bytes > 0);
+	if (name->fd < 0 || rank >= NEAR_RANKS)
+		return BATON_ERR_UNSUPPORTED;
+	slot = &slots[rank][name->fd % FUZZ_SLOTS];
+	if (!slot->in_block || slot->bytes != name->bytes)
+		return BATON_ERR_UNSUPPORTED;
+	*base_p = malloc(slot->bytes);
+	if (!*base_p)
+		exit(EXIT_FAILURE);
+	memcpy(*base_p, slot->buffer, slot->bytes);
+	return BATON_OK;
+}
+
+void
+batoni_shm_unmap(void *base, size_t bytes)
+{
+	(void)bytes;
+	free(base);
+}
+
+/* A job has ended before it is asked for the first time, or, where nobody waits for it, when it has started. */
+int
+batoni_job_start(struct batoni_job *job)
+{
+	if (++jobs % 5 == 0)
+		return EAGAIN;
+	if (job->left) {
+		job->run(job);
+		job->leave(job);
+	}
+	return 0;
+}
+
+bool
+batoni_job_await(struct batoni_job *job, uint64_t until_ns)
+{
+	if (until_ns == 0 && jobs % 3 == 0)
+		return false;
+	if (!job->done)
+		job->run(job);
+	job->done = true;
+	return true;
+}
+
+bool
+batoni_job_finish(struct batoni_job *job, uint64_t until_ns)
+{
+	if (batoni_job_await(job, until_ns))
+		return true;
+	job->run(job);
+	job->leave(job);
+	return false;
+}
+
+uint64_t
+batoni_real_ns(void)
+{
+	return 0;
 }
 
 /* What a rank sends can be read; no other address is there. */
@@ -115,6 +210,31 @@ batoni_vm_read_parts(pid_t pid, const struct iovec *parts, const struct iovec *t
 
 /* ---- the ranks ---- */
 
+static void
+free_buffer(struct slot *slot)
+{
+	if (slot->in_block && batoni_shm_block_remove(&slot->block))
+		batoni_shm_block_say_gone(slot->block.name.serial);
+	slot->in_block = false;
+	free(slot->buffer);
+	slot->buffer = NULL;
+}
+
+static void
+put_in_block(int rank, uint32_t at)
+{
+	struct slot *slot = &slots[rank][at];
+	const struct batoni_shm shm = {
+		.base = slot->buffer,
+		.bytes = slot->bytes,
+		.fd = rank * FUZZ_SLOTS + (int)at,
+	};
+
+	if (batoni_shm_block_add(&slot->block, &shm) != BATON_OK)
+		exit(EXIT_FAILURE);
+	slot->in_block = true;
+}
+
 /* Buffers of what has ended are its owner's again. */
 static void
 free_ended(void)
@@ -125,8 +245,7 @@ free_ended(void)
 
 			if (world.ranks[rank].ends[i] == BATON_PENDING)
 				continue;
-			free(slot->buffer);
-			slot->buffer = NULL;
+			free_buffer(slot);
 		}
 	}
 }
@@ -160,6 +279,8 @@ issue(const struct unit *unit, int rank, uint32_t at, bool sends)
 	if (!slot->buffer)
 		exit(EXIT_FAILURE);
 	memset(slot->buffer, unit->slot, bytes);
+	if (sends && bytes && unit->kind % 2 == 0)
+		put_in_block(rank, at);
 	if (sends)
 		near_send(&world, rank, at, peer, tag, slot->buffer, bytes);
 	else
@@ -196,10 +317,19 @@ word_of(const struct unit *unit)
 	return unit->kind < 128 ? words[unit->kind % 8] : unit->more;
 }
 
+struct payload {
+	union {
+		uint32_t words[6];
+		struct near_announcement what;
+	};
+};
+
 /* Numbers that are near to those of transfers under way. */
 static void
-fill_payload(const struct unit *unit, int to, uint32_t words[6])
+fill_payload(const struct unit *unit, int from, int to, struct payload *payload)
 {
+	const struct slot *source = &slots[from][unit->slot % FUZZ_SLOTS];
+	uint32_t *words = payload->words;
 	uint32_t slot = unit->more % (FUZZ_SLOTS + 1);
 	uint32_t theirs = slot == FUZZ_SLOTS ? NEAR_SLOTS : slot;
 
@@ -212,6 +342,19 @@ fill_payload(const struct unit *unit, int to, uint32_t words[6])
 	words[4] = slot < FUZZ_SLOTS ? (uint32_t)slots[to][slot].bytes
 	                             : unit->kind;
 	words[5] = unit->more == 255;
+	/* A block that is there, or one that differs a little. */
+	if (unit->kind & BLOCK_BIT) {
+		payload->what.address = (uintptr_t)source->buffer;
+		payload->what.block = source->block.name;
+		payload->what.block.serial += unit->more % 4 == 1;
+		payload->what.block.base += unit->more % 8 == 2 ? unit->more : 0;
+		payload->what.block.bytes -= unit->more % 8 == 3 ? unit->more : 0;
+		payload->what.block.fd += unit->more % 16 == 4;
+	}
+	if (unit->kind % (BATONI_RING_KINDS + 1) == BATONI_RING_GONE) {
+		words[0] = unit->more % 2 ? (uint32_t)source->block.name.serial : 0;
+		words[1] = 0;
+	}
 }
 
 static void
@@ -225,14 +368,17 @@ publish(const struct unit *unit, int from, int to)
 		.cells = 1,
 		.length = length_of(unit),
 	};
-	uint32_t words[6];
+	struct payload payload = {.words = {0}};
 
-	if (head.kind == BATONI_RING_DONE)
+	if (head.kind == BATONI_RING_DONE || head.kind == BATONI_RING_GONE)
 		head.length = 8;
 	if (head.kind == BATONI_RING_GRANT)
 		head.length = 24;
 	if (head.kind != BATONI_RING_ANNOUNCE)
 		head.cells = (uint16_t)batoni_ring_cells(head.length % 8209);
+	if ((head.kind == BATONI_RING_ANNOUNCE ||
+	     head.kind == BATONI_RING_LIST_ANNOUNCE) && (unit->kind & BLOCK_BIT))
+		head.cells = BATONI_RING_BLOCK_CELLS;
 	if (unit->slot == 254)
 		head.cells = unit->more;
 	if (unit->slot == 253)
@@ -240,8 +386,8 @@ publish(const struct unit *unit, int from, int to)
 	/* As a peer that counts, so that it stays a ring. */
 	if (!batoni_ring_has_room(out, head.cells))
 		return;
-	fill_payload(unit, to, words);
-	batoni_ring_copy_in(out, 0, words, sizeof(words));
+	fill_payload(unit, from, to, &payload);
+	batoni_ring_copy_in(out, 0, &payload, sizeof(payload));
 	batoni_ring_publish(out, &head);
 	batoni_ring_call(out);
 }
@@ -378,6 +524,21 @@ seeds(void)
 	SEED(0, {FILL, 0, 1, 1}, {POKE_CONTROL, 1, 0, 0, 6}, {RUN});
 	/* Of any rank. */
 	SEED(0, {RECV, 1, 2, 1, 202, 5}, {SEND, 0, 1, 1, 202, 5}, {RUN});
+	/* From a block: mapped at the second one, which another one of the same slot follows; scrapped. */
+	SEED(0, {SEND, 0, 1, 1, 0, 250}, {RECV, 1, 2, 0, 0, 250}, {RUN},
+	     {SEND, 0, 1, 1, 0, 250}, {SEND, 0, 2, 1, 0, 250},
+	     {RECV, 1, 2, 0, 0, 250}, {RECV, 1, 3, 0, 0, 250}, {PASS, 1},
+	     {SCRAP, 1, 3}, {RUN}, {RUN});
+	SEED(0, {SEND, 0, 1, 1, 0, 250}, {RECV, 1, 2, 0, 0, 250}, {RUN},
+	     {SEND, 0, 1, 1, 0, 250}, {TAKE, 0, 1}, {RECV, 1, 2, 0, 0, 250},
+	     {SEND, 0, 1, 1, 0, 240}, {RUN}, {RUN});
+	/* Written by hand, with a block that is there, and some that are not. */
+	for (uint8_t more = 0; more < 8; more++)
+		SEED(0, {SEND, 0, 1, 1, 0, 250}, {RECV, 1, 2, 0, 0, 250},
+		     {PUBLISH, 0, 1, 1, NAMES_BLOCK + BATONI_RING_ANNOUNCE, more}, {RUN},
+		     {RECV, 1, 3, 0, (uint8_t)(more % 3), 250},
+		     {PUBLISH, 0, 1, 1, NAMES_BLOCK + BATONI_RING_LIST_ANNOUNCE, more},
+		     {RUN}, {PUBLISH, 0, 1, 1, BATONI_RING_GONE, more}, {RUN});
 	/* Written by hand: each kind, with a receive or a send for it. */
 	for (uint8_t kind = 0; kind <= BATONI_RING_KINDS; kind++)
 		SEED(1, {RECV, 1, 2, 0, 0, 250}, {SEND, 1, 1, 0, 0, 250},
@@ -396,10 +557,8 @@ finish(void)
 	for (int rank = 0; rank < NEAR_RANKS; rank++) {
 		CLAIM(world.ranks[rank].broken == BATON_OK ||
 		      world.ranks[rank].broken == BATON_ERR_PEER);
-		for (int i = 0; i < FUZZ_SLOTS; i++) {
-			free(slots[rank][i].buffer);
-			slots[rank][i].buffer = NULL;
-		}
+		for (int i = 0; i < FUZZ_SLOTS; i++)
+			free_buffer(&slots[rank][i]);
 	}
 }
 

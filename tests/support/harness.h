@@ -375,6 +375,7 @@ extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_window[];
 extern const struct conform_case conform_programs[];
 extern const struct conform_case conform_tensors[];
+extern const struct conform_case conform_blocks[];
 extern const struct conform_case conform_plan[];
 extern const struct conform_case conform_plan_onesided[];
 extern const struct conform_case conform_check[];

@@ -219,6 +219,22 @@ bar(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
 	return keep_announced(near, from, head, what, key);
 }
 
+/* It can be one, and a plain message lies in it.  (Where it does lie, and how long it is, its mapping
+ * shows.) */
+static bool
+is_sound_block(const struct batoni_ring_head *head, const struct near_announcement *what)
+{
+	const struct batoni_shm_block_name *block = &what->block;
+	uint64_t offset = what->address - block->base;
+
+	if (head->cells != BATONI_RING_BLOCK_CELLS)
+		return true;
+	if (block->serial == 0 || block->bytes == 0 || block->bytes > PTRDIFF_MAX)
+		return false;
+	return head->kind == BATONI_RING_LIST_ANNOUNCE ||
+	       (offset <= block->bytes && head->length <= block->bytes - offset);
+}
+
 static bool
 arrive_announced(struct batoni_pairs *near, int from,
                  const struct batoni_ring_head *head)
@@ -230,9 +246,13 @@ arrive_announced(struct batoni_pairs *near, int from,
 	struct near_node *node;
 
 	batoni_ring_copy_out(&near->peers[from].in, 0, &what,
-	                     head->cells == 1 ? BATONI_RING_FIRST : sizeof(what));
+	                     batoni_near_announced_bytes(head));
 	if (what.slot >= near->slots_most) {
 		batoni_near_break(near, from, "a slot");
+		return true;
+	}
+	if (!is_sound_block(head, &what)) {
+		batoni_near_break(near, from, "a block");
 		return true;
 	}
 	if (!front || front->is_arrival)
@@ -256,6 +276,15 @@ arrive_done(struct batoni_pairs *near, int from)
 
 	batoni_ring_copy_out(&near->peers[from].in, 0, what, sizeof(what));
 	return batoni_near_done(near, from, what[0], what[1]);
+}
+
+static void
+arrive_gone(struct batoni_pairs *near, int from)
+{
+	uint64_t serial;
+
+	batoni_ring_copy_out(&near->peers[from].in, 0, &serial, sizeof(serial));
+	batoni_near_forget(near, from, serial);
 }
 
 static bool
@@ -292,6 +321,9 @@ batoni_near_arrive(struct batoni_pairs *near, int peer,
 		break;
 	case BATONI_RING_CHUNK:
 		sound = batoni_near_chunk(near, peer, head);
+		break;
+	case BATONI_RING_GONE:
+		arrive_gone(near, peer);
 		break;
 	case BATONI_RING_NONE:
 	case BATONI_RING_KINDS:

@@ -13,7 +13,8 @@
  * system calls, Yama, another user.  The first refusal is for good: that peer's messages come by
  * chunks.  An address that cannot be read so (memory of a driver, mapped specially) makes its
  * message come by chunks.  After the last read of a message the process's descriptor is asked: if
- * it has ended, another one may have had its number, and what was read does not count.
+ * it has ended, another one may have had its number, and what was read does not count.  (What
+ * was copied from a mapping of its memory does: nobody else writes there.)
  *
  * A scrapped receive is copied no further, and its chunks are dropped.
  */
@@ -82,8 +83,8 @@ end_fetch(struct batoni_pairs *near, struct near_node *node)
 {
 	const struct batoni_peer *peer = &near->base.peers[node->peer];
 
-	/* (Of this process, or of one without a descriptor: false.) */
-	if (batoni_pidfd_gone(peer->pidfd) ||
+	/* (Of a process without a descriptor: false.) */
+	if ((node->by_kernel && batoni_pidfd_gone(peer->pidfd)) ||
 	    !tell_copied(near, node->peer, node->what.slot,
 	                 node->what.generation))
 		return BATON_ERR_PEER;
@@ -122,9 +123,10 @@ ask_for_chunks(struct batoni_pairs *near, struct near_node *node)
 }
 
 enum baton_status
-batoni_near_read(struct batoni_pairs *near, int from, uint64_t address, void *to,
-                 size_t bytes)
+batoni_near_read(struct batoni_pairs *near, struct near_node *node, uint64_t address,
+                 void *to, size_t bytes)
 {
+	int from = node->peer;
 	const struct batoni_peer *peer = &near->base.peers[from];
 	enum baton_status status = BATON_ERR_UNSUPPORTED;
 
@@ -132,6 +134,7 @@ batoni_near_read(struct batoni_pairs *near, int from, uint64_t address, void *to
 		memmove(to, (const void *)(uintptr_t)address, bytes);
 		return BATON_OK;
 	}
+	node->by_kernel = true;
 	if (peer->pid && !near->peers[from].unread)
 		status = batoni_vm_read(peer->pid, address, to, bytes);
 	return batoni_near_judge(near, from, status);
@@ -153,13 +156,18 @@ static enum baton_status
 copy_plain(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 {
 	size_t n = (size_t)(node->length - node->moved);
-	enum baton_status status;
+	uint64_t address = node->what.address + node->moved;
+	char *to = (char *)node->transfer->buffer + node->moved;
+	enum baton_status status = BATON_OK;
+	const void *from;
 
 	if (n > *budget)
 		n = *budget;
-	status = batoni_near_read(near, node->peer,
-	                          node->what.address + node->moved,
-	                          (char *)node->transfer->buffer + node->moved, n);
+	from = batoni_near_mapped(near, node->peer, &node->what.block, address, n);
+	if (from)
+		memcpy(to, from, n);
+	else
+		status = batoni_near_read(near, node, address, to, n);
 	*budget -= n;
 	node->moved += n;
 	return status;
@@ -225,6 +233,7 @@ batoni_near_fetch(struct batoni_pairs *near, struct near_node *node, int from,
 	node->what = *what;
 	node->length = length;
 	node->moved = 0;
+	node->by_kernel = false;
 	node->cursor = (struct batoni_list_cursor){0, 0};
 	status = meet(near, node, head);
 	if (status == BATON_ERR_UNSUPPORTED)

@@ -7,7 +7,8 @@
  * segments.  The receiver reads the header, meets it, and then reads the sender's segments,
  * PARTS_MAX at a time, and their bytes to where they are to be: one copy, and two calls of the
  * kernel for so many tensors.  It takes of the sender's segments no more than where they lie: their
- * lengths have to be those of the header.
+ * lengths have to be those of the header.  The announcement names one block (blocks.c), the first that a
+ * tensor lies in: those within it are copied from its mapping, and only the others are read by the kernel.
  *
  * By chunks the header comes first and then the payload, cut anywhere.  A receive that does not
  * agree drops what comes.
@@ -99,9 +100,15 @@ batoni_near_meet_list(struct batoni_pairs *near, struct batoni_transfer *transfe
 /* ---- announced ---- */
 
 void
-batoni_near_announce_list(const struct batoni_tensor_list *list,
+batoni_near_announce_list(struct batoni_pairs *near, int peer,
+                          const struct batoni_tensor_list *list,
                           struct near_announcement *what)
 {
+	for (size_t i = 0; i < list->count && i < PARTS_MAX && !what->block.serial; i++)
+		if (list->segments[i].bytes)
+			batoni_near_name_block(near, peer, list->segments[i].data,
+			                       list->segments[i].bytes,
+			                       &what->block);
 	what->address = (uintptr_t)list->header;
 	what->header_bytes = (uint32_t)list->header_bytes;
 	what->count = (uint32_t)list->count;
@@ -132,7 +139,7 @@ batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node)
 		batoni_near_break(near, node->peer, "a list of tensors");
 		return BATON_ERR_PEER;
 	}
-	status = batoni_near_read(near, node->peer, what->address, near->scratch,
+	status = batoni_near_read(near, node, what->address, near->scratch,
 	                          what->header_bytes);
 	if (status != BATON_OK)
 		return status;
@@ -183,14 +190,40 @@ cut(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
 	return true;
 }
 
-static enum baton_status
-move(struct batoni_pairs *near, int from, const struct parts *parts)
+/* Those in the block that is mapped are copied, and go; the others keep their order. */
+static void
+copy_mapped(struct batoni_pairs *near, const struct near_node *node, struct parts *parts)
 {
-	const struct batoni_peer *peer = &near->base.peers[from];
+	size_t left = 0;
 
+	for (size_t i = 0; i < parts->n; i++) {
+		size_t bytes = parts->to[i].iov_len;
+		const void *from = batoni_near_mapped(
+			near, node->peer, &node->what.block,
+			(uintptr_t)parts->from[i].iov_base, bytes);
+
+		if (from) {
+			memcpy(parts->to[i].iov_base, from, bytes);
+			continue;
+		}
+		parts->to[left] = parts->to[i];
+		parts->from[left++] = parts->from[i];
+	}
+	parts->n = left;
+}
+
+static enum baton_status
+move(struct batoni_pairs *near, const struct near_node *node, struct parts *parts)
+{
+	const struct batoni_peer *peer = &near->base.peers[node->peer];
+
+	if (node->what.block.serial)
+		copy_mapped(near, node, parts);
+	if (parts->n == 0)
+		return BATON_OK;
 	if (!peer->within)
 		return batoni_near_judge(
-			near, from,
+			near, node->peer,
 			batoni_vm_read_parts(peer->pid, parts->from, parts->to,
 		                             parts->n));
 	for (size_t i = 0; i < parts->n; i++)
@@ -216,7 +249,7 @@ batoni_near_copy_list(struct batoni_pairs *near, struct near_node *node,
 		n = list->count - node->cursor.segment;
 		if (n > PARTS_MAX)
 			n = PARTS_MAX;
-		status = batoni_near_read(near, node->peer,
+		status = batoni_near_read(near, node,
 		                          node->what.segments +
 		                                  node->cursor.segment *
 		                                          sizeof(theirs[0]),
@@ -225,7 +258,7 @@ batoni_near_copy_list(struct batoni_pairs *near, struct near_node *node,
 			return status;
 		if (!cut(list, &node->cursor, theirs, n, *budget, &parts))
 			return contradict(near, node);
-		status = move(near, node->peer, &parts);
+		status = move(near, node, &parts);
 		if (status != BATON_OK)
 			return status;
 		*budget -= parts.bytes;

@@ -7,6 +7,7 @@
  *   send.c      short and announced sends; those that wait for room
  *   arrive.c    what comes: meeting receives, arrivals
  *   fetch.c     announced messages: the receiver's copy, and chunks
+ *   blocks.c    memory of baton_mem_alloc, which the receiver has mapped
  *   lists.c     what lists of tensors have of their own in each of these
  *   open.c      its area, start, close
  *
@@ -29,8 +30,9 @@
  *     MATCHED -> REVOKED   the sender: its communicator is broken, it closes after an abort, or the
  *                          receiver is gone
  *
- * The receiver copies: from the address itself where the sender is in this process, else by
- * process_vm_readv; where the kernel does not let it, the sender sends CHUNKs through the ring, which
+ * The receiver copies: from the address itself where the sender is in this process; from its
+ * own mapping of the sender's block where the message lies in one (block.h); else by
+ * process_vm_readv.  Where the kernel does not let it, the sender sends CHUNKs through the ring, which
  * the receiver asks for (GRANT).  No process writes into memory of another one but into areas.
  * A receive ends in OK only if MATCHED -> COPIED succeeds: a sender that gives its buffer up
  * makes the receive end in PEER, never in OK with other bytes.
@@ -52,6 +54,9 @@
 #ifndef BATONI_NEAR_H
 #define BATONI_NEAR_H
 
+#include <assert.h>
+
+#include "block.h"
 #include "list.h"
 #include "match.h"
 #include "pairs.h"
@@ -114,7 +119,24 @@ struct near_announcement {
 	/* Of a list; else 0. */
 	uint32_t header_bytes, count;
 	uint64_t segments; /* the address of so many struct batoni_segment */
+	/* In which the bytes lie, or tensors of the list; no serial: the ring has nothing of it. */
+	struct batoni_shm_block_name block;
 };
+
+static_assert(sizeof(struct near_announcement) ==
+                      BATONI_RING_FIRST +
+                              (BATONI_RING_BLOCK_CELLS - 1) * BATONI_RING_CELL,
+              "all of it, in BATONI_RING_BLOCK_CELLS");
+
+/* So many of its bytes are in the ring, from the first on. */
+static inline size_t
+batoni_near_announced_bytes(const struct batoni_ring_head *head)
+{
+	if (head->cells == BATONI_RING_BLOCK_CELLS)
+		return sizeof(struct near_announcement);
+	return head->cells == 1 ? BATONI_RING_FIRST
+	                        : offsetof(struct near_announcement, block);
+}
 
 /* Of a transfer, by its slot. */
 struct near_node {
@@ -123,6 +145,7 @@ struct near_node {
 	bool moving;   /* it counts in load.moving, else in load.parked */
 	bool scrapped; /* its buffer is not written any more */
 	bool asked;    /* take_back has left it in progress: it may be lent */
+	bool by_kernel; /* some of what it has copied was read by the kernel */
 	uint32_t generation; /* of its announcement, or of its chunks */
 	struct batoni_transfer *transfer;
 	struct batoni_list_node link; /* near->copies or peer->starved */
@@ -159,6 +182,8 @@ struct near_peer {
 	/* The pages of both rings are there.  Any thread, atomic: several may make them at once. */
 	_Atomic bool connected;
 	bool unread;    /* the kernel does not let this process read that one's memory */
+	bool named_blocks; /* it was told of blocks, */
+	bool gone_due;     /* and is to be told that they are gone */
 	struct batoni_list_node starved; /* nodes that wait for room in `out`, in order */
 };
 
@@ -193,6 +218,12 @@ struct batoni_pairs {
 	unsigned char *scratch; /* BATONI_TENSORS_HEADER_MAX bytes */
 	struct near_arrival *free[NEAR_ROOMS];
 	struct batoni_list_node arrivals; /* all there are, free or not */
+	/* blocks.c */
+	struct batoni_list_node mappings;
+	unsigned mappings_n;
+	uint64_t mapping_uses;
+	struct batoni_shm_block_observer observer;
+	bool observes;
 };
 
 static inline struct batoni_pairs *
@@ -290,8 +321,8 @@ enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node 
 /* FETCHING: its sender has not given the message up. */
 bool batoni_near_is_matched(const struct batoni_pairs *near,
                             const struct near_node *node);
-/* Read the memory of a rank: OK; PEER, UNSUPPORTED, INVALID as of batoni_vm_read. */
-enum baton_status batoni_near_read(struct batoni_pairs *near, int from,
+/* Read the memory of the rank that sends: OK; PEER, UNSUPPORTED, INVALID as of batoni_vm_read. */
+enum baton_status batoni_near_read(struct batoni_pairs *near, struct near_node *node,
                                    uint64_t address, void *to, size_t bytes);
 /* What a read has returned, in what it means for the message: PEER only if the process has ended. */
 enum baton_status batoni_near_judge(struct batoni_pairs *near, int from,
@@ -311,13 +342,30 @@ bool batoni_near_grant(struct batoni_pairs *near, struct near_node *node);
 bool batoni_near_send_chunks(struct batoni_pairs *near, struct near_node *node,
                              size_t *budget);
 
+/* ---- blocks.c ---- */
+
+/* Where these bytes of a rank lie in this process, if they lie in the block and it is mapped; good
+ * until the slot returns.  NULL: they are to be read; the block may be mapped for the next ones. */
+const void *batoni_near_mapped(struct batoni_pairs *near, int from,
+                               const struct batoni_shm_block_name *block,
+                               uint64_t address, size_t bytes);
+/* GONE has come. */
+void batoni_near_forget(struct batoni_pairs *near, int from, uint64_t serial);
+void batoni_near_close_blocks(struct batoni_pairs *near);
+/* The block of what is announced to a rank, if it lies in one and that can map it. */
+void batoni_near_name_block(struct batoni_pairs *near, int peer, const void *from,
+                            size_t bytes, struct batoni_shm_block_name *name_p);
+/* There may be room again for a GONE that had none.  Returns the number of events. */
+size_t batoni_near_say_all_gone(struct batoni_pairs *near, int peer);
+
 /* ---- lists.c ---- */
 
 /* What a list has in the ring if it goes there whole. */
 size_t batoni_near_list_bytes(const struct batoni_tensor_list *list);
 void batoni_near_put_list(const struct batoni_ring_out *out,
                           const struct batoni_tensor_list *list);
-void batoni_near_announce_list(const struct batoni_tensor_list *list,
+void batoni_near_announce_list(struct batoni_pairs *near, int peer,
+                               const struct batoni_tensor_list *list,
                                struct near_announcement *what);
 /* A receive meets a list with its bytes: in the ring, or in an arrival.  How it ends. */
 enum baton_status batoni_near_meet_list(struct batoni_pairs *near,

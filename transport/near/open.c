@@ -80,6 +80,7 @@ create(const struct batoni_transport_config *above, int size,
 	batoni_ring_lay_out(size, above->slots_most, &near->layout);
 	batoni_list_init(&near->copies);
 	batoni_list_init(&near->arrivals);
+	batoni_list_init(&near->mappings);
 	near->nodes = batoni_alloc(above->slots, sizeof(*near->nodes));
 	near->peers = batoni_alloc((size_t)size, sizeof(*near->peers));
 	near->scratch = batoni_alloc(1, BATONI_TENSORS_HEADER_MAX);
@@ -203,6 +204,7 @@ batoni_near_close(struct batoni_pairs *near, bool aborted)
 
 	assert(aborted || base->messages.load.in_flight == 0);
 	batoni_near_give_up(near);
+	batoni_near_close_blocks(near);
 	if (aborted && farewell)
 		atomic_store(&farewell->away, BATONI_AWAY_CLOSED);
 	if (under) {

@@ -77,10 +77,11 @@ batoni_ring_is_sound(const struct batoni_ring_head *head)
 		return head->length >= 8 && head->length <= BATONI_RING_WHOLE_MAX &&
 		       head->cells == batoni_ring_cells(head->length);
 	case BATONI_RING_ANNOUNCE:
-		return head->cells == 1;
+		return head->cells == 1 || head->cells == BATONI_RING_BLOCK_CELLS;
 	case BATONI_RING_LIST_ANNOUNCE:
-		return head->cells == 2;
+		return head->cells == 2 || head->cells == BATONI_RING_BLOCK_CELLS;
 	case BATONI_RING_DONE:
+	case BATONI_RING_GONE:
 		return head->cells == 1 && head->length == 8;
 	case BATONI_RING_GRANT:
 		return head->cells == 2 && head->length == 24;

@@ -71,7 +71,7 @@
 
 #include "shm.h"
 
-#define BATONI_RING_FORMAT 1u
+#define BATONI_RING_FORMAT 2u
 #define BATONI_RING_CELL 32u
 #define BATONI_RING_CELLS 2048u
 #define BATONI_RING_BYTES ((size_t)BATONI_RING_CELL * BATONI_RING_CELLS)
@@ -81,6 +81,8 @@
 /* So many bytes of the payload are in the first cell. */
 #define BATONI_RING_FIRST 16u
 #define BATONI_RING_TELL (BATONI_RING_CELLS / 8)
+/* Of an announcement that names a block. */
+#define BATONI_RING_BLOCK_CELLS 3u
 
 enum batoni_ring_kind {
 	BATONI_RING_NONE,
@@ -91,6 +93,7 @@ enum batoni_ring_kind {
 	BATONI_RING_DONE,     /* its bytes have been copied */
 	BATONI_RING_GRANT,    /* they are to come by CHUNKs */
 	BATONI_RING_CHUNK,
+	BATONI_RING_GONE,     /* a block of its sender's (block.h): the serial; 0: all of them */
 	BATONI_RING_KINDS
 };
 

@@ -80,13 +80,16 @@ announce(struct batoni_pairs *near, struct near_node *node,
 	if (list) {
 		head.kind = BATONI_RING_LIST_ANNOUNCE;
 		head.cells = 2;
-		batoni_near_announce_list(list, &what);
+		batoni_near_announce_list(near, transfer->peer, list, &what);
 	} else {
 		head.type = type_of(near, transfer);
+		batoni_near_name_block(near, transfer->peer, transfer->buffer,
+		                       transfer->bytes, &what.block);
 	}
+	if (what.block.serial)
+		head.cells = BATONI_RING_BLOCK_CELLS;
 	atomic_store(state_of(near, node), word_of(node, NEAR_WAITING));
-	batoni_ring_copy_in(out, 0, &what,
-	                    list ? sizeof(what) : BATONI_RING_FIRST);
+	batoni_ring_copy_in(out, 0, &what, batoni_near_announced_bytes(&head));
 	batoni_ring_publish(out, &head);
 }
 
@@ -134,7 +137,7 @@ try_send(struct batoni_pairs *near, struct near_node *node,
 	return BATON_OK;
 
 announced:
-	if (!batoni_near_room(near, transfer->peer, 2))
+	if (!batoni_near_room(near, transfer->peer, BATONI_RING_BLOCK_CELLS))
 		return BATON_ERR_AGAIN;
 	announce(near, node, transfer);
 	return BATON_PENDING;
@@ -274,7 +277,7 @@ size_t
 batoni_near_feed(struct batoni_pairs *near, int peer)
 {
 	struct batoni_list_node *starved = &near->peers[peer].starved;
-	size_t events = 0;
+	size_t events = batoni_near_say_all_gone(near, peer);
 
 	while (!batoni_list_empty(starved) && !near->broken &&
 	       feed_one(near, batoni_near_node(starved->next)))

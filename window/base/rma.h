@@ -35,6 +35,7 @@
 #ifndef BATONI_RMA_H
 #define BATONI_RMA_H
 
+#include "block.h"
 #include "core.h"
 #include "onesided.h"
 
@@ -103,6 +104,7 @@ struct batoni_memory {
 	void *base;
 	size_t bytes;
 	struct batoni_shm shm; /* base NULL: it is memory of the device */
+	struct batoni_shm_block block; /* where there is shm: what messages from it name */
 	uint32_t windows; /* registered windows inside it */
 	bool known;       /* a window was registered: peers have its address */
 };
