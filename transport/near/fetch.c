@@ -24,6 +24,9 @@
 
 #include "log.h"
 
+/* So many messages that the kernel has read end behind one look at the process. */
+enum { ENDS_AT_ONCE = 4 };
+
 static _Atomic uint64_t *
 state_of(const struct batoni_pairs *near, int from, uint32_t slot)
 {
@@ -77,14 +80,25 @@ tell_copied(struct batoni_pairs *near, int from, uint32_t slot, uint32_t generat
 	return true;
 }
 
+/* What the kernel has read of the rank's memory may be another process's.  One look holds for all that was
+ * read before it. */
+static bool
+is_void(struct batoni_pairs *near, int from)
+{
+	if (near->alive == from)
+		return false;
+	/* (Of a process without a descriptor: false.) */
+	if (batoni_pidfd_gone(near->base.peers[from].pidfd))
+		return true;
+	near->alive = from;
+	return false;
+}
+
 /* All bytes are here, or none are needed. */
 static enum baton_status
 end_fetch(struct batoni_pairs *near, struct near_node *node)
 {
-	const struct batoni_peer *peer = &near->base.peers[node->peer];
-
-	/* (Of a process without a descriptor: false.) */
-	if ((node->by_kernel && batoni_pidfd_gone(peer->pidfd)) ||
+	if ((node->by_kernel && is_void(near, node->peer)) ||
 	    !tell_copied(near, node->peer, node->what.slot,
 	                 node->what.generation))
 		return BATON_ERR_PEER;
@@ -135,6 +149,7 @@ batoni_near_read(struct batoni_pairs *near, struct near_node *node, uint64_t add
 		return BATON_OK;
 	}
 	node->by_kernel = true;
+	near->alive = -1;
 	if (peer->pid && !near->peers[from].unread)
 		status = batoni_vm_read(peer->pid, address, to, bytes);
 	return batoni_near_judge(near, from, status);
@@ -180,14 +195,15 @@ batoni_near_is_matched(const struct batoni_pairs *near, const struct near_node *
 	       batoni_near_word(node->what.generation, NEAR_MATCHED);
 }
 
-/* Copy up to *budget bytes.  PENDING: there are more, or they come by chunks now. */
+/* Copy up to *budget bytes.  OK: end_fetch is due; PENDING: there are more, or they come by chunks
+ * now; PEER. */
 static enum baton_status
 copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 {
 	enum baton_status status;
 
 	if (node->scrapped)
-		return end_fetch(near, node);
+		return BATON_OK;
 	/* A rank of this process that has given its buffer up may have freed it. */
 	if (near->base.peers[node->peer].within &&
 	    !batoni_near_is_matched(near, node))
@@ -199,7 +215,7 @@ copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 		return status;
 	if (status != BATON_OK)
 		return ask_for_chunks(near, node);
-	return node->moved == node->length ? end_fetch(near, node) : BATON_PENDING;
+	return node->moved == node->length ? BATON_OK : BATON_PENDING;
 }
 
 /* The receive meets the message: OK: its bytes are to be copied; else how it ends; UNSUPPORTED: they
@@ -246,8 +262,10 @@ batoni_near_fetch(struct batoni_pairs *near, struct near_node *node, int from,
 		batoni_transfer_arrived(node->transfer, status, length);
 		return status;
 	}
-	if (length <= NEAR_INLINE_MAX && length <= near->budget)
-		return copy_some(near, node, &near->budget);
+	if (length <= NEAR_INLINE_MAX && length <= near->budget) {
+		status = copy_some(near, node, &near->budget);
+		return status == BATON_OK ? end_fetch(near, node) : status;
+	}
 	batoni_list_append(&near->copies, &node->link);
 	batoni_near_set_moving(near, node, true);
 	return BATON_PENDING;
@@ -420,10 +438,23 @@ batoni_near_chunk(struct batoni_pairs *near, int peer,
 
 /* ---- turns ---- */
 
+static void
+end_all(struct batoni_pairs *near, struct batoni_list_node *copied)
+{
+	while (!batoni_list_empty(copied)) {
+		struct near_node *node = batoni_near_node(copied->next);
+
+		batoni_near_end(near, node, end_fetch(near, node));
+	}
+}
+
 size_t
 batoni_near_copy(struct batoni_pairs *near)
 {
-	size_t events = 0;
+	struct batoni_list_node copied;
+	size_t events = 0, n = 0;
+
+	batoni_list_init(&copied);
 
 	while (near->budget > 0 && !batoni_list_empty(&near->copies)) {
 		struct near_node *node = batoni_near_node(near->copies.next);
@@ -438,8 +469,16 @@ batoni_near_copy(struct batoni_pairs *near)
 		batoni_list_remove(&node->link);
 		batoni_list_append(&near->copies, &node->link);
 		status = copy_some(near, node, &near->budget);
-		if (status != BATON_PENDING)
+		if (status == BATON_OK) {
+			batoni_list_remove(&node->link);
+			batoni_list_append(&copied, &node->link);
+			/* Those from a mapping have nothing to wait for. */
+			if (!node->by_kernel || ++n % ENDS_AT_ONCE == 0)
+				end_all(near, &copied);
+		} else if (status != BATON_PENDING) {
 			batoni_near_end(near, node, status);
+		}
 	}
+	end_all(near, &copied);
 	return events;
 }

@@ -221,6 +221,7 @@ move(struct batoni_pairs *near, const struct near_node *node, struct parts *part
 		copy_mapped(near, node, parts);
 	if (parts->n == 0)
 		return BATON_OK;
+	near->alive = -1;
 	if (!peer->within)
 		return batoni_near_judge(
 			near, node->peer,

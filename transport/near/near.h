@@ -218,6 +218,8 @@ struct batoni_pairs {
 	unsigned char *scratch; /* BATONI_TENSORS_HEADER_MAX bytes */
 	struct near_arrival *free[NEAR_ROOMS];
 	struct batoni_list_node arrivals; /* all there are, free or not */
+	/* The rank whose process was seen alive behind all that the kernel has read; or -1. */
+	int alive;
 	/* blocks.c */
 	struct batoni_list_node mappings;
 	unsigned mappings_n;

@@ -81,6 +81,7 @@ create(const struct batoni_transport_config *above, int size,
 	batoni_list_init(&near->copies);
 	batoni_list_init(&near->arrivals);
 	batoni_list_init(&near->mappings);
+	near->alive = -1;
 	near->nodes = batoni_alloc(above->slots, sizeof(*near->nodes));
 	near->peers = batoni_alloc((size_t)size, sizeof(*near->peers));
 	near->scratch = batoni_alloc(1, BATONI_TENSORS_HEADER_MAX);
