@@ -977,7 +977,8 @@ BATON_API int baton_queue_fd(struct baton_queue *queue);
  * in epoll; PENDING: there are completions already, poll first; INVALID; SYSTEM.  Where
  * the engine's thread may not drive, and the program has not asked for
  * BATON_PROGRESS_CALLS, the descriptor also becomes readable a millisecond later if
- * operations name the queue: poll, which makes progress, and arm again. */
+ * operations name the queue: poll, which makes progress, and arm again.  Over near it may
+ * become readable when a peer has done something for another queue: the same. */
 BATON_API enum baton_status baton_queue_arm(struct baton_queue *queue);
 
 /* Destroy the queue (or NULL), drop completions that were not polled, release their

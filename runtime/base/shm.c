@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory shared between processes of one host, pidfds, and the bell.
+ * Memory shared between processes of one host, and pidfds.  (The bell is in bell.c.)
  *
  * Shared memory is a memfd, which other processes open as /proc/<pid>/fd/<fd>.  The kernel
  * itself checks the permission (by the rule for reading another process's memory), no name
@@ -17,11 +17,8 @@
  * Processes are of one host when they have the same boot id and the same pid namespace: a
  * container with a pid namespace of its own counts as another host.
  *
- * The bell's futex is not a private one, since processes share it.  It makes no difference
- * which process a thread belongs to.
- *
  * Locks: processes_lock guards the list of processes, and is a leaf.  pthread_once guards
- * what is created once.
+ * what is looked up once.
  */
 #include "shm.h"
 
@@ -29,7 +26,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -572,54 +568,4 @@ batoni_pidfd_gone(int fd)
 
 	/* poll ignores negative descriptors. */
 	return poll(&ended, 1, 0) == 1 && (ended.revents & POLLIN);
-}
-
-/* ---- the bell ---- */
-
-static struct batoni_bell private_bell;
-static struct batoni_shm bell_shm;
-static pthread_once_t bell_once = PTHREAD_ONCE_INIT;
-
-/* The bell exists for the life of the process. */
-static void
-make_bell(void)
-{
-	if (make(page_bytes(), false, &bell_shm))
-		bell_shm.base = NULL;
-}
-
-struct batoni_bell *
-batoni_bell(void)
-{
-	pthread_once(&bell_once, make_bell);
-	return bell_shm.base ? bell_shm.base : &private_bell;
-}
-
-bool
-batoni_bell_name(struct batoni_shm_name *name_p)
-{
-	pthread_once(&bell_once, make_bell);
-	if (!bell_shm.base)
-		return false;
-	batoni_shm_name(&bell_shm, name_p);
-	return true;
-}
-
-void
-batoni_bell_ring(struct batoni_bell *bell)
-{
-	atomic_fetch_add(&bell->doorbell, 1);
-	syscall(SYS_futex, &bell->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void
-batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t nap_ns)
-{
-	struct timespec nap = {
-		.tv_sec = (time_t)(nap_ns / 1000000000u),
-		.tv_nsec = (long)(nap_ns % 1000000000u),
-	};
-
-	syscall(SYS_futex, &bell->doorbell, FUTEX_WAIT, rung,
-	        nap_ns == UINT64_MAX ? NULL : &nap, NULL, 0);
 }

@@ -100,20 +100,46 @@ bool batoni_pidfd_gone(int fd);
  * signaller adds to a counter, then loads `listening` and rings if it is not 0.  All of
  * these operations are sequentially consistent, so one of the two sees the other: no lost
  * wake-up.
+ *
+ * BATONI_LISTEN_FD is the bit of a sleeper that sleeps in epoll, on the process's *pipe*, and not on
+ * the futex.  Whoever rings takes this bit away and writes one byte into the pipe: one byte for each
+ * time that the bit was set, or other traffic would fill the pipe.  The futex is rung for the other bits
+ * as well.
  */
+#define BATONI_LISTEN_FD (1u << 31)
+
 struct batoni_bell {
 	_Atomic uint32_t doorbell;
 	_Atomic uint32_t listening;
+	/* The pipe's descriptor in this process, and what it is open on.  inode 0: there is no pipe.
+	 * Written before the bell has a name. */
+	int32_t pipe;
+	uint64_t pipe_device, pipe_inode;
 };
+
+/* The pipe of a process, as this process has it open.  All who open it share a descriptor. */
+struct batoni_pipe;
 
 /* This process's bell; never NULL. */
 struct batoni_bell *batoni_bell(void);
 /* Its name, for other processes.  False: it is not in shared memory. */
 bool batoni_bell_name(struct batoni_shm_name *name_p);
-/* Wake all threads that sleep on it. */
+/* Wake all threads that sleep on its futex. */
 void batoni_bell_ring(struct batoni_bell *bell);
+/* Wake whatever listens to it; the rest of what a signaller does.  Without a pipe the futex is rung for
+ * BATONI_LISTEN_FD as well. */
+void batoni_bell_call(struct batoni_bell *bell, const struct batoni_pipe *pipe_or_null);
 /* Sleep unless doorbell differs from rung, for at most nap_ns (UINT64_MAX: no limit).
  * Spurious returns are normal. */
 void batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t nap_ns);
+
+/* The pipe of the process with this bell, which may be this process; NULL: it has none, or this process may
+ * not open it, or has no descriptor left.  Close it by batoni_pipe_close (NULL is allowed). */
+struct batoni_pipe *batoni_pipe_open(const struct batoni_bell *bell, pid_t pid);
+void batoni_pipe_close(struct batoni_pipe *pipe_or_null);
+/* The descriptor of this process's pipe, for epoll; -1: it has none. */
+int batoni_pipe_fd(void);
+/* Take up to `most` bytes out of this process's pipe.  Returns how many were there. */
+size_t batoni_pipe_take(size_t most);
 
 #endif

@@ -11,8 +11,8 @@
 #include "log.h"
 #include "mem.h"
 
-/* What of a rank reaches the segment of another. */
-enum { HOSTS = 1, STREAMS = 2, PAIRS = 4 };
+/* What of a rank reaches the segment of another; or the pipe of its process. */
+enum { HOSTS = 1, STREAMS = 2, PAIRS = 4, PIPES = 8 };
 
 #define LINE_BYTES ((size_t)64)
 
@@ -154,6 +154,7 @@ map_peer(const struct batoni_segments *segments, struct batoni_peer *peer,
 	if (segments->pairs_at)
 		peer->pairs = (char *)base + segments->pairs_at;
 	peer->bell = bell;
+	peer->pipe = batoni_pipe_open(bell, card->pid);
 	peer->farewell = base;
 	return BATONI_LACK_NOTHING;
 }
@@ -167,6 +168,7 @@ meet_self(const struct batoni_segments *segments, struct batoni_peer *peer)
 	                                              segments->pairs_at
 		                            : NULL,
 		.bell = batoni_bell(),
+		.pipe = batoni_pipe_open(batoni_bell(), getpid()),
 		.pid = getpid(),
 		.pidfd = -1,
 		.within = true,
@@ -200,7 +202,8 @@ write_flag(const struct batoni_segments *segments,
 {
 	char *mapping = mapping_of(segments, peer);
 	int reached = (peer->segment ? HOSTS : 0) |
-	              (peer->streams ? STREAMS : 0) | (peer->near ? PAIRS : 0);
+	              (peer->streams ? STREAMS : 0) | (peer->near ? PAIRS : 0) |
+	              (peer->pipe ? PIPES : 0);
 
 	if (mapping)
 		atomic_store(flag_of(segments, mapping, rank),
@@ -251,6 +254,7 @@ batoni_segments_met(struct batoni_segments *segments,
 		transport->peers[rank].reaches_us = reached & HOSTS;
 		transport->peers[rank].streams_here = reached & STREAMS;
 		transport->peers[rank].near &= (reached & PAIRS) != 0;
+		transport->peers[rank].writes_to_us = reached & PIPES;
 		if (segments->pairs_at && !(reached & PAIRS) &&
 		    (verdict->rank < 0 || rank < verdict->rank))
 			*verdict = (struct batoni_segments_verdict){
@@ -382,6 +386,7 @@ batoni_segments_free(struct batoni_segments *segments,
 	for (int rank = 0; peers && rank < transport->size; rank++) {
 		if (rank != transport->rank)
 			unmap_peer(segments, &peers[rank]);
+		batoni_pipe_close(peers[rank].pipe);
 		batoni_pidfd_close(peers[rank].pidfd);
 	}
 	batoni_shm_destroy(&segments->segment);

@@ -20,7 +20,8 @@
  * that this one is not near to, and why.  All ranks read all of them, and so agree whether all are near,
  * and if not, on the sentence that says why.
  *
- * (A missing process descriptor is no failure: the end of that process is then not noticed.)
+ * (A missing process descriptor is no failure: the end of that process is then not noticed.  Nor is a pipe
+ * that does not open: batoni_peer.pipe; the rank's byte says whether it did.)
  *
  * The thread that creates, and the one that destroys; no locks.
  */

@@ -120,6 +120,9 @@ struct batoni_peer {
 	/* The bell on which threads of the rank's process sleep; not NULL if segment or pairs is
 	 * not. */
 	struct batoni_bell *bell;
+	/* The pipe of that process (shm.h).  NULL: this process has not opened it; `bell` is
+	 * enough, but a program there that sleeps in epoll is woken by its engine's thread. */
+	struct batoni_pipe *pipe;
 	pid_t pid;  /* the rank's process, if it is on this host and `within` or held
 	             * by pidfd; else 0 */
 	int pidfd;  /* of that process; -1: this process, or none available */
@@ -132,6 +135,8 @@ struct batoni_peer {
 	bool streams_here;
 	/* The rank has mapped this rank's segment and bell. */
 	bool reaches_us;
+	/* It has opened the pipe of this rank's process. */
+	bool writes_to_us;
 	/* Written by the engine: the rank's process has ended, or the rank is away. */
 	bool gone;
 	/* Written by the engine: it was gone for so long that all it had sent is at the transport. */

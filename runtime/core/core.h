@@ -16,7 +16,8 @@
  *   driver lock
  *   queue->lock, table_lock (comm.c), errors_lock (unobserved.c), comm->marks.lock,
  *                 the lock of a communicator's lists of tensors (tensor_store.c)
- *                 leaves: nothing is taken under them.
+ *                 leaves: nothing is taken under them, but that of the pipe (queue_pipe.c)
+ *                 under queue->lock.
  */
 #ifndef BATONI_CORE_H
 #define BATONI_CORE_H

@@ -19,6 +19,10 @@
  * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
  * still exist, and every NAP_HEALTH_NS for devices and for peers that are gone.
  *
+ * Where the ringer has woken a program by the pipe (queue_pipe.c), that program polls and drives.  The
+ * thread is rung too, and gives it a head start of HEAD_START_NS: both would only get into each other's
+ * way.
+ *
  * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps
  * too: counts that streams write come without a ring, but the engine of their source rings
  * when it has seen that they are there.  So such a wait goes on after that ring, and not
@@ -48,6 +52,7 @@
 #include "log.h"
 #include "outlook.h"
 #include "pace.h"
+#include "queue_pipe.h"
 #include "wake.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
@@ -55,6 +60,7 @@
 #define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
 #define SLICE_NS 100000u /* the shortest that Linux gives */
 #define SPINS 30u /* passes without events, after a pass with some, before a nap */
+#define HEAD_START_NS 300000u
 #define LISTENS_LEAST_NS 200000u /* the shortest nap in which to listen while it watches */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -196,6 +202,8 @@ sleep_idle(uint32_t rung)
 			batoni_bell_sleep(batoni_bell(), bell, nap_ns);
 		else
 			batoni_futex_wait(&e->thread_rung, rung, nap_ns);
+		if (listens && batoni_pipe_was_used())
+			batoni_futex_wait(&e->thread_rung, rung, HEAD_START_NS);
 	}
 	renounce();
 	if (listens)

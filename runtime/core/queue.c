@@ -10,11 +10,18 @@
  * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd.
  * Arming empties it, and the first delivery after that writes it once.
  *
- * If the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE), no operation
- * ends while the program sleeps on the descriptor.  The descriptor is then an epoll
- * instance over the eventfd and a timer.  The timer expires TIMER_NS after arming if
- * operations name the queue; the program wakes, polls, and so makes progress.  With
- * BATON_PROGRESS_CALLS there is no timer: progress is the program's business.
+ * The descriptor is an epoll instance over the eventfd, and over one or both of these:
+ *
+ * - A timer, if the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE): no operation ends
+ *   while the program sleeps.  It expires TIMER_NS after arming if operations name the queue;
+ *   the program wakes, polls, and so makes progress.  With BATON_PROGRESS_CALLS there is no timer:
+ *   progress is the program's business.
+ * - The pipe of the process's bell, if some rank is near (pairs.h) and has opened it: queue_pipe.c.  Arming
+ *   then makes a pass, and the pipe wakes the program if only peers end what the communicator has
+ *   pending.  If all ranks that share memory with this one have opened the pipe, the timer is set to the
+ *   next deadline or check of the peers instead.
+ *
+ * A poll that answers the pipe suspends the arming: what its own pass brings needs no eventfd.
  *
  * A destroyed queue refuses all calls.  Its memory stays until the operations that
  * name it have ended: `held` is their number, plus 1 while the queue is not
@@ -34,24 +41,33 @@
 #include "health.h"
 #include "log.h"
 #include "mem.h"
+#include "liveness.h"
+#include "outlook.h"
 #include "queue.h"
+#include "queue_pipe.h"
 #include "request.h"
 #include "unobserved.h"
+#include "wake.h"
 
 #define ENTRIES_MAX ((size_t)1 << 20)
-#define TIMER_NS 1000000
+#define TIMER_NS 1000000u
+#define SECOND_NS 1000000000u
 
 struct baton_queue {
 	struct baton_comm *comm;
 	size_t entries;
 	int fd;    /* the program waits for this one */
-	int event; /* the eventfd; equal to fd unless there is a timer */
+	int event; /* the eventfd; equal to fd unless that is an epoll instance */
 	int timer; /* -1: none */
+	bool listens;   /* it may have the pipe */
+	bool all_write; /* all that end parked operations have opened the pipe */
+	struct batoni_watcher watcher;
 	pthread_mutex_t lock;
 	/* Guarded by lock. */
 	struct batoni_op *head, *tail;
 	size_t held; /* reserved entries, and 1 while it is alive */
 	bool armed, dead;
+	uint64_t timer_ns; /* what the timer is set to while it is armed */
 
 	struct batoni_handle handle;
 };
@@ -62,6 +78,24 @@ static bool
 needs_timer(const struct baton_comm *comm)
 {
 	return !comm->driving.by_engine && comm->progress != BATON_PROGRESS_CALLS;
+}
+
+/* Is some rank near, and has opened the pipe of this process?  *all_p: all that share memory with this one
+ * have. */
+static bool
+is_written_to(const struct baton_comm *comm, bool *all_p)
+{
+	const struct batoni_peer *peers = comm->transport->peers;
+	bool some = false;
+
+	*all_p = peers != NULL;
+	for (int rank = 0; peers && rank < comm->size; rank++) {
+		some |= rank != comm->rank && peers[rank].near &&
+		        peers[rank].writes_to_us;
+		*all_p &= rank == comm->rank || !peers[rank].bell ||
+		          peers[rank].writes_to_us;
+	}
+	return some && comm->message_paths & BATON_MESSAGE_PATH_NEAR;
 }
 
 static bool
@@ -78,15 +112,17 @@ open_descriptors(struct baton_queue *queue, const struct baton_comm *comm)
 {
 	queue->timer = -1;
 	queue->event = queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (queue->fd < 0 || !needs_timer(comm))
+	queue->listens = is_written_to(comm, &queue->all_write);
+	if (queue->fd < 0 || !(needs_timer(comm) || queue->listens))
 		return queue->fd >= 0;
-	queue->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (queue->fd < 0)
+	queue->fd = queue->watcher.epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->fd < 0 || !add_to_epoll(queue->fd, queue->event))
 		return false;
+	if (!needs_timer(comm))
+		return true;
 	queue->timer = timerfd_create(CLOCK_MONOTONIC,
 	                              TFD_CLOEXEC | TFD_NONBLOCK);
-	return add_to_epoll(queue->fd, queue->event) &&
-	       add_to_epoll(queue->fd, queue->timer);
+	return add_to_epoll(queue->fd, queue->timer);
 }
 
 static void
@@ -160,12 +196,12 @@ queue_free(struct baton_queue *queue)
 static void
 set_timer(const struct baton_queue *queue)
 {
-	struct itimerspec in = {.it_value = {.tv_nsec = TIMER_NS}};
+	uint64_t ns = queue->armed && queue->held > 1 ? queue->timer_ns : 0;
+	struct itimerspec in = {.it_value = {.tv_sec = (time_t)(ns / SECOND_NS),
+	                                     .tv_nsec = (long)(ns % SECOND_NS)}};
 
 	if (queue->timer < 0)
 		return;
-	if (!queue->armed || queue->held <= 1)
-		in.it_value.tv_nsec = 0;
 	timerfd_settime(queue->timer, 0, &in, NULL);
 }
 
@@ -183,8 +219,10 @@ batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
 	pthread_mutex_lock(&queue->lock);
 	full = queue->held > queue->entries;
 	queue->held += !full;
-	if (queue->armed)
+	if (queue->armed && queue->timer >= 0) {
+		queue->timer_ns = TIMER_NS;
 		set_timer(queue);
+	}
 	pthread_mutex_unlock(&queue->lock);
 	if (full)
 		return batoni_refuse(BATON_ERR_AGAIN,
@@ -214,10 +252,24 @@ batoni_queue_unreserve(struct baton_queue *queue)
 	give_up_entries(queue, 1);
 }
 
+/* The caller holds the lock; the queue is armed.  Wake the program. */
+static void
+wake_program(struct baton_queue *queue)
+{
+	const uint64_t one = 1;
+
+	queue->armed = false;
+	if (queue->listens)
+		batoni_pipe_disarm(&queue->watcher);
+	/* Cannot fail: arming read the counter empty.  A raw system call, since write() is a
+	 * cancellation point. */
+	if (syscall(SYS_write, queue->event, &one, sizeof(one)) < 0)
+		batoni_log(BATONI_LOG_ERROR, "eventfd: %s", strerror(errno));
+}
+
 void
 batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 {
-	const uint64_t one = 1;
 	uint64_t before;
 
 	pthread_mutex_lock(&queue->lock);
@@ -238,14 +290,8 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	else
 		queue->head = op;
 	queue->tail = op;
-	if (queue->armed) {
-		queue->armed = false;
-		/* Cannot fail: arming read the counter empty.  A raw system call, since
-		 * write() is a cancellation point. */
-		if (syscall(SYS_write, queue->event, &one, sizeof(one)) < 0)
-			batoni_log(BATONI_LOG_ERROR, "eventfd: %s",
-			           strerror(errno));
-	}
+	if (queue->armed)
+		wake_program(queue);
 	pthread_mutex_unlock(&queue->lock);
 }
 
@@ -264,15 +310,42 @@ pop_locked(struct baton_queue *queue)
 	return op;
 }
 
+/* The program polls.  True: the pipe has woken it, and the queue was armed; it is not, until resume_arming. */
+static bool
+suspend_arming(struct baton_queue *queue)
+{
+	bool armed;
+
+	if (likely(!queue->listens) || !batoni_may_drive(queue->comm) ||
+	    !batoni_pipe_answer(&queue->watcher))
+		return false;
+	pthread_mutex_lock(&queue->lock);
+	armed = queue->armed;
+	queue->armed = false;
+	pthread_mutex_unlock(&queue->lock);
+	return armed;
+}
+
+/* The caller holds the lock.  The poll takes nothing, so the arming goes on. */
+static void
+resume_arming(struct baton_queue *queue)
+{
+	queue->armed = true;
+	if (queue->head)
+		wake_program(queue);
+}
+
 size_t
 baton_queue_poll(struct baton_queue *queue,
                  struct baton_completion *completions, size_t max)
 {
 	struct batoni_op *op;
+	bool suspended;
 	size_t n = 0;
 
 	if (!is_alive(queue) || !completions || !batoni_may_call())
 		return 0;
+	suspended = suspend_arming(queue);
 	batoni_poll(queue->comm);
 	pthread_mutex_lock(&queue->lock);
 	while (n < max && (op = pop_locked(queue))) {
@@ -282,6 +355,8 @@ baton_queue_poll(struct baton_queue *queue,
 		batoni_op_drop(op, BATONI_OP_QUEUE | BATONI_OP_HANDLE);
 	}
 	queue->held -= n;
+	if (unlikely(suspended && n == 0))
+		resume_arming(queue);
 	pthread_mutex_unlock(&queue->lock);
 	return n;
 }
@@ -292,11 +367,89 @@ baton_queue_fd(struct baton_queue *queue)
 	return is_alive(queue) ? queue->fd : -1;
 }
 
+/* Empty the eventfd.  False: errno says why. */
+static bool
+empty_event(const struct baton_queue *queue)
+{
+	uint64_t count;
+
+	/* EAGAIN: it was empty already. */
+	return syscall(SYS_read, queue->event, &count, sizeof(count)) >= 0 ||
+	       errno == EAGAIN;
+}
+
+/* Take the driver lock, unless another thread of the program drives, which then delivers; as of a waiting
+ * thread (wait.c). */
+static bool
+take_to_listen(struct baton_comm *comm)
+{
+	if (!batoni_may_drive(comm))
+		return false;
+	if (batoni_try_long())
+		return true;
+	if (!batoni_engine_drives() && !batoni_is_left_to_us(comm))
+		return false;
+	batoni_take();
+	return true;
+}
+
+/* The driver.  How long the program of the queue may sleep while the pipe wakes it; 0: the pipe cannot, since
+ * not only peers end what is pending. */
+static uint64_t
+longest_sleep(const struct baton_queue *queue)
+{
+	const struct baton_comm *comm = queue->comm;
+	const struct batoni_load sum = batoni_comm_load(comm);
+	uint64_t left;
+
+	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG || !sum.parked)
+		return 0;
+	left = batoni_time_left(batoni_now_ns(), comm->deadlines.next_ns,
+	                        batoni_nap_most(true,
+	                                        batoni_comm_awaits_health(comm)));
+	if (!queue->all_write && left > TIMER_NS)
+		left = TIMER_NS;
+	return left ? left : 1;
+}
+
+/* The queue has just been armed.  Let the pipe wake the program, if it can.  OK; PENDING: something has come
+ * meanwhile. */
+static enum baton_status
+listen_on_pipe(struct baton_queue *queue)
+{
+	enum baton_status status = BATON_OK;
+	uint64_t sleep_ns = 0;
+
+	if (take_to_listen(queue->comm)) {
+		if (batoni_pipe_arm(&queue->watcher)) {
+			batoni_check_peers_soon();
+			batoni_pass();
+			sleep_ns = longest_sleep(queue);
+			if (!sleep_ns)
+				batoni_pipe_disarm(&queue->watcher);
+		}
+		batoni_leave();
+	}
+	pthread_mutex_lock(&queue->lock);
+	if (queue->armed && sleep_ns) {
+		queue->timer_ns = sleep_ns;
+		set_timer(queue);
+	}
+	/* It may have been delivered to before the pipe was armed. */
+	if (!queue->armed)
+		batoni_pipe_disarm(&queue->watcher);
+	if (!queue->armed && queue->head) {
+		status = BATON_PENDING;
+		empty_event(queue);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return status;
+}
+
 enum baton_status
 baton_queue_arm(struct baton_queue *queue)
 {
 	enum baton_status status = BATON_OK;
-	uint64_t count;
 
 	BATONI_ENTER("baton_queue_arm");
 	if (!is_alive(queue))
@@ -307,17 +460,16 @@ baton_queue_arm(struct baton_queue *queue)
 	if (queue->head) {
 		status = BATON_PENDING;
 	} else {
-		/* EAGAIN: it was empty already. */
-		if (syscall(SYS_read, queue->event, &count, sizeof(count)) < 0 &&
-		    errno != EAGAIN)
+		if (!empty_event(queue))
 			status = batoni_refuse(BATON_ERR_SYSTEM,
 			                       "baton_queue_arm: eventfd: %s",
 			                       strerror(errno));
 		queue->armed = true;
+		queue->timer_ns = TIMER_NS;
 		set_timer(queue);
 	}
 	pthread_mutex_unlock(&queue->lock);
-	return status;
+	return status == BATON_OK && queue->listens ? listen_on_pipe(queue) : status;
 }
 
 void
@@ -337,6 +489,8 @@ baton_queue_destroy(struct baton_queue *queue)
 		dropped++;
 	}
 	queue->dead = true;
+	if (queue->listens)
+		batoni_pipe_leave(&queue->watcher);
 	atomic_fetch_sub(&queue->comm->queues, 1);
 	give_up_entries(queue, dropped);
 }

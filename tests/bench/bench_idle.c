@@ -6,7 +6,8 @@
  * communicator that has been used and has nothing pending.  pending_cpu: the
  * same with a receive pending and nobody waiting.  Both are shares of one core.
  * many_pending_cpu: as pending_cpu, with so many receives on different tags (the
- * column "bytes"); many_notice: as fd_latency, among as many.  many_pending_tag_cpu,
+ * column "bytes"); many_notice: as fd_latency, among as many, over near beside
+ * fd_latency's mean, taken just before.  many_pending_tag_cpu,
  * many_notice_tag: the same with all of them on one tag.
  * window_cpu: as idle_cpu, with a window that has been put into.
  * signal_pending_cpu: the same with a wait for a signal that does not come and
@@ -14,7 +15,8 @@
  * Where signals travel by messages the engine looks for them: 1 % of a core at most.
  * fd_latency_p99: from the sender's clock, read just before it sends, to
  * epoll_wait's return on the queue's descriptor in the receiver, which sleeps
- * there; messages come 2 to 10 ms apart.  CLOCK_MONOTONIC is one clock for both
+ * there; messages come 2 to 10 ms apart, in turns with writes of a bare eventfd, for
+ * which the receiver sleeps in the same way.  CLOCK_MONOTONIC is one clock for both
  * processes.
  */
 #include <pthread.h>
@@ -25,6 +27,7 @@
 
 #include "baton_mpi.h"
 #include "bench.h"
+#include "bench_eventfd.h"
 
 #define TAG 9
 /* None, as far as two clocks can be read at once: ten wake-ups a second stay
@@ -156,11 +159,17 @@ next_gap(uint32_t *state)
 	return 2000000u + (*state >> 8) % 8000000u;
 }
 
+#define STAMPS_MAX BENCH_SAMPLES_MAX
+#define STAMPS_TAG 5 /* of MPI's */
+
+/* Messages and writes of a bare eventfd, in turns. */
 static void
-send_stamps(struct bench *b, int count)
+send_stamps(struct bench *b, struct bench_eventfd *bare, int count)
 {
+	static uint64_t written[STAMPS_MAX];
 	uint32_t state = 1;
 
+	bench_meet_asleep(b);
 	for (int i = 0; i < count; i++) {
 		baton_request request;
 		uint64_t stamp;
@@ -169,22 +178,27 @@ send_stamps(struct bench *b, int count)
 		stamp = bench_now();
 		request = post(b, true, &stamp, NULL);
 		bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
+		bench_sleep(next_gap(&state));
+		written[i] = bench_eventfd_write(bare);
 	}
+	MPI_Send(written, count, MPI_UINT64_T, b->peer, STAMPS_TAG, b->raw);
 }
 
 static void
-receive_stamps(struct bench *b, int count,
-	       struct bench_samples *samples)
+receive_stamps(struct bench *b, struct bench_eventfd *bare, int count,
+	       struct bench_samples *samples, struct bench_samples *bare_samples)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct baton_completion completion;
+	static uint64_t written[STAMPS_MAX], seen[STAMPS_MAX];
 	struct baton_queue *queue;
 	uint64_t stamp, now;
 
 	bench_must(baton_queue_create(b->comm, 4, &queue) == BATON_OK);
 	bench_must(epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD,
 	                                   baton_queue_fd(queue), &event) == 0);
+	bench_meet_asleep(b);
 	for (int i = 0; i < count; i++) {
 		post(b, false, &stamp, queue);
 		do {
@@ -195,33 +209,72 @@ receive_stamps(struct bench *b, int count,
 		} while (baton_queue_poll(queue, &completion, 1) == 0);
 		bench_must(completion.status == BATON_OK);
 		bench_add(samples, (double)(now - stamp) / 1e6);
+		seen[i] = bench_eventfd_wait(bare);
 	}
+	MPI_Recv(written, count, MPI_UINT64_T, b->peer, STAMPS_TAG, b->raw,
+	         MPI_STATUS_IGNORE);
+	for (int i = 0; i < count; i++)
+		bench_add(bare_samples, (double)(seen[i] - written[i]) / 1e6);
 	close(epoll);
 	baton_queue_destroy(queue);
 }
 
-static void
+static bool
+is_near(const struct bench *b)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+
+	bench_must(baton_comm_query(b->comm, &info) == BATON_OK);
+	return info.message_paths == BATON_MESSAGE_PATH_NEAR;
+}
+
+static double
+mean(const struct bench_samples *samples)
+{
+	double sum = 0;
+
+	for (int i = 0; i < samples->count; i++)
+		sum += samples->value[i];
+	return sum / samples->count;
+}
+
+/* Returns the mean, on rank 0. */
+static double
 measure_fd(struct bench *b)
 {
-	static struct bench_samples samples;
-	struct bench_row row = {.bench = "fd_latency_p99", .bytes = 8,
-	                        .unit = "ms", .kind = BENCH_VALUE_MAX,
-	                        .bar = 1.2};
+	static struct bench_samples samples, bare_samples;
+	struct bench_row row = {.bench = "fd_latency_p99", .bytes = 8, .unit = "ms",
+	                        .baseline = "bare eventfd",
+	                        .kind = is_near(b) ? BENCH_RATIO_MAX
+	                                           : BENCH_VALUE_MAX,
+	                        .bar = is_near(b) ? 1.5 : 1.2};
 	int count = b->quick ? 500 : 2000;
+	struct bench_eventfd bare;
 
+	samples.count = bare_samples.count = 0;
+	bench_eventfd_open(b, &bare);
 	if (b->rank == 0) {
-		receive_stamps(b, count, &samples);
+		receive_stamps(b, &bare, count, &samples, &bare_samples);
 		row.value = bench_single(bench_percentile(&samples, 0.99),
 		                         samples.count);
+		row.base = bench_single(bench_percentile(&bare_samples, 0.99),
+		                        samples.count);
 		bench_report(b, &row);
 		row.bench = "fd_latency_median";
 		row.value = bench_stat(&samples);
+		row.base = bench_stat(&bare_samples);
 		row.kind = BENCH_REPORT;
 		bench_report(b, &row);
+		row.bench = "fd_latency_mean";
+		row.value = bench_single(mean(&samples), samples.count);
+		row.base = bench_single(mean(&bare_samples), samples.count);
+		bench_report(b, &row);
 	} else {
-		send_stamps(b, count);
+		send_stamps(b, &bare, count);
 	}
+	bench_eventfd_close(&bare);
 	bench_meet_asleep(b);
+	return b->rank == 0 ? row.value.median : 0;
 }
 
 /* ---- many receives pending, and nobody waits ---- */
@@ -290,18 +343,9 @@ send_stamp_to_any(struct bench *b, struct many *many, uint32_t *state)
 	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
 }
 
-static double
-mean(const struct bench_samples *samples)
-{
-	double sum = 0;
-
-	for (int i = 0; i < samples->count; i++)
-		sum += samples->value[i];
-	return sum / samples->count;
-}
-
+/* fd_mean: of fd_latency, in ms, on rank 0; over near. */
 static void
-measure_many_of(struct bench *b, int pending, int tags, uint64_t ns)
+measure_many_of(struct bench *b, int pending, int tags, double fd_mean, uint64_t ns)
 {
 	static struct bench_samples samples;
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
@@ -339,10 +383,17 @@ measure_many_of(struct bench *b, int pending, int tags, uint64_t ns)
 		row.bench = one ? "many_notice_tag_mean" : "many_notice_mean";
 		row.unit = "ms";
 		row.bar = 1.5;
+		if (is_near(b)) {
+			row.baseline = "fd_latency_mean";
+			row.base = bench_single(fd_mean, samples.count);
+			row.kind = BENCH_EXCESS_MAX;
+			row.bar = 0.2;
+		}
 		row.value = bench_single(mean(&samples), samples.count);
 		bench_report(b, &row);
 		row.bench = one ? "many_notice_tag_p99" : "many_notice_p99";
 		row.kind = BENCH_REPORT;
+		row.baseline = NULL;
 		row.value = bench_single(bench_percentile(&samples, 0.99),
 		                         samples.count);
 		bench_report(b, &row);
@@ -363,11 +414,13 @@ measure_many_of(struct bench *b, int pending, int tags, uint64_t ns)
 static void
 measure_many(struct bench *b, uint64_t ns)
 {
-	measure_many_of(b, 256, 256, ns);
-	measure_many_of(b, 1024, 1024, ns);
-	measure_many_of(b, 4096, 4096, ns);
-	measure_many_of(b, MANY_MAX, MANY_MAX, ns);
-	measure_many_of(b, MANY_MAX, 1, ns);
+	double fd_mean = is_near(b) ? measure_fd(b) : 0;
+
+	measure_many_of(b, 256, 256, fd_mean, ns);
+	measure_many_of(b, 1024, 1024, fd_mean, ns);
+	measure_many_of(b, 4096, 4096, fd_mean, ns);
+	measure_many_of(b, MANY_MAX, MANY_MAX, fd_mean, ns);
+	measure_many_of(b, MANY_MAX, 1, fd_mean, ns);
 }
 
 /* ---- windows ------------------------------------------------------------ */
@@ -466,7 +519,7 @@ main(int argc, char **argv)
 		measure_pending(&b, ns);
 	if (bench_wants(&b, "many_pending"))
 		measure_many(&b, b.quick ? ns / 2 : ns);
-	if (bench_wants(&b, "fd_latency"))
+	if (bench_wants(&b, "fd_latency") && !(bench_wants(&b, "many_pending") && is_near(&b)))
 		measure_fd(&b);
 	if (bench_wants(&b, "window_cpu"))
 		measure_window(&b, b.quick ? ns / 2 : ns);

@@ -11,7 +11,10 @@
  *             ring has cells; all end, and both destroy the communicator
  *   main      the main thread of rank 1 ends (pthread_exit) when another thread of it has created the
  *             communicator: nobody can read the process's memory then, and its long messages arrive
+ *   sleep     neither rank has an engine's thread (BATON_PROGRESS_CALLS), and both sleep on the descriptors of
+ *             two queues: only the other's messages wake them
  */
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
@@ -39,6 +42,7 @@ static struct shared {
 static int rank;
 static struct baton_comm *comm;
 static sem_t created;
+static enum baton_progress progress = BATON_PROGRESS_AUTO;
 static unsigned char from[LONG], to[LONG];
 
 static void
@@ -56,6 +60,7 @@ create(void)
 
 	options.requests_max = 2 * SIGNALS;
 	options.timeout_ns = LATEST;
+	options.progress = progress;
 	if (rank == 0) {
 		CHECK(baton_unique_id_create(&shared->id) == BATON_OK);
 		atomic_store(&shared->has_id, 1);
@@ -179,6 +184,109 @@ exchange_with_one_without_main_thread(void)
 	return exit_status();
 }
 
+/* ---- sleep ---- */
+
+enum { TURNS = 500, SHORT = 64, ANNOUNCED = 20000, TABLES = 2 };
+
+/* A message there and one back at a time, on a tag. */
+static struct table {
+	int tag;
+	struct baton_queue *queue;
+	unsigned char out[ANNOUNCED], in[ANNOUNCED];
+	unsigned received, sent;
+} tables[TABLES];
+
+static void
+begin(struct table *table, bool send, unsigned turn)
+{
+	size_t bytes = turn % 4 ? SHORT : ANNOUNCED;
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+
+	options.flags = BATON_OP_DETACHED;
+	options.queue = table->queue;
+	options.user_data = send;
+	if (send) {
+		memset(table->out, (int)turn, bytes);
+		CHECK(baton_send(table->out, bytes, BATON_UINT8, 1 - rank, table->tag,
+		                 comm, NULL, &options, NULL) == BATON_OK);
+	} else {
+		CHECK(baton_recv(table->in, bytes, BATON_UINT8, 1 - rank, table->tag,
+		                 comm, NULL, &options, NULL) == BATON_OK);
+	}
+}
+
+static void
+go_on(struct table *table, const struct baton_completion *done)
+{
+	unsigned turn;
+
+	CHECK(done->status == BATON_OK);
+	if (done->user_data) {
+		table->sent++;
+		return;
+	}
+	turn = table->received++;
+	CHECK(table->in[0] == (unsigned char)turn &&
+	      table->in[(turn % 4 ? SHORT : ANNOUNCED) - 1] == (unsigned char)turn);
+	if (turn + 1 < TURNS)
+		begin(table, false, turn + 1);
+	if (rank == 1)
+		begin(table, true, turn);
+	else if (turn + 1 < TURNS)
+		begin(table, true, turn + 1);
+}
+
+static bool
+is_over(const struct table *table)
+{
+	return table->received == TURNS &&
+	       table->sent == TURNS;
+}
+
+static void
+serve(void)
+{
+	struct pollfd readable[TABLES];
+	struct baton_completion done;
+	bool all = false, armed;
+
+	while (!all && failures == 0) {
+		all = armed = true;
+		for (int i = 0; i < TABLES; i++) {
+			while (baton_queue_poll(tables[i].queue, &done, 1))
+				go_on(&tables[i], &done);
+			all &= is_over(&tables[i]);
+		}
+		for (int i = 0; i < TABLES; i++) {
+			armed &= baton_queue_arm(tables[i].queue) == BATON_OK;
+			readable[i] = (struct pollfd){
+				.fd = baton_queue_fd(tables[i].queue),
+				.events = POLLIN};
+		}
+		if (!all && armed)
+			CHECK(poll(readable, TABLES, (int)(LATEST / MS)) > 0);
+	}
+}
+
+static int
+sleep_on_descriptors(void)
+{
+	progress = BATON_PROGRESS_CALLS;
+	create();
+	for (int i = 0; i < TABLES; i++) {
+		tables[i].tag = i;
+		CHECK(baton_queue_create(comm, 4, &tables[i].queue) == BATON_OK);
+		begin(&tables[i], false, 0);
+		if (rank == 0)
+			begin(&tables[i], true, 0);
+	}
+	serve();
+	for (int i = 0; i < TABLES; i++)
+		baton_queue_destroy(tables[i].queue);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+	return exit_status();
+}
+
 /* ---- ranks ---- */
 
 static int
@@ -217,5 +325,7 @@ main(int argc, char **argv)
 	}
 	if (argc > 1 && strcmp(argv[1], "main") == 0)
 		return run_ranks(exchange_with_one_without_main_thread);
+	if (argc > 1 && strcmp(argv[1], "sleep") == 0)
+		return run_ranks(sleep_on_descriptors);
 	return 2;
 }

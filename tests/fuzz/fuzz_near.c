@@ -75,9 +75,10 @@ batoni_bell(void)
 }
 
 void
-batoni_bell_ring(struct batoni_bell *bell)
+batoni_bell_call(struct batoni_bell *bell, const struct batoni_pipe *pipe_or_null)
 {
 	(void)bell;
+	(void)pipe_or_null;
 }
 
 bool

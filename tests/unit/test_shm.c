@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -615,6 +616,106 @@ START_TEST(a_nap_ends_unrung_and_a_bell_that_has_rung_lets_nobody_sleep)
 }
 END_TEST
 
+/* A process with a bell and a pipe of its own. */
+struct listener {
+	struct batoni_shm_name name;
+	_Atomic int listens;
+};
+
+static void
+sleep_on_pipe(struct listener *listener)
+{
+	struct pollfd readable = {.events = POLLIN};
+
+	if (!batoni_bell_name(&listener->name))
+		_exit(2);
+	readable.fd = batoni_pipe_fd();
+	atomic_store(&batoni_bell()->listening, BATONI_LISTEN_FD);
+	atomic_store(&listener->listens, 1);
+	if (poll(&readable, 1, -1) != 1 || batoni_pipe_take(5) != 1 ||
+	    batoni_pipe_take(5) != 0)
+		_exit(3);
+	atomic_store(&listener->listens, 2);
+	pause();
+	_exit(0);
+}
+
+START_TEST(a_call_wakes_a_program_that_sleeps_on_its_pipe)
+{
+	struct listener *listener = shared_alloc(sizeof(*listener));
+	struct batoni_pipe *pipe, *again;
+	struct batoni_bell wrong;
+	pid_t child = fork();
+	void *base = NULL;
+
+	if (child == 0)
+		sleep_on_pipe(listener);
+	while (atomic_load(&listener->listens) < 1)
+		sched_yield();
+	ck_assert_int_eq(batoni_shm_map(&listener->name, 0, sizeof(wrong), &base),
+	                 BATON_OK);
+	pipe = batoni_pipe_open(base, child);
+	again = batoni_pipe_open(base, child);
+	ck_assert_ptr_nonnull(pipe);
+	ck_assert_ptr_eq(pipe, again);
+	/* One byte, and no ring for the others. */
+	for (int i = 0; i < 100; i++)
+		batoni_bell_call(base, pipe);
+	while (atomic_load(&listener->listens) < 2)
+		sched_yield();
+	ck_assert_uint_eq(((struct batoni_bell *)base)->doorbell, 0);
+	ck_assert_uint_eq(((struct batoni_bell *)base)->listening, 0);
+	/* Whoever has no pipe rings the futex. */
+	atomic_store(&((struct batoni_bell *)base)->listening, BATONI_LISTEN_FD);
+	batoni_bell_call(base, NULL);
+	ck_assert_uint_eq(((struct batoni_bell *)base)->doorbell, 1);
+	ck_assert_uint_eq(((struct batoni_bell *)base)->listening,
+	                  BATONI_LISTEN_FD);
+	/* Another file, and none. */
+	memcpy(&wrong, base, sizeof(wrong));
+	wrong.pipe_inode++;
+	ck_assert_ptr_null(batoni_pipe_open(&wrong, child));
+	wrong.pipe = listener->name.fd;
+	wrong.pipe_inode = listener->name.inode;
+	wrong.pipe_device = listener->name.device;
+	ck_assert_ptr_null(batoni_pipe_open(&wrong, child));
+	wrong.pipe = 100000;
+	ck_assert_ptr_null(batoni_pipe_open(&wrong, child));
+	wrong.pipe_inode = 0;
+	ck_assert_ptr_null(batoni_pipe_open(&wrong, child));
+	/* The end of that process is no signal. */
+	kill(child, SIGKILL);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	batoni_pipe_close(again);
+	batoni_bell_call(base, pipe);
+	ck_assert_uint_eq(((struct batoni_bell *)base)->listening, 0);
+	batoni_pipe_close(pipe);
+	batoni_pipe_close(NULL);
+	batoni_shm_unmap(base, sizeof(wrong));
+	ck_assert_int_eq(batoni_mem_blocks(), 0);
+}
+END_TEST
+
+START_TEST(a_process_has_one_pipe)
+{
+	struct batoni_pipe *pipe = batoni_pipe_open(batoni_bell(), getpid());
+
+	ck_assert_ptr_nonnull(pipe);
+	ck_assert_ptr_eq(pipe, batoni_pipe_open(batoni_bell(), getpid()));
+	ck_assert_int_ge(batoni_pipe_fd(), 0);
+	ck_assert_int_eq(fcntl(batoni_pipe_fd(), F_GETFD), FD_CLOEXEC);
+	atomic_fetch_or(&batoni_bell()->listening, BATONI_LISTEN_FD | 1);
+	batoni_bell_call(batoni_bell(), pipe);
+	/* A thread listens too. */
+	ck_assert_uint_eq(batoni_bell()->listening, 1);
+	ck_assert_uint_eq(batoni_bell()->doorbell, 1);
+	ck_assert_uint_eq(batoni_pipe_take(64), 1);
+	ck_assert_uint_eq(batoni_pipe_take(64), 0);
+	batoni_pipe_close(pipe);
+	ck_assert_int_ge(fcntl(batoni_pipe_fd(), F_GETFD), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -639,6 +740,8 @@ main(void)
 		a_ring_wakes_a_thread_whenever_it_comes,
 		a_ring_wakes_a_thread_of_another_process,
 		a_nap_ends_unrung_and_a_bell_that_has_rung_lets_nobody_sleep,
+		a_call_wakes_a_program_that_sleeps_on_its_pipe,
+		a_process_has_one_pipe,
 	};
 
 	return RUN_TESTS("shm", tests);

@@ -672,6 +672,7 @@ make_peers(struct shared *shared, const struct batoni_transport_config *config)
 		shared->peers[rank] = (struct batoni_peer){
 			.segment = shared->segments + rank * segment_bytes,
 			.bell = batoni_bell(),
+			.pipe = NULL, /* nobody sleeps for what the others do */
 			.pid = getpid(),
 			.pidfd = -1,
 			.within = true,

@@ -240,6 +240,7 @@ meet(struct batoni_pairs *near, int rank)
 		.bits = batoni_ring_bits(peer->area, me),
 		.bit = UINT64_C(1) << me % 64,
 		.bell = there->bell,
+		.pipe = there->pipe,
 	};
 	peer->in = (struct batoni_ring_in){
 		.cells = batoni_ring_cells_of(layout, near->area, rank),

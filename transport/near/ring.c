@@ -31,7 +31,7 @@ batoni_ring_call(const struct batoni_ring_out *out)
 {
 	atomic_fetch_or(out->bits, out->bit);
 	if (atomic_load(&out->bell->listening))
-		batoni_bell_ring(out->bell);
+		batoni_bell_call(out->bell, out->pipe);
 }
 
 bool

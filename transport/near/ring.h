@@ -47,6 +47,10 @@
  * sleeper is woken.  A ring that is never warm is case (b).  (S4 may load the word, and exchange it
  * if it is not 0: the load is behind S2, which then stands for S4 in the argument.)
  *
+ * A sleeper may be a program in epoll: its bit of S0 is BATONI_LISTEN_FD, which W7's ring takes away and
+ * answers with a byte in the pipe (batoni_bell_call).  If another ringer takes the bit between S0 and W7, its
+ * byte wakes the program instead, and comes behind S0.  runtime/core/queue_pipe.c has that part of the proof.
+ *
  * Room.  The reader's `taken` counts the cells that it has taken, `matched` those of messages with
  * their bytes in them that have met a receive; both are stored when they have grown by
  * TELL cells.  A sender without room sets `hungry`, loads `taken` once more, and is rung
@@ -177,6 +181,7 @@ struct batoni_ring_out {
 	_Atomic uint64_t *bits; /* the word with this rank's bit */
 	uint64_t bit;
 	struct batoni_bell *bell;
+	const struct batoni_pipe *pipe; /* of that process, or NULL */
 	uint32_t next;    /* cells published so far, modulo 2^32, as all these */
 	uint32_t taken;   /* as last told */
 	uint32_t copied;  /* cells of SHORTs published */

@@ -346,7 +346,7 @@ batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
 	uint64_t count = atomic_fetch_add(counter, 1) + 1;
 
 	if (atomic_load(&to->bell->listening) && count >= atomic_load(&counter[1]))
-		batoni_bell_ring(to->bell);
+		batoni_bell_call(to->bell, to->pipe);
 }
 
 /* The same wake-up, for a count that a stream has written. */
@@ -360,7 +360,7 @@ batoni_signal_ring(const struct batoni_rma *rma, int peer, int signal_index,
 
 	if (atomic_load(&to->bell->listening) &&
 	    atomic_load(counter) >= atomic_load(&counter[1]))
-		batoni_bell_ring(to->bell);
+		batoni_bell_call(to->bell, to->pipe);
 }
 
 /* ---- link.c ---- */
