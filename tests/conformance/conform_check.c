@@ -49,14 +49,21 @@ end(struct conform *c, const struct mode *mode)
 	RESTORE(c, mode->first);
 }
 
+/* Where there are tags, one that is not 0: each tag has its types compared. */
+static int
+tag_of(const struct conform *c)
+{
+	return c->info.capabilities & BATON_CAP_TAGS ? 7 : 0;
+}
+
 static baton_request
 send_as(struct conform *c, const void *buffer, size_t count,
         enum baton_datatype type, int peer)
 {
 	baton_request request = BATON_REQUEST_NULL;
 
-	CHECK_OK(c, baton_send(buffer, count, type, peer, 0, c->comm, c->stream,
-	                       NULL, &request));
+	CHECK_OK(c, baton_send(buffer, count, type, peer, tag_of(c), c->comm,
+	                       c->stream, NULL, &request));
 	return request;
 }
 
@@ -66,8 +73,8 @@ recv_as(struct conform *c, void *buffer, size_t count, enum baton_datatype type,
 {
 	baton_request request = BATON_REQUEST_NULL;
 
-	CHECK_OK(c, baton_recv(buffer, count, type, peer, 0, c->comm, c->stream,
-	                       NULL, &request));
+	CHECK_OK(c, baton_recv(buffer, count, type, peer, tag_of(c), c->comm,
+	                       c->stream, NULL, &request));
 	return request;
 }
 
@@ -354,7 +361,7 @@ a_launch_tells_its_mismatch(struct conform *c)
 		FINISH(c, mode.sends, &request);
 	} else if (c->rank == 1) {
 		CHECK_OK(c, baton_plan_begin(c->comm));
-		CHECK_OK(c, baton_recv(buffer, 200, BATON_INT32, 0, 0, c->comm,
+		CHECK_OK(c, baton_recv(buffer, 200, BATON_INT32, 0, tag_of(c), c->comm,
 		                       c->stream, NULL, NULL));
 		CHECK_OK(c, baton_plan_end(c->comm, &plan));
 		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));

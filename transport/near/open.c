@@ -314,6 +314,7 @@ beside(struct batoni_pairs *near, const struct batoni_transport *transport)
 	struct batoni_transport *base = &near->base;
 
 	base->rank = transport->rank;
+	base->tag_max = transport->tag_max;
 	base->peers = transport->peers;
 	base->sparse_segments = transport->sparse_segments;
 	/* The one-sided layer's messages are the other one's. */
