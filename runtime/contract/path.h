@@ -176,13 +176,13 @@ batoni_transfer_arrived(struct batoni_transfer *receive,
 /* The engine's callbacks for a path, and for the transport that has it. */
 struct batoni_host {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
-	 * Call it only from within issue, test, flush, take_back, scrap or lost.  It does
-	 * not call back into the path. */
+	 * Call it only from within issue, test, await, flush, take_back, scrap or lost.  It
+	 * does not call back into the path. */
 	void (*done)(struct batoni_host *host,
 	             struct batoni_transfer *transfer, enum baton_status status);
 	/* The path is broken for good: every pending request will end with
 	 * `fatal`.  call, code and text come from the library below; without one call is
-	 * NULL, and text a sentence.  Call it only from within issue, test, flush,
+	 * NULL, and text a sentence.  Call it only from within issue, test, await, flush,
 	 * take_back, scrap, and the transport's exchange, leave and clear. */
 	void (*broken)(struct batoni_host *host,
 	               enum baton_status fatal, const char *call, int code,
@@ -321,6 +321,16 @@ struct batoni_scrapping_ops {
 	                           struct batoni_transfer *transfer);
 };
 
+/* Host-issued: what ends a transfer comes from its peer, so a thread that waits for it can look there
+ * alone, which takes less than `test`. */
+struct batoni_awaiting_ops {
+	/* The transfer is under way.  Look up to `looks` times whether its peer has sent something; what
+	 * is there is taken as by `test`, the transfer's own or not.  Returns the number of events.  0:
+	 * nothing came, or it takes `test` to move this transfer. */
+	size_t (*await)(struct batoni_path *path,
+	                struct batoni_transfer *transfer, unsigned looks);
+};
+
 /* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */
 struct batoni_deferring_ops {
 	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
@@ -372,6 +382,8 @@ struct batoni_path_ops {
 	const struct batoni_placing_ops *placing;
 	/* NULL: as batoni_path_scrap says. */
 	const struct batoni_scrapping_ops *scrapping;
+	/* NULL: those that wait call `test`. */
+	const struct batoni_awaiting_ops *awaiting;
 	const struct batoni_deferring_ops *deferring;
 	const struct batoni_aborting_ops *aborting;
 	const struct batoni_closing_ops *closing;

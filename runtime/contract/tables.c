@@ -261,6 +261,12 @@ static const struct batoni_slot scrapping_slots[] = {
 
 LEAF(batoni_scrapping_ops, scrapping, scrap);
 
+static const struct batoni_slot awaiting_slots[] = {
+	SLOT(batoni_awaiting_ops, "path.awaiting.", await),
+};
+
+LEAF(batoni_awaiting_ops, awaiting, await);
+
 static const struct batoni_slot deferring_slots[] = {
 	SLOT(batoni_deferring_ops, "path.deferring.", flush),
 };
@@ -299,6 +305,8 @@ static const struct batoni_part path_parts[] = {
 	{SLOT(batoni_path_ops, "path.", placing), BATONI_PART_MAY, NULL, &placing},
 	{SLOT(batoni_path_ops, "path.", scrapping), BATONI_PART_WITH, "path.host_issued",
 	 &scrapping},
+	{SLOT(batoni_path_ops, "path.", awaiting), BATONI_PART_WITH, "path.host_issued",
+	 &awaiting},
 	{SLOT(batoni_path_ops, "path.", deferring), BATONI_PART_WITH, "path.host_issued",
 	 &deferring},
 	{SLOT(batoni_path_ops, "path.", aborting), BATONI_PART_MAY, NULL, &aborting},

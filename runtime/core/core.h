@@ -156,6 +156,7 @@ struct batoni_engine {
 	struct baton_comm *working; /* communicators with something active */
 	struct baton_comm *deferred; /* communicators whose messages put something off */
 	_Atomic uint32_t thread_working; /* busy communicators with driving.by_engine */
+	uint32_t awaited; /* messages that await has taken, since a pass in between */
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the

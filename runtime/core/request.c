@@ -14,7 +14,12 @@
 #include "log.h"
 #include "wait.h"
 
-#define BRIEF_PASSES 100u /* some microseconds */
+/* baton_finish, before it begins to wait for long: some microseconds each. */
+#define BRIEF_PASSES 100u
+#define BRIEF_AWAITS 16u /* each is AWAIT_LOOKS looks, then a pass */
+#define AWAIT_LOOKS 128u
+/* After so many messages without a pass there is one, for everybody else. */
+#define AWAITED_A_PASS 16u
 
 /* Is the record a member of a group that this thread has not ended?  A wait for it would
  * never return. */
@@ -269,16 +274,51 @@ finish_slowly(baton_request *request_p, int64_t timeout_ns,
 	return status;
 }
 
-/* Drive for BRIEF_PASSES: enough for a small message, without the cost of a long wait.
- * Returns the word. */
+/* The path that ends the operation if it looks at the operation's peer alone, or NULL.  The driver;
+ * `word` is that of a pending operation. */
+static inline struct batoni_path *
+awaiting_path(const struct batoni_op *op, uint64_t word)
+{
+	struct batoni_path *path;
+
+	if (!(word & BATONI_OP_ENGINE) || op->state != BATONI_ISSUED ||
+	    !batoni_is_transfer(op))
+		return NULL;
+	path = batoni_path_of(op);
+	return path->ops->awaiting && batoni_may_drive(op->comm) ? path : NULL;
+}
+
+/* What a pass would do, for this operation alone.  False: there is reason for a pass. */
+static inline bool
+await(struct batoni_path *path, struct batoni_op *op)
+{
+	struct batoni_engine *e = &batoni_engine;
+
+	if (unlikely(e->awaited >= AWAITED_A_PASS) ||
+	    !path->ops->awaiting->await(path, &op->transfer, AWAIT_LOOKS)) {
+		e->awaited = 0;
+		return false;
+	}
+	e->awaited++;
+	if (unlikely(e->finish || e->ready || e->deferred))
+		batoni_end_and_issue();
+	return true;
+}
+
+/* Drive for some microseconds: enough for a small message, without the cost of a long wait.
+ * While the word is as it was, the operation is pending, and its record stays: only the driver ends
+ * it.  Returns the word. */
 static inline uint64_t
-drive_briefly(const struct batoni_op *op, uint64_t before)
+drive_briefly(struct batoni_op *op, uint64_t before)
 {
 	const struct batoni_engine *e = &batoni_engine;
+	struct batoni_path *path = awaiting_path(op, before);
+	unsigned passes = path ? BRIEF_AWAITS : BRIEF_PASSES;
 	uint64_t word = before;
 
-	for (unsigned pass = 0; pass < BRIEF_PASSES && word == before; pass++) {
-		batoni_pass();
+	for (unsigned pass = 0; pass < passes && word == before; pass++) {
+		if (!path || !await(path, op))
+			batoni_pass();
 		word = atomic_load_explicit(&op->word, memory_order_acquire);
 		if (unlikely(atomic_load_explicit(&e->wanted,
 		                                  memory_order_relaxed) >=

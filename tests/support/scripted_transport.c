@@ -154,6 +154,19 @@ scripted_error_text(struct batoni_transport *transport, int code, char *text,
 	snprintf(text, size, "scripted error %d", code);
 }
 
+static size_t
+scripted_await_peer(struct batoni_path *path, struct batoni_transfer *transfer,
+                    unsigned looks)
+{
+	struct scripted *s = to_scripted(batoni_transport_of(path));
+	uint32_t slot = transfer->slot;
+
+	(void)looks;
+	if (s->on_await)
+		s->on_await(s, transfer);
+	return atomic_load(&s->live[slot]) ? 0 : 1;
+}
+
 static const struct batoni_path_ops messages_ops = {
 	.name = "the scripted transport",
 	.kinds = BATONI_MESSAGES,
@@ -161,6 +174,7 @@ static const struct batoni_path_ops messages_ops = {
 		.issue = scripted_issue,
 		.take_back = scripted_take_back,
 	},
+	.awaiting = &(const struct batoni_awaiting_ops){.await = scripted_await_peer},
 	.test = scripted_test,
 };
 

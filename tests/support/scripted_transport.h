@@ -33,7 +33,7 @@ struct scripted {
 	enum baton_status leave, clear; /* OK at first */
 	size_t test_events;          /* made by each test beside the ends */
 	/* Called first in the slot, on the driver. */
-	scripted_hook on_issue, on_test, on_take_back;
+	scripted_hook on_issue, on_test, on_take_back, on_await;
 	void *arg; /* of the hooks */
 	sem_t tested;  /* posted by each test, if `signals` */
 	bool signals;

@@ -328,6 +328,17 @@ near_scrap(struct near_world *world, int rank, uint32_t slot)
 }
 
 size_t
+near_await_one(struct near_world *world, int rank, uint32_t slot)
+{
+	struct batoni_path *path = path_of(world, rank);
+	size_t events = path->ops->awaiting->await(
+		path, &world->ranks[rank].transfers[slot], 1);
+
+	check_load(world, rank);
+	return events;
+}
+
+size_t
 near_pass(struct near_world *world, int rank)
 {
 	struct batoni_path *path = path_of(world, rank);

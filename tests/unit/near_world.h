@@ -59,6 +59,8 @@ enum baton_status near_recv_list(struct near_world *world, int rank, uint32_t sl
                                  int peer, int tag, struct batoni_tensor_list *list);
 enum baton_status near_take(struct near_world *world, int rank, uint32_t slot);
 enum baton_status near_scrap(struct near_world *world, int rank, uint32_t slot);
+/* Wait for it by one look at its peer's ring. */
+size_t near_await_one(struct near_world *world, int rank, uint32_t slot);
 /* One pass of a rank; passes of all until nothing moves. */
 size_t near_pass(struct near_world *world, int rank);
 void near_run(struct near_world *world);

@@ -206,7 +206,7 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	struct batoni_bootstrap_ops bootstrap;
 
 	fill(&batoni_path_table, &path);
-	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 16);
+	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 17);
 	fill(&batoni_transport_table, &transport);
 	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 7);
 	fill(&batoni_onesided_table, &onesided);
@@ -226,6 +226,7 @@ START_TEST(a_path_is_issued_by_the_host_or_by_streams)
 	path.host_issued = NULL;
 	ck_assert_str_eq(missing(), "path.host_issued");
 	path.scrapping = NULL;
+	path.awaiting = NULL;
 	path.deferring = NULL;
 	ck_assert_ptr_null(missing());
 	path.stream_issued = NULL;

@@ -628,6 +628,30 @@ START_TEST(steps_are_driven_until_one_ends_or_time_is_up)
 }
 END_TEST
 
+static void
+end_this(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	scripted_end_now(scripted, transfer, 8, BATON_OK);
+}
+
+/* However many messages a program finishes that come at once, all others are served too. */
+START_TEST(finish_asks_the_peer_alone_and_makes_a_pass_now_and_then)
+{
+	enum { MESSAGES = 170 };
+	size_t tests = atomic_load(&transport.tests);
+	baton_request request;
+
+	transport.on_await = end_this;
+	for (int i = 0; i < MESSAGES; i++) {
+		request = scripted_recv(comm, s, 1, NULL);
+		ck_assert_int_eq(baton_finish(&request, -1, NULL), BATON_OK);
+	}
+	tests = atomic_load(&transport.tests) - tests;
+	ck_assert_uint_ge(tests, 9);
+	ck_assert_uint_le(tests, 11);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -649,6 +673,7 @@ main(void)
 		thread_of_a_stream_that_is_gone_is_not_counted,
 		thread_is_not_cancelled_while_it_has_a_lock,
 		steps_are_driven_until_one_ends_or_time_is_up,
+		finish_asks_the_peer_alone_and_makes_a_pass_now_and_then,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);

@@ -417,6 +417,29 @@ near_test(struct batoni_path *path)
 	return events;
 }
 
+/* The waiter polls the head of one ring.  While something is to be copied, a pass does more than
+ * that. */
+static size_t
+near_await(struct batoni_path *path, struct batoni_transfer *transfer,
+           unsigned looks)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+	const struct near_node *node = &near->nodes[transfer->slot];
+	int peer = transfer->peer;
+
+	if (__builtin_expect((node->state != NEAR_POSTED &&
+	                      node->state != NEAR_ANNOUNCED) ||
+	                             near->broken ||
+	                             !batoni_list_empty(&near->copies),
+	                     0))
+		return 0;
+	while (batoni_ring_is_empty(&near->peers[peer].in))
+		if (looks-- == 0)
+			return 0;
+	near->budget = NEAR_PASS_MAX;
+	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+}
+
 static bool
 near_serves(struct batoni_path *path, int kind, int peer)
 {
@@ -457,6 +480,7 @@ near_close_path(struct batoni_path *path, bool aborted)
 			.connect = near_connect,                              \
 		},                                                            \
 	.scrapping = &(const struct batoni_scrapping_ops){.scrap = near_scrap}, \
+	.awaiting = &(const struct batoni_awaiting_ops){.await = near_await}, \
 	.test = near_test
 
 const struct batoni_path_ops batoni_near_messages_ops = {MESSAGES_OPS};
