@@ -78,6 +78,10 @@
 #define BATONI_RING_FORMAT 2u
 #define BATONI_RING_CELL 32u
 #define BATONI_RING_CELLS 2048u
+/* Cells of a cache line. */
+#define BATONI_RING_LINE 2u
+/* A message of up to so many is written in the order that suits a reader that polls. */
+#define BATONI_RING_PREPARED 32u
 #define BATONI_RING_BYTES ((size_t)BATONI_RING_CELL * BATONI_RING_CELLS)
 /* Of a message that goes with its bytes, and of any payload; 258 cells at most. */
 #define BATONI_RING_WHOLE_MAX ((size_t)8192)
@@ -220,6 +224,25 @@ batoni_ring_place(uint32_t cell, size_t at)
 	       BATONI_RING_BYTES;
 }
 
+/* From or to the first cell: without a call up to 16 bytes. */
+static inline void
+batoni_ring_copy_few(char *to, const char *from, size_t bytes)
+{
+	uint64_t first, last;
+
+	if (__builtin_expect(bytes > 16, 0)) {
+		memcpy(to, from, bytes);
+	} else if (bytes >= 8) {
+		memcpy(&first, from, 8);
+		memcpy(&last, from + bytes - 8, 8);
+		memcpy(to, &first, 8);
+		memcpy(to + bytes - 8, &last, 8);
+	} else {
+		for (size_t i = 0; i < bytes; i++)
+			to[i] = from[i];
+	}
+}
+
 static inline void
 batoni_ring_copy_in(const struct batoni_ring_out *out, size_t at, const void *from,
                     size_t bytes)
@@ -261,15 +284,49 @@ batoni_ring_fence(void)
 #endif
 }
 
-/* Publish a message whose payload has been copied in; there is room for head->cells. */
+/* W1, of a message of so many cells. */
 static inline void
-batoni_ring_publish(struct batoni_ring_out *out, const struct batoni_ring_head *head)
+batoni_ring_clear_behind(struct batoni_ring_out *out, uint32_t cells)
 {
-	atomic_store_explicit(batoni_ring_word(out->cells, out->next + head->cells),
-	                      0, memory_order_relaxed);
-	memcpy(batoni_ring_cell(out->cells, out->next) + 8, &head->length,
-	       sizeof(head->length));
-	atomic_store_explicit(batoni_ring_word(out->cells, out->next),
+	atomic_store_explicit(batoni_ring_word(out->cells, out->next + cells), 0,
+	                      memory_order_relaxed);
+}
+
+static inline void
+batoni_ring_prefetch(char *line)
+{
+#ifdef __x86_64__
+	/* Without -mprfchw the compiler's own is a prefetch for reading. */
+	__asm__ volatile("prefetchw %0" : : "m"(*line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
+/* Ask for the lines of a message of so many cells, all at once: stores would fetch them one by one.
+ * Not for the first of several: the reader polls it, and would have it back before it is written. */
+static inline void
+batoni_ring_prepare(const struct batoni_ring_out *out, uint32_t cells)
+{
+	uint32_t line = out->next / BATONI_RING_LINE;
+	uint32_t end = (out->next + cells) / BATONI_RING_LINE;
+
+	line += end - line > 1;
+	do
+		batoni_ring_prefetch(batoni_ring_cell(out->cells,
+		                                      line * BATONI_RING_LINE));
+	while (line++ != end);
+}
+
+/* W3 and what follows it: the rest is there. */
+static inline void
+batoni_ring_store_head(struct batoni_ring_out *out,
+                       const struct batoni_ring_head *head)
+{
+	char *cell = batoni_ring_cell(out->cells, out->next);
+
+	memcpy(cell + 8, &head->length, sizeof(head->length));
+	atomic_store_explicit((_Atomic uint64_t *)(void *)cell,
 	                      (uint64_t)head->tag << 32 |
 	                              (uint64_t)head->cells << 16 |
 	                              (uint64_t)head->type << 8 | head->kind,
@@ -281,6 +338,43 @@ batoni_ring_publish(struct batoni_ring_out *out, const struct batoni_ring_head *
 	                             BATONI_RING_WARM,
 	                     0))
 		batoni_ring_call(out);
+}
+
+/* Publish a message whose payload has been copied in; there is room for head->cells. */
+static inline void
+batoni_ring_publish(struct batoni_ring_out *out, const struct batoni_ring_head *head)
+{
+	batoni_ring_clear_behind(out, head->cells);
+	batoni_ring_store_head(out, head);
+}
+
+/* The same, and copy all of its payload in.  Of a message of a few lines that of the header comes last,
+ * and its stores follow each other: the reader polls it, so it gets it as soon as it is written to, and
+ * a later store would have to fetch it back.  Longer ones come in streams, where this costs more than
+ * it saves (docs/performance.md). */
+static inline void
+batoni_ring_send(struct batoni_ring_out *out, const struct batoni_ring_head *head,
+                 const void *payload, size_t bytes)
+{
+	size_t first = BATONI_RING_FIRST +
+	               (~out->next % BATONI_RING_LINE) * BATONI_RING_CELL;
+
+	if (__builtin_expect(head->cells > BATONI_RING_PREPARED, 0)) {
+		batoni_ring_copy_in(out, 0, payload, bytes);
+		batoni_ring_publish(out, head);
+		return;
+	}
+	batoni_ring_prepare(out, head->cells);
+	batoni_ring_clear_behind(out, head->cells);
+	if (bytes > first) {
+		batoni_ring_copy_in(out, first, (const char *)payload + first,
+		                    bytes - first);
+		bytes = first;
+	}
+	batoni_ring_copy_few(batoni_ring_cell(out->cells, out->next) +
+	                             (BATONI_RING_CELL - BATONI_RING_FIRST),
+	                     payload, bytes);
+	batoni_ring_store_head(out, head);
 }
 
 /* ---- the reader's end ---- */
@@ -337,7 +431,7 @@ batoni_ring_copy_out(const struct batoni_ring_in *in, size_t at, void *to,
 	size_t first = BATONI_RING_BYTES - begin;
 
 	if (__builtin_expect(first >= bytes, 1)) {
-		memcpy(to, in->cells + begin, bytes);
+		batoni_ring_copy_few(to, in->cells + begin, bytes);
 		return;
 	}
 	memcpy(to, in->cells + begin, first);

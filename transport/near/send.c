@@ -89,8 +89,7 @@ announce(struct batoni_pairs *near, struct near_node *node,
 	if (what.block.serial)
 		head.cells = BATONI_RING_BLOCK_CELLS;
 	atomic_store(state_of(near, node), word_of(node, NEAR_WAITING));
-	batoni_ring_copy_in(out, 0, &what, batoni_near_announced_bytes(&head));
-	batoni_ring_publish(out, &head);
+	batoni_ring_send(out, &head, &what, batoni_near_announced_bytes(&head));
 }
 
 /* Publish it with its bytes: there are credit and room. */
@@ -100,11 +99,12 @@ send_whole(struct batoni_pairs *near, const struct batoni_transfer *transfer,
 {
 	struct batoni_ring_out *out = &near->peers[transfer->peer].out;
 
-	if (head->kind == BATONI_RING_LIST)
+	if (head->kind == BATONI_RING_LIST) {
 		batoni_near_put_list(out, batoni_transfer_list(transfer));
-	else if (transfer->bytes)
-		batoni_ring_copy_in(out, 0, transfer->buffer, transfer->bytes);
-	batoni_ring_publish(out, head);
+		batoni_ring_publish(out, head);
+	} else {
+		batoni_ring_send(out, head, transfer->buffer, transfer->bytes);
+	}
 	out->copied += head->cells;
 }
 
