@@ -597,6 +597,28 @@ START_TEST(what_is_lent_comes_back_when_its_peer_has_gone)
 }
 END_TEST
 
+/* Its process was killed when it had published the message, and before it set its bit. */
+START_TEST(what_a_peer_published_before_it_was_killed_arrives)
+{
+	open_world(NEAR_WITHIN);
+	near_recv(&world, 1, 0, 0, 3, to, 8);
+	near_recv(&world, 1, 1, 0, 4, to + 8, 8);
+	near_send(&world, 0, 0, 1, 3, from, 8);
+	atomic_store(batoni_ring_bits(world.ranks[1].area, 0), 0);
+	for (int i = 0; i < 64; i++)
+		near_pass(&world, 1);
+	ck_assert_int_eq(end_of(1, 0), BATON_PENDING);
+	world.ranks[1].peers[0].gone = true;
+	for (int i = 0; i < 64; i++)
+		near_pass(&world, 1);
+	ck_assert_int_eq(end_of(1, 0), BATON_OK);
+	ck_assert(memcmp(to, from, 8) == 0);
+	ck_assert_int_eq(end_of(1, 1), BATON_PENDING);
+	ck_assert_int_eq(near_take(&world, 1, 1), BATON_ERR_CANCELED);
+	close_world(true);
+}
+END_TEST
+
 /* The transport below breaks in its test, as the side channel does when a rank is gone. */
 static size_t
 break_below(struct batoni_path *path)
@@ -1145,6 +1167,7 @@ main(void)
 	                    0, 3);
 	tcase_add_loop_test(tcase, what_is_lent_comes_back_when_its_peer_has_gone,
 	                    0, 3);
+	tcase_add_test(tcase, what_a_peer_published_before_it_was_killed_arrives);
 	tcase_add_test(
 		tcase,
 		what_had_arrived_ends_well_when_the_transport_below_breaks);

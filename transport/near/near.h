@@ -181,6 +181,7 @@ struct near_peer {
 	char *area; /* of the peer, as mapped here; NULL: it is not near */
 	/* The pages of both rings are there.  Any thread, atomic: several may make them at once. */
 	_Atomic bool connected;
+	bool emptied; /* when it was gone, its ring was looked at once more */
 	bool unread;    /* the kernel does not let this process read that one's memory */
 	bool named_blocks; /* it was told of blocks, */
 	bool gone_due;     /* and is to be told that they are gone */
