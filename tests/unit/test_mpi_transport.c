@@ -24,8 +24,8 @@
 #define SEGMENT_BYTES ((size_t)8256)
 #define HEADER ((size_t)BATONI_MPI_HEADER_BYTES)
 #define CANARY 0xa5
-/* Of the memory that a transport takes. */
-#define BLOCKS 13
+/* Of the memory that a transport takes, and the pipe of the other rank's process. */
+#define BLOCKS 14
 #define GUARD 4096u
 
 /* One transfer of the test. */
