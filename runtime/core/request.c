@@ -312,9 +312,11 @@ static inline uint64_t
 drive_briefly(struct batoni_op *op, uint64_t before)
 {
 	const struct batoni_engine *e = &batoni_engine;
-	struct batoni_path *path = awaiting_path(op, before);
+	/* Before this thread had the lock another one may have ended and released it. */
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
+	struct batoni_path *path =
+		word == before ? awaiting_path(op, before) : NULL;
 	unsigned passes = path ? BRIEF_AWAITS : BRIEF_PASSES;
-	uint64_t word = before;
 
 	for (unsigned pass = 0; pass < passes && word == before; pass++) {
 		if (!path || !await(path, op))
