@@ -18,8 +18,7 @@
  *   progress is the program's business.
  * - The pipe of the process's bell, if some rank is near (pairs.h) and has opened it: queue_pipe.c.  Arming
  *   then makes a pass, and the pipe wakes the program if only peers end what the communicator has
- *   pending.  If all ranks that share memory with this one have opened the pipe, the timer is set to the
- *   next deadline or check of the peers instead.
+ *   issued.  The timer stays: what is not issued yet, or is another communicator's, comes without the pipe.
  *
  * A poll that answers the pipe suspends the arming: what its own pass brings needs no eventfd.
  *
@@ -59,15 +58,13 @@ struct baton_queue {
 	int fd;    /* the program waits for this one */
 	int event; /* the eventfd; equal to fd unless that is an epoll instance */
 	int timer; /* -1: none */
-	bool listens;   /* it may have the pipe */
-	bool all_write; /* all that end parked operations have opened the pipe */
+	bool listens; /* it may have the pipe */
 	struct batoni_watcher watcher;
 	pthread_mutex_t lock;
 	/* Guarded by lock. */
 	struct batoni_op *head, *tail;
 	size_t held; /* reserved entries, and 1 while it is alive */
 	bool armed, dead;
-	uint64_t timer_ns; /* what the timer is set to while it is armed */
 
 	struct batoni_handle handle;
 };
@@ -80,21 +77,16 @@ needs_timer(const struct baton_comm *comm)
 	return !comm->driving.by_engine && comm->progress != BATON_PROGRESS_CALLS;
 }
 
-/* Is some rank near, and has opened the pipe of this process?  *all_p: all that share memory with this one
- * have. */
+/* Is some rank near, and has opened the pipe of this process? */
 static bool
-is_written_to(const struct baton_comm *comm, bool *all_p)
+is_written_to(const struct baton_comm *comm)
 {
 	const struct batoni_peer *peers = comm->transport->peers;
 	bool some = false;
 
-	*all_p = peers != NULL;
-	for (int rank = 0; peers && rank < comm->size; rank++) {
+	for (int rank = 0; peers && rank < comm->size; rank++)
 		some |= rank != comm->rank && peers[rank].near &&
 		        peers[rank].writes_to_us;
-		*all_p &= rank == comm->rank || !peers[rank].bell ||
-		          peers[rank].writes_to_us;
-	}
 	return some && comm->message_paths & BATON_MESSAGE_PATH_NEAR;
 }
 
@@ -112,7 +104,7 @@ open_descriptors(struct baton_queue *queue, const struct baton_comm *comm)
 {
 	queue->timer = -1;
 	queue->event = queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	queue->listens = is_written_to(comm, &queue->all_write);
+	queue->listens = is_written_to(comm);
 	if (queue->fd < 0 || !(needs_timer(comm) || queue->listens))
 		return queue->fd >= 0;
 	queue->fd = queue->watcher.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -196,7 +188,7 @@ queue_free(struct baton_queue *queue)
 static void
 set_timer(const struct baton_queue *queue)
 {
-	uint64_t ns = queue->armed && queue->held > 1 ? queue->timer_ns : 0;
+	uint64_t ns = queue->armed && queue->held > 1 ? TIMER_NS : 0;
 	struct itimerspec in = {.it_value = {.tv_sec = (time_t)(ns / SECOND_NS),
 	                                     .tv_nsec = (long)(ns % SECOND_NS)}};
 
@@ -219,10 +211,8 @@ batoni_queue_reserve(struct baton_queue *queue, const struct baton_comm *comm)
 	pthread_mutex_lock(&queue->lock);
 	full = queue->held > queue->entries;
 	queue->held += !full;
-	if (queue->armed && queue->timer >= 0) {
-		queue->timer_ns = TIMER_NS;
+	if (queue->armed)
 		set_timer(queue);
-	}
 	pthread_mutex_unlock(&queue->lock);
 	if (full)
 		return batoni_refuse(BATON_ERR_AGAIN,
@@ -393,23 +383,13 @@ take_to_listen(struct baton_comm *comm)
 	return true;
 }
 
-/* The driver.  How long the program of the queue may sleep while the pipe wakes it; 0: the pipe cannot, since
- * not only peers end what is pending. */
-static uint64_t
-longest_sleep(const struct baton_queue *queue)
+/* The driver.  The pipe can wake the program: only peers end what the communicator has issued. */
+static bool
+only_peers_end(const struct baton_comm *comm)
 {
-	const struct baton_comm *comm = queue->comm;
 	const struct batoni_load sum = batoni_comm_load(comm);
-	uint64_t left;
 
-	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG || !sum.parked)
-		return 0;
-	left = batoni_time_left(batoni_now_ns(), comm->deadlines.next_ns,
-	                        batoni_nap_most(true,
-	                                        batoni_comm_awaits_health(comm)));
-	if (!queue->all_write && left > TIMER_NS)
-		left = TIMER_NS;
-	return left ? left : 1;
+	return batoni_load_look(&sum) == BATONI_LOOK_WHEN_RUNG && sum.parked;
 }
 
 /* The queue has just been armed.  Let the pipe wake the program, if it can.  OK; PENDING: something has come
@@ -418,23 +398,17 @@ static enum baton_status
 listen_on_pipe(struct baton_queue *queue)
 {
 	enum baton_status status = BATON_OK;
-	uint64_t sleep_ns = 0;
 
 	if (take_to_listen(queue->comm)) {
 		if (batoni_pipe_arm(&queue->watcher)) {
 			batoni_check_peers_soon();
 			batoni_pass();
-			sleep_ns = longest_sleep(queue);
-			if (!sleep_ns)
+			if (!only_peers_end(queue->comm))
 				batoni_pipe_disarm(&queue->watcher);
 		}
 		batoni_leave();
 	}
 	pthread_mutex_lock(&queue->lock);
-	if (queue->armed && sleep_ns) {
-		queue->timer_ns = sleep_ns;
-		set_timer(queue);
-	}
 	/* It may have been delivered to before the pipe was armed. */
 	if (!queue->armed)
 		batoni_pipe_disarm(&queue->watcher);
@@ -465,7 +439,6 @@ baton_queue_arm(struct baton_queue *queue)
 			                       "baton_queue_arm: eventfd: %s",
 			                       strerror(errno));
 		queue->armed = true;
-		queue->timer_ns = TIMER_NS;
 		set_timer(queue);
 	}
 	pthread_mutex_unlock(&queue->lock);
