@@ -144,6 +144,20 @@ offset_of(const volatile void *place)
 	return (uintptr_t)place - (uintptr_t)area;
 }
 
+/* The lines that a message is written to, wherever it begins. */
+START_TEST(a_message_has_as_many_lines_when_the_count_of_cells_wraps)
+{
+	for (uint32_t cells = 1; cells <= CELLS_MOST; cells++)
+		for (uint32_t i = 0; i < 600; i++)
+			ck_assert_uint_eq(
+				batoni_ring_lines_behind(UINT32_MAX - i, cells),
+				batoni_ring_lines_behind(4096 + (UINT32_MAX - i) % 2,
+			                                 cells));
+	ck_assert_uint_eq(batoni_ring_lines_behind(UINT32_MAX, 1), 1);
+	ck_assert_uint_eq(batoni_ring_lines_behind(UINT32_MAX - 1, 1), 0);
+}
+END_TEST
+
 START_TEST(areas_do_not_overlap)
 {
 	static const int sizes[] = {1, 2, 64, 65, 200};
@@ -655,6 +669,7 @@ main(void)
 		cells_are_as_few_as_hold_the_payload,
 		head_comes_as_it_was_sent,
 		headers_that_cannot_be_are_refused,
+		a_message_has_as_many_lines_when_the_count_of_cells_wraps,
 		only_a_cold_ring_calls_and_only_who_listens_is_rung,
 	};
 	const TTest *const twice[] = {

@@ -303,19 +303,24 @@ batoni_ring_prefetch(char *line)
 #endif
 }
 
+/* So many lines lie between the first of a message at this cell and that of the cell behind it. */
+static inline uint32_t
+batoni_ring_lines_behind(uint32_t cell, uint32_t cells)
+{
+	return (cell % BATONI_RING_LINE + cells) / BATONI_RING_LINE;
+}
+
 /* Ask for the lines of a message of so many cells, all at once: stores would fetch them one by one.
  * Not for the first of several: the reader polls it, and would have it back before it is written. */
 static inline void
 batoni_ring_prepare(const struct batoni_ring_out *out, uint32_t cells)
 {
-	uint32_t line = out->next / BATONI_RING_LINE;
-	uint32_t end = (out->next + cells) / BATONI_RING_LINE;
+	uint32_t within = out->next % BATONI_RING_LINE;
+	uint32_t lines = batoni_ring_lines_behind(out->next, cells);
 
-	line += end - line > 1;
-	do
-		batoni_ring_prefetch(batoni_ring_cell(out->cells,
-		                                      line * BATONI_RING_LINE));
-	while (line++ != end);
+	for (uint32_t i = lines > 1; i <= lines; i++)
+		batoni_ring_prefetch(batoni_ring_cell(
+			out->cells, out->next - within + i * BATONI_RING_LINE));
 }
 
 /* W3 and what follows it: the rest is there. */
