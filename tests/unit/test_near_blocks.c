@@ -492,14 +492,17 @@ static const struct lie {
 	int64_t base, bytes; /* added */
 	bool serial;
 	bool breaks;
+	uint32_t header_bytes;
 } lies[] = {
-	{BATONI_RING_ANNOUNCE, 0, 0, false, true},  /* no block at all */
-	{BATONI_RING_ANNOUNCE, 1, 0, true, true},   /* the message begins before it */
-	{BATONI_RING_ANNOUNCE, 0, -ROOM, true, true},
-	{BATONI_RING_ANNOUNCE, 0, INT64_MIN, true, true},
-	{BATONI_RING_ANNOUNCE, 0, 1 - LONG, true, false}, /* the mapping knows better */
-	{BATONI_RING_ANNOUNCE, -ROOM, ROOM, true, false}, /* behind its end */
-	{BATONI_RING_LIST_ANNOUNCE, 0, -ROOM, true, true},
+	{BATONI_RING_ANNOUNCE, 0, 0, false, true, 0},  /* no block at all */
+	{BATONI_RING_ANNOUNCE, 1, 0, true, true, 0},   /* the message begins before it */
+	{BATONI_RING_ANNOUNCE, 0, -ROOM, true, true, 0},
+	{BATONI_RING_ANNOUNCE, 0, INT64_MIN, true, true, 0},
+	{BATONI_RING_ANNOUNCE, 0, 1 - LONG, true, false, 0}, /* the mapping knows better */
+	{BATONI_RING_ANNOUNCE, -ROOM, ROOM, true, false, 0}, /* behind its end */
+	{BATONI_RING_LIST_ANNOUNCE, 0, -ROOM, true, true, 0},
+	/* By chunks it would be written behind the receive's buffer. */
+	{BATONI_RING_ANNOUNCE, 0, 0, true, true, 100},
 };
 
 START_TEST(what_a_peer_says_of_a_block_is_checked)
@@ -521,6 +524,7 @@ START_TEST(what_a_peer_says_of_a_block_is_checked)
 	move_until_mapped(piece.shm.base, LONG);
 	what.address = (uintptr_t)piece.shm.base;
 	what.block = piece.block.name;
+	what.header_bytes = lie->header_bytes;
 	what.block.serial *= lie->serial;
 	what.block.base += (uint64_t)lie->base;
 	what.block.bytes += (uint64_t)lie->bytes;

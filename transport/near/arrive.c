@@ -229,6 +229,9 @@ is_sound_block(const struct batoni_ring_head *head, const struct near_announceme
 
 	if (head->cells != BATONI_RING_BLOCK_CELLS)
 		return true;
+	/* By chunks they would count as bytes of the message (fetch.c). */
+	if (head->kind == BATONI_RING_ANNOUNCE && what->header_bytes != 0)
+		return false;
 	if (block->serial == 0 || block->bytes == 0 || block->bytes > PTRDIFF_MAX)
 		return false;
 	return head->kind == BATONI_RING_LIST_ANNOUNCE ||
