@@ -566,6 +566,29 @@ START_TEST(what_a_reader_that_closed_had_matched_is_taken_back)
 }
 END_TEST
 
+/* An abort lends nothing: the program may free the buffer at once. */
+START_TEST(what_a_peer_has_matched_is_given_up_at_an_abort)
+{
+	open_world((enum near_reach)_i);
+	near_recv(&world, 1, 1, 0, 3, to, HUGE_BYTES);
+	near_send(&world, 0, 0, 1, 3, from, HUGE_BYTES);
+	near_pass(&world, 1);
+	near_pass(&world, 0);
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_BUSY);
+	world.ranks[0].transport->messages.ending = true;
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(world.ranks[0].transport->messages.load.in_flight, 0);
+	near_run(&world);
+	if (end_of(1, 1) == BATON_PENDING) {
+		near_close_rank(&world, 0, true);
+		ck_assert_int_eq(near_take(&world, 1, 1), BATON_ERR_CANCELED);
+	} else {
+		ck_assert_int_eq(end_of(1, 1), BATON_ERR_PEER);
+	}
+	close_world(true);
+}
+END_TEST
+
 /* The engine asks for it once. */
 START_TEST(what_is_lent_comes_back_when_its_peer_has_gone)
 {
@@ -1164,6 +1187,8 @@ main(void)
 	               what_a_rank_of_this_process_gave_up_is_not_read_any_more);
 	tcase_add_loop_test(tcase,
 	                    what_a_reader_that_closed_had_matched_is_taken_back,
+	                    0, 3);
+	tcase_add_loop_test(tcase, what_a_peer_has_matched_is_given_up_at_an_abort,
 	                    0, 3);
 	tcase_add_loop_test(tcase, what_is_lent_comes_back_when_its_peer_has_gone,
 	                    0, 3);

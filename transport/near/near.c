@@ -315,6 +315,11 @@ take_back(struct batoni_pairs *near, struct near_node *node)
 	case NEAR_ANNOUNCED:
 		return batoni_near_unsend(near, node);
 	case NEAR_CHUNKING:
+		/* The receiver waits for the rest until this rank is away. */
+		if (!near->broken && !near->base.messages.ending &&
+		    !batoni_near_is_gone(near, node->peer))
+			return BATON_ERR_BUSY;
+		break;
 	case NEAR_GRANTING:
 	case NEAR_CHUNKED:
 		if (!near->broken && !batoni_near_is_gone(near, node->peer))

@@ -27,8 +27,8 @@
  *                          peer's end.  Were they to meet what is behind it in the ring, a rank that
  *                          knows nothing of the break yet would have other bytes in OK
  *     MATCHED -> COPIED    the receiver, behind its copy and before the receive ends
- *     MATCHED -> REVOKED   the sender: its communicator is broken, it closes after an abort, or the
- *                          receiver is gone
+ *     MATCHED -> REVOKED   the sender: its communicator is broken or aborted, or the receiver is
+ *                          gone; so an abort lends no buffer
  *
  * The receiver copies: from the address itself where the sender is in this process; from its
  * own mapping of the sender's block where the message lies in one (block.h); else by

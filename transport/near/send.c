@@ -178,7 +178,8 @@ batoni_near_unsend(struct batoni_pairs *near, struct near_node *node)
 	struct batoni_transfer *transfer = node->transfer;
 
 	if (exchange_state(near, node, NEAR_WAITING, word_of_end(near, node)) ||
-	    ((near->broken || batoni_near_is_gone(near, transfer->peer)) &&
+	    ((near->broken || near->base.messages.ending ||
+	      batoni_near_is_gone(near, transfer->peer)) &&
 	     exchange_state(near, node, NEAR_MATCHED, NEAR_REVOKED))) {
 		batoni_near_finish(near, node);
 		return BATON_ERR_CANCELED;
