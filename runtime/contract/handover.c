@@ -18,7 +18,8 @@
  * Bounds.  The thread waits for requests and for its end, nothing else.  A process that
  * fetches waits for room in the giver's queue and for the answer, until its time is over or
  * the giver has ended.  It repeats its request every REPEAT_NS, as an answer may fail for want
- * of descriptors.
+ * of descriptors.  A secret of no handover, which a closed one's is, is answered without a
+ * descriptor, and the fetch ends.
  *
  * Locks.  `door_lock` is held while the door is opened and closed, and guards the number of its
  * handovers; the door's fields are constant while its thread runs, which writing `stop` ends.
@@ -121,6 +122,7 @@ struct arrival {
 	socklen_t from_bytes;
 	struct ucred sender; /* pid 0: not told */
 	int fd;              /* -1: none */
+	bool cut;            /* the kernel has dropped a descriptor */
 };
 
 /* Keep the first.  Any process may send, and as many as there is room for. */
@@ -178,6 +180,7 @@ receive(int socket_fd, struct note *note, struct arrival *arrival)
 	if (n < 0)
 		return false;
 	arrival->from_bytes = message.msg_namelen;
+	arrival->cut = (message.msg_flags & MSG_CTRUNC) != 0;
 	read_control(&message, arrival);
 	return n == (ssize_t)sizeof(*note) &&
 	       memcmp(note->magic, magic_bytes, sizeof(note->magic)) == 0;
@@ -205,10 +208,12 @@ find_locked(const struct note *asks)
 	return NULL;
 }
 
+/* handover: NULL, if the secret is that of none. */
 static void
-send_locked(const struct batoni_handover *handover, struct arrival *to)
+send_locked(const struct batoni_handover *handover, const struct note *asks,
+            struct arrival *to)
 {
-	struct note note;
+	struct note note = *asks;
 	struct iovec body = {&note, sizeof(note)};
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -219,17 +224,18 @@ send_locked(const struct batoni_handover *handover, struct arrival *to)
 		.msg_namelen = to->from_bytes,
 		.msg_iov = &body,
 		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
 	};
-	struct cmsghdr *part = CMSG_FIRSTHDR(&message);
 
-	memcpy(note.magic, magic_bytes, sizeof(note.magic));
-	memcpy(note.secret, handover->secret, sizeof(note.secret));
-	part->cmsg_level = SOL_SOCKET;
-	part->cmsg_type = SCM_RIGHTS;
-	part->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(part), &handover->fd, sizeof(int));
+	if (handover) {
+		struct cmsghdr *part = &control.align;
+
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		part->cmsg_level = SOL_SOCKET;
+		part->cmsg_type = SCM_RIGHTS;
+		part->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(part), &handover->fd, sizeof(int));
+	}
 	/* If it fails, the asker repeats its request. */
 	(void)sendmsg(door.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -237,12 +243,8 @@ send_locked(const struct batoni_handover *handover, struct arrival *to)
 static void
 answer(const struct note *asks, struct arrival *to)
 {
-	const struct batoni_handover *handover;
-
 	pthread_mutex_lock(&lock);
-	handover = find_locked(asks);
-	if (handover)
-		send_locked(handover, to);
+	send_locked(find_locked(asks), asks, to);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -468,20 +470,25 @@ take_answer(const struct batoni_handover_name *name, int socket_fd, int *fd_p)
 	struct arrival arrival;
 	struct note note;
 	bool is_answer = receive(socket_fd, &note, &arrival) &&
-	                 is_secret(&note, name->secret);
+	                 is_secret(&note, name->secret) &&
+	                 arrival.sender.pid == name->pid;
 
-	if (is_answer && arrival.fd >= 0 && arrival.sender.pid == name->pid &&
-	    is_named(name, arrival.fd)) {
+	if (is_answer && arrival.fd >= 0 && is_named(name, arrival.fd)) {
 		*fd_p = arrival.fd;
 		return BATON_OK;
 	}
 	if (arrival.fd >= 0)
 		close(arrival.fd);
 	/* The kernel drops descriptors for which the process has no numbers left. */
-	if (is_answer && arrival.fd < 0) {
+	if (is_answer && arrival.fd < 0 && arrival.cut) {
 		errno = EMFILE;
 		return refuse_call("recvmsg");
 	}
+	if (is_answer && arrival.fd < 0)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "process %d hands on that descriptor no "
+		                     "more",
+		                     (int)name->pid);
 	return BATON_PENDING;
 }
 

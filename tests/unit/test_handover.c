@@ -172,7 +172,7 @@ START_TEST(many_may_ask_at_the_same_time)
 }
 END_TEST
 
-START_TEST(a_request_without_the_secret_is_not_answered)
+START_TEST(a_request_without_the_secret_gets_no_descriptor)
 {
 	struct batoni_handover_name name;
 	struct batoni_handover *handover;
@@ -182,15 +182,71 @@ START_TEST(a_request_without_the_secret_is_not_answered)
 	                 BATON_OK);
 	before = count_descriptors();
 	name.secret[15] ^= 1;
-	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(SHORT_NS), &fd),
-	                 BATON_ERR_TIMEOUT);
-	ck_assert_ptr_nonnull(strstr(baton_last_error(), "in time"));
+	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no more"));
 	ck_assert_int_eq(fd, -1);
 	name.secret[15] ^= 1;
 	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
 	                 BATON_OK);
 	close(fd);
 	ck_assert_int_eq(count_descriptors(), before);
+	batoni_handover_close(handover);
+}
+END_TEST
+
+/* The door is open, as another handover has it. */
+START_TEST(a_closed_handover_is_answered_at_once)
+{
+	struct batoni_handover_name name, other;
+	struct batoni_handover *handover, *stays;
+	int before, fd = -1;
+
+	ck_assert_int_eq(batoni_handover_open(make_file(), &stays, &other),
+	                 BATON_OK);
+	ck_assert_int_eq(batoni_handover_open(make_file(), &handover, &name),
+	                 BATON_OK);
+	before = count_descriptors();
+	batoni_handover_close(handover);
+	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
+	                 BATON_ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no more"));
+	ck_assert_int_eq(fd, -1);
+	ck_assert_int_eq(count_descriptors(), before);
+	ck_assert_int_eq(batoni_handover_fetch(&other, -1, in(LONG_NS), &fd),
+	                 BATON_OK);
+	close(fd);
+	batoni_handover_close(stays);
+}
+END_TEST
+
+/* The process that fetches has one number left, which its socket takes. */
+START_TEST(an_answer_without_room_for_its_descriptor_is_told_apart)
+{
+	struct batoni_handover_name name;
+	struct batoni_handover *handover;
+	struct rlimit before, few;
+	int fd = -1, next, status;
+	pid_t child;
+
+	ck_assert_int_eq(batoni_handover_open(make_file(), &handover, &name),
+	                 BATON_OK);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		next = dup(STDIN_FILENO);
+		close(next);
+		if (getrlimit(RLIMIT_NOFILE, &before) != 0)
+			_exit(1);
+		few = before;
+		few.rlim_cur = (rlim_t)next + 1;
+		if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+			_exit(2);
+		status = batoni_handover_fetch(&name, -1, in(LONG_NS), &fd);
+		_exit(status != BATON_ERR_NOMEM ? 3
+		      : !strstr(baton_last_error(), "recvmsg") ? 4 : 0);
+	}
+	ck_assert_int_eq(ended_with(child), 0);
 	batoni_handover_close(handover);
 }
 END_TEST
@@ -399,7 +455,9 @@ main(void)
 		another_process_gets_the_descriptor,
 		where_it_may_not_be_taken_it_is_sent,
 		many_may_ask_at_the_same_time,
-		a_request_without_the_secret_is_not_answered,
+		a_request_without_the_secret_gets_no_descriptor,
+		a_closed_handover_is_answered_at_once,
+		an_answer_without_room_for_its_descriptor_is_told_apart,
 		descriptors_from_strangers_are_closed,
 		only_what_was_named_is_taken,
 		what_cannot_be_fetched_is_refused_with_the_reason,
