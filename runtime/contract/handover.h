@@ -38,7 +38,8 @@ enum baton_status batoni_handover_open(int fd,
  * thread that sends them has ended, which waits for no other process. */
 void batoni_handover_close(struct batoni_handover *handover);
 
-/* Get a descriptor of one's own.  pidfd: of the giver's process; -1: none is known.  Any
+/* Get a descriptor of one's own.  pidfd: of the giver's process; -1: none is known, or the giver
+ * may have closed and the number may be another's, of the same inode: the secret alone counts.  Any
  * thread; blocks until until_ns (batoni_real_ns) at most.  OK: the caller closes *fd_p; PEER:
  * the process has ended; UNSUPPORTED: neither way works, or the giver has closed; TIMEOUT: it
  * does not answer; NOMEM, SYSTEM.  Unless OK, batoni_refuse was called. */

@@ -66,8 +66,8 @@ void batoni_offerings_withdraw(const void *base, size_t bytes);
 uint64_t batoni_withdrawals(void);
 
 /* Map the block that a rank of another process offers; a block that this process has mapped
- * already is mapped once.  pidfd: of that process; blocks until until_ns at most, and for its own
- * calls of the device.  OK: *base_p is where the bytes are; UNSUPPORTED, NOMEM, CUDA, and what
+ * already is mapped once.  pidfd: of that process, or -1 (batoni_handover_fetch); blocks until
+ * until_ns at most, and for its own calls of the device.  OK: *base_p is where the bytes are; UNSUPPORTED, NOMEM, CUDA, and what
  * batoni_handover_fetch returns: batoni_refuse has said why. */
 enum baton_status batoni_mapping_take(struct batoni_device *device,
                                       const struct batoni_memory_ops *memory,

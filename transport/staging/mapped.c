@@ -29,7 +29,6 @@
  *
  * Threads.  The driver.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -218,7 +217,6 @@ static void
 want_mapping(const struct batoni_staging *stage, int peer,
              const struct stage_offer *offer)
 {
-	const struct batoni_peer *of = &stage->base.peers[peer];
 	struct stage_block *block = batoni_block_add(stage, &stage->maps->mappings);
 
 	if (!block)
@@ -227,8 +225,6 @@ want_mapping(const struct batoni_staging *stage, int peer,
 	block->peer = peer;
 	block->of.number = offer->number;
 	block->offer = offer->block;
-	if (of->pidfd >= 0)
-		block->pidfd = fcntl(of->pidfd, F_DUPFD_CLOEXEC, 0);
 	batoni_block_queue(stage, block, BLOCK_QUEUED);
 }
 

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "copies.h"
@@ -58,11 +57,15 @@ make_offering(struct stage_block *block)
 	                               block->offer.why);
 }
 
+/* No pidfd, so that the block is fetched by its secret.  The owner may close an offering before all have
+ * fetched it, as it does when the memory is freed; the number of its descriptor may then be another
+ * block's, and the descriptors of all blocks may be of one inode: what pidfd_getfd takes could be that
+ * other block's. */
 static enum baton_status
 make_mapping(struct stage_block *block)
 {
 	enum baton_status status = batoni_mapping_take(
-		block->device, block->memory, &block->offer, block->pidfd,
+		block->device, block->memory, &block->offer, -1,
 		batoni_real_ns() + HANDOVER_NS, &block->mapping, &block->base);
 
 	if (status == BATON_OK)
@@ -101,14 +104,6 @@ run_job(struct batoni_job *job)
 		         baton_last_error());
 }
 
-static void
-free_block(struct stage_block *block)
-{
-	if (block->pidfd >= 0)
-		close(block->pidfd);
-	batoni_free(block);
-}
-
 /* The job was given up. */
 static void
 leave_job(struct batoni_job *job)
@@ -117,7 +112,7 @@ leave_job(struct batoni_job *job)
 
 	if (block->state == BLOCK_MAKING && block->status == BATON_OK)
 		unmake(block);
-	free_block(block);
+	batoni_free(block);
 }
 
 static void
@@ -210,13 +205,13 @@ let_go(const struct batoni_staging *stage, struct stage_block *block)
 	switch (block->state) {
 	case BLOCK_QUEUED:
 		batoni_list_remove(&block->turn);
-		free_block(block);
+		batoni_free(block);
 		break;
 	case BLOCK_REFUSED:
 		if (block->mapping)
 			batoni_block_queue(stage, block, BLOCK_LEAVING);
 		else
-			free_block(block);
+			batoni_free(block);
 		break;
 	case BLOCK_MAKING:
 	case BLOCK_TRYING:
@@ -275,7 +270,7 @@ batoni_block_add(const struct batoni_staging *stage, struct stage_table *table)
 	block->memory = stage->memory;
 	block->all = stage->config.maps_all;
 	block->offering.fd = -1;
-	block->peer = block->pidfd = -1;
+	block->peer = -1;
 	batoni_list_init(&block->turn);
 	batoni_list_append(&table->blocks, &block->link);
 	table->n++;
@@ -294,7 +289,6 @@ give_mapping(const struct batoni_staging *stage, struct stage_block *block)
 	if (!leaves)
 		return;
 	*leaves = *block;
-	leaves->pidfd = -1;
 	batoni_list_init(&leaves->link);
 	batoni_list_init(&leaves->turn);
 	block->mapping = NULL;
@@ -357,7 +351,7 @@ end_job(const struct batoni_staging *stage)
 	if (made && block->dropped) {
 		batoni_block_queue(stage, block, BLOCK_LEAVING);
 	} else if (block->dropped || block->state == BLOCK_LEAVING) {
-		free_block(block);
+		batoni_free(block);
 	} else if (!made) {
 		refuse(stage, block, block->why);
 	} else if (block->foreign) {
@@ -395,7 +389,7 @@ static void
 leave_mapped(struct stage_block *block)
 {
 	batoni_mapping_leave(block->mapping);
-	free_block(block);
+	batoni_free(block);
 }
 
 static void
@@ -486,7 +480,7 @@ unmake_here(struct stage_maps *maps)
 
 	batoni_list_remove(&block->turn);
 	unmake(block);
-	free_block(block);
+	batoni_free(block);
 }
 
 bool

@@ -62,7 +62,6 @@ struct stage_block {
 	uint64_t withdrawals; /* when its job was started */
 	/* ---- a mapping ---- */
 	int peer;
-	int pidfd; /* its own; -1: none */
 	unsigned users; /* messages */
 	struct batoni_mapping *mapping;
 	char *base; /* of the block, here */
