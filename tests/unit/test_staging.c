@@ -581,6 +581,26 @@ START_TEST(a_send_is_taken_back_until_it_is_received)
 }
 END_TEST
 
+/* near does otherwise then (unit.near): what is taken back keeps its place. */
+START_TEST(the_path_below_is_told_of_the_end_of_the_rank)
+{
+	struct world world;
+	const struct batoni_path *below;
+
+	open_world(&world, "dd", false);
+	below = &stage_of(&world, 0)->below->messages;
+	start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
+	start_send(&world, 0, 1, 1, 0, 9 * CHUNK, 2, false);
+	ck_assert_int_eq(take_back(&world, 0, 0), BATON_ERR_CANCELED);
+	ck_assert(!below->ending);
+	world.ranks[0].transport->messages.ending = true;
+	ck_assert_int_eq(take_back(&world, 0, 1), BATON_ERR_CANCELED);
+	ck_assert(below->ending);
+	assert_idle(&world, 0);
+	close_world(&world);
+}
+END_TEST
+
 START_TEST(a_send_in_a_line_is_taken_back_and_the_line_goes_on)
 {
 	struct world world;
@@ -1030,6 +1050,7 @@ main(void)
 		an_eager_message_that_waits_for_its_copy_cannot_be_taken_back,
 		nor_can_it_when_its_sender_has_died,
 		a_send_is_taken_back_until_it_is_received,
+		the_path_below_is_told_of_the_end_of_the_rank,
 		a_send_in_a_line_is_taken_back_and_the_line_goes_on,
 		what_the_transport_below_cannot_take_back_stays_lent,
 		a_rank_may_abort_in_any_phase,

@@ -211,6 +211,9 @@ take_part_back(struct batoni_staging *stage, struct stage_part *part)
 	/* It has ended, if it is in stage->ended. */
 	if (!part->below || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
+	/* The engine tells its own paths alone.  At the end of a rank what is taken back below keeps its place
+	 * in the order, so that no later message arrives in its stead. */
+	below->ending = stage->base.messages.ending;
 	status = batoni_path_take_back(below, &part->transfer);
 	if (status != BATON_ERR_BUSY)
 		part_ended(stage, part, status);
