@@ -69,6 +69,14 @@ batoni_offer_nothing(struct batoni_offer *offer, const char *why)
 	snprintf(offer->why, sizeof(offer->why), "%s", why);
 }
 
+static void
+close_what(struct batoni_handover *handover, int fd)
+{
+	batoni_handover_close(handover);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* The device has named the block. */
 static void
 hand_on(const struct batoni_memory_shared *shared,
@@ -86,8 +94,11 @@ hand_on(const struct batoni_memory_shared *shared,
 	offering->kept = shared->kept;
 	if (shared->fd >= 0 &&
 	    batoni_handover_open(shared->fd, &offering->handover,
-	                         &offer->descriptor) != BATON_OK)
+	                         &offer->descriptor) != BATON_OK) {
 		batoni_offer_nothing(offer, baton_last_error());
+		/* An open descriptor keeps the memory. */
+		batoni_offering_close(offering);
+	}
 }
 
 enum baton_status
@@ -110,14 +121,6 @@ batoni_offer_make(struct batoni_device *device,
 			batoni_offer_nothing(offer, baton_last_error());
 	}
 	return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
-}
-
-static void
-close_what(struct batoni_handover *handover, int fd)
-{
-	batoni_handover_close(handover);
-	if (fd >= 0)
-		close(fd);
 }
 
 void

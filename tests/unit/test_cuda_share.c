@@ -17,6 +17,7 @@
 #include "cuda_world.h"
 #include "handover.h"
 #include "mem.h"
+#include "shared.h"
 
 #define BYTES ((size_t)70000)
 #define UNIT (2 * MIB)
@@ -222,6 +223,29 @@ ck_unshared(const void *pointer, size_t bytes, const char *why)
 		BATON_ERR_UNSUPPORTED);
 	assert_said(why);
 }
+
+START_TEST(an_offer_without_memory_for_its_handover_keeps_no_descriptor)
+{
+	struct batoni_offering offering;
+	struct batoni_offer offer;
+	char *block;
+	int before;
+
+	begin();
+	block = alloc(BYTES);
+	before = count_descriptors();
+	batoni_mem_fail_at(1);
+	baton_ok(batoni_offer_make(device, memory_ops, block, BYTES, &offering,
+	                           &offer));
+	batoni_mem_fail_at(0);
+	ck_assert_uint_eq(offer.offered, 0);
+	ck_assert_ptr_nonnull(strstr(offer.why, "out of memory"));
+	ck_assert_int_eq(offering.fd, -1);
+	ck_assert_int_eq(count_descriptors(), before);
+	memory_ops->blocks->block_free(device, block);
+	end();
+}
+END_TEST
 
 START_TEST(a_name_is_that_of_one_block)
 {
@@ -659,6 +683,7 @@ main(void)
 		without_virtual_memory_management_it_is_of_cuMemAlloc,
 		an_allocation_beside_a_stream_that_waits_is_bounded,
 		a_block_that_there_is_no_memory_for_is_refused,
+		an_offer_without_memory_for_its_handover_keeps_no_descriptor,
 		a_name_is_that_of_one_block,
 		what_cannot_be_shared_says_why,
 		a_call_that_fails_leaves_nothing,
