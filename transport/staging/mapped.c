@@ -185,10 +185,11 @@ offer_bytes(const struct batoni_staging *stage, const char *buffer, size_t bytes
 		return;
 	}
 	batoni_block_touch(&maps->offerings, block);
-	if (block->state != BLOCK_READY)
+	if (block->state != BLOCK_READY || of.bytes != block->of.bytes)
 		return;
 	offer->block = block->offer;
-	offer->block.offset += (uint64_t)(buffer - block->of.base);
+	/* The same memory may be at more than one address. */
+	offer->block.offset += (uint64_t)(buffer - of.base);
 	offer->number = of.number;
 }
 
