@@ -15,8 +15,8 @@
  *
  * Memory that its owner frees.  The descriptor of an offering is closed at baton_mem_free
  * (batoni_offerings_withdraw), or when the driver says at a later send that the block's address is other
- * memory's.  The next offer to each rank then has the block's number as `gone`, and that
- * rank unmaps it.  Until then its mapping keeps the memory.  Only memory of which that is documented is
+ * memory's.  A later offer to each rank then has the block's number as `gone`, one number at a time, and
+ * that rank unmaps it; of the oldest, beyond GONE_MAX, it does not hear.  Until then its mapping keeps the memory.  Only memory of which that is documented is
  * offered (`kept` in memory.h); memory of cuMemAlloc, which must not be freed while it is open
  * elsewhere, where the program promises that (maps_all).
  *
