@@ -23,7 +23,7 @@
 #include "mem.h"
 #include "shared_memory.h"
 
-enum { BYTES = 300000, MESSAGES = 24 };
+enum { BYTES = 300000, UNIT = 2 << 20, MESSAGES = 24 };
 
 static struct shared {
 	struct baton_unique_id id;
@@ -99,13 +99,34 @@ exchange(unsigned char *from, unsigned char *to, unsigned i)
 		(void)baton_comm_abort(comm);
 }
 
+/* Memory that other processes map, and that outlives the communicator: what an abort leaves lent may be
+ * copied until that is destroyed. */
 static unsigned char *
-alloc(void)
+make_memory(void)
 {
-	void *memory = NULL;
+	const CUmemAllocationProp properties = {
+		.type = BATONI_CU_ALLOCATION_PINNED,
+		.requestedHandleTypes = BATONI_CU_HANDLE_FD,
+		.location = {BATONI_CU_LOCATION_DEVICE, 0},
+	};
+	const CUmemAccessDesc access = {{BATONI_CU_LOCATION_DEVICE, 0},
+	                                BATONI_CU_ACCESS_READ_WRITE};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr memory;
 
-	must(baton_mem_alloc(comm, BYTES, &memory) == BATON_OK);
-	return memory;
+	must(cw.sim->vm_create(&handle, UNIT, &properties, 0) == 0);
+	must(cw.sim->vm_reserve(&memory, UNIT, 0, 0, 0) == 0);
+	must(cw.sim->vm_map(memory, UNIT, 0, handle, 0) == 0);
+	must(cw.sim->vm_access(memory, UNIT, &access, 1) == 0);
+	must(cw.sim->vm_release(handle) == 0);
+	return (unsigned char *)(uintptr_t)memory;
+}
+
+static void
+free_memory(const unsigned char *memory)
+{
+	must(cw.sim->vm_unmap((uintptr_t)memory, UNIT) == 0);
+	must(cw.sim->vm_unreserve((uintptr_t)memory, UNIT) == 0);
 }
 
 static void
@@ -115,21 +136,18 @@ run_rank(void)
 
 	cuda_world_begin();
 	create();
-	from = alloc();
-	to = alloc();
+	from = make_memory();
+	to = make_memory();
 	if (faulty)
 		driver_sweep_arm();
 	for (unsigned i = 0; i < MESSAGES && !failed; i++)
 		exchange(from, to, i);
-	/* What has ended is lent no more when the device is idle. */
-	if (failed)
-		cw.sim->sim_settle(false);
-	must(baton_mem_free(comm, from) == BATON_OK);
-	must(baton_mem_free(comm, to) == BATON_OK);
 	must(baton_comm_destroy(comm) == BATON_OK);
 	if (faulty)
 		driver_sweep_disarm();
 	cw.sim->sim_settle(false);
+	free_memory(from);
+	free_memory(to);
 	must(cw.sim->sim_violations() == 0);
 	/* Rank 0 relays for the other until that has left too. */
 	while (batoni_mem_blocks() > 0)
