@@ -117,7 +117,7 @@ struct batoni_bell {
 	uint64_t pipe_device, pipe_inode;
 };
 
-/* The pipe of a process, as this process has it open.  All who open it share a descriptor. */
+/* The pipe of a process, as this process has it open.  All openings share one descriptor. */
 struct batoni_pipe;
 
 /* This process's bell; never NULL. */

@@ -46,11 +46,9 @@
 #include "queue_pipe.h"
 #include "request.h"
 #include "unobserved.h"
-#include "wake.h"
 
 #define ENTRIES_MAX ((size_t)1 << 20)
-#define TIMER_NS 1000000u
-#define SECOND_NS 1000000000u
+#define TIMER_NS 1000000
 
 struct baton_queue {
 	struct baton_comm *comm;
@@ -188,12 +186,12 @@ queue_free(struct baton_queue *queue)
 static void
 set_timer(const struct baton_queue *queue)
 {
-	uint64_t ns = queue->armed && queue->held > 1 ? TIMER_NS : 0;
-	struct itimerspec in = {.it_value = {.tv_sec = (time_t)(ns / SECOND_NS),
-	                                     .tv_nsec = (long)(ns % SECOND_NS)}};
+	struct itimerspec in = {.it_value = {.tv_nsec = TIMER_NS}};
 
 	if (queue->timer < 0)
 		return;
+	if (!queue->armed || queue->held <= 1)
+		in.it_value.tv_nsec = 0;
 	timerfd_settime(queue->timer, 0, &in, NULL);
 }
 
