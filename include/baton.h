@@ -556,6 +556,15 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 BATON_API enum baton_status baton_group_begin(struct baton_comm *comm);
 BATON_API enum baton_status baton_group_end(struct baton_comm *comm);
 
+/*
+ * Leave a group of this thread, in the place of its end: nothing of it is enqueued, its request
+ * handles are STALE, queues get no completion, and streams that wait for a member go on.  Within
+ * another group, or the recording of a plan, that is void then: later calls in it are refused, and
+ * its end returns CANCELED.  Returns BATON_OK (also for a group that a refusal has voided),
+ * INVALID (no group is open on this thread).
+ */
+BATON_API enum baton_status baton_group_abandon(struct baton_comm *comm);
+
 /* ---- tensor lists ------------------------------------------------------- */
 
 #define BATON_TENSOR_RANK_MAX 8

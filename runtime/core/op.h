@@ -139,10 +139,11 @@ struct batoni_scope_kind {
 	enum baton_status (*add)(struct batoni_scope *scope, struct batoni_op *op);
 	/* A record for the next operation, or NULL: the pool is asked.  NULL slot: the same. */
 	struct batoni_op *(*record)(struct batoni_scope *scope);
-	/* baton_group_begin and baton_group_end.  These two, and the next one, are NULL for a scope
-	 * that is closed before its call returns. */
+	/* baton_group_begin, _end and _abandon.  These three, and the next one, are NULL for a
+	 * scope that is closed before its call returns. */
 	enum baton_status (*group_begin)(struct batoni_scope *scope);
 	enum baton_status (*group_end)(struct batoni_scope *scope);
+	enum baton_status (*group_abandon)(struct batoni_scope *scope);
 	/* The thread exits.  The scope is off its list. */
 	void (*abandon)(struct batoni_scope *scope);
 };

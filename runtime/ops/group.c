@@ -559,6 +559,20 @@ baton_group_end(struct baton_comm *comm)
 	return scope->kind->group_end(scope);
 }
 
+enum baton_status
+baton_group_abandon(struct baton_comm *comm)
+{
+	struct batoni_scope *scope;
+
+	BATONI_ENTER("baton_group_abandon");
+	scope = batoni_scope_of(comm);
+	if (!scope)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_group_abandon: no group of this "
+		                     "communicator is open on this thread");
+	return scope->kind->group_abandon(scope);
+}
+
 /* ---- the scope ---- */
 
 static enum baton_status
@@ -598,20 +612,41 @@ end_one(struct batoni_scope *scope)
 	return status;
 }
 
+/* The scope is off its thread's list.  If nothing was refused before, the group is void in this
+ * status. */
+static void
+end_void(struct batoni_scope *scope, enum baton_status refusal)
+{
+	if (scope->refusal == BATON_OK)
+		scope->refusal = refusal;
+	batoni_scope_forget(scope);
+	end_group(record_of(scope));
+}
+
+static enum baton_status
+abandon_one(struct batoni_scope *scope)
+{
+	if (scope->depth > 1) {
+		batoni_set(scope->depth, scope->depth - 1);
+		batoni_scope_void(scope);
+		return BATON_OK;
+	}
+	batoni_scope_close(scope);
+	end_void(scope, BATON_ERR_CANCELED);
+	return BATON_OK;
+}
+
 static void
 abandon(struct batoni_scope *scope)
 {
-	struct batoni_op *group = record_of(scope);
+	const struct batoni_op *group = record_of(scope);
 
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: a thread exits with a group of %u operation%s open: "
 	           "the group is void",
 	           scope->comm->rank, group->tally.members,
 	           batoni_s(group->tally.members));
-	if (scope->refusal == BATON_OK)
-		scope->refusal = BATON_ERR_INVALID;
-	batoni_scope_forget(scope);
-	end_group(group);
+	end_void(scope, BATON_ERR_INVALID);
 }
 
 static const struct batoni_scope_kind group_scope = {
@@ -619,5 +654,6 @@ static const struct batoni_scope_kind group_scope = {
 	.add = add,
 	.group_begin = begin_another,
 	.group_end = end_one,
+	.group_abandon = abandon_one,
 	.abandon = abandon,
 };

@@ -216,6 +216,21 @@ group_end(struct batoni_scope *scope)
 	               : status;
 }
 
+/* What the group has recorded cannot be told from the rest any more. */
+static enum baton_status
+group_abandon(struct batoni_scope *scope)
+{
+	if (scope->depth == 0)
+		return batoni_scope_refuse(
+			scope->comm,
+			batoni_refuse(BATON_ERR_INVALID,
+		                      "baton_group_abandon: no group is open in "
+		                      "the plan that is recorded"));
+	scope->depth--;
+	batoni_scope_void(scope);
+	return BATON_OK;
+}
+
 static void
 abandon(struct batoni_scope *scope)
 {
@@ -234,6 +249,7 @@ static const struct batoni_scope_kind recording_scope = {
 	.add = add,
 	.group_begin = group_begin,
 	.group_end = group_end,
+	.group_abandon = group_abandon,
 	.abandon = abandon,
 };
 

@@ -111,6 +111,20 @@ batoni_scope_refuse(const struct baton_comm *comm, enum baton_status status)
 	return status;
 }
 
+/* No call was refused: what the thread was told last stays. */
+void
+batoni_scope_void(const struct batoni_scope *scope)
+{
+	char scratch[BATONI_SENTENCE_BYTES];
+	char *kept = batoni_sentence_aside(scratch);
+
+	batoni_scope_refuse(scope->comm,
+	                    batoni_refuse(BATON_ERR_CANCELED,
+	                                  "a group within it was abandoned "
+	                                  "(baton_group_abandon)"));
+	batoni_sentence_back(kept);
+}
+
 static struct batoni_refusal **
 find_sentence(const struct batoni_scope *scope)
 {

@@ -45,6 +45,8 @@ batoni_scope_push(struct batoni_scope *scope)
  * with its sentence), and return status. */
 enum baton_status batoni_scope_refuse(const struct baton_comm *comm,
                                       enum baton_status status);
+/* A group within it was abandoned: it is void, as after a refusal in CANCELED. */
+void batoni_scope_void(const struct batoni_scope *scope);
 /* Say the sentence of its first refusal again, and return that.  The scope itself may be gone. */
 enum baton_status batoni_scope_say(const char *call,
                                    const struct batoni_scope *scope,

@@ -563,6 +563,40 @@ waiting_for_an_open_group_is_invalid(struct conform *c)
 	FINISH_ALL(c, requests, 2);
 }
 
+/* Its streams go on, its handles are stale, and what comes next is the first that the peer sees. */
+static void
+an_abandoned_group_enqueues_nothing(struct conform *c)
+{
+	baton_request requests[3] = { 0 }, after = 0;
+	int value = 1, got = 2;
+
+	if (c->rank == 0) {
+		CHECK_OK(c, baton_group_begin(c->comm));
+		requests[0] = SEND(c, &value, sizeof(value), 1, 0, c->stream,
+		                   NULL);
+		requests[1] = RECV(c, &got, sizeof(got), 1, 0, c->stream, NULL);
+		CHECK_OK(c, baton_group_abandon(c->comm));
+		CHECK_STATUS(c, BATON_ERR_STALE, baton_test(requests[0], NULL));
+		CHECK_STATUS(c, BATON_ERR_STALE, baton_release(&requests[1]));
+		CHECK_OK(c, baton_record(c->comm, c->stream, NULL, &after));
+		FINISH(c, BATON_OK, &after);
+		CHECK_OK(c, baton_group_begin(c->comm));
+		CHECK_OK(c, baton_group_begin(c->comm));
+		requests[2] = SEND(c, &value, sizeof(value), 1, 0, c->stream,
+		                   NULL);
+		CHECK_OK(c, baton_group_abandon(c->comm));
+		CHECK_REFUSED(c, BATON_ERR_CANCELED, baton_group_end(c->comm),
+		              "baton_group_abandon");
+		CHECK_STATUS(c, BATON_ERR_STALE, baton_test(requests[2], NULL));
+	}
+	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_group_abandon(c->comm),
+	              "group");
+	check_nothing_was_sent(c);
+	CHECK_EQ(c, got, 2);
+	conform_sync(c);
+	conform_sound(c);
+}
+
 /* ---- members that end badly --------------------------------------------- */
 
 static void
@@ -615,6 +649,7 @@ const struct conform_case conform_group[] = {
 	  .ranks_min = 2 },
 	{ CASE(what_a_group_does_not_take_is_invalid) },
 	{ CASE(waiting_for_an_open_group_is_invalid) },
+	{ CASE(an_abandoned_group_enqueues_nothing), .ranks_min = 2 },
 	{ CASE(a_member_that_times_out_holds_no_other), .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS | BATON_CAP_CANCEL },
 	CASES_END,

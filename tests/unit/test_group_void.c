@@ -418,6 +418,99 @@ refuse_at_the_end(bool with_message)
 	ck_assert_int_eq(fake_device_violations(), 0);
 }
 
+/* ---- what is abandoned ---- */
+
+static void
+abandon(enum baton_status status)
+{
+	ck_assert_int_eq(baton_group_abandon(comm), status);
+}
+
+/* Its queue entry is free, what is behind it in its FIFO goes on, and so do its streams. */
+START_TEST(abandoned_group_enqueues_nothing)
+{
+	struct baton_op_options queued = BATON_OP_OPTIONS_INIT;
+	baton_request a, b, behind, after;
+	struct baton_completion done;
+
+	ck_assert_int_eq(baton_queue_create(comm, 1, &queued.queue), BATON_OK);
+	ck_assert_int_eq(baton_release(NULL), BATON_ERR_INVALID);
+	begin();
+	a = scripted_send(comm, s, 1, &queued);
+	b = scripted_recv(comm, t, 2, NULL);
+	pthread_join(thread_of(send_behind, &behind), NULL);
+	ck_assert_int_eq(baton_cancel(b), BATON_OK);
+	abandon(BATON_OK);
+	/* It is no refusal. */
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_release: request_p is NULL");
+	assert_stale(a);
+	assert_stale(b);
+	ck_assert_uint_eq(baton_queue_poll(queued.queue, &done, 1), 0);
+	assert_log("s1 ");
+	after = scripted_send(comm, s, 3, &queued);
+	assert_log("s1 s3 ");
+	end_send(1, BATON_OK);
+	end_send(3, BATON_OK);
+	scripted_assert_ended(behind, BATON_OK);
+	ck_assert_uint_eq(baton_queue_poll(queued.queue, &done, 1), 1);
+	ck_assert_uint_eq(done.request, after);
+	ck_assert_int_eq(baton_release(&a), BATON_ERR_STALE);
+	baton_queue_destroy(queued.queue);
+	abandon(BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no group of this"));
+	ck_assert_int_eq(baton_group_abandon(NULL), BATON_ERR_INVALID);
+	assert_all_free();
+}
+END_TEST
+
+START_TEST(what_is_around_an_abandoned_group_is_void)
+{
+	struct baton_plan *plan = NULL;
+	baton_request a, none = BATON_REQUEST_NULL;
+
+	begin();
+	a = scripted_send(comm, s, 1, NULL);
+	begin();
+	begin();
+	abandon(BATON_OK);
+	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, NULL,
+	                            &none),
+	                 BATON_ERR_CANCELED);
+	end(BATON_OK);
+	end(BATON_ERR_CANCELED);
+	ck_assert_str_eq(baton_last_error(),
+	                 "a group within it was abandoned (baton_group_abandon)");
+	assert_stale(a);
+	/* All of them may be abandoned, also after a refusal. */
+	begin();
+	begin();
+	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
+	abandon(BATON_OK);
+	abandon(BATON_OK);
+	abandon(BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+	abandon(BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
+	begin();
+	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, NULL,
+	                            NULL),
+	                 BATON_OK);
+	abandon(BATON_OK);
+	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_ERR_CANCELED);
+	ck_assert_ptr_null(plan);
+	/* The next ones are whole. */
+	begin();
+	a = scripted_send(comm, s, 3, NULL);
+	end(BATON_OK);
+	assert_log("s3 ");
+	end_send(3, BATON_OK);
+	scripted_assert_ended(a, BATON_OK);
+	assert_all_free();
+}
+END_TEST
+
 START_TEST(group_refused_at_its_end_returns_its_own_sentence)
 {
 	refuse_at_the_end(true);
@@ -442,6 +535,8 @@ main(void)
 		void_group_delivers_no_completion_of_a_cancelled_member,
 		member_cancelled_in_an_open_group_is_delivered_at_its_end,
 		group_refused_at_its_end_returns_its_own_sentence,
+		abandoned_group_enqueues_nothing,
+		what_is_around_an_abandoned_group_is_void,
 	};
 
 	return RUN_TESTS_WITH("group_void", tests, world_setup, world_teardown);
