@@ -21,10 +21,8 @@
 /* After so many messages without a pass there is one, for everybody else. */
 #define AWAITED_A_PASS 16u
 
-/* Is the record a member of a group that this thread has not ended?  A wait for it would
- * never return. */
-static bool
-in_open_group(const struct batoni_op *op)
+bool
+batoni_request_in_open_group(const struct batoni_op *op)
 {
 	const struct batoni_scope *scope = batoni_thread.scopes;
 	const struct batoni_op *group = batoni_op_group(op);
@@ -43,33 +41,13 @@ check_request(const char *call, baton_request request, struct batoni_op **op_p,
 	if (unlikely(!*op_p))
 		return batoni_refuse_handle(call, request);
 	if (unlikely(batoni_thread.scopes && !(*word_p & BATONI_OP_DONE) &&
-	             in_open_group(*op_p) &&
+	             batoni_request_in_open_group(*op_p) &&
 	             batoni_op_is_still(*op_p, *word_p)))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: the request belongs to a group that "
 		                     "this thread has not ended",
 		                     call);
 	return BATON_OK;
-}
-
-/* Returns the operation's status, or PENDING, and fills the completion.  STALE: the
- * record was reused for another operation, and nothing was written. */
-static inline enum baton_status
-report(const struct batoni_op *op, uint64_t word,
-       struct baton_completion *completion_p)
-{
-	enum baton_status status = word & BATONI_OP_DONE
-	                                   ? batoni_get(op->status)
-	                                   : BATON_PENDING;
-	struct baton_completion completion;
-
-	if (completion_p)
-		completion = batoni_completion_at(op, word);
-	if (unlikely(!batoni_op_is_still(op, word)))
-		return BATON_ERR_STALE;
-	if (completion_p)
-		*completion_p = completion;
-	return status;
 }
 
 /* ---- one request ---- */
@@ -89,7 +67,7 @@ test_slowly(baton_request request, struct baton_completion *completion_p)
 	/* Another thread may have released it meanwhile. */
 	op = batoni_request_find(request, &word);
 	if (op)
-		status = report(op, word, completion_p);
+		status = batoni_request_report(op, word, completion_p);
 	if (!op || status == BATON_ERR_STALE)
 		return batoni_refuse_handle("baton_test", request);
 	return status;
@@ -108,12 +86,12 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 	if (likely(op && batoni_may_call())) {
 		if (likely((word & (BATONI_OP_DONE | BATONI_OP_LENT)) ==
 		           BATONI_OP_DONE))
-			status = report(op, word, completion_p);
+			status = batoni_request_report(op, word, completion_p);
 		else if (!batoni_thread.scopes &&
 		         atomic_load_explicit(&batoni_engine.driver,
 		                              memory_order_relaxed) &&
 		         !batoni_is_left_to_us(batoni_get(op->comm)))
-			status = report(op, word, completion_p);
+			status = batoni_request_report(op, word, completion_p);
 	}
 	return likely(status != BATON_ERR_STALE)
 	               ? status
@@ -157,7 +135,7 @@ drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 	return true;
 }
 
-/* `report` of an operation that has ended, and drop its handle.  STALE: another thread
+/* The report of an operation that has ended, and drop its handle.  STALE: another thread
  * has dropped it. */
 static inline enum baton_status
 report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
@@ -202,22 +180,12 @@ is_over(struct batoni_awaited *awaited, bool driving)
 	}
 	if (!(word & BATONI_OP_DONE))
 		return false;
-	waiting->status = waiting->release
-	                          ? report_and_drop(op, word, driving,
-	                                            waiting->completion_p)
-	                          : report(op, word, waiting->completion_p);
+	waiting->status =
+		waiting->release
+			? report_and_drop(op, word, driving,
+	                                  waiting->completion_p)
+			: batoni_request_report(op, word, waiting->completion_p);
 	return true;
-}
-
-/* Can only the main thread end the operation, and is this another thread?  (A record may
- * end without a driver of its transport.) */
-static bool
-is_main_threads(const struct batoni_op *op)
-{
-	const struct baton_comm *comm = batoni_get(op->comm);
-
-	return unlikely(comm->driving.drivers == BATONI_DRIVERS_MAIN) &&
-	       batoni_is_transfer(op) && !batoni_may_drive(comm);
 }
 
 static enum baton_status
@@ -233,13 +201,13 @@ wait_one(const char *call, struct waiting *waiting, int64_t timeout_ns)
 		.ready = is_over,
 		.requests = &waiting->request,
 		.count = 1,
-		.passive = is_main_threads(waiting->op),
+		.passive = batoni_request_is_main_threads(waiting->op),
 	};
 	if (!batoni_wait_until(&waiting->awaited,
 	                       batoni_get(waiting->op->comm), timeout_ns))
-		waiting->status = report(waiting->op,
-		                         word & ~(uint64_t)BATONI_OP_DONE,
-		                         waiting->completion_p);
+		waiting->status = batoni_request_report(
+			waiting->op, word & ~(uint64_t)BATONI_OP_DONE,
+			waiting->completion_p);
 	if (unlikely(waiting->status == BATON_ERR_STALE))
 		return batoni_refuse_handle(call, waiting->request);
 	return waiting->status;
@@ -456,273 +424,4 @@ baton_cancel(baton_request request)
 	atomic_store(&batoni_engine.attention, 1);
 	batoni_nudge();
 	return BATON_OK;
-}
-
-/* ---- many requests ---- */
-
-struct waiting_many {
-	struct batoni_awaited awaited;
-	const baton_request *requests;
-	size_t count;
-	/* any: the request that has ended or is stale; all: the first not ended */
-	size_t index;
-	bool stale;
-	enum baton_status status; /* all: the first that is not OK, before index */
-};
-
-/* 0: pending, 1: ended, 2: null, -1: stale. */
-static int
-look(baton_request request)
-{
-	uint64_t word;
-
-	if (request == BATON_REQUEST_NULL)
-		return 2;
-	if (!batoni_request_find(request, &word))
-		return -1;
-	return word & BATONI_OP_DONE ? 1 : 0;
-}
-
-static bool
-any_over(struct batoni_awaited *awaited, bool driving)
-{
-	struct waiting_many *many = batoni_container_of(
-		awaited, struct waiting_many, awaited);
-	bool nothing = true;
-
-	(void)driving;
-	for (size_t i = 0; i < many->count; i++) {
-		int seen = look(many->requests[i]);
-
-		many->index = i;
-		many->stale = seen < 0;
-		if (seen == 1 || seen < 0)
-			return true;
-		nothing &= seen == 2;
-	}
-	many->index = many->count;
-	return nothing;
-}
-
-/* Advance `index` to the first request that is pending or stale.  Requests that have
- * ended are not examined again.  0: it is pending, 1: all have ended, -1: it is stale. */
-static int
-pass_over(struct waiting_many *many)
-{
-	for (; many->index < many->count; many->index++) {
-		baton_request request = many->requests[many->index];
-		enum baton_status status = BATON_ERR_STALE;
-		const struct batoni_op *op;
-		uint64_t word;
-
-		if (request == BATON_REQUEST_NULL)
-			continue;
-		op = batoni_request_find(request, &word);
-		if (likely(op))
-			status = report(op, word, NULL);
-		if (status == BATON_PENDING)
-			return 0;
-		if (unlikely(status == BATON_ERR_STALE))
-			return -1;
-		if (many->status == BATON_OK)
-			many->status = status;
-	}
-	return 1;
-}
-
-static bool
-all_over(struct batoni_awaited *awaited, bool driving)
-{
-	struct waiting_many *many = batoni_container_of(
-		awaited, struct waiting_many, awaited);
-	int seen = pass_over(many);
-
-	(void)driving;
-	many->stale = seen < 0;
-	/* Wait for this one next: its end makes the waiter call all_over again. */
-	if (seen == 0)
-		awaited->requests = &many->requests[many->index];
-	return seen != 0;
-}
-
-/* The communicator of a pending request that the current driver may not drive and this
- * thread may; NULL: there is none. */
-static const struct baton_comm *
-comm_to_drive(const baton_request *requests, size_t count)
-{
-	if (!atomic_load_explicit(&batoni_engine.driver, memory_order_relaxed))
-		return NULL;
-	for (size_t i = 0; i < count; i++) {
-		uint64_t word;
-		const struct batoni_op *op =
-			requests[i] ? batoni_request_find(requests[i], &word)
-				    : NULL;
-
-		if (op && !(word & BATONI_OP_DONE) &&
-		    batoni_is_left_to_us(batoni_get(op->comm)))
-			return batoni_get(op->comm);
-	}
-	return NULL;
-}
-
-/* Can only the main thread end the pending requests? */
-static bool
-are_main_threads(const baton_request *requests, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		uint64_t word;
-		const struct batoni_op *op =
-			requests[i] ? batoni_request_find(requests[i], &word)
-				    : NULL;
-
-		if (op && !(word & BATONI_OP_DONE) && !is_main_threads(op))
-			return false;
-	}
-	return true;
-}
-
-static void
-await_many(struct waiting_many *many,
-           bool (*ready)(struct batoni_awaited *awaited, bool driving),
-           size_t count)
-{
-	many->awaited = (struct batoni_awaited){
-		.ready = ready,
-		.requests = many->requests,
-		.count = count,
-	};
-	/* Usually the first pending request decides, and the scan stops there. */
-	many->awaited.passive = are_main_threads(many->requests + many->index,
-	                                      many->count - many->index);
-}
-
-static enum baton_status
-check_many(const char *call, const baton_request *requests, size_t count)
-{
-	BATONI_ENTER(call);
-	if (!requests && count > 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: requests is NULL with count %zu", call,
-		                     count);
-	for (size_t i = 0; batoni_thread.scopes && i < count; i++) {
-		uint64_t word;
-		struct batoni_op *op =
-			requests[i] ? batoni_request_find(requests[i], &word)
-				    : NULL;
-
-		if (op && !(word & BATONI_OP_DONE) && in_open_group(op) &&
-		    batoni_op_is_still(op, word))
-			return batoni_refuse(BATON_ERR_INVALID,
-			                     "%s: requests[%zu] belongs to a "
-			                     "group that this thread has not "
-			                     "ended",
-			                     call, i);
-	}
-	return BATON_OK;
-}
-
-enum baton_status
-baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
-               size_t *index_p, struct baton_completion *completion_p)
-{
-	struct waiting_many many = {.requests = requests, .count = count};
-	enum baton_status status = check_many("baton_wait_any", requests,
-	                                      count);
-	struct batoni_op *op;
-	uint64_t word;
-
-	if (status != BATON_OK)
-		return status;
-	if (!index_p)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_wait_any: index_p is NULL");
-	await_many(&many, any_over, count);
-	if (!batoni_wait_until(&many.awaited, comm_to_drive(requests, count),
-	                       timeout_ns))
-		return BATON_PENDING;
-	*index_p = many.index;
-	if (many.index == count)
-		return BATON_OK;
-	op = many.stale ? NULL
-	                : batoni_request_find(requests[many.index], &word);
-	if (op)
-		status = report(op, word, completion_p);
-	if (!op || status == BATON_ERR_STALE)
-		return batoni_refuse_handle("baton_wait_any", requests[many.index]);
-	return status;
-}
-
-enum baton_status
-baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
-{
-	struct waiting_many many = {.requests = requests, .count = count};
-	enum baton_status status = check_many("baton_wait_all", requests,
-	                                      count);
-	int seen;
-
-	if (status != BATON_OK)
-		return status;
-	seen = pass_over(&many);
-	if (seen == 0) {
-		/* Report a stale request at once, wherever it is in the array. */
-		for (size_t i = many.index + 1; i < count; i++) {
-			if (look(requests[i]) < 0)
-				return batoni_refuse_handle("baton_wait_all",
-				                     requests[i]);
-		}
-		await_many(&many, all_over, 1);
-		if (!batoni_wait_until(&many.awaited,
-		                       comm_to_drive(requests, count),
-		                       timeout_ns))
-			return BATON_PENDING;
-		seen = many.stale ? -1 : 1;
-	}
-	if (seen < 0)
-		return batoni_refuse_handle("baton_wait_all", requests[many.index]);
-	return many.status;
-}
-
-static enum baton_status
-collect(const baton_request *requests, size_t count, size_t *indices,
-        size_t indices_max, size_t *done_p)
-{
-	size_t done = 0;
-	bool pending = false;
-
-	for (size_t i = 0; i < count && done < indices_max; i++) {
-		int seen = look(requests[i]);
-
-		if (seen < 0) {
-			indices[0] = i;
-			*done_p = 0;
-			return batoni_refuse_handle("baton_test_some", requests[i]);
-		}
-		pending |= seen == 0;
-		if (seen == 1)
-			indices[done++] = i;
-	}
-	*done_p = done;
-	return done == 0 && pending ? BATON_PENDING : BATON_OK;
-}
-
-enum baton_status
-baton_test_some(const baton_request *requests, size_t count, size_t *indices,
-                size_t indices_max, size_t *done_p)
-{
-	enum baton_status status = check_many("baton_test_some", requests,
-	                                      count);
-
-	if (status != BATON_OK)
-		return status;
-	if (!done_p || !indices || indices_max == 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_test_some: %s",
-		                     !done_p    ? "done_p is NULL"
-		                     : !indices ? "indices is NULL"
-		                                : "indices_max is 0");
-	status = collect(requests, count, indices, indices_max, done_p);
-	if (status != BATON_PENDING)
-		return status;
-	batoni_poll(comm_to_drive(requests, count));
-	return collect(requests, count, indices, indices_max, done_p);
 }

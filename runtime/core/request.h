@@ -61,6 +61,41 @@ batoni_completion_at(const struct batoni_op *op, uint64_t word)
 	return completion;
 }
 
+/* Returns the operation's status, or PENDING, and fills the completion.  STALE: the
+ * record was reused for another operation, and nothing was written. */
+static inline enum baton_status
+batoni_request_report(const struct batoni_op *op, uint64_t word,
+                      struct baton_completion *completion_p)
+{
+	enum baton_status status = word & BATONI_OP_DONE
+	                                   ? batoni_get(op->status)
+	                                   : BATON_PENDING;
+	struct baton_completion completion;
+
+	if (completion_p)
+		completion = batoni_completion_at(op, word);
+	if (unlikely(!batoni_op_is_still(op, word)))
+		return BATON_ERR_STALE;
+	if (completion_p)
+		*completion_p = completion;
+	return status;
+}
+
+/* Can only the main thread end the operation, and is this another thread?  (A record may
+ * end without a driver of its transport.) */
+static inline bool
+batoni_request_is_main_threads(const struct batoni_op *op)
+{
+	const struct baton_comm *comm = batoni_get(op->comm);
+
+	return unlikely(comm->driving.drivers == BATONI_DRIVERS_MAIN) &&
+	       batoni_is_transfer(op) && !batoni_may_drive(comm);
+}
+
+/* Is the record a member of a group that this thread has not ended?  A wait for it would
+ * never return. */
+bool batoni_request_in_open_group(const struct batoni_op *op);
+
 /* The look-up of a handle has failed: returns why, with a sentence. */
 enum baton_status batoni_refuse_handle(const char *call, baton_request request);
 
