@@ -156,7 +156,7 @@ enum baton_progress {
 	/* As AUTO.  The program also promises to make no MPI calls while
 	 * operations are pending; MPI_THREAD_SERIALIZED then suffices. */
 	BATON_PROGRESS_THREAD,
-	/* None.  Progress is made only inside baton_test*, _wait*, _finish, _progress,
+	/* None.  Progress is made only inside baton_test*, _wait*, _finish*, _progress,
 	 * _queue_poll and _stream_synchronize/_query.  The program must not wait by
 	 * calls of the device (cudaStreamSynchronize). */
 	BATON_PROGRESS_CALLS
@@ -943,6 +943,24 @@ BATON_API enum baton_status baton_wait_all(const baton_request *requests,
 BATON_API enum baton_status baton_test_some(const baton_request *requests,
                                             size_t count, size_t *indices,
                                             size_t indices_max, size_t *done_p);
+
+/* As baton_wait_all; when all have ended, release all, and set the array to BATON_REQUEST_NULL.
+ * completions is NULL, or count elements: of each request, and for a BATON_REQUEST_NULL one with
+ * that request, BATON_OK, and peer and tag -1.  Unless all have ended (PENDING, STALE, INVALID)
+ * nothing is released or written.  The array has each handle once. */
+BATON_API enum baton_status baton_finish_all(baton_request *requests, size_t count,
+                                             int64_t timeout_ns,
+                                             struct baton_completion *completions);
+
+/* Wait until a request has ended; then release up to max of those that have, lowest index first, and
+ * set them to BATON_REQUEST_NULL.  Their indices, completions (max elements, or NULL) and number are
+ * written.  Returns BATON_OK if all of these ended in OK or none is pending (0), else the status of
+ * the first that did not.  With *done_p 0: PENDING (timeout_ns has passed), STALE (indices[0] is the
+ * stale one).  INVALID. */
+BATON_API enum baton_status
+baton_finish_some(baton_request *requests, size_t count, int64_t timeout_ns,
+                  size_t *indices, struct baton_completion *completions,
+                  size_t max, size_t *done_p);
 
 /* Request cancellation.  Then poll until the operation has ended, in CANCELED or as it
  * would have.  An operation that is not issued, a wait for signals and an unmatched

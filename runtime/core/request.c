@@ -155,6 +155,14 @@ report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
 	return status;
 }
 
+enum baton_status
+batoni_request_take(struct batoni_op *op, uint64_t word,
+                    struct baton_completion *completion_p)
+{
+	assert(word & BATONI_OP_DONE);
+	return report_and_drop(op, word, false, completion_p);
+}
+
 struct waiting {
 	struct batoni_awaited awaited;
 	baton_request request;

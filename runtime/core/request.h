@@ -96,6 +96,11 @@ batoni_request_is_main_threads(const struct batoni_op *op)
  * never return. */
 bool batoni_request_in_open_group(const struct batoni_op *op);
 
+/* The operation has ended, as `word` says: fill the completion, if there is one, drop the handle, and
+ * return how it ended.  STALE: another thread has dropped it, and nothing was written. */
+enum baton_status batoni_request_take(struct batoni_op *op, uint64_t word,
+                                      struct baton_completion *completion_p);
+
 /* The look-up of a handle has failed: returns why, with a sentence. */
 enum baton_status batoni_refuse_handle(const char *call, baton_request request);
 

@@ -2,6 +2,10 @@
 /*
  * Several requests at once: wait for any, for all, and what has ended of them.  A look at one is
  * as in request.c: another thread may release it in the meantime.
+ *
+ * The calls that release (finish) do so when they know what they return: after the wait, and after a
+ * look at all for one that is stale.  A handle that another thread releases beside that is the
+ * program's error; it is told as STALE, and the others are released all the same.
  */
 #include "request.h"
 
@@ -201,39 +205,103 @@ baton_wait_any(const baton_request *requests, size_t count, int64_t timeout_ns,
 	return status;
 }
 
-enum baton_status
-baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
+/* True: all have ended; *status_p is that of the first that did not end in OK, else OK.  False: what the
+ * call returns. */
+static bool
+await_all(const char *call, const baton_request *requests, size_t count,
+          int64_t timeout_ns, enum baton_status *status_p)
 {
 	struct waiting_many many = {.requests = requests, .count = count};
-	enum baton_status status = check_many("baton_wait_all", requests,
-	                                      count);
 	int seen;
 
-	if (status != BATON_OK)
-		return status;
+	*status_p = check_many(call, requests, count);
+	if (*status_p != BATON_OK)
+		return false;
 	seen = pass_over(&many);
 	if (seen == 0) {
 		/* Report a stale request at once, wherever it is in the array. */
-		for (size_t i = many.index + 1; i < count; i++) {
-			if (look(requests[i]) < 0)
-				return batoni_refuse_handle("baton_wait_all",
-				                     requests[i]);
+		for (size_t i = many.index + 1; i < count && seen == 0; i++) {
+			if (look(requests[i]) < 0) {
+				many.index = i;
+				seen = -1;
+			}
 		}
+	}
+	if (seen == 0) {
 		await_many(&many, all_over, 1);
 		if (!batoni_wait_until(&many.awaited,
 		                       comm_to_drive(requests, count),
-		                       timeout_ns))
-			return BATON_PENDING;
+		                       timeout_ns)) {
+			*status_p = BATON_PENDING;
+			return false;
+		}
 		seen = many.stale ? -1 : 1;
 	}
-	if (seen < 0)
-		return batoni_refuse_handle("baton_wait_all", requests[many.index]);
-	return many.status;
+	*status_p = seen < 0 ? batoni_refuse_handle(call, requests[many.index])
+	                     : many.status;
+	return seen > 0;
+}
+
+enum baton_status
+baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
+{
+	enum baton_status status;
+
+	(void)await_all("baton_wait_all", requests, count, timeout_ns, &status);
+	return status;
+}
+
+/* Release a request that was seen to have ended.  STALE: another thread has. */
+static enum baton_status
+take(const char *call, baton_request *request_p,
+     struct baton_completion *completion_p)
+{
+	uint64_t word;
+	struct batoni_op *op = batoni_request_find(*request_p, &word);
+	enum baton_status status =
+		op ? batoni_request_take(op, word, completion_p)
+		   : BATON_ERR_STALE;
+
+	if (unlikely(status == BATON_ERR_STALE)) {
+		if (completion_p)
+			*completion_p = (struct baton_completion){
+				.request = *request_p, .status = status,
+				.peer = -1, .tag = -1};
+		return batoni_refuse_handle(call, *request_p);
+	}
+	*request_p = BATON_REQUEST_NULL;
+	return status;
+}
+
+enum baton_status
+baton_finish_all(baton_request *requests, size_t count, int64_t timeout_ns,
+                 struct baton_completion *completions)
+{
+	enum baton_status first;
+
+	if (!await_all("baton_finish_all", requests, count, timeout_ns, &first))
+		return first;
+	first = BATON_OK;
+	for (size_t i = 0; i < count; i++) {
+		struct baton_completion *completion_p =
+			completions ? &completions[i] : NULL;
+		enum baton_status status = BATON_OK;
+
+		if (requests[i] != BATON_REQUEST_NULL)
+			status = take("baton_finish_all", &requests[i],
+			              completion_p);
+		else if (completion_p)
+			*completion_p = (struct baton_completion){.peer = -1,
+			                                          .tag = -1};
+		if (first == BATON_OK)
+			first = status;
+	}
+	return first;
 }
 
 static enum baton_status
-collect(const baton_request *requests, size_t count, size_t *indices,
-        size_t indices_max, size_t *done_p)
+collect(const char *call, const baton_request *requests, size_t count,
+        size_t *indices, size_t indices_max, size_t *done_p)
 {
 	size_t done = 0;
 	bool pending = false;
@@ -244,7 +312,7 @@ collect(const baton_request *requests, size_t count, size_t *indices,
 		if (seen < 0) {
 			indices[0] = i;
 			*done_p = 0;
-			return batoni_refuse_handle("baton_test_some", requests[i]);
+			return batoni_refuse_handle(call, requests[i]);
 		}
 		pending |= seen == 0;
 		if (seen == 1)
@@ -254,24 +322,71 @@ collect(const baton_request *requests, size_t count, size_t *indices,
 	return done == 0 && pending ? BATON_PENDING : BATON_OK;
 }
 
+/* zero: what is said of indices_max 0. */
+static enum baton_status
+check_some(const char *call, const baton_request *requests, size_t count,
+           const size_t *indices, size_t indices_max, const char *zero,
+           const size_t *done_p)
+{
+	enum baton_status status = check_many(call, requests, count);
+	const char *what = !done_p            ? "done_p is NULL"
+	                   : !indices         ? "indices is NULL"
+	                   : indices_max == 0 ? zero
+	                                      : NULL;
+
+	if (status != BATON_OK || !what)
+		return status;
+	return batoni_refuse(BATON_ERR_INVALID, "%s: %s", call, what);
+}
+
 enum baton_status
 baton_test_some(const baton_request *requests, size_t count, size_t *indices,
                 size_t indices_max, size_t *done_p)
 {
-	enum baton_status status = check_many("baton_test_some", requests,
-	                                      count);
+	static const char *const call = "baton_test_some";
+	enum baton_status status = check_some(call, requests, count, indices,
+	                                      indices_max, "indices_max is 0",
+	                                      done_p);
 
 	if (status != BATON_OK)
 		return status;
-	if (!done_p || !indices || indices_max == 0)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_test_some: %s",
-		                     !done_p    ? "done_p is NULL"
-		                     : !indices ? "indices is NULL"
-		                                : "indices_max is 0");
-	status = collect(requests, count, indices, indices_max, done_p);
+	status = collect(call, requests, count, indices, indices_max, done_p);
 	if (status != BATON_PENDING)
 		return status;
 	batoni_poll(comm_to_drive(requests, count));
-	return collect(requests, count, indices, indices_max, done_p);
+	return collect(call, requests, count, indices, indices_max, done_p);
+}
+
+enum baton_status
+baton_finish_some(baton_request *requests, size_t count, int64_t timeout_ns,
+                  size_t *indices, struct baton_completion *completions,
+                  size_t max, size_t *done_p)
+{
+	static const char *const call = "baton_finish_some";
+	struct waiting_many many = {.requests = requests, .count = count};
+	enum baton_status status = check_some(call, requests, count, indices, max,
+	                                      "max is 0", done_p);
+
+	if (status != BATON_OK)
+		return status;
+	status = collect(call, requests, count, indices, max, done_p);
+	if (status == BATON_PENDING) {
+		await_many(&many, any_over, count);
+		if (!batoni_wait_until(&many.awaited,
+		                       comm_to_drive(requests, count),
+		                       timeout_ns))
+			return BATON_PENDING;
+		status = collect(call, requests, count, indices, max, done_p);
+	}
+	if (status != BATON_OK)
+		return status;
+	for (size_t k = 0; k < *done_p; k++) {
+		enum baton_status ended = take(call, &requests[indices[k]],
+		                               completions ? &completions[k]
+		                                           : NULL);
+
+		if (status == BATON_OK)
+			status = ended;
+	}
+	return status;
 }

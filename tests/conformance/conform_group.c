@@ -558,6 +558,10 @@ waiting_for_an_open_group_is_invalid(struct conform *c)
 	CHECK_STATUS(c, BATON_ERR_INVALID, baton_wait_all(requests, 2, 0));
 	CHECK_STATUS(c, BATON_ERR_INVALID,
 	             baton_test_some(requests, 2, indices, 2, &done));
+	CHECK_STATUS(c, BATON_ERR_INVALID,
+	             baton_finish_all(requests, 2, 0, NULL));
+	CHECK_STATUS(c, BATON_ERR_INVALID,
+	             baton_finish_some(requests, 2, 0, indices, NULL, 2, &done));
 	CHECK(c, memcmp(&kept, &untouched, sizeof(kept)) == 0);
 	CHECK_OK(c, baton_group_end(c->comm));
 	FINISH_ALL(c, requests, 2);

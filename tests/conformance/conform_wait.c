@@ -269,6 +269,80 @@ test_some_lists_what_has_ended(struct conform *c)
 	}
 }
 
+/* Nothing is released before all have ended. */
+static void
+finish_all_releases_when_all_have_ended(struct conform *c)
+{
+	struct baton_completion done[N + 1];
+	baton_request requests[N + 1] = { 0 }, copies[N];
+	int values[N];
+
+	post_all(c, requests, values);
+	memcpy(copies, requests, sizeof(copies));
+	for (int i = N - 1; i > 0; i--)
+		send_one(c, i);
+	if (c->rank == 1) {
+		CHECK_STATUS(c, BATON_PENDING,
+		             baton_finish_all(requests, N + 1, 0, done));
+		CHECK(c, memcmp(requests, copies, sizeof(copies)) == 0);
+	}
+	conform_sync(c);
+	send_one(c, 0);
+	if (c->rank == 1) {
+		CHECK_OK(c, baton_finish_all(requests, N + 1,
+		                             conform_patience(c), done));
+		for (int i = 0; i < N; i++) {
+			CHECK_EQ(c, values[i], i);
+			CHECK(c, done[i].request == copies[i]);
+			CHECK_EQ(c, done[i].tag, i);
+			CHECK(c, requests[i] == BATON_REQUEST_NULL);
+			CHECK_STATUS(c, BATON_ERR_STALE,
+			             baton_test(copies[i], NULL));
+		}
+		CHECK(c, done[N].request == BATON_REQUEST_NULL);
+		CHECK_OK(c, baton_finish_all(requests, N + 1, -1, NULL));
+	}
+}
+
+static void
+finish_some_releases_what_has_ended(struct conform *c)
+{
+	struct baton_completion ended[N];
+	baton_request requests[N], copies[N];
+	size_t indices[N], done = 99, seen = 0;
+	int values[N];
+
+	post_all(c, requests, values);
+	memcpy(copies, requests, sizeof(copies));
+	if (c->rank == 1) {
+		CHECK_STATUS(c, BATON_PENDING,
+		             baton_finish_some(requests, N, MS, indices, ended, N,
+		                               &done));
+		CHECK_EQ(c, done, 0);
+	}
+	conform_sync(c);
+	for (int i = N - 1; i >= 0; i--)
+		send_one(c, i);
+	while (c->rank == 1 && seen < N) {
+		if (!CHECK_OK(c, baton_finish_some(requests, N,
+		                                   conform_patience(c), indices,
+		                                   ended, 3, &done)) ||
+		    !CHECK(c, done >= 1 && done <= 3))
+			break;
+		for (size_t k = 0; k < done; k++, seen++) {
+			CHECK(c, ended[k].request == copies[indices[k]]);
+			CHECK_EQ(c, values[indices[k]], indices[k]);
+			CHECK_STATUS(c, BATON_ERR_STALE,
+			             baton_test(copies[indices[k]], NULL));
+		}
+	}
+	if (c->rank == 1) {
+		CHECK_OK(c, baton_finish_some(requests, N, -1, indices, NULL, N,
+		                              &done));
+		CHECK_EQ(c, done, 0);
+	}
+}
+
 /* ---- threads ------------------------------------------------------------ */
 
 static void
@@ -427,6 +501,10 @@ const struct conform_case conform_wait[] = {
 	{ CASE(a_stale_handle_among_others_is_told), .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS },
 	{ CASE(test_some_lists_what_has_ended), .ranks_min = 2,
+	  .needs = BATON_CAP_TAGS },
+	{ CASE(finish_all_releases_when_all_have_ended), .ranks_min = 2,
+	  .needs = BATON_CAP_TAGS },
+	{ CASE(finish_some_releases_what_has_ended), .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS },
 	{ CASE(threads_wait_each_for_its_own), .ranks_min = 2,
 	  .needs = BATON_CAP_TAGS },

@@ -466,6 +466,154 @@ START_TEST(test_some_of_nothing_is_ok_and_of_a_stale_one_stale)
 }
 END_TEST
 
+/* ---- those that release ---- */
+
+START_TEST(finish_all_releases_when_all_have_ended)
+{
+	struct baton_completion done[4];
+	baton_request requests[4] = {0}, copies[3];
+
+	memset(done, 0x55, sizeof(done));
+	pend(requests, 3);
+	memcpy(copies, requests, sizeof(copies));
+	end(0, BATON_OK);
+	/* Nothing is released before. */
+	ck_assert_int_eq(baton_finish_all(requests, 4, 0, done), BATON_PENDING);
+	ck_assert_int_eq(baton_finish_all(requests, 4, 1, NULL), BATON_PENDING);
+	ck_assert_mem_eq(requests, copies, sizeof(copies));
+	ck_assert_int_eq(done[0].status, 0x55555555);
+	let_end(2, BATON_ERR_MPI);
+	let_end(1, BATON_ERR_PEER);
+	ck_assert_int_eq(baton_finish_all(requests, 4, -1, done),
+	                 BATON_ERR_PEER);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(requests[i], BATON_REQUEST_NULL);
+		ck_assert_int_eq(baton_test(copies[i], NULL), BATON_ERR_STALE);
+		ck_assert_uint_eq(done[i].request, copies[i]);
+		ck_assert_int_eq(done[i].tag, i);
+	}
+	ck_assert_int_eq(done[0].status, BATON_OK);
+	ck_assert_uint_eq(done[0].bytes, 8);
+	ck_assert_int_eq(done[1].status, BATON_ERR_PEER);
+	ck_assert_int_eq(done[2].status, BATON_ERR_MPI);
+	ck_assert_uint_eq(done[3].request, BATON_REQUEST_NULL);
+	ck_assert_int_eq(done[3].status, BATON_OK);
+	ck_assert_int_eq(done[3].peer, -1);
+	ck_assert_int_eq(done[3].tag, -1);
+	ck_assert_uint_eq(done[3].user_data, 0);
+	ck_assert_int_eq(baton_finish_all(requests, 4, -1, NULL), BATON_OK);
+	ck_assert_int_eq(baton_finish_all(NULL, 0, -1, NULL), BATON_OK);
+	ck_assert_int_eq(baton_finish_all(NULL, 1, -1, NULL), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_finish_all: "));
+}
+END_TEST
+
+/* At once, and the others stay. */
+START_TEST(finish_all_with_a_stale_one_releases_none)
+{
+	baton_request requests[3];
+
+	pend(requests, 2);
+	end(0, BATON_OK);
+	requests[2] = stale();
+	ck_assert_int_eq(baton_finish_all(requests, 3, -1, NULL),
+	                 BATON_ERR_STALE);
+	ck_assert_int_eq(baton_test(requests[0], NULL), BATON_OK);
+	end(1, BATON_OK);
+	ck_assert_int_eq(baton_finish_all(requests, 3, -1, NULL),
+	                 BATON_ERR_STALE);
+	ck_assert_int_eq(baton_finish_all(requests, 2, -1, NULL), BATON_OK);
+	/* One that is there twice is found released. */
+	pend(requests, 1);
+	requests[1] = requests[0];
+	end(0, BATON_OK);
+	ck_assert_int_eq(baton_finish_all(requests, 2, -1, NULL),
+	                 BATON_ERR_STALE);
+	ck_assert_uint_eq(requests[0], BATON_REQUEST_NULL);
+}
+END_TEST
+
+START_TEST(finish_some_releases_what_has_ended)
+{
+	struct baton_completion ended[6];
+	baton_request requests[6], copies[6];
+	size_t indices[6], done = 99;
+
+	pend(requests, 6);
+	memcpy(copies, requests, sizeof(copies));
+	ck_assert_int_eq(baton_finish_some(requests, 6, 0, indices, ended, 6,
+	                                   &done),
+	                 BATON_PENDING);
+	ck_assert_uint_eq(done, 0);
+	done = 99;
+	ck_assert_int_eq(baton_finish_some(requests, 6, 1, indices, NULL, 6,
+	                                   &done),
+	                 BATON_PENDING);
+	ck_assert_uint_eq(done, 0);
+	let_end(4, BATON_OK);
+	let_end(1, BATON_ERR_PEER);
+	let_end(3, BATON_OK);
+	ck_assert_int_eq(baton_finish_some(requests, 6, -1, indices, ended, 2,
+	                                   &done),
+	                 BATON_ERR_PEER);
+	ck_assert_uint_eq(done, 2);
+	ck_assert_uint_eq(indices[0], 1);
+	ck_assert_uint_eq(indices[1], 3);
+	ck_assert_uint_eq(ended[0].request, copies[1]);
+	ck_assert_int_eq(ended[0].status, BATON_ERR_PEER);
+	ck_assert_int_eq(ended[1].status, BATON_OK);
+	ck_assert_int_eq(baton_test(copies[3], NULL), BATON_ERR_STALE);
+	ck_assert_uint_eq(requests[3], BATON_REQUEST_NULL);
+	/* The one that there was no room for. */
+	ck_assert_int_eq(baton_finish_some(requests, 6, -1, indices, NULL, 6,
+	                                   &done),
+	                 BATON_OK);
+	ck_assert_uint_eq(done, 1);
+	ck_assert_uint_eq(indices[0], 4);
+	for (int tag = 0; tag < 6; tag += tag == 2 ? 3 : 2)
+		let_end(tag, BATON_OK);
+	ck_assert_int_eq(baton_finish_some(requests, 6, 0, indices, ended, 6,
+	                                   &done),
+	                 BATON_OK);
+	ck_assert_uint_eq(done, 3);
+	ck_assert_uint_eq(indices[2], 5);
+	/* Nothing is left. */
+	ck_assert_int_eq(baton_finish_some(requests, 6, -1, indices, ended, 6,
+	                                   &done),
+	                 BATON_OK);
+	ck_assert_uint_eq(done, 0);
+}
+END_TEST
+
+START_TEST(finish_some_refuses_what_test_some_does)
+{
+	size_t indices[2] = {9, 9}, done = 99;
+	baton_request requests[2];
+
+	pend(requests, 1);
+	requests[1] = stale();
+	ck_assert_int_eq(baton_finish_some(requests, 2, -1, indices, NULL, 2,
+	                                   &done),
+	                 BATON_ERR_STALE);
+	ck_assert_uint_eq(done, 0);
+	ck_assert_uint_eq(indices[0], 1);
+	ck_assert_int_eq(baton_finish_some(requests, 1, 0, indices, NULL, 0,
+	                                   &done),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), "baton_finish_some: max is 0");
+	ck_assert_int_eq(baton_finish_some(requests, 1, 0, NULL, NULL, 1, &done),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_finish_some: indices is NULL");
+	ck_assert_int_eq(baton_finish_some(requests, 1, 0, indices, NULL, 1,
+	                                   NULL),
+	                 BATON_ERR_INVALID);
+	ck_assert_str_eq(baton_last_error(), "baton_finish_some: done_p is NULL");
+	ck_assert_int_eq(baton_finish_some(NULL, 1, 0, indices, NULL, 1, &done),
+	                 BATON_ERR_INVALID);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -489,6 +637,10 @@ main(void)
 		wait_all_tells_a_stale_one_at_once,
 		test_some_gives_indices_lowest_first,
 		test_some_of_nothing_is_ok_and_of_a_stale_one_stale,
+		finish_all_releases_when_all_have_ended,
+		finish_all_with_a_stale_one_releases_none,
+		finish_some_releases_what_has_ended,
+		finish_some_refuses_what_test_some_does,
 	};
 
 	return RUN_TESTS_WITH("request", tests, setup, teardown);
