@@ -543,6 +543,26 @@ baton_record(struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p);
 
 /*
+ * A barrier of all ranks of comm, in stream order: it ends when the streams of all ranks have
+ * reached theirs, and work behind it on its stream starts only then (unless it is detached).  Returns
+ * at once.  All ranks make the same number of calls; a rank's barriers take places in the order of
+ * its calls, whichever streams they are on, and one waits for those before it, also for one whose stream
+ * has not come to it.  No tag, signal or message of the program has to do with it.
+ *
+ * One that has not begun (its stream has not reached it, or an earlier one is under way) can end
+ * early alone: it leaves the queue, and the next one of this rank takes its place.  One that has begun ends
+ * early (deadline, cancel) for this rank alone, with BATON_COMPLETION_LENT: its stream goes on, the
+ * other ranks count it as come, and it keeps its slot, holds up later barriers and a destroy until all
+ * have come.
+ *
+ * Returns as baton_send; UNSUPPORTED where BATON_CAP_SIGNALS is off.  Ends in OK, TIMEOUT, CANCELED,
+ * ABORTED, PEER (the process of some rank is gone), MPI, CUDA, SYSTEM.  peer and tag of its completion are -1.
+ */
+BATON_API enum baton_status
+baton_barrier(struct baton_comm *comm, baton_stream stream,
+              const struct baton_op_options *options, baton_request *request_p);
+
+/*
  * Begin and end a group on this thread.  Its operations take their places in the
  * matching order at their calls.  They are armed together, when every stream that the
  * group names has reached it; none waits for another, so an exchange cannot deadlock.
@@ -865,7 +885,8 @@ enum baton_operation {
 	BATON_OPERATION_SIGNAL = 4,
 	BATON_OPERATION_PUT_SIGNAL = 5,
 	BATON_OPERATION_WAIT_SIGNAL = 6,
-	BATON_OPERATION_PLAN = 7 /* a launch of a plan */
+	BATON_OPERATION_PLAN = 7, /* a launch of a plan */
+	BATON_OPERATION_BARRIER = 8
 };
 
 /* The operation ended early, but the transport could not cancel it.  It keeps the

@@ -47,7 +47,9 @@ batoni_rma_describe(struct batoni_onesided *onesided,
 		(const struct batoni_rma *)(const void *)onesided;
 	const struct batoni_pending *pending = &rma->pending[transfer->slot];
 
-	if (transfer->direction == BATONI_WAIT)
+	if (batoni_transfer_is_barrier(transfer))
+		batoni_barrier_describe(rma, transfer, text, size);
+	else if (transfer->direction == BATONI_WAIT)
 		describe_wait(rma, pending->wait.nodes, text, size);
 	else
 		snprintf(text, size, "index %d in context %d",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Signals, puts and waits, as the core asks for them (kind.h). */
+/* Signals, puts, waits and barriers, as the core asks for them (kind.h). */
 #include <stdio.h>
 
 #include "describe.h"
@@ -79,4 +79,33 @@ const struct batoni_kind batoni_kind_wait = {
 	.direction = BATONI_WAIT,
 	.what = what_is_awaited,
 	.waits = wait_waits,
+};
+
+static void
+what_is_met(const struct batoni_view *view, const char *details, char *text,
+            size_t size)
+{
+	(void)view;
+	snprintf(text, size, "barrier%s%s", details && *details ? ", " : "",
+	         details ? details : "");
+}
+
+static bool
+barrier_waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	if (view->state != BATONI_ISSUED)
+		return false;
+	snprintf(text, size,
+	         "the barriers of the other ranks, or an earlier one of this "
+	         "rank");
+	return true;
+}
+
+const struct batoni_kind batoni_kind_barrier = {
+	.name = "barrier",
+	.trace = "Barrier",
+	.direction = BATONI_WAIT,
+	.what = what_is_met,
+	.waits = barrier_waits,
 };

@@ -28,6 +28,7 @@ layer_free(struct batoni_rma *rma)
 	pthread_mutex_destroy(&rma->memories_lock);
 	batoni_free(rma->pending);
 	batoni_links_close(rma);
+	batoni_barriers_close(rma);
 	batoni_free(rma->signal_path);
 	batoni_free(rma);
 }
@@ -59,7 +60,8 @@ layer_open(const struct batoni_onesided_plan *plan,
 	if (!rma->pending || !rma->signal_path ||
 	    batoni_links_open(rma) != BATON_OK)
 		goto free_layer;
-	if (batoni_nodes_open(rma) != BATON_OK)
+	if (batoni_barriers_open(rma) != BATON_OK ||
+	    batoni_nodes_open(rma) != BATON_OK)
 		goto free_layer;
 	if (batoni_messages_open(rma) != BATON_OK)
 		goto close_waits;
@@ -101,6 +103,7 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 		rma->base.signal_paths |= rma->signal_path[peer];
 	}
 	batoni_messages_start(rma);
+	batoni_barriers_start(rma);
 	batoni_mapped_start(rma);
 	if (!(rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE))
 		return;
@@ -115,11 +118,14 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 static void
 layer_place(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_onesided *onesided = batoni_onesided_of(path);
-	if (transfer->direction == BATONI_WAIT)
-		batoni_wait_place(batoni_rma_from(onesided), transfer);
+	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
+
+	if (batoni_transfer_is_barrier(transfer))
+		batoni_barrier_place(rma, transfer);
+	else if (transfer->direction == BATONI_WAIT)
+		batoni_wait_place(rma, transfer);
 	else
-		batoni_put_place(batoni_rma_from(onesided), transfer);
+		batoni_put_place(rma, transfer);
 }
 
 static void
@@ -134,11 +140,14 @@ static void
 layer_unplace(struct batoni_path *path,
               struct batoni_transfer *transfer)
 {
-	struct batoni_onesided *onesided = batoni_onesided_of(path);
-	if (transfer->direction == BATONI_WAIT)
-		batoni_wait_unplace(batoni_rma_from(onesided), transfer);
+	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
+
+	if (batoni_transfer_is_barrier(transfer))
+		batoni_barrier_unplace(rma, transfer);
+	else if (transfer->direction == BATONI_WAIT)
+		batoni_wait_unplace(rma, transfer);
 	else
-		unplace_put(batoni_rma_from(onesided), transfer);
+		unplace_put(rma, transfer);
 }
 
 /* Where some puts go on streams (mapped.c). */
@@ -166,6 +175,8 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	if (unlikely(atomic_load_explicit(&rma->comm->driving.lost_below,
 	                                  memory_order_relaxed)))
 		return BATON_ERR_ABORTED;
+	if (batoni_transfer_is_barrier(transfer))
+		return batoni_barrier_issue(rma, transfer);
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_start(rma, transfer);
 	return rma->mapped ? issue_beside_streams(rma, transfer)
@@ -179,7 +190,7 @@ layer_test(struct batoni_path *path)
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	return batoni_messages_test(rma) + batoni_puts_test(rma) +
-	       batoni_waits_test(rma);
+	       batoni_waits_test(rma) + batoni_barriers_test(rma);
 }
 
 static enum baton_status
@@ -189,6 +200,8 @@ layer_take_back(struct batoni_path *path,
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 	enum baton_status status;
 
+	if (batoni_transfer_is_barrier(transfer))
+		return batoni_barrier_take_back(rma, transfer);
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_take_back(rma, transfer);
 	status = batoni_put_take_back(rma, transfer);
@@ -201,7 +214,12 @@ static void
 layer_message_done(struct batoni_onesided *onesided,
                    struct batoni_transfer *transfer, enum baton_status status)
 {
-	batoni_message_done(batoni_rma_from(onesided), transfer, status);
+	struct batoni_rma *rma = batoni_rma_from(onesided);
+
+	if (transfer->tag == batoni_barrier_tag(rma))
+		batoni_barrier_message_done(rma, transfer, status);
+	else
+		batoni_message_done(rma, transfer, status);
 }
 
 static unsigned
@@ -262,7 +280,7 @@ layer_close(struct batoni_onesided *onesided, bool aborted)
 
 static const struct batoni_path_ops path_ops = {
 	.name = "the one-sided layer",
-	.kinds = BATONI_ONESIDED,
+	.kinds = BATONI_ONESIDED | BATONI_COLLECTIVE,
 	.host_issued = &(const struct batoni_host_issued_ops){
 		.issue = layer_issue,
 		.take_back = layer_take_back,

@@ -25,6 +25,31 @@ enum baton_status batoni_wait_take_back(struct batoni_rma *rma,
                                         struct batoni_transfer *transfer);
 size_t batoni_waits_test(struct batoni_rma *rma);
 
+/* ---- barrier.c ---- */
+
+/* OK, NOMEM. */
+enum baton_status batoni_barriers_open(struct batoni_rma *rma);
+void batoni_barriers_start(struct batoni_rma *rma);
+void batoni_barriers_close(struct batoni_rma *rma);
+/* Slots of the layer's path, for transfers that are barriers. */
+void batoni_barrier_place(struct batoni_rma *rma,
+                          struct batoni_transfer *transfer);
+void batoni_barrier_unplace(struct batoni_rma *rma,
+                            struct batoni_transfer *transfer);
+enum baton_status batoni_barrier_issue(struct batoni_rma *rma,
+                                       struct batoni_transfer *transfer);
+enum baton_status batoni_barrier_take_back(struct batoni_rma *rma,
+                                           struct batoni_transfer *transfer);
+size_t batoni_barriers_test(struct batoni_rma *rma);
+/* A message of a barrier has ended.  Within the transport's slots: it calls none. */
+void batoni_barrier_message_done(struct batoni_rma *rma,
+                                 struct batoni_transfer *transfer,
+                                 enum baton_status status);
+/* In words: "round 2 of 3: no message of rank 5 yet". */
+void batoni_barrier_describe(const struct batoni_rma *rma,
+                             const struct batoni_transfer *transfer, char *text,
+                             size_t size);
+
 /* ---- memory.c ---- */
 
 /* The communicator has no one-sided layer, UNSUPPORTED; or the transport for its messages is

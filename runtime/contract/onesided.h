@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The contract between the engine and the one-sided layer (window/), which carries out
- * signals, puts and waits.  The engine treats such operations as transfers: it places,
+ * signals, puts, waits, and barriers.  The engine treats such operations as transfers: it places,
  * arms, issues, tests and ends them.  It knows nothing of windows and counters.
  *
  * A put or signal is a transfer of direction BATONI_PUT whose tag is its context;
  * its FIFO is that of (peer, context).  A wait has direction BATONI_WAIT and
- * shares no FIFO with other operations.  The layer keeps by slot what else they need.
+ * shares no FIFO with other operations.  A barrier is a wait for all ranks: its peer is -1, and its tag
+ * is BATONI_TAG_BARRIER.  The layer keeps by slot what else they need.
  *
  * All slots run on the driver, one at a time in the process, unless their comment says
  * otherwise.  They end transfers as transports do: by the status of issue or take_back,
@@ -177,22 +178,27 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
  * context), so that none waits for other channels.  Further puts wait in order. */
 #define BATONI_ONESIDED_LANES 32u
 
+/* Rounds of a barrier of as many ranks as there can be. */
+#define BATONI_BARRIER_ROUNDS_MAX 32
+
 /* The slots that the layer needs at the transport, beyond requests_max: two for each lane
- * of the pool, one receive for announcements, and for each (peer, context) a lane, a receive
- * and an announcement.  Only slots of peers that the layer talks to are used, so a transport
+ * of the pool, one receive for announcements, for each (peer, context) a lane, a receive
+ * and an announcement, and two for each round of a barrier.  Only slots of peers that the layer talks to are used, so a transport
  * should not touch the memory of a slot before its first use. */
 static inline uint64_t
 batoni_onesided_slots(int size, int contexts_max)
 {
 	return 2 * BATONI_ONESIDED_LANES + 1 +
-	       4 * (uint64_t)size * (uint64_t)contexts_max;
+	       4 * (uint64_t)size * (uint64_t)contexts_max +
+	       2 * BATONI_BARRIER_ROUNDS_MAX;
 }
 
-/* The tags that it needs: two for each context, and the last one for announcements. */
+/* The tags that it needs: two for each context, one for barriers, and the last one for
+ * announcements. */
 static inline int
 batoni_onesided_tags(int contexts_max)
 {
-	return 2 * contexts_max + 1;
+	return 2 * contexts_max + 2;
 }
 
 #endif

@@ -443,5 +443,18 @@ batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 #define BATONI_ONESIDED                                                       \
 	(1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |    \
 	 1u << BATON_OPERATION_WAIT_SIGNAL)
+/* Those of all ranks, which the one-sided layer's own path carries too. */
+#define BATONI_COLLECTIVE (1u << BATON_OPERATION_BARRIER)
+/* All that are transfers. */
+#define BATONI_TRANSFERS (BATONI_MESSAGES | BATONI_ONESIDED | BATONI_COLLECTIVE)
+
+/* The tag of a transfer that is a barrier, whose peer is -1. */
+#define BATONI_TAG_BARRIER (-1)
+
+static inline bool
+batoni_transfer_is_barrier(const struct batoni_transfer *transfer)
+{
+	return transfer->tag == BATONI_TAG_BARRIER;
+}
 
 #endif

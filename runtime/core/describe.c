@@ -84,7 +84,7 @@ ended_waits(const struct batoni_view *view)
 static bool
 is_transfer(const struct batoni_view *view)
 {
-	return (BATONI_MESSAGES | BATONI_ONESIDED) >> view->kind & 1u;
+	return BATONI_TRANSFERS >> view->kind & 1u;
 }
 
 static const char *

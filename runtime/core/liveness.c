@@ -256,14 +256,22 @@ is_armed(const struct batoni_op *op)
 	                         op->state == BATONI_ISSUED;
 }
 
+/* Does it name a process that has ended?  A barrier names all; other waits look by themselves. */
+static bool
+names_gone(const struct batoni_op *op)
+{
+	if (op->transfer.direction != BATONI_WAIT)
+		return op->comm->transport->peers[op->transfer.peer].gone;
+	return batoni_transfer_is_barrier(&op->transfer) &&
+	       op->comm->liveness.gone > 0;
+}
+
 /* Does the operation wait for a process that has ended? */
 static bool
 is_orphan(const struct batoni_op *op)
 {
 	return batoni_is_pending(op) && batoni_is_transfer(op) &&
-	       op->transfer.direction != BATONI_WAIT &&
-	       is_armed(op) &&
-	       op->comm->transport->peers[op->transfer.peer].gone;
+	       is_armed(op) && names_gone(op);
 }
 
 /* A stream-issued operation cannot end alone. */

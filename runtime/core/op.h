@@ -279,7 +279,7 @@ batoni_op_list_out(struct batoni_op *op, enum batoni_listed list)
 static inline bool
 batoni_is_transfer(const struct batoni_op *op)
 {
-	return (BATONI_MESSAGES | BATONI_ONESIDED) >> batoni_get(op->kind) & 1u;
+	return BATONI_TRANSFERS >> batoni_get(op->kind) & 1u;
 }
 
 /* The group that the record is a member of, or NULL. */

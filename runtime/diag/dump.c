@@ -96,7 +96,7 @@ add_what(struct dump *dump, const struct batoni_view *seen, char *text,
 	struct batoni_onesided *layer = dump->comm->onesided;
 	char details[128] = "";
 
-	if (dump->locked && batoni_is_onesided_kind(seen->kind) &&
+	if (dump->locked && ((BATONI_ONESIDED | BATONI_COLLECTIVE) >> seen->kind & 1u) &&
 	    seen->state != BATONI_NEW)
 		layer->ops->describe(layer, &seen->op->transfer, details,
 		                     sizeof(details));

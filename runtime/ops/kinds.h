@@ -21,11 +21,12 @@
 	KIND(PUT, BATON_OPERATION_PUT_SIGNAL, batoni_kind_put)                \
 	KIND(WAIT, BATON_OPERATION_WAIT_SIGNAL, batoni_kind_wait)             \
 	KIND(PLAN, BATON_OPERATION_PLAN, batoni_kind_plan) /* a launch */     \
+	KIND(BARRIER, BATON_OPERATION_BARRIER, batoni_kind_barrier)           \
 	/* A function on the stream; a stream that waits for another record's \
 	 * word; the common word of a group's members. */                     \
-	KIND(LAUNCH, BATON_OPERATION_PLAN + 1, batoni_kind_launch)            \
-	KIND(JOIN, BATON_OPERATION_PLAN + 2, batoni_kind_join)                \
-	KIND(GROUP, BATON_OPERATION_PLAN + 3, batoni_kind_group)              \
+	KIND(LAUNCH, BATON_OPERATION_BARRIER + 1, batoni_kind_launch)            \
+	KIND(JOIN, BATON_OPERATION_BARRIER + 2, batoni_kind_join)                \
+	KIND(GROUP, BATON_OPERATION_BARRIER + 3, batoni_kind_group)              \
 	BATONI_KINDS_MORE(KIND)
 
 #define BATONI_KIND_NUMBER(kind, number, table) BATONI_KIND_##kind = (number),

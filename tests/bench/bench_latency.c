@@ -10,6 +10,8 @@
  *
  * waiters_latency is p2p_latency at 8 bytes while 64 other threads of rank 0 wait for
  * messages that do not come; its baseline is the same with one such thread.
+ *
+ * barrier is a barrier of all processes, enqueued and finished, against MPI_Barrier.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -214,6 +216,54 @@ measure_waiters(struct bench *b, struct bench_raw *m)
 	bench_report(b, &row);
 }
 
+/* ---- barriers ---- */
+
+static double
+raw_barriers(struct bench *b, void *arg, int rounds)
+{
+	uint64_t start = bench_now();
+
+	(void)b;
+	(void)arg;
+	for (int i = 0; i < rounds; i++)
+		bench_must(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+	return 2 * bench_half_us(start, rounds);
+}
+
+static double
+barriers(struct bench *b, void *arg, int rounds)
+{
+	uint64_t start = bench_now();
+
+	(void)arg;
+	for (int i = 0; i < rounds; i++) {
+		baton_request request;
+
+		bench_must(baton_barrier(b->comm, b->stream, NULL,
+		                         &request) == BATON_OK);
+		finish(&request);
+	}
+	return 2 * bench_half_us(start, rounds);
+}
+
+static void
+measure_barriers(struct bench *b)
+{
+	const struct bench_side sides[] = {{raw_barriers, NULL},
+	                                   {barriers, NULL}};
+	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
+	                          .block_ns = 4000000};
+	struct bench_row row = {.bench = "barrier", .unit = "us",
+	                        .baseline = "MPI_Barrier",
+	                        .kind = BENCH_RATIO_MAX, .bar = 1};
+	struct bench_stat stats[2];
+
+	bench_compare(b, sides, 2, &plan, stats);
+	row.base = stats[0];
+	row.value = stats[1];
+	bench_report(b, &row);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -235,6 +285,8 @@ main(int argc, char **argv)
 		measure_blocks(&b, sizes, count);
 	if (bench_wants(&b, "waiters_latency"))
 		measure_waiters(&b, &message);
+	if (bench_wants(&b, "barrier"))
+		measure_barriers(&b);
 	free(message.out);
 	free(message.in);
 	return bench_fini(&b);

@@ -5,7 +5,7 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
@@ -16,7 +16,7 @@
  * which need no more checks of the processes than one does.  destroy: the same while they destroy the
  * communicator, with no time limit; a send of one of them to it is lent.  close: messages go through
  * shared memory, and rank 1 is not killed: it has met what they send, and then aborts and destroys the
- * communicator.
+ * communicator.  barrier: it is killed while the others are in a barrier, and have more of them.
  *
  * CONFORM_FAR=1 in the environment, for kill and stop: rank 2 says that it is of another host than the
  * other two, so that the dead is a peer of near's for rank 0 and of MPI's for rank 2.
@@ -364,6 +364,38 @@ signal_and_die(struct baton_comm *comm)
 	raise(SIGKILL);
 }
 
+/* The barriers that the dead has not come to end in PEER, one that has not begun too; those that are
+ * called later as well.  Messages of the living go on. */
+static void
+survive_barriers(struct baton_comm *comm, int rank)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	int other = rank == 0 ? 2 : 0;
+	baton_request requests[3] = { 0 }, late = 0;
+	char why[200] = "";
+
+	detached.flags = BATON_OP_DETACHED;
+	for (int i = 0; i < 3; i++)
+		CHECK(baton_barrier(comm, NULL, &detached, &requests[i]) ==
+		      BATON_OK);
+	CHECK(baton_wait(requests[0], -1, NULL) == BATON_ERR_PEER);
+	CHECK(baton_request_error(requests[0], why, sizeof(why)) == BATON_OK);
+	CHECK(strstr(why, "barrier") && strstr(why, "BATON_ERR_PEER"));
+	for (int i = 0; i < 3; i++)
+		CHECK(baton_finish(&requests[i], -1, NULL) == BATON_ERR_PEER);
+	CHECK(baton_barrier(comm, NULL, NULL, &late) == BATON_OK);
+	CHECK(baton_finish(&late, -1, NULL) == BATON_ERR_PEER);
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	CHECK(baton_send(small, 8, BATON_UINT8, other, 5, comm, NULL, &detached,
+	                 &requests[0]) == BATON_OK);
+	CHECK(baton_recv(elsewhere, 8, BATON_UINT8, other, 5, comm, NULL,
+	                 &detached, &requests[1]) == BATON_OK);
+	CHECK(baton_finish(&requests[0], -1, NULL) == BATON_OK);
+	CHECK(baton_finish(&requests[1], -1, NULL) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -373,6 +405,7 @@ main(int argc, char **argv)
 	bool calls = argc > 1 && strcmp(argv[1], "calls") == 0;
 	bool in_order = argc > 1 && strcmp(argv[1], "order") == 0;
 	bool closing = argc > 1 && strcmp(argv[1], "close") == 0;
+	bool meeting = argc > 1 && strcmp(argv[1], "barrier") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -410,6 +443,8 @@ main(int argc, char **argv)
 		survive_sending(comm, rank);
 	else if (in_order)
 		survive_in_order(comm);
+	else if (meeting)
+		survive_barriers(comm, rank);
 	else if (registering)
 		survive_registering(comm, rank, pids[0]);
 	else if (finalizing)

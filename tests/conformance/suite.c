@@ -23,6 +23,7 @@ const struct conform_list conform_suite[] = {
 	{ "plan", conform_plan },
 	{ "plan_onesided", conform_plan_onesided },
 	{ "check", conform_check },
+	{ "barrier", conform_barrier },
 	{ NULL, NULL },
 };
 
@@ -52,6 +53,7 @@ const struct conform_list conform_onesided[] = {
 	{ "window", conform_window },
 	{ "program", conform_programs },
 	{ "plan_onesided", conform_plan_onesided },
+	{ "barrier", conform_barrier },
 	{ NULL, NULL },
 };
 

@@ -134,7 +134,7 @@ channel_of(const struct batoni_transfer *transfer)
 {
 	int tag = transfer->tag - world.transport.hidden_tag;
 
-	return tag == 2 * CONTEXTS ? MAIL : transfer->peer * CONTEXTS + tag / 2;
+	return tag == 2 * CONTEXTS + 1 ? MAIL : transfer->peer * CONTEXTS + tag / 2;
 }
 
 static enum baton_status
@@ -180,7 +180,7 @@ begin(void)
 	memset(&world, 0, sizeof(world));
 	world.transport.messages.ops = &messages_ops;
 	world.transport.hidden_tag = 100;
-	world.transport.hidden_tags = 2 * CONTEXTS + 1;
+	world.transport.hidden_tags = batoni_onesided_tags(CONTEXTS);
 	world.transport.any_peer = -1;
 	world.rma.transport = &world.transport;
 	world.rma.native = &world.transport;

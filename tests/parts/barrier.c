@@ -59,7 +59,7 @@ test_barrier(struct test_meeting *meeting, struct baton_comm *comm,
 		                             false);
 	if (status != BATON_OK)
 		return status;
-	op = batoni_op_new(comm, BATONI_KIND_BARRIER, stream,
+	op = batoni_op_new(comm, BATONI_KIND_MEETING, stream,
 	                   request_p ? held | BATONI_OP_HANDLE : held);
 	if (!op)
 		return batoni_refuse_full("test_barrier", comm);
@@ -174,8 +174,8 @@ waits(const struct batoni_view *view, bool held, char *text, size_t size)
 	return true;
 }
 
-const struct batoni_kind batoni_kind_barrier = {
-	.name = "barrier",
+const struct batoni_kind batoni_kind_meeting = {
+	.name = "meeting",
 	.ends_broken = true,
 	.place = place,
 	.reached = reached,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A kind of operation that the library has not: a barrier on streams.  It ends when each rank
- * of a local communicator has one that its stream has reached.
+ * A kind of operation that the library has not: a meeting of streams in one process.  It ends when each rank
+ * of a local communicator has one that its stream has reached.  (baton_barrier is for ranks of any
+ * transport.)
  */
 #ifndef TEST_BARRIER_H
 #define TEST_BARRIER_H
 
 /* The line in the list of kinds. */
 #define BATONI_KINDS_MORE(KIND)                                               \
-	KIND(BARRIER, BATON_OPERATION_PLAN + 4, batoni_kind_barrier)
+	KIND(MEETING, BATON_OPERATION_BARRIER + 4, batoni_kind_meeting)
 #include "kinds.h"
 
 #define TEST_BARRIER_RANKS 4

@@ -3,7 +3,7 @@
 #include "kinds.h"
 #include "run_tests.h"
 
-#define TRANSFERS (BATONI_MESSAGES | BATONI_ONESIDED)
+#define TRANSFERS BATONI_TRANSFERS
 
 START_TEST(every_kind_of_the_list_has_a_table_and_a_name_of_its_own)
 {

@@ -18,6 +18,7 @@
  *     native_path.c puts by a native transport's one-sided transfers (native_path.h)
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
  *   wait.c        counters, and the waits that are given units of them
+ *   barrier.c     barriers of all ranks: the queue, their messages, the call
  *   window.c      registering and deregistering
  *   memory.c      memory for windows
  *   describe.c    an operation in words, for a dump
@@ -49,6 +50,7 @@ struct batoni_bounces; /* bounce.c */
 struct batoni_mapping; /* contract/shared.h */
 struct batoni_wire;    /* message.h */
 struct batoni_mapped;  /* mapped.c */
+struct batoni_barriers; /* barrier.c */
 struct batoni_native_window; /* native_puts.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
@@ -175,6 +177,9 @@ struct batoni_pending {
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */
 		} wait;
+		struct { /* a barrier; its link is of the queue of barriers */
+			bool armed;
+		} barrier;
 	};
 };
 
@@ -241,6 +246,8 @@ struct batoni_rma {
 
 	/* message.c */
 	struct batoni_messages *messages;
+
+	struct batoni_barriers *barriers; /* barrier.c */
 
 	struct batoni_mapped *mapped; /* mapped.c; NULL: no put goes on a stream */
 
@@ -410,6 +417,14 @@ void batoni_nodes_return(struct batoni_rma *rma, uint32_t first);
 
 /* The window with this id, or NULL.  Caller: message.c. */
 struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
+
+/* ---- the tag of barriers' messages ---- */
+
+static inline int
+batoni_barrier_tag(const struct batoni_rma *rma)
+{
+	return rma->transport->hidden_tag + 2 * rma->base.contexts_max;
+}
 
 /* ---- counters of messages ---- */
 

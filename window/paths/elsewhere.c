@@ -84,6 +84,8 @@ batoni_elsewhere_forget(struct batoni_onesided *onesided,
 	struct batoni_rma *rma = batoni_rma_from(onesided);
 	struct baton_window *window;
 
+	if (batoni_transfer_is_barrier(transfer))
+		return;
 	if (transfer->direction == BATONI_WAIT) {
 		batoni_wait_forget(rma, transfer->slot);
 		return;

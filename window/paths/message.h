@@ -141,7 +141,7 @@ batoni_header_tag(const struct batoni_rma *rma, int context)
 static inline int
 batoni_mail_tag(const struct batoni_rma *rma)
 {
-	return rma->transport->hidden_tag + 2 * rma->base.contexts_max;
+	return batoni_barrier_tag(rma) + 1;
 }
 
 /* ---- message_put.c ---- */
