@@ -710,7 +710,8 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 BATON_API enum baton_status baton_mem_alloc(struct baton_comm *comm,
                                             size_t bytes, void **pointer_p);
 
-/* Free it, or NULL.  Returns BATON_OK, INVALID (not from baton_mem_alloc of comm), BUSY
+/* Free it, or NULL.  After an abort also where messages in it are LENT: waits a second at most for
+ * copies that are under way.  Returns BATON_OK, INVALID (not from baton_mem_alloc of comm), BUSY
  * (a registered window lies in it). */
 BATON_API enum baton_status baton_mem_free(struct baton_comm *comm,
                                            void *pointer);

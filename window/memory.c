@@ -9,7 +9,8 @@
  * MPI keeps may write for the life of the process, and ranks of this process that have not
  * noticed the break store here by its address.  The memory stays mapped in these cases.  Memory
  * of a device stays also if other processes may have it mapped: they unmap it by themselves, and the
- * driver does not say what a mapping is worth whose memory is gone.
+ * driver does not say what a mapping is worth whose memory is gone.  Operations that an abort has left
+ * lent are scrapped first (path.h), and memory stays that one of them still uses.
  *
  * memories_lock guards the list of memories and their counts of windows, which calls that
  * are not collective use.  It is a leaf.
@@ -19,6 +20,8 @@
 #include "log.h"
 #include "mem.h"
 #include "shared.h"
+#include "sweep.h"
+#include "wait.h"
 #include "window.h"
 
 /* A driver has so long for a block where the communicator has no timeout_ns. */
@@ -160,14 +163,41 @@ neighbours_write_to(const struct batoni_rma *rma,
 	return false;
 }
 
-/* The communicator is broken: may this memory still be written to, by ranks of this process
- * that have not noticed, or by a receive that could not be taken back? */
+struct going {
+	struct baton_comm *comm;
+	const struct batoni_memory *memory;
+};
+
+static enum baton_status
+scrap(void *argument)
+{
+	const struct going *going = argument;
+
+	return batoni_comm_scrap(going->comm, going->memory->base,
+	                         going->memory->bytes);
+}
+
+/* The communicator is broken: its operations that are lent leave the memory, each at the end of a copy
+ * that is under way.  False: not all do. */
 static bool
-still_written(struct batoni_rma *rma, const struct batoni_memory *memory)
+have_operations_left(struct baton_comm *comm, const struct batoni_memory *memory)
+{
+	struct going going = {comm, memory};
+	uint64_t limit_ns = batoni_real_ns() +
+	                    (uint64_t)batoni_comm_grace_ns(comm);
+
+	return batoni_drive_until(scrap, &going, limit_ns) == BATON_OK;
+}
+
+/* The communicator is broken: may this memory still be used, by ranks of this process
+ * that have not noticed, or by an operation that could not be taken back? */
+static bool
+still_used(struct batoni_rma *rma, const struct batoni_memory *memory)
 {
 	bool written;
 
-	if (neighbours_write_to(rma, memory))
+	if (neighbours_write_to(rma, memory) ||
+	    !have_operations_left(rma->comm, memory))
 		return true;
 	batoni_take();
 	written = batoni_messages_write_to(rma, memory->base, memory->bytes);
@@ -199,14 +229,14 @@ static void
 memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 {
 	const struct baton_comm *comm = rma->comm;
-	bool written = baton_comm_status(comm) != BATON_OK &&
-	               still_written(rma, memory);
+	bool used = baton_comm_status(comm) != BATON_OK &&
+	            still_used(rma, memory);
 
 	if (memory->shm.base)
 		unname(memory);
-	if (written && memory->shm.base)
+	if (used && memory->shm.base)
 		batoni_shm_abandon(&memory->shm);
-	else if (written)
+	else if (used)
 		batoni_mem_keep(1); /* the device's record of it */
 	else if (memory->shm.base)
 		batoni_shm_destroy(&memory->shm);

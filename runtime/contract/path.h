@@ -310,13 +310,14 @@ struct batoni_placing_ops {
 	                struct batoni_transfer *transfer);
 };
 
-/* Host-issued: receives that cannot be taken back can be given up. */
+/* Host-issued: what cannot be taken back can be given up. */
 struct batoni_scrapping_ops {
-	/* The buffer of a receive that take_back has left BUSY is about to go: what still comes
-	 * of it is dropped.  OK: nothing writes there from now on; host->done ends the transfer
-	 * as before, or has, or never will, where its peer sends no more.  PENDING: a copy of this
+	/* The buffer of a transfer that take_back has left BUSY is about to go: what still comes of a
+	 * receive is dropped, and what is left of a send does not leave (so only a communicator that is
+	 * broken scraps sends).  OK: nothing writes or reads there from now on; host->done ends the transfer
+	 * as before, or has, or never will, where its peer does no more.  PENDING: a copy of this
 	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the library
-	 * below may still write. */
+	 * below may still use it. */
 	enum baton_status (*scrap)(struct batoni_path *path,
 	                           struct batoni_transfer *transfer);
 };
@@ -426,7 +427,7 @@ batoni_path_lends(const struct batoni_path *path)
 	return path->ops->stream_issued && path->ops->stream_issued->lends;
 }
 
-/* Scrap a receive.  Where a path has no slot for it, its receives are written until they end:
+/* Scrap a transfer.  Where a path has no slot for it, its buffers are in use until they end:
  * on a quiet one soon, by calls of this process; else nobody knows when. */
 static inline enum baton_status
 batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)

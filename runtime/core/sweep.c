@@ -258,6 +258,77 @@ batoni_comm_end_all_now(struct baton_comm *comm)
 	}
 }
 
+/* ---- memory that goes ---- */
+
+static bool
+overlap(const void *one, size_t one_bytes, const void *other, size_t other_bytes)
+{
+	uintptr_t a = (uintptr_t)one, b = (uintptr_t)other;
+
+	return a < b + other_bytes && b < a + one_bytes;
+}
+
+/* Does the operation use some of this memory? */
+static bool
+uses(const struct batoni_op *op, const void *base, size_t bytes)
+{
+	const struct batoni_transfer *transfer = &op->transfer;
+	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
+
+	if (!list)
+		return overlap(transfer->buffer, transfer->bytes, base, bytes);
+	if (list->arena_bytes > 0 &&
+	    overlap(list->arena, list->arena_bytes, base, bytes))
+		return true;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct batoni_segment *segment = &list->segments[i];
+
+		if (overlap(segment->data, segment->bytes, base, bytes))
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_lent(const struct batoni_op *op)
+{
+	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
+
+	return (word & BATONI_OP_ENGINE) && (word & BATONI_OP_LENT);
+}
+
+/* What streams carry out ends with its mark. */
+static enum baton_status
+scrap_one(const struct baton_comm *comm, struct batoni_op *op)
+{
+	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+		return BATON_PENDING;
+	if (comm->driving.lost || !batoni_may_drive(comm))
+		return BATON_ERR_BUSY;
+	return batoni_path_scrap(batoni_path_of(op), &op->transfer);
+}
+
+enum baton_status
+batoni_comm_scrap(struct baton_comm *comm, const void *base, size_t bytes)
+{
+	enum baton_status all = BATON_OK, one;
+
+	if (!comm->fault.aborted && !batoni_comm_end_all(comm))
+		return BATON_PENDING;
+	for (uint32_t i = 0; i < comm->pool.size && comm->work.lent > 0; i++) {
+		struct batoni_op *op = &comm->pool.ops[i];
+
+		if (!is_lent(op) || !batoni_is_transfer(op) ||
+		    !uses(op, base, bytes))
+			continue;
+		one = scrap_one(comm, op);
+		/* PENDING passes, BUSY may not. */
+		if (all == BATON_OK || one == BATON_PENDING)
+			all = one;
+	}
+	return all;
+}
+
 /* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the
  * record.  batoni_pass keeps a communicator with cancels on engine.working. */
 static size_t

@@ -589,6 +589,31 @@ START_TEST(what_a_peer_has_matched_is_given_up_at_an_abort)
 }
 END_TEST
 
+/* A send that was lent before the abort, whose buffer is about to go. */
+START_TEST(what_is_scrapped_is_not_read)
+{
+	struct batoni_path *path;
+
+	open_world((enum near_reach)_i);
+	near_recv(&world, 1, 1, 0, 3, to, HUGE_BYTES);
+	near_send(&world, 0, 0, 1, 3, from, HUGE_BYTES);
+	near_pass(&world, 1);
+	near_pass(&world, 0);
+	path = &world.ranks[0].transport->messages;
+	ck_assert_int_eq(near_take(&world, 0, 0), BATON_ERR_BUSY);
+	ck_assert_int_eq(batoni_path_scrap(path, &world.ranks[0].transfers[0]),
+	                 BATON_ERR_BUSY);
+	path->ending = true;
+	ck_assert_int_eq(batoni_path_scrap(path, &world.ranks[0].transfers[0]),
+	                 BATON_OK);
+	ck_assert_int_eq(end_of(0, 0), BATON_ERR_CANCELED);
+	ck_assert_uint_eq(path->load.in_flight, 0);
+	near_run(&world);
+	ck_assert_int_ne(end_of(1, 1), BATON_OK);
+	close_world(true);
+}
+END_TEST
+
 /* The engine asks for it once. */
 START_TEST(what_is_lent_comes_back_when_its_peer_has_gone)
 {
@@ -1189,6 +1214,8 @@ main(void)
 	                    what_a_reader_that_closed_had_matched_is_taken_back,
 	                    0, 3);
 	tcase_add_loop_test(tcase, what_a_peer_has_matched_is_given_up_at_an_abort,
+	                    0, 3);
+	tcase_add_loop_test(tcase, what_is_scrapped_is_not_read,
 	                    0, 3);
 	tcase_add_loop_test(tcase, what_is_lent_comes_back_when_its_peer_has_gone,
 	                    0, 3);

@@ -757,6 +757,50 @@ START_TEST(what_was_scrapped_is_not_written)
 }
 END_TEST
 
+/* The same of sends: of what is in their buffers afterwards nothing leaves. */
+START_TEST(what_was_scrapped_is_not_read)
+{
+	for (int steps = 0; steps < 60; steps++) {
+		const char *const devices[] = {"dd", "dh", "hd"};
+		static unsigned char other[40 * CHUNK];
+		struct world world;
+
+		memset(other, 0x5a, sizeof(other));
+		open_world(&world, devices[steps / 2 % 3], steps % 4 == 3);
+		fake_memory_hold(true);
+		for (uint32_t i = 0; i < LENGTHS; i++) {
+			start_send(&world, 0, i, 1, 0, lengths[i], i, i % 3 == 0);
+			start_recv(&world, 1, i, 0, 0, lengths[i], i % 4 == 0);
+		}
+		for (int i = 0; i < steps; i++) {
+			test_once(&world, i % 2);
+			if (i % 2 && fake_memory_copies() > 0)
+				fake_memory_end(0);
+		}
+		for (uint32_t i = 0; i < LENGTHS; i++)
+			if (!world.ranks[0].ended[i] &&
+			    take_back(&world, 0, i) == BATON_ERR_BUSY)
+				scrap(&world, 0, i);
+		for (uint32_t i = 0; i < LENGTHS; i++)
+			fake_memory_copy(world.ranks[0].buffers[i], other,
+			                 lengths[i]);
+		fake_memory_hold(false);
+		for (int i = 0; i < 200; i++)
+			test_once(&world, i % 2);
+		for (uint32_t i = 0; i < LENGTHS; i++) {
+			static unsigned char now[40 * CHUNK];
+
+			fake_memory_copy(now, world.ranks[1].buffers[i],
+			                 lengths[i]);
+			for (size_t at = 0; at + 8 <= lengths[i]; at += 8)
+				ck_assert(memcmp(now + at, other, 8) != 0);
+		}
+		ck_assert_int_eq(world.ranks[0].broken, BATON_OK);
+		close_world(&world);
+	}
+}
+END_TEST
+
 /* ---- failures ---------------------------------------------------------------- */
 
 START_TEST(a_copy_that_fails_breaks_its_rank)
@@ -1055,6 +1099,7 @@ main(void)
 		what_the_transport_below_cannot_take_back_stays_lent,
 		a_rank_may_abort_in_any_phase,
 		what_was_scrapped_is_not_written,
+		what_was_scrapped_is_not_read,
 		a_copy_that_fails_breaks_its_rank,
 		a_header_without_a_type_breaks_a_rank_in_checked_mode,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,

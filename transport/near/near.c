@@ -352,11 +352,22 @@ near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* This process alone writes its buffer. */
+/* This process alone writes the buffer of a receive.  What is left of a send is given up. */
 static enum baton_status
 near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	batoni_near_of(path)->nodes[transfer->slot].scrapped = true;
+	struct batoni_pairs *near = batoni_near_of(path);
+	struct near_node *node = &near->nodes[transfer->slot];
+	enum baton_status status;
+
+	if (transfer->direction == BATONI_RECV) {
+		node->scrapped = true;
+		return BATON_OK;
+	}
+	status = take_back(near, node);
+	if (status == BATON_ERR_BUSY)
+		return status;
+	near->base.messages.host->done(near->base.messages.host, transfer, status);
 	return BATON_OK;
 }
 

@@ -34,11 +34,11 @@
  * another rank (local): the part is put in a list, and settle() acts on it within a slot
  * of this transport.  So no slot below is called from a callback.
  *
- * A receive may be scrapped, whose buffer is about to go: it is over then, in CANCELED.  It grants
- * no more pieces, and its copies that were not started are forgotten; those under way are waited
- * for.  Pieces that were granted still come, into their chunks, and nothing becomes of them.  What is
- * received in place, in memory of the host, is taken back, or scrapped below.  The peer's
- * send stays with its last grant: only a communicator that is broken scraps.
+ * A message may be scrapped, whose buffer is about to go: it is over then, in CANCELED.  It grants or
+ * sends no more pieces, and its copies that were not started are forgotten; those under way are waited
+ * for.  Pieces that were granted still come, into their chunks, and are discarded.  What is
+ * sent or received in place, in memory of the host, is taken back, or scrapped below.  The peer's
+ * message stays where it is: only a communicator that is broken scraps.
  *
  * A failure of the device's memory breaks the communicator: the peer has been promised
  * bytes that will not come.  A message that has failed ends although parts of it are below,
@@ -949,7 +949,7 @@ flush(struct batoni_path *path)
 	return collected;
 }
 
-/* What is received in place.  OK, PENDING, BUSY: as scrap. */
+/* What is sent or received in place.  OK, PENDING, BUSY: as scrap. */
 static enum baton_status
 scrap_part(struct batoni_staging *stage, struct stage_part *part)
 {
@@ -1038,11 +1038,13 @@ scrap_in_place(struct batoni_staging *stage, struct stage_message *message)
 	enum baton_status all = BATON_OK, one = BATON_OK;
 
 	if (message->state == STAGE_DIRECT)
-		all = scrap_part(stage, &message->first);
+		all = scrap_part(stage, message->transfer->direction == BATONI_SEND
+		                                ? &message->control
+		                                : &message->first);
 	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
 		struct stage_token *token = &stage->tokens[i];
 
-		if (token->message == message && token->direction == RECVS)
+		if (token->message == message && token->content != token->memory)
 			one = scrap_part(stage, &token->part);
 		if (all == BATON_OK || one == BATON_PENDING)
 			all = one;
