@@ -1003,6 +1003,52 @@ BATON_API enum baton_status baton_release(baton_request *request_p);
 BATON_API enum baton_status baton_request_error(baton_request request,
                                                 char *text, size_t size);
 
+/* How far it is. */
+enum baton_request_state {
+	BATON_STATE_CALLED = 1, /* its group is open, or no thread has taken it from its call yet */
+	BATON_STATE_QUEUED = 2, /* it has its place in the order of its queue; its stream has not come to it */
+	BATON_STATE_ARMED = 3,  /* its stream has; earlier operations of its queue have their turn */
+	BATON_STATE_ISSUED = 4, /* the transport has it */
+	BATON_STATE_ENDED = 5,
+	BATON_STATE_LENT = 6 /* it has ended, and the transport keeps its buffer */
+};
+
+#define BATON_INFO_DETACHED (1u << 0)
+#define BATON_INFO_GROUP (1u << 1)    /* a member of a group, or it was one */
+#define BATON_INFO_CANCELED (1u << 2) /* baton_cancel was called, and the engine has not looked yet */
+#define BATON_INFO_TENSORS (1u << 3)  /* a list of tensors */
+
+struct baton_request_info {
+	size_t size; /* of this struct; set before the call */
+	baton_request request;
+	int op;                          /* enum baton_operation */
+	enum baton_request_state state;
+	int peer;                        /* as the completion's */
+	int tag;                         /* of a send or receive, else -1 */
+	size_t bytes; /* to send or put, or that a receive has room for; of one of a list 0 */
+	baton_stream stream;             /* NULL: the default stream, or none (a plan) */
+	/* While it is pending: since it got its place (CALLED: since its call), to some milliseconds. */
+	uint64_t age_ns;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none runs */
+	uint64_t user_data;
+	const void *buffer; /* of a send, receive or put; NULL for a list */
+	/* Of a signal, a put, and a wait for one counter; else -1. */
+	int signal_index;
+	int context;
+	/* Of the launch of a plan: its operations, and how many have ended; else 0. */
+	uint32_t operations;
+	uint32_t operations_ended;
+	enum baton_status status; /* how it ended, or BATON_PENDING */
+	unsigned flags;           /* BATON_INFO_* */
+};
+
+/* What a request is and how far it is: what baton_comm_dump says of it, for programs.  Makes no
+ * progress, and takes no lock: beside a thread that drives it may be a moment old.  Also for a member
+ * of an open group.  Fills *info_p as baton_comm_query does.  Returns BATON_OK, STALE, INVALID, AGAIN
+ * (65535 streams wait for the request). */
+BATON_API enum baton_status baton_request_info(baton_request request,
+                                               struct baton_request_info *info_p);
+
 /* ---- completion queues -------------------------------------------------- */
 
 /* A queue of completions with a file descriptor for epoll, libuv or io_uring.  Polling

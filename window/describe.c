@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A placed operation of this layer in words, for a dump. */
+/* An operation of this layer in words, for a dump, and in numbers. */
 #include "window.h"
 
 #include <stdio.h>
@@ -54,4 +54,19 @@ batoni_rma_describe(struct batoni_onesided *onesided,
 	else
 		snprintf(text, size, "index %d in context %d",
 		         pending->put.signal_index, transfer->tag);
+}
+
+void
+batoni_rma_counter(struct batoni_onesided *onesided,
+                   const struct batoni_transfer *transfer, int *signal_index_p,
+                   int *context_p)
+{
+	const struct batoni_rma *rma =
+		(const struct batoni_rma *)(const void *)onesided;
+	const struct batoni_pending *pending = &rma->pending[transfer->slot];
+	bool waits = transfer->direction == BATONI_WAIT;
+
+	*signal_index_p = waits ? pending->wait.signal_index
+	                        : pending->put.signal_index;
+	*context_p = waits ? pending->wait.context : transfer->tag;
 }

@@ -304,6 +304,7 @@ const struct batoni_onesided_ops batoni_onesided_ops = {
 	.open = layer_open,
 	.start = layer_start,
 	.describe = batoni_rma_describe,
+	.counter = batoni_rma_counter,
 	.message_done = layer_message_done,
 	.forget = batoni_elsewhere_forget,
 	.alive = layer_alive,

@@ -72,6 +72,11 @@ void batoni_windows_close(struct batoni_rma *rma);
 
 /* ---- describe.c ---- */
 
+/* Slot `counter` of batoni_onesided_ops. */
+void batoni_rma_counter(struct batoni_onesided *onesided,
+                        const struct batoni_transfer *transfer,
+                        int *signal_index_p, int *context_p);
+
 /* Slot `describe` of batoni_onesided_ops.  Caller: the driver. */
 void batoni_rma_describe(struct batoni_onesided *onesided,
                          const struct batoni_transfer *transfer, char *text,

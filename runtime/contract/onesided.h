@@ -86,6 +86,12 @@ struct batoni_onesided_ops {
 	                 const struct batoni_transfer *transfer, char *text,
 	                 size_t size);
 
+	/* The signal index and context that it names, -1 for a wait for several.  Any thread
+	 * that holds the operation's record. */
+	void (*counter)(struct batoni_onesided *onesided,
+	                const struct batoni_transfer *transfer,
+	                int *signal_index_p, int *context_p);
+
 	/* The operation was described, and no path will have it: its call, or its group,
 	 * was refused. */
 	void (*forget)(struct batoni_onesided *onesided,

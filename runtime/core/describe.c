@@ -203,6 +203,22 @@ batoni_op_describe_fully(const struct batoni_op *op, char *text, size_t size)
 }
 
 uint32_t
+batoni_view_age_ms(const struct batoni_view *view)
+{
+	return age_ms(view->placed_ms);
+}
+
+/* The driver may begin and end the deadline meanwhile (batoni_op_start_clock). */
+__attribute__((no_sanitize("thread"))) uint64_t
+batoni_op_deadline_ns(const struct batoni_op *op)
+{
+	if (!(__atomic_load_n(&op->flags, __ATOMIC_ACQUIRE) &
+	      BATONI_FLAG_DEADLINE))
+		return 0;
+	return (uint64_t)BATONI_VIEW_LOAD(op->timeout_ns);
+}
+
+uint32_t
 batoni_op_age_ms(const struct batoni_op *op)
 {
 	return age_ms(op->item.note);

@@ -53,6 +53,11 @@ void batoni_op_describe_end(const struct batoni_op *op, char *text, size_t size)
 void batoni_op_describe_fully(const struct batoni_op *op, char *text,
                               size_t size);
 
+/* The same, as the view has it. */
+uint32_t batoni_view_age_ms(const struct batoni_view *view);
+/* The CLOCK_MONOTONIC time of its deadline, or 0: none runs.  The caller holds the record. */
+uint64_t batoni_op_deadline_ns(const struct batoni_op *op);
+
 /* How long ago it was placed, or, before that, made. */
 uint32_t batoni_op_age_ms(const struct batoni_op *op);
 

@@ -128,7 +128,10 @@ batoni_op_start_clock(struct batoni_op *op)
 	if (__builtin_add_overflow((int64_t)now, op->timeout_ns,
 	                           &op->timeout_ns))
 		op->timeout_ns = INT64_MAX;
-	op->flags |= BATONI_FLAG_DEADLINE;
+	/* Whoever sees the flag (request_info.c) sees the deadline. */
+	__atomic_store_n(&op->flags,
+	                 (uint16_t)(op->flags | BATONI_FLAG_DEADLINE),
+	                 __ATOMIC_RELEASE);
 	batoni_list_append(&comm->deadlines.list, &op->deadline);
 	if ((uint64_t)op->timeout_ns < comm->deadlines.next_ns) {
 		comm->deadlines.next_ns = (uint64_t)op->timeout_ns;

@@ -269,6 +269,39 @@ query_writes_what_both_know(void)
 		REQUIRE(info.behind[i] == 0xff);
 }
 
+/* Of a receive that nothing has been sent for. */
+static void
+request_info_writes_what_both_know(void)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	WITH_MORE(baton_request_info) info;
+	baton_request request;
+
+	options.flags = BATON_OP_DETACHED;
+	options.user_data = USER_DATA;
+	REQUIRE_OK(baton_recv(to, 8, BATON_INT8, 0, 0, comm, stream, &options,
+	                      &request));
+	memset(&info, 0xff, sizeof(info));
+	info.it.size = sizeof(info.it);
+	REQUIRE_OK(baton_request_info(request, &info.it));
+	REQUIRE(info.it.size == sizeof(info.it) && info.it.request == request);
+	REQUIRE(info.it.op == BATON_OPERATION_RECV && info.it.peer == 0);
+	REQUIRE(info.it.bytes == 8 && info.it.stream == stream);
+#if AGE != OLDER
+	REQUIRE(info.it.user_data == USER_DATA && info.it.buffer == to);
+	REQUIRE(info.it.flags == BATON_INFO_DETACHED);
+#endif
+#if AGE == LATER
+	REQUIRE(info.it.later == 0 && info.it.later_too == 0);
+#endif
+	for (size_t i = 0; i < BEHIND; i++)
+		REQUIRE(info.behind[i] == 0xff);
+	info.it.size = sizeof(info.it) - 4;
+	REQUIRE(baton_request_info(request, &info.it) == BATON_ERR_INVALID);
+	REQUIRE_OK(baton_cancel(request));
+	REQUIRE(baton_finish(&request, -1, NULL) == BATON_ERR_CANCELED);
+}
+
 /* The rest is done on the last one. */
 static void
 creations_take_options(void)
@@ -479,6 +512,7 @@ main(void)
 	                      NULL));
 	REQUIRE_OK(baton_plan_end(comm, &plan));
 	query_writes_what_both_know();
+	request_info_writes_what_both_know();
 	older_options_have_defaults();
 	operations_take_options();
 	lists_take_options();

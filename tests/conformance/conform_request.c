@@ -19,6 +19,7 @@ ended(struct conform *c)
 static void
 check_stale(struct conform *c, baton_request stale)
 {
+	struct baton_request_info info = { .size = sizeof(info) };
 	struct baton_completion kept, untouched;
 	baton_request copy = stale;
 	size_t index = 9, done = 9, indices[2] = { 9, 9 };
@@ -32,6 +33,14 @@ check_stale(struct conform *c, baton_request stale)
 	CHECK_STATUS(c, BATON_ERR_STALE, baton_cancel(stale));
 	CHECK_STATUS(c, BATON_ERR_STALE, baton_release(&copy));
 	CHECK_STATUS(c, BATON_ERR_STALE, baton_request_error(stale, text, 8));
+	CHECK_STATUS(c, BATON_ERR_STALE, baton_request_info(stale, &info));
+	CHECK_STATUS(c, BATON_ERR_STALE,
+	             baton_finish_all(&copy, 1, -1, &kept));
+	CHECK_STATUS(c, BATON_ERR_STALE,
+	             baton_finish_some(&copy, 1, -1, indices, &kept, 2, &done));
+	CHECK_EQ(c, done, 0);
+	CHECK_EQ(c, indices[0], 0);
+	done = indices[0] = 9;
 	CHECK_STATUS(c, BATON_ERR_STALE,
 	             baton_stream_wait(c->comm, c->stream, stale));
 	CHECK_STATUS(c, BATON_ERR_STALE,
@@ -46,6 +55,43 @@ check_stale(struct conform *c, baton_request stale)
 	CHECK(c, copy == stale);
 	CHECK(c, memcmp(&kept, &untouched, sizeof(kept)) == 0);
 	CHECK(c, strcmp(text, "keep") == 0);
+}
+
+/* A ring: each receives from the one before, which sends when it has looked. */
+static void
+an_info_tells_what_a_request_is(struct conform *c)
+{
+	struct baton_request_info info = { .size = sizeof(info) };
+	struct baton_op_options marked = BATON_OP_OPTIONS_INIT;
+	int from = conform_previous(c), to = conform_next(c);
+	int *cells = conform_alloc(c, 2 * sizeof(*cells));
+	baton_request requests[2];
+
+	marked.user_data = 4711;
+	marked.flags = BATON_OP_DETACHED;
+	requests[0] = RECV(c, &cells[0], sizeof(int), from, 0, c->stream,
+	                   &marked);
+	conform_sync(c);
+	CHECK_OK(c, baton_request_info(requests[0], &info));
+	CHECK_EQ(c, info.op, BATON_OPERATION_RECV);
+	CHECK_EQ(c, info.peer, from);
+	CHECK_EQ(c, info.tag, 0);
+	CHECK_EQ(c, info.bytes, sizeof(int));
+	CHECK_EQ(c, info.user_data, 4711);
+	CHECK(c, info.request == requests[0]);
+	CHECK(c, info.buffer == &cells[0]);
+	CHECK(c, info.stream == c->stream);
+	CHECK_EQ(c, info.status, BATON_PENDING);
+	CHECK_EQ(c, info.flags, BATON_INFO_DETACHED);
+	CHECK(c, info.state >= BATON_STATE_CALLED &&
+	              info.state <= BATON_STATE_ISSUED);
+	conform_sync(c);
+	requests[1] = SEND(c, &cells[1], sizeof(int), to, 0, c->stream, &marked);
+	CHECK_OK(c, baton_wait(requests[0], conform_patience(c), NULL));
+	CHECK_OK(c, baton_request_info(requests[0], &info));
+	CHECK_EQ(c, info.state, BATON_STATE_ENDED);
+	CHECK_EQ(c, info.status, BATON_OK);
+	FINISH_ALL(c, requests, 2);
 }
 
 static void
@@ -353,6 +399,7 @@ the_smallest_pool_works(struct conform *c)
 }
 
 const struct conform_case conform_request[] = {
+	{ CASE(an_info_tells_what_a_request_is), .ranks_min = 2 },
 	{ CASE(a_released_handle_is_stale) },
 	{ CASE(a_finished_handle_is_stale) },
 	{ CASE(a_handle_stays_stale_when_its_slot_is_used_again),

@@ -104,6 +104,25 @@ static const struct field {
 	FIELD(V0_1_0, baton_completion, completed_ns, 64, 8),
 	FIELD(V0_1_0, baton_completion, reserved_more, 72, 24),
 
+	FIELD(V0_1_0, baton_request_info, size, 0, 8),
+	FIELD(V0_1_0, baton_request_info, request, 8, 8),
+	FIELD(V0_1_0, baton_request_info, op, 16, 4),
+	FIELD(V0_1_0, baton_request_info, state, 20, 4),
+	FIELD(V0_1_0, baton_request_info, peer, 24, 4),
+	FIELD(V0_1_0, baton_request_info, tag, 28, 4),
+	FIELD(V0_1_0, baton_request_info, bytes, 32, 8),
+	FIELD(V0_1_0, baton_request_info, stream, 40, 8),
+	FIELD(V0_1_0, baton_request_info, age_ns, 48, 8),
+	FIELD(V0_1_0, baton_request_info, deadline_ns, 56, 8),
+	FIELD(V0_1_0, baton_request_info, user_data, 64, 8),
+	FIELD(V0_1_0, baton_request_info, buffer, 72, 8),
+	FIELD(V0_1_0, baton_request_info, signal_index, 80, 4),
+	FIELD(V0_1_0, baton_request_info, context, 84, 4),
+	FIELD(V0_1_0, baton_request_info, operations, 88, 4),
+	FIELD(V0_1_0, baton_request_info, operations_ended, 92, 4),
+	FIELD(V0_1_0, baton_request_info, status, 96, 4),
+	FIELD(V0_1_0, baton_request_info, flags, 100, 4),
+
 	FIELD(V0_1_0, baton_tensor, data, 0, 8),
 	FIELD(V0_1_0, baton_tensor, type, 8, 4),
 	FIELD(V0_1_0, baton_tensor, rank, 12, 4),
@@ -128,6 +147,7 @@ static const struct size {
 	SIZE(V0_1_0, baton_tensors_options, 112),
 	SIZE(V0_1_0, baton_comm_info, 144),
 	SIZE(V0_1_0, baton_completion, 96),      /* never grows */
+	SIZE(V0_1_0, baton_request_info, 104),
 	SIZE(V0_1_0, baton_tensor, 80),          /* never grows */
 	SIZE(V0_1_0, baton_wait_signal_desc, 16), /* never grows */
 	SIZE(V0_1_0, baton_unique_id, 128),      /* never grows */
@@ -208,6 +228,16 @@ static const struct number {
 	NUMBER(V0_1_0, BATON_OPERATION_PLAN, 7),
 	NUMBER(V0_1_0, BATON_OPERATION_BARRIER, 8),
 	NUMBER(V0_1_0, BATON_COMPLETION_LENT, 0x1),
+	NUMBER(V0_1_0, BATON_STATE_CALLED, 1),
+	NUMBER(V0_1_0, BATON_STATE_QUEUED, 2),
+	NUMBER(V0_1_0, BATON_STATE_ARMED, 3),
+	NUMBER(V0_1_0, BATON_STATE_ISSUED, 4),
+	NUMBER(V0_1_0, BATON_STATE_ENDED, 5),
+	NUMBER(V0_1_0, BATON_STATE_LENT, 6),
+	NUMBER(V0_1_0, BATON_INFO_DETACHED, 0x1),
+	NUMBER(V0_1_0, BATON_INFO_GROUP, 0x2),
+	NUMBER(V0_1_0, BATON_INFO_CANCELED, 0x4),
+	NUMBER(V0_1_0, BATON_INFO_TENSORS, 0x8),
 	NUMBER(V0_1_0, BATON_TENSOR_RANK_MAX, 8),
 };
 

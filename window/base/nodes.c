@@ -184,6 +184,8 @@ batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 		nodes_return(rma, first);
 		return alone ? BATON_ERR_INVALID : BATON_ERR_AGAIN;
 	}
+	pending->wait.signal_index = desc_count == 1 ? descs->signal_index : -1;
+	pending->wait.context = desc_count == 1 ? descs->context : -1;
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
 	pending->wait.sleep = BATONI_WAIT_FRESH;

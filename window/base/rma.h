@@ -173,6 +173,7 @@ struct batoni_pending {
 			struct batoni_bounce *bounce;
 		} put;
 		struct { /* a wait */
+			int signal_index, context; /* or -1: of several */
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */
