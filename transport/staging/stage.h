@@ -3,7 +3,9 @@
  * Staging, as its own files see it.
  *
  * open.c     memory, starting, closing, and what is passed through
- * message.c  issue, test, take_back: the protocol
+ * message.c  the protocol; ends, parts below, failures, events
+ * stage_path.c  issue, test, take_back, scrap
+ * stage_send.c, stage_recv.c  the two sides of a message
  * chunk.c    pinned memory, copies, and whose turn it is
  * lists.c    messages that are lists of tensors
  * mapped.c   messages by one copy, out of memory of another process
@@ -232,10 +234,22 @@ stage_has_type(const struct batoni_staging *stage, int tag)
 	return stage->check && tag <= stage->base.tag_max;
 }
 
-/* ---- message.c ---- */
+static inline void
+stage_set_moves(struct batoni_staging *stage, struct stage_message *message,
+                bool moves)
+{
+	stage->moving += moves;
+	stage->moving -= message->moves;
+	message->moves = moves;
+}
+
+/* ---- stage_path.c ---- */
 
 /* Set the path of the messages, over that of the transport below. */
 void batoni_stage_messages(struct batoni_staging *stage);
+
+/* ---- message.c ---- */
+
 /* For the transport below. */
 void batoni_stage_done(struct batoni_host *host,
                        struct batoni_transfer *transfer,
@@ -253,17 +267,57 @@ void batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token
 /* What came is not what this version says.  `what` came: "a message's header". */
 void batoni_stage_refuse(struct batoni_staging *stage,
                          struct stage_message *message, const char *what);
-/* Of a receive: answer, on the tag of the send's slot. */
-void batoni_stage_grant(struct batoni_staging *stage,
-                        struct stage_message *message, uint32_t kind);
-/* The receive takes no byte: tell the sender, if it asks, and end. */
-void batoni_stage_decline(struct batoni_staging *stage,
-                          struct stage_message *message, bool asks,
-                          enum baton_status status);
 /* The memory of the device has failed: break the communicator. */
 void batoni_stage_fault(struct batoni_staging *stage,
                         struct stage_message *message,
                         enum baton_status status);
+
+/* Take a part back below: CANCELED, BUSY, or how it has ended; the first and the last are an event of
+ * stage->ended. */
+enum baton_status batoni_stage_take_part_back(struct batoni_staging *stage,
+                                              struct stage_part *part);
+/* The message fails; what it has below in memory of the program is taken back. */
+void batoni_stage_fail(struct batoni_staging *stage,
+                       struct stage_message *message, const char *call,
+                       int code, enum baton_status status);
+/* Act on all events, and give out what has become free.  Returns the number of events. */
+size_t batoni_stage_settle(struct batoni_staging *stage);
+/* The end of a slot function. */
+void batoni_stage_tell_engine(struct batoni_staging *stage);
+
+/* ---- stage_send.c ---- */
+
+void batoni_stage_begin_send(struct batoni_staging *stage,
+                             struct stage_message *message);
+/* Leave the line.  Returns the new front, if the message was the front; else NULL. */
+struct stage_message *
+batoni_stage_leave_line(struct batoni_staging *stage,
+                        struct stage_message *message);
+/* Send what is ready from the front on, which may be NULL. */
+void batoni_stage_advance_line(struct batoni_staging *stage,
+                               struct stage_message *front);
+/* A part of a send, no piece, has ended in OK. */
+void batoni_stage_send_part_over(struct batoni_staging *stage,
+                                 struct stage_message *message,
+                                 const struct stage_part *part);
+
+/* ---- stage_recv.c ---- */
+
+void batoni_stage_begin_recv(struct batoni_staging *stage,
+                             struct stage_message *message);
+/* Answer, on the tag of the send's slot. */
+void batoni_stage_grant(struct batoni_staging *stage,
+                        struct stage_message *message, uint32_t kind);
+/* Grant the pieces whose chunks were posted. */
+void batoni_stage_tell_grants(struct batoni_staging *stage);
+/* The receive takes no byte: tell the sender, if it asks, and end. */
+void batoni_stage_decline(struct batoni_staging *stage,
+                          struct stage_message *message, bool asks,
+                          enum baton_status status);
+/* A part of a receive, no piece, has ended in OK. */
+void batoni_stage_recv_part_over(struct batoni_staging *stage,
+                                 struct stage_message *message,
+                                 const struct stage_part *part);
 
 /* ---- chunk.c ---- */
 
