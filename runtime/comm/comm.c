@@ -503,7 +503,7 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 }
 
 /* Put near between the engine and the transport, where all ranks are near; or make it a path of its
- * own, which is returned, where some are.  Messages that are staged are MPI's then. */
+ * own, which is returned, where some are. */
 static struct batoni_path *
 start_pairs(struct baton_comm *comm, struct batoni_transport **transport)
 {
@@ -516,7 +516,7 @@ start_pairs(struct baton_comm *comm, struct batoni_transport **transport)
 	if (pairs && (*transport)->all_near) {
 		comm->message_paths = BATON_MESSAGE_PATH_NEAR;
 		*transport = layer->start(pairs, *transport);
-	} else if (pairs && !comm->staging && has_near_peer(*transport)) {
+	} else if (pairs && has_near_peer(*transport)) {
 		comm->message_paths |= BATON_MESSAGE_PATH_NEAR;
 		return layer->beside(pairs, *transport);
 	} else if (pairs) {
@@ -549,8 +549,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 
 	if (comm->staging) {
 		transport = batoni_staging_layer()->start(comm->staging,
-		                                          transport);
-		comm->staging = NULL; /* the transport has it */
+		                                          transport, near);
+		comm->staging = NULL; /* the transport has both */
+		near = NULL;
 	}
 	assert(!batoni_table_missing(&batoni_transport_table, transport->ops));
 	assert(!batoni_table_missing(&batoni_transport_table,

@@ -58,7 +58,7 @@ batoni_comm_below_native(struct baton_comm *comm,
                          struct batoni_transport *transport)
 {
 	return comm->staging ? batoni_staging_layer()->start(comm->staging,
-	                                                     transport)
+	                                                     transport, NULL)
 	                     : transport;
 }
 

@@ -4,8 +4,9 @@
  * may be memory that the host cannot touch.
  *
  * The engine sees one host-issued transport.  Below it is one that moves bytes between
- * host memory only (local, near, MPI), which staging uses by its contract alone.  In between are
- * bounded pools of pinned memory, and the copies of the device's memory table.  All ranks
+ * host memory only (local, near, MPI), which staging uses by its contract alone; messages to some peers may
+ * go by a path beside that one's.  In between is one bounded pool of pinned memory, and the copies of the
+ * device's memory table.  All ranks
  * of a communicator stage or none does; a rank whose memory is all the host's may be among
  * those that do.
  *
@@ -68,9 +69,13 @@ struct batoni_staging_ops {
 	/* Free what was not started. */
 	void (*discard)(struct batoni_staging *staging);
 	/* The transport for the engine, over `below`, which it owns from then on: closing
-	 * it closes both and frees the staging. */
+	 * it closes both and frees the staging.  beside: NULL, or a path of messages, to the peers that it
+	 * serves, beside those of `below` (`serving` and `closing` of path.h).  It has the tags and slots of
+	 * `below`, lets go of buffers at its close, and is owned and closed likewise.  The messages of the
+	 * one-sided layer are those of `below`. */
 	struct batoni_transport *(*start)(struct batoni_staging *staging,
-	                                  struct batoni_transport *below);
+	                                  struct batoni_transport *below,
+	                                  struct batoni_path *beside);
 };
 
 extern const struct batoni_staging_ops batoni_staging_ops;

@@ -160,6 +160,56 @@ make_late(struct batoni_transport *below)
 	return &late->base;
 }
 
+/* ---- a path beside ---------------------------------------------------------- */
+
+/* Pairs of an even and an odd rank. */
+static bool
+serves_odd(struct batoni_path *path, int kind, int peer)
+{
+	(void)kind;
+	return (batoni_transport_of(path)->rank + peer) % 2 != 0;
+}
+
+static unsigned connects;
+
+static enum baton_status
+count_connect(struct batoni_path *path, int peer)
+{
+	ck_assert(serves_odd(path, BATON_OPERATION_SEND, peer));
+	connects++;
+	return BATON_OK;
+}
+
+static void
+close_beside(struct batoni_path *path, bool aborted)
+{
+	struct batoni_transport *transport = batoni_transport_of(path);
+
+	transport->ops->close(transport, aborted);
+}
+
+/* The messages of another local transport. */
+static struct batoni_path *
+make_beside(struct batoni_transport *transport)
+{
+	static const struct batoni_serving_ops serving = {
+		.serves = serves_odd, .connect = count_connect};
+	static const struct batoni_closing_ops closing = {.close = close_beside};
+	static struct batoni_path_ops ops;
+
+	ops = *transport->messages.ops;
+	ops.serving = &serving;
+	ops.closing = &closing;
+	transport->messages.ops = &ops;
+	return &transport->messages;
+}
+
+unsigned
+connects_beside(void)
+{
+	return connects;
+}
+
 /* ---- the world ---------------------------------------------------------------- */
 
 static const struct batoni_staging_config small = {
@@ -208,7 +258,7 @@ record_deferred(struct batoni_host *host)
 
 static void
 start_rank(struct world *world, int rank, char kind,
-           struct batoni_transport *below,
+           struct batoni_transport *below, struct batoni_path *beside,
            struct batoni_transport_config above,
            const struct batoni_staging_config *config)
 {
@@ -224,7 +274,10 @@ start_rank(struct world *world, int rank, char kind,
 	ck_assert_int_eq(batoni_staging_ops.create(&above, config, world->size,
 	                                           &staging),
 	                 BATON_OK);
-	r->transport = batoni_staging_ops.start(staging, below);
+	r->transport = batoni_staging_ops.start(staging, below, beside);
+	/* Local tells its transport's host. */
+	if (beside)
+		batoni_transport_of(beside)->host = beside->host;
 	r->transport->host = r->transport->messages.host = &r->host;
 	r->host.done = record_done;
 	r->host.broken = record_broken;
@@ -232,9 +285,9 @@ start_rank(struct world *world, int rank, char kind,
 	r->host.deferred = record_deferred;
 }
 
-void
-open_world_each(struct world *world, const char *devices, bool late,
-                const struct batoni_staging_config *const configs[])
+static void
+open_all(struct world *world, const char *devices, bool late, bool has_beside,
+         const struct batoni_staging_config *const configs[])
 {
 	const struct batoni_transport_config above = {
 		.slots = SLOTS,
@@ -243,7 +296,7 @@ open_world_each(struct world *world, const char *devices, bool late,
 		.segment_bytes = 64,
 	};
 	struct batoni_transport_config below = {.slots = 0};
-	struct batoni_transport *transports[RANKS_MAX];
+	struct batoni_transport *transports[RANKS_MAX], *others[RANKS_MAX];
 
 	world->size = (int)strlen(devices);
 	world->gathers = world->managed = false;
@@ -259,10 +312,32 @@ open_world_each(struct world *world, const char *devices, bool late,
 	}
 	ck_assert_int_eq(batoni_local_open(world->size, &below, transports),
 	                 BATON_OK);
+	if (has_beside)
+		ck_assert_int_eq(batoni_local_open(world->size, &below, others),
+		                 BATON_OK);
 	for (int i = 0; i < world->size; i++)
 		start_rank(world, i, devices[i],
 		           late ? make_late(transports[i]) : transports[i],
-		           above, configs[i]);
+		           has_beside ? make_beside(others[i]) : NULL, above,
+		           configs[i]);
+}
+
+void
+open_world_each(struct world *world, const char *devices, bool late,
+                const struct batoni_staging_config *const configs[])
+{
+	open_all(world, devices, late, false, configs);
+}
+
+void
+open_world_beside(struct world *world, const char *devices, bool late)
+{
+	const struct batoni_staging_config *configs[RANKS_MAX];
+
+	connects = 0;
+	for (int i = 0; i < RANKS_MAX; i++)
+		configs[i] = &small;
+	open_all(world, devices, late, true, configs);
 }
 
 void

@@ -54,6 +54,10 @@ void open_world_with(struct world *world, const char *devices, bool late,
 /* Each rank has chunks of its own. */
 void open_world_each(struct world *world, const char *devices, bool late,
                      const struct batoni_staging_config *const configs[]);
+/* Messages between an even and an odd rank go by a path beside the transport below, which late is about.
+ * So often a peer was connected there. */
+void open_world_beside(struct world *world, const char *devices, bool late);
+unsigned connects_beside(void);
 void close_rank(struct world *world, int rank);
 /* Close the ranks that are left; nothing of theirs is left. */
 void close_world(struct world *world);

@@ -27,6 +27,10 @@
  * In checked mode the header of a plain message has its type.  A receive of another type declines, as one
  * that is too short does.
  *
+ * A message goes by one of two paths below: that of the transport, or one beside it for the peers that this
+ * one serves (open.c).  The path of a pair never changes, so order is that of the path.  Chunks, eager
+ * buffers and turns are one pool for both.
+ *
  * A side whose buffer is host memory takes part in the same way, but sends and receives in
  * place; its chunks are only places at the transport below.
  *
@@ -164,11 +168,11 @@ enum baton_status
 batoni_stage_take_part_back(struct batoni_staging *stage,
 			    struct stage_part *part)
 {
-	struct batoni_path *below = &stage->below->messages;
+	struct batoni_path *below = part->below;
 	enum baton_status status;
 
 	/* It has ended, if it is in stage->ended. */
-	if (!part->below || !batoni_list_empty(&part->link))
+	if (!below || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
 	/* The engine tells its own paths alone.  At the end of a rank what is taken back below keeps its place
 	 * in the order, so that no later message arrives in its stead. */
@@ -271,6 +275,7 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 {
 	struct batoni_transfer *transfer = &part->transfer;
 	struct stage_token *token;
+	struct stage_message *message = owner_of(stage, part, &token);
 	enum baton_status status;
 
 	transfer->buffer = buffer;
@@ -281,10 +286,10 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 	transfer->direction = direction;
 	transfer->native_call = NULL;
 	assert(!part->below);
-	part->below = true;
+	part->below = message->below;
 	part->asked = false;
-	owner_of(stage, part, &token)->parts++;
-	status = batoni_path_issue(&stage->below->messages, transfer);
+	message->parts++;
+	status = batoni_path_issue(part->below, transfer);
 	if (status != BATON_PENDING)
 		part_ended(stage, part, status);
 }
@@ -312,7 +317,7 @@ part_over(struct batoni_staging *stage, struct stage_part *part)
 	struct stage_token *token;
 	struct stage_message *message = owner_of(stage, part, &token);
 
-	part->below = false;
+	part->below = NULL;
 	message->parts--;
 	if (token && (message->over || !message->transfer ||
 	              part->status != BATON_OK)) {

@@ -11,6 +11,9 @@
  * last one below too, on which a receive matches messages of any rank.  The tags are the
  * same on all ranks, as many as the rank with most slots needs.
  *
+ * A path beside the messages of the transport below has the same slots and tags: messages to the peers that it
+ * serves, and all parts of them, are its transfers.  It lets go of buffers at its close, which comes first.
+ *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
  * freed before; a device that is not well may never end them, and is waited for as long as
  * `patience` says.  Other threads drive meanwhile.  Ranks of this process may end parts of
@@ -315,16 +318,19 @@ end_copies(struct batoni_staging *stage)
 	return true;
 }
 
-/* Has the transport below a part in pinned memory? */
+/* Has the transport below a part in pinned memory?  What a path beside it has, that lets go of. */
 static bool
 has_pinned(const struct batoni_staging *stage)
 {
+	const struct batoni_path *below = &stage->below->messages;
+
 	for (size_t i = 0; i < count_tokens(stage); i++) {
 		const struct stage_token *token = &stage->tokens[i];
 		const struct stage_message *message = token->message;
 
-		if (token->part.below ||
-		    (message && message->eager == token && message->first.below))
+		if (token->part.below == below ||
+		    (message && message->eager == token &&
+		     message->first.below == below))
 			return true;
 	}
 	return false;
@@ -359,6 +365,8 @@ close_both(struct batoni_transport *transport, bool aborted)
 		ours = false;
 		pinned = true;
 	}
+	if (stage->beside)
+		stage->beside->ops->closing->close(stage->beside, aborted);
 	under->patience = transport->patience;
 	under->ops->close(under, aborted);
 	if (ours)
@@ -368,7 +376,8 @@ close_both(struct batoni_transport *transport, bool aborted)
 }
 
 static struct batoni_transport *
-start(struct batoni_staging *stage, struct batoni_transport *transport)
+start(struct batoni_staging *stage, struct batoni_transport *transport,
+      struct batoni_path *beside)
 {
 	struct batoni_transport *base = &stage->base;
 	int hidden_tags = base->hidden_tags;
@@ -377,6 +386,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 	assert(transport->slots >=
 	       batoni_staging_slots(stage->slots, &stage->config));
 	stage->below = transport;
+	stage->beside = beside;
 	stage->below_host = (struct batoni_host){
 		.done = batoni_stage_done,
 		.broken = below_broken,
@@ -406,6 +416,8 @@ start(struct batoni_staging *stage, struct batoni_transport *transport)
 		.quiet = transport->messages.load.quiet,
 	};
 	transport->host = transport->messages.host = &stage->below_host;
+	if (beside)
+		beside->host = &stage->below_host;
 	return base;
 }
 

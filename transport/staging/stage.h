@@ -30,12 +30,13 @@ struct stage_block;
 struct stage_maps;
 struct stage_message;
 
-/* A transfer of the transport below. */
+/* A transfer of a path below. */
 struct stage_part {
 	struct batoni_transfer transfer;
 	struct batoni_list_node link; /* of stage->ended */
 	enum baton_status status;     /* while it is in that list */
-	bool below; /* the transport below has it, or it is in that list */
+	/* The path that has it, or had it until it was put in that list; or NULL. */
+	struct batoni_path *below;
 	bool asked; /* below, and could not be taken back */
 };
 
@@ -95,6 +96,7 @@ struct stage_message {
 	bool host;    /* the buffer is host memory */
 	bool moves;   /* counted in stage->moving */
 	bool failed;  /* what is below may never end */
+	struct batoni_path *below; /* the path of its parts: that of its peer */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */
 	struct stage_part first, control;
@@ -152,6 +154,8 @@ struct batoni_staging {
 	struct batoni_transport_ops ops;
 	struct batoni_path_ops messages_ops;
 	struct batoni_transport *below;
+	/* Another path below, for the messages of the peers that it serves; NULL: there is none. */
+	struct batoni_path *beside;
 	struct batoni_host below_host;
 	struct batoni_device *device;
 	const struct batoni_memory_ops *memory;
@@ -245,7 +249,7 @@ stage_set_moves(struct batoni_staging *stage, struct stage_message *message,
 
 /* ---- stage_path.c ---- */
 
-/* Set the path of the messages, over that of the transport below. */
+/* Set the path of the messages, over those below. */
 void batoni_stage_messages(struct batoni_staging *stage);
 
 /* ---- message.c ---- */

@@ -32,6 +32,19 @@ leave(struct batoni_staging *stage, const struct stage_message *message)
 	return status;
 }
 
+/* The one-sided layer's are the transport's. */
+static struct batoni_path *
+path_to(const struct batoni_staging *stage, int peer, int tag)
+{
+	struct batoni_path *beside = stage->beside;
+
+	return beside && tag <= stage->base.tag_max &&
+	                       beside->ops->serving->serves(
+				       beside, BATON_OPERATION_SEND, peer)
+	               ? beside
+	               : &stage->below->messages;
+}
+
 static void
 begin(struct batoni_staging *stage, struct stage_message *message,
       struct batoni_transfer *transfer)
@@ -41,6 +54,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 	*message = (struct stage_message){
 		.transfer = transfer,
 		.peer = transfer->peer,
+		.below = path_to(stage, transfer->peer, transfer->tag),
 		.host = batoni_place_is_host(transfer->place),
 		.list = batoni_transfer_list(transfer),
 	};
@@ -82,6 +96,8 @@ test(struct batoni_path *path)
 
 	if (below->load.in_flight > 0)
 		below->ops->test(below);
+	if (stage->beside && stage->beside->load.in_flight > 0)
+		stage->beside->ops->test(stage->beside);
 	events += batoni_stage_poll(stage);
 	if (stage->maps)
 		events += batoni_stage_maps_test(stage);
@@ -107,12 +123,10 @@ flush(struct batoni_path *path)
 static enum baton_status
 scrap_part(struct batoni_staging *stage, struct stage_part *part)
 {
-	struct batoni_path *below = &stage->below->messages;
-
 	if (!part->below || (!part->asked &&
 	                     batoni_stage_take_part_back(stage, part) != BATON_ERR_BUSY))
 		return BATON_OK;
-	return batoni_path_scrap(below, &part->transfer);
+	return batoni_path_scrap(part->below, &part->transfer);
 }
 
 /* A receive whose bytes are here: they are copied from the bounce buffer, and nothing of the peer is
@@ -228,6 +242,30 @@ scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
+/* By one of the two paths. */
+static bool
+serves(struct batoni_path *path, int kind, int peer)
+{
+	(void)path;
+	(void)kind;
+	(void)peer;
+	return true;
+}
+
+static enum baton_status
+connect_peer(struct batoni_path *path, int peer)
+{
+	struct batoni_path *below = path_to(to_stage(path), peer, 0);
+
+	return below->ops->serving ? below->ops->serving->connect(below, peer)
+	                           : BATON_OK;
+}
+
+static const struct batoni_serving_ops serving = {
+	.serves = serves,
+	.connect = connect_peer,
+};
+
 static const struct batoni_host_issued_ops host_issued = {
 	.issue = issue,
 	.take_back = take_back,
@@ -240,11 +278,15 @@ static const struct batoni_deferring_ops deferring = {.flush = flush};
 void
 batoni_stage_messages(struct batoni_staging *stage)
 {
+	const struct batoni_path_ops *below = stage->below->messages.ops;
+
 	stage->messages_ops = (struct batoni_path_ops){
-		.name = stage->below->messages.ops->name,
+		.name = below->name,
 		.kinds = BATONI_MESSAGES,
 		.lists = true,
 		.host_issued = &host_issued,
+		/* A path that connects wants to be asked at the call. */
+		.serving = below->serving || stage->beside ? &serving : NULL,
 		.scrapping = &scrapping,
 		.deferring = &deferring,
 		.test = test,

@@ -144,14 +144,19 @@ matched_plain(struct batoni_staging *stage, struct stage_message *message,
 		matched_eager(stage, message, bytes);
 }
 
+/* Only on hidden tags are there receives of any rank. */
 static bool
 decode(const struct batoni_staging *stage, const struct stage_message *message,
        struct stage_header *header)
 {
+	const struct batoni_transfer *transfer = message->transfer;
+
 	return batoni_stage_header_decode(message->first.transfer.buffer,
 	                                  message->first.transfer.done_bytes,
 	                                  stage->size, stage->slots_most,
 	                                  header) &&
+	       (transfer->tag > stage->base.tag_max ||
+	        header->source == (uint32_t)transfer->peer) &&
 	       (header->type > 0) ==
 	               (header->list_bytes == 0 &&
 	                stage_has_type(stage, message->transfer->tag));
