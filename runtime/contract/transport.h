@@ -223,6 +223,8 @@ struct batoni_transport {
 	/* Constant.  After its close nothing below reaches a buffer of a transfer that it has
 	 * not ended. */
 	bool lets_go;
+	/* Constant.  The end of any rank breaks it: sooner or later it tells host->broken of PEER. */
+	bool ends_with_a_rank;
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
 	/* There are areas of pairs (pairs.h), and all ranks are near to each other.  If not, and there

@@ -24,6 +24,11 @@
  * on, and gets the grace period.  Waits for counters that only stores move end at their first look
  * (window/wait.c).  Over NCCL no peer becomes silent, since the communicator breaks.
  *
+ * Where a rank's end is that of the communicator (ends_with_a_rank: the side channel), the transport tells
+ * so in a test, which it gets while something is pending.  Liveness, or near that reads a message, may
+ * see the end before that, and end the last operation that is pending.  So an operation that ends in PEER
+ * breaks the communicator before anybody sees its end.
+ *
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
  *
@@ -357,6 +362,53 @@ batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
 	else
 		snprintf(why, sizeof(why), "%s: not all ranks have left", what);
 	batoni_comm_break(comm, BATON_ERR_PEER, why);
+}
+
+static bool
+ends_with_a_rank(struct baton_comm *comm)
+{
+	return batoni_hosts_of(comm->transport)->ends_with_a_rank;
+}
+
+void
+batoni_check_lost(struct baton_comm *comm)
+{
+	const struct batoni_peer *peers = comm->transport->peers;
+	char why[GONE_BYTES];
+	int rank = 0;
+
+	if (!peers || !ends_with_a_rank(comm))
+		return;
+	while (rank < comm->size && !peers[rank].gone &&
+	       !batoni_peer_is_gone(&peers[rank]))
+		rank++;
+	/* A rank that has aborted, and lives, may end an operation so. */
+	if (rank == comm->size)
+		return;
+	if (!peers[rank].gone)
+		note_gone(comm, rank);
+	tell_gone(comm, rank, why, sizeof(why));
+	batoni_comm_break(comm, BATON_ERR_PEER, why);
+}
+
+/* So many tests take more than a ring holds (near). */
+void
+batoni_take_in(struct baton_comm *comm)
+{
+	if (comm->fault.status != BATON_ERR_PEER || comm->driving.lost ||
+	    !ends_with_a_rank(comm))
+		return;
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (!(path->ops->kinds & BATONI_MESSAGES) ||
+		    !path->ops->host_issued)
+			continue;
+		for (unsigned n = 0; n < TESTS_BETWEEN; n++) {
+			path->tests++;
+			path->ops->test(path);
+		}
+	}
 }
 
 size_t

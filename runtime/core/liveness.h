@@ -30,6 +30,14 @@ void batoni_say_away(const struct baton_comm *comm);
 void batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
                         uint64_t now_ns);
 
+/* An operation is about to end in PEER, and no host has seen that yet.  Where a rank's end is that of the
+ * communicator (ends_with_a_rank), and some rank is gone: break it, before the transport tells.  The
+ * driver. */
+void batoni_check_lost(struct baton_comm *comm);
+/* Before what is pending ends with a rank: take what it and others had published until then.  The
+ * driver. */
+void batoni_take_in(struct baton_comm *comm);
+
 /* Make the next pass call it, for callers whose passes are far apart.  The driver. */
 static inline void
 batoni_check_peers_soon(void)

@@ -19,6 +19,7 @@
 #include "describe.h"
 #include "engine.h"
 #include "health.h"
+#include "liveness.h"
 #include "log.h"
 #include "queue.h"
 #include "sweep.h"
@@ -533,6 +534,8 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	/* A host that sees this status finds the communicator broken by it. */
 	if (unlikely(status == BATON_ERR_CUDA) && comm->fault.status == BATON_OK)
 		batoni_check_device(comm);
+	if (unlikely(status == BATON_ERR_PEER) && comm->fault.status == BATON_OK)
+		batoni_check_lost(comm);
 	/* Before anybody sees the end. */
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, status, lent);

@@ -31,6 +31,7 @@
 #include "describe.h"
 #include "engine.h"
 #include "health.h"
+#include "liveness.h"
 #include "log.h"
 #include "sweep.h"
 #include "wait.h"
@@ -231,6 +232,7 @@ batoni_comm_end_all(struct baton_comm *comm)
 		comm->fault.since_ns = batoni_real_ns();
 		/* A thread that pushes from here on sees `status`. */
 		batoni_place_inbox();
+		batoni_take_in(comm);
 		end_host_issued(comm);
 	}
 	if (comm->fault.aborted)

@@ -167,6 +167,15 @@ recv_now(void *to, size_t bytes, int peer, int tag)
 	              &flags);
 }
 
+/* Whoever has seen an operation end in PEER finds the communicator broken.  (A rank that aborts takes its
+ * messages back before it has destroyed its end.) */
+static void
+check_broken(void)
+{
+	CHECK(me.strike == ABORT ||
+	      baton_comm_status(me.comm) == BATON_ERR_PEER);
+}
+
 /* The operation ends because of the strike. */
 static void
 check_peer(enum baton_status called, baton_request *request_p, bool may_lend)
@@ -178,6 +187,7 @@ check_peer(enum baton_status called, baton_request *request_p, bool may_lend)
 	if (status != BATON_ERR_PEER)
 		printf("it ended in %s\n", baton_status_name(status));
 	CHECK(may_lend || !(flags & BATON_COMPLETION_LENT));
+	check_broken();
 }
 
 static void
@@ -267,6 +277,7 @@ survive_read(void)
 		CHECK(!(completion.flags & BATON_COMPLETION_LENT));
 	}
 	CHECK(status == BATON_ERR_PEER);
+	check_broken();
 }
 
 static void
@@ -327,6 +338,7 @@ survive_reading(void)
 			be_ready();
 	}
 	CHECK(status == BATON_ERR_PEER);
+	check_broken();
 }
 
 /* Long ones, and such as are copied within the call that meets them. */
@@ -511,6 +523,7 @@ survive_polling(void)
 	CHECK(poll(&entry, 1, -1) == 1);
 	CHECK(baton_queue_poll(queue, &completion, 1) == 1);
 	CHECK(completion.status == BATON_ERR_PEER);
+	check_broken();
 	baton_queue_destroy(queue);
 }
 
@@ -556,6 +569,7 @@ survive_stops(void)
 		CHECK(baton_release(&request) == BATON_OK);
 	}
 	CHECK(status == BATON_ERR_PEER);
+	check_broken();
 }
 
 /* ---- rounds ---- */

@@ -6,6 +6,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -211,6 +212,59 @@ START_TEST(a_peer_is_silent_only_when_the_messages_were_tested_often)
 }
 END_TEST
 
+/* The test behind the break of the communicator finds a message of another rank. */
+static void
+find_late(struct scripted *scripted, struct batoni_transfer *none)
+{
+	(void)none;
+	if (baton_comm_status(comm) != BATON_ERR_PEER || transport.take_backs > 0)
+		return;
+	scripted->on_test = NULL;
+	scripted_end_now(scripted, scripted_live(scripted, BATONI_RECV, 7), 1,
+	                 BATON_OK);
+}
+
+/* The transport has read of the dead process, and has not told of its end yet. */
+START_TEST(where_a_rank_ends_the_communicator_what_ended_in_peer_finds_it_broken)
+{
+	struct baton_op_options apart = detached();
+	baton_request dead, late = 0, living = 0;
+	char bytes[2];
+
+	transport.base.ends_with_a_rank = true;
+	ck_assert_int_eq(baton_recv(&bytes[0], 1, BATON_UINT8, 2, 7, comm, t, &apart,
+	                            &late),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&bytes[1], 1, BATON_UINT8, 3, 8, comm, t, &apart,
+	                            &living),
+	                 BATON_OK);
+	dead = scripted_recv(comm, s, 0, NULL);
+	transport.on_test = find_late;
+	end_recv(0, BATON_ERR_PEER);
+	scripted_assert_ended(dead, BATON_ERR_PEER);
+	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_PEER);
+	ck_assert_ptr_nonnull(strstr(baton_comm_error(comm), "rank 1"));
+	baton_progress(comm);
+	scripted_assert_ended(late, BATON_OK);
+	scripted_assert_ended(living, BATON_ERR_PEER);
+}
+END_TEST
+
+/* Its operations end, but its process lives: the others of this rank may go on. */
+START_TEST(what_an_aborted_rank_gives_up_breaks_nothing)
+{
+	baton_request dead = scripted_recv(comm, s, 0, NULL);
+
+	transport.base.ends_with_a_rank = true;
+	batoni_pidfd_close(peers[1].pidfd);
+	peers[1].pidfd = -1;
+	farewells[1].away = 0;
+	end_recv(0, BATON_ERR_PEER);
+	scripted_assert_ended(dead, BATON_ERR_PEER);
+	ck_assert_int_eq(baton_comm_status(comm), BATON_OK);
+}
+END_TEST
+
 /* Rank 1 has left, and its process lives.  Nothing is stored into its segment, but its farewell is
  * mapped. */
 static void
@@ -267,6 +321,8 @@ main(void)
 		a_launch_that_names_a_silent_peer_ends_at_once,
 		a_receive_whose_message_has_come_ends_with_it,
 		a_peer_is_silent_only_when_the_messages_were_tested_often,
+		where_a_rank_ends_the_communicator_what_ended_in_peer_finds_it_broken,
+		what_an_aborted_rank_gives_up_breaks_nothing,
 		a_rank_that_has_finalised_is_told_so,
 		a_rank_that_has_closed_is_told_so,
 	};

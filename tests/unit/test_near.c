@@ -710,6 +710,32 @@ START_TEST(what_had_arrived_ends_well_when_the_transport_below_breaks)
 }
 END_TEST
 
+/* In an exchange nothing may end: the next test does it. */
+START_TEST(what_had_arrived_ends_well_when_the_one_below_breaks_in_an_exchange)
+{
+	struct batoni_transport *below;
+
+	open_world(NEAR_WITHIN);
+	below = &world.ranks[1].below;
+	for (uint32_t i = 0; i < 200; i++)
+		near_recv(&world, 1, i, 0, 3, &to[i], 1);
+	for (uint32_t i = 0; i < 150; i++)
+		near_send(&world, 0, i, 1, 3, &from[i], 1);
+	below->host->broken(below->host, BATON_ERR_PEER, NULL, 0, "rank 2 is gone");
+	ck_assert_int_eq(world.ranks[1].broken, BATON_ERR_PEER);
+	ck_assert_int_eq(end_of(1, 0), BATON_PENDING);
+	near_pass(&world, 1);
+	for (uint32_t i = 0; i < 150; i++)
+		assert_arrived(1, i, 1);
+	ck_assert_int_eq(near_take(&world, 1, 150), BATON_ERR_CANCELED);
+	/* Later ones do not. */
+	near_send(&world, 0, 150, 1, 3, from, 1);
+	near_pass(&world, 1);
+	ck_assert_int_eq(end_of(1, 151), BATON_PENDING);
+	close_world(true);
+}
+END_TEST
+
 /* What comes behind it does not take its place: the receiver may not know of the end yet. */
 START_TEST(what_is_taken_back_at_the_end_of_a_rank_keeps_its_place)
 {
@@ -1223,6 +1249,9 @@ main(void)
 	tcase_add_test(
 		tcase,
 		what_had_arrived_ends_well_when_the_transport_below_breaks);
+	tcase_add_test(
+		tcase,
+		what_had_arrived_ends_well_when_the_one_below_breaks_in_an_exchange);
 	tcase_add_loop_test(tcase,
 	                    what_is_taken_back_at_the_end_of_a_rank_keeps_its_place, 0,
 	                    4);

@@ -29,6 +29,8 @@ batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
 	if (near->broken)
 		return;
 	near->broken = true;
+	if (near->below_broke)
+		return;
 	snprintf(why, sizeof(why),
 	         "rank %d has written what no Baton writes into the memory that it "
 	         "shares with rank %d: %s",
@@ -167,6 +169,18 @@ batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
 	         !batoni_ring_is_empty(&from->in))
 		call_later(near, peer);
 	return n;
+}
+
+/* A ring has at most as many messages as cells. */
+size_t
+batoni_near_take_all(struct batoni_pairs *near)
+{
+	size_t events = 0;
+
+	for (int rank = 0; rank < near->base.size && !near->broken; rank++)
+		if (near->peers[rank].connected)
+			events += batoni_near_drain(near, rank, BATONI_RING_CELLS);
+	return events;
 }
 
 static void
@@ -432,6 +446,16 @@ look_around(struct batoni_pairs *near)
 	return events;
 }
 
+/* Within an exchange. */
+static size_t
+end_with_below(struct batoni_pairs *near)
+{
+	size_t events = batoni_near_take_all(near);
+
+	near->broken = true;
+	return events;
+}
+
 static size_t
 near_test(struct batoni_path *path)
 {
@@ -442,6 +466,8 @@ near_test(struct batoni_path *path)
 	if (__builtin_expect(near->broken, 0))
 		return 0;
 	near->budget = NEAR_PASS_MAX;
+	if (__builtin_expect(near->below_broke, 0))
+		return end_with_below(near);
 	if (!listening)
 		events += answer_all(near, true);
 	for (unsigned i = 0; i < near->warm_n && !near->broken; i++)
@@ -467,7 +493,7 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 
 	if (__builtin_expect((node->state != NEAR_POSTED &&
 	                      node->state != NEAR_ANNOUNCED) ||
-	                             near->broken ||
+	                             near->broken || near->below_broke ||
 	                             !batoni_list_empty(&near->copies),
 	                     0))
 		return 0;

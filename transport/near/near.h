@@ -201,7 +201,8 @@ struct batoni_pairs {
 	uint32_t slots_most; /* of all ranks */
 	bool check;
 	_Atomic bool states_there; /* the pages of this rank's states; as `connected` */
-	bool broken;
+	bool broken;      /* nothing moves any more */
+	bool below_broke; /* the host was told; if not broken, the next test takes what is in the rings */
 	bool testing; /* the transport below, within a test of this one */
 	unsigned tests;
 	uint32_t asked; /* nodes that are */
@@ -274,6 +275,8 @@ void batoni_near_end(struct batoni_pairs *near, struct near_node *node,
                      enum baton_status status);
 /* Take up to `most` messages out of a ring.  Returns how many. */
 size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
+/* All that is published. */
+size_t batoni_near_take_all(struct batoni_pairs *near);
 /* Its process has ended, or its communicator is closed after an abort: it copies nothing any more. */
 bool batoni_near_is_gone(const struct batoni_pairs *near, int peer);
 /* There is room for so many cells in the ring to the peer; or not yet, and the peer will call. */

@@ -4,7 +4,9 @@
  *
  * Over another one exchanges, leaving and clearing are that one's, passed through; so is what breaks
  * it or takes its library away.  Of a transport below that breaks because a rank has gone, near first takes
- * what that rank and others have published: it has arrived.
+ * what that rank and others have published: it has arrived.  Where it breaks within an exchange, in which
+ * nothing may end, near's next test does that; the engine makes one before it ends what is pending
+ * (batoni_take_in).
  *
  * Close.  What this rank has announced and nobody has copied is given up by its state, so that no
  * receiver ends in OK with bytes of memory that is somebody else's by then; and after an abort the
@@ -166,15 +168,13 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 {
 	struct batoni_pairs *near = of_host(host);
 
-	/* A ring has at most as many messages as cells.  (Within an exchange nothing may end.) */
-	for (int rank = 0; near->testing && rank < near->base.size && !near->broken;
-	     rank++)
-		if (near->peers[rank].connected)
-			batoni_near_drain(near, rank, BATONI_RING_CELLS);
-	/* By what was in a ring; its host knows. */
-	if (near->broken)
+	if (near->testing && !near->below_broke)
+		batoni_near_take_all(near);
+	/* By what was in a ring, or before; its host knows. */
+	if (near->broken || near->below_broke)
 		return;
-	near->broken = true;
+	near->below_broke = true;
+	near->broken = near->testing || fatal != BATON_ERR_PEER;
 	near->base.messages.host->broken(near->base.messages.host, fatal, call, code, text);
 }
 

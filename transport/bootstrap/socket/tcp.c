@@ -368,7 +368,7 @@ describe(struct batoni_transport *base, int rank, int size)
 	base->ops = &tcp_ops;
 	base->messages.ops = &batoni_tcp_messages_ops;
 	base->messages.load.in_flight = base->messages.load.standing = 1;
-	base->lets_go = base->unbuffered = true;
+	base->lets_go = base->unbuffered = base->ends_with_a_rank = true;
 	base->any_peer = -1;
 	base->rank = rank;
 	base->size = size;
