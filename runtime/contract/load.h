@@ -26,7 +26,7 @@ struct batoni_load {
 	 * stream that they are behind. */
 	uint32_t awaiting;
 	/* Receives that this path keeps posted on another one, for messages that may
-	 * come.  No reason to look unless an operation is awaiting. */
+	 * come.  No reason to look unless an operation is awaiting, nor where that path parks them. */
 	uint32_t standing;
 	/* What the device does not report: marks. */
 	uint32_t polled;
@@ -36,6 +36,9 @@ struct batoni_load {
 	/* Constant.  A parked wait may also be met by what rings no bell at once (a write of a
 	 * stream): while there are some, look at growing intervals. */
 	bool unrung;
+	/* Constant.  What of this path waits for a peer is parked, receives that another path keeps posted on
+	 * it too: whoever sends to them rings the bell. */
+	bool parks;
 	/* Constant.  Only calls of this process end what is in flight and not moving
 	 * (local); the peers that end parked waits are of this process too. */
 	bool quiet;

@@ -14,7 +14,7 @@
 #define NAP_LISTENING_NS 1000000000u
 #define NAP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
 
-/* sum->quiet is that of the transport whose messages the one-sided layer uses. */
+/* sum->quiet and sum->parks are those of the transport whose messages the one-sided layer uses. */
 static void
 add(struct batoni_load *sum, const struct batoni_load *path)
 {
@@ -26,8 +26,8 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 	sum->more_tests += path->more_tests;
 	if (!path->quiet)
 		sum->in_flight += path->in_flight;
-	/* Their messages come by calls of this process. */
-	if (!sum->quiet)
+	/* Their messages come by calls of this process; or they are counted among what is parked. */
+	if (!sum->quiet && !sum->parks)
 		sum->standing += path->standing;
 }
 
@@ -36,7 +36,8 @@ batoni_comm_load(const struct baton_comm *comm)
 {
 	const struct batoni_path *messages =
 		comm->hosts_path ? comm->hosts_path : &comm->transport->messages;
-	struct batoni_load sum = {.quiet = messages->load.quiet};
+	struct batoni_load sum = {.quiet = messages->load.quiet,
+	                          .parks = messages->load.parks};
 
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_load load = comm->paths[i]->load;

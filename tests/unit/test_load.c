@@ -76,6 +76,17 @@ static const struct row rows[] = {
 	{"a message that has come", {.in_flight = 2},
 	 {.in_flight = 1, .moving = 1, .standing = 2}, 1, PLAIN,
 	 BATONI_LOOK_MOVING},
+	/* ... which their transport parks: whoever sends to them rings. */
+	{"parked standing receives, and a wait that was not tested",
+	 {.in_flight = 3, .parked = 3, .parks = true},
+	 {.in_flight = 1, .standing = 3}, 0, PLAIN, BATONI_LOOK_PENDING},
+	{"parked standing receives, and a wait for their messages",
+	 {.in_flight = 3, .parked = 3, .parks = true},
+	 {.in_flight = 1, .awaiting = 1, .standing = 3}, 0, PLAIN,
+	 BATONI_LOOK_WHEN_RUNG},
+	{"parked standing receives, and a hold",
+	 {.in_flight = 1, .parked = 1, .parks = true}, {.standing = 1}, 1, PLAIN,
+	 BATONI_LOOK_WHEN_RUNG},
 	/* Windows that may get messages. */
 	{"a hold", {.in_flight = 1}, {.standing = 1}, 1, PLAIN,
 	 BATONI_LOOK_WATCH},

@@ -286,7 +286,8 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 	};
 	*base = *under;
 	base->ops = &near->ops;
-	base->messages = (struct batoni_path){.ops = &batoni_near_messages_ops};
+	base->messages = (struct batoni_path){.ops = &batoni_near_messages_ops,
+	                                      .load = {.parks = true}};
 	base->slots = slots;
 	base->hidden_tags = hidden_tags;
 	base->tag_max = INT_MAX - hidden_tags;
