@@ -126,6 +126,29 @@ close_world(bool aborted)
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 
+/* The header counts as bytes to copy: what is long of it waits for passes. */
+START_TEST(a_call_reads_no_more_of_a_header_than_of_a_message)
+{
+	const struct shape *shape = &shapes[8];
+	struct batoni_load *load;
+
+	near_open(&world, _i ? NEAR_READ : NEAR_WITHIN, false);
+	load = &world.ranks[1].transport->messages.load;
+	make_send(shape);
+	make_recv(shape, true);
+	ck_assert_uint_gt(out.list.header_bytes, NEAR_INLINE_MAX);
+	near_send_list(&world, 0, 0, 1, 7, &out.list);
+	near_pass(&world, 1);
+	ck_assert_int_eq(near_recv_list(&world, 1, 0, 0, 7, &in.list), BATON_PENDING);
+	ck_assert_uint_eq(load->moving, 1);
+	near_run(&world);
+	ck_assert_int_eq(end_of(1, 0), BATON_OK);
+	ck_assert_int_eq(end_of(0, 0), BATON_OK);
+	ck_assert_uint_eq(in.list.count, shape->n);
+	close_world(false);
+}
+END_TEST
+
 START_TEST(every_list_arrives_however_it_is_read)
 {
 	const struct shape *shape = &shapes[_i % SHAPES];
@@ -292,6 +315,8 @@ main(void)
 
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase,
+	                    a_call_reads_no_more_of_a_header_than_of_a_message, 0, 2);
 	tcase_add_loop_test(tcase, every_list_arrives_however_it_is_read, 0,
 	                    3 * SHAPES);
 	tcase_add_test(tcase,

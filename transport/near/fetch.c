@@ -7,7 +7,8 @@
  *   send:    ANNOUNCED -> CHUNKING -> over
  *
  * A message of up to NEAR_INLINE_MAX is copied by the slot that has met it.  What copies, of either
- * kind, has turns in near->copies: NEAR_PASS_MAX in a pass together.
+ * kind, has turns in near->copies: NEAR_PASS_MAX in a pass together.  The header of a list counts as
+ * its bytes do: while some of it is to be read, `verdict` is PENDING and `moved` counts the header.
  *
  * Reading another process's memory.  Only trying shows whether the kernel allows it: a filter of
  * system calls, Yama, another user.  The first refusal is for good: that peer's messages come by
@@ -98,12 +99,14 @@ is_void(struct batoni_pairs *near, int from)
 static enum baton_status
 end_fetch(struct batoni_pairs *near, struct near_node *node)
 {
+	enum baton_status verdict = node->verdict;
+
 	if ((node->by_kernel && is_void(near, node->peer)) ||
 	    !tell_copied(near, node->peer, node->what.slot,
 	                 node->what.generation))
 		return BATON_ERR_PEER;
-	batoni_transfer_arrived(node->transfer, BATON_OK, (size_t)node->length);
-	return BATON_OK;
+	batoni_transfer_arrived(node->transfer, verdict, (size_t)node->length);
+	return verdict;
 }
 
 static void
@@ -195,19 +198,40 @@ batoni_near_is_matched(const struct batoni_pairs *near, const struct near_node *
 	       batoni_near_word(node->what.generation, NEAR_MATCHED);
 }
 
+/* Read up to *budget bytes of a list's header.  OK: it is met, node->verdict; PENDING: there are more, or
+ * all comes by chunks now; PEER. */
+static enum baton_status
+read_header(struct batoni_pairs *near, struct near_node *node, size_t *budget)
+{
+	enum baton_status status = batoni_near_meet_far_list(near, node, budget);
+
+	if (status == BATON_ERR_UNSUPPORTED || status == BATON_ERR_INVALID)
+		return ask_for_chunks(near, node);
+	if (status == BATON_ERR_PEER || status == BATON_PENDING)
+		return status;
+	node->verdict = status;
+	return BATON_OK;
+}
+
 /* Copy up to *budget bytes.  OK: end_fetch is due; PENDING: there are more, or they come by chunks
  * now; PEER. */
 static enum baton_status
 copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 {
-	enum baton_status status;
+	enum baton_status status = BATON_OK;
 
-	if (node->scrapped)
+	if (node->scrapped) {
+		node->verdict = BATON_OK;
 		return BATON_OK;
+	}
 	/* A rank of this process that has given its buffer up may have freed it. */
 	if (near->base.peers[node->peer].within &&
 	    !batoni_near_is_matched(near, node))
 		return BATON_ERR_PEER;
+	if (node->verdict == BATON_PENDING)
+		status = read_header(near, node, budget);
+	if (status != BATON_OK || node->verdict != BATON_OK)
+		return status;
 	status = batoni_transfer_list(node->transfer)
 	                 ? batoni_near_copy_list(near, node, budget)
 	                 : copy_plain(near, node, budget);
@@ -218,22 +242,22 @@ copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 	return node->moved == node->length ? BATON_OK : BATON_PENDING;
 }
 
-/* The receive meets the message: OK: its bytes are to be copied; else how it ends; UNSUPPORTED: they
- * are to come by chunks. */
+/* The receive meets the message: how it ends, OK once its bytes are copied; PENDING: a list, whose header is
+ * to be read. */
 static enum baton_status
-meet(struct batoni_pairs *near, struct near_node *node,
-     const struct batoni_ring_head *head)
+meet(struct batoni_transfer *transfer, const struct batoni_ring_head *head)
 {
-	struct batoni_transfer *transfer = node->transfer;
-	enum baton_status status;
-
 	if (head->kind == BATONI_RING_ANNOUNCE)
 		return batoni_transfer_meet_plain(transfer, (size_t)head->length,
 		                                  head->type - 1);
-	if (!batoni_transfer_list(transfer))
-		return BATON_ERR_MISMATCH;
-	status = batoni_near_meet_far_list(near, node);
-	return status == BATON_ERR_INVALID ? BATON_ERR_UNSUPPORTED : status;
+	return batoni_transfer_list(transfer) ? BATON_PENDING
+	                                      : BATON_ERR_MISMATCH;
+}
+
+static bool
+is_within_a_call(const struct batoni_pairs *near, uint64_t bytes)
+{
+	return bytes <= NEAR_INLINE_MAX && bytes <= near->budget;
 }
 
 enum baton_status
@@ -241,28 +265,25 @@ batoni_near_fetch(struct batoni_pairs *near, struct near_node *node, int from,
                   const struct batoni_ring_head *head,
                   const struct near_announcement *what)
 {
-	size_t length = (size_t)head->length;
-	enum baton_status status;
+	enum baton_status status = BATON_OK;
 
 	node->state = NEAR_FETCHING;
 	node->peer = from;
 	node->what = *what;
-	node->length = length;
+	node->length = head->length;
 	node->moved = 0;
 	node->by_kernel = false;
 	node->cursor = (struct batoni_list_cursor){0, 0};
-	status = meet(near, node, head);
-	if (status == BATON_ERR_UNSUPPORTED)
-		return ask_for_chunks(near, node);
-	if (status == BATON_ERR_PEER)
+	node->verdict = meet(node->transfer, head);
+	if (node->verdict == BATON_PENDING &&
+	    is_within_a_call(near, what->header_bytes))
+		status = read_header(near, node, &near->budget);
+	if (status != BATON_OK)
 		return status;
-	if (status != BATON_OK || length == 0) {
-		if (!tell_copied(near, from, what->slot, what->generation))
-			return BATON_ERR_PEER;
-		batoni_transfer_arrived(node->transfer, status, length);
-		return status;
-	}
-	if (length <= NEAR_INLINE_MAX && length <= near->budget) {
+	if (node->verdict != BATON_PENDING &&
+	    (node->verdict != BATON_OK || node->length == 0))
+		return end_fetch(near, node);
+	if (node->verdict == BATON_OK && is_within_a_call(near, node->length)) {
 		status = copy_some(near, node, &near->budget);
 		return status == BATON_OK ? end_fetch(near, node) : status;
 	}

@@ -127,32 +127,44 @@ contradict(struct batoni_pairs *near, const struct near_node *node)
 }
 
 enum baton_status
-batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node)
+batoni_near_meet_far_list(struct batoni_pairs *near, struct near_node *node,
+                          size_t *budget)
 {
+	const struct batoni_tensor_list *list = batoni_transfer_list(node->transfer);
 	const struct near_announcement *what = &node->what;
-	const struct batoni_tensor_list *list;
+	size_t whole = what->header_bytes, n = whole - (size_t)node->moved;
+	bool first = node->moved == 0;
 	enum baton_status status;
 
-	if (what->header_bytes < BATONI_TENSORS_FIXED_BYTES ||
-	    what->header_bytes > BATONI_TENSORS_HEADER_MAX ||
+	if (whole < BATONI_TENSORS_FIXED_BYTES || whole > BATONI_TENSORS_HEADER_MAX ||
 	    node->length > INT64_MAX) {
 		batoni_near_break(near, node->peer, "a list of tensors");
 		return BATON_ERR_PEER;
 	}
-	status = batoni_near_read(near, node, what->address, near->scratch,
-	                          what->header_bytes);
+	if (n > *budget)
+		n = *budget;
+	if (first && n < BATONI_TENSORS_FIXED_BYTES)
+		n = BATONI_TENSORS_FIXED_BYTES;
+	status = batoni_near_read(near, node, what->address + node->moved,
+	                          first ? near->scratch : list->header + node->moved,
+	                          n);
 	if (status != BATON_OK)
 		return status;
-	/* What it says may end the receive at once (fetch.c, end_fetch). */
-	if (batoni_pidfd_gone(near->base.peers[node->peer].pidfd))
-		return BATON_ERR_PEER;
-	status = batoni_transfer_meet_list(node->transfer, near->scratch,
-	                                   what->header_bytes, what->header_bytes,
+	*budget -= n < *budget ? n : *budget;
+	node->moved += n;
+	if (!first && node->moved < whole)
+		return BATON_PENDING;
+	/* (Of a process that has ended, what is here may be another one's: end_fetch asks.) */
+	status = batoni_transfer_meet_list(node->transfer,
+	                                   first ? near->scratch : list->header,
+	                                   (size_t)node->moved, whole,
 	                                   (size_t)node->length);
-	list = batoni_transfer_list(node->transfer);
+	if (status == BATON_PENDING)
+		return status;
 	if (status == BATON_ERR_PEER ||
 	    (status == BATON_OK && list->count != what->count))
 		return contradict(near, node);
+	node->moved = 0;
 	return status;
 }
 

@@ -156,7 +156,7 @@ struct near_node {
 	/* The bytes to move, and those that were; by chunks, a list's header is among them. */
 	uint64_t length, moved;
 	struct batoni_list_cursor cursor; /* of a list: where its payload goes on */
-	enum baton_status verdict; /* of a list by chunks: how it ends, or PENDING */
+	enum baton_status verdict; /* how it ends; PENDING: the header of a list is to come */
 };
 
 /* A message that has met no receive. */
@@ -378,10 +378,10 @@ enum baton_status batoni_near_meet_list(struct batoni_pairs *near,
                                         struct batoni_transfer *transfer, int from,
                                         const struct batoni_ring_head *head,
                                         const unsigned char *bytes_or_null);
-/* A receive, which is a list, meets an announced one: its header is read.  OK, or how it ends;
- * UNSUPPORTED, INVALID: the header cannot be read. */
+/* A receive, which is a list, meets an announced one: up to *budget bytes of its header are read.  PENDING:
+ * there are more; OK, or how it ends; UNSUPPORTED, INVALID: the header cannot be read. */
 enum baton_status batoni_near_meet_far_list(struct batoni_pairs *near,
-                                            struct near_node *node);
+                                            struct near_node *node, size_t *budget);
 /* Copy up to *budget bytes of its payload.  OK; as of batoni_vm_read. */
 enum baton_status batoni_near_copy_list(struct batoni_pairs *near,
                                         struct near_node *node, size_t *budget);
