@@ -304,8 +304,7 @@ suspend_arming(struct baton_queue *queue)
 {
 	bool armed;
 
-	if (likely(!queue->listens) || !batoni_may_drive(queue->comm) ||
-	    !batoni_pipe_answer(&queue->watcher))
+	if (likely(!queue->listens) || !batoni_pipe_answer(&queue->watcher))
 		return false;
 	pthread_mutex_lock(&queue->lock);
 	armed = queue->armed;

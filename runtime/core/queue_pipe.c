@@ -11,7 +11,10 @@
  * One queue of the process has the pipe: it is the *owner*, and its epoll instance contains the
  * pipe.  All other queues are woken by their eventfd: by the engine's thread, or by the owner's program,
  * whose poll drives all communicators.  So a ring wakes one program at most for nothing, however many
- * queues are armed.  A queue becomes the owner when it is armed while the owner is not.
+ * queues are armed.  A queue becomes the owner when it is armed while the owner is not, or while a ringer has
+ * used up the owner's arming: a program that has left its queue armed keeps the pipe for one ring at most.
+ * The owner of before, whose program may not have seen its byte yet, needs none: the arming comes with a pass,
+ * which drives all communicators and finds what the ring was for, and it writes that queue's eventfd.
  *
  *   not armed -> armed      arm: BATONI_LISTEN_FD is set
  *   armed -> not armed      answer: a ringer has taken the bit, and the program is awake
@@ -22,7 +25,11 @@
  * ringer was held up between the two) wakes the program once for nothing, and its poll takes the byte: the
  * descriptor does not stay readable.  So the wake-ups for nothing are no more than the armings.  (If a process
  * is killed between the two, its byte never comes: owed stays 1 too many, and each poll makes one system
- * call more.)
+ * call more.  The program then sleeps until the engine's thread looks, and so it does while the ringer is
+ * stopped between the two: for a second at most (NAP_LISTENING_NS of outlook.c), the same as where
+ * it is killed or stopped between publishing and ringing.  What others publish meanwhile rings that thread.
+ * Without an engine's thread the timer wakes the program, or, with BATON_PROGRESS_CALLS, the ringer that goes on
+ * and nobody else.)
  *
  * No wake-up is lost.  The program arms, then sleeps:
  *
@@ -135,13 +142,13 @@ batoni_pipe_arm(struct batoni_watcher *watcher)
 	bool is_owner;
 
 	pthread_mutex_lock(&state.lock);
+	settle();
 	is_owner = atomic_load(&state.owner) == watcher;
 	if (!is_owner && !atomic_load(&state.armed))
 		is_owner = give_to(watcher);
 	if (is_owner) {
 		bool again, was_set;
 
-		settle();
 		take_owed();
 		again = atomic_load(&state.armed);
 		was_set = atomic_fetch_or(&bell->listening, BATONI_LISTEN_FD) &

@@ -278,6 +278,60 @@ START_TEST(one_queue_has_the_pipe_and_gives_it_up_when_it_is_not_armed)
 }
 END_TEST
 
+/* Its program does not poll: it has the pipe for one ring. */
+START_TEST(a_queue_that_is_left_armed_gives_the_pipe_up_when_it_was_rung)
+{
+	pend(queue, 1);
+	pend(other, 2);
+	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+	ring();
+	ck_assert(is_readable(queue));
+	ck_assert_int_eq(baton_queue_arm(other), BATON_OK);
+	ck_assert(is_listening());
+	/* The byte was taken; what comes for the first wakes it by its eventfd. */
+	ck_assert(!is_readable(queue));
+	ck_assert(!is_readable(other));
+	ring();
+	ck_assert(is_readable(other));
+	let_end(1);
+	ck_assert_uint_eq(take(other), 0);
+	ck_assert(is_readable(queue));
+	ck_assert(!is_readable(other));
+	ck_assert_uint_eq(take(queue), 1);
+}
+END_TEST
+
+static void *
+poll_elsewhere(void *arg)
+{
+	ck_assert_uint_eq(take(arg), 0);
+	return NULL;
+}
+
+/* Else it would find its descriptor readable for as long as the other thread is away. */
+START_TEST(a_thread_that_may_not_drive_takes_the_byte_too)
+{
+	pthread_t thread;
+
+	comm->driving.drivers = BATONI_DRIVERS_MAIN;
+	comm->driving.main_thread = pthread_self();
+	atomic_store(&comm->driving.by_any, false);
+	pend(queue, 1);
+	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
+	ring();
+	ck_assert(is_readable(queue));
+	pthread_create(&thread, NULL, poll_elsewhere, queue);
+	pthread_join(thread, NULL);
+	ck_assert(!is_readable(queue));
+	/* It is armed. */
+	let_end(1);
+	unpark();
+	baton_progress(comm);
+	ck_assert(is_readable(queue));
+	ck_assert_uint_eq(take(queue), 1);
+}
+END_TEST
+
 START_TEST(a_queue_that_is_destroyed_gives_the_pipe_up)
 {
 	pend(queue, 1);
@@ -375,6 +429,8 @@ main(void)
 		a_late_byte_wakes_once,
 		armed_again_its_byte_is_not_taken_for_an_old_one,
 		one_queue_has_the_pipe_and_gives_it_up_when_it_is_not_armed,
+		a_queue_that_is_left_armed_gives_the_pipe_up_when_it_was_rung,
+		a_thread_that_may_not_drive_takes_the_byte_too,
 		a_queue_that_is_destroyed_gives_the_pipe_up,
 		a_late_byte_of_a_queue_that_has_gone_wakes_the_next_once,
 		without_a_peer_that_writes_there_is_an_eventfd_alone,
