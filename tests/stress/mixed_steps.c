@@ -197,6 +197,7 @@ make(struct hand *hand, const struct call *call, void *memory,
 		return make_wait(hand, call, options, request_p);
 	case BATON_OPERATION_RECORD:
 		return baton_record(comm, call->stream, options, request_p);
+	case BATON_OPERATION_BARRIER:
 	case BATON_OPERATION_PLAN:
 		break;
 	}
