@@ -817,6 +817,35 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
                   const struct baton_op_options *options,
                   baton_request *request_p);
 
+/*
+ * Wait for any of several counters.  The call assigns units as baton_wait_signal does.  The wait ends
+ * when some counter has reached its units; these are used, and those of the other counters are given
+ * back, so later waits of theirs shift down.  If several have, it is the first in the order of descs.
+ *
+ * descs    a counter may be named once.
+ * index_p  memory of the host, or NULL: the descriptor whose units were used, written before the
+ *          stream goes on and the request shows OK, and not written otherwise.  It must stay valid
+ *          until the operation ends (in a plan: as a buffer).
+ *
+ * The completion's peer is the source of that counter.  Returns and ends as baton_wait_signal; it
+ * ends in PEER when one of the processes is gone whose counter has not reached its units.
+ */
+BATON_API enum baton_status
+baton_wait_signal_any(size_t desc_count,
+                      const struct baton_wait_signal_desc *descs, int *index_p,
+                      struct baton_comm *comm, baton_stream stream,
+                      const struct baton_op_options *options,
+                      baton_request *request_p);
+
+/* Wait until a counter has this value or more: all signals that ever arrived, as
+ * baton_signal_count tells.  It takes no units, and other waits do not see it.  value 0 is there
+ * at once.  Returns and ends as baton_wait_signal. */
+BATON_API enum baton_status
+baton_wait_signal_count(int peer, int signal_index, int context, uint64_t value,
+                        struct baton_comm *comm, baton_stream stream,
+                        const struct baton_op_options *options,
+                        baton_request *request_p);
+
 /* The value of one counter of this rank: all signals that ever arrived.  Receives
  * signals that come by message, but makes no other progress: a loop that needs its own
  * puts to move calls baton_progress.  Returns BATON_OK, INVALID, UNSUPPORTED, NOMEM. */
@@ -887,7 +916,9 @@ enum baton_operation {
 	BATON_OPERATION_PUT_SIGNAL = 5,
 	BATON_OPERATION_WAIT_SIGNAL = 6,
 	BATON_OPERATION_PLAN = 7, /* a launch of a plan */
-	BATON_OPERATION_BARRIER = 8
+	BATON_OPERATION_BARRIER = 8,
+	BATON_OPERATION_WAIT_ANY = 9,   /* baton_wait_signal_any */
+	BATON_OPERATION_WAIT_COUNT = 10 /* baton_wait_signal_count */
 };
 
 /* The operation ended early, but the transport could not cancel it.  It keeps the

@@ -8,21 +8,20 @@
  * enqueues as a send does (enqueue.c).  What an operation needs beyond its transfer is
  * filled into pending[slot] before the record is published.
  */
-#include "window.h"
+#include "calls.h"
 
 #include <stdio.h>
 
 #include "direct.h"
 #include "engine.h"
-#include "enqueue.h"
 #include "health.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
 #include "scope.h"
 
-static enum baton_status
-check_layer(const char *call, const struct baton_comm *comm)
+enum baton_status
+batoni_check_layer(const char *call, const struct baton_comm *comm)
 {
 	if (!comm->onesided)
 		return batoni_refuse_onesided(call, comm);
@@ -56,9 +55,9 @@ check_counter_of(const char *call, const char *where,
 	return BATON_OK;
 }
 
-static enum baton_status
-check_counter(const char *call, const struct baton_comm *comm, int peer,
-              int signal_index, int context)
+enum baton_status
+batoni_check_counter(const char *call, const struct baton_comm *comm, int peer,
+                     int signal_index, int context)
 {
 	return check_counter_of(call, "", comm, peer, signal_index, context);
 }
@@ -280,9 +279,9 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 		return BATON_OK;
 	status = batoni_check_target("baton_signal", comm, stream, false);
 	if (status == BATON_OK)
-		status = check_layer("baton_signal", comm);
+		status = batoni_check_layer("baton_signal", comm);
 	if (status == BATON_OK)
-		status = check_counter("baton_signal", comm, peer, signal_index,
+		status = batoni_check_counter("baton_signal", comm, peer, signal_index,
 		                       context);
 	if (status == BATON_OK && flags)
 		status = batoni_refuse(BATON_ERR_INVALID,
@@ -384,7 +383,7 @@ check_put(const struct baton_comm *comm, const struct batoni_arguments *a,
 		                     "baton_put_signal: local_buffer is NULL with "
 		                     "count %zu; NULL is allowed with count 0 only",
 		                     a->count);
-	status = check_counter("baton_put_signal", comm, a->peer,
+	status = batoni_check_counter("baton_put_signal", comm, a->peer,
 	                       more->signal_index, a->tag);
 	if (status != BATON_OK)
 		return status;
@@ -443,7 +442,7 @@ baton_put_signal(const void *local_buffer, size_t count,
 		return BATON_OK;
 	status = batoni_check_target("baton_put_signal", comm, stream, false);
 	if (status == BATON_OK)
-		status = check_layer("baton_put_signal", comm);
+		status = batoni_check_layer("baton_put_signal", comm);
 	if (status == BATON_OK)
 		status = check_put(comm, &a, &more, flags, &bytes);
 	if (status == BATON_OK)
@@ -465,38 +464,45 @@ struct wait_more {
 	const struct baton_wait_signal_desc *descs;
 };
 
+enum baton_status
+batoni_refuse_wait(const char *call, const struct batoni_rma *rma,
+                   size_t desc_count, enum baton_status status)
+{
+	const uint32_t most = rma->requests_max + (uint32_t)rma->size;
+
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse(status,
+		                     "%s: all outstanding waits together name more "
+		                     "than %u counters (requests_max and one for "
+		                     "each rank); let some end",
+		                     call, most);
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status,
+		                     "%s: no memory for what is kept for the ranks "
+		                     "that it names",
+		                     call);
+	if (status == BATON_ERR_INVALID)
+		return batoni_refuse(status,
+		                     "%s: desc_count is %zu, and they name more "
+		                     "counters than all waits may together: %u "
+		                     "(requests_max and one for each rank)",
+		                     call, desc_count, most);
+	return status;
+}
+
 static enum baton_status
 fill_wait(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 {
 	struct batoni_rma *rma = batoni_rma_from(onesided);
 	const struct wait_more *wait = more;
-	enum baton_status status = batoni_wait_describe(
-		rma, slot, wait->desc_count, wait->descs);
 
-	if (status == BATON_ERR_AGAIN)
-		return batoni_refuse(status,
-		                     "baton_wait_signal: all outstanding waits "
-		                     "together name more than %u counters "
-		                     "(requests_max and one for each rank); let "
-		                     "some end",
-		                     rma->requests_max + (uint32_t)rma->size);
-	if (status == BATON_ERR_NOMEM)
-		return batoni_refuse(status,
-		                     "baton_wait_signal: no memory for what is "
-		                     "kept for the ranks that it names");
-	if (status == BATON_ERR_INVALID)
-		return batoni_refuse(status,
-		                     "baton_wait_signal: desc_count is %zu, and "
-		                     "they name more counters than all waits may "
-		                     "together: %u (requests_max and one for each "
-		                     "rank)",
-		                     wait->desc_count,
-		                     rma->requests_max + (uint32_t)rma->size);
-	return status;
+	return batoni_refuse_wait(
+		"baton_wait_signal", rma, wait->desc_count,
+		batoni_wait_describe(rma, slot, wait->desc_count, wait->descs));
 }
 
 static enum baton_status
-check_desc(const struct baton_comm *comm, size_t i,
+check_desc(const char *call, const struct baton_comm *comm, size_t i,
            const struct baton_wait_signal_desc *desc)
 {
 	enum baton_status status;
@@ -506,30 +512,29 @@ check_desc(const struct baton_comm *comm, size_t i,
 	    counter_fine(comm, desc->peer, desc->signal_index, desc->context))
 		return BATON_OK;
 	snprintf(where, sizeof(where), "descs[%zu].", i);
-	status = check_counter_of("baton_wait_signal", where, comm, desc->peer,
+	status = check_counter_of(call, where, comm, desc->peer,
 	                          desc->signal_index, desc->context);
 	if (status != BATON_OK)
 		return status;
 	return batoni_refuse(BATON_ERR_INVALID,
-	                     "baton_wait_signal: %sop_count is %d; it must be at "
-	                     "least 1",
+	                     "%s: %sop_count is %d; it must be at least 1", call,
 	                     where, desc->op_count);
 }
 
-static enum baton_status
-check_descs(const struct baton_comm *comm, size_t desc_count,
-            const struct baton_wait_signal_desc *descs)
+enum baton_status
+batoni_check_descs(const char *call, const struct baton_comm *comm,
+                   size_t desc_count, const struct baton_wait_signal_desc *descs)
 {
 	enum baton_status status = BATON_OK;
 
 	if (desc_count < 1 || desc_count > BATON_WAIT_DESCS_MAX || !descs)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_wait_signal: desc_count is %zu%s; it "
-		                     "takes 1 to %u descriptors",
-		                     desc_count, descs ? "" : ", descs NULL",
+		                     "%s: desc_count is %zu%s; it takes 1 to %u "
+		                     "descriptors",
+		                     call, desc_count, descs ? "" : ", descs NULL",
 		                     BATON_WAIT_DESCS_MAX);
 	for (size_t i = 0; i < desc_count && status == BATON_OK; i++)
-		status = check_desc(comm, i, &descs[i]);
+		status = check_desc(call, comm, i, &descs[i]);
 	return status;
 }
 
@@ -591,9 +596,8 @@ note_wait(struct baton_comm *comm, const struct batoni_arguments *a,
 	                        more->desc_count * sizeof(*more->descs));
 }
 
-/* The rank that all descriptors name, or -1. */
-static int
-common_peer(size_t desc_count, const struct baton_wait_signal_desc *descs)
+int
+batoni_common_peer(size_t desc_count, const struct baton_wait_signal_desc *descs)
 {
 	for (size_t i = 1; i < desc_count; i++) {
 		if (descs[i].peer != descs[0].peer)
@@ -625,14 +629,15 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 		return BATON_OK;
 	status = batoni_check_target("baton_wait_signal", comm, stream, false);
 	if (status == BATON_OK)
-		status = check_layer("baton_wait_signal", comm);
+		status = batoni_check_layer("baton_wait_signal", comm);
 	if (status == BATON_OK)
-		status = check_descs(comm, desc_count, descs);
+		status = batoni_check_descs("baton_wait_signal", comm,
+		                            desc_count, descs);
 	if (status == BATON_OK)
 		status = batoni_take_options("baton_wait_signal", &a.options,
 		                             &room, false);
 	if (status == BATON_OK) {
-		a.peer = common_peer(desc_count, descs);
+		a.peer = batoni_common_peer(desc_count, descs);
 		status = batoni_enqueue_onesided("baton_wait_signal",
 		                                 BATONI_KIND_WAIT, comm, &a, 0,
 		                                 fill_wait, &more);
@@ -685,7 +690,7 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	                 ? BATON_OK
 	                 : batoni_refuse_onesided("baton_signal_count", comm);
 	if (status == BATON_OK)
-		status = check_counter("baton_signal_count", comm, peer,
+		status = batoni_check_counter("baton_signal_count", comm, peer,
 		                       signal_index, context);
 	if (status != BATON_OK)
 		return status;

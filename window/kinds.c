@@ -59,7 +59,7 @@ what_is_awaited(const struct batoni_view *view, const char *details, char *text,
 
 	if (view->peer >= 0)
 		snprintf(peer, sizeof(peer), "peer %d", view->peer);
-	snprintf(text, size, "wait_signal from %s%s%s", peer,
+	snprintf(text, size, "%s from %s%s%s", batoni_kinds[view->kind]->name, peer,
 	         details ? ", " : "", details ? details : "");
 }
 
@@ -75,6 +75,22 @@ wait_waits(const struct batoni_view *view, bool held, char *text, size_t size)
 
 const struct batoni_kind batoni_kind_wait = {
 	.name = "wait_signal",
+	.trace = "Wait",
+	.direction = BATONI_WAIT,
+	.what = what_is_awaited,
+	.waits = wait_waits,
+};
+
+const struct batoni_kind batoni_kind_wait_any = {
+	.name = "wait_signal_any",
+	.trace = "Wait",
+	.direction = BATONI_WAIT,
+	.what = what_is_awaited,
+	.waits = wait_waits,
+};
+
+const struct batoni_kind batoni_kind_wait_count = {
+	.name = "wait_signal_count",
 	.trace = "Wait",
 	.direction = BATONI_WAIT,
 	.what = what_is_awaited,

@@ -15,6 +15,13 @@
  *   - targets grow; the last one is at most `given`;
  *   - a node that is met stays met: the counter grows, and targets only go down.
  *
+ * A wait for a value of a counter has a *fixed* node: it takes no units, its target stays, and it
+ * stands in front of those with units.
+ *
+ * A wait for any of its counters has a place and units at each; the first node in its order that is met
+ * ends it, and the others give their units back.  It looks at all of its nodes each time, and is
+ * parked if stores alone move all of their counters.
+ *
  * Hence `unmet`, the first node not seen to be met, only moves forward, and testing a
  * wait costs one load however many counters it names.  A wait that ends early gives
  * its units back: `given` and the targets of all later nodes decrease by them.  Units
@@ -75,6 +82,53 @@ batoni_wait_needs_messages(const struct batoni_rma *rma, uint32_t slot)
 
 /* ---- units ---- */
 
+static bool
+is_met(const struct batoni_wait_node *node)
+{
+	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
+	 * acquire would do.  It is sequentially consistent because it may be the last
+	 * look before a sleep (rma.h): an acquire load could be ordered before the
+	 * store that announces the sleeper. */
+	return atomic_load(node->counter->value) >= node->target;
+}
+
+/* Store the wanted count, from which on the source rings: the lowest unmet target; 0, any count,
+ * if there is none.  Of the nodes with units the first unmet one has the lowest.
+ *
+ * The stored value is never above the lowest unmet target: a thread that is about to sleep
+ * stores it before its last look, new targets of nodes with units are higher, and when targets
+ * decrease, or a fixed one comes, it is stored again. */
+static void
+want(struct batoni_counter *counter)
+{
+	uint64_t wanted = 0;
+
+	for (struct batoni_list_node *at = counter->nodes.next;
+	     at != &counter->nodes; at = at->next) {
+		const struct batoni_wait_node *node = batoni_container_of(
+			at, struct batoni_wait_node, link);
+
+		if (is_met(node))
+			continue;
+		if (!wanted || node->target < wanted)
+			wanted = node->target;
+		if (!node->fixed)
+			break;
+	}
+	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed) !=
+	    wanted)
+		atomic_store(&counter->value[1], wanted);
+}
+
+/* A thread that sleeps may have asked to be woken for a higher count. */
+static void
+place_in_front(struct batoni_counter *counter, struct batoni_wait_node *node)
+{
+	batoni_list_append(counter->nodes.next, &node->link);
+	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed))
+		want(counter);
+}
+
 void
 batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
@@ -84,20 +138,14 @@ batoni_wait_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 		struct batoni_wait_node *node = batoni_node_at(rma, i);
 		struct batoni_counter *counter = node->counter;
 
+		if (unlikely(node->fixed)) {
+			place_in_front(counter, node);
+			continue;
+		}
 		counter->given += node->units;
 		node->target = counter->given;
 		batoni_list_append(&counter->nodes, &node->link);
 	}
-}
-
-static bool
-is_met(const struct batoni_wait_node *node)
-{
-	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
-	 * acquire would do.  It is sequentially consistent because it may be the last
-	 * look before a sleep (rma.h): an acquire load could be ordered before the
-	 * store that announces the sleeper. */
-	return atomic_load(node->counter->value) >= node->target;
 }
 
 static void
@@ -123,30 +171,6 @@ unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_comm_set_busy(rma->comm);
 }
 
-/* Store the wanted count, from which on the source rings: the first unmet target, which is
- * the lowest; 0, any count, if there is none.
- *
- * The stored value is never above the first unmet target: a thread that is about to sleep
- * stores it before its last look, new targets are higher, and when targets decrease it is
- * stored again. */
-static void
-want(struct batoni_counter *counter)
-{
-	uint64_t wanted = 0;
-
-	for (struct batoni_list_node *at = counter->nodes.next;
-	     at != &counter->nodes && !wanted; at = at->next) {
-		const struct batoni_wait_node *node = batoni_container_of(
-			at, struct batoni_wait_node, link);
-
-		if (!is_met(node))
-			wanted = node->target;
-	}
-	if (atomic_load_explicit(&counter->value[1], memory_order_relaxed) !=
-	    wanted)
-		atomic_store(&counter->value[1], wanted);
-}
-
 /* Give back the units of one node: later targets decrease, which may meet those nodes.  In a
  * broken communicator the later targets stay, since those waits end with the error. */
 static void
@@ -156,7 +180,7 @@ give_back(struct batoni_rma *rma, struct batoni_wait_node *node)
 	struct batoni_list_node *at = node->link.next;
 
 	counter->given -= node->units;
-	if (rma->comm->fault.status != BATON_OK)
+	if (rma->comm->fault.status != BATON_OK || node->fixed)
 		at = &counter->nodes;
 	for (; at != &counter->nodes; at = at->next) {
 		struct batoni_wait_node *later = batoni_container_of(
@@ -181,12 +205,52 @@ batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	batoni_nodes_return(rma, first);
 }
 
-/* All nodes are met: the units are used up. */
+/* Any of the nodes: the first one that is met, by its place among them; -1: none is. */
+static int
+which_met(const struct batoni_rma *rma, const struct batoni_pending *pending)
+{
+	uint32_t i = pending->wait.nodes;
+
+	for (int n = 0; i; i = batoni_node_at(rma, i)->next, n++) {
+		if (is_met(batoni_node_at(rma, i)))
+			return n;
+	}
+	return -1;
+}
+
+/* The first met node's units are used up, and those of the others are given back. */
+static void
+finish_any(struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	uint32_t first = pending->wait.nodes;
+	int met = which_met(rma, pending), n = 0;
+
+	for (uint32_t i = first; i; i = batoni_node_at(rma, i)->next, n++) {
+		struct batoni_wait_node *node = batoni_node_at(rma, i);
+
+		if (n != met) {
+			give_back(rma, node);
+			continue;
+		}
+		batoni_list_remove(&node->link);
+		batoni_set(pending->transfer->peer, node->counter->channel->peer);
+	}
+	if (pending->wait.index_p)
+		*pending->wait.index_p = met;
+	batoni_nodes_return(rma, first);
+	batoni_transfer_moved(pending->transfer, 0);
+}
+
+/* It is over: the units are used up. */
 static void
 finish(struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	uint32_t first = pending->wait.nodes;
 
+	if (unlikely(pending->wait.any)) {
+		finish_any(rma, pending);
+		return;
+	}
 	for (uint32_t i = first; i; i = batoni_node_at(rma, i)->next)
 		batoni_list_remove(&batoni_node_at(rma, i)->link);
 	batoni_nodes_return(rma, first);
@@ -230,6 +294,46 @@ all_met(const struct batoni_rma *rma, struct batoni_pending *pending)
 		i = batoni_node_at(rma, i)->next;
 	pending->wait.unmet = i;
 	return i == 0;
+}
+
+static bool
+is_over(const struct batoni_rma *rma, struct batoni_pending *pending)
+{
+	return unlikely(pending->wait.any) ? which_met(rma, pending) >= 0
+	                                   : all_met(rma, pending);
+}
+
+/* What a wait that is not over waits for: its first unmet node, or, of a wait for any, all of its nodes.  Do
+ * only stores move these counters? */
+static bool
+only_stores_end(const struct batoni_rma *rma, const struct batoni_pending *pending)
+{
+	uint32_t i = pending->wait.unmet;
+	bool stores = stores_only(rma, batoni_node_at(rma, i));
+
+	while (unlikely(pending->wait.any) && stores &&
+	       (i = batoni_node_at(rma, i)->next))
+		stores = stores_only(rma, batoni_node_at(rma, i));
+	return stores;
+}
+
+static void
+want_those(const struct batoni_rma *rma, const struct batoni_pending *pending)
+{
+	uint32_t i = pending->wait.unmet;
+
+	want(batoni_node_at(rma, i)->counter);
+	while (unlikely(pending->wait.any) && (i = batoni_node_at(rma, i)->next))
+		want(batoni_node_at(rma, i)->counter);
+}
+
+/* Is one of them met by now? */
+static bool
+one_is_met(const struct batoni_rma *rma, const struct batoni_pending *pending)
+{
+	return unlikely(pending->wait.any)
+	               ? which_met(rma, pending) >= 0
+	               : is_met(batoni_node_at(rma, pending->wait.unmet));
 }
 
 /* May streams of the source's device still signal, although the source is gone?  They go on
@@ -285,11 +389,10 @@ static enum look
 look(struct batoni_rma *rma, struct batoni_pending *pending,
      struct survey *survey)
 {
-	const struct batoni_wait_node *unmet;
 	bool due = survey->due;
 
 	do {
-		if (all_met(rma, pending))
+		if (is_over(rma, pending))
 			return MET;
 		if (due && any_gone(rma, pending, survey))
 			return GONE;
@@ -298,8 +401,7 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 		if (pending->wait.sleep == BATONI_WAIT_FRESH &&
 		    is_known_gone(rma, pending))
 			return GONE;
-		unmet = batoni_node_at(rma, pending->wait.unmet);
-		if (!stores_only(rma, unmet)) {
+		if (!only_stores_end(rma, pending)) {
 			/* Where it was parked, nobody looks for messages. */
 			if (pending->wait.sleep == BATONI_WAIT_PARKED)
 				unpark(rma, pending);
@@ -309,8 +411,8 @@ look(struct batoni_rma *rma, struct batoni_pending *pending,
 		set_sleep(rma, pending, BATONI_WAIT_PARKED);
 		if (!survey->listening)
 			return UNMET;
-		want(unmet->counter);
-	} while (is_met(unmet));
+		want_those(rma, pending);
+	} while (one_is_met(rma, pending));
 	return UNMET;
 }
 
@@ -351,7 +453,7 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	struct batoni_pending *pending = &rma->pending[transfer->slot];
 
 	pending->transfer = transfer;
-	if (all_met(rma, pending)) {
+	if (is_over(rma, pending)) {
 		finish(rma, pending);
 		return BATON_OK;
 	}
@@ -397,8 +499,10 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		node->counter = counter;
 		node->slot = transfer->slot;
 		node->doubted = false;
+		node->fixed = false;
 		pending->wait.nodes = pending->wait.unmet = first;
 		pending->wait.sleep = BATONI_WAIT_FRESH;
+		pending->wait.any = false;
 	} else if (batoni_wait_describe(rma, transfer->slot, 1, desc) !=
 	           BATON_OK) {
 		return BATON_ERR_AGAIN;
@@ -413,7 +517,7 @@ batoni_wait_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	struct batoni_pending *pending = &rma->pending[transfer->slot];
 
 	unlink_issued(rma, pending);
-	if (all_met(rma, pending)) {
+	if (is_over(rma, pending)) {
 		finish(rma, pending);
 		return BATON_OK;
 	}

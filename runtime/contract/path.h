@@ -443,7 +443,8 @@ batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 /* The kinds of the one-sided layer. */
 #define BATONI_ONESIDED                                                       \
 	(1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |    \
-	 1u << BATON_OPERATION_WAIT_SIGNAL)
+	 1u << BATON_OPERATION_WAIT_SIGNAL | 1u << BATON_OPERATION_WAIT_ANY | \
+	 1u << BATON_OPERATION_WAIT_COUNT)
 /* Those of all ranks, which the one-sided layer's own path carries too. */
 #define BATONI_COLLECTIVE (1u << BATON_OPERATION_BARRIER)
 /* All that are transfers. */

@@ -18,7 +18,7 @@
 
 #include "op.h"
 
-#define BATONI_KINDS_MAX 16u
+#define BATONI_KINDS_MAX 32u
 
 struct batoni_view;
 

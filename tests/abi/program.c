@@ -124,6 +124,25 @@ call_wait_signal(const struct baton_op_options *options, baton_request *request_
 }
 
 static enum baton_status
+call_wait_any(const struct baton_op_options *options, baton_request *request_p)
+{
+	const struct baton_wait_signal_desc desc = {1, 0, 4, 0};
+	enum baton_status status = baton_wait_signal_any(
+		1, &desc, NULL, comm, stream, options, request_p);
+
+	if (status == BATON_OK)
+		REQUIRE_OK(baton_signal(0, 4, 0, 0, comm, other, NULL, NULL));
+	return status;
+}
+
+static enum baton_status
+call_wait_count(const struct baton_op_options *options, baton_request *request_p)
+{
+	return baton_wait_signal_count(0, 4, 0, 0, comm, stream, options,
+	                               request_p);
+}
+
+static enum baton_status
 call_plan_launch(const struct baton_op_options *options, baton_request *request_p)
 {
 	return baton_plan_launch(plan, options, request_p);
@@ -161,6 +180,8 @@ static const struct call {
 	{"baton_signal", call_signal, true},
 	{"baton_put_signal", call_put_signal, true},
 	{"baton_wait_signal", call_wait_signal, true},
+	{"baton_wait_signal_any", call_wait_any, true},
+	{"baton_wait_signal_count", call_wait_count, true},
 	{"baton_plan_launch", call_plan_launch, false},
 	{"baton_recv", call_recorded, true},
 };

@@ -16,6 +16,7 @@ const struct conform_list conform_suite[] = {
 	{ "streams", conform_streams },
 	{ "life", conform_life },
 	{ "signal", conform_signal },
+	{ "signal", conform_waits },
 	{ "window", conform_window },
 	{ "program", conform_programs },
 	{ "tensors", conform_tensors },
@@ -50,6 +51,7 @@ const struct conform_list conform_messages[] = {
 
 const struct conform_list conform_onesided[] = {
 	{ "signal", conform_signal },
+	{ "signal", conform_waits },
 	{ "window", conform_window },
 	{ "program", conform_programs },
 	{ "plan_onesided", conform_plan_onesided },

@@ -67,11 +67,12 @@ any_call(struct hand *hand)
 		BATON_OPERATION_SEND,   BATON_OPERATION_RECV,
 		BATON_OPERATION_SIGNAL, BATON_OPERATION_PUT_SIGNAL,
 		BATON_OPERATION_PUT_SIGNAL, BATON_OPERATION_WAIT_SIGNAL,
+		BATON_OPERATION_WAIT_ANY, BATON_OPERATION_WAIT_COUNT,
 	};
 	const struct rank *rank = hand->rank;
 	/* Where what has no partner ends with the communicator, messages come in pairs (exchange). */
 	unsigned from = rank->fixed && rank->sound ? 4 : 0;
-	unsigned n = rank->onesided ? 8 : 4;
+	unsigned n = rank->onesided ? 10 : 4;
 	struct call call = {
 		.kind = BATON_OPERATION_RECORD,
 		.peer = any_peer(hand),
@@ -88,6 +89,8 @@ any_call(struct hand *hand)
 		call.kind = BATON_OPERATION_SIGNAL;
 	if (call.kind != BATON_OPERATION_SIGNAL &&
 	    call.kind != BATON_OPERATION_WAIT_SIGNAL &&
+	    call.kind != BATON_OPERATION_WAIT_ANY &&
+	    call.kind != BATON_OPERATION_WAIT_COUNT &&
 	    call.kind != BATON_OPERATION_RECORD)
 		call.bytes = any_bytes(hand);
 	return call;
@@ -156,8 +159,10 @@ static enum baton_status
 make_wait(struct hand *hand, const struct call *call,
           const struct baton_op_options *options, baton_request *request_p)
 {
+	struct baton_comm *comm = hand->rank->comm;
 	struct baton_wait_signal_desc descs[3];
 	size_t n = 1 + draw(&hand->draws) % 3;
+	int first = any_peer(hand);
 
 	for (size_t i = 0; i < n; i++)
 		descs[i] = (struct baton_wait_signal_desc){
@@ -166,8 +171,20 @@ make_wait(struct hand *hand, const struct call *call,
 			.signal_index = (int)(draw(&hand->draws) % INDICES),
 			.context = (int)(draw(&hand->draws) % CONTEXTS),
 		};
-	return baton_wait_signal(n, descs, hand->rank->comm, call->stream, options,
-	                         request_p);
+	if (call->kind == BATON_OPERATION_WAIT_COUNT)
+		return baton_wait_signal_count(descs->peer, descs->signal_index,
+		                               descs->context,
+		                               draw(&hand->draws) % 200, comm,
+		                               call->stream, options, request_p);
+	if (call->kind == BATON_OPERATION_WAIT_SIGNAL)
+		return baton_wait_signal(n, descs, comm, call->stream, options,
+		                         request_p);
+	/* Each counter once. */
+	for (size_t i = 0; i < n; i++)
+		descs[i].peer = (first + (int)i) % hand->rank->info.ranks;
+	n = n < (size_t)hand->rank->info.ranks ? n : (size_t)hand->rank->info.ranks;
+	return baton_wait_signal_any(n, descs, NULL, comm, call->stream, options,
+	                             request_p);
 }
 
 /* memory: the slot's, or that of the plan that is recorded. */
@@ -194,6 +211,8 @@ make(struct hand *hand, const struct call *call, void *memory,
 	case BATON_OPERATION_PUT_SIGNAL:
 		return make_put(hand, call, memory, options, request_p);
 	case BATON_OPERATION_WAIT_SIGNAL:
+	case BATON_OPERATION_WAIT_ANY:
+	case BATON_OPERATION_WAIT_COUNT:
 		return make_wait(hand, call, options, request_p);
 	case BATON_OPERATION_RECORD:
 		return baton_record(comm, call->stream, options, request_p);

@@ -428,7 +428,8 @@ fake_close(struct batoni_path *base, bool aborted)
 
 static const struct batoni_path_ops path_ops = {
 	.name = "the fake path",
-	.kinds = BATONI_ONESIDED,
+	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |
+	         1u << BATON_OPERATION_WAIT_SIGNAL,
 	.stream_issued = &(const struct batoni_stream_issued_ops){
 		.fails_in = BATON_ERR_CUDA,
 		.enqueue = fake_enqueue,

@@ -18,7 +18,7 @@ static struct {
 static enum baton_status
 note(void *context, const struct batoni_op *op, unsigned state)
 {
-	static const char kinds[] = "?srRSPWNBLJG";
+	static const char kinds[] = "?srRSPWNBACLJG";
 	static const char states[] = "nqaie";
 
 	ck_assert_ptr_eq(context, &seen);

@@ -129,6 +129,7 @@ node_for_locked(struct batoni_rma *rma, struct batoni_counter *of,
 	node->counter = of;
 	node->units = 0;
 	node->doubted = false;
+	node->fixed = false;
 	node->next = 0;
 	batoni_node_at(rma, *last_p)->next = i;
 	*last_p = i;
@@ -148,47 +149,112 @@ is_all_of_them(const struct batoni_rma *rma, uint32_t first)
 	return n >= nodes_count(rma);
 }
 
-enum baton_status
-batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
-                     const struct baton_wait_signal_desc *descs)
+/* The descriptors' nodes, in their order, or as many as there are.  A counter that is named twice ends
+ * it if `twice_p` is there.  Returns how many descriptors were described; *first_p: their nodes. */
+static size_t
+take_nodes(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+           const struct baton_wait_signal_desc *descs, size_t *twice_p,
+           uint32_t *first_p)
 {
-	struct batoni_pending *pending = &rma->pending[slot];
-	uint32_t last = 0, node = 0, first;
+	uint32_t last = 0;
+	size_t i;
 
-	for (size_t i = 0; i < desc_count; i++) {
-		if (!batoni_link_make(rma, descs[i].peer))
-			return BATON_ERR_NOMEM;
-	}
 	pthread_mutex_lock(&rma->nodes_lock);
 	rma->descriptions++;
 	/* Node 0 belongs to no wait; it serves as the head of the list. */
 	rma->nodes[0].next = 0;
-	for (size_t i = 0; i < desc_count; i++) {
-		node = node_for_locked(
+	for (i = 0; i < desc_count; i++) {
+		const uint32_t before = last;
+		const uint32_t n = node_for_locked(
 			rma,
 			batoni_counter_of(rma,
 		                          batoni_link_of(rma, descs[i].peer),
 		                          descs[i].signal_index,
 		                          descs[i].context),
 			&last);
-		if (!node)
+		struct batoni_wait_node *node = batoni_node_at(rma, n);
+
+		if (!n)
 			break;
-		batoni_node_at(rma, node)->slot = slot;
-		batoni_node_at(rma, node)->units += (uint64_t)descs[i].op_count;
+		if (unlikely(twice_p) && last == before) {
+			*twice_p = i;
+			break;
+		}
+		node->slot = slot;
+		node->units += (uint64_t)descs[i].op_count;
 	}
-	first = rma->nodes[0].next;
+	*first_p = rma->nodes[0].next;
 	pthread_mutex_unlock(&rma->nodes_lock);
-	if (!node) {
+	return i;
+}
+
+static enum baton_status
+describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+         const struct baton_wait_signal_desc *descs, size_t *twice_p)
+{
+	struct batoni_pending *pending = &rma->pending[slot];
+	size_t described;
+	uint32_t first;
+
+	for (size_t i = 0; i < desc_count; i++) {
+		if (!batoni_link_make(rma, descs[i].peer))
+			return BATON_ERR_NOMEM;
+	}
+	if (twice_p)
+		*twice_p = SIZE_MAX;
+	described = take_nodes(rma, slot, desc_count, descs, twice_p, &first);
+	if (described < desc_count) {
 		bool alone = is_all_of_them(rma, first);
 
 		nodes_return(rma, first);
-		return alone ? BATON_ERR_INVALID : BATON_ERR_AGAIN;
+		return twice_p && *twice_p != SIZE_MAX ? BATON_ERR_MISMATCH
+		       : alone                         ? BATON_ERR_INVALID
+		                                       : BATON_ERR_AGAIN;
 	}
 	pending->wait.signal_index = desc_count == 1 ? descs->signal_index : -1;
 	pending->wait.context = desc_count == 1 ? descs->context : -1;
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
 	pending->wait.sleep = BATONI_WAIT_FRESH;
+	pending->wait.any = false;
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_wait_describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+                     const struct baton_wait_signal_desc *descs)
+{
+	return describe(rma, slot, desc_count, descs, NULL);
+}
+
+enum baton_status
+batoni_wait_describe_any(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+                         const struct baton_wait_signal_desc *descs, int *index_p,
+                         size_t *twice_p)
+{
+	enum baton_status status = describe(rma, slot, desc_count, descs, twice_p);
+
+	if (status != BATON_OK)
+		return status;
+	rma->pending[slot].wait.any = true;
+	rma->pending[slot].wait.index_p = index_p;
+	return BATON_OK;
+}
+
+enum baton_status
+batoni_wait_describe_count(struct batoni_rma *rma, uint32_t slot,
+                           const struct baton_wait_signal_desc *desc,
+                           uint64_t value)
+{
+	enum baton_status status = describe(rma, slot, 1, desc, NULL);
+	struct batoni_wait_node *node;
+
+	if (status != BATON_OK)
+		return status;
+	node = batoni_node_at(rma, rma->pending[slot].wait.nodes);
+	node->fixed = true;
+	node->units = 0;
+	node->target = value;
 	return BATON_OK;
 }
 

@@ -120,6 +120,7 @@ struct batoni_wait_node {
 	uint32_t slot;    /* the wait's */
 	uint32_t next;    /* of the same wait or of the free list; 0 ends it */
 	bool doubted;     /* a check has found its source gone; streams may go on */
+	bool fixed; /* the target is a value of the counter: it takes no units, and stands in front */
 };
 
 /* One counter of this rank. */
@@ -177,6 +178,8 @@ struct batoni_pending {
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */
+			bool any; /* one met node ends it; `unmet` stays the first one */
+			int *index_p; /* any: which one is written there; or NULL */
 		} wait;
 		struct { /* a barrier; its link is of the queue of barriers */
 			bool armed;
@@ -409,6 +412,17 @@ void batoni_nodes_close(struct batoni_rma *rma);
 enum baton_status batoni_wait_describe(struct batoni_rma *rma, uint32_t slot,
                                        size_t desc_count,
                                        const struct baton_wait_signal_desc *descs);
+/* The same for a wait that ends with any one of them, whose index is written to *index_p, unless
+ * that is NULL.  Also MISMATCH: a counter is named twice, by *twice_p for the second time. */
+enum baton_status
+batoni_wait_describe_any(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
+                         const struct baton_wait_signal_desc *descs, int *index_p,
+                         size_t *twice_p);
+/* The same for a wait for a value of the counter that desc names (its op_count is not looked at). */
+enum baton_status
+batoni_wait_describe_count(struct batoni_rma *rma, uint32_t slot,
+                           const struct baton_wait_signal_desc *desc,
+                           uint64_t value);
 /* Give them back, because the call is refused.  Caller: the enqueuing thread. */
 void batoni_wait_forget(struct batoni_rma *rma, uint32_t slot);
 /* The driver gives the nodes of a wait that has ended back; one stays as its spare. */
