@@ -181,8 +181,8 @@ START_TEST(it_is_not_there_before_the_work_in_front_of_it)
 	second = barrier(1, 0);
 	first = barrier(0, 0);
 	assert_pending(first);
-	assert_dumped(comms[0], "barrier", "the barriers of other ranks");
-	assert_dumped(comms[1], "barrier", "its stream to get there");
+	assert_dumped(comms[0], "meeting", "the barriers of other ranks");
+	assert_dumped(comms[1], "meeting", "its stream to get there");
 	ok(baton_send(&sent, 1, BATON_INT32, 1, 5, comms[0], beside[0], NULL,
 	              &send));
 	assert_ends(&send, BATON_OK);
@@ -199,7 +199,7 @@ START_TEST(another_stream_waits_for_it)
 	ok(baton_stream_wait(comms[0], beside[0], first));
 	ok(baton_record(comms[0], beside[0], NULL, &record));
 	assert_pending(record);
-	assert_dumped(comms[0], "stream_wait", "then the barrier in slot");
+	assert_dumped(comms[0], "stream_wait", "then the meeting in slot");
 	second = barrier(1, 0);
 	assert_ends(&second, BATON_OK);
 	assert_ends(&record, BATON_OK);
@@ -215,7 +215,7 @@ START_TEST(deadline_counts_from_where_the_stream_gets_there)
 	now += 10;
 	ck_assert_int_eq(baton_test(late, NULL), BATON_ERR_TIMEOUT);
 	ok(baton_request_error(late, why, sizeof(why)));
-	ck_assert_msg(strstr(why, "barrier: BATON_ERR_TIMEOUT") == why, "%s",
+	ck_assert_msg(strstr(why, "meeting: BATON_ERR_TIMEOUT") == why, "%s",
 	              why);
 	assert_ends(&late, BATON_ERR_TIMEOUT);
 	/* That has let the stream get to the next one. */
@@ -296,7 +296,7 @@ START_TEST(queue_delivers_it)
 	other = barrier(1, 0);
 	assert_ends(&other, BATON_OK);
 	ck_assert_uint_eq(baton_queue_poll(options.queue, done, 2), 1);
-	ck_assert_int_eq(done[0].op, BATONI_KIND_BARRIER);
+	ck_assert_int_eq(done[0].op, BATONI_KIND_MEETING);
 	ck_assert_int_eq(done[0].status, BATON_OK);
 	ck_assert_uint_eq(done[0].user_data, 77);
 	ck_assert_int_eq(done[0].peer, -1);
