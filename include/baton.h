@@ -88,6 +88,51 @@ BATON_API const char *baton_last_error(void);
 /* "0.1.0": the version of the library that is running. */
 BATON_API const char *baton_version(void);
 
+/* ---- what the library finds --------------------------------------------- */
+
+/* Where the value of an environment variable comes from. */
+enum baton_variable_source {
+	BATON_VARIABLE_UNSET,       /* it is not set, or empty */
+	BATON_VARIABLE_ENVIRONMENT, /* the environment */
+	BATON_VARIABLE_REFUSED /* the environment has a value that is not allowed, and is ignored */
+};
+
+/* All texts live as long as the library, and none is NULL. */
+struct baton_variable_info {
+	size_t size;           /* of this struct; set before the call */
+	const char *name;      /* "BATON_LOG" */
+	const char *values;    /* what it takes: "none, error, warning", "1 to 64", "a file" */
+	const char *otherwise; /* what holds where it is not set, in words where it is no value */
+	const char *meaning;   /* what it is for, in a sentence or two */
+	const char *value;     /* what holds in this process; of BATON_SECRET not the secret */
+	enum baton_variable_source source;
+	uint32_t reserved;
+};
+
+/* One of the environment variables that the library reads, from index 0 on.  They are read once
+ * per process, by this call if by none before.  Fill *info_p as baton_comm_query does.  Callable from anywhere.
+ * Returns BATON_OK, INVALID (there are not as many; NULL; a size that no version of the struct has). */
+BATON_API enum baton_status baton_variable(size_t index,
+                                           struct baton_variable_info *info_p);
+
+/* All texts live as long as the library, and none is NULL. */
+struct baton_library_info {
+	size_t size;         /* of this struct; set before the call */
+	const char *name;    /* "Baton", "MPI", "CUDA driver", "NCCL", "NVTX" */
+	const char *built;   /* what was built in for it: "Open MPI 4.1.4"; "": it was left out.  Of
+	                      * Baton: the compiler */
+	const char *version; /* of what was found at run time; "": nothing was */
+	const char *path;    /* the file that was found; "": none was, or it has none */
+	const char *why_not; /* one sentence on why it cannot be used; "": it can */
+};
+
+/* Baton itself (index 0), and then each library that it uses where it is there.  Looks for that one,
+ * as the first communicator that needs it would: it is loaded, and CUDA's driver is started (cuInit); MPI
+ * is not started.  Fill *info_p as baton_comm_query does.  Returns BATON_OK, INVALID (there are not as many;
+ * NULL; a size that no version of the struct has). */
+BATON_API enum baton_status baton_library(size_t index,
+                                          struct baton_library_info *info_p);
+
 /* ---- types -------------------------------------------------------------- */
 
 /* A stream: a cudaStream_t/CUstream itself, or a host stream.  NULL is CUDA's legacy
@@ -436,6 +481,9 @@ struct baton_comm_info {
  * Returns BATON_OK, INVALID (NULL; a size that no version of the struct has). */
 BATON_API enum baton_status baton_comm_query(const struct baton_comm *comm,
                                              struct baton_comm_info *info_p);
+
+/* The BATON_MESSAGE_PATH_* of messages to and from that rank; 0 for NULL or a peer out of range. */
+BATON_API unsigned baton_message_path(const struct baton_comm *comm, int peer);
 
 /* ---- streams ------------------------------------------------------------ */
 

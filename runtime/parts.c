@@ -39,6 +39,18 @@ static const struct batoni_opening_ops *const openings[] = {
 	[BATONI_BOOTSTRAP_SOCKET] = &batoni_opening_tcp_ops,
 };
 
+static const struct batoni_finder finders[] = {
+#ifdef BATONI_WITH_MPI
+	{"MPI", batoni_mpi_find},
+#else
+	{"MPI", NULL},
+#endif
+	{"CUDA driver", batoni_cuda_find},
+	{"NCCL", batoni_nccl_find},
+	{"NVTX", batoni_nvtx_find},
+	{NULL, NULL},
+};
+
 const struct batoni_parts batoni_parts = {
 	.devices = devices,
 	.worlds = worlds,
@@ -49,6 +61,7 @@ const struct batoni_parts batoni_parts = {
 	.pairs = &batoni_near_ops,
 	.side = &batoni_side_ops,
 	.onesided = &batoni_onesided_ops,
+	.finders = finders,
 };
 
 #define TABLE(kind, number, table) [number] = &(table),

@@ -181,10 +181,10 @@ file(READ ${ROOT}/runtime/base/config.h text)
 flatten("${text}" text)
 string(REGEX REPLACE "[ \\\\]+" " " text "${text}")
 string(REPLACE "\" \"" "" text "${text}")
-string(REGEX MATCHALL "X.[a-z]+, [a-z_]+, BATON_[A-Z_]+, \"[^\"]*\", \"[^\"]*\"" rows
+string(REGEX MATCHALL "X.[a-z]+, [a-z_]+, BATON_[A-Z_]+, \"[^\"]*\", \"[^\"]*\", \"[^\"]*\"" rows
        "${text}")
-list(TRANSFORM rows REPLACE "^X.[a-z]+, [a-z_]+, (BATON_[A-Z_]+), \"([^\"]*)\", \"([^\"]*)\"$"
-                            "| \\1 | \\2 | \\3 |")
+list(TRANSFORM rows REPLACE "^X.[a-z]+, [a-z_]+, (BATON_[A-Z_]+), \"([^\"]*)\", \"([^\"]*)\", \"([^\"]*)\"$"
+                            "| \\1 | \\2 | \\3 | \\4 |")
 set(variables ${rows})
 list(TRANSFORM variables REPLACE "^. (BATON_[A-Z_]+) .*" "\\1")
 if(NOT variables)

@@ -64,16 +64,16 @@ string(REPLACE "@" ";" text "${text}")
 file(WRITE ${WORK}/tree/docs/from-it.md "${text}")
 file(WRITE ${WORK}/tree/runtime/base/config.h "#define BATONI_VARIABLES(X) \\
 	X(choice, log, BATON_LOG, \"none, all\", \\
-	  \"what is written. \" \\
-	  \"Not set: all\")
+	  \"all\", \"what \" \\
+	  \"is written\")
 ")
 file(WRITE ${WORK}/tree/docs/semantics.md "# Semantics
 
 ## Environment variables
 
-| variable | values | meaning |
-|---|---|---|
-| `BATON_LOG` | `none`, `all` | what is written. Not set: `all` |
+| variable | values | not set | meaning |
+|---|---|---|---|
+| `BATON_LOG` | `none`, `all` | `all` | what is written |
 ")
 set(semicolon ";")
 file(WRITE ${WORK}/tree/docs/man/baton_go.3.md "# NAME

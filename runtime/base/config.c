@@ -11,14 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sized.h"
+
 #define PREFIX "BATON_"
 #define NAME_MAX_BYTES 64
 
 struct variable {
-	const char *name, *values;
+	const char *name, *values, *otherwise, *meaning;
 	size_t at; /* of its field in batoni_config */
 	/* Store the value in the field.  False: it is not allowed. */
 	bool (*store)(void *field, const char *value, const char *values);
+};
+
+/* What was found in the environment. */
+struct setting {
+	enum baton_variable_source source;
+	char text[BATONI_CONFIG_WORD_BYTES]; /* the value in force, unless the field is a text */
 };
 
 static struct batoni_config config = {.log_level = BATONI_LOG_WARN};
@@ -152,7 +160,7 @@ store_number(void *field, const char *value, const char *bounds)
 
 /* ---- the table ---- */
 
-#define FITS(kind, field, name, values, meaning)                               \
+#define FITS(kind, field, name, values, otherwise, meaning)                            \
 	static_assert(sizeof(#name) <= NAME_MAX_BYTES, #name);
 BATONI_VARIABLES(FITS)
 #undef FITS
@@ -163,24 +171,38 @@ static_assert(sizeof(enum batoni_log_level) == sizeof(unsigned) &&
               "store_choice stores an unsigned");
 
 static const struct variable variables[] = {
-#define VARIABLE(kind, field, name, values, meaning)                           \
-	{#name, values, offsetof(struct batoni_config, field), store_##kind},
+#define VARIABLE(kind, field, name, values, otherwise, meaning)                \
+	{#name,   values,                                                     \
+	 otherwise, meaning,                                                  \
+	 offsetof(struct batoni_config, field), store_##kind},
 	BATONI_VARIABLES(VARIABLE)
 #undef VARIABLE
 };
 
 #define VARIABLES (sizeof(variables) / sizeof(variables[0]))
 
+static struct setting settings[VARIABLES]; /* written by read_environment alone */
+
 static void
-read_variable(const struct variable *variable)
+read_variable(const struct variable *variable, struct setting *setting)
 {
 	const char *value = getenv(variable->name);
+	char *field = (char *)&config + variable->at;
 
-	if (value && *value &&
-	    !variable->store((char *)&config + variable->at, value,
-	                     variable->values))
+	if (!value || !*value)
+		return;
+	if (!variable->store(field, value, variable->values)) {
+		setting->source = BATON_VARIABLE_REFUSED;
 		warn("%s is \"%.100s\"; it takes %s", variable->name, value,
 		     variable->values);
+		return;
+	}
+	setting->source = BATON_VARIABLE_ENVIRONMENT;
+	if (variable->store == store_number)
+		snprintf(setting->text, sizeof(setting->text), "%u",
+		         *(const uint32_t *)(const void *)field);
+	else
+		snprintf(setting->text, sizeof(setting->text), "%s", value);
 }
 
 static size_t
@@ -277,7 +299,7 @@ static void
 read_environment(void)
 {
 	for (size_t i = 0; i < VARIABLES; i++)
-		read_variable(&variables[i]);
+		read_variable(&variables[i], &settings[i]);
 	look_for_unknown();
 }
 
@@ -286,4 +308,52 @@ batoni_config(void)
 {
 	pthread_once(&once, read_environment);
 	return &config;
+}
+
+/* ---- what is told of it ---- */
+
+static const char *
+value_in_force(const struct variable *variable, const struct setting *setting)
+{
+	if (setting->source != BATON_VARIABLE_ENVIRONMENT)
+		return variable->otherwise;
+	if (variable->store == store_secret)
+		return "(not shown)";
+	return variable->store == store_text
+	               ? (const char *)&config + variable->at
+	               : setting->text;
+}
+
+static const struct batoni_sized sized_variable = {
+	.name = "info_p",
+	.size_name = "info_p->size",
+	.advice = "set it to sizeof(*info_p)",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_variable_info, name),
+	.bytes = sizeof(struct baton_variable_info),
+};
+
+enum baton_status
+baton_variable(size_t index, struct baton_variable_info *info_p)
+{
+	struct baton_variable_info info;
+
+	if (!info_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_variable: info_p is NULL");
+	if (index >= VARIABLES)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_variable: index is %zu; there are %zu "
+		                     "variables, 0 to %zu",
+		                     index, VARIABLES, VARIABLES - 1);
+	batoni_config();
+	info = (struct baton_variable_info){
+		.size = sizeof(info),
+		.name = variables[index].name,
+		.values = variables[index].values,
+		.otherwise = variables[index].otherwise,
+		.meaning = variables[index].meaning,
+		.value = value_in_force(&variables[index], &settings[index]),
+		.source = settings[index].source,
+	};
+	return batoni_sized_give(&sized_variable, "baton_variable", &info, info_p);
 }

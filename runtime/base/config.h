@@ -5,7 +5,9 @@
  * name of an unknown variable that begins with BATON_; names that end in _ROOT, _DIR or
  * _HOME are excepted, since package managers set them.
  *
- * The table in docs/semantics.md has the same rows (tests/check_docs.cmake).
+ * The list serves whoever asks for it too (baton_variable, which `baton info` prints), the
+ * sentences about misspelt names, and the table in docs/semantics.md, which has the same rows
+ * (tests/check_docs.cmake).
  */
 #ifndef BATONI_CONFIG_H
 #define BATONI_CONFIG_H
@@ -14,77 +16,85 @@
 
 #include "log.h"
 
-/* X(kind, field of batoni_config, name, values allowed, meaning).  The kind says how the value
- * is stored (store_* in config.c).  The first is read first: it says whether the others' warnings
- * are written. */
+/* X(kind, field of batoni_config, name, values allowed, what holds where it is not set, meaning).  The
+ * kind says how the value is stored (store_* in config.c).  The first is read first: it says
+ * whether the others' warnings are written. */
 #define BATONI_VARIABLES(X)                                                   \
 	X(choice, log_level, BATON_LOG, "none, error, warning, info, debug",  \
-	  "what is written to standard error. Not set: warning")              \
+	  "warning",                                                          \
+	  "what is written to standard error")                                \
 	X(bit, window_path, BATON_WINDOW_PATH, "direct, vmwrite, message, native", \
-	  "the only path of puts and signals, the same in all processes. "    \
-	  "Not set: the best path to each peer")                              \
+	  "the best path to each peer",                                       \
+	  "the only path of puts and signals, the same in all processes")     \
 	X(flag, engine_puts, BATON_PUTS, "auto, engine",                      \
+	  "auto",                                                             \
 	  "what carries out puts and signals of streams to memory that these " \
-	  "reach: the stream itself where it can, or always the engine. Not " \
-	  "set: auto")                                                        \
+	  "reach: the stream itself where it can, or always the engine")      \
 	X(flag, dump_on_signal, BATON_DUMP_ON, "SIGUSR2",                     \
-	  "the signal that dumps every communicator to standard error. "      \
-	  "Not set: none does")                                               \
+	  "none",                                                             \
+	  "the signal that dumps every communicator to standard error")       \
 	X(word, device, BATON_DEVICE, "host, cuda",                           \
-	  "the device of communicators that ask for BATON_DEVICE_AUTO. "      \
-	  "Not set: host")                                                    \
+	  "host",                                                             \
+	  "the device of communicators that ask for BATON_DEVICE_AUTO")       \
 	X(word, transport, BATON_TRANSPORT, "auto, nccl, near",               \
+	  "auto",                                                             \
 	  "what moves messages of communicators that ask for "                \
 	  "BATON_TRANSPORT_AUTO. nccl, on the CUDA device: NCCL, over MPI or " \
 	  "the local transport. near, between processes without MPI: memory " \
 	  "that they share. With nccl and no BATON_DEVICE, the device of "    \
-	  "BATON_DEVICE_AUTO is cuda. Not set: auto")                         \
+	  "BATON_DEVICE_AUTO is cuda")                                        \
 	X(choice, message_path, BATON_MESSAGE_PATH, "auto, near, mpi",        \
+	  "auto, which is near between ranks of one host, else MPI",          \
 	  "what carries messages between processes: memory that they share, " \
 	  "which all ranks must be able to (near), or MPI. The same on all "  \
-	  "ranks. Not set: auto, which is near between ranks of one host, else " \
-	  "MPI")                                                              \
+	  "ranks")                                                            \
 	X(text, cuda_library, BATON_CUDA_LIBRARY, "a file",                   \
-	  "the library of the CUDA driver. Not set: libcuda.so.1")            \
+	  "libcuda.so.1",                                                     \
+	  "the library of the CUDA driver")                                   \
 	X(text, nccl_library, BATON_NCCL_LIBRARY, "a file",                   \
-	  "the library of NCCL. Not set: the one that the program has loaded, " \
-	  "else libnccl.so.2")                                                \
+	  "the one that the program has loaded, else libnccl.so.2",           \
+	  "the library of NCCL")                                              \
 	X(number, nccl_lanes, BATON_NCCL_LANES, "1 to 64",                    \
-	  "options.nccl_lanes of communicators that do not say. Not set: as " \
-	  "many as are of use")                                               \
+	  "as many as are of use",                                            \
+	  "options.nccl_lanes of communicators that do not say")              \
 	X(flag, nccl_lists, BATON_NCCL_LISTS, "0, 1",                         \
+	  "as the option says",                                               \
 	  "1: communicators on NCCL carry lists of tensors, as with the "     \
-	  "option nccl_lists. The same on all ranks. Not set: those that "    \
-	  "ask for it")                                                       \
+	  "option nccl_lists. The same on all ranks")                         \
 	X(flag, check, BATON_CHECK, "0, 1",                                   \
-	  "1: communicators are in checked mode, as with the option check. The " \
-	  "same on all ranks. Not set: those that ask for it")                \
+	  "as the option says",                                               \
+	  "1: communicators are in checked mode, as with the option check. "  \
+	  "The same on all ranks")                                            \
 	X(flag, nvtx, BATON_NVTX, "0, 1",                                     \
-	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, if " \
-	  "Baton was built with -DBATON_WITH_NVTX=ON. Not set: none are")     \
+	  "0",                                                                \
+	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, " \
+	  "if Baton was built with -DBATON_WITH_NVTX=ON")                     \
 	X(text, interface, BATON_INTERFACE, "an interface, or an address",    \
-	  "where a process listens for ranks of other processes, without "    \
-	  "MPI. Not set: MASTER_ADDR, or the first interface that is up, "    \
-	  "loopback last")                                                    \
+	  "MASTER_ADDR, or the first interface that is up, loopback last",    \
+	  "where a process listens for ranks of other processes, without MPI") \
 	X(number, port, BATON_PORT, "1 to 65535",                             \
-	  "the port of rank 0 at MASTER_ADDR, with RANK and WORLD_SIZE. Not " \
-	  "set: none")                                                        \
+	  "none",                                                             \
+	  "the port of rank 0 at MASTER_ADDR, with RANK and WORLD_SIZE")      \
 	X(secret, secret, BATON_SECRET, "16 to 4095 characters",              \
-	  "what the ranks of such a job prove to each other. Not set: none")  \
+	  "none",                                                             \
+	  "what the ranks of such a job prove to each other")                 \
 	X(choice, mpi_cuda, BATON_MPI_CUDA, "auto, staged, direct",           \
+	  "auto, which asks MPI whether it is CUDA-aware",                    \
 	  "whether device memory goes to MPI as it is (direct) or through "   \
-	  "pinned memory (staged). Not set: auto, which asks MPI whether it " \
-	  "is CUDA-aware")                                                    \
+	  "pinned memory (staged)")                                           \
 	X(number, staging_chunk, BATON_STAGING_CHUNK, "4096 to 67108864",     \
+	  "524288",                                                           \
 	  "bytes of a chunk of pinned memory, through which device memory is " \
-	  "staged. Not set: 524288")                                          \
+	  "staged")                                                           \
 	X(number, staging_chunks, BATON_STAGING_CHUNKS, "1 to 4096",          \
-	  "chunks of a communicator for each direction. Not set: 16")         \
+	  "16",                                                               \
+	  "chunks of a communicator for each direction")                      \
 	X(choice, staging_maps, BATON_STAGING_MAPS, "kept, all, none",        \
-	  "which device memory long messages to processes of the same host " \
+	  "kept",                                                             \
+	  "which device memory long messages to processes of the same host "  \
 	  "leave by one copy: what may be freed while the peer has it mapped " \
-	  "(kept), or also that of cuMemAlloc, which the program then frees only " \
-	  "behind the communicator (all). Not set: kept")
+	  "(kept), or also that of cuMemAlloc, which the program then frees " \
+	  "only behind the communicator (all)")
 
 enum { BATONI_CONFIG_FILE_BYTES = 4096, BATONI_CONFIG_WORD_BYTES = 16 };
 

@@ -589,6 +589,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 			batoni_comm_add_path(comm, comm->hosts_path);
 		}
 	}
+	comm->near_path = near;
 	comm->lists_path = BATONI_PATH_NONE;
 	if (transport->lists) {
 		comm->lists_path = (uint8_t)comm->paths_count;

@@ -136,6 +136,21 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 	return batoni_sized_give(&sized_info, "baton_comm_query", &info, info_p);
 }
 
+unsigned
+baton_message_path(const struct baton_comm *comm, int peer)
+{
+	int path;
+
+	if (!batoni_comm_lives(comm) || peer < 0 || peer >= comm->size)
+		return 0;
+	if (!comm->near_path)
+		return comm->message_paths;
+	path = batoni_choose_path(comm, BATON_OPERATION_SEND, peer);
+	return path >= 0 && comm->paths[path] == comm->near_path
+	               ? BATON_MESSAGE_PATH_NEAR
+	               : BATON_MESSAGE_PATH_TRANSPORT;
+}
+
 size_t
 baton_progress(struct baton_comm *comm)
 {

@@ -3,6 +3,7 @@
 #ifndef BATONI_REGISTRY_H
 #define BATONI_REGISTRY_H
 
+#include "found.h"
 #include "native.h"
 #include "onesided.h"
 #include "opening.h"
@@ -28,6 +29,8 @@ struct batoni_parts {
 	/* The side channel between processes, where there is no MPI. */
 	const struct batoni_side_ops *side;
 	const struct batoni_onesided_ops *onesided;
+	/* The libraries of the leaves; the last has no name. */
+	const struct batoni_finder *finders;
 };
 
 extern const struct batoni_parts batoni_parts;

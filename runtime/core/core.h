@@ -85,6 +85,7 @@ struct baton_comm {
 	bool checked; /* the two sides of a message are compared */
 	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed */
 	const char *why_not_near; /* do not some messages, or all, go through shared memory */
+	const struct batoni_path *near_path; /* beside the transport's own; NULL: there is none */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */

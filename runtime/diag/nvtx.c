@@ -31,6 +31,7 @@
 
 #include "config.h"
 #include "core.h"
+#include "found.h"
 #include "log.h"
 #include "mem.h"
 
@@ -213,6 +214,17 @@ batoni_nvtx_close(struct batoni_trace *trace)
 	batoni_free(trace);
 }
 
+#define TEXT_OF(number) #number
+#define NUMBER_TEXT(number) TEXT_OF(number)
+
+/* The header has the whole library; the tool that records is found by it. */
+void
+batoni_nvtx_find(struct baton_library_info *info_p)
+{
+	info_p->built = "NVTX " NUMBER_TEXT(NVTX_VERSION);
+	info_p->version = NUMBER_TEXT(NVTX_VERSION);
+}
+
 #else
 
 static void
@@ -239,6 +251,14 @@ void
 batoni_nvtx_close(struct batoni_trace *trace)
 {
 	(void)trace;
+}
+
+void
+batoni_nvtx_find(struct baton_library_info *info_p)
+{
+	info_p->why_not = "this build of Baton draws no ranges: build it with "
+			  "-DBATON_WITH_NVTX=ON, which needs NVTX's header "
+			  "(nvtx3/nvToolsExt.h)";
 }
 
 #endif

@@ -323,6 +323,34 @@ request_info_writes_what_both_know(void)
 	REQUIRE(baton_finish(&request, -1, NULL) == BATON_ERR_CANCELED);
 }
 
+/* Of all that there are: at least that they have a name. */
+static void
+lists_of_infos_are_written_as_far_as_both_know(void)
+{
+	WITH_MORE(baton_variable_info) variable;
+	WITH_MORE(baton_library_info) library;
+
+	memset(&variable, 0xff, sizeof(variable));
+	memset(&library, 0xff, sizeof(library));
+	variable.it.size = sizeof(variable.it);
+	library.it.size = sizeof(library.it);
+	REQUIRE_OK(baton_variable(0, &variable.it));
+	REQUIRE(strcmp(variable.it.name, "BATON_LOG") == 0);
+	REQUIRE(variable.it.size == sizeof(variable.it));
+	REQUIRE_OK(baton_library(0, &library.it));
+	REQUIRE(strcmp(library.it.name, "Baton") == 0);
+	REQUIRE(library.it.size == sizeof(library.it));
+#if AGE == LATER
+	REQUIRE(variable.it.later == 0 && variable.it.later_too == 0);
+	REQUIRE(library.it.later == 0 && library.it.later_too == 0);
+#endif
+	for (size_t i = 0; i < BEHIND; i++)
+		REQUIRE(variable.behind[i] == 0xff && library.behind[i] == 0xff);
+	library.it.size = variable.it.size = 8;
+	REQUIRE(baton_variable(0, &variable.it) == BATON_ERR_INVALID);
+	REQUIRE(baton_library(0, &library.it) == BATON_ERR_INVALID);
+}
+
 /* The rest is done on the last one. */
 static void
 creations_take_options(void)
@@ -534,6 +562,7 @@ main(void)
 	REQUIRE_OK(baton_plan_end(comm, &plan));
 	query_writes_what_both_know();
 	request_info_writes_what_both_know();
+	lists_of_infos_are_written_as_far_as_both_know();
 	older_options_have_defaults();
 	operations_take_options();
 	lists_take_options();

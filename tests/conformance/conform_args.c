@@ -372,6 +372,26 @@ bad_queue_arguments_are_refused(struct conform *c)
 }
 
 static void
+message_paths_of_the_peers_make_up_that_of_the_query(struct conform *c)
+{
+	struct baton_comm_info info = { .size = sizeof(info) };
+	unsigned all = 0;
+
+	CHECK_OK(c, baton_comm_query(c->comm, &info));
+	for (int peer = 0; peer < c->size; peer++) {
+		unsigned path = baton_message_path(c->comm, peer);
+
+		CHECK(c, path == BATON_MESSAGE_PATH_TRANSPORT ||
+		              path == BATON_MESSAGE_PATH_NEAR);
+		all |= path;
+	}
+	CHECK_EQ(c, all, info.message_paths);
+	CHECK_EQ(c, baton_message_path(c->comm, -1), 0);
+	CHECK_EQ(c, baton_message_path(c->comm, c->size), 0);
+	CHECK_EQ(c, baton_message_path(NULL, 0), 0);
+}
+
+static void
 bad_query_arguments_are_refused(struct conform *c)
 {
 	struct baton_comm_info info = { .size = 3, .rank = 44 };
@@ -523,6 +543,7 @@ const struct conform_case conform_args[] = {
 	{ CASE(bad_request_arguments_are_refused) },
 	{ CASE(bad_queue_arguments_are_refused) },
 	{ CASE(bad_query_arguments_are_refused) },
+	{ CASE(message_paths_of_the_peers_make_up_that_of_the_query) },
 	{ CASE(bad_creation_options_are_refused), .flags = CONFORM_BARE },
 	{ CASE(a_device_or_transport_that_is_not_there_is_unsupported),
 	  .flags = CONFORM_BARE },

@@ -90,6 +90,22 @@ static const struct field {
 	FIELD(V0_1_0, baton_comm_info, nccl_bytes, 128, 8),
 	FIELD(V0_1_0, baton_comm_info, why_not_near, 136, 8),
 
+	FIELD(V0_1_0, baton_variable_info, size, 0, 8),
+	FIELD(V0_1_0, baton_variable_info, name, 8, 8),
+	FIELD(V0_1_0, baton_variable_info, values, 16, 8),
+	FIELD(V0_1_0, baton_variable_info, otherwise, 24, 8),
+	FIELD(V0_1_0, baton_variable_info, meaning, 32, 8),
+	FIELD(V0_1_0, baton_variable_info, value, 40, 8),
+	FIELD(V0_1_0, baton_variable_info, source, 48, 4),
+	FIELD(V0_1_0, baton_variable_info, reserved, 52, 4),
+
+	FIELD(V0_1_0, baton_library_info, size, 0, 8),
+	FIELD(V0_1_0, baton_library_info, name, 8, 8),
+	FIELD(V0_1_0, baton_library_info, built, 16, 8),
+	FIELD(V0_1_0, baton_library_info, version, 24, 8),
+	FIELD(V0_1_0, baton_library_info, path, 32, 8),
+	FIELD(V0_1_0, baton_library_info, why_not, 40, 8),
+
 	FIELD(V0_1_0, baton_completion, request, 0, 8),
 	FIELD(V0_1_0, baton_completion, status, 8, 4),
 	FIELD(V0_1_0, baton_completion, peer, 12, 4),
@@ -146,6 +162,8 @@ static const struct size {
 	SIZE(V0_1_0, baton_op_options, 64), /* never grows */
 	SIZE(V0_1_0, baton_tensors_options, 112),
 	SIZE(V0_1_0, baton_comm_info, 144),
+	SIZE(V0_1_0, baton_variable_info, 56),
+	SIZE(V0_1_0, baton_library_info, 48),
 	SIZE(V0_1_0, baton_completion, 96),      /* never grows */
 	SIZE(V0_1_0, baton_request_info, 104),
 	SIZE(V0_1_0, baton_tensor, 80),          /* never grows */
@@ -217,6 +235,9 @@ static const struct number {
 	NUMBER(V0_1_0, BATON_WINDOW_PATH_NATIVE, 0x8),
 	NUMBER(V0_1_0, BATON_MESSAGE_PATH_TRANSPORT, 0x1),
 	NUMBER(V0_1_0, BATON_MESSAGE_PATH_NEAR, 0x2),
+	NUMBER(V0_1_0, BATON_VARIABLE_UNSET, 0),
+	NUMBER(V0_1_0, BATON_VARIABLE_ENVIRONMENT, 1),
+	NUMBER(V0_1_0, BATON_VARIABLE_REFUSED, 2),
 	NUMBER(V0_1_0, BATON_OP_DETACHED, 0x1),
 	NUMBER(V0_1_0, BATON_FORBID_SELF, 0x1),
 	NUMBER(V0_1_0, BATON_OPERATION_SEND, 1),

@@ -154,7 +154,7 @@ takes_anything(const char *values)
 /* The value of each variable, as what the warning about a wrong one says of it. */
 START_TEST(every_variable_tells_what_it_takes)
 {
-#define WRONG(kind, field, name, values, meaning)                             \
+#define WRONG(kind, field, name, values, otherwise, meaning)                  \
 	if (!takes_anything(values)) {                                        \
 		struct captured out;                                          \
                                                                               \
@@ -168,6 +168,68 @@ START_TEST(every_variable_tells_what_it_takes)
 		unsetenv(#name);                                              \
 	}
 	BATONI_VARIABLES(WRONG)
+}
+END_TEST
+
+static void
+print_variables(void)
+{
+	struct baton_variable_info info = {.size = sizeof(info)};
+	size_t n = 0;
+
+	for (; baton_variable(n, &info) == BATON_OK; n++) {
+		if (info.source != BATON_VARIABLE_UNSET)
+			fprintf(stderr, "%s=%s,%d\n", info.name, info.value,
+			        (int)info.source);
+		else if (strcmp(info.value, info.otherwise) != 0)
+			fprintf(stderr, "%s is not set, and %s\n", info.name,
+			        info.value);
+		if (!*info.values || !*info.meaning)
+			fprintf(stderr, "%s is not told of\n", info.name);
+	}
+	if (n < 15 || !strstr(baton_last_error(), "index is"))
+		fprintf(stderr, "%zu: %s\n", n, baton_last_error());
+}
+
+START_TEST(variables_are_told_with_their_value_and_where_it_is_from)
+{
+	char name[5000];
+
+	ck_assert_str_eq(capture(NULL, print_variables).text, "");
+	setenv("BATON_WINDOW_PATH", "vmwrite", 1);
+	setenv("BATON_DEVICE", "cuda", 1);
+	setenv("BATON_CUDA_LIBRARY", "/opt/libcuda.so", 1);
+	setenv("BATON_NCCL_LANES", "0000000000000000000007", 1);
+	setenv("BATON_SECRET", "sixteen_letters_or_more", 1);
+	setenv("BATON_CHECK", "", 1);
+	setenv("BATON_PUTS", "nobody", 1);
+	ck_assert_str_eq(capture("error", print_variables).text,
+	                 "BATON_LOG=error,1\n"
+	                 "BATON_WINDOW_PATH=vmwrite,1\n"
+	                 "BATON_PUTS=auto,2\n"
+	                 "BATON_DEVICE=cuda,1\n"
+	                 "BATON_CUDA_LIBRARY=/opt/libcuda.so,1\n"
+	                 "BATON_NCCL_LANES=7,1\n"
+	                 "BATON_SECRET=(not shown),1\n");
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	setenv("BATON_CUDA_LIBRARY", name, 1);
+	ck_assert_ptr_nonnull(strstr(capture("error", print_variables).text,
+	                             "BATON_CUDA_LIBRARY=libcuda.so.1,2\n"));
+}
+END_TEST
+
+START_TEST(variable_that_there_is_not_is_refused)
+{
+	struct baton_variable_info info = {.size = sizeof(info), .name = "mine"};
+
+	ck_assert_int_eq(baton_variable(SIZE_MAX, &info), BATON_ERR_INVALID);
+	ck_assert_int_eq(baton_variable(0, NULL), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "info_p is NULL"));
+	info.size = 0;
+	ck_assert_int_eq(baton_variable(0, &info), BATON_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "info_p->size is 0"));
+	ck_assert_str_eq(info.name, "mine");
 }
 END_TEST
 
@@ -345,6 +407,8 @@ main(void)
 		value_that_is_no_path_is_told_and_leaves_the_choice,
 		environment_names_the_path_of_messages,
 		every_variable_tells_what_it_takes,
+		variables_are_told_with_their_value_and_where_it_is_from,
+		variable_that_there_is_not_is_refused,
 		unknown_names_are_told_once_with_the_nearest_known_one,
 		several_unknown_names_are_all_told,
 		names_that_are_known_or_of_others_are_not_told,

@@ -208,27 +208,14 @@ batoni_mpi_drivers(int thread_level, enum baton_progress progress)
 	return BATONI_DRIVERS_MAIN;
 }
 
-/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used.  The
- * library's own text can be a line or a page; its beginning is used. */
+/* "Open MPI v4.1.4, MPI_THREAD_MULTIPLE"; behind it ", CUDA-aware" if that is used. */
 static void
 describe(char *text, size_t size, int thread_level, bool direct)
 {
-	char version[MPI_MAX_LIBRARY_VERSION_STRING];
-	char *from = version, *to = version;
-	int length;
+	char version[BATONI_MPI_VERSION_BYTES];
 
-	MPI_Get_library_version(version, &length);
-	version[strcspn(version, ",\n")] = '\0';
-	for (; *from; from++) {
-		bool blank = *from == ' ' || *from == '\t';
-
-		if (!blank)
-			*to++ = *from;
-		else if (to > version && to[-1] != ' ')
-			*to++ = ' ';
-	}
-	*to = '\0';
-	snprintf(text, size, "%.80s, %s%s", version,
+	batoni_mpi_library_version(version);
+	snprintf(text, size, "%s, %s%s", version,
 	         batoni_mpi_level_name(thread_level),
 	         direct ? ", CUDA-aware" : "");
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "found.h"
 #include "library.h"
 #include "log.h"
 
@@ -64,6 +65,7 @@ static_assert(sizeof(struct batoni_nccl_config) == SIZE_UP_TO(nvlsHostMode),
 
 static struct batoni_library library = BATONI_LIBRARY;
 static struct batoni_nccl_api api;
+static char version_text[32]; /* written within the load */
 
 /* ---- the library --------------------------------------------------------- */
 
@@ -141,7 +143,6 @@ static bool
 check_version(void)
 {
 	ncclResult_t result = api.get_version(&api.version);
-	char text[32];
 
 	if (result != BATONI_NCCL_SUCCESS) {
 		batoni_library_refuse(&library,
@@ -149,17 +150,18 @@ check_version(void)
 		                      api.library, result);
 		return false;
 	}
-	batoni_nccl_version_text(api.version, text, sizeof(text));
+	batoni_nccl_version_text(api.version, version_text,
+	                         sizeof(version_text));
 	if (api.version >= BATONI_NCCL_VERSION_LEAST &&
 	    api.version < BATONI_NCCL_VERSION(3, 0, 0))
 		return true;
 	if (api.version < BATONI_NCCL_VERSION_LEAST)
 		batoni_library_refuse(&library, "%s is NCCL %s" NEEDS,
-		                      api.library, text);
+		                      api.library, version_text);
 	else
 		batoni_library_refuse(&library,
 		                      "%s is NCCL %s" NEEDS ", of the 2 series",
-		                      api.library, text);
+		                      api.library, version_text);
 	return false;
 }
 
@@ -215,6 +217,15 @@ batoni_nccl_load(const struct batoni_nccl_api **api_p)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s", why);
 	*api_p = found;
 	return BATON_OK;
+}
+
+void
+batoni_nccl_find(struct baton_library_info *info_p)
+{
+	batoni_nccl_try(&info_p->why_not);
+	info_p->built = "for NCCL 2.28 and later";
+	info_p->version = version_text;
+	info_p->path = api.library;
 }
 
 /* ---- what depends on the version ----------------------------------------- */

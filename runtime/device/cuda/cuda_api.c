@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "found.h"
 #include "library.h"
 #include "log.h"
 #include "thread.h"
@@ -59,6 +60,7 @@ BATONI_CUDA_LOOKUP(LOOKUP)
 static struct batoni_library driver = BATONI_LIBRARY;
 static struct batoni_cuda_api api;
 static const char *library; /* as dlopen got it */
+static char version_text[32]; /* "12.2"; written within the load */
 /* Release, when `api` is complete; pairs with the acquire in batoni_cuda_loaded. */
 static _Atomic(const struct batoni_cuda_api *) loaded;
 
@@ -191,22 +193,45 @@ load(void)
 {
 	void *handle = open_library();
 
-	if (handle && find_all(handle) && initialise())
+	bool complete = handle && find_all(handle);
+	int version = handle ? version_of_driver() : 0;
+
+	if (version != 0)
+		snprintf(version_text, sizeof(version_text), "%d.%d",
+		         version / 1000, version % 1000 / 10);
+	if (complete && initialise())
 		atomic_store_explicit(&loaded, &api, memory_order_release);
+}
+
+static const struct batoni_cuda_api *
+try_load(void)
+{
+	batoni_library_once(&driver, load);
+	return batoni_cuda_loaded();
 }
 
 enum baton_status
 batoni_cuda_load(const struct batoni_cuda_api **api_p)
 {
-	const struct batoni_cuda_api *found;
+	const struct batoni_cuda_api *found = try_load();
 
-	batoni_library_once(&driver, load);
-	found = batoni_cuda_loaded();
 	if (!found)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED, "%s",
 		                     driver.refusal);
 	*api_p = found;
 	return BATON_OK;
+}
+
+void
+batoni_cuda_find(struct baton_library_info *info_p)
+{
+	try_load();
+	info_p->built = "for CUDA 12.0 and later";
+	info_p->version = version_text;
+	if (api.driver_version)
+		info_p->path = batoni_file_of(
+			(void (*)(void))api.driver_version);
+	info_p->why_not = driver.refusal;
 }
 
 const struct batoni_cuda_api *

@@ -9,9 +9,12 @@
  * (baton_mpi.h passes it), that of Baton, and that of the library whose functions are
  * called (MPI_Get_library_version takes no handle).  An unknown family matches any.
  */
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "baton_mpi.h"
+#include "found.h"
 #include "log.h"
 #include "mpi_bootstrap.h"
 
@@ -54,23 +57,93 @@ differ(int one, int other)
 	       other != BATON_MPI_FAMILY_OTHER;
 }
 
-enum baton_status
-batoni_mpi_check_library(void)
+/* The beginning of a version's text, which can be a line or a page. */
+static void
+shorten(char text[BATONI_MPI_VERSION_BYTES], char *version)
+{
+	char *to = version;
+
+	version[strcspn(version, ",\n")] = '\0';
+	for (char *from = version; *from; from++) {
+		bool blank = *from == ' ' || *from == '\t';
+
+		if (!blank)
+			*to++ = *from;
+		else if (to > version && to[-1] != ' ')
+			*to++ = ' ';
+	}
+	*to = '\0';
+	snprintf(text, BATONI_MPI_VERSION_BYTES, "%.*s",
+	         BATONI_MPI_VERSION_BYTES - 1, version);
+}
+
+void
+batoni_mpi_library_version(char text[BATONI_MPI_VERSION_BYTES])
 {
 	char version[VERSION_BYTES] = "";
 	int length;
 
 	MPI_Get_library_version(version, &length);
+	shorten(text, version);
+}
+
+#define REFUSAL_BYTES 384
+
+/* Why the library is not the one that Baton was compiled for, or "". */
+static void
+compare_library(char why_not[REFUSAL_BYTES])
+{
+	char version[VERSION_BYTES] = "", text[BATONI_MPI_VERSION_BYTES];
+	int length;
+
+	why_not[0] = '\0';
+	MPI_Get_library_version(version, &length);
 	/* Any library may have the standard ABI. */
 	if (BATON_MPI_FAMILY == BATON_MPI_FAMILY_ABI ||
 	    !differ(family_of(version), BATON_MPI_FAMILY))
-		return BATON_OK;
-	version[strcspn(version, ",\n")] = '\0';
-	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "Baton was compiled with the headers of %s, but the "
-	                     "MPI that runs in this process is \"%.80s\": build "
-	                     "Baton and the program with one MPI",
-	                     family_name(BATON_MPI_FAMILY), version);
+		return;
+	shorten(text, version);
+	snprintf(why_not, REFUSAL_BYTES,
+	         "Baton was compiled with the headers of %s, but the MPI that "
+	         "runs in this process is \"%s\": build Baton and the program "
+	         "with one MPI",
+	         family_name(BATON_MPI_FAMILY), text);
+}
+
+enum baton_status
+batoni_mpi_check_library(void)
+{
+	char why_not[REFUSAL_BYTES];
+
+	compare_library(why_not);
+	return *why_not ? batoni_refuse(BATON_ERR_UNSUPPORTED, "%s", why_not)
+	                : BATON_OK;
+}
+
+/* ---- what is told of it ---- */
+
+static struct {
+	pthread_once_t once;
+	char built[80], version[BATONI_MPI_VERSION_BYTES], why_not[REFUSAL_BYTES];
+} found = {.once = PTHREAD_ONCE_INIT};
+
+static void
+find_once(void)
+{
+	snprintf(found.built, sizeof(found.built), "MPI %d.%d, headers of %s",
+	         MPI_VERSION, MPI_SUBVERSION, family_name(BATON_MPI_FAMILY));
+	batoni_mpi_library_version(found.version);
+	compare_library(found.why_not);
+}
+
+void
+batoni_mpi_find(struct baton_library_info *info_p)
+{
+	pthread_once(&found.once, find_once);
+	info_p->built = found.built;
+	info_p->version = found.version;
+	info_p->path = batoni_file_of((void (*)(void))MPI_Initialized);
+	info_p->why_not = found.why_not;
 }
 
 enum baton_status

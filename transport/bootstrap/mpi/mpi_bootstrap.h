@@ -63,6 +63,10 @@ enum baton_status batoni_mpi_refuse(const char *call, int code);
  * batoni_refuse called. */
 enum baton_status batoni_mpi_check_library(void);
 
+/* "Open MPI v4.1.4": the library that is called.  Any thread, before MPI is started too. */
+#define BATONI_MPI_VERSION_BYTES 81
+void batoni_mpi_library_version(char text[BATONI_MPI_VERSION_BYTES]);
+
 /* start.c */
 bool batoni_mpi_initialized(void);
 bool batoni_mpi_finalized(void);
