@@ -11,6 +11,8 @@
 #       [-DMPI_INCLUDES=dir,dir] -P this
 cmake_minimum_required(VERSION 3.25)
 
+# Of functions, and of commands.
+set(command_sections NAME SYNOPSIS DESCRIPTION OPTIONS "EXIT STATUS" EXAMPLE "SEE ALSO")
 set(sections NAME SYNOPSIS DESCRIPTION "RETURN VALUE" "STREAM ORDER" THREADS
              EXAMPLE "SEE ALSO")
 
@@ -113,17 +115,43 @@ function(check_words file text)
 	endforeach()
 endfunction()
 
-# The page's functions, of its NAME, in names_p.
-function(check_page file names_p)
-	file(READ ${ROOT}/${file} text)
+# The sections are there, in this order; else `false` in good_p.
+function(check_sections file text good_p)
 	set(start 0)
-	foreach(section IN LISTS sections)
+	foreach(section IN LISTS ARGN)
 		between("${text}" "# ${section}\n" "" ${start} ignored start)
 		if(start EQUAL -1)
 			complain(${file} "has no ${section}, or not in its place")
+			set(${good_p} FALSE PARENT_SCOPE)
 			return()
 		endif()
 	endforeach()
+	set(${good_p} TRUE PARENT_SCOPE)
+endfunction()
+
+# The page of a command: baton-info.1.md is of `baton info`.
+function(check_command_page file)
+	file(READ ${ROOT}/${file} text)
+	check_sections(${file} "${text}" good ${command_sections})
+	check_words(${file} "${text}")
+	get_filename_component(name ${file} NAME)
+	string(REPLACE ".1.md" "" name ${name})
+	if(NOT text MATCHES "^# NAME\n\n${name} - ")
+		complain(${file} "its NAME does not begin with ${name}")
+	endif()
+	string(REGEX REPLACE "^baton-?" "" command ${name})
+	if(command AND NOT tool_commands MATCHES "\n\t{\"${command}\", ")
+		complain(${file} "tools/main.c has no command ${command}")
+	endif()
+endfunction()
+
+# The page's functions, of its NAME, in names_p.
+function(check_page file names_p)
+	file(READ ${ROOT}/${file} text)
+	check_sections(${file} "${text}" good ${sections})
+	if(NOT good)
+		return()
+	endif()
 	check_words(${file} "${text}")
 	between("${text}" "# NAME\n" "# SYNOPSIS" 0 head ignored)
 	between("${text}" "# SYNOPSIS\n" "# DESCRIPTION" 0 synopsis ignored)
@@ -208,7 +236,26 @@ endforeach()
 
 # ---- the pages -------------------------------------------------------------
 
-file(GLOB pages RELATIVE ${ROOT} ${ROOT}/docs/man/*.md)
+file(GLOB pages RELATIVE ${ROOT} ${ROOT}/docs/man/*.3.md)
+file(GLOB command_pages RELATIVE ${ROOT} ${ROOT}/docs/man/*.1.md)
+file(GLOB strays RELATIVE ${ROOT} ${ROOT}/docs/man/*)
+list(REMOVE_ITEM strays ${pages} ${command_pages})
+if(strays)
+	complain("${strays}" "is no page: it ends neither in .3.md nor in .1.md")
+endif()
+if(command_pages)
+	file(READ ${ROOT}/tools/main.c tool_commands)
+endif()
+foreach(page IN LISTS command_pages)
+	check_command_page(${page})
+endforeach()
+string(REGEX MATCHALL "\n\t{\"[a-z]+\", " commands "${tool_commands}")
+foreach(command IN LISTS commands)
+	string(REGEX REPLACE "[^a-z]" "" command "${command}")
+	if(NOT EXISTS ${ROOT}/docs/man/baton-${command}.1.md)
+		message(SEND_ERROR "baton ${command} has no page in docs/man")
+	endif()
+endforeach()
 set(covered)
 foreach(page IN LISTS pages)
 	check_page(${page} names)
@@ -224,7 +271,7 @@ endforeach()
 
 file(GLOB documents RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/docs/*.md
      ${ROOT}/samples/*.md)
-foreach(document IN LISTS documents pages)
+foreach(document IN LISTS documents pages command_pages)
 	file(READ ${ROOT}/${document} text)
 	check_c(${document} "${text}")
 	check_links(${document} "${text}")

@@ -102,6 +102,18 @@ size_t twice(int how) { return 2 * baton_go(how, NULL)${semicolon} }
 
 # SEE ALSO
 ")
+file(WRITE ${WORK}/tree/tools/main.c "commands[] = {\n\t{\"look\", look_main},\n")
+file(WRITE ${WORK}/tree/docs/man/baton-look.1.md "# NAME
+
+baton-look - look
+
+# SYNOPSIS
+# DESCRIPTION
+# OPTIONS
+# EXIT STATUS
+# EXAMPLE
+# SEE ALSO
+")
 check(result output)
 if(NOT result EQUAL 0)
 	message(FATAL_ERROR "the sound tree is refused:\n${output}")
@@ -117,6 +129,11 @@ spoil(${page} "baton_go - go" "baton_go, baton_not - go"
       "baton_not is in NAME, not in SYNOPSIS")
 spoil(${page} "baton_go - go" "baton - go" "does not begin with baton_go")
 spoil(${page} "# STREAM ORDER\n" "" "has no STREAM ORDER")
+spoil(docs/man/baton-look.1.md "# OPTIONS\n" "" "has no OPTIONS")
+spoil(docs/man/baton-look.1.md "baton-look - " "baton - " "does not begin with baton-look")
+spoil(docs/man/baton-look.1.md "# OPTIONS\n" "# OPTIONS\nbaton_gone\n" "names baton_gone")
+spoil(tools/main.c "{\"look\"," "{\"see\"," "tools/main.c has no command look")
+spoil(tools/main.c "{\"look\"," "{\"see\"," "baton see has no page")
 spoil(docs/from-it.md "return baton_go" "return BATON_NONE + baton_go"
       "names BATON_NONE, which no header has")
 spoil(docs/semantics.md "`all` |" "`none` |" "has no such row: . BATON_LOG")

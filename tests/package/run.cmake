@@ -26,6 +26,15 @@ elseif(NOT WITH_MPI AND EXISTS ${mpi_header})
 	message(FATAL_ERROR "baton_mpi.h is installed, and there is no MPI")
 endif()
 
+# The command finds the library of its tree.
+if(EXISTS ${WORK}/prefix/bin/baton)
+	execute_process(COMMAND ${WORK}/prefix/bin/baton info OUTPUT_VARIABLE info
+	                COMMAND_ERROR_IS_FATAL ANY)
+	if(NOT info MATCHES "${WORK}/prefix/bin/../${LIBDIR}/libbaton")
+		message(FATAL_ERROR "baton info runs with another library: ${info}")
+	endif()
+endif()
+
 set(options -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
             -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${WORK}/prefix
             -DMPI_C_COMPILER=${MPICC} -DMPIEXEC_EXECUTABLE=${MPIEXEC})

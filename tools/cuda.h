@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The GPUs that CUDA's driver shows, by the driver's own functions. */
+#ifndef BATON_TOOL_CUDA_H
+#define BATON_TOOL_CUDA_H
+
+#include <stdbool.h>
+
+/* The entry of that name in what baton_library tells, by its fields; false: there is none. */
+struct baton_library_info;
+bool tool_find_library(const char *name, struct baton_library_info *info_p);
+
+/* Devices that the driver shows; 0 without a driver that Baton can use. */
+int tool_gpus(void);
+void tool_gpu_name(int gpu, char *name, int size);
+/* Bytes of its memory; 0: not known. */
+unsigned long long tool_gpu_bytes(int gpu);
+/* Its compute capability, 80 for 8.0; 0: not known. */
+int tool_gpu_generation(int gpu);
+/* May a kernel of the one use memory of the other? */
+bool tool_gpu_reaches(int gpu, int other);
+
+#endif

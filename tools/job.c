@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_NS INT64_C(60000000000)
+/* Of a rank's report: so much, and so much for each rank of the job. */
+#define REPORT_BYTES 65536u
+#define REPORT_BYTES_EACH 128u
+
+/* Variables in which launchers write the rank of a process, for when Baton cannot tell it. */
+static int
+rank_of_launcher(void)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+	                                    "RANK", "SLURM_PROCID"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text && *text)
+			return atoi(text);
+	}
+	return 0;
+}
+
+static void
+keep_sentence(char *text, size_t size, enum baton_status status)
+{
+	snprintf(text, size, "%s",
+	         *baton_last_error() ? baton_last_error()
+	                             : baton_status_text(status));
+}
+
+/* Where the first was refused, the other may not be: a GPU that is missing is nothing to it. */
+static void
+open_host(struct job *job)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	enum baton_status status;
+
+	options.device = BATON_DEVICE_HOST;
+	options.timeout_ns = TIMEOUT_NS;
+	status = baton_comm_create(&options, &job->host);
+	if (status != BATON_OK)
+		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
+}
+
+void
+job_open(struct job *job)
+{
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	enum baton_status status;
+
+	*job = (struct job){.size = 1};
+	options.timeout_ns = TIMEOUT_NS;
+	status = baton_comm_create(&options, &job->comm);
+	if (status != BATON_OK)
+		keep_sentence(job->why_not, sizeof(job->why_not), status);
+	else if (baton_comm_size(job->comm) == 1)
+		return;
+	open_host(job);
+	if (job->host || job->comm) {
+		struct baton_comm *any = job->host ? job->host : job->comm;
+
+		job->rank = baton_comm_rank(any);
+		job->size = baton_comm_size(any);
+	} else {
+		job->rank = rank_of_launcher();
+	}
+}
+
+/* Wait for one message.  The bytes that came; 0: it failed, and why_alone says why. */
+static size_t
+finish(struct job *job, baton_request *request, enum baton_status status)
+{
+	struct baton_completion done = {0};
+
+	if (status != BATON_OK) {
+		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
+		return 0;
+	}
+	if (baton_wait(*request, -1, &done) != BATON_OK)
+		baton_request_error(*request, job->why_alone,
+		                    sizeof(job->why_alone));
+	baton_release(request);
+	return done.status == BATON_OK ? done.bytes : 0;
+}
+
+static void
+tell(struct job *job, const json_t *mine)
+{
+	char *text = json_dumps(mine, JSON_COMPACT);
+	baton_request request = BATON_REQUEST_NULL;
+
+	if (text)
+		finish(job, &request,
+		       baton_send(text, strlen(text), BATON_UINT8, 0, 0,
+		                  job->host, NULL, NULL, &request));
+	free(text);
+}
+
+static json_t *
+hear(struct job *job, int rank, char *text, size_t size)
+{
+	baton_request request = BATON_REQUEST_NULL;
+	size_t bytes = finish(job, &request,
+	                      baton_recv(text, size, BATON_UINT8, rank, 0,
+	                                 job->host, NULL, NULL, &request));
+
+	return bytes > 0 ? json_loadb(text, bytes, 0, NULL) : NULL;
+}
+
+json_t *
+job_gather(struct job *job, json_t *mine)
+{
+	size_t size = REPORT_BYTES + REPORT_BYTES_EACH * (size_t)job->size;
+	json_t *all = NULL;
+	char *text;
+
+	if (job->rank != 0) {
+		if (job->host)
+			tell(job, mine);
+		json_decref(mine);
+		return NULL;
+	}
+	all = json_array();
+	json_array_append_new(all, mine);
+	text = job->host ? malloc(size) : NULL;
+	for (int rank = 1; text && rank < job->size; rank++) {
+		json_t *theirs = hear(job, rank, text, size);
+
+		if (theirs)
+			json_array_append_new(all, theirs);
+	}
+	free(text);
+	return all;
+}
+
+/* One that does not end in order is left by force, so that the process ends. */
+static void
+close_comm(struct baton_comm *comm)
+{
+	if (baton_comm_destroy(comm) == BATON_OK)
+		return;
+	baton_comm_abort(comm);
+	baton_comm_destroy(comm);
+}
+
+void
+job_close(struct job *job)
+{
+	if (job->host)
+		close_comm(job->host);
+	if (job->comm)
+		close_comm(job->comm);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ranks that run the command, and what they tell rank 0.
+ *
+ * `comm` is what a program gets here that asks for nothing: baton_comm_create with no options, so
+ * with the device and transport that the environment names.  Reports go over a communicator of
+ * their own, `host`, on the host device: `comm` may be unable to carry memory of the host.
+ * Both have deadlines, so that a rank that is gone is told of rather than waited for.
+ */
+#ifndef BATON_TOOL_JOB_H
+#define BATON_TOOL_JOB_H
+
+#include <jansson.h>
+
+#include <baton.h>
+
+struct job {
+	struct baton_comm *comm; /* NULL: it was refused */
+	struct baton_comm *host; /* NULL: this rank reports alone */
+	int rank, size;
+	char why_not[512];      /* why comm was refused; "" */
+	char why_alone[512];    /* why there are ranks whose report is missing; "" */
+};
+
+/* Collective over the job. */
+void job_open(struct job *job);
+/* Collective.  On rank 0 an array with the trees of all ranks that have told, in their order; on
+ * others NULL.  Takes the reference to `mine`. */
+json_t *job_gather(struct job *job, json_t *mine);
+/* Collective. */
+void job_close(struct job *job);
+
+#endif

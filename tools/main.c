@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <baton.h>
+
+#include "tool.h"
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{"info", info_main},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const char doc[] =
+	"Look at Baton from outside."
+	"\v"
+	"Commands:\n"
+	"  info     what is built in, what is found here, the paths between the\n"
+	"           ranks, and the environment variables\n"
+	"\n"
+	"`baton COMMAND --help' tells of one.  Under a launcher, as in\n"
+	"`mpirun -np 2 baton info', the ranks make one report, which rank 0 prints.";
+
+struct choice {
+	const struct command *command;
+	int argc;
+	char **argv;
+};
+
+/* "info, doctor" */
+static const char *
+command_names(void)
+{
+	static char names[128];
+
+	names[0] = '\0';
+	for (size_t i = 0; i < COMMANDS; i++) {
+		size_t length = strlen(names);
+
+		snprintf(names + length, sizeof(names) - length, "%s%s",
+		         i > 0 ? ", " : "", commands[i].name);
+	}
+	return names;
+}
+
+static const struct command *
+find_command(const char *name)
+{
+	for (size_t i = 0; i < COMMANDS; i++) {
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	}
+	return NULL;
+}
+
+static error_t
+parse_choice(int key, char *argument, struct argp_state *state)
+{
+	struct choice *choice = state->input;
+
+	switch (key) {
+	case ARGP_KEY_ARG:
+		choice->command = find_command(argument);
+		if (!choice->command)
+			argp_error(state, "there is no command \"%s\"; it is one of: %s",
+			           argument, command_names());
+		/* The rest is the command's. */
+		choice->argc = state->argc - state->next + 1;
+		choice->argv = state->argv + state->next - 1;
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "no command is given; it is one of: %s",
+		           command_names());
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void
+print_version(FILE *to, struct argp_state *state)
+{
+	(void)state;
+	fprintf(to, "baton %s\n", baton_version());
+}
+
+static error_t
+parse_arguments(int key, char *argument, struct argp_state *state)
+{
+	struct tool_arguments *arguments = state->input;
+
+	switch (key) {
+	case 'j':
+		arguments->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "\"%s\" is no option, and nothing else is allowed",
+		           argument);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void
+tool_parse(int argc, char **argv, const char *text,
+           struct tool_arguments *arguments)
+{
+	static const struct argp_option options[] = {
+		{"json", 'j', NULL, 0, "Print one object of JSON", 0},
+		{0},
+	};
+	const struct argp argp = {.options = options,
+	                          .parser = parse_arguments,
+	                          .doc = text};
+
+	*arguments = (struct tool_arguments){0};
+	argp_parse(&argp, argc, argv, 0, NULL, arguments);
+}
+
+const char *
+tool_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+long long
+tool_number(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+void
+tool_print_json(const json_t *tree)
+{
+	json_dumpf(tree, stdout, JSON_INDENT(2));
+	putchar('\n');
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct argp argp = {.parser = parse_choice,
+	                          .args_doc = "COMMAND [OPTION...]",
+	                          .doc = doc};
+	struct choice choice = {0};
+	char name[64];
+	int status;
+
+	argp_program_version_hook = print_version;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+	snprintf(name, sizeof(name), "baton %s", choice.command->name);
+	choice.argv[0] = name;
+	status = choice.command->run(choice.argc, choice.argv);
+	if (fflush(stdout) != 0) {
+		perror("baton: writing the report");
+		return TOOL_BROKEN;
+	}
+	return status;
+}
