@@ -195,10 +195,11 @@ struct batoni_host {
 	/* The path has something to move, and has been told so within a slot of another
 	 * communicator's path (local): the engine looks at this one again.  Any slot. */
 	void (*moves)(struct batoni_host *host);
-	/* The library below is about to be finalised (the program finalises MPI).
+	/* The library below is about to be finalised (the program finalises MPI; or, `exits`, the
+	 * process does, and what needs no such library ends too).
 	 * Any thread, not from within a slot.  When it returns, all requests have
 	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
-	void (*lost)(struct batoni_host *host, const char *why);
+	void (*lost)(struct batoni_host *host, bool exits, const char *why);
 	/* The same for the transport that a native one lies over, where its own messages go
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */

@@ -50,10 +50,11 @@ host_moves(struct batoni_host *host)
 }
 
 static void
-host_lost(struct batoni_host *host, const char *why)
+host_lost(struct batoni_host *host, bool exits, const char *why)
 {
 	struct baton_comm *comm = comm_of(host);
 
+	(void)exits;
 	batoni_take();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
@@ -76,7 +77,7 @@ host_lost_below(struct batoni_host *host, const char *why)
 	atomic_store(&comm->driving.lost_below, true);
 	if (!comm->onesided || !atomic_load(&comm->onesided->used))
 		return false;
-	host_lost(host, why);
+	host_lost(host, false, why);
 	return true;
 }
 

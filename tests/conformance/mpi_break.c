@@ -3,13 +3,14 @@
  * Ranks that break or abort their communicators, and exit: Baton, which has started MPI,
  * finalises it where nothing forbids that, so mpirun does not call the job failed.
  *
- *   mpirun -n 2 mpi_break abort|live|one|nccl
+ *   mpirun -n 2 mpi_break abort|live|one|nccl|leave
  *   mpirun -n 2 mpi_break status      (it ends the job)
  *   mpirun --enable-recovery -n 3 mpi_break gone
  *
  * abort: both abort with messages of all kinds under way, and destroy.  live: they do not
  * destroy, and exit with 256, which is 0 for mpirun.  one: rank 0 aborts, destroys and exits; rank 1, which waits for it without a
- * deadline, ends in PEER.  nccl: a deadline breaks the communicator of both.  status: rank 0
+ * deadline, ends in PEER.  nccl: a deadline breaks the communicator of both.  leave: over NCCL rank 0 returns from main with
+ * its communicator alive; rank 1, which waits for it without a deadline, ends in PEER.  status: rank 0
  * aborts, and exits with 3; rank 1 waits for it and is ended by mpirun.  gone: rank 1 is killed;
  * the others have what it breaks, and exit without waiting for it.
  *
@@ -155,6 +156,25 @@ break_nccl(void)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+/* Of the communicator rank 0 has used nothing that needs MPI: NCCL alone would go on. */
+static void
+leave_nccl(void)
+{
+	struct baton_comm *comm = create(BATON_DEVICE_CUDA, BATON_TRANSPORT_NCCL);
+	baton_request request;
+	void *memory = NULL;
+
+	if (rank == 0)
+		return;
+	CHECK(baton_mem_alloc(comm, SHORT, &memory) == BATON_OK);
+	CHECK(baton_recv(memory, SHORT, BATON_UINT8, 0, 0, comm, NULL, NULL,
+	                 &request) == BATON_OK);
+	finish(request, BATON_ERR_PEER);
+	CHECK(strstr(baton_comm_error(comm), "rank 0"));
+	CHECK(baton_mem_free(comm, memory) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 static void
 lose_one(void)
 {
@@ -186,6 +206,8 @@ main(int argc, char **argv)
 		abort_one(3);
 	else if (strcmp(how, "nccl") == 0)
 		break_nccl();
+	else if (strcmp(how, "leave") == 0)
+		leave_nccl();
 	else
 		lose_one();
 	if (strcmp(how, "live") == 0 && failures == 0)

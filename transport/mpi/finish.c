@@ -191,6 +191,7 @@ say_farewells(void)
 static int
 finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 {
+	bool exits = batoni_mpi_is_at_exit();
 	struct batoni_mpi *mpi;
 
 	(void)comm;
@@ -198,9 +199,8 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	(void)attribute;
 	(void)extra;
 	while ((mpi = take_live())) {
-		mpi->base.host->lost(mpi->base.host,
-		                     batoni_mpi_is_at_exit()
-		                             ? "the process exits"
+		mpi->base.host->lost(mpi->base.host, exits,
+		                     exits ? "the process exits"
 		                             : "the program has called "
 		                               "MPI_Finalize");
 		batoni_mpi_abandon(mpi);

@@ -287,12 +287,12 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 }
 
 /* NCCL goes on without it, unless the hosts need it, for checked mode, or for lists, once there was
- * one; leaving together is not possible any
+ * one, or the process exits, whose peers have to hear of it; leaving together is not possible any
  * more.  `ours` is set before the creation returns, and a program may not finalise the library
  * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
  * call of the transport below fails. */
 static void
-below_lost(struct batoni_host *host, const char *why)
+below_lost(struct batoni_host *host, bool exits, const char *why)
 {
 	struct batoni_nccl *nccl =
 		batoni_container_of(host, struct batoni_nccl, below_host);
@@ -300,9 +300,9 @@ below_lost(struct batoni_host *host, const char *why)
 	bool ended;
 
 	atomic_store(&nccl->lists_lost, true);
-	ended = nccl->config.check || atomic_load(&nccl->lists_used);
+	ended = exits || nccl->config.check || atomic_load(&nccl->lists_used);
 	if (ours && ended)
-		ours->lost(ours, why);
+		ours->lost(ours, exits, why);
 	else if (ours)
 		ended = ours->lost_below(ours, why);
 	atomic_store(&nccl->below_lost, true);

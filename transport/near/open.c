@@ -187,11 +187,11 @@ below_moves(struct batoni_host *host)
 }
 
 static void
-below_lost(struct batoni_host *host, const char *why)
+below_lost(struct batoni_host *host, bool exits, const char *why)
 {
 	struct batoni_host *above = of_host(host)->base.messages.host;
 
-	above->lost(above, why);
+	above->lost(above, exits, why);
 }
 
 /* ---- start and close ---- */

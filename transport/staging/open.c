@@ -239,12 +239,12 @@ below_moves(struct batoni_host *host)
 }
 
 static void
-below_lost(struct batoni_host *host, const char *why)
+below_lost(struct batoni_host *host, bool exits, const char *why)
 {
 	struct batoni_staging *stage =
 		batoni_container_of(host, struct batoni_staging, below_host);
 
-	stage->base.host->lost(stage->base.host, why);
+	stage->base.host->lost(stage->base.host, exits, why);
 }
 
 /* ---- passed through ---- */
