@@ -346,6 +346,35 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      const struct baton_comm_options *options,
                      struct baton_comm **comm_p);
 
+/* The color of a rank that takes part in baton_comm_split and gets no communicator, as any negative one. */
+#define BATON_COLOR_NONE (-1)
+
+/*
+ * Make communicators from comm: split, one of the ranks of each color, in the order of their keys, and
+ * ranks of one key in comm's order; dup, one of all ranks in comm's order.  A new one has requests, signals,
+ * windows, plans and errors of its own, and lives on when comm is aborted or destroyed, and the other way
+ * round.  A rank of a negative color takes part, and *comm_p becomes NULL.
+ *
+ * options: those of the new one, on all ranks of it, as for baton_comm_create_id over several processes and
+ * baton_comm_create_mpi over MPI; NULL: those that comm was created with, on the same device.
+ *
+ * Collective over comm, in one order with its other collective calls; blocks until all ranks have called, and
+ * those of the color have made their ends.  What is pending on comm goes on.  comm's timeout_ns limits the
+ * wait for the other ranks' calls; when it has passed comm breaks, as in baton_window_register.
+ *
+ * Returns BATON_OK; INVALID (comm; comm_p is NULL or the options are refused on some rank: on all ranks;
+ * inside a group; ranks make different collective calls; another thread of this rank is in one); UNSUPPORTED
+ * (BATON_CAP_SIGNALS is off; options); NOMEM (of some rank: on all); the error that broke comm; and as
+ * baton_comm_create: on all ranks of the color.
+ */
+BATON_API enum baton_status
+baton_comm_split(struct baton_comm *comm, int color, int key,
+                 const struct baton_comm_options *options,
+                 struct baton_comm **comm_p);
+BATON_API enum baton_status
+baton_comm_dup(struct baton_comm *comm, const struct baton_comm_options *options,
+               struct baton_comm **comm_p);
+
 /*
  * Collective over the ranks.  On the local transport, and after an abort, it is local.  It
  * waits, for at most the options' timeout_ns, until this rank's operations have ended, no

@@ -48,6 +48,13 @@ enum baton_status batoni_local_size(const char *call, int size);
 enum baton_status batoni_local_transport(const char *call, int size,
                                          struct batoni_comm_plan *plan);
 
+/* baton_comm_create_id, with a plan in place of the options, and an id that a peer has sent: PEER, if it is
+ * none. */
+enum baton_status batoni_comm_create_by_id(int size, int rank,
+                                           const struct baton_unique_id *id,
+                                           const struct batoni_comm_plan *plan,
+                                           struct baton_comm **comm_p);
+
 /* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */
 
 enum baton_status batoni_comm_create_native(struct baton_comm *comm,

@@ -562,6 +562,53 @@ visit(int size, int rank, const struct token *token,
 	return make_linked(&link, rank, 0, 1, plan, refused, comm_p);
 }
 
+static bool
+is_token(const struct token *token)
+{
+	return memcmp(token->magic, "baton-id", sizeof(token->magic)) == 0;
+}
+
+/* `refused`: OK, or the plan was, with a sentence. */
+static enum baton_status
+create_by_token(int size, int rank, const struct token *token,
+                struct batoni_comm_plan plan, enum baton_status refused,
+                struct baton_comm **comm_p)
+{
+	enum baton_status status = refused;
+	enum baton_transport asked;
+
+	pthread_once(&meetings_once, meetings_init);
+	plan.size = size;
+	if (memcmp(token->maker, maker, sizeof(maker)) != 0)
+		return visit(size, rank, token, &plan, status, comm_p);
+	asked = plan.transport;
+	if (status == BATON_OK)
+		status = batoni_local_transport("baton_comm_create_id", size,
+		                                &plan);
+	if (status != BATON_OK) {
+		tell_refused(token, status);
+		return status;
+	}
+	pthread_mutex_lock(&meetings_lock);
+	status = meet(size, rank, token, &plan, asked, comm_p);
+	pthread_mutex_unlock(&meetings_lock);
+	return status;
+}
+
+enum baton_status
+batoni_comm_create_by_id(int size, int rank, const struct baton_unique_id *id,
+                         const struct batoni_comm_plan *plan,
+                         struct baton_comm **comm_p)
+{
+	struct token token;
+
+	memcpy(&token, id->bytes, sizeof(token));
+	if (!is_token(&token))
+		return batoni_refuse(BATON_ERR_PEER,
+		                     "rank 0 has sent bytes that are no id");
+	return create_by_token(size, rank, &token, *plan, BATON_OK, comm_p);
+}
+
 enum baton_status
 baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      const struct baton_comm_options *options,
@@ -570,8 +617,6 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 	struct batoni_comm_plan plan = {.size = 0};
 	enum baton_status status;
 	struct token token;
-	enum baton_transport asked;
-	bool ours;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_id");
@@ -588,26 +633,10 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 		                     "are 0 to %d",
 		                     rank, size - 1);
 	memcpy(&token, id->bytes, sizeof(token));
-	if (memcmp(token.magic, "baton-id", sizeof(token.magic)) != 0)
+	if (!is_token(&token))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_id: id was not made by "
 		                     "baton_unique_id_create");
-	pthread_once(&meetings_once, meetings_init);
-	ours = memcmp(token.maker, maker, sizeof(maker)) == 0;
 	status = batoni_comm_plan(options, &plan);
-	plan.size = size;
-	if (!ours)
-		return visit(size, rank, &token, &plan, status, comm_p);
-	asked = plan.transport;
-	if (status == BATON_OK)
-		status = batoni_local_transport("baton_comm_create_id", size,
-		                                &plan);
-	if (status != BATON_OK) {
-		tell_refused(&token, status);
-		return status;
-	}
-	pthread_mutex_lock(&meetings_lock);
-	status = meet(size, rank, &token, &plan, asked, comm_p);
-	pthread_mutex_unlock(&meetings_lock);
-	return status;
+	return create_by_token(size, rank, &token, plan, status, comm_p);
 }

@@ -380,6 +380,9 @@ start(struct batoni_creation *creation, struct batoni_transport *transport)
 {
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 
+	creation->comm->opened = creation->opening.transport;
+	creation->comm->bootstrap = bootstrap->kind;
+	creation->comm->plan = creation->plan;
 	batoni_comm_start(creation->comm, transport);
 	if (creation->ops->starting)
 		creation->ops->starting->started(&creation->opening,

@@ -347,6 +347,12 @@ static const struct batoni_slot texts_slots[] = {
 
 LEAF(batoni_text_ops, texts, error_text);
 
+static const struct batoni_slot deriving_slots[] = {
+	SLOT(batoni_deriving_ops, "deriving.", derive),
+};
+
+LEAF(batoni_deriving_ops, deriving, derive);
+
 static const struct batoni_slot transport_slots[] = {
 	SLOT(batoni_transport_ops, "", leave),
 	SLOT(batoni_transport_ops, "", close),
@@ -360,6 +366,7 @@ static const struct batoni_part transport_parts[] = {
 	{SLOT(batoni_transport_ops, "", clearing), BATONI_PART_MAY, NULL, &clearing},
 	{SLOT(batoni_transport_ops, "", locking), BATONI_PART_MAY, NULL, &locking},
 	{SLOT(batoni_transport_ops, "", texts), BATONI_PART_MAY, NULL, &texts},
+	{SLOT(batoni_transport_ops, "", deriving), BATONI_PART_MAY, NULL, &deriving},
 };
 
 TABLE(transport);

@@ -69,6 +69,21 @@ struct batoni_text_ops {
 	                   char *text, size_t size);
 };
 
+struct batoni_bootstrap;
+struct batoni_engine_calls;
+
+/* The library below can join some of the ranks (bootstrap.h), for a communicator that is made from this one. */
+struct batoni_deriving_ops {
+	/* Join the bootstrap of these ranks, by this transport's numbers, in this order; this rank is number
+	 * `rank` of them.  These ranks alone call, each with the same ones, one such call at a time, and have all
+	 * told each other that they will.  The thread that creates, without the driver lock; may
+	 * wait for them.  OK; an error, with a sentence. */
+	enum baton_status (*derive)(struct batoni_transport *transport,
+	                            const struct batoni_engine_calls *engine,
+	                            const int *ranks, int size, int rank,
+	                            struct batoni_bootstrap *bootstrap);
+};
+
 struct batoni_transport_ops {
 	const char *name;
 	enum baton_transport id;
@@ -79,6 +94,7 @@ struct batoni_transport_ops {
 	const struct batoni_clearing_ops *clearing;
 	const struct batoni_locking_ops *locking;
 	const struct batoni_text_ops *texts;
+	const struct batoni_deriving_ops *deriving;
 
 	/* Leave the communicator together with all other ranks: PENDING until all have
 	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must

@@ -32,6 +32,7 @@
 #include "mem.h"
 #include "native.h"
 #include "onesided.h"
+#include "opening.h"
 #include "pool.h"
 #include "thread.h"
 
@@ -129,6 +130,12 @@ struct baton_comm {
 	/* Any thread, atomic: launched functions that run on an asynchronous device, or
 	 * BATONI_GONE. */
 	_Atomic uint32_t functions;
+
+	/* What other communicators are made from (window/split.c).  Immutable after start. */
+	struct batoni_transport *opened; /* over the bootstrap, below all others; NULL: a test
+	                                    has made the transport */
+	enum batoni_bootstrap_kind bootstrap;
+	struct batoni_comm_plan plan; /* as the ranks have agreed */
 
 	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };

@@ -139,6 +139,25 @@ poll_until_over(void *arg)
 	return NULL;
 }
 
+/* The ranks in the other order, of which two are split again. */
+static void
+split_and_exchange(struct baton_comm *comm)
+{
+	int rank = baton_comm_rank(comm), size = baton_comm_size(comm);
+	struct baton_comm *turned = NULL, *pair = NULL;
+
+	CHECK(baton_comm_split(comm, 0, -rank, NULL, &turned) == BATON_OK);
+	CHECK(baton_comm_rank(turned) == size - 1 - rank);
+	CHECK(baton_comm_split(turned, rank < 2 ? 1 : BATON_COLOR_NONE, rank,
+	                       NULL, &pair) == BATON_OK);
+	CHECK((pair != NULL) == (rank < 2));
+	CHECK(baton_comm_destroy(turned) == BATON_OK);
+	if (!pair)
+		return;
+	CHECK(baton_comm_rank(pair) == rank && baton_comm_size(pair) == 2);
+	CHECK(baton_comm_destroy(pair) == BATON_OK);
+}
+
 static void
 create_beside_a_driver(struct baton_comm *comm)
 {
@@ -155,6 +174,7 @@ create_beside_a_driver(struct baton_comm *comm)
 		      BATON_OK);
 		CHECK(baton_comm_destroy(more) == BATON_OK);
 	}
+	split_and_exchange(comm);
 	atomic_store(&helper.over, true);
 	pthread_join(thread, NULL);
 	CHECK(baton_cancel(helper.request) == BATON_OK);

@@ -88,6 +88,9 @@ WRAP(MPI_Wait, (MPI_Request *request, MPI_Status *status), (request, status))
 WRAP(MPI_Waitall, (int n, MPI_Request requests[], MPI_Status statuses[]),
      (n, requests, statuses))
 WRAP(MPI_Cancel, (MPI_Request *request), (request))
+WRAP(MPI_Comm_create_group,
+     (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
+     (comm, group, tag, made))
 WRAP(MPI_Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request))
 WRAP(MPI_Iallreduce,
      (const void *mine, void *all, int count, MPI_Datatype type, MPI_Op op,

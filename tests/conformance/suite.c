@@ -25,6 +25,7 @@ const struct conform_list conform_suite[] = {
 	{ "plan_onesided", conform_plan_onesided },
 	{ "check", conform_check },
 	{ "barrier", conform_barrier },
+	{ "split", conform_split },
 	{ NULL, NULL },
 };
 
@@ -56,6 +57,7 @@ const struct conform_list conform_onesided[] = {
 	{ "program", conform_programs },
 	{ "plan_onesided", conform_plan_onesided },
 	{ "barrier", conform_barrier },
+	{ "split", conform_split },
 	{ NULL, NULL },
 };
 

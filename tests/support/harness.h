@@ -381,6 +381,7 @@ extern const struct conform_case conform_plan[];
 extern const struct conform_case conform_plan_onesided[];
 extern const struct conform_case conform_check[];
 extern const struct conform_case conform_barrier[];
+extern const struct conform_case conform_split[];
 /* Not of the suite: for backends with a memory. */
 extern const struct conform_case conform_memory[];
 /* The fake device's own. */

@@ -208,7 +208,7 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	fill(&batoni_path_table, &path);
 	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 17);
 	fill(&batoni_transport_table, &transport);
-	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 7);
+	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 8);
 	fill(&batoni_onesided_table, &onesided);
 	ck_assert_uint_eq(unset_each(&batoni_onesided_table, &onesided), 14);
 	fill(&batoni_opening_table, &opening);

@@ -658,4 +658,5 @@ const struct batoni_transport_ops batoni_mpi_ops = {
 	.clearing = &(const struct batoni_clearing_ops){.clear = batoni_mpi_clear},
 	.close = batoni_mpi_close,
 	.texts = &batoni_mpi_texts,
+	.deriving = &batoni_mpi_deriving,
 };

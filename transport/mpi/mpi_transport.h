@@ -504,4 +504,7 @@ void batoni_mpi_error_text(struct batoni_transport *transport, int code,
                            char *text, size_t size);
 extern const struct batoni_text_ops batoni_mpi_texts;
 
+/* derive.c */
+extern const struct batoni_deriving_ops batoni_mpi_deriving;
+
 #endif

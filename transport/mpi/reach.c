@@ -420,4 +420,5 @@ const struct batoni_transport_ops batoni_mpi_reaching_transport_ops = {
 	.clearing = &(const struct batoni_clearing_ops){.clear = reach_clear},
 	.close = reach_close,
 	.texts = &batoni_mpi_texts,
+	.deriving = &batoni_mpi_deriving,
 };

@@ -22,6 +22,8 @@ batoni_collective_begin(struct batoni_collective *c, struct batoni_rma *rma,
 	*c = (struct batoni_collective){.rma = rma,
 	                                .call = call,
 	                                .late = "not all ranks have called",
+	                                .unlike = "not all ranks make this call, "
+	                                          "for this window",
 	                                .roll = {.call = call,
 	                                         .called_ns = batoni_real_ns()},
 	                                .limit_ns = BATONI_NEVER};
@@ -101,8 +103,7 @@ refuse_told(const struct batoni_collective *c, enum baton_status status)
 	                     status == BATON_ERR_NOMEM
 	                             ? "a rank has no memory for what the ranks "
 	                               "tell each other"
-	                             : "not all ranks make this call, for this "
-	                               "window");
+	                             : c->unlike);
 }
 
 static enum baton_status

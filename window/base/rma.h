@@ -19,6 +19,7 @@
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
  *   wait.c        counters, and the waits that are given units of them
  *   barrier.c     barriers of all ranks: the queue, their messages, the call
+ *   split.c       communicators that are made from this one
  *   window.c      registering and deregistering
  *   memory.c      memory for windows
  *   describe.c    an operation in words, for a dump
@@ -51,6 +52,8 @@ struct batoni_mapping; /* contract/shared.h */
 struct batoni_wire;    /* message.h */
 struct batoni_mapped;  /* mapped.c */
 struct batoni_barriers; /* barrier.c */
+struct batoni_split_intent; /* split.c */
+struct batoni_split_place;  /* split.c */
 struct batoni_native_window; /* native_puts.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
@@ -264,6 +267,9 @@ struct batoni_rma {
 	void *offers;  /* each rank's offer; for the first window in device memory */
 	void *answers; /* of the exchange that agrees */
 	void *words;   /* of those of native_path.c */
+	/* Of the exchanges of split.c, by rank. */
+	struct batoni_split_intent *intents;
+	struct batoni_split_place *places;
 	struct baton_window *buried; /* deregistered after an abort, while the
 	                                transport still had puts of them */
 	char alive_text[80];

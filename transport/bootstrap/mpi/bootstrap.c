@@ -2,7 +2,8 @@
 /*
  * The bootstrap over MPI: the ranks of an intracommunicator, or of the job.
  *
- * Before the first exchange all ranks duplicate the parent.  An exchange consists of two
+ * Before the first exchange all ranks duplicate the parent, unless they have a communicator of their own
+ * (transport/mpi/derive.c).  An exchange consists of two
  * collective operations on the duplicate.  The first is a reduction of a record whose form is the
  * same in all versions of Baton: whether the rank has memory for what all will bring, and the
  * version.  So a rank without memory can tell the others, and ranks of two versions refuse each
@@ -229,24 +230,39 @@ check_thread(int *level_p)
 	                     batoni_mpi_level_name(*level_p));
 }
 
-/* The parent is a running MPI's intracommunicator, and this thread may call MPI. */
-static void
-join_ranks(const struct batoni_engine_calls *engine, MPI_Comm parent, int level,
-           struct batoni_bootstrap *bootstrap)
+void
+batoni_mpi_join(MPI_Comm parent, MPI_Comm comm, int level, int rank, int size,
+                struct batoni_bootstrap *bootstrap)
 {
 	struct batoni_mpi_boot *boot;
 
 	*bootstrap = (struct batoni_bootstrap){.ops = &ops,
 	                                       .kind = BATONI_BOOTSTRAP_MPI,
+	                                       .rank = rank,
+	                                       .size = size,
 	                                       .within = 1};
 	boot = batoni_mpi_boot_of(bootstrap);
 	*boot = (struct batoni_mpi_boot){.parent = parent,
-	                                 .comm = MPI_COMM_NULL,
+	                                 .comm = comm,
 	                                 .level = level};
+	/* The next thing to do is then as after the duplication. */
+	if (comm != MPI_COMM_NULL)
+		boot->phase = BATONI_MPI_DUPLICATING;
+	boot->request = MPI_REQUEST_NULL;
+}
+
+/* The parent is a running MPI's intracommunicator, and this thread may call MPI. */
+static void
+join_ranks(const struct batoni_engine_calls *engine, MPI_Comm parent, int level,
+           struct batoni_bootstrap *bootstrap)
+{
+	int rank, size;
+
 	engine->driver_take();
-	MPI_Comm_size(parent, &bootstrap->size);
-	MPI_Comm_rank(parent, &bootstrap->rank);
+	MPI_Comm_size(parent, &size);
+	MPI_Comm_rank(parent, &rank);
 	engine->driver_leave();
+	batoni_mpi_join(parent, MPI_COMM_NULL, level, rank, size, bootstrap);
 }
 
 /* baton_comm_create_mpi. */

@@ -54,6 +54,10 @@ batoni_mpi_boot_of(struct batoni_bootstrap *bootstrap)
 /* bootstrap.c */
 /* "MPI_THREAD_MULTIPLE". */
 const char *batoni_mpi_level_name(int thread_level);
+/* Join the bootstrap of `size` ranks of which this one is `rank`: those of `comm`, which becomes the bootstrap's
+ * and whose errors return; MPI_COMM_NULL: all of `parent`, which is duplicated first. */
+void batoni_mpi_join(MPI_Comm parent, MPI_Comm comm, int level, int rank,
+                     int size, struct batoni_bootstrap *bootstrap);
 /* An MPI call of a creation has failed: call batoni_refuse with MPI's text.  Returns
  * BATON_ERR_MPI. */
 enum baton_status batoni_mpi_refuse(const char *call, int code);

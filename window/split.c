@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators that are made from another one: baton_comm_split and baton_comm_dup.
+ *
+ *   1. An exchange over the parent, as those of windows (base/collective.h): each rank says its color and
+ *      key, and whether its call was refused, in which case all ranks are refused.
+ *   2. Each finds the ranks of its color, in the order of their keys and ranks.
+ *   3. Where the library below the parent cannot join them (transport.h, deriving), a second
+ *      exchange: the first rank of each color has made a place to meet, a room where all ranks are of one
+ *      process, else a unique id.
+ *   4. The ranks of a color join their bootstrap and create their communicator (creation.h), beside the
+ *      other colors.  The parent has no more part in it.
+ *
+ * What the transport writes in an exchange stays until the parent goes (base/collective.h).
+ *
+ * The thread that calls; one collective call of a rank at a time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collective.h"
+#include "comm.h"
+#include "creation.h"
+#include "health.h"
+#include "launcher.h"
+#include "log.h"
+#include "mem.h"
+#include "registry.h"
+#include "window.h"
+
+/* As `what` of an exchange: windows' have smaller numbers. */
+#define WHAT_SPLIT (UINT64_C(1) << 62)
+#define WHAT_DUP (WHAT_SPLIT | 1)
+
+/* What a rank says of itself. */
+struct batoni_split_intent {
+	int32_t color, key;
+	int64_t status; /* its refusal, or OK */
+	char why[160];
+};
+
+/* What the first rank of a color has made, of another one nothing. */
+struct batoni_split_place {
+	int64_t status;
+	union {
+		struct batoni_room *room;
+		struct baton_unique_id id;
+	};
+};
+
+struct split {
+	struct batoni_collective c;
+	struct baton_comm *parent;
+	struct batoni_comm_plan plan; /* of the new one */
+	/* The ranks of this color, by the parent's numbers; this rank's number among them. */
+	int *ranks;
+	int size, rank;
+};
+
+/* ---- the plan ---- */
+
+/* That of the parent, before its ranks had agreed on it; on the same device. */
+static void
+inherit(const struct baton_comm *parent, struct batoni_comm_plan *plan)
+{
+	*plan = parent->plan;
+	batoni_comm_plan_on(plan, parent->device_ops);
+	plan->direct = plan->apart = plan->near = plan->near_only = false;
+	plan->message_max = 0;
+	plan->requests_most = plan->requests_max;
+	plan->device_config.host_rank = batoni_launcher_host_rank();
+	if (parent->device->number >= 0)
+		plan->device_config.cuda_device = parent->device->number;
+}
+
+static void
+make_plan(struct split *s, const struct baton_comm_options *options,
+          struct baton_comm **comm_p)
+{
+	enum baton_status status;
+
+	if (!comm_p)
+		batoni_object(&s->c, BATON_ERR_INVALID, "comm_p is NULL");
+	if (!options) {
+		inherit(s->parent, &s->plan);
+		return;
+	}
+	status = batoni_comm_plan(options, &s->plan);
+	if (status != BATON_OK)
+		batoni_object(&s->c, status, "%s", baton_last_error());
+}
+
+/* ---- who is in it ---- */
+
+/* A refusal of some rank, which all have been told. */
+static enum baton_status
+refuse_told(const struct split *s, int rank, int64_t told, const char *why,
+            size_t most)
+{
+	enum baton_status status = batoni_error_told(told);
+
+	if (rank == s->parent->rank)
+		return batoni_refuse(status, "%s: %.*s", s->c.call, (int)most, why);
+	return batoni_refuse(status, "%s: rank %d was refused: %.*s", s->c.call,
+	                     rank, (int)most, why);
+}
+
+static enum baton_status
+tell_intent(struct split *s, int color, int key)
+{
+	struct batoni_split_intent mine = {.color = color, .key = key};
+	struct batoni_rma *rma = s->c.rma;
+	enum baton_status status;
+
+	s->ranks = batoni_alloc((size_t)rma->size, sizeof(*s->ranks));
+	/* NULL: the exchange fails on all ranks. */
+	if (!rma->intents)
+		rma->intents = batoni_alloc((size_t)rma->size, sizeof(mine));
+	mine.status = s->c.status;
+	snprintf(mine.why, sizeof(mine.why), "%.*s", (int)sizeof(mine.why) - 1,
+	         s->c.why);
+	status = batoni_collect(&s->c, &mine, sizeof(mine),
+	                        s->ranks ? rma->intents : NULL);
+	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
+		const struct batoni_split_intent *intent = &rma->intents[i];
+
+		if (intent->status != BATON_OK)
+			status = refuse_told(s, i, intent->status, intent->why,
+			                     sizeof(intent->why) - 1);
+	}
+	return status;
+}
+
+/* By key, then by the parent's rank.  All of one color. */
+static bool
+comes_before(const struct batoni_split_intent *intents, int one, int other)
+{
+	if (intents[one].key != intents[other].key)
+		return intents[one].key < intents[other].key;
+	return one < other;
+}
+
+/* Sort: sift the entry at `at` down the heap of the first n. */
+static void
+sift(const struct batoni_split_intent *intents, int ranks[], int at, int n)
+{
+	for (int child; (child = 2 * at + 1) < n; at = child) {
+		int moved = ranks[at];
+
+		if (child + 1 < n &&
+		    comes_before(intents, ranks[child], ranks[child + 1]))
+			child++;
+		if (!comes_before(intents, moved, ranks[child]))
+			return;
+		ranks[at] = ranks[child];
+		ranks[child] = moved;
+	}
+}
+
+static void
+find_members(struct split *s)
+{
+	const struct batoni_split_intent *intents = s->c.rma->intents;
+	int mine = s->parent->rank;
+
+	for (int i = 0; i < s->parent->size; i++) {
+		if (intents[i].color == intents[mine].color)
+			s->ranks[s->size++] = i;
+	}
+	for (int at = s->size / 2; at-- > 0;)
+		sift(intents, s->ranks, at, s->size);
+	for (int n = s->size; n-- > 1;) {
+		int last = s->ranks[n];
+
+		s->ranks[n] = s->ranks[0];
+		s->ranks[0] = last;
+		sift(intents, s->ranks, 0, n);
+	}
+	while (s->ranks[s->rank] != mine)
+		s->rank++;
+}
+
+/* ---- where they meet ---- */
+
+static bool
+meets_in_a_room(const struct split *s)
+{
+	return s->parent->bootstrap == BATONI_BOOTSTRAP_THREADS;
+}
+
+static enum baton_status
+make_place(const struct split *s, struct batoni_split_place *place)
+{
+	enum baton_status status =
+		meets_in_a_room(s)
+			? batoni_threads_layer()->open(s->size, &place->room)
+			: baton_unique_id_create(&place->id);
+
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status, "%s: out of memory", s->c.call);
+	return status;
+}
+
+/* The first rank of the color makes the place, and all ranks of the parent tell. */
+static enum baton_status
+tell_place(struct split *s, bool meets)
+{
+	struct batoni_split_place mine = {.status = BATON_OK};
+	struct batoni_rma *rma = s->c.rma;
+	enum baton_status status;
+	int first = meets ? s->ranks[0] : -1;
+
+	if (first == rma->rank)
+		mine.status = make_place(s, &mine);
+	if (!rma->places)
+		rma->places = batoni_alloc((size_t)rma->size, sizeof(mine));
+	status = batoni_collect(&s->c, &mine, sizeof(mine), rma->places);
+	if (status == BATON_OK && first >= 0 &&
+	    rma->places[first].status != BATON_OK)
+		status = refuse_told(s, first, rma->places[first].status,
+		                     first == rma->rank ? baton_last_error()
+		                                        : "it could not make a "
+		                                          "place to meet",
+		                     200);
+	return status;
+}
+
+/* ---- the new communicator ---- */
+
+static enum baton_status
+join(struct split *s, struct batoni_bootstrap *bootstrap)
+{
+	struct batoni_transport *opened = s->parent->opened;
+
+	if (opened->ops->deriving)
+		return opened->ops->deriving->derive(opened, &batoni_engine_calls,
+		                                     s->ranks, s->size, s->rank,
+		                                     bootstrap);
+	batoni_threads_layer()->join(s->c.rma->places[s->ranks[0]].room, s->rank,
+	                             bootstrap);
+	return BATON_OK;
+}
+
+static enum baton_status
+create(struct split *s, struct baton_comm **comm_p)
+{
+	struct batoni_creation creation;
+	enum baton_status status;
+
+	if (!s->parent->opened->ops->deriving && !meets_in_a_room(s))
+		return batoni_comm_create_by_id(
+			s->size, s->rank, &s->c.rma->places[s->ranks[0]].id,
+			&s->plan, comm_p);
+	batoni_creation_begin(&creation, &s->plan, BATON_OK);
+	creation.call = s->c.call;
+	status = join(s, &creation.bootstrap);
+	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
+	                          : status;
+}
+
+/* What all ranks do.  Anything but OK: they are refused, or the parent has broken. */
+static enum baton_status
+agree(struct split *s, int color, int key)
+{
+	bool meets = color >= 0;
+	enum baton_status status = tell_intent(s, color, key);
+
+	if (status != BATON_OK)
+		return status;
+	if (meets)
+		find_members(s);
+	return s->parent->opened->ops->deriving ? BATON_OK : tell_place(s, meets);
+}
+
+/* ---- the calls ---- */
+
+static enum baton_status
+check(const char *call, struct baton_comm *comm)
+{
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm(call, comm);
+	if (!comm->onesided || !comm->opened ||
+	    !batoni_hosts_of(comm->transport)->ops->exchanging)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "%s: the ranks of the %s transport cannot "
+		                     "tell each other who is in the new "
+		                     "communicator (BATON_CAP_SIGNALS is off)",
+		                     call, comm->transport_ops->name);
+	atomic_store(&comm->onesided->used, true);
+	if (atomic_load(&comm->driving.lost_below))
+		return batoni_refuse_lost(call);
+	return batoni_check_collective(call, comm);
+}
+
+static enum baton_status
+split(const char *call, uint64_t what, struct baton_comm *comm, int color,
+      int key, const struct baton_comm_options *options,
+      struct baton_comm **comm_p)
+{
+	struct split s = {.parent = comm};
+	struct baton_comm *made = NULL;
+	enum baton_status status = check(call, comm);
+
+	if (status != BATON_OK)
+		return status;
+	status = batoni_collective_begin(&s.c, batoni_rma_of(comm), call);
+	if (status != BATON_OK)
+		return status;
+	s.c.what = what;
+	s.c.unlike = "not all ranks make this call";
+	make_plan(&s, options, comm_p);
+	status = agree(&s, color, key);
+	batoni_collective_end(&s.c);
+	if (status == BATON_OK && color >= 0)
+		status = create(&s, &made);
+	if (status == BATON_OK)
+		*comm_p = made;
+	batoni_free(s.ranks);
+	return status;
+}
+
+enum baton_status
+baton_comm_split(struct baton_comm *comm, int color, int key,
+                 const struct baton_comm_options *options,
+                 struct baton_comm **comm_p)
+{
+	BATONI_UNCANCELLED;
+
+	BATONI_ENTER("baton_comm_split");
+	return split("baton_comm_split", WHAT_SPLIT, comm,
+	             color < 0 ? BATON_COLOR_NONE : color, key, options, comm_p);
+}
+
+enum baton_status
+baton_comm_dup(struct baton_comm *comm, const struct baton_comm_options *options,
+               struct baton_comm **comm_p)
+{
+	BATONI_UNCANCELLED;
+
+	BATONI_ENTER("baton_comm_dup");
+	return split("baton_comm_dup", WHAT_DUP, comm, 0, 0, options, comm_p);
+}
