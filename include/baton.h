@@ -765,9 +765,9 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 /* ---- windows and signals ------------------------------------------------ */
 
 /*
- * A signal adds one to a 64-bit counter at the target, which never decreases.  A
- * communicator has one counter for each (source, signal_index, context).  A put with
- * signal first writes into the target's window.
+ * A signal adds one (baton_signal_add: more) to a 64-bit counter at the target, which never
+ * decreases.  A communicator has one counter for each (source, signal_index, context).  A put
+ * with signal first writes into the target's window.
  *
  * Visibility: once a wait or baton_signal_count sees a signal, its data and all puts
  * and signals issued before it to that peer in that context are visible.  Puts and
@@ -866,6 +866,14 @@ BATON_API enum baton_status
 baton_signal(int peer, int signal_index, int context, unsigned flags,
              struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p);
+
+/* A signal by `units`, 1 to UINT32_MAX: the counter grows by so many at once, as by as many signals
+ * of one call.  Over all else as baton_signal. */
+BATON_API enum baton_status
+baton_signal_add(int peer, int signal_index, int context, uint32_t units,
+                 unsigned flags, struct baton_comm *comm, baton_stream stream,
+                 const struct baton_op_options *options,
+                 baton_request *request_p);
 
 /* One counter, and how many signals to wait for. */
 struct baton_wait_signal_desc {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that enqueue signals, puts and waits, and baton_signal_count.
+ * The calls that enqueue signals, puts and waits.
  *
  * The fast path goes straight to put.c or wait.c (direct.h): valid arguments, an idle
  * host stream, no other driver, and for a wait only one descriptor.  In all other cases a
@@ -74,8 +74,8 @@ counter_fine(const struct baton_comm *comm, int peer, int signal_index,
 	       (unsigned)context < (unsigned)layer->contexts_max;
 }
 
-static enum baton_status
-refuse_memory(const char *call, int peer)
+enum baton_status
+batoni_refuse_peer_memory(const char *call, int peer)
 {
 	return batoni_refuse(BATON_ERR_NOMEM,
 	                     "%s: no memory for what is kept for rank %d", call,
@@ -86,7 +86,7 @@ refuse_memory(const char *call, int peer)
 
 struct put_more {
 	struct baton_window *window;
-	size_t offset;
+	size_t offset; /* of a signal alone: pending.put.more */
 	int signal_index;
 };
 
@@ -156,7 +156,7 @@ make_link(const char *call, struct batoni_rma *rma, int peer, int context,
 
 	if (!link || (goes_by_message(&link->channels[context], put) &&
 	              !batoni_wire_make(rma, &link->channels[context])))
-		return refuse_memory(call, peer);
+		return batoni_refuse_peer_memory(call, peer);
 	return BATON_OK;
 }
 
@@ -261,6 +261,44 @@ enqueue_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	return status;
 }
 
+BATONI_ALWAYS_INLINE bool
+signal_directly(const struct batoni_arguments *a, const struct put_more *more,
+                unsigned flags, struct baton_comm *comm)
+{
+	return batoni_is_usual(comm, a->options) &&
+	       counter_fine(comm, a->peer, more->signal_index, a->tag) && !flags &&
+	       put_directly(BATONI_KIND_SIGNAL, a, 0, more, comm) == BATON_OK;
+}
+
+static enum baton_status
+enqueue_signal(const char *call, struct batoni_arguments *a,
+               const struct put_more *more, unsigned flags,
+               struct baton_comm *comm, bool adds_nothing)
+{
+	struct baton_op_options room;
+	enum baton_status status = batoni_check_target(call, comm, a->stream, false);
+
+	if (status == BATON_OK)
+		status = batoni_check_layer(call, comm);
+	if (status == BATON_OK)
+		status = batoni_check_counter(call, comm, a->peer,
+		                              more->signal_index, a->tag);
+	if (status == BATON_OK && adds_nothing)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "%s: units is 0; it must be at least 1",
+		                       call);
+	if (status == BATON_OK && flags)
+		status = batoni_refuse(BATON_ERR_INVALID,
+		                       "%s: flags is 0x%x; it must be 0", call,
+		                       flags);
+	if (status == BATON_OK)
+		status = batoni_take_options(call, &a->options, &room, false);
+	if (status == BATON_OK)
+		status = enqueue_put(call, BATONI_KIND_SIGNAL, comm, a, 0, more);
+	return status == BATON_OK ? BATON_OK
+	                          : batoni_scope_refuse(comm, status);
+}
+
 enum baton_status
 baton_signal(int peer, int signal_index, int context, unsigned flags,
              struct baton_comm *comm, baton_stream stream,
@@ -269,33 +307,27 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 	const struct put_more more = {NULL, 0, signal_index};
 	struct batoni_arguments a = {NULL,   0,       BATON_UINT8, peer,
 	                             context, stream, options,     request_p};
-	struct baton_op_options room;
-	enum baton_status status;
 
-	if (likely(batoni_is_usual(comm, options) &&
-	           counter_fine(comm, peer, signal_index, context) && !flags &&
-	           put_directly(BATONI_KIND_SIGNAL, &a, 0, &more, comm) ==
-	                   BATON_OK))
+	if (likely(signal_directly(&a, &more, flags, comm)))
 		return BATON_OK;
-	status = batoni_check_target("baton_signal", comm, stream, false);
-	if (status == BATON_OK)
-		status = batoni_check_layer("baton_signal", comm);
-	if (status == BATON_OK)
-		status = batoni_check_counter("baton_signal", comm, peer, signal_index,
-		                       context);
-	if (status == BATON_OK && flags)
-		status = batoni_refuse(BATON_ERR_INVALID,
-		                       "baton_signal: flags is 0x%x; it must "
-		                       "be 0",
-		                       flags);
-	if (status == BATON_OK)
-		status = batoni_take_options("baton_signal", &a.options, &room,
-		                             false);
-	if (status == BATON_OK)
-		status = enqueue_put("baton_signal", BATONI_KIND_SIGNAL, comm,
-		                     &a, 0, &more);
-	return status == BATON_OK ? BATON_OK
-	                          : batoni_scope_refuse(comm, status);
+	return enqueue_signal("baton_signal", &a, &more, flags, comm, false);
+}
+
+enum baton_status
+baton_signal_add(int peer, int signal_index, int context, uint32_t units,
+                 unsigned flags, struct baton_comm *comm, baton_stream stream,
+                 const struct baton_op_options *options,
+                 baton_request *request_p)
+{
+	/* In the place of an offset: what it adds beyond 1. */
+	const struct put_more more = {NULL, (size_t)units - 1, signal_index};
+	struct batoni_arguments a = {NULL,   0,       BATON_UINT8, peer,
+	                             context, stream, options,     request_p};
+
+	if (likely(units > 0 && signal_directly(&a, &more, flags, comm)))
+		return BATON_OK;
+	return enqueue_signal("baton_signal_add", &a, &more, flags, comm,
+	                      units == 0);
 }
 
 static enum baton_status
@@ -646,61 +678,4 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 		status = note_wait(comm, &a, &more);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_scope_refuse(comm, status);
-}
-
-/* ---- the count ---------------------------------------------------------- */
-
-/* Apply what has arrived by message. */
-static void
-look_for_messages(struct batoni_rma *rma)
-{
-	struct baton_comm *comm = rma->comm;
-
-	if (!batoni_try()) {
-		if (!batoni_is_left_to_us(comm))
-			return;
-		batoni_take();
-	}
-	if (batoni_may_drive(comm) && comm->fault.status == BATON_OK &&
-	    !atomic_load(&comm->driving.lost_below)) {
-		batoni_messages_post(rma);
-		rma->transport->messages.ops->test(&rma->transport->messages);
-		comm->onesided->path.ops->test(&comm->onesided->path);
-		batoni_end_and_issue();
-	}
-	batoni_leave();
-}
-
-enum baton_status
-baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
-                   int context, uint64_t *count_p)
-{
-	enum baton_status status;
-	struct batoni_link *link;
-	struct batoni_rma *rma;
-
-	BATONI_ENTER("baton_signal_count");
-	if (!batoni_comm_lives(comm))
-		return batoni_refuse_comm("baton_signal_count", comm);
-	if (!count_p)
-		return batoni_refuse(BATON_ERR_INVALID,
-		                     "baton_signal_count: count_p is NULL");
-	/* Also without what is below: the counter is this rank's. */
-	status = comm->onesided
-	                 ? BATON_OK
-	                 : batoni_refuse_onesided("baton_signal_count", comm);
-	if (status == BATON_OK)
-		status = batoni_check_counter("baton_signal_count", comm, peer,
-		                       signal_index, context);
-	if (status != BATON_OK)
-		return status;
-	rma = batoni_rma_of(comm);
-	link = batoni_link_make(rma, peer);
-	if (!link)
-		return refuse_memory("baton_signal_count", peer);
-	if (batoni_comes_by_message(rma, peer) || batoni_messages_posted(rma))
-		look_for_messages(rma);
-	*count_p = atomic_load(
-		batoni_counter_of(rma, link, signal_index, context)->value);
-	return BATON_OK;
 }

@@ -18,6 +18,8 @@ batoni_check_descs(const char *call, const struct baton_comm *comm,
 /* What batoni_wait_describe has refused, for so many descriptors. */
 enum baton_status batoni_refuse_wait(const char *call, const struct batoni_rma *rma,
                                      size_t desc_count, enum baton_status status);
+/* NOMEM. */
+enum baton_status batoni_refuse_peer_memory(const char *call, int peer);
 /* The rank that all descriptors name, or -1. */
 int batoni_common_peer(size_t desc_count,
                        const struct baton_wait_signal_desc *descs);

@@ -51,6 +51,10 @@ batoni_rma_describe(struct batoni_onesided *onesided,
 		batoni_barrier_describe(rma, transfer, text, size);
 	else if (transfer->direction == BATONI_WAIT)
 		describe_wait(rma, pending->wait.nodes, text, size);
+	else if (batoni_put_adds(pending) > 1)
+		snprintf(text, size, "index %d in context %d, by %llu",
+		         pending->put.signal_index, transfer->tag,
+		         (unsigned long long)batoni_put_adds(pending));
 	else
 		snprintf(text, size, "index %d in context %d",
 		         pending->put.signal_index, transfer->tag);

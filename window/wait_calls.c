@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that enqueue a wait for any of several counters, and a wait for a value of a counter.
+ * The calls that enqueue a wait for any of several counters, and a wait for a value of a counter; and
+ * baton_signal_count.
  *
- * Both are kinds of their own, which the one-sided layer's own path carries alone: a path that
+ * These waits are kinds of their own, which the one-sided layer's own path carries alone: a path that
  * has streams wait for counters by themselves has no way to give units back, or to say which
  * counter it was.  In wait.c they are waits like the others.  They have no fast path: a program that
  * calls them expects to wait.
  */
 #include "calls.h"
 
+#include "engine.h"
+#include "health.h"
 #include "log.h"
 #include "place.h"
 #include "plan.h"
@@ -183,4 +186,61 @@ baton_wait_signal_count(int peer, int signal_index, int context, uint64_t value,
 		                         &watch, &desc);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_scope_refuse(comm, status);
+}
+
+/* ---- the count ---------------------------------------------------------- */
+
+/* Apply what has arrived by message. */
+static void
+look_for_messages(struct batoni_rma *rma)
+{
+	struct baton_comm *comm = rma->comm;
+
+	if (!batoni_try()) {
+		if (!batoni_is_left_to_us(comm))
+			return;
+		batoni_take();
+	}
+	if (batoni_may_drive(comm) && comm->fault.status == BATON_OK &&
+	    !atomic_load(&comm->driving.lost_below)) {
+		batoni_messages_post(rma);
+		rma->transport->messages.ops->test(&rma->transport->messages);
+		comm->onesided->path.ops->test(&comm->onesided->path);
+		batoni_end_and_issue();
+	}
+	batoni_leave();
+}
+
+enum baton_status
+baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
+                   int context, uint64_t *count_p)
+{
+	enum baton_status status;
+	struct batoni_link *link;
+	struct batoni_rma *rma;
+
+	BATONI_ENTER("baton_signal_count");
+	if (!batoni_comm_lives(comm))
+		return batoni_refuse_comm("baton_signal_count", comm);
+	if (!count_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "baton_signal_count: count_p is NULL");
+	/* Also without what is below: the counter is this rank's. */
+	status = comm->onesided
+	                 ? BATON_OK
+	                 : batoni_refuse_onesided("baton_signal_count", comm);
+	if (status == BATON_OK)
+		status = batoni_check_counter("baton_signal_count", comm, peer,
+		                       signal_index, context);
+	if (status != BATON_OK)
+		return status;
+	rma = batoni_rma_of(comm);
+	link = batoni_link_make(rma, peer);
+	if (!link)
+		return batoni_refuse_peer_memory("baton_signal_count", peer);
+	if (batoni_comes_by_message(rma, peer) || batoni_messages_posted(rma))
+		look_for_messages(rma);
+	*count_p = atomic_load(
+		batoni_counter_of(rma, link, signal_index, context)->value);
+	return BATON_OK;
 }

@@ -40,7 +40,7 @@ struct batoni_onesided_plan {
 struct batoni_target {
 	int peer, signal_index, context;
 	_Atomic uint64_t *counter; /* of a wait: this rank's, that the peer adds to */
-	uint64_t units;            /* of a wait */
+	uint64_t units;            /* of a wait; of a put or signal, what it adds */
 	void *data;                /* of a put; NULL: it has no bytes */
 };
 
@@ -52,7 +52,7 @@ struct batoni_beside_ops {
 	size_t (*targets)(struct batoni_onesided *onesided,
 	                  const struct batoni_transfer *transfer,
 	                  struct batoni_target *targets, size_t max);
-	/* Add 1 to the counter, and wake the threads that sleep for it.  Any thread. */
+	/* Add the target's units to the counter, and wake the threads that sleep for it.  Any thread. */
 	void (*signal)(struct batoni_onesided *onesided,
 	               const struct batoni_target *target);
 	/* From such a path's place and unplace: what the layer keeps for the operation

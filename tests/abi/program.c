@@ -136,6 +136,12 @@ call_wait_any(const struct baton_op_options *options, baton_request *request_p)
 }
 
 static enum baton_status
+call_signal_add(const struct baton_op_options *options, baton_request *request_p)
+{
+	return baton_signal_add(0, 5, 0, 3, 0, comm, stream, options, request_p);
+}
+
+static enum baton_status
 call_wait_count(const struct baton_op_options *options, baton_request *request_p)
 {
 	return baton_wait_signal_count(0, 4, 0, 0, comm, stream, options,
@@ -180,6 +186,7 @@ static const struct call {
 	{"baton_signal", call_signal, true},
 	{"baton_put_signal", call_put_signal, true},
 	{"baton_wait_signal", call_wait_signal, true},
+	{"baton_signal_add", call_signal_add, true},
 	{"baton_wait_signal_any", call_wait_any, true},
 	{"baton_wait_signal_count", call_wait_count, true},
 	{"baton_plan_launch", call_plan_launch, false},

@@ -215,6 +215,61 @@ such_waits_go_where_others_do(struct conform *c)
 	baton_queue_destroy(queued.queue);
 }
 
+/* By one and by many, in any mixture. */
+static void
+a_signal_may_add_many(struct conform *c)
+{
+	int from = conform_previous(c), to = conform_next(c);
+	struct baton_completion done = { 0 };
+	struct baton_plan *plan = NULL;
+	baton_request request = 0, wait = 0;
+
+	wait = WAIT(c, from, 6, 0, 1, c->stream, &conform_detached);
+	SIGNAL(c, to, 0, 1);
+	CHECK_OK(c, baton_signal_add(to, 0, 1, 5, 0, c->comm, c->stream, NULL,
+	                             &request));
+	FINISH_AS(c, BATON_OK, &request, &done);
+	CHECK_EQ(c, done.op, BATON_OPERATION_SIGNAL);
+	CHECK_EQ(c, done.peer, to);
+	FINISH(c, BATON_OK, &wait);
+	COUNTS(c, from, 0, 1, 6);
+	conform_sync(c);
+	/* Behind one another, without a request, in a group and in a plan. */
+	CHECK_OK(c, baton_signal_add(to, 0, 1, UINT32_MAX, 0, c->comm, c->stream,
+	                             &conform_detached, NULL));
+	CHECK_OK(c, baton_signal_add(to, 0, 1, 1, 0, c->comm, c->stream, NULL,
+	                             NULL));
+	CHECK_OK(c, baton_group_begin(c->comm));
+	CHECK_OK(c, baton_signal_add(to, 0, 1, 7, 0, c->comm, c->stream, NULL,
+	                             NULL));
+	CHECK_OK(c, baton_group_end(c->comm));
+	CHECK_OK(c, baton_plan_begin(c->comm));
+	CHECK_OK(c, baton_signal_add(to, 0, 1, 10, 0, c->comm, c->stream, NULL,
+	                             NULL));
+	CHECK_OK(c, baton_plan_end(c->comm, &plan));
+	for (int i = 0; i < 2; i++) {
+		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
+		FINISH(c, BATON_OK, &request);
+	}
+	CHECK_OK(c, baton_plan_destroy(plan));
+	SIGNAL(c, to, 0, 1);
+	COUNTS(c, from, 0, 1, UINT64_C(6) + UINT32_MAX + 1 + 7 + 20 + 1);
+	request = 99;
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_signal_add(to, 0, 1, 0, 0, c->comm, c->stream, NULL,
+	                               &request),
+	              "units is 0");
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_signal_add(to, 0, 1, 2, 4, c->comm, c->stream, NULL,
+	                               &request),
+	              "flags");
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_signal_add(c->size, 0, 1, 2, 0, c->comm, c->stream,
+	                               NULL, &request),
+	              "peer");
+	CHECK_EQ(c, request, 99);
+}
+
 static void
 an_abort_ends_such_waits(struct conform *c)
 {
@@ -296,6 +351,7 @@ const struct conform_case conform_waits[] = {
 	{ CASE(a_wait_for_a_count_takes_no_units), .ranks_min = 2,
 	  .needs = BATON_CAP_SIGNALS },
 	{ CASE(such_waits_go_where_others_do), .needs = BATON_CAP_SIGNALS },
+	{ CASE(a_signal_may_add_many), .needs = BATON_CAP_SIGNALS },
 	{ CASE(an_abort_ends_such_waits), .needs = BATON_CAP_SIGNALS },
 	{ CASE(bad_waits_of_these_kinds_are_refused),
 	  .needs = BATON_CAP_SIGNALS },

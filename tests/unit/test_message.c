@@ -721,31 +721,34 @@ struct header {
 };
 
 static const struct header good = {
-	.magic = 0x4261746f, .version = 2, .payload = 1, .window = WINDOW_ID,
+	.magic = 0x4261746f, .version = 3, .payload = 1, .window = WINDOW_ID,
 	.bytes = 8, .signal_index = 1, .context = 0,
 };
 
 static const struct header bad[] = {
-	{.magic = 0x6f746142, .version = 2},
+	{.magic = 0x6f746142, .version = 3},
 	{.magic = 0x4261746f, .version = 1},
-	{.magic = 0x4261746f, .version = 2, .payload = 4},
+	{.magic = 0x4261746f, .version = 3, .payload = 4},
 	/* A rank without native puts. */
-	{.magic = 0x4261746f, .version = 2, .payload = 3, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 3, .bytes = 8,
 	 .window = WINDOW_ID},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 9,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 9,
 	 .window = WINDOW_ID},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID + 1},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = WINDOW_BYTES - 7},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = UINT64_MAX - 3},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .signal_index = SIGNALS},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .signal_index = -1},
-	{.magic = 0x4261746f, .version = 2, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .context = 1},
+	/* A signal by more than there is. */
+	{.magic = 0x4261746f, .version = 3, .payload = 0, .offset = UINT32_MAX},
+	{.magic = 0x4261746f, .version = 3, .payload = 0, .offset = UINT64_MAX},
 };
 
 /* A message on a hidden tag, from rank 0 to rank 1, by a slot of no lane. */
@@ -804,6 +807,24 @@ START_TEST(bad_header_is_dropped_and_the_next_is_obeyed)
 END_TEST
 
 /* Each awaits what cannot be, or is for a window that does not take it. */
+START_TEST(signal_adds_what_its_header_says)
+{
+	const struct header by_many = {
+		.magic = 0x4261746f, .version = 3, .offset = UINT32_MAX - 1,
+		.signal_index = 1,
+	};
+
+	listen_all();
+	forge_header(&by_many);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), UINT32_MAX);
+	/* A put adds one, wherever it goes. */
+	forge_header(&good);
+	run();
+	ck_assert_uint_eq(count(1, 0, 0, 1), UINT64_C(1) + UINT32_MAX);
+}
+END_TEST
+
 START_TEST(native_header_that_cannot_be_is_dropped)
 {
 	const struct {
@@ -820,7 +841,7 @@ START_TEST(native_header_that_cannot_be_is_dropped)
 	};
 	const size_t n = sizeof(wrong) / sizeof(wrong[0]);
 	struct header header = {
-		.magic = 0x4261746f, .version = 2, .payload = 3,
+		.magic = 0x4261746f, .version = 3, .payload = 3,
 		.window = WINDOW_ID, .offset = 5, .bytes = 8,
 	};
 
@@ -1248,6 +1269,7 @@ main(void)
 	               bad_announcement_is_dropped_and_the_next_is_obeyed);
 	tcase_add_loop_test(puts, bad_header_is_dropped_and_the_next_is_obeyed,
 	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
+	tcase_add_test(puts, signal_adds_what_its_header_says);
 	tcase_add_test(puts, native_header_that_cannot_be_is_dropped);
 	tcase_add_test(puts,
 	               data_behind_a_header_does_not_go_to_memory_of_a_device);

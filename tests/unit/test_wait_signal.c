@@ -409,7 +409,7 @@ START_TEST(wait_that_messages_may_end_is_not_parked)
 	signal_from(&world, 1, 0, 0);
 	test();
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
-	batoni_counter_add(&world.rma, 2, 0, 0);
+	batoni_counter_add(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 0, BATON_OK);
 	assert_over();
@@ -427,7 +427,7 @@ START_TEST(source_that_has_signaled_by_message_parks_no_wait_of_its_context)
 	ck_assert_int_eq(issue(1), BATON_PENDING);
 	test();
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
-	batoni_counter_add(&world.rma, 1, 1, 0);
+	batoni_counter_add(&world.rma, 1, 1, 0, 1);
 	test();
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
@@ -498,15 +498,15 @@ START_TEST(signals_ring_from_the_wanted_count_on)
 		&world.rma, world.segments[2], ME, 0, 0);
 
 	atomic_store(&counter[1], 2);
-	batoni_signal_store(&world.rma, 2, 0, 0);
-	batoni_signal_store(&world.rma, 2, 0, 0);
+	batoni_signal_store(&world.rma, 2, 0, 0, 1);
+	batoni_signal_store(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
 	atomic_store(&counter[1], 4);
 	atomic_store(&bell->listening, BATONI_DOZE_THREAD);
-	batoni_signal_store(&world.rma, 2, 0, 0);
+	batoni_signal_store(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
-	batoni_signal_store(&world.rma, 2, 0, 0);
-	batoni_signal_store(&world.rma, 2, 0, 0);
+	batoni_signal_store(&world.rma, 2, 0, 0, 1);
+	batoni_signal_store(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(atomic_load(&bell->doorbell), 2);
 }
 END_TEST

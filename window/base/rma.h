@@ -157,7 +157,10 @@ struct batoni_pending {
 	union {
 		struct { /* a put; a signal if window is NULL */
 			struct baton_window *window;
-			size_t offset;
+			union {
+				size_t offset;
+				size_t more; /* a signal alone: what it adds beyond 1 */
+			};
 			size_t copied; /* bytes so far */
 			int signal_index;
 			bool in_channel; /* not handed over to messages yet */
@@ -339,8 +342,15 @@ batoni_rma_of(const struct baton_comm *comm)
 	return batoni_rma_from(comm->onesided);
 }
 
+/* What a put or signal adds to its counter. */
+static inline uint64_t
+batoni_put_adds(const struct batoni_pending *put)
+{
+	return put->put.window ? 1 : put->put.more + UINT64_C(1);
+}
+
 /*
- * Signal a peer whose segment is mapped here: add 1 to its counter, then wake it if a
+ * Signal a peer whose segment is mapped here: add to its counter, then wake it if a
  * thread there listens and the count has reached the wanted count.
  *
  * Visibility.  Data is written before the fetch-add, by plain stores (or by the kernel,
@@ -355,12 +365,12 @@ batoni_rma_of(const struct baton_comm *comm)
  */
 static inline void
 batoni_signal_store(const struct batoni_rma *rma, int peer, int signal_index,
-                    int context)
+                    int context, uint64_t adds)
 {
 	const struct batoni_peer *to = &rma->transport->peers[peer];
 	_Atomic uint64_t *counter = batoni_segment_counter(
 		rma, to->segment, rma->rank, signal_index, context);
-	uint64_t count = atomic_fetch_add(counter, 1) + 1;
+	uint64_t count = atomic_fetch_add(counter, adds) + adds;
 
 	if (atomic_load(&to->bell->listening) && count >= atomic_load(&counter[1]))
 		batoni_bell_call(to->bell, to->pipe);
@@ -452,12 +462,13 @@ batoni_barrier_tag(const struct batoni_rma *rma)
 /* Add to this rank's counter for a message that has been applied.  This wakes no thread: the
  * caller is the driver, which looks at the waits itself. */
 static inline void
-batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, int context)
+batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, int context,
+                   uint64_t adds)
 {
 	struct batoni_link *link = batoni_link_of(rma, source);
 
 	atomic_fetch_add(batoni_counter_of(rma, link, signal_index, context)->value,
-	                 1);
+	                 adds);
 	link->channels[context].heard = true;
 }
 

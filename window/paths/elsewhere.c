@@ -28,6 +28,7 @@ target_of_put(const struct batoni_rma *rma,
 		.counter = batoni_segment_counter(rma, segment, rma->rank,
 	                                          put->put.signal_index,
 	                                          transfer->tag),
+		.units = batoni_put_adds(put),
 		.data = part && transfer->bytes ? part->base + put->put.offset
 	                                        : NULL,
 	};
@@ -74,7 +75,7 @@ batoni_elsewhere_signal(struct batoni_onesided *onesided,
                         const struct batoni_target *target)
 {
 	batoni_signal_store(batoni_rma_from(onesided), target->peer, target->signal_index,
-	                    target->context);
+	                    target->context, target->units);
 }
 
 void

@@ -240,7 +240,8 @@ enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 		.word = batoni_segment_counter(
 			rma, rma->transport->peers[transfer->peer].streams,
 			rma->rank, target.signal_index, target.context),
-		.value = (count > *written_p ? count : *written_p) + 1,
+		.value = (count > *written_p ? count : *written_p) +
+		         target.units,
 	};
 	status = comm->device_ops->puts->stream_put(comm->device,
 	                                            transfer->stream, &put);

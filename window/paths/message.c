@@ -293,7 +293,8 @@ finish(struct batoni_rma *rma, struct batoni_source *source)
 
 	if (!source->dropped)
 		batoni_counter_add(rma, source->header.peer,
-		                   source->signal_index, source->context);
+		                   source->signal_index, source->context,
+		                   source->adds);
 	/* Dropped ones are counted too: deregistering waits until as many are applied
 	 * as were sent. */
 	if (source->window)
@@ -332,7 +333,9 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 	    header->context != source->context)
 		return "it has no such signal";
 	if (header->payload == BATONI_PAYLOAD_NONE)
-		return NULL;
+		return header->offset < UINT32_MAX
+		               ? NULL
+		               : "it adds more than a signal can";
 	if (!window)
 		return "it has no such window";
 	if (header->payload == BATONI_PAYLOAD_NATIVE)
@@ -392,6 +395,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	if (why)
 		drop(source, why);
 	source->signal_index = header.signal_index;
+	source->adds = header.payload == BATONI_PAYLOAD_NONE ? header.offset + 1 : 1;
 	if (header.payload == BATONI_PAYLOAD_SEPARATE) {
 		/* A dropped payload has to be received too, with length 0. */
 		source->payload.buffer =

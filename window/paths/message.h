@@ -16,12 +16,12 @@
 #define BATONI_MESSAGE_MAX 2048u
 
 #define BATONI_MESSAGE_MAGIC 0x4261746fu /* also tells the byte order */
-#define BATONI_MESSAGE_VERSION 2u
+#define BATONI_MESSAGE_VERSION 3u
 
 static_assert(BATONI_ONESIDED_LANES == 32, "a bit of free_lanes each");
 
 enum batoni_payload {
-	BATONI_PAYLOAD_NONE, /* a signal alone: window is 0 */
+	BATONI_PAYLOAD_NONE, /* a signal alone: window is 0, and `offset` what it adds beyond 1 */
 	BATONI_PAYLOAD_INLINE,
 	BATONI_PAYLOAD_SEPARATE,
 	/* The data goes by a native transport: `offset` is the number of units of the sender to
@@ -75,6 +75,7 @@ struct batoni_source {
 	int context;
 	uint64_t window;  /* of the last header; 0: none */
 	int signal_index; /* PAYLOAD: to be signaled after it */
+	uint64_t adds;    /* by so much */
 	uint64_t units;   /* of its last NATIVE header, to come; 0: there was none */
 	bool dropped;     /* PAYLOAD: no signal, since the header was bad */
 	bool lent;        /* its receive is at the transport */

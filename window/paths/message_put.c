@@ -127,6 +127,8 @@ fill(struct batoni_rma *rma, struct batoni_lane *lane,
 
 	if (pending->put.window)
 		header.window = pending->put.window->id;
+	else
+		header.offset = pending->put.more;
 
 	lane->header.peer = lane->payload.peer = put->peer;
 	lane->header.tag = batoni_header_tag(rma, put->tag);

@@ -308,7 +308,7 @@ move(struct batoni_rma *rma, struct batoni_channel *channel,
 	if (!with_data && !put->put.native && !channel->through_messages &&
 	    rma->signal_path[channel->peer] == BATON_WINDOW_PATH_DIRECT) {
 		batoni_signal_store(rma, channel->peer, put->put.signal_index,
-		                    channel->context);
+		                    channel->context, batoni_put_adds(put));
 		return BATON_OK;
 	}
 	status = batoni_message_put(rma, transfer->slot, with_data);
