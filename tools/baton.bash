@@ -6,10 +6,10 @@
 _baton() {
 	local word=${COMP_WORDS[COMP_CWORD]} words i
 
-	words='info --help --usage --version'
+	words='info doctor --help --usage --version'
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		info) words='--json --help --usage' ;;
+		info | doctor) words='--json --help --usage' ;;
 		esac
 	done
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -8,13 +8,33 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <baton.h>
 
 #define ATTRIBUTE_MAJOR 75 /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
 #define ATTRIBUTE_MINOR 76
+
+#define PIN_FLAGS 3u      /* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP */
+#define REGISTER_FLAGS 3u /* CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP */
+#define NON_BLOCKING 1u   /* CU_STREAM_NON_BLOCKING */
+#define MISSING (-1)      /* the driver has no such function */
+#define NO_EFFECT (-2)    /* the call did nothing */
+
+typedef unsigned long long address; /* CUdeviceptr */
+
+/* CUmemAllocationProp. */
+struct allocation {
+	int type, handle_types;
+	struct {
+		int type, number;
+	} location;
+	void *metadata;
+	unsigned char flags[8];
+};
 
 static struct {
 	int (*device_count)(int *count);
@@ -22,6 +42,24 @@ static struct {
 	int (*device_bytes)(size_t *bytes, int gpu);
 	int (*device_attribute)(int *value, int attribute, int gpu);
 	int (*peer_can)(int *can, int gpu, int other);
+	int (*error_name)(int error, const char **name);
+	int (*retain)(void **context, int gpu);
+	int (*release)(int gpu);
+	int (*push)(void *context);
+	int (*pop)(void **context);
+	int (*stream_create)(void **stream, unsigned flags);
+	int (*stream_destroy)(void *stream);
+	int (*stream_wait)(void *stream);
+	int (*stream_store)(void *stream, address to, uint64_t value, unsigned flags);
+	int (*pin)(void **memory, size_t bytes, unsigned flags);
+	int (*pinned_address)(address *memory, void *pinned, unsigned flags);
+	int (*unpin)(void *memory);
+	int (*host_register)(void *memory, size_t bytes, unsigned flags);
+	int (*host_unregister)(void *memory);
+	int (*granularity)(size_t *bytes, const struct allocation *how, int which);
+	int (*create)(address *handle, size_t bytes, const struct allocation *how,
+	              unsigned long long flags);
+	int (*destroy)(address handle);
 } driver;
 
 static bool tried;
@@ -40,9 +78,9 @@ tool_find_library(const char *name, struct baton_library_info *info_p)
 static void
 look_up(void *handle, const char *name, void *pointer_p)
 {
-	void *address = dlsym(handle, name);
+	void *found = dlsym(handle, name);
 
-	memcpy(pointer_p, &address, sizeof(address));
+	memcpy(pointer_p, &found, sizeof(found));
 }
 
 static void
@@ -62,6 +100,23 @@ load(void)
 	look_up(handle, "cuDeviceTotalMem_v2", &driver.device_bytes);
 	look_up(handle, "cuDeviceGetAttribute", &driver.device_attribute);
 	look_up(handle, "cuDeviceCanAccessPeer", &driver.peer_can);
+	look_up(handle, "cuGetErrorName", &driver.error_name);
+	look_up(handle, "cuDevicePrimaryCtxRetain", &driver.retain);
+	look_up(handle, "cuDevicePrimaryCtxRelease_v2", &driver.release);
+	look_up(handle, "cuCtxPushCurrent_v2", &driver.push);
+	look_up(handle, "cuCtxPopCurrent_v2", &driver.pop);
+	look_up(handle, "cuStreamCreate", &driver.stream_create);
+	look_up(handle, "cuStreamDestroy_v2", &driver.stream_destroy);
+	look_up(handle, "cuStreamSynchronize", &driver.stream_wait);
+	look_up(handle, "cuStreamWriteValue64_v2", &driver.stream_store);
+	look_up(handle, "cuMemHostAlloc", &driver.pin);
+	look_up(handle, "cuMemHostGetDevicePointer_v2", &driver.pinned_address);
+	look_up(handle, "cuMemFreeHost", &driver.unpin);
+	look_up(handle, "cuMemHostRegister_v2", &driver.host_register);
+	look_up(handle, "cuMemHostUnregister", &driver.host_unregister);
+	look_up(handle, "cuMemGetAllocationGranularity", &driver.granularity);
+	look_up(handle, "cuMemCreate", &driver.create);
+	look_up(handle, "cuMemRelease", &driver.destroy);
 }
 
 int
@@ -110,4 +165,119 @@ tool_gpu_reaches(int gpu, int other)
 	int can = 0;
 
 	return driver.peer_can && driver.peer_can(&can, gpu, other) == 0 && can;
+}
+
+/* ---- what is tried ---- */
+
+/* The call, and how it failed. */
+struct failure {
+	const char *call;
+	int error;
+};
+
+/* Make the call unless one before has failed; a function that the driver has not is MISSING. */
+#define TRY(failure, name, function, arguments)                               \
+	do {                                                                  \
+		if ((failure)->error == 0) {                                  \
+			(failure)->call = (name);                             \
+			(failure)->error = driver.function                    \
+			                           ? driver.function arguments \
+			                           : MISSING;                 \
+		}                                                             \
+	} while (0)
+
+static void
+try_stream_words(struct failure *failure)
+{
+	const uint64_t value = UINT64_C(0x6261746f6e);
+	void *stream = NULL, *word = NULL;
+	address to = 0;
+
+	TRY(failure, "cuMemHostAlloc", pin, (&word, sizeof(value), PIN_FLAGS));
+	TRY(failure, "cuMemHostGetDevicePointer", pinned_address, (&to, word, 0));
+	TRY(failure, "cuStreamCreate", stream_create, (&stream, NON_BLOCKING));
+	TRY(failure, "cuStreamWriteValue64", stream_store, (stream, to, value, 0));
+	TRY(failure, "cuStreamSynchronize", stream_wait, (stream));
+	if (failure->error == 0 && *(volatile uint64_t *)word != value)
+		*failure = (struct failure){"cuStreamWriteValue64", NO_EFFECT};
+	if (stream && driver.stream_destroy)
+		driver.stream_destroy(stream);
+	if (word && driver.unpin)
+		driver.unpin(word);
+}
+
+static void
+try_virtual_memory(struct failure *failure, int gpu)
+{
+	/* Pinned, of a device, with a file descriptor as handle. */
+	const struct allocation how = {.type = 1,
+	                               .handle_types = 1,
+	                               .location = {1, gpu}};
+	address handle = 0;
+	size_t bytes = 0;
+
+	TRY(failure, "cuMemGetAllocationGranularity", granularity,
+	    (&bytes, &how, 0));
+	TRY(failure, "cuMemCreate", create, (&handle, bytes, &how, 0));
+	TRY(failure, "cuMemRelease", destroy, (handle));
+}
+
+static void
+try_host_registration(struct failure *failure)
+{
+	const size_t bytes = 1 << 16;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		*failure = (struct failure){"mmap", NO_EFFECT};
+		return;
+	}
+	TRY(failure, "cuMemHostRegister", host_register,
+	    (memory, bytes, REGISTER_FLAGS));
+	TRY(failure, "cuMemHostUnregister", host_unregister, (memory));
+	munmap(memory, bytes);
+}
+
+static void
+try_feature(struct failure *failure, int gpu, enum gpu_feature feature)
+{
+	switch (feature) {
+	case GPU_STREAM_WORDS:
+		try_stream_words(failure);
+		break;
+	case GPU_VIRTUAL_MEMORY:
+		try_virtual_memory(failure, gpu);
+		break;
+	case GPU_HOST_REGISTRATION:
+		try_host_registration(failure);
+		break;
+	}
+}
+
+bool
+tool_gpu_try(int gpu, enum gpu_feature feature, char *why, size_t size)
+{
+	struct failure failure = {NULL, 0};
+	const char *name = "an unknown error";
+	void *context = NULL, *before;
+
+	TRY(&failure, "cuDevicePrimaryCtxRetain", retain, (&context, gpu));
+	TRY(&failure, "cuCtxPushCurrent", push, (context));
+	if (failure.error == 0) {
+		try_feature(&failure, gpu, feature);
+		driver.pop(&before);
+	}
+	if (context)
+		driver.release(gpu);
+	if (failure.error == 0)
+		return true;
+	if (failure.error == MISSING)
+		name = "the driver has no such function";
+	else if (failure.error == NO_EFFECT)
+		name = "it has done nothing";
+	else if (driver.error_name)
+		driver.error_name(failure.error, &name);
+	snprintf(why, size, "%s fails: %s", failure.call, name);
+	return false;
 }

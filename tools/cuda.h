@@ -4,6 +4,7 @@
 #define BATON_TOOL_CUDA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The entry of that name in what baton_library tells, by its fields; false: there is none. */
 struct baton_library_info;
@@ -16,6 +17,14 @@ void tool_gpu_name(int gpu, char *name, int size);
 unsigned long long tool_gpu_bytes(int gpu);
 /* Its compute capability, 80 for 8.0; 0: not known. */
 int tool_gpu_generation(int gpu);
+/* What Baton uses where the driver and the GPU have it. */
+enum gpu_feature {
+	GPU_STREAM_WORDS,     /* a stream stores 64 bits into pinned memory */
+	GPU_VIRTUAL_MEMORY,   /* cuMemCreate, with a descriptor for other processes */
+	GPU_HOST_REGISTRATION /* cuMemHostRegister */
+};
+/* Use it once, in the GPU's primary context.  False: it failed, and `why` names the call and the error. */
+bool tool_gpu_try(int gpu, enum gpu_feature feature, char *why, size_t size);
 /* May a kernel of the one use memory of the other? */
 bool tool_gpu_reaches(int gpu, int other);
 

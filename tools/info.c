@@ -202,6 +202,7 @@ info_main(int argc, char **argv)
 			info_print(tree);
 		json_decref(tree);
 	}
+	fflush(stdout);
 	job_close(&job);
 	return status;
 }

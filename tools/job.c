@@ -59,8 +59,6 @@ job_open(struct job *job)
 	status = baton_comm_create(&options, &job->comm);
 	if (status != BATON_OK)
 		keep_sentence(job->why_not, sizeof(job->why_not), status);
-	else if (baton_comm_size(job->comm) == 1)
-		return;
 	open_host(job);
 	if (job->host || job->comm) {
 		struct baton_comm *any = job->host ? job->host : job->comm;

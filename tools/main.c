@@ -13,6 +13,7 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{"info", info_main},
+	{"doctor", doctor_main},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -23,6 +24,7 @@ static const char doc[] =
 	"Commands:\n"
 	"  info     what is built in, what is found here, the paths between the\n"
 	"           ranks, and the environment variables\n"
+	"  doctor   try what speed and safety rest on, and say what mends it\n"
 	"\n"
 	"`baton COMMAND --help' tells of one.  Under a launcher, as in\n"
 	"`mpirun -np 2 baton info', the ranks make one report, which rank 0 prints.";

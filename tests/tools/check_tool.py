@@ -6,9 +6,11 @@ Run the command baton as people do, and look at what it prints: text, JSON, exit
 CASE is one of the functions check_* below.  The environment says which device and transport.
 """
 import argparse
+import ctypes
 import json
 import os
 import pathlib
+import platform
 import socket
 import subprocess
 import sys
@@ -25,10 +27,41 @@ def require(true, what):
         raise Failure(what)
 
 
+def deny(*calls):
+    """To be run in a child: the kernel refuses these system calls from here on, by a filter (seccomp)."""
+    numbers = {'x86_64': {'process_vm_readv': 310, 'pidfd_open': 434},
+               'aarch64': {'process_vm_readv': 270, 'pidfd_open': 434}}
+    if platform.machine() not in numbers:
+        print(f'SKIP: no numbers of system calls of {platform.machine()}')
+        sys.exit(77)
+
+    class Instruction(ctypes.Structure):
+        _fields_ = [('code', ctypes.c_uint16), ('yes', ctypes.c_uint8), ('no', ctypes.c_uint8),
+                    ('k', ctypes.c_uint32)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Instruction))]
+
+    code = [(0x20, 0, 0, 0)]  # the number
+    for call in calls:
+        code += [(0x15, 0, 1, numbers[platform.machine()][call]), (0x06, 0, 0, 0x00050001)]
+    code += [(0x06, 0, 0, 0x7fff0000)]
+    program = (Instruction * len(code))(*(Instruction(*line) for line in code))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    whole = Program(len(code), program)
+
+    def apply():
+        # PR_SET_NO_NEW_PRIVS; PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+        if prctl(38, 1, 0, 0, 0) != 0 or prctl(22, 2, ctypes.byref(whole), 0, 0) != 0:
+            os._exit(77)
+    return apply
+
+
 class Tool:
     def __init__(self, baton, world, launcher):
         self.baton, self.world = baton, world
         self.launcher = launcher.split()
+        self.code = None  # the exit status of the last run
         self.ranks = 1 if world == 'alone' else 2
 
     def run_pair(self, arguments, environment):
@@ -49,17 +82,20 @@ class Tool:
                                               f'{outputs[0][1]}')
         return processes[1].returncode, *outputs[1]
 
-    def run(self, *arguments, status=0, **changes):
-        """The standard output and error of the command."""
+    def run(self, *arguments, status=0, before=None, **changes):
+        """The standard output and error of the command.  status: what is allowed, or a tuple of these."""
         environment = {**os.environ, **changes}
         if self.world == 'near':
             code, out, err = self.run_pair(arguments, environment)
         else:
             done = subprocess.run([*self.launcher, self.baton, *arguments], env=environment,
-                                  text=True, capture_output=True, check=False)
+                                  text=True, capture_output=True, check=False,
+                                  preexec_fn=before)
             code, out, err = done.returncode, done.stdout, done.stderr
         print(f'== baton {" ".join(arguments)}: {code}\n{out}{err}')
-        require(code == status, f'exit status {code}, not {status}')
+        allowed = status if isinstance(status, tuple) else (status,)
+        self.code = code
+        require(code in allowed, f'exit status {code}, not {allowed}')
         return out, err
 
 
@@ -140,6 +176,80 @@ def check_info(tool):
     require(out.count(f'{path}/direct') == (4 if tool.ranks > 1 else 0), 'the matrix')
 
 
+# ---- doctor ----
+
+LEVELS = ('good', 'slow', 'broken')
+EVERYWHERE = ['locked memory', '/dev/shm', 'shared memory', 'process_vm_readv', 'pidfd', 'clock',
+              'communicator', 'MPI', 'progress', 'side channel', 'CUDA driver', 'NCCL']
+# What the machine that runs the test decides: no more than that they are there.
+OF_THE_MACHINE = ('locked memory', '/dev/shm', 'process_vm_readv', 'clock')
+
+
+def diagnose(tool, **changes):
+    """The findings by name, of a report that agrees with itself."""
+    out, _ = tool.run('doctor', '--json', status=(0, 1, 2), **changes)
+    report = json.loads(out)
+    findings = report['findings']
+    require(report['ranks'] == tool.ranks and report['ranks_missing'] == '', report)
+    worst = max(LEVELS.index(finding['level']) for finding in findings)
+    require(report['status'] == worst and report['verdict'] == LEVELS[worst], report)
+    require(tool.code == worst, f'exit status {tool.code} with {report}')
+    for finding in findings:
+        require(finding['found'] and set(finding['ranks']) <= set(range(tool.ranks)), finding)
+        bad = finding['level'] != 'good'
+        require(bool(finding['costs']) == bad and bool(finding['mend']) == bad, finding)
+    by_name = {finding['name']: finding for finding in findings}
+    require([name for name in by_name if name in EVERYWHERE] == EVERYWHERE, list(by_name))
+    return by_name
+
+
+def check_doctor(tool):
+    findings = diagnose(tool)
+    for name, finding in findings.items():
+        if name not in OF_THE_MACHINE:
+            require(finding['level'] == 'good' and finding['ranks'] == list(range(tool.ranks)),
+                    finding)
+    if 'cudasim' in os.environ.get('BATON_CUDA_LIBRARY', ''):
+        require(len([name for name in findings if name.startswith('GPU ')]) == 6, findings)
+    if 'ncclsim' in os.environ.get('BATON_NCCL_LIBRARY', ''):
+        require('two communicators come up' in findings['NCCL']['found'], findings['NCCL'])
+    if tool.ranks > 1:
+        require('connect by TCP' in findings['side channel']['found'], findings['side channel'])
+    out, _ = tool.run('doctor', status=(0, 1))
+    lines = out.strip().split('\n')
+    require(len(lines) >= len(EVERYWHERE) + 1 and lines[-1].endswith(f'on {tool.ranks} ranks' if
+            tool.ranks > 1 else 'on 1 rank'), lines)
+    for line in lines[:-1]:
+        require(line.split()[0] in LEVELS, line)
+
+
+def check_sick(tool):
+    """Each thing that can be spoilt here is found, with what it costs and what mends it."""
+    finding = diagnose(tool, before=deny('process_vm_readv'))['process_vm_readv']
+    require(finding['level'] == 'slow' and 'ptrace_scope=0' in finding['mend'], finding)
+    finding = diagnose(tool, before=deny('pidfd_open'))['pidfd']
+    require(finding['level'] == 'broken' and 'pidfd_open' in finding['mend'], finding)
+    finding = diagnose(tool, BATON_PUTS='nobody')['environment']
+    require(finding['level'] == 'slow' and 'auto, engine' in finding['mend'], finding)
+    finding = diagnose(tool, BATON_DEVICE='cuda', BATON_CUDA_LIBRARY='/nowhere')['communicator']
+    require(finding['level'] == 'broken' and '/nowhere' in finding['found'], finding)
+    finding = diagnose(tool, BATON_INTERFACE='nosuch0')['side channel']
+    require(finding['level'] == 'slow' and 'BATON_INTERFACE' in finding['mend'], finding)
+    out, _ = tool.run('doctor', status=1, BATON_INTERFACE='nosuch0')
+    require('. Costs: ' in out and '. Mend: ' in out, out)
+
+
+def check_sick_gpu(tool):
+    """The driver refuses one call; BATON_DEVICE is the host, so that it is the doctor's own."""
+    for call, name in (('cuMemCreate', 'virtual memory'),
+                       ('cuMemHostRegister', 'host registration')):
+        finding = diagnose(tool, CUDASIM_FAIL=f'{call}:1:801', BATON_DEVICE='host',
+                           CUDASIM_DEVICES='1', BATON_NCCL_LIBRARY='/nowhere')[f'GPU 0, {name}']
+        require(finding['level'] == 'slow' and f'{call} fails' in finding['found'], finding)
+    finding = diagnose(tool, BATON_NCCL_LIBRARY='/nowhere')['NCCL']
+    require(finding['level'] == 'slow' and '/nowhere' in finding['found'], finding)
+
+
 def check_refused(tool):
     """A device that is not there: all else is told, and the exit status says it."""
     nowhere = {'BATON_DEVICE': 'cuda', 'BATON_CUDA_LIBRARY': '/nowhere/libcuda.so'}
@@ -154,15 +264,17 @@ def check_refused(tool):
 
 def check_arguments(tool):
     for arguments, sentence in (
-            ((), 'no command is given; it is one of: info'),
-            (('perv',), 'there is no command "perv"; it is one of: info'),
+            ((), 'no command is given; it is one of: info, doctor'),
+            (('perv',), 'there is no command "perv"; it is one of: info, doctor'),
             (('--perv',), "unrecognized option '--perv'"),
             (('info', '--perv'), "unrecognized option '--perv'"),
             (('info', 'perv'), '"perv" is no option'),
+            (('doctor', '--perv'), "unrecognized option '--perv'"),
+            (('doctor', 'perv'), '"perv" is no option'),
             (('info', '--json=yes'), "option '--json' doesn't allow an argument")):
         out, err = tool.run(*arguments, status=64)
         require(out == '' and sentence in err and '--help' in err, err)
-    for arguments in (('--help',), ('info', '--help')):
+    for arguments in (('--help',), ('info', '--help'), ('doctor', '--help')):
         out, err = tool.run(*arguments)
         require(out.startswith('Usage: baton') and err == '', out)
     out, _ = tool.run('--version')
