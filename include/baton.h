@@ -874,6 +874,80 @@ baton_signal_add(int peer, int signal_index, int context, uint32_t units,
                  unsigned flags, struct baton_comm *comm, baton_stream stream,
                  const struct baton_op_options *options,
                  baton_request *request_p);
+/*
+ * Put without a signal: as baton_put_signal, in the queue of the same (peer, context), which all
+ * of its sentences hold for but those on the signal.  A signal that is issued later in that queue
+ * shows its target the data; baton_flush tells this rank that it is there.
+ */
+BATON_API enum baton_status
+baton_put(const void *local_buffer, size_t count, enum baton_datatype type,
+          int peer, struct baton_window *peer_window,
+          size_t peer_window_offset_bytes, int context, unsigned flags,
+          struct baton_comm *comm, baton_stream stream,
+          const struct baton_op_options *options, baton_request *request_p);
+
+/*
+ * Flush: the operation ends when all puts that were enqueued on this stream before, to rank peer
+ * or to all (BATON_ALL_PEERS), in any context, are visible at their targets, and gets and atomic
+ * operations have ended.  Detached ones count too; those of other streams do not, and are not
+ * waited for.  It says nothing of signals, and no program of a target need call anything where a
+ * put needs none.  One that has nothing to wait for ends in its call.  Puts that ended early, in
+ * an error, are not there; one that is LENT is waited for.  A thread that has seen the end may
+ * tell the target, by a message for example, which then sees the data.
+ *
+ * flags must be 0.  Enqueued as baton_send; returns as baton_wait_signal.  Ends in OK, TIMEOUT,
+ * CANCELED, ABORTED, PEER (the process of a target is gone), MISMATCH (what answers is no Baton of
+ * this version), MPI, CUDA, SYSTEM.
+ */
+#define BATON_ALL_PEERS (-1)
+BATON_API enum baton_status
+baton_flush(int peer, unsigned flags, struct baton_comm *comm,
+            baton_stream stream, const struct baton_op_options *options,
+            baton_request *request_p);
+
+/*
+ * Get count elements out of rank peer's part of the window, from an offset in bytes on.  It has
+ * its place in the queue of the puts to (peer, context): it reads what they have put before, and
+ * later ones do not change what it reads.  It ends when the bytes are in local_buffer, visible as
+ * those of a receive.  Arguments as of baton_put; local_buffer is written from the call until
+ * the end, and while LENT.
+ *
+ * The target's program calls nothing for it, where a put needs nothing.  Ends as a put; one that
+ * a message has asked for and that ends early is LENT until it is answered.  MISMATCH: the
+ * target has no such window.
+ */
+BATON_API enum baton_status
+baton_get(void *local_buffer, size_t count, enum baton_datatype type, int peer,
+          struct baton_window *peer_window, size_t peer_window_offset_bytes,
+          int context, unsigned flags, struct baton_comm *comm,
+          baton_stream stream, const struct baton_op_options *options,
+          baton_request *request_p);
+
+/*
+ * Atomic operations on a 64-bit word of rank peer's part of the window, which is at a multiple of
+ * 8 bytes of the address space.  Add: it grows by value (modulo 2^64).  Swap: it becomes desired
+ * if it is expected.  *result_p becomes what was there before, when the operation ends in OK;
+ * it is memory of the host, and stays valid as a receive's buffer.  NULL: nobody asks.  Atomic to
+ * all such operations of all ranks, and to atomic instructions on that word (`__atomic_*`, sequentially
+ * consistent); not to puts and gets.  They have their place in the queue of (peer, context).
+ *
+ * Only where this rank's processor reaches the word: BATON_WINDOW_PATH_DIRECT, and memory of the host.
+ * Elsewhere UNSUPPORTED, at the call.  Otherwise they return and end as a put.
+ */
+BATON_API enum baton_status
+baton_fetch_add(uint64_t *result_p, uint64_t value, int peer,
+                struct baton_window *peer_window,
+                size_t peer_window_offset_bytes, int context, unsigned flags,
+                struct baton_comm *comm, baton_stream stream,
+                const struct baton_op_options *options,
+                baton_request *request_p);
+BATON_API enum baton_status
+baton_compare_swap(uint64_t *result_p, uint64_t expected, uint64_t desired,
+                   int peer, struct baton_window *peer_window,
+                   size_t peer_window_offset_bytes, int context, unsigned flags,
+                   struct baton_comm *comm, baton_stream stream,
+                   const struct baton_op_options *options,
+                   baton_request *request_p);
 
 /* One counter, and how many signals to wait for. */
 struct baton_wait_signal_desc {
@@ -998,12 +1072,15 @@ enum baton_operation {
 	BATON_OPERATION_RECV = 2,
 	BATON_OPERATION_RECORD = 3,
 	BATON_OPERATION_SIGNAL = 4,
-	BATON_OPERATION_PUT_SIGNAL = 5,
+	BATON_OPERATION_PUT_SIGNAL = 5, /* also a put without one */
 	BATON_OPERATION_WAIT_SIGNAL = 6,
 	BATON_OPERATION_PLAN = 7, /* a launch of a plan */
 	BATON_OPERATION_BARRIER = 8,
 	BATON_OPERATION_WAIT_ANY = 9,   /* baton_wait_signal_any */
-	BATON_OPERATION_WAIT_COUNT = 10 /* baton_wait_signal_count */
+	BATON_OPERATION_WAIT_COUNT = 10, /* baton_wait_signal_count */
+	BATON_OPERATION_GET = 11,
+	BATON_OPERATION_FLUSH = 12,
+	BATON_OPERATION_ATOMIC = 13
 };
 
 /* The operation ended early, but the transport could not cancel it.  It keeps the
@@ -1017,7 +1094,7 @@ struct baton_completion {
 	int peer;                 /* -1 for a record, and a wait for several */
 	int tag;                  /* of a send or receive, else -1 */
 	int op;                   /* enum baton_operation */
-	size_t bytes; /* sent or put, or what arrived (TRUNCATED: its length) */
+	size_t bytes; /* sent, put or got, or what arrived (TRUNCATED: its length) */
 	uint64_t user_data;
 	unsigned flags; /* BATON_COMPLETION_* */
 	uint32_t reserved;
@@ -1147,8 +1224,9 @@ struct baton_request_info {
 	uint64_t age_ns;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none runs */
 	uint64_t user_data;
-	const void *buffer; /* of a send, receive or put; NULL for a list */
-	/* Of a signal, a put, and a wait for one counter; else -1. */
+	const void *buffer; /* of a send, receive, put or get; NULL for a list */
+	/* Of a signal, a put, and a wait for one counter; else -1.  context: also of a put without a
+	 * signal, a get, and an atomic operation. */
 	int signal_index;
 	int context;
 	/* Of the launch of a plan: its operations, and how many have ended; else 0. */

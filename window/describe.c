@@ -49,8 +49,12 @@ batoni_rma_describe(struct batoni_onesided *onesided,
 
 	if (batoni_transfer_is_barrier(transfer))
 		batoni_barrier_describe(rma, transfer, text, size);
+	else if (batoni_is_flush(transfer))
+		text[0] = '\0';
 	else if (transfer->direction == BATONI_WAIT)
 		describe_wait(rma, pending->wait.nodes, text, size);
+	else if (pending->put.signal_index == BATONI_NO_SIGNAL)
+		snprintf(text, size, "no signal, in context %d", transfer->tag);
 	else if (batoni_put_adds(pending) > 1)
 		snprintf(text, size, "index %d in context %d, by %llu",
 		         pending->put.signal_index, transfer->tag,
@@ -70,6 +74,10 @@ batoni_rma_counter(struct batoni_onesided *onesided,
 	const struct batoni_pending *pending = &rma->pending[transfer->slot];
 	bool waits = transfer->direction == BATONI_WAIT;
 
+	if (batoni_is_flush(transfer)) {
+		*signal_index_p = *context_p = -1;
+		return;
+	}
 	*signal_index_p = waits ? pending->wait.signal_index
 	                        : pending->put.signal_index;
 	*context_p = waits ? pending->wait.context : transfer->tag;

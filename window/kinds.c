@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Signals, puts, waits and barriers, as the core asks for them (kind.h). */
+/* Signals, puts, gets, flushes, waits and barriers, as the core asks for them (kind.h). */
 #include <stdio.h>
 
 #include "describe.h"
@@ -15,7 +15,7 @@ what_is_put(const struct batoni_view *view, const char *details, char *text,
 
 	if (!details)
 		snprintf(context, sizeof(context), "context %d", view->tag);
-	if (view->kind == BATONI_KIND_PUT)
+	if (view->kind != BATONI_KIND_SIGNAL)
 		snprintf(bytes, sizeof(bytes), ", %zu byte%s", view->bytes,
 		         batoni_s(view->bytes));
 	snprintf(text, size, "%s to peer %d, %s%s",
@@ -49,6 +49,53 @@ const struct batoni_kind batoni_kind_put = {
 	.direction = BATONI_PUT,
 	.what = what_is_put,
 	.waits = put_waits,
+};
+
+const struct batoni_kind batoni_kind_get = {
+	.name = "get",
+	.trace = "Get",
+	.direction = BATONI_PUT,
+	.what = what_is_put,
+	.waits = put_waits,
+};
+
+const struct batoni_kind batoni_kind_atomic = {
+	.name = "atomic",
+	.trace = "Atomic",
+	.direction = BATONI_PUT,
+	.what = what_is_put,
+	.waits = put_waits,
+};
+
+static void
+what_is_flushed(const struct batoni_view *view, const char *details, char *text,
+                size_t size)
+{
+	char peer[32] = "all peers";
+
+	(void)details;
+	if (view->peer >= 0)
+		snprintf(peer, sizeof(peer), "peer %d", view->peer);
+	snprintf(text, size, "flush to %s", peer);
+}
+
+static bool
+flush_waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	if (view->state != BATONI_ISSUED)
+		return false;
+	snprintf(text, size,
+	         "earlier puts of its stream to end, and their targets to have them");
+	return true;
+}
+
+const struct batoni_kind batoni_kind_flush = {
+	.name = "flush",
+	.trace = "Flush",
+	.direction = BATONI_WAIT,
+	.what = what_is_flushed,
+	.waits = flush_waits,
 };
 
 static void

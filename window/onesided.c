@@ -56,6 +56,7 @@ layer_open(const struct batoni_onesided_plan *plan,
 	batoni_list_init(&rma->windows);
 	batoni_list_init(&rma->memories);
 	batoni_list_init(&rma->channels_active);
+	batoni_unended_init(rma);
 	rma->pending = batoni_alloc(plan->requests_max, sizeof(*rma->pending));
 	rma->signal_path = batoni_alloc((size_t)plan->size,
 	                                sizeof(*rma->signal_path));
@@ -124,6 +125,8 @@ layer_place(struct batoni_path *path, struct batoni_transfer *transfer)
 
 	if (batoni_transfer_is_barrier(transfer))
 		batoni_barrier_place(rma, transfer);
+	else if (batoni_is_flush(transfer))
+		batoni_flush_place(rma, transfer);
 	else if (transfer->direction == BATONI_WAIT)
 		batoni_wait_place(rma, transfer);
 	else
@@ -144,6 +147,9 @@ layer_unplace(struct batoni_path *path,
 {
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
+	/* A flush has nothing to undo. */
+	if (batoni_is_flush(transfer))
+		return;
 	if (batoni_transfer_is_barrier(transfer))
 		batoni_barrier_unplace(rma, transfer);
 	else if (transfer->direction == BATONI_WAIT)
@@ -179,20 +185,23 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 		return BATON_ERR_ABORTED;
 	if (batoni_transfer_is_barrier(transfer))
 		return batoni_barrier_issue(rma, transfer);
+	if (batoni_is_flush(transfer))
+		return batoni_flush_issue(rma, transfer);
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_start(rma, transfer);
 	return rma->mapped ? issue_beside_streams(rma, transfer)
 	                   : batoni_put_issue(rma, transfer);
 }
 
-/* Messages are first, because they may end waits. */
+/* Messages are first, because they may end waits; flushes are last, because all may end them. */
 static size_t
 layer_test(struct batoni_path *path)
 {
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	return batoni_messages_test(rma) + batoni_puts_test(rma) +
-	       batoni_waits_test(rma) + batoni_barriers_test(rma);
+	       batoni_waits_test(rma) + batoni_barriers_test(rma) +
+	       batoni_flushes_test(rma);
 }
 
 static enum baton_status
@@ -204,6 +213,8 @@ layer_take_back(struct batoni_path *path,
 
 	if (batoni_transfer_is_barrier(transfer))
 		return batoni_barrier_take_back(rma, transfer);
+	if (batoni_is_flush(transfer))
+		return batoni_flush_take_back(rma, transfer);
 	if (transfer->direction == BATONI_WAIT)
 		return batoni_wait_take_back(rma, transfer);
 	status = batoni_put_take_back(rma, transfer);

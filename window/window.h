@@ -50,6 +50,15 @@ void batoni_barrier_describe(const struct batoni_rma *rma,
                              const struct batoni_transfer *transfer, char *text,
                              size_t size);
 
+/* ---- flush.c ---- */
+
+void batoni_flush_place(struct batoni_rma *rma, struct batoni_transfer *transfer);
+enum baton_status batoni_flush_issue(struct batoni_rma *rma,
+                                     struct batoni_transfer *transfer);
+enum baton_status batoni_flush_take_back(struct batoni_rma *rma,
+                                         struct batoni_transfer *transfer);
+size_t batoni_flushes_test(struct batoni_rma *rma);
+
 /* ---- memory.c ---- */
 
 /* The communicator has no one-sided layer, UNSUPPORTED; or the transport for its messages is

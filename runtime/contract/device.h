@@ -82,12 +82,12 @@ struct batoni_mark {
 	uint32_t entries;
 };
 
-/* What a stream carries out for a put: a copy, and behind it the store of a number. */
+/* What a stream carries out for a put: a copy, and behind it the store of a number, or a copy alone. */
 struct batoni_stream_put {
 	void *to;
 	const void *from;
 	size_t bytes; /* 0: no copy */
-	_Atomic uint64_t *word;
+	_Atomic uint64_t *word; /* NULL: no store */
 	uint64_t value;
 };
 

@@ -4,7 +4,7 @@
  * signals, puts, waits, and barriers.  The engine treats such operations as transfers: it places,
  * arms, issues, tests and ends them.  It knows nothing of windows and counters.
  *
- * A put or signal is a transfer of direction BATONI_PUT whose tag is its context;
+ * A put (with a signal or without one) or signal is a transfer of direction BATONI_PUT whose tag is its context;
  * its FIFO is that of (peer, context).  A wait has direction BATONI_WAIT and
  * shares no FIFO with other operations.  A barrier is a wait for all ranks: its peer is -1, and its tag
  * is BATONI_TAG_BARRIER.  The layer keeps by slot what else they need.
@@ -39,8 +39,10 @@ struct batoni_onesided_plan {
  * process. */
 struct batoni_target {
 	int peer, signal_index, context;
-	_Atomic uint64_t *counter; /* of a wait: this rank's, that the peer adds to */
-	uint64_t units;            /* of a wait; of a put or signal, what it adds */
+	/* Of a wait: this rank's, that the peer adds to.  Of a put: the peer's; NULL: it does not
+	 * signal. */
+	_Atomic uint64_t *counter;
+	uint64_t units; /* of a wait; of a put or signal, what it adds */
 	void *data;                /* of a put; NULL: it has no bytes */
 };
 
@@ -52,7 +54,8 @@ struct batoni_beside_ops {
 	size_t (*targets)(struct batoni_onesided *onesided,
 	                  const struct batoni_transfer *transfer,
 	                  struct batoni_target *targets, size_t max);
-	/* Add the target's units to the counter, and wake the threads that sleep for it.  Any thread. */
+	/* Add the target's units to the counter, if there is one, and wake the threads that sleep for it.  Any
+	 * thread. */
 	void (*signal)(struct batoni_onesided *onesided,
 	               const struct batoni_target *target);
 	/* From such a path's place and unplace: what the layer keeps for the operation
@@ -181,7 +184,8 @@ batoni_onesided_segment_bytes(int size, int signals_max, int contexts_max)
 }
 
 /* The number of puts by message that may be under way at once, besides one for each (peer,
- * context), so that none waits for other channels.  Further puts wait in order. */
+ * context), so that none waits for other channels.  Further puts wait in order.  Gets that go
+ * by message count as puts. */
 #define BATONI_ONESIDED_LANES 32u
 
 /* Rounds of a barrier of as many ranks as there can be. */
@@ -199,12 +203,13 @@ batoni_onesided_slots(int size, int contexts_max)
 	       2 * BATONI_BARRIER_ROUNDS_MAX;
 }
 
-/* The tags that it needs: two for each context, one for barriers, and the last one for
+/* The tags that it needs: three for each context (headers, payloads, answers), one for barriers, and the
+ * last one for
  * announcements. */
 static inline int
 batoni_onesided_tags(int contexts_max)
 {
-	return 2 * contexts_max + 2;
+	return 3 * contexts_max + 2;
 }
 
 #endif

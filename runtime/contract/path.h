@@ -37,8 +37,8 @@
 enum batoni_direction {
 	BATONI_SEND,
 	BATONI_RECV,
-	BATONI_PUT, /* or a signal alone */
-	BATONI_WAIT
+	BATONI_PUT, /* or a signal alone, a get, an atomic operation: what has a place in its channel */
+	BATONI_WAIT /* or a flush: what waits, and has no place */
 };
 
 /* Slots are below this. */
@@ -67,8 +67,8 @@ struct batoni_transfer {
 		int type;
 		int native_code;
 	};
-	int peer; /* of a wait: the only rank that it names, or -1 */
-	int tag; /* of a BATONI_PUT: the context */
+	int peer; /* of a wait or flush: the only rank that it names, or -1 */
+	int tag; /* of a BATONI_PUT: the context; of a BATONI_WAIT: 0, or of a flush 1 */
 	/* This record's index in the pool, below requests_max: a path's own state of a
 	 * transfer is in arrays by slot. */
 	union {
@@ -445,7 +445,8 @@ batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 #define BATONI_ONESIDED                                                       \
 	(1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |    \
 	 1u << BATON_OPERATION_WAIT_SIGNAL | 1u << BATON_OPERATION_WAIT_ANY | \
-	 1u << BATON_OPERATION_WAIT_COUNT)
+	 1u << BATON_OPERATION_WAIT_COUNT | 1u << BATON_OPERATION_GET |       \
+	 1u << BATON_OPERATION_FLUSH | 1u << BATON_OPERATION_ATOMIC)
 /* Those of all ranks, which the one-sided layer's own path carries too. */
 #define BATONI_COLLECTIVE (1u << BATON_OPERATION_BARRIER)
 /* All that are transfers. */

@@ -24,11 +24,14 @@
 	KIND(BARRIER, BATON_OPERATION_BARRIER, batoni_kind_barrier)           \
 	KIND(WAIT_ANY, BATON_OPERATION_WAIT_ANY, batoni_kind_wait_any)        \
 	KIND(WAIT_COUNT, BATON_OPERATION_WAIT_COUNT, batoni_kind_wait_count)  \
+	KIND(GET, BATON_OPERATION_GET, batoni_kind_get)                       \
+	KIND(FLUSH, BATON_OPERATION_FLUSH, batoni_kind_flush)                 \
+	KIND(ATOMIC, BATON_OPERATION_ATOMIC, batoni_kind_atomic)              \
 	/* A function on the stream; a stream that waits for another record's \
 	 * word; the common word of a group's members. */                     \
-	KIND(LAUNCH, BATON_OPERATION_WAIT_COUNT + 1, batoni_kind_launch)      \
-	KIND(JOIN, BATON_OPERATION_WAIT_COUNT + 2, batoni_kind_join)          \
-	KIND(GROUP, BATON_OPERATION_WAIT_COUNT + 3, batoni_kind_group)        \
+	KIND(LAUNCH, BATON_OPERATION_ATOMIC + 1, batoni_kind_launch)             \
+	KIND(JOIN, BATON_OPERATION_ATOMIC + 2, batoni_kind_join)                 \
+	KIND(GROUP, BATON_OPERATION_ATOMIC + 3, batoni_kind_group)               \
 	BATONI_KINDS_MORE(KIND)
 
 #define BATONI_KIND_NUMBER(kind, number, table) BATONI_KIND_##kind = (number),

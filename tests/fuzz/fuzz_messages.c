@@ -3,12 +3,14 @@
  * Puts and signals that come by message: the target's side, window/paths/message.c as it is, over a
  * transport that delivers any bytes.  A rank has a window, an announcement's receive and channels
  * from two ranks.  The input is a list of deliveries: the channel, or the announcement's receive; a
- * length; that many bytes.  A payload that was asked for gets bytes at once, as many or fewer.
+ * length; that many bytes.  A payload that was asked for gets bytes at once, as many or fewer.  An
+ * answer to a get is sent at once.
  *
  * The window is one of a library's too, so headers may say that their data goes by a native transport.
  *
- * Nothing is written outside of the window, which AddressSanitizer sees; no delivery counts for
- * more than one signal; and the library is not asked to wait for what cannot come.
+ * Nothing is written outside of the window, and nothing outside of it is sent, which AddressSanitizer
+ * sees; a get is answered once, by all of its bytes or by none; no delivery counts for
+ * more than a signal can; and the library is not asked to wait for what cannot come.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,7 @@ static struct world {
 	struct batoni_counter counters[RANKS][CONTEXTS * SIGNALS];
 	_Atomic uint64_t values[RANKS][CONTEXTS * SIGNALS];
 	struct baton_window *window;
+	unsigned answers;
 	uint64_t asked; /* units that were not there at the last question; 0: none */
 	/* What is posted, by channel. */
 	struct batoni_transfer *posted[CHANNELS + 1];
@@ -90,6 +93,14 @@ batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
 	abort();
 }
 
+void
+batoni_lane_give(struct batoni_rma *rma, struct batoni_lane *lane)
+{
+	(void)rma;
+	(void)lane;
+	abort();
+}
+
 bool
 batoni_native_may_come(const struct batoni_rma *rma, int source, uint64_t units)
 {
@@ -134,7 +145,20 @@ channel_of(const struct batoni_transfer *transfer)
 {
 	int tag = transfer->tag - world.transport.hidden_tag;
 
-	return tag == 2 * CONTEXTS + 1 ? MAIL : transfer->peer * CONTEXTS + tag / 2;
+	return tag == 3 * CONTEXTS + 1 ? MAIL : transfer->peer * CONTEXTS + tag / 3;
+}
+
+/* An answer: what it sends is read. */
+static void
+send_answer(const struct batoni_transfer *transfer)
+{
+	static unsigned char sent[WINDOW_BYTES];
+
+	CLAIM((transfer->tag - world.transport.hidden_tag) % 3 == 2);
+	CLAIM(transfer->bytes <= WINDOW_BYTES);
+	if (transfer->bytes > 0)
+		memcpy(sent, transfer->buffer, transfer->bytes);
+	world.answers++;
 }
 
 static enum baton_status
@@ -143,6 +167,10 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	int channel = channel_of(transfer);
 
 	(void)path;
+	if (transfer->direction == BATONI_SEND) {
+		send_answer(transfer);
+		return BATON_OK;
+	}
 	CLAIM(!world.posted[channel]);
 	world.posted[channel] = transfer;
 	return BATON_PENDING;
@@ -190,6 +218,7 @@ begin(void)
 	world.rma.base.contexts_max = CONTEXTS;
 	world.rma.base.signals_max = SIGNALS;
 	world.rma.links = world.links;
+	batoni_unended_init(&world.rma);
 	world.window = calloc(1, sizeof(*world.window));
 	if (!world.window)
 		exit(EXIT_FAILURE);
@@ -255,7 +284,7 @@ asks(int channel)
 	const struct batoni_transfer *transfer = world.posted[channel];
 
 	return channel != MAIL && transfer &&
-	       (transfer->tag - world.transport.hidden_tag) % 2 != 0;
+	       (transfer->tag - world.transport.hidden_tag) % 3 == 1;
 }
 
 static void
@@ -263,6 +292,7 @@ deliver(int channel, const uint8_t *bytes, size_t n)
 {
 	static unsigned char payload[WINDOW_BYTES + 1];
 	uint64_t before = signals();
+	unsigned answers = world.answers;
 
 	if (!world.posted[channel])
 		return; /* nothing was announced, or it has failed */
@@ -274,7 +304,8 @@ deliver(int channel, const uint8_t *bytes, size_t n)
 		CLAIM(signals() == before);
 		complete(channel, payload, n % 5 == 0 ? wanted / 2 : wanted);
 	}
-	CLAIM(signals() <= before + (channel != MAIL));
+	CLAIM(signals() - before <= (channel != MAIL ? UINT32_MAX : 0));
+	CLAIM(world.answers <= answers + (channel != MAIL && signals() == before));
 }
 
 /* ---- input ---- */
@@ -331,7 +362,7 @@ seeds(void)
 		.signal_index = SIGNALS - 1,
 		.context = CONTEXTS - 1,
 	};
-	struct batoni_header whole = part, native = part;
+	struct batoni_header whole = part, native = part, get = part;
 
 	whole.payload = BATONI_PAYLOAD_SEPARATE;
 	whole.offset = 0;
@@ -357,6 +388,17 @@ seeds(void)
 	seed_put(part, 1);
 	part.signal_index = -1;
 	seed_put(part, 1);
+	get.payload = BATONI_PAYLOAD_GET;
+	seed_put(get, 1);
+	get.signal_index = -1;
+	seed_put(get, 1);
+	get.offset++;
+	seed_put(get, 1);
+	get.offset = 0;
+	get.bytes = UINT64_MAX;
+	seed_put(get, 1);
+	get.window = get.bytes = 0;
+	seed_put(get, 1);
 	whole.offset = 1;
 	seed_put(whole, 1);
 	whole.offset = 0;

@@ -578,7 +578,7 @@ fake_stream_put(struct batoni_device *device, baton_stream handle,
 	entry->kind = PUT;
 	entry->put = *put;
 	fake_enter("stream_put");
-	if (!fake_memory_pinned_holds_locked(put->word, sizeof(*put->word)))
+	if (put->word && !fake_memory_pinned_holds_locked(put->word, sizeof(*put->word)))
 		fake_device_violation("a put's word is in no pinned block");
 	status = put_locked(fake_must_find_locked(handle), entry);
 	fake_leave();

@@ -313,8 +313,10 @@ begin_locked(struct fake_stream *stream, struct fake_entry *entry)
 		if (entry->put.bytes > 0)
 			fake_memory_copy(entry->put.to, entry->put.from,
 			                 entry->put.bytes);
-		atomic_store_explicit(entry->put.word, entry->put.value,
-		                      memory_order_release);
+		if (entry->put.word)
+			atomic_store_explicit(entry->put.word,
+			                      entry->put.value,
+			                      memory_order_release);
 		pthread_mutex_lock(&fake_lock);
 		stream->puts--;
 		pop_locked(stream);

@@ -373,7 +373,7 @@ extern const struct conform_case conform_streams[];
 extern const struct conform_case conform_life[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_waits[];
-extern const struct conform_case conform_window[];
+extern const struct conform_case conform_window[], conform_gets[];
 extern const struct conform_case conform_programs[];
 extern const struct conform_case conform_tensors[];
 extern const struct conform_case conform_blocks[];

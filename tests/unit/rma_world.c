@@ -84,6 +84,7 @@ open_layer(struct rma_world *world)
 	ck_assert_int_eq(batoni_links_open(rma), BATON_OK);
 	rma->signal_path = batoni_alloc(RANKS, sizeof(*rma->signal_path));
 	batoni_list_init(&rma->channels_active);
+	batoni_unended_init(rma);
 	batoni_list_init(&rma->windows);
 	for (int rank = 0; rank < RANKS; rank++)
 		rma->signal_path[rank] = BATON_WINDOW_PATH_DIRECT;

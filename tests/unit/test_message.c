@@ -142,6 +142,7 @@ open_rank(struct rank *rank, int number, struct batoni_transport *transport)
 	rma->pending = rank->pendings;
 	rma->source_bytes = batoni_onesided_source_bytes(SIGNALS, CONTEXTS);
 	rma->signal_path = rank->signal_path;
+	batoni_unended_init(rma);
 	for (int i = 0; i < RANKS; i++)
 		rank->signal_path[i] = BATON_WINDOW_PATH_MESSAGE;
 	ck_assert_int_eq(batoni_links_open(rma), BATON_OK);
@@ -304,6 +305,7 @@ describe_put(int from, uint32_t slot, int to, int context, int signal_index,
 	pending->put.window = data ? rank->window : NULL;
 	pending->put.offset = offset;
 	pending->put.signal_index = signal_index;
+	pending->put.task = BATONI_TASK_PUT;
 	pending->put.native = false;
 	rank->status[slot] = NOT_ENDED;
 	wire_of(from, to, context);
@@ -710,6 +712,115 @@ START_TEST(bad_announcement_is_dropped_and_the_next_is_obeyed)
 }
 END_TEST
 
+/* ---- gets, probes ---- */
+
+static enum baton_status
+get_from(int at, uint32_t slot, int from, void *buffer, size_t bytes, size_t offset)
+{
+	describe_put(at, slot, from, 0, BATONI_NO_SIGNAL, buffer, bytes, offset);
+	ranks[at].pendings[slot].put.task = BATONI_TASK_GET;
+	return batoni_message_put(&ranks[at].rma, slot, true);
+}
+
+START_TEST(get_brings_the_bytes_of_the_window)
+{
+	size_t bytes = sizes[_i];
+	unsigned char *want = pattern(bytes, 1), *got = calloc(1, bytes + 1);
+
+	ck_assert_ptr_nonnull(got);
+	listen_all();
+	memcpy((char *)ranks[1].window->base + 3, want, bytes);
+	ck_assert_int_eq(get_from(0, 4, 1, got, bytes, 3), BATON_PENDING);
+	run();
+	ck_assert_int_eq(ranks[0].status[4], BATON_OK);
+	ck_assert_mem_eq(got, want, bytes);
+	ck_assert_uint_eq(got[bytes], 0);
+	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
+	for (int i = 0; i < SIGNALS; i++)
+		ck_assert_uint_eq(count(1, 0, 0, i), 0);
+	free(want);
+	free(got);
+}
+END_TEST
+
+/* The target checks for itself, and answers all the same. */
+START_TEST(get_that_cannot_be_met_ends_in_mismatch_and_the_next_is_met)
+{
+	const struct {
+		uint64_t window;
+		size_t offset, bytes;
+	} wrong[] = {
+		{WINDOW_ID, WINDOW_BYTES - 7, 8},
+		{WINDOW_ID, SIZE_MAX - 3, 8},
+		{WINDOW_ID + 1, 0, 8},
+	};
+	unsigned char got[8] = {0};
+
+	listen_all();
+	memset(ranks[1].window->base, 0x5a, 8);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ranks[0].window->id = wrong[i].window;
+		get_from(0, 0, 1, got, wrong[i].bytes, wrong[i].offset);
+		run();
+		ck_assert_int_eq(ranks[0].status[0], BATON_ERR_MISMATCH);
+		ck_assert_uint_eq(got[0], 0);
+		ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0),
+		                  i + 1);
+	}
+	ranks[0].window->id = WINDOW_ID;
+	get_from(0, 0, 1, got, 8, 0);
+	run();
+	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
+	ck_assert_uint_eq(got[7], 0x5a);
+}
+END_TEST
+
+/* The next header is received when the answer has left the window. */
+START_TEST(get_reads_what_was_put_before_it_alone)
+{
+	unsigned char before = 1, behind = 2, got[2] = {0};
+
+	listen_all();
+	put_at(0, 0, 1, 0, BATONI_NO_SIGNAL, &before, 1, 0);
+	get_from(0, 1, 1, &got[0], 1, 0);
+	put_at(0, 2, 1, 0, BATONI_NO_SIGNAL, &behind, 1, 0);
+	get_from(0, 3, 1, &got[1], 1, 0);
+	run();
+	ck_assert_uint_eq(got[0], 1);
+	ck_assert_uint_eq(got[1], 2);
+}
+END_TEST
+
+START_TEST(probe_is_answered_when_the_data_before_it_is_there)
+{
+	struct batoni_rma *rma = &ranks[0].rma;
+	struct batoni_wire *wire;
+	unsigned char byte = 9;
+
+	listen_all();
+	wire = wire_of(0, 1, 0);
+	signal_to(0, 0, 1, 0, 0);
+	ck_assert(batoni_list_empty(&rma->unacked));
+	put_at(0, 1, 1, 0, 0, &byte, 1, 0);
+	ck_assert_uint_eq(rma->unacked_count, 1);
+	ck_assert_int_eq(batoni_message_probe(rma, wire), BATON_PENDING);
+	ck_assert_uint_gt(wire->probing, wire->last);
+	run();
+	ck_assert_uint_eq(wire->probing, 0);
+	ck_assert_uint_gt(wire->acked, wire->last);
+	ck_assert_uint_eq(rma->unacked_count, 0);
+	ck_assert(batoni_list_empty(&rma->unacked));
+	ck_assert_uint_eq(window_of(1)[0], 9);
+	/* What goes while a probe is under way is not covered by it. */
+	put_at(0, 1, 1, 0, 0, &byte, 1, 1);
+	ck_assert_int_eq(batoni_message_probe(rma, wire), BATON_PENDING);
+	put_at(0, 2, 1, 0, 0, &byte, 1, 2);
+	run();
+	ck_assert_uint_lt(wire->acked, wire->last);
+	ck_assert_uint_eq(rma->unacked_count, 1);
+}
+END_TEST
+
 /* ---- messages that no rank of this version sends ---- */
 
 /* As message.c has it. */
@@ -721,34 +832,36 @@ struct header {
 };
 
 static const struct header good = {
-	.magic = 0x4261746f, .version = 3, .payload = 1, .window = WINDOW_ID,
+	.magic = 0x4261746f, .version = 4, .payload = 1, .window = WINDOW_ID,
 	.bytes = 8, .signal_index = 1, .context = 0,
 };
 
 static const struct header bad[] = {
-	{.magic = 0x6f746142, .version = 3},
-	{.magic = 0x4261746f, .version = 1},
-	{.magic = 0x4261746f, .version = 3, .payload = 4},
+	{.magic = 0x6f746142, .version = 4},
+	{.magic = 0x4261746f, .version = 2},
+	{.magic = 0x4261746f, .version = 4, .payload = 5},
 	/* A rank without native puts. */
-	{.magic = 0x4261746f, .version = 3, .payload = 3, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 3, .bytes = 8,
 	 .window = WINDOW_ID},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 9,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 9,
 	 .window = WINDOW_ID},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID + 1},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = WINDOW_BYTES - 7},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .offset = UINT64_MAX - 3},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .signal_index = SIGNALS},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
-	 .window = WINDOW_ID, .signal_index = -1},
-	{.magic = 0x4261746f, .version = 3, .payload = 1, .bytes = 8,
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
+	 .window = WINDOW_ID, .signal_index = -2},
+	/* A signal that is none. */
+	{.magic = 0x4261746f, .version = 4, .payload = 0, .signal_index = -1},
+	{.magic = 0x4261746f, .version = 4, .payload = 1, .bytes = 8,
 	 .window = WINDOW_ID, .context = 1},
 	/* A signal by more than there is. */
-	{.magic = 0x4261746f, .version = 3, .payload = 0, .offset = UINT32_MAX},
-	{.magic = 0x4261746f, .version = 3, .payload = 0, .offset = UINT64_MAX},
+	{.magic = 0x4261746f, .version = 4, .payload = 0, .offset = UINT32_MAX},
+	{.magic = 0x4261746f, .version = 4, .payload = 0, .offset = UINT64_MAX},
 };
 
 /* A message on a hidden tag, from rank 0 to rank 1, by a slot of no lane. */
@@ -810,7 +923,7 @@ END_TEST
 START_TEST(signal_adds_what_its_header_says)
 {
 	const struct header by_many = {
-		.magic = 0x4261746f, .version = 3, .offset = UINT32_MAX - 1,
+		.magic = 0x4261746f, .version = 4, .offset = UINT32_MAX - 1,
 		.signal_index = 1,
 	};
 
@@ -841,7 +954,7 @@ START_TEST(native_header_that_cannot_be_is_dropped)
 	};
 	const size_t n = sizeof(wrong) / sizeof(wrong[0]);
 	struct header header = {
-		.magic = 0x4261746f, .version = 3, .payload = 3,
+		.magic = 0x4261746f, .version = 4, .payload = 3,
 		.window = WINDOW_ID, .offset = 5, .bytes = 8,
 	};
 
@@ -1271,6 +1384,14 @@ main(void)
 	                    0, (int)(sizeof(bad) / sizeof(bad[0])));
 	tcase_add_test(puts, signal_adds_what_its_header_says);
 	tcase_add_test(puts, native_header_that_cannot_be_is_dropped);
+	tcase_add_loop_test(puts, get_brings_the_bytes_of_the_window, 0,
+	                    (int)(sizeof(sizes) / sizeof(sizes[0])));
+	tcase_add_test(
+		puts,
+		get_that_cannot_be_met_ends_in_mismatch_and_the_next_is_met);
+	tcase_add_test(puts, get_reads_what_was_put_before_it_alone);
+	tcase_add_test(puts,
+	               probe_is_answered_when_the_data_before_it_is_there);
 	tcase_add_test(puts,
 	               data_behind_a_header_does_not_go_to_memory_of_a_device);
 	tcase_add_test(puts, short_message_is_dropped);

@@ -4,6 +4,7 @@
  *
  *   base/         this state
  *     link.c        the part of it for a peer that this rank talks to
+ *     unended.h     which puts have not ended, and the flushes that wait for them
  *     nodes.c       one for each counter that a wait names
  *     collective.c  how all ranks get the same result (collective.h)
  *   paths/        what carries out puts and signals (carry.h)
@@ -13,6 +14,8 @@
  *     bounce.c      puts between a device's memory and pageable memory
  *     message.c     the path by messages, both of its ends (message.h)
  *     message_put.c the sender's end of it
+ *     message_get.c gets by messages, and whether the target has what was sent
+ *     message_close.c how it leaves
  *     mapped.c      puts and signals on the program's stream
  *     elsewhere.c   operations that another path carries
  *     native_path.c puts by a native transport's one-sided transfers (native_path.h)
@@ -23,7 +26,9 @@
  *   window.c      registering and deregistering
  *   memory.c      memory for windows
  *   describe.c    an operation in words, for a dump
- *   calls.c       the public calls that enqueue, and the count
+ *   calls.c       the public calls that wait, and the count (calls.h)
+ *   put_calls.c   those that put, get and signal
+ *   flush.c       flushes
  *
  * A room sees itself and those above it in this list.
  *
@@ -41,11 +46,23 @@
 #include "core.h"
 #include "onesided.h"
 
+/* The signal index of a put that does not signal. */
+#define BATONI_NO_SIGNAL (-1)
+
 /* The largest copy within an enqueuing call, and the largest slice of a test. */
 #define BATONI_PUT_INLINE_MAX ((size_t)16 << 10)
 #define BATONI_PUT_SLICE_MAX ((size_t)1 << 20)
 
+/* What an operation of a channel does. */
+enum batoni_task {
+	BATONI_TASK_PUT, /* or it signals alone */
+	BATONI_TASK_GET,
+	BATONI_TASK_ADD, /* to the window's word, of which it gets what was there */
+	BATONI_TASK_SWAP
+};
+
 struct batoni_rma;
+struct batoni_lane;    /* message.h */
 struct batoni_bounce;  /* bounce.c */
 struct batoni_bounces; /* bounce.c */
 struct batoni_mapping; /* contract/shared.h */
@@ -152,17 +169,22 @@ enum batoni_wait_sleep {
 /* What an operation needs beyond its transfer, by slot. */
 struct batoni_pending {
 	struct batoni_transfer *transfer; /* set by issue */
-	/* A put: of its channel's queue.  A wait: of the issued waits. */
+	/* A put: of its channel's queue.  A wait: of the issued waits.  A flush: of the issued ones. */
 	struct batoni_list_node link;
+	/* It is in rma->unended (unended.h), with this number. */
+	bool listed;
+	uint64_t serial; /* also of a flush */
+	struct batoni_list_node unended;
 	union {
-		struct { /* a put; a signal if window is NULL */
+		struct { /* a put, get or atomic operation; a signal if window is NULL */
 			struct baton_window *window;
 			union {
 				size_t offset;
 				size_t more; /* a signal alone: what it adds beyond 1 */
 			};
 			size_t copied; /* bytes so far */
-			int signal_index;
+			int signal_index; /* or BATONI_NO_SIGNAL */
+			unsigned char task; /* enum batoni_task */
 			bool in_channel; /* not handed over to messages yet */
 			/* Source or target is memory of a device. */
 			bool device;
@@ -178,6 +200,8 @@ struct batoni_pending {
 			uint64_t units; /* and at its end these units */
 			struct batoni_ticket ticket;
 			struct batoni_bounce *bounce;
+			struct batoni_lane *lane; /* that it was handed over to */
+			uint64_t operands[2]; /* ADD: what; SWAP: expected, desired */
 		} put;
 		struct { /* a wait */
 			int signal_index, context; /* or -1: of several */
@@ -190,6 +214,9 @@ struct batoni_pending {
 		struct { /* a barrier; its link is of the queue of barriers */
 			bool armed;
 		} barrier;
+		struct { /* a flush (flush.c) */
+			uint64_t mark; /* 0: puts of its stream have not ended */
+		} flush;
 	};
 };
 
@@ -207,6 +234,8 @@ struct batoni_channel {
 	/* A signal has gone by message.  All later ones do, since a direct store
 	 * would overtake it. */
 	bool through_messages;
+	/* Gets that a message has asked for, and that have not ended. */
+	uint32_t asked;
 	/* The other direction: signals of that peer in this context have come by
 	 * message.  Later ones will too, so a wait for them may not be parked. */
 	bool heard;
@@ -241,6 +270,13 @@ struct batoni_rma {
 	_Atomic(struct batoni_link *) *links; /* by peer; NULL: none yet */
 	struct batoni_list_node channels_active;
 	unsigned char *signal_path; /* by peer: DIRECT or MESSAGE */
+
+	/* Flushes (unended.h, flush.c).  unacked: of wires (message_get.c); their number, which
+	 * any thread may read. */
+	struct batoni_list_node unended, unacked, flushes;
+	_Atomic uint32_t unacked_count;
+	uint64_t serial; /* the last number given to a put, flush, message or probe */
+	bool flushes_due; /* something has ended that a flush may wait for */
 
 	/* wait.c */
 	struct batoni_list_node waits;   /* issued, of pending.link */
@@ -327,6 +363,16 @@ batoni_comes_by_message(const struct batoni_rma *rma, int source)
 {
 	return !rma->transport->peers[source].reaches_us ||
 	       rma->signal_path[source] == BATON_WINDOW_PATH_MESSAGE;
+}
+
+/* Of a BATONI_WAIT: the tag tells a flush from a wait for signals. */
+#define BATONI_FLUSH_TAG 1
+
+static inline bool
+batoni_is_flush(const struct batoni_transfer *transfer)
+{
+	return transfer->direction == BATONI_WAIT &&
+	       transfer->tag == BATONI_FLUSH_TAG;
 }
 
 static inline struct batoni_rma *
@@ -454,7 +500,7 @@ struct baton_window *batoni_window_find(struct batoni_rma *rma, uint64_t id);
 static inline int
 batoni_barrier_tag(const struct batoni_rma *rma)
 {
-	return rma->transport->hidden_tag + 2 * rma->base.contexts_max;
+	return rma->transport->hidden_tag + 3 * rma->base.contexts_max;
 }
 
 /* ---- counters of messages ---- */

@@ -5,6 +5,7 @@
 #define BATONI_CARRY_H
 
 #include "rma.h"
+#include "unended.h"
 
 /* ---- put.c ---- */
 
@@ -35,6 +36,12 @@ void batoni_puts_close(struct batoni_rma *rma);
  * Caller: message.c, from within message_done. */
 void batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       enum baton_status status);
+
+/* ---- atomic.c ---- */
+
+/* On a word of the part, which is memory of the host, and aligned. */
+void batoni_atomic_carry_out(char *part, const struct batoni_transfer *transfer,
+                             const struct batoni_pending *put);
 
 /* ---- bounce.c ---- */
 
@@ -76,21 +83,28 @@ enum baton_status batoni_messages_drain(struct batoni_rma *rma);
 /* No rank will send any more.  PENDING; OK: the transport has no message of the layer. */
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
 /* The communicator is broken and this memory is to be freed: apply no message from now on,
- * and let no receive write there.  OK; PENDING: a copy is under way, ask again; BUSY: the
- * library below may write there until it likes to end. */
+ * and let no receive write there, and no answer read there.  OK; PENDING: a copy is under way, ask
+ * again; BUSY: the library below may do so until it likes to end. */
 enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
                                          const void *base, size_t bytes);
-/* Is there a receive that may write there? */
+/* Is there a receive that may write there, or an answer that may read there? */
 bool batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
                               size_t bytes);
 /* aborted: memory that the transport may still write to stays allocated. */
 void batoni_messages_close(struct batoni_rma *rma, bool aborted);
-/* Hand the put of this slot over: a header that includes a small payload, or a header and
- * then the payload from the user's buffer.  with_data false: the data has been written
+/* Hand the put or get of this slot over: a header that includes a small payload, or a header and
+ * then the payload from the user's buffer; of a get, the header, and the answer is received there.  with_data false: the data has been written
  * already (or there is none), and only the signal goes.  PENDING: batoni_put_ended will be
  * called.  AGAIN: no lane is free; ask again at a later test.  MPI, ...: it failed. */
 enum baton_status batoni_message_put(struct batoni_rma *rma, uint32_t slot,
                                      bool with_data);
+/* Ask the wire's target whether it has applied what was sent to it.  PENDING: wire->probing is 0 when
+ * it has answered, or never will; else as batoni_message_put. */
+enum baton_status batoni_message_probe(struct batoni_rma *rma,
+                                       struct batoni_wire *wire);
+/* End a get that was handed over to this lane.  BUSY: it cannot be now; else as take_back of a path. */
+enum baton_status batoni_get_take_back(struct batoni_rma *rma,
+                                       struct batoni_lane *lane);
 /* Apply what has arrived and post the next receives; returns events. */
 size_t batoni_messages_test(struct batoni_rma *rma);
 void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,

@@ -25,9 +25,12 @@ target_of_put(const struct batoni_rma *rma,
 		.peer = transfer->peer,
 		.signal_index = put->put.signal_index,
 		.context = transfer->tag,
-		.counter = batoni_segment_counter(rma, segment, rma->rank,
-	                                          put->put.signal_index,
-	                                          transfer->tag),
+		.counter = put->put.signal_index == BATONI_NO_SIGNAL
+	                           ? NULL
+	                           : batoni_segment_counter(
+					     rma, segment, rma->rank,
+					     put->put.signal_index,
+					     transfer->tag),
 		.units = batoni_put_adds(put),
 		.data = part && transfer->bytes ? part->base + put->put.offset
 	                                        : NULL,
@@ -74,8 +77,10 @@ void
 batoni_elsewhere_signal(struct batoni_onesided *onesided,
                         const struct batoni_target *target)
 {
-	batoni_signal_store(batoni_rma_from(onesided), target->peer, target->signal_index,
-	                    target->context, target->units);
+	if (target->counter)
+		batoni_signal_store(batoni_rma_from(onesided), target->peer,
+		                    target->signal_index, target->context,
+		                    target->units);
 }
 
 void
@@ -85,7 +90,7 @@ batoni_elsewhere_forget(struct batoni_onesided *onesided,
 	struct batoni_rma *rma = batoni_rma_from(onesided);
 	struct baton_window *window;
 
-	if (batoni_transfer_is_barrier(transfer))
+	if (batoni_transfer_is_barrier(transfer) || batoni_is_flush(transfer))
 		return;
 	if (transfer->direction == BATONI_WAIT) {
 		batoni_wait_forget(rma, transfer->slot);

@@ -2,7 +2,9 @@
 /*
  * Puts and signals on the program's stream, at the call: a copy into the peer's part, which this
  * process reaches, and behind it the store of the signal's count into the peer's counter.  No
- * look of an engine is between the work in front of the put and that behind it.
+ * look of an engine is between the work in front of the put and that behind it.  A get is a copy the
+ * other way, a put without a signal the copy alone.  A flush is nothing at all, where no put of this rank is
+ * the engine's: those of its stream are in front of it there.
  *
  * This is a stream-issued path (path.h) beside the layer's own.  It shares the puts and
  * signals with put.c, which is called *the engine's* here, and it never waits.  It is there
@@ -101,6 +103,7 @@ struct batoni_mapped {
 	struct batoni_path base; /* must be first */
 	struct batoni_rma *rma;
 	uint64_t number; /* of the stream that takes has found; under comm->order.lock */
+	_Atomic uint32_t hosted; /* of all channels together */
 };
 
 static struct batoni_mapped *
@@ -120,7 +123,9 @@ serves(struct batoni_path *path, int kind, int peer)
 {
 	const struct batoni_rma *rma = to_mapped(path)->rma;
 
-	(void)kind;
+	/* A flush. */
+	if (kind == BATON_OPERATION_FLUSH)
+		return true;
 	return rma->transport->peers[peer].streams &&
 	       rma->signal_path[peer] == BATON_WINDOW_PATH_DIRECT;
 }
@@ -135,7 +140,10 @@ batoni_mapped_host_ended(struct batoni_rma *rma, const struct batoni_transfer *t
 	if (!put->put.hosted)
 		return;
 	put->put.hosted = false;
-	/* Pairs with the load in takes. */
+	/* Both pair with the loads in takes. */
+	if (rma->mapped)
+		atomic_fetch_sub_explicit(&rma->mapped->hosted, 1,
+		                          memory_order_release);
 	atomic_fetch_sub_explicit(&channel_of(rma, transfer)->hosted, 1,
 	                          memory_order_release);
 }
@@ -144,6 +152,7 @@ static void
 leave_to_engine(struct batoni_rma *rma, const struct batoni_transfer *transfer)
 {
 	rma->pending[transfer->slot].put.hosted = true;
+	atomic_fetch_add_explicit(&rma->mapped->hosted, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&channel_of(rma, transfer)->hosted, 1,
 	                          memory_order_relaxed);
 }
@@ -161,6 +170,8 @@ is_reached(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
 	const struct batoni_pending *put = &rma->pending[transfer->slot];
 	const struct batoni_window_peer *part;
 
+	if (put->put.task >= BATONI_TASK_ADD)
+		return false;
 	if (!put->put.window || transfer->bytes == 0)
 		return true;
 	part = &put->put.window->peers[transfer->peer];
@@ -182,12 +193,26 @@ is_free_for(const struct batoni_channel *channel, uint64_t number)
 	       channel->stream == number;
 }
 
+/* Is all that it covers in front of it on its stream, if it is there at all?  What has been sent by
+ * message, or is LENT, is the layer's to ask for. */
+static bool
+takes_flush(struct batoni_mapped *mapped, bool alone)
+{
+	return alone &&
+	       atomic_load_explicit(&mapped->hosted, memory_order_acquire) == 0 &&
+	       atomic_load_explicit(&mapped->rma->unacked_count,
+	                            memory_order_acquire) == 0;
+}
+
 static bool
 takes(struct batoni_path *path, const struct batoni_transfer *transfer, bool alone)
 {
 	struct batoni_mapped *mapped = to_mapped(path);
 	struct batoni_rma *rma = mapped->rma;
 	struct baton_comm *comm = rma->comm;
+
+	if (batoni_is_flush(transfer))
+		return takes_flush(mapped, alone);
 
 	/* A device that cannot say which stream it is refuses the engine's item too. */
 	if (alone && is_reached(rma, transfer) &&
@@ -213,47 +238,72 @@ last_written(const struct batoni_rma *rma, const struct batoni_transfer *transfe
 	                ->written;
 }
 
-static enum baton_status
-enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
-        size_t n, const struct batoni_follow *follow, baton_stream *observe_p)
+static void
+fill_signal(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
+            const struct batoni_target *target, struct batoni_stream_put *put)
 {
-	const struct batoni_transfer *transfer = transfers[0];
+	uint64_t count = atomic_load(target->counter);
+	uint64_t written = *last_written(rma, transfer);
+
+	put->word = batoni_segment_counter(
+		rma, rma->transport->peers[transfer->peer].streams, rma->rank,
+		target->signal_index, target->context);
+	put->value = (count > written ? count : written) + target->units;
+}
+
+static void
+turn_round(struct batoni_stream_put *put, void *buffer)
+{
+	put->from = put->to;
+	put->to = buffer;
+}
+
+static enum baton_status
+enqueue_put(struct batoni_path *path, const struct batoni_transfer *transfer)
+{
 	struct batoni_mapped *mapped = to_mapped(path);
 	struct batoni_rma *rma = mapped->rma;
 	struct batoni_channel *channel = channel_of(rma, transfer);
 	struct baton_comm *comm = rma->comm;
-	uint64_t *written_p = last_written(rma, transfer);
 	struct batoni_target target;
 	struct batoni_stream_put put;
 	enum baton_status status;
-	uint64_t count;
 
-	assert(n == 1 && !follow);
-	(void)n;
-	(void)follow;
 	batoni_elsewhere_targets(&rma->base, transfer, &target, 1);
-	count = atomic_load(target.counter);
 	put = (struct batoni_stream_put){
 		.to = target.data,
 		.from = transfer->buffer,
 		.bytes = target.data ? transfer->bytes : 0,
-		.word = batoni_segment_counter(
-			rma, rma->transport->peers[transfer->peer].streams,
-			rma->rank, target.signal_index, target.context),
-		.value = (count > *written_p ? count : *written_p) +
-		         target.units,
 	};
+	if (rma->pending[transfer->slot].put.task == BATONI_TASK_GET)
+		turn_round(&put, transfer->buffer);
+	if (target.counter)
+		fill_signal(rma, transfer, &target, &put);
 	status = comm->device_ops->puts->stream_put(comm->device,
 	                                            transfer->stream, &put);
 	if (status == BATON_PENDING)
 		leave_to_engine(rma, transfer);
 	if (status != BATON_OK)
 		return status;
-	*written_p = put.value;
+	if (put.word)
+		*last_written(rma, transfer) = put.value;
 	channel->stream = mapped->number;
 	atomic_fetch_add_explicit(&channel->streamed, 1, memory_order_relaxed);
-	observe_p[0] = transfer->stream;
 	return BATON_OK;
+}
+
+static enum baton_status
+enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
+        size_t n, const struct batoni_follow *follow, baton_stream *observe_p)
+{
+	struct batoni_transfer *transfer = transfers[0];
+
+	assert(n == 1 && !follow);
+	(void)n;
+	(void)follow;
+	observe_p[0] = transfer->stream;
+	return batoni_is_flush(transfer) ? BATON_OK
+	                                 : enqueue_put(path, transfer);
 }
 
 /* ---- the driver ---- */
@@ -271,6 +321,8 @@ place(struct batoni_path *path, struct batoni_transfer *transfer)
 	struct batoni_rma *rma = to_mapped(path)->rma;
 
 	path->load.in_flight++;
+	if (batoni_is_flush(transfer))
+		return;
 	if (is_into_own(rma, transfer))
 		rma->pending[transfer->slot].put.window->streamed_here++;
 	batoni_elsewhere_hold(&rma->base, transfer);
@@ -280,12 +332,16 @@ static void
 unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_rma *rma = to_mapped(path)->rma;
-	struct batoni_channel *channel = channel_of(rma, transfer);
 	const struct batoni_pending *put = &rma->pending[transfer->slot];
+	struct batoni_channel *channel;
 
-	batoni_signal_ring(rma, transfer->peer, put->put.signal_index,
-	                   transfer->tag);
 	path->load.in_flight--;
+	if (batoni_is_flush(transfer))
+		return;
+	channel = channel_of(rma, transfer);
+	if (put->put.signal_index != BATONI_NO_SIGNAL)
+		batoni_signal_ring(rma, transfer->peer, put->put.signal_index,
+		                   transfer->tag);
 	if (is_into_own(rma, transfer))
 		put->put.window->streamed_here--;
 	batoni_elsewhere_drop(&rma->base, transfer);
@@ -337,7 +393,9 @@ test(struct batoni_path *path)
 
 static const struct batoni_path_ops path_ops = {
 	.name = "the mapped path",
-	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL,
+	.kinds = 1u << BATON_OPERATION_SIGNAL | 1u << BATON_OPERATION_PUT_SIGNAL |
+	         1u << BATON_OPERATION_GET | 1u << BATON_OPERATION_FLUSH |
+	         1u << BATON_OPERATION_ATOMIC,
 	.stream_issued = &(const struct batoni_stream_issued_ops){
 		.fails_in = BATON_ERR_CUDA,
 		.lends = true,

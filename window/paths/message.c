@@ -22,6 +22,10 @@
  * then is the next header's receive posted.  Messages of one tag arrive in order, so they
  * are applied in order.  A long payload delays its own (peer, context) only.
  *
+ * A get is a header whose target sends the data, on the answer tag of the context (message_get.c).  Its
+ * lane has the header and the receive of the answer; its source sends the answer before it receives
+ * the next header.
+ *
  * A header may say that its data goes by a native transport (native_path.c).  The source
  * keeps it, on `natives`, until that has come.  What it says to await is checked: a wait of the library
  * that is never met cannot be taken back.  Puts of a channel have units of their own each, so it is more than
@@ -49,22 +53,7 @@
  * unbuffered one (the side channel) the same holds, and the engine goes on looking for them,
  * until the communicator is destroyed.
  *
- * Leaving.  A destroy first drains: this rank's messages are sent, and those of other
- * ranks are received as before.  The receives are taken back only when all ranks have left
- * the transport.  A destroy that ends in TIMEOUT or INVALID before that has changed
- * nothing.
- *
- * `lent` counts the messages at the transport, which is closed before this layer is.
- * Memory that a library below may still write to after an abort is leaked on purpose.  A
- * transport whose bytes move only by calls of this process writes no more.
- *
- * Deregistering a window of a broken communicator, while payloads may be on their way into
- * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`discards`).
- * The receives into that window are taken back.  One that cannot be is scrapped (path.h): what
- * comes of it later is dropped, and a copy that is under way is waited for.  Where the library
- * below may write for as long as it likes (MPI), the receive stays, and the memory's owner
- * has to keep it mapped.  On the sender's side a put that ends early stays
- * lent until the transport has let go of both messages, as a send does.
+ * message_close.c says how a rank leaves, and message_get.c has gets.
  */
 #include "message.h"
 
@@ -79,13 +68,10 @@
 /* Messages that one test applies: each may copy 16 KiB in the transport. */
 #define EVENTS_MAX (BATONI_PUT_SLICE_MAX / BATONI_PUT_INLINE_MAX)
 
-/* Those that a transport may still write to; only added to, by any thread. */
-static _Atomic(struct batoni_messages *) kept;
-
 /* ---- opening ---- */
 
-static void
-free_messages(struct batoni_messages *messages)
+void
+batoni_messages_free(struct batoni_messages *messages)
 {
 	batoni_free(messages->buffers);
 	batoni_free(messages);
@@ -101,7 +87,7 @@ batoni_messages_open(struct batoni_rma *rma)
 	messages->buffers = batoni_alloc(BATONI_ONESIDED_LANES,
 	                                 BATONI_MESSAGE_MAX);
 	if (!messages->buffers) {
-		free_messages(messages);
+		batoni_messages_free(messages);
 		return BATON_ERR_NOMEM;
 	}
 	messages->free_lanes = BATONI_ALL_LANES;
@@ -131,7 +117,7 @@ init_lane(const struct batoni_rma *rma, struct batoni_lane *lane, uint32_t slot)
 	init_transfer(rma, &lane->payload, slot + 1, BATONI_SEND);
 }
 
-/* A source has one receive at a time, so header and payload share a slot. */
+/* A source has one receive or answer at a time, so header, payload and answer share a slot. */
 static void
 init_source(const struct batoni_rma *rma, struct batoni_source *source,
             uint32_t slot)
@@ -139,6 +125,7 @@ init_source(const struct batoni_rma *rma, struct batoni_source *source,
 	batoni_list_init(&source->link);
 	init_transfer(rma, &source->header, slot, BATONI_RECV);
 	init_transfer(rma, &source->payload, slot, BATONI_RECV);
+	init_transfer(rma, &source->answer, slot, BATONI_SEND);
 }
 
 void
@@ -183,6 +170,11 @@ wire_new(struct batoni_rma *rma, const struct batoni_channel *channel)
 	wire->source.header.tag = batoni_header_tag(rma, channel->context);
 	wire->source.payload.peer = channel->peer;
 	wire->source.payload.tag = wire->source.header.tag + 1;
+	wire->source.answer.peer = channel->peer;
+	wire->source.answer.tag = wire->source.header.tag + 2;
+	batoni_list_init(&wire->unacked);
+	wire->probe.peer = channel->peer;
+	wire->probe.tag = channel->context;
 	init_transfer(rma, &wire->hello_transfer, slot + 3, BATONI_SEND);
 	wire->hello = (struct batoni_hello){
 		.magic = BATONI_MESSAGE_MAGIC,
@@ -213,27 +205,11 @@ batoni_wire_make(struct batoni_rma *rma, struct batoni_channel *channel)
 	return other;
 }
 
-/* The wire of channel i, or NULL. */
-static struct batoni_wire *
-wire_at(const struct batoni_rma *rma, uint32_t i)
-{
-	uint32_t contexts = (uint32_t)rma->base.contexts_max;
-	struct batoni_link *link = batoni_link_of(rma, (int)(i / contexts));
-
-	return link ? batoni_wire_of(&link->channels[i % contexts]) : NULL;
-}
-
-static uint32_t
-channels_count(const struct batoni_rma *rma)
-{
-	return (uint32_t)rma->size * (uint32_t)rma->base.contexts_max;
-}
-
 /* ---- the target ---- */
 
-static void
-receive_ended(struct batoni_rma *rma, struct batoni_source *source,
-              enum baton_status status)
+void
+batoni_source_ended(struct batoni_rma *rma, struct batoni_source *source,
+                    enum baton_status status)
 {
 	assert(source->lent && rma->messages->lent > 0);
 	rma->messages->lent--;
@@ -262,7 +238,7 @@ post(struct batoni_rma *rma, struct batoni_source *source,
 		rma->base.path.load.standing++;
 	status = batoni_path_issue(&rma->transport->messages, receive);
 	if (status != BATON_PENDING)
-		receive_ended(rma, source, status);
+		batoni_source_ended(rma, source, status);
 }
 
 static void
@@ -278,8 +254,8 @@ static void
 fail(struct batoni_source *source, const char *what)
 {
 	batoni_log(BATONI_LOG_ERROR,
-	           "the %s of a put from rank %d, context %d, did not arrive: "
-	           "%s", what, source->header.peer, source->context,
+	           "the %s of rank %d, context %d, did not arrive: %s", what,
+	           source->header.peer, source->context,
 	           baton_status_name(source->status));
 	source->state = BATONI_SOURCE_FAILED;
 }
@@ -291,7 +267,7 @@ finish(struct batoni_rma *rma, struct batoni_source *source)
 	struct batoni_link *link = batoni_link_of(rma, source->header.peer);
 	struct baton_window *window = NULL;
 
-	if (!source->dropped)
+	if (!source->dropped && source->signal_index != BATONI_NO_SIGNAL)
 		batoni_counter_add(rma, source->header.peer,
 		                   source->signal_index, source->context,
 		                   source->adds);
@@ -322,22 +298,34 @@ native_fault(const struct batoni_rma *rma, const struct batoni_source *source,
 	return NULL;
 }
 
+/* A message that carries no data signals; a put may do without, and a get does. */
+static bool
+has_such_signal(const struct batoni_rma *rma, const struct batoni_header *header)
+{
+	if (header->signal_index == BATONI_NO_SIGNAL)
+		return header->payload != BATONI_PAYLOAD_NONE;
+	return header->payload != BATONI_PAYLOAD_GET && header->signal_index >= 0 &&
+	       header->signal_index < rma->base.signals_max;
+}
+
 /* Why the header must be rejected, or NULL.  The sender has checked all of it, but the
  * memory that would be written is this process's, so it is checked again. */
 static const char *
 fault(const struct batoni_rma *rma, const struct batoni_source *source,
       const struct batoni_header *header, const struct baton_window *window)
 {
-	if (header->signal_index < 0 ||
-	    header->signal_index >= rma->base.signals_max ||
-	    header->context != source->context)
+	if (!has_such_signal(rma, header) || header->context != source->context)
 		return "it has no such signal";
 	if (header->payload == BATONI_PAYLOAD_NONE)
 		return header->offset < UINT32_MAX
 		               ? NULL
 		               : "it adds more than a signal can";
+	if (batoni_is_probe(header))
+		return NULL;
 	if (!window)
 		return "it has no such window";
+	if (header->payload == BATONI_PAYLOAD_GET)
+		return batoni_get_fault(header, window);
 	if (header->payload == BATONI_PAYLOAD_NATIVE)
 		return native_fault(rma, source, header, window);
 	if (header->offset > window->bytes ||
@@ -357,7 +345,7 @@ well_formed(const struct batoni_header *header, size_t arrived)
 {
 	if (arrived < sizeof(*header) || header->magic != BATONI_MESSAGE_MAGIC ||
 	    header->version != BATONI_MESSAGE_VERSION ||
-	    header->payload > BATONI_PAYLOAD_NATIVE)
+	    header->payload > BATONI_PAYLOAD_GET)
 		return false;
 	return arrived - sizeof(*header) ==
 	       (header->payload == BATONI_PAYLOAD_INLINE ? header->bytes : 0);
@@ -367,9 +355,22 @@ static void
 drop(struct batoni_source *source, const char *why)
 {
 	batoni_log(BATONI_LOG_ERROR,
-	           "a put from rank %d, context %d, was dropped: %s",
+	           "a put or get of rank %d, context %d, was dropped: %s",
 	           source->header.peer, source->context, why);
 	source->dropped = true;
+}
+
+/* A get that was dropped is answered too, with nothing: its rank waits. */
+static void
+answer(struct batoni_rma *rma, struct batoni_source *source,
+       const struct batoni_header *header, const struct baton_window *window)
+{
+	if (window)
+		batoni_get_answer(rma, source,
+		                  (const char *)window->base + header->offset,
+		                  (size_t)header->bytes, window->place);
+	else
+		batoni_get_answer(rma, source, NULL, 0, 0);
 }
 
 static void
@@ -389,13 +390,17 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		return;
 	}
 	source->window = header.window;
-	if (header.payload != BATONI_PAYLOAD_NONE)
+	if (header.payload != BATONI_PAYLOAD_NONE && !batoni_is_probe(&header))
 		window = batoni_window_find(rma, header.window);
 	why = fault(rma, source, &header, window);
 	if (why)
 		drop(source, why);
 	source->signal_index = header.signal_index;
 	source->adds = header.payload == BATONI_PAYLOAD_NONE ? header.offset + 1 : 1;
+	if (header.payload == BATONI_PAYLOAD_GET) {
+		answer(rma, source, &header, why ? NULL : window);
+		return;
+	}
 	if (header.payload == BATONI_PAYLOAD_SEPARATE) {
 		/* A dropped payload has to be received too, with length 0. */
 		source->payload.buffer =
@@ -513,20 +518,25 @@ static void
 go_on(struct batoni_rma *rma, struct batoni_source *source)
 {
 	bool header = source->state == BATONI_SOURCE_HEADER;
+	bool answers = source->state == BATONI_SOURCE_ANSWER;
 
 	batoni_message_take_note(rma, &source->link);
 	if (source == &rma->messages->mail)
 		go_on_with_mail(rma);
 	else if (rma->messages->discards ||
-	         (source->status == BATON_ERR_CANCELED && header))
+	         (source->status == BATON_ERR_CANCELED && (header || answers)))
 		source->state = BATONI_SOURCE_IDLE;
+	else if (source->status == BATON_OK && answers)
+		finish(rma, source);
 	else if (source->status == BATON_OK && header)
 		header_arrived(rma, source);
 	else if (source->status == BATON_OK ||
 	         (source->status == BATON_ERR_TRUNCATED && source->dropped))
 		payload_arrived(rma, source);
 	else
-		fail(source, header ? "header" : "data");
+		fail(source, header   ? "header of a put"
+		             : answers ? "answer to a get"
+		                       : "data of a put");
 }
 
 void
@@ -564,26 +574,31 @@ batoni_messages_listen(struct batoni_rma *rma, int change)
 
 /* ---- both ---- */
 
-/* Direction and tag tell what a transfer of this layer is. */
+/* The source whose receive or answer this is. */
+static struct batoni_source *
+source_of(enum batoni_message_part part, struct batoni_transfer *transfer)
+{
+	if (part == BATONI_PART_ANSWER)
+		return batoni_container_of(transfer, struct batoni_source, answer);
+	if (part == BATONI_PART_PAYLOAD)
+		return batoni_container_of(transfer, struct batoni_source, payload);
+	return batoni_container_of(transfer, struct batoni_source, header);
+}
+
+/* Direction and tag tell what a transfer of this layer is: an answer is sent by a source, and
+ * received by a lane. */
 void
 batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
                     enum baton_status status)
 {
 	struct batoni_messages *messages = rma->messages;
 	bool mail = transfer->tag == batoni_mail_tag(rma);
-	bool payload = (transfer->tag - rma->transport->hidden_tag) % 2 != 0;
+	enum batoni_message_part part =
+		mail ? BATONI_PART_HEADER : batoni_message_part(rma, transfer);
 	struct batoni_lane *lane;
 
-	if (transfer->direction == BATONI_RECV) {
-		receive_ended(rma,
-		              payload && !mail
-		                      ? batoni_container_of(
-						transfer, struct batoni_source,
-						payload)
-		                      : batoni_container_of(
-						transfer, struct batoni_source,
-						header),
-		              status);
+	if ((transfer->direction == BATONI_RECV) != (part == BATONI_PART_ANSWER)) {
+		batoni_source_ended(rma, source_of(part, transfer), status);
 		return;
 	}
 	assert(messages->lent > 0);
@@ -592,8 +607,9 @@ batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		messages->busy--;
 		return;
 	}
-	lane = payload ? batoni_container_of(transfer, struct batoni_lane, payload)
-	               : batoni_container_of(transfer, struct batoni_lane, header);
+	lane = part == BATONI_PART_HEADER
+	               ? batoni_container_of(transfer, struct batoni_lane, header)
+	               : batoni_container_of(transfer, struct batoni_lane, payload);
 	if (batoni_lane_part_ended(lane, transfer, status))
 		batoni_lane_end(rma, lane);
 }
@@ -636,143 +652,4 @@ batoni_messages_applied(const struct batoni_rma *rma, int peer)
 	const struct batoni_link *link = batoni_link_of(rma, peer);
 
 	return link ? link->applied : 0;
-}
-
-/* ---- closing ---- */
-
-static void
-take_back(struct batoni_rma *rma, struct batoni_source *source)
-{
-	struct batoni_transfer *receive = source->state == BATONI_SOURCE_HEADER
-	                                          ? &source->header
-	                                          : &source->payload;
-	enum baton_status status =
-		batoni_path_take_back(&rma->transport->messages, receive);
-
-	if (status == BATON_ERR_BUSY)
-		source->asked = true;
-	else
-		receive_ended(rma, source, status);
-}
-
-static void
-take_back_header(struct batoni_rma *rma, struct batoni_source *source)
-{
-	if (source->lent && source->state == BATONI_SOURCE_HEADER &&
-	    !source->asked)
-		take_back(rma, source);
-}
-
-/* May a payload's receive, which is at the transport, write into this memory? */
-static bool
-writes_to(const struct batoni_source *source, const void *base, size_t bytes)
-{
-	uintptr_t to = (uintptr_t)source->payload.buffer;
-	uintptr_t from = (uintptr_t)base;
-
-	return source->lent && source->state == BATONI_SOURCE_PAYLOAD &&
-	       !source->scrapped && to < from + bytes && from < to + source->payload.bytes;
-}
-
-bool
-batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
-                         size_t bytes)
-{
-	for (uint32_t i = 0; i < channels_count(rma); i++) {
-		const struct batoni_wire *wire = wire_at(rma, i);
-
-		if (wire && writes_to(&wire->source, base, bytes))
-			return true;
-	}
-	return false;
-}
-
-/* OK: the payload is not written any more; PENDING, BUSY: as of scrap. */
-static enum baton_status
-stop_payload(struct batoni_rma *rma, struct batoni_source *source)
-{
-	enum baton_status status;
-
-	if (!source->asked)
-		take_back(rma, source);
-	if (!source->lent)
-		return BATON_OK;
-	status = batoni_path_scrap(&rma->transport->messages, &source->payload);
-	source->scrapped = status == BATON_OK && source->lent;
-	return status;
-}
-
-enum baton_status
-batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
-{
-	struct batoni_messages *messages = rma->messages;
-	enum baton_status all = BATON_OK, one;
-
-	messages->leaving = true;
-	messages->discards = true;
-	for (uint32_t i = 0; i < channels_count(rma); i++) {
-		struct batoni_wire *wire = wire_at(rma, i);
-
-		if (!wire || !writes_to(&wire->source, base, bytes))
-			continue;
-		one = stop_payload(rma, &wire->source);
-		/* PENDING passes, BUSY may not. */
-		if (all == BATON_OK || one == BATON_PENDING)
-			all = one;
-	}
-	if (all == BATON_PENDING)
-		rma->transport->messages.ops->test(&rma->transport->messages);
-	return all;
-}
-
-enum baton_status
-batoni_messages_drain(struct batoni_rma *rma)
-{
-	/* A communicator with no operation pending is not on the engine's list, so
-	 * nothing else tests its transport. */
-	if (rma->transport->messages.load.in_flight > 0)
-		rma->transport->messages.ops->test(&rma->transport->messages);
-	batoni_messages_test(rma);
-	return rma->messages->busy == 0 ? BATON_OK : BATON_PENDING;
-}
-
-enum baton_status
-batoni_messages_leave(struct batoni_rma *rma)
-{
-	struct batoni_messages *messages = rma->messages;
-
-	batoni_messages_test(rma);
-	messages->leaving = true;
-	take_back_header(rma, &messages->mail);
-	for (uint32_t i = 0; i < channels_count(rma); i++) {
-		struct batoni_wire *wire = wire_at(rma, i);
-
-		if (wire)
-			take_back_header(rma, &wire->source);
-	}
-	batoni_messages_test(rma);
-	return messages->lent == 0 && batoni_list_empty(&messages->ended)
-	               ? BATON_OK
-	               : BATON_PENDING;
-}
-
-void
-batoni_messages_close(struct batoni_rma *rma, bool aborted)
-{
-	struct batoni_messages *messages = rma->messages;
-
-	if (!messages)
-		return;
-	rma->messages = NULL;
-	assert(aborted || messages->lent == 0);
-	if (aborted && messages->lent > 0 && !messages->lets_go) {
-		messages->kept_links = rma->links;
-		rma->links = NULL;
-		messages->kept_next = atomic_load(&kept);
-		while (!atomic_compare_exchange_weak(
-			&kept, &messages->kept_next, messages))
-			;
-		return;
-	}
-	free_messages(messages);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handing puts over to messages: lanes (message.c describes them).
+ * Handing puts, gets and probes over to messages: lanes (message.c describes them).
  *
  * Everything runs on the driver.  A lane is freed before the end of its put is reported,
  * so that an operation which continues at that end can use the lane.
@@ -22,6 +22,8 @@ batoni_lane_part_ended(struct batoni_lane *lane,
 		lane->put->native_call = part->native_call;
 		lane->put->native_code = part->native_code;
 	}
+	if (part == &lane->payload)
+		lane->awaits = false;
 	assert(lane->parts > 0);
 	return --lane->parts == 0;
 }
@@ -43,13 +45,15 @@ take_lane(struct batoni_rma *rma, struct batoni_wire *wire,
 	messages->busy++;
 	rma->base.path.load.awaiting++;
 	lane->put = put;
+	lane->probed = NULL;
+	lane->awaits = false;
 	lane->status = BATON_OK;
 	lane->parts = 1;
 	return lane;
 }
 
-static void
-give_lane(struct batoni_rma *rma, struct batoni_lane *lane)
+void
+batoni_lane_give(struct batoni_rma *rma, struct batoni_lane *lane)
 {
 	struct batoni_messages *messages = rma->messages;
 
@@ -58,6 +62,7 @@ give_lane(struct batoni_rma *rma, struct batoni_lane *lane)
 	rma->base.path.load.awaiting--;
 	if (lane->number >= 0)
 		messages->free_lanes |= 1u << lane->number;
+	batoni_flushes_wake(rma);
 }
 
 /* Announce this channel to the peer. */
@@ -84,11 +89,18 @@ greet(struct batoni_rma *rma, struct batoni_wire *wire)
 void
 batoni_lane_end(struct batoni_rma *rma, struct batoni_lane *lane)
 {
+	bool asked = lane->payload.direction == BATONI_RECV;
+	enum baton_status status =
+		asked ? batoni_get_judge(lane, lane->status) : lane->status;
+	struct batoni_wire *probed = lane->probed;
 	struct batoni_transfer *put = lane->put;
 
 	/* The lane is free before the end is reported: the report needs nothing of it. */
-	give_lane(rma, lane);
-	batoni_put_ended(rma, put, lane->status);
+	batoni_lane_give(rma, lane);
+	if (probed)
+		batoni_probe_ended(rma, probed, status);
+	else
+		batoni_put_ended(rma, put, status);
 }
 
 /* Hand one message of the lane over to the transport. */
@@ -110,93 +122,188 @@ send_part(struct batoni_rma *rma, struct batoni_lane *lane,
 	return status;
 }
 
-/* Write the lane's first message.  Returns whether a payload message follows. */
+/* Write the lane's first message, behind which `behind` bytes of the put go too. */
+static void
+fill_header(struct batoni_rma *rma, struct batoni_lane *lane,
+            const struct batoni_header *header, size_t behind)
+{
+	const struct batoni_transfer *put = lane->put;
+	char *message = lane->header.buffer;
+
+	memcpy(message, header, sizeof(*header));
+	if (behind > 0)
+		memcpy(message + sizeof(*header), put->buffer, behind);
+	lane->header.peer = lane->payload.peer = put->peer;
+	lane->header.tag = batoni_header_tag(rma, put->tag);
+	lane->header.bytes = sizeof(*header) + behind;
+}
+
+/* Describe the lane's second message: the user's buffer, sent, or received for a get. */
+static void
+fill_payload(struct batoni_lane *lane, bool asks)
+{
+	const struct batoni_transfer *put = lane->put;
+
+	lane->payload.direction = asks ? BATONI_RECV : BATONI_SEND;
+	lane->payload.tag = lane->header.tag + (asks ? BATONI_PART_ANSWER
+	                                             : BATONI_PART_PAYLOAD);
+	lane->payload.buffer = put->buffer;
+	lane->payload.bytes = put->bytes;
+	lane->payload.place = put->place & 0x3fu;
+}
+
+static bool
+fits_behind(const struct batoni_lane *lane, const struct batoni_pending *pending)
+{
+	return lane->put->bytes <= INLINE_MAX &&
+	       lane->header.buffer != &lane->own && !pending->put.device;
+}
+
+static enum batoni_payload
+payload_of(const struct batoni_lane *lane, const struct batoni_pending *pending,
+           bool with_data)
+{
+	if (pending->put.task == BATONI_TASK_GET)
+		return BATONI_PAYLOAD_GET;
+	if (pending->put.window && pending->put.native)
+		return BATONI_PAYLOAD_NATIVE;
+	if (!with_data || lane->put->bytes == 0)
+		return BATONI_PAYLOAD_NONE;
+	return fits_behind(lane, pending) ? BATONI_PAYLOAD_INLINE
+	                                  : BATONI_PAYLOAD_SEPARATE;
+}
+
+/* Returns whether a payload message follows, or is to come. */
 static bool
 fill(struct batoni_rma *rma, struct batoni_lane *lane,
      const struct batoni_pending *pending, bool with_data)
 {
 	const struct batoni_transfer *put = pending->transfer;
+	enum batoni_payload payload = payload_of(lane, pending, with_data);
 	struct batoni_header header = {
 		.magic = BATONI_MESSAGE_MAGIC,
 		.version = BATONI_MESSAGE_VERSION,
-		.payload = BATONI_PAYLOAD_NONE,
+		.payload = (uint16_t)payload,
 		.signal_index = pending->put.signal_index,
 		.context = put->tag,
 	};
-	char *message = lane->header.buffer;
 
 	if (pending->put.window)
 		header.window = pending->put.window->id;
 	else
 		header.offset = pending->put.more;
-
-	lane->header.peer = lane->payload.peer = put->peer;
-	lane->header.tag = batoni_header_tag(rma, put->tag);
-	lane->header.bytes = sizeof(header);
-	if (with_data && put->bytes > 0) {
-		bool fits = put->bytes <= INLINE_MAX &&
-		            lane->header.buffer != &lane->own &&
-		            !pending->put.device;
-
-		header.payload = fits ? BATONI_PAYLOAD_INLINE : BATONI_PAYLOAD_SEPARATE;
-		header.offset = pending->put.offset;
-		header.bytes = put->bytes;
-		if (fits) {
-			memcpy(message + sizeof(header), put->buffer, put->bytes);
-			lane->header.bytes += put->bytes;
-		}
-	}
-	if (pending->put.window && pending->put.native) {
-		header.payload = BATONI_PAYLOAD_NATIVE;
-		header.offset = pending->put.units;
+	if (payload != BATONI_PAYLOAD_NONE) {
+		header.offset = payload == BATONI_PAYLOAD_NATIVE
+		                        ? pending->put.units
+		                        : pending->put.offset;
 		header.bytes = put->bytes;
 	}
-	memcpy(message, &header, sizeof(header));
-	lane->payload.tag = lane->header.tag + 1;
-	lane->payload.buffer = put->buffer;
-	lane->payload.bytes = put->bytes;
-	lane->payload.place = put->place & 0x3fu;
-	return header.payload == BATONI_PAYLOAD_SEPARATE;
+	fill_header(rma, lane, &header,
+	            payload == BATONI_PAYLOAD_INLINE ? put->bytes : 0);
+	fill_payload(lane, payload == BATONI_PAYLOAD_GET);
+	return payload == BATONI_PAYLOAD_SEPARATE || payload == BATONI_PAYLOAD_GET;
+}
+
+/* Send what the lane has been filled with.  PENDING: it will end; else the lane is free again. */
+static enum baton_status
+hand_over(struct batoni_rma *rma, struct batoni_lane *lane, bool second)
+{
+	struct batoni_link *link = batoni_link_of(rma, lane->put->peer);
+	enum baton_status status = send_part(rma, lane, &lane->header);
+
+	if (status != BATON_OK) {
+		batoni_lane_give(rma, lane);
+		return status;
+	}
+	link->sent++;
+	if (second) {
+		lane->awaits = lane->payload.direction == BATONI_RECV;
+		send_part(rma, lane, &lane->payload);
+	}
+	return BATON_PENDING;
+}
+
+/* The hand-over is over.  The caller gets PENDING first; batoni_messages_test reports the end. */
+static void
+let_end(struct batoni_rma *rma, struct batoni_lane *lane)
+{
+	if (batoni_lane_part_ended(lane, &lane->header, BATON_OK))
+		batoni_message_note(rma, &rma->messages->ended_lanes, &lane->link);
+}
+
+/* A lane to the peer of this wire, for this operation.  OK; AGAIN: none is free; MPI, ... */
+static enum baton_status
+begin(struct batoni_rma *rma, struct batoni_wire *wire,
+      struct batoni_transfer *put, struct batoni_lane **lane_p)
+{
+	enum baton_status status;
+
+	/* Peers may signal in return before this rank waits, and on some transports a
+	 * message does not end before it is received. */
+	batoni_messages_post(rma);
+	*lane_p = take_lane(rma, wire, put);
+	if (!*lane_p)
+		return BATON_ERR_AGAIN;
+	status = greet(rma, wire);
+	if (status == BATON_OK)
+		return BATON_OK;
+	put->native_call = wire->hello_transfer.native_call;
+	put->native_code = wire->hello_transfer.native_code;
+	batoni_lane_give(rma, *lane_p);
+	return status;
 }
 
 enum baton_status
 batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 {
-	struct batoni_messages *messages = rma->messages;
 	struct batoni_pending *pending = &rma->pending[slot];
 	struct batoni_transfer *put = pending->transfer;
 	struct batoni_link *link = batoni_link_of(rma, put->peer);
 	struct batoni_wire *wire = batoni_wire_of(&link->channels[put->tag]);
-	enum baton_status status;
 	struct batoni_lane *lane;
-	bool separate;
+	enum baton_status status = begin(rma, wire, put, &lane);
+	bool asks = pending->put.task == BATONI_TASK_GET;
+	bool second;
 
-	/* Peers may signal in return before this rank waits, and on some transports a
-	 * message does not end before it is received. */
-	batoni_messages_post(rma);
-	lane = take_lane(rma, wire, put);
-	if (!lane)
-		return BATON_ERR_AGAIN;
-	status = greet(rma, wire);
-	if (status != BATON_OK) {
-		put->native_call = wire->hello_transfer.native_call;
-		put->native_code = wire->hello_transfer.native_code;
-		give_lane(rma, lane);
+	if (status != BATON_OK)
 		return status;
-	}
-	separate = fill(rma, lane, pending, with_data);
-	status = send_part(rma, lane, &lane->header);
-	if (status != BATON_OK) {
-		give_lane(rma, lane);
+	second = fill(rma, lane, pending, with_data);
+	status = hand_over(rma, lane, second);
+	if (status != BATON_PENDING)
 		return status;
-	}
-	link->sent++;
+	pending->put.lane = lane;
 	if (pending->put.window)
 		pending->put.window->sent++;
-	if (separate)
-		send_part(rma, lane, &lane->payload);
-	/* The caller gets PENDING first; batoni_messages_test reports the end. */
-	if (batoni_lane_part_ended(lane, &lane->header, BATON_OK))
-		batoni_message_note(rma, &messages->ended_lanes, &lane->link);
+	if (!asks && (with_data || pending->put.native))
+		batoni_wire_carries(rma, wire);
+	let_end(rma, lane);
+	return BATON_PENDING;
+}
+
+enum baton_status
+batoni_message_probe(struct batoni_rma *rma, struct batoni_wire *wire)
+{
+	const struct batoni_header header = {
+		.magic = BATONI_MESSAGE_MAGIC,
+		.version = BATONI_MESSAGE_VERSION,
+		.payload = BATONI_PAYLOAD_GET,
+		.signal_index = BATONI_NO_SIGNAL,
+		.context = wire->probe.tag,
+	};
+	struct batoni_lane *lane;
+	enum baton_status status = begin(rma, wire, &wire->probe, &lane);
+
+	if (status != BATON_OK)
+		return status;
+	fill_header(rma, lane, &header, 0);
+	fill_payload(lane, true);
+	lane->probed = wire;
+	wire->probing = ++rma->serial;
+	status = hand_over(rma, lane, true);
+	if (status != BATON_PENDING) {
+		wire->probing = 0;
+		return status;
+	}
+	let_end(rma, lane);
 	return BATON_PENDING;
 }

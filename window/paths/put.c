@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts and signals: their order, and the paths on which this rank writes itself.
+ * Puts, gets and signals: their order, and the paths on which this rank writes and reads itself.
  *
  * A channel has the puts and signals to one (peer, context) in the order of the
  * calls, which is also the order of issue, because the engine's FIFO keeps it.  What can be
@@ -9,6 +9,10 @@
  * message is handed over whole, or its signal alone if the data has been written already.
  * It leaves the queue then; messages of one channel keep their order (message.c).  From
  * then on all signals of the channel go by message, because a store would overtake them.
+ *
+ * A get has its place in its channel as a put has.  It copies the other way, and does not signal; one by
+ * message makes the channel's later signals go by message too, since a store would tell the target that
+ * it was read.
  *
  * Accounting.  load.in_flight: puts issued and not ended.  load.moving: those of them in a
  * queue that may move.  load.awaiting: those in a lane (message_put.c), and those in a
@@ -118,19 +122,26 @@ has_data(const struct batoni_transfer *transfer,
 
 /* ---- writing into the peer's part ---- */
 
+static bool
+is_get(const struct batoni_pending *put)
+{
+	return put->put.task == BATONI_TASK_GET;
+}
+
 static enum baton_status
-write_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
-              uint64_t address, const char *from, size_t bytes)
+copy_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+             bool get, uint64_t address, char *local, size_t bytes)
 {
 	const struct batoni_peer *peer = &rma->transport->peers[transfer->peer];
 	enum baton_status status = BATON_ERR_PEER;
 
 	/* Another process may have its number by now. */
 	if (!batoni_pidfd_gone(peer->pidfd))
-		status = batoni_vm_write(peer->pid, address, from, bytes);
+		status = get ? batoni_vm_read(peer->pid, address, local, bytes)
+		             : batoni_vm_write(peer->pid, address, local, bytes);
 	if (status == BATON_OK)
 		return BATON_OK;
-	transfer->native_call = "process_vm_writev";
+	transfer->native_call = get ? "process_vm_readv" : "process_vm_writev";
 	transfer->native_code = status == BATON_ERR_PEER          ? ESRCH
 	                        : status == BATON_ERR_UNSUPPORTED ? EPERM
 	                                                          : EFAULT;
@@ -171,7 +182,7 @@ look_at_places(const struct batoni_rma *rma,
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
 
-	put->put.native = part->path == BATON_WINDOW_PATH_NATIVE &&
+	put->put.native = !is_get(put) && part->path == BATON_WINDOW_PATH_NATIVE &&
 	                  batoni_native_takes(rma, transfer->place);
 	put->put.device = part->device || !batoni_place_is_host(transfer->place);
 	put->put.pageable = transfer->place == BATONI_MEMORY_HOST ||
@@ -184,7 +195,7 @@ copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
            struct batoni_pending *put)
 {
 	const struct batoni_memory_ops *memory = rma->comm->device_ops->memory;
-	char *to = part_of_peer(transfer, put)->base + put->put.offset;
+	char *there = part_of_peer(transfer, put)->base + put->put.offset;
 	struct batoni_device *device = rma->comm->device;
 	enum baton_status status;
 
@@ -192,7 +203,8 @@ copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 		status = memory->copy_test(device, &put->put.ticket);
 		return status == BATON_PENDING ? BATON_ERR_AGAIN : status;
 	}
-	status = memory->copy_start(device, to, transfer->buffer,
+	status = memory->copy_start(device, is_get(put) ? transfer->buffer : there,
+	                            is_get(put) ? there : transfer->buffer,
 	                            transfer->bytes, owner_of(rma, transfer, put),
 	                            &put->put.ticket);
 	put->put.copying = status == BATON_OK;
@@ -205,11 +217,13 @@ copy_by_bounce(struct batoni_rma *rma, const struct batoni_transfer *transfer,
                struct batoni_pending *put, size_t *budget_p)
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
+	char *there = part->base + put->put.offset;
 
 	if (!put->put.copying)
 		put->put.bounce = batoni_bounce_take(
-			rma, part->base + put->put.offset, transfer->buffer,
-			transfer->bytes, owner_of(rma, transfer, put), !part->device);
+			rma, is_get(put) ? transfer->buffer : there,
+			is_get(put) ? there : transfer->buffer, transfer->bytes,
+			owner_of(rma, transfer, put), part->device == is_get(put));
 	if (!put->put.bounce)
 		return BATON_ERR_AGAIN;
 	put->put.copying = true;
@@ -245,7 +259,7 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
      struct batoni_pending *put, size_t *budget_p)
 {
 	const struct batoni_window_peer *to = part_of_peer(transfer, put);
-	const char *from = (const char *)transfer->buffer + put->put.copied;
+	char *local = (char *)transfer->buffer + put->put.copied;
 	size_t at = put->put.offset + put->put.copied;
 	size_t bytes = transfer->bytes - put->put.copied;
 	enum baton_status status;
@@ -261,10 +275,11 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	if (bytes > *budget_p)
 		bytes = *budget_p;
 	if (to->path == BATON_WINDOW_PATH_DIRECT) {
-		memcpy(to->base + at, from, bytes);
+		memcpy(is_get(put) ? local : to->base + at,
+		       is_get(put) ? to->base + at : local, bytes);
 	} else {
-		status = write_process(rma, transfer, to->address + at, from,
-		                       bytes);
+		status = copy_process(rma, transfer, is_get(put),
+		                      to->address + at, local, bytes);
 		if (status != BATON_OK)
 			return status;
 	}
@@ -289,8 +304,8 @@ goes_with_message(const struct batoni_transfer *transfer,
 	       (path == BATON_WINDOW_PATH_NATIVE && !put->put.native);
 }
 
-/* Move on the first put of its channel, copying at most *budget_p bytes.  OK: it has
- * signaled; PENDING: it was handed over to messages; AGAIN: it is to be moved on later; else
+/* Move on the first put of its channel, copying at most *budget_p bytes.  OK: its data is
+ * there, and it has signaled, if it does; PENDING: it was handed over to messages; AGAIN: it is to be moved on later; else
  * the error that it failed with. */
 static enum baton_status
 move(struct batoni_rma *rma, struct batoni_channel *channel,
@@ -300,11 +315,23 @@ move(struct batoni_rma *rma, struct batoni_channel *channel,
 	bool with_data = goes_with_message(transfer, put);
 	enum baton_status status;
 
+	/* What goes beside the messages would be there before a get has read. */
+	if (unlikely(channel->asked > 0) && !with_data && has_data(transfer, put))
+		return BATON_ERR_AGAIN;
+	if (unlikely(put->put.task >= BATONI_TASK_ADD)) {
+		batoni_atomic_carry_out(part_of_peer(transfer, put)->base,
+		                        transfer, put);
+		return BATON_OK;
+	}
 	if (has_data(transfer, put) && !with_data && put->put.copied < transfer->bytes) {
 		status = copy(rma, transfer, put, budget_p);
 		if (status != BATON_OK)
 			return status;
 	}
+	/* Its bytes are there. */
+	if (put->put.signal_index == BATONI_NO_SIGNAL && !with_data &&
+	    !put->put.native)
+		return BATON_OK;
 	if (!with_data && !put->put.native && !channel->through_messages &&
 	    rma->signal_path[channel->peer] == BATON_WINDOW_PATH_DIRECT) {
 		batoni_signal_store(rma, channel->peer, put->put.signal_index,
@@ -314,21 +341,34 @@ move(struct batoni_rma *rma, struct batoni_channel *channel,
 	status = batoni_message_put(rma, transfer->slot, with_data);
 	if (status != BATON_ERR_AGAIN)
 		channel->through_messages = true;
+	channel->asked += is_get(put) && status == BATON_PENDING;
 	return status;
 }
 
 static void
-count_out(struct batoni_pending *put)
+count_out(struct batoni_rma *rma, struct batoni_pending *put)
 {
+	batoni_unended_remove(rma, put);
 	if (put->put.window)
 		put->put.window->pending--;
+}
+
+/* It was handed over to messages, if it is a get that is not in its channel. */
+static void
+let_go_of_get(struct batoni_rma *rma, const struct batoni_transfer *transfer)
+{
+	const struct batoni_pending *put = &rma->pending[transfer->slot];
+
+	if (is_get(put) && put->put.lane)
+		batoni_channel_of(rma, transfer->peer, transfer->tag)->asked--;
 }
 
 void
 batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
                  enum baton_status status)
 {
-	count_out(&rma->pending[transfer->slot]);
+	let_go_of_get(rma, transfer);
+	count_out(rma, &rma->pending[transfer->slot]);
 	if (rma->mapped)
 		batoni_mapped_host_ended(rma, transfer);
 	rma->base.path.load.in_flight--;
@@ -449,6 +489,7 @@ batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	struct baton_window *window = rma->pending[transfer->slot].put.window;
 
 	batoni_put_count(rma, transfer);
+	batoni_unended_add(rma, transfer);
 	if (window)
 		atomic_fetch_sub(&window->entering, 1);
 }
@@ -456,7 +497,7 @@ batoni_put_place(struct batoni_rma *rma, struct batoni_transfer *transfer)
 void
 batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
-	count_out(&rma->pending[transfer->slot]);
+	count_out(rma, &rma->pending[transfer->slot]);
 }
 
 static inline void
@@ -469,6 +510,7 @@ begin(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	put->put.device = put->put.pageable = put->put.native = false;
 	put->put.copying = put->put.canceled = false;
 	put->put.bounce = NULL;
+	put->put.lane = NULL;
 	if (has_data(transfer, put))
 		look_at_places(rma, transfer, put);
 }
@@ -500,15 +542,15 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	     goes_with_message(transfer, put)))
 		status = move(rma, channel, transfer, put, &budget);
 	if (status == BATON_ERR_AGAIN) {
-		rma->base.path.load.in_flight++;
 		enter_queue(rma, channel, put, false);
-		return BATON_PENDING;
+		status = BATON_PENDING;
 	}
 	if (status == BATON_PENDING) {
 		rma->base.path.load.in_flight++;
+		batoni_unended_add(rma, transfer);
 		return BATON_PENDING;
 	}
-	count_out(put);
+	count_out(rma, put);
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, transfer->bytes);
 	return status;
@@ -585,15 +627,24 @@ batoni_put_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	struct batoni_pending *put = &rma->pending[transfer->slot];
 
-	if (!put->put.in_channel)
-		return BATON_ERR_BUSY;
+	enum baton_status status = BATON_ERR_CANCELED;
+
 	if (put->put.copying) {
 		put->put.canceled = true;
 		return BATON_ERR_BUSY;
 	}
-	leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
-	            put);
-	count_out(put);
+	if (put->put.in_channel)
+		leave_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
+		            put);
+	else
+		status = is_get(put) ? batoni_get_take_back(rma, put->put.lane)
+		                     : BATON_ERR_BUSY;
+	if (status == BATON_ERR_BUSY)
+		return status;
+	let_go_of_get(rma, transfer);
+	count_out(rma, put);
 	rma->base.path.load.in_flight--;
-	return BATON_ERR_CANCELED;
+	if (status == BATON_OK)
+		batoni_transfer_moved(transfer, transfer->bytes);
+	return status;
 }

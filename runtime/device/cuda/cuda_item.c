@@ -645,7 +645,7 @@ batoni_cuda_follow(struct cuda_stream *stream, CUstream handle, CUevent event)
 	return may ? BATON_OK : BATON_PENDING;
 }
 
-/* The signal and the number of the put.  A copy is in front of them, which cannot be taken back. */
+/* The signal, if there is one, and the number of the put.  A copy is in front of them, which cannot be taken back. */
 static CUresult
 insist_on_store(const struct cuda_stream *stream, CUstream handle,
                 const struct batoni_stream_put *put)
@@ -655,7 +655,8 @@ insist_on_store(const struct cuda_stream *stream, CUstream handle,
 	for (unsigned i = 0; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++) {
 		struct batch batch = {.n = 0};
 
-		add_write(&batch, put->word, put->value);
+		if (put->word)
+			add_write(&batch, put->word, put->value);
 		add_write(&batch, &stream->gpu->stored[stream->place],
 		          stream->puts + 1);
 		result = put_batch(stream, handle, &batch);

@@ -67,7 +67,7 @@ bool batoni_tcp_same(const unsigned char *a, const unsigned char *b, size_t byte
 /* ---- wire.c: all numbers little-endian ---- */
 
 /* Of everything that is sent; others are refused. */
-#define BATONI_TCP_VERSION 6u
+#define BATONI_TCP_VERSION 7u
 
 #define BATONI_TCP_HELLO_BYTES 56
 #define BATONI_TCP_REPLY_BYTES 64
