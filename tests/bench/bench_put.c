@@ -315,6 +315,7 @@ main(int argc, char **argv)
 		if (bench_wants(&b, "put_rate"))
 			measure_rate(&put);
 		bench_signals(&put);
+		bench_gets(&put);
 		close_window(&put);
 	}
 	return bench_fini(&b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What bench_put.c and bench_signal.c share: one window, and the calls. */
+/* What bench_put.c, bench_get.c and bench_signal.c share: one window, and the calls. */
 #ifndef BATON_BENCH_PUT_H
 #define BATON_BENCH_PUT_H
 
@@ -49,5 +49,7 @@ struct bench_plan put_plan(const struct put_bench *p);
 
 /* bench_signal.c */
 void bench_signals(struct put_bench *p);
+/* bench_get.c */
+void bench_gets(struct put_bench *p);
 
 #endif
