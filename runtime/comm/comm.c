@@ -96,8 +96,10 @@ upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 	struct batoni_transport_config config = {
 		.device = comm->device,
 		.apart = plan->apart,
-		/* A native one's own messages, and those below it, are none of the program's. */
-		.check = plan->check && !batoni_plan_is_native(plan),
+		/* A native one's own messages, and those below it, are none of the program's, unless near
+		 * is there. */
+		.check = plan->check &&
+		         (!batoni_plan_is_native(plan) || plan->near),
 		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
 		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
 		.until_ns = comm->patience.until_ns,
@@ -122,15 +124,17 @@ staging_config(const struct batoni_comm_plan *plan)
 	struct batoni_staging_config config = batoni_staging_layer()->defaults;
 	const struct batoni_config *environment = batoni_config();
 
+	bool only_puts = batoni_plan_is_native(plan) && !plan->near;
+
 	/* Puts by message alone go this way. */
-	if (batoni_plan_is_native(plan))
+	if (only_puts)
 		config.chunks = NATIVE_CHUNKS;
 	if (environment->staging_chunk)
 		config.chunk_bytes = environment->staging_chunk;
 	if (environment->staging_chunks)
 		config.chunks = environment->staging_chunks;
 	config.maps = environment->staging_maps != BATONI_STAGING_MAPS_NONE &&
-	              !batoni_plan_is_native(plan);
+	              !only_puts;
 	config.maps_all = environment->staging_maps == BATONI_STAGING_MAPS_ALL;
 	config.whole_max = plan->message_max;
 	if (plan->message_max && config.chunk_bytes > plan->message_max)
@@ -502,15 +506,13 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 	comm->plain &= is_plain(comm, path);
 }
 
-/* Put near between the engine and the transport, where all ranks are near; or make it a path of its
- * own, which is returned, where some are. */
-static struct batoni_path *
-start_pairs(struct baton_comm *comm, struct batoni_transport **transport)
+struct batoni_path *
+batoni_comm_start_pairs(struct baton_comm *comm,
+                        struct batoni_transport **transport)
 {
 	const struct batoni_pairs_ops *layer = batoni_pairs_layer();
 	struct batoni_pairs *pairs = comm->pairs;
 
-	comm->pairs = NULL;
 	comm->why_not_near = (*transport)->why_not_near;
 	comm->message_paths = BATON_MESSAGE_PATH_TRANSPORT;
 	if (pairs && (*transport)->all_near) {
@@ -521,6 +523,7 @@ start_pairs(struct baton_comm *comm, struct batoni_transport **transport)
 		return layer->beside(pairs, *transport);
 	} else if (pairs) {
 		layer->discard(pairs);
+		comm->pairs = NULL;
 	}
 	return NULL;
 }
@@ -542,11 +545,52 @@ batoni_comm_choose_message_paths(struct baton_comm *comm)
 		comm->lists = comm->paths[comm->lists_path]->ops->lists;
 }
 
+/* What the program's messages may do on both ways that they take, where the transport is a native one and near
+ * is beneath it.  Its own messages have no tags. */
+static void
+find_capabilities(struct baton_comm *comm)
+{
+	const struct batoni_transport *transport = comm->transport;
+	const struct batoni_transport *hosts = batoni_hosts_of(comm->transport);
+	const unsigned onesided = BATON_CAP_SIGNALS | BATON_CAP_WINDOWS;
+
+	comm->capabilities = transport->capabilities;
+	comm->tag_max = transport->tag_max;
+	comm->hosts_carry = transport->hosts &&
+	                    comm->message_paths & BATON_MESSAGE_PATH_NEAR;
+	if (!comm->hosts_carry)
+		return;
+	if (comm->message_paths & BATON_MESSAGE_PATH_TRANSPORT) {
+		comm->capabilities &= hosts->capabilities;
+		return;
+	}
+	comm->capabilities = (transport->capabilities & onesided) |
+	                     (hosts->capabilities & ~onesided);
+	comm->tag_max = hosts->tag_max - 1;
+}
+
+/* Lists have a path of their own, unless near carries all messages. */
+static void
+add_lists(struct baton_comm *comm)
+{
+	comm->lists_path = BATONI_PATH_NONE;
+	if (!comm->transport->lists)
+		return;
+	if (!comm->hosts_carry ||
+	    comm->message_paths & BATON_MESSAGE_PATH_TRANSPORT)
+		comm->lists_path = (uint8_t)comm->paths_count;
+	batoni_comm_add_path(comm, comm->transport->lists);
+}
+
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
-	struct batoni_path *near = start_pairs(comm, &transport);
+	/* With a native one it has started (open_native.c). */
+	struct batoni_path *near =
+		transport->hosts ? NULL
+				 : batoni_comm_start_pairs(comm, &transport);
 
+	comm->pairs = NULL;
 	if (comm->staging) {
 		transport = batoni_staging_layer()->start(comm->staging,
 		                                          transport, near);
@@ -560,7 +604,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->transport_ops = transport->ops;
 	comm->rank = transport->rank;
 	comm->size = transport->size;
-	comm->tag_max = transport->tag_max;
+	find_capabilities(comm);
 	comm->driving.drivers = transport->drivers;
 	comm->driving.main_thread = transport->main_thread;
 	comm->driving.by_any = transport->drivers == BATONI_DRIVERS_ANY;
@@ -589,12 +633,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 			batoni_comm_add_path(comm, comm->hosts_path);
 		}
 	}
-	comm->near_path = near;
-	comm->lists_path = BATONI_PATH_NONE;
-	if (transport->lists) {
-		comm->lists_path = (uint8_t)comm->paths_count;
-		batoni_comm_add_path(comm, transport->lists);
-	}
+	add_lists(comm);
 	if (near)
 		batoni_comm_add_path(comm, near);
 	batoni_comm_choose_message_paths(comm);

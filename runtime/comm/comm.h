@@ -35,6 +35,10 @@ void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
 /* All paths of messages have been added: choose one for each rank.  Likewise before the first
  * operation. */
 void batoni_comm_choose_message_paths(struct baton_comm *comm);
+/* Put near between the engine and the transport, where all ranks are near; or make it a path of its
+ * own, which is returned, where some are.  comm->pairs is theirs once all is open. */
+struct batoni_path *batoni_comm_start_pairs(struct baton_comm *comm,
+                                            struct batoni_transport **transport);
 
 /* baton_comm_info.why_engine_puts. */
 const char *batoni_why_engine_puts(const struct baton_comm *comm);

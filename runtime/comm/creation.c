@@ -301,13 +301,13 @@ check_plan(const struct batoni_creation *creation, struct batoni_comm_plan *plan
 	enum baton_status status =
 		creation->ops->check(&creation->bootstrap, plan);
 
-	if (status != BATON_OK || !batoni_plan_is_native(plan) ||
+	if (status != BATON_OK || !batoni_plan_is_native(plan) || plan->near ||
 	    batoni_config()->message_path != BATONI_MESSAGE_PATH_NEAR)
 		return status;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
-	                     "BATON_MESSAGE_PATH is near: %s carries the messages "
-	                     "of this communicator by itself; unset "
-	                     "BATON_MESSAGE_PATH, or use another transport",
+	                     "BATON_MESSAGE_PATH is near: the ranks are threads of "
+	                     "one process, between which %s carries the messages; "
+	                     "unset BATON_MESSAGE_PATH, or use another transport",
 	                     batoni_native_layer()->constant);
 }
 

@@ -6,10 +6,14 @@
  * held between them: other communicators go on.
  *
  * Where the one-sided layer may have messages with memory of the device, staging lies between
- * the two transports.  It starts here.  Until all is open, each transport below, whose host is
- * the staging's then, is closed by the caller, and the staging discarded with its communicator.
+ * the two transports.  It starts here, and so does near, where it is forced: it carries the messages of
+ * near ranks over the transport below, or beside its messages.  Until all is open, each transport below, whose
+ * host is the staging's or near's then, is closed by the caller, and these two are discarded with their
+ * communicator.
  */
 #include "comm.h"
+
+#include <assert.h>
 
 #include "config.h"
 #include "core.h"
@@ -38,6 +42,7 @@ batoni_comm_create_native(struct baton_comm *comm,
 		.check = plan->check,
 		.ctas = plan->nccl_ctas,
 		.lists = plan->nccl_lists,
+		.below_carries = plan->near,
 		.driver_take = batoni_take,
 		.driver_leave = driver_leave,
 	};
@@ -57,8 +62,11 @@ struct batoni_transport *
 batoni_comm_below_native(struct baton_comm *comm,
                          struct batoni_transport *transport)
 {
+	struct batoni_path *beside = batoni_comm_start_pairs(comm, &transport);
+
+	assert(!beside || comm->staging);
 	return comm->staging ? batoni_staging_layer()->start(comm->staging,
-	                                                     transport, NULL)
+	                                                     transport, beside)
 	                     : transport;
 }
 
@@ -72,7 +80,9 @@ batoni_comm_step_native(struct baton_comm *comm, struct batoni_transport *below,
 	/* Until it is open, both are discarded with the communicator. */
 	if (status == BATON_OK) {
 		comm->native = NULL;
-		comm->staging = NULL; /* of the transport below */
+		/* Of the transport below. */
+		comm->staging = NULL;
+		comm->pairs = NULL;
 	}
 	return status;
 }

@@ -74,7 +74,7 @@ why_not_near(const struct baton_comm *comm)
 {
 	const struct batoni_native_ops *native = batoni_native_layer();
 
-	if (comm->transport_ops->id == native->id)
+	if (comm->transport_ops->id == native->id && !comm->hosts_carry)
 		return native->why_not_near;
 	if (comm->transport_ops->id == BATON_TRANSPORT_LOCAL)
 		return "the ranks are threads of one process";
@@ -110,7 +110,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.transport_name = comm->transport_ops->name,
 		.library = comm->transport->library,
 		.tag_max = comm->tag_max,
-		.capabilities = comm->transport->capabilities |
+		.capabilities = comm->capabilities |
 		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
 		                                             : 0u),
 		.requests_max = comm->pool.size,
@@ -139,16 +139,16 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 unsigned
 baton_message_path(const struct baton_comm *comm, int peer)
 {
-	int path;
+	const unsigned both =
+		BATON_MESSAGE_PATH_NEAR | BATON_MESSAGE_PATH_TRANSPORT;
 
 	if (!batoni_comm_lives(comm) || peer < 0 || peer >= comm->size)
 		return 0;
-	if (!comm->near_path)
+	/* Near may be a path of the engine's, or beneath staging. */
+	if (comm->message_paths != both)
 		return comm->message_paths;
-	path = batoni_choose_path(comm, BATON_OPERATION_SEND, peer);
-	return path >= 0 && comm->paths[path] == comm->near_path
-	               ? BATON_MESSAGE_PATH_NEAR
-	               : BATON_MESSAGE_PATH_TRANSPORT;
+	return comm->transport->peers[peer].near ? BATON_MESSAGE_PATH_NEAR
+	                                         : BATON_MESSAGE_PATH_TRANSPORT;
 }
 
 size_t

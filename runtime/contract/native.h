@@ -8,7 +8,9 @@
  * `leave`, `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
  * each other while it is open.  The one-sided layer's messages, if there is one, are transfers
  * of that transport too: it is their `hosts` (transport.h).  The native transport passes
- * their ends on to its host; the engine tests them.
+ * their ends on to its host; the engine tests them.  So are messages of the program between near ranks
+ * (pairs.h), where near is forced (below_carries).  Those have tags below the last one of that transport's,
+ * which is for what the hosts tell each other.
  *
  * The engine gets it from registry.h, and drives its opening in runtime/comm/open_native.c.
  */
@@ -33,6 +35,7 @@ struct batoni_native_config {
 	uint32_t below_slot;
 	bool check;     /* compare the two sides of a message before it travels */
 	bool lists;     /* it is to have a path of lists (transport.h); checked mode needs none */
+	bool below_carries; /* messages of the program between some ranks go by `below`, not by this one */
 	/* Around calls of the transport below: they are the driver's. */
 	void (*driver_take)(void);
 	void (*driver_leave)(void);

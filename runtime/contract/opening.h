@@ -36,7 +36,9 @@ struct batoni_comm_plan {
 	/* Messages may go through memory that the ranks share (pairs.h).  `check` of the opening sets
 	 * what this rank alone would have; the ranks have it if all of them would. */
 	bool near;
-	bool near_only; /* and no others: pairs of ranks that cannot are refused */
+	/* And no others: pairs of ranks that cannot are refused.  Never with a native transport, which
+	 * keeps the pairs that are not near. */
+	bool near_only;
 	/* Agreed on by all ranks before any prepares, because the format of what travels
 	 * follows from it.  `plan` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the

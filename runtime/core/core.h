@@ -67,8 +67,9 @@ struct baton_comm {
 	struct batoni_path *paths[BATONI_PATHS_MAX];
 	uint32_t paths_count;
 	/* One of them: the messages of the transport that a native one lies over, for those
-	 * of the one-sided layer.  It is tested as the others are, and never chosen. */
+	 * of the one-sided layer.  It is tested as the others are, and never chosen, unless hosts_carry. */
 	struct batoni_path *hosts_path;
+	bool hosts_carry; /* it carries the program's messages of near ranks */
 	/* By rank, the index of the path of messages to and from it.  Atomic: NONE, where that path has
 	 * to be connected (batoni_serving_ops), until a call that names the rank has done so; else it
 	 * never changes. */
@@ -84,9 +85,9 @@ struct baton_comm {
 	bool looks;         /* the device is asked what each buffer is */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
+	unsigned capabilities;  /* BATON_CAP_*, but for lists */
 	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed */
 	const char *why_not_near; /* do not some messages, or all, go through shared memory */
-	const struct batoni_path *near_path; /* beside the transport's own; NULL: there is none */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */
@@ -336,6 +337,15 @@ batoni_message_path(const struct baton_comm *comm, int peer)
 	                            memory_order_relaxed);
 }
 
+/* Is this path none of the program's messages with this peer? */
+static inline bool
+batoni_is_hosts_alone(const struct baton_comm *comm,
+                      const struct batoni_path *path, int peer)
+{
+	return path == comm->hosts_path &&
+	       !(comm->hosts_carry && comm->transport->peers[peer].near);
+}
+
 /* Choose the path of an operation: its index, or -1 if none carries it. */
 static inline int
 batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
@@ -343,7 +353,8 @@ batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
 	for (uint32_t i = comm->paths_count; i-- > 0;) {
 		struct batoni_path *path = comm->paths[i];
 
-		if (path->ops->kinds >> kind & 1u && path != comm->hosts_path &&
+		if (path->ops->kinds >> kind & 1u &&
+		    !batoni_is_hosts_alone(comm, path, peer) &&
 		    (!path->ops->serving ||
 		     path->ops->serving->serves(path, (int)kind, peer)))
 			return (int)i;

@@ -216,6 +216,13 @@ is_tested(const struct baton_comm *comm, uint32_t index)
 	return tests >= TESTS_BETWEEN;
 }
 
+/* A native transport's own messages end by its streams. */
+static bool
+has_silence(const struct baton_comm *comm, int path)
+{
+	return !comm->hosts_path || comm->paths[path] == comm->hosts_path;
+}
+
 /* What those peers had sent that were gone at the last check is at the transport, where the path of
  * their messages has been tested often since. */
 static void
@@ -230,13 +237,13 @@ note_silence(struct baton_comm *comm)
 			tested |= (unsigned)is_tested(comm, i) << i;
 		comm->liveness.tests[i] = comm->paths[i]->tests;
 	}
-	if (!tested || comm->hosts_path)
+	if (!tested || (comm->hosts_path && !comm->hosts_carry))
 		return;
 	for (int rank = 0; rank < comm->size; rank++) {
 		int path = batoni_choose_path(comm, BATON_OPERATION_SEND, rank);
 
 		if (peers[rank].gone && !peers[rank].silent &&
-		    tested >> path & 1u) {
+		    tested >> path & 1u && has_silence(comm, path)) {
 			peers[rank].silent = true;
 			comm->liveness.silent++;
 		}

@@ -31,7 +31,8 @@ begin(struct conform *c, struct mode *mode)
 	options.check = true;
 	mode->first = conform_exchange(c, &options);
 	CHECK_OK(c, baton_comm_query(c->comm, &info));
-	mode->sends = info.transport == BATON_TRANSPORT_NCCL
+	mode->sends = info.transport == BATON_TRANSPORT_NCCL &&
+	                              info.message_paths != BATON_MESSAGE_PATH_NEAR
 	                      ? BATON_ERR_MISMATCH
 	                      : BATON_OK;
 	mode->short_ones = info.capabilities & BATON_CAP_SHORT;

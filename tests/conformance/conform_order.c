@@ -528,7 +528,26 @@ threads_share_a_communicator(struct conform *c)
 		pthread_join(workers[i].thread, NULL);
 }
 
+/* Order is that of the pair's path. */
+static void
+each_peer_has_one_path_of_messages(struct conform *c)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	unsigned all = 0;
+
+	CHECK_OK(c, baton_comm_query(c->comm, &info));
+	for (int peer = 0; peer < c->size; peer++) {
+		unsigned path = baton_message_path(c->comm, peer);
+
+		CHECK(c, path == BATON_MESSAGE_PATH_TRANSPORT ||
+		              path == BATON_MESSAGE_PATH_NEAR);
+		all |= path;
+	}
+	CHECK_EQ(c, all, info.message_paths);
+}
+
 const struct conform_case conform_order[] = {
+	{ CASE(each_peer_has_one_path_of_messages) },
 	{ CASE(messages_match_in_the_order_of_the_calls), .ranks_min = 2 },
 	{ CASE(order_holds_across_streams), .makes = 5, .streams = 2, .ranks_min = 2 },
 	{ CASE(a_recv_does_not_overtake_an_unarmed_one), .streams = 2, .ranks_min = 2,

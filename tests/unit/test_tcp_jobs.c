@@ -704,20 +704,79 @@ mpi_without_mpi(int rank)
 	                "BATON_MESSAGE_PATH is mpi");
 }
 
+/* Threads of one process share no memory that near would be for. */
+static void
+nccl_by_near_on_threads(int rank)
+{
+	const struct baton_comm_options options = on_nccl(LONG);
+	struct baton_comm *comms[2] = {NULL, NULL};
+
+	setenv("BATON_MESSAGE_PATH", "near", 1);
+	setenv("BATON_TRANSPORT", "nccl", 1);
+	if (rank == 0) {
+		CHECK(baton_comm_create_local(2, &options, comms) ==
+		      BATON_ERR_UNSUPPORTED);
+		CHECK(says("threads of one process, between which "
+		           "BATON_TRANSPORT_NCCL"));
+	}
+}
+
+/* What NCCL has not, near has: tags, a message that is short, a cancel; and puts are as before. */
 static void
 nccl_by_near(int rank)
 {
 	const struct baton_comm_options options = on_nccl(LONG);
+	const unsigned near = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
+	                      BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
+	                      BATON_CAP_CANCEL | BATON_CAP_SELF |
+	                      BATON_CAP_TENSORS;
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct baton_completion completion;
+	struct baton_comm *comm;
+	baton_request request;
+	baton_stream stream;
+	char bytes[64] = "near";
 
-	refused_on_path(rank, "near", &options, BATON_ERR_UNSUPPORTED,
-	                "BATON_MESSAGE_PATH is near: BATON_TRANSPORT_NCCL carries "
-	                "the messages");
+	setenv("BATON_MESSAGE_PATH", "near", 1);
+	share_id(rank);
+	CHECK(baton_comm_create_id(size, rank, &shared->id, &options, &comm) ==
+	      BATON_OK);
+	CHECK(baton_comm_query(comm, &info) == BATON_OK);
+	CHECK(info.transport == BATON_TRANSPORT_NCCL);
+	CHECK(info.message_paths == BATON_MESSAGE_PATH_NEAR);
+	CHECK(strcmp(info.why_not_near, "") == 0);
+	CHECK(baton_message_path(comm, 1 - rank) == BATON_MESSAGE_PATH_NEAR);
+	CHECK((info.capabilities & near) == near);
+	CHECK(info.capabilities & BATON_CAP_WINDOWS);
+	CHECK(info.tag_max > 1 << 20);
+	CHECK(baton_stream_create(comm, &stream) == BATON_OK);
+	if (rank == 0)
+		CHECK(baton_send(bytes, 5, BATON_UINT8, 1, info.tag_max, comm,
+		                 stream, NULL, &request) == BATON_OK);
+	else
+		CHECK(baton_recv(bytes, 64, BATON_UINT8, 0, info.tag_max, comm,
+		                 stream, NULL, &request) == BATON_OK);
+	CHECK(baton_finish(&request, LONG, &completion) == BATON_OK);
+	CHECK(completion.bytes == 5 && strcmp(bytes, "near") == 0);
+	CHECK(baton_recv(bytes, 64, BATON_UINT8, 1 - rank, 7, comm, stream, NULL,
+	                 &request) == BATON_OK);
+	CHECK(baton_cancel(request) == BATON_OK);
+	CHECK(baton_finish(&request, LONG, NULL) == BATON_ERR_CANCELED);
+	CHECK(baton_stream_destroy(comm, stream) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
+
+START_TEST(near_is_beneath_nccl_where_it_is_forced)
+{
+	start(2, nccl_by_near);
+	finish(-1);
+}
+END_TEST
 
 START_TEST(a_path_of_messages_that_cannot_be_is_refused_on_all)
 {
 	static void (*const mains[])(int) = {unlike_paths, mpi_without_mpi,
-	                                     nccl_by_near};
+	                                     nccl_by_near_on_threads};
 
 	for (size_t i = 0; i < sizeof(mains) / sizeof(mains[0]); i++) {
 		start(2, mains[i]);
@@ -790,6 +849,7 @@ main(void)
 		memory_of_the_host_goes_near,
 		the_environment_asks_for_near,
 		a_path_of_messages_that_cannot_be_is_refused_on_all,
+		near_is_beneath_nccl_where_it_is_forced,
 		a_creation_without_memory_is_told_to_all,
 	};
 

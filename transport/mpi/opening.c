@@ -57,8 +57,10 @@ choose_near(struct batoni_comm_plan *plan)
 {
 	enum batoni_message_path path = batoni_config()->message_path;
 
-	if (batoni_plan_is_native(plan))
+	if (batoni_plan_is_native(plan)) {
+		plan->near = path == BATONI_MESSAGE_PATH_NEAR;
 		return;
+	}
 	plan->near_only = path == BATONI_MESSAGE_PATH_NEAR;
 	plan->near = plan->near_only ||
 	             (path == BATONI_MESSAGE_PATH_AUTO &&

@@ -286,9 +286,9 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 		           text);
 }
 
-/* NCCL goes on without it, unless the hosts need it, for checked mode, or for lists, once there was
- * one, or the process exits, whose peers have to hear of it; leaving together is not possible any
- * more.  `ours` is set before the creation returns, and a program may not finalise the library
+/* NCCL goes on without it, unless the hosts need it, for checked mode, for messages that go there, or for
+ * lists, once there was one, or the process exits, whose peers have to hear of it; leaving together is not
+ * possible any more.  `ours` is set before the creation returns, and a program may not finalise the library
  * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
  * call of the transport below fails. */
 static void
@@ -300,7 +300,8 @@ below_lost(struct batoni_host *host, bool exits, const char *why)
 	bool ended;
 
 	atomic_store(&nccl->lists_lost, true);
-	ended = exits || nccl->config.check || atomic_load(&nccl->lists_used);
+	ended = exits || nccl->config.check || nccl->config.below_carries ||
+	        atomic_load(&nccl->lists_used);
 	if (ours && ended)
 		ours->lost(ours, exits, why);
 	else if (ours)
@@ -606,7 +607,8 @@ const struct batoni_native_ops batoni_native_ops = {
 	.moves = "memory of GPUs",
 	.needs = "options->device BATON_DEVICE_CUDA (or BATON_DEVICE=cuda in "
 		 "the environment)",
-	.why_not_near = "NCCL carries the messages",
+	.why_not_near = "NCCL carries the messages (BATON_MESSAGE_PATH=near leaves those "
+			"between near ranks to shared memory)",
 	.why_not_asked = "it was not asked for (options.transport "
 			 "BATON_TRANSPORT_NCCL): it has no tags",
 	.why_no_device = "NCCL moves memory of GPUs, and the device is not CUDA "

@@ -2,8 +2,8 @@
 /*
  * Checked mode, and lists: records between the hosts, over the messages of the transport below.
  *
- * Each pair of ranks has a wire: in each direction one message below at a time, on tag 0.
- * The one-sided layer's messages have other slots and tags.
+ * Each pair of ranks has a wire: in each direction one message below at a time, on the last tag.
+ * The one-sided layer's messages have other slots and tags, and so have the program's that go there.
  * A receive for as many records as can ever wait is kept posted.  What is said while a
  * message is under way goes together in the next one, in its order.  So there is no pool to
  * run out, and no record waits for another peer.  How many records can wait for one peer is
@@ -82,6 +82,7 @@ post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
 	struct batoni_path *path = path_below(checked);
 	enum baton_status status;
 
+	part->transfer.tag = checked->nccl->below->tag_max;
 	part->transfer.buffer = records;
 	part->transfer.bytes = n * sizeof(*records);
 	part->transfer.done_bytes = 0;

@@ -36,8 +36,11 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 		plan->transport = native != BATON_TRANSPORT_AUTO
 		                          ? native
 		                          : BATON_TRANSPORT_NEAR;
-	if (batoni_plan_is_native(plan))
+	if (batoni_plan_is_native(plan)) {
+		plan->near = batoni_config()->message_path ==
+		             BATONI_MESSAGE_PATH_NEAR;
 		return BATON_OK;
+	}
 	if (plan->transport != BATON_TRANSPORT_NEAR)
 		return refuse_transport(native);
 	if (batoni_config()->message_path == BATONI_MESSAGE_PATH_MPI)
@@ -62,8 +65,8 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 {
 	plan->stages = accord->stages;
 	plan->direct = false;
-	/* Near carries messages of any length, and none of them goes this way. */
-	plan->message_max = plan->near ? 0 : BATONI_TCP_MESSAGE_MAX;
+	/* Near carries messages of any length; where it is not forced on all, some go this way. */
+	plan->message_max = plan->near_only ? 0 : BATONI_TCP_MESSAGE_MAX;
 	return BATON_OK;
 }
 
