@@ -207,6 +207,12 @@ flush_directly(int peer, struct baton_comm *comm, baton_stream stream,
 	batoni_direct_fill(op, comm, BATONI_KIND_FLUSH, BATONI_PATH_ONESIDED,
 	                   BATONI_WAIT, stream, batoni_direct_flags(options),
 	                   options ? options->user_data : 0);
+	if (likely(batoni_list_empty(&rma->unended) &&
+	           batoni_list_empty(&rma->unacked))) {
+		batoni_transfer_moved(&op->transfer, 0);
+		batoni_direct_end(op, BATON_OK, request_p);
+		return BATON_OK;
+	}
 	batoni_flush_place(rma, &op->transfer);
 	batoni_direct_end(op, batoni_flush_issue(rma, &op->transfer), request_p);
 	return BATON_OK;

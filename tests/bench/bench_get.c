@@ -2,8 +2,8 @@
 /*
  * Gets and flushes; part of bench_put.  Rank 0 works, and the other one waits for it.
  *
- * get_call: a get of 8 bytes on an idle stream and its finish, against a put with a signal of as
- * many bytes and its finish.  get_copy: a get of 1 MiB and its finish, against memcpy of as much out of this
+ * get_call: a get of 8 bytes on an idle stream and its finish, against a put without a signal
+ * of as many bytes and its finish.  get_copy: a get of 1 MiB and its finish, against memcpy of as much out of this
  * process's part of the window.  flush_nothing: a flush with nothing to wait for, the call alone,
  * without a request; flush_request: with one, and its finish.
  */
@@ -13,7 +13,6 @@
 
 #define GET_CALLS 64
 #define COPY_BYTES ((size_t)1 << 20)
-#define OTHER_SIGNAL 0 /* nobody waits for it */
 
 /* One block of calls on rank 0, and the barrier behind it on both.  Returns ns for each. */
 static double
@@ -49,10 +48,9 @@ put(struct put_bench *p)
 	struct bench *b = p->b;
 	baton_request request;
 
-	bench_must(baton_put_signal(p->source, p->bytes, BATON_UINT8, b->peer,
-	                            p->window, 0, OTHER_SIGNAL, PUT_CONTEXT, 0,
-	                            b->comm, b->stream, NULL,
-	                            &request) == BATON_OK);
+	bench_must(baton_put(p->source, p->bytes, BATON_UINT8, b->peer, p->window,
+	                     0, PUT_CONTEXT, 0, b->comm, b->stream, NULL,
+	                     &request) == BATON_OK);
 	put_finish(&request);
 }
 
