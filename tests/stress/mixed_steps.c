@@ -216,6 +216,9 @@ make(struct hand *hand, const struct call *call, void *memory,
 		return make_wait(hand, call, options, request_p);
 	case BATON_OPERATION_RECORD:
 		return baton_record(comm, call->stream, options, request_p);
+	case BATON_OPERATION_GET:
+	case BATON_OPERATION_FLUSH:
+	case BATON_OPERATION_ATOMIC:
 	case BATON_OPERATION_BARRIER:
 	case BATON_OPERATION_PLAN:
 		break;
